@@ -1,0 +1,421 @@
+package v1alpha1
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// MachinePhase is where a Machine is in its life.
+// +kubebuilder:validation:Enum=Pending;Creating;Running;Stopped;Failed;Deleting
+type MachinePhase string
+
+// Pending waits for something outside (its network, its template), Creating has
+// begun to make disks and VM. Failed is left by a new generation of the spec.
+const (
+	MachinePending  MachinePhase = "Pending"
+	MachineCreating MachinePhase = "Creating"
+	MachineRunning  MachinePhase = "Running"
+	MachineStopped  MachinePhase = "Stopped"
+	MachineFailed   MachinePhase = "Failed"
+	MachineDeleting MachinePhase = "Deleting"
+)
+
+// Conditions of a Machine beside Ready.
+const (
+	ConditionVirtualMachineReady = "VirtualMachineReady"
+	ConditionStorageReady        = "StorageReady"
+	ConditionNetworkReady        = "NetworkReady"
+)
+
+// Machine is a virtual machine on the hypervisor that its MachineProvider names.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:selectablefield:JSONPath=`.status.phase`
+// +kubebuilder:resource:path=machines,scope=Namespaced,shortName=ma,categories=vitistack
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Address",type=string,JSONPath=`.status.ipAddresses[0]`
+// +kubebuilder:printcolumn:name="Template",type=string,JSONPath=`.spec.template`
+// +kubebuilder:printcolumn:name="Provider",type=string,JSONPath=`.status.provider`
+// +kubebuilder:printcolumn:name="Host",type=string,JSONPath=`.status.nodeName`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name becomes the name of the virtual machine and its host name: use at most 63 characters"
+type Machine struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   MachineSpec   `json:"spec"`
+	Status MachineStatus `json:"status,omitempty,omitzero"`
+}
+
+// MachineList is a list of Machines.
+//
+// +kubebuilder:object:root=true
+type MachineList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Machine `json:"items"`
+}
+
+// MachineSpec says which machine is wanted. Everything that it says stands over
+// what its template gives.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.template) || (has(self.resources) && has(self.resources.cpu) && has(self.resources.memory) && has(self.disks))",message="give template (small, medium or large), or else resources.cpu, resources.memory and disks"
+// +kubebuilder:validation:XValidation:rule="!has(self.disks) || self.disks.all(d, has(d.size) || (has(self.template) && d.name == 'root'))",message="every disk needs a size, for example 20Gi; only the disk root of a template may leave it out"
+// +kubebuilder:validation:XValidation:rule="has(self.providerRef) == has(oldSelf.providerRef) && (!has(self.providerRef) || self.providerRef.name == oldSelf.providerRef.name)",message="providerRef cannot be changed: a machine does not move between hypervisors; delete it and create a new one"
+// +kubebuilder:validation:XValidation:rule="has(self.networks) == has(oldSelf.networks) && (!has(self.networks) || self.networks == oldSelf.networks)",message="networks cannot be changed: delete the machine and create a new one"
+// +kubebuilder:validation:XValidation:rule="has(self.networkNamespaceName) == has(oldSelf.networkNamespaceName) && (!has(self.networkNamespaceName) || self.networkNamespaceName == oldSelf.networkNamespaceName)",message="networkNamespaceName cannot be changed: delete the machine and create a new one"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.disks) || oldSelf.disks.all(o, has(self.disks) && self.disks.exists(d, d.name == o.name))",message="a disk cannot be removed: its data would be lost; delete the machine and create a new one"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.disks) || !has(self.disks) || self.disks.all(d, !has(d.size) || !oldSelf.disks.exists(o, o.name == d.name && has(o.size) && quantity(o.size).isGreaterThan(quantity(d.size))))",message="a disk cannot shrink: write its old size or a larger one"
+// +kubebuilder:validation:XValidation:rule="!has(self.networks) || !has(self.networkNamespaceName)",message="networkNamespaceName is for machines without networks: leave it out, the NetworkConfigurations in networks name theirs"
+type MachineSpec struct {
+	// Size to start from: small (1 core, 2Gi, 20Gi disk), medium (2 cores, 4Gi,
+	// 40Gi disk) or large (4 cores, 8Gi, 80Gi disk).
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Template string `json:"template,omitempty"`
+	// MachineProvider that makes the machine. Absent means the only one, or the
+	// one that is marked default.
+	// +optional
+	ProviderRef *ProviderReference `json:"providerRef,omitempty"`
+	// +optional
+	Resources *MachineResources `json:"resources,omitempty"`
+	// Disks, merged by name with those of the template.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	Disks []MachineDisk `json:"disks,omitempty"`
+	// Network interfaces. Absent means one interface, eth0, in the namespace's
+	// network.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
+	Networks []MachineNetwork `json:"networks,omitempty"`
+	// NetworkNamespace of a machine without networks. May be left out where the
+	// namespace holds exactly one.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	NetworkNamespaceName string `json:"networkNamespaceName,omitempty"`
+	// Devices to boot from, in this order.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=3
+	BootOrder []BootDevice `json:"bootOrder,omitempty"`
+	// +optional
+	CloudInit *CloudInit `json:"cloudInit,omitempty"`
+	// +optional
+	Domain *MachineDomain `json:"domain,omitempty"`
+	// Operating system to boot. Absent means empty disks.
+	// +optional
+	OS *MachineOS `json:"os,omitempty"`
+	// Whether the machine is to be on.
+	// +optional
+	// +kubebuilder:default=Running
+	PowerState PowerState `json:"powerState,omitempty"`
+	// Restarts the machine once for each new value, for example the present time.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	RestartToken string `json:"restartToken,omitempty"`
+	// Host of the hypervisor to run on. Absent leaves the choice to the provider.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	NodeName string `json:"nodeName,omitempty"`
+	// Refuses to delete the virtual machine for as long as it is true.
+	// +optional
+	Protected bool `json:"protected,omitempty"`
+}
+
+// PowerState is what a machine's power switch is to be at.
+// +kubebuilder:validation:Enum=Running;Stopped
+type PowerState string
+
+// The two power states.
+const (
+	PowerRunning PowerState = "Running"
+	PowerStopped PowerState = "Stopped"
+)
+
+// ProviderReference names a MachineProvider.
+type ProviderReference struct {
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// MachineResources stand over those of the template, field by field.
+type MachineResources struct {
+	// +optional
+	CPU *MachineCPU `json:"cpu,omitempty"`
+	// +optional
+	Memory *MachineMemory `json:"memory,omitempty"`
+}
+
+// MachineCPU is the processor. The number of CPUs that the guest sees is the
+// product of the three.
+type MachineCPU struct {
+	// Cores of each socket.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=512
+	Cores int32 `json:"cores,omitempty"`
+	// Threads of each core.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=16
+	Threads int32 `json:"threads,omitempty"`
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=16
+	Sockets int32 `json:"sockets,omitempty"`
+}
+
+// MachineMemory is the memory that the guest sees.
+type MachineMemory struct {
+	// For example 4Gi.
+	Size Size `json:"size"`
+}
+
+// Size is an amount of bytes, for example 20Gi.
+//
+// +kubebuilder:validation:MaxLength=24
+// +kubebuilder:validation:XValidation:rule="isQuantity(self) && quantity(self).isGreaterThan(quantity('0'))",message="write a size greater than zero, for example 20Gi"
+type Size string
+
+// Quantity is the size as a number. The API server has refused what is none.
+func (s Size) Quantity() (resource.Quantity, error) {
+	q, err := resource.ParseQuantity(string(s))
+	if err != nil {
+		return resource.Quantity{}, fmt.Errorf("parse size %q: %w", s, err)
+	}
+	return q, nil
+}
+
+// MachineDisk is a disk. One with the name of a template's disk stands over it,
+// field by field.
+type MachineDisk struct {
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=40
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",message="use lower case letters, digits and - only, for example data"
+	// +kubebuilder:validation:XValidation:rule="!(self in ['cloudinitdisk', 'cdrom', 'cloudinit'])",message="the stack keeps that name for itself: choose another"
+	Name string `json:"name"`
+	// For example 20Gi.
+	// +optional
+	Size Size `json:"size,omitempty"`
+	// StorageClass for KubeVirt, storage for Proxmox VE. Absent or default means
+	// the provider's default, or else the cluster's.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	StorageClass string `json:"storageClass,omitempty"`
+	// Absent means ReadWriteOnce.
+	// +optional
+	AccessMode DiskAccessMode `json:"accessMode,omitempty"`
+	// Absent means Filesystem.
+	// +optional
+	VolumeMode DiskVolumeMode `json:"volumeMode,omitempty"`
+}
+
+// DiskAccessMode is how many hosts may have a disk open.
+// +kubebuilder:validation:Enum=ReadWriteOnce;ReadWriteMany;ReadOnlyMany
+type DiskAccessMode string
+
+// DiskVolumeMode is how a disk is kept.
+// +kubebuilder:validation:Enum=Filesystem;Block
+type DiskVolumeMode string
+
+// BootDevice is a kind of device to boot from.
+// +kubebuilder:validation:Enum=disk;network;cdrom
+type BootDevice string
+
+// The devices to boot from.
+const (
+	BootDisk    BootDevice = "disk"
+	BootNetwork BootDevice = "network"
+	BootCDROM   BootDevice = "cdrom"
+)
+
+// MachineNetwork is a network interface.
+type MachineNetwork struct {
+	// Name of the interface, for example eth0.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=15
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",message="use lower case letters, digits and - only, for example eth0"
+	Name string `json:"name"`
+	// NetworkConfiguration, in the same namespace, that the interface is in.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	NetworkName string `json:"networkName"`
+	// Absent means virtio.
+	// +optional
+	Model NICModel `json:"model,omitempty"`
+	// Absent means an address that is derived from the machine.
+	// +optional
+	MACAddress MACAddress `json:"macAddress,omitempty"`
+}
+
+// NICModel is the network card that the guest sees.
+// +kubebuilder:validation:Enum=virtio;e1000;rtl8139
+type NICModel string
+
+// CloudInit is the guest's first configuration.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.userData) || has(self.networkData) || has(self.secretRef)",message="give userData, networkData or secretRef, or leave cloudInit out"
+type CloudInit struct {
+	// User data, for example a #cloud-config document. secretRef stands over it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=524288
+	UserData string `json:"userData,omitempty"`
+	// Network configuration of version 1 or 2. Absent means that the addresses of
+	// layer 2 are written down for the guest where they are static.
+	// +optional
+	// +kubebuilder:validation:MaxLength=65536
+	NetworkData string `json:"networkData,omitempty"`
+	// Secret, in the same namespace, that holds the user data.
+	// +optional
+	SecretRef *CloudInitSecretReference `json:"secretRef,omitempty"`
+}
+
+// CloudInitSecretReference is a key of a Secret.
+type CloudInitSecretReference struct {
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// +kubebuilder:default=userdata
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Key string `json:"key,omitempty"`
+}
+
+// MachineDomain is the machine as its guest sees it.
+type MachineDomain struct {
+	// +optional
+	Machine *DomainMachine `json:"machine,omitempty"`
+	// +optional
+	Features *DomainFeatures `json:"features,omitempty"`
+	// +optional
+	Firmware *DomainFirmware `json:"firmware,omitempty"`
+}
+
+// DomainMachine is the board.
+type DomainMachine struct {
+	// +kubebuilder:validation:Enum=pc-q35;pc-i440fx
+	Type string `json:"type"`
+}
+
+// DomainFeatures switch features of the hypervisor.
+type DomainFeatures struct {
+	// +optional
+	ACPI *bool `json:"acpi,omitempty"`
+	// +optional
+	APIC *bool `json:"apic,omitempty"`
+	// Enlightenments for Windows guests.
+	// +optional
+	HyperV *bool `json:"hyperv,omitempty"`
+}
+
+// DomainFirmware is what starts the guest.
+type DomainFirmware struct {
+	Bootloader Bootloader `json:"bootloader"`
+}
+
+// Bootloader is UEFI or BIOS.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.secureBoot) || !self.secureBoot || (has(self.efi) && self.efi)",message="secureBoot needs UEFI: set efi to true as well"
+type Bootloader struct {
+	// +optional
+	EFI bool `json:"efi,omitempty"`
+	// +optional
+	SecureBoot bool `json:"secureBoot,omitempty"`
+}
+
+// MachineOS is the operating system to boot.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.imageID) || !has(self.isoUri)",message="give imageID for a disk image or isoUri for an installer, not both"
+// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="os cannot be changed: delete the machine and create a new one"
+type MachineOS struct {
+	// For example linux.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Family string `json:"family,omitempty"`
+	// For example talos.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Distribution string `json:"distribution,omitempty"`
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Version string `json:"version,omitempty"`
+	// For example amd64.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Architecture string `json:"architecture,omitempty"`
+	// Disk image to copy to the disk root: a URL, or for Proxmox VE the VMID or
+	// name of a template.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	ImageID string `json:"imageID,omitempty"`
+	// Installer to put into the CD drive: a URL for KubeVirt, a volume such as
+	// local:iso/talos.iso for Proxmox VE.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	ISOURI string `json:"isoUri,omitempty"`
+}
+
+// MachineStatus is the machine as it is.
+type MachineStatus struct {
+	// +optional
+	Phase MachinePhase `json:"phase,omitempty"`
+	// Generation of the spec that this status answers.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// MachineProvider that makes the machine.
+	// +optional
+	Provider string `json:"provider,omitempty"`
+	// Name of the machine at its provider, for example proxmox://pve1/10000.
+	// +optional
+	ProviderID string `json:"providerID,omitempty"`
+	// Name of the virtual machine.
+	// +optional
+	VMName string `json:"vmName,omitempty"`
+	// Name of the running instance of the virtual machine.
+	// +optional
+	VMIName string `json:"vmiName,omitempty"`
+	// Addresses that layer 2 gave, in the order of the interfaces.
+	// +optional
+	// +listType=atomic
+	IPAddresses []string `json:"ipAddresses,omitempty"`
+	// Host that runs the virtual machine.
+	// +optional
+	NodeName string `json:"nodeName,omitempty"`
+	// Last value of spec.restartToken that was obeyed.
+	// +optional
+	RestartToken string `json:"restartToken,omitempty"`
+	// What the provider is doing at the moment, to be looked up again.
+	// +optional
+	Task *ProviderTask `json:"task,omitempty"`
+	// When this status last changed.
+	// +optional
+	LastUpdated *metav1.Time `json:"lastUpdated,omitempty"`
+	// resourceVersion of the Machine that this status was decided on.
+	// +optional
+	ResourceVersion string `json:"resourceVersion,omitempty"`
+	// When to look again at something that tells nobody when it is done.
+	// +optional
+	NextCheckTime *metav1.Time `json:"nextCheckTime,omitempty"`
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ProviderTask is work that a provider does in the background.
+type ProviderTask struct {
+	// Name of the task at the provider.
+	ID string `json:"id"`
+	// What the task does: create, clone, start, stop, resize or delete.
+	Action string `json:"action"`
+}

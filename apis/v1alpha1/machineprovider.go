@@ -1,0 +1,235 @@
+package v1alpha1
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ProviderType is the kind of hypervisor.
+// +kubebuilder:validation:Enum=kubevirt;proxmox
+type ProviderType string
+
+// The hypervisors that the stack knows.
+const (
+	ProviderKubeVirt ProviderType = "kubevirt"
+	ProviderProxmox  ProviderType = "proxmox"
+)
+
+// ProviderPhase tells whether a MachineProvider can be used.
+// +kubebuilder:validation:Enum=Pending;Ready;Failed;Offline
+type ProviderPhase string
+
+// Failed needs somebody to change something, Offline does not answer.
+const (
+	ProviderPending ProviderPhase = "Pending"
+	ProviderReady   ProviderPhase = "Ready"
+	ProviderFailed  ProviderPhase = "Failed"
+	ProviderOffline ProviderPhase = "Offline"
+)
+
+// MachineProvider is a hypervisor that machines are made on.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:selectablefield:JSONPath=`.status.phase`
+// +kubebuilder:resource:path=machineproviders,scope=Cluster,shortName=mp,categories=vitistack
+// +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.type`
+// +kubebuilder:printcolumn:name="Default",type=boolean,JSONPath=`.spec.default`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`
+// +kubebuilder:printcolumn:name="Machines",type=integer,JSONPath=`.status.machineCount`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Endpoint",type=string,JSONPath=`.spec.endpoint.url`,priority=1
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type MachineProvider struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   MachineProviderSpec   `json:"spec"`
+	Status MachineProviderStatus `json:"status,omitempty,omitzero"`
+}
+
+// MachineProviderList is a list of MachineProviders.
+//
+// +kubebuilder:object:root=true
+type MachineProviderList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []MachineProvider `json:"items"`
+}
+
+// MachineProviderSpec says how to reach the hypervisor and what to make by
+// default.
+//
+// +kubebuilder:validation:XValidation:rule="self.type == oldSelf.type",message="type cannot be changed: create another MachineProvider"
+// +kubebuilder:validation:XValidation:rule="self.type != 'proxmox' || (has(self.endpoint) && has(self.endpoint.url) && has(self.credentialsRef))",message="type proxmox needs endpoint.url, for example https://pve1:8006, and credentialsRef"
+// +kubebuilder:validation:XValidation:rule="self.type == 'proxmox' || !has(self.proxmox)",message="the block proxmox is only read for type proxmox: remove it"
+// +kubebuilder:validation:XValidation:rule="self.type == 'kubevirt' || !has(self.kubevirt)",message="the block kubevirt is only read for type kubevirt: remove it"
+type MachineProviderSpec struct {
+	// kubevirt or proxmox.
+	Type ProviderType `json:"type"`
+	// Whether Machines without providerRef are made here.
+	// +optional
+	Default bool `json:"default,omitempty"`
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	DisplayName string `json:"displayName,omitempty"`
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Region string `json:"region,omitempty"`
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	Zones []string `json:"zones,omitempty"`
+	// Where the hypervisor's API is. Absent for the KubeVirt of this cluster.
+	// +optional
+	Endpoint *ProviderEndpoint `json:"endpoint,omitempty"`
+	// Secret with the credentials. For proxmox its keys are tokenID and
+	// tokenSecret, or username and password; for kubevirt in another cluster
+	// kubeconfig; ca.crt may hold the authority of the endpoint.
+	// +optional
+	CredentialsRef *SecretReference `json:"credentialsRef,omitempty"`
+	// What machines get that do not say otherwise.
+	// +optional
+	Defaults *ProviderDefaults `json:"defaults,omitempty"`
+	// +optional
+	KubeVirt *KubeVirtOptions `json:"kubevirt,omitempty"`
+	// +optional
+	Proxmox *ProxmoxOptions `json:"proxmox,omitempty"`
+}
+
+// ProviderEndpoint is the address of an API.
+type ProviderEndpoint struct {
+	// For example https://pve1.example.com:8006.
+	// +optional
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getScheme() == 'https'",message="write an https URL, for example https://pve1.example.com:8006"
+	URL string `json:"url,omitempty"`
+	// Authority that the endpoint's certificate is checked against, in PEM. Absent
+	// means ca.crt of the credentials, or else the system's authorities.
+	// +optional
+	// +kubebuilder:validation:MaxLength=65536
+	CABundle string `json:"caBundle,omitempty"`
+	// Trusts any certificate. Whoever is between this cluster and the endpoint can
+	// then read the credentials.
+	// +optional
+	InsecureSkipVerify bool `json:"insecureSkipVerify,omitempty"`
+	// Seconds until a call is given up. Absent means 10.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=60
+	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
+}
+
+// SecretReference names a Secret.
+type SecretReference struct {
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+}
+
+// ProviderDefaults are what machines get that do not say otherwise.
+type ProviderDefaults struct {
+	// StorageClass for kubevirt, storage for proxmox.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	StorageClass string `json:"storageClass,omitempty"`
+	// Bridge that interfaces are attached to. Absent means br0 for kubevirt and
+	// vmbr0 for proxmox.
+	// +optional
+	// +kubebuilder:validation:MaxLength=15
+	Bridge string `json:"bridge,omitempty"`
+	// Host that machines run on. Absent leaves the choice to the provider.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	NodeName string `json:"nodeName,omitempty"`
+}
+
+// KubeVirtOptions are options of a KubeVirt cluster.
+type KubeVirtOptions struct {
+	// CPU model that guests see. Absent means host-model.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	CPUModel string `json:"cpuModel,omitempty"`
+}
+
+// ProxmoxOptions are options of a Proxmox VE cluster.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.vmidStart) || !has(self.vmidEnd) || self.vmidStart <= self.vmidEnd",message="vmidStart comes after vmidEnd: exchange the two"
+type ProxmoxOptions struct {
+	// First VMID to use. Absent means 10000.
+	// +optional
+	// +kubebuilder:validation:Minimum=100
+	// +kubebuilder:validation:Maximum=999999999
+	VMIDStart int32 `json:"vmidStart,omitempty"`
+	// Last VMID to use. Absent means 99999.
+	// +optional
+	// +kubebuilder:validation:Minimum=100
+	// +kubebuilder:validation:Maximum=999999999
+	VMIDEnd int32 `json:"vmidEnd,omitempty"`
+	// Resource pool that machines are put into.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Pool string `json:"pool,omitempty"`
+	// CPU type that guests see. Absent means x86-64-v2-AES.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	CPUType string `json:"cpuType,omitempty"`
+	// Whether a machine that is made from a template shares the template's disk.
+	// +optional
+	LinkedClone bool `json:"linkedClone,omitempty"`
+}
+
+// MachineProviderStatus is the hypervisor as it was last seen.
+type MachineProviderStatus struct {
+	// +optional
+	Phase ProviderPhase `json:"phase,omitempty"`
+	// Generation of the spec that this status answers.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Version of the hypervisor.
+	// +optional
+	Version string `json:"version,omitempty"`
+	// Machines that are made here.
+	// +optional
+	MachineCount int32 `json:"machineCount,omitempty"`
+	// +optional
+	Capacity *ProviderCapacity `json:"capacity,omitempty"`
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Nodes []ProviderNode `json:"nodes,omitempty"`
+	// When to look again.
+	// +optional
+	NextCheckTime *metav1.Time `json:"nextCheckTime,omitempty"`
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ProviderCapacity is the sum over all hosts that are up.
+type ProviderCapacity struct {
+	// CPUs of the hosts.
+	CPU resource.Quantity `json:"cpu"`
+	// Memory of the hosts.
+	Memory resource.Quantity `json:"memory"`
+	// Memory that machines may still take.
+	// +optional
+	MemoryAvailable resource.Quantity `json:"memoryAvailable,omitempty,omitzero"`
+}
+
+// ProviderNode is one host of a hypervisor.
+type ProviderNode struct {
+	Name string `json:"name"`
+	// Whether the host takes machines.
+	Ready bool `json:"ready"`
+	// +optional
+	CPU resource.Quantity `json:"cpu,omitempty,omitzero"`
+	// +optional
+	Memory resource.Quantity `json:"memory,omitempty,omitzero"`
+}

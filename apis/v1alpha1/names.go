@@ -1,0 +1,61 @@
+package v1alpha1
+
+// Labels that the stack sets, and by which it finds what belongs together.
+const (
+	// LabelClusterName is the KubernetesCluster that an object belongs to.
+	LabelClusterName = "cluster.vitistack.io/cluster-name"
+	// LabelClusterRole is RoleControlPlane or RoleWorker.
+	LabelClusterRole = "cluster.vitistack.io/role"
+	// LabelWorkerGroup is the worker pool that a Machine belongs to.
+	LabelWorkerGroup = "cluster.vitistack.io/worker-group"
+	// LabelMachine is the Machine that an object was made for.
+	LabelMachine = "vitistack.io/machine"
+	// LabelMachineTemplate is the template that a Machine is sized by.
+	LabelMachineTemplate = "vitistack.io/machine-template"
+	// LabelManagedBy names who made an object.
+	LabelManagedBy = "vitistack.io/managed-by"
+	// LabelSourceMachine, LabelClusterID and LabelNodeRole carry the same facts
+	// under the names that the separate operators used.
+	LabelSourceMachine = "vitistack.io/source-machine"
+	LabelClusterID     = "vitistack.io/clusterid"
+	LabelNodeRole      = "vitistack.io/node-role"
+)
+
+// Values of LabelClusterRole and LabelNodeRole.
+const (
+	RoleControlPlane = "control-plane"
+	RoleWorker       = "worker"
+)
+
+// Annotations that the stack reads or sets.
+const (
+	// AnnotationReconcile asks for a look at an object: any new value wakes the
+	// functions that serve it.
+	AnnotationReconcile = "vitistack.io/reconcile"
+	// AnnotationNodePool is the worker pool of a Machine.
+	AnnotationNodePool = "vitistack.io/nodepool"
+	// AnnotationProvider is the provider that a NetworkNamespace's segment was asked
+	// of, which is the one that has to take it back.
+	AnnotationProvider = "vitistack.io/provisioned-by"
+	// AnnotationUID is the UID of the object that asked for the annotated one.
+	AnnotationUID = "vitistack.io/uid"
+)
+
+// Finalizers, by the function that removes them.
+const (
+	// FinalizerMachine keeps a Machine until its VM, disks and network are gone.
+	FinalizerMachine = "machine.vitistack.io/cleanup"
+	// FinalizerCluster keeps a KubernetesCluster until its Machines are gone.
+	FinalizerCluster = "cluster.vitistack.io/finalizer"
+	// FinalizerNetworkNamespace keeps a NetworkNamespace until its users are gone
+	// and its source has taken the segment back.
+	FinalizerNetworkNamespace = "networknamespace.vitistack.io/finalizer"
+	// FinalizerStaticIP keeps an IPAllocation until its address is given back.
+	FinalizerStaticIP = "vitistack.io/static-ip-finalizer"
+	// FinalizerKea keeps a NetworkConfiguration until its reservations are gone.
+	FinalizerKea = "vitistack.io/networkconfiguration-finalizer"
+)
+
+// ConditionReady is the condition that every kind has. Its reason and message
+// say what is being waited for, or what to change.
+const ConditionReady = "Ready"

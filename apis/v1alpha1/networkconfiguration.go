@@ -1,0 +1,204 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha2"
+)
+
+// NetworkConfigurationPhase is where a NetworkConfiguration is in its life.
+// +kubebuilder:validation:Enum=Pending;Ready;Error;Deleting
+type NetworkConfigurationPhase string
+
+// Pending waits for the network or for addresses, Ready has an address for each
+// interface.
+const (
+	NetworkConfigurationPending  NetworkConfigurationPhase = "Pending"
+	NetworkConfigurationReady    NetworkConfigurationPhase = "Ready"
+	NetworkConfigurationError    NetworkConfigurationPhase = "Error"
+	NetworkConfigurationDeleting NetworkConfigurationPhase = "Deleting"
+)
+
+// NetworkConfiguration holds the interfaces of a machine: their MAC addresses,
+// and in its status the addresses that layer 2 gave them.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:selectablefield:JSONPath=`.status.phase`
+// +kubebuilder:selectablefield:JSONPath=`.status.networkNamespaceName`
+// +kubebuilder:selectablefield:JSONPath=`.spec.networkNamespaceName`
+// +kubebuilder:resource:path=networkconfigurations,scope=Namespaced,shortName=nc,categories=vitistack
+// +kubebuilder:printcolumn:name="NetworkNamespace",type=string,JSONPath=`.spec.networkNamespaceName`
+// +kubebuilder:printcolumn:name="MAC",type=string,JSONPath=`.spec.networkInterfaces[0].macAddress`
+// +kubebuilder:printcolumn:name="Address",type=string,JSONPath=`.status.networkInterfaces[0].ipv4Addresses[0]`
+// +kubebuilder:printcolumn:name="Method",type=string,JSONPath=`.status.networkInterfaces[0].allocationMethod`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type NetworkConfiguration struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   NetworkConfigurationSpec   `json:"spec"`
+	Status NetworkConfigurationStatus `json:"status,omitempty,omitzero"`
+}
+
+// NetworkConfigurationList is a list of NetworkConfigurations.
+//
+// +kubebuilder:object:root=true
+type NetworkConfigurationList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []NetworkConfiguration `json:"items"`
+}
+
+// NetworkConfigurationSpec says which interfaces need addresses, and of which
+// network.
+type NetworkConfigurationSpec struct {
+	// NetworkNamespace, in the same namespace, that the interfaces are in. May be
+	// left out where the namespace holds exactly one.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="networkNamespaceName cannot be changed: delete the NetworkConfiguration and create a new one"
+	NetworkNamespaceName string `json:"networkNamespaceName,omitempty"`
+	// Name for people. Absent means metadata.name.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name,omitempty"`
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Description string `json:"description,omitempty"`
+	// +optional
+	DatacenterIdentifier v1alpha2.Identifier `json:"datacenterIdentifier,omitempty"`
+	// +optional
+	SupervisorIdentifier v1alpha2.Identifier `json:"supervisorIdentifier,omitempty"`
+	// Cluster that the machine belongs to, by its spec.data.clusterId.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	ClusterIdentifier string `json:"clusterIdentifier,omitempty"`
+	// Who gives the addresses out: static-ip-operator or kea. Absent leaves it to
+	// the NetworkNamespace.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_-]+$`
+	Provider string `json:"provider,omitempty"`
+	// VLAN to tag with, over the one of the NetworkNamespace.
+	// +optional
+	VLAN *v1alpha2.VLANID `json:"vlan,omitempty"`
+	// Bridge of the hypervisor to attach to, over the one of the MachineProvider.
+	// +optional
+	// +kubebuilder:validation:MaxLength=15
+	Bridge string `json:"bridge,omitempty"`
+	// Largest packet of the network in bytes. Absent leaves it to the hypervisor.
+	// +optional
+	// +kubebuilder:validation:Minimum=576
+	// +kubebuilder:validation:Maximum=9216
+	MTU int32 `json:"mtu,omitempty"`
+	// The interfaces. One without a MAC address waits until a machine brings it.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	NetworkInterfaces []InterfaceSpec `json:"networkInterfaces,omitempty"`
+}
+
+// InterfaceSpec is an interface that needs an address.
+type InterfaceSpec struct {
+	// Name of the interface, for example eth0. In a NetworkConfiguration that
+	// several machines share it is the machine's name, a dash, and the interface.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=80
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",message="use lower case letters, digits and - only, for example eth0"
+	Name string `json:"name"`
+	// MAC address, for example 52:54:00:12:34:56. The stack fills in the one of
+	// the machine.
+	// +optional
+	MACAddress MACAddress `json:"macAddress,omitempty"`
+	// IPv4 address to ask for. If it cannot be had, the NetworkConfiguration says
+	// so; another address is never given instead.
+	// +optional
+	// +kubebuilder:validation:MaxItems=1
+	// +listType=atomic
+	IPv4Addresses []v1alpha2.IPv4Address `json:"ipv4Addresses,omitempty"`
+	// IPv6 address to ask for.
+	// +optional
+	// +kubebuilder:validation:MaxItems=1
+	// +listType=atomic
+	IPv6Addresses []v1alpha2.IPv6Address `json:"ipv6Addresses,omitempty"`
+}
+
+// MACAddress is a unicast EUI-48 address in six pairs of hex digits.
+//
+// +kubebuilder:validation:MaxLength=17
+// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9A-Fa-f][02468ACEace]([:-][0-9A-Fa-f]{2}){5}$')",message="write a unicast MAC address as six pairs of hex digits, for example 52:54:00:12:34:56"
+type MACAddress string
+
+// NetworkConfigurationStatus has the addresses.
+type NetworkConfigurationStatus struct {
+	// +optional
+	Phase NetworkConfigurationPhase `json:"phase,omitempty"`
+	// OK, or in one word what is wrong.
+	// +optional
+	Status string `json:"status,omitempty"`
+	// +optional
+	Message string `json:"message,omitempty"`
+	// Generation of the spec that this status answers.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// NetworkNamespace that the addresses are of.
+	// +optional
+	NetworkNamespaceName string `json:"networkNamespaceName,omitempty"`
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=16
+	NetworkInterfaces []InterfaceStatus `json:"networkInterfaces,omitempty"`
+	// When to look again.
+	// +optional
+	NextCheckTime *metav1.Time `json:"nextCheckTime,omitempty"`
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// InterfaceStatus is an interface with its addresses.
+type InterfaceStatus struct {
+	Name string `json:"name"`
+	// +optional
+	MACAddress MACAddress `json:"macAddress,omitempty"`
+	// +optional
+	// +listType=atomic
+	IPv4Addresses []string `json:"ipv4Addresses,omitempty"`
+	// +optional
+	// +listType=atomic
+	IPv6Addresses []string `json:"ipv6Addresses,omitempty"`
+	// VLAN as a decimal number.
+	// +optional
+	VLAN string `json:"vlan,omitempty"`
+	// Prefix that the IPv4 address is in, for example 192.168.10.0/24.
+	// +optional
+	IPv4Subnet string `json:"ipv4Subnet,omitempty"`
+	// Prefix that the IPv6 address is in.
+	// +optional
+	IPv6Subnet string `json:"ipv6Subnet,omitempty"`
+	// +optional
+	IPv4Gateway string `json:"ipv4Gateway,omitempty"`
+	// +optional
+	IPv6Gateway string `json:"ipv6Gateway,omitempty"`
+	// +optional
+	// +listType=atomic
+	DNS []string `json:"dns,omitempty"`
+	// Whether the DHCP server has been read back to hold the reservation.
+	// +optional
+	DHCPReserved bool `json:"dhcpReserved,omitempty"`
+	// Whether every address that the interface needs is there.
+	// +optional
+	IPAllocated bool `json:"ipAllocated,omitempty"`
+	// +optional
+	AllocationMethod v1alpha2.AllocationType `json:"allocationMethod,omitempty"`
+	// When the address lapses if its holder does not renew it.
+	// +optional
+	AllocationExpiry *metav1.Time `json:"allocationExpiry,omitempty"`
+}

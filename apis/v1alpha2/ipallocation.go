@@ -1,0 +1,123 @@
+package v1alpha2
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Labels of an IPAllocation, by which allocations are listed.
+const (
+	LabelNetworkNamespace     = "vitistack.io/network-namespace"
+	LabelNetworkConfiguration = "vitistack.io/network-configuration"
+)
+
+// IPAllocationPhase is where an allocation is in its life.
+// +kubebuilder:validation:Enum=Pending;Allocated;Released;Error
+type IPAllocationPhase string
+
+// Pending waits for an address, Allocated has one, Released has given it back,
+// and Error asks for something that cannot be had.
+const (
+	IPAllocationPending   IPAllocationPhase = "Pending"
+	IPAllocationAllocated IPAllocationPhase = "Allocated"
+	IPAllocationReleased  IPAllocationPhase = "Released"
+	IPAllocationError     IPAllocationPhase = "Error"
+)
+
+// IPAllocation is one address of a NetworkNamespace and its holder. The stack
+// makes one for each interface of a NetworkConfiguration; users may make their
+// own, with requestedAddress to ask for a particular one.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:selectablefield:JSONPath=`.status.phase`
+// +kubebuilder:selectablefield:JSONPath=`.spec.networkNamespaceName`
+// +kubebuilder:selectablefield:JSONPath=`.spec.networkConfigurationName`
+// +kubebuilder:resource:path=ipallocations,scope=Namespaced,shortName=ipa,categories=vitistack
+// +kubebuilder:printcolumn:name="Address",type=string,JSONPath=`.status.address`
+// +kubebuilder:printcolumn:name="NetworkNamespace",type=string,JSONPath=`.spec.networkNamespaceName`
+// +kubebuilder:printcolumn:name="NetworkConfiguration",type=string,JSONPath=`.spec.networkConfigurationName`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.status.expiresAt`,priority=1
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.message`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type IPAllocation struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   IPAllocationSpec   `json:"spec"`
+	Status IPAllocationStatus `json:"status,omitempty,omitzero"`
+}
+
+// IPAllocationList is a list of IPAllocations.
+//
+// +kubebuilder:object:root=true
+type IPAllocationList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []IPAllocation `json:"items"`
+}
+
+// IPAllocationSpec says which address is wanted. It cannot be changed: delete
+// the allocation and make a new one.
+//
+// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="an IPAllocation cannot be changed: delete it and create a new one"
+// +kubebuilder:validation:XValidation:rule="!has(self.requestedAddress) || !has(self.ipFamily) || !isIP(self.requestedAddress) || (ip(self.requestedAddress).family() == 4) == (self.ipFamily == 'IPv4')",message="requestedAddress is of the other family: change ipFamily, or leave it out"
+type IPAllocationSpec struct {
+	// NetworkNamespace, in the same namespace, that the address is taken from.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	NetworkNamespaceName string `json:"networkNamespaceName"`
+	// NetworkConfiguration that holds the address. Absent for an address that a
+	// user reserves.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	NetworkConfigurationName string `json:"networkConfigurationName,omitempty"`
+	// Interface of the NetworkConfiguration that the address is for.
+	// +optional
+	// +kubebuilder:validation:MaxLength=80
+	InterfaceName string `json:"interfaceName,omitempty"`
+	// Family of the address. Absent means the family of requestedAddress, or IPv4
+	// where the network has it.
+	// +optional
+	IPFamily IPFamily `json:"ipFamily,omitempty"`
+	// The address to have. If it is taken or outside the pool, the allocation ends
+	// in phase Error; another address is never given instead.
+	// +optional
+	// +kubebuilder:validation:MaxLength=45
+	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="write one IP address, for example 192.168.10.20"
+	RequestedAddress string `json:"requestedAddress,omitempty"`
+}
+
+// IPAllocationStatus is the address.
+type IPAllocationStatus struct {
+	// +optional
+	Phase IPAllocationPhase `json:"phase,omitempty"`
+	// +optional
+	Address string `json:"address,omitempty"`
+	// +optional
+	Gateway string `json:"gateway,omitempty"`
+	// Length of the prefix that the address is in, for example 24.
+	// +optional
+	Prefix int32 `json:"prefix,omitempty"`
+	// +optional
+	VLANID int32 `json:"vlanId,omitempty"`
+	// +optional
+	// +listType=atomic
+	DNS []string `json:"dns,omitempty"`
+	// When the address lapses if its holder does not renew it.
+	// +optional
+	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
+	// +optional
+	Message string `json:"message,omitempty"`
+	// Generation of the spec that this status answers.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// When to look again.
+	// +optional
+	NextCheckTime *metav1.Time `json:"nextCheckTime,omitempty"`
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}

@@ -1,0 +1,366 @@
+package v1alpha2
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Values of NetworkProvisioning.Provider that the stack serves itself. Any other
+// name is an external IPAM that is asked by an event.
+const (
+	ProviderManual = "manual"
+	ProviderNAM    = "nam"
+	ProviderNetBox = "netbox"
+)
+
+// ProvisioningPhase tells whether a segment is there. Layer 2 waits for Ready.
+// +kubebuilder:validation:Enum=Pending;Ready;Error
+type ProvisioningPhase string
+
+// The life of a segment. Error lasts until the spec or the source changes.
+const (
+	ProvisioningPending ProvisioningPhase = "Pending"
+	ProvisioningReady   ProvisioningPhase = "Ready"
+	ProvisioningError   ProvisioningPhase = "Error"
+)
+
+// AllocationType is the way in which addresses are given out.
+// +kubebuilder:validation:Enum=dhcp;static
+type AllocationType string
+
+// Static addresses are chosen by the stack and tracked as IPAllocations; dhcp
+// addresses are reservations in ISC Kea.
+const (
+	AllocationDHCP   AllocationType = "dhcp"
+	AllocationStatic AllocationType = "static"
+)
+
+// NetworkNamespace is a network segment: its prefix, gateway and VLAN, where
+// they come from, and how addresses in it are given out.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:selectablefield:JSONPath=`.status.provisioningPhase`
+// +kubebuilder:storageversion
+// +kubebuilder:resource:path=networknamespaces,scope=Namespaced,shortName=nn,categories=vitistack
+// +kubebuilder:printcolumn:name="Provisioning",type=string,JSONPath=`.spec.networkProvisioning.provider`
+// +kubebuilder:printcolumn:name="Allocation",type=string,JSONPath=`.spec.ipAllocation.type`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.provisioningPhase`
+// +kubebuilder:printcolumn:name="IPv4",type=string,JSONPath=`.status.ipv4Prefix`
+// +kubebuilder:printcolumn:name="IPv6",type=string,JSONPath=`.status.ipv6Prefix`,priority=1
+// +kubebuilder:printcolumn:name="VLAN",type=integer,JSONPath=`.status.vlanId`
+// +kubebuilder:printcolumn:name="Free",type=integer,JSONPath=`.status.ipAllocationSummary.availableCount`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Datacenter",type=string,JSONPath=`.spec.datacenterIdentifier`,priority=1
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type NetworkNamespace struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec   NetworkNamespaceSpec   `json:"spec"`
+	Status NetworkNamespaceStatus `json:"status,omitempty,omitzero"`
+}
+
+// NetworkNamespaceList is a list of NetworkNamespaces.
+//
+// +kubebuilder:object:root=true
+type NetworkNamespaceList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []NetworkNamespace `json:"items"`
+}
+
+// NetworkNamespaceSpec says which segment is wanted.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.networkProvisioning) || self.networkProvisioning.provider != 'manual' || has(self.networkProvisioning.manual)",message="networkProvisioning.manual is missing: provider manual takes the segment from there, so give manual.ipv4CIDR or manual.ipv6CIDR"
+// +kubebuilder:validation:XValidation:rule="!has(self.networkProvisioning) || self.networkProvisioning.provider == 'manual' || !has(self.networkProvisioning.manual)",message="networkProvisioning.manual is only read by provider manual: set provider to manual, or remove the block"
+// +kubebuilder:validation:XValidation:rule="!has(self.networkProvisioning) || !has(self.networkProvisioning.manual) || !has(self.networkProvisioning.manual.ipv4CIDR) || !has(self.ipAllocation) || !has(self.ipAllocation.static) || !has(self.ipAllocation.static.ipv4CIDR) || cidr(self.networkProvisioning.manual.ipv4CIDR).containsCIDR(self.ipAllocation.static.ipv4CIDR)",message="ipAllocation.static.ipv4CIDR lies outside networkProvisioning.manual.ipv4CIDR: make it the same prefix or a part of it, or leave it out"
+// +kubebuilder:validation:XValidation:rule="!has(self.networkProvisioning) || !has(self.networkProvisioning.manual) || !has(self.networkProvisioning.manual.ipv6CIDR) || !has(self.ipAllocation) || !has(self.ipAllocation.static) || !has(self.ipAllocation.static.ipv6CIDR) || cidr(self.networkProvisioning.manual.ipv6CIDR).containsCIDR(self.ipAllocation.static.ipv6CIDR)",message="ipAllocation.static.ipv6CIDR lies outside networkProvisioning.manual.ipv6CIDR: make it the same prefix or a part of it, or leave it out"
+// +kubebuilder:validation:XValidation:rule="!has(self.networkProvisioning) || !has(self.networkProvisioning.manual) || !has(self.networkProvisioning.manual.ipv4Gateway) || !has(self.ipAllocation) || !has(self.ipAllocation.static) || !has(self.ipAllocation.static.ipv4Gateway) || ip(self.networkProvisioning.manual.ipv4Gateway) == ip(self.ipAllocation.static.ipv4Gateway)",message="ipAllocation.static.ipv4Gateway and networkProvisioning.manual.ipv4Gateway differ: a segment has one gateway, so write the same in both or leave out the one in static"
+// +kubebuilder:validation:XValidation:rule="!has(self.networkProvisioning) || !has(self.networkProvisioning.manual) || !has(self.networkProvisioning.manual.vlanId) || !has(self.ipAllocation) || !has(self.ipAllocation.static) || !has(self.ipAllocation.static.vlanId) || self.networkProvisioning.manual.vlanId == self.ipAllocation.static.vlanId",message="ipAllocation.static.vlanId and networkProvisioning.manual.vlanId differ: a segment has one VLAN, so write the same in both or leave out the one in static"
+type NetworkNamespaceSpec struct {
+	// Data centre that the segment belongs to, <country>-<region>-<zone>. Segments
+	// of one data centre and VLAN may not overlap.
+	// +optional
+	DatacenterIdentifier Identifier `json:"datacenterIdentifier,omitempty"`
+	// Supervisor that the segment is made for, unique in its data centre.
+	// +optional
+	SupervisorIdentifier Identifier `json:"supervisorIdentifier,omitempty"`
+	// Where the segment comes from. Absent means manual where ipAllocation.static
+	// has both ipv4CIDR and ipv4Gateway, and nam otherwise.
+	// +optional
+	NetworkProvisioning *NetworkProvisioning `json:"networkProvisioning,omitempty"`
+	// How addresses are given out. Absent means dhcp.
+	// +optional
+	IPAllocation *IPAllocationPolicy `json:"ipAllocation,omitempty"`
+}
+
+// Identifier names a data centre or a supervisor.
+//
+// +kubebuilder:validation:MinLength=2
+// +kubebuilder:validation:MaxLength=32
+// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9_-]+$')",message="use letters, digits, - and _ only, for example no-west-az1"
+type Identifier string
+
+// NetworkProvisioning selects the one source that provides the segment.
+type NetworkProvisioning struct {
+	// manual, nam, netbox, or the name of an external IPAM that answers
+	// io.vitistack.network.requested events.
+	// +kubebuilder:default=nam
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",message="use lower case letters, digits and - only: manual, nam, netbox, or the name of an external IPAM"
+	Provider string `json:"provider"`
+	// The segment itself, for provider manual.
+	// +optional
+	Manual *ManualSegment `json:"manual,omitempty"`
+	// What to ask the Network Automation Manager for, for provider nam.
+	// +optional
+	NAM *SegmentRequest `json:"nam,omitempty"`
+	// What to ask NetBox for, for provider netbox.
+	// +optional
+	NetBox *NetBoxRequest `json:"netbox,omitempty"`
+	// Passed on to an external IPAM as it is.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	Parameters map[string]string `json:"parameters,omitempty"`
+}
+
+// ManualSegment is a segment that somebody else has made.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.ipv4CIDR) || has(self.ipv6CIDR)",message="give ipv4CIDR, ipv6CIDR or both"
+// +kubebuilder:validation:XValidation:rule="!has(self.ipv4Gateway) || (has(self.ipv4CIDR) && cidr(self.ipv4CIDR).containsIP(self.ipv4Gateway))",message="ipv4Gateway lies outside ipv4CIDR: give an address of that prefix, such as its first one"
+// +kubebuilder:validation:XValidation:rule="!has(self.ipv6Gateway) || (has(self.ipv6CIDR) && cidr(self.ipv6CIDR).containsIP(self.ipv6Gateway))",message="ipv6Gateway lies outside ipv6CIDR: give an address of that prefix, such as its first one"
+type ManualSegment struct {
+	// IPv4 prefix of the segment.
+	// +optional
+	IPv4CIDR IPv4CIDR `json:"ipv4CIDR,omitempty"`
+	// Default gateway for IPv4. Absent means that the segment has none.
+	// +optional
+	IPv4Gateway IPv4Address `json:"ipv4Gateway,omitempty"`
+	// IPv6 prefix of the segment.
+	// +optional
+	IPv6CIDR IPv6CIDR `json:"ipv6CIDR,omitempty"`
+	// Default gateway for IPv6. Absent means that the segment has none.
+	// +optional
+	IPv6Gateway IPv6Address `json:"ipv6Gateway,omitempty"`
+	// VLAN of the segment, 0 meaning untagged.
+	// +optional
+	VLANID VLANID `json:"vlanId,omitempty"`
+}
+
+// SegmentRequest is the size of segment to ask for.
+type SegmentRequest struct {
+	// Families wanted. Absent means IPv4.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=2
+	IPFamilies []IPFamily `json:"ipFamilies,omitempty"`
+	// Length of the IPv4 prefix, for example 24. Absent leaves it to the source.
+	// +optional
+	// +kubebuilder:validation:Minimum=8
+	// +kubebuilder:validation:Maximum=30
+	IPv4PrefixLength int32 `json:"ipv4PrefixLength,omitempty"`
+	// Length of the IPv6 prefix, for example 64. Absent leaves it to the source.
+	// +optional
+	// +kubebuilder:validation:Minimum=16
+	// +kubebuilder:validation:Maximum=126
+	IPv6PrefixLength int32 `json:"ipv6PrefixLength,omitempty"`
+}
+
+// NetBoxRequest is the size of segment to ask for, and where in NetBox to look
+// for a parent that has room. Conditions that are absent match any parent; the
+// data centre always has to match the parent's site unless site is given.
+type NetBoxRequest struct {
+	SegmentRequest `json:",inline"`
+	// Slug of the parent prefix's role.
+	// +optional
+	// +kubebuilder:validation:MaxLength=100
+	Role string `json:"role,omitempty"`
+	// Slug of the parent prefix's site. Absent means datacenterIdentifier.
+	// +optional
+	// +kubebuilder:validation:MaxLength=100
+	Site string `json:"site,omitempty"`
+	// Custom fields of the parent prefix and the values that they must have.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=8
+	CustomFields map[string]string `json:"customFields,omitempty"`
+	// Slug of the VLAN group that the segment's VLAN is taken from. Absent means
+	// an untagged segment.
+	// +optional
+	// +kubebuilder:validation:MaxLength=100
+	VLANGroup string `json:"vlanGroup,omitempty"`
+}
+
+// IPAllocationPolicy says how addresses of the segment are given out.
+//
+// +kubebuilder:validation:XValidation:rule="self.type == 'static' || !has(self.static)",message="ipAllocation.static is only read for type static: set type to static, or remove the block"
+// +kubebuilder:validation:XValidation:rule="self.type == 'dhcp' || !has(self.dhcp)",message="ipAllocation.dhcp is only read for type dhcp: set type to dhcp, or remove the block"
+type IPAllocationPolicy struct {
+	// static or dhcp.
+	Type AllocationType `json:"type"`
+	// Who gives the addresses out: static-ip-operator for static, kea for dhcp.
+	// Absent means these.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_-]+$`
+	Provider string `json:"provider,omitempty"`
+	// The pool of static addresses. Absent means all of the segment.
+	// +optional
+	Static *StaticPool `json:"static,omitempty"`
+	// Options of dhcp.
+	// +optional
+	DHCP *DHCPOptions `json:"dhcp,omitempty"`
+}
+
+// StaticPool is the part of a segment that static addresses are taken from. What
+// is absent is taken from the provisioned segment.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.ipv4Gateway) || !has(self.ipv4CIDR) || cidr(self.ipv4CIDR).containsIP(self.ipv4Gateway)",message="ipv4Gateway lies outside ipv4CIDR: give an address of that prefix, such as its first one"
+// +kubebuilder:validation:XValidation:rule="!has(self.ipv4CIDR) || ((!has(self.ipv4RangeStart) || cidr(self.ipv4CIDR).containsIP(self.ipv4RangeStart)) && (!has(self.ipv4RangeEnd) || cidr(self.ipv4CIDR).containsIP(self.ipv4RangeEnd)))",message="ipv4RangeStart and ipv4RangeEnd must lie inside ipv4CIDR"
+// +kubebuilder:validation:XValidation:rule="!has(self.ipv4RangeStart) || !has(self.ipv4RangeEnd) || !isIP(self.ipv4RangeStart) || !isIP(self.ipv4RangeEnd) || int(self.ipv4RangeStart.split('.')[0]) * 16777216 + int(self.ipv4RangeStart.split('.')[1]) * 65536 + int(self.ipv4RangeStart.split('.')[2]) * 256 + int(self.ipv4RangeStart.split('.')[3]) <= int(self.ipv4RangeEnd.split('.')[0]) * 16777216 + int(self.ipv4RangeEnd.split('.')[1]) * 65536 + int(self.ipv4RangeEnd.split('.')[2]) * 256 + int(self.ipv4RangeEnd.split('.')[3])",message="ipv4RangeStart comes after ipv4RangeEnd: exchange the two"
+// +kubebuilder:validation:XValidation:rule="!has(self.ipv6Gateway) || !has(self.ipv6CIDR) || cidr(self.ipv6CIDR).containsIP(self.ipv6Gateway)",message="ipv6Gateway lies outside ipv6CIDR: give an address of that prefix, such as its first one"
+// +kubebuilder:validation:XValidation:rule="!has(self.ipv6CIDR) || ((!has(self.ipv6RangeStart) || cidr(self.ipv6CIDR).containsIP(self.ipv6RangeStart)) && (!has(self.ipv6RangeEnd) || cidr(self.ipv6CIDR).containsIP(self.ipv6RangeEnd)))",message="ipv6RangeStart and ipv6RangeEnd must lie inside ipv6CIDR"
+type StaticPool struct {
+	// IPv4 prefix of the pool.
+	// +optional
+	IPv4CIDR IPv4CIDR `json:"ipv4CIDR,omitempty"`
+	// Default gateway for IPv4, which is never given out.
+	// +optional
+	IPv4Gateway IPv4Address `json:"ipv4Gateway,omitempty"`
+	// First address to give out. Absent means the prefix's second usable one.
+	// +optional
+	IPv4RangeStart IPv4Address `json:"ipv4RangeStart,omitempty"`
+	// Last address to give out. Absent means the prefix's last usable one.
+	// +optional
+	IPv4RangeEnd IPv4Address `json:"ipv4RangeEnd,omitempty"`
+	// IPv6 prefix of the pool.
+	// +optional
+	IPv6CIDR IPv6CIDR `json:"ipv6CIDR,omitempty"`
+	// Default gateway for IPv6, which is never given out.
+	// +optional
+	IPv6Gateway IPv6Address `json:"ipv6Gateway,omitempty"`
+	// First IPv6 address to give out. Absent means the prefix's second.
+	// +optional
+	IPv6RangeStart IPv6Address `json:"ipv6RangeStart,omitempty"`
+	// Last IPv6 address to give out. Absent means the prefix's last.
+	// +optional
+	IPv6RangeEnd IPv6Address `json:"ipv6RangeEnd,omitempty"`
+	// Addresses that are never given out: single addresses, prefixes, or ranges
+	// written first-last.
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=90
+	// +kubebuilder:validation:XValidation:rule="self.all(e, isIP(e) || isCIDR(e) || (e.split('-').size() == 2 && e.split('-').all(a, isIP(a))))",message="each entry is an address, a prefix or a range, for example 10.0.0.5, 10.0.0.16/28 or 10.0.0.40-10.0.0.50"
+	ExcludedAddresses []string `json:"excludedAddresses,omitempty"`
+	// VLAN of the segment, 0 meaning untagged.
+	// +optional
+	VLANID VLANID `json:"vlanId,omitempty"`
+	// DNS servers for machines of this pool.
+	// +optional
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MaxLength=45
+	// +kubebuilder:validation:XValidation:rule="self.all(a, isIP(a))",message="each DNS server is an IP address, for example 192.168.10.1"
+	DNS []string `json:"dns,omitempty"`
+	// Seconds after which an address lapses that its holder no longer renews.
+	// Absent means that an address is kept for as long as its holder exists.
+	// +optional
+	// +kubebuilder:validation:Minimum=60
+	TTLSeconds int32 `json:"ttlSeconds,omitempty"`
+	// Seconds for which a released address is not given out again, so that caches
+	// of the network forget its last holder.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=604800
+	ReuseDelaySeconds int32 `json:"reuseDelaySeconds,omitempty"`
+}
+
+// DHCPOptions are options of reservations in ISC Kea.
+type DHCPOptions struct {
+	// Client classes that Kea looks at for the clients of the subnet, beside those
+	// that it always does, so that their options apply. Absent means those of the
+	// installation.
+	// +optional
+	// +kubebuilder:validation:MaxItems=16
+	RequireClientClasses []string `json:"requireClientClasses,omitempty"`
+	// DNS servers that the subnet announces.
+	// +optional
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MaxLength=45
+	// +kubebuilder:validation:XValidation:rule="self.all(a, isIP(a))",message="each DNS server is an IP address, for example 192.168.10.1"
+	DNS []string `json:"dns,omitempty"`
+}
+
+// NetworkNamespaceStatus is the provisioned segment.
+type NetworkNamespaceStatus struct {
+	// Whether the segment is there. Layer 2 waits for Ready.
+	// +optional
+	ProvisioningPhase ProvisioningPhase `json:"provisioningPhase,omitempty"`
+	// Pending, Active, Error or Deleting.
+	// +optional
+	Phase string `json:"phase,omitempty"`
+	// OK, or in one word what is wrong.
+	// +optional
+	Status string `json:"status,omitempty"`
+	// Generation of the spec that this status answers.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// +optional
+	DatacenterIdentifier Identifier `json:"datacenterIdentifier,omitempty"`
+	// +optional
+	SupervisorIdentifier Identifier `json:"supervisorIdentifier,omitempty"`
+	// Name of the segment at its source.
+	// +optional
+	NamespaceID string `json:"namespaceId,omitempty"`
+	// +optional
+	IPv4Prefix string `json:"ipv4Prefix,omitempty"`
+	// +optional
+	IPv4Gateway string `json:"ipv4Gateway,omitempty"`
+	// Address that traffic of the segment leaves the data centre with.
+	// +optional
+	IPv4EgressIP string `json:"ipv4EgressIp,omitempty"`
+	// +optional
+	IPv6Prefix string `json:"ipv6Prefix,omitempty"`
+	// +optional
+	IPv6Gateway string `json:"ipv6Gateway,omitempty"`
+	// Address that traffic of the segment leaves the data centre with.
+	// +optional
+	IPv6EgressIP string `json:"ipv6EgressIp,omitempty"`
+	// +optional
+	VLANID int32 `json:"vlanId,omitempty"`
+	// DNS servers that the source announces for the segment.
+	// +optional
+	// +listType=atomic
+	DNS []string `json:"dns,omitempty"`
+	// Clusters with machines in the segment, by spec.data.clusterId.
+	// +optional
+	// +listType=set
+	AssociatedKubernetesClusterIDs []string `json:"associatedKubernetesClusterIds,omitempty"`
+	// How many addresses are given out, as of a minute or two ago.
+	// +optional
+	IPAllocationSummary *IPAllocationSummary `json:"ipAllocationSummary,omitempty"`
+	// When to look again at something that tells nobody when it is done.
+	// +optional
+	NextCheckTime *metav1.Time `json:"nextCheckTime,omitempty"`
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// IPAllocationSummary counts the addresses of a network's pool: those of IPv4, or
+// of IPv6 where the network has no IPv4. Counts of pools with more than 2^53
+// addresses stop there. It follows what happens within two minutes.
+type IPAllocationSummary struct {
+	// +optional
+	Type AllocationType `json:"type,omitempty"`
+	// +optional
+	Provider string `json:"provider,omitempty"`
+	// Addresses that have a holder.
+	AllocatedCount int64 `json:"allocatedCount"`
+	// Addresses that have none. Those that were released within reuseDelaySeconds are
+	// given out after it.
+	AvailableCount int64 `json:"availableCount"`
+	// Addresses that the pool has, without those that are never given out.
+	TotalCount int64 `json:"totalCount"`
+}
