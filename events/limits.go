@@ -1,0 +1,27 @@
+package events
+
+import "time"
+
+// Limits of the runtime.
+const (
+	// maxEventBytes is the largest event that is read. Brokers refuse larger ones
+	// too: Kafka's default is the same.
+	maxEventBytes = 1 << 20
+	// maxErrorBytes bounds the text of an error: Knative's dispatcher dies of bodies
+	// of more than 768 bytes.
+	maxErrorBytes = 512
+	// maxHeaderBytes bounds the attributes of an event in binary mode.
+	maxHeaderBytes = 64 << 10
+	// headerTimeout is for a sender to get its headers across.
+	headerTimeout = 5 * time.Second
+	// readTimeout is for a sender to get its whole event across.
+	readTimeout = 15 * time.Second
+	// deliveryTimeout is for the function to come to an outcome. It is below the
+	// timeouts of the shipped Triggers, so that the function answers first.
+	deliveryTimeout = 25 * time.Second
+	// drainTimeout is for deliveries to end after SIGTERM.
+	drainTimeout = deliveryTimeout + 3*time.Second
+	// drainQuiet is how long no request may arrive after SIGTERM before the
+	// listener closes.
+	drainQuiet = 20 * time.Millisecond
+)

@@ -1,0 +1,63 @@
+package events
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+)
+
+// NewLogger writes JSON lines with the fields timestamp (RFC 3339), level (lower
+// case) and message. level is debug, info, warn or error; anything else is info.
+func NewLogger(w io.Writer, level string) *slog.Logger {
+	var threshold slog.Level
+	if err := threshold.UnmarshalText([]byte(level)); err != nil {
+		threshold = slog.LevelInfo
+	}
+	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{
+		Level: threshold,
+		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+			if len(groups) > 0 {
+				return a
+			}
+			switch a.Key {
+			case slog.TimeKey:
+				return slog.String("timestamp", a.Value.Time().UTC().Format(time.RFC3339Nano))
+			case slog.LevelKey:
+				return slog.String(slog.LevelKey, strings.ToLower(a.Value.String()))
+			case slog.MessageKey:
+				a.Key = "message"
+			}
+			return a
+		},
+	}))
+}
+
+// Report says what a delivery came to: the phase that its object is in now, and
+// in a few words what was done or is waited for. It becomes part of the
+// delivery's log line; a later call in the same delivery stands over an earlier
+// one. Outside a delivery it does nothing.
+func Report(ctx context.Context, phase, message string) {
+	if d, ok := ctx.Value(deliveryKey{}).(*delivery); ok {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.phase, d.message = phase, message
+	}
+}
+
+type deliveryKey struct{}
+
+// delivery collects what is logged about one delivery.
+type delivery struct {
+	mu      sync.Mutex
+	phase   string
+	message string
+}
+
+func (d *delivery) report() (phase, message string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.phase, d.message
+}

@@ -1,0 +1,214 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/VictoriaMetrics/metrics"
+	"github.com/cloudevents/sdk-go/v2/binding"
+	"github.com/cloudevents/sdk-go/v2/event"
+	cehttp "github.com/cloudevents/sdk-go/v2/protocol/http"
+	"knative.dev/pkg/network/handlers"
+	"knative.dev/pkg/signals"
+)
+
+// Handler acts on one event. It may be called many times at once, and more than
+// once with the same event, so it keeps nothing between calls. An event that it
+// returns is sent back to the broker. See Permanent for what its errors mean.
+type Handler func(ctx context.Context, in event.Event) (*event.Event, error)
+
+// Run is a function's main: it serves the handler that build makes until SIGTERM
+// or SIGINT, and then ends the process. build is called once, before anything is
+// served; an error from it is logged, and the process exits with 1.
+//
+// The environment gives PORT (8080), the port to listen on, and LOG_LEVEL (info).
+func Run(name string, build func() (Handler, error)) {
+	log := NewLogger(os.Stderr, os.Getenv("LOG_LEVEL"))
+	if err := run(signals.NewContext(), name, build, log); err != nil {
+		log.Error("Cannot run", "function", name, "error", err.Error())
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, name string, build func() (Handler, error), log *slog.Logger) error {
+	handle, err := build()
+	if err != nil {
+		return err
+	}
+	port := os.Getenv("PORT")
+	if port == "" {
+		port = "8080"
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", ":"+port)
+	if err != nil {
+		return fmt.Errorf("listen on PORT %s: %w", port, err)
+	}
+	return Serve(ctx, listener, name, handle, log)
+}
+
+// Serve serves handle on the listener until ctx ends, and then lets the
+// deliveries that are under way come to their end. Beside events, which are
+// posted to any path, it answers /healthz, /readyz and /metrics.
+func Serve(ctx context.Context, listener net.Listener, name string, handle Handler, log *slog.Logger) error {
+	log = log.With("function", name)
+	r := &receiver{name: name, handle: handle, log: log}
+	drainer := &handlers.Drainer{Inner: r.routes(), QuietPeriod: drainQuiet}
+	server := &http.Server{
+		Handler:           drainer,
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       readTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve: %w", err)
+	case <-ctx.Done():
+	}
+	drainer.Drain()
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+	defer cancel()
+	if err := server.Shutdown(stop); err != nil {
+		return fmt.Errorf("drain: %w", err)
+	}
+	return nil
+}
+
+// receiver turns HTTP requests into calls of a handler.
+type receiver struct {
+	name   string
+	handle Handler
+	log    *slog.Logger
+}
+
+func (r *receiver) routes() http.Handler {
+	mux := http.NewServeMux()
+	alive := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") }
+	mux.HandleFunc("GET /healthz", alive)
+	mux.HandleFunc("GET /readyz", alive)
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) { metrics.WritePrometheus(w, true) })
+	mux.HandleFunc("POST /", r.receive)
+	return mux
+}
+
+func (r *receiver) receive(w http.ResponseWriter, req *http.Request) {
+	req.Body = http.MaxBytesReader(w, req.Body, maxEventBytes)
+	in, err := cehttp.NewEventFromHTTPRequest(req)
+	if err == nil {
+		err = in.Validate()
+	}
+	if err != nil {
+		r.refuse(w, err)
+		return
+	}
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(req.Context(), deliveryTimeout)
+	defer cancel()
+	d := &delivery{}
+	reply, err := r.call(context.WithValue(ctx, deliveryKey{}, d), *in)
+	if err == nil && reply != nil {
+		err = complete(reply, *in, r.name)
+	}
+	name, status := outcome(err)
+	took := time.Since(start)
+	r.count(name, took)
+	r.logDelivery(*in, d, name, err, took)
+	if err != nil {
+		http.Error(w, brief(err.Error()), status)
+		return
+	}
+	if reply == nil {
+		w.WriteHeader(status)
+		return
+	}
+	if err := cehttp.WriteResponseWriter(ctx, binding.ToMessage(reply), statusReply, w); err != nil {
+		r.log.Warn("Cannot send reply", "eventId", in.ID(), "error", err.Error())
+	}
+}
+
+// call runs the handler. A panic is a fault of the code, which a redelivery does
+// not mend; it must not take the other deliveries with it.
+func (r *receiver) call(ctx context.Context, in event.Event) (reply *event.Event, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = Permanent(fmt.Errorf("panic: %v", p))
+			r.log.Error("Handler panicked", "eventId", in.ID(), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		}
+	}()
+	return r.handle(ctx, in)
+}
+
+// refuse answers a request that is no event.
+func (r *receiver) refuse(w http.ResponseWriter, err error) {
+	status := http.StatusBadRequest
+	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
+		status = http.StatusRequestEntityTooLarge
+	} else if errors.Is(err, binding.ErrUnknownEncoding) {
+		status = http.StatusUnsupportedMediaType
+	}
+	r.count("refused", 0)
+	r.log.Warn("Request is not a CloudEvent", "error", err.Error())
+	http.Error(w, brief("send a CloudEvent of version 1.0 in binary or structured mode: "+err.Error()), status)
+}
+
+// brief cuts the text of an answer to what every broker can put into a dead letter.
+func brief(text string) string { return text[:min(len(text), maxErrorBytes)] }
+
+// complete fills in what a reply owes to its cause, so that a redelivery of the
+// cause gives the same event again.
+func complete(reply *event.Event, cause event.Event, function string) error {
+	if reply.ID() == "" {
+		reply.SetID(cause.ID() + "." + function)
+	}
+	if reply.Source() == "" {
+		reply.SetSource("/functions/" + function)
+	}
+	if reply.Subject() == "" {
+		reply.SetSubject(cause.Subject())
+	}
+	if key := extension(cause, "partitionkey"); key != "" && extension(*reply, "partitionkey") == "" {
+		reply.SetExtension("partitionkey", key)
+	}
+	if err := reply.Validate(); err != nil {
+		return Permanent(fmt.Errorf("reply to event %s: %w", cause.ID(), err))
+	}
+	return nil
+}
+
+func (r *receiver) count(outcome string, took time.Duration) {
+	metrics.GetOrCreateCounter(fmt.Sprintf(`vitistack_function_deliveries_total{function=%q,outcome=%q}`, r.name, outcome)).Inc()
+	metrics.GetOrCreateHistogram(fmt.Sprintf(`vitistack_function_delivery_duration_seconds{function=%q}`, r.name)).Update(took.Seconds())
+}
+
+func (r *receiver) logDelivery(in event.Event, d *delivery, outcome string, err error, took time.Duration) {
+	phase, message := d.report()
+	if message == "" {
+		message = "Delivery " + outcome
+	}
+	level := slog.LevelInfo
+	attrs := []slog.Attr{
+		slog.String("kind", extension(in, "kind")),
+		slog.String("namespace", extension(in, "namespace")),
+		slog.String("name", extension(in, "name")),
+		slog.String("phase", phase),
+		slog.String("duration", took.Round(10*time.Microsecond).String()),
+		slog.String("outcome", outcome),
+		slog.String("eventType", in.Type()),
+		slog.String("eventId", in.ID()),
+	}
+	if err != nil {
+		level = slog.LevelWarn
+		attrs = append(attrs, slog.String("error", err.Error()))
+	}
+	r.log.LogAttrs(context.Background(), level, message, attrs...)
+}
