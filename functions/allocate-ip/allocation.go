@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/network"
+	"github.com/vitistack/stack/functions/internal/pool"
+)
+
+// settleAllocation brings one IPAllocation a step further, and with it the
+// NetworkConfiguration that waits for it. One that has just been made for a
+// NetworkConfiguration is left to whoever made it.
+func (f *function) settleAllocation(ctx context.Context, namespace, name string, fresh bool) error {
+	a := &v1alpha2.IPAllocation{}
+	if err := f.kube.Get(ctx, namespace, name, a); err != nil {
+		if kube.NotFound(err) {
+			return nil
+		}
+		return err
+	}
+	if a.DeletionTimestamp != nil {
+		return f.releaseAllocation(ctx, a)
+	}
+	if (a.Status.Phase == v1alpha2.IPAllocationAllocated && !f.due(a)) || (fresh && a.Spec.NetworkConfigurationName != "") {
+		return nil
+	}
+	return f.serve(ctx, a)
+}
+
+// serve gives an allocation that needs one its address, and tells those who wait
+// for that.
+func (f *function) serve(ctx context.Context, a *v1alpha2.IPAllocation) error {
+	nn, err := network.Find(ctx, f.kube, a.Namespace, a.Spec.NetworkNamespaceName)
+	var unresolved network.Unresolved
+	if err != nil && !errors.As(err, &unresolved) {
+		return err
+	}
+	before, waited := a.DeepCopy(), exhausted(a)
+	if told, ok := gate(a, nn, unresolved); !ok {
+		_, err := f.writeAllocation(ctx, before, a, told)
+		return err
+	}
+	changed, err := f.allocate(ctx, nn, a)
+	if err != nil || !changed {
+		return err
+	}
+	if a.Spec.NetworkConfigurationName != "" {
+		if err := f.settleConfiguration(ctx, a.Namespace, a.Spec.NetworkConfigurationName, true); err != nil {
+			return err
+		}
+	}
+	if waited && a.Status.Phase == v1alpha2.IPAllocationAllocated {
+		return f.wakeOldest(ctx, a.Namespace)
+	}
+	return nil
+}
+
+// gate keeps an allocation waiting, or refuses it, for as long as its network
+// cannot give it a static address.
+func gate(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace, unresolved network.Unresolved) (story, bool) {
+	if nn == nil {
+		return pending(a, unresolved.Reason, unresolved.Message), false
+	}
+	if ours, _ := servesStatic(nn, ""); !ours {
+		return failed(a, "NetworkNotStatic", fmt.Sprintf(
+			"NetworkNamespace %s gives addresses out by dhcp: name one whose ipAllocation.type is static", nn.Name)), false
+	}
+	if problem := notReady(nn); problem != "" {
+		return pending(a, "NetworkNotReady", problem), false
+	}
+	return story{}, true
+}
+
+// allocate gives an IPAllocation its address, or renews it, and writes what came
+// of it into its status. It reports whether the status has changed.
+func (f *function) allocate(ctx context.Context, nn *v1alpha2.NetworkNamespace, a *v1alpha2.IPAllocation) (bool, error) {
+	before := a.DeepCopy()
+	if kube.AddFinalizer(a, v1alpha1.FinalizerStaticIP) {
+		if _, err := f.kube.Patch(ctx, before, a); err != nil {
+			return false, err
+		}
+		before = a.DeepCopy()
+	}
+	p, err := pool.New(nn, familyOf(a, nn))
+	if err != nil {
+		return f.writeAllocation(ctx, before, a, pending(a, "InvalidPool", err.Error()))
+	}
+	h := holderOf(a, ttlOf(nn))
+	address, until, err := f.addressFor(ctx, nn.Name, p, a, h)
+	if err != nil && !isVerdict(err) {
+		return false, err
+	}
+	changed, err := f.writeAllocation(ctx, before, a, conclude(a, nn, p, address, until, err))
+	if kube.Conflict(err) && address.IsValid() {
+		return false, errors.Join(err, f.giveUp(ctx, nn.Name, address, a, h))
+	}
+	return changed, err
+}
+
+// addressFor is the address that an allocation has, or gets, and for how long.
+func (f *function) addressFor(ctx context.Context, network string, p pool.Pool, a *v1alpha2.IPAllocation, h holder) (netip.Addr, term, error) {
+	if a.Status.Phase == v1alpha2.IPAllocationReleased {
+		return netip.Addr{}, term{}, errLapsed
+	}
+	if have, err := netip.ParseAddr(a.Status.Address); err == nil {
+		until, err := f.keep(ctx, network, have, a, h)
+		return have, until, err
+	}
+	if a.Spec.RequestedAddress == "" {
+		got, err := f.ledger.choose(ctx, network, p, h)
+		return got, f.termFor(h.ttl), err
+	}
+	requested, err := netip.ParseAddr(a.Spec.RequestedAddress)
+	if err != nil || !p.Contains(requested) {
+		return netip.Addr{}, term{}, errOutside{a.Spec.RequestedAddress}
+	}
+	return requested, f.termFor(h.ttl), f.ledger.take(ctx, network, requested, h)
+}
+
+// keep renews an address that lapses, for as long as its NetworkConfiguration is
+// there, and lets it go once that has been gone for longer.
+func (f *function) keep(ctx context.Context, network string, have netip.Addr, a *v1alpha2.IPAllocation, h holder) (term, error) {
+	if h.ttl > 0 && a.Status.ExpiresAt != nil && !f.due(a) {
+		return term{expires: a.Status.ExpiresAt, check: a.Status.NextCheckTime}, nil
+	}
+	if h.ttl == 0 && a.Status.ExpiresAt == nil {
+		return term{}, nil
+	}
+	if a.Spec.NetworkConfigurationName != "" {
+		err := f.kube.Get(ctx, a.Namespace, a.Spec.NetworkConfigurationName, &v1alpha1.NetworkConfiguration{})
+		if err != nil && !kube.NotFound(err) {
+			return term{}, err
+		}
+		if err != nil && a.Status.ExpiresAt != nil {
+			return f.lapse(ctx, a, h)
+		}
+	}
+	return f.termFor(h.ttl), f.ledger.renew(ctx, network, have, h)
+}
+
+// lapse lets the address of an allocation go that nobody needs any more, once its
+// time is over.
+func (f *function) lapse(ctx context.Context, a *v1alpha2.IPAllocation, h holder) (term, error) {
+	if f.now().Before(a.Status.ExpiresAt.Time) {
+		return term{expires: a.Status.ExpiresAt, check: a.Status.ExpiresAt}, nil
+	}
+	if err := f.ledger.releaseAll(ctx, h, 0); err != nil {
+		return term{}, err
+	}
+	return term{}, errLapsed
+}
+
+// giveUp releases an address that another delivery for the same allocation made
+// superfluous by settling on a different one.
+func (f *function) giveUp(ctx context.Context, network string, address netip.Addr, a *v1alpha2.IPAllocation, h holder) error {
+	now := &v1alpha2.IPAllocation{}
+	if err := f.kube.Get(ctx, a.Namespace, a.Name, now); err != nil {
+		if kube.NotFound(err) {
+			return f.ledger.release(ctx, network, address, h)
+		}
+		return err
+	}
+	if string(now.UID) == h.uid && (now.Status.Address == "" || now.Status.Address == address.String()) {
+		return nil
+	}
+	return f.ledger.release(ctx, network, address, h)
+}
+
+// releaseAllocation gives the addresses back and lets the object go.
+func (f *function) releaseAllocation(ctx context.Context, a *v1alpha2.IPAllocation) error {
+	before := a.DeepCopy()
+	if !kube.RemoveFinalizer(a, v1alpha1.FinalizerStaticIP) {
+		return nil
+	}
+	nn := &v1alpha2.NetworkNamespace{}
+	err := f.kube.Get(ctx, a.Namespace, a.Spec.NetworkNamespaceName, nn)
+	if err != nil && !kube.NotFound(err) {
+		return err
+	}
+	if err := f.ledger.releaseAll(ctx, holderOf(a, 0), reuseDelay(nn)); err != nil {
+		return err
+	}
+	if _, err := f.kube.Patch(ctx, before, a); err != nil && !kube.NotFound(err) {
+		return err
+	}
+	events.Report(ctx, string(v1alpha2.IPAllocationReleased), "Released address "+before.Status.Address)
+	return nil
+}
+
+// writeAllocation patches the status if it has changed, which it reports, and
+// tells people if the reason has.
+func (f *function) writeAllocation(ctx context.Context, before, a *v1alpha2.IPAllocation, told story) (bool, error) {
+	changed, err := f.kube.PatchStatus(ctx, before, a)
+	if err != nil {
+		return false, err
+	}
+	if told.news {
+		f.kube.Tell(ctx, a, told.warning, told.reason, told.message)
+	}
+	events.Report(ctx, string(a.Status.Phase), told.message)
+	return changed, nil
+}
+
+// due tells whether it is time to renew the address of an allocation.
+func (f *function) due(a *v1alpha2.IPAllocation) bool {
+	return a.Status.NextCheckTime != nil && !f.now().Before(a.Status.NextCheckTime.Time)
+}
+
+// term is for how long an address is given: until when, and when to renew it. It
+// is empty where addresses don't lapse.
+type term struct{ expires, check *metav1.Time }
+
+// termFor is the term of an address that is taken or renewed now. It is renewed
+// half way through.
+func (f *function) termFor(ttl int32) term {
+	if ttl == 0 {
+		return term{}
+	}
+	whole := time.Duration(ttl) * time.Second
+	expires := metav1.NewTime(f.now().Add(whole).Truncate(time.Second))
+	check := metav1.NewTime(expires.Add(-whole / 2))
+	return term{expires: &expires, check: &check}
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+// story is what people are told about a decision.
+type story struct {
+	reason, message string
+	warning         bool
+	// news is whether it has not been told before.
+	news bool
+}
+
+// settled tells whether a NetworkConfiguration has what its spec asks for.
+func settled(nc *v1alpha1.NetworkConfiguration) bool {
+	return meta.IsStatusConditionTrue(nc.Status.Conditions, v1alpha1.ConditionReady) && nc.Status.ObservedGeneration == nc.Generation
+}
+
+// stale tells whether a NetworkConfiguration repeats terms of its network that
+// are no longer true.
+func stale(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) bool {
+	for _, i := range nc.Status.NetworkInterfaces {
+		now := i
+		describe(&now, nn)
+		if i.AllocationMethod == v1alpha2.AllocationStatic && !equalTerms(i, now) {
+			return true
+		}
+	}
+	return false
+}
+
+func equalTerms(a, b v1alpha1.InterfaceStatus) bool {
+	return a.VLAN == b.VLAN && a.IPv4Gateway == b.IPv4Gateway && a.IPv6Gateway == b.IPv6Gateway &&
+		a.IPv4Subnet == b.IPv4Subnet && a.IPv6Subnet == b.IPv6Subnet && slices.Equal(a.DNS, b.DNS)
+}
+
+// wanted are the IPAllocations that a NetworkConfiguration needs: one for each
+// interface with a MAC address and each family of the network.
+func wanted(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) []*v1alpha2.IPAllocation {
+	var all []*v1alpha2.IPAllocation
+	for _, i := range nc.Spec.NetworkInterfaces {
+		if i.MACAddress == "" {
+			continue
+		}
+		for _, family := range families(nn) {
+			all = append(all, want(nc, nn, i, family))
+		}
+	}
+	return all
+}
+
+func want(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, i v1alpha1.InterfaceSpec, family v1alpha2.IPFamily) *v1alpha2.IPAllocation {
+	a := &v1alpha2.IPAllocation{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: nc.Namespace, Name: allocationName(nc.Name, i.Name, family),
+			Labels: map[string]string{
+				v1alpha2.LabelNetworkNamespace:     kube.LabelValue(nn.Name),
+				v1alpha2.LabelNetworkConfiguration: kube.LabelValue(nc.Name),
+			},
+			OwnerReferences: kube.Owned(nc, v1alpha1.GroupVersion.String(), "NetworkConfiguration"),
+			Finalizers:      []string{v1alpha1.FinalizerStaticIP},
+		},
+		Spec: v1alpha2.IPAllocationSpec{
+			NetworkNamespaceName: nn.Name, NetworkConfigurationName: nc.Name, InterfaceName: i.Name, IPFamily: family,
+		},
+	}
+	if family == v1alpha2.IPv4 && len(i.IPv4Addresses) > 0 {
+		a.Spec.RequestedAddress = string(i.IPv4Addresses[0])
+	}
+	if family == v1alpha2.IPv6 && len(i.IPv6Addresses) > 0 {
+		a.Spec.RequestedAddress = string(i.IPv6Addresses[0])
+	}
+	return a
+}
+
+// allocationName is <networkconfiguration>-<interface>, with -v6 for IPv6.
+func allocationName(nc, iface string, family v1alpha2.IPFamily) string {
+	if family == v1alpha2.IPv6 {
+		return kube.Name(nc, iface, "v6")
+	}
+	return kube.Name(nc, iface)
+}
+
+// unwanted are the names of allocations of interfaces that the status still has
+// and the spec no longer.
+func unwanted(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) []string {
+	var names []string
+	for _, had := range nc.Status.NetworkInterfaces {
+		has := slices.ContainsFunc(nc.Spec.NetworkInterfaces, func(i v1alpha1.InterfaceSpec) bool {
+			return i.Name == had.Name && i.MACAddress != ""
+		})
+		if !has {
+			for _, family := range families(nn) {
+				names = append(names, allocationName(nc.Name, had.Name, family))
+			}
+		}
+	}
+	return names
+}
+
+// orphan tells whether an allocation is the one of an earlier NetworkConfiguration
+// of the same name, which the garbage collector is about to delete.
+func orphan(a *v1alpha2.IPAllocation, nc *v1alpha1.NetworkConfiguration) bool {
+	owner := metav1.GetControllerOf(a)
+	return owner != nil && owner.Kind == "NetworkConfiguration" && owner.UID != nc.UID
+}
+
+// belongs tells whether an allocation that exists is the wanted one. A user may
+// have made it beforehand, to ask for an address.
+func belongs(a, want *v1alpha2.IPAllocation) bool {
+	s, w := a.Spec, want.Spec
+	return s.NetworkNamespaceName == w.NetworkNamespaceName && s.NetworkConfigurationName == w.NetworkConfigurationName && s.InterfaceName == w.InterfaceName
+}
+
+// decide writes into nc's status what its interfaces have:
+//
+//	interfaces without MAC  allocations          phase    Ready
+//	all                     -                    Pending  False  WaitingForMAC
+//	some                    -                    Pending  False  WaitingForMAC
+//	none                    one not Allocated    Pending  False  that one's reason
+//	none                    one in Error         Error    False  that one's reason
+//	none                    all Allocated        Ready    True   NetworkConfigured
+func decide(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, held []v1alpha2.IPAllocation) story {
+	nc.Status.NetworkInterfaces = interfaces(nc, nn, held)
+	for _, i := range nc.Spec.NetworkInterfaces {
+		if i.MACAddress == "" {
+			return waiting(nc, "WaitingForMAC", fmt.Sprintf("interface %s has no macAddress yet: a Machine brings it, or write one", i.Name))
+		}
+	}
+	if len(nc.Spec.NetworkInterfaces) == 0 {
+		return waiting(nc, "WaitingForMAC", "there is no interface yet: a Machine brings it, or write one into spec.networkInterfaces")
+	}
+	for _, a := range held {
+		if a.Status.Phase == v1alpha2.IPAllocationAllocated {
+			continue
+		}
+		reason, message := "WaitingForAddress", "waits for IPAllocation "+a.Name
+		if c := meta.FindStatusCondition(a.Status.Conditions, v1alpha1.ConditionReady); c != nil {
+			reason, message = c.Reason, fmt.Sprintf("IPAllocation %s: %s", a.Name, c.Message)
+		}
+		if a.Status.Phase == v1alpha2.IPAllocationError {
+			return settle(nc, v1alpha1.NetworkConfigurationError, reason, reason, message)
+		}
+		return waiting(nc, reason, message)
+	}
+	return settle(nc, v1alpha1.NetworkConfigurationReady, "OK", "NetworkConfigured", "every interface has its addresses")
+}
+
+// interfaces are the interfaces with a MAC address, and what each of them has.
+func interfaces(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, held []v1alpha2.IPAllocation) []v1alpha1.InterfaceStatus {
+	var all []v1alpha1.InterfaceStatus
+	for _, i := range nc.Spec.NetworkInterfaces {
+		if i.MACAddress == "" {
+			continue
+		}
+		s := v1alpha1.InterfaceStatus{Name: i.Name, MACAddress: i.MACAddress, AllocationMethod: v1alpha2.AllocationStatic, IPAllocated: true}
+		for _, a := range held {
+			if a.Spec.InterfaceName != i.Name {
+				continue
+			}
+			if a.Status.Phase != v1alpha2.IPAllocationAllocated {
+				s.IPAllocated = false
+				continue
+			}
+			if strings.Contains(a.Status.Address, ":") {
+				s.IPv6Addresses = []string{a.Status.Address}
+			} else {
+				s.IPv4Addresses = []string{a.Status.Address}
+			}
+			s.AllocationExpiry = a.Status.ExpiresAt
+		}
+		describe(&s, nn)
+		all = append(all, s)
+	}
+	return all
+}
+
+// describe copies the terms of the network into an interface, for the families
+// that it has addresses of.
+func describe(s *v1alpha1.InterfaceStatus, nn *v1alpha2.NetworkNamespace) {
+	s.IPv4Subnet, s.IPv4Gateway, s.IPv6Subnet, s.IPv6Gateway = "", "", "", ""
+	if len(s.IPv4Addresses) > 0 {
+		s.IPv4Subnet, s.IPv4Gateway = nn.Status.IPv4Prefix, gatewayOf(nn, v1alpha2.IPv4)
+	}
+	if len(s.IPv6Addresses) > 0 {
+		s.IPv6Subnet, s.IPv6Gateway = nn.Status.IPv6Prefix, gatewayOf(nn, v1alpha2.IPv6)
+	}
+	s.VLAN = strconv.Itoa(int(nn.Status.VLANID))
+	s.DNS = dnsOf(nn)
+}
+
+func waiting(nc *v1alpha1.NetworkConfiguration, reason, message string) story {
+	return settle(nc, v1alpha1.NetworkConfigurationPending, reason, reason, message)
+}
+
+func settle(nc *v1alpha1.NetworkConfiguration, phase v1alpha1.NetworkConfigurationPhase, status, reason, message string) story {
+	s := &nc.Status
+	s.Phase, s.Status, s.Message = phase, status, message
+	s.ObservedGeneration = nc.Generation
+	news := kube.SetReady(&s.Conditions, nc.Generation, phase == v1alpha1.NetworkConfigurationReady, reason, message)
+	return story{reason: reason, message: message, news: news, warning: phase == v1alpha1.NetworkConfigurationError}
+}

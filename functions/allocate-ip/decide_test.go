@@ -1,0 +1,159 @@
+package main
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/pool"
+)
+
+// networked is a provisioned network with a static pool.
+func networked(v4, gateway string, static v1alpha2.StaticPool) *v1alpha2.NetworkNamespace {
+	nn := &v1alpha2.NetworkNamespace{}
+	nn.Name = "net"
+	nn.Spec.IPAllocation = &v1alpha2.IPAllocationPolicy{Type: v1alpha2.AllocationStatic, Static: &static}
+	nn.Status = v1alpha2.NetworkNamespaceStatus{ProvisioningPhase: v1alpha2.ProvisioningReady, IPv4Prefix: v4, IPv4Gateway: gateway}
+	return nn
+}
+
+func TestServesStatic(t *testing.T) {
+	t.Parallel()
+	static, dhcp := networked("10.0.0.0/24", "", v1alpha2.StaticPool{}), &v1alpha2.NetworkNamespace{}
+	cases := map[string]struct {
+		reason   string
+		nn       *v1alpha2.NetworkNamespace
+		provider string
+		ours     bool
+		problem  bool
+	}{
+		"Static":       {reason: "the network decides", nn: static, ours: true},
+		"Named":        {reason: "naming this function is the same", nn: static, provider: "Static-IP-Operator", ours: true},
+		"DHCP":         {reason: "kea-reserve serves it", nn: dhcp},
+		"KeaOnStatic":  {reason: "the two contradict each other, and this function is the network's", nn: static, provider: "kea", problem: true},
+		"StaticOnDHCP": {reason: "the two contradict each other, and nobody else would say so", nn: dhcp, provider: "static-ip-operator", problem: true},
+		"KeaOnDHCP":    {reason: "kea-reserve serves it", nn: dhcp, provider: "kea"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if ours, problem := servesStatic(tc.nn, tc.provider); ours != tc.ours || (problem != "") != tc.problem {
+				t.Errorf("%s: got ours %t, problem %q", tc.reason, ours, problem)
+			}
+		})
+	}
+}
+
+// allocation is what has become of an interface's allocation.
+func allocation(iface string, phase v1alpha2.IPAllocationPhase, address, reason string) v1alpha2.IPAllocation {
+	a := v1alpha2.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: "web-" + iface}}
+	a.Spec.InterfaceName = iface
+	a.Status.Phase, a.Status.Address = phase, address
+	kube.SetReady(&a.Status.Conditions, 0, phase == v1alpha2.IPAllocationAllocated, reason, "because")
+	return a
+}
+
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	with, without := eth0(), v1alpha1.InterfaceSpec{Name: "eth1"}
+	cases := map[string]struct {
+		reason     string
+		interfaces []v1alpha1.InterfaceSpec
+		held       []v1alpha2.IPAllocation
+		phase      v1alpha1.NetworkConfigurationPhase
+		why        string
+		allocated  []bool
+	}{
+		"None":      {reason: "a machine brings the interface", phase: "Pending", why: "WaitingForMAC"},
+		"NoMAC":     {reason: "a machine brings the MAC address", interfaces: []v1alpha1.InterfaceSpec{with, without}, held: []v1alpha2.IPAllocation{allocation("eth0", "Allocated", "10.0.0.5", "Allocated")}, phase: "Pending", why: "WaitingForMAC", allocated: []bool{true}},
+		"All":       {reason: "nothing is missing", interfaces: []v1alpha1.InterfaceSpec{with}, held: []v1alpha2.IPAllocation{allocation("eth0", "Allocated", "10.0.0.5", "Allocated")}, phase: "Ready", why: "NetworkConfigured", allocated: []bool{true}},
+		"Exhausted": {reason: "it will be served", interfaces: []v1alpha1.InterfaceSpec{with}, held: []v1alpha2.IPAllocation{allocation("eth0", "Pending", "", "PoolExhausted")}, phase: "Pending", why: "PoolExhausted", allocated: []bool{false}},
+		"Taken":     {reason: "the owner has to ask for another address", interfaces: []v1alpha1.InterfaceSpec{with}, held: []v1alpha2.IPAllocation{allocation("eth0", "Error", "", "AddressTaken")}, phase: "Error", why: "AddressTaken", allocated: []bool{false}},
+		"HalfDual":  {reason: "an interface has its addresses when it has both families", interfaces: []v1alpha1.InterfaceSpec{with}, held: []v1alpha2.IPAllocation{allocation("eth0", "Allocated", "10.0.0.5", "Allocated"), allocation("eth0", "Pending", "", "PoolExhausted")}, phase: "Pending", why: "PoolExhausted", allocated: []bool{false}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			nc := &v1alpha1.NetworkConfiguration{Spec: v1alpha1.NetworkConfigurationSpec{NetworkInterfaces: tc.interfaces}}
+			nn := networked("10.0.0.0/24", "10.0.0.1", v1alpha2.StaticPool{})
+			told := decide(nc, nn, tc.held)
+			var allocated []bool
+			for _, i := range nc.Status.NetworkInterfaces {
+				allocated = append(allocated, i.IPAllocated)
+			}
+			if nc.Status.Phase != tc.phase || told.reason != tc.why || !cmp.Equal(allocated, tc.allocated) {
+				t.Errorf("%s: got phase %s, reason %s, allocated %v", tc.reason, nc.Status.Phase, told.reason, allocated)
+			}
+			before := nc.DeepCopy()
+			if again := decide(nc, nn, tc.held); again.news || !cmp.Equal(before.Status, nc.Status) {
+				t.Errorf("deciding again must change nothing, got news %t", again.news)
+			}
+		})
+	}
+}
+
+func TestStale(t *testing.T) {
+	t.Parallel()
+	nn := networked("10.0.0.0/24", "10.0.0.1", v1alpha2.StaticPool{DNS: []string{"10.0.0.53"}})
+	nc := &v1alpha1.NetworkConfiguration{Spec: v1alpha1.NetworkConfigurationSpec{NetworkInterfaces: []v1alpha1.InterfaceSpec{eth0()}}}
+	decide(nc, nn, []v1alpha2.IPAllocation{allocation("eth0", "Allocated", "10.0.0.5", "Allocated")})
+	if stale(nc, nn) {
+		t.Error("what has just been decided repeats the terms of its network")
+	}
+	for name, change := range map[string]func(*v1alpha2.NetworkNamespace){
+		"gateway": func(nn *v1alpha2.NetworkNamespace) { nn.Status.IPv4Gateway = "10.0.0.254" },
+		"VLAN":    func(nn *v1alpha2.NetworkNamespace) { nn.Status.VLANID = 9 },
+		"DNS":     func(nn *v1alpha2.NetworkNamespace) { nn.Spec.IPAllocation.Static.DNS = nil },
+	} {
+		changed := nn.DeepCopy()
+		if change(changed); !stale(nc, changed) {
+			t.Errorf("a changed %s has to reach the machines of the network", name)
+		}
+	}
+}
+
+func TestConclude(t *testing.T) {
+	t.Parallel()
+	nn := networked("10.0.0.0/24", "10.0.0.1", v1alpha2.StaticPool{})
+	p, err := pool.New(nn, v1alpha2.IPv4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	expires := metav1.NewTime(time.Unix(1000, 0))
+	cases := map[string]struct {
+		reason  string
+		address string
+		until   term
+		err     error
+		phase   v1alpha2.IPAllocationPhase
+		why     string
+		warning bool
+	}{
+		"Allocated": {reason: "the address is there", address: "10.0.0.5", phase: "Allocated", why: "Allocated"},
+		"Term":      {reason: "an address that lapses says when", address: "10.0.0.5", until: term{expires: &expires, check: &expires}, phase: "Allocated", why: "Allocated"},
+		"Exhausted": {reason: "it will be served", err: errExhausted, phase: "Pending", why: "PoolExhausted"},
+		"Taken":     {reason: "another address is never given instead", err: errTaken{by: "IPAllocation x"}, phase: "Error", why: "AddressTaken", warning: true},
+		"Outside":   {reason: "another address is never given instead", err: errOutside{"10.9.9.9"}, phase: "Error", why: "AddressOutsidePool", warning: true},
+		"Lapsed":    {reason: "nobody needs it any more", err: errLapsed, phase: "Released", why: "Lapsed"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := &v1alpha2.IPAllocation{}
+			address, _ := netip.ParseAddr(tc.address)
+			told := conclude(a, nn, p, address, tc.until, tc.err)
+			if a.Status.Phase != tc.phase || told.reason != tc.why || told.warning != tc.warning || a.Status.Address != tc.address {
+				t.Errorf("%s: got phase %s, reason %s, warning %t, address %q", tc.reason, a.Status.Phase, told.reason, told.warning, a.Status.Address)
+			}
+			if a.Status.ExpiresAt != tc.until.expires || a.Status.NextCheckTime != tc.until.check {
+				t.Errorf("%s: got expiry %v", tc.reason, a.Status.ExpiresAt)
+			}
+		})
+	}
+}

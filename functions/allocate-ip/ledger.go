@@ -1,0 +1,277 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/pool"
+)
+
+// Marks on the Lease of an address.
+const (
+	labelHolder       = "vitistack.io/holder"
+	annotationHolder  = "vitistack.io/holder"
+	annotationAddress = "vitistack.io/address"
+	managedBy         = "allocate-ip"
+)
+
+// ledger records who holds which address of a network. There is one Lease for
+// each address that has a holder; the Lease's name says which, so that the API
+// server lets one of two writers win. An address that was given back but must not
+// be given out again yet has a Lease without a holder.
+type ledger struct {
+	kube *kube.Client
+	now  func() time.Time
+}
+
+// holder is an IPAllocation, as the ledger knows it.
+type holder struct {
+	uid             string
+	namespace, name string
+	// ttl is after how many seconds a Lease lapses, 0 meaning never.
+	ttl int32
+}
+
+func holderOf(a *v1alpha2.IPAllocation, ttl int32) holder {
+	return holder{uid: string(a.UID), namespace: a.Namespace, name: a.Name, ttl: ttl}
+}
+
+// errTaken says that an address has another holder, by whose name it is.
+type errTaken struct{ by string }
+
+func (e errTaken) Error() string { return "the address is held by " + e.by }
+
+// take records that h holds the address. It is no error if h holds it already.
+// Of any number of holders that ask for one address, all but one get errTaken.
+func (l *ledger) take(ctx context.Context, network string, a netip.Addr, h holder) error {
+	lease := l.lease(network, a, h)
+	err := l.kube.Create(ctx, lease)
+	if !kube.AlreadyExists(err) {
+		return err
+	}
+	old := &coordinationv1.Lease{}
+	if err := l.kube.Get(ctx, h.namespace, lease.Name, old); err != nil {
+		return err
+	}
+	switch {
+	case holderUID(old) == h.uid:
+		return nil
+	case !l.reusable(old):
+		return errTaken{by: "IPAllocation " + old.Annotations[annotationHolder]}
+	}
+	lease.ResourceVersion = old.ResourceVersion
+	return l.kube.Update(ctx, lease)
+}
+
+// releaseAll gives back every address that h holds. For delay they are not given
+// out again.
+func (l *ledger) releaseAll(ctx context.Context, h holder, delay time.Duration) error {
+	list := &coordinationv1.LeaseList{}
+	if err := l.kube.List(ctx, h.namespace, labelHolder+"="+h.uid, list); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		if err := l.giveBack(ctx, &list.Items[i], delay); err != nil && !kube.Conflict(err) && !kube.NotFound(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// release gives one address back, if h holds it.
+func (l *ledger) release(ctx context.Context, network string, a netip.Addr, h holder) error {
+	lease := &coordinationv1.Lease{}
+	err := l.kube.Get(ctx, h.namespace, leaseName(network, a), lease)
+	if kube.NotFound(err) || (err == nil && holderUID(lease) != h.uid) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return l.giveBack(ctx, lease, 0)
+}
+
+func (l *ledger) giveBack(ctx context.Context, lease *coordinationv1.Lease, delay time.Duration) error {
+	if delay <= 0 {
+		return l.kube.DeleteExactly(ctx, lease)
+	}
+	now, seconds := metav1.NewMicroTime(l.now()), int32(delay/time.Second)
+	delete(lease.Labels, labelHolder)
+	delete(lease.Annotations, annotationHolder)
+	lease.Spec = coordinationv1.LeaseSpec{RenewTime: &now, LeaseDurationSeconds: &seconds}
+	return l.kube.Update(ctx, lease)
+}
+
+// sweep deletes the Lease of a name if it keeps an address from being given out
+// for nobody: its holder is gone or has settled on another address, or it has no
+// holder and its delay is over.
+func (l *ledger) sweep(ctx context.Context, namespace, name string) error {
+	lease := &coordinationv1.Lease{}
+	err := l.kube.Get(ctx, namespace, name, lease)
+	if kube.NotFound(err) || (err == nil && lease.Labels[v1alpha1.LabelManagedBy] != managedBy) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if uid := holderUID(lease); uid != "" {
+		a := &v1alpha2.IPAllocation{}
+		err := l.kube.Get(ctx, namespace, lease.Annotations[annotationHolder], a)
+		if err != nil && !kube.NotFound(err) {
+			return err
+		}
+		settled := a.Status.Address != "" && a.Status.Address != lease.Annotations[annotationAddress]
+		if err == nil && string(a.UID) == uid && !settled {
+			return nil
+		}
+	} else if !l.reusable(lease) {
+		return nil
+	}
+	return l.kube.DeleteExactly(ctx, lease)
+}
+
+// renew starts the time again after which the address lapses. It returns errTaken
+// where the address has another holder by now.
+func (l *ledger) renew(ctx context.Context, network string, a netip.Addr, h holder) error {
+	lease := &coordinationv1.Lease{}
+	err := l.kube.Get(ctx, h.namespace, leaseName(network, a), lease)
+	if kube.NotFound(err) {
+		return l.take(ctx, network, a, h)
+	}
+	if err != nil {
+		return err
+	}
+	if holderUID(lease) != h.uid {
+		return errTaken{by: "IPAllocation " + lease.Annotations[annotationHolder]}
+	}
+	before := lease.DeepCopy()
+	lease.Spec = l.lease(network, a, h).Spec
+	lease.Spec.AcquireTime = before.Spec.AcquireTime
+	_, err = l.kube.Patch(ctx, before, lease)
+	return err
+}
+
+// entries is what a listing of a network's Leases says.
+type entries struct {
+	// taken has the addresses that cannot be given out.
+	taken map[netip.Addr]bool
+	// mine is the address that the asking holder has, if it has one.
+	mine netip.Addr
+}
+
+// read lists a network's Leases in one request.
+func (l *ledger) read(ctx context.Context, network string, h holder) (entries, error) {
+	list := &coordinationv1.LeaseList{}
+	selector := v1alpha2.LabelNetworkNamespace + "=" + kube.LabelValue(network) + "," + v1alpha1.LabelManagedBy + "=" + managedBy
+	if err := l.kube.List(ctx, h.namespace, selector, list); err != nil {
+		return entries{}, err
+	}
+	e := entries{taken: make(map[netip.Addr]bool, len(list.Items))}
+	for i := range list.Items {
+		a, err := netip.ParseAddr(list.Items[i].Annotations[annotationAddress])
+		if err != nil {
+			continue
+		}
+		if holderUID(&list.Items[i]) == h.uid {
+			e.mine = a
+		}
+		if !l.reusable(&list.Items[i]) {
+			e.taken[a] = true
+		}
+	}
+	return e, nil
+}
+
+// reusable tells whether an address that has a Lease may be given out: it has no
+// holder, and its delay is over. A Lease that has a holder is never taken away
+// here, however old it is: its holder may be alive, and only slow.
+func (l *ledger) reusable(lease *coordinationv1.Lease) bool {
+	s := lease.Spec
+	if holderUID(lease) != "" {
+		return false
+	}
+	return s.RenewTime == nil || s.LeaseDurationSeconds == nil ||
+		!l.now().Before(s.RenewTime.Add(time.Duration(*s.LeaseDurationSeconds)*time.Second))
+}
+
+func (l *ledger) lease(network string, a netip.Addr, h holder) *coordinationv1.Lease {
+	now := metav1.NewMicroTime(l.now())
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: h.namespace, Name: leaseName(network, a),
+			Labels: map[string]string{
+				v1alpha2.LabelNetworkNamespace: kube.LabelValue(network),
+				v1alpha1.LabelManagedBy:        managedBy,
+				labelHolder:                    h.uid,
+			},
+			Annotations: map[string]string{annotationHolder: h.name, annotationAddress: a.String()},
+		},
+		Spec: coordinationv1.LeaseSpec{HolderIdentity: &h.uid, AcquireTime: &now},
+	}
+	if h.ttl > 0 {
+		lease.Spec.RenewTime, lease.Spec.LeaseDurationSeconds = &now, &h.ttl
+	}
+	return lease
+}
+
+func holderUID(lease *coordinationv1.Lease) string {
+	if lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *lease.Spec.HolderIdentity
+}
+
+// leaseName is the one name that an address has in a network, however it is
+// written.
+func leaseName(network string, a netip.Addr) string {
+	return kube.Name(network, strings.NewReplacer(".", "-", ":", "-").Replace(a.StringExpanded()))
+}
+
+// errExhausted says that a pool has no address left.
+var errExhausted = errors.New("the pool has no free address")
+
+// choose gives h an address of the pool: the one that it holds already, or else
+// the first free one after the place where its search begins. It makes one request
+// in a pool that is mostly free, and otherwise one listing and rarely more than
+// one further request, whatever the size of the pool is.
+func (l *ledger) choose(ctx context.Context, network string, p pool.Pool, h holder) (netip.Addr, error) {
+	if p.Size() == 0 {
+		return netip.Addr{}, errExhausted
+	}
+	start := p.Start(h.namespace + "/" + h.name)
+	first := p.At(start)
+	err := l.take(ctx, network, first, h)
+	if !errors.As(err, new(errTaken)) {
+		return first, err
+	}
+	known, err := l.read(ctx, network, h)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	if known.mine.IsValid() {
+		return known.mine, nil
+	}
+	const races = 16
+	for range races {
+		a, ok := p.FirstFree(start, known.taken)
+		if !ok {
+			return netip.Addr{}, errExhausted
+		}
+		err := l.take(ctx, network, a, h)
+		if !errors.As(err, new(errTaken)) {
+			return a, err
+		}
+		known.taken[a] = true
+	}
+	return netip.Addr{}, fmt.Errorf("choose an address of %s: %d others were faster each time", network, races)
+}

@@ -1,0 +1,40 @@
+// Allocate-ip gives the interfaces of NetworkConfigurations static addresses:
+// layer 2 of the stack, for networks whose ipAllocation is static.
+package main
+
+import (
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+func main() {
+	events.Run(name, func() (events.Handler, error) {
+		config, err := kube.Config()
+		if err != nil {
+			return nil, err
+		}
+		client, err := kube.New(config, name, v1alpha1.AddToScheme, v1alpha2.AddToScheme, kube.Events, leases)
+		if err != nil {
+			return nil, err
+		}
+		sender, err := events.NewSender()
+		if err != nil {
+			return nil, err
+		}
+		f := &function{kube: client, ledger: &ledger{kube: client, now: time.Now}, sender: sender, now: time.Now}
+		return f.handle, nil
+	})
+}
+
+const name = "allocate-ip"
+
+func leases(scheme *runtime.Scheme) error {
+	return kube.Kinds(coordinationv1.SchemeGroupVersion, &coordinationv1.Lease{}, &coordinationv1.LeaseList{})(scheme)
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/internal/pool"
+)
+
+// staticProvider is the value of provider that selects this function.
+const staticProvider = "static-ip-operator"
+
+// servesStatic tells whether this function gives out the addresses of a network,
+// to somebody who asks for provider. Where the two contradict each other, problem
+// says what to change.
+func servesStatic(nn *v1alpha2.NetworkNamespace, provider string) (ours bool, problem string) {
+	static := nn.Spec.IPAllocation != nil && nn.Spec.IPAllocation.Type == v1alpha2.AllocationStatic
+	switch {
+	case static && (provider == "" || strings.EqualFold(provider, staticProvider)):
+		return true, ""
+	case static:
+		return false, fmt.Sprintf("NetworkNamespace %s gives addresses out by %s, but spec.provider is %s: leave spec.provider out", nn.Name, staticProvider, provider)
+	case strings.EqualFold(provider, staticProvider):
+		return false, fmt.Sprintf("NetworkNamespace %s gives addresses out by dhcp, but spec.provider is %s: leave spec.provider out", nn.Name, provider)
+	default:
+		return false, ""
+	}
+}
+
+// notReady says what a network waits for, and nothing if it is there.
+func notReady(nn *v1alpha2.NetworkNamespace) string {
+	if nn.Status.ProvisioningPhase == v1alpha2.ProvisioningReady {
+		return ""
+	}
+	if c := meta.FindStatusCondition(nn.Status.Conditions, v1alpha1.ConditionReady); c != nil {
+		return fmt.Sprintf("waits for NetworkNamespace %s: %s: %s", nn.Name, c.Reason, c.Message)
+	}
+	return fmt.Sprintf("waits for NetworkNamespace %s to be provisioned", nn.Name)
+}
+
+// families are those that a network has, IPv4 first.
+func families(nn *v1alpha2.NetworkNamespace) (f []v1alpha2.IPFamily) {
+	if nn.Status.IPv4Prefix != "" {
+		f = append(f, v1alpha2.IPv4)
+	}
+	if nn.Status.IPv6Prefix != "" {
+		f = append(f, v1alpha2.IPv6)
+	}
+	return f
+}
+
+func gatewayOf(nn *v1alpha2.NetworkNamespace, family v1alpha2.IPFamily) string {
+	if g := pool.Gateway(nn, family); g.IsValid() {
+		return g.String()
+	}
+	return ""
+}
+
+func dnsOf(nn *v1alpha2.NetworkNamespace) []string {
+	if p := nn.Spec.IPAllocation; p != nil && p.Static != nil && len(p.Static.DNS) > 0 {
+		return p.Static.DNS
+	}
+	return nn.Status.DNS
+}
+
+func ttlOf(nn *v1alpha2.NetworkNamespace) int32 {
+	if p := nn.Spec.IPAllocation; p != nil && p.Static != nil {
+		return p.Static.TTLSeconds
+	}
+	return 0
+}
+
+func reuseDelay(nn *v1alpha2.NetworkNamespace) time.Duration {
+	if p := nn.Spec.IPAllocation; p != nil && p.Static != nil {
+		return time.Duration(p.Static.ReuseDelaySeconds) * time.Second
+	}
+	return 0
+}
+
+// familyOf is the family of an allocation's address.
+func familyOf(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace) v1alpha2.IPFamily {
+	if a.Spec.IPFamily != "" {
+		return a.Spec.IPFamily
+	}
+	if requested, err := netip.ParseAddr(a.Spec.RequestedAddress); err == nil && requested.Is6() {
+		return v1alpha2.IPv6
+	}
+	if nn.Status.IPv4Prefix == "" && a.Spec.RequestedAddress == "" {
+		return v1alpha2.IPv6
+	}
+	return v1alpha2.IPv4
+}

@@ -1,0 +1,320 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/network"
+)
+
+// cluster is a KubernetesCluster, with what one delivery has learnt about it.
+type cluster struct {
+	*v1alpha1.KubernetesCluster
+	// before is the object as the API server has it.
+	before *v1alpha1.KubernetesCluster
+	// until is how long the delivery may wait for nodes, which tell nobody when they
+	// are ready.
+	until time.Time
+	plan  plan
+	// network is the name of its NetworkNamespace.
+	network string
+	// machines are those of the plan that exist, by name.
+	machines map[string]*v1alpha1.Machine
+	bundle   *secrets.Bundle
+	access   *access
+	vip      netip.Addr
+	states   map[string]nodeState
+	nodes    []workloadNode
+	// kubeconfig is the administrator's, once a node has handed it out.
+	kubeconfig []byte
+	// created, credentials, bootstrapped and reachable are how far it has come.
+	created, credentials, bootstrapped, reachable bool
+}
+
+// waits says what a cluster waits for. Silent is whether it tells nobody when it is
+// there, so that somebody has to look again.
+type waits struct {
+	reason, message string
+	silent          bool
+}
+
+func (w waits) Error() string { return w.reason + ": " + w.message }
+
+// annotationInstalled marks a Machine whose node has taken its configuration.
+const annotationInstalled = "vitistack.io/os-installed"
+
+func installed(m *v1alpha1.Machine) bool { return m.Annotations[annotationInstalled] == "true" }
+
+// running tells whether a machine is up and has an address.
+func running(m *v1alpha1.Machine) bool {
+	return m != nil && m.Status.Phase == v1alpha1.MachineRunning && len(m.Status.IPAddresses) > 0 && m.DeletionTimestamp == nil
+}
+
+// addressOf is the first address of a machine, at which its node is reached.
+func addressOf(m *v1alpha1.Machine) string { return m.Status.IPAddresses[0] }
+
+// advance brings a cluster as far as it goes: its machines, its keys, the
+// configuration of each node that is up, etcd, and the kubeconfig. It returns a
+// fault or waits where it goes no further.
+func (f *function) advance(ctx context.Context, c *cluster) error {
+	var err error
+	if c.plan, err = makePlan(c.KubernetesCluster, f.talos); err != nil {
+		return err
+	}
+	c.Status.TalosVersion, c.states = c.plan.talos, map[string]nodeState{}
+	if err := f.checkNetwork(ctx, c); err != nil {
+		return err
+	}
+	if err := f.ensureMachines(ctx, c); err != nil {
+		return err
+	}
+	if err := f.ensureCredentials(ctx, c); err != nil {
+		return err
+	}
+	if err := f.ensureEndpoint(ctx, c); err != nil {
+		return err
+	}
+	members := c.unconfigured()
+	configs, err := f.renderAll(ctx, c, members)
+	if err != nil {
+		return err
+	}
+	return poll(ctx, c.until, func(ctx context.Context) error {
+		late := f.configureOnce(ctx, c, members, configs)
+		if errors.As(late, new(fault)) {
+			return late
+		}
+		if err := f.ensureBootstrap(ctx, c); err != nil {
+			return err
+		}
+		return f.awaitNodes(ctx, c)
+	})
+}
+
+// unconfigured are the members whose machines are up, and whose nodes have not
+// taken their configuration as far as is known.
+func (c *cluster) unconfigured() []member {
+	return slices.DeleteFunc(slices.Clone(c.plan.members), func(m member) bool {
+		return !running(c.machines[m.name]) || installed(c.machines[m.name])
+	})
+}
+
+// checkNetwork makes sure that there is a network for the machines to be in.
+func (f *function) checkNetwork(ctx context.Context, c *cluster) error {
+	if c.network = c.Spec.NetworkNamespaceName; isTrue(c.KubernetesCluster, v1alpha1.ConditionNetworkAvailable) && c.network != "" {
+		return nil
+	}
+	nn, err := network.Find(ctx, f.kube, c.Namespace, c.Spec.NetworkNamespaceName)
+	var unresolved network.Unresolved
+	if errors.As(err, &unresolved) {
+		return fault{unresolved.Reason, unresolved.Message}
+	}
+	if err != nil {
+		return err
+	}
+	c.network = nn.Name
+	return nil
+}
+
+// ensureMachines saves the manifests of the machines, and makes those that are
+// missing.
+func (f *function) ensureMachines(ctx context.Context, c *cluster) error {
+	if err := f.readMachines(ctx, c); err != nil {
+		return err
+	}
+	var missing []*v1alpha1.Machine
+	files := map[string][]byte{}
+	for _, m := range c.plan.members {
+		if c.machines[m.name] != nil {
+			continue
+		}
+		machine := machineOf(c.KubernetesCluster, c.plan, m, f.image(c))
+		content, err := manifest(machine)
+		if err != nil {
+			return err
+		}
+		missing, files[m.name+".yaml"] = append(missing, machine), content
+	}
+	if len(missing) > 0 {
+		if err := f.results.save(ctx, c.KubernetesCluster, files); err != nil {
+			return err
+		}
+	}
+	for _, m := range missing {
+		if err := f.createMachine(ctx, c, m); err != nil {
+			return err
+		}
+	}
+	c.created = true
+	return nil
+}
+
+func (f *function) readMachines(ctx context.Context, c *cluster) error {
+	list := &v1alpha1.MachineList{}
+	if err := f.kube.List(ctx, c.Namespace, v1alpha1.LabelClusterName+"="+c.Name, list); err != nil {
+		return err
+	}
+	c.machines = map[string]*v1alpha1.Machine{}
+	for i := range list.Items {
+		m := &list.Items[i]
+		if metav1.IsControlledBy(m, c.KubernetesCluster) {
+			c.machines[m.Name] = m
+		}
+	}
+	return nil
+}
+
+func (f *function) createMachine(ctx context.Context, c *cluster, m *v1alpha1.Machine) error {
+	err := f.kube.Create(ctx, m)
+	if kube.AlreadyExists(err) {
+		if err = f.kube.Get(ctx, m.Namespace, m.Name, m); err == nil {
+			err = belongs(m, c.KubernetesCluster)
+		}
+	}
+	if message, refused := kube.Refused(err); refused {
+		return fault{"MachineRefused", message}
+	}
+	if err != nil {
+		return err
+	}
+	c.machines[m.Name] = m
+	return nil
+}
+
+// generating is how long keys are given to be made by whoever has begun.
+const generating = 30 * time.Second
+
+// ensureCredentials reads the keys of the cluster, or makes them once. Making
+// them takes a second of CPU, so a delivery that begins says so in the status, and
+// others leave it to that one.
+func (f *function) ensureCredentials(ctx context.Context, c *cluster) error {
+	var err error
+	if c.bundle, err = f.readPKI(ctx, c.KubernetesCluster); err != nil {
+		return err
+	}
+	if c.bundle == nil {
+		if since, ok := conditionSince(c.KubernetesCluster, conditionCredentials, reasonGenerating); ok && f.now().Sub(since) < generating {
+			return waits{reason: reasonGenerating, message: "waits for the cluster's keys to be made"}
+		}
+		if err := f.announce(ctx, c); err != nil {
+			return err
+		}
+		if c.bundle, err = f.createPKI(ctx, c.KubernetesCluster, c.plan.contract); err != nil {
+			return err
+		}
+		if err := f.readMachines(ctx, c); err != nil {
+			return err
+		}
+	}
+	c.credentials = true
+	c.access, err = accessTo(c.bundle)
+	return err
+}
+
+// announce writes into the status that this delivery makes the keys. Of two that
+// begin at once, one gets a conflict.
+func (f *function) announce(ctx context.Context, c *cluster) error {
+	meta.RemoveStatusCondition(&c.Status.Conditions, conditionCredentials)
+	summarise(c, waits{reason: reasonGenerating, message: "makes the cluster's keys"})
+	return f.patchStatus(ctx, c)
+}
+
+// patchStatus writes what has changed in the status since the object was read.
+func (f *function) patchStatus(ctx context.Context, c *cluster) error {
+	if _, err := f.kube.PatchStatus(ctx, c.before, c.KubernetesCluster); err != nil {
+		return err
+	}
+	c.before = c.KubernetesCluster.DeepCopy()
+	return nil
+}
+
+// ensureEndpoint finds out where the workload API will be reached. Once found, it
+// stays: every node's configuration names it.
+func (f *function) ensureEndpoint(ctx context.Context, c *cluster) error {
+	host := ""
+	switch c.plan.endpoint.Mode {
+	case v1alpha1.EndpointCustom:
+		host = c.plan.endpoint.Host
+	case v1alpha1.EndpointVIP:
+		address, err := f.ensureVIP(ctx, c)
+		if err != nil {
+			return err
+		}
+		c.vip, host = address, address.String()
+	default:
+		first := c.machines[c.plan.controlPlanes()[0].name]
+		if !running(first) {
+			return f.waitForMachines(c)
+		}
+		host = addressOf(first)
+	}
+	if c.Status.Endpoint == "" {
+		c.Status.Endpoint = "https://" + net.JoinHostPort(host, strconv.Itoa(int(c.plan.port)))
+	}
+	return nil
+}
+
+// ensureVIP allocates the virtual address of the control planes, like that of any
+// machine.
+func (f *function) ensureVIP(ctx context.Context, c *cluster) (netip.Addr, error) {
+	a := &v1alpha2.IPAllocation{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: c.Namespace, Name: kube.Name(c.Name, "vip"), Labels: labelsOf(c.KubernetesCluster),
+			OwnerReferences: kube.Owned(c.KubernetesCluster, v1alpha1.GroupVersion.String(), "KubernetesCluster"),
+		},
+		Spec: v1alpha2.IPAllocationSpec{NetworkNamespaceName: c.network, RequestedAddress: c.plan.endpoint.Address},
+	}
+	err := f.kube.Get(ctx, a.Namespace, a.Name, a)
+	if kube.NotFound(err) {
+		err = f.kube.Create(ctx, a)
+	}
+	if err == nil {
+		err = belongs(a, c.KubernetesCluster)
+	}
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	switch a.Status.Phase {
+	case v1alpha2.IPAllocationAllocated:
+		return netip.ParseAddr(a.Status.Address)
+	case v1alpha2.IPAllocationError:
+		return netip.Addr{}, fault{"VirtualAddressFailed", fmt.Sprintf("IPAllocation %s: %s", a.Name, a.Status.Message)}
+	default:
+		return netip.Addr{}, waits{reason: "WaitingForVirtualAddress", message: "waits for an address from IPAllocation " + a.Name}
+	}
+}
+
+// waitForMachines says which machines are not up yet, and why.
+func (f *function) waitForMachines(c *cluster) error {
+	var late []string
+	detail := ""
+	for _, m := range c.plan.members {
+		machine := c.machines[m.name]
+		if running(machine) {
+			continue
+		}
+		late = append(late, m.name)
+		if detail == "" && machine != nil {
+			detail = whyNotReady(machine)
+		}
+	}
+	slices.Sort(late)
+	message := "waits for " + count(len(late), "machine")
+	if len(late) > 0 {
+		message += ", first of all " + late[0]
+	}
+	return waits{reason: "WaitingForMachines", message: message + detail}
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+type function struct {
+	kube    *kube.Client
+	results *results
+	// talos is the Talos version of clusters that name none, factory the URL of the
+	// image factory, and schematic the one of clusters that name none.
+	talos, factory, schematic string
+	now                       func() time.Time
+}
+
+func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, error) {
+	ref, err := events.RefOf(in)
+	if err != nil {
+		return nil, err
+	}
+	thorough := in.Type() == events.TypeResync
+	if ref.Kind == "Machine" {
+		return nil, f.handleMachine(ctx, ref, thorough)
+	}
+	look := glance{thorough: thorough, patience: longPatience, insist: true}
+	return nil, kube.OnConflict(func() error { return f.settle(ctx, ref.Namespace, ref.Name, look) })
+}
+
+// glance is how closely a delivery looks at a cluster.
+type glance struct {
+	// thorough looks also at a cluster that is as it should be.
+	thorough bool
+	// patience is how long to wait for nodes, which tell nobody when they are ready.
+	patience time.Duration
+	// insist has the event delivered again while nodes are waited for.
+	insist bool
+}
+
+// longPatience stays far below the delivery's time limit.
+const longPatience = 5 * time.Second
+
+// handleMachine does what a Machine needs of layer 4. A machine that has just come
+// up gets its configuration, and nothing else is touched, so that a hundred of them
+// don't do each other's work.
+func (f *function) handleMachine(ctx context.Context, ref events.Ref, thorough bool) error {
+	m := &v1alpha1.Machine{}
+	err := f.kube.Get(ctx, ref.Namespace, ref.Name, m)
+	if kube.NotFound(err) {
+		return f.machineGone(ctx, ref)
+	}
+	owner := metav1.GetControllerOf(m)
+	if err != nil || owner == nil || owner.Kind != "KubernetesCluster" || onItsWay(m) {
+		return err
+	}
+	if running(m) && !installed(m) {
+		return f.configureMachine(ctx, owner.Name, m)
+	}
+	controlPlane := m.Labels[v1alpha1.LabelClusterRole] == v1alpha1.RoleControlPlane
+	look := glance{thorough: thorough || !running(m), insist: installed(m) && controlPlane}
+	if look.insist {
+		look.patience = longPatience
+	}
+	return kube.OnConflict(func() error { return f.settle(ctx, ref.Namespace, owner.Name, look) })
+}
+
+// machineGone looks at the clusters that a machine may have been of.
+func (f *function) machineGone(ctx context.Context, ref events.Ref) error {
+	list := &v1alpha1.KubernetesClusterList{}
+	if err := f.kube.List(ctx, ref.Namespace, "", list); err != nil {
+		return err
+	}
+	for _, kc := range list.Items {
+		if !strings.HasPrefix(ref.Name, kc.Name+"-") {
+			continue
+		}
+		if err := kube.OnConflict(func() error { return f.settle(ctx, ref.Namespace, kc.Name, glance{thorough: true}) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// onItsWay tells whether a new machine goes from step to step by itself, so that
+// its cluster has nothing to do and nothing to tell.
+func onItsWay(m *v1alpha1.Machine) bool {
+	if installed(m) || running(m) || m.DeletionTimestamp != nil {
+		return false
+	}
+	c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady)
+	return c == nil || c.Reason == "WaitingForAddress" || c.Reason == "Provisioning" || c.Reason == "Starting"
+}
+
+// settle brings one KubernetesCluster further.
+func (f *function) settle(ctx context.Context, namespace, name string, look glance) error {
+	kc := &v1alpha1.KubernetesCluster{}
+	if err := f.kube.Get(ctx, namespace, name, kc); err != nil {
+		if kube.NotFound(err) {
+			return nil
+		}
+		return err
+	}
+	if kc.DeletionTimestamp == nil && settled(kc) && !look.thorough && !kube.AskedFor(kc) {
+		return nil
+	}
+	c := &cluster{KubernetesCluster: kc, before: kc.DeepCopy(), until: f.now().Add(look.patience)}
+	if kc.DeletionTimestamp != nil {
+		return f.remove(ctx, c)
+	}
+	if kube.AddFinalizer(kc, v1alpha1.FinalizerCluster) {
+		if _, err := f.kube.Patch(ctx, c.before, kc); err != nil {
+			return err
+		}
+		c.before = kc.DeepCopy()
+	}
+	if kc.Spec.Paused {
+		return f.write(ctx, c, tell(c, "Paused", "nothing is changed while spec.paused is true", false))
+	}
+	return f.step(ctx, c, look)
+}
+
+// step brings the cluster as far as it goes, and says in its status how far.
+func (f *function) step(ctx context.Context, c *cluster, look glance) error {
+	err := f.advance(ctx, c)
+	if kube.Conflict(err) {
+		return err
+	}
+	if err := f.write(ctx, c, summarise(c, err)); err != nil {
+		return err
+	}
+	if err == nil || errors.As(err, new(fault)) {
+		return nil
+	}
+	if w := (waits{}); errors.As(err, &w) && (!w.silent || !look.insist) {
+		return nil
+	}
+	return fmt.Errorf("settle cluster %s/%s: %w", c.Namespace, c.Name, err)
+}
+
+func settled(kc *v1alpha1.KubernetesCluster) bool {
+	return isTrue(kc, v1alpha1.ConditionReady) && kc.Status.ObservedGeneration == kc.Generation
+}
+
+// write patches the status if it has changed, and tells people if the reason has.
+func (f *function) write(ctx context.Context, c *cluster, told story) error {
+	if err := f.patchStatus(ctx, c); err != nil {
+		return err
+	}
+	if told.news {
+		f.kube.Tell(ctx, c.KubernetesCluster, told.warning, told.reason, told.message)
+	}
+	events.Report(ctx, string(c.Status.Phase), told.message)
+	return nil
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/cosi-project/runtime/pkg/safe"
+	"github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/client"
+	"github.com/siderolabs/talos/pkg/machinery/resources/hardware"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// nodeState is what a node is, told by its TLS handshake alone.
+type nodeState string
+
+const (
+	// stateUnreachable does not answer: it is off, starting, or cut off.
+	stateUnreachable nodeState = "Unreachable"
+	// stateMaintenance waits for its configuration, and asks nobody who they are.
+	stateMaintenance nodeState = "Maintenance"
+	// stateOurs has a certificate of the cluster's authority.
+	stateOurs nodeState = "Configured"
+	// stateForeign has a configuration of another cluster.
+	stateForeign nodeState = "Foreign"
+)
+
+// Limits of a delivery's talks with nodes.
+const (
+	apiPort      = "50000"
+	dialTimeout  = 2 * time.Second
+	shortRPC     = 5 * time.Second
+	bootstrapRPC = 10 * time.Second
+)
+
+// fingerprint is the SHA-256 of a certificate.
+type fingerprint [sha256.Size]byte
+
+// probe tells the state of a node, and the fingerprint of the certificate that it
+// shows. a is nil while the cluster has no keys; no node can be ours then.
+func probe(ctx context.Context, address string, a *access) (nodeState, fingerprint) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	asked := false
+	dialer := tls.Dialer{Config: &tls.Config{
+		InsecureSkipVerify: true, //nolint:gosec // the certificate is judged by classify
+		NextProtos:         []string{"h2"},
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			asked = true
+			return &tls.Certificate{}, nil
+		},
+	}}
+	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(address, apiPort))
+	if err != nil {
+		return stateUnreachable, fingerprint{}
+	}
+	defer func() { _ = conn.Close() }()
+	peers := conn.(*tls.Conn).ConnectionState().PeerCertificates
+	return classify(peers, asked, a), sha256.Sum256(peers[0].Raw)
+}
+
+// classify judges a node by the certificates that it shows, and by whether it asks
+// for one:
+//
+//	signed by the cluster's authority    ours
+//	otherwise, asks for no certificate   maintenance
+//	otherwise                            foreign
+func classify(peers []*x509.Certificate, asked bool, a *access) nodeState {
+	if a != nil {
+		rest := x509.NewCertPool()
+		for _, c := range peers[1:] {
+			rest.AddCert(c)
+		}
+		if _, err := peers[0].Verify(x509.VerifyOptions{Roots: a.authority, Intermediates: rest}); err == nil {
+			return stateOurs
+		}
+	}
+	if !asked {
+		return stateMaintenance
+	}
+	return stateForeign
+}
+
+// talkInsecurely opens a client to a node in maintenance mode. It is bound to the
+// certificate of a fingerprint, so that nobody can take the node's place between
+// two calls.
+func talkInsecurely(ctx context.Context, address string, pinned fingerprint) (*client.Client, error) {
+	config := &tls.Config{
+		InsecureSkipVerify: true, //nolint:gosec // the certificate is compared instead
+		VerifyConnection: func(state tls.ConnectionState) error {
+			if len(state.PeerCertificates) == 0 || sha256.Sum256(state.PeerCertificates[0].Raw) != pinned {
+				return errors.New("the node shows another certificate than before")
+			}
+			return nil
+		},
+	}
+	return client.New(ctx, client.WithTLSConfig(config), client.WithEndpoints(address))
+}
+
+// talk opens a client to a node of the cluster.
+func talk(ctx context.Context, address string, a *access) (*client.Client, error) {
+	config := &tls.Config{RootCAs: a.authority, Certificates: []tls.Certificate{a.certificate}, MinVersion: tls.VersionTLS12}
+	return client.New(ctx, client.WithTLSConfig(config), client.WithEndpoints(address))
+}
+
+// systemUUID reads the identifier that a node's firmware shows, in maintenance
+// mode.
+func systemUUID(ctx context.Context, address string, pinned fingerprint) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, shortRPC)
+	defer cancel()
+	c, err := talkInsecurely(ctx, address, pinned)
+	if err != nil {
+		return "", fmt.Errorf("connect to %s: %w", address, err)
+	}
+	defer func() { _ = c.Close() }()
+	info, err := safe.StateGetByID[*hardware.SystemInformation](ctx, c.COSI, hardware.SystemInformationID)
+	if err != nil {
+		return "", fmt.Errorf("read system information of %s: %w", address, err)
+	}
+	return strings.ToLower(info.TypedSpec().UUID), nil
+}
+
+// applyConfig gives a node in maintenance mode its configuration.
+func applyConfig(ctx context.Context, address string, pinned fingerprint, config []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, shortRPC)
+	defer cancel()
+	c, err := talkInsecurely(ctx, address, pinned)
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w", address, err)
+	}
+	defer func() { _ = c.Close() }()
+	_, err = c.ApplyConfiguration(ctx, &machine.ApplyConfigurationRequest{Data: config, Mode: machine.ApplyConfigurationRequest_AUTO})
+	if status.Code(err) == codes.InvalidArgument {
+		return fault{"ConfigRefused", fmt.Sprintf("node %s refuses its configuration: %s", address, status.Convert(err).Message())}
+	}
+	if err != nil {
+		return fmt.Errorf("apply configuration to %s: %w", address, err)
+	}
+	return nil
+}
+
+// bootstrap lets a node begin the cluster's etcd. That it has been done before is
+// success: the node itself remembers it, whoever lost the answer.
+func bootstrap(ctx context.Context, address string, a *access) error {
+	ctx, cancel := context.WithTimeout(ctx, bootstrapRPC)
+	defer cancel()
+	c, err := talk(ctx, address, a)
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w", address, err)
+	}
+	defer func() { _ = c.Close() }()
+	err = c.Bootstrap(ctx, &machine.BootstrapRequest{})
+	if err == nil || status.Code(err) == codes.AlreadyExists {
+		return nil
+	}
+	return fmt.Errorf("bootstrap etcd on %s: %w", address, err)
+}
+
+// fetchKubeconfig asks a control plane for an administrator's kubeconfig.
+func fetchKubeconfig(ctx context.Context, address string, a *access) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, shortRPC)
+	defer cancel()
+	c, err := talk(ctx, address, a)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", address, err)
+	}
+	defer func() { _ = c.Close() }()
+	data, err := c.Kubeconfig(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("fetch kubeconfig from %s: %w", address, err)
+	}
+	return data, nil
+}

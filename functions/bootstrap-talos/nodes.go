@@ -1,0 +1,326 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+// atOnce is how many nodes a delivery talks to at the same time.
+const atOnce = 8
+
+// configureMachine gives the node of one machine that has just come up its
+// configuration. A cluster that is not ready for that does it later itself.
+func (f *function) configureMachine(ctx context.Context, name string, m *v1alpha1.Machine) error {
+	kc := &v1alpha1.KubernetesCluster{}
+	if err := f.kube.Get(ctx, m.Namespace, name, kc); err != nil {
+		if kube.NotFound(err) {
+			return nil
+		}
+		return err
+	}
+	c := &cluster{KubernetesCluster: kc, states: map[string]nodeState{}, until: f.now().Add(longPatience)}
+	if kc.DeletionTimestamp != nil || kc.Spec.Paused {
+		return nil
+	}
+	ready, err := f.prepare(ctx, c)
+	if err != nil || !ready {
+		return err
+	}
+	i := slices.IndexFunc(c.plan.members, func(p member) bool { return p.name == m.Name })
+	if i < 0 {
+		return nil
+	}
+	members := c.plan.members[i : i+1]
+	configs, err := f.renderAll(ctx, c, members)
+	if err == nil {
+		err = poll(ctx, c.until, func(ctx context.Context) error { return f.configureOnce(ctx, c, members, configs) })
+	}
+	if errors.As(err, new(fault)) {
+		return kube.OnConflict(func() error { return f.settle(ctx, m.Namespace, name, glance{thorough: true}) })
+	}
+	return err
+}
+
+// prepare learns what the configuration of a node needs, and reports whether it is
+// all there.
+func (f *function) prepare(ctx context.Context, c *cluster) (bool, error) {
+	var err error
+	if c.plan, err = makePlan(c.KubernetesCluster, f.talos); err != nil {
+		return false, nil // the cluster's own event tells
+	}
+	c.network = c.Spec.NetworkNamespaceName
+	if err := f.readMachines(ctx, c); err != nil {
+		return false, err
+	}
+	if c.bundle, err = f.readPKI(ctx, c.KubernetesCluster); err != nil || c.bundle == nil {
+		return false, err
+	}
+	if c.access, err = accessTo(c.bundle); err != nil {
+		return false, err
+	}
+	err = f.ensureEndpoint(ctx, c)
+	if errors.As(err, new(waits)) || errors.As(err, new(fault)) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// configureOnce tries to give each member its configuration, unless it has done so
+// before, some at the same time. It waits for nodes that don't answer yet.
+func (f *function) configureOnce(ctx context.Context, c *cluster, members []member, configs map[string][]byte) error {
+	var mu sync.Mutex
+	var problems []error
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for _, m := range members {
+		if c.states[m.name] == stateOurs {
+			continue
+		}
+		group.Go(func() error {
+			state, err := f.configure(ctx, c, c.machines[m.name], configs[m.name])
+			if err == nil && state != stateOurs {
+				err = waits{reason: "WaitingForNode", message: fmt.Sprintf("waits for node %s to answer", m.name), silent: true}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			c.states[m.name] = state
+			if err != nil {
+				problems = append(problems, err)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait()
+	return worst(problems)
+}
+
+// worst is the error that most needs somebody's attention: a fault before anything
+// that passes by itself.
+func worst(problems []error) error {
+	for _, err := range problems {
+		if errors.As(err, new(fault)) {
+			return err
+		}
+	}
+	if len(problems) > 0 {
+		return problems[0]
+	}
+	return nil
+}
+
+// renderAll writes the configurations of members, and saves them, without secrets,
+// before any is sent.
+func (f *function) renderAll(ctx context.Context, c *cluster, members []member) (map[string][]byte, error) {
+	if len(members) == 0 {
+		return nil, nil
+	}
+	configs, files := map[string][]byte{}, map[string][]byte{}
+	common := f.clusterConfig(c)
+	for _, m := range members {
+		nc := &v1alpha1.NetworkConfiguration{}
+		if err := f.kube.Get(ctx, c.Namespace, m.name, nc); err != nil && !kube.NotFound(err) {
+			return nil, err
+		}
+		p, err := render(common, nodeConfig{name: m.name, role: m.role, version: m.version, links: linksOf(nc)})
+		if err != nil {
+			return nil, fault{"InvalidConfiguration", err.Error()}
+		}
+		if configs[m.name], err = encode(p); err != nil {
+			return nil, fmt.Errorf("encode configuration of %s: %w", m.name, err)
+		}
+		if files[m.name+".talos.yaml"], err = encodeRedacted(p); err != nil {
+			return nil, fmt.Errorf("encode configuration of %s: %w", m.name, err)
+		}
+	}
+	return configs, f.results.save(ctx, c.KubernetesCluster, files)
+}
+
+func (f *function) clusterConfig(c *cluster) clusterConfig {
+	config := clusterConfig{
+		name: c.Name, endpoint: c.Status.Endpoint, talos: c.plan.talos, contract: c.plan.contract,
+		disk: "/dev/vda", installer: f.installer(c), bundle: c.bundle, vip: c.vip,
+	}
+	if c.Spec.Networking != nil {
+		config.networking = *c.Spec.Networking
+	}
+	if c.Spec.Talos != nil && c.Spec.Talos.InstallDisk != "" {
+		config.disk = c.Spec.Talos.InstallDisk
+	}
+	for _, m := range c.plan.controlPlanes() {
+		if machine := c.machines[m.name]; running(machine) {
+			config.sans = append(config.sans, addressOf(machine))
+		}
+	}
+	if c.vip.IsValid() {
+		config.sans = append(config.sans, c.vip.String())
+	}
+	return config
+}
+
+// configure gives one node its configuration, if it waits for one and is the
+// machine that it should be, and marks its Machine.
+func (f *function) configure(ctx context.Context, c *cluster, m *v1alpha1.Machine, config []byte) (nodeState, error) {
+	state, pinned := probe(ctx, addressOf(m), c.access)
+	switch state {
+	case stateUnreachable:
+		return state, nil
+	case stateForeign:
+		return state, fault{"ForeignNode", fmt.Sprintf(
+			"the node at %s has a configuration of another cluster: reset it, or delete Machine %s", addressOf(m), m.Name)}
+	case stateMaintenance:
+		uuid, err := systemUUID(ctx, addressOf(m), pinned)
+		if err != nil {
+			return stateUnreachable, nil // it may be restarting; the next look tells
+		}
+		if uuid != string(m.UID) {
+			return state, fault{"WrongNode", fmt.Sprintf(
+				"the node at %s says that its system UUID is %s, but that of Machine %s is %s: two machines may have one address", addressOf(m), uuid, m.Name, m.UID)}
+		}
+		if err := applyConfig(ctx, addressOf(m), pinned, config); err != nil {
+			if errors.As(err, new(fault)) {
+				return state, err
+			}
+			return stateUnreachable, nil // it may have taken it; the next look tells
+		}
+	}
+	before := m.DeepCopy()
+	if m.Annotations == nil {
+		m.Annotations = map[string]string{}
+	}
+	m.Annotations[annotationInstalled] = "true"
+	if _, err := f.kube.Patch(ctx, before, m); err != nil && !kube.NotFound(err) && !kube.Conflict(err) {
+		return stateOurs, err
+	}
+	return stateOurs, nil
+}
+
+// ensureBootstrap lets etcd begin on one control plane, which is written down
+// first, and so is the same at every try.
+func (f *function) ensureBootstrap(ctx context.Context, c *cluster) error {
+	if c.bootstrapped || isTrue(c.KubernetesCluster, v1alpha1.ConditionBootstrapped) {
+		c.bootstrapped = true
+		return nil
+	}
+	if c.Status.BootstrapMachine == "" {
+		chosen := c.plan.controlPlanes()[0].name
+		if !running(c.machines[chosen]) || !installed(c.machines[chosen]) {
+			return f.waitForMachines(c)
+		}
+		c.Status.BootstrapMachine = chosen
+		if err := f.patchStatus(ctx, c); err != nil {
+			return err
+		}
+	}
+	m := c.machines[c.Status.BootstrapMachine]
+	if !running(m) {
+		return f.waitForMachines(c)
+	}
+	if state, _ := probe(ctx, addressOf(m), c.access); state != stateOurs {
+		return waits{reason: "WaitingForNode", message: fmt.Sprintf("waits for node %s to start with its configuration", m.Name), silent: true}
+	}
+	if err := bootstrap(ctx, addressOf(m), c.access); err != nil {
+		return waits{reason: "WaitingForNode", message: fmt.Sprintf("waits for node %s to be ready for etcd", m.Name), silent: true}
+	}
+	c.bootstrapped = true
+	return nil
+}
+
+// awaitNodes keeps the credentials for people, and waits until every node is Ready
+// in the cluster's own API.
+func (f *function) awaitNodes(ctx context.Context, c *cluster) error {
+	first := c.machines[c.Status.BootstrapMachine]
+	if !running(first) {
+		return f.waitForMachines(c)
+	}
+	if c.kubeconfig == nil {
+		if err := f.keepCredentials(ctx, c); err != nil {
+			return err
+		}
+		kubeconfig, err := f.keepSecret(ctx, c.KubernetesCluster, kubeconfigSecret, kubeconfigKey, func() ([]byte, error) {
+			data, err := fetchKubeconfig(ctx, addressOf(first), c.access)
+			if err != nil {
+				return nil, waits{reason: "WaitingForKubeconfig", message: fmt.Sprintf("waits for node %s to hand out a kubeconfig", first.Name), silent: true}
+			}
+			return data, nil
+		})
+		if err != nil {
+			return err
+		}
+		c.kubeconfig = kubeconfig
+	}
+	nodes, err := workloadNodes(ctx, c.kubeconfig)
+	if err != nil {
+		return waits{reason: "WaitingForAPI", message: "waits for the workload API at " + c.Status.Endpoint, silent: true}
+	}
+	c.nodes, c.reachable = nodes, true
+	return f.missingNodes(c)
+}
+
+func (f *function) keepCredentials(ctx context.Context, c *cluster) error {
+	_, err := f.keepSecret(ctx, c.KubernetesCluster, talosconfigSecret, talosconfigKey, func() ([]byte, error) {
+		var endpoints []string
+		for _, m := range c.plan.controlPlanes() {
+			if machine := c.machines[m.name]; running(machine) {
+				endpoints = append(endpoints, addressOf(machine))
+			}
+		}
+		return renderTalosconfig(c.Name, c.bundle, endpoints)
+	})
+	return err
+}
+
+// missingNodes says which machines are no Ready nodes yet. Machines that are not
+// up tell so themselves, nodes tell nobody.
+func (f *function) missingNodes(c *cluster) error {
+	silent := false
+	var late []string
+	for _, m := range c.plan.members {
+		ready := slices.ContainsFunc(c.nodes, func(n workloadNode) bool { return n.name == m.name && n.ready })
+		if ready {
+			continue
+		}
+		late = append(late, m.name)
+		silent = silent || installed(c.machines[m.name])
+	}
+	if len(late) == 0 {
+		return nil
+	}
+	if !silent {
+		return f.waitForMachines(c)
+	}
+	return waits{reason: "WaitingForNodes", message: fmt.Sprintf("waits for %s to be Ready, first of all %s", count(len(late), "node"), late[0]), silent: true}
+}
+
+// poll calls look until it waits for nothing more, or for something that tells
+// when it is there, or until the time is over.
+func poll(ctx context.Context, until time.Time, look func(context.Context) error) error {
+	pause := firstPause
+	for {
+		err := look(ctx)
+		var w waits
+		if !errors.As(err, &w) || !w.silent || time.Now().Add(pause).After(until) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, longestPause)
+	}
+}
+
+// Pauses between two looks at something that tells nobody when it is there.
+const (
+	firstPause   = 10 * time.Millisecond
+	longestPause = 500 * time.Millisecond
+)

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+// fault is something that the owner of a cluster has to change. Reason is one word
+// for a condition, message says what to change.
+type fault struct{ reason, message string }
+
+func (f fault) Error() string { return f.reason + ": " + f.message }
+
+// plan is what a cluster's spec comes to.
+type plan struct {
+	versions
+	// members are the machines, control planes first, each pool in its order.
+	members  []member
+	endpoint v1alpha1.ControlPlaneEndpoint
+	port     int32
+}
+
+// member is one machine of a cluster.
+type member struct {
+	name, role, pool string
+	// version is the Kubernetes version of the machine, without v.
+	version    string
+	properties v1alpha1.MachineProperties
+}
+
+// Templates of machines whose pool names none. A control plane of the smallest
+// size has no room for etcd beside the API server.
+const (
+	controlPlaneTemplate = "large"
+	workerTemplate       = "medium"
+	defaultPort          = 6443
+)
+
+// makePlan works out a cluster's machines and versions. It returns a fault where
+// the spec cannot be.
+func makePlan(kc *v1alpha1.KubernetesCluster, talos string) (plan, error) {
+	t := kc.Spec.Topology
+	requested := ""
+	if kc.Spec.Talos != nil {
+		requested = kc.Spec.Talos.Version
+	}
+	if requested == "" {
+		requested = kc.Status.TalosVersion
+	}
+	p := plan{endpoint: endpointOf(kc), port: defaultPort}
+	if p.endpoint.Port != 0 {
+		p.port = p.endpoint.Port
+	}
+	wanted := string(t.Version)
+	if t.ControlPlane.Version != "" {
+		wanted = string(t.ControlPlane.Version)
+	}
+	var err error
+	if p.versions, err = resolveVersions(wanted, requested, talos); err != nil {
+		return plan{}, err
+	}
+	if t.ControlPlane.Replicas < 1 || t.ControlPlane.Replicas%2 == 0 {
+		return plan{}, fault{"InvalidTopology", fmt.Sprintf("%d control planes cannot keep a majority: write 1, 3, 5 or 7 into topology.controlplane.replicas", t.ControlPlane.Replicas)}
+	}
+	p.add(kc.Name, v1alpha1.RoleControlPlane, "cp", t.ControlPlane.Replicas, p.kubernetes, t.ControlPlane.MachineProperties)
+	for _, pool := range t.Workers {
+		version := p.kubernetes
+		if pool.Version != "" {
+			if version, err = resolveKubernetes(string(pool.Version), p.talos); err != nil {
+				return plan{}, err
+			}
+		}
+		p.add(kc.Name, v1alpha1.RoleWorker, pool.Name, pool.Replicas, version, pool.MachineProperties)
+	}
+	return p, p.check()
+}
+
+func (p *plan) add(cluster, role, pool string, replicas int32, version string, properties v1alpha1.MachineProperties) {
+	if properties.Template == "" {
+		properties.Template = workerTemplate
+		if role == v1alpha1.RoleControlPlane {
+			properties.Template = controlPlaneTemplate
+		}
+	}
+	for i := range replicas {
+		p.members = append(p.members, member{
+			name: fmt.Sprintf("%s-%s-%d", cluster, pool, i), role: role, pool: pool, version: version, properties: properties,
+		})
+	}
+}
+
+// check refuses names that two machines would bear, or that are too long for a
+// host.
+func (p plan) check() error {
+	const maxHost = 63
+	seen := map[string]bool{}
+	for _, m := range p.members {
+		if len(m.name) > maxHost {
+			return fault{"InvalidTopology", fmt.Sprintf("machine name %s has more than %d characters: shorten the name of the cluster or of pool %s", m.name, maxHost, m.pool)}
+		}
+		if seen[m.name] {
+			return fault{"InvalidTopology", fmt.Sprintf("two machines would be called %s: rename pool %s", m.name, m.pool)}
+		}
+		seen[m.name] = true
+	}
+	return nil
+}
+
+// endpointOf is how the workload API is reached: as the spec says, or else by a
+// virtual address where there is more than one control plane.
+func endpointOf(kc *v1alpha1.KubernetesCluster) v1alpha1.ControlPlaneEndpoint {
+	switch {
+	case kc.Spec.ControlPlaneEndpoint != nil:
+		return *kc.Spec.ControlPlaneEndpoint
+	case kc.Spec.Topology.ControlPlane.Replicas > 1:
+		return v1alpha1.ControlPlaneEndpoint{Mode: v1alpha1.EndpointVIP}
+	default:
+		return v1alpha1.ControlPlaneEndpoint{Mode: v1alpha1.EndpointNode}
+	}
+}
+
+// controlPlanes are the members that run the control plane.
+func (p plan) controlPlanes() []member {
+	return slices.DeleteFunc(slices.Clone(p.members), func(m member) bool { return m.role != v1alpha1.RoleControlPlane })
+}
+
+func (p plan) count(role string) (n int) {
+	for _, m := range p.members {
+		if m.role == role {
+			n++
+		}
+	}
+	return n
+}
+
+// clusterID is the name of a cluster for people and other systems.
+func clusterID(kc *v1alpha1.KubernetesCluster) string {
+	if kc.Spec.Data.ClusterID != "" {
+		return kc.Spec.Data.ClusterID
+	}
+	return kc.Name
+}
+
+// labelsOf are the labels of everything that belongs to a cluster.
+func labelsOf(kc *v1alpha1.KubernetesCluster) map[string]string {
+	return map[string]string{
+		v1alpha1.LabelClusterName: kc.Name,
+		v1alpha1.LabelClusterID:   labelSafe(clusterID(kc)),
+		v1alpha1.LabelManagedBy:   functionName,
+	}
+}
+
+// labelSafe leaves out of a text what a label value cannot have.
+func labelSafe(s string) string {
+	safe := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_', r == '.':
+			return r
+		default:
+			return -1
+		}
+	}, s)
+	return kube.LabelValue(strings.Trim(safe, "-_."))
+}
+
+// machineOf is the Machine of a member. image is the disk image that it boots.
+func machineOf(kc *v1alpha1.KubernetesCluster, p plan, m member, image string) *v1alpha1.Machine {
+	labels := labelsOf(kc)
+	labels[v1alpha1.LabelClusterRole] = m.role
+	labels[v1alpha1.LabelNodeRole] = m.role
+	labels[v1alpha1.LabelMachineTemplate] = m.properties.Template
+	annotations := map[string]string{}
+	if m.role == v1alpha1.RoleWorker {
+		labels[v1alpha1.LabelWorkerGroup] = m.pool
+		annotations[v1alpha1.AnnotationNodePool] = m.pool
+	}
+	return &v1alpha1.Machine{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Machine"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: kc.Namespace, Name: m.name, Labels: labels, Annotations: annotations,
+			Finalizers:      []string{v1alpha1.FinalizerMachine},
+			OwnerReferences: kube.Owned(kc, v1alpha1.GroupVersion.String(), "KubernetesCluster"),
+		},
+		Spec: v1alpha1.MachineSpec{
+			Template: m.properties.Template, ProviderRef: m.properties.ProviderRef,
+			NetworkNamespaceName: kc.Spec.NetworkNamespaceName,
+			OS:                   &v1alpha1.MachineOS{Family: "linux", Distribution: "talos", Version: p.talos, Architecture: "amd64", ImageID: image},
+		},
+	}
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/vitistack/stack/apis"
+	"github.com/vitistack/stack/apis/v1alpha1"
+)
+
+// example is the cluster that the documentation starts from.
+func example(t *testing.T) *v1alpha1.KubernetesCluster {
+	t.Helper()
+	doc, err := apis.Examples.ReadFile("examples/simple-kubernetescluster.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kc := &v1alpha1.KubernetesCluster{}
+	if err := yaml.UnmarshalStrict(doc, kc); err != nil {
+		t.Fatal(err)
+	}
+	kc.Namespace = "default"
+	return kc
+}
+
+func TestMakePlan(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		change func(*v1alpha1.KubernetesCluster)
+		names  []string
+		mode   v1alpha1.EndpointMode
+		why    string
+	}{
+		"Example": {
+			reason: "control planes come first, and names count from zero",
+			names:  []string{"simple-cluster-cp-0", "simple-cluster-worker-pool-1-0", "simple-cluster-worker-pool-1-1"},
+			mode:   v1alpha1.EndpointNode,
+		},
+		"HighlyAvailable": {
+			reason: "several control planes share a virtual address",
+			change: func(kc *v1alpha1.KubernetesCluster) {
+				kc.Spec.Topology.ControlPlane.Replicas, kc.Spec.Topology.Workers = 3, nil
+			},
+			names: []string{"simple-cluster-cp-0", "simple-cluster-cp-1", "simple-cluster-cp-2"}, mode: v1alpha1.EndpointVIP,
+		},
+		"Custom": {
+			reason: "an endpoint of one's own stands over the default",
+			change: func(kc *v1alpha1.KubernetesCluster) {
+				kc.Spec.Topology.Workers = nil
+				kc.Spec.ControlPlaneEndpoint = &v1alpha1.ControlPlaneEndpoint{Mode: v1alpha1.EndpointCustom, Host: "api.example.com"}
+			},
+			names: []string{"simple-cluster-cp-0"}, mode: v1alpha1.EndpointCustom,
+		},
+		"Even":        {reason: "two members lose their majority with one", change: func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.ControlPlane.Replicas = 2 }, why: "InvalidTopology"},
+		"LongName":    {reason: "a host name has an end", change: func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Workers[0].Name = strings.Repeat("p", 60) }, why: "InvalidTopology"},
+		"SamePool":    {reason: "two machines cannot bear one name", change: func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Workers[0].Name = "cp" }, why: "InvalidTopology"},
+		"TooNew":      {reason: "Talos does not run it yet", change: func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.ControlPlane.Version = "1.37.1" }, why: "KubernetesVersionNotSupported"},
+		"TooOld":      {reason: "Talos runs it no more", change: func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.ControlPlane.Version = "1.29" }, why: "KubernetesVersionNotSupported"},
+		"Unknown":     {reason: "nobody has released it", change: func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.ControlPlane.Version = "1.99" }, why: "KubernetesVersionUnknown"},
+		"PoolVersion": {reason: "a pool has a version of its own", change: func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Workers[0].Version = "1.99" }, why: "KubernetesVersionUnknown"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			kc := example(t)
+			if tc.change != nil {
+				tc.change(kc)
+			}
+			p, err := makePlan(kc, defaultTalos)
+			var f fault
+			if errors.As(err, &f); f.reason != tc.why {
+				t.Fatalf("%s: got %v, want %q", tc.reason, err, tc.why)
+			}
+			if err != nil {
+				return
+			}
+			var names []string
+			for _, m := range p.members {
+				names = append(names, m.name)
+			}
+			if diff := cmp.Diff(tc.names, names); diff != "" || p.endpoint.Mode != tc.mode {
+				t.Errorf("%s: endpoint %s, machines (-want +got):\n%s", tc.reason, p.endpoint.Mode, diff)
+			}
+		})
+	}
+}
+
+func TestResolveKubernetes(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct{ reason, wanted, talos, want string }{
+		"Minor": {"a minor version means its newest patch release", "1.33", "1.13.9", "1.33.13"},
+		"Full":  {"a full version is taken as it is", "1.33.4", "1.13.9", "1.33.4"},
+		"V":     {"a v is no part of the version", "v1.34.1", "1.12.0", "1.34.1"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got, err := resolveKubernetes(tc.wanted, tc.talos); err != nil || got != tc.want {
+				t.Errorf("%s: got %s, %v, want %s", tc.reason, got, err, tc.want)
+			}
+		})
+	}
+	for minor, full := range patchReleases {
+		if !strings.HasPrefix(full, minor+".") {
+			t.Errorf("release %s is not one of %s", full, minor)
+		}
+	}
+}
+
+func TestMachineOf(t *testing.T) {
+	t.Parallel()
+	kc := example(t)
+	kc.UID = "uid"
+	p, err := makePlan(kc, defaultTalos)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := machineOf(kc, p, p.members[1], "https://images.example.com/talos.raw.xz")
+	want := map[string]string{
+		"cluster.vitistack.io/cluster-name": "simple-cluster", "cluster.vitistack.io/role": "worker", "cluster.vitistack.io/worker-group": "worker-pool-1",
+		"vitistack.io/clusterid": "simple-cluster-id", "vitistack.io/node-role": "worker", "vitistack.io/machine-template": "medium", "vitistack.io/managed-by": "bootstrap-talos",
+	}
+	if diff := cmp.Diff(want, m.Labels); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	if o := m.OwnerReferences; len(o) != 1 || o[0].UID != "uid" || o[0].Kind != "KubernetesCluster" {
+		t.Errorf("owner: got %+v", o)
+	}
+}
+
+func TestLabelSafe(t *testing.T) {
+	t.Parallel()
+	if got := labelSafe("Trøndelag-"); got != "Trndelag" {
+		t.Errorf("a label value has no letters beyond ASCII and ends in one: got %q", got)
+	}
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+// remove takes a cluster down: its machines, which are waited for, then its
+// virtual address, what was saved for people, and its keys last of all, since
+// without them nobody could reach a node that is left.
+func (f *function) remove(ctx context.Context, c *cluster) error {
+	if err := f.readMachines(ctx, c); err != nil {
+		return err
+	}
+	var left []string
+	for name, m := range c.machines {
+		left = append(left, name)
+		if m.DeletionTimestamp == nil {
+			if err := f.kube.Delete(ctx, m); err != nil {
+				return err
+			}
+		}
+	}
+	if len(left) > 0 {
+		slices.Sort(left)
+		return f.write(ctx, c, deleting(c, fmt.Sprintf("waits for %s to be deleted, first of all %s", count(len(left), "machine"), left[0])))
+	}
+	if err := f.drop(ctx, c, kube.Name(c.Name, "vip"), &v1alpha2.IPAllocation{}); err != nil {
+		return err
+	}
+	if err := f.results.remove(ctx, c.KubernetesCluster); err != nil {
+		return err
+	}
+	for _, name := range []string{kubeconfigSecret, talosconfigSecret, pkiSecret} {
+		if err := f.drop(ctx, c, secretName(c.KubernetesCluster, name), &corev1.Secret{}); err != nil {
+			return err
+		}
+	}
+	if !kube.RemoveFinalizer(c.KubernetesCluster, v1alpha1.FinalizerCluster) {
+		return nil
+	}
+	if _, err := f.kube.Patch(ctx, c.before, c.KubernetesCluster); err != nil && !kube.NotFound(err) {
+		return err
+	}
+	events.Report(ctx, string(v1alpha1.ClusterDeleting), "Removed cluster")
+	return nil
+}
+
+// drop deletes one object, if it is there and belongs to the cluster.
+func (f *function) drop(ctx context.Context, c *cluster, name string, obj kube.Object) error {
+	err := f.kube.Get(ctx, c.Namespace, name, obj)
+	if kube.NotFound(err) || (err == nil && belongs(obj, c.KubernetesCluster) != nil) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return f.kube.Delete(ctx, obj)
+}
+
+func deleting(c *cluster, message string) story {
+	c.Status.Phase = v1alpha1.ClusterDeleting
+	c.Status.ObservedGeneration = c.Generation
+	return tell(c, "Deleting", message, false)
+}

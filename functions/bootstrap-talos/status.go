@@ -1,0 +1,229 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+// conditionCredentials tells whether the keys of a cluster are made.
+const (
+	conditionCredentials = "CredentialsCreated"
+	reasonGenerating     = "Generating"
+)
+
+// story is what people are told about a decision.
+type story struct {
+	reason, message string
+	warning         bool
+	// news is whether it has not been told before.
+	news bool
+}
+
+// summarise writes into the status how far the cluster has come, and what stops
+// it:
+//
+//	err     has been Running  phase         Ready
+//	nil     any               Running       True   ClusterRunning
+//	fault   no                Pending, or   False  its reason
+//	                          Provisioning
+//	waits   no                Provisioning  False  its reason
+//	fault   yes               Running       False  its reason
+//	waits   yes               Updating      False  its reason
+//	other   any               as before     False  Retrying
+func summarise(c *cluster, err error) story {
+	s := &c.Status
+	s.ObservedGeneration = c.Generation
+	s.NextCheckTime = nil
+	describeConditions(c, err)
+	describeNodes(c)
+	var w waits
+	var flt fault
+	switch {
+	case err == nil:
+		s.Phase = v1alpha1.ClusterRunning
+		s.Version = c.plan.kubernetes
+		s.Secrets = &v1alpha1.ClusterSecrets{Kubeconfig: secretName(c.KubernetesCluster, kubeconfigSecret), Talosconfig: secretName(c.KubernetesCluster, talosconfigSecret)}
+		return tell(c, "ClusterRunning", "every node is Ready", false)
+	case errors.As(err, &flt):
+		if s.Phase == "" || s.Phase == v1alpha1.ClusterPending {
+			s.Phase = v1alpha1.ClusterPending
+		}
+		return tell(c, flt.reason, flt.message, true)
+	case errors.As(err, &w):
+		s.Phase = v1alpha1.ClusterProvisioning
+		if s.Version != "" {
+			s.Phase = v1alpha1.ClusterUpdating
+		}
+		return tell(c, w.reason, w.message, false)
+	default:
+		if s.Phase == "" {
+			s.Phase = v1alpha1.ClusterPending
+		}
+		return tell(c, "Retrying", "something did not answer as it should; it is tried again", false)
+	}
+}
+
+func tell(c *cluster, reason, message string, warning bool) story {
+	c.Status.Message = message
+	news := kube.SetReady(&c.Status.Conditions, c.Generation, reason == "ClusterRunning", reason, message)
+	return story{reason: reason, message: message, warning: warning, news: news}
+}
+
+// describeConditions writes the conditions in the order of a cluster's life, up to
+// where it has come.
+func describeConditions(c *cluster, err error) {
+	set := func(condition string, ok bool, reason, message string) {
+		kube.SetCondition(&c.Status.Conditions, c.Generation, condition, ok, reason, message)
+	}
+	var flt fault
+	if errors.As(err, &flt) && len(c.plan.members) == 0 {
+		set(v1alpha1.ConditionTopologyValid, false, flt.reason, flt.message)
+		return
+	}
+	if len(c.plan.members) == 0 {
+		return
+	}
+	set(v1alpha1.ConditionTopologyValid, true, "TopologyValid", fmt.Sprintf("Kubernetes %s on Talos %s", c.plan.kubernetes, c.plan.talos))
+	if c.network == "" {
+		if flt.reason != "" {
+			set(v1alpha1.ConditionNetworkAvailable, false, flt.reason, flt.message)
+		}
+		return
+	}
+	set(v1alpha1.ConditionNetworkAvailable, true, "NetworkAvailable", "the machines are in NetworkNamespace "+c.network)
+	if !c.created {
+		if flt.reason != "" {
+			set(v1alpha1.ConditionMachinesCreated, false, flt.reason, flt.message)
+		}
+		return
+	}
+	set(v1alpha1.ConditionMachinesCreated, true, "MachinesCreated", count(len(c.machines), "machine"))
+	if c.credentials {
+		set(conditionCredentials, true, "CredentialsCreated", "the cluster's keys are made")
+	} else {
+		set(conditionCredentials, false, reasonGenerating, "the cluster's keys are being made")
+	}
+	describeMembers(c, set)
+}
+
+// describeMembers writes the conditions that count machines and nodes.
+func describeMembers(c *cluster, set func(condition string, ok bool, reason, message string)) {
+	var up, configured, ready int
+	for _, m := range c.plan.members {
+		machine := c.machines[m.name]
+		if running(machine) {
+			up++
+		}
+		if machine != nil && installed(machine) {
+			configured++
+		}
+		if slices.ContainsFunc(c.nodes, func(n workloadNode) bool { return n.name == m.name && n.ready }) {
+			ready++
+		}
+	}
+	total := len(c.plan.members)
+	set(v1alpha1.ConditionMachinesRunning, up == total, pick(up == total, "MachinesRunning", "WaitingForMachines"), fmt.Sprintf("%d of %s", up, count(total, "machine")))
+	set(v1alpha1.ConditionConfigApplied, configured == total, pick(configured == total, "ConfigApplied", "WaitingForNodes"), fmt.Sprintf("%d of %s", configured, count(total, "node")))
+	if c.bootstrapped {
+		set(v1alpha1.ConditionBootstrapped, true, "Bootstrapped", "etcd has begun on "+c.Status.BootstrapMachine)
+	}
+	if c.reachable {
+		set(v1alpha1.ConditionNodesReady, ready == total, pick(ready == total, "NodesReady", "WaitingForNodes"), fmt.Sprintf("%d of %s", ready, count(total, "node")))
+	}
+}
+
+func pick(ok bool, yes, no string) string {
+	if ok {
+		return yes
+	}
+	return no
+}
+
+// describeNodes writes each node with its state, and counts them.
+func describeNodes(c *cluster) {
+	if len(c.plan.members) == 0 {
+		return
+	}
+	s := &c.Status
+	s.Nodes, s.Pools = nil, nil
+	ready := map[string]int32{}
+	for _, m := range c.plan.members {
+		n := v1alpha1.NodeStatus{Name: m.name, Role: m.role, State: "Waiting"}
+		if machine := c.machines[m.name]; machine != nil {
+			n.State, n.Address = stateOf(c, machine), firstAddress(machine)
+		}
+		i := slices.IndexFunc(c.nodes, func(w workloadNode) bool { return w.name == m.name })
+		if i >= 0 {
+			n.Version = c.nodes[i].version
+			n.State = pick(c.nodes[i].ready, "Ready", "NotReady")
+		}
+		if n.State == "Ready" {
+			ready[m.pool]++
+		}
+		s.Nodes = append(s.Nodes, n)
+	}
+	slices.SortFunc(s.Nodes, func(a, b v1alpha1.NodeStatus) int { return strings.Compare(a.Name, b.Name) })
+	workers := int32(0)
+	for _, p := range c.Spec.Topology.Workers {
+		s.Pools = append(s.Pools, v1alpha1.PoolStatus{Name: p.Name, Replicas: p.Replicas, ReadyReplicas: ready[p.Name]})
+		workers += ready[p.Name]
+	}
+	s.ControlPlaneReady = fmt.Sprintf("%d/%d", ready["cp"], c.plan.count(v1alpha1.RoleControlPlane))
+	s.WorkersReady = fmt.Sprintf("%d/%d", workers, c.plan.count(v1alpha1.RoleWorker))
+}
+
+// stateOf is what is known of a node before it is seen in the workload API.
+func stateOf(c *cluster, m *v1alpha1.Machine) string {
+	if installed(m) {
+		return string(stateOurs)
+	}
+	if state, probed := c.states[m.Name]; probed {
+		return string(state)
+	}
+	return "Waiting"
+}
+
+func firstAddress(m *v1alpha1.Machine) string {
+	if len(m.Status.IPAddresses) == 0 {
+		return ""
+	}
+	return addressOf(m)
+}
+
+// whyNotReady is what a machine itself says about what it waits for.
+func whyNotReady(m *v1alpha1.Machine) string {
+	c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady)
+	if c == nil || c.Status == metav1.ConditionTrue {
+		return ""
+	}
+	return ": " + c.Message
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+func isTrue(kc *v1alpha1.KubernetesCluster, condition string) bool {
+	return meta.IsStatusConditionTrue(kc.Status.Conditions, condition)
+}
+
+// conditionSince is since when a condition has had a reason.
+func conditionSince(kc *v1alpha1.KubernetesCluster, condition, reason string) (time.Time, bool) {
+	c := meta.FindStatusCondition(kc.Status.Conditions, condition)
+	if c == nil || c.Reason != reason {
+		return time.Time{}, false
+	}
+	return c.LastTransitionTime.Time, true
+}

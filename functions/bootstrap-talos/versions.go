@@ -1,0 +1,66 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/compatibility"
+	"github.com/siderolabs/talos/pkg/machinery/config"
+)
+
+// patchReleases is the newest patch release of each Kubernetes minor version.
+// Talos renders image tags from the version, so a minor alone would name images
+// that nobody publishes.
+var patchReleases = map[string]string{
+	"1.29": "1.29.15", "1.30": "1.30.14", "1.31": "1.31.14", "1.32": "1.32.13",
+	"1.33": "1.33.13", "1.34": "1.34.13", "1.35": "1.35.10", "1.36": "1.36.6",
+}
+
+// versions are the versions of a cluster.
+type versions struct {
+	// kubernetes and talos are full versions without v.
+	kubernetes, talos string
+	// contract is the dialect of machine configuration that the Talos version speaks.
+	contract *config.VersionContract
+}
+
+// resolveKubernetes turns a minor version into its newest patch release, and
+// checks that the Talos version supports it.
+func resolveKubernetes(wanted, talos string) (string, error) {
+	version := strings.TrimPrefix(wanted, "v")
+	if strings.Count(version, ".") == 1 {
+		full, ok := patchReleases[version]
+		if !ok {
+			return "", fault{"KubernetesVersionUnknown", fmt.Sprintf("no release of Kubernetes %s is known: write a full version such as %s.0, or another minor version", version, version)}
+		}
+		version = full
+	}
+	parsed, err := compatibility.ParseKubernetesVersion(version)
+	if err != nil {
+		return "", fault{"KubernetesVersionUnknown", fmt.Sprintf("%q is not a Kubernetes version: write one such as 1.33 or 1.33.4", wanted)}
+	}
+	target, err := compatibility.ParseTalosVersion(&machine.VersionInfo{Tag: "v" + talos})
+	if err != nil {
+		return "", fault{"TalosVersionUnknown", fmt.Sprintf("%q is not a Talos version: write one such as %s into spec.talos.version", talos, defaultTalos)}
+	}
+	if err := parsed.SupportedWith(target); err != nil {
+		return "", fault{"KubernetesVersionNotSupported", fmt.Sprintf("Talos %s does not run Kubernetes %s (%v): change topology.version or spec.talos.version", talos, version, err)}
+	}
+	return version, nil
+}
+
+// resolveVersions works out the versions of a cluster. fallback is the Talos
+// version of a cluster that names none.
+func resolveVersions(kubernetes, talos, fallback string) (versions, error) {
+	v := versions{talos: strings.TrimPrefix(talos, "v")}
+	if v.talos == "" {
+		v.talos = strings.TrimPrefix(fallback, "v")
+	}
+	var err error
+	if v.contract, err = config.ParseContractFromVersion("v" + v.talos); err != nil {
+		return versions{}, fault{"TalosVersionUnknown", fmt.Sprintf("%q is not a Talos version: write one such as %s into spec.talos.version", v.talos, defaultTalos)}
+	}
+	v.kubernetes, err = resolveKubernetes(kubernetes, v.talos)
+	return v, err
+}

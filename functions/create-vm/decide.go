@@ -1,0 +1,204 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+// story is what people are told about a decision.
+type story struct {
+	reason, message string
+	warning         bool
+	// news is whether it has not been told before.
+	news bool
+}
+
+// progress is how far a machine has come: its interfaces, and its virtual machine
+// where there is one.
+type progress struct {
+	nics []nic
+	vm   *seen
+	err  error
+}
+
+// What a delivery does with a Machine.
+const (
+	stepNone    = "none"
+	stepObserve = "observe"
+	stepBuild   = "build"
+)
+
+// step says what a cause is worth doing, so that a change that the function has
+// made itself, or that another event will tell more about, costs one request:
+//
+//	cause                   machine                         step
+//	resync                  any                             build
+//	Machine                 spec not yet acted upon         build
+//	Machine                 otherwise                       none
+//	NetworkConfiguration    without a virtual machine       build
+//	NetworkConfiguration    with one                        none
+//	VirtualMachine          with one                        observe
+//	VirtualMachine          not that its status knows       build
+//	VirtualMachineInstance  Running                         observe
+//	VirtualMachineInstance  otherwise                       none
+func step(m *v1alpha1.Machine, cause string) string {
+	made := m.Status.VMName != ""
+	switch cause {
+	case causeMachine:
+		if m.Status.Phase == "" || m.Status.ObservedGeneration != m.Generation {
+			return stepBuild
+		}
+		return stepNone
+	case causeNetwork:
+		if made {
+			return stepNone
+		}
+		return stepBuild
+	case causeVM:
+		if made && m.Status.ObservedGeneration == m.Generation && m.Status.RestartToken == m.Spec.RestartToken {
+			return stepObserve
+		}
+		return stepBuild
+	case causeInstance:
+		if made && m.Status.Phase == v1alpha1.MachineRunning {
+			return stepObserve
+		}
+		return stepNone
+	default:
+		return stepBuild
+	}
+}
+
+// decide writes into m's status how far the machine has come:
+//
+//	err           vm                phase                       Ready
+//	fault, waits  none              Pending, or before          False  its reason
+//	other         any               Pending, or before          False  ProviderUnavailable
+//	nil           with a reason     the virtual machine's       False  its reason
+//	nil           without a reason  the virtual machine's       True   MachineRunning
+//
+// "Pending, or before" keeps the phase of a machine that has come further: what
+// hinders it now does not undo what is there.
+func decide(m *v1alpha1.Machine, p progress) story {
+	s := &m.Status
+	if s.Phase == "" || s.Phase == v1alpha1.MachineFailed {
+		s.Phase = v1alpha1.MachinePending
+	}
+	s.ObservedGeneration = m.Generation
+	s.NextCheckTime = nil
+	describeNetwork(m, p)
+	if p.err != nil {
+		return hindered(m, p.err)
+	}
+	vm := p.vm
+	s.Phase, s.ProviderID, s.VMName, s.VMIName = vm.phase, vm.providerID, vm.vmName, vm.vmiName
+	s.RestartToken, s.Task = vm.restartToken, vm.task
+	s.NodeName = vm.nodeName
+	set(m, v1alpha1.ConditionVirtualMachineReady, true, "VMCreated", "virtual machine "+vm.vmName+" is made")
+	if vm.storage == "" {
+		set(m, v1alpha1.ConditionStorageReady, true, "PVCBound", "every disk is there")
+	} else {
+		set(m, v1alpha1.ConditionStorageReady, false, "PVCPending", vm.storage)
+	}
+	if vm.reason != "" {
+		return tell(m, false, vm.reason, vm.message)
+	}
+	return tell(m, true, "MachineRunning", "the machine is running")
+}
+
+// hindered says what a machine waits for, or what has to be changed.
+func hindered(m *v1alpha1.Machine, err error) story {
+	var w waits
+	if errors.As(err, &w) {
+		return tell(m, false, w.reason, w.message)
+	}
+	if f, ok := asFault(err); ok {
+		if f.reason == "KubeVirtApiError" {
+			set(m, v1alpha1.ConditionVirtualMachineReady, false, "VMFailed", f.message)
+		}
+		told := tell(m, false, f.reason, f.message)
+		told.warning = true
+		return told
+	}
+	return tell(m, false, "ProviderUnavailable", "the hypervisor does not answer as it should; it is asked again")
+}
+
+// describeNetwork writes what layer 2 has given. A guest that says that it has
+// other addresses than those is worth a look.
+func describeNetwork(m *v1alpha1.Machine, p progress) {
+	if f, ok := asFault(p.err); ok && (f.reason == "NetworkFailed" || f.reason == "NetworkConfigurationNotFound") {
+		set(m, v1alpha1.ConditionNetworkReady, false, "NetworkFailed", f.message)
+		return
+	}
+	if len(p.nics) > 0 {
+		m.Status.IPAddresses = nil
+		for _, n := range p.nics {
+			for _, a := range n.addresses {
+				m.Status.IPAddresses = append(m.Status.IPAddresses, a.Addr().String())
+			}
+		}
+	}
+	if len(m.Status.IPAddresses) == 0 {
+		return
+	}
+	if other := mismatch(m.Status.IPAddresses, p.vm); other != "" {
+		set(m, v1alpha1.ConditionNetworkReady, false, "AddressMismatch", other)
+		return
+	}
+	set(m, v1alpha1.ConditionNetworkReady, true, "NetworkConfigured", "every interface has its addresses")
+}
+
+// mismatch says which given addresses the guest does not have. A guest that
+// reports nothing has no agent, and proves nothing.
+func mismatch(given []string, vm *seen) string {
+	if vm == nil || len(vm.reported) == 0 {
+		return ""
+	}
+	var missing []string
+	for _, a := range given {
+		if !slices.Contains(vm.reported, a) {
+			missing = append(missing, a)
+		}
+	}
+	if len(missing) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the guest does not have %s, but %s: check its network configuration", strings.Join(missing, ", "), strings.Join(vm.reported, ", "))
+}
+
+func set(m *v1alpha1.Machine, condition string, ok bool, reason, message string) {
+	kube.SetCondition(&m.Status.Conditions, m.Generation, condition, ok, reason, message)
+}
+
+func tell(m *v1alpha1.Machine, ready bool, reason, message string) story {
+	news := kube.SetReady(&m.Status.Conditions, m.Generation, ready, reason, message)
+	return story{reason: reason, message: message, news: news}
+}
+
+// stamp dates a status that has changed since before.
+func stamp(before, m *v1alpha1.Machine, now time.Time) {
+	if equality.Semantic.DeepEqual(before.Status, m.Status) {
+		return
+	}
+	m.Status.LastUpdated = &metav1.Time{Time: now.Truncate(time.Second)}
+	m.Status.ResourceVersion = before.ResourceVersion
+}
+
+func isTrue(conditions []metav1.Condition, condition string) bool {
+	return meta.IsStatusConditionTrue(conditions, condition)
+}
+
+func asFault(err error) (fault, bool) {
+	var f fault
+	return f, errors.As(err, &f)
+}

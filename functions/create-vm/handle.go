@@ -1,0 +1,271 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+const function = "create-vm"
+
+type functions struct {
+	kube *kube.Client
+	// connect makes the hypervisor of a MachineProvider.
+	connect func(ctx context.Context, p *v1alpha1.MachineProvider) (hypervisor, error)
+	// local is the KubeVirt of this cluster, whose changes come as events.
+	local observer
+	now   func() time.Time
+}
+
+func (f *functions) handle(ctx context.Context, in event.Event) (*event.Event, error) {
+	ref, err := events.RefOf(in)
+	if err != nil {
+		return nil, err
+	}
+	if ref.Kind == "MachineProvider" {
+		return nil, kube.OnConflict(func() error { return f.settleProvider(ctx, ref.Name) })
+	}
+	names, err := f.machinesOf(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	cause := ref.Kind
+	if in.Type() == events.TypeResync {
+		cause = causeResync
+	}
+	for _, name := range names {
+		if err := kube.OnConflict(func() error { return f.settle(ctx, ref.Namespace, name, cause) }); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
+// Causes of a look at a Machine: the kind of object that has changed, or resync.
+const (
+	causeMachine  = "Machine"
+	causeVM       = "VirtualMachine"
+	causeInstance = "VirtualMachineInstance"
+	causeNetwork  = "NetworkConfiguration"
+	causeResync   = "resync"
+)
+
+// machinesOf names the Machines that an object matters to.
+func (f *functions) machinesOf(ctx context.Context, ref events.Ref) ([]string, error) {
+	switch ref.Kind {
+	case causeMachine, causeVM, causeInstance:
+		return []string{ref.Name}, nil
+	case causeNetwork:
+		own := &v1alpha1.Machine{}
+		if err := f.kube.Get(ctx, ref.Namespace, ref.Name, own); err == nil && len(own.Spec.Networks) == 0 {
+			return []string{own.Name}, nil
+		} else if err != nil && !kube.NotFound(err) {
+			return nil, err
+		}
+		return f.machinesIn(ctx, ref.Namespace, func(m *v1alpha1.Machine) bool {
+			return slices.ContainsFunc(m.Spec.Networks, func(n v1alpha1.MachineNetwork) bool { return n.NetworkName == ref.Name })
+		})
+	default: // a PersistentVolumeClaim that is gone
+		return f.machinesIn(ctx, ref.Namespace, func(m *v1alpha1.Machine) bool {
+			return m.DeletionTimestamp != nil && strings.HasPrefix(ref.Name, m.Name+"-")
+		})
+	}
+}
+
+// machinesIn names the Machines of a namespace that are wanted.
+func (f *functions) machinesIn(ctx context.Context, namespace string, wanted func(*v1alpha1.Machine) bool) ([]string, error) {
+	list := &v1alpha1.MachineList{}
+	if err := f.kube.List(ctx, namespace, "", list); err != nil {
+		return nil, err
+	}
+	var names []string
+	for i := range list.Items {
+		if wanted(&list.Items[i]) {
+			names = append(names, list.Items[i].Name)
+		}
+	}
+	return names, nil
+}
+
+// settle brings one Machine a step further.
+func (f *functions) settle(ctx context.Context, namespace, name, cause string) error {
+	m := &v1alpha1.Machine{}
+	if err := f.kube.Get(ctx, namespace, name, m); err != nil {
+		if kube.NotFound(err) {
+			return nil
+		}
+		return err
+	}
+	if m.DeletionTimestamp != nil {
+		return f.remove(ctx, m)
+	}
+	next := step(m, cause)
+	if next == stepNone {
+		return nil
+	}
+	before := m.DeepCopy()
+	if kube.AddFinalizer(m, v1alpha1.FinalizerMachine) {
+		if _, err := f.kube.Patch(ctx, before, m); err != nil {
+			return err
+		}
+		before = m.DeepCopy()
+	}
+	var p progress
+	if next == stepObserve {
+		p = f.observe(ctx, m)
+	}
+	if next == stepBuild || errors.Is(p.err, errGone) {
+		p = f.build(ctx, m)
+	}
+	if kube.Conflict(p.err) {
+		return p.err
+	}
+	if err := f.write(ctx, before, m, decide(m, p)); err != nil {
+		return err
+	}
+	if _, ok := asFault(p.err); p.err != nil && !ok && !errors.As(p.err, new(waits)) {
+		return fmt.Errorf("build machine %s/%s: %w", namespace, name, p.err)
+	}
+	return nil
+}
+
+// build brings the machine as far as it goes.
+func (f *functions) build(ctx context.Context, m *v1alpha1.Machine) (p progress) {
+	var want wanted
+	if want.size, p.err = resolve(m.Spec); p.err != nil {
+		return p
+	}
+	var provider *v1alpha1.MachineProvider
+	if provider, p.err = f.providerOf(ctx, m); p.err != nil {
+		return p
+	}
+	m.Status.Provider = provider.Name
+	if p.nics, p.err = f.join(ctx, m); p.err != nil {
+		return p
+	}
+	want.nics = p.nics
+	if p.err = f.firstConfiguration(ctx, m, &want); p.err != nil {
+		return p
+	}
+	var backend hypervisor
+	if backend, p.err = f.connect(ctx, provider); p.err != nil {
+		return p
+	}
+	var vm seen
+	if vm, p.err = backend.Ensure(ctx, m, want); p.err == nil {
+		p.vm = &vm
+	}
+	return p
+}
+
+// observe looks only at the virtual machine, whose change is the cause.
+func (f *functions) observe(ctx context.Context, m *v1alpha1.Machine) (p progress) {
+	vm, err := f.local.Observe(ctx, m)
+	if p.err = err; err == nil {
+		p.vm = &vm
+	}
+	return p
+}
+
+// firstConfiguration gathers what the guest is told at its first start.
+func (f *functions) firstConfiguration(ctx context.Context, m *v1alpha1.Machine, want *wanted) (err error) {
+	if c := m.Spec.CloudInit; c != nil {
+		want.userData, want.networkData = c.UserData, c.NetworkData
+	}
+	if want.networkData == "" {
+		if want.networkData, err = networkConfig(want.nics); err != nil {
+			return err
+		}
+	}
+	if m.Spec.CloudInit == nil || m.Spec.CloudInit.SecretRef == nil {
+		return nil
+	}
+	ref, secret := m.Spec.CloudInit.SecretRef, &corev1.Secret{}
+	err = f.kube.Get(ctx, m.Namespace, ref.Name, secret)
+	if kube.NotFound(err) {
+		return fault{"CloudInitSecretNotFound", fmt.Sprintf("Secret %s does not exist: create it, or change spec.cloudInit.secretRef", ref.Name)}
+	}
+	if err != nil {
+		return err
+	}
+	data, ok := secret.Data[ref.Key]
+	if !ok {
+		return fault{"CloudInitSecretNotFound", fmt.Sprintf("Secret %s has no key %s: add it, or change spec.cloudInit.secretRef.key", ref.Name, ref.Key)}
+	}
+	want.userData, want.secretData = string(data), true
+	return nil
+}
+
+// remove takes down the virtual machine, its disks, and its place in the network,
+// in this order, and then lets the object go.
+func (f *functions) remove(ctx context.Context, m *v1alpha1.Machine) error {
+	before := m.DeepCopy()
+	waitsFor, err := f.takeDown(ctx, m)
+	if fault, ok := asFault(err); ok {
+		return f.write(ctx, before, m, deleting(m, fault.reason, fault.message))
+	}
+	if err != nil {
+		return fmt.Errorf("remove machine %s/%s: %w", m.Namespace, m.Name, err)
+	}
+	if waitsFor != "" {
+		return f.write(ctx, before, m, deleting(m, "Deleting", "waits for "+waitsFor+" to be deleted"))
+	}
+	if !kube.RemoveFinalizer(m, v1alpha1.FinalizerMachine) {
+		return nil
+	}
+	if _, err := f.kube.Patch(ctx, before, m); err != nil && !kube.NotFound(err) {
+		return err
+	}
+	events.Report(ctx, string(v1alpha1.MachineDeleting), "Removed machine")
+	return nil
+}
+
+func (f *functions) takeDown(ctx context.Context, m *v1alpha1.Machine) (waitsFor string, err error) {
+	if m.Spec.Protected {
+		return "", fault{"Protected", "the machine is protected: set spec.protected to false to let it be deleted"}
+	}
+	if m.Status.Provider != "" {
+		provider, err := f.providerOf(ctx, m)
+		if err != nil {
+			return "", err
+		}
+		backend, err := f.connect(ctx, provider)
+		if err != nil {
+			return "", err
+		}
+		if waitsFor, err := backend.Remove(ctx, m); err != nil || waitsFor != "" {
+			return waitsFor, err
+		}
+	}
+	return f.leave(ctx, m)
+}
+
+func deleting(m *v1alpha1.Machine, reason, message string) story {
+	m.Status.Phase = v1alpha1.MachineDeleting
+	m.Status.ObservedGeneration = m.Generation
+	return tell(m, false, reason, message)
+}
+
+// write patches the status if it has changed, and tells people if the phase has, or
+// if they have to change something.
+func (f *functions) write(ctx context.Context, before, m *v1alpha1.Machine, told story) error {
+	stamp(before, m, f.now())
+	if _, err := f.kube.PatchStatus(ctx, before, m); err != nil {
+		return err
+	}
+	if told.news && (told.warning || m.Status.Phase != before.Status.Phase) {
+		f.kube.Tell(ctx, m, told.warning, told.reason, told.message)
+	}
+	events.Report(ctx, string(m.Status.Phase), told.message)
+	return nil
+}

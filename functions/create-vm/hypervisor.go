@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+)
+
+// hypervisor makes virtual machines. There is one file for each, and a second
+// for what it renders. Whatever an implementation makes bears the Machine's UID and
+// is looked up before it is made, so that every method can be called again at any
+// time, also by two callers at once.
+type hypervisor interface {
+	// Ensure makes the virtual machine if it does not exist, and otherwise brings it
+	// a step towards what is wanted. It returns what it saw, without waiting for
+	// what it began. It returns a fault where somebody has to change something; any
+	// other error may be mended by another call.
+	Ensure(ctx context.Context, m *v1alpha1.Machine, want wanted) (seen, error)
+	// Remove takes away everything that was made for the machine, in order: the
+	// virtual machine, then its disks. It returns what it still waits for, and
+	// nothing once all is gone. It leaves alone what was made for another UID.
+	Remove(ctx context.Context, m *v1alpha1.Machine) (waitsFor string, err error)
+	// Inspect looks at the hypervisor itself.
+	Inspect(ctx context.Context) (health, error)
+}
+
+// observer looks at a virtual machine that exists.
+type observer interface {
+	// Observe returns what Ensure would see, without changing anything, or errGone
+	// where somebody has deleted the virtual machine.
+	Observe(ctx context.Context, m *v1alpha1.Machine) (seen, error)
+}
+
+// errGone says that a virtual machine that was made does not exist any more.
+var errGone = errors.New("the virtual machine is gone")
+
+// wanted is a machine in the terms that every hypervisor understands.
+type wanted struct {
+	size
+	nics     []nic
+	userData string
+	// networkData is a network configuration of version 1 or 2, for the guest.
+	networkData string
+	// secretData is whether the user data comes out of a Secret, and so has to stay
+	// in one.
+	secretData bool
+	defaults   v1alpha1.ProviderDefaults
+}
+
+// seen is a virtual machine as it is.
+type seen struct {
+	// phase is Creating, Running, Stopped or Failed.
+	phase v1alpha1.MachinePhase
+	// reason and message say why the machine is not Ready. Both are empty where it is.
+	reason, message string
+	providerID      string
+	vmName, vmiName string
+	nodeName        string
+	// reported are the addresses that the guest says it has, sorted, without those
+	// that every link has.
+	reported []string
+	// storage says what the disks wait for, and is empty once all are there.
+	storage      string
+	restartToken string
+	task         *v1alpha1.ProviderTask
+}
+
+// health is a hypervisor as it is.
+type health struct {
+	version string
+	nodes   []v1alpha1.ProviderNode
+}

@@ -1,0 +1,337 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+// kubevirt makes virtual machines as VirtualMachine objects of a cluster.
+type kubevirt struct {
+	// home is the cluster of the Machines, guests the one of the virtual machines.
+	home, guests *kube.Client
+	// owned is whether the two are the same, so that Machines can own what is made
+	// for them.
+	owned    bool
+	options  v1alpha1.KubeVirtOptions
+	defaults v1alpha1.ProviderDefaults
+}
+
+// Ensure implements hypervisor.
+func (k *kubevirt) Ensure(ctx context.Context, m *v1alpha1.Machine, want wanted) (seen, error) {
+	vm := &kubevirtv1.VirtualMachine{}
+	err := k.guests.Get(ctx, m.Namespace, m.Name, vm)
+	if kube.NotFound(err) {
+		vm, err = k.create(ctx, m, want)
+	}
+	if err != nil {
+		return seen{}, k.fault(err)
+	}
+	if !madeFor(vm, m) {
+		return seen{}, nameTaken(vm)
+	}
+	if err := k.power(ctx, vm, m.Spec.PowerState); err != nil {
+		return seen{}, k.fault(err)
+	}
+	s, err := k.read(ctx, m, vm)
+	if err != nil {
+		return seen{}, err
+	}
+	return s, k.restart(ctx, m, &s)
+}
+
+// Observe implements observer.
+func (k *kubevirt) Observe(ctx context.Context, m *v1alpha1.Machine) (seen, error) {
+	vm := &kubevirtv1.VirtualMachine{}
+	if err := k.guests.Get(ctx, m.Namespace, m.Name, vm); err != nil {
+		if kube.NotFound(err) {
+			return seen{}, errGone
+		}
+		return seen{}, err
+	}
+	if !madeFor(vm, m) {
+		return seen{}, nameTaken(vm)
+	}
+	return k.read(ctx, m, vm)
+}
+
+func nameTaken(vm *kubevirtv1.VirtualMachine) error {
+	return fault{"VirtualMachineNameTaken", fmt.Sprintf(
+		"VirtualMachine %s was not made for this machine: delete it, or give the machine another name", vm.Name)}
+}
+
+// read gathers the state of a virtual machine: of its instance where it runs, and
+// of its disks where it does not.
+func (k *kubevirt) read(ctx context.Context, m *v1alpha1.Machine, vm *kubevirtv1.VirtualMachine) (seen, error) {
+	s := readVM(vm, m.Status.Phase, m.Spec.PowerState)
+	s.restartToken = m.Status.RestartToken
+	if s.phase == v1alpha1.MachineRunning && vm.Status.Created {
+		vmi := &kubevirtv1.VirtualMachineInstance{}
+		err := k.guests.Get(ctx, m.Namespace, m.Name, vmi)
+		if err == nil {
+			readVMI(&s, vmi)
+		}
+		if err != nil && !kube.NotFound(err) {
+			return seen{}, err
+		}
+		return s, nil
+	}
+	if s.reason != "Provisioning" {
+		return s, nil
+	}
+	claims := &corev1.PersistentVolumeClaimList{}
+	if err := k.guests.List(ctx, m.Namespace, v1alpha1.LabelMachine+"="+m.Name, claims); err != nil {
+		return seen{}, err
+	}
+	s.storage = readClaims(claims.Items)
+	return s, nil
+}
+
+// create makes the disks, the network attachments and the first configuration of
+// a machine, and last the virtual machine, which needs them all.
+func (k *kubevirt) create(ctx context.Context, m *v1alpha1.Machine, want wanted) (*kubevirtv1.VirtualMachine, error) {
+	classes := &storagev1.StorageClassList{}
+	if err := k.guests.List(ctx, "", "", classes); err != nil {
+		return nil, err
+	}
+	class := map[string]string{}
+	for _, d := range append(want.disks, disk{}) {
+		name, err := chooseClass(classes.Items, d.storageClass, k.defaults.StorageClass)
+		if err != nil && d.name != "" {
+			return nil, err
+		}
+		class[d.storageClass] = name
+	}
+	for _, d := range want.disks {
+		if imageOf(m, d) != "" {
+			continue
+		}
+		if err := k.make(ctx, m, renderClaim(m, d, class[d.storageClass], k.owned)); err != nil {
+			return nil, err
+		}
+	}
+	want.defaults = k.defaults
+	for _, n := range want.nics {
+		if err := k.attach(ctx, m, n); err != nil {
+			return nil, err
+		}
+	}
+	secret := ""
+	if needsSecret(want) {
+		secret = kube.Name(m.Name, "cloudinit")
+		if err := k.make(ctx, m, cloudInitSecret(m, secret, want, k.owned)); err != nil {
+			return nil, err
+		}
+	}
+	vm := renderVM(m, want, func(c string) string { return class[c] }, k.options, secret, k.owned)
+	err := k.guests.Create(ctx, vm)
+	if kube.AlreadyExists(err) {
+		err = k.guests.Get(ctx, m.Namespace, m.Name, vm)
+	}
+	return vm, err
+}
+
+// make creates something that belongs to the machine, unless an earlier try has.
+func (k *kubevirt) make(ctx context.Context, m *v1alpha1.Machine, obj kube.Object) error {
+	err := k.guests.Create(ctx, obj)
+	if !kube.AlreadyExists(err) {
+		return err
+	}
+	if err := k.guests.Get(ctx, m.Namespace, obj.GetName(), obj); err != nil {
+		return err
+	}
+	switch {
+	case obj.GetDeletionTimestamp() != nil:
+		return fmt.Errorf("create %T %s/%s: an earlier one is still being deleted", obj, m.Namespace, obj.GetName())
+	case !madeFor(obj, m):
+		return fault{"NameTaken", fmt.Sprintf("%T %s was not made for this machine: delete it, or give the machine another name", obj, obj.GetName())}
+	}
+	return nil
+}
+
+// attach makes the NetworkAttachmentDefinition of an interface where it is
+// missing. It belongs to the network, not to the machine.
+func (k *kubevirt) attach(ctx context.Context, m *v1alpha1.Machine, n nic) error {
+	name := attachmentName(n, k.defaults)
+	config, err := attachmentConfig(n, name, k.defaults)
+	if err != nil {
+		return err
+	}
+	if err := k.guests.Get(ctx, m.Namespace, name, &NetworkAttachmentDefinition{}); !kube.NotFound(err) {
+		return err
+	}
+	definition := &NetworkAttachmentDefinition{
+		ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: name, Labels: map[string]string{v1alpha1.LabelManagedBy: kubevirtManager}},
+		Spec:       NetworkAttachmentDefinitionSpec{Config: config},
+	}
+	if k.owned {
+		owner, err := k.networkOwner(ctx, m.Namespace, n.network)
+		if err != nil {
+			return err
+		}
+		definition.OwnerReferences = owner
+	}
+	if err := k.guests.Create(ctx, definition); err != nil && !kube.AlreadyExists(err) {
+		return err
+	}
+	return nil
+}
+
+func cloudInitSecret(m *v1alpha1.Machine, name string, w wanted, owned bool) *corev1.Secret {
+	data := map[string][]byte{}
+	if w.userData != "" {
+		data["userdata"] = []byte(w.userData)
+	}
+	if w.networkData != "" {
+		data["networkdata"] = []byte(w.networkData)
+	}
+	return &corev1.Secret{ObjectMeta: metaOf(m, name, owned), Data: data}
+}
+
+// power sets the run strategy where it differs.
+func (k *kubevirt) power(ctx context.Context, vm *kubevirtv1.VirtualMachine, power v1alpha1.PowerState) error {
+	strategy := runStrategy(power)
+	if vm.DeletionTimestamp != nil || (vm.Spec.RunStrategy != nil && *vm.Spec.RunStrategy == strategy) {
+		return nil
+	}
+	before := vm.DeepCopy()
+	vm.Spec.Running, vm.Spec.RunStrategy = nil, &strategy
+	_, err := k.guests.Patch(ctx, before, vm)
+	return err
+}
+
+// restart deletes the running instance once for each new token; the run strategy
+// brings it back.
+func (k *kubevirt) restart(ctx context.Context, m *v1alpha1.Machine, s *seen) error {
+	if m.Spec.RestartToken == m.Status.RestartToken || (s.vmiName == "" && s.phase == v1alpha1.MachineRunning) {
+		return nil
+	}
+	if s.vmiName != "" {
+		vmi := &kubevirtv1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: s.vmiName}}
+		if err := k.guests.Delete(ctx, vmi); err != nil {
+			return err
+		}
+	}
+	s.restartToken = m.Spec.RestartToken
+	return nil
+}
+
+// Remove implements hypervisor.
+func (k *kubevirt) Remove(ctx context.Context, m *v1alpha1.Machine) (string, error) {
+	vm := &kubevirtv1.VirtualMachine{}
+	gone, err := k.remove(ctx, m, m.Name, vm)
+	if err != nil || !gone {
+		return "VirtualMachine " + m.Name, err
+	}
+	gone, err = k.remove(ctx, m, m.Name, &kubevirtv1.VirtualMachineInstance{})
+	if err != nil || !gone {
+		return "VirtualMachineInstance " + m.Name, err
+	}
+	claims := &corev1.PersistentVolumeClaimList{}
+	selector := v1alpha1.LabelMachine + "=" + m.Name
+	if err := k.guests.List(ctx, m.Namespace, selector, claims); err != nil {
+		return "", err
+	}
+	waitsFor := ""
+	for i := range claims.Items {
+		c := &claims.Items[i]
+		if !madeFor(c, m) {
+			continue
+		}
+		if gone, err := k.remove(ctx, m, c.Name, c); err != nil {
+			return "", err
+		} else if !gone {
+			waitsFor = "PersistentVolumeClaim " + c.Name
+		}
+	}
+	if waitsFor != "" {
+		return waitsFor, nil
+	}
+	_, err = k.remove(ctx, m, kube.Name(m.Name, "cloudinit"), &corev1.Secret{})
+	return "", err
+}
+
+// remove deletes one object that was made for the machine, and reports whether it
+// is gone.
+func (k *kubevirt) remove(ctx context.Context, m *v1alpha1.Machine, name string, obj kube.Object) (bool, error) {
+	for range 2 {
+		err := k.guests.Get(ctx, m.Namespace, name, obj)
+		if kube.NotFound(err) || (err == nil && !madeFor(obj, m)) {
+			return true, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		if obj.GetDeletionTimestamp() != nil {
+			return false, nil
+		}
+		if err := k.guests.Delete(ctx, obj); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// madeFor tells whether an object was made for the machine, and not for an
+// earlier one of the same name or by somebody else. An instance belongs to its
+// virtual machine, which has the same name.
+func madeFor(obj kube.Object, m *v1alpha1.Machine) bool {
+	if uid, ok := obj.GetAnnotations()[v1alpha1.AnnotationUID]; ok {
+		return uid == string(m.UID)
+	}
+	owner := metav1.GetControllerOf(obj)
+	if owner == nil {
+		return false
+	}
+	return owner.UID == m.UID || (owner.Kind == "VirtualMachine" && owner.Name == m.Name) || (owner.Kind == "DataVolume" && obj.GetLabels()[v1alpha1.LabelMachine] == m.Name)
+}
+
+// fault turns what the cluster of the virtual machines refuses into something for
+// people to change.
+func (k *kubevirt) fault(err error) error {
+	if message, ok := kube.Refused(err); ok {
+		return fault{"KubeVirtApiError", message}
+	}
+	if kube.NotFound(err) {
+		return fault{"KubeVirtApiError", "KubeVirt, its network attachments or its data importer are not installed in the cluster: " + err.Error()}
+	}
+	return err
+}
+
+// Inspect implements hypervisor.
+func (k *kubevirt) Inspect(ctx context.Context) (health, error) {
+	nodes := &corev1.NodeList{}
+	if err := k.guests.List(ctx, "", "kubevirt.io/schedulable=true", nodes); err != nil {
+		return health{}, err
+	}
+	installed := &kubevirtv1.KubeVirtList{}
+	if err := k.guests.List(ctx, "", "", installed); err != nil && !kube.NotFound(err) {
+		return health{}, err
+	}
+	h := health{}
+	for _, i := range installed.Items {
+		h.version = i.Status.ObservedKubeVirtVersion
+	}
+	for _, n := range nodes.Items {
+		h.nodes = append(h.nodes, v1alpha1.ProviderNode{
+			Name: n.Name, Ready: nodeReady(n), CPU: *n.Status.Allocatable.Cpu(), Memory: *n.Status.Allocatable.Memory(),
+		})
+	}
+	return h, nil
+}
+
+func nodeReady(n corev1.Node) bool {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionTrue && !n.Spec.Unschedulable
+		}
+	}
+	return false
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+)
+
+// readVM says what a VirtualMachine's state means for its Machine, which was in
+// phase before:
+//
+//	printableStatus                            phase                    reason
+//	Running, Migrating                         Running                  -
+//	Paused                                     Running                  Paused
+//	Stopped, power off wanted                  Stopped                  Stopped
+//	Stopping, Terminating                      before                   Stopping
+//	ErrorUnschedulable                         Creating, or before      InsufficientResources
+//	ErrorPvcNotFound                           Creating, or before      DiskNotFound
+//	DataVolumeError                            Creating, or before      ImageImportFailed
+//	ErrImagePull, ImagePullBackOff             Creating, or before      ImagePullFailed
+//	CrashLoopBackOff                           Creating, or before      CrashLoop
+//	none yet, Provisioning, and the like       Creating, or before      Provisioning
+//	Stopped, power on wanted, and all others   Creating, or before      Starting
+//
+// "Creating, or before" is Running for a machine that has been Running: it is
+// down, but it is not new.
+func readVM(vm *kubevirtv1.VirtualMachine, before v1alpha1.MachinePhase, power v1alpha1.PowerState) seen {
+	s := seen{vmName: vm.Name, providerID: "kubevirt://" + vm.Namespace + "/" + vm.Name, phase: v1alpha1.MachineCreating}
+	if before == v1alpha1.MachineRunning || (before == v1alpha1.MachineStopped && power == v1alpha1.PowerStopped) {
+		s.phase = before
+	}
+	switch status := vm.Status.PrintableStatus; status {
+	case kubevirtv1.VirtualMachineStatusRunning, kubevirtv1.VirtualMachineStatusMigrating:
+		s.phase = v1alpha1.MachineRunning
+	case kubevirtv1.VirtualMachineStatusPaused:
+		s.phase = v1alpha1.MachineRunning
+		s.reason, s.message = "Paused", "the virtual machine is paused: unpause it at its hypervisor"
+	case kubevirtv1.VirtualMachineStatusStopped:
+		if power == v1alpha1.PowerStopped {
+			s.phase = v1alpha1.MachineStopped
+			s.reason, s.message = "Stopped", "the machine is off, as spec.powerState asks"
+			break
+		}
+		s.reason, s.message = "Starting", "waits for the virtual machine to start"
+	case kubevirtv1.VirtualMachineStatusStopping, kubevirtv1.VirtualMachineStatusTerminating:
+		s.reason, s.message = "Stopping", "waits for the virtual machine to stop"
+	default:
+		s.reason, s.message = whyNotRunning(vm)
+	}
+	return s
+}
+
+func whyNotRunning(vm *kubevirtv1.VirtualMachine) (reason, message string) {
+	detail := detailOf(vm)
+	switch status := vm.Status.PrintableStatus; status {
+	case kubevirtv1.VirtualMachineStatusUnschedulable:
+		return "InsufficientResources", "no host has room for the machine: add hosts, or ask for less CPU or memory" + detail
+	case kubevirtv1.VirtualMachineStatusPvcNotFound:
+		return "DiskNotFound", "a disk of the machine is gone: restore its PersistentVolumeClaim, or delete the machine" + detail
+	case kubevirtv1.VirtualMachineStatusDataVolumeError:
+		return "ImageImportFailed", "the image cannot be copied to the disk: check the URL in spec.os" + detail
+	case kubevirtv1.VirtualMachineStatusErrImagePull, kubevirtv1.VirtualMachineStatusImagePullBackOff:
+		return "ImagePullFailed", "KubeVirt cannot pull an image: check its registry" + detail
+	case kubevirtv1.VirtualMachineStatusCrashLoopBackOff:
+		return "CrashLoop", "the virtual machine starts and fails again and again: look at its console" + detail
+	case "", kubevirtv1.VirtualMachineStatusProvisioning, kubevirtv1.VirtualMachineStatusWaitingForVolumeBinding:
+		return "Provisioning", "waits for the disks" + detail
+	default:
+		return "Starting", "waits for the virtual machine to start" + detail
+	}
+}
+
+// detailOf is what KubeVirt itself says about a virtual machine that does not run.
+func detailOf(vm *kubevirtv1.VirtualMachine) string {
+	for _, c := range vm.Status.Conditions {
+		failure := c.Type == kubevirtv1.VirtualMachineFailure && c.Status == corev1.ConditionTrue
+		unscheduled := string(c.Type) == string(corev1.PodScheduled) && c.Status == corev1.ConditionFalse
+		if (failure || unscheduled) && c.Message != "" {
+			return fmt.Sprintf(" (%s)", c.Message)
+		}
+	}
+	return ""
+}
+
+// readVMI adds what the running instance says.
+func readVMI(s *seen, vmi *kubevirtv1.VirtualMachineInstance) {
+	s.vmiName, s.nodeName = vmi.Name, vmi.Status.NodeName
+	for _, i := range vmi.Status.Interfaces {
+		for _, text := range i.IPs {
+			if a, err := netip.ParseAddr(text); err == nil && !a.IsLinkLocalUnicast() {
+				s.reported = append(s.reported, a.String())
+			}
+		}
+	}
+	slices.Sort(s.reported)
+}
+
+// readClaims says what disks wait for, and nothing once all are there.
+func readClaims(claims []corev1.PersistentVolumeClaim) string {
+	var waiting []string
+	for _, c := range claims {
+		if c.Status.Phase != corev1.ClaimBound {
+			waiting = append(waiting, c.Name)
+		}
+	}
+	if len(waiting) == 0 {
+		return ""
+	}
+	slices.Sort(waiting)
+	return "waits for a volume for " + strings.Join(waiting, ", ")
+}
+
+// isDefaultClass marks the StorageClass that stands for no class.
+const isDefaultClass = "storageclass.kubernetes.io/is-default-class"
+
+// chooseClass finds the StorageClass that a disk means: its own, the provider's
+// default, or the cluster's. It returns a fault where that does not exist.
+func chooseClass(classes []storagev1.StorageClass, disk, provider string) (string, error) {
+	exists := func(name string) bool {
+		return slices.ContainsFunc(classes, func(c storagev1.StorageClass) bool { return c.Name == name })
+	}
+	name := disk
+	if disk == "" || (disk == defaultClass && !exists(defaultClass)) {
+		name = provider
+	}
+	if name != "" {
+		if exists(name) {
+			return name, nil
+		}
+		return "", fault{"StorageClassNotFound", fmt.Sprintf("StorageClass %s does not exist: create it, or name one of %s", name, namesOf(classes))}
+	}
+	for _, c := range classes {
+		if c.Annotations[isDefaultClass] == "true" {
+			return c.Name, nil
+		}
+	}
+	return "", fault{"StorageClassNotFound", fmt.Sprintf(
+		"no StorageClass is the cluster's default: mark one with the annotation %s, or name one of %s in the disk", isDefaultClass, namesOf(classes))}
+}
+
+func namesOf(classes []storagev1.StorageClass) string {
+	if len(classes) == 0 {
+		return "none, since there is none"
+	}
+	var names []string
+	for _, c := range classes {
+		names = append(names, c.Name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}

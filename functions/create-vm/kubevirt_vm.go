@@ -1,0 +1,303 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+// Names inside a virtual machine, and of what belongs to it.
+const (
+	kubevirtManager = "kubevirt-operator"
+	cloudInitDisk   = "cloudinitdisk"
+	installerDisk   = "cdrom"
+	defaultBridge   = "br0"
+	// maxInlineData is how much user data, and how much network data, KubeVirt
+	// takes in the VirtualMachine itself.
+	maxInlineData = 2048
+	installerSize = "8Gi"
+)
+
+// labelsOf are the labels of everything that is made for a machine.
+func labelsOf(m *v1alpha1.Machine) map[string]string {
+	labels := map[string]string{
+		v1alpha1.LabelMachine: m.Name, v1alpha1.LabelSourceMachine: m.Name, v1alpha1.LabelManagedBy: kubevirtManager,
+	}
+	if cluster := m.Labels[v1alpha1.LabelClusterName]; cluster != "" {
+		labels[v1alpha1.LabelClusterName] = cluster
+	}
+	return labels
+}
+
+// metaOf is the metadata of something that is made for a machine. Where it is in
+// the machine's own cluster, the machine owns it.
+func metaOf(m *v1alpha1.Machine, name string, owned bool) metav1.ObjectMeta {
+	meta := metav1.ObjectMeta{
+		Namespace: m.Namespace, Name: name, Labels: labelsOf(m),
+		Annotations: map[string]string{v1alpha1.AnnotationUID: string(m.UID)},
+	}
+	if owned {
+		meta.OwnerReferences = kube.Owned(m, v1alpha1.GroupVersion.String(), "Machine")
+	}
+	return meta
+}
+
+// claimName is the name of the PersistentVolumeClaim of a machine's disk.
+func claimName(m *v1alpha1.Machine, name string) string { return kube.Name(m.Name, name) }
+
+// renderClaim is the PersistentVolumeClaim of a disk. class is the StorageClass
+// that the disk's own one stands for.
+func renderClaim(m *v1alpha1.Machine, d disk, class string, owned bool) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metaOf(m, claimName(m, d.name), owned),
+		Spec:       claimSpec(d, class),
+	}
+}
+
+func claimSpec(d disk, class string) corev1.PersistentVolumeClaimSpec {
+	access, volume := corev1.ReadWriteOnce, corev1.PersistentVolumeFilesystem
+	if d.accessMode != "" {
+		access = corev1.PersistentVolumeAccessMode(d.accessMode)
+	}
+	if d.volumeMode != "" {
+		volume = corev1.PersistentVolumeMode(d.volumeMode)
+	}
+	return corev1.PersistentVolumeClaimSpec{
+		StorageClassName: &class,
+		AccessModes:      []corev1.PersistentVolumeAccessMode{access},
+		VolumeMode:       &volume,
+		Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: d.size}},
+	}
+}
+
+// renderVM is the VirtualMachine of a machine. class resolves the StorageClass of
+// a disk; cloudInit is the Secret of the guest's first configuration, or empty
+// where that is inline.
+func renderVM(m *v1alpha1.Machine, w wanted, class func(string) string, options v1alpha1.KubeVirtOptions, cloudInit string, owned bool) *kubevirtv1.VirtualMachine {
+	strategy := runStrategy(m.Spec.PowerState)
+	vm := &kubevirtv1.VirtualMachine{
+		ObjectMeta: metaOf(m, m.Name, owned),
+		Spec: kubevirtv1.VirtualMachineSpec{
+			RunStrategy: &strategy,
+			Template: &kubevirtv1.VirtualMachineInstanceTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labelsOf(m)},
+				Spec:       kubevirtv1.VirtualMachineInstanceSpec{Domain: renderDomain(m, w, options)},
+			},
+		},
+	}
+	spec := &vm.Spec.Template.Spec
+	if m.Spec.NodeName != "" {
+		spec.NodeSelector = map[string]string{corev1.LabelHostname: m.Spec.NodeName}
+	}
+	installers := 0
+	if m.Spec.OS != nil && m.Spec.OS.ISOURI != "" {
+		installers = 1
+	}
+	diskBoot, nicBoot, cdromBoot := bootPositions(m.Spec.BootOrder, len(w.disks), len(w.nics), installers)
+	for i, d := range w.disks {
+		addClaim(spec, d.name, claimName(m, d.name), diskTarget("virtio"), position(diskBoot, i))
+		if image := imageOf(m, d); image != "" {
+			vm.Spec.DataVolumeTemplates = append(vm.Spec.DataVolumeTemplates, importTemplate(m, claimName(m, d.name), image, claimSpec(d, class(d.storageClass))))
+		}
+	}
+	if installers > 0 {
+		addClaim(spec, installerDisk, claimName(m, installerDisk), cdromTarget(), position(cdromBoot, 0))
+		vm.Spec.DataVolumeTemplates = append(vm.Spec.DataVolumeTemplates, importTemplate(m, claimName(m, installerDisk), m.Spec.OS.ISOURI,
+			claimSpec(disk{size: resource.MustParse(installerSize)}, class(""))))
+	}
+	if w.userData != "" || w.networkData != "" {
+		spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, kubevirtv1.Disk{Name: cloudInitDisk, DiskDevice: diskTarget("virtio")})
+		spec.Volumes = append(spec.Volumes, kubevirtv1.Volume{Name: cloudInitDisk, VolumeSource: kubevirtv1.VolumeSource{CloudInitNoCloud: renderCloudInit(w, cloudInit)}})
+	}
+	for i, n := range w.nics {
+		spec.Networks = append(spec.Networks, kubevirtv1.Network{Name: n.name, NetworkSource: kubevirtv1.NetworkSource{
+			Multus: &kubevirtv1.MultusNetwork{NetworkName: attachmentName(n, w.defaults)}}})
+		spec.Domain.Devices.Interfaces = append(spec.Domain.Devices.Interfaces, renderInterface(n, position(nicBoot, i)))
+	}
+	return vm
+}
+
+func runStrategy(power v1alpha1.PowerState) kubevirtv1.VirtualMachineRunStrategy {
+	if power == v1alpha1.PowerStopped {
+		return kubevirtv1.RunStrategyHalted
+	}
+	return kubevirtv1.RunStrategyAlways
+}
+
+func renderDomain(m *v1alpha1.Machine, w wanted, options v1alpha1.KubeVirtOptions) kubevirtv1.DomainSpec {
+	multiqueue, podInterface := true, false
+	memory := w.memory
+	d := kubevirtv1.DomainSpec{
+		CPU: &kubevirtv1.CPU{
+			Cores: uint32(w.cores), Threads: uint32(w.threads), Sockets: uint32(w.sockets), Model: options.CPUModel,
+		},
+		Memory:   &kubevirtv1.Memory{Guest: &memory},
+		Firmware: &kubevirtv1.Firmware{UUID: m.UID, Serial: string(m.UID)},
+		Devices:  kubevirtv1.Devices{NetworkInterfaceMultiQueue: &multiqueue, AutoattachPodInterface: &podInterface},
+	}
+	if m.Spec.Domain == nil {
+		return d
+	}
+	if t := m.Spec.Domain.Machine; t != nil {
+		d.Machine = &kubevirtv1.Machine{Type: machineType(t.Type)}
+	}
+	if f := m.Spec.Domain.Features; f != nil {
+		d.Features = renderFeatures(*f)
+	}
+	if f := m.Spec.Domain.Firmware; f != nil && f.Bootloader.EFI {
+		secure := f.Bootloader.SecureBoot
+		d.Firmware.Bootloader = &kubevirtv1.Bootloader{EFI: &kubevirtv1.EFI{SecureBoot: &secure}}
+		if secure {
+			if d.Features == nil {
+				d.Features = &kubevirtv1.Features{}
+			}
+			d.Features.SMM = enabled()
+		}
+	}
+	return d
+}
+
+// machineType is the type that KubeVirt allows for one that means the same.
+func machineType(t string) string {
+	if t == "pc-q35" {
+		return "q35"
+	}
+	return t
+}
+
+func renderFeatures(f v1alpha1.DomainFeatures) *kubevirtv1.Features {
+	out := &kubevirtv1.Features{ACPI: kubevirtv1.FeatureState{Enabled: f.ACPI}}
+	if f.APIC != nil {
+		out.APIC = &kubevirtv1.FeatureAPIC{FeatureState: kubevirtv1.FeatureState{Enabled: f.APIC}}
+	}
+	if f.HyperV != nil && *f.HyperV {
+		retries := uint32(8191)
+		out.Hyperv = &kubevirtv1.FeatureHyperv{
+			Relaxed: enabled(), VAPIC: enabled(), VPIndex: enabled(), Runtime: enabled(), SyNIC: enabled(), Reset: enabled(),
+			Frequencies: enabled(), Spinlocks: &kubevirtv1.FeatureSpinlocks{FeatureState: *enabled(), Retries: &retries},
+			SyNICTimer: &kubevirtv1.SyNICTimer{FeatureState: *enabled()},
+		}
+	}
+	return out
+}
+
+func enabled() *kubevirtv1.FeatureState {
+	yes := true
+	return &kubevirtv1.FeatureState{Enabled: &yes}
+}
+
+func diskTarget(bus kubevirtv1.DiskBus) kubevirtv1.DiskDevice {
+	return kubevirtv1.DiskDevice{Disk: &kubevirtv1.DiskTarget{Bus: bus}}
+}
+
+func cdromTarget() kubevirtv1.DiskDevice {
+	return kubevirtv1.DiskDevice{CDRom: &kubevirtv1.CDRomTarget{Bus: kubevirtv1.DiskBusSATA}}
+}
+
+func addClaim(spec *kubevirtv1.VirtualMachineInstanceSpec, name, claim string, device kubevirtv1.DiskDevice, boot *uint) {
+	spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, kubevirtv1.Disk{Name: name, DiskDevice: device, BootOrder: boot})
+	spec.Volumes = append(spec.Volumes, kubevirtv1.Volume{Name: name, VolumeSource: kubevirtv1.VolumeSource{
+		PersistentVolumeClaim: &kubevirtv1.PersistentVolumeClaimVolumeSource{
+			PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}})
+}
+
+func position(numbers []uint, i int) *uint {
+	if i >= len(numbers) {
+		return nil
+	}
+	return &numbers[i]
+}
+
+// imageOf is the image that a disk is filled from, or empty.
+func imageOf(m *v1alpha1.Machine, d disk) string {
+	if m.Spec.OS == nil || d.name != rootDisk {
+		return ""
+	}
+	return m.Spec.OS.ImageID
+}
+
+// importTemplate lets CDI fill a claim from a URL before the machine starts.
+func importTemplate(m *v1alpha1.Machine, name, url string, claim corev1.PersistentVolumeClaimSpec) kubevirtv1.DataVolumeTemplateSpec {
+	return kubevirtv1.DataVolumeTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labelsOf(m), Annotations: map[string]string{v1alpha1.AnnotationUID: string(m.UID)}},
+		Spec: cdiv1.DataVolumeSpec{
+			Source: &cdiv1.DataVolumeSource{HTTP: &cdiv1.DataVolumeSourceHTTP{URL: url}},
+			PVC:    &claim,
+		},
+	}
+}
+
+func renderCloudInit(w wanted, secret string) *kubevirtv1.CloudInitNoCloudSource {
+	if secret == "" {
+		return &kubevirtv1.CloudInitNoCloudSource{UserData: w.userData, NetworkData: w.networkData}
+	}
+	out, ref := &kubevirtv1.CloudInitNoCloudSource{}, &corev1.LocalObjectReference{Name: secret}
+	if w.userData != "" {
+		out.UserDataSecretRef = ref
+	}
+	if w.networkData != "" {
+		out.NetworkDataSecretRef = ref
+	}
+	return out
+}
+
+// needsSecret tells whether the guest's first configuration cannot be inline.
+func needsSecret(w wanted) bool {
+	return w.secretData || len(w.userData) > maxInlineData || len(w.networkData) > maxInlineData
+}
+
+func renderInterface(n nic, boot *uint) kubevirtv1.Interface {
+	model := string(n.model)
+	if model == "" {
+		model = "virtio"
+	}
+	return kubevirtv1.Interface{
+		Name: n.name, Model: model, MacAddress: n.mac, BootOrder: boot,
+		InterfaceBindingMethod: kubevirtv1.InterfaceBindingMethod{Bridge: &kubevirtv1.InterfaceBridge{}},
+	}
+}
+
+// attachmentName is the name of the NetworkAttachmentDefinition of an interface.
+// Machines of one network share it.
+func attachmentName(n nic, defaults v1alpha1.ProviderDefaults) string {
+	if n.vlan == 0 {
+		return kube.Name(n.network, bridgeOf(n, defaults))
+	}
+	return kube.Name(n.network, bridgeOf(n, defaults), fmt.Sprintf("vlan%d", n.vlan))
+}
+
+func bridgeOf(n nic, defaults v1alpha1.ProviderDefaults) string {
+	switch {
+	case n.bridge != "":
+		return n.bridge
+	case defaults.Bridge != "":
+		return defaults.Bridge
+	default:
+		return defaultBridge
+	}
+}
+
+// attachmentConfig is the CNI configuration of an interface: a port of a bridge
+// on the host, without address management, since layer 2 has done that.
+func attachmentConfig(n nic, name string, defaults v1alpha1.ProviderDefaults) (string, error) {
+	plugin := map[string]any{"type": "bridge", "bridge": bridgeOf(n, defaults), "ipam": map[string]any{}}
+	if n.vlan != 0 {
+		plugin["vlan"] = n.vlan
+	}
+	if n.mtu != 0 {
+		plugin["mtu"] = n.mtu
+	}
+	config, err := json.Marshal(map[string]any{"cniVersion": "1.0.0", "name": name, "plugins": []any{plugin}})
+	if err != nil {
+		return "", fmt.Errorf("write CNI configuration %s: %w", name, err)
+	}
+	return string(config), nil
+}

@@ -1,0 +1,17 @@
+package main
+
+import (
+	"crypto/sha256"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// deriveMAC is the MAC address of a machine's interface: a locally administered
+// unicast address (IEEE 802) that is the same at every call for the same machine
+// and interface, so that a retry finds what an earlier try has made.
+func deriveMAC(machine types.UID, iface string) string {
+	sum := sha256.Sum256([]byte(string(machine) + "/" + iface))
+	const local = 0x02
+	return fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", local, sum[0], sum[1], sum[2], sum[3], sum[4])
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/network"
+)
+
+// waits says what a machine waits for that will come by itself.
+type waits struct{ reason, message string }
+
+func (w waits) Error() string { return w.reason + ": " + w.message }
+
+// join publishes the MAC addresses of a machine to layer 2, and returns its
+// interfaces once each has its addresses. Until then it returns waits, or a fault
+// where somebody has to change something.
+func (f *functions) join(ctx context.Context, m *v1alpha1.Machine) ([]nic, error) {
+	var nics []nic
+	for _, n := range networksOf(m) {
+		nc, err := f.configurationOf(ctx, m, n)
+		if err != nil {
+			return nil, err
+		}
+		mac := macOf(m, n)
+		before := nc.DeepCopy()
+		name, changed := n.Name, false
+		if !metav1.IsControlledBy(nc, m) {
+			name, changed = claim(nc, m.Name, n.Name, mac)
+		}
+		if changed {
+			if _, err := f.kube.Patch(ctx, before, nc); err != nil {
+				return nil, err
+			}
+		}
+		joined, why, failed := joined(nc, n, name, mac)
+		switch {
+		case failed:
+			return nil, fault{"NetworkFailed", why}
+		case why != "":
+			return nil, waits{"WaitingForAddress", why}
+		}
+		nics = append(nics, joined)
+	}
+	return nics, nil
+}
+
+// configurationOf is the NetworkConfiguration of an interface. A machine that
+// says nothing about networks gets one of its own.
+func (f *functions) configurationOf(ctx context.Context, m *v1alpha1.Machine, n v1alpha1.MachineNetwork) (*v1alpha1.NetworkConfiguration, error) {
+	nc := &v1alpha1.NetworkConfiguration{}
+	err := f.kube.Get(ctx, m.Namespace, n.NetworkName, nc)
+	switch {
+	case err == nil:
+		return nc, f.usable(m, nc)
+	case !kube.NotFound(err):
+		return nil, err
+	case len(m.Spec.Networks) > 0:
+		return nil, fault{"NetworkConfigurationNotFound", fmt.Sprintf(
+			"NetworkConfiguration %s does not exist: create it, or name another in spec.networks", n.NetworkName)}
+	}
+	nn, err := network.Find(ctx, f.kube, m.Namespace, m.Spec.NetworkNamespaceName)
+	var unresolved network.Unresolved
+	if errors.As(err, &unresolved) {
+		return nil, fault{unresolved.Reason, unresolved.Message}
+	}
+	if err != nil {
+		return nil, err
+	}
+	nc = ownConfiguration(m, nn.Name)
+	err = f.kube.Create(ctx, nc)
+	if kube.AlreadyExists(err) {
+		if err := f.kube.Get(ctx, m.Namespace, n.NetworkName, nc); err != nil {
+			return nil, err
+		}
+		return nc, f.usable(m, nc)
+	}
+	return nc, err
+}
+
+// usable refuses the NetworkConfiguration of an earlier machine of the same name,
+// which is about to go.
+func (f *functions) usable(m *v1alpha1.Machine, nc *v1alpha1.NetworkConfiguration) error {
+	owner := metav1.GetControllerOf(nc)
+	foreign := owner != nil && owner.Kind == "Machine" && owner.UID != m.UID
+	if nc.DeletionTimestamp != nil || foreign {
+		return fmt.Errorf("use NetworkConfiguration %s/%s: it is being deleted", nc.Namespace, nc.Name)
+	}
+	return nil
+}
+
+// leave takes a machine's interfaces out of its networks, and returns what it
+// still waits for.
+func (f *functions) leave(ctx context.Context, m *v1alpha1.Machine) (waitsFor string, err error) {
+	for _, n := range networksOf(m) {
+		nc := &v1alpha1.NetworkConfiguration{}
+		err := f.kube.Get(ctx, m.Namespace, n.NetworkName, nc)
+		switch {
+		case kube.NotFound(err):
+			continue
+		case err != nil:
+			return "", err
+		case !metav1.IsControlledBy(nc, m):
+			before := nc.DeepCopy()
+			if unclaim(nc, m.Name, n.Name, macOf(m, n)) {
+				if _, err := f.kube.Patch(ctx, before, nc); err != nil {
+					return "", err
+				}
+			}
+			continue
+		}
+		if err := f.kube.Delete(ctx, nc); err != nil {
+			return "", err
+		}
+		if err := f.kube.Get(ctx, m.Namespace, nc.Name, nc); !kube.NotFound(err) {
+			waitsFor = "NetworkConfiguration " + nc.Name
+		}
+	}
+	return waitsFor, nil
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+// nic is a network interface of a machine, with what layer 2 gave it.
+type nic struct {
+	name, mac string
+	model     v1alpha1.NICModel
+	// network is the NetworkNamespace, vlan its VLAN with 0 meaning untagged.
+	network string
+	vlan    int32
+	bridge  string
+	mtu     int32
+	// addresses have the length of the prefix that they are in.
+	addresses []netip.Prefix
+	gateways  []netip.Addr
+	dns       []string
+	// static is whether the guest has to be told its addresses.
+	static bool
+}
+
+// ownInterface is the interface of a machine that says nothing about networks.
+const ownInterface = "eth0"
+
+// networksOf are the interfaces that a machine asks for.
+func networksOf(m *v1alpha1.Machine) []v1alpha1.MachineNetwork {
+	if len(m.Spec.Networks) > 0 {
+		return m.Spec.Networks
+	}
+	return []v1alpha1.MachineNetwork{{Name: ownInterface, NetworkName: m.Name}}
+}
+
+// macOf is the MAC address of an interface of a machine.
+func macOf(m *v1alpha1.Machine, n v1alpha1.MachineNetwork) string {
+	if n.MACAddress != "" {
+		return normalMAC(n.MACAddress)
+	}
+	return deriveMAC(m.UID, n.Name)
+}
+
+// ownConfiguration is the NetworkConfiguration of a machine that says nothing
+// about networks.
+func ownConfiguration(m *v1alpha1.Machine, networkNamespace string) *v1alpha1.NetworkConfiguration {
+	labels := map[string]string{
+		v1alpha1.LabelMachine: kube.LabelValue(m.Name), v1alpha1.LabelSourceMachine: kube.LabelValue(m.Name), v1alpha1.LabelManagedBy: function,
+	}
+	if cluster := m.Labels[v1alpha1.LabelClusterName]; cluster != "" {
+		labels[v1alpha1.LabelClusterName] = cluster
+	}
+	n := networksOf(m)[0]
+	return &v1alpha1.NetworkConfiguration{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: m.Namespace, Name: m.Name, Labels: labels,
+			OwnerReferences: kube.Owned(m, v1alpha1.GroupVersion.String(), "Machine"),
+		},
+		Spec: v1alpha1.NetworkConfigurationSpec{
+			NetworkNamespaceName: networkNamespace,
+			ClusterIdentifier:    m.Labels[v1alpha1.LabelClusterID],
+			NetworkInterfaces:    []v1alpha1.InterfaceSpec{{Name: n.Name, MACAddress: v1alpha1.MACAddress(macOf(m, n))}},
+		},
+	}
+}
+
+// claim writes the MAC address of a machine's interface into a NetworkConfiguration,
+// and returns under which name: the interface's own, if that has no other MAC
+// address, or else one that also bears the machine's name, since machines may
+// share a NetworkConfiguration. It reports whether it changed anything.
+func claim(nc *v1alpha1.NetworkConfiguration, machine, iface, mac string) (name string, changed bool) {
+	shared := kube.Name(machine, iface)
+	for _, candidate := range []string{shared, iface} {
+		for i := range nc.Spec.NetworkInterfaces {
+			s := &nc.Spec.NetworkInterfaces[i]
+			if s.Name != candidate {
+				continue
+			}
+			if normalMAC(s.MACAddress) == mac {
+				return s.Name, false
+			}
+			if s.MACAddress == "" || candidate == shared {
+				s.MACAddress = v1alpha1.MACAddress(mac)
+				return s.Name, true
+			}
+		}
+	}
+	nc.Spec.NetworkInterfaces = append(nc.Spec.NetworkInterfaces, v1alpha1.InterfaceSpec{Name: shared, MACAddress: v1alpha1.MACAddress(mac)})
+	return shared, true
+}
+
+// unclaim takes a machine's interface out of a NetworkConfiguration again, and
+// reports whether it was there.
+func unclaim(nc *v1alpha1.NetworkConfiguration, machine, iface, mac string) bool {
+	shared := kube.Name(machine, iface)
+	for i, s := range nc.Spec.NetworkInterfaces {
+		switch {
+		case s.Name == shared:
+			nc.Spec.NetworkInterfaces = slices.Delete(nc.Spec.NetworkInterfaces, i, i+1)
+			return true
+		case s.Name == iface && normalMAC(s.MACAddress) == mac:
+			nc.Spec.NetworkInterfaces[i].MACAddress = ""
+			return true
+		}
+	}
+	return false
+}
+
+// joined works out an interface from what layer 2 wrote into the status of its
+// NetworkConfiguration under a name. It reports false, and why, while that is not
+// there yet; failed is whether it will not come by itself.
+func joined(nc *v1alpha1.NetworkConfiguration, n v1alpha1.MachineNetwork, name, mac string) (out nic, why string, failed bool) {
+	i := slices.IndexFunc(nc.Status.NetworkInterfaces, func(s v1alpha1.InterfaceStatus) bool { return s.Name == name })
+	if i < 0 || !nc.Status.NetworkInterfaces[i].IPAllocated || normalMAC(nc.Status.NetworkInterfaces[i].MACAddress) != mac {
+		why = fmt.Sprintf("waits for an address from NetworkConfiguration %s", nc.Name)
+		ready := meta.FindStatusCondition(nc.Status.Conditions, v1alpha1.ConditionReady)
+		if ready != nil && ready.Status != metav1.ConditionTrue && nc.Status.ObservedGeneration == nc.Generation {
+			why = fmt.Sprintf("NetworkConfiguration %s: %s", nc.Name, ready.Message)
+		}
+		return nic{}, why, nc.Status.Phase == v1alpha1.NetworkConfigurationError
+	}
+	s := nc.Status.NetworkInterfaces[i]
+	out = nic{
+		name: n.Name, mac: mac, model: n.Model, network: nc.Status.NetworkNamespaceName,
+		bridge: nc.Spec.Bridge, mtu: nc.Spec.MTU, dns: s.DNS, static: s.AllocationMethod == v1alpha2.AllocationStatic,
+	}
+	if vlan, err := strconv.ParseInt(s.VLAN, 10, 32); err == nil {
+		out.vlan = int32(vlan)
+	}
+	if nc.Spec.VLAN != nil {
+		out.vlan = int32(*nc.Spec.VLAN)
+	}
+	out.address(s.IPv4Addresses, s.IPv4Subnet, s.IPv4Gateway)
+	out.address(s.IPv6Addresses, s.IPv6Subnet, s.IPv6Gateway)
+	return out, "", false
+}
+
+func (n *nic) address(addresses []string, subnet, gateway string) {
+	prefix, err := netip.ParsePrefix(subnet)
+	if err != nil {
+		return
+	}
+	for _, text := range addresses {
+		if a, err := netip.ParseAddr(text); err == nil {
+			n.addresses = append(n.addresses, netip.PrefixFrom(a, prefix.Bits()))
+		}
+	}
+	if g, err := netip.ParseAddr(gateway); err == nil && len(n.addresses) > 0 {
+		n.gateways = append(n.gateways, g)
+	}
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+// providerOf is the MachineProvider of a machine: the one that it was made on,
+// the one that it names, or the default. It returns a fault where there is none.
+func (f *functions) providerOf(ctx context.Context, m *v1alpha1.Machine) (*v1alpha1.MachineProvider, error) {
+	name := m.Status.Provider
+	if name == "" && m.Spec.ProviderRef != nil {
+		name = m.Spec.ProviderRef.Name
+	}
+	if name == "" {
+		list := &v1alpha1.MachineProviderList{}
+		if err := f.kube.List(ctx, "", "", list); err != nil {
+			return nil, err
+		}
+		return defaultProvider(list.Items)
+	}
+	p := &v1alpha1.MachineProvider{}
+	err := f.kube.Get(ctx, "", name, p)
+	if kube.NotFound(err) {
+		return nil, fault{"MachineProviderNotFound", fmt.Sprintf("MachineProvider %s does not exist: create it, or name another in spec.providerRef", name)}
+	}
+	return p, err
+}
+
+// defaultProvider is the one that is marked default, or the only one.
+func defaultProvider(items []v1alpha1.MachineProvider) (*v1alpha1.MachineProvider, error) {
+	var marked []int
+	var names []string
+	for i, p := range items {
+		names = append(names, p.Name)
+		if p.Spec.Default {
+			marked = append(marked, i)
+		}
+	}
+	slices.Sort(names)
+	switch {
+	case len(items) == 0:
+		return nil, fault{"NoMachineProvider", "there is no MachineProvider: create one"}
+	case len(items) == 1:
+		return &items[0], nil
+	case len(marked) == 1:
+		return &items[marked[0]], nil
+	case len(marked) > 1:
+		return nil, fault{"MachineProviderAmbiguous", "several MachineProviders are marked default: unmark all but one, or name one in spec.providerRef"}
+	default:
+		return nil, fault{"MachineProviderAmbiguous", "no MachineProvider is marked default: name one of " + strings.Join(names, ", ") + " in spec.providerRef"}
+	}
+}
+
+// settleProvider refreshes the status of a MachineProvider.
+func (f *functions) settleProvider(ctx context.Context, name string) error {
+	p := &v1alpha1.MachineProvider{}
+	if err := f.kube.Get(ctx, "", name, p); err != nil {
+		if kube.NotFound(err) {
+			return nil
+		}
+		return err
+	}
+	before := p.DeepCopy()
+	var h health
+	backend, err := f.connect(ctx, p)
+	if err == nil {
+		h, err = backend.Inspect(ctx)
+	}
+	machines := &v1alpha1.MachineList{}
+	if err := f.kube.List(ctx, "", "", machines); err != nil {
+		return err
+	}
+	told := concludeProvider(p, h, countMachines(machines.Items, name), err)
+	if _, err := f.kube.PatchStatus(ctx, before, p); err != nil {
+		return err
+	}
+	if told.news {
+		f.kube.Tell(ctx, p, told.warning, told.reason, told.message)
+	}
+	events.Report(ctx, string(p.Status.Phase), told.message)
+	return nil
+}
+
+func countMachines(machines []v1alpha1.Machine, provider string) (n int32) {
+	for _, m := range machines {
+		if m.Status.Provider == provider {
+			n++
+		}
+	}
+	return n
+}
+
+// concludeProvider writes into p's status what a look at it has shown.
+func concludeProvider(p *v1alpha1.MachineProvider, h health, machines int32, err error) story {
+	s := &p.Status
+	s.ObservedGeneration, s.MachineCount = p.Generation, machines
+	if f, ok := asFault(err); ok {
+		s.Phase = v1alpha1.ProviderFailed
+		return tellProvider(p, f.reason, f.message)
+	}
+	if err != nil {
+		s.Phase = v1alpha1.ProviderOffline
+		return tellProvider(p, "Unreachable", "the hypervisor does not answer: "+err.Error())
+	}
+	s.Phase, s.Version, s.Nodes = v1alpha1.ProviderReady, h.version, h.nodes
+	s.Capacity = capacityOf(h.nodes)
+	return tellProvider(p, "Healthy", "the hypervisor answers")
+}
+
+func tellProvider(p *v1alpha1.MachineProvider, reason, message string) story {
+	ok := p.Status.Phase == v1alpha1.ProviderReady
+	news := kube.SetReady(&p.Status.Conditions, p.Generation, ok, reason, message)
+	return story{reason: reason, message: message, warning: !ok, news: news}
+}
+
+func capacityOf(nodes []v1alpha1.ProviderNode) *v1alpha1.ProviderCapacity {
+	cpu, memory := resource.Quantity{Format: resource.DecimalSI}, resource.Quantity{Format: resource.BinarySI}
+	for _, n := range nodes {
+		if n.Ready {
+			cpu.Add(n.CPU)
+			memory.Add(n.Memory)
+		}
+	}
+	return &v1alpha1.ProviderCapacity{CPU: cpu, Memory: memory}
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+)
+
+// size is a machine's processor, memory and disks.
+type size struct {
+	cores, threads, sockets int32
+	memory                  resource.Quantity
+	disks                   []disk
+}
+
+// disk is a disk of a machine.
+type disk struct {
+	name         string
+	size         resource.Quantity
+	storageClass string
+	accessMode   v1alpha1.DiskAccessMode
+	volumeMode   v1alpha1.DiskVolumeMode
+}
+
+// rootDisk is the disk of every template, which is booted from.
+const rootDisk = "root"
+
+// templates are the sizes to start from, by name.
+var templates = map[string]size{
+	"small":  {1, 1, 1, resource.MustParse("2Gi"), root("20Gi")},
+	"medium": {2, 1, 1, resource.MustParse("4Gi"), root("40Gi")},
+	"large":  {4, 1, 1, resource.MustParse("8Gi"), root("80Gi")},
+}
+
+func root(quantity string) []disk {
+	return []disk{{name: rootDisk, size: resource.MustParse(quantity), storageClass: defaultClass}}
+}
+
+// defaultClass is the storage class that stands for whatever the default is.
+const defaultClass = "default"
+
+// fault is something that the owner of a machine, or of what it needs, has to
+// change. Reason is one word for a condition, message says what to change.
+type fault struct{ reason, message string }
+
+func (f fault) Error() string { return f.reason + ": " + f.message }
+
+// resolve works out the size of a machine: its template, each field of which
+// gives way to what the spec says, and the disks of both merged by name. It
+// returns a fault where the template does not exist or something is missing.
+func resolve(spec v1alpha1.MachineSpec) (size, error) {
+	s := size{cores: 1, threads: 1, sockets: 1}
+	if spec.Template != "" {
+		template, ok := templates[spec.Template]
+		if !ok {
+			return size{}, fault{"TemplateNotFound", fmt.Sprintf("template %q does not exist: write small, medium or large into spec.template", spec.Template)}
+		}
+		s = template
+	}
+	if r := spec.Resources; r != nil && r.CPU != nil {
+		s.cores, s.threads, s.sockets = either(r.CPU.Cores, s.cores), either(r.CPU.Threads, s.threads), either(r.CPU.Sockets, s.sockets)
+	}
+	var err error
+	if r := spec.Resources; r != nil && r.Memory != nil {
+		if s.memory, err = r.Memory.Size.Quantity(); err != nil {
+			return size{}, fault{"InvalidSpec", "spec.resources.memory.size: " + err.Error()}
+		}
+	}
+	if s.disks, err = mergeDisks(s.disks, spec.Disks); err != nil {
+		return size{}, fault{"InvalidSpec", "spec.disks: " + err.Error()}
+	}
+	switch {
+	case s.memory.IsZero():
+		return size{}, fault{"InvalidSpec", "the machine has no memory: write spec.template, or spec.resources.memory.size"}
+	case len(s.disks) == 0:
+		return size{}, fault{"InvalidSpec", "the machine has no disk: write spec.template, or spec.disks"}
+	}
+	for _, d := range s.disks {
+		if d.size.Sign() <= 0 {
+			return size{}, fault{"InvalidSpec", fmt.Sprintf("disk %s has no size: write it into spec.disks, for example 20Gi", d.name)}
+		}
+	}
+	return s, nil
+}
+
+func either(value, otherwise int32) int32 {
+	if value != 0 {
+		return value
+	}
+	return otherwise
+}
+
+// mergeDisks lets the disks of the spec stand over those of the template that
+// have the same name, field by field, and adds the others in their order.
+func mergeDisks(template []disk, spec []v1alpha1.MachineDisk) ([]disk, error) {
+	merged := slices.Clone(template)
+	for _, d := range spec {
+		i := slices.IndexFunc(merged, func(m disk) bool { return m.name == d.Name })
+		if i < 0 {
+			i = len(merged)
+			merged = append(merged, disk{name: d.Name})
+		}
+		m := &merged[i]
+		if d.Size != "" {
+			var err error
+			if m.size, err = d.Size.Quantity(); err != nil {
+				return nil, err
+			}
+		}
+		if d.StorageClass != "" {
+			m.storageClass = d.StorageClass
+		}
+		if d.AccessMode != "" {
+			m.accessMode = d.AccessMode
+		}
+		if d.VolumeMode != "" {
+			m.volumeMode = d.VolumeMode
+		}
+	}
+	return merged, nil
+}
+
+// bootPositions numbers a machine's devices from 1 in the order in which it boots
+// from them: for each kind in turn all devices of that kind. A device whose kind
+// is not in order has no number. Without an order there are no numbers.
+func bootPositions(order []v1alpha1.BootDevice, disks, nics, cdroms int) (disk, nic, cdrom []uint) {
+	var next uint
+	number := func(n int) (numbers []uint) {
+		for range n {
+			next++
+			numbers = append(numbers, next)
+		}
+		return numbers
+	}
+	for _, device := range order {
+		switch device {
+		case v1alpha1.BootDisk:
+			disk = number(disks)
+		case v1alpha1.BootNetwork:
+			nic = number(nics)
+		case v1alpha1.BootCDROM:
+			cdrom = number(cdroms)
+		}
+	}
+	return disk, nic, cdrom
+}
+
+// normalMAC writes a MAC address in lower case with colons.
+func normalMAC(mac v1alpha1.MACAddress) string {
+	return strings.ReplaceAll(strings.ToLower(string(mac)), "-", ":")
+}

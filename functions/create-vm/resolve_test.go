@@ -1,0 +1,92 @@
+package main
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+)
+
+func TestResolve(t *testing.T) {
+	t.Parallel()
+	cpu := func(cores, threads, sockets int32) *v1alpha1.MachineResources {
+		return &v1alpha1.MachineResources{CPU: &v1alpha1.MachineCPU{Cores: cores, Threads: threads, Sockets: sockets}}
+	}
+	cases := map[string]struct {
+		reason string
+		spec   v1alpha1.MachineSpec
+		want   size
+		why    string
+	}{
+		"Small":  {reason: "documented size", spec: v1alpha1.MachineSpec{Template: "small"}, want: size{1, 1, 1, resource.MustParse("2Gi"), root("20Gi")}},
+		"Medium": {reason: "documented size", spec: v1alpha1.MachineSpec{Template: "medium"}, want: size{2, 1, 1, resource.MustParse("4Gi"), root("40Gi")}},
+		"Large":  {reason: "documented size", spec: v1alpha1.MachineSpec{Template: "large"}, want: size{4, 1, 1, resource.MustParse("8Gi"), root("80Gi")}},
+		"Override": {
+			reason: "cores and memory stand over the template, the disk stays",
+			spec: v1alpha1.MachineSpec{Template: "medium", Resources: &v1alpha1.MachineResources{
+				CPU: &v1alpha1.MachineCPU{Cores: 4}, Memory: &v1alpha1.MachineMemory{Size: "8Gi"}}},
+			want: size{4, 1, 1, resource.MustParse("8Gi"), root("40Gi")},
+		},
+		"OneField": {reason: "threads alone leave the template's cores", spec: v1alpha1.MachineSpec{Template: "large", Resources: cpu(0, 2, 0)}, want: size{4, 2, 1, resource.MustParse("8Gi"), root("80Gi")}},
+		"AddDisk": {
+			reason: "a disk of another name is added",
+			spec:   v1alpha1.MachineSpec{Template: "small", Disks: []v1alpha1.MachineDisk{{Name: "data", Size: "100Gi", StorageClass: "fast-ssd"}}},
+			want:   size{1, 1, 1, resource.MustParse("2Gi"), append(root("20Gi"), disk{name: "data", size: resource.MustParse("100Gi"), storageClass: "fast-ssd"})},
+		},
+		"ChangeDisk": {
+			reason: "a disk of the template's name changes only what it says",
+			spec:   v1alpha1.MachineSpec{Template: "small", Disks: []v1alpha1.MachineDisk{{Name: "root", StorageClass: "fast-ssd", VolumeMode: "Block"}}},
+			want:   size{1, 1, 1, resource.MustParse("2Gi"), []disk{{name: "root", size: resource.MustParse("20Gi"), storageClass: "fast-ssd", volumeMode: "Block"}}},
+		},
+		"Own": {
+			reason: "a machine can do without a template",
+			spec: v1alpha1.MachineSpec{Resources: &v1alpha1.MachineResources{CPU: &v1alpha1.MachineCPU{Cores: 3}, Memory: &v1alpha1.MachineMemory{Size: "1Gi"}},
+				Disks: []v1alpha1.MachineDisk{{Name: "root", Size: "1Gi"}}},
+			want: size{3, 1, 1, resource.MustParse("1Gi"), []disk{{name: "root", size: resource.MustParse("1Gi")}}},
+		},
+		"Unknown":  {reason: "the owner has to choose one that exists", spec: v1alpha1.MachineSpec{Template: "huge"}, why: "TemplateNotFound"},
+		"NoMemory": {reason: "there is nothing to start from", why: "InvalidSpec"},
+		"NoSize":   {reason: "a disk without size cannot be made", spec: v1alpha1.MachineSpec{Template: "small", Disks: []v1alpha1.MachineDisk{{Name: "data"}}}, why: "InvalidSpec"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := resolve(tc.spec)
+			var f fault
+			if errors.As(err, &f); f.reason != tc.why {
+				t.Fatalf("%s: got %v, want %q", tc.reason, err, tc.why)
+			}
+			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(size{}, disk{})); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+	if templates["small"].disks[0].storageClass != defaultClass {
+		t.Error("merging disks changed a template")
+	}
+}
+
+func TestBootPositions(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason           string
+		order            []v1alpha1.BootDevice
+		disk, nic, cdrom []uint
+	}{
+		"None":      {reason: "the hypervisor has an order of its own"},
+		"DiskFirst": {reason: "numbers are unique over disks and interfaces", order: []v1alpha1.BootDevice{"disk", "network"}, disk: []uint{1, 2}, nic: []uint{3}},
+		"NetFirst":  {reason: "the order is as written", order: []v1alpha1.BootDevice{"network", "cdrom", "disk"}, nic: []uint{1}, cdrom: []uint{2}, disk: []uint{3, 4}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			disk, nic, cdrom := bootPositions(tc.order, 2, 1, 1)
+			if !cmp.Equal(disk, tc.disk) || !cmp.Equal(nic, tc.nic) || !cmp.Equal(cdrom, tc.cdrom) {
+				t.Errorf("%s: got disks %v, interfaces %v, CD drives %v", tc.reason, disk, nic, cdrom)
+			}
+		})
+	}
+}

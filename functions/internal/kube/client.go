@@ -1,0 +1,322 @@
+// Package kube is the functions' access to the Kubernetes API: one connection, a
+// scheme of just the kinds that a function uses, and writes that are either
+// conditional or not made at all.
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Object is a Kubernetes object with metadata.
+type Object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// ObjectList is a list of Kubernetes objects.
+type ObjectList interface {
+	runtime.Object
+	metav1.ListInterface
+}
+
+// Config reads how to reach the API server: the file that KUBECONFIG names, or
+// else the service account of the pod. The client-side rate limit is off, since
+// the API server has a fair one of its own.
+func Config() (*rest.Config, error) {
+	config, err := load()
+	if err != nil {
+		return nil, fmt.Errorf("find the API server: %w (set KUBECONFIG outside a cluster)", err)
+	}
+	config.QPS = -1
+	return config, nil
+}
+
+func load() (*rest.Config, error) {
+	if path := os.Getenv("KUBECONFIG"); path != "" {
+		return clientcmd.BuildConfigFromFlags("", path)
+	}
+	return rest.InClusterConfig()
+}
+
+// Client reads and writes the kinds that it was made with. It caches nothing.
+type Client struct {
+	scheme *runtime.Scheme
+	params runtime.ParameterCodec
+	rest   map[schema.GroupVersion]rest.Interface
+}
+
+// New makes a client for the kinds that add registers. userAgent names the
+// function in the API server's logs.
+func New(config *rest.Config, userAgent string, add ...func(*runtime.Scheme) error) (*Client, error) {
+	c := &Client{scheme: runtime.NewScheme(), rest: map[schema.GroupVersion]rest.Interface{}}
+	for _, f := range add {
+		if err := f(c.scheme); err != nil {
+			return nil, fmt.Errorf("register kinds: %w", err)
+		}
+	}
+	c.params = runtime.NewParameterCodec(c.scheme)
+	config = rest.CopyConfig(config)
+	config.UserAgent = userAgent
+	config.NegotiatedSerializer = serializer.NewCodecFactory(c.scheme).WithoutConversion()
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the API server: %w", err)
+	}
+	for _, gv := range c.scheme.PrioritizedVersionsAllGroups() {
+		if err := c.connect(config, httpClient, gv); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+func (c *Client) connect(config *rest.Config, httpClient *http.Client, gv schema.GroupVersion) error {
+	config = rest.CopyConfig(config)
+	config.GroupVersion = &gv
+	config.APIPath = "/apis"
+	if gv.Group == "" {
+		config.APIPath = "/api"
+	}
+	client, err := rest.RESTClientForConfigAndClient(config, httpClient)
+	if err != nil {
+		return fmt.Errorf("connect to API %s: %w", gv, err)
+	}
+	c.rest[gv] = client
+	return nil
+}
+
+// Kinds registers objects of one API group version, for New.
+func Kinds(gv schema.GroupVersion, objects ...runtime.Object) func(*runtime.Scheme) error {
+	return func(scheme *runtime.Scheme) error {
+		scheme.AddKnownTypes(gv, objects...)
+		metav1.AddToGroupVersion(scheme, gv)
+		return nil
+	}
+}
+
+// Get reads an object into obj. An object that does not exist is an error for
+// which NotFound is true.
+func (c *Client) Get(ctx context.Context, namespace, name string, obj Object) error {
+	client, ref, err := c.resource(obj)
+	if err != nil {
+		return err
+	}
+	err = client.Get().NamespaceIfScoped(namespace, namespace != "").Resource(ref.Resource).Name(name).Do(ctx).Into(obj)
+	return wrap(err, "read", ref, namespace, name)
+}
+
+// List reads the objects of a namespace, or of all namespaces where it is empty,
+// that match a label selector into list. An empty selector matches all.
+func (c *Client) List(ctx context.Context, namespace, selector string, list ObjectList) error {
+	return c.ListPage(ctx, namespace, metav1.ListOptions{LabelSelector: selector}, list)
+}
+
+// ListPage is List with all the options of the API.
+func (c *Client) ListPage(ctx context.Context, namespace string, options metav1.ListOptions, list ObjectList) error {
+	client, ref, err := c.resource(list)
+	if err != nil {
+		return err
+	}
+	err = client.Get().NamespaceIfScoped(namespace, namespace != "").Resource(ref.Resource).
+		VersionedParams(&options, c.params).Do(ctx).Into(list)
+	return wrap(err, "list", ref, namespace, "")
+}
+
+// Create makes obj and reads back what the API server made of it. If an object of
+// that name exists, it is an error for which AlreadyExists is true, and nothing
+// is changed. Fields that the API server does not know are refused.
+func (c *Client) Create(ctx context.Context, obj Object) error {
+	client, ref, err := c.resource(obj)
+	if err != nil {
+		return err
+	}
+	options := &metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}
+	err = client.Post().NamespaceIfScoped(obj.GetNamespace(), obj.GetNamespace() != "").Resource(ref.Resource).
+		VersionedParams(options, c.params).Body(obj).Do(ctx).Into(obj)
+	return wrap(err, "create", ref, obj.GetNamespace(), obj.GetName())
+}
+
+// Delete asks for obj to go, if it still has obj's UID. It is no error if it is
+// gone already, or has been replaced by another object of the same name.
+func (c *Client) Delete(ctx context.Context, obj Object) error {
+	uid := obj.GetUID()
+	var preconditions *metav1.Preconditions
+	if uid != "" {
+		preconditions = &metav1.Preconditions{UID: &uid}
+	}
+	err := c.remove(ctx, obj, preconditions)
+	if apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// DeleteExactly is Delete on the condition that nobody has written obj since it
+// was read. Otherwise it is an error for which Conflict is true.
+func (c *Client) DeleteExactly(ctx context.Context, obj Object) error {
+	uid, version := obj.GetUID(), obj.GetResourceVersion()
+	return c.remove(ctx, obj, &metav1.Preconditions{UID: &uid, ResourceVersion: &version})
+}
+
+func (c *Client) remove(ctx context.Context, obj Object, preconditions *metav1.Preconditions) error {
+	client, ref, err := c.resource(obj)
+	if err != nil {
+		return err
+	}
+	background := metav1.DeletePropagationBackground
+	options := &metav1.DeleteOptions{PropagationPolicy: &background, Preconditions: preconditions}
+	err = client.Delete().NamespaceIfScoped(obj.GetNamespace(), obj.GetNamespace() != "").Resource(ref.Resource).
+		Name(obj.GetName()).Body(options).Do(ctx).Error()
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return wrap(err, "delete", ref, obj.GetNamespace(), obj.GetName())
+}
+
+// Update writes obj whole, on the condition that nobody has written it since it
+// was read. Otherwise it is an error for which Conflict is true.
+func (c *Client) Update(ctx context.Context, obj Object) error {
+	client, ref, err := c.resource(obj)
+	if err != nil {
+		return err
+	}
+	options := &metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict}
+	err = client.Put().NamespaceIfScoped(obj.GetNamespace(), obj.GetNamespace() != "").Resource(ref.Resource).
+		Name(obj.GetName()).VersionedParams(options, c.params).Body(obj).Do(ctx).Into(obj)
+	return wrap(err, "update", ref, obj.GetNamespace(), obj.GetName())
+}
+
+// patch sends a merge patch for obj or one of its subresources, and reads back
+// the object.
+func (c *Client) patch(ctx context.Context, obj Object, body []byte, subresource ...string) error {
+	client, ref, err := c.resource(obj)
+	if err != nil {
+		return err
+	}
+	options := &metav1.PatchOptions{FieldValidation: metav1.FieldValidationStrict}
+	err = client.Patch(types.MergePatchType).NamespaceIfScoped(obj.GetNamespace(), obj.GetNamespace() != "").
+		Resource(ref.Resource).Name(obj.GetName()).SubResource(subresource...).
+		VersionedParams(options, c.params).Body(body).Do(ctx).Into(obj)
+	return wrap(err, "patch", ref, obj.GetNamespace(), obj.GetName())
+}
+
+func (c *Client) resource(obj runtime.Object) (rest.Interface, schema.GroupVersionResource, error) {
+	kinds, _, err := c.scheme.ObjectKinds(obj)
+	if err != nil {
+		return nil, schema.GroupVersionResource{}, fmt.Errorf("find the kind of %T: %w", obj, err)
+	}
+	kind := kinds[0]
+	if l := len(kind.Kind) - len("List"); meta.IsListType(obj) && l > 0 {
+		kind.Kind = kind.Kind[:l]
+	}
+	if kind.Kind == networkAttachmentDefinition {
+		return c.rest[kind.GroupVersion()], kind.GroupVersion().WithResource("network-attachment-definitions"), nil
+	}
+	plural, _ := meta.UnsafeGuessKindToResource(kind)
+	return c.rest[kind.GroupVersion()], plural, nil
+}
+
+// networkAttachmentDefinition is the one kind whose resource has another name
+// than the rule gives.
+const networkAttachmentDefinition = "NetworkAttachmentDefinition"
+
+func wrap(err error, verb string, ref schema.GroupVersionResource, namespace, name string) error {
+	switch {
+	case err == nil:
+		return nil
+	case namespace == "" && name == "":
+		return fmt.Errorf("%s %s: %w", verb, ref.Resource, err)
+	case name == "":
+		return fmt.Errorf("%s %s in %s: %w", verb, ref.Resource, namespace, err)
+	case namespace == "":
+		return fmt.Errorf("%s %s %s: %w", verb, ref.Resource, name, err)
+	default:
+		return fmt.Errorf("%s %s %s/%s: %w", verb, ref.Resource, namespace, name, err)
+	}
+}
+
+// NotFound tells whether an object is missing.
+func NotFound(err error) bool { return apierrors.IsNotFound(err) }
+
+// AlreadyExists tells whether a name is taken.
+func AlreadyExists(err error) bool { return apierrors.IsAlreadyExists(err) }
+
+// Conflict tells whether somebody else has written an object meanwhile.
+func Conflict(err error) bool { return apierrors.IsConflict(err) }
+
+// Refused tells whether the API server does not accept an object as it is, and
+// gives its reasons in words for people.
+func Refused(err error) (string, bool) {
+	if !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) && !apierrors.IsForbidden(err) {
+		return "", false
+	}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return err.Error(), true
+	}
+	return status.Status().Message, true
+}
+
+// Events registers the kind that Tell writes, for New.
+func Events(scheme *runtime.Scheme) error {
+	return Kinds(corev1.SchemeGroupVersion, &corev1.Event{})(scheme)
+}
+
+// Page selects one page of a list: the objects of a namespace, or of all where it
+// is empty, with matching labels, at most Limit of them, from where Continue of an
+// earlier page left off.
+type Page struct {
+	Namespace, Selector, Continue string
+	Limit                         int
+}
+
+// ListInto reads a page of a resource into list. list may be of any type that its
+// JSON decodes into, so that a caller that needs a few fields of many objects
+// decodes no more than those.
+func (c *Client) ListInto(ctx context.Context, resource schema.GroupVersionResource, page Page, list any) error {
+	path := []string{"/apis", resource.Group, resource.Version}
+	if page.Namespace != "" {
+		path = append(path, "namespaces", page.Namespace)
+	}
+	request := c.anyREST().Get().AbsPath(append(path, resource.Resource)...).
+		Param("limit", strconv.Itoa(page.Limit))
+	if page.Selector != "" {
+		request = request.Param("labelSelector", page.Selector)
+	}
+	if page.Continue != "" {
+		request = request.Param("continue", page.Continue)
+	}
+	raw, err := request.Do(ctx).Raw()
+	if err != nil {
+		return wrap(err, "list", resource, page.Namespace, "")
+	}
+	if err := json.Unmarshal(raw, list); err != nil {
+		return fmt.Errorf("decode %s: %w", resource.Resource, err)
+	}
+	return nil
+}
+
+// anyREST is some REST client: for an absolute path they are all the same.
+func (c *Client) anyREST() rest.Interface {
+	for _, client := range c.rest {
+		return client
+	}
+	return nil
+}

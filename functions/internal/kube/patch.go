@@ -1,0 +1,100 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"k8s.io/client-go/util/retry"
+)
+
+// PatchStatus writes what differs in after's status from before's, on the
+// condition that nobody has written the object since before was read; otherwise
+// it is an error for which Conflict is true. It writes nothing, and returns
+// false, when nothing differs.
+func (c *Client) PatchStatus(ctx context.Context, before, after Object) (bool, error) {
+	return c.difference(ctx, before, after, "status")
+}
+
+// Patch is PatchStatus for everything but the status.
+func (c *Client) Patch(ctx context.Context, before, after Object) (bool, error) {
+	return c.difference(ctx, before, after)
+}
+
+// Merge writes the fields of a JSON merge patch (RFC 7396) into obj, whoever has
+// written it meanwhile. It is for fields that have one writer each.
+func (c *Client) Merge(ctx context.Context, obj Object, fields map[string]any) error {
+	body, err := json.Marshal(fields)
+	if err != nil {
+		return fmt.Errorf("write patch of %T %s/%s: %w", obj, obj.GetNamespace(), obj.GetName(), err)
+	}
+	return c.patch(ctx, obj, body)
+}
+
+func (c *Client) difference(ctx context.Context, before, after Object, subresource ...string) (bool, error) {
+	body, err := mergePatch(before, after, len(subresource) > 0)
+	if err != nil {
+		return false, fmt.Errorf("compare %T %s/%s: %w", after, after.GetNamespace(), after.GetName(), err)
+	}
+	if body == nil {
+		return false, nil
+	}
+	return true, c.patch(ctx, after, body, subresource...)
+}
+
+// mergePatch returns a JSON merge patch (RFC 7396) from before to after for the
+// status, or for all but the status, with before's resourceVersion. It returns
+// nil when nothing differs.
+func mergePatch(before, after Object, status bool) ([]byte, error) {
+	from, err := json.Marshal(before)
+	if err != nil {
+		return nil, err
+	}
+	to, err := json.Marshal(after)
+	if err != nil {
+		return nil, err
+	}
+	patch, err := jsonpatch.CreateMergePatch(from, to)
+	if err != nil {
+		return nil, err
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(patch, &fields); err != nil {
+		return nil, err
+	}
+	if status {
+		return withVersion(fields["status"], before.GetResourceVersion())
+	}
+	delete(fields, "status")
+	if len(fields) == 0 {
+		return nil, nil
+	}
+	metadata := map[string]json.RawMessage{}
+	if raw, ok := fields["metadata"]; ok {
+		if err := json.Unmarshal(raw, &metadata); err != nil {
+			return nil, err
+		}
+	}
+	metadata["resourceVersion"], _ = json.Marshal(before.GetResourceVersion())
+	if fields["metadata"], err = json.Marshal(metadata); err != nil {
+		return nil, err
+	}
+	return json.Marshal(fields)
+}
+
+func withVersion(status json.RawMessage, resourceVersion string) ([]byte, error) {
+	if status == nil {
+		return nil, nil
+	}
+	return json.Marshal(map[string]any{
+		"metadata": map[string]string{"resourceVersion": resourceVersion},
+		"status":   status,
+	})
+}
+
+// OnConflict calls f again, a few times at most, for as long as it ends in a
+// conflict. f has to begin by reading.
+func OnConflict(f func() error) error {
+	return retry.OnError(retry.DefaultRetry, Conflict, f)
+}

@@ -1,0 +1,256 @@
+// Package pool is the arithmetic of the addresses that a network may give out.
+package pool
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math"
+	"math/bits"
+	"net/netip"
+	"strings"
+
+	"go4.org/netipx"
+
+	"github.com/vitistack/stack/apis/v1alpha2"
+)
+
+// Pool is the addresses of one family that may be given out: disjoint ranges in
+// ascending order. Its methods take time by the number of ranges, whatever their
+// Size is.
+type Pool struct {
+	// Prefix is the segment's, and Gateway its gateway, which may be invalid.
+	Prefix  netip.Prefix
+	Gateway netip.Addr
+	ranges  []netipx.IPRange
+}
+
+// New works out the pool of a family from a provisioned network. The network
+// address, the broadcast address, the gateway and the excluded addresses are not
+// in it. It returns an error that says what to change where the pool cannot be.
+func New(nn *v1alpha2.NetworkNamespace, family v1alpha2.IPFamily) (Pool, error) {
+	o, err := optionsOf(nn, family)
+	if err != nil {
+		return Pool{}, err
+	}
+	var b netipx.IPSetBuilder
+	b.AddRange(netipx.IPRangeFrom(o.start, o.end))
+	b.Remove(o.prefix.Addr())
+	if o.prefix.Addr().Is4() && o.prefix.Bits() < 31 {
+		b.Remove(netipx.PrefixLastIP(o.prefix))
+	}
+	if o.gateway.IsValid() {
+		b.Remove(o.gateway)
+	}
+	for _, e := range o.excluded {
+		r, err := parseSpan(e)
+		if err != nil {
+			return Pool{}, fmt.Errorf("spec.ipAllocation.static.excludedAddresses: %w", err)
+		}
+		b.RemoveRange(r)
+	}
+	set, err := b.IPSet()
+	if err != nil {
+		return Pool{}, fmt.Errorf("spec.ipAllocation.static: %w", err)
+	}
+	return Pool{Prefix: o.segment, Gateway: o.gateway, ranges: set.Ranges()}, nil
+}
+
+// Whole is the pool of a whole prefix: all of its addresses but the network's own,
+// the one for broadcast, and the gateway.
+func Whole(prefix netip.Prefix, gateway netip.Addr) Pool {
+	var b netipx.IPSetBuilder
+	b.AddPrefix(prefix)
+	if prefix.Bits() < prefix.Addr().BitLen()-1 {
+		b.Remove(prefix.Addr())
+		if prefix.Addr().Is4() {
+			b.Remove(netipx.PrefixLastIP(prefix))
+		}
+	}
+	if gateway.IsValid() {
+		b.Remove(gateway)
+	}
+	p := Pool{Prefix: prefix, Gateway: gateway}
+	if set, err := b.IPSet(); err == nil {
+		p.ranges = set.Ranges()
+	}
+	return p
+}
+
+// Gateway is the gateway of a family that machines of a network are told: the one
+// of its pool, or else the one of its segment. It is invalid where there is none.
+func Gateway(nn *v1alpha2.NetworkNamespace, family v1alpha2.IPFamily) netip.Addr {
+	o, err := optionsOf(nn, family)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return o.gateway
+}
+
+// options are a family's fields of the pool and the segment, parsed.
+type options struct {
+	segment, prefix netip.Prefix
+	gateway         netip.Addr
+	start, end      netip.Addr
+	excluded        []string
+}
+
+func optionsOf(nn *v1alpha2.NetworkNamespace, family v1alpha2.IPFamily) (options, error) {
+	var static v1alpha2.StaticPool
+	if nn.Spec.IPAllocation != nil && nn.Spec.IPAllocation.Static != nil {
+		static = *nn.Spec.IPAllocation.Static
+	}
+	segment, prefix, gateway := nn.Status.IPv4Prefix, string(static.IPv4CIDR), string(static.IPv4Gateway)
+	first, last, announced := string(static.IPv4RangeStart), string(static.IPv4RangeEnd), nn.Status.IPv4Gateway
+	if family == v1alpha2.IPv6 {
+		segment, prefix, gateway = nn.Status.IPv6Prefix, string(static.IPv6CIDR), string(static.IPv6Gateway)
+		first, last, announced = string(static.IPv6RangeStart), string(static.IPv6RangeEnd), nn.Status.IPv6Gateway
+	}
+	o := options{excluded: static.ExcludedAddresses}
+	var err error
+	if o.segment, err = netip.ParsePrefix(segment); err != nil {
+		return options{}, fmt.Errorf("NetworkNamespace %s has no %s prefix", nn.Name, family)
+	}
+	if o.prefix = o.segment; prefix != "" {
+		if o.prefix, err = netip.ParsePrefix(prefix); err != nil {
+			return options{}, fmt.Errorf("spec.ipAllocation.static: %w", err)
+		}
+	}
+	if !o.segment.Overlaps(o.prefix) || o.prefix.Bits() < o.segment.Bits() {
+		return options{}, fmt.Errorf("spec.ipAllocation.static: prefix %s is outside of the provisioned segment %s", o.prefix, o.segment)
+	}
+	// An address that does not parse is left out: the API server's rules have
+	// refused those, and a network without a gateway has an empty one.
+	if o.gateway, err = netip.ParseAddr(gateway); err != nil {
+		o.gateway, _ = netip.ParseAddr(announced)
+	}
+	o.start, o.end = o.prefix.Addr().Next(), netipx.PrefixLastIP(o.prefix)
+	if o.prefix.Bits() < o.prefix.Addr().BitLen()-1 {
+		o.start = o.start.Next()
+	}
+	if a, err := netip.ParseAddr(first); err == nil {
+		o.start = a
+	}
+	if a, err := netip.ParseAddr(last); err == nil {
+		o.end = a
+	}
+	if !o.prefix.Contains(o.start) || !o.prefix.Contains(o.end) || o.end.Less(o.start) {
+		return options{}, fmt.Errorf("spec.ipAllocation.static: range %s-%s is not inside %s", o.start, o.end, o.prefix)
+	}
+	return o, nil
+}
+
+// parseSpan reads an address, a prefix, or a range that is written first-last.
+func parseSpan(s string) (netipx.IPRange, error) {
+	if a, err := netip.ParseAddr(s); err == nil {
+		return netipx.IPRangeFrom(a, a), nil
+	}
+	if p, err := netip.ParsePrefix(s); err == nil {
+		return netipx.RangeOfPrefix(p), nil
+	}
+	if first, last, ok := strings.Cut(s, "-"); ok {
+		a, errA := netip.ParseAddr(first)
+		b, errB := netip.ParseAddr(last)
+		if r := netipx.IPRangeFrom(a, b); errA == nil && errB == nil && r.IsValid() {
+			return r, nil
+		}
+	}
+	return netipx.IPRange{}, fmt.Errorf("%q is not an address, a prefix or a range", s)
+}
+
+// Size is the number of addresses, and stops at the largest uint64.
+func (p Pool) Size() uint64 {
+	var total uint64
+	for _, r := range p.ranges {
+		n := count(r)
+		if total > math.MaxUint64-n {
+			return math.MaxUint64
+		}
+		total += n
+	}
+	return total
+}
+
+// At is the i-th address in ascending order, where i is below Size.
+func (p Pool) At(i uint64) netip.Addr {
+	for _, r := range p.ranges {
+		n := count(r)
+		if i < n {
+			return plus(r.From(), i)
+		}
+		i -= n
+	}
+	return netip.Addr{}
+}
+
+// Contains tells whether an address may be given out.
+func (p Pool) Contains(a netip.Addr) bool {
+	for _, r := range p.ranges {
+		if r.Contains(a) {
+			return true
+		}
+	}
+	return false
+}
+
+// Start is where the search for a holder begins. It is the same for the same
+// holder every time, and different holders are spread over the pool, so that
+// replicas don't queue for the same address.
+func (p Pool) Start(holder string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(holder))
+	hi, _ := bits.Mul64(h.Sum64(), p.Size())
+	return hi
+}
+
+// FirstFree is the first address at or after start, going round once, that is not
+// taken. It reports false where all are. taken has at most as many entries as
+// there are leases, so that the search ends after that many steps.
+func (p Pool) FirstFree(start uint64, taken map[netip.Addr]bool) (netip.Addr, bool) {
+	size := p.Size()
+	tries := min(size, uint64(len(taken))+1)
+	for i := range tries {
+		n := start + i
+		if n >= size || n < start {
+			n -= size
+		}
+		if a := p.At(n); !taken[a] {
+			return a, true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// count is the number of addresses of a range, and stops at the largest uint64.
+func count(r netipx.IPRange) uint64 {
+	fromHi, fromLo := halves(r.From())
+	toHi, toLo := halves(r.To())
+	lo, borrow := bits.Sub64(toLo, fromLo, 0)
+	hi, _ := bits.Sub64(toHi, fromHi, borrow)
+	if hi > 0 || lo == math.MaxUint64 {
+		return math.MaxUint64
+	}
+	return lo + 1
+}
+
+// plus is the address n after a.
+func plus(a netip.Addr, n uint64) netip.Addr {
+	hi, lo := halves(a)
+	lo, carry := bits.Add64(lo, n, 0)
+	hi += carry
+	var b [16]byte
+	for i := range 8 {
+		b[7-i], b[15-i] = byte(hi>>(8*i)), byte(lo>>(8*i))
+	}
+	if next := netip.AddrFrom16(b); a.Is4() {
+		return next.Unmap()
+	}
+	return netip.AddrFrom16(b)
+}
+
+func halves(a netip.Addr) (hi, lo uint64) {
+	b := a.As16()
+	for i := range 8 {
+		hi, lo = hi<<8|uint64(b[i]), lo<<8|uint64(b[i+8])
+	}
+	return hi, lo
+}

@@ -1,0 +1,280 @@
+package wire_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vitistack/stack/functions/internal/wire"
+)
+
+func client(t *testing.T, config wire.Config) *wire.Client {
+	t.Helper()
+	c, err := wire.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestDo(t *testing.T) {
+	t.Parallel()
+	type seen struct {
+		Method, Path, Query, Accept, ContentType, Authorization, UserAgent, Body string
+	}
+	cases := map[string]struct {
+		reason  string
+		config  wire.Config
+		request wire.Request
+		want    seen
+	}{
+		"GetWithQuery": {
+			reason:  "a request without a body has no content type",
+			config:  wire.Config{UserAgent: "test"},
+			request: wire.Request{Method: http.MethodGet, Path: "/v1/segments", Query: url.Values{"site": {"a b"}}},
+			want:    seen{Method: "GET", Path: "/base/v1/segments", Query: "site=a+b", Accept: "application/json", UserAgent: "test"},
+		},
+		"BasicAuth": {
+			reason:  "a user name wins over a token",
+			config:  wire.Config{Username: "admin", Password: "s3cret", Token: "t", UserAgent: "test"},
+			request: wire.Request{Method: http.MethodPost, Path: "/", Body: map[string]int{"a": 1}},
+			want: seen{Method: "POST", Path: "/base/", Accept: "application/json", ContentType: "application/json", UserAgent: "test",
+				Authorization: "Basic YWRtaW46czNjcmV0", Body: `{"a":1}`},
+		},
+		"Bearer": {
+			reason:  "a token is sent as bearer token",
+			config:  wire.Config{Token: "t", UserAgent: "test"},
+			request: wire.Request{Method: http.MethodDelete, Path: "/x"},
+			want:    seen{Method: "DELETE", Path: "/base/x", Accept: "application/json", UserAgent: "test", Authorization: "Bearer t"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				w.Header().Set("Retry-After", "7")
+				w.WriteHeader(http.StatusAccepted)
+				_ = json.NewEncoder(w).Encode(seen{r.Method, r.URL.Path, r.URL.RawQuery, r.Header.Get("Accept"), r.Header.Get("Content-Type"),
+					r.Header.Get("Authorization"), r.UserAgent(), string(body)})
+			}))
+			t.Cleanup(server.Close)
+			tc.config.URL = server.URL + "/base/"
+			var got seen
+			res, err := client(t, tc.config).Do(t.Context(), tc.request, &got)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s: request (-want +got):\n%s", tc.reason, diff)
+			}
+			if res.Status != http.StatusAccepted || res.RetryAfter() != 7*time.Second {
+				t.Errorf("%s: got status %d, retry after %s", tc.reason, res.Status, res.RetryAfter())
+			}
+		})
+	}
+}
+
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason    string
+		status    int
+		header    http.Header
+		body      string
+		kind      wire.Kind
+		transient bool
+		after     time.Duration
+		text      string
+		detail    string
+	}{
+		"400": {reason: "the request is wrong", status: 400, kind: wire.Rejected, text: "the server answered 400 Bad Request"},
+		"401": {reason: "credentials must be changed", status: 401, body: `{"result":401,"text":"Unauthorized"}`, kind: wire.Unauthorized, text: "the server answered 401 Unauthorized", detail: "Unauthorized"},
+		"403": {reason: "rights must be changed", status: 403, body: `{"detail":"no\n  right"}`, kind: wire.Unauthorized, text: "the server answered 403 Forbidden", detail: "no right"},
+		"404": {reason: "gone, or a wrong URL", status: 404, body: "<html>", kind: wire.NotFound, text: "the server answered 404 Not Found"},
+		"408": {reason: "the server was too slow to read", status: 408, kind: wire.ServerFault, transient: true, text: "the server answered 408 Request Timeout"},
+		"409": {reason: "somebody else was faster", status: 409, body: `{"title":"Conflict"}`, kind: wire.Conflict, text: "the server answered 409 Conflict", detail: "Conflict"},
+		"410": {reason: "gone", status: 410, kind: wire.NotFound, text: "the server answered 410 Gone"},
+		"422": {reason: "the request is understood and refused", status: 422, kind: wire.Rejected, text: "the server answered 422 Unprocessable Entity"},
+		"429": {reason: "slow down", status: 429, header: http.Header{"Retry-After": {"3"}}, kind: wire.Throttled, transient: true, after: 3 * time.Second, text: "the server answered 429 Too Many Requests"},
+		"500": {reason: "the server's fault", status: 500, kind: wire.ServerFault, transient: true, text: "the server answered 500 Internal Server Error"},
+		"503": {reason: "not now", status: 503, header: http.Header{"Retry-After": {"nonsense"}}, kind: wire.ServerFault, transient: true, text: "the server answered 503 Service Unavailable"},
+		"302": {reason: "credentials are not carried elsewhere", status: 302, header: http.Header{"Location": {"/elsewhere"}}, kind: wire.Redirected, text: "the server answered 302 Found"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				for k, v := range tc.header {
+					w.Header()[k] = v
+				}
+				w.WriteHeader(tc.status)
+				_, _ = io.WriteString(w, tc.body)
+			}))
+			t.Cleanup(server.Close)
+			_, err := client(t, wire.Config{URL: server.URL}).Do(t.Context(), wire.Request{Method: http.MethodGet, Path: "/a?token=secret"}, nil)
+			var e *wire.Error
+			if !errors.As(err, &e) {
+				t.Fatalf("%s: got %v, want a wire.Error", tc.reason, err)
+			}
+			if e.Kind != tc.kind || e.Transient() != tc.transient || e.Status != tc.status || e.RetryAfter != tc.after || e.Detail() != tc.detail {
+				t.Errorf("%s: got %s, transient %t, status %d, after %s, detail %q", tc.reason, e.Kind, e.Transient(), e.Status, e.RetryAfter, e.Detail())
+			}
+			if want := "GET 127.0.0.1/a: " + tc.text; err.Error() != want {
+				t.Errorf("%s: got text %q, want %q", tc.reason, err, want)
+			}
+		})
+	}
+}
+
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		body   string
+		max    int64
+		want   []int
+		text   string
+	}{
+		"List":      {reason: "the answer is decoded", body: "[1,2]", want: []int{1, 2}},
+		"Empty":     {reason: "no content leaves the value as it is", body: " \n"},
+		"HTML":      {reason: "something else answers at this URL", body: "<html>", text: "the answer is not JSON"},
+		"Cut":       {reason: "half an answer is none", body: "[1,", text: "the answer is not JSON"},
+		"OtherType": {reason: "another API answers at this URL", body: `{"a":1}`, text: "the answer has a JSON object where another type belongs"},
+		"TooLarge":  {reason: "memory is bounded", body: "[1,2,3,4,5,6,7,8]", max: 8, text: "the answer is larger than 8 bytes"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, tc.body) }))
+			t.Cleanup(server.Close)
+			var got []int
+			_, err := client(t, wire.Config{URL: server.URL, MaxBody: tc.max}).Do(t.Context(), wire.Request{Method: http.MethodGet}, &got)
+			if tc.text == "" {
+				if diff := cmp.Diff(tc.want, got); err != nil || diff != "" {
+					t.Errorf("%s: got %v, error %v", tc.reason, got, err)
+				}
+				return
+			}
+			var e *wire.Error
+			if !errors.As(err, &e) || e.Kind != wire.Malformed || e.Transient() || err.Error() != "GET 127.0.0.1: "+tc.text {
+				t.Errorf("%s: got %v", tc.reason, err)
+			}
+		})
+	}
+}
+
+func TestConnections(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		serve  func(net.Conn)
+		kind   wire.Kind
+		text   string
+	}{
+		"Refused":   {reason: "nobody listens", kind: wire.Unreachable, text: "connection refused"},
+		"Closed":    {reason: "the server hangs up", serve: func(c net.Conn) { read(c) }, kind: wire.Unreachable, text: "the server closed the connection before it had answered"},
+		"Truncated": {reason: "the server dies in the middle", serve: func(c net.Conn) { read(c); write(c, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n[1") }, kind: wire.Unreachable, text: "the server closed the connection before it had answered"},
+		"Silent":    {reason: "the server hangs", serve: func(c net.Conn) { read(c); read(c) }, kind: wire.Timeout, text: "no answer in time"},
+		"Slow":      {reason: "the body hangs", serve: func(c net.Conn) { read(c); write(c, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n[1"); read(c) }, kind: wire.Timeout, text: "no answer in time"},
+		"NotHTTP":   {reason: "something else listens there", serve: func(c net.Conn) { read(c); write(c, "220 mail ready\r\n") }, kind: wire.Unreachable, text: "the connection failed"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := client(t, wire.Config{URL: "http://" + listen(t, tc.serve), Timeout: 300 * time.Millisecond})
+			_, err := c.Do(t.Context(), wire.Request{Method: http.MethodPost, Body: 1}, new(any))
+			var e *wire.Error
+			if !errors.As(err, &e) || e.Kind != tc.kind || !e.Transient() {
+				t.Fatalf("%s: got %#v", tc.reason, err)
+			}
+			if want := "POST 127.0.0.1: " + tc.text; err.Error() != want {
+				t.Errorf("%s: got text %q, want %q", tc.reason, err, want)
+			}
+		})
+	}
+}
+
+func TestCancelled(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	c := client(t, wire.Config{URL: "http://" + listen(t, func(c net.Conn) { read(c); cancel(); read(c) })})
+	_, err := c.Do(ctx, wire.Request{Method: http.MethodGet}, nil)
+	var e *wire.Error
+	if !errors.As(err, &e) || e.Kind != wire.Timeout || !errors.Is(err, context.Canceled) {
+		t.Errorf("a delivery that ends takes its requests with it, got %v", err)
+	}
+}
+
+func TestNew(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		config wire.Config
+		want   string
+	}{
+		"NoScheme":    {reason: "a host alone does not say whether to use TLS", config: wire.Config{URL: "example.com:8000"}, want: "write scheme and host"},
+		"NoHost":      {reason: "there is nobody to ask", config: wire.Config{URL: "http://"}, want: "write scheme and host"},
+		"OtherScheme": {reason: "only HTTP is spoken", config: wire.Config{URL: "unix:///run/kea"}, want: "write scheme and host"},
+		"Credentials": {reason: "a URL is shown to people", config: wire.Config{URL: "https://user:hunter2@example.com"}, want: "credentials do not belong into a URL"},
+		"CA":          {reason: "a file of something else was given", config: wire.Config{URL: "https://example.com", TLS: wire.TLS{CA: []byte("x")}}, want: "the authority has no certificate in it"},
+		"KeyMissing":  {reason: "a certificate alone proves nothing", config: wire.Config{URL: "https://example.com", TLS: wire.TLS{Cert: []byte("x")}}, want: "do not belong together"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := wire.New(tc.config)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%s: got %v, want %q in it", tc.reason, err, tc.want)
+			}
+			if err != nil && strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("the error shows a password: %v", err)
+			}
+		})
+	}
+}
+
+// listen serves one connection after another on a new port, or nothing at all
+// where serve is nil.
+func listen(t *testing.T, serve func(net.Conn)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	if serve == nil {
+		_ = l.Close()
+		return address
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			serve(c)
+			_ = c.Close()
+		}
+	}()
+	return address
+}
+
+func read(c net.Conn) { _, _ = c.Read(make([]byte, 4096)) }
+
+func write(c net.Conn, s string) { _, _ = io.WriteString(c, s) }
+
+// quiet swallows what a server logs about clients that it refuses.
+func quiet() *log.Logger { return log.New(io.Discard, "", 0) }

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/vitistack/stack/functions/internal/wire"
+)
+
+// Limits of the configuration.
+const (
+	defaultTimeout = 10 * time.Second
+	// maxTimeout lets a delivery go on with one server after the other one has
+	// kept it waiting.
+	maxTimeout = 12 * time.Second
+	// maxConfiguration is the largest answer that is read: a configuration with
+	// some hundred thousand reservations.
+	maxConfiguration = 128 << 20
+	defaultPort      = "8000"
+	defaultClasses   = "biosclients,ueficlients,ipxeclients"
+	platform         = "vitistack-system"
+	namespaceFile    = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+)
+
+// settings are what the environment says. Their names and defaults are those of
+// the kea-operator.
+type settings struct {
+	// urls are those of the primary and the secondary server. There are none where
+	// the installation has no Kea.
+	urls                        []string
+	timeout                     time.Duration
+	disableKeepAlives           bool
+	username, password          string
+	tls                         bool
+	insecure                    bool
+	serverName                  string
+	caFile, certFile, keyFile   string
+	secretName, secretNamespace string
+	namespace                   string
+	classes                     []string
+	strict                      bool
+}
+
+// readSettings reads the environment. It returns an error that names the variable
+// and what to write into it.
+func readSettings(getenv func(string) string) (settings, error) {
+	var problems []error
+	flag := func(name string, standard bool) bool {
+		text := getenv(name)
+		if text == "" {
+			return standard
+		}
+		v, err := strconv.ParseBool(text)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("read %s: write true or false", name))
+		}
+		return v
+	}
+	s := settings{
+		timeout:           defaultTimeout,
+		disableKeepAlives: flag("KEA_DISABLE_KEEPALIVES", true),
+		tls:               flag("KEA_TLS_ENABLED", false),
+		insecure:          flag("KEA_TLS_INSECURE", false),
+		strict:            flag("KEA_STRICT_DEFAULTS", false),
+		username:          getenv("KEA_BASIC_AUTH_USERNAME"),
+		password:          getenv("KEA_BASIC_AUTH_PASSWORD"),
+		secretName:        getenv("KEA_TLS_SECRET_NAME"),
+		namespace:         namespaceOf(getenv),
+		classes:           list(cmp.Or(getenv("KEA_REQUIRE_CLIENT_CLASSES"), defaultClasses)),
+	}
+	s.secretNamespace = cmp.Or(getenv("KEA_TLS_SECRET_NAMESPACE"), s.namespace)
+	if s.tls {
+		s.serverName, s.caFile = getenv("KEA_TLS_SERVER_NAME"), getenv("KEA_TLS_CA_FILE")
+		s.certFile, s.keyFile = getenv("KEA_TLS_CERT_FILE"), getenv("KEA_TLS_KEY_FILE")
+	}
+	if text := getenv("KEA_TIMEOUT_SECONDS"); text != "" {
+		seconds, err := strconv.Atoi(text)
+		if err != nil || seconds < 1 {
+			problems = append(problems, errors.New("read KEA_TIMEOUT_SECONDS: write a number of seconds from 1"))
+		}
+		s.timeout = min(time.Duration(seconds)*time.Second, maxTimeout)
+	}
+	var err error
+	if s.urls, err = urls(getenv, s.caFile != "" || s.certFile != "" || s.secretName != ""); err != nil {
+		problems = append(problems, err)
+	}
+	return s, errors.Join(problems...)
+}
+
+// urls are those of the servers that are configured, completed by scheme and port.
+func urls(getenv func(string) string, secure bool) ([]string, error) {
+	primary := cmp.Or(getenv("KEA_URL"), getenv("KEA_BASE_URL"), getenv("KEA_HOST"))
+	secondary := getenv("KEA_SECONDARY_URL")
+	if primary == "" && secondary != "" {
+		return nil, errors.New("read KEA_URL: it is empty, but KEA_SECONDARY_URL is not: write the primary server's address into it")
+	}
+	var all []string
+	for _, text := range []string{primary, secondary} {
+		if text == "" {
+			continue
+		}
+		if !strings.Contains(text, "://") {
+			scheme := "http://"
+			if secure {
+				scheme = "https://"
+			}
+			text = scheme + text
+		}
+		u, err := url.Parse(text)
+		if err != nil || u.Hostname() == "" {
+			return nil, errors.New("read KEA_URL and KEA_SECONDARY_URL: write addresses such as https://kea.example.com:8000")
+		}
+		if u.Port() == "" {
+			u.Host = net.JoinHostPort(u.Hostname(), cmp.Or(getenv("KEA_PORT"), defaultPort))
+		}
+		all = append(all, u.String())
+	}
+	return all, nil
+}
+
+// connect makes the clients of the servers. secret reads the data of the Secret
+// that the certificates are in.
+func (s settings) connect(secret func(namespace, name string) (map[string][]byte, error)) ([]*control, error) {
+	if len(s.urls) == 0 {
+		return nil, nil
+	}
+	trust, err := wire.LoadTLS(s.caFile, s.certFile, s.keyFile)
+	if err != nil {
+		return nil, fmt.Errorf("%w: correct KEA_TLS_CA_FILE, KEA_TLS_CERT_FILE and KEA_TLS_KEY_FILE", err)
+	}
+	if s.secretName != "" {
+		data, err := secret(s.secretNamespace, s.secretName)
+		if err != nil {
+			return nil, fmt.Errorf("%w: correct KEA_TLS_SECRET_NAME and KEA_TLS_SECRET_NAMESPACE", err)
+		}
+		trust = wire.SecretTLS(data)
+	}
+	trust.ServerName, trust.Insecure = s.serverName, s.insecure
+	if len(trust.Cert) > 0 {
+		s.username, s.password = "", ""
+	}
+	var controls []*control
+	for i, address := range s.urls {
+		client, err := wire.New(wire.Config{
+			URL: address, Timeout: s.timeout, TLS: trust, Username: s.username, Password: s.password,
+			DisableKeepAlives: s.disableKeepAlives, MaxBody: maxConfiguration, UserAgent: "vitistack-" + name,
+		})
+		if err != nil {
+			return nil, err
+		}
+		controls = append(controls, &control{role: [...]string{"primary", "secondary"}[i], wire: client})
+	}
+	return controls, nil
+}
+
+// namespaceOf is where this function runs.
+func namespaceOf(getenv func(string) string) string {
+	if text := getenv("POD_NAMESPACE"); text != "" {
+		return text
+	}
+	if text, err := os.ReadFile(namespaceFile); err == nil {
+		return strings.TrimSpace(string(text))
+	}
+	return platform
+}
+
+func list(text string) []string {
+	var all []string
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			all = append(all, part)
+		}
+	}
+	return all
+}

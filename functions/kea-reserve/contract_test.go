@@ -1,0 +1,383 @@
+package main
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/events"
+	stand "github.com/vitistack/stack/tests/stand/kea"
+)
+
+const macA, macB = "52:54:00:00:00:0a", "52:54:00:00:00:0b"
+
+func TestReserve(t *testing.T) {
+	onEach(t, stand.Options{}, func(t *testing.T, b backend) {
+		w := newWorld(t, []string{b.URL()})
+		w.network("net", "10.77.0.0/24", nil)
+		w.configuration("vm", []string{macA, "52-54-00-00-00-0B"}, nil)
+		nc := w.settle("vm")
+		first, second := addressOf(t, nc, 0), addressOf(t, nc, 1)
+		want := v1alpha1.NetworkConfigurationStatus{
+			Phase: v1alpha1.NetworkConfigurationReady, Status: "OK", Message: "Kea has a reservation for every interface",
+			ObservedGeneration: 1, NetworkNamespaceName: "net",
+		}
+		for i, address := range []string{first, second} {
+			want.NetworkInterfaces = append(want.NetworkInterfaces, v1alpha1.InterfaceStatus{
+				Name: nc.Spec.NetworkInterfaces[i].Name, MACAddress: nc.Spec.NetworkInterfaces[i].MACAddress,
+				IPv4Addresses: []string{address}, VLAN: "42", IPv4Subnet: "10.77.0.0/24", IPv4Gateway: "10.77.0.1",
+				DNS: []string{"10.9.9.9"}, DHCPReserved: true, IPAllocated: true, AllocationMethod: v1alpha2.AllocationDHCP,
+			})
+		}
+		got := nc.Status
+		got.Conditions = nil
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("status (-want +got):\n%s", diff)
+		}
+		if first == second {
+			t.Errorf("both interfaces have %s", first)
+		}
+		b.Restart(t)
+		for mac, want := range map[string]string{macA: first, macB: second} {
+			offer, err := b.Lease(t.Context(), mac, netip.MustParseAddr("10.77.0.1"))
+			if err != nil {
+				t.Fatalf("%s gets no address after a restart: %v", mac, err)
+			}
+			if offer.Address.String() != want || offer.Mask != 24 ||
+				!cmp.Equal(offer.Routers, []netip.Addr{netip.MustParseAddr("10.77.0.1")}, cmp.Comparer(sameAddress)) ||
+				!cmp.Equal(offer.DNS, []netip.Addr{netip.MustParseAddr("10.9.9.9")}, cmp.Comparer(sameAddress)) {
+				t.Errorf("%s got %+v by DHCP, want %s with the network's gateway and DNS", mac, offer, want)
+			}
+		}
+	})
+}
+
+func sameAddress(a, b netip.Addr) bool { return a == b }
+
+func TestRedelivery(t *testing.T) {
+	onEach(t, stand.Options{}, func(t *testing.T, b backend) {
+		w := newWorld(t, []string{b.URL()})
+		w.network("net", "10.77.0.0/24", nil)
+		w.configuration("vm", []string{macA}, nil)
+		first, there := w.settle("vm"), hosts(t, b)
+		for _, eventType := range []string{events.TypeRefAdd, events.TypeRefUpdate, events.TypeResync, events.TypeResync} {
+			w.must(w.deliver("NetworkConfiguration", "vm", eventType))
+		}
+		if again := w.get("vm"); again.ResourceVersion != first.ResourceVersion {
+			t.Errorf("delivering again wrote a difference: %s", cmp.Diff(first, again))
+		}
+		if diff := cmp.Diff(there, hosts(t, b)); diff != "" {
+			t.Errorf("delivering again changed Kea (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestRepair has somebody remove a reservation from Kea.
+func TestRepair(t *testing.T) {
+	onEach(t, stand.Options{Subnets: []stand.Subnet{{ID: 7, Subnet: "10.77.0.0/24"}}}, func(t *testing.T, b backend) {
+		w := newWorld(t, []string{b.URL()})
+		w.network("net", "10.77.0.0/24", nil)
+		w.configuration("vm", []string{macA}, nil)
+		want := addressOf(t, w.settle("vm"), 0)
+		var config map[string]any
+		_, err := b.Command(t.Context(), "config-get", nil, &config)
+		w.must(err)
+		dhcp4 := config["Dhcp4"].(map[string]any)
+		dhcp4["subnet4"] = []stand.Subnet{{ID: 7, Subnet: "10.77.0.0/24"}}
+		if result, err := b.Command(t.Context(), "config-set", map[string]any{"Dhcp4": dhcp4}, nil); err != nil || result != 0 {
+			t.Fatalf("config-set: result %d, error %v", result, err)
+		}
+		w.must(w.deliver("NetworkConfiguration", "vm", events.TypeResync))
+		if got := hosts(t, b)[macA]; got != want {
+			t.Errorf("after a resync the reservation has %q, want %s again", got, want)
+		}
+	})
+}
+
+func TestSubnets(t *testing.T) {
+	cases := map[string]struct {
+		reason  string
+		subnets []stand.Subnet
+		shared  map[string][]stand.Subnet
+		network string
+		ready   string
+		in      uint32
+	}{
+		"Missing":   {reason: "the subnet is made, by an identity that every server would give it", network: "10.77.0.0/24", in: 10<<24 + 77<<16},
+		"Same":      {reason: "the subnet is there", subnets: []stand.Subnet{{ID: 7, Subnet: "10.77.0.0/24"}}, network: "10.77.0.0/24", in: 7},
+		"Within":    {reason: "the network is a part of a subnet", subnets: []stand.Subnet{{ID: 7, Subnet: "10.77.0.0/16"}}, network: "10.77.5.0/24", in: 7},
+		"Closest":   {reason: "the smallest subnet is the one that clients are served from", subnets: []stand.Subnet{{ID: 7, Subnet: "10.0.0.0/8"}, {ID: 8, Subnet: "10.77.0.0/16"}}, network: "10.77.5.0/24", in: 8},
+		"Shared":    {reason: "a subnet of a shared network is one too", shared: map[string][]stand.Subnet{"floor": {{ID: 9, Subnet: "10.77.0.0/24"}}}, network: "10.77.0.0/24", in: 9},
+		"Elsewhere": {reason: "other subnets don't matter", subnets: []stand.Subnet{{ID: 7, Subnet: "10.78.0.0/24"}}, network: "10.77.0.0/24", in: 10<<24 + 77<<16},
+		"Part": {
+			reason: "Kea would serve a part of the network only", subnets: []stand.Subnet{{ID: 7, Subnet: "10.77.0.0/25"}}, network: "10.77.0.0/24",
+			ready: "False SubnetOverlap: Kea has subnet 10.77.0.0/25 (id 7), which covers only a part of 10.77.0.0/24: remove it, or give it the network's prefix",
+		},
+	}
+	t.Parallel()
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, stand.Options{Subnets: tc.subnets, SharedNetworks: tc.shared}, func(t *testing.T, b backend) {
+				w := newWorld(t, []string{b.URL()})
+				w.network("net", tc.network, nil)
+				w.configuration("vm", []string{macA}, nil)
+				nc := w.settle("vm")
+				if tc.ready != "" {
+					if ready(nc) != tc.ready || len(hosts(t, b)) != 0 || nc.Status.Phase != v1alpha1.NetworkConfigurationError {
+						t.Errorf("%s: got phase %s, Ready %s", tc.reason, nc.Status.Phase, ready(nc))
+					}
+					return
+				}
+				address := netip.MustParseAddr(addressOf(t, nc, 0))
+				all := reservationsOf(t, b)
+				if len(all) != 1 || all[0].subnet != tc.in || all[0].address != address || !netip.MustParsePrefix(tc.network).Contains(address) {
+					t.Errorf("%s: got %v in Kea, and %s in the status", tc.reason, all, address)
+				}
+			})
+		})
+	}
+}
+
+func TestLeases(t *testing.T) {
+	options := stand.Options{Subnets: []stand.Subnet{{ID: 7, Subnet: "10.77.0.0/24"}, {ID: 8, Subnet: "10.78.0.0/29"}}}
+	onEach(t, options, func(t *testing.T, b backend) {
+		lease := func(mac, address string, subnet int) {
+			t.Helper()
+			arguments := map[string]any{"ip-address": address, "hw-address": mac, "subnet-id": subnet}
+			if result, err := b.Command(t.Context(), "lease4-add", arguments, nil); err != nil || result != 0 {
+				t.Fatalf("lease4-add: result %d, error %v", result, err)
+			}
+		}
+		w := newWorld(t, []string{b.URL()})
+		w.network("net", "10.77.0.0/24", nil)
+		w.network("small", "10.78.0.0/29", nil)
+		lease(macA, "10.77.0.123", 7)
+		in := func(network string) func(*v1alpha1.NetworkConfiguration) {
+			return func(nc *v1alpha1.NetworkConfiguration) { nc.Spec.NetworkNamespaceName = network }
+		}
+		w.configuration("had", []string{macA}, in("net"))
+		if got := addressOf(t, w.settle("had"), 0); got != "10.77.0.123" {
+			t.Errorf("a machine with a lease of 10.77.0.123 has a reservation of %s", got)
+		}
+		for _, address := range []string{"10.78.0.2", "10.78.0.3", "10.78.0.5", "10.78.0.6"} {
+			lease("52:54:00:00:01:0"+address[8:], address, 8)
+		}
+		w.configuration("new", []string{macB}, in("small"))
+		if got := addressOf(t, w.settle("new"), 0); got != "10.78.0.4" {
+			t.Errorf("got %s, want 10.78.0.4, the only address that nobody has", got)
+		}
+	})
+}
+
+func TestForeign(t *testing.T) {
+	held := []stand.Reservation{
+		{HWAddress: macA, IPAddress: "10.77.0.50"},
+		{ClientID: "01:02:03", IPAddress: "10.77.0.60"},
+		{HWAddress: "52:54:00:00:09:01", IPAddress: "10.77.0.70", UserContext: map[string]any{"vitistack.io/uid": "x", "vitistack.io/networkconfiguration": "other/vm"}},
+	}
+	options := stand.Options{Subnets: []stand.Subnet{{ID: 7, Subnet: "10.77.0.0/24", Reservations: held}}}
+	onEach(t, options, func(t *testing.T, b backend) {
+		w := newWorld(t, []string{b.URL()})
+		w.network("net", "10.77.0.0/24", nil)
+		asking := func(address string) func(*v1alpha1.NetworkConfiguration) {
+			return func(nc *v1alpha1.NetworkConfiguration) {
+				nc.Spec.NetworkInterfaces[0].IPv4Addresses = []v1alpha2.IPv4Address{v1alpha2.IPv4Address(address)}
+			}
+		}
+		before := hosts(t, b)
+		mine := w.configuration("mine", []string{macA}, nil)
+		w.configuration("taken", []string{macB}, asking("10.77.0.60"))
+		w.configuration("marked", []string{macB}, asking("10.77.0.70"))
+		w.configuration("gateway", []string{macB}, asking("10.77.0.1"))
+		for name, want := range map[string]string{
+			"mine": "False ForeignReservation: Kea has a reservation of 10.77.0.50 for hw-address " + macA +
+				" that this stack did not make: remove it, or set \"vitistack.io/uid\" in its user-context to " + string(mine.UID) + " to hand it over",
+			"taken":   "False AddressTaken: interface eth0 asks for 10.77.0.60, which has a reservation of client-id 010203: ask for another, or for none",
+			"marked":  "False AddressTaken: interface eth0 asks for 10.77.0.70, which has NetworkConfiguration other/vm: ask for another, or for none",
+			"gateway": "False AddressOutsidePool: interface eth0 asks for 10.77.0.1, which is no usable address of 10.77.0.0/24: ask for another, or for none",
+		} {
+			nc := w.settle(name)
+			if strings.ReplaceAll(ready(nc), "01:02:03", "010203") != want || nc.Status.Phase != v1alpha1.NetworkConfigurationError || nc.Status.NextCheckTime == nil {
+				t.Errorf("%s: got phase %s, next check %v, Ready %s, want %s", name, nc.Status.Phase, nc.Status.NextCheckTime, ready(nc), want)
+			}
+		}
+		if diff := cmp.Diff(before, hosts(t, b)); diff != "" {
+			t.Errorf("somebody else's reservations changed (-want +got):\n%s", diff)
+		}
+		w.delete("mine")
+		w.must(w.deliver("NetworkConfiguration", "mine", events.TypeRefUpdate))
+		if diff := cmp.Diff(before, hosts(t, b)); diff != "" || !w.gone("mine") {
+			t.Errorf("deleting took somebody else's reservation along (-want +got):\n%s", diff)
+		}
+		w.configuration("free", []string{macB}, asking("10.77.0.80"))
+		if got := addressOf(t, w.settle("free"), 0); got != "10.77.0.80" || hosts(t, b)[macB] != got {
+			t.Errorf("a free address that is asked for is not given: got %s", got)
+		}
+	})
+}
+
+// TestExhausted gives the only address of a network away, and back.
+func TestExhausted(t *testing.T) {
+	onEach(t, stand.Options{}, func(t *testing.T, b backend) {
+		w := newWorld(t, []string{b.URL()})
+		w.network("net", "10.77.0.0/30", nil)
+		for i, name := range []string{"first", "second", "third"} {
+			w.configuration(name, []string{macA[:16] + string(rune('a'+i))}, nil)
+		}
+		if got := addressOf(t, w.settle("first"), 0); got != "10.77.0.2" {
+			t.Errorf("got %s, want 10.77.0.2, the only address that is neither the network's, the gateway's, nor for broadcast", got)
+		}
+		for _, name := range []string{"third", "second"} {
+			nc := w.settle(name)
+			want := "False PoolExhausted: 10.77.0.0/30 has no free address: release one, or use a larger network"
+			if ready(nc) != want || nc.Status.Phase != v1alpha1.NetworkConfigurationPending {
+				t.Errorf("%s: got phase %s, Ready %s", name, nc.Status.Phase, ready(nc))
+			}
+		}
+		w.delete("first")
+		w.must(w.deliver("NetworkConfiguration", "first", events.TypeRefUpdate))
+		if got := w.sent.names(t); !slices.Equal(got, []string{"NetworkConfiguration second"}) {
+			t.Errorf("the release woke %v, want the one that has waited longest", got)
+		}
+		w.must(w.deliver("NetworkConfiguration", "second", events.TypeResync))
+		if got := addressOf(t, w.get("second"), 0); got != "10.77.0.2" {
+			t.Errorf("got %s, want the address that was released", got)
+		}
+		if got := w.sent.names(t); !slices.Equal(got, []string{"NetworkConfiguration third"}) {
+			t.Errorf("the one that was served woke %v, want the next", got)
+		}
+	})
+}
+
+func TestDelete(t *testing.T) {
+	onEach(t, stand.Options{}, func(t *testing.T, b backend) {
+		w := newWorld(t, []string{b.URL()})
+		w.network("net", "10.77.0.0/24", nil)
+		w.configuration("vm", []string{macA, macB}, nil)
+		w.configuration("other", []string{"52:54:00:00:00:0c"}, nil)
+		w.settle("vm")
+		other := addressOf(t, w.settle("other"), 0)
+		w.delete("vm")
+		if w.gone("vm") {
+			t.Fatal("the finalizer does not keep it")
+		}
+		for range 2 {
+			w.must(w.deliver("NetworkConfiguration", "vm", events.TypeRefUpdate))
+		}
+		if !w.gone("vm") {
+			t.Errorf("it is still there: %s", ready(w.get("vm")))
+		}
+		b.Restart(t)
+		if diff := cmp.Diff(map[string]string{"52:54:00:00:00:0c": other}, hosts(t, b)); diff != "" {
+			t.Errorf("reservations after a restart (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestChanges changes what a NetworkConfiguration and its network say.
+func TestChanges(t *testing.T) {
+	onEach(t, stand.Options{}, func(t *testing.T, b backend) {
+		w := newWorld(t, []string{b.URL()})
+		nn := w.network("net", "10.77.0.0/24", nil)
+		w.configuration("vm", []string{macA, macB}, nil)
+		nc := w.settle("vm")
+		kept := addressOf(t, nc, 0)
+
+		before := nc.DeepCopy()
+		nc.Spec.NetworkInterfaces[1].MACAddress = "52:54:00:00:00:0f"
+		_, err := w.kube.Patch(t.Context(), before, nc)
+		w.must(err)
+		nc = w.settle("vm")
+		if diff := cmp.Diff(map[string]string{macA: kept, "52:54:00:00:00:0f": addressOf(t, nc, 1)}, hosts(t, b)); diff != "" {
+			t.Errorf("after another MAC address (-want +got):\n%s", diff)
+		}
+
+		changed := nn.DeepCopy()
+		changed.Status.DNS = []string{"10.9.9.1", "10.9.9.2"}
+		_, err = w.kube.PatchStatus(t.Context(), nn, changed)
+		w.must(err)
+		w.must(w.deliver("NetworkNamespace", "net", events.TypeRefUpdate))
+		if got := w.sent.names(t); !slices.Equal(got, []string{"NetworkConfiguration vm"}) {
+			t.Fatalf("other DNS servers woke %v", got)
+		}
+		w.must(w.deliver("NetworkConfiguration", "vm", events.TypeResync))
+		offer, err := b.Lease(t.Context(), macA, netip.MustParseAddr("10.77.0.1"))
+		w.must(err)
+		if got := w.get("vm").Status.NetworkInterfaces[0].DNS; !slices.Equal(got, changed.Status.DNS) || len(offer.DNS) != 2 || offer.Address.String() != kept {
+			t.Errorf("after other DNS servers the status has %v, and DHCP gives %+v", got, offer)
+		}
+		w.must(w.deliver("NetworkNamespace", "net", events.TypeRefUpdate))
+		if got := w.sent.names(t); got != nil {
+			t.Errorf("a network without news woke %v", got)
+		}
+
+		before = w.get("vm")
+		nc = before.DeepCopy()
+		nc.Spec.Provider = "static-ip-operator"
+		_, err = w.kube.Patch(t.Context(), before, nc)
+		w.must(err)
+		if nc = w.settle("vm"); len(hosts(t, b)) != 0 || len(nc.Finalizers) != 0 {
+			t.Errorf("another provider serves it: Kea still has %v, finalizers %v", hosts(t, b), nc.Finalizers)
+		}
+	})
+}
+
+// TestRetire deletes a network whose subnet this function made.
+func TestRetire(t *testing.T) {
+	onEach(t, stand.Options{Subnets: []stand.Subnet{{ID: 7, Subnet: "10.78.0.0/24"}}}, func(t *testing.T, b backend) {
+		w := newWorld(t, []string{b.URL()})
+		keep := func(nn *v1alpha2.NetworkNamespace) { nn.Finalizers = []string{v1alpha1.FinalizerNetworkNamespace} }
+		networks := []*v1alpha2.NetworkNamespace{w.network("made", "10.77.0.0/24", keep), w.network("found", "10.78.0.0/24", keep)}
+		for i, nn := range networks {
+			w.configuration(nn.Name, []string{[]string{macA, macB}[i]}, func(nc *v1alpha1.NetworkConfiguration) { nc.Spec.NetworkNamespaceName = nn.Name })
+			w.settle(nn.Name)
+			w.must(w.kube.Delete(t.Context(), nn))
+			w.must(w.deliver("NetworkNamespace", nn.Name, events.TypeRefUpdate))
+		}
+		if got := len(subnetsOf(t, b)); got != 2 {
+			t.Errorf("a subnet went while it was used: %d are left", got)
+		}
+		for _, nn := range networks {
+			w.delete(nn.Name)
+			w.must(w.deliver("NetworkConfiguration", nn.Name, events.TypeRefUpdate))
+		}
+		b.Restart(t)
+		if diff := cmp.Diff(map[uint32]string{7: "10.78.0.0/24"}, subnetsOf(t, b)); diff != "" {
+			t.Errorf("subnets after the networks are gone (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestSweep loses a NetworkConfiguration without its reservation.
+func TestSweep(t *testing.T) {
+	onEach(t, stand.Options{}, func(t *testing.T, b backend) {
+		w := newWorld(t, []string{b.URL()})
+		w.network("net", "10.77.0.0/24", nil)
+		w.configuration("lost", []string{macA}, nil)
+		w.configuration("vm", []string{macB}, nil)
+		lost, kept := w.settle("lost"), addressOf(t, w.settle("vm"), 0)
+		before := lost.DeepCopy()
+		lost.Finalizers = nil
+		_, err := w.kube.Patch(t.Context(), before, lost)
+		w.must(err)
+		w.delete("lost")
+		w.must(w.deliver("NetworkNamespace", "net", events.TypeRefUpdate))
+		if got := len(hosts(t, b)); got != 2 {
+			t.Errorf("an event about the network removed a reservation: %d are left", got)
+		}
+		w.must(w.deliver("NetworkNamespace", "net", events.TypeResync))
+		if diff := cmp.Diff(map[string]string{macB: kept}, hosts(t, b)); diff != "" {
+			t.Errorf("after a sweep (-want +got):\n%s", diff)
+		}
+
+		w.configuration("lost", []string{macA}, nil)
+		if got := addressOf(t, w.settle("lost"), 0); hosts(t, b)[macA] != got {
+			t.Errorf("a successor of the same name has %s, and Kea %v", got, hosts(t, b))
+		}
+	})
+}

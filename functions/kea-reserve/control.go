@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"time"
+
+	"github.com/vitistack/stack/functions/internal/wire"
+)
+
+// Result codes of Kea's control API.
+const (
+	resultOK          = 0
+	resultUnsupported = 2
+	resultEmpty       = 3
+)
+
+// errEmpty is Kea's result 3: the command is done, and there is nothing.
+var errEmpty = errors.New("there is nothing")
+
+// unsupported is Kea's result 2: the server does not know a command.
+type unsupported struct{ command string }
+
+func (e unsupported) Error() string { return "the server does not have the command " + e.command }
+
+// refused is any other result of Kea: the server will not do it. Its text is
+// Kea's, which names addresses and identifiers and no times.
+type refused struct {
+	command string
+	result  int
+	text    string
+}
+
+func (e refused) Error() string {
+	return fmt.Sprintf("refused with result %d: %s", e.result, e.text)
+}
+
+// offline is an answer of a control agent whose DHCP server is not there.
+type offline struct{ text string }
+
+func (e offline) Error() string { return "the DHCP server does not answer its control agent" }
+
+// control speaks Kea's control API with one server: a control agent, or the HTTP
+// socket of the DHCP server itself.
+type control struct {
+	// role is primary or secondary.
+	role string
+	wire *wire.Client
+}
+
+// command is a request. Service is for a control agent to know whom to ask; the
+// DHCP server itself accepts it.
+type command struct {
+	Command   string   `json:"command"`
+	Service   []string `json:"service"`
+	Arguments any      `json:"arguments,omitempty"`
+}
+
+// answer is one server's answer. Servers answer with a list of them, which has
+// one entry for each service.
+type answer struct {
+	Result    int             `json:"result"`
+	Text      string          `json:"text"`
+	Arguments json.RawMessage `json:"arguments"`
+}
+
+// do runs a command, and decodes its arguments into what into points to, unless
+// into is nil. It returns errEmpty, unsupported or refused as Kea's result says,
+// and a *wire.Error where there is no result.
+func (c *control) do(ctx context.Context, name string, arguments, into any) error {
+	start := time.Now()
+	err := c.send(ctx, name, arguments, into)
+	observe(c.role, name, err, time.Since(start))
+	if err != nil && !errors.Is(err, errEmpty) {
+		return fmt.Errorf("ask the %s Kea server for %s: %w", c.role, name, err)
+	}
+	return err
+}
+
+func (c *control) send(ctx context.Context, name string, arguments, into any) error {
+	var answers []answer
+	request := wire.Request{Method: http.MethodPost, Path: "/", Body: command{name, []string{"dhcp4"}, arguments}}
+	if _, err := c.wire.Do(ctx, request, &answers); err != nil {
+		return err
+	}
+	if len(answers) != 1 {
+		return errNotKea
+	}
+	switch a := answers[0]; a.Result {
+	case resultOK:
+		if into == nil {
+			return nil
+		}
+		if json.Unmarshal(a.Arguments, into) != nil {
+			return errNotKea
+		}
+		return nil
+	case resultUnsupported:
+		return unsupported{name}
+	case resultEmpty:
+		return errEmpty
+	default:
+		return refused{name, a.Result, position.ReplaceAllString(a.Text, "")}
+	}
+}
+
+// position is where in its input Kea's parser stood, which moves with what others
+// write.
+var position = regexp.MustCompile(`\s*\([^()]*:\d+:\d+\)`)
+
+// errNotKea says that an answer is JSON, but none of Kea's.
+var errNotKea = errors.New("the answer is not one of Kea's control API")
+
+// commands are those that the server has. A server that cannot even tell is down
+// behind its control agent.
+func (c *control) commands(ctx context.Context) (map[string]bool, error) {
+	var names []string
+	err := c.do(ctx, "list-commands", nil, &names)
+	var no refused
+	if errors.As(err, &no) {
+		err = fmt.Errorf("ask the %s Kea server for list-commands: %w", c.role, offline{no.text})
+	}
+	healthy(c.role, err == nil)
+	if err != nil {
+		return nil, err
+	}
+	has := make(map[string]bool, len(names))
+	for _, name := range names {
+		has[name] = true
+	}
+	return has, nil
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/kube"
+	sim "github.com/vitistack/stack/tests/sim/kea"
+	stand "github.com/vitistack/stack/tests/stand/kea"
+)
+
+// TestCost counts requests to Kea and to the API server. They are the same
+// whatever the number of reservations that there are already.
+func TestCost(t *testing.T) {
+	t.Parallel()
+	type cost struct{ kea, kube int64 }
+	cases := map[sim.Generation]struct {
+		first, again, resync, deletion cost
+	}{
+		// list-commands, subnet4-list, reservation-get-all, lease4-get-all;
+		// reservation-add; subnet4-list, reservation-get-all; config-write.
+		sim.Kea3: {first: cost{8, 6}, again: cost{0, 2}, resync: cost{4, 3}, deletion: cost{5, 4}},
+		// list-commands, config-get, lease4-get-all; under the lock config-get,
+		// lease4-get-all, config-test, config-get, config-set; config-get; config-write.
+		sim.Kea2: {first: cost{10, 9}, again: cost{0, 2}, resync: cost{3, 3}, deletion: cost{8, 7}},
+	}
+	for generation, want := range cases {
+		t.Run(string(generation), func(t *testing.T) {
+			t.Parallel()
+			b := simulate(t, generation, stand.Options{Subnets: []stand.Subnet{{ID: 7, Subnet: "10.77.0.0/24"}}})
+			var asked, called atomic.Int64
+			front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				asked.Add(1)
+				b.ServeHTTP(w, r)
+			}))
+			t.Cleanup(front.Close)
+			w := newWorld(t, []string{front.URL})
+			w.network("net", "10.77.0.0/24", nil)
+			w.configuration("other", []string{macB}, nil)
+			w.settle("other")
+			w.configuration("vm", []string{macA}, nil)
+
+			config := rest.CopyConfig(w.config)
+			config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+				return roundTripper(func(r *http.Request) (*http.Response, error) {
+					called.Add(1)
+					return next.RoundTrip(r)
+				})
+			})
+			counted, err := kube.New(config, name, kinds...)
+			w.must(err)
+			w.f.kube, w.f.lock.kube = counted, counted
+			measure := func(what, eventType string, want cost) {
+				t.Helper()
+				asked.Store(0)
+				called.Store(0)
+				w.must(w.deliver("NetworkConfiguration", "vm", eventType))
+				if got := (cost{asked.Load(), called.Load()}); got != want {
+					t.Errorf("%s: got %d requests to Kea and %d to the API server, want %d and %d", what, got.kea, got.kube, want.kea, want.kube)
+				}
+			}
+			measure("a new reservation", events.TypeRefAdd, want.first)
+			measure("the event of its own writing", events.TypeRefUpdate, want.again)
+			measure("a resync", events.TypeResync, want.resync)
+			w.delete("vm")
+			measure("its deletion", events.TypeRefUpdate, want.deletion)
+			if !w.gone("vm") {
+				t.Error("it is not gone")
+			}
+		})
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const configuration = `{
+	"valid-lifetime": 600, "big": 18446744073709551615, "control-socket": {"socket-name": "/run/kea", "password": "s3cret"},
+	"subnet4": [
+		{"id": 1, "subnet": "10.77.0.0/24", "future": {"a": [1, 2.50]}, "reservations": [
+			{"hw-address": "02:00:00:00:00:01", "ip-address": "10.77.0.9", "next-server": "10.0.0.1", "future": true},
+			{"client-id": "01:02", "hostname": "x"}
+		]},
+		{"id": 2, "subnet": "10.78.0.0/24"}
+	],
+	"shared-networks": [{"name": "floor", "interface": "eth0", "subnet4": [
+		{"id": 3, "subnet": "10.79.0.0/24", "user-context": {"vitistack.io/networknamespace-uid": "n1"}},
+		{"id": 4, "subnet": "10.80.0.0/24", "user-context": {"vitistack.io/networknamespace-uid": "n2"}}
+	]}]
+}`
+
+// plain decodes JSON for a comparison.
+func plain(t *testing.T, raw json.RawMessage) any {
+	t.Helper()
+	var v any
+	if err := json.Unmarshal(raw, &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func TestDocument(t *testing.T) {
+	t.Parallel()
+	d, err := parseDocument(json.RawMessage(configuration))
+	if err != nil {
+		t.Fatal(err)
+	}
+	same, err := d.with(change{}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := same.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(plain(t, json.RawMessage(configuration)), plain(t, raw)); diff != "" {
+		t.Errorf("a document that nothing is changed in (-want +got):\n%s", diff)
+	}
+	in := func(r reservation, subnet uint32) reservation { r.subnet = subnet; return r }
+	changed, err := d.with(change{
+		create: &blueprint{subnet: subnet{5, segment}, classes: []string{"a"}, network: "n1"},
+		add:    []reservation{in(own("10.78.0.5"), 2), in(own("10.77.0.5"), 5)},
+		remove: []reservation{{subnet: 1, client: identifier{hwAddress, "02:00:00:00:00:01"}}},
+	}, "classes-key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if raw, err = changed.encode(); err != nil {
+		t.Fatal(err)
+	}
+	want := plain(t, json.RawMessage(configuration)).(map[string]any)
+	subnets := want["subnet4"].([]any)
+	first, second := subnets[0].(map[string]any), subnets[1].(map[string]any)
+	first["reservations"] = first["reservations"].([]any)[1:]
+	made := plain(t, json.RawMessage(`{
+		"hw-address": "52:54:00:00:00:0a", "ip-address": "10.78.0.5",
+		"option-data": [{"name": "routers", "code": 3, "data": "10.77.0.1"}, {"name": "domain-name-servers", "code": 6, "data": "10.9.9.9"}],
+		"user-context": {"vitistack.io/uid": "u1", "vitistack.io/networkconfiguration": "ns/vm", "vitistack.io/interface": "eth0", "vitistack.io/networknamespace-uid": "n1"}
+	}`)).(map[string]any)
+	other := map[string]any{}
+	for key, value := range made {
+		other[key] = value
+	}
+	other["ip-address"] = "10.77.0.5"
+	second["reservations"] = []any{made}
+	want["subnet4"] = append(subnets, map[string]any{
+		"id": 5.0, "subnet": "10.77.0.0/24", "classes-key": []any{"a"}, "reservations": []any{other},
+		"user-context": map[string]any{"vitistack.io/networknamespace-uid": "n1"},
+	})
+	if diff := cmp.Diff(want, plain(t, raw)); diff != "" {
+		t.Errorf("a document after a change (-want +got):\n%s", diff)
+	}
+	if got := d.reservations(); len(got) != 2 || len(changed.reservations()) == 2 {
+		t.Errorf("a change of a copy changed the original: %v", got)
+	}
+}
+
+func TestDocumentWithout(t *testing.T) {
+	t.Parallel()
+	d, err := parseDocument(json.RawMessage(configuration))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, owner := range map[uint32]string{1: "n1", 4: "n1", 9: "n1"} {
+		if next, err := d.without(id, owner); err != nil || next != nil {
+			t.Errorf("subnet %d is not one of %s's, got %v, error %v", id, owner, next, err)
+		}
+	}
+	next, err := d.without(3, "n1")
+	if err != nil || next == nil {
+		t.Fatalf("got %v, error %v", next, err)
+	}
+	if n := len(next.subnets()); n != 3 {
+		t.Errorf("%d subnets are left, want 3", n)
+	}
+}
+
+func TestDocumentMalformed(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{``, `null`, `[]`, `{"subnet4":{}}`, `{"shared-networks":[1]}`, `{"shared-networks":[{"subnet4":1}]}`} {
+		if _, err := parseDocument(json.RawMessage(text)); err == nil {
+			t.Errorf("%q is taken for a configuration", text)
+		}
+	}
+}

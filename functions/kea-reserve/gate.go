@@ -1,0 +1,98 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+)
+
+// Values of provider: the one that selects this function, and the one that
+// selects static addresses.
+const (
+	keaProvider    = "kea"
+	staticProvider = "static-ip-operator"
+)
+
+// serves tells whether this function gives out the addresses of a network to a
+// NetworkConfiguration. Where the two leave it open, or contradict each other
+// without naming anybody else, problem says what to write.
+//
+//	ipAllocation        spec.provider       outcome
+//	static              any                 not ours
+//	dhcp by another     any                 not ours
+//	dhcp                static-ip-operator  not ours: allocate-ip says so
+//	dhcp                anything else       ours, ProviderMismatch
+//	dhcp, absent        absent, kea         ours
+//	the last, strict    one is absent       ours, ProviderNotExplicit
+func serves(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, strict bool) (ours bool, p *problem) {
+	policy, provider := nn.Spec.IPAllocation, nc.Spec.Provider
+	switch {
+	case policy != nil && policy.Type != v1alpha2.AllocationDHCP,
+		policy != nil && policy.Provider != "" && !strings.EqualFold(policy.Provider, keaProvider),
+		strings.EqualFold(provider, staticProvider):
+		return false, nil
+	case provider != "" && !strings.EqualFold(provider, keaProvider):
+		return true, &problem{"ProviderMismatch", fmt.Sprintf(
+			"NetworkNamespace %s gives addresses out by %s, but spec.provider is %s: leave spec.provider out", nn.Name, keaProvider, provider), true}
+	case strict && provider == "":
+		return true, &problem{"ProviderNotExplicit", "KEA_STRICT_DEFAULTS is set: write kea into spec.provider", true}
+	case strict && policy == nil:
+		return true, &problem{"ProviderNotExplicit", fmt.Sprintf(
+			"KEA_STRICT_DEFAULTS is set: write dhcp into spec.ipAllocation.type of NetworkNamespace %s", nn.Name), true}
+	default:
+		return true, nil
+	}
+}
+
+// notReady says what a network waits for, and is nil if it is there.
+func notReady(nn *v1alpha2.NetworkNamespace) *problem {
+	if nn.Status.ProvisioningPhase == v1alpha2.ProvisioningReady {
+		return nil
+	}
+	message := fmt.Sprintf("waits for NetworkNamespace %s to be provisioned", nn.Name)
+	if c := meta.FindStatusCondition(nn.Status.Conditions, v1alpha1.ConditionReady); c != nil {
+		message = fmt.Sprintf("waits for NetworkNamespace %s: %s: %s", nn.Name, c.Reason, c.Message)
+	}
+	return &problem{"NetworkNotReady", message, false}
+}
+
+// settled tells whether a NetworkConfiguration has been given on all servers what
+// it needs now, by what its status says.
+func settled(nc *v1alpha1.NetworkConfiguration, w wish, nn *v1alpha2.NetworkNamespace) bool {
+	s := &nc.Status
+	return meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReady) &&
+		!meta.IsStatusConditionFalse(s.Conditions, conditionRedundant) &&
+		s.ObservedGeneration == nc.Generation && recorded(nc, w, nn)
+}
+
+// recorded tells whether the status has a reservation for each interface on the
+// terms of the network as it is now.
+func recorded(nc *v1alpha1.NetworkConfiguration, w wish, nn *v1alpha2.NetworkNamespace) bool {
+	if len(nc.Status.NetworkInterfaces) != len(w.interfaces) {
+		return false
+	}
+	for i, n := range w.interfaces {
+		s := nc.Status.NetworkInterfaces[i]
+		if !n.had.IsValid() || !s.DHCPReserved || (n.requested.IsValid() && n.requested != n.had) {
+			return false
+		}
+		now := describe(nc.Spec.NetworkInterfaces[i], n, w, nn, n.had)
+		if !sameInterface(s, now) {
+			return false
+		}
+	}
+	return true
+}
+
+func sameInterface(a, b v1alpha1.InterfaceStatus) bool {
+	return a.Name == b.Name && a.MACAddress == b.MACAddress && a.VLAN == b.VLAN && a.IPv4Subnet == b.IPv4Subnet &&
+		a.IPv4Gateway == b.IPv4Gateway && slices.Equal(a.IPv4Addresses, b.IPv4Addresses) && slices.Equal(a.DNS, b.DNS)
+}
+
+func vlanOf(nn *v1alpha2.NetworkNamespace) string { return strconv.Itoa(int(nn.Status.VLANID)) }

@@ -1,0 +1,273 @@
+package main
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events"
+	stand "github.com/vitistack/stack/tests/stand/kea"
+)
+
+// patience bounds what a test waits for. It is long, since the machine may be busy.
+const patience = 60 * time.Second
+
+// pairs of servers that a function keeps in step.
+var pairs = map[string][2]func(*testing.T) *stand.Server{
+	"Kea2": {
+		func(t *testing.T) *stand.Server { return stand.Start(t, stand.Kea2, stand.Options{}) },
+		func(t *testing.T) *stand.Server { return stand.Start(t, stand.Kea2, stand.Options{}) },
+	},
+	"Kea3": {
+		func(t *testing.T) *stand.Server { return stand.Start(t, stand.Kea3, stand.Options{}) },
+		func(t *testing.T) *stand.Server { return stand.Start(t, stand.Kea3, stand.Options{}) },
+	},
+	"Upgrade": {
+		func(t *testing.T) *stand.Server { return stand.Start(t, stand.Kea2, stand.Options{}) },
+		func(t *testing.T) *stand.Server { return stand.Start(t, stand.Kea3, stand.Options{}) },
+	},
+}
+
+// TestFailover takes the primary server away and brings it back.
+func TestFailover(t *testing.T) {
+	t.Parallel()
+	for name, pair := range pairs {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			primary, secondary := pair[0](t), pair[1](t)
+			w := newWorld(t, []string{primary.URL(), secondary.URL()})
+			w.network("net", "10.77.0.0/24", nil)
+			w.configuration("before", []string{macA}, nil)
+			nc := w.settle("before")
+			first := addressOf(t, nc, 0)
+			if condition(nc, conditionRedundant) != "True InStep: every Kea server has the reservations" || nc.Status.NextCheckTime != nil {
+				t.Errorf("both servers up: Redundant %s, next check %v", condition(nc, conditionRedundant), nc.Status.NextCheckTime)
+			}
+			if diff := cmp.Diff(hosts(t, primary), hosts(t, secondary)); diff != "" {
+				t.Errorf("the servers differ (-primary +secondary):\n%s", diff)
+			}
+
+			primary.Stop()
+			w.configuration("during", []string{macB}, nil)
+			nc = w.settle("during")
+			second := addressOf(t, nc, 0)
+			want := "False KeaUnavailable: ask the primary Kea server for list-commands: POST 127.0.0.1/: connection refused"
+			if condition(nc, conditionRedundant) != want || nc.Status.Status != "Degraded" || nc.Status.Phase != v1alpha1.NetworkConfigurationReady || nc.Status.NextCheckTime == nil {
+				t.Errorf("primary down: phase %s, status %s, next check %v, Redundant %s", nc.Status.Phase, nc.Status.Status, nc.Status.NextCheckTime, condition(nc, conditionRedundant))
+			}
+			if again := w.settle("during"); again.ResourceVersion != nc.ResourceVersion {
+				t.Error("looking again while the primary is down writes")
+			}
+			offer, err := secondary.Lease(t.Context(), macB, netip.MustParseAddr("10.77.0.1"))
+			if err != nil || offer.Address.String() != second {
+				t.Errorf("the secondary gives %v, error %v, want %s", offer, err, second)
+			}
+
+			primary.Restart(t)
+			w.clock.pass(2 * checkOutage)
+			w.must(w.deliver("NetworkConfiguration", "during", events.TypeResync))
+			nc = w.get("during")
+			if got := condition(nc, conditionRedundant); !strings.HasPrefix(got, "True InStep") || nc.Status.Status != "OK" || nc.Status.NextCheckTime != nil || addressOf(t, nc, 0) != second {
+				t.Errorf("recovered: status %s, next check %v, address %s, Redundant %s", nc.Status.Status, nc.Status.NextCheckTime, addressOf(t, nc, 0), got)
+			}
+			primary.Restart(t)
+			secondary.Restart(t)
+			both := map[string]string{macA: first, macB: second}
+			for _, server := range []*stand.Server{primary, secondary} {
+				if diff := cmp.Diff(both, hosts(t, server)); diff != "" {
+					t.Errorf("after a restart of both (-want +got):\n%s", diff)
+				}
+			}
+			if diff := cmp.Diff(subnetsOf(t, primary), subnetsOf(t, secondary)); diff != "" {
+				t.Errorf("the servers differ in their subnets (-primary +secondary):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestOutage takes all servers away, before and after there are reservations.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	for name, pair := range pairs {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			primary, secondary := pair[0](t), pair[1](t)
+			w := newWorld(t, []string{primary.URL(), secondary.URL()})
+			w.network("net", "10.77.0.0/24", nil)
+			w.configuration("served", []string{macA}, nil)
+			address := addressOf(t, w.settle("served"), 0)
+			primary.Stop()
+			secondary.Stop()
+
+			w.configuration("new", []string{macB}, nil)
+			if err := w.deliver("NetworkConfiguration", "new", events.TypeRefAdd); err == nil || events.IsPermanent(err) {
+				t.Errorf("the broker must deliver again, got %v", err)
+			}
+			w.must(ignoreOutage(w.deliver("NetworkConfiguration", "served", events.TypeResync)))
+			want := "False KeaUnavailable: ask the primary Kea server for list-commands: POST 127.0.0.1/: connection refused; " +
+				"ask the secondary Kea server for list-commands: POST 127.0.0.1/: connection refused"
+			for name, phase := range map[string]v1alpha1.NetworkConfigurationPhase{"new": v1alpha1.NetworkConfigurationPending, "served": v1alpha1.NetworkConfigurationReady} {
+				nc := w.get(name)
+				if ready(nc) != want || nc.Status.Phase != phase {
+					t.Errorf("%s: got phase %s, Ready %s", name, nc.Status.Phase, ready(nc))
+				}
+			}
+			if got := addressOf(t, w.get("served"), 0); got != address {
+				t.Errorf("an outage took %s away, left %s", address, got)
+			}
+			before := w.get("new")
+			w.must(ignoreOutage(w.deliver("NetworkConfiguration", "new", events.TypeRefUpdate)))
+			if again := w.get("new"); again.ResourceVersion != before.ResourceVersion {
+				t.Errorf("a second try wrote: %s", cmp.Diff(before.Status, again.Status))
+			}
+
+			w.delete("served")
+			w.must(ignoreOutage(w.deliver("NetworkConfiguration", "served", events.TypeRefUpdate)))
+			if nc := w.get("served"); nc.Status.Phase != v1alpha1.NetworkConfigurationDeleting || !strings.Contains(ready(nc), "waits for every Kea server to give the reservations back") {
+				t.Errorf("deleting: phase %s, Ready %s", nc.Status.Phase, ready(nc))
+			}
+			primary.Restart(t)
+			w.must(ignoreOutage(w.deliver("NetworkConfiguration", "served", events.TypeRefUpdate)))
+			if w.gone("served") {
+				t.Error("gone while one server still has its reservation")
+			}
+			secondary.Restart(t)
+			w.must(w.deliver("NetworkConfiguration", "served", events.TypeRefUpdate))
+			w.must(w.deliver("NetworkConfiguration", "new", events.TypeRefUpdate))
+			address = addressOf(t, w.get("new"), 0)
+			for _, server := range []*stand.Server{primary, secondary} {
+				server.Restart(t)
+				if diff := cmp.Diff(map[string]string{macB: address}, hosts(t, server)); diff != "" || !w.gone("served") {
+					t.Errorf("recovered (-want +got):\n%s", diff)
+				}
+			}
+		})
+	}
+}
+
+// ignoreOutage passes an error on unless it says that Kea is away.
+func ignoreOutage(err error) error {
+	if err != nil && strings.Contains(err.Error(), "connection refused") {
+		return nil
+	}
+	return err
+}
+
+// TestSplit has each of two servers away while the other one is given something.
+func TestSplit(t *testing.T) {
+	t.Parallel()
+	primary, secondary := pairs["Kea3"][0](t), pairs["Kea3"][1](t)
+	w := newWorld(t, []string{primary.URL(), secondary.URL()})
+	w.network("net", "10.77.0.0/29", nil)
+	macs := []string{"52:54:00:00:00:01", "52:54:00:00:00:02", "52:54:00:00:00:03", "52:54:00:00:00:04", "52:54:00:00:00:05"}
+	for i, mac := range macs {
+		name := "vm" + mac[15:]
+		away := []*stand.Server{primary, secondary}[i%2]
+		away.Stop()
+		w.configuration(name, []string{mac}, nil)
+		w.settle(name)
+		away.Restart(t)
+	}
+	want := map[string]string{}
+	for _, mac := range macs {
+		w.must(w.deliver("NetworkConfiguration", "vm"+mac[15:], events.TypeResync))
+	}
+	for _, mac := range macs {
+		want[mac] = addressOf(t, w.get("vm"+mac[15:]), 0)
+	}
+	for _, server := range []*stand.Server{primary, secondary} {
+		got := hosts(t, server)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-status +Kea):\n%s", diff)
+		}
+		distinct := map[string]bool{}
+		for _, address := range got {
+			distinct[address] = true
+		}
+		if len(distinct) != len(macs) {
+			t.Errorf("addresses are given twice: %v", got)
+		}
+	}
+}
+
+// TestWriters has many replicas write at the same time.
+func TestWriters(t *testing.T) {
+	onEach(t, stand.Options{}, func(t *testing.T, b backend) {
+		const writers = 10
+		w := newWorld(t, []string{b.URL()})
+		w.network("net", "10.77.0.0/27", nil)
+		names := make([]string, writers)
+		for i := range writers {
+			names[i] = "vm" + string(rune('a'+i))
+			w.configuration(names[i], []string{"52:54:00:00:01:0" + string(rune('0'+i)), "52:54:00:00:02:0" + string(rune('0'+i))}, nil)
+		}
+		deadline := time.Now().Add(patience)
+		var wait sync.WaitGroup
+		for _, name := range names {
+			replica := w.function([]string{b.URL()})
+			wait.Go(func() {
+				for time.Now().Before(deadline) {
+					if deliver(t.Context(), replica, "NetworkConfiguration", w.namespace, name, events.TypeRefAdd) == nil {
+						return
+					}
+				}
+				t.Errorf("%s is not served in time", name)
+			})
+		}
+		wait.Wait()
+		b.Restart(t)
+		want := map[string]string{}
+		var all []string
+		for _, name := range names {
+			nc := w.get(name)
+			for i := range nc.Spec.NetworkInterfaces {
+				want[string(nc.Spec.NetworkInterfaces[i].MACAddress)] = addressOf(t, nc, i)
+				all = append(all, addressOf(t, nc, i))
+			}
+		}
+		if diff := cmp.Diff(want, hosts(t, b)); diff != "" {
+			t.Errorf("lost updates (-status +Kea):\n%s", diff)
+		}
+		slices.Sort(all)
+		if n := len(slices.Compact(all)); n != 2*writers {
+			t.Errorf("%d addresses for %d interfaces", n, 2*writers)
+		}
+	})
+}
+
+// TestLock has a holder that crashed.
+func TestLock(t *testing.T) {
+	t.Parallel()
+	b := backends["Sim2"](t, stand.Options{})
+	w := newWorld(t, []string{b.URL()})
+	w.network("net", "10.77.0.0/24", nil)
+	w.configuration("vm", []string{macA}, nil)
+	holder, seconds, since := "crashed", int32(40), metav1.NewMicroTime(w.clock.read())
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: lockName}}
+	lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &since}
+	w.must(w.kube.Create(t.Context(), lease))
+	err := w.deliver("NetworkConfiguration", "vm", events.TypeRefAdd)
+	if err == nil || events.IsPermanent(err) || !strings.Contains(err.Error(), errLocked.Error()) {
+		t.Errorf("somebody has the lock: got %v", err)
+	}
+	if len(hosts(t, b)) != 0 {
+		t.Errorf("Kea was changed without the lock: %v", hosts(t, b))
+	}
+	w.clock.pass(41 * time.Second)
+	if addressOf(t, w.settle("vm"), 0) == "" {
+		t.Error("the lock of a holder that crashed is not taken over")
+	}
+	lease = &coordinationv1.Lease{}
+	w.must(w.kube.Get(t.Context(), w.namespace, lockName, lease))
+	if lease.Spec.HolderIdentity != nil {
+		t.Errorf("the lock is still held by %s", *lease.Spec.HolderIdentity)
+	}
+}

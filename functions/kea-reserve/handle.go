@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/network"
+)
+
+type function struct {
+	kube   *kube.Client
+	sender sender
+	// controls are the Kea servers, the primary one first. There are none where
+	// the installation has no Kea.
+	controls []*control
+	lock     *lock
+	classes  []string
+	strict   bool
+	now      func() time.Time
+}
+
+// sender sends events to the broker.
+type sender interface {
+	Send(ctx context.Context, e event.Event) error
+}
+
+func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, error) {
+	ref, err := events.RefOf(in)
+	if err != nil {
+		return nil, err
+	}
+	again := in.Type() == events.TypeResync
+	switch ref.Kind {
+	case "NetworkConfiguration":
+		return nil, kube.OnConflict(func() error { return f.settle(ctx, ref.Namespace, ref.Name, again) })
+	case "NetworkNamespace":
+		return nil, f.settleNetwork(ctx, ref.Namespace, ref.Name, again)
+	default:
+		return nil, nil
+	}
+}
+
+// settle brings one NetworkConfiguration a step further. Unless it is thorough,
+// it leaves Kea alone where the status says that all is there.
+func (f *function) settle(ctx context.Context, namespace, name string, thorough bool) error {
+	nc := &v1alpha1.NetworkConfiguration{}
+	if err := f.kube.Get(ctx, namespace, name, nc); err != nil {
+		if kube.NotFound(err) {
+			return nil
+		}
+		return err
+	}
+	if nc.DeletionTimestamp != nil {
+		return f.release(ctx, nc)
+	}
+	before := nc.DeepCopy()
+	nn, err := network.Find(ctx, f.kube, namespace, nc.Spec.NetworkNamespaceName)
+	var unresolved network.Unresolved
+	if errors.As(err, &unresolved) {
+		return f.write(ctx, before, nc, waiting(nc, problem{unresolved.Reason, unresolved.Message, false}))
+	}
+	if err != nil {
+		return err
+	}
+	ours, p := serves(nc, nn, f.strict)
+	if !ours {
+		return f.abandon(ctx, nc)
+	}
+	if p == nil {
+		p = f.notProvisioned(nn)
+	}
+	var w wish
+	if p == nil {
+		w, p = newWish(nc, nn, f.classes)
+	}
+	if p != nil {
+		return f.write(ctx, before, nc, waiting(nc, *p))
+	}
+	thorough = thorough || nc.Annotations[v1alpha1.AnnotationReconcile] != ""
+	if settled(nc, w, nn) && !thorough {
+		return nil
+	}
+	return f.grant(ctx, nc, nn, w)
+}
+
+// notProvisioned says what is missing beside the NetworkConfiguration itself.
+func (f *function) notProvisioned(nn *v1alpha2.NetworkNamespace) *problem {
+	if len(f.controls) == 0 {
+		return &problem{"KeaNotConfigured", fmt.Sprintf(
+			"this installation has no Kea: set KEA_URL, or set ipAllocation.type of NetworkNamespace %s to static", nn.Name), false}
+	}
+	return notReady(nn)
+}
+
+// grant has Kea reserve what a NetworkConfiguration wishes.
+func (f *function) grant(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, w wish) error {
+	before := nc.DeepCopy()
+	if kube.AddFinalizer(nc, v1alpha1.FinalizerKea) {
+		if _, err := f.kube.Patch(ctx, before, nc); err != nil {
+			return err
+		}
+		before = nc.DeepCopy()
+	}
+	var err error
+	if w.kept, err = f.kept(ctx, nc.Namespace); err != nil {
+		return err
+	}
+	g, err := f.reserve(ctx, w, settled(nc, w, nn))
+	var out outage
+	if err != nil && !errors.As(err, &out) && !errors.As(err, new(refusal)) {
+		return fmt.Errorf("reserve addresses for %s/%s: %w", nc.Namespace, nc.Name, err)
+	}
+	waited := exhausted(nc)
+	told := conclude(nc, nn, w, g, err, len(f.controls), f.now())
+	if err := f.write(ctx, before, nc, told); err != nil {
+		return err
+	}
+	if waited && err == nil {
+		return f.wakeNext(ctx, nn)
+	}
+	if out.transient() {
+		return fmt.Errorf("reserve addresses for %s/%s: %w", nc.Namespace, nc.Name, out)
+	}
+	return nil
+}
+
+// kept are the addresses of a namespace that are not given to machines that don't
+// ask for them: those at which its clusters' control planes are reached.
+func (f *function) kept(ctx context.Context, namespace string) (map[netip.Addr]bool, error) {
+	list := &v1alpha1.KubernetesClusterList{}
+	if err := f.kube.List(ctx, namespace, "", list); err != nil {
+		return nil, err
+	}
+	kept := map[netip.Addr]bool{}
+	for _, c := range list.Items {
+		endpoint := c.Spec.ControlPlaneEndpoint
+		if endpoint == nil {
+			continue
+		}
+		for _, text := range []string{endpoint.Address, endpoint.Host} {
+			if a, err := netip.ParseAddr(text); err == nil {
+				kept[a] = true
+			}
+		}
+	}
+	return kept, nil
+}
+
+// write patches the status if it has changed, and tells people if the reason has.
+func (f *function) write(ctx context.Context, before, nc *v1alpha1.NetworkConfiguration, told story) error {
+	if _, err := f.kube.PatchStatus(ctx, before, nc); err != nil {
+		return err
+	}
+	if told.news {
+		f.kube.Tell(ctx, nc, told.warning, told.reason, told.message)
+	}
+	events.Report(ctx, string(nc.Status.Phase), told.message)
+	return nil
+}

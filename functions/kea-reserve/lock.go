@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+const (
+	// lockName is the Lease that lets one delivery at a time write configurations.
+	lockName = "kea-reserve"
+	// lockDuration is how long a holder that has crashed keeps others out. It is
+	// longer than a delivery may take by more than clocks may differ.
+	lockDuration = 40 * time.Second
+	// lockPatience is how long a delivery waits for its turn before the broker has
+	// to deliver again, lockInterval how often it looks.
+	lockPatience = 3 * time.Second
+	lockInterval = 100 * time.Millisecond
+)
+
+// lock is held by one delivery at a time, over all replicas.
+type lock struct {
+	kube      *kube.Client
+	namespace string
+	now       func() time.Time
+}
+
+// errLocked says that others had their turn for too long.
+var errLocked = errors.New("wait for the turn to change Kea's configuration: others are changing it")
+
+// take waits for the turn, and returns how to end it. Whoever crashes loses its
+// turn after lockDuration.
+func (l *lock) take(ctx context.Context) (release func(), err error) {
+	holder := rand.Text()
+	patience, cancel := context.WithTimeout(ctx, lockPatience)
+	defer cancel()
+	tick := time.NewTicker(lockInterval)
+	defer tick.Stop()
+	for {
+		lease, err := l.try(ctx, holder)
+		if err != nil {
+			return nil, err
+		}
+		if lease != nil {
+			return func() { l.release(ctx, lease) }, nil
+		}
+		select {
+		case <-patience.Done():
+			return nil, errLocked
+		case <-tick.C:
+		}
+	}
+}
+
+// try takes the Lease if nobody holds it, by a write that fails if anybody else
+// has written it since it was read. It returns nil where somebody has it.
+func (l *lock) try(ctx context.Context, holder string) (*coordinationv1.Lease, error) {
+	lease := &coordinationv1.Lease{}
+	err := l.kube.Get(ctx, l.namespace, lockName, lease)
+	switch {
+	case kube.NotFound(err):
+		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: lockName}}
+		l.claim(lease, holder)
+		err = l.kube.Create(ctx, lease)
+	case err != nil:
+		return nil, err
+	case !free(lease.Spec, l.now()):
+		return nil, nil
+	default:
+		l.claim(lease, holder)
+		err = l.kube.Update(ctx, lease)
+	}
+	if kube.AlreadyExists(err) || kube.Conflict(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return lease, nil
+}
+
+func (l *lock) claim(lease *coordinationv1.Lease, holder string) {
+	seconds, now := int32(lockDuration/time.Second), metav1.NewMicroTime(l.now())
+	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = &holder, &seconds
+	lease.Spec.AcquireTime, lease.Spec.RenewTime = &now, &now
+}
+
+// free tells whether nobody holds a Lease: it has no holder, or its holder has not
+// been heard of for longer than it may hold it.
+func free(s coordinationv1.LeaseSpec, now time.Time) bool {
+	if s.HolderIdentity == nil || *s.HolderIdentity == "" || s.RenewTime == nil || s.LeaseDurationSeconds == nil {
+		return true
+	}
+	return now.After(s.RenewTime.Add(time.Duration(*s.LeaseDurationSeconds) * time.Second))
+}
+
+// release gives the turn to the next one. If it fails, the turn ends by itself.
+func (l *lock) release(ctx context.Context, lease *coordinationv1.Lease) {
+	const timeout = 2 * time.Second
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	defer cancel()
+	lease.Spec.HolderIdentity = nil
+	_ = l.kube.Update(ctx, lease)
+}

@@ -1,0 +1,63 @@
+// Kea-reserve gives the interfaces of NetworkConfigurations reservations in ISC
+// Kea: layer 2 of the stack, for networks whose ipAllocation is dhcp.
+package main
+
+import (
+	"context"
+	"os"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+const name = "kea-reserve"
+
+func main() {
+	events.Run(name, func() (events.Handler, error) {
+		settings, err := readSettings(os.Getenv)
+		if err != nil {
+			return nil, err
+		}
+		config, err := kube.Config()
+		if err != nil {
+			return nil, err
+		}
+		client, err := kube.New(config, name, kinds...)
+		if err != nil {
+			return nil, err
+		}
+		sender, err := events.NewSender()
+		if err != nil {
+			return nil, err
+		}
+		controls, err := settings.connect(func(namespace, name string) (map[string][]byte, error) {
+			ctx, cancel := context.WithTimeout(context.Background(), settings.timeout)
+			defer cancel()
+			secret := &corev1.Secret{}
+			err := client.Get(ctx, namespace, name, secret)
+			return secret.Data, err
+		})
+		if err != nil {
+			return nil, err
+		}
+		f := &function{
+			kube: client, sender: sender, controls: controls, now: time.Now,
+			lock:    &lock{kube: client, namespace: settings.namespace, now: time.Now},
+			classes: settings.classes, strict: settings.strict,
+		}
+		return f.handle, nil
+	})
+}
+
+var kinds = []func(*runtime.Scheme) error{
+	v1alpha1.AddToScheme, v1alpha2.AddToScheme,
+	kube.Kinds(corev1.SchemeGroupVersion, &corev1.Event{}, &corev1.Secret{}),
+	kube.Kinds(coordinationv1.SchemeGroupVersion, &coordinationv1.Lease{}),
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/VictoriaMetrics/metrics"
+
+	"github.com/vitistack/stack/functions/internal/wire"
+)
+
+// observe counts one command, by how long it took and what came of it.
+func observe(role, command string, err error, took time.Duration) {
+	metrics.GetOrCreateHistogram(fmt.Sprintf(
+		`kea_operator_dhcp_operation_duration_seconds{operation=%q,server=%q}`, command, role)).Update(took.Seconds())
+	if kind := errorKind(err); kind != "" {
+		metrics.GetOrCreateCounter(fmt.Sprintf(
+			`kea_operator_errors_total{operation=%q,server=%q,error_type=%q}`, command, role, kind)).Inc()
+	}
+}
+
+func errorKind(err error) string {
+	var e *wire.Error
+	switch {
+	case err == nil, isEmpty(err):
+		return ""
+	case errors.As(err, &e):
+		return string(e.Kind)
+	case errors.As(err, new(refused)):
+		return "Refused"
+	case errors.As(err, new(unsupported)):
+		return "Unsupported"
+	default:
+		return string(wire.Malformed)
+	}
+}
+
+// healthy tells whether a server answers and its DHCP server is there.
+func healthy(role string, up bool) {
+	value := 0.0
+	if up {
+		value = 1
+	}
+	metrics.GetOrCreateGauge(fmt.Sprintf(`kea_operator_server_health{server=%q,type="dhcp4"}`, role), nil).Set(value)
+}
+
+// failedOver counts a reservation that only the secondary server could be given.
+func failedOver() { metrics.GetOrCreateCounter(`kea_operator_failovers_total`).Inc() }
+
+// written counts reservations, by whether they are added or removed.
+func written(operation string, err error) {
+	status := "success"
+	if err != nil {
+		status = "error"
+	}
+	metrics.GetOrCreateCounter(fmt.Sprintf(`kea_operator_dhcp_reservations_total{operation=%q,status=%q}`, operation, status)).Inc()
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+const source = "/functions/" + name
+
+// settleNetwork has everything looked at that waits for a network, or has been
+// reserved on terms that the network has changed since. Again, which resync sends
+// from time to time, also removes reservations whose holder is gone.
+func (f *function) settleNetwork(ctx context.Context, namespace, name string, again bool) error {
+	nn := &v1alpha2.NetworkNamespace{}
+	if err := f.kube.Get(ctx, namespace, name, nn); err != nil {
+		if kube.NotFound(err) {
+			return nil
+		}
+		return err
+	}
+	if ours, _ := serves(&v1alpha1.NetworkConfiguration{}, nn, false); !ours || notReady(nn) != nil {
+		return nil
+	}
+	if nn.DeletionTimestamp != nil {
+		return f.retire(ctx, nn)
+	}
+	if again {
+		if err := f.sweep(ctx, nn); err != nil {
+			return err
+		}
+	}
+	waiting, err := f.users(ctx, nn, func(nc *v1alpha1.NetworkConfiguration) bool {
+		w, p := newWish(nc, nn, f.classes)
+		return p == nil && !settled(nc, w, nn)
+	})
+	if err != nil {
+		return err
+	}
+	for i := range waiting {
+		if err := f.wake(ctx, &waiting[i], nn.ResourceVersion); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wakeNext has the one looked at that has waited longest for an address of a
+// network. It is called when an address has become free, and again by each that
+// was served, until none is left that waits.
+func (f *function) wakeNext(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
+	waiting, err := f.users(ctx, nn, exhausted)
+	if err != nil || len(waiting) == 0 {
+		return err
+	}
+	return f.wake(ctx, &waiting[0], waiting[0].ResourceVersion)
+}
+
+func (f *function) wake(ctx context.Context, nc *v1alpha1.NetworkConfiguration, cause string) error {
+	ref := events.Ref{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NetworkConfiguration", Namespace: nc.Namespace, Name: nc.Name}
+	return f.sender.Send(ctx, events.LookAgain(source, ref, string(nc.UID), cause))
+}
+
+// users are the NetworkConfigurations of a network that are picked, the oldest
+// first.
+func (f *function) users(ctx context.Context, nn *v1alpha2.NetworkNamespace, picked func(*v1alpha1.NetworkConfiguration) bool) ([]v1alpha1.NetworkConfiguration, error) {
+	list := &v1alpha1.NetworkConfigurationList{}
+	if err := f.kube.List(ctx, nn.Namespace, "", list); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(list.Items, func(a, b v1alpha1.NetworkConfiguration) int {
+		if c := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return slices.DeleteFunc(list.Items, func(nc v1alpha1.NetworkConfiguration) bool {
+		in := nc.Spec.NetworkNamespaceName == nn.Name || nc.Spec.NetworkNamespaceName == ""
+		ours, _ := serves(&nc, nn, f.strict)
+		return !in || !ours || nc.DeletionTimestamp != nil || !picked(&nc)
+	}), nil
+}
+
+// exhausted tells whether a NetworkConfiguration waits for an address to become
+// free.
+func exhausted(nc *v1alpha1.NetworkConfiguration) bool {
+	c := meta.FindStatusCondition(nc.Status.Conditions, v1alpha1.ConditionReady)
+	return c != nil && c.Reason == reasonExhausted
+}
+
+// sweep removes the reservations of a network whose NetworkConfiguration is gone,
+// which happens where somebody removed its finalizer. They are read before the
+// NetworkConfigurations, so that none is taken for gone that is just being made.
+func (f *function) sweep(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
+	prefix, err := netip.ParsePrefix(nn.Status.IPv4Prefix)
+	if err != nil || len(f.controls) == 0 {
+		return nil
+	}
+	all := meet(ctx, f.controls, looker(prefix, false))
+	ours := func(r reservation) bool { return r.mark.Network == string(nn.UID) }
+	if len(all.down()) > 0 || surplus(all, ours) == 0 {
+		return nil // the next sweep comes
+	}
+	list := &v1alpha1.NetworkConfigurationList{}
+	if err := f.kube.List(ctx, nn.Namespace, "", list); err != nil {
+		return err
+	}
+	orphan := map[string]bool{}
+	for _, s := range all {
+		for _, r := range s.view.held {
+			orphan[r.mark.UID] = ours(r)
+		}
+	}
+	for _, nc := range list.Items {
+		delete(orphan, string(nc.UID))
+	}
+	gone := func(r reservation) bool { return ours(r) && orphan[r.mark.UID] }
+	if surplus(all, gone) == 0 {
+		return nil
+	}
+	return f.clear(ctx, looker(prefix, false), gone)
+}
+
+// retire removes the subnet that was made for a network that is being deleted,
+// once nothing is reserved in it.
+func (f *function) retire(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
+	prefix, err := netip.ParsePrefix(nn.Status.IPv4Prefix)
+	if err != nil || len(f.controls) == 0 {
+		return nil
+	}
+	all := meet(ctx, f.controls, looker(prefix, false))
+	if all.up().exclusive() {
+		release, err := f.lock.take(ctx)
+		if err != nil {
+			return err
+		}
+		defer release()
+		all.look(ctx, looker(prefix, false))
+	}
+	for _, s := range all.up() {
+		removed := false
+		if removed, s.err = s.server.Retire(ctx, s.view, string(nn.UID)); removed && s.err == nil {
+			s.err = s.server.Persist(ctx)
+		}
+	}
+	if err := all.verdict(); err != nil && !errors.As(err, new(refusal)) {
+		return err
+	}
+	if out := all.outage(); out.transient() {
+		return out
+	}
+	return nil // an empty subnet that is left does no harm
+}

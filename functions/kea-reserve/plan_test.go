@@ -1,0 +1,233 @@
+package main
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
+
+var segment = netip.MustParsePrefix("10.77.0.0/24")
+
+// testWish is a wish of one interface, eth0 with macA.
+func testWish(change func(*wish)) wish {
+	w := wish{
+		uid: "u1", name: "ns/vm", network: "n1", prefix: segment, gateway: addr("10.77.0.1"), dns: []string{"10.9.9.9"},
+		interfaces: []need{{name: "eth0", mac: macA}},
+	}
+	if change != nil {
+		change(&w)
+	}
+	return w
+}
+
+// own is the reservation that testWish has at an address.
+func own(address string) reservation {
+	w := testWish(nil)
+	return w.reservation(w.interfaces[0], 7, addr(address))
+}
+
+// others is somebody else's reservation.
+func others(mac, address string) reservation {
+	r := reservation{subnet: 7, client: identifier{hwAddress, mac}}
+	if address != "" {
+		r.address = addr(address)
+	}
+	return r
+}
+
+func there(held ...reservation) view {
+	return view{subnet: subnet{id: 7, prefix: segment}, found: true, canCreate: true, held: held}
+}
+
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	leased := func(v view, leases ...lease) view { v.leases = leases; return v }
+	predecessor := own("10.77.0.50")
+	predecessor.mark.UID = "u0"
+	oldTerms := own("10.77.0.50")
+	oldTerms.dns = "10.9.9.1"
+	cases := map[string]struct {
+		reason  string
+		wish    wish
+		views   []view
+		address string
+		changes []change
+		refusal string
+	}{
+		"Reserved": {
+			reason: "there is nothing to do", wish: testWish(nil), views: []view{there(own("10.77.0.50")), there(own("10.77.0.50"))},
+			address: "10.77.0.50", changes: []change{{}, {}},
+		},
+		"OneServerLacksIt": {
+			reason: "servers are brought in step", wish: testWish(nil), views: []view{there(own("10.77.0.50")), there()},
+			address: "10.77.0.50", changes: []change{{}, {add: []reservation{own("10.77.0.50")}}},
+		},
+		"ServersDisagree": {
+			reason: "the address that the machine has been told stays", wish: testWish(func(w *wish) { w.interfaces[0].had = addr("10.77.0.60") }),
+			views:   []view{there(own("10.77.0.50")), there(own("10.77.0.60"))},
+			address: "10.77.0.60", changes: []change{{update: []reservation{own("10.77.0.60")}}, {}},
+		},
+		"TakenOnTheOther": {
+			reason: "an address that another has too is given up", wish: testWish(nil),
+			views:   []view{there(own("10.77.0.50")), leased(there(others(macB, "10.77.0.50")), lease{macA, addr("10.77.0.70")})},
+			address: "10.77.0.70", changes: []change{{update: []reservation{own("10.77.0.70")}}, {add: []reservation{own("10.77.0.70")}}},
+		},
+		"Lost": {
+			reason: "a server that lost all gives the same address again", wish: testWish(func(w *wish) { w.interfaces[0].had = addr("10.77.0.60") }),
+			views: []view{there()}, address: "10.77.0.60", changes: []change{{add: []reservation{own("10.77.0.60")}}},
+		},
+		"Lease": {
+			reason: "a machine keeps the address that it is using", wish: testWish(nil),
+			views: []view{leased(there(), lease{macA, addr("10.77.0.123")})}, address: "10.77.0.123", changes: []change{{add: []reservation{own("10.77.0.123")}}},
+		},
+		"LeaseOutside": {
+			reason: "a lease of another network is of no use", wish: testWish(func(w *wish) { w.interfaces[0].requested = addr("10.77.0.9") }),
+			views: []view{leased(there(), lease{macA, addr("10.99.0.123")})}, address: "10.77.0.9", changes: []change{{add: []reservation{own("10.77.0.9")}}},
+		},
+		"OtherLease": {
+			reason: "an own reservation is not given up for a lease that ends by itself", wish: testWish(nil),
+			views: []view{leased(there(own("10.77.0.50")), lease{macB, addr("10.77.0.50")})}, address: "10.77.0.50", changes: []change{{}},
+		},
+		"Terms": {
+			reason: "the network's DNS servers have changed", wish: testWish(nil),
+			views: []view{there(oldTerms)}, address: "10.77.0.50", changes: []change{{update: []reservation{own("10.77.0.50")}}},
+		},
+		"Predecessor": {
+			reason: "one of the same name in the same network cannot exist any more", wish: testWish(nil),
+			views: []view{there(predecessor)}, address: "10.77.0.50", changes: []change{{update: []reservation{own("10.77.0.50")}}},
+		},
+		"OtherMAC": {
+			reason: "an interface that is gone gives its reservation back", wish: testWish(func(w *wish) {
+				w.interfaces[0].mac, w.interfaces[0].requested = macB, addr("10.77.0.9")
+			}),
+			views: []view{there(own("10.77.0.50"))}, address: "10.77.0.9",
+			changes: []change{{remove: []reservation{own("10.77.0.50")}, add: []reservation{func() reservation {
+				r := own("10.77.0.9")
+				r.client.value = macB
+				return r
+			}()}}},
+		},
+		"Twice": {
+			reason: "a database and the configuration may both have it", wish: testWish(nil),
+			views: []view{there(own("10.77.0.50"), own("10.77.0.50"))}, address: "10.77.0.50", changes: []change{{}},
+		},
+		"OutsideNow": {
+			reason: "the network has moved", wish: testWish(func(w *wish) { w.interfaces[0].requested = addr("10.77.0.9") }),
+			views: []view{there(own("10.99.0.50"))}, address: "10.77.0.9", changes: []change{{update: []reservation{own("10.77.0.9")}}},
+		},
+		"Foreign": {
+			reason: "nobody else's reservation is touched", wish: testWish(nil), views: []view{there(), there(others(macA, ""))},
+			refusal: `ForeignReservation: Kea has a reservation of no address for hw-address 52:54:00:00:00:0a`,
+		},
+		"Kept": {
+			reason: "the control plane's address may be its only node's", wish: testWish(func(w *wish) {
+				w.interfaces[0].requested, w.kept = addr("10.77.0.9"), map[netip.Addr]bool{addr("10.77.0.9"): true}
+			}),
+			views: []view{there()}, address: "10.77.0.9", changes: []change{{add: []reservation{own("10.77.0.9")}}},
+		},
+		"Gateway": {
+			reason: "nobody would be reached any more", wish: testWish(func(w *wish) { w.interfaces[0].requested = addr("10.77.0.1") }),
+			views: []view{there()}, refusal: "AddressOutsidePool: interface eth0 asks for 10.77.0.1, which is no usable address of 10.77.0.0/24",
+		},
+		"LeasedToAnother": {
+			reason: "somebody is using it", wish: testWish(func(w *wish) { w.interfaces[0].requested = addr("10.77.0.9") }),
+			views: []view{there(), leased(there(), lease{macB, addr("10.77.0.9")})}, refusal: "AddressTaken: interface eth0 asks for 10.77.0.9, which has a lease of " + macB,
+		},
+		"NoSubnet": {
+			reason: "a server without subnet_cmds cannot make one", wish: testWish(nil), views: []view{{}},
+			refusal: "SubnetMissing: Kea has no subnet that contains 10.77.0.0/24",
+		},
+		"NewSubnet": {
+			reason: "two servers of one network need the same identity", wish: testWish(func(w *wish) { w.interfaces[0].requested = addr("10.77.0.9") }),
+			views: []view{{canCreate: true}, there()}, address: "10.77.0.9",
+			changes: []change{
+				{create: &blueprint{subnet: subnet{7, segment}, routers: "10.77.0.1", dns: "10.9.9.9", network: "n1"}, add: []reservation{own("10.77.0.9")}},
+				{add: []reservation{own("10.77.0.9")}},
+			},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := decide(tc.wish, tc.views)
+			var no refusal
+			if errors.As(err, &no); tc.refusal != "" {
+				if !strings.HasPrefix(no.Error(), tc.refusal) {
+					t.Errorf("%s: got %v, %v", tc.reason, got, err)
+				}
+				return
+			}
+			if err != nil || len(got.addresses) != 1 || got.addresses[0] != addr(tc.address) {
+				t.Fatalf("%s: got %v, error %v", tc.reason, got.addresses, err)
+			}
+			if diff := cmp.Diff(tc.changes, got.changes, cmp.AllowUnexported(change{}, blueprint{}, subnet{}, reservation{}, identifier{}),
+				cmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
+				t.Errorf("%s: changes (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestPick(t *testing.T) {
+	t.Parallel()
+	w := testWish(func(w *wish) { w.prefix = netip.MustParsePrefix("10.77.0.0/28"); w.gateway = addr("10.77.0.1") })
+	taken := map[netip.Addr]bool{}
+	for range 13 {
+		a, ok := pick(w.prefix, "u1/eth0", func(a netip.Addr) bool { return !taken[a] && w.usable(a) })
+		if !ok || !w.usable(a) || taken[a] {
+			t.Fatalf("got %s, %t with %v taken", a, ok, taken)
+		}
+		taken[a] = true
+	}
+	if a, ok := pick(w.prefix, "u1/eth0", func(a netip.Addr) bool { return !taken[a] && w.usable(a) }); ok {
+		t.Errorf("a network with 13 usable addresses gave a 14th: %s", a)
+	}
+	starts := map[netip.Addr]bool{}
+	for _, holder := range []string{"a/eth0", "a/eth1", "b/eth0", "c/eth0", "d/eth0", "e/eth0"} {
+		a, _ := pick(netip.MustParsePrefix("10.0.0.0/8"), holder, func(netip.Addr) bool { return true })
+		starts[a] = true
+	}
+	if len(starts) != 6 {
+		t.Errorf("6 holders start at %d places", len(starts))
+	}
+	for _, prefix := range []string{"10.0.0.4/31", "10.0.0.4/32"} {
+		p := netip.MustParsePrefix(prefix)
+		if w := (wish{prefix: p}); !w.usable(p.Addr()) {
+			t.Errorf("%s has no address for broadcast, but %s is not usable", p, p.Addr())
+		}
+	}
+}
+
+func TestResolve(t *testing.T) {
+	t.Parallel()
+	of := func(id uint32, prefix string) subnet { return subnet{id, netip.MustParsePrefix(prefix)} }
+	cases := map[string]struct {
+		reason  string
+		subnets []subnet
+		want    uint32
+		found   bool
+		refused bool
+	}{
+		"None":          {reason: "there is nothing"},
+		"Apart":         {reason: "another network", subnets: []subnet{of(1, "10.78.0.0/24")}},
+		"Same":          {reason: "its own", subnets: []subnet{of(1, "10.78.0.0/24"), of(2, "10.77.0.0/24")}, want: 2, found: true},
+		"SameAndWider":  {reason: "its own comes first", subnets: []subnet{of(1, "10.77.0.0/16"), of(2, "10.77.0.0/24"), of(3, "10.0.0.0/8")}, want: 2, found: true},
+		"Wider":         {reason: "the network is a part of it", subnets: []subnet{of(1, "10.0.0.0/8"), of(2, "10.77.0.0/16")}, want: 2, found: true},
+		"Narrower":      {reason: "it is a part of the network", subnets: []subnet{of(1, "10.77.0.128/25")}, refused: true},
+		"SameAndInside": {reason: "its own covers all of it", subnets: []subnet{of(1, "10.77.0.128/25"), of(2, "10.77.0.0/24")}, want: 2, found: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, found, err := resolve(segment, tc.subnets)
+			if got.id != tc.want || found != tc.found || errors.As(err, new(refusal)) != tc.refused {
+				t.Errorf("%s: got %v, found %t, error %v", tc.reason, got, found, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,274 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/tests/stand/apiserver"
+)
+
+func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
+
+// world is a namespace of a real API server with a function that serves it.
+type world struct {
+	t         *testing.T
+	kube      *kube.Client
+	config    *rest.Config
+	namespace string
+	f         *function
+	sent      *outbox
+	clock     *clock
+}
+
+// clock is the function's time, which only tests move.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) read() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// outbox keeps what the function sends.
+type outbox struct {
+	mu     sync.Mutex
+	events []event.Event
+}
+
+func (o *outbox) Send(_ context.Context, e event.Event) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.events = append(o.events, e)
+	return nil
+}
+
+// names are the objects that have been sent events for since the last call.
+func (o *outbox) names(t *testing.T) []string {
+	t.Helper()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var names []string
+	for _, e := range o.events {
+		ref, err := events.RefOf(e)
+		if err != nil || e.Type() != events.TypeResync {
+			t.Errorf("sent %v, error %v", e, err)
+		}
+		names = append(names, ref.Kind+" "+ref.Name)
+	}
+	o.events = nil
+	return names
+}
+
+// newWorld makes a world whose function talks to the servers at the addresses,
+// with the environment that the rest gives.
+func newWorld(t *testing.T, urls []string, environment ...string) *world {
+	t.Helper()
+	server := apiserver.Start(t)
+	server.Install(t, "networknamespaces", "networkconfigurations", "kubernetesclusters")
+	config := server.Config()
+	client, err := kube.New(config, name, append(slices.Clone(kinds), kube.Kinds(coordinationv1.SchemeGroupVersion, &coordinationv1.LeaseList{}))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{
+		t: t, kube: client, config: config, namespace: server.Namespace(t),
+		sent: &outbox{}, clock: &clock{now: time.Now()},
+	}
+	w.f = w.function(urls, environment...)
+	return w
+}
+
+// function makes another replica of the function.
+func (w *world) function(urls []string, environment ...string) *function {
+	w.t.Helper()
+	values := map[string]string{"POD_NAMESPACE": w.namespace, "KEA_TIMEOUT_SECONDS": "10"}
+	for i, url := range urls {
+		values[[]string{"KEA_URL", "KEA_SECONDARY_URL"}[i]] = url
+	}
+	for _, assignment := range environment {
+		key, value, _ := strings.Cut(assignment, "=")
+		values[key] = value
+	}
+	s, err := readSettings(func(key string) string { return values[key] })
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	controls, err := s.connect(func(namespace, name string) (map[string][]byte, error) {
+		secret := &corev1.Secret{}
+		err := w.kube.Get(w.t.Context(), namespace, name, secret)
+		return secret.Data, err
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return &function{
+		kube: w.kube, sender: w.sent, controls: controls, now: w.clock.read,
+		lock:    &lock{kube: w.kube, namespace: s.namespace, now: w.clock.read},
+		classes: s.classes, strict: s.strict,
+	}
+}
+
+// network creates a NetworkNamespace that is provisioned with the prefix, and with
+// its first address as gateway. change may say more about it.
+func (w *world) network(name, prefix string, change func(*v1alpha2.NetworkNamespace)) *v1alpha2.NetworkNamespace {
+	w.t.Helper()
+	nn := &v1alpha2.NetworkNamespace{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+		Spec: v1alpha2.NetworkNamespaceSpec{
+			NetworkProvisioning: &v1alpha2.NetworkProvisioning{Provider: "manual", Manual: &v1alpha2.ManualSegment{IPv4CIDR: v1alpha2.IPv4CIDR(prefix), VLANID: 42}},
+			IPAllocation:        &v1alpha2.IPAllocationPolicy{Type: v1alpha2.AllocationDHCP},
+		},
+	}
+	status := v1alpha2.NetworkNamespaceStatus{
+		ProvisioningPhase: v1alpha2.ProvisioningReady, IPv4Prefix: prefix, VLANID: 42,
+		IPv4Gateway: strings.Replace(prefix, ".0/", ".1/", 1), DNS: []string{"10.9.9.9"},
+	}
+	status.IPv4Gateway, _, _ = strings.Cut(status.IPv4Gateway, "/")
+	nn.Status = status
+	if change != nil {
+		change(nn)
+	}
+	status, nn.Status = nn.Status, v1alpha2.NetworkNamespaceStatus{}
+	w.must(w.kube.Create(w.t.Context(), nn))
+	before := nn.DeepCopy()
+	nn.Status = status
+	_, err := w.kube.PatchStatus(w.t.Context(), before, nn)
+	w.must(err)
+	return nn
+}
+
+// configuration creates a NetworkConfiguration with an interface for each MAC
+// address, called eth0 and so on. change may say more about it.
+func (w *world) configuration(name string, macs []string, change func(*v1alpha1.NetworkConfiguration)) *v1alpha1.NetworkConfiguration {
+	w.t.Helper()
+	nc := &v1alpha1.NetworkConfiguration{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
+	for i, mac := range macs {
+		nc.Spec.NetworkInterfaces = append(nc.Spec.NetworkInterfaces,
+			v1alpha1.InterfaceSpec{Name: fmt.Sprintf("eth%d", i), MACAddress: v1alpha1.MACAddress(mac)})
+	}
+	if change != nil {
+		change(nc)
+	}
+	w.must(w.kube.Create(w.t.Context(), nc))
+	return nc
+}
+
+func (w *world) get(name string) *v1alpha1.NetworkConfiguration {
+	w.t.Helper()
+	nc := &v1alpha1.NetworkConfiguration{}
+	w.must(w.kube.Get(w.t.Context(), w.namespace, name, nc))
+	return nc
+}
+
+// deliver has the function handle an event about an object.
+func (w *world) deliver(kind, name, eventType string) error {
+	return deliver(w.t.Context(), w.f, kind, w.namespace, name, eventType)
+}
+
+func deliver(ctx context.Context, f *function, kind, namespace, name, eventType string) error {
+	e := event.New()
+	e.SetID("1")
+	e.SetSource("test")
+	e.SetType(eventType)
+	events.Ref{APIVersion: "vitistack.io/v1", Kind: kind, Namespace: namespace, Name: name}.Set(&e, "")
+	_, err := f.handle(ctx, e)
+	return err
+}
+
+// settle delivers an event about a NetworkConfiguration, and returns it as it is
+// then.
+func (w *world) settle(name string) *v1alpha1.NetworkConfiguration {
+	w.t.Helper()
+	w.must(w.deliver("NetworkConfiguration", name, events.TypeRefUpdate))
+	return w.get(name)
+}
+
+// delete asks for a NetworkConfiguration to go.
+func (w *world) delete(name string) {
+	w.t.Helper()
+	w.must(w.kube.Delete(w.t.Context(), w.get(name)))
+}
+
+// gone tells whether a NetworkConfiguration is not there any more.
+func (w *world) gone(name string) bool {
+	w.t.Helper()
+	err := w.kube.Get(w.t.Context(), w.namespace, name, &v1alpha1.NetworkConfiguration{})
+	if err != nil && !kube.NotFound(err) {
+		w.t.Fatal(err)
+	}
+	return err != nil
+}
+
+// await waits until something is so.
+func (w *world) await(what string, so func() bool) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !so() {
+		select {
+		case <-ctx.Done():
+			w.t.Fatalf("waited in vain for %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// ready is the condition Ready in short: status, reason and message.
+func ready(nc *v1alpha1.NetworkConfiguration) string {
+	return condition(nc, v1alpha1.ConditionReady)
+}
+
+func condition(nc *v1alpha1.NetworkConfiguration, kind string) string {
+	c := meta.FindStatusCondition(nc.Status.Conditions, kind)
+	if c == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
+}
+
+// addressOf is the address of an interface by its place.
+func addressOf(t *testing.T, nc *v1alpha1.NetworkConfiguration, i int) string {
+	t.Helper()
+	if len(nc.Status.NetworkInterfaces) <= i || len(nc.Status.NetworkInterfaces[i].IPv4Addresses) != 1 {
+		t.Fatalf("%s has no address for interface %d: Ready %s", nc.Name, i, ready(nc))
+	}
+	return nc.Status.NetworkInterfaces[i].IPv4Addresses[0]
+}
+
+// expand puts a namespace's name into a text.
+func expand(text, namespace string) string { return strings.ReplaceAll(text, "{ns}", namespace) }

@@ -1,0 +1,32 @@
+// Resync asks for another look at every object that is not settled. It repairs
+// what was lost on the way: events, replies, and functions that died.
+package main
+
+import (
+	"time"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+const name = "resync"
+
+func main() {
+	events.Run(name, func() (events.Handler, error) {
+		config, err := kube.Config()
+		if err != nil {
+			return nil, err
+		}
+		client, err := kube.New(config, name, v1alpha1.AddToScheme)
+		if err != nil {
+			return nil, err
+		}
+		sender, err := events.NewSender()
+		if err != nil {
+			return nil, err
+		}
+		f := &function{lister: client, sender: sender, now: time.Now}
+		return f.handle, nil
+	})
+}
