@@ -1,0 +1,84 @@
+package announce
+
+import (
+	"encoding/json"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+
+	"github.com/vitistack/stack/gateway/history"
+)
+
+// Recorded is an event as the history keeps it. cause is the identifier of the
+// event whose delivery led to it, or empty.
+func Recorded(e event.Event, namespace, cause string) history.Event {
+	var about struct {
+		UID     string `json:"uid"`
+		Name    string `json:"name"`
+		Cluster string `json:"cluster"`
+	}
+	// Data that is no such object is about nothing in particular.
+	_ = json.Unmarshal(e.Data(), &about)
+	h := history.Event{
+		ID: e.ID(), Source: e.Source(), Type: e.Type(), Subject: e.Subject(), Time: e.Time(),
+		Object: history.Object{Kind: extension(e, "kind"), Namespace: namespace, Name: extension(e, "name")},
+		UID:    about.UID, Cluster: about.Cluster, Cause: cause, Data: Data(e),
+	}
+	if h.Name == "" {
+		h.Name = about.Name
+	}
+	if h.Kind == "KubernetesCluster" {
+		h.Cluster = h.Name
+	}
+	return h
+}
+
+// Data is an event's data as JSON.
+func Data(e event.Event) json.RawMessage {
+	if len(e.Data()) == 0 {
+		return json.RawMessage("null")
+	}
+	if json.Valid(e.Data()) {
+		return e.Data()
+	}
+	quoted, err := json.Marshal(string(e.Data()))
+	if err != nil {
+		return json.RawMessage("null")
+	}
+	return quoted
+}
+
+// Rebuild is an event of the history as it was.
+func Rebuild(h history.Event) event.Event {
+	e := event.New()
+	e.SetID(h.ID)
+	e.SetSource(h.Source)
+	e.SetType(h.Type)
+	e.SetSubject(h.Subject)
+	e.SetTime(h.Time)
+	if h.Source == Source {
+		e.SetDataSchema(schemaOf(h.Type))
+		if h.UID != "" {
+			e.SetExtension("apiversion", apiVersion)
+		}
+	}
+	for name, value := range map[string]string{"kind": h.Kind, "namespace": h.Namespace, "name": h.Name, "partitionkey": h.UID} {
+		if value != "" {
+			e.SetExtension(name, value)
+		}
+	}
+	if string(h.Data) != "null" {
+		// Data from the history is JSON, which can always be set.
+		_ = e.SetData(event.ApplicationJSON, h.Data)
+	}
+	return e
+}
+
+// apiVersion is the one of the kinds that are announced.
+const apiVersion = "vitistack.io/v1alpha1"
+
+func schemaOf(eventType string) string { return "https://vitistack.io/schemas/" + eventType + ".json" }
+
+func extension(e event.Event, name string) string {
+	s, _ := e.Extensions()[name].(string)
+	return s
+}

@@ -1,0 +1,120 @@
+// Package apiserver asks the Kubernetes API server for what the gateway does not
+// watch: who a token belongs to, what its owner may do, and what has been
+// generated for a cluster.
+package apiserver
+
+import (
+	"context"
+	"fmt"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+)
+
+// Client asks the API server.
+type Client struct {
+	params                              runtime.ParameterCodec
+	core, authentication, authorization rest.Interface
+}
+
+// New makes a client. It asks nothing yet.
+func New(config *rest.Config) (*Client, error) {
+	scheme := runtime.NewScheme()
+	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.ConfigMap{}, &corev1.ConfigMapList{})
+	scheme.AddKnownTypes(authenticationv1.SchemeGroupVersion, &authenticationv1.TokenReview{})
+	scheme.AddKnownTypes(authorizationv1.SchemeGroupVersion, &authorizationv1.SubjectAccessReview{})
+	versions := []schema.GroupVersion{corev1.SchemeGroupVersion, authenticationv1.SchemeGroupVersion, authorizationv1.SchemeGroupVersion}
+	for _, gv := range versions {
+		metav1.AddToGroupVersion(scheme, gv)
+	}
+	config = rest.CopyConfig(config)
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the API server: %w", err)
+	}
+	c := &Client{params: runtime.NewParameterCodec(scheme)}
+	for i, to := range []*rest.Interface{&c.core, &c.authentication, &c.authorization} {
+		one := rest.CopyConfig(config)
+		one.GroupVersion = &versions[i]
+		one.APIPath = "/apis"
+		if versions[i].Group == "" {
+			one.APIPath = "/api"
+		}
+		if *to, err = rest.RESTClientForConfigAndClient(one, httpClient); err != nil {
+			return nil, fmt.Errorf("connect to API %s: %w", versions[i], err)
+		}
+	}
+	return c, nil
+}
+
+// User is who a token belongs to.
+type User struct {
+	Name   string
+	UID    string
+	Groups []string
+	Extra  map[string][]string
+}
+
+// Authenticate finds out who a bearer token belongs to, and returns false where
+// it is nobody's.
+func (c *Client) Authenticate(ctx context.Context, token string) (User, bool, error) {
+	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
+	if err := c.authentication.Post().Resource("tokenreviews").Body(review).Do(ctx).Into(review); err != nil {
+		return User{}, false, fmt.Errorf("review token: %w", err)
+	}
+	if !review.Status.Authenticated {
+		return User{}, false, nil
+	}
+	u := User{Name: review.Status.User.Username, UID: review.Status.User.UID, Groups: review.Status.User.Groups, Extra: map[string][]string{}}
+	for key, values := range review.Status.User.Extra {
+		u.Extra[key] = values
+	}
+	return u, true, nil
+}
+
+// Allowed tells whether a user may use a verb, such as get or post, on a path of
+// the gateway. It is granted like the API server's own paths, as nonResourceURLs
+// of a ClusterRole.
+func (c *Client) Allowed(ctx context.Context, u User, verb, path string) (bool, error) {
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: u.Name, UID: u.UID, Groups: u.Groups, Extra: map[string]authorizationv1.ExtraValue{},
+		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: verb, Path: path},
+	}}
+	for key, values := range u.Extra {
+		review.Spec.Extra[key] = values
+	}
+	if err := c.authorization.Post().Resource("subjectaccessreviews").Body(review).Do(ctx).Into(review); err != nil {
+		return false, fmt.Errorf("review access of %s: %w", u.Name, err)
+	}
+	return review.Status.Allowed, nil
+}
+
+// generator is who writes down what is generated for a cluster.
+const generator = "bootstrap-talos"
+
+// Manifests reads the files that have been generated for a cluster, by name. There
+// may be none.
+func (c *Client) Manifests(ctx context.Context, namespace, cluster string) (map[string]string, error) {
+	list := &corev1.ConfigMapList{}
+	options := &metav1.ListOptions{LabelSelector: v1alpha1.LabelClusterName + "=" + cluster + "," + v1alpha1.LabelManagedBy + "=" + generator}
+	err := c.core.Get().Namespace(namespace).Resource("configmaps").VersionedParams(options, c.params).Do(ctx).Into(list)
+	if err != nil {
+		return nil, fmt.Errorf("read manifests of %s/%s: %w", namespace, cluster, err)
+	}
+	files := map[string]string{}
+	for _, cm := range list.Items {
+		for name, content := range cm.Data {
+			files[name] = content
+		}
+	}
+	return files, nil
+}

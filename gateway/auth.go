@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/gofiber/fiber/v2/utils"
+
+	"github.com/vitistack/stack/gateway/apiserver"
+)
+
+// caller is who sends a request.
+type caller struct {
+	Name   string `json:"name"`
+	Scopes scopes `json:"scopes"`
+}
+
+// cookieName is the cookie that a browser keeps its key in.
+const cookieName = "vitistack_key"
+
+// credential is the key or token that a request brings, and whether it came in
+// the cookie.
+func (g *gateway) credential(c *fiber.Ctx) (text string, cookie bool) {
+	a := &g.config.Auth
+	if header := c.Get(a.KeyHeader); header != "" {
+		if a.KeyPrefix == "" {
+			return header, false
+		}
+		if prefix, rest, ok := strings.Cut(header, " "); ok && strings.EqualFold(prefix, a.KeyPrefix) {
+			return strings.TrimSpace(rest), false
+		}
+	}
+	return c.Cookies(cookieName), true
+}
+
+// identify finds out who sends a request, without asking anybody. pending is a
+// token that only the API server knows about.
+func (g *gateway) identify(c *fiber.Ctx) (who caller, pending string) {
+	text, cookie := g.credential(c)
+	if text != "" && (!cookie || sameSite(c)) {
+		if key, ok := g.keys.find(text); ok {
+			return caller{Name: "key/" + key.name, Scopes: key.scopes}, ""
+		}
+		if g.config.Auth.TokenReview {
+			return caller{}, utils.CopyString(text)
+		}
+	}
+	if state, ok := connectionState(c); ok && len(state.VerifiedChains) > 0 {
+		return caller{Name: "certificate/" + state.PeerCertificates[0].Subject.CommonName, Scopes: g.certificateScopes}, ""
+	}
+	return caller{}, ""
+}
+
+// connectionState is that of TLS, where there is any.
+func connectionState(c *fiber.Ctx) (tls.ConnectionState, bool) {
+	if state := c.Context().TLSConnectionState(); state != nil {
+		return *state, true
+	}
+	return tls.ConnectionState{}, false
+}
+
+// sameSite tells whether a request with a cookie comes from the gateway's own
+// page. Browsers say where a request comes from that could change something.
+func sameSite(c *fiber.Ctx) bool {
+	if method := c.Method(); method == fiber.MethodGet || method == fiber.MethodHead {
+		return true
+	}
+	if site := c.Get("Sec-Fetch-Site"); site != "" {
+		return site == "same-origin"
+	}
+	origin, err := url.Parse(c.Get(fiber.HeaderOrigin))
+	return err == nil && origin.Host == string(c.Request().Host())
+}
+
+// Bounds of how long the API server's word about a token is taken.
+const (
+	knownToken   = time.Minute
+	unknownToken = 10 * time.Second
+)
+
+// review asks the API server about a token, or remembers what it said.
+func (g *gateway) review(ctx context.Context, token string) (caller, error) {
+	sum := sha256.Sum256([]byte(token))
+	key := "token:" + base64.RawURLEncoding.EncodeToString(sum[:])
+	if kept, ok := g.cache.Get(ctx, key); ok {
+		var who caller
+		if err := json.Unmarshal(kept, &who); err == nil {
+			return who, nil
+		}
+	}
+	who, err := g.ask(ctx, token)
+	if err != nil {
+		return caller{}, err
+	}
+	ttl := unknownToken
+	if who.Name != "" {
+		ttl = min(knownToken, g.config.Cache.TTL)
+	}
+	if encoded, err := json.Marshal(who); err == nil {
+		g.cache.Set(ctx, key, encoded, ttl)
+	}
+	return who, nil
+}
+
+// rightsPath stands for the API in the roles of Kubernetes. It is not the path
+// that the API is served at: every user may get all that is below /api of the API
+// server.
+const rightsPath = "/vitistack" + base
+
+// ask finds out who a token belongs to, and what its owner may do.
+func (g *gateway) ask(ctx context.Context, token string) (caller, error) {
+	user, ok, err := g.kubernetes.Authenticate(ctx, token)
+	if err != nil || !ok {
+		return caller{}, err
+	}
+	who := caller{Name: "user/" + user.Name}
+	for _, right := range []struct {
+		verb, path string
+		scope      scopes
+	}{{"get", rightsPath, scopeRead}, {"post", rightsPath, scopeWrite}, {"post", rightsPath + "/events", scopeEvents}} {
+		allowed, err := g.allowed(ctx, user, right.verb, right.path)
+		if err != nil {
+			return caller{}, err
+		}
+		if allowed {
+			who.Scopes |= right.scope
+		}
+	}
+	return who, nil
+}
+
+func (g *gateway) allowed(ctx context.Context, user apiserver.User, verb, path string) (bool, error) {
+	return g.kubernetes.Allowed(ctx, user, verb, path)
+}
+
+// admit lets a request pass, or is the problem that keeps it out. The rate limit
+// comes before the API server is asked, so that nobody makes the gateway flood it.
+func (g *gateway) admit(c *fiber.Ctx, e *endpoint) error {
+	secured := g.config.Auth.Enabled && e.scope != 0
+	var who caller
+	var pending string
+	if secured || g.limiter.byKey {
+		who, pending = g.identify(c)
+	}
+	if e.limited {
+		if err := g.limit(c, who); err != nil {
+			return err
+		}
+	}
+	if !secured {
+		return nil
+	}
+	if pending != "" {
+		ctx, cancel := context.WithTimeout(context.Background(), g.config.APITimeout)
+		defer cancel()
+		var err error
+		if who, err = g.review(ctx, pending); err != nil {
+			g.log.Warn("Cannot review a token", "component", "auth", "error", err.Error())
+			return refuse(http.StatusServiceUnavailable, "the Kubernetes API does not say who the token belongs to: try again later, or use an API key")
+		}
+	}
+	if who.Name == "" {
+		c.Set(fiber.HeaderWWWAuthenticate, g.config.Auth.KeyPrefix+` realm="vitistack"`)
+		return refuse(http.StatusUnauthorized, "a key is needed: send it as %s: %s KEY", g.config.Auth.KeyHeader, g.config.Auth.KeyPrefix)
+	}
+	if !who.Scopes.has(e.scope) {
+		return refuse(http.StatusForbidden, "%s may %s, and this needs %s", who.Name, strings.Join(who.Scopes.names(), ", "), strings.Join(e.scope.names(), ", "))
+	}
+	return nil
+}
+
+// sessionJSON is who a browser is logged in as.
+type sessionJSON struct {
+	// Required tells whether a key is needed at all.
+	Required bool     `json:"required"`
+	Name     string   `json:"name,omitempty"`
+	Scopes   []string `json:"scopes,omitempty"`
+}
+
+// showSession tells a browser whether it has to log in.
+func (g *gateway) showSession(c *fiber.Ctx) error {
+	out := sessionJSON{Required: g.config.Auth.Enabled}
+	who, pending := g.identify(c)
+	if pending != "" {
+		ctx, cancel := context.WithTimeout(context.Background(), g.config.APITimeout)
+		defer cancel()
+		who, _ = g.review(ctx, pending)
+	}
+	out.Name, out.Scopes = who.Name, who.Scopes.names()
+	return sendJSON(c, http.StatusOK, out)
+}
+
+// beginSession logs a browser in: it keeps the key in a cookie that its scripts
+// cannot read and that other sites cannot use.
+func (g *gateway) beginSession(c *fiber.Ctx) error {
+	var in struct {
+		Key string `json:"key"`
+	}
+	if err := json.Unmarshal(c.Body(), &in); err != nil || in.Key == "" {
+		return refuse(http.StatusBadRequest, `write {"key":"..."}`)
+	}
+	if _, ok := g.keys.find(in.Key); !ok {
+		return refuse(http.StatusUnauthorized, "the key is not valid")
+	}
+	g.setCookie(c, in.Key, 0)
+	c.Status(http.StatusNoContent)
+	return nil
+}
+
+// endSession logs a browser out.
+func (g *gateway) endSession(c *fiber.Ctx) error {
+	g.setCookie(c, "", -1)
+	c.Status(http.StatusNoContent)
+	return nil
+}
+
+func (g *gateway) setCookie(c *fiber.Ctx, value string, age int) {
+	c.Cookie(&fiber.Cookie{
+		Name: cookieName, Value: value, Path: "/", MaxAge: age, HTTPOnly: true, SessionOnly: age == 0,
+		Secure: g.config.TLS.Enabled || c.Protocol() == "https", SameSite: fiber.CookieSameSiteStrictMode,
+	})
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+
+	"github.com/vitistack/stack/gateway/announce"
+	"github.com/vitistack/stack/gateway/cache"
+	"github.com/vitistack/stack/gateway/config"
+	"github.com/vitistack/stack/gateway/history"
+	"github.com/vitistack/stack/gateway/state"
+	"github.com/vitistack/stack/gateway/watch"
+	"github.com/vitistack/stack/gateway/webhook"
+)
+
+// brokerName is the Broker among the endpoints that are told of events.
+const brokerName = "broker"
+
+// patience is how long a change waits for the Broker to tell of it.
+const patience = 2 * time.Second
+
+// keepHistory sets up what records and tells events.
+func (g *gateway) keepHistory() error {
+	database := g.config.Database
+	if !g.config.Handlers.Database {
+		database.URL = history.MemoryURL
+	}
+	var err error
+	if g.history, err = history.Open(&database, g.log.With("component", "history")); err != nil {
+		return err
+	}
+	endpoints, err := endpointsOf(g.config)
+	if err != nil {
+		return err
+	}
+	g.deliverer = &webhook.Deliverer{
+		History: g.history, Endpoints: endpoints, Log: g.log.With("component", "webhook"),
+		Count: func(endpoint, outcome string) { g.metrics.deliveries.Count(endpoint, outcome).Inc() },
+	}
+	wait := time.Duration(0)
+	if g.config.SinkURL != "" {
+		wait = patience
+	}
+	g.announcer = announce.New(announce.Options{
+		Store: g.store, History: g.history, Tell: g.tell, Patience: wait, Log: g.log.With("component", "events"),
+		Synced: func(kind state.Kind) bool { return g.progress()[kind].State == watch.Synced },
+		Deliveries: func(e event.Event, namespace string, direct bool) []history.Delivery {
+			skip := ""
+			if direct {
+				skip = brokerName
+			}
+			return g.deliverer.Plan(e, namespace, skip)
+		},
+	})
+	g.health.database = dependency{mode: g.history.Mode(), check: g.history.Ping, err: history.ErrNotReady}
+	return nil
+}
+
+// endpointsOf are the Broker and the webhooks.
+func endpointsOf(c *config.Config) ([]webhook.Endpoint, error) {
+	var all []webhook.Endpoint
+	if c.SinkURL != "" {
+		all = append(all, webhook.Endpoint{
+			Name: brokerName, URL: c.SinkURL, Timeout: 10 * time.Second, Retries: -1,
+			Types: []string{"infrastructure.*"}, FirstDelay: 500 * time.Millisecond,
+		})
+	}
+	if !c.Webhooks.Enabled {
+		return all, nil
+	}
+	for i, w := range c.Webhooks.Endpoints {
+		e := webhook.Endpoint{
+			Name: webhookName(i, w.URL), URL: w.URL, Timeout: time.Duration(w.Timeout), Retries: *w.Retries,
+			Types: w.Types, Namespaces: w.Namespaces, FirstDelay: 5 * time.Second,
+		}
+		if w.Secret != "" {
+			secret, err := webhook.ParseSecret(w.Secret)
+			if err != nil {
+				return nil, fmt.Errorf("read configuration: key handlers.webhook.endpoints: endpoint %d: secret: %w", i, err)
+			}
+			e.Secret = secret
+		}
+		all = append(all, e)
+	}
+	return all, nil
+}
+
+// webhookName is what an endpoint is called in logs and metrics. Its path may be
+// secret; where two endpoints share a host, their places tell them apart.
+func webhookName(place int, address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return fmt.Sprintf("webhook-%d", place)
+	}
+	return fmt.Sprintf("webhook-%d-%s", place, u.Host)
+}
+
+// tell shows an event to the clients of the stream: those of this process, and
+// through Redis those of the other replicas.
+func (g *gateway) tell(e event.Event, namespace string) {
+	encoded, err := json.Marshal(e)
+	if err != nil {
+		g.log.Error("Cannot encode event", "component", "events", "eventId", e.ID(), "error", err.Error())
+		return
+	}
+	g.hub.Announce(namespace, encoded)
+	if g.cache.Mode() != cache.Redis {
+		return
+	}
+	shared, err := json.Marshal(sharedEvent{From: g.store.Current().Epoch, Namespace: namespace, Event: encoded})
+	if err == nil {
+		g.cache.Publish(context.Background(), shared)
+	}
+}
+
+// sharedEvent is an event on its way to the other replicas.
+type sharedEvent struct {
+	From      string          `json:"from"`
+	Namespace string          `json:"namespace,omitempty"`
+	Event     json.RawMessage `json:"event"`
+}
+
+// shareEvents shows what other replicas tell, until ctx ends.
+func (g *gateway) shareEvents(ctx context.Context) {
+	g.cache.Subscribe(ctx, func(message []byte) {
+		var heard sharedEvent
+		if err := json.Unmarshal(message, &heard); err != nil || heard.From == g.store.Current().Epoch {
+			return
+		}
+		g.hub.Announce(heard.Namespace, heard.Event)
+	})
+}
+
+// decodeErrorData reads what a function answered, which Knative passes on in
+// base64.
+func decodeErrorData(text string) string {
+	decoded, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || !utf8.Valid(decoded) {
+		return text
+	}
+	return string(decoded)
+}

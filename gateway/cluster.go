@@ -1,0 +1,137 @@
+package main
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/vitistack/stack/gateway/state"
+)
+
+// clusterModel is the cluster resource model.
+type clusterModel struct {
+	ID         string            `json:"id"`
+	Name       string            `json:"name"`
+	Namespace  string            `json:"namespace"`
+	Type       string            `json:"type"`
+	Status     string            `json:"status"`
+	Nodes      clusterNodes      `json:"nodes"`
+	Networking clusterNetworking `json:"networking"`
+	Operators  clusterOperators  `json:"operators"`
+	Metadata   clusterMetadata   `json:"metadata"`
+}
+
+type clusterNodes struct {
+	Total   int `json:"total"`
+	Ready   int `json:"ready"`
+	Unready int `json:"unready"`
+}
+
+type clusterNetworking struct {
+	PodCIDR     string `json:"podCIDR"`
+	ServiceCIDR string `json:"serviceCIDR"`
+	DNSName     string `json:"dnsName"`
+}
+
+type clusterOperators struct {
+	Installed []string `json:"installed"`
+	Healthy   []string `json:"healthy"`
+}
+
+type clusterMetadata struct {
+	CreatedAt time.Time `json:"createdAt"`
+	UpdatedAt time.Time `json:"updatedAt"`
+	Version   string    `json:"version"`
+}
+
+// showCluster serves one cluster.
+func (g *gateway) showCluster(c *fiber.Ctx) error {
+	i, snapshot, err := g.find(c, state.TopicClusters)
+	if err != nil {
+		return err
+	}
+	return sendBody(c, snapshot.ETag()+"-"+i.ID, fiber.MIMEApplicationJSON, func() state.Body {
+		body, err := json.Marshal(modelOf(i, snapshot))
+		if err != nil {
+			return state.Body{}
+		}
+		return state.Body{Plain: body}
+	})
+}
+
+func modelOf(i *state.Item, s *state.Snapshot) clusterModel {
+	f := i.Object.Facts.(*state.Cluster)
+	m := clusterModel{
+		ID: i.ID, Name: i.Name, Namespace: i.Namespace, Type: i.Attribute("type"), Status: i.Status,
+		Nodes:      clusterNodes{Total: f.Total, Ready: f.Ready, Unready: max(f.Total-f.Ready, 0)},
+		Networking: clusterNetworking{PodCIDR: f.PodCIDR, ServiceCIDR: f.ServiceCIDR, DNSName: f.DNSName},
+		Operators:  clusterOperators{Installed: state.UsesOf(i).Names(), Healthy: []string{}},
+		Metadata:   clusterMetadata{CreatedAt: i.Created, UpdatedAt: i.Updated, Version: f.Version},
+	}
+	for _, name := range m.Operators.Installed {
+		if o := s.Collection(state.TopicOperators).Find(name); o == nil || o.Status == state.Healthy {
+			m.Operators.Healthy = append(m.Operators.Healthy, name)
+		}
+	}
+	return m
+}
+
+// belongings are what a cluster is made of.
+type belongings struct {
+	network   *state.Item
+	machines  []*state.Item
+	addresses []*state.Item
+}
+
+func belongingsOf(i *state.Item, s *state.Snapshot) belongings {
+	b := belongings{network: networkOf(i, s)}
+	names := map[string]bool{}
+	for _, m := range s.Collection(state.TopicMachines).InNamespace(i.Namespace) {
+		if m.Attribute("cluster") == i.Name {
+			b.machines = append(b.machines, m)
+			names[m.Name] = true
+		}
+	}
+	for _, a := range s.Collection(state.TopicAddresses).InNamespace(i.Namespace) {
+		if names[a.Attribute("machine")] || a.Attribute("cluster") == i.Name {
+			b.addresses = append(b.addresses, a)
+		}
+	}
+	return b
+}
+
+// networkOf is the network that a cluster names, or the only one of its
+// namespace.
+func networkOf(i *state.Item, s *state.Snapshot) *state.Item {
+	networks := s.Collection(state.TopicNetworks)
+	if name := i.Attribute("network"); name != "" {
+		return networks.FindNamed(i.Namespace, name)
+	}
+	if all := networks.InNamespace(i.Namespace); len(all) == 1 {
+		return all[0]
+	}
+	return nil
+}
+
+// conditionsOf reads the conditions of an object, in the order of their time.
+func conditionsOf(o *state.Object) []conditionJSON {
+	var status struct {
+		Conditions []conditionJSON `json:"conditions"`
+	}
+	if err := json.Unmarshal(o.Status, &status); err != nil {
+		return nil
+	}
+	slices.SortStableFunc(status.Conditions, func(a, b conditionJSON) int { return a.Since.Compare(b.Since) })
+	return status.Conditions
+}
+
+// conditionJSON is a condition as its object has it.
+type conditionJSON struct {
+	Type    string    `json:"type"`
+	Status  string    `json:"status"`
+	Reason  string    `json:"reason"`
+	Message string    `json:"message"`
+	Since   time.Time `json:"lastTransitionTime"`
+}

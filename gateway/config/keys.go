@@ -1,0 +1,175 @@
+package config
+
+import "time"
+
+// Keys are all the settings, each bound to its place in c, in the order in which
+// they are documented.
+func (c *Config) Keys() []Key {
+	return join(
+		c.general(), c.server(), c.middleware(), c.stream(), c.operators(),
+		c.database(), c.handlers(), c.cache(), c.auth(), c.tls(), c.ingest(),
+	)
+}
+
+func join(groups ...[]Key) []Key {
+	var all []Key
+	for _, g := range groups {
+		all = append(all, g...)
+	}
+	return all
+}
+
+func (c *Config) general() []Key {
+	return []Key{
+		text(&c.LogLevel, "log.level", "LOG_LEVEL", "info", "How much is logged: debug, info, warn or error.", "debug", "info", "warn", "error"),
+		duration(&c.APITimeout, "api.timeout", "API_TIMEOUT", "30s", time.Second, "How long a request may take."),
+		duration(&c.HealthCheckInterval, "health.checkInterval", "HEALTH_CHECK_INTERVAL", "30s", time.Second, "How often database, cache and operators are checked."),
+		address(&c.SinkURL, "broker.sink", "K_SINK", "Address of the Broker, which a SinkBinding sets. Empty means that nothing is sent to a Broker."),
+		boolean(&c.Metrics.Enabled, "metrics.enabled", "METRICS_ENABLED", true, "Whether /metrics is served."),
+		integer(&c.Metrics.MaxSeries, "metrics.maxSeries", "", 1000, 1, 1_000_000, "Clusters and networks that have series of their own; the rest is counted as _other."),
+	}
+}
+
+func (c *Config) server() []Key {
+	s := &c.Server
+	return []Key{
+		text(&s.Host, "server.host", "", "0.0.0.0", "Address to listen on."),
+		integer(&s.Port, "server.port", "PORT", 9991, 0, 65535, "Port to listen on. 0 means any free one."),
+		duration(&s.ReadTimeout, "server.readTimeout", "", "30s", time.Second, "For a request to arrive whole."),
+		duration(&s.WriteTimeout, "server.writeTimeout", "", "30s", time.Second, "For a response to be taken."),
+		duration(&s.IdleTimeout, "server.idleTimeout", "", "120s", time.Second, "For which an idle connection is kept."),
+		integer(&s.MaxHeaderBytes, "server.maxHeaderBytes", "", 1<<20, 4096, 16<<20, "Largest head of a request in bytes."),
+		integer(&s.MaxBodyBytes, "server.maxBodyBytes", "", 2<<20, 1024, 64<<20, "Largest body of a request in bytes."),
+		list(&s.TrustedProxies, "server.trustedProxies", "", "", "Addresses or prefixes of proxies whose X-Forwarded-For is believed."),
+		integer(&s.BrokerPort, "server.brokerPort", "", 0, 0, 65535, "Port that the Broker delivers to, so that a NetworkPolicy can keep others from it. 0 means server.port."),
+	}
+}
+
+func (c *Config) middleware() []Key {
+	l, o, r := &c.Logging, &c.CORS, &c.RateLimit
+	return []Key{
+		boolean(&l.Enabled, "logging.enabled", "", true, "Whether each request is logged."),
+		key("string", "logging.format", "LOGGING_FORMAT", "json", "Format of the access log. json is the only one.", only("json")),
+		boolean(&l.IncludeHeaders, "logging.includeHeaders", "", false, "Whether the access log has the request's headers. Credentials are left out."),
+		list(&l.ExcludePaths, "logging.excludePaths", "", "/health,/ready", "Paths that are not logged, with everything below them."),
+		boolean(&o.Enabled, "cors.enabled", "", true, "Whether pages of other origins may call the API."),
+		list(&o.AllowedOrigins, "cors.allowedOrigins", "", "*", "Origins that may call the API; * means any."),
+		list(&o.AllowedMethods, "cors.allowedMethods", "", "GET,POST,PUT,DELETE", "Methods that they may use."),
+		list(&o.AllowedHeaders, "cors.allowedHeaders", "", "Content-Type,Authorization,If-None-Match,Last-Event-ID,X-Request-ID", "Headers that they may send."),
+		list(&o.ExposedHeaders, "cors.exposedHeaders", "", "X-Total-Count,ETag,Link,X-Request-ID,Retry-After,RateLimit,RateLimit-Policy", "Headers that they may read."),
+		integer(&o.MaxAge, "cors.maxAge", "", 86400, 0, 1<<31-1, "Seconds for which a browser may remember this."),
+		boolean(&r.Enabled, "rateLimit.enabled", "", true, "Whether requests are limited. Health, metrics, the page and the Broker's deliveries never are."),
+		integer(&r.RequestsPerMinute, "rateLimit.requestsPerMinute", "", 60, 1, 1_000_000, "Requests per minute and caller."),
+		integer(&r.BurstSize, "rateLimit.burstSize", "", 10, 1, 1_000_000, "Requests that may come at once."),
+		text(&r.KeyGenerator, "rateLimit.keyGenerator", "", "ip", "What a caller is: ip for the address, key for the API key, or the address where there is none.", "ip", "key"),
+	}
+}
+
+func only(value string) func(string) error {
+	var ignored string
+	return text(&ignored, "", "", "", "", value).set
+}
+
+func (c *Config) stream() []Key {
+	s := &c.Stream
+	return []Key{
+		integer(&s.MaxClients, "stream.maxClients", "", 10000, 1, 1_000_000, "Clients of the event stream at once."),
+		integer(&s.MaxClientsPerAddress, "stream.maxClientsPerAddress", "", 20, 1, 1_000_000, "Clients of the event stream at once from one address."),
+		duration(&s.Heartbeat, "stream.heartbeat", "", "15s", time.Second, "How often a stream without news gets a heartbeat."),
+		duration(&s.Window, "stream.window", "", "200ms", time.Millisecond, "How long changes are gathered after the first one before they are sent together."),
+	}
+}
+
+func (c *Config) operators() []Key {
+	o := &c.Operators
+	return join(
+		operator(&o.Proxmox, "proxmox", "PROXMOX", "default", "60s"),
+		operator(&o.Talos, "talos", "TALOS", "default", "60s"),
+		operator(&o.Kea, "kea", "KEA", "default", "30s"),
+		operator(&o.KubeVirt, "kubevirt", "KUBEVIRT", "kubevirt", "45s"),
+	)
+}
+
+func operator(o *Operator, name, env, namespace, interval string) []Key {
+	return []Key{
+		address(&o.Endpoint, "operators."+name+".endpoint", env+"_OPERATOR_ENDPOINT", "Address of the "+name+" operator's API, polled for its status. Empty means that its status is read from its resources."),
+		text(&o.Namespace, "operators."+name+".namespace", env+"_OPERATOR_NAMESPACE", namespace, "Namespace of the "+name+" operator."),
+		duration(&o.SyncInterval, "operators."+name+".syncInterval", env+"_SYNC_INTERVAL", interval, time.Second, "How often that address is polled."),
+	}
+}
+
+func (c *Config) database() []Key {
+	d := &c.Database
+	return []Key{
+		text(&d.URL, "database.url", "DATABASE_URL", "", "Database of the history: postgres://, mysql:// or sqlite://. Empty means an SQLite file in state.dir, memory: one that ends with the process."),
+		text(&d.StateDir, "state.dir", "", "", "Directory for what the gateway keeps itself. Empty means /var/lib/vitistack where that can be written, and otherwise vitistack in the user's state directory."),
+		duration(&d.Retention, "history.retention", "", "720h", time.Hour, "How long events are kept."),
+		integer(&d.MaxOpenConns, "db.maxOpenConns", "", 25, 1, 10000, "Connections to the database at once."),
+		integer(&d.MaxIdleConns, "db.maxIdleConns", "", 5, 0, 10000, "Connections that are kept while nothing is asked."),
+		duration(&d.ConnMaxLifetime, "db.connMaxLifetime", "", "300s", 0, "How long a connection is used. 0s means for ever."),
+		duration(&d.ConnMaxIdleTime, "db.connMaxIdleTime", "", "60s", 0, "How long a connection is kept while nothing is asked. 0s means for ever."),
+	}
+}
+
+func (c *Config) handlers() []Key {
+	h, d, w := &c.Handlers, &c.Database, &c.Webhooks
+	return []Key{
+		boolean(&h.Database, "handlers.database.enabled", "", true, "Whether events are kept. Without it the history ends with the process."),
+		integer(&d.BatchSize, "handlers.database.batchSize", "", 100, 1, 10000, "Events that are written at once."),
+		duration(&d.FlushInterval, "handlers.database.flushInterval", "", "10s", 10*time.Millisecond, "How long an event may wait to be written that no sender waits for."),
+		boolean(&w.Enabled, "handlers.webhook.enabled", "", false, "Whether endpoints are told of events."),
+		webhooks(&w.Endpoints, "handlers.webhook.endpoints", "Endpoints: url, timeout (30s), retries (3), types, namespaces, secret or secretFile."),
+		boolean(&h.Metrics, "handlers.metrics.enabled", "", true, "Whether events are counted in the metrics."),
+		duration(&h.MetricsInterval, "handlers.metrics.updateInterval", "", "5s", 0, "How old a metric may be that is counted from objects."),
+	}
+}
+
+func (c *Config) cache() []Key {
+	r := &c.Cache.Redis
+	return []Key{
+		duration(&c.Cache.TTL, "cache.ttl", "CACHE_TTL", "300s", time.Second, "How long something is cached."),
+		text(&r.URL, "cache.redis.url", "REDIS_URL", "", "Redis, as redis://user:password@host:6379/0 or rediss:// for TLS. It stands over the keys below."),
+		text(&r.Host, "cache.redis.host", "", "localhost", "Host of Redis. Redis is used where this or cache.redis.url is set."),
+		integer(&r.Port, "cache.redis.port", "", 6379, 1, 65535, "Port of Redis."),
+		integer(&r.DB, "cache.redis.db", "", 0, 0, 1<<16, "Number of the database in Redis."),
+		text(&r.Password, "cache.redis.password", "", "", "Password of Redis."),
+		integer(&r.MaxRetries, "cache.redis.maxRetries", "", 3, 0, 100, "How often a request to Redis is tried again."),
+		integer(&r.PoolSize, "cache.redis.poolSize", "", 10, 1, 10000, "Connections to Redis at once."),
+	}
+}
+
+func (c *Config) auth() []Key {
+	a := &c.Auth
+	return []Key{
+		boolean(&a.Enabled, "auth.enabled", "", false, "Whether the API needs a key. Health and the page's files never do."),
+		text(&a.KeyHeader, "auth.keyHeader", "", "Authorization", "Header that the key is in."),
+		text(&a.KeyPrefix, "auth.keyPrefix", "", "Bearer", "What stands before the key in that header."),
+		list(&a.Keys, "auth.keys", "", "", "API keys, each as: name sha256:HEX scope+scope, with the scopes read, write and events. gateway hash-key makes such a line."),
+		text(&a.KeysFile, "auth.keysFile", "", "", "File with one API key in each line. It is read again when it changes."),
+		boolean(&a.TokenReview, "auth.tokenReview", "", false, "Whether tokens of the Kubernetes API server are let in, with the rights that a ClusterRole gives: get or post on the nonResourceURL /vitistack/api/v1, or post on /vitistack/api/v1/events."),
+		list(&a.CertificateScopes, "auth.certificateScopes", "", "read", "What the owner of a client certificate may do: read, write and events."),
+		boolean(&a.Metrics, "auth.metrics", "", false, "Whether /metrics needs a key too."),
+	}
+}
+
+func (c *Config) tls() []Key {
+	t := &c.TLS
+	return []Key{
+		boolean(&t.Enabled, "tls.enabled", "", false, "Whether connections are secured by TLS."),
+		text(&t.CertFile, "tls.certFile", "", "", "File with the certificate in PEM. It is read again when it changes."),
+		text(&t.KeyFile, "tls.keyFile", "", "", "File with its private key in PEM."),
+		text(&t.CAFile, "tls.caFile", "", "", "File with the authorities of client certificates in PEM."),
+		text(&t.MinVersion, "tls.minVersion", "", "1.2", "Oldest version of TLS: 1.2 or 1.3.", "1.2", "1.3"),
+		text(&t.ClientAuth, "tls.clientAuth", "", "verify", "With tls.caFile: verify lets clients without a certificate in, require does not.", "verify", "require"),
+	}
+}
+
+func (c *Config) ingest() []Key {
+	i := &c.Ingest
+	return []Key{
+		list(&i.AllowedTypes, "ingest.allowedTypes", "", "io.vitistack.network.provisioned,io.vitistack.network.failed,io.vitistack.workorder.approved,io.vitistack.workorder.rejected", "Types of events that external systems may send."),
+		list(&i.Secrets, "ingest.secrets", "", "", "Secrets of Standard Webhooks, as whsec_BASE64, that external systems may sign events with."),
+		text(&i.SecretsFile, "ingest.secretsFile", "", "", "File with one such secret in each line. It is read again when it changes."),
+		integer(&i.MaxBytes, "ingest.maxBytes", "", 1<<20, 1024, 16<<20, "Largest event, or batch of events, in bytes."),
+	}
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/gofiber/fiber/v2/utils"
+)
+
+// endpoint is one route and what is done around its handler.
+type endpoint struct {
+	method, path string
+	handle       fiber.Handler
+	// label is the path as the metrics have it.
+	label string
+	// scope is what a caller has to be allowed; 0 means that anybody may call.
+	scope scopes
+	// limited tells whether calls count against the rate limit.
+	limited bool
+}
+
+// base is what all paths of the API begin with.
+const base = "/api/v1"
+
+var parameter = regexp.MustCompile(`:(\w+)`)
+
+// labelOf is a route's path without the base, and with its parameters in braces.
+func labelOf(path string) string {
+	if short := strings.TrimPrefix(path, base); short != "" {
+		path = short
+	}
+	return parameter.ReplaceAllString(path, "{$1}")
+}
+
+// serveEndpoint is the handler of an endpoint with everything around it: request
+// identifier, headers, errors as problems, metrics and log.
+func (g *gateway) serveEndpoint(e endpoint) fiber.Handler {
+	meter := g.metrics.endpoint(e.label)
+	return func(c *fiber.Ctx) error {
+		start := time.Now()
+		id := requestID(c.Get(fiber.HeaderXRequestID))
+		h := &c.Context().Response.Header
+		h.Set(fiber.HeaderXRequestID, id)
+		h.Set(fiber.HeaderXContentTypeOptions, "nosniff")
+		g.allowOrigin(c)
+		err := g.admit(c, &e)
+		if err == nil {
+			err = g.call(e.handle, c, id)
+		}
+		if err != nil {
+			asProblem(err).send(c, id)
+		}
+		took := time.Since(start)
+		meter.done(c.Method(), c.Response().StatusCode(), took)
+		g.logAccess(c, id, took)
+		return nil
+	}
+}
+
+// call runs a handler. A panic is logged, and is an error for the caller.
+func (g *gateway) call(handle fiber.Handler, c *fiber.Ctx, id string) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+			g.log.Error("Handler panicked", "component", "httpserver", "requestId", id, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		}
+	}()
+	err = handle(c)
+	if err != nil && asProblem(err).Status == fiber.StatusInternalServerError {
+		g.log.Error("Request failed", "component", "httpserver", "requestId", id, "error", err.Error())
+	}
+	return err
+}
+
+// logAccess writes a request's line into the access log.
+func (g *gateway) logAccess(c *fiber.Ctx, id string, took time.Duration) {
+	l := &g.config.Logging
+	path := c.Path()
+	if !l.Enabled || excluded(l.ExcludePaths, path) {
+		return
+	}
+	status := c.Response().StatusCode()
+	level, message := slog.LevelInfo, "Request completed successfully"
+	switch {
+	case status >= fiber.StatusInternalServerError:
+		level, message = slog.LevelError, "Request failed"
+	case status >= fiber.StatusBadRequest:
+		level, message = slog.LevelWarn, "Request refused"
+	}
+	attrs := []slog.Attr{
+		slog.String("component", "httpserver"),
+		slog.String("requestId", id),
+		slog.String("method", c.Method()),
+		slog.String("path", path),
+		slog.Int("statusCode", status),
+		slog.String("duration", took.Round(time.Microsecond).String()),
+		slog.String("userAgent", c.Get(fiber.HeaderUserAgent)),
+	}
+	if l.IncludeHeaders {
+		attrs = append(attrs, slog.Any("headers", shownHeaders(c)))
+	}
+	g.log.LogAttrs(c.Context(), level, message, attrs...)
+}
+
+// excluded tells whether a path is one of those, or below one.
+func excluded(paths []string, path string) bool {
+	for _, p := range paths {
+		if path == p || strings.HasPrefix(path, p+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// shownHeaders are a request's headers without credentials.
+func shownHeaders(c *fiber.Ctx) map[string]string {
+	headers := map[string]string{}
+	c.Request().Header.VisitAll(func(name, value []byte) {
+		switch n := string(name); n {
+		case fiber.HeaderAuthorization, fiber.HeaderCookie, fiber.HeaderProxyAuthorization, "Webhook-Signature":
+			headers[n] = "(redacted)"
+		default:
+			headers[n] = string(value)
+		}
+	})
+	return headers
+}
+
+// requestID is the caller's identifier of a request if it can be one, or else a
+// new one.
+func requestID(given string) string {
+	if isRequestID(given) {
+		return utils.CopyString(given)
+	}
+	return newRequestID()
+}
+
+func isRequestID(s string) bool {
+	if len(s) == 0 || len(s) > 64 {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !letter && c != '.' && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,274 @@
+// Package fakeapi lists and watches objects as a Kubernetes API server does, out
+// of memory. It is for tests of the gateway that need many objects, or an API
+// server that misbehaves.
+package fakeapi
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+)
+
+// Object is a Kubernetes object of any kind.
+type Object interface {
+	metav1.Object
+}
+
+// Server is a fake API server. A resource that has never been served is not
+// found.
+type Server struct {
+	http *httptest.Server
+
+	mu        sync.Mutex
+	version   int
+	oldest    int
+	resources map[string]*resource
+	failing   int
+	failures  map[string]int
+	requests  map[string]int
+	answers   map[string]func(body []byte) any
+}
+
+// resource is one collection, by its plural.
+type resource struct {
+	objects map[string]json.RawMessage
+	// history has every change since the beginning, oldest first.
+	history []change
+	changed chan struct{}
+}
+
+type change struct {
+	version int
+	event   []byte
+}
+
+// Start makes a server that lives until t ends.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	s := &Server{resources: map[string]*resource{}, requests: map[string]int{}, failures: map[string]int{}, answers: map[string]func([]byte) any{}}
+	s.http = httptest.NewServer(s)
+	t.Cleanup(func() {
+		s.http.CloseClientConnections()
+		s.http.Close()
+	})
+	return s
+}
+
+// Config reaches the server.
+func (s *Server) Config() *rest.Config {
+	return &rest.Config{Host: s.http.URL, QPS: -1}
+}
+
+// Serve makes resources known, by their plurals.
+func (s *Server) Serve(plurals ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range plurals {
+		if s.resources[p] == nil {
+			s.resources[p] = &resource{objects: map[string]json.RawMessage{}, changed: make(chan struct{})}
+		}
+	}
+}
+
+// Fail answers every request with this status code, until it is called with 0.
+// Watches that are open end.
+func (s *Server) Fail(code int) {
+	s.mu.Lock()
+	s.failing = code
+	s.mu.Unlock()
+	s.http.CloseClientConnections()
+}
+
+// FailResource answers every request for one resource with this status code.
+func (s *Server) FailResource(plural string, code int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failures[plural] = code
+}
+
+// Answer has what is posted to a resource answered by a function.
+func (s *Server) Answer(plural string, f func(body []byte) any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answers[plural] = f
+}
+
+// Requests counts the requests for a resource.
+func (s *Server) Requests(plural string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.requests[plural]
+}
+
+// Put creates or updates an object, and gives it its resourceVersion. Its TypeMeta
+// has to be set.
+func (s *Server) Put(t testing.TB, plural string, o Object) {
+	t.Helper()
+	s.Serve(plural)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.version++
+	o.SetResourceVersion(strconv.Itoa(s.version))
+	encoded, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, key := s.resources[plural], o.GetNamespace()+"/"+o.GetName()
+	kind := "ADDED"
+	if _, ok := r.objects[key]; ok {
+		kind = "MODIFIED"
+	}
+	r.objects[key] = encoded
+	s.tell(r, kind, encoded)
+}
+
+// Delete removes an object.
+func (s *Server) Delete(plural, namespace, name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.version++
+	r, key := s.resources[plural], namespace+"/"+name
+	last := r.objects[key]
+	delete(r.objects, key)
+	s.tell(r, "DELETED", last)
+}
+
+// Forget drops the history, so that whoever watches from an older version has to
+// list again.
+func (s *Server) Forget() {
+	s.mu.Lock()
+	for _, r := range s.resources {
+		r.history = nil
+	}
+	s.version++
+	s.oldest = s.version
+	s.mu.Unlock()
+	s.http.CloseClientConnections()
+}
+
+func (s *Server) tell(r *resource, kind string, object json.RawMessage) {
+	event := fmt.Appendf(nil, `{"type":%q,"object":%s}`+"\n", kind, object)
+	r.history = append(r.history, change{s.version, event})
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// ServeHTTP answers lists and watches.
+func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	plural := req.URL.Path[strings.LastIndexByte(req.URL.Path, '/')+1:]
+	s.mu.Lock()
+	s.requests[plural]++
+	r, failing, posted := s.resources[plural], max(s.failing, s.failures[plural]), s.answers[plural]
+	s.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	switch {
+	case failing != 0:
+		status(w, failing, reasons[failing])
+	case posted != nil && req.Method == http.MethodPost:
+		body, _ := io.ReadAll(req.Body)
+		_ = json.NewEncoder(w).Encode(posted(body))
+	case r == nil:
+		status(w, http.StatusNotFound, metav1.StatusReasonNotFound)
+	case req.URL.Query().Get("watch") != "":
+		s.watch(w, req, r)
+	default:
+		s.list(w, req, r)
+	}
+}
+
+var reasons = map[int]metav1.StatusReason{
+	http.StatusForbidden: metav1.StatusReasonForbidden, http.StatusServiceUnavailable: metav1.StatusReasonServiceUnavailable,
+}
+
+func status(w http.ResponseWriter, code int, reason metav1.StatusReason) {
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
+		Code: int32(code), Reason: reason, Message: "the fake API server answers " + strconv.Itoa(code),
+	})
+}
+
+func (s *Server) list(w http.ResponseWriter, req *http.Request, r *resource) {
+	query := req.URL.Query()
+	limit, _ := strconv.Atoi(query.Get("limit"))
+	after := query.Get("continue")
+	s.mu.Lock()
+	keys := make([]string, 0, len(r.objects))
+	for key := range r.objects {
+		keys = append(keys, key)
+	}
+	version := s.version
+	slices.Sort(keys)
+	first, _ := slices.BinarySearch(keys, after)
+	if first < len(keys) && keys[first] == after {
+		first++
+	}
+	keys = keys[first:]
+	next := ""
+	if limit > 0 && len(keys) > limit {
+		keys = keys[:limit]
+		next = keys[limit-1]
+	}
+	items := make([]json.RawMessage, 0, len(keys))
+	for _, key := range keys {
+		items = append(items, r.objects[key])
+	}
+	s.mu.Unlock()
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"metadata": map[string]string{"resourceVersion": strconv.Itoa(version), "continue": next},
+		"items":    items,
+	})
+}
+
+func (s *Server) watch(w http.ResponseWriter, req *http.Request, r *resource) {
+	from, _ := strconv.Atoi(req.URL.Query().Get("resourceVersion"))
+	flusher, ok := w.(http.Flusher)
+	if !ok {
+		return
+	}
+	s.mu.Lock()
+	expired := from < s.oldest
+	s.mu.Unlock()
+	if expired {
+		_, _ = w.Write([]byte(`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410,"message":"too old resource version"}}` + "\n"))
+		return
+	}
+	flusher.Flush()
+	for {
+		s.mu.Lock()
+		changed := r.changed
+		var news []change
+		for _, c := range r.history {
+			if c.version > from {
+				news = append(news, c)
+			}
+		}
+		stop := s.failing != 0
+		s.mu.Unlock()
+		for _, c := range news {
+			if _, err := w.Write(c.event); err != nil {
+				return
+			}
+			from = c.version
+		}
+		flusher.Flush()
+		if stop {
+			return
+		}
+		select {
+		case <-req.Context().Done():
+			return
+		case <-changed:
+		}
+	}
+}

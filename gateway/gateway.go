@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/vitistack/stack/gateway/announce"
+	"github.com/vitistack/stack/gateway/apiserver"
+	"github.com/vitistack/stack/gateway/cache"
+	"github.com/vitistack/stack/gateway/config"
+	"github.com/vitistack/stack/gateway/history"
+	"github.com/vitistack/stack/gateway/ingest"
+	"github.com/vitistack/stack/gateway/state"
+	"github.com/vitistack/stack/gateway/stream"
+	"github.com/vitistack/stack/gateway/watch"
+	"github.com/vitistack/stack/gateway/webhook"
+)
+
+// gateway is the parts that serve requests.
+type gateway struct {
+	config  *config.Config
+	log     *slog.Logger
+	store   *state.Store
+	hub     *stream.Hub
+	health  *health
+	metrics *meters
+	cache   *cache.Cache
+	views   views
+	// kubernetes answers what is not watched.
+	kubernetes *apiserver.Client
+
+	history *history.Store
+	// announcer and deliverer tell what has happened.
+	announcer *announce.Announcer
+	deliverer *webhook.Deliverer
+
+	// checker, keys and secrets are for what comes from outside.
+	checker           *ingest.Checker
+	keys              keyring
+	secrets           secrets
+	certificates      *certificates
+	certificateScopes scopes
+	limiter           *limiter
+	proxies           proxies
+
+	// published is closed when the first snapshot is there.
+	published chan struct{}
+	// progress tells how far the watches have come.
+	progress func() map[state.Kind]watch.Progress
+	started  time.Time
+}
+
+// newGateway puts the parts together. A setting that cannot be used is an error
+// that names it.
+func newGateway(c *config.Config, kubernetes *rest.Config, store *state.Store, log *slog.Logger) (*gateway, error) {
+	g := &gateway{
+		config: c, log: log, store: store, started: time.Now(), published: make(chan struct{}),
+		hub: stream.NewHub(store.Current(), stream.Limits{
+			Clients: c.Stream.MaxClients, ClientsPerAddress: c.Stream.MaxClientsPerAddress, Heartbeat: c.Stream.Heartbeat,
+		}),
+		progress: func() map[state.Kind]watch.Progress { return nil },
+		limiter:  newLimiter(c.RateLimit),
+	}
+	g.health = newHealth(store.Current)
+	g.metrics = newMeters(g)
+	var err error
+	if g.kubernetes, err = apiserver.New(kubernetes); err != nil {
+		return nil, err
+	}
+	for _, set := range []func() error{g.cacheAnswers, g.keepHistory, g.guard} {
+		if err := set(); err != nil {
+			return nil, err
+		}
+	}
+	return g, nil
+}
+
+// cacheAnswers sets up the cache.
+func (g *gateway) cacheAnswers() error {
+	var err error
+	if g.cache, err = cache.New(g.config.Cache.Redis); err != nil {
+		return err
+	}
+	g.cache.Count = g.metrics.cached
+	g.views.hit = func() { g.metrics.cached(cache.Memory, true) }
+	g.views.miss = func() { g.metrics.cached(cache.Memory, false) }
+	g.health.cache = dependency{mode: g.cache.Mode(), check: g.cache.Ping}
+	return nil
+}
+
+// guard sets up who may do what.
+func (g *gateway) guard() error {
+	c := g.config
+	var err error
+	if g.proxies, err = parseProxies(c.Server.TrustedProxies); err != nil {
+		return err
+	}
+	if g.checker, err = ingest.NewChecker(c.Ingest.AllowedTypes); err != nil {
+		return fmt.Errorf("read configuration: key ingest.allowedTypes: %w", err)
+	}
+	if g.certificateScopes, err = parseScopes(c.Auth.CertificateScopes); err != nil {
+		return fmt.Errorf("read configuration: key auth.certificateScopes: %w", err)
+	}
+	if err := loadFile(c.Auth.KeysFile, g.loadKeys); err != nil {
+		return fmt.Errorf("read configuration: keys auth.keys and auth.keysFile: %w", err)
+	}
+	if err := loadFile(c.Ingest.SecretsFile, g.loadSecrets); err != nil {
+		return fmt.Errorf("read configuration: keys ingest.secrets and ingest.secretsFile: %w", err)
+	}
+	if c.TLS.Enabled {
+		if g.certificates, err = newCertificates(c.TLS, g.log.With("component", "tls")); err != nil {
+			return err
+		}
+	}
+	if !c.Auth.Enabled {
+		g.log.Warn("Anybody who reaches the gateway may read everything: set auth.enabled to ask for a key", "component", "auth")
+	}
+	return nil
+}
+
+func (g *gateway) loadKeys(file []byte) error { return g.keys.load(g.config.Auth.Keys, file, g.log) }
+
+func (g *gateway) loadSecrets(file []byte) error {
+	return g.secrets.load(g.config.Ingest.Secrets, file)
+}
+
+// loadFile calls load with a file's content, or with nothing where there is none.
+func loadFile(path string, load func([]byte) error) error {
+	if path == "" {
+		return load(nil)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	return load(content)
+}
+
+// followFiles reads files of keys and certificates again when they change, until
+// ctx ends.
+func (g *gateway) followFiles(ctx context.Context) {
+	log := g.log.With("component", "auth")
+	var running sync.WaitGroup
+	running.Go(func() { follow(ctx, g.config.Auth.KeysFile, g.loadKeys, log) })
+	running.Go(func() { follow(ctx, g.config.Ingest.SecretsFile, g.loadSecrets, log) })
+	if g.certificates != nil {
+		running.Go(func() { g.certificates.run(ctx) })
+	}
+	running.Wait()
+}

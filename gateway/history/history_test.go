@@ -1,0 +1,437 @@
+package history
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/vitistack/stack/gateway/config"
+	"github.com/vitistack/stack/gateway/testservers"
+)
+
+func TestMain(m *testing.M) { os.Exit(testservers.Run(m)) }
+
+// databases are all kinds of database, each with what makes an empty one.
+var databases = map[string]func(testing.TB) string{
+	"PostgreSQL": testservers.Postgres,
+	"MariaDB":    testservers.MariaDB,
+	"SQLite":     func(t testing.TB) string { return "sqlite://" + filepath.Join(t.TempDir(), "h.db") },
+	"Memory":     func(testing.TB) string { return MemoryURL },
+}
+
+// onEach runs a test on every kind of database.
+func onEach(t *testing.T, test func(t *testing.T, url string)) {
+	for name, url := range databases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, url(t))
+		})
+	}
+}
+
+// open runs a store until t ends or stop is called.
+func open(t *testing.T, url string, change ...func(*config.Database)) (s *Store, stop func()) {
+	t.Helper()
+	c := &config.Database{
+		URL: url, StateDir: t.TempDir(), MaxOpenConns: 5, MaxIdleConns: 2, BatchSize: 100,
+		FlushInterval: 20 * time.Millisecond, Retention: 100 * 365 * 24 * time.Hour,
+	}
+	for _, f := range change {
+		f(c)
+	}
+	s, err := Open(c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Run(ctx)
+	}()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		<-done
+	})
+	t.Cleanup(stop)
+	select {
+	case <-s.Migrated():
+	case <-time.After(time.Minute):
+		t.Fatalf("the database is not ready: %v", s.Ping(t.Context()))
+	}
+	return s, stop
+}
+
+var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+func anEvent(id string) Event {
+	return Event{
+		ID: id, Source: "/gateway", Type: "infrastructure.machine.created", Subject: "/apis/x", Time: noon,
+		Object: Object{Kind: "Machine", Namespace: "team-a", Name: "m1"}, UID: "u1", Cluster: "shop", Cause: "raw-1",
+		Data: json.RawMessage(`{"name":"m1","zone":"Trøndelag \u0000 🚂"}`),
+	}
+}
+
+func write(t *testing.T, s *Store, r Record) Written {
+	t.Helper()
+	w, err := s.Write(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func TestEventsAreKeptOnce(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, url string) {
+		s, stop := open(t, url)
+		e := anEvent("e1")
+		if w := write(t, s, Record{Events: []Event{e}}); len(w.Events) != 1 {
+			t.Errorf("the first write kept %d events", len(w.Events))
+		}
+		again := e
+		again.Type = "another"
+		if w := write(t, s, Record{Events: []Event{again}}); len(w.Events) != 0 {
+			t.Error("a duplicate was kept")
+		}
+		got, err := s.Events(t.Context(), Query{Limit: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]Event{e}, got, cmpopts.IgnoreFields(Event{}, "Sequence")); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+		if caused, err := s.CausedBy(t.Context(), "raw-1"); err != nil || len(caused) != 1 {
+			t.Errorf("caused by raw-1: %v %v", caused, err)
+		}
+		if url == MemoryURL {
+			return
+		}
+		baseline := s.Baseline()
+		stop()
+		if _, err := s.Write(t.Context(), Record{Events: []Event{e}}); !errors.Is(err, ErrNotReady) {
+			t.Errorf("a write after the end: %v", err)
+		}
+		s, _ = open(t, url)
+		if has, err := s.Has(t.Context(), "e1", "/gateway"); !has || err != nil {
+			t.Errorf("the event has not outlived the process: %v %v", has, err)
+		}
+		if !s.Baseline().Equal(baseline) {
+			t.Errorf("the history began at %s and now at %s", baseline, s.Baseline())
+		}
+	})
+}
+
+func TestQueries(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, url string) {
+		s, _ := open(t, url)
+		var all []Event
+		for i := range 5 {
+			e := anEvent(fmt.Sprintf("e%d", i))
+			e.Time = noon.Add(time.Duration(i) * time.Minute)
+			e.Name = fmt.Sprintf("m%d", i)
+			if i >= 3 {
+				e.Type, e.Namespace, e.Cluster = "io.vitistack.network.failed", "team-b", ""
+			}
+			all = append(all, e)
+		}
+		write(t, s, Record{Events: all})
+		newest, err := s.Events(t.Context(), Query{Limit: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cases := map[string]struct {
+			reason string
+			query  Query
+			want   []string
+		}{
+			"All":       {reason: "the newest come first", query: Query{}, want: []string{"e4", "e3", "e2", "e1", "e0"}},
+			"Limit":     {reason: "no more than asked for", query: Query{Limit: 2}, want: []string{"e4", "e3"}},
+			"Before":    {reason: "the next page", query: Query{Before: newest[0].Sequence}, want: []string{"e3", "e2", "e1", "e0"}},
+			"Type":      {reason: "an exact type", query: Query{Types: []string{"infrastructure.machine.created"}}, want: []string{"e2", "e1", "e0"}},
+			"Prefix":    {reason: "a type's beginning", query: Query{Types: []string{"io.vitistack.*", "none"}}, want: []string{"e4", "e3"}},
+			"Wildcards": {reason: "what the database takes for wildcards is text", query: Query{Types: []string{"io%*", "io_vitistack*"}}},
+			"Object":    {reason: "one object", query: Query{Namespace: "team-a", Name: "m1"}, want: []string{"e1"}},
+			"Cluster":   {reason: "what belongs to a cluster", query: Query{Cluster: "shop", Namespace: "team-a"}, want: []string{"e2", "e1", "e0"}},
+			"Time":      {reason: "since is included and until is not", query: Query{Since: noon.Add(time.Minute), Until: noon.Add(3 * time.Minute)}, want: []string{"e2", "e1"}},
+			"Injection": {reason: "a value is a value", query: Query{Name: "' OR '1'='1"}},
+		}
+		for name, tc := range cases {
+			t.Run(name, func(t *testing.T) {
+				counted, err := s.Count(t.Context(), tc.query, 100)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if tc.query.Limit == 0 {
+					if tc.query.Before == 0 && counted != len(tc.want) {
+						t.Errorf("%s: counted %d", tc.reason, counted)
+					}
+					tc.query.Limit = 10
+				}
+				got, err := s.Events(t.Context(), tc.query)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var ids []string
+				for _, e := range got {
+					ids = append(ids, e.ID)
+				}
+				if diff := cmp.Diff(tc.want, ids); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+				}
+			})
+		}
+	})
+}
+
+// TestOneRecordsAnObject lets many record the same object at the same time. One
+// of them has to win each round, and the others have to learn of it.
+func TestOneRecordsAnObject(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, url string) {
+		s, _ := open(t, url)
+		for round := range 3 {
+			known, err := s.Known(t.Context(), "u1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if known.Version != int64(round) {
+				t.Fatalf("round %d finds version %d", round, known.Version)
+			}
+			known.Object = Object{Kind: "Machine", Namespace: "team-a", Name: "m1"}
+			known.Document = json.RawMessage(fmt.Sprintf(`{"round":%d}`, round))
+			var won, lost int
+			var mu sync.Mutex
+			var writers sync.WaitGroup
+			for i := range 8 {
+				writers.Go(func() {
+					w, err := s.Write(t.Context(), Record{Known: &known, Events: []Event{anEvent(fmt.Sprintf("r%d-%d", round, i))}})
+					mu.Lock()
+					defer mu.Unlock()
+					switch {
+					case err == nil && len(w.Events) == 1:
+						won++
+					case errors.Is(err, ErrConflict):
+						lost++
+					default:
+						t.Errorf("writer %d: %v", i, err)
+					}
+				})
+			}
+			writers.Wait()
+			if won != 1 || lost != 7 {
+				t.Errorf("round %d: %d have won and %d have lost", round, won, lost)
+			}
+		}
+		if n, err := s.Count(t.Context(), Query{}, 100); n != 3 || err != nil {
+			t.Errorf("%d events were kept for 3 rounds: %v", n, err)
+		}
+		known, err := s.KnownNamed(t.Context(), Object{Kind: "Machine", Namespace: "team-a", Name: "m1"})
+		if err != nil || len(known) != 1 || string(known[0].Document) != `{"round":2}` {
+			t.Fatalf("known: %v %v", known, err)
+		}
+		write(t, s, Record{Known: &known[0], Forget: true})
+		if _, err := s.Write(t.Context(), Record{Known: &known[0], Forget: true}); !errors.Is(err, ErrConflict) {
+			t.Errorf("forgetting what is forgotten: %v", err)
+		}
+	})
+}
+
+func TestOutbox(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, url string) {
+		s, _ := open(t, url)
+		d := Delivery{Endpoint: "w", EventID: "e1", Type: "t", Body: "{}", Due: noon, Created: noon}
+		write(t, s, Record{Events: []Event{anEvent("e1")}, Deliveries: []Delivery{d}})
+		write(t, s, Record{Events: []Event{anEvent("e1")}, Deliveries: []Delivery{d}})
+		first, err := s.Claim(t.Context(), "w", noon, noon.Add(time.Minute), 10)
+		if err != nil || len(first) != 1 {
+			t.Fatalf("claimed: %v %v", first, err)
+		}
+		if second, err := s.Claim(t.Context(), "w", noon, noon.Add(time.Minute), 10); err != nil || len(second) != 0 {
+			t.Errorf("what is claimed was claimed again: %v %v", second, err)
+		}
+		after, err := s.Claim(t.Context(), "w", noon.Add(2*time.Minute), noon.Add(3*time.Minute), 10)
+		if err != nil || len(after) != 1 {
+			t.Fatalf("a claim that nobody concluded: %v %v", after, err)
+		}
+		after[0].Attempts, after[0].Error, after[0].Due = 1, "refused", noon.Add(time.Hour)
+		if err := s.PutOff(t.Context(), after[0]); err != nil {
+			t.Fatal(err)
+		}
+		if due, ok, err := s.NextDue(t.Context(), "w"); !ok || !due.Equal(noon.Add(time.Hour)) || err != nil {
+			t.Errorf("next due: %v %v %v", due, ok, err)
+		}
+		letter := DeadLetter{ID: "e1", Source: "/gateway", Destination: "w", Type: "t", Code: 410, Error: "gone", Time: noon, Data: "{}"}
+		if err := s.Bury(t.Context(), after[0], letter); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok, _ := s.NextDue(t.Context(), "w"); ok {
+			t.Error("a dead letter is still due")
+		}
+		letters, err := s.DeadLetters(t.Context(), 0, 10)
+		if err != nil || len(letters) != 1 {
+			t.Fatalf("dead letters: %v %v", letters, err)
+		}
+		if diff := cmp.Diff(letter, letters[0], cmpopts.IgnoreFields(DeadLetter{}, "Sequence")); diff != "" {
+			t.Errorf("dead letter (-want +got):\n%s", diff)
+		}
+		write(t, s, Record{Events: []Event{anEvent("e2")}, Deliveries: []Delivery{d}})
+		if err := s.KeepEndpoints(t.Context(), []string{"other"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok, _ := s.NextDue(t.Context(), "w"); ok {
+			t.Error("an endpoint that is no more is still told")
+		}
+	})
+}
+
+func TestRetention(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, url string) {
+		s, _ := open(t, url)
+		old, young := anEvent("old"), anEvent("young")
+		old.Time, young.Time = noon.Add(-time.Hour), noon
+		write(t, s, Record{Events: []Event{old, young}, DeadLetters: []DeadLetter{{ID: "old", Time: old.Time}}})
+		if err := s.Expire(t.Context(), noon); err != nil {
+			t.Fatal(err)
+		}
+		events, err := s.Events(t.Context(), Query{Limit: 10})
+		if err != nil || len(events) != 1 || events[0].ID != "young" {
+			t.Errorf("kept: %v %v", events, err)
+		}
+		if n, err := s.CountDeadLetters(t.Context()); n != 0 || err != nil {
+			t.Errorf("%d dead letters are left: %v", n, err)
+		}
+	})
+}
+
+func TestMigrationsGoBothWays(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, url string) {
+		s, _ := open(t, url)
+		if err := s.migrateDown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Events(t.Context(), Query{Limit: 1}); err == nil {
+			t.Error("the schema is still there")
+		}
+		if err := s.migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Events(t.Context(), Query{Limit: 1}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestNothingIsLostAtTheEnd ends the store while records wait for their batch.
+func TestNothingIsLostAtTheEnd(t *testing.T) {
+	t.Parallel()
+	url := "sqlite://" + filepath.Join(t.TempDir(), "h.db")
+	s, stop := open(t, url, func(c *config.Database) { c.FlushInterval = time.Hour })
+	const n = 30
+	var writers sync.WaitGroup
+	for i := range n {
+		writers.Go(func() {
+			if _, err := s.WriteLater(context.Background(), Record{Events: []Event{anEvent(fmt.Sprint(i))}}); err != nil {
+				t.Errorf("write %d: %v", i, err)
+			}
+		})
+	}
+	for {
+		s.mu.Lock()
+		waiting := len(s.pending)
+		s.mu.Unlock()
+		if waiting == n {
+			break
+		}
+	}
+	stop()
+	writers.Wait()
+	s, _ = open(t, url)
+	if got, err := s.Count(t.Context(), Query{}, 100); got != n || err != nil {
+		t.Errorf("%d of %d were written: %v", got, n, err)
+	}
+}
+
+// TestOneBadRecordHarmsNobody writes a record that the database refuses along with
+// others.
+func TestOneBadRecordHarmsNobody(t *testing.T) {
+	t.Parallel()
+	s, _ := open(t, testservers.Postgres(t), func(c *config.Database) { c.FlushInterval = time.Hour })
+	bad := anEvent("bad")
+	bad.Subject = "\x00"
+	errs := make(chan error, 2)
+	go func() { _, err := s.WriteLater(t.Context(), Record{Events: []Event{bad}}); errs <- err }()
+	for waiting := 0; waiting == 0; {
+		s.mu.Lock()
+		waiting = len(s.pending)
+		s.mu.Unlock()
+	}
+	if _, err := s.Write(t.Context(), Record{Events: []Event{anEvent("good")}}); err != nil {
+		t.Errorf("the good record: %v", err)
+	}
+	if err := <-errs; err == nil {
+		t.Error("the bad record was written")
+	}
+}
+
+func TestDatabaseComesLater(t *testing.T) {
+	t.Parallel()
+	c := &config.Database{URL: "postgres://nobody@127.0.0.1:1/none?sslmode=disable&connect_timeout=1", BatchSize: 1, FlushInterval: time.Second, Retention: time.Hour}
+	s, err := Open(c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); s.Run(ctx) }()
+	if _, err := s.Write(t.Context(), Record{Events: []Event{anEvent("e")}}); !errors.Is(err, ErrNotReady) {
+		t.Errorf("a write without a database: %v", err)
+	}
+	if err := s.Ping(t.Context()); !errors.Is(err, ErrNotReady) {
+		t.Errorf("ping: %v", err)
+	}
+	cancel()
+	<-done
+}
+
+func TestURLs(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason, url, mode string
+	}{
+		"Postgres":  {reason: "a URL of PostgreSQL", url: "postgres://u:p@h/d", mode: "postgresql"},
+		"MySQL":     {reason: "a URL of MySQL", url: "mysql://u:p@h/d?tls=true", mode: "mysql"},
+		"SQLite":    {reason: "a file", url: "sqlite:///tmp/x.db", mode: "sqlite"},
+		"Default":   {reason: "nothing means a file", url: "", mode: "sqlite"},
+		"Unknown":   {reason: "other databases are refused", url: "mongodb://h/d"},
+		"NoName":    {reason: "a MySQL URL names its database", url: "mysql://u:p@h/"},
+		"Nonsense":  {reason: "no URL at all", url: "my database"},
+		"EmptyFile": {reason: "a file needs a name", url: "sqlite://"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, err := Open(&config.Database{URL: tc.url, StateDir: t.TempDir(), FlushInterval: time.Second}, slog.New(slog.DiscardHandler))
+			if (err == nil) != (tc.mode != "") {
+				t.Fatalf("%s: %v", tc.reason, err)
+			}
+			if err == nil && s.Mode() != tc.mode {
+				t.Errorf("%s: mode %s", tc.reason, s.Mode())
+			}
+		})
+	}
+}

@@ -1,0 +1,134 @@
+package history
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+const deliveryColumns = "seq, endpoint, event_id, type, body, attempts, due, error, created"
+
+func (s *Store) insertDelivery(ctx context.Context, tx *sql.Tx, d Delivery) error {
+	_, err := s.exec(ctx, tx, "INSERT INTO deliveries (endpoint, event_id, type, body, attempts, due, error, created) VALUES (?, ?, ?, ?, 0, ?, '', ?)",
+		fit(d.Endpoint, 255), fit(d.EventID, 255), fit(d.Type, 255), d.Body, d.Due.UnixMicro(), d.Created.UnixMicro())
+	if err != nil {
+		return fmt.Errorf("write delivery of event %s: %w", d.EventID, err)
+	}
+	return nil
+}
+
+// Outbox is signalled when there may be something new to deliver.
+func (s *Store) Outbox() <-chan struct{} { return s.outbox }
+
+// Claim takes up to limit deliveries to an endpoint that are due, and puts them
+// off until the time given, so that nobody else takes them meanwhile. They come
+// again then unless Delivered, PutOff or Bury says otherwise.
+func (s *Store) Claim(ctx context.Context, endpoint string, now, until time.Time, limit int) ([]Delivery, error) {
+	if !s.ready.Load() {
+		return nil, ErrNotReady
+	}
+	due, err := s.deliveries(ctx, "endpoint = ? AND due <= ? ORDER BY due LIMIT ?", fit(endpoint, 255), now.UnixMicro(), limit)
+	if err != nil {
+		return nil, err
+	}
+	var claimed []Delivery
+	for _, d := range due {
+		n, err := s.exec(ctx, s.db, "UPDATE deliveries SET due = ? WHERE seq = ? AND due = ?",
+			until.UnixMicro(), d.Sequence, d.Due.UnixMicro())
+		if err != nil {
+			return claimed, fmt.Errorf("claim delivery of event %s: %w", d.EventID, err)
+		}
+		if n > 0 {
+			claimed = append(claimed, d)
+		}
+	}
+	return claimed, nil
+}
+
+// NextDue is when the next delivery to an endpoint is due, and false where there
+// is none.
+func (s *Store) NextDue(ctx context.Context, endpoint string) (time.Time, bool, error) {
+	if !s.ready.Load() {
+		return time.Time{}, false, ErrNotReady
+	}
+	var due sql.NullInt64
+	row := s.db.QueryRowContext(ctx, s.dialect.bind("SELECT MIN(due) FROM deliveries WHERE endpoint = ?"), fit(endpoint, 255))
+	if err := row.Scan(&due); err != nil {
+		return time.Time{}, false, fmt.Errorf("read what is due: %w", err)
+	}
+	return time.UnixMicro(due.Int64), due.Valid, nil
+}
+
+// KeepEndpoints removes the deliveries to all other endpoints, whom nobody tells
+// of anything any more.
+func (s *Store) KeepEndpoints(ctx context.Context, names []string) error {
+	if !s.ready.Load() {
+		return ErrNotReady
+	}
+	args := []any{""}
+	for _, name := range names {
+		args = append(args, fit(name, 255))
+	}
+	if _, err := s.exec(ctx, s.db, "DELETE FROM deliveries WHERE endpoint NOT IN (?"+strings.Repeat(", ?", len(names))+")", args...); err != nil {
+		return fmt.Errorf("remove deliveries to former endpoints: %w", err)
+	}
+	return nil
+}
+
+// Delivered removes a delivery that has been taken.
+func (s *Store) Delivered(ctx context.Context, d Delivery) error {
+	if _, err := s.exec(ctx, s.db, "DELETE FROM deliveries WHERE seq = ?", d.Sequence); err != nil {
+		return fmt.Errorf("remove delivery of event %s: %w", d.EventID, err)
+	}
+	return nil
+}
+
+// PutOff records that a delivery was not taken, and is due again at d.Due.
+func (s *Store) PutOff(ctx context.Context, d Delivery) error {
+	_, err := s.exec(ctx, s.db, "UPDATE deliveries SET attempts = ?, due = ?, error = ? WHERE seq = ?",
+		d.Attempts, d.Due.UnixMicro(), fit(d.Error, 1024), d.Sequence)
+	if err != nil {
+		return fmt.Errorf("put off delivery of event %s: %w", d.EventID, err)
+	}
+	return nil
+}
+
+// Bury turns a delivery that will never be taken into a dead letter.
+func (s *Store) Bury(ctx context.Context, d Delivery, letter DeadLetter) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("bury delivery of event %s: %w", d.EventID, err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err := s.apply(ctx, tx, &Record{DeadLetters: []DeadLetter{letter}}); err != nil {
+		return err
+	}
+	if _, err := s.exec(ctx, tx, "DELETE FROM deliveries WHERE seq = ?", d.Sequence); err != nil {
+		return fmt.Errorf("bury delivery of event %s: %w", d.EventID, err)
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("bury delivery of event %s: %w", d.EventID, err)
+	}
+	return nil
+}
+
+func (s *Store) deliveries(ctx context.Context, condition string, args ...any) (all []Delivery, err error) {
+	rows, err := s.db.QueryContext(ctx, s.dialect.bind("SELECT "+deliveryColumns+" FROM deliveries WHERE "+condition), args...)
+	if err != nil {
+		return nil, fmt.Errorf("read deliveries: %w", err)
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var d Delivery
+		var due, created int64
+		if err := rows.Scan(&d.Sequence, &d.Endpoint, &d.EventID, &d.Type, &d.Body, &d.Attempts, &due, &d.Error, &created); err != nil {
+			return nil, fmt.Errorf("read deliveries: %w", err)
+		}
+		d.Due, d.Created = time.UnixMicro(due).UTC(), time.UnixMicro(created).UTC()
+		all = append(all, d)
+	}
+	return all, rows.Err()
+}

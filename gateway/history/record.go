@@ -1,0 +1,242 @@
+package history
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Event is something that has happened.
+type Event struct {
+	// Sequence is its place in the history, given by the database.
+	Sequence int64
+	ID       string
+	Source   string
+	Type     string
+	Subject  string
+	Time     time.Time
+	Object
+	UID     string
+	Cluster string
+	// Cause is the identifier of the event whose delivery led to this one, or
+	// empty.
+	Cause string
+	Data  json.RawMessage
+}
+
+// Object is what an event is about. Its fields may be empty.
+type Object struct {
+	Kind, Namespace, Name string
+}
+
+// Known is what was last recorded of an object.
+type Known struct {
+	// ID is the object's UID, or another name that is never used again.
+	ID string
+	Object
+	// Version counts the records of the object. 0 is one that is not recorded yet.
+	Version  int64
+	Document json.RawMessage
+}
+
+// Delivery is an event that an endpoint has still to be told.
+type Delivery struct {
+	Sequence int64
+	Endpoint string
+	EventID  string
+	Type     string
+	// Body is the event as it is sent.
+	Body     string
+	Attempts int
+	Due      time.Time
+	Error    string
+	Created  time.Time
+}
+
+// DeadLetter is an event that could not be delivered.
+type DeadLetter struct {
+	Sequence int64
+	ID       string
+	Source   string
+	// Destination is who did not take it.
+	Destination string
+	Type        string
+	Subject     string
+	Namespace   string
+	Name        string
+	// Code is the status code of the last answer, or 0.
+	Code  int
+	Error string
+	Time  time.Time
+	Data  string
+}
+
+// Record is what is written together, or not at all.
+type Record struct {
+	// Known replaces what is recorded of an object, if that still has the version
+	// of Known; Forget removes it. Otherwise nothing is written, and the outcome is
+	// ErrConflict.
+	Known  *Known
+	Forget bool
+	// Events are left alone that are in the history already.
+	Events []Event
+	// Deliveries are written only along with events that are new.
+	Deliveries []Delivery
+	// DeadLetters are left alone that are there already.
+	DeadLetters []DeadLetter
+}
+
+// Written says what a record has changed.
+type Written struct {
+	// Events are those that were not in the history before.
+	Events []Event
+	// DeadLetters counts those that were not there before.
+	DeadLetters int
+}
+
+// request is a record that waits to be written.
+type request struct {
+	record  Record
+	urgent  bool
+	written Written
+	err     error
+	done    chan struct{}
+}
+
+// apply writes a record in a transaction.
+func (s *Store) apply(ctx context.Context, tx *sql.Tx, r *Record) (Written, error) {
+	var out Written
+	if err := s.applyKnown(ctx, tx, r); err != nil {
+		return out, err
+	}
+	for _, e := range r.Events {
+		n, err := s.exec(ctx, tx, s.dialect.insertNew("events", "id, source, type, subject, time, kind, namespace, name, uid, cluster, cause, data", 12),
+			fit(e.ID, 255), fit(e.Source, 255), fit(e.Type, 255), fit(e.Subject, 1024), e.Time.UnixMicro(),
+			fit(e.Kind, 63), fit(e.Namespace, 63), fit(e.Name, 253), fit(e.UID, 63), fit(e.Cluster, 63), fit(e.Cause, 255), string(e.Data))
+		if err != nil {
+			return out, fmt.Errorf("write event %s: %w", e.ID, err)
+		}
+		if n > 0 {
+			out.Events = append(out.Events, e)
+		}
+	}
+	if len(out.Events) > 0 {
+		for _, d := range r.Deliveries {
+			if err := s.insertDelivery(ctx, tx, d); err != nil {
+				return out, err
+			}
+		}
+	}
+	for _, d := range r.DeadLetters {
+		n, err := s.exec(ctx, tx, s.dialect.insertNew("dead_letters", "identity, id, source, destination, type, subject, namespace, name, code, error, time, data", 12),
+			d.identity(), fit(d.ID, 255), fit(d.Source, 255), fit(d.Destination, 1024), fit(d.Type, 255), fit(d.Subject, 1024),
+			fit(d.Namespace, 63), fit(d.Name, 253), d.Code, fit(d.Error, 2048), d.Time.UnixMicro(), d.Data)
+		if err != nil {
+			return out, fmt.Errorf("write dead letter %s: %w", d.ID, err)
+		}
+		out.DeadLetters += int(n)
+	}
+	return out, nil
+}
+
+func (d DeadLetter) identity() string {
+	sum := sha256.Sum256([]byte(d.ID + "\x00" + d.Source + "\x00" + d.Destination))
+	return hex.EncodeToString(sum[:])
+}
+
+func (s *Store) applyKnown(ctx context.Context, tx *sql.Tx, r *Record) error {
+	k := r.Known
+	if k == nil {
+		return nil
+	}
+	var n int64
+	var err error
+	switch {
+	case r.Forget:
+		n, err = s.exec(ctx, tx, "DELETE FROM known WHERE id = ? AND version = ?", k.ID, k.Version)
+	case k.Version == 0:
+		n, err = s.exec(ctx, tx, s.dialect.insertNew("known", "id, kind, namespace, name, version, document", 6),
+			k.ID, k.Kind, k.Namespace, k.Name, 1, string(k.Document))
+	default:
+		n, err = s.exec(ctx, tx, "UPDATE known SET version = ?, document = ? WHERE id = ? AND version = ?",
+			k.Version+1, string(k.Document), k.ID, k.Version)
+	}
+	if err != nil {
+		return fmt.Errorf("record %s %s/%s: %w", k.Kind, k.Namespace, k.Name, err)
+	}
+	if n == 0 {
+		return ErrConflict
+	}
+	return nil
+}
+
+// fit shortens what is too long for its column, so that different values stay
+// different.
+func fit(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	sum := sha256.Sum256([]byte(s))
+	mark := "~" + hex.EncodeToString(sum[:8])
+	cut := most - len(mark)
+	for cut > 0 && s[cut]&0xc0 == 0x80 {
+		cut--
+	}
+	return s[:cut] + mark
+}
+
+// Known reads what is recorded of an object by its identifier. Version 0 means
+// nothing.
+func (s *Store) Known(ctx context.Context, id string) (Known, error) {
+	if !s.ready.Load() {
+		return Known{}, ErrNotReady
+	}
+	k := Known{ID: id}
+	var document string
+	row := s.db.QueryRowContext(ctx, s.dialect.bind("SELECT kind, namespace, name, version, document FROM known WHERE id = ?"), id)
+	err := row.Scan(&k.Kind, &k.Namespace, &k.Name, &k.Version, &document)
+	if errors.Is(err, sql.ErrNoRows) {
+		return k, nil
+	}
+	if err != nil {
+		return k, fmt.Errorf("read what is known of %s: %w", id, err)
+	}
+	k.Document = json.RawMessage(document)
+	return k, nil
+}
+
+// KnownNamed reads what is recorded of all objects that have had a name.
+func (s *Store) KnownNamed(ctx context.Context, o Object) ([]Known, error) {
+	return s.knownWhere(ctx, "kind = ? AND namespace = ? AND name = ?", o.Kind, o.Namespace, o.Name)
+}
+
+// KnownOf reads what is recorded of all objects of a kind.
+func (s *Store) KnownOf(ctx context.Context, kind string) ([]Known, error) {
+	return s.knownWhere(ctx, "kind = ?", kind)
+}
+
+func (s *Store) knownWhere(ctx context.Context, condition string, args ...any) (all []Known, err error) {
+	if !s.ready.Load() {
+		return nil, ErrNotReady
+	}
+	rows, err := s.db.QueryContext(ctx, s.dialect.bind("SELECT id, kind, namespace, name, version, document FROM known WHERE "+condition), args...)
+	if err != nil {
+		return nil, fmt.Errorf("read what is known: %w", err)
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var k Known
+		var document string
+		if err := rows.Scan(&k.ID, &k.Kind, &k.Namespace, &k.Name, &k.Version, &document); err != nil {
+			return nil, fmt.Errorf("read what is known: %w", err)
+		}
+		k.Document = json.RawMessage(document)
+		all = append(all, k)
+	}
+	return all, rows.Err()
+}

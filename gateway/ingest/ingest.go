@@ -1,0 +1,173 @@
+// Package ingest checks events that come from external systems before they enter
+// the Broker.
+package ingest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+
+	"github.com/vitistack/stack/events"
+)
+
+// Bounds of an event's attributes, which are those of the history's columns.
+const (
+	longestName    = 255
+	longestSubject = 1024
+	// mostInBatch is how many events come at once at most.
+	mostInBatch = 100
+)
+
+// Fault is what is wrong with one field.
+type Fault struct {
+	// Pointer is a JSON pointer to the field; in a batch it begins with the place of
+	// the event.
+	Pointer string
+	Detail  string
+}
+
+// Checker knows which events may come, and what their data has to be.
+type Checker struct {
+	allowed []string
+	schemas map[string]*jsonschema.Schema
+	printer *message.Printer
+}
+
+// NewChecker makes a checker for these types, of which each needs a schema.
+func NewChecker(allowed []string) (*Checker, error) {
+	c := &Checker{allowed: allowed, schemas: map[string]*jsonschema.Schema{}, printer: message.NewPrinter(language.English)}
+	for _, t := range allowed {
+		s, err := compile(t)
+		if err != nil {
+			return nil, err
+		}
+		c.schemas[t] = s
+	}
+	return c, nil
+}
+
+func compile(eventType string) (*jsonschema.Schema, error) {
+	content, err := events.Schemas.ReadFile("schemas/" + eventType + ".json")
+	if err != nil {
+		return nil, fmt.Errorf("type %s has no schema", eventType)
+	}
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(content))
+	if err != nil {
+		return nil, fmt.Errorf("read schema of %s: %w", eventType, err)
+	}
+	compiler := jsonschema.NewCompiler()
+	compiler.AssertFormat()
+	if err := compiler.AddResource(eventType, document); err != nil {
+		return nil, fmt.Errorf("read schema of %s: %w", eventType, err)
+	}
+	schema, err := compiler.Compile(eventType)
+	if err != nil {
+		return nil, fmt.Errorf("read schema of %s: %w", eventType, err)
+	}
+	return schema, nil
+}
+
+// ParseBatch reads a batch. It is an error if it is no list of events, or too
+// long.
+func ParseBatch(body []byte) ([]event.Event, error) {
+	var raw []json.RawMessage
+	if err := json.Unmarshal(body, &raw); err != nil {
+		return nil, errors.New("a batch is a JSON list of events")
+	}
+	if len(raw) == 0 || len(raw) > mostInBatch {
+		return nil, fmt.Errorf("a batch has from 1 to %d events, this one has %d", mostInBatch, len(raw))
+	}
+	all := make([]event.Event, len(raw))
+	for i, one := range raw {
+		if err := json.Unmarshal(one, &all[i]); err != nil {
+			return nil, fmt.Errorf("event %d cannot be read: %w", i, err)
+		}
+	}
+	return all, nil
+}
+
+// Check lists what is wrong with an event. place is what pointers begin with.
+func (c *Checker) Check(e event.Event, place string) []Fault {
+	var faults []Fault
+	fault := func(field, detail string, args ...any) {
+		faults = append(faults, Fault{Pointer: place + field, Detail: fmt.Sprintf(detail, args...)})
+	}
+	if c.schemas[e.Type()] == nil {
+		fault("/type", "events of type %s are not taken: write %s", e.Type(), strings.Join(c.allowed, ", "))
+		return faults
+	}
+	for _, a := range []struct {
+		field, value string
+		most         int
+	}{{"/id", e.ID(), longestName}, {"/source", e.Source(), longestName}, {"/subject", e.Subject(), longestSubject}} {
+		if len(a.value) > a.most {
+			fault(a.field, "it has %d bytes: write at most %d", len(a.value), a.most)
+		}
+	}
+	if err := e.Validate(); err != nil {
+		var invalid event.ValidationError
+		if errors.As(err, &invalid) {
+			for _, field := range sortedFields(invalid) {
+				fault("/"+field, "%s", strings.Join(strings.Fields(invalid[field].Error()), " "))
+			}
+		} else {
+			fault("", "%s", err)
+		}
+	}
+	if media := e.DataContentType(); media != "" && !strings.HasPrefix(media, event.ApplicationJSON) {
+		fault("/datacontenttype", "the data has to be application/json, not %s", media)
+		return faults
+	}
+	return append(faults, c.checkData(e, place+"/data")...)
+}
+
+func sortedFields(e event.ValidationError) []string {
+	fields := make([]string, 0, len(e))
+	for field := range e {
+		fields = append(fields, field)
+	}
+	slices.Sort(fields)
+	return fields
+}
+
+func (c *Checker) checkData(e event.Event, place string) []Fault {
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(e.Data()))
+	if err != nil {
+		return []Fault{{Pointer: place, Detail: "the data is no JSON"}}
+	}
+	var refused *jsonschema.ValidationError
+	if err := c.schemas[e.Type()].Validate(value); errors.As(err, &refused) {
+		return c.reasons(refused, place)
+	} else if err != nil {
+		return []Fault{{Pointer: place, Detail: err.Error()}}
+	}
+	return nil
+}
+
+// reasons lists the innermost reasons of a refusal.
+func (c *Checker) reasons(e *jsonschema.ValidationError, place string) []Fault {
+	if len(e.Causes) == 0 {
+		at := place
+		for _, step := range e.InstanceLocation {
+			at += "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(step)
+		}
+		return []Fault{{Pointer: at, Detail: e.ErrorKind.LocalizedString(c.printer)}}
+	}
+	var all []Fault
+	for _, cause := range e.Causes {
+		all = append(all, c.reasons(cause, place)...)
+	}
+	return all
+}
+
+// Place is what the pointers into one event of a batch begin with.
+func Place(i int) string { return "/" + strconv.Itoa(i) }

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/vitistack/stack/gateway/ingest"
+	"github.com/vitistack/stack/gateway/webhook"
+)
+
+// secrets are those of external systems at present.
+type secrets struct {
+	all atomic.Pointer[[]webhook.Secret]
+}
+
+func (s *secrets) load(configured []string, file []byte) error {
+	var all []webhook.Secret
+	for i, text := range append(append([]string(nil), configured...), lines(file)...) {
+		secret, err := webhook.ParseSecret(text)
+		if err != nil {
+			return fmt.Errorf("secret %d: %w", i+1, err)
+		}
+		all = append(all, secret)
+	}
+	s.all.Store(&all)
+	return nil
+}
+
+// signed tells whether a request is signed by somebody who knows a secret.
+func (s *secrets) signed(c *fiber.Ctx) bool {
+	id, at, signature := c.Get(webhook.HeaderID), c.Get(webhook.HeaderTimestamp), c.Get(webhook.HeaderSignature)
+	right := false
+	for _, secret := range *s.all.Load() {
+		right = secret.Verify(id, at, signature, c.Body(), time.Now()) == nil || right
+	}
+	return right
+}
+
+// acceptedJSON says what became of the events of a request.
+type acceptedJSON struct {
+	// Accepted are on their way, Duplicates were taken before.
+	Accepted   int `json:"accepted"`
+	Duplicates int `json:"duplicates"`
+}
+
+// ingestEvents takes events of external systems, and passes them on to the Broker.
+// Either all events of a batch are fit to be taken, or none is.
+func (g *gateway) ingestEvents(c *fiber.Ctx) error {
+	if err := g.mayIngest(c); err != nil {
+		return err
+	}
+	if len(c.Body()) > g.config.Ingest.MaxBytes {
+		return refuse(http.StatusRequestEntityTooLarge, "the events have %d bytes: send at most %d", len(c.Body()), g.config.Ingest.MaxBytes)
+	}
+	all, batch, err := eventsOf(c)
+	if err != nil {
+		return err
+	}
+	if err := g.checkEvents(all, batch); err != nil {
+		return err
+	}
+	if g.config.SinkURL == "" {
+		return refuse(http.StatusServiceUnavailable, "there is no Broker to pass the event on to: a SinkBinding has to set K_SINK")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), g.config.APITimeout)
+	defer cancel()
+	var out acceptedJSON
+	for _, e := range all {
+		taken, err := g.passOn(ctx, e)
+		if err != nil {
+			g.metrics.event(g, e.Type(), failed, 1)
+			g.log.Warn("Cannot pass an event on", "component", "events", "eventId", e.ID(), "error", err.Error())
+			p := refuse(http.StatusServiceUnavailable, "the Broker does not take the event at present: send all events again later, those that were taken are recognised")
+			p.retryAfter = 5
+			return p
+		}
+		if taken {
+			out.Accepted++
+		} else {
+			out.Duplicates++
+		}
+	}
+	return sendJSON(c, http.StatusAccepted, out)
+}
+
+// mayIngest tells whether a request may bring events: with a key that has the
+// scope events, or signed.
+func (g *gateway) mayIngest(c *fiber.Ctx) error {
+	if g.secrets.signed(c) {
+		return nil
+	}
+	who, pending := g.identify(c)
+	if pending != "" {
+		ctx, cancel := context.WithTimeout(context.Background(), g.config.APITimeout)
+		defer cancel()
+		var err error
+		if who, err = g.review(ctx, pending); err != nil {
+			return refuse(http.StatusServiceUnavailable, "the Kubernetes API does not say who the token belongs to: try again later")
+		}
+	}
+	switch {
+	case who.Scopes.has(scopeEvents):
+		return nil
+	case who.Name != "":
+		return refuse(http.StatusForbidden, "%s may not send events: its key needs the scope events", who.Name)
+	}
+	c.Set(fiber.HeaderWWWAuthenticate, g.config.Auth.KeyPrefix+` realm="vitistack"`)
+	return refuse(http.StatusUnauthorized, "send a key with the scope events, or sign the request as Standard Webhooks do: webhook-id, webhook-timestamp and webhook-signature")
+}
+
+// eventsOf reads one event, or a batch.
+func eventsOf(c *fiber.Ctx) (all []event.Event, batch bool, err error) {
+	if strings.HasPrefix(c.Get(fiber.HeaderContentType), event.ApplicationCloudEventsBatchJSON) {
+		all, err = ingest.ParseBatch(bytes.Clone(c.Body()))
+		if err != nil {
+			return nil, true, refuse(http.StatusBadRequest, "%s", err)
+		}
+		return all, true, nil
+	}
+	e, err := readEvent(c)
+	if err != nil {
+		return nil, false, err
+	}
+	return []event.Event{*e}, false, nil
+}
+
+func (g *gateway) checkEvents(all []event.Event, batch bool) error {
+	var faults []fieldError
+	for i, e := range all {
+		place := ""
+		if batch {
+			place = ingest.Place(i)
+		}
+		for _, f := range g.checker.Check(e, place) {
+			faults = append(faults, fieldError{Pointer: f.Pointer, Detail: f.Detail})
+		}
+	}
+	if len(faults) == 0 {
+		return nil
+	}
+	g.metrics.event(g, others, refused, len(faults))
+	p := refuse(http.StatusUnprocessableEntity, "%s: %s", faults[0].Pointer, faults[0].Detail)
+	p.Errors = faults
+	return p
+}
+
+// passOn sends an event to the Broker, unless it has been taken before. It returns
+// whether it was new.
+func (g *gateway) passOn(ctx context.Context, e event.Event) (bool, error) {
+	key := "ingested:" + e.Source() + "\x00" + e.ID()
+	if _, ok := g.cache.Get(ctx, key); ok {
+		g.metrics.event(g, e.Type(), duplicate, 1)
+		return false, nil
+	}
+	known, err := g.history.Has(ctx, e.ID(), e.Source())
+	if err == nil && known {
+		g.metrics.event(g, e.Type(), duplicate, 1)
+		return false, nil
+	}
+	if err := g.sendToBroker(ctx, e); err != nil {
+		return false, err
+	}
+	// The Broker has it now. Should this not be written down, the event is passed on
+	// again when it is sent again, and recognised by its id then.
+	if _, err := g.record(ctx, &e); err != nil {
+		g.log.Warn("Cannot record an event that was passed on", "component", "events", "eventId", e.ID(), "error", err.Error())
+	}
+	g.cache.Set(ctx, key, []byte{1}, g.config.Cache.TTL)
+	g.metrics.event(g, e.Type(), processed, 1)
+	return true, nil
+}
+
+// sendToBroker posts one event.
+func (g *gateway) sendToBroker(ctx context.Context, e event.Event) error {
+	body, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("encode event %s: %w", e.ID(), err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, g.config.SinkURL, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("send event %s: %w", e.ID(), err)
+	}
+	req.Header.Set("Content-Type", event.ApplicationCloudEventsJSON)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return fmt.Errorf("send event %s: %w", e.ID(), err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 1<<16))
+	if res.StatusCode/100 != 2 {
+		return errors.New("send event " + e.ID() + ": the Broker answered " + res.Status)
+	}
+	return nil
+}

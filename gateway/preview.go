@@ -1,0 +1,29 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/gofiber/fiber/v2/utils"
+
+	"github.com/vitistack/stack/gateway/preview"
+)
+
+// makePreview tells what a manifest would become, and applies nothing.
+func (g *gateway) makePreview(c *fiber.Ctx) error {
+	snapshot, err := g.snapshot()
+	if err != nil {
+		return err
+	}
+	namespace := utils.CopyString(c.Query("namespace", "default"))
+	made, err := preview.Make(bytes.Clone(c.Body()), namespace, snapshot)
+	if errors.Is(err, preview.ErrUnreadable) {
+		return refuse(http.StatusUnprocessableEntity, "%s", err)
+	}
+	if err != nil {
+		return err
+	}
+	return sendJSON(c, http.StatusOK, made)
+}

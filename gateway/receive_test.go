@@ -1,0 +1,142 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/events"
+)
+
+// broker is where the gateway sends its events to.
+type broker struct {
+	*httptest.Server
+	mu     sync.Mutex
+	events []event.Event
+	fails  int
+}
+
+func newBroker(t *testing.T) *broker {
+	t.Helper()
+	b := &broker{}
+	b.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, _ := io.ReadAll(req.Body)
+		var e event.Event
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.fails > 0 {
+			b.fails--
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		if err := json.Unmarshal(body, &e); err != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		b.events = append(b.events, e)
+		w.WriteHeader(http.StatusAccepted)
+	}))
+	t.Cleanup(b.Close)
+	return b
+}
+
+func (b *broker) ids() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var ids []string
+	for _, e := range b.events {
+		ids = append(ids, e.ID())
+	}
+	return ids
+}
+
+// newborn is a machine that is younger than the history.
+func newborn(name, phase string) metav1.Object {
+	m := aMachine("team-a", name, phase)
+	m.CreationTimestamp = metav1.Now()
+	m.CreationTimestamp.Time = m.CreationTimestamp.Add(2e9)
+	return m
+}
+
+// deliver posts a reference event as the Broker does.
+func (s *stand) deliver(id, eventType, kind, namespace, name string) reply {
+	s.t.Helper()
+	return s.do(http.MethodPost, "/events", `{}`, "Ce-Specversion", "1.0", "Ce-Id", id, "Ce-Source", "https://kubernetes",
+		"Ce-Type", eventType, "Ce-Kind", kind, "Ce-Namespace", namespace, "Ce-Name", name, "Content-Type", "application/json")
+}
+
+func TestChangeIsRepliedToOnceAndAgain(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	s := start(t, "--broker.sink="+b.URL)
+	s.api.Put(t, "machines", newborn("m1", "Running"))
+	eventually(t, "the machine", func() bool { return strings.Contains(string(s.get("/api/v1/infrastructure").body), `"running":1`) })
+	first := s.deliver("raw-1", events.TypeRefUpdate, "Machine", "team-a", "m1")
+	if first.StatusCode != http.StatusOK {
+		t.Fatalf("the change was answered with %s %s", first.Status, first.body)
+	}
+	var e event.Event
+	if err := json.Unmarshal(first.body, &e); err != nil {
+		t.Fatal(err)
+	}
+	if e.Type() != events.TypeMachineCreated || e.ID() != "uid-m1.created" || e.Validate() != nil {
+		t.Errorf("reply: %s", e)
+	}
+	again := s.deliver("raw-1", events.TypeRefUpdate, "Machine", "team-a", "m1")
+	if string(again.body) != string(first.body) {
+		t.Errorf("the same delivery again is replied to with\n%s\nafter\n%s", again.body, first.body)
+	}
+	if other := s.deliver("raw-2", events.TypeRefUpdate, "Machine", "team-a", "m1"); other.StatusCode != http.StatusAccepted {
+		t.Errorf("a change that is no news: %s %s", other.Status, other.body)
+	}
+	if ids := b.ids(); len(ids) != 0 {
+		t.Errorf("what was replied was also sent: %v", ids)
+	}
+}
+
+// TestChangesThatTheBrokerMissed loses every event of the Broker. What the gateway
+// has seen itself is told nevertheless, once.
+func TestChangesThatTheBrokerMissed(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	b.fails = 1
+	s := start(t, "--broker.sink="+b.URL)
+	s.api.Put(t, "machines", newborn("m1", "Running"))
+	eventually(t, "the event at the broker", func() bool { return len(b.ids()) > 0 })
+	s.api.Delete("machines", "team-a", "m1")
+	eventually(t, "the second event", func() bool { return len(b.ids()) > 1 })
+	if got := strings.Join(b.ids(), " "); got != "uid-m1.created uid-m1.deleted" {
+		t.Errorf("the broker got %s", got)
+	}
+}
+
+func TestEventsThatAreNone(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	cases := map[string]struct {
+		reason  string
+		headers []string
+		body    string
+		want    int
+	}{
+		"NoEvent":    {reason: "a plain request", headers: []string{"Content-Type", "application/json"}, body: "{}", want: 415},
+		"NoID":       {reason: "an event without an id", headers: []string{"Ce-Specversion", "1.0", "Ce-Type", "t", "Ce-Source", "s"}, want: 400},
+		"NoObject":   {reason: "a reference to nothing", headers: []string{"Ce-Specversion", "1.0", "Ce-Type", events.TypeRefAdd, "Ce-Source", "s", "Ce-Id", "1"}, want: 422},
+		"Structured": {reason: "structured mode", headers: []string{"Content-Type", "application/cloudevents+json"}, body: `{"specversion":"1.0","id":"1","type":"io.vitistack.network.failed","source":"/ipam","data":{"uid":"u"}}`, want: 202},
+		"Broken":     {reason: "no JSON", headers: []string{"Content-Type", "application/cloudevents+json"}, body: `{`, want: 400},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if r := s.do(http.MethodPost, "/events", tc.body, tc.headers...); r.StatusCode != tc.want {
+				t.Errorf("%s: %s %s", tc.reason, r.Status, r.body)
+			}
+		})
+	}
+}

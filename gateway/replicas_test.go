@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/gateway/fakeapi"
+	"github.com/vitistack/stack/gateway/testservers"
+	"github.com/vitistack/stack/tests/stand/apiserver"
+)
+
+func TestMain(m *testing.M) { os.Exit(testservers.Run(withAPIServer{m})) }
+
+// withAPIServer runs tests that may share an API server.
+type withAPIServer struct{ m *testing.M }
+
+// Run runs the tests.
+func (w withAPIServer) Run() int { return apiserver.Run(w.m) }
+
+// follow reads the stream, and returns each line of data that has text in it.
+func (s *stand) follow(t *testing.T, query string) <-chan string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/api/v1/stream?"+query, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := make(chan string, 1000)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		scan := bufio.NewScanner(res.Body)
+		scan.Buffer(nil, 16<<20)
+		for scan.Scan() {
+			lines <- scan.Text()
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		_ = res.Body.Close()
+		<-done
+	})
+	for line := range lines {
+		if line == "event: hello" {
+			return lines
+		}
+	}
+	t.Fatal("the stream does not begin")
+	return nil
+}
+
+// TestReplicas runs two gateways with one PostgreSQL and one Redis. Every change
+// is delivered to both, and has to be told once by the two together; the clients
+// of both have to see it.
+func TestReplicas(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	settings := []string{"--database.url=" + testservers.Postgres(t), "--cache.redis.url=" + testservers.Redis(t), "--broker.sink=" + b.URL}
+	first := start(t, settings...)
+	second := startCold(t, func(*fakeapi.Server) {}, settings...)
+	second.waitReady()
+	eventually(t, "the second database", func() bool { return second.get("/health/database").StatusCode == 200 })
+	streams := []<-chan string{first.follow(t, "topics=events"), second.follow(t, "topics=events")}
+	const machines = 10
+	for _, s := range []*stand{first, second} {
+		for i := range machines {
+			s.api.Put(t, "machines", newborn("m"+string(rune('0'+i)), "Running"))
+		}
+		eventually(t, "the machines", func() bool { return s.get("/api/v1/machines").Header.Get("X-Total-Count") == "10" })
+	}
+	var replies sync.Map
+	var delivering sync.WaitGroup
+	for _, s := range []*stand{first, second} {
+		for i := range machines {
+			delivering.Go(func() {
+				name := "m" + string(rune('0'+i))
+				r := s.deliver("raw-"+name+s.url, events.TypeRefUpdate, "Machine", "team-a", name)
+				if r.StatusCode == http.StatusOK {
+					if _, twice := replies.LoadOrStore(name, true); twice {
+						t.Errorf("%s was announced twice", name)
+					}
+				} else if r.StatusCode != http.StatusAccepted {
+					t.Errorf("%s: %s", name, r.Status)
+				}
+			})
+		}
+	}
+	delivering.Wait()
+	eventually(t, "the history", func() bool {
+		return first.get("/api/v1/events?type=infrastructure.machine.created").Header.Get("X-Total-Count") == "10"
+	})
+	for i, stream := range streams {
+		seen := map[string]int{}
+		for len(seen) < machines {
+			line := <-stream
+			if strings.Contains(line, events.TypeMachineCreated) {
+				_, rest, _ := strings.Cut(line, `"id":"`)
+				id, _, _ := strings.Cut(rest, `"`)
+				seen[id]++
+			}
+		}
+		for id, n := range seen {
+			if n != 1 {
+				t.Errorf("the clients of replica %d saw %s %d times", i, id, n)
+			}
+		}
+	}
+}
+
+func TestDependenciesDown(t *testing.T) {
+	t.Parallel()
+	s := startCold(t, func(*fakeapi.Server) {}, "--database.url=postgres://nobody@127.0.0.1:1/none?connect_timeout=1", "--cache.redis.url=redis://127.0.0.1:1/0")
+	s.waitReady()
+	s.api.Put(t, "kubernetesclusters", aCluster("team-a", "shop", "Running"))
+	eventually(t, "reads to go on", func() bool { return s.get("/api/v1/clusters").Header.Get("X-Total-Count") == "1" })
+	eventually(t, "the cache's failure to be known", func() bool { return s.get("/health/cache").StatusCode == 503 })
+	health := s.get("/health")
+	want := map[string]any{"database": "unhealthy", "cache": "unhealthy", "operators": map[string]any{"talos": "healthy"}}
+	eventually(t, "health", func() bool { health = s.get("/health"); return cmp.Equal(want, health.object(t)["checks"]) })
+	if health.StatusCode != 503 || health.object(t)["status"] != "unhealthy" {
+		t.Errorf("health: %s %s", health.Status, health.body)
+	}
+	if r := s.get("/health/database"); r.StatusCode != 503 || r.object(t)["mode"] != "postgresql" || strings.Contains(string(r.body), "nobody@") {
+		t.Errorf("database: %s %s", r.Status, r.body)
+	}
+	if r := s.get("/api/v1/events"); r.StatusCode != 503 {
+		t.Errorf("the history: %s", r.Status)
+	}
+	if r := s.deliver("raw", events.TypeRefUpdate, "KubernetesCluster", "team-a", "shop"); r.StatusCode != 503 {
+		t.Errorf("an event that cannot be recorded: %s", r.Status)
+	}
+	if r := s.get("/api/v1/clusters/uid-shop/timeline"); r.StatusCode != 200 || r.object(t)["partial"] == nil {
+		t.Errorf("a timeline without events: %s %s", r.Status, r.body)
+	}
+}

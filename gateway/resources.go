@@ -1,0 +1,234 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"iter"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/gofiber/fiber/v2/utils"
+
+	"github.com/vitistack/stack/gateway/state"
+)
+
+// resource is anything that the stack looks after, in one model for all kinds. A
+// volume is a resource of its own.
+type resource struct {
+	item *state.Item
+	// volume is the place of a machine's volume, or -1 for the item itself.
+	volume int
+}
+
+// resourceJSON is the infrastructure resource model. The model has status twice;
+// the second one, the object's own, is statusDetail here.
+type resourceJSON struct {
+	ID           string           `json:"id"`
+	Type         string           `json:"type"`
+	Name         string           `json:"name"`
+	Namespace    string           `json:"namespace"`
+	Operator     string           `json:"operator"`
+	Status       string           `json:"status"`
+	Metadata     resourceMetadata `json:"metadata"`
+	Spec         json.RawMessage  `json:"spec"`
+	StatusDetail json.RawMessage  `json:"statusDetail"`
+}
+
+type resourceMetadata struct {
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+	CreatedAt   time.Time         `json:"createdAt"`
+	UpdatedAt   time.Time         `json:"updatedAt"`
+}
+
+// The types of resources, in the order in which they are listed.
+const (
+	typeCluster = "cluster"
+	typeMachine = "machine"
+	typeNetwork = "network"
+	typeStorage = "storage"
+)
+
+var resourceVocabulary = vocabulary{
+	attributes: []string{"id", "type", "name", "namespace", "operator", "status", "createdAt", "updatedAt"},
+	fields:     []string{"id", "type", "name", "namespace", "operator", "status", "metadata", "spec", "statusDetail"},
+}
+
+func (r resource) kind() string {
+	switch {
+	case r.volume >= 0:
+		return typeStorage
+	case r.item.Topic == state.TopicClusters:
+		return typeCluster
+	case r.item.Topic == state.TopicMachines:
+		return typeMachine
+	default:
+		return typeNetwork
+	}
+}
+
+func (r resource) id() string {
+	if r.volume < 0 {
+		return r.item.ID
+	}
+	return r.item.ID + ".disk." + r.disk().Name
+}
+
+func (r resource) name() string {
+	if r.volume < 0 {
+		return r.item.Name
+	}
+	return r.item.Name + "-" + r.disk().Name
+}
+
+func (r resource) machine() *state.Machine { return r.item.Object.Facts.(*state.Machine) }
+
+func (r resource) disk() state.Volume { return r.machine().Volumes[r.volume] }
+
+// operator is the operator that looks after the resource.
+func (r resource) operator() string {
+	switch r.kind() {
+	case typeCluster:
+		return state.OperatorTalos
+	case typeNetwork:
+		if r.item.Attribute("allocation") == "dhcp" {
+			return state.OperatorKea
+		}
+		return ""
+	default:
+		return r.item.Attribute("operator")
+	}
+}
+
+// status is one of pending, running, failed and unknown.
+func (r resource) status() string {
+	switch {
+	case r.volume >= 0 && r.machine().StorageReady:
+		return state.StatusRunning
+	case r.volume >= 0:
+		return state.StatusPending
+	case r.item.Status == state.StatusActive:
+		return state.StatusRunning
+	case r.item.Status == state.StatusInactive && r.item.Deleting:
+		return state.StatusUnknown
+	case r.item.Status == state.StatusInactive:
+		return state.StatusPending
+	default:
+		return r.item.Status
+	}
+}
+
+// Attribute is the value of an attribute of the list.
+func (r resource) Attribute(name string) string {
+	switch name {
+	case "id":
+		return r.id()
+	case "type":
+		return r.kind()
+	case "name":
+		return r.name()
+	case "operator":
+		return r.operator()
+	case "status":
+		return r.status()
+	case "updatedAt":
+		name = "lastUpdated"
+	}
+	return r.item.Attribute(name)
+}
+
+// Mentions tells whether a text in lower case occurs in the resource.
+func (r resource) Mentions(text string) bool {
+	return r.item.Mentions(text) || (r.volume >= 0 && strings.Contains(r.name(), text))
+}
+
+// Place is where the resource is in the list: volumes are in the order of their
+// machines.
+func (r resource) Place() []string {
+	return []string{r.kind(), r.item.Namespace, r.item.Name, fmt.Sprintf("%s.%03d", r.item.ID, r.volume+1)}
+}
+
+// Listed is the resource as JSON.
+func (r resource) Listed() []byte {
+	o := r.item.Object
+	out := resourceJSON{
+		ID: r.id(), Type: r.kind(), Name: r.name(), Namespace: r.item.Namespace, Operator: r.operator(), Status: r.status(),
+		Metadata: resourceMetadata{Labels: o.Labels, Annotations: o.Annotations, CreatedAt: r.item.Created, UpdatedAt: r.item.Updated},
+		Spec:     o.Spec, StatusDetail: o.Status,
+	}
+	if r.volume >= 0 {
+		out.Metadata.Labels, out.Metadata.Annotations = map[string]string{"vitistack.io/machine": r.item.Name}, nil
+		out.Spec, _ = json.Marshal(r.disk())
+		out.StatusDetail = json.RawMessage(`{}`)
+	}
+	if out.Metadata.Labels == nil {
+		out.Metadata.Labels = map[string]string{}
+	}
+	if out.Metadata.Annotations == nil {
+		out.Metadata.Annotations = map[string]string{}
+	}
+	encoded, err := json.Marshal(out)
+	if err != nil {
+		return []byte(`{}`)
+	}
+	return encoded
+}
+
+// resourcesOf lists all resources of a snapshot, in the order of their places.
+func resourcesOf(s *state.Snapshot) iter.Seq[entry] {
+	return func(yield func(entry) bool) {
+		for _, topic := range []state.Topic{state.TopicClusters, state.TopicMachines, state.TopicNetworks} {
+			for _, i := range s.Collection(topic).Items {
+				if !yield(resource{i, -1}) {
+					return
+				}
+			}
+		}
+		for _, i := range s.Collection(state.TopicMachines).Items {
+			for n := range i.Object.Facts.(*state.Machine).Volumes {
+				if !yield(resource{i, n}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// listResources serves everything that the stack looks after.
+func (g *gateway) listResources(c *fiber.Ctx) error {
+	s, err := g.snapshot()
+	if err != nil {
+		return err
+	}
+	return g.serveListing(c, listing{field: "resources", vocabulary: resourceVocabulary, tag: s.ETag() + "-resources", all: resourcesOf(s)})
+}
+
+// showResource serves one of them.
+func (g *gateway) showResource(c *fiber.Ctx) error {
+	s, err := g.snapshot()
+	if err != nil {
+		return err
+	}
+	id := utils.CopyString(c.Params("id"))
+	owner, disk, isVolume := strings.Cut(id, ".disk.")
+	for _, topic := range []state.Topic{state.TopicClusters, state.TopicMachines, state.TopicNetworks} {
+		i := s.Collection(topic).Find(owner)
+		if i == nil || (isVolume && topic != state.TopicMachines) {
+			continue
+		}
+		r := resource{i, -1}
+		if isVolume {
+			for n, v := range r.machine().Volumes {
+				if v.Name == disk {
+					r.volume = n
+				}
+			}
+		}
+		if isVolume == (r.volume >= 0) {
+			return sendBody(c, s.ETag()+"-"+id, fiber.MIMEApplicationJSON, func() state.Body { return state.Body{Plain: r.Listed()} })
+		}
+	}
+	return refuse(http.StatusNotFound, "there is no resource with this id: /api/v1/resources lists them")
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"sync"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/vitistack/stack/gateway/config"
+	"github.com/vitistack/stack/gateway/state"
+	"github.com/vitistack/stack/gateway/watch"
+)
+
+// run listens, and serves until ctx ends.
+func run(ctx context.Context, c *config.Config, log *slog.Logger) error {
+	listener, err := listen(c, "server.port", c.Server.Port)
+	if err != nil {
+		return err
+	}
+	var broker net.Listener
+	if c.Server.BrokerPort != 0 {
+		if broker, err = listen(c, "server.brokerPort", c.Server.BrokerPort); err != nil {
+			return err
+		}
+	}
+	kubernetes, err := watch.Config()
+	if err != nil {
+		return err
+	}
+	return serve(ctx, c, kubernetes, listener, broker, log, func(*gateway) {})
+}
+
+func listen(c *config.Config, key string, port int) (net.Listener, error) {
+	l, err := net.Listen("tcp", net.JoinHostPort(c.Server.Host, strconv.Itoa(port)))
+	if err != nil {
+		return nil, fmt.Errorf("listen on server.host and %s: %w", key, err)
+	}
+	return l, nil
+}
+
+// serve watches the API server and answers on the listeners until ctx ends, and
+// then lets requests and streams come to their end. begun is called with the parts
+// when they are together.
+func serve(ctx context.Context, c *config.Config, kubernetes *rest.Config, listener, broker net.Listener, log *slog.Logger, begun func(*gateway)) error {
+	store := state.NewStore(newEpoch())
+	watcher, err := watch.New(kubernetes, platformNamespace, store, log.With("component", "watch"))
+	if err != nil {
+		return err
+	}
+	g, err := newGateway(c, kubernetes, store, log)
+	if err != nil {
+		return err
+	}
+	g.progress = watcher.Progress
+	begun(g)
+	if g.certificates != nil {
+		listener = tls.NewListener(listener, g.certificates.config())
+	}
+
+	// What records outlives the requests, which wait for it.
+	requests, stop := context.WithCancel(ctx)
+	defer stop()
+	records, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	var recording, running sync.WaitGroup
+	recording.Go(func() { g.history.Run(records) })
+	for _, part := range []func(context.Context){
+		watcher.Run,
+		func(ctx context.Context) { g.publish(ctx, watcher.Settled()) },
+		func(ctx context.Context) { g.health.run(ctx, c.HealthCheckInterval, g.history.Migrated()) },
+		func(ctx context.Context) { g.announcer.Run(ctx, g.published) },
+		g.deliverer.Run,
+		g.followFiles,
+		g.probeOperators,
+		g.shareEvents,
+	} {
+		running.Go(func() { part(requests) })
+	}
+	log.Info("Listening", "component", "httpserver", "address", listener.Addr().String())
+	err = g.serve(ctx, listener, broker)
+	stop()
+	running.Wait()
+	end()
+	recording.Wait()
+	return errors.Join(err, g.cache.Close())
+}
+
+// platformNamespace is where the stack's own Knative Services are.
+const platformNamespace = "vitistack-system"
+
+// newEpoch names this process, so that clients tell its versions from those of
+// another one.
+func newEpoch() string { return rand.Text()[:8] }

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/vitistack/stack/gateway/page"
+	"github.com/vitistack/stack/gateway/state"
+)
+
+// drainTimeout is for requests to come to their end after SIGTERM.
+const drainTimeout = 15 * time.Second
+
+// serve answers on the listeners until ctx ends, and then ends the streams and
+// waits for the requests that are under way. broker is nil where the Broker
+// delivers to the same port as everybody.
+func (g *gateway) serve(ctx context.Context, listener, broker net.Listener) error {
+	apps := map[*fiber.App]net.Listener{}
+	if broker == nil {
+		apps[g.app(g.everyEndpoint())] = listener
+	} else {
+		apps[g.app(g.endpoints())] = listener
+		apps[g.app(g.brokerEndpoints())] = broker
+	}
+	served := make(chan error, len(apps))
+	for app, l := range apps {
+		go func() { served <- app.Listener(l) }()
+	}
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve: %w", err)
+	case <-ctx.Done():
+	}
+	g.health.drain()
+	g.hub.Close()
+	for app := range apps {
+		if err := app.ShutdownWithTimeout(drainTimeout); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			return fmt.Errorf("drain: %w", err)
+		}
+	}
+	return nil
+}
+
+// app serves these endpoints.
+func (g *gateway) app(endpoints []endpoint) *fiber.App {
+	s := &g.config.Server
+	app := fiber.New(fiber.Config{
+		AppName:               "vitistack-gateway",
+		DisableStartupMessage: true,
+		ReadTimeout:           s.ReadTimeout,
+		WriteTimeout:          s.WriteTimeout,
+		IdleTimeout:           s.IdleTimeout,
+		// The buffer holds the whole head of a request. It is given back as soon as
+		// the request has been read, so that idle connections cost nothing.
+		ReadBufferSize:    s.MaxHeaderBytes,
+		ReduceMemoryUsage: true,
+		BodyLimit:         s.MaxBodyBytes,
+		ErrorHandler:      g.outerError,
+	})
+	for _, e := range endpoints {
+		e.label = labelOf(e.path)
+		app.Add(e.method, e.path, g.serveEndpoint(e))
+		if e.method == fiber.MethodGet {
+			app.Add(fiber.MethodHead, e.path, g.serveEndpoint(e))
+		}
+	}
+	app.Use(g.serveEndpoint(endpoint{handle: g.unknown, label: "other", limited: true}))
+	return app
+}
+
+// unknown answers for what no route serves. Fiber knows whether another method
+// would be served at the path.
+func (g *gateway) unknown(c *fiber.Ctx) error {
+	if c.Method() == fiber.MethodOptions {
+		return g.preflight(c)
+	}
+	var missed *fiber.Error
+	if errors.As(c.Next(), &missed) && missed.Code == fiber.StatusMethodNotAllowed {
+		return refuse(missed.Code, "%s is not served here: use %s", c.Method(), c.GetRespHeader(fiber.HeaderAllow))
+	}
+	return refuse(fiber.StatusNotFound, "nothing is served at this path: /api/v1/docs lists what is")
+}
+
+// outerError answers for requests that do not come as far as a route.
+func (g *gateway) outerError(c *fiber.Ctx, err error) error {
+	id := newRequestID()
+	c.Set(fiber.HeaderXRequestID, id)
+	asProblem(err).send(c, id)
+	return nil
+}
+
+// endpoints are all routes that the Broker does not need.
+func (g *gateway) endpoints() []endpoint {
+	all := []endpoint{
+		open("/", servePage("index.html")),
+		open("/app.css", servePage("app.css")),
+		open("/app.js", servePage("app.js")),
+		reading("/events/stream", g.streamEvents),
+		reading(base+"/stream", g.streamEvents),
+		reading(base+"/infrastructure", g.infrastructure),
+		reading(base+"/clusters", g.list(state.TopicClusters)),
+		reading(base+"/clusters/:id", g.showCluster),
+		reading(base+"/clusters/:id/timeline", g.showTimeline),
+		reading(base+"/clusters/:id/manifests", g.showManifests),
+		reading(base+"/resources", g.listResources),
+		reading(base+"/resources/:id", g.showResource),
+		reading(base+"/events", g.listEvents),
+		reading(base+"/dead-letters", g.listDeadLetters),
+		{method: fiber.MethodPost, path: base + "/preview", handle: g.makePreview, scope: scopeRead, limited: true},
+		{method: fiber.MethodPost, path: base + "/events", handle: g.ingestEvents, limited: true},
+		{method: fiber.MethodGet, path: base + "/session", handle: g.showSession, limited: true},
+		{method: fiber.MethodPost, path: base + "/session", handle: g.beginSession, limited: true},
+		{method: fiber.MethodDelete, path: base + "/session", handle: g.endSession, limited: true},
+	}
+	for _, topic := range state.Topics {
+		if topic != state.TopicClusters {
+			path := base + "/" + string(topic)
+			all = append(all, reading(path, g.list(topic)), reading(path+"/:id", g.item(topic)))
+		}
+	}
+	all = append(all, aboutEndpoints()...)
+	for _, prefix := range []string{"", base} {
+		all = append(all,
+			open(prefix+"/health", func(c *fiber.Ctx) error { return g.health.report.Load().overall.send(c) }),
+			open(prefix+"/health/live", g.live),
+			open(prefix+"/health/operators", func(c *fiber.Ctx) error { return g.health.report.Load().operators.send(c) }),
+			open(prefix+"/health/database", func(c *fiber.Ctx) error { return g.health.report.Load().database.send(c) }),
+			open(prefix+"/health/cache", func(c *fiber.Ctx) error { return g.health.report.Load().cache.send(c) }),
+			open(prefix+"/ready", g.isReady),
+		)
+		if g.config.Metrics.Enabled {
+			e := open(prefix+"/metrics", g.serveMetrics)
+			if g.config.Auth.Metrics {
+				e.scope = scopeRead
+			}
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// brokerEndpoints are where the Broker and the functions deliver.
+func (g *gateway) brokerEndpoints() []endpoint {
+	return []endpoint{
+		{method: fiber.MethodPost, path: "/events", handle: g.receiveEvent},
+		{method: fiber.MethodPost, path: "/dead-letters", handle: g.receiveDeadLetter},
+		{method: fiber.MethodPost, path: base + "/import/prometheus", handle: g.takeMetrics},
+	}
+}
+
+// everyEndpoint is all routes.
+func (g *gateway) everyEndpoint() []endpoint { return append(g.endpoints(), g.brokerEndpoints()...) }
+
+// open is an endpoint that anybody may call as often as they like.
+func open(path string, handle fiber.Handler) endpoint {
+	return endpoint{method: fiber.MethodGet, path: path, handle: handle}
+}
+
+// reading is an endpoint for those who may read.
+func reading(path string, handle fiber.Handler) endpoint {
+	return endpoint{method: fiber.MethodGet, path: path, handle: handle, scope: scopeRead, limited: true}
+}
+
+// servePage serves a file of the status page. One that is not there is a fault of
+// the build, and stops the start.
+func servePage(name string) fiber.Handler {
+	file, err := page.Load(name)
+	if err != nil {
+		panic("load the status page: " + err.Error())
+	}
+	return made(file.ContentType, func() ([]byte, error) { return file.Content, nil })
+}

@@ -1,0 +1,139 @@
+package state
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+)
+
+// controlPlaneLabel marks the nodes that keep virtual machines off.
+const controlPlaneLabel = "node-role.kubernetes.io/control-plane"
+
+func fromNode(n *corev1.Node) (*Object, error) {
+	_, controlPlane := n.Labels[controlPlaneLabel]
+	capacity, free := n.Status.Capacity, n.Status.Allocatable
+	facts := &Node{
+		Unschedulable: n.Spec.Unschedulable, ControlPlane: controlPlane,
+		Version:   n.Status.NodeInfo.KubeletVersion,
+		MilliCPUs: capacity.Cpu().MilliValue(), Memory: capacity.Memory().Value(),
+		MilliCPUsFree: free.Cpu().MilliValue(), MemoryFree: free.Memory().Value(),
+	}
+	told := Story{}
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			facts.Ready = c.Status == corev1.ConditionTrue
+			told = Story{Ready: facts.Ready, Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.UTC()}
+		}
+	}
+	o, err := newObject(KindNode, "v1", &n.ObjectMeta, facts, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	// A kubelet renews its status every few seconds, which is no news.
+	o.Updated = firstTime(told.Since, o.Created)
+	o.Annotations, o.Story = nil, told
+	return o, nil
+}
+
+func fromVM(v *kubevirtv1.VirtualMachine) (*Object, error) {
+	facts := &VM{
+		Phase:   firstOf(string(v.Status.PrintableStatus), "Unknown"),
+		Machine: firstOf(v.Labels[v1alpha1.LabelMachine], v.Labels[v1alpha1.LabelSourceMachine]),
+		Cluster: v.Labels[v1alpha1.LabelClusterName],
+	}
+	if v.Spec.Template != nil {
+		facts.CPUs, facts.Memory = domainSize(&v.Spec.Template.Spec.Domain)
+	}
+	o, err := newObject(KindVM, kubevirtv1.GroupVersion.String(), &v.ObjectMeta, facts, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range v.Status.Conditions {
+		if c.Type == kubevirtv1.VirtualMachineReady {
+			o.Story = Story{Ready: c.Status == corev1.ConditionTrue, Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.UTC()}
+		}
+	}
+	return o, nil
+}
+
+func fromInstance(i *kubevirtv1.VirtualMachineInstance) (*Object, error) {
+	facts := &Instance{Phase: string(i.Status.Phase), Host: i.Status.NodeName}
+	facts.CPUs, facts.Memory = domainSize(&i.Spec.Domain)
+	for _, n := range i.Status.Interfaces {
+		if n.IP != "" {
+			facts.Addresses = append(facts.Addresses, n.IP)
+		}
+	}
+	return newObject(KindVMI, kubevirtv1.GroupVersion.String(), &i.ObjectMeta, facts, nil, nil)
+}
+
+// domainSize is what the guest sees, or where that is left out what is requested
+// for it.
+func domainSize(d *kubevirtv1.DomainSpec) (cpus, memory int64) {
+	if c := d.CPU; c != nil {
+		cpus = int64(max(c.Cores, 1)) * int64(max(c.Sockets, 1)) * int64(max(c.Threads, 1))
+	} else {
+		cpus = max(d.Resources.Requests.Cpu().Value(), 1)
+	}
+	if d.Memory != nil && d.Memory.Guest != nil {
+		memory = d.Memory.Guest.Value()
+	} else {
+		memory = d.Resources.Requests.Memory().Value()
+	}
+	return cpus, memory
+}
+
+// KnativeGroupVersion is where Knative Services are.
+var KnativeGroupVersion = schema.GroupVersion{Group: "serving.knative.dev", Version: "v1"}
+
+// KnativeService is the little of a Knative Service that tells its health.
+type KnativeService struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Status            KnativeServiceStatus `json:"status,omitempty"`
+}
+
+// KnativeServiceStatus has the conditions. Knative leaves out fields that the
+// API conventions require, so that only these are read.
+type KnativeServiceStatus struct {
+	URL        string             `json:"url,omitempty"`
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// DeepCopyObject copies the service.
+func (s *KnativeService) DeepCopyObject() runtime.Object {
+	out := *s
+	s.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	out.Status.Conditions = append([]metav1.Condition(nil), s.Status.Conditions...)
+	return &out
+}
+
+// KnativeServiceList is a list of KnativeServices.
+type KnativeServiceList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []KnativeService `json:"items"`
+}
+
+// DeepCopyObject copies the list.
+func (l *KnativeServiceList) DeepCopyObject() runtime.Object {
+	out := &KnativeServiceList{TypeMeta: l.TypeMeta, ListMeta: *l.ListMeta.DeepCopy()}
+	for i := range l.Items {
+		out.Items = append(out.Items, *l.Items[i].DeepCopyObject().(*KnativeService))
+	}
+	return out
+}
+
+func fromFunction(s *KnativeService) (*Object, error) {
+	told := story(s.Status.Conditions)
+	o, err := newObject(KindFunction, KnativeGroupVersion.String(), &s.ObjectMeta, &Function{Ready: told.Ready, URL: s.Status.URL}, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	o.Annotations, o.Story = nil, told
+	return o, nil
+}

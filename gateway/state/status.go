@@ -1,0 +1,114 @@
+package state
+
+import (
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+)
+
+// machineStatus is a machine's phase in the words of the resource model.
+func machineStatus(phase string) string {
+	switch v1alpha1.MachinePhase(phase) {
+	case v1alpha1.MachinePending, v1alpha1.MachineCreating:
+		return StatusPending
+	case v1alpha1.MachineRunning:
+		return StatusRunning
+	case v1alpha1.MachineFailed:
+		return StatusFailed
+	default:
+		return StatusUnknown
+	}
+}
+
+// clusterStatus is a cluster's phase in the words of the cluster model.
+func clusterStatus(phase string) string {
+	switch v1alpha1.ClusterPhase(phase) {
+	case v1alpha1.ClusterRunning, v1alpha1.ClusterUpdating:
+		return StatusActive
+	case v1alpha1.ClusterFailed:
+		return StatusFailed
+	default:
+		return StatusInactive
+	}
+}
+
+// clusterType is the type of the cluster model that a cluster's provider is.
+func clusterType(provider string) string {
+	switch provider {
+	case "talos", "proxmox":
+		return provider
+	default:
+		return "kubernetes"
+	}
+}
+
+// networkStatus is a segment's phase in the words of the resource model.
+func networkStatus(phase string) string {
+	switch v1alpha2.ProvisioningPhase(phase) {
+	case v1alpha2.ProvisioningReady:
+		return StatusRunning
+	case v1alpha2.ProvisioningError:
+		return StatusFailed
+	default:
+		return StatusPending
+	}
+}
+
+func addressStatus(phase string) string {
+	switch v1alpha1.NetworkConfigurationPhase(phase) {
+	case v1alpha1.NetworkConfigurationReady:
+		return StatusRunning
+	case v1alpha1.NetworkConfigurationError:
+		return StatusFailed
+	case v1alpha1.NetworkConfigurationDeleting:
+		return StatusUnknown
+	default:
+		return StatusPending
+	}
+}
+
+func allocationStatus(phase string) string {
+	switch v1alpha2.IPAllocationPhase(phase) {
+	case v1alpha2.IPAllocationAllocated:
+		return StatusRunning
+	case v1alpha2.IPAllocationError:
+		return StatusFailed
+	case v1alpha2.IPAllocationReleased:
+		return StatusUnknown
+	default:
+		return StatusPending
+	}
+}
+
+func providerStatus(phase string) string {
+	switch v1alpha1.ProviderPhase(phase) {
+	case v1alpha1.ProviderReady:
+		return StatusRunning
+	case v1alpha1.ProviderFailed:
+		return StatusFailed
+	case v1alpha1.ProviderOffline:
+		return StatusUnknown
+	default:
+		return StatusPending
+	}
+}
+
+func readyStatus(ready bool) string {
+	if ready {
+		return StatusRunning
+	}
+	return StatusFailed
+}
+
+// vmStatus is KubeVirt's printable status in the words of the resource model.
+func vmStatus(phase string) string {
+	switch phase {
+	case "Running":
+		return StatusRunning
+	case "Starting", "Provisioning", "WaitingForVolumeBinding", "Migrating":
+		return StatusPending
+	case "CrashLoopBackOff", "ErrorUnschedulable", "ErrImagePull", "ImagePullBackOff", "ErrorPvcNotFound", "DataVolumeError":
+		return StatusFailed
+	default:
+		return StatusUnknown
+	}
+}

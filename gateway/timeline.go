@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/vitistack/stack/gateway/history"
+	"github.com/vitistack/stack/gateway/state"
+)
+
+// timelineJSON is the life of a cluster over all layers.
+type timelineJSON struct {
+	ID        string      `json:"id"`
+	Name      string      `json:"name"`
+	Namespace string      `json:"namespace"`
+	Phase     string      `json:"phase"`
+	Start     time.Time   `json:"start"`
+	End       *time.Time  `json:"end"`
+	Spans     []spanJSON  `json:"spans"`
+	Events    []eventJSON `json:"events"`
+	// Partial says why something is missing, or is left out.
+	Partial string `json:"partial,omitempty"`
+}
+
+// spanJSON is the time that an object, or a step of one, took.
+type spanJSON struct {
+	// Layer is from 1 for networks to 4 for clusters.
+	Layer   int    `json:"layer"`
+	Topic   string `json:"topic"`
+	ID      string `json:"id"`
+	Name    string `json:"name"`
+	Step    string `json:"step,omitempty"`
+	Status  string `json:"status"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	// Start is when it was asked for, End when it was there. While it is not, End is
+	// null and Seconds counts up to now.
+	Start   time.Time  `json:"start"`
+	End     *time.Time `json:"end"`
+	Seconds float64    `json:"seconds"`
+}
+
+// mostTold bounds the events of a timeline.
+const mostTold = 500
+
+// showTimeline serves the life of a cluster.
+func (g *gateway) showTimeline(c *fiber.Ctx) error {
+	i, snapshot, err := g.find(c, state.TopicClusters)
+	if err != nil {
+		return err
+	}
+	now := time.Now().UTC()
+	out := timelineJSON{
+		ID: i.ID, Name: i.Name, Namespace: i.Namespace, Phase: i.Phase, Start: i.Created,
+		Spans: spansOf(i, belongingsOf(i, snapshot), now), Events: []eventJSON{},
+	}
+	if i.Story.Ready {
+		out.End = &i.Story.Since
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), g.config.APITimeout)
+	defer cancel()
+	events, err := g.history.Events(ctx, history.Query{Namespace: i.Namespace, Cluster: i.Name, Limit: mostTold})
+	if err != nil {
+		out.Partial = "the history cannot be read at present, so events are missing"
+	}
+	slices.Reverse(events)
+	for _, e := range events {
+		out.Events = append(out.Events, eventOf(e))
+	}
+	return sendJSON(c, fiber.StatusOK, out)
+}
+
+// spansOf are the spans of a cluster and of what it is made of, the earliest
+// first within each layer.
+func spansOf(cluster *state.Item, b belongings, now time.Time) []spanJSON {
+	var spans []spanJSON
+	if b.network != nil {
+		spans = append(spans, spanOf(1, b.network, now))
+	}
+	for _, a := range b.addresses {
+		spans = append(spans, spanOf(2, a, now))
+	}
+	for _, m := range b.machines {
+		spans = append(spans, spanOf(3, m, now))
+	}
+	spans = append(spans, spanOf(4, cluster, now))
+	spans = append(spans, stepsOf(4, cluster, now)...)
+	slices.SortStableFunc(spans, func(a, b spanJSON) int {
+		if a.Layer != b.Layer {
+			return a.Layer - b.Layer
+		}
+		if (a.Step == "") != (b.Step == "") {
+			return strings.Compare(a.Step, b.Step)
+		}
+		return a.Start.Compare(b.Start)
+	})
+	return spans
+}
+
+func spanOf(layer int, i *state.Item, now time.Time) spanJSON {
+	s := spanJSON{
+		Layer: layer, Topic: string(i.Topic), ID: i.ID, Name: i.Name, Status: i.Status,
+		Reason: i.Story.Reason, Message: i.Story.Message, Start: i.Created,
+	}
+	if i.Story.Ready {
+		s.end(i.Story.Since)
+	} else {
+		s.Seconds = seconds(s.Start, now)
+	}
+	return s
+}
+
+// stepsOf are the conditions of an object, each of which takes from the one before
+// it until it became true.
+func stepsOf(layer int, i *state.Item, now time.Time) []spanJSON {
+	var steps []spanJSON
+	from := i.Created
+	for _, c := range conditionsOf(i.Object) {
+		if c.Type == "Ready" {
+			continue
+		}
+		s := spanJSON{
+			Layer: layer, Topic: string(i.Topic), ID: i.ID, Name: i.Name, Step: c.Type, Status: state.StatusPending,
+			Reason: c.Reason, Message: c.Message, Start: from,
+		}
+		if c.Status == "True" {
+			s.Status = state.StatusRunning
+			s.end(c.Since)
+			from = c.Since
+		} else {
+			s.Seconds = seconds(from, now)
+		}
+		steps = append(steps, s)
+	}
+	return steps
+}
+
+func (s *spanJSON) end(at time.Time) {
+	at = at.UTC()
+	s.End, s.Seconds = &at, seconds(s.Start, at)
+}
+
+func seconds(from, to time.Time) float64 { return max(to.Sub(from).Seconds(), 0) }

@@ -1,0 +1,127 @@
+// Package watch fills a state.Store from the Kubernetes API and keeps it current.
+package watch
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/gateway/state"
+)
+
+// Config reads how to reach the API server: the file that KUBECONFIG names, or
+// else the service account of the pod.
+func Config() (*rest.Config, error) {
+	config, err := load()
+	if err != nil {
+		return nil, fmt.Errorf("find the API server: %w (set KUBECONFIG outside a cluster)", err)
+	}
+	config.QPS = -1
+	config.UserAgent = "vitistack-gateway"
+	return config, nil
+}
+
+func load() (*rest.Config, error) {
+	if path := os.Getenv("KUBECONFIG"); path != "" {
+		return clientcmd.BuildConfigFromFlags("", path)
+	}
+	return rest.InClusterConfig()
+}
+
+// source is where the objects of a kind are listed and watched.
+type source struct {
+	kind     state.Kind
+	version  schema.GroupVersion
+	resource string
+	// namespace is empty for all namespaces.
+	namespace string
+	// optional is a kind that the others do not wait for.
+	optional bool
+	list     func() runtime.Object
+}
+
+// kubevirtVersion is where KubeVirt's kinds are.
+var kubevirtVersion = schema.GroupVersion{Group: "kubevirt.io", Version: "v1"}
+
+// sources are all the kinds. functions is the namespace of the stack's Knative
+// Services.
+func sources(functions string) []source {
+	return []source{
+		{state.KindNetwork, v1alpha2.GroupVersion, "networknamespaces", "", false, func() runtime.Object { return &v1alpha2.NetworkNamespaceList{} }},
+		{state.KindAddress, v1alpha1.GroupVersion, "networkconfigurations", "", false, func() runtime.Object { return &v1alpha1.NetworkConfigurationList{} }},
+		{state.KindAllocation, v1alpha2.GroupVersion, "ipallocations", "", false, func() runtime.Object { return &v1alpha2.IPAllocationList{} }},
+		{state.KindMachine, v1alpha1.GroupVersion, "machines", "", false, func() runtime.Object { return &v1alpha1.MachineList{} }},
+		{state.KindProvider, v1alpha1.GroupVersion, "machineproviders", "", false, func() runtime.Object { return &v1alpha1.MachineProviderList{} }},
+		{state.KindCluster, v1alpha1.GroupVersion, "kubernetesclusters", "", false, func() runtime.Object { return &v1alpha1.KubernetesClusterList{} }},
+		{state.KindNode, corev1.SchemeGroupVersion, "nodes", "", true, func() runtime.Object { return &corev1.NodeList{} }},
+		{state.KindVM, kubevirtVersion, "virtualmachines", "", true, func() runtime.Object { return &kubevirtv1.VirtualMachineList{} }},
+		{state.KindVMI, kubevirtVersion, "virtualmachineinstances", "", true, func() runtime.Object { return &kubevirtv1.VirtualMachineInstanceList{} }},
+		{state.KindFunction, state.KnativeGroupVersion, "services", functions, true, func() runtime.Object { return &state.KnativeServiceList{} }},
+	}
+}
+
+// newScheme registers just the kinds that are watched, which keeps the start of
+// the process short.
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Node{}, &corev1.NodeList{})
+	scheme.AddKnownTypes(kubevirtVersion,
+		&kubevirtv1.VirtualMachine{}, &kubevirtv1.VirtualMachineList{},
+		&kubevirtv1.VirtualMachineInstance{}, &kubevirtv1.VirtualMachineInstanceList{})
+	scheme.AddKnownTypeWithName(state.KnativeGroupVersion.WithKind("Service"), &state.KnativeService{})
+	scheme.AddKnownTypeWithName(state.KnativeGroupVersion.WithKind("ServiceList"), &state.KnativeServiceList{})
+	for _, gv := range []schema.GroupVersion{corev1.SchemeGroupVersion, kubevirtVersion, state.KnativeGroupVersion} {
+		metav1.AddToGroupVersion(scheme, gv)
+	}
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, v1alpha2.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("register kinds: %w", err)
+		}
+	}
+	return scheme, nil
+}
+
+// clients makes a client for each group version, all over one connection.
+func clients(config *rest.Config, scheme *runtime.Scheme, versions []schema.GroupVersion) (map[schema.GroupVersion]rest.Interface, error) {
+	config = rest.CopyConfig(config)
+	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the API server: %w", err)
+	}
+	made := map[schema.GroupVersion]rest.Interface{}
+	for _, gv := range versions {
+		if made[gv] != nil {
+			continue
+		}
+		if made[gv], err = connect(config, httpClient, gv); err != nil {
+			return nil, err
+		}
+	}
+	return made, nil
+}
+
+func connect(config *rest.Config, httpClient *http.Client, gv schema.GroupVersion) (rest.Interface, error) {
+	config = rest.CopyConfig(config)
+	config.GroupVersion = &gv
+	config.APIPath = "/apis"
+	if gv.Group == "" {
+		config.APIPath = "/api"
+	}
+	client, err := rest.RESTClientForConfigAndClient(config, httpClient)
+	if err != nil {
+		return nil, fmt.Errorf("connect to API %s: %w", gv, err)
+	}
+	return client, nil
+}
