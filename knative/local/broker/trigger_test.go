@@ -1,0 +1,147 @@
+package broker
+
+import (
+	"testing"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+	"github.com/google/go-cmp/cmp"
+	duckeventing "knative.dev/eventing/pkg/apis/duck/v1"
+	eventingv1 "knative.dev/eventing/pkg/apis/eventing/v1"
+	"knative.dev/pkg/apis"
+	duckv1 "knative.dev/pkg/apis/duck/v1"
+	"sigs.k8s.io/yaml"
+)
+
+func TestFilters(t *testing.T) {
+	t.Parallel()
+	e := newEvent("1", withType("dev.knative.apiserver.ref.add"), withSubject("/apis/vitistack.io/v1alpha1/namespaces/default/machines/m1"),
+		withExtension("kind", "Machine"), withExtension("name", "m1"), withExtension("size", 3))
+	cases := map[string]struct {
+		reason string
+		spec   string
+		want   bool
+	}{
+		"None":             {reason: "no filter lets all pass", want: true},
+		"Attributes":       {reason: "all attributes must be equal", spec: "filter: {attributes: {type: dev.knative.apiserver.ref.add, kind: Machine}}", want: true},
+		"AttributesAny":    {reason: "an empty value is any value", spec: `filter: {attributes: {kind: ""}}`, want: true},
+		"AttributesAbsent": {reason: "any value, but the attribute must be there", spec: `filter: {attributes: {nothing: ""}}`, want: false},
+		"AttributesOther":  {reason: "one that differs is enough", spec: "filter: {attributes: {type: dev.knative.apiserver.ref.add, kind: Cluster}}", want: false},
+		"FiltersWin":       {reason: "filters replace the older filter", spec: "filter: {attributes: {kind: Cluster}}\nfilters: [{exact: {kind: Machine}}]", want: true},
+		"Exact":            {reason: "exact", spec: "filters: [{exact: {kind: Machine, name: m1}}]", want: true},
+		"ExactOther":       {reason: "exact, other value", spec: "filters: [{exact: {kind: Machine, name: m2}}]", want: false},
+		"Prefix":           {reason: "prefix", spec: "filters: [{prefix: {type: dev.knative.apiserver.ref.}}]", want: true},
+		"PrefixOther":      {reason: "prefix, other value", spec: "filters: [{prefix: {type: io.}}]", want: false},
+		"Suffix":           {reason: "suffix", spec: "filters: [{suffix: {type: .add}}]", want: true},
+		"SuffixOther":      {reason: "suffix, other value", spec: "filters: [{suffix: {type: .delete}}]", want: false},
+		"All":              {reason: "all must match", spec: "filters: [{all: [{exact: {kind: Machine}}, {suffix: {type: .delete}}]}]", want: false},
+		"Any":              {reason: "one must match", spec: "filters: [{any: [{exact: {kind: Cluster}}, {exact: {kind: Machine}}]}]", want: true},
+		"AnyNone":          {reason: "one must match, none does", spec: "filters: [{any: [{exact: {kind: Cluster}}, {exact: {kind: Network}}]}]", want: false},
+		"Not":              {reason: "not", spec: "filters: [{not: {exact: {kind: Cluster}}}]", want: true},
+		"NotMatching":      {reason: "not, of what matches", spec: "filters: [{not: {exact: {kind: Machine}}}]", want: false},
+		"List":             {reason: "the list is a conjunction", spec: "filters: [{exact: {kind: Machine}}, {exact: {name: m2}}]", want: false},
+		"CESQL":            {reason: "cesql", spec: `filters: [{cesql: "kind IN ('Machine', 'Cluster') AND name LIKE 'm%' AND size > 2"}]`, want: true},
+		"CESQLOther":       {reason: "cesql, false", spec: `filters: [{cesql: "size > 3"}]`, want: false},
+		"CESQLAbsent":      {reason: "an expression that fails matches nothing", spec: `filters: [{cesql: "absent = 'x'"}]`, want: false},
+		"CESQLNumber":      {reason: "an expression that is no condition matches nothing", spec: `filters: [{cesql: "size + 1"}]`, want: false},
+		"Nested":           {reason: "dialects nest", spec: "filters: [{any: [{all: [{prefix: {type: dev.}}, {not: {suffix: {type: .delete}}}]}, {exact: {kind: Cluster}}]}]", want: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			trigger := compile(t, "t", "subscriber: {uri: http://localhost/}\n"+tc.spec)
+			if got := trigger.matches(t.Context(), e); got != tc.want {
+				t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestCompileRefuses(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		spec   string
+		valid  bool
+	}{
+		"Valid":         {reason: "what Knative takes is taken", spec: "broker: b\nsubscriber: {uri: http://x/}\ndelivery: {retry: 3, backoffPolicy: linear, backoffDelay: PT1S, timeout: PT5S}", valid: true},
+		"TwoDialects":   {reason: "one dialect per filter", spec: "broker: b\nsubscriber: {uri: http://x/}\nfilters: [{exact: {kind: A}, prefix: {kind: B}}]"},
+		"Attribute":     {reason: "attribute names are lower case", spec: "broker: b\nsubscriber: {uri: http://x/}\nfilters: [{exact: {Kind: A}}]"},
+		"CESQL":         {reason: "an expression must parse", spec: "broker: b\nsubscriber: {uri: http://x/}\nfilters: [{cesql: 'kind ='}]"},
+		"Nested":        {reason: "nested filters are checked", spec: "broker: b\nsubscriber: {uri: http://x/}\nfilters: [{any: [{not: {cesql: '('}}]}]"},
+		"EmptyValue":    {reason: "Knative leaves such a filter out, so that all would pass", spec: "broker: b\nsubscriber: {uri: http://x/}\nfilters: [{exact: {kind: ''}}]"},
+		"EmptyFilter":   {reason: "Knative leaves such a filter out, so that all would pass", spec: "broker: b\nsubscriber: {uri: http://x/}\nfilters: [{not: {}}]"},
+		"NoBroker":      {reason: "a Trigger belongs to a Broker", spec: "subscriber: {uri: http://x/}"},
+		"NoSubscriber":  {reason: "a Trigger has a subscriber", spec: "broker: b"},
+		"BackoffDelay":  {reason: "durations are ISO 8601", spec: "broker: b\nsubscriber: {uri: http://x/}\ndelivery: {backoffDelay: 1s}"},
+		"RetryAfterMax": {reason: "the feature is off in Knative by default", spec: "broker: b\nsubscriber: {uri: http://x/}\ndelivery: {retryAfterMax: PT1S}"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			trigger := &eventingv1.Trigger{}
+			if err := yaml.Unmarshal([]byte(tc.spec), &trigger.Spec); err != nil {
+				t.Fatal(err)
+			}
+			_, err := Compile(trigger, &eventingv1.Broker{}, literal)
+			if (err == nil) != tc.valid {
+				t.Errorf("%s: got error %v", tc.reason, err)
+			}
+		})
+	}
+}
+
+func TestDeliverySpec(t *testing.T) {
+	t.Parallel()
+	retry := func(n int32) *int32 { return &n }
+	to := func(host string) *duckv1.Destination { return &duckv1.Destination{URI: apis.HTTP(host)} }
+	cases := map[string]struct {
+		reason          string
+		broker, trigger *duckeventing.DeliverySpec
+		wantRetries     int
+		wantDeadLetter  string
+	}{
+		"Neither":     {reason: "nothing is retried", wantRetries: 0},
+		"Broker":      {reason: "the Broker's is the default", broker: &duckeventing.DeliverySpec{Retry: retry(5), DeadLetterSink: to("dead")}, wantRetries: 5, wantDeadLetter: "http://dead"},
+		"Trigger":     {reason: "the Trigger's replaces it whole", broker: &duckeventing.DeliverySpec{Retry: retry(5)}, trigger: &duckeventing.DeliverySpec{DeadLetterSink: to("mine")}, wantRetries: 0, wantDeadLetter: "http://mine"},
+		"DeadLetters": {reason: "but for the dead letter sink", broker: &duckeventing.DeliverySpec{Retry: retry(5), DeadLetterSink: to("dead")}, trigger: &duckeventing.DeliverySpec{Retry: retry(2)}, wantRetries: 2, wantDeadLetter: "http://dead"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			trigger := &eventingv1.Trigger{Spec: eventingv1.TriggerSpec{Broker: "b", Subscriber: *to("s"), Delivery: tc.trigger}}
+			compiled, err := Compile(trigger, &eventingv1.Broker{Spec: eventingv1.BrokerSpec{Delivery: tc.broker}}, literal)
+			if err != nil {
+				t.Fatal(err)
+			}
+			deadLetter := ""
+			if compiled.deadLetter != nil {
+				deadLetter = compiled.deadLetter.String()
+			}
+			if diff := cmp.Diff([]any{tc.wantRetries, tc.wantDeadLetter}, []any{compiled.retries, deadLetter}); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestOrderKey(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		a, b   event.Event
+		same   bool
+	}{
+		"PartitionKey": {reason: "the partition key is the key", a: newEvent("1", withExtension("partitionkey", "x")), b: newEvent("2", withExtension("partitionkey", "x")), same: true},
+		"Subject":      {reason: "the subject is the key", a: newEvent("1", withSubject("x")), b: newEvent("2", withSubject("x")), same: true},
+		"NoSubject":    {reason: "without either, events are on their own", a: newEvent("1", withSubject("")), b: newEvent("2", withSubject("")), same: false},
+		"Kinds":        {reason: "a key and a subject of the same text are different keys", a: newEvent("1", withExtension("partitionkey", "x")), b: newEvent("2", withSubject("x")), same: false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := orderKey(tc.a) == orderKey(tc.b); got != tc.same {
+				t.Errorf("%s: same key is %v", tc.reason, got)
+			}
+		})
+	}
+}

@@ -1,0 +1,12 @@
+#!/bin/sh
+# Builds the local engine: build.sh OUTPUT. The API server must be linked with its own version, because it compares
+# versions when it starts; the version is the one of k8s.io/kubernetes in go.mod.
+set -eu
+case $1 in /*) output=$1 ;; *) output=$PWD/$1 ;; esac
+cd "$(dirname "$0")"
+version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
+minor=${version#v1.}
+package=k8s.io/component-base/version
+CGO_ENABLED=0 exec go build -trimpath -o "$output" -ldflags "-s -w \
+  -X $package.gitVersion=$version -X $package.gitMajor=1 -X $package.gitMinor=${minor%%.*} \
+  -X $package.gitTreeState=clean" .

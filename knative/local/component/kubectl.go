@@ -1,0 +1,15 @@
+package component
+
+import (
+	"k8s.io/component-base/cli"
+	"k8s.io/kubectl/pkg/cmd"
+	"k8s.io/kubectl/pkg/cmd/util"
+)
+
+// Kubectl runs kubectl on os.Args, whose first element must be the program. It returns only when kubectl succeeded;
+// on a failure kubectl has printed it, and the process has ended.
+func Kubectl() {
+	if err := cli.RunNoErrOutput(cmd.NewDefaultKubectlCommand()); err != nil {
+		util.CheckErr(err)
+	}
+}

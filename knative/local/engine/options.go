@@ -1,0 +1,137 @@
+package engine
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Options are what `viti-local up` can be told.
+type Options struct {
+	Root          string // of the repository
+	State         string
+	Bin           string
+	APIServerPort int
+	GatewayPort   int
+	Idle          time.Duration
+	Processes     int
+	Extra         []extraProcess
+	CRDs          []string // more directories
+	Apply         []string // files
+	Config        map[string]string
+	PingEvery     time.Duration
+	Ingress       *url.URL
+	Audit         bool
+
+	// Self is the program that holds the components, which is this one.
+	Self string
+	// Out gets what a person reads.
+	Out io.Writer
+}
+
+// extraProcess is one that the user wants supervised.
+type extraProcess struct{ name, command string }
+
+const usage = `viti-local up: run the whole stack on this machine, with a real Kubernetes API server, etcd and Knative event source.
+
+It reads apis/crds/*.yaml and knative/*.yaml below --root, starts what they describe as processes, and stays in the
+foreground; Ctrl-C stops everything. Its state is in --state: remove that directory to begin anew.
+
+Usage: viti-local up [flags]
+
+`
+
+// ParseOptions reads the command line. It prints the help to out and returns flag.ErrHelp when that is asked for.
+func ParseOptions(args []string, out io.Writer) (Options, error) {
+	o := Options{Out: out, Config: map[string]string{}}
+	flags := flag.NewFlagSet("viti-local up", flag.ContinueOnError)
+	flags.SetOutput(io.Discard) // the caller tells the error
+	flags.Usage = func() {}
+	flags.StringVar(&o.Root, "root", ".", "`directory` of the repository")
+	flags.StringVar(&o.State, "state", ".run", "`directory` of the state: data, keys, kubeconfig, logs")
+	flags.StringVar(&o.Bin, "bin", "bin", "`directory` of the binaries, each named like the last element of its ko:// image")
+	flags.IntVar(&o.APIServerPort, "apiserver-port", 0, "`port` of the Kubernetes API; 0 takes the one of the last run, or a free one")
+	flags.IntVar(&o.GatewayPort, "gateway-port", 9991, "`port` of the gateway (REST, status page, metrics); 0 takes a free one")
+	flags.DurationVar(&o.Idle, "idle", 15*time.Second, "stop a function's process after this `time` without requests")
+	flags.IntVar(&o.Processes, "processes", 1, "most `processes` of a function; another is started when all have containerConcurrency requests")
+	flags.Func("process", "`name=command`: run this too, with KUBECONFIG set to an administrator's; the shell splits the command (repeatable)", o.addProcess)
+	flags.Func("crds", "`directory` of more CRDs to install before everything else (repeatable)", list(&o.CRDs))
+	flags.Func("apply", "`file` of objects to apply once all is ready (repeatable)", list(&o.Apply))
+	flags.Func("config", "`KEY=VALUE` for the ConfigMap vitistack-config, which every function and the gateway read (repeatable)", o.addConfig)
+	flags.DurationVar(&o.PingEvery, "ping-every", 0, "fire each PingSource at this `interval` instead of by its schedule")
+	flags.Func("ingress", "`URL` that the ApiServerSource and the subjects of SinkBindings send to instead of the Broker, for tests that put a proxy in between", o.setIngress)
+	flags.BoolVar(&o.Audit, "audit", false, "log each request to the API server to logs/audit.log")
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			fmt.Fprint(out, usage)
+			flags.SetOutput(out)
+			flags.PrintDefaults()
+			return Options{}, err
+		}
+		return Options{}, fmt.Errorf("read the command line: %w; see viti-local up --help", err)
+	}
+	if flags.NArg() > 0 {
+		return Options{}, fmt.Errorf("read the command line: %q is no flag; see viti-local up --help", flags.Arg(0))
+	}
+	if o.Processes < 1 || o.Idle <= 0 || o.PingEvery < 0 {
+		return Options{}, errors.New("read the command line: --processes and --idle must be positive, --ping-every must not be negative")
+	}
+	return o.complete()
+}
+
+// complete makes paths absolute, because processes have working directories of their own.
+func (o Options) complete() (Options, error) {
+	var err error
+	for _, path := range []*string{&o.Root, &o.State, &o.Bin} {
+		if *path, err = filepath.Abs(*path); err != nil {
+			return Options{}, fmt.Errorf("find %s: %w", *path, err)
+		}
+	}
+	if o.Self, err = os.Executable(); err != nil {
+		return Options{}, fmt.Errorf("find this program: %w", err)
+	}
+	return o, nil
+}
+
+func (o *Options) addProcess(text string) error {
+	name, command, ok := strings.Cut(text, "=")
+	if !ok || name == "" || command == "" || strings.ContainsAny(name, "/ ") {
+		return errors.New("write name=command")
+	}
+	o.Extra = append(o.Extra, extraProcess{name, command})
+	return nil
+}
+
+func (o *Options) addConfig(text string) error {
+	key, value, ok := strings.Cut(text, "=")
+	if !ok || key == "" {
+		return errors.New("write KEY=VALUE")
+	}
+	o.Config[key] = value
+	return nil
+}
+
+func (o *Options) setIngress(text string) error {
+	u, err := url.Parse(text)
+	if err != nil {
+		return err
+	}
+	if u.Scheme == "" || u.Host == "" {
+		return errors.New("write a whole URL, such as http://127.0.0.1:8080/")
+	}
+	o.Ingress = u
+	return nil
+}
+
+func list(values *[]string) func(string) error {
+	return func(text string) error {
+		*values = append(*values, text)
+		return nil
+	}
+}

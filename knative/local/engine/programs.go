@@ -1,0 +1,124 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/vitistack/stack/knative/local/manifest"
+	"github.com/vitistack/stack/knative/local/process"
+)
+
+// inherited are the variables that a program gets from the engine's own environment.
+var inherited = []string{"PATH", "HOME", "TMPDIR", "TZ", "GOCOVERDIR"}
+
+// programs makes the commands of what runs in containers elsewhere.
+type programs struct {
+	options    Options
+	state      *state
+	cluster    *cluster
+	identities *identities
+	topology   *manifest.Topology
+	addresses  *addresses
+}
+
+// check fails when a program has no binary, naming all that are missing.
+func (p *programs) check() error {
+	var errs []error
+	for _, program := range slices.Concat(p.topology.Functions, p.topology.Deployments) {
+		path := filepath.Join(p.options.Bin, program.Binary)
+		if info, err := os.Stat(path); err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
+			errs = append(errs, fmt.Errorf("find the binary of %s %s: %s is no program; build it, or correct --bin", program.Kind.Kind, program.Name, path))
+		}
+		if _, err := program.Directories(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// command resolves environment and credentials anew, as a kubelet does for each container that it starts.
+func (p *programs) command(ctx context.Context, program manifest.Program, port int) (process.Command, error) {
+	env, args, err := program.Environment(ctx, p.cluster)
+	if err != nil {
+		return process.Command{}, err
+	}
+	kubeconfig, err := p.identities.kubeconfig(ctx, program.Namespace, program.ServiceAccount)
+	if err != nil {
+		return process.Command{}, err
+	}
+	if err := p.relocate(program, env, args); err != nil {
+		return process.Command{}, err
+	}
+	env["PORT"], env["KUBECONFIG"] = strconv.Itoa(port), kubeconfig
+	if program.Kind.Kind == "Service" {
+		env["K_SERVICE"], env["K_CONFIGURATION"], env["K_REVISION"] = program.Name, program.Name, revision(program.Name)
+	}
+	sink, err := p.addresses.sinkOf(program, p.topology.Bindings)
+	if err != nil {
+		return process.Command{}, err
+	}
+	if sink != nil {
+		env["K_SINK"] = sink.String()
+	}
+	dir := p.state.path("work", program.Name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return process.Command{}, fmt.Errorf("create the working directory: %w", err)
+	}
+	return process.Command{Path: filepath.Join(p.options.Bin, program.Binary), Args: args, Env: flatten(env), Dir: dir}, nil
+}
+
+// relocate points what the program is told of its volumes to directories of the state.
+func (p *programs) relocate(program manifest.Program, env map[string]string, args []string) error {
+	directories, err := program.Directories()
+	if err != nil {
+		return err
+	}
+	for mount, volume := range directories {
+		dir := p.state.path("volumes", program.Name, volume)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("create the directory of volume %s: %w", volume, err)
+		}
+		for name, value := range env {
+			env[name] = manifest.Relocate(value, mount, dir)
+		}
+		for i, arg := range args {
+			args[i] = manifest.Relocate(arg, mount, dir)
+		}
+	}
+	return nil
+}
+
+func revision(name string) string { return name + "-00001" }
+
+// flatten adds the inherited variables that are not set, and returns all of them in order.
+func flatten(env map[string]string) []string {
+	for _, name := range inherited {
+		if value, ok := os.LookupEnv(name); ok {
+			if _, set := env[name]; !set {
+				env[name] = value
+			}
+		}
+	}
+	list := make([]string, 0, len(env))
+	for name, value := range env {
+		list = append(list, name+"="+value)
+	}
+	slices.Sort(list)
+	return list
+}
+
+// extra returns what --process asks for.
+func (p *programs) extra(e extraProcess) process.Spec {
+	return process.Spec{
+		Name: e.name, Kind: "process", Grace: componentGrace,
+		Command: func(context.Context) (process.Command, error) {
+			env := append(os.Environ(), "KUBECONFIG="+p.state.path("kubeconfig"))
+			return process.Command{Path: "/bin/sh", Args: []string{"-c", "exec " + e.command}, Env: env, Dir: p.options.Root}, nil
+		},
+	}
+}

@@ -1,0 +1,122 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/vitistack/stack/knative/local/broker"
+	"github.com/vitistack/stack/knative/local/manifest"
+	"github.com/vitistack/stack/knative/local/process"
+	"github.com/vitistack/stack/knative/local/runner"
+)
+
+const gatewayName = "gateway"
+
+// listen opens every socket and notes which object is found where, so that all addresses are known before the first
+// process is started.
+func (e *engine) listen() error {
+	ingress, err := e.state.listen("broker", 0, "")
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	for _, object := range e.topology.Brokers {
+		path := "/" + object.Namespace + "/" + object.Name
+		running := broker.New(e.log.With("broker", object.Namespace+"/"+object.Name))
+		e.brokers[object.Namespace+"/"+object.Name] = running
+		mux.Handle(path, running)
+		mux.Handle(path+"/", running)
+		u := mustURL(urlOf(ingress) + path)
+		e.addresses.set(brokerRef(object.Namespace, object.Name), u)
+		if e.ingress == "" {
+			e.ingress = u.String()
+		}
+	}
+	e.serve(ingress, mux)
+	return errors.Join(e.listenFunctions(), e.placeDeployments())
+}
+
+func (e *engine) serve(listener net.Listener, handler http.Handler) {
+	server := &http.Server{
+		Handler: handler, ReadHeaderTimeout: headerTimeout, ErrorLog: slog.NewLogLogger(e.log.Handler(), slog.LevelWarn),
+	}
+	e.servers = append(e.servers, server)
+	go func() { _ = server.Serve(listener) }() // it ends when the server is closed
+}
+
+func (e *engine) listenFunctions() error {
+	for _, program := range e.topology.Functions {
+		if e.listeners[program.Name] != nil {
+			return fmt.Errorf("read the Knative Services: two are called %s; the local engine tells them apart by name", program.Name)
+		}
+		listener, err := e.state.listen(program.Name, 0, "")
+		if err != nil {
+			return err
+		}
+		e.listeners[program.Name] = listener
+		e.addresses.set(functionRef(program.Namespace, program.Name), mustURL(urlOf(listener)))
+		function, err := e.newFunction(program)
+		if err != nil {
+			return err
+		}
+		e.functions[program.Name] = function
+		e.serve(listener, function)
+	}
+	return nil
+}
+
+func (e *engine) newFunction(program manifest.Program) (*runner.Function, error) {
+	log, err := process.OpenLog(e.state.path("logs", program.Name+".log"), logLimit)
+	if err != nil {
+		return nil, err
+	}
+	e.closers = append(e.closers, log.Close)
+	processes := e.options.Processes
+	if program.MaxScale > 0 {
+		processes = min(processes, program.MaxScale)
+	}
+	return runner.New(e.spawner, log, runner.Spec{
+		Name: program.Name, ReadyPath: program.ReadyPath(), Concurrency: program.Concurrency, Processes: processes,
+		Idle: e.options.Idle, Grace: functionGrace, Timeout: time.Duration(program.TimeoutSeconds) * time.Second,
+		Command: func(ctx context.Context, port int) (process.Command, error) {
+			return e.programs.command(ctx, program, port)
+		},
+	}), nil
+}
+
+// placeDeployments chooses a port for each Deployment and gives it to the Services that select its pods.
+func (e *engine) placeDeployments() error {
+	for _, program := range e.topology.Deployments {
+		port, flag := 0, ""
+		if program.Name == gatewayName {
+			port, flag = e.options.GatewayPort, "--gateway-port"
+		}
+		// The process listens itself; this one only finds out whether it can.
+		listener, err := e.state.listen(program.Name, port, flag)
+		if err != nil {
+			return err
+		}
+		e.ports[program.Name] = portOf(listener)
+		u := mustURL(urlOf(listener))
+		if err := listener.Close(); err != nil {
+			return fmt.Errorf("free port %d: %w", e.ports[program.Name], err)
+		}
+		if program.Name == gatewayName {
+			e.gateway = u.String() + "/"
+		}
+		for _, service := range e.topology.Services {
+			if service.Namespace == program.Namespace && len(service.Spec.Selector) > 0 &&
+				labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(program.PodLabels)) {
+				e.addresses.set(serviceRef(service.Namespace, service.Name), u)
+			}
+		}
+	}
+	return nil
+}

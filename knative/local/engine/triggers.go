@@ -1,0 +1,133 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/tools/cache"
+	eventingv1 "knative.dev/eventing/pkg/apis/eventing/v1"
+
+	"github.com/vitistack/stack/knative/local/broker"
+)
+
+// brokerSet is the running brokers and their Triggers, which are those that the API server has: one that is applied later is
+// heeded too.
+type brokerSet struct {
+	cluster   *cluster
+	addresses *addresses
+	printer   *printer
+	objects   []*eventingv1.Broker
+	running   map[string]*broker.Broker // by namespace/name
+	informer  cache.SharedIndexInformer
+	changed   chan struct{}
+	faults    map[string]string // by Trigger, so that each is told once
+}
+
+func newBrokerSet(c *cluster, a *addresses, p *printer, objects []*eventingv1.Broker, running map[string]*broker.Broker) (*brokerSet, error) {
+	b := &brokerSet{
+		cluster: c, addresses: a, printer: p, objects: objects, running: running,
+		informer: dynamicinformer.NewDynamicSharedInformerFactory(c.dynamic, 0).ForResource(triggers).Informer(),
+		changed:  make(chan struct{}, 1), faults: map[string]string{},
+	}
+	notice := func() {
+		select {
+		case b.changed <- struct{}{}:
+		default: // somebody will look already
+		}
+	}
+	_, err := b.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { notice() },
+		UpdateFunc: func(before, now any) {
+			// A change of the status alone is our own.
+			if before.(*unstructured.Unstructured).GetGeneration() != now.(*unstructured.Unstructured).GetGeneration() {
+				notice()
+			}
+		},
+		DeleteFunc: func(any) { notice() },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch Triggers: %w", err)
+	}
+	return b, nil
+}
+
+// start returns when the Triggers that exist are heeded. Those that change are heeded until background ends.
+func (b *brokerSet) start(ctx, background context.Context) error {
+	go b.informer.Run(background.Done())
+	if !cache.WaitForCacheSync(ctx.Done(), b.informer.HasSynced) {
+		return fmt.Errorf("list Triggers: %w", context.Cause(ctx))
+	}
+	if err := b.update(ctx); err != nil {
+		return err
+	}
+	go b.run(background)
+	return nil
+}
+
+// run tells faults, and does not end for them.
+func (b *brokerSet) run(ctx context.Context) {
+	for {
+		select {
+		case <-b.changed:
+			if err := b.update(ctx); err != nil && ctx.Err() == nil {
+				b.printer.event("Triggers: %v", err)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// update makes the brokers follow the Triggers, and writes each Trigger's status.
+func (b *brokerSet) update(ctx context.Context) error {
+	compiled := map[string][]broker.Trigger{}
+	var errs []error
+	for _, object := range b.informer.GetStore().List() {
+		trigger := &eventingv1.Trigger{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.(*unstructured.Unstructured).Object, trigger); err != nil {
+			errs = append(errs, fmt.Errorf("decode a Trigger: %w", err))
+			continue
+		}
+		t, err := b.compile(trigger)
+		key := trigger.Namespace + "/" + trigger.Spec.Broker
+		if err == nil {
+			compiled[key] = append(compiled[key], t)
+		}
+		errs = append(errs, b.report(ctx, trigger, t, err))
+	}
+	for key, running := range b.running {
+		list := compiled[key]
+		slices.SortFunc(list, func(x, y broker.Trigger) int { return strings.Compare(x.Key(), y.Key()) })
+		running.SetTriggers(list)
+	}
+	return errors.Join(errs...)
+}
+
+func (b *brokerSet) compile(trigger *eventingv1.Trigger) (broker.Trigger, error) {
+	for _, object := range b.objects {
+		if object.Namespace == trigger.Namespace && object.Name == trigger.Spec.Broker {
+			return broker.Compile(trigger, object, b.addresses.resolve)
+		}
+	}
+	return broker.Trigger{}, fmt.Errorf("start Trigger %s/%s: there is no Broker %s in its namespace", trigger.Namespace, trigger.Name, trigger.Spec.Broker)
+}
+
+func (b *brokerSet) report(ctx context.Context, trigger *eventingv1.Trigger, t broker.Trigger, fault error) error {
+	key := trigger.Namespace + "/" + trigger.Name
+	if fault != nil {
+		if b.faults[key] != fault.Error() {
+			b.faults[key] = fault.Error()
+			b.printer.event("%v", fault)
+		}
+		return b.cluster.setStatus(ctx, triggers, trigger.Namespace, trigger.Name, nil, notReady("Refused", fault))
+	}
+	delete(b.faults, key)
+	fields := map[string]any{"subscriberUri": t.Subscriber.String()}
+	return b.cluster.setStatus(ctx, triggers, trigger.Namespace, trigger.Name, fields, ready("BrokerReady", "SubscriberResolved", "Subscribed"))
+}

@@ -1,0 +1,160 @@
+package engine
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func command(t *testing.T, name string, args ...string) (string, error) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
+	return string(out), err
+}
+
+// TestKilledEngineLeavesNothing runs the program as a user does and kills it.
+func TestKilledEngineLeavesNothing(t *testing.T) {
+	o, _ := testOptions(t)
+	out := &output{}
+	args := []string{"up", "--root=" + o.Root, "--state=" + o.State, "--bin=" + o.Bin, "--gateway-port=0"}
+	first := exec.CommandContext(t.Context(), o.Self, args...)
+	first.Stdout, first.Stderr = out, out
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, options: o, out: out}
+	r.eventually("engine.json appears", func() bool {
+		text, err := os.ReadFile(filepath.Join(o.State, "engine.json"))
+		return err == nil && json.Unmarshal(text, &r.summary) == nil
+	})
+	if second, err := command(t, o.Self, args...); err == nil || !strings.Contains(second, fmt.Sprintf("process %d, uses it", first.Process.Pid)) {
+		t.Errorf("a second engine on the same state: %v\n%s", err, second)
+	}
+	processes := r.report().Processes
+	if err := first.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = first.Wait()
+	for _, status := range processes {
+		if status.PID != 0 {
+			r.eventually(status.Name+" is gone", func() bool { return gone(status.PID) })
+		}
+	}
+
+	// What is left must not be in the way of the next run, which a signal ends with status 0.
+	next := exec.CommandContext(t.Context(), o.Self, args...)
+	next.Stdout, next.Stderr = out, out
+	if err := next.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("engine.json is that of the next run", func() bool {
+		text, err := os.ReadFile(filepath.Join(o.State, "engine.json"))
+		return err == nil && json.Unmarshal(text, &r.summary) == nil && r.summary.PID == next.Process.Pid
+	})
+	if err := next.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := next.Wait(); err != nil {
+		t.Errorf("after SIGINT: %v\n%s", err, out)
+	}
+}
+
+// TestInterruptedStart stops the program at several moments of its start.
+func TestInterruptedStart(t *testing.T) {
+	o, _ := testOptions(t)
+	for _, until := range []string{"Starting in", "etcd and kube-apiserver", "objects"} {
+		out := &output{}
+		program := exec.CommandContext(t.Context(), o.Self, "--root="+o.Root, "--state="+o.State, "--bin="+o.Bin, "--gateway-port=0")
+		program.Stdout, program.Stderr = out, out
+		if err := program.Start(); err != nil {
+			t.Fatal(err)
+		}
+		r := &rig{t: t, options: o, out: out}
+		r.eventually("it prints "+until, func() bool { return strings.Contains(out.String(), until) })
+		if err := program.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if err := program.Wait(); err != nil || !strings.Contains(out.String(), "Stopped in") {
+			t.Errorf("stopped after %q: %v\n%s", until, err, out)
+		}
+	}
+}
+
+// TestMistakes starts engines that must refuse at once, in words that say what to do.
+func TestMistakes(t *testing.T) {
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = busy.Close() })
+	cases := map[string]struct {
+		reason   string
+		manifest string // added to the tree
+		args     []string
+		want     []string
+	}{
+		"NoBinary":      {reason: "all missing binaries are named", args: []string{"--bin=" + t.TempDir()}, want: []string{"Service paint", "Deployment gateway", "/function is no program", "--bin"}},
+		"PortTaken":     {reason: "the flag is named", args: []string{fmt.Sprintf("--gateway-port=%d", portOf(busy))}, want: []string{fmt.Sprint(portOf(busy)), "--gateway-port"}},
+		"APIPortTaken":  {reason: "the flag is named", args: []string{fmt.Sprintf("--apiserver-port=%d", portOf(busy))}, want: []string{fmt.Sprint(portOf(busy)), "--apiserver-port"}},
+		"NotYAML":       {reason: "file and document are named", manifest: "a: b\n---\n: {", want: []string{"extra.yaml, document"}},
+		"NoKind":        {reason: "what is missing is named", manifest: "apiVersion: v1\nmetadata: {name: x}", want: []string{"extra.yaml, document 1", "kind must be set"}},
+		"UnknownKind":   {reason: "the kinds that are known are named", manifest: "apiVersion: messaging.knative.dev/v1\nkind: Channel\nmetadata: {name: x}", want: []string{"extra.yaml, document 1 (Channel x)", "does not carry out", "PingSource"}},
+		"UnknownField":  {reason: "the field is named", manifest: "apiVersion: eventing.knative.dev/v1\nkind: Trigger\nmetadata: {name: x, namespace: vitistack-system}\nspec: {broker: vitistack, subscribers: {}}", want: []string{"extra.yaml, document 1 (Trigger vitistack-system/x)", "subscribers"}},
+		"InvalidFilter": {reason: "Knative's words are told", manifest: trigger("filters: [{cesql: 'a ='}]"), want: []string{"extra.yaml, document 1", "spec.filters"}},
+		"NoSubscriber":  {reason: "what does not run here is told", manifest: trigger("") + "\n    ref: {apiVersion: serving.knative.dev/v1, kind: Service, name: nobody}", want: []string{"Trigger vitistack-system/x", "nobody", "does not run here"}},
+		"ForeignImage":  {reason: "the form of an image is told", manifest: strings.ReplaceAll(service, "ko://example.com/x", "nginx"), want: []string{"extra.yaml, document 1 (Service vitistack-system/x)", "nginx", "ko://"}},
+		"SecretVolume":  {reason: "volumes with content cannot be mounted", manifest: service + "\n          volumeMounts: [{name: v, mountPath: /v}]\n      volumes: [{name: v, secret: {secretName: s}}]", want: []string{"volume v of vitistack-system/x", "environment variables"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			o, _ := testOptions(t, tc.args...)
+			if tc.manifest != "" {
+				o.Root = filepath.Join(t.TempDir(), "root")
+				if err := os.CopyFS(o.Root, os.DirFS("testdata/root")); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(filepath.Join(o.Root, "knative", "extra.yaml"), []byte(tc.manifest), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			began := time.Now()
+			err := Run(t.Context(), o)
+			if err == nil {
+				t.Fatalf("%s: the engine started", tc.reason)
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%s: the error does not say %q:\n%v", tc.reason, want, err)
+				}
+			}
+			if took := time.Since(began); took > deadline {
+				t.Errorf("%s: it took %s", tc.reason, took)
+			}
+			if errors.Is(err, os.ErrNotExist) {
+				t.Errorf("%s: the error is of a file that does not exist: %v", tc.reason, err)
+			}
+		})
+	}
+}
+
+func trigger(filters string) string {
+	return "apiVersion: eventing.knative.dev/v1\nkind: Trigger\nmetadata: {name: x, namespace: vitistack-system}\nspec:\n  broker: vitistack\n  " +
+		filters + "\n  subscriber:" + map[bool]string{true: " {uri: http://localhost/}", false: ""}[filters != ""]
+}
+
+const service = `apiVersion: serving.knative.dev/v1
+kind: Service
+metadata: {name: x, namespace: vitistack-system}
+spec:
+  template:
+    spec:
+      containers:
+        - image: ko://example.com/x`

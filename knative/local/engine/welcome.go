@@ -1,0 +1,74 @@
+package engine
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// writeKubectl writes a script that runs this program's kubectl against this API server.
+func (e *engine) writeKubectl() error {
+	quote := func(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
+	script := fmt.Sprintf("#!/bin/sh\nexec %s kubectl --kubeconfig %s \"$@\"\n", quote(e.options.Self), quote(e.state.path("kubeconfig")))
+	return writeFile(e.state.path("kubectl"), []byte(script), 0o700)
+}
+
+// kubectl is what a person types: their own kubectl, or the script.
+func (e *engine) kubectl() string {
+	if _, err := exec.LookPath("kubectl"); err == nil {
+		return "kubectl --kubeconfig " + relative(e.state.path("kubeconfig"))
+	}
+	return relative(e.state.path("kubectl"))
+}
+
+// welcome says what runs where, and what to try.
+func (e *engine) welcome(took time.Duration) {
+	var lines []string
+	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	add("")
+	add("Ready in %.1f s: Kubernetes %s with %d functions, which start when they are needed.", took.Seconds(), e.version, len(e.functions))
+	add("")
+	if e.gateway != "" {
+		add("  status page  %s", e.gateway)
+	}
+	add("  kubeconfig   %s", relative(e.state.path("kubeconfig")))
+	add("  logs         %s", relative(e.state.path("logs")))
+	add("  engine       %s", e.adminURL)
+	add("")
+	add("Next:")
+	add("  %s get broker,trigger,ksvc,apiserversource,pingsource -n %s", e.kubectl(), platformNamespace)
+	if kinds := e.ownKinds(); kinds != "" {
+		add("  %s get %s -A", e.kubectl(), kinds)
+	}
+	add("")
+	add("Ctrl-C stops everything. What changes is told below.")
+	add("")
+	e.printer.printf("%s", strings.Join(lines, "\n"))
+}
+
+// ownKinds lists the repository's kinds that have a namespace, for kubectl get.
+func (e *engine) ownKinds() string {
+	var kinds []string
+	for _, crd := range e.definitions.own {
+		if crd.Spec.Scope == "Namespaced" {
+			kinds = append(kinds, crd.Spec.Names.Plural)
+		}
+	}
+	slices.Sort(kinds)
+	return strings.Join(kinds, ",")
+}
+
+// relative shortens a path below the working directory.
+func relative(path string) string {
+	short, err := filepath.Rel(".", path)
+	if working, absErr := filepath.Abs("."); absErr == nil {
+		short, err = filepath.Rel(working, path)
+	}
+	if err != nil || strings.HasPrefix(short, "..") {
+		return path
+	}
+	return short
+}

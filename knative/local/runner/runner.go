@@ -1,0 +1,164 @@
+// Package runner runs a function the way Knative Serving does, with processes instead of pods: none while nobody asks,
+// one started by the first request, more when all are full, and none again after a while without requests.
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/vitistack/stack/knative/local/process"
+)
+
+const (
+	// defaultTarget is how many requests a process without containerConcurrency takes before another is
+	// started: Knative's container-concurrency-target-default.
+	defaultTarget = 100
+	// startTimeout is how long a process may take to become ready.
+	startTimeout = 30 * time.Second
+	firstBackoff = 100 * time.Millisecond
+	lastBackoff  = 5 * time.Second
+	maxIdleConns = 200
+)
+
+// Spec says how to run a function.
+type Spec struct {
+	Name string
+	// Command is asked before each start; the process shall listen on port.
+	Command func(ctx context.Context, port int) (process.Command, error)
+	// ReadyPath answers 2xx or 3xx when the process is ready. Empty means that any answer of /readyz below 500 does.
+	ReadyPath string
+	// Concurrency is how many requests a process gets at once; more wait. 0 is no limit.
+	Concurrency int
+	Processes   int           // the most that run at once
+	Idle        time.Duration // a process without requests for this long is stopped
+	Grace       time.Duration // between SIGTERM and SIGKILL
+	Timeout     time.Duration // for one request, from its arrival; answered with 504
+}
+
+// Function is an http.Handler that passes each request to a process of the function and starts one if there is none.
+// A request that finds its process dying, or none that will start, is answered with 503, so that the broker tries again.
+type Function struct {
+	spec      Spec
+	spawner   *process.Spawner
+	log       *process.Log
+	transport *http.Transport
+
+	mu        sync.Mutex
+	instances []*instance
+	waiting   int           // requests that wait for a process
+	changed   chan struct{} // closed and replaced whenever a waiting request should look again
+	closed    bool
+
+	crashes   int       // processes that died in a row, without a request answered in between
+	notBefore time.Time // of the next start
+	starts    int
+	lastStart time.Duration
+	lastErr   error
+}
+
+// New returns a function without processes, which print to log.
+func New(spawner *process.Spawner, log *process.Log, spec Spec) *Function {
+	return &Function{
+		spec: spec, spawner: spawner, log: log, changed: make(chan struct{}),
+		transport: &http.Transport{MaxIdleConnsPerHost: maxIdleConns, DisableCompression: true},
+	}
+}
+
+// ServeHTTP implements http.Handler.
+func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), f.spec.Timeout)
+	defer cancel()
+	in, err := f.acquire(ctx)
+	if err != nil {
+		http.Error(w, err.Error(), status(err))
+		return
+	}
+	defer f.release(in)
+	in.proxy.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// Statuses returns the state of each process, or one that says that there is none.
+func (f *Function) Statuses() []process.Status {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	common := process.Status{
+		Name: f.spec.Name, Kind: "function", State: process.StateStopped,
+		Starts: f.starts, LastStartMillis: float64(f.lastStart.Microseconds()) / 1000,
+	}
+	if f.lastErr != nil {
+		common.LastError = f.lastErr.Error()
+	}
+	if len(f.instances) == 0 {
+		return []process.Status{common}
+	}
+	statuses := make([]process.Status, 0, len(f.instances))
+	for _, in := range f.instances {
+		s := common
+		s.State, s.Port, s.InFlight = in.state, in.port, in.inFlight
+		if in.process != nil {
+			s.PID = in.process.PID()
+		}
+		statuses = append(statuses, s)
+	}
+	return statuses
+}
+
+// Signal sends a signal to every process of the function. It fails when there is none.
+func (f *Function) Signal(signal syscall.Signal) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	sent := 0
+	var errs []error
+	for _, in := range f.instances {
+		if in.process != nil {
+			sent++
+			errs = append(errs, in.process.Signal(signal))
+		}
+	}
+	if sent == 0 {
+		return fmt.Errorf("send %s to %s: it does not run", signal, f.spec.Name)
+	}
+	return errors.Join(errs...)
+}
+
+// Retire stops every process as soon as it has no request, and gives it no other. The next request starts a process
+// with the program and the configuration of then.
+func (f *Function) Retire() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, in := range f.instances {
+		in.retired = true
+		if in.inFlight == 0 && in.state == process.StateReady {
+			f.stop(in)
+		}
+	}
+}
+
+// Close stops all processes and returns when they are gone. Later requests are answered with 503.
+func (f *Function) Close() {
+	f.mu.Lock()
+	f.closed = true
+	instances := slices.Clone(f.instances)
+	for _, in := range instances {
+		f.stop(in)
+	}
+	f.wake()
+	f.mu.Unlock()
+	for _, in := range instances {
+		<-in.gone
+	}
+	f.transport.CloseIdleConnections()
+}
+
+func status(err error) int {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return http.StatusGatewayTimeout
+	}
+	return http.StatusServiceUnavailable
+}
