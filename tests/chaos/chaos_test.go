@@ -1,0 +1,142 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/vitistack/stack/tests/stand/engine"
+	"github.com/vitistack/stack/tests/stand/feed"
+)
+
+// start runs an engine whose events pass through a network.
+func start(t *testing.T, seed uint64) (*engine.Engine, *Network) {
+	t.Helper()
+	t.Logf("seed %d", seed)
+	n := NewNetwork(t, seed)
+	e := engine.Start(t, "--ingress", n.URL, "--ping-every", "3s")
+	n.SetBroker(e.Ingress())
+	return e, n
+}
+
+// TestEventsSuffer delivers events twice, loses one in five, and lets them overtake
+// each other, while functions are killed at random. The end is the same.
+func TestEventsSuffer(t *testing.T) {
+	t.Parallel()
+	const seed = 1
+	e, n := start(t, seed)
+	n.SetWeather(Weather{Drop: 0.2, Duplicate: 1, Delay: 300 * time.Millisecond})
+	stop := killFunctions(t, e, seed)
+	defer stop()
+	e.Apply("default", e.StaticNetwork("network", 10, 250))
+	e.Apply("default", e.Example("simple-kubernetescluster.yaml"))
+	e.Apply("", e.Example("basic-vm.yaml"))
+	e.UntilPhase(engine.KubernetesClusters, "default", "simple-cluster", "Running")
+	e.UntilPhase(engine.Machines, "default", "basic-vm", "Running")
+	stop()
+	consistent(t, e)
+	e.Delete(engine.KubernetesClusters, "default", "simple-cluster")
+	e.Delete(engine.Machines, "default", "basic-vm")
+	empty(t, e)
+}
+
+// TestAllEventsAreLost lets no event of the source through. Resync alone has to
+// bring everything to its end.
+func TestAllEventsAreLost(t *testing.T) {
+	t.Parallel()
+	e, n := start(t, 2)
+	if err := e.KillProcess("apiserversource"); err != nil {
+		t.Fatal(err)
+	}
+	stop := keepDown(t, e, "apiserversource")
+	defer stop()
+	n.SetWeather(Weather{})
+	e.Apply("default", e.StaticNetwork("network", 10, 250))
+	e.Apply("default", e.Example("simple-kubernetescluster.yaml"))
+	e.UntilPhase(engine.KubernetesClusters, "default", "simple-cluster", "Running")
+	consistent(t, e)
+	e.Delete(engine.KubernetesClusters, "default", "simple-cluster")
+	empty(t, e)
+}
+
+// killFunctions kills a function every now and then until stop is called.
+func killFunctions(t *testing.T, e *engine.Engine, seed uint64) (stop func()) {
+	t.Helper()
+	names := []string{"provision-network", "allocate-ip", "create-vm", "bootstrap-talos", "resync"}
+	random := rand.New(rand.NewPCG(seed, seed))
+	return every(t, func() time.Duration { return time.Duration(100+random.IntN(400)) * time.Millisecond }, func() {
+		_ = e.KillProcess(names[random.IntN(len(names))])
+	})
+}
+
+// keepDown kills a process whenever the engine has started it again.
+func keepDown(t *testing.T, e *engine.Engine, name string) (stop func()) {
+	t.Helper()
+	return every(t, func() time.Duration { return 20 * time.Millisecond }, func() { _ = e.KillProcess(name) })
+}
+
+// every calls do again and again until stop is called, which may be done twice.
+func every(t *testing.T, pause func() time.Duration, do func()) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(pause()):
+				do()
+			}
+		}
+	}()
+	return sync.OnceFunc(func() {
+		cancel()
+		<-done
+	})
+}
+
+// consistent checks what has to hold whatever has happened: no address twice, and
+// one virtual machine for each Machine.
+func consistent(t *testing.T, e *engine.Engine) {
+	t.Helper()
+	holders := map[string]string{}
+	for _, a := range e.List(engine.IPAllocations, "", "") {
+		address, _, _ := unstructured.NestedString(a.Object, "status", "address")
+		if other, taken := holders[address]; taken && address != "" {
+			t.Errorf("address %s was given to %s and %s", address, other, a.GetName())
+		}
+		holders[address] = a.GetName()
+	}
+	machines, vms := e.List(engine.Machines, "", ""), e.List(engine.VirtualMachines, "", "")
+	if len(machines) != len(vms) {
+		t.Errorf("%d virtual machines for %d Machines", len(vms), len(machines))
+	}
+}
+
+// empty waits until nothing is left of what was made.
+func empty(t *testing.T, e *engine.Engine) {
+	t.Helper()
+	kinds := []schema.GroupVersionResource{
+		engine.KubernetesClusters, engine.Machines, engine.NetworkConfigurations, engine.IPAllocations, engine.VirtualMachines, engine.Instances, engine.Claims,
+	}
+	feed.Until(t, "nothing is left", func() (bool, string) {
+		left := ""
+		for _, kind := range kinds {
+			for _, obj := range e.List(kind, "default", "") {
+				left += fmt.Sprintf("%s %s; ", kind.Resource, obj.GetName())
+			}
+		}
+		if leases := e.List(engine.Leases, "default", ""); len(leases) > 0 {
+			left += fmt.Sprintf("%d leases", len(leases))
+		}
+		return left == "", left
+	})
+}

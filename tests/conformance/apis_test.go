@@ -1,0 +1,228 @@
+// Package conformance checks that the parts of the stack keep their promises to
+// users and to each other.
+package conformance
+
+import (
+	"io/fs"
+	"os"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+
+	"github.com/vitistack/stack/apis"
+	"github.com/vitistack/stack/tests/stand/apiserver"
+)
+
+func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
+
+// resources are the plural names of all kinds.
+var resources = []string{"networknamespaces", "networkconfigurations", "ipallocations", "machines", "machineproviders", "kubernetesclusters"}
+
+// read decodes a manifest, puts it into a namespace, and finds where it goes.
+func read(t *testing.T, client dynamic.Interface, namespace, doc string) (dynamic.ResourceInterface, *unstructured.Unstructured) {
+	t.Helper()
+	obj := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(doc), &obj.Object); err != nil {
+		t.Fatalf("read %s: %v", doc, err)
+	}
+	resource, _ := meta.UnsafeGuessKindToResource(obj.GroupVersionKind())
+	if obj.GetKind() == "MachineProvider" {
+		return client.Resource(resource), obj
+	}
+	obj.SetNamespace(namespace)
+	return client.Resource(resource).Namespace(namespace), obj
+}
+
+// apply creates the objects of a YAML stream as a dry run with strict validation,
+// all in one namespace.
+func apply(t *testing.T, client dynamic.Interface, namespace, stream string) error {
+	t.Helper()
+	for _, doc := range strings.Split(stream, "\n---\n") {
+		target, obj := read(t, client, namespace, doc)
+		options := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict}
+		if _, err := target.Create(t.Context(), obj, options); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func setUp(t *testing.T) (dynamic.Interface, string) {
+	t.Helper()
+	server := apiserver.Start(t)
+	server.Install(t, resources...)
+	client, err := dynamic.NewForConfig(server.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client, server.Namespace(t)
+}
+
+func TestExamplesAreAccepted(t *testing.T) {
+	t.Parallel()
+	client, namespace := setUp(t)
+	files, err := fs.Glob(apis.Examples, "examples/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no examples: %v", err)
+	}
+	for _, file := range files {
+		t.Run(file, func(t *testing.T) {
+			t.Parallel()
+			doc, err := apis.Examples.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := apply(t, client, namespace, string(doc)); err != nil {
+				t.Errorf("the API server refuses an example that users start from: %v", err)
+			}
+		})
+	}
+}
+
+func TestOlderVersionIsServed(t *testing.T) {
+	t.Parallel()
+	client, namespace := setUp(t)
+	doc, err := apis.Examples.ReadFile("examples/lab-network.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := strings.Replace(string(doc), "vitistack.io/v1alpha2", "vitistack.io/v1alpha1", 1)
+	if err := apply(t, client, namespace, old); err != nil {
+		t.Errorf("v1alpha1 has the same fields: %v", err)
+	}
+}
+
+// TestMistakesAreRefused holds each mistake against the words that tell its author
+// what to write instead.
+func TestMistakesAreRefused(t *testing.T) {
+	t.Parallel()
+	client, namespace := setUp(t)
+	const (
+		nn      = "apiVersion: vitistack.io/v1alpha2\nkind: NetworkNamespace\nmetadata: {name: x}\nspec: "
+		nc      = "apiVersion: vitistack.io/v1alpha1\nkind: NetworkConfiguration\nmetadata: {name: x}\nspec: "
+		ipa     = "apiVersion: vitistack.io/v1alpha2\nkind: IPAllocation\nmetadata: {name: x}\nspec: "
+		machine = "apiVersion: vitistack.io/v1alpha1\nkind: Machine\nmetadata: {name: x}\nspec: "
+		mp      = "apiVersion: vitistack.io/v1alpha1\nkind: MachineProvider\nmetadata: {name: x}\nspec: "
+		kc      = "apiVersion: vitistack.io/v1alpha1\nkind: KubernetesCluster\nmetadata: {name: x}\nspec: "
+		one     = "{data: {}, topology: {version: '1.33', controlplane: {replicas: 1}"
+	)
+	cases := map[string]struct{ doc, field, remedy string }{
+		"ManualWithoutBlock": {nn + "{networkProvisioning: {provider: manual}}", "spec", "give manual.ipv4CIDR or manual.ipv6CIDR"},
+		"BlockWithoutManual": {nn + "{networkProvisioning: {provider: nam, manual: {ipv4CIDR: 10.0.0.0/24}}}", "spec", "set provider to manual, or remove the block"},
+		"EmptyManual":        {nn + "{networkProvisioning: {provider: manual, manual: {}}}", "spec.networkProvisioning.manual", "give ipv4CIDR, ipv6CIDR or both"},
+		"NoPrefix":           {nn + "{networkProvisioning: {provider: manual, manual: {ipv4CIDR: 10.0.0/24}}}", "spec.networkProvisioning.manual.ipv4CIDR", "write an IPv4 prefix, for example 192.168.10.0/24"},
+		"HostBits":           {nn + "{networkProvisioning: {provider: manual, manual: {ipv4CIDR: 10.0.0.7/24}}}", "spec.networkProvisioning.manual.ipv4CIDR", "write its network address"},
+		"WrongFamily":        {nn + "{networkProvisioning: {provider: manual, manual: {ipv6CIDR: 10.0.0.0/24}}}", "spec.networkProvisioning.manual.ipv6CIDR", "write an IPv6 prefix"},
+		"GatewayOutside":     {nn + "{networkProvisioning: {provider: manual, manual: {ipv4CIDR: 10.0.0.0/24, ipv4Gateway: 10.0.1.1}}}", "spec.networkProvisioning.manual", "give an address of that prefix"},
+		"VLAN":               {nn + "{networkProvisioning: {provider: manual, manual: {ipv4CIDR: 10.0.0.0/24, vlanId: 4095}}}", "spec.networkProvisioning.manual.vlanId", "a number from 0 (untagged) to 4094"},
+		"PoolOutside":        {nn + "{networkProvisioning: {provider: manual, manual: {ipv4CIDR: 10.0.0.0/24}}, ipAllocation: {type: static, static: {ipv4CIDR: 10.0.1.0/24}}}", "spec", "make it the same prefix or a part of it"},
+		"TwoGateways":        {nn + "{networkProvisioning: {provider: manual, manual: {ipv4CIDR: 10.0.0.0/24, ipv4Gateway: 10.0.0.1}}, ipAllocation: {type: static, static: {ipv4CIDR: 10.0.0.0/24, ipv4Gateway: 10.0.0.2}}}", "spec", "a segment has one gateway"},
+		"TwoVLANs":           {nn + "{networkProvisioning: {provider: manual, manual: {ipv4CIDR: 10.0.0.0/24, vlanId: 7}}, ipAllocation: {type: static, static: {vlanId: 8}}}", "spec", "a segment has one VLAN"},
+		"RangeReversed":      {nn + "{ipAllocation: {type: static, static: {ipv4CIDR: 10.0.0.0/24, ipv4RangeStart: 10.0.0.100, ipv4RangeEnd: 10.0.0.99}}}", "spec.ipAllocation.static", "exchange the two"},
+		"RangeOutside":       {nn + "{ipAllocation: {type: static, static: {ipv4CIDR: 10.0.0.0/24, ipv4RangeStart: 10.0.1.1}}}", "spec.ipAllocation.static", "must lie inside ipv4CIDR"},
+		"Exclusion":          {nn + "{ipAllocation: {type: static, static: {excludedAddresses: ['ten']}}}", "spec.ipAllocation.static.excludedAddresses", "an address, a prefix or a range"},
+		"StaticUnderDHCP":    {nn + "{ipAllocation: {type: dhcp, static: {}}}", "spec.ipAllocation", "set type to static, or remove the block"},
+		"AllocationType":     {nn + "{ipAllocation: {type: slaac}}", "spec.ipAllocation.type", `"dhcp", "static"`},
+		"Identifier":         {nn + "{datacenterIdentifier: 'Trøndelag 1'}", "spec.datacenterIdentifier", "use letters, digits, - and _ only"},
+		"UnknownField":       {nn + "{ipAlocation: {type: static}}", "spec.ipAlocation", "unknown field"},
+		"MAC":                {nc + "{networkInterfaces: [{name: eth0, macAddress: '52:54:00:12:34'}]}", "spec.networkInterfaces[0].macAddress", "six pairs of hex digits"},
+		"MulticastMAC":       {nc + "{networkInterfaces: [{name: eth0, macAddress: '53:54:00:12:34:56'}]}", "spec.networkInterfaces[0].macAddress", "unicast MAC address"},
+		"InterfaceName":      {nc + "{networkInterfaces: [{name: 'ETH 0'}]}", "spec.networkInterfaces[0].name", "use lower case letters, digits and - only"},
+		"SameInterface":      {nc + "{networkInterfaces: [{name: eth0}, {name: eth0}]}", "spec.networkInterfaces[1]", "Duplicate value"},
+		"Requested":          {ipa + "{networkNamespaceName: net, requestedAddress: ten}", "spec.requestedAddress", "write one IP address"},
+		"RequestedFamily":    {ipa + "{networkNamespaceName: net, ipFamily: IPv6, requestedAddress: 10.0.0.5}", "spec", "change ipFamily, or leave it out"},
+		"NothingToStartFrom": {machine + "{}", "spec", "give template (small, medium or large)"},
+		"DiskWithoutSize":    {machine + "{template: small, disks: [{name: data}]}", "spec", "every disk needs a size"},
+		"DiskSize":           {machine + "{template: small, disks: [{name: data, size: '0'}]}", "spec.disks[0].size", "a size greater than zero"},
+		"DiskName":           {machine + "{template: small, disks: [{name: cloudinitdisk, size: 1Gi}]}", "spec.disks[0].name", "keeps that name for itself"},
+		"AccessMode":         {machine + "{template: small, disks: [{name: data, size: 1Gi, accessMode: RWO}]}", "spec.disks[0].accessMode", `"ReadWriteOnce"`},
+		"Memory":             {machine + "{template: small, resources: {memory: {size: '-1Gi'}}}", "spec.resources.memory.size", "a size greater than zero"},
+		"Cores":              {machine + "{template: small, resources: {cpu: {cores: 0}}}", "spec.resources.cpu.cores", "greater than or equal to 1"},
+		"NICModel":           {machine + "{template: small, networks: [{name: eth0, networkName: net, model: ne2000}]}", "spec.networks[0].model", `"virtio", "e1000", "rtl8139"`},
+		"TwoNetworks":        {machine + "{template: small, networkNamespaceName: a, networks: [{name: eth0, networkName: net}]}", "spec", "leave it out"},
+		"SecureBoot":         {machine + "{template: small, domain: {firmware: {bootloader: {secureBoot: true}}}}", "spec.domain.firmware.bootloader", "set efi to true as well"},
+		"BoardType":          {machine + "{template: small, domain: {machine: {type: virt}}}", "spec.domain.machine.type", `"pc-q35", "pc-i440fx"`},
+		"EmptyCloudInit":     {machine + "{template: small, cloudInit: {}}", "spec.cloudInit", "give userData, networkData or secretRef"},
+		"ImageAndInstaller":  {machine + "{template: small, os: {imageID: a, isoUri: b}}", "spec.os", "not both"},
+		"PowerState":         {machine + "{template: small, powerState: Off}", "spec.powerState", `"Running", "Stopped"`},
+		"ProviderType":       {mp + "{type: vmware}", "spec.type", `"kubevirt", "proxmox"`},
+		"ProxmoxEndpoint":    {mp + "{type: proxmox}", "spec", "needs endpoint.url"},
+		"PlainHTTP":          {mp + "{type: proxmox, endpoint: {url: 'http://pve1:8006'}, credentialsRef: {name: a, namespace: b}}", "spec.endpoint.url", "write an https URL"},
+		"VMIDs":              {mp + "{type: proxmox, endpoint: {url: 'https://pve1:8006'}, credentialsRef: {name: a, namespace: b}, proxmox: {vmidStart: 200, vmidEnd: 100}}", "spec.proxmox", "exchange the two"},
+		"WrongBlock":         {mp + "{type: kubevirt, proxmox: {}}", "spec", "only read for type proxmox"},
+		"EvenControlPlanes":  {kc + "{data: {}, topology: {version: '1.33', controlplane: {replicas: 2}}}", "spec.topology.controlplane.replicas", "write 1, 3, 5 or 7"},
+		"Version":            {kc + "{data: {}, topology: {version: latest, controlplane: {replicas: 1}}}", "spec.topology.version", "such as 1.33 or 1.33.4"},
+		"OtherProvider":      {kc + "{data: {provider: eks}, topology: {version: '1.33', controlplane: {replicas: 1}}}", "spec.data.provider", "write talos, or leave provider out"},
+		"SamePool":           {kc + one + ", workers: [{name: a, replicas: 1}, {name: a, replicas: 2}]}}", "spec.topology", "a name of its own"},
+		"PoolCalledCP":       {kc + one + ", workers: [{name: cp, replicas: 1}]}}", "spec.topology", "cannot be called cp"},
+		"PoolName":           {kc + one + ", workers: [{name: 'Pool 1', replicas: 1}]}}", "spec.topology.workers[0].name", "use lower case letters"},
+		"Replicas":           {kc + one + ", workers: [{name: a, replicas: -1}]}}", "spec.topology.workers[0].replicas", "a number from 0 to 500"},
+		"Autoscaling":        {kc + one + ", workers: [{name: a, replicas: 1, autoscaling: {enabled: true, minReplicas: 5, maxReplicas: 2}}]}}", "spec.topology.workers[0]", "exchange the two"},
+		"CustomWithoutHost":  {kc + one + "}, controlPlaneEndpoint: {mode: custom}}", "spec.controlPlaneEndpoint", "mode custom needs host"},
+		"EndpointURL":        {kc + one + "}, controlPlaneEndpoint: {mode: custom, host: 'https://api:6443'}}", "spec.controlPlaneEndpoint.host", "without scheme and port"},
+		"TalosVersion":       {kc + one + "}, talos: {version: '1.13'}}", "spec.talos.version", "a full Talos version such as 1.13.9"},
+		"Schematic":          {kc + one + "}, talos: {schematic: abc}}", "spec.talos.schematic", "64 hex digits"},
+		"LongClusterName":    {strings.Replace(kc, "name: x", "name: a-cluster-with-a-name-that-is-too-long", 1) + one + "}}", "", "at most 32 lower case letters"},
+		"LongMachineName":    {strings.Replace(machine, "name: x", "name: m"+strings.Repeat("x", 63), 1) + "{template: small}", "", "at most 63 characters"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := apply(t, client, namespace, tc.doc)
+			if err == nil {
+				t.Fatalf("the API server accepts\n%s", tc.doc)
+			}
+			if !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) {
+				t.Fatalf("want a refusal, got %v", err)
+			}
+			if !strings.Contains(err.Error(), tc.field) || !strings.Contains(err.Error(), tc.remedy) {
+				t.Errorf("the message must name %q and say %q, got:\n%v", tc.field, tc.remedy, err)
+			}
+		})
+	}
+}
+
+// TestChangesAreRefused is about what cannot be changed once it is there.
+func TestChangesAreRefused(t *testing.T) {
+	t.Parallel()
+	client, namespace := setUp(t)
+	const (
+		machine = "apiVersion: vitistack.io/v1alpha1\nkind: Machine\nmetadata: {name: %s}\nspec: "
+		cluster = "apiVersion: vitistack.io/v1alpha1\nkind: KubernetesCluster\nmetadata: {name: %s}\nspec: "
+		ipa     = "apiVersion: vitistack.io/v1alpha2\nkind: IPAllocation\nmetadata: {name: %s}\nspec: "
+	)
+	topology := "topology: {version: '1.33', controlplane: {replicas: 1}}"
+	cases := map[string]struct{ kind, from, to, remedy string }{
+		"shrink":   {machine, "{template: small, disks: [{name: data, size: 10Gi}]}", "{template: small, disks: [{name: data, size: 9Gi}]}", "a disk cannot shrink"},
+		"remove":   {machine, "{template: small, disks: [{name: data, size: 10Gi}]}", "{template: small}", "a disk cannot be removed"},
+		"provider": {machine, "{template: small, providerRef: {name: a}}", "{template: small, providerRef: {name: b}}", "does not move between hypervisors"},
+		"network":  {machine, "{template: small, networkNamespaceName: a}", "{template: small, networkNamespaceName: b}", "networkNamespaceName cannot be changed"},
+		"nic":      {machine, "{template: small, networks: [{name: eth0, networkName: a}]}", "{template: small, networks: [{name: eth0, networkName: b}]}", "networks cannot be changed"},
+		"image":    {machine, "{template: small, os: {imageID: a}}", "{template: small, os: {imageID: b}}", "os cannot be changed"},
+		"endpoint": {cluster, "{data: {}, " + topology + ", controlPlaneEndpoint: {mode: node}}", "{data: {}, " + topology + ", controlPlaneEndpoint: {mode: vip}}", "controlPlaneEndpoint cannot be changed"},
+		"pods":     {cluster, "{data: {}, " + topology + ", networking: {podCIDR: 10.1.0.0/16}}", "{data: {}, " + topology + ", networking: {podCIDR: 10.2.0.0/16}}", "networking cannot be changed"},
+		"address":  {ipa, "{networkNamespaceName: a}", "{networkNamespaceName: a, requestedAddress: 10.0.0.5}", "delete it and create a new one"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			target, obj := read(t, client, namespace, strings.Replace(tc.kind, "%s", name, 1)+tc.from)
+			made, err := target.Create(t.Context(), obj, metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, changed := read(t, client, namespace, strings.Replace(tc.kind, "%s", name, 1)+tc.to)
+			changed.SetResourceVersion(made.GetResourceVersion())
+			_, err = target.Update(t.Context(), changed, metav1.UpdateOptions{})
+			if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), tc.remedy) {
+				t.Errorf("want a refusal that says %q, got %v", tc.remedy, err)
+			}
+		})
+	}
+}

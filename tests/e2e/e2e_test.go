@@ -1,0 +1,253 @@
+// Package e2e runs the whole stack as a user would: manifests in, machines and
+// clusters out, nothing left behind.
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/vitistack/stack/tests/stand/engine"
+	"github.com/vitistack/stack/tests/stand/feed"
+)
+
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	e := engine.Start(t)
+	e.Apply("default", e.StaticNetwork("network", 10, 250))
+
+	t.Run("Network", func(t *testing.T) {
+		e.Apply("", e.Example("lab-network.yaml"))
+		obj := e.UntilPhase(engine.NetworkNamespaces, "datacenter-01", "lab-network", "Ready")
+		status, _, _ := unstructured.NestedMap(obj.Object, "status")
+		for _, technical := range []string{"conditions", "observedGeneration"} {
+			delete(status, technical)
+		}
+		want := map[string]any{
+			"provisioningPhase": "Ready", "ipv4Prefix": "192.168.10.0/24", "ipv4Gateway": "192.168.10.1", "vlanId": int64(200),
+			"datacenterIdentifier": "no-west-az1", "supervisorIdentifier": "lab-01", "phase": "Active", "status": "OK",
+		}
+		if diff := cmp.Diff(want, status); diff != "" {
+			t.Errorf("status (-want +got):\n%s", diff)
+		}
+	})
+
+	t.Run("Machines", func(t *testing.T) {
+		e.Apply("default", e.Example("networked-vm-networks.yaml"))
+		disks := map[string][]string{
+			"basic-vm": {"basic-vm-root 40Gi"}, "custom-vm": {"custom-vm-data 100Gi", "custom-vm-root 20Gi"},
+			"networked-vm": {"networked-vm-root 40Gi"}, "cloud-init-vm": {"cloud-init-vm-root 80Gi"},
+		}
+		for name := range disks {
+			e.Apply("", e.Example(name+".yaml"))
+		}
+		for name, want := range disks {
+			e.UntilPhase(engine.Machines, "default", name, "Running")
+			if vm := e.Get(engine.VirtualMachines, "default", name); vm == nil || vm.GetLabels()["vitistack.io/machine"] != name {
+				t.Errorf("%s: its VirtualMachine is %v", name, vm)
+			}
+			var got []string
+			for _, c := range e.List(engine.Claims, "default", "vitistack.io/machine="+name) {
+				size, _, _ := unstructured.NestedString(c.Object, "spec", "resources", "requests", "storage")
+				got = append(got, c.GetName()+" "+size)
+			}
+			slices.Sort(got)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s: disks (-want +got):\n%s", name, diff)
+			}
+		}
+	})
+
+	t.Run("WaitsSayForWhat", func(t *testing.T) {
+		e.Apply("empty", e.Example("simple-kubernetescluster.yaml"))
+		e.Apply("empty", strings.ReplaceAll(e.Example("basic-vm.yaml"), "namespace: default", "namespace: empty"))
+		for resource, name := range map[schema.GroupVersionResource]string{engine.KubernetesClusters: "simple-cluster", engine.Machines: "basic-vm"} {
+			feed.Until(t, name+" says what it waits for", func() (bool, string) {
+				reason, message := ready(e.Get(resource, "empty", name))
+				return reason == "NoNetworkNamespace" && strings.Contains(message, "create one"), reason + ": " + message
+			})
+		}
+	})
+}
+
+// ready is the reason and the message of an object's condition Ready.
+func ready(obj *unstructured.Unstructured) (reason, message string) {
+	if obj == nil {
+		return "", ""
+	}
+	conditions, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
+	for _, c := range conditions {
+		if c, ok := c.(map[string]any); ok && c["type"] == "Ready" {
+			return fmt.Sprint(c["reason"]), fmt.Sprint(c["message"])
+		}
+	}
+	return "", ""
+}
+
+func TestClusterLivesAndGoes(t *testing.T) {
+	t.Parallel()
+	e := engine.Start(t, "--audit", "--idle", "3s")
+	e.Apply("default", e.StaticNetwork("network", 10, 250))
+	e.UntilPhase(engine.NetworkNamespaces, "default", "network", "Ready")
+	e.Apply("default", e.Example("simple-kubernetescluster.yaml"))
+	e.UntilPhase(engine.KubernetesClusters, "default", "simple-cluster", "Running")
+	if machines := e.List(engine.Machines, "default", "cluster.vitistack.io/cluster-name=simple-cluster"); len(machines) != 3 {
+		t.Errorf("%d machines bear the cluster's label, want 3", len(machines))
+	}
+	for name, key := range map[string]string{"simple-cluster-kubeconfig": "kubeconfig", "simple-cluster-talosconfig": "talosconfig"} {
+		if secret := e.Get(engine.Secrets, "default", name); secret == nil || data(secret, key) == "" {
+			t.Errorf("Secret %s with the key %s is missing", name, key)
+		}
+	}
+	saved := names(t, filepath.Join(e.Results(), "simple-cluster"))
+	if want := []string{"simple-cluster-cp-0.talos.yaml", "simple-cluster-cp-0.yaml"}; len(saved) != 6 || !slices.Equal(saved[:2], want) {
+		t.Errorf("saved for people: %v, want two files for each machine", saved)
+	}
+	nodesAreReady(t, e)
+	isIdle(t, e)
+	e.Delete(engine.KubernetesClusters, "default", "simple-cluster")
+	nothingIsLeft(t, e)
+}
+
+// data decodes one key of a Secret.
+func data(secret *unstructured.Unstructured, key string) string {
+	encoded, _, _ := unstructured.NestedString(secret.Object, "data", key)
+	var raw []byte
+	if json.Unmarshal([]byte(`"`+encoded+`"`), &raw) != nil {
+		return ""
+	}
+	return string(raw)
+}
+
+// nodesAreReady asks the cluster itself, with the kubeconfig that its owner gets.
+func nodesAreReady(t *testing.T, e *engine.Engine) {
+	t.Helper()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, []byte(data(e.Get(engine.Secrets, "default", "simple-cluster-kubeconfig"), "kubeconfig")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), filepath.Join(engine.Bin(t), "viti-local"), "kubectl", "--kubeconfig", kubeconfig, "get", "nodes", "--no-headers").CombinedOutput()
+	if err != nil || strings.Count(string(out), " Ready ") != 3 {
+		t.Errorf("kubectl get nodes: %v\n%s", err, out)
+	}
+}
+
+// isIdle waits until no function runs, and then counts what is written.
+func isIdle(t *testing.T, e *engine.Engine) {
+	t.Helper()
+	feed.Until(t, "all functions have ended", func() (bool, string) {
+		var running []string
+		for _, p := range e.Report().Processes {
+			if p.Kind == "function" && p.PID != 0 {
+				running = append(running, p.Name)
+			}
+		}
+		return len(running) == 0, strings.Join(running, ", ")
+	})
+	since := time.Now()
+	const window = 10 * time.Second
+	feed.Until(t, "some idle time has passed", func() (bool, string) { return time.Since(since) > window, "" })
+	for _, r := range e.Requests(since) {
+		if r.Writes() {
+			t.Errorf("an idle system wrote: %s %s %s %s/%s", r.User.Username, r.Verb, r.ObjectRef.Resource, r.ObjectRef.Namespace, r.ObjectRef.Name)
+		}
+	}
+}
+
+func nothingIsLeft(t *testing.T, e *engine.Engine) {
+	t.Helper()
+	kinds := []schema.GroupVersionResource{
+		engine.KubernetesClusters, engine.Machines, engine.NetworkConfigurations, engine.IPAllocations, engine.Leases, engine.Secrets,
+		engine.ConfigMaps, engine.Claims, engine.Volumes, engine.VirtualMachines, engine.Instances,
+	}
+	feed.Until(t, "nothing is left", func() (bool, string) {
+		var left []string
+		for _, kind := range kinds {
+			for _, obj := range e.List(kind, "", "") {
+				if ns := obj.GetNamespace(); ns == "default" || (ns == "" && kind == engine.Volumes) {
+					left = append(left, kind.Resource+" "+obj.GetName())
+				}
+			}
+		}
+		return len(left) == 0, strings.Join(left, ", ")
+	})
+	if files := names(t, e.Results()); len(files) > 0 {
+		t.Errorf("files are left: %v", files)
+	}
+}
+
+func names(t *testing.T, folder string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(folder)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
+}
+
+// TestEverythingDies kills all processes at once while a cluster is built, and
+// starts the engine again on the same state.
+func TestEverythingDies(t *testing.T) {
+	t.Parallel()
+	e := engine.Start(t)
+	e.Apply("default", e.StaticNetwork("network", 10, 250))
+	e.Apply("default", e.Example("simple-kubernetescluster.yaml"))
+	for _, done := range []func() bool{
+		func() bool { return len(e.List(engine.Machines, "default", "")) > 0 },
+		func() bool { return len(e.List(engine.Instances, "default", "")) > 0 },
+	} {
+		feed.Until(t, "the next step is done", func() (bool, string) { return done(), "" })
+		e.Kill()
+		e.Run()
+	}
+	e.UntilPhase(engine.KubernetesClusters, "default", "simple-cluster", "Running")
+	if n := len(e.List(engine.VirtualMachines, "default", "")); n != 3 {
+		t.Errorf("%d virtual machines, want 3: nothing lost, nothing doubled", n)
+	}
+	nodesAreReady(t, e)
+	e.Delete(engine.KubernetesClusters, "default", "simple-cluster")
+	nothingIsLeft(t, e)
+}
+
+// TestAnyProcessDies kills each process in turn while a cluster is built.
+func TestAnyProcessDies(t *testing.T) {
+	t.Parallel()
+	e := engine.Start(t, "--ping-every", "2s")
+	e.Apply("default", e.StaticNetwork("network", 10, 250))
+	victims := []string{
+		"etcd", "kube-apiserver", "kube-controllers", "apiserversource", "sim", "gateway",
+		"provision-network", "allocate-ip", "create-vm", "bootstrap-talos", "resync",
+	}
+	e.Apply("default", e.Example("simple-kubernetescluster.yaml"))
+	for _, victim := range victims {
+		if err := e.KillProcess(victim); err != nil {
+			t.Errorf("kill %s: %v", victim, err)
+		}
+	}
+	e.UntilPhase(engine.KubernetesClusters, "default", "simple-cluster", "Running")
+	for _, victim := range victims {
+		if err := e.KillProcess(victim); err != nil {
+			t.Errorf("kill %s: %v", victim, err)
+		}
+		feed.Until(t, "the API server answers after "+victim+" died", func() (bool, string) {
+			_, err := e.Client.Resource(engine.Namespaces).Get(t.Context(), "default", metav1.GetOptions{})
+			return err == nil, fmt.Sprint(err)
+		})
+	}
+	e.Delete(engine.KubernetesClusters, "default", "simple-cluster")
+	nothingIsLeft(t, e)
+}

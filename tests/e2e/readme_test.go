@@ -1,0 +1,57 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/vitistack/stack/tests/stand/engine"
+)
+
+// TestReadme runs the tour of the README, word for word, in a folder that looks like
+// a checkout in which make run is running.
+func TestReadme(t *testing.T) {
+	t.Parallel()
+	e := engine.Start(t)
+	e.Apply("default", e.StaticNetwork("tour-network", 10, 250))
+	e.Apply("default", e.Example("simple-kubernetescluster.yaml"))
+	e.UntilPhase(engine.KubernetesClusters, "default", "simple-cluster", "Running")
+	readme, err := os.ReadFile(filepath.Join(engine.Root(), "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := "set -eu\n"
+	for _, block := range strings.Split(string(readme), "```sh\n")[1:] {
+		commands, _, _ := strings.Cut(block, "```")
+		script += commands
+	}
+	folder := t.TempDir()
+	for link, target := range map[string]string{
+		".run": e.Dir, "apis": filepath.Join(engine.Root(), "apis"), "hack/results": e.Results(), "bin/kubectl": filepath.Join(e.Dir, "kubectl"),
+	} {
+		path := filepath.Join(folder, link)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(target, path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	command := exec.CommandContext(t.Context(), "sh", "-c", script)
+	command.Dir = folder
+	command.Env = append(os.Environ(), "PATH="+filepath.Join(folder, "bin")+":"+os.Getenv("PATH"))
+	out, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("the tour ends with %v:\n%s", err, out)
+	}
+	for _, want := range []string{
+		"simple-cluster-worker-pool-1-1", "every node is Ready", "simple-cluster-cp-0.talos.yaml", "Ready", "medium",
+		"write 1, 3, 5 or 7", `machine.vitistack.io "basic-vm" deleted`, `kubernetescluster.vitistack.io "simple-cluster" deleted`, "No resources found",
+	} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("the tour should show %q:\n%s", want, out)
+		}
+	}
+}

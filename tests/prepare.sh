@@ -1,0 +1,29 @@
+#!/bin/sh
+# Installs the servers and compilers that the tests run, from Debian's packages. It does nothing where all are there.
+set -eu
+cd "$(dirname "$0")/.."
+
+missing=""
+need() { # need PROGRAM PACKAGE...
+  program=$1
+  shift
+  command -v "$program" >/dev/null 2>&1 || ls /usr/sbin/"$program" /usr/lib/postgresql/*/bin/"$program" >/dev/null 2>&1 || missing="$missing $*"
+}
+need gcc gcc libc6-dev
+need postgres postgresql
+need mariadbd mariadb-server
+need redis-server redis-server
+need python3 python3-minimal
+if [ -n "$missing" ]; then
+  echo "Installing$missing ..."
+  if [ "$(id -u)" != 0 ]; then
+    echo "Run as root: apt-get install --no-install-recommends$missing" >&2
+    exit 1
+  fi
+  # RUNLEVEL=1 keeps the packages from starting their servers; the tests start their own.
+  export RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive
+  apt-get update -qq
+  # shellcheck disable=SC2086
+  apt-get install -y -qq --no-install-recommends $missing >/dev/null
+fi
+sh tests/stand/kea/install.sh

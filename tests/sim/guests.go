@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"strings"
+
+	"github.com/vitistack/stack/tests/sim/kubevirt"
+	"github.com/vitistack/stack/tests/sim/talos"
+)
+
+// guests makes nodes of the virtual machines that boot Talos Linux. Others boot
+// something that nobody talks to.
+type guests struct {
+	fleet *talos.Fleet
+	log   *slog.Logger
+}
+
+// talosImage is the address of a disk image or an installer of the image factory.
+var talosImage = regexp.MustCompile(`/image/[0-9a-f]+/(v[0-9]+\.[0-9]+\.[0-9]+)/([a-z]+)-(?:amd64|arm64)\.(raw\.xz|raw\.zst|qcow2|iso)$`)
+
+// PowerOn implements kubevirt.Guests. A node without an address listens nowhere,
+// as in life.
+func (g guests) PowerOn(guest kubevirt.Guest) error {
+	match := talosImage.FindStringSubmatch(guest.Image)
+	if match == nil || len(guest.NICs) == 0 || len(guest.NICs[0].Addresses) == 0 {
+		return nil
+	}
+	m := talos.Machine{
+		ID: strings.ToLower(guest.ID), Address: guest.NICs[0].Addresses[0], Gateway: guest.NICs[0].Gateway,
+		Version: match[1], Kind: match[2], Preinstalled: match[3] != "iso",
+		CPUs: int(guest.CPUs), Memory: uint64(guest.Memory),
+	}
+	for _, nic := range guest.NICs {
+		m.Links = append(m.Links, talos.Link{Name: nic.Name, MAC: nic.MAC})
+	}
+	for i, disk := range guest.Disks {
+		if disk.Bytes > 0 {
+			m.Disks = append(m.Disks, talos.Disk{Device: fmt.Sprintf("/dev/vd%c", 'a'+i), Size: uint64(disk.Bytes)})
+		}
+	}
+	if !m.Address.Addr().IsLoopback() {
+		g.log.Warn("Node cannot be reached: simulated nodes need addresses of 127.0.0.0/8", "machine", guest.Name, "address", m.Address.String())
+		return nil
+	}
+	return g.fleet.PowerOn(context.Background(), m)
+}
+
+// PowerOff implements kubevirt.Guests.
+func (g guests) PowerOff(id string) error { return known(g.fleet.PowerOff(strings.ToLower(id))) }
+
+// Destroy implements kubevirt.Guests.
+func (g guests) Destroy(id string) error { return known(g.fleet.Destroy(strings.ToLower(id))) }
+
+// known passes over a guest that is no node.
+func known(err error) error {
+	if errors.Is(err, talos.ErrNoMachine) {
+		return nil
+	}
+	return err
+}

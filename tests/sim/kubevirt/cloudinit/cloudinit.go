@@ -1,0 +1,259 @@
+// Package cloudinit reads the network data that a guest is booted with, as
+// cloud-init and Talos read it: network configuration version 1 and 2.
+package cloudinit
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Interface is how a guest sets up one of its network interfaces.
+type Interface struct {
+	// MAC is in lower case; it is empty when Name says which interface is meant.
+	MAC  string
+	Name string
+	// Addresses are static, in the order given.
+	Addresses []netip.Prefix
+	// Gateway is the first default route, preferring IPv4; it may be invalid.
+	Gateway netip.Addr
+	// DHCP tells that the interface also asks for a lease.
+	DHCP bool
+}
+
+// Parse reads network data of either version. Empty data configures nothing and
+// is not an error: the guest then uses its own default, which is DHCP.
+func Parse(data string) ([]Interface, error) {
+	if strings.TrimSpace(data) == "" {
+		return nil, nil
+	}
+	var head struct {
+		Network *document `json:"network"`
+		document
+	}
+	if err := yaml.Unmarshal([]byte(data), &head); err != nil {
+		return nil, fmt.Errorf("decode network data: %w", err)
+	}
+	doc := head.document
+	if head.Network != nil {
+		doc = *head.Network
+	}
+	switch doc.Version {
+	case 1:
+		return doc.version1()
+	case 2:
+		return doc.version2()
+	default:
+		return nil, fmt.Errorf("network data has version %d; write version 1 or 2", doc.Version)
+	}
+}
+
+// For returns the settings of the interface with a MAC or else a name, and
+// whether the data speaks of it.
+func For(interfaces []Interface, mac, name string) (Interface, bool) {
+	for _, i := range interfaces {
+		if i.MAC != "" && strings.EqualFold(i.MAC, mac) {
+			return i, true
+		}
+	}
+	for _, i := range interfaces {
+		if i.MAC == "" && i.Name == name {
+			return i, true
+		}
+	}
+	return Interface{}, false
+}
+
+type document struct {
+	Version   int                 `json:"version"`
+	Config    []entry             `json:"config"`
+	Ethernets map[string]ethernet `json:"ethernets"`
+}
+
+// entry is an interface in version 1.
+type entry struct {
+	Type    string   `json:"type"`
+	Name    string   `json:"name"`
+	MAC     string   `json:"mac_address"`
+	Subnets []subnet `json:"subnets"`
+}
+
+type subnet struct {
+	Type    string  `json:"type"`
+	Address string  `json:"address"`
+	Netmask any     `json:"netmask"`
+	Gateway string  `json:"gateway"`
+	Routes  []route `json:"routes"`
+}
+
+type route struct {
+	To          string `json:"to"`
+	Via         string `json:"via"`
+	Destination string `json:"destination"`
+	Network     string `json:"network"`
+	Netmask     any    `json:"netmask"`
+	Gateway     string `json:"gateway"`
+}
+
+// ethernet is an interface in version 2.
+type ethernet struct {
+	Match struct {
+		MAC  string `json:"macaddress"`
+		Name string `json:"name"`
+	} `json:"match"`
+	SetName   string   `json:"set-name"`
+	Addresses []string `json:"addresses"`
+	DHCP4     bool     `json:"dhcp4"`
+	DHCP6     bool     `json:"dhcp6"`
+	Gateway4  string   `json:"gateway4"`
+	Gateway6  string   `json:"gateway6"`
+	Routes    []route  `json:"routes"`
+}
+
+func (d document) version1() ([]Interface, error) {
+	var found []Interface
+	for _, e := range d.Config {
+		if e.Type != "physical" {
+			continue
+		}
+		i := Interface{MAC: strings.ToLower(e.MAC), Name: e.Name}
+		for _, s := range e.Subnets {
+			if err := s.apply(&i); err != nil {
+				return nil, fmt.Errorf("interface %s: %w", e.Name, err)
+			}
+		}
+		found = append(found, i)
+	}
+	return found, nil
+}
+
+func (s subnet) apply(i *Interface) error {
+	switch s.Type {
+	case "dhcp", "dhcp4", "dhcp6", "ipv6_dhcpv6-stateful":
+		i.DHCP = true
+		return nil
+	case "static", "static6":
+	default:
+		return nil
+	}
+	p, err := prefix(s.Address, s.Netmask)
+	if err != nil {
+		return err
+	}
+	i.Addresses = append(i.Addresses, p)
+	if err := i.route(s.Gateway); err != nil {
+		return err
+	}
+	for _, r := range s.Routes {
+		if r.isDefault() {
+			if err := i.route(r.Gateway); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (d document) version2() ([]Interface, error) {
+	var found []Interface
+	for _, name := range slices.Sorted(maps.Keys(d.Ethernets)) {
+		e := d.Ethernets[name]
+		i := Interface{MAC: strings.ToLower(e.Match.MAC), Name: name, DHCP: e.DHCP4 || e.DHCP6}
+		if e.Match.Name != "" {
+			i.Name = e.Match.Name
+		}
+		for _, a := range e.Addresses {
+			p, err := prefix(a, nil)
+			if err != nil {
+				return nil, fmt.Errorf("ethernet %s: %w", name, err)
+			}
+			i.Addresses = append(i.Addresses, p)
+		}
+		gateways := []string{e.Gateway4, e.Gateway6}
+		for _, r := range e.Routes {
+			if r.isDefault() {
+				gateways = append(gateways, r.Via)
+			}
+		}
+		for _, g := range gateways {
+			if err := i.route(g); err != nil {
+				return nil, fmt.Errorf("ethernet %s: %w", name, err)
+			}
+		}
+		found = append(found, i)
+	}
+	return found, nil
+}
+
+// isDefault reports a default route of either version.
+func (r route) isDefault() bool {
+	switch {
+	case r.To == "default" || r.To == "0.0.0.0/0" || r.To == "::/0":
+		return true
+	case r.Destination == "0.0.0.0/0" || r.Destination == "::/0":
+		return true
+	}
+	return (r.Network == "0.0.0.0" && (r.Netmask == nil || r.Netmask == "0.0.0.0")) || (r.Network == "::" && r.Netmask == nil)
+}
+
+// route takes a default gateway, of which the first counts, and IPv4 before IPv6.
+func (i *Interface) route(gateway string) error {
+	if gateway == "" {
+		return nil
+	}
+	g, err := netip.ParseAddr(gateway)
+	if err != nil {
+		return fmt.Errorf("gateway %q is not an IP address", gateway)
+	}
+	if !i.Gateway.IsValid() || (i.Gateway.Is6() && g.Is4()) {
+		i.Gateway = g
+	}
+	return nil
+}
+
+// prefix reads an address with its length, or with a mask beside it.
+func prefix(address string, mask any) (netip.Prefix, error) {
+	if p, err := netip.ParsePrefix(address); err == nil {
+		return p, nil
+	}
+	a, err := netip.ParseAddr(address)
+	if err != nil {
+		return netip.Prefix{}, fmt.Errorf("address %q is neither an IP address nor one with a prefix length", address)
+	}
+	bits, err := maskBits(mask, a.BitLen())
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	return netip.PrefixFrom(a, bits), nil
+}
+
+// maskBits returns the length of a mask that is given as a length, as a length in
+// a string, or in dotted form; no mask is a single address.
+func maskBits(mask any, most int) (int, error) {
+	length := -1
+	switch m := mask.(type) {
+	case nil:
+		length = most
+	case float64:
+		length = int(m)
+	case string:
+		if n, err := strconv.Atoi(m); err == nil {
+			length = n
+		} else if a, err := netip.ParseAddr(m); err == nil {
+			ones, size := net.IPMask(a.AsSlice()).Size()
+			if size != 0 {
+				length = ones
+			}
+		}
+	}
+	if length < 0 || length > most {
+		return 0, fmt.Errorf("netmask %v is neither a mask nor a length of at most %d", mask, most)
+	}
+	return length, nil
+}

@@ -1,0 +1,187 @@
+package kubevirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/vitistack/stack/tests/sim/faults"
+)
+
+// Options say what cluster is simulated. The zero value is a cluster of three
+// hypervisors with two storage classes, in which everything happens at once.
+type Options struct {
+	// Plan makes operations misbehave; nil means that none does. See the package
+	// documentation for the operations.
+	Plan *faults.Plan
+	// Log receives what a cluster's controllers would log; nil discards it.
+	Log *slog.Logger
+	// Times are how long things take.
+	Times Times
+	// Hypervisors are created as Nodes when they do not exist; nil means three.
+	Hypervisors []Hypervisor
+	// StorageClasses are created when they do not exist, and provisioned; nil
+	// means "standard", which is the default, and "fast-ssd".
+	StorageClasses []StorageClass
+	// PodNetwork is where pod addresses come from; zero means 10.244.0.0/16.
+	PodNetwork netip.Prefix
+	// Guests is told about each guest that is switched on or off; nil means nobody.
+	Guests Guests
+	// DHCP answers a guest that asks for a lease on a network, which is
+	// "namespace/name" of a NetworkAttachmentDefinition. A guest that gets none
+	// asks again. It must answer soon. Nil means that no network has a DHCP server.
+	DHCP func(mac, network string) (address netip.Prefix, gateway netip.Addr, ok bool)
+	// Namespace limits the simulator, and its admission, to one namespace; empty
+	// means the whole cluster. Nodes and storage classes are the cluster's always.
+	Namespace string
+	// Ready is called once, when admission serves and the caches are filled; nil
+	// means that nobody waits for it.
+	Ready func()
+	// WebhookAddress is where admission listens; empty means a free loopback port.
+	WebhookAddress string
+}
+
+// Times are how long the steps in the life of a machine take. A step that takes
+// no time is not stored: an instance of zero Times goes from Pending to Running
+// in one write, and its phaseTransitionTimestamps name the phases between.
+type Times struct {
+	// Provisioning is from the creation of a claim to its volume.
+	Provisioning time.Duration
+	// Importing is how long an image is copied into a volume.
+	Importing time.Duration
+	// Scheduling is from the creation of an instance to its node.
+	Scheduling time.Duration
+	// Starting is from the node to the running domain.
+	Starting time.Duration
+	// Booting is from the running domain to the guest's agent and addresses.
+	Booting time.Duration
+	// Stopping is from the request to stop to the stopped domain.
+	Stopping time.Duration
+	// CrashBackoff is the first wait before a machine that failed to start is
+	// started again, as KubeVirt computes it; zero means KubeVirt's 10 seconds.
+	CrashBackoff time.Duration
+}
+
+// Hypervisor is a node that can run virtual machines.
+type Hypervisor struct {
+	Name string
+	// CPU and Memory are quantities, for example "32" and "128Gi".
+	CPU, Memory string
+}
+
+// StorageClass is a class whose claims the simulator provisions.
+type StorageClass struct {
+	Name string
+	// Default makes it the class of claims that name none.
+	Default bool
+	// WaitForFirstConsumer delays the volume until a machine needs it.
+	WaitForFirstConsumer bool
+	// Expandable lets claims grow.
+	Expandable bool
+}
+
+func (o Options) withDefaults() Options {
+	if o.Plan == nil {
+		o.Plan = &faults.Plan{}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Hypervisors == nil {
+		for _, name := range []string{"hypervisor-1", "hypervisor-2", "hypervisor-3"} {
+			o.Hypervisors = append(o.Hypervisors, Hypervisor{Name: name, CPU: "64", Memory: "512Gi"})
+		}
+	}
+	if o.StorageClasses == nil {
+		o.StorageClasses = []StorageClass{
+			{Name: "standard", Default: true, Expandable: true},
+			{Name: "fast-ssd", Expandable: true},
+		}
+	}
+	if !o.PodNetwork.IsValid() {
+		o.PodNetwork = netip.MustParsePrefix("10.244.0.0/16")
+	}
+	if o.Guests == nil {
+		o.Guests = nobody{}
+	}
+	if o.Times.CrashBackoff == 0 {
+		o.Times.CrashBackoff = 10 * time.Second
+	}
+	return o
+}
+
+// Simulator is the control plane of KubeVirt, CDI and a storage provisioner for
+// one API server. All it knows is in the API: a new Simulator continues where a
+// killed one stopped.
+type Simulator struct {
+	config  *rest.Config
+	options Options
+	log     *slog.Logger
+
+	api    *api
+	queue  *queue
+	pace   *pace
+	hosts  *hosts
+	power  *power
+	events *recorder
+}
+
+// New returns a simulator that works on the API server of config, whose user
+// must be a cluster administrator. Nothing happens before Run.
+func New(config *rest.Config, options Options) *Simulator {
+	options = options.withDefaults()
+	return &Simulator{config: config, options: options, log: options.Log}
+}
+
+// Run installs the cluster's objects, serves admission, and works until ctx ends
+// or something fails that a restart may cure. It must be called once. It leaves
+// all objects behind; after ctx has ended it returns nil.
+func (s *Simulator) Run(ctx context.Context) error {
+	err := s.run(ctx)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+func (s *Simulator) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if err := installDefinitions(ctx, s.config); err != nil {
+		return fmt.Errorf("install the definitions: %w", err)
+	}
+	api, err := newAPI(s.config, s.options.Namespace)
+	if err != nil {
+		return err
+	}
+	s.api = api
+	s.queue = newQueue()
+	s.pace = newPace(s.options.Plan)
+	s.hosts = newHosts(s.options.PodNetwork)
+	s.power = newPower(s.options.Guests)
+	s.events = newRecorder(api.events)
+	if err := s.install(ctx); err != nil {
+		return err
+	}
+	s.route()
+	if err := s.api.watch(ctx); err != nil {
+		return fmt.Errorf("watch the cluster: %w", err)
+	}
+	if err := s.serveAdmission(ctx, cancel); err != nil {
+		return err
+	}
+	s.log.Info("simulating KubeVirt", "namespace", s.options.Namespace)
+	if s.options.Ready != nil {
+		s.options.Ready()
+	}
+	s.queue.work(ctx, s.reconcile, s.log)
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}

@@ -1,0 +1,370 @@
+package kubevirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	virtv1 "kubevirt.io/api/core/v1"
+)
+
+// leaseRetry is how long a guest without a lease waits before it asks again.
+const leaseRetry = time.Second
+
+// secretRetry is how long a pod without one of its Secrets waits.
+const secretRetry = time.Second
+
+// instance brings the instance as far as it gets now, and writes where that is at
+// once: steps that take no time are one write.
+func (v *visit) instance(ctx context.Context) error {
+	if v.vmi == nil {
+		return nil
+	}
+	next := v.vmi.DeepCopy()
+	stepErr := v.advance(ctx, next)
+	written, err := v.api.vmis.patch(ctx, v.vmi, next)
+	if apierrors.IsNotFound(err) {
+		v.vmi = nil
+		return nil
+	}
+	if err != nil {
+		return errors.Join(stepErr, err)
+	}
+	v.vmi = written
+	if written.DeletionTimestamp != nil && len(written.Finalizers) == 0 {
+		v.vmi = nil
+	}
+	return stepErr
+}
+
+// advance changes vmi as its controllers would, phase by phase.
+func (v *visit) advance(ctx context.Context, vmi *virtv1.VirtualMachineInstance) error {
+	if vmi.DeletionTimestamp != nil {
+		return v.end(vmi)
+	}
+	if vmi.IsFinal() {
+		v.hosts.release(vmi.UID)
+		return v.power.switchOff(vmi)
+	}
+	if vmi.Status.Phase == virtv1.VmPhaseUnset {
+		enterPhase(vmi, virtv1.Pending, metav1.NewTime(v.now))
+	}
+	if !vmi.IsScheduled() && !vmi.IsRunning() {
+		if bound, err := v.schedule(ctx, vmi); !bound || err != nil {
+			return err
+		}
+	}
+	if !vmi.IsRunning() {
+		if running, err := v.boot(ctx, vmi); !running || err != nil {
+			return err
+		}
+	}
+	return v.keepRunning(ctx, vmi)
+}
+
+// schedule takes an instance from Pending to Scheduled, and reports that it is there.
+func (v *visit) schedule(ctx context.Context, vmi *virtv1.VirtualMachineInstance) (bool, error) {
+	now := metav1.NewTime(v.now)
+	storage := v.storage(vmi.Namespace, vmi.Spec.Volumes)
+	if c := dataVolumesReady(storage); c != nil {
+		setCondition(vmi, *c, now)
+	}
+	if nodeOf(vmi) == "" {
+		if placed, err := v.findNode(ctx, vmi, storage); !placed || err != nil {
+			return false, err
+		}
+	}
+	if pending, err := v.claimVolumes(ctx, vmi, storage); pending || err != nil {
+		return false, err
+	}
+	if started, err := v.startPod(ctx, vmi); !started || err != nil {
+		return false, err
+	}
+	unblock(vmi)
+	handOver(vmi, now)
+	return true, nil
+}
+
+// findNode binds the instance's pod to a node, once its parts exist.
+func (v *visit) findNode(ctx context.Context, vmi *virtv1.VirtualMachineInstance, storage storageView) (bool, error) {
+	now := metav1.NewTime(v.now)
+	if o := v.obstacle(vmi, storage); o != nil {
+		block(vmi, *o, now)
+		if !o.quiet {
+			v.events.warn(ctx, "virtualmachine-controller", referenceTo(vmi, "VirtualMachineInstance"), o.reason, o.message)
+		}
+		return false, nil
+	}
+	step := step{vmi.UID, opSchedule}
+	left, fault := v.pace.wait(step, v.options.Times.Scheduling)
+	if left > 0 {
+		v.lookAgain(left)
+		return false, nil
+	}
+	v.pace.done(step)
+	if text, failed := fault.Before(); failed {
+		block(vmi, unschedulableBy(text), now)
+		return false, injected(opSchedule, text)
+	}
+	place, why := v.hosts.assign(vmi, v.api.listNodes(), v.api.listInstances())
+	if why != "" {
+		block(vmi, unschedulableBy(why), now)
+		return false, nil
+	}
+	bind(vmi, place.node, now)
+	return true, nil
+}
+
+func unschedulableBy(why string) obstacle {
+	return obstacle{reason: corev1.PodReasonUnschedulable, message: why, unschedulable: true}
+}
+
+// obstacle is what keeps the instance's pod from being created, or nil.
+func (v *visit) obstacle(vmi *virtv1.VirtualMachineInstance, storage storageView) *obstacle {
+	if o := storageObstacle(vmi, storage); o != nil {
+		return o
+	}
+	for _, c := range storage.claims {
+		if c.Status.Phase != corev1.ClaimBound && !v.waitsForConsumer(c) {
+			nodes := len(v.api.listNodes())
+			why := unschedulableBy(fmt.Sprintf("0/%d nodes are available: pod has unbound immediate PersistentVolumeClaims. "+
+				"preemption: 0/%d nodes are available: %d Preemption is not helpful for scheduling.", nodes, nodes, nodes))
+			return &why
+		}
+	}
+	return nil
+}
+
+// claimVolumes names the node in the claims that wait for a consumer, and reports
+// that some claim has no volume yet.
+func (v *visit) claimVolumes(ctx context.Context, vmi *virtv1.VirtualMachineInstance, storage storageView) (pending bool, err error) {
+	for _, c := range storage.claims {
+		if c.Status.Phase == corev1.ClaimBound {
+			continue
+		}
+		pending = true
+		if c.Annotations[annotationSelectedNode] != "" {
+			continue
+		}
+		selected := c.DeepCopy()
+		if selected.Annotations == nil {
+			selected.Annotations = map[string]string{}
+		}
+		selected.Annotations[annotationSelectedNode] = nodeOf(vmi)
+		if _, err := v.api.claims.patch(ctx, c, selected); err != nil {
+			return true, err
+		}
+	}
+	return pending, nil
+}
+
+// boot takes an instance from Scheduled to Running, and reports that it is there.
+func (v *visit) boot(ctx context.Context, vmi *virtv1.VirtualMachineInstance) (bool, error) {
+	now := metav1.NewTime(v.now)
+	step := step{vmi.UID, opRun}
+	left, fault := v.pace.wait(step, v.options.Times.Starting)
+	if left > 0 {
+		v.lookAgain(left)
+		return false, nil
+	}
+	if text, failed := fault.Before(); failed {
+		v.pace.done(step)
+		v.crash(ctx, vmi, text)
+		return false, nil
+	}
+	if err := v.powerOn(ctx, vmi); err != nil {
+		block(vmi, obstacle{
+			reason:  reasonDomainSync,
+			message: fmt.Sprintf("server error. command SyncVMI failed: %q", err.Error()),
+		}, now)
+		return false, err
+	}
+	v.pace.done(step)
+	unblock(vmi)
+	enterPhase(vmi, virtv1.Running, now)
+	vmi.Status.Machine = &virtv1.Machine{Type: machineOf(vmi)}
+	if text, crashes := fault.Lost(); crashes {
+		v.crash(ctx, vmi, text)
+		return false, v.power.switchOff(vmi)
+	}
+	v.pause(vmi)
+	return true, nil
+}
+
+// crash ends an instance whose process is gone.
+func (v *visit) crash(ctx context.Context, vmi *virtv1.VirtualMachineInstance, why string) {
+	v.events.warn(ctx, "virt-handler", referenceTo(vmi, "VirtualMachineInstance"),
+		virtv1.Stopped.String(), "The VirtualMachineInstance crashed: "+why)
+	fail(vmi, metav1.NewTime(v.now))
+	v.hosts.release(vmi.UID)
+}
+
+// machineOf is the machine type that libvirt resolves a general one to.
+func machineOf(vmi *virtv1.VirtualMachineInstance) string {
+	if t := vmi.Spec.Domain.Machine.Type; t != "q35" {
+		return t
+	}
+	return "pc-q35-rhel9.6.0"
+}
+
+// pause stops the guest's CPUs if the plan says so.
+func (v *visit) pause(vmi *virtv1.VirtualMachineInstance) {
+	step := step{vmi.UID, opPause}
+	_, fault := v.pace.wait(step, 0)
+	v.pace.done(step)
+	text, paused := fault.Before()
+	if !paused {
+		return
+	}
+	reason, message := "PausedIOError", "VMI was paused, low-level IO error detected"
+	if strings.HasPrefix(text, "PausedByUser") {
+		reason, message = "PausedByUser", "VMI was paused by user"
+	}
+	setCondition(vmi, virtv1.VirtualMachineInstanceCondition{
+		Type: virtv1.VirtualMachineInstancePaused, Status: corev1.ConditionTrue, Reason: reason, Message: message,
+	}, metav1.NewTime(v.now))
+}
+
+// keepRunning keeps the status of a running instance current, and its guest on.
+func (v *visit) keepRunning(ctx context.Context, vmi *virtv1.VirtualMachineInstance) error {
+	if _, on := v.power.settings(vmi); !on {
+		if err := v.powerOn(ctx, vmi); err != nil {
+			return err
+		}
+	}
+	settings, _ := v.power.settings(vmi)
+	if settings.waiting {
+		if err := v.renew(vmi, &settings); err != nil {
+			return err
+		}
+	}
+	agent := v.agentUp(vmi)
+	describe(vmi, v.storage(vmi.Namespace, vmi.Spec.Volumes), settings.guest.NICs, agent, metav1.NewTime(v.now))
+	return nil
+}
+
+// agentUp reports that the guest has booted so far that its agent answers. A guest
+// that fails to boot, by a fault, never gets there.
+func (v *visit) agentUp(vmi *virtv1.VirtualMachineInstance) bool {
+	if vmi.Annotations[AgentAnnotation] == "false" {
+		return false
+	}
+	if condition(vmi, virtv1.VirtualMachineInstanceAgentConnected) != nil {
+		return true
+	}
+	left, fault := v.pace.wait(step{vmi.UID, opBoot}, v.options.Times.Booting)
+	v.lookAgain(left)
+	_, failed := fault.Before()
+	return left == 0 && !failed
+}
+
+// describe writes all that the cluster knows of a running instance.
+func describe(vmi *virtv1.VirtualMachineInstance, storage storageView, nics []NIC, agent bool, now metav1.Time) {
+	vmi.Status.Interfaces = interfaceStatus(vmi, nics, agent)
+	vmi.Status.VolumeStatus = volumeStatuses(vmi, storage)
+	setCondition(vmi, virtv1.VirtualMachineInstanceCondition{
+		Type: virtv1.VirtualMachineInstanceReady, Status: corev1.ConditionTrue,
+	}, now)
+	if c := dataVolumesReady(storage); c != nil {
+		setCondition(vmi, *c, now)
+	}
+	live, method := migratable(vmi, storage)
+	setCondition(vmi, live, now)
+	vmi.Status.MigrationMethod = method
+	setCondition(vmi, virtv1.VirtualMachineInstanceCondition{
+		Type: virtv1.VirtualMachineInstanceIsStorageLiveMigratable, Status: corev1.ConditionTrue,
+	}, now)
+	if agent {
+		setCondition(vmi, virtv1.VirtualMachineInstanceCondition{
+			Type: virtv1.VirtualMachineInstanceAgentConnected, Status: corev1.ConditionTrue,
+		}, now)
+	}
+}
+
+// end stops the guest of an instance that is being deleted, and lets it go.
+func (v *visit) end(vmi *virtv1.VirtualMachineInstance) error {
+	if nodeOf(vmi) != "" && !vmi.IsFinal() {
+		step := step{vmi.UID, opStop}
+		left, fault := v.pace.wait(step, v.options.Times.Stopping)
+		if left > 0 {
+			v.lookAgain(left)
+			return nil
+		}
+		v.pace.done(step)
+		if text, failed := fault.Before(); failed {
+			return injected(opStop, text)
+		}
+	}
+	if err := v.power.switchOff(vmi); err != nil {
+		return fmt.Errorf("switch off the guest of %s/%s: %w", vmi.Namespace, vmi.Name, err)
+	}
+	if metav1.GetControllerOf(vmi) == nil && slices.Contains(vmi.Finalizers, virtv1.VirtualMachineInstanceFinalizer) {
+		if err := v.options.Guests.Destroy(guestID(vmi)); err != nil {
+			return fmt.Errorf("destroy the guest of %s/%s: %w", vmi.Namespace, vmi.Name, err)
+		}
+	}
+	v.hosts.release(vmi.UID)
+	release(vmi, metav1.NewTime(v.now))
+	return nil
+}
+
+// powerOn switches the guest on with what the cluster gives it.
+func (v *visit) powerOn(ctx context.Context, vmi *virtv1.VirtualMachineInstance) error {
+	data, err := v.bootData(ctx, vmi)
+	if err != nil {
+		return err
+	}
+	settings := guestSettings{network: data.network}
+	if usesPodNetwork(vmi) {
+		settings.pod = v.podAddress(vmi)
+	}
+	settings.guest = v.guest(vmi, data)
+	if settings.guest.Memory <= 0 {
+		return errors.New("XML error: memory size must be specified via <memory> or in the <numa> configuration")
+	}
+	settings.guest.NICs, settings.waiting = nics(vmi, settings.pod, settings.network, v.options.DHCP)
+	if settings.waiting {
+		v.lookAgain(leaseRetry)
+	}
+	return v.power.switchOn(vmi, settings)
+}
+
+// renew asks again for the leases that a guest waits for, and tells the guest when
+// it got one.
+func (v *visit) renew(vmi *virtv1.VirtualMachineInstance, settings *guestSettings) error {
+	before := settings.guest.NICs
+	settings.guest.NICs, settings.waiting = nics(vmi, settings.pod, settings.network, v.options.DHCP)
+	if settings.waiting {
+		v.lookAgain(leaseRetry)
+	}
+	if slices.EqualFunc(before, settings.guest.NICs, func(a, b NIC) bool { return slices.Equal(a.Addresses, b.Addresses) }) {
+		return nil
+	}
+	return v.power.switchOn(vmi, *settings)
+}
+
+// podAddress is the address that the status shows, or else a free one.
+func (v *visit) podAddress(vmi *virtv1.VirtualMachineInstance) netip.Prefix {
+	bits := v.options.PodNetwork.Bits()
+	for _, i := range vmi.Status.Interfaces {
+		if a, err := netip.ParseAddr(i.IP); err == nil && v.options.PodNetwork.Contains(a) && i.PodInterfaceName == "eth0" {
+			return netip.PrefixFrom(a, bits)
+		}
+	}
+	place, why := v.hosts.assign(vmi, v.api.listNodes(), v.api.listInstances())
+	if why != "" || !place.address.IsValid() {
+		return netip.Prefix{}
+	}
+	return netip.PrefixFrom(place.address, bits)
+}
+
+func usesPodNetwork(vmi *virtv1.VirtualMachineInstance) bool {
+	return slices.ContainsFunc(vmi.Spec.Networks, func(n virtv1.Network) bool { return n.Pod != nil })
+}

@@ -1,0 +1,83 @@
+// Sim plays the data centre for the stack on one machine: a KubeVirt cluster whose
+// machines run Talos Linux where they boot an image of it. Everything speaks the
+// wire protocol of what it stands for, and misbehaves on request.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/vitistack/stack/tests/sim/faults"
+	"github.com/vitistack/stack/tests/sim/kubevirt"
+	"github.com/vitistack/stack/tests/sim/talos"
+)
+
+func main() {
+	state := flag.String("state", ".run/sim", "`folder` that keeps the disks of simulated machines")
+	control := flag.String("control", "127.0.0.1:0", "`address` at which PUT /faults/kubevirt and /faults/talos take rules; what is listened on is written to <state>/control")
+	flag.Usage = func() {
+		_, _ = fmt.Fprintln(flag.CommandLine.Output(), "Plays KubeVirt and Talos Linux for the API server that KUBECONFIG names.")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	if err := run(ctx, *state, *control, log); err != nil {
+		log.Error("Cannot go on", "error", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, state, control string, log *slog.Logger) error {
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	if err != nil {
+		return fmt.Errorf("find the API server: %w (set KUBECONFIG)", err)
+	}
+	config.QPS = -1
+	machines, nodes := &faults.Plan{}, &faults.Plan{}
+	if err := serveControl(ctx, state, control, map[string]http.Handler{"/faults/kubevirt": machines, "/faults/talos": nodes}); err != nil {
+		return err
+	}
+	fleet, err := talos.Open(filepath.Join(state, "talos"), nodes, log.With("simulator", "talos"))
+	if err != nil {
+		return err
+	}
+	hypervisors := kubevirt.New(config, kubevirt.Options{Plan: machines, Log: log.With("simulator", "kubevirt"), Guests: guests{fleet: fleet, log: log}})
+	return errors.Join(hypervisors.Run(ctx), fleet.Close())
+}
+
+// serveControl serves the switches by which simulators are told to misbehave, and
+// writes down where.
+func serveControl(ctx context.Context, state, address string, switches map[string]http.Handler) error {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("serve the faults: %w", err)
+	}
+	mux := http.NewServeMux()
+	for path, handler := range switches {
+		mux.Handle(path, handler)
+	}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	go func() { _ = server.Serve(listener) }()
+	context.AfterFunc(ctx, func() { _ = server.Close() })
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		return fmt.Errorf("keep the state: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(state, "control"), []byte("http://"+listener.Addr().String()+"\n"), 0o600); err != nil {
+		return fmt.Errorf("keep the state: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,220 @@
+package talos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
+
+	"github.com/vitistack/stack/tests/sim/talos/internal/workload"
+)
+
+// etcdState is how far a control plane node's etcd has come in this boot.
+type etcdState int
+
+const (
+	etcdDown     etcdState = iota // not asked for yet
+	etcdWaiting                   // for a cluster to join
+	etcdStarting                  // a member, not yet running
+	etcdUp                        // running
+	etcdStopped                   // left the cluster, or was removed from it
+)
+
+// boot is one run of a machine's operating system. Fleet.mu guards it.
+type boot struct {
+	node *node
+	// ctx ends with the boot.
+	ctx    context.Context
+	cancel context.CancelFunc
+	// id is the kernel's boot ID.
+	id     string
+	began  time.Time
+	stage  runtime.MachineStage
+	timers []*time.Timer
+	events *eventLog
+	kmsg   *kmsg
+	cosi   *resources
+
+	// network is what the machine is called and where it listens.
+	network wiring
+	// identity is what the machine proves itself with; nil until it has one.
+	identity atomic.Pointer[identity]
+	// apid, trustd and kubernetes are what listens now.
+	apid, trustd, kubernetes *endpoint
+	// peers are the connections to other nodes that requests are forwarded on.
+	peers *peers
+
+	// services tells that the container runtime is up.
+	services bool
+	etcd     etcdState
+	// learned tells that a joining member has caught up.
+	learned bool
+	// joined is the name under which the kubelet has joined the cluster, and
+	// agent how it described itself.
+	joined string
+	agent  workload.Kubelet
+	// served is the version of the API server that listens.
+	served string
+	// sequence is what the machine is busy with, if anything, and installing
+	// tells that an installer runs beside it.
+	sequence   string
+	installing bool
+	// vips are the cluster's shared addresses that are on this node now.
+	vips []netip.Addr
+	// undoTry takes back a configuration that is being tried.
+	undoTry *time.Timer
+	// last is the machine status that was announced last.
+	last machineStatus
+}
+
+func newBoot(n *node) *boot {
+	ctx, cancel := context.WithCancel(context.Background())
+	b := &boot{
+		node: n, ctx: ctx, cancel: cancel,
+		id: uuid.NewString(), began: time.Now(),
+		events: newEventLog(), kmsg: &kmsg{}, peers: newPeers(),
+		network: wiringOf(n.Machine, n.config),
+	}
+	b.printf("Linux version %s-talos", kernelVersion)
+	b.printf("[talos] talos %s, boot ID %s, platform %s", n.Release.Version, b.id, n.Machine.Kind)
+	return b
+}
+
+// end stops everything that belongs to the boot, by way of down.
+func (b *boot) end(down func(*endpoint)) {
+	for _, t := range b.timers {
+		t.Stop()
+	}
+	if b.undoTry != nil {
+		b.undoTry.Stop()
+	}
+	for _, e := range []*endpoint{b.apid, b.trustd, b.kubernetes} {
+		down(e)
+	}
+	b.apid, b.trustd, b.kubernetes = nil, nil, nil
+	b.events.close()
+	b.peers.close()
+	b.cancel()
+}
+
+// enter changes the stage and tells everybody.
+func (b *boot) enter(stage runtime.MachineStage) {
+	b.stage = stage
+	b.printf("[talos] machine is now %s", stage)
+	b.announceStatus()
+	b.refresh()
+	b.node.fleet.announce()
+}
+
+// maintain waits for a configuration on the insecure API.
+func (b *boot) maintain() {
+	id, err := maintenanceIdentity(b.network)
+	if err != nil {
+		b.fail("make the maintenance certificate", err)
+		return
+	}
+	b.identity.Store(id)
+	b.listenAPID()
+	b.enter(runtime.MachineStageMaintenance)
+	b.printf("[talos] this machine is reachable at: %s", b.network.address.Addr())
+	b.printf("[talos] upload configuration using talosctl: talosctl apply-config --insecure --nodes %s --file <config.yaml>", b.network.address.Addr())
+}
+
+// leaveMaintenance goes on with the configuration that was accepted.
+func (b *boot) leaveMaintenance() {
+	b.apid.retire()
+	b.apid = nil
+	b.identity.Store(nil)
+	b.network = wiringOf(b.node.Machine, b.node.config)
+	if b.node.needsInstall() {
+		b.install()
+		return
+	}
+	b.node.Volatile = false
+	b.node.mustSave()
+	b.configure()
+}
+
+// install writes Talos to the system disk and reboots into it. From 1.13 on
+// the API already answers with the configured identity. When the installation
+// fails, the machine comes back without the configuration.
+func (b *boot) install() {
+	b.enter(runtime.MachineStageInstalling)
+	if b.node.atLeast(config.TalosVersion1_13) {
+		b.identify()
+	}
+	n := b.node
+	image := n.config.Machine().Install().Image()
+	b.printf("[talos] installing Talos to disk %s from image %q", n.systemDisk().Device, image)
+	b.later(n.fleet.timing.Install, func() {
+		next, err := releaseOf(image, n.Release)
+		if err = errors.Join(err, n.checkInstallDisk()); err != nil {
+			b.fail("install", err)
+			if err := n.loseVolatile(); err != nil {
+				b.fail("forget the configuration", err)
+			}
+		} else {
+			n.Release, n.Installed, n.Volatile = next, true, false
+			n.mustSave()
+			b.printf("[talos] install successful")
+		}
+		b.enter(runtime.MachineStageRebooting)
+		n.restart()
+	})
+}
+
+// checkInstallDisk refuses to install to a disk the machine does not have.
+func (n *node) checkInstallDisk() error {
+	want := n.config.Machine().Install().Disk()
+	if want == "" || len(n.Machine.Disks) == 0 ||
+		slices.ContainsFunc(n.Machine.Disks, func(d Disk) bool { return d.Device == want }) {
+		return nil
+	}
+	return fmt.Errorf("disk %s does not exist", want)
+}
+
+// configure is the boot with a configuration.
+func (b *boot) configure() {
+	b.enter(runtime.MachineStageBooting)
+	b.identify()
+	b.later(b.node.fleet.timing.Services, func() {
+		b.services = true
+		b.node.fleet.settle(b.node.cluster())
+	})
+}
+
+// fail reports what a real machine shows on its console only.
+func (b *boot) fail(doing string, err error) {
+	b.printf("[talos] failed to %s: %v", doing, err)
+	b.node.fleet.log.Warn("simulated Talos machine", "machine", b.node.Machine.ID, "failed", doing, "error", err)
+}
+
+// relisten follows a change of the address, the hostname or the certificates.
+func (b *boot) relisten() {
+	old := b.network
+	b.network = wiringOf(b.node.Machine, b.node.config)
+	if b.node.config == nil {
+		if old.address != b.network.address {
+			b.apid.close()
+			b.apid = nil
+			b.maintain()
+		}
+		return
+	}
+	if old.address != b.network.address {
+		for _, e := range []*endpoint{b.apid, b.trustd, b.kubernetes} {
+			e.close()
+		}
+		b.apid, b.trustd, b.kubernetes, b.vips = nil, nil, nil, nil
+	}
+	b.keepVIPs(b.network.vips)
+	b.identify()
+	b.node.fleet.settle(b.node.cluster())
+}

@@ -1,0 +1,174 @@
+package talos
+
+import (
+	"crypto/tls"
+	stdx509 "crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/siderolabs/crypto/x509"
+	"github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/role"
+)
+
+// identity is what a machine proves itself with towards clients and other
+// nodes. It never changes; the keys are made when they are first needed.
+type identity struct {
+	// maintenance tells that clients need no certificate.
+	maintenance bool
+	server      func() (*tls.Certificate, error)
+	// client authenticates the node to others; nil on workers, which cannot
+	// forward requests.
+	client func() (*tls.Certificate, error)
+	// accepted are the authorities of the cluster, in PEM.
+	accepted *stdx509.CertPool
+}
+
+// maintenanceIdentity is a certificate that nobody vouches for.
+func maintenanceIdentity(n wiring) (*identity, error) {
+	ca, err := x509.NewSelfSignedCertificateAuthority(x509.ECDSA(true), x509.CommonName("maintenance-service.talos.dev"))
+	if err != nil {
+		return nil, err
+	}
+	authority := &x509.PEMEncodedCertificateAndKey{Crt: ca.CrtPEM, Key: ca.KeyPEM}
+	return &identity{
+		maintenance: true,
+		server:      issue(authority, n, nil, stdx509.ExtKeyUsageServerAuth),
+	}, nil
+}
+
+// controlPlaneIdentity is issued from the authority in the configuration.
+func controlPlaneIdentity(cfg config.Provider, n wiring) (*identity, error) {
+	security := cfg.Machine().Security()
+	pool, err := acceptedCAs(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if security.IssuingCA() == nil || len(security.IssuingCA().Key) == 0 {
+		return nil, errors.New("machine.ca has no key")
+	}
+	return &identity{
+		server:   issue(security.IssuingCA(), n, security.CertSANs(), stdx509.ExtKeyUsageServerAuth),
+		client:   issue(security.IssuingCA(), n, nil, stdx509.ExtKeyUsageClientAuth, string(role.Impersonator)),
+		accepted: pool,
+	}, nil
+}
+
+// issue makes a key and has it certified, once, when it is first needed.
+func issue(ca *x509.PEMEncodedCertificateAndKey, n wiring, sans []string, usage stdx509.ExtKeyUsage, organization ...string) func() (*tls.Certificate, error) {
+	return sync.OnceValues(func() (*tls.Certificate, error) {
+		authority, err := x509.NewCertificateAuthorityFromCertificateAndKey(ca)
+		if err != nil {
+			return nil, err
+		}
+		options := []x509.Option{
+			x509.CommonName(n.fqdn()),
+			x509.NotBefore(time.Now().Add(-10 * time.Second)),
+			x509.NotAfter(time.Now().Add(x509.DefaultCertificateValidityDuration)),
+			x509.KeyUsage(stdx509.KeyUsageDigitalSignature),
+			x509.ExtKeyUsage([]stdx509.ExtKeyUsage{usage}),
+		}
+		if usage == stdx509.ExtKeyUsageServerAuth {
+			ips, names := n.sans(sans)
+			options = append(options, x509.IPAddresses(ips), x509.DNSNames(names))
+		}
+		if len(organization) > 0 {
+			options = append(options, x509.Organization(organization...))
+		}
+		pair, err := x509.NewKeyPair(authority, options...)
+		if err != nil {
+			return nil, err
+		}
+		return pair.Certificate, nil
+	})
+}
+
+// sans are the names a node answers to.
+func (n wiring) sans(extra []string) ([]net.IP, []string) {
+	ips := []net.IP{n.address.Addr().AsSlice(), net.IPv4(127, 0, 0, 1)}
+	var names []string
+	if n.hostname != "" {
+		names = append(names, n.hostname)
+		if n.fqdn() != n.hostname {
+			names = append(names, n.fqdn())
+		}
+	}
+	for _, vip := range n.vips {
+		ips = append(ips, vip.AsSlice())
+	}
+	for _, san := range extra {
+		if ip, err := netip.ParseAddr(san); err == nil {
+			ips = append(ips, ip.AsSlice())
+		} else if !slices.Contains(names, san) {
+			names = append(names, san)
+		}
+	}
+	return ips, names
+}
+
+func acceptedCAs(cfg config.Provider) (*stdx509.CertPool, error) {
+	security := cfg.Machine().Security()
+	pool, n := stdx509.NewCertPool(), 0
+	for _, ca := range security.AcceptedCAs() {
+		if pool.AppendCertsFromPEM(ca.Crt) {
+			n++
+		}
+	}
+	if ca := security.IssuingCA(); ca != nil && pool.AppendCertsFromPEM(ca.Crt) {
+		n++
+	}
+	if n == 0 {
+		return nil, errors.New("the configuration accepts no certificate authority")
+	}
+	return pool, nil
+}
+
+// serverTLS is how apid answers a handshake, with the identity it has then.
+func (b *boot) serverTLS() *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13,
+		NextProtos: []string{"h2"},
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			id := b.identity.Load()
+			if id == nil {
+				return nil, errors.New("the node has no identity yet")
+			}
+			cert, err := id.server()
+			if err != nil {
+				return nil, fmt.Errorf("issue the server certificate: %w", err)
+			}
+			c := &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{*cert}}
+			if !id.maintenance {
+				c.ClientAuth, c.ClientCAs, c.VerifyPeerCertificate = tls.RequireAndVerifyClientCert, id.accepted, onlyClientAuth
+			}
+			return c, nil
+		},
+	}
+}
+
+// onlyClientAuth refuses certificates that could also be a server's.
+func onlyClientAuth(_ [][]byte, chains [][]*stdx509.Certificate) error {
+	if len(chains) == 0 {
+		return errors.New("no verified chains")
+	}
+	for _, cert := range chains[0] {
+		if !cert.IsCA && !slices.Equal(cert.ExtKeyUsage, []stdx509.ExtKeyUsage{stdx509.ExtKeyUsageClientAuth}) {
+			return fmt.Errorf("certificate %q is missing the client auth extended key usage", cert.Subject)
+		}
+	}
+	return nil
+}
+
+func firstCertificate(chain []byte) (*stdx509.Certificate, error) {
+	block, _ := pem.Decode(chain)
+	if block == nil {
+		return nil, errors.New("no PEM certificate")
+	}
+	return stdx509.ParseCertificate(block.Bytes)
+}

@@ -1,0 +1,167 @@
+package talos
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	machineapi "github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/compatibility"
+	"github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
+)
+
+// readConfig parses a complete machine configuration, as strictly as a node:
+// an unknown key is an error.
+func readConfig(data []byte) (config.Provider, error) {
+	cfg, err := configloader.NewFromBytes(data)
+	if err != nil {
+		return nil, err
+	}
+	if !cfg.CompleteForBoot() {
+		return nil, errors.New("the machine configuration is not complete: machine.type, machine.ca and cluster are required")
+	}
+	return cfg, nil
+}
+
+// since names the kinds of documents that a Talos version learned. What is not
+// listed is older than every simulated version.
+var since = map[string]*config.VersionContract{
+	"BondConfig": config.TalosVersion1_12, "BridgeConfig": config.TalosVersion1_12,
+	"DHCPv4Config": config.TalosVersion1_12, "DHCPv6Config": config.TalosVersion1_12,
+	"DummyLinkConfig": config.TalosVersion1_12, "HCloudVIPConfig": config.TalosVersion1_12,
+	"HostnameConfig": config.TalosVersion1_12, "Layer2VIPConfig": config.TalosVersion1_12,
+	"LinkAliasConfig": config.TalosVersion1_12, "LinkConfig": config.TalosVersion1_12,
+	"OOMConfig": config.TalosVersion1_12, "ResolverConfig": config.TalosVersion1_12,
+	"StaticHostConfig": config.TalosVersion1_12, "TimeSyncConfig": config.TalosVersion1_12,
+	"VLANConfig": config.TalosVersion1_12, "WireguardConfig": config.TalosVersion1_12,
+	"RegistryMirrorConfig": config.TalosVersion1_12, "RegistryAuthConfig": config.TalosVersion1_12,
+	"RegistryTLSConfig": config.TalosVersion1_12, "CRIBaseRuntimeSpecConfig": config.TalosVersion1_12,
+	"BlackholeRouteConfig": config.TalosVersion1_13, "EnvironmentConfig": config.TalosVersion1_13,
+	"ExternalVolumeConfig": config.TalosVersion1_13, "ImageVerificationConfig": config.TalosVersion1_13,
+	"KubeSpanConfig": config.TalosVersion1_13, "RoutingRuleConfig": config.TalosVersion1_13,
+	"TCPProbeConfig": config.TalosVersion1_13, "VRFConfig": config.TalosVersion1_13,
+}
+
+// speaks refuses what an older Talos does not know.
+func speaks(version *config.VersionContract, cfg config.Provider) error {
+	for _, doc := range cfg.Documents() {
+		if first, known := since[doc.Kind()]; known && first.Greater(version) {
+			return fmt.Errorf("error decoding document %s/%s/: %q %q: not registered", doc.APIVersion(), doc.Kind(), doc.Kind(), doc.APIVersion())
+		}
+	}
+	raw := cfg.RawV1Alpha1()
+	if raw == nil || raw.MachineConfig == nil {
+		return nil
+	}
+	install := raw.MachineConfig.MachineInstall
+	if config.TalosVersion1_12.Greater(version) && install != nil && install.InstallGrubUseUKICmdline != nil {
+		return errors.New("error decoding document /v1alpha1/: unknown keys found during decoding:\nmachine:\n    install:\n        grubUseUKICmdline: " +
+			fmt.Sprint(*install.InstallGrubUseUKICmdline) + "\n")
+	}
+	return nil
+}
+
+// immediately tells whether a running node takes a new configuration over
+// without a reboot, and otherwise why not.
+func immediately(current, next config.Provider) error {
+	now, then := current.RawV1Alpha1(), next.RawV1Alpha1()
+	if now == nil || then == nil {
+		return errors.New("new config is not v1alpha1")
+	}
+	if !reflect.DeepEqual(lasting(now), lasting(then)) {
+		return errors.New("this config change can't be applied in immediate mode")
+	}
+	return nil
+}
+
+// lasting is the part of a configuration that only a boot can change.
+func lasting(cfg *v1alpha1.Config) *v1alpha1.Config {
+	c := cfg.DeepCopy()
+	c.ConfigDebug, c.ClusterConfig = nil, nil
+	if m := c.MachineConfig; m != nil {
+		m.MachineCA, m.MachineAcceptedCAs, m.MachineCertSANs = nil, nil, nil
+		m.MachineTime, m.MachineNetwork, m.MachineInstall = nil, nil, nil //nolint:staticcheck // older versions use them
+		m.MachineSysfs, m.MachineSysctls, m.MachineKernel = nil, nil, nil
+		m.MachineLogging, m.MachineSeccompProfiles = nil, nil
+		m.MachineControlPlane, m.MachineKubelet, m.MachinePods = nil, nil, nil
+		m.MachineRegistries = v1alpha1.RegistriesConfig{} //nolint:staticcheck // older versions use it
+		m.MachineNodeAnnotations, m.MachineNodeLabels, m.MachineNodeTaints = nil, nil, nil
+		if f := m.MachineFeatures; f != nil {
+			f.KubernetesTalosAPIAccessConfig, f.KubePrismSupport, f.HostDNSSupport = nil, nil, nil
+			f.ImageCacheSupport, f.FeatureNodeAddressSortAlgorithm = nil, ""
+		}
+	}
+	return c
+}
+
+// clusterKey identifies the cluster a configuration belongs to by its
+// certificate authority, which every member trusts and nobody else has.
+func clusterKey(cfg config.Provider) string {
+	var ca []byte
+	if issuing := cfg.Cluster().IssuingCA(); issuing != nil {
+		ca = issuing.Crt
+	} else if accepted := cfg.Cluster().AcceptedCAs(); len(accepted) > 0 {
+		ca = accepted[0].Crt
+	}
+	sum := sha256.Sum256(ca)
+	return hex.EncodeToString(sum[:8])
+}
+
+// releaseOf is what an installer image installs over a present release. The
+// image's tag is the version, as it is for Talos' own images and the factory's.
+func releaseOf(image string, present release) (release, error) {
+	if image == "" {
+		return present, nil
+	}
+	tag := imageTag(image)
+	if _, err := parseVersion(tag); err != nil {
+		return present, fmt.Errorf("image %q: %w", image, err)
+	}
+	return release{Version: "v" + strings.TrimPrefix(tag, "v"), Image: image}, nil
+}
+
+// imageTag is the tag of an image reference, "" without one.
+func imageTag(image string) string {
+	ref, _, _ := strings.Cut(image, "@")
+	name := ref[strings.LastIndex(ref, "/")+1:]
+	_, tag, _ := strings.Cut(name, ":")
+	return tag
+}
+
+// schematicOf is the image factory's schematic in an installer image, if any.
+func schematicOf(image string) string {
+	parts := strings.Split(strings.SplitN(image, ":", 2)[0], "/")
+	if last := parts[len(parts)-1]; len(parts) > 2 && len(last) == 64 {
+		return last
+	}
+	return ""
+}
+
+// upgradeable checks what the installer of the next release checks before it
+// touches the disk.
+func upgradeable(from, to release, cfg config.Provider) error {
+	host, err := compatibility.ParseTalosVersion(&machineapi.VersionInfo{Tag: from.Version})
+	if err != nil {
+		return err
+	}
+	target, err := compatibility.ParseTalosVersion(&machineapi.VersionInfo{Tag: to.Version})
+	if err != nil {
+		return err
+	}
+	if err := target.UpgradeableFrom(host); err != nil {
+		return err
+	}
+	if cfg == nil {
+		return nil
+	}
+	kubernetes, err := compatibility.ParseKubernetesVersion(strings.TrimPrefix(imageTag(cfg.Machine().Kubelet().Image()), "v"))
+	if err != nil {
+		return fmt.Errorf("kubelet image %q: %w", cfg.Machine().Kubelet().Image(), err)
+	}
+	return kubernetes.SupportedWith(target)
+}

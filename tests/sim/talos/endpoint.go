@@ -1,0 +1,188 @@
+package talos
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/vitistack/stack/tests/sim/faults"
+)
+
+// endpoint is a server on one port of one or more addresses. A nil endpoint is
+// closed.
+type endpoint struct {
+	port uint16
+	backend
+
+	mu        sync.Mutex
+	listeners map[netip.Addr]*listener
+}
+
+// backend is what an endpoint runs.
+type backend struct {
+	// serve answers connections until the listener is closed.
+	serve func(net.Listener)
+	// finish lets the calls that run end, and returns when they have.
+	finish func()
+	// stop drops all connections.
+	stop func()
+}
+
+// listen opens a port of an address.
+func listen(addr netip.Addr, port uint16, wrap func(net.Conn) net.Conn, s backend) (*endpoint, error) {
+	e := &endpoint{port: port, backend: s, listeners: map[netip.Addr]*listener{}}
+	if err := e.add(addr, wrap); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// add listens on one more address.
+func (e *endpoint) add(addr netip.Addr, wrap func(net.Conn) net.Conn) error {
+	l, err := net.Listen("tcp", netip.AddrPortFrom(addr, e.port).String())
+	if err != nil {
+		return err
+	}
+	at := &listener{Listener: l, wrap: wrap}
+	e.mu.Lock()
+	e.listeners[addr] = at
+	e.mu.Unlock()
+	go e.backend.serve(at)
+	return nil
+}
+
+// drop takes an address that was added away, with its connections.
+func (e *endpoint) drop(addr netip.Addr) {
+	if e == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if l := e.listeners[addr]; l != nil {
+		_ = l.Close()
+		l.conns.Range(func(_, c any) bool { _ = c.(net.Conn).Close(); return true })
+		delete(e.listeners, addr)
+	}
+}
+
+// close frees the addresses and drops the connections, as without power.
+func (e *endpoint) close() {
+	if e != nil {
+		e.silence()
+		go e.backend.stop()
+	}
+}
+
+// grace is how long calls may still run while a machine goes down in order.
+const grace = time.Second
+
+// retire frees the addresses at once, and drops the connections when the calls
+// on them have ended or the grace is over.
+func (e *endpoint) retire() {
+	if e == nil {
+		return
+	}
+	e.silence()
+	late := time.AfterFunc(grace, e.backend.stop)
+	go func() {
+		e.backend.finish()
+		late.Stop()
+	}()
+}
+
+// silence stops listening.
+func (e *endpoint) silence() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, l := range e.listeners {
+		_ = l.Close()
+	}
+}
+
+// hangUp closes a client's connection without a word.
+func (e *endpoint) hangUp(client net.Addr) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, l := range e.listeners {
+		l.hangUp(client)
+	}
+}
+
+// listener remembers the connections it has accepted.
+type listener struct {
+	net.Listener
+	wrap  func(net.Conn) net.Conn
+	conns sync.Map // string -> net.Conn
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	name := c.RemoteAddr().String()
+	l.conns.Store(name, c)
+	return l.wrap(&tracked{Conn: c, forget: func() { l.conns.Delete(name) }}), nil
+}
+
+func (l *listener) hangUp(client net.Addr) {
+	if c, ok := l.conns.Load(client.String()); ok {
+		if tcp, ok := c.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0) // a reset rather than an orderly end
+		}
+		_ = c.(net.Conn).Close()
+	}
+}
+
+type tracked struct {
+	net.Conn
+	forget func()
+}
+
+func (c *tracked) Close() error {
+	c.forget()
+	return c.Conn.Close()
+}
+
+// reluctant is a connection whose handshake suffers a fault: it comes late,
+// never ("hang"), or ends the connection.
+type reluctant struct {
+	net.Conn
+	ctx   context.Context
+	plan  *faults.Plan
+	first sync.Once
+	err   error
+}
+
+// reluctantly wraps the connections of a boot, for the operation "tls".
+func (b *boot) reluctantly(c net.Conn) net.Conn {
+	return &reluctant{Conn: c, ctx: b.ctx, plan: b.node.fleet.plan}
+}
+
+func (c *reluctant) Read(p []byte) (int, error) {
+	c.first.Do(func() { c.err = c.suffer() })
+	if c.err != nil {
+		return 0, c.err
+	}
+	return c.Conn.Read(p)
+}
+
+func (c *reluctant) suffer() error {
+	fault := c.plan.Next("tls")
+	if err := fault.Wait(c.ctx); err != nil {
+		return err
+	}
+	switch fault.Error {
+	case "":
+		return nil
+	case "hang":
+		_, err := io.Copy(io.Discard, c.Conn) // until the client gives up
+		return errors.Join(err, io.EOF)
+	}
+	_ = c.Conn.Close()
+	return errors.New(fault.Error)
+}

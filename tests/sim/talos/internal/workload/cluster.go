@@ -1,0 +1,181 @@
+// Package workload is a light Kubernetes cluster: the API that clients such as
+// kubectl and client-go need to look at nodes, label, cordon and drain them,
+// and as much of the controllers' work as makes that meaningful. It keeps
+// typed objects in memory and a journal of them on disk.
+package workload
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Timing is how long things take. The zero Timing makes them immediate.
+type Timing struct {
+	// NodeReady is from a kubelet's start to its Node being ready.
+	NodeReady time.Duration
+	// NodeLost is from a kubelet's end to its Node being unknown.
+	NodeLost time.Duration
+	// PodStop is from a pod's deletion to its containers being gone.
+	PodStop time.Duration
+}
+
+// Cluster is the shared state of all API servers of one cluster. It is safe
+// for concurrent use.
+type Cluster struct {
+	mu       sync.Mutex
+	store    *store
+	timing   Timing
+	online   bool
+	kubelets map[string]*kubelet
+	timers   map[*timer]struct{}
+	changed  func()
+}
+
+type kubelet struct {
+	Kubelet
+	alive, ready bool
+	timer        *timer
+}
+
+func (k *kubelet) stop() { k.timer.stop() }
+
+// Open reads the cluster from its journal at path, or begins an empty one.
+// changed is called whenever something may have changed, with the cluster's
+// lock held: it must neither block nor call back into the cluster.
+func Open(path string, timing Timing, changed func()) (*Cluster, error) {
+	s, err := openStore(path, time.Now)
+	if err != nil {
+		return nil, err
+	}
+	return &Cluster{
+		store: s, timing: timing, changed: changed,
+		kubelets: map[string]*kubelet{}, timers: map[*timer]struct{}{},
+	}, nil
+}
+
+// Close stops all activity; the journal stays for the next Open.
+func (c *Cluster) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopTimers()
+	return c.store.journal.close()
+}
+
+// Remove is Close, and the journal goes too.
+func (c *Cluster) Remove() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stopTimers()
+	return c.store.journal.remove()
+}
+
+// SetOnline tells whether the control plane works. While it does not, nothing
+// is scheduled, started or declared lost.
+func (c *Cluster) SetOnline(online bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.online == online {
+		return nil
+	}
+	c.online = online
+	return c.settle()
+}
+
+// Seeded tells whether the cluster has been given its first objects.
+func (c *Cluster) Seeded() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.store.objects[namespaceKind]) > 0
+}
+
+func (c *Cluster) pods() []*corev1.Pod {
+	objects := c.store.list(podKind, "")
+	pods := make([]*corev1.Pod, 0, len(objects))
+	for _, obj := range objects {
+		pods = append(pods, obj.(*corev1.Pod))
+	}
+	return pods
+}
+
+// maxRounds bounds how often the controllers answer each other's changes.
+const maxRounds = 8
+
+// settle lets the controllers do what the present objects ask for. Callers
+// hold mu.
+func (c *Cluster) settle() error {
+	defer c.changed()
+	if !c.online {
+		return nil
+	}
+	for range maxRounds {
+		before := c.store.revision
+		if err := errors.Join(
+			c.settleNodes(), c.settleDeployments(), c.settleReplicaSets(), c.settleDaemonSets(),
+			c.collectPods(), c.schedule(), c.runPods(), c.settleBudgets(), c.settleStatuses(),
+		); err != nil {
+			return err
+		}
+		if c.store.revision == before {
+			return nil
+		}
+	}
+	return nil
+}
+
+// timer is a delayed piece of the cluster's work. A nil timer is spent.
+type timer struct {
+	cluster *Cluster
+	timer   *time.Timer
+}
+
+// after runs work later, with mu held, unless the cluster is closed before.
+// Callers hold mu. Without a delay the work still runs in its own turn.
+func (c *Cluster) after(d time.Duration, work func() error) *timer {
+	t := &timer{cluster: c}
+	c.timers[t] = struct{}{}
+	t.timer = time.AfterFunc(d, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if _, waiting := c.timers[t]; !waiting {
+			return
+		}
+		delete(c.timers, t)
+		_ = work() // a failed write has broken the store, and every request says so
+	})
+	return t
+}
+
+// pending tells whether the work is still to come. Callers hold mu.
+func (t *timer) pending() bool {
+	if t == nil {
+		return false
+	}
+	_, waiting := t.cluster.timers[t]
+	return waiting
+}
+
+// stop keeps the work from being done. Callers hold mu.
+func (t *timer) stop() {
+	if t != nil {
+		t.timer.Stop()
+		delete(t.cluster.timers, t)
+	}
+}
+
+func (c *Cluster) stopTimers() {
+	for t := range c.timers {
+		t.stop()
+	}
+}
+
+func nodeChange(change func(*corev1.Node)) func(runtime.Object) (runtime.Object, error) {
+	return func(old runtime.Object) (runtime.Object, error) {
+		next := old.(*corev1.Node).DeepCopy()
+		change(next)
+		return next, nil
+	}
+}

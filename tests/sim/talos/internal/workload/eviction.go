@@ -1,0 +1,151 @@
+package workload
+
+import (
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// evict deletes a pod unless a disruption budget forbids it now (429). A pod
+// that is on its way out, finished or not ready to count is always evictable.
+func (c *Cluster) evict(namespace, name string, options metav1.DeleteOptions) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	obj, err := c.store.get(podKind, namespace, name)
+	if err != nil {
+		return err
+	}
+	if err := c.mayEvict(obj.(*corev1.Pod)); err != nil {
+		return err
+	}
+	_, err = c.removeLocked(&request{kind: podKind, namespace: namespace, name: name}, options)
+	return err
+}
+
+func (c *Cluster) mayEvict(pod *corev1.Pod) error {
+	if pod.DeletionTimestamp != nil || finished(pod) || pod.Status.Phase == corev1.PodPending {
+		return nil
+	}
+	var budgets []*policyv1.PodDisruptionBudget
+	for _, obj := range c.store.list(budgetKind, pod.Namespace) {
+		if budget := obj.(*policyv1.PodDisruptionBudget); selects(budget, pod) {
+			budgets = append(budgets, budget)
+		}
+	}
+	if len(budgets) > 1 {
+		return apierrors.NewInternalError(errors.New("this pod has more than one PodDisruptionBudget, which the eviction subresource does not support"))
+	}
+	if len(budgets) == 0 || budgets[0].Status.DisruptionsAllowed > 0 || mayGoUnready(budgets[0], pod) {
+		return nil
+	}
+	b := budgets[0]
+	refusal := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
+	refusal.ErrStatus.Details.Causes = append(refusal.ErrStatus.Details.Causes, metav1.StatusCause{
+		Type: policyv1.DisruptionBudgetCause,
+		Message: fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently",
+			b.Name, b.Status.DesiredHealthy, b.Status.CurrentHealthy),
+	})
+	return refusal
+}
+
+// mayGoUnready tells whether a pod that does not count as healthy may go
+// although its budget allows no disruption.
+func mayGoUnready(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
+	if podReady(pod) {
+		return false
+	}
+	if policy := budget.Spec.UnhealthyPodEvictionPolicy; policy != nil && *policy == policyv1.AlwaysAllow {
+		return true
+	}
+	return budget.Status.DesiredHealthy > 0 && budget.Status.CurrentHealthy >= budget.Status.DesiredHealthy
+}
+
+// settleBudgets writes each budget's status as the disruption controller would.
+func (c *Cluster) settleBudgets() error {
+	for _, obj := range c.store.list(budgetKind, "") {
+		budget := obj.(*policyv1.PodDisruptionBudget)
+		var pods []*corev1.Pod
+		for _, p := range c.pods() {
+			if p.Namespace == budget.Namespace && selects(budget, p) && !finished(p) {
+				pods = append(pods, p)
+			}
+		}
+		status := allowance(budget, pods, c.replicasOf(pods))
+		status.Conditions = budget.Status.Conditions
+		if equality.Semantic.DeepEqual(status, budget.Status) {
+			continue
+		}
+		next := budget.DeepCopy()
+		next.Status = status
+		if err := c.store.put(budgetKind, next); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// allowance is how many pods of a budget may go now. A share of the pods, and a
+// maximum of missing ones, is measured by the replicas that their controllers
+// want; replicas is negative when a pod has no controller, and then none may go.
+func allowance(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod, replicas int) policyv1.PodDisruptionBudgetStatus {
+	expected, healthy := len(pods), 0
+	least := budget.Spec.MinAvailable
+	if relative := budget.Spec.MaxUnavailable != nil || (least != nil && least.Type == intstr.String); relative {
+		if replicas < 0 {
+			return policyv1.PodDisruptionBudgetStatus{ObservedGeneration: budget.Generation}
+		}
+		expected = replicas
+	}
+	for _, p := range pods {
+		if p.DeletionTimestamp == nil && podReady(p) {
+			healthy++
+		}
+	}
+	desired := 0
+	switch spec := budget.Spec; {
+	case spec.MaxUnavailable != nil:
+		out, err := intstr.GetScaledValueFromIntOrPercent(spec.MaxUnavailable, expected, true)
+		if err != nil {
+			out = 0
+		}
+		desired = max(expected-out, 0)
+	case spec.MinAvailable != nil:
+		least, err := intstr.GetScaledValueFromIntOrPercent(spec.MinAvailable, expected, true)
+		if err != nil {
+			least = expected
+		}
+		desired = least
+	}
+	return policyv1.PodDisruptionBudgetStatus{
+		ObservedGeneration: budget.Generation,
+		DisruptionsAllowed: int32(max(healthy-desired, 0)),
+		CurrentHealthy:     int32(healthy),
+		DesiredHealthy:     int32(desired),
+		ExpectedPods:       int32(expected),
+	}
+}
+
+func selects(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
+	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
+	return err == nil && selector.Matches(labels.Set(pod.Labels))
+}
+
+func finished(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+}
+
+func podReady(p *corev1.Pod) bool {
+	for _, condition := range p.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

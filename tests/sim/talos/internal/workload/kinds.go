@@ -1,0 +1,92 @@
+package workload
+
+import (
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// kind is one resource the API serves.
+type kind struct {
+	schema.GroupVersionKind
+	plural     string
+	short      []string
+	namespaced bool
+	// status tells that the resource has a status subresource, so that a write
+	// to the one never touches the other.
+	status bool
+}
+
+var (
+	nodeKind       = &kind{core("Node"), "nodes", []string{"no"}, false, true}
+	namespaceKind  = &kind{core("Namespace"), "namespaces", []string{"ns"}, false, true}
+	podKind        = &kind{core("Pod"), "pods", []string{"po"}, true, true}
+	serviceKind    = &kind{core("Service"), "services", []string{"svc"}, true, true}
+	daemonSetKind  = &kind{apps("DaemonSet"), "daemonsets", []string{"ds"}, true, true}
+	deploymentKind = &kind{apps("Deployment"), "deployments", []string{"deploy"}, true, true}
+	replicaSetKind = &kind{apps("ReplicaSet"), "replicasets", []string{"rs"}, true, true}
+	leaseKind      = &kind{schema.GroupVersionKind{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"}, "leases", nil, true, false}
+	budgetKind     = &kind{
+		schema.GroupVersionKind{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"},
+		"poddisruptionbudgets", []string{"pdb"}, true, true,
+	}
+)
+
+// kinds are all resources, in the order in which discovery lists them.
+var kinds = []*kind{
+	nodeKind, namespaceKind, podKind, serviceKind,
+	{core("Event"), "events", []string{"ev"}, true, false},
+	{core("ConfigMap"), "configmaps", []string{"cm"}, true, false},
+	{core("Secret"), "secrets", nil, true, false},
+	{core("ServiceAccount"), "serviceaccounts", []string{"sa"}, true, false},
+	daemonSetKind, deploymentKind, replicaSetKind,
+	{apps("StatefulSet"), "statefulsets", []string{"sts"}, true, true},
+	{schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}, "jobs", nil, true, true},
+	budgetKind,
+	leaseKind,
+	{schema.GroupVersionKind{Group: "storage.k8s.io", Version: "v1", Kind: "VolumeAttachment"}, "volumeattachments", nil, false, true},
+}
+
+func core(name string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Version: "v1", Kind: name}
+}
+
+func apps(name string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: name}
+}
+
+// kindOf finds the resource a path names.
+func kindOf(group, version, plural string) (*kind, bool) {
+	for _, k := range kinds {
+		if k.Group == group && k.Version == version && k.plural == plural {
+			return k, true
+		}
+	}
+	return nil, false
+}
+
+func kindByPlural(plural, group string) (*kind, bool) { return kindOf(group, "v1", plural) }
+
+// resource is the name errors use.
+func (k *kind) resource() schema.GroupResource {
+	return schema.GroupResource{Group: k.Group, Resource: k.plural}
+}
+
+func (k *kind) singular() string { return strings.ToLower(k.Kind) }
+
+// empty makes a new object of the kind, with its type set.
+func (k *kind) empty() runtime.Object {
+	obj, err := scheme.Scheme.New(k.GroupVersionKind)
+	if err != nil {
+		panic("workload: " + err.Error()) // the table above names only known kinds
+	}
+	obj.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind)
+	return obj
+}
+
+func (k *kind) verbs() metav1.Verbs {
+	return metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+}

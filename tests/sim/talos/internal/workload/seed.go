@@ -1,0 +1,91 @@
+package workload
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Seed is what a new cluster is given by its control plane. An empty image
+// leaves that addon out.
+type Seed struct {
+	ProxyImage, FlannelImage, DNSImage string
+}
+
+// Seed puts the first objects into the cluster. What is there already stays.
+func (c *Cluster) Seed(seed Seed) error {
+	type first struct {
+		kind *kind
+		obj  runtime.Object
+	}
+	var objects []first
+	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease} {
+		objects = append(objects, first{namespaceKind, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}})
+	}
+	objects = append(objects, first{serviceKind, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "kubernetes", Namespace: metav1.NamespaceDefault},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "https", Port: 443, Protocol: corev1.ProtocolTCP}}},
+	}})
+	if seed.ProxyImage != "" {
+		objects = append(objects, first{daemonSetKind, daemonSet("kube-proxy", "kube-proxy", seed.ProxyImage)})
+	}
+	if seed.FlannelImage != "" {
+		objects = append(objects, first{daemonSetKind, daemonSet("kube-flannel", "flannel", seed.FlannelImage)})
+	}
+	if seed.DNSImage != "" {
+		objects = append(objects, first{deploymentKind, coreDNS(seed.DNSImage)})
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, f := range objects {
+		m := metaOf(f.obj)
+		if _, err := c.store.get(f.kind, m.GetNamespace(), m.GetName()); err == nil {
+			continue
+		}
+		setDefaults(f.obj)
+		if err := c.store.put(f.kind, f.obj); err != nil {
+			return err
+		}
+	}
+	return c.settle()
+}
+
+func daemonSet(name, app, image string) *appsv1.DaemonSet {
+	labels := map[string]string{"k8s-app": app, "tier": "node"}
+	return &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceSystem, Labels: labels},
+		Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"k8s-app": app}},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{
+					HostNetwork: true,
+					Containers:  []corev1.Container{{Name: name, Image: image}},
+					Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+				},
+			},
+		},
+	}
+}
+
+func coreDNS(image string) *appsv1.Deployment {
+	labels := map[string]string{"k8s-app": "kube-dns"}
+	two := int32(2)
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "coredns", Namespace: metav1.NamespaceSystem, Labels: labels},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &two,
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{
+					Containers: []corev1.Container{{Name: "coredns", Image: image}},
+					Tolerations: []corev1.Toleration{
+						{Key: "node-role.kubernetes.io/control-plane", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
+					},
+				},
+			},
+		},
+	}
+}

@@ -1,0 +1,270 @@
+package talos
+
+import (
+	"context"
+	"crypto/tls"
+	stdx509 "crypto/x509"
+	"errors"
+	"log"
+	"maps"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+
+	"github.com/vitistack/stack/tests/sim/talos/internal/workload"
+)
+
+// stepKubernetes runs an API server on every control plane node whose etcd
+// runs, and fills a new cluster.
+func (c *cluster) stepKubernetes() {
+	for _, n := range c.controlPlanes() {
+		b := n.boot
+		up, version := b.etcd == etcdUp, imageTag(n.config.Cluster().APIServer().Image())
+		if b.kubernetes != nil && (!up || b.served != version) {
+			b.kubernetes.retire()
+			b.kubernetes = nil
+		}
+		if up && b.kubernetes == nil {
+			b.served = version
+			b.listenKubernetes(c)
+		}
+	}
+	online := c.online()
+	if err := c.workload.SetOnline(online); err != nil {
+		c.fleet.log.Error("run the cluster", "cluster", c.Key, "error", err)
+	}
+	if online && !c.workload.Seeded() {
+		if err := c.workload.Seed(seedOf(c.controlPlanes()[0].config)); err != nil {
+			c.fleet.log.Error("fill the cluster", "cluster", c.Key, "error", err)
+		}
+	}
+}
+
+func (b *boot) listenKubernetes(c *cluster) {
+	cfg := b.node.config
+	serving, clients, err := kubernetesTLS(cfg, b.network)
+	if err != nil {
+		b.fail("make the Kubernetes API certificate", err)
+		return
+	}
+	web := &http.Server{
+		Handler: b.withFaults(&workload.Server{
+			Cluster: c.workload, Version: b.served,
+			Authenticate: func(r *http.Request) (workload.User, bool) { return userOf(r, clients) },
+			Storage:      b.storage,
+		}),
+		TLSConfig:   serving,
+		BaseContext: func(net.Listener) context.Context { return b.ctx },
+		// A client that breaks a handshake off is none of the log's business.
+		ErrorLog: log.New(discard{}, "", 0),
+	}
+	e, err := listen(b.network.address.Addr(), uint16(cfg.Cluster().LocalAPIServerPort()), b.reluctantly, backend{
+		serve:  func(l net.Listener) { _ = web.ServeTLS(l, "", "") },
+		finish: func() { _ = web.Shutdown(context.Background()) },
+		stop:   func() { _ = web.Close() },
+	})
+	if err != nil {
+		b.fail("listen for Kubernetes", err)
+		return
+	}
+	for _, vip := range b.vips {
+		if err := e.add(vip, b.reluctantly); err != nil {
+			b.fail("listen for Kubernetes on the shared address", err)
+		}
+	}
+	b.kubernetes = e
+}
+
+type discard struct{}
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
+
+// kubernetesTLS serves with a certificate of the cluster's authority and asks
+// clients for theirs, which userOf judges.
+func kubernetesTLS(cfg config.Provider, n wiring) (*tls.Config, *stdx509.CertPool, error) {
+	k := cfg.Cluster()
+	ca := k.IssuingCA()
+	if ca == nil || len(ca.Key) == 0 {
+		return nil, nil, errors.New("cluster.ca has no key")
+	}
+	pool := stdx509.NewCertPool()
+	pool.AppendCertsFromPEM(ca.Crt)
+	for _, accepted := range k.AcceptedCAs() {
+		pool.AppendCertsFromPEM(accepted.Crt)
+	}
+	domain := k.Network().DNSDomain()
+	sans := append([]string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + domain, "localhost"}, k.CertSANs()...)
+	if endpoint := k.Endpoint(); endpoint != nil {
+		sans = append(sans, endpoint.Hostname())
+	}
+	if ips, err := k.Network().APIServerIPs(); err == nil {
+		for _, ip := range ips {
+			sans = append(sans, ip.String())
+		}
+	}
+	issued := issue(ca, n, sans, stdx509.ExtKeyUsageServerAuth)
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert,
+		NextProtos:     []string{"h2", "http/1.1"},
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return issued() },
+	}, pool, nil
+}
+
+// userOf is who the client's certificate, if the cluster issued it, names.
+func userOf(r *http.Request, clients *stdx509.CertPool) (workload.User, bool) {
+	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		return workload.User{}, false
+	}
+	leaf := r.TLS.PeerCertificates[0]
+	if _, err := leaf.Verify(stdx509.VerifyOptions{Roots: clients, KeyUsages: []stdx509.ExtKeyUsage{stdx509.ExtKeyUsageClientAuth}}); err != nil {
+		return workload.User{}, false
+	}
+	return workload.User{Name: leaf.Subject.CommonName, Groups: leaf.Subject.Organization}, true
+}
+
+// storage tells why this API server's etcd cannot answer.
+func (b *boot) storage() error {
+	f := b.node.fleet
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := b.node.cluster()
+	if b.node.boot != b || c == nil || b.etcd != etcdUp || !c.quorum() {
+		return errors.New("etcdserver: no leader")
+	}
+	return nil
+}
+
+// withFaults makes an API server suffer the operation "workload": an HTTP
+// status, the end of the connection ("reset"), or a 500.
+func (b *boot) withFaults(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fault := b.node.fleet.plan.Next("workload")
+		if fault.Wait(r.Context()) != nil {
+			return
+		}
+		if reason, ok := fault.Before(); ok {
+			refuse(w, reason)
+			return
+		}
+		if reason, ok := fault.Lost(); ok {
+			next.ServeHTTP(&swallow{header: http.Header{}}, r)
+			refuse(w, reason)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func refuse(w http.ResponseWriter, reason string) {
+	if reason == connectionReset {
+		panic(http.ErrAbortHandler) // net/http's way to drop a connection
+	}
+	code, err := strconv.Atoi(reason)
+	if err != nil || code < 400 || code > 599 {
+		code = http.StatusInternalServerError
+	}
+	http.Error(w, "fault: "+reason, code)
+}
+
+// swallow takes an answer that the client is not going to see.
+type swallow struct{ header http.Header }
+
+func (s *swallow) Header() http.Header         { return s.header }
+func (s *swallow) Write(p []byte) (int, error) { return len(p), nil }
+func (s *swallow) WriteHeader(int)             {}
+
+// stepKubelets lets every node join that has not done so in this boot.
+func (c *cluster) stepKubelets() {
+	if !c.online() {
+		return
+	}
+	for _, n := range c.working() {
+		b := n.boot
+		k := b.kubelet()
+		if b.joined != "" || n.config.Machine().Kubelet().SkipNodeRegistration() {
+			continue
+		}
+		if err := c.workload.Join(k); err != nil {
+			b.fail("register the node", err)
+			continue
+		}
+		b.joined, b.agent = k.Name, k
+		if err := c.workload.Uncordon(k.Name); err != nil {
+			b.fail("uncordon the node", err)
+		}
+	}
+}
+
+func (b *boot) nodename() string {
+	if b.node.config != nil && b.node.config.Machine().Kubelet().RegisterWithFQDN() {
+		return b.network.fqdn()
+	}
+	return b.network.hostname
+}
+
+// kubelet describes the machine to its cluster.
+func (b *boot) kubelet() workload.Kubelet {
+	n := b.node
+	m, k := n.config.Machine(), n.config.Cluster()
+	agent := workload.Kubelet{
+		Name: b.nodename(), Address: b.network.address.Addr().String(),
+		ControlPlane: n.controlPlane(), Schedulable: k.ScheduleOnControlPlanes(),
+		Labels: m.NodeLabels(), Annotations: m.NodeAnnotations(), Taints: taints(m.NodeTaints()),
+		Version: imageTag(m.Kubelet().Image()), OSImage: "Talos (" + n.Release.Version + ")",
+		Kernel: kernelVersion + "-talos", Runtime: "containerd://" + containerdVersion,
+		MachineID: strings.ReplaceAll(n.Machine.ID, "-", ""), SystemUUID: n.Machine.ID, BootID: b.id,
+		CPUs: n.Machine.cpus(), Memory: n.Machine.memory(),
+	}
+	if n.controlPlane() {
+		agent.StaticPods = staticPods(n.config)
+	}
+	return agent
+}
+
+// staticPods are the control plane's components and their images.
+func staticPods(cfg config.Provider) map[string]string {
+	pods := map[string]string{"kube-apiserver": cfg.Cluster().APIServer().Image()}
+	if !cfg.Machine().Controlplane().ControllerManager().Disabled() {
+		pods["kube-controller-manager"] = cfg.Cluster().ControllerManager().Image()
+	}
+	if !cfg.Machine().Controlplane().Scheduler().Disabled() {
+		pods["kube-scheduler"] = cfg.Cluster().Scheduler().Image()
+	}
+	return pods
+}
+
+// taints reads "value:Effect" or "Effect", the form of the configuration.
+func taints(configured map[string]string) []corev1.Taint {
+	var found []corev1.Taint
+	for _, key := range slices.Sorted(maps.Keys(configured)) {
+		spec := configured[key]
+		value, effect, both := strings.Cut(spec, ":")
+		if !both {
+			value, effect = "", spec
+		}
+		found = append(found, corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)})
+	}
+	return found
+}
+
+func seedOf(cfg config.Provider) workload.Seed {
+	var seed workload.Seed
+	k := cfg.Cluster()
+	if k.Proxy().Enabled() {
+		seed.ProxyImage = k.Proxy().Image()
+	}
+	if k.Network().CNI().Name() == constants.FlannelCNI {
+		seed.FlannelImage = "ghcr.io/siderolabs/flannel:" + constants.FlannelVersion
+	}
+	if k.CoreDNS().Enabled() {
+		seed.DNSImage = k.CoreDNS().Image()
+	}
+	return seed
+}

@@ -1,0 +1,160 @@
+package talos
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/siderolabs/talos/pkg/machinery/config"
+)
+
+// Machine is the hardware, as the hypervisor plugs it together, and the boot
+// image in it.
+type Machine struct {
+	// ID is the SMBIOS UUID.
+	ID string `json:"id"`
+	// Links are the network interfaces; the first one carries Address.
+	Links []Link `json:"links"`
+	// Address is what DHCP or the platform's metadata gave the first link, with
+	// its prefix length.
+	Address netip.Prefix `json:"address"`
+	// Static tells that Address is from the platform's metadata. A configuration
+	// of the link takes an address from DHCP away, but not such a one.
+	Static  bool       `json:"static,omitempty"`
+	Gateway netip.Addr `json:"gateway,omitzero"`
+	// Hostname is what DHCP or the platform's metadata said, possibly nothing.
+	Hostname string `json:"hostname,omitempty"`
+	// Version is the Talos version of the boot image, for example "v1.13.9".
+	Version string `json:"version"`
+	// Schematic is the image factory's schematic of the boot image, if it has one.
+	Schematic string `json:"schematic,omitempty"`
+	// Kind is the platform: "metal", "nocloud", "openstack" and so on.
+	Kind string `json:"kind"`
+	// Preinstalled tells that the machine boots a disk image, which has nothing
+	// to install. A metal ISO or a network boot installs to a disk.
+	Preinstalled bool   `json:"preinstalled,omitempty"`
+	Disks        []Disk `json:"disks"`
+	// CPUs and Memory (bytes) default to 2 and 4 GiB.
+	CPUs   int    `json:"cpus,omitempty"`
+	Memory uint64 `json:"memory,omitempty"`
+}
+
+// Link is a network interface.
+type Link struct {
+	Name string `json:"name"`
+	MAC  string `json:"mac"`
+}
+
+// Disk is a block device.
+type Disk struct {
+	// Device is its path, for example "/dev/vda".
+	Device string `json:"device"`
+	// Size is in bytes.
+	Size   uint64 `json:"size"`
+	Serial string `json:"serial,omitempty"`
+}
+
+func (m Machine) validate() error {
+	_, idErr := uuid.Parse(m.ID)
+	_, versionErr := parseVersion(m.Version)
+	switch {
+	case idErr != nil:
+		return fmt.Errorf("ID %q is not a UUID: %w", m.ID, idErr)
+	case len(m.Links) == 0:
+		return errors.New("a machine needs a link")
+	case !m.Address.IsValid():
+		return errors.New("a machine needs an address with a prefix length, for example 127.128.0.2/24")
+	case versionErr != nil:
+		return versionErr
+	case m.Kind == "":
+		return errors.New(`a machine needs a kind, for example "metal" or "nocloud"`)
+	}
+	return nil
+}
+
+func (m Machine) cpus() int {
+	if m.CPUs == 0 {
+		return 2
+	}
+	return m.CPUs
+}
+
+func (m Machine) memory() uint64 {
+	if m.Memory == 0 {
+		return 4 << 30
+	}
+	return m.Memory
+}
+
+// mode is how Talos treats the platform when it validates a configuration.
+func (m Machine) mode() mode { return mode(m.Kind) }
+
+type mode string
+
+func (m mode) String() string {
+	switch m {
+	case "metal", "container":
+		return string(m)
+	}
+	return "cloud"
+}
+
+func (m mode) RequiresInstall() bool { return m == "metal" }
+
+func (m mode) InContainer() bool { return m == "container" }
+
+// Timing is how long a machine takes. The zero Timing is fast, and still shows
+// every intermediate state.
+type Timing struct {
+	// Boot is from power to the API listening.
+	Boot time.Duration
+	// Services is from the API listening to a bootstrap being possible.
+	Services time.Duration
+	// Linger is how long the maintenance API still answers after it accepted a
+	// configuration; 20 ms by default, none if negative.
+	Linger time.Duration
+	// Install is how long an installation or an upgrade works on the disk.
+	Install time.Duration
+	// Reboot is how long nothing listens between two boots; 100 ms by default,
+	// none if negative.
+	Reboot time.Duration
+	// EtcdStart is how long a member takes to start, and again to be promoted.
+	EtcdStart time.Duration
+	// NodeReady is from a kubelet's start to its Node being ready.
+	NodeReady time.Duration
+	// NodeLost is from a machine being gone to its Node being unknown; 100 ms
+	// by default, none if negative.
+	NodeLost time.Duration
+	// PodStop is from a pod's deletion to its containers being gone.
+	PodStop time.Duration
+}
+
+func (t Timing) withDefaults() Timing {
+	t.Linger = orDefault(t.Linger, 20*time.Millisecond)
+	t.Reboot = orDefault(t.Reboot, 100*time.Millisecond)
+	t.NodeLost = orDefault(t.NodeLost, 100*time.Millisecond)
+	return t
+}
+
+func orDefault(d, otherwise time.Duration) time.Duration {
+	if d == 0 {
+		return otherwise
+	}
+	return max(d, 0)
+}
+
+// oldest and newest are the Talos versions whose behaviour is known.
+var oldest, newest = config.TalosVersion1_11, config.TalosVersion1_13
+
+func parseVersion(version string) (*config.VersionContract, error) {
+	contract, err := config.ParseContractFromVersion(version)
+	switch {
+	case err != nil:
+		return nil, err
+	case oldest.Greater(contract) || contract.Greater(newest):
+		return nil, fmt.Errorf("talos %s is not simulated: use %s to %s", version, oldest, newest)
+	}
+	return contract, nil
+}

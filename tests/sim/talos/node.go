@@ -1,0 +1,222 @@
+package talos
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/machine"
+)
+
+// node is a machine: its record, and while it has power, its present boot.
+// Fleet.mu guards it.
+type node struct {
+	fleet *Fleet
+	record
+	// config is the parsed record.Config, nil without one; key is its cluster's.
+	config config.Provider
+	key    string
+	on     bool
+	// boot is nil while the machine is off and between two boots.
+	boot *boot
+	// restarting brings up the next boot.
+	restarting *time.Timer
+}
+
+// version is the dialect the machine speaks.
+func (n *node) version() *config.VersionContract {
+	v, err := parseVersion(n.Release.Version)
+	if err != nil { // an upgrade is refused before it could lead here
+		return newest
+	}
+	return v
+}
+
+func (n *node) atLeast(v *config.VersionContract) bool { return !v.Greater(n.version()) }
+
+func (n *node) controlPlane() bool {
+	return n.config != nil && n.config.Machine().Type().IsControlPlane()
+}
+
+func (n *node) role() machine.Type {
+	if n.config == nil {
+		return machine.TypeUnknown
+	}
+	return n.config.Machine().Type()
+}
+
+// parse makes the recorded configuration the active one, and the machine a
+// member of its cluster.
+func (n *node) parse() error {
+	n.config = nil
+	if n.Config == nil {
+		return nil
+	}
+	cfg, err := readConfig(n.Config)
+	if err != nil {
+		return fmt.Errorf("read the persisted configuration: %w", err)
+	}
+	key := clusterKey(cfg)
+	if n.fleet.clusters[key] == nil {
+		if err := n.fleet.openCluster(clusterRecord{Key: key}); err != nil {
+			return err
+		}
+	}
+	n.config, n.key = cfg, key
+	return nil
+}
+
+func (n *node) save() error {
+	return n.fleet.disk.save(n.fleet.disk.machine(n.Machine.ID), &n.record)
+}
+
+// mustSave saves a change that nobody waits for. What cannot be saved is
+// reported, because the machine would forget it.
+func (n *node) mustSave() {
+	if err := n.save(); err != nil {
+		n.fleet.log.Error("save machine", "machine", n.Machine.ID, "error", err)
+	}
+}
+
+// plug makes the machine what the hypervisor says and switches it on.
+func (n *node) plug(m Machine) error {
+	moved := n.on && n.Machine.Address != m.Address
+	if !n.on || moved {
+		if err := probe(m.Address.Addr()); err != nil {
+			return err
+		}
+	}
+	n.Machine = m
+	if !n.Installed || n.Release.Version == "" {
+		n.Release = release{Version: m.Version}
+	}
+	if err := n.save(); err != nil {
+		return err
+	}
+	switch {
+	case !n.on:
+		n.on = true
+		n.start(0)
+	case moved && n.boot != nil:
+		n.boot.relisten()
+	}
+	return nil
+}
+
+// start begins a boot after a pause in which nothing listens.
+func (n *node) start(pause time.Duration) {
+	f := n.fleet
+	n.restarting = time.AfterFunc(pause+f.timing.Boot, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if n.on && n.boot == nil && !f.closed && f.nodes[n.Machine.ID] == n {
+			n.bringUp()
+		}
+	})
+}
+
+// bringUp is the moment in which the operating system runs: what waited for a
+// boot takes effect, and the machine goes on from what its disks hold.
+func (n *node) bringUp() {
+	if n.Next != nil {
+		n.Previous, n.Release, n.Next = &release{n.Release.Version, n.Release.Image}, *n.Next, nil
+	}
+	if n.Staged != nil {
+		n.Config, n.Staged = n.Staged, nil
+		if err := n.parse(); err != nil {
+			n.fleet.log.Error("boot with the staged configuration", "machine", n.Machine.ID, "error", err)
+		}
+	}
+	n.mustSave()
+	b := newBoot(n)
+	n.boot = b
+	switch {
+	case n.config == nil:
+		b.maintain()
+	case n.needsInstall():
+		b.install()
+	default:
+		b.configure()
+	}
+}
+
+// needsInstall tells whether a machine with a configuration has to write Talos
+// to a disk first.
+func (n *node) needsInstall() bool { return !n.Installed && !n.Machine.mode().InContainer() }
+
+// restart ends the present boot and begins another one.
+func (n *node) restart() {
+	n.halt((*endpoint).retire)
+	n.start(n.fleet.timing.Reboot)
+}
+
+// halt ends the present boot: nothing listens any more, and down ends what is
+// connected.
+func (n *node) halt(down func(*endpoint)) {
+	if n.restarting != nil {
+		n.restarting.Stop()
+	}
+	b := n.boot
+	n.boot = nil
+	if b == nil {
+		return
+	}
+	b.end(down)
+	if !n.fleet.closed {
+		n.fleet.departed(n, b)
+	}
+}
+
+// unplug takes the power away.
+func (n *node) unplug() {
+	n.on = false
+	n.halt((*endpoint).close)
+}
+
+func (n *node) powerOff() error {
+	if !n.on {
+		return nil
+	}
+	n.unplug()
+	if err := n.loseVolatile(); err != nil {
+		return fmt.Errorf("power off machine %s: %w", n.Machine.ID, err)
+	}
+	return nil
+}
+
+// loseVolatile forgets what had not reached a disk when the power went.
+func (n *node) loseVolatile() error {
+	if !n.Volatile {
+		return nil
+	}
+	n.Config, n.Volatile, n.config = nil, false, nil
+	return n.save()
+}
+
+// shutDown is the machine switching itself off.
+func (n *node) shutDown() {
+	n.on = false
+	n.halt((*endpoint).retire)
+	if observe := n.fleet.ended; observe != nil {
+		go observe(n.Machine.ID)
+	}
+}
+
+// wipe empties the system disk, or only the named partitions of it.
+func (n *node) wipe(partitions []string) {
+	if len(partitions) == 0 {
+		n.record = record{Machine: n.Machine, Installed: n.Machine.Preinstalled, Release: release{Version: n.Machine.Version}}
+		n.config = nil
+		n.mustSave()
+		return
+	}
+	for _, p := range partitions {
+		switch p {
+		case "STATE":
+			n.Config, n.Staged, n.config = nil, nil, nil
+		case "EPHEMERAL":
+			n.Etcd, n.Recovery, n.Images = nil, nil, nil
+		}
+	}
+	n.mustSave()
+}

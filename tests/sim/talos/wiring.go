@@ -1,0 +1,131 @@
+package talos
+
+import (
+	"crypto/sha256"
+	"math/big"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/siderolabs/talos/pkg/machinery/config"
+	configs "github.com/siderolabs/talos/pkg/machinery/config/config"
+	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
+)
+
+// wiring is what a machine makes of its hardware and its configuration: its
+// name, and the address it can be reached at.
+type wiring struct {
+	hostname, domain string
+	// address is invalid when the configuration leaves the link without one.
+	address netip.Prefix
+	gateway netip.Addr
+	// vips are addresses that the control plane nodes share.
+	vips []netip.Addr
+}
+
+func (n wiring) fqdn() string {
+	if n.domain == "" {
+		return n.hostname
+	}
+	return n.hostname + "." + n.domain
+}
+
+// wiringOf decides the wiring of a machine. Without a configuration, and for
+// links that it does not mention, the address is what DHCP gave.
+func wiringOf(m Machine, cfg config.Provider) wiring {
+	n := wiring{address: m.Address, gateway: m.Gateway}
+	name := m.Hostname
+	if cfg != nil {
+		var mentioned bool
+		var static []netip.Prefix
+		mentioned, static, n.vips = linkConfig(m, cfg)
+		switch {
+		case len(static) > 0:
+			n.address = static[0]
+		case mentioned && !m.Static:
+			n.address = netip.Prefix{}
+		}
+		name = configuredHostname(m, cfg, n.address)
+	}
+	if name == "" {
+		name = stableHostname(m.ID)
+	}
+	n.hostname, n.domain, _ = strings.Cut(strings.ToLower(name), ".")
+	return n
+}
+
+func configuredHostname(m Machine, cfg config.Provider, address netip.Prefix) string {
+	c := cfg.NetworkHostnameConfig()
+	switch {
+	case c == nil:
+		return m.Hostname
+	case c.Hostname() != "":
+		return c.Hostname()
+	case m.Hostname != "":
+		return m.Hostname
+	case c.AutoHostname() == nethelpers.AutoHostnameKindAddr && address.IsValid():
+		return "talos-" + strings.NewReplacer(".", "-", ":", "").Replace(address.Addr().String())
+	}
+	return ""
+}
+
+// stableHostname is the name a machine gives itself, always the same one.
+func stableHostname(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	name := strings.ToLower(new(big.Int).SetBytes(sum[:8]).Text(36))
+	name += strings.Repeat("0", max(0, 7-len(name)))
+	return "talos-" + name[1:4] + "-" + name[4:7]
+}
+
+// linkConfig finds what the configuration says of the first link: whether it
+// takes the link away from DHCP, the addresses it sets, and the shared
+// addresses that control plane nodes ask for.
+func linkConfig(m Machine, cfg config.Provider) (mentioned bool, static []netip.Prefix, vips []netip.Addr) {
+	link, names := m.Links[0], aliases(m, 0, cfg)
+	for _, device := range cfg.Machine().Network().Devices() {
+		if vip := device.VIPConfig(); vip != nil {
+			vips = appendAddr(vips, vip.IP())
+		}
+		if !selectsDevice(device.Interface(), device.Selector(), link) || device.Ignore() {
+			continue
+		}
+		mentioned = mentioned || !device.DHCP()
+		for _, address := range device.Addresses() {
+			static = appendPrefix(static, address)
+		}
+	}
+	dhcp := slices.ContainsFunc(cfg.NetworkDHCPConfigs(), func(c configs.NetworkDHCPConfig) bool { return slices.Contains(names, c.Name()) })
+	for _, c := range cfg.NetworkCommonLinkConfigs() {
+		if !slices.Contains(names, c.Name()) {
+			continue
+		}
+		mentioned = mentioned || !dhcp
+		for _, address := range c.Addresses() {
+			static = append(static, address.Address())
+		}
+	}
+	for _, c := range cfg.NetworkVirtualIPConfigs() {
+		vips = append(vips, c.VIP())
+	}
+	if !cfg.Machine().Type().IsControlPlane() {
+		vips = nil
+	}
+	return mentioned, static, vips
+}
+
+func appendPrefix(to []netip.Prefix, s string) []netip.Prefix {
+	if p, err := netip.ParsePrefix(s); err == nil {
+		return append(to, p)
+	}
+	if a, err := netip.ParseAddr(s); err == nil {
+		return append(to, netip.PrefixFrom(a, a.BitLen()))
+	}
+	return to
+}
+
+func appendAddr(to []netip.Addr, s string) []netip.Addr {
+	if a, err := netip.ParseAddr(s); err == nil {
+		return append(to, a)
+	}
+	return to
+}

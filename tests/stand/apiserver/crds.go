@@ -1,0 +1,106 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/yaml"
+
+	"github.com/vitistack/stack/apis"
+)
+
+var crdResource = apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
+
+// installing keeps tests that share a server from installing at the same time.
+var installing sync.Mutex
+
+// Install has the server know kinds of the stack, by their resources such as
+// machines, and returns when it serves them. Without resources it is all of them.
+// What is installed already stays.
+func (s *Server) Install(t testing.TB, resources ...string) {
+	t.Helper()
+	installing.Lock()
+	defer installing.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	client, err := dynamic.NewForConfig(s.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	missing, err := create(ctx, client, resources)
+	if err != nil {
+		t.Fatalf("install the kinds of the stack: %v", err)
+	}
+	if err := awaitServed(ctx, client, missing); err != nil {
+		t.Fatalf("install the kinds of the stack: %v", err)
+	}
+}
+
+// create makes the definitions and returns their names.
+func create(ctx context.Context, client dynamic.Interface, resources []string) (map[string]bool, error) {
+	names := map[string]bool{}
+	err := fs.WalkDir(apis.CRDs, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(apis.CRDs, path)
+		if err != nil {
+			return err
+		}
+		crd := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal(text, &crd.Object); err != nil {
+			return fmt.Errorf("decode %s: %w", path, err)
+		}
+		resource, _, _ := strings.Cut(crd.GetName(), ".")
+		if len(resources) > 0 && !slices.Contains(resources, resource) {
+			return nil
+		}
+		names[crd.GetName()] = true
+		_, err = client.Resource(crdResource).Create(ctx, crd, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+		return err
+	})
+	return names, err
+}
+
+// awaitServed waits until all of the definitions are established.
+func awaitServed(ctx context.Context, client dynamic.Interface, missing map[string]bool) error {
+	watcher, err := client.Resource(crdResource).Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	defer watcher.Stop()
+	for event := range watcher.ResultChan() {
+		object, ok := event.Object.(*unstructured.Unstructured)
+		if !ok || event.Type == watch.Deleted {
+			continue
+		}
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, crd); err != nil {
+			return err
+		}
+		for _, c := range crd.Status.Conditions {
+			if c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue {
+				delete(missing, crd.Name)
+			}
+		}
+		if len(missing) == 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("the definitions %v do not get established", missing)
+}

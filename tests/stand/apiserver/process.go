@@ -1,0 +1,41 @@
+package apiserver
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/vitistack/stack/tests/stand/process"
+)
+
+const folderPrefix = "viti-apiserver-"
+
+// spawn starts a child in a folder, with one file beside its standard ones.
+func spawn(binary, dir string, extra *os.File, args ...string) (*process.Process, error) {
+	command := exec.Command(binary, args...)
+	command.Dir, command.ExtraFiles = dir, []*os.File{extra}
+	return process.Start(command, filepath.Join(dir, args[0]+".log"))
+}
+
+// removeAbandoned removes the folders of test binaries that were killed before
+// they could clean up.
+func removeAbandoned() error {
+	folders, err := filepath.Glob(filepath.Join(os.TempDir(), folderPrefix+"*"))
+	if err != nil {
+		return err
+	}
+	for _, folder := range folders {
+		owner, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(folder), folderPrefix), "-")
+		pid, err := strconv.Atoi(owner)
+		if err != nil || syscall.Kill(pid, 0) != syscall.ESRCH {
+			continue
+		}
+		if err := os.RemoveAll(folder); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,67 @@
+package engine
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Request is one that the API server has answered, as its audit log has it. The
+// engine needs the flag --audit.
+type Request struct {
+	Verb      string `json:"verb"`
+	UserAgent string `json:"userAgent"`
+	User      struct {
+		Username string `json:"username"`
+	} `json:"user"`
+	ObjectRef struct {
+		APIGroup, Resource, Subresource, Namespace, Name string
+	} `json:"objectRef"`
+	ResponseStatus struct {
+		Code int `json:"code"`
+	} `json:"responseStatus"`
+	Stage    string    `json:"stage"`
+	Received time.Time `json:"requestReceivedTimestamp"`
+}
+
+// Writes tells whether a request changes something.
+func (r Request) Writes() bool {
+	switch r.Verb {
+	case "create", "update", "patch", "delete", "deletecollection":
+		return !strings.HasSuffix(r.ObjectRef.Resource, "reviews") && r.ObjectRef.Subresource != "token"
+	default:
+		return false
+	}
+}
+
+// Function is the name of the function that asked, or empty.
+func (r Request) Function() string {
+	name, ok := strings.CutPrefix(r.User.Username, "system:serviceaccount:vitistack-system:")
+	if !ok {
+		return ""
+	}
+	return name
+}
+
+// Requests are those that the API server has answered since a time.
+func (e *Engine) Requests(since time.Time) []Request {
+	e.t.Helper()
+	file, err := os.Open(filepath.Join(e.Dir, "logs", "audit.log"))
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	var all []Request
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var r Request
+		if json.Unmarshal(lines.Bytes(), &r) == nil && r.Stage == "ResponseComplete" && !r.Received.Before(since) {
+			all = append(all, r)
+		}
+	}
+	return all
+}

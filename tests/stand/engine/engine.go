@@ -1,0 +1,281 @@
+// Package engine runs the local engine for tests: the real API server, the real
+// event source, the functions' own binaries, and simulated hypervisors and nodes.
+package engine
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/vitistack/stack/tests/sim/loopback"
+	"github.com/vitistack/stack/tests/stand/process"
+)
+
+// startTimeout and stopTimeout are generous: several engines share a machine.
+const (
+	startTimeout = 3 * time.Minute
+	stopTimeout  = 30 * time.Second
+)
+
+// Engine is a running engine with state of its own.
+type Engine struct {
+	// Dir keeps its state: kubeconfig, logs, results.
+	Dir    string
+	Client dynamic.Interface
+
+	t       testing.TB
+	flags   []string
+	network *loopback.Range
+	process *process.Process
+	summary struct {
+		Admin, Kubeconfig, APIServer, Ingress, Gateway string
+	}
+}
+
+// Start builds what has changed, starts an engine with more flags of viti-local
+// up, and waits until it is ready. It ends with t.
+func Start(t testing.TB, flags ...string) *Engine {
+	t.Helper()
+	Build(t)
+	network, err := loopback.Claim()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &Engine{Dir: t.TempDir(), t: t, flags: flags, network: network}
+	t.Cleanup(func() {
+		e.Stop()
+		_ = network.Close()
+		if t.Failed() {
+			e.tell()
+		}
+	})
+	e.Run()
+	return e
+}
+
+var building = sync.OnceValue(func() error {
+	command := exec.Command("make", "--silent", "build")
+	command.Dir = Root()
+	if out, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("make build: %w\n%s", err, out)
+	}
+	return nil
+})
+
+// Build builds what has changed of the programs that the engine runs.
+func Build(t testing.TB) {
+	t.Helper()
+	if err := building(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Root is the root of the repository.
+func Root() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "..", "..", "..")
+}
+
+// Bin is the folder of the binaries.
+func Bin(t testing.TB) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(cache, "vitistack", "bin")
+}
+
+// Run starts the engine again after Stop or Kill, on the same state.
+func (e *Engine) Run() {
+	e.t.Helper()
+	bin, root := Bin(e.t), Root()
+	args := append([]string{
+		"up", "--root", root, "--state", e.Dir, "--bin", bin, "--gateway-port", "0",
+		"--crds", filepath.Join(root, "tests/sim/kubevirt/crds"),
+		"--process", "sim=" + filepath.Join(bin, "sim") + " --state " + filepath.Join(e.Dir, "sim"),
+		"--config", "RESULTS_PATH=" + e.Results(),
+		"--apply", filepath.Join(root, "apis/examples/machineprovider-kubevirt.yaml"),
+	}, e.flags...)
+	var err error
+	if e.process, err = process.Start(exec.Command(filepath.Join(bin, "viti-local"), args...), filepath.Join(e.Dir, "engine.out")); err != nil {
+		e.t.Fatal(err)
+	}
+	e.awaitReady()
+}
+
+func (e *Engine) awaitReady() {
+	e.t.Helper()
+	deadline := time.After(startTimeout)
+	for {
+		select {
+		case <-e.process.Done():
+			e.t.Fatal(e.process.Ended())
+		case <-deadline:
+			e.t.Fatalf("the engine is not ready after %s:\n%s", startTimeout, e.output())
+		case <-time.After(50 * time.Millisecond):
+		}
+		doc, err := os.ReadFile(filepath.Join(e.Dir, "engine.json"))
+		if err != nil {
+			continue
+		}
+		if err := json.Unmarshal(doc, &e.summary); err != nil {
+			e.t.Fatal(err)
+		}
+		break
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", e.summary.Kubeconfig)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	config.QPS = -1
+	if e.Client, err = dynamic.NewForConfig(config); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// Stop ends the engine as Ctrl-C does. Its state stays.
+func (e *Engine) Stop() { e.end(syscall.SIGTERM) }
+
+// Kill ends the engine and all its processes at once, with kill -9.
+func (e *Engine) Kill() { e.end(syscall.SIGKILL) }
+
+func (e *Engine) end(signal syscall.Signal) {
+	e.t.Helper()
+	if e.process == nil {
+		return
+	}
+	_ = e.process.Signal(signal)
+	select {
+	case <-e.process.Done():
+	case <-time.After(stopTimeout):
+		e.process.Kill()
+		e.t.Errorf("the engine did not stop within %s of %s:\n%s", stopTimeout, signal, e.output())
+	}
+	e.process = nil
+	_ = os.Remove(filepath.Join(e.Dir, "engine.json"))
+}
+
+// Results is the folder that keeps what is generated for clusters.
+func (e *Engine) Results() string { return filepath.Join(e.Dir, "results") }
+
+// Gateway is the URL of the gateway.
+func (e *Engine) Gateway() string { return e.summary.Gateway }
+
+// Ingress is the URL at which the broker takes events.
+func (e *Engine) Ingress() string { return e.summary.Ingress }
+
+// Kubeconfig is the file that kubectl takes.
+func (e *Engine) Kubeconfig() string { return e.summary.Kubeconfig }
+
+// Network is a range of loopback addresses that no other test uses.
+func (e *Engine) Network() netip.Prefix { return e.network.Prefix() }
+
+// Process is one that the engine supervises.
+type Process struct {
+	Name, Kind, State string
+	PID               int
+	Starts            int
+	LastStartMillis   float64
+}
+
+// Trigger is what has become of the events for one Trigger.
+type Trigger struct {
+	Name                                       string
+	Received, Delivered, Retried, DeadLettered int64
+	InFlight, Queued                           int64
+}
+
+// Report is the engine's account of itself.
+type Report struct {
+	Received  int64
+	Processes []Process
+	Triggers  []Trigger
+}
+
+// Report asks the engine for its account.
+func (e *Engine) Report() Report {
+	e.t.Helper()
+	var r Report
+	res, err := http.Get(e.summary.Admin)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	defer func() { _ = res.Body.Close() }()
+	if err := json.NewDecoder(res.Body).Decode(&r); err != nil {
+		e.t.Fatal(err)
+	}
+	return r
+}
+
+// KillProcess ends the processes of a name with kill -9. It is no error if none
+// runs.
+func (e *Engine) KillProcess(name string) error {
+	res, err := http.Post(e.summary.Admin+"kill/"+name, "", nil)
+	if err != nil {
+		return err
+	}
+	_ = res.Body.Close()
+	if res.StatusCode >= http.StatusInternalServerError {
+		return errors.New(res.Status)
+	}
+	return nil
+}
+
+// SetFaults makes a simulator, kubevirt or talos, misbehave. rules are JSON.
+func (e *Engine) SetFaults(simulator, rules string) {
+	e.t.Helper()
+	control, err := os.ReadFile(filepath.Join(e.Dir, "sim", "control"))
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	url := string(bytes.TrimSpace(control)) + "/faults/" + simulator
+	req, err := http.NewRequestWithContext(e.t.Context(), http.MethodPut, url, bytes.NewReader([]byte(rules)))
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if res.StatusCode != http.StatusNoContent {
+		e.t.Fatalf("set faults %s: %s", rules, res.Status)
+	}
+}
+
+func (e *Engine) output() string {
+	out, _ := os.ReadFile(filepath.Join(e.Dir, "engine.out"))
+	return tail(out)
+}
+
+// tell shows the end of every log of a failed test.
+func (e *Engine) tell() {
+	e.t.Log(e.output())
+	logs, _ := filepath.Glob(filepath.Join(e.Dir, "logs", "*.log"))
+	for _, path := range logs {
+		if name := filepath.Base(path); name != "etcd.log" && name != "kube-apiserver.log" && name != "audit.log" {
+			out, _ := os.ReadFile(path)
+			e.t.Logf("%s:\n%s", name, tail(out))
+		}
+	}
+}
+
+func tail(out []byte) string {
+	const most = 2500
+	return string(out[max(0, len(out)-most):])
+}

@@ -1,0 +1,113 @@
+// Package feed turns changes on a test's API server into events for a function, as
+// the event source and the broker do for a function in a cluster.
+package feed
+
+import (
+	"context"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"github.com/vitistack/stack/events"
+)
+
+// Kind is a kind to watch.
+type Kind struct {
+	Resource schema.GroupVersionResource
+	Name     string
+}
+
+// retries and pause are what a broker's delivery has, at the speed of a test.
+const (
+	retries = 40
+	pause   = 25 * time.Millisecond
+)
+
+// Run calls handle for every change of the kinds in a namespace, or in all where
+// it is empty, each in a goroutine of its own, and again while it fails without
+// being permanent. It watches when it returns, and ends with t.
+func Run(t testing.TB, config *rest.Config, namespace string, handle events.Handler, kinds ...Kind) {
+	t.Helper()
+	client, err := metadata.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &feed{handle: handle}
+	for _, kind := range kinds {
+		watcher, err := client.Resource(kind.Resource).Namespace(namespace).Watch(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatalf("watch %s: %v", kind.Resource.Resource, err)
+		}
+		go f.follow(t.Context(), kind, watcher)
+	}
+}
+
+type feed struct {
+	handle events.Handler
+	next   atomic.Int64
+}
+
+func (f *feed) follow(ctx context.Context, kind Kind, watcher watch.Interface) {
+	defer watcher.Stop()
+	for change := range watcher.ResultChan() {
+		obj, ok := change.Object.(*metav1.PartialObjectMetadata)
+		if !ok {
+			continue
+		}
+		go f.deliver(ctx, f.event(kind, change.Type, obj))
+	}
+}
+
+func (f *feed) event(kind Kind, change watch.EventType, obj *metav1.PartialObjectMetadata) event.Event {
+	e := event.New()
+	e.SetID(strconv.FormatInt(f.next.Add(1), 10))
+	e.SetSource("https://kubernetes")
+	e.SetType(map[watch.EventType]string{
+		watch.Added: events.TypeRefAdd, watch.Modified: events.TypeRefUpdate, watch.Deleted: events.TypeRefDelete,
+	}[change])
+	ref := events.Ref{APIVersion: kind.Resource.GroupVersion().String(), Kind: kind.Name, Namespace: obj.Namespace, Name: obj.Name}
+	ref.Set(&e, string(obj.UID))
+	return e
+}
+
+func (f *feed) deliver(ctx context.Context, e event.Event) {
+	for range retries {
+		if _, err := f.handle(ctx, e); err == nil || events.IsPermanent(err) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// Until waits for done, and fails t with what happened so far if it does not come.
+func Until(t testing.TB, what string, done func() (bool, string)) {
+	t.Helper()
+	const patience = 90 * time.Second
+	deadline := time.Now().Add(patience)
+	for {
+		ok, state := done()
+		if ok {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not after %s: %s", what, patience, state)
+		}
+		select {
+		case <-t.Context().Done():
+			t.Fatalf("%s: %v", what, t.Context().Err())
+		case <-time.After(pause):
+		}
+	}
+}

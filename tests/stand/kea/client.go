@@ -1,0 +1,111 @@
+package kea
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv4"
+)
+
+// Offer is what a client was given.
+type Offer struct {
+	Address netip.Addr
+	Mask    int
+	Routers []netip.Addr
+	DNS     []netip.Addr
+}
+
+// ErrNoOffer says that the server did not answer a client.
+var ErrNoOffer = errors.New("the server offers nothing")
+
+// Lease has a client with a MAC address get an address by DHCP, in the subnet that
+// link is an address of. The client speaks through a relay, so that it needs
+// neither rights nor an interface.
+func (s *Server) Lease(ctx context.Context, mac string, link netip.Addr) (Offer, error) {
+	s.relay.Lock()
+	defer s.relay.Unlock()
+	hw, err := net.ParseMAC(mac)
+	if err != nil {
+		return Offer{}, err
+	}
+	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: s.relayPort})
+	if err != nil {
+		return Offer{}, fmt.Errorf("open the relay: %w", err)
+	}
+	defer func() { _ = conn.Close() }()
+	discover, err := dhcpv4.NewDiscovery(hw)
+	if err != nil {
+		return Offer{}, err
+	}
+	offer, err := s.exchange(ctx, conn, discover, link, dhcpv4.MessageTypeOffer)
+	if err != nil {
+		return Offer{}, err
+	}
+	request, err := dhcpv4.NewRequestFromOffer(offer)
+	if err != nil {
+		return Offer{}, err
+	}
+	ack, err := s.exchange(ctx, conn, request, link, dhcpv4.MessageTypeAck)
+	if err != nil {
+		return Offer{}, err
+	}
+	address, _ := netip.AddrFromSlice(ack.YourIPAddr.To4())
+	ones, _ := ack.SubnetMask().Size()
+	return Offer{Address: address, Mask: ones, Routers: addresses(ack.Router()), DNS: addresses(ack.DNS())}, nil
+}
+
+// exchange relays a message until its answer comes, or the server has had several
+// chances.
+func (s *Server) exchange(ctx context.Context, conn *net.UDPConn, m *dhcpv4.DHCPv4, link netip.Addr, want dhcpv4.MessageType) (*dhcpv4.DHCPv4, error) {
+	const tries, patience = 4, 700 * time.Millisecond
+	m.GatewayIPAddr, m.HopCount = net.IPv4(127, 0, 0, 1), 1
+	m.UpdateOption(dhcpv4.OptRelayAgentInfo(dhcpv4.OptGeneric(dhcpv4.LinkSelectionSubOption, link.AsSlice())))
+	server := &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: s.serverPort}
+	buffer := make([]byte, 4096)
+	for range tries {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if _, err := conn.WriteToUDP(m.ToBytes(), server); err != nil {
+			return nil, fmt.Errorf("relay a message: %w", err)
+		}
+		if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+			return nil, err
+		}
+		for {
+			n, _, err := conn.ReadFromUDP(buffer)
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				break
+			}
+			if err != nil {
+				return nil, fmt.Errorf("read from the server: %w", err)
+			}
+			answer, err := dhcpv4.FromBytes(buffer[:n])
+			if err != nil || answer.TransactionID != m.TransactionID {
+				continue
+			}
+			if answer.MessageType() == want {
+				return answer, nil
+			}
+			if answer.MessageType() == dhcpv4.MessageTypeNak {
+				return nil, ErrNoOffer
+			}
+		}
+	}
+	return nil, ErrNoOffer
+}
+
+func addresses(ips []net.IP) []netip.Addr {
+	var all []netip.Addr
+	for _, ip := range ips {
+		if a, ok := netip.AddrFromSlice(ip.To4()); ok {
+			all = append(all, a)
+		}
+	}
+	return all
+}

@@ -1,0 +1,141 @@
+package kea
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+)
+
+// Subnet is a subnet that a server starts with.
+type Subnet struct {
+	ID     int    `json:"id"`
+	Subnet string `json:"subnet"`
+	// Pools are ranges written first-last that clients without a reservation get
+	// addresses of.
+	Pools        []Pool         `json:"pools,omitempty"`
+	Reservations []Reservation  `json:"reservations,omitempty"`
+	UserContext  map[string]any `json:"user-context,omitempty"`
+}
+
+// Pool is a range of addresses.
+type Pool struct {
+	Pool string `json:"pool"`
+}
+
+// Reservation is a reservation that a server starts with.
+type Reservation struct {
+	HWAddress   string         `json:"hw-address,omitempty"`
+	ClientID    string         `json:"client-id,omitempty"`
+	IPAddress   string         `json:"ip-address,omitempty"`
+	UserContext map[string]any `json:"user-context,omitempty"`
+}
+
+// Options say what a server is like. The zero Options are a server without
+// subnets that anybody may command.
+type Options struct {
+	// Plain leaves the hooks host_cmds and subnet_cmds out of Kea 3, so that it has
+	// the commands of Kea 2.
+	Plain   bool
+	Subnets []Subnet
+	// SharedNetworks are subnets by the shared network that they are in.
+	SharedNetworks map[string][]Subnet
+	// Username and Password are asked for if Username is set.
+	Username, Password string
+	// TLS has the server speak HTTPS, and ask for a client certificate of the same
+	// authority.
+	TLS *TLS
+}
+
+// TLS is the server's side of trust, as PEM.
+type TLS struct{ CA, Cert, Key []byte }
+
+type object = map[string]any
+
+// write writes the configurations of a new server.
+func (s *Server) write(o Options) error {
+	hooks := []string{"lease_cmds"}
+	if s.software.generation == Kea3 && !o.Plain {
+		hooks = append(hooks, "host_cmds", "subnet_cmds")
+	}
+	var libraries []object
+	for _, hook := range hooks {
+		libraries = append(libraries, object{"library": filepath.Join(s.software.hooks, "libdhcp_"+hook+".so")})
+	}
+	dhcp4 := object{
+		"interfaces-config": object{"interfaces": []string{"lo"}, "dhcp-socket-type": "udp"},
+		"lease-database":    object{"type": "memfile", "persist": true, "name": s.path("leases.csv")},
+		"hooks-libraries":   libraries,
+		"valid-lifetime":    600,
+		"subnet4":           append([]Subnet{}, o.Subnets...),
+		"loggers":           logger("kea-dhcp4"),
+	}
+	var shared []object
+	for name, subnets := range o.SharedNetworks {
+		shared = append(shared, object{"name": name, "subnet4": subnets})
+	}
+	if shared != nil {
+		dhcp4["shared-networks"] = shared
+	}
+	if o.TLS != nil {
+		for name, content := range map[string][]byte{"ca.pem": o.TLS.CA, "cert.pem": o.TLS.Cert, "key.pem": o.TLS.Key} {
+			if err := os.WriteFile(s.path(name), content, 0o600); err != nil {
+				return err
+			}
+		}
+	}
+	if s.software.generation == Kea3 {
+		dhcp4["control-sockets"] = []object{s.socket(o)}
+		return s.save(dhcpFile, object{"Dhcp4": dhcp4})
+	}
+	unix := object{"socket-type": "unix", "socket-name": s.path("socket")}
+	dhcp4["control-socket"] = unix
+	agent := s.agent(o)
+	agent["control-sockets"] = object{"dhcp4": unix}
+	agent["loggers"] = logger("kea-ctrl-agent")
+	if err := s.save(agentFile, object{"Control-agent": agent}); err != nil {
+		return err
+	}
+	return s.save(dhcpFile, object{"Dhcp4": dhcp4})
+}
+
+// socket is the HTTP socket of the DHCP server itself.
+func (s *Server) socket(o Options) object {
+	socket := object{"socket-type": "http", "socket-address": "127.0.0.1", "socket-port": s.httpPort}
+	if o.TLS != nil {
+		socket["socket-type"] = "https"
+	}
+	return s.secure(socket, o)
+}
+
+// agent is the control agent in front of the DHCP server.
+func (s *Server) agent(o Options) object {
+	return s.secure(object{"http-host": "127.0.0.1", "http-port": s.httpPort}, o)
+}
+
+func (s *Server) secure(socket object, o Options) object {
+	if o.TLS != nil {
+		socket["trust-anchor"], socket["cert-file"], socket["key-file"] = s.path("ca.pem"), s.path("cert.pem"), s.path("key.pem")
+		socket["cert-required"] = true
+	}
+	if o.Username != "" {
+		socket["authentication"] = object{
+			"type": "basic", "realm": "kea",
+			"clients": []object{{"user": o.Username, "password": o.Password}},
+		}
+	}
+	return socket
+}
+
+func logger(name string) []object {
+	return []object{{"name": name, "severity": "INFO", "output_options": []object{{"output": "stdout"}}}}
+}
+
+func (s *Server) save(name string, content object) error {
+	text, err := json.MarshalIndent(content, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(s.path(name), text, 0o600)
+}
+
+func (s *Server) path(name string) string { return filepath.Join(s.dir, name) }
