@@ -1,0 +1,64 @@
+# Everything that is built or downloaded is kept outside of the tree, and made once.
+CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/vitistack
+BIN := $(CACHE)/bin
+STATE ?= .run
+GATEWAY_PORT ?= 9991
+TOUR ?= 1
+TOUR_FILES := apis/examples/tour-network.yaml apis/examples/simple-kubernetescluster.yaml
+TOOL := go tool -modfile=tools/go.mod
+# Packages whose tests start programs of their own gain nothing from the race detector.
+WHOLE := ./tests/e2e/... ./tests/chaos/...
+PARTS = $(filter-out github.com/vitistack/stack/tests/e2e% github.com/vitistack/stack/tests/chaos% github.com/vitistack/stack/tests/bench%,$(shell go list ./...))
+
+.PHONY: help
+help: ## Show this help
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build the functions, the gateway, the simulators and the local engine
+	@mkdir -p $(BIN)
+	@test -x $(BIN)/viti-local || echo "Building kube-apiserver and etcd, which takes about five minutes the first time ..."
+	@sh knative/local/build.sh $(BIN)/viti-local
+	@echo "Building the functions, the gateway and the simulators ..."
+	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(BIN)/ ./functions/... ./gateway ./tests/sim
+
+.PHONY: run
+run: build ## Run the whole stack on this machine, with a tour (TOUR=0 starts empty)
+	@$(BIN)/viti-local up --root . --state $(STATE) --bin $(BIN) --gateway-port $(GATEWAY_PORT) \
+	  --crds tests/sim/kubevirt/crds --process sim='$(BIN)/sim --state $(STATE)/sim' \
+	  --config RESULTS_PATH=$(CURDIR)/hack/results --apply apis/examples/machineprovider-kubevirt.yaml \
+	  $(if $(filter-out 0,$(TOUR)),$(addprefix --apply ,$(TOUR_FILES)))
+
+.PHONY: clean-run
+clean-run: ## Forget what make run has made
+	rm -rf $(STATE) hack/results
+
+.PHONY: prepare
+prepare: build ## Install what the tests need beside Go, from Debian's packages
+	@sh tests/prepare.sh
+
+.PHONY: test
+test: prepare ## Run all tests, on real servers
+	@echo "Testing the local engine ..."
+	@cd knative/local && $(TEST) --format pkgname -- -timeout 20m ./...
+	@echo "Testing the whole stack ..."
+	@$(TEST) --format pkgname -- -timeout 30m -p 1 $(WHOLE)
+	@echo "Testing every part ..."
+	@$(TEST) --format pkgname -- -race -timeout 30m $(PARTS)
+test: TEST = go tool -modfile=$(CURDIR)/tools/go.mod gotestsum
+
+.PHONY: check
+check: ## Check format, rules, and that what is generated is up to date and committed
+	@test -z "$$(gofmt -l apis events functions gateway knative tests)" || (gofmt -l apis events functions gateway knative tests; echo "Run gofmt -w on these."; exit 1)
+	@go vet ./... && cd knative/local && go vet ./...
+	@$(TOOL) golangci-lint run --timeout 30m ./...
+	@$(MAKE) --no-print-directory generate
+	@test -z "$$(git status --porcelain)" || (git status --short; echo "Commit these, or run make generate and commit."; exit 1)
+
+.PHONY: generate
+generate: ## Generate deep copies and CRDs from the types
+	@$(TOOL) controller-gen object crd output:crd:dir=apis/crds paths=./apis/...
+
+.PHONY: bench
+bench: build ## Measure: cold starts, time and requests to a Running cluster, idle cost
+	@go test -run '^$$' -bench . -benchtime 5x ./tests/bench
