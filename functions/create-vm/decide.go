@@ -44,6 +44,7 @@ const (
 //	cause                   machine                         step
 //	resync                  any                             build
 //	Machine                 spec not yet acted upon         build
+//	Machine                 with a task at its hypervisor   build
 //	Machine                 otherwise                       none
 //	NetworkConfiguration    without a virtual machine       build
 //	NetworkConfiguration    with one                        none
@@ -55,7 +56,7 @@ func step(m *v1alpha1.Machine, cause string) string {
 	made := m.Status.VMName != ""
 	switch cause {
 	case causeMachine:
-		if m.Status.Phase == "" || m.Status.ObservedGeneration != m.Generation {
+		if m.Status.Phase == "" || m.Status.ObservedGeneration != m.Generation || m.Status.Task != nil {
 			return stepBuild
 		}
 		return stepNone

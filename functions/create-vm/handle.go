@@ -130,13 +130,23 @@ func (f *functions) settle(ctx context.Context, namespace, name, cause string) e
 	if kube.Conflict(p.err) {
 		return p.err
 	}
-	if err := f.write(ctx, before, m, decide(m, p)); err != nil {
+	wrote, err := f.write(ctx, before, m, decide(m, p))
+	if err != nil {
 		return err
 	}
 	if _, ok := asFault(p.err); p.err != nil && !ok && !errors.As(p.err, new(waits)) {
 		return fmt.Errorf("build machine %s/%s: %w", namespace, name, p.err)
 	}
-	return nil
+	return lookAgain(m, wrote)
+}
+
+// lookAgain asks the broker to deliver again while the hypervisor works on a task,
+// whose end no event tells. A status that has just been written is an event itself.
+func lookAgain(m *v1alpha1.Machine, wrote bool) error {
+	if wrote || m.Status.Task == nil {
+		return nil
+	}
+	return fmt.Errorf("settle machine %s/%s: its hypervisor still works on task %s", m.Namespace, m.Name, m.Status.Task.Action)
 }
 
 // build brings the machine as far as it goes.
@@ -212,13 +222,18 @@ func (f *functions) remove(ctx context.Context, m *v1alpha1.Machine) error {
 	before := m.DeepCopy()
 	waitsFor, err := f.takeDown(ctx, m)
 	if fault, ok := asFault(err); ok {
-		return f.write(ctx, before, m, deleting(m, fault.reason, fault.message))
+		_, err := f.write(ctx, before, m, deleting(m, fault.reason, fault.message))
+		return err
 	}
 	if err != nil {
 		return fmt.Errorf("remove machine %s/%s: %w", m.Namespace, m.Name, err)
 	}
 	if waitsFor != "" {
-		return f.write(ctx, before, m, deleting(m, "Deleting", "waits for "+waitsFor+" to be deleted"))
+		wrote, err := f.write(ctx, before, m, deleting(m, "Deleting", "waits for "+waitsFor+" to be deleted"))
+		if err != nil {
+			return err
+		}
+		return lookAgain(m, wrote)
 	}
 	if !kube.RemoveFinalizer(m, v1alpha1.FinalizerMachine) {
 		return nil
@@ -257,15 +272,15 @@ func deleting(m *v1alpha1.Machine, reason, message string) story {
 }
 
 // write patches the status if it has changed, and tells people if the phase has, or
-// if they have to change something.
-func (f *functions) write(ctx context.Context, before, m *v1alpha1.Machine, told story) error {
+// if they have to change something. It reports whether it patched.
+func (f *functions) write(ctx context.Context, before, m *v1alpha1.Machine, told story) (wrote bool, err error) {
 	stamp(before, m, f.now())
-	if _, err := f.kube.PatchStatus(ctx, before, m); err != nil {
-		return err
+	if wrote, err = f.kube.PatchStatus(ctx, before, m); err != nil {
+		return false, err
 	}
 	if told.news && (told.warning || m.Status.Phase != before.Status.Phase) {
 		f.kube.Tell(ctx, m, told.warning, told.reason, told.message)
 	}
 	events.Report(ctx, string(m.Status.Phase), told.message)
-	return nil
+	return wrote, nil
 }

@@ -20,6 +20,8 @@ type hypervisor interface {
 	// Remove takes away everything that was made for the machine, in order: the
 	// virtual machine, then its disks. It returns what it still waits for, and
 	// nothing once all is gone. It leaves alone what was made for another UID.
+	// Where no event tells that what it waits for is gone, it writes what goes on
+	// into m.Status.Task.
 	Remove(ctx context.Context, m *v1alpha1.Machine) (waitsFor string, err error)
 	// Inspect looks at the hypervisor itself.
 	Inspect(ctx context.Context) (health, error)
@@ -63,7 +65,10 @@ type seen struct {
 	// storage says what the disks wait for, and is empty once all are there.
 	storage      string
 	restartToken string
-	task         *v1alpha1.ProviderTask
+	// task is what goes on at the hypervisor, or is claimed there, and no event
+	// tells the end of: the machine is looked at again until there is none. It is
+	// in m.Status.Task at the next call.
+	task *v1alpha1.ProviderTask
 }
 
 // health is a hypervisor as it is.
