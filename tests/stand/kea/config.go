@@ -63,11 +63,13 @@ func (s *Server) write(o Options) error {
 	}
 	dhcp4 := object{
 		"interfaces-config": object{"interfaces": []string{"lo"}, "dhcp-socket-type": "udp"},
-		"lease-database":    object{"type": "memfile", "persist": true, "name": s.path("leases.csv")},
-		"hooks-libraries":   libraries,
-		"valid-lifetime":    600,
-		"subnet4":           append([]Subnet{}, o.Subnets...),
-		"loggers":           logger("kea-dhcp4"),
+		// Without an interval Kea needs no kea-lfc, which it looks for where it would be
+		// installed.
+		"lease-database":  object{"type": "memfile", "persist": true, "name": s.path("leases.csv"), "lfc-interval": 0},
+		"hooks-libraries": libraries,
+		"valid-lifetime":  600,
+		"subnet4":         append([]Subnet{}, o.Subnets...),
+		"loggers":         logger("kea-dhcp4"),
 	}
 	var shared []object
 	for name, subnets := range o.SharedNetworks {
