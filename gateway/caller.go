@@ -1,8 +1,8 @@
 package main
 
 import (
+	"crypto/rand"
 	"fmt"
-	"math/rand/v2"
 	"net/netip"
 	"strings"
 
@@ -63,20 +63,8 @@ func (g *gateway) callerAddress(c *fiber.Ctx) string {
 	return remote.String()
 }
 
-const requestIDAlphabet = "abcdefghijklmnopqrstuvwxyz234567"
-
 // newRequestID makes an identifier that tells requests apart and tells nobody how
 // many there were.
 func newRequestID() string {
-	b := []byte("req-0000000000000000")
-	n, m := rand.Uint64(), 0
-	for i := 4; i < len(b); i++ {
-		if m == 12 {
-			n, m = rand.Uint64(), 0
-		}
-		b[i] = requestIDAlphabet[n&31]
-		n >>= 5
-		m++
-	}
-	return string(b)
+	return "req-" + strings.ToLower(rand.Text()[:16])
 }

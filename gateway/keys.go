@@ -94,7 +94,7 @@ func parseKey(line string, place int) (key apiKey, clear bool, err error) {
 	}
 	decoded, err := hex.DecodeString(strings.TrimPrefix(words[1], "sha256:"))
 	if err != nil || len(decoded) != sha256.Size {
-		return apiKey{}, false, fmt.Errorf("key %s: write 64 hex digits after sha256:", words[0])
+		return apiKey{}, false, fmt.Errorf("key %s: write 64 hex digits after the prefix sha256", words[0])
 	}
 	key = apiKey{name: words[0], hash: [sha256.Size]byte(decoded), scopes: scopeRead}
 	if len(words) == 3 {

@@ -13,11 +13,11 @@ import (
 
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/gateway/fakeapi"
-	"github.com/vitistack/stack/gateway/testservers"
 	"github.com/vitistack/stack/tests/stand/apiserver"
+	"github.com/vitistack/stack/tests/stand/servers"
 )
 
-func TestMain(m *testing.M) { os.Exit(testservers.Run(withAPIServer{m})) }
+func TestMain(m *testing.M) { os.Exit(servers.Run(withAPIServer{m})) }
 
 // withAPIServer runs tests that may share an API server.
 type withAPIServer struct{ m *testing.M }
@@ -67,7 +67,7 @@ func (s *stand) follow(t *testing.T, query string) <-chan string {
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
-	settings := []string{"--database.url=" + testservers.Postgres(t), "--cache.redis.url=" + testservers.Redis(t), "--broker.sink=" + b.URL}
+	settings := []string{"--database.url=" + servers.Postgres(t), "--cache.redis.url=" + servers.Redis(t), "--broker.sink=" + b.URL}
 	first := start(t, settings...)
 	second := startCold(t, func(*fakeapi.Server) {}, settings...)
 	second.waitReady()

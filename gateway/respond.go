@@ -31,7 +31,7 @@ func accepted(header string) coding {
 			}
 			quality = parsed
 		}
-		c := codingPlain
+		var c coding
 		switch strings.ToLower(strings.TrimSpace(name)) {
 		case "gzip", "x-gzip", "*":
 			c = codingGzip

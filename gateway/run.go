@@ -20,13 +20,13 @@ import (
 
 // run listens, and serves until ctx ends.
 func run(ctx context.Context, c *config.Config, log *slog.Logger) error {
-	listener, err := listen(c, "server.port", c.Server.Port)
+	listener, err := listen(ctx, c, "server.port", c.Server.Port)
 	if err != nil {
 		return err
 	}
 	var broker net.Listener
 	if c.Server.BrokerPort != 0 {
-		if broker, err = listen(c, "server.brokerPort", c.Server.BrokerPort); err != nil {
+		if broker, err = listen(ctx, c, "server.brokerPort", c.Server.BrokerPort); err != nil {
 			return err
 		}
 	}
@@ -37,8 +37,9 @@ func run(ctx context.Context, c *config.Config, log *slog.Logger) error {
 	return serve(ctx, c, kubernetes, listener, broker, log, func(*gateway) {})
 }
 
-func listen(c *config.Config, key string, port int) (net.Listener, error) {
-	l, err := net.Listen("tcp", net.JoinHostPort(c.Server.Host, strconv.Itoa(port)))
+func listen(ctx context.Context, c *config.Config, key string, port int) (net.Listener, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", net.JoinHostPort(c.Server.Host, strconv.Itoa(port)))
 	if err != nil {
 		return nil, fmt.Errorf("listen on server.host and %s: %w", key, err)
 	}

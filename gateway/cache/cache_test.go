@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/vitistack/stack/gateway/config"
-	"github.com/vitistack/stack/gateway/testservers"
+	"github.com/vitistack/stack/tests/stand/servers"
 )
 
-func TestMain(m *testing.M) { os.Exit(testservers.Run(m)) }
+func TestMain(m *testing.M) { os.Exit(servers.Run(m)) }
 
 func open(t *testing.T, c config.Redis) *Cache {
 	t.Helper()
@@ -45,7 +45,7 @@ func (c *counts) look(level string, hit bool) {
 
 func TestReplicasShare(t *testing.T) {
 	t.Parallel()
-	address := testservers.Redis(t)
+	address := servers.Redis(t)
 	a, b := withRedis(t, address), withRedis(t, address)
 	seen := &counts{of: map[string]int{}}
 	b.Count = seen.look
@@ -82,7 +82,7 @@ func TestAnswersLapse(t *testing.T) {
 	if _, ok := c.Get(t.Context(), "k"); ok {
 		t.Error("the answer has not lapsed")
 	}
-	shared := withRedis(t, testservers.Redis(t))
+	shared := withRedis(t, servers.Redis(t))
 	shared.Set(t.Context(), "k", []byte("v"), 50*time.Millisecond)
 	deadline := time.Now().Add(20 * time.Second)
 	for {
@@ -134,7 +134,7 @@ func TestRedisDown(t *testing.T) {
 
 func TestSubscribe(t *testing.T) {
 	t.Parallel()
-	address := testservers.Redis(t)
+	address := servers.Redis(t)
 	a, b := withRedis(t, address), withRedis(t, address)
 	heard := make(chan string, 100)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -164,7 +164,7 @@ func TestSubscribe(t *testing.T) {
 
 func TestAddresses(t *testing.T) {
 	t.Parallel()
-	u, err := url.Parse(testservers.Redis(t))
+	u, err := url.Parse(servers.Redis(t))
 	if err != nil {
 		t.Fatal(err)
 	}

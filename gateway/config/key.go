@@ -105,8 +105,8 @@ func duration(to *time.Duration, name, env, byDefault string, least time.Duratio
 }
 
 // list is written with commas, or as a list in the file.
-func list(to *[]string, name, env, byDefault, help string) Key {
-	return key("list", name, env, byDefault, help, func(value string) error {
+func list(to *[]string, name, byDefault, help string) Key {
+	return key("list", name, "", byDefault, help, func(value string) error {
 		items := []string{}
 		if strings.HasPrefix(strings.TrimSpace(value), "[") {
 			if err := json.Unmarshal([]byte(value), &items); err != nil {

@@ -40,7 +40,7 @@ func (c *Config) server() []Key {
 		duration(&s.IdleTimeout, "server.idleTimeout", "", "120s", time.Second, "For which an idle connection is kept."),
 		integer(&s.MaxHeaderBytes, "server.maxHeaderBytes", "", 1<<20, 4096, 16<<20, "Largest head of a request in bytes."),
 		integer(&s.MaxBodyBytes, "server.maxBodyBytes", "", 2<<20, 1024, 64<<20, "Largest body of a request in bytes."),
-		list(&s.TrustedProxies, "server.trustedProxies", "", "", "Addresses or prefixes of proxies whose X-Forwarded-For is believed."),
+		list(&s.TrustedProxies, "server.trustedProxies", "", "Addresses or prefixes of proxies whose X-Forwarded-For is believed."),
 		integer(&s.BrokerPort, "server.brokerPort", "", 0, 0, 65535, "Port that the Broker delivers to, so that a NetworkPolicy can keep others from it. 0 means server.port."),
 	}
 }
@@ -51,12 +51,12 @@ func (c *Config) middleware() []Key {
 		boolean(&l.Enabled, "logging.enabled", "", true, "Whether each request is logged."),
 		key("string", "logging.format", "LOGGING_FORMAT", "json", "Format of the access log. json is the only one.", only("json")),
 		boolean(&l.IncludeHeaders, "logging.includeHeaders", "", false, "Whether the access log has the request's headers. Credentials are left out."),
-		list(&l.ExcludePaths, "logging.excludePaths", "", "/health,/ready", "Paths that are not logged, with everything below them."),
+		list(&l.ExcludePaths, "logging.excludePaths", "/health,/ready", "Paths that are not logged, with everything below them."),
 		boolean(&o.Enabled, "cors.enabled", "", true, "Whether pages of other origins may call the API."),
-		list(&o.AllowedOrigins, "cors.allowedOrigins", "", "*", "Origins that may call the API; * means any."),
-		list(&o.AllowedMethods, "cors.allowedMethods", "", "GET,POST,PUT,DELETE", "Methods that they may use."),
-		list(&o.AllowedHeaders, "cors.allowedHeaders", "", "Content-Type,Authorization,If-None-Match,Last-Event-ID,X-Request-ID", "Headers that they may send."),
-		list(&o.ExposedHeaders, "cors.exposedHeaders", "", "X-Total-Count,ETag,Link,X-Request-ID,Retry-After,RateLimit,RateLimit-Policy", "Headers that they may read."),
+		list(&o.AllowedOrigins, "cors.allowedOrigins", "*", "Origins that may call the API; * means any."),
+		list(&o.AllowedMethods, "cors.allowedMethods", "GET,POST,PUT,DELETE", "Methods that they may use."),
+		list(&o.AllowedHeaders, "cors.allowedHeaders", "Content-Type,Authorization,If-None-Match,Last-Event-ID,X-Request-ID", "Headers that they may send."),
+		list(&o.ExposedHeaders, "cors.exposedHeaders", "X-Total-Count,ETag,Link,X-Request-ID,Retry-After,RateLimit,RateLimit-Policy", "Headers that they may read."),
 		integer(&o.MaxAge, "cors.maxAge", "", 86400, 0, 1<<31-1, "Seconds for which a browser may remember this."),
 		boolean(&r.Enabled, "rateLimit.enabled", "", true, "Whether requests are limited. Health, metrics, the page and the Broker's deliveries never are."),
 		integer(&r.RequestsPerMinute, "rateLimit.requestsPerMinute", "", 60, 1, 1_000_000, "Requests per minute and caller."),
@@ -144,10 +144,10 @@ func (c *Config) auth() []Key {
 		boolean(&a.Enabled, "auth.enabled", "", false, "Whether the API needs a key. Health and the page's files never do."),
 		text(&a.KeyHeader, "auth.keyHeader", "", "Authorization", "Header that the key is in."),
 		text(&a.KeyPrefix, "auth.keyPrefix", "", "Bearer", "What stands before the key in that header."),
-		list(&a.Keys, "auth.keys", "", "", "API keys, each as: name sha256:HEX scope+scope, with the scopes read, write and events. gateway hash-key makes such a line."),
+		list(&a.Keys, "auth.keys", "", "API keys, each as: name sha256:HEX scope+scope, with the scopes read, write and events. gateway hash-key makes such a line."),
 		text(&a.KeysFile, "auth.keysFile", "", "", "File with one API key in each line. It is read again when it changes."),
 		boolean(&a.TokenReview, "auth.tokenReview", "", false, "Whether tokens of the Kubernetes API server are let in, with the rights that a ClusterRole gives: get or post on the nonResourceURL /vitistack/api/v1, or post on /vitistack/api/v1/events."),
-		list(&a.CertificateScopes, "auth.certificateScopes", "", "read", "What the owner of a client certificate may do: read, write and events."),
+		list(&a.CertificateScopes, "auth.certificateScopes", "read", "What the owner of a client certificate may do: read, write and events."),
 		boolean(&a.Metrics, "auth.metrics", "", false, "Whether /metrics needs a key too."),
 	}
 }
@@ -167,8 +167,8 @@ func (c *Config) tls() []Key {
 func (c *Config) ingest() []Key {
 	i := &c.Ingest
 	return []Key{
-		list(&i.AllowedTypes, "ingest.allowedTypes", "", "io.vitistack.network.provisioned,io.vitistack.network.failed,io.vitistack.workorder.approved,io.vitistack.workorder.rejected", "Types of events that external systems may send."),
-		list(&i.Secrets, "ingest.secrets", "", "", "Secrets of Standard Webhooks, as whsec_BASE64, that external systems may sign events with."),
+		list(&i.AllowedTypes, "ingest.allowedTypes", "io.vitistack.network.provisioned,io.vitistack.network.failed,io.vitistack.workorder.approved,io.vitistack.workorder.rejected", "Types of events that external systems may send."),
+		list(&i.Secrets, "ingest.secrets", "", "Secrets of Standard Webhooks, as whsec_BASE64, that external systems may sign events with."),
 		text(&i.SecretsFile, "ingest.secretsFile", "", "", "File with one such secret in each line. It is read again when it changes."),
 		integer(&i.MaxBytes, "ingest.maxBytes", "", 1<<20, 1024, 16<<20, "Largest event, or batch of events, in bytes."),
 	}

@@ -16,15 +16,15 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/vitistack/stack/gateway/config"
-	"github.com/vitistack/stack/gateway/testservers"
+	"github.com/vitistack/stack/tests/stand/servers"
 )
 
-func TestMain(m *testing.M) { os.Exit(testservers.Run(m)) }
+func TestMain(m *testing.M) { os.Exit(servers.Run(m)) }
 
 // databases are all kinds of database, each with what makes an empty one.
 var databases = map[string]func(testing.TB) string{
-	"PostgreSQL": testservers.Postgres,
-	"MariaDB":    testservers.MariaDB,
+	"PostgreSQL": servers.Postgres,
+	"MariaDB":    servers.MariaDB,
 	"SQLite":     func(t testing.TB) string { return "sqlite://" + filepath.Join(t.TempDir(), "h.db") },
 	"Memory":     func(testing.TB) string { return MemoryURL },
 }
@@ -370,7 +370,7 @@ func TestNothingIsLostAtTheEnd(t *testing.T) {
 // others.
 func TestOneBadRecordHarmsNobody(t *testing.T) {
 	t.Parallel()
-	s, _ := open(t, testservers.Postgres(t), func(c *config.Database) { c.FlushInterval = time.Hour })
+	s, _ := open(t, servers.Postgres(t), func(c *config.Database) { c.FlushInterval = time.Hour })
 	bad := anEvent("bad")
 	bad.Subject = "\x00"
 	errs := make(chan error, 2)

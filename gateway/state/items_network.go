@@ -78,14 +78,14 @@ func addressItem(o *Object) *Item {
 	return i
 }
 
-func (f *Address) attribute(name string) string {
+func (a *Address) attribute(name string) string {
 	switch name {
 	case "network":
-		return f.Network
+		return a.Network
 	case "machine":
-		return f.Machine
+		return a.Machine
 	case "cluster":
-		return f.Cluster
+		return a.Cluster
 	}
 	return ""
 }

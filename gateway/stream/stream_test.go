@@ -3,6 +3,7 @@ package stream_test
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -276,13 +277,13 @@ func TestLimits(t *testing.T) {
 	if _, err := w.hub.Subscribe("a", "", stream.Filter{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.hub.Subscribe("a", "", stream.Filter{}); err != stream.ErrFullForAddress {
+	if _, err := w.hub.Subscribe("a", "", stream.Filter{}); !errors.Is(err, stream.ErrFullForAddress) {
 		t.Errorf("a second client of one address: %v", err)
 	}
 	if _, err := w.hub.Subscribe("b", "", stream.Filter{}); err != nil {
 		t.Errorf("a client of another address: %v", err)
 	}
-	if _, err := w.hub.Subscribe("c", "", stream.Filter{}); err != stream.ErrFull {
+	if _, err := w.hub.Subscribe("c", "", stream.Filter{}); !errors.Is(err, stream.ErrFull) {
 		t.Errorf("a client too many: %v", err)
 	}
 }
@@ -317,7 +318,7 @@ func TestHeartbeatAndShutdown(t *testing.T) {
 	w.hub.Close()
 	r.until("shutdown")
 	<-r.done
-	if _, err := w.hub.Subscribe("a", "", stream.Filter{}); err != stream.ErrClosed {
+	if _, err := w.hub.Subscribe("a", "", stream.Filter{}); !errors.Is(err, stream.ErrClosed) {
 		t.Errorf("subscribe after the end: %v", err)
 	}
 }

@@ -221,7 +221,7 @@ func (e Endpoint) delay(failures int) time.Duration {
 	if shift := failures - 1; shift < 20 {
 		pause = min(e.FirstDelay<<shift, longestDelay)
 	}
-	return pause + time.Duration(rand.Int64N(int64(pause)/5+1))
+	return pause + time.Duration(rand.Int64N(int64(pause)/5+1)) //nolint:gosec // nobody gains by guessing a pause
 }
 
 // answer is what a try came to.

@@ -1,4 +1,4 @@
-package testservers
+package servers
 
 import (
 	"context"

@@ -1,12 +1,12 @@
-// Package testservers runs private PostgreSQL, MariaDB and Redis servers for
+// Package servers runs private PostgreSQL, MariaDB and Redis servers for
 // tests, out of Debian's packages.
 //
 // A server is shared by all tests of a process that use it at the same time, and
 // each test gets a database of its own. A package with many tests says so in
 // TestMain, so that a server is started once:
 //
-//	func TestMain(m *testing.M) { os.Exit(testservers.Run(m)) }
-package testservers
+//	func TestMain(m *testing.M) { os.Exit(servers.Run(m)) }
+package servers
 
 import (
 	"context"
