@@ -29,6 +29,10 @@ const (
 	ConditionConfigApplied    = "ConfigApplied"
 	ConditionBootstrapped     = "Bootstrapped"
 	ConditionNodesReady       = "NodesReady"
+	// ConditionApproved is there only where approval is required.
+	ConditionApproved = "Approved"
+	// ConditionVersionsCurrent tells whether every node runs the wanted versions.
+	ConditionVersionsCurrent = "VersionsCurrent"
 )
 
 // KubernetesCluster is a Kubernetes cluster of Talos Linux machines.
@@ -42,7 +46,9 @@ const (
 // +kubebuilder:printcolumn:name="Control planes",type=string,JSONPath=`.status.controlPlaneReady`
 // +kubebuilder:printcolumn:name="Workers",type=string,JSONPath=`.status.workersReady`
 // +kubebuilder:printcolumn:name="Version",type=string,JSONPath=`.status.version`
+// +kubebuilder:printcolumn:name="Upgraded",type=string,JSONPath=`.status.upgrade.progress`
 // +kubebuilder:printcolumn:name="Endpoint",type=string,JSONPath=`.status.endpoint`
+// +kubebuilder:printcolumn:name="Talos",type=string,JSONPath=`.status.talosVersion`,priority=1
 // +kubebuilder:printcolumn:name="Cluster ID",type=string,JSONPath=`.spec.data.clusterId`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -84,6 +90,13 @@ type KubernetesClusterSpec struct {
 	Networking *ClusterNetworking `json:"networking,omitempty"`
 	// +optional
 	Talos *TalosOptions `json:"talos,omitempty"`
+	// +optional
+	Upgrade *UpgradeOptions `json:"upgrade,omitempty"`
+	// Decision of a ticketing system that the cluster waits for. The annotation
+	// vitistack.io/approval of the namespace asks for the same for all clusters in
+	// it.
+	// +optional
+	Approval *ApprovalOptions `json:"approval,omitempty"`
 	// Stops every change to the cluster for as long as it is true.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
@@ -312,6 +325,31 @@ type TalosOptions struct {
 	InstallDisk string `json:"installDisk,omitempty"`
 }
 
+// UpgradeOptions say how versions are changed.
+type UpgradeOptions struct {
+	// Begins with no other node while true. What a node has begun is finished.
+	// Setting it back to false also tries again what has failed.
+	// +optional
+	Paused bool `json:"paused,omitempty"`
+}
+
+// ApprovalPolicy is what has to be approved.
+// +kubebuilder:validation:Enum=creation;growth
+type ApprovalPolicy string
+
+// Only the first machines of a cluster, or also every later growth: more
+// machines, another pool, or another template.
+const (
+	ApprovalCreation ApprovalPolicy = "creation"
+	ApprovalGrowth   ApprovalPolicy = "growth"
+)
+
+// ApprovalOptions ask for approval.
+type ApprovalOptions struct {
+	// creation or growth.
+	Policy ApprovalPolicy `json:"policy"`
+}
+
 // KubernetesClusterStatus is the cluster as it is.
 type KubernetesClusterStatus struct {
 	// +optional
@@ -328,7 +366,7 @@ type KubernetesClusterStatus struct {
 	// Kubernetes version that the control plane runs.
 	// +optional
 	Version string `json:"version,omitempty"`
-	// Talos version that the cluster was made with.
+	// Talos version of the cluster, which new nodes get.
 	// +optional
 	TalosVersion string `json:"talosVersion,omitempty"`
 	// Ready and wanted control plane nodes, for example 1/3.
@@ -351,6 +389,12 @@ type KubernetesClusterStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	Nodes []NodeStatus `json:"nodes,omitempty"`
+	// Change of versions that is under way, or that has failed.
+	// +optional
+	Upgrade *UpgradeStatus `json:"upgrade,omitempty"`
+	// Decision of the ticketing system, where one is required.
+	// +optional
+	Approval *ApprovalStatus `json:"approval,omitempty"`
 	// Secrets with the credentials of the cluster, in the same namespace.
 	// +optional
 	Secrets *ClusterSecrets `json:"secrets,omitempty"`
@@ -382,9 +426,122 @@ type NodeStatus struct {
 	Address string `json:"address,omitempty"`
 	// Waiting, Maintenance, Configured, Ready, NotReady, Unreachable or Foreign.
 	State string `json:"state"`
-	// Kubernetes version that the node runs.
+	// Kubernetes version that the node's kubelet runs.
 	// +optional
 	Version string `json:"version,omitempty"`
+	// Talos version that the node runs.
+	// +optional
+	TalosVersion string `json:"talosVersion,omitempty"`
+}
+
+// UpgradeKind is what an upgrade changes.
+// +kubebuilder:validation:Enum=Talos;Kubernetes
+type UpgradeKind string
+
+// Talos is changed by writing another image beside the present one and
+// rebooting into it, Kubernetes by changing the images of its components.
+const (
+	UpgradeTalos      UpgradeKind = "Talos"
+	UpgradeKubernetes UpgradeKind = "Kubernetes"
+)
+
+// UpgradeStatus is a change of versions, one node after the other.
+type UpgradeStatus struct {
+	// Talos or Kubernetes.
+	Kind UpgradeKind `json:"kind"`
+	// Generation of the spec that asked for it.
+	Generation int64 `json:"generation"`
+	// Nodes that run the wanted version, and nodes in all, for example 2/5.
+	// +optional
+	Progress string `json:"progress,omitempty"`
+	// Nodes that are being changed now, or that have failed.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Nodes []NodeUpgrade `json:"nodes,omitempty"`
+}
+
+// UpgradeStep is how far the upgrade of a node is.
+// +kubebuilder:validation:Enum=Draining;Requested;Returning;Failed
+type UpgradeStep string
+
+// Draining moves pods away, Requested has told the node or is about to,
+// Returning lets pods come back, Failed stops the upgrade of the cluster.
+const (
+	UpgradeDraining  UpgradeStep = "Draining"
+	UpgradeRequested UpgradeStep = "Requested"
+	UpgradeReturning UpgradeStep = "Returning"
+	UpgradeFailed    UpgradeStep = "Failed"
+)
+
+// NodeUpgrade is the upgrade of one node.
+type NodeUpgrade struct {
+	Name string `json:"name"`
+	// Draining, Requested, Returning or Failed.
+	Step UpgradeStep `json:"step"`
+	// Version that the node ran before, and the one that it goes to.
+	From string `json:"from"`
+	To   string `json:"to"`
+	// Boot of the node before it was told to upgrade.
+	// +optional
+	BootID string `json:"bootID,omitempty"`
+	// Whether it was cordoned for the upgrade, and is to be uncordoned after it.
+	// +optional
+	Cordoned bool `json:"cordoned,omitempty"`
+	// When the step began.
+	Since metav1.Time `json:"since"`
+	// What stops the node, where something does.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// ApprovalState is how far a decision is.
+// +kubebuilder:validation:Enum=Requested;Approved;Rejected
+type ApprovalState string
+
+// States of an approval.
+const (
+	ApprovalRequested ApprovalState = "Requested"
+	ApprovalApproved  ApprovalState = "Approved"
+	ApprovalRejected  ApprovalState = "Rejected"
+)
+
+// ApprovalStatus is a decision of the ticketing system.
+type ApprovalStatus struct {
+	// Requested, Approved or Rejected.
+	State ApprovalState `json:"state"`
+	// Generation of the cluster that was asked about.
+	Generation int64 `json:"generation"`
+	// Work order that was asked about.
+	// +optional
+	Workorder string `json:"workorder,omitempty"`
+	// Machines that were asked about, by pool. That of the control plane is cp.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Requested []ApprovedPool `json:"requested,omitempty"`
+	// Machines that may be there at most, by pool, as approved last.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Approved []ApprovedPool `json:"approved,omitempty"`
+	// Who decided.
+	// +optional
+	By string `json:"by,omitempty"`
+	// When it was decided.
+	// +optional
+	Time *metav1.Time `json:"time,omitempty"`
+	// What they said.
+	// +optional
+	Comment string `json:"comment,omitempty"`
+}
+
+// ApprovedPool is a number of machines of one size.
+type ApprovedPool struct {
+	Name     string `json:"name"`
+	Replicas int32  `json:"replicas"`
+	// +optional
+	Template string `json:"template,omitempty"`
 }
 
 // ClusterSecrets names the Secrets of a cluster.

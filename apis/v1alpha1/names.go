@@ -37,6 +37,9 @@ const (
 	// AnnotationProvider is the provider that a NetworkNamespace's segment was asked
 	// of, which is the one that has to take it back.
 	AnnotationProvider = "vitistack.io/provisioned-by"
+	// AnnotationApproval of a Namespace asks for approval of all clusters in it: an
+	// ApprovalPolicy.
+	AnnotationApproval = "vitistack.io/approval"
 	// AnnotationUID is the UID of the object that asked for the annotated one.
 	AnnotationUID = "vitistack.io/uid"
 )

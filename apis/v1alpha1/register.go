@@ -17,6 +17,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 		&Machine{}, &MachineList{},
 		&MachineProvider{}, &MachineProviderList{},
 		&KubernetesCluster{}, &KubernetesClusterList{},
+		&EtcdBackup{}, &EtcdBackupList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

@@ -22,7 +22,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
 // resources are the plural names of all kinds.
-var resources = []string{"networknamespaces", "networkconfigurations", "ipallocations", "machines", "machineproviders", "kubernetesclusters"}
+var resources = []string{"networknamespaces", "networkconfigurations", "ipallocations", "machines", "machineproviders", "kubernetesclusters", "etcdbackups"}
 
 // read decodes a manifest, puts it into a namespace, and finds where it goes.
 func read(t *testing.T, client dynamic.Interface, namespace, doc string) (dynamic.ResourceInterface, *unstructured.Unstructured) {
@@ -110,6 +110,7 @@ func TestMistakesAreRefused(t *testing.T) {
 		machine = "apiVersion: vitistack.io/v1alpha1\nkind: Machine\nmetadata: {name: x}\nspec: "
 		mp      = "apiVersion: vitistack.io/v1alpha1\nkind: MachineProvider\nmetadata: {name: x}\nspec: "
 		kc      = "apiVersion: vitistack.io/v1alpha1\nkind: KubernetesCluster\nmetadata: {name: x}\nspec: "
+		eb      = "apiVersion: vitistack.io/v1alpha1\nkind: EtcdBackup\nmetadata: {name: x}\nspec: "
 		one     = "{data: {}, topology: {version: '1.33', controlplane: {replicas: 1}"
 	)
 	cases := map[string]struct{ doc, field, remedy string }{
@@ -168,6 +169,15 @@ func TestMistakesAreRefused(t *testing.T) {
 		"EndpointURL":        {kc + one + "}, controlPlaneEndpoint: {mode: custom, host: 'https://api:6443'}}", "spec.controlPlaneEndpoint.host", "without scheme and port"},
 		"TalosVersion":       {kc + one + "}, talos: {version: '1.13'}}", "spec.talos.version", "a full Talos version such as 1.13.9"},
 		"Schematic":          {kc + one + "}, talos: {schematic: abc}}", "spec.talos.schematic", "64 hex digits"},
+		"ApprovalPolicy":     {kc + one + "}, approval: {policy: always}}", "spec.approval.policy", `"creation", "growth"`},
+		"BackupOfNothing":    {eb + "{storageLocation: {type: local}}", "spec.clusterName", "Required value"},
+		"BackupSchedule":     {eb + "{clusterName: c, schedule: nightly, storageLocation: {type: local}}", "spec.schedule", "write five fields such as 0 2 * * *"},
+		"BackupRetention":    {eb + "{clusterName: c, retention: 0, storageLocation: {type: local}}", "spec.retention", "greater than or equal to 1"},
+		"BackupStorage":      {eb + "{clusterName: c, storageLocation: {type: azure}}", "spec.storageLocation.type", "write s3 for an object store"},
+		"BackupBucket":       {eb + "{clusterName: c, storageLocation: {type: s3, secretRef: {name: a}}}", "spec.storageLocation", "type s3 needs bucket"},
+		"BackupCredentials":  {eb + "{clusterName: c, storageLocation: {type: s3, bucket: snapshots}}", "spec.storageLocation", "type s3 needs secretRef"},
+		"BackupEndpoint":     {eb + "{clusterName: c, storageLocation: {type: s3, bucket: snapshots, secretRef: {name: a}, endpoint: s3.example.com}}", "spec.storageLocation.endpoint", "write a URL"},
+		"BackupEscape":       {eb + "{clusterName: c, storageLocation: {type: local, path: a/../b}}", "spec.storageLocation.path", "without .."},
 		"LongClusterName":    {strings.Replace(kc, "name: x", "name: a-cluster-with-a-name-that-is-too-long", 1) + one + "}}", "", "at most 32 lower case letters"},
 		"LongMachineName":    {strings.Replace(machine, "name: x", "name: m"+strings.Repeat("x", 63), 1) + "{template: small}", "", "at most 63 characters"},
 	}
