@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // ClusterPhase is where a KubernetesCluster is in its life.
@@ -33,6 +34,7 @@ const (
 	ConditionApproved = "Approved"
 	// ConditionVersionsCurrent tells whether every node runs the wanted versions.
 	ConditionVersionsCurrent = "VersionsCurrent"
+	ConditionEtcdHealthy     = "EtcdHealthy"
 )
 
 // KubernetesCluster is a Kubernetes cluster of Talos Linux machines.
@@ -223,6 +225,13 @@ type MachineProperties struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Taints []NodeTaint `json:"taints,omitempty"`
+	// How long a machine that leaves waits for its pods to go, for example 30m.
+	// Absent means for as long as PodDisruptionBudgets keep them.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(h|m|s))+$') && duration(self) > duration('0s')",message="write a time such as 30m or 1h30m"
+	DrainTimeout *metav1.Duration `json:"drainTimeout,omitempty"`
 }
 
 // NodeTaint keeps pods from nodes.
@@ -379,6 +388,12 @@ type KubernetesClusterStatus struct {
 	// once.
 	// +optional
 	BootstrapMachine string `json:"bootstrapMachine,omitempty"`
+	// UID of that machine.
+	// +optional
+	BootstrapUID types.UID `json:"bootstrapUID,omitempty"`
+	// Control plane machine that is leaving. There is never more than one.
+	// +optional
+	Removing string `json:"removing,omitempty"`
 	// Worker pools, by name.
 	// +optional
 	// +listType=map

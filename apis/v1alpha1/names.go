@@ -40,6 +40,14 @@ const (
 	// AnnotationApproval of a Namespace asks for approval of all clusters in it: an
 	// ApprovalPolicy.
 	AnnotationApproval = "vitistack.io/approval"
+	// AnnotationRemove, with the value true, names a Machine of a cluster that is to
+	// go before any other. What takes its place is made first where it still works.
+	AnnotationRemove = "vitistack.io/remove"
+	// AnnotationRemoving tells since when a Machine has been leaving its cluster.
+	AnnotationRemoving = "vitistack.io/removing"
+	// AnnotationForce, with the value true, gives up on what a removal waits for: on
+	// a Machine its drain and its etcd member, on a KubernetesCluster its Machines.
+	AnnotationForce = "vitistack.io/force"
 	// AnnotationUID is the UID of the object that asked for the annotated one.
 	AnnotationUID = "vitistack.io/uid"
 )
