@@ -27,6 +27,9 @@ const (
 	ConditionVirtualMachineReady = "VirtualMachineReady"
 	ConditionStorageReady        = "StorageReady"
 	ConditionNetworkReady        = "NetworkReady"
+	// ConditionRestartRequired is True while a part of the spec waits for the next
+	// restart, and otherwise absent.
+	ConditionRestartRequired = "RestartRequired"
 )
 
 // Machine is a virtual machine on the hypervisor that its MachineProvider names.

@@ -59,7 +59,7 @@ func setUp(t *testing.T) *stand {
 	if s.kube, err = kube.New(server.Config(), "test", append(kinds, kube.Kinds(kubevirtv1.GroupVersion, &kubevirtv1.VirtualMachineList{}))...); err != nil {
 		t.Fatal(err)
 	}
-	s.function = &functions{kube: s.kube, connect: connect(s.kube), local: local(s.kube), now: time.Now}
+	s.function = &functions{kube: s.kube, connect: connect(s.kube, nil), local: local(s.kube), now: time.Now}
 	s.create(&v1alpha2.NetworkNamespace{ObjectMeta: metav1.ObjectMeta{Name: "net"}})
 	provider := &v1alpha1.MachineProvider{ObjectMeta: metav1.ObjectMeta{Name: "kubevirt"}, Spec: v1alpha1.MachineProviderSpec{Type: v1alpha1.ProviderKubeVirt}}
 	if err := s.kube.Create(t.Context(), provider); err != nil && !kube.AlreadyExists(err) {

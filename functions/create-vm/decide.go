@@ -45,6 +45,7 @@ const (
 //	resync                  any                             build
 //	Machine                 spec not yet acted upon         build
 //	Machine                 with a task at its hypervisor   build
+//	Machine                 somebody asks for a look        build
 //	Machine                 otherwise                       none
 //	NetworkConfiguration    without a virtual machine       build
 //	NetworkConfiguration    with one                        none
@@ -52,11 +53,20 @@ const (
 //	VirtualMachine          not that its status knows       build
 //	VirtualMachineInstance  Running                         observe
 //	VirtualMachineInstance  otherwise                       none
+//	PersistentVolumeClaim   waits for its disks             build
+//	PersistentVolumeClaim   otherwise                       none
+//	any of the last three   on another hypervisor           none
 func step(m *v1alpha1.Machine, cause string) string {
 	made := m.Status.VMName != ""
 	switch cause {
+	case causeVM, causeInstance, causeClaim:
+		if made && m.Status.ProviderID != localID(m.Namespace, m.Name) {
+			return stepNone
+		}
+	}
+	switch cause {
 	case causeMachine:
-		if m.Status.Phase == "" || m.Status.ObservedGeneration != m.Generation || m.Status.Task != nil {
+		if m.Status.Phase == "" || m.Status.ObservedGeneration != m.Generation || m.Status.Task != nil || kube.AskedFor(m) {
 			return stepBuild
 		}
 		return stepNone
@@ -75,6 +85,11 @@ func step(m *v1alpha1.Machine, cause string) string {
 			return stepObserve
 		}
 		return stepNone
+	case causeClaim:
+		if made && !isTrue(m.Status.Conditions, v1alpha1.ConditionStorageReady) {
+			return stepBuild
+		}
+		return stepNone
 	default:
 		return stepBuild
 	}
@@ -89,14 +104,15 @@ func step(m *v1alpha1.Machine, cause string) string {
 //	nil           without a reason  the virtual machine's       True   MachineRunning
 //
 // "Pending, or before" keeps the phase of a machine that has come further: what
-// hinders it now does not undo what is there.
+// hinders it now does not undo what is there. A machine whose hypervisor tells
+// nobody when something changes gets a time for its next check that is always
+// past, so that every resync looks at it and none has to write.
 func decide(m *v1alpha1.Machine, p progress) story {
 	s := &m.Status
 	if s.Phase == "" || s.Phase == v1alpha1.MachineFailed {
 		s.Phase = v1alpha1.MachinePending
 	}
 	s.ObservedGeneration = m.Generation
-	s.NextCheckTime = nil
 	describeNetwork(m, p)
 	if p.err != nil {
 		return hindered(m, p.err)
@@ -105,7 +121,20 @@ func decide(m *v1alpha1.Machine, p progress) story {
 	s.Phase, s.ProviderID, s.VMName, s.VMIName = vm.phase, vm.providerID, vm.vmName, vm.vmiName
 	s.RestartToken, s.Task = vm.restartToken, vm.task
 	s.NodeName = vm.nodeName
-	set(m, v1alpha1.ConditionVirtualMachineReady, true, "VMCreated", "virtual machine "+vm.vmName+" is made")
+	s.NextCheckTime = nil
+	if vm.silent {
+		s.NextCheckTime = &m.CreationTimestamp
+	}
+	if vm.failed {
+		set(m, v1alpha1.ConditionVirtualMachineReady, false, "VMFailed", vm.message)
+	} else {
+		set(m, v1alpha1.ConditionVirtualMachineReady, true, "VMCreated", "virtual machine "+vm.vmName+" is made")
+	}
+	if vm.restart == "" {
+		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionRestartRequired)
+	} else {
+		set(m, v1alpha1.ConditionRestartRequired, true, "SpecChanged", vm.restart)
+	}
 	if vm.storage == "" {
 		set(m, v1alpha1.ConditionStorageReady, true, "PVCBound", "every disk is there")
 	} else {
@@ -124,7 +153,7 @@ func hindered(m *v1alpha1.Machine, err error) story {
 		return tell(m, false, w.reason, w.message)
 	}
 	if f, ok := asFault(err); ok {
-		if f.reason == "KubeVirtApiError" {
+		if strings.HasSuffix(f.reason, "ApiError") {
 			set(m, v1alpha1.ConditionVirtualMachineReady, false, "VMFailed", f.message)
 		}
 		told := tell(m, false, f.reason, f.message)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cloudevents/sdk-go/v2/event"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
@@ -57,6 +58,7 @@ const (
 	causeVM       = "VirtualMachine"
 	causeInstance = "VirtualMachineInstance"
 	causeNetwork  = "NetworkConfiguration"
+	causeClaim    = "PersistentVolumeClaim"
 	causeResync   = "resync"
 )
 
@@ -75,11 +77,26 @@ func (f *functions) machinesOf(ctx context.Context, ref events.Ref) ([]string, e
 		return f.machinesIn(ctx, ref.Namespace, func(m *v1alpha1.Machine) bool {
 			return slices.ContainsFunc(m.Spec.Networks, func(n v1alpha1.MachineNetwork) bool { return n.NetworkName == ref.Name })
 		})
-	default: // a PersistentVolumeClaim that is gone
+	default:
+		return f.machinesOfClaim(ctx, ref)
+	}
+}
+
+// machinesOfClaim names the Machine of a disk whose state may be news: one that has
+// become bound, or is gone.
+func (f *functions) machinesOfClaim(ctx context.Context, ref events.Ref) ([]string, error) {
+	claim := &corev1.PersistentVolumeClaim{}
+	err := f.kube.Get(ctx, ref.Namespace, ref.Name, claim)
+	if kube.NotFound(err) {
 		return f.machinesIn(ctx, ref.Namespace, func(m *v1alpha1.Machine) bool {
 			return m.DeletionTimestamp != nil && strings.HasPrefix(ref.Name, m.Name+"-")
 		})
 	}
+	name := claim.Labels[v1alpha1.LabelMachine]
+	if err != nil || name == "" || claim.DeletionTimestamp != nil || claim.Status.Phase != corev1.ClaimBound {
+		return nil, err
+	}
+	return []string{name}, nil
 }
 
 // machinesIn names the Machines of a namespace that are wanted.
@@ -114,18 +131,18 @@ func (f *functions) settle(ctx context.Context, namespace, name, cause string) e
 		return nil
 	}
 	before := m.DeepCopy()
-	if kube.AddFinalizer(m, v1alpha1.FinalizerMachine) {
-		if _, err := f.kube.Patch(ctx, before, m); err != nil {
-			return err
-		}
-		before = m.DeepCopy()
-	}
-	var p progress
+	p := progress{err: errGone}
 	if next == stepObserve {
 		p = f.observe(ctx, m)
 	}
-	if next == stepBuild || errors.Is(p.err, errGone) {
-		p = f.build(ctx, m)
+	if errors.Is(p.err, errGone) {
+		size, provider, err := f.plan(ctx, m)
+		if p.err = err; err == nil {
+			if before, err = f.hold(ctx, before, m, provider.Name); err != nil {
+				return err
+			}
+			p = f.build(ctx, m, size, provider)
+		}
 	}
 	if kube.Conflict(p.err) {
 		return p.err
@@ -149,16 +166,37 @@ func lookAgain(m *v1alpha1.Machine, wrote bool) error {
 	return fmt.Errorf("settle machine %s/%s: its hypervisor still works on task %s", m.Namespace, m.Name, m.Status.Task.Action)
 }
 
+// plan works out what is to be made, and where. It changes nothing.
+func (f *functions) plan(ctx context.Context, m *v1alpha1.Machine) (size, *v1alpha1.MachineProvider, error) {
+	s, err := resolve(m.Spec)
+	if err != nil {
+		return size{}, nil, err
+	}
+	provider, err := f.providerOf(ctx, m)
+	return s, provider, err
+}
+
+// hold writes down, before anything is made for the machine, that it has to be
+// cleaned up and at which provider, and returns the machine as it is then.
+// Whatever becomes of this delivery, the deletion knows where to look.
+func (f *functions) hold(ctx context.Context, before, m *v1alpha1.Machine, provider string) (*v1alpha1.Machine, error) {
+	missing := kube.AddFinalizer(m, v1alpha1.FinalizerMachine)
+	if m.Annotations[v1alpha1.AnnotationProvider] != provider {
+		metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationProvider, provider)
+		missing = true
+	}
+	if !missing {
+		return before, nil
+	}
+	if _, err := f.kube.Patch(ctx, before, m); err != nil {
+		return nil, err
+	}
+	return m.DeepCopy(), nil
+}
+
 // build brings the machine as far as it goes.
-func (f *functions) build(ctx context.Context, m *v1alpha1.Machine) (p progress) {
-	var want wanted
-	if want.size, p.err = resolve(m.Spec); p.err != nil {
-		return p
-	}
-	var provider *v1alpha1.MachineProvider
-	if provider, p.err = f.providerOf(ctx, m); p.err != nil {
-		return p
-	}
+func (f *functions) build(ctx context.Context, m *v1alpha1.Machine, size size, provider *v1alpha1.MachineProvider) (p progress) {
+	want := wanted{size: size}
 	m.Status.Provider = provider.Name
 	if p.nics, p.err = f.join(ctx, m); p.err != nil {
 		return p
@@ -249,7 +287,7 @@ func (f *functions) takeDown(ctx context.Context, m *v1alpha1.Machine) (waitsFor
 	if m.Spec.Protected {
 		return "", fault{"Protected", "the machine is protected: set spec.protected to false to let it be deleted"}
 	}
-	if m.Status.Provider != "" {
+	if madeOn(m) != "" {
 		provider, err := f.providerOf(ctx, m)
 		if err != nil {
 			return "", err

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
@@ -56,6 +58,14 @@ type seen struct {
 	phase v1alpha1.MachinePhase
 	// reason and message say why the machine is not Ready. Both are empty where it is.
 	reason, message string
+	// failed is whether the reason is a failure, which waiting does not mend.
+	failed bool
+	// restart says what of the spec waits for the next restart, and is empty where
+	// the machine has all of it.
+	restart string
+	// silent is whether the hypervisor tells nobody when something changes, so that
+	// the machine has to be looked at from time to time.
+	silent          bool
 	providerID      string
 	vmName, vmiName string
 	nodeName        string
@@ -75,4 +85,7 @@ type seen struct {
 type health struct {
 	version string
 	nodes   []v1alpha1.ProviderNode
+	// memoryAvailable is what machines may still take, and zero where the
+	// hypervisor does not say.
+	memoryAvailable resource.Quantity
 }

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -19,15 +21,19 @@ type kubevirt struct {
 	home, guests *kube.Client
 	// owned is whether the two are the same, so that Machines can own what is made
 	// for them.
-	owned    bool
+	owned bool
+	// provider is the name of the MachineProvider.
+	provider string
 	options  v1alpha1.KubeVirtOptions
 	defaults v1alpha1.ProviderDefaults
 }
 
 // Ensure implements hypervisor.
 func (k *kubevirt) Ensure(ctx context.Context, m *v1alpha1.Machine, want wanted) (seen, error) {
+	want.defaults = k.defaults
 	vm := &kubevirtv1.VirtualMachine{}
 	err := k.guests.Get(ctx, m.Namespace, m.Name, vm)
+	existed := err == nil
 	if kube.NotFound(err) {
 		vm, err = k.create(ctx, m, want)
 	}
@@ -37,14 +43,16 @@ func (k *kubevirt) Ensure(ctx context.Context, m *v1alpha1.Machine, want wanted)
 	if !madeFor(vm, m) {
 		return seen{}, nameTaken(vm)
 	}
-	if err := k.power(ctx, vm, m.Spec.PowerState); err != nil {
-		return seen{}, k.fault(err)
+	if existed {
+		if err := k.change(ctx, m, want, vm); err != nil {
+			return seen{}, k.fault(err)
+		}
 	}
 	s, err := k.read(ctx, m, vm)
 	if err != nil {
 		return seen{}, err
 	}
-	return s, k.restart(ctx, m, &s)
+	return s, k.restart(ctx, m, vm, &s)
 }
 
 // Observe implements observer.
@@ -71,6 +79,7 @@ func nameTaken(vm *kubevirtv1.VirtualMachine) error {
 // of its disks where it does not.
 func (k *kubevirt) read(ctx context.Context, m *v1alpha1.Machine, vm *kubevirtv1.VirtualMachine) (seen, error) {
 	s := readVM(vm, m.Status.Phase, m.Spec.PowerState)
+	s.providerID, s.silent = k.id(m), !k.owned
 	s.restartToken = m.Status.RestartToken
 	if s.phase == v1alpha1.MachineRunning && vm.Status.Created {
 		vmi := &kubevirtv1.VirtualMachineInstance{}
@@ -81,33 +90,50 @@ func (k *kubevirt) read(ctx context.Context, m *v1alpha1.Machine, vm *kubevirtv1
 		if err != nil && !kube.NotFound(err) {
 			return seen{}, err
 		}
+	}
+	if isTrue(m.Status.Conditions, v1alpha1.ConditionStorageReady) && s.reason != "Provisioning" {
 		return s, nil
 	}
-	if s.reason != "Provisioning" {
-		return s, nil
-	}
-	claims := &corev1.PersistentVolumeClaimList{}
-	if err := k.guests.List(ctx, m.Namespace, v1alpha1.LabelMachine+"="+m.Name, claims); err != nil {
+	claims, err := k.claimsOf(ctx, m)
+	if err != nil {
 		return seen{}, err
 	}
-	s.storage = readClaims(claims.Items)
+	s.storage = readClaims(claims)
+	if s.storage == "" && m.Status.Phase != v1alpha1.MachineRunning {
+		provisioned(claims, time.Now())
+	}
 	return s, nil
 }
+
+// claimsOf are the disks that were made for a machine.
+func (k *kubevirt) claimsOf(ctx context.Context, m *v1alpha1.Machine) ([]corev1.PersistentVolumeClaim, error) {
+	claims := &corev1.PersistentVolumeClaimList{}
+	if err := k.guests.List(ctx, m.Namespace, v1alpha1.LabelMachine+"="+m.Name, claims); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(claims.Items, func(c corev1.PersistentVolumeClaim) bool { return !madeFor(&c, m) }), nil
+}
+
+// id is the name of a machine's virtual machine among all hypervisors.
+func (k *kubevirt) id(m *v1alpha1.Machine) string {
+	if k.owned {
+		return localID(m.Namespace, m.Name)
+	}
+	return "kubevirt://" + k.provider + "/" + m.Namespace + "/" + m.Name
+}
+
+// localID is the name of a virtual machine of this cluster among all hypervisors.
+func localID(namespace, name string) string { return "kubevirt://" + namespace + "/" + name }
 
 // create makes the disks, the network attachments and the first configuration of
 // a machine, and last the virtual machine, which needs them all.
 func (k *kubevirt) create(ctx context.Context, m *v1alpha1.Machine, want wanted) (*kubevirtv1.VirtualMachine, error) {
-	classes := &storagev1.StorageClassList{}
-	if err := k.guests.List(ctx, "", "", classes); err != nil {
+	class, err := k.classesOf(ctx, want.disks)
+	if err != nil {
 		return nil, err
 	}
-	class := map[string]string{}
-	for _, d := range append(want.disks, disk{}) {
-		name, err := chooseClass(classes.Items, d.storageClass, k.defaults.StorageClass)
-		if err != nil && d.name != "" {
-			return nil, err
-		}
-		class[d.storageClass] = name
+	if err := k.settleIn(ctx, m.Namespace); err != nil {
+		return nil, err
 	}
 	for _, d := range want.disks {
 		if imageOf(m, d) != "" {
@@ -117,7 +143,6 @@ func (k *kubevirt) create(ctx context.Context, m *v1alpha1.Machine, want wanted)
 			return nil, err
 		}
 	}
-	want.defaults = k.defaults
 	for _, n := range want.nics {
 		if err := k.attach(ctx, m, n); err != nil {
 			return nil, err
@@ -131,11 +156,43 @@ func (k *kubevirt) create(ctx context.Context, m *v1alpha1.Machine, want wanted)
 		}
 	}
 	vm := renderVM(m, want, func(c string) string { return class[c] }, k.options, secret, k.owned)
-	err := k.guests.Create(ctx, vm)
+	err = k.guests.Create(ctx, vm)
 	if kube.AlreadyExists(err) {
 		err = k.guests.Get(ctx, m.Namespace, m.Name, vm)
 	}
 	return vm, err
+}
+
+// classesOf are the StorageClasses that the classes of disks stand for.
+func (k *kubevirt) classesOf(ctx context.Context, disks []disk) (map[string]string, error) {
+	classes := &storagev1.StorageClassList{}
+	if err := k.guests.List(ctx, "", "", classes); err != nil {
+		return nil, err
+	}
+	class := map[string]string{}
+	for _, d := range append(slices.Clone(disks), disk{}) {
+		name, err := chooseClass(classes.Items, d.storageClass, k.defaults.StorageClass)
+		if err != nil && d.name != "" {
+			return nil, err
+		}
+		class[d.storageClass] = name
+	}
+	return class, nil
+}
+
+// settleIn makes the namespace of a machine in the cluster of the virtual machines,
+// where that is another one.
+func (k *kubevirt) settleIn(ctx context.Context, namespace string) error {
+	if k.owned {
+		return nil
+	}
+	err := k.guests.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: namespace, Labels: map[string]string{v1alpha1.LabelManagedBy: kubevirtManager},
+	}})
+	if kube.AlreadyExists(err) {
+		return nil
+	}
+	return err
 }
 
 // make creates something that belongs to the machine, unless an earlier try has.
@@ -195,34 +252,6 @@ func cloudInitSecret(m *v1alpha1.Machine, name string, w wanted, owned bool) *co
 	return &corev1.Secret{ObjectMeta: metaOf(m, name, owned), Data: data}
 }
 
-// power sets the run strategy where it differs.
-func (k *kubevirt) power(ctx context.Context, vm *kubevirtv1.VirtualMachine, power v1alpha1.PowerState) error {
-	strategy := runStrategy(power)
-	if vm.DeletionTimestamp != nil || (vm.Spec.RunStrategy != nil && *vm.Spec.RunStrategy == strategy) {
-		return nil
-	}
-	before := vm.DeepCopy()
-	vm.Spec.Running, vm.Spec.RunStrategy = nil, &strategy
-	_, err := k.guests.Patch(ctx, before, vm)
-	return err
-}
-
-// restart deletes the running instance once for each new token; the run strategy
-// brings it back.
-func (k *kubevirt) restart(ctx context.Context, m *v1alpha1.Machine, s *seen) error {
-	if m.Spec.RestartToken == m.Status.RestartToken || (s.vmiName == "" && s.phase == v1alpha1.MachineRunning) {
-		return nil
-	}
-	if s.vmiName != "" {
-		vmi := &kubevirtv1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: s.vmiName}}
-		if err := k.guests.Delete(ctx, vmi); err != nil {
-			return err
-		}
-	}
-	s.restartToken = m.Spec.RestartToken
-	return nil
-}
-
 // Remove implements hypervisor.
 func (k *kubevirt) Remove(ctx context.Context, m *v1alpha1.Machine) (string, error) {
 	vm := &kubevirtv1.VirtualMachine{}
@@ -234,17 +263,13 @@ func (k *kubevirt) Remove(ctx context.Context, m *v1alpha1.Machine) (string, err
 	if err != nil || !gone {
 		return "VirtualMachineInstance " + m.Name, err
 	}
-	claims := &corev1.PersistentVolumeClaimList{}
-	selector := v1alpha1.LabelMachine + "=" + m.Name
-	if err := k.guests.List(ctx, m.Namespace, selector, claims); err != nil {
+	claims, err := k.claimsOf(ctx, m)
+	if err != nil {
 		return "", err
 	}
 	waitsFor := ""
-	for i := range claims.Items {
-		c := &claims.Items[i]
-		if !madeFor(c, m) {
-			continue
-		}
+	for i := range claims {
+		c := &claims[i]
 		if gone, err := k.remove(ctx, m, c.Name, c); err != nil {
 			return "", err
 		} else if !gone {
@@ -280,17 +305,14 @@ func (k *kubevirt) remove(ctx context.Context, m *v1alpha1.Machine, name string,
 }
 
 // madeFor tells whether an object was made for the machine, and not for an
-// earlier one of the same name or by somebody else. An instance belongs to its
-// virtual machine, which has the same name.
+// earlier one of the same name or by somebody else. CDI copies only the labels of a
+// DataVolume to its claim, so that those bear the UID in a label.
 func madeFor(obj kube.Object, m *v1alpha1.Machine) bool {
-	if uid, ok := obj.GetAnnotations()[v1alpha1.AnnotationUID]; ok {
-		return uid == string(m.UID)
+	uid, ok := obj.GetAnnotations()[v1alpha1.AnnotationUID]
+	if !ok {
+		uid = obj.GetLabels()[v1alpha1.AnnotationUID]
 	}
-	owner := metav1.GetControllerOf(obj)
-	if owner == nil {
-		return false
-	}
-	return owner.UID == m.UID || (owner.Kind == "VirtualMachine" && owner.Name == m.Name) || (owner.Kind == "DataVolume" && obj.GetLabels()[v1alpha1.LabelMachine] == m.Name)
+	return uid == string(m.UID)
 }
 
 // fault turns what the cluster of the virtual machines refuses into something for

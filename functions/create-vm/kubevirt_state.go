@@ -21,6 +21,7 @@ import (
 //	Paused                                     Running                  Paused
 //	Stopped, power off wanted                  Stopped                  Stopped
 //	Stopping, Terminating                      before                   Stopping
+//	ErrorUnschedulable, disk without volume    Creating, or before      Provisioning
 //	ErrorUnschedulable                         Creating, or before      InsufficientResources
 //	ErrorPvcNotFound                           Creating, or before      DiskNotFound
 //	DataVolumeError                            Creating, or before      ImageImportFailed
@@ -32,7 +33,7 @@ import (
 // "Creating, or before" is Running for a machine that has been Running: it is
 // down, but it is not new.
 func readVM(vm *kubevirtv1.VirtualMachine, before v1alpha1.MachinePhase, power v1alpha1.PowerState) seen {
-	s := seen{vmName: vm.Name, providerID: "kubevirt://" + vm.Namespace + "/" + vm.Name, phase: v1alpha1.MachineCreating}
+	s := seen{vmName: vm.Name, phase: v1alpha1.MachineCreating, restart: whyRestart(vm)}
 	if before == v1alpha1.MachineRunning || (before == v1alpha1.MachineStopped && power == v1alpha1.PowerStopped) {
 		s.phase = before
 	}
@@ -53,19 +54,34 @@ func readVM(vm *kubevirtv1.VirtualMachine, before v1alpha1.MachinePhase, power v
 		s.reason, s.message = "Stopping", "waits for the virtual machine to stop"
 	default:
 		s.reason, s.message = whyNotRunning(vm)
+		s.failed = s.reason != "Provisioning" && s.reason != "Starting"
 	}
 	return s
+}
+
+// whyRestart is what KubeVirt says of a change that it cannot make while the
+// machine runs.
+func whyRestart(vm *kubevirtv1.VirtualMachine) string {
+	for _, c := range vm.Status.Conditions {
+		if c.Type == kubevirtv1.VirtualMachineRestartRequired && c.Status == corev1.ConditionTrue {
+			return "a change waits for the next restart: write a new value into spec.restartToken (" + c.Message + ")"
+		}
+	}
+	return ""
 }
 
 func whyNotRunning(vm *kubevirtv1.VirtualMachine) (reason, message string) {
 	detail := detailOf(vm)
 	switch status := vm.Status.PrintableStatus; status {
 	case kubevirtv1.VirtualMachineStatusUnschedulable:
+		if strings.Contains(detail, "unbound immediate PersistentVolumeClaims") {
+			return "Provisioning", "waits for the disks" + detail
+		}
 		return "InsufficientResources", "no host has room for the machine: add hosts, or ask for less CPU or memory" + detail
 	case kubevirtv1.VirtualMachineStatusPvcNotFound:
 		return "DiskNotFound", "a disk of the machine is gone: restore its PersistentVolumeClaim, or delete the machine" + detail
 	case kubevirtv1.VirtualMachineStatusDataVolumeError:
-		return "ImageImportFailed", "the image cannot be copied to the disk: check the URL in spec.os" + detail
+		return "ImageImportFailed", "the image cannot be copied to the disk: make its URL answer, or delete the machine and create it with another one in spec.os" + detail
 	case kubevirtv1.VirtualMachineStatusErrImagePull, kubevirtv1.VirtualMachineStatusImagePullBackOff:
 		return "ImagePullFailed", "KubeVirt cannot pull an image: check its registry" + detail
 	case kubevirtv1.VirtualMachineStatusCrashLoopBackOff:
@@ -102,19 +118,29 @@ func readVMI(s *seen, vmi *kubevirtv1.VirtualMachineInstance) {
 	slices.Sort(s.reported)
 }
 
-// readClaims says what disks wait for, and nothing once all are there.
+// readClaims says what disks wait for, and nothing once all are there and as large
+// as they are asked to be.
 func readClaims(claims []corev1.PersistentVolumeClaim) string {
-	var waiting []string
+	var unbound, small []string
 	for _, c := range claims {
-		if c.Status.Phase != corev1.ClaimBound {
-			waiting = append(waiting, c.Name)
+		is := c.Status.Capacity[corev1.ResourceStorage]
+		switch {
+		case c.Status.Phase != corev1.ClaimBound:
+			unbound = append(unbound, c.Name)
+		case is.Cmp(*c.Spec.Resources.Requests.Storage()) < 0:
+			small = append(small, c.Name)
 		}
 	}
-	if len(waiting) == 0 {
-		return ""
+	slices.Sort(unbound)
+	slices.Sort(small)
+	var waits []string
+	if len(unbound) > 0 {
+		waits = append(waits, "waits for a volume for "+strings.Join(unbound, ", "))
 	}
-	slices.Sort(waiting)
-	return "waits for a volume for " + strings.Join(waiting, ", ")
+	if len(small) > 0 {
+		waits = append(waits, "waits for the volume to grow of "+strings.Join(small, ", "))
+	}
+	return strings.Join(waits, "; ")
 }
 
 // isDefaultClass marks the StorageClass that stands for no class.

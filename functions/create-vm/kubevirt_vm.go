@@ -88,7 +88,7 @@ func renderVM(m *v1alpha1.Machine, w wanted, class func(string) string, options 
 		Spec: kubevirtv1.VirtualMachineSpec{
 			RunStrategy: &strategy,
 			Template: &kubevirtv1.VirtualMachineInstanceTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labelsOf(m)},
+				ObjectMeta: metav1.ObjectMeta{Labels: labelsOf(m), Annotations: map[string]string{v1alpha1.AnnotationUID: string(m.UID)}},
 				Spec:       kubevirtv1.VirtualMachineInstanceSpec{Domain: renderDomain(m, w, options)},
 			},
 		},
@@ -226,8 +226,10 @@ func imageOf(m *v1alpha1.Machine, d disk) string {
 
 // importTemplate lets CDI fill a claim from a URL before the machine starts.
 func importTemplate(m *v1alpha1.Machine, name, url string, claim corev1.PersistentVolumeClaimSpec) kubevirtv1.DataVolumeTemplateSpec {
+	labels := labelsOf(m)
+	labels[v1alpha1.AnnotationUID] = string(m.UID)
 	return kubevirtv1.DataVolumeTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labelsOf(m), Annotations: map[string]string{v1alpha1.AnnotationUID: string(m.UID)}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, Annotations: map[string]string{v1alpha1.AnnotationUID: string(m.UID)}},
 		Spec: cdiv1.DataVolumeSpec{
 			Source: &cdiv1.DataVolumeSource{HTTP: &cdiv1.DataVolumeSourceHTTP{URL: url}},
 			PVC:    &claim,

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,38 +29,32 @@ func main() {
 		if err != nil {
 			return nil, err
 		}
-		f := &functions{kube: client, connect: connect(client), local: local(client), now: time.Now}
+		f := &functions{kube: client, connect: connect(client, nil), local: local(client), now: time.Now}
 		return f.handle, nil
 	})
 }
 
-// connect makes the hypervisor of a MachineProvider.
-func connect(home *kube.Client) func(context.Context, *v1alpha1.MachineProvider) (hypervisor, error) {
-	return func(_ context.Context, p *v1alpha1.MachineProvider) (hypervisor, error) {
-		var defaults v1alpha1.ProviderDefaults
-		if p.Spec.Defaults != nil {
-			defaults = *p.Spec.Defaults
-		}
-		if p.Spec.Type != v1alpha1.ProviderKubeVirt {
+// transport is what stands between the function and a server; nil is nothing.
+type transport func(http.RoundTripper) http.RoundTripper
+
+// connect makes the hypervisor of a MachineProvider. Its credentials are read each
+// time, so that they can change at any time. wrap is for every connection that does
+// not go through home.
+func connect(home *kube.Client, wrap transport) func(context.Context, *v1alpha1.MachineProvider) (hypervisor, error) {
+	return func(ctx context.Context, p *v1alpha1.MachineProvider) (hypervisor, error) {
+		switch p.Spec.Type {
+		case v1alpha1.ProviderKubeVirt:
+			return connectKubeVirt(ctx, home, p, wrap)
+		default:
 			return nil, fault{"MachineProviderNotSupported", fmt.Sprintf("MachineProvider %s is of type %s, which this installation cannot reach", p.Name, p.Spec.Type)}
 		}
-		var options v1alpha1.KubeVirtOptions
-		if p.Spec.KubeVirt != nil {
-			options = *p.Spec.KubeVirt
-		}
-		k := local(home)
-		k.options, k.defaults = options, defaults
-		return k, nil
 	}
 }
-
-// local is the KubeVirt of the cluster that the function runs in.
-func local(home *kube.Client) *kubevirt { return &kubevirt{home: home, guests: home, owned: true} }
 
 // kinds are the kinds that the function reads and writes.
 var kinds = []func(*runtime.Scheme) error{
 	v1alpha1.AddToScheme, v1alpha2.AddToScheme,
-	kube.Kinds(corev1.SchemeGroupVersion, &corev1.Event{}, &corev1.Secret{}, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaimList{}, &corev1.NodeList{}),
+	kube.Kinds(corev1.SchemeGroupVersion, &corev1.Event{}, &corev1.Secret{}, &corev1.Namespace{}, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaimList{}, &corev1.NodeList{}),
 	kube.Kinds(storagev1.SchemeGroupVersion, &storagev1.StorageClassList{}),
 	kube.Kinds(kubevirtv1.GroupVersion, &kubevirtv1.VirtualMachine{}, &kubevirtv1.VirtualMachineInstance{}, &kubevirtv1.KubeVirtList{}),
 	kube.Kinds(attachmentVersion, &NetworkAttachmentDefinition{}),

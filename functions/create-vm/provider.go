@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -16,7 +17,7 @@ import (
 // providerOf is the MachineProvider of a machine: the one that it was made on,
 // the one that it names, or the default. It returns a fault where there is none.
 func (f *functions) providerOf(ctx context.Context, m *v1alpha1.Machine) (*v1alpha1.MachineProvider, error) {
-	name := m.Status.Provider
+	name := madeOn(m)
 	if name == "" && m.Spec.ProviderRef != nil {
 		name = m.Spec.ProviderRef.Name
 	}
@@ -30,9 +31,24 @@ func (f *functions) providerOf(ctx context.Context, m *v1alpha1.Machine) (*v1alp
 	p := &v1alpha1.MachineProvider{}
 	err := f.kube.Get(ctx, "", name, p)
 	if kube.NotFound(err) {
+		if madeOn(m) != "" {
+			return nil, fault{"MachineProviderNotFound", fmt.Sprintf("MachineProvider %s, which the machine was made on, does not exist any more: create it again", name)}
+		}
 		return nil, fault{"MachineProviderNotFound", fmt.Sprintf("MachineProvider %s does not exist: create it, or name another in spec.providerRef", name)}
 	}
 	return p, err
+}
+
+// madeOn is the MachineProvider that a machine was begun on, or empty where nothing
+// has been made for it.
+func madeOn(m *v1alpha1.Machine) string {
+	if !slices.Contains(m.Finalizers, v1alpha1.FinalizerMachine) {
+		return ""
+	}
+	if name := m.Annotations[v1alpha1.AnnotationProvider]; name != "" {
+		return name
+	}
+	return m.Status.Provider
 }
 
 // defaultProvider is the one that is marked default, or the only one.
@@ -131,4 +147,27 @@ func capacityOf(nodes []v1alpha1.ProviderNode) *v1alpha1.ProviderCapacity {
 		}
 	}
 	return &v1alpha1.ProviderCapacity{CPU: cpu, Memory: memory}
+}
+
+// credentialsOf reads the Secret that a MachineProvider names. It returns a fault
+// where there is none.
+func credentialsOf(ctx context.Context, home *kube.Client, p *v1alpha1.MachineProvider) (map[string][]byte, error) {
+	ref := p.Spec.CredentialsRef
+	if ref == nil {
+		return nil, fault{"CredentialsMissing", fmt.Sprintf("MachineProvider %s has no credentials: name their Secret in spec.credentialsRef", p.Name)}
+	}
+	secret := &corev1.Secret{}
+	err := home.Get(ctx, ref.Namespace, ref.Name, secret)
+	if kube.NotFound(err) {
+		return nil, fault{"CredentialsMissing", fmt.Sprintf("Secret %s/%s of MachineProvider %s does not exist: create it, or change spec.credentialsRef", ref.Namespace, ref.Name, p.Name)}
+	}
+	return secret.Data, err
+}
+
+// defaultsOf are what machines get that do not say otherwise.
+func defaultsOf(p *v1alpha1.MachineProvider) v1alpha1.ProviderDefaults {
+	if p.Spec.Defaults == nil {
+		return v1alpha1.ProviderDefaults{}
+	}
+	return *p.Spec.Defaults
 }

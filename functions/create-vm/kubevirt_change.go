@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+// change brings a virtual machine that exists to what is wanted by now, in one
+// patch, and its disks before it. KubeVirt applies what it can while the machine
+// runs, and says of the rest that it waits for a restart. It returns a fault for a
+// disk that cannot become as small as it is asked to be, after all other changes.
+func (k *kubevirt) change(ctx context.Context, m *v1alpha1.Machine, want wanted, vm *kubevirtv1.VirtualMachine) error {
+	if vm.DeletionTimestamp != nil || vm.Spec.Template == nil {
+		return nil
+	}
+	before := vm.DeepCopy()
+	if strategy := runStrategy(m.Spec.PowerState); vm.Spec.RunStrategy == nil || *vm.Spec.RunStrategy != strategy {
+		vm.Spec.Running, vm.Spec.RunStrategy = nil, &strategy
+	}
+	setSize(&vm.Spec.Template.Spec.Domain, want)
+	if err := k.addDisks(ctx, m, want, vm); err != nil {
+		return err
+	}
+	shrunk, err := k.growDisks(ctx, m, want)
+	if err != nil {
+		return err
+	}
+	if _, err := k.guests.Patch(ctx, before, vm); err != nil {
+		return err
+	}
+	return shrunk
+}
+
+// setSize writes CPU and memory into a domain, unless it has them.
+func setSize(d *kubevirtv1.DomainSpec, want wanted) {
+	if d.CPU == nil {
+		d.CPU = &kubevirtv1.CPU{}
+	}
+	d.CPU.Cores, d.CPU.Threads, d.CPU.Sockets = uint32(want.cores), uint32(want.threads), uint32(want.sockets)
+	if d.Memory == nil || d.Memory.Guest == nil || !d.Memory.Guest.Equal(want.memory) {
+		memory := want.memory
+		d.Memory = &kubevirtv1.Memory{Guest: &memory}
+	}
+}
+
+// addDisks makes the disks that the virtual machine does not have yet, and plugs
+// them in.
+func (k *kubevirt) addDisks(ctx context.Context, m *v1alpha1.Machine, want wanted, vm *kubevirtv1.VirtualMachine) error {
+	spec := &vm.Spec.Template.Spec
+	missing := slices.DeleteFunc(slices.Clone(want.disks), func(d disk) bool {
+		return slices.ContainsFunc(spec.Volumes, func(v kubevirtv1.Volume) bool { return v.Name == d.name })
+	})
+	if len(missing) == 0 {
+		return nil
+	}
+	class, err := k.classesOf(ctx, missing)
+	if err != nil {
+		return err
+	}
+	for _, d := range missing {
+		if err := k.make(ctx, m, renderClaim(m, d, class[d.storageClass], k.owned)); err != nil {
+			return err
+		}
+		// Every release that can plug in a disk can do so on a SCSI bus.
+		addClaim(spec, d.name, claimName(m, d.name), diskTarget(kubevirtv1.DiskBusSCSI), nil)
+		spec.Volumes[len(spec.Volumes)-1].PersistentVolumeClaim.Hotpluggable = true
+	}
+	return nil
+}
+
+// growDisks asks for more of each disk that is smaller than wanted. A disk that is
+// larger stays so, and is the fault that it returns beside the error.
+func (k *kubevirt) growDisks(ctx context.Context, m *v1alpha1.Machine, want wanted) (shrunk, err error) {
+	claims, err := k.claimsOf(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range want.disks {
+		i := slices.IndexFunc(claims, func(c corev1.PersistentVolumeClaim) bool { return c.Name == claimName(m, d.name) })
+		if i < 0 {
+			continue
+		}
+		c := &claims[i]
+		has := c.Spec.Resources.Requests[corev1.ResourceStorage]
+		switch order := d.size.Cmp(has); {
+		case order < 0:
+			shrunk = fault{"DiskCannotShrink", fmt.Sprintf("disk %s has %s, which would be lost in part: write at least that into spec.disks", d.name, has.String())}
+		case order > 0 && c.Status.Phase == corev1.ClaimBound:
+			before := c.DeepCopy()
+			c.Spec.Resources.Requests[corev1.ResourceStorage] = d.size
+			_, err := k.guests.Patch(ctx, before, c)
+			if message, refused := kube.Refused(err); refused {
+				return nil, fault{"DiskCannotGrow", fmt.Sprintf("disk %s cannot grow: allow it in its StorageClass with allowVolumeExpansion, or write %s again (%s)", d.name, has.String(), message)}
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	return shrunk, nil
+}
+
+// annotationRestart is on a virtual machine: the UID of the instance that the last
+// restart ends, a blank, and the token that asked for it.
+const annotationRestart = "vitistack.io/restart"
+
+// restart deletes the running instance once for each new token; the run strategy
+// brings it back. The instance is written down before, so that a second try does
+// not end the one that comes after it.
+func (k *kubevirt) restart(ctx context.Context, m *v1alpha1.Machine, vm *kubevirtv1.VirtualMachine, s *seen) error {
+	token := m.Spec.RestartToken
+	if token == m.Status.RestartToken || (s.vmiName == "" && s.phase == v1alpha1.MachineRunning) {
+		return nil
+	}
+	if s.vmiName == "" {
+		s.restartToken = token
+		return nil
+	}
+	vmi := &kubevirtv1.VirtualMachineInstance{}
+	if err := k.guests.Get(ctx, m.Namespace, s.vmiName, vmi); err != nil {
+		return err
+	}
+	uid, begun, _ := strings.Cut(vm.Annotations[annotationRestart], " ")
+	if begun != token {
+		before := vm.DeepCopy()
+		uid = string(vmi.UID)
+		metav1.SetMetaDataAnnotation(&vm.ObjectMeta, annotationRestart, uid+" "+token)
+		if _, err := k.guests.Patch(ctx, before, vm); err != nil {
+			return err
+		}
+	}
+	if string(vmi.UID) == uid {
+		if err := k.guests.Delete(ctx, vmi); err != nil {
+			return err
+		}
+	}
+	s.restartToken = token
+	return nil
+}

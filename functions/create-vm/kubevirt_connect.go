@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+// kubeconfigKey is the key of the Secret of a KubeVirt in another cluster.
+const kubeconfigKey = "kubeconfig"
+
+// local is the KubeVirt of the cluster that the function runs in.
+func local(home *kube.Client) *kubevirt { return &kubevirt{home: home, guests: home, owned: true} }
+
+// connectKubeVirt makes the hypervisor of a MachineProvider of type kubevirt: this
+// cluster, or where it has credentials the one of their kubeconfig.
+func connectKubeVirt(ctx context.Context, home *kube.Client, p *v1alpha1.MachineProvider, wrap transport) (hypervisor, error) {
+	k := local(home)
+	k.provider, k.defaults = p.Name, defaultsOf(p)
+	if p.Spec.KubeVirt != nil {
+		k.options = *p.Spec.KubeVirt
+	}
+	if p.Spec.CredentialsRef == nil {
+		if p.Spec.Endpoint != nil && p.Spec.Endpoint.URL != "" {
+			_, err := credentialsOf(ctx, home, p)
+			return nil, err
+		}
+		return k, nil
+	}
+	data, err := credentialsOf(ctx, home, p)
+	if err != nil {
+		return nil, err
+	}
+	config, err := remoteConfig(p, data[kubeconfigKey])
+	if err != nil {
+		return nil, err
+	}
+	config.Wrap(func(rt http.RoundTripper) http.RoundTripper {
+		if wrap == nil {
+			return rt
+		}
+		return wrap(rt)
+	})
+	k.owned = false
+	k.guests, err = kube.New(config, function, kinds...)
+	if err != nil {
+		return nil, unusable(p, "the cluster of its kubeconfig cannot be reached with it: check its certificates and keys")
+	}
+	return k, nil
+}
+
+// remoteConfig reads a kubeconfig, over which the MachineProvider's endpoint
+// stands. One that names programs or files is refused: they would be run and read
+// here.
+func remoteConfig(p *v1alpha1.MachineProvider, kubeconfig []byte) (*rest.Config, error) {
+	if len(kubeconfig) == 0 {
+		return nil, unusable(p, "it has no key "+kubeconfigKey+": add the kubeconfig of the KubeVirt cluster under it")
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+	if err != nil {
+		return nil, unusable(p, "its key "+kubeconfigKey+" is not a kubeconfig with a current context: write one as kubectl config view --flatten --minify does")
+	}
+	t := &config.TLSClientConfig
+	if config.ExecProvider != nil || config.AuthProvider != nil || config.BearerTokenFile != "" || t.CAFile != "" || t.CertFile != "" || t.KeyFile != "" {
+		return nil, unusable(p, "its kubeconfig names a program or a file: write token, certificates and keys into it")
+	}
+	config.QPS = -1
+	const patience = 10 * time.Second
+	config.Timeout = patience
+	if e := p.Spec.Endpoint; e != nil {
+		if e.URL != "" {
+			config.Host = e.URL
+		}
+		if e.CABundle != "" {
+			t.CAData = []byte(e.CABundle)
+		}
+		if e.InsecureSkipVerify {
+			t.Insecure, t.CAData = true, nil
+		}
+		if e.TimeoutSeconds > 0 {
+			config.Timeout = time.Duration(e.TimeoutSeconds) * time.Second
+		}
+	}
+	return config, nil
+}
+
+func unusable(p *v1alpha1.MachineProvider, why string) error {
+	return fault{"CredentialsInvalid", fmt.Sprintf("Secret %s/%s of MachineProvider %s: %s", p.Spec.CredentialsRef.Namespace, p.Spec.CredentialsRef.Name, p.Name, why)}
+}
