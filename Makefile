@@ -1,6 +1,8 @@
 # Everything that is built or downloaded is kept outside of the tree, and made once.
 CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/vitistack
-BIN := $(CACHE)/bin
+LOCAL := $(CACHE)/bin/viti-local
+# Each checkout has programs of its own.
+BIN := $(CACHE)/bin/$(subst /,_,$(CURDIR))
 STATE ?= .run
 GATEWAY_PORT ?= 9991
 TOUR ?= 1
@@ -17,14 +19,14 @@ help: ## Show this help
 .PHONY: build
 build: ## Build the functions, the gateway, the simulators and the local engine
 	@mkdir -p $(BIN)
-	@test -x $(BIN)/viti-local || echo "Building kube-apiserver and etcd, which takes about five minutes the first time ..."
-	@sh knative/local/build.sh $(BIN)/viti-local
+	@test -x $(LOCAL) || echo "Building kube-apiserver and etcd, which takes about five minutes the first time ..."
+	@sh knative/local/build.sh $(LOCAL)
 	@echo "Building the functions, the gateway and the simulators ..."
 	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(BIN)/ ./functions/... ./gateway ./tests/sim
 
 .PHONY: run
 run: build ## Run the whole stack on this machine, with a tour (TOUR=0 starts empty)
-	@$(BIN)/viti-local up --root . --state $(STATE) --bin $(BIN) --gateway-port $(GATEWAY_PORT) \
+	@$(LOCAL) up --root . --state $(STATE) --bin $(BIN) --gateway-port $(GATEWAY_PORT) \
 	  --crds tests/sim/kubevirt/crds --process sim='$(BIN)/sim --state $(STATE)/sim' \
 	  --config RESULTS_PATH=$(CURDIR)/hack/results --apply apis/examples/machineprovider-kubevirt.yaml \
 	  $(if $(filter-out 0,$(TOUR)),$(addprefix --apply ,$(TOUR_FILES)))

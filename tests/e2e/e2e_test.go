@@ -137,7 +137,7 @@ func nodesAreReady(t *testing.T, e *engine.Engine) {
 	if err := os.WriteFile(kubeconfig, []byte(data(e.Get(engine.Secrets, "default", "simple-cluster-kubeconfig"), "kubeconfig")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.CommandContext(t.Context(), filepath.Join(engine.Bin(t), "viti-local"), "kubectl", "--kubeconfig", kubeconfig, "get", "nodes", "--no-headers").CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), engine.Local(t), "kubectl", "--kubeconfig", kubeconfig, "get", "nodes", "--no-headers").CombinedOutput()
 	if err != nil || strings.Count(string(out), " Ready ") != 3 {
 		t.Errorf("kubectl get nodes: %v\n%s", err, out)
 	}

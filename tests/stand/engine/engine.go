@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -90,14 +91,24 @@ func Root() string {
 	return filepath.Join(filepath.Dir(file), "..", "..", "..")
 }
 
-// Bin is the folder of the binaries.
+// Bin is the folder of the programs that this checkout is built to.
 func Bin(t testing.TB) string {
+	t.Helper()
+	root, err := filepath.EvalSymlinks(Root())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(filepath.Dir(Local(t)), strings.ReplaceAll(root, "/", "_"))
+}
+
+// Local is the binary of the engine, which also is etcd, kube-apiserver and kubectl.
+func Local(t testing.TB) string {
 	t.Helper()
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return filepath.Join(cache, "vitistack", "bin")
+	return filepath.Join(cache, "vitistack", "bin", "viti-local")
 }
 
 // Run starts the engine again after Stop or Kill, on the same state.
@@ -112,7 +123,7 @@ func (e *Engine) Run() {
 		"--apply", filepath.Join(root, "apis/examples/machineprovider-kubevirt.yaml"),
 	}, e.flags...)
 	var err error
-	if e.process, err = process.Start(exec.Command(filepath.Join(bin, "viti-local"), args...), filepath.Join(e.Dir, "engine.out")); err != nil {
+	if e.process, err = process.Start(exec.Command(Local(e.t), args...), filepath.Join(e.Dir, "engine.out")); err != nil {
 		e.t.Fatal(err)
 	}
 	e.awaitReady()
