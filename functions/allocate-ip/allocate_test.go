@@ -23,7 +23,6 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/kube"
-	"github.com/vitistack/stack/functions/internal/pool"
 	"github.com/vitistack/stack/tests/stand/apiserver"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
@@ -41,7 +40,7 @@ type stand struct {
 func setUp(t *testing.T) *stand {
 	t.Helper()
 	server := apiserver.Start(t)
-	server.Install(t, "networknamespaces", "networkconfigurations", "ipallocations")
+	server.Install(t, "networknamespaces", "networkconfigurations", "ipallocations", "kubernetesclusters")
 	s := &stand{T: t, config: server.Config(), namespace: server.Namespace(t)}
 	s.kube = s.client(s.config)
 	return s
@@ -387,83 +386,4 @@ func TestProcessDiesBetweenWrites(t *testing.T) {
 	if n := s.consistent(); n != writes+1 {
 		t.Errorf("%d addresses for %d holders", n, writes+1)
 	}
-}
-
-func TestReleaseDelaysReuse(t *testing.T) {
-	t.Parallel()
-	s := setUp(t)
-	nn := s.network("net", "10.0.0.0/30", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1", ReuseDelaySeconds: 60})
-	now := time.Now()
-	clock := func() time.Time { return now }
-	l := &ledger{kube: s.kube, now: clock}
-	p, err := pool.New(nn, v1alpha2.IPv4)
-	if err != nil {
-		t.Fatal(err)
-	}
-	one, two := holder{uid: "1", namespace: s.namespace, name: "one"}, holder{uid: "2", namespace: s.namespace, name: "two"}
-	if _, err := l.choose(t.Context(), "net", p, one); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.releaseAll(t.Context(), one, reuseDelay(nn)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := l.choose(t.Context(), "net", p, two); !errors.Is(err, errExhausted) {
-		t.Errorf("within the delay: got %v, want the pool to be exhausted", err)
-	}
-	now = now.Add(61 * time.Second)
-	if a, err := l.choose(t.Context(), "net", p, two); err != nil || a.String() != "10.0.0.2" {
-		t.Errorf("after the delay: got %s, %v", a, err)
-	}
-	if err := l.sweep(t.Context(), s.namespace, leaseName("net", netip.MustParseAddr("10.0.0.2"))); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.kube.Get(t.Context(), s.namespace, leaseName("net", netip.MustParseAddr("10.0.0.2")), &coordinationv1.Lease{}); !kube.NotFound(err) {
-		t.Errorf("the Lease of a holder that does not exist must be swept, got %v", err)
-	}
-}
-
-func TestTTL(t *testing.T) {
-	t.Parallel()
-	s := setUp(t)
-	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1", TTLSeconds: 60})
-	now := time.Now()
-	f := s.replica(s.config)
-	f.now = func() time.Time { return now }
-	f.ledger.now = f.now
-	nc := s.configuration("web", "net", eth0())
-	settle := func() *v1alpha2.IPAllocation {
-		t.Helper()
-		a := &v1alpha2.IPAllocation{}
-		if err := errors.Join(f.settleAllocation(t.Context(), s.namespace, "web-eth0", false), s.kube.Get(t.Context(), s.namespace, "web-eth0", a)); err != nil {
-			t.Fatal(err)
-		}
-		return a
-	}
-	if err := f.settleConfiguration(t.Context(), s.namespace, "web", true); err != nil {
-		t.Fatal(err)
-	}
-	first := settle()
-	now = now.Add(31 * time.Second)
-	second := settle()
-	if !second.Status.ExpiresAt.After(first.Status.ExpiresAt.Time) {
-		t.Errorf("half way through: expiry %v is not after %v", second.Status.ExpiresAt, first.Status.ExpiresAt)
-	}
-	if err := s.kube.Get(t.Context(), s.namespace, "web", nc); err != nil {
-		t.Fatal(err)
-	}
-	if got := nc.Status.NetworkInterfaces[0].AllocationExpiry; !got.Equal(second.Status.ExpiresAt) {
-		t.Errorf("the NetworkConfiguration says %v, its allocation %v", got, second.Status.ExpiresAt)
-	}
-	if err := s.kube.Delete(t.Context(), nc); err != nil {
-		t.Fatal(err)
-	}
-	now = now.Add(31 * time.Second)
-	if a := settle(); a.Status.Phase != "Allocated" {
-		t.Errorf("before it expires an address stays, got phase %s", a.Status.Phase)
-	}
-	now = now.Add(31 * time.Second)
-	if a := settle(); a.Status.Phase != "Released" || a.Status.Address != "" {
-		t.Errorf("nobody renews it any more, got phase %s with address %q", a.Status.Phase, a.Status.Address)
-	}
-	s.consistent()
 }

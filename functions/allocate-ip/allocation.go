@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,8 +20,9 @@ import (
 
 // settleAllocation brings one IPAllocation a step further, and with it the
 // NetworkConfiguration that waits for it. One that has just been made for a
-// NetworkConfiguration is left to whoever made it.
-func (f *function) settleAllocation(ctx context.Context, namespace, name string, fresh bool) error {
+// NetworkConfiguration is left to whoever made it, and one that has its address
+// alone, unless somebody asks for another look.
+func (f *function) settleAllocation(ctx context.Context, namespace, name, why string) error {
 	a := &v1alpha2.IPAllocation{}
 	if err := f.kube.Get(ctx, namespace, name, a); err != nil {
 		if kube.NotFound(err) {
@@ -31,7 +33,11 @@ func (f *function) settleAllocation(ctx context.Context, namespace, name string,
 	if a.DeletionTimestamp != nil {
 		return f.releaseAllocation(ctx, a)
 	}
-	if (a.Status.Phase == v1alpha2.IPAllocationAllocated && !f.due(a)) || (fresh && a.Spec.NetworkConfigurationName != "") {
+	asked := why == events.TypeResync || kube.AskedFor(a)
+	if a.Status.Phase == v1alpha2.IPAllocationAllocated && !f.due(a) && !asked {
+		return nil
+	}
+	if why == events.TypeRefAdd && a.Spec.NetworkConfigurationName != "" {
 		return nil
 	}
 	return f.serve(ctx, a)
@@ -60,7 +66,7 @@ func (f *function) serve(ctx context.Context, a *v1alpha2.IPAllocation) error {
 		}
 	}
 	if waited && a.Status.Phase == v1alpha2.IPAllocationAllocated {
-		return f.wakeOldest(ctx, a.Namespace)
+		return f.wakeOldest(ctx, a.Namespace, a.Spec.NetworkNamespaceName)
 	}
 	return nil
 }
@@ -91,40 +97,44 @@ func (f *function) allocate(ctx context.Context, nn *v1alpha2.NetworkNamespace, 
 		}
 		before = a.DeepCopy()
 	}
-	p, err := pool.New(nn, familyOf(a, nn))
-	if err != nil {
-		return f.writeAllocation(ctx, before, a, pending(a, "InvalidPool", err.Error()))
-	}
+	p, invalid := pool.New(nn, familyOf(a, nn))
 	h := holderOf(a, ttlOf(nn))
-	address, until, err := f.addressFor(ctx, nn.Name, p, a, h)
-	if err != nil && !isVerdict(err) {
-		return false, err
+	address, until, verdict := f.addressFor(ctx, nn, p, invalid, a, h)
+	if verdict != nil && !isVerdict(verdict) {
+		return false, verdict
 	}
-	changed, err := f.writeAllocation(ctx, before, a, conclude(a, nn, p, address, until, err))
+	changed, err := f.writeAllocation(ctx, before, a, conclude(a, nn, p, address, until, verdict))
 	if kube.Conflict(err) && address.IsValid() {
 		return false, errors.Join(err, f.giveUp(ctx, nn.Name, address, a, h))
+	}
+	if err == nil && errors.Is(verdict, errLapsed) {
+		err = f.ledger.releaseAll(ctx, h, reuseDelay(nn))
 	}
 	return changed, err
 }
 
-// addressFor is the address that an allocation has, or gets, and for how long.
-func (f *function) addressFor(ctx context.Context, network string, p pool.Pool, a *v1alpha2.IPAllocation, h holder) (netip.Addr, term, error) {
+// addressFor is the address that an allocation has, whatever has become of its
+// pool, or gets, and for how long.
+func (f *function) addressFor(ctx context.Context, nn *v1alpha2.NetworkNamespace, p pool.Pool, invalid error, a *v1alpha2.IPAllocation, h holder) (netip.Addr, term, error) {
 	if a.Status.Phase == v1alpha2.IPAllocationReleased {
 		return netip.Addr{}, term{}, errLapsed
 	}
 	if have, err := netip.ParseAddr(a.Status.Address); err == nil {
-		until, err := f.keep(ctx, network, have, a, h)
+		until, err := f.keep(ctx, nn.Name, have, a, h)
 		return have, until, err
 	}
+	if invalid != nil {
+		return netip.Addr{}, term{}, errInvalidPool{invalid}
+	}
 	if a.Spec.RequestedAddress == "" {
-		got, err := f.ledger.choose(ctx, network, p, h)
+		got, err := f.choose(ctx, nn, p, a, h)
 		return got, f.termFor(h.ttl), err
 	}
 	requested, err := netip.ParseAddr(a.Spec.RequestedAddress)
 	if err != nil || !p.Contains(requested) {
 		return netip.Addr{}, term{}, errOutside{a.Spec.RequestedAddress}
 	}
-	return requested, f.termFor(h.ttl), f.ledger.take(ctx, network, requested, h)
+	return requested, f.termFor(h.ttl), f.ledger.take(ctx, nn.Name, requested, h)
 }
 
 // keep renews an address that lapses, for as long as its NetworkConfiguration is
@@ -142,20 +152,17 @@ func (f *function) keep(ctx context.Context, network string, have netip.Addr, a 
 			return term{}, err
 		}
 		if err != nil && a.Status.ExpiresAt != nil {
-			return f.lapse(ctx, a, h)
+			return f.lapse(a)
 		}
 	}
 	return f.termFor(h.ttl), f.ledger.renew(ctx, network, have, h)
 }
 
-// lapse lets the address of an allocation go that nobody needs any more, once its
-// time is over.
-func (f *function) lapse(ctx context.Context, a *v1alpha2.IPAllocation, h holder) (term, error) {
+// lapse is errLapsed once the time of an address is over that nobody needs any
+// more.
+func (f *function) lapse(a *v1alpha2.IPAllocation) (term, error) {
 	if f.now().Before(a.Status.ExpiresAt.Time) {
 		return term{expires: a.Status.ExpiresAt, check: a.Status.ExpiresAt}, nil
-	}
-	if err := f.ledger.releaseAll(ctx, h, 0); err != nil {
-		return term{}, err
 	}
 	return term{}, errLapsed
 }
@@ -176,12 +183,21 @@ func (f *function) giveUp(ctx context.Context, network string, address netip.Add
 	return f.ledger.release(ctx, network, address, h)
 }
 
-// releaseAllocation gives the addresses back and lets the object go.
+// releaseAllocation gives the addresses back and lets the object go. Its status
+// says so first: whoever is given the address next never sees another that has it.
 func (f *function) releaseAllocation(ctx context.Context, a *v1alpha2.IPAllocation) error {
-	before := a.DeepCopy()
-	if !kube.RemoveFinalizer(a, v1alpha1.FinalizerStaticIP) {
+	if !slices.Contains(a.Finalizers, v1alpha1.FinalizerStaticIP) {
 		return nil
 	}
+	address := a.Status.Address
+	if address != "" {
+		before := a.DeepCopy()
+		if _, err := f.writeAllocation(ctx, before, a, released(a, "Released", "address "+address+" is given back")); err != nil {
+			return err
+		}
+	}
+	before := a.DeepCopy()
+	kube.RemoveFinalizer(a, v1alpha1.FinalizerStaticIP)
 	nn := &v1alpha2.NetworkNamespace{}
 	err := f.kube.Get(ctx, a.Namespace, a.Spec.NetworkNamespaceName, nn)
 	if err != nil && !kube.NotFound(err) {
@@ -193,7 +209,7 @@ func (f *function) releaseAllocation(ctx context.Context, a *v1alpha2.IPAllocati
 	if _, err := f.kube.Patch(ctx, before, a); err != nil && !kube.NotFound(err) {
 		return err
 	}
-	events.Report(ctx, string(v1alpha2.IPAllocationReleased), "Released address "+before.Status.Address)
+	events.Report(ctx, string(v1alpha2.IPAllocationReleased), "Gave back its address "+address)
 	return nil
 }
 

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
@@ -23,46 +25,85 @@ func (e errOutside) Error() string {
 	return fmt.Sprintf("address %s is outside of the pool, or kept out of it: ask for another, or change the NetworkNamespace's ipAllocation.static", e.address)
 }
 
+// errInvalidPool says what to change in a network that cannot give anything out.
+type errInvalidPool struct{ error }
+
 // isVerdict tells whether an error is an answer to the allocation, and not a
 // failure to find one.
 func isVerdict(err error) bool {
-	return errors.Is(err, errExhausted) || errors.Is(err, errLapsed) || errors.As(err, new(errTaken)) || errors.As(err, new(errOutside))
+	return errors.Is(err, errExhausted) || errors.Is(err, errLapsed) ||
+		errors.As(err, new(errTaken)) || errors.As(err, new(errOutside)) || errors.As(err, new(errInvalidPool))
 }
 
 // conclude writes into a's status what became of asking for its address:
 //
-//	err           phase      Ready
-//	nil           Allocated  True   Allocated
-//	errExhausted  Pending    False  PoolExhausted
-//	errTaken      Error      False  AddressTaken
-//	errOutside    Error      False  AddressOutsidePool
-//	errLapsed     Released   False  Lapsed
+//	err                  phase      Ready
+//	nil                  Allocated  True   Allocated
+//	nil, not of p        Allocated  True   OutsidePool
+//	errExhausted         Pending    False  PoolExhausted
+//	errInvalidPool       Pending    False  InvalidPool
+//	errTaken             Error      False  AddressTaken
+//	errOutside           Error      False  AddressOutsidePool
+//	errLapsed            Released   False  Lapsed
+//
+// An address that the pool does not have any more stays, since a machine uses it;
+// one that is outside of the whole segment also keeps the terms of the earlier one.
 func conclude(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace, p pool.Pool, address netip.Addr, until term, err error) story {
 	switch {
 	case errors.Is(err, errExhausted):
 		return pending(a, "PoolExhausted", fmt.Sprintf("NetworkNamespace %s has no free address: release one, or enlarge its pool", nn.Name))
 	case errors.Is(err, errLapsed):
-		a.Status.Address, a.Status.ExpiresAt = "", nil
-		return mark(a, v1alpha2.IPAllocationReleased, "Lapsed", err.Error())
+		return released(a, "Lapsed", err.Error())
+	case errors.As(err, new(errInvalidPool)):
+		return pending(a, "InvalidPool", err.Error())
 	case errors.As(err, new(errOutside)):
 		return failed(a, "AddressOutsidePool", err.Error())
 	case err != nil:
 		return failed(a, "AddressTaken", fmt.Sprintf("%s: ask for another", err))
 	}
 	s := &a.Status
-	s.Address, s.Prefix = address.String(), int32(p.Prefix.Bits())
-	s.Gateway = ""
-	if p.Gateway.IsValid() {
-		s.Gateway = p.Gateway.String()
+	s.Address = address.String()
+	if p.Prefix.Contains(address) {
+		s.Prefix, s.Gateway = int32(p.Prefix.Bits()), gatewayOf(nn, familyOf(a, nn))
+		s.VLANID, s.DNS = nn.Status.VLANID, dnsOf(nn)
 	}
-	s.VLANID, s.DNS = nn.Status.VLANID, dnsOf(nn)
-	told := mark(a, v1alpha2.IPAllocationAllocated, "Allocated", "address "+s.Address+" is allocated")
+	var told story
+	if p.Contains(address) {
+		told = mark(a, v1alpha2.IPAllocationAllocated, "Allocated", "address "+s.Address+" is allocated")
+	} else {
+		told = mark(a, v1alpha2.IPAllocationAllocated, reasonOutside, fmt.Sprintf(
+			"address %s is kept for as long as this IPAllocation exists, although NetworkNamespace %s does not give it out any more", s.Address, nn.Name))
+		told.warning = true
+	}
 	s.ExpiresAt, s.NextCheckTime = until.expires, until.check
 	return told
 }
 
+// outdated tells whether an allocation that has its address repeats terms of its
+// network that are no longer true.
+func outdated(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace) bool {
+	p, _ := pool.New(nn, familyOf(a, nn)) // one that cannot be contains nothing
+	address, err := netip.ParseAddr(a.Status.Address)
+	if err != nil {
+		return false
+	}
+	now := a.DeepCopy()
+	conclude(now, nn, p, address, term{}, nil)
+	was, is := a.Status, now.Status
+	return was.Prefix != is.Prefix || was.Gateway != is.Gateway || was.VLANID != is.VLANID ||
+		!slices.Equal(was.DNS, is.DNS) || reasonOf(was.Conditions) != reasonOf(is.Conditions)
+}
+
+// reasonOutside is the reason of an address that its pool does not have any more.
+const reasonOutside = "OutsidePool"
+
 func pending(a *v1alpha2.IPAllocation, reason, message string) story {
 	return mark(a, v1alpha2.IPAllocationPending, reason, message)
+}
+
+func released(a *v1alpha2.IPAllocation, reason, message string) story {
+	a.Status.Address, a.Status.ExpiresAt = "", nil
+	return mark(a, v1alpha2.IPAllocationReleased, reason, message)
 }
 
 func failed(a *v1alpha2.IPAllocation, reason, message string) story {
@@ -78,6 +119,13 @@ func mark(a *v1alpha2.IPAllocation, phase v1alpha2.IPAllocationPhase, reason, me
 
 // exhausted tells whether an allocation waits for an address to become free.
 func exhausted(a *v1alpha2.IPAllocation) bool {
-	c := meta.FindStatusCondition(a.Status.Conditions, v1alpha1.ConditionReady)
-	return c != nil && c.Reason == "PoolExhausted"
+	return reasonOf(a.Status.Conditions) == "PoolExhausted"
+}
+
+// reasonOf is the reason of the condition Ready.
+func reasonOf(conditions []metav1.Condition) string {
+	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); c != nil {
+		return c.Reason
+	}
+	return ""
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/pool"
 )
 
 // story is what people are told about a decision.
@@ -27,17 +29,37 @@ func settled(nc *v1alpha1.NetworkConfiguration) bool {
 	return meta.IsStatusConditionTrue(nc.Status.Conditions, v1alpha1.ConditionReady) && nc.Status.ObservedGeneration == nc.Generation
 }
 
-// stale tells whether a NetworkConfiguration repeats terms of its network that
-// are no longer true.
+// stale tells whether a NetworkConfiguration that is settled repeats terms of its
+// network that are no longer true.
 func stale(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) bool {
+	four, _ := pool.New(nn, v1alpha2.IPv4) // one that cannot be contains nothing
+	six, _ := pool.New(nn, v1alpha2.IPv6)
+	var outside []string
 	for _, i := range nc.Status.NetworkInterfaces {
+		if i.AllocationMethod != v1alpha2.AllocationStatic {
+			return false
+		}
 		now := i
-		describe(&now, nn)
-		if i.AllocationMethod == v1alpha2.AllocationStatic && !equalTerms(i, now) {
+		for _, text := range slices.Concat(i.IPv4Addresses, i.IPv6Addresses) {
+			address, err := netip.ParseAddr(text)
+			if err != nil || (!four.Contains(address) && !six.Contains(address)) {
+				outside = append(outside, text)
+			}
+			describe(&now, nn, address)
+		}
+		if !equalTerms(i, now) {
 			return true
 		}
 	}
-	return false
+	return nc.Status.Message != completed(outside)
+}
+
+// completed says that a NetworkConfiguration has what it needs.
+func completed(outside []string) string {
+	if len(outside) == 0 {
+		return "every interface has its addresses"
+	}
+	return "every interface has its addresses, of which the network does not give out any more: " + strings.Join(outside, ", ")
 }
 
 func equalTerms(a, b v1alpha1.InterfaceStatus) bool {
@@ -141,7 +163,11 @@ func decide(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, he
 	if len(nc.Spec.NetworkInterfaces) == 0 {
 		return waiting(nc, "WaitingForMAC", "there is no interface yet: a Machine brings it, or write one into spec.networkInterfaces")
 	}
+	var outside []string
 	for _, a := range held {
+		if reasonOf(a.Status.Conditions) == reasonOutside {
+			outside = append(outside, a.Status.Address)
+		}
 		if a.Status.Phase == v1alpha2.IPAllocationAllocated {
 			continue
 		}
@@ -154,7 +180,7 @@ func decide(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, he
 		}
 		return waiting(nc, reason, message)
 	}
-	return settle(nc, v1alpha1.NetworkConfigurationReady, "OK", "NetworkConfigured", "every interface has its addresses")
+	return settle(nc, v1alpha1.NetworkConfigurationReady, "OK", "NetworkConfigured", completed(outside))
 }
 
 // interfaces are the interfaces with a MAC address, and what each of them has.
@@ -164,7 +190,10 @@ func interfaces(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace
 		if i.MACAddress == "" {
 			continue
 		}
-		s := v1alpha1.InterfaceStatus{Name: i.Name, MACAddress: i.MACAddress, AllocationMethod: v1alpha2.AllocationStatic, IPAllocated: true}
+		s := v1alpha1.InterfaceStatus{
+			Name: i.Name, MACAddress: i.MACAddress, AllocationMethod: v1alpha2.AllocationStatic, IPAllocated: true,
+			VLAN: strconv.Itoa(int(nn.Status.VLANID)), DNS: dnsOf(nn),
+		}
 		for _, a := range held {
 			if a.Spec.InterfaceName != i.Name {
 				continue
@@ -173,31 +202,45 @@ func interfaces(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace
 				s.IPAllocated = false
 				continue
 			}
-			if strings.Contains(a.Status.Address, ":") {
-				s.IPv6Addresses = []string{a.Status.Address}
-			} else {
-				s.IPv4Addresses = []string{a.Status.Address}
-			}
-			s.AllocationExpiry = a.Status.ExpiresAt
+			bring(&s, a.Status)
 		}
-		describe(&s, nn)
 		all = append(all, s)
 	}
 	return all
 }
 
-// describe copies the terms of the network into an interface, for the families
-// that it has addresses of.
-func describe(s *v1alpha1.InterfaceStatus, nn *v1alpha2.NetworkNamespace) {
-	s.IPv4Subnet, s.IPv4Gateway, s.IPv6Subnet, s.IPv6Gateway = "", "", "", ""
-	if len(s.IPv4Addresses) > 0 {
-		s.IPv4Subnet, s.IPv4Gateway = nn.Status.IPv4Prefix, gatewayOf(nn, v1alpha2.IPv4)
+// bring writes an allocated address and its terms into an interface.
+func bring(s *v1alpha1.InterfaceStatus, a v1alpha2.IPAllocationStatus) {
+	address, err := netip.ParseAddr(a.Address)
+	if err != nil {
+		return
 	}
-	if len(s.IPv6Addresses) > 0 {
-		s.IPv6Subnet, s.IPv6Gateway = nn.Status.IPv6Prefix, gatewayOf(nn, v1alpha2.IPv6)
+	subnet := netip.PrefixFrom(address, int(a.Prefix)).Masked().String()
+	if address.Is6() {
+		s.IPv6Addresses, s.IPv6Subnet, s.IPv6Gateway = []string{a.Address}, subnet, a.Gateway
+	} else {
+		s.IPv4Addresses, s.IPv4Subnet, s.IPv4Gateway = []string{a.Address}, subnet, a.Gateway
 	}
-	s.VLAN = strconv.Itoa(int(nn.Status.VLANID))
-	s.DNS = dnsOf(nn)
+	s.VLAN, s.DNS, s.AllocationExpiry = strconv.Itoa(int(a.VLANID)), a.DNS, a.ExpiresAt
+}
+
+// describe writes the terms of a network into an interface with an address of it.
+// An address of another segment keeps its own.
+func describe(s *v1alpha1.InterfaceStatus, nn *v1alpha2.NetworkNamespace, address netip.Addr) {
+	family, prefix := v1alpha2.IPv4, nn.Status.IPv4Prefix
+	if address.Is6() {
+		family, prefix = v1alpha2.IPv6, nn.Status.IPv6Prefix
+	}
+	segment, err := netip.ParsePrefix(prefix)
+	if err != nil || !segment.Contains(address) {
+		return
+	}
+	if address.Is6() {
+		s.IPv6Subnet, s.IPv6Gateway = prefix, gatewayOf(nn, family)
+	} else {
+		s.IPv4Subnet, s.IPv4Gateway = prefix, gatewayOf(nn, family)
+	}
+	s.VLAN, s.DNS = strconv.Itoa(int(nn.Status.VLANID)), dnsOf(nn)
 }
 
 func waiting(nc *v1alpha1.NetworkConfiguration, reason, message string) story {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"net/netip"
 	"testing"
 	"time"
@@ -55,6 +56,7 @@ func allocation(iface string, phase v1alpha2.IPAllocationPhase, address, reason 
 	a := v1alpha2.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: "web-" + iface}}
 	a.Spec.InterfaceName = iface
 	a.Status.Phase, a.Status.Address = phase, address
+	a.Status.Prefix, a.Status.Gateway, a.Status.DNS = 24, "10.0.0.1", []string{"10.0.0.53"}
 	kube.SetReady(&a.Status.Conditions, 0, phase == v1alpha2.IPAllocationAllocated, reason, "because")
 	return a
 }
@@ -110,6 +112,8 @@ func TestStale(t *testing.T) {
 		"gateway": func(nn *v1alpha2.NetworkNamespace) { nn.Status.IPv4Gateway = "10.0.0.254" },
 		"VLAN":    func(nn *v1alpha2.NetworkNamespace) { nn.Status.VLANID = 9 },
 		"DNS":     func(nn *v1alpha2.NetworkNamespace) { nn.Spec.IPAllocation.Static.DNS = nil },
+		"range":   func(nn *v1alpha2.NetworkNamespace) { nn.Spec.IPAllocation.Static.IPv4RangeStart = "10.0.0.6" },
+		"segment": func(nn *v1alpha2.NetworkNamespace) { nn.Status.IPv4Prefix, nn.Status.IPv4Gateway = "10.1.0.0/24", "" },
 	} {
 		changed := nn.DeepCopy()
 		if change(changed); !stale(nc, changed) {
@@ -141,6 +145,8 @@ func TestConclude(t *testing.T) {
 		"Taken":     {reason: "another address is never given instead", err: errTaken{by: "IPAllocation x"}, phase: "Error", why: "AddressTaken", warning: true},
 		"Outside":   {reason: "another address is never given instead", err: errOutside{"10.9.9.9"}, phase: "Error", why: "AddressOutsidePool", warning: true},
 		"Lapsed":    {reason: "nobody needs it any more", err: errLapsed, phase: "Released", why: "Lapsed"},
+		"Invalid":   {reason: "the network's owner has to change the pool", err: errInvalidPool{errors.New("no")}, phase: "Pending", why: "InvalidPool"},
+		"Kept":      {reason: "a machine uses it, whatever the pool is now", address: "10.0.0.1", phase: "Allocated", why: "OutsidePool", warning: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -37,15 +37,14 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 		thorough := in.Type() == events.TypeResync
 		return nil, kube.OnConflict(func() error { return f.settleConfiguration(ctx, ref.Namespace, ref.Name, thorough) })
 	case "IPAllocation":
-		fresh := in.Type() == events.TypeRefAdd
-		return nil, kube.OnConflict(func() error { return f.settleAllocation(ctx, ref.Namespace, ref.Name, fresh) })
+		return nil, kube.OnConflict(func() error { return f.settleAllocation(ctx, ref.Namespace, ref.Name, in.Type()) })
 	case "NetworkNamespace":
 		return nil, f.wakeNetwork(ctx, ref.Namespace, ref.Name)
 	}
 	if in.Type() == events.TypeResync {
 		return nil, f.ledger.sweep(ctx, ref.Namespace, ref.Name)
 	}
-	return nil, f.wakeOldest(ctx, ref.Namespace)
+	return nil, f.wakeOldest(ctx, ref.Namespace, "")
 }
 
 // settleConfiguration gives each interface of a NetworkConfiguration its

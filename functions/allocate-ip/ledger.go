@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/netip"
 	"strings"
 	"time"
@@ -113,8 +111,8 @@ func (l *ledger) giveBack(ctx context.Context, lease *coordinationv1.Lease, dela
 }
 
 // sweep deletes the Lease of a name if it keeps an address from being given out
-// for nobody: its holder is gone or has settled on another address, or it has no
-// holder and its delay is over.
+// for nobody: its holder is gone, has released it or settled on another address, or
+// it has no holder and its delay is over.
 func (l *ledger) sweep(ctx context.Context, namespace, name string) error {
 	lease := &coordinationv1.Lease{}
 	err := l.kube.Get(ctx, namespace, name, lease)
@@ -130,8 +128,8 @@ func (l *ledger) sweep(ctx context.Context, namespace, name string) error {
 		if err != nil && !kube.NotFound(err) {
 			return err
 		}
-		settled := a.Status.Address != "" && a.Status.Address != lease.Annotations[annotationAddress]
-		if err == nil && string(a.UID) == uid && !settled {
+		other := a.Status.Address != "" && a.Status.Address != lease.Annotations[annotationAddress]
+		if err == nil && string(a.UID) == uid && !other && a.Status.Phase != v1alpha2.IPAllocationReleased {
 			return nil
 		}
 	} else if !l.reusable(lease) {
@@ -167,6 +165,17 @@ type entries struct {
 	taken map[netip.Addr]bool
 	// mine is the address that the asking holder has, if it has one.
 	mine netip.Addr
+}
+
+// free is the number of addresses of a pool that can be given out.
+func (e entries) free(p pool.Pool) uint64 {
+	free := p.Size()
+	for a := range e.taken {
+		if p.Contains(a) {
+			free--
+		}
+	}
+	return free
 }
 
 // read lists a network's Leases in one request.
@@ -235,43 +244,4 @@ func holderUID(lease *coordinationv1.Lease) string {
 // written.
 func leaseName(network string, a netip.Addr) string {
 	return kube.Name(network, strings.NewReplacer(".", "-", ":", "-").Replace(a.StringExpanded()))
-}
-
-// errExhausted says that a pool has no address left.
-var errExhausted = errors.New("the pool has no free address")
-
-// choose gives h an address of the pool: the one that it holds already, or else
-// the first free one after the place where its search begins. It makes one request
-// in a pool that is mostly free, and otherwise one listing and rarely more than
-// one further request, whatever the size of the pool is.
-func (l *ledger) choose(ctx context.Context, network string, p pool.Pool, h holder) (netip.Addr, error) {
-	if p.Size() == 0 {
-		return netip.Addr{}, errExhausted
-	}
-	start := p.Start(h.namespace + "/" + h.name)
-	first := p.At(start)
-	err := l.take(ctx, network, first, h)
-	if !errors.As(err, new(errTaken)) {
-		return first, err
-	}
-	known, err := l.read(ctx, network, h)
-	if err != nil {
-		return netip.Addr{}, err
-	}
-	if known.mine.IsValid() {
-		return known.mine, nil
-	}
-	const races = 16
-	for range races {
-		a, ok := p.FirstFree(start, known.taken)
-		if !ok {
-			return netip.Addr{}, errExhausted
-		}
-		err := l.take(ctx, network, a, h)
-		if !errors.As(err, new(errTaken)) {
-			return a, err
-		}
-		known.taken[a] = true
-	}
-	return netip.Addr{}, fmt.Errorf("choose an address of %s: %d others were faster each time", network, races)
 }

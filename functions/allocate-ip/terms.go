@@ -88,6 +88,9 @@ func familyOf(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace) v1alpha2.
 	if a.Spec.IPFamily != "" {
 		return a.Spec.IPFamily
 	}
+	if have, err := netip.ParseAddr(a.Status.Address); err == nil && have.Is4() {
+		return v1alpha2.IPv4
+	}
 	if requested, err := netip.ParseAddr(a.Spec.RequestedAddress); err == nil && requested.Is6() {
 		return v1alpha2.IPv6
 	}

@@ -1,9 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -16,7 +16,8 @@ import (
 const source = "/functions/" + name
 
 // wakeNetwork asks for another look at everything that waits for a network, or
-// that was given addresses on terms that the network has changed since.
+// that was given addresses on terms that the network has changed since. Of those
+// that wait for an address only the oldest is woken, which wakes the next.
 func (f *function) wakeNetwork(ctx context.Context, namespace, name string) error {
 	nn := &v1alpha2.NetworkNamespace{}
 	if err := f.kube.Get(ctx, namespace, name, nn); err != nil {
@@ -31,20 +32,10 @@ func (f *function) wakeNetwork(ctx context.Context, namespace, name string) erro
 	if err := f.wakeConfigurations(ctx, nn); err != nil {
 		return err
 	}
-	allocations, err := f.waiters(ctx, namespace)
-	if err != nil {
+	if err := f.wakeAllocations(ctx, nn); err != nil {
 		return err
 	}
-	for i := range allocations {
-		a := &allocations[i]
-		if a.Spec.NetworkNamespaceName != name || a.Spec.NetworkConfigurationName != "" {
-			continue
-		}
-		if err := f.wake(ctx, a, "IPAllocation", v1alpha2.GroupVersion.String(), nn.ResourceVersion); err != nil {
-			return err
-		}
-	}
-	return nil
+	return f.wakeOldest(ctx, namespace, name)
 }
 
 func (f *function) wakeConfigurations(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
@@ -55,7 +46,8 @@ func (f *function) wakeConfigurations(ctx context.Context, nn *v1alpha2.NetworkN
 	for i := range list.Items {
 		nc := &list.Items[i]
 		in := nc.Spec.NetworkNamespaceName == nn.Name || nc.Spec.NetworkNamespaceName == ""
-		if !in || nc.DeletionTimestamp != nil || (settled(nc) && !stale(nc, nn)) {
+		queued := reasonOf(nc.Status.Conditions) == "PoolExhausted"
+		if !in || queued || nc.DeletionTimestamp != nil || (settled(nc) && !stale(nc, nn)) {
 			continue
 		}
 		if err := f.wake(ctx, nc, "NetworkConfiguration", v1alpha1.GroupVersion.String(), nn.ResourceVersion); err != nil {
@@ -65,10 +57,31 @@ func (f *function) wakeConfigurations(ctx context.Context, nn *v1alpha2.NetworkN
 	return nil
 }
 
-// wakeOldest asks for another look at the allocation of each network that has
-// waited longest for an address. It is called when an address has become free, and
-// again by each allocation that was served, until there is none left.
-func (f *function) wakeOldest(ctx context.Context, namespace string) error {
+// wakeAllocations is for those that users have made.
+func (f *function) wakeAllocations(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
+	list := &v1alpha2.IPAllocationList{}
+	own := metav1.ListOptions{FieldSelector: "spec.networkNamespaceName=" + nn.Name + ",spec.networkConfigurationName="}
+	if err := f.kube.ListPage(ctx, nn.Namespace, own, list); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		a := &list.Items[i]
+		asIs := a.Status.Phase == v1alpha2.IPAllocationAllocated && !outdated(a, nn)
+		if a.DeletionTimestamp != nil || exhausted(a) || asIs {
+			continue
+		}
+		if err := f.wake(ctx, a, "IPAllocation", v1alpha2.GroupVersion.String(), nn.ResourceVersion); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wakeOldest asks for another look at the allocation that has waited longest for
+// an address of each pool of a network, or of all where network is empty. It is
+// called when an address has become free, and again by each allocation that was served, until
+// there is none left.
+func (f *function) wakeOldest(ctx context.Context, namespace, network string) error {
 	waiting, err := f.waiters(ctx, namespace)
 	if err != nil {
 		return err
@@ -76,10 +89,12 @@ func (f *function) wakeOldest(ctx context.Context, namespace string) error {
 	woken := map[string]bool{}
 	for i := range waiting {
 		a := &waiting[i]
-		if !exhausted(a) || woken[a.Spec.NetworkNamespaceName] {
+		other := network != "" && network != a.Spec.NetworkNamespaceName
+		pool := a.Spec.NetworkNamespaceName + "/" + string(a.Spec.IPFamily)
+		if !exhausted(a) || other || woken[pool] {
 			continue
 		}
-		woken[a.Spec.NetworkNamespaceName] = true
+		woken[pool] = true
 		if err := f.wake(ctx, a, "IPAllocation", v1alpha2.GroupVersion.String(), a.ResourceVersion); err != nil {
 			return err
 		}
@@ -95,13 +110,13 @@ func (f *function) waiters(ctx context.Context, namespace string) ([]v1alpha2.IP
 		return nil, err
 	}
 	waiting := slices.DeleteFunc(list.Items, func(a v1alpha2.IPAllocation) bool { return a.DeletionTimestamp != nil })
-	slices.SortFunc(waiting, func(a, b v1alpha2.IPAllocation) int {
-		if c := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Name, b.Name)
-	})
+	slices.SortFunc(waiting, func(a, b v1alpha2.IPAllocation) int { return older(&a, &b) })
 	return waiting, nil
+}
+
+// older orders allocations by their age, and those of one second by their names.
+func older(a, b *v1alpha2.IPAllocation) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 }
 
 func (f *function) wake(ctx context.Context, obj kube.Object, kind, apiVersion, cause string) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
@@ -111,7 +110,7 @@ func (f *function) grant(ctx context.Context, nc *v1alpha1.NetworkConfiguration,
 		before = nc.DeepCopy()
 	}
 	var err error
-	if w.kept, err = f.kept(ctx, nc.Namespace); err != nil {
+	if w.kept, err = network.ControlPlanes(ctx, f.kube, nc.Namespace); err != nil {
 		return err
 	}
 	g, err := f.reserve(ctx, w, settled(nc, w, nn))
@@ -131,28 +130,6 @@ func (f *function) grant(ctx context.Context, nc *v1alpha1.NetworkConfiguration,
 		return fmt.Errorf("reserve addresses for %s/%s: %w", nc.Namespace, nc.Name, out)
 	}
 	return nil
-}
-
-// kept are the addresses of a namespace that are not given to machines that don't
-// ask for them: those at which its clusters' control planes are reached.
-func (f *function) kept(ctx context.Context, namespace string) (map[netip.Addr]bool, error) {
-	list := &v1alpha1.KubernetesClusterList{}
-	if err := f.kube.List(ctx, namespace, "", list); err != nil {
-		return nil, err
-	}
-	kept := map[netip.Addr]bool{}
-	for _, c := range list.Items {
-		endpoint := c.Spec.ControlPlaneEndpoint
-		if endpoint == nil {
-			continue
-		}
-		for _, text := range []string{endpoint.Address, endpoint.Host} {
-			if a, err := netip.ParseAddr(text); err == nil {
-				kept[a] = true
-			}
-		}
-	}
-	return kept, nil
 }
 
 // write patches the status if it has changed, and tells people if the reason has.

@@ -76,6 +76,21 @@ func Whole(prefix netip.Prefix, gateway netip.Addr) Pool {
 	return p
 }
 
+// Without is the pool without some addresses.
+func (p Pool) Without(addresses map[netip.Addr]bool) Pool {
+	var b netipx.IPSetBuilder
+	for _, r := range p.ranges {
+		b.AddRange(r)
+	}
+	for a := range addresses {
+		b.Remove(a)
+	}
+	if set, err := b.IPSet(); err == nil {
+		p.ranges = set.Ranges()
+	}
+	return p
+}
+
 // Gateway is the gateway of a family that machines of a network are told: the one
 // of its pool, or else the one of its segment. It is invalid where there is none.
 func Gateway(nn *v1alpha2.NetworkNamespace, family v1alpha2.IPFamily) netip.Addr {

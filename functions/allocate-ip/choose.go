@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/network"
+	"github.com/vitistack/stack/functions/internal/pool"
+)
+
+// errExhausted says that a pool has no address left.
+var errExhausted = errors.New("the pool has no free address")
+
+const (
+	// races is how many others may be faster.
+	races = 16
+	// crowded is the number of free addresses from which down those who wait longer
+	// are asked for first. So is one of twenty, whichever is more.
+	crowded = 16
+)
+
+// choose gives an allocation an address of the pool: the one that it holds already,
+// or else the first free one after the place where its search begins. While free
+// addresses are as few as those who wait longer for one, it is errExhausted.
+//
+// Whatever the size of the pool, it makes one request where the place at which its
+// search begins is free, which it mostly is in a pool that is half empty, and
+// otherwise one more listing, and rarely more than one further request.
+func (f *function) choose(ctx context.Context, nn *v1alpha2.NetworkNamespace, p pool.Pool, a *v1alpha2.IPAllocation, h holder) (netip.Addr, error) {
+	kept, err := network.ControlPlanes(ctx, f.kube, a.Namespace)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	p = p.Without(kept)
+	if p.Size() > crowded && !exhausted(a) {
+		first := p.At(p.Start(h.namespace + "/" + h.name))
+		if err := f.kube.Create(ctx, f.ledger.lease(nn.Name, first, h)); !kube.AlreadyExists(err) {
+			return first, err
+		}
+	}
+	known, err := f.ledger.read(ctx, nn.Name, h)
+	if err != nil || known.mine.IsValid() {
+		return known.mine, err
+	}
+	free := known.free(p)
+	if free > 0 && free <= max(crowded, p.Size()/20) {
+		ahead, err := f.ahead(ctx, nn, a)
+		if err != nil {
+			return netip.Addr{}, err
+		}
+		free -= min(free, ahead)
+	}
+	if free == 0 {
+		return netip.Addr{}, errExhausted
+	}
+	return f.ledger.search(ctx, nn.Name, p, h, known)
+}
+
+// search takes the first free address, which somebody else may do at the same time.
+func (l *ledger) search(ctx context.Context, network string, p pool.Pool, h holder, known entries) (netip.Addr, error) {
+	start := p.Start(h.namespace + "/" + h.name)
+	for range races {
+		got, ok := p.FirstFree(start, known.taken)
+		if !ok {
+			return netip.Addr{}, errExhausted
+		}
+		if err := l.take(ctx, network, got, h); !errors.As(err, new(errTaken)) {
+			return got, err
+		}
+		known.taken[got] = true
+	}
+	return netip.Addr{}, fmt.Errorf("choose an address of %s: %d others were faster each time", network, races)
+}
+
+// ahead is the number of those who have waited longer for an address of the same
+// pool.
+func (f *function) ahead(ctx context.Context, nn *v1alpha2.NetworkNamespace, a *v1alpha2.IPAllocation) (uint64, error) {
+	waiting, err := f.waiters(ctx, a.Namespace)
+	if err != nil {
+		return 0, err
+	}
+	n := uint64(0)
+	for i := range waiting {
+		w := &waiting[i]
+		if older(w, a) < 0 && exhausted(w) && w.Spec.NetworkNamespaceName == nn.Name && familyOf(w, nn) == familyOf(a, nn) {
+			n++
+		}
+	}
+	return n, nil
+}

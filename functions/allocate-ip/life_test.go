@@ -1,0 +1,253 @@
+package main
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/pool"
+	"github.com/vitistack/stack/tests/stand/feed"
+)
+
+func TestReleaseDelaysReuse(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	nn := s.network("net", "10.0.0.0/30", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1", ReuseDelaySeconds: 60})
+	now := time.Now()
+	clock := func() time.Time { return now }
+	f := s.replica(s.config)
+	f.ledger.now = clock
+	p, err := pool.New(nn, v1alpha2.IPv4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	choose := func(uid string) (netip.Addr, error) {
+		a := &v1alpha2.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "a" + uid, UID: types.UID(uid)}}
+		return f.choose(t.Context(), nn, p, a, holderOf(a, 0))
+	}
+	if _, err := choose("1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.ledger.releaseAll(t.Context(), holder{uid: "1", namespace: s.namespace, name: "a1"}, reuseDelay(nn)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := choose("2"); !errors.Is(err, errExhausted) {
+		t.Errorf("within the delay: got %v, want the pool to be exhausted", err)
+	}
+	now = now.Add(61 * time.Second)
+	if a, err := choose("2"); err != nil || a.String() != "10.0.0.2" {
+		t.Errorf("after the delay: got %s, %v", a, err)
+	}
+	if err := f.ledger.sweep(t.Context(), s.namespace, leaseName("net", netip.MustParseAddr("10.0.0.2"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.kube.Get(t.Context(), s.namespace, leaseName("net", netip.MustParseAddr("10.0.0.2")), &coordinationv1.Lease{}); !kube.NotFound(err) {
+		t.Errorf("the Lease of a holder that does not exist must be swept, got %v", err)
+	}
+}
+
+func TestTTL(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1", TTLSeconds: 60})
+	now := time.Now()
+	f := s.replica(s.config)
+	f.now = func() time.Time { return now }
+	f.ledger.now = f.now
+	nc := s.configuration("web", "net", eth0())
+	settle := func() *v1alpha2.IPAllocation {
+		t.Helper()
+		a := &v1alpha2.IPAllocation{}
+		if err := errors.Join(f.settleAllocation(t.Context(), s.namespace, "web-eth0", events.TypeRefUpdate), s.kube.Get(t.Context(), s.namespace, "web-eth0", a)); err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	if err := f.settleConfiguration(t.Context(), s.namespace, "web", true); err != nil {
+		t.Fatal(err)
+	}
+	first := settle()
+	now = now.Add(31 * time.Second)
+	second := settle()
+	if !second.Status.ExpiresAt.After(first.Status.ExpiresAt.Time) {
+		t.Errorf("half way through: expiry %v is not after %v", second.Status.ExpiresAt, first.Status.ExpiresAt)
+	}
+	if err := s.kube.Get(t.Context(), s.namespace, "web", nc); err != nil {
+		t.Fatal(err)
+	}
+	if got := nc.Status.NetworkInterfaces[0].AllocationExpiry; !got.Equal(second.Status.ExpiresAt) {
+		t.Errorf("the NetworkConfiguration says %v, its allocation %v", got, second.Status.ExpiresAt)
+	}
+	if err := s.kube.Delete(t.Context(), nc); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(31 * time.Second)
+	if a := settle(); a.Status.Phase != "Allocated" {
+		t.Errorf("before it expires an address stays, got phase %s", a.Status.Phase)
+	}
+	now = now.Add(31 * time.Second)
+	if a := settle(); a.Status.Phase != "Released" || a.Status.Address != "" {
+		t.Errorf("nobody renews it any more, got phase %s with address %q", a.Status.Phase, a.Status.Address)
+	}
+	s.consistent()
+}
+
+// change writes the spec of a network.
+func (s *stand) change(name string, edit func(*v1alpha2.NetworkNamespace)) {
+	s.Helper()
+	for _, status := range []bool{false, true} {
+		nn := &v1alpha2.NetworkNamespace{}
+		if err := s.kube.Get(s.Context(), s.namespace, name, nn); err != nil {
+			s.Fatal(err)
+		}
+		before := nn.DeepCopy()
+		edit(nn)
+		write := s.kube.Patch
+		if status {
+			write = s.kube.PatchStatus
+		}
+		if _, err := write(s.Context(), before, nn); err != nil {
+			s.Fatal(err)
+		}
+	}
+}
+
+// says waits until an allocation has a reason, and returns it as it is then.
+func (s *stand) says(name, reason string) *v1alpha2.IPAllocation {
+	s.Helper()
+	var a *v1alpha2.IPAllocation
+	feed.Until(s.T, name+" is "+reason, func() (bool, string) {
+		a = &v1alpha2.IPAllocation{}
+		if err := s.kube.Get(s.Context(), s.namespace, name, a); err != nil {
+			return false, err.Error()
+		}
+		return reasonOf(a.Status.Conditions) == reason, string(a.Status.Phase) + ": " + a.Status.Message
+	})
+	return a
+}
+
+// TestPoolMoves takes the pool away from under living allocations: first a part of
+// it, then the whole segment.
+func TestPoolMoves(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1"})
+	s.serve(1)
+	i := eth0()
+	i.IPv4Addresses = []v1alpha2.IPv4Address{"10.0.0.77"}
+	s.configuration("web", "net", i)
+	own := &v1alpha2.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "own"}}
+	own.Spec = v1alpha2.IPAllocationSpec{NetworkNamespaceName: "net", RequestedAddress: "10.0.0.78"}
+	if err := s.kube.Create(t.Context(), own); err != nil {
+		t.Fatal(err)
+	}
+	s.until("web", "NetworkConfigured")
+	s.says("own", "Allocated")
+
+	check := func(what, reason, says string) {
+		t.Helper()
+		for name, address := range map[string]string{"web-eth0": "10.0.0.77", "own": "10.0.0.78"} {
+			a := s.says(name, reason)
+			if a.Status.Phase != "Allocated" || a.Status.Address != address || a.Status.Gateway != "10.0.0.1" || a.Status.Prefix != 24 {
+				t.Errorf("%s: %s has %+v, want to keep %s", what, name, a.Status, address)
+			}
+		}
+		var nc *v1alpha1.NetworkConfiguration
+		feed.Until(t, what+": the NetworkConfiguration says "+says, func() (bool, string) {
+			nc = s.until("web", "NetworkConfigured")
+			return strings.HasSuffix(nc.Status.Message, says), nc.Status.Message
+		})
+		if got := nc.Status.NetworkInterfaces[0]; got.IPv4Addresses[0] != "10.0.0.77" || got.IPv4Subnet != "10.0.0.0/24" || got.IPv4Gateway != "10.0.0.1" {
+			t.Errorf("%s: the interface has %+v", what, got)
+		}
+	}
+	s.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Spec.IPAllocation.Static.IPv4RangeEnd = "10.0.0.50" })
+	check("the range shrank", reasonOutside, ": 10.0.0.77")
+	s.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Spec.IPAllocation.Static.IPv4RangeEnd = "10.0.0.99" })
+	check("the range grew again", "Allocated", "every interface has its addresses")
+	s.change("net", func(nn *v1alpha2.NetworkNamespace) {
+		nn.Spec.IPAllocation.Static = nil
+		nn.Status.IPv4Prefix, nn.Status.IPv4Gateway = "10.9.0.0/24", "10.9.0.1"
+	})
+	check("the segment moved", reasonOutside, ": 10.0.0.77")
+	s.consistent()
+}
+
+// TestControlPlaneIsKept has a cluster at one of three addresses.
+func TestControlPlaneIsKept(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.network("net", "10.0.0.0/29", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1", IPv4RangeEnd: "10.0.0.4"})
+	cluster := &v1alpha1.KubernetesCluster{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "shop"}}
+	cluster.Spec.Topology = v1alpha1.ClusterTopology{Version: "1.33", ControlPlane: v1alpha1.ControlPlaneTopology{Replicas: 1}}
+	cluster.Spec.ControlPlaneEndpoint = &v1alpha1.ControlPlaneEndpoint{Mode: v1alpha1.EndpointVIP, Address: "10.0.0.3"}
+	if err := s.kube.Create(t.Context(), cluster); err != nil {
+		t.Fatal(err)
+	}
+	s.serve(1)
+	for _, name := range []string{"one", "two", "three"} {
+		s.configuration(name, "net", eth0())
+	}
+	feed.Until(t, "two of three have an address", func() (bool, string) {
+		list := &v1alpha2.IPAllocationList{}
+		if err := s.kube.List(t.Context(), s.namespace, "", list); err != nil {
+			return false, err.Error()
+		}
+		var got []string
+		waiting := 0
+		for _, a := range list.Items {
+			if a.Status.Address != "" {
+				got = append(got, a.Status.Address)
+			} else if exhausted(&a) {
+				waiting++
+			}
+		}
+		slices.Sort(got)
+		return waiting == 1 && slices.Equal(got, []string{"10.0.0.2", "10.0.0.4"}), strings.Join(got, ", ")
+	})
+	vip := &v1alpha2.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "shop-vip"}}
+	vip.Spec = v1alpha2.IPAllocationSpec{NetworkNamespaceName: "net", RequestedAddress: "10.0.0.3"}
+	if err := s.kube.Create(t.Context(), vip); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.says("shop-vip", "Allocated").Status.Address; got != "10.0.0.3" {
+		t.Errorf("the cluster asks for its own address, and got %s", got)
+	}
+}
+
+// TestOldestIsServedFirstOfARange has a range grow by one address while several
+// wait for one, the oldest with the last name.
+func TestOldestIsServedFirstOfARange(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4RangeStart: "10.0.0.10", IPv4RangeEnd: "10.0.0.10"})
+	s.serve(2)
+	s.configuration("holder", "net", eth0())
+	s.until("holder", "NetworkConfigured")
+	for _, name := range []string{"c", "b"} {
+		s.configuration(name, "net", eth0())
+		s.until(name, "PoolExhausted")
+		next := time.Now().Truncate(time.Second).Add(time.Second) // creation is dated by the second
+		feed.Until(t, "the next second", func() (bool, string) { return time.Now().After(next), "" })
+	}
+	s.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Spec.IPAllocation.Static.IPv4RangeEnd = "10.0.0.11" })
+	s.configuration("a", "net", eth0())
+	s.until("c", "NetworkConfigured")
+	s.until("a", "PoolExhausted")
+	s.until("b", "PoolExhausted")
+	s.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Spec.IPAllocation.Static.IPv4RangeEnd = "10.0.0.13" })
+	s.until("b", "NetworkConfigured")
+	s.until("a", "NetworkConfigured")
+	s.consistent()
+}
