@@ -33,6 +33,8 @@ const (
 )
 
 // Machine is a virtual machine on the hypervisor that its MachineProvider names.
+// What cannot be changed in place can be changed for as long as there is no virtual
+// machine, so that a mistake can be mended.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -47,6 +49,17 @@ const (
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name becomes the name of the virtual machine and its host name: use at most 63 characters"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.provider) || (has(self.spec.providerRef) == has(oldSelf.spec.providerRef) && (!has(self.spec.providerRef) || self.spec.providerRef == oldSelf.spec.providerRef))",message="providerRef cannot be changed any more: a machine does not move between hypervisors; delete it and create a new one"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.provider) || (has(oldSelf.status.conditions) && oldSelf.status.conditions.exists(c, c.type == 'Ready' && c.reason in ['NetworkConfigurationNotFound', 'NetworkNamespaceNotFound', 'NetworkNamespaceAmbiguous', 'NoNetworkNamespace'])) || (has(self.spec.networks) == has(oldSelf.spec.networks) && (!has(self.spec.networks) || self.spec.networks == oldSelf.spec.networks))",message="networks cannot be changed any more: delete the machine and create a new one"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.provider) || (has(oldSelf.status.conditions) && oldSelf.status.conditions.exists(c, c.type == 'Ready' && c.reason in ['NetworkConfigurationNotFound', 'NetworkNamespaceNotFound', 'NetworkNamespaceAmbiguous', 'NoNetworkNamespace'])) || (has(self.spec.networkNamespaceName) == has(oldSelf.spec.networkNamespaceName) && (!has(self.spec.networkNamespaceName) || self.spec.networkNamespaceName == oldSelf.spec.networkNamespaceName))",message="networkNamespaceName cannot be changed any more: delete the machine and create a new one"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.vmName) || !has(oldSelf.spec.disks) || oldSelf.spec.disks.all(o, has(self.spec.disks) && self.spec.disks.exists(d, d.name == o.name))",message="a disk cannot be removed: its data would be lost; delete the machine and create a new one"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.vmName) || !has(oldSelf.spec.disks) || !has(self.spec.disks) || self.spec.disks.all(d, !has(d.size) || !oldSelf.spec.disks.exists(o, o.name == d.name && has(o.size) && quantity(o.size).isGreaterThan(quantity(d.size))))",message="a disk cannot shrink: write its old size or a larger one"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.vmName) || !has(oldSelf.spec.disks) || !has(self.spec.disks) || self.spec.disks.all(d, oldSelf.spec.disks.all(o, o.name != d.name || ((has(o.storageClass) ? o.storageClass : ”) == (has(d.storageClass) ? d.storageClass : ”) && (has(o.accessMode) ? o.accessMode : ”) == (has(d.accessMode) ? d.accessMode : ”) && (has(o.volumeMode) ? o.volumeMode : ”) == (has(d.volumeMode) ? d.volumeMode : ”))))",message="storageClass, accessMode and volumeMode of a disk cannot be changed: add another disk, or delete the machine and create a new one"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.vmName) || (has(self.spec.cloudInit) == has(oldSelf.spec.cloudInit) && (!has(self.spec.cloudInit) || self.spec.cloudInit == oldSelf.spec.cloudInit))",message="cloudInit cannot be changed any more: a guest reads it at its first start only; delete the machine and create a new one"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.vmName) || (has(self.spec.domain) == has(oldSelf.spec.domain) && (!has(self.spec.domain) || self.spec.domain == oldSelf.spec.domain))",message="domain cannot be changed any more: the guest is installed for the hardware that it has; delete the machine and create a new one"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.vmName) || (has(self.spec.bootOrder) == has(oldSelf.spec.bootOrder) && (!has(self.spec.bootOrder) || self.spec.bootOrder == oldSelf.spec.bootOrder))",message="bootOrder cannot be changed any more: list disk before cdrom and network, and an empty disk is passed over; delete the machine and create a new one"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.vmName) || (has(self.spec.nodeName) == has(oldSelf.spec.nodeName) && (!has(self.spec.nodeName) || self.spec.nodeName == oldSelf.spec.nodeName))",message="nodeName cannot be changed any more: a machine does not move between hosts; delete the machine and create a new one"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.vmName) || (has(self.spec.os) == has(oldSelf.spec.os) && (!has(self.spec.os) || self.spec.os == oldSelf.spec.os))",message="os cannot be changed any more: the disks are filled; delete the machine and create a new one"
 type Machine struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -69,11 +82,6 @@ type MachineList struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.template) || (has(self.resources) && has(self.resources.cpu) && has(self.resources.memory) && has(self.disks))",message="give template (small, medium or large), or else resources.cpu, resources.memory and disks"
 // +kubebuilder:validation:XValidation:rule="!has(self.disks) || self.disks.all(d, has(d.size) || (has(self.template) && d.name == 'root'))",message="every disk needs a size, for example 20Gi; only the disk root of a template may leave it out"
-// +kubebuilder:validation:XValidation:rule="has(self.providerRef) == has(oldSelf.providerRef) && (!has(self.providerRef) || self.providerRef.name == oldSelf.providerRef.name)",message="providerRef cannot be changed: a machine does not move between hypervisors; delete it and create a new one"
-// +kubebuilder:validation:XValidation:rule="has(self.networks) == has(oldSelf.networks) && (!has(self.networks) || self.networks == oldSelf.networks)",message="networks cannot be changed: delete the machine and create a new one"
-// +kubebuilder:validation:XValidation:rule="has(self.networkNamespaceName) == has(oldSelf.networkNamespaceName) && (!has(self.networkNamespaceName) || self.networkNamespaceName == oldSelf.networkNamespaceName)",message="networkNamespaceName cannot be changed: delete the machine and create a new one"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.disks) || oldSelf.disks.all(o, has(self.disks) && self.disks.exists(d, d.name == o.name))",message="a disk cannot be removed: its data would be lost; delete the machine and create a new one"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.disks) || !has(self.disks) || self.disks.all(d, !has(d.size) || !oldSelf.disks.exists(o, o.name == d.name && has(o.size) && quantity(o.size).isGreaterThan(quantity(d.size))))",message="a disk cannot shrink: write its old size or a larger one"
 // +kubebuilder:validation:XValidation:rule="!has(self.networks) || !has(self.networkNamespaceName)",message="networkNamespaceName is for machines without networks: leave it out, the NetworkConfigurations in networks name theirs"
 type MachineSpec struct {
 	// Size to start from: small (1 core, 2Gi, 20Gi disk), medium (2 cores, 4Gi,
@@ -107,8 +115,9 @@ type MachineSpec struct {
 	NetworkNamespaceName string `json:"networkNamespaceName,omitempty"`
 	// Devices to boot from, in this order.
 	// +optional
-	// +listType=set
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=3
+	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, b == a))",message="name every device once"
 	BootOrder []BootDevice `json:"bootOrder,omitempty"`
 	// +optional
 	CloudInit *CloudInit `json:"cloudInit,omitempty"`
@@ -339,7 +348,6 @@ type Bootloader struct {
 // MachineOS is the operating system to boot.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.imageID) || !has(self.isoUri)",message="give imageID for a disk image or isoUri for an installer, not both"
-// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="os cannot be changed: delete the machine and create a new one"
 type MachineOS struct {
 	// For example linux.
 	// +optional
@@ -412,6 +420,7 @@ type MachineStatus struct {
 	// +optional
 	// +listType=map
 	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 

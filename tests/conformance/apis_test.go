@@ -203,18 +203,11 @@ func TestChangesAreRefused(t *testing.T) {
 	t.Parallel()
 	client, namespace := setUp(t)
 	const (
-		machine = "apiVersion: vitistack.io/v1alpha1\nkind: Machine\nmetadata: {name: %s}\nspec: "
 		cluster = "apiVersion: vitistack.io/v1alpha1\nkind: KubernetesCluster\nmetadata: {name: %s}\nspec: "
 		ipa     = "apiVersion: vitistack.io/v1alpha2\nkind: IPAllocation\nmetadata: {name: %s}\nspec: "
 	)
 	topology := "topology: {version: '1.33', controlplane: {replicas: 1}}"
 	cases := map[string]struct{ kind, from, to, remedy string }{
-		"shrink":   {machine, "{template: small, disks: [{name: data, size: 10Gi}]}", "{template: small, disks: [{name: data, size: 9Gi}]}", "a disk cannot shrink"},
-		"remove":   {machine, "{template: small, disks: [{name: data, size: 10Gi}]}", "{template: small}", "a disk cannot be removed"},
-		"provider": {machine, "{template: small, providerRef: {name: a}}", "{template: small, providerRef: {name: b}}", "does not move between hypervisors"},
-		"network":  {machine, "{template: small, networkNamespaceName: a}", "{template: small, networkNamespaceName: b}", "networkNamespaceName cannot be changed"},
-		"nic":      {machine, "{template: small, networks: [{name: eth0, networkName: a}]}", "{template: small, networks: [{name: eth0, networkName: b}]}", "networks cannot be changed"},
-		"image":    {machine, "{template: small, os: {imageID: a}}", "{template: small, os: {imageID: b}}", "os cannot be changed"},
 		"endpoint": {cluster, "{data: {}, " + topology + ", controlPlaneEndpoint: {mode: node}}", "{data: {}, " + topology + ", controlPlaneEndpoint: {mode: vip}}", "controlPlaneEndpoint cannot be changed"},
 		"pods":     {cluster, "{data: {}, " + topology + ", networking: {podCIDR: 10.1.0.0/16}}", "{data: {}, " + topology + ", networking: {podCIDR: 10.2.0.0/16}}", "networking cannot be changed"},
 		"address":  {ipa, "{networkNamespaceName: a}", "{networkNamespaceName: a, requestedAddress: 10.0.0.5}", "delete it and create a new one"},
@@ -229,6 +222,56 @@ func TestChangesAreRefused(t *testing.T) {
 			}
 			_, changed := read(t, client, namespace, strings.Replace(tc.kind, "%s", name, 1)+tc.to)
 			changed.SetResourceVersion(made.GetResourceVersion())
+			_, err = target.Update(t.Context(), changed, metav1.UpdateOptions{})
+			if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), tc.remedy) {
+				t.Errorf("want a refusal that says %q, got %v", tc.remedy, err)
+			}
+		})
+	}
+}
+
+// TestMachineChanges is about what of a Machine can be changed, as a mistake, until
+// there is a virtual machine, and not any more then.
+func TestMachineChanges(t *testing.T) {
+	t.Parallel()
+	client, namespace := setUp(t)
+	const machine = "apiVersion: vitistack.io/v1alpha1\nkind: Machine\nmetadata: {name: %s}\nspec: "
+	cases := map[string]struct{ from, to, remedy string }{
+		"shrink":    {"{template: small, disks: [{name: data, size: 10Gi}]}", "{template: small, disks: [{name: data, size: 9Gi}]}", "a disk cannot shrink"},
+		"remove":    {"{template: small, disks: [{name: data, size: 10Gi}]}", "{template: small}", "a disk cannot be removed"},
+		"class":     {"{template: small, disks: [{name: data, size: 10Gi}]}", "{template: small, disks: [{name: data, size: 10Gi, storageClass: fast}]}", "add another disk"},
+		"provider":  {"{template: small, providerRef: {name: a}}", "{template: small, providerRef: {name: b}}", "does not move between hypervisors"},
+		"network":   {"{template: small, networkNamespaceName: a}", "{template: small, networkNamespaceName: b}", "networkNamespaceName cannot be changed"},
+		"nic":       {"{template: small, networks: [{name: eth0, networkName: a}]}", "{template: small, networks: [{name: eth0, networkName: b}]}", "networks cannot be changed"},
+		"image":     {"{template: small, os: {imageID: a}}", "{template: small, os: {imageID: b}}", "os cannot be changed"},
+		"cloudinit": {"{template: small, cloudInit: {userData: a}}", "{template: small, cloudInit: {userData: b}}", "at its first start only"},
+		"board":     {"{template: small}", "{template: small, domain: {machine: {type: pc-q35}}}", "domain cannot be changed"},
+		"boot":      {"{template: small, bootOrder: [disk, network]}", "{template: small, bootOrder: [network, disk]}", "bootOrder cannot be changed"},
+		"host":      {"{template: small}", "{template: small, nodeName: a}", "nodeName cannot be changed"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			target, obj := read(t, client, namespace, strings.Replace(machine, "%s", name, 1)+tc.from)
+			made, err := target.Create(t.Context(), obj, metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, changed := read(t, client, namespace, strings.Replace(machine, "%s", name, 1)+tc.to)
+			changed.SetResourceVersion(made.GetResourceVersion())
+			if changed, err = target.Update(t.Context(), changed, metav1.UpdateOptions{}); err != nil {
+				t.Fatalf("a mistake must be mended for as long as nothing is made: %v", err)
+			}
+			made.SetResourceVersion(changed.GetResourceVersion())
+			if made, err = target.Update(t.Context(), made, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			made.Object["status"] = map[string]any{"provider": "kubevirt", "vmName": name}
+			if made, err = target.UpdateStatus(t.Context(), made, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			changed.SetResourceVersion(made.GetResourceVersion())
+			changed.Object["status"] = made.Object["status"]
 			_, err = target.Update(t.Context(), changed, metav1.UpdateOptions{})
 			if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), tc.remedy) {
 				t.Errorf("want a refusal that says %q, got %v", tc.remedy, err)
