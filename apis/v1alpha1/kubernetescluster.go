@@ -450,19 +450,21 @@ type NodeStatus struct {
 }
 
 // UpgradeKind is what an upgrade changes.
-// +kubebuilder:validation:Enum=Talos;Kubernetes
+// +kubebuilder:validation:Enum=Talos;ControlPlane;Kubelet
 type UpgradeKind string
 
 // Talos is changed by writing another image beside the present one and
-// rebooting into it, Kubernetes by changing the images of its components.
+// rebooting into it. Kubernetes is changed in place, the components of all control
+// planes before any kubelet.
 const (
-	UpgradeTalos      UpgradeKind = "Talos"
-	UpgradeKubernetes UpgradeKind = "Kubernetes"
+	UpgradeTalos        UpgradeKind = "Talos"
+	UpgradeControlPlane UpgradeKind = "ControlPlane"
+	UpgradeKubelet      UpgradeKind = "Kubelet"
 )
 
 // UpgradeStatus is a change of versions, one node after the other.
 type UpgradeStatus struct {
-	// Talos or Kubernetes.
+	// Talos, ControlPlane or Kubelet.
 	Kind UpgradeKind `json:"kind"`
 	// Generation of the spec that asked for it.
 	Generation int64 `json:"generation"`
@@ -477,22 +479,21 @@ type UpgradeStatus struct {
 }
 
 // UpgradeStep is how far the upgrade of a node is.
-// +kubebuilder:validation:Enum=Draining;Requested;Returning;Failed
+// +kubebuilder:validation:Enum=Draining;Requested;Failed
 type UpgradeStep string
 
-// Draining moves pods away, Requested has told the node or is about to,
-// Returning lets pods come back, Failed stops the upgrade of the cluster.
+// Draining moves pods away, Requested has told the node or is about to, Failed
+// stops the upgrade of the cluster.
 const (
 	UpgradeDraining  UpgradeStep = "Draining"
 	UpgradeRequested UpgradeStep = "Requested"
-	UpgradeReturning UpgradeStep = "Returning"
 	UpgradeFailed    UpgradeStep = "Failed"
 )
 
 // NodeUpgrade is the upgrade of one node.
 type NodeUpgrade struct {
 	Name string `json:"name"`
-	// Draining, Requested, Returning or Failed.
+	// Draining, Requested or Failed.
 	Step UpgradeStep `json:"step"`
 	// Version that the node ran before, and the one that it goes to.
 	From string `json:"from"`
@@ -505,6 +506,9 @@ type NodeUpgrade struct {
 	Cordoned bool `json:"cordoned,omitempty"`
 	// When the step began.
 	Since metav1.Time `json:"since"`
+	// When the node was told last.
+	// +optional
+	Asked *metav1.Time `json:"asked,omitempty"`
 	// What stops the node, where something does.
 	// +optional
 	Message string `json:"message,omitempty"`

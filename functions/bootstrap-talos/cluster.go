@@ -40,6 +40,10 @@ type cluster struct {
 	nodes    []workloadNode
 	// kubeconfig is the administrator's, once a node has handed it out.
 	kubeconfig []byte
+	// versions is what people are told about its versions, and gate why no other node
+	// may be upgraded now.
+	versions versionReport
+	gate     string
 	// created, credentials, bootstrapped and reachable are how far it has come.
 	created, credentials, bootstrapped, reachable bool
 }
@@ -74,7 +78,10 @@ func (f *function) advance(ctx context.Context, c *cluster) error {
 	if c.plan, err = makePlan(c.KubernetesCluster, f.talos); err != nil {
 		return err
 	}
-	c.Status.TalosVersion, c.states = c.plan.talos, map[string]nodeState{}
+	c.states = map[string]nodeState{}
+	if c.Status.TalosVersion == "" {
+		c.Status.TalosVersion = c.plan.talos
+	}
 	if err := f.checkNetwork(ctx, c); err != nil {
 		return err
 	}
@@ -92,7 +99,7 @@ func (f *function) advance(ctx context.Context, c *cluster) error {
 	if err != nil {
 		return err
 	}
-	return poll(ctx, c.until, func(ctx context.Context) error {
+	late := poll(ctx, c.until, func(ctx context.Context) error {
 		late := f.configureOnce(ctx, c, members, configs)
 		if errors.As(late, new(fault)) {
 			return late
@@ -102,6 +109,10 @@ func (f *function) advance(ctx context.Context, c *cluster) error {
 		}
 		return f.awaitNodes(ctx, c)
 	})
+	if !c.reachable || (late != nil && c.Status.Upgrade == nil) {
+		return late
+	}
+	return worst(slices.DeleteFunc([]error{f.upgrade(ctx, c), late}, func(err error) bool { return err == nil }))
 }
 
 // unconfigured are the members whose machines are up, and whose nodes have not

@@ -66,8 +66,14 @@ func (f *function) image(c *cluster) string {
 }
 
 func (f *function) installer(c *cluster) string {
+	return f.installerOf(c, c.plan.talos)
+}
+
+// installerOf is the installer of any version of Talos, with the cluster's
+// extensions.
+func (f *function) installerOf(c *cluster, version string) string {
 	host := strings.TrimPrefix(strings.TrimPrefix(f.factory, "https://"), "http://")
-	return fmt.Sprintf("%s/nocloud-installer/%s:v%s", host, f.schematicOf(c), c.plan.talos)
+	return fmt.Sprintf("%s/nocloud-installer/%s:v%s", host, f.schematicOf(c), version)
 }
 
 func (f *function) schematicOf(c *cluster) string {

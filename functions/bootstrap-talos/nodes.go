@@ -130,7 +130,7 @@ func (f *function) renderAll(ctx context.Context, c *cluster, members []member) 
 		if err := f.kube.Get(ctx, c.Namespace, m.name, nc); err != nil && !kube.NotFound(err) {
 			return nil, err
 		}
-		p, err := render(common, nodeConfig{name: m.name, role: m.role, version: m.version, links: linksOf(nc)})
+		p, err := render(common, nodeConfig{name: m.name, role: m.role, version: joining(m.version, c.Status.Version), links: linksOf(nc)})
 		if err != nil {
 			return nil, fault{"InvalidConfiguration", err.Error()}
 		}
@@ -285,7 +285,7 @@ func (f *function) missingNodes(c *cluster) error {
 	var late []string
 	for _, m := range c.plan.members {
 		ready := slices.ContainsFunc(c.nodes, func(n workloadNode) bool { return n.name == m.name && n.ready })
-		if ready {
+		if ready || c.upgrading(m.name) {
 			continue
 		}
 		late = append(late, m.name)

@@ -57,12 +57,12 @@ func makePlan(kc *v1alpha1.KubernetesCluster, talos string) (plan, error) {
 	if p.endpoint.Port != 0 {
 		p.port = p.endpoint.Port
 	}
-	wanted := string(t.Version)
+	wanted := t.Version
 	if t.ControlPlane.Version != "" {
-		wanted = string(t.ControlPlane.Version)
+		wanted = t.ControlPlane.Version
 	}
 	var err error
-	if p.versions, err = resolveVersions(wanted, requested, talos); err != nil {
+	if p.versions, err = resolveVersions(pinned(wanted, kc), requested, talos); err != nil {
 		return plan{}, err
 	}
 	if t.ControlPlane.Replicas < 1 || t.ControlPlane.Replicas%2 == 0 {
@@ -72,13 +72,16 @@ func makePlan(kc *v1alpha1.KubernetesCluster, talos string) (plan, error) {
 	for _, pool := range t.Workers {
 		version := p.kubernetes
 		if pool.Version != "" {
-			if version, err = resolveKubernetes(string(pool.Version), p.talos); err != nil {
+			if version, err = resolveKubernetes(pinned(pool.Version, kc), p.talos); err != nil {
 				return plan{}, err
 			}
 		}
 		p.add(kc.Name, v1alpha1.RoleWorker, pool.Name, pool.Replicas, version, pool.MachineProperties)
 	}
-	return p, p.check()
+	if err := p.check(); err != nil {
+		return plan{}, err
+	}
+	return p, p.checkSkew(kc)
 }
 
 func (p *plan) add(cluster, role, pool string, replicas int32, version string, properties v1alpha1.MachineProperties) {

@@ -50,7 +50,6 @@ func summarise(c *cluster, err error) story {
 	switch {
 	case err == nil:
 		s.Phase = v1alpha1.ClusterRunning
-		s.Version = c.plan.kubernetes
 		s.Secrets = &v1alpha1.ClusterSecrets{Kubeconfig: secretName(c.KubernetesCluster, kubeconfigSecret), Talosconfig: secretName(c.KubernetesCluster, talosconfigSecret)}
 		return tell(c, "ClusterRunning", "every node is Ready", false)
 	case errors.As(err, &flt):
@@ -136,6 +135,9 @@ func describeMembers(c *cluster, set func(condition string, ok bool, reason, mes
 	if c.bootstrapped {
 		set(v1alpha1.ConditionBootstrapped, true, "Bootstrapped", "etcd has begun on "+c.Status.BootstrapMachine)
 	}
+	if c.versions.reason != "" {
+		defer set(v1alpha1.ConditionVersionsCurrent, c.versions.current, c.versions.reason, c.versions.message)
+	}
 	if c.reachable {
 		set(v1alpha1.ConditionNodesReady, ready == total, pick(ready == total, "NodesReady", "WaitingForNodes"), fmt.Sprintf("%d of %s", ready, count(total, "node")))
 	}
@@ -163,8 +165,8 @@ func describeNodes(c *cluster) {
 		}
 		i := slices.IndexFunc(c.nodes, func(w workloadNode) bool { return w.name == m.name })
 		if i >= 0 {
-			n.Version = c.nodes[i].version
-			n.State = pick(c.nodes[i].ready, "Ready", "NotReady")
+			n.Version, n.TalosVersion = c.nodes[i].version, c.nodes[i].talos
+			n.State = pick(c.nodes[i].ready, "Ready", pick(c.upgrading(m.name), "Upgrading", "NotReady"))
 		}
 		if n.State == "Ready" {
 			ready[m.pool]++

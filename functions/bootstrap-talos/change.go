@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cosi-project/runtime/pkg/safe"
+	"github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/client"
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
+	resources "github.com/siderolabs/talos/pkg/machinery/resources/config"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	vitistack "github.com/vitistack/stack/apis/v1alpha1"
+)
+
+// upgradeRPC is for a node to fetch an installer image before it answers. A node
+// that needs longer keeps what it has, and is asked again.
+const upgradeRPC = 18 * time.Second
+
+// requestTalos tells a node to install an image beside its present one and to reboot
+// into it. The node answers before it does so. A node that runs the version already
+// is left alone. It is a fault where the node refuses.
+func requestTalos(ctx context.Context, address string, a *access, image, version string) error {
+	ctx, cancel := context.WithTimeout(ctx, upgradeRPC)
+	defer cancel()
+	c, err := talk(ctx, address, a)
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w", address, err)
+	}
+	defer func() { _ = c.Close() }()
+	now, err := c.Version(ctx)
+	if err != nil {
+		return fmt.Errorf("read version of %s: %w", address, err)
+	}
+	if m := now.GetMessages(); len(m) > 0 && strings.TrimPrefix(m[0].GetVersion().GetTag(), "v") == version {
+		return nil
+	}
+	// This call is what 1.11 to 1.13 have in common, and it goes on after its answer,
+	// as a function needs that does not wait.
+	_, err = c.MachineClient.Upgrade(ctx, &machine.UpgradeRequest{Image: image, Preserve: true}) //nolint:staticcheck // its successor is not there before 1.13
+	return refusedBy(err, "install "+image)
+}
+
+// refusedBy is a fault where a node has answered that it does not do something, and
+// err otherwise.
+func refusedBy(err error, what string) error {
+	switch status.Code(err) {
+	case codes.OK, codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
+		return err
+	default:
+		return fault{"UpgradeRefused", fmt.Sprintf("it does not %s: %s", what, status.Convert(err).Message())}
+	}
+}
+
+// requestKubernetes changes the images of a node's Kubernetes components to those of
+// a version, in the configuration that it runs, and nothing else in it.
+func requestKubernetes(ctx context.Context, address string, a *access, kind vitistack.UpgradeKind, version string) error {
+	ctx, cancel := context.WithTimeout(ctx, bootstrapRPC)
+	defer cancel()
+	c, err := talk(ctx, address, a)
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w", address, err)
+	}
+	defer func() { _ = c.Close() }()
+	current, err := safe.StateGetByID[*resources.MachineConfig](ctx, c.COSI, resources.ActiveID)
+	if err != nil {
+		return fmt.Errorf("read configuration of %s: %w", address, err)
+	}
+	changed, err := withKubernetes(current.Provider(), kind, version)
+	if err != nil || changed == nil {
+		return err
+	}
+	_, err = c.ApplyConfiguration(ctx, &machine.ApplyConfigurationRequest{Data: changed, Mode: machine.ApplyConfigurationRequest_NO_REBOOT})
+	return refusedBy(err, "take Kubernetes "+version)
+}
+
+// withKubernetes is a configuration with other images, or nil where it has them
+// already. Registries and names of images stay.
+func withKubernetes(p talosconfig.Provider, kind vitistack.UpgradeKind, version string) ([]byte, error) {
+	same := true
+	retag := func(image *string, otherwise string) {
+		if *image == "" {
+			*image = otherwise
+		}
+		if tagged := withTag(*image, "v"+version); tagged != *image {
+			*image, same = tagged, false
+		}
+	}
+	next, err := p.PatchV1Alpha1(func(v *v1alpha1.Config) error {
+		switch {
+		case v.MachineConfig == nil || v.ClusterConfig == nil:
+			return errors.New("it has no Kubernetes")
+		case kind == vitistack.UpgradeKubelet:
+			if v.MachineConfig.MachineKubelet == nil {
+				v.MachineConfig.MachineKubelet = &v1alpha1.KubeletConfig{}
+			}
+			retag(&v.MachineConfig.MachineKubelet.KubeletImage, "ghcr.io/siderolabs/kubelet")
+		default:
+			retagControlPlane(v.ClusterConfig, retag)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("change configuration: %w", err)
+	}
+	if same {
+		return nil, nil
+	}
+	return encode(next)
+}
+
+func retagControlPlane(c *v1alpha1.ClusterConfig, retag func(image *string, otherwise string)) {
+	if c.APIServerConfig == nil {
+		c.APIServerConfig = &v1alpha1.APIServerConfig{}
+	}
+	if c.ControllerManagerConfig == nil {
+		c.ControllerManagerConfig = &v1alpha1.ControllerManagerConfig{}
+	}
+	if c.SchedulerConfig == nil {
+		c.SchedulerConfig = &v1alpha1.SchedulerConfig{}
+	}
+	if c.ProxyConfig == nil {
+		c.ProxyConfig = &v1alpha1.ProxyConfig{}
+	}
+	retag(&c.APIServerConfig.ContainerImage, "registry.k8s.io/kube-apiserver")
+	retag(&c.ControllerManagerConfig.ContainerImage, "registry.k8s.io/kube-controller-manager")
+	retag(&c.SchedulerConfig.ContainerImage, "registry.k8s.io/kube-scheduler")
+	retag(&c.ProxyConfig.ContainerImage, "registry.k8s.io/kube-proxy")
+}
+
+// withTag is an image reference with another tag, and without a digest.
+func withTag(image, tag string) string {
+	image, _, _ = strings.Cut(image, "@")
+	slash := strings.LastIndex(image, "/")
+	name, _, _ := strings.Cut(image[slash+1:], ":")
+	return image[:slash+1] + name + ":" + tag
+}
+
+// etcdHealthy asks every control plane for its etcd member. All have to be voters
+// without errors, and no others may be members.
+func etcdHealthy(ctx context.Context, planes []string, a *access) error {
+	ctx, cancel := context.WithTimeout(ctx, shortRPC)
+	defer cancel()
+	for _, address := range planes {
+		if err := memberHealthy(ctx, address, len(planes), a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func memberHealthy(ctx context.Context, address string, members int, a *access) error {
+	c, err := talk(ctx, address, a)
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w", address, err)
+	}
+	defer func() { _ = c.Close() }()
+	list, err := c.EtcdMemberList(ctx, &machine.EtcdMemberListRequest{QueryLocal: true})
+	if err != nil {
+		return fmt.Errorf("etcd on %s does not answer: %s", address, status.Convert(err).Message())
+	}
+	voters := 0
+	for _, m := range list.GetMessages()[0].GetMembers() {
+		if !m.GetIsLearner() && m.GetHostname() != "" {
+			voters++
+		}
+	}
+	if voters != members {
+		return fmt.Errorf("etcd has %s, and should have %d", count(voters, "voter"), members)
+	}
+	return memberStatus(ctx, c, address)
+}
+
+func memberStatus(ctx context.Context, c *client.Client, address string) error {
+	res, err := c.EtcdStatus(ctx)
+	if err != nil {
+		return fmt.Errorf("etcd on %s does not answer: %s", address, status.Convert(err).Message())
+	}
+	for _, m := range res.GetMessages() {
+		if e := m.GetMemberStatus().GetErrors(); len(e) > 0 {
+			return fmt.Errorf("etcd on %s says: %s", address, e[0])
+		}
+	}
+	return nil
+}

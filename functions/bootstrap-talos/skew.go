@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/blang/semver/v4"
+	"github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/compatibility"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+)
+
+// oldestKubelet is how many minor versions a kubelet may be behind the API server
+// (https://kubernetes.io/releases/version-skew-policy).
+const oldestKubelet = 3
+
+// pinned is the version that a minor version means in a cluster that runs one: the
+// patch release it has, so that a new release of this function changes no cluster.
+func pinned(wanted v1alpha1.KubernetesVersion, kc *v1alpha1.KubernetesCluster) string {
+	minor := strings.TrimPrefix(string(wanted), "v")
+	if strings.Count(minor, ".") == 1 && strings.HasPrefix(kc.Status.Version, minor+".") {
+		return kc.Status.Version
+	}
+	return string(wanted)
+}
+
+// checkSkew refuses versions that nodes cannot have beside each other, and those
+// that a running cluster cannot be brought to in one step.
+func (p plan) checkSkew(kc *v1alpha1.KubernetesCluster) error {
+	control := release(p.kubernetes)
+	for _, m := range p.members {
+		kubelet := release(m.version)
+		switch {
+		case kubelet.GT(control):
+			return fault{"VersionSkew", fmt.Sprintf("pool %s would run Kubernetes %s, which is newer than %s of the control plane: change the pool's version, or upgrade the control plane", m.pool, kubelet, control)}
+		case control.Minor-kubelet.Minor > oldestKubelet:
+			return fault{"VersionSkew", fmt.Sprintf("pool %s would run Kubernetes %s, which is more than %d minor versions older than %s of the control plane: upgrade the pool first", m.pool, kubelet, oldestKubelet, control)}
+		}
+	}
+	if err := checkKubernetesPath(kc.Status.Version, control); err != nil {
+		return err
+	}
+	return checkTalosPath(kc, p)
+}
+
+// checkKubernetesPath refuses to leave out a minor version, and to go back to one.
+func checkKubernetesPath(from string, to semver.Version) error {
+	running, err := semver.Parse(from)
+	switch {
+	case err != nil: // a new cluster runs nothing
+		return nil
+	case to.Minor < running.Minor:
+		return fault{"KubernetesDowngrade", fmt.Sprintf("the cluster runs Kubernetes %s, whose data %s could not read: write at least %d.%d", running, to, running.Major, running.Minor)}
+	case to.Minor > running.Minor+1:
+		return fault{"KubernetesUpgradePath", fmt.Sprintf("the cluster runs Kubernetes %s, and no minor version may be left out on the way to %s: write %d.%d first", running, to, running.Major, running.Minor+1)}
+	default:
+		return nil
+	}
+}
+
+// checkTalosPath refuses a change of Talos that its installer would refuse, and one
+// that leaves nodes with a Kubernetes that their Talos does not run.
+func checkTalosPath(kc *v1alpha1.KubernetesCluster, p plan) error {
+	from := kc.Status.TalosVersion
+	if from == "" || from == p.talos {
+		return nil
+	}
+	if err := upgradeable(from, p.talos); err != nil {
+		return fault{"TalosUpgradePath", fmt.Sprintf("Talos %s cannot be changed to %s in one step (%v): write another version into spec.talos.version first", from, p.talos, err)}
+	}
+	running := kc.Status.Version
+	if running == "" || supports(p.talos, running) || supports(from, p.kubernetes) {
+		return nil
+	}
+	return fault{"TalosUpgradePath", fmt.Sprintf("Talos %s does not run Kubernetes %s, and Talos %s does not run %s: go to a Kubernetes version first that both run", p.talos, running, from, p.kubernetes)}
+}
+
+// upgradeable asks the rules of a Talos version's installer whether it may take the
+// place of another version.
+func upgradeable(from, to string) error {
+	host, err := compatibility.ParseTalosVersion(&machine.VersionInfo{Tag: "v" + from})
+	if err != nil {
+		return err
+	}
+	target, err := compatibility.ParseTalosVersion(&machine.VersionInfo{Tag: "v" + to})
+	if err != nil {
+		return err
+	}
+	return target.UpgradeableFrom(host)
+}
+
+// supports tells whether a Talos version runs a Kubernetes version.
+func supports(talos, kubernetes string) bool {
+	target, err := compatibility.ParseTalosVersion(&machine.VersionInfo{Tag: "v" + talos})
+	if err != nil {
+		return false
+	}
+	version, err := compatibility.ParseKubernetesVersion(kubernetes)
+	return err == nil && version.SupportedWith(target) == nil
+}
+
+// release is a version that resolveKubernetes has accepted.
+func release(version string) semver.Version {
+	v, _ := semver.ParseTolerant(version)
+	return v
+}
+
+// joining is the Kubernetes version that a new node gets: the wanted one, but none
+// newer than the control plane has now.
+func joining(wanted, running string) string {
+	now, err := semver.Parse(running)
+	if err != nil || release(wanted).LTE(now) {
+		return wanted
+	}
+	return running
+}
