@@ -3,9 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
@@ -18,56 +22,109 @@ type story struct {
 	news bool
 }
 
-// decide writes into nn's status what became of asking for its segment:
+// decide writes into nn's status what became of asking for its segment at a time:
 //
-//	err        provisioningPhase  phase    status         Ready
-//	nil        Ready              Active   OK             True   Provisioned
-//	errPending Pending            Pending  Provisioning   False  Provisioning
-//	refused    Error              Error    its reason     False  its reason
-//	other      Pending, or Ready where it has been        False  SourceUnavailable
+//	err      before  provisioningPhase  phase    status        Ready
+//	nil              Ready              Active   OK            True   Provisioned
+//	refused          Error              Error    its reason    False  its reason
+//	fault    Ready   Ready              Active   OK            False  its reason
+//	final            Error              Error    its reason    False  its reason
+//	waiting          Pending            Pending  its reason    False  its reason
 //
 // A segment that has been Ready stays in the status when its source fails later:
 // machines are using it.
-func decide(nn *v1alpha2.NetworkNamespace, seg segment, err error) story {
+func decide(nn *v1alpha2.NetworkNamespace, seg segment, err error, now time.Time) story {
 	var r refused
+	var f fault
 	s := &nn.Status
 	switch {
 	case err == nil:
 		describe(nn, seg)
-		return settleAs(nn, v1alpha2.ProvisioningReady, "Active", "OK", "Provisioned", provisioned(nn))
+		return settleAs(nn, v1alpha2.ProvisioningReady, "Active", "OK", reasonProvisioned, provisioned(nn))
 	case errors.As(err, &r):
+		forget(nn)
 		return settleAs(nn, v1alpha2.ProvisioningError, "Error", r.reason, r.reason, r.message)
-	case errors.Is(err, errPending):
-		return settleAs(nn, v1alpha2.ProvisioningPending, "Pending", "Provisioning", "Provisioning", "the provider is making the segment")
-	case s.ProvisioningPhase == v1alpha2.ProvisioningReady:
-		return settleAs(nn, s.ProvisioningPhase, s.Phase, s.Status, "SourceUnavailable", err.Error())
-	default:
-		return settleAs(nn, v1alpha2.ProvisioningPending, "Pending", "SourceUnavailable", "SourceUnavailable", err.Error())
+	case !errors.As(err, &f):
+		return story{}
 	}
+	lasting := lastingFor(nn, now)
+	var told story
+	switch {
+	case s.ProvisioningPhase == v1alpha2.ProvisioningReady:
+		told = settleAs(nn, s.ProvisioningPhase, "Active", "OK", f.reason, f.message)
+	case f.final:
+		told = settleAs(nn, v1alpha2.ProvisioningError, "Error", f.reason, f.reason, f.message)
+	default:
+		told = settleAs(nn, v1alpha2.ProvisioningPending, "Pending", f.reason, f.reason, f.message)
+	}
+	s.NextCheckTime = at(now, f.wait(lasting))
+	return told
 }
+
+const reasonProvisioned = "Provisioned"
 
 func settleAs(nn *v1alpha2.NetworkNamespace, provisioning v1alpha2.ProvisioningPhase, phase, status, reason, message string) story {
 	s := &nn.Status
+	s.DatacenterIdentifier, s.SupervisorIdentifier = nn.Spec.DatacenterIdentifier, nn.Spec.SupervisorIdentifier
 	s.ProvisioningPhase, s.Phase, s.Status = provisioning, phase, status
 	s.ObservedGeneration = nn.Generation
 	s.NextCheckTime = nil
-	ok := reason == "Provisioned"
+	ok := reason == reasonProvisioned
 	news := kube.SetReady(&s.Conditions, nn.Generation, ok, reason, message)
-	return story{reason: reason, message: message, warning: !ok && reason != "Provisioning", news: news}
+	return story{reason: reason, message: message, warning: !ok && reason != reasonWorking, news: news}
+}
+
+// lastingFor is for how long a network has been without what it wants.
+func lastingFor(nn *v1alpha2.NetworkNamespace, now time.Time) time.Duration {
+	c := meta.FindStatusCondition(nn.Status.Conditions, v1alpha1.ConditionReady)
+	if c == nil || c.Status == metav1.ConditionTrue || c.ObservedGeneration != nn.Generation {
+		return 0
+	}
+	return now.Sub(c.LastTransitionTime.Time)
+}
+
+// at is the time of an API object a while after now, in whole seconds.
+func at(now time.Time, wait time.Duration) *metav1.Time {
+	t := metav1.NewTime(now.Add(wait).Truncate(time.Second).Add(time.Second))
+	return &t
+}
+
+// nextCheck is when to look again, and the zero time where nothing says so.
+func nextCheck(nn *v1alpha2.NetworkNamespace) time.Time {
+	if nn.Status.NextCheckTime == nil {
+		return time.Time{}
+	}
+	return nn.Status.NextCheckTime.Time
+}
+
+// restsUntil is when the source of a network is to be asked again, and the zero
+// time where it may be asked now.
+func restsUntil(nn *v1alpha2.NetworkNamespace, now time.Time) time.Time {
+	next := nextCheck(nn)
+	if !now.Before(next) || nn.Status.ObservedGeneration != nn.Generation || kube.AskedFor(nn) {
+		return time.Time{}
+	}
+	return next
+}
+
+// provided tells whether a network has what its spec asks for.
+func provided(nn *v1alpha2.NetworkNamespace) bool {
+	return nn.Status.ObservedGeneration == nn.Generation && nn.Status.ProvisioningPhase == v1alpha2.ProvisioningReady &&
+		meta.IsStatusConditionTrue(nn.Status.Conditions, v1alpha1.ConditionReady)
 }
 
 // deleting writes into nn's status what its deletion waits for.
 func deleting(nn *v1alpha2.NetworkNamespace, reason, message string) story {
-	nn.Status.Phase, nn.Status.Status = "Deleting", reason
+	nn.Status.Phase, nn.Status.Status = phaseDeleting, reason
 	nn.Status.ObservedGeneration = nn.Generation
+	nn.Status.NextCheckTime = nil
 	news := kube.SetReady(&nn.Status.Conditions, nn.Generation, false, reason, message)
-	return story{reason: reason, message: message, news: news}
+	return story{reason: reason, message: message, news: news, warning: reason != reasonInUse && reason != reasonReleasing}
 }
 
 // describe copies the segment into the status.
 func describe(nn *v1alpha2.NetworkNamespace, seg segment) {
 	s := &nn.Status
-	s.DatacenterIdentifier, s.SupervisorIdentifier = nn.Spec.DatacenterIdentifier, nn.Spec.SupervisorIdentifier
 	s.NamespaceID = seg.id
 	s.IPv4Prefix, s.IPv4Gateway, s.IPv4EgressIP = text(seg.ipv4), text(seg.ipv4Gateway), text(seg.ipv4Egress)
 	s.IPv6Prefix, s.IPv6Gateway, s.IPv6EgressIP = text(seg.ipv6), text(seg.ipv6Gateway), text(seg.ipv6Egress)
@@ -75,16 +132,10 @@ func describe(nn *v1alpha2.NetworkNamespace, seg segment) {
 	s.DNS = seg.dns
 }
 
-// text writes a prefix or an address, and nothing for one that is not there.
-func text[T interface {
-	netip.Prefix | netip.Addr
-	IsValid() bool
-	String() string
-}](v T) string {
-	if !v.IsValid() {
-		return ""
-	}
-	return v.String()
+// forget takes out of the status what a network that is refused does not have.
+func forget(nn *v1alpha2.NetworkNamespace) {
+	describe(nn, segment{})
+	nn.Status.IPAllocationSummary = nil
 }
 
 func provisioned(nn *v1alpha2.NetworkNamespace) string {

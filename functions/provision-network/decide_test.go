@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -12,12 +13,50 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 )
 
+var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+// in is a time that long after noon.
+func in(d time.Duration) *metav1.Time {
+	t := metav1.NewTime(noon.Add(d))
+	return &t
+}
+
+// TestWait is how long a source is left alone.
+func TestWait(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason  string
+		fault   fault
+		lasting time.Duration
+		want    time.Duration
+	}{
+		"First":   {reason: "most faults are short", fault: fault{}, want: firstWait},
+		"Longer":  {reason: "what lasts is asked less and less often", fault: fault{}, lasting: 20 * time.Second, want: 20 * time.Second},
+		"Longest": {reason: "it is never forgotten", fault: fault{}, lasting: time.Hour, want: longestWait},
+		"Asked":   {reason: "the source knows best", fault: fault{after: time.Minute}, lasting: time.Second, want: time.Minute},
+		"Patient": {reason: "the source knows best, even for hours", fault: fault{after: time.Hour}, lasting: time.Second, want: time.Hour},
+		"Final":   {reason: "people take their time", fault: fault{final: true}, want: longestWait},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := tc.fault.wait(tc.lasting); got != tc.want {
+				t.Errorf("%s: got %s, want %s", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	seg := segment{ipv4: netip.MustParsePrefix("192.168.10.0/24"), ipv4Gateway: netip.MustParseAddr("192.168.10.1"), vlan: 200}
 	ready := v1alpha2.NetworkNamespaceStatus{
 		ProvisioningPhase: v1alpha2.ProvisioningReady, Phase: "Active", Status: "OK",
 		IPv4Prefix: "192.168.10.0/24", IPv4Gateway: "192.168.10.1", VLANID: 200,
+	}
+	readyUntil := func(next *metav1.Time) v1alpha2.NetworkNamespaceStatus {
+		s := ready
+		s.NextCheckTime = next
+		return s
 	}
 	cases := map[string]struct {
 		reason string
@@ -35,8 +74,8 @@ func TestDecide(t *testing.T) {
 		},
 		"Pending": {
 			reason: "a slow source is no fault",
-			err:    errPending,
-			want:   v1alpha2.NetworkNamespaceStatus{ProvisioningPhase: v1alpha2.ProvisioningPending, Phase: "Pending", Status: "Provisioning"},
+			err:    working("is at work", 0),
+			want:   v1alpha2.NetworkNamespaceStatus{ProvisioningPhase: v1alpha2.ProvisioningPending, Phase: "Pending", Status: "Provisioning", NextCheckTime: in(2 * time.Second)},
 			ready:  metav1.ConditionFalse, why: "Provisioning", news: true,
 		},
 		"Refused": {
@@ -45,23 +84,35 @@ func TestDecide(t *testing.T) {
 			want:   v1alpha2.NetworkNamespaceStatus{ProvisioningPhase: v1alpha2.ProvisioningError, Phase: "Error", Status: "InvalidSpec"},
 			ready:  metav1.ConditionFalse, why: "InvalidSpec", news: true,
 		},
+		"RefusedLater": {
+			reason: "a network that gives way has nothing any more",
+			status: ready, err: refused{"SegmentOverlap", "choose another"},
+			want:  v1alpha2.NetworkNamespaceStatus{ProvisioningPhase: v1alpha2.ProvisioningError, Phase: "Error", Status: "SegmentOverlap"},
+			ready: metav1.ConditionFalse, why: "SegmentOverlap", news: true,
+		},
 		"DownBefore": {
-			reason: "a source that is down provides nothing",
-			err:    errors.New("connection refused"),
-			want:   v1alpha2.NetworkNamespaceStatus{ProvisioningPhase: v1alpha2.ProvisioningPending, Phase: "Pending", Status: "SourceUnavailable"},
+			reason: "a source that is down provides nothing, and is left alone for as long as it says",
+			err:    fault{reason: "SourceUnavailable", message: "connection refused", after: 20 * time.Second},
+			want:   v1alpha2.NetworkNamespaceStatus{ProvisioningPhase: v1alpha2.ProvisioningPending, Phase: "Pending", Status: "SourceUnavailable", NextCheckTime: in(21 * time.Second)},
 			ready:  metav1.ConditionFalse, why: "SourceUnavailable", news: true,
+		},
+		"Final": {
+			reason: "somebody has to change something at the source, or in how it is reached",
+			err:    final("SourceUnauthorized", "correct NAM_TOKEN"),
+			want:   v1alpha2.NetworkNamespaceStatus{ProvisioningPhase: v1alpha2.ProvisioningError, Phase: "Error", Status: "SourceUnauthorized", NextCheckTime: in(longestWait + time.Second)},
+			ready:  metav1.ConditionFalse, why: "SourceUnauthorized", news: true,
 		},
 		"DownLater": {
 			reason: "machines go on using a segment whose source is down",
-			status: ready, err: errors.New("connection refused"), want: ready,
-			ready: metav1.ConditionFalse, why: "SourceUnavailable", news: true,
+			status: ready, err: final("SourceUnauthorized", "correct NAM_TOKEN"), want: readyUntil(in(longestWait + time.Second)),
+			ready: metav1.ConditionFalse, why: "SourceUnauthorized", news: true,
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			nn := &v1alpha2.NetworkNamespace{Status: tc.status}
-			told := decide(nn, tc.seg, tc.err)
+			told := decide(nn, tc.seg, tc.err, noon)
 			if diff := cmp.Diff(tc.want, nn.Status, cmpopts.IgnoreFields(v1alpha2.NetworkNamespaceStatus{}, "Conditions")); diff != "" {
 				t.Errorf("%s: status (-want +got):\n%s", tc.reason, diff)
 			}
@@ -70,7 +121,7 @@ func TestDecide(t *testing.T) {
 				t.Errorf("%s: got Ready %s %s, news %t", tc.reason, c.Status, c.Reason, told.news)
 			}
 			before := nn.DeepCopy()
-			if again := decide(nn, tc.seg, tc.err); again.news || !cmp.Equal(before.Status, nn.Status) {
+			if again := decide(nn, tc.seg, tc.err, noon); again.news || !cmp.Equal(before.Status, nn.Status) {
 				t.Errorf("deciding again must change nothing, got news %t:\n%s", again.news, cmp.Diff(before.Status, nn.Status))
 			}
 		})

@@ -4,8 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
+	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
 
@@ -18,157 +17,201 @@ import (
 // source is where segments come from. There is one file for each.
 type source interface {
 	// Provide returns the segment of nn, which it makes at the first call; every
-	// later call for the same UID returns the same segment. It returns errPending
-	// while the segment is being made, refused where the owner of the network has
-	// to change something, and any other error for what another try may mend.
+	// later call for the same UID returns the same segment. It returns refused where
+	// the owner of the network has to change its spec, and fault where the source
+	// gives none now.
 	Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segment, error)
-	// Release gives the segment of nn back. It is no error if there is none, and
-	// errPending while it is being given back.
+	// Release gives the segment of nn back. It is no error if there is none, and a
+	// fault while it is being given back, or cannot be.
 	Release(ctx context.Context, nn *v1alpha2.NetworkNamespace) error
 }
-
-// errPending says that a source is at work, and has to be asked again.
-var errPending = errors.New("the source is still at work")
-
-// refused says that a source will not provide a segment until the owner of the
-// network changes something. reason is one word, message says what to change.
-type refused struct{ reason, message string }
-
-func (r refused) Error() string { return r.reason + ": " + r.message }
 
 type function struct {
 	kube    *kube.Client
 	sources map[string]source
+	sender  sender
+	now     func() time.Time
+	// pause is how long to wait for more to happen before addresses are counted.
+	pause time.Duration
+}
+
+const kindNetwork = "NetworkNamespace"
+
+// look is how to look at a network.
+type look struct {
+	// said is what an external IPAM answers.
+	said *answer
 }
 
 func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, error) {
+	if in.Type() == events.TypeNetworkProvisioned || in.Type() == events.TypeNetworkFailed {
+		return f.answered(ctx, in)
+	}
 	ref, err := events.RefOf(in)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case ref.Kind == kindNetwork:
+		return nil, kube.OnConflict(func() error { return f.settle(ctx, ref.Namespace, ref.Name, look{}) })
+	default:
+		return nil, f.usersChanged(ctx, ref.Namespace, in.Type() == events.TypeRefDelete)
 	}
-	if ref.Kind != "NetworkNamespace" {
-		return nil, f.userGone(ctx, ref.Namespace)
-	}
-	return nil, kube.OnConflict(func() error { return f.settle(ctx, ref.Namespace, ref.Name) })
-}
-
-// userGone looks at the networks of a namespace that wait for their users to go.
-func (f *function) userGone(ctx context.Context, namespace string) error {
-	list := &v1alpha2.NetworkNamespaceList{}
-	if err := f.kube.List(ctx, namespace, "", list); err != nil {
-		return err
-	}
-	for _, nn := range list.Items {
-		if nn.DeletionTimestamp == nil {
-			continue
-		}
-		if err := kube.OnConflict(func() error { return f.settle(ctx, nn.Namespace, nn.Name) }); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // settle brings one NetworkNamespace a step further.
-func (f *function) settle(ctx context.Context, namespace, name string) error {
+func (f *function) settle(ctx context.Context, namespace, name string, how look) error {
 	nn := &v1alpha2.NetworkNamespace{}
-	if err := f.kube.Get(ctx, namespace, name, nn); err != nil {
-		if kube.NotFound(err) {
-			return nil
-		}
+	err := f.kube.Get(ctx, namespace, name, nn)
+	switch {
+	case kube.NotFound(err):
+		return f.handOver(ctx)
+	case err != nil:
 		return err
-	}
-	if nn.DeletionTimestamp != nil {
+	case nn.DeletionTimestamp != nil:
 		return f.release(ctx, nn)
+	case how.said == nil && provided(nn) && !kube.AskedFor(nn):
+		return f.count(ctx, nn)
 	}
-	before := nn.DeepCopy()
-	if kube.AddFinalizer(nn, v1alpha1.FinalizerNetworkNamespace) {
-		if _, err := f.kube.Patch(ctx, before, nn); err != nil {
-			return err
-		}
-		before = nn.DeepCopy()
+	if until := restsUntil(nn, f.now()); how.said == nil && !until.IsZero() {
+		return f.later(until)
 	}
-	seg, err := f.provide(ctx, nn)
-	told := decide(nn, seg, err)
-	if err := f.write(ctx, before, nn, told); err != nil {
-		return err
-	}
-	if err != nil && !errors.As(err, new(refused)) && !errors.Is(err, errPending) {
-		return fmt.Errorf("provide network %s/%s: %w", namespace, name, err)
-	}
-	return nil
-}
-
-// provide asks the one source that the network selects.
-func (f *function) provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segment, error) {
-	provider, _ := providerOf(nn.Spec)
-	from, ok := f.sources[provider]
-	if !ok {
-		return segment{}, refused{"ProviderNotAvailable", fmt.Sprintf(
-			"this installation has no provider %s: set spec.networkProvisioning.provider to one of %s", provider, f.available())}
-	}
-	return from.Provide(ctx, nn)
-}
-
-func (f *function) available() string {
-	names := make([]string, 0, len(f.sources))
-	for name := range f.sources {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return strings.Join(names, ", ")
-}
-
-// release waits for the users of the network to go, gives the segment back, and
-// then lets the object go.
-func (f *function) release(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
-	users, err := f.users(ctx, nn)
+	from, err := f.begin(ctx, nn)
 	if err != nil {
 		return err
 	}
-	before := nn.DeepCopy()
-	if len(users) > 0 {
-		return f.write(ctx, before, nn, deleting(nn, "InUse", "waits for "+sentence(users)+" to be deleted"))
+	before, was := nn.DeepCopy(), isReady(nn)
+	seg, err := f.provide(ctx, nn, from, how)
+	if err != nil && !errors.As(err, new(refused)) && !errors.As(err, new(fault)) {
+		return fmt.Errorf("provide network %s/%s: %w", namespace, name, err)
 	}
-	provider, _ := providerOf(nn.Spec)
-	if from, ok := f.sources[provider]; ok {
-		switch err := from.Release(ctx, nn); {
-		case errors.Is(err, errPending):
-			return f.write(ctx, before, nn, deleting(nn, "Releasing", "waits for provider "+provider+" to take the segment back"))
-		case err != nil:
-			return fmt.Errorf("release network %s/%s: %w", nn.Namespace, nn.Name, err)
+	told := decide(nn, seg, err, f.now())
+	if isReady(nn) {
+		if err := f.summarize(ctx, nn); err != nil {
+			return err
 		}
 	}
-	kube.RemoveFinalizer(nn, v1alpha1.FinalizerNetworkNamespace)
-	if _, err := f.kube.Patch(ctx, before, nn); err != nil && !kube.NotFound(err) {
+	if err := f.write(ctx, before, nn, told); err != nil {
 		return err
 	}
-	events.Report(ctx, "Deleting", "Released network")
+	if isReady(nn) && !was {
+		if err := f.yield(ctx, nn); err != nil {
+			return err
+		}
+	}
+	return f.later(nextCheck(nn))
+}
+
+// errEarly says that a network has to be looked at again in a moment, for which the
+// broker delivers again.
+var errEarly = errors.New("it is too early to ask the source again")
+
+// later asks for a redelivery where the time to look again is near. Resync looks
+// at what is due later.
+func (f *function) later(until time.Time) error {
+	if now := f.now(); until.After(now) && until.Sub(now) <= soon {
+		return errEarly
+	}
 	return nil
 }
 
-// users names what still has addresses of the network.
-func (f *function) users(ctx context.Context, nn *v1alpha2.NetworkNamespace) ([]string, error) {
-	allocations, configurations := &v1alpha2.IPAllocationList{}, &v1alpha1.NetworkConfigurationList{}
-	if err := f.kube.List(ctx, nn.Namespace, "", allocations); err != nil {
-		return nil, err
-	}
-	if err := f.kube.List(ctx, nn.Namespace, "", configurations); err != nil {
-		return nil, err
-	}
-	var users []string
-	for _, c := range configurations.Items {
-		if c.Spec.NetworkNamespaceName == nn.Name || c.Status.NetworkNamespaceName == nn.Name {
-			users = append(users, "NetworkConfiguration "+c.Name)
+// begin notes on a network who is asked for its segment, before that is asked, so
+// that the same one is asked to take it back. Who asked for another look is
+// answered by taking the annotation away. It returns the source to ask.
+func (f *function) begin(ctx context.Context, nn *v1alpha2.NetworkNamespace) (source, error) {
+	provider, _ := providerOf(nn.Spec)
+	from := f.source(provider)
+	before := nn.DeepCopy()
+	kube.AddFinalizer(nn, v1alpha1.FinalizerNetworkNamespace)
+	delete(nn.Annotations, v1alpha1.AnnotationReconcile)
+	if asked := nn.Annotations[v1alpha1.AnnotationProvider]; asked != "" && asked != provider {
+		if isReady(nn) {
+			from = absent{final("ProviderChanged", "provider %s has provided the segment: set spec.networkProvisioning.provider back to it, or delete this network and create it anew", asked)}
+		} else if err := f.source(asked).Release(ctx, nn); err != nil {
+			from = absent{final("ProviderChanged", "provider %s has been asked for a segment, and has to take it back first: %s", asked, err)}
+		} else {
+			delete(nn.Annotations, v1alpha1.AnnotationProvider)
 		}
 	}
-	for _, a := range allocations.Items {
-		if a.Spec.NetworkNamespaceName == nn.Name && a.Spec.NetworkConfigurationName == "" {
-			users = append(users, "IPAllocation "+a.Name)
+	if _, isAbsent := from.(absent); !isAbsent {
+		if nn.Annotations == nil {
+			nn.Annotations = map[string]string{}
+		}
+		nn.Annotations[v1alpha1.AnnotationProvider] = provider
+	}
+	_, err := f.kube.Patch(ctx, before, nn)
+	return from, err
+}
+
+// source is the one of a provider. What has none of its own is asked by events.
+func (f *function) source(provider string) source {
+	if from, ok := f.sources[provider]; ok {
+		return from
+	}
+	return external{name: provider, sender: f.sender}
+}
+
+// provide is the segment that the source gives, or that an IPAM has answered with,
+// if no other network has it.
+func (f *function) provide(ctx context.Context, nn *v1alpha2.NetworkNamespace, from source, how look) (segment, error) {
+	var seg segment
+	var err error
+	if how.said != nil {
+		seg, err = how.said.segment, how.said.err
+	} else {
+		seg, err = from.Provide(ctx, nn)
+	}
+	if err != nil {
+		return segment{}, err
+	}
+	if _, own := from.(manual); !own && isReady(nn) {
+		if has, err := held(nn); err == nil && !has.same(seg) {
+			return segment{}, final("SourceChanged", "the source says %s (VLAN %d) now, but has provided %s (VLAN %d), which stays, since machines may use it: correct it there",
+				seg.prefixes(), seg.vlan, has.prefixes(), has.vlan)
 		}
 	}
-	slices.Sort(users)
-	return users, nil
+	return seg, f.alone(ctx, nn, seg)
+}
+
+// answered puts the answer of an external IPAM into the network that it is for. An
+// answer for a network that is gone is answered by the event that sets the segment
+// free.
+func (f *function) answered(ctx context.Context, in event.Event) (*event.Event, error) {
+	said, err := readAnswer(in)
+	if err != nil {
+		return nil, err
+	}
+	nn, err := f.byUID(ctx, said.uid)
+	if err != nil {
+		return nil, err
+	}
+	if nn == nil {
+		events.Report(ctx, "", "Dropped an answer for a network that does not exist")
+		return nil, nil
+	}
+	asked := nn.Annotations[v1alpha1.AnnotationProvider]
+	_, ownSource := f.sources[asked]
+	if asked == "" || ownSource || (said.provider != "" && said.provider != asked) {
+		return nil, events.Permanent(fmt.Errorf("use the answer for network %s/%s: its provider is %s, and has not been asked by an event", nn.Namespace, nn.Name, asked))
+	}
+	if said.err != nil && isReady(nn) {
+		events.Report(ctx, nn.Status.Phase, "Dropped a refusal that comes after the segment")
+		return nil, nil
+	}
+	return nil, kube.OnConflict(func() error { return f.settle(ctx, nn.Namespace, nn.Name, look{said: &said}) })
+}
+
+// byUID finds a network, and is nil where it does not exist.
+func (f *function) byUID(ctx context.Context, uid string) (*v1alpha2.NetworkNamespace, error) {
+	list := &v1alpha2.NetworkNamespaceList{}
+	if err := f.kube.List(ctx, "", "", list); err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		if string(list.Items[i].UID) == uid {
+			return &list.Items[i], nil
+		}
+	}
+	return nil, nil
 }
 
 // write patches the status if it has changed, and tells people if the reason has.

@@ -3,6 +3,11 @@
 package main
 
 import (
+	"context"
+	"os"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -11,28 +16,39 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
+const (
+	name = "provision-network"
+	// calm is how long to wait for more machines before their addresses are counted.
+	calm = 2 * time.Second
+)
+
 func main() {
-	events.Run("provision-network", func() (events.Handler, error) {
+	events.Run(name, func() (events.Handler, error) {
 		config, err := kube.Config()
 		if err != nil {
 			return nil, err
 		}
-		client, err := kube.New(config, "provision-network", kinds)
+		client, err := kube.New(config, name, kinds...)
 		if err != nil {
 			return nil, err
 		}
-		f := &function{kube: client, sources: map[string]source{
-			v1alpha2.ProviderManual: manual{},
+		sender, err := events.NewSender()
+		if err != nil {
+			return nil, err
+		}
+		e := environment{getenv: os.Getenv, secret: func(namespace, name string) (map[string][]byte, error) {
+			ctx, cancel := context.WithTimeout(context.Background(), defaultTimeout)
+			defer cancel()
+			secret := &corev1.Secret{}
+			err := client.Get(ctx, namespace, name, secret)
+			return secret.Data, err
 		}}
+		f := &function{kube: client, sources: e.sources(), sender: sender, now: time.Now, pause: calm}
 		return f.handle, nil
 	})
 }
 
-func kinds(scheme *runtime.Scheme) error {
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, v1alpha2.AddToScheme, kube.Events} {
-		if err := add(scheme); err != nil {
-			return err
-		}
-	}
-	return nil
+var kinds = []func(*runtime.Scheme) error{
+	v1alpha1.AddToScheme, v1alpha2.AddToScheme,
+	kube.Kinds(corev1.SchemeGroupVersion, &corev1.Event{}, &corev1.Secret{}),
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/netip"
 
 	"github.com/vitistack/stack/apis/v1alpha2"
 )
@@ -12,7 +11,12 @@ import (
 // networkProvisioning.manual, or else from ipAllocation.static.
 type manual struct{}
 
+// Provide reads the segment.
 func (manual) Provide(_ context.Context, nn *v1alpha2.NetworkNamespace) (segment, error) {
+	return manualSegment(nn)
+}
+
+func manualSegment(nn *v1alpha2.NetworkNamespace) (segment, error) {
 	block, path := manualBlock(nn.Spec)
 	s := segment{vlan: int32(block.VLANID)}
 	var err error
@@ -55,12 +59,4 @@ func manualBlock(spec v1alpha2.NetworkNamespaceSpec) (v1alpha2.ManualSegment, st
 		IPv4CIDR: pool.IPv4CIDR, IPv4Gateway: pool.IPv4Gateway,
 		IPv6CIDR: pool.IPv6CIDR, IPv6Gateway: pool.IPv6Gateway, VLANID: pool.VLANID,
 	}, "ipAllocation.static"
-}
-
-func prefixInto(p *netip.Prefix) func(string) error {
-	return func(s string) (err error) { *p, err = netip.ParsePrefix(s); return err }
-}
-
-func addrInto(a *netip.Addr) func(string) error {
-	return func(s string) (err error) { *a, err = netip.ParseAddr(s); return err }
 }

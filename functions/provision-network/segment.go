@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"net/netip"
+
+	"github.com/vitistack/stack/apis/v1alpha2"
 )
 
 // segment is a network as its source describes it. Prefixes and addresses that it
@@ -16,8 +18,51 @@ type segment struct {
 	dns                      []string
 }
 
-// maxVLAN is the last VLAN of IEEE 802.1Q that is not reserved.
-const maxVLAN = 4094
+// description is a segment in the words of an answer, in JSON.
+type description struct {
+	ID           string   `json:"id"`
+	IPv4Prefix   string   `json:"ipv4Prefix"`
+	IPv4Gateway  string   `json:"ipv4Gateway"`
+	IPv4EgressIP string   `json:"ipv4EgressIp"`
+	IPv6Prefix   string   `json:"ipv6Prefix"`
+	IPv6Gateway  string   `json:"ipv6Gateway"`
+	IPv6EgressIP string   `json:"ipv6EgressIp"`
+	VLANID       int32    `json:"vlanId"`
+	DNS          []string `json:"dns"`
+}
+
+// maxID and maxDNS bound what a source may fill the status with.
+const (
+	maxID  = 253
+	maxDNS = 8
+	// maxVLAN is the last VLAN of IEEE 802.1Q that is not reserved.
+	maxVLAN = 4094
+)
+
+// segment reads a description. It returns an error that names the field where that
+// cannot be a segment.
+func (d description) segment() (segment, error) {
+	s := segment{id: d.ID, vlan: d.VLANID, dns: d.DNS}
+	for _, field := range []struct {
+		name, value string
+		into        func(string) error
+	}{
+		{"ipv4Prefix", d.IPv4Prefix, prefixInto(&s.ipv4)},
+		{"ipv4Gateway", d.IPv4Gateway, addrInto(&s.ipv4Gateway)},
+		{"ipv4EgressIp", d.IPv4EgressIP, addrInto(&s.ipv4Egress)},
+		{"ipv6Prefix", d.IPv6Prefix, prefixInto(&s.ipv6)},
+		{"ipv6Gateway", d.IPv6Gateway, addrInto(&s.ipv6Gateway)},
+		{"ipv6EgressIp", d.IPv6EgressIP, addrInto(&s.ipv6Egress)},
+	} {
+		if field.value == "" {
+			continue
+		}
+		if err := field.into(field.value); err != nil {
+			return segment{}, fmt.Errorf("%s: %w", field.name, err)
+		}
+	}
+	return s, s.check()
+}
 
 // check tells what is wrong with a segment, for the owner of the network. A
 // source may be mistaken, so what it says is checked before anybody builds on it.
@@ -27,26 +72,89 @@ func (s segment) check() error {
 		return fmt.Errorf("there is neither an IPv4 nor an IPv6 prefix")
 	case s.vlan < 0 || s.vlan > maxVLAN:
 		return fmt.Errorf("VLAN %d is not between 0 and %d", s.vlan, maxVLAN)
+	case len(s.id) > maxID:
+		return fmt.Errorf("its id is longer than %d characters", maxID)
+	case len(s.dns) > maxDNS:
+		return fmt.Errorf("there are more than %d DNS servers", maxDNS)
 	}
-	if err := checkFamily(s.ipv4, s.ipv4Gateway, true); err != nil {
+	for _, server := range s.dns {
+		if _, err := netip.ParseAddr(server); err != nil {
+			return fmt.Errorf("dns: %w", err)
+		}
+	}
+	if err := checkFamily(s.ipv4, s.ipv4Gateway, s.ipv4Egress, true); err != nil {
 		return err
 	}
-	return checkFamily(s.ipv6, s.ipv6Gateway, false)
+	return checkFamily(s.ipv6, s.ipv6Gateway, s.ipv6Egress, false)
 }
 
-func checkFamily(prefix netip.Prefix, gateway netip.Addr, ipv4 bool) error {
+func checkFamily(prefix netip.Prefix, gateway, egress netip.Addr, ipv4 bool) error {
 	switch {
 	case !prefix.IsValid() && gateway.IsValid():
 		return fmt.Errorf("gateway %s has no prefix", gateway)
+	case egress.IsValid() && egress.Is4() != ipv4:
+		return fmt.Errorf("egress address %s is of the other family", egress)
 	case !prefix.IsValid():
 		return nil
 	case prefix.Addr().Is4() != ipv4:
 		return fmt.Errorf("prefix %s is of the other family", prefix)
 	case prefix != prefix.Masked():
 		return fmt.Errorf("prefix %s has host bits set: write %s", prefix, prefix.Masked())
+	case prefix.Bits() == 0 || prefix.Addr().IsMulticast():
+		return fmt.Errorf("prefix %s is not one of a network with machines", prefix)
 	case gateway.IsValid() && !prefix.Contains(gateway):
 		return fmt.Errorf("gateway %s is outside of %s", gateway, prefix)
 	default:
 		return nil
 	}
+}
+
+// answers tells what is missing in a segment that was asked for with a request.
+func (s segment) answers(r v1alpha2.SegmentRequest) error {
+	if len(r.IPFamilies) == 0 {
+		r.IPFamilies = []v1alpha2.IPFamily{v1alpha2.IPv4}
+	}
+	for _, family := range r.IPFamilies {
+		prefix, want := s.ipv4, int(r.IPv4PrefixLength)
+		if family == v1alpha2.IPv6 {
+			prefix, want = s.ipv6, int(r.IPv6PrefixLength)
+		}
+		switch {
+		case !prefix.IsValid():
+			return fmt.Errorf("the %s prefix that was asked for is missing", family)
+		case want > 0 && prefix.Bits() != want:
+			return fmt.Errorf("prefix %s is not a /%d", prefix, want)
+		}
+	}
+	return nil
+}
+
+// held is the segment that a network has by its status.
+func held(nn *v1alpha2.NetworkNamespace) (segment, error) {
+	s := nn.Status
+	return description{
+		ID: s.NamespaceID, VLANID: s.VLANID, DNS: s.DNS,
+		IPv4Prefix: s.IPv4Prefix, IPv4Gateway: s.IPv4Gateway, IPv4EgressIP: s.IPv4EgressIP,
+		IPv6Prefix: s.IPv6Prefix, IPv6Gateway: s.IPv6Gateway, IPv6EgressIP: s.IPv6EgressIP,
+	}.segment()
+}
+
+func prefixInto(p *netip.Prefix) func(string) error {
+	return func(s string) (err error) { *p, err = netip.ParsePrefix(s); return err }
+}
+
+func addrInto(a *netip.Addr) func(string) error {
+	return func(s string) (err error) { *a, err = netip.ParseAddr(s); return err }
+}
+
+// text writes a prefix or an address, and nothing for one that is not there.
+func text[T interface {
+	netip.Prefix | netip.Addr
+	IsValid() bool
+	String() string
+}](v T) string {
+	if !v.IsValid() {
+		return ""
+	}
+	return v.String()
 }

@@ -36,9 +36,9 @@ type Config struct {
 	Timeout time.Duration
 	TLS     TLS
 	// Username and Password are sent with each request, or else Token is, as a
-	// bearer token.
+	// bearer token, or after another TokenScheme.
 	Username, Password string
-	Token              string
+	Token, TokenScheme string
 	// DisableKeepAlives makes a new connection for each request.
 	DisableKeepAlives bool
 	// MaxBody is the largest answer that is read, in bytes. 0 means 4 MiB.
@@ -173,7 +173,7 @@ func (c *Client) request(ctx context.Context, r Request) (*http.Request, error) 
 	if c.config.Username != "" {
 		req.SetBasicAuth(c.config.Username, c.config.Password)
 	} else if c.config.Token != "" {
-		req.Header.Set("Authorization", "Bearer "+c.config.Token)
+		req.Header.Set("Authorization", cmp.Or(c.config.TokenScheme, "Bearer")+" "+c.config.Token)
 	}
 	return req, nil
 }

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/internal/wire"
+)
+
+const (
+	defaultTimeout = 10 * time.Second
+	maxTimeout     = 20 * time.Second // a delivery has 25 s
+	platform       = "vitistack-system"
+	namespaceFile  = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+)
+
+// environment is what the function is configured by.
+type environment struct {
+	getenv func(string) string
+	// secret reads the data of a Secret.
+	secret func(namespace, name string) (map[string][]byte, error)
+}
+
+// sources are the providers of this installation that are not asked by events. One
+// that is not configured, or not rightly, refuses its own networks and no others.
+func (e environment) sources() map[string]source {
+	return map[string]source{
+		v1alpha2.ProviderManual: manual{},
+		v1alpha2.ProviderNAM: e.source("NAM", v1alpha2.ProviderNAM, "", func(c *wire.Client) source {
+			return nam{c}
+		}),
+	}
+}
+
+// source makes one out of the variables that begin with a prefix.
+func (e environment) source(prefix, provider, scheme string, with func(*wire.Client) source) source {
+	address := e.getenv(prefix + "_URL")
+	if address == "" {
+		return absent{fault{reason: "ProviderNotConfigured", final: true, message: fmt.Sprintf(
+			"this installation has no provider %s: set %s_URL, or choose another spec.networkProvisioning.provider", provider, prefix)}}
+	}
+	client, err := e.connect(prefix, scheme, address)
+	if err != nil {
+		return absent{final("ProviderMisconfigured", "provider %s cannot be used: %s", provider, err)}
+	}
+	return with(client)
+}
+
+func (e environment) connect(prefix, scheme, address string) (*wire.Client, error) {
+	timeout := defaultTimeout
+	if text := e.getenv(prefix + "_TIMEOUT_SECONDS"); text != "" {
+		seconds, err := strconv.Atoi(text)
+		if err != nil || seconds < 1 {
+			return nil, fmt.Errorf("write a number of seconds from 1 into %s_TIMEOUT_SECONDS", prefix)
+		}
+		timeout = min(time.Duration(seconds)*time.Second, maxTimeout)
+	}
+	var trust wire.TLS
+	if name := e.getenv(prefix + "_TLS_SECRET_NAME"); name != "" {
+		data, err := e.secret(e.namespace(), name)
+		if err != nil {
+			return nil, fmt.Errorf("%w: correct %s_TLS_SECRET_NAME", err, prefix)
+		}
+		trust = wire.SecretTLS(data)
+	}
+	client, err := wire.New(wire.Config{
+		URL: address, Timeout: timeout, TLS: trust, Token: strings.TrimSpace(e.getenv(prefix + "_TOKEN")), TokenScheme: scheme, UserAgent: "vitistack-" + name,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w: correct %s_URL", err, prefix)
+	}
+	return client, nil
+}
+
+// namespace is where this function runs.
+func (e environment) namespace() string {
+	text, err := os.ReadFile(namespaceFile)
+	if err != nil {
+		text = nil
+	}
+	return cmp.Or(e.getenv("POD_NAMESPACE"), strings.TrimSpace(string(text)), platform)
+}
+
+// absent is a provider that this installation does not have.
+type absent struct{ why fault }
+
+// Provide says so.
+func (a absent) Provide(context.Context, *v1alpha2.NetworkNamespace) (segment, error) {
+	return segment{}, a.why
+}
+
+// Release says so as well: what was asked of it earlier has to be given back there.
+func (a absent) Release(context.Context, *v1alpha2.NetworkNamespace) error { return a.why }

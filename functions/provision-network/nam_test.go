@@ -1,0 +1,341 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/internal/wire"
+	"github.com/vitistack/stack/tests/sim/faults"
+	sim "github.com/vitistack/stack/tests/sim/nam"
+)
+
+const namToken = "of-the-test"
+
+// manager is a simulated manager, every exchange with which is held against the API.
+type manager struct {
+	*sim.Server
+	plan  *faults.Plan
+	clock *clock
+	nam   nam
+	url   string
+}
+
+func newManager(t *testing.T, slow time.Duration) *manager {
+	t.Helper()
+	m := &manager{plan: &faults.Plan{}, clock: &clock{now: time.Now()}}
+	var err error
+	if m.Server, err = sim.New(sim.Options{Token: namToken, Slow: slow, Faults: m.plan, Now: m.clock.read}); err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(conforming(t, m.Server))
+	t.Cleanup(server.Close)
+	m.url = server.URL + "/v1"
+	m.nam = nam{client(t, m.url, namToken)}
+	return m
+}
+
+func client(t *testing.T, url, token string) *wire.Client {
+	t.Helper()
+	c, err := wire.New(wire.Config{URL: url, Token: token, Timeout: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func someNetwork(uid string, spec v1alpha2.NetworkNamespaceSpec) *v1alpha2.NetworkNamespace {
+	return &v1alpha2.NetworkNamespace{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "prod", UID: types.UID(uid)}, Spec: spec}
+}
+
+const (
+	uidA = "0f5b3b9e-8f6e-4a55-9a31-0c5f6f3a7d10"
+	uidB = "1f5b3b9e-8f6e-4a55-9a31-0c5f6f3a7d11"
+)
+
+func namSpec(r v1alpha2.SegmentRequest) v1alpha2.NetworkNamespaceSpec {
+	return v1alpha2.NetworkNamespaceSpec{
+		DatacenterIdentifier: "no-west-az1", SupervisorIdentifier: "team-a",
+		NetworkProvisioning: &v1alpha2.NetworkProvisioning{Provider: "nam", NAM: &r},
+	}
+}
+
+// api compiles the schemas of the OpenAPI document, by their names.
+var api = sync.OnceValue(func() map[string]*jsonschema.Schema {
+	text, err := os.ReadFile("nam.openapi.yaml")
+	if err != nil {
+		panic(err)
+	}
+	text, err = yaml.YAMLToJSON(text)
+	if err != nil {
+		panic(err)
+	}
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		panic(err)
+	}
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	c.AssertFormat()
+	if err := c.AddResource("nam.json", document); err != nil {
+		panic(err)
+	}
+	all := map[string]*jsonschema.Schema{}
+	for _, name := range []string{"Segment", "SegmentRequest", "SegmentList", "Problem"} {
+		all[name] = c.MustCompile("nam.json#/components/schemas/" + name)
+	}
+	return all
+})
+
+// conforming holds requests and answers against the OpenAPI document. Answers to
+// requests that a fault was planned for may be anything.
+func conforming(t *testing.T, next *sim.Server) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		if r.Method == http.MethodPut {
+			conforms(t, "SegmentRequest", body)
+		}
+		rec := httptest.NewRecorder()
+		next.ServeHTTP(rec, r)
+		switch kind := rec.Header().Get("Content-Type"); {
+		case kind == "application/problem+json":
+			conforms(t, "Problem", rec.Body.Bytes())
+		case kind == "application/json" && path.Base(r.URL.Path) != "segments" && !next.Lying():
+			conforms(t, "Segment", rec.Body.Bytes())
+		case kind == "application/json" && path.Base(r.URL.Path) == "segments":
+			conforms(t, "SegmentList", rec.Body.Bytes())
+		}
+		if rec.Code == http.StatusAccepted && rec.Header().Get("Retry-After") == "" {
+			t.Errorf("%s %s: 202 without Retry-After", r.Method, r.URL.Path)
+		}
+		for name, values := range rec.Header() {
+			w.Header()[name] = values
+		}
+		w.WriteHeader(rec.Code)
+		_, _ = w.Write(rec.Body.Bytes())
+	})
+}
+
+func conforms(t *testing.T, schema string, body []byte) {
+	t.Helper()
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
+	if err == nil {
+		err = api()[schema].Validate(value)
+	}
+	if err != nil {
+		t.Errorf("no %s of nam.openapi.yaml: %s: %v", schema, body, err)
+	}
+}
+
+func TestNAMTakesItsTime(t *testing.T) {
+	t.Parallel()
+	m := newManager(t, 15*time.Second)
+	nn := someNetwork(uidA, namSpec(v1alpha2.SegmentRequest{IPFamilies: []v1alpha2.IPFamily{"IPv4", "IPv6"}, IPv4PrefixLength: 26}))
+	_, err := m.nam.Provide(t.Context(), nn)
+	if f := asFault(t, err); f.reason != reasonWorking || f.after != 15*time.Second {
+		t.Fatalf("a manager that is at work says for how long: got %+v", f)
+	}
+	m.clock.pass(15 * time.Second)
+	seg, err := m.nam.Provide(t.Context(), nn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seg.ipv4.Bits() != 26 || !seg.ipv6.IsValid() || !seg.ipv4.Contains(seg.ipv4Gateway) || seg.vlan == 0 || seg.id == "" {
+		t.Errorf("got %+v", seg)
+	}
+	if err := m.nam.Release(t.Context(), nn); asFault(t, err).reason != reasonWorking {
+		t.Errorf("taking back takes time as well: got %v", err)
+	}
+	m.clock.pass(15 * time.Second)
+	if err := m.nam.Release(t.Context(), nn); err != nil {
+		t.Errorf("what is gone is released: got %v", err)
+	}
+}
+
+func asFault(t *testing.T, err error) fault {
+	t.Helper()
+	f, ok := err.(fault)
+	if !ok {
+		t.Fatalf("got %v, want a fault", err)
+	}
+	return f
+}
+
+// TestNAMFaults is what becomes of each way in which a manager may fail or lie.
+func TestNAMFaults(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		fault  string
+		reason string
+		final  bool
+		says   string
+	}{
+		"400":       {"400", "SourceRejected", true, "told to fail"},
+		"401":       {"401", "SourceUnauthorized", true, "NAM_TOKEN"},
+		"403":       {"403", "SourceUnauthorized", true, "NAM_TOKEN"},
+		"404":       {"404", "SourceNotFound", true, "NAM_URL"},
+		"409":       {"409", "SourceConflict", true, "told to fail"},
+		"422":       {"422", "SourceRejected", true, "told to fail"},
+		"429":       {"429", "SourceThrottled", false, "later"},
+		"500":       {"500", "SourceUnavailable", false, "500"},
+		"503":       {"503", "SourceUnavailable", false, "503"},
+		"302":       {"302", "SourceNotFound", true, "NAM_URL"},
+		"Dropped":   {"drop", "SourceUnavailable", false, "closed the connection"},
+		"Malformed": {"garbage", "SourceUnexpectedAnswer", true, "not JSON"},
+		"Failed":    {"fail", "SourceFailed", true, "call the network team"},
+		"UID":       {"lie-uid", "SourceUnexpectedAnswer", true, "another network"},
+		"HostBits":  {"lie-hostbits", "SourceUnexpectedAnswer", true, "host bits"},
+		"Prefix":    {"lie-prefix", "SourceUnexpectedAnswer", true, "ipv4Prefix"},
+		"Gateway":   {"lie-gateway", "SourceUnexpectedAnswer", true, "outside"},
+		"VLAN":      {"lie-vlan", "SourceUnexpectedAnswer", true, "VLAN 5000"},
+		"State":     {"lie-state", "SourceUnexpectedAnswer", true, "perfect"},
+		"Empty":     {"lie-empty", "SourceUnexpectedAnswer", true, "neither"},
+		"Size":      {"lie-size", "SourceUnexpectedAnswer", true, "not a /24"},
+		"DNS":       {"lie-dns", "SourceUnexpectedAnswer", true, "dns"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newManager(t, 0)
+			nn := someNetwork(uidA, namSpec(v1alpha2.SegmentRequest{IPv4PrefixLength: 24}))
+			if err := m.plan.Set(faults.Rule{Operation: "PUT /segments", Error: tc.fault, Times: 1}); err != nil {
+				t.Fatal(err)
+			}
+			_, err := m.nam.Provide(t.Context(), nn)
+			f := asFault(t, err)
+			if f.reason != tc.reason || f.final != tc.final || !strings.Contains(f.message, tc.says) {
+				t.Errorf("got %+v, want %s, final %t, with %q in it", f, tc.reason, tc.final, tc.says)
+			}
+			if _, err := m.nam.Provide(t.Context(), nn); err != nil || len(m.Segments()) != 1 {
+				t.Errorf("asked again it must give one segment: got %v, %v", m.Segments(), err)
+			}
+		})
+	}
+}
+
+func TestNAMIsNotThere(t *testing.T) {
+	t.Parallel()
+	nn := someNetwork(uidA, namSpec(v1alpha2.SegmentRequest{}))
+	gone := httptest.NewServer(http.NotFoundHandler())
+	elsewhere := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(elsewhere.Close)
+	refusing := nam{client(t, gone.URL, "")}
+	gone.Close()
+	if _, err := refusing.Provide(t.Context(), nn); asFault(t, err).reason != "SourceUnavailable" || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("a port that nobody listens on: got %v", err)
+	}
+	if err := (nam{client(t, elsewhere.URL, "")}).Release(t.Context(), nn); err == nil || asFault(t, err).reason != "SourceNotFound" {
+		t.Errorf("the 404 of something else does not mean that the segment is gone: got %v", err)
+	}
+	slow := newManager(t, 0)
+	if err := slow.plan.Set(faults.Rule{Latency: "10s"}); err != nil {
+		t.Fatal(err)
+	}
+	impatient, err := wire.New(wire.Config{URL: slow.url, Token: namToken, Timeout: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (nam{impatient}).Provide(t.Context(), nn); asFault(t, err).reason != "SourceUnavailable" || !strings.Contains(err.Error(), "in time") {
+		t.Errorf("a manager that does not answer: got %v", err)
+	}
+	wrong := nam{client(t, slow.url, "wrong")}
+	if _, err := wrong.Provide(t.Context(), nn); asFault(t, err).reason != "SourceUnauthorized" {
+		t.Errorf("a wrong token: got %v", err)
+	}
+}
+
+// TestNAMLosesAnswers loses the answer to a request that was carried out.
+func TestNAMLosesAnswers(t *testing.T) {
+	t.Parallel()
+	m := newManager(t, 0)
+	nn := someNetwork(uidA, namSpec(v1alpha2.SegmentRequest{}))
+	lose(t, m, "PUT /segments", func() error { _, err := m.nam.Provide(t.Context(), nn); return err })
+	if n := len(m.Segments()); n != 1 {
+		t.Errorf("%d segments, want 1", n)
+	}
+	lose(t, m, "DELETE /segments", func() error { return m.nam.Release(t.Context(), nn) })
+	if n := len(m.Segments()); n != 0 {
+		t.Errorf("%d segments are left", n)
+	}
+}
+
+func lose(t *testing.T, m *manager, operation string, act func() error) {
+	t.Helper()
+	if err := m.plan.Set(faults.Rule{Operation: operation, Error: "drop", After: true, Times: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := act(); err == nil {
+		t.Errorf("%s: its answer should have been lost", operation)
+	}
+	if err := act(); err != nil {
+		t.Errorf("%s again: %v", operation, err)
+	}
+}
+
+// TestNAMRefusesStrangers sends what the API does not have.
+func TestNAMRefusesStrangers(t *testing.T) {
+	t.Parallel()
+	s, err := sim.New(sim.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	send := func(method, target, media, body string) *httptest.ResponseRecorder {
+		r := httptest.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
+		r.Header.Set("Content-Type", media)
+		rec := httptest.NewRecorder()
+		s.ServeHTTP(rec, r)
+		return rec
+	}
+	const good = `{"name":"a","namespace":"b","ipFamilies":["IPv4"]}`
+	for name, tc := range map[string]struct {
+		method, target, media, body string
+		want                        int
+	}{
+		"Good":       {"PUT", "/v1/segments/" + uidA, "application/json", good, 200},
+		"Key":        {"PUT", "/v1/segments/x", "application/json", good, 400},
+		"Media":      {"PUT", "/v1/segments/" + uidB, "text/plain", good, 415},
+		"Unknown":    {"PUT", "/v1/segments/" + uidB, "application/json", `{"name":"a","namespace":"b","ipFamilies":["IPv4"],"size":24}`, 400},
+		"Families":   {"PUT", "/v1/segments/" + uidB, "application/json", `{"name":"a","namespace":"b","ipFamilies":[]}`, 400},
+		"Length":     {"PUT", "/v1/segments/" + uidB, "application/json", `{"name":"a","namespace":"b","ipFamilies":["IPv4"],"ipv4PrefixLength":31}`, 400},
+		"Identifier": {"PUT", "/v1/segments/" + uidB, "application/json", `{"name":"a","namespace":"b","ipFamilies":["IPv4"],"datacenterIdentifier":"a b"}`, 400},
+		"Path":       {"GET", "/v1/prefixes", "", "", 404},
+		"Missing":    {"GET", "/v1/segments/" + uidB, "", "", 404},
+		"Limit":      {"GET", "/v1/segments?limit=0", "", "", 400},
+	} {
+		if got := send(tc.method, tc.target, tc.media, tc.body); got.Code != tc.want {
+			t.Errorf("%s: got %d %s, want %d", name, got.Code, got.Body, tc.want)
+		}
+	}
+	if got := send("PUT", "/v1/segments/"+uidA, "application/json", `{"name":"c","namespace":"b","ipFamilies":["IPv4"]}`); got.Code != 409 {
+		t.Errorf("another request for the same segment: got %d %s", got.Code, got.Body)
+	}
+	send("PUT", "/v1/segments/"+uidB, "application/json", good)
+	var page struct {
+		Items    []sim.Segment
+		Continue string
+	}
+	if err := json.Unmarshal(send("GET", "/v1/segments?limit=1", "", "").Body.Bytes(), &page); err != nil || len(page.Items) != 1 || page.Continue != uidA {
+		t.Errorf("a page of one: got %+v, %v", page, err)
+	}
+	page.Items = nil
+	if err := json.Unmarshal(send("GET", "/v1/segments?continue="+page.Continue, "", "").Body.Bytes(), &page); err != nil || len(page.Items) != 1 || page.Items[0].UID != uidB {
+		t.Errorf("the page after it: got %+v, %v", page, err)
+	}
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/pool"
+)
+
+const (
+	// recount is how long after a count what happened meanwhile is left to a last
+	// one, so that a burst of machines is counted a few times and not once for each.
+	recount = 30 * time.Second
+	// mostCounted is the largest integer that every JSON reader keeps.
+	mostCounted = 1 << 53
+)
+
+// usersChanged looks at the networks of a namespace in which something has got, or
+// given up, addresses: deletions may wait for that, and it is counted.
+func (f *function) usersChanged(ctx context.Context, namespace string, gone bool) error {
+	list := &v1alpha2.NetworkNamespaceList{}
+	if err := f.kube.List(ctx, namespace, "", list); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		nn := &list.Items[i]
+		var err error
+		switch {
+		case nn.DeletionTimestamp != nil && gone:
+			err = kube.OnConflict(func() error { return f.settle(ctx, nn.Namespace, nn.Name, look{}) })
+		case nn.DeletionTimestamp == nil && isReady(nn) && nn.Status.NextCheckTime == nil:
+			err = f.countUsers(ctx, nn)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// countUsers counts at once, and again when it has been calm for a moment. What
+// happens after that waits for resync, to which nextCheckTime says that it is due.
+// A conflict means that somebody else counts.
+func (f *function) countUsers(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
+	before := nn.DeepCopy()
+	if err := f.summarize(ctx, nn); err != nil {
+		return err
+	}
+	if !changed(before, nn) {
+		return nil
+	}
+	nn.Status.NextCheckTime = at(f.now(), recount)
+	if _, err := f.kube.PatchStatus(ctx, before, nn); err != nil {
+		if kube.Conflict(err) || kube.NotFound(err) {
+			return nil
+		}
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-time.After(f.pause):
+	}
+	before = nn.DeepCopy()
+	if err := f.summarize(ctx, nn); err != nil {
+		return err
+	}
+	if _, err := f.kube.PatchStatus(ctx, before, nn); err != nil && !kube.Conflict(err) && !kube.NotFound(err) {
+		return err
+	}
+	return nil
+}
+
+func changed(before, after *v1alpha2.NetworkNamespace) bool {
+	a, b := before.Status, after.Status
+	return !slices.Equal(a.AssociatedKubernetesClusterIDs, b.AssociatedKubernetesClusterIDs) ||
+		(a.IPAllocationSummary == nil) != (b.IPAllocationSummary == nil) ||
+		(a.IPAllocationSummary != nil && *a.IPAllocationSummary != *b.IPAllocationSummary)
+}
+
+// count brings the summary of a network up to date that has all that it wants.
+func (f *function) count(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
+	if next := nn.Status.NextCheckTime; next != nil && f.now().Before(next.Time) {
+		return nil
+	}
+	before := nn.DeepCopy()
+	nn.Status.NextCheckTime = nil
+	if err := f.summarize(ctx, nn); err != nil {
+		return err
+	}
+	_, err := f.kube.PatchStatus(ctx, before, nn)
+	return err
+}
+
+// summarize counts the addresses that are given out, and names the clusters that
+// have machines in the network.
+func (f *function) summarize(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
+	configurations, allocations := &v1alpha1.NetworkConfigurationList{}, &v1alpha2.IPAllocationList{}
+	in := metav1.ListOptions{FieldSelector: "status.networkNamespaceName=" + nn.Name}
+	named := metav1.ListOptions{FieldSelector: "spec.networkNamespaceName=" + nn.Name}
+	if err := f.kube.ListPage(ctx, nn.Namespace, in, configurations); err != nil {
+		return err
+	}
+	if static(nn) {
+		if err := f.kube.ListPage(ctx, nn.Namespace, named, allocations); err != nil {
+			return err
+		}
+	}
+	nn.Status.AssociatedKubernetesClusterIDs = clusterIDs(configurations.Items)
+	nn.Status.IPAllocationSummary = summaryOf(nn, configurations.Items, allocations.Items)
+	return nil
+}
+
+func static(nn *v1alpha2.NetworkNamespace) bool {
+	return nn.Spec.IPAllocation != nil && nn.Spec.IPAllocation.Type == v1alpha2.AllocationStatic
+}
+
+func clusterIDs(configurations []v1alpha1.NetworkConfiguration) []string {
+	var ids []string
+	for _, c := range configurations {
+		if c.Spec.ClusterIdentifier != "" {
+			ids = append(ids, c.Spec.ClusterIdentifier)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// summaryOf counts the addresses of one family: IPv4, or IPv6 where there is no
+// IPv4. It is nil for a network whose pool is not in order, of which allocate-ip
+// tells.
+func summaryOf(nn *v1alpha2.NetworkNamespace, configurations []v1alpha1.NetworkConfiguration, allocations []v1alpha2.IPAllocation) *v1alpha2.IPAllocationSummary {
+	family := v1alpha2.IPv4
+	if nn.Status.IPv4Prefix == "" {
+		family = v1alpha2.IPv6
+	}
+	s := &v1alpha2.IPAllocationSummary{Type: v1alpha2.AllocationDHCP, Provider: "kea"}
+	p, err := wholePool(nn, family)
+	addresses := reserved(configurations, family)
+	if static(nn) {
+		s.Type, s.Provider = v1alpha2.AllocationStatic, "static-ip-operator"
+		p, err = pool.New(nn, family)
+		addresses = allocated(allocations)
+	}
+	if err != nil {
+		return nil
+	}
+	if nn.Spec.IPAllocation != nil {
+		s.Provider = cmp.Or(nn.Spec.IPAllocation.Provider, s.Provider)
+	}
+	var inPool int64
+	for _, text := range slices.Compact(slices.Sorted(slices.Values(addresses))) {
+		a, err := netip.ParseAddr(text)
+		if err != nil || a.Is4() != (family == v1alpha2.IPv4) {
+			continue
+		}
+		s.AllocatedCount++
+		if p.Contains(a) {
+			inPool++
+		}
+	}
+	s.TotalCount = int64(min(p.Size(), mostCounted))
+	s.AvailableCount = s.TotalCount - inPool
+	return s
+}
+
+// wholePool is the pool of a network whose addresses are reserved in Kea.
+func wholePool(nn *v1alpha2.NetworkNamespace, family v1alpha2.IPFamily) (pool.Pool, error) {
+	text := nn.Status.IPv4Prefix
+	if family == v1alpha2.IPv6 {
+		text = nn.Status.IPv6Prefix
+	}
+	prefix, err := netip.ParsePrefix(text)
+	if err != nil {
+		return pool.Pool{}, fmt.Errorf("read the prefix of NetworkNamespace %s: %w", nn.Name, err)
+	}
+	return pool.Whole(prefix, pool.Gateway(nn, family)), nil
+}
+
+// allocated are the addresses of static allocations.
+func allocated(allocations []v1alpha2.IPAllocation) (addresses []string) {
+	for _, a := range allocations {
+		if a.Status.Address != "" {
+			addresses = append(addresses, a.Status.Address)
+		}
+	}
+	return addresses
+}
+
+// reserved are the addresses of reservations.
+func reserved(configurations []v1alpha1.NetworkConfiguration, family v1alpha2.IPFamily) (addresses []string) {
+	for _, c := range configurations {
+		for _, i := range c.Status.NetworkInterfaces {
+			switch {
+			case !i.DHCPReserved:
+			case family == v1alpha2.IPv6:
+				addresses = append(addresses, i.IPv6Addresses...)
+			default:
+				addresses = append(addresses, i.IPv4Addresses...)
+			}
+		}
+	}
+	return addresses
+}

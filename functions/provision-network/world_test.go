@@ -1,0 +1,257 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/tests/stand/apiserver"
+)
+
+func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
+
+// world is a namespace of a real API server with a function that serves it.
+type world struct {
+	t         *testing.T
+	config    *rest.Config
+	kube      *kube.Client
+	namespace string
+	f         *function
+	clock     *clock
+	sent      *outbox
+}
+
+// clock is the function's time, which only tests move.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) read() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// outbox keeps what the function sends.
+type outbox struct {
+	mu     sync.Mutex
+	events []event.Event
+}
+
+func (o *outbox) Send(_ context.Context, e event.Event) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.events = append(o.events, e)
+	return e.Validate()
+}
+
+func (o *outbox) types() (types []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, e := range o.events {
+		types = append(types, e.Type())
+	}
+	return types
+}
+
+// newWorld makes a world whose function has these sources beside manual.
+func newWorld(t *testing.T, sources map[string]source) *world {
+	t.Helper()
+	server := apiserver.Start(t)
+	server.Install(t, "networknamespaces", "networkconfigurations", "ipallocations", "kubernetesclusters")
+	w := &world{t: t, config: server.Config(), namespace: server.Namespace(t), clock: &clock{now: time.Now()}, sent: &outbox{}}
+	w.kube = w.client(w.config)
+	all := environment{getenv: func(string) string { return "" }}.sources()
+	for name, s := range sources {
+		all[name] = s
+	}
+	w.f = &function{kube: w.kube, sources: all, sender: w.sent, now: w.clock.read}
+	return w
+}
+
+func (w *world) client(config *rest.Config) *kube.Client {
+	w.t.Helper()
+	c, err := kube.New(config, name, append(slices.Clone(kinds), kube.Kinds(coordinationv1.SchemeGroupVersion, &coordinationv1.Lease{}))...)
+	w.must(err)
+	return c
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// network makes a network of a data centre of this test's own.
+func (w *world) network(name string, spec v1alpha2.NetworkNamespaceSpec) *v1alpha2.NetworkNamespace {
+	w.t.Helper()
+	nn := &v1alpha2.NetworkNamespace{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, Spec: spec}
+	if nn.Spec.DatacenterIdentifier == "" {
+		nn.Spec.DatacenterIdentifier = v1alpha2.Identifier(w.namespace)
+	}
+	w.must(w.kube.Create(w.t.Context(), nn))
+	return nn
+}
+
+func manualSpec(prefix, gateway string, vlan v1alpha2.VLANID) v1alpha2.NetworkNamespaceSpec {
+	return v1alpha2.NetworkNamespaceSpec{NetworkProvisioning: &v1alpha2.NetworkProvisioning{Provider: "manual", Manual: &v1alpha2.ManualSegment{
+		IPv4CIDR: v1alpha2.IPv4CIDR(prefix), IPv4Gateway: v1alpha2.IPv4Address(gateway), VLANID: vlan,
+	}}}
+}
+
+func asks(provider string) v1alpha2.NetworkNamespaceSpec {
+	return v1alpha2.NetworkNamespaceSpec{NetworkProvisioning: &v1alpha2.NetworkProvisioning{Provider: provider}}
+}
+
+// deliver has the function handle an event about an object, and returns its error.
+func (w *world) deliver(kind, name, eventType string) error {
+	w.t.Helper()
+	e := event.New()
+	e.SetType(eventType)
+	e.SetSource("https://kubernetes")
+	e.SetID("1")
+	events.Ref{APIVersion: "vitistack.io/v1alpha2", Kind: kind, Namespace: w.namespace, Name: name}.Set(&e, "")
+	_, err := w.f.handle(w.t.Context(), e)
+	return err
+}
+
+// look delivers an event about a network, and returns what became of it.
+func (w *world) look(name string) *v1alpha2.NetworkNamespace {
+	w.t.Helper()
+	if err := w.deliver(kindNetwork, name, events.TypeRefUpdate); err != nil && !errors.Is(err, errEarly) {
+		w.t.Fatal(err)
+	}
+	return w.get(name)
+}
+
+// get is nil for what is gone.
+func (w *world) get(name string) *v1alpha2.NetworkNamespace {
+	w.t.Helper()
+	nn := &v1alpha2.NetworkNamespace{}
+	err := w.kube.Get(w.t.Context(), w.namespace, name, nn)
+	if kube.NotFound(err) {
+		return nil
+	}
+	w.must(err)
+	return nn
+}
+
+func (w *world) delete(obj kube.Object) {
+	w.t.Helper()
+	w.must(w.kube.Delete(w.t.Context(), obj))
+}
+
+// change changes the spec of a network.
+func (w *world) change(name string, how func(*v1alpha2.NetworkNamespace)) {
+	w.t.Helper()
+	nn := w.get(name)
+	before := nn.DeepCopy()
+	how(nn)
+	_, err := w.kube.Patch(w.t.Context(), before, nn)
+	w.must(err)
+}
+
+// configuration makes a NetworkConfiguration of a network with an address.
+func (w *world) configuration(name, network, cluster string, status v1alpha1.InterfaceStatus) *v1alpha1.NetworkConfiguration {
+	w.t.Helper()
+	nc := &v1alpha1.NetworkConfiguration{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
+	nc.Spec.NetworkNamespaceName, nc.Spec.ClusterIdentifier = network, cluster
+	w.must(w.kube.Create(w.t.Context(), nc))
+	before := nc.DeepCopy()
+	status.Name = "eth0"
+	nc.Status = v1alpha1.NetworkConfigurationStatus{NetworkNamespaceName: network, NetworkInterfaces: []v1alpha1.InterfaceStatus{status}}
+	_, err := w.kube.PatchStatus(w.t.Context(), before, nc)
+	w.must(err)
+	return nc
+}
+
+// allocation makes an IPAllocation that has an address.
+func (w *world) allocation(name, network, configuration, address string) *v1alpha2.IPAllocation {
+	w.t.Helper()
+	a := &v1alpha2.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
+	a.Spec.NetworkNamespaceName, a.Spec.NetworkConfigurationName = network, configuration
+	w.must(w.kube.Create(w.t.Context(), a))
+	before := a.DeepCopy()
+	a.Status = v1alpha2.IPAllocationStatus{Phase: v1alpha2.IPAllocationAllocated, Address: address}
+	_, err := w.kube.PatchStatus(w.t.Context(), before, a)
+	w.must(err)
+	return a
+}
+
+// ready tells reason and message of the condition Ready.
+func ready(nn *v1alpha2.NetworkNamespace) (status metav1.ConditionStatus, reason, message string) {
+	if c := meta.FindStatusCondition(nn.Status.Conditions, v1alpha1.ConditionReady); c != nil {
+		return c.Status, c.Reason, c.Message
+	}
+	return "", "", ""
+}
+
+// expect checks phase and reason of a network, and returns the message.
+func (w *world) expect(nn *v1alpha2.NetworkNamespace, phase v1alpha2.ProvisioningPhase, reason string) string {
+	w.t.Helper()
+	if nn == nil {
+		w.t.Fatal("the network is gone")
+	}
+	_, got, message := ready(nn)
+	if nn.Status.ProvisioningPhase != phase || got != reason {
+		w.t.Errorf("%s: got %s %s (%s), want %s %s", nn.Name, nn.Status.ProvisioningPhase, got, message, phase, reason)
+	}
+	return message
+}
+
+// writes counts the requests of a client that change something.
+type writes struct {
+	http.RoundTripper
+	mu sync.Mutex
+	n  int
+	// left is after how many writes the process dies, and negative for never.
+	left int
+}
+
+var errDead = errors.New("the process is dead")
+
+func (r *writes) RoundTrip(req *http.Request) (*http.Response, error) {
+	r.mu.Lock()
+	if req.Method != http.MethodGet {
+		r.n++
+	}
+	dead := r.left >= 0 && (r.n > r.left)
+	r.mu.Unlock()
+	if dead {
+		return nil, errDead
+	}
+	return r.RoundTripper.RoundTrip(req)
+}
+
+// counting makes a client that counts its writes, and dies after some if left is
+// not negative.
+func (w *world) counting(left int) (*kube.Client, *writes) {
+	w.t.Helper()
+	config := rest.CopyConfig(w.config)
+	r := &writes{left: left}
+	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { r.RoundTripper = rt; return r })
+	return w.client(config), r
+}
