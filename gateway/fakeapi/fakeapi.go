@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -42,6 +43,8 @@ type Server struct {
 // resource is one collection, by its plural.
 type resource struct {
 	objects map[string]json.RawMessage
+	// keys are those of the objects in order, once a list has asked for them.
+	keys []string
 	// history has every change since the beginning, oldest first.
 	history []change
 	changed chan struct{}
@@ -157,6 +160,7 @@ func (s *Server) Forget() {
 }
 
 func (s *Server) tell(r *resource, kind string, object json.RawMessage) {
+	r.keys = nil
 	event := fmt.Appendf(nil, `{"type":%q,"object":%s}`+"\n", kind, object)
 	r.history = append(r.history, change{s.version, event})
 	close(r.changed)
@@ -203,12 +207,10 @@ func (s *Server) list(w http.ResponseWriter, req *http.Request, r *resource) {
 	limit, _ := strconv.Atoi(query.Get("limit"))
 	after := query.Get("continue")
 	s.mu.Lock()
-	keys := make([]string, 0, len(r.objects))
-	for key := range r.objects {
-		keys = append(keys, key)
+	if r.keys == nil {
+		r.keys = slices.Sorted(maps.Keys(r.objects))
 	}
-	version := s.version
-	slices.Sort(keys)
+	keys, version := r.keys, s.version
 	first, _ := slices.BinarySearch(keys, after)
 	if first < len(keys) && keys[first] == after {
 		first++
