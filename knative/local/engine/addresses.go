@@ -64,7 +64,7 @@ func (a *addresses) resolve(destination duckv1.Destination, namespace string) (*
 	base, ok := a.urls[ref]
 	a.mu.RUnlock()
 	if !ok {
-		return nil, fmt.Errorf("%s %s/%s of %s does not run here; the local engine knows Brokers, Knative Services, and Services of a Deployment",
+		return nil, fmt.Errorf("%s %s/%s of %s does not run here; the local engine knows Brokers, Knative Services, and Services of a Deployment with a port 80",
 			ref.Kind, ref.Namespace, ref.Name, ref.APIVersion)
 	}
 	if destination.URI == nil {

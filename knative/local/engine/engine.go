@@ -144,7 +144,7 @@ func (e *engine) prepare() error {
 	if e.topology, err = manifest.NewTopology(documents); err != nil {
 		return err
 	}
-	e.programs = &programs{options: e.options, state: e.state, topology: e.topology, addresses: e.addresses}
+	e.programs = &programs{options: e.options, state: e.state, topology: e.topology, addresses: e.addresses, ports: map[string]ports{}}
 	if err := e.programs.check(); err != nil {
 		return err
 	}

@@ -147,7 +147,7 @@ func knativeObjectsAreReady(t *testing.T, r *rig) {
 	}{
 		"Broker":          {brokers, "vitistack", []string{"address", "url"}, r.summary.Ingress},
 		"Trigger":         {triggers, "paint", []string{"subscriberUri"}, r.summary.Functions["paint"]},
-		"GatewayTrigger":  {triggers, "gateway", []string{"subscriberUri"}, strings.TrimSuffix(r.summary.Gateway, "/") + "/events"},
+		"GatewayTrigger":  {triggers, "gateway", []string{"subscriberUri"}, fmt.Sprintf("http://127.0.0.1:%d/events", r.placed("gateway-9992"))},
 		"Service":         {services, "paint", []string{"url"}, r.summary.Functions["paint"]},
 		"ApiServerSource": {sources, "widgets", []string{"sinkUri"}, r.summary.Ingress},
 		"PingSource":      {pings, "tick", []string{"sinkUri"}, r.summary.Ingress},
@@ -163,6 +163,20 @@ func knativeObjectsAreReady(t *testing.T, r *rig) {
 			t.Errorf("%s: address and Ready (-want +got):\n%s", name, diff)
 		}
 	}
+}
+
+// placed is the port of this machine that a name has.
+func (r *rig) placed(name string) int {
+	r.t.Helper()
+	var all map[string]int
+	text, err := os.ReadFile(filepath.Join(r.options.State, "ports.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return all[name]
 }
 
 func readyCondition(object *unstructured.Unstructured) string {

@@ -24,6 +24,7 @@ type programs struct {
 	identities *identities
 	topology   *manifest.Topology
 	addresses  *addresses
+	ports      map[string]ports // of Deployments, by name
 }
 
 // check fails when a program has no binary, naming all that are missing.
@@ -54,6 +55,7 @@ func (p *programs) command(ctx context.Context, program manifest.Program, port i
 	if err := p.relocate(program, env, args); err != nil {
 		return process.Command{}, err
 	}
+	p.ports[program.Name].in(env)
 	env["PORT"], env["KUBECONFIG"] = strconv.Itoa(port), kubeconfig
 	if program.Kind.Kind == "Service" {
 		env["K_SERVICE"], env["K_CONFIGURATION"], env["K_REVISION"] = program.Name, program.Name, revision(program.Name)

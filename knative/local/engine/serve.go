@@ -9,8 +9,6 @@ import (
 	"net/http"
 	"time"
 
-	"k8s.io/apimachinery/pkg/labels"
-
 	"github.com/vitistack/stack/knative/local/broker"
 	"github.com/vitistack/stack/knative/local/manifest"
 	"github.com/vitistack/stack/knative/local/process"
@@ -89,34 +87,4 @@ func (e *engine) newFunction(program manifest.Program) (*runner.Function, error)
 			return e.programs.command(ctx, program, port)
 		},
 	}), nil
-}
-
-// placeDeployments chooses a port for each Deployment and gives it to the Services that select its pods.
-func (e *engine) placeDeployments() error {
-	for _, program := range e.topology.Deployments {
-		port, flag := 0, ""
-		if program.Name == gatewayName {
-			port, flag = e.options.GatewayPort, "--gateway-port"
-		}
-		// The process listens itself; this one only finds out whether it can.
-		listener, err := e.state.listen(program.Name, port, flag)
-		if err != nil {
-			return err
-		}
-		e.ports[program.Name] = portOf(listener)
-		u := mustURL(urlOf(listener))
-		if err := listener.Close(); err != nil {
-			return fmt.Errorf("free port %d: %w", e.ports[program.Name], err)
-		}
-		if program.Name == gatewayName {
-			e.gateway = u.String() + "/"
-		}
-		for _, service := range e.topology.Services {
-			if service.Namespace == program.Namespace && len(service.Spec.Selector) > 0 &&
-				labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(program.PodLabels)) {
-				e.addresses.set(serviceRef(service.Namespace, service.Name), u)
-			}
-		}
-	}
-	return nil
 }

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log"
 	"net/http"
 	"os"
@@ -49,20 +50,42 @@ func main() {
 	if f.typed, err = kubernetes.NewForConfig(config); err != nil {
 		log.Fatal(err)
 	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /readyz", func(http.ResponseWriter, *http.Request) {})
-	mux.HandleFunc("POST /", f.serve)
-	server := &http.Server{Addr: "127.0.0.1:" + os.Getenv("PORT"), Handler: mux}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	drained := make(chan error, 1)
-	context.AfterFunc(ctx, func() { drained <- server.Shutdown(context.Background()) })
-	if err := server.ListenAndServe(); err != http.ErrServerClosed {
+	if err := listen(ctx, f); err != nil {
 		log.Fatal(err)
 	}
-	if err := <-drained; err != nil {
-		log.Fatal(err)
+}
+
+// listen takes events at PORT, or at BROKER_PORT alone where that is set, until ctx ends.
+func listen(ctx context.Context, f *function) error {
+	probes, all := http.NewServeMux(), http.NewServeMux()
+	probes.HandleFunc("GET /readyz", func(http.ResponseWriter, *http.Request) {})
+	all.Handle("GET /", probes)
+	all.HandleFunc("POST /", f.serve)
+	handlers := map[string]http.Handler{os.Getenv("PORT"): all}
+	if port := os.Getenv("BROKER_PORT"); port != "" {
+		handlers = map[string]http.Handler{os.Getenv("PORT"): probes, port: all}
 	}
+	done := make(chan error, len(handlers))
+	for port, handler := range handlers {
+		server := &http.Server{Addr: "127.0.0.1:" + port, Handler: handler}
+		go func() {
+			err := server.ListenAndServe()
+			if errors.Is(err, http.ErrServerClosed) {
+				return // the shutdown tells how it went
+			}
+			done <- err
+		}()
+		context.AfterFunc(ctx, func() { done <- server.Shutdown(context.Background()) })
+	}
+	var err error
+	for range handlers {
+		if err = errors.Join(err, <-done); err != nil {
+			return err
+		}
+	}
+	return err
 }
 
 func (f *function) serve(w http.ResponseWriter, r *http.Request) {
