@@ -1,0 +1,246 @@
+package proxmox
+
+import (
+	"crypto/sha1" //nolint:gosec // the digest of a configuration is SHA-1 by its definition
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// machine is a virtual machine.
+type machine struct {
+	ID         int
+	Node, Pool string
+	// Config is the configuration as it is written down, Pending what waits for the
+	// next start: an empty value there takes an option away.
+	Config, Pending map[string]string
+	Running         bool
+	Since           time.Time
+	Starts, PID     int
+	// Memory is what it was started with, in bytes.
+	Memory int64
+	// guest is what runs in it.
+	guest *Guest
+	// booted is whether the guest's agent answers.
+	booted bool
+}
+
+// Options that apply to a running machine at once.
+var fastOptions = []string{
+	"lock", "migrate_downtime", "migrate_speed", "name", "onboot", "protection", "shares", "startup", "description", "vmstatestorage", "hookscript", "tags",
+}
+
+var driveName = regexp.MustCompile(`^(ide|sata|scsi|virtio|efidisk|tpmstate)\d+$`)
+
+// drives are the names of the drives in a configuration, sorted.
+func drives(config map[string]string) []string {
+	var names []string
+	for name := range config {
+		if driveName.MatchString(name) {
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, compareNumbered)
+	return names
+}
+
+// compareNumbered sorts scsi2 before scsi10.
+func compareNumbered(a, b string) int {
+	na, nb := strings.TrimRight(a, "0123456789"), strings.TrimRight(b, "0123456789")
+	if na != nb {
+		return strings.Compare(na, nb)
+	}
+	ia, _ := strconv.Atoi(a[len(na):])
+	ib, _ := strconv.Atoi(b[len(nb):])
+	return ia - ib
+}
+
+// drive is a property string of a drive.
+type drive map[string]string
+
+func parseDrive(name, value string) (drive, error) {
+	return driveFormats[strings.TrimRight(name, "0123456789")].parse(name, value)
+}
+
+func (d drive) cdrom() bool { return d["media"] == "cdrom" }
+
+func (d drive) cloudInit() bool {
+	return d.cdrom() && strings.Contains(d["file"], "-cloudinit")
+}
+
+// print writes a drive with its file first and its size last.
+func (d drive) print() string {
+	parts := []string{d["file"]}
+	for _, key := range slices.Sorted(maps.Keys(d)) {
+		if key != "file" && key != "size" {
+			parts = append(parts, key+"="+d[key])
+		}
+	}
+	if d["size"] != "" {
+		parts = append(parts, "size="+d["size"])
+	}
+	return strings.Join(parts, ",")
+}
+
+// printNIC writes a network interface, with a random MAC address where it has none.
+func printNIC(name, value string) string {
+	n, err := nicFormat.parse(name, value)
+	if err != nil {
+		return value
+	}
+	if n["macaddr"] == "" {
+		n["macaddr"] = fmt.Sprintf("BC:24:11:%02X:%02X:%02X", rand.IntN(256), rand.IntN(256), rand.IntN(256))
+	}
+	parts := []string{n["model"] + "=" + strings.ToUpper(n["macaddr"])}
+	for _, key := range slices.Sorted(maps.Keys(n)) {
+		if key != "model" && key != "macaddr" {
+			parts = append(parts, key+"="+n[key])
+		}
+	}
+	return strings.Join(parts, ",")
+}
+
+// digest is the digest of a configuration.
+func digest(config, pending map[string]string) string {
+	var b strings.Builder
+	for _, section := range []map[string]string{config, pending} {
+		for _, key := range slices.Sorted(maps.Keys(section)) {
+			b.WriteString(key + ": " + section[key] + "\n")
+		}
+		b.WriteString("[PENDING]\n")
+	}
+	sum := sha1.Sum([]byte(b.String())) //nolint:gosec // as above
+	return hex.EncodeToString(sum[:])
+}
+
+// wanted is the configuration with what is pending.
+func (m *machine) wanted() map[string]string {
+	config := maps.Clone(m.Config)
+	for key, value := range m.Pending {
+		if config[key] = value; value == "" {
+			delete(config, key)
+		}
+	}
+	return config
+}
+
+// applyPending makes what is pending the configuration.
+func (m *machine) applyPending() {
+	m.Config, m.Pending = m.wanted(), nil
+}
+
+// typed writes options as JSON: numbers and booleans as numbers.
+func typed(config map[string]string) map[string]any {
+	out := map[string]any{}
+	for key, value := range config {
+		out[key] = value
+		if k := machineOptions[key].kind; k == kindInteger || k == kindBoolean {
+			if n, err := strconv.ParseInt(value, 10, 64); err == nil {
+				out[key] = n
+			}
+		}
+	}
+	return out
+}
+
+func number64(config map[string]string, key string, otherwise int64) int64 {
+	n, err := strconv.ParseInt(config[key], 10, 64)
+	if err != nil {
+		return otherwise
+	}
+	return n
+}
+
+// memoryOf is the memory of a configuration in bytes.
+func memoryOf(config map[string]string) int64 {
+	current := strings.TrimPrefix(config["memory"], "current=")
+	n, err := strconv.ParseInt(current, 10, 64)
+	if err != nil {
+		n = 512
+	}
+	return n << 20
+}
+
+func cpusOf(config map[string]string) int64 {
+	return number64(config, "cores", 1) * number64(config, "sockets", 1)
+}
+
+func (m *machine) template() bool { return m.Config["template"] == "1" }
+
+// machineOf is the machine of a call, or what Proxmox VE says where its node does
+// not have it.
+func (c *call) machineOf() (*machine, error) {
+	m := c.server.machines[c.id()]
+	if m == nil || m.Node != c.node.Name {
+		return nil, die("Configuration file 'nodes/%s/qemu-server/%d.conf' does not exist", c.node.Name, c.id())
+	}
+	return m, nil
+}
+
+// again looks a task's machine up once more, since it may be gone by now.
+func (s *Server) again(node string, id int) (*machine, error) {
+	m := s.machines[id]
+	if m == nil || m.Node != node {
+		return nil, fmt.Errorf("Configuration file 'nodes/%s/qemu-server/%d.conf' does not exist", node, id) //nolint:revive,staticcheck // Proxmox VE's words
+	}
+	return m, nil
+}
+
+func (m *machine) unlocked() error {
+	if lock := m.Config["lock"]; lock != "" {
+		return fmt.Errorf("VM is locked (%s)", lock)
+	}
+	return nil
+}
+
+func getConfig(c *call) (any, error) {
+	m, err := c.machineOf()
+	if err != nil {
+		return nil, err
+	}
+	config := m.wanted()
+	if c.flag("current") {
+		config = m.Config
+	}
+	out := typed(config)
+	out["digest"] = digest(m.Config, m.Pending)
+	return out, nil
+}
+
+func getPending(c *call) (any, error) {
+	m, err := c.machineOf()
+	if err != nil {
+		return nil, err
+	}
+	items := []map[string]any{}
+	for _, key := range slices.Sorted(maps.Keys(merge2(m.Config, m.Pending))) {
+		item := map[string]any{"key": key}
+		if v, ok := m.Config[key]; ok {
+			item["value"] = v
+		}
+		if v, ok := m.Pending[key]; ok && v != "" {
+			item["pending"] = v
+		} else if ok {
+			item["delete"] = 1
+		}
+		items = append(items, item)
+	}
+	return items, nil
+}
+
+func merge2(a, b map[string]string) map[string]string {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return all
+}
+
+// newUUID is a random UUID as Proxmox VE makes them.
+func newUUID() string { return uuid.NewString() }

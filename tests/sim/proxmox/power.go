@@ -1,0 +1,244 @@
+package proxmox
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// nodeReserve is the memory that a host needs for itself.
+const nodeReserve = 2 * gib
+
+func (s *Server) memoryTotal(node string) int64 {
+	n, _ := s.host(node)
+	return n.Memory
+}
+
+// memoryUsed is what a host and its running machines take.
+func (s *Server) memoryUsed(node string) int64 {
+	used := nodeReserve
+	for _, m := range s.machines {
+		if m.Node == node && m.Running {
+			used += m.Memory
+		}
+	}
+	return used
+}
+
+// power is a method that switches a machine.
+func power(kind string, check func(*machine) error, work func(s *Server, t *task, m *machine, c *call) error) func(*call) (any, error) {
+	return func(c *call) (any, error) {
+		s, node, id := c.server, c.node.Name, c.id()
+		m, err := c.machineOf()
+		if err != nil {
+			return nil, err
+		}
+		if c.params["skiplock"] != "" && c.user.user != "root@pam" {
+			return nil, badParameter("skiplock", "Only root may use this option.")
+		}
+		if err := check(m); err != nil {
+			return nil, die("%s", err)
+		}
+		return s.fork(c, kind, strconv.Itoa(id), id, 0, func(t *task) error {
+			m, err := s.again(node, id)
+			if err != nil {
+				return err
+			}
+			if err := m.unlocked(); err != nil {
+				return err
+			}
+			return work(s, t, m, c)
+		}), nil
+	}
+}
+
+func anyMachine(*machine) error { return nil }
+
+func runningMachine(m *machine) error {
+	if !m.Running {
+		return fmt.Errorf("VM %d not running", m.ID)
+	}
+	return nil
+}
+
+var (
+	startMachine = power("qmstart", anyMachine, func(s *Server, t *task, m *machine, _ *call) error { return s.start(t, m) })
+	stopMachine  = power("qmstop", anyMachine, func(s *Server, _ *task, m *machine, _ *call) error { return s.stop(m) })
+	resetMachine = power("qmreset", runningMachine, func(s *Server, t *task, m *machine, _ *call) error {
+		return errors.Join(s.stop(m), s.start(t, m))
+	})
+	rebootMachine = power("qmreboot", runningMachine, func(s *Server, t *task, m *machine, c *call) error {
+		if m.deaf() {
+			return fmt.Errorf("VM quit/powerdown failed - got timeout") //nolint:perfsprint // Proxmox VE's words
+		}
+		return errors.Join(s.stop(m), s.start(t, m))
+	})
+	shutdownMachine = power("qmshutdown", anyMachine, func(s *Server, _ *task, m *machine, c *call) error {
+		if m.Running && m.deaf() && !c.flag("forceStop") {
+			return fmt.Errorf("VM quit/powerdown failed - got timeout") //nolint:perfsprint // Proxmox VE's words
+		}
+		return s.stop(m)
+	})
+)
+
+// deaf tells whether a guest does not hear that it is to shut down: it has not
+// booted yet.
+func (m *machine) deaf() bool { return !m.booted && m.Config["acpi"] == "0" }
+
+func (s *Server) start(t *task, m *machine) error {
+	if m.template() {
+		return fmt.Errorf("you can't start a vm if it's a template") //nolint:perfsprint // Proxmox VE's words
+	}
+	if m.Running {
+		return fmt.Errorf("VM %d already running", m.ID)
+	}
+	m.applyPending()
+	n, _ := s.host(m.Node)
+	if int64(n.CPUs) < cpusOf(m.Config) {
+		return fmt.Errorf("MAX %d vcpus allowed per VM on this node", n.CPUs) //nolint:revive,staticcheck // Proxmox VE's words
+	}
+	if err := s.bridged(t, m); err != nil {
+		return err
+	}
+	memory := memoryOf(m.Config)
+	if s.memoryUsed(m.Node)+memory > n.Memory {
+		t.print("kvm: cannot set up guest memory 'pc.ram': Cannot allocate memory")
+		return errors.New("start failed: QEMU exited with code 1")
+	}
+	guest := s.guestOf(m)
+	if err := s.options.Guests.PowerOn(guest); err != nil {
+		t.print("kvm: %s", err)
+		return errors.New("start failed: QEMU exited with code 1")
+	}
+	m.Running, m.Since, m.Memory, m.guest, m.booted = true, time.Now(), memory, &guest, false
+	m.Starts++
+	s.nextPID++
+	m.PID = s.nextPID
+	s.boot(m)
+	return nil
+}
+
+// boot lets the guest's agent answer after a while.
+func (s *Server) boot(m *machine) {
+	id, starts := m.ID, m.Starts
+	up := func() {
+		if m := s.machines[id]; m != nil && m.Running && m.Starts == starts {
+			m.booted = true
+		}
+	}
+	if s.options.Times.Boot == 0 {
+		up()
+		return
+	}
+	s.later(s.options.Times.Boot, up)
+}
+
+// bridged fails where the host lacks the bridge of an interface.
+func (s *Server) bridged(t *task, m *machine) error {
+	n, _ := s.host(m.Node)
+	for _, nic := range nicsOf(m.Config) {
+		found := nic.Bridge == ""
+		for _, b := range n.Bridges {
+			found = found || b == nic.Bridge
+		}
+		if !found {
+			t.print("bridge '%s' does not exist", nic.Bridge)
+			t.print("kvm: network script /usr/libexec/qemu-server/pve-bridge failed with status 512")
+			return errors.New("start failed: QEMU exited with code 1")
+		}
+	}
+	return nil
+}
+
+func (s *Server) stop(m *machine) error {
+	if !m.Running {
+		return nil
+	}
+	if err := s.options.Guests.PowerOff(guestID(m)); err != nil {
+		return err
+	}
+	m.Running, m.booted, m.guest, m.PID = false, false, nil, 0
+	m.applyPending()
+	return nil
+}
+
+func destroyMachine(c *call) (any, error) {
+	s, node, id := c.server, c.node.Name, c.id()
+	check := func(m *machine) error {
+		if m.Config["protection"] == "1" {
+			return fmt.Errorf("can't remove VM %d - protection mode enabled", id)
+		}
+		if m.Running {
+			return fmt.Errorf("VM %d is running - destroy failed", id)
+		}
+		return nil
+	}
+	if c.params["skiplock"] != "" && c.user.user != "root@pam" {
+		return nil, badParameter("skiplock", "Only root may use this option.")
+	}
+	m, err := c.machineOf()
+	if err != nil {
+		return nil, err
+	}
+	if err := check(m); err != nil {
+		return nil, die("%s", err)
+	}
+	unreferenced := c.flag("destroy-unreferenced-disks")
+	return s.fork(c, "qmdestroy", strconv.Itoa(id), id, 0, func(*task) error {
+		m, err := s.again(node, id)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(check(m), m.unlocked()); err != nil {
+			return err
+		}
+		return s.destroy(m, unreferenced)
+	}), nil
+}
+
+// destroy takes a machine away with its disks, and where unreferenced is set also
+// those disks of its VMID that its configuration does not name.
+func (s *Server) destroy(m *machine, unreferenced bool) error {
+	if err := s.linked(m); err != nil {
+		return err
+	}
+	if err := s.options.Guests.Destroy(guestID(m)); err != nil {
+		return err
+	}
+	named := map[string]bool{}
+	for _, name := range drives(m.Config) {
+		if d, err := parseDrive(name, m.Config[name]); err == nil {
+			named[d["file"]] = true
+		}
+	}
+	for name, value := range m.Config {
+		if driveName.MatchString(name) {
+			continue
+		}
+		named[value] = true // unused0 and its like
+	}
+	for key, v := range s.volumes {
+		if v.VMID == m.ID && (key.Node == "" || key.Node == m.Node) && (unreferenced || named[key.id()]) {
+			delete(s.volumes, key)
+		}
+	}
+	delete(s.machines, m.ID)
+	return nil
+}
+
+// linked refuses to destroy a template whose disk others still share.
+func (s *Server) linked(m *machine) error {
+	for _, name := range drives(m.Config) {
+		d, err := parseDrive(name, m.Config[name])
+		if err != nil {
+			continue
+		}
+		for _, v := range s.volumes {
+			if v.Parent == d["file"] {
+				return fmt.Errorf("base volume '%s' is still in use by linked cloned", d["file"])
+			}
+		}
+	}
+	return nil
+}

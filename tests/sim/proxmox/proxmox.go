@@ -1,0 +1,244 @@
+package proxmox
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/vitistack/stack/tests/sim/faults"
+)
+
+// Options say what cluster is simulated. The zero value is a cluster of three
+// nodes that nobody may do anything on; see Grants and Tokens.
+type Options struct {
+	// Plan makes calls and tasks misbehave; nil means that none does. See the
+	// package documentation for the operations.
+	Plan *faults.Plan
+	// Log receives what goes wrong inside; nil discards it.
+	Log *slog.Logger
+	// Times are how long things take.
+	Times Times
+	// Nodes are the hosts; nil means pve1, pve2 and pve3 with 32 CPUs, 128 GiB and
+	// the bridge vmbr0.
+	Nodes []Node
+	// Storages are where volumes are; nil means local, local-lvm and the shared
+	// storage ceph, which is called fast-ssd.
+	Storages []Storage
+	// Pools exist from the beginning.
+	Pools []string
+	Users []User
+	// Tokens are API tokens of Users.
+	Tokens []Token
+	// Guests is told about each guest that is switched on or off; nil means nobody.
+	Guests Guests
+	// DHCP answers a guest that asks for a lease on a bridge and VLAN; nil means that
+	// nobody answers. It must answer soon.
+	DHCP func(mac, bridge string, vlan int) (address netip.Prefix, gateway netip.Addr, ok bool)
+	// State is a file that keeps everything over restarts; empty means nothing does.
+	State string
+}
+
+// Times are how long the steps in the life of a machine take.
+type Times struct {
+	// Task is what every task takes, Copy what a task takes in addition that copies
+	// a disk or fetches one.
+	Task, Copy time.Duration
+	// Boot is from power to the guest's agent and addresses.
+	Boot time.Duration
+	// Unauthorized is how long a call without valid credentials is delayed. The real
+	// one delays it by three seconds.
+	Unauthorized time.Duration
+}
+
+// Node is a host.
+type Node struct {
+	Name string
+	CPUs int
+	// Memory is in bytes.
+	Memory  int64
+	Bridges []string
+	// Offline nodes are known, but do not answer.
+	Offline bool
+}
+
+// Storage is a place for volumes. A shared one has its capacity once, another one
+// on each node.
+type Storage struct {
+	Name, Type string
+	Content    []string
+	Shared     bool
+	// Capacity is in bytes.
+	Capacity int64
+	// Nodes limits it to some nodes; nil means all.
+	Nodes []string
+}
+
+const gib = int64(1) << 30
+
+func (o Options) withDefaults() Options {
+	if o.Plan == nil {
+		o.Plan = &faults.Plan{}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	if o.Guests == nil {
+		o.Guests = nobody{}
+	}
+	if o.Nodes == nil {
+		for i := range 3 {
+			o.Nodes = append(o.Nodes, Node{Name: fmt.Sprintf("pve%d", i+1), CPUs: 32, Memory: 128 * gib, Bridges: []string{"vmbr0"}})
+		}
+	}
+	if o.Storages == nil {
+		o.Storages = []Storage{
+			{Name: "local", Type: "dir", Content: []string{"iso", "vztmpl", "import", "snippets", "backup"}, Capacity: 1024 * gib},
+			{Name: "local-lvm", Type: "lvmthin", Content: []string{"images", "rootdir"}, Capacity: 4096 * gib},
+			{Name: "fast-ssd", Type: "rbd", Content: []string{"images", "rootdir"}, Shared: true, Capacity: 8192 * gib},
+		}
+	}
+	return o
+}
+
+// Server is a simulated cluster. It is an HTTP handler, and safe for concurrent
+// use. Close ends the tasks that are under way, as a power cut does.
+type Server struct {
+	options Options
+	routes  []route
+
+	mu       sync.Mutex
+	closed   bool
+	saving   bool
+	machines map[int]*machine
+	volumes  map[volumeKey]*volume
+	pools    map[string]bool
+	tasks    map[string]*task
+	// busy are the tasks of each machine that wait for the one that has its lock.
+	busy    map[int][]*task
+	tickets map[string]ticket
+	users   map[string]User
+	tokens  map[string]Token
+	nextPID int
+	timers  map[*time.Timer]bool
+}
+
+// New makes a cluster, with what State kept of an earlier one.
+func New(options Options) (*Server, error) {
+	s := &Server{
+		options: options.withDefaults(), machines: map[int]*machine{}, volumes: map[volumeKey]*volume{}, pools: map[string]bool{},
+		tasks: map[string]*task{}, busy: map[int][]*task{}, tickets: map[string]ticket{}, users: map[string]User{}, tokens: map[string]Token{},
+		nextPID: 1000, timers: map[*time.Timer]bool{},
+	}
+	s.routes = s.table()
+	for _, u := range s.options.Users {
+		s.users[u.Name] = u
+	}
+	for _, t := range s.options.Tokens {
+		s.tokens[t.ID] = t
+	}
+	for _, p := range s.options.Pools {
+		s.pools[p] = true
+	}
+	if err := s.restore(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close cuts the power. Tasks that are under way end nowhere.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for t := range s.timers {
+		t.Stop()
+	}
+	return s.write()
+}
+
+// SetToken adds an API token, or gives it another secret or other rights.
+func (s *Server) SetToken(t Token) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tokens[t.ID] = t
+}
+
+// RemoveToken revokes an API token.
+func (s *Server) RemoveToken(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.tokens, id)
+}
+
+// SetUser adds a user, or gives it another password or other rights.
+func (s *Server) SetUser(u User) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.users[u.Name] = u
+	for id, t := range s.tickets {
+		if t.user == u.Name {
+			delete(s.tickets, id)
+		}
+	}
+}
+
+// SetOffline takes a node off the network, or brings it back. Its machines stay as
+// they are.
+func (s *Server) SetOffline(name string, offline bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	nodes := append([]Node(nil), s.options.Nodes...)
+	for i := range nodes {
+		if nodes[i].Name == name {
+			nodes[i].Offline = offline
+		}
+	}
+	s.options.Nodes = nodes
+}
+
+// Machine is what a test sees of a machine.
+type Machine struct {
+	ID      int
+	Node    string
+	Config  map[string]string
+	Pool    string
+	Running bool
+	// Starts counts how often it was switched on.
+	Starts int
+}
+
+// Machines are all machines, templates among them.
+func (s *Server) Machines() []Machine {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []Machine
+	for _, m := range s.machines {
+		all = append(all, Machine{ID: m.ID, Node: m.Node, Config: maps.Clone(m.Config), Pool: m.Pool, Running: m.Running, Starts: m.Starts})
+	}
+	return all
+}
+
+// Volumes are the names of all volumes of machines, with their storage.
+func (s *Server) Volumes() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []string
+	for key := range s.volumes {
+		all = append(all, key.id())
+	}
+	return all
+}
+
+// host is the node with a name.
+func (s *Server) host(name string) (Node, bool) {
+	for _, n := range s.options.Nodes {
+		if n.Name == name {
+			return n, true
+		}
+	}
+	return Node{}, false
+}

@@ -1,0 +1,234 @@
+package proxmox
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// volumeKey names a volume. node is empty on shared storages.
+type volumeKey struct{ Storage, Node, Name string }
+
+func (k volumeKey) id() string { return k.Storage + ":" + k.Name }
+
+// volume is a disk, or a file such as an installer.
+type volume struct {
+	// VMID owns it, if not 0.
+	VMID int
+	Size int64
+	// Content is images, iso, import, snippets or vztmpl.
+	Content string
+	// Image is where its content was fetched from, or empty.
+	Image string
+	// Data is the content of an upload.
+	Data []byte
+	// Parent is the disk of the template that it is a linked clone of.
+	Parent string
+}
+
+// newDisk is how a drive asks for a volume to be made: storage:GiB.
+var newDisk = regexp.MustCompile(`^([^/:\s]+):(\d+(?:\.\d+)?)$`)
+
+// isFile tells whether a storage keeps its volumes as files.
+func (s Storage) isFile() bool { return s.Type == "dir" || s.Type == "nfs" || s.Type == "cifs" }
+
+// on finds a storage on a node.
+func (s *Server) on(storage, node string) (Storage, error) {
+	for _, st := range s.options.Storages {
+		if st.Name != storage {
+			continue
+		}
+		if st.Nodes != nil && !slices.Contains(st.Nodes, node) {
+			return Storage{}, fmt.Errorf("storage '%s' is not available on node '%s'", storage, node)
+		}
+		return st, nil
+	}
+	return Storage{}, fmt.Errorf("storage '%s' does not exist", storage)
+}
+
+func (s Storage) key(node, name string) volumeKey {
+	if s.Shared {
+		node = ""
+	}
+	return volumeKey{Storage: s.Name, Node: node, Name: name}
+}
+
+// used is what the volumes on a storage take, on a node where it is not shared.
+// Linked clones take nothing at first.
+func (s *Server) used(st Storage, node string) (bytes int64) {
+	for key, v := range s.volumes {
+		if key.Storage == st.Name && (st.Shared || key.Node == node) && v.Parent == "" {
+			bytes += v.Size
+		}
+	}
+	return bytes
+}
+
+// allocate makes a volume, if the storage has room for it.
+func (s *Server) allocate(st Storage, node, name string, v *volume) (volumeKey, error) {
+	if v.Content == "images" && !slices.Contains(st.Content, "images") {
+		return volumeKey{}, fmt.Errorf("storage '%s' does not support content-type 'images'", st.Name)
+	}
+	if v.Parent == "" && s.used(st, node)+v.Size > st.Capacity {
+		switch {
+		case st.isFile():
+			return volumeKey{}, fmt.Errorf("unable to create image: qemu-img: /mnt/%s/%s: Could not resize file: No space left on device", st.Name, name)
+		default:
+			return volumeKey{}, fmt.Errorf("lvcreate '%s/%s' error: Cannot create new thin volume, free space in thin pool %s/data reached threshold.", st.Name, name, st.Name) //nolint:revive,staticcheck // Proxmox VE's words
+		}
+	}
+	key := st.key(node, name)
+	s.volumes[key] = v
+	return key, nil
+}
+
+// diskName is a free name for a disk of a machine.
+func (s *Server) diskName(st Storage, node string, id int) string {
+	for n := 0; ; n++ {
+		name := fmt.Sprintf("vm-%d-disk-%d", id, n)
+		if st.isFile() {
+			name = fmt.Sprintf("%d/%s.qcow2", id, name)
+		}
+		if _, taken := s.volumes[st.key(node, name)]; !taken {
+			return name
+		}
+	}
+}
+
+// volume finds a volume by its name as a node sees it.
+func (s *Server) volume(id, node string) (volumeKey, *volume, error) {
+	storage, name, ok := strings.Cut(id, ":")
+	if !ok {
+		return volumeKey{}, nil, fmt.Errorf("unable to parse volume ID '%s'", id)
+	}
+	st, err := s.on(storage, node)
+	if err != nil {
+		return volumeKey{}, nil, err
+	}
+	key := st.key(node, name)
+	v := s.volumes[key]
+	if v == nil {
+		return key, nil, fmt.Errorf("volume '%s' does not exist", id)
+	}
+	return key, v, nil
+}
+
+// AddVolume puts a file, such as an installer, an image or a snippet, on a storage
+// on every node that has it. name is for example iso/talos.iso; image is where its
+// content comes from.
+func (s *Server) AddVolume(storage, name, image string, size int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	content, _, ok := strings.Cut(name, "/")
+	if !ok {
+		return fmt.Errorf("add volume %s:%s: write its content first, for example iso/talos.iso", storage, name)
+	}
+	found := false
+	for _, n := range s.options.Nodes {
+		st, err := s.on(storage, n.Name)
+		if err != nil {
+			continue
+		}
+		found = true
+		s.volumes[st.key(n.Name, name)] = &volume{Size: size, Content: content, Image: image}
+	}
+	if !found {
+		return fmt.Errorf("add volume %s:%s: no node has that storage", storage, name)
+	}
+	s.save()
+	return nil
+}
+
+// makeDrives makes or checks the volumes of all drives in a configuration, writes
+// their names into it, and returns those that it made. It takes all back when one
+// fails.
+func (s *Server) makeDrives(t *task, node string, id int, config map[string]string) (made []volumeKey, err error) {
+	defer func() {
+		if err != nil {
+			for _, key := range made {
+				delete(s.volumes, key)
+			}
+		}
+	}()
+	for _, name := range drives(config) {
+		d, err := parseDrive(name, config[name])
+		if err != nil {
+			return made, err
+		}
+		key, isNew, err := s.makeDrive(node, id, name, d)
+		if isNew {
+			made = append(made, key)
+			t.print("%s: successfully created disk '%s'", name, d.print())
+		}
+		if err != nil {
+			return made, err
+		}
+		config[name] = d.print()
+	}
+	return made, nil
+}
+
+func (s *Server) makeDrive(node string, id int, name string, d drive) (key volumeKey, isNew bool, err error) {
+	file := d["file"]
+	storage, rest, _ := strings.Cut(file, ":")
+	switch {
+	case file == "none" || file == "cdrom":
+		delete(d, "size")
+		return key, false, nil
+	case rest == "cloudinit":
+		st, err := s.on(storage, node)
+		if err != nil {
+			return key, false, err
+		}
+		volumeName := fmt.Sprintf("vm-%d-cloudinit", id)
+		if st.isFile() {
+			volumeName = fmt.Sprintf("%d/%s.qcow2", id, volumeName)
+		}
+		key, err = s.allocate(st, node, volumeName, &volume{VMID: id, Size: 4 << 20, Content: "images"})
+		if err != nil {
+			return key, false, err
+		}
+		d["file"], d["media"] = key.id(), "cdrom"
+		delete(d, "format")
+		return key, true, nil
+	case newDisk.MatchString(file):
+		return s.makeDisk(node, id, name, d)
+	default:
+		_, v, err := s.volume(file, node)
+		if err != nil {
+			return key, false, err
+		}
+		d["size"] = formatSize(v.Size)
+		return key, false, nil
+	}
+}
+
+// makeDisk allocates a disk, and copies what it is to be imported from.
+func (s *Server) makeDisk(node string, id int, name string, d drive) (key volumeKey, isNew bool, err error) {
+	match := newDisk.FindStringSubmatch(d["file"])
+	st, err := s.on(match[1], node)
+	if err != nil {
+		return key, false, err
+	}
+	gigabytes, _ := strconv.ParseFloat(match[2], 64)
+	v := &volume{VMID: id, Size: int64(gigabytes * float64(gib)), Content: "images"}
+	switch {
+	case d["import-from"] != "":
+		_, source, err := s.volume(d["import-from"], node)
+		if err != nil {
+			return key, false, fmt.Errorf("cannot import from '%s' - %w", d["import-from"], err)
+		}
+		v.Size, v.Image = source.Size, source.Image
+		delete(d, "import-from")
+	case strings.HasPrefix(name, "efidisk"), strings.HasPrefix(name, "tpmstate"):
+		v.Size = 4 << 20
+	}
+	if key, err = s.allocate(st, node, s.diskName(st, node, id), v); err != nil {
+		return key, false, err
+	}
+	d["file"], d["size"] = key.id(), formatSize(v.Size)
+	delete(d, "format")
+	return key, true, nil
+}
