@@ -43,20 +43,9 @@ func setUp(t *testing.T) *stand {
 	server := apiserver.Start(t)
 	server.Install(t)
 	s := &stand{T: t, namespace: server.Namespace(t)}
-	ready := make(chan struct{})
-	sim := kubevirtsim.New(server.Config(), kubevirtsim.Options{Namespace: s.namespace, Ready: func() { close(ready) }})
-	ended := make(chan error, 1)
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() { ended <- sim.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("KubeVirt's simulator: %v", err)
-		}
-	})
-	<-ready
+	simulate(t, server.Config(), kubevirtsim.Options{Namespace: s.namespace})
 	var err error
-	if s.kube, err = kube.New(server.Config(), "test", append(kinds, kube.Kinds(kubevirtv1.GroupVersion, &kubevirtv1.VirtualMachineList{}))...); err != nil {
+	if s.kube, err = kube.New(server.Config(), "test", testKinds...); err != nil {
 		t.Fatal(err)
 	}
 	s.function = &functions{kube: s.kube, connect: connect(s.kube, nil), local: local(s.kube), now: time.Now}

@@ -19,14 +19,20 @@ func (w waits) Error() string { return w.reason + ": " + w.message }
 
 // join publishes the MAC addresses of a machine to layer 2, and returns its
 // interfaces once each has its addresses. Until then it returns waits, or a fault
-// where somebody has to change something.
+// where somebody has to change something. Where a NetworkConfiguration is missing
+// it publishes nothing, so that the machine can still be given other networks.
 func (f *functions) join(ctx context.Context, m *v1alpha1.Machine) ([]nic, error) {
-	var nics []nic
+	var configurations []*v1alpha1.NetworkConfiguration
 	for _, n := range networksOf(m) {
 		nc, err := f.configurationOf(ctx, m, n)
 		if err != nil {
 			return nil, err
 		}
+		configurations = append(configurations, nc)
+	}
+	var nics []nic
+	for i, n := range networksOf(m) {
+		nc := configurations[i]
 		mac := macOf(m, n)
 		before := nc.DeepCopy()
 		name, changed := n.Name, false

@@ -52,6 +52,19 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
+// StartAnother starts a server that only t uses: another cluster.
+func StartAnother(t testing.TB) *Server {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	s, err := start(ctx)
+	if err != nil {
+		t.Fatalf("start another API server: %v", err)
+	}
+	t.Cleanup(s.stop)
+	return s
+}
+
 // Run runs the tests of m with one server for all of them, started by the first
 // test that asks for it, and returns the code to exit with.
 func Run(m *testing.M) int {

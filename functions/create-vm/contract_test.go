@@ -1,0 +1,245 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+)
+
+// sites are the hypervisors that the contract is checked on.
+var sites = map[string]func(*rig) *site{
+	"KubeVirt": kubevirtSite,
+}
+
+// TestContract is what every hypervisor MUST do, on its simulator.
+func TestContract(t *testing.T) {
+	t.Parallel()
+	for name, at := range sites {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			t.Run("MUST make exactly one virtual machine, whatever fails", func(t *testing.T) { onceCreated(t, at) })
+			t.Run("MUST leave nothing behind, whatever fails", func(t *testing.T) { cleanlyRemoved(t, at) })
+			t.Run("MUST change a machine in place, whatever fails", func(t *testing.T) { changed(t, at) })
+			t.Run("MUST make exactly one virtual machine for many deliveries at once", func(t *testing.T) { raced(t, at) })
+			t.Run("MUST find again what it made when nothing tells", func(t *testing.T) { forgotten(t, at) })
+			t.Run("MUST leave alone what is not its own", func(t *testing.T) { foreign(t, at) })
+			t.Run("MUST write nothing about a machine that is settled", func(t *testing.T) { idle(t, at) })
+			t.Run("MUST refuse to make a disk smaller", func(t *testing.T) { shrunk(t, at) })
+		})
+	}
+}
+
+// everyHarm runs a life once without harm, to see what it asks for from begin on,
+// and then once more for each harm that can be done to that.
+func everyHarm(t *testing.T, r *rig, life func(name string, w *wire)) {
+	t.Helper()
+	calm := &wire{}
+	life("m0", calm)
+	harms := calm.harms()
+	if len(harms) < 10 {
+		t.Fatalf("only %d requests can be harmed: %v", len(harms), harms)
+	}
+	t.Logf("%d harms", len(harms))
+	const atOnce = 8
+	slots := make(chan struct{}, atOnce)
+	var all sync.WaitGroup
+	for i, h := range harms {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			life(fmt.Sprintf("m%d", i+1), &wire{harm: h})
+		})
+	}
+	all.Wait()
+}
+
+// one fails unless exactly one virtual machine was made for a Machine.
+func (r *rig) one(m *v1alpha1.Machine, w *wire) {
+	r.Helper()
+	if vms := r.site.vms(m); len(vms) != 1 {
+		r.Errorf("%s (%s): got virtual machines %v, want one", m.Name, w.harm, vms)
+	}
+}
+
+// clean deletes a Machine, and fails if anything is left of it at the site.
+func (r *rig) clean(m *v1alpha1.Machine, w *wire) {
+	r.Helper()
+	if err := r.kube.Delete(r.Context(), m); err != nil {
+		r.Error(err)
+	}
+	r.drive(m.Name, w, "is gone", gone)
+	if left := r.site.left(m); len(left) > 0 {
+		r.Errorf("%s (%s): left behind: %v", m.Name, w.harm, left)
+	}
+}
+
+func onceCreated(t *testing.T, at func(*rig) *site) {
+	t.Parallel()
+	r := newRig(t, at)
+	everyHarm(t, r, func(name string, w *wire) {
+		r.machine(name)
+		m := r.drive(name, w, "runs", running)
+		r.one(m, w)
+		r.clean(m, &wire{})
+	})
+}
+
+func cleanlyRemoved(t *testing.T, at func(*rig) *site) {
+	t.Parallel()
+	r := newRig(t, at)
+	everyHarm(t, r, func(name string, w *wire) {
+		r.machine(name)
+		r.clean(r.drive(name, &wire{}, "runs", running), w)
+	})
+}
+
+// changed takes a machine through a new size, a larger disk, a new disk, a stop, a
+// start and a restart.
+func changed(t *testing.T, at func(*rig) *site) {
+	t.Parallel()
+	r := newRig(t, at)
+	everyHarm(t, r, func(name string, w *wire) {
+		r.machine(name)
+		m := r.drive(name, &wire{}, "runs", running)
+		r.edit(name, func(m *v1alpha1.Machine) {
+			m.Spec.Resources = &v1alpha1.MachineResources{CPU: &v1alpha1.MachineCPU{Cores: 3}}
+			m.Spec.Disks = []v1alpha1.MachineDisk{{Name: "root", Size: "25Gi"}, {Name: "data", Size: "1Gi"}}
+			m.Spec.PowerState = v1alpha1.PowerStopped
+		})
+		r.drive(name, w, "stops", func(m *v1alpha1.Machine) bool {
+			return m != nil && m.Status.Phase == v1alpha1.MachineStopped && m.Status.ObservedGeneration == m.Generation
+		})
+		r.edit(name, func(m *v1alpha1.Machine) { m.Spec.PowerState = v1alpha1.PowerRunning })
+		m = r.drive(name, w, "runs again", running)
+		if cpus, root := r.site.sizes(m); cpus != 3 || root != "25Gi" {
+			t.Errorf("%s (%s): got %d CPUs and %s, want 3 and 25Gi", name, w.harm, cpus, root)
+		}
+		r.one(m, w)
+		first := r.site.start(m)
+		r.edit(name, func(m *v1alpha1.Machine) { m.Spec.RestartToken = "once" })
+		m = r.drive(name, w, "restarts", func(m *v1alpha1.Machine) bool {
+			return running(m) && m.Status.RestartToken == "once" && r.site.start(m) != "" && r.site.start(m) != first
+		})
+		second := r.site.start(m)
+		m = r.drive(name, &wire{}, "stays", running)
+		if now := r.site.start(m); now != second {
+			t.Errorf("%s (%s): it was restarted twice for one token", name, w.harm)
+		}
+	})
+}
+
+func raced(t *testing.T, at func(*rig) *site) {
+	t.Parallel()
+	r := newRig(t, at)
+	r.machine("m1")
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			r.drive("m1", &wire{}, "runs", running)
+		})
+	}
+	all.Wait()
+	m := r.drive("m1", &wire{}, "runs", running)
+	r.one(m, &wire{})
+	if err := r.kube.Delete(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		all.Go(func() { r.drive("m1", &wire{}, "is gone", gone) })
+	}
+	all.Wait()
+	if left := r.site.left(m); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// forgotten is a machine whose status says nothing of what was made: the process
+// was killed before it could write that down.
+func forgotten(t *testing.T, at func(*rig) *site) {
+	t.Parallel()
+	r := newRig(t, at)
+	for _, name := range []string{"m1", "m2"} {
+		r.machine(name)
+		m := r.drive(name, &wire{}, "runs", running)
+		vms := r.site.vms(m)
+		before := m.DeepCopy()
+		m.Status = v1alpha1.MachineStatus{}
+		if _, err := r.kube.PatchStatus(t.Context(), before, m); err != nil {
+			t.Fatal(err)
+		}
+		if name == "m1" {
+			m = r.drive(name, &wire{}, "runs", running)
+			if now := r.site.vms(m); !slices.Equal(vms, now) {
+				t.Errorf("got virtual machines %v, want %v again", now, vms)
+			}
+		}
+		r.clean(m, &wire{})
+	}
+}
+
+func foreign(t *testing.T, at func(*rig) *site) {
+	t.Parallel()
+	r := newRig(t, at)
+	untouched := r.site.foreign("m1")
+	m := r.machine("m1")
+	f := r.process(&wire{})
+	for range 20 {
+		_ = deliver(t.Context(), f, look(r.namespace, "m1"))
+	}
+	if !untouched() {
+		t.Error("what belongs to somebody else was changed")
+	}
+	if err := r.kube.Delete(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	r.drive("m1", &wire{}, "is gone", gone)
+	if !untouched() {
+		t.Error("what belongs to somebody else was deleted")
+	}
+}
+
+func idle(t *testing.T, at func(*rig) *site) {
+	t.Parallel()
+	r := newRig(t, at)
+	r.machine("m1")
+	m := r.drive("m1", &wire{}, "runs", running)
+	w := &wire{}
+	f := r.process(w)
+	for range 3 {
+		if err := deliver(t.Context(), f, look(r.namespace, "m1")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for call := range w.count {
+		if !strings.HasPrefix(call, "GET ") {
+			t.Errorf("it wrote: %s", call)
+		}
+	}
+	r.clean(m, &wire{})
+}
+
+func shrunk(t *testing.T, at func(*rig) *site) {
+	t.Parallel()
+	r := newRig(t, at)
+	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
+		Template: "large", ProviderRef: &v1alpha1.ProviderReference{Name: r.site.provider}}}
+	r.create(m)
+	r.drive("m1", &wire{}, "runs", running)
+	r.edit("m1", func(m *v1alpha1.Machine) { m.Spec.Template = "medium" })
+	m = r.drive("m1", &wire{}, "says that the disk would shrink", ready("DiskCannotShrink"))
+	if m.Status.Phase != v1alpha1.MachineRunning {
+		t.Errorf("the machine runs on: got phase %s", m.Status.Phase)
+	}
+	r.edit("m1", func(m *v1alpha1.Machine) { m.Spec.Disks = []v1alpha1.MachineDisk{{Name: "root", Size: "80Gi"}} })
+	m = r.drive("m1", &wire{}, "runs with the disk that it has", running)
+	if cpus, root := r.site.sizes(m); cpus != 2 || root != "80Gi" {
+		t.Errorf("got %d CPUs and %s, want 2 and 80Gi", cpus, root)
+	}
+	r.clean(m, &wire{})
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/kube"
+	kubevirtsim "github.com/vitistack/stack/tests/sim/kubevirt"
+)
+
+// testKinds are the kinds that tests read beside those of the function.
+var testKinds = append(kinds, kube.Kinds(kubevirtv1.GroupVersion, &kubevirtv1.VirtualMachineList{}, &kubevirtv1.VirtualMachineInstanceList{}), kube.Kinds(corev1.SchemeGroupVersion, &corev1.SecretList{}))
+
+// simulate runs KubeVirt in a cluster, for one namespace.
+func simulate(t *testing.T, config *rest.Config, options kubevirtsim.Options) {
+	t.Helper()
+	ready := make(chan struct{})
+	options.Ready = func() { close(ready) }
+	sim := kubevirtsim.New(config, options)
+	ended := make(chan error, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() { ended <- sim.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("KubeVirt's simulator: %v", err)
+		}
+	})
+	<-ready
+}
+
+// kubevirtSite is KubeVirt in the cluster of the Machines.
+func kubevirtSite(r *rig) *site {
+	simulate(r.T, r.config, kubevirtsim.Options{Namespace: r.namespace})
+	provider := &v1alpha1.MachineProvider{ObjectMeta: metav1.ObjectMeta{Name: "kubevirt"}, Spec: v1alpha1.MachineProviderSpec{Type: v1alpha1.ProviderKubeVirt}}
+	if err := r.kube.Create(r.Context(), provider); err != nil && !kube.AlreadyExists(err) {
+		r.Fatal(err)
+	}
+	return kubevirtCluster(r, r.kube, provider.Name)
+}
+
+// kubevirtCluster is a site whose virtual machines guests can read.
+func kubevirtCluster(r *rig, guests *kube.Client, provider string) *site {
+	vm := func(name string) (*kubevirtv1.VirtualMachine, error) {
+		vm := &kubevirtv1.VirtualMachine{}
+		return vm, guests.Get(r.Context(), r.namespace, name, vm)
+	}
+	s := &site{provider: provider}
+	s.vms = func(m *v1alpha1.Machine) (found []string) {
+		list := &kubevirtv1.VirtualMachineList{}
+		if err := guests.List(r.Context(), r.namespace, "", list); err != nil {
+			r.Error(err)
+		}
+		for _, vm := range list.Items {
+			if vm.Annotations[v1alpha1.AnnotationUID] == string(m.UID) {
+				found = append(found, string(vm.UID))
+			}
+		}
+		return found
+	}
+	s.left = func(m *v1alpha1.Machine) (left []string) {
+		for _, list := range []kube.ObjectList{
+			&kubevirtv1.VirtualMachineList{}, &kubevirtv1.VirtualMachineInstanceList{}, &corev1.PersistentVolumeClaimList{}, &corev1.SecretList{},
+		} {
+			if err := guests.List(r.Context(), r.namespace, v1alpha1.LabelMachine+"="+m.Name, list); err != nil {
+				r.Error(err)
+			}
+			if n := lengthOf(list); n > 0 {
+				left = append(left, fmt.Sprintf("%d of %T", n, list))
+			}
+		}
+		return left
+	}
+	s.foreign = func(name string) func() bool {
+		always := kubevirtv1.RunStrategyAlways
+		other := &kubevirtv1.VirtualMachine{
+			ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: name, Labels: map[string]string{v1alpha1.LabelMachine: name}},
+			Spec:       kubevirtv1.VirtualMachineSpec{RunStrategy: &always, Template: &kubevirtv1.VirtualMachineInstanceTemplateSpec{}},
+		}
+		if err := guests.Create(r.Context(), other); err != nil {
+			r.Fatal(err)
+		}
+		return func() bool {
+			now, err := vm(name)
+			return err == nil && now.UID == other.UID && now.Generation == other.Generation && now.DeletionTimestamp == nil
+		}
+	}
+	s.start = func(m *v1alpha1.Machine) string {
+		vmi := &kubevirtv1.VirtualMachineInstance{}
+		if err := guests.Get(r.Context(), r.namespace, m.Name, vmi); err != nil {
+			return ""
+		}
+		return string(vmi.UID)
+	}
+	s.sizes = func(m *v1alpha1.Machine) (int, string) {
+		made, err := vm(m.Name)
+		claim := &corev1.PersistentVolumeClaim{}
+		if err == nil {
+			err = guests.Get(r.Context(), r.namespace, m.Name+"-root", claim)
+		}
+		if err != nil {
+			r.Error(err)
+			return 0, ""
+		}
+		return int(made.Spec.Template.Spec.Domain.CPU.Cores), claim.Spec.Resources.Requests.Storage().String()
+	}
+	return s
+}
+
+func lengthOf(list kube.ObjectList) int {
+	switch l := list.(type) {
+	case *kubevirtv1.VirtualMachineList:
+		return len(l.Items)
+	case *kubevirtv1.VirtualMachineInstanceList:
+		return len(l.Items)
+	case *corev1.PersistentVolumeClaimList:
+		return len(l.Items)
+	case *corev1.SecretList:
+		return len(l.Items)
+	}
+	return 0
+}
