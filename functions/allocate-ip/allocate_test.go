@@ -32,6 +32,7 @@ func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 // stand is an API server on which functions allocate addresses.
 type stand struct {
 	*testing.T
+	server    *apiserver.Server
 	config    *rest.Config
 	namespace string
 	kube      *kube.Client
@@ -41,7 +42,7 @@ func setUp(t *testing.T) *stand {
 	t.Helper()
 	server := apiserver.Start(t)
 	server.Install(t, "networknamespaces", "networkconfigurations", "ipallocations", "kubernetesclusters")
-	s := &stand{T: t, config: server.Config(), namespace: server.Namespace(t)}
+	s := &stand{T: t, server: server, config: server.Config(), namespace: server.Namespace(t)}
 	s.kube = s.client(s.config)
 	return s
 }
@@ -63,6 +64,11 @@ func (s *stand) replica(config *rest.Config) *function {
 	f.sender = loop{f}
 	return f
 }
+
+// silent is a broker that loses everything.
+type silent struct{}
+
+func (silent) Send(context.Context, event.Event) error { return nil }
 
 type loop struct{ f *function }
 
