@@ -40,6 +40,10 @@ type cluster struct {
 	nodes    []workloadNode
 	// kubeconfig is the administrator's, once a node has handed it out.
 	kubeconfig []byte
+	// held is what keeps it from being as its spec says until somebody approves, and
+	// allowed its spec without what has not been approved.
+	held    error
+	allowed *v1alpha1.KubernetesCluster
 	// versions is what people are told about its versions, and gate why no other node
 	// may be upgraded now.
 	versions versionReport
@@ -75,7 +79,7 @@ func addressOf(m *v1alpha1.Machine) string { return m.Status.IPAddresses[0] }
 // fault or waits where it goes no further.
 func (f *function) advance(ctx context.Context, c *cluster) error {
 	var err error
-	if c.plan, err = makePlan(c.KubernetesCluster, f.talos); err != nil {
+	if c.plan, err = makePlan(c.wanted(), f.talos); err != nil {
 		return err
 	}
 	c.states = map[string]nodeState{}

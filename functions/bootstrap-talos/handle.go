@@ -26,6 +26,9 @@ type function struct {
 }
 
 func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, error) {
+	if in.Type() == events.TypeWorkorderApproved || in.Type() == events.TypeWorkorderRejected {
+		return nil, kube.OnConflict(func() error { return f.decided(ctx, in) })
+	}
 	ref, err := events.RefOf(in)
 	if err != nil {
 		return nil, err
@@ -34,8 +37,10 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	if ref.Kind == "Machine" {
 		return nil, f.handleMachine(ctx, ref, thorough)
 	}
-	look := glance{thorough: thorough, patience: longPatience, insist: true}
-	return nil, kube.OnConflict(func() error { return f.settle(ctx, ref.Namespace, ref.Name, look) })
+	var reply *event.Event
+	look := glance{thorough: thorough, patience: longPatience, insist: true, ask: func(e *event.Event) { reply = e }}
+	err = kube.OnConflict(func() error { return f.settle(ctx, ref.Namespace, ref.Name, look) })
+	return reply, err
 }
 
 // glance is how closely a delivery looks at a cluster.
@@ -46,6 +51,8 @@ type glance struct {
 	patience time.Duration
 	// insist has the event delivered again while nodes are waited for.
 	insist bool
+	// ask sends the request for an approval, nil where a delivery cannot.
+	ask func(*event.Event)
 }
 
 // longPatience stays far below the delivery's time limit.
@@ -132,12 +139,20 @@ func (f *function) settle(ctx context.Context, namespace, name string, look glan
 
 // step brings the cluster as far as it goes, and says in its status how far.
 func (f *function) step(ctx context.Context, c *cluster, look glance) error {
-	err := f.advance(ctx, c)
+	asked := requestedBy(c.Status.Approval)
+	err := f.advanceApproved(ctx, c)
 	if kube.Conflict(err) {
 		return err
 	}
 	if err := f.write(ctx, c, summarise(c, err)); err != nil {
 		return err
+	}
+	if look.ask != nil && f.asks(c, asked, look.thorough) {
+		reply, err := request(c.KubernetesCluster)
+		if err != nil {
+			return err
+		}
+		look.ask(reply)
 	}
 	if err == nil || errors.As(err, new(fault)) {
 		return nil

@@ -32,6 +32,7 @@ type story struct {
 // it:
 //
 //	err     has been Running  phase         Ready
+//	held    any               PendingApproval  False  its reason
 //	nil     any               Running       True   ClusterRunning
 //	fault   no                Pending, or   False  its reason
 //	                          Provisioning
@@ -48,12 +49,19 @@ func summarise(c *cluster, err error) story {
 	var w waits
 	var flt fault
 	switch {
+	case c.held != nil && errors.Is(err, c.held):
+		s.Phase = v1alpha1.ClusterPendingApproval
+		if errors.As(err, &flt) {
+			return tell(c, flt.reason, flt.message, true)
+		}
+		_ = errors.As(err, &w)
+		return tell(c, w.reason, w.message, false)
 	case err == nil:
 		s.Phase = v1alpha1.ClusterRunning
 		s.Secrets = &v1alpha1.ClusterSecrets{Kubeconfig: secretName(c.KubernetesCluster, kubeconfigSecret), Talosconfig: secretName(c.KubernetesCluster, talosconfigSecret)}
 		return tell(c, "ClusterRunning", "every node is Ready", false)
 	case errors.As(err, &flt):
-		if s.Phase == "" || s.Phase == v1alpha1.ClusterPending {
+		if s.Phase == "" || s.Phase == v1alpha1.ClusterPendingApproval {
 			s.Phase = v1alpha1.ClusterPending
 		}
 		return tell(c, flt.reason, flt.message, true)
@@ -92,6 +100,12 @@ func describeConditions(c *cluster, err error) {
 		return
 	}
 	set(v1alpha1.ConditionTopologyValid, true, "TopologyValid", fmt.Sprintf("Kubernetes %s on Talos %s", c.plan.kubernetes, c.plan.talos))
+	if a := c.Status.Approval; a != nil {
+		describeApproval(a, set)
+	}
+	if c.held != nil && errors.Is(err, c.held) && !c.created {
+		return
+	}
 	if c.network == "" {
 		if flt.reason != "" {
 			set(v1alpha1.ConditionNetworkAvailable, false, flt.reason, flt.message)
