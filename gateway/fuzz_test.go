@@ -1,0 +1,108 @@
+package main
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/vitistack/stack/gateway/ingest"
+)
+
+// listed is an entry of a list of the fuzz tests.
+type listed int
+
+func (l listed) Attribute(name string) string { return name + strconv.Itoa(int(l)%3) }
+func (l listed) Mentions(text string) bool    { return strings.Contains(strconv.Itoa(int(l)), text) }
+func (l listed) Place() []string              { return []string{"team", strconv.Itoa(int(l))} }
+func (l listed) Listed() []byte               { return []byte(`{"name":"` + strconv.Itoa(int(l)) + `"}`) }
+
+// FuzzQuery reads any query. One that is taken finds its entries page after page,
+// each once, whatever its cursor claims.
+func FuzzQuery(f *testing.F) {
+	for _, raw := range []string{
+		"", "limit=2&sort=-status,name", "continue=eyJtIjoiIiwicCI6WyJhIl19&limit=1", "q=1&fields=name", "status=status1,status2", "limit=1001", "%zz",
+		"continue=" + (&cursor{Mark: "0", Place: []string{"\x00"}}).String(),
+	} {
+		f.Add(raw)
+	}
+	var all []entry
+	for i := range 9 {
+		all = append(all, listed(i))
+	}
+	v := vocabulary{attributes: []string{"name", "status"}, fields: []string{"name"}}
+	f.Fuzz(func(t *testing.T, raw string) {
+		seen := map[string]bool{}
+		for range len(all) + 1 {
+			q, err := parseQuery(raw, v)
+			if err != nil {
+				if p := asProblem(err); p.Status != 400 || p.Detail == "" {
+					t.Fatalf("%q is refused with %d %q", raw, p.Status, p.Detail)
+				}
+				return
+			}
+			if q.limit == 0 {
+				q.limit = 4
+			}
+			page, _, next := q.selectFrom(slices.Values(all))
+			for _, r := range page {
+				if key := strings.Join(r.Place(), "/"); seen[key] {
+					t.Fatalf("%q lists %s twice", raw, key)
+				} else {
+					seen[key] = true
+				}
+			}
+			if next == nil {
+				return
+			}
+			_, raw, _ = strings.Cut(q.next("/", next), "?")
+		}
+		t.Fatalf("%q never ends", raw)
+	})
+}
+
+// FuzzIngest takes any body as a batch of events. Each fault that is found names a
+// field, and can be told.
+func FuzzIngest(f *testing.F) {
+	for _, body := range []string{
+		"[]", "[{}]", `[{"specversion":"1.0","id":"1","source":"/ipam","type":"io.vitistack.network.failed","data":{}}]`,
+		`[{"specversion":"1.0","id":"1","source":"%","type":"io.vitistack.network.provisioned","data_base64":"AA=="}]`, `[[[[`, `[{"time":1}]`,
+	} {
+		f.Add([]byte(body))
+	}
+	checker, err := ingest.NewChecker([]string{"io.vitistack.network.provisioned", "io.vitistack.network.failed"})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		all, err := ingest.ParseBatch(body)
+		if err != nil {
+			return
+		}
+		for i, e := range all {
+			for _, fault := range checker.Check(e, ingest.Place(i)) {
+				if !strings.HasPrefix(fault.Pointer, ingest.Place(i)) || fault.Detail == "" {
+					t.Errorf("fault %+v of %s", fault, body)
+				}
+			}
+		}
+	})
+}
+
+// FuzzHeaders reads headers that callers write as they like.
+func FuzzHeaders(f *testing.F) {
+	for _, text := range []string{"gzip;q=0.5, zstd", "*;q=0", `W/"a", "b"`, "req-1\r\nSet-Cookie: a", "name sha256:00 read+write", "\xff"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		_ = accepted(text)
+		_ = matches(text, "tag")
+		if id := requestID(text); !utf8.ValidString(id) || strings.ContainsAny(id, "\r\n\"\\ ") {
+			t.Errorf("request id %q of %q", id, text)
+		}
+		if key, _, err := parseKey(text, 0); err == nil && key.scopes == 0 {
+			t.Errorf("the key of %q may do nothing", text)
+		}
+	})
+}
