@@ -13,7 +13,7 @@ need gcc gcc libc6-dev
 need postgres postgresql
 need mariadbd mariadb-server
 need redis-server redis-server
-need python3 python3-minimal
+python3 -c 'import http.server' 2>/dev/null || missing="$missing python3"
 if [ -n "$missing" ]; then
   echo "Installing$missing ..."
   if [ "$(id -u)" != 0 ]; then

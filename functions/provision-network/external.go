@@ -62,6 +62,7 @@ func (x external) send(ctx context.Context, nn *v1alpha2.NetworkNamespace, event
 	e.SetType(eventType)
 	e.SetSource("/functions/" + name)
 	e.SetID(string(nn.UID) + "." + what)
+	e.SetExtension("provider", x.name) // for the filter of a Trigger
 	refOf(nn).Set(&e, string(nn.UID))
 	if err := e.SetData(event.ApplicationJSON, data); err != nil {
 		return fmt.Errorf("write event %s: %w", eventType, err)

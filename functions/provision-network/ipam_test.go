@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cloudevents/sdk-go/v2/binding"
+	"github.com/cloudevents/sdk-go/v2/event"
+	cehttp "github.com/cloudevents/sdk-go/v2/protocol/http"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/events"
+)
+
+// ipam is a running events/examples/ipam.py, which gets what a function sends, and
+// whose replies go back to the function, as the broker does it.
+type ipam struct {
+	t       *testing.T
+	url     string
+	f       *function
+	stop    func()
+	replies []string
+}
+
+func (i *ipam) Send(ctx context.Context, e event.Event) error {
+	conformsToSchema(i.t, e)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, i.url, nil)
+	if err != nil {
+		return err
+	}
+	if err := cehttp.WriteRequest(ctx, binding.ToMessage(&e), req); err != nil {
+		return err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode == http.StatusAccepted {
+		return nil
+	}
+	reply, err := binding.ToEvent(ctx, cehttp.NewMessageFromHttpResponse(res))
+	if err != nil {
+		return err
+	}
+	conformsToSchema(i.t, *reply)
+	i.replies = append(i.replies, reply.Type())
+	go func() { _, _ = i.f.handle(i.t.Context(), *reply) }()
+	return nil
+}
+
+// conformsToSchema checks an event as the gateway does.
+func conformsToSchema(t *testing.T, e event.Event) {
+	t.Helper()
+	file, err := events.Schemas.ReadFile("schemas/" + e.Type() + ".json")
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(file))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	if err := c.AddResource("schema.json", document); err != nil {
+		t.Error(err)
+		return
+	}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(e.Data()))
+	if err == nil {
+		err = c.MustCompile("schema.json").Validate(value)
+	}
+	if err == nil {
+		err = e.Validate()
+	}
+	if err != nil {
+		t.Errorf("event %s: %s: %v", e.Type(), e.Data(), err)
+	}
+}
+
+func startIPAM(t *testing.T, file string) (string, func()) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "python3", "../../events/examples/ipam.py")
+	command.Env = append(os.Environ(), "PORT=0", "IPAM_PREFIX=10.20.0.0/23", "IPAM_FILE="+file)
+	command.Stderr = os.Stderr
+	out, err := command.StdoutPipe()
+	if err == nil {
+		err = command.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := func() { _ = command.Process.Kill(); _ = command.Wait() }
+	t.Cleanup(stop)
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(line), stop
+}
+
+// TestExampleIPAM provides networks by an IPAM that is written in Python.
+func TestExampleIPAM(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	file := filepath.Join(t.TempDir(), "segments.json")
+	i := &ipam{t: t, f: w.f}
+	var stop func()
+	i.url, stop = startIPAM(t, file)
+	w.f.sender = i
+	ask := func(name, size string) {
+		spec := asks("corp-ipam")
+		spec.NetworkProvisioning.Parameters = map[string]string{"size": size}
+		w.network(name, spec)
+		w.look(name)
+	}
+	until := func(name, reason string) *v1alpha2.NetworkNamespace {
+		t.Helper()
+		deadline := time.Now().Add(time.Minute)
+		for {
+			nn := w.get(name)
+			_, got, message := ready(nn)
+			if got == reason {
+				return nn
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: %s %s, want %s", name, got, message, reason)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	ask("one", "24")
+	one := until("one", reasonProvisioned)
+	stop()
+	i.url, _ = startIPAM(t, file)
+	ask("two", "24")
+	two := until("two", reasonProvisioned)
+	if one.Status.IPv4Prefix != "10.20.0.0/24" || two.Status.IPv4Prefix != "10.20.1.0/24" || one.Status.VLANID == two.Status.VLANID || one.Status.NamespaceID == "" {
+		t.Errorf("got %+v and %+v", one.Status, two.Status)
+	}
+	ask("three", "24")
+	until("three", "NoFreePrefix")
+	ask("four", "many")
+	until("four", "BadSize")
+	w.delete(one)
+	if w.look("one") != nil {
+		t.Fatal("one must go")
+	}
+	w.clock.pass(longestWait + 2*time.Second)
+	w.look("three")
+	three := until("three", reasonProvisioned)
+	if three.Status.IPv4Prefix != "10.20.0.0/24" {
+		t.Errorf("what was released is free: got %s", three.Status.IPv4Prefix)
+	}
+}
