@@ -35,7 +35,19 @@ func (e environment) sources() map[string]source {
 		v1alpha2.ProviderNAM: e.source("NAM", v1alpha2.ProviderNAM, "", func(c *wire.Client) source {
 			return nam{c}
 		}),
+		v1alpha2.ProviderNetBox: e.source("NETBOX", v1alpha2.ProviderNetBox, netboxScheme(e.getenv("NETBOX_TOKEN")), func(c *wire.Client) source {
+			return netbox{netboxAPI{c}}
+		}),
 	}
+}
+
+// netboxScheme is how NetBox is shown a token: as a bearer token if it is one of the
+// second version, which there are since NetBox 4.5.
+func netboxScheme(token string) string {
+	if strings.HasPrefix(strings.TrimSpace(token), "nbt_") {
+		return "Bearer"
+	}
+	return "Token"
 }
 
 // source makes one out of the variables that begin with a prefix.

@@ -38,8 +38,8 @@ func working(message string, after time.Duration) fault {
 type backend struct {
 	// name is for sentences, for example NetBox.
 	name string
-	// url and credentials are where to correct address and access.
-	url, credentials string
+	// url and access say where to correct either.
+	url, access string
 }
 
 // faultOf turns what went wrong with a request to a backend into a fault:
@@ -67,7 +67,7 @@ func faultOf(b backend, err error) error {
 	case wire.Throttled:
 		return fault{reason: "SourceThrottled", message: b.name + " has too much to do, and is asked again later", after: cmp.Or(e.RetryAfter, throttled)}
 	case wire.Unauthorized:
-		return final("SourceUnauthorized", "%s does not let this installation in (%s): correct %s", b.name, e, b.credentials)
+		return final("SourceUnauthorized", "%s does not let this installation in (%s): correct %s", b.name, e, b.access)
 	case wire.Untrusted:
 		return final("SourceUntrusted", "%s: correct the certificates of %s, or %s", e, b.name, b.url)
 	case wire.NotFound, wire.Redirected:

@@ -35,7 +35,11 @@ type function struct {
 	pause time.Duration
 }
 
-const kindNetwork = "NetworkNamespace"
+const (
+	kindNetwork = "NetworkNamespace"
+	// asking is the time that a delivery has.
+	asking = 25 * time.Second
+)
 
 // look is how to look at a network.
 type look struct {
@@ -75,14 +79,22 @@ func (f *function) settle(ctx context.Context, namespace, name string, how look)
 	if until := restsUntil(nn, f.now()); how.said == nil && !until.IsZero() {
 		return f.later(until)
 	}
+	return f.ask(ctx, nn, how)
+}
+
+// ask gets the segment of a network, and writes down what came of it.
+func (f *function) ask(ctx context.Context, nn *v1alpha2.NetworkNamespace, how look) error {
 	from, err := f.begin(ctx, nn)
+	if err == nil && how.said == nil {
+		err = f.reserve(ctx, nn, from)
+	}
 	if err != nil {
 		return err
 	}
 	before, was := nn.DeepCopy(), isReady(nn)
 	seg, err := f.provide(ctx, nn, from, how)
 	if err != nil && !errors.As(err, new(refused)) && !errors.As(err, new(fault)) {
-		return fmt.Errorf("provide network %s/%s: %w", namespace, name, err)
+		return fmt.Errorf("provide network %s/%s: %w", nn.Namespace, nn.Name, err)
 	}
 	told := decide(nn, seg, err, f.now())
 	if isReady(nn) {
@@ -140,6 +152,24 @@ func (f *function) begin(ctx context.Context, nn *v1alpha2.NetworkNamespace) (so
 	}
 	_, err := f.kube.Patch(ctx, before, nn)
 	return from, err
+}
+
+// reserve notes on a network that a server is being asked for its segment, so that
+// no other delivery asks at the same time. The note lapses when the delivery that
+// wrote it must have ended.
+func (f *function) reserve(ctx context.Context, nn *v1alpha2.NetworkNamespace, from source) error {
+	switch from.(type) {
+	case nam, netbox:
+	default:
+		return nil
+	}
+	if isReady(nn) {
+		return nil
+	}
+	before := nn.DeepCopy()
+	nn.Status.ObservedGeneration, nn.Status.NextCheckTime = nn.Generation, at(f.now(), asking)
+	_, err := f.kube.PatchStatus(ctx, before, nn)
+	return err
 }
 
 // source is the one of a provider. What has none of its own is asked by events.

@@ -27,7 +27,6 @@ type ipam struct {
 	t       *testing.T
 	url     string
 	f       *function
-	stop    func()
 	replies []string
 }
 

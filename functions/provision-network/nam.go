@@ -17,7 +17,7 @@ import (
 // that asking again, after whatever happened, gives the same segment.
 type nam struct{ wire *wire.Client }
 
-var namBackend = backend{name: "the Network Automation Manager", url: "NAM_URL", credentials: "NAM_TOKEN, or the client certificate"}
+var namBackend = backend{name: "the Network Automation Manager", url: "NAM_URL", access: "NAM_TOKEN, or the client certificate"}
 
 // namRequest is the body of PUT /segments/{uid}.
 type namRequest struct {

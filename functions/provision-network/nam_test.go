@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -172,8 +173,8 @@ func TestNAMTakesItsTime(t *testing.T) {
 
 func asFault(t *testing.T, err error) fault {
 	t.Helper()
-	f, ok := err.(fault)
-	if !ok {
+	var f fault
+	if !errors.As(err, &f) {
 		t.Fatalf("got %v, want a fault", err)
 	}
 	return f

@@ -1,16 +1,13 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/cloudevents/sdk-go/v2/event"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
@@ -143,114 +140,6 @@ func TestNotConfigured(t *testing.T) {
 	}
 }
 
-// TestOverlap is a younger network that waits for an older one.
-func TestOverlap(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, nil)
-	w.network("a", manualSpec("10.3.0.0/16", "", 7))
-	w.expect(w.look("a"), "Ready", reasonProvisioned)
-	w.network("b", manualSpec("10.3.4.0/24", "", 7))
-	w.network("other-vlan", manualSpec("10.3.4.0/24", "", 8))
-	elsewhere := manualSpec("10.3.4.0/24", "", 7)
-	elsewhere.DatacenterIdentifier = "elsewhere-" + v1alpha2.Identifier(w.namespace[len(w.namespace)-6:])
-	w.network("other-datacenter", elsewhere)
-	nn := w.look("b")
-	if message := w.expect(nn, "Error", reasonOverlap); !strings.Contains(message, w.namespace+"/a") || nn.Status.IPv4Prefix != "" {
-		t.Errorf("the message names who holds it: %s; prefix %q", message, nn.Status.IPv4Prefix)
-	}
-	w.expect(w.look("other-vlan"), "Ready", reasonProvisioned)
-	w.expect(w.look("other-datacenter"), "Ready", reasonProvisioned)
-	w.change("a", func(nn *v1alpha2.NetworkNamespace) { nn.Labels = map[string]string{"seen": "again"} })
-	w.expect(w.look("a"), "Ready", reasonProvisioned)
-
-	w.delete(w.get("a"))
-	if w.look("a") != nil {
-		t.Fatal("a must go")
-	}
-	w.must(w.deliver(kindNetwork, "a", events.TypeRefDelete))
-	w.expect(w.get("b"), "Ready", reasonProvisioned)
-}
-
-// TestOverlapRace has ten networks become Ready at the same moment that all want the
-// same segment.
-func TestOverlapRace(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, nil)
-	const rivals = 10
-	var group sync.WaitGroup
-	for i := range rivals {
-		group.Go(func() {
-			name := fmt.Sprintf("n%d", i)
-			w.network(name, manualSpec("10.4.0.0/24", "", v1alpha2.VLANID(9)))
-			for range 3 {
-				if err := w.deliver(kindNetwork, name, events.TypeRefAdd); err != nil && !kube.Conflict(err) {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	group.Wait()
-	var holders []string
-	for i := range rivals {
-		if nn := w.get(fmt.Sprintf("n%d", i)); isReady(nn) {
-			holders = append(holders, nn.Name)
-		}
-	}
-	if len(holders) > 1 {
-		t.Errorf("%v have the same segment", holders)
-	}
-	for i := range rivals {
-		w.look(fmt.Sprintf("n%d", i))
-	}
-	ready := 0
-	for i := range rivals {
-		if isReady(w.get(fmt.Sprintf("n%d", i))) {
-			ready++
-		}
-	}
-	if ready != 1 {
-		t.Errorf("%d networks are Ready in the end, want one", ready)
-	}
-}
-
-func TestRivals(t *testing.T) {
-	t.Parallel()
-	make := func(name string, age time.Duration, ready bool) v1alpha2.NetworkNamespace {
-		nn := someNetwork(name, manualSpec("10.5.0.0/24", "", 1))
-		nn.CreationTimestamp.Time = noon.Add(-age)
-		if ready {
-			nn.Status.ProvisioningPhase, nn.Status.IPv4Prefix, nn.Status.VLANID = "Ready", "10.5.0.0/24", 1
-		}
-		return *nn
-	}
-	for name, tc := range map[string]struct {
-		reason      string
-		nn, other   v1alpha2.NetworkNamespace
-		holder      bool
-		gives, same bool
-	}{
-		"BothNew":        {reason: "the older one comes first", nn: make("a", 1, false), other: make("b", 2, false), holder: true},
-		"BothNewAgain":   {reason: "the older one comes first", nn: make("b", 2, false), other: make("a", 1, false)},
-		"SameSecond":     {reason: "of two of the same second one comes first", nn: make("b", 1, false), other: make("a", 1, false), holder: true},
-		"InUse":          {reason: "machines use the younger one's segment", nn: make("a", 2, false), other: make("b", 1, true), holder: true},
-		"BothReady":      {reason: "two that became Ready at once: the younger gives way", nn: make("a", 2, true), other: make("b", 1, true), gives: true},
-		"BothReadyAgain": {reason: "two that became Ready at once: the younger gives way", nn: make("b", 1, true), other: make("a", 2, true), holder: true},
-		"ReadyAgainst":   {reason: "who waits does not push out who has it", nn: make("a", 1, true), other: make("b", 2, false)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			seg, err := manualSegment(&tc.nn)
-			if err != nil {
-				t.Fatal(err)
-			}
-			holder, losers := rivals(&tc.nn, seg, []v1alpha2.NetworkNamespace{tc.nn, tc.other})
-			if (holder != nil) != tc.holder || (len(losers) > 0) != tc.gives {
-				t.Errorf("%s: holder %v, losers %v", tc.reason, holder, losers)
-			}
-		})
-	}
-}
-
 func TestDeletionWaitsForUsers(t *testing.T) {
 	t.Parallel()
 	m := newManager(t, 0)
@@ -312,12 +201,13 @@ func TestProcessDies(t *testing.T) {
 	m := newManager(t, 0)
 	w := newWorld(t, map[string]source{"nam": m.nam})
 	whole := w.f.kube
-	for left := range 4 {
+	for left := range 5 {
 		name := fmt.Sprintf("n%d", left)
 		w.network(name, asks("nam"))
 		w.f.kube, _ = w.counting(left)
 		_ = w.deliver(kindNetwork, name, events.TypeRefAdd)
 		w.f.kube = whole
+		w.clock.pass(asking + 2*time.Second)
 		w.expect(w.look(name), "Ready", reasonProvisioned)
 		if n := len(m.Segments()); n != 1 {
 			t.Errorf("after %d writes: %d segments, want 1", left, n)
@@ -385,85 +275,4 @@ func TestSummary(t *testing.T) {
 	if counted.n != before {
 		t.Errorf("a system in which nothing happens is written to %d times", counted.n-before)
 	}
-}
-
-// answers delivers what an external IPAM says.
-func (w *world) answers(eventType string, data any) error {
-	w.t.Helper()
-	e := event.New()
-	e.SetType(eventType)
-	e.SetSource("/ipam")
-	e.SetID("7")
-	w.must(e.SetData(event.ApplicationJSON, data))
-	_, err := w.f.handle(w.t.Context(), e)
-	return err
-}
-
-func TestExternal(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, nil)
-	spec := asks("corp-ipam")
-	spec.NetworkProvisioning.Parameters = map[string]string{"size": "24"}
-	nn := w.network("net", spec)
-	w.expect(w.look("net"), "Pending", reasonWorking)
-	var asked events.NetworkRequested
-	w.must(json.Unmarshal(w.sent.events[0].Data(), &asked))
-	want := events.NetworkRequested{Object: object(nn), Provider: "corp-ipam", DatacenterIdentifier: w.namespace, Parameters: map[string]string{"size": "24"}}
-	if diff := cmp.Diff(want, asked); diff != "" {
-		t.Errorf("the request (-want +got):\n%s", diff)
-	}
-	w.look("net")
-	if n := len(w.sent.types()); n != 1 {
-		t.Errorf("an IPAM is not asked again at once: %d events", n)
-	}
-	w.clock.pass(time.Minute)
-	w.look("net")
-	if first, again := w.sent.events[0], w.sent.events[1]; first.ID() != again.ID() {
-		t.Errorf("asking again is the same event: %s and %s", first.ID(), again.ID())
-	}
-
-	w.must(w.answers(events.TypeNetworkFailed, events.NetworkFailed{UID: string(nn.UID), Reason: "NoFreePrefix", Message: "ask for a smaller one"}))
-	if message := w.expect(w.get("net"), "Error", "NoFreePrefix"); !strings.Contains(message, "smaller") {
-		t.Errorf("message %s", message)
-	}
-	good := events.NetworkProvisioned{UID: string(nn.UID), ID: "seg-1", IPv4Prefix: "10.20.30.0/24", IPv4Gateway: "10.20.30.1", VLANID: 230}
-	for reason, change := range map[string]func(*events.NetworkProvisioned){
-		"the gateway is outside":   func(p *events.NetworkProvisioned) { p.IPv4Gateway = "10.20.31.1" },
-		"the prefix has host bits": func(p *events.NetworkProvisioned) { p.IPv4Prefix = "10.20.30.9/24" },
-	} {
-		bad := good
-		change(&bad)
-		w.must(w.answers(events.TypeNetworkProvisioned, bad))
-		_, got, message := ready(w.get("net"))
-		if got != "SourceUnexpectedAnswer" {
-			t.Errorf("%s: got %s %s", reason, got, message)
-		}
-	}
-	foreign := good
-	foreign.Provider = "another"
-	if err := w.answers(events.TypeNetworkProvisioned, foreign); !events.IsPermanent(err) {
-		t.Errorf("the answer of another IPAM: got %v", err)
-	}
-	for range 2 {
-		w.must(w.answers(events.TypeNetworkProvisioned, good))
-	}
-	got := w.get("net")
-	w.expect(got, "Ready", reasonProvisioned)
-	if s := got.Status; s.NamespaceID != "seg-1" || s.IPv4Gateway != "10.20.30.1" || s.VLANID != 230 {
-		t.Errorf("status %+v", s)
-	}
-	w.must(w.answers(events.TypeNetworkFailed, events.NetworkFailed{UID: string(nn.UID), Reason: "Late"}))
-	w.expect(w.get("net"), "Ready", reasonProvisioned)
-
-	w.delete(got)
-	if w.look("net") != nil {
-		t.Fatal("it must go")
-	}
-	last := w.sent.events[len(w.sent.events)-1]
-	var released events.NetworkReleased
-	w.must(json.Unmarshal(last.Data(), &released))
-	if last.Type() != events.TypeNetworkReleased || released.ID != "seg-1" || released.UID != string(nn.UID) {
-		t.Errorf("sent %s %+v", last.Type(), released)
-	}
-	w.must(w.answers(events.TypeNetworkProvisioned, good))
 }

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vitistack/stack/events"
+)
+
+// answers delivers what an external IPAM says.
+func (w *world) answers(eventType string, data any) error {
+	w.t.Helper()
+	e := event.New()
+	e.SetType(eventType)
+	e.SetSource("/ipam")
+	e.SetID("7")
+	w.must(e.SetData(event.ApplicationJSON, data))
+	_, err := w.f.handle(w.t.Context(), e)
+	return err
+}
+
+func TestExternal(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	spec := asks("corp-ipam")
+	spec.NetworkProvisioning.Parameters = map[string]string{"size": "24"}
+	nn := w.network("net", spec)
+	w.expect(w.look("net"), "Pending", reasonWorking)
+	var asked events.NetworkRequested
+	w.must(json.Unmarshal(w.sent.events[0].Data(), &asked))
+	want := events.NetworkRequested{Object: object(nn), Provider: "corp-ipam", DatacenterIdentifier: w.namespace, Parameters: map[string]string{"size": "24"}}
+	if diff := cmp.Diff(want, asked); diff != "" {
+		t.Errorf("the request (-want +got):\n%s", diff)
+	}
+	w.look("net")
+	if n := len(w.sent.types()); n != 1 {
+		t.Errorf("an IPAM is not asked again at once: %d events", n)
+	}
+	w.clock.pass(time.Minute)
+	w.look("net")
+	if first, again := w.sent.events[0], w.sent.events[1]; first.ID() != again.ID() {
+		t.Errorf("asking again is the same event: %s and %s", first.ID(), again.ID())
+	}
+
+	w.must(w.answers(events.TypeNetworkFailed, events.NetworkFailed{UID: string(nn.UID), Reason: "NoFreePrefix", Message: "ask for a smaller one"}))
+	if message := w.expect(w.get("net"), "Error", "NoFreePrefix"); !strings.Contains(message, "smaller") {
+		t.Errorf("message %s", message)
+	}
+	good := events.NetworkProvisioned{UID: string(nn.UID), ID: "seg-1", IPv4Prefix: "10.20.30.0/24", IPv4Gateway: "10.20.30.1", VLANID: 230}
+	for reason, change := range map[string]func(*events.NetworkProvisioned){
+		"the gateway is outside":   func(p *events.NetworkProvisioned) { p.IPv4Gateway = "10.20.31.1" },
+		"the prefix has host bits": func(p *events.NetworkProvisioned) { p.IPv4Prefix = "10.20.30.9/24" },
+	} {
+		bad := good
+		change(&bad)
+		w.must(w.answers(events.TypeNetworkProvisioned, bad))
+		_, got, message := ready(w.get("net"))
+		if got != "SourceUnexpectedAnswer" {
+			t.Errorf("%s: got %s %s", reason, got, message)
+		}
+	}
+	foreign := good
+	foreign.Provider = "another"
+	if err := w.answers(events.TypeNetworkProvisioned, foreign); !events.IsPermanent(err) {
+		t.Errorf("the answer of another IPAM: got %v", err)
+	}
+	for range 2 {
+		w.must(w.answers(events.TypeNetworkProvisioned, good))
+	}
+	got := w.get("net")
+	w.expect(got, "Ready", reasonProvisioned)
+	if s := got.Status; s.NamespaceID != "seg-1" || s.IPv4Gateway != "10.20.30.1" || s.VLANID != 230 {
+		t.Errorf("status %+v", s)
+	}
+	w.must(w.answers(events.TypeNetworkFailed, events.NetworkFailed{UID: string(nn.UID), Reason: "Late"}))
+	w.expect(w.get("net"), "Ready", reasonProvisioned)
+
+	w.delete(got)
+	if w.look("net") != nil {
+		t.Fatal("it must go")
+	}
+	last := w.sent.events[len(w.sent.events)-1]
+	var released events.NetworkReleased
+	w.must(json.Unmarshal(last.Data(), &released))
+	if last.Type() != events.TypeNetworkReleased || released.ID != "seg-1" || released.UID != string(nn.UID) {
+		t.Errorf("sent %s %+v", last.Type(), released)
+	}
+	w.must(w.answers(events.TypeNetworkProvisioned, good))
+}

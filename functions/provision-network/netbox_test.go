@@ -1,0 +1,287 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/internal/wire"
+	"github.com/vitistack/stack/tests/sim/faults"
+	sim "github.com/vitistack/stack/tests/sim/netbox"
+)
+
+const netboxToken = "0123456789abcdef0123456789abcdef01234567"
+
+// library is a simulated NetBox.
+type library struct {
+	*sim.Server
+	plan   *faults.Plan
+	url    string
+	netbox netbox
+}
+
+func newLibrary(t *testing.T, o sim.Options) *library {
+	t.Helper()
+	l := &library{plan: &faults.Plan{}}
+	o.Faults = l.plan
+	if o.Token == "" {
+		o.Token = netboxToken
+	}
+	var err error
+	if l.Server, err = sim.New(o); err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(l.Server)
+	t.Cleanup(server.Close)
+	l.url = server.URL
+	l.netbox = reader(t, l.url, o.Token)
+	return l
+}
+
+func reader(t *testing.T, url, token string) netbox {
+	t.Helper()
+	c, err := wire.New(wire.Config{URL: url, Token: token, TokenScheme: netboxScheme(token), Timeout: 2 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return netbox{netboxAPI{c}}
+}
+
+// shelves are two parents of one site, of which the first has room for two /26.
+func shelves() sim.Options {
+	return sim.Options{
+		Parents: []sim.Parent{
+			{Prefix: netip.MustParsePrefix("10.50.0.0/24"), Role: "tenants", Site: "az1", Status: "active"},
+			{Prefix: netip.MustParsePrefix("10.51.0.0/25"), Role: "tenants", Site: "az1"},
+			{Prefix: netip.MustParsePrefix("10.52.0.0/24"), Role: "tenants", Site: "az1", CustomFields: map[string]string{"tier": "gold"}},
+			{Prefix: netip.MustParsePrefix("10.53.0.0/16"), Role: "tenants", Site: "az2"},
+			{Prefix: netip.MustParsePrefix("2001:db8:50::/56"), Site: "az1"},
+		},
+		Groups: []sim.Group{{Slug: "leafs", Min: 300, Max: 302}},
+	}
+}
+
+func netboxSpec(r v1alpha2.NetBoxRequest) v1alpha2.NetworkNamespaceSpec {
+	return v1alpha2.NetworkNamespaceSpec{DatacenterIdentifier: "az1", NetworkProvisioning: &v1alpha2.NetworkProvisioning{Provider: "netbox", NetBox: &r}}
+}
+
+func uid(n int) string { return fmt.Sprintf("%08d-8f6e-4a55-9a31-0c5f6f3a7d10", n) }
+
+func TestNetBox(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]sim.Options{"Now": shelves(), "BeforeScopes": func() sim.Options { o := shelves(); o.Sites = true; return o }(),
+		"NewToken": func() sim.Options { o := shelves(); o.Token = "nbt_abc.def"; return o }()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLibrary(t, o)
+			request := v1alpha2.NetBoxRequest{Role: "tenants", VLANGroup: "leafs", SegmentRequest: v1alpha2.SegmentRequest{IPv4PrefixLength: 26}}
+			var got []string
+			for n := range 3 {
+				nn := someNetwork(uid(n), netboxSpec(request))
+				first, err := l.netbox.Provide(t.Context(), nn)
+				if err != nil {
+					t.Fatal(err)
+				}
+				again, err := l.netbox.Provide(t.Context(), nn)
+				if err != nil || !first.same(again) {
+					t.Errorf("asked again it gives %+v and not %+v: %v", again, first, err)
+				}
+				got = append(got, fmt.Sprintf("%s %s %d", first.ipv4, first.ipv4Gateway, first.vlan))
+			}
+			want := []string{"10.51.0.0/26 10.51.0.1 300", "10.51.0.64/26 10.51.0.65 301", "10.52.0.0/26 10.52.0.1 302"}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("the next parent serves when one is full (-want +got):\n%s", diff)
+			}
+			if _, err := l.netbox.Provide(t.Context(), someNetwork(uid(3), netboxSpec(request))); reasonIn(err) != "VLANGroupFull" {
+				t.Errorf("got %v, want the group to be full", err)
+			}
+			prefixes, addresses, vlans := l.Taken()
+			if len(prefixes) != 3 || len(addresses) != 3 || len(vlans) != 3 {
+				t.Errorf("NetBox has %v, %v, %v", prefixes, addresses, vlans)
+			}
+			for n := range 3 {
+				for range 2 {
+					if err := l.netbox.Release(t.Context(), someNetwork(uid(n), netboxSpec(request))); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			if prefixes, addresses, vlans := l.Taken(); len(prefixes)+len(addresses)+len(vlans) > 0 {
+				t.Errorf("left in NetBox: %v, %v, %v", prefixes, addresses, vlans)
+			}
+		})
+	}
+}
+
+// reasonIn is the reason of a fault, or nothing.
+func reasonIn(err error) string {
+	var f fault
+	if errors.As(err, &f) {
+		return f.reason
+	}
+	return ""
+}
+
+func TestNetBoxChooses(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason  string
+		request v1alpha2.NetBoxRequest
+		prefix  string
+		refuse  string
+		says    string
+	}{
+		"Field":     {reason: "a custom field chooses", request: v1alpha2.NetBoxRequest{CustomFields: map[string]string{"tier": "gold"}}, prefix: "10.52.0.0/24"},
+		"Site":      {reason: "a site stands over the data centre", request: v1alpha2.NetBoxRequest{Site: "az2"}, prefix: "10.53.0.0/24"},
+		"DualStack": {reason: "both families", request: v1alpha2.NetBoxRequest{SegmentRequest: v1alpha2.SegmentRequest{IPv4PrefixLength: 25, IPFamilies: []v1alpha2.IPFamily{"IPv4", "IPv6"}}}, prefix: "10.51.0.0/25 and 2001:db8:50::/64"},
+		"NoRole":    {reason: "nobody has made one", request: v1alpha2.NetBoxRequest{Role: "guests"}, refuse: "NoParentPrefix", says: "role guests"},
+		"Unknown":   {reason: "NetBox ignores what it does not know", request: v1alpha2.NetBoxRequest{CustomFields: map[string]string{"colour": "red"}}, refuse: "NoParentPrefix", says: "colour red"},
+		"TooLarge":  {reason: "no parent is that large", request: v1alpha2.NetBoxRequest{SegmentRequest: v1alpha2.SegmentRequest{IPv4PrefixLength: 22}}, refuse: "ParentPrefixesFull", says: "/22"},
+		"NoGroup":   {reason: "nobody has made it", request: v1alpha2.NetBoxRequest{VLANGroup: "spines"}, refuse: "NoVLANGroup", says: "spines"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLibrary(t, shelves())
+			got, err := l.netbox.Provide(t.Context(), someNetwork(uidA, netboxSpec(tc.request)))
+			if reasonIn(err) != tc.refuse || (err != nil && !strings.Contains(err.Error(), tc.says)) || got.prefixes() != tc.prefix {
+				t.Errorf("%s: got %s, %v", tc.reason, got.prefixes(), err)
+			}
+		})
+	}
+}
+
+// TestNetBoxFaults is what becomes of each way in which NetBox may fail.
+func TestNetBoxFaults(t *testing.T) {
+	t.Parallel()
+	const list, take = "GET /api/ipam/prefixes/", "POST /api/ipam/prefixes/*/available-prefixes/"
+	for name, tc := range map[string]struct {
+		operation, fault, reason string
+		final                    bool
+		says                     string
+	}{
+		"400":       {take, "400", "SourceRejected", true, "told to fail"},
+		"401":       {list, "401", "SourceUnauthorized", true, "NETBOX_TOKEN"},
+		"403":       {take, "403", "SourceUnauthorized", true, "NETBOX_TOKEN"},
+		"404":       {list, "404", "SourceNotFound", true, "NETBOX_URL"},
+		"409":       {"PATCH /api/ipam/prefixes/*/", "409", "SourceConflict", true, "told to fail"},
+		"422":       {take, "422", "SourceRejected", true, "told to fail"},
+		"429":       {take, "429", "SourceThrottled", false, "later"},
+		"500":       {take, "500", "SourceUnavailable", false, "500"},
+		"503":       {list, "503", "SourceUnavailable", false, "503"},
+		"302":       {list, "302", "SourceNotFound", true, "NETBOX_URL"},
+		"Dropped":   {take, "drop", "SourceUnavailable", false, "closed the connection"},
+		"Malformed": {list, "garbage", "SourceUnexpectedAnswer", true, "not JSON"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLibrary(t, shelves())
+			nn := someNetwork(uidA, netboxSpec(v1alpha2.NetBoxRequest{VLANGroup: "leafs", SegmentRequest: v1alpha2.SegmentRequest{IPv4PrefixLength: 26}}))
+			if err := l.plan.Set(faults.Rule{Operation: tc.operation, Error: tc.fault, Times: 1}); err != nil {
+				t.Fatal(err)
+			}
+			_, err := l.netbox.Provide(t.Context(), nn)
+			var f fault
+			if !errors.As(err, &f) || f.reason != tc.reason || f.final != tc.final || !strings.Contains(f.message, tc.says) {
+				t.Errorf("got %+v (%v), want %s, final %t, with %q in it", f, err, tc.reason, tc.final, tc.says)
+			}
+			if _, err := l.netbox.Provide(t.Context(), nn); err != nil {
+				t.Errorf("asked again: %v", err)
+			}
+			if prefixes, addresses, vlans := l.Taken(); len(prefixes) != 1 || len(addresses) != 1 || len(vlans) != 1 {
+				t.Errorf("asked again it must have made one of each: %v, %v, %v", prefixes, addresses, vlans)
+			}
+		})
+	}
+	unprepared := shelves()
+	unprepared.Fields = []string{}
+	l := newLibrary(t, unprepared)
+	if _, err := l.netbox.Provide(t.Context(), someNetwork(uidA, netboxSpec(v1alpha2.NetBoxRequest{}))); reasonIn(err) != "SourceNotPrepared" {
+		t.Errorf("a NetBox without the custom field: got %v", err)
+	}
+	if err := l.netbox.Release(t.Context(), someNetwork(uidA, netboxSpec(v1alpha2.NetBoxRequest{}))); err != nil || len(l.parents(t)) == 0 {
+		t.Errorf("without the custom field NetBox lists everything, of which nothing may be deleted: %v", err)
+	}
+	if _, err := reader(t, l.url, "wrong").Provide(t.Context(), someNetwork(uidA, netboxSpec(v1alpha2.NetBoxRequest{}))); reasonIn(err) != "SourceUnauthorized" {
+		t.Errorf("a wrong token: got %v", err)
+	}
+}
+
+// parents are the prefixes that were there from the beginning.
+func (l *library) parents(t *testing.T) []netboxPrefix {
+	t.Helper()
+	all, err := list[netboxPrefix](t.Context(), l.netbox.api, "prefixes", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestNetBoxLosesAnswers loses the answer to each request that was carried out.
+func TestNetBoxLosesAnswers(t *testing.T) {
+	t.Parallel()
+	l := newLibrary(t, shelves())
+	nn := someNetwork(uidA, netboxSpec(v1alpha2.NetBoxRequest{VLANGroup: "leafs"}))
+	lost := func(operation string) {
+		if err := l.plan.Set(faults.Rule{Operation: operation, Error: "drop", After: true, Times: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, operation := range []string{
+		"POST /api/ipam/vlan-groups/*/available-vlans/", "POST /api/ipam/prefixes/*/available-prefixes/", "PATCH /api/ipam/prefixes/*/",
+	} {
+		lost(operation)
+		if _, err := l.netbox.Provide(t.Context(), nn); err == nil {
+			t.Errorf("%s: its answer should have been lost", operation)
+		}
+	}
+	lost("POST /api/ipam/ip-addresses/")
+	if _, err := l.netbox.Provide(t.Context(), nn); err != nil {
+		t.Error(err)
+	}
+	if prefixes, addresses, vlans := l.Taken(); len(prefixes) != 1 || len(addresses) != 1 || len(vlans) != 1 {
+		t.Errorf("one of each must have been made: %v, %v, %v", prefixes, addresses, vlans)
+	}
+	for range 3 {
+		lost("DELETE /api/ipam/*/*/")
+		_ = l.netbox.Release(t.Context(), nn)
+	}
+	if err := l.netbox.Release(t.Context(), nn); err != nil {
+		t.Error(err)
+	}
+	if prefixes, addresses, vlans := l.Taken(); len(prefixes)+len(addresses)+len(vlans) > 0 {
+		t.Errorf("left in NetBox: %v, %v, %v", prefixes, addresses, vlans)
+	}
+}
+
+// TestNetBoxRace asks for one network's segment many times at once.
+func TestNetBoxRace(t *testing.T) {
+	t.Parallel()
+	l := newLibrary(t, shelves())
+	nn := someNetwork(uidA, netboxSpec(v1alpha2.NetBoxRequest{VLANGroup: "leafs", SegmentRequest: v1alpha2.SegmentRequest{IPv4PrefixLength: 28}}))
+	var group sync.WaitGroup
+	for range 3 {
+		group.Go(func() {
+			_, err := l.netbox.Provide(t.Context(), nn)
+			if f := reasonIn(err); err != nil && f != "SourceRejected" && f != "SourceNotFound" && f != "SourceConflict" {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	seg, err := l.netbox.Provide(t.Context(), nn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	prefixes, addresses, vlans := l.Taken()
+	if len(prefixes) != 1 || len(vlans) != 1 || prefixes[0] != seg.ipv4.String() || vlans[0] != int(seg.vlan) || len(addresses) == 0 {
+		t.Errorf("got %+v of %v, %v, %v", seg, prefixes, addresses, vlans)
+	}
+}
