@@ -291,7 +291,7 @@ func (c *cluster) wanted() *v1alpha1.KubernetesCluster {
 // advanceApproved is advance as far as the cluster has been approved.
 func (f *function) advanceApproved(ctx context.Context, c *cluster) error {
 	var err error
-	if c.plan, err = makePlan(c.KubernetesCluster, f.talos); err != nil {
+	if c.plan, err = makePlan(c.KubernetesCluster, nil, f.talos); err != nil {
 		return err
 	}
 	c.held = f.checkApproval(ctx, c)

@@ -31,13 +31,18 @@ type cluster struct {
 	plan  plan
 	// network is the name of its NetworkNamespace.
 	network string
-	// machines are those of the plan that exist, by name.
+	// machines are those of the cluster that exist, by name, also those that leave.
 	machines map[string]*v1alpha1.Machine
 	bundle   *secrets.Bundle
 	access   *access
 	vip      netip.Addr
 	states   map[string]nodeState
+	// workload is the connection to the cluster's own API, once there is one, and
+	// nodes what that has listed.
+	workload *workload
 	nodes    []workloadNode
+	// etcd counts its members, once they all vote and answer.
+	etcd string
 	// kubeconfig is the administrator's, once a node has handed it out.
 	kubeconfig []byte
 	// held is what keeps it from being as its spec says until somebody approves, and
@@ -79,7 +84,10 @@ func addressOf(m *v1alpha1.Machine) string { return m.Status.IPAddresses[0] }
 // fault or waits where it goes no further.
 func (f *function) advance(ctx context.Context, c *cluster) error {
 	var err error
-	if c.plan, err = makePlan(c.wanted(), f.talos); err != nil {
+	if err = f.readMachines(ctx, c); err != nil {
+		return err
+	}
+	if c.plan, err = makePlan(c.wanted(), c.machines, f.talos); err != nil {
 		return err
 	}
 	c.states = map[string]nodeState{}
@@ -108,10 +116,20 @@ func (f *function) advance(ctx context.Context, c *cluster) error {
 		if errors.As(late, new(fault)) {
 			return late
 		}
-		if err := f.ensureBootstrap(ctx, c); err != nil {
+		late = f.ensureBootstrap(ctx, c)
+		if late == nil {
+			late = f.lookAtNodes(ctx, c)
+		}
+		if err := f.shrink(ctx, c); err != nil {
 			return err
 		}
-		return f.awaitNodes(ctx, c)
+		if late != nil {
+			return late
+		}
+		if err := f.missingNodes(c); err != nil {
+			return err
+		}
+		return f.checkEtcd(ctx, c)
 	})
 	if !c.reachable || (late != nil && c.Status.Upgrade == nil) {
 		return late
@@ -119,12 +137,62 @@ func (f *function) advance(ctx context.Context, c *cluster) error {
 	return worst(slices.DeleteFunc([]error{f.upgrade(ctx, c), late}, func(err error) bool { return err == nil }))
 }
 
-// unconfigured are the members whose machines are up, and whose nodes have not
-// taken their configuration as far as is known.
+// controlPlanes are the addresses of the control planes that have their
+// configuration, by name, also of those that leave.
+func (c *cluster) controlPlanes() map[string]string {
+	addresses := map[string]string{}
+	for name, m := range c.machines {
+		if poolOf(m) == controlPlanePool && installed(m) && m.Status.Phase == v1alpha1.MachineRunning && len(m.Status.IPAddresses) > 0 {
+			addresses[name] = addressOf(m)
+		}
+	}
+	return addresses
+}
+
+// close ends the connections of a delivery.
+func (c *cluster) close() {
+	if c.workload != nil {
+		c.workload.close()
+	}
+}
+
+// unconfigured are the members that get their configuration now: whose machines
+// are up, and whose nodes have not taken it as far as is known. A control plane
+// that grows takes one at a time, and none while one leaves.
 func (c *cluster) unconfigured() []member {
-	return slices.DeleteFunc(slices.Clone(c.plan.members), func(m member) bool {
-		return !running(c.machines[m.name]) || installed(c.machines[m.name])
-	})
+	busy := c.Status.Version != "" && c.controlPlaneChanges()
+	var found []member
+	for _, m := range c.plan.members {
+		if !running(c.machines[m.name]) || installed(c.machines[m.name]) {
+			continue
+		}
+		if m.role == v1alpha1.RoleControlPlane && c.Status.Version != "" {
+			if busy {
+				continue
+			}
+			busy = true
+		}
+		found = append(found, m)
+	}
+	return found
+}
+
+// controlPlaneChanges tells whether a control plane is joining or leaving, by what
+// was last seen of the nodes.
+func (c *cluster) controlPlaneChanges() bool {
+	if c.Status.Removing != "" {
+		return true
+	}
+	for name, m := range c.machines {
+		if poolOf(m) != controlPlanePool || !installed(m) {
+			continue
+		}
+		ready := slices.ContainsFunc(c.Status.Nodes, func(n v1alpha1.NodeStatus) bool { return n.Name == name && n.State == "Ready" })
+		if leaving(m) || (running(m) && !ready && m.Annotations[v1alpha1.AnnotationRemove] == "") {
+			return true
+		}
+	}
+	return false
 }
 
 // checkNetwork makes sure that there is a network for the machines to be in.
@@ -147,9 +215,6 @@ func (f *function) checkNetwork(ctx context.Context, c *cluster) error {
 // ensureMachines saves the manifests of the machines, and makes those that are
 // missing.
 func (f *function) ensureMachines(ctx context.Context, c *cluster) error {
-	if err := f.readMachines(ctx, c); err != nil {
-		return err
-	}
 	var missing []*v1alpha1.Machine
 	files := map[string][]byte{}
 	for _, m := range c.plan.members {

@@ -122,6 +122,7 @@ func (f *function) settle(ctx context.Context, namespace, name string, look glan
 		return nil
 	}
 	c := &cluster{KubernetesCluster: kc, before: kc.DeepCopy(), until: f.now().Add(look.patience)}
+	defer c.close()
 	if kc.DeletionTimestamp != nil {
 		return f.remove(ctx, c)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -35,11 +36,10 @@ func (f *function) configureMachine(ctx context.Context, name string, m *v1alpha
 	if err != nil || !ready {
 		return err
 	}
-	i := slices.IndexFunc(c.plan.members, func(p member) bool { return p.name == m.Name })
-	if i < 0 {
-		return nil
+	members := slices.DeleteFunc(c.unconfigured(), func(p member) bool { return p.name != m.Name })
+	if len(members) == 0 {
+		return kube.OnConflict(func() error { return f.settle(ctx, m.Namespace, name, glance{thorough: true}) })
 	}
-	members := c.plan.members[i : i+1]
 	configs, err := f.renderAll(ctx, c, members)
 	if err == nil {
 		err = poll(ctx, c.until, func(ctx context.Context) error { return f.configureOnce(ctx, c, members, configs) })
@@ -54,13 +54,13 @@ func (f *function) configureMachine(ctx context.Context, name string, m *v1alpha
 // all there.
 func (f *function) prepare(ctx context.Context, c *cluster) (bool, error) {
 	var err error
-	if c.plan, err = makePlan(c.KubernetesCluster, f.talos); err != nil {
-		return false, nil // the cluster's own event tells
-	}
-	c.network = c.Spec.NetworkNamespaceName
 	if err := f.readMachines(ctx, c); err != nil {
 		return false, err
 	}
+	if c.plan, err = makePlan(c.KubernetesCluster, c.machines, f.talos); err != nil {
+		return false, nil // the cluster's own event tells
+	}
+	c.network = c.Spec.NetworkNamespaceName
 	if c.bundle, err = f.readPKI(ctx, c.KubernetesCluster); err != nil || c.bundle == nil {
 		return false, err
 	}
@@ -234,35 +234,52 @@ func (f *function) ensureBootstrap(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// awaitNodes keeps the credentials for people, and waits until every node is Ready
-// in the cluster's own API.
-func (f *function) awaitNodes(ctx context.Context, c *cluster) error {
-	first := c.machines[c.Status.BootstrapMachine]
-	if !running(first) {
-		return f.waitForMachines(c)
-	}
+// lookAtNodes keeps the credentials for people, and lists the nodes that the
+// cluster's own API knows.
+func (f *function) lookAtNodes(ctx context.Context, c *cluster) error {
 	if c.kubeconfig == nil {
 		if err := f.keepCredentials(ctx, c); err != nil {
 			return err
 		}
-		kubeconfig, err := f.keepSecret(ctx, c.KubernetesCluster, kubeconfigSecret, kubeconfigKey, func() ([]byte, error) {
-			data, err := fetchKubeconfig(ctx, addressOf(first), c.access)
-			if err != nil {
-				return nil, waits{reason: "WaitingForKubeconfig", message: fmt.Sprintf("waits for node %s to hand out a kubeconfig", first.Name), silent: true}
-			}
-			return data, nil
-		})
+		kubeconfig, err := f.keepSecret(ctx, c.KubernetesCluster, kubeconfigSecret, kubeconfigKey, func() ([]byte, error) { return f.askForKubeconfig(ctx, c) })
 		if err != nil {
 			return err
 		}
 		c.kubeconfig = kubeconfig
 	}
-	nodes, err := workloadNodes(ctx, c.kubeconfig)
+	if c.workload == nil {
+		w, err := openWorkload(c.kubeconfig, c.plan.port, slices.Sorted(maps.Values(c.controlPlanes()))...)
+		if err != nil {
+			return err
+		}
+		c.workload = w
+	}
+	nodes, err := c.workload.nodes(ctx)
 	if err != nil {
+		c.reachable = false
 		return waits{reason: "WaitingForAPI", message: "waits for the workload API at " + c.Status.Endpoint, silent: true}
 	}
 	c.nodes, c.reachable = nodes, true
-	return f.missingNodes(c)
+	return nil
+}
+
+// askForKubeconfig asks the control planes in turn, first the one that etcd began
+// on.
+func (f *function) askForKubeconfig(ctx context.Context, c *cluster) ([]byte, error) {
+	addresses := c.controlPlanes()
+	names := slices.Sorted(maps.Keys(addresses))
+	if len(names) == 0 {
+		return nil, f.waitForMachines(c)
+	}
+	slices.SortStableFunc(names, func(a, b string) int {
+		return pick(a == c.Status.BootstrapMachine, -1, pick(b == c.Status.BootstrapMachine, 1, 0))
+	})
+	for _, name := range names {
+		if data, err := fetchKubeconfig(ctx, addresses[name], c.access); err == nil {
+			return data, nil
+		}
+	}
+	return nil, waits{reason: "WaitingForKubeconfig", message: fmt.Sprintf("waits for node %s to hand out a kubeconfig", names[0]), silent: true}
 }
 
 func (f *function) keepCredentials(ctx context.Context, c *cluster) error {
@@ -289,7 +306,7 @@ func (f *function) missingNodes(c *cluster) error {
 			continue
 		}
 		late = append(late, m.name)
-		silent = silent || installed(c.machines[m.name])
+		silent = silent || running(c.machines[m.name])
 	}
 	if len(late) == 0 {
 		return nil

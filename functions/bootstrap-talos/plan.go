@@ -20,10 +20,22 @@ func (f fault) Error() string { return f.reason + ": " + f.message }
 // plan is what a cluster's spec comes to.
 type plan struct {
 	versions
-	// members are the machines, control planes first, each pool in its order.
+	// groups are the control plane and the pools, members the machines that they
+	// have, control planes first. While a group shrinks it has more members than
+	// replicas.
+	groups   []group
 	members  []member
 	endpoint v1alpha1.ControlPlaneEndpoint
 	port     int32
+}
+
+// group is the control plane or a pool.
+type group struct {
+	pool, role string
+	replicas   int
+	// version is the Kubernetes version of its machines, without v.
+	version    string
+	properties v1alpha1.MachineProperties
 }
 
 // member is one machine of a cluster.
@@ -42,9 +54,13 @@ const (
 	defaultPort          = 6443
 )
 
-// makePlan works out a cluster's machines and versions. It returns a fault where
-// the spec cannot be.
-func makePlan(kc *v1alpha1.KubernetesCluster, talos string) (plan, error) {
+// controlPlanePool is what the names of control planes have in the place of a
+// pool's.
+const controlPlanePool = "cp"
+
+// makePlan works out a cluster's machines and versions. machines are those that it
+// has: who stays keeps its name. It returns a fault where the spec cannot be.
+func makePlan(kc *v1alpha1.KubernetesCluster, machines map[string]*v1alpha1.Machine, talos string) (plan, error) {
 	t := kc.Spec.Topology
 	requested := ""
 	if kc.Spec.Talos != nil {
@@ -68,7 +84,7 @@ func makePlan(kc *v1alpha1.KubernetesCluster, talos string) (plan, error) {
 	if t.ControlPlane.Replicas < 1 || t.ControlPlane.Replicas%2 == 0 {
 		return plan{}, fault{"InvalidTopology", fmt.Sprintf("%d control planes cannot keep a majority: write 1, 3, 5 or 7 into topology.controlplane.replicas", t.ControlPlane.Replicas)}
 	}
-	p.add(kc.Name, v1alpha1.RoleControlPlane, "cp", t.ControlPlane.Replicas, p.kubernetes, t.ControlPlane.MachineProperties)
+	p.add(kc.Name, machines, group{controlPlanePool, v1alpha1.RoleControlPlane, int(t.ControlPlane.Replicas), p.kubernetes, t.ControlPlane.MachineProperties})
 	for _, pool := range t.Workers {
 		version := p.kubernetes
 		if pool.Version != "" {
@@ -76,7 +92,7 @@ func makePlan(kc *v1alpha1.KubernetesCluster, talos string) (plan, error) {
 				return plan{}, err
 			}
 		}
-		p.add(kc.Name, v1alpha1.RoleWorker, pool.Name, pool.Replicas, version, pool.MachineProperties)
+		p.add(kc.Name, machines, group{pool.Name, v1alpha1.RoleWorker, int(pool.Replicas), version, pool.MachineProperties})
 	}
 	if err := p.check(); err != nil {
 		return plan{}, err
@@ -84,19 +100,20 @@ func makePlan(kc *v1alpha1.KubernetesCluster, talos string) (plan, error) {
 	return p, p.checkSkew(kc)
 }
 
-func (p *plan) add(cluster, role, pool string, replicas int32, version string, properties v1alpha1.MachineProperties) {
-	if properties.Template == "" {
-		properties.Template = workerTemplate
-		if role == v1alpha1.RoleControlPlane {
-			properties.Template = controlPlaneTemplate
-		}
+func (p *plan) add(cluster string, machines map[string]*v1alpha1.Machine, g group) {
+	if g.properties.Template == "" {
+		g.properties.Template = pick(g.role == v1alpha1.RoleControlPlane, controlPlaneTemplate, workerTemplate)
 	}
-	for i := range replicas {
-		p.members = append(p.members, member{
-			name: fmt.Sprintf("%s-%s-%d", cluster, pool, i), role: role, pool: pool, version: version, properties: properties,
-		})
+	p.groups = append(p.groups, g)
+	prefix := prefixOf(cluster, g.pool)
+	for _, name := range seats(prefix, g.replicas, seatsOf(machines, g.pool, prefix, unknown)) {
+		p.members = append(p.members, member{name: name, role: g.role, pool: g.pool, version: g.version, properties: g.properties})
 	}
 }
+
+func prefixOf(cluster, pool string) string { return cluster + "-" + pool + "-" }
+
+func unknown(string) bool { return true }
 
 // check refuses names that two machines would bear, or that are too long for a
 // host.

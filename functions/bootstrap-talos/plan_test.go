@@ -71,7 +71,7 @@ func TestMakePlan(t *testing.T) {
 			if tc.change != nil {
 				tc.change(kc)
 			}
-			p, err := makePlan(kc, defaultTalos)
+			p, err := makePlan(kc, nil, defaultTalos)
 			var f fault
 			if errors.As(err, &f); f.reason != tc.why {
 				t.Fatalf("%s: got %v, want %q", tc.reason, err, tc.why)
@@ -116,7 +116,7 @@ func TestMachineOf(t *testing.T) {
 	t.Parallel()
 	kc := example(t)
 	kc.UID = "uid"
-	p, err := makePlan(kc, defaultTalos)
+	p, err := makePlan(kc, nil, defaultTalos)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -120,4 +121,27 @@ func manifest(m *v1alpha1.Machine) ([]byte, error) {
 		return nil, fmt.Errorf("write manifest of %s: %w", m.Name, err)
 	}
 	return data, nil
+}
+
+// forget deletes what was saved of one machine.
+func (r *results) forget(ctx context.Context, kc *v1alpha1.KubernetesCluster, machine string) error {
+	gone := map[string]any{}
+	for _, suffix := range []string{".yaml", ".talos.yaml"} {
+		gone[machine+suffix] = nil
+		if r.dir == "" {
+			continue
+		}
+		if err := os.Remove(filepath.Join(r.folder(kc), machine+suffix)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove results: %w", err)
+		}
+	}
+	cm := &corev1.ConfigMap{}
+	err := r.kube.Get(ctx, kc.Namespace, kube.Name(kc.Name, resultsName), cm)
+	if kube.NotFound(err) || (err == nil && belongs(cm, kc) != nil) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return r.kube.Merge(ctx, cm, map[string]any{"data": gone})
 }

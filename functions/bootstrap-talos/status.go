@@ -152,12 +152,15 @@ func describeMembers(c *cluster, set func(condition string, ok bool, reason, mes
 	if c.versions.reason != "" {
 		defer set(v1alpha1.ConditionVersionsCurrent, c.versions.current, c.versions.reason, c.versions.message)
 	}
+	if c.bootstrapped && c.reachable {
+		set(v1alpha1.ConditionEtcdHealthy, c.etcd != "", pick(c.etcd != "", "EtcdHealthy", "WaitingForEtcd"), pick(c.etcd != "", c.etcd, "not every control plane is known to be a member that votes"))
+	}
 	if c.reachable {
 		set(v1alpha1.ConditionNodesReady, ready == total, pick(ready == total, "NodesReady", "WaitingForNodes"), fmt.Sprintf("%d of %s", ready, count(total, "node")))
 	}
 }
 
-func pick(ok bool, yes, no string) string {
+func pick[T any](ok bool, yes, no T) T {
 	if ok {
 		return yes
 	}

@@ -28,12 +28,7 @@ type versionReport struct {
 // about to do is written down first, so that a delivery that dies loses nothing and
 // two do nothing twice.
 func (f *function) upgrade(ctx context.Context, c *cluster) error {
-	w, err := openWorkload(c.kubeconfig)
-	if err != nil {
-		return err
-	}
-	defer w.close()
-	fresh := true
+	w, fresh := c.workload, true
 	return poll(ctx, c.until, func(ctx context.Context) error {
 		if !fresh {
 			nodes, err := w.nodes(ctx)

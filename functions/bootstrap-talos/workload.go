@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,27 +22,36 @@ import (
 // workload is a cluster's own API, spoken to as its administrator.
 type workload struct {
 	http *http.Client
-	host string
+	// hosts are where it is served: the endpoint, and then the control planes
+	// themselves, since an endpoint of one node goes with that node.
+	hosts []string
 }
 
-// openWorkload connects by the kubeconfig that a node has handed out. Whoever opens
-// it closes it.
-func openWorkload(kubeconfig []byte) (*workload, error) {
+// openWorkload connects by the kubeconfig that a node has handed out, and where its
+// endpoint is out of reach at the addresses of control planes. Whoever opens it
+// closes it.
+func openWorkload(kubeconfig []byte, port int32, controlPlanes ...string) (*workload, error) {
 	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("read kubeconfig: %w", err)
+		return nil, errors.New("read kubeconfig: the document is damaged") // the cause could quote a secret
 	}
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to workload API: %w", err)
 	}
-	return &workload{http: client, host: config.Host}, nil
+	w := &workload{http: client, hosts: []string{config.Host}}
+	for _, address := range controlPlanes {
+		if host := "https://" + net.JoinHostPort(address, strconv.Itoa(int(port))); host != config.Host {
+			w.hosts = append(w.hosts, host)
+		}
+	}
+	return w, nil
 }
 
 func (w *workload) close() { w.http.CloseIdleConnections() }
 
 // at is the same API on another address, such as that of one control plane.
-func (w *workload) at(host string) *workload { return &workload{http: w.http, host: host} }
+func (w *workload) at(host string) *workload { return &workload{http: w.http, hosts: []string{host}} }
 
 // refusal is an answer of a workload API that is no success.
 type refusal struct {
@@ -54,11 +66,10 @@ func (r refusal) Error() string {
 // maxAnswer bounds what is read of a workload API, which may be any server.
 const maxAnswer = 32 << 20
 
-// call sends a request with a JSON body, unless in is nil, and decodes the answer
-// into out, unless that is nil. Its error is a refusal where the API has answered.
+// call sends a request with a JSON body, unless in is nil, to the first host that
+// can be reached, and decodes the answer into out, unless that is nil. Its error is
+// a refusal where the API has answered.
 func (w *workload) call(ctx context.Context, method, path, media string, in, out any) error {
-	ctx, cancel := context.WithTimeout(ctx, shortRPC)
-	defer cancel()
 	var body []byte
 	if in != nil {
 		var err error
@@ -66,12 +77,25 @@ func (w *workload) call(ctx context.Context, method, path, media string, in, out
 			return fmt.Errorf("encode request: %w", err)
 		}
 	}
-	req, err := http.NewRequestWithContext(ctx, method, w.host+path, bytes.NewReader(body))
+	var err error
+	for i, host := range w.hosts {
+		if err = w.ask(ctx, method, host+path, media, body, out); err == nil || errors.As(err, new(refusal)) {
+			w.hosts[0], w.hosts[i] = w.hosts[i], w.hosts[0]
+			break
+		}
+	}
+	return err
+}
+
+func (w *workload) ask(ctx context.Context, method, target, media string, body []byte, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, shortRPC)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("write request: %w", err)
 	}
 	req.Header.Set("Accept", "application/json")
-	if in != nil {
+	if media != "" {
 		req.Header.Set("Content-Type", media)
 	}
 	res, err := w.http.Do(req)
@@ -104,18 +128,12 @@ type workloadNode struct {
 	boot string
 	// cordoned is whether pods are kept from it.
 	cordoned bool
+	// labels, annotations and taints are those of the Node, whoever set them.
+	labels, annotations map[string]string
+	taints              []corev1.Taint
 }
 
-// workloadNodes lists the nodes of a cluster through its own API.
-func workloadNodes(ctx context.Context, kubeconfig []byte) ([]workloadNode, error) {
-	w, err := openWorkload(kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	defer w.close()
-	return w.nodes(ctx)
-}
-
+// nodes lists the nodes of the cluster.
 func (w *workload) nodes(ctx context.Context) ([]workloadNode, error) {
 	list := &corev1.NodeList{}
 	if err := w.call(ctx, http.MethodGet, "/api/v1/nodes", "", nil, list); err != nil {
@@ -126,7 +144,7 @@ func (w *workload) nodes(ctx context.Context) ([]workloadNode, error) {
 		info := item.Status.NodeInfo
 		n := workloadNode{
 			name: item.Name, version: info.KubeletVersion, talos: talosOf(info.OSImage), boot: info.BootID,
-			cordoned: item.Spec.Unschedulable,
+			cordoned: item.Spec.Unschedulable, labels: item.Labels, annotations: item.Annotations, taints: item.Spec.Taints,
 		}
 		for _, c := range item.Status.Conditions {
 			if c.Type == corev1.NodeReady {
@@ -161,10 +179,26 @@ func (w *workload) version(ctx context.Context) (string, error) {
 
 // cordon keeps new pods from a node, or lets them come again.
 func (w *workload) cordon(ctx context.Context, node string, on bool) error {
-	patch := map[string]any{"spec": map[string]any{"unschedulable": on}}
-	err := w.call(ctx, http.MethodPatch, "/api/v1/nodes/"+url.PathEscape(node), "application/merge-patch+json", patch, nil)
+	return w.patchNode(ctx, node, map[string]any{"spec": map[string]any{"unschedulable": on}})
+}
+
+// patchNode changes a Node by a JSON merge patch (RFC 7396).
+func (w *workload) patchNode(ctx context.Context, node string, fields map[string]any) error {
+	err := w.call(ctx, http.MethodPatch, "/api/v1/nodes/"+url.PathEscape(node), "application/merge-patch+json", fields, nil)
 	if err != nil {
-		return fmt.Errorf("cordon node %s: %w", node, err)
+		return fmt.Errorf("change node %s: %w", node, err)
+	}
+	return nil
+}
+
+// deleteNode deletes a Node. That it is gone is success.
+func (w *workload) deleteNode(ctx context.Context, node string) error {
+	err := w.call(ctx, http.MethodDelete, "/api/v1/nodes/"+url.PathEscape(node), "", nil, nil)
+	if r := (refusal{}); errors.As(err, &r) && r.code == http.StatusNotFound {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("delete node %s: %w", node, err)
 	}
 	return nil
 }

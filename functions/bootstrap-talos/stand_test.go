@@ -1,0 +1,428 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+	"github.com/siderolabs/talos/pkg/machinery/api/machine"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/tests/sim/faults"
+	"github.com/vitistack/stack/tests/sim/loopback"
+	"github.com/vitistack/stack/tests/sim/talos"
+	"github.com/vitistack/stack/tests/stand/apiserver"
+	"github.com/vitistack/stack/tests/stand/feed"
+)
+
+func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
+
+// stand is an API server and a rack of simulated nodes, between which the function
+// runs. The test plays the layers below: it gives machines addresses and power.
+type stand struct {
+	*testing.T
+	namespace string
+	kube      *kube.Client
+	function  *function
+	fleet     *talos.Fleet
+	plan      *faults.Plan
+	net       *loopback.Range
+
+	mu   sync.Mutex
+	next int
+	held map[string]int
+}
+
+// standing is how a stand differs from others.
+type standing struct {
+	timing talos.Timing
+	// wrap stands between the function and the API server, handle between the events
+	// and the function.
+	wrap   func(http.RoundTripper) http.RoundTripper
+	handle func(events.Handler) events.Handler
+}
+
+func setUp(t *testing.T, o standing) *stand {
+	t.Helper()
+	server := apiserver.Start(t)
+	server.Install(t)
+	net, err := loopback.Claim()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &stand{T: t, namespace: server.Namespace(t), plan: &faults.Plan{}, net: net, next: 2, held: map[string]int{}}
+	if s.fleet, err = talos.Open(t.TempDir(), s.plan, slog.New(slog.DiscardHandler), talos.WithTiming(o.timing)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = s.fleet.Close()
+		_ = net.Close()
+	})
+	s.kube = s.client(server.Config())
+	config := server.Config()
+	if o.wrap != nil {
+		config.Wrap(o.wrap)
+	}
+	client := s.client(config)
+	s.function = &function{
+		kube: client, results: &results{kube: client, dir: t.TempDir()}, talos: defaultTalos,
+		factory: defaultFactory, schematic: defaultSchematic, now: time.Now,
+	}
+	handle := s.function.handle
+	if o.handle != nil {
+		handle = o.handle(handle)
+	}
+	s.create(&v1alpha2.NetworkNamespace{ObjectMeta: metav1.ObjectMeta{Name: "net"}})
+	kinds := []feed.Kind{
+		{Resource: v1alpha1.GroupVersion.WithResource("kubernetesclusters"), Name: "KubernetesCluster"},
+		{Resource: v1alpha1.GroupVersion.WithResource("machines"), Name: "Machine"},
+	}
+	feed.Run(t, server.Config(), s.namespace, handle, kinds...)
+	feed.Run(t, server.Config(), s.namespace, s.below, kinds[1],
+		feed.Kind{Resource: v1alpha2.GroupVersion.WithResource("ipallocations"), Name: "IPAllocation"})
+	s.resync(handle)
+	return s
+}
+
+func (s *stand) client(config *rest.Config) *kube.Client {
+	s.Helper()
+	c, err := kube.New(config, "test", v1alpha1.AddToScheme, v1alpha2.AddToScheme, core)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return c
+}
+
+// resync looks again at every cluster that is not settled, as the function resync
+// does.
+func (s *stand) resync(handle events.Handler) {
+	var id atomic.Int64
+	go func() {
+		for s.Context().Err() == nil {
+			time.Sleep(300 * time.Millisecond)
+			list := &v1alpha1.KubernetesClusterList{}
+			if s.kube.List(s.Context(), s.namespace, "", list) != nil {
+				continue
+			}
+			for _, kc := range list.Items {
+				if settled(&kc) && kc.DeletionTimestamp == nil {
+					continue
+				}
+				_, _ = handle(s.Context(), lookAt(kc.Namespace, kc.Name, fmt.Sprint(id.Add(1))))
+			}
+		}
+	}()
+}
+
+// lookAt is resync's event for a cluster.
+func lookAt(namespace, name, id string) event.Event {
+	ref := events.Ref{APIVersion: v1alpha1.GroupVersion.String(), Kind: "KubernetesCluster", Namespace: namespace, Name: name}
+	return events.LookAgain("/functions/resync", ref, "uid", id)
+}
+
+// below plays the layers below: addresses, hypervisor and virtual machine.
+func (s *stand) below(ctx context.Context, in event.Event) (*event.Event, error) {
+	ref, err := events.RefOf(in)
+	if err != nil {
+		return nil, err
+	}
+	if ref.Kind == "IPAllocation" {
+		return nil, kube.OnConflict(func() error { return s.allocate(ctx, ref.Name) })
+	}
+	return nil, kube.OnConflict(func() error { return s.operate(ctx, ref.Name) })
+}
+
+func (s *stand) allocate(ctx context.Context, name string) error {
+	a := &v1alpha2.IPAllocation{}
+	if err := s.kube.Get(ctx, s.namespace, name, a); err != nil || a.Status.Phase == v1alpha2.IPAllocationAllocated {
+		return ignoreMissing(err)
+	}
+	before := a.DeepCopy()
+	a.Status.Phase, a.Status.Address = v1alpha2.IPAllocationAllocated, s.address(string(a.UID))
+	_, err := s.kube.PatchStatus(ctx, before, a)
+	return ignoreMissing(err)
+}
+
+// address is the one that a holder has, or a new one.
+func (s *stand) address(holder string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held[holder] == 0 {
+		s.held[holder] = s.next
+		s.next++
+	}
+	return s.net.Address(s.held[holder]).Addr().String()
+}
+
+func (s *stand) operate(ctx context.Context, name string) error {
+	m := &v1alpha1.Machine{}
+	if err := s.kube.Get(ctx, s.namespace, name, m); err != nil {
+		return ignoreMissing(err)
+	}
+	if m.DeletionTimestamp != nil {
+		return s.destroy(ctx, m)
+	}
+	if m.Status.Phase == v1alpha1.MachineRunning {
+		return nil
+	}
+	address, mac := s.address(string(m.UID)), "02:00:00:00:00:"+fmt.Sprintf("%02x", s.held[string(m.UID)])
+	if err := s.configureNetwork(ctx, m, address, mac); err != nil {
+		return err
+	}
+	if err := s.power(ctx, m, address, mac); err != nil {
+		return err
+	}
+	before := m.DeepCopy()
+	m.Status.Phase, m.Status.IPAddresses = v1alpha1.MachineRunning, []string{address}
+	_, err := s.kube.PatchStatus(ctx, before, m)
+	return ignoreMissing(err)
+}
+
+func (s *stand) power(ctx context.Context, m *v1alpha1.Machine, address, mac string) error {
+	return s.fleet.PowerOn(ctx, talos.Machine{
+		ID: string(m.UID), Links: []talos.Link{{Name: "eth0", MAC: mac}}, Static: true,
+		Address: s.net.Address(s.held[string(m.UID)]), Version: "v" + m.Spec.OS.Version, Kind: "nocloud", Preinstalled: true,
+		Disks: []talos.Disk{{Device: "/dev/vda", Size: 40 << 30}},
+	})
+}
+
+func (s *stand) configureNetwork(ctx context.Context, m *v1alpha1.Machine, address, mac string) error {
+	nc := &v1alpha1.NetworkConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name},
+		Spec:       v1alpha1.NetworkConfigurationSpec{NetworkInterfaces: []v1alpha1.InterfaceSpec{{Name: "eth0", MACAddress: v1alpha1.MACAddress(mac)}}},
+	}
+	if err := s.kube.Create(ctx, nc); err != nil {
+		if !kube.AlreadyExists(err) {
+			return err
+		}
+		if err := s.kube.Get(ctx, m.Namespace, m.Name, nc); err != nil {
+			return err
+		}
+	}
+	before := nc.DeepCopy()
+	nc.Status.Phase = v1alpha1.NetworkConfigurationReady
+	nc.Status.NetworkInterfaces = []v1alpha1.InterfaceStatus{{
+		Name: "eth0", MACAddress: v1alpha1.MACAddress(mac), IPAllocated: true, AllocationMethod: v1alpha2.AllocationStatic,
+		IPv4Addresses: []string{address}, IPv4Subnet: s.net.Prefix().String(), IPv4Gateway: s.net.Prefix().Addr().Next().String(),
+	}}
+	_, err := s.kube.PatchStatus(ctx, before, nc)
+	return err
+}
+
+func (s *stand) destroy(ctx context.Context, m *v1alpha1.Machine) error {
+	_ = s.fleet.PowerOff(string(m.UID))
+	if err := s.fleet.Destroy(string(m.UID)); err != nil {
+		return err
+	}
+	nc := &v1alpha1.NetworkConfiguration{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}}
+	if err := s.kube.Delete(ctx, nc); err != nil {
+		return err
+	}
+	before := m.DeepCopy()
+	if !kube.RemoveFinalizer(m, v1alpha1.FinalizerMachine) {
+		return nil
+	}
+	_, err := s.kube.Patch(ctx, before, m)
+	return ignoreMissing(err)
+}
+
+func ignoreMissing(err error) error {
+	if kube.NotFound(err) {
+		return nil
+	}
+	return err
+}
+
+func (s *stand) create(obj kube.Object) {
+	s.Helper()
+	obj.SetNamespace(s.namespace)
+	if err := s.kube.Create(s.Context(), obj); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// cluster is a cluster of so many control planes, and a pool of so many workers.
+func (s *stand) cluster(name string, controlPlanes, workers int32) *v1alpha1.KubernetesCluster {
+	kc := &v1alpha1.KubernetesCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	kc.Spec.Topology = v1alpha1.ClusterTopology{Version: "1.34", ControlPlane: v1alpha1.ControlPlaneTopology{Replicas: controlPlanes}}
+	if workers > 0 {
+		kc.Spec.Topology.Workers = []v1alpha1.WorkerPool{{Name: "pool", Replicas: workers}}
+	}
+	return kc
+}
+
+func (s *stand) get(name string) *v1alpha1.KubernetesCluster {
+	s.Helper()
+	kc := &v1alpha1.KubernetesCluster{}
+	if err := s.kube.Get(s.Context(), s.namespace, name, kc); err != nil {
+		s.Fatal(err)
+	}
+	return kc
+}
+
+// change edits the spec of a cluster.
+func (s *stand) change(name string, edit func(*v1alpha1.KubernetesCluster)) {
+	s.Helper()
+	err := kube.OnConflict(func() error {
+		kc := s.get(name)
+		before := kc.DeepCopy()
+		edit(kc)
+		_, err := s.kube.Patch(s.Context(), before, kc)
+		return err
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// machines are the names of a cluster's Machines.
+func (s *stand) machines(cluster string) []string {
+	s.Helper()
+	list := &v1alpha1.MachineList{}
+	if err := s.kube.List(s.Context(), s.namespace, v1alpha1.LabelClusterName+"="+cluster, list); err != nil {
+		s.Fatal(err)
+	}
+	var names []string
+	for _, m := range list.Items {
+		names = append(names, strings.TrimPrefix(m.Name, cluster+"-"))
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (s *stand) machine(name string) *v1alpha1.Machine {
+	s.Helper()
+	m := &v1alpha1.Machine{}
+	if err := s.kube.Get(s.Context(), s.namespace, name, m); err != nil {
+		s.Fatal(err)
+	}
+	return m
+}
+
+// annotate sets an annotation of a Machine.
+func (s *stand) annotate(name, key, value string) {
+	s.Helper()
+	if err := s.kube.Merge(s.Context(), s.machine(name), map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}}); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// running waits until a cluster is as wanted, with exactly these machines.
+func (s *stand) running(name string, machines ...string) *v1alpha1.KubernetesCluster {
+	s.Helper()
+	var kc *v1alpha1.KubernetesCluster
+	feed.Until(s, name+" is Running", func() (bool, string) {
+		kc = s.get(name)
+		got := s.machines(name)
+		ok := settled(kc) && kc.Status.Phase == v1alpha1.ClusterRunning && (machines == nil || slices.Equal(got, machines))
+		return ok, fmt.Sprintf("%s: %s; machines %v, wanted %v", kc.Status.Phase, kc.Status.Message, got, machines)
+	})
+	return kc
+}
+
+// waits waits until a cluster says that it waits for a reason, with these words.
+func (s *stand) waits(name, reason string, words ...string) {
+	s.Helper()
+	feed.Until(s, fmt.Sprintf("%s says %s", name, reason), func() (bool, string) {
+		kc := s.get(name)
+		for _, c := range kc.Status.Conditions {
+			if c.Type == v1alpha1.ConditionReady {
+				ok := c.Reason == reason
+				for _, w := range words {
+					ok = ok && strings.Contains(c.Message, w)
+				}
+				return ok, c.Reason + ": " + c.Message
+			}
+		}
+		return false, "no condition Ready"
+	})
+}
+
+func (s *stand) secret(name string) *corev1.Secret {
+	s.Helper()
+	secret := &corev1.Secret{}
+	if err := s.kube.Get(s.Context(), s.namespace, name, secret); err != nil {
+		s.Fatal(err)
+	}
+	return secret
+}
+
+// workload is a client for a cluster's own API, by the kubeconfig that its owner
+// gets.
+func (s *stand) workload(cluster string) *kubernetes.Clientset {
+	s.Helper()
+	config, err := clientcmd.RESTConfigFromKubeConfig(s.secret(cluster + "-kubeconfig").Data[kubeconfigKey])
+	if err != nil {
+		s.Fatal(err)
+	}
+	config.QPS = -1
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return client
+}
+
+// nodes are the names of the Nodes that are Ready, and of all.
+func (s *stand) nodes(cluster string) (ready, all []string) {
+	s.Helper()
+	list, err := s.workload(cluster).CoreV1().Nodes().List(s.Context(), metav1.ListOptions{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, n := range list.Items {
+		name := strings.TrimPrefix(n.Name, cluster+"-")
+		all = append(all, name)
+		for _, c := range n.Status.Conditions {
+			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+				ready = append(ready, name)
+			}
+		}
+	}
+	return ready, all
+}
+
+// members are the names of etcd's voters, as a control plane has them.
+func (s *stand) members(cluster, controlPlane string) []string {
+	s.Helper()
+	bundle, err := decodeBundle(s.secret(cluster + "-talos-secrets").Data[pkiKey])
+	if err != nil {
+		s.Fatal(err)
+	}
+	a, err := accessTo(bundle)
+	if err != nil {
+		s.Fatal(err)
+	}
+	c, err := talk(s.Context(), addressOf(s.machine(cluster+"-"+controlPlane)), a)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	list, err := c.EtcdMemberList(s.Context(), &machine.EtcdMemberListRequest{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	var names []string
+	for _, m := range list.Messages[0].Members {
+		names = append(names, strings.TrimPrefix(m.Hostname, cluster+"-"))
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+// tidy takes away what machines that are gone have left behind: their Nodes, what
+// was saved of them for people, and, where they ended without leaving it, their
+// members of etcd.
+func (f *function) tidy(ctx context.Context, c *cluster) error {
+	if c.Status.Version != "" && !c.controlPlaneWorks() {
+		if err := f.checkEtcd(ctx, c); errors.As(err, new(fault)) {
+			return err
+		}
+	}
+	for _, name := range strays(c.Name, c.nodes, c.exists) {
+		if gone, err := f.gone(ctx, c, name); err != nil || !gone {
+			return err
+		}
+		if err := f.results.forget(ctx, c.KubernetesCluster, name); err != nil {
+			return err
+		}
+		if err := c.workload.deleteNode(ctx, name); err != nil {
+			return waits{reason: "RemovingNodes", message: fmt.Sprintf("removes node %s: waits for the workload API", name), silent: true}
+		}
+	}
+	return nil
+}
+
+// gone makes sure that a machine is gone now: it may have been made after the
+// delivery has listed what there is.
+func (f *function) gone(ctx context.Context, c *cluster, name string) (bool, error) {
+	err := f.kube.Get(ctx, c.Namespace, name, &v1alpha1.Machine{})
+	if kube.NotFound(err) {
+		return true, nil
+	}
+	return false, err
+}
+
+func (c *cluster) exists(name string) bool { return c.machines[name] != nil }
+
+func (c *cluster) controlPlaneWorks() bool {
+	return !slices.ContainsFunc(c.plan.controlPlanes(), func(m member) bool { return !c.works(m.name) })
+}
+
+// checkEtcd makes sure that every control plane is a voting member of etcd, and
+// nobody else is: a member whose machine is gone is expelled.
+func (f *function) checkEtcd(ctx context.Context, c *cluster) error {
+	c.etcd = ""
+	view, err := askEtcd(ctx, c.controlPlanes(), c.access)
+	if err != nil {
+		return waits{reason: "WaitingForEtcd", message: "waits for a member of etcd to answer", silent: true}
+	}
+	for _, m := range forsaken(view.members, c.exists) {
+		if gone, err := f.gone(ctx, c, m.name); err != nil || !gone {
+			return errors.Join(err, waits{reason: "WaitingForEtcd", message: "waits for a member of etcd that has just joined", silent: true})
+		}
+		if why := mayLeave(view, m); why != "" {
+			return fault{"QuorumAtRisk", fmt.Sprintf("member %s of etcd, whose machine is gone, cannot be taken out: %s", m.name, why)}
+		}
+		if err := f.expel(ctx, c, view, m); err != nil {
+			return waits{reason: "WaitingForEtcd", message: fmt.Sprintf("waits for a member of etcd to take out %s, whose machine is gone", m.name), silent: true}
+		}
+		return waits{reason: "WaitingForEtcd", message: fmt.Sprintf("takes %s, whose machine is gone, out of etcd", m.name), silent: true}
+	}
+	var wanted []string
+	for _, m := range c.plan.controlPlanes() {
+		wanted = append(wanted, m.name)
+	}
+	if name := ailing(view, wanted); name != "" {
+		return waits{reason: "WaitingForEtcd", message: fmt.Sprintf("waits for control plane %s to be a member of etcd that votes and answers", name), silent: true}
+	}
+	c.etcd = count(len(wanted), "member")
+	return nil
+}
+
+// ailing is the first of the wanted members of etcd that is none, does not vote,
+// or does not answer.
+func ailing(v etcdView, wanted []string) string {
+	for _, name := range wanted {
+		m, ok := v.of(name, "")
+		if _, answers := v.lists[name]; !ok || m.learner || !answers {
+			return name
+		}
+	}
+	return ""
+}
+
+// strays are the nodes whose names are those of machines of the cluster, but whose
+// machines are gone. Nodes that somebody else has added bear other names.
+func strays(cluster string, nodes []workloadNode, exists func(name string) bool) []string {
+	var found []string
+	for _, n := range nodes {
+		tail, ours := strings.CutPrefix(n.name, cluster+"-")
+		_, number, _ := cutLast(tail, "-")
+		if _, err := strconv.Atoi(number); ours && err == nil && !exists(n.name) {
+			found = append(found, n.name)
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// cutLast is strings.Cut at the last separator.
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
