@@ -32,7 +32,7 @@ var contract = sync.OnceValues(func() (routers.Router, error) {
 		return nil, err
 	}
 	openapi3filter.RegisterBodyDecoder("application/cloudevents+json", openapi3filter.RegisteredBodyDecoder("application/json"))
-	for _, text := range []string{"text/html", "text/css", "text/javascript", "text/event-stream", "application/yaml"} {
+	for _, text := range []string{"text/html", "text/css", "text/javascript", "text/event-stream", "application/yaml", "image/svg+xml"} {
 		openapi3filter.RegisterBodyDecoder(text, openapi3filter.FileBodyDecoder)
 	}
 	return gorillamux.NewRouter(doc)

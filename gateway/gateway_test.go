@@ -419,14 +419,17 @@ func TestPage(t *testing.T) {
 	if !strings.HasPrefix(r.Header.Get("Content-Type"), "text/html") || !strings.Contains(r.Header.Get("Content-Security-Policy"), "default-src 'self'") {
 		t.Errorf("head of the page: %v", r.Header)
 	}
-	for _, part := range []string{`src="/app.js"`, `href="/app.css"`} {
-		if !strings.Contains(string(r.body), part) {
-			t.Errorf("the page lacks %s", part)
+	for path, kind := range map[string]string{
+		"/page/main.js": "text/javascript", "/page/base.css": "text/css", "/page/icon.svg": "image/svg+xml",
+	} {
+		if !strings.Contains(string(r.body), `"`+path+`"`) {
+			t.Errorf("the page lacks %s", path)
 		}
-	}
-	for path, kind := range map[string]string{"/app.js": "text/javascript", "/app.css": "text/css"} {
 		if r := s.get(path); r.StatusCode != 200 || !strings.HasPrefix(r.Header.Get("Content-Type"), kind) {
 			t.Errorf("%s: %s %s", path, r.Status, r.Header.Get("Content-Type"))
 		}
+	}
+	if r := s.get("/page/page.go"); r.StatusCode != http.StatusNotFound {
+		t.Errorf("a file that is no part of the page: %s", r.Status)
 	}
 }

@@ -225,6 +225,7 @@ func (g *gateway) takeMetrics(c *fiber.Ctx) error {
 	if _, err := g.metrics.pushed.Take(io.LimitReader(body, mostPushed), time.Now()); err != nil {
 		return refuse(http.StatusBadRequest, "the body cannot be read: push metrics in the text format of Prometheus")
 	}
+	g.hub.Deliver(g.metrics.pushed.Deliveries())
 	c.Status(http.StatusNoContent)
 	return nil
 }

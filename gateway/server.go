@@ -97,9 +97,8 @@ func (g *gateway) outerError(c *fiber.Ctx, err error) error {
 // endpoints are all routes that the Broker does not need.
 func (g *gateway) endpoints() []endpoint {
 	all := []endpoint{
-		open("/", servePage("index.html")),
-		open("/app.css", servePage("app.css")),
-		open("/app.js", servePage("app.js")),
+		open("/", servePage(func(*fiber.Ctx) string { return "index.html" })),
+		open("/page/:file", servePage(func(c *fiber.Ctx) string { return c.Params("file") })),
 		reading("/events/stream", g.streamEvents),
 		reading(base+"/stream", g.streamEvents),
 		reading(base+"/infrastructure", g.infrastructure),
@@ -166,12 +165,22 @@ func reading(path string, handle fiber.Handler) endpoint {
 	return endpoint{method: fiber.MethodGet, path: path, handle: handle, scope: scopeRead, limited: true}
 }
 
-// servePage serves a file of the status page. One that is not there is a fault of
-// the build, and stops the start.
-func servePage(name string) fiber.Handler {
-	file, err := page.Load(name)
+// servePage serves the file of the status page that a request names. Files that
+// cannot be read are a fault of the build, and stop the start.
+func servePage(name func(*fiber.Ctx) string) fiber.Handler {
+	files, err := page.Files()
 	if err != nil {
 		panic("load the status page: " + err.Error())
 	}
-	return made(file.ContentType, func() ([]byte, error) { return file.Content, nil })
+	handlers := map[string]fiber.Handler{}
+	for _, file := range files {
+		handlers[file.Name] = made(file.ContentType, func() ([]byte, error) { return file.Content, nil })
+	}
+	return func(c *fiber.Ctx) error {
+		handle, ok := handlers[name(c)]
+		if !ok {
+			return refuse(fiber.StatusNotFound, "the status page has no such file")
+		}
+		return handle(c)
+	}
 }

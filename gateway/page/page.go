@@ -8,29 +8,38 @@ import (
 	"github.com/gofiber/fiber/v2"
 )
 
-//go:embed index.html app.css app.js
+//go:embed *.html *.css *.js *.svg
 var files embed.FS
 
 // policy lets a page load what comes from the gateway itself, and nothing else.
 const policy = "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'"
 
 var contentTypes = map[string]string{
-	".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8",
+	".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml",
 }
 
 // File is a file of the page.
 type File struct {
+	Name        string
 	Content     []byte
 	ContentType string
 }
 
-// Load reads a file of the page. A file that is not part of it is an error.
-func Load(name string) (File, error) {
-	content, err := files.ReadFile(name)
+// Files are all files of the page, in the order of their names.
+func Files() ([]File, error) {
+	entries, err := files.ReadDir(".")
 	if err != nil {
-		return File{}, err
+		return nil, err
 	}
-	return File{Content: content, ContentType: contentTypes[path.Ext(name)]}, nil
+	all := make([]File, 0, len(entries))
+	for _, entry := range entries {
+		content, err := files.ReadFile(entry.Name())
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, File{Name: entry.Name(), Content: content, ContentType: contentTypes[path.Ext(entry.Name())]})
+	}
+	return all, nil
 }
 
 // Protect sets the headers that keep the page to itself.

@@ -160,9 +160,12 @@ func (c *Client) show(f *frame) []byte {
 // writeAll writes a snapshot, and returns the number of the last frame that is
 // part of it.
 func (c *Client) writeAll(w *writer) uint64 {
-	snapshot, seq := c.hub.begin()
+	snapshot, deliveries, seq := c.hub.begin()
 	if c.filter.topic(TopicSummary) {
 		w.send(summaryFrame("", snapshot))
+		if deliveries != nil {
+			w.send(encodeFrame("", "deliveries", deliveries))
+		}
 	}
 	for _, topic := range state.Topics {
 		if !c.filter.topic(string(topic)) {

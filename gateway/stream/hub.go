@@ -4,6 +4,8 @@
 package stream
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"strconv"
 	"strings"
@@ -61,15 +63,17 @@ type Hub struct {
 	now    func() time.Time
 	chunks chunkCache
 
-	mu        sync.Mutex
-	seq       uint64
-	snapshot  *state.Snapshot
-	kept      []*frame
-	keptBytes int
-	clients   map[*Client]struct{}
-	addresses map[string]int
-	closed    bool
-	stats     Stats
+	mu       sync.Mutex
+	seq      uint64
+	snapshot *state.Snapshot
+	// deliveries is what Deliver has told last, as JSON.
+	deliveries []byte
+	kept       []*frame
+	keptBytes  int
+	clients    map[*Client]struct{}
+	addresses  map[string]int
+	closed     bool
+	stats      Stats
 }
 
 // Stats are what has happened since the hub was made.
@@ -113,6 +117,22 @@ func (h *Hub) Announce(namespace string, cloudEvent []byte) {
 	h.send(&frame{topic: TopicEvents, namespace: namespace}, func(id string) []byte {
 		return encodeFrame(id, "event", cloudEvent)
 	})
+}
+
+// Deliver tells all clients how the functions get on with their events: by
+// function, how many there were of each outcome.
+func (h *Hub) Deliver(counts map[string]map[string]uint64) {
+	encoded, err := json.Marshal(counts)
+	if err != nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if bytes.Equal(encoded, h.deliveries) {
+		return
+	}
+	h.deliveries = encoded
+	h.send(&frame{topic: TopicSummary}, func(id string) []byte { return encodeFrame(id, "deliveries", encoded) })
 }
 
 // send numbers a frame, keeps it, and queues it for each client that wants it.
@@ -205,13 +225,13 @@ func (h *Hub) version() uint64 {
 	return h.snapshot.Version
 }
 
-// begin is where a client begins that gets everything: the snapshot, and the
-// number of the last frame that is part of it.
-func (h *Hub) begin() (*state.Snapshot, uint64) {
+// begin is where a client begins that gets everything: the snapshot, the
+// deliveries or nil, and the number of the last frame that is part of it.
+func (h *Hub) begin() (snapshot *state.Snapshot, deliveries []byte, seq uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.stats.Snapshots++
-	return h.snapshot, h.seq
+	return h.snapshot, h.deliveries, h.seq
 }
 
 // reached is the number of the last frame that a client has or did not want.

@@ -155,9 +155,10 @@ func (p *Pushed) add(name string, value float64) {
 	}
 }
 
-// Write writes the sums, each family with its HELP and TYPE.
-func (p *Pushed) Write(w io.Writer) {
+// sums are the counters of all processes together, by series.
+func (p *Pushed) sums() map[string]float64 {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	sums := make(map[string]float64, len(p.ended))
 	for name, value := range p.ended {
 		sums[name] += value
@@ -167,7 +168,30 @@ func (p *Pushed) Write(w io.Writer) {
 			sums[name] += value
 		}
 	}
-	p.mu.Unlock()
+	return sums
+}
+
+var delivery = regexp.MustCompile(`^` + prefix + `deliveries_total\{function="([^"]+)",outcome="([^"]+)"\}$`)
+
+// Deliveries counts the events that each function was delivered, by outcome.
+func (p *Pushed) Deliveries() map[string]map[string]uint64 {
+	counts := map[string]map[string]uint64{}
+	for name, value := range p.sums() {
+		m := delivery.FindStringSubmatch(name)
+		if m == nil {
+			continue
+		}
+		if counts[m[1]] == nil {
+			counts[m[1]] = map[string]uint64{}
+		}
+		counts[m[1]][m[2]] += uint64(value)
+	}
+	return counts
+}
+
+// Write writes the sums, each family with its HELP and TYPE.
+func (p *Pushed) Write(w io.Writer) {
+	sums := p.sums()
 	names := make([]string, 0, len(sums))
 	for name := range sums {
 		names = append(names, name)

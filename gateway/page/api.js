@@ -1,0 +1,76 @@
+// What the stream does not tell is asked for when somebody looks at it, and again
+// when the stream says that it has changed.
+import { h } from "./dom.js";
+import { connection } from "./connection.js";
+import { tell } from "./store.js";
+
+// rest is the time between two requests for the same thing, in milliseconds.
+const rest = 4000;
+const mostKept = 40;
+const kept = new Map();
+
+// ask is what a path answers: {data, error, loading}. It asks when stamp is other
+// than at the last time. Until a new answer is there the old one stays.
+export function ask(path, stamp) {
+  let entry = kept.get(path);
+  if (!entry) {
+    entry = { data: undefined, error: "", loading: false, stamp: undefined, at: 0, timer: 0 };
+    kept.set(path, entry);
+    if (kept.size > mostKept) kept.delete(kept.keys().next().value);
+  }
+  if (entry.stamp !== stamp && !entry.loading && !entry.timer && connection.state !== "login") {
+    const wait = Math.max(0, entry.at + rest - Date.now());
+    if (wait === 0) fetchInto(entry, path, stamp);
+    else entry.timer = setTimeout(() => { entry.timer = 0; tell("answer"); }, wait);
+  }
+  return entry;
+}
+
+async function fetchInto(entry, path, stamp) {
+  entry.loading = true;
+  entry.at = Date.now();
+  try {
+    const answer = await fetch(path);
+    const body = await answer.json();
+    if (answer.ok) {
+      entry.data = body;
+      entry.total = answer.headers.get("X-Total-Count");
+      entry.next = /<([^>]+)>; rel="next"/.exec(answer.headers.get("Link") ?? "")?.[1];
+      entry.error = "";
+      entry.stamp = stamp;
+    } else if (answer.status === 429 || answer.status === 503) {
+      entry.error = body.detail;
+      entry.timer = setTimeout(() => { entry.timer = 0; tell("answer"); }, 1000 * (Number(answer.headers.get("Retry-After")) || 5));
+    } else {
+      entry.error = body.detail ?? `The gateway answers ${answer.status}.`;
+      entry.stamp = stamp;
+    }
+  } catch {
+    entry.error = "The gateway cannot be reached. What is shown comes back with the connection.";
+    entry.timer = setTimeout(() => { entry.timer = 0; tell("answer"); }, rest);
+  }
+  entry.loading = false;
+  tell("answer");
+}
+
+// retry asks again at once.
+export function retry(path) {
+  const entry = kept.get(path);
+  if (!entry) return;
+  clearTimeout(entry.timer);
+  Object.assign(entry, { timer: 0, stamp: undefined, at: 0, error: "" });
+  tell("answer");
+}
+
+// shown is what an answer looks like: while it comes, when it failed, and else by
+// draw.
+export function shown(path, entry, draw) {
+  const parts = [];
+  if (entry.error) {
+    parts.push(h("p", { class: "note bad" }, entry.error, " ",
+      h("button", { type: "button", class: "small", onclick: () => retry(path) }, "Try again")));
+  }
+  if (entry.data !== undefined) parts.push(draw(entry.data));
+  else if (!entry.error) parts.push(h("p", { class: "note" }, "Loading …"));
+  return parts;
+}

@@ -1,0 +1,136 @@
+// One cluster: what it is made of, how it came to be, how it stands, and the
+// commands to look further.
+import { copy, h, icon, link } from "./dom.js";
+import { age, moment, plural } from "./format.js";
+import { ask, shown } from "./api.js";
+import { href, to } from "./router.js";
+import { addressesOf, find, isFresh, machinesOf, networkOf } from "./store.js";
+import { stateOf } from "./tables.js";
+import { topology } from "./topology.js";
+import { waterfall } from "./waterfall.js";
+import { eventWords, step, verdict, words } from "./words.js";
+
+const opened = new Set();
+
+export const clusterView = {
+  title: ({ args }) => `Cluster ${args[1]}`,
+  draw({ args, query }) {
+    const [namespace, name] = args;
+    const cluster = find("clusters", namespace, name);
+    if (!cluster) return missing("clusters", "cluster", namespace, name);
+    const machines = machinesOf().get(`${namespace}/${name}`) ?? [];
+    const stamp = [cluster, ...machines, ...machines.flatMap((m) => addressesOf().get(`${m.namespace}/${m.name}`) ?? [])].map((i) => `${i.id}${i.phase}${i.ready}${i.since}${i.reason}`).join("|");
+    const detail = `/api/v1/resources/${cluster.id}`;
+    const life = `/api/v1/clusters/${cluster.id}/timeline`;
+    const own = ask(detail, stamp);
+    const nodes = new Map((own.data?.statusDetail?.nodes ?? []).map((n) => [n.name, n]));
+    return [
+      head(cluster, "clusters", [cluster.version && `Kubernetes ${cluster.version}`, cluster.talosVersion && `Talos ${cluster.talosVersion}`, cluster.endpoint, cluster.environment, cluster.datacenter].filter(Boolean)),
+      counts(cluster, machines),
+      section("topology", "Topology", topology(cluster, nodes, query)),
+      section("timeline", "Timeline", shown(life, ask(life, stamp), (data) => waterfall(data, query))),
+      h("div", { class: "two" },
+        section("conditions", "Conditions", shown(detail, own, (data) => conditions(data.statusDetail.conditions))),
+        section("events", "Events", shown(life, ask(life, stamp), (data) => history(data.events)))),
+      section("manifests", "Generated manifests", manifests(cluster)),
+      section("commands", "Commands", commands(clusterCommands(cluster))),
+    ];
+  },
+};
+
+export const section = (id, title, ...content) => h("section", { key: id, "aria-labelledby": `${id}-title` }, h("h2", { id: `${id}-title` }, title), content);
+
+export function missing(view, noun, namespace, name) {
+  return [h("h1", { tabindex: "-1" }, `No ${noun} ${name ?? namespace}`),
+    h("div", { class: "empty" }, h("p", { class: "lead" }, name ? `There is no ${noun} of this name in namespace ${namespace}.` : `There is no ${noun} of this name.`),
+      h("p", {}, "It may have been deleted, or is not there yet: this page shows it as soon as it is. ", link(href(view), `All of them`), "."))];
+}
+
+export function head(item, topic, facts) {
+  const v = verdict(item);
+  return h("div", { class: `object-head ${isFresh(item.id) ? "fresh" : ""}`, key: item.id },
+    h("p", { class: "crumbs small" }, link(href(topic), topic[0].toUpperCase() + topic.slice(1)), item.namespace ? ` / ${item.namespace}` : ""),
+    h("h1", { tabindex: "-1" }, item.name, " ", stateOf(item)),
+    h("p", { class: "soft" }, [...facts, item.createdAt && `${age(item.createdAt)} old`].filter(Boolean).join(" · ")),
+    !item.ready && h("div", { class: `problem lone ${v.state}` }, icon(v.state), h("div", {}, h("p", { class: "what" }, h("strong", {}, words(item.reason) || item.phase), item.message ? `: ${item.message}` : ""), h("p", { class: "todo" }, v.todo)),
+      h("p", { class: "when" }, item.since ? `for ${age(item.since)}` : "", h("br"), h("span", { class: "soft" }, v.waits ? "" : v.who))));
+}
+
+function counts(cluster, machines) {
+  const network = networkOf(cluster);
+  const running = machines.filter((m) => m.ready).length;
+  const facts = [
+    ["Control plane", cluster.controlPlaneReady || "not yet"], ["Workers", cluster.workersReady || "none"],
+    ["Nodes ready", `${cluster.nodes.ready} of ${cluster.nodes.total}`],
+    ["Machines running", link(href("machines", [], { cluster: cluster.name, ns: cluster.namespace }), `${running} of ${machines.length}`)],
+    ["Network", network ? link(to("networks", network), network.name) : cluster.network || "none"],
+    ["Hypervisor nodes", new Set(machines.map((m) => m.host).filter(Boolean)).size],
+  ];
+  return dl(facts);
+}
+
+export const dl = (facts) => h("dl", { class: "facts" }, facts.filter(([, value]) => value !== undefined && value !== "" && value !== false).map(([name, value]) => h("div", { key: name }, h("dt", {}, name), h("dd", {}, value))));
+
+export function conditions(list = []) {
+  if (list.length === 0) return h("p", { class: "empty" }, "None yet: nobody has looked at it so far. If that lasts, look whether the function of this layer runs.");
+  const sorted = [...list].sort((a, b) => Number(a.type === "Ready") - Number(b.type === "Ready") || (a.status === b.status ? a.lastTransitionTime.localeCompare(b.lastTransitionTime) : a.status === "True" ? -1 : 1));
+  return h("ol", { class: "conditions plain" }, sorted.map((c) => {
+    const state = c.status === "True" ? "good" : verdict({ reason: c.reason, ready: false }).state;
+    return h("li", { key: c.type }, icon(state), h("div", {},
+      h("p", {}, h("strong", {}, step(c.type)), h("span", { class: "quiet" }, c.status === "True" ? ", yes" : ", not yet"), " ", h("span", { class: "soft small" }, h("time", { datetime: c.lastTransitionTime }, moment(c.lastTransitionTime)))),
+      c.status !== "True" || c.message ? h("p", { class: "soft small" }, c.status === "True" ? c.message : [words(c.reason), c.message].filter(Boolean).join(": ")) : ""));
+  }));
+}
+
+export function history(events) {
+  if (events.length === 0) return h("p", { class: "empty" }, "No events yet. They come when machines run, addresses are configured, and the cluster changes.");
+  return h("ol", { class: "plain history" }, events.slice(-40).reverse().map((e) => h("li", { key: e.id }, h("time", { datetime: e.time }, moment(e.time)), " ", eventWords(e.type), " ", h("span", { class: "soft" }, e.name), phaseChange(e.data))));
+}
+
+function phaseChange(data) {
+  const change = (data?.changes ?? []).find((c) => /phase$/.test(c.path));
+  return change ? h("span", { class: "soft" }, ` ${change.from ?? "nothing"} → ${change.to ?? "nothing"}`) : "";
+}
+
+function manifests(cluster) {
+  const path = `/api/v1/clusters/${cluster.id}/manifests`;
+  const open = opened.has(cluster.id);
+  return h("details", { open, ontoggle: (e) => { if (e.target.open) opened.add(cluster.id); else opened.delete(cluster.id); dispatchEvent(new Event("redraw")); } },
+    h("summary", {}, "What was made out of its manifest, without secrets"),
+    open && shown(path, ask(path, `${cluster.phase}${cluster.machines}`), ({ files }) => (files.length === 0
+      ? h("p", { class: "empty" }, "Nothing has been generated yet. It is, as soon as the cluster's topology is understood.")
+      : files.map((f) => h("details", { key: f.name, class: "file" }, h("summary", {}, f.name, h("span", { class: "soft small" }, ` ${plural(f.content.split("\n").length, "line")}`)),
+        f.redacted ? h("p", { class: "note" }, "Not shown: it holds a private key.") : [copyButton(f.content, f.name), h("pre", { tabindex: "0", "aria-label": f.name }, f.content)])))));
+}
+
+export function copyButton(text, what) {
+  return h("button", {
+    type: "button", class: "small copy", "aria-label": `Copy ${what}`,
+    onclick: async (e) => {
+      const button = e.currentTarget;
+      await copy(text);
+      button.dataset.done = "true";
+      document.getElementById("news").textContent = `Copied ${what}.`;
+      setTimeout(() => delete button.dataset.done, 1500);
+    },
+  }, "Copy");
+}
+
+// commands are those that show the same elsewhere, ready to be copied.
+export const commands = (list) => h("ul", { class: "commands plain" }, list.map(([what, command]) => h("li", { key: what }, h("p", { class: "small soft" }, what), h("div", { class: "command" }, h("code", { tabindex: "0" }, command), copyButton(command, what)))));
+
+export const curl = (path) => `curl -fsS ${location.origin}${path}`;
+
+function clusterCommands(c) {
+  const at = `-n ${c.namespace}`;
+  return [
+    ["Its state, and its history", `kubectl describe kubernetescluster ${c.name} ${at}`],
+    ["Its machines", `kubectl get machines ${at} -l cluster.vitistack.io/cluster-name=${c.name} -o wide`],
+    ["Its kubeconfig", `kubectl get secret ${c.name}-kubeconfig ${at} -o jsonpath='{.data.kubeconfig}' | base64 -d > ${c.name}.kubeconfig`],
+    ["Its nodes, once you have that", `kubectl --kubeconfig ${c.name}.kubeconfig get nodes -o wide`],
+    ["Look at it again now", `kubectl annotate kubernetescluster ${c.name} ${at} vitistack.io/reconcile="$(date +%s)" --overwrite`],
+    ["The cluster over REST", curl(`/api/v1/clusters/${encodeURIComponent(`${c.namespace}/${c.name}`)}`)],
+    ["Its timeline over REST", curl(`/api/v1/clusters/${c.id}/timeline`)],
+    ["Changes of its namespace, live", `curl -N '${location.origin}/api/v1/stream?topics=clusters,machines&namespace=${c.namespace}'`],
+  ];
+}

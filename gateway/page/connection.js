@@ -1,0 +1,173 @@
+// The connection keeps the stream open. It goes on where it was after a cut, and
+// always knows how old what is shown is.
+import { clear, handlers, known, tell, topics } from "./store.js";
+import { span } from "./format.js";
+
+// silence is after how many heartbeats without one the connection counts as dead.
+const silence = 2.5;
+const longestWait = 15_000;
+// hiddenFor is how long a hidden page keeps its connection: a browser has few.
+const hiddenFor = 60_000;
+
+export const connection = {
+  // state is one of connecting, live, reconnecting, closed and login.
+  state: "connecting",
+  // heard is when the gateway was last heard of, retryAt when it is tried again.
+  heard: 0, retryAt: 0,
+  // why says in words what is wrong.
+  why: "", session: null, resumed: 0, fresh: 0,
+};
+
+let source = null;
+let lastID = "";
+let heartbeat = 15;
+let failures = 0;
+let timer = 0;
+
+function become(state, why = "") {
+  if (connection.state === state && connection.why === why) return;
+  connection.state = state;
+  connection.why = why;
+  tell("connection");
+}
+
+export function connect() {
+  clearTimeout(timer);
+  source?.close();
+  const query = new URLSearchParams({ topics: ["summary", "events", ...topics].join(",") });
+  if (lastID) query.set("lastEventId", lastID);
+  const opened = new EventSource(`/api/v1/stream?${query}`);
+  source = opened;
+  for (const name of Object.keys(handlers)) {
+    opened.addEventListener(name, (e) => {
+      if (opened === source) receive(name, e);
+    });
+  }
+  opened.onerror = () => {
+    if (opened === source) lost();
+  };
+}
+
+function receive(name, e) {
+  connection.heard = Date.now();
+  if (e.lastEventId) lastID = e.lastEventId;
+  const data = e.data ? JSON.parse(e.data) : {};
+  if (name === "hello") {
+    heartbeat = data.heartbeatSeconds || heartbeat;
+    failures = 0;
+    if (data.resumed) connection.resumed++;
+    else connection.fresh++;
+  }
+  handlers[name](data);
+  if (name === "shutdown") lost("The gateway is restarting.");
+  else become("live");
+}
+
+// lost ends a connection that does not work, and tries again later.
+function lost(why = "") {
+  source?.close();
+  source = null;
+  const wait = Math.min(longestWait, 500 * 2 ** failures++) * (0.75 + Math.random() / 2);
+  connection.retryAt = Date.now() + wait;
+  become("reconnecting", why || connection.why || "The connection to the gateway was cut.");
+  clearTimeout(timer);
+  timer = setTimeout(connect, wait);
+  if (!why) explain();
+}
+
+// explain finds out why there is no connection.
+async function explain() {
+  try {
+    const session = await (await fetch("/api/v1/session")).json();
+    connection.session = session;
+    if (session.required && !session.name) {
+      clearTimeout(timer);
+      become("login");
+      return;
+    }
+    const ready = await (await fetch("/ready")).json();
+    if (connection.state !== "reconnecting") return;
+    if (ready.status === "starting") become("reconnecting", starting(ready.waiting));
+    else if (failures > 2) become("reconnecting", "The gateway answers, but refuses another live connection. Close other tabs of this page.");
+  } catch {
+    if (connection.state === "reconnecting") become("reconnecting", "The gateway cannot be reached. Check that it runs, and your network.");
+  }
+}
+
+const starting = (waiting) => `The gateway is starting${waiting?.length ? `, and reads ${waiting.join(", ")} from the Kubernetes API` : ""}.`;
+
+// age is how many seconds old what is shown is.
+export const dataAge = () => (connection.heard ? (Date.now() - connection.heard) / 1000 : 0);
+
+// summary is the connection in a few words, and how good that is.
+export function summary() {
+  const old = dataAge();
+  switch (connection.state) {
+    case "live":
+      return { state: "good", text: "Live", detail: `Connected. Last heard of ${span(old)} ago.` };
+    case "connecting":
+      return { state: "wait", text: "Connecting", detail: "Waits for the gateway." };
+    case "login":
+      return { state: "act", text: "Key needed", detail: "Log in with an API key." };
+    default:
+      if (!known.synced) return { state: "bad", text: "Not connected", detail: connection.why };
+      return { state: old > heartbeat * silence ? "bad" : "wait", text: old > heartbeat * silence ? "Old data" : "Reconnecting", detail: connection.why };
+  }
+}
+
+// watchConnection notices silence, and rests while nobody looks.
+export function watchConnection() {
+  setInterval(() => {
+    if (connection.state === "live" && dataAge() > heartbeat * silence) lost("The gateway has fallen silent.");
+    if (connection.state !== "live") tell("connection");
+  }, 1000);
+  let hidden = 0;
+  document.addEventListener("visibilitychange", () => {
+    clearTimeout(hidden);
+    if (document.hidden) hidden = setTimeout(rest, hiddenFor);
+    else if (!source && connection.state !== "login") connect();
+  });
+  addEventListener("online", () => source || connection.state === "login" || connect());
+}
+
+function rest() {
+  clearTimeout(timer);
+  source?.close();
+  source = null;
+  become("reconnecting", "The page was in the background.");
+}
+
+// begin finds out whether a key is needed, and connects.
+export async function begin() {
+  try {
+    connection.session = await (await fetch("/api/v1/session")).json();
+    tell("connection");
+    if (connection.session.required && !connection.session.name) {
+      become("login");
+      return;
+    }
+  } catch {
+    // The stream tells the same with more patience.
+  }
+  connect();
+}
+
+export async function login(key) {
+  const answer = await fetch("/api/v1/session", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ key }) });
+  if (!answer.ok) {
+    const problem = await answer.json().catch(() => ({}));
+    throw new Error(problem.detail ?? `The gateway answers ${answer.status}.`);
+  }
+  become("connecting");
+  await begin();
+}
+
+export async function logout() {
+  await fetch("/api/v1/session", { method: "DELETE" });
+  source?.close();
+  source = null;
+  lastID = "";
+  connection.session = { required: true };
+  clear();
+  become("login");
+}

@@ -1,0 +1,59 @@
+// Numbers and times as people read them.
+const numbers = new Intl.NumberFormat("en");
+
+export const count = (n) => numbers.format(n ?? 0);
+
+export const plural = (n, one, many = one + "s") => `${count(n)} ${n === 1 ? one : many}`;
+
+// span is a number of seconds with the one or two units that matter.
+export function span(seconds) {
+  const s = Math.max(0, seconds);
+  if (s < 10) return `${s < 0.05 ? 0 : s.toFixed(1)} s`;
+  if (s < 120) return `${Math.round(s)} s`;
+  if (s < 7200) return `${Math.round(s / 60)} min`;
+  if (s < 172800) return `${Math.round(s / 3600)} h`;
+  return `${Math.round(s / 86400)} d`;
+}
+
+// whole is span for times that go on, without tenths that would flicker.
+export const whole = (seconds) => (seconds < 10 ? `${Math.max(0, Math.floor(seconds))} s` : span(seconds));
+
+export const since = (time) => (Date.now() - Date.parse(time)) / 1000;
+
+export const age = (time) => (time ? whole(since(time)) : "");
+
+export function bytes(n) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+  let unit = 0;
+  let value = n ?? 0;
+  while (value >= 1024 && unit < units.length - 1) {
+    value /= 1024;
+    unit++;
+  }
+  return `${value >= 100 || Number.isInteger(value) ? Math.round(value) : value.toFixed(1)} ${units[unit]}`;
+}
+
+export const cores = (milli) => `${Number((milli / 1000).toFixed(1))}`;
+
+export const percent = (part, all) => (all > 0 ? Math.round((100 * part) / all) : 0);
+
+const clockFormat = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const dayFormat = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+
+export const clock = (time) => (time ? clockFormat.format(new Date(time)) : "");
+
+export const moment = (time) => (time ? (since(time) < 43200 ? clock(time) : dayFormat.format(new Date(time))) : "");
+
+// place is where an object is, as it is written in URLs and commands.
+export const place = (item) => (item.namespace ? `${item.namespace}/${item.name}` : item.name);
+
+export function quantile(sorted, q) {
+  return sorted.length === 0 ? undefined : sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))];
+}
+
+// shorten cuts a text in the middle, where names differ least.
+export function shorten(text, most) {
+  if (text.length <= most) return text;
+  const tail = Math.floor((most - 1) / 2);
+  return `${text.slice(0, most - 1 - tail)}…${text.slice(-tail)}`;
+}

@@ -1,0 +1,209 @@
+// The frame of the page: navigation, connection, theme, keys, and the view that the
+// URL names.
+import { h, icon, patch } from "./dom.js";
+import { count, plural, whole } from "./format.js";
+import { begin, connect, connection, dataAge, login, logout, summary, watchConnection } from "./connection.js";
+import { clusterView } from "./cluster.js";
+import { eventsView } from "./events.js";
+import { leaveGrid } from "./grid.js";
+import { hostsView } from "./hosts.js";
+import { addressView, machineView, networkView, providerView } from "./objects.js";
+import { overview } from "./overview.js";
+import { pipeline } from "./pipeline.js";
+import { problems } from "./problems.js";
+import { href, parse } from "./router.js";
+import { all, forget, known, listen, news, tell } from "./store.js";
+import { table } from "./tables.js";
+
+const pages = [
+  { view: "overview", title: "Overview", key: "o", tally: () => problems().length, mark: "act" },
+  { view: "pipeline", title: "Pipeline", key: "p" },
+  { view: "clusters", title: "Clusters", key: "c", tally: () => all("clusters").length },
+  { view: "machines", title: "Machines", key: "m", tally: () => all("machines").length },
+  { view: "networks", title: "Networks", key: "n", tally: () => all("networks").length },
+  { view: "addresses", title: "Addresses", key: "a", tally: () => all("allocations").length },
+  { view: "hosts", title: "Hypervisors", key: "h", tally: () => all("hosts").length },
+  { view: "events", title: "Events", key: "e" },
+];
+const lists = { overview, pipeline, events: eventsView, hosts: hostsView };
+for (const view of ["clusters", "machines", "networks", "addresses"]) lists[view] = table(view);
+const singles = { clusters: clusterView, machines: machineView, networks: networkView, addresses: addressView, allocations: addressView, providers: providerView };
+
+const unknown = {
+  title: () => "Not found",
+  draw: () => [h("h1", { tabindex: "-1" }, "There is no such page"), h("p", {}, "Choose one above, or go to the ", h("a", { href: href("overview") }, "overview"), ".")],
+};
+
+const main = document.getElementById("main");
+let current = null;
+let paused = false;
+
+const viewOf = ({ view, args }) => (args.length ? singles[view] : lists[view]) ?? (view === "providers" ? hostsView : unknown);
+
+function draw() {
+  const route = parse();
+  const view = viewOf(route);
+  const name = [route.view, ...route.args].join("/");
+  const moved = current?.name !== name;
+  if (moved) {
+    current?.view.leave?.();
+    leaveGrid();
+    view.enter?.(route);
+  }
+  drawFrame(route);
+  if (!paused || moved) drawMain(view, route);
+  if (!moved) return;
+  document.title = `${view.title(route)} · Viti Stack`;
+  if (current) {
+    scrollTo(0, 0);
+    main.querySelector("h1")?.focus({ preventScroll: true });
+  }
+  current = { name, view };
+}
+
+function drawMain(view, route) {
+  if (connection.state === "login") patch(main, loginPage());
+  else if (!known.synced) patch(main, waiting());
+  else patch(main, view.draw(route));
+  known.pausedChanges = 0;
+}
+
+function drawFrame(route) {
+  const top = route.view === "allocations" ? "addresses" : route.view === "providers" ? "hosts" : route.view;
+  patch(document.getElementById("nav"), h("ul", {}, pages.map((p) => {
+    const n = known.synced && p.tally ? p.tally() : 0;
+    return h("li", { key: p.view }, h("a", { href: href(p.view), "aria-current": top === p.view ? "page" : undefined }, p.title, n > 0 && [" ", h("span", { class: `tally ${p.mark ?? ""}` }, count(n), p.mark && h("span", { class: "quiet" }, " need attention"))]));
+  })));
+  const s = summary();
+  patch(document.getElementById("connection"), [icon(s.state), h("span", { class: "state", "data-state": connection.state }, s.text)]);
+  document.getElementById("connection").title = s.detail;
+  patch(document.getElementById("notice"), notice(s));
+  patch(document.getElementById("tools"), [
+    h("button", { type: "button", id: "pause", "aria-pressed": String(paused), onclick: () => { paused = !paused; tell("state"); } }, paused ? `Resume${known.pausedChanges ? ` (${count(known.pausedChanges)})` : ""}` : "Pause"),
+    h("label", {}, h("span", { class: "quiet" }, "Colours"), h("select", { id: "theme", value: theme(), onchange: (e) => setTheme(e.target.value) }, ["system", "light", "dark"].map((t) => h("option", { key: t, value: t }, t)))),
+    h("button", { type: "button", onclick: showKeys, "aria-haspopup": "dialog", "aria-label": "Keys" }, "?"),
+    connection.session?.required && connection.session.name && h("button", { type: "button", onclick: logout, title: connection.session.name }, "Log out"),
+  ]);
+}
+
+// notice tells that what is shown may be old, how old it is, and what happens next.
+function notice(s) {
+  if (paused) return h("p", { class: "note wait" }, icon("wait"), ` This page stands still. ${plural(known.pausedChanges, "change")} since then.`);
+  if (connection.state !== "reconnecting" || !known.synced) return null;
+  const next = Math.max(0, (connection.retryAt - Date.now()) / 1000);
+  return h("p", { class: `note ${s.state}` }, icon(s.state), ` ${s.detail} What you see is ${whole(dataAge())} old. ${next > 1 ? `Tries again in ${Math.ceil(next)} s. ` : "Tries again now. "}`, h("button", { type: "button", class: "small", onclick: connect }, "Try now"));
+}
+
+function waiting() {
+  if (connection.state === "connecting" || connection.state === "live") return [h("h1", { tabindex: "-1", class: "quiet" }, "Loading"), h("div", { class: "loading", "aria-hidden": "true" }, [1, 2, 3, 4, 5, 6].map((n) => h("span", { key: n }))), h("p", { class: "soft" }, "Reads the state of the stack …")];
+  return [h("h1", { tabindex: "-1" }, "Not connected"), h("div", { class: "empty" }, h("p", { class: "lead" }, connection.why), h("p", {}, `It is tried again by itself${connection.retryAt > Date.now() ? `, in ${Math.ceil((connection.retryAt - Date.now()) / 1000)} s` : ""}.`), h("button", { type: "button", onclick: connect }, "Try now"))];
+}
+
+let refusal = "";
+function loginPage() {
+  return [
+    h("h1", { tabindex: "-1" }, "Log in"),
+    h("form", {
+      class: "login",
+      onsubmit: async (e) => {
+        e.preventDefault();
+        const field = e.target.elements.key;
+        try {
+          await login(field.value.trim());
+          refusal = "";
+        } catch (err) {
+          refusal = err.message;
+          field.focus();
+        }
+        field.value = "";
+        tell("connection");
+      },
+    },
+    h("p", {}, "This gateway asks for an API key with the scope read. Whoever runs the platform makes one and adds it to auth.keysFile of the gateway."),
+    h("label", { for: "key" }, "API key"),
+    h("input", { type: "password", id: "key", name: "key", required: true, autocomplete: "current-password", "aria-describedby": "key-hint", "aria-invalid": refusal ? "true" : undefined }),
+    h("p", { class: "soft small", id: "key-hint" }, "It is kept in a cookie that scripts cannot read, and that ends with the browser."),
+    refusal && h("p", { class: "note bad", role: "alert" }, `${refusal} Check that it is the whole key, and that it has not been removed.`),
+    h("button", { type: "submit", class: "primary" }, "Log in")),
+  ];
+}
+
+const theme = () => document.documentElement.dataset.theme ?? "system";
+function setTheme(name) {
+  if (name === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = name;
+  localStorage.setItem("theme", name);
+  tell("state");
+}
+
+// Single keys can be switched off, for those who speak to their browser.
+const keysOn = () => localStorage.getItem("keys") !== "off";
+const dialog = document.getElementById("keys");
+function showKeys() {
+  patch(dialog, [
+    h("h2", {}, "Keys"),
+    h("dl", { class: "facts keys" }, [["/", "search"], ["j k or arrows", "move between rows"], ["Enter", "open"], ...pages.map((p) => [`g ${p.key}`, p.title]), ["?", "this list"]].map(([k, what]) => h("div", { key: k }, h("dt", {}, h("kbd", {}, k)), h("dd", {}, what)))),
+    h("label", { class: "check" }, h("input", { type: "checkbox", checked: keysOn(), onchange: (e) => localStorage.setItem("keys", e.target.checked ? "on" : "off") }), " Single keys work"),
+    h("button", { type: "button", class: "primary", onclick: () => dialog.close() }, "Close"),
+  ]);
+  dialog.showModal();
+}
+
+let prefix = 0;
+addEventListener("keydown", (e) => {
+  if (e.ctrlKey || e.metaKey || e.altKey || !keysOn() || dialog.open) return;
+  if (e.target.matches?.("input, select, textarea")) {
+    if (e.key === "Escape") e.target.blur();
+    return;
+  }
+  const page = Date.now() - prefix < 1500 && pages.find((p) => p.key === e.key);
+  prefix = e.key === "g" ? Date.now() : 0;
+  if (page) location.hash = href(page.view);
+  else if (e.key === "/") document.getElementById("search")?.focus();
+  else if (e.key === "?") showKeys();
+  else if ((e.key === "j" || e.key === "ArrowDown") && !e.target.closest?.(".grid")) {
+    const first = main.querySelector('.grid tbody a[tabindex="0"]');
+    if (!first || e.key !== "j") return;
+    first.focus();
+  } else return;
+  e.preventDefault();
+});
+
+// Drawing waits for the next frame, so that many changes are drawn once.
+let asked = false;
+function schedule() {
+  if (asked) return;
+  asked = true;
+  requestAnimationFrame(() => {
+    asked = false;
+    draw();
+  });
+}
+listen(schedule);
+addEventListener("hashchange", schedule);
+addEventListener("redraw", schedule);
+addEventListener("resize", schedule);
+setInterval(() => {
+  forget();
+  schedule();
+}, 3000);
+
+// Changes are read out together, and not too often.
+let told = "live";
+setInterval(() => {
+  const region = document.getElementById("news");
+  const s = summary();
+  if (s.text !== told && connection.state !== "connecting") {
+    told = s.text;
+    region.textContent = `${s.text}. ${s.state === "good" ? "" : s.detail}`;
+    return;
+  }
+  if (news.length === 0 || paused) return;
+  const lines = news.splice(0);
+  region.textContent = lines.length > 3 ? `${plural(lines.length, "change")}` : lines.map(({ item }) => `${item.name}: ${item.phase}`).join(", ");
+}, 10_000);
+
+setTheme(localStorage.getItem("theme") ?? "system");
+schedule();
+watchConnection();
+begin();

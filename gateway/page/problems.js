@@ -1,0 +1,83 @@
+// Problems are what needs attention: what has failed, what somebody has to act on,
+// and what takes too long. What waits for something else that has a problem is not
+// told by itself, but as held up by that.
+import { addressesOf, all, derive, machinesOf, networkOf } from "./store.js";
+import { verdict } from "./words.js";
+import { since } from "./format.js";
+
+// patience is how long something may be on its way, in seconds, before it counts
+// as stuck.
+export const patience = 180;
+
+const order = { networks: 1, addresses: 2, machines: 3, clusters: 4, providers: 0, operators: 0, hosts: 0 };
+const rank = { bad: 0, act: 1, wait: 2 };
+
+export const sinceOf = (item) => item.since ?? item.createdAt ?? item.lastUpdated;
+
+// troubled tells whether an item has a problem by itself.
+function troubled(item) {
+  if (item.ready) return false;
+  const v = verdict(item);
+  if (v.state === "idle") return item.deleting && since(sinceOf(item)) > patience;
+  return v.state !== "wait" || since(item.createdAt ?? sinceOf(item)) > patience;
+}
+
+// cause is what an item is really held up by: the deepest thing below it that is
+// not ready.
+function cause(item, topic) {
+  const below = {
+    clusters: () => machinesOf().get(`${item.namespace}/${item.name}`)?.map((m) => [m, "machines"]) ?? [],
+    machines: () => (addressesOf().get(`${item.namespace}/${item.name}`) ?? []).map((a) => [a, "addresses"]),
+    addresses: () => [[networkOf(item), "networks"]],
+  }[topic]?.() ?? [];
+  for (const [next, at] of below) if (next && !next.ready && troubled(next)) return cause(next, at);
+  return { item, topic };
+}
+
+// likeness is the same for problems that are told together.
+const likeness = ({ item, topic }) => [topic, item.namespace, item.cluster ?? "", item.network ?? "", item.reason, topic === "machines" || topic === "addresses" ? "" : item.name].join("|");
+
+// problems are groups: {state, verdict, topic, items, holds}, the worst first and
+// then the oldest.
+function gatherAll() {
+  const groups = new Map();
+  for (const topic of Object.keys(order)) {
+    for (const item of all(topic)) {
+      if (!troubled(item)) continue;
+      const root = cause(item, topic);
+      const key = likeness(root);
+      if (!groups.has(key)) groups.set(key, { key, topic: root.topic, items: new Map(), holds: new Map() });
+      const group = groups.get(key);
+      group.items.set(root.item.id, root.item);
+      if (root.item !== item) group.holds.set(item.id, { item, topic });
+    }
+  }
+  return [...groups.values()].map(finish).sort((a, b) => rank[a.verdict.state] - rank[b.verdict.state] || a.since.localeCompare(b.since) || a.key.localeCompare(b.key));
+}
+
+function finish(group) {
+  const items = [...group.items.values()].sort((a, b) => a.name.localeCompare(b.name));
+  const first = items[0];
+  const v = verdict(first);
+  return {
+    ...group, items, first, holds: [...group.holds.values()].sort((a, b) => order[b.topic] - order[a.topic] || a.item.name.localeCompare(b.item.name)),
+    verdict: v.state === "idle" ? { ...v, state: "wait" } : v,
+    since: items.map(sinceOf).sort()[0] ?? "",
+  };
+}
+
+// What takes too long becomes a problem without a change, so the answer is made
+// anew every few seconds.
+let tick = 0;
+let compute = derive(Object.keys(order), gatherAll);
+export function problems() {
+  const now = Math.floor(Date.now() / 5000);
+  if (now !== tick) {
+    tick = now;
+    compute = derive(Object.keys(order), gatherAll);
+  }
+  return compute();
+}
+
+// heldUp is the identifiers of what waits for something that has a problem.
+export const heldUp = () => new Set(problems().flatMap((g) => g.holds.map(({ item }) => item.id)));

@@ -1,0 +1,156 @@
+// The store has everything that the stream has told, and tells its listeners when
+// something has changed. A snapshot takes the place of what was known when it is
+// complete, so that nobody sees half of it.
+export const topics = ["networks", "addresses", "allocations", "machines", "providers", "hosts", "vms", "clusters", "operators"];
+
+const mostEvents = 1000;
+const empty = () => new Map(topics.map((t) => [t, new Map()]));
+
+let state = empty();
+let incoming = null;
+const versions = new Map(topics.map((t) => [t, 0]));
+const listeners = new Set();
+
+// changes has what has lately changed, by identifier, and when.
+export const changes = new Map();
+// news are changes of phase since they were last told.
+export const news = [];
+// feed is the events since the page was opened, the newest first.
+export const feed = [];
+// synced is true once there is something to show; deliveries is how functions got
+// on with their events, by name.
+export const known = { synced: false, deliveries: {}, feedVersion: 0, pausedChanges: 0 };
+
+export const listen = (f) => listeners.add(f);
+export const tell = (kind) => listeners.forEach((f) => f(kind));
+
+export const all = derived((topic) => [...state.get(topic).values()]);
+export const get = (topic, id) => state.get(topic).get(id);
+export const version = (...names) => names.map((n) => versions.get(n)).join(".");
+
+function derived(make) {
+  const kept = new Map();
+  return (topic) => {
+    const have = kept.get(topic);
+    if (have?.at === versions.get(topic)) return have.value;
+    const value = make(topic);
+    kept.set(topic, { at: versions.get(topic), value });
+    return value;
+  };
+}
+
+// derive remembers what a function makes of topics until one of them changes.
+export function derive(names, make) {
+  let at, value;
+  return () => {
+    const now = version(...names);
+    if (at !== now) {
+      value = make();
+      at = now;
+    }
+    return value;
+  };
+}
+
+const places = new Map(topics.map((t) => [t, derive([t], () => new Map(all(t).map((i) => [`${i.namespace ?? ""}/${i.name}`, i])))]));
+
+// find is the item of a name in a namespace.
+export const find = (topic, namespace, name) => places.get(topic)().get(`${namespace ?? ""}/${name}`);
+
+// group makes an index of a topic by something that items have in common.
+export function group(topic, by) {
+  return derive([topic], () => {
+    const groups = new Map();
+    for (const item of all(topic)) {
+      const at = by(item);
+      if (at === undefined || at === "") continue;
+      if (groups.has(at)) groups.get(at).push(item);
+      else groups.set(at, [item]);
+    }
+    return groups;
+  });
+}
+
+export const machinesOf = group("machines", (m) => m.cluster && `${m.namespace}/${m.cluster}`);
+export const machinesOn = group("machines", (m) => m.host && `${m.provider}/${m.host}`);
+export const addressesOf = group("addresses", (a) => a.machine && `${a.namespace}/${a.machine}`);
+export const allocationsOf = group("allocations", (a) => `${a.namespace}/${a.network}`);
+export const vmsOn = group("vms", (v) => v.host);
+export const networksIn = group("networks", (n) => n.namespace);
+
+// networkOf is the network that an object names, or the only one of its namespace.
+export function networkOf(item) {
+  if (item.network) return find("networks", item.namespace, item.network);
+  const there = networksIn().get(item.namespace) ?? [];
+  return there.length === 1 ? there[0] : undefined;
+}
+
+const touch = (topic) => versions.set(topic, versions.get(topic) + 1);
+
+// clear forgets everything, as for somebody who has logged out.
+export function clear() {
+  state = empty();
+  incoming = null;
+  feed.length = 0;
+  known.synced = false;
+  known.deliveries = {};
+  topics.forEach(touch);
+}
+
+// handlers are what to do with the frames of the stream.
+export const handlers = {
+  hello({ resumed }) {
+    if (!resumed) incoming = empty();
+  },
+  snapshot({ topic, part, items }) {
+    incoming ??= empty();
+    if (!incoming.has(topic)) return;
+    if (part === 0) incoming.get(topic).clear();
+    for (const item of items) incoming.get(topic).set(item.id, item);
+  },
+  synced() {
+    if (!incoming) return;
+    state = incoming;
+    incoming = null;
+    known.synced = true;
+    topics.forEach(touch);
+    tell("state");
+  },
+  patch({ topic, upserts, removes }) {
+    if (!state.has(topic)) return;
+    const kept = state.get(topic);
+    const now = Date.now();
+    for (const item of upserts) {
+      const before = kept.get(item.id);
+      if (before?.phase !== item.phase) news.push({ item, topic, before });
+      if (!before || before.phase !== item.phase || before.reason !== item.reason) changes.set(item.id, now);
+      kept.set(item.id, item);
+    }
+    for (const id of removes) kept.delete(id);
+    touch(topic);
+    known.pausedChanges += upserts.length + removes.length;
+    tell("state");
+  },
+  event(event) {
+    feed.unshift({ ...event, received: Date.now() });
+    feed.length = Math.min(feed.length, mostEvents);
+    known.feedVersion++;
+    tell("event");
+  },
+  deliveries(functions) {
+    known.deliveries = functions;
+    tell("state");
+  },
+  summary() {},
+  heartbeat() {},
+  shutdown() {},
+};
+
+// forget drops marks of changes that nobody looks at any more.
+export function forget() {
+  const old = Date.now() - 4000;
+  for (const [id, at] of changes) if (at < old) changes.delete(id);
+  if (news.length > 200) news.splice(0, news.length - 200);
+}
+
+export const isFresh = (id) => Date.now() - (changes.get(id) ?? 0) < 2500;

@@ -1,0 +1,9 @@
+// The chosen theme is set before anything is drawn, so that nothing flashes.
+{
+  const chosen = localStorage.getItem("theme");
+  if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
+  document.addEventListener("DOMContentLoaded", () => document.getElementById("skip").addEventListener("click", (e) => {
+    e.preventDefault();
+    document.getElementById("main").focus();
+  }));
+}
