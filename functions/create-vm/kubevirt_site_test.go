@@ -3,16 +3,20 @@ package main
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 
+	"github.com/cloudevents/sdk-go/v2/event"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
 	kubevirtsim "github.com/vitistack/stack/tests/sim/kubevirt"
+	"github.com/vitistack/stack/tests/stand/feed"
 )
 
 // testKinds are the kinds that tests read beside those of the function.
@@ -43,11 +47,36 @@ func kubevirtSite(r *rig) *site {
 	if err := r.kube.Create(r.Context(), provider); err != nil && !kube.AlreadyExists(err) {
 		r.Fatal(err)
 	}
-	return kubevirtCluster(r, r.kube, provider.Name)
+	return kubevirtCluster(r, r.config, provider.Name)
 }
 
-// kubevirtCluster is a site whose virtual machines guests can read.
-func kubevirtCluster(r *rig, guests *kube.Client, provider string) *site {
+// startsSeen counts the instances of each virtual machine.
+func startsSeen(r *rig, config *rest.Config) func(*v1alpha1.Machine) int {
+	var mu sync.Mutex
+	seen := map[string]map[any]bool{}
+	feed.Run(r.T, config, r.namespace, func(_ context.Context, in event.Event) (*event.Event, error) {
+		ref, err := events.RefOf(in)
+		mu.Lock()
+		defer mu.Unlock()
+		if seen[ref.Name] == nil {
+			seen[ref.Name] = map[any]bool{}
+		}
+		seen[ref.Name][in.Extensions()["partitionkey"]] = true
+		return nil, err
+	}, feed.Kind{Resource: kubevirtv1.GroupVersion.WithResource("virtualmachineinstances"), Name: "VirtualMachineInstance"})
+	return func(m *v1alpha1.Machine) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(seen[m.Name])
+	}
+}
+
+// kubevirtCluster is a site in the cluster of config.
+func kubevirtCluster(r *rig, config *rest.Config, provider string) *site {
+	guests, err := kube.New(config, "test", testKinds...)
+	if err != nil {
+		r.Fatal(err)
+	}
 	vm := func(name string) (*kubevirtv1.VirtualMachine, error) {
 		vm := &kubevirtv1.VirtualMachine{}
 		return vm, guests.Get(r.Context(), r.namespace, name, vm)
@@ -92,13 +121,7 @@ func kubevirtCluster(r *rig, guests *kube.Client, provider string) *site {
 			return err == nil && now.UID == other.UID && now.Generation == other.Generation && now.DeletionTimestamp == nil
 		}
 	}
-	s.start = func(m *v1alpha1.Machine) string {
-		vmi := &kubevirtv1.VirtualMachineInstance{}
-		if err := guests.Get(r.Context(), r.namespace, m.Name, vmi); err != nil {
-			return ""
-		}
-		return string(vmi.UID)
-	}
+	s.starts = startsSeen(r, config)
 	s.sizes = func(m *v1alpha1.Machine) (int, string) {
 		made, err := vm(m.Name)
 		claim := &corev1.PersistentVolumeClaim{}

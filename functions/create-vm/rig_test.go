@@ -35,9 +35,8 @@ type site struct {
 	// foreign makes a virtual machine of a name for somebody else, and returns
 	// whether it is still there and as it was.
 	foreign func(name string) (untouched func() bool)
-	// start is the identity of the present run of a Machine's virtual machine,
-	// another one after each restart.
-	start func(m *v1alpha1.Machine) string
+	// starts is how often a Machine's virtual machine has been started.
+	starts func(m *v1alpha1.Machine) int
 	// sizes are the CPUs and the size of the disk root of a Machine as made.
 	sizes func(m *v1alpha1.Machine) (cpus int, root string)
 }
