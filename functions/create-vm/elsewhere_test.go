@@ -1,0 +1,147 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/kube"
+	kubevirtsim "github.com/vitistack/stack/tests/sim/kubevirt"
+	"github.com/vitistack/stack/tests/stand/apiserver"
+)
+
+// kubeconfigFor is a kubeconfig for a cluster's administrator.
+func kubeconfigFor(t *testing.T, config *rest.Config) []byte {
+	t.Helper()
+	doc, err := clientcmd.Write(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: config.Host, CertificateAuthorityData: config.CAData}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"u": {ClientCertificateData: config.CertData, ClientKeyData: config.KeyData}},
+		Contexts:       map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}},
+		CurrentContext: "x",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
+// elsewhere is KubeVirt in a cluster that is not the one of the Machines.
+func elsewhere(remote *rest.Config) func(*rig) *site {
+	return func(r *rig) *site {
+		guests, err := kube.New(remote, "test", testKinds...)
+		if err != nil {
+			r.Fatal(err)
+		}
+		if err := guests.Create(r.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.namespace}}); err != nil {
+			r.Fatal(err)
+		}
+		simulate(r.T, remote, kubevirtsim.Options{Namespace: r.namespace})
+		r.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "remote"}, Data: map[string][]byte{"kubeconfig": kubeconfigFor(r.T, remote)}})
+		provider := &v1alpha1.MachineProvider{
+			ObjectMeta: metav1.ObjectMeta{Name: "remote-" + r.namespace},
+			Spec: v1alpha1.MachineProviderSpec{
+				Type: v1alpha1.ProviderKubeVirt, CredentialsRef: &v1alpha1.SecretReference{Namespace: r.namespace, Name: "remote"},
+			},
+		}
+		if err := r.kube.Create(r.Context(), provider); err != nil {
+			r.Fatal(err)
+		}
+		r.Cleanup(func() { _ = r.kube.Delete(r.Context(), provider) })
+		return kubevirtCluster(r, remote, provider.Name)
+	}
+}
+
+func TestElsewhere(t *testing.T) {
+	t.Parallel()
+	remote := apiserver.StartAnother(t).Config()
+	t.Run("contract", func(t *testing.T) {
+		t.Run("MUST make exactly one virtual machine, whatever fails", func(t *testing.T) { onceCreated(t, elsewhere(remote)) })
+		t.Run("MUST leave alone what is not its own", func(t *testing.T) { foreign(t, elsewhere(remote)) })
+		t.Run("MUST write nothing about a machine that is settled", func(t *testing.T) { idle(t, elsewhere(remote)) })
+		t.Run("status and owners", func(t *testing.T) { elsewhereStatus(t, remote) })
+		t.Run("credentials", func(t *testing.T) { elsewhereCredentials(t, remote) })
+	})
+}
+
+// elsewhereStatus is about what differs: no owner across clusters, and a resync
+// that has to look, since no event comes.
+func elsewhereStatus(t *testing.T, remote *rest.Config) {
+	t.Parallel()
+	r := newRig(t, elsewhere(remote))
+	guests, err := kube.New(remote, "test", testKinds...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.machine("m1")
+	m := r.drive("m1", &wire{}, "runs", running)
+	if m.Status.NextCheckTime == nil || m.Status.ProviderID != "kubevirt://"+r.site.provider+"/"+r.namespace+"/m1" {
+		t.Errorf("next check %v, provider id %s", m.Status.NextCheckTime, m.Status.ProviderID)
+	}
+	vm, claim := &kubevirtv1.VirtualMachine{}, &corev1.PersistentVolumeClaim{}
+	if err := guests.Get(t.Context(), r.namespace, "m1", vm); err != nil {
+		t.Fatal(err)
+	}
+	if err := guests.Get(t.Context(), r.namespace, "m1-root", claim); err != nil {
+		t.Fatal(err)
+	}
+	if len(vm.OwnerReferences)+len(claim.OwnerReferences) > 0 {
+		t.Errorf("an owner in another cluster is none: garbage collection would delete %v, %v", vm.OwnerReferences, claim.OwnerReferences)
+	}
+	halted, before := kubevirtv1.RunStrategyHalted, vm.DeepCopy()
+	vm.Spec.RunStrategy = &halted
+	if _, err := guests.Patch(t.Context(), before, vm); err != nil {
+		t.Fatal(err)
+	}
+	r.drive("m1", &wire{}, "is switched on again by resync", func(*v1alpha1.Machine) bool {
+		err := guests.Get(t.Context(), r.namespace, "m1", vm)
+		return err == nil && *vm.Spec.RunStrategy == kubevirtv1.RunStrategyAlways
+	})
+	r.clean(m, &wire{})
+}
+
+func elsewhereCredentials(t *testing.T, remote *rest.Config) {
+	t.Parallel()
+	r := newRig(t, elsewhere(remote))
+	good := string(kubeconfigFor(t, remote))
+	set := func(data map[string][]byte) {
+		secret := &corev1.Secret{}
+		if err := r.kube.Get(t.Context(), r.namespace, "remote", secret); err != nil {
+			t.Fatal(err)
+		}
+		before := secret.DeepCopy()
+		secret.Data = data
+		if _, err := r.kube.Patch(t.Context(), before, secret); err != nil {
+			t.Fatal(err)
+		}
+	}
+	says := func(m *v1alpha1.Machine) string {
+		if c := meta.FindStatusCondition(m.Status.Conditions, "Ready"); c != nil {
+			return c.Reason + ": " + c.Message
+		}
+		return ""
+	}
+	cases := []struct{ reason, kubeconfig, says string }{
+		{"there is none", "", "has no key kubeconfig"},
+		{"it is something else", "hello: world", "not a kubeconfig"},
+		{"it would run a program", strings.Replace(good, "client-certificate-data:", "exec: {apiVersion: client.authentication.k8s.io/v1, command: id, interactiveMode: Never}\n    client-certificate-data:", 1), "names a program or a file"},
+		{"it would read a file", strings.Replace(good, "client-certificate-data:", "tokenFile: /etc/passwd\n    client-certificate-data:", 1), "names a program or a file"},
+	}
+	r.machine("m1")
+	for _, tc := range cases {
+		set(map[string][]byte{"kubeconfig": []byte(tc.kubeconfig)})
+		m := r.drive("m1", &wire{}, tc.reason, func(m *v1alpha1.Machine) bool { return strings.Contains(says(m), tc.says) })
+		if m.Status.Phase != v1alpha1.MachinePending || !strings.HasPrefix(says(m), "CredentialsInvalid: Secret "+r.namespace+"/remote of MachineProvider") {
+			t.Errorf("%s: phase %s, %s", tc.reason, m.Status.Phase, says(m))
+		}
+	}
+	set(map[string][]byte{"kubeconfig": []byte(good)})
+	r.clean(r.drive("m1", &wire{}, "runs with the new credentials, without a restart", running), &wire{})
+}
