@@ -3,24 +3,28 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
 type function struct {
-	lister lister
+	api    api
 	sender sender
 	now    func() time.Time
 }
 
-// lister reads pages of objects of all namespaces.
-type lister interface {
+// api reads pages of objects of all namespaces, and writes metadata.
+type api interface {
 	ListInto(ctx context.Context, resource schema.GroupVersionResource, page kube.Page, list any) error
+	Merge(ctx context.Context, obj kube.Object, fields map[string]any) error
 }
 
 // sender sends events to the broker.
@@ -35,29 +39,102 @@ const pageSize = 500
 // settled. The ids of the events derive from the ping's, so that a ping that is
 // delivered twice sends the same events again.
 func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, error) {
-	sent := 0
-	held := map[string]string{}
+	p := pass{function: f, cause: in, held: map[string]string{}, oldest: map[string]object{}, queued: map[string]bool{}}
 	for _, k := range kinds {
-		err := f.each(ctx, k.resource, func(o object) error {
-			if k.name == "IPAllocation" {
-				held[o.Metadata.UID] = o.Status.Address
-			}
-			if settled(k, o, f.now()) {
-				return nil
-			}
-			sent++
-			return f.send(ctx, k, o, in)
-		})
-		if err != nil {
+		if err := f.each(ctx, k.resource, func(o object) error { return p.look(ctx, k, o) }); err != nil {
 			return nil, err
 		}
+		if k.name == ipAllocation {
+			if err := p.wakeQueues(ctx, k); err != nil {
+				return nil, err
+			}
+		}
 	}
-	swept, err := f.sweep(ctx, in, held)
+	swept, err := p.sweep(ctx)
 	if err != nil {
 		return nil, err
 	}
-	events.Report(ctx, "", fmt.Sprintf("Sent %d objects and %d leases to be looked at", sent, swept))
+	events.Report(ctx, "", fmt.Sprintf("Sent %d objects and %d leases to be looked at", p.sent, swept))
 	return nil, nil
+}
+
+// pass is one look through all kinds.
+type pass struct {
+	*function
+	cause event.Event
+	sent  int
+	// held are the addresses of allocations, by UID.
+	held map[string]string
+	// oldest are the allocations that have waited longest for an address, by pool,
+	// and queued the NetworkConfigurations that wait for one.
+	oldest map[string]object
+	queued map[string]bool
+}
+
+// look sends an event for an object that is not settled. Of those that wait for an
+// address of the same pool one is enough: it is served first, and wakes the next.
+func (p *pass) look(ctx context.Context, k kind, o object) error {
+	if k.name == ipAllocation && o.Status.Phase != released {
+		p.held[o.Metadata.UID] = o.Status.Address
+	}
+	switch {
+	case settled(k, o, p.now()):
+		return nil
+	case o.asked() || o.changed() || !o.exhausted():
+		return p.send(ctx, k, o)
+	case k.name == ipAllocation:
+		p.queue(o)
+		return nil
+	case k.name == networkConfiguration && p.queued[o.Metadata.Namespace+"/"+o.Metadata.Name]:
+		return nil
+	default:
+		return p.send(ctx, k, o)
+	}
+}
+
+func (p *pass) queue(o object) {
+	p.queued[o.Metadata.Namespace+"/"+o.Spec.NetworkConfigurationName] = true
+	pool := o.Metadata.Namespace + "/" + o.Spec.NetworkNamespaceName + "/" + o.Spec.IPFamily
+	first, ok := p.oldest[pool]
+	if !ok || o.Metadata.CreationTimestamp.Before(&first.Metadata.CreationTimestamp) {
+		p.oldest[pool] = o
+	}
+}
+
+func (p *pass) wakeQueues(ctx context.Context, k kind) error {
+	for _, pool := range slices.Sorted(maps.Keys(p.oldest)) {
+		if err := p.send(ctx, k, p.oldest[pool]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// send sends the event of an object. An annotation that asked for it is taken away
+// then, so that it can ask again.
+func (p *pass) send(ctx context.Context, k kind, o object) error {
+	ref := events.Ref{
+		APIVersion: k.resource.GroupVersion().String(), Kind: k.name,
+		Namespace: o.Metadata.Namespace, Name: o.Metadata.Name,
+	}
+	p.sent++
+	if err := p.sender.Send(ctx, p.event(ref, o.Metadata.UID, o.Metadata.ResourceVersion)); err != nil || !o.asked() {
+		return err
+	}
+	obj := k.make()
+	obj.SetNamespace(o.Metadata.Namespace)
+	obj.SetName(o.Metadata.Name)
+	err := p.api.Merge(ctx, obj, map[string]any{"metadata": map[string]any{
+		"uid": o.Metadata.UID, "annotations": map[string]any{v1alpha1.AnnotationReconcile: nil},
+	}})
+	if kube.NotFound(err) || kube.Conflict(err) {
+		return nil
+	}
+	return err
+}
+
+func (p *pass) event(ref events.Ref, uid, version string) event.Event {
+	return events.LookAgain("/functions/"+name, ref, uid, version+"."+p.cause.ID())
 }
 
 // each calls do for every object of a resource, a page at a time.
@@ -65,7 +142,7 @@ func (f *function) each(ctx context.Context, resource schema.GroupVersionResourc
 	next := kube.Page{Limit: pageSize}
 	for {
 		var p page
-		if err := f.lister.ListInto(ctx, resource, next, &p); err != nil {
+		if err := f.api.ListInto(ctx, resource, next, &p); err != nil {
 			return err
 		}
 		for _, o := range p.Items {
@@ -77,12 +154,4 @@ func (f *function) each(ctx context.Context, resource schema.GroupVersionResourc
 			return nil
 		}
 	}
-}
-
-func (f *function) send(ctx context.Context, k kind, o object, cause event.Event) error {
-	ref := events.Ref{
-		APIVersion: k.resource.GroupVersion().String(), Kind: k.name,
-		Namespace: o.Metadata.Namespace, Name: o.Metadata.Name,
-	}
-	return f.sender.Send(ctx, events.LookAgain("/functions/"+name, ref, o.Metadata.UID, o.Metadata.ResourceVersion+"."+cause.ID()))
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
@@ -18,7 +19,7 @@ func main() {
 		if err != nil {
 			return nil, err
 		}
-		client, err := kube.New(config, name, v1alpha1.AddToScheme)
+		client, err := kube.New(config, name, v1alpha1.AddToScheme, v1alpha2.AddToScheme)
 		if err != nil {
 			return nil, err
 		}
@@ -26,7 +27,7 @@ func main() {
 		if err != nil {
 			return nil, err
 		}
-		f := &function{lister: client, sender: sender, now: time.Now}
+		f := &function{api: client, sender: sender, now: time.Now}
 		return f.handle, nil
 	})
 }

@@ -3,13 +3,18 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
 	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -49,6 +54,8 @@ func TestSettled(t *testing.T) {
 		"NotDue":   {reason: "its time has not come", doc: `{"metadata":{"generation":1},"status":{"nextCheckTime":"2026-01-02T03:04:06Z",` + ready + `}}`, want: true},
 		"Waiting":  {reason: "what it waits for may be there", doc: `{"metadata":{"generation":1},"status":{"phase":"Pending","observedGeneration":1,"conditions":[{"type":"Ready","status":"False"}]}}`},
 		"Resting":  {reason: "it is off because its owner wants it off", kind: kind{rest: []string{"Stopped"}}, doc: `{"metadata":{"generation":1},"status":{"phase":"Stopped","observedGeneration":1,"conditions":[{"type":"Ready","status":"False"}]}}`, want: true},
+		"Backoff":  {reason: "it says when to look again", doc: `{"metadata":{"generation":1},"status":{"nextCheckTime":"2026-01-02T03:04:06Z","observedGeneration":1,"conditions":[{"type":"Ready","status":"False"}]}}`, want: true},
+		"Asked":    {reason: "somebody wants it looked at", doc: `{"metadata":{"generation":1,"annotations":{"vitistack.io/reconcile":"now"}},"status":{` + ready + `}}`},
 		"Always":   {reason: "a hypervisor tells nobody how it is", kind: kind{always: true}, doc: `{"metadata":{"generation":1},"status":{` + ready + `}}`},
 	}
 	for name, tc := range cases {
@@ -63,20 +70,23 @@ func TestSettled(t *testing.T) {
 
 func TestForsaken(t *testing.T) {
 	t.Parallel()
-	const old = `"metadata":{"creationTimestamp":"2026-01-02T03:00:00Z","annotations":{"vitistack.io/address":"10.0.0.5"}}`
+	const old = `"creationTimestamp":"2026-01-02T03:00:00Z","annotations":{"vitistack.io/address":"10.0.0.5"}`
+	by := func(holder string) string {
+		return `{"metadata":{` + old + `,"labels":{"vitistack.io/holder":"` + holder + `"}}}`
+	}
 	held := map[string]string{"a": "10.0.0.5", "b": "10.0.0.6", "c": ""}
 	cases := map[string]struct {
 		reason string
 		doc    string
 		want   bool
 	}{
-		"Held":      {reason: "its holder has this address", doc: `{` + old + `,"spec":{"holderIdentity":"a"}}`},
-		"Gone":      {reason: "nobody would ever give it back", doc: `{` + old + `,"spec":{"holderIdentity":"x"}}`, want: true},
-		"Surplus":   {reason: "its holder has settled on another address", doc: `{` + old + `,"spec":{"holderIdentity":"b"}}`, want: true},
-		"Undecided": {reason: "its holder has not settled yet", doc: `{` + old + `,"spec":{"holderIdentity":"c"}}`},
-		"Fresh":     {reason: "its holder may be about to write its status", doc: `{"metadata":{"creationTimestamp":"2026-01-02T03:04:00Z"},"spec":{"holderIdentity":"x"}}`},
-		"Delayed":   {reason: "it must not be given out again yet", doc: `{` + old + `,"spec":{"renewTime":"2026-01-02T03:04:00.000000Z","leaseDurationSeconds":10}}`},
-		"Over":      {reason: "its delay is over", doc: `{` + old + `,"spec":{"renewTime":"2026-01-02T03:03:55.000000Z","leaseDurationSeconds":10}}`, want: true},
+		"Held":      {reason: "its holder has this address", doc: by("a")},
+		"Gone":      {reason: "nobody would ever give it back", doc: by("x"), want: true},
+		"Surplus":   {reason: "its holder has settled on another address", doc: by("b"), want: true},
+		"Undecided": {reason: "its holder has not settled yet", doc: by("c")},
+		"Fresh":     {reason: "its holder may be about to write its status", doc: `{"metadata":{"creationTimestamp":"2026-01-02T03:04:00Z","labels":{"vitistack.io/holder":"x"}}}`},
+		"Delayed":   {reason: "it must not be given out again yet", doc: `{"metadata":{` + old + `},"spec":{"renewTime":"2026-01-02T03:04:00.000000Z","leaseDurationSeconds":10}}`},
+		"Over":      {reason: "its delay is over", doc: `{"metadata":{` + old + `},"spec":{"renewTime":"2026-01-02T03:03:55.000000Z","leaseDurationSeconds":10}}`, want: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -88,11 +98,46 @@ func TestForsaken(t *testing.T) {
 	}
 }
 
-// pages answers lists out of JSON documents, one for each page.
-type pages map[string][]string
+// TestTurn has each network of dhcp looked at once in a round, and not all at once.
+func TestTurn(t *testing.T) {
+	t.Parallel()
+	turns := map[int64]bool{}
+	for _, uid := range []string{"a", "b", "c", "d"} {
+		times := int64(0)
+		for minute := range int64(round / time.Minute) {
+			var o object
+			if o.Metadata.UID = uid; turn(o, now.Add(time.Duration(minute)*time.Minute)) {
+				times++
+				turns[minute] = true
+			}
+		}
+		if times != 1 {
+			t.Errorf("network %s has %d turns in a round, want 1", uid, times)
+		}
+	}
+	if len(turns) < 2 {
+		t.Errorf("all networks have their turns at once: %v", turns)
+	}
+	static := decode[object](t, `{"spec":{"ipAllocation":{"type":"static"}}}`)
+	for minute := range int64(round / time.Minute) {
+		if turn(static, now.Add(time.Duration(minute)*time.Minute)) {
+			t.Error("a network without dhcp has no reservations")
+		}
+	}
+}
+
+// pages answers lists out of JSON documents, one for each page, and keeps what is
+// written.
+type pages struct {
+	docs    map[string][]string
+	written *[]string
+}
 
 func (p pages) ListInto(_ context.Context, resource schema.GroupVersionResource, page kube.Page, list any) error {
-	docs := p[resource.Resource]
+	docs := p.docs[resource.Resource]
+	if resource.Resource == "leases" && !page.Metadata {
+		docs = p.docs["leases without holder"]
+	}
 	i := len(page.Continue)
 	if i >= len(docs) {
 		return json.Unmarshal([]byte(`{}`), list)
@@ -100,73 +145,119 @@ func (p pages) ListInto(_ context.Context, resource schema.GroupVersionResource,
 	return json.Unmarshal([]byte(docs[i]), list)
 }
 
+func (p pages) Merge(_ context.Context, obj kube.Object, fields map[string]any) error {
+	doc, err := json.Marshal(fields)
+	*p.written = append(*p.written, obj.GetName()+" "+string(doc))
+	return err
+}
+
 type sent []string
 
 func (s *sent) Send(_ context.Context, e event.Event) error {
 	ref, err := events.RefOf(e)
-	*s = append(*s, ref.Kind+"/"+ref.Name+" "+e.ID())
+	*s = append(*s, fmt.Sprintf("%s/%s %s for %s", ref.Kind, ref.Name, e.ID(), e.Extensions()["partitionkey"]))
 	return err
 }
 
 func TestHandle(t *testing.T) {
 	t.Parallel()
-	lister := pages{
+	const waits = `"spec":{"networkNamespaceName":"net","networkConfigurationName":"%[1]s"},"status":{"phase":"Pending","observedGeneration":1,"conditions":[{"type":"Ready","status":"False","reason":"PoolExhausted"}]}`
+	waiting := func(name, created string) string {
+		return fmt.Sprintf(`{"metadata":{"name":"%[1]s-eth0","uid":"%[1]s","resourceVersion":"1","generation":1,"creationTimestamp":"%[2]s"},`+waits+`}`, name, created)
+	}
+	lister := map[string][]string{
+		"ipallocations": {`{"items":[` + waiting("young", "2026-01-02T02:00:00Z") + `,` + waiting("old", "2026-01-02T01:00:00Z") + `]}`},
+		"networkconfigurations": {`{"items":[
+			{"metadata":{"name":"young","uid":"n1","resourceVersion":"2","generation":1},` + fmt.Sprintf(waits, "") + `},
+			{"metadata":{"name":"grown","uid":"n2","resourceVersion":"3","generation":2},` + fmt.Sprintf(waits, "") + `},
+			{"metadata":{"name":"served","uid":"n3","resourceVersion":"4","generation":1},` + fmt.Sprintf(waits, "") + `}]}`},
 		"machines": {
 			`{"metadata":{"continue":"1"},"items":[{"metadata":{"name":"new","uid":"u1","resourceVersion":"5","generation":1}}]}`,
 			`{"items":[{"metadata":{"name":"done","uid":"u2","resourceVersion":"6","generation":1},"status":{"observedGeneration":1,"conditions":[{"type":"Ready","status":"True"}]}},
+				{"metadata":{"name":"asked","uid":"u4","resourceVersion":"6","generation":1,"annotations":{"vitistack.io/reconcile":"now"}},"status":{"observedGeneration":1,"conditions":[{"type":"Ready","status":"True"}]}},
 				{"metadata":{"name":"changed","uid":"u3","resourceVersion":"7","generation":2},"status":{"observedGeneration":1}}]}`,
 		},
-		"leases": {`{"items":[{"metadata":{"name":"net-10-0-0-5","uid":"l1","resourceVersion":"8","creationTimestamp":"2026-01-02T03:00:00Z"},"spec":{"holderIdentity":"gone"}}]}`},
+		"leases":                {`{"items":[{"metadata":{"name":"net-10-0-0-5","uid":"l1","resourceVersion":"8","creationTimestamp":"2026-01-02T03:00:00Z","labels":{"vitistack.io/holder":"gone"}}}]}`},
+		"leases without holder": {`{"items":[{"metadata":{"name":"net-10-0-0-6","uid":"l2","resourceVersion":"9","creationTimestamp":"2026-01-02T03:00:00Z"}}]}`},
 	}
 	ping := event.New()
 	ping.SetID("p1")
 	var twice [2]sent
+	var written []string
 	for i := range twice {
-		f := &function{lister: lister, sender: &twice[i], now: func() time.Time { return now }}
+		f := &function{api: pages{lister, &written}, sender: &twice[i], now: func() time.Time { return now }}
 		if _, err := f.handle(t.Context(), ping); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want := sent{"Machine/new u1.5.p1", "Machine/changed u3.7.p1", "Lease/net-10-0-0-5 l1.8.p1"}
+	want := sent{
+		"IPAllocation/old-eth0 old.1.p1 for old",
+		"NetworkConfiguration/grown n2.3.p1 for n2", "NetworkConfiguration/served n3.4.p1 for n3",
+		"Machine/new u1.5.p1 for u1", "Machine/asked u4.6.p1 for u4", "Machine/changed u3.7.p1 for u3",
+		"Lease/net-10-0-0-5 l1.8.p1 for l1", "Lease/net-10-0-0-6 l2.9.p1 for l2",
+	}
 	if diff := cmp.Diff(want, twice[0]); diff != "" {
-		t.Errorf("all pages, without what is settled (-want +got):\n%s", diff)
+		t.Errorf("all pages, without what is settled, and of those that wait for an address the oldest (-want +got):\n%s", diff)
 	}
 	if !slices.Equal(twice[0], twice[1]) {
 		t.Errorf("a ping that is delivered twice must send the same events: %v and %v", twice[0], twice[1])
 	}
+	if want := `asked {"metadata":{"annotations":{"vitistack.io/reconcile":null},"uid":"u4"}}`; len(written) != 2 || written[0] != want {
+		t.Errorf("wrote %v, want the annotation to be taken away, so that it can ask again", written)
+	}
 }
 
-// TestRealLists reads lists of a real API server, in several pages.
+// TestRealLists reads lists of a real API server, in several pages, and those of
+// Leases without what is not needed of them.
 func TestRealLists(t *testing.T) {
 	t.Parallel()
 	server := apiserver.Start(t)
 	server.Install(t)
-	client, err := kube.New(server.Config(), "test", v1alpha1.AddToScheme, v1alpha2.AddToScheme)
+	client, err := kube.New(server.Config(), "test", v1alpha1.AddToScheme, v1alpha2.AddToScheme, kube.Kinds(coordinationv1.SchemeGroupVersion, &coordinationv1.Lease{}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	namespace := server.Namespace(t)
 	for _, name := range []string{"a", "b", "c"} {
 		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: v1alpha1.MachineSpec{Template: "small"}}
-		if err := client.Create(t.Context(), m); err != nil {
+		if name == "a" {
+			m.Annotations = map[string]string{v1alpha1.AnnotationReconcile: "now", "else": "stays"}
+		}
+		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"vitistack.io/managed-by": "allocate-ip", labelHolder: name}}}
+		if name == "c" {
+			delete(l.Labels, labelHolder)
+		}
+		if err := errors.Join(client.Create(t.Context(), m), client.Create(t.Context(), l)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var got sent
-	f := &function{lister: small{client}, sender: &got, now: time.Now}
+	later := func() time.Time { return time.Now().Add(time.Hour) }
+	f := &function{api: small{client}, sender: &got, now: later}
 	if _, err := f.handle(t.Context(), event.New()); err != nil {
 		t.Fatal(err)
 	}
-	slices.Sort(got)
-	if len(got) != 3 || got[0][:len("Machine/a ")] != "Machine/a " {
-		t.Errorf("want each machine once, got %v", got)
+	var names []string
+	for _, text := range got {
+		name, _, _ := strings.Cut(text, " ")
+		names = append(names, name)
+	}
+	if want := []string{"Machine/a", "Machine/b", "Machine/c", "Lease/a", "Lease/b", "Lease/c"}; !slices.Equal(names, want) {
+		t.Errorf("got %v, want each machine and each forsaken Lease once", names)
+	}
+	m := &v1alpha1.Machine{}
+	if err := client.Get(t.Context(), namespace, "a", m); err != nil {
+		t.Fatal(err)
+	}
+	if want := map[string]string{"else": "stays"}; !maps.Equal(m.Annotations, want) {
+		t.Errorf("annotations are %v, want %v", m.Annotations, want)
 	}
 }
 
 // small makes pages of one object.
-type small struct{ lister }
+type small struct{ api }
 
 func (s small) ListInto(ctx context.Context, resource schema.GroupVersionResource, page kube.Page, list any) error {
 	page.Limit = 1
-	return s.lister.ListInto(ctx, resource, page, list)
+	return s.api.ListInto(ctx, resource, page, list)
 }

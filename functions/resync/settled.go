@@ -1,6 +1,7 @@
 package main
 
 import (
+	"hash/fnv"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -8,12 +9,15 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/internal/kube"
 )
 
 // kind is a kind of object that functions settle.
 type kind struct {
 	name     string
 	resource schema.GroupVersionResource
+	// make is an empty object of the kind.
+	make func() kube.Object
 	// rest are the phases in which an object that is not Ready is settled all the
 	// same: nothing happens to it until its spec changes.
 	rest []string
@@ -21,35 +25,69 @@ type kind struct {
 	always bool
 }
 
+const (
+	networkNamespace     = "NetworkNamespace"
+	networkConfiguration = "NetworkConfiguration"
+	ipAllocation         = "IPAllocation"
+)
+
 // kinds are in the order of the layers, so that what others wait for comes first.
 var kinds = []kind{
-	{name: "NetworkNamespace", resource: v1alpha2.GroupVersion.WithResource("networknamespaces")},
-	{name: "IPAllocation", resource: v1alpha2.GroupVersion.WithResource("ipallocations"), rest: []string{string(v1alpha2.IPAllocationReleased)}},
-	{name: "NetworkConfiguration", resource: v1alpha1.GroupVersion.WithResource("networkconfigurations")},
-	{name: "MachineProvider", resource: v1alpha1.GroupVersion.WithResource("machineproviders"), always: true},
-	{name: "Machine", resource: v1alpha1.GroupVersion.WithResource("machines"), rest: []string{string(v1alpha1.MachineStopped)}},
-	{name: "KubernetesCluster", resource: v1alpha1.GroupVersion.WithResource("kubernetesclusters")},
+	{
+		name: networkNamespace, resource: v1alpha2.GroupVersion.WithResource("networknamespaces"),
+		make: func() kube.Object { return &v1alpha2.NetworkNamespace{} },
+	},
+	{
+		name: ipAllocation, resource: v1alpha2.GroupVersion.WithResource("ipallocations"),
+		make: func() kube.Object { return &v1alpha2.IPAllocation{} },
+		rest: []string{string(v1alpha2.IPAllocationReleased)},
+	},
+	{
+		name: networkConfiguration, resource: v1alpha1.GroupVersion.WithResource("networkconfigurations"),
+		make: func() kube.Object { return &v1alpha1.NetworkConfiguration{} },
+	},
+	{
+		name: "MachineProvider", resource: v1alpha1.GroupVersion.WithResource("machineproviders"),
+		make:   func() kube.Object { return &v1alpha1.MachineProvider{} },
+		always: true,
+	},
+	{
+		name: "Machine", resource: v1alpha1.GroupVersion.WithResource("machines"),
+		make: func() kube.Object { return &v1alpha1.Machine{} },
+		rest: []string{string(v1alpha1.MachineStopped)},
+	},
+	{
+		name: "KubernetesCluster", resource: v1alpha1.GroupVersion.WithResource("kubernetesclusters"),
+		make: func() kube.Object { return &v1alpha1.KubernetesCluster{} },
+	},
 }
 
 // object is what matters here of an object of any kind.
 type object struct {
 	Metadata struct {
-		Namespace         string       `json:"namespace"`
-		Name              string       `json:"name"`
-		UID               string       `json:"uid"`
-		ResourceVersion   string       `json:"resourceVersion"`
-		Generation        int64        `json:"generation"`
-		DeletionTimestamp *metav1.Time `json:"deletionTimestamp"`
+		Namespace         string            `json:"namespace"`
+		Name              string            `json:"name"`
+		UID               string            `json:"uid"`
+		ResourceVersion   string            `json:"resourceVersion"`
+		Generation        int64             `json:"generation"`
+		CreationTimestamp metav1.Time       `json:"creationTimestamp"`
+		DeletionTimestamp *metav1.Time      `json:"deletionTimestamp"`
+		Annotations       map[string]string `json:"annotations"`
 	} `json:"metadata"`
+	Spec struct {
+		IPAllocation *struct {
+			Type string `json:"type"`
+		} `json:"ipAllocation"`
+		NetworkNamespaceName     string `json:"networkNamespaceName"`
+		NetworkConfigurationName string `json:"networkConfigurationName"`
+		IPFamily                 string `json:"ipFamily"`
+	} `json:"spec"`
 	Status struct {
-		Phase              string       `json:"phase"`
-		Address            string       `json:"address"`
-		ObservedGeneration int64        `json:"observedGeneration"`
-		NextCheckTime      *metav1.Time `json:"nextCheckTime"`
-		Conditions         []struct {
-			Type   string `json:"type"`
-			Status string `json:"status"`
-		} `json:"conditions"`
+		Phase              string             `json:"phase"`
+		Address            string             `json:"address"`
+		ObservedGeneration int64              `json:"observedGeneration"`
+		NextCheckTime      *metav1.Time       `json:"nextCheckTime"`
+		Conditions         []metav1.Condition `json:"conditions"`
 	} `json:"status"`
 }
 
@@ -61,26 +99,48 @@ type page struct {
 	Items []object `json:"items"`
 }
 
+// ready is the condition Ready.
+func (o object) ready() metav1.Condition {
+	for _, c := range o.Status.Conditions {
+		if c.Type == v1alpha1.ConditionReady {
+			return c
+		}
+	}
+	return metav1.Condition{}
+}
+
+// exhausted tells whether an object waits for an address to become free.
+func (o object) exhausted() bool { return o.ready().Reason == "PoolExhausted" }
+
+// asked tells whether somebody wants an object looked at.
+func (o object) asked() bool {
+	_, asked := o.Metadata.Annotations[v1alpha1.AnnotationReconcile]
+	return asked
+}
+
+// changed tells whether the status does not answer what the object is now.
+func (o object) changed() bool {
+	return o.Metadata.DeletionTimestamp != nil || o.Status.ObservedGeneration < o.Metadata.Generation
+}
+
 // settled tells whether nobody has to look at an object:
 //
+//	somebody asks for it                 no
 //	being deleted                        no
 //	spec newer than the status           no
-//	its next check is due                no
-//	Ready                                yes
+//	it says when to look again           until then
+//	Ready                                yes, but for the turn of a network
 //	not Ready, in a phase of rest        yes
 //	not Ready                            no
 func settled(k kind, o object, now time.Time) bool {
 	s := o.Status
 	switch {
-	case k.always || o.Metadata.DeletionTimestamp != nil || s.ObservedGeneration < o.Metadata.Generation:
+	case k.always || o.asked() || o.changed():
 		return false
-	case s.NextCheckTime != nil && !now.Before(s.NextCheckTime.Time):
-		return false
-	}
-	for _, c := range s.Conditions {
-		if c.Type == v1alpha1.ConditionReady && c.Status == string(metav1.ConditionTrue) {
-			return true
-		}
+	case s.NextCheckTime != nil:
+		return now.Before(s.NextCheckTime.Time)
+	case o.ready().Status == metav1.ConditionTrue:
+		return k.name != networkNamespace || !turn(o, now)
 	}
 	for _, phase := range k.rest {
 		if s.Phase == phase {
@@ -88,4 +148,20 @@ func settled(k kind, o object, now time.Time) bool {
 		}
 	}
 	return false
+}
+
+// round is after how long a network of dhcp is looked at although it is Ready, so
+// that reservations are found whose holder is gone without having been released.
+const round = 10 * time.Minute
+
+// turn tells whether a network of dhcp has its turn. Its UID determines in which
+// minute of each round that is, so that not all have it at once.
+func turn(o object, now time.Time) bool {
+	if p := o.Spec.IPAllocation; p != nil && p.Type != string(v1alpha2.AllocationDHCP) {
+		return false
+	}
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(o.Metadata.UID))
+	minutes := int64(round / time.Minute)
+	return now.Unix()/60%minutes == int64(hash.Sum32())%minutes
 }

@@ -285,7 +285,11 @@ func Events(scheme *runtime.Scheme) error {
 type Page struct {
 	Namespace, Selector, Continue string
 	Limit                         int
+	// Metadata leaves out of the objects all but their metadata.
+	Metadata bool
 }
+
+const acceptMetadata = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 // ListInto reads a page of a resource into list. list may be of any type that its
 // JSON decodes into, so that a caller that needs a few fields of many objects
@@ -302,6 +306,9 @@ func (c *Client) ListInto(ctx context.Context, resource schema.GroupVersionResou
 	}
 	if page.Continue != "" {
 		request = request.Param("continue", page.Continue)
+	}
+	if page.Metadata {
+		request = request.SetHeader("Accept", acceptMetadata)
 	}
 	raw, err := request.Do(ctx).Raw()
 	if err != nil {

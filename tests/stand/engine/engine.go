@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cloudevents/sdk-go/v2/event"
+	cehttp "github.com/cloudevents/sdk-go/v2/protocol/http"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -189,6 +191,23 @@ func (e *Engine) Gateway() string { return e.summary.Gateway }
 
 // Ingress is the URL at which the broker takes events.
 func (e *Engine) Ingress() string { return e.summary.Ingress }
+
+// Send gives an event to the broker.
+func (e *Engine) Send(in event.Event) {
+	e.t.Helper()
+	req, err := cehttp.NewHTTPRequestFromEvent(e.t.Context(), e.Ingress(), in)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if res.StatusCode != http.StatusAccepted {
+		e.t.Fatalf("send event %s: %s", in.ID(), res.Status)
+	}
+}
 
 // Kubeconfig is the file that kubectl takes.
 func (e *Engine) Kubeconfig() string { return e.summary.Kubeconfig }

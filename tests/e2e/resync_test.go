@@ -1,0 +1,121 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/tests/stand/engine"
+	"github.com/vitistack/stack/tests/stand/feed"
+)
+
+// TestEventSourceStopped has nobody tell of changes but resync, whose periods the
+// test makes. What the first two layers need is there after two of them, and after
+// each thing that one waits for, two more. A whole cluster only takes longer.
+func TestEventSourceStopped(t *testing.T) {
+	t.Parallel()
+	e := engine.Start(t, "--ping-every", "24h")
+	stopSource(t, e)
+	e.Apply("default", e.StaticNetwork("network", 10, 12))
+	for _, name := range []string{"one", "two"} {
+		e.Apply("default", configurationOf(name))
+	}
+	e.Apply("default", "apiVersion: vitistack.io/v1alpha2\nkind: IPAllocation\nmetadata: {name: own}\nspec: {networkNamespaceName: network}\n")
+	periods(t, e, 2)
+	for _, name := range []string{"one", "two"} {
+		settledWith(t, e.Get(engine.NetworkConfigurations, "default", name), "NetworkConfigured")
+	}
+	settledWith(t, e.Get(engine.IPAllocations, "default", "own"), "Allocated")
+
+	e.Apply("default", configurationOf("three"))
+	periods(t, e, 1)
+	settledWith(t, e.Get(engine.NetworkConfigurations, "default", "three"), "PoolExhausted")
+	e.Delete(engine.IPAllocations, "default", "own")
+	periods(t, e, 2)
+	if e.Get(engine.IPAllocations, "default", "own") != nil {
+		t.Error("after two periods the allocation is still there")
+	}
+	settledWith(t, e.Get(engine.NetworkConfigurations, "default", "three"), "NetworkConfigured")
+
+	const cluster = "simple-cluster"
+	e.Apply("shop", strings.ReplaceAll(e.StaticNetwork("network", 20, 250), "vlanId: 100", "vlanId: 101"))
+	e.Apply("shop", e.Example("simple-kubernetescluster.yaml"))
+	n := 0
+	feed.Until(t, cluster+" is Running", func() (bool, string) {
+		n++
+		periods(t, e, 1)
+		obj := e.Get(engine.KubernetesClusters, "shop", cluster)
+		phase, _, _ := unstructured.NestedString(obj.Object, "status", "phase")
+		reason, message := ready(obj)
+		return phase == "Running", fmt.Sprintf("%s after %d periods: %s: %s", phase, n, reason, message)
+	})
+	t.Logf("a cluster is Running after %d periods without any event of a change", n)
+}
+
+// stopSource has the event source stand still. It does not end, since it would be
+// started again.
+func stopSource(t *testing.T, e *engine.Engine) {
+	t.Helper()
+	for _, p := range e.Report().Processes {
+		if p.Name != "apiserversource" {
+			continue
+		}
+		if err := syscall.Kill(p.PID, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = syscall.Kill(p.PID, syscall.SIGCONT) })
+		return
+	}
+	t.Fatal("the engine has no event source")
+}
+
+// periods makes pings as the PingSource does, and waits after each until all that
+// came of it is delivered.
+func periods(t *testing.T, e *engine.Engine, n int) {
+	t.Helper()
+	for range n {
+		ping := event.New()
+		ping.SetID(uuid.NewString())
+		ping.SetType(events.TypePing)
+		ping.SetSource("/apis/v1/namespaces/vitistack-system/pingsources/resync")
+		e.Send(ping)
+		quiet := 0
+		feed.Until(t, "everything is delivered", func() (bool, string) {
+			var busy []string
+			for _, trigger := range e.Report().Triggers {
+				if trigger.InFlight+trigger.Queued > 0 {
+					busy = append(busy, trigger.Name)
+				}
+			}
+			if quiet++; len(busy) > 0 {
+				quiet = 0
+			}
+			return quiet > 4, strings.Join(busy, ", ")
+		})
+	}
+}
+
+func settledWith(t *testing.T, obj *unstructured.Unstructured, want string) {
+	t.Helper()
+	if reason, message := ready(obj); reason != want {
+		t.Errorf("got %s: %s, want %s", reason, message, want)
+	}
+}
+
+func configurationOf(name string) string {
+	return fmt.Sprintf(`apiVersion: vitistack.io/v1alpha1
+kind: NetworkConfiguration
+metadata:
+  name: %s
+spec:
+  networkNamespaceName: network
+  networkInterfaces:
+    - {name: eth0, macAddress: "02:00:00:00:00:01"}
+`, name)
+}
