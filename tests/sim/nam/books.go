@@ -2,6 +2,7 @@ package nam
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"os"
@@ -114,4 +115,29 @@ func (s *Server) save() error {
 		return err
 	}
 	return os.Rename(s.options.State+".new", s.options.State)
+}
+
+// Ensure is PUT for callers in this process: the segment of a key, made at the first
+// call and ready at once. It returns an error where it cannot be made.
+func (s *Server) Ensure(uid string, request Request) (Segment, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := s.find(uid)
+	if found == nil {
+		made, refusal := s.allot(uid, request)
+		if refusal != nil {
+			return Segment{}, fmt.Errorf("make a segment: %v", refusal.body)
+		}
+		made.ReadyAt = s.options.Now()
+		s.segments[uid], found = made, made
+	}
+	return s.tell(found), s.save()
+}
+
+// Forget is DELETE for callers in this process.
+func (s *Server) Forget(uid string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.segments, uid)
+	_ = s.save() // what is kept too long does no harm
 }

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/tests/sim/faults"
+	"github.com/vitistack/stack/tests/sim/ipam"
+	"github.com/vitistack/stack/tests/sim/nam"
+	"github.com/vitistack/stack/tests/sim/netbox"
+)
+
+const (
+	platform = "vitistack-system"
+	// ipamName is the provider that the IPAM serves.
+	ipamName = "tour-ipam"
+	// namTakes is how long the manager needs for a segment, as real ones do.
+	namTakes = 10 * time.Second
+)
+
+// serveNetworks serves what networks come from, and configures the function
+// provision-network for it: a Secret with addresses and tokens, and a Trigger that
+// brings requests for networks to the IPAM. Segments are of 127.0.0.0/8, so that
+// simulated machines in them can be reached.
+func serveNetworks(ctx context.Context, config *rest.Config, state string, managers, libraries *faults.Plan, log *slog.Logger) error {
+	token, err := keptToken(filepath.Join(state, "token"))
+	if err != nil {
+		return err
+	}
+	manager, err := nam.New(nam.Options{
+		Token: token, Slow: namTakes, IPv4: netip.MustParsePrefix("127.65.0.0/16"), State: filepath.Join(state, "nam.json"), Faults: managers,
+	})
+	if err != nil {
+		return err
+	}
+	library, err := netbox.New(netbox.Options{
+		Token: token, State: filepath.Join(state, "netbox.json"), Faults: libraries,
+		Parents: []netbox.Parent{
+			{Prefix: netip.MustParsePrefix("127.66.0.0/16"), Role: "tenants", Site: "no-west-az1"},
+			{Prefix: netip.MustParsePrefix("2001:db8:6600::/48"), Role: "tenants", Site: "no-west-az1"},
+		},
+		Groups: []netbox.Group{{Slug: "tenants", Min: 2000, Max: 2999}},
+	})
+	if err != nil {
+		return err
+	}
+	books, err := nam.New(nam.Options{IPv4: netip.MustParsePrefix("127.67.0.0/16"), State: filepath.Join(state, "ipam.json")})
+	if err != nil {
+		return err
+	}
+	var urls [3]string
+	for i, handler := range []http.Handler{manager, library, ipam.Server{Books: books, Log: log.With("simulator", "ipam")}} {
+		if urls[i], err = serve(ctx, handler); err != nil {
+			return err
+		}
+	}
+	return configure(ctx, config, urls[0], urls[1], urls[2], token)
+}
+
+// serve serves a handler on a free port of this machine until ctx ends.
+func serve(ctx context.Context, handler http.Handler) (string, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("serve a source of networks: %w", err)
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
+	go func() { _ = server.Serve(listener) }()
+	context.AfterFunc(ctx, func() { _ = server.Close() })
+	return "http://" + listener.Addr().String(), nil
+}
+
+// keptToken is made at the first start.
+func keptToken(path string) (string, error) {
+	content, err := os.ReadFile(path)
+	if err == nil && len(content) > 0 {
+		return strings.TrimSpace(string(content)), nil
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", fmt.Errorf("read the token: %w", err)
+	}
+	token := rand.Text()
+	if err := os.WriteFile(path, []byte(token+"\n"), 0o600); err != nil {
+		return "", fmt.Errorf("keep the token: %w", err)
+	}
+	return token, nil
+}
+
+// configure tells provision-network and the Broker where everything is.
+func configure(ctx context.Context, config *rest.Config, nam, netbox, ipam, token string) error {
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("connect to the API server: %w", err)
+	}
+	secret := map[string]any{"apiVersion": "v1", "kind": "Secret", "stringData": map[string]any{
+		"NAM_URL": nam + "/v1", "NAM_TOKEN": token, "NETBOX_URL": netbox, "NETBOX_TOKEN": token,
+	}}
+	trigger := map[string]any{"apiVersion": "eventing.knative.dev/v1", "kind": "Trigger", "spec": map[string]any{
+		"broker": "vitistack",
+		"filters": []any{
+			map[string]any{"exact": map[string]any{"provider": ipamName}},
+			map[string]any{"any": []any{
+				map[string]any{"exact": map[string]any{"type": events.TypeNetworkRequested}},
+				map[string]any{"exact": map[string]any{"type": events.TypeNetworkReleased}},
+			}},
+		},
+		"subscriber": map[string]any{"uri": ipam},
+	}}
+	for resource, object := range map[schema.GroupVersionResource]map[string]any{
+		{Version: "v1", Resource: "secrets"}:                                 named("provision-network", secret),
+		{Group: "eventing.knative.dev", Version: "v1", Resource: "triggers"}: named(ipamName, trigger),
+	} {
+		u := &unstructured.Unstructured{Object: object}
+		options := metav1.ApplyOptions{FieldManager: "sim", Force: true}
+		if _, err := client.Resource(resource).Namespace(platform).Apply(ctx, u.GetName(), u, options); err != nil {
+			return fmt.Errorf("configure the sources of networks: %w", err)
+		}
+	}
+	return nil
+}
+
+func named(name string, object map[string]any) map[string]any {
+	object["metadata"] = map[string]any{"name": name, "namespace": platform}
+	return object
+}
