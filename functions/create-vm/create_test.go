@@ -50,10 +50,7 @@ func setUp(t *testing.T) *stand {
 	}
 	s.function = &functions{kube: s.kube, connect: connect(s.kube, nil), local: local(s.kube), now: time.Now}
 	s.create(&v1alpha2.NetworkNamespace{ObjectMeta: metav1.ObjectMeta{Name: "net"}})
-	provider := &v1alpha1.MachineProvider{ObjectMeta: metav1.ObjectMeta{Name: "kubevirt"}, Spec: v1alpha1.MachineProviderSpec{Type: v1alpha1.ProviderKubeVirt}}
-	if err := s.kube.Create(t.Context(), provider); err != nil && !kube.AlreadyExists(err) {
-		t.Fatal(err)
-	}
+	s.defaultProvider()
 	feed.Run(t, server.Config(), s.namespace, s.function.handle,
 		feed.Kind{Resource: v1alpha1.GroupVersion.WithResource("machines"), Name: "Machine"},
 		feed.Kind{Resource: v1alpha1.GroupVersion.WithResource("networkconfigurations"), Name: "NetworkConfiguration"},

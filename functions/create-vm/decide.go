@@ -29,6 +29,8 @@ type progress struct {
 	nics []nic
 	vm   *seen
 	err  error
+	// kind is the hypervisor's, where it is known.
+	kind v1alpha1.ProviderType
 }
 
 // What a delivery does with a Machine.

@@ -33,16 +33,16 @@ func (f *functions) handle(ctx context.Context, in event.Event) (*event.Event, e
 	if err != nil {
 		return nil, err
 	}
+	cause := ref.Kind
+	if in.Type() == events.TypeResync {
+		cause = causeResync
+	}
 	if ref.Kind == "MachineProvider" {
-		return nil, kube.OnConflict(func() error { return f.settleProvider(ctx, ref.Name) })
+		return nil, kube.OnConflict(func() error { return f.settleProvider(ctx, ref.Name, cause) })
 	}
 	names, err := f.machinesOf(ctx, ref)
 	if err != nil {
 		return nil, err
-	}
-	cause := ref.Kind
-	if in.Type() == events.TypeResync {
-		cause = causeResync
 	}
 	for _, name := range names {
 		if err := kube.OnConflict(func() error { return f.settle(ctx, ref.Namespace, name, cause) }); err != nil {
@@ -130,7 +130,7 @@ func (f *functions) settle(ctx context.Context, namespace, name, cause string) e
 	if next == stepNone {
 		return nil
 	}
-	before := m.DeepCopy()
+	began, before := f.now(), m.DeepCopy()
 	p := progress{err: errGone}
 	if next == stepObserve {
 		p = f.observe(ctx, m)
@@ -142,11 +142,13 @@ func (f *functions) settle(ctx context.Context, namespace, name, cause string) e
 				return err
 			}
 			p = f.build(ctx, m, size, provider)
+			p.kind = provider.Spec.Type
 		}
 	}
 	if kube.Conflict(p.err) {
 		return p.err
 	}
+	settled(operatorOf(m, p.kind), p.err, f.now().Sub(began))
 	wrote, err := f.write(ctx, before, m, decide(m, p))
 	if err != nil {
 		return err

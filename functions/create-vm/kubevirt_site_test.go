@@ -43,11 +43,19 @@ func simulate(t *testing.T, config *rest.Config, options kubevirtsim.Options) {
 // kubevirtSite is KubeVirt in the cluster of the Machines.
 func kubevirtSite(r *rig) *site {
 	simulate(r.T, r.config, kubevirtsim.Options{Namespace: r.namespace})
-	provider := &v1alpha1.MachineProvider{ObjectMeta: metav1.ObjectMeta{Name: "kubevirt"}, Spec: v1alpha1.MachineProviderSpec{Type: v1alpha1.ProviderKubeVirt}}
-	if err := r.kube.Create(r.Context(), provider); err != nil && !kube.AlreadyExists(err) {
-		r.Fatal(err)
+	r.defaultProvider()
+	return kubevirtCluster(r, r.config, "kubevirt")
+}
+
+// defaultProvider makes the MachineProvider of this cluster, which all tests share.
+func (s *stand) defaultProvider() {
+	s.Helper()
+	provider := &v1alpha1.MachineProvider{
+		ObjectMeta: metav1.ObjectMeta{Name: "kubevirt"}, Spec: v1alpha1.MachineProviderSpec{Type: v1alpha1.ProviderKubeVirt, Default: true},
 	}
-	return kubevirtCluster(r, r.config, provider.Name)
+	if err := s.kube.Create(s.Context(), provider); err != nil && !kube.AlreadyExists(err) {
+		s.Fatal(err)
+	}
 }
 
 // startsSeen counts the instances of each virtual machine.

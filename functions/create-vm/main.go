@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +22,7 @@ import (
 
 func main() {
 	events.Run(function, func() (events.Handler, error) {
+		environment(events.NewLogger(os.Stderr, os.Getenv("LOG_LEVEL")), os.Getenv)
 		config, err := kube.Config()
 		if err != nil {
 			return nil, err

@@ -17,6 +17,14 @@ type waits struct{ reason, message string }
 
 func (w waits) Error() string { return w.reason + ": " + w.message }
 
+// unjoined is a fault of a network that a machine is to be in.
+type unjoined struct {
+	fault
+	network string
+}
+
+func (u unjoined) Unwrap() error { return u.fault }
+
 // join publishes the MAC addresses of a machine to layer 2, and returns its
 // interfaces once each has its addresses. Until then it returns waits, or a fault
 // where somebody has to change something. Where a NetworkConfiguration is missing
@@ -47,7 +55,7 @@ func (f *functions) join(ctx context.Context, m *v1alpha1.Machine) ([]nic, error
 		joined, why, failed := joined(nc, n, name, mac)
 		switch {
 		case failed:
-			return nil, fault{"NetworkFailed", why}
+			return nil, unjoined{fault{"NetworkFailed", why}, nc.Name}
 		case why != "":
 			return nil, waits{"WaitingForAddress", why}
 		}
@@ -67,8 +75,8 @@ func (f *functions) configurationOf(ctx context.Context, m *v1alpha1.Machine, n 
 	case !kube.NotFound(err):
 		return nil, err
 	case len(m.Spec.Networks) > 0:
-		return nil, fault{"NetworkConfigurationNotFound", fmt.Sprintf(
-			"NetworkConfiguration %s does not exist: create it, or name another in spec.networks", n.NetworkName)}
+		return nil, unjoined{fault{"NetworkConfigurationNotFound", fmt.Sprintf(
+			"NetworkConfiguration %s does not exist: create it, or name another in spec.networks", n.NetworkName)}, n.NetworkName}
 	}
 	nn, err := network.Find(ctx, f.kube, m.Namespace, m.Spec.NetworkNamespaceName)
 	var unresolved network.Unresolved

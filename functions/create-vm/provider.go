@@ -2,11 +2,15 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
+	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -76,14 +80,18 @@ func defaultProvider(items []v1alpha1.MachineProvider) (*v1alpha1.MachineProvide
 	}
 }
 
-// settleProvider refreshes the status of a MachineProvider.
-func (f *functions) settleProvider(ctx context.Context, name string) error {
+// settleProvider refreshes the status of a MachineProvider, on a resync or when its
+// spec has changed: its own writes are no news.
+func (f *functions) settleProvider(ctx context.Context, name, cause string) error {
 	p := &v1alpha1.MachineProvider{}
 	if err := f.kube.Get(ctx, "", name, p); err != nil {
 		if kube.NotFound(err) {
 			return nil
 		}
 		return err
+	}
+	if cause != causeResync && p.Status.ObservedGeneration == p.Generation && !kube.AskedFor(p) {
+		return nil
 	}
 	before := p.DeepCopy()
 	var h health
@@ -95,6 +103,11 @@ func (f *functions) settleProvider(ctx context.Context, name string) error {
 	if err := f.kube.List(ctx, "", "", machines); err != nil {
 		return err
 	}
+	providers := &v1alpha1.MachineProviderList{}
+	if err := f.kube.List(ctx, "", "", providers); err != nil {
+		return err
+	}
+	countAll(machines.Items, providers.Items)
 	told := concludeProvider(p, h, countMachines(machines.Items, name), err)
 	if _, err := f.kube.PatchStatus(ctx, before, p); err != nil {
 		return err
@@ -125,10 +138,10 @@ func concludeProvider(p *v1alpha1.MachineProvider, h health, machines int32, err
 	}
 	if err != nil {
 		s.Phase = v1alpha1.ProviderOffline
-		return tellProvider(p, "Unreachable", "the hypervisor does not answer: "+err.Error())
+		return tellProvider(p, "Unreachable", "the hypervisor does not answer as it should: "+lasting(err))
 	}
 	s.Phase, s.Version, s.Nodes = v1alpha1.ProviderReady, h.version, h.nodes
-	s.Capacity = capacityOf(h.nodes)
+	s.Capacity = capacityOf(h)
 	return tellProvider(p, "Healthy", "the hypervisor answers")
 }
 
@@ -138,15 +151,38 @@ func tellProvider(p *v1alpha1.MachineProvider, reason, message string) story {
 	return story{reason: reason, message: message, warning: !ok, news: news}
 }
 
-func capacityOf(nodes []v1alpha1.ProviderNode) *v1alpha1.ProviderCapacity {
+// lasting is what of an error is the same at every try, so that a condition can bear
+// it: the innermost one of the network, without ports, or what the server said.
+func lasting(err error) string {
+	var status apierrors.APIStatus
+	var timeout net.Error
+	var op *net.OpError
+	var unknown x509.UnknownAuthorityError
+	switch {
+	case errors.As(err, &status):
+		return status.Status().Message
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return "no answer in time"
+	case errors.As(err, &unknown):
+		return "its certificate is signed by an authority that is not trusted: write that into spec.endpoint.caBundle"
+	case errors.As(err, &op):
+		return op.Op + ": " + op.Err.Error()
+	}
+	for next := errors.Unwrap(err); next != nil; next = errors.Unwrap(err) {
+		err = next
+	}
+	return err.Error()
+}
+
+func capacityOf(h health) *v1alpha1.ProviderCapacity {
 	cpu, memory := resource.Quantity{Format: resource.DecimalSI}, resource.Quantity{Format: resource.BinarySI}
-	for _, n := range nodes {
+	for _, n := range h.nodes {
 		if n.Ready {
 			cpu.Add(n.CPU)
 			memory.Add(n.Memory)
 		}
 	}
-	return &v1alpha1.ProviderCapacity{CPU: cpu, Memory: memory}
+	return &v1alpha1.ProviderCapacity{CPU: cpu, Memory: memory, MemoryAvailable: h.memoryAvailable}
 }
 
 // credentialsOf reads the Secret that a MachineProvider names. It returns a fault

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/VictoriaMetrics/metrics"
+	"github.com/cloudevents/sdk-go/v2/event"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/tests/stand/apiserver"
+)
+
+func TestDefaultProvider(t *testing.T) {
+	t.Parallel()
+	provider := func(name string, marked bool) v1alpha1.MachineProvider {
+		return v1alpha1.MachineProvider{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.MachineProviderSpec{Default: marked}}
+	}
+	cases := map[string]struct {
+		reason string
+		items  []v1alpha1.MachineProvider
+		want   string
+		why    string
+		says   string
+	}{
+		"None":     {reason: "nothing can be made", why: "NoMachineProvider", says: "create one"},
+		"Only":     {reason: "there is no choice", items: []v1alpha1.MachineProvider{provider("a", false)}, want: "a"},
+		"Marked":   {reason: "somebody has chosen", items: []v1alpha1.MachineProvider{provider("a", false), provider("b", true)}, want: "b"},
+		"Unmarked": {reason: "nobody has chosen", items: []v1alpha1.MachineProvider{provider("b", false), provider("a", false)}, why: "MachineProviderAmbiguous", says: "name one of a, b in spec.providerRef"},
+		"Both":     {reason: "two have chosen", items: []v1alpha1.MachineProvider{provider("a", true), provider("b", true)}, why: "MachineProviderAmbiguous", says: "unmark all but one"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, err := defaultProvider(tc.items)
+			f, _ := asFault(err)
+			if f.reason != tc.why || !strings.Contains(f.message, tc.says) || (err == nil && p.Name != tc.want) {
+				t.Errorf("%s: got %v, %v", tc.reason, p, err)
+			}
+		})
+	}
+}
+
+// TestLasting is about errors whose text must not vary from try to try, since a
+// status that bears it would be written each time.
+func TestLasting(t *testing.T) {
+	t.Parallel()
+	from := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 54321}
+	cases := map[string]struct {
+		err  error
+		want string
+	}{
+		"Refused":   {&net.OpError{Op: "dial", Net: "tcp", Addr: from, Err: syscall.ECONNREFUSED}, "dial: connection refused"},
+		"Reset":     {fmt.Errorf("list nodes: %w", &net.OpError{Op: "read", Source: from, Err: syscall.ECONNRESET}), "read: connection reset by peer"},
+		"Timeout":   {fmt.Errorf("list nodes: %w", context.DeadlineExceeded), "no answer in time"},
+		"Authority": {fmt.Errorf("list: %w", x509.UnknownAuthorityError{}), "its certificate is signed by an authority that is not trusted: write that into spec.endpoint.caBundle"},
+		"Other":     {fmt.Errorf("list nodes: %w", errors.New("odd answer")), "odd answer"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := lasting(tc.err); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func lookAtProvider(name, kind string) event.Event {
+	e := event.New()
+	e.SetID("1")
+	e.SetSource("/test")
+	e.SetType(kind)
+	events.Ref{APIVersion: v1alpha1.GroupVersion.String(), Kind: "MachineProvider", Name: name}.Set(&e, "")
+	return e
+}
+
+func (r *rig) providerNow() *v1alpha1.MachineProvider {
+	r.Helper()
+	p := &v1alpha1.MachineProvider{}
+	if err := r.kube.Get(r.Context(), "", r.site.provider, p); err != nil {
+		r.Fatal(err)
+	}
+	return p
+}
+
+func TestProviderStatus(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, elsewhere(apiserver.StartAnother(t).Config()))
+	r.machine("m1")
+	m := r.drive("m1", &wire{}, "runs", running)
+	w := &wire{}
+	f := r.process(w)
+	for range 2 {
+		if err := deliver(t.Context(), f, lookAtProvider(r.site.provider, events.TypeResync)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := r.providerNow()
+	s := p.Status
+	if s.Phase != v1alpha1.ProviderReady || s.Version == "" || s.MachineCount != 1 || len(s.Nodes) < 3 || !isTrue(s.Conditions, "Ready") {
+		t.Errorf("got %+v", s)
+	}
+	if s.Capacity == nil || s.Capacity.CPU.Sign() <= 0 || s.Capacity.MemoryAvailable.Cmp(s.Capacity.Memory) >= 0 {
+		t.Errorf("capacity %+v: a machine runs, so that not all memory is available", s.Capacity)
+	}
+	requests := len(w.order)
+	if err := deliver(t.Context(), f, lookAtProvider(r.site.provider, events.TypeRefUpdate)); err != nil {
+		t.Fatal(err)
+	}
+	if len(w.order) != requests {
+		t.Errorf("its own write made it look again: %v", w.order[requests:])
+	}
+	r.providerBreaks(f, w)
+	r.clean(m, &wire{})
+}
+
+// providerBreaks lets the hypervisor stop to answer and come back.
+func (r *rig) providerBreaks(f *functions, w *wire) {
+	r.Helper()
+	spec := func(change func(*v1alpha1.MachineProviderSpec)) *v1alpha1.MachineProvider {
+		p := r.providerNow()
+		before := p.DeepCopy()
+		change(&p.Spec)
+		if _, err := r.kube.Patch(r.Context(), before, p); err != nil {
+			r.Fatal(err)
+		}
+		for range 2 {
+			_ = deliver(r.Context(), f, lookAtProvider(r.site.provider, events.TypeResync))
+		}
+		return r.providerNow()
+	}
+	p := spec(func(s *v1alpha1.MachineProviderSpec) {
+		s.Endpoint = &v1alpha1.ProviderEndpoint{URL: "https://127.0.0.1:1"}
+	})
+	c := meta.FindStatusCondition(p.Status.Conditions, "Ready")
+	if p.Status.Phase != v1alpha1.ProviderOffline || c.Reason != "Unreachable" || !strings.HasSuffix(c.Message, "connection refused") {
+		r.Errorf("phase %s, condition %+v", p.Status.Phase, c)
+	}
+	p = spec(func(s *v1alpha1.MachineProviderSpec) { s.Endpoint, s.CredentialsRef.Name = nil, "missing" })
+	c = meta.FindStatusCondition(p.Status.Conditions, "Ready")
+	if p.Status.Phase != v1alpha1.ProviderFailed || c.Reason != "CredentialsMissing" {
+		r.Errorf("phase %s, condition %+v", p.Status.Phase, c)
+	}
+	p = spec(func(s *v1alpha1.MachineProviderSpec) { s.CredentialsRef.Name = "remote" })
+	if p.Status.Phase != v1alpha1.ProviderReady {
+		r.Errorf("phase %s after it is back", p.Status.Phase)
+	}
+	if writes := w.count["PATCH /apis/vitistack.io/v1alpha1/machineproviders/remote-*/status"]; writes != 4 {
+		r.Errorf("%d writes for four states: %v", writes, w.count)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, kubevirtSite)
+	r.create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
+		Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: "kubevirt"},
+		Networks: []v1alpha1.MachineNetwork{{Name: "eth0", NetworkName: "nowhere"}},
+	}})
+	r.drive("m1", &wire{}, "lacks its network", ready("NetworkConfigurationNotFound"))
+	r.machine("m2")
+	r.drive("m2", &wire{}, "runs", running)
+	if err := deliver(t.Context(), r.process(&wire{}), lookAtProvider("kubevirt", events.TypeResync)); err != nil {
+		t.Fatal(err)
+	}
+	countAll([]v1alpha1.Machine{{Spec: v1alpha1.MachineSpec{Template: "large"}, Status: v1alpha1.MachineStatus{Phase: v1alpha1.MachineStopped, Provider: "pve", VMName: "x"}}},
+		[]v1alpha1.MachineProvider{{ObjectMeta: metav1.ObjectMeta{Name: "pve"}, Spec: v1alpha1.MachineProviderSpec{Type: v1alpha1.ProviderProxmox}}})
+	settled(operatorOf(&v1alpha1.Machine{}, v1alpha1.ProviderProxmox), fault{"InsufficientResources", ""}, time.Second)
+	var b bytes.Buffer
+	metrics.WritePrometheus(&b, false)
+	lines := strings.Split(b.String(), "\n")
+	for _, want := range []string{
+		`kubevirt_operator_machines_total{phase="Pending",template="small"}`,
+		`kubevirt_operator_machines_total{phase="Running",template="small"}`,
+		`kubevirt_operator_virtual_machines_total{status="Running"}`,
+		`kubevirt_operator_reconciliation_duration_seconds_count{controller="Machine"}`,
+		`kubevirt_operator_reconciliation_errors_total{controller="Machine",error_type="NetworkConfigurationNotFound"}`,
+		`kubevirt_operator_network_configuration_errors_total{network_name="nowhere"}`,
+		`kubevirt_operator_storage_provisioning_duration_seconds_count{storage_class="standard"}`,
+		`proxmox_operator_machines_total{phase="Stopped",template="large"}`,
+		`proxmox_operator_virtual_machines_total{status="Stopped"}`,
+		`proxmox_operator_reconciliation_errors_total{controller="Machine",error_type="InsufficientResources"}`,
+	} {
+		if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, want+" ") }) {
+			t.Errorf("there is no metric %s", want)
+		}
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	environment(slog.New(slog.NewTextHandler(&out, nil)), func(name string) string {
+		return map[string]string{"LEADER_ELECTION": "true", "RECONCILE_INTERVAL": "30s", "KUBECONFIG": "x"}[name]
+	})
+	if said := out.String(); strings.Count(said, "\n") != 2 || !strings.Contains(said, "LEADER_ELECTION") || !strings.Contains(said, "PingSource") {
+		t.Errorf("said %s", said)
+	}
+}
