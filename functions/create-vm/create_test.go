@@ -40,10 +40,16 @@ type stand struct {
 
 func setUp(t *testing.T) *stand {
 	t.Helper()
+	return setUpWith(t, kubevirtsim.Options{})
+}
+
+func setUpWith(t *testing.T, options kubevirtsim.Options) *stand {
+	t.Helper()
 	server := apiserver.Start(t)
 	server.Install(t)
 	s := &stand{T: t, namespace: server.Namespace(t)}
-	simulate(t, server.Config(), kubevirtsim.Options{Namespace: s.namespace})
+	options.Namespace = s.namespace
+	simulate(t, server.Config(), options)
 	var err error
 	if s.kube, err = kube.New(server.Config(), "test", testKinds...); err != nil {
 		t.Fatal(err)

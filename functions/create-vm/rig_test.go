@@ -141,14 +141,16 @@ func (w *wire) next(call string) (string, error) {
 	return w.harm.kind, nil
 }
 
-// harms are all that can be done to what a run did.
+// harms are all that can be done to what a run did. To lose the answer to a read is
+// the same as to lose the read.
 func (w *wire) harms() (all []harm) {
 	for _, call := range w.order {
+		if strings.HasPrefix(call, http.MethodGet) {
+			all = append(all, harm{call, 1, "before"})
+			continue
+		}
 		for nth := 1; nth <= min(w.count[call], 2); nth++ {
-			all = append(all, harm{call, nth, "before"})
-			if !strings.HasPrefix(call, http.MethodGet) {
-				all = append(all, harm{call, nth, "after"}, harm{call, nth, "kill"})
-			}
+			all = append(all, harm{call, nth, "before"}, harm{call, nth, "after"}, harm{call, nth, "kill"})
 		}
 	}
 	return all

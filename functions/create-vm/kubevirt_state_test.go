@@ -1,0 +1,171 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/tests/sim/faults"
+	kubevirtsim "github.com/vitistack/stack/tests/sim/kubevirt"
+)
+
+func TestReadVM(t *testing.T) {
+	t.Parallel()
+	const unbound = "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims."
+	cases := map[string]struct {
+		reason string
+		status kubevirtv1.VirtualMachinePrintableStatus
+		detail string
+		before v1alpha1.MachinePhase
+		power  v1alpha1.PowerState
+		phase  v1alpha1.MachinePhase
+		why    string
+		failed bool
+	}{
+		"Running":       {reason: "it runs", status: "Running", phase: "Running"},
+		"Migrating":     {reason: "it runs on, on another host", status: "Migrating", before: "Running", phase: "Running"},
+		"Paused":        {reason: "it has not ended", status: "Paused", before: "Running", phase: "Running", why: "Paused"},
+		"Off":           {reason: "as it is wanted", status: "Stopped", before: "Running", power: "Stopped", phase: "Stopped", why: "Stopped"},
+		"Begins":        {reason: "it has not been started yet", status: "Stopped", phase: "Creating", why: "Starting"},
+		"Down":          {reason: "it is started again", status: "Stopped", before: "Running", phase: "Running", why: "Starting"},
+		"Stopping":      {reason: "it is not off yet", status: "Stopping", before: "Running", power: "Stopped", phase: "Running", why: "Stopping"},
+		"Terminating":   {reason: "somebody deletes it", status: "Terminating", before: "Running", phase: "Running", why: "Stopping"},
+		"Provisioning":  {reason: "CDI works", status: "Provisioning", phase: "Creating", why: "Provisioning"},
+		"NotBound":      {reason: "volumes come with the host", status: "WaitingForVolumeBinding", phase: "Creating", why: "Provisioning"},
+		"New":           {reason: "nobody has looked at it", phase: "Creating", why: "Provisioning"},
+		"Full":          {reason: "no host has room", status: "ErrorUnschedulable", detail: "3 Insufficient memory", phase: "Creating", why: "InsufficientResources", failed: true},
+		"NoVolume":      {reason: "it is the disk that is missing, not the host", status: "ErrorUnschedulable", detail: unbound, phase: "Creating", why: "Provisioning"},
+		"DiskGone":      {reason: "somebody deleted it", status: "ErrorPvcNotFound", before: "Running", phase: "Running", why: "DiskNotFound", failed: true},
+		"Import":        {reason: "the image cannot be read", status: "DataVolumeError", phase: "Creating", why: "ImageImportFailed", failed: true},
+		"Pull":          {reason: "the registry does not answer", status: "ImagePullBackOff", phase: "Creating", why: "ImagePullFailed", failed: true},
+		"CrashLoop":     {reason: "it fails again and again", status: "CrashLoopBackOff", before: "Running", phase: "Running", why: "CrashLoop", failed: true},
+		"Unknown":       {reason: "it is not known to be worse", status: "Unknown", before: "Running", phase: "Running", why: "Starting"},
+		"StaysOff":      {reason: "it is off and stays so", status: "Unknown", before: "Stopped", power: "Stopped", phase: "Stopped", why: "Starting"},
+		"StartsFromOff": {reason: "it is to be switched on", status: "Starting", before: "Stopped", phase: "Creating", why: "Starting"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			vm := &kubevirtv1.VirtualMachine{Status: kubevirtv1.VirtualMachineStatus{PrintableStatus: tc.status}}
+			if tc.detail != "" {
+				vm.Status.Conditions = []kubevirtv1.VirtualMachineCondition{{Type: "PodScheduled", Status: corev1.ConditionFalse, Message: tc.detail}}
+			}
+			s := readVM(vm, tc.before, tc.power)
+			if s.phase != tc.phase || s.reason != tc.why || s.failed != tc.failed || !strings.Contains(s.message, tc.detail) {
+				t.Errorf("%s: got %+v", tc.reason, s)
+			}
+		})
+	}
+}
+
+// condition is status, reason and message of a condition, or empty.
+func condition(m *v1alpha1.Machine, kind string) string {
+	c := meta.FindStatusCondition(m.Status.Conditions, kind)
+	if c == nil {
+		return ""
+	}
+	return string(c.Status) + " " + c.Reason + ": " + c.Message
+}
+
+// TestTroubleShows lets KubeVirt get into trouble, and out of it again.
+func TestTroubleShows(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		rule   faults.Rule
+		image  string
+		want   map[string]string
+	}{
+		"full": {reason: "no host has room", rule: faults.Rule{Operation: "vmi/schedule", Error: "0/3 nodes are available: 3 Insufficient memory."},
+			want: map[string]string{"Ready": "False InsufficientResources: no host has room for the machine: add hosts, or ask for less CPU or memory (", "VirtualMachineReady": "False VMFailed"}},
+		"disk": {reason: "the storage does not give a volume", rule: faults.Rule{Operation: "pvc/bind", Error: "out of space"},
+			want: map[string]string{"Ready": "False Provisioning", "StorageReady": "False PVCPending: waits for a volume for vm-root", "VirtualMachineReady": "True VMCreated"}},
+		"crash": {reason: "the domain does not start", rule: faults.Rule{Operation: "vmi/run", Error: "qemu unexpectedly closed the monitor"},
+			want: map[string]string{"Ready": "False CrashLoop", "VirtualMachineReady": "False VMFailed"}},
+		"image": {reason: "the image cannot be read", rule: faults.Rule{Operation: "dv/import", Error: "404 Not Found"}, image: "https://images.example/linux.qcow2",
+			want: map[string]string{"Ready": "False ImageImportFailed"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			plan := &faults.Plan{}
+			if err := plan.Set(tc.rule); err != nil {
+				t.Fatal(err)
+			}
+			s := setUpWith(t, kubevirtsim.Options{Plan: plan, Times: kubevirtsim.Times{CrashBackoff: 1}})
+			m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "vm"}, Spec: v1alpha1.MachineSpec{Template: "small"}}
+			if tc.image != "" {
+				m.Spec.OS = &v1alpha1.MachineOS{ImageID: tc.image}
+			}
+			s.create(m)
+			s.until("vm", tc.reason, func(m *v1alpha1.Machine) bool {
+				for kind, want := range tc.want {
+					if !strings.HasPrefix(condition(m, kind), want) {
+						return false
+					}
+				}
+				return m.Status.Phase == v1alpha1.MachineCreating
+			})
+			if err := plan.Set(); err != nil {
+				t.Fatal(err)
+			}
+			m = s.until("vm", "runs when it is over", running)
+			if !isTrue(m.Status.Conditions, "StorageReady") || !isTrue(m.Status.Conditions, "VirtualMachineReady") {
+				t.Errorf("%s: conditions %+v", tc.reason, m.Status.Conditions)
+			}
+			if err := s.kube.Delete(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+			s.empty()
+		})
+	}
+}
+
+// TestLiveChange is about what KubeVirt applies at once, and what waits for a
+// restart and is said to.
+func TestLiveChange(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "vm"}, Spec: v1alpha1.MachineSpec{Template: "small"}})
+	m := s.until("vm", "runs", running)
+	edit := func(change func(*v1alpha1.Machine)) {
+		before := m.DeepCopy()
+		change(m)
+		if _, err := s.kube.Patch(t.Context(), before, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	edit(func(m *v1alpha1.Machine) {
+		m.Spec.Disks = []v1alpha1.MachineDisk{{Name: "root", Size: "30Gi"}, {Name: "data", Size: "1Gi", StorageClass: "fast-ssd"}}
+	})
+	m = s.until("vm", "has its disks", func(m *v1alpha1.Machine) bool { return running(m) && isTrue(m.Status.Conditions, "StorageReady") })
+	claim := &corev1.PersistentVolumeClaim{}
+	for name, size := range map[string]string{"vm-root": "30Gi", "vm-data": "1Gi"} {
+		if err := s.kube.Get(t.Context(), s.namespace, name, claim); err != nil {
+			t.Fatal(err)
+		}
+		if got := claim.Status.Capacity.Storage().String(); got != size {
+			t.Errorf("%s is %s, want %s", name, got, size)
+		}
+	}
+	if got := condition(m, "RestartRequired"); got != "" {
+		t.Errorf("disks grow and are plugged in at once: %s", got)
+	}
+	edit(func(m *v1alpha1.Machine) {
+		m.Spec.Resources = &v1alpha1.MachineResources{CPU: &v1alpha1.MachineCPU{Cores: 4}}
+	})
+	m = s.until("vm", "says that it has to be restarted", func(m *v1alpha1.Machine) bool {
+		return running(m) && strings.HasPrefix(condition(m, "RestartRequired"), "True SpecChanged: a change waits for the next restart: write a new value into spec.restartToken")
+	})
+	edit(func(m *v1alpha1.Machine) { m.Spec.RestartToken = "now" })
+	s.until("vm", "has its cores", func(m *v1alpha1.Machine) bool {
+		vmi := &kubevirtv1.VirtualMachineInstance{}
+		err := s.kube.Get(t.Context(), s.namespace, "vm", vmi)
+		return err == nil && vmi.Spec.Domain.CPU.Cores == 4 && running(m) && condition(m, "RestartRequired") == ""
+	})
+}
