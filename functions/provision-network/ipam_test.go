@@ -92,7 +92,8 @@ func startIPAM(t *testing.T, file string) (string, func()) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "python3", "../../events/examples/ipam.py")
 	command.Env = append(os.Environ(), "PORT=0", "IPAM_PREFIX=10.20.0.0/23", "IPAM_FILE="+file)
-	command.Stderr = os.Stderr
+	var log bytes.Buffer
+	command.Stderr = &log
 	out, err := command.StdoutPipe()
 	if err == nil {
 		err = command.Start()
@@ -101,7 +102,12 @@ func startIPAM(t *testing.T, file string) (string, func()) {
 		t.Fatal(err)
 	}
 	stop := func() { _ = command.Process.Kill(); _ = command.Wait() }
-	t.Cleanup(stop)
+	t.Cleanup(func() {
+		stop()
+		if t.Failed() {
+			t.Log(log.String())
+		}
+	})
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		t.Fatal(err)

@@ -17,9 +17,10 @@ import (
 )
 
 const (
-	// recount is how long after a count what happened meanwhile is left to a last
-	// one, so that a burst of machines is counted a few times and not once for each.
+	// recount is after what time resync finishes the count of a process that died.
 	recount = 30 * time.Second
+	// large is the number of addresses from which a network is counted less often.
+	large = 100
 	// mostCounted is the largest integer that every JSON reader keeps.
 	mostCounted = 1 << 53
 )
@@ -47,9 +48,9 @@ func (f *function) usersChanged(ctx context.Context, namespace string, gone bool
 	return nil
 }
 
-// countUsers counts at once, and again when it has been calm for a moment. What
-// happens after that waits for resync, to which nextCheckTime says that it is due.
-// A conflict means that somebody else counts.
+// countUsers counts at once, and again when more has had a moment to happen. Until
+// then nextCheckTime keeps others from counting, and has resync do it if this
+// process dies. A conflict means that somebody else counts.
 func (f *function) countUsers(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
 	before := nn.DeepCopy()
 	if err := f.summarize(ctx, nn); err != nil {
@@ -65,17 +66,30 @@ func (f *function) countUsers(ctx context.Context, nn *v1alpha2.NetworkNamespace
 		}
 		return err
 	}
+	pause := f.pause
+	if s := nn.Status.IPAllocationSummary; s != nil && s.AllocatedCount > large {
+		pause *= 4
+	}
 	select {
 	case <-ctx.Done():
 		return nil
-	case <-time.After(f.pause):
+	case <-time.After(pause):
 	}
-	before = nn.DeepCopy()
-	if err := f.summarize(ctx, nn); err != nil {
-		return err
-	}
-	if _, err := f.kube.PatchStatus(ctx, before, nn); err != nil && !kube.Conflict(err) && !kube.NotFound(err) {
-		return err
+	// Who was kept from counting by the note is seen by the second of these counts,
+	// which comes after the first has taken the note away.
+	for range 2 {
+		err := kube.OnConflict(func() error {
+			if err := f.kube.Get(ctx, nn.Namespace, nn.Name, nn); err != nil {
+				return err
+			}
+			if !provided(nn) || nn.DeletionTimestamp != nil {
+				return nil
+			}
+			return f.recount(ctx, nn)
+		})
+		if err != nil && !kube.NotFound(err) {
+			return err
+		}
 	}
 	return nil
 }
@@ -87,11 +101,16 @@ func changed(before, after *v1alpha2.NetworkNamespace) bool {
 		(a.IPAllocationSummary != nil && *a.IPAllocationSummary != *b.IPAllocationSummary)
 }
 
-// count brings the summary of a network up to date that has all that it wants.
+// count brings the summary of a network up to date that has all that it wants,
+// unless somebody is doing so.
 func (f *function) count(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
-	if next := nn.Status.NextCheckTime; next != nil && f.now().Before(next.Time) {
+	if f.now().Before(nextCheck(nn)) {
 		return nil
 	}
+	return f.recount(ctx, nn)
+}
+
+func (f *function) recount(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
 	before := nn.DeepCopy()
 	nn.Status.NextCheckTime = nil
 	if err := f.summarize(ctx, nn); err != nil {

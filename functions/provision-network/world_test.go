@@ -226,7 +226,8 @@ func (w *world) expect(nn *v1alpha2.NetworkNamespace, phase v1alpha2.Provisionin
 type writes struct {
 	http.RoundTripper
 	mu sync.Mutex
-	n  int
+	// n counts all, done those that were carried out.
+	n, done int
 	// left is after how many writes the process dies, and negative for never.
 	left int
 }
@@ -243,7 +244,13 @@ func (r *writes) RoundTrip(req *http.Request) (*http.Response, error) {
 	if dead {
 		return nil, errDead
 	}
-	return r.RoundTripper.RoundTrip(req)
+	res, err := r.RoundTripper.RoundTrip(req)
+	if err == nil && req.Method != http.MethodGet && res.StatusCode/100 == 2 {
+		r.mu.Lock()
+		r.done++
+		r.mu.Unlock()
+	}
+	return res, err
 }
 
 // counting makes a client that counts its writes, and dies after some if left is
