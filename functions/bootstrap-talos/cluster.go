@@ -37,6 +37,8 @@ type cluster struct {
 	access   *access
 	vip      netip.Addr
 	states   map[string]nodeState
+	// macs are the addresses of the interfaces of machines that get a configuration.
+	macs map[string][]string
 	// workload is the connection to the cluster's own API, once there is one, and
 	// nodes what that has listed.
 	workload *workload
@@ -97,6 +99,9 @@ func (f *function) advance(ctx context.Context, c *cluster) error {
 	if err := f.checkNetwork(ctx, c); err != nil {
 		return err
 	}
+	if err := f.checkProviders(ctx, c); err != nil {
+		return err
+	}
 	if err := f.ensureMachines(ctx, c); err != nil {
 		return err
 	}
@@ -121,20 +126,33 @@ func (f *function) advance(ctx context.Context, c *cluster) error {
 			late = f.lookAtNodes(ctx, c)
 		}
 		if err := f.shrink(ctx, c); err != nil {
-			return err
+			late = err
 		}
-		if late != nil {
-			return late
+		if late == nil {
+			late = f.missingNodes(c)
 		}
-		if err := f.missingNodes(c); err != nil {
-			return err
+		if late == nil {
+			late = f.checkEtcd(ctx, c)
 		}
-		return f.checkEtcd(ctx, c)
+		return f.admit(ctx, c, late)
 	})
 	if !c.reachable || (late != nil && c.Status.Upgrade == nil) {
 		return late
 	}
 	return worst(slices.DeleteFunc([]error{f.upgrade(ctx, c), late}, func(err error) bool { return err == nil }))
+}
+
+// admit writes into the status of a cluster that has been Ready that it is so no
+// more, since people should not be told so for as long as a delivery waits.
+func (f *function) admit(ctx context.Context, c *cluster, late error) error {
+	if !errors.As(late, new(waits)) || !isTrue(c.KubernetesCluster, v1alpha1.ConditionReady) {
+		return late
+	}
+	told := summarise(c, late)
+	if err := f.write(ctx, c, told); err != nil {
+		return err
+	}
+	return late
 }
 
 // controlPlanes are the addresses of the control planes that have their
@@ -212,6 +230,27 @@ func (f *function) checkNetwork(ctx context.Context, c *cluster) error {
 	return nil
 }
 
+// checkProviders makes sure that the providers of machines that are to be made
+// exist.
+func (f *function) checkProviders(ctx context.Context, c *cluster) error {
+	known := map[string]bool{}
+	for _, m := range c.plan.members {
+		ref := m.properties.ProviderRef
+		if ref == nil || c.machines[m.name] != nil || known[ref.Name] {
+			continue
+		}
+		err := f.kube.Get(ctx, "", ref.Name, &v1alpha1.MachineProvider{})
+		if kube.NotFound(err) {
+			return fault{"ProviderNotFound", fmt.Sprintf("pool %s: MachineProvider %s does not exist: create it, or change providerRef", m.pool, ref.Name)}
+		}
+		if err != nil {
+			return err
+		}
+		known[ref.Name] = true
+	}
+	return nil
+}
+
 // ensureMachines saves the manifests of the machines, and makes those that are
 // missing.
 func (f *function) ensureMachines(ctx context.Context, c *cluster) error {
@@ -229,6 +268,10 @@ func (f *function) ensureMachines(ctx context.Context, c *cluster) error {
 		missing, files[m.name+".yaml"] = append(missing, machine), content
 	}
 	if len(missing) > 0 {
+		adding := waits{reason: "WaitingForMachines", message: "adds " + count(len(missing), "machine") + ", first of all " + missing[0].Name}
+		if err := f.admit(ctx, c, adding); !errors.As(err, new(waits)) {
+			return err
+		}
 		if err := f.results.save(ctx, c.KubernetesCluster, files); err != nil {
 			return err
 		}

@@ -249,3 +249,14 @@ func (l *link) add(addresses []string, subnet, gateway string) {
 		l.gateways = append(l.gateways, g)
 	}
 }
+
+// macsOf are the addresses of a machine's interfaces, as layer 3 made them.
+func macsOf(nc *vitistack.NetworkConfiguration) []string {
+	var macs []string
+	for _, i := range nc.Spec.NetworkInterfaces {
+		if i.MACAddress != "" {
+			macs = append(macs, strings.ToLower(string(i.MACAddress)))
+		}
+	}
+	return macs
+}

@@ -215,3 +215,25 @@ func removeMember(ctx context.Context, address string, a *access, id uint64) err
 	}
 	return nil
 }
+
+// etcdState asks a control plane whether its etcd has data: one that waits for a
+// bootstrap prepares, and runs only after that.
+func etcdState(ctx context.Context, address string, a *access) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, shortRPC)
+	defer cancel()
+	c, err := talk(ctx, address, a)
+	if err != nil {
+		return false, fmt.Errorf("connect to %s: %w", address, err)
+	}
+	defer func() { _ = c.Close() }()
+	services, err := c.ServiceInfo(ctx, "etcd")
+	if err != nil {
+		return false, fmt.Errorf("ask %s about its etcd: %w", address, err)
+	}
+	for _, s := range services {
+		if s.Service.GetState() == "Running" {
+			return true, nil
+		}
+	}
+	return false, nil
+}

@@ -75,7 +75,7 @@ func (f *function) handleMachine(ctx context.Context, ref events.Ref, thorough b
 		return f.configureMachine(ctx, owner.Name, m)
 	}
 	controlPlane := m.Labels[v1alpha1.LabelClusterRole] == v1alpha1.RoleControlPlane
-	look := glance{thorough: thorough || !running(m), insist: installed(m) && controlPlane}
+	look := glance{thorough: thorough || !running(m) || leaving(m) || m.Annotations[v1alpha1.AnnotationRemove] == "true", insist: installed(m) && controlPlane}
 	if look.insist {
 		look.patience = longPatience
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	"github.com/siderolabs/talos/pkg/machinery/resources/hardware"
+	"github.com/siderolabs/talos/pkg/machinery/resources/network"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -111,21 +113,49 @@ func talk(ctx context.Context, address string, a *access) (*client.Client, error
 	return client.New(ctx, client.WithTLSConfig(config), client.WithEndpoints(address))
 }
 
-// systemUUID reads the identifier that a node's firmware shows, in maintenance
-// mode.
-func systemUUID(ctx context.Context, address string, pinned fingerprint) (string, error) {
+// identity is by what a node is recognised before it has a configuration.
+type identity struct {
+	// uuid is the identifier that its firmware shows, and macs are the permanent
+	// addresses of its interfaces, all in lower case.
+	uuid string
+	macs []string
+}
+
+// is tells whether a node is the machine with a UID and these MAC addresses. One of
+// the two is enough: not every hypervisor lets choose the UUID, and not every
+// network the addresses.
+func (i identity) is(uid string, macs []string) bool {
+	return i.uuid == strings.ToLower(uid) || slices.ContainsFunc(i.macs, func(mac string) bool { return slices.Contains(macs, mac) })
+}
+
+func (i identity) String() string {
+	return fmt.Sprintf("system UUID %s and MAC addresses %s", i.uuid, strings.Join(i.macs, ", "))
+}
+
+// identify reads what a node in maintenance mode shows of itself.
+func identify(ctx context.Context, address string, pinned fingerprint) (identity, error) {
 	ctx, cancel := context.WithTimeout(ctx, shortRPC)
 	defer cancel()
 	c, err := talkInsecurely(ctx, address, pinned)
 	if err != nil {
-		return "", fmt.Errorf("connect to %s: %w", address, err)
+		return identity{}, fmt.Errorf("connect to %s: %w", address, err)
 	}
 	defer func() { _ = c.Close() }()
 	info, err := safe.StateGetByID[*hardware.SystemInformation](ctx, c.COSI, hardware.SystemInformationID)
 	if err != nil {
-		return "", fmt.Errorf("read system information of %s: %w", address, err)
+		return identity{}, fmt.Errorf("read system information of %s: %w", address, err)
 	}
-	return strings.ToLower(info.TypedSpec().UUID), nil
+	links, err := safe.StateListAll[*network.LinkStatus](ctx, c.COSI)
+	if err != nil {
+		return identity{}, fmt.Errorf("list the interfaces of %s: %w", address, err)
+	}
+	id := identity{uuid: strings.ToLower(info.TypedSpec().UUID)}
+	for l := range links.All() {
+		if mac := net.HardwareAddr(l.TypedSpec().PermanentAddr).String(); mac != "" && l.TypedSpec().Physical() {
+			id.macs = append(id.macs, mac)
+		}
+	}
+	return id, nil
 }
 
 // applyConfig gives a node in maintenance mode its configuration.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -124,12 +125,14 @@ func (f *function) renderAll(ctx context.Context, c *cluster, members []member) 
 		return nil, nil
 	}
 	configs, files := map[string][]byte{}, map[string][]byte{}
+	c.macs = map[string][]string{}
 	common := f.clusterConfig(c)
 	for _, m := range members {
 		nc := &v1alpha1.NetworkConfiguration{}
 		if err := f.kube.Get(ctx, c.Namespace, m.name, nc); err != nil && !kube.NotFound(err) {
 			return nil, err
 		}
+		c.macs[m.name] = macsOf(nc)
 		p, err := render(common, nodeConfig{name: m.name, role: m.role, version: joining(m.version, c.Status.Version), links: linksOf(nc)})
 		if err != nil {
 			return nil, fault{"InvalidConfiguration", err.Error()}
@@ -177,13 +180,14 @@ func (f *function) configure(ctx context.Context, c *cluster, m *v1alpha1.Machin
 		return state, fault{"ForeignNode", fmt.Sprintf(
 			"the node at %s has a configuration of another cluster: reset it, or delete Machine %s", addressOf(m), m.Name)}
 	case stateMaintenance:
-		uuid, err := systemUUID(ctx, addressOf(m), pinned)
+		id, err := identify(ctx, addressOf(m), pinned)
 		if err != nil {
 			return stateUnreachable, nil // it may be restarting; the next look tells
 		}
-		if uuid != string(m.UID) {
+		if !id.is(string(m.UID), c.macs[m.Name]) {
 			return state, fault{"WrongNode", fmt.Sprintf(
-				"the node at %s says that its system UUID is %s, but that of Machine %s is %s: two machines may have one address", addressOf(m), uuid, m.Name, m.UID)}
+				"the node at %s has %s, but Machine %s has UID %s and MAC addresses %s: two machines may have one address",
+				addressOf(m), id, m.Name, m.UID, strings.Join(c.macs[m.Name], ", "))}
 		}
 		if err := applyConfig(ctx, addressOf(m), pinned, config); err != nil {
 			if errors.As(err, new(fault)) {
@@ -203,37 +207,6 @@ func (f *function) configure(ctx context.Context, c *cluster, m *v1alpha1.Machin
 	return stateOurs, nil
 }
 
-// ensureBootstrap lets etcd begin on one control plane, which is written down
-// first, and so is the same at every try.
-func (f *function) ensureBootstrap(ctx context.Context, c *cluster) error {
-	if c.bootstrapped || isTrue(c.KubernetesCluster, v1alpha1.ConditionBootstrapped) {
-		c.bootstrapped = true
-		return nil
-	}
-	if c.Status.BootstrapMachine == "" {
-		chosen := c.plan.controlPlanes()[0].name
-		if !running(c.machines[chosen]) || !installed(c.machines[chosen]) {
-			return f.waitForMachines(c)
-		}
-		c.Status.BootstrapMachine = chosen
-		if err := f.patchStatus(ctx, c); err != nil {
-			return err
-		}
-	}
-	m := c.machines[c.Status.BootstrapMachine]
-	if !running(m) {
-		return f.waitForMachines(c)
-	}
-	if state, _ := probe(ctx, addressOf(m), c.access); state != stateOurs {
-		return waits{reason: "WaitingForNode", message: fmt.Sprintf("waits for node %s to start with its configuration", m.Name), silent: true}
-	}
-	if err := bootstrap(ctx, addressOf(m), c.access); err != nil {
-		return waits{reason: "WaitingForNode", message: fmt.Sprintf("waits for node %s to be ready for etcd", m.Name), silent: true}
-	}
-	c.bootstrapped = true
-	return nil
-}
-
 // lookAtNodes keeps the credentials for people, and lists the nodes that the
 // cluster's own API knows.
 func (f *function) lookAtNodes(ctx context.Context, c *cluster) error {
@@ -241,11 +214,6 @@ func (f *function) lookAtNodes(ctx context.Context, c *cluster) error {
 		if err := f.keepCredentials(ctx, c); err != nil {
 			return err
 		}
-		kubeconfig, err := f.keepSecret(ctx, c.KubernetesCluster, kubeconfigSecret, kubeconfigKey, func() ([]byte, error) { return f.askForKubeconfig(ctx, c) })
-		if err != nil {
-			return err
-		}
-		c.kubeconfig = kubeconfig
 	}
 	if c.workload == nil {
 		w, err := openWorkload(c.kubeconfig, c.plan.port, slices.Sorted(maps.Values(c.controlPlanes()))...)
@@ -261,38 +229,6 @@ func (f *function) lookAtNodes(ctx context.Context, c *cluster) error {
 	}
 	c.nodes, c.reachable = nodes, true
 	return nil
-}
-
-// askForKubeconfig asks the control planes in turn, first the one that etcd began
-// on.
-func (f *function) askForKubeconfig(ctx context.Context, c *cluster) ([]byte, error) {
-	addresses := c.controlPlanes()
-	names := slices.Sorted(maps.Keys(addresses))
-	if len(names) == 0 {
-		return nil, f.waitForMachines(c)
-	}
-	slices.SortStableFunc(names, func(a, b string) int {
-		return pick(a == c.Status.BootstrapMachine, -1, pick(b == c.Status.BootstrapMachine, 1, 0))
-	})
-	for _, name := range names {
-		if data, err := fetchKubeconfig(ctx, addresses[name], c.access); err == nil {
-			return data, nil
-		}
-	}
-	return nil, waits{reason: "WaitingForKubeconfig", message: fmt.Sprintf("waits for node %s to hand out a kubeconfig", names[0]), silent: true}
-}
-
-func (f *function) keepCredentials(ctx context.Context, c *cluster) error {
-	_, err := f.keepSecret(ctx, c.KubernetesCluster, talosconfigSecret, talosconfigKey, func() ([]byte, error) {
-		var endpoints []string
-		for _, m := range c.plan.controlPlanes() {
-			if machine := c.machines[m.name]; running(machine) {
-				endpoints = append(endpoints, addressOf(machine))
-			}
-		}
-		return renderTalosconfig(c.Name, c.bundle, endpoints)
-	})
-	return err
 }
 
 // missingNodes says which machines are no Ready nodes yet. Machines that are not

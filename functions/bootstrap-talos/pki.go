@@ -110,19 +110,29 @@ func (f *function) createPKI(ctx context.Context, kc *v1alpha1.KubernetesCluster
 	return bundle, err
 }
 
-// keepSecret makes one of a cluster's other Secrets, unless it is there.
-func (f *function) keepSecret(ctx context.Context, kc *v1alpha1.KubernetesCluster, name, key string, data func() ([]byte, error)) ([]byte, error) {
+// keepSecret makes one of a cluster's other Secrets, unless one is there that
+// serves. One that does not is replaced where a new one can be had.
+func (f *function) keepSecret(ctx context.Context, kc *v1alpha1.KubernetesCluster, name, key string, serves func([]byte) bool, data func() ([]byte, error)) ([]byte, error) {
 	secret := &corev1.Secret{}
 	err := f.kube.Get(ctx, kc.Namespace, secretName(kc, name), secret)
 	if err == nil {
-		return secret.Data[key], belongs(secret, kc)
+		err = belongs(secret, kc)
 	}
-	if !kube.NotFound(err) {
+	if err != nil && !kube.NotFound(err) {
 		return nil, err
+	}
+	missing := err != nil
+	if !missing && serves(secret.Data[key]) {
+		return secret.Data[key], nil
 	}
 	content, err := data()
-	if err != nil {
+	switch {
+	case err != nil && missing:
 		return nil, err
+	case !missing && (err != nil || !serves(content)):
+		return secret.Data[key], nil // the old one is good for half of its lifetime yet
+	case !missing:
+		return content, f.kube.Merge(ctx, secret, map[string]any{"data": map[string][]byte{key: content}})
 	}
 	err = f.kube.Create(ctx, secretOf(kc, name, key, content))
 	if err != nil && !kube.AlreadyExists(err) {

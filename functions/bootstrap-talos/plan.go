@@ -111,6 +111,9 @@ func (p *plan) add(cluster string, machines map[string]*v1alpha1.Machine, g grou
 	}
 }
 
+// templates are the sizes that create-vm knows.
+var templates = []string{"small", "medium", "large"}
+
 func prefixOf(cluster, pool string) string { return cluster + "-" + pool + "-" }
 
 func unknown(string) bool { return true }
@@ -119,6 +122,11 @@ func unknown(string) bool { return true }
 // host.
 func (p plan) check() error {
 	const maxHost = 63
+	for _, g := range p.groups {
+		if !slices.Contains(templates, g.properties.Template) {
+			return fault{"TemplateNotFound", fmt.Sprintf("pool %s: template %q does not exist: write %s", g.pool, g.properties.Template, strings.Join(templates, ", "))}
+		}
+	}
 	seen := map[string]bool{}
 	for _, m := range p.members {
 		if len(m.name) > maxHost {

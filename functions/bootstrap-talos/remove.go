@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -13,9 +14,14 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
+// conditionForced tells what a forced deletion does not wait for.
+const conditionForced = "Forced"
+
 // remove takes a cluster down: its machines, which are waited for, then its
 // virtual address, what was saved for people, and its keys last of all, since
-// without them nobody could reach a node that is left.
+// without them nobody could reach a node that is left. Dead nodes are nobody's
+// concern here; what may hang is a machine whose hypervisor is gone, and somebody
+// can give up on that.
 func (f *function) remove(ctx context.Context, c *cluster) error {
 	if err := f.readMachines(ctx, c); err != nil {
 		return err
@@ -29,9 +35,17 @@ func (f *function) remove(ctx context.Context, c *cluster) error {
 			}
 		}
 	}
+	slices.Sort(left)
+	forced := c.Annotations[v1alpha1.AnnotationForce] == "true"
+	if len(left) > 0 && !forced {
+		return f.write(ctx, c, deleting(c, fmt.Sprintf("waits for %s to be deleted, first of all %s%s; the annotation %s=true gives up on them",
+			count(len(left), "machine"), left[0], whyNotReady(c.machines[left[0]]), v1alpha1.AnnotationForce)))
+	}
 	if len(left) > 0 {
-		slices.Sort(left)
-		return f.write(ctx, c, deleting(c, fmt.Sprintf("waits for %s to be deleted, first of all %s", count(len(left), "machine"), left[0])))
+		kube.SetCondition(&c.Status.Conditions, c.Generation, conditionForced, true, "MachinesSkipped", "does not wait for these machines, which their provider has to delete: "+strings.Join(left, ", "))
+		if err := f.write(ctx, c, deleting(c, fmt.Sprintf("gives up on %s, first of all %s", count(len(left), "machine"), left[0]))); err != nil {
+			return err
+		}
 	}
 	if err := f.drop(ctx, c, kube.Name(c.Name, "vip"), &v1alpha2.IPAllocation{}); err != nil {
 		return err

@@ -107,7 +107,11 @@ func (w *workload) ask(ctx context.Context, method, target, media string, body [
 	if res.StatusCode/100 != 2 {
 		var status metav1.Status
 		_ = json.NewDecoder(answer).Decode(&status) // what is no Status has no message
-		return refusal{code: res.StatusCode, message: status.Message}
+		message := status.Message
+		if status.Details != nil && len(status.Details.Causes) > 0 {
+			message += " " + status.Details.Causes[0].Message
+		}
+		return refusal{code: res.StatusCode, message: message}
 	}
 	if out == nil {
 		return nil

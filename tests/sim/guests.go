@@ -20,7 +20,7 @@ type guests struct {
 }
 
 // talosImage is the address of a disk image or an installer of the image factory.
-var talosImage = regexp.MustCompile(`/image/[0-9a-f]+/(v[0-9]+\.[0-9]+\.[0-9]+)/([a-z]+)-(?:amd64|arm64)\.(raw\.xz|raw\.zst|qcow2|iso)$`)
+var talosImage = regexp.MustCompile(`/image/([0-9a-f]+)/(v[0-9]+\.[0-9]+\.[0-9]+)/([a-z]+)-(?:amd64|arm64)\.(raw\.xz|raw\.zst|qcow2|iso)$`)
 
 // PowerOn implements kubevirt.Guests. A node without an address listens nowhere,
 // as in life.
@@ -31,7 +31,8 @@ func (g guests) PowerOn(guest kubevirt.Guest) error {
 	}
 	m := talos.Machine{
 		ID: strings.ToLower(guest.ID), Address: guest.NICs[0].Addresses[0], Gateway: guest.NICs[0].Gateway,
-		Version: match[1], Kind: match[2], Preinstalled: match[3] != "iso",
+		Static: static(guest), Schematic: match[1],
+		Version: match[2], Kind: match[3], Preinstalled: match[4] != "iso",
 		CPUs: int(guest.CPUs), Memory: uint64(guest.Memory),
 	}
 	for _, nic := range guest.NICs {
@@ -47,6 +48,12 @@ func (g guests) PowerOn(guest kubevirt.Guest) error {
 		return nil
 	}
 	return g.fleet.PowerOn(context.Background(), m)
+}
+
+// static tells whether the guest's network data gives it the address, so that it is
+// not from DHCP.
+func static(guest kubevirt.Guest) bool {
+	return strings.Contains(guest.NetworkData, guest.NICs[0].Addresses[0].Addr().String())
 }
 
 // PowerOff implements kubevirt.Guests.
