@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	kubevirtv1 "kubevirt.io/api/core/v1"
+	virtclient "kubevirt.io/client-go/kubevirt/typed/core/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
@@ -79,21 +80,27 @@ func startsSeen(r *rig, config *rest.Config) func(*v1alpha1.Machine) int {
 	}
 }
 
-// kubevirtCluster is a site in the cluster of config.
+// kubevirtCluster is a site in the cluster of config. It looks at KubeVirt through
+// KubeVirt's own client, and not through the one that is tested.
 func kubevirtCluster(r *rig, config *rest.Config, provider string) *site {
 	guests, err := kube.New(config, "test", testKinds...)
 	if err != nil {
 		r.Fatal(err)
 	}
+	virt, err := virtclient.NewForConfig(config)
+	if err != nil {
+		r.Fatal(err)
+	}
+	vms := virt.VirtualMachines(r.namespace)
 	vm := func(name string) (*kubevirtv1.VirtualMachine, error) {
-		vm := &kubevirtv1.VirtualMachine{}
-		return vm, guests.Get(r.Context(), r.namespace, name, vm)
+		return vms.Get(r.Context(), name, metav1.GetOptions{})
 	}
 	s := &site{provider: provider}
 	s.vms = func(m *v1alpha1.Machine) (found []string) {
-		list := &kubevirtv1.VirtualMachineList{}
-		if err := guests.List(r.Context(), r.namespace, "", list); err != nil {
+		list, err := vms.List(r.Context(), metav1.ListOptions{})
+		if err != nil {
 			r.Error(err)
+			return nil
 		}
 		for _, vm := range list.Items {
 			if vm.Annotations[v1alpha1.AnnotationUID] == string(m.UID) {
@@ -121,7 +128,8 @@ func kubevirtCluster(r *rig, config *rest.Config, provider string) *site {
 			ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: name, Labels: map[string]string{v1alpha1.LabelMachine: name}},
 			Spec:       kubevirtv1.VirtualMachineSpec{RunStrategy: &always, Template: &kubevirtv1.VirtualMachineInstanceTemplateSpec{}},
 		}
-		if err := guests.Create(r.Context(), other); err != nil {
+		other, err := vms.Create(r.Context(), other, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
+		if err != nil {
 			r.Fatal(err)
 		}
 		return func() bool {
