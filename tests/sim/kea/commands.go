@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -94,6 +95,11 @@ func (s *Server) offered(arguments object) (*config, error) {
 
 func configWrite(s *Server, _ object) reply {
 	s.disk = s.running.encode()
+	if s.options.File != "" {
+		if err := os.WriteFile(s.options.File, s.disk, 0o600); err != nil {
+			return failed("Error during write-config: %s", err)
+		}
+	}
 	return reply{Text: "Configuration written to /etc/kea/kea-dhcp4.conf successful",
 		Arguments: object{"filename": "/etc/kea/kea-dhcp4.conf", "size": len(s.disk)}}
 }

@@ -14,6 +14,7 @@ import (
 	"maps"
 	"mime"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,6 +40,9 @@ type Options struct {
 	Generation Generation
 	// Dhcp4 is the configuration to start with. Absent means an empty one.
 	Dhcp4 json.RawMessage
+	// File keeps the configuration that was written last, which comes before Dhcp4.
+	// Empty keeps it in memory.
+	File string
 	// Username and Password are asked for if Username is set.
 	Username, Password string
 	// Faults tells when to misbehave. Its operations are the commands. An error
@@ -98,6 +102,14 @@ func New(o Options) (*Server, error) {
 	}
 	if o.Faults == nil {
 		o.Faults = &faults.Plan{}
+	}
+	if o.File != "" {
+		switch kept, err := os.ReadFile(o.File); {
+		case err == nil:
+			o.Dhcp4 = kept
+		case !errors.Is(err, os.ErrNotExist):
+			return nil, fmt.Errorf("read the configuration: %w", err)
+		}
 	}
 	s := &Server{options: o, disk: o.Dhcp4, leases: map[string]*lease{}, commands: maps.Clone(basic)}
 	if o.Generation != Kea2 {

@@ -69,12 +69,23 @@ func Start(t testing.TB, g Generation, o Options) *Server {
 }
 
 func launch(software software, dir string, o Options) (*Server, error) {
-	// Kea 3 refuses folders that others may read.
-	if err := os.Chmod(dir, 0o750); err != nil {
-		return nil, err
-	}
 	ports, err := freePorts()
 	if err != nil {
+		return nil, err
+	}
+	s, err := newServer(software, dir, ports, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.write(o); err != nil {
+		return nil, err
+	}
+	return s, s.run()
+}
+
+func newServer(software software, dir string, ports [3]int, o Options) (*Server, error) {
+	// Kea 3 refuses folders that others may read.
+	if err := os.Chmod(dir, 0o750); err != nil {
 		return nil, err
 	}
 	s := &Server{
@@ -87,10 +98,7 @@ func launch(software software, dir string, o Options) (*Server, error) {
 			return nil, err
 		}
 	}
-	if err := s.write(o); err != nil {
-		return nil, err
-	}
-	return s, s.run()
+	return s, nil
 }
 
 // trust has the server's own commands show its own certificate.

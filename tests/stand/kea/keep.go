@@ -1,0 +1,150 @@
+package kea
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"time"
+)
+
+// ErrNone says that there is no real Kea on this machine.
+var ErrNone = errors.New("no Kea is installed, or unpacked by tests/stand/kea/install.sh")
+
+// Open starts the newest Kea that there is in a folder, with what an earlier one
+// has persisted there, and at the same address if that is still free. Without an
+// earlier one it has no subnets. It returns ErrNone where there is no Kea.
+func Open(dir string) (*Server, error) {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, err
+	}
+	for _, g := range []Generation{Kea3, Kea2} {
+		software, err := find(g)
+		if err != nil {
+			continue
+		}
+		return open(software, dir)
+	}
+	return nil, ErrNone
+}
+
+func open(software software, dir string) (*Server, error) {
+	ports, err := freePorts()
+	if err != nil {
+		return nil, err
+	}
+	s, err := newServer(software, dir, ports, Options{})
+	if err != nil {
+		return nil, err
+	}
+	kept, err := s.kept()
+	if err != nil {
+		return nil, err
+	}
+	if port, err := os.ReadFile(s.path(portFile)); err == nil {
+		s.again(string(port))
+	}
+	if err := s.write(Options{}); err != nil {
+		return nil, err
+	}
+	if err := s.restore(kept); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(s.path(portFile), []byte(strconv.Itoa(s.httpPort)), 0o600); err != nil {
+		return nil, err
+	}
+	return s, s.run()
+}
+
+// portFile has the port of the last run.
+const portFile = "port"
+
+// again takes the port of an earlier run if it is free.
+func (s *Server) again(port string) {
+	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
+	if err != nil {
+		return
+	}
+	s.httpPort = l.Addr().(*net.TCPAddr).Port
+	_ = l.Close()
+}
+
+// kept are the networks of an earlier run with their reservations.
+func (s *Server) kept() (object, error) {
+	raw, err := os.ReadFile(s.path(dhcpFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var c struct{ Dhcp4 object }
+	if err := json.Unmarshal(raw, &c); err != nil {
+		return nil, fmt.Errorf("read what Kea has persisted: %w", err)
+	}
+	return c.Dhcp4, nil
+}
+
+// restore puts the networks of an earlier run into a new configuration.
+func (s *Server) restore(earlier object) error {
+	now, err := s.kept()
+	if err != nil {
+		return err
+	}
+	for _, key := range []string{"subnet4", "shared-networks", "reservations"} {
+		if v, ok := earlier[key]; ok {
+			now[key] = v
+		}
+	}
+	return s.save(dhcpFile, object{"Dhcp4": now})
+}
+
+// Keep starts the server again whenever it ends, until ctx ends, and stops it
+// then.
+func (s *Server) Keep(ctx context.Context) {
+	defer s.Stop()
+	const pause = time.Second
+	for {
+		var ended <-chan struct{}
+		if len(s.processes) > 0 {
+			ended = s.processes[0].Done()
+		} else {
+			ended = closed
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ended:
+		}
+		s.Stop()
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		_ = s.run() // the next round tries again
+	}
+}
+
+// closed is of a server that did not start.
+var closed = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// Version is what the server says about itself, such as 3.0.4.
+func (s *Server) Version(ctx context.Context) (string, error) {
+	var about struct {
+		Extended string `json:"extended"`
+	}
+	if _, err := s.Command(ctx, "version-get", nil, &about); err != nil {
+		return "", err
+	}
+	var version string
+	_, err := fmt.Sscan(about.Extended, &version)
+	return version, err
+}
