@@ -6,7 +6,7 @@ BIN := $(CACHE)/bin/$(subst /,_,$(CURDIR))
 STATE ?= .run
 GATEWAY_PORT ?= 9991
 TOUR ?= 1
-TOUR_FILES := apis/examples/tour-network.yaml apis/examples/simple-kubernetescluster.yaml apis/examples/tour-networks.yaml
+TOUR_FILES := apis/examples/tour-network.yaml apis/examples/simple-kubernetescluster.yaml apis/examples/tour-networks.yaml apis/examples/tour-dhcp.yaml
 TOOL := go tool -modfile=tools/go.mod
 # Packages whose tests start programs of their own gain nothing from the race detector.
 WHOLE := ./tests/e2e/... ./tests/chaos/...

@@ -31,8 +31,8 @@ func TestExamples(t *testing.T) {
 		e.Apply("", e.Example("lab-network.yaml"))
 		obj := e.UntilPhase(engine.NetworkNamespaces, "datacenter-01", "lab-network", "Ready")
 		status, _, _ := unstructured.NestedMap(obj.Object, "status")
-		for _, technical := range []string{"conditions", "observedGeneration"} {
-			delete(status, technical)
+		for _, more := range []string{"conditions", "observedGeneration", "nextCheckTime", "ipAllocationSummary"} {
+			delete(status, more)
 		}
 		want := map[string]any{
 			"provisioningPhase": "Ready", "ipv4Prefix": "192.168.10.0/24", "ipv4Gateway": "192.168.10.1", "vlanId": int64(200),
@@ -40,6 +40,15 @@ func TestExamples(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, status); diff != "" {
 			t.Errorf("status (-want +got):\n%s", diff)
+		}
+	})
+
+	t.Run("Reservation", func(t *testing.T) {
+		e.Apply("", e.Example("tour-dhcp.yaml"))
+		obj := e.UntilPhase(engine.NetworkConfigurations, "tour-dhcp", "printer", "Ready")
+		interfaces, _, _ := unstructured.NestedSlice(obj.Object, "status", "networkInterfaces")
+		if first, ok := interfaces[0].(map[string]any); !ok || first["dhcpReserved"] != true || first["ipv4Subnet"] != "127.64.20.0/24" {
+			t.Errorf("got %v, want a reservation that Kea has been read back to hold", interfaces)
 		}
 	})
 

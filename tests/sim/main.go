@@ -1,7 +1,8 @@
 // Sim plays the data centre for the stack on one machine: a KubeVirt cluster whose
 // machines run Talos Linux where they boot an image of it, a Network Automation
-// Manager, NetBox, and an IPAM that answers events. Everything speaks the wire
-// protocol of what it stands for, and misbehaves on request.
+// Manager, NetBox, an IPAM that answers events, and ISC Kea where this machine has no
+// real one. Everything speaks the wire protocol of what it stands for, and misbehaves
+// on request.
 package main
 
 import (
@@ -27,9 +28,9 @@ import (
 
 func main() {
 	state := flag.String("state", ".run/sim", "`folder` that keeps the disks of simulated machines")
-	control := flag.String("control", "127.0.0.1:0", "`address` at which PUT /faults/kubevirt, talos, nam and netbox take rules; what is listened on is written to <state>/control")
+	control := flag.String("control", "127.0.0.1:0", "`address` at which PUT /faults/kubevirt, talos, nam, netbox and kea take rules; what is listened on is written to <state>/control")
 	flag.Usage = func() {
-		_, _ = fmt.Fprintln(flag.CommandLine.Output(), "Plays KubeVirt, Talos Linux and where networks come from for the API server that KUBECONFIG names.")
+		_, _ = fmt.Fprintln(flag.CommandLine.Output(), "Plays KubeVirt, Talos Linux, where networks come from and Kea for the API server that KUBECONFIG names.")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -48,14 +49,17 @@ func run(ctx context.Context, state, control string, log *slog.Logger) error {
 		return fmt.Errorf("find the API server: %w (set KUBECONFIG)", err)
 	}
 	config.QPS = -1
-	machines, nodes, managers, libraries := &faults.Plan{}, &faults.Plan{}, &faults.Plan{}, &faults.Plan{}
+	machines, nodes, managers, libraries, dhcp := &faults.Plan{}, &faults.Plan{}, &faults.Plan{}, &faults.Plan{}, &faults.Plan{}
 	err = serveControl(ctx, state, control, map[string]http.Handler{
-		"/faults/kubevirt": machines, "/faults/talos": nodes, "/faults/nam": managers, "/faults/netbox": libraries,
+		"/faults/kubevirt": machines, "/faults/talos": nodes, "/faults/nam": managers, "/faults/netbox": libraries, "/faults/kea": dhcp,
 	})
 	if err != nil {
 		return err
 	}
 	if err := serveNetworks(ctx, config, state, managers, libraries, log); err != nil {
+		return err
+	}
+	if err := serveKea(ctx, config, state, dhcp, log.With("simulator", "kea")); err != nil {
 		return err
 	}
 	fleet, err := talos.Open(filepath.Join(state, "talos"), nodes, log.With("simulator", "talos"))

@@ -71,6 +71,11 @@ func serveNetworks(ctx context.Context, config *rest.Config, state string, manag
 			return err
 		}
 	}
+	for i, what := range []string{"nam", "netbox"} {
+		if err := note(what, urls[i]+" (simulated)"); err != nil {
+			return err
+		}
+	}
 	return configure(ctx, config, urls[0], urls[1], urls[2], token)
 }
 
@@ -104,10 +109,6 @@ func keptToken(path string) (string, error) {
 
 // configure tells provision-network and the Broker where everything is.
 func configure(ctx context.Context, config *rest.Config, nam, netbox, ipam, token string) error {
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("connect to the API server: %w", err)
-	}
 	secret := map[string]any{"apiVersion": "v1", "kind": "Secret", "stringData": map[string]any{
 		"NAM_URL": nam + "/v1", "NAM_TOKEN": token, "NETBOX_URL": netbox, "NETBOX_TOKEN": token,
 	}}
@@ -122,15 +123,27 @@ func configure(ctx context.Context, config *rest.Config, nam, netbox, ipam, toke
 		},
 		"subscriber": map[string]any{"uri": ipam},
 	}}
-	for resource, object := range map[schema.GroupVersionResource]map[string]any{
-		{Version: "v1", Resource: "secrets"}:                                 named("provision-network", secret),
-		{Group: "eventing.knative.dev", Version: "v1", Resource: "triggers"}: named(ipamName, trigger),
-	} {
-		u := &unstructured.Unstructured{Object: object}
-		options := metav1.ApplyOptions{FieldManager: "sim", Force: true}
-		if _, err := client.Resource(resource).Namespace(platform).Apply(ctx, u.GetName(), u, options); err != nil {
-			return fmt.Errorf("configure the sources of networks: %w", err)
-		}
+	return errors.Join(
+		apply(ctx, config, secrets, named("provision-network", secret)),
+		apply(ctx, config, triggers, named(ipamName, trigger)),
+	)
+}
+
+// Resources by which functions and the Broker are told where everything is.
+var (
+	secrets  = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	triggers = schema.GroupVersionResource{Group: "eventing.knative.dev", Version: "v1", Resource: "triggers"}
+)
+
+func apply(ctx context.Context, config *rest.Config, resource schema.GroupVersionResource, object map[string]any) error {
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("connect to the API server: %w", err)
+	}
+	u := &unstructured.Unstructured{Object: object}
+	options := metav1.ApplyOptions{FieldManager: "sim", Force: true}
+	if _, err := client.Resource(resource).Namespace(platform).Apply(ctx, u.GetName(), u, options); err != nil {
+		return fmt.Errorf("tell the stack of %s: %w", u.GetName(), err)
 	}
 	return nil
 }

@@ -30,13 +30,14 @@ func TestEngine(t *testing.T) {
 	if err := os.WriteFile(file, []byte("apiVersion: test.vitistack.io/v1\nkind: Widget\nmetadata: {name: applied}\nspec: {color: blue}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o, out := testOptions(t, "--audit", "--idle=1s", "--config=COLOR=from the ConfigMap", "--process=extra=sleep 1000", "--apply="+file)
+	o, out := testOptions(t, "--audit", "--idle=1s", "--config=COLOR=from the ConfigMap", `--process=extra=sh -c 'printf "extra\thttp://there\n" >$NOTES; exec sleep 1000'`, "--apply="+file)
 	r := startRig(t, o, out)
 	for _, part := range []struct {
 		name string
 		run  func(*testing.T, *rig)
 	}{
 		{"AppliedFileIsSeen", appliedFileIsSeen},
+		{"NotesAreTold", notesAreTold},
 		{"PingAtStart", pingAtStart},
 		{"FunctionActsAsItsServiceAccount", functionActsAsItsServiceAccount},
 		{"ReplyReachesTheGateway", replyReachesTheGateway},
@@ -57,6 +58,12 @@ func TestEngine(t *testing.T) {
 		}) {
 			return
 		}
+	}
+}
+
+func notesAreTold(t *testing.T, r *rig) {
+	if !strings.Contains(r.out.String(), "\n  extra        http://there\n") {
+		t.Errorf("the start-up block does not tell what a process notes:\n%s", r.out)
 	}
 }
 

@@ -60,7 +60,7 @@ func ParseOptions(args []string, out io.Writer) (Options, error) {
 	flags.IntVar(&o.GatewayPort, "gateway-port", 9991, "`port` of the gateway (REST, status page, metrics); 0 takes a free one")
 	flags.DurationVar(&o.Idle, "idle", 15*time.Second, "stop a function's process after this `time` without requests")
 	flags.IntVar(&o.Processes, "processes", 1, "most `processes` of a function; another is started when all have containerConcurrency requests")
-	flags.Func("process", "`name=command`: run this too, with KUBECONFIG set to an administrator's; the shell splits the command (repeatable)", o.addProcess)
+	flags.Func("process", "`name=command`: run this too, with KUBECONFIG set to an administrator's; the shell splits the command. What it writes to the file that NOTES names, as lines of two columns, is shown at the start (repeatable)", o.addProcess)
 	flags.Func("crds", "`directory` of more CRDs to install before everything else (repeatable)", list(&o.CRDs))
 	flags.Func("apply", "`file` of objects to apply once all is ready (repeatable)", list(&o.Apply))
 	flags.Func("config", "`KEY=VALUE` for the ConfigMap vitistack-config, which every function and the gateway read (repeatable)", o.addConfig)

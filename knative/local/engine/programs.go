@@ -119,7 +119,11 @@ func (p *programs) extra(e extraProcess) process.Spec {
 	return process.Spec{
 		Name: e.name, Kind: "process", Grace: componentGrace,
 		Command: func(context.Context) (process.Command, error) {
-			env := append(os.Environ(), "KUBECONFIG="+p.state.path("kubeconfig"))
+			notes := p.state.path("notes", e.name)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(notes), 0o700), os.RemoveAll(notes)); err != nil {
+				return process.Command{}, fmt.Errorf("make room for what %s tells: %w", e.name, err)
+			}
+			env := append(os.Environ(), "KUBECONFIG="+p.state.path("kubeconfig"), "NOTES="+notes)
 			return process.Command{Path: "/bin/sh", Args: []string{"-c", "exec " + e.command}, Env: env, Dir: p.options.Root}, nil
 		},
 	}

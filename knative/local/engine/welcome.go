@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -37,6 +38,9 @@ func (e *engine) welcome(took time.Duration) {
 	add("  kubeconfig   %s", relative(e.state.path("kubeconfig")))
 	add("  logs         %s", relative(e.state.path("logs")))
 	add("  engine       %s", e.adminURL)
+	for _, line := range e.notes() {
+		add("  %s", line)
+	}
 	add("")
 	add("Next:")
 	add("  %s get broker,trigger,ksvc,apiserversource,pingsource -n %s", e.kubectl(), platformNamespace)
@@ -47,6 +51,21 @@ func (e *engine) welcome(took time.Duration) {
 	add("Ctrl-C stops everything. What changes is told below.")
 	add("")
 	e.printer.printf("%s", strings.Join(lines, "\n"))
+}
+
+// notes are what the processes that the user wants supervised tell of themselves.
+func (e *engine) notes() (lines []string) {
+	for _, extra := range e.options.Extra {
+		text, err := os.ReadFile(e.state.path("notes", extra.name))
+		if err != nil {
+			continue // it tells nothing
+		}
+		for line := range strings.Lines(string(text)) {
+			what, where, _ := strings.Cut(strings.TrimSpace(line), "\t")
+			lines = append(lines, fmt.Sprintf("%-12s %s", what, where))
+		}
+	}
+	return lines
 }
 
 // ownKinds lists the repository's kinds that have a namespace, for kubectl get.

@@ -53,6 +53,10 @@ func (e *Engine) Apply(namespace, stream string) {
 		if err := yaml.Unmarshal([]byte(doc), &obj.Object); err != nil {
 			e.t.Fatalf("read %s: %v", doc, err)
 		}
+		if obj.GetKind() == "Namespace" {
+			e.CreateNamespace(obj.GetName())
+			continue
+		}
 		if obj.GetNamespace() == "" {
 			obj.SetNamespace(namespace)
 		}
