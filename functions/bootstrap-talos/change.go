@@ -9,7 +9,6 @@ import (
 
 	"github.com/cosi-project/runtime/pkg/safe"
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
-	"github.com/siderolabs/talos/pkg/machinery/client"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	resources "github.com/siderolabs/talos/pkg/machinery/resources/config"
@@ -140,52 +139,4 @@ func withTag(image, tag string) string {
 	slash := strings.LastIndex(image, "/")
 	name, _, _ := strings.Cut(image[slash+1:], ":")
 	return image[:slash+1] + name + ":" + tag
-}
-
-// etcdHealthy asks every control plane for its etcd member. All have to be voters
-// without errors, and no others may be members.
-func etcdHealthy(ctx context.Context, planes []string, a *access) error {
-	ctx, cancel := context.WithTimeout(ctx, shortRPC)
-	defer cancel()
-	for _, address := range planes {
-		if err := memberHealthy(ctx, address, len(planes), a); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func memberHealthy(ctx context.Context, address string, members int, a *access) error {
-	c, err := talk(ctx, address, a)
-	if err != nil {
-		return fmt.Errorf("connect to %s: %w", address, err)
-	}
-	defer func() { _ = c.Close() }()
-	list, err := c.EtcdMemberList(ctx, &machine.EtcdMemberListRequest{QueryLocal: true})
-	if err != nil {
-		return fmt.Errorf("etcd on %s does not answer: %s", address, status.Convert(err).Message())
-	}
-	voters := 0
-	for _, m := range list.GetMessages()[0].GetMembers() {
-		if !m.GetIsLearner() && m.GetHostname() != "" {
-			voters++
-		}
-	}
-	if voters != members {
-		return fmt.Errorf("etcd has %s, and should have %d", count(voters, "voter"), members)
-	}
-	return memberStatus(ctx, c, address)
-}
-
-func memberStatus(ctx context.Context, c *client.Client, address string) error {
-	res, err := c.EtcdStatus(ctx)
-	if err != nil {
-		return fmt.Errorf("etcd on %s does not answer: %s", address, status.Convert(err).Message())
-	}
-	for _, m := range res.GetMessages() {
-		if e := m.GetMemberStatus().GetErrors(); len(e) > 0 {
-			return fmt.Errorf("etcd on %s says: %s", address, e[0])
-		}
-	}
-	return nil
 }

@@ -131,7 +131,7 @@ func (f *function) advance(ctx context.Context, c *cluster) error {
 		if late == nil {
 			late = f.missingNodes(c)
 		}
-		if late == nil {
+		if late == nil && !c.busy() {
 			late = f.checkEtcd(ctx, c)
 		}
 		return f.admit(ctx, c, late)

@@ -57,6 +57,8 @@ type standing struct {
 	// and the function.
 	wrap   func(http.RoundTripper) http.RoundTripper
 	handle func(events.Handler) events.Handler
+	// now is the function's clock, nil for the real one.
+	now func() time.Time
 }
 
 func setUp(t *testing.T, o standing) *stand {
@@ -84,6 +86,9 @@ func setUp(t *testing.T, o standing) *stand {
 	s.function = &function{
 		kube: client, results: &results{kube: client, dir: t.TempDir()}, talos: defaultTalos,
 		factory: defaultFactory, schematic: defaultSchematic, now: time.Now,
+	}
+	if o.now != nil {
+		s.function.now = o.now
 	}
 	handle := s.function.handle
 	if o.handle != nil {

@@ -258,6 +258,9 @@ func (f *function) begin(ctx context.Context, c *cluster, nodes []observed) []ob
 
 func (c *cluster) upgradePaused() bool { return c.Spec.Upgrade != nil && c.Spec.Upgrade.Paused }
 
+// busy tells whether any node is.
+func (c *cluster) busy() bool { return c.Status.Upgrade != nil && len(c.Status.Upgrade.Nodes) > 0 }
+
 // upgrading tells whether a node is being upgraded, and so may be away.
 func (c *cluster) upgrading(name string) bool {
 	return c.Status.Upgrade != nil && slices.ContainsFunc(c.Status.Upgrade.Nodes, func(u v1alpha1.NodeUpgrade) bool { return u.Name == name })
@@ -293,20 +296,20 @@ func (f *function) trouble(ctx context.Context, c *cluster, nodes []observed) st
 			return "the API server of " + o.name + " does not answer"
 		}
 	}
-	if c.Status.Removing != "" {
-		return "control plane " + c.Status.Removing + " is leaving"
-	}
-	var planes []string
-	for _, m := range c.plan.controlPlanes() {
-		if !running(c.machines[m.name]) {
-			return "machine " + m.name + " is not running"
+	for name, m := range c.machines {
+		if leaving(m) {
+			return "node " + name + " is leaving"
 		}
-		planes = append(planes, addressOf(c.machines[m.name]))
 	}
-	if err := etcdHealthy(ctx, planes, c.access); err != nil {
+	var w waits
+	switch err := f.checkEtcd(ctx, c); {
+	case errors.As(err, &w):
+		return "it " + w.message
+	case err != nil:
 		return err.Error()
+	default:
+		return ""
 	}
-	return ""
 }
 
 // askNodes sends the request to each node whose turn it is. A node that refuses has

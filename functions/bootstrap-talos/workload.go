@@ -10,8 +10,10 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +27,7 @@ type workload struct {
 	// hosts are where it is served: the endpoint, and then the control planes
 	// themselves, since an endpoint of one node goes with that node.
 	hosts []string
+	mu    sync.Mutex
 }
 
 // openWorkload connects by the kubeconfig that a node has handed out, and where its
@@ -77,10 +80,16 @@ func (w *workload) call(ctx context.Context, method, path, media string, in, out
 			return fmt.Errorf("encode request: %w", err)
 		}
 	}
+	w.mu.Lock()
+	hosts := slices.Clone(w.hosts)
+	w.mu.Unlock()
 	var err error
-	for i, host := range w.hosts {
+	for i, host := range hosts {
 		if err = w.ask(ctx, method, host+path, media, body, out); err == nil || errors.As(err, new(refusal)) {
-			w.hosts[0], w.hosts[i] = w.hosts[i], w.hosts[0]
+			hosts[0], hosts[i] = hosts[i], hosts[0]
+			w.mu.Lock()
+			w.hosts = hosts
+			w.mu.Unlock()
 			break
 		}
 	}

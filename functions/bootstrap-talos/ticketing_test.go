@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events"
+)
+
+// mailbox keeps what the function replies.
+type mailbox chan event.Event
+
+func (m mailbox) listen(next events.Handler) events.Handler {
+	return func(ctx context.Context, in event.Event) (*event.Event, error) {
+		reply, err := next(ctx, in)
+		if reply != nil {
+			select {
+			case m <- *reply:
+			default:
+			}
+		}
+		return reply, err
+	}
+}
+
+// answer is a ticketing system's decision about a request.
+func answer(t *testing.T, asked event.Event, kind string, more map[string]any) event.Event {
+	t.Helper()
+	var r events.WorkorderRequested
+	if err := json.Unmarshal(asked.Data(), &r); err != nil {
+		t.Fatal(err)
+	}
+	more["uid"], more["generation"], more["by"] = r.UID, r.Generation, "kari@example.com"
+	e := event.New()
+	e.SetID("decision")
+	e.SetSource("/ticketing/corp")
+	e.SetType(kind)
+	if err := e.SetData(event.ApplicationJSON, more); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func TestApproval(t *testing.T) {
+	t.Parallel()
+	asked := make(mailbox, 100)
+	s := setUp(t, standing{handle: asked.listen})
+	ns := &corev1.Namespace{}
+	if err := s.kube.Get(t.Context(), "", s.namespace, ns); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.kube.Merge(t.Context(), ns, map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationApproval: "growth"}}}); err != nil {
+		t.Fatal(err)
+	}
+	decide := func(kind string, more map[string]any, first event.Event) {
+		t.Helper()
+		if _, err := s.function.handle(t.Context(), answer(t, first, kind, more)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kc := s.cluster("shop", 1, 1)
+	kc.Spec.Data.Workorder = "WO-1234"
+	s.create(kc)
+	s.waits("shop", "PendingApproval", "1 control plane and 1 worker", "WO-1234")
+	first := <-asked
+	if got := s.get("shop"); got.Status.Phase != v1alpha1.ClusterPendingApproval || len(s.machines("shop")) > 0 {
+		t.Errorf("before anybody has decided: phase %s, machines %v", got.Status.Phase, s.machines("shop"))
+	}
+	decide(events.TypeWorkorderApproved, map[string]any{"comment": "within budget"}, first)
+	got := s.running("shop", "cp-0", "pool-0")
+	if a := got.Status.Approval; a.By != "kari@example.com" || a.Time == nil || a.Comment != "within budget" {
+		t.Errorf("who decided, and when: %+v", a)
+	}
+
+	s.change("shop", replicas(1, map[string]int32{"pool": 3}))
+	s.waits("shop", "PendingApproval", "3 workers")
+	growth := next(t, asked, got.Generation+1)
+	decide(events.TypeWorkorderRejected, map[string]any{"reason": "the budget is used up"}, growth)
+	s.waits("shop", "ApprovalRejected", "kari@example.com", "the budget is used up")
+	if diff := cmp.Diff([]string{"cp-0", "pool-0"}, s.machines("shop")); diff != "" {
+		t.Errorf("nobody has approved more machines (-want +got):\n%s", diff)
+	}
+	decide(events.TypeWorkorderApproved, map[string]any{}, growth)
+	s.waits("shop", "ApprovalRejected")
+
+	s.change("shop", replicas(1, map[string]int32{"pool": 2}))
+	decide(events.TypeWorkorderApproved, map[string]any{}, next(t, asked, got.Generation+2))
+	s.running("shop", "cp-0", "pool-0", "pool-1")
+	s.change("shop", replicas(1, map[string]int32{"pool": 1}))
+	s.running("shop", "cp-0", "pool-0")
+}
+
+// next is the request for a generation, of which there may be several.
+func next(t *testing.T, asked mailbox, generation int64) event.Event {
+	t.Helper()
+	for {
+		select {
+		case e := <-asked:
+			var r events.WorkorderRequested
+			if json.Unmarshal(e.Data(), &r) == nil && r.Generation >= generation && strings.HasSuffix(e.Type(), "requested") {
+				return e
+			}
+		case <-t.Context().Done():
+			t.Fatal("nobody has asked")
+		}
+	}
+}

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/tests/sim/faults"
+	"github.com/vitistack/stack/tests/stand/feed"
+)
+
+// versions are the Kubernetes and Talos versions of a cluster's nodes.
+func (s *stand) versions(cluster string) map[string]string {
+	s.Helper()
+	out := map[string]string{}
+	for _, n := range s.get(cluster).Status.Nodes {
+		out[strings.TrimPrefix(n.Name, cluster+"-")] = n.Version + " on " + n.TalosVersion
+	}
+	return out
+}
+
+// upgraded waits until a cluster is Running with these versions on every node.
+func (s *stand) upgraded(name, kubernetes, talos string) {
+	s.Helper()
+	feed.Until(s, fmt.Sprintf("%s runs Kubernetes %s on Talos %s", name, kubernetes, talos), func() (bool, string) {
+		kc := s.get(name)
+		ok := settled(kc) && kc.Status.Version == kubernetes && kc.Status.TalosVersion == talos && kc.Status.Upgrade == nil
+		for _, v := range s.versions(name) {
+			ok = ok && v == "v"+kubernetes+" on "+talos
+		}
+		return ok, fmt.Sprintf("%s: %s; %v", kc.Status.Phase, kc.Status.Message, s.versions(name))
+	})
+}
+
+// old is a cluster that is going to be upgraded.
+func (s *stand) old(name string, controlPlanes, workers int32) {
+	s.Helper()
+	kc := s.cluster(name, controlPlanes, workers)
+	kc.Spec.Topology.Version, kc.Spec.Talos = "1.33.4", &v1alpha1.TalosOptions{Version: "1.12.6"}
+	s.create(kc)
+	s.running(name)
+	s.upgraded(name, "1.33.4", "1.12.6")
+}
+
+// talosTo asks for another version of Talos.
+func talosTo(version string) func(*v1alpha1.KubernetesCluster) {
+	return func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Talos.Version = version }
+}
+
+// watchUpgrade follows a cluster's status until the test ends, and reports upgrades
+// out of order.
+func (s *stand) watchUpgrade(cluster string, most int) {
+	go func() {
+		for s.Context().Err() == nil {
+			kc := &v1alpha1.KubernetesCluster{}
+			if s.kube.Get(s.Context(), s.namespace, cluster, kc) == nil && kc.Status.Upgrade != nil {
+				s.inOrder(kc, most)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}()
+}
+
+func (s *stand) inOrder(kc *v1alpha1.KubernetesCluster, most int) {
+	u := kc.Status.Upgrade
+	if len(u.Nodes) > most {
+		s.Errorf("%d nodes are upgraded at the same time, want %d at most: %v", len(u.Nodes), most, u.Nodes)
+	}
+	for _, n := range u.Nodes {
+		if strings.Contains(n.Name, "-cp-") {
+			if len(u.Nodes) > 1 {
+				s.Errorf("a control plane is upgraded beside another node: %v", u.Nodes)
+			}
+			continue
+		}
+		for _, other := range kc.Status.Nodes {
+			if u.Kind == v1alpha1.UpgradeTalos && other.Role == v1alpha1.RoleControlPlane && other.TalosVersion != n.To {
+				s.Errorf("worker %s is upgraded before control plane %s", n.Name, other.Name)
+			}
+		}
+	}
+}
+
+func TestUpgrades(t *testing.T) {
+	t.Parallel()
+	s := setUp(t, standing{})
+	s.old("shop", 3, 3)
+	s.watchUpgrade("shop", 2)
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) {
+		kc.Spec.Topology.Version, kc.Spec.Talos.Version = "1.34.1", "1.13.9"
+		kc.Spec.Topology.Workers[0].UpgradeConcurrency = 2
+	})
+	s.upgraded("shop", "1.34.1", "1.13.9")
+	if ready, all := s.nodes("shop"); len(ready) != 6 || len(all) != 6 {
+		t.Errorf("nodes %v, of which Ready %v", all, ready)
+	}
+	list, err := s.workload("shop").CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range list.Items {
+		if n.Spec.Unschedulable {
+			t.Errorf("node %s is still cordoned", n.Name)
+		}
+	}
+	if got := s.members("shop", "cp-0"); !slices.Equal(got, []string{"cp-0", "cp-1", "cp-2"}) {
+		t.Errorf("members of etcd: %v", got)
+	}
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Version = "1.36" })
+	s.waits("shop", "KubernetesUpgradePath", "write 1.35 first")
+}
+
+// TestUpgradeRespectsBudgets has a pod that may not be moved.
+func TestUpgradeRespectsBudgets(t *testing.T) {
+	t.Parallel()
+	s := setUp(t, standing{})
+	s.old("shop", 1, 1)
+	api := s.workload("shop")
+	labels := map[string]string{"app": "db"}
+	_, err := api.CoreV1().Pods("default").Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "db", Labels: labels},
+		Spec:       corev1.PodSpec{NodeName: "shop-pool-0", Containers: []corev1.Container{{Name: "db", Image: "db:1"}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := intstr.FromInt32(1)
+	_, err = api.PolicyV1().PodDisruptionBudgets("default").Create(t.Context(), &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: "db"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: labels}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.change("shop", talosTo("1.13.9"))
+	s.waits("shop", "Upgrading", "shop-pool-0", "pod default/db may not be moved", "disruption budget")
+	if err := api.PolicyV1().PodDisruptionBudgets("default").Delete(t.Context(), "db", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.upgraded("shop", "1.33.4", "1.13.9")
+}
+
+// TestUpgradeStops has a node that refuses, which nobody must follow.
+func TestUpgradeStops(t *testing.T) {
+	t.Parallel()
+	s := setUp(t, standing{})
+	s.old("shop", 1, 2)
+	if err := s.plan.Set(faults.Rule{Operation: "MachineService/Upgrade", Error: "error validating installer image"}); err != nil {
+		t.Fatal(err)
+	}
+	s.change("shop", talosTo("1.13.9"))
+	s.waits("shop", "UpgradeFailed", "shop-cp-0", "error validating installer image", "spec.upgrade.paused")
+	if got := s.get("shop").Status.Upgrade; len(got.Nodes) != 1 || got.Progress != "0/3" {
+		t.Errorf("only the first node may have been tried: %+v", got)
+	}
+	if err := s.plan.Set(); err != nil {
+		t.Fatal(err)
+	}
+	for _, paused := range []bool{true, false} {
+		s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Upgrade = &v1alpha1.UpgradeOptions{Paused: paused} })
+	}
+	s.upgraded("shop", "1.33.4", "1.13.9")
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) {
+		kc.Spec.Upgrade.Paused, kc.Spec.Topology.Version = true, "1.33.5"
+	})
+	feed.Until(t, "the pause is shown", func() (bool, string) {
+		kc := s.get("shop")
+		for _, c := range kc.Status.Conditions {
+			if c.Type == v1alpha1.ConditionVersionsCurrent {
+				return settled(kc) && c.Reason == "UpgradePaused" && strings.Contains(c.Message, "3 nodes with Kubernetes 1.33.4 on Talos 1.13.9"), c.Message
+			}
+		}
+		return false, "no condition"
+	})
+}
+
+// TestUpgradeSurvives loses every tenth answer, before or after its effect.
+func TestUpgradeSurvives(t *testing.T) {
+	t.Parallel()
+	var hurry atomic.Bool
+	s := setUp(t, standing{now: hurried(&hurry)})
+	s.old("shop", 1, 1)
+	s.plan.Seed(7)
+	if err := s.plan.Set(
+		faults.Rule{Operation: "*/*", Error: "reset", After: true, Rate: 0.1},
+		faults.Rule{Operation: "*/*", Error: "unavailable", Rate: 0.1},
+		faults.Rule{Operation: "workload", Error: "500", After: true, Rate: 0.1},
+	); err != nil {
+		t.Fatal(err)
+	}
+	hurry.Store(true)
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) {
+		kc.Spec.Topology.Version, kc.Spec.Talos.Version = "1.34.1", "1.13.9"
+	})
+	s.upgraded("shop", "1.34.1", "1.13.9")
+}
+
+// hurried is a clock that, once it hurries, runs ten times as fast, so that what is
+// asked again after a minute is so in a test too.
+func hurried(hurry *atomic.Bool) func() time.Time {
+	began := time.Now()
+	return func() time.Time {
+		if !hurry.Load() {
+			return time.Now()
+		}
+		return began.Add(10 * time.Since(began))
+	}
+}
