@@ -61,6 +61,10 @@ check: ## Check format, rules, and that what is generated is up to date and comm
 generate: ## Generate deep copies and CRDs from the types
 	@$(TOOL) controller-gen object crd output:crd:dir=apis/crds paths=./apis/...
 
+.PHONY: chaos
+chaos: build ## Tell a random story of changes and faults: SEED=1 MINUTES=5
+	@CHAOS_SEED=$(or $(SEED),1) CHAOS_MINUTES=$(or $(MINUTES),5) go test -count=1 -timeout 0 -v -run TestRandomStory ./tests/chaos
+
 .PHONY: bench
 bench: build ## Measure: cold starts, time and requests to a Running cluster, idle cost
 	@go test -run '^$$' -bench . -benchtime 5x ./tests/bench

@@ -16,11 +16,11 @@ import (
 )
 
 // start runs an engine whose events pass through a network.
-func start(t *testing.T, seed uint64) (*engine.Engine, *Network) {
+func start(t *testing.T, seed uint64, flags ...string) (*engine.Engine, *Network) {
 	t.Helper()
 	t.Logf("seed %d", seed)
 	n := NewNetwork(t, seed)
-	e := engine.Start(t, "--ingress", n.URL, "--ping-every", "3s")
+	e := engine.Start(t, append([]string{"--ingress", n.URL, "--ping-every", "3s"}, flags...)...)
 	n.SetBroker(e.Ingress())
 	return e, n
 }
@@ -43,7 +43,7 @@ func TestEventsSuffer(t *testing.T) {
 	consistent(t, e)
 	e.Delete(engine.KubernetesClusters, "default", "simple-cluster")
 	e.Delete(engine.Machines, "default", "basic-vm")
-	empty(t, e)
+	empty(t, e, "default")
 }
 
 // TestAllEventsAreLost lets no event of the source through. Resync alone has to
@@ -62,7 +62,7 @@ func TestAllEventsAreLost(t *testing.T) {
 	e.UntilPhase(engine.KubernetesClusters, "default", "simple-cluster", "Running")
 	consistent(t, e)
 	e.Delete(engine.KubernetesClusters, "default", "simple-cluster")
-	empty(t, e)
+	empty(t, e, "default")
 }
 
 // killFunctions kills a function every now and then until stop is called.
@@ -122,7 +122,7 @@ func consistent(t *testing.T, e *engine.Engine) {
 }
 
 // empty waits until nothing is left of what was made.
-func empty(t *testing.T, e *engine.Engine) {
+func empty(t *testing.T, e *engine.Engine, namespace string) {
 	t.Helper()
 	kinds := []schema.GroupVersionResource{
 		engine.KubernetesClusters, engine.Machines, engine.NetworkConfigurations, engine.IPAllocations, engine.VirtualMachines, engine.Instances, engine.Claims,
@@ -130,11 +130,11 @@ func empty(t *testing.T, e *engine.Engine) {
 	feed.Until(t, "nothing is left", func() (bool, string) {
 		left := ""
 		for _, kind := range kinds {
-			for _, obj := range e.List(kind, "default", "") {
+			for _, obj := range e.List(kind, namespace, "") {
 				left += fmt.Sprintf("%s %s; ", kind.Resource, obj.GetName())
 			}
 		}
-		if leases := e.List(engine.Leases, "default", ""); len(leases) > 0 {
+		if leases := e.List(engine.Leases, namespace, ""); len(leases) > 0 {
 			left += fmt.Sprintf("%d leases", len(leases))
 		}
 		return left == "", left

@@ -27,6 +27,7 @@ var (
 	Leases                = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 	Secrets               = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 	ConfigMaps            = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	Events                = schema.GroupVersionResource{Version: "v1", Resource: "events"}
 	Claims                = schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}
 	Volumes               = schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumes"}
 	VirtualMachines       = schema.GroupVersionResource{Group: "kubevirt.io", Version: "v1", Resource: "virtualmachines"}
