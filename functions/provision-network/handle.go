@@ -189,6 +189,7 @@ func (f *function) provide(ctx context.Context, nn *v1alpha2.NetworkNamespace, f
 		seg, err = how.said.segment, how.said.err
 	} else {
 		seg, err = from.Provide(ctx, nn)
+		counted(nn, "provide", err)
 	}
 	if err != nil {
 		return segment{}, err

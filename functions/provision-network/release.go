@@ -54,7 +54,9 @@ func (f *function) giveBack(ctx context.Context, nn *v1alpha2.NetworkNamespace) 
 	if asked == "" {
 		return nil
 	}
-	return f.source(asked).Release(ctx, nn)
+	err := f.source(asked).Release(ctx, nn)
+	counted(nn, "release", err)
+	return err
 }
 
 // notReleased says why a segment cannot be given back, and when that is tried again.
