@@ -7,6 +7,9 @@ STATE ?= .run
 GATEWAY_PORT ?= 9991
 TOUR ?= 1
 TOUR_FILES := apis/examples/tour-network.yaml apis/examples/simple-kubernetescluster.yaml apis/examples/tour-networks.yaml apis/examples/tour-dhcp.yaml
+ifeq ($(TOUR),busy)
+TOUR_FILES := $(STATE)/busy.yaml
+endif
 TOOL := go tool -modfile=tools/go.mod
 # Packages whose tests start programs of their own gain nothing from the race detector.
 WHOLE := ./tests/e2e/... ./tests/chaos/...
@@ -25,11 +28,16 @@ build: ## Build the functions, the gateway, the simulators and the local engine
 	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(BIN)/ ./functions/... ./gateway ./tests/sim
 
 .PHONY: run
-run: build ## Run the whole stack on this machine, with a tour (TOUR=0 starts empty)
+run: build ## Run the whole stack on this machine, with a tour (TOUR=0 starts empty, TOUR=busy fills a data centre)
+	@mkdir -p $(STATE) && go run ./tests/busy > $(STATE)/busy.yaml
 	@$(LOCAL) up --root . --state $(STATE) --bin $(BIN) --gateway-port $(GATEWAY_PORT) \
 	  --crds tests/sim/kubevirt/crds --process sim='$(BIN)/sim --state $(STATE)/sim' \
 	  --config RESULTS_PATH=$(CURDIR)/hack/results --apply apis/examples/machineprovider-kubevirt.yaml \
 	  $(if $(filter-out 0,$(TOUR)),$(addprefix --apply ,$(TOUR_FILES)))
+
+.PHONY: screenshots
+screenshots: ## Take the pictures of the README, of what make run TOUR=busy shows
+	@go run ./tests/screenshots --url http://127.0.0.1:$(GATEWAY_PORT) --to gateway/page/docs
 
 .PHONY: clean-run
 clean-run: ## Forget what make run has made

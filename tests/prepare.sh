@@ -27,3 +27,12 @@ if [ -n "$missing" ]; then
   apt-get install -y -qq --no-install-recommends $missing >/dev/null
 fi
 sh tests/stand/kea/install.sh
+
+# The checker of accessibility is fetched once, and kept outside of the tree.
+axe=4.14.1
+folder="${XDG_CACHE_HOME:-$HOME/.cache}/vitistack/axe"
+if ! grep -qs "\"version\": \"$axe\"" "$folder/node_modules/axe-core/package.json"; then
+  echo "Installing axe-core $axe ..."
+  mkdir -p "$folder"
+  npm install --silent --no-audit --no-fund --prefix "$folder" "axe-core@$axe"
+fi

@@ -54,7 +54,16 @@ export function addressPlan(network, spec, allocations, v6) {
   if (!prefix) return undefined;
   const pool = spec?.ipAllocation?.static ?? {};
   const marks = [];
-  const add = (state, range, what) => range && range.last >= prefix.first && range.first <= prefix.last && marks.push({ state, what, first: range.first < prefix.first ? prefix.first : range.first, last: range.last > prefix.last ? prefix.last : range.last });
+  const add = (state, range, what) =>
+    range &&
+    range.last >= prefix.first &&
+    range.first <= prefix.last &&
+    marks.push({
+      state,
+      what,
+      first: range.first < prefix.first ? prefix.first : range.first,
+      last: range.last > prefix.last ? prefix.last : range.last,
+    });
   const start = parseAddress(v6 ? pool.ipv6RangeStart : pool.ipv4RangeStart);
   const end = parseAddress(v6 ? pool.ipv6RangeEnd : pool.ipv4RangeEnd);
   if (start !== undefined && start > prefix.first) add("excluded", { first: prefix.first, last: start - 1n }, "outside the pool");
@@ -136,33 +145,93 @@ export function addressMap(plan) {
   const sums = tally(plan);
   const label = `Address map: ${states.map((s) => `${big(sums[s])} ${s}`).join(", ")}.`;
   const size = 20;
-  return h("div", {},
-    h("ul", { class: "legend plain" }, states.map((s) => h("li", { key: s }, h("svg", { class: "swatch", viewBox: "0 0 18 18", width: 18, height: 18, "aria-hidden": "true" }, cellShape(s, 0, 0)), `${big(sums[s])} ${s}`))),
-    h("svg", { class: "address-map", viewBox: `0 0 ${columns * size} ${Math.ceil(cells.length / columns) * size}`, style: { "max-width": `${columns * 26}px` }, role: "img", "aria-label": label },
+  return h(
+    "div",
+    {},
+    h(
+      "ul",
+      { class: "legend plain" },
+      states.map((s) =>
+        h(
+          "li",
+          { key: s },
+          h("svg", { class: "swatch", viewBox: "0 0 18 18", width: 18, height: 18, "aria-hidden": "true" }, cellShape(s, 0, 0)),
+          `${big(sums[s])} ${s}`,
+        ),
+      ),
+    ),
+    h(
+      "svg",
+      {
+        class: "address-map",
+        viewBox: `0 0 ${columns * size} ${Math.ceil(cells.length / columns) * size}`,
+        style: { "max-width": `${columns * 26}px` },
+        role: "img",
+        "aria-label": label,
+      },
       cells.map((c, n) => {
         const state = states.slice(0, 2).find((s) => c[s] > 0n) ?? (c.free > 0n ? "free" : "excluded");
         const full = each > 1n && state === "allocated" ? Number((c.allocated * 100n) / each) / 100 : 1;
         const first = plan.prefix.first + BigInt(n) * each;
-        const name = each === 1n ? formatAddress(first, plan.prefix.v6) : `${formatAddress(first, plan.prefix.v6)} and ${big(each - 1n)} more`;
-        return h("g", { key: n, opacity: each > 1n && state === "allocated" ? Math.max(0.35, full) : undefined }, h("title", {}, `${name}: ${state}${c.what ? `, ${c.what}` : ""}${each > 1n ? `, ${big(c.allocated)} allocated` : ""}`), cellShape(state, (n % columns) * size, Math.floor(n / columns) * size));
-      })),
-    each > 1n && h("p", { class: "soft small" }, `Each cell stands for ${plural(Number(each), "address", "addresses")}.`));
+        const name =
+          each === 1n ? formatAddress(first, plan.prefix.v6) : `${formatAddress(first, plan.prefix.v6)} and ${big(each - 1n)} more`;
+        return h(
+          "g",
+          { key: n, opacity: each > 1n && state === "allocated" ? Math.max(0.35, full) : undefined },
+          h("title", {}, `${name}: ${state}${c.what ? `, ${c.what}` : ""}${each > 1n ? `, ${big(c.allocated)} allocated` : ""}`),
+          cellShape(state, (n % columns) * size, Math.floor(n / columns) * size),
+        );
+      }),
+    ),
+    each > 1n && h("p", { class: "soft small" }, `Each cell stands for ${plural(Number(each), "address", "addresses")}.`),
+  );
 }
 
 // A cell's shape tells its state without colour.
 function cellShape(state, x, y) {
-  return [h("rect", { class: `cell ${state}`, x: x + 1, y: y + 1, width: 16, height: 16, rx: 2 }),
+  return [
+    h("rect", { class: `cell ${state}`, x: x + 1, y: y + 1, width: 16, height: 16, rx: 2 }),
     state === "reserved" && h("path", { class: "cell-mark", d: `M${x + 5} ${y + 9}h8M${x + 9} ${y + 5}v8` }),
     state === "excluded" && h("path", { class: "cell-mark thin", d: `M${x + 4} ${y + 14}L${x + 14} ${y + 4}` }),
-    state === "allocated" && h("circle", { class: "cell-dot", cx: x + 9, cy: y + 9, r: 2.5 })];
+    state === "allocated" && h("circle", { class: "cell-dot", cx: x + 9, cy: y + 9, r: 2.5 }),
+  ];
 }
 
 // rangeTable says the same in words, free and excluded ranges as a whole.
 export function rangeTable(plan, linkOf) {
   const most = 400;
   const shown = plan.runs.slice(0, most);
-  return h("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": "Ranges of addresses, can be scrolled" }, h("table", { class: "lines" }, h("caption", { class: "quiet" }, "Addresses by range"),
-    h("thead", {}, h("tr", {}, ["From", "To", "Is", "For"].map((t) => h("th", { scope: "col" }, t)))),
-    h("tbody", {}, shown.map((r) => h("tr", { key: `${r.first}` }, h("th", { scope: "row" }, formatAddress(r.first, plan.prefix.v6)), h("td", {}, r.first === r.last ? "" : formatAddress(r.last, plan.prefix.v6)), h("td", {}, r.state), h("td", {}, r.state === "allocated" ? linkOf(r.what) : r.what)))),
-    plan.runs.length > most && h("tfoot", {}, h("tr", {}, h("td", { colspan: 4 }, `and ${plan.runs.length - most} more ranges`)))));
+  return h(
+    "div",
+    { class: "scroll", role: "region", tabindex: "0", "aria-label": "Ranges of addresses, can be scrolled" },
+    h(
+      "table",
+      { class: "lines" },
+      h("caption", { class: "quiet" }, "Addresses by range"),
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          ["From", "To", "Is", "For"].map((t) => h("th", { scope: "col" }, t)),
+        ),
+      ),
+      h(
+        "tbody",
+        {},
+        shown.map((r) =>
+          h(
+            "tr",
+            { key: `${r.first}` },
+            h("th", { scope: "row" }, formatAddress(r.first, plan.prefix.v6)),
+            h("td", {}, r.first === r.last ? "" : formatAddress(r.last, plan.prefix.v6)),
+            h("td", {}, r.state),
+            h("td", {}, r.state === "allocated" ? linkOf(r.what) : r.what),
+          ),
+        ),
+      ),
+      plan.runs.length > most && h("tfoot", {}, h("tr", {}, h("td", { colspan: 4 }, `and ${plan.runs.length - most} more ranges`))),
+    ),
+  );
 }

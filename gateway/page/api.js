@@ -21,7 +21,11 @@ export function ask(path, stamp) {
   if (entry.stamp !== stamp && !entry.loading && !entry.timer && connection.state !== "login") {
     const wait = Math.max(0, entry.at + rest - Date.now());
     if (wait === 0) fetchInto(entry, path, stamp);
-    else entry.timer = setTimeout(() => { entry.timer = 0; tell("answer"); }, wait);
+    else
+      entry.timer = setTimeout(() => {
+        entry.timer = 0;
+        tell("answer");
+      }, wait);
   }
   return entry;
 }
@@ -40,14 +44,23 @@ async function fetchInto(entry, path, stamp) {
       entry.stamp = stamp;
     } else if (answer.status === 429 || answer.status === 503) {
       entry.error = body.detail;
-      entry.timer = setTimeout(() => { entry.timer = 0; tell("answer"); }, 1000 * (Number(answer.headers.get("Retry-After")) || 5));
+      entry.timer = setTimeout(
+        () => {
+          entry.timer = 0;
+          tell("answer");
+        },
+        1000 * (Number(answer.headers.get("Retry-After")) || 5),
+      );
     } else {
       entry.error = body.detail ?? `The gateway answers ${answer.status}.`;
       entry.stamp = stamp;
     }
   } catch {
     entry.error = "The gateway cannot be reached. What is shown comes back with the connection.";
-    entry.timer = setTimeout(() => { entry.timer = 0; tell("answer"); }, rest);
+    entry.timer = setTimeout(() => {
+      entry.timer = 0;
+      tell("answer");
+    }, rest);
   }
   entry.loading = false;
   tell("answer");
@@ -67,8 +80,15 @@ export function retry(path) {
 export function shown(path, entry, draw) {
   const parts = [];
   if (entry.error) {
-    parts.push(h("p", { class: "note bad" }, entry.error, " ",
-      h("button", { type: "button", class: "small", onclick: () => retry(path) }, "Try again")));
+    parts.push(
+      h(
+        "p",
+        { class: "note bad" },
+        entry.error,
+        " ",
+        h("button", { type: "button", class: "small", onclick: () => retry(path) }, "Try again"),
+      ),
+    );
   }
   if (entry.data !== undefined) parts.push(draw(entry.data));
   else if (!entry.error) parts.push(h("p", { class: "note" }, "Loading …"));

@@ -19,48 +19,108 @@ export const clusterView = {
     const cluster = find("clusters", namespace, name);
     if (!cluster) return missing("clusters", "cluster", namespace, name);
     const machines = machinesOf().get(`${namespace}/${name}`) ?? [];
-    const stamp = [cluster, ...machines, ...machines.flatMap((m) => addressesOf().get(`${m.namespace}/${m.name}`) ?? [])].map((i) => `${i.id}${i.phase}${i.ready}${i.since}${i.reason}`).join("|");
+    const stamp = [cluster, ...machines, ...machines.flatMap((m) => addressesOf().get(`${m.namespace}/${m.name}`) ?? [])]
+      .map((i) => `${i.id}${i.phase}${i.ready}${i.since}${i.reason}`)
+      .join("|");
     const detail = `/api/v1/resources/${cluster.id}`;
     const life = `/api/v1/clusters/${cluster.id}/timeline`;
     const own = ask(detail, stamp);
     const nodes = new Map((own.data?.statusDetail?.nodes ?? []).map((n) => [n.name, n]));
     return [
-      head(cluster, "clusters", [cluster.version && `Kubernetes ${cluster.version}`, cluster.talosVersion && `Talos ${cluster.talosVersion}`, cluster.endpoint, cluster.environment, cluster.datacenter].filter(Boolean)),
+      head(
+        cluster,
+        "clusters",
+        [
+          cluster.version && `Kubernetes ${cluster.version}`,
+          cluster.talosVersion && `Talos ${cluster.talosVersion}`,
+          cluster.endpoint,
+          cluster.environment,
+          cluster.datacenter,
+        ].filter(Boolean),
+      ),
       counts(cluster, machines),
       section("topology", "Topology", topology(cluster, nodes, query)),
-      section("timeline", "Timeline", shown(life, ask(life, stamp), (data) => waterfall(data, query))),
-      h("div", { class: "two" },
-        section("conditions", "Conditions", shown(detail, own, (data) => conditions(data.statusDetail.conditions))),
-        section("events", "Events", shown(life, ask(life, stamp), (data) => history(data.events)))),
+      section(
+        "timeline",
+        "Timeline",
+        shown(life, ask(life, stamp), (data) => waterfall(data, query)),
+      ),
+      h(
+        "div",
+        { class: "two" },
+        section(
+          "conditions",
+          "Conditions",
+          shown(detail, own, (data) => conditions(data.statusDetail.conditions)),
+        ),
+        section(
+          "events",
+          "Events",
+          shown(life, ask(life, stamp), (data) => history(data.events)),
+        ),
+      ),
       section("manifests", "Generated manifests", manifests(cluster)),
       section("commands", "Commands", commands(clusterCommands(cluster))),
     ];
   },
 };
 
-export const section = (id, title, ...content) => h("section", { key: id, "aria-labelledby": `${id}-title` }, h("h2", { id: `${id}-title` }, title), content);
+export const section = (id, title, ...content) =>
+  h("section", { key: id, "aria-labelledby": `${id}-title` }, h("h2", { id: `${id}-title` }, title), content);
 
 export function missing(view, noun, namespace, name) {
-  return [h("h1", { tabindex: "-1" }, `No ${noun} ${name ?? namespace}`),
-    h("div", { class: "empty" }, h("p", { class: "lead" }, name ? `There is no ${noun} of this name in namespace ${namespace}.` : `There is no ${noun} of this name.`),
-      h("p", {}, "It may have been deleted, or is not there yet: this page shows it as soon as it is. ", link(href(view), `All of them`), "."))];
+  return [
+    h("h1", { tabindex: "-1" }, `No ${noun} ${name ?? namespace}`),
+    h(
+      "div",
+      { class: "empty" },
+      h("p", { class: "lead" }, name ? `There is no ${noun} of this name in namespace ${namespace}.` : `There is no ${noun} of this name.`),
+      h(
+        "p",
+        {},
+        "It may have been deleted, or is not there yet: this page shows it as soon as it is. ",
+        link(href(view), `All of them`),
+        ".",
+      ),
+    ),
+  ];
 }
 
 export function head(item, topic, facts) {
   const v = verdict(item);
-  return h("div", { class: `object-head ${isFresh(item.id) ? "fresh" : ""}`, key: item.id },
-    h("p", { class: "crumbs small" }, link(href(topic), topic[0].toUpperCase() + topic.slice(1)), item.namespace ? ` / ${item.namespace}` : ""),
+  return h(
+    "div",
+    { class: `object-head ${isFresh(item.id) ? "fresh" : ""}`, key: item.id },
+    h(
+      "p",
+      { class: "crumbs small" },
+      link(href(topic), topic[0].toUpperCase() + topic.slice(1)),
+      item.namespace ? ` / ${item.namespace}` : "",
+    ),
     h("h1", { tabindex: "-1" }, item.name, " ", stateOf(item)),
     h("p", { class: "soft" }, [...facts, item.createdAt && `${age(item.createdAt)} old`].filter(Boolean).join(" · ")),
-    !item.ready && h("div", { class: `problem lone ${v.state}` }, icon(v.state), h("div", {}, h("p", { class: "what" }, h("strong", {}, words(item.reason) || item.phase), item.message ? `: ${item.message}` : ""), h("p", { class: "todo" }, v.todo)),
-      h("p", { class: "when" }, item.since ? `for ${age(item.since)}` : "", h("br"), h("span", { class: "soft" }, v.waits ? "" : v.who))));
+    !item.ready &&
+      h(
+        "div",
+        { class: `problem lone ${v.state}` },
+        icon(v.state),
+        h(
+          "div",
+          {},
+          h("p", { class: "what" }, h("strong", {}, words(item.reason) || item.phase), item.message ? `: ${item.message}` : ""),
+          h("p", { class: "todo" }, v.todo),
+        ),
+        h("p", { class: "when" }, item.since ? `for ${age(item.since)}` : "", h("br"), h("span", { class: "soft" }, v.waits ? "" : v.who)),
+      ),
+  );
 }
 
 function counts(cluster, machines) {
   const network = networkOf(cluster);
   const running = machines.filter((m) => m.ready).length;
   const facts = [
-    ["Control plane", cluster.controlPlaneReady || "not yet"], ["Workers", cluster.workersReady || "none"],
+    ["Control plane", cluster.controlPlaneReady || "not yet"],
+    ["Workers", cluster.workersReady || "none"],
     ["Nodes ready", `${cluster.nodes.ready} of ${cluster.nodes.total}`],
     ["Machines running", link(href("machines", [], { cluster: cluster.name, ns: cluster.namespace }), `${running} of ${machines.length}`)],
     ["Network", network ? link(to("networks", network), network.name) : cluster.network || "none"],
@@ -69,22 +129,78 @@ function counts(cluster, machines) {
   return dl(facts);
 }
 
-export const dl = (facts) => h("dl", { class: "facts" }, facts.filter(([, value]) => value !== undefined && value !== "" && value !== false).map(([name, value]) => h("div", { key: name }, h("dt", {}, name), h("dd", {}, value))));
+export const dl = (facts) =>
+  h(
+    "dl",
+    { class: "facts" },
+    facts
+      .filter(([, value]) => value !== undefined && value !== "" && value !== false)
+      .map(([name, value]) => h("div", { key: name }, h("dt", {}, name), h("dd", {}, value))),
+  );
 
 export function conditions(list = []) {
-  if (list.length === 0) return h("p", { class: "empty" }, "None yet: nobody has looked at it so far. If that lasts, look whether the function of this layer runs.");
-  const sorted = [...list].sort((a, b) => Number(a.type === "Ready") - Number(b.type === "Ready") || (a.status === b.status ? a.lastTransitionTime.localeCompare(b.lastTransitionTime) : a.status === "True" ? -1 : 1));
-  return h("ol", { class: "conditions plain" }, sorted.map((c) => {
-    const state = c.status === "True" ? "good" : verdict({ reason: c.reason, ready: false }).state;
-    return h("li", { key: c.type }, icon(state), h("div", {},
-      h("p", {}, h("strong", {}, step(c.type)), h("span", { class: "quiet" }, c.status === "True" ? ", yes" : ", not yet"), " ", h("span", { class: "soft small" }, h("time", { datetime: c.lastTransitionTime }, moment(c.lastTransitionTime)))),
-      c.status !== "True" || c.message ? h("p", { class: "soft small" }, c.status === "True" ? c.message : [words(c.reason), c.message].filter(Boolean).join(": ")) : ""));
-  }));
+  if (list.length === 0)
+    return h(
+      "p",
+      { class: "empty" },
+      "None yet: nobody has looked at it so far. If that lasts, look whether the function of this layer runs.",
+    );
+  const sorted = [...list].sort(
+    (a, b) =>
+      Number(a.type === "Ready") - Number(b.type === "Ready") ||
+      (a.status === b.status ? a.lastTransitionTime.localeCompare(b.lastTransitionTime) : a.status === "True" ? -1 : 1),
+  );
+  return h(
+    "ol",
+    { class: "conditions plain" },
+    sorted.map((c) => {
+      const state = c.status === "True" ? "good" : verdict({ reason: c.reason, ready: false }).state;
+      return h(
+        "li",
+        { key: c.type },
+        icon(state),
+        h(
+          "div",
+          {},
+          h(
+            "p",
+            {},
+            h("strong", {}, step(c.type)),
+            h("span", { class: "quiet" }, c.status === "True" ? ", yes" : ", not yet"),
+            " ",
+            h("span", { class: "soft small" }, h("time", { datetime: c.lastTransitionTime }, moment(c.lastTransitionTime))),
+          ),
+          c.status !== "True" || c.message
+            ? h("p", { class: "soft small" }, c.status === "True" ? c.message : [words(c.reason), c.message].filter(Boolean).join(": "))
+            : "",
+        ),
+      );
+    }),
+  );
 }
 
 export function history(events) {
-  if (events.length === 0) return h("p", { class: "empty" }, "No events yet. They come when machines run, addresses are configured, and the cluster changes.");
-  return h("ol", { class: "plain history" }, events.slice(-40).reverse().map((e) => h("li", { key: e.id }, h("time", { datetime: e.time }, moment(e.time)), " ", eventWords(e.type), " ", h("span", { class: "soft" }, e.name), phaseChange(e.data))));
+  if (events.length === 0)
+    return h("p", { class: "empty" }, "No events yet. They come when machines run, addresses are configured, and the cluster changes.");
+  return h(
+    "ol",
+    { class: "plain history" },
+    events
+      .slice(-40)
+      .reverse()
+      .map((e) =>
+        h(
+          "li",
+          { key: e.id },
+          h("time", { datetime: e.time }, moment(e.time)),
+          " ",
+          eventWords(e.type),
+          " ",
+          h("span", { class: "soft" }, e.name),
+          phaseChange(e.data),
+        ),
+      ),
+  );
 }
 
 function phaseChange(data) {
@@ -95,29 +211,68 @@ function phaseChange(data) {
 function manifests(cluster) {
   const path = `/api/v1/clusters/${cluster.id}/manifests`;
   const open = opened.has(cluster.id);
-  return h("details", { open, ontoggle: (e) => { if (e.target.open) opened.add(cluster.id); else opened.delete(cluster.id); dispatchEvent(new Event("redraw")); } },
+  return h(
+    "details",
+    {
+      open,
+      ontoggle: (e) => {
+        if (e.target.open) opened.add(cluster.id);
+        else opened.delete(cluster.id);
+        dispatchEvent(new Event("redraw"));
+      },
+    },
     h("summary", {}, "What was made out of its manifest, without secrets"),
-    open && shown(path, ask(path, `${cluster.phase}${cluster.machines}`), ({ files }) => (files.length === 0
-      ? h("p", { class: "empty" }, "Nothing has been generated yet. It is, as soon as the cluster's topology is understood.")
-      : files.map((f) => h("details", { key: f.name, class: "file" }, h("summary", {}, f.name, h("span", { class: "soft small" }, ` ${plural(f.content.split("\n").length, "line")}`)),
-        f.redacted ? h("p", { class: "note" }, "Not shown: it holds a private key.") : [copyButton(f.content, f.name), h("pre", { tabindex: "0", "aria-label": f.name }, f.content)])))));
+    open &&
+      shown(path, ask(path, `${cluster.phase}${cluster.machines}`), ({ files }) =>
+        files.length === 0
+          ? h("p", { class: "empty" }, "Nothing has been generated yet. It is, as soon as the cluster's topology is understood.")
+          : files.map((f) =>
+              h(
+                "details",
+                { key: f.name, class: "file" },
+                h("summary", {}, f.name, h("span", { class: "soft small" }, ` ${plural(f.content.split("\n").length, "line")}`)),
+                f.redacted
+                  ? h("p", { class: "note" }, "Not shown: it holds a private key.")
+                  : [copyButton(f.content, f.name), h("pre", { tabindex: "0", "aria-label": f.name }, f.content)],
+              ),
+            ),
+      ),
+  );
 }
 
 export function copyButton(text, what) {
-  return h("button", {
-    type: "button", class: "small copy", "aria-label": `Copy ${what}`,
-    onclick: async (e) => {
-      const button = e.currentTarget;
-      await copy(text);
-      button.dataset.done = "true";
-      document.getElementById("news").textContent = `Copied ${what}.`;
-      setTimeout(() => delete button.dataset.done, 1500);
+  return h(
+    "button",
+    {
+      type: "button",
+      class: "small copy",
+      "aria-label": `Copy ${what}`,
+      onclick: async (e) => {
+        const button = e.currentTarget;
+        await copy(text);
+        button.dataset.done = "true";
+        document.getElementById("news").textContent = `Copied ${what}.`;
+        setTimeout(() => delete button.dataset.done, 1500);
+      },
     },
-  }, "Copy");
+    "Copy",
+  );
 }
 
 // commands are those that show the same elsewhere, ready to be copied.
-export const commands = (list) => h("ul", { class: "commands plain" }, list.map(([what, command]) => h("li", { key: what }, h("p", { class: "small soft" }, what), h("div", { class: "command" }, h("code", { tabindex: "0" }, command), copyButton(command, what)))));
+export const commands = (list) =>
+  h(
+    "ul",
+    { class: "commands plain" },
+    list.map(([what, command]) =>
+      h(
+        "li",
+        { key: what },
+        h("p", { class: "small soft" }, what),
+        h("div", { class: "command" }, h("code", { tabindex: "0" }, command), copyButton(command, what)),
+      ),
+    ),
+  );
 
 export const curl = (path) => `curl -fsS ${location.origin}${path}`;
 

@@ -13,9 +13,13 @@ export const connection = {
   // state is one of connecting, live, reconnecting, closed and login.
   state: "connecting",
   // heard is when the gateway was last heard of, retryAt when it is tried again.
-  heard: 0, retryAt: 0,
+  heard: 0,
+  retryAt: 0,
   // why says in words what is wrong.
-  why: "", session: null, resumed: 0, fresh: 0,
+  why: "",
+  session: null,
+  resumed: 0,
+  fresh: 0,
 };
 
 let source = null;
@@ -88,13 +92,15 @@ async function explain() {
     const ready = await (await fetch("/ready")).json();
     if (connection.state !== "reconnecting") return;
     if (ready.status === "starting") become("reconnecting", starting(ready.waiting));
-    else if (failures > 2) become("reconnecting", "The gateway answers, but refuses another live connection. Close other tabs of this page.");
+    else if (failures > 2)
+      become("reconnecting", "The gateway answers, but refuses another live connection. Close other tabs of this page.");
   } catch {
     if (connection.state === "reconnecting") become("reconnecting", "The gateway cannot be reached. Check that it runs, and your network.");
   }
 }
 
-const starting = (waiting) => `The gateway is starting${waiting?.length ? `, and reads ${waiting.join(", ")} from the Kubernetes API` : ""}.`;
+const starting = (waiting) =>
+  `The gateway is starting${waiting?.length ? `, and reads ${waiting.join(", ")} from the Kubernetes API` : ""}.`;
 
 // age is how many seconds old what is shown is.
 export const dataAge = () => (connection.heard ? (Date.now() - connection.heard) / 1000 : 0);
@@ -111,7 +117,11 @@ export function summary() {
       return { state: "act", text: "Key needed", detail: "Log in with an API key." };
     default:
       if (!known.synced) return { state: "bad", text: "Not connected", detail: connection.why };
-      return { state: old > heartbeat * silence ? "bad" : "wait", text: old > heartbeat * silence ? "Old data" : "Reconnecting", detail: connection.why };
+      return {
+        state: old > heartbeat * silence ? "bad" : "wait",
+        text: old > heartbeat * silence ? "Old data" : "Reconnecting",
+        detail: connection.why,
+      };
   }
 }
 
@@ -153,7 +163,11 @@ export async function begin() {
 }
 
 export async function login(key) {
-  const answer = await fetch("/api/v1/session", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ key }) });
+  const answer = await fetch("/api/v1/session", {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ key }),
+  });
   if (!answer.ok) {
     const problem = await answer.json().catch(() => ({}));
     throw new Error(problem.detail ?? `The gateway answers ${answer.status}.`);

@@ -15,7 +15,8 @@ export function h(tag, props, ...children) {
 function gather(children, into) {
   for (const child of children) {
     if (Array.isArray(child)) gather(child, into);
-    else if (child !== null && child !== undefined && child !== false && child !== "") into.push(typeof child === "object" ? child : String(child));
+    else if (child !== null && child !== undefined && child !== false && child !== "")
+      into.push(typeof child === "object" ? child : String(child));
   }
 }
 
@@ -96,12 +97,20 @@ function set(node, name, value) {
 
 // icon is one of the marks that tell states apart without colour.
 const marks = {
-  good: "M3 8.5l3.2 3.2L13 4.8", bad: "M4 4l8 8M12 4l-8 8", wait: "M8 3.5V8l3 2", idle: "M4 8h8", act: "M8 3v6M8 12v.6",
+  good: "M3 8.5l3.2 3.2L13 4.8",
+  bad: "M4 4l8 8M12 4l-8 8",
+  wait: "M8 3.5V8l3 2",
+  idle: "M4 8h8",
+  act: "M8 3v6M8 12v.6",
 };
 
 export function icon(state) {
-  return h("svg", { class: `icon ${state}`, viewBox: "0 0 16 16", width: 16, height: 16, "aria-hidden": "true", focusable: "false" },
-    h("circle", { cx: 8, cy: 8, r: 7.25 }), h("path", { d: marks[state] ?? marks.idle }));
+  return h(
+    "svg",
+    { class: `icon ${state}`, viewBox: "0 0 16 16", width: 16, height: 16, "aria-hidden": "true", focusable: "false" },
+    h("circle", { cx: 8, cy: 8, r: 7.25 }),
+    h("path", { d: marks[state] ?? marks.idle }),
+  );
 }
 
 // badge is a state as a mark and a word.

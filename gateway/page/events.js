@@ -13,14 +13,23 @@ const mostShown = 300;
 function normal(e) {
   const subject = /namespaces\/([^/]+)\/([^/]+)\/([^/]+)/.exec(e.subject ?? "");
   return {
-    id: `${e.source}|${e.id}`, type: e.type, time: e.time, namespace: e.namespace || e.data?.namespace || subject?.[1] || "", name: e.name || e.data?.name || subject?.[3] || e.subject || "",
-    cluster: e.cluster || e.data?.cluster || "", dead: e.knativeerrordest ? `not taken by ${/\/\/([a-z-]+)/.exec(e.knativeerrordest)?.[1] ?? "its receiver"}` : "", raw: e,
+    id: `${e.source}|${e.id}`,
+    type: e.type,
+    time: e.time,
+    namespace: e.namespace || e.data?.namespace || subject?.[1] || "",
+    name: e.name || e.data?.name || subject?.[3] || e.subject || "",
+    cluster: e.cluster || e.data?.cluster || "",
+    dead: e.knativeerrordest ? `not taken by ${/\/\/([a-z-]+)/.exec(e.knativeerrordest)?.[1] ?? "its receiver"}` : "",
+    raw: e,
   };
 }
 
 function merged() {
   const seen = new Set();
-  return [...feed, ...view.older].map(normal).filter((e) => !seen.has(e.id) && seen.add(e.id)).sort((a, b) => (b.time ?? "").localeCompare(a.time ?? ""));
+  return [...feed, ...view.older]
+    .map(normal)
+    .filter((e) => !seen.has(e.id) && seen.add(e.id))
+    .sort((a, b) => (b.time ?? "").localeCompare(a.time ?? ""));
 }
 
 async function loadOlder() {
@@ -54,23 +63,79 @@ export const eventsView = {
       if (e.namespace) spaces.set(e.namespace, (spaces.get(e.namespace) ?? 0) + 1);
     }
     const wanted = (query.get("q") ?? "").toLowerCase().split(/\s+/).filter(Boolean);
-    const found = now.filter((e) => (!query.get("type") || e.type === query.get("type")) && (!query.get("ns") || e.namespace === query.get("ns")) && (!query.get("cluster") || e.cluster === query.get("cluster"))
-      && wanted.every((w) => `${e.type} ${eventWords(e.type)} ${e.namespace} ${e.name} ${e.cluster} ${e.dead}`.toLowerCase().includes(w)));
+    const found = now.filter(
+      (e) =>
+        (!query.get("type") || e.type === query.get("type")) &&
+        (!query.get("ns") || e.namespace === query.get("ns")) &&
+        (!query.get("cluster") || e.cluster === query.get("cluster")) &&
+        wanted.every((w) => `${e.type} ${eventWords(e.type)} ${e.namespace} ${e.name} ${e.cluster} ${e.dead}`.toLowerCase().includes(w)),
+    );
     const behind = view.frozen ? merged().length - view.frozen.length : 0;
-    const choose = (name, title, tally, show) => h("label", { class: "field" }, h("span", {}, title), h("select", { value: query.get(name) ?? "", onchange: (e) => setQuery({ [name]: e.target.value }) }, h("option", { value: "" }, "all"), [...tally].sort().map(([v, n]) => h("option", { key: v, value: v }, `${show(v)} (${count(n)})`))));
+    const choose = (name, title, tally, show) =>
+      h(
+        "label",
+        { class: "field" },
+        h("span", {}, title),
+        h(
+          "select",
+          { value: query.get(name) ?? "", onchange: (e) => setQuery({ [name]: e.target.value }) },
+          h("option", { value: "" }, "all"),
+          [...tally].sort().map(([v, n]) => h("option", { key: v, value: v }, `${show(v)} (${count(n)})`)),
+        ),
+      );
     return [
       h("h1", { tabindex: "-1" }, "Events"),
-      h("form", { class: "filters", role: "search", "aria-label": "Events", onsubmit: (e) => e.preventDefault() },
-        h("label", { class: "field grow" }, h("span", {}, "Search"), h("input", { type: "search", id: "search", value: query.get("q") ?? "", placeholder: "name, cluster, kind of event …", oninput: (e) => setQuery({ q: e.target.value }) })),
-        choose("type", "Kind", types, eventWords), choose("ns", "Namespace", spaces, (v) => v),
+      h(
+        "form",
+        { class: "filters", role: "search", "aria-label": "Events", onsubmit: (e) => e.preventDefault() },
+        h(
+          "label",
+          { class: "field grow" },
+          h("span", {}, "Search"),
+          h("input", {
+            type: "search",
+            id: "search",
+            value: query.get("q") ?? "",
+            placeholder: "name, cluster, kind of event …",
+            oninput: (e) => setQuery({ q: e.target.value }),
+          }),
+        ),
+        choose("type", "Kind", types, eventWords),
+        choose("ns", "Namespace", spaces, (v) => v),
         h("p", { class: "found" }, `${count(found.length)} shown`),
-        h("button", { type: "button", "aria-pressed": String(view.paused), onclick: () => { view.paused = !view.paused; view.frozen = view.paused ? merged() : null; tell("answer"); } }, view.paused ? `Go on (${count(behind)} new)` : "Hold still")),
-      view.error && h("p", { class: "note bad" }, view.error, " ", h("button", { type: "button", class: "small", onclick: loadOlder }, "Try again")),
+        h(
+          "button",
+          {
+            type: "button",
+            "aria-pressed": String(view.paused),
+            onclick: () => {
+              view.paused = !view.paused;
+              view.frozen = view.paused ? merged() : null;
+              tell("answer");
+            },
+          },
+          view.paused ? `Go on (${count(behind)} new)` : "Hold still",
+        ),
+      ),
+      view.error &&
+        h("p", { class: "note bad" }, view.error, " ", h("button", { type: "button", class: "small", onclick: loadOlder }, "Try again")),
       found.length === 0
-        ? h("div", { class: "empty" }, h("p", { class: "lead" }, now.length === 0 ? (view.loading ? "Loading …" : "No events yet.") : "No event is like that."), h("p", {}, now.length === 0 ? "They come when machines run or are deleted, addresses are configured, clusters change, and backends come and go." : "Search for less, or choose another kind."))
+        ? h(
+            "div",
+            { class: "empty" },
+            h("p", { class: "lead" }, now.length === 0 ? (view.loading ? "Loading …" : "No events yet.") : "No event is like that."),
+            h(
+              "p",
+              {},
+              now.length === 0
+                ? "They come when machines run or are deleted, addresses are configured, clusters change, and backends come and go."
+                : "Search for less, or choose another kind.",
+            ),
+          )
         : h("ol", { class: "event-list plain" }, found.slice(0, mostShown).map(line)),
       found.length > mostShown && h("p", { class: "soft" }, `The newest ${count(mostShown)} are shown. Search to find others.`),
-      view.next && h("button", { type: "button", onclick: loadOlder, disabled: view.loading }, view.loading ? "Loading …" : "Load older events"),
+      view.next &&
+        h("button", { type: "button", onclick: loadOlder, disabled: view.loading }, view.loading ? "Loading …" : "Load older events"),
     ];
   },
 };
@@ -81,10 +146,40 @@ function line(e) {
   const page = pageOf[e.type];
   const open = view.open.has(e.id);
   const first = e.raw.received && Date.now() - e.raw.received < 2500;
-  return h("li", { key: e.id, class: `${first ? "fresh" : ""} ${e.dead ? "dead" : ""}` },
-    h("details", { open, ontoggle: (t) => { if (t.target.open) view.open.add(e.id); else view.open.delete(e.id); tell("answer"); } },
-      h("summary", {}, h("time", { datetime: e.time, title: e.time }, moment(e.time)), h("span", { class: "kind" }, e.dead ? "Dead letter" : eventWords(e.type)), h("strong", {}, e.name), h("span", { class: "soft" }, [e.namespace, e.cluster && e.cluster !== e.name && `cluster ${e.cluster}`, e.dead, change(e.raw)].filter(Boolean).join(" · "))),
-      open && h("div", { class: "detail" }, page && e.namespace && h("p", {}, link(href(page, [e.namespace, e.name]), `Look at ${e.name}`)), h("pre", { tabindex: "0", "aria-label": "The event as JSON" }, JSON.stringify(strip(e.raw), null, 2)))));
+  return h(
+    "li",
+    { key: e.id, class: `${first ? "fresh" : ""} ${e.dead ? "dead" : ""}` },
+    h(
+      "details",
+      {
+        open,
+        ontoggle: (t) => {
+          if (t.target.open) view.open.add(e.id);
+          else view.open.delete(e.id);
+          tell("answer");
+        },
+      },
+      h(
+        "summary",
+        {},
+        h("time", { datetime: e.time, title: e.time }, moment(e.time)),
+        h("span", { class: "kind" }, e.dead ? "Dead letter" : eventWords(e.type)),
+        h("strong", {}, e.name),
+        h(
+          "span",
+          { class: "soft" },
+          [e.namespace, e.cluster && e.cluster !== e.name && `cluster ${e.cluster}`, e.dead, change(e.raw)].filter(Boolean).join(" · "),
+        ),
+      ),
+      open &&
+        h(
+          "div",
+          { class: "detail" },
+          page && e.namespace && h("p", {}, link(href(page, [e.namespace, e.name]), `Look at ${e.name}`)),
+          h("pre", { tabindex: "0", "aria-label": "The event as JSON" }, JSON.stringify(strip(e.raw), null, 2)),
+        ),
+    ),
+  );
 }
 
 function change(e) {
@@ -94,4 +189,3 @@ function change(e) {
 }
 
 const strip = ({ received, ...event }) => event;
-

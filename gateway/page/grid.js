@@ -20,7 +20,10 @@ const placeOf = (id) => {
 const haystacks = new WeakMap();
 function haystack(item, columns) {
   if (!haystacks.has(item)) {
-    haystacks.set(item, [item.namespace, item.name, item.reason, item.message, ...columns.map((c) => c.value(item))].join(" ").toLowerCase());
+    haystacks.set(
+      item,
+      [item.namespace, item.name, item.reason, item.message, ...columns.map((c) => c.value(item))].join(" ").toLowerCase(),
+    );
   }
   return haystacks.get(item);
 }
@@ -58,40 +61,95 @@ export function grid({ id, caption, columns, rows, query, hrefOf, empty }) {
   const last = Math.min(rows.length, Math.ceil((place.top + place.height) / rowHeight) + spare);
   if (rows.length === 0) return h("div", { class: "empty" }, empty);
   const sort = query.get("sort") || columns[0].key;
-  return h("div", {
-    class: "grid", id, ref: (node) => settle(node, place, rows.length),
-    onscroll: (e) => { place.top = e.target.scrollTop; place.height = e.target.clientHeight; tell("scroll"); },
-    onkeydown: (e) => key(e, place, rows.length), tabindex: "-1",
-  }, h("table", { "aria-rowcount": rows.length + 1 },
-    h("caption", { class: "quiet" }, caption),
-    h("colgroup", {}, shown.map((c) => h("col", { key: c.key, style: { width: c.width ?? "auto" } }))),
-    h("thead", {}, h("tr", { "aria-rowindex": 1 }, shown.map((c) => header(c, sort)))),
-    h("tbody", {},
-      room("above", first, shown.length),
-      rows.slice(first, last).map((item, n) => row(item, first + n, place, shown, hrefOf)),
-      room("below", rows.length - last, shown.length))));
+  return h(
+    "div",
+    {
+      class: "grid",
+      id,
+      ref: (node) => settle(node, place, rows.length),
+      onscroll: (e) => {
+        place.top = e.target.scrollTop;
+        place.height = e.target.clientHeight;
+        tell("scroll");
+      },
+      onkeydown: (e) => key(e, place, rows.length),
+      tabindex: "-1",
+    },
+    h(
+      "table",
+      { "aria-rowcount": rows.length + 1 },
+      h("caption", { class: "quiet" }, caption),
+      h(
+        "colgroup",
+        {},
+        shown.map((c) => h("col", { key: c.key, style: { width: c.width ?? "auto" } })),
+      ),
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          { "aria-rowindex": 1 },
+          shown.map((c) => header(c, sort)),
+        ),
+      ),
+      h(
+        "tbody",
+        {},
+        room("above", first, shown.length),
+        rows.slice(first, last).map((item, n) => row(item, first + n, place, shown, hrefOf)),
+        room("below", rows.length - last, shown.length),
+      ),
+    ),
+  );
 }
 
 function header(c, sort) {
   const mine = sort.replace(/^-/, "") === c.key;
   const down = mine && sort.startsWith("-");
-  return h("th", { key: c.key, scope: "col", class: c.number ? "number" : "", "aria-sort": mine ? (down ? "descending" : "ascending") : undefined },
-    h("button", { type: "button", onclick: () => setQuery({ sort: mine && !down ? `-${c.key}` : c.key }) },
-      c.title, h("span", { class: "order", "aria-hidden": "true" }, mine ? (down ? "▼" : "▲") : "")));
+  return h(
+    "th",
+    { key: c.key, scope: "col", class: c.number ? "number" : "", "aria-sort": mine ? (down ? "descending" : "ascending") : undefined },
+    h(
+      "button",
+      { type: "button", onclick: () => setQuery({ sort: mine && !down ? `-${c.key}` : c.key }) },
+      c.title,
+      h("span", { class: "order", "aria-hidden": "true" }, mine ? (down ? "▼" : "▲") : ""),
+    ),
+  );
 }
 
-const room = (key, n, width) => n > 0 && h("tr", { key, "aria-hidden": "true", class: "room" }, h("td", { colspan: width, style: { height: `${n * rowHeight}px` } }));
+const room = (key, n, width) =>
+  n > 0 && h("tr", { key, "aria-hidden": "true", class: "room" }, h("td", { colspan: width, style: { height: `${n * rowHeight}px` } }));
 
 function row(item, n, place, columns, hrefOf) {
-  return h("tr", { key: item.id, "aria-rowindex": n + 2, class: isFresh(item.id) ? "fresh" : "", "data-row": n },
+  return h(
+    "tr",
+    { key: item.id, "aria-rowindex": n + 2, class: isFresh(item.id) ? "fresh" : "", "data-row": n },
     columns.map((c, at) => {
       const content = c.cell ? c.cell(item) : String(c.value(item) ?? "");
       const title = typeof content === "string" ? content : c.hint?.(item);
       if (at > 0) return h("td", { key: c.key, class: c.number ? "number" : "", title }, content);
       const target = hrefOf(item);
-      return h("th", { key: c.key, scope: "row", title },
-        target ? h("a", { href: target, tabindex: n === place.active ? "0" : "-1", onfocus: () => { place.active = n; } }, content) : content);
-    }));
+      return h(
+        "th",
+        { key: c.key, scope: "row", title },
+        target
+          ? h(
+              "a",
+              {
+                href: target,
+                tabindex: n === place.active ? "0" : "-1",
+                onfocus: () => {
+                  place.active = n;
+                },
+              },
+              content,
+            )
+          : content,
+      );
+    }),
+  );
 }
 
 // settle follows the grid's size, and puts the focus where the keys have gone.
@@ -136,13 +194,33 @@ export function leaveGrid() {
 // filters are the search field, the facets, and what they leave.
 export function filters({ label, rows, found, facets, query, onexport }) {
   const active = query.get("q") || facets.some((f) => query.get(f.key));
-  return h("form", { class: "filters", role: "search", "aria-label": label, onsubmit: (e) => e.preventDefault() },
-    h("label", { class: "field grow" }, h("span", {}, "Search"),
-      h("input", { type: "search", id: "search", value: query.get("q") ?? "", placeholder: "name, address, host, reason …", oninput: (e) => setQuery({ q: e.target.value }), autocomplete: "off", spellcheck: "false" })),
+  return h(
+    "form",
+    { class: "filters", role: "search", "aria-label": label, onsubmit: (e) => e.preventDefault() },
+    h(
+      "label",
+      { class: "field grow" },
+      h("span", {}, "Search"),
+      h("input", {
+        type: "search",
+        id: "search",
+        value: query.get("q") ?? "",
+        placeholder: "name, address, host, reason …",
+        oninput: (e) => setQuery({ q: e.target.value }),
+        autocomplete: "off",
+        spellcheck: "false",
+      }),
+    ),
     facets.map((f) => h("label", { class: "field", key: f.key }, h("span", {}, f.title), options(f, rows, query))),
     h("p", { class: "found" }, found === rows.length ? count(found) : `${count(found)} of ${count(rows.length)}`),
-    active && h("button", { type: "button", key: "clear", onclick: () => setQuery(Object.fromEntries([["q", ""], ...facets.map((f) => [f.key, ""])])) }, "Clear"),
-    onexport && h("button", { type: "button", key: "csv", onclick: onexport }, "Export CSV"));
+    active &&
+      h(
+        "button",
+        { type: "button", key: "clear", onclick: () => setQuery(Object.fromEntries([["q", ""], ...facets.map((f) => [f.key, ""])])) },
+        "Clear",
+      ),
+    onexport && h("button", { type: "button", key: "csv", onclick: onexport }, "Export CSV"),
+  );
 }
 
 function options(facet, rows, query) {
@@ -153,9 +231,14 @@ function options(facet, rows, query) {
   }
   const chosen = query.get(facet.key) ?? "";
   if (chosen && !tally.has(chosen)) tally.set(chosen, 0);
-  return h("select", { value: chosen, onchange: (e) => setQuery({ [facet.key]: e.target.value }) },
+  return h(
+    "select",
+    { value: chosen, onchange: (e) => setQuery({ [facet.key]: e.target.value }) },
     h("option", { value: "" }, "all"),
-    [...tally].sort(([a], [b]) => a.localeCompare(b, "en", { numeric: true })).map(([value, n]) => h("option", { key: value, value }, `${value} (${count(n)})`)));
+    [...tally]
+      .sort(([a], [b]) => a.localeCompare(b, "en", { numeric: true }))
+      .map(([value, n]) => h("option", { key: value, value }, `${value} (${count(n)})`)),
+  );
 }
 
 // exportCSV saves rows as a file. A cell that a spreadsheet would run is quoted so

@@ -3,31 +3,40 @@
 import { badge, h, link } from "./dom.js";
 import { bytes, cores, count, percent, plural } from "./format.js";
 import { href, setQuery, to } from "./router.js";
-import { all, derive, get, group, isFresh, machinesOn, vmsOn } from "./store.js";
+import { all, derive, hypervisors, isFresh, machinesOn, vmsOn } from "./store.js";
 import { bar, stateOf } from "./tables.js";
 
 // perCore is how many virtual CPUs a core may carry. Memory is not shared out twice.
 export const perCore = 3;
 
 const poolOf = (host) => host.provider || host.type;
-const hostsIn = group("hosts", poolOf);
+const hostsIn = derive(["hosts"], () => Map.groupBy(hypervisors(), poolOf));
 
 // capacity says, for each pool of nodes that can stand in for one another, how many
 // of them may fail, the largest first, before CPU or memory is short.
-export const capacity = derive(["hosts"], () => [...hostsIn()].map(([name, hosts]) => {
-  const up = hosts.filter((x) => x.schedulable);
-  const left = (of, share) => {
-    const demand = hosts.reduce((sum, x) => sum + of(x).requested, 0);
-    const sizes = up.map((x) => of(x).allocatable * share).sort((a, b) => b - a);
-    let room = sizes.reduce((a, b) => a + b, 0);
-    let failing = 0;
-    while (failing < sizes.length - 1 && room - sizes[failing] >= demand) room -= sizes[failing++];
-    return room < demand ? -1 : failing;
-  };
-  const cpu = left((x) => x.milliCpus, perCore);
-  const memory = left((x) => x.memoryBytes, 1);
-  return { name, type: hosts[0].type, hosts: hosts.length, up: up.length, may: Math.min(cpu, memory), short: memory <= cpu ? "memory" : "CPU" };
-}));
+export const capacity = derive(["hosts"], () =>
+  [...hostsIn()].map(([name, hosts]) => {
+    const up = hosts.filter((x) => x.schedulable);
+    const left = (of, share) => {
+      const demand = hosts.reduce((sum, x) => sum + of(x).requested, 0);
+      const sizes = up.map((x) => of(x).allocatable * share).sort((a, b) => b - a);
+      let room = sizes.reduce((a, b) => a + b, 0);
+      let failing = 0;
+      while (failing < sizes.length - 1 && room - sizes[failing] >= demand) room -= sizes[failing++];
+      return room < demand ? -1 : failing;
+    };
+    const cpu = left((x) => x.milliCpus, perCore);
+    const memory = left((x) => x.memoryBytes, 1);
+    return {
+      name,
+      type: hosts[0].type,
+      hosts: hosts.length,
+      up: up.length,
+      may: Math.min(cpu, memory),
+      short: memory <= cpu ? "memory" : "CPU",
+    };
+  }),
+);
 
 export function mayFail(c) {
   if (c.up === 0) return "No node takes machines.";
@@ -38,44 +47,71 @@ export function mayFail(c) {
 // running is the machines of a node: those of the stack, and what else its
 // hypervisor runs.
 function running(host) {
-  if (host.type !== "kubevirt" || host.provider) return (machinesOn().get(`${host.provider}/${host.name}`) ?? []).map((m) => ({ ...m, topic: "machines" }));
+  if (host.type !== "kubevirt" || host.provider)
+    return (machinesOn().get(`${host.provider}/${host.name}`) ?? []).map((m) => ({ ...m, topic: "machines" }));
   return (vmsOn().get(host.name) ?? []).map((v) => ({ ...v, topic: "vms" }));
 }
 
 const metersOf = (host) => [
-  ["CPU", host.milliCpus, (n) => cores(n), "cores", perCore], ["Memory", host.memoryBytes, bytes, "", 1],
+  ["CPU", host.milliCpus, (n) => cores(n), "cores", perCore],
+  ["Memory", host.memoryBytes, bytes, "", 1],
 ];
 
 function meter([name, q, show, unit, share], host) {
   const room = q.allocatable * share;
   const part = percent(q.requested, room);
   const used = q.used === undefined ? undefined : percent(q.used, q.total);
-  return h("div", { class: "meter", key: name },
+  return h(
+    "div",
+    { class: "meter", key: name },
     h("div", { class: "row" }, h("span", {}, name), h("span", { class: "soft" }, `${part} %`)),
     bar([[part, part > 100 ? "bad" : part >= 85 ? "act" : "fill"]]),
-    h("p", { class: "soft small" }, `${show(q.requested)} requested of ${show(room)}${unit ? " virtual" : ""} allocatable; the node has ${show(q.total)}${unit ? ` ${unit}` : ""}`,
-      used === undefined ? "" : `, of which ${show(q.used)} (${used} %) in use`, host.schedulable ? "" : ". It takes no more machines."));
+    h(
+      "p",
+      { class: "soft small" },
+      `${show(q.requested)} requested of ${show(room)}${unit ? " virtual" : ""} allocatable; the node has ${show(q.total)}${unit ? ` ${unit}` : ""}`,
+      used === undefined ? "" : `, of which ${show(q.used)} (${used} %) in use`,
+      host.schedulable ? "" : ". It takes no more machines.",
+    ),
+  );
 }
 
 const mostShown = 12;
 
 function card(host) {
   const machines = running(host).sort((a, b) => Number(a.ready) - Number(b.ready) || a.name.localeCompare(b.name));
-  return h("li", { key: host.id, class: `card ${isFresh(host.id) ? "fresh" : ""}`, id: host.name },
+  return h(
+    "li",
+    { key: host.id, class: `card ${isFresh(host.id) ? "fresh" : ""}`, id: host.name },
     h("div", { class: "row" }, h("h3", {}, host.name), stateOf(host)),
-    h("p", { class: "soft small" }, [host.provider || "this cluster", host.version, host.controlPlane && "control plane", !host.schedulable && host.ready && "cordoned"].filter(Boolean).join(" · ")),
+    h(
+      "p",
+      { class: "soft small" },
+      [host.provider || "this cluster", host.version, host.controlPlane && "control plane", !host.schedulable && host.ready && "cordoned"]
+        .filter(Boolean)
+        .join(" · "),
+    ),
     metersOf(host).map((m) => meter(m, host)),
     h("h4", {}, machines.length === 0 ? "No virtual machines" : plural(machines.length, "virtual machine")),
-    machines.length > 0 && h("ul", { class: "chips" },
-      machines.slice(0, mostShown).map((m) => h("li", { key: m.id }, chip(m))),
-      machines.length > mostShown && h("li", { key: "more" }, link(href("machines", [], { host: host.name }), `and ${count(machines.length - mostShown)} more`))));
+    machines.length > 0 &&
+      h(
+        "ul",
+        { class: "chips" },
+        machines.slice(0, mostShown).map((m) => h("li", { key: m.id }, chip(m))),
+        machines.length > mostShown &&
+          h("li", { key: "more" }, link(href("machines", [], { host: host.name }), `and ${count(machines.length - mostShown)} more`)),
+      ),
+  );
 }
 
 function chip(m) {
-  const machine = m.topic === "machines" ? m : all("machines").find((x) => x.namespace === m.namespace && (x.vm === m.name || x.name === m.machine));
+  const machine =
+    m.topic === "machines" ? m : all("machines").find((x) => x.namespace === m.namespace && (x.vm === m.name || x.name === m.machine));
   const text = `${m.name}, ${m.phase}, ${m.cpus} CPUs, ${bytes(m.memoryBytes)}`;
   const state = m.ready ? "good" : m.status === "failed" ? "bad" : "wait";
-  return machine ? link(to("machines", machine), m.name, { class: `chip ${state}`, title: text }) : h("span", { class: `chip ${state}`, title: text }, m.name);
+  return machine
+    ? link(to("machines", machine), m.name, { class: `chip ${state}`, title: text })
+    : h("span", { class: `chip ${state}`, title: text }, m.name);
 }
 
 export const hostsView = {
@@ -84,24 +120,85 @@ export const hostsView = {
     const wanted = (query.get("q") ?? "").toLowerCase();
     const order = query.get("sort") ?? "load";
     const load = (x) => Math.max(...metersOf(x).map(([, q, , , share]) => q.requested / Math.max(1, q.allocatable * share)));
-    const sorts = { load: (a, b) => load(b) - load(a), name: (a, b) => a.name.localeCompare(b.name, "en", { numeric: true }), machines: (a, b) => b.vms - a.vms };
+    const sorts = {
+      load: (a, b) => load(b) - load(a),
+      name: (a, b) => a.name.localeCompare(b.name, "en", { numeric: true }),
+      machines: (a, b) => b.vms - a.vms,
+    };
     const groups = [...hostsIn()].sort(([a], [b]) => a.localeCompare(b));
-    const hosts = all("hosts");
-    if (hosts.length === 0) return [h("h1", { tabindex: "-1" }, "Hypervisors"), h("div", { class: "empty" }, h("p", { class: "lead" }, "No hypervisor nodes are known."), h("p", {}, "Nodes of KubeVirt come from the Kubernetes API, those of Proxmox VE from a MachineProvider: apply one, and look at its condition Ready."), providers())];
+    const hosts = hypervisors();
+    if (hosts.length === 0)
+      return [
+        h("h1", { tabindex: "-1" }, "Hypervisors"),
+        h(
+          "div",
+          { class: "empty" },
+          h("p", { class: "lead" }, "No hypervisor nodes are known."),
+          h(
+            "p",
+            {},
+            "Nodes of KubeVirt come from the Kubernetes API, those of Proxmox VE from a MachineProvider: apply one, and look at its condition Ready.",
+          ),
+          providers(),
+        ),
+      ];
     return [
       h("h1", { tabindex: "-1" }, "Hypervisors ", h("small", {}, count(hosts.length))),
-      h("form", { class: "filters", role: "search", "aria-label": "Hypervisors", onsubmit: (e) => e.preventDefault() },
-        h("label", { class: "field grow" }, h("span", {}, "Search"), h("input", { type: "search", id: "search", value: query.get("q") ?? "", placeholder: "node or machine", oninput: (e) => setQuery({ q: e.target.value }) })),
-        h("label", { class: "field" }, h("span", {}, "Order"), h("select", { value: order, onchange: (e) => setQuery({ sort: e.target.value }) },
-          h("option", { value: "load" }, "fullest first"), h("option", { value: "name" }, "by name"), h("option", { value: "machines" }, "most machines first")))),
+      h(
+        "form",
+        { class: "filters", role: "search", "aria-label": "Hypervisors", onsubmit: (e) => e.preventDefault() },
+        h(
+          "label",
+          { class: "field grow" },
+          h("span", {}, "Search"),
+          h("input", {
+            type: "search",
+            id: "search",
+            value: query.get("q") ?? "",
+            placeholder: "node or machine",
+            oninput: (e) => setQuery({ q: e.target.value }),
+          }),
+        ),
+        h(
+          "label",
+          { class: "field" },
+          h("span", {}, "Order"),
+          h(
+            "select",
+            { value: order, onchange: (e) => setQuery({ sort: e.target.value }) },
+            h("option", { value: "load" }, "fullest first"),
+            h("option", { value: "name" }, "by name"),
+            h("option", { value: "machines" }, "most machines first"),
+          ),
+        ),
+      ),
       providers(),
       groups.map(([name, members]) => {
         const c = capacity().find((x) => x.name === name);
-        const shown = members.filter((x) => !wanted || x.name.toLowerCase().includes(wanted) || running(x).some((m) => m.name.includes(wanted))).sort(sorts[order] ?? sorts.load);
-        return h("section", { key: name, "aria-labelledby": `pool-${name}` },
-          h("h2", { id: `pool-${name}` }, kinds[c.type] ?? c.type, name === c.type ? "" : `: ${name}`, " ", h("small", {}, `${c.up} of ${plural(c.hosts, "node")} take machines`)),
-          h("p", { class: "soft" }, badge(c.may > 0 ? "good" : c.may === 0 ? "act" : "bad", mayFail(c)), ` Counted with ${perCore} virtual CPUs for each core, the largest nodes failing first.`),
-          shown.length === 0 ? h("p", { class: "soft" }, "No node or machine here has that in its name.") : h("ul", { class: "cards" }, shown.map(card)));
+        const shown = members
+          .filter((x) => !wanted || x.name.toLowerCase().includes(wanted) || running(x).some((m) => m.name.includes(wanted)))
+          .sort(sorts[order] ?? sorts.load);
+        return h(
+          "section",
+          { key: name, "aria-labelledby": `pool-${name}` },
+          h(
+            "h2",
+            { id: `pool-${name}` },
+            kinds[c.type] ?? c.type,
+            name === c.type ? "" : `: ${name}`,
+            " ",
+            h("small", {}, `${c.up} of ${plural(c.hosts, "node")} take machines`),
+          ),
+          h(
+            "p",
+            { class: "soft" },
+            badge(c.may > 0 ? "good" : c.may === 0 ? "act" : "bad", mayFail(c)),
+            ` Counted with ${perCore} virtual CPUs for each core, the largest nodes failing first.`,
+          ),
+          shown.length === 0
+            ? h("p", { class: "soft" }, "No node or machine here has that in its name.")
+            : h("ul", { class: "cards" }, shown.map(card)),
+        );
       }),
     ];
   },
@@ -112,15 +209,36 @@ const kinds = { kubevirt: "KubeVirt", proxmox: "Proxmox VE" };
 function providers() {
   const found = all("providers");
   if (found.length === 0) return null;
-  return h("section", { key: "providers", "aria-labelledby": "providers-title" },
+  return h(
+    "section",
+    { key: "providers", "aria-labelledby": "providers-title" },
     h("h2", { id: "providers-title" }, "Machine providers"),
-    h("ul", { class: "plain facts-list" }, found.map((p) => h("li", { key: p.id },
-      link(to("providers", p), p.name), " ", stateOf(p), " ",
-      h("span", { class: "soft" }, [kinds[p.type] ?? p.type, p.version, p.default && "default", plural(p.machines, "machine"), p.endpoint, !p.ready && p.message].filter(Boolean).join(" · "))))));
+    h(
+      "ul",
+      { class: "plain facts-list" },
+      found.map((p) =>
+        h(
+          "li",
+          { key: p.id },
+          link(to("providers", p), p.name),
+          " ",
+          stateOf(p),
+          " ",
+          h(
+            "span",
+            { class: "soft" },
+            [kinds[p.type] ?? p.type, p.version, p.default && "default", plural(p.machines, "machine"), p.endpoint, !p.ready && p.message]
+              .filter(Boolean)
+              .join(" · "),
+          ),
+        ),
+      ),
+    ),
+  );
 }
 
 // hostOf is the node that a machine is on.
 export function hostOf(machine) {
-  const named = all("hosts").filter((x) => x.name === machine.host);
-  return named.find((x) => x.provider === machine.provider) ?? named[0] ?? get("hosts", machine.host);
+  const named = hypervisors().filter((x) => x.name === machine.host);
+  return named.find((x) => x.provider === machine.provider) ?? named[0];
 }

@@ -12,7 +12,7 @@ import { overview } from "./overview.js";
 import { pipeline } from "./pipeline.js";
 import { problems } from "./problems.js";
 import { href, parse } from "./router.js";
-import { all, forget, known, listen, news, tell } from "./store.js";
+import { all, forget, hypervisors, known, listen, news, tell } from "./store.js";
 import { table } from "./tables.js";
 
 const pages = [
@@ -22,16 +22,26 @@ const pages = [
   { view: "machines", title: "Machines", key: "m", tally: () => all("machines").length },
   { view: "networks", title: "Networks", key: "n", tally: () => all("networks").length },
   { view: "addresses", title: "Addresses", key: "a", tally: () => all("allocations").length },
-  { view: "hosts", title: "Hypervisors", key: "h", tally: () => all("hosts").length },
+  { view: "hosts", title: "Hypervisors", key: "h", tally: () => hypervisors().length },
   { view: "events", title: "Events", key: "e" },
 ];
 const lists = { overview, pipeline, events: eventsView, hosts: hostsView };
 for (const view of ["clusters", "machines", "networks", "addresses"]) lists[view] = table(view);
-const singles = { clusters: clusterView, machines: machineView, networks: networkView, addresses: addressView, allocations: addressView, providers: providerView };
+const singles = {
+  clusters: clusterView,
+  machines: machineView,
+  networks: networkView,
+  addresses: addressView,
+  allocations: addressView,
+  providers: providerView,
+};
 
 const unknown = {
   title: () => "Not found",
-  draw: () => [h("h1", { tabindex: "-1" }, "There is no such page"), h("p", {}, "Choose one above, or go to the ", h("a", { href: href("overview") }, "overview"), ".")],
+  draw: () => [
+    h("h1", { tabindex: "-1" }, "There is no such page"),
+    h("p", {}, "Choose one above, or go to the ", h("a", { href: href("overview") }, "overview"), "."),
+  ],
 };
 
 const main = document.getElementById("main");
@@ -70,61 +80,148 @@ function drawMain(view, route) {
 
 function drawFrame(route) {
   const top = route.view === "allocations" ? "addresses" : route.view === "providers" ? "hosts" : route.view;
-  patch(document.getElementById("nav"), h("ul", {}, pages.map((p) => {
-    const n = known.synced && p.tally ? p.tally() : 0;
-    return h("li", { key: p.view }, h("a", { href: href(p.view), "aria-current": top === p.view ? "page" : undefined }, p.title, n > 0 && [" ", h("span", { class: `tally ${p.mark ?? ""}` }, count(n), p.mark && h("span", { class: "quiet" }, " need attention"))]));
-  })));
+  patch(
+    document.getElementById("nav"),
+    h(
+      "ul",
+      {},
+      pages.map((p) => {
+        const n = known.synced && p.tally ? p.tally() : 0;
+        return h(
+          "li",
+          { key: p.view },
+          h(
+            "a",
+            { href: href(p.view), "aria-current": top === p.view ? "page" : undefined },
+            p.title,
+            n > 0 && [
+              " ",
+              h("span", { class: `tally ${p.mark ?? ""}` }, count(n), p.mark && h("span", { class: "quiet" }, " need attention")),
+            ],
+          ),
+        );
+      }),
+    ),
+  );
   const s = summary();
   patch(document.getElementById("connection"), [icon(s.state), h("span", { class: "state", "data-state": connection.state }, s.text)]);
   document.getElementById("connection").title = s.detail;
   patch(document.getElementById("notice"), notice(s));
   patch(document.getElementById("tools"), [
-    h("button", { type: "button", id: "pause", "aria-pressed": String(paused), onclick: () => { paused = !paused; tell("state"); } }, paused ? `Resume${known.pausedChanges ? ` (${count(known.pausedChanges)})` : ""}` : "Pause"),
-    h("label", {}, h("span", { class: "quiet" }, "Colours"), h("select", { id: "theme", value: theme(), onchange: (e) => setTheme(e.target.value) }, ["system", "light", "dark"].map((t) => h("option", { key: t, value: t }, t)))),
+    h(
+      "button",
+      {
+        type: "button",
+        id: "pause",
+        "aria-pressed": String(paused),
+        onclick: () => {
+          paused = !paused;
+          tell("state");
+        },
+      },
+      paused ? `Resume${known.pausedChanges ? ` (${count(known.pausedChanges)})` : ""}` : "Pause",
+    ),
+    h(
+      "label",
+      {},
+      h("span", { class: "quiet" }, "Colours"),
+      h(
+        "select",
+        { id: "theme", value: theme(), onchange: (e) => setTheme(e.target.value) },
+        ["system", "light", "dark"].map((t) => h("option", { key: t, value: t }, t)),
+      ),
+    ),
     h("button", { type: "button", onclick: showKeys, "aria-haspopup": "dialog", "aria-label": "Keys" }, "?"),
-    connection.session?.required && connection.session.name && h("button", { type: "button", onclick: logout, title: connection.session.name }, "Log out"),
+    connection.session?.required &&
+      connection.session.name &&
+      h("button", { type: "button", onclick: logout, title: connection.session.name }, "Log out"),
   ]);
 }
 
 // notice tells that what is shown may be old, how old it is, and what happens next.
 function notice(s) {
-  if (paused) return h("p", { class: "note wait" }, icon("wait"), ` This page stands still. ${plural(known.pausedChanges, "change")} since then.`);
+  if (paused)
+    return h("p", { class: "note wait" }, icon("wait"), ` This page stands still. ${plural(known.pausedChanges, "change")} since then.`);
   if (connection.state !== "reconnecting" || !known.synced) return null;
   const next = Math.max(0, (connection.retryAt - Date.now()) / 1000);
-  return h("p", { class: `note ${s.state}` }, icon(s.state), ` ${s.detail} What you see is ${whole(dataAge())} old. ${next > 1 ? `Tries again in ${Math.ceil(next)} s. ` : "Tries again now. "}`, h("button", { type: "button", class: "small", onclick: connect }, "Try now"));
+  return h(
+    "p",
+    { class: `note ${s.state}` },
+    icon(s.state),
+    ` ${s.detail} What you see is ${whole(dataAge())} old. ${next > 1 ? `Tries again in ${Math.ceil(next)} s. ` : "Tries again now. "}`,
+    h("button", { type: "button", class: "small", onclick: connect }, "Try now"),
+  );
 }
 
 function waiting() {
-  if (connection.state === "connecting" || connection.state === "live") return [h("h1", { tabindex: "-1", class: "quiet" }, "Loading"), h("div", { class: "loading", "aria-hidden": "true" }, [1, 2, 3, 4, 5, 6].map((n) => h("span", { key: n }))), h("p", { class: "soft" }, "Reads the state of the stack …")];
-  return [h("h1", { tabindex: "-1" }, "Not connected"), h("div", { class: "empty" }, h("p", { class: "lead" }, connection.why), h("p", {}, `It is tried again by itself${connection.retryAt > Date.now() ? `, in ${Math.ceil((connection.retryAt - Date.now()) / 1000)} s` : ""}.`), h("button", { type: "button", onclick: connect }, "Try now"))];
+  if (connection.state === "connecting" || connection.state === "live")
+    return [
+      h("h1", { tabindex: "-1", class: "quiet" }, "Loading"),
+      h(
+        "div",
+        { class: "loading", "aria-hidden": "true" },
+        [1, 2, 3, 4, 5, 6].map((n) => h("span", { key: n })),
+      ),
+      h("p", { class: "soft" }, "Reads the state of the stack …"),
+    ];
+  return [
+    h("h1", { tabindex: "-1" }, "Not connected"),
+    h(
+      "div",
+      { class: "empty" },
+      h("p", { class: "lead" }, connection.why),
+      h(
+        "p",
+        {},
+        `It is tried again by itself${connection.retryAt > Date.now() ? `, in ${Math.ceil((connection.retryAt - Date.now()) / 1000)} s` : ""}.`,
+      ),
+      h("button", { type: "button", onclick: connect }, "Try now"),
+    ),
+  ];
 }
 
 let refusal = "";
 function loginPage() {
   return [
     h("h1", { tabindex: "-1" }, "Log in"),
-    h("form", {
-      class: "login",
-      onsubmit: async (e) => {
-        e.preventDefault();
-        const field = e.target.elements.key;
-        try {
-          await login(field.value.trim());
-          refusal = "";
-        } catch (err) {
-          refusal = err.message;
-          field.focus();
-        }
-        field.value = "";
-        tell("connection");
+    h(
+      "form",
+      {
+        class: "login",
+        onsubmit: async (e) => {
+          e.preventDefault();
+          const field = e.target.elements.key;
+          try {
+            await login(field.value.trim());
+            refusal = "";
+          } catch (err) {
+            refusal = err.message;
+            field.focus();
+          }
+          field.value = "";
+          tell("connection");
+        },
       },
-    },
-    h("p", {}, "This gateway asks for an API key with the scope read. Whoever runs the platform makes one and adds it to auth.keysFile of the gateway."),
-    h("label", { for: "key" }, "API key"),
-    h("input", { type: "password", id: "key", name: "key", required: true, autocomplete: "current-password", "aria-describedby": "key-hint", "aria-invalid": refusal ? "true" : undefined }),
-    h("p", { class: "soft small", id: "key-hint" }, "It is kept in a cookie that scripts cannot read, and that ends with the browser."),
-    refusal && h("p", { class: "note bad", role: "alert" }, `${refusal} Check that it is the whole key, and that it has not been removed.`),
-    h("button", { type: "submit", class: "primary" }, "Log in")),
+      h(
+        "p",
+        {},
+        "This gateway asks for an API key with the scope read. Whoever runs the platform makes one and adds it to auth.keysFile of the gateway.",
+      ),
+      h("label", { for: "key" }, "API key"),
+      h("input", {
+        type: "password",
+        id: "key",
+        name: "key",
+        required: true,
+        autocomplete: "current-password",
+        "aria-describedby": "key-hint",
+        "aria-invalid": refusal ? "true" : undefined,
+      }),
+      h("p", { class: "soft small", id: "key-hint" }, "It is kept in a cookie that scripts cannot read, and that ends with the browser."),
+      refusal &&
+        h("p", { class: "note bad", role: "alert" }, `${refusal} Check that it is the whole key, and that it has not been removed.`),
+      h("button", { type: "submit", class: "primary" }, "Log in"),
+    ),
   ];
 }
 
@@ -142,8 +239,23 @@ const dialog = document.getElementById("keys");
 function showKeys() {
   patch(dialog, [
     h("h2", {}, "Keys"),
-    h("dl", { class: "facts keys" }, [["/", "search"], ["j k or arrows", "move between rows"], ["Enter", "open"], ...pages.map((p) => [`g ${p.key}`, p.title]), ["?", "this list"]].map(([k, what]) => h("div", { key: k }, h("dt", {}, h("kbd", {}, k)), h("dd", {}, what)))),
-    h("label", { class: "check" }, h("input", { type: "checkbox", checked: keysOn(), onchange: (e) => localStorage.setItem("keys", e.target.checked ? "on" : "off") }), " Single keys work"),
+    h(
+      "dl",
+      { class: "facts keys" },
+      [
+        ["/", "search"],
+        ["j k or arrows", "move between rows"],
+        ["Enter", "open"],
+        ...pages.map((p) => [`g ${p.key}`, p.title]),
+        ["?", "this list"],
+      ].map(([k, what]) => h("div", { key: k }, h("dt", {}, h("kbd", {}, k)), h("dd", {}, what))),
+    ),
+    h(
+      "label",
+      { class: "check" },
+      h("input", { type: "checkbox", checked: keysOn(), onchange: (e) => localStorage.setItem("keys", e.target.checked ? "on" : "off") }),
+      " Single keys work",
+    ),
     h("button", { type: "button", class: "primary", onclick: () => dialog.close() }, "Close"),
   ]);
   dialog.showModal();
@@ -200,7 +312,8 @@ setInterval(() => {
   }
   if (news.length === 0 || paused) return;
   const lines = news.splice(0);
-  region.textContent = lines.length > 3 ? `${plural(lines.length, "change")}` : lines.map(({ item }) => `${item.name}: ${item.phase}`).join(", ");
+  region.textContent =
+    lines.length > 3 ? `${plural(lines.length, "change")}` : lines.map(({ item }) => `${item.name}: ${item.phase}`).join(", ");
 }, 10_000);
 
 setTheme(localStorage.getItem("theme") ?? "system");

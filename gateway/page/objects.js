@@ -14,7 +14,11 @@ const stampOf = (item) => `${item.phase}${item.ready}${item.since}${item.reason}
 
 function eventsOf(item) {
   const path = `/api/v1/events?uid=${item.id}&limit=40`;
-  return section("events", "Events", shown(path, ask(path, stampOf(item)), ({ events }) => history([...events].reverse())));
+  return section(
+    "events",
+    "Events",
+    shown(path, ask(path, stampOf(item)), ({ events }) => history([...events].reverse())),
+  );
 }
 
 const detailOf = (item) => `/api/v1/resources/${item.id}`;
@@ -31,12 +35,34 @@ export const machineView = {
       head(m, "machines", [m.role, m.pool, m.operator, m.template && `template ${m.template}`].filter(Boolean)),
       chain(m, network),
       dl([
-        ["Cluster", m.cluster && link(href("clusters", [namespace, m.cluster]), m.cluster)], ["Addresses", m.addresses.join(", ") || "none yet"],
-        ["Virtual machine", m.vm || "none yet"], ["Hypervisor node", host ? link(to("hosts", host), m.host) : m.host || "none yet"], ["Provider", m.provider && link(href("providers", [m.provider]), m.provider)],
-        ["CPUs", m.cpus], ["Memory", bytes(m.memoryBytes)], ["Disk", bytes(m.diskBytes)], ["Power", m.powerState],
+        ["Cluster", m.cluster && link(href("clusters", [namespace, m.cluster]), m.cluster)],
+        ["Addresses", m.addresses.join(", ") || "none yet"],
+        ["Virtual machine", m.vm || "none yet"],
+        ["Hypervisor node", host ? link(to("hosts", host), m.host) : m.host || "none yet"],
+        ["Provider", m.provider && link(href("providers", [m.provider]), m.provider)],
+        ["CPUs", m.cpus],
+        ["Memory", bytes(m.memoryBytes)],
+        ["Disk", bytes(m.diskBytes)],
+        ["Power", m.powerState],
       ]),
-      h("div", { class: "two" }, section("conditions", "Conditions", shown(path, ask(path, stampOf(m)), (data) => conditions(data.statusDetail.conditions))), eventsOf(m)),
-      section("commands", "Commands", commands([...usual("machines", m), ["Switch it off", `kubectl patch machine ${m.name} -n ${m.namespace} --type merge -p '{"spec":{"powerState":"Stopped"}}'`]])),
+      h(
+        "div",
+        { class: "two" },
+        section(
+          "conditions",
+          "Conditions",
+          shown(path, ask(path, stampOf(m)), (data) => conditions(data.statusDetail.conditions)),
+        ),
+        eventsOf(m),
+      ),
+      section(
+        "commands",
+        "Commands",
+        commands([
+          ...usual("machines", m),
+          ["Switch it off", `kubectl patch machine ${m.name} -n ${m.namespace} --type merge -p '{"spec":{"powerState":"Stopped"}}'`],
+        ]),
+      ),
     ];
   },
 };
@@ -45,9 +71,28 @@ export const machineView = {
 function chain(m, network) {
   const addresses = addressesOf().get(`${m.namespace}/${m.name}`) ?? [];
   const cluster = m.cluster && find("clusters", m.namespace, m.cluster);
-  const steps = [["networks", network], ["addresses", addresses[0]], ["machines", m], ["clusters", cluster]];
-  return h("ol", { class: "chain plain", "aria-label": "Where it stands in the layers" }, steps.filter(([topic, item]) => item || topic !== "clusters").map(([topic, item], n) => h("li", { key: topic, class: item ? verdict(item).state : "idle" },
-    h("span", { class: "soft small" }, `${n + 1} ${layers[n].name}`), item ? [link(topic === "addresses" ? href("addresses", [], { q: m.name }) : to(topic, item), item.name), stateOf(item)] : h("span", { class: "soft" }, "none yet"))));
+  const steps = [
+    ["networks", network],
+    ["addresses", addresses[0]],
+    ["machines", m],
+    ["clusters", cluster],
+  ];
+  return h(
+    "ol",
+    { class: "chain plain", "aria-label": "Where it stands in the layers" },
+    steps
+      .filter(([topic, item]) => item || topic !== "clusters")
+      .map(([topic, item], n) =>
+        h(
+          "li",
+          { key: topic, class: item ? verdict(item).state : "idle" },
+          h("span", { class: "soft small" }, `${n + 1} ${layers[n].name}`),
+          item
+            ? [link(topic === "addresses" ? href("addresses", [], { q: m.name }) : to(topic, item), item.name), stateOf(item)]
+            : h("span", { class: "soft" }, "none yet"),
+        ),
+      ),
+  );
 }
 
 const usual = (topic, item) => [
@@ -66,13 +111,37 @@ export const networkView = {
     return [
       head(n, "networks", [n.ipv4Prefix, n.ipv6Prefix, n.vlanId ? `VLAN ${n.vlanId}` : "untagged"].filter(Boolean)),
       dl([
-        ["Gateway", [n.ipv4Gateway, n.ipv6Gateway].filter(Boolean).join(", ") || "none"], ["Source", n.provider], ["Addresses given out by", n.allocation], ["Datacenter", n.datacenter],
-        ["In use", n.addresses && `${n.addresses.allocated.toLocaleString("en")} of ${n.addresses.total.toLocaleString("en")}`], ["Free", n.addresses && n.addresses.free.toLocaleString("en")],
+        ["Gateway", [n.ipv4Gateway, n.ipv6Gateway].filter(Boolean).join(", ") || "none"],
+        ["Source", n.provider],
+        ["Addresses given out by", n.allocation],
+        ["Datacenter", n.datacenter],
+        ["In use", n.addresses && `${n.addresses.allocated.toLocaleString("en")} of ${n.addresses.total.toLocaleString("en")}`],
+        ["Free", n.addresses && n.addresses.free.toLocaleString("en")],
       ]),
-      section("map", "Addresses", shown(path, answer, (data) => maps(n, data.spec)), h("p", {}, link(href("addresses", [], { network: n.name, ns: n.namespace }), "All its addresses as a table"))),
-      h("div", { class: "two" }, section("conditions", "Conditions", shown(path, answer, (data) => conditions(data.statusDetail.conditions))),
-        section("users", "Used by", users(n))),
-      section("commands", "Commands", commands([...usual("networks", n), ["Who holds which address", `kubectl get ipallocations -n ${n.namespace} -l vitistack.io/network-namespace=${n.name}`]])),
+      section(
+        "map",
+        "Addresses",
+        shown(path, answer, (data) => maps(n, data.spec)),
+        h("p", {}, link(href("addresses", [], { network: n.name, ns: n.namespace }), "All its addresses as a table")),
+      ),
+      h(
+        "div",
+        { class: "two" },
+        section(
+          "conditions",
+          "Conditions",
+          shown(path, answer, (data) => conditions(data.statusDetail.conditions)),
+        ),
+        section("users", "Used by", users(n)),
+      ),
+      section(
+        "commands",
+        "Commands",
+        commands([
+          ...usual("networks", n),
+          ["Who holds which address", `kubectl get ipallocations -n ${n.namespace} -l vitistack.io/network-namespace=${n.name}`],
+        ]),
+      ),
     ];
   },
 };
@@ -86,16 +155,27 @@ function maps(n, spec) {
   };
   const plans = [false, true].map((v6) => [v6, addressPlan(n, spec, allocations, v6)]).filter(([, p]) => p);
   if (plans.length === 0) return h("p", { class: "empty" }, "It has no prefix yet. The map is drawn as soon as its source has given one.");
-  return plans.map(([v6, p]) => h("div", { key: v6 ? 6 : 4 }, plans.length > 1 && h("h3", {}, v6 ? `IPv6: ${n.ipv6Prefix}` : `IPv4: ${n.ipv4Prefix}`), addressMap(p),
-    h("details", {}, h("summary", {}, "The same as a list"), rangeTable(p, linkOf))));
+  return plans.map(([v6, p]) =>
+    h(
+      "div",
+      { key: v6 ? 6 : 4 },
+      plans.length > 1 && h("h3", {}, v6 ? `IPv6: ${n.ipv6Prefix}` : `IPv4: ${n.ipv4Prefix}`),
+      addressMap(p),
+      h("details", {}, h("summary", {}, "The same as a list"), rangeTable(p, linkOf)),
+    ),
+  );
 }
 
 function users(n) {
   const clusters = all("clusters").filter((c) => networkOf(c) === n);
   const machines = all("addresses").filter((a) => networkOf(a) === n);
   if (clusters.length + machines.length === 0) return h("p", { class: "empty" }, "Nobody yet.");
-  return h("ul", { class: "plain" }, clusters.map((c) => h("li", { key: c.id }, link(to("clusters", c), c.name), " ", stateOf(c))),
-    h("li", { key: "machines" }, link(href("machines", [], { ns: n.namespace }), plural(machines.length, "interface configuration"))));
+  return h(
+    "ul",
+    { class: "plain" },
+    clusters.map((c) => h("li", { key: c.id }, link(to("clusters", c), c.name), " ", stateOf(c))),
+    h("li", { key: "machines" }, link(href("machines", [], { ns: n.namespace }), plural(machines.length, "interface configuration"))),
+  );
 }
 
 export const addressView = {
@@ -103,14 +183,34 @@ export const addressView = {
   draw({ args: [namespace, name] }) {
     const a = find("allocations", namespace, name);
     if (!a) return missing("addresses", "address", namespace, name);
-    const machine = find("machines", namespace, a.holder) ?? all("addresses").filter((x) => x.namespace === namespace && x.name === a.holder && x.machine).map((x) => find("machines", namespace, x.machine))[0];
+    const machine =
+      find("machines", namespace, a.holder) ??
+      all("addresses")
+        .filter((x) => x.namespace === namespace && x.name === a.holder && x.machine)
+        .map((x) => find("machines", namespace, x.machine))[0];
     return [
       head(a, "addresses", [a.address, a.family, a.method].filter(Boolean)),
       dl([
-        ["Address", a.address || "none yet"], ["Asked for", a.requestedAddress], ["Network", link(href("networks", [namespace, a.network]), a.network)], ["Held by", a.holder || "nobody: it is reserved"], ["Machine", machine && link(to("machines", machine), machine.name)], ["Interface", a.interface],
+        ["Address", a.address || "none yet"],
+        ["Asked for", a.requestedAddress],
+        ["Network", link(href("networks", [namespace, a.network]), a.network)],
+        ["Held by", a.holder || "nobody: it is reserved"],
+        ["Machine", machine && link(to("machines", machine), machine.name)],
+        ["Interface", a.interface],
         ["Lapses", a.expiresAt && moment(a.expiresAt)],
       ]),
-      section("commands", "Commands", commands(a.method === "dhcp" ? [["What the DHCP server was asked for", `kubectl describe networkconfiguration ${a.holder} -n ${a.namespace}`], ["The same over REST", curl(`/api/v1/allocations/${encodeURIComponent(a.id)}`)]] : usual("allocations", a))),
+      section(
+        "commands",
+        "Commands",
+        commands(
+          a.method === "dhcp"
+            ? [
+                ["What the DHCP server was asked for", `kubectl describe networkconfiguration ${a.holder} -n ${a.namespace}`],
+                ["The same over REST", curl(`/api/v1/allocations/${encodeURIComponent(a.id)}`)],
+              ]
+            : usual("allocations", a),
+        ),
+      ),
     ];
   },
 };
@@ -122,7 +222,13 @@ export const providerView = {
     if (!p) return missing("hosts", "machine provider", name);
     return [
       head(p, "providers", [p.type, p.version, p.default && "default"].filter(Boolean)),
-      dl([["Endpoint", p.endpoint], ["Machines", link(href("machines", [], { q: p.name }), p.machines)], ["Hosts", p.hosts], ["CPUs", p.cpus], ["Memory", p.memoryBytes && `${bytes(p.memoryBytes)}, of which ${bytes(p.memoryFreeBytes ?? 0)} are free`]]),
+      dl([
+        ["Endpoint", p.endpoint],
+        ["Machines", link(href("machines", [], { q: p.name }), p.machines)],
+        ["Hosts", p.hosts],
+        ["CPUs", p.cpus],
+        ["Memory", p.memoryBytes && `${bytes(p.memoryBytes)}, of which ${bytes(p.memoryFreeBytes ?? 0)} are free`],
+      ]),
       section("commands", "Commands", commands(usual("providers", p))),
     ];
   },

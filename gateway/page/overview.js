@@ -18,9 +18,12 @@ export const overview = {
     const found = problems();
     return [
       h("h1", { tabindex: "-1", class: "quiet" }, "Overview"),
-      h("div", { class: "overview" },
+      h(
+        "div",
+        { class: "overview" },
         h("div", { class: "main-column" }, headline(found), attention(found, query.get("all"))),
-        h("div", { class: "side-column" }, tiles(), health(), nodes())),
+        h("div", { class: "side-column" }, tiles(), health(), nodes()),
+      ),
     ];
   },
 };
@@ -31,40 +34,87 @@ function headline(found) {
   const stuck = found.reduce((n, g) => n + g.items.length, 0);
   const text = found.length === 0 ? "All is well" : `${plural(found.length, "thing")} ${found.length === 1 ? "needs" : "need"} attention`;
   const held = found.reduce((n, g) => n + g.holds.length, 0);
-  const detail = found.length === 0
-    ? (moving ? `${plural(moving, "object")} on the way, as they should be.` : "Everything that was asked for is there.")
-    : `${plural(stuck, "object")} stuck${held ? `, and ${count(held)} held up by them` : ""}.`;
-  return h("p", { class: `headline ${worst}` }, icon(worst), h("span", {}, h("strong", {}, text), " ", h("span", { class: "soft" }, detail)));
+  const detail =
+    found.length === 0
+      ? moving
+        ? `${plural(moving, "object")} on the way, as they should be.`
+        : "Everything that was asked for is there."
+      : `${plural(stuck, "object")} stuck${held ? `, and ${count(held)} held up by them` : ""}.`;
+  return h(
+    "p",
+    { class: `headline ${worst}` },
+    icon(worst),
+    h("span", {}, h("strong", {}, text), " ", h("span", { class: "soft" }, detail)),
+  );
 }
 
 function attention(found, everything) {
   const shown = everything ? found : found.slice(0, mostShown);
-  return h("section", { "aria-labelledby": "attention-title" },
+  return h(
+    "section",
+    { "aria-labelledby": "attention-title" },
     h("h2", { id: "attention-title" }, "Needs attention"),
     found.length === 0
-      ? h("p", { class: "empty" }, all("networks").length + all("clusters").length + all("machines").length === 0
-        ? "Nothing has been declared yet. Begin with a network: kubectl apply -f apis/examples/tour-network.yaml"
-        : "Nothing. What fails, waits for somebody, or takes too long is listed here.")
+      ? h(
+          "p",
+          { class: "empty" },
+          all("networks").length + all("clusters").length + all("machines").length === 0
+            ? "Nothing has been declared yet. Begin with a network: kubectl apply -f apis/examples/tour-network.yaml"
+            : "Nothing. What fails, waits for somebody, or takes too long is listed here.",
+        )
       : h("ul", { class: "attention" }, shown.map(problem)),
-    shown.length < found.length && h("button", { type: "button", onclick: () => setQuery({ all: "1" }) }, `Show all ${count(found.length)}`));
+    shown.length < found.length &&
+      h("button", { type: "button", onclick: () => setQuery({ all: "1" }) }, `Show all ${count(found.length)}`),
+  );
 }
 
 function problem(g) {
   const { first, verdict: v } = g;
   const many = g.items.length > 1;
-  return h("li", { key: g.key, class: `problem ${v.state} ${isFresh(first.id) ? "fresh" : ""}` },
+  return h(
+    "li",
+    { key: g.key, class: `problem ${v.state} ${isFresh(first.id) ? "fresh" : ""}` },
     icon(v.state),
-    h("div", {},
+    h(
+      "div",
+      {},
       h("h3", {}, many ? subject(g) : [link(to(g.topic, first), place(first)), h("span", { class: "soft" }, ` ${kindOf[g.topic]}`)]),
       h("p", { class: "what" }, h("strong", {}, words(first.reason) || first.phase), first.message ? `: ${first.message}` : ""),
       h("p", { class: "todo" }, v.todo),
-      g.holds.length > 0 && h("p", { class: "soft small" }, "Holds up ", list(g.holds.map(({ item, topic }) => link(to(topic, item), item.name)), 4))),
-    h("p", { class: "when" }, g.since ? [h("span", { class: "quiet" }, "for "), h("time", { datetime: g.since, title: g.since }, age(g.since))] : "", h("br"), h("span", { class: "soft" }, v.waits ? "slow" : v.who)));
+      g.holds.length > 0 &&
+        h(
+          "p",
+          { class: "soft small" },
+          "Holds up ",
+          list(
+            [...new Map(g.holds.map((held) => [held.item.name, held])).values()].map(({ item, topic }) => link(to(topic, item), item.name)),
+            4,
+          ),
+        ),
+    ),
+    h(
+      "p",
+      { class: "when" },
+      g.since ? [h("span", { class: "quiet" }, "for "), h("time", { datetime: g.since, title: g.since }, age(g.since))] : "",
+      h("br"),
+      h("span", { class: "soft" }, v.waits ? "slow" : v.who),
+    ),
+  );
 }
 
 function subject(g) {
-  const where = g.first.cluster ? [" of ", link(href("clusters", [g.first.namespace, g.first.cluster]), g.first.cluster)] : ` in ${g.first.namespace}`;
-  return [plural(g.items.length, nounOf[g.topic]), where, h("span", { class: "soft" }, ": "), list(g.items.map((i) => link(to(g.topic, i), i.name)), 3)];
+  const where = g.first.cluster
+    ? [" of ", link(href("clusters", [g.first.namespace, g.first.cluster]), g.first.cluster)]
+    : ` in ${g.first.namespace}`;
+  return [
+    plural(g.items.length, nounOf[g.topic]),
+    where,
+    h("span", { class: "soft" }, ": "),
+    list(
+      g.items.map((i) => link(to(g.topic, i), i.name)),
+      3,
+    ),
+  ];
 }
 
 function list(links, most) {
@@ -79,41 +129,121 @@ function tiles() {
     const items = all(topic);
     return { total: items.length, ready: items.filter((i) => i.ready).length, failed: items.filter((i) => i.status === "failed").length };
   };
-  const addresses = all("networks").reduce((sum, n) => ({ used: sum.used + (n.addresses?.allocated ?? 0), total: sum.total + (n.addresses?.total ?? 0) }), { used: 0, total: 0 });
+  const addresses = all("networks").reduce(
+    (sum, n) => ({ used: sum.used + (n.addresses?.allocated ?? 0), total: sum.total + (n.addresses?.total ?? 0) }),
+    { used: 0, total: 0 },
+  );
   const hosts = capacity();
   const up = hosts.reduce((n, c) => n + c.up, 0);
   const may = hosts.length ? Math.min(...hosts.map((c) => Math.max(0, c.may))) : 0;
-  return h("section", { "aria-labelledby": "counts-title" },
+  return h(
+    "section",
+    { "aria-labelledby": "counts-title" },
     h("h2", { id: "counts-title", class: "quiet" }, "Counts"),
-    h("ul", { class: "tiles" },
+    h(
+      "ul",
+      { class: "tiles" },
       tile("clusters", "Clusters", of("clusters"), "in service"),
       tile("machines", "Machines", of("machines"), "running"),
       tile("networks", "Networks", of("networks"), "ready"),
-      h("li", { key: "addresses" }, link(href("addresses"), [h("span", { class: "label" }, "Addresses"), h("strong", {}, count(addresses.used)), h("span", { class: "soft" }, addresses.total ? ` of ${count(addresses.total)} in use` : " in use"), bar([[percent(addresses.used, addresses.total), "fill"]])])),
-      h("li", { key: "hosts" }, link(href("hosts"), [h("span", { class: "label" }, "Hypervisor nodes"), h("strong", {}, count(up)), h("span", { class: "soft" }, ` of ${count(hosts.reduce((n, c) => n + c.hosts, 0))} up`), h("span", { class: "under" }, hosts.length ? `${may === 0 ? "none" : may} may fail` : "none known")]))));
+      h(
+        "li",
+        { key: "addresses" },
+        link(href("addresses"), [
+          h("span", { class: "label" }, "Addresses"),
+          h("strong", {}, count(addresses.used)),
+          h("span", { class: "soft" }, addresses.total ? ` of ${count(addresses.total)} in use` : " in use"),
+          bar([[percent(addresses.used, addresses.total), "fill"]]),
+        ]),
+      ),
+      h(
+        "li",
+        { key: "hosts" },
+        link(href("hosts"), [
+          h("span", { class: "label" }, "Hypervisor nodes"),
+          h("strong", {}, count(up)),
+          h("span", { class: "soft" }, ` of ${count(hosts.reduce((n, c) => n + c.hosts, 0))} up`),
+          h("span", { class: "under" }, hosts.length ? `${may === 0 ? "none" : may} may fail` : "none known"),
+        ]),
+      ),
+    ),
+  );
 }
 
 function tile(view, title, n, what) {
-  const under = n.failed ? `${count(n.failed)} failed` : n.ready < n.total ? `${count(n.total - n.ready)} on the way` : "";
-  return h("li", { key: view }, link(href(view), [
-    h("span", { class: "label" }, title), h("strong", {}, count(n.ready)), h("span", { class: "soft" }, ` of ${count(n.total)} ${what}`),
-    bar([[percent(n.ready, n.total), "good"], [percent(n.failed, n.total), "bad"]]), under && h("span", { class: `under ${n.failed ? "bad" : ""}` }, under)]));
+  const under = n.failed ? `${count(n.failed)} failed` : n.ready < n.total ? `${count(n.total - n.ready)} not yet` : "";
+  return h(
+    "li",
+    { key: view },
+    link(href(view), [
+      h("span", { class: "label" }, title),
+      h("strong", {}, count(n.ready)),
+      h("span", { class: "soft" }, ` of ${count(n.total)} ${what}`),
+      bar([
+        [percent(n.ready, n.total), "good"],
+        [percent(n.failed, n.total), "bad"],
+      ]),
+      under && h("span", { class: `under ${n.failed ? "bad" : ""}` }, under),
+    ]),
+  );
 }
 
 // health is that of each layer, by its objects and functions, and of each backend.
 function health() {
   const found = problems();
   const own = ask("/health", version("operators"));
-  return h("section", { "aria-labelledby": "health-title" },
+  return h(
+    "section",
+    { "aria-labelledby": "health-title" },
     h("h2", { id: "health-title" }, "Layers and backends"),
-    h("table", { class: "lines" },
+    h(
+      "table",
+      { class: "lines health" },
       h("caption", { class: "quiet" }, "Health of each layer and backend"),
-      h("thead", { class: "quiet" }, h("tr", {}, ["Part", "Health", "Detail"].map((t) => h("th", { scope: "col" }, t)))),
-      h("tbody", {},
+      h(
+        "thead",
+        { class: "quiet" },
+        h(
+          "tr",
+          {},
+          ["Part", "Health", "Detail"].map((t) => h("th", { scope: "col" }, t)),
+        ),
+      ),
+      h(
+        "tbody",
+        {},
         layers.slice(0, 4).map((l) => layerLine(l, found)),
-        all("operators").map((o) => line(o.id, backends[o.name] ?? o.name, operatorState[o.status] ?? "wait", o.status, [o.version, plural(o.resources.total, "object"), !o.ready && o.message].filter(Boolean).join(" · "))),
-        all("operators").length === 0 && line("none", "Backends", "idle", "none in use", "KubeVirt, Proxmox VE, Kea and Talos show up with the first object that needs them"),
-        ["database", "cache"].map((name) => own.data?.checks && line(name, name === "database" ? "Event history" : "Cache", own.data.checks[name] === "healthy" ? "good" : "bad", own.data.checks[name], "")))));
+        all("operators").map((o) =>
+          line(
+            o.id,
+            backends[o.name] ?? o.name,
+            operatorState[o.status] ?? "wait",
+            o.status,
+            [o.version, plural(o.resources.total, "object"), !o.ready && o.message].filter(Boolean).join(" · "),
+          ),
+        ),
+        all("operators").length === 0 &&
+          line(
+            "none",
+            "Backends",
+            "idle",
+            "none in use",
+            "KubeVirt, Proxmox VE, Kea and Talos show up with the first object that needs them",
+          ),
+        ["database", "cache"].map(
+          (name) =>
+            own.data?.checks &&
+            line(
+              name,
+              name === "database" ? "Event history" : "Cache",
+              own.data.checks[name] === "healthy" ? "good" : "bad",
+              own.data.checks[name],
+              "",
+            ),
+        ),
+      ),
+    ),
+  );
 }
 
 const backends = { kubevirt: "KubeVirt", proxmox: "Proxmox VE", kea: "ISC Kea", talos: "Talos Linux" };
@@ -126,15 +256,29 @@ function layerLine(layer, found) {
   const waiting = items.filter((i) => !i.ready).length;
   const state = mine.some((g) => g.verdict.state === "bad") ? "bad" : stuck ? "act" : items.length ? "good" : "idle";
   const text = stuck ? `${count(stuck)} stuck` : items.length === 0 ? "idle" : "healthy";
-  return line(layer.number, link(href("pipeline"), `${layer.number} ${layer.name}`), state, text, `${count(items.length - waiting)} of ${count(items.length)} ready`);
+  return line(
+    layer.number,
+    link(href("pipeline"), `${layer.number} ${layer.name}`),
+    state,
+    text,
+    `${count(items.length - waiting)} of ${count(items.length)} ready`,
+  );
 }
 
-const line = (key, name, state, text, detail) => h("tr", { key }, h("th", { scope: "row" }, name), h("td", {}, badge(state, text)), h("td", { class: "soft" }, detail));
+const line = (key, name, state, text, detail) =>
+  h("tr", { key }, h("th", { scope: "row" }, name), h("td", {}, badge(state, text)), h("td", { class: "soft" }, detail));
 
 function nodes() {
   const pools = capacity();
   if (pools.length === 0) return null;
-  return h("section", { "aria-labelledby": "capacity-title" },
+  return h(
+    "section",
+    { "aria-labelledby": "capacity-title" },
     h("h2", { id: "capacity-title" }, "Capacity"),
-    h("ul", { class: "plain" }, pools.map((c) => h("li", { key: c.name }, badge(c.may > 0 ? "good" : c.may === 0 ? "act" : "bad", c.name), " ", mayFail(c)))));
+    h(
+      "ul",
+      { class: "plain" },
+      pools.map((c) => h("li", { key: c.name }, badge(c.may > 0 ? "good" : c.may === 0 ? "act" : "bad", c.name), " ", mayFail(c))),
+    ),
+  );
 }

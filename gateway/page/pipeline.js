@@ -4,7 +4,7 @@ import { badge, h, icon, link } from "./dom.js";
 import { count, moment, plural, quantile, since, span, whole } from "./format.js";
 import { ask, shown as answered } from "./api.js";
 import { href, to } from "./router.js";
-import { all, derive, feed, isFresh, known } from "./store.js";
+import { all, derive, feed, hypervisors, isFresh, known } from "./store.js";
 import { heldUp, sinceOf } from "./problems.js";
 import { layers, verdict, words } from "./words.js";
 
@@ -15,7 +15,18 @@ const lately = 900;
 // took is how long an item needed from its creation until it was ready.
 const took = (i) => (i.ready && i.since && i.createdAt ? Math.max(0, (Date.parse(i.since) - Date.parse(i.createdAt)) / 1000) : undefined);
 
-const laneTimes = new Map(layers.map((l) => [l.number, derive(l.topics, () => l.topics.flatMap(all).map(took).filter((t) => t !== undefined).sort((a, b) => a - b))]));
+const laneTimes = new Map(
+  layers.map((l) => [
+    l.number,
+    derive(l.topics, () =>
+      l.topics
+        .flatMap(all)
+        .map(took)
+        .filter((t) => t !== undefined)
+        .sort((a, b) => a - b),
+    ),
+  ]),
+);
 
 export const pipeline = {
   title: () => "Pipeline",
@@ -23,77 +34,186 @@ export const pipeline = {
     const held = heldUp();
     return [
       h("h1", { tabindex: "-1" }, "Pipeline"),
-      h("div", { class: "lanes" }, layers.map((l) => lane(l, held))),
+      h(
+        "div",
+        { class: "lanes" },
+        layers.map((l) => lane(l, held)),
+      ),
       h("div", { class: "two" }, deliveries(), deadLetters()),
     ];
   },
 };
 
 function lane(layer, held) {
-  const items = layer.topics.flatMap((topic) => all(topic).map((item) => ({ item, topic, state: item.ready ? "good" : held.has(item.id) ? "held" : verdict(item).state })));
-  const of = (...states) => items.filter((x) => states.includes(x.state)).sort((a, b) => (b.item.createdAt ?? "").localeCompare(a.item.createdAt ?? ""));
+  const items = layer.topics.flatMap((topic) =>
+    (topic === "hosts" ? hypervisors() : all(topic)).map((item) => ({
+      item,
+      topic,
+      state: item.ready ? "good" : held.has(item.id) ? "held" : verdict(item).state,
+    })),
+  );
+  const of = (...states) =>
+    items.filter((x) => states.includes(x.state)).sort((a, b) => (b.item.createdAt ?? "").localeCompare(a.item.createdAt ?? ""));
   const moving = of("wait");
   const stuck = of("bad", "act");
   const waiting = of("held");
   const open = [...moving, ...stuck, ...waiting];
-  const done = items.filter((x) => x.item.ready && layer.number < 5 && since(sinceOf(x.item)) < lately).sort((a, b) => sinceOf(b.item).localeCompare(sinceOf(a.item)));
+  const done = items
+    .filter((x) => x.item.ready && layer.number < 5 && since(sinceOf(x.item)) < lately)
+    .sort((a, b) => sinceOf(b.item).localeCompare(sinceOf(a.item)));
   const ready = items.filter((x) => x.item.ready).length;
   const shown = [...moving.slice(0, most.moving), ...stuck.slice(0, most.stuck), ...waiting.slice(0, most.held)];
   const times = laneTimes.get(layer.number)();
-  return h("section", { class: "lane", key: layer.number, "aria-labelledby": `lane-${layer.number}` },
-    h("header", {},
+  return h(
+    "section",
+    { class: "lane", key: layer.number, "aria-labelledby": `lane-${layer.number}` },
+    h(
+      "header",
+      {},
       h("h2", { id: `lane-${layer.number}` }, h("span", { class: "number" }, layer.number), layer.name),
       h("p", { class: "soft small" }, layer.does),
       h("p", { class: "lane-count" }, h("strong", {}, count(ready)), ` of ${count(items.length)} ready`),
-      h("p", { class: "soft small" }, times.length && layer.number < 5 ? `usually ${span(quantile(times, 0.5))}, slowest ${span(times.at(-1))}` : layer.number < 5 ? "no times yet" : plural(all("hosts").length, "node")),
-      h("p", { class: "marks" }, moving.length > 0 && badge("wait", `${count(moving.length)} moving`), stuck.length > 0 && badge("act", `${count(stuck.length)} stuck`), waiting.length > 0 && badge("idle", `${count(waiting.length)} held up`), open.length === 0 && badge(items.length ? "good" : "idle", items.length ? "all there" : "empty"))),
+      h(
+        "p",
+        { class: "soft small" },
+        times.length && layer.number < 5
+          ? `usually ${span(quantile(times, 0.5))}, slowest ${span(times.at(-1))}`
+          : layer.number < 5
+            ? "no times yet"
+            : plural(hypervisors().length, "node"),
+      ),
+      h(
+        "p",
+        { class: "marks" },
+        moving.length > 0 && badge("wait", `${count(moving.length)} moving`),
+        stuck.length > 0 && badge("act", `${count(stuck.length)} stuck`),
+        waiting.length > 0 && badge("idle", `${count(waiting.length)} held up`),
+        open.length === 0 && badge(items.length ? "good" : "idle", items.length ? "all there" : "empty"),
+      ),
+    ),
     shown.length > 0 && h("ul", { class: "plain" }, shown.map(mover)),
     open.length > shown.length && h("p", { class: "soft small" }, `and ${count(open.length - shown.length)} more`),
     done.length > 0 && h("h3", { class: "soft" }, "Just arrived"),
     done.length > 0 && h("ul", { class: "plain done" }, done.slice(0, most.done).map(arrived)),
-    items.length === 0 && h("p", { class: "soft small" }, "Nothing has come this far."));
+    items.length === 0 && h("p", { class: "soft small" }, "Nothing has come this far."),
+  );
 }
 
 function mover({ item, topic, state }) {
-  return h("li", { key: item.id, class: `mover ${state} ${isFresh(item.id) ? "fresh" : ""}` },
-    h("span", { class: "row" }, link(to(topic, item), item.name), h("span", { class: "soft time" }, item.createdAt ? whole(since(item.createdAt)) : "")),
-    h("span", { class: "small" }, icon(state === "held" ? "idle" : state), " ", state === "held" ? "held up: " : "", words(item.reason) || item.phase),
-    item.message && ["bad", "act"].includes(state) && h("span", { class: "soft small clamp" }, item.message));
+  return h(
+    "li",
+    { key: item.id, class: `mover ${state} ${isFresh(item.id) ? "fresh" : ""}` },
+    h(
+      "span",
+      { class: "row" },
+      link(to(topic, item), item.name),
+      h("span", { class: "soft time" }, item.createdAt ? whole(since(item.createdAt)) : ""),
+    ),
+    h(
+      "span",
+      { class: "small" },
+      icon(state === "held" ? "idle" : state),
+      " ",
+      state === "held" ? "held up: " : "",
+      words(item.reason) || item.phase,
+    ),
+    item.message && ["bad", "act"].includes(state) && h("span", { class: "soft small clamp" }, item.message),
+  );
 }
 
-const arrived = ({ item, topic }) => h("li", { key: item.id, class: `row ${isFresh(item.id) ? "fresh" : ""}` },
-  link(to(topic, item), item.name), h("span", { class: "soft time" }, took(item) === undefined ? "" : span(took(item))));
+const arrived = ({ item, topic }) =>
+  h(
+    "li",
+    { key: item.id, class: `row ${isFresh(item.id) ? "fresh" : ""}` },
+    link(to(topic, item), item.name),
+    h("span", { class: "soft time" }, took(item) === undefined ? "" : span(took(item))),
+  );
 
 // deliveries is how the functions get on with their events.
 function deliveries() {
   const names = Object.keys(known.deliveries).sort();
-  return h("section", { "aria-labelledby": "deliveries-title" },
+  return h(
+    "section",
+    { "aria-labelledby": "deliveries-title" },
     h("h2", { id: "deliveries-title" }, "Deliveries"),
     names.length === 0
       ? h("p", { class: "empty" }, "No function has told how many events it took yet. They do so a while after their first event.")
-      : h("table", { class: "lines" }, h("caption", { class: "quiet" }, "Events that each function was delivered"),
-        h("thead", {}, h("tr", {}, ["Function", "Taken", "To be tried again", "Refused"].map((t, n) => h("th", { scope: "col", class: n ? "number" : "" }, t)))),
-        h("tbody", {}, names.map((name) => {
-          const n = known.deliveries[name];
-          return h("tr", { key: name }, h("th", { scope: "row" }, name), h("td", { class: "number" }, count(n.done)), h("td", { class: "number" }, count(n.retry)),
-            h("td", { class: "number" }, n.failed ? badge("act", count(n.failed)) : "0"));
-        }))),
-    h("p", { class: "soft small" }, "An event that has to wait is delivered again by the Broker; what is never taken is a dead letter."));
+      : h(
+          "table",
+          { class: "lines" },
+          h("caption", { class: "quiet" }, "Events that each function was delivered"),
+          h(
+            "thead",
+            {},
+            h(
+              "tr",
+              {},
+              ["Function", "Taken", "To be tried again", "Refused"].map((t, n) => h("th", { scope: "col", class: n ? "number" : "" }, t)),
+            ),
+          ),
+          h(
+            "tbody",
+            {},
+            names.map((name) => {
+              const n = known.deliveries[name];
+              return h(
+                "tr",
+                { key: name },
+                h("th", { scope: "row" }, name),
+                h("td", { class: "number" }, count(n.done)),
+                h("td", { class: "number" }, count(n.retry)),
+                h("td", { class: "number" }, n.failed ? badge("act", count(n.failed)) : "0"),
+              );
+            }),
+          ),
+        ),
+    h("p", { class: "soft small" }, "An event that has to wait is delivered again by the Broker; what is never taken is a dead letter."),
+  );
 }
 
 function deadLetters() {
   const path = "/api/v1/dead-letters?limit=20";
   const seen = feed.filter((e) => e.knativeerrordest).length;
   const answer = ask(path, `${seen}`);
-  return h("section", { "aria-labelledby": "letters-title" },
+  return h(
+    "section",
+    { "aria-labelledby": "letters-title" },
     h("h2", { id: "letters-title" }, "Dead letters ", h("small", {}, answer.total ? count(Number(answer.total)) : "")),
-    answered(path, answer, ({ deadLetters: letters }) => (letters.length === 0
-      ? h("p", { class: "empty" }, "None: every event was taken by somebody.")
-      : h("ul", { class: "plain letters" }, letters.map((l) => h("li", { key: l.sequence },
-        h("details", {}, h("summary", {}, h("time", { datetime: l.time }, moment(l.time)), " ", h("strong", {}, l.name || l.subject || l.id), " ", h("span", { class: "soft" }, `${functionOf(l.destination)} answered ${l.code || "nothing"}`)),
-          h("p", {}, l.error || "It said nothing."), h("pre", { tabindex: "0" }, JSON.stringify({ type: l.type, source: l.source, subject: l.subject, id: l.id, data: l.data }, null, 2)))))))),
-    h("p", { class: "soft small" }, "A dead letter loses nothing: resync looks at its object again. ", link(href("events"), "All events")));
+    answered(path, answer, ({ deadLetters: letters }) =>
+      letters.length === 0
+        ? h("p", { class: "empty" }, "None: every event was taken by somebody.")
+        : h(
+            "ul",
+            { class: "plain letters" },
+            letters.map((l) =>
+              h(
+                "li",
+                { key: l.sequence },
+                h(
+                  "details",
+                  {},
+                  h(
+                    "summary",
+                    {},
+                    h("time", { datetime: l.time }, moment(l.time)),
+                    " ",
+                    h("strong", {}, l.name || l.subject || l.id),
+                    " ",
+                    h("span", { class: "soft" }, `${functionOf(l.destination)} answered ${l.code || "nothing"}`),
+                  ),
+                  h("p", {}, l.error || "It said nothing."),
+                  h(
+                    "pre",
+                    { tabindex: "0" },
+                    JSON.stringify({ type: l.type, source: l.source, subject: l.subject, id: l.id, data: l.data }, null, 2),
+                  ),
+                ),
+              ),
+            ),
+          ),
+    ),
+    h("p", { class: "soft small" }, "A dead letter loses nothing: resync looks at its object again. ", link(href("events"), "All events")),
+  );
 }
 
 const functionOf = (destination) => /\/\/([a-z-]+)/.exec(destination ?? "")?.[1] ?? "its receiver";
-

@@ -1,7 +1,7 @@
 // Problems are what needs attention: what has failed, what somebody has to act on,
 // and what takes too long. What waits for something else that has a problem is not
 // told by itself, but as held up by that.
-import { addressesOf, all, derive, machinesOf, networkOf } from "./store.js";
+import { addressesOf, all, derive, hypervisors, machinesOf, networkOf } from "./store.js";
 import { verdict } from "./words.js";
 import { since } from "./format.js";
 
@@ -25,26 +25,43 @@ function troubled(item) {
 // cause is what an item is really held up by: the deepest thing below it that is
 // not ready.
 function cause(item, topic) {
-  const below = {
-    clusters: () => machinesOf().get(`${item.namespace}/${item.name}`)?.map((m) => [m, "machines"]) ?? [],
-    machines: () => (addressesOf().get(`${item.namespace}/${item.name}`) ?? []).map((a) => [a, "addresses"]),
-    addresses: () => [[networkOf(item), "networks"]],
-  }[topic]?.() ?? [];
+  const below =
+    {
+      clusters: () =>
+        machinesOf()
+          .get(`${item.namespace}/${item.name}`)
+          ?.map((m) => [m, "machines"]) ?? [],
+      machines: () => (addressesOf().get(`${item.namespace}/${item.name}`) ?? []).map((a) => [a, "addresses"]),
+      addresses: () => [[networkOf(item), "networks"]],
+      operators: () =>
+        all("providers")
+          .filter((p) => p.type === item.name)
+          .map((p) => [p, "providers"]),
+    }[topic]?.() ?? [];
   for (const [next, at] of below) if (next && !next.ready && troubled(next)) return cause(next, at);
   return { item, topic };
 }
 
 // likeness is the same for problems that are told together.
-const likeness = ({ item, topic }) => [topic, item.namespace, item.cluster ?? "", item.network ?? "", item.reason, topic === "machines" || topic === "addresses" ? "" : item.name].join("|");
+const likeness = ({ item, topic }) =>
+  [
+    topic,
+    item.namespace,
+    item.cluster ?? "",
+    item.network ?? "",
+    item.reason,
+    topic === "machines" || topic === "addresses" ? "" : item.name,
+  ].join("|");
 
 // problems are groups: {state, verdict, topic, items, holds}, the worst first and
 // then the oldest.
 function gatherAll() {
   const groups = new Map();
   for (const topic of Object.keys(order)) {
-    for (const item of all(topic)) {
-      if (!troubled(item)) continue;
+    for (const item of topic === "hosts" ? hypervisors() : all(topic)) {
+      if (item.ready) continue;
       const root = cause(item, topic);
+      if (root.item === item && !troubled(item)) continue;
       const key = likeness(root);
       if (!groups.has(key)) groups.set(key, { key, topic: root.topic, items: new Map(), holds: new Map() });
       const group = groups.get(key);
@@ -52,7 +69,9 @@ function gatherAll() {
       if (root.item !== item) group.holds.set(item.id, { item, topic });
     }
   }
-  return [...groups.values()].map(finish).sort((a, b) => rank[a.verdict.state] - rank[b.verdict.state] || a.since.localeCompare(b.since) || a.key.localeCompare(b.key));
+  return [...groups.values()]
+    .map(finish)
+    .sort((a, b) => rank[a.verdict.state] - rank[b.verdict.state] || a.since.localeCompare(b.since) || a.key.localeCompare(b.key));
 }
 
 function finish(group) {
@@ -60,7 +79,10 @@ function finish(group) {
   const first = items[0];
   const v = verdict(first);
   return {
-    ...group, items, first, holds: [...group.holds.values()].sort((a, b) => order[b.topic] - order[a.topic] || a.item.name.localeCompare(b.item.name)),
+    ...group,
+    items,
+    first,
+    holds: [...group.holds.values()].sort((a, b) => order[b.topic] - order[a.topic] || a.item.name.localeCompare(b.item.name)),
     verdict: v.state === "idle" ? { ...v, state: "wait" } : v,
     since: items.map(sinceOf).sort()[0] ?? "",
   };

@@ -31,7 +31,14 @@ export function setQuery(changed) {
   tell("route");
 }
 
-const viewOf = { networks: "networks", addresses: "addresses", allocations: "allocations", machines: "machines", clusters: "clusters", providers: "providers" };
+const viewOf = {
+  networks: "networks",
+  addresses: "addresses",
+  allocations: "allocations",
+  machines: "machines",
+  clusters: "clusters",
+  providers: "providers",
+};
 
 // to is the address of an item's own page.
 export function to(topic, item) {

@@ -55,7 +55,10 @@ export function derive(names, make) {
 const places = new Map(topics.map((t) => [t, derive([t], () => new Map(all(t).map((i) => [`${i.namespace ?? ""}/${i.name}`, i])))]));
 
 // find is the item of a name in a namespace.
-export const find = (topic, namespace, name) => places.get(topic)().get(`${namespace ?? ""}/${name}`);
+export const find = (topic, namespace, name) =>
+  places
+    .get(topic)()
+    .get(`${namespace ?? ""}/${name}`);
 
 // group makes an index of a topic by something that items have in common.
 export function group(topic, by) {
@@ -70,6 +73,17 @@ export function group(topic, by) {
     return groups;
   });
 }
+
+// hypervisors are the nodes that run machines. Those of the cluster that the gateway
+// looks at are told twice: as its nodes, and by the MachineProvider that uses them.
+export const hypervisors = derive(["hosts"], () => {
+  const own = new Set(
+    all("hosts")
+      .filter((x) => !x.provider)
+      .map((x) => x.name),
+  );
+  return all("hosts").filter((x) => !x.provider || x.type !== "kubevirt" || !own.has(x.name));
+});
 
 export const machinesOf = group("machines", (m) => m.cluster && `${m.namespace}/${m.cluster}`);
 export const machinesOn = group("machines", (m) => m.host && `${m.provider}/${m.host}`);

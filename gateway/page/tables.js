@@ -16,7 +16,16 @@ const name = { key: "name", title: "Name", value: (i) => i.name, width: "16rem" 
 const namespace = named("namespace", "Namespace", { width: "8rem", least: 60 });
 const phase = { key: "phase", title: "State", value: (i) => i.phase, cell: stateOf, width: "8.5rem" };
 const reason = { key: "reason", title: "Waits for", value: why, least: 75 };
-const ageOf = { key: "age", title: "Age", value: (i) => -Date.parse(i.createdAt ?? 0), cell: (i) => age(i.createdAt), csv: (i) => i.createdAt, width: "5rem", number: true, least: 40 };
+const ageOf = {
+  key: "age",
+  title: "Age",
+  value: (i) => -Date.parse(i.createdAt ?? 0),
+  cell: (i) => age(i.createdAt),
+  csv: (i) => i.createdAt,
+  width: "5rem",
+  number: true,
+  least: 40,
+};
 const inCluster = (i) => i.cluster && link(href("clusters", [i.namespace, i.cluster]), i.cluster, { tabindex: "-1" });
 const status = { key: "state", title: "State", value: (i) => i.phase };
 const inNamespace = { key: "ns", title: "Namespace", value: (i) => i.namespace };
@@ -24,49 +33,147 @@ const inNamespace = { key: "ns", title: "Namespace", value: (i) => i.namespace }
 const tables = {
   clusters: {
     title: "Clusters",
-    columns: [name, namespace, phase,
-      { key: "nodes", title: "Nodes ready", value: (i) => i.nodes.ready / Math.max(1, i.nodes.total), cell: (i) => `${i.nodes.ready} of ${i.nodes.total}`, csv: (i) => `${i.nodes.ready}/${i.nodes.total}`, width: "7rem", number: true, least: 34 },
-      named("version", "Kubernetes", { width: "7rem", least: 50 }), named("talosVersion", "Talos", { width: "6rem", least: 85 }),
-      named("endpoint", "Endpoint", { width: "14rem", least: 100 }), named("environment", "Environment", { width: "7rem", least: 90 }),
-      named("datacenter", "Datacenter", { width: "7rem", least: 90 }), reason, ageOf],
-    facets: [status, inNamespace, { key: "env", title: "Environment", value: (i) => i.environment }, { key: "version", title: "Kubernetes", value: (i) => i.version }],
+    columns: [
+      name,
+      namespace,
+      phase,
+      {
+        key: "nodes",
+        title: "Nodes ready",
+        value: (i) => i.nodes.ready / Math.max(1, i.nodes.total),
+        cell: (i) => `${i.nodes.ready} of ${i.nodes.total}`,
+        csv: (i) => `${i.nodes.ready}/${i.nodes.total}`,
+        width: "7rem",
+        number: true,
+        least: 34,
+      },
+      named("version", "Kubernetes", { width: "7rem", least: 50 }),
+      named("talosVersion", "Talos", { width: "6rem", least: 85 }),
+      named("endpoint", "Endpoint", { width: "14rem", least: 100 }),
+      named("environment", "Environment", { width: "7rem", least: 90 }),
+      named("datacenter", "Datacenter", { width: "7rem", least: 90 }),
+      reason,
+      ageOf,
+    ],
+    facets: [
+      status,
+      inNamespace,
+      { key: "env", title: "Environment", value: (i) => i.environment },
+      { key: "version", title: "Kubernetes", value: (i) => i.version },
+    ],
     none: ["No clusters yet.", "Apply a KubernetesCluster: apis/examples/simple-kubernetescluster.yaml is one to start from."],
   },
   machines: {
     title: "Machines",
-    columns: [name, namespace, phase,
+    columns: [
+      name,
+      namespace,
+      phase,
       { key: "cluster", title: "Cluster", value: (i) => i.cluster ?? "", cell: inCluster, width: "9rem", least: 45 },
-      { key: "role", title: "Role", value: (i) => i.pool || i.role || "", width: "8rem", least: 65 },
+      { key: "role", title: "Role", value: (i) => i.pool || i.role || "", width: "8.5rem", least: 65 },
       { key: "address", title: "Address", value: (i) => i.addresses[0] ?? "", csv: (i) => i.addresses, width: "8rem", least: 34 },
-      named("host", "Hypervisor", { width: "8rem", least: 55 }),
-      { key: "cpus", title: "CPUs", value: (i) => i.cpus, width: "4.5rem", number: true, least: 70 },
-      { key: "memory", title: "Memory", value: (i) => i.memoryBytes, cell: (i) => bytes(i.memoryBytes), width: "6rem", number: true, least: 70 },
-      { key: "disk", title: "Disk", value: (i) => i.diskBytes, cell: (i) => bytes(i.diskBytes), width: "6rem", number: true, least: 100 },
-      reason, ageOf],
-    facets: [status, inNamespace, { key: "cluster", title: "Cluster", value: (i) => i.cluster }, { key: "host", title: "Hypervisor", value: (i) => i.host }, { key: "operator", title: "Kind", value: (i) => i.operator }],
-    none: ["No machines yet.", "Apply a Machine, or a KubernetesCluster that brings its own: apis/examples/basic-vm.yaml takes five lines."],
+      named("host", "Hypervisor", { width: "9rem", least: 55 }),
+      { key: "cpus", title: "CPUs", value: (i) => i.cpus, width: "4.5rem", number: true, least: 95 },
+      {
+        key: "memory",
+        title: "Memory",
+        value: (i) => i.memoryBytes,
+        cell: (i) => bytes(i.memoryBytes),
+        width: "6rem",
+        number: true,
+        least: 95,
+      },
+      { key: "disk", title: "Disk", value: (i) => i.diskBytes, cell: (i) => bytes(i.diskBytes), width: "6rem", number: true, least: 120 },
+      reason,
+      ageOf,
+    ],
+    facets: [
+      status,
+      inNamespace,
+      { key: "cluster", title: "Cluster", value: (i) => i.cluster },
+      { key: "host", title: "Hypervisor", value: (i) => i.host },
+      { key: "operator", title: "Kind", value: (i) => i.operator },
+    ],
+    none: [
+      "No machines yet.",
+      "Apply a Machine, or a KubernetesCluster that brings its own: apis/examples/basic-vm.yaml takes five lines.",
+    ],
   },
   networks: {
     title: "Networks",
-    columns: [name, namespace, phase,
+    columns: [
+      name,
+      namespace,
+      phase,
       { key: "prefix", title: "Prefix", value: (i) => [i.ipv4Prefix, i.ipv6Prefix].filter(Boolean).join(" "), width: "11rem", least: 34 },
       { key: "vlan", title: "VLAN", value: (i) => i.vlanId, width: "5rem", number: true, least: 55 },
-      { key: "used", title: "In use", value: (i) => (i.addresses ? i.addresses.allocated / Math.max(1, i.addresses.total) : -1), cell: usage, csv: (i) => i.addresses?.allocated, width: "11rem", least: 50 },
-      { key: "free", title: "Free", value: (i) => i.addresses?.free ?? "", cell: (i) => (i.addresses ? count(i.addresses.free) : ""), width: "6rem", number: true, least: 65 },
-      named("allocation", "Given out by", { width: "7rem", least: 75 }), named("provider", "Source", { width: "6rem", least: 75 }),
-      named("datacenter", "Datacenter", { width: "8rem", least: 90 }), reason, ageOf],
-    facets: [status, inNamespace, { key: "source", title: "Source", value: (i) => i.provider }, { key: "by", title: "Given out by", value: (i) => i.allocation }],
+      {
+        key: "used",
+        title: "In use",
+        value: (i) => (i.addresses ? i.addresses.allocated / Math.max(1, i.addresses.total) : -1),
+        cell: usage,
+        csv: (i) => i.addresses?.allocated,
+        width: "11rem",
+        least: 50,
+      },
+      {
+        key: "free",
+        title: "Free",
+        value: (i) => i.addresses?.free ?? "",
+        cell: (i) => (i.addresses ? count(i.addresses.free) : ""),
+        width: "6rem",
+        number: true,
+        least: 65,
+      },
+      named("allocation", "Given out by", { width: "7rem", least: 75 }),
+      named("provider", "Source", { width: "6rem", least: 75 }),
+      named("datacenter", "Datacenter", { width: "8rem", least: 90 }),
+      reason,
+      ageOf,
+    ],
+    facets: [
+      status,
+      inNamespace,
+      { key: "source", title: "Source", value: (i) => i.provider },
+      { key: "by", title: "Given out by", value: (i) => i.allocation },
+    ],
     none: ["No networks yet.", "Everything begins with one: apply a NetworkNamespace, such as apis/examples/tour-network.yaml."],
   },
   addresses: {
-    title: "Addresses", topic: "allocations",
+    title: "Addresses",
+    topic: "allocations",
     columns: [
-      { key: "address", title: "Address", value: (i) => i.address || i.requestedAddress || "", cell: (i) => i.address || (i.requestedAddress ? `wants ${i.requestedAddress}` : "none yet"), width: "10rem" },
-      phase, { key: "holder", title: "Held by", value: (i) => i.holder || `reserved by ${i.name}`, width: "15rem", least: 34 },
+      {
+        key: "address",
+        title: "Address",
+        value: (i) => i.address || i.requestedAddress || "",
+        cell: (i) => i.address || (i.requestedAddress ? `wants ${i.requestedAddress}` : "none yet"),
+        width: "10rem",
+      },
+      phase,
+      { key: "holder", title: "Held by", value: (i) => i.holder || `reserved by ${i.name}`, width: "15rem", least: 34 },
       named("interface", "Interface", { width: "6rem", least: 65 }),
-      { key: "network", title: "Network", value: (i) => i.network, cell: (i) => link(href("networks", [i.namespace, i.network]), i.network, { tabindex: "-1" }), width: "11rem", least: 50 },
-      namespace, named("method", "Given out by", { width: "7rem", least: 75 }), named("family", "Family", { width: "5rem", least: 90 }), reason, ageOf],
-    facets: [status, inNamespace, { key: "network", title: "Network", value: (i) => i.network }, { key: "method", title: "Given out by", value: (i) => i.method }, { key: "family", title: "Family", value: (i) => i.family }],
+      {
+        key: "network",
+        title: "Network",
+        value: (i) => i.network,
+        cell: (i) => link(href("networks", [i.namespace, i.network]), i.network, { tabindex: "-1" }),
+        width: "11rem",
+        least: 50,
+      },
+      namespace,
+      named("method", "Given out by", { width: "7rem", least: 75 }),
+      named("family", "Family", { width: "5rem", least: 90 }),
+      reason,
+      ageOf,
+    ],
+    facets: [
+      status,
+      inNamespace,
+      { key: "network", title: "Network", value: (i) => i.network },
+      { key: "method", title: "Given out by", value: (i) => i.method },
+      { key: "family", title: "Family", value: (i) => i.family },
+    ],
     none: ["No addresses yet.", "A Machine gets one by itself as soon as its namespace has a network that is ready."],
   },
 };
@@ -74,12 +181,22 @@ const tables = {
 function usage(i) {
   if (!i.addresses) return h("span", { class: "soft" }, "not counted");
   const part = percent(i.addresses.allocated, i.addresses.total);
-  return h("span", { class: "usage" }, bar([[part, part >= 95 ? "bad" : part >= 80 ? "act" : "fill"]]), `${count(i.addresses.allocated)} of ${count(i.addresses.total)}`);
+  return h(
+    "span",
+    { class: "usage" },
+    bar([[part, part >= 95 ? "bad" : part >= 80 ? "act" : "fill"]]),
+    `${count(i.addresses.allocated)} of ${count(i.addresses.total)}`,
+  );
 }
 
 // bar shows parts of a whole, each [percent, class]. The text beside it says the
 // same.
-export const bar = (parts) => h("span", { class: "bar", "aria-hidden": "true" }, parts.map(([part, kind], n) => h("span", { key: n, class: kind, style: { width: `${Math.min(100, part)}%` } })));
+export const bar = (parts) =>
+  h(
+    "span",
+    { class: "bar", "aria-hidden": "true" },
+    parts.map(([part, kind], n) => h("span", { key: n, class: kind, style: { width: `${Math.min(100, part)}%` } })),
+  );
 
 // attention orders by what is worst, for those who have not chosen an order.
 export const byTrouble = { bad: 0, act: 1, wait: 2, idle: 3, good: 4 };
@@ -93,18 +210,44 @@ export function table(view) {
       const rows = all(topic);
       const found = select(rows, t.columns, t.facets, query);
       const [none, todo] = t.none;
-      const empty = rows.length === 0
-        ? [h("p", { class: "lead" }, none), h("p", {}, todo)]
-        : [h("p", { class: "lead" }, `No ${nounOf[topic]} is like that.`), h("p", {}, "Search for less, or press Clear to see all of them again.")];
+      const empty =
+        rows.length === 0
+          ? [h("p", { class: "lead" }, none), h("p", {}, todo)]
+          : [
+              h("p", { class: "lead" }, `No ${nounOf[topic]} is like that.`),
+              h("p", {}, "Search for less, or press Clear to see all of them again."),
+            ];
       return [
         h("h1", { tabindex: "-1" }, t.title, " ", h("small", {}, count(rows.length))),
-        h("div", { class: "wide" },
-          filters({ label: t.title, rows, found: found.length, facets: t.facets, query, onexport: () => exportCSV(view, exported(t.columns), found) }),
-          grid({ id: `grid-${view}`, caption: `${t.title}: ${plural(found.length, "row")}. The arrow keys move between rows, Enter opens one.`, columns: t.columns, rows: found, query, hrefOf: (i) => to(topic, i), empty })),
+        h(
+          "div",
+          { class: "wide" },
+          filters({
+            label: t.title,
+            rows,
+            found: found.length,
+            facets: t.facets,
+            query,
+            onexport: () => exportCSV(view, exported(t.columns), found),
+          }),
+          grid({
+            id: `grid-${view}`,
+            caption: `${t.title}: ${plural(found.length, "row")}. The arrow keys move between rows, Enter opens one.`,
+            columns: t.columns,
+            rows: found,
+            query,
+            hrefOf: (i) => to(topic, i),
+            empty,
+          }),
+        ),
       ];
     },
   };
 }
 
 // exported has every column, and what the table shows in words.
-const exported = (columns) => [...columns, { key: "id", title: "ID", value: (i) => i.id }, { key: "since", title: "Since", value: sinceOf }];
+const exported = (columns) => [
+  ...columns,
+  { key: "id", title: "ID", value: (i) => i.id },
+  { key: "since", title: "Since", value: sinceOf },
+];

@@ -2,8 +2,10 @@
 {
   const chosen = localStorage.getItem("theme");
   if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
-  document.addEventListener("DOMContentLoaded", () => document.getElementById("skip").addEventListener("click", (e) => {
-    e.preventDefault();
-    document.getElementById("main").focus();
-  }));
+  document.addEventListener("DOMContentLoaded", () =>
+    document.getElementById("skip").addEventListener("click", (e) => {
+      e.preventDefault();
+      document.getElementById("main").focus();
+    }),
+  );
 }

@@ -13,7 +13,13 @@ const mostTroubled = 8;
 const mostOpened = 60;
 const mostHosts = 10;
 const height = { card: 56, gap: 10 };
-const columns = [{ x: 0, w: 170 }, { x: 215, w: 190 }, { x: 450, w: 150 }, { x: 645, w: 270 }, { x: 975, w: 165 }];
+const columns = [
+  { x: 0, w: 170 },
+  { x: 215, w: 190 },
+  { x: 450, w: 150 },
+  { x: 645, w: 270 },
+  { x: 975, w: 165 },
+];
 const width = 1140;
 
 // plan is what is shown: pools, each with cards of single machines and of many.
@@ -26,12 +32,15 @@ export function plan(cluster, nodes, opened) {
     pools.get(name).push(m);
   }
   const first = (a) => (a === "control plane" ? 0 : 1);
-  return [...pools].sort(([a], [b]) => first(a) - first(b) || a.localeCompare(b)).map(([name, members]) => poolOf(name, members, nodes, opened));
+  return [...pools]
+    .sort(([a], [b]) => first(a) - first(b) || a.localeCompare(b))
+    .map(([name, members]) => poolOf(name, members, nodes, opened));
 }
 
 function poolOf(name, members, nodes, opened) {
   members.sort((a, b) => a.name.localeCompare(b.name, "en", { numeric: true }));
-  const state = (m) => (verdict(m).state !== "good" ? verdict(m).state : nodes.get(m.name)?.state === "Ready" || !nodes.size ? "good" : "wait");
+  const state = (m) =>
+    verdict(m).state !== "good" ? verdict(m).state : nodes.get(m.name)?.state === "Ready" || !nodes.size ? "good" : "wait";
   const fine = members.filter((m) => state(m) === "good");
   const others = members.filter((m) => state(m) !== "good");
   const cards = others.slice(0, mostTroubled).map((m) => single(m, state(m), nodes));
@@ -46,7 +55,11 @@ function poolOf(name, members, nodes, opened) {
 function single(m, state, nodes) {
   const node = nodes.get(m.name);
   return {
-    key: m.id, state, machines: [m], href: to("machines", m), title: m.name,
+    key: m.id,
+    state,
+    machines: [m],
+    href: to("machines", m),
+    title: m.name,
     lines: [
       [m.addresses[0] ?? "no address yet", m.vm && `VM ${m.vm}`].filter(Boolean).join(" · "),
       m.ready ? (node ? `node ${node.state}` : m.phase) : words(m.reason) || m.phase,
@@ -55,7 +68,12 @@ function single(m, state, nodes) {
 }
 
 const many = (pool, machines, state, what, folds) => ({
-  key: `${pool}-${what}`, state, machines, stack: true, title: `${count(machines.length)} ${what}`, folds: folds && pool,
+  key: `${pool}-${what}`,
+  state,
+  machines,
+  stack: true,
+  title: `${count(machines.length)} ${what}`,
+  folds: folds && pool,
   href: folds ? undefined : href("machines", [], { cluster: machines[0].cluster, ns: machines[0].namespace }),
   lines: [`${machines[0].name} …`, folds ? "show each of them" : "show them in the table"],
 });
@@ -72,7 +90,15 @@ function place(cluster, network, pools) {
       y += height.card + height.gap;
       return box;
     });
-    const box = { key: `pool-${p.name}`, col: 2, y: (top + y - height.gap - height.card) / 2, state: p.ready === p.total ? "good" : "wait", title: p.name, lines: [`${p.ready} of ${p.total} ready`], cards };
+    const box = {
+      key: `pool-${p.name}`,
+      col: 2,
+      y: (top + y - height.gap - height.card) / 2,
+      state: p.ready === p.total ? "good" : "wait",
+      title: p.name,
+      lines: [`${p.ready} of ${p.total} ready`],
+      cards,
+    };
     boxes.push(box, ...cards);
     cards.forEach((c) => lines.push([box, c]));
     y += height.gap;
@@ -80,11 +106,27 @@ function place(cluster, network, pools) {
   });
   y = Math.max(y, height.card);
   const middle = poolBoxes.length ? (poolBoxes[0].y + poolBoxes.at(-1).y) / 2 : 0;
-  const own = { key: "cluster", col: 1, y: middle, state: verdict(cluster).state, title: cluster.name, lines: [cluster.phase, cluster.endpoint?.replace("https://", "") ?? "no endpoint yet"], strong: true };
+  const own = {
+    key: "cluster",
+    col: 1,
+    y: middle,
+    state: verdict(cluster).state,
+    title: cluster.name,
+    lines: [cluster.phase, cluster.endpoint?.replace("https://", "") ?? "no endpoint yet"],
+    strong: true,
+  };
   boxes.push(own);
   poolBoxes.forEach((b) => lines.push([own, b]));
   if (network) {
-    const box = { key: "network", col: 0, y: middle, state: verdict(network).state, title: network.name, href: to("networks", network), lines: [network.ipv4Prefix ?? network.ipv6Prefix ?? network.phase, `VLAN ${network.vlanId}`] };
+    const box = {
+      key: "network",
+      col: 0,
+      y: middle,
+      state: verdict(network).state,
+      title: network.name,
+      href: to("networks", network),
+      lines: [network.ipv4Prefix ?? network.ipv6Prefix ?? network.phase, `VLAN ${network.vlanId}`],
+    };
     boxes.push(box);
     lines.push([box, own]);
   }
@@ -107,9 +149,24 @@ function placeHosts(boxes, lines, total) {
   if (rest.length) list = list.slice(0, mostHosts - 1);
   const cards = list.map(([name, on]) => {
     const host = hostOf(on.machines[0]);
-    return { key: `host-${name}`, state: host && !host.ready ? "bad" : "good", title: name, href: href("hosts", [], { q: name }), lines: [host ? `${on.machines.length} of its ${plural(host.vms, "machine")}` : plural(on.machines.length, "machine")], on };
+    return {
+      key: `host-${name}`,
+      state: host && !host.ready ? "bad" : "good",
+      title: name,
+      href: href("hosts", [], { q: name }),
+      lines: [host ? `${on.machines.length} of its ${plural(host.vms, "machine")}` : plural(on.machines.length, "machine")],
+      on,
+    };
   });
-  if (rest.length) cards.push({ key: "host-rest", state: "good", title: `${rest.length} more nodes`, href: href("hosts"), lines: [], on: { boxes: new Set(rest.flatMap(([, on]) => [...on.boxes])) } });
+  if (rest.length)
+    cards.push({
+      key: "host-rest",
+      state: "good",
+      title: `${rest.length} more nodes`,
+      href: href("hosts"),
+      lines: [],
+      on: { boxes: new Set(rest.flatMap(([, on]) => [...on.boxes])) },
+    });
   const step = Math.max(height.card + height.gap, cards.length ? (total - height.gap) / cards.length : 0);
   cards.forEach((c, n) => {
     const box = { ...c, col: 4, y: n * step + (step - height.card - height.gap) / 2 };
@@ -121,7 +178,7 @@ function placeHosts(boxes, lines, total) {
 
 function card(box) {
   const { x, w } = columns[box.col];
-  const most = Math.floor((w - 34) / 7.2);
+  const most = Math.floor((w - 40) / 7.6);
   const lines = box.lines.filter(Boolean).map((line) => shorten(line, Math.floor((w - 20) / 6.4)));
   const label = [shorten(box.title, most), ...lines].join(" ");
   const body = [
@@ -150,23 +207,67 @@ function wire([from, into], n) {
   const y1 = from.y + 2 + height.card / 2;
   const y2 = into.y + 2 + height.card / 2;
   const bend = (x2 - x1) / 2;
-  return h("path", { key: `w${n}`, class: `wire ${into.col === 4 ? "faint" : ""}`, d: `M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}` });
+  return h("path", {
+    key: `w${n}`,
+    class: `wire ${into.col === 4 ? "faint" : ""}`,
+    d: `M${x1} ${y1}C${x1 + bend} ${y1} ${x2 - bend} ${y2} ${x2} ${y2}`,
+  });
 }
 
 // topology describes the picture, and the same as a list where there is no room for
 // the picture.
 export function topology(cluster, nodes, query) {
   const pools = plan(cluster, nodes, query.get("open"));
-  if (pools.length === 0) return h("p", { class: "empty" }, "It has no machines yet. They come as soon as its request is understood and its network is there.");
+  if (pools.length === 0)
+    return h("p", { class: "empty" }, "It has no machines yet. They come as soon as its request is understood and its network is there.");
   const placed = place(cluster, networkOf(cluster), pools);
   return [
-    h("div", { class: "topology", role: "region", tabindex: "0", "aria-label": `Topology of ${cluster.name}, can be scrolled` },
-      h("svg", { viewBox: `0 0 ${width + 8} ${placed.height}`, style: { "max-width": `${width + 8}px` }, role: "group", "aria-label": `Topology of ${cluster.name}` },
-        h("g", { "aria-hidden": "true" }, placed.lines.map(wire)), placed.boxes.map(card))),
-    h("ul", { class: "topology-list plain" }, pools.map((p) => h("li", { key: p.name }, h("strong", {}, p.name), ` ${p.ready} of ${p.total} ready`,
-      h("ul", {}, p.cards.map((c) => h("li", { key: c.key }, icon(c.state), " ",
-        h("a", { href: c.folds ? unfolded(c.folds) : c.href }, c.title),
-        h("span", { class: "soft small" }, " ", [...c.lines, c.machines[0].host && !c.stack ? `on ${c.machines[0].host}` : ""].filter(Boolean).join(" · ")))))))),
+    h(
+      "div",
+      { class: "topology", role: "region", tabindex: "0", "aria-label": `Topology of ${cluster.name}, can be scrolled` },
+      h(
+        "svg",
+        {
+          viewBox: `0 0 ${width + 8} ${placed.height}`,
+          style: { "max-width": `${width + 8}px` },
+          role: "group",
+          "aria-label": `Topology of ${cluster.name}`,
+        },
+        h("g", { "aria-hidden": "true" }, placed.lines.map(wire)),
+        placed.boxes.map(card),
+      ),
+    ),
+    h(
+      "ul",
+      { class: "topology-list plain" },
+      pools.map((p) =>
+        h(
+          "li",
+          { key: p.name },
+          h("strong", {}, p.name),
+          ` ${p.ready} of ${p.total} ready`,
+          h(
+            "ul",
+            {},
+            p.cards.map((c) =>
+              h(
+                "li",
+                { key: c.key },
+                icon(c.state),
+                " ",
+                h("a", { href: c.folds ? unfolded(c.folds) : c.href }, c.title),
+                h(
+                  "span",
+                  { class: "soft small" },
+                  " ",
+                  [...c.lines, c.machines[0].host && !c.stack ? `on ${c.machines[0].host}` : ""].filter(Boolean).join(" · "),
+                ),
+              ),
+            ),
+          ),
+        ),
+      ),
+    ),
     query.get("open") && h("button", { type: "button", onclick: () => setQuery({ open: "" }) }, "Fold equal machines again"),
   ];
 }

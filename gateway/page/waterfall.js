@@ -23,7 +23,13 @@ function folded(list) {
   const open = list.filter((s) => !s.end);
   const closed = list.filter((s) => s.end);
   const sum = closed.length > 0 && {
-    ...closed[0], many: closed.length, start: closed.map((s) => s.start).sort()[0], end: closed.map((s) => s.end).sort().at(-1),
+    ...closed[0],
+    many: closed.length,
+    start: closed.map((s) => s.start).sort()[0],
+    end: closed
+      .map((s) => s.end)
+      .sort()
+      .at(-1),
     longest: Math.max(...closed.map((s) => s.seconds)),
   };
   return [sum, ...open.slice(0, alike)].filter(Boolean);
@@ -50,15 +56,59 @@ export function waterfall(life, query) {
   const at = (time) => Math.max(0, Math.min(100, (100 * (Date.parse(time) - f.start)) / length));
   const foldable = rows.some((r) => r.many) || query.get("spans") === "all";
   return [
-    h("p", { class: "soft" }, life.end ? `In service ${span((f.ready - f.start) / 1000)} after it was asked for, at ${clock(life.start)}.` : `Asked for ${span((Date.now() - Date.parse(life.start)) / 1000)} ago, and not in service yet.`),
-    h("div", { class: "buttons" },
-      foldable && h("button", { type: "button", class: "small", "aria-pressed": String(query.get("spans") === "all"), onclick: () => setQuery({ spans: query.get("spans") ? "" : "all" }) }, "Each machine by itself"),
-      f.late && h("button", { type: "button", class: "small", "aria-pressed": String(whole), onclick: () => setQuery({ life: whole ? "" : "all" }) }, "With what came later")),
-    h("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": "Waterfall, can be scrolled" },
-      h("table", { class: "waterfall" },
+    h(
+      "p",
+      { class: "soft" },
+      life.end
+        ? `In service ${span((f.ready - f.start) / 1000)} after it was asked for, at ${clock(life.start)}.`
+        : `Asked for ${span((Date.now() - Date.parse(life.start)) / 1000)} ago, and not in service yet.`,
+    ),
+    h(
+      "div",
+      { class: "buttons" },
+      foldable &&
+        h(
+          "button",
+          {
+            type: "button",
+            class: "small",
+            "aria-pressed": String(query.get("spans") === "all"),
+            onclick: () => setQuery({ spans: query.get("spans") ? "" : "all" }),
+          },
+          "Each machine by itself",
+        ),
+      f.late &&
+        h(
+          "button",
+          { type: "button", class: "small", "aria-pressed": String(whole), onclick: () => setQuery({ life: whole ? "" : "all" }) },
+          "With what came later",
+        ),
+    ),
+    h(
+      "div",
+      { class: "scroll", role: "region", tabindex: "0", "aria-label": "Waterfall, can be scrolled" },
+      h(
+        "table",
+        { class: "waterfall" },
         h("caption", { class: "quiet" }, "What happened in which layer, from when, and for how long"),
-        h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Part"), h("th", { scope: "col", class: "axis" }, h("span", { class: "quiet" }, "Time"), ticks(length / 1000)), h("th", { scope: "col", class: "number" }, "Took"))),
-        h("tbody", {}, rows.map((r, n) => line(r, n, at, rows[n - 1]))))),
+        h(
+          "thead",
+          {},
+          h(
+            "tr",
+            {},
+            h("th", { scope: "col" }, "Part"),
+            h("th", { scope: "col", class: "axis" }, h("span", { class: "quiet" }, "Time"), ticks(length / 1000)),
+            h("th", { scope: "col", class: "number" }, "Took"),
+          ),
+        ),
+        h(
+          "tbody",
+          {},
+          rows.map((r, n) => line(r, n, at, rows[n - 1])),
+        ),
+      ),
+    ),
     life.partial && h("p", { class: "note" }, life.partial),
   ];
 }
@@ -67,7 +117,14 @@ function ticks(seconds) {
   const steps = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400, 604800];
   const by = steps.find((s) => seconds / s <= 6) ?? seconds / 4;
   const marks = [];
-  for (let t = 0; t <= seconds * 0.97; t += by) marks.push(h("span", { key: t, class: "tick", "aria-hidden": "true", style: { left: `${(100 * t) / seconds}%` } }, t === 0 ? "0" : span(t).replace(".0", "")));
+  for (let t = 0; t <= seconds * 0.97; t += by)
+    marks.push(
+      h(
+        "span",
+        { key: t, class: "tick", "aria-hidden": "true", style: { left: `${(100 * t) / seconds}%` } },
+        t === 0 ? "0" : span(t).replace(".0", ""),
+      ),
+    );
   return marks;
 }
 
@@ -80,10 +137,28 @@ function line(r, n, at, before) {
   const early = r.end && Date.parse(r.end) > 0 && right <= 0;
   const took = r.many ? `≤ ${span(r.longest)}` : r.end ? span(r.seconds) : `${span(r.seconds)} …`;
   const firstOfLayer = before?.layer !== r.layer;
-  return h("tr", { key: r.many ? `many-${r.topic}` : `${r.id}-${r.step ?? ""}`, class: `${firstOfLayer ? "first" : ""} ${r.step ? "step" : ""}` },
-    h("th", { scope: "row" }, firstOfLayer ? h("span", { class: "number" }, r.layer, h("span", { class: "quiet" }, ` ${layers[r.layer - 1].name}: `)) : h("span", { class: "number blank" }),
-      r.step || r.many || !item ? title : link(to(r.topic, item), title)),
-    h("td", { class: "axis" }, early ? h("span", { class: "soft small" }, "was there before") : h("span", { class: `span ${state} ${r.step ? "thin" : ""}`, style: { left: `${left}%`, width: `${Math.max(0.4, right - left)}%` } }),
-      !r.end && h("span", { class: "quiet" }, `not done: ${words(r.reason)}`)),
-    h("td", { class: "number" }, early ? "" : [!r.end && icon(state), " ", took]));
+  return h(
+    "tr",
+    { key: r.many ? `many-${r.topic}` : `${r.id}-${r.step ?? ""}`, class: `${firstOfLayer ? "first" : ""} ${r.step ? "step" : ""}` },
+    h(
+      "th",
+      { scope: "row" },
+      firstOfLayer
+        ? h("span", { class: "number" }, r.layer, h("span", { class: "quiet" }, ` ${layers[r.layer - 1].name}: `))
+        : h("span", { class: "number blank" }),
+      r.step || r.many || !item ? title : link(to(r.topic, item), title),
+    ),
+    h(
+      "td",
+      { class: "axis" },
+      early
+        ? h("span", { class: "soft small" }, "was there before")
+        : h("span", {
+            class: `span ${state} ${r.step ? "thin" : ""}`,
+            style: { left: `${left}%`, width: `${Math.max(0.4, right - left)}%` },
+          }),
+      !r.end && h("span", { class: "quiet" }, `not done: ${words(r.reason)}`),
+    ),
+    h("td", { class: "number" }, early ? "" : [!r.end && icon(state), " ", took]),
+  );
 }
