@@ -14,7 +14,8 @@ import (
 
 // sites are the hypervisors that the contract is checked on.
 var sites = map[string]func(*rig) *site{
-	"KubeVirt": kubevirtSite,
+	"KubeVirt":   kubevirtSite,
+	"Proxmox VE": proxmoxSite,
 }
 
 // TestContract is what every hypervisor MUST do, on its simulator.

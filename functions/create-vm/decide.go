@@ -114,7 +114,9 @@ func decide(m *v1alpha1.Machine, p progress) story {
 	if s.Phase == "" || s.Phase == v1alpha1.MachineFailed {
 		s.Phase = v1alpha1.MachinePending
 	}
-	s.ObservedGeneration = m.Generation
+	if !mends(p.err) {
+		s.ObservedGeneration = m.Generation
+	}
 	describeNetwork(m, p)
 	if p.err != nil {
 		return hindered(m, p.err)
@@ -127,9 +129,10 @@ func decide(m *v1alpha1.Machine, p progress) story {
 	if vm.silent {
 		s.NextCheckTime = &m.CreationTimestamp
 	}
-	if vm.failed {
+	switch {
+	case vm.failed:
 		set(m, v1alpha1.ConditionVirtualMachineReady, false, "VMFailed", vm.message)
-	} else {
+	case vm.vmName != "":
 		set(m, v1alpha1.ConditionVirtualMachineReady, true, "VMCreated", "virtual machine "+vm.vmName+" is made")
 	}
 	if vm.restart == "" {
@@ -228,6 +231,12 @@ func stamp(before, m *v1alpha1.Machine, now time.Time) {
 
 func isTrue(conditions []metav1.Condition, condition string) bool {
 	return meta.IsStatusConditionTrue(conditions, condition)
+}
+
+// mends tells whether another delivery may mend an error.
+func mends(err error) bool {
+	_, isFault := asFault(err)
+	return err != nil && !errors.As(err, new(waits)) && (!isFault || errors.As(err, new(troubled)))
 }
 
 func asFault(err error) (fault, bool) {

@@ -153,7 +153,7 @@ func (f *functions) settle(ctx context.Context, namespace, name, cause string) e
 	if err != nil {
 		return err
 	}
-	if _, ok := asFault(p.err); p.err != nil && !ok && !errors.As(p.err, new(waits)) {
+	if mends(p.err) {
 		return fmt.Errorf("build machine %s/%s: %w", namespace, name, p.err)
 	}
 	return lookAgain(m, wrote)
@@ -262,8 +262,12 @@ func (f *functions) remove(ctx context.Context, m *v1alpha1.Machine) error {
 	before := m.DeepCopy()
 	waitsFor, err := f.takeDown(ctx, m)
 	if fault, ok := asFault(err); ok {
-		_, err := f.write(ctx, before, m, deleting(m, fault.reason, fault.message))
-		return err
+		if _, err := f.write(ctx, before, m, deleting(m, fault.reason, fault.message)); err != nil {
+			return err
+		}
+		if !mends(err) {
+			return nil
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("remove machine %s/%s: %w", m.Namespace, m.Name, err)

@@ -3,12 +3,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
 	"os"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -43,20 +45,27 @@ type transport func(http.RoundTripper) http.RoundTripper
 // time, so that they can change at any time. wrap is for every connection that does
 // not go through home.
 func connect(home *kube.Client, wrap transport) func(context.Context, *v1alpha1.MachineProvider) (hypervisor, error) {
+	open, claims := &connections{}, cmp.Or(os.Getenv("POD_NAMESPACE"), defaultNamespace)
 	return func(ctx context.Context, p *v1alpha1.MachineProvider) (hypervisor, error) {
 		switch p.Spec.Type {
 		case v1alpha1.ProviderKubeVirt:
 			return connectKubeVirt(ctx, home, p, wrap)
+		case v1alpha1.ProviderProxmox:
+			return connectProxmox(ctx, home, p, claims, open, wrap)
 		default:
 			return nil, fault{"MachineProviderNotSupported", fmt.Sprintf("MachineProvider %s is of type %s, which this installation cannot reach", p.Name, p.Spec.Type)}
 		}
 	}
 }
 
+// defaultNamespace is where claims are where POD_NAMESPACE does not say.
+const defaultNamespace = "vitistack-system"
+
 // kinds are the kinds that the function reads and writes.
 var kinds = []func(*runtime.Scheme) error{
 	v1alpha1.AddToScheme, v1alpha2.AddToScheme,
 	kube.Kinds(corev1.SchemeGroupVersion, &corev1.Event{}, &corev1.Secret{}, &corev1.Namespace{}, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaimList{}, &corev1.NodeList{}),
+	kube.Kinds(coordinationv1.SchemeGroupVersion, &coordinationv1.Lease{}, &coordinationv1.LeaseList{}),
 	kube.Kinds(storagev1.SchemeGroupVersion, &storagev1.StorageClassList{}),
 	kube.Kinds(kubevirtv1.GroupVersion, &kubevirtv1.VirtualMachine{}, &kubevirtv1.VirtualMachineInstance{}, &kubevirtv1.KubeVirtList{}),
 	kube.Kinds(attachmentVersion, &NetworkAttachmentDefinition{}),

@@ -65,7 +65,7 @@ func New(config Config) (*Client, error) {
 	case base.User != nil:
 		return nil, fmt.Errorf("read the URL of %s: credentials do not belong into a URL: set them beside it", base.Host)
 	}
-	tlsConfig, err := config.TLS.build()
+	tlsConfig, err := config.TLS.Config()
 	if err != nil {
 		return nil, fmt.Errorf("set up TLS for %s: %w", base.Host, err)
 	}

@@ -141,7 +141,7 @@ func statusKind(status int) Kind {
 
 // transport turns a failure to get an answer into an error.
 func (e *Error) transport(err error) *Error {
-	if what := untrusted(err); what != "" {
+	if what := Untrustworthy(err); what != "" {
 		return e.as(Untrusted, what, err)
 	}
 	var timeout net.Error
@@ -170,9 +170,9 @@ func unreachable(err error) string {
 // remoteAlert is how crypto/tls marks what the other side complains about.
 const remoteAlert = "remote error"
 
-// untrusted tells what is wrong with a certificate, and is empty where none is
+// Untrustworthy tells what is wrong with a certificate, and is empty where none is
 // the matter.
-func untrusted(err error) string {
+func Untrustworthy(err error) string {
 	var (
 		alert   *net.OpError
 		record  tls.RecordHeaderError

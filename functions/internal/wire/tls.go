@@ -46,7 +46,8 @@ func SecretTLS(data map[string][]byte) TLS {
 	return TLS{CA: data["ca.crt"], Cert: data["tls.crt"], Key: data["tls.key"]}
 }
 
-func (t TLS) build() (*tls.Config, error) {
+// Config is the trust as crypto/tls has it. Its error says what to write instead.
+func (t TLS) Config() (*tls.Config, error) {
 	config := &tls.Config{
 		MinVersion:         tls.VersionTLS12,
 		ServerName:         t.ServerName,

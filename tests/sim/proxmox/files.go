@@ -66,7 +66,7 @@ func downloadURL(c *call) (any, error) {
 		return nil, err
 	}
 	s, node := c.server, c.node.Name
-	return s.fork(c, "download", name, 0, s.options.Times.Copy, func(t *task) error {
+	return s.fork(c, "download", encodeText(name), 0, s.options.Times.Copy, func(t *task) error {
 		t.print("downloading %s to /var/lib/vz/template/%s/%s", url, content, name)
 		key := st.key(node, content+"/"+name)
 		if _, taken := s.volumes[key]; taken {
@@ -112,7 +112,7 @@ func deleteVolume(c *call) (any, error) {
 	if v == nil && key.Storage == "" {
 		return nil, die("%s", err)
 	}
-	return s.fork(c, "imgdel", id, 0, 0, func(*task) error {
+	return s.fork(c, "imgdel", key.Storage, 0, 0, func(*task) error {
 		if s.volumes[key] == nil {
 			return fmt.Errorf("unable to delete '%s' - no such file", id)
 		}

@@ -173,3 +173,16 @@ func formatSize(bytes int64) string {
 	}
 	return strconv.FormatInt(bytes, 10)
 }
+
+// encodeText escapes what may not be in the fields of a UPID.
+func encodeText(s string) string {
+	var b strings.Builder
+	for _, c := range []byte(s) {
+		if strings.IndexByte("%:+/#?", c) >= 0 || c <= ' ' || c > '~' {
+			fmt.Fprintf(&b, "%%%02X", c)
+			continue
+		}
+		b.WriteByte(c)
+	}
+	return b.String()
+}

@@ -202,9 +202,11 @@ func (s *Server) SetOffline(name string, offline bool) {
 
 // Machine is what a test sees of a machine.
 type Machine struct {
-	ID      int
-	Node    string
-	Config  map[string]string
+	ID     int
+	Node   string
+	Config map[string]string
+	// Pending is what Config becomes at the next start, where it differs.
+	Pending map[string]string
 	Pool    string
 	Running bool
 	// Starts counts how often it was switched on.
@@ -217,9 +219,34 @@ func (s *Server) Machines() []Machine {
 	defer s.mu.Unlock()
 	var all []Machine
 	for _, m := range s.machines {
-		all = append(all, Machine{ID: m.ID, Node: m.Node, Config: maps.Clone(m.Config), Pool: m.Pool, Running: m.Running, Starts: m.Starts})
+		all = append(all, Machine{ID: m.ID, Node: m.Node, Config: maps.Clone(m.Config), Pending: maps.Clone(m.Pending), Pool: m.Pool, Running: m.Running, Starts: m.Starts})
 	}
 	return all
+}
+
+// AddMachine puts a machine there that somebody else has made, with new volumes for
+// the drives of its configuration. With template set to 1 it is a template. image is
+// where the content of its first disk comes from.
+func (s *Server) AddMachine(m Machine, image string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.host(m.Node); !ok {
+		return fmt.Errorf("add machine %d: there is no node %s", m.ID, m.Node)
+	}
+	if err := s.claimed(m.ID); err != nil {
+		return fmt.Errorf("add machine %d: %w", m.ID, err)
+	}
+	config := maps.Clone(m.Config)
+	made, err := s.makeDrives(&task{}, m.Node, m.ID, config)
+	if err != nil {
+		return fmt.Errorf("add machine %d: %w", m.ID, err)
+	}
+	if len(made) > 0 {
+		s.volumes[made[0]].Image = image
+	}
+	s.machines[m.ID] = &machine{ID: m.ID, Node: m.Node, Pool: m.Pool, Config: config}
+	s.save()
+	return nil
 }
 
 // Volumes are the names of all volumes of machines, with their storage.

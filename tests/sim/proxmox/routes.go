@@ -25,6 +25,10 @@ type route struct {
 func (s *Server) find(verb, path string) (*method, map[string]string) {
 	given := strings.Split(strings.Trim(path, "/"), "/")
 	for _, r := range s.routes {
+		given := given
+		if last := len(r.segments) - 1; r.segments[last] == "{volume}" && len(given) > last {
+			given = append(given[:last:last], strings.Join(given[last:], "/")) // a volume may have slashes
+		}
 		if r.verb != verb || len(r.segments) != len(given) {
 			continue
 		}

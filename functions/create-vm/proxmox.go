@@ -1,0 +1,454 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	pve "github.com/luthermonson/go-proxmox"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+// proxmox makes virtual machines on a cluster of Proxmox VE. It lives for one
+// delivery: what it has begun is in the machine's status.
+type proxmox struct {
+	home     *kube.Client
+	client   *pve.Client
+	provider *v1alpha1.MachineProvider
+	options  v1alpha1.ProxmoxOptions
+	defaults v1alpha1.ProviderDefaults
+	// namespace is where claims of VMIDs are.
+	namespace string
+}
+
+// What a task does, for a machine's status.
+const (
+	actionClaim     = "claim"
+	actionDownload  = "download"
+	actionUpload    = "upload"
+	actionCreate    = "create"
+	actionClone     = "clone"
+	actionConfigure = "configure"
+	actionResize    = "resize"
+	actionStart     = "start"
+	actionStop      = "stop"
+	actionDelete    = "delete"
+)
+
+// Ensure implements hypervisor.
+func (x *proxmox) Ensure(ctx context.Context, m *v1alpha1.Machine, want wanted) (seen, error) {
+	recorded := m.Status.Task
+	s, err := x.ensure(ctx, m, want)
+	err = x.fault(err)
+	if mends(err) && recorded != nil && m.Status.Task == nil {
+		// Its end is known, but what comes next is still to be done.
+		m.Status.Task = &v1alpha1.ProviderTask{ID: "none", Action: recorded.Action}
+	}
+	return s, err
+}
+
+func (x *proxmox) ensure(ctx context.Context, m *v1alpha1.Machine, want wanted) (seen, error) {
+	recorded := m.Status.Task
+	busy, failed := x.await(ctx, m)
+	if busy {
+		return underway(m, m.Status.Task), nil
+	}
+	f, isFault := asFault(failed)
+	full := isFault && f.reason == insufficient && recorded.Action == actionStart && m.Status.Phase == v1alpha1.MachineCreating
+	if failed != nil && !full {
+		return seen{}, failed
+	}
+	vm, all, err := x.find(ctx, m)
+	if err != nil {
+		return seen{}, err
+	}
+	if full && vm != nil {
+		return x.elsewhere(ctx, m, want, vm, failed)
+	}
+	if vm == nil {
+		return x.make(ctx, m, want, all)
+	}
+	if vm.config["lock"] != "" {
+		return underway(m, &v1alpha1.ProviderTask{ID: fmt.Sprintf("VM %d is locked (%s)", vm.id, vm.config["lock"]), Action: actionCreate}), nil
+	}
+	return x.settle(ctx, m, want, vm)
+}
+
+// await looks a recorded task up, and reports whether it still runs. It forgets
+// one that has ended, and returns a fault for one that has failed.
+func (x *proxmox) await(ctx context.Context, m *v1alpha1.Machine) (busy bool, err error) {
+	recorded := m.Status.Task
+	if recorded == nil {
+		return false, nil
+	}
+	t, err := x.look(ctx, recorded.ID)
+	if err != nil || t.running {
+		return t.running, err
+	}
+	m.Status.Task = nil
+	return false, taskFault(recorded.Action, t.failure)
+}
+
+// taskFault says what a failed task means. Failures that leave things as they were
+// wanted mean nothing.
+func taskFault(action, failure string) error {
+	harmless := map[string]string{
+		actionCreate: "already exists", actionClone: "already exists", actionDownload: "refusing to override existing file", actionStart: "already running",
+		actionDelete: "does not exist",
+	}
+	if failure == "" || (harmless[action] != "" && strings.Contains(failure, harmless[action])) {
+		return nil
+	}
+	reason := "ProxmoxApiError"
+	for _, full := range []string{"Cannot allocate memory", "free space", "No space left", "vcpus allowed"} {
+		if strings.Contains(failure, full) {
+			reason = insufficient
+		}
+	}
+	f := fault{reason, fmt.Sprintf("Proxmox VE could not %s the virtual machine: %s", action, failure)}
+	if reason == insufficient {
+		return f
+	}
+	return troubled{f}
+}
+
+const insufficient = "InsufficientResources"
+
+// underway is what is seen of a machine that a task works on.
+func underway(m *v1alpha1.Machine, t *v1alpha1.ProviderTask) seen {
+	s := seen{
+		phase: v1alpha1.MachineCreating, reason: "Provisioning", silent: true, providerID: m.Status.ProviderID, vmName: m.Status.VMName, nodeName: m.Status.NodeName,
+		restartToken: m.Status.RestartToken, task: t,
+	}
+	if m.Status.Phase == v1alpha1.MachineRunning || m.Status.Phase == v1alpha1.MachineStopped {
+		s.phase = m.Status.Phase
+	}
+	if t == nil {
+		return s
+	}
+	switch t.Action {
+	case actionClaim:
+		s.message = "the virtual machine has its place"
+	case actionStart:
+		s.reason, s.message = "Starting", "waits for the virtual machine to start"
+	case actionStop:
+		s.reason, s.message = "Stopping", "waits for the virtual machine to stop"
+	default:
+		s.message = "waits for Proxmox VE to " + t.Action + " the virtual machine"
+	}
+	return s
+}
+
+// virtualMachine is a virtual machine of Proxmox VE.
+type virtualMachine struct {
+	id     int
+	node   string
+	config map[string]string
+}
+
+func (x *proxmox) handle(vm *virtualMachine) *pve.VirtualMachine {
+	h := &pve.VirtualMachine{}
+	h.New(x.client, vm.node, vm.id)
+	return h
+}
+
+func (vm *virtualMachine) path() string { return fmt.Sprintf("/nodes/%s/qemu/%d", vm.node, vm.id) }
+
+// find looks the machine's virtual machine up: where it was claimed for, and else
+// by its UID in the whole cluster, of which it then returns what there is. It returns
+// nothing where there is none. What has the claimed VMID and is not of this machine
+// ends the claim.
+func (x *proxmox) find(ctx context.Context, m *v1alpha1.Machine) (*virtualMachine, cluster, error) {
+	node, vmid := placeOf(m)
+	if node != "" && m.Status.VMName != "" {
+		vm, err := x.read(ctx, node, vmid)
+		if err == nil && vm.of(m) {
+			return vm, nil, nil
+		}
+		if err != nil && !missing(err) {
+			return nil, nil, err
+		}
+	}
+	all, err := x.resources(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	at := slices.IndexFunc(all, func(r item) bool { return r.isVM() && slices.Contains(r.tags(), tagOf(m)) })
+	if at < 0 && vmid != 0 {
+		at = slices.IndexFunc(all, func(r item) bool { return r.isVM() && r.VMID == vmid })
+	}
+	if at < 0 {
+		return nil, all, nil
+	}
+	vm, err := x.read(ctx, all[at].Node, all[at].VMID)
+	switch {
+	case missing(err):
+		return nil, all, nil
+	case err != nil:
+		return nil, nil, err
+	case vm.of(m) || vm.claimed(m):
+		m.Status.ProviderID = proxmoxID(vm.node, vm.id)
+		return vm, all, nil
+	}
+	m.Status.ProviderID, m.Status.VMName = "", ""
+	return nil, all, nil
+}
+
+// read reads a virtual machine's configuration, with what is pending.
+func (x *proxmox) read(ctx context.Context, node string, vmid int) (*virtualMachine, error) {
+	vm := &virtualMachine{id: vmid, node: node, config: map[string]string{}}
+	var config map[string]any
+	if err := x.client.Get(ctx, vm.path()+"/config", &config); err != nil {
+		return nil, err
+	}
+	for key, value := range config {
+		vm.config[key] = plain(value)
+	}
+	return vm, nil
+}
+
+// of tells whether a virtual machine was made for a machine.
+func (vm *virtualMachine) of(m *v1alpha1.Machine) bool {
+	return slices.Contains(splitTags(vm.config["tags"]), tagOf(m)) || strings.Contains(vm.config["description"], uidLine(m))
+}
+
+// claimed tells whether a virtual machine is being made under the VMID that the
+// machine has claimed.
+func (vm *virtualMachine) claimed(m *v1alpha1.Machine) bool {
+	_, vmid := placeOf(m)
+	lock := vm.config["lock"]
+	return vmid == vm.id && (lock == "create" || lock == "clone")
+}
+
+// Remove implements hypervisor.
+func (x *proxmox) Remove(ctx context.Context, m *v1alpha1.Machine) (string, error) {
+	waitsFor, err := x.remove(ctx, m)
+	return waitsFor, x.fault(err)
+}
+
+func (x *proxmox) remove(ctx context.Context, m *v1alpha1.Machine) (string, error) {
+	if busy, err := x.await(ctx, m); err != nil || busy {
+		return "the task of Proxmox VE", err
+	}
+	vm, all, err := x.find(ctx, m)
+	if err != nil {
+		return "", err
+	}
+	if vm == nil {
+		if t, err := x.dropStray(ctx, m, all); err != nil || t != nil {
+			m.Status.Task = taskOf(actionDelete, t)
+			return "the CD of the machine", err
+		}
+		return "", x.releaseVMIDs(ctx, m)
+	}
+	name := fmt.Sprintf("VM %d on %s", vm.id, vm.node)
+	begun := func(action string, t *pve.Task, err error) (string, error) {
+		if err != nil {
+			return "", err
+		}
+		m.Status.Task = taskOf(action, t)
+		return name, nil
+	}
+	if lock := vm.config["lock"]; lock != "" {
+		m.Status.Task = &v1alpha1.ProviderTask{ID: fmt.Sprintf("VM %d is locked (%s)", vm.id, lock), Action: actionDelete}
+		return name, nil
+	}
+	if vm.config["protection"] == "1" {
+		if !strings.Contains(vm.config["description"], protectedLine) {
+			return "", fault{"Protected", name + " is protected: take its protection off at Proxmox VE, under Options"}
+		}
+		if err := x.configure(ctx, vm, map[string]string{"protection": "0"}); err != nil {
+			return "", err
+		}
+	}
+	status, err := x.status(ctx, vm)
+	if err != nil {
+		return "", err
+	}
+	if status.Status == pve.StatusVirtualMachineRunning {
+		t, err := x.handle(vm).Stop(ctx)
+		return begun(actionStop, t, err)
+	}
+	if t, err := x.dropCD(ctx, m, vm); err != nil || t != nil {
+		return begun(actionDelete, t, err)
+	}
+	t, err := x.destroy(ctx, vm)
+	return begun(actionDelete, t, err)
+}
+
+// taskOf is a task for a machine's status. Some calls that start one name none.
+func taskOf(action string, t *pve.Task) *v1alpha1.ProviderTask {
+	if t == nil {
+		return &v1alpha1.ProviderTask{ID: "none", Action: action}
+	}
+	return &v1alpha1.ProviderTask{ID: string(t.UPID), Action: action}
+}
+
+// power is the state of a virtual machine's power.
+type power struct {
+	Status    string `json:"status"`
+	QMPStatus string `json:"qmpstatus"`
+	MaxMem    int64  `json:"maxmem"`
+	CPUs      int32  `json:"cpus"`
+}
+
+func (x *proxmox) status(ctx context.Context, vm *virtualMachine) (p power, err error) {
+	return p, x.client.Get(ctx, vm.path()+"/status/current", &p)
+}
+
+// Inspect implements hypervisor.
+func (x *proxmox) Inspect(ctx context.Context) (health, error) {
+	var version pve.Version
+	if err := x.client.Get(ctx, "/version", &version); err != nil {
+		return health{}, x.fault(err)
+	}
+	all, err := x.resources(ctx)
+	if err != nil {
+		return health{}, x.fault(err)
+	}
+	h := health{version: version.Version}
+	for _, r := range all {
+		if r.Type != "node" {
+			continue
+		}
+		h.nodes = append(h.nodes, v1alpha1.ProviderNode{
+			Name: r.Node, Ready: r.online(), CPU: *resource.NewQuantity(int64(r.MaxCPU), resource.DecimalSI), Memory: *resource.NewQuantity(r.MaxMem, resource.BinarySI),
+		})
+		if r.online() && r.MaxMem > r.Mem {
+			h.memoryAvailable.Add(*resource.NewQuantity(r.MaxMem-r.Mem, resource.BinarySI))
+		}
+	}
+	if len(h.nodes) == 0 {
+		return health{}, fault{"PermissionDenied", "Proxmox VE shows no node: grant Sys.Audit on /nodes"}
+	}
+	slices.SortFunc(h.nodes, func(a, b v1alpha1.ProviderNode) int { return strings.Compare(a.Name, b.Name) })
+	return h, nil
+}
+
+// settle brings a virtual machine that exists a step towards what is wanted, and
+// tells what it is.
+func (x *proxmox) settle(ctx context.Context, m *v1alpha1.Machine, want wanted, vm *virtualMachine) (seen, error) {
+	if t, err := x.converge(ctx, m, want, vm); err != nil || t != nil {
+		return x.begin(m, vm, t), err
+	}
+	p, err := x.status(ctx, vm)
+	if err != nil {
+		return seen{}, err
+	}
+	s := underway(m, nil)
+	s.vmName, s.nodeName, s.reason = nameOf(m, vm), vm.node, ""
+	running := p.Status == pve.StatusVirtualMachineRunning
+	stop := running && m.Spec.PowerState == v1alpha1.PowerStopped
+	restart := m.Spec.RestartToken != m.Status.RestartToken
+	s.restartToken = m.Spec.RestartToken
+	switch {
+	case stop, running && restart:
+		t, err := x.shutdown(ctx, vm)
+		begun := x.begin(m, vm, taskOf(actionStop, t))
+		begun.restartToken = m.Spec.RestartToken
+		return begun, err
+	case running:
+		x.running(ctx, m, want, vm, p, &s)
+	case m.Spec.PowerState == v1alpha1.PowerStopped:
+		s.phase, s.reason, s.message = v1alpha1.MachineStopped, "Stopped", "the machine is off, as spec.powerState asks"
+	default:
+		t, err := x.handle(vm).Start(ctx)
+		begun := x.begin(m, vm, taskOf(actionStart, t))
+		begun.restartToken = m.Spec.RestartToken
+		return begun, err
+	}
+	return s, nil
+}
+
+func (x *proxmox) begin(m *v1alpha1.Machine, vm *virtualMachine, t *v1alpha1.ProviderTask) seen {
+	s := underway(m, t)
+	s.vmName, s.nodeName = nameOf(m, vm), vm.node
+	return s
+}
+
+func nameOf(m *v1alpha1.Machine, vm *virtualMachine) string {
+	if vm.config["name"] != "" {
+		return vm.config["name"]
+	}
+	return m.Name
+}
+
+// running tells what is to be told of a machine that is on.
+func (x *proxmox) running(ctx context.Context, m *v1alpha1.Machine, want wanted, vm *virtualMachine, p power, s *seen) {
+	s.phase = v1alpha1.MachineRunning
+	if p.QMPStatus == pve.StatusVirtualMachinePaused {
+		s.reason, s.message = "Paused", "the virtual machine is paused: resume it at Proxmox VE"
+		return
+	}
+	if p.MaxMem != megabytes(want)<<20 || p.CPUs != want.cores*want.threads*want.sockets {
+		s.restart = fmt.Sprintf("the machine runs with %d CPUs and %s; it gets %d and %s at its next restart: set spec.restartToken",
+			p.CPUs, resource.NewQuantity(p.MaxMem, resource.BinarySI), want.cores*want.threads*want.sockets, want.memory.String())
+	}
+	s.reported = x.addresses(ctx, vm)
+}
+
+// addresses are those that the guest's agent reports. A guest without one reports
+// nothing.
+func (x *proxmox) addresses(ctx context.Context, vm *virtualMachine) []string {
+	interfaces, err := x.handle(vm).AgentGetNetworkIFaces(ctx)
+	if err != nil {
+		return nil
+	}
+	var found []string
+	for _, i := range interfaces {
+		for _, a := range i.IPAddresses {
+			if !strings.HasPrefix(strings.ToLower(a.IPAddress), "fe80:") {
+				found = append(found, a.IPAddress)
+			}
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// elsewhere takes away a virtual machine that has never been on, since its host has
+// too little memory for it, if another host has enough.
+func (x *proxmox) elsewhere(ctx context.Context, m *v1alpha1.Machine, want wanted, vm *virtualMachine, failed error) (seen, error) {
+	all, err := x.resources(ctx)
+	if err != nil {
+		return seen{}, err
+	}
+	source, err := x.source(ctx, m, all)
+	if err != nil {
+		return seen{}, err
+	}
+	fit, _ := all.choose(x.demandOf(m, want, source))
+	if !slices.ContainsFunc(fit, func(p place) bool { return p.node != vm.node }) {
+		return seen{}, failed
+	}
+	if t, err := x.dropCD(ctx, m, vm); err != nil || t != nil {
+		return x.begin(m, vm, taskOf(actionStart, t)), err
+	}
+	t, err := x.destroy(ctx, vm)
+	m.Status.ProviderID, m.Status.VMName = proxmoxID("", vm.id), ""
+	return underway(m, taskOf(actionDelete, t)), err
+}
+
+func (x *proxmox) destroy(ctx context.Context, vm *virtualMachine) (*pve.Task, error) {
+	var upid pve.UPID
+	err := x.client.DeleteWithParams(ctx, vm.path(), &pve.VirtualMachineDeleteOptions{Purge: true, DestroyUnreferencedDisks: true}, &upid)
+	if missing(err) {
+		return nil, nil
+	}
+	return pve.NewTask(upid, x.client), err
+}
+
+// shutdown asks the guest to shut down, and cuts its power where it does not.
+func (x *proxmox) shutdown(ctx context.Context, vm *virtualMachine) (*pve.Task, error) {
+	const patience = 120
+	var upid pve.UPID
+	err := x.client.Post(ctx, vm.path()+"/status/shutdown", map[string]any{"forceStop": 1, "timeout": patience}, &upid)
+	return pve.NewTask(upid, x.client), err
+}
+
+var errRaced = errors.New("the machine has changed meanwhile")

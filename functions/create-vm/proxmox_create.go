@@ -1,0 +1,413 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	pve "github.com/luthermonson/go-proxmox"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+)
+
+// make makes the virtual machine of a machine that has none, a step at each call:
+// it claims a VMID and a host, which the caller writes down, then brings what the
+// first boot needs to the host, and then makes it.
+func (x *proxmox) make(ctx context.Context, m *v1alpha1.Machine, want wanted, all cluster) (seen, error) {
+	if err := expressible(m); err != nil {
+		return seen{}, err
+	}
+	m.Status.VMName, m.Status.NodeName = "", ""
+	source, err := x.source(ctx, m, all)
+	if err != nil {
+		return seen{}, err
+	}
+	where, err := x.place(ctx, m, want, all, source)
+	if err != nil {
+		return seen{}, err
+	}
+	node, vmid := placeOf(m)
+	if vmid == 0 {
+		if vmid, err = x.claimVMID(ctx, m, all.vmids()); err != nil {
+			return seen{}, err
+		}
+	}
+	if node != where.node {
+		m.Status.ProviderID = proxmoxID(where.node, vmid)
+		return underway(m, &v1alpha1.ProviderTask{ID: strconv.Itoa(vmid), Action: actionClaim}), nil
+	}
+	if err := x.stillWanted(ctx, m); err != nil {
+		return seen{}, err
+	}
+	image, fetching, err := x.image(ctx, m, all, where.node)
+	if err != nil || fetching != nil {
+		return underway(m, fetching), err
+	}
+	first := firstBoot(m, want)
+	if first.iso() && source.VMID == 0 {
+		volume, t, err := x.cd(ctx, m, all, where.node, first)
+		if err != nil {
+			return seen{}, err
+		}
+		if t != nil {
+			return underway(m, taskOf(actionUpload, t)), nil
+		}
+		first.options = map[string]string{cloudDrive: volume + ",media=cdrom"}
+	}
+	var t *pve.Task
+	action := actionCreate
+	if source.VMID != 0 {
+		action = actionClone
+		t, err = x.clone(ctx, m, where, source, vmid)
+	} else {
+		t, err = x.create(ctx, m, want, where, vmid, image, first)
+	}
+	if says(err, "already exists") {
+		t, err = nil, nil
+	}
+	return underway(m, taskOf(action, t)), err
+}
+
+// stillWanted refuses to make something for a machine that is being deleted, or
+// whose place somebody else has written meanwhile. It is asked last.
+func (x *proxmox) stillWanted(ctx context.Context, m *v1alpha1.Machine) error {
+	now := &v1alpha1.Machine{}
+	if err := x.home.Get(ctx, m.Namespace, m.Name, now); err != nil {
+		return err
+	}
+	if now.UID != m.UID || now.DeletionTimestamp != nil || now.Status.ProviderID != m.Status.ProviderID {
+		return errRaced
+	}
+	return nil
+}
+
+// expressible refuses what Proxmox VE cannot do.
+func expressible(m *v1alpha1.Machine) error {
+	if d := m.Spec.Domain; d != nil && d.Features != nil && d.Features.APIC != nil && !*d.Features.APIC {
+		return fault{"NotSupported", "Proxmox VE cannot switch the APIC off: leave out spec.domain.features.apic"}
+	}
+	if m.Spec.OS != nil && strings.Contains(m.Spec.OS.ISOURI, "://") {
+		return fault{"NotSupported", "Proxmox VE boots installers from its storages: write a volume such as local:iso/talos.iso into spec.os.isoUri"}
+	}
+	return nil
+}
+
+// create makes a virtual machine with disks of its own.
+func (x *proxmox) create(ctx context.Context, m *v1alpha1.Machine, want wanted, where place, vmid int, image string, first firstConfig) (*pve.Task, error) {
+	options := x.fixed(m, want, first)
+	if options[cloudDrive] == "" {
+		options[cloudDrive] = where.storages[0] + ":cloudinit"
+	}
+	for _, more := range []map[string]string{alterable(m, want), newDisks(m, want, where.storages, image)} {
+		for key, value := range more {
+			options[key] = value
+		}
+	}
+	if x.options.Pool != "" {
+		options["pool"] = x.options.Pool
+	}
+	var given []pve.VirtualMachineOption
+	for key, value := range options {
+		given = append(given, pve.VirtualMachineOption{Name: key, Value: value})
+	}
+	node := (&pve.Node{}).New(x.client, where.node)
+	return node.NewVirtualMachine(ctx, vmid, given...)
+}
+
+// source is the template that a machine is made from, or nothing. Shared is whether
+// every disk of it is on a storage that all hosts share.
+func (x *proxmox) source(ctx context.Context, m *v1alpha1.Machine, all cluster) (item, error) {
+	id := imageID(m)
+	if id == "" || imageURL(m) != "" {
+		return item{}, nil
+	}
+	var names []string
+	for _, i := range all {
+		if !i.isVM() || i.Template == 0 {
+			continue
+		}
+		if i.Name == id || strconv.Itoa(i.VMID) == id {
+			template, err := x.read(ctx, i.Node, i.VMID)
+			if err == nil && template.shared(all) {
+				i.Shared = 1
+			}
+			return i, err
+		}
+		names = append(names, fmt.Sprintf("%s (%d)", i.Name, i.VMID))
+	}
+	slices.Sort(names)
+	return item{}, fault{"ImageNotFound", fmt.Sprintf("Proxmox VE has no template %s: name one of those that it has (%s), or the URL of an image", id, strings.Join(names, ", "))}
+}
+
+func imageID(m *v1alpha1.Machine) string {
+	if m.Spec.OS == nil {
+		return ""
+	}
+	return m.Spec.OS.ImageID
+}
+
+var diskOption = regexp.MustCompile(`^(?:scsi|virtio|sata|ide|efidisk|tpmstate)[0-9]+$`)
+
+// shared tells whether all disks of a virtual machine are on shared storages.
+func (vm *virtualMachine) shared(all cluster) bool {
+	for key, value := range vm.config {
+		if !diskOption.MatchString(key) || strings.Contains(value, "media=cdrom") {
+			continue
+		}
+		name, _, _ := strings.Cut(value, ":")
+		if s, ok := all.storage(vm.node, name); !ok || s.Shared == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// clone copies a template. It has the template's options at first, under the
+// description by which it is known to be ours.
+func (x *proxmox) clone(ctx context.Context, m *v1alpha1.Machine, where place, source item, vmid int) (*pve.Task, error) {
+	options := &pve.VirtualMachineCloneOptions{NewID: vmid, Name: m.Name, Description: describe(m), Pool: x.options.Pool}
+	if !x.options.LinkedClone {
+		options.Full, options.Storage = true, where.storages[0]
+	}
+	if where.node != source.Node {
+		options.Target = where.node
+	}
+	from := x.handle(&virtualMachine{id: source.VMID, node: source.Node})
+	_, t, err := from.Clone(ctx, options)
+	return t, err
+}
+
+// talosRaw is a compressed image of Talos' image factory, which has every image
+// in several formats.
+var talosRaw = regexp.MustCompile(`^(https?://.+/image/[0-9a-f]{64}/v[^/]+/[^/]+)\.raw\.(?:xz|zst|gz)$`)
+
+// importable are the formats that Proxmox VE imports.
+var importable = []string{".qcow2", ".raw", ".vmdk"}
+
+// imageURL is where the image of a machine is fetched from, in a format that
+// Proxmox VE imports, or empty.
+func imageURL(m *v1alpha1.Machine) string {
+	id := imageID(m)
+	if !strings.HasPrefix(id, "https://") && !strings.HasPrefix(id, "http://") {
+		return ""
+	}
+	if match := talosRaw.FindStringSubmatch(id); match != nil {
+		return match[1] + ".qcow2"
+	}
+	return id
+}
+
+// image is the volume of a machine's image on a host, once it is there, and empty
+// where it has none. Until then it returns the task that fetches it. Machines with
+// the same image share the volume.
+func (x *proxmox) image(ctx context.Context, m *v1alpha1.Machine, all cluster, node string) (volume string, begun *v1alpha1.ProviderTask, err error) {
+	from := imageURL(m)
+	if from == "" {
+		return "", nil, nil
+	}
+	address, err := url.Parse(from)
+	if err != nil || !slices.Contains(importable, path.Ext(address.Path)) {
+		return "", nil, fault{"ImageNotSupported", fmt.Sprintf("Proxmox VE imports images that end with %s: give the URL of such a one in spec.os.imageID, or the VMID or name of a template", strings.Join(importable, ", "))}
+	}
+	s, ok := all.roomiest(node, "import")
+	if !ok {
+		return "", nil, fault{"StorageClassNotFound", "node " + node + " has no storage for content import, which images are fetched to: allow it on one"}
+	}
+	sum := sha256.Sum256([]byte(from))
+	name := "vitistack-" + hex.EncodeToString(sum[:8]) + path.Ext(address.Path)
+	volume = s.Storage + ":import/" + name
+	has, err := x.hasVolume(ctx, node, s.Storage, "import", volume)
+	if err != nil || has {
+		return volume, nil, err
+	}
+	var active []struct {
+		UPID string `json:"upid"`
+		ID   string `json:"id"`
+	}
+	if err := x.client.Get(ctx, "/nodes/"+node+"/tasks?source=active&typefilter=download", &active); err != nil {
+		return "", nil, err
+	}
+	for _, a := range active {
+		if a.ID == name {
+			return "", &v1alpha1.ProviderTask{ID: a.UPID, Action: actionDownload}, nil
+		}
+	}
+	var upid pve.UPID
+	err = x.client.Post(ctx, "/nodes/"+node+"/storage/"+s.Storage+"/download-url", map[string]any{"content": "import", "filename": name, "url": from}, &upid)
+	return "", taskOf(actionDownload, pve.NewTask(upid, x.client)), err
+}
+
+// converge writes what differs into the configuration of a virtual machine that
+// exists, makes disks that are missing and grows those that are too small. It
+// returns the task that it has begun, if any: one at a time.
+func (x *proxmox) converge(ctx context.Context, m *v1alpha1.Machine, want wanted, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
+	change := alterable(m, want)
+	if vm.config["protection"] == "1" && change["protection"] == "0" && !strings.Contains(vm.config["description"], protectedLine) {
+		delete(change, "protection") // somebody else protects it
+	}
+	if !slices.Contains(splitTags(vm.config["tags"]), tagOf(m)) {
+		if t, err := x.adopt(ctx, m, want, vm, change); err != nil || t != nil {
+			return t, err
+		}
+	}
+	for key, value := range change {
+		if same(key, vm.config[key], value) {
+			delete(change, key)
+		}
+	}
+	if len(change) > 0 {
+		if err := x.configure(ctx, vm, change); err != nil {
+			return nil, err
+		}
+	}
+	return x.disks(ctx, m, want, vm)
+}
+
+// same tells whether an option has a value already.
+func same(key, has, value string) bool {
+	switch key {
+	case "description":
+		return strings.TrimSpace(has) == strings.TrimSpace(value)
+	case "protection":
+		return (has == "1") == (value == "1")
+	case "tags":
+		for _, tag := range splitTags(value) {
+			if !slices.Contains(splitTags(has), tag) {
+				return false
+			}
+		}
+		return true
+	default:
+		return strings.TrimPrefix(has, "current=") == value
+	}
+}
+
+// adopt gives a fresh clone everything that a new machine has.
+func (x *proxmox) adopt(ctx context.Context, m *v1alpha1.Machine, want wanted, vm *virtualMachine, change map[string]string) (*v1alpha1.ProviderTask, error) {
+	first := firstBoot(m, want)
+	if first.iso() {
+		all, err := x.resources(ctx)
+		if err != nil {
+			return nil, err
+		}
+		volume, t, err := x.cd(ctx, m, all, vm.node, first)
+		if err != nil {
+			return nil, err
+		}
+		if t != nil {
+			return taskOf(actionUpload, t), nil
+		}
+		first.options = map[string]string{cloudDrive: volume + ",media=cdrom"}
+	}
+	storage, _, _ := strings.Cut(vm.config[slotOf(vm, 0, disk{name: rootDisk})], ":")
+	for key, value := range x.fixed(m, want, first) {
+		switch key {
+		case "scsihw", "bios", "machine", "ostype", "boot":
+			// What the template's system was installed with stays.
+		default:
+			change[key] = value
+		}
+	}
+	for key := range vm.config {
+		if strings.HasPrefix(key, "net") && change[key] == "" {
+			change["delete"] = strings.TrimPrefix(change["delete"]+","+key, ",")
+		}
+	}
+	if change[cloudDrive] == "" && !strings.Contains(vm.config[cloudDrive], "cloudinit") && storage != "" {
+		change[cloudDrive] = storage + ":cloudinit"
+	}
+	return nil, nil
+}
+
+// configure changes options, unless somebody else has changed some meanwhile.
+func (x *proxmox) configure(ctx context.Context, vm *virtualMachine, change map[string]string) error {
+	var options []pve.VirtualMachineOption
+	for key, value := range change {
+		options = append(options, pve.VirtualMachineOption{Name: key, Value: value})
+	}
+	options = append(options, pve.VirtualMachineOption{Name: "digest", Value: vm.config["digest"]})
+	if err := x.handle(vm).ConfigSync(ctx, options...); err != nil {
+		if modified(err) {
+			return errRaced
+		}
+		return err
+	}
+	fresh, err := x.read(ctx, vm.node, vm.id)
+	if err != nil {
+		return err
+	}
+	vm.config = fresh.config
+	return nil
+}
+
+// disks makes a disk that is missing, or grows one that is too small.
+func (x *proxmox) disks(ctx context.Context, m *v1alpha1.Machine, want wanted, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
+	for i, d := range want.disks {
+		slot := slotOf(vm, i, d)
+		if slot == "" {
+			return x.addDisk(ctx, want, vm, d)
+		}
+		properties := propertiesOf(vm.config[slot])
+		has := sizeOf(properties)
+		if has > gigabytes(d)<<30 {
+			return nil, fault{"DiskCannotShrink", fmt.Sprintf("disk %s has %s, which would be lost in part: write at least that into spec.disks",
+				d.name, resource.NewQuantity(has, resource.BinarySI))}
+		}
+		if has > 0 && has < d.size.Value() {
+			t, err := x.handle(vm).ResizeDisk(ctx, slot, fmt.Sprintf("%dG", gigabytes(d)))
+			return taskOf(actionResize, t), err
+		}
+	}
+	return nil, nil
+}
+
+// slotOf is where a virtual machine has a disk: by its name, which is its serial
+// number, or for the first one where it boots from.
+func slotOf(vm *virtualMachine, index int, d disk) string {
+	for key, value := range vm.config {
+		if strings.HasPrefix(key, "scsi") && propertiesOf(value)["serial"] == d.name {
+			return key
+		}
+	}
+	if index > 0 {
+		return ""
+	}
+	order, _, _ := strings.Cut(strings.TrimPrefix(propertiesOf(vm.config["boot"])["order"], "order="), ";")
+	if strings.HasPrefix(order, "net") || vm.config[order] == "" {
+		order = "scsi0"
+	}
+	return order
+}
+
+func (x *proxmox) addDisk(ctx context.Context, want wanted, vm *virtualMachine, d disk) (*v1alpha1.ProviderTask, error) {
+	all, err := x.resources(ctx)
+	if err != nil {
+		return nil, err
+	}
+	storages, refusal := all.room(vm.node, demand{disks: []disk{d}, storage: x.defaults.StorageClass})
+	if refusal != "" {
+		return nil, fault{insufficient, fmt.Sprintf("node %s cannot take disk %s: %s", vm.node, d.name, refusal)}
+	}
+	const slots = 31
+	for i := range slots {
+		slot := "scsi" + strconv.Itoa(i)
+		if vm.config[slot] != "" {
+			continue
+		}
+		t, err := x.handle(vm).Config(ctx, pve.VirtualMachineOption{Name: slot, Value: newDisk(d, storages[0])},
+			pve.VirtualMachineOption{Name: "digest", Value: vm.config["digest"]})
+		if modified(err) {
+			return nil, errRaced
+		}
+		return taskOf(actionConfigure, t), err
+	}
+	return nil, fault{"TooManyDisks", fmt.Sprintf("disk %s has no place: Proxmox VE takes %d disks", d.name, slots)}
+}

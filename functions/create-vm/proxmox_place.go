@@ -1,0 +1,290 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+)
+
+// item is a host, a storage on a host, or a virtual machine, as /cluster/resources
+// lists them.
+type item struct {
+	Type       string  `json:"type"`
+	Node       string  `json:"node"`
+	Name       string  `json:"name"`
+	Status     string  `json:"status"`
+	TagList    string  `json:"tags"`
+	Storage    string  `json:"storage"`
+	Content    string  `json:"content"`
+	VMID       int     `json:"vmid"`
+	Template   int     `json:"template"`
+	Shared     int     `json:"shared"`
+	MaxCPU     float64 `json:"maxcpu"`
+	MaxMem     int64   `json:"maxmem"`
+	Mem        int64   `json:"mem"`
+	MaxDisk    int64   `json:"maxdisk"`
+	Disk       int64   `json:"disk"`
+	PluginType string  `json:"plugintype"`
+}
+
+func (i item) isVM() bool     { return i.Type == "qemu" }
+func (i item) online() bool   { return i.Status == "online" }
+func (i item) tags() []string { return splitTags(i.TagList) }
+func (i item) has(content string) bool {
+	return i.Type == "storage" && i.Status == "available" && slices.Contains(strings.Split(i.Content, ","), content)
+}
+
+// cluster is what there is in a cluster of Proxmox VE.
+type cluster []item
+
+func (x *proxmox) resources(ctx context.Context) (all cluster, err error) {
+	return all, x.client.Get(ctx, "/cluster/resources", &all)
+}
+
+// vmids are the VMIDs that are in use, also by containers.
+func (c cluster) vmids() map[int]bool {
+	used := map[int]bool{}
+	for _, i := range c {
+		if i.VMID != 0 {
+			used[i.VMID] = true
+		}
+	}
+	return used
+}
+
+// storage finds a storage on a node.
+func (c cluster) storage(node, name string) (item, bool) {
+	for _, i := range c {
+		if i.Type == "storage" && i.Node == node && i.Storage == name {
+			return i, true
+		}
+	}
+	return item{}, false
+}
+
+// roomiest is the storage of a node for a content that has the most room.
+func (c cluster) roomiest(node, content string) (best item, ok bool) {
+	for _, i := range c {
+		if i.Node != node || !i.has(content) {
+			continue
+		}
+		if room := i.MaxDisk - i.Disk; !ok || room > best.MaxDisk-best.Disk || (room == best.MaxDisk-best.Disk && i.Storage < best.Storage) {
+			best, ok = i, true
+		}
+	}
+	return best, ok
+}
+
+// demand is what a machine needs of a host.
+type demand struct {
+	// node is the only host that it may run on, or empty.
+	node   string
+	memory int64
+	cpus   int32
+	disks  []disk
+	// storage is what disks are on that name none, or empty.
+	storage string
+	// group are the tags that machines share which are to be spread.
+	group []string
+	// content is what storages the host needs beside those for disks.
+	content []string
+}
+
+// place is a host, and a storage there for each disk.
+type place struct {
+	node     string
+	storages []string
+}
+
+// choose sorts the hosts that can take a machine: first those with the fewest of
+// its group, then those with the most free memory. Hosts that cannot are left out,
+// with the reason. A machine that is not on counts with all of its memory if it is
+// one of ours, since it will be.
+func (c cluster) choose(d demand) (fit []place, why map[string]string) {
+	why = map[string]string{}
+	free, group := map[string]int64{}, map[string]int{}
+	for _, i := range c {
+		switch {
+		case i.Type == "node":
+			free[i.Node] += i.MaxMem - i.Mem
+		case !i.isVM() || i.Template == 1:
+		case i.Status != "running" && slices.Contains(i.tags(), tagManaged):
+			free[i.Node] -= i.MaxMem
+		}
+		if i.isVM() && len(d.group) > 0 && !slices.ContainsFunc(d.group, func(t string) bool { return !slices.Contains(i.tags(), t) }) {
+			group[i.Node]++
+		}
+	}
+	for _, n := range c {
+		if n.Type != "node" || (d.node != "" && n.Node != d.node) {
+			continue
+		}
+		storages, refusal := c.room(n.Node, d)
+		switch {
+		case !n.online():
+			why[n.Node] = "it does not answer"
+		case n.MaxMem > 0 && free[n.Node] < d.memory:
+			why[n.Node] = fmt.Sprintf("it has %s of memory left", resource.NewQuantity(max(0, free[n.Node])>>20<<20, resource.BinarySI))
+		case n.MaxCPU > 0 && int32(n.MaxCPU) < d.cpus:
+			why[n.Node] = fmt.Sprintf("it has %d CPUs", int32(n.MaxCPU))
+		case refusal != "":
+			why[n.Node] = refusal
+		default:
+			fit = append(fit, place{node: n.Node, storages: storages})
+		}
+	}
+	slices.SortStableFunc(fit, func(a, b place) int {
+		return cmp.Or(group[a.node]-group[b.node], cmp.Compare(free[b.node], free[a.node]), strings.Compare(a.node, b.node))
+	})
+	return fit, why
+}
+
+// room finds a storage on a node for each disk, or says what is missing.
+func (c cluster) room(node string, d demand) (storages []string, refusal string) {
+	left := map[string]int64{}
+	for _, i := range c {
+		if i.Type == "storage" && i.Node == node {
+			left[i.Storage] = i.MaxDisk - i.Disk
+		}
+	}
+	for _, disk := range d.disks {
+		name := disk.storageClass
+		if name == "" || name == defaultClass {
+			name = d.storage
+		}
+		if name == "" {
+			best, ok := c.roomiest(node, "images")
+			if !ok {
+				return nil, "it has no storage for disks"
+			}
+			name = best.Storage
+		}
+		s, ok := c.storage(node, name)
+		if !ok || !s.has("images") {
+			return nil, "it has no storage " + name + " for disks"
+		}
+		if left[name] -= disk.size.Value(); left[name] < 0 {
+			return nil, "its storage " + name + " is full"
+		}
+		storages = append(storages, name)
+	}
+	for _, content := range d.content {
+		if _, ok := c.roomiest(node, content); !ok {
+			return nil, "it has no storage for content " + content
+		}
+	}
+	return storages, ""
+}
+
+// classes are the storages of the cluster that take disks.
+func (c cluster) classes() []string {
+	names := map[string]bool{}
+	for _, i := range c {
+		if i.has("images") {
+			names[i.Storage] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// place chooses the host of a machine: the one it has, if that can still take it,
+// or else the first of the best that has its bridges.
+func (x *proxmox) place(ctx context.Context, m *v1alpha1.Machine, want wanted, all cluster, source item) (place, error) {
+	d := x.demandOf(m, want, source)
+	for _, dk := range want.disks {
+		named := dk.storageClass != "" && dk.storageClass != defaultClass
+		if classes := all.classes(); named && !slices.Contains(classes, dk.storageClass) {
+			return place{}, fault{"StorageClassNotFound", fmt.Sprintf("Proxmox VE has no storage %s for disk %s: name one of %s", dk.storageClass, dk.name, strings.Join(classes, ", "))}
+		}
+	}
+	if known := slices.ContainsFunc(all, func(i item) bool { return i.Type == "node" && i.Node == d.node }); d.node != "" && !known {
+		return place{}, fault{"NodeNotFound", fmt.Sprintf("Proxmox VE has no node %s: name another in spec.nodeName, or leave it out", d.node)}
+	}
+	fit, why := all.choose(d)
+	if had, _ := placeOf(m); had != "" {
+		slices.SortStableFunc(fit, func(a, b place) int {
+			return cmp.Compare(map[bool]int{true: 0, false: 1}[a.node == had], map[bool]int{true: 0, false: 1}[b.node == had])
+		})
+	}
+	bridge := ""
+	for _, p := range fit {
+		if s, _ := all.storage(p.node, p.storages[0]); source.VMID != 0 && p.node != source.Node && !x.options.LinkedClone && s.Shared == 0 {
+			why[p.node] = "a template of another node can only be copied to a shared storage"
+			continue
+		}
+		lacks, err := x.lacks(ctx, p.node, want)
+		if err != nil {
+			return place{}, err
+		}
+		if lacks == "" {
+			return p, nil
+		}
+		bridge = lacks
+		why[p.node] = "it has no bridge " + lacks
+	}
+	var reasons []string
+	for _, node := range slices.Sorted(maps.Keys(why)) {
+		reasons = append(reasons, node+": "+why[node])
+	}
+	if bridge != "" && len(fit) == len(why) {
+		return place{}, fault{"BridgeNotFound", fmt.Sprintf("no node has bridge %s: make it at Proxmox VE, or name another in the NetworkConfiguration or in spec.defaults.bridge of the MachineProvider", bridge)}
+	}
+	return place{}, fault{insufficient, "no node has room for the machine: add nodes, free some, or ask for less: " + strings.Join(reasons, "; ")}
+}
+
+func (x *proxmox) demandOf(m *v1alpha1.Machine, want wanted, source item) demand {
+	d := demand{
+		node: m.Spec.NodeName, memory: megabytes(want) << 20, cpus: want.cores * want.threads * want.sockets, disks: want.disks,
+		storage: x.defaults.StorageClass,
+	}
+	if d.node == "" {
+		d.node = x.defaults.NodeName
+	}
+	if source.VMID != 0 && source.Shared == 0 {
+		d.node = source.Node
+	}
+	if name := m.Labels[v1alpha1.LabelClusterName]; name != "" {
+		d.group = []string{tag("cluster", name), tag("role", m.Labels[v1alpha1.LabelClusterRole])}
+	}
+	if imageURL(m) != "" {
+		d.content = append(d.content, "import")
+	}
+	if firstBoot(m, want).iso() {
+		d.content = append(d.content, "iso")
+	}
+	return d
+}
+
+// lacks is a bridge that a machine needs and a node does not have, or empty.
+func (x *proxmox) lacks(ctx context.Context, node string, want wanted) (string, error) {
+	if len(want.nics) == 0 {
+		return "", nil
+	}
+	var networks []struct {
+		Iface string `json:"iface"`
+	}
+	if err := x.client.Get(ctx, "/nodes/"+node+"/network?type=any_bridge", &networks); err != nil {
+		return "", err
+	}
+	for _, n := range want.nics {
+		bridge := x.bridge(n)
+		if !slices.ContainsFunc(networks, func(i struct {
+			Iface string `json:"iface"`
+		}) bool {
+			return i.Iface == bridge
+		}) {
+			return bridge, nil
+		}
+	}
+	return "", nil
+}
+
+// bridge is the bridge of an interface.
+func (x *proxmox) bridge(n nic) string { return cmp.Or(n.bridge, x.defaults.Bridge, "vmbr0") }

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/kube"
+	proxmoxsim "github.com/vitistack/stack/tests/sim/proxmox"
+)
+
+const (
+	pveToken  = "viti@pve!stack"
+	pveSecret = "7d3c7d0a-5a0f-4a07-9a9b-2f0c4f6a3f11"
+)
+
+// pveGrants are the rights that the README asks for, and no more.
+var pveGrants = []proxmoxsim.Grant{
+	{Path: "/vms", Privileges: []string{
+		"VM.Allocate", "VM.Audit", "VM.Clone", "VM.Config.CDROM", "VM.Config.CPU", "VM.Config.Cloudinit", "VM.Config.Disk", "VM.Config.HWType",
+		"VM.Config.Memory", "VM.Config.Network", "VM.Config.Options", "VM.GuestAgent.Audit", "VM.PowerMgmt",
+	}},
+	{Path: "/storage", Privileges: []string{"Datastore.AllocateSpace", "Datastore.AllocateTemplate", "Datastore.Audit"}},
+	{Path: "/nodes", Privileges: []string{"Sys.Audit", "Sys.AccessNetwork"}},
+	{Path: "/sdn/zones/localnetwork", Privileges: []string{"SDN.Use"}},
+}
+
+// pve starts a simulated Proxmox VE, and makes a MachineProvider for it.
+func (r *rig) pve(options proxmoxsim.Options, change func(*v1alpha1.MachineProvider)) (*proxmoxsim.Server, *v1alpha1.MachineProvider) {
+	r.Helper()
+	options.Users = append(options.Users, proxmoxsim.User{Name: "viti@pve", Grants: pveGrants})
+	options.Tokens = append(options.Tokens, proxmoxsim.Token{ID: pveToken, Secret: pveSecret})
+	sim, err := proxmoxsim.New(options)
+	if err != nil {
+		r.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	r.Cleanup(func() {
+		cancel()
+		if err := sim.Close(); err != nil {
+			r.Error(err)
+		}
+	})
+	end, err := sim.Start(ctx, "127.0.0.1:0")
+	if err != nil {
+		r.Fatal(err)
+	}
+	if err := r.kube.Create(r.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: defaultNamespace}}); err != nil && !kube.AlreadyExists(err) {
+		r.Fatal(err)
+	}
+	r.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "proxmox"}, Data: map[string][]byte{
+		"tokenID": []byte(pveToken), "tokenSecret": []byte(pveSecret), "ca.crt": end.CA,
+	}})
+	p := &v1alpha1.MachineProvider{ObjectMeta: metav1.ObjectMeta{Name: "proxmox-" + r.namespace}, Spec: v1alpha1.MachineProviderSpec{
+		Type: v1alpha1.ProviderProxmox, Endpoint: &v1alpha1.ProviderEndpoint{URL: end.URL},
+		CredentialsRef: &v1alpha1.SecretReference{Namespace: r.namespace, Name: "proxmox"},
+	}}
+	if change != nil {
+		change(p)
+	}
+	if err := r.kube.Create(r.Context(), p); err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() { _ = r.kube.Delete(context.Background(), p) })
+	return sim, p
+}
+
+// proxmoxSite is Proxmox VE.
+func proxmoxSite(r *rig) *site {
+	sim, p := r.pve(proxmoxsim.Options{}, nil)
+	return pveSite(r, sim, p.Name)
+}
+
+func pveSite(r *rig, sim *proxmoxsim.Server, provider string) *site {
+	of := func(m *v1alpha1.Machine) (found []proxmoxsim.Machine) {
+		for _, vm := range sim.Machines() {
+			if strings.Contains(vm.Config["description"]+vm.Config["tags"], string(m.UID)) {
+				found = append(found, vm)
+			}
+		}
+		return found
+	}
+	s := &site{provider: provider}
+	s.vms = func(m *v1alpha1.Machine) (ids []string) {
+		for _, vm := range of(m) {
+			ids = append(ids, fmt.Sprint(vm.ID))
+		}
+		return ids
+	}
+	s.left = func(m *v1alpha1.Machine) (left []string) {
+		left = s.vms(m)
+		for _, volume := range sim.Volumes() {
+			if _, vmid := placeOf(m); strings.Contains(volume, string(m.UID)) || (vmid != 0 && strings.Contains(volume, fmt.Sprintf("vm-%d-", vmid))) {
+				left = append(left, volume)
+			}
+		}
+		leases := &coordinationv1.LeaseList{}
+		if err := r.kube.List(r.Context(), defaultNamespace, labelHolder+"="+string(m.UID), leases); err != nil {
+			r.Error(err)
+		}
+		for _, l := range leases.Items {
+			left = append(left, "Lease "+l.Name)
+		}
+		return left
+	}
+	s.foreign = func(name string) func() bool {
+		if err := sim.AddMachine(proxmoxsim.Machine{ID: 100, Node: "pve1", Config: map[string]string{"name": name, "memory": "1024"}}, ""); err != nil {
+			r.Fatal(err)
+		}
+		return func() bool {
+			for _, vm := range sim.Machines() {
+				if vm.ID == 100 {
+					return len(vm.Config) == 2 && vm.Config["name"] == name
+				}
+			}
+			return false
+		}
+	}
+	s.starts = func(m *v1alpha1.Machine) (n int) {
+		for _, vm := range of(m) {
+			n += vm.Starts
+		}
+		return n
+	}
+	s.sizes = func(m *v1alpha1.Machine) (cpus int, root string) {
+		for _, vm := range of(m) {
+			_, _ = fmt.Sscan(cmp.Or(vm.Pending["cores"], vm.Config["cores"]), &cpus)
+			root = propertiesOf(vm.Config["scsi0"])["size"] + "i"
+		}
+		return cpus, root
+	}
+	return s
+}
