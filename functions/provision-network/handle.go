@@ -43,6 +43,8 @@ const (
 
 // look is how to look at a network.
 type look struct {
+	// again is whether it may have been missed that something happened.
+	again bool
 	// said is what an external IPAM answers.
 	said *answer
 }
@@ -56,7 +58,8 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	case err != nil:
 		return nil, err
 	case ref.Kind == kindNetwork:
-		return nil, kube.OnConflict(func() error { return f.settle(ctx, ref.Namespace, ref.Name, look{}) })
+		how := look{again: in.Type() == events.TypeResync}
+		return nil, kube.OnConflict(func() error { return f.settle(ctx, ref.Namespace, ref.Name, how) })
 	default:
 		return nil, f.usersChanged(ctx, ref.Namespace, in.Type() == events.TypeRefDelete)
 	}
@@ -74,7 +77,10 @@ func (f *function) settle(ctx context.Context, namespace, name string, how look)
 	case nn.DeletionTimestamp != nil:
 		return f.release(ctx, nn)
 	case how.said == nil && provided(nn) && !kube.AskedFor(nn):
-		return f.count(ctx, nn)
+		if how.again {
+			return f.count(ctx, nn)
+		}
+		return nil
 	}
 	if until := restsUntil(nn, f.now()); how.said == nil && !until.IsZero() {
 		return f.later(until)
