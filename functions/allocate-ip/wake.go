@@ -11,6 +11,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/network"
 )
 
 const source = "/functions/" + name
@@ -47,7 +48,8 @@ func (f *function) wakeConfigurations(ctx context.Context, nn *v1alpha2.NetworkN
 		nc := &list.Items[i]
 		in := nc.Spec.NetworkNamespaceName == nn.Name || nc.Spec.NetworkNamespaceName == ""
 		queued := reasonOf(nc.Status.Conditions) == "PoolExhausted"
-		if !in || queued || nc.DeletionTimestamp != nil || (settled(nc) && !stale(nc, nn)) {
+		coming := network.Unseen(nn, nc.CreationTimestamp, nc.Status.Conditions)
+		if !in || queued || coming || nc.DeletionTimestamp != nil || (settled(nc) && !stale(nc, nn)) {
 			continue
 		}
 		if err := f.wake(ctx, nc, "NetworkConfiguration", v1alpha1.GroupVersion.String(), nn.ResourceVersion); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/network"
 )
 
 const source = "/functions/" + name
@@ -41,7 +42,7 @@ func (f *function) settleNetwork(ctx context.Context, namespace, name string, ag
 	}
 	waiting, err := f.users(ctx, nn, func(nc *v1alpha1.NetworkConfiguration) bool {
 		w, p := newWish(nc, nn, f.classes)
-		return p == nil && !settled(nc, w, nn)
+		return p == nil && !settled(nc, w, nn) && !network.Unseen(nn, nc.CreationTimestamp, nc.Status.Conditions)
 	})
 	if err != nil {
 		return err
