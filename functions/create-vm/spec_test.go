@@ -1,0 +1,234 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+func machineWith(name string, change func(*v1alpha1.MachineSpec)) *v1alpha1.Machine {
+	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.MachineSpec{Template: "small"}}
+	change(&m.Spec)
+	return m
+}
+
+// TestEverythingIsAdmitted asks for all that a Machine can ask for, of a KubeVirt
+// that refuses what the real one refuses.
+func TestEverythingIsAdmitted(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	yes, vlan := true, v1alpha2.VLANID(300)
+	s.create(&v1alpha1.NetworkConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "prod"}, Spec: v1alpha1.NetworkConfigurationSpec{VLAN: &vlan, Bridge: "br7", MTU: 9000}})
+	s.create(machineWith("all", func(m *v1alpha1.MachineSpec) {
+		m.Resources = &v1alpha1.MachineResources{CPU: &v1alpha1.MachineCPU{Cores: 2, Threads: 2, Sockets: 2}}
+		m.Disks = []v1alpha1.MachineDisk{{Name: "data", Size: "1Gi", StorageClass: "fast-ssd", AccessMode: "ReadWriteMany", VolumeMode: "Block"}}
+		m.Networks = []v1alpha1.MachineNetwork{{Name: "eth0", NetworkName: "prod", Model: "e1000", MACAddress: "52-54-00-AA-BB-CC"}, {Name: "eth1", NetworkName: "prod"}}
+		m.BootOrder = []v1alpha1.BootDevice{"cdrom", "disk", "network"}
+		m.OS = &v1alpha1.MachineOS{ISOURI: "https://images.example/installer.iso"}
+		m.CloudInit = &v1alpha1.CloudInit{UserData: "#cloud-config\n"}
+		m.Domain = &v1alpha1.MachineDomain{
+			Machine:  &v1alpha1.DomainMachine{Type: "pc-q35"},
+			Features: &v1alpha1.DomainFeatures{ACPI: &yes, APIC: &yes, HyperV: &yes},
+			Firmware: &v1alpha1.DomainFirmware{Bootloader: v1alpha1.Bootloader{EFI: true, SecureBoot: true}},
+		}
+	}))
+	m := s.until("all", "runs", running)
+	vm := &kubevirtv1.VirtualMachine{}
+	if err := s.kube.Get(t.Context(), s.namespace, "all", vm); err != nil {
+		t.Fatal(err)
+	}
+	domain := vm.Spec.Template.Spec.Domain
+	if d := domain; d.Machine.Type != "q35" || d.Features.SMM == nil || !*d.Firmware.Bootloader.EFI.SecureBoot || d.Features.Hyperv == nil || !*d.Devices.NetworkInterfaceMultiQueue {
+		t.Errorf("domain %+v", d)
+	}
+	boot := map[string]uint{}
+	for _, d := range domain.Devices.Disks {
+		if d.BootOrder != nil {
+			boot[d.Name] = *d.BootOrder
+		}
+	}
+	for _, i := range domain.Devices.Interfaces {
+		boot[i.Name] = *i.BootOrder
+	}
+	if diff := cmp.Diff(map[string]uint{"cdrom": 1, "root": 2, "data": 3, "eth0": 4, "eth1": 5}, boot); diff != "" {
+		t.Errorf("boot order (-want +got):\n%s", diff)
+	}
+	if i := domain.Devices.Interfaces[0]; i.MacAddress != "52:54:00:aa:bb:cc" || i.Model != "e1000" {
+		t.Errorf("first interface %+v", i)
+	}
+	definition := &NetworkAttachmentDefinition{}
+	if err := s.kube.Get(t.Context(), s.namespace, "net-br7-vlan300", definition); err != nil {
+		t.Fatal(err)
+	}
+	var config struct{ Plugins []map[string]any }
+	if err := json.Unmarshal([]byte(definition.Spec.Config), &config); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]any{"type": "bridge", "bridge": "br7", "vlan": 300., "mtu": 9000., "ipam": map[string]any{}}, config.Plugins[0]); diff != "" {
+		t.Errorf("attachment (-want +got):\n%s", diff)
+	}
+	if owner := definition.OwnerReferences; len(owner) != 1 || owner[0].Kind != "NetworkNamespace" {
+		t.Errorf("an attachment goes with its network: owners %v", owner)
+	}
+	if err := s.kube.Delete(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	s.empty()
+	nc := &v1alpha1.NetworkConfiguration{}
+	if err := s.kube.Get(t.Context(), s.namespace, "prod", nc); err != nil || len(nc.Spec.NetworkInterfaces) != 0 {
+		t.Errorf("the machine has left its network: %v, %v", nc.Spec.NetworkInterfaces, err)
+	}
+}
+
+// TestRefusalsAreQuoted asks for a board that KubeVirt does not allow unless it is
+// told to.
+func TestRefusalsAreQuoted(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.create(machineWith("old", func(m *v1alpha1.MachineSpec) {
+		m.Domain = &v1alpha1.MachineDomain{Machine: &v1alpha1.DomainMachine{Type: "pc-i440fx"}}
+	}))
+	m := s.until("old", "is refused", ready("KubeVirtApiError"))
+	if got := condition(m, "VirtualMachineReady"); !strings.HasPrefix(got, "False VMFailed") || !strings.Contains(got, "pc-i440fx") {
+		t.Errorf("got %s", got)
+	}
+	before := m.DeepCopy()
+	m.Spec.Domain = nil
+	if _, err := s.kube.Patch(t.Context(), before, m); err != nil {
+		t.Fatal(err)
+	}
+	s.until("old", "runs once it is mended", running)
+}
+
+// TestFirstConfiguration is about what a guest is told: static addresses, unless its
+// owner says something else, in which case what it reports differs from layer 2's.
+func TestFirstConfiguration(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	const secret = "correct-horse-battery-staple"
+	s.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "mine"}, Data: map[string][]byte{"userdata": []byte("#cloud-config\npassword: " + secret + "\n")}})
+	s.create(machineWith("static", func(m *v1alpha1.MachineSpec) {
+		m.CloudInit = &v1alpha1.CloudInit{SecretRef: &v1alpha1.CloudInitSecretReference{Name: "mine", Key: "userdata"}}
+	}))
+	s.create(machineWith("own", func(m *v1alpha1.MachineSpec) {
+		m.CloudInit = &v1alpha1.CloudInit{NetworkData: "version: 2\nethernets:\n  eth0:\n    addresses: [10.9.9.9/24]\n"}
+	}))
+	m := s.until("static", "runs with its address", func(m *v1alpha1.Machine) bool { return running(m) && isTrue(m.Status.Conditions, "NetworkReady") })
+	own := &corev1.Secret{}
+	if err := s.kube.Get(t.Context(), s.namespace, "static-cloudinit", own); err != nil {
+		t.Fatal(err)
+	}
+	var network struct {
+		Version   int
+		Ethernets map[string]struct {
+			Match     map[string]string
+			Addresses []string
+		}
+	}
+	if err := yaml.Unmarshal(own.Data["networkdata"], &network); err != nil {
+		t.Fatal(err)
+	}
+	if e := network.Ethernets["eth0"]; network.Version != 2 || e.Match["macaddress"] != deriveMAC(m.UID, "eth0") || len(e.Addresses) != 1 || e.Addresses[0] != m.Status.IPAddresses[0]+"/24" {
+		t.Errorf("network data %s", own.Data["networkdata"])
+	}
+	s.saysNowhere(secret)
+	s.until("own", "has other addresses than it was given", func(m *v1alpha1.Machine) bool {
+		return running(m) && strings.HasPrefix(condition(m, "NetworkReady"), "False AddressMismatch: the guest does not have "+m.Status.IPAddresses[0]+", but 10.9.9.9")
+	})
+}
+
+// saysNowhere fails if a text is in anything that people can read.
+func (s *stand) saysNowhere(text string) {
+	s.Helper()
+	for _, list := range []kube.ObjectList{&v1alpha1.MachineList{}, &kubevirtv1.VirtualMachineList{}, &v1alpha1.NetworkConfigurationList{}, &corev1.EventList{}} {
+		if err := s.kube.List(s.Context(), s.namespace, "", list); err != nil {
+			s.Fatal(err)
+		}
+		doc, err := json.Marshal(list)
+		if err != nil {
+			s.Fatal(err)
+		}
+		if strings.Contains(string(doc), text) {
+			s.Errorf("a secret is in %T", list)
+		}
+	}
+}
+
+// TestWrongNetworkCanBeChanged names a network that does not exist, and then another.
+func TestWrongNetworkCanBeChanged(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.create(&v1alpha1.NetworkConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "right"}})
+	s.create(machineWith("vm", func(m *v1alpha1.MachineSpec) {
+		m.Networks = []v1alpha1.MachineNetwork{{Name: "eth0", NetworkName: "right"}, {Name: "eth1", NetworkName: "wrong"}}
+	}))
+	m := s.until("vm", "lacks a network", ready("NetworkConfigurationNotFound"))
+	nc := &v1alpha1.NetworkConfiguration{}
+	if err := s.kube.Get(t.Context(), s.namespace, "right", nc); err != nil || len(nc.Spec.NetworkInterfaces) > 0 {
+		t.Errorf("nothing is claimed before every network is there: %v, %v", nc.Spec.NetworkInterfaces, err)
+	}
+	before := m.DeepCopy()
+	m.Spec.Networks = m.Spec.Networks[:1]
+	if _, err := s.kube.Patch(t.Context(), before, m); err != nil {
+		t.Fatal(err)
+	}
+	m = s.until("vm", "runs", running)
+	before = m.DeepCopy()
+	m.Spec.Networks = append(m.Spec.Networks, v1alpha1.MachineNetwork{Name: "eth1", NetworkName: "right"})
+	if _, err := s.kube.Patch(t.Context(), before, m); err == nil || !strings.Contains(err.Error(), "networks cannot be changed any more") {
+		t.Errorf("a machine that is made keeps its interfaces: %v", err)
+	}
+}
+
+func TestStep(t *testing.T) {
+	t.Parallel()
+	made := func(change func(*v1alpha1.Machine)) *v1alpha1.Machine {
+		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "m", Generation: 1}, Status: v1alpha1.MachineStatus{
+			Phase: v1alpha1.MachineRunning, ObservedGeneration: 1, VMName: "m", ProviderID: localID("n", "m"),
+			Conditions: []metav1.Condition{{Type: "StorageReady", Status: metav1.ConditionTrue}},
+		}}
+		change(m)
+		return m
+	}
+	settled := made(func(*v1alpha1.Machine) {})
+	cases := map[string]struct {
+		reason string
+		m      *v1alpha1.Machine
+		cause  string
+		want   string
+	}{
+		"Resync":    {"what was lost is looked for", settled, causeResync, stepBuild},
+		"New":       {"nobody has seen it", &v1alpha1.Machine{}, causeMachine, stepBuild},
+		"Own":       {"the function has written it", settled, causeMachine, stepNone},
+		"Spec":      {"its owner has changed it", made(func(m *v1alpha1.Machine) { m.Generation = 2 }), causeMachine, stepBuild},
+		"Asked":     {"somebody wants it looked at", made(func(m *v1alpha1.Machine) { m.Annotations = map[string]string{v1alpha1.AnnotationReconcile: "1"} }), causeMachine, stepBuild},
+		"Task":      {"nothing tells when a task ends", made(func(m *v1alpha1.Machine) { m.Status.Task = &v1alpha1.ProviderTask{} }), causeMachine, stepBuild},
+		"Address":   {"it has waited for that", &v1alpha1.Machine{}, causeNetwork, stepBuild},
+		"Late":      {"its addresses are written down", settled, causeNetwork, stepNone},
+		"VM":        {"its state is news", settled, causeVM, stepObserve},
+		"Lost":      {"the status was never written", &v1alpha1.Machine{}, causeVM, stepBuild},
+		"Elsewhere": {"it is another machine of that name", made(func(m *v1alpha1.Machine) { m.Status.ProviderID = "proxmox://pve1/10000" }), causeVM, stepNone},
+		"Instance":  {"the guest has told its addresses", settled, causeInstance, stepObserve},
+		"Starting":  {"the virtual machine will tell more", made(func(m *v1alpha1.Machine) { m.Status.Phase = v1alpha1.MachineCreating }), causeInstance, stepNone},
+		"Disk":      {"it is there already", settled, causeClaim, stepNone},
+		"Bound":     {"it has waited for that", made(func(m *v1alpha1.Machine) { m.Status.Conditions = nil }), causeClaim, stepBuild},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := step(tc.m, tc.cause); got != tc.want {
+				t.Errorf("%s: got %s, want %s", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
