@@ -25,7 +25,9 @@ export function parseAddress(text) {
 export function formatAddress(n, v6) {
   if (!v6) return [24n, 16n, 8n, 0n].map((s) => (n >> s) & 255n).join(".");
   const groups = Array.from({ length: 8 }, (_, i) => ((n >> BigInt(112 - 16 * i)) & 65535n).toString(16));
-  return groups.join(":").replace(/(^|:)0(:0)+(:|$)/, "::");
+  const text = groups.join(":");
+  const zeros = [...text.matchAll(/(^|:)0(:0)+(?=:|$)/g)].sort((a, b) => b[0].length - a[0].length)[0];
+  return zeros ? `${text.slice(0, zeros.index)}::${text.slice(zeros.index + zeros[0].length + 1)}` : text;
 }
 
 export function parsePrefix(text) {
@@ -137,7 +139,13 @@ function cellsOf({ prefix, runs: list }) {
   return { cells, each };
 }
 
-const big = (n) => (n > 9007199254740991n ? `2^${n.toString(2).length - 1}` : Number(n).toLocaleString("en"));
+// big is a number in digits, or where those tell nobody anything about how many
+// binary places it has.
+function big(n) {
+  if (n <= 9007199254740991n) return Number(n).toLocaleString("en");
+  const bits = n.toString(2);
+  return `2^${bits.length - (bits[1] === "1" ? 0 : 1)}`;
+}
 
 export function addressMap(plan) {
   const { cells, each } = cellsOf(plan);

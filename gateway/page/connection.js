@@ -72,17 +72,20 @@ function lost(why = "") {
   source?.close();
   source = null;
   const wait = Math.min(longestWait, 500 * 2 ** failures++) * (0.75 + Math.random() / 2);
-  connection.retryAt = Date.now() + wait;
-  become("reconnecting", why || connection.why || "The connection to the gateway was cut.");
-  clearTimeout(timer);
-  timer = setTimeout(connect, wait);
+  again(wait, why || connection.why || "The connection to the gateway was cut.");
   if (!why) explain();
 }
 
 // explain finds out why there is no connection.
 async function explain() {
   try {
-    const session = await (await fetch("/api/v1/session")).json();
+    const answer = await fetch("/api/v1/session");
+    const session = await answer.json();
+    if (connection.state !== "reconnecting") return;
+    if (!answer.ok) {
+      again(1000 * (Number(answer.headers.get("Retry-After")) || 5), `The gateway refuses the connection: ${session.detail}.`);
+      return;
+    }
     connection.session = session;
     if (session.required && !session.name) {
       clearTimeout(timer);
@@ -97,6 +100,14 @@ async function explain() {
   } catch {
     if (connection.state === "reconnecting") become("reconnecting", "The gateway cannot be reached. Check that it runs, and your network.");
   }
+}
+
+// again sets when to try next.
+function again(wait, why) {
+  clearTimeout(timer);
+  connection.retryAt = Date.now() + wait;
+  timer = setTimeout(connect, wait);
+  become("reconnecting", why);
 }
 
 const starting = (waiting) =>
@@ -150,9 +161,10 @@ function rest() {
 // begin finds out whether a key is needed, and connects.
 export async function begin() {
   try {
-    connection.session = await (await fetch("/api/v1/session")).json();
+    const answer = await fetch("/api/v1/session");
+    if (answer.ok) connection.session = await answer.json();
     tell("connection");
-    if (connection.session.required && !connection.session.name) {
+    if (connection.session?.required && !connection.session.name) {
       become("login");
       return;
     }

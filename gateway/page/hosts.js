@@ -53,25 +53,36 @@ function running(host) {
 }
 
 const metersOf = (host) => [
-  ["CPU", host.milliCpus, (n) => cores(n), "cores", perCore],
-  ["Memory", host.memoryBytes, bytes, "", 1],
+  {
+    name: "CPU",
+    q: host.milliCpus,
+    of: (m) => m.cpus * 1000,
+    show: cores,
+    share: perCore,
+    whole: (n) => `${cores(n)} cores, ${perCore} virtual CPUs each`,
+  },
+  { name: "Memory", q: host.memoryBytes, of: (m) => m.memoryBytes, show: bytes, share: 1, whole: (n) => `${bytes(n)} in the node` },
 ];
 
-function meter([name, q, show, unit, share], host) {
+// meter shows what running machines use, what all machines of the node ask for, and
+// what it has for them.
+function meter({ name, q, of, show, share, whole }, machines) {
   const room = q.allocatable * share;
+  const used = machines.filter((m) => m.status === "running").reduce((sum, m) => sum + of(m), 0);
   const part = percent(q.requested, room);
-  const used = q.used === undefined ? undefined : percent(q.used, q.total);
+  const kind = part > 100 ? "bad" : part >= 85 ? "act" : "fill";
   return h(
     "div",
     { class: "meter", key: name },
     h("div", { class: "row" }, h("span", {}, name), h("span", { class: "soft" }, `${part} %`)),
-    bar([[part, part > 100 ? "bad" : part >= 85 ? "act" : "fill"]]),
+    bar([
+      [percent(Math.min(used, q.requested), room), kind],
+      [percent(Math.max(0, q.requested - used), room), `${kind} faint`],
+    ]),
     h(
       "p",
-      { class: "soft small" },
-      `${show(q.requested)} requested of ${show(room)}${unit ? " virtual" : ""} allocatable; the node has ${show(q.total)}${unit ? ` ${unit}` : ""}`,
-      used === undefined ? "" : `, of which ${show(q.used)} (${used} %) in use`,
-      host.schedulable ? "" : ". It takes no more machines.",
+      { class: "soft small", title: whole(q.total) },
+      `${show(used)} used · ${show(q.requested)} requested · ${show(room)} allocatable`,
     ),
   );
 }
@@ -91,7 +102,7 @@ function card(host) {
         .filter(Boolean)
         .join(" · "),
     ),
-    metersOf(host).map((m) => meter(m, host)),
+    metersOf(host).map((m) => meter(m, machines)),
     h("h4", {}, machines.length === 0 ? "No virtual machines" : plural(machines.length, "virtual machine")),
     machines.length > 0 &&
       h(
@@ -119,7 +130,7 @@ export const hostsView = {
   draw({ query }) {
     const wanted = (query.get("q") ?? "").toLowerCase();
     const order = query.get("sort") ?? "load";
-    const load = (x) => Math.max(...metersOf(x).map(([, q, , , share]) => q.requested / Math.max(1, q.allocatable * share)));
+    const load = (x) => Math.max(...metersOf(x).map(({ q, share }) => q.requested / Math.max(1, q.allocatable * share)));
     const sorts = {
       load: (a, b) => load(b) - load(a),
       name: (a, b) => a.name.localeCompare(b.name, "en", { numeric: true }),
@@ -193,7 +204,7 @@ export const hostsView = {
             "p",
             { class: "soft" },
             badge(c.may > 0 ? "good" : c.may === 0 ? "act" : "bad", mayFail(c)),
-            ` Counted with ${perCore} virtual CPUs for each core, the largest nodes failing first.`,
+            ` Counted with ${perCore} virtual CPUs for each core, the largest nodes failing first. Used is what running machines have, requested what all of them ask for.`,
           ),
           shown.length === 0
             ? h("p", { class: "soft" }, "No node or machine here has that in its name.")

@@ -178,7 +178,7 @@ function placeHosts(boxes, lines, total) {
 
 function card(box) {
   const { x, w } = columns[box.col];
-  const most = Math.floor((w - 40) / 7.6);
+  const most = Math.floor((w - 41) / 8.2);
   const lines = box.lines.filter(Boolean).map((line) => shorten(line, Math.floor((w - 20) / 6.4)));
   const label = [shorten(box.title, most), ...lines].join(" ");
   const body = [

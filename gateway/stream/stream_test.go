@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -320,5 +321,38 @@ func TestHeartbeatAndShutdown(t *testing.T) {
 	<-r.done
 	if _, err := w.hub.Subscribe("a", "", stream.Filter{}); !errors.Is(err, stream.ErrClosed) {
 		t.Errorf("subscribe after the end: %v", err)
+	}
+}
+
+// TestDeliveries tells how functions get on: to those who are there, once, and to
+// those who come later.
+func TestDeliveries(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, stream.Limits{})
+	told := func(r *reader, until string) (counts []any) {
+		for {
+			event, data := r.next()
+			if event == "deliveries" {
+				counts = append(counts, data["create-vm"])
+			}
+			if event == until {
+				return counts
+			}
+		}
+	}
+	early := w.connect("", stream.Filter{})
+	if got := told(early, "synced"); got != nil {
+		t.Errorf("before anything was counted: %v", got)
+	}
+	for range 2 {
+		w.hub.Deliver(map[string]map[string]uint64{"create-vm": {"done": 3, "retry": 1}})
+	}
+	w.set("a", "m", "Running")
+	want := []any{map[string]any{"done": 3.0, "retry": 1.0}}
+	if diff := cmp.Diff(want, told(early, "patch")); diff != "" {
+		t.Errorf("who is there is told (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want, told(w.connect("", stream.Filter{}), "synced")); diff != "" {
+		t.Errorf("who comes later is told (-want +got):\n%s", diff)
 	}
 }

@@ -115,7 +115,7 @@ metadata: {name: from-nowhere, namespace: archive-cold}
 spec:
   datacenterIdentifier: no-west-az1
   supervisorIdentifier: cold
-  networkProvisioning: {provider: nam}
+  networkProvisioning: {provider: corporate-ipam}
   ipAllocation: {type: static}
 ---
 apiVersion: vitistack.io/v1alpha1

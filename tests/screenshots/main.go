@@ -76,8 +76,8 @@ func take(url, folder string, width int64) error {
 	return nil
 }
 
-// drawn holds once the view is complete: nothing loads, and nothing moves.
-const drawn = `document.querySelector("main h1") && !document.querySelector(".loading") && !document.querySelector("main").innerText.includes("Loading …") && document.getAnimations().every((a) => a.playState !== "running")`
+// drawn holds once the view is complete: it is live, nothing loads, and nothing moves.
+const drawn = `document.querySelector("#connection [data-state=live]") && document.querySelector("main h1") && !document.querySelector(".loading") && !document.querySelector("main").innerText.includes("Loading …") && document.getAnimations().every((a) => a.playState !== "running")`
 
 func (s *shot) take(ctx context.Context, url string, width int64) ([]byte, error) {
 	size := emulation.SetDeviceMetricsOverrideParams{Width: width, Height: s.height, DeviceScaleFactor: 1}
