@@ -30,15 +30,22 @@ type Handler func(ctx context.Context, in event.Event) (*event.Event, error)
 // served; an error from it is logged, and the process exits with 1.
 //
 // The environment gives PORT (8080), the port to listen on, and LOG_LEVEL (info).
-func Run(name string, build func() (Handler, error)) {
+func Run(name string, build func() (Handler, error), options ...Option) {
 	log := NewLogger(os.Stderr, os.Getenv("LOG_LEVEL"))
-	if err := run(signals.NewContext(), name, build, log); err != nil {
+	if err := run(signals.NewContext(), name, build, log, options...); err != nil {
 		log.Error("Cannot run", "function", name, "error", err.Error())
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, name string, build func() (Handler, error), log *slog.Logger) error {
+// Option changes how a function is served.
+type Option func(*receiver)
+
+// WithTimeout is for a function whose deliveries take longer than usual. The
+// timeouts of its Trigger and its Service have to be longer still.
+func WithTimeout(d time.Duration) Option { return func(r *receiver) { r.timeout = d } }
+
+func run(ctx context.Context, name string, build func() (Handler, error), log *slog.Logger, options ...Option) error {
 	handle, err := build()
 	if err != nil {
 		return err
@@ -51,15 +58,18 @@ func run(ctx context.Context, name string, build func() (Handler, error), log *s
 	if err != nil {
 		return fmt.Errorf("listen on PORT %s: %w", port, err)
 	}
-	return Serve(ctx, listener, name, handle, log)
+	return Serve(ctx, listener, name, handle, log, options...)
 }
 
 // Serve serves handle on the listener until ctx ends, and then lets the
 // deliveries that are under way come to their end. Beside events, which are
 // posted to any path, it answers /healthz, /readyz and /metrics.
-func Serve(ctx context.Context, listener net.Listener, name string, handle Handler, log *slog.Logger) error {
+func Serve(ctx context.Context, listener net.Listener, name string, handle Handler, log *slog.Logger, options ...Option) error {
 	log = log.With("function", name)
-	r := &receiver{name: name, handle: handle, log: log}
+	r := &receiver{name: name, handle: handle, log: log, timeout: deliveryTimeout}
+	for _, option := range options {
+		option(r)
+	}
 	drainer := &handlers.Drainer{Inner: r.routes(), QuietPeriod: drainQuiet}
 	server := &http.Server{
 		Handler:           drainer,
@@ -76,7 +86,7 @@ func Serve(ctx context.Context, listener net.Listener, name string, handle Handl
 	case <-ctx.Done():
 	}
 	drainer.Drain()
-	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.timeout+drainExtra)
 	defer cancel()
 	if err := server.Shutdown(stop); err != nil {
 		return fmt.Errorf("drain: %w", err)
@@ -89,6 +99,8 @@ type receiver struct {
 	name   string
 	handle Handler
 	log    *slog.Logger
+	// timeout is for a delivery to come to an outcome.
+	timeout time.Duration
 }
 
 func (r *receiver) routes() http.Handler {
@@ -112,7 +124,7 @@ func (r *receiver) receive(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	start := time.Now()
-	ctx, cancel := context.WithTimeout(req.Context(), deliveryTimeout)
+	ctx, cancel := context.WithTimeout(req.Context(), r.timeout)
 	defer cancel()
 	d := &delivery{}
 	reply, err := r.call(context.WithValue(ctx, deliveryKey{}, d), *in)

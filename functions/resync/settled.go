@@ -60,6 +60,10 @@ var kinds = []kind{
 		name: "KubernetesCluster", resource: v1alpha1.GroupVersion.WithResource("kubernetesclusters"),
 		make: func() kube.Object { return &v1alpha1.KubernetesCluster{} },
 	},
+	{
+		name: "EtcdBackup", resource: v1alpha1.GroupVersion.WithResource("etcdbackups"),
+		make: func() kube.Object { return &v1alpha1.EtcdBackup{} },
+	},
 }
 
 // object is what matters here of an object of any kind.

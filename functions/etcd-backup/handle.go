@@ -1,0 +1,255 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+	"github.com/dustin/go-humanize"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+type function struct {
+	kube *kube.Client
+	// volume is the folder of backups of type local, empty where there is no disk.
+	volume string
+	now    func() time.Time
+}
+
+// fault is something that somebody has to change. Reason is one word for a
+// condition, message says what to change.
+type fault struct{ reason, message string }
+
+func (f fault) Error() string { return f.reason + ": " + f.message }
+
+func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, error) {
+	ref, err := events.RefOf(in)
+	if err != nil {
+		return nil, err
+	}
+	return nil, kube.OnConflict(func() error { return f.settle(ctx, ref.Namespace, ref.Name) })
+}
+
+// settle takes a snapshot if one is due, and says when the next one is.
+func (f *function) settle(ctx context.Context, namespace, name string) error {
+	b := &v1alpha1.EtcdBackup{}
+	if err := f.kube.Get(ctx, namespace, name, b); err != nil {
+		if kube.NotFound(err) {
+			return nil
+		}
+		return err
+	}
+	if b.DeletionTimestamp != nil {
+		return nil // what was kept stays
+	}
+	before := b.DeepCopy()
+	p, err := makePlan(b, f.now())
+	if err == nil && !p.due.IsZero() {
+		if f.running(b) {
+			return nil // somebody else is at it
+		}
+		before, err = f.back(ctx, b, p.due)
+		if kube.Conflict(err) {
+			return err
+		}
+	}
+	return f.conclude(ctx, before, b, p, err)
+}
+
+const reasonRunning = "BackupRunning"
+
+// running tells whether another delivery is taking the snapshot. One that has died
+// is not waited for longer than a delivery takes.
+func (f *function) running(b *v1alpha1.EtcdBackup) bool {
+	c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionReady)
+	return c != nil && c.Reason == reasonRunning && f.now().Sub(c.LastTransitionTime.Time) < deliveryTimeout
+}
+
+// claim writes down that this delivery takes the snapshot. Of two that try at once,
+// one gets a conflict.
+func (f *function) claim(ctx context.Context, b *v1alpha1.EtcdBackup) error {
+	before := b.DeepCopy()
+	meta.RemoveStatusCondition(&b.Status.Conditions, v1alpha1.ConditionReady)
+	meta.SetStatusCondition(&b.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, ObservedGeneration: b.Generation,
+		Reason: reasonRunning, Message: "a snapshot is being taken", LastTransitionTime: metav1.NewTime(f.now()),
+	})
+	b.Status.Phase, b.Status.ObservedGeneration = v1alpha1.EtcdBackupRunning, b.Generation
+	_, err := f.kube.PatchStatus(ctx, before, b)
+	return err
+}
+
+// back takes the snapshot that was due, once it has said so, and deletes those that
+// are too many. It returns the backup as the API server has it.
+func (f *function) back(ctx context.Context, b *v1alpha1.EtcdBackup, due time.Time) (*v1alpha1.EtcdBackup, error) {
+	before := b.DeepCopy()
+	kept, err := f.storeOf(ctx, b)
+	if err != nil {
+		return before, err
+	}
+	talosconfig, err := f.talosconfigOf(ctx, b)
+	if err != nil {
+		return before, err
+	}
+	if err := f.claim(ctx, b); err != nil {
+		return before, err
+	}
+	return b.DeepCopy(), f.take(ctx, b, kept, talosconfig, due)
+}
+
+// take moves a snapshot from a control plane into the store.
+func (f *function) take(ctx context.Context, b *v1alpha1.EtcdBackup, kept store, talosconfig []byte, due time.Time) error {
+	stream, err := open(ctx, talosconfig)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = stream.Close() }()
+	name, checked := nameOf(b, due), verify(stream)
+	if err := kept.Put(ctx, name, checked); err != nil {
+		return err
+	}
+	line := checked.sum() + "  " + path.Base(name) + "\n"
+	if err := kept.Put(ctx, name+hashEnding, strings.NewReader(line)); err != nil {
+		return err
+	}
+	at := metav1.NewTime(due)
+	b.Status.LastBackupTime, b.Status.BackupSize = &at, humanize.IBytes(uint64(checked.size))
+	sums := map[string]string{name: checked.sum()}
+	for _, old := range b.Status.Backups {
+		sums[old.Name] = pick(old.Name == name, checked.sum(), old.SHA256)
+	}
+	return f.retain(ctx, b, kept, sums)
+}
+
+// listed is how many snapshots a status lists.
+const listed = 20
+
+// retain deletes all but the newest snapshots, and lists those.
+func (f *function) retain(ctx context.Context, b *v1alpha1.EtcdBackup, kept store, sums map[string]string) error {
+	files, err := kept.List(ctx, folderOf(b))
+	if err != nil {
+		return err
+	}
+	snapshots := snapshotsOf(b, files)
+	most := min(int(max(b.Spec.Retention, 1)), len(snapshots))
+	for _, old := range snapshots[most:] {
+		for _, name := range []string{old.name + hashEnding, old.name} {
+			if err := kept.Delete(ctx, name); err != nil {
+				return err
+			}
+		}
+	}
+	b.Status.BackupCount, b.Status.Backups = int32(most), nil
+	for _, s := range snapshots[:min(most, listed)] {
+		b.Status.Backups = append(b.Status.Backups, v1alpha1.BackupFile{Name: s.name, Size: s.size, SHA256: sums[s.name]})
+	}
+	return nil
+}
+
+func (f *function) storeOf(ctx context.Context, b *v1alpha1.EtcdBackup) (store, error) {
+	at := b.Spec.StorageLocation
+	if at.Type == v1alpha1.BackupLocal {
+		if f.volume == "" {
+			return nil, fault{"NoVolume", "the function etcd-backup has no volume: mount one and set BACKUP_PATH, or use type s3"}
+		}
+		return volume{dir: f.volume}, nil
+	}
+	secret := &corev1.Secret{}
+	err := f.kube.Get(ctx, b.Namespace, at.SecretRef.Name, secret)
+	if kube.NotFound(err) {
+		return nil, fault{"CredentialsNotFound", fmt.Sprintf("there is no Secret %s: create it with the keys %s and %s", at.SecretRef.Name, keyID, keySecret)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return openBucket(at, secret)
+}
+
+func (f *function) talosconfigOf(ctx context.Context, b *v1alpha1.EtcdBackup) ([]byte, error) {
+	kc := &v1alpha1.KubernetesCluster{}
+	err := f.kube.Get(ctx, b.Namespace, b.Spec.ClusterName, kc)
+	if kube.NotFound(err) {
+		return nil, fault{"ClusterNotFound", fmt.Sprintf("there is no KubernetesCluster %s in namespace %s: create it, or delete this backup", b.Spec.ClusterName, b.Namespace)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if kc.Status.Secrets == nil || kc.Status.Secrets.Talosconfig == "" {
+		return nil, fault{"ClusterNotReady", fmt.Sprintf("waits for KubernetesCluster %s to be Running for the first time", kc.Name)}
+	}
+	secret := &corev1.Secret{}
+	if err := f.kube.Get(ctx, b.Namespace, kc.Status.Secrets.Talosconfig, secret); err != nil {
+		return nil, err
+	}
+	return secret.Data["talosconfig"], nil
+}
+
+// conclude writes what has become of a backup into its status:
+//
+//	err        phase                              Ready
+//	nil        Scheduled, or Completed without    True   Scheduled, Completed or Suspended
+//	           a schedule
+//	fault      Pending before the first snapshot, False  its reason
+//	           otherwise Failed
+//	damaged    Failed                             False  SnapshotDamaged
+//	other      Failed                             False  BackupFailed, and it is tried again
+func (f *function) conclude(ctx context.Context, before, b *v1alpha1.EtcdBackup, p plan, err error) error {
+	s := &b.Status
+	s.ObservedGeneration, s.NextBackupTime, s.NextCheckTime = b.Generation, nil, nil
+	if !p.next.IsZero() {
+		at := metav1.NewTime(p.next)
+		s.NextBackupTime, s.NextCheckTime = &at, &at
+	}
+	ok, reason, message := err == nil, "Scheduled", "the next snapshot is due "+p.next.UTC().Format(time.RFC3339)
+	var flt fault
+	switch {
+	case errors.As(err, &flt):
+		s.Phase = pick(s.LastBackupTime == nil, v1alpha1.EtcdBackupPending, v1alpha1.EtcdBackupFailed)
+		reason, message = flt.reason, flt.message
+	case errors.Is(err, errDamaged):
+		s.Phase, reason, message = v1alpha1.EtcdBackupFailed, "SnapshotDamaged", errDamaged.Error()+"; it was not kept, and is taken again"
+	case err != nil:
+		s.Phase, reason, message = v1alpha1.EtcdBackupFailed, "BackupFailed", brief(err)+"; it is tried again"
+	case b.Spec.Suspend:
+		s.Phase, reason, message = v1alpha1.EtcdBackupScheduled, "Suspended", "no snapshot is taken while spec.suspend is true"
+	case b.Spec.Schedule == "":
+		s.Phase, reason, message = v1alpha1.EtcdBackupCompleted, "Completed", "the snapshot is kept; there is no schedule for others"
+	default:
+		s.Phase = v1alpha1.EtcdBackupScheduled
+	}
+	news := kube.SetReady(&s.Conditions, b.Generation, ok, reason, message)
+	if _, werr := f.kube.PatchStatus(ctx, before, b); werr != nil {
+		return werr
+	}
+	if !ok && news {
+		f.kube.Tell(ctx, b, true, reason, message)
+	} else if ok && !p.due.IsZero() {
+		f.kube.Tell(ctx, b, false, "BackupTaken", fmt.Sprintf("kept snapshot %s of %s", nameOf(b, p.due), s.BackupSize))
+	}
+	events.Report(ctx, string(s.Phase), message)
+	return nil // resync looks again at what is not Ready
+}
+
+// brief keeps a cause to one line of what a condition can hold.
+func brief(err error) string {
+	const most = 512
+	text := strings.Join(strings.Fields(err.Error()), " ")
+	return text[:min(len(text), most)]
+}
+
+func pick[T any](ok bool, yes, no T) T {
+	if ok {
+		return yes
+	}
+	return no
+}

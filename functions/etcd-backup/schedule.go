@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/robfig/cron/v3"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+)
+
+// plan is when snapshots are taken.
+type plan struct {
+	// due is when the snapshot that is to be taken now was due, zero where none is.
+	due time.Time
+	// next is when the next one is, zero where there is none.
+	next time.Time
+}
+
+// makePlan decides when a backup is due:
+//
+//	suspended                           never
+//	no schedule, none taken             once, now
+//	no schedule, one taken              never again
+//	a time has come since the last one  now, once for all that were missed
+//	otherwise                           at the next time
+//
+// All times are UTC. The time that a snapshot was due names it, so that whoever
+// tries again writes the same one.
+func makePlan(b *v1alpha1.EtcdBackup, now time.Time) (plan, error) {
+	last := b.CreationTimestamp.UTC()
+	if b.Status.LastBackupTime != nil {
+		last = b.Status.LastBackupTime.UTC()
+	}
+	switch {
+	case b.Spec.Suspend:
+		return plan{}, nil
+	case b.Spec.Schedule == "" && b.Status.LastBackupTime == nil:
+		return plan{due: last}, nil
+	case b.Spec.Schedule == "":
+		return plan{}, nil
+	}
+	schedule, err := cron.ParseStandard(b.Spec.Schedule)
+	if err != nil {
+		return plan{}, fault{"InvalidSchedule", fmt.Sprintf("schedule %q: %v; write five fields such as 0 2 * * *, or @daily, or @every 6h", b.Spec.Schedule, err)}
+	}
+	first := schedule.Next(last)
+	if first.IsZero() {
+		return plan{}, fault{"InvalidSchedule", fmt.Sprintf("schedule %q names a day that never comes", b.Spec.Schedule)}
+	}
+	if first.After(now) {
+		return plan{next: first}, nil
+	}
+	due := missed(schedule, first, now.UTC())
+	return plan{due: due, next: schedule.Next(due)}, nil
+}
+
+// mostMissed bounds how many missed times are counted one by one.
+const mostMissed = 10000
+
+// missed is the last time of a schedule that is not after now, where first is one of
+// them.
+func missed(schedule cron.Schedule, first, now time.Time) time.Time {
+	due := first
+	for range mostMissed {
+		next := schedule.Next(due)
+		if next.IsZero() || next.After(now) {
+			return due
+		}
+		due = next
+	}
+	return now.Truncate(time.Minute)
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"io"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+)
+
+// store is where snapshots are kept. Each method may be repeated.
+type store interface {
+	// Put writes all of a file or nothing, also where content ends in an error.
+	// A file of that name is replaced.
+	Put(ctx context.Context, name string, content io.Reader) error
+	// List returns the files in a folder, by their whole names.
+	List(ctx context.Context, folder string) ([]file, error)
+	// Delete removes a file. One that is gone is no error.
+	Delete(ctx context.Context, name string) error
+}
+
+// file is what a store has.
+type file struct {
+	name string
+	size int64
+}
+
+// Endings of the names of a snapshot, and of the file with its hash, which sha256sum
+// -c reads.
+const (
+	snapshotEnding = ".db"
+	hashEnding     = ".sha256"
+)
+
+// folderOf is where the snapshots of a backup are.
+func folderOf(b *v1alpha1.EtcdBackup) string {
+	return path.Join(b.Spec.StorageLocation.Path, b.Namespace, b.Name)
+}
+
+// nameOf is the snapshot that was due at a time. Names sort by that.
+func nameOf(b *v1alpha1.EtcdBackup, due time.Time) string {
+	return path.Join(folderOf(b), b.Spec.ClusterName+"-"+due.UTC().Format("20060102T150405Z")+snapshotEnding)
+}
+
+// snapshotsOf are the snapshots among the files of a backup's folder, the newest
+// first.
+func snapshotsOf(b *v1alpha1.EtcdBackup, files []file) []file {
+	prefix := path.Join(folderOf(b), b.Spec.ClusterName+"-")
+	found := slices.DeleteFunc(slices.Clone(files), func(f file) bool {
+		return !strings.HasPrefix(f.name, prefix) || !strings.HasSuffix(f.name, snapshotEnding)
+	})
+	slices.SortFunc(found, func(a, b file) int { return strings.Compare(b.name, a.name) })
+	return found
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+)
+
+// volume keeps snapshots in a folder.
+type volume struct{ dir string }
+
+func (v volume) Put(_ context.Context, name string, content io.Reader) (err error) {
+	target := filepath.Join(v.dir, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	temp, err := os.CreateTemp(filepath.Dir(target), ".part-*") // mode 0600
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(temp.Name())
+		}
+	}()
+	_, err = io.Copy(temp, content)
+	if err == nil {
+		err = temp.Sync()
+	}
+	if err = errors.Join(err, temp.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return os.Rename(temp.Name(), target)
+}
+
+func (v volume) List(_ context.Context, folder string) ([]file, error) {
+	entries, err := os.ReadDir(filepath.Join(v.dir, filepath.FromSlash(folder)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", folder, err)
+	}
+	var files []file
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || e.IsDir() {
+			continue // gone meanwhile, or somebody else's
+		}
+		files = append(files, file{path.Join(folder, e.Name()), info.Size()})
+	}
+	return files, nil
+}
+
+func (v volume) Delete(_ context.Context, name string) error {
+	err := os.Remove(filepath.Join(v.dir, filepath.FromSlash(name)))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("delete %s: %w", name, err)
+	}
+	return nil
+}
