@@ -66,8 +66,24 @@ check: ## Check format, rules, and that what is generated is up to date and comm
 	@test -z "$$(git status --porcelain)" || (git status --short; echo "Commit these, or run make generate and commit."; exit 1)
 
 .PHONY: generate
-generate: ## Generate deep copies and CRDs from the types
+generate: ## Generate deep copies and CRDs from the types, and the chart's README from its values
 	@$(TOOL) controller-gen object crd output:crd:dir=apis/crds paths=./apis/...
+	@CGO_ENABLED=0 go run -C tools/ship -trimpath ./readme $(CURDIR)/charts/vitistack
+
+.PHONY: helm
+helm: ## Build Helm, and tell where it is
+	@CGO_ENABLED=0 go build -C tools/ship -trimpath -o $(CACHE)/bin/helm helm.sh/helm/v4/cmd/helm && echo $(CACHE)/bin/helm
+
+VERSION ?= $(or $(shell git describe --tags --always 2>/dev/null),dev)
+.PHONY: images
+images: ## Build all images into dist/images, and push them with IMG=registry/repository:tag
+	@CGO_ENABLED=0 go run -C tools/ship -trimpath ./images -root $(CURDIR) -out $(CURDIR)/dist/images -version $(VERSION) $(if $(IMG),-push $(IMG))
+
+.PHONY: deploy
+deploy: helm ## Install or upgrade the stack from the images IMG=registry/repository:tag (VALUES=file)
+	@test -n "$(IMG)" || (echo "Write make deploy IMG=registry/repository:tag"; exit 1)
+	@$(CACHE)/bin/helm upgrade --install vitistack charts/vitistack --namespace vitistack-system --create-namespace $(if $(VALUES),--values $(VALUES)) \
+	  --set image.repository=$(patsubst %:$(lastword $(subst :, ,$(IMG))),%,$(IMG)),image.tag=$(lastword $(subst :, ,$(IMG)))
 
 .PHONY: chaos
 chaos: build ## Tell a random story of changes and faults: SEED=1 MINUTES=5

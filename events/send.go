@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/binding"
@@ -44,6 +45,7 @@ func (s *Sender) Send(ctx context.Context, e event.Event) error {
 	if err := cehttp.WriteRequest(ctx, binding.ToMessage(&e), req); err != nil {
 		return fmt.Errorf("send event %s: %w", e.ID(), err)
 	}
+	Identify(req)
 	res, err := s.http.Do(req)
 	if err != nil {
 		return fmt.Errorf("send event %s: %w", e.ID(), err)
@@ -54,6 +56,20 @@ func (s *Sender) Send(ctx context.Context, e event.Event) error {
 		return fmt.Errorf("send event %s: the sink answered %s", e.ID(), res.Status)
 	}
 	return nil
+}
+
+// tokenFile is where a SinkBinding puts the token for a sink that asks who sends.
+const tokenFile = "/oidc/token"
+
+// Identify puts the token that a SinkBinding gives into a request to its sink. It
+// is read each time, since it does not last. Where there is none, the sink asks
+// for none.
+func Identify(req *http.Request) { identify(req, tokenFile) }
+
+func identify(req *http.Request, file string) {
+	if token, err := os.ReadFile(file); err == nil {
+		req.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	}
 }
 
 // LookAgain is the event that asks to look at an object once more. cause makes

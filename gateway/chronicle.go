@@ -11,6 +11,7 @@ import (
 
 	"github.com/cloudevents/sdk-go/v2/event"
 
+	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/gateway/announce"
 	"github.com/vitistack/stack/gateway/cache"
 	"github.com/vitistack/stack/gateway/config"
@@ -69,7 +70,7 @@ func endpointsOf(c *config.Config) ([]webhook.Endpoint, error) {
 	if c.SinkURL != "" {
 		all = append(all, webhook.Endpoint{
 			Name: brokerName, URL: c.SinkURL, Timeout: 10 * time.Second, Retries: -1,
-			Types: []string{"infrastructure.*"}, FirstDelay: 500 * time.Millisecond,
+			Types: []string{"infrastructure.*"}, FirstDelay: 500 * time.Millisecond, Identify: events.Identify,
 		})
 	}
 	if !c.Webhooks.Enabled {

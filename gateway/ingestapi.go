@@ -15,6 +15,7 @@ import (
 	"github.com/cloudevents/sdk-go/v2/event"
 	"github.com/gofiber/fiber/v2"
 
+	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/gateway/ingest"
 	"github.com/vitistack/stack/gateway/webhook"
 )
@@ -192,6 +193,7 @@ func (g *gateway) sendToBroker(ctx context.Context, e event.Event) error {
 		return fmt.Errorf("send event %s: %w", e.ID(), err)
 	}
 	req.Header.Set("Content-Type", event.ApplicationCloudEventsJSON)
+	events.Identify(req)
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return fmt.Errorf("send event %s: %w", e.ID(), err)

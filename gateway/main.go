@@ -20,10 +20,20 @@ import (
 // version is set by the linker for a release.
 var version = "dev"
 
+// commands are what the program does instead of serving.
+var commands = map[string]func(args []string) error{
+	"hash-key": func(args []string) error { return hashKey(args, typed(os.Stdin), os.Stdout) },
+	"get": func(args []string) error {
+		ctx, stop := context.WithTimeout(context.Background(), getTimeout)
+		defer stop()
+		return get(ctx, args, beside(os.Getenv), os.Stdout)
+	},
+}
+
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == "hash-key" {
-		if err := hashKey(os.Args[2:], typed(os.Stdin), os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, "hash-key:", err)
+	if len(os.Args) > 1 && commands[os.Args[1]] != nil {
+		if err := commands[os.Args[1]](os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, os.Args[1]+":", err)
 			os.Exit(1)
 		}
 		return

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"strconv"
 	"sync"
 
@@ -51,7 +53,7 @@ func listen(ctx context.Context, c *config.Config, key string, port int) (net.Li
 // when they are together.
 func serve(ctx context.Context, c *config.Config, kubernetes *rest.Config, listener, broker net.Listener, log *slog.Logger, begun func(*gateway)) error {
 	store := state.NewStore(newEpoch())
-	watcher, err := watch.New(kubernetes, platformNamespace, store, log.With("component", "watch"))
+	watcher, err := watch.New(kubernetes, platformNamespace(), store, log.With("component", "watch"))
 	if err != nil {
 		return err
 	}
@@ -93,8 +95,9 @@ func serve(ctx context.Context, c *config.Config, kubernetes *rest.Config, liste
 	return errors.Join(err, g.cache.Close())
 }
 
-// platformNamespace is where the stack's own Knative Services are.
-const platformNamespace = "vitistack-system"
+// platformNamespace is where the stack's own Knative Services are: where the gateway
+// itself runs.
+func platformNamespace() string { return cmp.Or(os.Getenv("POD_NAMESPACE"), "vitistack-system") }
 
 // newEpoch names this process, so that clients tell its versions from those of
 // another one.

@@ -36,6 +36,8 @@ type Endpoint struct {
 	// FirstDelay is the pause after the first failure; it doubles with each further
 	// one.
 	FirstDelay time.Duration
+	// Identify says in a request who sends it, unless it is nil.
+	Identify func(*http.Request)
 }
 
 // Wants tells whether the endpoint is to be told of an event.
@@ -249,6 +251,9 @@ func (d *Deliverer) try(ctx context.Context, endpoint Endpoint, delivery history
 		req.Header.Set(HeaderID, id)
 		req.Header.Set(HeaderTimestamp, strconv.FormatInt(now.Unix(), 10))
 		req.Header.Set(HeaderSignature, endpoint.Secret.Sign(id, now, body))
+	}
+	if endpoint.Identify != nil {
+		endpoint.Identify(req)
 	}
 	res, err := d.client.Do(req)
 	if err != nil {

@@ -27,7 +27,7 @@ const etcdSocket = "etcd.sock"
 
 // start brings up etcd and kube-apiserver in a folder of their own.
 func start(ctx context.Context) (*Server, error) {
-	binary, err := locate()
+	binary, err := Binary()
 	if err != nil {
 		return nil, err
 	}
@@ -128,8 +128,8 @@ func serverFlags() []string {
 	}
 }
 
-// locate finds the binary that holds etcd and kube-apiserver as subcommands.
-func locate() (string, error) {
+// Binary finds the binary that holds etcd and kube-apiserver as subcommands.
+func Binary() (string, error) {
 	if path := os.Getenv("VITI_LOCAL"); path != "" {
 		if _, err := os.Stat(path); err != nil {
 			return "", fmt.Errorf("VITI_LOCAL names no binary: %w; unset it, or run make build", err)

@@ -1,0 +1,153 @@
+{{/* An image by its name: (dict "root" $ "name" "gateway"). */}}
+{{- define "vitistack.image" -}}
+{{- $i := .root.Values.image -}}
+{{- with index $i.digests .name -}}
+{{ printf "%s/%s@%s" $i.repository $.name . }}
+{{- else -}}
+{{ printf "%s/%s:%s" $i.repository .name (default .root.Chart.AppVersion $i.tag) }}
+{{- end -}}
+{{- end -}}
+
+{{- define "vitistack.labels" -}}
+app.kubernetes.io/part-of: vitistack
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end -}}
+
+{{/* The environment that a function's values give, as a list: (dict "root" $ "name" "kea-reserve"). */}}
+{{- define "vitistack.env" -}}
+{{- $v := .root.Values -}}
+{{- $env := dict -}}
+{{- if eq .name "kea-reserve" -}}
+  {{- $env = dict "KEA_URL" $v.kea.url "KEA_SECONDARY_URL" $v.kea.secondaryUrl "KEA_TLS_SECRET_NAME" $v.kea.tlsSecret -}}
+  {{- if $v.kea.tlsSecret }}{{ $_ := set $env "KEA_TLS_ENABLED" "true" }}{{ end -}}
+{{- else if eq .name "provision-network" -}}
+  {{- $env = dict "NAM_URL" $v.nam.url "NAM_TLS_SECRET_NAME" $v.nam.tlsSecret "NETBOX_URL" $v.netbox.url "NETBOX_TLS_SECRET_NAME" $v.netbox.tlsSecret -}}
+{{- else if eq .name "bootstrap-talos" -}}
+  {{- $env = dict "TALOS_VERSION" $v.talos.version "IMAGE_FACTORY" $v.talos.imageFactory "TALOS_SCHEMATIC" $v.talos.schematic -}}
+{{- end -}}
+{{- $env = merge (dict) (index $v.functions .name).env $env -}}
+{{- $list := list -}}
+{{- range $k, $x := $env }}{{ if ne (toString $x) "" }}{{ $list = append $list (dict "name" $k "value" (toString $x)) }}{{ end }}{{ end -}}
+{{ dict "list" $list | toYaml }}
+{{- end -}}
+
+{{/* The Secrets that a function's environment comes from, as a list. */}}
+{{- define "vitistack.secrets" -}}
+{{- $v := .root.Values -}}
+{{- $names := list (default .name (index $v.functions .name).existingSecret) -}}
+{{- if eq .name "kea-reserve" }}{{ $names = append $names $v.kea.existingSecret }}{{ end -}}
+{{- if eq .name "provision-network" }}{{ $names = concat $names (list $v.nam.existingSecret $v.netbox.existingSecret) }}{{ end -}}
+{{- $list := list (dict "configMapRef" (dict "name" "vitistack-config" "optional" true)) -}}
+{{- range ($names | uniq | compact) }}{{ $list = append $list (dict "secretRef" (dict "name" . "optional" true)) }}{{ end -}}
+{{ dict "list" $list | toYaml }}
+{{- end -}}
+
+{{/* What the values make of a Knative Service of knative/, as YAML to merge over it. */}}
+{{- define "vitistack.function" -}}
+{{- $name := .object.metadata.name -}}
+{{- $v := index .root.Values.functions $name -}}
+{{- $template := .object.spec.template -}}
+{{- $c := index $template.spec.containers 0 -}}
+{{- $_ := set $c "image" (include "vitistack.image" (dict "root" .root "name" $name)) -}}
+{{- $_ = set $c "imagePullPolicy" .root.Values.image.pullPolicy -}}
+{{- $_ = set $c "envFrom" (include "vitistack.secrets" (dict "root" .root "name" $name) | fromYaml).list -}}
+{{- with (include "vitistack.env" (dict "root" .root "name" $name) | fromYaml).list }}{{ $_ = set $c "env" . }}{{ end -}}
+{{- with $v.resources }}{{ $_ = set $c "resources" . }}{{ end -}}
+{{- $_ = set $template.metadata.annotations "autoscaling.knative.dev/min-scale" (toString $v.minScale) -}}
+{{- with $v.maxScale }}{{ $_ = set $template.metadata.annotations "autoscaling.knative.dev/max-scale" (toString .) }}{{ end -}}
+{{- $_ = set $template.metadata.annotations "vitistack.io/config" (include (print .root.Template.BasePath "/config.yaml") .root | sha256sum | trunc 16) -}}
+{{- include "vitistack.placement" (dict "root" .root "pod" $template.spec "place" .root.Values.functions.placement) -}}
+{{- end -}}
+
+{{- define "vitistack.placement" -}}
+{{- $pod := .pod -}}
+{{- $v := .root.Values -}}
+{{- if .place -}}
+{{- range $key := list "nodeSelector" "tolerations" "affinity" }}{{ with index $v $key }}{{ $_ := set $pod $key . }}{{ end }}{{ end -}}
+{{- end -}}
+{{- $secrets := list -}}
+{{- range $v.image.pullSecrets }}{{ $secrets = append $secrets (dict "name" .) }}{{ end -}}
+{{- with $secrets }}{{ $_ := set $pod "imagePullSecrets" . }}{{ end -}}
+{{- end -}}
+
+{{/* What the values make of the gateway's Deployment. */}}
+{{- define "vitistack.gateway" -}}
+{{- $v := .root.Values -}}
+{{- $pod := .object.spec.template.spec -}}
+{{- $c := index $pod.containers 0 -}}
+{{- $_ := set .object.spec "replicas" (int $v.replicaCount) -}}
+{{- $_ = set $c "image" (include "vitistack.image" (dict "root" .root "name" "gateway")) -}}
+{{- $_ = set $c "imagePullPolicy" $v.image.pullPolicy -}}
+{{- $_ = set $c "resources" $v.resources -}}
+{{- $env := dict -}}
+{{- $mounts := $c.volumeMounts -}}
+{{- $volumes := list -}}
+{{- range $pod.volumes -}}
+  {{- if and (eq .name "state") $v.persistence.enabled -}}
+    {{- $volumes = append $volumes (dict "name" "state" "persistentVolumeClaim" (dict "claimName" (default "gateway" $v.persistence.existingClaim))) -}}
+  {{- else }}{{ $volumes = append $volumes . }}{{ end -}}
+{{- end -}}
+{{- if $v.auth.enabled -}}
+  {{- $env = merge $env (dict "AUTH_ENABLED" "true" "AUTH_KEYSFILE" (print "/etc/vitistack/auth/" $v.auth.key)) -}}
+  {{- $volumes = append $volumes (dict "name" "auth" "secret" (dict "secretName" (required "auth.enabled needs auth.existingSecret: the name of a Secret with a file of API keys" $v.auth.existingSecret))) -}}
+  {{- $mounts = append $mounts (dict "name" "auth" "mountPath" "/etc/vitistack/auth" "readOnly" true) -}}
+{{- end -}}
+{{- if $v.tls.enabled -}}
+  {{- $env = merge $env (dict "TLS_ENABLED" "true" "TLS_CERTFILE" "/etc/vitistack/tls/tls.crt" "TLS_KEYFILE" "/etc/vitistack/tls/tls.key") -}}
+  {{- if $v.tls.clientCertificates }}{{ $_ = set $env "TLS_CAFILE" "/etc/vitistack/tls/ca.crt" }}{{ end -}}
+  {{- $volumes = append $volumes (dict "name" "tls" "secret" (dict "secretName" (required "tls.enabled needs tls.existingSecret: the name of a Secret with tls.crt and tls.key" $v.tls.existingSecret))) -}}
+  {{- $mounts = append $mounts (dict "name" "tls" "mountPath" "/etc/vitistack/tls" "readOnly" true) -}}
+  {{- range list "startupProbe" "readinessProbe" "livenessProbe" }}{{ $_ = set (index $c .).httpGet "scheme" "HTTPS" }}{{ end -}}
+{{- end -}}
+{{- $list := $c.env -}}
+{{- range $k, $x := merge (dict) $v.gateway.env $env }}{{ $list = append $list (dict "name" $k "value" (toString $x)) }}{{ end -}}
+{{- range $k, $ref := dict "DATABASE_URL" $v.database "REDIS_URL" $v.redis -}}
+  {{- if $ref.existingSecret }}{{ $list = append $list (dict "name" $k "valueFrom" (dict "secretKeyRef" (dict "name" $ref.existingSecret "key" $ref.key))) }}{{ end -}}
+{{- end -}}
+{{- $_ = set $c "env" $list -}}
+{{- $_ = set (index $c.envFrom 1).secretRef "name" $v.gateway.existingSecret -}}
+{{- $_ = set $c "volumeMounts" $mounts -}}
+{{- $_ = set $pod "volumes" $volumes -}}
+{{- if and $v.persistence.enabled }}{{ $_ = set .object.spec "strategy" (dict "type" "Recreate") }}{{ end -}}
+{{- $_ = set .object.spec.template.metadata "annotations" (dict "vitistack.io/config" (include (print .root.Template.BasePath "/config.yaml") .root | sha256sum | trunc 16)) -}}
+{{- include "vitistack.placement" (dict "root" .root "pod" $pod "place" true) -}}
+{{- end -}}
+
+{{/* What the values make of an object of knative/. */}}
+{{- define "vitistack.adapt" -}}
+{{- $v := .root.Values -}}
+{{- $o := .object -}}
+{{- $variant := dict "Kafka" "kafka" "RabbitMQBroker" "rabbitmq" -}}
+{{- $folder := get $variant $v.broker.class -}}
+{{- $_ := set $o.metadata "labels" (merge (include "vitistack.labels" .root | fromYaml) (default dict $o.metadata.labels)) -}}
+{{- if and (eq $o.kind "Service") (hasPrefix "serving" $o.apiVersion) -}}
+  {{- include "vitistack.function" . -}}
+{{- else if eq $o.kind "Deployment" -}}
+  {{- include "vitistack.gateway" . -}}
+{{- else if eq $o.kind "Service" -}}
+  {{- $_ = set $o.spec "type" $v.service.type -}}
+  {{- $_ = set (index $o.spec.ports 0) "port" (int $v.service.port) -}}
+  {{- with $v.service.annotations }}{{ $_ = set $o.metadata "annotations" . }}{{ end -}}
+{{- else if eq $o.kind "PingSource" -}}
+  {{- $_ = set $o.spec "schedule" $v.functions.resync.schedule -}}
+{{- else if eq $o.kind "Broker" -}}
+  {{- if $folder }}{{ $_ = mustMergeOverwrite $o (.root.Files.Get (printf "knative/variants/%s/broker.yaml" $folder) | replace "vitistack-system" .root.Release.Namespace | fromYaml) }}{{ end -}}
+  {{- if eq $folder "kafka" }}{{ $_ = set $o.spec.config "name" $v.broker.kafka.configMap }}{{ $_ = set $o.spec.config "namespace" $v.broker.kafka.namespace }}{{ end -}}
+  {{- $_ = set $o.spec "delivery" (merge (dict) $v.broker.delivery $o.spec.delivery) -}}
+{{- else if and (eq $o.kind "ApiServerSource") (eq $folder "kafka") -}}
+  {{- $_ = mustMergeOverwrite $o (.root.Files.Get "knative/variants/kafka/source.yaml" | replace "vitistack-system" .root.Release.Namespace | fromYaml) -}}
+{{- else if and (eq $o.kind "Trigger") (eq $folder "kafka") -}}
+  {{- $_ = set $o.metadata "annotations" (dict "kafka.eventing.knative.dev/delivery.order" "ordered") -}}
+{{- else if and (eq $o.kind "Trigger") (eq $folder "rabbitmq") -}}
+  {{- $_ = set $o.metadata "annotations" (dict "rabbitmq.eventing.knative.dev/parallelism" (toString $v.broker.rabbitmq.parallelism)) -}}
+{{- else if eq $o.kind "RabbitmqBrokerConfig" -}}
+  {{- $_ = set $o "spec" (dict "rabbitmqClusterReference" (dict "name" $v.broker.rabbitmq.cluster "namespace" $v.broker.rabbitmq.namespace) "queueType" $v.broker.rabbitmq.queueType) -}}
+{{- else if and (eq $o.kind "NetworkPolicy") (eq $o.metadata.name "functions") -}}
+  {{- $from := index (index (index $o.spec.ingress 0).from 0).namespaceSelector.matchExpressions 0 -}}
+  {{- $_ = set $from "values" $v.networkPolicy.ingressNamespaces -}}
+{{- end -}}
+{{- with index $v.overrides (printf "%s/%s" $o.kind $o.metadata.name) }}{{ $_ = mustMergeOverwrite $o . }}{{ end -}}
+{{- end -}}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+)
+
+func TestGet(t *testing.T) {
+	t.Parallel()
+	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/health" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		_, _ = w.Write([]byte("as it is"))
+	})
+	plain, secure := httptest.NewServer(answer), httptest.NewTLSServer(answer)
+	t.Cleanup(plain.Close)
+	t.Cleanup(secure.Close)
+	cases := map[string]struct {
+		reason, server, target string
+		fails                  bool
+	}{
+		"URL":       {"another gateway is asked by its URL", plain.URL, plain.URL + "/health", false},
+		"Path":      {"a path is one of the gateway beside", plain.URL, "/health", false},
+		"TLS":       {"which may listen with a certificate for its own name", secure.URL, "/health", false},
+		"Untrusted": {"somebody else's certificate is checked", secure.URL, secure.URL + "/health", true},
+		"Sick":      {"any answer but 200 is an error", plain.URL, "/ready", true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			err := get(t.Context(), []string{tc.target}, tc.server, &out)
+			if (err != nil) != tc.fails || !tc.fails && out.String() != "as it is" {
+				t.Errorf("got %q and error %v: %s", &out, err, tc.reason)
+			}
+		})
+	}
+	env := map[string]string{"TLS_ENABLED": "true", "PORT": "9443"}
+	if got := beside(func(name string) string { return env[name] }); got != "https://127.0.0.1:9443" {
+		t.Errorf("the gateway beside is asked at %s", got)
+	}
+	if err := get(t.Context(), nil, "", nil); err == nil {
+		t.Error("without a path there must be an error that says what to write")
+	}
+}
