@@ -35,12 +35,15 @@ const (
 	// ConditionVersionsCurrent tells whether every node runs the wanted versions.
 	ConditionVersionsCurrent = "VersionsCurrent"
 	ConditionEtcdHealthy     = "EtcdHealthy"
+	// ConditionConfigCurrent tells whether every node runs the wanted configuration.
+	ConditionConfigCurrent = "ConfigCurrent"
 )
 
 // KubernetesCluster is a Kubernetes cluster of Talos Linux machines.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
+// +kubebuilder:subresource:scale:specpath=.spec.topology.scaledWorkers,statuspath=.status.scaledWorkers,selectorpath=.status.selector
 // +kubebuilder:selectablefield:JSONPath=`.status.phase`
 // +kubebuilder:resource:path=kubernetesclusters,scope=Namespaced,shortName=kc,categories=vitistack
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
@@ -164,6 +167,13 @@ type ClusterTopology struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Workers []WorkerPool `json:"workers,omitempty"`
+	// Workers of all pools with autoscaling together, which is what an autoscaler sets
+	// through the subresource scale. The pools are filled in their order, each within
+	// its bounds. Absent means what the pools' replicas come to, and is then filled in.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=16000
+	ScaledWorkers *int32 `json:"scaledWorkers,omitempty"`
 }
 
 // ControlPlaneTopology is the control plane.
@@ -225,6 +235,12 @@ type MachineProperties struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Taints []NodeTaint `json:"taints,omitempty"`
+	// ConfigMaps with changes to the configuration of the nodes, after those of
+	// talos.patches.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	Patches []ObjectName `json:"patches,omitempty"`
 	// How long a machine that leaves waits for its pods to go, for example 30m.
 	// Absent means for as long as PodDisruptionBudgets keep them.
 	// +optional
@@ -332,7 +348,53 @@ type TalosOptions struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	InstallDisk string `json:"installDisk,omitempty"`
+	// Changes to the configuration of nodes.
+	// +optional
+	Patches *ConfigPatches `json:"patches,omitempty"`
+	// What is done about a changed configuration that a node takes only with a reboot.
+	// +optional
+	// +kubebuilder:default=NoReboot
+	ConfigChanges ConfigChanges `json:"configChanges,omitempty"`
 }
+
+// ConfigPatches names ConfigMaps, in the same namespace, whose every key is a patch
+// of machine configurations in the form that talosctl patch takes. They apply in
+// the order here, and those of a pool after them; the keys of one in their order.
+type ConfigPatches struct {
+	// For every node.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	All []ObjectName `json:"all,omitempty"`
+	// For control planes.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	ControlPlane []ObjectName `json:"controlPlane,omitempty"`
+	// For workers of all pools.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	Workers []ObjectName `json:"workers,omitempty"`
+}
+
+// ObjectName is the name of an object.
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=253
+type ObjectName string
+
+// ConfigChanges is what is done about a changed configuration that a node takes
+// only with a reboot.
+// +kubebuilder:validation:Enum=NoReboot;Staged;Reboot
+type ConfigChanges string
+
+// NoReboot only tells, Staged has the node take it at its next boot, Reboot reboots
+// one node after the other.
+const (
+	ConfigNoReboot ConfigChanges = "NoReboot"
+	ConfigStaged   ConfigChanges = "Staged"
+	ConfigReboot   ConfigChanges = "Reboot"
+)
 
 // UpgradeOptions say how versions are changed.
 type UpgradeOptions struct {
@@ -394,6 +456,12 @@ type KubernetesClusterStatus struct {
 	// Control plane machine that is leaving. There is never more than one.
 	// +optional
 	Removing string `json:"removing,omitempty"`
+	// Workers that pools with autoscaling have together.
+	// +optional
+	ScaledWorkers int32 `json:"scaledWorkers,omitempty"`
+	// Labels of the Machines of those workers, for autoscalers.
+	// +optional
+	Selector string `json:"selector,omitempty"`
 	// Worker pools, by name.
 	// +optional
 	// +listType=map

@@ -29,7 +29,7 @@ func (f *function) checkApproval(ctx context.Context, c *cluster) error {
 		c.Status.Approval = nil
 		return nil
 	}
-	c.Status.Approval = nextApproval(c.Status.Approval, policy, c.Generation, c.Spec.Data.Workorder, wantedPools(c.Spec.Topology))
+	c.Status.Approval = nextApproval(c.Status.Approval, policy, c.Generation, c.Spec.Data.Workorder, wantedPools(effective(c.Spec.Topology)))
 	a := c.Status.Approval
 	switch a.State {
 	case v1alpha1.ApprovalRequested:
@@ -139,6 +139,7 @@ func grows(approved, wanted []v1alpha1.ApprovedPool) bool {
 // within is a cluster with no more machines than were approved.
 func within(kc *v1alpha1.KubernetesCluster, approved []v1alpha1.ApprovedPool) *v1alpha1.KubernetesCluster {
 	kc = kc.DeepCopy()
+	kc.Spec.Topology = effective(kc.Spec.Topology)
 	t := &kc.Spec.Topology
 	limit := func(name string, replicas *int32, template *string) bool {
 		i := slices.IndexFunc(approved, func(a v1alpha1.ApprovedPool) bool { return a.Name == name })

@@ -45,6 +45,10 @@ type cluster struct {
 	nodes    []workloadNode
 	// etcd counts its members, once they all vote and answer.
 	etcd string
+	// patches are those that have been read, by their ConfigMaps, and config is what
+	// people are told about the configuration of nodes.
+	patches map[v1alpha1.ObjectName][]patch
+	config  configReport
 	// kubeconfig is the administrator's, once a node has handed it out.
 	kubeconfig []byte
 	// held is what keeps it from being as its spec says until somebody approves, and
@@ -139,7 +143,26 @@ func (f *function) advance(ctx context.Context, c *cluster) error {
 	if !c.reachable || (late != nil && c.Status.Upgrade == nil) {
 		return late
 	}
-	return worst(slices.DeleteFunc([]error{f.upgrade(ctx, c), late}, func(err error) bool { return err == nil }))
+	err = worst(slices.DeleteFunc([]error{f.upgrade(ctx, c), late}, func(err error) bool { return err == nil }))
+	if err != nil || c.Status.Upgrade != nil {
+		return err
+	}
+	return f.maintain(ctx, c)
+}
+
+// maintain looks after a cluster whose nodes are all there: their labels and
+// taints, and, once it has been Running, their configuration.
+func (f *function) maintain(ctx context.Context, c *cluster) error {
+	if err := f.labelNodes(ctx, c); err != nil {
+		return err
+	}
+	if err := f.fillScale(ctx, c); err != nil {
+		return err
+	}
+	if c.before.Status.Phase != v1alpha1.ClusterRunning && c.before.Status.Phase != v1alpha1.ClusterUpdating {
+		return nil
+	}
+	return f.amend(ctx, c)
 }
 
 // admit writes into the status of a cluster that has been Ready that it is so no

@@ -44,6 +44,10 @@ type nodeConfig struct {
 	role    string
 	version string
 	links   []link
+	// labels and taints are those of its pool, patches what somebody changes.
+	labels  map[string]string
+	taints  []vitistack.NodeTaint
+	patches []patch
 }
 
 // link is a network interface of a node whose addresses are static.
@@ -79,6 +83,11 @@ func render(c clusterConfig, n nodeConfig) (config.Provider, error) {
 	if provider, err = personalise(provider, c, n); err != nil {
 		return nil, fmt.Errorf("write configuration of %s: %w", n.name, err)
 	}
+	for _, p := range n.patches {
+		if provider, err = p.apply(provider, n.name); err != nil {
+			return nil, err
+		}
+	}
 	if _, err := provider.Validate(metal{}, validation.WithLocal(), validation.WithStrict()); err != nil {
 		return nil, fmt.Errorf("validate configuration of %s: %w", n.name, err)
 	}
@@ -101,6 +110,15 @@ func options(c clusterConfig) []generate.Option {
 // in documents of their own where the dialect has them, and otherwise in the one
 // document of older versions.
 func personalise(p config.Provider, c clusterConfig, n nodeConfig) (config.Provider, error) {
+	if len(n.labels) > 0 || len(n.taints) > 0 {
+		var err error
+		if p, err = p.PatchV1Alpha1(func(v *v1alpha1.Config) error {
+			mark(v.MachineConfig, n)
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+	}
 	if !c.contract.MultidocNetworkConfigSupported() {
 		return p.PatchV1Alpha1(func(v *v1alpha1.Config) error {
 			v.MachineConfig.MachineNetwork = legacyNetwork(c, n) //nolint:staticcheck // versions before 1.12 have nothing else
@@ -118,6 +136,27 @@ func personalise(p config.Provider, c clusterConfig, n nodeConfig) (config.Provi
 		return nil, err
 	}
 	return container.New(append(kept, extra...)...)
+}
+
+// mark has a node begin with its labels and taints, so that no pod comes before
+// them. What a kubelet may not set itself it gets later.
+func mark(m *v1alpha1.MachineConfig, n nodeConfig) {
+	labels := n.labels
+	if n.role == vitistack.RoleWorker {
+		labels = selfLabels(labels)
+	}
+	for key, value := range labels {
+		if m.MachineNodeLabels == nil {
+			m.MachineNodeLabels = map[string]string{}
+		}
+		m.MachineNodeLabels[key] = value
+	}
+	for _, t := range n.taints {
+		if m.MachineNodeTaints == nil {
+			m.MachineNodeTaints = map[string]string{}
+		}
+		m.MachineNodeTaints[t.Key] = strings.TrimPrefix(t.Value+":"+t.Effect, ":")
+	}
 }
 
 // linkAlias is the name that configurations give to the i-th interface of a node,

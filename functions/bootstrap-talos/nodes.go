@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/siderolabs/talos/pkg/machinery/config"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -133,7 +134,17 @@ func (f *function) renderAll(ctx context.Context, c *cluster, members []member) 
 			return nil, err
 		}
 		c.macs[m.name] = macsOf(nc)
-		p, err := render(common, nodeConfig{name: m.name, role: m.role, version: joining(m.version, c.Status.Version), links: linksOf(nc)})
+		patches, err := f.loadPatches(ctx, c, m)
+		if err != nil {
+			return nil, err
+		}
+		p, err := render(dialect(common, c.machines[m.name]), nodeConfig{
+			name: m.name, role: m.role, version: joining(m.version, c.Status.Version), links: linksOf(nc),
+			labels: m.properties.Labels, taints: m.properties.Taints, patches: patches,
+		})
+		if errors.As(err, new(fault)) {
+			return nil, err
+		}
 		if err != nil {
 			return nil, fault{"InvalidConfiguration", err.Error()}
 		}
@@ -148,25 +159,32 @@ func (f *function) renderAll(ctx context.Context, c *cluster, members []member) 
 }
 
 func (f *function) clusterConfig(c *cluster) clusterConfig {
-	config := clusterConfig{
+	common := clusterConfig{
 		name: c.Name, endpoint: c.Status.Endpoint, talos: c.plan.talos, contract: c.plan.contract,
 		disk: "/dev/vda", installer: f.installer(c), bundle: c.bundle, vip: c.vip,
 	}
 	if c.Spec.Networking != nil {
-		config.networking = *c.Spec.Networking
+		common.networking = *c.Spec.Networking
 	}
 	if c.Spec.Talos != nil && c.Spec.Talos.InstallDisk != "" {
-		config.disk = c.Spec.Talos.InstallDisk
-	}
-	for _, m := range c.plan.controlPlanes() {
-		if machine := c.machines[m.name]; running(machine) {
-			config.sans = append(config.sans, addressOf(machine))
-		}
+		common.disk = c.Spec.Talos.InstallDisk
 	}
 	if c.vip.IsValid() {
-		config.sans = append(config.sans, c.vip.String())
+		common.sans = append(common.sans, c.vip.String())
 	}
-	return config
+	return common
+}
+
+// dialect is the configuration in the dialect of the Talos version that a machine
+// was made with, which newer versions understand and keep.
+func dialect(common clusterConfig, m *v1alpha1.Machine) clusterConfig {
+	if m == nil || m.Spec.OS == nil {
+		return common
+	}
+	if contract, err := config.ParseContractFromVersion("v" + m.Spec.OS.Version); err == nil {
+		common.contract = contract
+	}
+	return common
 }
 
 // configure gives one node its configuration, if it waits for one and is the

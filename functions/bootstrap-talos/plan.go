@@ -61,7 +61,7 @@ const controlPlanePool = "cp"
 // makePlan works out a cluster's machines and versions. machines are those that it
 // has: who stays keeps its name. It returns a fault where the spec cannot be.
 func makePlan(kc *v1alpha1.KubernetesCluster, machines map[string]*v1alpha1.Machine, talos string) (plan, error) {
-	t := kc.Spec.Topology
+	t := effective(kc.Spec.Topology)
 	requested := ""
 	if kc.Spec.Talos != nil {
 		requested = kc.Spec.Talos.Version

@@ -54,7 +54,12 @@ func (r *results) save(ctx context.Context, kc *v1alpha1.KubernetesCluster, file
 	if err := belongs(cm, kc); err != nil {
 		return err
 	}
-	return r.kube.Merge(ctx, cm, map[string]any{"data": text(files)})
+	for name, content := range files {
+		if old, saved := cm.Data[name]; !saved || old != string(content) {
+			return r.kube.Merge(ctx, cm, map[string]any{"data": text(files)})
+		}
+	}
+	return nil
 }
 
 func text(files map[string][]byte) map[string]string {

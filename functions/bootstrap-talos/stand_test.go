@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
+	"github.com/cosi-project/runtime/pkg/safe"
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
+	resources "github.com/siderolabs/talos/pkg/machinery/resources/config"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -407,15 +409,7 @@ func (s *stand) nodes(cluster string) (ready, all []string) {
 // members are the names of etcd's voters, as a control plane has them.
 func (s *stand) members(cluster, controlPlane string) []string {
 	s.Helper()
-	bundle, err := decodeBundle(s.secret(cluster + "-talos-secrets").Data[pkiKey])
-	if err != nil {
-		s.Fatal(err)
-	}
-	a, err := accessTo(bundle)
-	if err != nil {
-		s.Fatal(err)
-	}
-	c, err := talk(s.Context(), addressOf(s.machine(cluster+"-"+controlPlane)), a)
+	c, err := talk(s.Context(), addressOf(s.machine(cluster+"-"+controlPlane)), s.access(cluster))
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -430,4 +424,47 @@ func (s *stand) members(cluster, controlPlane string) []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// access proves to the nodes of a cluster that the test is its administrator.
+func (s *stand) access(cluster string) *access {
+	s.Helper()
+	bundle, err := decodeBundle(s.secret(cluster + "-talos-secrets").Data[pkiKey])
+	if err != nil {
+		s.Fatal(err)
+	}
+	a, err := accessTo(bundle)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return a
+}
+
+// active is the configuration that a node runs.
+func (s *stand) active(cluster, node string) string {
+	s.Helper()
+	c, err := talk(s.Context(), addressOf(s.machine(cluster+"-"+node)), s.access(cluster))
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	config, err := safe.StateGetByID[*resources.MachineConfig](s.Context(), c.COSI, resources.ActiveID)
+	if err != nil {
+		return err.Error()
+	}
+	data, err := encode(config.Provider())
+	if err != nil {
+		s.Fatal(err)
+	}
+	return string(data)
+}
+
+// look has the function look at a cluster that is settled.
+func (s *stand) look(cluster string) {
+	s.Helper()
+	for range 5 {
+		if _, err := s.function.handle(s.Context(), lookAt(s.namespace, cluster, "look")); err == nil {
+			return
+		}
+	}
 }

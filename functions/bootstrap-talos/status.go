@@ -152,6 +152,9 @@ func describeMembers(c *cluster, set func(condition string, ok bool, reason, mes
 	if c.versions.reason != "" {
 		defer set(v1alpha1.ConditionVersionsCurrent, c.versions.current, c.versions.reason, c.versions.message)
 	}
+	if c.config.reason != "" {
+		defer set(v1alpha1.ConditionConfigCurrent, c.config.current, c.config.reason, c.config.message)
+	}
 	if c.bootstrapped && c.reachable {
 		set(v1alpha1.ConditionEtcdHealthy, c.etcd != "", pick(c.etcd != "", "EtcdHealthy", "WaitingForEtcd"), pick(c.etcd != "", c.etcd, "not every control plane is known to be a member that votes"))
 	}
@@ -192,10 +195,13 @@ func describeNodes(c *cluster) {
 	}
 	slices.SortFunc(s.Nodes, func(a, b v1alpha1.NodeStatus) int { return strings.Compare(a.Name, b.Name) })
 	workers := int32(0)
-	for _, p := range c.Spec.Topology.Workers {
-		s.Pools = append(s.Pools, v1alpha1.PoolStatus{Name: p.Name, Replicas: p.Replicas, ReadyReplicas: ready[p.Name]})
-		workers += ready[p.Name]
+	for _, g := range c.plan.groups {
+		if g.role == v1alpha1.RoleWorker {
+			s.Pools = append(s.Pools, v1alpha1.PoolStatus{Name: g.pool, Replicas: int32(g.replicas), ReadyReplicas: ready[g.pool]})
+			workers += ready[g.pool]
+		}
 	}
+	describeScale(c)
 	s.ControlPlaneReady = fmt.Sprintf("%d/%d", ready["cp"], c.plan.count(v1alpha1.RoleControlPlane))
 	s.WorkersReady = fmt.Sprintf("%d/%d", workers, c.plan.count(v1alpha1.RoleWorker))
 }

@@ -60,6 +60,7 @@ func (f *function) upgradeOnce(ctx context.Context, c *cluster, w *workload) err
 	c.renew(s, nodes)
 	left := len(c.plan.pending(s.Kind, nodes))
 	s.Progress = fmt.Sprintf("%d/%d", len(nodes)-left, len(nodes))
+	describeNodes(c)
 	if err := f.takeTurns(ctx, c, w, nodes); err != nil {
 		return err
 	}

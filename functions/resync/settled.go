@@ -29,6 +29,7 @@ const (
 	networkNamespace     = "NetworkNamespace"
 	networkConfiguration = "NetworkConfiguration"
 	ipAllocation         = "IPAllocation"
+	kubernetesCluster    = "KubernetesCluster"
 )
 
 // kinds are in the order of the layers, so that what others wait for comes first.
@@ -57,7 +58,7 @@ var kinds = []kind{
 		rest: []string{string(v1alpha1.MachineStopped)},
 	},
 	{
-		name: "KubernetesCluster", resource: v1alpha1.GroupVersion.WithResource("kubernetesclusters"),
+		name: kubernetesCluster, resource: v1alpha1.GroupVersion.WithResource("kubernetesclusters"),
 		make: func() kube.Object { return &v1alpha1.KubernetesCluster{} },
 	},
 	{
@@ -133,7 +134,7 @@ func (o object) changed() bool {
 //	being deleted                        no
 //	spec newer than the status           no
 //	it says when to look again           until then
-//	Ready                                yes, but for the turn of a network
+//	Ready                                yes, but for the turn of a network or cluster
 //	not Ready, in a phase of rest        yes
 //	not Ready                            no
 func settled(k kind, o object, now time.Time) bool {
@@ -144,7 +145,7 @@ func settled(k kind, o object, now time.Time) bool {
 	case s.NextCheckTime != nil:
 		return now.Before(s.NextCheckTime.Time)
 	case o.ready().Status == metav1.ConditionTrue:
-		return k.name != networkNamespace || !turn(o, now)
+		return (k.name != networkNamespace && k.name != kubernetesCluster) || !turn(o, now)
 	}
 	for _, phase := range k.rest {
 		if s.Phase == phase {
@@ -155,10 +156,12 @@ func settled(k kind, o object, now time.Time) bool {
 }
 
 // round is after how long a network of dhcp is looked at although it is Ready, so
-// that reservations are found whose holder is gone without having been released.
+// that reservations are found whose holder is gone without having been released,
+// and a cluster, so that nodes are found that have died or been changed by others.
 const round = 10 * time.Minute
 
-// turn tells whether a network of dhcp has its turn. Its UID determines in which
+// turn tells whether a network of dhcp, or a cluster, has its turn. Its UID
+// determines in which
 // minute of each round that is, so that not all have it at once.
 func turn(o object, now time.Time) bool {
 	if p := o.Spec.IPAllocation; p != nil && p.Type != string(v1alpha2.AllocationDHCP) {

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/tests/stand/apiserver"
+	"github.com/vitistack/stack/tests/stand/feed"
+)
+
+// until waits until a Node is as wanted.
+func (s *stand) until(cluster, node, what string, is func(*corev1.Node) bool) {
+	s.Helper()
+	client := s.workload(cluster)
+	feed.Until(s, what, func() (bool, string) {
+		n, err := client.CoreV1().Nodes().Get(s.Context(), cluster+"-"+node, metav1.GetOptions{})
+		if err != nil {
+			return false, err.Error()
+		}
+		return is(n), strings.Join([]string{metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: n.Labels})}, " ")
+	})
+}
+
+func TestLabelsAndTaints(t *testing.T) {
+	t.Parallel()
+	s := setUp(t, standing{})
+	kc := s.cluster("shop", 1, 1)
+	pool := &kc.Spec.Topology.Workers[0]
+	pool.Labels = map[string]string{"tier": "front", "node-role.kubernetes.io/front": ""}
+	pool.Taints = []v1alpha1.NodeTaint{{Key: "only", Value: "front", Effect: "NoSchedule"}}
+	s.create(kc)
+	s.running("shop")
+	tainted := func(n *corev1.Node, key string) bool {
+		for _, t := range n.Spec.Taints {
+			if t.Key == key {
+				return true
+			}
+		}
+		return false
+	}
+	s.until("shop", "pool-0", "the node has labels that a kubelet may not set", func(n *corev1.Node) bool {
+		_, role := n.Labels["node-role.kubernetes.io/front"]
+		return role && n.Labels["tier"] == "front" && tainted(n, "only")
+	})
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) {
+		kc.Spec.Topology.Workers[0].Labels = map[string]string{"tier": "back"}
+		kc.Spec.Topology.Workers[0].Taints = nil
+	})
+	s.until("shop", "pool-0", "the node has lost what is no more wanted", func(n *corev1.Node) bool {
+		_, role := n.Labels["node-role.kubernetes.io/front"]
+		return !role && n.Labels["tier"] == "back" && !tainted(n, "only") && n.Labels["kubernetes.io/hostname"] != ""
+	})
+	s.running("shop")
+}
+
+func TestPatchesAndDrift(t *testing.T) {
+	t.Parallel()
+	s := setUp(t, standing{})
+	s.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "patches"}, Data: map[string]string{"a.yaml": "machine:\n  sysctls:\n    vm.swappiness: \"1\"\n"}})
+	kc := s.cluster("shop", 1, 1)
+	kc.Spec.Talos = &v1alpha1.TalosOptions{Patches: &v1alpha1.ConfigPatches{All: []v1alpha1.ObjectName{"patches"}}}
+	s.create(kc)
+	s.running("shop")
+	if got := s.active("shop", "pool-0"); !strings.Contains(got, "vm.swappiness: \"1\"") {
+		t.Error("the patch is not in the node's configuration")
+	}
+	patch := func(text string) {
+		t.Helper()
+		cm := &corev1.ConfigMap{}
+		if err := s.kube.Get(t.Context(), s.namespace, "patches", cm); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.kube.Merge(t.Context(), cm, map[string]any{"data": map[string]any{"a.yaml": text}}); err != nil {
+			t.Fatal(err)
+		}
+		s.look("shop")
+	}
+	patch("machine:\n  sysctls:\n    vm.swappiness: \"2\"\n")
+	for _, node := range []string{"cp-0", "pool-0"} {
+		feed.Until(t, node+" has taken the change without a reboot", func() (bool, string) {
+			return strings.Contains(s.active("shop", node), "vm.swappiness: \"2\""), ""
+		})
+	}
+	patch("machine:\n  sysctls:\n    vm.swappiness: \"2\"\n  install:\n    wipe: true\n  type: worker\n")
+	s.waits("shop", "InvalidPatch", "a.yaml of ConfigMap patches", "machine.type")
+	patch("machine:\n  nonsense: true\n")
+	s.waits("shop", "InvalidPatch", "nonsense")
+	patch("machine:\n  sysctls:\n    vm.swappiness: \"2\"\n")
+	s.running("shop")
+	if c := meta.FindStatusCondition(s.get("shop").Status.Conditions, v1alpha1.ConditionConfigCurrent); c == nil || c.Status != metav1.ConditionTrue {
+		t.Errorf("condition ConfigCurrent: %v", c)
+	}
+}
+
+// TestAutoscaling scales by the subresource, as autoscalers do.
+func TestAutoscaling(t *testing.T) {
+	t.Parallel()
+	s := setUp(t, standing{})
+	kc := s.cluster("shop", 1, 1)
+	kc.Spec.Topology.Workers[0].Autoscaling = &v1alpha1.Autoscaling{Enabled: true, MinReplicas: 1, MaxReplicas: 3}
+	s.create(kc)
+	s.running("shop", "cp-0", "pool-0")
+	client, err := dynamic.NewForConfig(apiserver.Start(t).Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	clusters := client.Resource(schema.GroupVersionResource(v1alpha1.GroupVersion.WithResource("kubernetesclusters"))).Namespace(s.namespace)
+	scale := func(n int64) {
+		t.Helper()
+		obj, err := clusters.Get(t.Context(), "shop", metav1.GetOptions{}, "scale")
+		if err != nil {
+			t.Fatal(err)
+		}
+		obj.Object["spec"] = map[string]any{"replicas": n}
+		if _, err := clusters.Update(t.Context(), obj, metav1.UpdateOptions{}, "scale"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	feed.Until(t, "the subresource answers", func() (bool, string) {
+		_, err := clusters.Get(t.Context(), "shop", metav1.GetOptions{}, "scale")
+		return err == nil, ""
+	})
+	scale(9)
+	s.running("shop", "cp-0", "pool-0", "pool-1", "pool-2")
+	scale(2)
+	s.running("shop", "cp-0", "pool-0", "pool-1")
+	feed.Until(t, "the subresource tells how many there are", func() (bool, string) {
+		obj, err := clusters.Get(t.Context(), "shop", metav1.GetOptions{}, "scale")
+		if err != nil {
+			return false, err.Error()
+		}
+		status, _ := obj.Object["status"].(map[string]any)
+		return status["replicas"] == int64(2) && strings.Contains(status["selector"].(string), "cluster-name=shop"), ""
+	})
+}
