@@ -1,6 +1,6 @@
-// Sim plays the data centre for the stack on one machine: a KubeVirt cluster whose
-// machines run Talos Linux where they boot an image of it, a Network Automation
-// Manager, NetBox, an IPAM that answers events, and ISC Kea where this machine has no
+// Sim plays the data centre for the stack on one machine: a KubeVirt cluster and a
+// Proxmox VE cluster whose machines run Talos Linux where they boot an image of it, a
+// Network Automation Manager, NetBox, an IPAM that answers events, and ISC Kea where this machine has no
 // real one. Everything speaks the wire protocol of what it stands for, and misbehaves
 // on request.
 package main
@@ -28,9 +28,9 @@ import (
 
 func main() {
 	state := flag.String("state", ".run/sim", "`folder` that keeps the disks of simulated machines")
-	control := flag.String("control", "127.0.0.1:0", "`address` at which PUT /faults/kubevirt, talos, nam, netbox and kea take rules; what is listened on is written to <state>/control")
+	control := flag.String("control", "127.0.0.1:0", "`address` at which PUT /faults/kubevirt, proxmox, talos, nam, netbox and kea take rules; what is listened on is written to <state>/control")
 	flag.Usage = func() {
-		_, _ = fmt.Fprintln(flag.CommandLine.Output(), "Plays KubeVirt, Talos Linux, where networks come from and Kea for the API server that KUBECONFIG names.")
+		_, _ = fmt.Fprintln(flag.CommandLine.Output(), "Plays KubeVirt, Proxmox VE, Talos Linux, where networks come from and Kea for the API server that KUBECONFIG names.")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -49,9 +49,9 @@ func run(ctx context.Context, state, control string, log *slog.Logger) error {
 		return fmt.Errorf("find the API server: %w (set KUBECONFIG)", err)
 	}
 	config.QPS = -1
-	machines, nodes, managers, libraries, dhcp := &faults.Plan{}, &faults.Plan{}, &faults.Plan{}, &faults.Plan{}, &faults.Plan{}
+	machines, others, nodes, managers, libraries, dhcp := &faults.Plan{}, &faults.Plan{}, &faults.Plan{}, &faults.Plan{}, &faults.Plan{}, &faults.Plan{}
 	err = serveControl(ctx, state, control, map[string]http.Handler{
-		"/faults/kubevirt": machines, "/faults/talos": nodes, "/faults/nam": managers, "/faults/netbox": libraries, "/faults/kea": dhcp,
+		"/faults/kubevirt": machines, "/faults/proxmox": others, "/faults/talos": nodes, "/faults/nam": managers, "/faults/netbox": libraries, "/faults/kea": dhcp,
 	})
 	if err != nil {
 		return err
@@ -66,8 +66,13 @@ func run(ctx context.Context, state, control string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	hypervisors := kubevirt.New(config, kubevirt.Options{Plan: machines, Log: log.With("simulator", "kubevirt"), Guests: guests{fleet: fleet, log: log}})
-	return errors.Join(hypervisors.Run(ctx), fleet.Close())
+	inside := guests{fleet: fleet, log: log}
+	cluster, err := serveProxmox(ctx, config, state, others, inside, log.With("simulator", "proxmox"))
+	if err != nil {
+		return errors.Join(err, fleet.Close())
+	}
+	hypervisors := kubevirt.New(config, kubevirt.Options{Plan: machines, Log: log.With("simulator", "kubevirt"), Guests: inside})
+	return errors.Join(hypervisors.Run(ctx), cluster.Close(), fleet.Close())
 }
 
 // serveControl serves the switches by which simulators are told to misbehave, and
