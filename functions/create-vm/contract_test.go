@@ -38,7 +38,7 @@ func TestContract(t *testing.T) {
 
 // everyHarm runs a life once without harm, to see what it asks for from begin on,
 // and then once more for each harm that can be done to that.
-func everyHarm(t *testing.T, r *rig, life func(name string, w *wire)) {
+func everyHarm(t *testing.T, life func(name string, w *wire)) {
 	t.Helper()
 	calm := &wire{}
 	life("m0", calm)
@@ -83,7 +83,7 @@ func (r *rig) clean(m *v1alpha1.Machine, w *wire) {
 func onceCreated(t *testing.T, at func(*rig) *site) {
 	t.Parallel()
 	r := newRig(t, at)
-	everyHarm(t, r, func(name string, w *wire) {
+	everyHarm(t, func(name string, w *wire) {
 		r.machine(name)
 		m := r.drive(name, w, "runs", running)
 		r.one(m, w)
@@ -94,7 +94,7 @@ func onceCreated(t *testing.T, at func(*rig) *site) {
 func cleanlyRemoved(t *testing.T, at func(*rig) *site) {
 	t.Parallel()
 	r := newRig(t, at)
-	everyHarm(t, r, func(name string, w *wire) {
+	everyHarm(t, func(name string, w *wire) {
 		r.machine(name)
 		r.clean(r.drive(name, &wire{}, "runs", running), w)
 	})
@@ -105,9 +105,9 @@ func cleanlyRemoved(t *testing.T, at func(*rig) *site) {
 func changed(t *testing.T, at func(*rig) *site) {
 	t.Parallel()
 	r := newRig(t, at)
-	everyHarm(t, r, func(name string, w *wire) {
+	everyHarm(t, func(name string, w *wire) {
 		r.machine(name)
-		m := r.drive(name, &wire{}, "runs", running)
+		r.drive(name, &wire{}, "runs", running)
 		r.edit(name, func(m *v1alpha1.Machine) {
 			m.Spec.Resources = &v1alpha1.MachineResources{CPU: &v1alpha1.MachineCPU{Cores: 3}}
 			m.Spec.Disks = []v1alpha1.MachineDisk{{Name: "root", Size: "25Gi"}, {Name: "data", Size: "1Gi"}}
@@ -117,18 +117,17 @@ func changed(t *testing.T, at func(*rig) *site) {
 			return m != nil && m.Status.Phase == v1alpha1.MachineStopped && m.Status.ObservedGeneration == m.Generation
 		})
 		r.edit(name, func(m *v1alpha1.Machine) { m.Spec.PowerState = v1alpha1.PowerRunning })
-		m = r.drive(name, w, "runs again", running)
+		m := r.drive(name, w, "runs again", running)
 		if cpus, root := r.site.sizes(m); cpus != 3 || root != "25Gi" {
 			t.Errorf("%s (%s): got %d CPUs and %s, want 3 and 25Gi", name, w.harm, cpus, root)
 		}
 		r.one(m, w)
 		starts := r.site.starts(m)
 		r.edit(name, func(m *v1alpha1.Machine) { m.Spec.RestartToken = "once" })
-		m = r.drive(name, w, "restarts", func(m *v1alpha1.Machine) bool {
+		r.drive(name, w, "restarts", func(m *v1alpha1.Machine) bool {
 			return running(m) && m.Status.RestartToken == "once" && r.site.starts(m) > starts
 		})
-		m = r.drive(name, &wire{}, "stays", running)
-		if now := r.site.starts(m); now != starts+1 {
+		if now := r.site.starts(r.drive(name, &wire{}, "stays", running)); now != starts+1 {
 			t.Errorf("%s (%s): it was restarted %d times for one token", name, w.harm, now-starts)
 		}
 	})

@@ -59,42 +59,34 @@ const (
 //	PersistentVolumeClaim   otherwise                       none
 //	any of the last three   on another hypervisor           none
 func step(m *v1alpha1.Machine, cause string) string {
-	made := m.Status.VMName != ""
-	switch cause {
-	case causeVM, causeInstance, causeClaim:
-		if made && m.Status.ProviderID != localID(m.Namespace, m.Name) {
-			return stepNone
-		}
-	}
+	worth := true
 	switch cause {
 	case causeMachine:
-		if m.Status.Phase == "" || m.Status.ObservedGeneration != m.Generation || m.Status.Task != nil || kube.AskedFor(m) {
-			return stepBuild
-		}
-		return stepNone
+		worth = m.Status.Phase == "" || m.Status.ObservedGeneration != m.Generation || m.Status.Task != nil || kube.AskedFor(m)
 	case causeNetwork:
-		if made {
-			return stepNone
-		}
-		return stepBuild
-	case causeVM:
-		if made && m.Status.ObservedGeneration == m.Generation && m.Status.RestartToken == m.Spec.RestartToken {
-			return stepObserve
-		}
-		return stepBuild
-	case causeInstance:
-		if made && m.Status.Phase == v1alpha1.MachineRunning {
-			return stepObserve
-		}
-		return stepNone
-	case causeClaim:
-		if made && !isTrue(m.Status.Conditions, v1alpha1.ConditionStorageReady) {
-			return stepBuild
-		}
-		return stepNone
-	default:
+		worth = m.Status.VMName == ""
+	case causeVM, causeInstance, causeClaim:
+		return stepHere(m, cause)
+	}
+	if worth {
 		return stepBuild
 	}
+	return stepNone
+}
+
+// stepHere is step for what happens to the virtual machines of this cluster.
+func stepHere(m *v1alpha1.Machine, cause string) string {
+	made := m.Status.VMName != ""
+	if made && m.Status.ProviderID != localID(m.Namespace, m.Name) {
+		return stepNone
+	}
+	switch settled := m.Status.ObservedGeneration == m.Generation && m.Status.RestartToken == m.Spec.RestartToken; {
+	case cause == causeVM && made && settled, cause == causeInstance && made && m.Status.Phase == v1alpha1.MachineRunning:
+		return stepObserve
+	case cause == causeVM, cause == causeClaim && made && !isTrue(m.Status.Conditions, v1alpha1.ConditionStorageReady):
+		return stepBuild
+	}
+	return stepNone
 }
 
 // decide writes into m's status how far the machine has come:
