@@ -1,6 +1,7 @@
 package main
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -134,11 +135,13 @@ func elsewhereCredentials(t *testing.T, remote *rest.Config) {
 		{"it would run a program", strings.Replace(good, "client-certificate-data:", "exec: {apiVersion: client.authentication.k8s.io/v1, command: id, interactiveMode: Never}\n    client-certificate-data:", 1), "names a program or a file"},
 		{"it would read a file", strings.Replace(good, "client-certificate-data:", "tokenFile: /etc/passwd\n    client-certificate-data:", 1), "names a program or a file"},
 	}
+	expired := regexp.MustCompile(`client-certificate-data: .*\n\s*client-key-data: .*`).ReplaceAllString(good, "token: expired")
+	cases = append(cases, struct{ reason, kubeconfig, says string }{"it has expired", expired, "does not accept its credentials"})
 	r.machine("m1")
 	for _, tc := range cases {
 		set(map[string][]byte{"kubeconfig": []byte(tc.kubeconfig)})
 		m := r.drive("m1", &wire{}, tc.reason, func(m *v1alpha1.Machine) bool { return strings.Contains(says(m), tc.says) })
-		if m.Status.Phase != v1alpha1.MachinePending || !strings.HasPrefix(says(m), "CredentialsInvalid: Secret "+r.namespace+"/remote of MachineProvider") {
+		if m.Status.Phase != v1alpha1.MachinePending || !strings.HasPrefix(says(m), "CredentialsInvalid: ") || !strings.Contains(says(m), "of MachineProvider "+r.site.provider) {
 			t.Errorf("%s: phase %s, %s", tc.reason, m.Status.Phase, says(m))
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubevirtv1 "kubevirt.io/api/core/v1"
@@ -319,6 +320,9 @@ func madeFor(obj kube.Object, m *v1alpha1.Machine) bool {
 // fault turns what the cluster of the virtual machines refuses into something for
 // people to change.
 func (k *kubevirt) fault(err error) error {
+	if apierrors.IsUnauthorized(err) && !k.owned {
+		return fault{"CredentialsInvalid", fmt.Sprintf("the cluster of MachineProvider %s does not accept its credentials: renew the kubeconfig in their Secret", k.provider)}
+	}
 	if message, ok := kube.Refused(err); ok {
 		return fault{"KubeVirtApiError", message}
 	}
@@ -332,7 +336,7 @@ func (k *kubevirt) fault(err error) error {
 func (k *kubevirt) Inspect(ctx context.Context) (health, error) {
 	nodes := &corev1.NodeList{}
 	if err := k.guests.List(ctx, "", "kubevirt.io/schedulable=true", nodes); err != nil {
-		return health{}, err
+		return health{}, k.fault(err)
 	}
 	installed := &kubevirtv1.KubeVirtList{}
 	err := k.guests.List(ctx, "", "", installed)

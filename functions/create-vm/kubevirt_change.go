@@ -46,9 +46,12 @@ func setSize(d *kubevirtv1.DomainSpec, want wanted) {
 		d.CPU = &kubevirtv1.CPU{}
 	}
 	d.CPU.Cores, d.CPU.Threads, d.CPU.Sockets = uint32(want.cores), uint32(want.threads), uint32(want.sockets)
-	if d.Memory == nil || d.Memory.Guest == nil || !d.Memory.Guest.Equal(want.memory) {
+	if d.Memory == nil {
+		d.Memory = &kubevirtv1.Memory{}
+	}
+	if d.Memory.Guest == nil || !d.Memory.Guest.Equal(want.memory) {
 		memory := want.memory
-		d.Memory = &kubevirtv1.Memory{Guest: &memory}
+		d.Memory.Guest = &memory
 	}
 }
 

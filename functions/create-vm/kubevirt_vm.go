@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -94,8 +95,8 @@ func renderVM(m *v1alpha1.Machine, w wanted, class func(string) string, options 
 		},
 	}
 	spec := &vm.Spec.Template.Spec
-	if m.Spec.NodeName != "" {
-		spec.NodeSelector = map[string]string{corev1.LabelHostname: m.Spec.NodeName}
+	if host := cmp.Or(m.Spec.NodeName, w.defaults.NodeName); host != "" {
+		spec.NodeSelector = map[string]string{corev1.LabelHostname: host}
 	}
 	installers := 0
 	if m.Spec.OS != nil && m.Spec.OS.ISOURI != "" {
