@@ -1,0 +1,94 @@
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+)
+
+func TestMakePlan(t *testing.T) {
+	t.Parallel()
+	made := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
+	at := func(day, hour int) time.Time { return time.Date(2026, 1, day, hour, 0, 0, 0, time.UTC) }
+	cases := map[string]struct {
+		reason   string
+		schedule string
+		last     time.Time
+		suspend  bool
+		now      time.Time
+		due      time.Time
+		next     time.Time
+		why      string
+	}{
+		"Early":      {reason: "its time has not come", schedule: "0 4 * * *", now: made.Add(time.Minute), next: at(2, 4)},
+		"Due":        {reason: "its time has come", schedule: "0 4 * * *", now: at(2, 4), due: at(2, 4), next: at(3, 4)},
+		"Late":       {reason: "the same snapshot, whoever tries again", schedule: "0 4 * * *", now: at(2, 5), due: at(2, 4), next: at(3, 4)},
+		"Missed":     {reason: "what was missed is made up for once", schedule: "0 4 * * *", last: at(2, 4), now: at(9, 5), due: at(9, 4), next: at(10, 4)},
+		"Taken":      {reason: "it was taken", schedule: "0 4 * * *", last: at(2, 4), now: at(2, 5), next: at(3, 4)},
+		"Every":      {reason: "a time between two", schedule: "@every 6h", last: at(2, 4), now: at(2, 11), due: at(2, 10), next: at(2, 16)},
+		"EverySoFar": {reason: "too many were missed to count", schedule: "@every 1s", last: at(2, 4), now: at(9, 4), due: at(9, 4), next: at(9, 4).Add(time.Second)},
+		"Once":       {reason: "there is no schedule", now: at(2, 5), due: made},
+		"OnceTaken":  {reason: "it was taken", last: made, now: at(2, 5)},
+		"Suspended":  {reason: "nobody wants it now", schedule: "0 4 * * *", suspend: true, now: at(9, 5)},
+		"NoCron":     {reason: "it cannot be read", schedule: "61 * * * *", now: at(2, 5), why: "InvalidSchedule"},
+		"Never":      {reason: "there is no such day", schedule: "0 0 30 2 *", now: at(2, 5), why: "InvalidSchedule"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := &v1alpha1.EtcdBackup{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(made)}}
+			b.Spec.Schedule, b.Spec.Suspend = tc.schedule, tc.suspend
+			if !tc.last.IsZero() {
+				last := metav1.NewTime(tc.last)
+				b.Status.LastBackupTime = &last
+			}
+			p, err := makePlan(b, tc.now)
+			var f fault
+			if errors.As(err, &f); f.reason != tc.why {
+				t.Fatalf("%s: got %v, want %q", tc.reason, err, tc.why)
+			}
+			if !p.due.Equal(tc.due) || !p.next.Equal(tc.next) {
+				t.Errorf("%s: due %s and next %s, want %s and %s", tc.reason, p.due, p.next, tc.due, tc.next)
+			}
+		})
+	}
+}
+
+func TestVerify(t *testing.T) {
+	t.Parallel()
+	body := bytes.Repeat([]byte("0123456789abcdef"), 3*page/16)
+	sum := sha256.Sum256(body)
+	whole := append(bytes.Clone(body), sum[:]...)
+	changed := bytes.Clone(whole)
+	changed[100]++
+	cases := map[string]struct {
+		reason  string
+		content []byte
+		want    error
+	}{
+		"Whole":   {"it ends in its hash", whole, nil},
+		"Changed": {"one byte is another", changed, errDamaged},
+		"Cut":     {"its end is missing", whole[:len(whole)-1], errDamaged},
+		"NoHash":  {"a copy of a data directory has no hash", body, errDamaged},
+		"Empty":   {"there is nothing", nil, errDamaged},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for reader, from := range map[string]io.Reader{"at once": bytes.NewReader(tc.content), "by byte": iotest.OneByteReader(bytes.NewReader(tc.content))} {
+				got, err := io.ReadAll(verify(from))
+				if !errors.Is(err, tc.want) || !bytes.Equal(got, tc.content) {
+					t.Errorf("%s, %s: got %d bytes, %v", tc.reason, reader, len(got), err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bytes"
+	"encoding/pem"
+	"errors"
+	"io"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/tests/sim/faults"
+	"github.com/vitistack/stack/tests/sim/s3"
+)
+
+// objectStore is a simulated one, with how to reach it.
+func objectStore(t *testing.T) (*s3.Store, v1alpha1.BackupStorage, *corev1.Secret) {
+	t.Helper()
+	sim := &s3.Store{Bucket: "snapshots", Region: "eu-north-1", KeyID: "key", Secret: "secret", Plan: &faults.Plan{}}
+	server := httptest.NewTLSServer(sim)
+	t.Cleanup(server.Close)
+	at := v1alpha1.BackupStorage{Type: v1alpha1.BackupS3, Endpoint: server.URL, Region: sim.Region, Bucket: sim.Bucket, SecretRef: &v1alpha1.LocalSecretReference{Name: "s3"}}
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	return sim, at, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s3"}, Data: map[string][]byte{keyID: []byte("key"), keySecret: []byte("secret"), keyCA: ca}}
+}
+
+// TestStores holds each store against the same contract.
+func TestStores(t *testing.T) {
+	t.Parallel()
+	sim, at, secret := objectStore(t)
+	inBucket, err := openBucket(at, secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, kept := range map[string]store{"Volume": volume{dir: t.TempDir()}, "S3": inBucket} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := t.Context()
+			if files, err := kept.List(ctx, "a/b"); err != nil || len(files) != 0 {
+				t.Errorf("nothing was written: got %v, %v", files, err)
+			}
+			large := bytes.Repeat([]byte("etcd"), partSize/4+5)
+			for range 2 { // a second time replaces the first
+				if err := kept.Put(ctx, "a/b/one.db", bytes.NewReader(large)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := kept.Put(ctx, "a/bc/other.db", strings.NewReader("x")); err != nil {
+				t.Fatal(err)
+			}
+			broken := io.MultiReader(bytes.NewReader(large), iotest.ErrReader(errDamaged))
+			if err := kept.Put(ctx, "a/b/two.db", broken); !errors.Is(err, errDamaged) {
+				t.Errorf("half a file is none: got %v", err)
+			}
+			if files, err := kept.List(ctx, "a/b"); err != nil || !slices.Equal(files, []file{{"a/b/one.db", int64(len(large))}}) {
+				t.Errorf("want one.db only, whole: got %v, %v", files, err)
+			}
+			for range 2 { // what is gone is gone
+				if err := kept.Delete(ctx, "a/b/one.db"); err != nil {
+					t.Error(err)
+				}
+			}
+			if files, err := kept.List(ctx, "a/b"); err != nil || len(files) != 0 {
+				t.Errorf("it was deleted: got %v, %v", files, err)
+			}
+		})
+	}
+	t.Cleanup(func() {
+		if n := sim.Uploads(); n != 0 {
+			t.Errorf("%d uploads were neither completed nor aborted", n)
+		}
+	})
+}
+
+// TestStorageRefuses tells mistakes apart from what passes.
+func TestStorageRefuses(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		change func(*v1alpha1.BackupStorage, *corev1.Secret)
+		rule   faults.Rule
+		want   string
+	}{
+		"Bucket":  {"it is called otherwise", func(at *v1alpha1.BackupStorage, _ *corev1.Secret) { at.Bucket = "other" }, faults.Rule{Times: 1}, "NoSuchBucket"},
+		"Key":     {"nobody knows the key", func(_ *v1alpha1.BackupStorage, s *corev1.Secret) { s.Data[keyID] = []byte("x") }, faults.Rule{Times: 1}, "InvalidAccessKeyId"},
+		"Secret":  {"the secret belongs to another key", func(_ *v1alpha1.BackupStorage, s *corev1.Secret) { s.Data[keySecret] = []byte("x") }, faults.Rule{Times: 1}, "SignatureDoesNotMatch"},
+		"Rights":  {"the key may not write", nil, faults.Rule{Operation: "CreateUpload", Error: "AccessDenied"}, "AccessDenied"},
+		"Missing": {"the Secret is not complete", func(_ *v1alpha1.BackupStorage, s *corev1.Secret) { delete(s.Data, keySecret) }, faults.Rule{Times: 1}, "secretAccessKey"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sim, at, secret := objectStore(t)
+			if tc.change != nil {
+				tc.change(&at, secret)
+			}
+			if err := sim.Plan.Set(tc.rule); err != nil {
+				t.Fatal(err)
+			}
+			kept, err := openBucket(at, secret)
+			if err == nil {
+				err = kept.Put(t.Context(), "a.db", strings.NewReader("x"))
+			}
+			if f := (fault{}); !errors.As(err, &f) || !strings.Contains(f.message, tc.want) {
+				t.Errorf("%s: got %v, want a fault that says %s", tc.reason, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestVolumeIsPrivate(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := (volume{dir: dir}).Put(t.Context(), "a/b.db", strings.NewReader("x")); err != nil {
+		t.Fatal(err)
+	}
+	matches, err := filepath.Glob(filepath.Join(dir, "a", ".part-*"))
+	if err != nil || len(matches) > 0 {
+		t.Errorf("left over: %v, %v", matches, err)
+	}
+}

@@ -1,0 +1,254 @@
+// Package s3 simulates an object store, as far as one client keeps files in it:
+// objects, multipart uploads and lists of one bucket. It checks signatures and
+// checksums as AWS does (https://docs.aws.amazon.com/AmazonS3/latest/API).
+package s3
+
+import (
+	"bytes"
+	"crypto/md5"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vitistack/stack/tests/sim/faults"
+)
+
+// Store is one bucket. Its fields are set before it serves.
+type Store struct {
+	Bucket, Region, KeyID, Secret string
+	// Plan names operations PutObject, GetObject, DeleteObject, ListObjects,
+	// CreateUpload, UploadPart, CompleteUpload and AbortUpload. An error is a code of
+	// S3, answered with status 503, or 403 for AccessDenied.
+	Plan *faults.Plan
+
+	mu      sync.Mutex
+	objects map[string][]byte
+	uploads map[string]*upload
+	next    int
+}
+
+type upload struct {
+	key   string
+	parts map[int][]byte
+}
+
+// Object is what is stored under a key.
+func (s *Store) Object(key string) ([]byte, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	content, ok := s.objects[key]
+	return bytes.Clone(content), ok
+}
+
+// Keys are those of all objects, and Uploads counts those that have neither been
+// completed nor aborted.
+func (s *Store) Keys() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.objects))
+}
+
+// Uploads counts multipart uploads that nobody has completed or aborted.
+func (s *Store) Uploads() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.uploads)
+}
+
+// refusal is an error as S3 answers it.
+type refusal struct {
+	status  int
+	code    string
+	message string
+}
+
+func (r *refusal) Error() string { return r.code + ": " + r.message }
+
+func refuse(status int, code, message string) *refusal { return &refusal{status, code, message} }
+
+// ServeHTTP implements http.Handler.
+func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // the client has gone
+	}
+	answer, refused := s.serve(w, r, body)
+	w.Header().Set("Content-Type", "application/xml")
+	switch {
+	case refused != nil:
+		w.WriteHeader(refused.status)
+		_ = xml.NewEncoder(w).Encode(struct {
+			XMLName       xml.Name `xml:"Error"`
+			Code, Message string
+		}{Code: refused.code, Message: refused.message})
+	case answer != nil:
+		_ = xml.NewEncoder(w).Encode(answer)
+	case r.Method == http.MethodDelete:
+		w.WriteHeader(http.StatusNoContent)
+	}
+}
+
+func (s *Store) serve(w http.ResponseWriter, r *http.Request, body []byte) (any, *refusal) {
+	if refused := s.authenticate(r, body); refused != nil {
+		return nil, refused
+	}
+	bucket, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	if bucket != s.Bucket {
+		return nil, refuse(http.StatusNotFound, "NoSuchBucket", "The specified bucket does not exist")
+	}
+	if sum := r.Header.Get("Content-Md5"); sum != "" && sum != base64.StdEncoding.EncodeToString(md5Of(body)) {
+		return nil, refuse(http.StatusBadRequest, "BadDigest", "The Content-MD5 you specified did not match what we received.")
+	}
+	operation := operationOf(r, key)
+	fault := s.Plan.Next(operation)
+	if err := fault.Wait(r.Context()); err != nil {
+		return nil, refuse(http.StatusServiceUnavailable, "SlowDown", err.Error())
+	}
+	if code, failed := fault.Before(); failed {
+		return nil, faulty(code)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	answer, refused := s.do(w, r, operation, key, body)
+	if code, lost := fault.Lost(); lost && refused == nil {
+		return nil, faulty(code)
+	}
+	return answer, refused
+}
+
+func faulty(code string) *refusal {
+	status := http.StatusServiceUnavailable
+	if code == "AccessDenied" {
+		status = http.StatusForbidden
+	}
+	return refuse(status, code, "as the test wants it")
+}
+
+func operationOf(r *http.Request, key string) string {
+	q := r.URL.Query()
+	switch {
+	case r.Method == http.MethodGet && key == "":
+		return "ListObjects"
+	case r.Method == http.MethodPost && q.Has("uploads"):
+		return "CreateUpload"
+	case r.Method == http.MethodPut && q.Has("uploadId"):
+		return "UploadPart"
+	case r.Method == http.MethodPost && q.Has("uploadId"):
+		return "CompleteUpload"
+	case r.Method == http.MethodDelete && q.Has("uploadId"):
+		return "AbortUpload"
+	case r.Method == http.MethodPut:
+		return "PutObject"
+	case r.Method == http.MethodDelete:
+		return "DeleteObject"
+	default:
+		return "GetObject"
+	}
+}
+
+func (s *Store) do(w http.ResponseWriter, r *http.Request, operation, key string, body []byte) (any, *refusal) {
+	if s.objects == nil {
+		s.objects, s.uploads = map[string][]byte{}, map[string]*upload{}
+	}
+	id := r.URL.Query().Get("uploadId")
+	if id != "" && s.uploads[id] == nil {
+		return nil, refuse(http.StatusNotFound, "NoSuchUpload", "The specified multipart upload does not exist.")
+	}
+	switch operation {
+	case "ListObjects":
+		return s.list(r.URL.Query().Get("prefix")), nil
+	case "CreateUpload":
+		s.next++
+		id := strconv.Itoa(s.next)
+		s.uploads[id] = &upload{key: key, parts: map[int][]byte{}}
+		return struct {
+			XMLName               xml.Name `xml:"InitiateMultipartUploadResult"`
+			Bucket, Key, UploadId string
+		}{Bucket: s.Bucket, Key: key, UploadId: id}, nil
+	case "UploadPart":
+		number, _ := strconv.Atoi(r.URL.Query().Get("partNumber"))
+		s.uploads[id].parts[number] = body
+		w.Header().Set("ETag", etag(body))
+		return nil, nil
+	case "CompleteUpload":
+		return s.complete(id, body)
+	case "AbortUpload":
+		delete(s.uploads, id)
+		return nil, nil
+	case "PutObject":
+		s.objects[key] = body
+		w.Header().Set("ETag", etag(body))
+		return nil, nil
+	case "DeleteObject":
+		delete(s.objects, key)
+		return nil, nil
+	default:
+		return nil, refuse(http.StatusNotImplemented, "NotImplemented", operation+" is not simulated")
+	}
+}
+
+// complete puts the named parts of an upload together.
+func (s *Store) complete(id string, body []byte) (any, *refusal) {
+	var in struct {
+		Part []struct {
+			PartNumber int
+			ETag       string
+		}
+	}
+	if xml.Unmarshal(body, &in) != nil || len(in.Part) == 0 {
+		return nil, refuse(http.StatusBadRequest, "MalformedXML", "The XML you provided was not well-formed")
+	}
+	u := s.uploads[id]
+	var whole []byte
+	for _, p := range in.Part {
+		part, ok := u.parts[p.PartNumber]
+		if !ok || strings.Trim(p.ETag, `"`) != strings.Trim(etag(part), `"`) {
+			return nil, refuse(http.StatusBadRequest, "InvalidPart", "One or more of the specified parts could not be found.")
+		}
+		whole = append(whole, part...)
+	}
+	s.objects[u.key] = whole
+	delete(s.uploads, id)
+	return struct {
+		XMLName           xml.Name `xml:"CompleteMultipartUploadResult"`
+		Bucket, Key, ETag string
+	}{Bucket: s.Bucket, Key: u.key, ETag: etag(whole)}, nil
+}
+
+type listed struct {
+	Key, LastModified, ETag string
+	Size                    int
+}
+
+func (s *Store) list(prefix string) any {
+	var contents []listed
+	for _, key := range slices.Sorted(maps.Keys(s.objects)) {
+		if strings.HasPrefix(key, prefix) {
+			content := s.objects[key]
+			contents = append(contents, listed{key, time.Unix(0, 0).UTC().Format(time.RFC3339), etag(content), len(content)})
+		}
+	}
+	return struct {
+		XMLName      xml.Name `xml:"ListBucketResult"`
+		Name, Prefix string
+		KeyCount     int
+		IsTruncated  bool
+		Contents     []listed
+	}{Name: s.Bucket, Prefix: prefix, KeyCount: len(contents), Contents: contents}
+}
+
+func md5Of(content []byte) []byte {
+	sum := md5.Sum(content)
+	return sum[:]
+}
+
+func etag(content []byte) string { return fmt.Sprintf("%q", hex.EncodeToString(md5Of(content))) }
