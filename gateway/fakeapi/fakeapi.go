@@ -221,15 +221,34 @@ func (s *Server) list(w http.ResponseWriter, req *http.Request, r *resource) {
 		keys = keys[:limit]
 		next = keys[limit-1]
 	}
+	// With a limit, a version means exactly that one, as long as etcd has it.
+	exact, _ := strconv.Atoi(query.Get("resourceVersion"))
+	if limit == 0 {
+		exact = 0
+	}
+	if exact > 0 {
+		version = exact
+	}
 	items := make([]json.RawMessage, 0, len(keys))
 	for _, key := range keys {
-		items = append(items, r.objects[key])
+		if exact == 0 || versionOf(r.objects[key]) <= exact {
+			items = append(items, r.objects[key])
+		}
 	}
 	s.mu.Unlock()
 	_ = json.NewEncoder(w).Encode(map[string]any{
 		"metadata": map[string]string{"resourceVersion": strconv.Itoa(version), "continue": next},
 		"items":    items,
 	})
+}
+
+func versionOf(object json.RawMessage) int {
+	var o metav1.PartialObjectMetadata
+	if err := json.Unmarshal(object, &o); err != nil {
+		return 0
+	}
+	version, _ := strconv.Atoi(o.ResourceVersion)
+	return version
 }
 
 func (s *Server) watch(w http.ResponseWriter, req *http.Request, r *resource) {

@@ -62,8 +62,14 @@ type listerWatcher struct {
 // need more memory than a page, which a stream into a second store would.
 func (l *listerWatcher) IsWatchListSemanticsUnSupported() bool { return true }
 
-// ListWithContext lists one page.
+// ListWithContext lists one page of what there is now. With a limit, a
+// resourceVersion means exactly that one to the API server, not one at least as new:
+// after a restart of the API server no watch goes on from there, and the reflector
+// would list it again and again.
 func (l *listerWatcher) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	if options.Limit > 0 && options.Continue == "" {
+		options.ResourceVersion, options.ResourceVersionMatch = "", ""
+	}
 	page, err := l.list(ctx, options)
 	if err != nil && ctx.Err() == nil {
 		l.failed(err)

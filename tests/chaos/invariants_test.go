@@ -184,6 +184,24 @@ func (w *world) secretsKept() {
 	}
 }
 
+// historyBegins waits until the gateway has its database: what was there before the
+// history began is no news.
+func (w *world) historyBegins() {
+	w.t.Helper()
+	feed.Until(w.t, "the history begins", func() (bool, string) {
+		req, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, w.e.Gateway()+"health/database", nil)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return false, err.Error()
+		}
+		_ = res.Body.Close()
+		return res.StatusCode == http.StatusOK, res.Status
+	})
+}
+
 // remembered checks that the history has the making of each Machine exactly once.
 func (w *world) remembered() {
 	w.t.Helper()

@@ -30,6 +30,7 @@ func TestRandomStory(t *testing.T) {
 	}
 	e, n := start(t, seed, "--audit")
 	w := &world{t: t, e: e, n: n, random: rand.New(rand.NewPCG(seed, seed)), began: time.Now(), living: map[subject]string{}}
+	w.historyBegins()
 	for i, namespace := range namespaces {
 		e.CreateNamespace(namespace)
 		w.newNetwork(namespace, i)
