@@ -148,5 +148,10 @@ func (r *results) forget(ctx context.Context, kc *v1alpha1.KubernetesCluster, ma
 	if err != nil {
 		return err
 	}
-	return r.kube.Merge(ctx, cm, map[string]any{"data": gone})
+	for name := range gone {
+		if _, saved := cm.Data[name]; saved {
+			return r.kube.Merge(ctx, cm, map[string]any{"data": gone})
+		}
+	}
+	return nil
 }

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/tests/sim/faults"
+	"github.com/vitistack/stack/tests/stand/feed"
+)
+
+// reaper kills every delivery with its first write, in turn before and after the API
+// server has done it, so that in the end one has died between any two side effects.
+type reaper struct {
+	next http.RoundTripper
+	// writes counts, and keys are how many sets of keys have been made.
+	writes, keys atomic.Int64
+	// statuses is whether a delivery dies also with a write of status.
+	statuses atomic.Bool
+}
+
+type lifeKey struct{}
+
+var errKilled = errors.New("the delivery has been killed")
+
+// handle gives each delivery a life of its own.
+func (r *reaper) handle(next events.Handler) events.Handler {
+	return func(ctx context.Context, in event.Event) (*event.Event, error) {
+		ctx, kill := context.WithCancelCause(ctx)
+		defer kill(nil)
+		return next(context.WithValue(ctx, lifeKey{}, kill), in)
+	}
+}
+
+func (r *reaper) wrap(next http.RoundTripper) http.RoundTripper {
+	r.next = next
+	return r
+}
+
+// RoundTrip implements http.RoundTripper.
+func (r *reaper) RoundTrip(req *http.Request) (*http.Response, error) {
+	kill, mortal := req.Context().Value(lifeKey{}).(context.CancelCauseFunc)
+	status := strings.HasSuffix(req.URL.Path, "/status")
+	if req.Method == http.MethodGet || !mortal || strings.HasSuffix(req.URL.Path, "/events") || (status && !r.statuses.Load()) {
+		return r.next.RoundTrip(req)
+	}
+	if context.Cause(req.Context()) != nil {
+		return nil, errKilled
+	}
+	if r.writes.Add(1)%3 == 0 {
+		kill(errKilled)
+		return nil, errKilled
+	}
+	// What the API server has begun it ends, whatever becomes of who asked.
+	res, err := r.next.RoundTrip(req.Clone(context.WithoutCancel(req.Context())))
+	if err == nil {
+		if res.StatusCode == http.StatusCreated && strings.HasSuffix(req.URL.Path, "/secrets") && r.statuses.CompareAndSwap(false, true) {
+			r.keys.Add(1)
+		}
+		_ = res.Body.Close()
+	}
+	kill(errKilled)
+	return nil, errKilled
+}
+
+// TestKilledBetweenSideEffects builds, changes and deletes clusters while every
+// delivery dies at its first write, and nodes refuse, or do but don't say so.
+func TestKilledBetweenSideEffects(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ first, then int32 }{{1, 3}, {3, 1}, {5, 3}} {
+		t.Run(fmt.Sprint(tc.first), func(t *testing.T) {
+			t.Parallel()
+			r := &reaper{}
+			s := setUp(t, standing{wrap: r.wrap, handle: r.handle})
+			s.plan.Seed(uint64(tc.first))
+			if err := s.plan.Set(
+				faults.Rule{Operation: "MachineService/*", Error: "Unavailable", Rate: 0.1},
+				faults.Rule{Operation: "MachineService/*", Error: "reset", After: true, Rate: 0.1},
+				faults.Rule{Operation: "workload", Error: "503", Rate: 0.05},
+			); err != nil {
+				t.Fatal(err)
+			}
+			s.create(s.cluster("shop", tc.first, 1))
+			s.running("shop")
+			keys := s.secret("shop-talos-secrets").UID
+			s.consistent("shop", int(tc.first))
+			s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.ControlPlane.Replicas = tc.then })
+			feed.Until(t, "the control plane has changed", func() (bool, string) {
+				kc := s.get("shop")
+				return settled(kc) && len(s.machines("shop")) == int(tc.then)+1, kc.Status.Message
+			})
+			s.consistent("shop", int(tc.then))
+			if s.secret("shop-talos-secrets").UID != keys || r.keys.Load() != 1 {
+				t.Error("the keys have been made twice")
+			}
+			if err := s.kube.Delete(t.Context(), s.get("shop")); err != nil {
+				t.Fatal(err)
+			}
+			feed.Until(t, "the cluster is gone", func() (bool, string) {
+				err := s.kube.Get(t.Context(), s.namespace, "shop", &v1alpha1.KubernetesCluster{})
+				return kube.NotFound(err), fmt.Sprint(err)
+			})
+			t.Logf("%d deliveries have died", r.writes.Load())
+		})
+	}
+}
+
+// consistent checks that a cluster has one etcd, whose members are its control
+// planes.
+func (s *stand) consistent(cluster string, controlPlanes int) {
+	s.Helper()
+	if err := s.plan.Set(); err != nil {
+		s.Fatal(err)
+	}
+	planes := slices.DeleteFunc(s.machines(cluster), func(n string) bool { return !strings.HasPrefix(n, "cp-") })
+	if len(planes) != controlPlanes {
+		s.Errorf("control planes %v, want %d", planes, controlPlanes)
+	}
+	for _, plane := range planes {
+		if got := s.members(cluster, plane); !slices.Equal(got, planes) {
+			s.Errorf("%s has members %v of etcd, want %v: one cluster, nobody lost", plane, got, planes)
+		}
+	}
+}
