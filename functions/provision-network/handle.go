@@ -77,15 +77,25 @@ func (f *function) settle(ctx context.Context, namespace, name string, how look)
 	case nn.DeletionTimestamp != nil:
 		return f.release(ctx, nn)
 	case how.said == nil && provided(nn) && !kube.AskedFor(nn):
-		if how.again {
-			return f.count(ctx, nn)
-		}
-		return nil
+		return f.keep(ctx, nn, how)
 	}
 	if until := restsUntil(nn, f.now()); how.said == nil && !until.IsZero() {
 		return f.later(until)
 	}
 	return f.ask(ctx, nn, how)
+}
+
+// keep looks after a network that has what it wants.
+func (f *function) keep(ctx context.Context, nn *v1alpha2.NetworkNamespace, how look) error {
+	if fresh(nn, f.now()) {
+		if err := f.yield(ctx, nn); err != nil {
+			return err
+		}
+	}
+	if how.again {
+		return f.count(ctx, nn)
+	}
+	return nil
 }
 
 // ask gets the segment of a network, and writes down what came of it.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
@@ -129,24 +131,38 @@ func (f *function) alone(ctx context.Context, nn *v1alpha2.NetworkNamespace, seg
 // Ready with the same segment in the same moment. Of the two the younger gives way,
 // and whoever has written last sees both.
 func (f *function) yield(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
-	seg, err := held(nn)
-	if err != nil {
-		return err
-	}
-	list := &v1alpha2.NetworkNamespaceList{}
-	if err := f.kube.List(ctx, "", "", list); err != nil {
-		return err
-	}
-	holder, losers := rivals(nn, seg, list.Items)
-	if holder != nil {
-		return f.refuse(ctx, nn, overlapping(seg, holder.network, holder.segment))
-	}
-	for _, l := range losers {
-		if err := f.refuse(ctx, l.network, overlapping(l.segment, nn, seg)); err != nil {
+	return kube.OnConflict(func() error {
+		list := &v1alpha2.NetworkNamespaceList{}
+		if err := f.kube.List(ctx, "", "", list); err != nil {
 			return err
 		}
-	}
-	return nil
+		i := slices.IndexFunc(list.Items, func(o v1alpha2.NetworkNamespace) bool { return o.UID == nn.UID })
+		if i < 0 || !isReady(&list.Items[i]) {
+			return nil
+		}
+		now := &list.Items[i]
+		seg, err := held(now)
+		if err != nil {
+			return fmt.Errorf("read the segment of network %s/%s: %w", nn.Namespace, nn.Name, err)
+		}
+		holder, losers := rivals(now, seg, list.Items)
+		if holder != nil {
+			return f.refuse(ctx, now, overlapping(seg, holder.network, holder.segment))
+		}
+		for _, l := range losers {
+			if err := f.refuse(ctx, l.network, overlapping(l.segment, now, seg)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// fresh tells whether a network has become Ready so lately that the process that
+// wrote so may have died before it looked once more.
+func fresh(nn *v1alpha2.NetworkNamespace, now time.Time) bool {
+	c := meta.FindStatusCondition(nn.Status.Conditions, v1alpha1.ConditionReady)
+	return c != nil && now.Sub(c.LastTransitionTime.Time) < time.Minute
 }
 
 // refuse takes back that a network is Ready.

@@ -1,11 +1,16 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/rest"
 
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
@@ -40,47 +45,86 @@ func TestOverlap(t *testing.T) {
 	w.expect(w.get("b"), "Ready", reasonProvisioned)
 }
 
-// TestOverlapRace has ten networks become Ready at the same moment that all want the
-// same segment.
+// meeting holds back the first write of a status until all that meet are about to
+// write one: each has looked for rivals by then, and found none.
+type meeting struct {
+	http.RoundTripper
+	once  sync.Once
+	group *sync.WaitGroup
+}
+
+func (m *meeting) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Method == http.MethodPatch && strings.HasSuffix(req.URL.Path, "/status") {
+		m.once.Do(func() { m.group.Done(); m.group.Wait() })
+	}
+	return m.RoundTripper.RoundTrip(req)
+}
+
+// TestOverlapRace has networks become Ready at the same moment that all want the same
+// segment.
 func TestOverlapRace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	const rivals = 10
-	var group sync.WaitGroup
+	const rivals = 4
+	var met, done sync.WaitGroup
+	met.Add(rivals)
+	names := []string{}
 	for i := range rivals {
-		group.Go(func() {
-			name := fmt.Sprintf("n%d", i)
-			w.network(name, manualSpec("10.4.0.0/24", "", v1alpha2.VLANID(9)))
-			for range 3 {
-				if err := w.deliver(kindNetwork, name, events.TypeRefAdd); err != nil && !kube.Conflict(err) {
-					t.Error(err)
-				}
+		names = append(names, fmt.Sprintf("n%d", i))
+		w.network(names[i], asks("racing"))
+	}
+	for _, name := range names {
+		f := *w.f
+		config := rest.CopyConfig(w.config)
+		config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &meeting{RoundTripper: rt, group: &met} })
+		f.kube = w.client(config)
+		f.sources = map[string]source{"racing": always{segment{ipv4: netip.MustParsePrefix("10.4.0.0/24"), vlan: 9}}}
+		done.Go(func() {
+			err := kube.OnConflict(func() error { return f.settle(t.Context(), w.namespace, name, look{}) })
+			if err != nil && !kube.Conflict(err) {
+				t.Error(err)
 			}
 		})
 	}
-	group.Wait()
+	done.Wait()
 	var holders []string
-	for i := range rivals {
-		if nn := w.get(fmt.Sprintf("n%d", i)); isReady(nn) {
-			holders = append(holders, nn.Name)
+	for _, name := range names {
+		if isReady(w.get(name)) {
+			holders = append(holders, name)
 		}
 	}
-	if len(holders) > 1 {
-		t.Errorf("%v have the same segment", holders)
-	}
-	for i := range rivals {
-		w.look(fmt.Sprintf("n%d", i))
-	}
-	ready := 0
-	for i := range rivals {
-		if isReady(w.get(fmt.Sprintf("n%d", i))) {
-			ready++
-		}
-	}
-	if ready != 1 {
-		t.Errorf("%d networks are Ready in the end, want one", ready)
+	if len(holders) != 1 {
+		t.Errorf("%v have the same segment, want one to have it", holders)
 	}
 }
+
+// TestOverlapIsFound has a process die after it made a network Ready, and before it
+// looked whether another one was quicker.
+func TestOverlapIsFound(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	for _, name := range []string{"a", "b"} {
+		nn := w.network(name, manualSpec("10.4.0.0/24", "", 9))
+		before := nn.DeepCopy()
+		decide(nn, segment{ipv4: netip.MustParsePrefix("10.4.0.0/24"), vlan: 9}, nil, w.clock.read())
+		_, err := w.kube.PatchStatus(t.Context(), before, nn)
+		w.must(err)
+	}
+	w.look("b")
+	w.look("a")
+	if a, b := isReady(w.get("a")), isReady(w.get("b")); a == b {
+		t.Errorf("a is Ready: %t, b: %t", a, b)
+	}
+}
+
+// always is a source that gives everybody the same segment.
+type always struct{ segment segment }
+
+func (a always) Provide(context.Context, *v1alpha2.NetworkNamespace) (segment, error) {
+	return a.segment, nil
+}
+
+func (a always) Release(context.Context, *v1alpha2.NetworkNamespace) error { return nil }
 
 func TestRivals(t *testing.T) {
 	t.Parallel()
