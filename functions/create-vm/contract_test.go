@@ -37,12 +37,12 @@ func TestContract(t *testing.T) {
 }
 
 // everyHarm runs a life once without harm, to see what it asks for from begin on,
-// and then once more for each harm that can be done to that.
-func everyHarm(t *testing.T, life func(name string, w *wire)) {
+// and then once more for each harm of those that can be done to that.
+func everyHarm(t *testing.T, of func(*wire) []harm, life func(name string, w *wire)) {
 	t.Helper()
 	calm := &wire{}
 	life("m0", calm)
-	harms := calm.harms()
+	harms := of(calm)
 	if len(harms) < 10 {
 		t.Fatalf("only %d requests can be harmed: %v", len(harms), harms)
 	}
@@ -83,7 +83,7 @@ func (r *rig) clean(m *v1alpha1.Machine, w *wire) {
 func onceCreated(t *testing.T, at func(*rig) *site) {
 	t.Parallel()
 	r := newRig(t, at)
-	everyHarm(t, func(name string, w *wire) {
+	everyHarm(t, (*wire).harms, func(name string, w *wire) {
 		r.machine(name)
 		m := r.drive(name, w, "runs", running)
 		r.one(m, w)
@@ -94,7 +94,7 @@ func onceCreated(t *testing.T, at func(*rig) *site) {
 func cleanlyRemoved(t *testing.T, at func(*rig) *site) {
 	t.Parallel()
 	r := newRig(t, at)
-	everyHarm(t, func(name string, w *wire) {
+	everyHarm(t, (*wire).harms, func(name string, w *wire) {
 		r.machine(name)
 		r.clean(r.drive(name, &wire{}, "runs", running), w)
 	})
@@ -105,7 +105,7 @@ func cleanlyRemoved(t *testing.T, at func(*rig) *site) {
 func changed(t *testing.T, at func(*rig) *site) {
 	t.Parallel()
 	r := newRig(t, at)
-	everyHarm(t, func(name string, w *wire) {
+	everyHarm(t, (*wire).writes, func(name string, w *wire) {
 		r.machine(name)
 		r.drive(name, &wire{}, "runs", running)
 		r.edit(name, func(m *v1alpha1.Machine) {

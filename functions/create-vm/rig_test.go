@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -154,6 +155,11 @@ func (w *wire) harms() (all []harm) {
 		}
 	}
 	return all
+}
+
+// writes are the harms that can be done to what a run wrote.
+func (w *wire) writes() []harm {
+	return slices.DeleteFunc(w.harms(), func(h harm) bool { return strings.HasPrefix(h.call, http.MethodGet) })
 }
 
 // revived starts the process again if it was killed, and reports whether it was.
