@@ -238,7 +238,7 @@ func (s *schedule) create(holder string) {
 func TestInterleavings(t *testing.T) {
 	t.Parallel()
 	base := setUp(t)
-	for seed := range uint64(24) {
+	for seed := range uint64(16) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			own := *base
 			own.T, own.namespace = t, base.server.Namespace(t)

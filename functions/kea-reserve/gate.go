@@ -50,6 +50,13 @@ func serves(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, st
 	}
 }
 
+// static tells whether a NetworkConfiguration has been given static addresses, and
+// nothing by this function, so that its network need not be looked at.
+func static(nc *v1alpha1.NetworkConfiguration) bool {
+	has := func(i v1alpha1.InterfaceStatus) bool { return i.AllocationMethod == v1alpha2.AllocationStatic }
+	return slices.ContainsFunc(nc.Status.NetworkInterfaces, has) && !slices.Contains(nc.Finalizers, v1alpha1.FinalizerKea)
+}
+
 // notReady says what a network waits for, and is nil if it is there.
 func notReady(nn *v1alpha2.NetworkNamespace) *problem {
 	if nn.Status.ProvisioningPhase == v1alpha2.ProvisioningReady {

@@ -61,6 +61,9 @@ func (f *function) settle(ctx context.Context, namespace, name string, thorough 
 	if nc.DeletionTimestamp != nil {
 		return f.release(ctx, nc)
 	}
+	if !thorough && static(nc) {
+		return nil
+	}
 	before := nc.DeepCopy()
 	nn, err := network.Find(ctx, f.kube, namespace, nc.Spec.NetworkNamespaceName)
 	var unresolved network.Unresolved
