@@ -48,7 +48,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{/* What the values make of a Knative Service of knative/, as YAML to merge over it. */}}
 {{- define "vitistack.function" -}}
 {{- $name := .object.metadata.name -}}
-{{- $v := index .root.Values.functions $name -}}
+{{- $v := required (printf "values.yaml has no functions.%s" $name) (index .root.Values.functions $name) -}}
 {{- $template := .object.spec.template -}}
 {{- $c := index $template.spec.containers 0 -}}
 {{- $_ := set $c "image" (include "vitistack.image" (dict "root" .root "name" $name)) -}}

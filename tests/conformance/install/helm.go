@@ -1,0 +1,66 @@
+package install
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/vitistack/stack/tests/stand/engine"
+)
+
+// helm runs Helm against a cluster, with the chart of the repository.
+type helm struct {
+	binary, kubeconfig, home string
+}
+
+// newHelm builds Helm, where that has not been done, at the version that tools/ship
+// names.
+func newHelm(t testing.TB, config *rest.Config) *helm {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "make", "--silent", "helm")
+	command.Dir = engine.Root()
+	out, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("make helm: %v\n%s", err, out)
+	}
+	h := &helm{binary: string(bytes.TrimSpace(out)), home: t.TempDir()}
+	h.kubeconfig = filepath.Join(h.home, "kubeconfig")
+	if err := writeKubeconfig(h.kubeconfig, config); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func writeKubeconfig(path string, config *rest.Config) error {
+	k := api.NewConfig()
+	k.Clusters["c"] = &api.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
+	k.AuthInfos["u"] = &api.AuthInfo{ClientCertificateData: config.CertData, ClientKeyData: config.KeyData}
+	k.Contexts["x"] = &api.Context{Cluster: "c", AuthInfo: "u"}
+	k.CurrentContext = "x"
+	return clientcmd.WriteToFile(*k, path)
+}
+
+// run returns what Helm prints. The release is called vitistack, in namespace
+// vitistack-system.
+func (h *helm) run(ctx context.Context, args ...string) (string, error) {
+	command := exec.CommandContext(ctx, h.binary, append(args, "--namespace", "vitistack-system")...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+h.kubeconfig, "HELM_CACHE_HOME="+h.home, "HELM_CONFIG_HOME="+h.home, "HELM_DATA_HOME="+h.home)
+	var out, errors bytes.Buffer
+	command.Stdout, command.Stderr = &out, &errors
+	if err := command.Run(); err != nil {
+		return out.String(), fmt.Errorf("helm %s: %w\n%s", strings.Join(args, " "), err, &errors)
+	}
+	return out.String(), nil
+}
+
+// chart is the folder of the chart.
+func chart() string { return filepath.Join(engine.Root(), "charts", "vitistack") }
