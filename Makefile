@@ -89,6 +89,11 @@ deploy: helm ## Install or upgrade the stack from the images IMG=registry/reposi
 chaos: build ## Tell a random story of changes and faults: SEED=1 MINUTES=5
 	@CHAOS_SEED=$(or $(SEED),1) CHAOS_MINUTES=$(or $(MINUTES),5) go test -count=1 -timeout 0 -v -run TestRandomStory ./tests/chaos
 
+.PHONY: roles
+roles: export VITI_AUDIT = $(BIN)/audit
+roles: build ## Run the whole stack, and compare what the functions ask for with their Roles
+	@rm -rf $(VITI_AUDIT) && go test -count=1 -timeout 30m -p 1 $(WHOLE) && go test -count=1 -run Roles ./tests/conformance
+
 .PHONY: bench
 bench: build ## Measure: cold starts, time and requests to a Running cluster, idle cost
 	@go test -run '^$$' -bench . -benchtime 5x ./tests/bench

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -124,6 +125,9 @@ func (e *Engine) Run() {
 		"--config", "RESULTS_PATH=" + e.Results(), "--config", "BACKUP_PATH=" + filepath.Join(e.Dir, "backups"),
 		"--apply", filepath.Join(root, "apis/examples/machineprovider-kubevirt.yaml"),
 	}, e.flags...)
+	if auditFolder() != "" && !slices.Contains(args, "--audit") {
+		args = append(args, "--audit")
+	}
 	var err error
 	if e.process, err = process.Start(exec.Command(Local(e.t), args...), filepath.Join(e.Dir, "engine.out")); err != nil {
 		e.t.Fatal(err)
@@ -180,6 +184,7 @@ func (e *Engine) end(signal syscall.Signal) {
 		e.t.Errorf("the engine did not stop within %s of %s:\n%s", stopTimeout, signal, e.output())
 	}
 	e.process = nil
+	e.noteUsage()
 	_ = os.Remove(filepath.Join(e.Dir, "engine.json"))
 }
 
