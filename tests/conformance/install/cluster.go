@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -37,7 +38,7 @@ func newCluster(ctx context.Context, config *rest.Config, crds []*unstructured.U
 		return nil, err
 	}
 	for _, crd := range crds {
-		if _, err := c.apply(ctx, crd, false); err != nil {
+		if err := c.apply(ctx, crd, false); err != nil {
 			return nil, fmt.Errorf("install %s: %w", crd.GetName(), err)
 		}
 	}
@@ -100,10 +101,10 @@ func (c *cluster) client(object *unstructured.Unstructured) (dynamic.ResourceInt
 }
 
 // apply applies an object as kubectl does on the server, with strict validation.
-func (c *cluster) apply(ctx context.Context, object *unstructured.Unstructured, dry bool) (*unstructured.Unstructured, error) {
+func (c *cluster) apply(ctx context.Context, object *unstructured.Unstructured, dry bool) error {
 	client, err := c.client(object)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	options := metav1.PatchOptions{FieldManager: "conformance", FieldValidation: metav1.FieldValidationStrict}
 	if dry {
@@ -111,9 +112,10 @@ func (c *cluster) apply(ctx context.Context, object *unstructured.Unstructured, 
 	}
 	text, err := object.MarshalJSON()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return client.Patch(ctx, object.GetName(), "application/apply-patch+yaml", text, options)
+	_, err = client.Patch(ctx, object.GetName(), types.ApplyYAMLPatchType, text, options)
+	return err
 }
 
 // get reads an object, and is nil where it does not exist.

@@ -84,7 +84,7 @@ func definitions(ctx context.Context) ([]*unstructured.Unstructured, error) {
 		}
 		found, err := filepath.Glob(filepath.Join(dir, folder, "*.yaml"))
 		if err != nil || len(found) == 0 {
-			return nil, fmt.Errorf("find definitions in %s of %s: %v", folder, path, err)
+			return nil, errors.Join(err, fmt.Errorf("%s of %s has %d definitions", folder, path, len(found)))
 		}
 		for _, file := range found {
 			text, err := os.ReadFile(file)

@@ -55,7 +55,7 @@ func apply(t *testing.T, c *cluster, pattern string) {
 	}
 	for _, dry := range []bool{true, false} {
 		for _, object := range objects {
-			if _, err := c.apply(t.Context(), object, dry); err != nil {
+			if err := c.apply(t.Context(), object, dry); err != nil {
 				t.Errorf("apply %s %s (dry run: %t): %v", object.GetKind(), object.GetName(), dry, err)
 			}
 		}
@@ -270,7 +270,7 @@ func podsAreAdmitted(t *testing.T, c *cluster, h *helm) {
 	account := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ServiceAccount"}}
 	account.SetName("default")
 	account.SetNamespace(namespace)
-	if _, err := c.apply(t.Context(), account, false); err != nil {
+	if err := c.apply(t.Context(), account, false); err != nil {
 		t.Fatal(err)
 	}
 	pods := 0
@@ -294,7 +294,7 @@ func podsAreAdmitted(t *testing.T, c *cluster, h *helm) {
 		pod := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "spec": spec}}
 		pod.SetName(object.GetName())
 		pod.SetNamespace(namespace)
-		if _, err := c.apply(t.Context(), pod, true); err != nil {
+		if err := c.apply(t.Context(), pod, true); err != nil {
 			t.Errorf("a pod of %s %s: %v", object.GetKind(), object.GetName(), err)
 		}
 	}
@@ -314,7 +314,7 @@ func variantsApply(t *testing.T, c *cluster) {
 			if object.GetKind() == "RabbitmqBrokerConfig" {
 				continue // its definition comes with the RabbitMQ Broker, which is no Go module
 			}
-			if _, err := c.apply(t.Context(), object, true); err != nil {
+			if err := c.apply(t.Context(), object, true); err != nil {
 				t.Errorf("variant %s: %s %s: %v", variant, object.GetKind(), object.GetName(), err)
 			}
 		}
