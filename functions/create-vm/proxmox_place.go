@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -93,6 +94,8 @@ type demand struct {
 	storage string
 	// group are the tags that machines share which are to be spread.
 	group []string
+	// ordinal is the machine's number in its group.
+	ordinal int
 	// content is what storages the host needs beside those for disks.
 	content []string
 }
@@ -103,10 +106,11 @@ type place struct {
 	storages []string
 }
 
-// choose sorts the hosts that can take a machine: first those with the fewest of
-// its group, then those with the most free memory. Hosts that cannot are left out,
-// with the reason. A machine that is not on counts with all of its memory if it is
-// one of ours, since it will be.
+// choose sorts the hosts that can take a machine: those with the fewest of its group
+// first, and among them by turns, since the machines of a group are made at the same
+// time; a machine without a group goes where the most memory is free. Hosts that
+// cannot take it are left out, with the reason. A machine that is not on counts with
+// all of its memory if it is one of ours, since it will be.
 func (c cluster) choose(d demand) (fit []place, why map[string]string) {
 	why = map[string]string{}
 	free, group := map[string]int64{}, map[string]int{}
@@ -140,10 +144,23 @@ func (c cluster) choose(d demand) (fit []place, why map[string]string) {
 			fit = append(fit, place{node: n.Node, storages: storages})
 		}
 	}
+	turn := map[string]int{}
+	for i, p := range fit {
+		turn[p.node] = (i - d.ordinal%len(fit) + len(fit)) % len(fit)
+	}
 	slices.SortStableFunc(fit, func(a, b place) int {
-		return cmp.Or(group[a.node]-group[b.node], cmp.Compare(free[b.node], free[a.node]), strings.Compare(a.node, b.node))
+		if len(d.group) > 0 {
+			return cmp.Or(group[a.node]-group[b.node], turn[a.node]-turn[b.node])
+		}
+		return cmp.Or(cmp.Compare(free[b.node], free[a.node]), strings.Compare(a.node, b.node))
 	})
 	return fit, why
+}
+
+// ordinalOf is the number at the end of a name, or 0.
+func ordinalOf(name string) int {
+	n, _ := strconv.Atoi(name[len(strings.TrimRight(name, "0123456789")):])
+	return n
 }
 
 // room finds a storage on a node for each disk, or says what is missing.
@@ -251,6 +268,7 @@ func (x *proxmox) demandOf(m *v1alpha1.Machine, want wanted, source item) demand
 		d.node = source.Node
 	}
 	if name := m.Labels[v1alpha1.LabelClusterName]; name != "" {
+		d.ordinal = ordinalOf(m.Name)
 		d.group = []string{tag("cluster", name), tag("role", m.Labels[v1alpha1.LabelClusterRole])}
 	}
 	if imageURL(m) != "" {
