@@ -144,143 +144,6 @@ func underway(m *v1alpha1.Machine, t *v1alpha1.ProviderTask) seen {
 	return s
 }
 
-// virtualMachine is a virtual machine of Proxmox VE.
-type virtualMachine struct {
-	id     int
-	node   string
-	config map[string]string
-}
-
-func (x *proxmox) handle(vm *virtualMachine) *pve.VirtualMachine {
-	h := &pve.VirtualMachine{}
-	h.New(x.client, vm.node, vm.id)
-	return h
-}
-
-func (vm *virtualMachine) path() string { return fmt.Sprintf("/nodes/%s/qemu/%d", vm.node, vm.id) }
-
-// find looks the machine's virtual machine up: where it was claimed for, and else
-// by its UID in the whole cluster, of which it then returns what there is. It returns
-// nothing where there is none. What has the claimed VMID and is not of this machine
-// ends the claim.
-func (x *proxmox) find(ctx context.Context, m *v1alpha1.Machine) (*virtualMachine, cluster, error) {
-	node, vmid := placeOf(m)
-	if node != "" && m.Status.VMName != "" {
-		vm, err := x.read(ctx, node, vmid)
-		if err == nil && vm.of(m) {
-			return vm, nil, nil
-		}
-		if err != nil && !missing(err) {
-			return nil, nil, err
-		}
-	}
-	all, err := x.resources(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	at := slices.IndexFunc(all, func(r item) bool { return r.isVM() && slices.Contains(r.tags(), tagOf(m)) })
-	if at < 0 && vmid != 0 {
-		at = slices.IndexFunc(all, func(r item) bool { return r.isVM() && r.VMID == vmid })
-	}
-	if at < 0 {
-		return nil, all, nil
-	}
-	vm, err := x.read(ctx, all[at].Node, all[at].VMID)
-	switch {
-	case missing(err):
-		return nil, all, nil
-	case err != nil:
-		return nil, nil, err
-	case vm.of(m) || vm.claimed(m):
-		m.Status.ProviderID = proxmoxID(vm.node, vm.id)
-		return vm, all, nil
-	}
-	m.Status.ProviderID, m.Status.VMName = "", ""
-	return nil, all, nil
-}
-
-// read reads a virtual machine's configuration, with what is pending.
-func (x *proxmox) read(ctx context.Context, node string, vmid int) (*virtualMachine, error) {
-	vm := &virtualMachine{id: vmid, node: node, config: map[string]string{}}
-	var config map[string]any
-	if err := x.client.Get(ctx, vm.path()+"/config", &config); err != nil {
-		return nil, err
-	}
-	for key, value := range config {
-		vm.config[key] = plain(value)
-	}
-	return vm, nil
-}
-
-// of tells whether a virtual machine was made for a machine.
-func (vm *virtualMachine) of(m *v1alpha1.Machine) bool {
-	return slices.Contains(splitTags(vm.config["tags"]), tagOf(m)) || strings.Contains(vm.config["description"], uidLine(m))
-}
-
-// claimed tells whether a virtual machine is being made under the VMID that the
-// machine has claimed.
-func (vm *virtualMachine) claimed(m *v1alpha1.Machine) bool {
-	_, vmid := placeOf(m)
-	lock := vm.config["lock"]
-	return vmid == vm.id && (lock == "create" || lock == "clone")
-}
-
-// Remove implements hypervisor.
-func (x *proxmox) Remove(ctx context.Context, m *v1alpha1.Machine) (string, error) {
-	waitsFor, err := x.remove(ctx, m)
-	return waitsFor, x.fault(err)
-}
-
-func (x *proxmox) remove(ctx context.Context, m *v1alpha1.Machine) (string, error) {
-	if busy, err := x.await(ctx, m); err != nil || busy {
-		return "the task of Proxmox VE", err
-	}
-	vm, all, err := x.find(ctx, m)
-	if err != nil {
-		return "", err
-	}
-	if vm == nil {
-		if t, err := x.dropStray(ctx, m, all); err != nil || t != nil {
-			m.Status.Task = taskOf(actionDelete, t)
-			return "the CD of the machine", err
-		}
-		return "", x.releaseVMIDs(ctx, m)
-	}
-	name := fmt.Sprintf("VM %d on %s", vm.id, vm.node)
-	begun := func(action string, t *pve.Task, err error) (string, error) {
-		if err != nil {
-			return "", err
-		}
-		m.Status.Task = taskOf(action, t)
-		return name, nil
-	}
-	if lock := vm.config["lock"]; lock != "" {
-		m.Status.Task = &v1alpha1.ProviderTask{ID: fmt.Sprintf("VM %d is locked (%s)", vm.id, lock), Action: actionDelete}
-		return name, nil
-	}
-	if vm.config["protection"] == "1" {
-		if !strings.Contains(vm.config["description"], protectedLine) {
-			return "", fault{"Protected", name + " is protected: take its protection off at Proxmox VE, under Options"}
-		}
-		if err := x.configure(ctx, vm, map[string]string{"protection": "0"}); err != nil {
-			return "", err
-		}
-	}
-	status, err := x.status(ctx, vm)
-	if err != nil {
-		return "", err
-	}
-	if status.Status == pve.StatusVirtualMachineRunning {
-		t, err := x.handle(vm).Stop(ctx)
-		return begun(actionStop, t, err)
-	}
-	if t, err := x.dropCD(ctx, m, vm); err != nil || t != nil {
-		return begun(actionDelete, t, err)
-	}
-	t, err := x.destroy(ctx, vm)
-	return begun(actionDelete, t, err)
-}
-
 // taskOf is a task for a machine's status. Some calls that start one name none.
 func taskOf(action string, t *pve.Task) *v1alpha1.ProviderTask {
 	if t == nil {
@@ -353,7 +216,7 @@ func (x *proxmox) settle(ctx context.Context, m *v1alpha1.Machine, want wanted, 
 		begun.restartToken = m.Spec.RestartToken
 		return begun, err
 	case running:
-		x.running(ctx, m, want, vm, p, &s)
+		x.running(ctx, want, vm, p, &s)
 	case m.Spec.PowerState == v1alpha1.PowerStopped:
 		s.phase, s.reason, s.message = v1alpha1.MachineStopped, "Stopped", "the machine is off, as spec.powerState asks"
 	default:
@@ -379,7 +242,7 @@ func nameOf(m *v1alpha1.Machine, vm *virtualMachine) string {
 }
 
 // running tells what is to be told of a machine that is on.
-func (x *proxmox) running(ctx context.Context, m *v1alpha1.Machine, want wanted, vm *virtualMachine, p power, s *seen) {
+func (x *proxmox) running(ctx context.Context, want wanted, vm *virtualMachine, p power, s *seen) {
 	s.phase = v1alpha1.MachineRunning
 	if p.QMPStatus == pve.StatusVirtualMachinePaused {
 		s.reason, s.message = "Paused", "the virtual machine is paused: resume it at Proxmox VE"
@@ -432,15 +295,6 @@ func (x *proxmox) elsewhere(ctx context.Context, m *v1alpha1.Machine, want wante
 	t, err := x.destroy(ctx, vm)
 	m.Status.ProviderID, m.Status.VMName = proxmoxID("", vm.id), ""
 	return underway(m, taskOf(actionDelete, t)), err
-}
-
-func (x *proxmox) destroy(ctx context.Context, vm *virtualMachine) (*pve.Task, error) {
-	var upid pve.UPID
-	err := x.client.DeleteWithParams(ctx, vm.path(), &pve.VirtualMachineDeleteOptions{Purge: true, DestroyUnreferencedDisks: true}, &upid)
-	if missing(err) {
-		return nil, nil
-	}
-	return pve.NewTask(upid, x.client), err
 }
 
 // shutdown asks the guest to shut down, and cuts its power where it does not.

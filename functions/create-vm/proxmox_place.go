@@ -113,19 +113,7 @@ type place struct {
 // all of its memory if it is one of ours, since it will be.
 func (c cluster) choose(d demand) (fit []place, why map[string]string) {
 	why = map[string]string{}
-	free, group := map[string]int64{}, map[string]int{}
-	for _, i := range c {
-		switch {
-		case i.Type == "node":
-			free[i.Node] += i.MaxMem - i.Mem
-		case !i.isVM() || i.Template == 1:
-		case i.Status != "running" && slices.Contains(i.tags(), tagManaged):
-			free[i.Node] -= i.MaxMem
-		}
-		if i.isVM() && len(d.group) > 0 && !slices.ContainsFunc(d.group, func(t string) bool { return !slices.Contains(i.tags(), t) }) {
-			group[i.Node]++
-		}
-	}
+	free, group := c.count(d.group)
 	for _, n := range c {
 		if n.Type != "node" || (d.node != "" && n.Node != d.node) {
 			continue
@@ -155,6 +143,24 @@ func (c cluster) choose(d demand) (fit []place, why map[string]string) {
 		return cmp.Or(cmp.Compare(free[b.node], free[a.node]), strings.Compare(a.node, b.node))
 	})
 	return fit, why
+}
+
+// count is the free memory of each host, and how many machines of a group it has.
+func (c cluster) count(tags []string) (free map[string]int64, group map[string]int) {
+	free, group = map[string]int64{}, map[string]int{}
+	for _, i := range c {
+		switch {
+		case i.Type == "node":
+			free[i.Node] += i.MaxMem - i.Mem
+		case !i.isVM() || i.Template == 1:
+		case i.Status != "running" && slices.Contains(i.tags(), tagManaged):
+			free[i.Node] -= i.MaxMem
+		}
+		if i.isVM() && len(tags) > 0 && !slices.ContainsFunc(tags, func(t string) bool { return !slices.Contains(i.tags(), t) }) {
+			group[i.Node]++
+		}
+	}
+	return free, group
 }
 
 // ordinalOf is the number at the end of a name, or 0.
@@ -215,14 +221,8 @@ func (c cluster) classes() []string {
 // or else the first of the best that has its bridges.
 func (x *proxmox) place(ctx context.Context, m *v1alpha1.Machine, want wanted, all cluster, source item) (place, error) {
 	d := x.demandOf(m, want, source)
-	for _, dk := range want.disks {
-		named := dk.storageClass != "" && dk.storageClass != defaultClass
-		if classes := all.classes(); named && !slices.Contains(classes, dk.storageClass) {
-			return place{}, fault{"StorageClassNotFound", fmt.Sprintf("Proxmox VE has no storage %s for disk %s: name one of %s", dk.storageClass, dk.name, strings.Join(classes, ", "))}
-		}
-	}
-	if known := slices.ContainsFunc(all, func(i item) bool { return i.Type == "node" && i.Node == d.node }); d.node != "" && !known {
-		return place{}, fault{"NodeNotFound", fmt.Sprintf("Proxmox VE has no node %s: name another in spec.nodeName, or leave it out", d.node)}
+	if err := all.lacking(d); err != nil {
+		return place{}, err
 	}
 	fit, why := all.choose(d)
 	if had, _ := placeOf(m); had != "" {
@@ -254,6 +254,20 @@ func (x *proxmox) place(ctx context.Context, m *v1alpha1.Machine, want wanted, a
 		return place{}, fault{"BridgeNotFound", fmt.Sprintf("no node has bridge %s: make it at Proxmox VE, or name another in the NetworkConfiguration or in spec.defaults.bridge of the MachineProvider", bridge)}
 	}
 	return place{}, fault{insufficient, "no node has room for the machine: add nodes, free some, or ask for less: " + strings.Join(reasons, "; ")}
+}
+
+// lacking is a fault where a machine names a storage or a host that does not exist.
+func (c cluster) lacking(d demand) error {
+	classes := c.classes()
+	for _, dk := range d.disks {
+		if named := dk.storageClass != "" && dk.storageClass != defaultClass; named && !slices.Contains(classes, dk.storageClass) {
+			return fault{"StorageClassNotFound", fmt.Sprintf("Proxmox VE has no storage %s for disk %s: name one of %s", dk.storageClass, dk.name, strings.Join(classes, ", "))}
+		}
+	}
+	if known := slices.ContainsFunc(c, func(i item) bool { return i.Type == "node" && i.Node == d.node }); d.node != "" && !known {
+		return fault{"NodeNotFound", fmt.Sprintf("Proxmox VE has no node %s: name another in spec.nodeName, or leave it out", d.node)}
+	}
+	return nil
 }
 
 func (x *proxmox) demandOf(m *v1alpha1.Machine, want wanted, source item) demand {

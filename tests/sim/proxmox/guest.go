@@ -100,7 +100,7 @@ func (s *Server) guestOf(m *machine) Guest {
 		nic := &g.NICs[i]
 		settings, ok := cloudinit.For(network, nic.MAC, nic.Name)
 		if generated {
-			settings, ok = ipConfig(m.Config["ipconfig"+strconv.Itoa(i)])
+			settings, ok = ipConfig(m.Config["ipconfig"+strconv.Itoa(i)]), true
 		} else if !given {
 			settings, ok = cloudinit.Interface{DHCP: true}, true
 		}
@@ -118,10 +118,10 @@ func (s *Server) guestOf(m *machine) Guest {
 }
 
 // ipConfig reads ipconfig0 and its like. Without one an interface asks for a lease.
-func ipConfig(value string) (cloudinit.Interface, bool) {
+func ipConfig(value string) cloudinit.Interface {
 	found, err := ipFormat.parse("ipconfig", value)
 	if err != nil || value == "" {
-		return cloudinit.Interface{DHCP: true}, true
+		return cloudinit.Interface{DHCP: true}
 	}
 	i := cloudinit.Interface{DHCP: found["ip"] == "dhcp" || found["ip6"] == "dhcp"}
 	for _, key := range []string{"ip", "ip6"} {
@@ -132,7 +132,7 @@ func ipConfig(value string) (cloudinit.Interface, bool) {
 	if gw, err := netip.ParseAddr(found["gw"]); err == nil {
 		i.Gateway = gw
 	}
-	return i, true
+	return i
 }
 
 // bootImage is where the first device in the boot order that has content has it

@@ -1,7 +1,7 @@
 package proxmox
 
 import (
-	"crypto/sha1" //nolint:gosec // the digest of a configuration is SHA-1 by its definition
+	"crypto/sha1"
 	"encoding/hex"
 	"fmt"
 	"maps"
@@ -117,7 +117,7 @@ func digest(config, pending map[string]string) string {
 		}
 		b.WriteString("[PENDING]\n")
 	}
-	sum := sha1.Sum([]byte(b.String())) //nolint:gosec // as above
+	sum := sha1.Sum([]byte(b.String()))
 	return hex.EncodeToString(sum[:])
 }
 
@@ -189,7 +189,7 @@ func (c *call) machineOf() (*machine, error) {
 func (s *Server) again(node string, id int) (*machine, error) {
 	m := s.machines[id]
 	if m == nil || m.Node != node {
-		return nil, fmt.Errorf("Configuration file 'nodes/%s/qemu-server/%d.conf' does not exist", node, id) //nolint:revive,staticcheck // Proxmox VE's words
+		return nil, fmt.Errorf("Configuration file 'nodes/%s/qemu-server/%d.conf' does not exist", node, id) //nolint:staticcheck // Proxmox VE's words
 	}
 	return m, nil
 }

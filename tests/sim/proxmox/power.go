@@ -68,7 +68,7 @@ var (
 	resetMachine = power("qmreset", runningMachine, func(s *Server, t *task, m *machine, _ *call) error {
 		return errors.Join(s.stop(m), s.start(t, m))
 	})
-	rebootMachine = power("qmreboot", runningMachine, func(s *Server, t *task, m *machine, c *call) error {
+	rebootMachine = power("qmreboot", runningMachine, func(s *Server, t *task, m *machine, _ *call) error {
 		if m.deaf() {
 			return fmt.Errorf("VM quit/powerdown failed - got timeout") //nolint:perfsprint // Proxmox VE's words
 		}
@@ -96,7 +96,7 @@ func (s *Server) start(t *task, m *machine) error {
 	m.applyPending()
 	n, _ := s.host(m.Node)
 	if int64(n.CPUs) < cpusOf(m.Config) {
-		return fmt.Errorf("MAX %d vcpus allowed per VM on this node", n.CPUs) //nolint:revive,staticcheck // Proxmox VE's words
+		return fmt.Errorf("MAX %d vcpus allowed per VM on this node", n.CPUs) //nolint:staticcheck // Proxmox VE's words
 	}
 	if err := s.bridged(t, m); err != nil {
 		return err

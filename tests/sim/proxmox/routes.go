@@ -1,7 +1,9 @@
 package proxmox
 
 import (
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -49,51 +51,36 @@ func (s *Server) find(verb, path string) (*method, map[string]string) {
 	return nil, nil
 }
 
+// Parameters that many methods have.
+var (
+	onNode    = schema{"node": node().must()}
+	onMachine = schema{"node": node().must(), "vmid": vmid().must()}
+	onTask    = schema{"node": node().must(), "upid": text().must()}
+	onStorage = schema{"node": node().must(), "storage": storage().must()}
+	skiplock  = schema{"skiplock": boolean()}
+)
+
+// machinePath is the path of a machine.
+const machinePath = "/nodes/{node}/qemu/{vmid}"
+
+// adder adds a method to a table.
+type adder func(verb, path string, m method)
+
 // table are the methods that are simulated, with the parameters, types and
 // privileges of the API's own description.
 func (s *Server) table() []route {
-	var (
-		onNode    = schema{"node": node().must()}
-		onMachine = schema{"node": node().must(), "vmid": vmid().must()}
-		onTask    = schema{"node": node().must(), "upid": text().must()}
-		onStorage = schema{"node": node().must(), "storage": storage().must()}
-		update    = schema{"delete": text().with(isOptionList), "digest": text().atMost(64), "force": boolean(), "revert": text().with(isOptionList), "skiplock": boolean()}
-		create    = schema{
-			"archive": text().atMost(255), "bwlimit": integer().from(0), "force": boolean().needs("archive"), "ha-managed": boolean(),
-			"import-working-storage": storage(), "live-restore": boolean(), "pool": text().with(isPool), "start": boolean(), "storage": storage(),
-			"unique": boolean().needs("archive"),
-		}
-		clone = schema{
-			"bwlimit": integer().from(0), "description": text(), "format": text().oneOf("raw", "qcow2", "vmdk"), "full": boolean(), "name": dnsName(),
-			"newid": vmid().must(), "pool": text().with(isPool), "snapname": text().atMost(40), "storage": storage(), "target": node(),
-		}
-		disks = []string{"efidisk0", "tpmstate0"}
-		sums  = []string{"md5", "sha1", "sha224", "sha256", "sha384", "sha512"}
-	)
-	for _, bus := range []schema{numbered("ide", maxIDE, rule{}), numbered("scsi", maxSCSI, rule{}), numbered("virtio", maxVirtIO, rule{}), numbered("sata", maxSATA, rule{})} {
-		for name := range bus {
-			disks = append(disks, name)
-		}
-	}
-	timeout, skiplock := schema{"timeout": integer().from(0)}, schema{"skiplock": boolean()}
-	keep := schema{"keepActive": boolean()}
-	config := onVM("VM.Audit")
-	mayUpdate := func(c *call) error {
-		return c.demandAny("/vms/"+c.params["vmid"], "VM.Config.Disk", "VM.Config.CDROM", "VM.Config.CPU", "VM.Config.Memory", "VM.Config.Network",
-			"VM.Config.HWType", "VM.Config.Options", "VM.Config.Cloudinit")
-	}
-	mayRead := func(c *call) error {
-		return c.demandAny("/storage/"+c.params["storage"], "Datastore.Audit", "Datastore.AllocateSpace")
-	}
-	power := onVM("VM.PowerMgmt")
-	on := func(path, privilege string) func(*call) error {
-		return func(c *call) error { return c.demand(path+c.params["node"], privilege) }
-	}
 	var routes []route
 	add := func(verb, path string, m method) {
 		routes = append(routes, route{verb: verb, segments: strings.Split(strings.Trim(path, "/"), "/"), method: &m})
 	}
-	const machine = "/nodes/{node}/qemu/{vmid}"
+	clusterMethods(add)
+	storageMethods(add)
+	machineMethods(add)
+	powerMethods(add)
+	return routes
+}
+
+func clusterMethods(add adder) {
 	add("POST", "/access/ticket", method{world: true, run: createTicket, params: schema{
 		"new-format": boolean(), "otp": text(), "password": text().must(), "path": text().atMost(64).needs("privs"), "privs": text().atMost(64).needs("path"),
 		"realm": text().atMost(32), "tfa-challenge": text(), "username": text().atMost(64).must(),
@@ -106,10 +93,23 @@ func (s *Server) table() []route {
 	add("POST", "/pools", method{run: createPool, params: schema{"poolid": text().with(isPool).must(), "comment": text()},
 		allowed: func(c *call) error { return c.demand("/pool/"+c.params["poolid"], "Pool.Allocate") }})
 	add("GET", "/nodes", method{run: listNodes})
-	add("GET", "/nodes/{node}/status", method{run: nodeStatus, params: onNode, allowed: on("/nodes/", "Sys.Audit")})
+	add("GET", "/nodes/{node}/status", method{run: nodeStatus, params: onNode, allowed: func(c *call) error { return c.demand("/nodes/"+c.params["node"], "Sys.Audit") }})
 	add("GET", "/nodes/{node}/version", method{run: getVersion, params: onNode})
 	add("GET", "/nodes/{node}/network", method{run: listNetworks, params: merge(onNode, schema{"type": text().oneOf("bridge", "bond", "eth", "alias",
 		"vlan", "fabric", "OVSBridge", "OVSBond", "OVSPort", "OVSIntPort", "vnet", "any_bridge", "any_local_bridge", "include_sdn")})})
+	add("GET", "/nodes/{node}/tasks", method{run: listTasks, params: merge(onNode, schema{
+		"errors": boolean(), "limit": integer().from(0), "since": integer(), "source": text().oneOf("archive", "active", "all"), "start": integer().from(0),
+		"statusfilter": text(), "typefilter": text(), "until": integer(), "userfilter": text(), "vmid": vmid(),
+	})})
+	add("GET", "/nodes/{node}/tasks/{upid}/status", method{run: taskStatus, params: onTask})
+	add("GET", "/nodes/{node}/tasks/{upid}/log", method{run: taskLog, params: merge(onTask, schema{"download": boolean(), "limit": integer().from(0), "start": integer().from(0)})})
+}
+
+func storageMethods(add adder) {
+	sums := []string{"md5", "sha1", "sha224", "sha256", "sha384", "sha512"}
+	mayRead := func(c *call) error {
+		return c.demandAny("/storage/"+c.params["storage"], "Datastore.Audit", "Datastore.AllocateSpace")
+	}
 	add("GET", "/nodes/{node}/storage", method{run: listStorages, params: merge(onNode, schema{"content": text(), "enabled": boolean(), "format": boolean(), "storage": storage(), "target": node()})})
 	add("GET", "/nodes/{node}/storage/{storage}/status", method{run: storageStatus, params: onStorage, allowed: mayRead})
 	add("GET", "/nodes/{node}/storage/{storage}/content", method{run: storageContent, params: merge(onStorage, schema{"content": text(), "vmid": vmid()}), allowed: mayRead})
@@ -123,33 +123,53 @@ func (s *Server) table() []route {
 		"checksum": text().needs("checksum-algorithm"), "checksum-algorithm": text().oneOf(sums...).needs("checksum"),
 		"compression": text().oneOf("gz", "lzo", "zst", "bz2"), "verify-certificates": boolean(),
 	})})
-	add("GET", "/nodes/{node}/tasks", method{run: listTasks, params: merge(onNode, schema{
-		"errors": boolean(), "limit": integer().from(0), "since": integer(), "source": text().oneOf("archive", "active", "all"), "start": integer().from(0),
-		"statusfilter": text(), "typefilter": text(), "until": integer(), "userfilter": text(), "vmid": vmid(),
-	})})
-	add("GET", "/nodes/{node}/tasks/{upid}/status", method{run: taskStatus, params: onTask})
-	add("GET", "/nodes/{node}/tasks/{upid}/log", method{run: taskLog, params: merge(onTask, schema{"download": boolean(), "limit": integer().from(0), "start": integer().from(0)})})
+}
+
+func machineMethods(add adder) {
+	update := schema{"delete": text().with(isOptionList), "digest": text().atMost(64), "force": boolean(), "revert": text().with(isOptionList), "skiplock": boolean()}
+	create := schema{
+		"archive": text().atMost(255), "bwlimit": integer().from(0), "force": boolean().needs("archive"), "ha-managed": boolean(),
+		"import-working-storage": storage(), "live-restore": boolean(), "pool": text().with(isPool), "start": boolean(), "storage": storage(),
+		"unique": boolean().needs("archive"),
+	}
+	clone := schema{
+		"bwlimit": integer().from(0), "description": text(), "format": text().oneOf("raw", "qcow2", "vmdk"), "full": boolean(), "name": dnsName(),
+		"newid": vmid().must(), "pool": text().with(isPool), "snapname": text().atMost(40), "storage": storage(), "target": node(),
+	}
+	disks := []string{"efidisk0", "tpmstate0"}
+	for _, bus := range []schema{numbered("ide", maxIDE, rule{}), numbered("scsi", maxSCSI, rule{}), numbered("virtio", maxVirtIO, rule{}), numbered("sata", maxSATA, rule{})} {
+		disks = slices.AppendSeq(disks, maps.Keys(bus))
+	}
+	config := onVM("VM.Audit")
+	mayUpdate := func(c *call) error {
+		return c.demandAny("/vms/"+c.params["vmid"], "VM.Config.Disk", "VM.Config.CDROM", "VM.Config.CPU", "VM.Config.Memory", "VM.Config.Network",
+			"VM.Config.HWType", "VM.Config.Options", "VM.Config.Cloudinit")
+	}
 	add("GET", "/nodes/{node}/qemu", method{run: listMachines, params: merge(onNode, schema{"full": boolean()})})
 	add("POST", "/nodes/{node}/qemu", method{run: createMachine, params: merge(machineOptions, create, onMachine)})
-	add("DELETE", machine, method{run: destroyMachine, params: merge(onMachine, skiplock, schema{"purge": boolean(), "destroy-unreferenced-disks": boolean()}), allowed: onVM("VM.Allocate")})
-	add("GET", machine+"/config", method{run: getConfig, params: merge(onMachine, schema{"current": boolean(), "snapshot": text().atMost(40)}), allowed: config})
-	add("GET", machine+"/pending", method{run: getPending, params: onMachine, allowed: config})
-	add("PUT", machine+"/config", method{run: updateConfig(true), params: merge(machineOptions, update, onMachine), allowed: mayUpdate})
-	add("POST", machine+"/config", method{run: updateConfig(false), params: merge(machineOptions, update, onMachine,
+	add("DELETE", machinePath, method{run: destroyMachine, params: merge(onMachine, skiplock, schema{"purge": boolean(), "destroy-unreferenced-disks": boolean()}), allowed: onVM("VM.Allocate")})
+	add("GET", machinePath+"/config", method{run: getConfig, params: merge(onMachine, schema{"current": boolean(), "snapshot": text().atMost(40)}), allowed: config})
+	add("GET", machinePath+"/pending", method{run: getPending, params: onMachine, allowed: config})
+	add("PUT", machinePath+"/config", method{run: updateConfig(true), params: merge(machineOptions, update, onMachine), allowed: mayUpdate})
+	add("POST", machinePath+"/config", method{run: updateConfig(false), params: merge(machineOptions, update, onMachine,
 		schema{"background_delay": integer().from(1).to(30), "import-working-storage": storage()}), allowed: mayUpdate})
-	add("PUT", machine+"/resize", method{run: resizeDisk, allowed: onVM("VM.Config.Disk"), params: merge(onMachine, skiplock, schema{
+	add("PUT", machinePath+"/resize", method{run: resizeDisk, allowed: onVM("VM.Config.Disk"), params: merge(onMachine, skiplock, schema{
 		"digest": text().atMost(64), "disk": text().oneOf(disks...).must(), "size": text().like(`\+?\d+(\.\d+)?[KMGT]?`).must()})})
-	add("POST", machine+"/clone", method{run: cloneMachine, params: merge(onMachine, clone)})
-	add("POST", machine+"/template", method{run: convertToTemplate, params: merge(onMachine, schema{"disk": text().oneOf(disks...)}), allowed: onVM("VM.Allocate")})
-	add("GET", machine+"/status/current", method{run: currentStatus, params: onMachine, allowed: config})
-	add("POST", machine+"/status/start", method{run: startMachine, params: merge(onMachine, skiplock, timeout, schema{"force-cpu": text(), "machine": text().of(machineFormat)}), allowed: power})
-	add("POST", machine+"/status/stop", method{run: stopMachine, params: merge(onMachine, skiplock, timeout, keep, schema{"overrule-shutdown": boolean()}), allowed: power})
-	add("POST", machine+"/status/shutdown", method{run: shutdownMachine, params: merge(onMachine, skiplock, timeout, keep, schema{"forceStop": boolean()}), allowed: power})
-	add("POST", machine+"/status/reset", method{run: resetMachine, params: merge(onMachine, skiplock), allowed: power})
-	add("POST", machine+"/status/reboot", method{run: rebootMachine, params: merge(onMachine, timeout), allowed: power})
-	add("GET", machine+"/agent/network-get-interfaces", method{run: networkInterfaces, params: onMachine,
+	add("POST", machinePath+"/clone", method{run: cloneMachine, params: merge(onMachine, clone)})
+	add("POST", machinePath+"/template", method{run: convertToTemplate, params: merge(onMachine, schema{"disk": text().oneOf(disks...)}), allowed: onVM("VM.Allocate")})
+}
+
+func powerMethods(add adder) {
+	timeout, keep := schema{"timeout": integer().from(0)}, schema{"keepActive": boolean()}
+	config, power := onVM("VM.Audit"), onVM("VM.PowerMgmt")
+	add("GET", machinePath+"/status/current", method{run: currentStatus, params: onMachine, allowed: config})
+	add("POST", machinePath+"/status/start", method{run: startMachine, params: merge(onMachine, skiplock, timeout, schema{"force-cpu": text(), "machine": text().of(machineFormat)}), allowed: power})
+	add("POST", machinePath+"/status/stop", method{run: stopMachine, params: merge(onMachine, skiplock, timeout, keep, schema{"overrule-shutdown": boolean()}), allowed: power})
+	add("POST", machinePath+"/status/shutdown", method{run: shutdownMachine, params: merge(onMachine, skiplock, timeout, keep, schema{"forceStop": boolean()}), allowed: power})
+	add("POST", machinePath+"/status/reset", method{run: resetMachine, params: merge(onMachine, skiplock), allowed: power})
+	add("POST", machinePath+"/status/reboot", method{run: rebootMachine, params: merge(onMachine, timeout), allowed: power})
+	add("GET", machinePath+"/agent/network-get-interfaces", method{run: networkInterfaces, params: onMachine,
 		allowed: func(c *call) error {
 			return c.demandAny("/vms/"+c.params["vmid"], "VM.GuestAgent.Audit", "VM.GuestAgent.Unrestricted")
 		}})
-	return routes
 }

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	pve "github.com/luthermonson/go-proxmox"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+)
+
+// converge writes what differs into the configuration of a virtual machine that
+// exists, makes disks that are missing and grows those that are too small. It
+// returns the task that it has begun, if any: one at a time.
+func (x *proxmox) converge(ctx context.Context, m *v1alpha1.Machine, want wanted, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
+	change := alterable(m, want)
+	if vm.config["protection"] == "1" && change["protection"] == "0" && !strings.Contains(vm.config["description"], protectedLine) {
+		delete(change, "protection") // somebody else protects it
+	}
+	if !slices.Contains(splitTags(vm.config["tags"]), tagOf(m)) {
+		if t, err := x.adopt(ctx, m, want, vm, change); err != nil || t != nil {
+			return t, err
+		}
+	}
+	for key, value := range change {
+		if same(key, vm.config[key], value) {
+			delete(change, key)
+		}
+	}
+	if len(change) > 0 {
+		if err := x.configure(ctx, vm, change); err != nil {
+			return nil, err
+		}
+	}
+	return x.disks(ctx, want, vm)
+}
+
+// same tells whether an option has a value already.
+func same(key, has, value string) bool {
+	switch key {
+	case "description":
+		return strings.TrimSpace(has) == strings.TrimSpace(value)
+	case "protection":
+		return (has == "1") == (value == "1")
+	case "tags":
+		for _, tag := range splitTags(value) {
+			if !slices.Contains(splitTags(has), tag) {
+				return false
+			}
+		}
+		return true
+	default:
+		return strings.TrimPrefix(has, "current=") == value
+	}
+}
+
+// adopt gives a fresh clone everything that a new machine has.
+func (x *proxmox) adopt(ctx context.Context, m *v1alpha1.Machine, want wanted, vm *virtualMachine, change map[string]string) (*v1alpha1.ProviderTask, error) {
+	first := firstBoot(m, want)
+	if first.iso() {
+		all, err := x.resources(ctx)
+		if err != nil {
+			return nil, err
+		}
+		volume, t, err := x.cd(ctx, m, all, vm.node, first)
+		if err != nil {
+			return nil, err
+		}
+		if t != nil {
+			return taskOf(actionUpload, t), nil
+		}
+		first.options = map[string]string{cloudDrive: volume + ",media=cdrom"}
+	}
+	storage, _, _ := strings.Cut(vm.config[slotOf(vm, 0, disk{name: rootDisk})], ":")
+	for key, value := range x.fixed(m, want, first) {
+		switch key {
+		case "scsihw", "bios", "machine", "ostype", "boot":
+			// What the template's system was installed with stays.
+		default:
+			change[key] = value
+		}
+	}
+	for key := range vm.config {
+		if strings.HasPrefix(key, "net") && change[key] == "" {
+			change["delete"] = strings.TrimPrefix(change["delete"]+","+key, ",")
+		}
+	}
+	if change[cloudDrive] == "" && !strings.Contains(vm.config[cloudDrive], "cloudinit") && storage != "" {
+		change[cloudDrive] = storage + ":cloudinit"
+	}
+	return nil, nil
+}
+
+// configure changes options, unless somebody else has changed some meanwhile.
+func (x *proxmox) configure(ctx context.Context, vm *virtualMachine, change map[string]string) error {
+	var options []pve.VirtualMachineOption
+	for key, value := range change {
+		options = append(options, pve.VirtualMachineOption{Name: key, Value: value})
+	}
+	options = append(options, pve.VirtualMachineOption{Name: "digest", Value: vm.config["digest"]})
+	if err := x.handle(vm).ConfigSync(ctx, options...); err != nil {
+		if modified(err) {
+			return errRaced
+		}
+		return err
+	}
+	fresh, err := x.read(ctx, vm.node, vm.id)
+	if err != nil {
+		return err
+	}
+	vm.config = fresh.config
+	return nil
+}
+
+// disks makes a disk that is missing, or grows one that is too small.
+func (x *proxmox) disks(ctx context.Context, want wanted, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
+	for i, d := range want.disks {
+		slot := slotOf(vm, i, d)
+		if slot == "" {
+			return x.addDisk(ctx, vm, d)
+		}
+		properties := propertiesOf(vm.config[slot])
+		has := sizeOf(properties)
+		if has > gigabytes(d)<<30 {
+			return nil, fault{"DiskCannotShrink", fmt.Sprintf("disk %s has %s, which would be lost in part: write at least that into spec.disks",
+				d.name, resource.NewQuantity(has, resource.BinarySI))}
+		}
+		if has > 0 && has < d.size.Value() {
+			t, err := x.handle(vm).ResizeDisk(ctx, slot, fmt.Sprintf("%dG", gigabytes(d)))
+			return taskOf(actionResize, t), err
+		}
+	}
+	return nil, nil
+}
+
+// slotOf is where a virtual machine has a disk: by its name, which is its serial
+// number, or for the first one where it boots from.
+func slotOf(vm *virtualMachine, index int, d disk) string {
+	for key, value := range vm.config {
+		if strings.HasPrefix(key, "scsi") && propertiesOf(value)["serial"] == d.name {
+			return key
+		}
+	}
+	if index > 0 {
+		return ""
+	}
+	order, _, _ := strings.Cut(strings.TrimPrefix(propertiesOf(vm.config["boot"])["order"], "order="), ";")
+	if strings.HasPrefix(order, "net") || vm.config[order] == "" {
+		order = "scsi0"
+	}
+	return order
+}
+
+func (x *proxmox) addDisk(ctx context.Context, vm *virtualMachine, d disk) (*v1alpha1.ProviderTask, error) {
+	all, err := x.resources(ctx)
+	if err != nil {
+		return nil, err
+	}
+	storages, refusal := all.room(vm.node, demand{disks: []disk{d}, storage: x.defaults.StorageClass})
+	if refusal != "" {
+		return nil, fault{insufficient, fmt.Sprintf("node %s cannot take disk %s: %s", vm.node, d.name, refusal)}
+	}
+	const slots = 31
+	for i := range slots {
+		slot := "scsi" + strconv.Itoa(i)
+		if vm.config[slot] != "" {
+			continue
+		}
+		t, err := x.handle(vm).Config(ctx, pve.VirtualMachineOption{Name: slot, Value: newDisk(d, storages[0])},
+			pve.VirtualMachineOption{Name: "digest", Value: vm.config["digest"]})
+		if modified(err) {
+			return nil, errRaced
+		}
+		return taskOf(actionConfigure, t), err
+	}
+	return nil, fault{"TooManyDisks", fmt.Sprintf("disk %s has no place: Proxmox VE takes %d disks", d.name, slots)}
+}
