@@ -6,8 +6,10 @@ import (
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/gateway/fakeapi"
+	"github.com/vitistack/stack/gateway/state"
 )
 
 // TestPageEvents follows the stream of events: history first, then what comes, with
@@ -72,6 +74,30 @@ func TestPageEvents(t *testing.T) {
 		t.Fatalf("the push: %s %s", r.Status, r.body)
 	}
 	b.wait("the deliveries", `[...document.querySelectorAll("main tbody tr")].some((r) => r.textContent === "create-vm4170")`)
+	b.clean()
+}
+
+// TestPageFunctions shows that a function does not run, before anything is stuck for
+// it.
+func TestPageFunctions(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	b := browse(t, s.url, 1200, 800)
+	b.open("#/overview")
+	b.wait("a page without problems", `document.querySelector("main .headline.good")`)
+	service := &state.KnativeService{TypeMeta: metav1.TypeMeta{APIVersion: "serving.knative.dev/v1", Kind: "Service"}, ObjectMeta: meta("vitistack-system", "allocate-ip")}
+	service.Labels = map[string]string{"app.kubernetes.io/part-of": "vitistack"}
+	service.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Reason: "RevisionFailed", Message: "the image cannot be pulled", LastTransitionTime: metav1.Now()}}
+	s.api.Put(t, "services", service)
+	b.wait("the function", `document.querySelector(".attention")?.textContent.includes("the image cannot be pulled")`)
+	if got := b.text(".health"); !strings.Contains(got, "allocate-ip down") {
+		t.Errorf("the layers: %s", got)
+	}
+	b.see("#/pipeline")
+	b.wait("the lane", `document.querySelector(".lanes").textContent.includes("allocate-ip does not run")`)
+	service.Status.Conditions[0].Status = "True"
+	s.api.Put(t, "services", service)
+	b.wait("the end of it", `!document.querySelector(".lanes").textContent.includes("allocate-ip does not run")`)
 	b.clean()
 }
 

@@ -2,7 +2,7 @@
 import { badge, h, icon, link } from "./dom.js";
 import { age, count, percent, place, plural } from "./format.js";
 import { href, setQuery, to } from "./router.js";
-import { all, isFresh } from "./store.js";
+import { all, brokenOf, isFresh } from "./store.js";
 import { capacity, mayFail } from "./hosts.js";
 import { problems } from "./problems.js";
 import { bar } from "./tables.js";
@@ -254,8 +254,15 @@ function layerLine(layer, found) {
   const mine = found.filter((g) => layer.topics.includes(g.topic));
   const stuck = mine.reduce((n, g) => n + g.items.length, 0);
   const waiting = items.filter((i) => !i.ready).length;
-  const state = mine.some((g) => g.verdict.state === "bad") ? "bad" : stuck ? "act" : items.length ? "good" : "idle";
-  const text = stuck ? `${count(stuck)} stuck` : items.length === 0 ? "idle" : "healthy";
+  const broken = brokenOf(layer);
+  const state = broken.length || mine.some((g) => g.verdict.state === "bad") ? "bad" : stuck ? "act" : items.length ? "good" : "idle";
+  const text = broken.length
+    ? `${broken.map((f) => f.name).join(", ")} down`
+    : stuck
+      ? `${count(stuck)} stuck`
+      : items.length === 0
+        ? "idle"
+        : "healthy";
   return line(
     layer.number,
     link(href("pipeline"), `${layer.number} ${layer.name}`),

@@ -4,7 +4,7 @@ import { badge, h, icon, link } from "./dom.js";
 import { count, moment, plural, quantile, since, span, whole } from "./format.js";
 import { ask, shown as answered } from "./api.js";
 import { href, to } from "./router.js";
-import { all, derive, feed, hypervisors, isFresh, known } from "./store.js";
+import { all, brokenOf, derive, feed, hypervisors, isFresh, known } from "./store.js";
 import { heldUp, sinceOf } from "./problems.js";
 import { layers, verdict, words } from "./words.js";
 
@@ -85,6 +85,7 @@ function lane(layer, held) {
       h(
         "p",
         { class: "marks" },
+        brokenOf(layer).map((f) => badge("bad", `${f.name} does not run`)),
         moving.length > 0 && badge("wait", `${count(moving.length)} moving`),
         stuck.length > 0 && badge("act", `${count(stuck.length)} stuck`),
         waiting.length > 0 && badge("idle", `${count(waiting.length)} held up`),

@@ -45,5 +45,6 @@ export function to(topic, item) {
   if (topic === "hosts") return href("hosts", [], { q: item.name });
   if (topic === "vms") return href("machines", [], { q: item.machine || item.name });
   if (topic === "operators") return href("overview");
+  if (topic === "functions") return href("pipeline");
   return href(viewOf[topic], item.namespace ? [item.namespace, item.name] : [item.name]);
 }

@@ -4,11 +4,13 @@
 export const topics = ["networks", "addresses", "allocations", "machines", "providers", "hosts", "vms", "clusters", "operators"];
 
 const mostEvents = 1000;
-const empty = () => new Map(topics.map((t) => [t, new Map()]));
+// functions are told with the counts, and looked at as the other topics are.
+const kept = [...topics, "functions"];
+const empty = () => new Map(kept.map((t) => [t, new Map()]));
 
 let state = empty();
 let incoming = null;
-const versions = new Map(topics.map((t) => [t, 0]));
+const versions = new Map(kept.map((t) => [t, 0]));
 const listeners = new Set();
 
 // changes has what has lately changed, by identifier, and when.
@@ -53,6 +55,9 @@ export function derive(names, make) {
 }
 
 const places = new Map(topics.map((t) => [t, derive([t], () => new Map(all(t).map((i) => [`${i.namespace ?? ""}/${i.name}`, i])))]));
+
+// brokenOf is the functions of a layer that do not run.
+export const brokenOf = (layer) => layer.functions.map((name) => get("functions", name)).filter((f) => f && !f.ready);
 
 // find is the item of a name in a namespace.
 export const find = (topic, namespace, name) =>
@@ -108,7 +113,7 @@ export function clear() {
   feed.length = 0;
   known.synced = false;
   known.deliveries = {};
-  topics.forEach(touch);
+  kept.forEach(touch);
 }
 
 // handlers are what to do with the frames of the stream.
@@ -127,7 +132,7 @@ export const handlers = {
     state = incoming;
     incoming = null;
     known.synced = true;
-    topics.forEach(touch);
+    kept.forEach(touch);
     tell("state");
   },
   patch({ topic, upserts, removes }) {
@@ -155,7 +160,20 @@ export const handlers = {
     known.deliveries = functions;
     tell("state");
   },
-  summary() {},
+  summary({ summary }) {
+    const functions = (incoming ?? state).get("functions");
+    functions.clear();
+    for (const f of summary.functions ?? [])
+      functions.set(f.name, {
+        ...f,
+        id: f.name,
+        function: true,
+        status: f.ready ? "running" : "failed",
+        phase: f.ready ? "Ready" : "NotReady",
+      });
+    touch("functions");
+    tell("state");
+  },
   heartbeat() {},
   shutdown() {},
 };

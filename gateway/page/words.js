@@ -24,6 +24,7 @@ export const kindOf = {
   vms: "VirtualMachine",
   hosts: "Hypervisor node",
   operators: "Backend",
+  functions: "Function",
 };
 export const resourceOf = {
   networks: "networknamespace",
@@ -45,6 +46,7 @@ export const nounOf = {
   vms: "virtual machine",
   hosts: "hypervisor node",
   operators: "backend",
+  functions: "function",
 };
 
 // Each rule is a pattern of reasons, who has to act, and what to do. The first one
@@ -128,6 +130,14 @@ export function verdict(item) {
   else if (item.status === "failed" || ["unhealthy", "unreachable"].includes(item.status)) state = "bad";
   else if (item.deleting) state = "idle";
   else if (who !== "wait") state = item.phase === "Stopped" ? "idle" : "act";
+  if (item.function && !item.ready) {
+    return {
+      state: "bad",
+      who: people.operator,
+      waits: false,
+      todo: "Look at its Knative Service and its log: the events of its layer wait until it runs.",
+    };
+  }
   const todo = "schedulable" in item ? "Bring the node back, or take it out: until then the others carry its load." : rule?.[2];
   return { state, who: people[who], waits: who === "wait", todo: todo ?? "The message says what it waits for." };
 }

@@ -1,7 +1,9 @@
 package state
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -12,6 +14,7 @@ type Snapshot struct {
 	Time    time.Time
 
 	collections    map[Topic]*Collection
+	functions      []functionJSON
 	summary        []byte
 	infrastructure Body
 }
@@ -28,6 +31,30 @@ func (s *Snapshot) Infrastructure() Body { return s.infrastructure }
 // ETag is the strong entity tag of what depends on the whole snapshot.
 func (s *Snapshot) ETag() string { return s.Epoch + "-" + strconv.FormatUint(s.Version, 10) }
 
+// functionJSON is the health of one of the stack's functions, as its Knative
+// Service tells it. One that has not been looked at yet counts as ready.
+type functionJSON struct {
+	Name    string    `json:"name"`
+	Ready   bool      `json:"ready"`
+	Reason  string    `json:"reason,omitempty"`
+	Message string    `json:"message,omitempty"`
+	Since   time.Time `json:"since,omitzero"`
+}
+
+// functionsOf are the functions in the order of their names.
+func functionsOf(objects []*Object) []functionJSON {
+	all := make([]functionJSON, 0, len(objects))
+	for _, o := range objects {
+		f := functionJSON{Name: o.Name, Ready: o.Story.Ready || o.Story.Reason+o.Story.Message == "", Since: o.Story.Since}
+		if !f.Ready {
+			f.Reason, f.Message = o.Story.Reason, o.Story.Message
+		}
+		all = append(all, f)
+	}
+	slices.SortFunc(all, func(a, b functionJSON) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
 // finish makes what the collections add up to.
 func (s *Snapshot) finish() {
 	tallies := make(map[Topic]Tally, len(s.collections))
@@ -35,8 +62,9 @@ func (s *Snapshot) finish() {
 		tallies[topic] = c.Tally
 	}
 	s.summary = encode(struct {
-		Topics map[Topic]Tally `json:"topics"`
-	}{tallies})
+		Topics    map[Topic]Tally `json:"topics"`
+		Functions []functionJSON  `json:"functions"`
+	}{tallies, s.functions})
 	s.infrastructure = NewBody(encode(s.infrastructureOf()))
 }
 

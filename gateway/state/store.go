@@ -1,6 +1,7 @@
 package state
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -188,9 +189,9 @@ func (s *Store) Commit(now time.Time) (*Snapshot, []Change) {
 	s.mu.Unlock()
 
 	last := s.Current()
-	next := &Snapshot{Epoch: s.epoch, Version: last.Version + 1, Time: now, collections: map[Topic]*Collection{}}
+	next := &Snapshot{Epoch: s.epoch, Version: last.Version + 1, Time: now, collections: map[Topic]*Collection{}, functions: functionsOf(functions)}
 	var changes []Change
-	replaced := false
+	replaced := !slices.Equal(last.functions, next.functions)
 	step := func(topic Topic, changed map[string]*Item) {
 		c, change := last.collections[topic].apply(changed, next.Version)
 		next.collections[topic] = c

@@ -97,9 +97,10 @@ func NewHub(snapshot *state.Snapshot, limits Limits) *Hub {
 func (h *Hub) Publish(snapshot *state.Snapshot, changes []state.Change) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	last := h.snapshot
 	h.snapshot = snapshot
 	h.chunks.keep(snapshot)
-	if len(changes) == 0 {
+	if len(changes) == 0 && bytes.Equal(last.Summary(), snapshot.Summary()) {
 		return
 	}
 	for _, change := range changes {
