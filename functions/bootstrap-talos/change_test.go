@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -111,7 +110,7 @@ func TestAutoscaling(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clusters := client.Resource(schema.GroupVersionResource(v1alpha1.GroupVersion.WithResource("kubernetesclusters"))).Namespace(s.namespace)
+	clusters := client.Resource(v1alpha1.GroupVersion.WithResource("kubernetesclusters")).Namespace(s.namespace)
 	scale := func(n int64) {
 		t.Helper()
 		obj, err := clusters.Get(t.Context(), "shop", metav1.GetOptions{}, "scale")

@@ -100,20 +100,12 @@ func (f *function) advance(ctx context.Context, c *cluster) error {
 	if c.Status.TalosVersion == "" {
 		c.Status.TalosVersion = c.plan.talos
 	}
-	if err := f.checkNetwork(ctx, c); err != nil {
-		return err
-	}
-	if err := f.checkProviders(ctx, c); err != nil {
-		return err
-	}
-	if err := f.ensureMachines(ctx, c); err != nil {
-		return err
-	}
-	if err := f.ensureCredentials(ctx, c); err != nil {
-		return err
-	}
-	if err := f.ensureEndpoint(ctx, c); err != nil {
-		return err
+	for _, step := range []func(context.Context, *cluster) error{
+		f.checkNetwork, f.checkProviders, f.ensureMachines, f.ensureCredentials, f.ensureEndpoint,
+	} {
+		if err := step(ctx, c); err != nil {
+			return err
+		}
 	}
 	members := c.unconfigured()
 	configs, err := f.renderAll(ctx, c, members)
@@ -121,24 +113,7 @@ func (f *function) advance(ctx context.Context, c *cluster) error {
 		return err
 	}
 	late := poll(ctx, c.until, func(ctx context.Context) error {
-		late := f.configureOnce(ctx, c, members, configs)
-		if errors.As(late, new(fault)) {
-			return late
-		}
-		late = f.ensureBootstrap(ctx, c)
-		if late == nil {
-			late = f.lookAtNodes(ctx, c)
-		}
-		if err := f.shrink(ctx, c); err != nil {
-			late = err
-		}
-		if late == nil {
-			late = f.missingNodes(c)
-		}
-		if late == nil && !c.busy() {
-			late = f.checkEtcd(ctx, c)
-		}
-		return f.admit(ctx, c, late)
+		return f.admit(ctx, c, f.lookOnce(ctx, c, members, configs))
 	})
 	if !c.reachable || (late != nil && c.Status.Upgrade == nil) {
 		return late
@@ -148,6 +123,29 @@ func (f *function) advance(ctx context.Context, c *cluster) error {
 		return err
 	}
 	return f.maintain(ctx, c)
+}
+
+// lookOnce does what can be done with the nodes now. Who leaves does so whatever the
+// others wait for.
+func (f *function) lookOnce(ctx context.Context, c *cluster, members []member, configs map[string][]byte) error {
+	late := f.configureOnce(ctx, c, members, configs)
+	refused := errors.As(late, new(fault))
+	if !refused {
+		late = f.ensureBootstrap(ctx, c)
+	}
+	if late == nil {
+		late = f.lookAtNodes(ctx, c)
+	}
+	if err := f.shrink(ctx, c); err != nil && !refused {
+		late = err
+	}
+	if late == nil {
+		late = f.missingNodes(c)
+	}
+	if late == nil && !c.busy() {
+		late = f.checkEtcd(ctx, c)
+	}
+	return late
 }
 
 // maintain looks after a cluster whose nodes are all there: their labels and

@@ -60,18 +60,13 @@ const (
 // Pods of a node that is not Ready cannot end, so that nobody waits for those.
 // What is forced or deleted already waits for nothing but its end.
 func (d departure) next() leaveStep {
-	hurried := d.forced || d.deleted
-	moves := d.node && d.ready && !d.expired
 	inEtcd := d.member && !d.forced
+	pods := d.nextForPods()
 	switch {
 	case inEtcd && d.objection != "":
 		return leaveObject
-	case !hurried && !d.known:
-		return leaveBlind
-	case !hurried && moves && !d.cordoned:
-		return leaveCordon
-	case !hurried && moves && !d.emptied:
-		return leaveDrain
+	case pods != "":
+		return pods
 	case inEtcd && d.answers:
 		return leaveQuits
 	case inEtcd:
@@ -82,6 +77,24 @@ func (d departure) next() leaveStep {
 		return leaveDelete
 	default:
 		return leaveGoes
+	}
+}
+
+// nextForPods is the next step for its pods, empty where there is none.
+func (d departure) nextForPods() leaveStep {
+	switch {
+	case d.forced || d.deleted:
+		return ""
+	case !d.known:
+		return leaveBlind
+	case !d.node || !d.ready || d.expired:
+		return ""
+	case !d.cordoned:
+		return leaveCordon
+	case !d.emptied:
+		return leaveDrain
+	default:
+		return ""
 	}
 }
 

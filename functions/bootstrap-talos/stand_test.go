@@ -193,7 +193,7 @@ func (s *stand) operate(ctx context.Context, name string) error {
 	if err := s.configureNetwork(ctx, m, address, mac); err != nil {
 		return err
 	}
-	if err := s.power(ctx, m, address, mac); err != nil {
+	if err := s.power(ctx, m, mac); err != nil {
 		return err
 	}
 	before := m.DeepCopy()
@@ -202,7 +202,7 @@ func (s *stand) operate(ctx context.Context, name string) error {
 	return ignoreMissing(err)
 }
 
-func (s *stand) power(ctx context.Context, m *v1alpha1.Machine, address, mac string) error {
+func (s *stand) power(ctx context.Context, m *v1alpha1.Machine, mac string) error {
 	return s.fleet.PowerOn(ctx, talos.Machine{
 		ID: string(m.UID), Links: []talos.Link{{Name: "eth0", MAC: mac}}, Static: true,
 		Address: s.net.Address(s.held[string(m.UID)]), Version: "v" + m.Spec.OS.Version, Kind: "nocloud", Preinstalled: true,

@@ -59,17 +59,8 @@ func (f *function) checkEtcd(ctx context.Context, c *cluster) error {
 	if err != nil {
 		return waits{reason: "WaitingForEtcd", message: "waits for a member of etcd to answer", silent: true}
 	}
-	for _, m := range forsaken(view.members, c.exists) {
-		if gone, err := f.gone(ctx, c, m.name); err != nil || !gone {
-			return errors.Join(err, waits{reason: "WaitingForEtcd", message: "waits for a member of etcd that has just joined", silent: true})
-		}
-		if why := mayLeave(view, m); why != "" {
-			return fault{"QuorumAtRisk", fmt.Sprintf("member %s of etcd, whose machine is gone, cannot be taken out: %s", m.name, why)}
-		}
-		if err := f.expel(ctx, c, view, m); err != nil {
-			return waits{reason: "WaitingForEtcd", message: fmt.Sprintf("waits for a member of etcd to take out %s, whose machine is gone", m.name), silent: true}
-		}
-		return waits{reason: "WaitingForEtcd", message: fmt.Sprintf("takes %s, whose machine is gone, out of etcd", m.name), silent: true}
+	if left := forsaken(view.members, c.exists); len(left) > 0 {
+		return f.expelForsaken(ctx, c, view, left[0])
 	}
 	var wanted []string
 	for _, m := range c.plan.controlPlanes() {
@@ -80,6 +71,26 @@ func (f *function) checkEtcd(ctx context.Context, c *cluster) error {
 	}
 	c.etcd = count(len(wanted), "member")
 	return nil
+}
+
+// expelForsaken takes a member out of etcd whose machine is gone.
+func (f *function) expelForsaken(ctx context.Context, c *cluster, view etcdView, m etcdMember) error {
+	message := fmt.Sprintf("takes %s, whose machine is gone, out of etcd", m.name)
+	gone, err := f.gone(ctx, c, m.name)
+	switch {
+	case err != nil:
+		return err
+	case !gone:
+		message = fmt.Sprintf("waits for %s, which has just joined etcd", m.name)
+	default:
+		if why := mayLeave(view, m); why != "" {
+			return fault{"QuorumAtRisk", fmt.Sprintf("member %s of etcd, whose machine is gone, cannot be taken out: %s", m.name, why)}
+		}
+		if f.expel(ctx, c, view, m) != nil {
+			message = fmt.Sprintf("waits for a member of etcd to take out %s, whose machine is gone", m.name)
+		}
+	}
+	return waits{reason: "WaitingForEtcd", message: message, silent: true}
 }
 
 // ailing is the first of the wanted members of etcd that is none, does not vote,
