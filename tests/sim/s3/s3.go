@@ -49,8 +49,7 @@ func (s *Store) Object(key string) ([]byte, bool) {
 	return bytes.Clone(content), ok
 }
 
-// Keys are those of all objects, and Uploads counts those that have neither been
-// completed nor aborted.
+// Keys are those of all objects.
 func (s *Store) Keys() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,9 +170,10 @@ func (s *Store) do(w http.ResponseWriter, r *http.Request, operation, key string
 		id := strconv.Itoa(s.next)
 		s.uploads[id] = &upload{key: key, parts: map[int][]byte{}}
 		return struct {
-			XMLName               xml.Name `xml:"InitiateMultipartUploadResult"`
-			Bucket, Key, UploadId string
-		}{Bucket: s.Bucket, Key: key, UploadId: id}, nil
+			XMLName     xml.Name `xml:"InitiateMultipartUploadResult"`
+			Bucket, Key string
+			UploadID    string `xml:"UploadId"`
+		}{Bucket: s.Bucket, Key: key, UploadID: id}, nil
 	case "UploadPart":
 		number, _ := strconv.Atoi(r.URL.Query().Get("partNumber"))
 		s.uploads[id].parts[number] = body
