@@ -289,9 +289,6 @@ func (x *proxmox) elsewhere(ctx context.Context, m *v1alpha1.Machine, want wante
 	if !slices.ContainsFunc(fit, func(p place) bool { return p.node != vm.node }) {
 		return seen{}, failed
 	}
-	if t, err := x.dropCD(ctx, m, vm); err != nil || t != nil {
-		return x.begin(m, vm, taskOf(actionStart, t)), err
-	}
 	t, err := x.destroy(ctx, vm)
 	m.Status.ProviderID, m.Status.VMName = proxmoxID("", vm.id), ""
 	return underway(m, taskOf(actionDelete, t)), err

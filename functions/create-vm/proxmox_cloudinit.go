@@ -205,22 +205,21 @@ func (x *proxmox) dropCD(ctx context.Context, m *v1alpha1.Machine, vm *virtualMa
 	return x.deleteVolume(ctx, vm.node, storage, volume)
 }
 
-// dropStray deletes the CD of a machine that has no virtual machine. It returns the
-// task, and nothing once there is no CD.
+// dropStray deletes the CDs of a machine that has no virtual machine, wherever one
+// was brought to. It returns the task, and nothing once there is no CD.
 func (x *proxmox) dropStray(ctx context.Context, m *v1alpha1.Machine, all cluster) (*pve.Task, error) {
-	node, _ := placeOf(m)
 	if m.Spec.CloudInit == nil {
 		return nil, nil
 	}
 	for _, s := range all {
-		if !s.has("iso") || s.Node != node {
+		if !s.has("iso") {
 			continue
 		}
 		volume := s.Storage + ":iso/" + cdName(m)
-		if has, err := x.hasVolume(ctx, node, s.Storage, "iso", volume); err != nil {
+		if has, err := x.hasVolume(ctx, s.Node, s.Storage, "iso", volume); err != nil {
 			return nil, err
 		} else if has {
-			return x.deleteVolume(ctx, node, s.Storage, volume)
+			return x.deleteVolume(ctx, s.Node, s.Storage, volume)
 		}
 	}
 	return nil, nil

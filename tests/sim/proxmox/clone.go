@@ -46,7 +46,7 @@ func cloneMachine(c *call) (any, error) {
 	}
 	description, hasDescription := c.params["description"]
 	node := c.node.Name
-	return s.fork(c, "qmclone", strconv.Itoa(source.ID), newID, took, func(t *task) error {
+	upid := s.fork(c, "qmclone", strconv.Itoa(source.ID), newID, took, func(t *task) error {
 		source, err := s.again(node, source.ID)
 		var config map[string]string
 		if err == nil {
@@ -66,7 +66,9 @@ func cloneMachine(c *call) (any, error) {
 		m := s.machines[newID]
 		m.Config, m.Pool, m.Node = config, pool, target
 		return nil
-	}), nil
+	})
+	s.tasks[upid].undo = func() { delete(s.machines, newID) }
+	return upid, nil
 }
 
 func (c *call) mayClone(newID int, pool string) error {

@@ -46,7 +46,7 @@ func createMachine(c *call) (any, error) {
 	// The name of the configuration is taken here and now; what is in it comes later.
 	s.machines[id] = &machine{ID: id, Node: c.node.Name, Config: map[string]string{"lock": "create"}}
 	copies := s.options.Times.Copy * time.Duration(strings.Count(strings.Join(slices.Collect(maps.Values(config)), ";"), "import-from="))
-	return s.fork(c, "qmcreate", strconv.Itoa(id), id, copies, func(t *task) error {
+	upid := s.fork(c, "qmcreate", strconv.Itoa(id), id, copies, func(t *task) error {
 		if err := s.create(t, id, pool, config); err != nil {
 			delete(s.machines, id)
 			return fmt.Errorf("unable to create VM %d - %w", id, err)
@@ -58,7 +58,9 @@ func createMachine(c *call) (any, error) {
 			}
 		}
 		return nil
-	}), nil
+	})
+	s.tasks[upid].undo = func() { delete(s.machines, id) }
+	return upid, nil
 }
 
 func (s *Server) create(t *task, id int, pool string, config map[string]string) error {

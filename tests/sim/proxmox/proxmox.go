@@ -249,6 +249,18 @@ func (s *Server) AddMachine(m Machine, image string) error {
 	return nil
 }
 
+// Set changes an option of a machine as an administrator does.
+func (s *Server) Set(id int, option, value string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.machines[id]
+	if m == nil {
+		return fmt.Errorf("set %s of machine %d: there is none", option, id)
+	}
+	m.Config[option] = value
+	return nil
+}
+
 // Volumes are the names of all volumes of machines, with their storage.
 func (s *Server) Volumes() []string {
 	s.mu.Lock()

@@ -19,6 +19,8 @@ type task struct {
 	Log  []string
 	took time.Duration
 	work func(*task) error
+	// undo takes back what was claimed for it when a fault keeps it from its work.
+	undo func()
 	// machine is the machine whose lock it holds, or 0.
 	machine int
 }
@@ -63,6 +65,9 @@ func (s *Server) begin(t *task) {
 		err := error(nil)
 		if text, ok := fault.Before(); ok {
 			err = fmt.Errorf("%s", text)
+			if t.undo != nil {
+				t.undo()
+			}
 		} else {
 			err = t.work(t)
 		}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/tests/sim/faults"
+	proxmoxsim "github.com/vitistack/stack/tests/sim/proxmox"
+)
+
+// TestProxmoxTrouble shows a host that is full after all, a task that fails, and a
+// protection that somebody else has set.
+func TestProxmoxTrouble(t *testing.T) {
+	t.Parallel()
+	plan := &faults.Plan{}
+	var sim *proxmoxsim.Server
+	r := newRig(t, func(r *rig) *site {
+		server, p := r.pve(proxmoxsim.Options{Plan: plan}, nil)
+		sim = server
+		return pveSite(r, server, p.Name)
+	})
+	if err := plan.Set(
+		faults.Rule{Operation: "task/qmstart", Error: "start failed: QEMU exited with code 1: Cannot allocate memory", Times: 1},
+		faults.Rule{Operation: "task/qmcreate", Error: "unable to create VM: the storage is asleep", Times: 1},
+	); err != nil {
+		t.Fatal(err)
+	}
+	r.machine("m1")
+	m := r.drive("m1", &wire{}, "tells why a task failed", ready("ProxmoxApiError"))
+	if told := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady); !strings.Contains(told.Message, "the storage is asleep") {
+		t.Errorf("Proxmox VE's own words are missing: %s", told.Message)
+	}
+	m = r.drive("m1", &wire{}, "runs on the next host", running)
+	r.one(m, &wire{})
+	_, vmid := placeOf(m)
+	if err := sim.Set(vmid, "protection", "1"); err != nil {
+		t.Fatal(err)
+	}
+	r.drive("m1", &wire{}, "is left protected", running)
+	if err := r.kube.Delete(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	r.drive("m1", &wire{}, "says that it is protected", ready("Protected"))
+	if err := sim.Set(vmid, "protection", "0"); err != nil {
+		t.Fatal(err)
+	}
+	r.drive("m1", &wire{}, "is gone", gone)
+	if left := r.site.left(m); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
