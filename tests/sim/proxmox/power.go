@@ -96,7 +96,7 @@ func (s *Server) start(t *task, m *machine) error {
 	m.applyPending()
 	n, _ := s.host(m.Node)
 	if int64(n.CPUs) < cpusOf(m.Config) {
-		return fmt.Errorf("MAX %d vcpus allowed per VM on this node", n.CPUs) //nolint:staticcheck // Proxmox VE's words
+		return fmt.Errorf("MAX %d vcpus allowed per VM on this node", n.CPUs)
 	}
 	if err := s.bridged(t, m); err != nil {
 		return err
