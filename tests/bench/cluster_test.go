@@ -19,7 +19,7 @@ func BenchmarkSimpleCluster(b *testing.B) {
 	e.Apply("default", e.StaticNetwork("network", 10, 250))
 	e.UntilPhase(engine.NetworkNamespaces, "default", "network", "Ready")
 	var ready, gone []time.Duration
-	requests, writes := 0, 0
+	requests, writes, byFunction := 0, 0, map[string]int{}
 	for b.Loop() {
 		awaitIdle(b, e)
 		began := time.Now()
@@ -32,6 +32,7 @@ func BenchmarkSimpleCluster(b *testing.B) {
 				continue
 			}
 			requests++
+			byFunction[r.Function()]++
 			if r.Writes() {
 				writes++
 			}
@@ -47,6 +48,9 @@ func BenchmarkSimpleCluster(b *testing.B) {
 	b.ReportMetric(milliseconds(median(gone)), "ms-gone")
 	b.ReportMetric(float64(requests)/float64(3*len(ready)), "requests/machine")
 	b.ReportMetric(float64(writes)/float64(3*len(ready)), "writes/machine")
+	for name, n := range byFunction {
+		b.ReportMetric(float64(n)/float64(3*len(ready)), name+"-requests/machine")
+	}
 	b.ReportMetric(0, "ns/op")
 }
 
