@@ -1,0 +1,226 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// KubernetesClusterStatus is the cluster as it is.
+type KubernetesClusterStatus struct {
+	// +optional
+	Phase ClusterPhase `json:"phase,omitempty"`
+	// Generation of the spec that this status answers.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// What is being done, and who is waited for.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// Where the workload API is reached, for example https://192.168.10.10:6443.
+	// +optional
+	Endpoint string `json:"endpoint,omitempty"`
+	// Kubernetes version that the control plane runs.
+	// +optional
+	Version string `json:"version,omitempty"`
+	// Talos version of the cluster, which new nodes get.
+	// +optional
+	TalosVersion string `json:"talosVersion,omitempty"`
+	// Ready and wanted control plane nodes, for example 1/3.
+	// +optional
+	ControlPlaneReady string `json:"controlPlaneReady,omitempty"`
+	// Ready and wanted workers over all pools, for example 2/2.
+	// +optional
+	WorkersReady string `json:"workersReady,omitempty"`
+	// Name of the control plane machine that etcd was bootstrapped on. It is chosen
+	// once.
+	// +optional
+	BootstrapMachine string `json:"bootstrapMachine,omitempty"`
+	// UID of that machine.
+	// +optional
+	BootstrapUID types.UID `json:"bootstrapUID,omitempty"`
+	// Control plane machine that is leaving. There is never more than one.
+	// +optional
+	Removing string `json:"removing,omitempty"`
+	// Workers that pools with autoscaling have together.
+	// +optional
+	ScaledWorkers int32 `json:"scaledWorkers,omitempty"`
+	// Labels of the Machines of those workers, for autoscalers.
+	// +optional
+	Selector string `json:"selector,omitempty"`
+	// Worker pools, by name.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Pools []PoolStatus `json:"pools,omitempty"`
+	// Nodes, by name.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Nodes []NodeStatus `json:"nodes,omitempty"`
+	// Change of versions that is under way, or that has failed.
+	// +optional
+	Upgrade *UpgradeStatus `json:"upgrade,omitempty"`
+	// Decision of the ticketing system, where one is required.
+	// +optional
+	Approval *ApprovalStatus `json:"approval,omitempty"`
+	// Secrets with the credentials of the cluster, in the same namespace.
+	// +optional
+	Secrets *ClusterSecrets `json:"secrets,omitempty"`
+	// When to look again at something that tells nobody when it is done.
+	// +optional
+	NextCheckTime *metav1.Time `json:"nextCheckTime,omitempty"`
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// PoolStatus counts the machines of a pool.
+type PoolStatus struct {
+	Name string `json:"name"`
+	// Machines wanted.
+	Replicas int32 `json:"replicas"`
+	// Machines that are nodes which are Ready.
+	ReadyReplicas int32 `json:"readyReplicas"`
+}
+
+// NodeStatus is one node.
+type NodeStatus struct {
+	// Name of the node and of its Machine.
+	Name string `json:"name"`
+	// control-plane or worker.
+	Role string `json:"role"`
+	// +optional
+	Address string `json:"address,omitempty"`
+	// Waiting, Maintenance, Configured, Ready, NotReady, Unreachable or Foreign.
+	State string `json:"state"`
+	// Kubernetes version that the node's kubelet runs.
+	// +optional
+	Version string `json:"version,omitempty"`
+	// Talos version that the node runs.
+	// +optional
+	TalosVersion string `json:"talosVersion,omitempty"`
+}
+
+// UpgradeKind is what an upgrade changes.
+// +kubebuilder:validation:Enum=Talos;ControlPlane;Kubelet
+type UpgradeKind string
+
+// Talos is changed by writing another image beside the present one and
+// rebooting into it. Kubernetes is changed in place, the components of all control
+// planes before any kubelet.
+const (
+	UpgradeTalos        UpgradeKind = "Talos"
+	UpgradeControlPlane UpgradeKind = "ControlPlane"
+	UpgradeKubelet      UpgradeKind = "Kubelet"
+)
+
+// UpgradeStatus is a change of versions, one node after the other.
+type UpgradeStatus struct {
+	// Talos, ControlPlane or Kubelet.
+	Kind UpgradeKind `json:"kind"`
+	// Generation of the spec that asked for it.
+	Generation int64 `json:"generation"`
+	// Nodes that run the wanted version, and nodes in all, for example 2/5.
+	// +optional
+	Progress string `json:"progress,omitempty"`
+	// Nodes that are being changed now, or that have failed.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Nodes []NodeUpgrade `json:"nodes,omitempty"`
+}
+
+// UpgradeStep is how far the upgrade of a node is.
+// +kubebuilder:validation:Enum=Draining;Requested;Failed
+type UpgradeStep string
+
+// Draining moves pods away, Requested has told the node or is about to, Failed
+// stops the upgrade of the cluster.
+const (
+	UpgradeDraining  UpgradeStep = "Draining"
+	UpgradeRequested UpgradeStep = "Requested"
+	UpgradeFailed    UpgradeStep = "Failed"
+)
+
+// NodeUpgrade is the upgrade of one node.
+type NodeUpgrade struct {
+	Name string `json:"name"`
+	// Draining, Requested or Failed.
+	Step UpgradeStep `json:"step"`
+	// Version that the node ran before, and the one that it goes to.
+	From string `json:"from"`
+	To   string `json:"to"`
+	// Boot of the node before it was told to upgrade.
+	// +optional
+	BootID string `json:"bootID,omitempty"`
+	// Whether it was cordoned for the upgrade, and is to be uncordoned after it.
+	// +optional
+	Cordoned bool `json:"cordoned,omitempty"`
+	// When the step began.
+	Since metav1.Time `json:"since"`
+	// When the node was told last.
+	// +optional
+	Asked *metav1.Time `json:"asked,omitempty"`
+	// What stops the node, where something does.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// ApprovalState is how far a decision is.
+// +kubebuilder:validation:Enum=Requested;Approved;Rejected
+type ApprovalState string
+
+// States of an approval.
+const (
+	ApprovalRequested ApprovalState = "Requested"
+	ApprovalApproved  ApprovalState = "Approved"
+	ApprovalRejected  ApprovalState = "Rejected"
+)
+
+// ApprovalStatus is a decision of the ticketing system.
+type ApprovalStatus struct {
+	// Requested, Approved or Rejected.
+	State ApprovalState `json:"state"`
+	// Generation of the cluster that was asked about.
+	Generation int64 `json:"generation"`
+	// Work order that was asked about.
+	// +optional
+	Workorder string `json:"workorder,omitempty"`
+	// Machines that were asked about, by pool. That of the control plane is cp.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Requested []ApprovedPool `json:"requested,omitempty"`
+	// Machines that may be there at most, by pool, as approved last.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Approved []ApprovedPool `json:"approved,omitempty"`
+	// Who decided.
+	// +optional
+	By string `json:"by,omitempty"`
+	// When it was decided.
+	// +optional
+	Time *metav1.Time `json:"time,omitempty"`
+	// What they said.
+	// +optional
+	Comment string `json:"comment,omitempty"`
+}
+
+// ApprovedPool is a number of machines of one size.
+type ApprovedPool struct {
+	Name     string `json:"name"`
+	Replicas int32  `json:"replicas"`
+	// +optional
+	Template string `json:"template,omitempty"`
+}
+
+// ClusterSecrets names the Secrets of a cluster.
+type ClusterSecrets struct {
+	// Secret with the key kubeconfig.
+	// +optional
+	Kubeconfig string `json:"kubeconfig,omitempty"`
+	// Secret with the key talosconfig.
+	// +optional
+	Talosconfig string `json:"talosconfig,omitempty"`
+}
