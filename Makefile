@@ -95,5 +95,5 @@ roles: build ## Run the whole stack, and compare what the functions ask for with
 	@rm -rf $(VITI_AUDIT) && go test -count=1 -timeout 30m -p 1 $(WHOLE) && go test -count=1 -run Roles ./tests/conformance
 
 .PHONY: bench
-bench: build ## Measure: cold starts, time and requests to a Running cluster, idle cost
-	@go test -run '^$$' -bench . -benchtime 5x ./tests/bench
+bench: build ## Measure: cold starts, time and requests to a Running cluster, fifty at once, idle cost
+	@go test -run '^$$' -bench . -benchtime 5x -timeout 60m ./tests/bench

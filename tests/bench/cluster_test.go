@@ -27,15 +27,11 @@ func BenchmarkSimpleCluster(b *testing.B) {
 		awaitRunning(b, e, "simple-cluster")
 		ready = append(ready, time.Since(began))
 		awaitIdle(b, e)
-		for _, r := range e.Requests(began) {
-			if r.Function() == "" || r.Function() == "event-source" || r.Function() == "gateway" {
-				continue
-			}
-			requests++
-			byFunction[r.Function()]++
-			if r.Writes() {
-				writes++
-			}
+		asked, wrote := byFunctions(e, began)
+		writes += wrote
+		for function, n := range asked {
+			requests += n
+			byFunction[function] += n
 		}
 		began = time.Now()
 		e.Delete(engine.KubernetesClusters, "default", "simple-cluster")

@@ -52,6 +52,9 @@ func (p *Process) Kill() {
 // Signal sends the process a signal.
 func (p *Process) Signal(s syscall.Signal) error { return p.command.Process.Signal(s) }
 
+// PID is the number that the kernel knows the process by.
+func (p *Process) PID() int { return p.command.Process.Pid }
+
 // Done is closed when the process is gone.
 func (p *Process) Done() <-chan struct{} { return p.done }
 

@@ -1,0 +1,86 @@
+package bench
+
+import (
+	"flag"
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/vitistack/stack/tests/stand/engine"
+)
+
+var clusters = flag.Int("clusters", 50, "clusters that BenchmarkManyClusters makes at once")
+
+// manyClusters have a node of each kind.
+const manyClusters = `apiVersion: vitistack.io/v1alpha1
+kind: KubernetesCluster
+metadata: {name: cluster-%[1]d}
+spec:
+  data: {clusterUid: cluster-%[1]d, clusterId: cluster-%[1]d, provider: talos, environment: dev, datacenter: trd1, project: many, region: west, workorder: none, zone: a, workspace: many}
+  topology:
+    version: "1.33"
+    controlplane: {replicas: 1}
+    workers: [{name: pool, replicas: 1}]
+`
+
+// BenchmarkManyClusters makes many clusters at once, and deletes them. It fails
+// unless all get Running, and all of their machines go with them.
+func BenchmarkManyClusters(b *testing.B) {
+	e := engine.Start(b, "--audit", "--idle", "1s")
+	e.Apply("default", e.StaticNetwork("network", 10, 250))
+	e.UntilPhase(engine.NetworkNamespaces, "default", "network", "Ready")
+	var running, gone []time.Duration
+	var used time.Duration
+	asked, wrote := 0, 0
+	for b.Loop() {
+		awaitIdle(b, e)
+		began, cpu := time.Now(), e.FunctionCPU()
+		for i := range *clusters {
+			e.Apply("default", fmt.Sprintf(manyClusters, i))
+		}
+		await(b, "all are Running", func() (int, int) {
+			return count(e.List(engine.KubernetesClusters, "default", ""), func(kc unstructured.Unstructured) bool { return phaseOf(kc) == "Running" }), *clusters
+		})
+		running = append(running, time.Since(began))
+		awaitIdle(b, e)
+		used += e.FunctionCPU() - cpu
+		requests, writes := byFunctions(e, began)
+		wrote += writes
+		for _, n := range requests {
+			asked += n
+		}
+		began = time.Now()
+		for i := range *clusters {
+			e.Delete(engine.KubernetesClusters, "default", fmt.Sprintf("cluster-%d", i))
+		}
+		await(b, "all are gone", func() (int, int) {
+			return len(e.List(engine.KubernetesClusters, "default", "")) + len(e.List(engine.Machines, "default", "")), 0
+		})
+		gone = append(gone, time.Since(began))
+	}
+	each := float64(*clusters * len(running))
+	b.ReportMetric(milliseconds(median(running)), "ms-running")
+	b.ReportMetric(milliseconds(median(gone)), "ms-gone")
+	b.ReportMetric(float64(asked)/each, "requests/cluster")
+	b.ReportMetric(float64(wrote)/each, "writes/cluster")
+	b.ReportMetric(milliseconds(used)/each, "ms-cpu/cluster")
+	b.ReportMetric(0, "ns/op")
+}
+
+// byFunctions counts what each function has asked the API server for since a time,
+// and how many of all those requests were writes.
+func byFunctions(e *engine.Engine, since time.Time) (requests map[string]int, writes int) {
+	requests = map[string]int{}
+	for _, r := range e.Requests(since) {
+		if r.Function() == "" || r.Function() == "event-source" || r.Function() == "gateway" {
+			continue
+		}
+		requests[r.Function()]++
+		if r.Writes() {
+			writes++
+		}
+	}
+	return requests, writes
+}
