@@ -29,7 +29,8 @@ func TestContract(t *testing.T) {
 			t.Run("MUST change a machine in place, whatever fails", func(t *testing.T) { changed(t, at) })
 			t.Run("MUST make exactly one virtual machine for many deliveries at once", func(t *testing.T) { raced(t, at) })
 			t.Run("MUST find again what it made when nothing tells", func(t *testing.T) { forgotten(t, at) })
-			t.Run("MUST leave alone what is not its own", func(t *testing.T) { foreign(t, at) })
+			t.Run("MUST leave alone what is not its own", func(t *testing.T) { foreign(t, at, false) })
+			t.Run("MUST leave alone what has taken the place that it claimed", func(t *testing.T) { foreign(t, at, true) })
 			t.Run("MUST write nothing about a machine that is settled", func(t *testing.T) { idle(t, at) })
 			t.Run("MUST refuse to make a disk smaller", func(t *testing.T) { shrunk(t, at) })
 		})
@@ -182,14 +183,20 @@ func forgotten(t *testing.T, at func(*rig) *site) {
 	}
 }
 
-func foreign(t *testing.T, at func(*rig) *site) {
+// foreign puts somebody else into the place of a machine: before it is looked at,
+// or when it has claimed its place and is about to be made.
+func foreign(t *testing.T, at func(*rig) *site, claimed bool) {
 	t.Parallel()
 	r := newRig(t, at)
-	untouched := r.site.foreign("m1")
 	m := r.machine("m1")
-	f := r.process(&wire{})
-	for range 20 {
-		_ = deliver(t.Context(), f, look(r.namespace, "m1"))
+	if claimed {
+		w := &wire{harm: harm{r.site.makes, 1, "before"}}
+		m = r.drive("m1", w, "is about to be made", func(*v1alpha1.Machine) bool { return w.count[r.site.makes] > 0 })
+	}
+	untouched := r.site.foreign(m)
+	m = r.drive("m1", &wire{}, "says "+r.site.evicted, ready(r.site.evicted))
+	for range 3 {
+		_ = deliver(t.Context(), r.process(&wire{}), look(r.namespace, "m1"))
 	}
 	if !untouched() {
 		t.Error("what belongs to somebody else was changed")

@@ -66,7 +66,8 @@ func TestElsewhere(t *testing.T) {
 	t.Run("contract", func(t *testing.T) {
 		t.Run("MUST make exactly one virtual machine for many deliveries at once", func(t *testing.T) { raced(t, elsewhere(remote)) })
 		t.Run("MUST find again what it made when nothing tells", func(t *testing.T) { forgotten(t, elsewhere(remote)) })
-		t.Run("MUST leave alone what is not its own", func(t *testing.T) { foreign(t, elsewhere(remote)) })
+		t.Run("MUST leave alone what is not its own", func(t *testing.T) { foreign(t, elsewhere(remote), false) })
+		t.Run("MUST leave alone what has taken the place that it claimed", func(t *testing.T) { foreign(t, elsewhere(remote), true) })
 		t.Run("MUST write nothing about a machine that is settled", func(t *testing.T) { idle(t, elsewhere(remote)) })
 		t.Run("status and owners", func(t *testing.T) { elsewhereStatus(t, remote) })
 		t.Run("credentials", func(t *testing.T) { elsewhereCredentials(t, remote) })

@@ -95,7 +95,7 @@ func kubevirtCluster(r *rig, config *rest.Config, provider string) *site {
 	vm := func(name string) (*kubevirtv1.VirtualMachine, error) {
 		return vms.Get(r.Context(), name, metav1.GetOptions{})
 	}
-	s := &site{provider: provider}
+	s := &site{provider: provider, makes: "POST /apis/kubevirt.io/v1/namespaces/*/virtualmachines", evicted: "VirtualMachineNameTaken"}
 	s.vms = func(m *v1alpha1.Machine) (found []string) {
 		list, err := vms.List(r.Context(), metav1.ListOptions{})
 		if err != nil {
@@ -122,8 +122,8 @@ func kubevirtCluster(r *rig, config *rest.Config, provider string) *site {
 		}
 		return left
 	}
-	s.foreign = func(name string) func() bool {
-		always := kubevirtv1.RunStrategyAlways
+	s.foreign = func(m *v1alpha1.Machine) func() bool {
+		name, always := m.Name, kubevirtv1.RunStrategyAlways
 		other := &kubevirtv1.VirtualMachine{
 			ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: name, Labels: map[string]string{v1alpha1.LabelMachine: name}},
 			Spec:       kubevirtv1.VirtualMachineSpec{RunStrategy: &always, Template: &kubevirtv1.VirtualMachineInstanceTemplateSpec{}},

@@ -56,9 +56,7 @@ func (x *proxmox) claimVMID(ctx context.Context, m *v1alpha1.Machine, taken map[
 		return 0, fault{"VMIDRangeInvalid", fmt.Sprintf("MachineProvider %s: its VMIDs end at %d before they begin at %d: correct spec.proxmox.vmidEnd", x.provider.Name, last, first)}
 	}
 	size := last - first + 1
-	hash := fnv.New64a()
-	_, _ = hash.Write([]byte(m.UID))
-	start := int(hash.Sum64() % uint64(size))
+	start := turnOf(m, size)
 	for i := range size {
 		vmid := first + (start+i)%size
 		if taken[vmid] {
@@ -73,6 +71,13 @@ func (x *proxmox) claimVMID(ctx context.Context, m *v1alpha1.Machine, taken map[
 		}
 	}
 	return 0, fault{"VMIDsExhausted", fmt.Sprintf("MachineProvider %s: every VMID from %d to %d is taken: raise spec.proxmox.vmidEnd, or delete machines", x.provider.Name, first, last)}
+}
+
+// turnOf is where in a range of VMIDs a machine begins to look for one.
+func turnOf(m *v1alpha1.Machine, size int) int {
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(m.UID))
+	return int(hash.Sum64() % uint64(size))
 }
 
 func (x *proxmox) takeVMID(ctx context.Context, m *v1alpha1.Machine, vmid int) (bool, error) {

@@ -232,6 +232,10 @@ func (x *proxmox) place(ctx context.Context, m *v1alpha1.Machine, want wanted, a
 	}
 	bridge := ""
 	for _, p := range fit {
+		if source.VMID != 0 && source.Shared == 0 && p.node != source.Node {
+			why[p.node] = fmt.Sprintf("template %s is on a storage of node %s alone: move it to a shared one, or name that node", source.Name, source.Node)
+			continue
+		}
 		if s, _ := all.storage(p.node, p.storages[0]); source.VMID != 0 && p.node != source.Node && !x.options.LinkedClone && s.Shared == 0 {
 			why[p.node] = "a template of another node can only be copied to a shared storage"
 			continue
@@ -278,7 +282,7 @@ func (x *proxmox) demandOf(m *v1alpha1.Machine, want wanted, source item) demand
 	if d.node == "" {
 		d.node = x.defaults.NodeName
 	}
-	if source.VMID != 0 && source.Shared == 0 {
+	if source.VMID != 0 && source.Shared == 0 && m.Spec.NodeName == "" {
 		d.node = source.Node
 	}
 	if name := m.Labels[v1alpha1.LabelClusterName]; name != "" {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -86,7 +87,7 @@ func pveSite(r *rig, sim *proxmoxsim.Server, provider string) *site {
 		}
 		return found
 	}
-	s := &site{provider: provider}
+	s := &site{provider: provider, makes: "POST /api2/json/nodes/pve1/qemu", evicted: "MachineRunning"}
 	s.vms = func(m *v1alpha1.Machine) (ids []string) {
 		for _, vm := range of(m) {
 			ids = append(ids, fmt.Sprint(vm.ID))
@@ -109,17 +110,25 @@ func pveSite(r *rig, sim *proxmoxsim.Server, provider string) *site {
 		}
 		return left
 	}
-	s.foreign = func(name string) func() bool {
-		if err := sim.AddMachine(proxmoxsim.Machine{ID: 100, Node: "pve1", Config: map[string]string{"name": name, "memory": "1024"}}, ""); err != nil {
-			r.Fatal(err)
+	s.foreign = func(m *v1alpha1.Machine) func() bool {
+		_, vmid := placeOf(m)
+		if vmid == 0 {
+			vmid = firstVMID + turnOf(m, lastVMID-firstVMID+1)
+		}
+		others := map[int]map[string]string{100: {"name": m.Name, "memory": "1024"}, vmid: {"name": "other", "memory": "1024"}}
+		for id, config := range others {
+			if err := sim.AddMachine(proxmoxsim.Machine{ID: id, Node: "pve3", Config: maps.Clone(config)}, ""); err != nil {
+				r.Fatal(err)
+			}
 		}
 		return func() bool {
+			same := 0
 			for _, vm := range sim.Machines() {
-				if vm.ID == 100 {
-					return len(vm.Config) == 2 && vm.Config["name"] == name
+				if config := others[vm.ID]; config != nil && maps.Equal(vm.Config, config) && vm.Starts == 0 {
+					same++
 				}
 			}
-			return false
+			return same == len(others)
 		}
 	}
 	s.starts = func(m *v1alpha1.Machine) (n int) {

@@ -33,9 +33,13 @@ type site struct {
 	vms func(m *v1alpha1.Machine) []string
 	// left is everything at the site that bears a Machine's name or UID, in words.
 	left func(m *v1alpha1.Machine) []string
-	// foreign makes a virtual machine of a name for somebody else, and returns
-	// whether it is still there and as it was.
-	foreign func(name string) (untouched func() bool)
+	// foreign makes virtual machines for somebody else in the place that a Machine
+	// has claimed, or else would claim, and returns whether they are still there and
+	// as they were.
+	foreign func(m *v1alpha1.Machine) (untouched func() bool)
+	// makes is the request that makes the first virtual machine, and evicted the
+	// reason of the condition Ready of a Machine whose place is taken.
+	makes, evicted string
 	// starts is how often a Machine's virtual machine has been started.
 	starts func(m *v1alpha1.Machine) int
 	// sizes are the CPUs and the size of the disk root of a Machine as made.

@@ -1,7 +1,11 @@
 package bench
 
 import (
+	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"testing"
 	"time"
@@ -19,26 +23,91 @@ const machines = 100
 // time in twenty.
 const slowAndFaulty = `[{"latency": "1s"}, {"error": "503", "rate": 0.05}]`
 
+// manySite is a hypervisor that many machines are made on.
+type manySite struct {
+	provider string
+	// own are the kinds that have exactly one object for each machine, beside those
+	// that every hypervisor has.
+	own []schema.GroupVersionResource
+	// vms are the UIDs of the machines that the virtual machines were made for, and
+	// volumes all disks that are there.
+	vms     func(b *testing.B, e *engine.Engine) []string
+	volumes func(b *testing.B, e *engine.Engine) int
+}
+
+var manySites = map[string]manySite{
+	"KubeVirt": {
+		provider: "kubevirt",
+		own:      []schema.GroupVersionResource{engine.VirtualMachines, engine.Instances, engine.Claims},
+		vms: func(_ *testing.B, e *engine.Engine) (uids []string) {
+			for _, vm := range e.List(engine.VirtualMachines, "default", "") {
+				uids = append(uids, vm.GetAnnotations()["vitistack.io/uid"])
+			}
+			return uids
+		},
+		volumes: func(_ *testing.B, e *engine.Engine) int { return len(e.List(engine.Claims, "default", "")) },
+	},
+	"Proxmox": {
+		provider: "proxmox",
+		vms: func(b *testing.B, e *engine.Engine) (uids []string) {
+			for _, vm := range proxmoxState(b, e).Machines {
+				uids = append(uids, uidOf.FindString(vm.Config["description"]))
+			}
+			return uids
+		},
+		volumes: func(b *testing.B, e *engine.Engine) int { return len(proxmoxState(b, e).Volumes) },
+	},
+}
+
+// uidOf finds the UID of a machine in a description.
+var uidOf = regexp.MustCompile(`[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+
+// proxmoxCluster is what the simulated cluster of Proxmox VE keeps over restarts.
+type proxmoxCluster struct {
+	Machines []struct{ Config map[string]string }
+	Volumes  []any
+}
+
+func proxmoxState(b *testing.B, e *engine.Engine) (c proxmoxCluster) {
+	b.Helper()
+	doc, err := os.ReadFile(filepath.Join(e.Dir, "sim", "proxmox.json"))
+	if err == nil {
+		err = json.Unmarshal(doc, &c)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	return c
+}
+
 // BenchmarkHundredMachines makes a hundred Machines at once on a hypervisor that is
 // slow and faulty, and deletes them. It fails unless each runs on exactly one
 // virtual machine, and nothing is left in the end.
 func BenchmarkHundredMachines(b *testing.B) {
+	for name, site := range manySites {
+		b.Run(name, func(b *testing.B) { hundredMachines(b, site) })
+	}
+}
+
+func hundredMachines(b *testing.B, site manySite) {
 	e := engine.Start(b, "--audit", "--ping-every", "10s")
-	e.SetFaults("kubevirt", slowAndFaulty)
 	e.Apply("default", e.StaticNetwork("network", 10, 250))
 	e.UntilPhase(engine.NetworkNamespaces, "default", "network", "Ready")
+	e.UntilPhase(engine.MachineProviders, "", site.provider, "Ready")
+	e.SetFaults(site.provider, slowAndFaulty)
 	var running, gone []time.Duration
 	byFunction := map[string]int{}
 	for b.Loop() {
 		began := time.Now()
 		for i := range machines {
-			e.Apply("default", fmt.Sprintf("apiVersion: vitistack.io/v1alpha1\nkind: Machine\nmetadata: {name: vm-%d}\nspec: {template: small}\n", i))
+			e.Apply("default", fmt.Sprintf(
+				"apiVersion: vitistack.io/v1alpha1\nkind: Machine\nmetadata: {name: vm-%d}\nspec: {template: small, providerRef: {name: %s}}\n", i, site.provider))
 		}
 		await(b, "all are Running", func() (int, int) {
 			return count(e.List(engine.Machines, "default", ""), func(m unstructured.Unstructured) bool { return phaseOf(m) == "Running" }), machines
 		})
 		running = append(running, time.Since(began))
-		oneEach(b, e)
+		oneEach(b, e, site)
 		for _, r := range e.Requests(began) {
 			byFunction[r.Function()]++
 		}
@@ -46,13 +115,7 @@ func BenchmarkHundredMachines(b *testing.B) {
 		for i := range machines {
 			e.Delete(engine.Machines, "default", fmt.Sprintf("vm-%d", i))
 		}
-		await(b, "all are gone", func() (int, int) {
-			left := 0
-			for _, resource := range leftovers {
-				left += len(e.List(resource, "default", ""))
-			}
-			return left, 0
-		})
+		await(b, "all are gone", func() (int, int) { return left(b, e, site), 0 })
 		gone = append(gone, time.Since(began))
 	}
 	each := float64(machines * len(running))
@@ -63,34 +126,43 @@ func BenchmarkHundredMachines(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// perMachine are the kinds that have exactly one object for each of these Machines;
-// leftovers are all that must be gone with them.
-var (
-	perMachine = []schema.GroupVersionResource{engine.VirtualMachines, engine.Instances, engine.Claims, engine.NetworkConfigurations, engine.IPAllocations}
-	leftovers  = append(slices.Clone(perMachine), engine.Machines)
-)
+// perMachine are the kinds that have exactly one object for each machine on every
+// hypervisor.
+var perMachine = []schema.GroupVersionResource{engine.NetworkConfigurations, engine.IPAllocations}
+
+// left counts all that must go with the machines: their objects, their virtual
+// machines and disks, and the numbers that are claimed for them.
+func left(b *testing.B, e *engine.Engine, site manySite) (n int) {
+	b.Helper()
+	for _, kind := range slices.Concat(perMachine, site.own, []schema.GroupVersionResource{engine.Machines}) {
+		n += len(e.List(kind, "default", ""))
+	}
+	n += len(e.List(engine.Leases, "vitistack-system", "vitistack.io/holder"))
+	return n + len(site.vms(b, e)) + site.volumes(b, e)
+}
 
 // oneEach fails unless every Machine has one virtual machine of its own, and an
 // address that no other has.
-func oneEach(b *testing.B, e *engine.Engine) {
+func oneEach(b *testing.B, e *engine.Engine, site manySite) {
 	b.Helper()
-	for _, kind := range perMachine {
+	for _, kind := range slices.Concat(perMachine, site.own) {
 		if n := len(e.List(kind, "default", "")); n != machines {
 			b.Fatalf("%d %s for %d machines", n, kind.Resource, machines)
 		}
 	}
-	owners, addresses := map[string]bool{}, map[string]bool{}
-	for _, vm := range e.List(engine.VirtualMachines, "default", "") {
-		owners[vm.GetAnnotations()["vitistack.io/uid"]] = true
-	}
+	vms := site.vms(b, e)
+	addresses := map[string]bool{}
 	for _, m := range e.List(engine.Machines, "default", "") {
 		given, _, _ := unstructured.NestedStringSlice(m.Object, "status", "ipAddresses")
 		for _, a := range given {
 			addresses[a] = true
 		}
+		if !slices.Contains(vms, string(m.GetUID())) {
+			b.Fatalf("%s has no virtual machine", m.GetName())
+		}
 	}
-	if len(owners) != machines || len(addresses) != machines {
-		b.Fatalf("%d virtual machines of their own and %d addresses for %d machines", len(owners), len(addresses), machines)
+	if len(vms) != machines || len(addresses) != machines {
+		b.Fatalf("%d virtual machines and %d addresses for %d machines", len(vms), len(addresses), machines)
 	}
 }
 

@@ -84,6 +84,19 @@ func (s *Server) allocate(st Storage, node, name string, v *volume) (volumeKey, 
 	return key, nil
 }
 
+// BasesOf names the disks of templates that a machine's disks are linked clones of.
+func (s *Server) BasesOf(id int) (bases []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, v := range s.volumes {
+		if v.VMID == id && v.Parent != "" {
+			bases = append(bases, v.Parent)
+		}
+	}
+	slices.Sort(bases)
+	return bases
+}
+
 // diskName is a free name for a disk of a machine.
 func (s *Server) diskName(st Storage, node string, id int) string {
 	for n := 0; ; n++ {

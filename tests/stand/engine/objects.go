@@ -23,6 +23,7 @@ var (
 	NetworkConfigurations = schema.GroupVersionResource{Group: "vitistack.io", Version: "v1alpha1", Resource: "networkconfigurations"}
 	IPAllocations         = schema.GroupVersionResource{Group: "vitistack.io", Version: "v1alpha2", Resource: "ipallocations"}
 	Machines              = schema.GroupVersionResource{Group: "vitistack.io", Version: "v1alpha1", Resource: "machines"}
+	MachineProviders      = schema.GroupVersionResource{Group: "vitistack.io", Version: "v1alpha1", Resource: "machineproviders"}
 	KubernetesClusters    = schema.GroupVersionResource{Group: "vitistack.io", Version: "v1alpha1", Resource: "kubernetesclusters"}
 	Leases                = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 	Secrets               = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	proxmoxsim "github.com/vitistack/stack/tests/sim/proxmox"
+)
+
+// TestProxmoxClones makes machines from templates on a storage that all hosts share
+// and on one of a single host, linked and in full.
+func TestProxmoxClones(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason         string
+		linked         bool
+		image, storage string
+		node           string
+		ready, says    string
+		on, root       string
+	}{
+		"linked-moved": {"a linked clone of a shared template can be on another host", true, "shared", "", "pve3", "MachineRunning", "", "pve3", "fast-ssd:vm-"},
+		"linked-stays": {"one of a host's own template is on that host", true, "local", "", "", "MachineRunning", "", "pve2", "local-lvm:vm-"},
+		"linked-far":   {"it cannot be elsewhere", true, "local", "", "pve3", insufficient, "template local is on a storage of node pve2 alone", "", ""},
+		"full-moved":   {"a full clone on shared storage can be on another host", false, "shared", "fast-ssd", "pve3", "MachineRunning", "", "pve3", "fast-ssd:vm-"},
+		"full-stays":   {"one to a host's own storage is made where the template is", false, "shared", "local-lvm", "", "MachineRunning", "", "pve2", "local-lvm:vm-"},
+		"full-far":     {"it cannot be elsewhere", false, "shared", "local-lvm", "pve1", insufficient, "can only be copied to a shared storage", "", ""},
+		"full-own":     {"a full clone of a host's own template is on that host", false, "local", "", "", "MachineRunning", "", "pve2", ":vm-"},
+		"full-own-far": {"it cannot be elsewhere", false, "local", "fast-ssd", "pve1", insufficient, "template local is on a storage of node pve2 alone", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var sim *proxmoxsim.Server
+			r := newRig(t, func(r *rig) *site {
+				server, p := r.pve(proxmoxsim.Options{}, func(p *v1alpha1.MachineProvider) {
+					p.Spec.Proxmox = &v1alpha1.ProxmoxOptions{LinkedClone: tc.linked}
+					p.Spec.Defaults = &v1alpha1.ProviderDefaults{StorageClass: tc.storage}
+				})
+				sim = server
+				return pveSite(r, server, p.Name)
+			})
+			for id, template := range map[int][2]string{9000: {"local", "local-lvm"}, 9001: {"shared", "fast-ssd"}} {
+				err := sim.AddMachine(proxmoxsim.Machine{ID: id, Node: "pve2", Config: map[string]string{
+					"name": template[0], "template": "1", "scsi0": template[1] + ":4", "boot": "order=scsi0",
+				}}, "https://x/debian.qcow2")
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			before := len(sim.Volumes())
+			r.create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
+				Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.site.provider}, NodeName: tc.node, OS: &v1alpha1.MachineOS{ImageID: tc.image},
+			}})
+			m := r.drive("m1", &wire{}, tc.reason, ready(tc.ready))
+			if told := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady); !strings.Contains(told.Message, tc.says) {
+				t.Errorf("%s: got %q, want %q in it", tc.reason, told.Message, tc.says)
+			}
+			for _, vm := range sim.Machines() {
+				if !strings.Contains(vm.Config["description"], string(m.UID)) {
+					continue
+				}
+				if bases := sim.BasesOf(vm.ID); (len(bases) == 1) != tc.linked {
+					t.Errorf("%s: its disk is a linked clone of %v", tc.reason, bases)
+				}
+				if root := vm.Config["scsi0"]; vm.Node != tc.on || !strings.Contains(root, tc.root) || !strings.Contains(root, "size=20G") {
+					t.Errorf("%s: it is on %s with %s, want %s with %s of 20G", tc.reason, vm.Node, root, tc.on, tc.root)
+				}
+			}
+			r.clean(m, &wire{})
+			if now := len(sim.Volumes()); now != before {
+				t.Errorf("%d volumes were there before, and %d are left", before, now)
+			}
+		})
+	}
+}
