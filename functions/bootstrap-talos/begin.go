@@ -82,7 +82,11 @@ func (f *function) ensureBootstrap(ctx context.Context, c *cluster) error {
 	case beginAsk:
 	}
 	m := c.machines[c.Status.BootstrapMachine]
-	if state, _ := probe(ctx, addressOf(m), c.access); state != stateOurs {
+	switch state, _ := probe(ctx, addressOf(m), c.access); state {
+	case stateOurs:
+	case stateSkewed:
+		return skewed(m)
+	default:
 		return waits{reason: "WaitingForNode", message: fmt.Sprintf("waits for node %s to start with its configuration", m.Name), silent: true}
 	}
 	if err := bootstrap(ctx, addressOf(m), c.access); err != nil {

@@ -31,6 +31,9 @@ const (
 	stateMaintenance nodeState = "Maintenance"
 	// stateOurs has a certificate of the cluster's authority.
 	stateOurs nodeState = "Configured"
+	// stateSkewed is ours, but its clock and the one here differ by so much that
+	// nobody can talk to it.
+	stateSkewed nodeState = "Skewed"
 	// stateForeign has a configuration of another cluster.
 	stateForeign nodeState = "Foreign"
 )
@@ -65,30 +68,31 @@ func probe(ctx context.Context, address string, a *access) (nodeState, fingerpri
 		return stateUnreachable, fingerprint{}
 	}
 	defer func() { _ = conn.Close() }()
-	peers := conn.(*tls.Conn).ConnectionState().PeerCertificates
-	return classify(peers, asked, a), sha256.Sum256(peers[0].Raw)
+	peer := conn.(*tls.Conn).ConnectionState().PeerCertificates[0]
+	return classify(peer, asked, a, time.Now()), sha256.Sum256(peer.Raw)
 }
 
-// classify judges a node by the certificates that it shows, and by whether it asks
+// classify judges a node by the certificate that it shows, and by whether it asks
 // for one:
 //
-//	signed by the cluster's authority    ours
+//	signed by the cluster's authority    ours, or skewed where it is not valid now
 //	otherwise, asks for no certificate   maintenance
 //	otherwise                            foreign
-func classify(peers []*x509.Certificate, asked bool, a *access) nodeState {
-	if a != nil {
-		rest := x509.NewCertPool()
-		for _, c := range peers[1:] {
-			rest.AddCert(c)
+//
+// Talos has the authority itself sign its nodes' certificates. Whose a node is does
+// not depend on what time it is there, so that only the signature tells.
+func classify(peer *x509.Certificate, asked bool, a *access, now time.Time) nodeState {
+	switch {
+	case a != nil && peer.CheckSignatureFrom(a.authority) == nil:
+		if now.Before(peer.NotBefore) || now.After(peer.NotAfter) {
+			return stateSkewed
 		}
-		if _, err := peers[0].Verify(x509.VerifyOptions{Roots: a.authority, Intermediates: rest}); err == nil {
-			return stateOurs
-		}
-	}
-	if !asked {
+		return stateOurs
+	case !asked:
 		return stateMaintenance
+	default:
+		return stateForeign
 	}
-	return stateForeign
 }
 
 // talkInsecurely opens a client to a node in maintenance mode. It is bound to the
@@ -109,7 +113,7 @@ func talkInsecurely(ctx context.Context, address string, pinned fingerprint) (*c
 
 // talk opens a client to a node of the cluster.
 func talk(ctx context.Context, address string, a *access) (*client.Client, error) {
-	config := &tls.Config{RootCAs: a.authority, Certificates: []tls.Certificate{a.certificate}, MinVersion: tls.VersionTLS12}
+	config := &tls.Config{RootCAs: a.pool(), Certificates: []tls.Certificate{a.certificate}, MinVersion: tls.VersionTLS12}
 	return client.New(ctx, client.WithTLSConfig(config), client.WithEndpoints(address))
 }
 

@@ -197,6 +197,8 @@ func (f *function) configure(ctx context.Context, c *cluster, m *v1alpha1.Machin
 	case stateForeign:
 		return state, fault{"ForeignNode", fmt.Sprintf(
 			"the node at %s has a configuration of another cluster: reset it, or delete Machine %s", addressOf(m), m.Name)}
+	case stateSkewed:
+		return state, skewed(m)
 	case stateMaintenance:
 		id, err := identify(ctx, addressOf(m), pinned)
 		if err != nil {
@@ -223,6 +225,12 @@ func (f *function) configure(ctx context.Context, c *cluster, m *v1alpha1.Machin
 		return stateOurs, err
 	}
 	return stateOurs, nil
+}
+
+// skewed is what people are told of a node whose certificate is not valid now.
+func skewed(m *v1alpha1.Machine) fault {
+	return fault{"ClockSkew", fmt.Sprintf(
+		"node %s at %s is of this cluster, but its certificate is not valid at this time: let the node, or its hypervisor, reach a time server", m.Name, addressOf(m))}
 }
 
 // lookAtNodes keeps the credentials for people, and lists the nodes that the

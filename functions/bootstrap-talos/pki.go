@@ -163,7 +163,7 @@ func belongs(obj kube.Object, kc *v1alpha1.KubernetesCluster) error {
 
 // access is how a delivery proves to nodes of a cluster who it is.
 type access struct {
-	authority   *x509.CertPool
+	authority   *x509.Certificate
 	certificate tls.Certificate
 }
 
@@ -177,11 +177,17 @@ func accessTo(bundle *secrets.Bundle) (*access, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make client certificate: %w", err)
 	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(bundle.Certs.OS.Crt) {
+	authority, err := bundle.Certs.OS.GetCert()
+	if err != nil {
 		return nil, errors.New("make client certificate: the cluster's authority is no certificate")
 	}
-	return &access{authority: pool, certificate: certificate}, nil
+	return &access{authority: authority, certificate: certificate}, nil
+}
+
+func (a *access) pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(a.authority)
+	return pool
 }
 
 // renderTalosconfig writes the file that talosctl reads. Its endpoints are the

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/pem"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/tests/stand/feed"
+)
+
+// TestDeadClusterIsGivenUpOn has the provider of a machine be gone, which the test
+// plays by a finalizer that nobody takes away.
+func TestDeadClusterIsGivenUpOn(t *testing.T) {
+	t.Parallel()
+	s := setUp(t, standing{})
+	s.create(s.cluster("shop", 1, 1))
+	s.running("shop")
+	const held = "example.com/held"
+	hold := func(finalizers ...string) {
+		t.Helper()
+		if err := s.kube.Merge(t.Context(), s.machine("shop-pool-0"), map[string]any{"metadata": map[string]any{"finalizers": finalizers}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hold(v1alpha1.FinalizerMachine, held)
+	kc := s.get("shop")
+	kc.Finalizers = append(kc.Finalizers, held) // keeps what is told in the end
+	if err := s.kube.Merge(t.Context(), kc, map[string]any{"metadata": map[string]any{"finalizers": kc.Finalizers}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.kube.Delete(t.Context(), kc); err != nil {
+		t.Fatal(err)
+	}
+	s.waits("shop", "Deleting", "shop-pool-0", v1alpha1.AnnotationForce)
+	s.secret("shop-talos-secrets") // the keys stay while somebody may need them
+	if err := s.kube.Merge(t.Context(), s.get("shop"), map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationForce: "true"}}}); err != nil {
+		t.Fatal(err)
+	}
+	feed.Until(t, "the cluster is given up on", func() (bool, string) {
+		f := s.get("shop").Finalizers
+		return !slices.Contains(f, v1alpha1.FinalizerCluster), strings.Join(f, " ")
+	})
+	c := meta.FindStatusCondition(s.get("shop").Status.Conditions, conditionForced)
+	if c == nil || c.Status != metav1.ConditionTrue || c.Reason != "MachinesSkipped" || !strings.Contains(c.Message, "shop-pool-0") {
+		t.Errorf("condition Forced: %v, want one that names shop-pool-0", c)
+	}
+	if err := s.kube.Get(t.Context(), s.namespace, "shop-talos-secrets", &corev1.Secret{}); !kube.NotFound(err) {
+		t.Errorf("the keys are left: %v", err)
+	}
+	if s.machine("shop-pool-0").DeletionTimestamp == nil {
+		t.Error("nobody has asked for the machine to be deleted")
+	}
+	hold()
+}
+
+// TestCredentialsAreRenewed gives people's files certificates that are as old as
+// they would be after some months.
+func TestCredentialsAreRenewed(t *testing.T) {
+	t.Parallel()
+	s := setUp(t, standing{})
+	s.create(s.cluster("shop", 1, 0))
+	s.running("shop")
+	keys := s.secret("shop-talos-secrets").Data[pkiKey]
+	for _, tc := range []struct {
+		reason  string
+		age     time.Duration
+		renewed bool
+	}{
+		{"less than half of its lifetime is over", peopleCertificate/2 - time.Hour, false},
+		{"half of its lifetime is over", peopleCertificate/2 + time.Minute, true},
+		{"it has ended", peopleCertificate + time.Hour, true},
+	} {
+		old := map[string][]byte{}
+		for name, data := range map[string][]byte{
+			talosconfigKey: agedTalosconfig(t, s.secret("shop-talosconfig").Data[talosconfigKey], tc.age),
+			kubeconfigKey:  agedKubeconfig(t, s.secret("shop-kubeconfig").Data[kubeconfigKey], tc.age),
+		} {
+			old[name] = data
+			if err := s.kube.Merge(t.Context(), s.secret("shop-"+name), map[string]any{"data": map[string][]byte{name: data}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.look("shop")
+		for name, data := range old {
+			if renewed := !bytes.Equal(s.secret("shop-" + name).Data[name], data); renewed != tc.renewed {
+				t.Errorf("%s, %s: renewed %t, want %t", tc.reason, name, renewed, tc.renewed)
+			}
+		}
+	}
+	if ready, _ := s.nodes("shop"); len(ready) != 1 {
+		t.Errorf("nodes that the new kubeconfig shows: %v", ready)
+	}
+	if !bytes.Equal(s.secret("shop-talos-secrets").Data[pkiKey], keys) {
+		t.Error("the cluster's keys have been made anew")
+	}
+}
+
+func agedTalosconfig(t *testing.T, data []byte, age time.Duration) []byte {
+	t.Helper()
+	file, err := clientconfig.FromBytes(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file.Contexts[file.Context].Crt = base64.StdEncoding.EncodeToString(aged(t, age))
+	if data, err = file.Bytes(); err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func agedKubeconfig(t *testing.T, data []byte, age time.Duration) []byte {
+	t.Helper()
+	file, err := clientcmd.Load(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, user := range file.AuthInfos {
+		user.ClientCertificateData = aged(t, age)
+	}
+	if data, err = clientcmd.Write(*file); err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// aged is a certificate that was made so long ago, for as long as people's are.
+func aged(t *testing.T, age time.Duration) []byte {
+	t.Helper()
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed(t, nil, nil, time.Now().Add(-age), peopleCertificate).Raw})
+}

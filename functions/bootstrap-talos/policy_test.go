@@ -1,0 +1,81 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/tests/stand/feed"
+)
+
+// TestDrainTimeout has a budget keep all pods. Without a limit that lasts for ever,
+// as TestDrainRespectsBudgets has it.
+func TestDrainTimeout(t *testing.T) {
+	t.Parallel()
+	s := setUp(t, standing{})
+	kc := s.cluster("shop", 1, 2)
+	kc.Spec.Topology.Workers[0].DrainTimeout = &metav1.Duration{Duration: time.Hour}
+	s.create(kc)
+	s.running("shop")
+	s.deploy("shop", "web", 4, 4)
+	s.change("shop", replicas(1, map[string]int32{"pool": 1}))
+	s.waits("shop", "RemovingNodes", "pool-", "The disruption budget web needs 4 healthy pods")
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) {
+		kc.Spec.Topology.Workers[0].DrainTimeout = &metav1.Duration{Duration: time.Second}
+	})
+	if kc := s.running("shop"); kc.Status.WorkersReady != "1/1" {
+		t.Errorf("workers: %s, want 1/1", kc.Status.WorkersReady)
+	}
+}
+
+// TestConfigChanges changes what Talos takes only with a reboot.
+func TestConfigChanges(t *testing.T) {
+	t.Parallel()
+	const rule = "SUBSYSTEM==\"block\""
+	s := setUp(t, standing{})
+	s.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "patches"}, Data: map[string]string{"a.yaml": "machine:\n  sysctls:\n    vm.swappiness: \"1\"\n"}})
+	kc := s.cluster("shop", 1, 0)
+	kc.Spec.Talos = &v1alpha1.TalosOptions{Patches: &v1alpha1.ConfigPatches{All: []v1alpha1.ObjectName{"patches"}}}
+	s.create(kc)
+	s.running("shop")
+	cm := &corev1.ConfigMap{}
+	if err := s.kube.Get(t.Context(), s.namespace, "patches", cm); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.kube.Merge(t.Context(), cm, map[string]any{"data": map[string]any{"a.yaml": "machine:\n  udev:\n    rules:\n      - " + rule + "\n"}}); err != nil {
+		t.Fatal(err)
+	}
+	current := func(reason string) {
+		t.Helper()
+		feed.Until(t, "ConfigCurrent says "+reason, func() (bool, string) {
+			c := meta.FindStatusCondition(s.get("shop").Status.Conditions, v1alpha1.ConditionConfigCurrent)
+			if c == nil {
+				return false, "no condition"
+			}
+			return c.Reason == reason && (c.Status == metav1.ConditionTrue || strings.Contains(c.Message, "cp-0")), c.Reason + ": " + c.Message
+		})
+	}
+	runs := func(want bool) {
+		t.Helper()
+		if got := strings.Contains(s.active("shop", "cp-0"), "SUBSYSTEM"); got != want {
+			t.Errorf("the node runs the change: %t, want %t", got, want)
+		}
+	}
+	policy := func(p v1alpha1.ConfigChanges) {
+		s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Talos.ConfigChanges = p })
+	}
+	s.look("shop")
+	current("RebootNeeded")
+	policy(v1alpha1.ConfigStaged)
+	current("Staged")
+	runs(false)
+	policy(v1alpha1.ConfigReboot)
+	current("ConfigCurrent")
+	s.running("shop", "cp-0")
+	runs(true)
+}
