@@ -68,6 +68,12 @@ func (f *functions) machinesOf(ctx context.Context, ref events.Ref) ([]string, e
 	case causeMachine, causeVM, causeInstance:
 		return []string{ref.Name}, nil
 	case causeNetwork:
+		nc := &v1alpha1.NetworkConfiguration{}
+		if err := f.kube.Get(ctx, ref.Namespace, ref.Name, nc); err == nil && unanswered(nc) {
+			return nil, nil
+		} else if err != nil && !kube.NotFound(err) {
+			return nil, err
+		}
 		own := &v1alpha1.Machine{}
 		if err := f.kube.Get(ctx, ref.Namespace, ref.Name, own); err == nil && len(own.Spec.Networks) == 0 {
 			return []string{own.Name}, nil

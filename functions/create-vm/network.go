@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -95,6 +96,15 @@ func (f *functions) configurationOf(ctx context.Context, m *v1alpha1.Machine, n 
 		return nc, f.usable(m, nc)
 	}
 	return nc, err
+}
+
+// unanswered tells whether a NetworkConfiguration is a machine's own, and layer 2
+// has not written anything into it yet, so that it is no news to the machine that
+// made it.
+func unanswered(nc *v1alpha1.NetworkConfiguration) bool {
+	owner := metav1.GetControllerOf(nc)
+	own := owner != nil && owner.Kind == "Machine" && owner.Name == nc.Name
+	return own && nc.DeletionTimestamp == nil && equality.Semantic.DeepEqual(nc.Status, v1alpha1.NetworkConfigurationStatus{})
 }
 
 // usable refuses the NetworkConfiguration of an earlier machine of the same name,
