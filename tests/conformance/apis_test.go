@@ -32,7 +32,7 @@ func read(t *testing.T, client dynamic.Interface, namespace, doc string) (dynami
 		t.Fatalf("read %s: %v", doc, err)
 	}
 	resource, _ := meta.UnsafeGuessKindToResource(obj.GroupVersionKind())
-	if obj.GetKind() == "MachineProvider" {
+	if obj.GetKind() == "MachineProvider" || obj.GetKind() == "Namespace" {
 		return client.Resource(resource), obj
 	}
 	obj.SetNamespace(namespace)
