@@ -167,16 +167,18 @@ func (s *stand) allocate(ctx context.Context, name string) error {
 	return ignoreMissing(err)
 }
 
-// address is the one that a holder has, or a new one.
-func (s *stand) address(holder string) string {
+// place is the number of the address that a holder has, or of a new one.
+func (s *stand) place(holder string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.held[holder] == 0 {
 		s.held[holder] = s.next
 		s.next++
 	}
-	return s.net.Address(s.held[holder]).Addr().String()
+	return s.held[holder]
 }
+
+func (s *stand) address(holder string) string { return s.net.Address(s.place(holder)).Addr().String() }
 
 func (s *stand) operate(ctx context.Context, name string) error {
 	m := &v1alpha1.Machine{}
@@ -189,7 +191,7 @@ func (s *stand) operate(ctx context.Context, name string) error {
 	if m.Status.Phase == v1alpha1.MachineRunning {
 		return nil
 	}
-	address, mac := s.address(string(m.UID)), "02:00:00:00:00:"+fmt.Sprintf("%02x", s.held[string(m.UID)])
+	address, mac := s.address(string(m.UID)), "02:00:00:00:00:"+fmt.Sprintf("%02x", s.place(string(m.UID)))
 	if err := s.configureNetwork(ctx, m, address, mac); err != nil {
 		return err
 	}
@@ -205,7 +207,7 @@ func (s *stand) operate(ctx context.Context, name string) error {
 func (s *stand) power(ctx context.Context, m *v1alpha1.Machine, mac string) error {
 	return s.fleet.PowerOn(ctx, talos.Machine{
 		ID: string(m.UID), Links: []talos.Link{{Name: "eth0", MAC: mac}}, Static: true,
-		Address: s.net.Address(s.held[string(m.UID)]), Version: "v" + m.Spec.OS.Version, Kind: "nocloud", Preinstalled: true,
+		Address: s.net.Address(s.place(string(m.UID))), Version: "v" + m.Spec.OS.Version, Kind: "nocloud", Preinstalled: true,
 		Disks: []talos.Disk{{Device: "/dev/vda", Size: 40 << 30}},
 	})
 }

@@ -203,6 +203,18 @@ func invalid(field, format string, args ...any) answer {
 	return answer{http.StatusBadRequest, fields{field: []string{fmt.Sprintf(format, args...)}}}
 }
 
+// encoded is the answer as it is now, whatever becomes of the objects in it.
+func (a answer) encoded() answer {
+	if a.body == nil {
+		return a
+	}
+	encoded, err := json.Marshal(a.body)
+	if err != nil {
+		return detail(http.StatusInternalServerError, "%v", err)
+	}
+	return answer{a.status, json.RawMessage(encoded)}
+}
+
 func (a answer) write(w http.ResponseWriter) {
 	if a.body == nil {
 		w.WriteHeader(a.status)
@@ -264,7 +276,7 @@ func (s *Server) guard(pattern string, next answerer) http.Handler {
 			return
 		}
 		s.mu.Lock()
-		result := next(r)
+		result := next(r).encoded()
 		err := s.save(r)
 		s.mu.Unlock()
 		if err != nil {
