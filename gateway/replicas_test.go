@@ -8,8 +8,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/gateway/fakeapi"
@@ -67,11 +69,13 @@ func (s *stand) follow(t *testing.T, query string) <-chan string {
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
-	settings := []string{"--database.url=" + servers.Postgres(t), "--cache.redis.url=" + servers.Redis(t), "--broker.sink=" + b.URL}
+	shared := servers.Redis(t)
+	settings := []string{"--database.url=" + servers.Postgres(t), "--cache.redis.url=" + shared, "--broker.sink=" + b.URL}
 	first := start(t, settings...)
 	second := startCold(t, func(*fakeapi.Server) {}, settings...)
 	second.waitReady()
 	eventually(t, "the second database", func() bool { return second.get("/health/database").StatusCode == 200 })
+	eventually(t, "both to hear each other", func() bool { return listeners(t, shared) == 2 })
 	streams := []<-chan string{first.follow(t, "topics=events"), second.follow(t, "topics=events")}
 	const machines = 10
 	for _, s := range []*stand{first, second} {
@@ -104,7 +108,12 @@ func TestReplicas(t *testing.T) {
 	for i, stream := range streams {
 		seen := map[string]int{}
 		for len(seen) < machines {
-			line := <-stream
+			var line string
+			select {
+			case line = <-stream:
+			case <-time.After(time.Minute):
+				t.Fatalf("the clients of replica %d saw only %v", i, seen)
+			}
 			if strings.Contains(line, events.TypeMachineCreated) {
 				_, rest, _ := strings.Cut(line, `"id":"`)
 				id, _, _ := strings.Cut(rest, `"`)
@@ -117,6 +126,29 @@ func TestReplicas(t *testing.T) {
 			}
 		}
 	}
+}
+
+// listeners counts the replicas that hear what others tell over Redis.
+func listeners(t *testing.T, address string) (n int64) {
+	t.Helper()
+	options, err := redis.ParseURL(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(options)
+	defer func() { _ = client.Close() }()
+	channels, err := client.PubSubChannels(t.Context(), "*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts, err := client.PubSubNumSub(t.Context(), channels...).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, count := range counts {
+		n += count
+	}
+	return n
 }
 
 func TestDependenciesDown(t *testing.T) {
