@@ -55,6 +55,7 @@ const (
 //	VirtualMachine          not that its status knows       build
 //	VirtualMachineInstance  Running                         observe
 //	VirtualMachineInstance  otherwise                       none
+//	either of the two       runs, and its spec cannot be    build
 //	PersistentVolumeClaim   waits for its disks             build
 //	PersistentVolumeClaim   otherwise                       none
 //	any of the last three   on another hypervisor           none
@@ -81,12 +82,21 @@ func stepHere(m *v1alpha1.Machine, cause string) string {
 		return stepNone
 	}
 	switch settled := m.Status.ObservedGeneration == m.Generation && m.Status.RestartToken == m.Spec.RestartToken; {
+	case cause != causeClaim && refused(m):
+		return stepBuild
 	case cause == causeVM && made && settled, cause == causeInstance && made && m.Status.Phase == v1alpha1.MachineRunning:
 		return stepObserve
 	case cause == causeVM, cause == causeClaim && made && !isTrue(m.Status.Conditions, v1alpha1.ConditionStorageReady):
 		return stepBuild
 	}
 	return stepNone
+}
+
+// refused tells whether a machine runs otherwise than its spec says, because that
+// cannot be. The state of its virtual machine does not tell so.
+func refused(m *v1alpha1.Machine) bool {
+	ready := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady)
+	return m.Status.Phase == v1alpha1.MachineRunning && ready != nil && ready.Status == metav1.ConditionFalse
 }
 
 // decide writes into m's status how far the machine has come:

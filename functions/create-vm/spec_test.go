@@ -201,6 +201,9 @@ func TestStep(t *testing.T) {
 		return m
 	}
 	settled := made(func(*v1alpha1.Machine) {})
+	refusing := made(func(m *v1alpha1.Machine) {
+		m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: "DiskCannotShrink"})
+	})
 	cases := map[string]struct {
 		reason string
 		m      *v1alpha1.Machine
@@ -219,6 +222,8 @@ func TestStep(t *testing.T) {
 		"Lost":      {"the status was never written", &v1alpha1.Machine{}, causeVM, stepBuild},
 		"Elsewhere": {"it is another machine of that name", made(func(m *v1alpha1.Machine) { m.Status.ProviderID = "proxmox://pve1/10000" }), causeVM, stepNone},
 		"Instance":  {"the guest has told its addresses", settled, causeInstance, stepObserve},
+		"Refused":   {"its state does not tell that a disk cannot shrink", refusing, causeInstance, stepBuild},
+		"RefusedVM": {"nor does the virtual machine", refusing, causeVM, stepBuild},
 		"Starting":  {"the virtual machine will tell more", made(func(m *v1alpha1.Machine) { m.Status.Phase = v1alpha1.MachineCreating }), causeInstance, stepNone},
 		"Disk":      {"it is there already", settled, causeClaim, stepNone},
 		"Bound":     {"it has waited for that", made(func(m *v1alpha1.Machine) { m.Status.Conditions = nil }), causeClaim, stepBuild},
