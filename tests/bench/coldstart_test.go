@@ -43,7 +43,7 @@ func BenchmarkColdStart(b *testing.B) {
 		b.Fatalf("build the floor: %v\n%s", err, out)
 	}
 	env := append(os.Environ(), "KUBECONFIG="+config, "K_SINK=http://127.0.0.1:1", "KEA_URL=http://127.0.0.1:1")
-	for _, name := range []string{"provision-network", "allocate-ip", "kea-reserve", "create-vm", "bootstrap-talos", "resync"} {
+	for _, name := range []string{"provision-network", "allocate-ip", "kea-reserve", "create-vm", "bootstrap-talos", "etcd-backup", "resync"} {
 		b.Run(name, func(b *testing.B) {
 			program := filepath.Join(engine.Bin(b), name)
 			var walls, floors, cpus []time.Duration
