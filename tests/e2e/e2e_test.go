@@ -106,7 +106,7 @@ func ready(obj *unstructured.Unstructured) (reason, message string) {
 
 func TestClusterLivesAndGoes(t *testing.T) {
 	t.Parallel()
-	e := engine.Start(t, "--audit", "--idle", "3s")
+	e := engine.Start(t, "--audit", "--idle", "3s", "--ping-every", "20s")
 	e.Apply("default", e.StaticNetwork("network", 10, 250))
 	e.UntilPhase(engine.NetworkNamespaces, "default", "network", "Ready")
 	e.Apply("default", e.Example("simple-kubernetescluster.yaml"))
@@ -124,6 +124,11 @@ func TestClusterLivesAndGoes(t *testing.T) {
 		t.Errorf("saved for people: %v, want two files for each machine", saved)
 	}
 	nodesAreReady(t, e)
+	feed.Until(t, "resync has counted the machines of the provider", func() (bool, string) {
+		provider := e.Get(engine.MachineProviders, "", "kubevirt")
+		n, _, _ := unstructured.NestedInt64(provider.Object, "status", "machineCount")
+		return n == 3, fmt.Sprint(n)
+	})
 	isIdle(t, e)
 	e.Delete(engine.KubernetesClusters, "default", "simple-cluster")
 	nothingIsLeft(t, e)
