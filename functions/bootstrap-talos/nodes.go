@@ -83,10 +83,8 @@ func (f *function) configureOnce(ctx context.Context, c *cluster, members []memb
 	var problems []error
 	var group errgroup.Group
 	group.SetLimit(atOnce)
-	for _, m := range members {
-		if c.states[m.name] == stateOurs {
-			continue
-		}
+	left := slices.DeleteFunc(slices.Clone(members), func(m member) bool { return c.states[m.name] == stateOurs })
+	for _, m := range left {
 		group.Go(func() error {
 			state, err := f.configure(ctx, c, c.machines[m.name], configs[m.name])
 			if err == nil && state != stateOurs {
