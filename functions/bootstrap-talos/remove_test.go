@@ -143,8 +143,8 @@ func TestQuorum(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	s.annotate("shop-cp-1", v1alpha1.AnnotationRemove, "true") // before another one is chosen
 	s.change("shop", replicas(1, nil))
-	s.annotate("shop-cp-1", v1alpha1.AnnotationRemove, "true")
 	s.waits("shop", "EtcdUnavailable", "shop-cp-1", v1alpha1.AnnotationForce)
 	if got := s.machines("shop"); len(got) != 3 {
 		t.Errorf("machines %v, want all three", got)
