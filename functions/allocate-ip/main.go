@@ -16,11 +16,7 @@ import (
 
 func main() {
 	events.Run(name, func() (events.Handler, error) {
-		config, err := kube.Config()
-		if err != nil {
-			return nil, err
-		}
-		client, err := kube.New(config, name, v1alpha1.AddToScheme, v1alpha2.AddToScheme, kube.Events, leases)
+		client, err := kube.Connect(name, v1alpha1.AddToScheme, v1alpha2.AddToScheme, kube.Events, leases)
 		if err != nil {
 			return nil, err
 		}

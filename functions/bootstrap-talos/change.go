@@ -30,7 +30,7 @@ func requestTalos(ctx context.Context, address string, a *access, image, version
 	defer cancel()
 	c, err := talk(ctx, address, a)
 	if err != nil {
-		return fmt.Errorf("connect to %s: %w", address, err)
+		return err
 	}
 	defer func() { _ = c.Close() }()
 	now, err := c.Version(ctx)
@@ -64,7 +64,7 @@ func requestKubernetes(ctx context.Context, address string, a *access, kind viti
 	defer cancel()
 	c, err := talk(ctx, address, a)
 	if err != nil {
-		return fmt.Errorf("connect to %s: %w", address, err)
+		return err
 	}
 	defer func() { _ = c.Close() }()
 	current, err := safe.StateGetByID[*resources.MachineConfig](ctx, c.COSI, resources.ActiveID)

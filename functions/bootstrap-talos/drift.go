@@ -77,7 +77,7 @@ func amendNode(ctx context.Context, address string, a *access, wanted []byte, po
 	defer cancel()
 	c, err := talk(ctx, address, a)
 	if err != nil {
-		return "", "", fmt.Errorf("connect to %s: %w", address, err)
+		return "", "", err
 	}
 	defer func() { _ = c.Close() }()
 	present, err := safe.StateGetByID[*resources.MachineConfig](ctx, c.COSI, resources.ActiveID)

@@ -150,7 +150,7 @@ func etcdOf(ctx context.Context, address string, a *access) ([]etcdMember, bool,
 	defer cancel()
 	c, err := talk(ctx, address, a)
 	if err != nil {
-		return nil, false, fmt.Errorf("connect to %s: %w", address, err)
+		return nil, false, err
 	}
 	defer func() { _ = c.Close() }()
 	status, err := c.EtcdStatus(ctx)
@@ -187,7 +187,7 @@ func leaveEtcd(ctx context.Context, address string, a *access, leads bool) error
 	defer cancel()
 	c, err := talk(ctx, address, a)
 	if err != nil {
-		return fmt.Errorf("connect to %s: %w", address, err)
+		return err
 	}
 	defer func() { _ = c.Close() }()
 	if leads {
@@ -207,7 +207,7 @@ func removeMember(ctx context.Context, address string, a *access, id uint64) err
 	defer cancel()
 	c, err := talk(ctx, address, a)
 	if err != nil {
-		return fmt.Errorf("connect to %s: %w", address, err)
+		return err
 	}
 	defer func() { _ = c.Close() }()
 	if err := c.EtcdRemoveMemberByID(ctx, &machine.EtcdRemoveMemberByIDRequest{MemberId: id}); err != nil {
@@ -223,7 +223,7 @@ func etcdState(ctx context.Context, address string, a *access) (bool, error) {
 	defer cancel()
 	c, err := talk(ctx, address, a)
 	if err != nil {
-		return false, fmt.Errorf("connect to %s: %w", address, err)
+		return false, err
 	}
 	defer func() { _ = c.Close() }()
 	services, err := c.ServiceInfo(ctx, "etcd")

@@ -108,13 +108,21 @@ func talkInsecurely(ctx context.Context, address string, pinned fingerprint) (*c
 			return nil
 		},
 	}
-	return client.New(ctx, client.WithTLSConfig(config), client.WithEndpoints(address))
+	return dial(ctx, address, config)
 }
 
 // talk opens a client to a node of the cluster.
 func talk(ctx context.Context, address string, a *access) (*client.Client, error) {
 	config := &tls.Config{RootCAs: a.pool(), Certificates: []tls.Certificate{a.certificate}, MinVersion: tls.VersionTLS12}
-	return client.New(ctx, client.WithTLSConfig(config), client.WithEndpoints(address))
+	return dial(ctx, address, config)
+}
+
+func dial(ctx context.Context, address string, config *tls.Config) (*client.Client, error) {
+	c, err := client.New(ctx, client.WithTLSConfig(config), client.WithEndpoints(address))
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", address, err)
+	}
+	return c, nil
 }
 
 // identity is by what a node is recognised before it has a configuration.
@@ -142,7 +150,7 @@ func identify(ctx context.Context, address string, pinned fingerprint) (identity
 	defer cancel()
 	c, err := talkInsecurely(ctx, address, pinned)
 	if err != nil {
-		return identity{}, fmt.Errorf("connect to %s: %w", address, err)
+		return identity{}, err
 	}
 	defer func() { _ = c.Close() }()
 	info, err := safe.StateGetByID[*hardware.SystemInformation](ctx, c.COSI, hardware.SystemInformationID)
@@ -168,7 +176,7 @@ func applyConfig(ctx context.Context, address string, pinned fingerprint, config
 	defer cancel()
 	c, err := talkInsecurely(ctx, address, pinned)
 	if err != nil {
-		return fmt.Errorf("connect to %s: %w", address, err)
+		return err
 	}
 	defer func() { _ = c.Close() }()
 	_, err = c.ApplyConfiguration(ctx, &machine.ApplyConfigurationRequest{Data: config, Mode: machine.ApplyConfigurationRequest_AUTO})
@@ -188,7 +196,7 @@ func bootstrap(ctx context.Context, address string, a *access) error {
 	defer cancel()
 	c, err := talk(ctx, address, a)
 	if err != nil {
-		return fmt.Errorf("connect to %s: %w", address, err)
+		return err
 	}
 	defer func() { _ = c.Close() }()
 	err = c.Bootstrap(ctx, &machine.BootstrapRequest{})
@@ -204,7 +212,7 @@ func fetchKubeconfig(ctx context.Context, address string, a *access) ([]byte, er
 	defer cancel()
 	c, err := talk(ctx, address, a)
 	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", address, err)
+		return nil, err
 	}
 	defer func() { _ = c.Close() }()
 	data, err := c.Kubeconfig(ctx)

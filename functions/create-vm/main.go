@@ -25,11 +25,7 @@ import (
 func main() {
 	events.Run(function, func() (events.Handler, error) {
 		environment(events.NewLogger(os.Stderr, os.Getenv("LOG_LEVEL")), os.Getenv)
-		config, err := kube.Config()
-		if err != nil {
-			return nil, err
-		}
-		client, err := kube.New(config, function, kinds...)
+		client, err := kube.Connect(function, kinds...)
 		if err != nil {
 			return nil, err
 		}

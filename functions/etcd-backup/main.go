@@ -21,11 +21,7 @@ const deliveryTimeout = 9 * time.Minute
 
 func main() {
 	events.Run(functionName, func() (events.Handler, error) {
-		config, err := kube.Config()
-		if err != nil {
-			return nil, err
-		}
-		client, err := kube.New(config, functionName, v1alpha1.AddToScheme, core)
+		client, err := kube.Connect(functionName, v1alpha1.AddToScheme, core)
 		if err != nil {
 			return nil, err
 		}

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"os"
 	"time"
 
@@ -25,11 +24,7 @@ func main() {
 		if err != nil {
 			return nil, err
 		}
-		config, err := kube.Config()
-		if err != nil {
-			return nil, err
-		}
-		client, err := kube.New(config, name, kinds...)
+		client, err := kube.Connect(name, kinds...)
 		if err != nil {
 			return nil, err
 		}
@@ -37,13 +32,7 @@ func main() {
 		if err != nil {
 			return nil, err
 		}
-		controls, err := settings.connect(func(namespace, name string) (map[string][]byte, error) {
-			ctx, cancel := context.WithTimeout(context.Background(), settings.timeout)
-			defer cancel()
-			secret := &corev1.Secret{}
-			err := client.Get(ctx, namespace, name, secret)
-			return secret.Data, err
-		})
+		controls, err := settings.connect(client.Secrets(settings.timeout))
 		if err != nil {
 			return nil, err
 		}

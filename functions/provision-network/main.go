@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"os"
 	"time"
 
@@ -24,11 +23,7 @@ const (
 
 func main() {
 	events.Run(name, func() (events.Handler, error) {
-		config, err := kube.Config()
-		if err != nil {
-			return nil, err
-		}
-		client, err := kube.New(config, name, kinds...)
+		client, err := kube.Connect(name, kinds...)
 		if err != nil {
 			return nil, err
 		}
@@ -36,13 +31,7 @@ func main() {
 		if err != nil {
 			return nil, err
 		}
-		e := environment{getenv: os.Getenv, secret: func(namespace, name string) (map[string][]byte, error) {
-			ctx, cancel := context.WithTimeout(context.Background(), defaultTimeout)
-			defer cancel()
-			secret := &corev1.Secret{}
-			err := client.Get(ctx, namespace, name, secret)
-			return secret.Data, err
-		}}
+		e := environment{getenv: os.Getenv, secret: client.Secrets(defaultTimeout)}
 		f := &function{kube: client, sources: e.sources(), sender: sender, now: time.Now, pause: calm}
 		return f.handle, nil
 	})

@@ -15,11 +15,7 @@ const name = "resync"
 
 func main() {
 	events.Run(name, func() (events.Handler, error) {
-		config, err := kube.Config()
-		if err != nil {
-			return nil, err
-		}
-		client, err := kube.New(config, name, v1alpha1.AddToScheme, v1alpha2.AddToScheme)
+		client, err := kube.Connect(name, v1alpha1.AddToScheme, v1alpha2.AddToScheme)
 		if err != nil {
 			return nil, err
 		}

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,16 +37,23 @@ type ObjectList interface {
 	metav1.ListInterface
 }
 
-// Config reads how to reach the API server: the file that KUBECONFIG names, or
-// else the service account of the pod. The client-side rate limit is off, since
-// the API server has a fair one of its own.
-func Config() (*rest.Config, error) {
+// Client reads and writes the kinds that it was made with. It caches nothing.
+type Client struct {
+	scheme *runtime.Scheme
+	params runtime.ParameterCodec
+	rest   map[schema.GroupVersion]rest.Interface
+}
+
+// Connect makes a client for the API server that the file in KUBECONFIG names, or
+// else for the one of the pod's service account. The client-side rate limit is off,
+// since the API server has a fair one of its own. For the rest it is like New.
+func Connect(userAgent string, add ...func(*runtime.Scheme) error) (*Client, error) {
 	config, err := load()
 	if err != nil {
 		return nil, fmt.Errorf("find the API server: %w (set KUBECONFIG outside a cluster)", err)
 	}
 	config.QPS = -1
-	return config, nil
+	return New(config, userAgent, add...)
 }
 
 func load() (*rest.Config, error) {
@@ -53,13 +61,6 @@ func load() (*rest.Config, error) {
 		return clientcmd.BuildConfigFromFlags("", path)
 	}
 	return rest.InClusterConfig()
-}
-
-// Client reads and writes the kinds that it was made with. It caches nothing.
-type Client struct {
-	scheme *runtime.Scheme
-	params runtime.ParameterCodec
-	rest   map[schema.GroupVersion]rest.Interface
 }
 
 // New makes a client for the kinds that add registers. userAgent names the
@@ -108,6 +109,18 @@ func Kinds(gv schema.GroupVersion, objects ...runtime.Object) func(*runtime.Sche
 		scheme.AddKnownTypes(gv, objects...)
 		metav1.AddToGroupVersion(scheme, gv)
 		return nil
+	}
+}
+
+// Secrets returns a reader of what Secrets hold, which waits for no longer than
+// timeout. The client has to know the kind.
+func (c *Client) Secrets(timeout time.Duration) func(namespace, name string) (map[string][]byte, error) {
+	return func(namespace, name string) (map[string][]byte, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
+		defer cancel()
+		secret := &corev1.Secret{}
+		err := c.Get(ctx, namespace, name, secret)
+		return secret.Data, err
 	}
 }
 
