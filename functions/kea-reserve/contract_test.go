@@ -241,14 +241,14 @@ func TestExhausted(t *testing.T) {
 		}
 		w.delete("first")
 		w.must(w.deliver("NetworkConfiguration", "first", events.TypeRefUpdate))
-		if got := w.sent.names(t); !slices.Equal(got, []string{"NetworkConfiguration second"}) {
+		if got := w.sentNames(t); !slices.Equal(got, []string{"NetworkConfiguration second"}) {
 			t.Errorf("the release woke %v, want the one that has waited longest", got)
 		}
 		w.must(w.deliver("NetworkConfiguration", "second", events.TypeResync))
 		if got := addressOf(t, w.get("second"), 0); got != "10.77.0.2" {
 			t.Errorf("got %s, want the address that was released", got)
 		}
-		if got := w.sent.names(t); !slices.Equal(got, []string{"NetworkConfiguration third"}) {
+		if got := w.sentNames(t); !slices.Equal(got, []string{"NetworkConfiguration third"}) {
 			t.Errorf("the one that was served woke %v, want the next", got)
 		}
 	})
@@ -302,7 +302,7 @@ func TestChanges(t *testing.T) {
 		_, err = w.kube.PatchStatus(t.Context(), nn, changed)
 		w.must(err)
 		w.must(w.deliver("NetworkNamespace", "net", events.TypeRefUpdate))
-		if got := w.sent.names(t); !slices.Equal(got, []string{"NetworkConfiguration vm"}) {
+		if got := w.sentNames(t); !slices.Equal(got, []string{"NetworkConfiguration vm"}) {
 			t.Fatalf("other DNS servers woke %v", got)
 		}
 		w.must(w.deliver("NetworkConfiguration", "vm", events.TypeResync))
@@ -312,7 +312,7 @@ func TestChanges(t *testing.T) {
 			t.Errorf("after other DNS servers the status has %v, and DHCP gives %+v", got, offer)
 		}
 		w.must(w.deliver("NetworkNamespace", "net", events.TypeRefUpdate))
-		if got := w.sent.names(t); got != nil {
+		if got := w.sentNames(t); got != nil {
 			t.Errorf("a network without news woke %v", got)
 		}
 

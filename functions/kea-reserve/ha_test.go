@@ -72,7 +72,7 @@ func TestFailover(t *testing.T) {
 			}
 
 			primary.Restart(t)
-			w.clock.pass(2 * checkOutage)
+			w.clock.Pass(2 * checkOutage)
 			w.must(w.deliver("NetworkConfiguration", "during", events.TypeResync))
 			nc = w.get("during")
 			if got := condition(nc, conditionRedundant); !strings.HasPrefix(got, "True InStep") || nc.Status.Status != "OK" || nc.Status.NextCheckTime != nil || addressOf(t, nc, 0) != second {
@@ -250,7 +250,7 @@ func TestLock(t *testing.T) {
 	w := newWorld(t, []string{b.URL()})
 	w.network("net", "10.77.0.0/24", nil)
 	w.configuration("vm", []string{macA}, nil)
-	holder, seconds, since := "crashed", int32(40), metav1.NewMicroTime(w.clock.read())
+	holder, seconds, since := "crashed", int32(40), metav1.NewMicroTime(w.clock.Now())
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: lockName}}
 	lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &since}
 	w.must(w.kube.Create(t.Context(), lease))
@@ -261,7 +261,7 @@ func TestLock(t *testing.T) {
 	if len(hosts(t, b)) != 0 {
 		t.Errorf("Kea was changed without the lock: %v", hosts(t, b))
 	}
-	w.clock.pass(41 * time.Second)
+	w.clock.Pass(41 * time.Second)
 	if addressOf(t, w.settle("vm"), 0) == "" {
 		t.Error("the lock of a holder that crashed is not taken over")
 	}

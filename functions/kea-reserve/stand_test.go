@@ -6,7 +6,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/tests/stand/apiserver"
+	"github.com/vitistack/stack/tests/stand/feed"
 )
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
@@ -33,55 +33,21 @@ type world struct {
 	config    *rest.Config
 	namespace string
 	f         *function
-	sent      *outbox
-	clock     *clock
+	sent      *feed.Outbox
+	clock     *feed.Clock
 }
 
-// clock is the function's time, which only tests move.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *clock) read() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) pass(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
-// outbox keeps what the function sends.
-type outbox struct {
-	mu     sync.Mutex
-	events []event.Event
-}
-
-func (o *outbox) Send(_ context.Context, e event.Event) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.events = append(o.events, e)
-	return nil
-}
-
-// names are the objects that have been sent events for since the last call.
-func (o *outbox) names(t *testing.T) []string {
+// sentNames are the objects that have been sent events for since the last call.
+func (w *world) sentNames(t *testing.T) []string {
 	t.Helper()
-	o.mu.Lock()
-	defer o.mu.Unlock()
 	var names []string
-	for _, e := range o.events {
+	for _, e := range w.sent.Take() {
 		ref, err := events.RefOf(e)
 		if err != nil || e.Type() != events.TypeResync {
 			t.Errorf("sent %v, error %v", e, err)
 		}
 		names = append(names, ref.Kind+" "+ref.Name)
 	}
-	o.events = nil
 	return names
 }
 
@@ -98,7 +64,7 @@ func newWorld(t *testing.T, urls []string, environment ...string) *world {
 	}
 	w := &world{
 		t: t, kube: client, config: config, namespace: server.Namespace(t),
-		sent: &outbox{}, clock: &clock{now: time.Now()},
+		sent: &feed.Outbox{}, clock: feed.NewClock(),
 	}
 	w.f = w.function(urls, environment...)
 	return w
@@ -128,8 +94,8 @@ func (w *world) function(urls []string, environment ...string) *function {
 		w.t.Fatal(err)
 	}
 	return &function{
-		kube: w.kube, sender: w.sent, controls: controls, now: w.clock.read,
-		lock:    &lock{kube: w.kube, namespace: s.namespace, now: w.clock.read},
+		kube: w.kube, sender: w.sent, controls: controls, now: w.clock.Now,
+		lock:    &lock{kube: w.kube, namespace: s.namespace, now: w.clock.Now},
 		classes: s.classes, strict: s.strict,
 	}
 }

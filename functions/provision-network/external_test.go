@@ -32,18 +32,18 @@ func TestExternal(t *testing.T) {
 	nn := w.network("net", spec)
 	w.expect(w.look("net"), "Pending", reasonWorking)
 	var asked events.NetworkRequested
-	w.must(json.Unmarshal(w.sent.events[0].Data(), &asked))
+	w.must(json.Unmarshal(w.sent.Events()[0].Data(), &asked))
 	want := events.NetworkRequested{Object: object(nn), Provider: "corp-ipam", DatacenterIdentifier: w.namespace, Parameters: map[string]string{"size": "24"}}
 	if diff := cmp.Diff(want, asked); diff != "" {
 		t.Errorf("the request (-want +got):\n%s", diff)
 	}
 	w.look("net")
-	if n := len(w.sent.types()); n != 1 {
+	if n := len(w.sentTypes()); n != 1 {
 		t.Errorf("an IPAM is not asked again at once: %d events", n)
 	}
-	w.clock.pass(time.Minute)
+	w.clock.Pass(time.Minute)
 	w.look("net")
-	if first, again := w.sent.events[0], w.sent.events[1]; first.ID() != again.ID() {
+	if first, again := w.sent.Events()[0], w.sent.Events()[1]; first.ID() != again.ID() {
 		t.Errorf("asking again is the same event: %s and %s", first.ID(), again.ID())
 	}
 
@@ -84,7 +84,7 @@ func TestExternal(t *testing.T) {
 	if w.look("net") != nil {
 		t.Fatal("it must go")
 	}
-	last := w.sent.events[len(w.sent.events)-1]
+	last := w.sent.Events()[len(w.sent.Events())-1]
 	var released events.NetworkReleased
 	w.must(json.Unmarshal(last.Data(), &released))
 	if last.Type() != events.TypeNetworkReleased || released.ID != "seg-1" || released.UID != string(nn.UID) {

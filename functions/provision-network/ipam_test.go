@@ -162,7 +162,7 @@ func TestExampleIPAM(t *testing.T) {
 	if w.look("one") != nil {
 		t.Fatal("one must go")
 	}
-	w.clock.pass(longestWait + 2*time.Second)
+	w.clock.Pass(longestWait + 2*time.Second)
 	w.look("three")
 	three := until("three", reasonProvisioned)
 	if three.Status.IPv4Prefix != "10.20.0.0/24" {

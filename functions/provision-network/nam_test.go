@@ -23,6 +23,7 @@ import (
 	"github.com/vitistack/stack/functions/internal/wire"
 	"github.com/vitistack/stack/tests/sim/faults"
 	sim "github.com/vitistack/stack/tests/sim/nam"
+	"github.com/vitistack/stack/tests/stand/feed"
 )
 
 const namToken = "of-the-test"
@@ -31,16 +32,16 @@ const namToken = "of-the-test"
 type manager struct {
 	*sim.Server
 	plan  *faults.Plan
-	clock *clock
+	clock *feed.Clock
 	nam   nam
 	url   string
 }
 
 func newManager(t *testing.T, slow time.Duration) *manager {
 	t.Helper()
-	m := &manager{plan: &faults.Plan{}, clock: &clock{now: time.Now()}}
+	m := &manager{plan: &faults.Plan{}, clock: feed.NewClock()}
 	var err error
-	if m.Server, err = sim.New(sim.Options{Token: namToken, Slow: slow, Faults: m.plan, Now: m.clock.read}); err != nil {
+	if m.Server, err = sim.New(sim.Options{Token: namToken, Slow: slow, Faults: m.plan, Now: m.clock.Now}); err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(conforming(t, m.Server))
@@ -154,7 +155,7 @@ func TestNAMTakesItsTime(t *testing.T) {
 	if f := asFault(t, err); f.reason != reasonWorking || f.after != 15*time.Second {
 		t.Fatalf("a manager that is at work says for how long: got %+v", f)
 	}
-	m.clock.pass(15 * time.Second)
+	m.clock.Pass(15 * time.Second)
 	seg, err := m.nam.Provide(t.Context(), nn)
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +166,7 @@ func TestNAMTakesItsTime(t *testing.T) {
 	if err := m.nam.Release(t.Context(), nn); asFault(t, err).reason != reasonWorking {
 		t.Errorf("taking back takes time as well: got %v", err)
 	}
-	m.clock.pass(15 * time.Second)
+	m.clock.Pass(15 * time.Second)
 	if err := m.nam.Release(t.Context(), nn); err != nil {
 		t.Errorf("what is gone is released: got %v", err)
 	}

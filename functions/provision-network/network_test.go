@@ -65,7 +65,7 @@ func TestSlowManager(t *testing.T) {
 	t.Parallel()
 	m := newManager(t, 15*time.Second)
 	w := newWorld(t, map[string]source{"nam": m.nam})
-	w.clock, w.f.now = m.clock, m.clock.read
+	w.clock, w.f.now = m.clock, m.clock.Now
 	w.network("slow", asks("nam"))
 	if err := w.deliver(kindNetwork, "slow", events.TypeRefAdd); err != nil {
 		t.Fatal(err)
@@ -78,11 +78,11 @@ func TestSlowManager(t *testing.T) {
 	if again := w.look("slow"); again.ResourceVersion != nn.ResourceVersion {
 		t.Error("before its time nothing is asked and nothing written")
 	}
-	w.clock.pass(10 * time.Second)
+	w.clock.Pass(10 * time.Second)
 	if err := w.deliver(kindNetwork, "slow", events.TypeResync); !errors.Is(err, errEarly) {
 		t.Errorf("what is due in a moment is delivered again by the broker, got %v", err)
 	}
-	w.clock.pass(20 * time.Second)
+	w.clock.Pass(20 * time.Second)
 	w.must(w.deliver(kindNetwork, "slow", events.TypeResync))
 	w.expect(w.get("slow"), "Ready", reasonProvisioned)
 }
@@ -98,7 +98,7 @@ func TestFaultsAreTold(t *testing.T) {
 	}
 	w.must(m.plan.Set())
 	w.expect(w.look("net"), "Error", "SourceUnauthorized") // it is left alone for a while
-	w.clock.pass(longestWait + 2*time.Second)
+	w.clock.Pass(longestWait + 2*time.Second)
 	w.expect(w.look("net"), "Ready", reasonProvisioned)
 
 	w.must(m.plan.Set(faults.Rule{Error: "503"}))
@@ -111,7 +111,7 @@ func TestFaultsAreTold(t *testing.T) {
 		t.Errorf("a segment stays when its source is down, and who asked is answered once: %+v", nn)
 	}
 	w.must(m.plan.Set(faults.Rule{Error: "lie-taken"}))
-	w.clock.pass(longestWait)
+	w.clock.Pass(longestWait)
 	if message := w.expect(w.look("net"), "Ready", "SourceChanged"); !strings.Contains(message, "10.98.0.0/24") {
 		t.Errorf("a source that changes its mind is told of: %s", message)
 	}
@@ -132,8 +132,8 @@ func TestNotConfigured(t *testing.T) {
 	w.change("net", func(nn *v1alpha2.NetworkNamespace) {
 		nn.Spec.NetworkProvisioning = asks("corp-ipam").NetworkProvisioning
 	})
-	if message := w.expect(w.look("net"), "Ready", "ProviderChanged"); !strings.Contains(message, "manual") || len(w.sent.types()) > 0 {
-		t.Errorf("a network that is in use keeps its provider: %s, sent %v", message, w.sent.types())
+	if message := w.expect(w.look("net"), "Ready", "ProviderChanged"); !strings.Contains(message, "manual") || len(w.sentTypes()) > 0 {
+		t.Errorf("a network that is in use keeps its provider: %s, sent %v", message, w.sentTypes())
 	}
 	w.delete(nn)
 	if w.look("net") != nil {
@@ -190,7 +190,7 @@ func TestReleaseIsRefused(t *testing.T) {
 	if w.look("net") == nil {
 		t.Error("the source is left alone for a while")
 	}
-	w.clock.pass(longestWait + 2*time.Second)
+	w.clock.Pass(longestWait + 2*time.Second)
 	if w.look("net") != nil {
 		t.Error("it must go now")
 	}
@@ -208,7 +208,7 @@ func TestProcessDies(t *testing.T) {
 		w.f.kube, _ = w.counting(left)
 		_ = w.deliver(kindNetwork, name, events.TypeRefAdd)
 		w.f.kube = whole
-		w.clock.pass(asking + 2*time.Second)
+		w.clock.Pass(asking + 2*time.Second)
 		w.expect(w.look(name), "Ready", reasonProvisioned)
 		if n := len(m.Segments()); n != 1 {
 			t.Errorf("after %d writes: %d segments, want 1", left, n)
@@ -302,14 +302,14 @@ func TestBurstIsCounted(t *testing.T) {
 	}
 	nn := w.get("net")
 	before := nn.DeepCopy()
-	nn.Status.NextCheckTime, nn.Status.IPAllocationSummary.AllocatedCount = at(w.clock.read(), recount), 7
+	nn.Status.NextCheckTime, nn.Status.IPAllocationSummary.AllocatedCount = at(w.clock.Now(), recount), 7
 	_, err := w.kube.PatchStatus(t.Context(), before, nn)
 	w.must(err)
 	w.must(w.deliver("IPAllocation", "a1", events.TypeRefUpdate))
 	if got := w.get("net").Status.IPAllocationSummary.AllocatedCount; got != 7 {
 		t.Errorf("whom the note keeps from counting has counted %d", got)
 	}
-	w.clock.pass(recount + 2*time.Second)
+	w.clock.Pass(recount + 2*time.Second)
 	w.must(w.deliver(kindNetwork, "net", events.TypeResync))
 	if s := w.get("net").Status; s.IPAllocationSummary.AllocatedCount != burst || s.NextCheckTime != nil {
 		t.Errorf("after a process died: %+v, next at %v", s.IPAllocationSummary, s.NextCheckTime)

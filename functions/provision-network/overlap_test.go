@@ -106,7 +106,7 @@ func TestOverlapIsFound(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		nn := w.network(name, manualSpec("10.4.0.0/24", "", 9))
 		before := nn.DeepCopy()
-		decide(nn, segment{ipv4: netip.MustParsePrefix("10.4.0.0/24"), vlan: 9}, nil, w.clock.read())
+		decide(nn, segment{ipv4: netip.MustParsePrefix("10.4.0.0/24"), vlan: 9}, nil, w.clock.Now())
 		_, err := w.kube.PatchStatus(t.Context(), before, nn)
 		w.must(err)
 	}

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"os"
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -21,6 +19,7 @@ import (
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/tests/stand/apiserver"
+	"github.com/vitistack/stack/tests/stand/feed"
 )
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
@@ -32,45 +31,13 @@ type world struct {
 	kube      *kube.Client
 	namespace string
 	f         *function
-	clock     *clock
-	sent      *outbox
+	clock     *feed.Clock
+	sent      *feed.Outbox
 }
 
-// clock is the function's time, which only tests move.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *clock) read() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) pass(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
-// outbox keeps what the function sends.
-type outbox struct {
-	mu     sync.Mutex
-	events []event.Event
-}
-
-func (o *outbox) Send(_ context.Context, e event.Event) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.events = append(o.events, e)
-	return e.Validate()
-}
-
-func (o *outbox) types() (types []string) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, e := range o.events {
+// sentTypes are the types of the events that the function has sent.
+func (w *world) sentTypes() (types []string) {
+	for _, e := range w.sent.Events() {
 		types = append(types, e.Type())
 	}
 	return types
@@ -81,13 +48,13 @@ func newWorld(t *testing.T, sources map[string]source) *world {
 	t.Helper()
 	server := apiserver.Start(t)
 	server.Install(t, "networknamespaces", "networkconfigurations", "ipallocations", "kubernetesclusters")
-	w := &world{t: t, config: server.Config(), namespace: server.Namespace(t), clock: &clock{now: time.Now()}, sent: &outbox{}}
+	w := &world{t: t, config: server.Config(), namespace: server.Namespace(t), clock: feed.NewClock(), sent: &feed.Outbox{}}
 	w.kube = w.client(w.config)
 	all := environment{getenv: func(string) string { return "" }}.sources()
 	for name, s := range sources {
 		all[name] = s
 	}
-	w.f = &function{kube: w.kube, sources: all, sender: w.sent, now: w.clock.read}
+	w.f = &function{kube: w.kube, sources: all, sender: w.sent, now: w.clock.Now}
 	return w
 }
 
