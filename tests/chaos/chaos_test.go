@@ -65,13 +65,15 @@ func TestAllEventsAreLost(t *testing.T) {
 	empty(t, e, "default")
 }
 
+// functions are those that are killed at random.
+var functions = []string{"provision-network", "allocate-ip", "create-vm", "bootstrap-talos", "resync"}
+
 // killFunctions kills a function every now and then until stop is called.
 func killFunctions(t *testing.T, e *engine.Engine, seed uint64) (stop func()) {
 	t.Helper()
-	names := []string{"provision-network", "allocate-ip", "create-vm", "bootstrap-talos", "resync"}
 	random := rand.New(rand.NewPCG(seed, seed))
 	return every(t, func() time.Duration { return time.Duration(100+random.IntN(400)) * time.Millisecond }, func() {
-		_ = e.KillProcess(names[random.IntN(len(names))])
+		_ = e.KillProcess(functions[random.IntN(len(functions))])
 	})
 }
 

@@ -130,8 +130,7 @@ func changeWeather(w *world) {
 }
 
 func killFunction(w *world) {
-	names := []string{"provision-network", "allocate-ip", "create-vm", "bootstrap-talos", "resync"}
-	w.kill(names[w.random.IntN(len(names))])
+	w.kill(functions[w.random.IntN(len(functions))])
 }
 
 func killSource(w *world)    { w.kill("apiserversource") }

@@ -55,45 +55,39 @@ func (w *world) settle() {
 	w.n.SetWeather(Weather{})
 	w.e.SetFaults("talos", "[]")
 	w.e.SetFaults("kubevirt", "[]")
-	waiting := func() (subject, string) {
-		w.always()
-		for _, s := range w.order {
-			phase, lives := w.living[s]
-			if !lives {
-				continue
-			}
-			found := ""
-			for _, obj := range w.list(s.resource) {
-				if obj.GetNamespace() != s.namespace || obj.GetName() != s.name {
-					continue
-				}
-				found = phaseOf(&obj)
-				if observed, ok, _ := unstructured.NestedInt64(obj.Object, "status", "observedGeneration"); ok && observed != obj.GetGeneration() {
-					found += fmt.Sprintf(" of generation %d, not %d", observed, obj.GetGeneration())
-				}
-				if found != phase {
-					conditions, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
-					told, _ := json.MarshalIndent(conditions, "  ", "  ")
-					return s, fmt.Sprintf("is %q, not %q:\n  %s", found, phase, told)
-				}
-			}
-			if found == "" {
-				return s, "is gone"
+	w.until(3*time.Minute, 200*time.Millisecond, w.unsettled)
+}
+
+// unsettled names an object that is not yet as it was asked for.
+func (w *world) unsettled() (namespace, why string) {
+	w.t.Helper()
+	w.always()
+	for _, s := range w.order {
+		if phase, lives := w.living[s]; lives {
+			if why := differs(w.get(s), phase); why != "" {
+				return s.namespace, s.String() + " " + why
 			}
 		}
-		return subject{}, ""
 	}
-	deadline := time.Now().Add(3 * time.Minute)
-	for {
-		s, why := waiting()
-		if why == "" {
-			return
-		}
-		if time.Now().After(deadline) {
-			w.fail(s.namespace, "%s %s", s, why)
-		}
-		time.Sleep(200 * time.Millisecond)
+	return "", ""
+}
+
+// differs says in what an object, nil if it is gone, is not in a phase. It is empty
+// where it is.
+func differs(obj *unstructured.Unstructured, phase string) string {
+	if obj == nil {
+		return "is gone"
 	}
+	found := phaseOf(obj)
+	if observed, ok, _ := unstructured.NestedInt64(obj.Object, "status", "observedGeneration"); ok && observed != obj.GetGeneration() {
+		found += fmt.Sprintf(" of generation %d, not %d", observed, obj.GetGeneration())
+	}
+	if found == phase {
+		return ""
+	}
+	conditions, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
+	told, _ := json.MarshalIndent(conditions, "  ", "  ")
+	return fmt.Sprintf("is %q, not %q:\n  %s", found, phase, told)
 }
 
 // owned waits until what was made for an object is there once, and nothing else.
@@ -189,16 +183,8 @@ func (w *world) secretsKept() {
 func (w *world) historyBegins() {
 	w.t.Helper()
 	feed.Until(w.t, "the history begins", func() (bool, string) {
-		req, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, w.e.Gateway()+"health/database", nil)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		res, err := http.DefaultClient.Do(req)
-		if err != nil {
-			return false, err.Error()
-		}
-		_ = res.Body.Close()
-		return res.StatusCode == http.StatusOK, res.Status
+		_, err := w.ask("health/database")
+		return err == nil, fmt.Sprint(err)
 	})
 }
 
@@ -206,37 +192,46 @@ func (w *world) historyBegins() {
 func (w *world) remembered() {
 	w.t.Helper()
 	machines := w.list(engine.Machines)
-	deadline := time.Now().Add(time.Minute)
-	missing := func() (namespace, why string) {
+	// The gateway answers a caller once a second.
+	w.until(time.Minute, 1100*time.Millisecond, func() (namespace, why string) {
 		times, err := w.history("infrastructure.machine.created")
 		if err != nil {
-			return "", err.Error()
+			return "", "the history: " + err.Error()
 		}
 		for _, m := range machines {
 			if times[string(m.GetUID())] > 1 {
 				w.fail(m.GetNamespace(), "Machine %s was created once, and %d times in the history", m.GetName(), times[string(m.GetUID())])
 			}
 			if times[string(m.GetUID())] == 0 {
-				return m.GetNamespace(), fmt.Sprintf("the making of %s is missing among %d of %d", m.GetName(), len(times), len(machines))
+				return m.GetNamespace(), fmt.Sprintf("the history: the making of %s is missing among %d of %d", m.GetName(), len(times), len(machines))
 			}
 		}
 		return "", ""
-	}
-	for {
-		namespace, why := missing()
-		if why == "" {
-			return
-		}
-		if time.Now().After(deadline) {
-			w.fail(namespace, "the history is not complete: %s", why)
-		}
-		time.Sleep(1100 * time.Millisecond) // the gateway answers a caller once a second
-	}
+	})
 }
 
 // history counts the events of a type, by the object that they are about.
 func (w *world) history(eventType string) (map[string]int, error) {
-	req, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, w.e.Gateway()+"api/v1/events?limit=1000&type="+eventType, nil)
+	body, err := w.ask("api/v1/events?limit=1000&type=" + eventType)
+	if err != nil {
+		return nil, err
+	}
+	var told struct {
+		Events []struct{ UID string }
+	}
+	if err := json.Unmarshal(body, &told); err != nil {
+		return nil, err
+	}
+	times := map[string]int{}
+	for _, e := range told.Events {
+		times[e.UID]++
+	}
+	return times, nil
+}
+
+// ask gets what the gateway has at a path. Everything but 200 is an error.
+func (w *world) ask(path string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, w.e.Gateway()+path, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -245,21 +240,11 @@ func (w *world) history(eventType string) (map[string]int, error) {
 		return nil, err
 	}
 	defer func() { _ = res.Body.Close() }()
-	if res.StatusCode != http.StatusOK {
-		why, _ := io.ReadAll(res.Body)
-		return nil, fmt.Errorf("%s: %s %s", req.URL, res.Status, why)
+	body, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s %s", path, res.Status, body)
 	}
-	var told struct {
-		Events []struct{ UID string }
-	}
-	if err := json.NewDecoder(res.Body).Decode(&told); err != nil {
-		return nil, err
-	}
-	times := map[string]int{}
-	for _, e := range told.Events {
-		times[e.UID]++
-	}
-	return times, nil
+	return body, err
 }
 
 // quiet checks that nothing is written while nothing changes.

@@ -149,6 +149,36 @@ func (w *world) list(resource schema.GroupVersionResource) []unstructured.Unstru
 	return items
 }
 
+// get reads an object, and is nil where it is gone.
+func (w *world) get(s subject) (obj *unstructured.Unstructured) {
+	w.t.Helper()
+	w.try("get "+s.String(), func(ctx context.Context) (err error) {
+		obj, err = w.e.Client.Resource(s.resource).Namespace(s.namespace).Get(ctx, s.name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			obj, err = nil, nil
+		}
+		return err
+	})
+	return obj
+}
+
+// until looks again and again until look gives no reason to wait. Out of patience,
+// it ends the test with the reason and the story of the namespace.
+func (w *world) until(patience, pause time.Duration, look func() (namespace, why string)) {
+	w.t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		namespace, why := look()
+		if why == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.fail(namespace, "not after %s: %s", patience, why)
+		}
+		time.Sleep(pause)
+	}
+}
+
 // pick is one of what lives of a kind, in the order in which it was made.
 func (w *world) pick(resource schema.GroupVersionResource) (subject, bool) {
 	var all []subject
