@@ -4,18 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
-	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/network"
 )
@@ -272,72 +268,6 @@ func (f *function) checkProviders(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// ensureMachines saves the manifests of the machines, and makes those that are
-// missing.
-func (f *function) ensureMachines(ctx context.Context, c *cluster) error {
-	var missing []*v1alpha1.Machine
-	files := map[string][]byte{}
-	for _, m := range c.plan.members {
-		if c.machines[m.name] != nil {
-			continue
-		}
-		machine := machineOf(c.KubernetesCluster, c.plan, m, f.image(c))
-		content, err := manifest(machine)
-		if err != nil {
-			return err
-		}
-		missing, files[m.name+".yaml"] = append(missing, machine), content
-	}
-	if len(missing) > 0 {
-		adding := waits{reason: "WaitingForMachines", message: "adds " + count(len(missing), "machine") + ", first of all " + missing[0].Name}
-		if err := f.admit(ctx, c, adding); !errors.As(err, new(waits)) {
-			return err
-		}
-		if err := f.results.save(ctx, c.KubernetesCluster, files); err != nil {
-			return err
-		}
-	}
-	for _, m := range missing {
-		if err := f.createMachine(ctx, c, m); err != nil {
-			return err
-		}
-	}
-	c.created = true
-	return nil
-}
-
-func (f *function) readMachines(ctx context.Context, c *cluster) error {
-	list := &v1alpha1.MachineList{}
-	if err := f.kube.List(ctx, c.Namespace, v1alpha1.LabelClusterName+"="+c.Name, list); err != nil {
-		return err
-	}
-	c.machines = map[string]*v1alpha1.Machine{}
-	for i := range list.Items {
-		m := &list.Items[i]
-		if metav1.IsControlledBy(m, c.KubernetesCluster) {
-			c.machines[m.Name] = m
-		}
-	}
-	return nil
-}
-
-func (f *function) createMachine(ctx context.Context, c *cluster, m *v1alpha1.Machine) error {
-	err := f.kube.Create(ctx, m)
-	if kube.AlreadyExists(err) {
-		if err = f.kube.Get(ctx, m.Namespace, m.Name, m); err == nil {
-			err = belongs(m, c.KubernetesCluster)
-		}
-	}
-	if message, refused := kube.Refused(err); refused {
-		return fault{"MachineRefused", message}
-	}
-	if err != nil {
-		return err
-	}
-	c.machines[m.Name] = m
-	return nil
-}
-
 // generating is how long keys are given to be made by whoever has begun.
 const generating = 30 * time.Second
 
@@ -383,82 +313,4 @@ func (f *function) patchStatus(ctx context.Context, c *cluster) error {
 	}
 	c.before = c.KubernetesCluster.DeepCopy()
 	return nil
-}
-
-// ensureEndpoint finds out where the workload API will be reached. Once found, it
-// stays: every node's configuration names it.
-func (f *function) ensureEndpoint(ctx context.Context, c *cluster) error {
-	host := ""
-	switch c.plan.endpoint.Mode {
-	case v1alpha1.EndpointCustom:
-		host = c.plan.endpoint.Host
-	case v1alpha1.EndpointVIP:
-		address, err := f.ensureVIP(ctx, c)
-		if err != nil {
-			return err
-		}
-		c.vip, host = address, address.String()
-	default:
-		first := c.machines[c.plan.controlPlanes()[0].name]
-		if !running(first) {
-			return f.waitForMachines(c)
-		}
-		host = addressOf(first)
-	}
-	if c.Status.Endpoint == "" {
-		c.Status.Endpoint = "https://" + net.JoinHostPort(host, strconv.Itoa(int(c.plan.port)))
-	}
-	return nil
-}
-
-// ensureVIP allocates the virtual address of the control planes, like that of any
-// machine.
-func (f *function) ensureVIP(ctx context.Context, c *cluster) (netip.Addr, error) {
-	a := &v1alpha2.IPAllocation{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: c.Namespace, Name: kube.Name(c.Name, "vip"), Labels: labelsOf(c.KubernetesCluster),
-			OwnerReferences: kube.Owned(c.KubernetesCluster, v1alpha1.GroupVersion.String(), "KubernetesCluster"),
-		},
-		Spec: v1alpha2.IPAllocationSpec{NetworkNamespaceName: c.network, RequestedAddress: c.plan.endpoint.Address},
-	}
-	err := f.kube.Get(ctx, a.Namespace, a.Name, a)
-	if kube.NotFound(err) {
-		err = f.kube.Create(ctx, a)
-	}
-	if err == nil {
-		err = belongs(a, c.KubernetesCluster)
-	}
-	if err != nil {
-		return netip.Addr{}, err
-	}
-	switch a.Status.Phase {
-	case v1alpha2.IPAllocationAllocated:
-		return netip.ParseAddr(a.Status.Address)
-	case v1alpha2.IPAllocationError:
-		return netip.Addr{}, fault{"VirtualAddressFailed", fmt.Sprintf("IPAllocation %s: %s", a.Name, a.Status.Message)}
-	default:
-		return netip.Addr{}, waits{reason: "WaitingForVirtualAddress", message: "waits for an address from IPAllocation " + a.Name}
-	}
-}
-
-// waitForMachines says which machines are not up yet, and why.
-func (f *function) waitForMachines(c *cluster) error {
-	var late []string
-	detail := ""
-	for _, m := range c.plan.members {
-		machine := c.machines[m.name]
-		if running(machine) {
-			continue
-		}
-		late = append(late, m.name)
-		if detail == "" && machine != nil {
-			detail = whyNotReady(machine)
-		}
-	}
-	slices.Sort(late)
-	message := "waits for " + count(len(late), "machine")
-	if len(late) > 0 {
-		message += ", first of all " + late[0]
-	}
-	return waits{reason: "WaitingForMachines", message: message + detail}
 }

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+// ensureMachines saves the manifests of the machines, and makes those that are
+// missing.
+func (f *function) ensureMachines(ctx context.Context, c *cluster) error {
+	var missing []*v1alpha1.Machine
+	files := map[string][]byte{}
+	for _, m := range c.plan.members {
+		if c.machines[m.name] != nil {
+			continue
+		}
+		machine := machineOf(c.KubernetesCluster, c.plan, m, f.image(c))
+		content, err := manifest(machine)
+		if err != nil {
+			return err
+		}
+		missing, files[m.name+".yaml"] = append(missing, machine), content
+	}
+	if len(missing) > 0 {
+		adding := waits{reason: "WaitingForMachines", message: "adds " + count(len(missing), "machine") + ", first of all " + missing[0].Name}
+		if err := f.admit(ctx, c, adding); !errors.As(err, new(waits)) {
+			return err
+		}
+		if err := f.results.save(ctx, c.KubernetesCluster, files); err != nil {
+			return err
+		}
+	}
+	for _, m := range missing {
+		if err := f.createMachine(ctx, c, m); err != nil {
+			return err
+		}
+	}
+	c.created = true
+	return nil
+}
+
+func (f *function) readMachines(ctx context.Context, c *cluster) error {
+	list := &v1alpha1.MachineList{}
+	if err := f.kube.List(ctx, c.Namespace, v1alpha1.LabelClusterName+"="+c.Name, list); err != nil {
+		return err
+	}
+	c.machines = map[string]*v1alpha1.Machine{}
+	for i := range list.Items {
+		m := &list.Items[i]
+		if metav1.IsControlledBy(m, c.KubernetesCluster) {
+			c.machines[m.Name] = m
+		}
+	}
+	return nil
+}
+
+func (f *function) createMachine(ctx context.Context, c *cluster, m *v1alpha1.Machine) error {
+	err := f.kube.Create(ctx, m)
+	if kube.AlreadyExists(err) {
+		if err = f.kube.Get(ctx, m.Namespace, m.Name, m); err == nil {
+			err = belongs(m, c.KubernetesCluster)
+		}
+	}
+	if message, refused := kube.Refused(err); refused {
+		return fault{"MachineRefused", message}
+	}
+	if err != nil {
+		return err
+	}
+	c.machines[m.Name] = m
+	return nil
+}
+
+// waitForMachines says which machines are not up yet, and why.
+func (f *function) waitForMachines(c *cluster) error {
+	var late []string
+	detail := ""
+	for _, m := range c.plan.members {
+		machine := c.machines[m.name]
+		if running(machine) {
+			continue
+		}
+		late = append(late, m.name)
+		if detail == "" && machine != nil {
+			detail = whyNotReady(machine)
+		}
+	}
+	slices.Sort(late)
+	message := "waits for " + count(len(late), "machine")
+	if len(late) > 0 {
+		message += ", first of all " + late[0]
+	}
+	return waits{reason: "WaitingForMachines", message: message + detail}
+}
