@@ -1,6 +1,7 @@
 // The stream of domain events, with what the history has before it.
 import { h, link } from "./dom.js";
 import { count, moment } from "./format.js";
+import { searchForm } from "./grid.js";
 import { href, setQuery } from "./router.js";
 import { feed, tell } from "./store.js";
 import { eventWords, words } from "./words.js";
@@ -85,21 +86,10 @@ export const eventsView = {
       );
     return [
       h("h1", { tabindex: "-1" }, "Events"),
-      h(
-        "form",
-        { class: "filters", role: "search", "aria-label": "Events", onsubmit: (e) => e.preventDefault() },
-        h(
-          "label",
-          { class: "field grow" },
-          h("span", {}, "Search"),
-          h("input", {
-            type: "search",
-            id: "search",
-            value: query.get("q") ?? "",
-            placeholder: "name, cluster, kind of event …",
-            oninput: (e) => setQuery({ q: e.target.value }),
-          }),
-        ),
+      searchForm(
+        "Events",
+        "name, cluster, kind of event …",
+        query,
         choose("type", "Kind", types, eventWords),
         choose("ns", "Namespace", spaces, (v) => v),
         h("p", { class: "found" }, `${count(found.length)} shown`),

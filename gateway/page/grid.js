@@ -191,9 +191,8 @@ export function leaveGrid() {
   for (const place of places.values()) place.seen = false;
 }
 
-// filters are the search field, the facets, and what they leave.
-export function filters({ label, rows, found, facets, query, onexport }) {
-  const active = query.get("q") || facets.some((f) => query.get(f.key));
+// searchForm is the search field of a view, with what else narrows what it shows.
+export function searchForm(label, placeholder, query, ...others) {
   return h(
     "form",
     { class: "filters", role: "search", "aria-label": label, onsubmit: (e) => e.preventDefault() },
@@ -205,12 +204,23 @@ export function filters({ label, rows, found, facets, query, onexport }) {
         type: "search",
         id: "search",
         value: query.get("q") ?? "",
-        placeholder: "name, address, host, reason …",
+        placeholder,
         oninput: (e) => setQuery({ q: e.target.value }),
         autocomplete: "off",
         spellcheck: "false",
       }),
     ),
+    ...others,
+  );
+}
+
+// filters are the search field, the facets, and what they leave.
+export function filters({ label, rows, found, facets, query, onexport }) {
+  const active = query.get("q") || facets.some((f) => query.get(f.key));
+  return searchForm(
+    label,
+    "name, address, host, reason …",
+    query,
     facets.map((f) => h("label", { class: "field", key: f.key }, h("span", {}, f.title), options(f, rows, query))),
     h("p", { class: "found" }, found === rows.length ? count(found) : `${count(found)} of ${count(rows.length)}`),
     active &&

@@ -2,6 +2,7 @@
 // them.
 import { badge, h, link } from "./dom.js";
 import { bytes, cores, count, percent, plural } from "./format.js";
+import { searchForm } from "./grid.js";
 import { href, setQuery, to } from "./router.js";
 import { all, derive, hypervisors, isFresh, machinesOn, vmsOn } from "./store.js";
 import { bar, stateOf } from "./tables.js";
@@ -155,21 +156,10 @@ export const hostsView = {
       ];
     return [
       h("h1", { tabindex: "-1" }, "Hypervisors ", h("small", {}, count(hosts.length))),
-      h(
-        "form",
-        { class: "filters", role: "search", "aria-label": "Hypervisors", onsubmit: (e) => e.preventDefault() },
-        h(
-          "label",
-          { class: "field grow" },
-          h("span", {}, "Search"),
-          h("input", {
-            type: "search",
-            id: "search",
-            value: query.get("q") ?? "",
-            placeholder: "node or machine",
-            oninput: (e) => setQuery({ q: e.target.value }),
-          }),
-        ),
+      searchForm(
+        "Hypervisors",
+        "node or machine",
+        query,
         h(
           "label",
           { class: "field" },
