@@ -123,7 +123,7 @@ func TestPageTables(t *testing.T) {
 	b.do(`{ const s = [...document.querySelectorAll("label.field")].find((x) => x.textContent.startsWith("State")).querySelector("select"); s.value = "Pending"; s.dispatchEvent(new Event("change")); }`)
 	b.wait("nothing", `document.querySelector("main .empty")?.textContent.includes("No machine is like that")`)
 	b.do(`[...document.querySelectorAll(".filters button")].find((x) => x.textContent === "Clear").click()`)
-	b.wait("everything", `location.hash === "#/machines?sort=name"`)
+	b.wait("everything", `location.hash === "#/machines?sort=name" && document.querySelectorAll("tbody tr[data-row]").length > 5`)
 	csv := eval[string](b, `new Promise((done) => {
 		const made = URL.createObjectURL;
 		URL.createObjectURL = (blob) => { blob.text().then(done); return made.call(URL, blob); };

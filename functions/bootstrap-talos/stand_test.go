@@ -41,6 +41,7 @@ func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 type stand struct {
 	*testing.T
 	namespace string
+	config    *rest.Config
 	kube      *kube.Client
 	function  *function
 	fleet     *talos.Fleet
@@ -63,6 +64,12 @@ type standing struct {
 	now func() time.Time
 }
 
+// Kinds whose changes are events for the function.
+var (
+	clusters = feed.Kind{Resource: v1alpha1.GroupVersion.WithResource("kubernetesclusters"), Name: "KubernetesCluster"}
+	machines = feed.Kind{Resource: v1alpha1.GroupVersion.WithResource("machines"), Name: "Machine"}
+)
+
 func setUp(t *testing.T, o standing) *stand {
 	t.Helper()
 	server := apiserver.Start(t)
@@ -79,7 +86,8 @@ func setUp(t *testing.T, o standing) *stand {
 		_ = s.fleet.Close()
 		_ = net.Close()
 	})
-	s.kube = s.client(server.Config())
+	s.config = server.Config()
+	s.kube = s.client(s.config)
 	config := server.Config()
 	if o.wrap != nil {
 		config.Wrap(o.wrap)
@@ -97,12 +105,8 @@ func setUp(t *testing.T, o standing) *stand {
 		handle = o.handle(handle)
 	}
 	s.create(&v1alpha2.NetworkNamespace{ObjectMeta: metav1.ObjectMeta{Name: "net"}})
-	kinds := []feed.Kind{
-		{Resource: v1alpha1.GroupVersion.WithResource("kubernetesclusters"), Name: "KubernetesCluster"},
-		{Resource: v1alpha1.GroupVersion.WithResource("machines"), Name: "Machine"},
-	}
-	feed.Run(t, server.Config(), s.namespace, handle, kinds...)
-	feed.Run(t, server.Config(), s.namespace, s.below, kinds[1],
+	feed.Run(t, s.config, s.namespace, handle, clusters, machines)
+	feed.Run(t, s.config, s.namespace, s.below, machines,
 		feed.Kind{Resource: v1alpha2.GroupVersion.WithResource("ipallocations"), Name: "IPAllocation"})
 	s.resync(handle)
 	return s

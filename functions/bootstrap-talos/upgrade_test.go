@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cloudevents/sdk-go/v2/event"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,12 +20,11 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// versions are the Kubernetes and Talos versions of a cluster's nodes.
-func (s *stand) versions(cluster string) map[string]string {
-	s.Helper()
+// nodeVersions are the Kubernetes and Talos versions of a cluster's nodes.
+func nodeVersions(kc *v1alpha1.KubernetesCluster) map[string]string {
 	out := map[string]string{}
-	for _, n := range s.get(cluster).Status.Nodes {
-		out[strings.TrimPrefix(n.Name, cluster+"-")] = n.Version + " on " + n.TalosVersion
+	for _, n := range kc.Status.Nodes {
+		out[strings.TrimPrefix(n.Name, kc.Name+"-")] = n.Version + " on " + n.TalosVersion
 	}
 	return out
 }
@@ -34,10 +35,21 @@ func (s *stand) upgraded(name, kubernetes, talos string) {
 	feed.Until(s, fmt.Sprintf("%s runs Kubernetes %s on Talos %s", name, kubernetes, talos), func() (bool, string) {
 		kc := s.get(name)
 		ok := settled(kc) && kc.Status.Version == kubernetes && kc.Status.TalosVersion == talos && kc.Status.Upgrade == nil
-		for _, v := range s.versions(name) {
+		found := nodeVersions(kc)
+		for _, v := range found {
 			ok = ok && v == "v"+kubernetes+" on "+talos
 		}
-		return ok, fmt.Sprintf("%s: %s; %v", kc.Status.Phase, kc.Status.Message, s.versions(name))
+		return ok, fmt.Sprintf("%s: %s; %v", kc.Status.Phase, kc.Status.Message, found)
+	})
+}
+
+// installed waits until all nodes of a cluster run a version of Talos.
+func (s *stand) installed(name, talos string) {
+	s.Helper()
+	feed.Until(s, name+" runs Talos "+talos, func() (bool, string) {
+		kc := s.get(name)
+		other := slices.ContainsFunc(kc.Status.Nodes, func(n v1alpha1.NodeStatus) bool { return n.TalosVersion != talos })
+		return len(kc.Status.Nodes) > 0 && !other, fmt.Sprintf("%s: %s; %v", kc.Status.Phase, kc.Status.Message, nodeVersions(kc))
 	})
 }
 
@@ -56,18 +68,17 @@ func talosTo(version string) func(*v1alpha1.KubernetesCluster) {
 	return func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Talos.Version = version }
 }
 
-// watchUpgrade follows a cluster's status until the test ends, and reports upgrades
-// out of order.
+// watchUpgrade looks at a cluster after each of its changes until the test ends, and
+// reports upgrades out of order.
 func (s *stand) watchUpgrade(cluster string, most int) {
-	go func() {
-		for s.Context().Err() == nil {
-			kc := &v1alpha1.KubernetesCluster{}
-			if s.kube.Get(s.Context(), s.namespace, cluster, kc) == nil && kc.Status.Upgrade != nil {
-				s.inOrder(kc, most)
-			}
-			time.Sleep(20 * time.Millisecond)
+	look := func(ctx context.Context, _ event.Event) (*event.Event, error) {
+		kc := &v1alpha1.KubernetesCluster{}
+		if s.kube.Get(ctx, s.namespace, cluster, kc) == nil && kc.Status.Upgrade != nil {
+			s.inOrder(kc, most)
 		}
-	}()
+		return nil, nil
+	}
+	feed.Run(s, s.config, s.namespace, look, clusters)
 }
 
 func (s *stand) inOrder(kc *v1alpha1.KubernetesCluster, most int) {
@@ -99,6 +110,7 @@ func TestUpgrades(t *testing.T) {
 		kc.Spec.Topology.Version, kc.Spec.Talos.Version = "1.34.1", "1.13.9"
 		kc.Spec.Topology.Workers[0].UpgradeConcurrency = 2
 	})
+	s.installed("shop", "1.13.9")
 	s.upgraded("shop", "1.34.1", "1.13.9")
 	if ready, all := s.nodes("shop"); len(ready) != 6 || len(all) != 6 {
 		t.Errorf("nodes %v, of which Ready %v", all, ready)
