@@ -70,6 +70,7 @@ func furnish(t *testing.T, s *stand) {
 	a.Spec.NetworkNamespaceName, a.Status.Address, a.Status.Phase = "net", "10.0.0.5", v1alpha2.IPAllocationAllocated
 	s.api.Put(t, "ipallocations", a)
 	node := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: meta("", "host-1")}
+	node.Labels = map[string]string{"kubevirt.io/schedulable": "true"}
 	s.api.Put(t, "nodes", node)
 	eventually(t, "everything to be seen", func() bool {
 		return s.get("/api/v1/hosts").Header.Get("X-Total-Count") == "2" && s.get("/api/v1/machines").Header.Get("X-Total-Count") == "3"
@@ -98,7 +99,7 @@ func TestLists(t *testing.T) {
 		"Addresses":   {reason: "of a machine", path: "addresses?machine=shop-cp-0", field: "addresses", want: []string{"shop-cp-0"}},
 		"Allocations": {reason: "by address", path: "allocations?address=10.0.0.5", field: "allocations", want: []string{"shop-cp-0-eth0"}},
 		"Providers":   {reason: "by type", path: "providers?type=kubevirt", field: "providers", want: []string{"kv"}},
-		"Hosts":       {reason: "of a provider", path: "hosts?provider=kv", field: "hosts", want: []string{"pve1"}},
+		"Hosts":       {reason: "of a provider", path: "hosts?provider=kv&sort=-name", field: "hosts", want: []string{"pve1", "host-1"}},
 		"VMs":         {reason: "KubeVirt is not there", path: "vms", field: "vms"},
 		"Resources":   {reason: "one type of resource", path: "resources?type=cluster,network&sort=name", field: "resources", want: []string{"blog", "net", "shop"}},
 		"Storage":     {reason: "a machine's disks", path: "resources?type=storage&q=cp-1", field: "resources", want: []string{"shop-cp-1-root"}},

@@ -175,10 +175,16 @@ func (s *seed) hosts() {
 				o.Status.Nodes = append(o.Status.Nodes, v1alpha1.ProviderNode{Name: fmt.Sprintf("pve%d", i), Ready: i != 2, CPU: quantity.MustParse("32"), Memory: quantity.MustParse("256Gi")})
 			}
 		}
+		for i := range 8 {
+			if p.name == "kubevirt" {
+				o.Status.Nodes = append(o.Status.Nodes, v1alpha1.ProviderNode{Name: hostName(i), Ready: true, CPU: quantity.MustParse("31"), Memory: quantity.MustParse("120Gi")})
+			}
+		}
 		s.api.Put(s.t, "machineproviders", o)
 	}
 	for i := range 8 {
 		n := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: s.meta("", hostName(i), 900*time.Hour)}
+		n.Labels = map[string]string{"kubevirt.io/schedulable": "true"}
 		n.Status.NodeInfo.KubeletVersion = "v1.33.4"
 		n.Status.Capacity = corev1.ResourceList{corev1.ResourceCPU: quantity.MustParse("32"), corev1.ResourceMemory: quantity.MustParse("128Gi")}
 		n.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: quantity.MustParse("31"), corev1.ResourceMemory: quantity.MustParse("120Gi")}

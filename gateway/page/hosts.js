@@ -4,14 +4,14 @@ import { badge, h, link } from "./dom.js";
 import { bytes, cores, count, percent, plural } from "./format.js";
 import { searchForm } from "./grid.js";
 import { href, setQuery, to } from "./router.js";
-import { all, derive, hypervisors, isFresh, machinesOn, vmsOn } from "./store.js";
+import { all, derive, isFresh, machinesOn, vmsOn } from "./store.js";
 import { bar, stateOf } from "./tables.js";
 
 // perCore is how many virtual CPUs a core may carry. Memory is not shared out twice.
 export const perCore = 3;
 
 const poolOf = (host) => host.provider || host.type;
-const hostsIn = derive(["hosts"], () => Map.groupBy(hypervisors(), poolOf));
+const hostsIn = derive(["hosts"], () => Map.groupBy(all("hosts"), poolOf));
 
 // capacity says, for each pool of nodes that can stand in for one another, how many
 // of them may fail, the largest first, before CPU or memory is short.
@@ -48,9 +48,8 @@ export function mayFail(c) {
 // running is the machines of a node: those of the stack, and what else its
 // hypervisor runs.
 function running(host) {
-  if (host.type !== "kubevirt" || host.provider)
-    return (machinesOn().get(`${host.provider}/${host.name}`) ?? []).map((m) => ({ ...m, topic: "machines" }));
-  return (vmsOn().get(host.name) ?? []).map((v) => ({ ...v, topic: "vms" }));
+  if (host.local) return (vmsOn().get(host.name) ?? []).map((v) => ({ ...v, topic: "vms" }));
+  return (machinesOn().get(`${host.provider}/${host.name}`) ?? []).map((m) => ({ ...m, topic: "machines" }));
 }
 
 const metersOf = (host) => [
@@ -138,7 +137,7 @@ export const hostsView = {
       machines: (a, b) => b.vms - a.vms,
     };
     const groups = [...hostsIn()].sort(([a], [b]) => a.localeCompare(b));
-    const hosts = hypervisors();
+    const hosts = all("hosts");
     if (hosts.length === 0)
       return [
         h("h1", { tabindex: "-1" }, "Hypervisors"),
@@ -240,6 +239,6 @@ function providers() {
 
 // hostOf is the node that a machine is on.
 export function hostOf(machine) {
-  const named = hypervisors().filter((x) => x.name === machine.host);
+  const named = all("hosts").filter((x) => x.name === machine.host);
   return named.find((x) => x.provider === machine.provider) ?? named[0];
 }

@@ -12,7 +12,7 @@ import { overview } from "./overview.js";
 import { pipeline } from "./pipeline.js";
 import { problems } from "./problems.js";
 import { href, parse } from "./router.js";
-import { all, forget, hypervisors, known, listen, news, tell } from "./store.js";
+import { all, forget, known, listen, news, tell } from "./store.js";
 import { table } from "./tables.js";
 
 const pages = [
@@ -22,7 +22,7 @@ const pages = [
   { view: "machines", title: "Machines", key: "m", tally: () => all("machines").length },
   { view: "networks", title: "Networks", key: "n", tally: () => all("networks").length },
   { view: "addresses", title: "Addresses", key: "a", tally: () => all("allocations").length },
-  { view: "hosts", title: "Hypervisors", key: "h", tally: () => hypervisors().length },
+  { view: "hosts", title: "Hypervisors", key: "h", tally: () => all("hosts").length },
   { view: "events", title: "Events", key: "e" },
 ];
 const lists = { overview, pipeline, events: eventsView, hosts: hostsView };

@@ -4,7 +4,7 @@ import { badge, h, icon, link } from "./dom.js";
 import { count, moment, plural, quantile, since, span, whole } from "./format.js";
 import { ask, shown as answered } from "./api.js";
 import { href, to } from "./router.js";
-import { all, brokenOf, derive, feed, hypervisors, isFresh, known } from "./store.js";
+import { all, brokenOf, derive, feed, isFresh, known } from "./store.js";
 import { heldUp, sinceOf } from "./problems.js";
 import { layers, verdict, words } from "./words.js";
 
@@ -46,7 +46,7 @@ export const pipeline = {
 
 function lane(layer, held) {
   const items = layer.topics.flatMap((topic) =>
-    (topic === "hosts" ? hypervisors() : all(topic)).map((item) => ({
+    all(topic).map((item) => ({
       item,
       topic,
       state: item.ready ? "good" : held.has(item.id) ? "held" : verdict(item).state,
@@ -80,7 +80,7 @@ function lane(layer, held) {
           ? `usually ${span(quantile(times, 0.5))}, slowest ${span(times.at(-1))}`
           : layer.number < 5
             ? "no times yet"
-            : plural(hypervisors().length, "node"),
+            : plural(all("hosts").length, "node"),
       ),
       h(
         "p",

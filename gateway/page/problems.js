@@ -1,7 +1,7 @@
 // Problems are what needs attention: what has failed, what somebody has to act on,
 // and what takes too long. What waits for something else that has a problem is not
 // told by itself, but as held up by that.
-import { addressesOf, all, derive, hypervisors, machinesOf, networkOf } from "./store.js";
+import { addressesOf, all, derive, machinesOf, networkOf } from "./store.js";
 import { verdict } from "./words.js";
 import { since } from "./format.js";
 
@@ -58,7 +58,7 @@ const likeness = ({ item, topic }) =>
 function gatherAll() {
   const groups = new Map();
   for (const topic of Object.keys(order)) {
-    for (const item of topic === "hosts" ? hypervisors() : all(topic)) {
+    for (const item of all(topic)) {
       if (item.ready) continue;
       const root = cause(item, topic);
       if (root.item === item && !troubled(item)) continue;

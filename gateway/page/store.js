@@ -79,17 +79,6 @@ export function group(topic, by) {
   });
 }
 
-// hypervisors are the nodes that run machines. Those of the cluster that the gateway
-// looks at are told twice: as its nodes, and by the MachineProvider that uses them.
-export const hypervisors = derive(["hosts"], () => {
-  const own = new Set(
-    all("hosts")
-      .filter((x) => !x.provider)
-      .map((x) => x.name),
-  );
-  return all("hosts").filter((x) => !x.provider || x.type !== "kubevirt" || !own.has(x.name));
-});
-
 export const machinesOf = group("machines", (m) => m.cluster && `${m.namespace}/${m.cluster}`);
 export const machinesOn = group("machines", (m) => m.host && `${m.provider}/${m.host}`);
 export const addressesOf = group("addresses", (a) => a.machine && `${a.namespace}/${a.machine}`);

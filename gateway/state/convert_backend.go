@@ -13,13 +13,19 @@ import (
 // controlPlaneLabel marks the nodes that keep virtual machines off.
 const controlPlaneLabel = "node-role.kubernetes.io/control-plane"
 
+// schedulableLabel is what KubeVirt puts on the nodes that it runs on. It is not
+// "true" where KubeVirt takes no machine there.
+const schedulableLabel = "kubevirt.io/schedulable"
+
 func fromNode(n *corev1.Node) (*Object, error) {
 	_, controlPlane := n.Labels[controlPlaneLabel]
+	schedulable, host := n.Labels[schedulableLabel]
 	capacity, free := n.Status.Capacity, n.Status.Allocatable
 	facts := &Node{
-		Unschedulable: n.Spec.Unschedulable, ControlPlane: controlPlane,
-		Version:   n.Status.NodeInfo.KubeletVersion,
-		MilliCPUs: capacity.Cpu().MilliValue(), Memory: capacity.Memory().Value(),
+		Host: host, ControlPlane: controlPlane,
+		Unschedulable: n.Spec.Unschedulable || schedulable != "true",
+		Version:       n.Status.NodeInfo.KubeletVersion,
+		MilliCPUs:     capacity.Cpu().MilliValue(), Memory: capacity.Memory().Value(),
 		MilliCPUsFree: free.Cpu().MilliValue(), MemoryFree: free.Memory().Value(),
 	}
 	told := Story{}

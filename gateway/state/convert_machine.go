@@ -121,6 +121,7 @@ func fromProvider(p *v1alpha1.MachineProvider) (*Object, error) {
 	facts := &Provider{
 		Phase:    firstOf(string(s.Phase), string(v1alpha1.ProviderPending)),
 		Type:     string(p.Spec.Type),
+		Local:    p.Spec.Type == v1alpha1.ProviderKubeVirt && p.Spec.CredentialsRef == nil,
 		Version:  s.Version,
 		Default:  p.Spec.Default,
 		Machines: s.MachineCount,

@@ -12,6 +12,7 @@ type hostJSON struct {
 	head
 	Provider     string       `json:"provider,omitempty"`
 	Type         string       `json:"type"`
+	Local        bool         `json:"local,omitempty"`
 	Version      string       `json:"version,omitempty"`
 	ControlPlane bool         `json:"controlPlane,omitempty"`
 	Schedulable  bool         `json:"schedulable"`
@@ -45,16 +46,17 @@ func (l *load) add(cpus, memory int64) {
 	l.memory += memory
 }
 
-// nodeItem is a node of this cluster, which KubeVirt runs virtual machines on.
-func nodeItem(o *Object, l load) *Item {
+// nodeItem is a node of this cluster, which KubeVirt runs virtual machines on for
+// a provider, or for others where that is empty.
+func nodeItem(o *Object, provider string, l load) *Item {
 	f := o.Facts.(*Node)
 	phase := "Ready"
 	if !f.Ready {
 		phase = "NotReady"
 	}
-	i := itemOf(TopicHosts, o, readyStatus(f.Ready), phase, &hostFacts{kind: OperatorKubeVirt})
+	i := itemOf(TopicHosts, o, readyStatus(f.Ready), phase, &hostFacts{provider: provider, kind: OperatorKubeVirt})
 	i.JSON = encode(hostJSON{
-		head: i.head(), tail: i.tail(), Type: OperatorKubeVirt, Version: f.Version,
+		head: i.head(), tail: i.tail(), Provider: provider, Type: OperatorKubeVirt, Local: true, Version: f.Version,
 		ControlPlane: f.ControlPlane, Schedulable: f.Ready && !f.Unschedulable, VMs: l.vms,
 		MilliCPUs: quantityJSON{Total: f.MilliCPUs, Free: f.MilliCPUsFree, Requested: l.cpus * 1000},
 		Memory:    quantityJSON{Total: f.Memory, Free: f.MemoryFree, Requested: l.memory},

@@ -145,7 +145,9 @@ type Volume struct {
 
 // Provider is a MachineProvider.
 type Provider struct {
-	Phase    string
+	Phase string
+	// Local tells whether it makes machines on the nodes of this cluster.
+	Local    bool
 	Type     string
 	Version  string
 	Default  bool
@@ -200,8 +202,10 @@ type Pool struct {
 	Ready int32  `json:"ready"`
 }
 
-// Node is a node of this Kubernetes cluster, which may host virtual machines.
+// Node is a node of this Kubernetes cluster.
 type Node struct {
+	// Host tells whether KubeVirt runs virtual machines on it.
+	Host          bool
 	Ready         bool
 	Unschedulable bool
 	ControlPlane  bool

@@ -13,6 +13,7 @@ func (s *Store) rebuild() map[Topic]map[string]*Item {
 		}
 		for key := range s.again[kind] {
 			if _, done := s.before[kind][key]; !done {
+				drop(items, s.objects[kind][key])
 				add(items, s.items(s.objects[kind][key]))
 			}
 		}
@@ -83,13 +84,19 @@ func (s *Store) items(o *Object) []*Item {
 	case *Provider:
 		items := []*Item{providerItem(o)}
 		for _, h := range f.Hosts {
+			if f.Local && isHost(s.objects[KindNode][Key{Name: h.Name}]) {
+				continue // the node tells of itself, and more
+			}
 			items = append(items, providerHostItem(o, h, s.loadOfMachines(place(o.Name, h.Name))))
 		}
 		return items
 	case *Cluster:
 		return []*Item{s.clusterItem(o, f)}
 	case *Node:
-		return []*Item{nodeItem(o, s.loadOfInstances(o.Name))}
+		if !f.Host {
+			return nil
+		}
+		return []*Item{nodeItem(o, s.localProvider(), s.loadOfInstances(o.Name))}
 	case *VM:
 		var running *Instance
 		if vmi := s.objects[KindVMI][o.Key]; vmi != nil {
@@ -116,6 +123,21 @@ func (s *Store) operatorOf(provider string) string {
 		}
 	}
 	return ""
+}
+
+// localProvider is the name of the provider that makes machines on the nodes of
+// this cluster, or empty: of several the default, or else the first by name.
+func (s *Store) localProvider() (name string) {
+	for _, o := range s.objects[KindProvider] {
+		switch p := o.Facts.(*Provider); {
+		case !p.Local:
+		case p.Default:
+			return o.Name
+		case name == "" || o.Name < name:
+			name = o.Name
+		}
+	}
+	return name
 }
 
 func (s *Store) clusterItem(o *Object, f *Cluster) *Item {
@@ -187,6 +209,13 @@ func (s *Store) spread() {
 		if hypervisor(old) != hypervisor(s.objects[KindProvider][key]) {
 			s.allAgain(KindMachine)
 			s.allAgain(KindCluster)
+			s.allAgain(KindNode)
+			break
+		}
+	}
+	for key, old := range s.before[KindNode] {
+		if isHost(old) != isHost(s.objects[KindNode][key]) {
+			s.allAgain(KindProvider)
 			break
 		}
 	}
@@ -231,14 +260,19 @@ func allocates(network *Object) string {
 	return network.Facts.(*Network).Allocation
 }
 
-// hypervisor is what of a provider its machines depend on.
-func hypervisor(provider *Object) string {
-	if provider == nil {
-		return ""
+// isHost tells whether a node, which may be nil, is one that KubeVirt runs on.
+func isHost(node *Object) bool { return node != nil && node.Facts.(*Node).Host }
+
+// relied is what of a provider its machines and its nodes depend on.
+type relied struct {
+	kind         string
+	local, usual bool
+}
+
+func hypervisor(provider *Object) (r relied) {
+	if provider != nil {
+		p := provider.Facts.(*Provider)
+		r = relied{kind: p.Type, local: p.Local, usual: p.Default}
 	}
-	p := provider.Facts.(*Provider)
-	if p.Default {
-		return p.Type + " default"
-	}
-	return p.Type
+	return r
 }
