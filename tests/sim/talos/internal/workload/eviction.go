@@ -1,8 +1,8 @@
 package workload
 
 import (
-	"errors"
 	"fmt"
+	"net/http"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -22,8 +22,21 @@ func (c *Cluster) evict(namespace, name string, options metav1.DeleteOptions) er
 	if err != nil {
 		return err
 	}
-	if err := c.mayEvict(obj.(*corev1.Pod)); err != nil {
+	pod := obj.(*corev1.Pod)
+	if err := c.mayEvict(pod); err != nil {
 		return err
+	}
+	if err := holds(podKind, pod, options.Preconditions); err != nil {
+		return err
+	}
+	if len(options.DryRun) == 0 {
+		pod = pod.DeepCopy()
+		target := setPodCondition(pod, corev1.DisruptionTarget, corev1.ConditionTrue, c.store.now())
+		target.Reason, target.Message = "EvictionByEvictionAPI", "Eviction API: evicting"
+		if err := c.store.put(podKind, pod); err != nil {
+			return err
+		}
+		options.Preconditions = nil // they hold for the pod before it got the condition
 	}
 	_, err = c.removeLocked(&request{kind: podKind, namespace: namespace, name: name}, options)
 	return err
@@ -40,7 +53,10 @@ func (c *Cluster) mayEvict(pod *corev1.Pod) error {
 		}
 	}
 	if len(budgets) > 1 {
-		return apierrors.NewInternalError(errors.New("this pod has more than one PodDisruptionBudget, which the eviction subresource does not support"))
+		return &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
+			Message: "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+		}}
 	}
 	if len(budgets) == 0 || budgets[0].Status.DisruptionsAllowed > 0 || mayGoUnready(budgets[0], pod) {
 		return nil

@@ -41,7 +41,7 @@ func (c *Cluster) mirror(k Kubelet) error {
 }
 
 // terminate begins a pod's end. With no grace, and where no kubelet runs it, it
-// is gone at once. Callers hold mu.
+// is gone at once, as it is when it has ended by itself. Callers hold mu.
 func (c *Cluster) terminate(pod *corev1.Pod, grace *int64) error {
 	if grace == nil {
 		grace = pod.Spec.TerminationGracePeriodSeconds
@@ -49,7 +49,7 @@ func (c *Cluster) terminate(pod *corev1.Pod, grace *int64) error {
 	if mirrored(pod) && c.alive(pod.Spec.NodeName) {
 		return nil // the kubelet shows it again at once
 	}
-	if *cmp.Or(grace, new(int64)) == 0 || pod.Spec.NodeName == "" {
+	if *cmp.Or(grace, new(int64)) == 0 || pod.Spec.NodeName == "" || finished(pod) {
 		return c.dropAndSettle(podKind, pod)
 	}
 	if old, err := c.store.get(podKind, pod.Namespace, pod.Name); err == nil && metaOf(old).GetDeletionTimestamp() != nil {
@@ -195,17 +195,18 @@ func running(pod *corev1.Pod, node *corev1.Node, now time.Time) *corev1.Pod {
 	return next
 }
 
-func setPodCondition(pod *corev1.Pod, kind corev1.PodConditionType, status corev1.ConditionStatus, now time.Time) {
+func setPodCondition(pod *corev1.Pod, kind corev1.PodConditionType, status corev1.ConditionStatus, now time.Time) *corev1.PodCondition {
 	at := metav1.NewTime(now.Truncate(time.Second))
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == kind {
 			if c.Status != status {
 				c.Status, c.LastTransitionTime = status, at
 			}
-			return
+			return c
 		}
 	}
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: kind, Status: status, LastTransitionTime: at})
+	return &pod.Status.Conditions[len(pod.Status.Conditions)-1]
 }
 
 // Drain evicts from a node every pod that no controller would put back there

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -126,6 +127,9 @@ func (c *Cluster) create(k *kind, obj runtime.Object) (runtime.Object, error) {
 	if _, err := c.store.get(k, m.GetNamespace(), m.GetName()); err == nil {
 		return nil, apierrors.NewAlreadyExists(k.resource(), m.GetName())
 	}
+	if err := validate(k, obj); err != nil {
+		return nil, err
+	}
 	m.SetUID("")
 	m.SetResourceVersion("")
 	m.SetDeletionTimestamp(nil)
@@ -183,6 +187,9 @@ func (c *Cluster) update(r *request, change func(runtime.Object) (runtime.Object
 	next = keepOtherHalf(r, old, next)
 	if unchanged(old, next) {
 		return old, nil
+	}
+	if err := validate(r.kind, next); err != nil {
+		return nil, err
 	}
 	if metaOf(next).GetDeletionTimestamp() != nil && len(metaOf(next).GetFinalizers()) == 0 && r.kind != podKind {
 		return next, c.dropAndSettle(r.kind, next)
@@ -250,11 +257,8 @@ func (c *Cluster) removeLocked(r *request, options metav1.DeleteOptions) (runtim
 	if err != nil {
 		return nil, err
 	}
-	if p := options.Preconditions; p != nil {
-		m := metaOf(old)
-		if (p.UID != nil && *p.UID != m.GetUID()) || (p.ResourceVersion != nil && *p.ResourceVersion != m.GetResourceVersion()) {
-			return nil, apierrors.NewConflict(r.kind.resource(), r.name, fmt.Errorf("the precondition of the deletion does not hold"))
-		}
+	if err := holds(r.kind, old, options.Preconditions); err != nil {
+		return nil, err
 	}
 	if len(options.DryRun) > 0 {
 		return old, nil
@@ -280,6 +284,23 @@ func (c *Cluster) removeLocked(r *request, options metav1.DeleteOptions) (runtim
 		return nil, err
 	}
 	return next, c.settle()
+}
+
+// holds checks the preconditions of a deletion.
+func holds(k *kind, obj runtime.Object, p *metav1.Preconditions) error {
+	m := metaOf(obj)
+	refuse := func(what, wanted, present, happened string) error {
+		return apierrors.NewConflict(schema.GroupResource{Group: k.Group, Resource: k.Kind}, m.GetName(), fmt.Errorf(
+			"the %s in the precondition (%s) does not match the %s in record (%s). The object might have been %s", what, wanted, what, present, happened))
+	}
+	switch {
+	case p == nil:
+	case p.UID != nil && *p.UID != m.GetUID():
+		return refuse("UID", string(*p.UID), string(m.GetUID()), "deleted and then recreated")
+	case p.ResourceVersion != nil && *p.ResourceVersion != m.GetResourceVersion():
+		return refuse("ResourceVersion", *p.ResourceVersion, m.GetResourceVersion(), "modified")
+	}
+	return nil
 }
 
 // empty removes everything that lives in a namespace.
