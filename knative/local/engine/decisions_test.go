@@ -234,7 +234,7 @@ func TestParseOptions(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(extraProcess{}), cmpopts.IgnoreFields(Options{}, "Self", "Out")); diff != "" {
 		t.Errorf("options (-want +got):\n%s", diff)
 	}
-	for _, args := range [][]string{{"--process=sim"}, {"--process=a/b=c"}, {"--config=x"}, {"--config==x"}, {"--ingress=proxy"}, {"--processes=0"}, {"--idle=0"}, {"--unknown"}, {"stray"}} {
+	for _, args := range [][]string{{"--process=sim"}, {"--process=a/b=c"}, {"--config=x"}, {"--config==x"}, {"--ingress=proxy"}, {"--apiserver=127.0.0.1"}, {"--processes=0"}, {"--idle=0"}, {"--unknown"}, {"stray"}} {
 		if _, err := ParseOptions(args, io.Discard); err == nil {
 			t.Errorf("%v was accepted", args)
 		}

@@ -204,7 +204,7 @@ func (e *engine) startControlPlane(ctx context.Context) error {
 		return fmt.Errorf("ask the API server for its version: %w", err)
 	}
 	e.version = version.GitVersion
-	if e.programs.identities, err = newIdentities(e.cluster, e.state); err != nil {
+	if e.programs.identities, err = newIdentities(e.cluster, e.state, e.options.APIServer); err != nil {
 		return err
 	}
 	e.printer.step("etcd and kube-apiserver", began)

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"sync"
 	"time"
@@ -21,16 +22,22 @@ const tokenSeconds = 48 * 60 * 60
 type identities struct {
 	cluster *cluster
 	state   *state
+	server  string // URL
 
 	mu    sync.Mutex
 	renew map[string]time.Time // by path of the kubeconfig
 }
 
-func newIdentities(c *cluster, s *state) (*identities, error) {
+// newIdentities makes the credentials for a server, nil being the cluster's own.
+func newIdentities(c *cluster, s *state, server *url.URL) (*identities, error) {
 	if err := os.MkdirAll(s.path("kubeconfigs"), 0o700); err != nil {
 		return nil, fmt.Errorf("create the directory of kubeconfigs: %w", err)
 	}
-	return &identities{cluster: c, state: s, renew: map[string]time.Time{}}, nil
+	host := c.config.Host
+	if server != nil {
+		host = server.String()
+	}
+	return &identities{cluster: c, state: s, server: host, renew: map[string]time.Time{}}, nil
 }
 
 // kubeconfig returns the path of a kubeconfig with a token of the ServiceAccount. The first call of a run requests a
@@ -53,7 +60,7 @@ func (i *identities) kubeconfig(ctx context.Context, namespace, name string) (st
 		return "", fmt.Errorf("request a token of ServiceAccount %s/%s: %w", namespace, name, err)
 	}
 	user := api.AuthInfo{Token: token.Status.Token}
-	if err := writeKubeconfig(path, i.cluster.config.Host, i.cluster.config.CAFile, namespace, user); err != nil {
+	if err := writeKubeconfig(path, i.server, i.cluster.config.CAFile, namespace, user); err != nil {
 		return "", err
 	}
 	i.renew[path] = time.Now().Add(time.Until(token.Status.ExpirationTimestamp.Time) / 2)

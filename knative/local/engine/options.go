@@ -27,6 +27,7 @@ type Options struct {
 	Config        map[string]string
 	PingEvery     time.Duration
 	Ingress       *url.URL
+	APIServer     *url.URL
 	Audit         bool
 
 	// Self is the program that holds the components, which is this one.
@@ -65,7 +66,8 @@ func ParseOptions(args []string, out io.Writer) (Options, error) {
 	flags.Func("apply", "`file` of objects to apply once all is ready (repeatable)", list(&o.Apply))
 	flags.Func("config", "`KEY=VALUE` for the ConfigMap vitistack-config, which every function and the gateway read (repeatable)", o.addConfig)
 	flags.DurationVar(&o.PingEvery, "ping-every", 0, "fire each PingSource at this `interval` instead of by its schedule")
-	flags.Func("ingress", "`URL` that the ApiServerSource and the subjects of SinkBindings send to instead of the Broker, for tests that put a proxy in between", o.setIngress)
+	flags.Func("ingress", "`URL` that the ApiServerSource and the subjects of SinkBindings send to instead of the Broker, for tests that put a proxy in between", setURL(&o.Ingress))
+	flags.Func("apiserver", "`URL` of the API server that functions and Deployments are given instead of the engine's own, with the same authority, for tests that put a proxy in between", setURL(&o.APIServer))
 	flags.BoolVar(&o.Audit, "audit", false, "log each request to the API server to logs/audit.log")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -117,16 +119,19 @@ func (o *Options) addConfig(text string) error {
 	return nil
 }
 
-func (o *Options) setIngress(text string) error {
-	u, err := url.Parse(text)
-	if err != nil {
-		return err
+// setURL reads a URL with scheme and host.
+func setURL(to **url.URL) func(string) error {
+	return func(text string) error {
+		u, err := url.Parse(text)
+		if err != nil {
+			return err
+		}
+		if u.Scheme == "" || u.Host == "" {
+			return errors.New("write a whole URL, such as http://127.0.0.1:8080/")
+		}
+		*to = u
+		return nil
 	}
-	if u.Scheme == "" || u.Host == "" {
-		return errors.New("write a whole URL, such as http://127.0.0.1:8080/")
-	}
-	o.Ingress = u
-	return nil
 }
 
 func list(values *[]string) func(string) error {
