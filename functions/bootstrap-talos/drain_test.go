@@ -1,0 +1,275 @@
+package main
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/tests/stand/apiserver"
+	"github.com/vitistack/stack/tests/stand/feed"
+)
+
+// drainStand is a workload API with one Ready node.
+type drainStand struct {
+	*testing.T
+	*kubernetes.Clientset
+	w               *workload
+	namespace, node string
+	// real is whether the test has to do the work of kubelets and controllers.
+	real bool
+}
+
+// simulated is the workload API of a simulated cluster.
+func simulated(t *testing.T) *drainStand {
+	t.Helper()
+	s := setUp(t, standing{})
+	s.create(s.cluster("shop", 1, 1))
+	s.running("shop")
+	return &drainStand{T: t, Clientset: s.workload("shop"), w: openFor(t, s.secret("shop-kubeconfig").Data[kubeconfigKey]), namespace: "default", node: "shop-pool-0"}
+}
+
+// genuine is a real kube-apiserver.
+func genuine(t *testing.T) *drainStand {
+	t.Helper()
+	server := apiserver.Start(t)
+	config := server.Config()
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig, err := clientcmd.Write(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: config.Host, CertificateAuthorityData: config.CAData}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"admin": {ClientCertificateData: config.CertData, ClientKeyData: config.KeyData}},
+		Contexts:       map[string]*clientcmdapi.Context{"c": {Cluster: "c", AuthInfo: "admin"}},
+		CurrentContext: "c",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &drainStand{T: t, Clientset: client, w: openFor(t, kubeconfig), namespace: server.Namespace(t), real: true}
+	d.node = d.namespace + "-node"
+	n, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: d.node}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	n.Status.NodeInfo = corev1.NodeSystemInfo{KubeletVersion: "v1.34.1", OSImage: "Talos (v1.13.9)", BootID: "boot"}
+	if _, err := client.CoreV1().Nodes().UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	if _, err := client.CoreV1().ServiceAccounts(d.namespace).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func openFor(t *testing.T, kubeconfig []byte) *workload {
+	t.Helper()
+	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := url.Parse(config.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := strconv.ParseInt(host.Port(), 10, 32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := openWorkload(kubeconfig, int32(port), host.Hostname())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.close)
+	return w
+}
+
+// run makes a pod that runs on the node.
+func (d *drainStand) run(name string, edit func(*corev1.Pod)) {
+	d.Helper()
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "db"}},
+		Spec:       corev1.PodSpec{NodeName: d.node, Containers: []corev1.Container{{Name: "db", Image: "db:1"}}},
+	}
+	if edit != nil {
+		edit(p)
+	}
+	pods := d.CoreV1().Pods(d.namespace)
+	p, err := pods.Create(d.Context(), p, metav1.CreateOptions{})
+	if err != nil {
+		d.Fatal(err)
+	}
+	if d.real {
+		p.Status.Phase = corev1.PodRunning
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		if _, err := pods.UpdateStatus(d.Context(), p, metav1.UpdateOptions{}); err != nil {
+			d.Fatal(err)
+		}
+	}
+	feed.Until(d, name+" runs", func() (bool, string) {
+		p, err := pods.Get(d.Context(), name, metav1.GetOptions{})
+		return err == nil && p.Status.Phase == corev1.PodRunning, ""
+	})
+}
+
+// budget keeps two of the pods, of which there are so many.
+func (d *drainStand) budget(healthy int32) {
+	d.Helper()
+	stay := intstr.FromInt32(2)
+	budgets := d.PolicyV1().PodDisruptionBudgets(d.namespace)
+	b, err := budgets.Create(d.Context(), &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: "db"},
+		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &stay, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		d.Fatal(err)
+	}
+	if !d.real {
+		return
+	}
+	b.Status = policyv1.PodDisruptionBudgetStatus{
+		ObservedGeneration: b.Generation, ExpectedPods: healthy, CurrentHealthy: healthy, DesiredHealthy: 2, DisruptionsAllowed: healthy - 2,
+	}
+	if _, err := budgets.UpdateStatus(d.Context(), b, metav1.UpdateOptions{}); err != nil {
+		d.Fatal(err)
+	}
+}
+
+// stop ends the pods that have been told to go, as their kubelet does.
+func (d *drainStand) stop() {
+	d.Helper()
+	if !d.real {
+		return
+	}
+	pods := d.CoreV1().Pods(d.namespace)
+	list, err := pods.List(d.Context(), metav1.ListOptions{})
+	if err != nil {
+		d.Fatal(err)
+	}
+	now := int64(0)
+	for _, p := range list.Items {
+		if p.DeletionTimestamp == nil {
+			continue
+		}
+		if err := pods.Delete(d.Context(), p.Name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+			d.Fatal(err)
+		}
+	}
+}
+
+// left are the pods that are on the node and stay there.
+func (d *drainStand) left() (names []string) {
+	d.Helper()
+	list, err := d.CoreV1().Pods(d.namespace).List(d.Context(), metav1.ListOptions{})
+	if err != nil {
+		d.Fatal(err)
+	}
+	for _, p := range list.Items {
+		if p.Spec.NodeName == d.node && p.DeletionTimestamp == nil {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
+func (d *drainStand) seen() workloadNode {
+	d.Helper()
+	nodes, err := d.w.nodes(d.Context())
+	if err != nil {
+		d.Fatal(err)
+	}
+	i := slices.IndexFunc(nodes, func(n workloadNode) bool { return n.name == d.node })
+	if i < 0 {
+		d.Fatalf("node %s is not there", d.node)
+	}
+	return nodes[i]
+}
+
+// TestDrain has the function empty, label, taint and delete a node, in a simulated
+// workload API and in a real one.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(*testing.T) *drainStand{"Simulated": simulated, "Real": genuine} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := open(t)
+			d.labelled()
+			d.drained()
+			for range 2 { // the second time it is gone
+				if err := d.w.deleteNode(t.Context(), d.node); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+func (d *drainStand) labelled() {
+	d.Helper()
+	if n := d.seen(); !n.ready || n.cordoned || n.talos != "1.13.9" || !strings.HasPrefix(n.version, "v1.34.") || n.boot == "" {
+		d.Errorf("the node is seen as %+v", n)
+	}
+	others := len(d.seen().taints)
+	properties := v1alpha1.MachineProperties{
+		Labels: map[string]string{"tier": "front", "node-role.kubernetes.io/front": ""},
+		Taints: []v1alpha1.NodeTaint{{Key: "only", Value: "front", Effect: "NoSchedule"}},
+	}
+	for _, p := range []v1alpha1.MachineProperties{properties, {}} {
+		if err := d.w.patchNode(d.Context(), d.node, relabel(d.seen(), p)); err != nil {
+			d.Fatal(err)
+		}
+		n := d.seen()
+		if n.labels["tier"] != p.Labels["tier"] || len(n.taints) != others+len(p.Taints) {
+			d.Errorf("labels %v and taints %v, want %v and %v", n.labels, n.taints, p.Labels, p.Taints)
+		}
+		if again := relabel(n, p); again != nil {
+			d.Errorf("a Node that is as it should be is changed again: %v", again)
+		}
+	}
+}
+
+func (d *drainStand) drained() {
+	d.Helper()
+	controller := true
+	d.run("agent", func(p *corev1.Pod) {
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "agent", Controller: &controller}}
+		p.Labels = nil
+	})
+	for _, name := range []string{"db-0", "db-1", "db-2"} {
+		d.run(name, nil)
+	}
+	d.budget(3)
+	u := v1alpha1.NodeUpgrade{Name: d.node, Cordoned: true}
+	prepare := func() (turn, string) { return prepareNode(d.Context(), d.w, v1alpha1.UpgradeTalos, u) }
+	now, why := prepare()
+	if now != turnWait || !strings.Contains(why, "may not be moved: Cannot evict pod as it would violate the pod's disruption budget. The disruption budget db ") {
+		d.Errorf("the budget keeps two pods: got %s, %s", now, why)
+	}
+	if left := d.left(); len(left) != 3 || !d.seen().cordoned {
+		d.Errorf("pods %v are left on the node, want the agent and two; cordoned: %t", left, d.seen().cordoned)
+	}
+	if err := d.PolicyV1().PodDisruptionBudgets(d.namespace).Delete(d.Context(), "db", metav1.DeleteOptions{}); err != nil {
+		d.Fatal(err)
+	}
+	feed.Until(d, "the node is empty", func() (bool, string) {
+		now, why = prepare()
+		d.stop()
+		return now == turnAsk, why
+	})
+	if left := d.left(); !slices.Equal(left, []string{"agent"}) {
+		d.Errorf("pods %v are left on the node, want the agent", left)
+	}
+}
