@@ -169,15 +169,18 @@ func (s *seed) hosts() {
 		o.Spec.Type, o.Spec.Default = p.kind, p.name == "kubevirt"
 		o.Status.Phase, o.Status.Version, o.Status.MachineCount = v1alpha1.ProviderReady, "v1.6.0", 40
 		o.Status.Conditions = []metav1.Condition{s.ready(300*time.Hour, "", "")}
-		if p.name == "proxmox" {
-			o.Status.Version = "9.0.3"
-			for i := range 3 {
-				o.Status.Nodes = append(o.Status.Nodes, v1alpha1.ProviderNode{Name: fmt.Sprintf("pve%d", i), Ready: i != 2, CPU: quantity.MustParse("32"), Memory: quantity.MustParse("256Gi")})
+		for i := range 8 {
+			if p.kind == v1alpha1.ProviderKubeVirt {
+				o.Status.Nodes = append(o.Status.Nodes, v1alpha1.ProviderNode{Name: hostName(i), Ready: true, CPU: quantity.MustParse("31"), Memory: quantity.MustParse("120Gi")})
 			}
 		}
-		for i := range 8 {
-			if p.name == "kubevirt" {
-				o.Status.Nodes = append(o.Status.Nodes, v1alpha1.ProviderNode{Name: hostName(i), Ready: true, CPU: quantity.MustParse("31"), Memory: quantity.MustParse("120Gi")})
+		for i := range 3 {
+			if p.kind == v1alpha1.ProviderProxmox {
+				o.Status.Version = "9.0.3"
+				o.Status.Nodes = append(o.Status.Nodes, v1alpha1.ProviderNode{
+					Name: fmt.Sprintf("pve%d", i), Ready: i != 2, CPU: quantity.MustParse("32"), Memory: quantity.MustParse("256Gi"),
+					CPUUsed: new(quantity.MustParse("3500m")), MemoryUsed: new(quantity.MustParse("240Gi")),
+				})
 			}
 		}
 		s.api.Put(s.t, "machineproviders", o)

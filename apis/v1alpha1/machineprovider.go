@@ -232,4 +232,11 @@ type ProviderNode struct {
 	CPU resource.Quantity `json:"cpu,omitempty,omitzero"`
 	// +optional
 	Memory resource.Quantity `json:"memory,omitempty,omitzero"`
+	// CPUs that are busy, as the hypervisor measures it. Absent where it does not.
+	// A change of less than a twentieth of the host is not written.
+	// +optional
+	CPUUsed *resource.Quantity `json:"cpuUsed,omitempty"`
+	// Memory that is in use, in the same way.
+	// +optional
+	MemoryUsed *resource.Quantity `json:"memoryUsed,omitempty"`
 }

@@ -85,7 +85,7 @@ type seen struct {
 type health struct {
 	version string
 	nodes   []v1alpha1.ProviderNode
-	// memoryAvailable is what machines may still take, and zero where the
-	// hypervisor does not say.
-	memoryAvailable resource.Quantity
+	// memoryAvailable is what machines may still take. Nil stands for the memory
+	// that the hosts do not use.
+	memoryAvailable *resource.Quantity
 }

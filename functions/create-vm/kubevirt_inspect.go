@@ -4,8 +4,10 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -30,28 +32,73 @@ func (k *kubevirt) Inspect(ctx context.Context) (health, error) {
 	for _, i := range installed.Items {
 		h.version = i.Status.ObservedKubeVirtVersion
 	}
+	used, err := k.usage(ctx)
+	if err != nil {
+		return health{}, err
+	}
 	for _, n := range nodes.Items {
 		h.nodes = append(h.nodes, v1alpha1.ProviderNode{
 			Name: n.Name, Ready: nodeReady(n), CPU: *n.Status.Allocatable.Cpu(), Memory: *n.Status.Allocatable.Memory(),
+			CPUUsed: used[n.Name].cpu, MemoryUsed: used[n.Name].memory,
 		})
 	}
 	h.memoryAvailable, err = k.memoryLeft(ctx, h.nodes)
 	return h, err
 }
 
+const pageSize = 500
+
+// usage is what of a host is in use.
+type usage struct{ cpu, memory *resource.Quantity }
+
+// nodeMetrics is what metrics-server measures.
+var nodeMetrics = schema.GroupVersionResource{Group: "metrics.k8s.io", Version: "v1beta1", Resource: "nodes"}
+
+// usage is what is in use of each host, by name. It is empty where the cluster does
+// not measure it, or does not show it.
+func (k *kubevirt) usage(ctx context.Context) (map[string]usage, error) {
+	used := map[string]usage{}
+	for page := (kube.Page{Limit: pageSize}); ; {
+		var list struct {
+			Metadata metav1.ListMeta `json:"metadata"`
+			Items    []struct {
+				Metadata metav1.ObjectMeta `json:"metadata"`
+				Usage    struct {
+					CPU    *resource.Quantity `json:"cpu"`
+					Memory *resource.Quantity `json:"memory"`
+				} `json:"usage"`
+			} `json:"items"`
+		}
+		err := k.guests.ListInto(ctx, nodeMetrics, page, &list)
+		if kube.NotFound(err) || apierrors.IsForbidden(err) || apierrors.IsServiceUnavailable(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, i := range list.Items {
+			used[i.Metadata.Name] = usage{i.Usage.CPU, i.Usage.Memory}
+		}
+		if page.Continue = list.Metadata.Continue; page.Continue == "" {
+			return used, nil
+		}
+	}
+}
+
 // instances are the running virtual machines, of all namespaces.
 var instances = kubevirtv1.GroupVersion.WithResource("virtualmachineinstances")
 
-// memoryLeft is the memory of the hosts that takes machines, less what the guests
-// on all of them have.
-func (k *kubevirt) memoryLeft(ctx context.Context, nodes []v1alpha1.ProviderNode) (resource.Quantity, error) {
-	left := resource.Quantity{Format: resource.BinarySI}
+// memoryLeft is the memory of the hosts that take machines, less what their guests
+// have.
+func (k *kubevirt) memoryLeft(ctx context.Context, nodes []v1alpha1.ProviderNode) (*resource.Quantity, error) {
+	left := &resource.Quantity{Format: resource.BinarySI}
+	ready := map[string]bool{}
 	for _, n := range nodes {
 		if n.Ready {
+			ready[n.Name] = true
 			left.Add(n.Memory)
 		}
 	}
-	const pageSize = 500
 	for page := (kube.Page{Limit: pageSize}); ; {
 		var list struct {
 			Metadata metav1.ListMeta `json:"metadata"`
@@ -61,13 +108,16 @@ func (k *kubevirt) memoryLeft(ctx context.Context, nodes []v1alpha1.ProviderNode
 						Memory *kubevirtv1.Memory `json:"memory"`
 					} `json:"domain"`
 				} `json:"spec"`
+				Status struct {
+					NodeName string `json:"nodeName"`
+				} `json:"status"`
 			} `json:"items"`
 		}
 		if err := k.guests.ListInto(ctx, instances, page, &list); err != nil {
-			return left, err
+			return nil, err
 		}
 		for _, i := range list.Items {
-			if memory := i.Spec.Domain.Memory; memory != nil && memory.Guest != nil {
+			if memory := i.Spec.Domain.Memory; ready[i.Status.NodeName] && memory != nil && memory.Guest != nil {
 				left.Sub(*memory.Guest)
 			}
 		}

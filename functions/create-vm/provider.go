@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"slices"
 	"strings"
@@ -140,6 +141,7 @@ func concludeProvider(p *v1alpha1.MachineProvider, h health, machines int32, err
 		s.Phase = v1alpha1.ProviderOffline
 		return tellProvider(p, "Unreachable", "the hypervisor does not answer as it should: "+lasting(err))
 	}
+	keepSteady(s.Nodes, h.nodes)
 	s.Phase, s.Version, s.Nodes = v1alpha1.ProviderReady, h.version, h.nodes
 	s.Capacity = capacityOf(h)
 	return tellProvider(p, "Healthy", "the hypervisor answers")
@@ -176,13 +178,48 @@ func lasting(err error) string {
 
 func capacityOf(h health) *v1alpha1.ProviderCapacity {
 	cpu, memory := resource.Quantity{Format: resource.DecimalSI}, resource.Quantity{Format: resource.BinarySI}
+	free := memory
 	for _, n := range h.nodes {
-		if n.Ready {
-			cpu.Add(n.CPU)
-			memory.Add(n.Memory)
+		if !n.Ready {
+			continue
+		}
+		cpu.Add(n.CPU)
+		memory.Add(n.Memory)
+		free.Add(n.Memory)
+		if n.MemoryUsed != nil {
+			free.Sub(*n.MemoryUsed)
 		}
 	}
-	return &v1alpha1.ProviderCapacity{CPU: cpu, Memory: memory, MemoryAvailable: h.memoryAvailable}
+	if h.memoryAvailable != nil {
+		free = *h.memoryAvailable
+	}
+	return &v1alpha1.ProviderCapacity{CPU: cpu, Memory: memory, MemoryAvailable: free}
+}
+
+// keepSteady gives the hosts of now what they used before, where that has hardly
+// changed: what a host uses varies with each look, and is not worth a write.
+func keepSteady(before, now []v1alpha1.ProviderNode) {
+	for i := range now {
+		n := &now[i]
+		old := slices.IndexFunc(before, func(o v1alpha1.ProviderNode) bool { return o.Name == n.Name })
+		if old < 0 {
+			continue
+		}
+		if hardlyChanged(before[old].CPUUsed, n.CPUUsed, n.CPU) {
+			n.CPUUsed = before[old].CPUUsed
+		}
+		if hardlyChanged(before[old].MemoryUsed, n.MemoryUsed, n.Memory) {
+			n.MemoryUsed = before[old].MemoryUsed
+		}
+	}
+}
+
+func hardlyChanged(before, now *resource.Quantity, whole resource.Quantity) bool {
+	if before == nil || now == nil {
+		return false
+	}
+	difference := before.AsApproximateFloat64() - now.AsApproximateFloat64()
+	return math.Abs(difference) < whole.AsApproximateFloat64()/20
 }
 
 // credentialsOf reads the Secret that a MachineProvider names. It returns a fault

@@ -16,11 +16,19 @@ import (
 
 	"github.com/VictoriaMetrics/metrics"
 	"github.com/cloudevents/sdk-go/v2/event"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/tests/stand/apiserver"
 )
 
@@ -99,7 +107,8 @@ func (r *rig) providerNow() *v1alpha1.MachineProvider {
 
 func TestProviderStatus(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, elsewhere(apiserver.StartAnother(t).Config()))
+	remote := apiserver.StartAnother(t).Config()
+	r := newRig(t, elsewhere(remote))
 	r.machine("m1")
 	m := r.drive("m1", &wire{}, "runs", running)
 	w := &wire{}
@@ -117,6 +126,17 @@ func TestProviderStatus(t *testing.T) {
 	if s.Capacity == nil || s.Capacity.CPU.Sign() <= 0 || s.Capacity.MemoryAvailable.Cmp(s.Capacity.Memory) >= 0 {
 		t.Errorf("capacity %+v: a machine runs, so that not all memory is available", s.Capacity)
 	}
+	if s.Nodes[0].CPUUsed != nil || s.Nodes[0].MemoryUsed != nil {
+		t.Errorf("nobody has measured %+v", s.Nodes[0])
+	}
+	node := s.Nodes[0].Name
+	r.measure(remote, node, "7250m", "96Gi")
+	if err := deliver(t.Context(), f, lookAtProvider(r.site.provider, events.TypeResync)); err != nil {
+		t.Fatal(err)
+	}
+	if n := r.providerNow().Status.Nodes[0]; n.CPUUsed == nil || n.CPUUsed.String() != "7250m" || n.MemoryUsed == nil || n.MemoryUsed.String() != "96Gi" {
+		t.Errorf("%+v is not what was measured", n)
+	}
 	requests := len(w.order)
 	if err := deliver(t.Context(), f, lookAtProvider(r.site.provider, events.TypeRefUpdate)); err != nil {
 		t.Fatal(err)
@@ -126,6 +146,83 @@ func TestProviderStatus(t *testing.T) {
 	}
 	r.providerBreaks(f, w)
 	r.clean(m, &wire{})
+}
+
+// measure makes a cluster tell what a node uses, as metrics-server does.
+func (r *rig) measure(cluster *rest.Config, node, cpu, memory string) {
+	r.Helper()
+	client, err := dynamic.NewForConfig(cluster)
+	if err != nil {
+		r.Fatal(err)
+	}
+	definition := map[string]any{}
+	if err := yaml.Unmarshal([]byte(`
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: nodes.metrics.k8s.io
+  annotations: {api-approved.kubernetes.io: "unapproved, stands in for the aggregated API"}
+spec:
+  group: metrics.k8s.io
+  scope: Cluster
+  names: {plural: nodes, singular: node, kind: NodeMetrics, listKind: NodeMetricsList}
+  versions:
+    - {name: v1beta1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+`), &definition); err != nil {
+		r.Fatal(err)
+	}
+	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	if _, err := definitions.Create(r.Context(), &unstructured.Unstructured{Object: definition}, metav1.CreateOptions{}); err != nil {
+		r.Fatal(err)
+	}
+	measured := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "metrics.k8s.io/v1beta1", "kind": "NodeMetrics", "metadata": map[string]any{"name": node},
+		"timestamp": "2026-01-02T03:04:05Z", "window": "10s", "usage": map[string]any{"cpu": cpu, "memory": memory},
+	}}
+	for {
+		_, err = client.Resource(nodeMetrics).Create(r.Context(), measured, metav1.CreateOptions{})
+		if !kube.NotFound(err) {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+// TestKeepSteady is about what hosts use, which is written only where it has changed
+// by a twentieth of the host.
+func TestKeepSteady(t *testing.T) {
+	t.Parallel()
+	host := func(name, cpu, memory string) v1alpha1.ProviderNode {
+		n := v1alpha1.ProviderNode{Name: name, CPU: resource.MustParse("32"), Memory: resource.MustParse("128Gi")}
+		if cpu != "" {
+			n.CPUUsed, n.MemoryUsed = new(resource.MustParse(cpu)), new(resource.MustParse(memory))
+		}
+		return n
+	}
+	cases := map[string]struct {
+		reason            string
+		before, now, want v1alpha1.ProviderNode
+	}{
+		"Breath":  {reason: "noise is no news", before: host("a", "8", "64Gi"), now: host("a", "9500m", "58Gi"), want: host("a", "8", "64Gi")},
+		"Busy":    {reason: "each of the two is for itself", before: host("a", "8", "64Gi"), now: host("a", "10", "65Gi"), want: host("a", "10", "64Gi")},
+		"Freed":   {reason: "less is news too", before: host("a", "8", "64Gi"), now: host("a", "8", "32Gi"), want: host("a", "8", "32Gi")},
+		"First":   {reason: "what was not measured before is news", before: host("a", "", ""), now: host("a", "1m", "1Mi"), want: host("a", "1m", "1Mi")},
+		"Last":    {reason: "what is not measured any more is forgotten", before: host("a", "8", "64Gi"), now: host("a", "", ""), want: host("a", "", "")},
+		"Another": {reason: "another host's use is not its own", before: host("b", "8", "64Gi"), now: host("a", "8100m", "64Gi"), want: host("a", "8100m", "64Gi")},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now := []v1alpha1.ProviderNode{tc.now}
+			keepSteady([]v1alpha1.ProviderNode{tc.before}, now)
+			if !equality.Semantic.DeepEqual(now[0], tc.want) {
+				t.Errorf("%s: got %+v, want %+v", tc.reason, now[0], tc.want)
+			}
+		})
+	}
 }
 
 // providerBreaks lets the hypervisor stop to answer and come back.
@@ -159,8 +256,8 @@ func (r *rig) providerBreaks(f *functions, w *wire) {
 	if p.Status.Phase != v1alpha1.ProviderReady {
 		r.Errorf("phase %s after it is back", p.Status.Phase)
 	}
-	if writes := w.count["PATCH /apis/vitistack.io/v1alpha1/machineproviders/remote-*/status"]; writes != 4 {
-		r.Errorf("%d writes for four states: %v", writes, w.count)
+	if writes := w.count["PATCH /apis/vitistack.io/v1alpha1/machineproviders/remote-*/status"]; writes != 5 {
+		r.Errorf("%d writes for five states: %v", writes, w.count)
 	}
 }
 

@@ -179,12 +179,14 @@ func (x *proxmox) Inspect(ctx context.Context) (health, error) {
 		if r.Type != "node" {
 			continue
 		}
-		h.nodes = append(h.nodes, v1alpha1.ProviderNode{
+		n := v1alpha1.ProviderNode{
 			Name: r.Node, Ready: r.online(), CPU: *resource.NewQuantity(int64(r.MaxCPU), resource.DecimalSI), Memory: *resource.NewQuantity(r.MaxMem, resource.BinarySI),
-		})
-		if r.online() && r.MaxMem > r.Mem {
-			h.memoryAvailable.Add(*resource.NewQuantity(r.MaxMem-r.Mem, resource.BinarySI))
 		}
+		if r.online() {
+			n.CPUUsed = resource.NewMilliQuantity(int64(r.CPU*r.MaxCPU*1000), resource.DecimalSI)
+			n.MemoryUsed = resource.NewQuantity(r.Mem, resource.BinarySI)
+		}
+		h.nodes = append(h.nodes, n)
 	}
 	if len(h.nodes) == 0 {
 		return health{}, fault{"PermissionDenied", "Proxmox VE shows no node: grant Sys.Audit on /nodes"}

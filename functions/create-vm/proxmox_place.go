@@ -28,6 +28,7 @@ type item struct {
 	Template   int     `json:"template"`
 	Shared     int     `json:"shared"`
 	MaxCPU     float64 `json:"maxcpu"`
+	CPU        float64 `json:"cpu"`
 	MaxMem     int64   `json:"maxmem"`
 	Mem        int64   `json:"mem"`
 	MaxDisk    int64   `json:"maxdisk"`

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events"
 	proxmoxsim "github.com/vitistack/stack/tests/sim/proxmox"
 )
 
@@ -232,4 +233,36 @@ func TestProxmoxCredentials(t *testing.T) {
 		}
 	}
 	r.clean(r.drive("m1", &wire{}, "runs", running), &wire{})
+}
+
+// TestProxmoxProviderStatus reads of hosts what they use, and what is left on them.
+func TestProxmoxProviderStatus(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, proxmoxSite)
+	r.machine("m1")
+	m := r.drive("m1", &wire{}, "runs", running)
+	w := &wire{}
+	for range 2 {
+		if err := deliver(t.Context(), r.process(w), lookAtProvider(r.site.provider, events.TypeResync)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := r.providerNow().Status
+	left := s.Capacity.Memory.DeepCopy()
+	for _, n := range s.Nodes {
+		if n.CPUUsed == nil || n.MemoryUsed == nil || n.CPUUsed.Cmp(n.CPU) > 0 {
+			t.Fatalf("%+v lacks what is measured", n)
+		}
+		if busy := n.CPUUsed.MilliValue() > n.CPU.MilliValue()/100; busy != (n.Name == m.Status.NodeName) {
+			t.Errorf("%s uses %s of %s CPUs, and the machine is on %s", n.Name, n.CPUUsed, &n.CPU, m.Status.NodeName)
+		}
+		left.Sub(*n.MemoryUsed)
+	}
+	if s.Capacity.MemoryAvailable.Cmp(left) != 0 {
+		t.Errorf("%s is available, want what hosts do not use, %s", &s.Capacity.MemoryAvailable, &left)
+	}
+	if writes := w.count["PATCH /apis/vitistack.io/v1alpha1/machineproviders/proxmox-*/status"]; writes != 1 {
+		t.Errorf("%d writes for one state: %v", writes, w.count)
+	}
+	r.clean(m, &wire{})
 }

@@ -60,15 +60,24 @@ const metersOf = (host) => [
     show: cores,
     share: perCore,
     whole: (n) => `${cores(n)} cores, ${perCore} virtual CPUs each`,
+    measured: (q) => `${cores(q.used)} of ${cores(q.total)} cores busy`,
   },
-  { name: "Memory", q: host.memoryBytes, of: (m) => m.memoryBytes, show: bytes, share: 1, whole: (n) => `${bytes(n)} in the node` },
+  {
+    name: "Memory",
+    q: host.memoryBytes,
+    of: (m) => m.memoryBytes,
+    show: bytes,
+    share: 1,
+    whole: (n) => `${bytes(n)} in the node`,
+    measured: (q) => `${bytes(q.used)} of ${bytes(q.total)} used`,
+  },
 ];
 
-// meter shows what running machines use, what all machines of the node ask for, and
-// what it has for them.
-function meter({ name, q, of, show, share, whole }, machines) {
+// meter shows what running machines have, what all machines of the node ask for, and
+// what it has for them; below it what the hypervisor measures, where it does.
+function meter({ name, q, of, show, share, whole, measured }, machines) {
   const room = q.allocatable * share;
-  const used = machines.filter((m) => m.status === "running").reduce((sum, m) => sum + of(m), 0);
+  const running = machines.filter((m) => m.status === "running").reduce((sum, m) => sum + of(m), 0);
   const part = percent(q.requested, room);
   const kind = part > 100 ? "bad" : part >= 85 ? "act" : "fill";
   return h(
@@ -76,14 +85,16 @@ function meter({ name, q, of, show, share, whole }, machines) {
     { class: "meter", key: name },
     h("div", { class: "row" }, h("span", {}, name), h("span", { class: "soft" }, `${part} %`)),
     bar([
-      [percent(Math.min(used, q.requested), room), kind],
-      [percent(Math.max(0, q.requested - used), room), `${kind} faint`],
+      [percent(Math.min(running, q.requested), room), kind],
+      [percent(Math.max(0, q.requested - running), room), `${kind} faint`],
     ]),
     h(
       "p",
       { class: "soft small", title: whole(q.total) },
-      `${show(used)} used · ${show(q.requested)} requested · ${show(room)} allocatable`,
+      `${show(running)} running · ${show(q.requested)} requested · ${show(room)} allocatable`,
     ),
+    q.used !== undefined && bar([[percent(q.used, q.total), q.used >= 0.9 * q.total ? "bad" : "fill"]], "thin"),
+    q.used !== undefined && h("p", { class: "soft small" }, `${measured(q)} · ${percent(q.used, q.total)} %`),
   );
 }
 
@@ -193,7 +204,10 @@ export const hostsView = {
             "p",
             { class: "soft" },
             badge(c.may > 0 ? "good" : c.may === 0 ? "act" : "bad", mayFail(c)),
-            ` Counted with ${perCore} virtual CPUs for each core, the largest nodes failing first. Used is what running machines have, requested what all of them ask for.`,
+            ` Counted with ${perCore} virtual CPUs for each core, the largest nodes failing first. Running is what running machines have, requested what all of them ask for. `,
+            members.some((x) => x.milliCpus.used !== undefined)
+              ? "Busy and used is what the hypervisor measures."
+              : c.type === "kubevirt" && "What the nodes use is not measured: install metrics-server in their cluster.",
           ),
           shown.length === 0
             ? h("p", { class: "soft" }, "No node or machine here has that in its name.")

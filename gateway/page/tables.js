@@ -191,10 +191,10 @@ function usage(i) {
 
 // bar shows parts of a whole, each [percent, class]. The text beside it says the
 // same.
-export const bar = (parts) =>
+export const bar = (parts, shape = "") =>
   h(
     "span",
-    { class: "bar", "aria-hidden": "true" },
+    { class: `bar ${shape}`, "aria-hidden": "true" },
     parts.map(([part, kind], n) => h("span", { key: n, class: kind, style: { width: `${Math.min(100, part)}%` } })),
   );
 

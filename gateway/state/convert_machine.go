@@ -133,7 +133,14 @@ func fromProvider(p *v1alpha1.MachineProvider) (*Object, error) {
 		facts.CPUs, facts.Memory, facts.Free = c.CPU.Value(), c.Memory.Value(), c.MemoryAvailable.Value()
 	}
 	for _, n := range s.Nodes {
-		facts.Hosts = append(facts.Hosts, ProviderHost{Name: n.Name, Ready: n.Ready, CPUs: n.CPU.Value(), Memory: n.Memory.Value()})
+		h := ProviderHost{Name: n.Name, Ready: n.Ready, CPUs: n.CPU.Value(), Memory: n.Memory.Value()}
+		if n.CPUUsed != nil {
+			h.Used.MilliCPUs = new(n.CPUUsed.MilliValue())
+		}
+		if n.MemoryUsed != nil {
+			h.Used.Memory = new(n.MemoryUsed.Value())
+		}
+		facts.Hosts = append(facts.Hosts, h)
 	}
 	o, err := newObject(KindProvider, v1alpha1.GroupVersion.String(), &p.ObjectMeta, facts, p.Spec, p.Status)
 	if err != nil {

@@ -3,9 +3,10 @@ package state
 import "github.com/vitistack/stack/apis/v1alpha1"
 
 type quantityJSON struct {
-	Total     int64 `json:"total"`
-	Free      int64 `json:"allocatable"`
-	Requested int64 `json:"requested"`
+	Total     int64  `json:"total"`
+	Free      int64  `json:"allocatable"`
+	Requested int64  `json:"requested"`
+	Used      *int64 `json:"used,omitempty"`
 }
 
 type hostJSON struct {
@@ -48,7 +49,7 @@ func (l *load) add(cpus, memory int64) {
 
 // nodeItem is a node of this cluster, which KubeVirt runs virtual machines on for
 // a provider, or for others where that is empty.
-func nodeItem(o *Object, provider string, l load) *Item {
+func nodeItem(o *Object, provider string, used Usage, l load) *Item {
 	f := o.Facts.(*Node)
 	phase := "Ready"
 	if !f.Ready {
@@ -58,8 +59,8 @@ func nodeItem(o *Object, provider string, l load) *Item {
 	i.JSON = encode(hostJSON{
 		head: i.head(), tail: i.tail(), Provider: provider, Type: OperatorKubeVirt, Local: true, Version: f.Version,
 		ControlPlane: f.ControlPlane, Schedulable: f.Ready && !f.Unschedulable, VMs: l.vms,
-		MilliCPUs: quantityJSON{Total: f.MilliCPUs, Free: f.MilliCPUsFree, Requested: l.cpus * 1000},
-		Memory:    quantityJSON{Total: f.Memory, Free: f.MemoryFree, Requested: l.memory},
+		MilliCPUs: quantityJSON{Total: f.MilliCPUs, Free: f.MilliCPUsFree, Requested: l.cpus * 1000, Used: used.MilliCPUs},
+		Memory:    quantityJSON{Total: f.Memory, Free: f.MemoryFree, Requested: l.memory, Used: used.Memory},
 	})
 	return i
 }
@@ -77,8 +78,8 @@ func providerHostItem(o *Object, h ProviderHost, l load) *Item {
 	i.ID, i.Name, i.Story = hostID(o, h), h.Name, Story{Ready: h.Ready}
 	i.JSON = encode(hostJSON{
 		head: i.head(), tail: i.tail(), Provider: o.Name, Type: f.Type, Version: f.Version, Schedulable: h.Ready, VMs: l.vms,
-		MilliCPUs: quantityJSON{Total: h.CPUs * 1000, Free: h.CPUs * 1000, Requested: l.cpus * 1000},
-		Memory:    quantityJSON{Total: h.Memory, Free: h.Memory, Requested: l.memory},
+		MilliCPUs: quantityJSON{Total: h.CPUs * 1000, Free: h.CPUs * 1000, Requested: l.cpus * 1000, Used: h.Used.MilliCPUs},
+		Memory:    quantityJSON{Total: h.Memory, Free: h.Memory, Requested: l.memory, Used: h.Used.Memory},
 	})
 	return i
 }

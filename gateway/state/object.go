@@ -165,6 +165,12 @@ type ProviderHost struct {
 	Ready  bool
 	CPUs   int64
 	Memory int64
+	Used   Usage
+}
+
+// Usage is what the hypervisor measures of a host. Nil means that it does not.
+type Usage struct {
+	MilliCPUs, Memory *int64
 }
 
 // Cluster is a KubernetesCluster.

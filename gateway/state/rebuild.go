@@ -1,5 +1,7 @@
 package state
 
+import "slices"
+
 // rebuild makes the items of everything that has changed since the last commit,
 // and of what depends on it, by topic and identifier; nil stands for an item that
 // is gone. It then forgets what has changed.
@@ -96,7 +98,8 @@ func (s *Store) items(o *Object) []*Item {
 		if !f.Host {
 			return nil
 		}
-		return []*Item{nodeItem(o, s.localProvider(), s.loadOfInstances(o.Name))}
+		provider, used := s.localProvider(o.Name)
+		return []*Item{nodeItem(o, provider, used, s.loadOfInstances(o.Name))}
 	case *VM:
 		var running *Instance
 		if vmi := s.objects[KindVMI][o.Key]; vmi != nil {
@@ -126,18 +129,21 @@ func (s *Store) operatorOf(provider string) string {
 }
 
 // localProvider is the name of the provider that makes machines on the nodes of
-// this cluster, or empty: of several the default, or else the first by name.
-func (s *Store) localProvider() (name string) {
+// this cluster, or empty: of several the default, or else the first by name. used is
+// what it has measured of a node.
+func (s *Store) localProvider(node string) (name string, used Usage) {
+	var found *Provider
 	for _, o := range s.objects[KindProvider] {
-		switch p := o.Facts.(*Provider); {
-		case !p.Local:
-		case p.Default:
-			return o.Name
-		case name == "" || o.Name < name:
-			name = o.Name
+		if p := o.Facts.(*Provider); p.Local && (found == nil || p.Default || (o.Name < name && !found.Default)) {
+			name, found = o.Name, p
 		}
 	}
-	return name
+	if found != nil {
+		if i := slices.IndexFunc(found.Hosts, func(h ProviderHost) bool { return h.Name == node }); i >= 0 {
+			used = found.Hosts[i].Used
+		}
+	}
+	return name, used
 }
 
 func (s *Store) clusterItem(o *Object, f *Cluster) *Item {
@@ -209,6 +215,11 @@ func (s *Store) spread() {
 		if hypervisor(old) != hypervisor(s.objects[KindProvider][key]) {
 			s.allAgain(KindMachine)
 			s.allAgain(KindCluster)
+			break
+		}
+	}
+	for key, old := range s.before[KindProvider] {
+		if hypervisor(old).local || hypervisor(s.objects[KindProvider][key]).local {
 			s.allAgain(KindNode)
 			break
 		}
@@ -263,7 +274,7 @@ func allocates(network *Object) string {
 // isHost tells whether a node, which may be nil, is one that KubeVirt runs on.
 func isHost(node *Object) bool { return node != nil && node.Facts.(*Node).Host }
 
-// relied is what of a provider its machines and its nodes depend on.
+// relied is what of a provider its machines depend on.
 type relied struct {
 	kind         string
 	local, usual bool

@@ -26,6 +26,17 @@ func (s *Server) memoryUsed(node string) int64 {
 	return used
 }
 
+// cpuUsed is the part of a host that is busy: guests are, for a quarter of their CPUs.
+func (s *Server) cpuUsed(n Node) float64 {
+	busy := 0.01
+	for _, m := range s.machines {
+		if m.Node == n.Name && m.Running {
+			busy += float64(cpusOf(m.Config)) / 4 / float64(n.CPUs)
+		}
+	}
+	return min(busy, 1)
+}
+
 // power is a method that switches a machine.
 func power(kind string, check func(*machine) error, work func(s *Server, t *task, m *machine, c *call) error) func(*call) (any, error) {
 	return func(c *call) (any, error) {

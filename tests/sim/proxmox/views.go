@@ -32,7 +32,7 @@ func (c *call) nodeView(n Node) map[string]any {
 		return view
 	}
 	view["maxcpu"], view["maxmem"], view["mem"] = n.CPUs, n.Memory, c.server.memoryUsed(n.Name)
-	view["cpu"], view["uptime"], view["maxdisk"], view["disk"], view["level"] = 0.01, 86400, 100*gib, 10*gib, ""
+	view["cpu"], view["uptime"], view["maxdisk"], view["disk"], view["level"] = c.server.cpuUsed(n), 86400, 100*gib, 10*gib, ""
 	return view
 }
 
@@ -48,7 +48,7 @@ func nodeStatus(c *call) (any, error) {
 	n := c.node
 	used := c.server.memoryUsed(n.Name)
 	return map[string]any{
-		"cpu": 0.01, "wait": 0, "uptime": 86400, "pveversion": "pve-manager/" + Version + "/e5010dc0b8d5a6a1", "loadavg": []string{"0.01", "0.02", "0.03"},
+		"cpu": c.server.cpuUsed(n), "wait": 0, "uptime": 86400, "pveversion": "pve-manager/" + Version + "/e5010dc0b8d5a6a1", "loadavg": []string{"0.01", "0.02", "0.03"},
 		"memory":  map[string]any{"total": n.Memory, "used": used, "free": n.Memory - used},
 		"cpuinfo": map[string]any{"cpus": n.CPUs, "cores": n.CPUs / 2, "sockets": 1, "model": "Simulated", "mhz": "2400.000", "hvm": "1", "flags": "vmx"},
 		"rootfs":  map[string]any{"total": 100 * gib, "used": 10 * gib, "free": 90 * gib, "avail": 90 * gib},
