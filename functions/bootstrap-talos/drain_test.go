@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -198,8 +200,49 @@ func (d *drainStand) seen() workloadNode {
 	return nodes[i]
 }
 
-// TestDrain has the function empty, label, taint and delete a node, in a simulated
-// workload API and in a real one.
+// refreshed gives kube-proxy another version, and leaves alone what is not Talos's.
+func (d *drainStand) refreshed() {
+	d.Helper()
+	sets := d.AppsV1().DaemonSets("kube-system")
+	if d.real {
+		labels := map[string]string{"k8s-app": "kube-proxy"}
+		_, err := sets.Create(d.Context(), &appsv1.DaemonSet{
+			ObjectMeta: metav1.ObjectMeta{Name: "kube-proxy"},
+			Spec: appsv1.DaemonSetSpec{
+				Selector: &metav1.LabelSelector{MatchLabels: labels},
+				Template: corev1.PodTemplateSpec{
+					ObjectMeta: metav1.ObjectMeta{Labels: labels},
+					Spec: corev1.PodSpec{Containers: []corev1.Container{
+						{Name: "kube-proxy", Image: "registry.k8s.io/kube-proxy:v1.33.4"}, {Name: "beside", Image: "beside:1"},
+					}},
+				},
+			},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			d.Fatal(err)
+		}
+		d.Cleanup(func() { _ = sets.Delete(context.Background(), "kube-proxy", metav1.DeleteOptions{}) })
+	}
+	for _, image := range []string{"registry.k8s.io/kube-proxy:v1.34.2", "registry.k8s.io/kube-proxy:v1.34.2", "mirror.example.com/proxy:v1.34.3"} {
+		if err := d.w.refresh(d.Context(), addon{"daemonsets", "kube-proxy", image, "registry.k8s.io/kube-proxy"}); err != nil {
+			d.Fatal(err)
+		}
+		set, err := sets.Get(d.Context(), "kube-proxy", metav1.GetOptions{})
+		if err != nil {
+			d.Fatal(err)
+		}
+		containers := set.Spec.Template.Spec.Containers
+		if containers[0].Image != image || (d.real && (len(containers) != 2 || containers[1].Image != "beside:1")) {
+			d.Errorf("kube-proxy runs %v, want %s", containers, image)
+		}
+	}
+	if err := d.w.refresh(d.Context(), addon{"daemonsets", "nobody", "a:1", "a"}); err != nil {
+		d.Errorf("what is not there stays so: %v", err)
+	}
+}
+
+// TestDrain has the function empty, label, taint and delete a node, and change an
+// image, in a simulated workload API and in a real one.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(*testing.T) *drainStand{"Simulated": simulated, "Real": genuine} {
@@ -207,6 +250,7 @@ func TestDrain(t *testing.T) {
 			t.Parallel()
 			d := open(t)
 			d.labelled()
+			d.refreshed()
 			d.drained()
 			for range 2 { // the second time it is gone
 				if err := d.w.deleteNode(t.Context(), d.node); err != nil {

@@ -50,6 +50,11 @@ func (f *function) upgradeOnce(ctx context.Context, c *cluster, w *workload) err
 	if s == nil || len(s.Nodes) == 0 {
 		kind := c.plan.nextKind(nodes)
 		if kind == "" {
+			if s != nil {
+				if err := f.refreshAddons(ctx, c); err != nil {
+					return err
+				}
+			}
 			c.Status.Upgrade, c.Status.TalosVersion = nil, c.plan.talos
 			c.versions = versionReport{true, "VersionsCurrent", fmt.Sprintf("every node runs what is wanted: Kubernetes %s on Talos %s", c.plan.kubernetes, c.plan.talos)}
 			return nil

@@ -63,6 +63,26 @@ func (s *stand) old(name string, controlPlanes, workers int32) {
 	s.upgraded(name, "1.33.4", "1.12.6")
 }
 
+// addons checks the images of what Talos has put into a cluster.
+func (s *stand) addons(cluster, proxy, dns string) {
+	s.Helper()
+	api := s.workload(cluster).AppsV1()
+	set, err := api.DaemonSets("kube-system").Get(s.Context(), "kube-proxy", metav1.GetOptions{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	deployment, err := api.Deployments("kube-system").Get(s.Context(), "coredns", metav1.GetOptions{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	if got := set.Spec.Template.Spec.Containers[0].Image; got != proxy {
+		s.Errorf("kube-proxy runs %s, want %s", got, proxy)
+	}
+	if got := deployment.Spec.Template.Spec.Containers[0].Image; got != dns {
+		s.Errorf("CoreDNS runs %s, want %s", got, dns)
+	}
+}
+
 // talosTo asks for another version of Talos.
 func talosTo(version string) func(*v1alpha1.KubernetesCluster) {
 	return func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Talos.Version = version }
@@ -105,6 +125,7 @@ func TestUpgrades(t *testing.T) {
 	t.Parallel()
 	s := setUp(t, standing{})
 	s.old("shop", 3, 3)
+	s.addons("shop", "registry.k8s.io/kube-proxy:v1.33.4", "registry.k8s.io/coredns/coredns:v1.13.2")
 	s.watchUpgrade("shop", 2)
 	s.change("shop", func(kc *v1alpha1.KubernetesCluster) {
 		kc.Spec.Topology.Version, kc.Spec.Talos.Version = "1.34.1", "1.13.9"
@@ -112,6 +133,7 @@ func TestUpgrades(t *testing.T) {
 	})
 	s.installed("shop", "1.13.9")
 	s.upgraded("shop", "1.34.1", "1.13.9")
+	s.addons("shop", "registry.k8s.io/kube-proxy:v1.34.1", "registry.k8s.io/coredns/coredns:v1.14.6")
 	if ready, all := s.nodes("shop"); len(ready) != 6 || len(all) != 6 {
 		t.Errorf("nodes %v, of which Ready %v", all, ready)
 	}

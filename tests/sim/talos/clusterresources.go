@@ -140,7 +140,7 @@ func (b *boot) controlPlaneResources() []resource.Resource {
 	spec := manifests.TypedSpec()
 	spec.Server, spec.ClusterDomain = cfg.Endpoint().String(), cfg.Network().DNSDomain()
 	spec.ProxyEnabled, spec.ProxyImage = cfg.Proxy().Enabled(), cfg.Proxy().Image()
-	spec.CoreDNSEnabled, spec.CoreDNSImage = cfg.CoreDNS().Enabled(), cfg.CoreDNS().Image()
+	spec.CoreDNSEnabled, spec.CoreDNSImage = cfg.CoreDNS().Enabled(), b.node.coreDNS()
 	spec.CNIName, spec.FlannelEnabled = cfg.Network().CNI().Name(), cfg.Network().CNI().Name() == constants.FlannelCNI
 	spec.PodCIDRs = strings.Fields(strings.Join(cfg.Network().PodCIDRs(), " "))
 	all := []resource.Resource{server, manager, scheduler, manifests}

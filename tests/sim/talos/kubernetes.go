@@ -41,7 +41,7 @@ func (c *cluster) stepKubernetes() {
 		c.fleet.log.Error("run the cluster", "cluster", c.Key, "error", err)
 	}
 	if online && !c.workload.Seeded() {
-		if err := c.workload.Seed(seedOf(c.controlPlanes()[0].config)); err != nil {
+		if err := c.workload.Seed(seedOf(c.controlPlanes()[0])); err != nil {
 			c.fleet.log.Error("fill the cluster", "cluster", c.Key, "error", err)
 		}
 	}
@@ -254,9 +254,9 @@ func taints(configured map[string]string) []corev1.Taint {
 	return found
 }
 
-func seedOf(cfg config.Provider) workload.Seed {
+func seedOf(n *node) workload.Seed {
 	var seed workload.Seed
-	k := cfg.Cluster()
+	k := n.config.Cluster()
 	if k.Proxy().Enabled() {
 		seed.ProxyImage = k.Proxy().Image()
 	}
@@ -264,7 +264,7 @@ func seedOf(cfg config.Provider) workload.Seed {
 		seed.FlannelImage = "ghcr.io/siderolabs/flannel:" + constants.FlannelVersion
 	}
 	if k.CoreDNS().Enabled() {
-		seed.DNSImage = k.CoreDNS().Image()
+		seed.DNSImage = n.coreDNS()
 	}
 	return seed
 }

@@ -1,6 +1,9 @@
 package talos
 
-import "github.com/siderolabs/talos/pkg/machinery/constants"
+import (
+	"github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+)
 
 // What a simulated Talos is made of. It is the same for every version, because
 // nobody decides by it.
@@ -9,3 +12,19 @@ const (
 	containerdVersion = constants.DefaultContainerdVersion
 	etcdVersion       = "3.6.12"
 )
+
+// coreDNS is the image that a machine puts into a new cluster, which is that of the
+// machinery of its version.
+func (n *node) coreDNS() string {
+	if own := n.config.RawV1Alpha1().ClusterConfig.CoreDNSConfig; own != nil && own.CoreDNSImage != "" {
+		return own.CoreDNSImage
+	}
+	tag := constants.DefaultCoreDNSVersion
+	switch {
+	case !n.atLeast(config.TalosVersion1_12):
+		tag = "v1.12.4"
+	case !n.atLeast(config.TalosVersion1_13):
+		tag = "v1.13.2"
+	}
+	return constants.CoreDNSImage + ":" + tag
+}
