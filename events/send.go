@@ -29,8 +29,11 @@ func NewSender() (*Sender, error) {
 	if sink == "" {
 		return nil, errors.New("read K_SINK: it is empty; a SinkBinding has to set it to the Broker's address")
 	}
-	return &Sender{sink: sink, http: &http.Client{Timeout: sendTimeout}}, nil
+	return &Sender{sink: sink, http: &http.Client{Timeout: sendTimeout, CheckRedirect: stay}}, nil
 }
+
+// stay keeps a request with its token from being sent anywhere else.
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // sendTimeout is for the broker to accept one event.
 const sendTimeout = 10 * time.Second

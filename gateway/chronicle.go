@@ -12,6 +12,7 @@ import (
 	"github.com/cloudevents/sdk-go/v2/event"
 
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/events/outbound"
 	"github.com/vitistack/stack/gateway/announce"
 	"github.com/vitistack/stack/gateway/cache"
 	"github.com/vitistack/stack/gateway/config"
@@ -42,7 +43,7 @@ func (g *gateway) keepHistory() error {
 		return err
 	}
 	g.deliverer = &webhook.Deliverer{
-		History: g.history, Endpoints: endpoints, Log: g.log.With("component", "webhook"),
+		History: g.history, Endpoints: endpoints, Log: g.log.With("component", "webhook"), Outbound: outbound.FromEnvironment(),
 		Count: func(endpoint, outcome string) { g.metrics.deliveries.Count(endpoint, outcome).Inc() },
 	}
 	wait := time.Duration(0)
@@ -70,7 +71,7 @@ func endpointsOf(c *config.Config) ([]webhook.Endpoint, error) {
 	if c.SinkURL != "" {
 		all = append(all, webhook.Endpoint{
 			Name: brokerName, URL: c.SinkURL, Timeout: 10 * time.Second, Retries: -1,
-			Types: []string{"infrastructure.*"}, FirstDelay: 500 * time.Millisecond, Identify: events.Identify,
+			Types: []string{"infrastructure.*"}, FirstDelay: 500 * time.Millisecond, Identify: events.Identify, Inside: true,
 		})
 	}
 	if !c.Webhooks.Enabled {

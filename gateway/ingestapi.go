@@ -194,7 +194,7 @@ func (g *gateway) sendToBroker(ctx context.Context, e event.Event) error {
 	}
 	req.Header.Set("Content-Type", event.ApplicationCloudEventsJSON)
 	events.Identify(req)
-	res, err := http.DefaultClient.Do(req)
+	res, err := staying.Do(req)
 	if err != nil {
 		return fmt.Errorf("send event %s: %w", e.ID(), err)
 	}

@@ -142,6 +142,7 @@ type ProviderDefaults struct {
 	// vmbr0 for proxmox.
 	// +optional
 	// +kubebuilder:validation:MaxLength=15
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9._-]+$')",message="write the name of a bridge such as vmbr0: letters, digits, dots, dashes and underscores"
 	Bridge string `json:"bridge,omitempty"`
 	// Host that machines run on. Absent leaves the choice to the provider.
 	// +optional

@@ -89,6 +89,7 @@ type NetworkConfigurationSpec struct {
 	// Bridge of the hypervisor to attach to, over the one of the MachineProvider.
 	// +optional
 	// +kubebuilder:validation:MaxLength=15
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9._-]+$')",message="write the name of a bridge such as vmbr0: letters, digits, dots, dashes and underscores"
 	Bridge string `json:"bridge,omitempty"`
 	// Largest packet of the network in bytes. Absent leaves it to the hypervisor.
 	// +optional

@@ -11,7 +11,8 @@ import (
 	"time"
 
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
-	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/vitistack/stack/functions/internal/kube"
 )
 
 // keepCredentials keeps the talosconfig and the kubeconfig that people use, and
@@ -46,7 +47,7 @@ func talosconfigServes(data []byte, endpoints []string, now time.Time) bool {
 // kubeconfigServes tells whether a kubeconfig is good for a while, and names the
 // endpoint.
 func kubeconfigServes(data []byte, endpoint string, now time.Time) bool {
-	config, err := clientcmd.RESTConfigFromKubeConfig(data)
+	config, err := kube.ReadKubeconfig(data)
 	return err == nil && config.Host == endpoint && fresh(config.CertData, now)
 }
 

@@ -17,8 +17,11 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	"github.com/siderolabs/talos/pkg/machinery/resources/hardware"
 	"github.com/siderolabs/talos/pkg/machinery/resources/network"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/vitistack/stack/events/outbound"
 )
 
 // nodeState is what a node is, told by its TLS handshake alone.
@@ -55,20 +58,23 @@ func probe(ctx context.Context, address string, a *access) (nodeState, fingerpri
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	asked := false
-	dialer := tls.Dialer{Config: &tls.Config{
+	raw, err := outbound.FromEnvironment().DialContext(ctx, "tcp", net.JoinHostPort(address, apiPort))
+	if err != nil {
+		return stateUnreachable, fingerprint{}
+	}
+	conn := tls.Client(raw, &tls.Config{
 		InsecureSkipVerify: true, //nolint:gosec // the certificate is judged by classify
 		NextProtos:         []string{"h2"},
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			asked = true
 			return &tls.Certificate{}, nil
 		},
-	}}
-	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(address, apiPort))
-	if err != nil {
+	})
+	defer func() { _ = conn.Close() }()
+	if err := conn.HandshakeContext(ctx); err != nil {
 		return stateUnreachable, fingerprint{}
 	}
-	defer func() { _ = conn.Close() }()
-	peer := conn.(*tls.Conn).ConnectionState().PeerCertificates[0]
+	peer := conn.ConnectionState().PeerCertificates[0]
 	return classify(peer, asked, a, time.Now()), sha256.Sum256(peer.Raw)
 }
 
@@ -118,7 +124,9 @@ func talk(ctx context.Context, address string, a *access) (*client.Client, error
 }
 
 func dial(ctx context.Context, address string, config *tls.Config) (*client.Client, error) {
-	c, err := client.New(ctx, client.WithTLSConfig(config), client.WithEndpoints(address))
+	c, err := client.New(ctx, client.WithTLSConfig(config), client.WithEndpoints(address), client.WithGRPCDialOptions(grpc.WithContextDialer(func(ctx context.Context, at string) (net.Conn, error) {
+		return outbound.FromEnvironment().DialContext(ctx, "tcp", at)
+	})))
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", address, err)
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events/outbound"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
@@ -249,6 +250,10 @@ func (f *function) lookAtNodes(ctx context.Context, c *cluster) error {
 	nodes, err := c.workload.nodes(ctx)
 	if err != nil {
 		c.reachable = false
+		var denied *outbound.Denied
+		if errors.As(err, &denied) {
+			return fault{"EndpointNotAllowed", denied.Error()}
+		}
 		return waits{reason: "WaitingForAPI", message: "waits for the workload API at " + c.Status.Endpoint, silent: true}
 	}
 	c.nodes, c.reachable = nodes, true

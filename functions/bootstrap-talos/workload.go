@@ -17,8 +17,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/vitistack/stack/functions/internal/kube"
 )
 
 // workload is a cluster's own API, spoken to as its administrator.
@@ -34,11 +34,11 @@ type workload struct {
 // endpoint is out of reach at the addresses of control planes. Whoever opens it
 // closes it.
 func openWorkload(kubeconfig []byte, port int32, controlPlanes ...string) (*workload, error) {
-	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+	config, err := kube.ReadKubeconfig(kubeconfig)
 	if err != nil {
-		return nil, errors.New("read kubeconfig: the document is damaged") // the cause could quote a secret
+		return nil, fmt.Errorf("read kubeconfig: %w", err)
 	}
-	client, err := rest.HTTPClientFor(config)
+	client, err := kube.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to workload API: %w", err)
 	}

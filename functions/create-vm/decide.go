@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events/outbound"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
@@ -243,5 +244,9 @@ func mends(err error) bool {
 
 func asFault(err error) (fault, bool) {
 	var f fault
+	var denied *outbound.Denied
+	if errors.As(err, &denied) {
+		return fault{"EndpointNotAllowed", denied.Error()}, true
+	}
 	return f, errors.As(err, &f)
 }

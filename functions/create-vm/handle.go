@@ -177,6 +177,9 @@ func lookAgain(m *v1alpha1.Machine, wrote bool) error {
 // plan works out what is to be made, and where. It changes nothing.
 func (f *functions) plan(ctx context.Context, m *v1alpha1.Machine) (size, *v1alpha1.MachineProvider, error) {
 	s, err := resolve(m.Spec)
+	if err == nil {
+		err = fetchable(m.Spec.OS)
+	}
 	if err != nil {
 		return size{}, nil, err
 	}

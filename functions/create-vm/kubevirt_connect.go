@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/internal/kube"
@@ -49,7 +49,7 @@ func connectKubeVirt(ctx context.Context, home *kube.Client, p *v1alpha1.Machine
 		return wrap(rt)
 	})
 	k.owned = false
-	k.guests, err = kube.New(config, function, kinds...)
+	k.guests, err = kube.NewElsewhere(config, function, kinds...)
 	if err != nil {
 		return nil, unusable(p, "the cluster of its kubeconfig cannot be reached with it: check its certificates and keys")
 	}
@@ -57,20 +57,19 @@ func connectKubeVirt(ctx context.Context, home *kube.Client, p *v1alpha1.Machine
 }
 
 // remoteConfig reads a kubeconfig, over which the MachineProvider's endpoint
-// stands. One that names programs or files is refused: they would be run and read
-// here.
+// stands.
 func remoteConfig(p *v1alpha1.MachineProvider, kubeconfig []byte) (*rest.Config, error) {
 	if len(kubeconfig) == 0 {
 		return nil, unusable(p, "it has no key "+kubeconfigKey+": add the kubeconfig of the KubeVirt cluster under it")
 	}
-	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
-	if err != nil {
+	config, err := kube.ReadKubeconfig(kubeconfig)
+	switch {
+	case errors.Is(err, kube.ErrReachesHere):
+		return nil, unusable(p, "its kubeconfig names a program or a file: write token, certificates and keys into it")
+	case err != nil:
 		return nil, unusable(p, "its key "+kubeconfigKey+" is not a kubeconfig with a current context: write one as kubectl config view --flatten --minify does")
 	}
 	t := &config.TLSClientConfig
-	if config.ExecProvider != nil || config.AuthProvider != nil || config.BearerTokenFile != "" || t.CAFile != "" || t.CertFile != "" || t.KeyFile != "" {
-		return nil, unusable(p, "its kubeconfig names a program or a file: write token, certificates and keys into it")
-	}
 	config.QPS = -1
 	const patience = 10 * time.Second
 	config.Timeout = patience

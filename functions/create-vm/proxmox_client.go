@@ -15,8 +15,9 @@ import (
 	pve "github.com/luthermonson/go-proxmox"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events/outbound"
 	"github.com/vitistack/stack/functions/internal/kube"
-	outbound "github.com/vitistack/stack/functions/internal/wire"
+	wireclient "github.com/vitistack/stack/functions/internal/wire"
 )
 
 const (
@@ -32,7 +33,7 @@ type connections struct {
 }
 
 // to is the transport for a trust.
-func (c *connections) to(trust outbound.TLS) (*http.Transport, error) {
+func (c *connections) to(trust wireclient.TLS) (*http.Transport, error) {
 	config, err := trust.Config()
 	if err != nil {
 		return nil, err
@@ -43,7 +44,7 @@ func (c *connections) to(trust outbound.TLS) (*http.Transport, error) {
 	if t, ok := c.open[key]; ok {
 		return t, nil
 	}
-	t := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, IdleConnTimeout: 30 * time.Second, MaxIdleConnsPerHost: 20}
+	t := &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: outbound.FromEnvironment().DialContext, TLSClientConfig: config, IdleConnTimeout: 30 * time.Second, MaxIdleConnsPerHost: 20}
 	if c.open == nil {
 		c.open = map[string]*http.Transport{}
 	}
@@ -59,7 +60,7 @@ func connectProxmox(ctx context.Context, home *kube.Client, p *v1alpha1.MachineP
 		return nil, err
 	}
 	end := p.Spec.Endpoint // the API server has refused a provider without one
-	trust := outbound.TLS{Insecure: end.InsecureSkipVerify, CA: data["ca.crt"]}
+	trust := wireclient.TLS{Insecure: end.InsecureSkipVerify, CA: data["ca.crt"]}
 	if end.CABundle != "" {
 		trust.CA = []byte(end.CABundle)
 	}
@@ -165,7 +166,7 @@ func modified(err error) bool {
 func (x *proxmox) fault(err error) error {
 	var e *apiError
 	if !errors.As(err, &e) {
-		if untrusted := outbound.Untrustworthy(err); untrusted != "" {
+		if untrusted := wireclient.Untrustworthy(err); untrusted != "" {
 			return fault{"EndpointUntrusted", fmt.Sprintf("MachineProvider %s: %s: write its authority into spec.endpoint.caBundle, or into ca.crt of its Secret", x.provider.Name, untrusted)}
 		}
 		return err

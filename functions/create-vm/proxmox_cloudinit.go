@@ -101,8 +101,11 @@ func simpleUser(userData string) (name string, keys []string, ok bool) {
 	return u.Name, u.Keys, u.Name != "" && u.Sudo == "ALL=(ALL) NOPASSWD:ALL"
 }
 
+// cdPrefix is what the names of all CDs with first configurations begin with.
+const cdPrefix = "vitistack-"
+
 // cdName is the name of the file of a machine's CD.
-func cdName(m *v1alpha1.Machine) string { return "vitistack-" + string(m.UID) + ".iso" }
+func cdName(m *v1alpha1.Machine) string { return cdPrefix + string(m.UID) + ".iso" }
 
 // burn makes the CD of a machine, as cloud-init's NoCloud reads it.
 func burn(m *v1alpha1.Machine, f firstConfig) ([]byte, error) {

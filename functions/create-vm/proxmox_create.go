@@ -93,10 +93,19 @@ func expressible(m *v1alpha1.Machine) error {
 	if d := m.Spec.Domain; d != nil && d.Features != nil && d.Features.APIC != nil && !*d.Features.APIC {
 		return fault{"NotSupported", "Proxmox VE cannot switch the APIC off: leave out spec.domain.features.apic"}
 	}
-	if m.Spec.OS != nil && strings.Contains(m.Spec.OS.ISOURI, "://") {
+	if m.Spec.OS != nil && m.Spec.OS.ISOURI != "" && !isInstaller(m.Spec.OS.ISOURI) {
 		return fault{"NotSupported", "Proxmox VE boots installers from its storages: write a volume such as local:iso/talos.iso into spec.os.isoUri"}
 	}
 	return nil
+}
+
+var installer = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]*:iso/[A-Za-z0-9][A-Za-z0-9._+-]*\.(?:iso|img|ISO|IMG)$`)
+
+// isInstaller tells whether text is a volume for everybody: no device or disk of
+// somebody else, no further options, and none of the CDs with the first
+// configurations of machines, which hold keys.
+func isInstaller(text string) bool {
+	return installer.MatchString(text) && !strings.Contains(text, ":iso/"+cdPrefix)
 }
 
 // create makes a virtual machine with disks of its own.

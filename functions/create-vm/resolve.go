@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events/outbound"
 )
 
 // size is a machine's processor, memory and disks.
@@ -85,6 +86,23 @@ func resolve(spec v1alpha1.MachineSpec) (size, error) {
 		}
 	}
 	return s, nil
+}
+
+// fetchable refuses images from where nobody may be connected to: the hypervisor,
+// which would fetch them, is closer to its cloud's metadata than anybody else.
+func fetchable(os *v1alpha1.MachineOS) error {
+	if os == nil {
+		return nil
+	}
+	for field, address := range map[string]string{"imageID": os.ImageID, "isoUri": os.ISOURI} {
+		if !strings.Contains(address, "://") {
+			continue
+		}
+		if err := outbound.FromEnvironment().CheckURL(address); err != nil {
+			return fault{"ImageNotAllowed", "spec.os." + field + ": " + err.Error()}
+		}
+	}
+	return nil
 }
 
 func either(value, otherwise int32) int32 {

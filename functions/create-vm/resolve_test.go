@@ -69,6 +69,48 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+// TestImagesFromForbiddenPlaces has a tenant let the hypervisor fetch its cloud's
+// credentials, to read them from the disk.
+func TestImagesFromForbiddenPlaces(t *testing.T) {
+	t.Parallel()
+	for _, os := range []v1alpha1.MachineOS{
+		{ImageID: "http://169.254.169.254/latest/user-data.raw"}, {ImageID: "http://2852039166/a.qcow2"},
+		{ISOURI: "http://[fd00:ec2::254]/a.iso"}, {ISOURI: "https://[::ffff:169.254.169.254]/a.iso"},
+	} {
+		var f fault
+		if err := fetchable(&os); !errors.As(err, &f) || f.reason != "ImageNotAllowed" {
+			t.Errorf("%+v: got %v", os, err)
+		}
+	}
+	for _, os := range []*v1alpha1.MachineOS{nil, {ImageID: "https://images.example.com/a.qcow2"}, {ImageID: "9000"}, {ISOURI: "local:iso/talos.iso"}} {
+		if err := fetchable(os); err != nil {
+			t.Errorf("%+v: %v", os, err)
+		}
+	}
+}
+
+// TestInstallersOfOthers has a tenant name what is on a storage and not for everybody.
+func TestInstallersOfOthers(t *testing.T) {
+	t.Parallel()
+	for text, reason := range map[string]string{
+		"local-lvm:vm-100-disk-0": "the disk of another machine",
+		"/dev/sda":                "a disk of the host",
+		"local:iso/vitistack-1b4e28ba-2fa1-11d2-883f-0016d3cca427.iso": "the first configuration of another machine, with keys",
+		"local:iso/../../../etc/shadow":                                "a path",
+		"local:iso/a.iso,file=local-lvm:vm-100-disk-0":                 "an option more",
+		"local:iso/a.iso\n":                                            "a line more",
+		"local:backup/vzdump-qemu-100.vma.iso":                         "a backup",
+		"none":                                                         "no volume",
+	} {
+		if err := expressible(&v1alpha1.Machine{Spec: v1alpha1.MachineSpec{OS: &v1alpha1.MachineOS{ISOURI: text}}}); err == nil {
+			t.Errorf("%s is accepted: %s", text, reason)
+		}
+	}
+	if !isInstaller("local:iso/talos-1.13.9_amd64.iso") {
+		t.Error("an installer is refused")
+	}
+}
+
 func TestBootPositions(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {

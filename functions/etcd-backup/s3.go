@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events/outbound"
 )
 
 // Keys of the Secret with the credentials of an object store.
@@ -76,6 +77,7 @@ func transportFor(secure bool, ca []byte) (http.RoundTripper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to the object store: %w", err)
 	}
+	transport.DialContext = outbound.FromEnvironment().DialContext
 	if len(ca) > 0 && secure {
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(ca) {
@@ -114,6 +116,10 @@ func (b bucket) Delete(ctx context.Context, name string) error {
 func refused(err error, what string) error {
 	if err == nil {
 		return nil
+	}
+	var denied *outbound.Denied
+	if errors.As(err, &denied) {
+		return fault{"EndpointNotAllowed", denied.Error()}
 	}
 	var answer minio.ErrorResponse
 	if errors.As(err, &answer) {

@@ -9,10 +9,14 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"net"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
 	"github.com/siderolabs/talos/pkg/machinery/client/config"
+	"google.golang.org/grpc"
+
+	"github.com/vitistack/stack/events/outbound"
 )
 
 // errDamaged is a snapshot that does not end in its own hash: it was cut off, or
@@ -84,7 +88,9 @@ func open(ctx context.Context, talosconfig []byte) (io.ReadCloser, error) {
 }
 
 func openAt(ctx context.Context, file *config.Config, endpoint string) (io.ReadCloser, error) {
-	c, err := client.New(ctx, client.WithConfig(file), client.WithEndpoints(endpoint))
+	c, err := client.New(ctx, client.WithConfig(file), client.WithEndpoints(endpoint), client.WithGRPCDialOptions(grpc.WithContextDialer(func(ctx context.Context, at string) (net.Conn, error) {
+		return outbound.FromEnvironment().DialContext(ctx, "tcp", at)
+	})))
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", endpoint, err)
 	}

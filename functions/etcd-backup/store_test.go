@@ -115,6 +115,21 @@ func TestStorageRefuses(t *testing.T) {
 	}
 }
 
+// TestSSRF has a tenant name the metadata of the cloud as the object store.
+func TestSSRF(t *testing.T) {
+	t.Parallel()
+	_, at, secret := objectStore(t)
+	at.Endpoint = "http://169.254.169.254"
+	kept, err := openBucket(at, secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var f fault
+	if err := kept.Put(t.Context(), "a.db", strings.NewReader("x")); !errors.As(err, &f) || f.reason != "EndpointNotAllowed" {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestVolumeIsPrivate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vitistack/stack/events/outbound"
 	"github.com/vitistack/stack/functions/internal/wire"
 )
 
@@ -46,6 +47,8 @@ type settings struct {
 	namespace                   string
 	classes                     []string
 	strict                      bool
+	// outbound says who may be connected to.
+	outbound outbound.Rules
 }
 
 // readSettings reads the environment. It returns an error that names the variable
@@ -87,6 +90,7 @@ func readSettings(getenv func(string) string) (settings, error) {
 		}
 		s.timeout = min(time.Duration(seconds)*time.Second, maxTimeout)
 	}
+	s.outbound = outbound.Parse(getenv(outbound.Variable))
 	var err error
 	if s.urls, err = urls(getenv, s.caFile != "" || s.certFile != "" || s.secretName != ""); err != nil {
 		problems = append(problems, err)
@@ -151,6 +155,7 @@ func (s settings) connect(secret func(namespace, name string) (map[string][]byte
 		client, err := wire.New(wire.Config{
 			URL: address, Timeout: s.timeout, TLS: trust, Username: s.username, Password: s.password,
 			DisableKeepAlives: s.disableKeepAlives, MaxBody: maxConfiguration, UserAgent: "vitistack-" + name,
+			Outbound: s.outbound,
 		})
 		if err != nil {
 			return nil, err

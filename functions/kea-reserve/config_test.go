@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/vitistack/stack/events/outbound"
 )
 
 func TestReadSettings(t *testing.T) {
@@ -93,7 +95,7 @@ func TestReadSettings(t *testing.T) {
 				}
 				return
 			}
-			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(settings{})); err != nil || diff != "" {
+			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(settings{}, outbound.Rules{})); err != nil || diff != "" {
 				t.Errorf("%s: error %v (-want +got):\n%s", tc.reason, err, diff)
 			}
 		})

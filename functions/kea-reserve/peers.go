@@ -135,6 +135,7 @@ type fault struct {
 //	refused, timeout, 408, 429, 5xx, DHCP server offline   KeaUnavailable       wait
 //	401, 403                                               KeaUnauthorized      change credentials
 //	certificate of either side                             KeaUntrusted         change certificates
+//	a server that ALLOWED_ENDPOINTS leaves out             KeaNotAllowed        change the list, or the URL
 //	404, other 3xx and 4xx, not JSON, not Kea's JSON       KeaUnexpectedAnswer  change the URL
 //	result 2 for a command that is needed                  KeaUnsupported       load hooks
 //	any other result of config-write                       KeaNotPersisted      let Kea write its file
@@ -161,6 +162,8 @@ func faultOf(err error) fault {
 		return fault{"KeaUnauthorized", text + ": set KEA_BASIC_AUTH_USERNAME and KEA_BASIC_AUTH_PASSWORD, or the client certificate, to ones that the server accepts", false}
 	case e.Kind == wire.Untrusted:
 		return fault{"KeaUntrusted", text + ": set KEA_TLS_ENABLED to true, and KEA_TLS_CA_FILE, KEA_TLS_CERT_FILE and KEA_TLS_KEY_FILE, or KEA_TLS_SECRET_NAME, to certificates that both sides trust", false}
+	case e.Kind == wire.NotAllowed:
+		return fault{"KeaNotAllowed", text, false}
 	default:
 		return fault{"KeaUnexpectedAnswer", text + urlAdvice, false}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/events/outbound"
 	"github.com/vitistack/stack/functions/internal/wire"
 )
 
@@ -83,6 +84,7 @@ func (e environment) connect(prefix, scheme, address string) (*wire.Client, erro
 	}
 	client, err := wire.New(wire.Config{
 		URL: address, Timeout: timeout, TLS: trust, Token: strings.TrimSpace(e.getenv(prefix + "_TOKEN")), TokenScheme: scheme, UserAgent: "vitistack-" + name,
+		Outbound: outbound.Parse(e.getenv(outbound.Variable)),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: correct %s_URL", err, prefix)

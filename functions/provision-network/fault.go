@@ -70,6 +70,8 @@ func faultOf(b backend, err error) error {
 		return final("SourceUnauthorized", "%s does not let this installation in (%s): correct %s", b.name, e, b.access)
 	case wire.Untrusted:
 		return final("SourceUntrusted", "%s: correct the certificates of %s, or %s", e, b.name, b.url)
+	case wire.NotAllowed:
+		return final("SourceNotAllowed", "%s", e)
 	case wire.NotFound, wire.Redirected:
 		return final("SourceNotFound", "%s is not there (%s): correct %s", b.name, e, b.url)
 	case wire.Conflict:

@@ -17,6 +17,7 @@ import (
 
 	"github.com/cloudevents/sdk-go/v2/event"
 
+	"github.com/vitistack/stack/events/outbound"
 	"github.com/vitistack/stack/gateway/history"
 )
 
@@ -38,6 +39,8 @@ type Endpoint struct {
 	FirstDelay time.Duration
 	// Identify says in a request who sends it, unless it is nil.
 	Identify func(*http.Request)
+	// Inside is for an endpoint of the cluster itself, which no rules bound.
+	Inside bool
 }
 
 // Wants tells whether the endpoint is to be told of an event.
@@ -68,8 +71,16 @@ type Deliverer struct {
 	// Count is called after each try.
 	Count func(endpoint, outcome string)
 	Log   *slog.Logger
+	// Outbound says who outside of the cluster may be connected to.
+	Outbound outbound.Rules
 
-	client http.Client
+	// inside and outside are for the cluster itself and for others.
+	inside, outside *http.Client
+}
+
+// newClient makes a client that sends nothing anywhere else than it is told.
+func newClient(through http.RoundTripper) *http.Client {
+	return &http.Client{Transport: through, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
 // Bounds of delivering.
@@ -115,7 +126,10 @@ func (d *Deliverer) Plan(e event.Event, namespace, skip string) []history.Delive
 // after the next start. Each endpoint has its own pace, so that one that hangs
 // holds up nobody else.
 func (d *Deliverer) Run(ctx context.Context) {
-	d.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	d.inside = newClient(http.DefaultTransport)
+	through := http.DefaultTransport.(*http.Transport).Clone()
+	through.DialContext = d.Outbound.DialContext
+	d.outside = newClient(through)
 	select {
 	case <-ctx.Done():
 		return
@@ -255,7 +269,7 @@ func (d *Deliverer) try(ctx context.Context, endpoint Endpoint, delivery history
 	if endpoint.Identify != nil {
 		endpoint.Identify(req)
 	}
-	res, err := d.client.Do(req)
+	res, err := d.clientFor(endpoint).Do(req)
 	if err != nil {
 		return answer{err: fmt.Errorf("deliver to %s: %w", endpoint.Name, err)}
 	}
@@ -287,6 +301,13 @@ func retryAfter(header string) time.Duration {
 		return 0
 	}
 	return min(time.Duration(seconds)*time.Second, longestDelay)
+}
+
+func (d *Deliverer) clientFor(e Endpoint) *http.Client {
+	if e.Inside {
+		return d.inside
+	}
+	return d.outside
 }
 
 // letter is the dead letter of a delivery.

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"github.com/cloudevents/sdk-go/v2/event"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/vitistack/stack/events/outbound"
 	"github.com/vitistack/stack/gateway/config"
 	"github.com/vitistack/stack/gateway/history"
 	"github.com/vitistack/stack/gateway/webhook"
@@ -79,6 +82,11 @@ type stand struct {
 
 func start(t *testing.T, url string, endpoints ...webhook.Endpoint) *stand {
 	t.Helper()
+	return startWithin(t, outbound.Rules{}, url, endpoints...)
+}
+
+func startWithin(t *testing.T, rules outbound.Rules, url string, endpoints ...webhook.Endpoint) *stand {
+	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	store, err := history.Open(&config.Database{
 		URL: url, MaxOpenConns: 5, MaxIdleConns: 2, BatchSize: 10, FlushInterval: 10 * time.Millisecond, Retention: 1000 * time.Hour,
@@ -91,7 +99,7 @@ func start(t *testing.T, url string, endpoints ...webhook.Endpoint) *stand {
 		endpoints[i].FirstDelay = time.Millisecond
 	}
 	d := &webhook.Deliverer{
-		History: store, Endpoints: endpoints, Log: log,
+		History: store, Endpoints: endpoints, Log: log, Outbound: rules,
 		Count: func(endpoint, outcome string) { s.outcomes <- endpoint + " " + outcome },
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -229,6 +237,44 @@ func TestFilters(t *testing.T) {
 	s.expect("w delivered")
 	if diff := cmp.Diff([]string{"wanted"}, r.ids()); diff != "" {
 		t.Errorf("delivered (-want +got):\n%s", diff)
+	}
+}
+
+// TestSSRF has webhooks lead to where a cloud keeps credentials, and to who is not
+// listed: nothing is sent there, and the dead letter says why.
+func TestSSRF(t *testing.T) {
+	t.Parallel()
+	r := newReceiver(t, nil)
+	for name, tc := range map[string]struct {
+		url, list string
+		inside    bool
+		want      string
+	}{
+		"metadata": {url: "http://169.254.169.254/latest/api/token", want: "connections to 169.254.169.254 are not allowed here"},
+		"other":    {url: r.URL, list: "hooks.example.com,10.0.0.0/8", want: "connections to 127.0.0.1 are not allowed here"},
+		"listed":   {url: r.URL, list: "127.0.0.1"},
+		"broker":   {url: r.URL, list: "10.0.0.0/8", inside: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := startWithin(t, outbound.Parse(tc.list), "memory:", webhook.Endpoint{Name: name, URL: tc.url, Timeout: time.Second, Inside: tc.inside})
+			s.announce(name, "t", "")
+			if tc.want == "" {
+				s.expect(name + " delivered")
+				return
+			}
+			s.expect(name + " dead")
+			var letters []history.DeadLetter
+			for len(letters) == 0 {
+				var err error
+				if letters, err = s.store.DeadLetters(t.Context(), 0, 10); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !strings.Contains(letters[0].Error, tc.want) || slices.Contains(r.ids(), name) {
+				t.Errorf("dead letter %q, received %v", letters[0].Error, r.ids())
+			}
+		})
 	}
 }
 

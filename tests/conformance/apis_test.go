@@ -150,6 +150,7 @@ func TestMistakesAreRefused(t *testing.T) {
 		"SecureBoot":         {machine + "{template: small, domain: {firmware: {bootloader: {secureBoot: true}}}}", "spec.domain.firmware.bootloader", "set efi to true as well"},
 		"BoardType":          {machine + "{template: small, domain: {machine: {type: virt}}}", "spec.domain.machine.type", `"pc-q35", "pc-i440fx"`},
 		"EmptyCloudInit":     {machine + "{template: small, cloudInit: {}}", "spec.cloudInit", "give userData, networkData or secretRef"},
+		"BridgeOptions":      {nc + "{bridge: 'vmbr0,tag=7', networkInterfaces: [{name: eth0, macAddress: '00:00:5e:00:53:01'}]}", "spec.bridge", "write the name of a bridge"},
 		"ImageAndInstaller":  {machine + "{template: small, os: {imageID: a, isoUri: b}}", "spec.os", "not both"},
 		"PowerState":         {machine + "{template: small, powerState: Off}", "spec.powerState", `"Running", "Stopped"`},
 		"ProviderType":       {mp + "{type: vmware}", "spec.type", `"kubevirt", "proxmox"`},

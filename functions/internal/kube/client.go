@@ -66,6 +66,16 @@ func load() (*rest.Config, error) {
 // New makes a client for the kinds that add registers. userAgent names the
 // function in the API server's logs.
 func New(config *rest.Config, userAgent string, add ...func(*runtime.Scheme) error) (*Client, error) {
+	return newClient(config, rest.HTTPClientFor, userAgent, add)
+}
+
+// NewElsewhere is New for an API server that somebody else has named, as
+// HTTPClientFor has it.
+func NewElsewhere(config *rest.Config, userAgent string, add ...func(*runtime.Scheme) error) (*Client, error) {
+	return newClient(config, HTTPClientFor, userAgent, add)
+}
+
+func newClient(config *rest.Config, through func(*rest.Config) (*http.Client, error), userAgent string, add []func(*runtime.Scheme) error) (*Client, error) {
 	c := &Client{scheme: runtime.NewScheme(), rest: map[schema.GroupVersion]rest.Interface{}}
 	for _, f := range add {
 		if err := f(c.scheme); err != nil {
@@ -76,7 +86,7 @@ func New(config *rest.Config, userAgent string, add ...func(*runtime.Scheme) err
 	config = rest.CopyConfig(config)
 	config.UserAgent = userAgent
 	config.NegotiatedSerializer = serializer.NewCodecFactory(c.scheme).WithoutConversion()
-	httpClient, err := rest.HTTPClientFor(config)
+	httpClient, err := through(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}

@@ -17,6 +17,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/vitistack/stack/events/outbound"
 )
 
 const (
@@ -45,6 +47,8 @@ type Config struct {
 	MaxBody int64
 	// UserAgent names the function in the server's logs.
 	UserAgent string
+	// Outbound says who may be connected to.
+	Outbound outbound.Rules
 }
 
 // Client talks to one server. It keeps nothing but idle connections, and may be
@@ -75,6 +79,7 @@ func New(config Config) (*Client, error) {
 	base.Path = strings.TrimRight(base.Path, "/")
 	transport := &http.Transport{
 		Proxy:             http.ProxyFromEnvironment,
+		DialContext:       config.Outbound.DialContext,
 		TLSClientConfig:   tlsConfig,
 		DisableKeepAlives: config.DisableKeepAlives,
 		IdleConnTimeout:   30 * time.Second,

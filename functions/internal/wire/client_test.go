@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/vitistack/stack/events/outbound"
 	"github.com/vitistack/stack/functions/internal/wire"
 )
 
@@ -26,6 +27,25 @@ func client(t *testing.T, config wire.Config) *wire.Client {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// TestSSRF has a server be named that nobody may connect to.
+func TestSSRF(t *testing.T) {
+	t.Parallel()
+	asked := false
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
+	t.Cleanup(server.Close)
+	for _, tc := range []struct{ reason, url, list, host string }{
+		{"clouds hand out credentials there", "http://169.254.169.254", "", "169.254.169.254"},
+		{"it is not listed", server.URL, "10.0.0.0/8,nam.example.com", "127.0.0.1"},
+	} {
+		_, err := client(t, wire.Config{URL: tc.url, Token: "t", Outbound: outbound.Parse(tc.list)}).Do(t.Context(), wire.Request{Method: http.MethodGet}, nil)
+		var e *wire.Error
+		want := "GET " + tc.host + ": connections to " + tc.host + " are not allowed here: name another server, or have it added to ALLOWED_ENDPOINTS"
+		if !errors.As(err, &e) || e.Kind != wire.NotAllowed || e.Transient() || err.Error() != want || asked {
+			t.Errorf("%s: asked %t, got %v", tc.reason, asked, err)
+		}
+	}
 }
 
 func TestDo(t *testing.T) {

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/vitistack/stack/events/outbound"
 )
 
 // Kind is what went wrong with a request, by what can be done about it.
@@ -39,6 +41,8 @@ const (
 	Throttled Kind = "Throttled"
 	// ServerFault is 408, or a status from 500.
 	ServerFault Kind = "ServerFault"
+	// NotAllowed is a server that ALLOWED_ENDPOINTS leaves out.
+	NotAllowed Kind = "NotAllowed"
 	// Redirected is a status from 300 to 399. Redirects are not followed, since the
 	// request holds credentials.
 	Redirected Kind = "Redirected"
@@ -143,6 +147,10 @@ func statusKind(status int) Kind {
 func (e *Error) transport(err error) *Error {
 	if what := Untrustworthy(err); what != "" {
 		return e.as(Untrusted, what, err)
+	}
+	var denied *outbound.Denied
+	if errors.As(err, &denied) {
+		return e.as(NotAllowed, denied.Error(), err)
 	}
 	var timeout net.Error
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || (errors.As(err, &timeout) && timeout.Timeout()) {

@@ -1,0 +1,165 @@
+// Package outbound says which servers functions and the gateway may connect to,
+// where an object, a Secret or a setting names one.
+package outbound
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Variable is the environment variable with the list that Parse reads.
+const Variable = "ALLOWED_ENDPOINTS"
+
+// metadata are addresses where clouds hand out credentials to whoever asks, and
+// others that belong to the machine itself. Nothing of the stack's is there.
+var metadata = prefixes(
+	"169.254.0.0/16", "fe80::/10", // link-local: AWS, Azure, Google, OpenStack
+	"fd00:ec2::/32", "fd20:ce::254/128", // AWS and Google by IPv6
+	"100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32", // Alibaba, Azure, Oracle
+	"64:ff9b::169.254.0.0/112", // link-local by NAT64
+	"0.0.0.0/8", "::/128",      // this host
+	"224.0.0.0/3", "ff00::/8", // no single server
+)
+
+func prefixes(all ...string) []netip.Prefix {
+	parsed := make([]netip.Prefix, len(all))
+	for i, text := range all {
+		parsed[i] = netip.MustParsePrefix(text)
+	}
+	return parsed
+}
+
+// Rules say who may be connected to. The zero Rules allow everybody but
+// link-local addresses and others that are known to hand out metadata.
+type Rules struct {
+	hosts    []string
+	prefixes []netip.Prefix
+	broken   error
+}
+
+// Parse reads a list separated by commas, of host names (s3.example.com), names
+// with all below them (*.example.com), addresses and CIDRs. An empty list gives the
+// zero Rules; with any other, only who is listed may be connected to. A link-local
+// address is allowed only by a CIDR or an address of the list, never by a name. A
+// list that cannot be read allows nobody, and each refusal says what to write.
+func Parse(list string) Rules {
+	var r Rules
+	for entry := range strings.SplitSeq(list, ",") {
+		entry = strings.ToLower(strings.TrimSuffix(strings.TrimSpace(entry), "."))
+		if entry == "" {
+			continue
+		}
+		if p, err := netip.ParsePrefix(entry); err == nil {
+			r.prefixes = append(r.prefixes, p.Masked())
+		} else if a, err := netip.ParseAddr(strings.Trim(entry, "[]")); err == nil {
+			r.prefixes = append(r.prefixes, netip.PrefixFrom(a, a.BitLen()))
+		} else if name := strings.TrimPrefix(entry, "*."); isName(name) {
+			r.hosts = append(r.hosts, strings.TrimPrefix(entry, "*"))
+		} else {
+			return Rules{broken: fmt.Errorf("read %s: %q is no host name, address or CIDR: write for example s3.example.com,*.corp.example.com,10.0.0.0/8", Variable, entry)}
+		}
+	}
+	return r
+}
+
+// isName tells whether text is a host name, and no address that is misspelt.
+func isName(text string) bool {
+	last := text[strings.LastIndexByte(text, '.')+1:]
+	return strings.Trim(last, "0123456789") != "" && !strings.HasPrefix(last, "0x") &&
+		strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == "" && !strings.Contains(text, "..")
+}
+
+// FromEnvironment are the rules that this process was started with.
+var FromEnvironment = sync.OnceValue(func() Rules { return Parse(os.Getenv(Variable)) })
+
+// Denied is a connection that the rules do not allow.
+type Denied struct {
+	// Host is who was to be connected to, as whoever asked for it wrote it.
+	Host   string
+	broken error
+}
+
+func (d *Denied) Error() string {
+	if d.broken != nil {
+		return d.broken.Error()
+	}
+	return "connections to " + d.Host + " are not allowed here: name another server, or have it added to " + Variable
+}
+
+// names tells whether the list has a host's name.
+func (r Rules) names(host string) bool {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	return slices.ContainsFunc(r.hosts, func(h string) bool {
+		return h == host || (strings.HasPrefix(h, ".") && strings.HasSuffix(host, h))
+	})
+}
+
+// allows tells whether an address may be connected to; named is whether the list
+// has the name that it was found by.
+func (r Rules) allows(a netip.Addr, named bool) bool {
+	a = a.Unmap().WithZone("")
+	within := func(p netip.Prefix) bool { return p.Contains(a) }
+	switch {
+	case r.broken != nil:
+		return false
+	case slices.ContainsFunc(r.prefixes, within):
+		return true
+	case slices.ContainsFunc(metadata, within):
+		return false
+	default:
+		return named || len(r.hosts)+len(r.prefixes) == 0
+	}
+}
+
+// connectTimeout is for one address to be connected to.
+const connectTimeout = 10 * time.Second
+
+// DialContext is net.Dialer's for servers that may be connected to. What counts is
+// the address that a name leads to when it is connected to, whatever the name led
+// to before. Any other is an error for which errors.As finds *Denied.
+func (r Rules) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil || !strings.HasPrefix(network, "tcp") {
+		return nil, &Denied{Host: address, broken: r.broken}
+	}
+	named := r.names(host)
+	dialer := net.Dialer{Timeout: connectTimeout, ControlContext: func(_ context.Context, _, found string, _ syscall.RawConn) error {
+		if at, err := netip.ParseAddrPort(found); err != nil || !r.allows(at.Addr(), named) {
+			return &Denied{Host: host, broken: r.broken}
+		}
+		return nil
+	}}
+	return dialer.DialContext(ctx, network, address)
+}
+
+// CheckURL is for a URL that somebody else is going to fetch, so that nobody here
+// sees the address that its name leads to. Its error is a *Denied; a URL without a
+// host is not judged.
+func (r Rules) CheckURL(address string) error {
+	u, err := url.Parse(address)
+	if err != nil || u.Hostname() == "" {
+		return nil
+	}
+	denied := &Denied{Host: u.Hostname(), broken: r.broken}
+	if a, err := netip.ParseAddr(u.Hostname()); err == nil {
+		if r.allows(a, false) {
+			return nil
+		}
+		return denied
+	}
+	// A listed name may lead anywhere; one that is not listed is allowed only where
+	// there is no list, and not if it is an address in disguise, such as 0xa9fea9fe.
+	if r.broken == nil && isName(strings.ToLower(u.Hostname())) && (r.names(u.Hostname()) || len(r.hosts)+len(r.prefixes) == 0) {
+		return nil
+	}
+	return denied
+}

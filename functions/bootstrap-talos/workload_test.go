@@ -1,0 +1,58 @@
+package main
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+// TestKubeconfigOfATenant has the administrator of a cluster change its kubeconfig,
+// which is a Secret in a namespace of theirs, so that the function shows its own token
+// to a server of theirs. It is no kubeconfig that serves, so that it is replaced, and
+// until then nobody is connected to.
+func TestKubeconfigOfATenant(t *testing.T) {
+	t.Parallel()
+	asked := false
+	server := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
+	t.Cleanup(server.Close)
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("the function's own"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	doc := []byte("current-context: x\nclusters: [{name: c, cluster: {server: '" + server.URL + "', insecure-skip-tls-verify: true}}]\n" +
+		"contexts: [{name: x, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {tokenFile: '" + token + "'}}]\n")
+	if kubeconfigServes(doc, server.URL, time.Now()) {
+		t.Error("it serves")
+	}
+	if _, err := openWorkload(doc, 6443); !errors.Is(err, kube.ErrReachesHere) || strings.Contains(err.Error(), token) || asked {
+		t.Errorf("asked %t, %v", asked, err)
+	}
+}
+
+// TestRedirectingWorkload has the API of a cluster lead the function on to another
+// server.
+func TestRedirectingWorkload(t *testing.T) {
+	t.Parallel()
+	followed := false
+	second := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { followed = true }))
+	t.Cleanup(second.Close)
+	first := httptest.NewServer(http.RedirectHandler(second.URL, http.StatusFound))
+	t.Cleanup(first.Close)
+	w, err := openWorkload([]byte("current-context: x\nclusters: [{name: c, cluster: {server: '"+first.URL+"'}}]\n"+
+		"contexts: [{name: x, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {token: t}}]\n"), 6443)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	var r refusal
+	if _, err := w.nodes(t.Context()); !errors.As(err, &r) || r.code != http.StatusFound || followed {
+		t.Errorf("followed %t, %v", followed, err)
+	}
+}

