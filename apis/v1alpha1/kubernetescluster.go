@@ -238,8 +238,9 @@ type MachineProperties struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
 	Patches []ObjectName `json:"patches,omitempty"`
-	// How long a machine that leaves waits for its pods to go, for example 30m.
-	// Absent means for as long as PodDisruptionBudgets keep them.
+	// How long pods have to go from a machine, for example 30m. One that leaves goes
+	// without them then; an upgrade stops. Absent means that PodDisruptionBudgets
+	// are respected for ever, and that somebody is told so after an hour.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=16

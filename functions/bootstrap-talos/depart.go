@@ -19,9 +19,9 @@ type departure struct {
 	// known is whether the workload API answers, and node whether that has a Node of
 	// it, which may be ready and cordoned.
 	known, node, ready, cordoned bool
-	// emptied is whether its pods are gone, and expired whether they have had their
-	// time.
-	emptied, expired bool
+	// emptied is whether its pods are gone, expired whether they have had the time
+	// that the spec gives them, and overdue whether they have taken long without one.
+	emptied, expired, overdue bool
 	// member is whether etcd has it, objection why it cannot be taken out of that, and
 	// agreed whether all members of etcd have the same list.
 	member    bool
@@ -120,6 +120,11 @@ func (f *function) depart(ctx context.Context, c *cluster, m *v1alpha1.Machine) 
 		}
 	}
 	step := d.next()
+	if step == leaveDrain && d.overdue {
+		return fault{"DrainBlocked", fmt.Sprintf(
+			"node %s is to leave, and its pods have not gone within %s: %s; let them go, or go on without them by drainTimeout of its pool, or by the annotation %s=true on Machine %s",
+			m.Name, drainPatience, why, v1alpha1.AnnotationForce, m.Name)}
+	}
 	return f.take(ctx, c, m, step, view, member, why)
 }
 
@@ -129,11 +134,16 @@ func (f *function) departureOf(c *cluster, m *v1alpha1.Machine) departure {
 		deleted: m.DeletionTimestamp != nil, forced: m.Annotations[v1alpha1.AnnotationForce] == "true",
 		known: c.reachable, node: ok, ready: n.ready, cordoned: n.cordoned, agreed: true,
 	}
-	i := slices.IndexFunc(c.plan.groups, func(g group) bool { return g.pool == poolOf(m) })
 	since, err := time.Parse(time.RFC3339, m.Annotations[v1alpha1.AnnotationRemoving])
-	if i >= 0 && err == nil && c.plan.groups[i].properties.DrainTimeout != nil {
-		d.expired = f.now().Sub(since) > c.plan.groups[i].properties.DrainTimeout.Duration
+	if err != nil {
+		return d
 	}
+	var properties v1alpha1.MachineProperties
+	if i := slices.IndexFunc(c.plan.groups, func(g group) bool { return g.pool == poolOf(m) }); i >= 0 {
+		properties = c.plan.groups[i].properties
+	}
+	late := f.now().Sub(since) > drainTime(properties)
+	d.expired, d.overdue = late && properties.DrainTimeout != nil, late && properties.DrainTimeout == nil
 	return d
 }
 

@@ -299,7 +299,7 @@ func (d *drainStand) drained() {
 	u := v1alpha1.NodeUpgrade{Name: d.node, Cordoned: true}
 	prepare := func() (turn, string) { return prepareNode(d.Context(), d.w, v1alpha1.UpgradeTalos, u) }
 	now, why := prepare()
-	if now != turnWait || !strings.Contains(why, "may not be moved: Cannot evict pod as it would violate the pod's disruption budget. The disruption budget db ") {
+	if now != turnDrain || !strings.Contains(why, "may not be moved: Cannot evict pod as it would violate the pod's disruption budget. The disruption budget db ") {
 		d.Errorf("the budget keeps two pods: got %s, %s", now, why)
 	}
 	if left := d.left(); len(left) != 3 || !d.seen().cordoned {

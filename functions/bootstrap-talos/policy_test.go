@@ -2,6 +2,7 @@ package main
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,6 +29,33 @@ func TestDrainTimeout(t *testing.T) {
 	s.change("shop", func(kc *v1alpha1.KubernetesCluster) {
 		kc.Spec.Topology.Workers[0].DrainTimeout = &metav1.Duration{Duration: time.Second}
 	})
+	if kc := s.running("shop"); kc.Status.WorkersReady != "1/1" {
+		t.Errorf("workers: %s, want 1/1", kc.Status.WorkersReady)
+	}
+}
+
+// TestDrainBlocked has a budget keep all pods of a machine whose pool sets no limit,
+// for longer than anybody should have to look for the reason.
+func TestDrainBlocked(t *testing.T) {
+	t.Parallel()
+	var later atomic.Int64
+	s := setUp(t, standing{now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
+	s.create(s.cluster("shop", 1, 2))
+	s.running("shop")
+	s.deploy("shop", "web", 4, 4)
+	s.change("shop", replicas(1, map[string]int32{"pool": 1}))
+	s.waits("shop", "RemovingNodes", "pool-", "The disruption budget web needs 4 healthy pods")
+	later.Store(int64(drainPatience + time.Minute))
+	s.waits("shop", "DrainBlocked", "shop-pool-", "within 1h0m0s", "The disruption budget web needs 4 healthy pods", "drainTimeout", v1alpha1.AnnotationForce+"=true")
+	if got := s.machines("shop"); len(got) != 3 {
+		t.Errorf("machines %v, want all three", got)
+	}
+	for _, name := range []string{"shop-pool-0", "shop-pool-1"} {
+		if leaving(s.machine(name)) {
+			s.annotate(name, v1alpha1.AnnotationForce, "true")
+			break
+		}
+	}
 	if kc := s.running("shop"); kc.Status.WorkersReady != "1/1" {
 		t.Errorf("workers: %s, want 1/1", kc.Status.WorkersReady)
 	}

@@ -15,6 +15,8 @@ const (
 	askAgain = time.Minute
 	// upgradePatience is when a node that has not changed is given up.
 	upgradePatience = 20 * time.Minute
+	// drainPatience is how long pods have to go from a node whose pool says nothing.
+	drainPatience = time.Hour
 )
 
 // observed is a member with what it runs.
@@ -50,6 +52,14 @@ func (p plan) wants(kind v1alpha1.UpgradeKind, m member) string {
 	default:
 		return ""
 	}
+}
+
+// drainTime is how long pods have to go from a machine.
+func drainTime(p v1alpha1.MachineProperties) time.Duration {
+	if p.DrainTimeout != nil {
+		return p.DrainTimeout.Duration
+	}
+	return drainPatience
 }
 
 // pending are the nodes that are known to run another version than they should.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/blang/semver/v4"
@@ -16,12 +15,6 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
-
-// versionReport is what people are told about the versions of a cluster.
-type versionReport struct {
-	current         bool
-	reason, message string
-}
 
 // upgrade brings the nodes of a cluster to the wanted versions, one after the other.
 // It returns waits while it does, and a fault when a node has failed. What it is
@@ -62,7 +55,7 @@ func (f *function) upgradeOnce(ctx context.Context, c *cluster, w *workload) err
 		s = &v1alpha1.UpgradeStatus{Kind: kind, Generation: c.Generation}
 		c.Status.Upgrade = s
 	}
-	c.renew(s, nodes)
+	c.renew(s, nodes, metav1.NewTime(f.now()))
 	left := len(c.plan.pending(s.Kind, nodes))
 	s.Progress = fmt.Sprintf("%d/%d", len(nodes)-left, len(nodes))
 	describeNodes(c)
@@ -114,7 +107,7 @@ func lowest(otherwise string, nodes []observed) string {
 
 // renew drops nodes that have left the cluster, and where the spec has changed, lets
 // those that have not begun or have failed go for what is wanted now.
-func (c *cluster) renew(s *v1alpha1.UpgradeStatus, nodes []observed) {
+func (c *cluster) renew(s *v1alpha1.UpgradeStatus, nodes []observed, now metav1.Time) {
 	s.Nodes = slices.DeleteFunc(s.Nodes, func(u v1alpha1.NodeUpgrade) bool { return find(nodes, u.Name) == nil })
 	if s.Generation == c.Generation {
 		return
@@ -127,7 +120,7 @@ func (c *cluster) renew(s *v1alpha1.UpgradeStatus, nodes []observed) {
 		}
 		u.To = c.plan.wants(s.Kind, find(nodes, u.Name).member)
 		if u.Step == v1alpha1.UpgradeFailed {
-			u.Step, u.Asked, u.Message = v1alpha1.UpgradeDraining, nil, ""
+			u.Step, u.Since, u.Asked, u.Message = v1alpha1.UpgradeDraining, now, nil, ""
 		}
 	}
 }
@@ -149,7 +142,7 @@ func (f *function) takeTurns(ctx context.Context, c *cluster, w *workload, nodes
 	for _, u := range s.Nodes {
 		turns[u.Name] = takeTurn(s.Kind, u, *find(nodes, u.Name), f.now())
 	}
-	f.prepareNodes(ctx, c, w, turns)
+	f.prepareNodes(ctx, c, w, turns, nodes)
 	for i := range s.Nodes {
 		f.record(s.Kind, &s.Nodes[i], turns[s.Nodes[i].Name], find(nodes, s.Nodes[i].Name))
 	}
@@ -169,8 +162,9 @@ func (f *function) takeTurns(ctx context.Context, c *cluster, w *workload, nodes
 }
 
 // prepareNodes drains the nodes whose turn it is, and lets pods come back to those
-// that are done. A drain that has come to its end becomes a request.
-func (f *function) prepareNodes(ctx context.Context, c *cluster, w *workload, turns map[string]turn) {
+// that are done. A drain that has come to its end becomes a request, and one whose
+// time is over a failure.
+func (f *function) prepareNodes(ctx context.Context, c *cluster, w *workload, turns map[string]turn, nodes []observed) {
 	s := c.Status.Upgrade
 	var mu sync.Mutex
 	eachNode(s.Nodes, func(u *v1alpha1.NodeUpgrade) {
@@ -180,7 +174,13 @@ func (f *function) prepareNodes(ctx context.Context, c *cluster, w *workload, tu
 		message := u.Message
 		switch now {
 		case turnDrain:
-			now, message = prepareNode(ctx, w, s.Kind, *u)
+			limit := drainTime(find(nodes, u.Name).properties)
+			if now, message = prepareNode(ctx, w, s.Kind, *u); now == turnDrain {
+				now = turnWait
+				if f.now().Sub(u.Since.Time) > limit {
+					now, message = turnFail, fmt.Sprintf("its pods have not gone within %s: %s", limit, message)
+				}
+			}
 		case turnFinish:
 			if u.Cordoned && w.cordon(ctx, u.Name, false) != nil {
 				now = turnWait
@@ -193,7 +193,7 @@ func (f *function) prepareNodes(ctx context.Context, c *cluster, w *workload, tu
 }
 
 // prepareNode makes a node ready for its upgrade. Only a change of Talos reboots it,
-// and so needs its pods to go.
+// and so needs its pods to go. It drains still while there are any.
 func prepareNode(ctx context.Context, w *workload, kind v1alpha1.UpgradeKind, u v1alpha1.NodeUpgrade) (turn, string) {
 	if kind != v1alpha1.UpgradeTalos {
 		return turnAsk, ""
@@ -208,9 +208,9 @@ func prepareNode(ctx context.Context, w *workload, kind v1alpha1.UpgradeKind, u 
 	case d.done():
 		return turnAsk, ""
 	case d.blocked != "":
-		return turnWait, d.blocked
+		return turnDrain, d.blocked
 	default:
-		return turnWait, "waits for " + count(len(d.left), "pod") + " to go, first of all " + d.left[0]
+		return turnDrain, "waits for " + count(len(d.left), "pod") + " to go, first of all " + d.left[0]
 	}
 }
 
@@ -237,7 +237,10 @@ func (f *function) record(kind v1alpha1.UpgradeKind, u *v1alpha1.NodeUpgrade, no
 		}
 		u.Asked, u.Message = &at, ""
 	case turnFail:
-		u.Step, u.Since = v1alpha1.UpgradeFailed, at
+		drained := u.Step != v1alpha1.UpgradeDraining
+		if u.Step, u.Since = v1alpha1.UpgradeFailed, at; !drained {
+			return
+		}
 		u.Message = fmt.Sprintf("it runs %s and has not come to %s within %s", o.runs(kind), u.To, upgradePatience)
 		if kind == v1alpha1.UpgradeTalos && o.node.boot != u.BootID {
 			u.Message = fmt.Sprintf("it has booted again with Talos %s: %s did not start there, and talosctl dmesg on the node says why", o.runs(kind), u.To)
@@ -338,59 +341,4 @@ func (f *function) askNodes(ctx context.Context, c *cluster, turns map[string]tu
 			u.Step, u.Since, u.Message = v1alpha1.UpgradeFailed, metav1.NewTime(f.now()), refused.message
 		}
 	})
-}
-
-// reportUpgrade says how far an upgrade is.
-func (c *cluster) reportUpgrade(nodes []observed) error {
-	s := c.Status.Upgrade
-	what := map[v1alpha1.UpgradeKind]string{
-		v1alpha1.UpgradeTalos:        "Talos to " + c.plan.talos,
-		v1alpha1.UpgradeControlPlane: "the control plane to Kubernetes " + c.plan.kubernetes,
-		v1alpha1.UpgradeKubelet:      "the kubelets to Kubernetes " + c.plan.kubernetes,
-	}[s.Kind]
-	skew := skewOf(nodes)
-	if u := failedNode(s); u != nil {
-		message := fmt.Sprintf("the upgrade of %s has stopped: node %s: %s; change the versions, or set spec.upgrade.paused to true and back to try again", what, u.Name, u.Message)
-		c.versions = versionReport{false, "UpgradeFailed", skew}
-		return fault{"UpgradeFailed", message}
-	}
-	var names []string
-	for _, u := range s.Nodes {
-		name := u.Name
-		if u.Message != "" {
-			name += " (" + u.Message + ")"
-		}
-		names = append(names, name)
-	}
-	switch {
-	case len(names) > 0:
-		c.versions = versionReport{false, "Upgrading", skew}
-		return waits{reason: "Upgrading", message: fmt.Sprintf("upgrades %s, %s nodes are done, now %s", what, s.Progress, strings.Join(names, ", ")), silent: true}
-	case c.upgradePaused():
-		c.versions = versionReport{false, "UpgradePaused", skew + "; spec.upgrade.paused is true"}
-		return nil
-	default:
-		c.versions = versionReport{false, "Upgrading", skew}
-		message := fmt.Sprintf("upgrades %s, %s nodes are done", what, s.Progress)
-		if c.gate != "" {
-			message += ", and waits: " + c.gate
-		}
-		return waits{reason: "Upgrading", message: message, silent: true}
-	}
-}
-
-// skewOf lists which versions there are, and how many nodes run each.
-func skewOf(nodes []observed) string {
-	counts := map[string]int{}
-	for _, o := range nodes {
-		if o.node.name != "" {
-			counts[fmt.Sprintf("Kubernetes %s on Talos %s", o.runs(v1alpha1.UpgradeKubelet), o.node.talos)]++
-		}
-	}
-	var parts []string
-	for what, n := range counts {
-		parts = append(parts, count(n, "node")+" with "+what)
-	}
-	slices.Sort(parts)
-	return strings.Join(parts, ", ")
 }

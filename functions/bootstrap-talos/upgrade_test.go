@@ -153,7 +153,8 @@ func TestUpgrades(t *testing.T) {
 	s.waits("shop", "KubernetesUpgradePath", "write 1.35 first")
 }
 
-// TestUpgradeRespectsBudgets has a pod that may not be moved.
+// TestUpgradeRespectsBudgets has a pod that may not be moved, for longer than the
+// pool allows.
 func TestUpgradeRespectsBudgets(t *testing.T) {
 	t.Parallel()
 	s := setUp(t, standing{})
@@ -177,6 +178,12 @@ func TestUpgradeRespectsBudgets(t *testing.T) {
 	}
 	s.change("shop", talosTo("1.13.9"))
 	s.waits("shop", "Upgrading", "shop-pool-0", "pod default/db may not be moved", "disruption budget")
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) {
+		kc.Spec.Topology.Workers[0].DrainTimeout = &metav1.Duration{Duration: time.Second}
+	})
+	s.waits("shop", "UpgradeFailed", "shop-pool-0", "have not gone within 1s", "pod default/db may not be moved", "spec.upgrade.paused")
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Workers[0].DrainTimeout = nil })
+	s.waits("shop", "Upgrading", "shop-pool-0", "pod default/db may not be moved")
 	if err := api.PolicyV1().PodDisruptionBudgets("default").Delete(t.Context(), "db", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
