@@ -47,7 +47,7 @@ class Handler(BaseHTTPRequestHandler):
                 kind, data = "failed", {"uid": request["uid"], "reason": "BadSize", "message": f"parameters.size: {error}"}
         self.send_response(200)
         for name, value in {"ce-specversion": "1.0", "ce-type": "io.vitistack.network." + kind, "ce-source": "/ipam",
-                            "ce-id": self.headers["ce-id"] + ".ipam", "Content-Type": "application/json"}.items():
+                            "ce-id": self.headers["ce-id"] + ".ipam", "ce-subject": self.headers["ce-subject"], "Content-Type": "application/json"}.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(json.dumps(data).encode())

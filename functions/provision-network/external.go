@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
@@ -58,20 +59,26 @@ func (x external) Release(ctx context.Context, nn *v1alpha2.NetworkNamespace) er
 }
 
 func (x external) send(ctx context.Context, nn *v1alpha2.NetworkNamespace, eventType, what string, data any) error {
-	e := event.New()
-	e.SetType(eventType)
-	e.SetSource("/functions/" + name)
-	e.SetID(string(nn.UID) + "." + what)
-	e.SetExtension("provider", x.name) // for the filter of a Trigger
-	refOf(nn).Set(&e, string(nn.UID))
-	if err := e.SetData(event.ApplicationJSON, data); err != nil {
-		return fmt.Errorf("write event %s: %w", eventType, err)
+	e, err := write(eventType, x.name, object(nn), data)
+	if err != nil {
+		return err
 	}
+	e.SetID(string(nn.UID) + "." + what)
 	return x.sender.Send(ctx, e)
 }
 
-func refOf(nn *v1alpha2.NetworkNamespace) events.Ref {
-	return events.Ref{APIVersion: v1alpha2.GroupVersion.String(), Kind: kindNetwork, Namespace: nn.Namespace, Name: nn.Name}
+// write makes an event for the IPAM that serves a provider, about a network.
+func write(eventType, provider string, nn events.Object, data any) (event.Event, error) {
+	e := event.New()
+	e.SetType(eventType)
+	e.SetSource("/functions/" + name)
+	e.SetExtension("provider", provider) // for the filter of a Trigger
+	ref := events.Ref{APIVersion: v1alpha2.GroupVersion.String(), Kind: kindNetwork, Namespace: nn.Namespace, Name: nn.Name}
+	ref.Set(&e, nn.UID)
+	if err := e.SetData(event.ApplicationJSON, data); err != nil {
+		return e, fmt.Errorf("write event %s: %w", eventType, err)
+	}
+	return e, nil
 }
 
 func object(nn *v1alpha2.NetworkNamespace) events.Object {
@@ -109,6 +116,24 @@ func readAnswer(in event.Event) (answer, error) {
 		a.err = unexpected(backend{name: "the IPAM"}, a.err.Error())
 	}
 	return a, nil
+}
+
+// refuse is the event that sets the segment of an answer free, whose network is
+// gone. Only the answer can say which network that was: there is none where its
+// subject or provider is missing, or where it has no segment. Its identifier is made
+// of the answer's, since an IPAM has known that of the release for longer.
+func (a answer) refuse(in event.Event) (*event.Event, bool) {
+	_, place, _ := strings.Cut(in.Subject(), "/namespaces/")
+	parts := strings.Split(place, "/")
+	if in.Type() != events.TypeNetworkProvisioned || a.provider == "" || len(parts) != 3 {
+		return nil, false
+	}
+	nn := events.Object{UID: a.uid, Namespace: parts[0], Name: parts[2]}
+	e, err := write(events.TypeNetworkReleased, a.provider, nn, events.NetworkReleased{
+		Object: nn, Provider: a.provider, ID: a.segment.id, IPv4Prefix: text(a.segment.ipv4), IPv6Prefix: text(a.segment.ipv6),
+	})
+	e.SetID(in.ID() + ".released")
+	return &e, err == nil
 }
 
 // reasonOf is an IPAM's reason, or a general one where that is not one word as

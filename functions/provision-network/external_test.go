@@ -92,3 +92,56 @@ func TestExternal(t *testing.T) {
 	}
 	w.must(w.answers(events.TypeNetworkProvisioned, good))
 }
+
+// TestAnswerTooLate has an IPAM make a segment after its network has gone.
+func TestAnswerTooLate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	good := events.NetworkProvisioned{UID: "0f5b3b9e-8f6e-4a55-9a31-0c5f6f3a7d10", Provider: "corp-ipam", ID: "seg-1", IPv4Prefix: "10.20.30.0/24"}
+	failed := events.NetworkFailed{UID: good.UID, Provider: good.Provider, Reason: "Full", Message: "no room"}
+	const subject = "/apis/vitistack.io/v1alpha2/namespaces/team-a/networknamespaces/prod"
+	cases := map[string]struct {
+		reason, eventType, subject string
+		data                       any
+		released                   bool
+	}{
+		"Segment":   {"nobody will give it back otherwise", events.TypeNetworkProvisioned, subject, good, true},
+		"Failed":    {"there is none to give back", events.TypeNetworkFailed, subject, failed, false},
+		"Nobody":    {"without a provider there is nobody to tell", events.TypeNetworkProvisioned, subject, events.NetworkProvisioned{UID: good.UID, IPv4Prefix: good.IPv4Prefix}, false},
+		"Nameless":  {"the answer does not say whose segment it is", events.TypeNetworkProvisioned, "", good, false},
+		"Elsewhere": {"its subject is no network", events.TypeNetworkProvisioned, "/ipam/segments/1", good, false},
+	}
+	for name, tc := range cases {
+		var ids []string
+		for range 2 {
+			e := event.New()
+			e.SetType(tc.eventType)
+			e.SetSource("/ipam")
+			e.SetID("7")
+			e.SetSubject(tc.subject)
+			w.must(e.SetData(event.ApplicationJSON, tc.data))
+			reply, err := w.f.handle(t.Context(), e)
+			w.must(err)
+			if (reply != nil) != tc.released {
+				t.Fatalf("%s: %s: got %v", name, tc.reason, reply)
+			}
+			if reply == nil {
+				continue
+			}
+			w.must(reply.Validate())
+			ids = append(ids, reply.ID())
+			var got events.NetworkReleased
+			w.must(json.Unmarshal(reply.Data(), &got))
+			want := events.NetworkReleased{
+				Object:   events.Object{UID: good.UID, Namespace: "team-a", Name: "prod"},
+				Provider: good.Provider, ID: good.ID, IPv4Prefix: good.IPv4Prefix,
+			}
+			if diff := cmp.Diff(want, got); diff != "" || reply.Type() != events.TypeNetworkReleased || reply.Extensions()["provider"] != good.Provider {
+				t.Errorf("%s: %v (-want +got):\n%s", name, reply, diff)
+			}
+		}
+		if tc.released && (ids[0] != ids[1] || ids[0] == good.UID+".released") {
+			t.Errorf("%s: ids %v: the same answer again is the same event, and not the one that was sent at the deletion", name, ids)
+		}
+	}
+}

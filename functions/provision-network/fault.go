@@ -93,6 +93,7 @@ func unexpected(b backend, what string) fault {
 }
 
 const (
+	reasonAsking  = "Asking"
 	reasonWorking = "Provisioning"
 	// throttled is for a source that has too much to do and does not say for how long.
 	throttled = 30 * time.Second

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
@@ -184,6 +185,10 @@ func (f *function) reserve(ctx context.Context, nn *v1alpha2.NetworkNamespace, f
 	}
 	before := nn.DeepCopy()
 	nn.Status.ObservedGeneration, nn.Status.NextCheckTime = nn.Generation, at(f.now(), asking)
+	if c := meta.FindStatusCondition(nn.Status.Conditions, v1alpha1.ConditionReady); c == nil || c.ObservedGeneration != nn.Generation {
+		provider, _ := providerOf(nn.Spec)
+		kube.SetReady(&nn.Status.Conditions, nn.Generation, false, reasonAsking, "asks "+provider+" for the segment")
+	}
 	_, err := f.kube.PatchStatus(ctx, before, nn)
 	return err
 }
@@ -232,8 +237,7 @@ func (f *function) answered(ctx context.Context, in event.Event) (*event.Event, 
 		return nil, err
 	}
 	if nn == nil {
-		events.Report(ctx, "", "Dropped an answer for a network that does not exist")
-		return nil, nil
+		return f.late(ctx, in, said)
 	}
 	asked := nn.Annotations[v1alpha1.AnnotationProvider]
 	_, ownSource := f.sources[asked]
@@ -245,6 +249,19 @@ func (f *function) answered(ctx context.Context, in event.Event) (*event.Event, 
 		return nil, nil
 	}
 	return nil, kube.OnConflict(func() error { return f.settle(ctx, nn.Namespace, nn.Name, look{said: &said}) })
+}
+
+// late answers an IPAM that has made a segment for a network that is gone: it has
+// been told so before it had made any, and is told again by a reply, so that it
+// keeps none for nobody.
+func (f *function) late(ctx context.Context, in event.Event, said answer) (*event.Event, error) {
+	reply, ok := said.refuse(in)
+	if !ok {
+		events.Report(ctx, "", "Dropped an answer for a network that does not exist")
+		return nil, nil
+	}
+	events.Report(ctx, phaseDeleting, "Released the segment of a network that is gone")
+	return reply, nil
 }
 
 // byUID finds a network, and is nil where it does not exist.
