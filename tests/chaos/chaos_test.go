@@ -66,7 +66,7 @@ func TestAllEventsAreLost(t *testing.T) {
 }
 
 // functions are those that are killed at random.
-var functions = []string{"provision-network", "allocate-ip", "create-vm", "bootstrap-talos", "resync"}
+var functions = []string{"provision-network", "allocate-ip", "kea-reserve", "create-vm", "bootstrap-talos", "etcd-backup", "resync"}
 
 // killFunctions kills a function every now and then until stop is called.
 func killFunctions(t *testing.T, e *engine.Engine, seed uint64) (stop func()) {

@@ -2,167 +2,216 @@ package chaos
 
 import (
 	"fmt"
-	"strings"
-	"time"
 
 	"github.com/vitistack/stack/tests/stand/engine"
 )
 
-// namespaces are where the story happens; each has a network of its own.
-var namespaces = []string{"chaos-a", "chaos-b", "chaos-c", "chaos-d"}
+// namespaces are where the story happens; each has a network of its own, from a
+// source of its own. Nodes of clusters have to be reached, which those are that
+// have the engine's addresses.
+var (
+	namespaces = []string{"chaos-a", "chaos-b", "chaos-c", "chaos-d", "chaos-e"}
+	reached    = namespaces[:2]
+)
 
-// deed is something that happens with a weight, if it can.
+// deed is something that happens with a weight. tell is nil where it cannot.
 type deed struct {
 	weight int
-	happen func(*world)
+	tell   func(*author) func(*world)
 }
 
 // deeds are what users do, and what befalls the parts of the stack.
 var deeds = []deed{
-	{6, newMachine}, {3, newCluster}, {4, scale}, {2, resize}, {3, power}, {3, deleteMachine}, {1, deleteCluster},
-	{4, changeWeather}, {6, killFunction}, {1, killSource}, {1, killAPIServer}, {1, killEtcd}, {2, killGateway}, {1, restartAll}, {4, troubleBackend},
+	{6, newMachine}, {2, wrongMachine}, {3, mend}, {3, resize}, {3, power}, {1, restart}, {3, deleteMachine},
+	{3, newCluster}, {1, wrongCluster}, {4, scale}, {2, upgrade}, {1, deleteCluster},
+	{2, newBackup}, {1, deleteBackup}, {2, newNetwork}, {2, deleteNetwork},
+	{4, changeWeather}, {6, killFunction}, {1, killSource}, {1, killAPIServer}, {1, killEtcd}, {2, killGateway}, {1, killSimulators},
+	{1, restartAll}, {5, troubleBackend}, {4, troubleAPI}, {2, turnClock},
 }
 
-// act does one thing at random.
-func (w *world) act() {
-	total := 0
-	for _, d := range deeds {
-		total += d.weight
+func newMachine(a *author) func(*world) {
+	if a.count(engine.Machines) >= 14 {
+		return nil
 	}
-	at := w.random.IntN(total)
-	for _, d := range deeds {
-		if at -= d.weight; at < 0 {
-			d.happen(w)
-			return
+	b := a.named(engine.Machines, a.of(namespaces...), "machine", want{phase: "Running"})
+	spec := map[string]any{"template": "small"}
+	if a.chance(3) {
+		spec["providerRef"] = map[string]any{"name": "proxmox"}
+	}
+	return a.create(b, "Machine", "v1alpha1", spec)
+}
+
+// wrongMachine is a user's mistake, which has to be told by a reason, and mended.
+func wrongMachine(a *author) func(*world) {
+	if a.count(engine.Machines) >= 14 {
+		return nil
+	}
+	mistakes := []struct {
+		reason, mend string
+		spec         map[string]any
+	}{
+		{"TemplateNotFound", `{"spec":{"template":"small"}}`, map[string]any{"template": "gigantic"}},
+		{"MachineProviderNotFound", `{"spec":{"providerRef":{"name":"proxmox"}}}`, map[string]any{"template": "small", "providerRef": map[string]any{"name": "nowhere"}}},
+		{"NetworkNamespaceNotFound", `{"spec":{"networkNamespaceName":"network"}}`, map[string]any{"template": "small", "networkNamespaceName": "nowhere"}},
+	}
+	m := mistakes[a.random.IntN(len(mistakes))]
+	b := a.named(engine.Machines, a.of(namespaces...), "machine", want{reason: m.reason})
+	b.mend = m.mend
+	return a.create(b, "Machine", "v1alpha1", m.spec)
+}
+
+func mend(a *author) func(*world) {
+	for _, resource := range []struct {
+		of   *being
+		want want
+	}{
+		{a.pick(engine.Machines, func(b *being) bool { return !right(b) }), want{phase: "Running"}},
+		{a.pick(engine.KubernetesClusters, func(b *being) bool { return !right(b) }), want{phase: "Running"}},
+	} {
+		if b := resource.of; b != nil {
+			merge := b.mend
+			b.want, b.mend = resource.want, ""
+			return a.patch(b, merge)
 		}
 	}
+	return nil
 }
 
-// newNetwork gives a namespace the i-th quarter of the engine's addresses.
-func (w *world) newNetwork(namespace string, i int) {
-	base := strings.TrimSuffix(w.e.Network().Addr().String(), ".0")
-	first := i * 64
-	w.create(subject{engine.NetworkNamespaces, namespace, "network"}, "Ready", fmt.Sprintf(`
-apiVersion: vitistack.io/v1alpha2
-kind: NetworkNamespace
-spec:
-  datacenterIdentifier: no-west-az1
-  supervisorIdentifier: test
-  networkProvisioning:
-    provider: manual
-    manual: {ipv4CIDR: %[1]s.%[2]d/26, ipv4Gateway: %[1]s.%[3]d, vlanId: %[5]d}
-  ipAllocation:
-    type: static
-    static: {ipv4RangeStart: %[1]s.%[4]d, ipv4RangeEnd: %[1]s.%[6]d}
-`, base, first, first+1, first+2, 100+i, first+62))
-}
-
-func newMachine(w *world) {
-	if w.count(engine.Machines) >= 12 {
-		return
+func newCluster(a *author) func(*world) {
+	if a.count(engine.KubernetesClusters) >= 3 {
+		return nil
 	}
-	s := subject{engine.Machines, w.namespace(), w.name("machine")}
-	w.create(s, "Running", "apiVersion: vitistack.io/v1alpha1\nkind: Machine\nspec: {template: small}\n")
-}
-
-func newCluster(w *world) {
-	if w.count(engine.KubernetesClusters) >= 3 {
-		return
+	b := a.named(engine.KubernetesClusters, a.of(reached...), "cluster", want{phase: "Running"})
+	b.minor, b.controls, b.workers = 33, 1+2*a.random.IntN(2), 1+a.random.IntN(2)
+	if a.chance(3) {
+		b.provider = "proxmox"
 	}
-	s := subject{engine.KubernetesClusters, w.namespace(), w.name("cluster")}
-	w.create(s, "Running", fmt.Sprintf(`
-apiVersion: vitistack.io/v1alpha1
-kind: KubernetesCluster
-spec:
-  data: {clusterUid: %q, clusterId: %s, provider: talos, environment: dev, datacenter: trd1, project: p, region: west, workorder: w, zone: z, workspace: s}
-  topology:
-    version: "1.33"
-    controlplane: {replicas: %d, version: "1.33"}
-    workers: [{name: pool, replicas: %d, version: "1.33"}]
-`, fmt.Sprintf("00000000-0000-4000-8000-%012d", w.next), s.name, 1+2*w.random.IntN(2), 1+w.random.IntN(2)))
+	return a.create(b, "KubernetesCluster", "v1alpha1", clusterSpec(b, a.next))
 }
 
-func scale(w *world) {
-	if s, ok := w.pick(engine.KubernetesClusters); ok {
-		w.patch(s, "Running", fmt.Sprintf(`{"spec":{"topology":{"workers":[{"name":"pool","replicas":%d,"version":"1.33"}]}}}`, 1+w.random.IntN(3)))
+// wrongCluster asks for a version that there is not.
+func wrongCluster(a *author) func(*world) {
+	if a.count(engine.KubernetesClusters) >= 3 {
+		return nil
 	}
+	b := a.named(engine.KubernetesClusters, a.of(reached...), "cluster", want{reason: "KubernetesVersionUnknown"})
+	b.minor, b.controls, b.workers = 99, 1, 1
+	do := a.create(b, "KubernetesCluster", "v1alpha1", clusterSpec(b, a.next))
+	b.minor = 34
+	b.mend = b.asked()
+	return do
 }
 
-func resize(w *world) {
-	if s, ok := w.pick(engine.Machines); ok {
-		w.patch(s, w.living[s], fmt.Sprintf(`{"spec":{"resources":{"cpu":{"cores":%d}}}}`, 1+w.random.IntN(4)))
-	}
-}
-
-func power(w *world) {
-	s, ok := w.pick(engine.Machines)
-	if !ok {
-		return
-	}
-	if w.living[s] == "Running" {
-		w.patch(s, "Stopped", `{"spec":{"powerState":"stopped"}}`)
-		return
-	}
-	w.patch(s, "Running", `{"spec":{"powerState":"running"}}`)
-}
-
-func deleteMachine(w *world) {
-	if s, ok := w.pick(engine.Machines); ok {
-		w.remove(s)
-	}
-}
-
-func deleteCluster(w *world) {
-	if s, ok := w.pick(engine.KubernetesClusters); ok {
-		w.remove(s)
-	}
-}
-
-func (w *world) namespace() string { return namespaces[w.random.IntN(len(namespaces))] }
-
-func changeWeather(w *world) {
-	all := []Weather{
-		{}, {Drop: 0.2}, {Duplicate: 1}, {Delay: 2 * time.Second}, {Drop: 0.3, Duplicate: 0.5, Delay: 5 * time.Second}, {Drop: 1},
-	}
-	weather := all[w.random.IntN(len(all))]
-	w.tell("the weather of events: %+v", weather)
-	w.n.SetWeather(weather)
-}
-
-func killFunction(w *world) {
-	w.kill(functions[w.random.IntN(len(functions))])
-}
-
-func killSource(w *world)    { w.kill("apiserversource") }
-func killAPIServer(w *world) { w.kill("kube-apiserver") }
-func killEtcd(w *world)      { w.kill("etcd") }
-func killGateway(w *world)   { w.kill("gateway") }
-
-func (w *world) kill(name string) {
-	w.tell("kill -9 %s", name)
-	_ = w.e.KillProcess(name)
-}
-
-// restartAll kills everything at once, and starts it again on what it has kept.
-func restartAll(w *world) {
-	w.tell("kill -9 everything, and start it again")
-	w.e.Kill()
-	w.e.Run()
-	w.n.SetBroker(w.e.Ingress())
-}
-
-// troubleBackend makes a simulator slow, failing, or done but answering with an
-// error.
-func troubleBackend(w *world) {
-	rules := map[string][]string{
-		"talos": {
-			`[]`, `[{"latency":"300ms","rate":0.5}]`, `[{"operation":"MachineService/*","error":"Unavailable","rate":0.1}]`,
-			`[{"operation":"MachineService/*","error":"Unavailable","after":true,"rate":0.1}]`,
+func clusterSpec(b *being, number int) map[string]any {
+	return map[string]any{
+		"data": map[string]any{
+			"clusterUid": fmt.Sprintf("00000000-0000-4000-8000-%012d", number), "clusterId": b.name, "provider": "talos", "environment": "dev",
+			"datacenter": "trd1", "project": "p", "region": "west", "workorder": "w", "zone": "z", "workspace": "s",
 		},
-		"kubevirt": {`[]`, `[{"latency":"500ms","rate":0.5}]`},
+		"topology": b.topology(),
 	}
-	name := []string{"talos", "kubevirt"}[w.random.IntN(2)]
-	rule := rules[name][w.random.IntN(len(rules[name]))]
-	w.tell("%s misbehaves: %s", name, rule)
-	w.e.SetFaults(name, rule)
+}
+
+// scale changes how many control planes or workers a cluster has.
+func scale(a *author) func(*world) {
+	b := a.pick(engine.KubernetesClusters, right)
+	if b == nil {
+		return nil
+	}
+	if a.chance(3) {
+		b.controls = 4 - b.controls // from one to three, and back
+	} else {
+		b.workers = 1 + a.random.IntN(3)
+	}
+	return a.patch(b, b.asked())
+}
+
+func upgrade(a *author) func(*world) {
+	b := a.pick(engine.KubernetesClusters, func(b *being) bool { return right(b) && b.minor == 33 })
+	if b == nil {
+		return nil
+	}
+	b.minor = 34
+	return a.patch(b, b.asked())
+}
+
+// deleteCluster deletes a cluster, and the backups of it.
+func deleteCluster(a *author) func(*world) {
+	b := a.pick(engine.KubernetesClusters, nil)
+	if b == nil {
+		return nil
+	}
+	all := []*being{b}
+	for _, other := range a.living {
+		if other.of == b {
+			all = append(all, other)
+		}
+	}
+	return a.remove(all...)
+}
+
+func newBackup(a *author) func(*world) {
+	cluster := a.pick(engine.KubernetesClusters, right)
+	if cluster == nil || a.count(engine.EtcdBackups) >= 3 {
+		return nil
+	}
+	b := a.named(engine.EtcdBackups, cluster.namespace, "backup", want{phase: "Completed"})
+	b.of = cluster
+	spec := map[string]any{"clusterName": cluster.name, "storageLocation": map[string]any{"type": "local"}}
+	if a.chance(2) {
+		spec["schedule"], b.want.phase = "@hourly", "Scheduled"
+	}
+	return a.create(b, "EtcdBackup", "v1alpha1", spec)
+}
+
+func deleteBackup(a *author) func(*world) { return deleteOne(a, a.pick(engine.EtcdBackups, nil)) }
+
+// newNetwork makes a network that nobody uses.
+func newNetwork(a *author) func(*world) {
+	if a.count(engine.NetworkNamespaces) >= 4 {
+		return nil
+	}
+	b := a.named(engine.NetworkNamespaces, "chaos-spare", "network", want{phase: "Ready"})
+	spec := networkSpec("", "")
+	spec["networkProvisioning"] = sourced(a.of("nam", "netbox", "tour-ipam"))
+	return a.create(b, "NetworkNamespace", "v1alpha2", spec)
+}
+
+func deleteNetwork(a *author) func(*world) {
+	return deleteOne(a, a.pick(engine.NetworkNamespaces, nil))
+}
+
+func resize(a *author) func(*world) {
+	b := a.pick(engine.Machines, right)
+	if b == nil {
+		return nil
+	}
+	return a.patch(b, fmt.Sprintf(`{"spec":{"resources":{"cpu":{"cores":%d}}}}`, 1+a.random.IntN(4)))
+}
+
+func power(a *author) func(*world) {
+	b := a.pick(engine.Machines, right)
+	if b == nil {
+		return nil
+	}
+	b.want.phase = map[string]string{"Running": "Stopped", "Stopped": "Running"}[b.want.phase]
+	return a.patch(b, fmt.Sprintf(`{"spec":{"powerState":%q}}`, b.want.phase))
+}
+
+func restart(a *author) func(*world) {
+	b := a.pick(engine.Machines, right)
+	if b == nil {
+		return nil
+	}
+	a.next++
+	return a.patch(b, fmt.Sprintf(`{"spec":{"restartToken":"%d"}}`, a.next))
+}
+
+func deleteMachine(a *author) func(*world) { return deleteOne(a, a.pick(engine.Machines, nil)) }
+
+func deleteOne(a *author, b *being) func(*world) {
+	if b == nil {
+		return nil
+	}
+	return a.remove(b)
 }

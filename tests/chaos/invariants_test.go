@@ -2,15 +2,11 @@ package chaos
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
-	"io/fs"
-	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,34 +24,133 @@ func (w *world) always() {
 	holders := map[string]string{}
 	for _, a := range w.list(engine.IPAllocations) {
 		address, _, _ := unstructured.NestedString(a.Object, "status", "address")
-		holder := a.GetNamespace() + "/" + a.GetName()
-		if phaseOf(&a) != "Allocated" || address == "" {
-			continue
+		if phaseOf(&a) == "Allocated" && address != "" {
+			w.holds(holders, address, a.GetNamespace(), a.GetName())
 		}
-		if other, taken := holders[address]; taken {
-			w.fail(a.GetNamespace(), "%s is Allocated to %s and to %s", address, other, holder)
+	}
+	for _, nc := range w.list(engine.NetworkConfigurations) {
+		interfaces, _, _ := unstructured.NestedSlice(nc.Object, "status", "networkInterfaces")
+		for _, one := range interfaces {
+			if reserved, _, _ := unstructured.NestedBool(one.(map[string]any), "dhcpReserved"); !reserved {
+				continue
+			}
+			addresses, _, _ := unstructured.NestedStringSlice(one.(map[string]any), "ipv4Addresses")
+			for _, address := range addresses {
+				w.holds(holders, address, nc.GetNamespace(), nc.GetName())
+			}
 		}
-		holders[address] = holder
 	}
 	machines := map[string]string{}
 	for _, vm := range w.list(engine.VirtualMachines) {
 		for _, owner := range vm.GetOwnerReferences() {
-			if other, taken := machines[string(owner.UID)]; taken {
-				w.fail(vm.GetNamespace(), "Machine %s has the virtual machines %s and %s", owner.Name, other, vm.GetName())
+			w.oneEach(machines, string(owner.UID), vm.GetNamespace(), vm.GetName())
+		}
+	}
+	for _, vm := range w.proxmox().Machines {
+		w.oneEach(machines, vm.uid(), "", fmt.Sprint(vm.ID))
+	}
+	w.oneClusterEach()
+	for _, kind := range told {
+		for _, obj := range w.list(kind) {
+			if why := untrue(&obj); why != "" {
+				w.fail(obj.GetNamespace(), "%s %s/%s %s", kind.Resource, obj.GetNamespace(), obj.GetName(), why)
 			}
-			machines[string(owner.UID)] = vm.GetName()
 		}
 	}
 }
+
+func (w *world) holds(holders map[string]string, address, namespace, name string) {
+	w.t.Helper()
+	holder := namespace + "/" + name
+	if other, taken := holders[address]; taken {
+		w.fail(namespace, "%s was given to %s and to %s", address, other, holder)
+	}
+	holders[address] = holder
+}
+
+func (w *world) oneEach(machines map[string]string, owner, namespace, name string) {
+	w.t.Helper()
+	if other, taken := machines[owner]; taken {
+		w.fail(namespace, "the Machine with UID %s has the virtual machines %s and %s", owner, other, name)
+	}
+	machines[owner] = name
+}
+
+// oneClusterEach checks that a cluster keeps its keys, and that its etcd began once.
+func (w *world) oneClusterEach() {
+	w.t.Helper()
+	for _, secret := range w.list(engine.Secrets) {
+		for _, owner := range secret.GetOwnerReferences() {
+			if !strings.HasSuffix(secret.GetName(), "-talos-secrets") {
+				continue
+			}
+			if first, ok := w.keys[string(owner.UID)]; ok && first != string(secret.GetUID()) {
+				w.fail(secret.GetNamespace(), "the keys of cluster %s were made twice", owner.Name)
+			}
+			w.keys[string(owner.UID)] = string(secret.GetUID())
+		}
+	}
+	for _, c := range w.talosClusters() {
+		if first, ok := w.etcds[c.Key]; ok && first != c.Etcd.ID {
+			w.fail("", "the etcd of the cluster with the authority %s began twice", c.Key)
+		}
+		w.etcds[c.Key] = c.Etcd.ID
+	}
+	if log, err := os.ReadFile(filepath.Join(w.e.Dir, "logs", "sim.log")); err == nil && bytes.Contains(log, []byte("a real node would have split the cluster")) {
+		w.fail("", "a second control plane was told to begin an etcd")
+	}
+}
+
+// told are the kinds that say in conditions where they stand.
+var told = []schema.GroupVersionResource{
+	engine.NetworkNamespaces, engine.IPAllocations, engine.NetworkConfigurations, engine.Machines, engine.KubernetesClusters, engine.EtcdBackups,
+}
+
+// final are the phases of objects that are Ready.
+var final = []string{"Ready", "Allocated", "Running", "Scheduled", "Completed"}
+
+// untrue says what an object tells of itself that cannot be.
+func untrue(obj *unstructured.Unstructured) string {
+	status, _, _ := unstructured.NestedMap(obj.Object, "status")
+	conditions, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
+	for _, one := range conditions {
+		c, _ := one.(map[string]any)
+		if c["type"] != "Ready" {
+			continue
+		}
+		text, _ := json.Marshal(c)
+		switch {
+		case c["reason"] == "" || c["message"] == "" && c["status"] != "True":
+			return "does not say why: " + string(text)
+		case c["status"] == "True" && !slices.Contains(final, phaseOf(obj)):
+			return "is " + phaseOf(obj) + " and says: " + string(text)
+		}
+		return ""
+	}
+	if len(status) > 0 && status["observedGeneration"] != nil {
+		text, _ := json.Marshal(status)
+		return "has been looked at, and has no condition Ready: " + string(text)
+	}
+	return ""
+}
+
+// calmFor is how long things may take to settle. Where clocks were wrong, somebody
+// may have written down a time that is minutes away.
+const calmFor = 8 * time.Minute
 
 // settle ends all trouble, and waits until everything is as it was asked for.
 func (w *world) settle() {
 	w.t.Helper()
 	w.tell("calm")
 	w.n.SetWeather(Weather{})
-	w.e.SetFaults("talos", "[]")
-	w.e.SetFaults("kubevirt", "[]")
-	w.until(3*time.Minute, 200*time.Millisecond, w.unsettled)
+	w.api.SetTrouble(Trouble{})
+	for _, name := range simulators {
+		w.e.SetFaults(name, "[]")
+	}
+	for _, name := range functions {
+		w.setClock(name, 0)
+	}
+	w.until(calmFor, 200*time.Millisecond, w.unsettled)
 }
 
 // unsettled names an object that is not yet as it was asked for.
@@ -63,8 +158,8 @@ func (w *world) unsettled() (namespace, why string) {
 	w.t.Helper()
 	w.always()
 	for _, s := range w.order {
-		if phase, lives := w.living[s]; lives {
-			if why := differs(w.get(s), phase); why != "" {
+		if to, lives := w.living[s]; lives {
+			if why := differs(w.get(s), to); why != "" {
 				return s.namespace, s.String() + " " + why
 			}
 		}
@@ -72,30 +167,47 @@ func (w *world) unsettled() (namespace, why string) {
 	return "", ""
 }
 
-// differs says in what an object, nil if it is gone, is not in a phase. It is empty
-// where it is.
-func differs(obj *unstructured.Unstructured, phase string) string {
+// differs says in what an object, nil if it is gone, is not as it was asked for. It
+// is empty where it is.
+func differs(obj *unstructured.Unstructured, to want) string {
 	if obj == nil {
 		return "is gone"
 	}
-	found := phaseOf(obj)
-	if observed, ok, _ := unstructured.NestedInt64(obj.Object, "status", "observedGeneration"); ok && observed != obj.GetGeneration() {
-		found += fmt.Sprintf(" of generation %d, not %d", observed, obj.GetGeneration())
+	found := want{phase: phaseOf(obj)}
+	conditions, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
+	if to.reason != "" {
+		found = want{reason: reasonOf(conditions)}
 	}
-	if found == phase {
+	late := ""
+	if observed, ok, _ := unstructured.NestedInt64(obj.Object, "status", "observedGeneration"); ok && observed != obj.GetGeneration() {
+		late = fmt.Sprintf(" of generation %d, not %d", observed, obj.GetGeneration())
+	}
+	if found == to && late == "" {
 		return ""
 	}
-	conditions, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
-	told, _ := json.MarshalIndent(conditions, "  ", "  ")
-	return fmt.Sprintf("is %q, not %q:\n  %s", found, phase, told)
+	text, _ := json.MarshalIndent(conditions, "  ", "  ")
+	return fmt.Sprintf("is %q%s, not %q:\n  %s", found.phase+found.reason, late, to.phase+to.reason, text)
+}
+
+// reasonOf is why an object is not Ready.
+func reasonOf(conditions []any) string {
+	for _, one := range conditions {
+		if c, _ := one.(map[string]any); c["type"] == "Ready" && c["status"] == "False" {
+			reason, _ := c["reason"].(string)
+			return reason
+		}
+	}
+	return ""
 }
 
 // owned waits until what was made for an object is there once, and nothing else.
 func (w *world) owned() {
 	w.t.Helper()
-	feed.Until(w.t, "everything has its owner", func() (bool, string) {
-		why := w.orphan()
-		return why == "", why
+	w.until(2*time.Minute, 200*time.Millisecond, func() (namespace, why string) {
+		if why := w.orphan(); why != "" {
+			return "", why
+		}
+		return "", w.stray()
 	})
 }
 
@@ -118,133 +230,7 @@ func (w *world) orphan() string {
 			}
 		}
 	}
-	if machines, vms := len(w.list(engine.Machines)), len(w.list(engine.VirtualMachines)); machines != vms {
-		return fmt.Sprintf("%d virtual machines for %d Machines", vms, machines)
-	}
 	return ""
-}
-
-// confidential is what must stay in Secrets: keys and tokens in the YAML of Talos
-// and of kubeconfigs.
-var confidential = regexp.MustCompile(`(?i)(?:key|secret|token|key-data):\s*"?([A-Za-z0-9+/=._-]{16,})`)
-
-// secretsKept looks for what Secrets hold wherever else the stack writes.
-func (w *world) secretsKept() {
-	w.t.Helper()
-	type secret struct{ name, value string }
-	var secrets []secret
-	for _, obj := range w.list(engine.Secrets) {
-		data, _, _ := unstructured.NestedStringMap(obj.Object, "data")
-		for key, encoded := range data {
-			value, err := base64.StdEncoding.DecodeString(encoded)
-			if err != nil {
-				w.t.Fatal(err)
-			}
-			for _, match := range confidential.FindAllSubmatch(value, -1) {
-				// The middle of a key, since all keys begin and end alike.
-				middle := match[1][len(match[1])/2:]
-				secrets = append(secrets, secret{obj.GetNamespace() + "/" + obj.GetName() + " " + key, string(middle[:min(40, len(middle))])})
-			}
-		}
-	}
-	if w.count(engine.KubernetesClusters) > 0 && len(secrets) == 0 {
-		w.fail("", "there are clusters, and no Secrets with their keys")
-	}
-	look := func(where string, text []byte) {
-		for _, s := range secrets {
-			if bytes.Contains(text, []byte(s.value)) {
-				w.fail("", "%s has what Secret %s holds", where, s.name)
-			}
-		}
-	}
-	for _, dir := range []string{filepath.Join(w.e.Dir, "logs"), w.e.Results()} {
-		_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-			if err == nil && !d.IsDir() {
-				if text, err := os.ReadFile(path); err == nil {
-					look(path, text)
-				}
-			}
-			return nil
-		})
-	}
-	for _, kind := range []schema.GroupVersionResource{engine.Events, engine.ConfigMaps, engine.KubernetesClusters, engine.Machines} {
-		for _, obj := range w.list(kind) {
-			text, err := json.Marshal(obj.Object)
-			if err != nil {
-				w.t.Fatal(err)
-			}
-			look(kind.Resource+" "+obj.GetName(), text)
-		}
-	}
-}
-
-// historyBegins waits until the gateway has its database: what was there before the
-// history began is no news.
-func (w *world) historyBegins() {
-	w.t.Helper()
-	feed.Until(w.t, "the history begins", func() (bool, string) {
-		_, err := w.ask("health/database")
-		return err == nil, fmt.Sprint(err)
-	})
-}
-
-// remembered checks that the history has the making of each Machine exactly once.
-func (w *world) remembered() {
-	w.t.Helper()
-	machines := w.list(engine.Machines)
-	// The gateway answers a caller once a second.
-	w.until(time.Minute, 1100*time.Millisecond, func() (namespace, why string) {
-		times, err := w.history("infrastructure.machine.created")
-		if err != nil {
-			return "", "the history: " + err.Error()
-		}
-		for _, m := range machines {
-			if times[string(m.GetUID())] > 1 {
-				w.fail(m.GetNamespace(), "Machine %s was created once, and %d times in the history", m.GetName(), times[string(m.GetUID())])
-			}
-			if times[string(m.GetUID())] == 0 {
-				return m.GetNamespace(), fmt.Sprintf("the history: the making of %s is missing among %d of %d", m.GetName(), len(times), len(machines))
-			}
-		}
-		return "", ""
-	})
-}
-
-// history counts the events of a type, by the object that they are about.
-func (w *world) history(eventType string) (map[string]int, error) {
-	body, err := w.ask("api/v1/events?limit=1000&type=" + eventType)
-	if err != nil {
-		return nil, err
-	}
-	var told struct {
-		Events []struct{ UID string }
-	}
-	if err := json.Unmarshal(body, &told); err != nil {
-		return nil, err
-	}
-	times := map[string]int{}
-	for _, e := range told.Events {
-		times[e.UID]++
-	}
-	return times, nil
-}
-
-// ask gets what the gateway has at a path. Everything but 200 is an error.
-func (w *world) ask(path string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, w.e.Gateway()+path, nil)
-	if err != nil {
-		return nil, err
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = res.Body.Close() }()
-	body, err := io.ReadAll(res.Body)
-	if err == nil && res.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s %s", path, res.Status, body)
-	}
-	return body, err
 }
 
 // quiet checks that nothing is written while nothing changes.
@@ -263,15 +249,22 @@ func (w *world) quiet() {
 	})
 }
 
-// gone deletes what is left, and checks that nothing stays of it.
+// gone deletes what is left, networks and their users in any order, and checks that
+// nothing stays of it.
 func (w *world) gone() {
 	w.t.Helper()
 	for _, s := range w.order {
-		if _, lives := w.living[s]; lives && s.resource != engine.NetworkNamespaces {
+		if _, lives := w.living[s]; lives {
 			w.remove(s)
 		}
 	}
-	for _, namespace := range namespaces {
+	for _, namespace := range append(slices.Clone(namespaces), "chaos-spare") {
 		empty(w.t, w.e, namespace)
 	}
+	w.until(2*time.Minute, 200*time.Millisecond, func() (namespace, why string) {
+		if left := w.list(engine.NetworkNamespaces); len(left) > 0 {
+			return "", fmt.Sprintf("%d networks are left, such as %s", len(left), left[0].GetName())
+		}
+		return "", w.stray()
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -33,6 +34,17 @@ type Network struct {
 	rand    *rand.Rand
 	weather Weather
 	broker  string
+	seen    []byte
+}
+
+// mostSeen bounds what is kept of events.
+const mostSeen = 64 << 20
+
+// Seen are all events that have come by, one after the other.
+func (n *Network) Seen() []byte {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.seen
 }
 
 // NewNetwork makes a network that does nothing to events until SetWeather. The same
@@ -77,11 +89,26 @@ func (n *Network) handler(ctx context.Context, sending *sync.WaitGroup) http.Han
 			return
 		}
 		header := r.Header.Clone()
+		n.see(header, body)
 		for _, delay := range n.fate() {
 			sending.Go(func() { n.forward(ctx, delay, header, body) })
 		}
 		w.WriteHeader(http.StatusAccepted)
 	})
+}
+
+func (n *Network) see(header http.Header, body []byte) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.seen) > mostSeen {
+		return
+	}
+	for name, values := range header {
+		if name != "Authorization" {
+			n.seen = append(n.seen, strings.Join(values, "\n")...)
+		}
+	}
+	n.seen = append(n.seen, body...)
 }
 
 // fate is when each copy of an event arrives.

@@ -1,44 +1,98 @@
 package chaos
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/vitistack/stack/tests/stand/engine"
 )
+
+// settings are those of one story.
+type settings struct {
+	// seed and lasts are CHAOS_SEED and CHAOS_MINUTES.
+	seed  uint64
+	lasts time.Duration
+	// long is whether a duration was asked for: a short story leaves out what takes
+	// minutes.
+	long bool
+	// steps are those that happen, as CHAOS_STEPS names them: 0,3,7. nil means all.
+	steps map[int]bool
+	last  int
+	// attempts is CHAOS_SHRINK: how many shorter stories are tried after a failure.
+	attempts int
+}
+
+func settingsOf(t *testing.T, getenv func(string) string) settings {
+	t.Helper()
+	s := settings{seed: 1, lasts: 20 * time.Second, long: getenv("CHAOS_MINUTES") != ""}
+	number := func(name string, to func(float64)) {
+		if text := getenv(name); text != "" {
+			n, err := strconv.ParseFloat(text, 64)
+			if err != nil || n < 0 {
+				t.Fatalf("%s is %q: write a number", name, text)
+			}
+			to(n)
+		}
+	}
+	number("CHAOS_SEED", func(n float64) { s.seed = uint64(n) })
+	number("CHAOS_MINUTES", func(n float64) { s.lasts = time.Duration(n * float64(time.Minute)) })
+	number("CHAOS_SHRINK", func(n float64) { s.attempts = int(n) })
+	if text := getenv("CHAOS_STEPS"); text != "" {
+		s.steps = map[int]bool{}
+		for _, one := range strings.Split(text, ",") {
+			n, err := strconv.Atoi(one)
+			if err != nil || n < 0 {
+				t.Fatalf("CHAOS_STEPS is %q: write the numbers of steps, such as 0,3,7", text)
+			}
+			s.steps[n], s.last = true, max(s.last, n)
+		}
+	}
+	return s
+}
+
+// goesOn tells whether there is a step of a number after some time.
+func (s settings) goesOn(step int, since time.Duration) bool {
+	if s.steps != nil {
+		return step <= s.last
+	}
+	return since < s.lasts
+}
+
+func (s settings) leavesOut(step int) bool { return s.steps != nil && !s.steps[step] }
 
 // TestRandomStory has users and misfortune do things at random for a while, and
 // checks all the time what must always hold, and at the end that everything is as
 // it was asked for. make chaos SEED=… MINUTES=… tells another story.
 func TestRandomStory(t *testing.T) {
 	t.Parallel()
-	seed, lasts := uint64(1), 20*time.Second
-	if text := os.Getenv("CHAOS_SEED"); text != "" {
-		given, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			t.Fatalf("CHAOS_SEED is %q: write a whole number", text)
-		}
-		seed = given
-	}
-	if text := os.Getenv("CHAOS_MINUTES"); text != "" {
-		minutes, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			t.Fatalf("CHAOS_MINUTES is %q: write a number", text)
-		}
-		lasts = time.Duration(minutes * float64(time.Minute))
-	}
-	e, n := start(t, seed, "--audit")
-	w := &world{t: t, e: e, n: n, random: rand.New(rand.NewPCG(seed, seed)), began: time.Now(), living: map[subject]string{}}
+	s := settingsOf(t, os.Getenv)
+	w := newWorld(t, s)
 	w.historyBegins()
-	for i, namespace := range namespaces {
-		e.CreateNamespace(namespace)
-		w.newNetwork(namespace, i)
+	base := strings.TrimSuffix(w.e.Network().Addr().String(), ".0")
+	w.e.CreateNamespace("chaos-spare")
+	for _, namespace := range namespaces {
+		w.e.CreateNamespace(namespace)
+		w.create(subject{engine.NetworkNamespaces, namespace, "network"}, want{phase: "Ready"}, map[string]any{
+			"apiVersion": "vitistack.io/v1alpha2", "kind": "NetworkNamespace", "spec": networkSpec(namespace, base),
+		})
 	}
-	for time.Since(w.began) < lasts {
-		w.act()
+	a := &author{random: rand.New(rand.NewPCG(s.seed, s.seed)), long: s.long}
+	for i := 0; s.goesOn(i, time.Since(w.began)); i++ {
+		next := a.step()
+		if s.leavesOut(i) {
+			continue
+		}
+		time.Sleep(next.pause)
+		w.at = i
+		w.did = append(w.did, i)
+		next.do(w)
 		w.always()
-		time.Sleep(time.Duration(100+w.random.IntN(500)) * time.Millisecond)
 	}
 	w.settle()
 	w.owned()
@@ -47,4 +101,49 @@ func TestRandomStory(t *testing.T) {
 	w.secretsKept()
 	w.gone()
 	t.Logf("%d things happened", len(w.story))
+}
+
+// newWorld starts an engine whose events, requests and clocks the story can trouble.
+func newWorld(t *testing.T, s settings) *world {
+	t.Helper()
+	t.Logf("seed %d", s.seed)
+	w := &world{
+		t: t, settings: s, clocks: t.TempDir(), began: time.Now(), at: -1,
+		living: map[subject]want{}, keys: map[string]string{}, etcds: map[string]uint64{},
+	}
+	dir := t.TempDir()
+	w.n = NewNetwork(t, s.seed)
+	w.api = NewAPI(t, dir, s.seed, func(function string) { _ = w.e.KillProcess(function) })
+	flags := []string{"--ingress", w.n.URL, "--apiserver", w.api.URL, "--ping-every", "3s", "--audit"}
+	if s.long {
+		flags = append(flags, "--bin", buildClocks(t), "--config", "CHAOS_CLOCKS="+w.clocks)
+	}
+	w.e = engine.StartIn(t, dir, flags...)
+	w.n.SetBroker(w.e.Ingress())
+	w.began = time.Now()
+	return w
+}
+
+// simState is the folder of a simulator's state.
+func (w *world) simState(name ...string) string {
+	return filepath.Join(append([]string{w.e.Dir, "sim"}, name...)...)
+}
+
+// TestAuthor tells stories twice, and with a step left out.
+func TestAuthor(t *testing.T) {
+	t.Parallel()
+	tell := func(seed uint64) (told []string) {
+		a := &author{random: rand.New(rand.NewPCG(seed, seed)), long: true}
+		for range 300 {
+			s := a.step()
+			told = append(told, fmt.Sprint(s.pause, len(a.living)))
+		}
+		return told
+	}
+	if one, two := tell(7), tell(7); fmt.Sprint(one) != fmt.Sprint(two) {
+		t.Error("the same seed tells two stories")
+	}
+	if fmt.Sprint(tell(7)) == fmt.Sprint(tell(8)) {
+		t.Error("two seeds tell the same story")
+	}
 }

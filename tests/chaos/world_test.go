@@ -2,9 +2,9 @@ package chaos
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"strings"
 	"testing"
@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/yaml"
 
 	"github.com/vitistack/stack/tests/stand/engine"
 )
@@ -31,21 +30,30 @@ func (s subject) String() string { return s.resource.Resource + " " + s.namespac
 // world is an engine to which a story happens. The same seed tells the same story;
 // how the engine's parts interleave is up to the machine.
 type world struct {
-	t      *testing.T
-	e      *engine.Engine
-	n      *Network
-	random *rand.Rand
+	t        *testing.T
+	settings settings
+	e        *engine.Engine
+	n        *Network
+	api      *API
+	// clocks is the folder of how much the functions' clocks are off.
+	clocks string
 	began  time.Time
 	story  []string
-	// living has what was made and not deleted, with the phase that it has to come to.
-	living map[subject]string
+	// at is the number of the step that happens, and did are those that happened.
+	at  int
+	did []int
+	// living has what was made and not deleted, with what it has to come to.
+	living map[subject]want
 	order  []subject
-	next   int
+	// keys has, for each cluster's UID, the UID of the Secret with its keys, and etcds,
+	// for each authority of a cluster, which etcd it has.
+	keys  map[string]string
+	etcds map[string]uint64
 }
 
 // tell adds a line to the story.
 func (w *world) tell(format string, args ...any) {
-	w.story = append(w.story, fmt.Sprintf("%6.1fs  ", time.Since(w.began).Seconds())+fmt.Sprintf(format, args...))
+	w.story = append(w.story, fmt.Sprintf("%6.1fs #%d  ", time.Since(w.began).Seconds(), w.at)+fmt.Sprintf(format, args...))
 }
 
 // fail ends the test with the part of the story that concerns what went wrong:
@@ -62,7 +70,7 @@ func (w *world) fail(namespace, format string, args ...any) {
 			lines = append(lines, line)
 		}
 	}
-	w.t.Fatalf("%s\nThe story that led there:\n%s", fmt.Sprintf(format, args...), strings.Join(lines, "\n"))
+	w.t.Fatalf("%s\nSeed %d. The story that led there:\n%s\n%s", fmt.Sprintf(format, args...), w.settings.seed, strings.Join(lines, "\n"), w.shorter())
 }
 
 // try asks the API server until it answers, since the story may have just killed it.
@@ -89,16 +97,20 @@ func (w *world) try(what string, ask func(ctx context.Context) error) {
 	}
 }
 
-// create makes an object of a manifest, which has to come to a phase.
-func (w *world) create(s subject, phase, manifest string) {
+// create makes an object of a manifest, and says what it has to come to.
+func (w *world) create(s subject, to want, manifest map[string]any) {
 	w.t.Helper()
+	text, err := json.Marshal(manifest)
+	if err != nil {
+		w.t.Fatal(err)
+	}
 	obj := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(manifest), &obj.Object); err != nil {
-		w.t.Fatalf("read %s: %v", manifest, err)
+	if err := json.Unmarshal(text, &obj.Object); err != nil {
+		w.t.Fatal(err)
 	}
 	obj.SetNamespace(s.namespace)
 	obj.SetName(s.name)
-	w.tell("create %s", s)
+	w.tell("create %s %s", s, text)
 	w.try("create "+s.String(), func(ctx context.Context) error {
 		_, err := w.e.Client.Resource(s.resource).Namespace(s.namespace).Create(ctx, obj, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
 		if apierrors.IsAlreadyExists(err) {
@@ -106,24 +118,30 @@ func (w *world) create(s subject, phase, manifest string) {
 		}
 		return err
 	})
-	w.living[s] = phase
+	w.living[s] = to
 	w.order = append(w.order, s)
 }
 
-// patch changes an object's spec, which then has to come to a phase.
-func (w *world) patch(s subject, phase, merge string) {
+// patch changes an object's spec, and says what it has to come to then.
+func (w *world) patch(s subject, to want, merge string) {
 	w.t.Helper()
+	if _, lives := w.living[s]; !lives {
+		return // this story was told without it
+	}
 	w.tell("patch %s %s", s, merge)
 	w.try("patch "+s.String(), func(ctx context.Context) error {
 		_, err := w.e.Client.Resource(s.resource).Namespace(s.namespace).Patch(ctx, s.name, types.MergePatchType, []byte(merge), metav1.PatchOptions{})
 		return err
 	})
-	w.living[s] = phase
+	w.living[s] = to
 }
 
 // remove asks for an object to go.
 func (w *world) remove(s subject) {
 	w.t.Helper()
+	if _, lives := w.living[s]; !lives {
+		return // this story was told without it
+	}
 	w.tell("delete %s", s)
 	w.try("delete "+s.String(), func(ctx context.Context) error {
 		err := w.e.Client.Resource(s.resource).Namespace(s.namespace).Delete(ctx, s.name, metav1.DeleteOptions{})
@@ -179,20 +197,6 @@ func (w *world) until(patience, pause time.Duration, look func() (namespace, why
 	}
 }
 
-// pick is one of what lives of a kind, in the order in which it was made.
-func (w *world) pick(resource schema.GroupVersionResource) (subject, bool) {
-	var all []subject
-	for _, s := range w.order {
-		if _, lives := w.living[s]; lives && s.resource == resource {
-			all = append(all, s)
-		}
-	}
-	if len(all) == 0 {
-		return subject{}, false
-	}
-	return all[w.random.IntN(len(all))], true
-}
-
 func (w *world) count(resource schema.GroupVersionResource) int {
 	n := 0
 	for s := range w.living {
@@ -201,12 +205,6 @@ func (w *world) count(resource schema.GroupVersionResource) int {
 		}
 	}
 	return n
-}
-
-// name is one that was not used before.
-func (w *world) name(prefix string) string {
-	w.next++
-	return fmt.Sprintf("%s-%d", prefix, w.next)
 }
 
 func phaseOf(obj *unstructured.Unstructured) string {

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/vitistack/stack/tests/sim/loopback"
+	"github.com/vitistack/stack/tests/stand/feed"
 	"github.com/vitistack/stack/tests/stand/process"
 )
 
@@ -54,12 +55,18 @@ type Engine struct {
 // up, and waits until it is ready. It ends with t.
 func Start(t testing.TB, flags ...string) *Engine {
 	t.Helper()
+	return StartIn(t, t.TempDir(), flags...)
+}
+
+// StartIn is Start with a folder for the state, for those who have to know it before.
+func StartIn(t testing.TB, dir string, flags ...string) *Engine {
+	t.Helper()
 	Build(t)
 	network, err := loopback.Claim()
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &Engine{Dir: t.TempDir(), t: t, flags: flags, network: network}
+	e := &Engine{Dir: dir, t: t, flags: flags, network: network}
 	t.Cleanup(func() {
 		e.Stop()
 		_ = network.Close()
@@ -271,26 +278,35 @@ func (e *Engine) KillProcess(name string) error {
 	return nil
 }
 
-// SetFaults makes a simulator, kubevirt or talos, misbehave. rules are JSON.
+// SetFaults makes a simulator misbehave. rules are JSON. It waits for simulators
+// that are just starting.
 func (e *Engine) SetFaults(simulator, rules string) {
 	e.t.Helper()
+	feed.Until(e.t, simulator+" misbehaves", func() (bool, string) {
+		err := e.setFaults(simulator, rules)
+		return err == nil, fmt.Sprint(err)
+	})
+}
+
+func (e *Engine) setFaults(simulator, rules string) error {
 	control, err := os.ReadFile(filepath.Join(e.Dir, "sim", "control"))
 	if err != nil {
-		e.t.Fatal(err)
+		return err
 	}
 	url := string(bytes.TrimSpace(control)) + "/faults/" + simulator
-	req, err := http.NewRequestWithContext(e.t.Context(), http.MethodPut, url, bytes.NewReader([]byte(rules)))
+	req, err := http.NewRequestWithContext(e.t.Context(), http.MethodPut, url, strings.NewReader(rules))
 	if err != nil {
-		e.t.Fatal(err)
+		return err
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		e.t.Fatal(err)
+		return err
 	}
 	_ = res.Body.Close()
 	if res.StatusCode != http.StatusNoContent {
-		e.t.Fatalf("set faults %s: %s", rules, res.Status)
+		return fmt.Errorf("set faults %s: %s", rules, res.Status)
 	}
+	return nil
 }
 
 func (e *Engine) output() string {

@@ -25,6 +25,7 @@ var (
 	Machines              = schema.GroupVersionResource{Group: "vitistack.io", Version: "v1alpha1", Resource: "machines"}
 	MachineProviders      = schema.GroupVersionResource{Group: "vitistack.io", Version: "v1alpha1", Resource: "machineproviders"}
 	KubernetesClusters    = schema.GroupVersionResource{Group: "vitistack.io", Version: "v1alpha1", Resource: "kubernetesclusters"}
+	EtcdBackups           = schema.GroupVersionResource{Group: "vitistack.io", Version: "v1alpha1", Resource: "etcdbackups"}
 	Leases                = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 	Secrets               = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 	ConfigMaps            = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}

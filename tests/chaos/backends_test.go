@@ -1,0 +1,221 @@
+package chaos
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/vitistack/stack/tests/stand/engine"
+)
+
+// uidIn finds the UID of a machine in a description.
+var uidIn = regexp.MustCompile(`[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+
+// proxmoxVM is a virtual machine of Proxmox VE.
+type proxmoxVM struct {
+	ID     int
+	Config map[string]string
+}
+
+// uid is that of the Machine that it was made for.
+func (vm proxmoxVM) uid() string { return uidIn.FindString(vm.Config["description"]) }
+
+// proxmoxCluster is what Proxmox VE has.
+type proxmoxCluster struct {
+	Machines []proxmoxVM
+	Volumes  []struct {
+		Key    struct{ Name string }
+		Volume struct{ VMID int }
+	}
+}
+
+func (w *world) proxmox() (c proxmoxCluster) {
+	w.t.Helper()
+	w.read(w.simState("proxmox.json"), &c)
+	return c
+}
+
+// talosCluster is the etcd that the nodes with one authority have.
+type talosCluster struct {
+	Key  string
+	Etcd *struct{ ID uint64 }
+}
+
+func (w *world) talosClusters() (all []talosCluster) {
+	w.t.Helper()
+	paths, err := filepath.Glob(w.simState("talos", "clusters", "*.json"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, path := range paths {
+		var c talosCluster
+		if w.read(path, &c); c.Etcd != nil {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// read reads what a simulator has kept, and leaves to as it is where that is nothing.
+// Not all simulators replace their files as a whole: what is half written is read
+// again.
+func (w *world) read(path string, to any) {
+	w.t.Helper()
+	const patience = 20
+	var err error
+	for range patience {
+		var text []byte
+		if text, err = os.ReadFile(path); errors.Is(err, fs.ErrNotExist) {
+			return
+		}
+		if err == nil {
+			err = json.Unmarshal(text, to)
+		}
+		if err == nil {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	w.t.Fatalf("read %s: %v", path, err)
+}
+
+// stray names something that a backend has without an owner, or that is missing
+// there although its owner exists.
+func (w *world) stray() string {
+	w.t.Helper()
+	var wrong []string
+	for name, both := range w.books() {
+		for _, key := range slices.Sorted(maps.Keys(both.there)) {
+			if !both.wanted[key] {
+				wrong = append(wrong, fmt.Sprintf("%s has something of %s, which is gone", name, key))
+			}
+		}
+		for _, key := range slices.Sorted(maps.Keys(both.wanted)) {
+			if !both.there[key] {
+				wrong = append(wrong, fmt.Sprintf("%s has nothing of %s, which exists", name, key))
+			}
+		}
+	}
+	slices.Sort(wrong)
+	return strings.Join(wrong, "; ")
+}
+
+// books are the owners of what a backend has, and of what it has to have.
+type books struct{ there, wanted map[string]bool }
+
+// books are those of each backend.
+func (w *world) books() map[string]books {
+	w.t.Helper()
+	all := map[string]books{}
+	for _, name := range append(slices.Clone(simulators), "ipam", "proxmox's volumes") {
+		if name != "talos" {
+			all[name] = books{map[string]bool{}, map[string]bool{}}
+		}
+	}
+	for _, nn := range w.list(engine.NetworkNamespaces) {
+		provider, _, _ := unstructured.NestedString(nn.Object, "spec", "networkProvisioning", "provider")
+		if b, ok := all[strings.TrimPrefix(provider, "tour-")]; ok {
+			b.wanted[string(nn.GetUID())] = true
+		}
+	}
+	proxmox := w.proxmox()
+	for _, vm := range proxmox.Machines {
+		all["proxmox"].there[vm.uid()] = true
+		all["proxmox's volumes"].wanted[fmt.Sprint(vm.ID)] = true
+	}
+	for _, v := range proxmox.Volumes {
+		if v.Volume.VMID != 0 {
+			all["proxmox's volumes"].there[fmt.Sprint(v.Volume.VMID)] = true
+		}
+	}
+	for _, vm := range w.list(engine.VirtualMachines) {
+		all["kubevirt"].there[vm.GetAnnotations()["vitistack.io/uid"]] = true
+	}
+	for _, m := range w.list(engine.Machines) {
+		provider, _, _ := unstructured.NestedString(m.Object, "spec", "providerRef", "name")
+		at, _, _ := unstructured.NestedString(m.Object, "status", "provider")
+		switch {
+		case at == "": // it was never made, for a mistake
+		case provider == "proxmox":
+			all["proxmox"].wanted[string(m.GetUID())] = true
+		default:
+			all["kubevirt"].wanted[string(m.GetUID())] = true
+		}
+	}
+	w.networkBooks(all)
+	w.reservations(all["kea"])
+	return all
+}
+
+// networkBooks reads what the sources of networks have given out.
+func (w *world) networkBooks(all map[string]books) {
+	w.t.Helper()
+	for _, name := range []string{"nam", "ipam"} {
+		var segments map[string]struct{ GoneAt time.Time }
+		w.read(w.simState(name+".json"), &segments)
+		for uid, s := range segments {
+			if s.GoneAt.IsZero() || time.Now().Before(s.GoneAt) {
+				all[name].there[uid] = true
+			}
+		}
+	}
+	type thing struct {
+		CustomFields map[string]any `json:"custom_fields"`
+	}
+	var library struct{ Prefixes, VLANs, Addresses map[string]thing }
+	w.read(w.simState("netbox.json"), &library)
+	for _, kind := range []map[string]thing{library.Prefixes, library.VLANs, library.Addresses} {
+		for _, one := range kind {
+			if uid, ok := one.CustomFields["vitistack_uid"].(string); ok {
+				all["netbox"].there[uid] = true
+			}
+		}
+	}
+}
+
+// reservations compares those of Kea with the interfaces that have one, by MAC
+// address.
+func (w *world) reservations(both books) {
+	w.t.Helper()
+	for _, path := range []string{w.simState("kea", "kea-dhcp4.conf"), w.simState("kea.json")} {
+		var config map[string]any
+		w.read(path, &config)
+		collect(config, both.there)
+	}
+	for _, nc := range w.list(engine.NetworkConfigurations) {
+		interfaces, _, _ := unstructured.NestedSlice(nc.Object, "status", "networkInterfaces")
+		for _, one := range interfaces {
+			mac, _, _ := unstructured.NestedString(one.(map[string]any), "macAddress")
+			if reserved, _, _ := unstructured.NestedBool(one.(map[string]any), "dhcpReserved"); reserved {
+				both.wanted[strings.ToLower(mac)] = true
+			}
+		}
+	}
+}
+
+// collect finds the MAC addresses of all reservations in a configuration.
+func collect(in any, macs map[string]bool) {
+	switch in := in.(type) {
+	case map[string]any:
+		if mac, ok := in["hw-address"].(string); ok {
+			macs[strings.ToLower(mac)] = true
+		}
+		for _, v := range in {
+			collect(v, macs)
+		}
+	case []any:
+		for _, v := range in {
+			collect(v, macs)
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package chaos
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/vitistack/stack/tests/stand/engine"
+)
+
+// clock is what a function with a clock of its own is built with: its time is off
+// by what a file of its name in the folder CHAOS_CLOCKS says.
+const clock = `package main
+
+import (
+	"os"
+	"path/filepath"
+	"time"
+)
+
+func chaosClock(now func() time.Time) func() time.Time {
+	return func() time.Time {
+		text, _ := os.ReadFile(filepath.Join(os.Getenv("CHAOS_CLOCKS"), filepath.Base(os.Args[0])))
+		off, _ := time.ParseDuration(string(text))
+		return now().Add(off)
+	}
+}
+`
+
+// buildClocks builds the functions with clocks of their own, and returns a folder
+// with all programs of the engine.
+func buildClocks(t *testing.T) string {
+	t.Helper()
+	engine.Build(t)
+	dir, bin := t.TempDir(), filepath.Join(t.TempDir(), "bin")
+	if err := os.CopyFS(bin, os.DirFS(engine.Bin(t))); err != nil {
+		t.Fatal(err)
+	}
+	extra := filepath.Join(dir, "clock.go")
+	if err := os.WriteFile(extra, []byte(clock), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	replace := map[string]string{}
+	for _, name := range functions {
+		source := filepath.Join(engine.Root(), "functions", name)
+		text, err := os.ReadFile(filepath.Join(source, "main.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		changed := bytes.ReplaceAll(text, []byte("time.Now"), []byte("chaosClock(time.Now)"))
+		if bytes.Equal(changed, text) {
+			t.Fatalf("%s takes no clock in its main.go", name)
+		}
+		main := filepath.Join(dir, name+".go")
+		if err := os.WriteFile(main, changed, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		replace[filepath.Join(source, "main.go")], replace[filepath.Join(source, "clock.go")] = main, extra
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(file, overlay, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	command := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-overlay", file, "-o", bin+"/", "./functions/...")
+	command.Dir, command.Env = engine.Root(), append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("build functions with clocks: %v\n%s", err, out)
+	}
+	return bin
+}

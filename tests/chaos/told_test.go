@@ -1,0 +1,177 @@
+package chaos
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/vitistack/stack/tests/stand/engine"
+	"github.com/vitistack/stack/tests/stand/feed"
+)
+
+// confidential is what must stay in Secrets: keys and tokens in the YAML of Talos
+// and of kubeconfigs.
+var confidential = regexp.MustCompile(`(?i)(?:key|secret|token|key-data):\s*"?([A-Za-z0-9+/=._-]{16,})`)
+
+// word is the name of a value of a Secret that is nothing else.
+var word = regexp.MustCompile(`(?i)(token|secret|password)$`)
+
+// secretsKept looks for what Secrets hold wherever else the stack writes.
+func (w *world) secretsKept() {
+	w.t.Helper()
+	type secret struct{ name, value string }
+	var secrets []secret
+	for _, obj := range w.list(engine.Secrets) {
+		data, _, _ := unstructured.NestedStringMap(obj.Object, "data")
+		for key, encoded := range data {
+			value, err := base64.StdEncoding.DecodeString(encoded)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			if word.MatchString(key) && len(value) >= 16 {
+				secrets = append(secrets, secret{obj.GetNamespace() + "/" + obj.GetName() + " " + key, string(value)})
+			}
+			for _, match := range confidential.FindAllSubmatch(value, -1) {
+				// The middle of a key, since all keys begin and end alike.
+				middle := match[1][len(match[1])/2:]
+				secrets = append(secrets, secret{obj.GetNamespace() + "/" + obj.GetName() + " " + key, string(middle[:min(40, len(middle))])})
+			}
+		}
+	}
+	if w.count(engine.KubernetesClusters) > 0 && len(secrets) == 0 {
+		w.fail("", "there are clusters, and no Secrets with their keys")
+	}
+	look := func(where string, text []byte) {
+		for _, s := range secrets {
+			if bytes.Contains(text, []byte(s.value)) {
+				w.fail("", "%s has what Secret %s holds", where, s.name)
+			}
+		}
+	}
+	for _, dir := range []string{filepath.Join(w.e.Dir, "logs"), w.e.Results()} {
+		_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() {
+				if text, err := os.ReadFile(path); err == nil {
+					look(path, text)
+				}
+			}
+			return nil
+		})
+	}
+	for _, path := range []string{"api/v1/clusters", "api/v1/machines", "api/v1/events?limit=1000", "metrics"} {
+		w.until(time.Minute, 1100*time.Millisecond, func() (namespace, why string) {
+			body, err := w.ask(path)
+			if err != nil {
+				return "", err.Error()
+			}
+			look("the gateway's "+path, body)
+			return "", ""
+		})
+	}
+	look("an event", w.n.Seen())
+	for _, kind := range append(slices.Clone(told), engine.Events, engine.ConfigMaps, engine.VirtualMachines, engine.Leases) {
+		for _, obj := range w.list(kind) {
+			text, err := json.Marshal(obj.Object)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			look(kind.Resource+" "+obj.GetName(), text)
+		}
+	}
+}
+
+// historyBegins waits until the gateway has its database: what was there before the
+// history began is no news.
+func (w *world) historyBegins() {
+	w.t.Helper()
+	feed.Until(w.t, "the history begins", func() (bool, string) {
+		_, err := w.ask("health/database")
+		return err == nil, fmt.Sprint(err)
+	})
+}
+
+// remembered checks that the history has the making of each Machine, and the end of
+// those that are gone, exactly once.
+func (w *world) remembered() {
+	w.t.Helper()
+	machines := map[string]string{}
+	for _, m := range w.list(engine.Machines) {
+		machines[string(m.GetUID())] = phaseOf(&m)
+	}
+	// The gateway answers a caller once a second.
+	w.until(2*time.Minute, 1100*time.Millisecond, func() (namespace, why string) {
+		made, err := w.history("infrastructure.machine.created")
+		if err != nil {
+			return "", "the history: " + err.Error()
+		}
+		ended, err := w.history("infrastructure.machine.deleted")
+		if err != nil {
+			return "", "the history: " + err.Error()
+		}
+		for uid, times := range made {
+			if _, lives := machines[uid]; times > 1 || ended[uid] > 1 || lives && ended[uid] > 0 {
+				w.fail("", "Machine %s was made once, and %d times in the history, which has its end %d times", uid, times, ended[uid])
+			} else if !lives && ended[uid] == 0 {
+				return "", "the history: Machine " + uid + " is gone, and its end is missing"
+			}
+		}
+		for uid, phase := range machines {
+			if phase == "Running" && made[uid] == 0 {
+				return "", fmt.Sprintf("the history: the making of %s is missing among %d of %d", uid, len(made), len(machines))
+			}
+		}
+		return "", ""
+	})
+}
+
+// history counts the events of a type, by the object that they are about.
+func (w *world) history(eventType string) (map[string]int, error) {
+	const most = 1000
+	body, err := w.ask(fmt.Sprintf("api/v1/events?limit=%d&type=%s", most, eventType))
+	if err != nil {
+		return nil, err
+	}
+	var told struct {
+		Events []struct{ UID string }
+	}
+	if err := json.Unmarshal(body, &told); err != nil {
+		return nil, err
+	}
+	if len(told.Events) == most {
+		w.t.Fatalf("the story has more than %d events %s: tell a shorter one", most, eventType)
+	}
+	times := map[string]int{}
+	for _, e := range told.Events {
+		times[e.UID]++
+	}
+	return times, nil
+}
+
+// ask gets what the gateway has at a path. Everything but 200 is an error.
+func (w *world) ask(path string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, w.e.Gateway()+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	body, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s %s", path, res.Status, body)
+	}
+	return body, err
+}
