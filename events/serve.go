@@ -115,10 +115,7 @@ func (r *receiver) routes() http.Handler {
 
 func (r *receiver) receive(w http.ResponseWriter, req *http.Request) {
 	req.Body = http.MaxBytesReader(w, req.Body, maxEventBytes)
-	in, err := cehttp.NewEventFromHTTPRequest(req)
-	if err == nil {
-		err = in.Validate()
-	}
+	in, err := Read(req.Context(), req.Header, req.Body)
 	if err != nil {
 		r.refuse(w, err)
 		return

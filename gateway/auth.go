@@ -204,7 +204,7 @@ func (g *gateway) beginSession(c *fiber.Ctx) error {
 	var in struct {
 		Key string `json:"key"`
 	}
-	if err := json.Unmarshal(c.Body(), &in); err != nil || in.Key == "" {
+	if err := json.Unmarshal(c.Request().Body(), &in); err != nil || in.Key == "" {
 		return refuse(http.StatusBadRequest, `write {"key":"..."}`)
 	}
 	if _, ok := g.keys.find(in.Key); !ok {

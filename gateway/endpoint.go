@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"log/slog"
 	"regexp"
@@ -22,6 +23,9 @@ type endpoint struct {
 	scope scopes
 	// limited tells whether calls count against the rate limit.
 	limited bool
+	// packed tells whether bodies may have a Content-Encoding. The handler bounds
+	// what becomes of them.
+	packed bool
 }
 
 // base is what all paths of the API begin with.
@@ -48,7 +52,13 @@ func (g *gateway) serveEndpoint(e endpoint) fiber.Handler {
 		h.Set(fiber.HeaderXRequestID, id)
 		h.Set(fiber.HeaderXContentTypeOptions, "nosniff")
 		g.allowOrigin(c)
-		err := g.admit(c, &e)
+		err := measured(c)
+		if err == nil {
+			err = g.admit(c, &e)
+		}
+		if err == nil && !e.packed && len(c.Request().Header.ContentEncoding()) > 0 {
+			err = refuse(fiber.StatusUnsupportedMediaType, "a body in another encoding is not unpacked here: send it without Content-Encoding")
+		}
 		if err == nil {
 			err = g.call(e.handle, c, id)
 		}
@@ -60,6 +70,27 @@ func (g *gateway) serveEndpoint(e endpoint) fiber.Handler {
 		g.logAccess(c, id, took)
 		return nil
 	}
+}
+
+// measured refuses a request whose length can be read in two ways, since a proxy
+// before the gateway may have taken the other, and what follows for another request
+// (RFC 9112, 6.3). Nothing more is read from its connection.
+func measured(c *fiber.Ctx) error {
+	lengths, encodings := 0, 0
+	for line := range bytes.Lines(c.Request().Header.RawHeaders()) {
+		name, _, _ := bytes.Cut(line, []byte(":"))
+		switch {
+		case bytes.EqualFold(name, []byte(fiber.HeaderContentLength)):
+			lengths++
+		case bytes.EqualFold(name, []byte(fiber.HeaderTransferEncoding)):
+			encodings++
+		}
+	}
+	if lengths+encodings < 2 {
+		return nil
+	}
+	c.Context().SetConnectionClose()
+	return refuse(fiber.StatusBadRequest, "the length of the body is told more than once: send one Content-Length, or Transfer-Encoding")
 }
 
 // call runs a handler. A panic is logged, and is an error for the caller.

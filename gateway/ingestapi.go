@@ -43,7 +43,7 @@ func (s *secrets) signed(c *fiber.Ctx) bool {
 	id, at, signature := c.Get(webhook.HeaderID), c.Get(webhook.HeaderTimestamp), c.Get(webhook.HeaderSignature)
 	right := false
 	for _, secret := range *s.all.Load() {
-		right = secret.Verify(id, at, signature, c.Body(), time.Now()) == nil || right
+		right = secret.Verify(id, at, signature, c.Request().Body(), time.Now()) == nil || right
 	}
 	return right
 }
@@ -61,8 +61,8 @@ func (g *gateway) ingestEvents(c *fiber.Ctx) error {
 	if err := g.mayIngest(c); err != nil {
 		return err
 	}
-	if len(c.Body()) > g.config.Ingest.MaxBytes {
-		return refuse(http.StatusRequestEntityTooLarge, "the events have %d bytes: send at most %d", len(c.Body()), g.config.Ingest.MaxBytes)
+	if len(c.Request().Body()) > g.config.Ingest.MaxBytes {
+		return refuse(http.StatusRequestEntityTooLarge, "the events have %d bytes: send at most %d", len(c.Request().Body()), g.config.Ingest.MaxBytes)
 	}
 	all, batch, err := eventsOf(c)
 	if err != nil {
@@ -99,6 +99,9 @@ func (g *gateway) ingestEvents(c *fiber.Ctx) error {
 // scope events, or signed.
 func (g *gateway) mayIngest(c *fiber.Ctx) error {
 	if g.secrets.signed(c) {
+		if !strings.HasPrefix(c.Get(fiber.HeaderContentType), "application/cloudevents") {
+			return refuse(http.StatusUnauthorized, "the signature covers the body alone, and not the headers that the event is in: sign an event in structured mode, or a batch")
+		}
 		return nil
 	}
 	who, pending := g.identify(c)
@@ -123,7 +126,7 @@ func (g *gateway) mayIngest(c *fiber.Ctx) error {
 // eventsOf reads one event, or a batch.
 func eventsOf(c *fiber.Ctx) (all []event.Event, batch bool, err error) {
 	if strings.HasPrefix(c.Get(fiber.HeaderContentType), event.ApplicationCloudEventsBatchJSON) {
-		all, err = ingest.ParseBatch(bytes.Clone(c.Body()))
+		all, err = ingest.ParseBatch(bytes.Clone(c.Request().Body()))
 		if err != nil {
 			return nil, true, refuse(http.StatusBadRequest, "%s", err)
 		}

@@ -18,7 +18,7 @@ func (g *gateway) makePreview(c *fiber.Ctx) error {
 		return err
 	}
 	namespace := utils.CopyString(c.Query("namespace", "default"))
-	made, err := preview.Make(bytes.Clone(c.Body()), namespace, snapshot)
+	made, err := preview.Make(bytes.Clone(c.Request().Body()), namespace, snapshot)
 	if errors.Is(err, preview.ErrUnreadable) {
 		return refuse(http.StatusUnprocessableEntity, "%s", err)
 	}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/cloudevents/sdk-go/v2/binding"
 	"github.com/cloudevents/sdk-go/v2/event"
-	cehttp "github.com/cloudevents/sdk-go/v2/protocol/http"
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/vitistack/stack/events"
@@ -208,14 +207,9 @@ func deadLetter(in *event.Event) history.DeadLetter {
 func readEvent(c *fiber.Ctx) (*event.Event, error) {
 	header := http.Header{}
 	c.Request().Header.VisitAll(func(name, value []byte) { header.Add(string(name), string(value)) })
-	message := cehttp.NewMessage(header, io.NopCloser(bytes.NewReader(bytes.Clone(c.Body()))))
-	defer func() { _ = message.Finish(nil) }()
-	e, err := binding.ToEvent(context.Background(), message)
+	e, err := events.Read(context.Background(), header, io.NopCloser(bytes.NewReader(bytes.Clone(c.Request().Body()))))
 	if errors.Is(err, binding.ErrUnknownEncoding) {
 		return nil, refuse(http.StatusUnsupportedMediaType, "send a CloudEvent of version 1.0 in binary or structured mode")
-	}
-	if err == nil {
-		err = e.Validate()
 	}
 	if err != nil {
 		return nil, refuse(http.StatusBadRequest, "the request is no valid CloudEvent: %s", strings.Join(strings.Fields(err.Error()), " "))

@@ -148,7 +148,7 @@ func (g *gateway) brokerEndpoints() []endpoint {
 	return []endpoint{
 		{method: fiber.MethodPost, path: "/events", handle: g.receiveEvent},
 		{method: fiber.MethodPost, path: "/dead-letters", handle: g.receiveDeadLetter},
-		{method: fiber.MethodPost, path: base + "/import/prometheus", handle: g.takeMetrics},
+		{method: fiber.MethodPost, path: base + "/import/prometheus", handle: g.takeMetrics, packed: true},
 	}
 }
 

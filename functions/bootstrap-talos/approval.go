@@ -15,6 +15,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/kube"
 )
 
 // checkApproval finds out whether the cluster that the spec describes may be made. It
@@ -241,9 +242,15 @@ func (f *function) decided(ctx context.Context, in event.Event) error {
 	if _, err := f.kube.PatchStatus(ctx, before, kc); err != nil {
 		return err
 	}
-	f.kube.Tell(ctx, kc, !d.approved, string(kc.Status.Approval.State), fmt.Sprintf("%s has decided about generation %d: %s", d.By, d.Generation, kc.Status.Approval.Comment))
+	f.kube.Tell(ctx, kc, !d.approved, string(kc.Status.Approval.State), fmt.Sprintf("%s has decided about generation %d: %s", kc.Status.Approval.By, d.Generation, kc.Status.Approval.Comment))
 	return nil
 }
+
+// Bounds of what a decision says, which are those of its schema.
+const (
+	maxBy      = 253
+	maxComment = 1024
+)
 
 // decide puts a decision into an approval, if that waits for it: the first decision
 // stands, and one about another generation than was asked about says nothing.
@@ -251,9 +258,9 @@ func decide(a *v1alpha1.ApprovalStatus, d decision, at metav1.Time) bool {
 	if a == nil || a.State != v1alpha1.ApprovalRequested || a.Generation != d.Generation {
 		return false
 	}
-	a.By, a.Time, a.Comment = d.By, &at, d.Comment
+	a.By, a.Time, a.Comment = kube.Text(d.By, maxBy), &at, kube.Text(d.Comment, maxComment)
 	if !d.approved {
-		a.State, a.Comment = v1alpha1.ApprovalRejected, d.Reason
+		a.State, a.Comment = v1alpha1.ApprovalRejected, kube.Text(d.Reason, maxComment)
 		return true
 	}
 	a.State, a.Approved = v1alpha1.ApprovalApproved, a.Requested

@@ -123,6 +123,9 @@ func (c *Checker) Check(e event.Event, place string) []Fault {
 			fault("", "%s", err)
 		}
 	}
+	if err := events.CheckText(e); err != nil {
+		fault("", "%s", err)
+	}
 	if media := e.DataContentType(); media != "" && !strings.HasPrefix(media, event.ApplicationJSON) {
 		fault("/datacontenttype", "the data has to be application/json, not %s", media)
 		return faults

@@ -5,7 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,6 +15,33 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
+
+// Bounds of what people are told, in bytes: of a condition, which may have 32768, and
+// of an Event.
+const (
+	maxMessage = 4096
+	maxEvent   = 1024
+)
+
+// Text is what a backend, or a person, has said, so that a terminal, a log and the
+// API server can hold it: on one line, without control characters and those that
+// change the direction of text, and cut to a number of bytes.
+func Text(said string, most int) string {
+	said = strings.Map(func(c rune) rune {
+		switch {
+		case unicode.IsControl(c), c == '\u2028', c == '\u2029':
+			return ' '
+		case unicode.Is(unicode.Cf, c):
+			return -1
+		}
+		return c
+	}, strings.ToValidUTF8(said, "?"))
+	if len(said) <= most {
+		return said
+	}
+	const more = " ..."
+	return strings.ToValidUTF8(said[:most-len(more)], "") + more
+}
 
 // SetReady writes the condition Ready. ok says whether the object is as wanted;
 // reason and message say what is waited for, or what to change. It reports
@@ -30,7 +59,7 @@ func SetCondition(conditions *[]metav1.Condition, generation int64, kind string,
 	old := meta.FindStatusCondition(*conditions, kind)
 	told := old != nil && old.Status == status && old.Reason == reason
 	meta.SetStatusCondition(conditions, metav1.Condition{
-		Type: kind, Status: status, ObservedGeneration: generation, Reason: reason, Message: message,
+		Type: kind, Status: status, ObservedGeneration: generation, Reason: reason, Message: Text(message, maxMessage),
 	})
 	return !told
 }
@@ -78,7 +107,7 @@ func (c *Client) Tell(ctx context.Context, obj Object, warning bool, reason, mes
 			APIVersion: kinds[0].GroupVersion().String(), Kind: kinds[0].Kind,
 			Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(), ResourceVersion: obj.GetResourceVersion(),
 		},
-		Type: kind, Reason: reason, Message: message, Count: 1,
+		Type: kind, Reason: reason, Message: Text(message, maxEvent), Count: 1,
 		FirstTimestamp: now, LastTimestamp: now,
 		Source: corev1.EventSource{Component: "vitistack"},
 	})

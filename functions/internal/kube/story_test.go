@@ -1,0 +1,45 @@
+package kube
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestForeignText has backends and events say what would write into the terminal or
+// the log of whoever reads it, or be refused by the API server for ever.
+func TestForeignText(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]string{
+		"no free prefix":                         "no free prefix",
+		"failed\nReady: True\r":                  "failed Ready: True ",
+		"\x1b[2J\x1b]0;owned\x07":                " [2J ]0;owned ",
+		"abc\u202edcba\u2066":                    "abcdcba",
+		"two\u2028lines\u0085here":               "two lines here",
+		"\xff\xfe":                               "?",
+		strings.Repeat("é", 3000):                strings.Repeat("é", 2046) + " ...",
+		strings.Repeat("x", maxMessage) + "tail": strings.Repeat("x", maxMessage-4) + " ...",
+	} {
+		var conditions []metav1.Condition
+		SetReady(&conditions, 1, false, "Failed", said)
+		if got := conditions[0].Message; got != want {
+			t.Errorf("%q became %q", said, got)
+		}
+	}
+}
+
+func FuzzText(f *testing.F) {
+	f.Add("a\x1b[2Jb", 10)
+	f.Add("\xff\u202e", 4)
+	f.Add(strings.Repeat("é", 100), 33)
+	f.Fuzz(func(t *testing.T, said string, most int) {
+		if most < 4 || most > 1<<16 {
+			return
+		}
+		if got := Text(said, most); len(got) > most || !utf8.ValidString(got) || strings.ContainsAny(got, "\r\n\x1b\x00\u2028\u202e") || Text(got, most) != got {
+			t.Errorf("%q became %q", said, got)
+		}
+	})
+}
