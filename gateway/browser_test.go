@@ -40,16 +40,20 @@ func browse(t *testing.T, base string, width, height int64) *browser {
 		t.Fatalf("%v: install the Debian package chromium, or run make prepare", err)
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()),
+		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()), chromedp.Env("TMPDIR="+t.TempDir()),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.WSURLReadTimeout(time.Minute),
 	)
-	allocator, cancel := chromedp.NewExecAllocator(t.Context(), options...)
+	// The test's context ends before its clean-up, which is to close the browser in
+	// peace, so that nothing stays.
+	allocator, cancel := chromedp.NewExecAllocator(context.WithoutCancel(t.Context()), options...)
 	ctx, cancelTab := chromedp.NewContext(allocator)
 	b := &browser{t: t, ctx: ctx, base: base}
 	t.Cleanup(func() {
-		_ = chromedp.Cancel(ctx)
-		cancelTab()
-		cancel()
+		defer cancel()
+		defer cancelTab()
+		if err := chromedp.Cancel(ctx); err != nil {
+			t.Errorf("close the browser: %v", err)
+		}
 	})
 	b.must(chromedp.Listen(ctx, b.hear))
 	_, err = chromedp.Call(ctx, network.Enable, network.EnableParams{})
@@ -165,7 +169,15 @@ func (b *browser) media(name, value string) {
 // size changes the window.
 func (b *browser) size(width, height int64) {
 	b.t.Helper()
-	_, err := chromedp.Call(b.ctx, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: 1})
+	b.zoom(width, height, 1)
+}
+
+// zoom changes the window, and enlarges what is in it, as browsers do.
+func (b *browser) zoom(width, height, factor int64) {
+	b.t.Helper()
+	_, err := chromedp.Call(b.ctx, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
+		Width: width / factor, Height: height / factor, DeviceScaleFactor: float64(factor),
+	})
 	b.must(err)
 	b.settle()
 }

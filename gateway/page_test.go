@@ -26,8 +26,28 @@ var pages = []struct{ name, hash, shows string }{
 	{"unknown", "#/nowhere", "There is no such page"},
 }
 
-// TestPageViews looks at every view in both themes, wide and narrow, with a checker
-// of accessibility.
+// windows are what the page is looked at with: zoomed is a laptop at 200 %.
+var windows = []struct {
+	name                string
+	width, height, zoom int64
+}{{"phone", 320, 800, 1}, {"tablet", 1024, 768, 1}, {"laptop", 1440, 900, 1}, {"zoomed", 1280, 900, 2}, {"wall", 3840, 2160, 1}}
+
+// cutOff lists what cannot be seen whole, also by scrolling down or in a part of the
+// page that is made for it.
+const cutOff = `(() => {
+	const scrolls = (e) => e && e !== document.documentElement && (/auto|scroll/.test(getComputedStyle(e).overflowX) || scrolls(e.parentElement));
+	const found = document.documentElement.scrollWidth > innerWidth ? ["the page scrolls sideways"] : [];
+	for (const e of document.querySelectorAll("body *")) {
+		if (e.closest(".quiet, .skip, dialog, svg svg *")) continue;
+		const right = e.getBoundingClientRect().right;
+		const hides = /hidden|clip/.test(getComputedStyle(e).overflowX) && e.scrollWidth > e.clientWidth + 1 && !e.closest("[title]");
+		if (hides || (right > innerWidth + 1 && !scrolls(e))) found.push(e.outerHTML.slice(0, 160));
+	}
+	return found.slice(0, 10).join("\n");
+})()`
+
+// TestPageViews looks at every view in both themes and in windows of all sizes, with a
+// checker of accessibility.
 func TestPageViews(t *testing.T) {
 	t.Parallel()
 	s := startCold(t, func(api *fakeapi.Server) { busy(t, api) })
@@ -42,10 +62,13 @@ func TestPageViews(t *testing.T) {
 			b.accessible(v.name + " " + scheme)
 			b.picture(v.name + "-" + scheme)
 		}
-		b.size(320, 800)
-		if overflow := eval[int](b, `document.documentElement.scrollWidth - innerWidth`); overflow > 0 {
-			t.Errorf("%s is %d px too wide for 320 px", v.name, overflow)
+		for _, w := range windows {
+			b.zoom(w.width, w.height, w.zoom)
+			if cut := eval[string](b, cutOff); cut != "" {
+				t.Errorf("%s cuts something off %s:\n%s", v.name, w.name, cut)
+			}
 		}
+		b.size(320, 800)
 		b.picture(v.name + "-narrow")
 		b.size(1440, 900)
 	}

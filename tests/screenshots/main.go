@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -56,14 +57,20 @@ func addView() func(string) error {
 	}
 }
 
-func take(url, folder string, width int64) error {
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.DisableGPU)
-	allocator, cancel := chromedp.NewExecAllocator(context.Background(), options...)
+func take(url, folder string, width int64) (err error) {
+	scratch, err := os.MkdirTemp("", "screenshots-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.DisableGPU, chromedp.Env("TMPDIR="+scratch))
+	limited, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	allocator, cancel := chromedp.NewExecAllocator(limited, options...)
 	defer cancel()
 	ctx, cancel := chromedp.NewContext(allocator)
 	defer cancel()
-	ctx, cancel = context.WithTimeout(ctx, 5*time.Minute)
-	defer cancel()
+	defer func() { err = errors.Join(err, chromedp.Cancel(ctx)) }()
 	for _, s := range shots {
 		picture, err := s.take(ctx, url, width)
 		if err != nil {
