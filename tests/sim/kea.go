@@ -29,7 +29,7 @@ func serveKea(ctx context.Context, config *rest.Config, state string, plan *faul
 		if err != nil {
 			return fmt.Errorf("simulate Kea: %w", err)
 		}
-		if url, err = serve(ctx, server); err != nil {
+		if url, err = serve(ctx, state, "kea", server); err != nil {
 			return err
 		}
 	}

@@ -66,12 +66,13 @@ func serveNetworks(ctx context.Context, config *rest.Config, state string, manag
 		return err
 	}
 	var urls [3]string
+	names := []string{"nam", "netbox", "ipam"}
 	for i, handler := range []http.Handler{manager, library, ipam.Server{Books: books, Log: log.With("simulator", "ipam")}} {
-		if urls[i], err = serve(ctx, handler); err != nil {
+		if urls[i], err = serve(ctx, state, names[i], handler); err != nil {
 			return err
 		}
 	}
-	for i, what := range []string{"nam", "netbox"} {
+	for i, what := range names[:2] {
 		if err := note(what, urls[i]+" (simulated)"); err != nil {
 			return err
 		}
@@ -79,16 +80,31 @@ func serveNetworks(ctx context.Context, config *rest.Config, state string, manag
 	return configure(ctx, config, urls[0], urls[1], urls[2], token)
 }
 
-// serve serves a handler on a free port of this machine until ctx ends.
-func serve(ctx context.Context, handler http.Handler) (string, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+// serve serves a handler until ctx ends, at the address that a file in the folder of
+// the state keeps, so that who knows it finds the handler there after a restart too.
+func serve(ctx context.Context, state, name string, handler http.Handler) (string, error) {
+	listener, err := listen(ctx, filepath.Join(state, name+".address"))
 	if err != nil {
-		return "", fmt.Errorf("serve a source of networks: %w", err)
+		return "", fmt.Errorf("serve %s: %w", name, err)
 	}
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second}
 	go func() { _ = server.Serve(listener) }()
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	return "http://" + listener.Addr().String(), nil
+}
+
+// listen listens on the address in a file if that is free, and on any otherwise.
+func listen(ctx context.Context, file string) (net.Listener, error) {
+	if kept, err := os.ReadFile(file); err == nil {
+		if listener, err := new(net.ListenConfig).Listen(ctx, "tcp", string(kept)); err == nil {
+			return listener, nil
+		}
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	return listener, os.WriteFile(file, []byte(listener.Addr().String()), 0o600)
 }
 
 // keptToken is made at the first start.
