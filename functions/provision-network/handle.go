@@ -93,10 +93,13 @@ func (f *function) keep(ctx context.Context, nn *v1alpha2.NetworkNamespace, how 
 			return err
 		}
 	}
-	if how.again {
-		return f.count(ctx, nn)
+	if !how.again {
+		return nil
 	}
-	return nil
+	if err := f.count(ctx, nn); err != nil {
+		return err
+	}
+	return f.recheck(ctx, nn)
 }
 
 // ask gets the segment of a network, and writes down what came of it.
@@ -206,9 +209,13 @@ func (f *function) source(provider string) source {
 func (f *function) provide(ctx context.Context, nn *v1alpha2.NetworkNamespace, from source, how look) (segment, error) {
 	var seg segment
 	var err error
-	if how.said != nil {
+	has, canFind := from.(finder)
+	switch {
+	case how.said != nil:
 		seg, err = how.said.segment, how.said.err
-	} else {
+	case canFind && isReady(nn) && nn.Status.ObservedGeneration == nn.Generation:
+		seg, err = f.find(ctx, nn, has)
+	default:
 		seg, err = from.Provide(ctx, nn)
 		counted(nn, "provide", err)
 	}
@@ -216,9 +223,8 @@ func (f *function) provide(ctx context.Context, nn *v1alpha2.NetworkNamespace, f
 		return segment{}, err
 	}
 	if _, own := from.(manual); !own && isReady(nn) {
-		if has, err := held(nn); err == nil && !has.same(seg) {
-			return segment{}, final("SourceChanged", "the source says %s (VLAN %d) now, but has provided %s (VLAN %d), which stays, since machines may use it: correct it there",
-				seg.prefixes(), seg.vlan, has.prefixes(), has.vlan)
+		if err := unchanged(nn, seg); err != nil {
+			return segment{}, err
 		}
 	}
 	return seg, f.alone(ctx, nn, seg)

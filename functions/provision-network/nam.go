@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/wire"
@@ -64,14 +65,33 @@ func (n nam) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segmen
 	if err != nil {
 		return segment{}, faultOf(namBackend, err)
 	}
+	return answer.read(nn, size, res.RetryAfter())
+}
+
+// Find asks how the segment is, which makes none.
+func (n nam) Find(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segment, error) {
+	var answer namSegment
+	res, err := n.wire.Do(ctx, wire.Request{Method: http.MethodGet, Path: segmentPath(nn)}, &answer)
+	switch {
+	case isMissing(err):
+		return segment{}, gone(namBackend, nn, "no segment")
+	case err != nil:
+		return segment{}, faultOf(namBackend, err)
+	}
+	return answer.read(nn, v1alpha2.SegmentRequest{}, res.RetryAfter())
+}
+
+// read is the segment that the manager tells of, if it is there, and answers a
+// request.
+func (answer namSegment) read(nn *v1alpha2.NetworkNamespace, size v1alpha2.SegmentRequest, after time.Duration) (segment, error) {
 	if answer.UID != string(nn.UID) {
 		return segment{}, unexpected(namBackend, "it is about the segment of another network")
 	}
 	switch answer.State {
 	case namPending:
-		return segment{}, working(namBackend.name+" is making the segment", res.RetryAfter())
+		return segment{}, working(namBackend.name+" is making the segment", after)
 	case namDeleting:
-		return segment{}, working(namBackend.name+" is taking back the segment that this network had", res.RetryAfter())
+		return segment{}, working(namBackend.name+" is taking back the segment that this network had", after)
 	case namError:
 		return segment{}, final("SourceFailed", "%s could not make the segment: %s", namBackend.name, cmp.Or(answer.Message, "it does not say why"))
 	case namReady:
@@ -88,13 +108,18 @@ func (n nam) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segmen
 	return s, nil
 }
 
-// Release has the manager take the segment back. Its 404 is believed only in the
-// form of its API: a proxy that knows no such address says 404 as well.
+// isMissing tells whether the manager has no such segment. Its 404 is believed only
+// in the form of its API: a proxy that knows no such address says 404 as well.
+func isMissing(err error) bool {
+	var e *wire.Error
+	return errors.As(err, &e) && e.Kind == wire.NotFound && e.Detail() != ""
+}
+
+// Release has the manager take the segment back.
 func (n nam) Release(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
 	res, err := n.wire.Do(ctx, wire.Request{Method: http.MethodDelete, Path: segmentPath(nn)}, nil)
-	var e *wire.Error
 	switch {
-	case errors.As(err, &e) && e.Kind == wire.NotFound && e.Detail() != "":
+	case isMissing(err):
 		return nil
 	case err != nil:
 		return faultOf(namBackend, err)

@@ -58,6 +58,51 @@ func (n netbox) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (seg
 	return s, nil
 }
 
+// Find looks up the prefixes, their gateways and the VLAN, and makes none.
+func (n netbox) Find(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segment, error) {
+	has, err := held(nn)
+	if err != nil {
+		return segment{}, err
+	}
+	var s segment
+	for _, family := range []v1alpha2.IPFamily{v1alpha2.IPv4, v1alpha2.IPv6} {
+		before, prefix, gateway := has.ipv4, &s.ipv4, &s.ipv4Gateway
+		if family == v1alpha2.IPv6 {
+			before, prefix, gateway = has.ipv6, &s.ipv6, &s.ipv6Gateway
+		}
+		if !before.IsValid() {
+			continue
+		}
+		p, err := n.ownPrefix(ctx, nn, family)
+		if err != nil {
+			return segment{}, err
+		}
+		if p == nil {
+			return segment{}, gone(netboxBackend, nn, fmt.Sprintf("no %s prefix", family))
+		}
+		s.id = cmp.Or(s.id, fmt.Sprintf("prefix-%d", p.ID))
+		*prefix, *gateway = p.prefix, p.prefix.Addr().Next()
+		known, err := n.registered(ctx, nn, netip.PrefixFrom(*gateway, p.prefix.Bits()))
+		if err != nil {
+			return segment{}, err
+		}
+		if !known {
+			return segment{}, gone(netboxBackend, nn, "no gateway "+gateway.String())
+		}
+	}
+	if has.vlan != 0 {
+		vlan, err := n.ownVLAN(ctx, nn)
+		if err != nil {
+			return segment{}, err
+		}
+		if vlan == nil {
+			return segment{}, gone(netboxBackend, nn, "no VLAN")
+		}
+		s.vlan = vlan.VID
+	}
+	return s, s.check()
+}
+
 // prefix is the one of a family, with its gateway registered and its VLAN set.
 func (n netbox) prefix(ctx context.Context, nn *v1alpha2.NetworkNamespace, want v1alpha2.NetBoxRequest, family v1alpha2.IPFamily, vlan *netboxVLAN) (*netboxPrefix, netip.Addr, error) {
 	p, err := n.ownPrefix(ctx, nn, family)

@@ -118,10 +118,17 @@ func TestTurn(t *testing.T) {
 	if len(turns) < 2 {
 		t.Errorf("all networks have their turns at once: %v", turns)
 	}
-	static := decode[object](t, `{"spec":{"ipAllocation":{"type":"static"}}}`)
-	for minute := range int64(round / time.Minute) {
-		if turn(static, now.Add(time.Duration(minute)*time.Minute)) {
-			t.Error("a network without dhcp has no reservations")
+	for spec, want := range map[string]bool{
+		`{"ipAllocation":{"type":"dhcp"},"networkProvisioning":{"provider":"manual"}}`:   true, // Kea has reservations
+		`{"ipAllocation":{"type":"static"},"networkProvisioning":{"provider":"nam"}}`:    true,
+		`{"ipAllocation":{"type":"static"},"networkProvisioning":{"provider":"netbox"}}`: true,
+		`{"ipAllocation":{"type":"static"}}`:                                             true,  // by NAM
+		`{"ipAllocation":{"type":"static","static":{"ipv4CIDR":"10.0.0.0/24"}}}`:         false, // it describes itself
+		`{"ipAllocation":{"type":"static"},"networkProvisioning":{"provider":"manual"}}`: false,
+		`{"ipAllocation":{"type":"static"},"networkProvisioning":{"provider":"corp"}}`:   false, // an IPAM sends events
+	} {
+		if got := decode[object](t, `{"spec":`+spec+`}`).elsewhere(); got != want {
+			t.Errorf("%s has a part elsewhere: got %t", spec, got)
 		}
 	}
 }

@@ -81,8 +81,14 @@ type object struct {
 	} `json:"metadata"`
 	Spec struct {
 		IPAllocation *struct {
-			Type string `json:"type"`
+			Type   string `json:"type"`
+			Static struct {
+				IPv4CIDR string `json:"ipv4CIDR"`
+			} `json:"static"`
 		} `json:"ipAllocation"`
+		NetworkProvisioning *struct {
+			Provider string `json:"provider"`
+		} `json:"networkProvisioning"`
 		NetworkNamespaceName     string `json:"networkNamespaceName"`
 		NetworkConfigurationName string `json:"networkConfigurationName"`
 		IPFamily                 string `json:"ipFamily"`
@@ -155,20 +161,34 @@ func settled(k kind, o object, now time.Time) bool {
 	return false
 }
 
-// round is after how long a network of dhcp is looked at although it is Ready, so
-// that reservations are found whose holder is gone without having been released,
-// and a cluster, so that nodes are found that have died or been changed by others.
+// round is after how long a network that others keep a part of is looked at although
+// it is Ready, so that segments are found that are not at their source any more, and
+// reservations whose holder is gone without having been released; and a cluster, so
+// that nodes are found that have died or been changed by others.
 const round = 10 * time.Minute
 
-// turn tells whether a network of dhcp, or a cluster, has its turn. Its UID
-// determines in which
-// minute of each round that is, so that not all have it at once.
+// turn tells whether such a network, or a cluster, has its turn. Its UID determines
+// in which minute of each round that is, so that not all have it at once.
 func turn(o object, now time.Time) bool {
-	if p := o.Spec.IPAllocation; p != nil && p.Type != string(v1alpha2.AllocationDHCP) {
+	if !o.elsewhere() {
 		return false
 	}
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(o.Metadata.UID))
 	minutes := int64(round / time.Minute)
 	return now.Unix()/60%minutes == int64(hash.Sum32())%minutes
+}
+
+// elsewhere tells whether a part of an object is kept by somebody who sends no
+// events: Kea has the reservations of a network of dhcp, and NAM or NetBox the
+// segment. A provider that is not named is NAM, unless the network describes itself.
+func (o object) elsewhere() bool {
+	if p := o.Spec.IPAllocation; p == nil || p.Type == string(v1alpha2.AllocationDHCP) {
+		return true
+	}
+	p := o.Spec.NetworkProvisioning
+	if p == nil {
+		return o.Spec.IPAllocation.Static.IPv4CIDR == ""
+	}
+	return p.Provider == v1alpha2.ProviderNAM || p.Provider == v1alpha2.ProviderNetBox
 }

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/events"
+)
+
+// finder is a source that can tell what it has without making anything.
+type finder interface {
+	// Find returns the segment of nn. It returns a final fault where there is none any
+	// more, and other faults as Provide does.
+	Find(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segment, error)
+}
+
+const reasonGone = "SegmentGone"
+
+// gone says that a source has forgotten a segment that machines may use. Nothing is
+// made in its place: that would be another one.
+func gone(b backend, nn *v1alpha2.NetworkNamespace, what string) fault {
+	return final(reasonGone, "%s has %s of this network any more, which stays as it is, since machines may use it: restore there what has the UID %s, or delete this network and create it anew",
+		b.name, what, nn.UID)
+}
+
+// recheck compares a network that has been Ready for a while with what its source
+// has. What somebody has to correct is told by the condition; addresses stay. A source
+// that cannot be asked now is asked at the next turn.
+func (f *function) recheck(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
+	from, ok := f.source(nn.Annotations[v1alpha1.AnnotationProvider]).(finder)
+	if !ok {
+		return nil
+	}
+	_, err := f.find(ctx, nn, from)
+	var problem fault
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &problem):
+		return fmt.Errorf("recheck network %s/%s: %w", nn.Namespace, nn.Name, err)
+	case !problem.final:
+		events.Report(ctx, nn.Status.Phase, problem.message)
+		return nil
+	}
+	before := nn.DeepCopy()
+	told := decide(nn, segment{}, problem, f.now())
+	return f.write(ctx, before, nn, told)
+}
+
+// find is the segment that a source has for a network that is Ready, and a final
+// fault where that is not the one that it had.
+func (f *function) find(ctx context.Context, nn *v1alpha2.NetworkNamespace, from finder) (segment, error) {
+	seg, err := from.Find(ctx, nn)
+	counted(nn, "find", err)
+	if err != nil {
+		return segment{}, err
+	}
+	return seg, unchanged(nn, seg)
+}
+
+// unchanged is a final fault where a source says other things of the segment of a
+// network that is Ready than before.
+func unchanged(nn *v1alpha2.NetworkNamespace, seg segment) error {
+	if has, err := held(nn); err == nil && !has.same(seg) {
+		return final("SourceChanged", "the source says %s (VLAN %d) now, but has provided %s (VLAN %d), which stays, since machines may use it: correct it there",
+			seg.prefixes(), seg.vlan, has.prefixes(), has.vlan)
+	}
+	return nil
+}
