@@ -84,8 +84,9 @@ type KubernetesClusterSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="networkNamespaceName cannot be changed: a cluster does not move between networks"
 	NetworkNamespaceName string `json:"networkNamespaceName,omitempty"`
-	// Where the workload API is reached. Absent means a virtual IP address with
-	// more than one control plane, and the first node's address otherwise.
+	// Where the workload API is reached. Absent means a virtual IP address for a
+	// cluster that has or had more than one control plane, and otherwise the address
+	// of the first, which moves on when that leaves.
 	// +optional
 	ControlPlaneEndpoint *ControlPlaneEndpoint `json:"controlPlaneEndpoint,omitempty"`
 	// +optional

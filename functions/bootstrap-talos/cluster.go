@@ -31,7 +31,10 @@ type cluster struct {
 	machines map[string]*v1alpha1.Machine
 	bundle   *secrets.Bundle
 	access   *access
+	// vip is the virtual address of the control planes, or the zero value, and
+	// endpoint where the workload API should be reached.
 	vip      netip.Addr
+	endpoint string
 	states   map[string]nodeState
 	// macs are the addresses of the interfaces of machines that get a configuration.
 	macs map[string][]string
@@ -156,7 +159,7 @@ func (f *function) maintain(ctx context.Context, c *cluster) error {
 	if c.before.Status.Phase != v1alpha1.ClusterRunning && c.before.Status.Phase != v1alpha1.ClusterUpdating {
 		return nil
 	}
-	return f.amend(ctx, c)
+	return f.moveEndpoint(ctx, c)
 }
 
 // admit writes into the status of a cluster that has been Ready that it is so no

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/vitistack/stack/functions/internal/kube"
 )
@@ -74,8 +75,25 @@ func (f *function) askForKubeconfig(ctx context.Context, c *cluster) ([]byte, er
 	})
 	for _, name := range names {
 		if data, err := fetchKubeconfig(ctx, addresses[name], c.access); err == nil {
-			return data, nil
+			return pointed(data, c.Status.Endpoint)
 		}
 	}
 	return nil, waits{reason: "WaitingForKubeconfig", message: fmt.Sprintf("waits for node %s to hand out a kubeconfig", names[0]), silent: true}
+}
+
+// pointed is a kubeconfig that names an endpoint: a node names the one that its own
+// configuration has, which may be a step behind.
+func pointed(kubeconfig []byte, endpoint string) ([]byte, error) {
+	file, err := clientcmd.Load(kubeconfig)
+	if err != nil {
+		return nil, kube.ErrNotKubeconfig
+	}
+	for _, c := range file.Clusters {
+		c.Server = endpoint
+	}
+	data, err := clientcmd.Write(*file)
+	if err != nil {
+		return nil, kube.ErrNotKubeconfig // the cause could quote a secret
+	}
+	return data, nil
 }

@@ -3,8 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
+	"net/url"
+	"slices"
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,30 +17,118 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// ensureEndpoint finds out where the workload API will be reached. Once found, it
-// stays: every node's configuration names it.
+// ensureEndpoint finds out where the workload API is reached, and where it should
+// be. A cluster that has begun keeps what every node's configuration names, until
+// maintain moves it; where nobody has that address any more it moves at once.
 func (f *function) ensureEndpoint(ctx context.Context, c *cluster) error {
-	host := ""
-	switch c.plan.endpoint.Mode {
-	case v1alpha1.EndpointCustom:
-		host = c.plan.endpoint.Host
-	case v1alpha1.EndpointVIP:
-		address, err := f.ensureVIP(ctx, c)
-		if err != nil {
-			return err
-		}
-		c.vip, host = address, address.String()
-	default:
-		first := c.machines[c.plan.controlPlanes()[0].name]
-		if !running(first) {
-			return f.waitForMachines(c)
-		}
-		host = addressOf(first)
+	host, held, err := f.endpointHost(ctx, c)
+	if err != nil {
+		return err
 	}
-	if c.Status.Endpoint == "" {
-		c.Status.Endpoint = "https://" + net.JoinHostPort(host, strconv.Itoa(int(c.plan.port)))
+	c.endpoint = "https://" + net.JoinHostPort(host, strconv.Itoa(int(c.plan.port)))
+	if c.Status.Endpoint == "" || !held {
+		c.Status.Endpoint = c.endpoint
 	}
 	return nil
+}
+
+// endpointHost is the address or name at which the workload API should be reached,
+// and whether what the status says serves until it is.
+func (f *function) endpointHost(ctx context.Context, c *cluster) (host string, held bool, err error) {
+	switch c.plan.endpoint.Mode {
+	case v1alpha1.EndpointCustom:
+		return c.plan.endpoint.Host, true, nil
+	case v1alpha1.EndpointVIP:
+		c.vip, err = f.ensureVIP(ctx, c)
+		return c.vip.String(), true, err
+	}
+	now := ""
+	if u, err := url.Parse(c.Status.Endpoint); err == nil {
+		now = u.Hostname()
+	}
+	planes := c.planes()
+	if now != "" && c.Spec.ControlPlaneEndpoint == nil && !slices.ContainsFunc(planes, func(p plane) bool { return p.address == now }) {
+		if c.vip, err = f.keptVIP(ctx, c, now); err != nil || c.vip.IsValid() {
+			return now, true, err
+		}
+	}
+	if host = endpointNode(now, planes); host == "" {
+		return "", false, f.waitForMachines(c)
+	}
+	return host, host == now, nil
+}
+
+// plane is a control plane, as far as it matters for who is the endpoint.
+type plane struct {
+	address string
+	// up has its configuration and runs, stays has not been told to go, and next is
+	// the first of those that a new cluster will have.
+	up, stays, next bool
+}
+
+// planes are the control planes that have an address, those that stay first.
+func (c *cluster) planes() []plane {
+	var staying, going []plane
+	for i, m := range c.plan.controlPlanes() {
+		if machine := c.machines[m.name]; running(machine) {
+			staying = append(staying, plane{addressOf(machine), installed(machine), true, i == 0})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.machines)) {
+		m := c.machines[name]
+		if poolOf(m) != controlPlanePool || len(m.Status.IPAddresses) == 0 || slices.ContainsFunc(staying, func(p plane) bool { return p.address == addressOf(m) }) {
+			continue
+		}
+		going = append(going, plane{addressOf(m), installed(m) && running(m), !leaving(m), false})
+	}
+	return append(staying, going...)
+}
+
+// endpointNode decides whose address is the endpoint of a cluster that has neither a
+// virtual address nor a custom one:
+//
+//	who has it now stays                 the same, also while it is down
+//	a new cluster                        its first control plane, once that runs
+//	who had it leaves, or is gone        the first one that works and stays
+//	and there is none                    the same: somebody has to come back
+func endpointNode(now string, planes []plane) string {
+	for _, p := range planes {
+		switch {
+		case now != "" && p.address == now && p.stays:
+			return now
+		case now == "" && p.next:
+			return p.address
+		}
+	}
+	if i := slices.IndexFunc(planes, func(p plane) bool { return p.up && p.stays }); now != "" && i >= 0 {
+		return planes[i].address
+	}
+	return now
+}
+
+// keptVIP is the virtual address of a cluster that has shrunk to one control plane,
+// if now is that. It stays, as everybody knows it.
+func (f *function) keptVIP(ctx context.Context, c *cluster, now string) (netip.Addr, error) {
+	a := &v1alpha2.IPAllocation{}
+	err := f.kube.Get(ctx, c.Namespace, kube.Name(c.Name, "vip"), a)
+	if kube.NotFound(err) || (err == nil && (belongs(a, c.KubernetesCluster) != nil || a.Status.Address != now)) {
+		return netip.Addr{}, nil
+	}
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	return netip.ParseAddr(now)
+}
+
+// moveEndpoint has every node, and then the kubeconfig, name another endpoint: one
+// control plane has become more, or the spec names one now.
+func (f *function) moveEndpoint(ctx context.Context, c *cluster) error {
+	moves := c.endpoint != c.Status.Endpoint
+	c.Status.Endpoint = c.endpoint
+	if err := f.amend(ctx, c); err != nil || !moves {
+		return err
+	}
+	return f.keepCredentials(ctx, c)
 }
 
 // ensureVIP allocates the virtual address of the control planes, like that of any

@@ -60,8 +60,9 @@ type boot struct {
 	// agent how it described itself.
 	joined string
 	agent  workload.Kubelet
-	// served is the version of the API server that listens.
-	served string
+	// served is the version of the API server that listens, and certified what its
+	// certificate names.
+	served, certified string
 	// sequence is what the machine is busy with, if anything, and installing
 	// tells that an installer runs beside it.
 	sequence   string

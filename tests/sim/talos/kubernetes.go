@@ -26,13 +26,13 @@ import (
 func (c *cluster) stepKubernetes() {
 	for _, n := range c.controlPlanes() {
 		b := n.boot
-		up, version := b.etcd == etcdUp, imageTag(n.config.Cluster().APIServer().Image())
-		if b.kubernetes != nil && (!up || b.served != version) {
+		up, version, names := b.etcd == etcdUp, imageTag(n.config.Cluster().APIServer().Image()), strings.Join(serverNames(n.config), " ")
+		if b.kubernetes != nil && (!up || b.served != version || b.certified != names) {
 			b.kubernetes.retire()
 			b.kubernetes = nil
 		}
 		if up && b.kubernetes == nil {
-			b.served = version
+			b.served, b.certified = version, names
 			b.listenKubernetes(c)
 		}
 	}
@@ -99,6 +99,17 @@ func kubernetesTLS(cfg config.Provider, n wiring) (*tls.Config, *stdx509.CertPoo
 	for _, accepted := range k.AcceptedCAs() {
 		pool.AppendCertsFromPEM(accepted.Crt)
 	}
+	issued := issue(ca, n, serverNames(cfg), stdx509.ExtKeyUsageServerAuth)
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert,
+		NextProtos:     []string{"h2", "http/1.1"},
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return issued() },
+	}, pool, nil
+}
+
+// serverNames are the names and addresses of the API server besides the machine's.
+func serverNames(cfg config.Provider) []string {
+	k := cfg.Cluster()
 	domain := k.Network().DNSDomain()
 	sans := append([]string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc." + domain, "localhost"}, k.CertSANs()...)
 	if endpoint := k.Endpoint(); endpoint != nil {
@@ -109,12 +120,7 @@ func kubernetesTLS(cfg config.Provider, n wiring) (*tls.Config, *stdx509.CertPoo
 			sans = append(sans, ip.String())
 		}
 	}
-	issued := issue(ca, n, sans, stdx509.ExtKeyUsageServerAuth)
-	return &tls.Config{
-		MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert,
-		NextProtos:     []string{"h2", "http/1.1"},
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return issued() },
-	}, pool, nil
+	return sans
 }
 
 // userOf is who the client's certificate, if the cluster issued it, names.

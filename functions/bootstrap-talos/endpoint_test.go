@@ -1,0 +1,75 @@
+package main
+
+import (
+	"net"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/tests/stand/feed"
+)
+
+// reachedAt waits until everybody knows an endpoint: the status, people's kubeconfig,
+// and the configuration of these nodes. The API has to answer there.
+func (s *stand) reachedAt(cluster, host string, nodes ...string) {
+	s.Helper()
+	want := "https://" + net.JoinHostPort(host, "6443")
+	feed.Until(s, "the endpoint is "+want, func() (bool, string) {
+		if got := s.get(cluster).Status.Endpoint; got != want {
+			return false, "the status says " + got
+		}
+		config, err := clientcmd.RESTConfigFromKubeConfig(s.secret(cluster + "-kubeconfig").Data[kubeconfigKey])
+		if err != nil || config.Host != want {
+			return false, "the kubeconfig says otherwise"
+		}
+		for _, node := range nodes {
+			if !strings.Contains(s.active(cluster, node), "endpoint: "+want) {
+				return false, "the configuration of " + node + " says otherwise"
+			}
+		}
+		return true, ""
+	})
+	s.nodes(cluster)
+}
+
+// TestEndpointOfANode replaces the node whose address is the endpoint.
+func TestEndpointOfANode(t *testing.T) {
+	t.Parallel()
+	s := setUp(t, standing{})
+	s.create(s.cluster("shop", 1, 1))
+	s.running("shop", "cp-0", "pool-0")
+	s.reachedAt("shop", addressOf(s.machine("shop-cp-0")), "cp-0", "pool-0")
+	s.annotate("shop-cp-0", v1alpha1.AnnotationRemove, "true")
+	s.running("shop", "cp-1", "pool-0")
+	s.reachedAt("shop", addressOf(s.machine("shop-cp-1")), "cp-1", "pool-0")
+}
+
+// TestEndpointBecomesVirtual has the endpoint of one node become that of three, and
+// stay when two of them go.
+func TestEndpointBecomesVirtual(t *testing.T) {
+	t.Parallel()
+	s := setUp(t, standing{})
+	s.create(s.cluster("shop", 1, 1))
+	s.running("shop", "cp-0", "pool-0")
+	s.change("shop", replicas(3, map[string]int32{"pool": 1}))
+	s.running("shop", "cp-0", "cp-1", "cp-2", "pool-0")
+	vip := s.vip("shop")
+	s.reachedAt("shop", vip, "cp-0", "cp-1", "cp-2", "pool-0")
+	s.change("shop", replicas(1, map[string]int32{"pool": 1}))
+	s.running("shop", "cp-0", "pool-0")
+	s.look("shop")
+	s.reachedAt("shop", vip, "cp-0", "pool-0")
+}
+
+// vip is the virtual address of a cluster.
+func (s *stand) vip(cluster string) string {
+	s.Helper()
+	a := &v1alpha2.IPAllocation{}
+	if err := s.kube.Get(s.Context(), s.namespace, cluster+"-vip", a); err != nil {
+		s.Fatal(err)
+	}
+	return a.Status.Address
+}
