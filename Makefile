@@ -15,11 +15,10 @@ TOOL := go tool -modfile=tools/go.mod
 WHOLE := ./tests/e2e/... ./tests/chaos/...
 PARTS = $(filter-out github.com/vitistack/stack/tests/e2e% github.com/vitistack/stack/tests/chaos% github.com/vitistack/stack/tests/bench%,$(shell go list ./...))
 
-.PHONY: help
+.PHONY: help build run screenshots clean-run prepare test test-knative check generate helm images deploy chaos roles bench
 help: ## Show this help
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: build
 build: ## Build the functions, the gateway, the simulators and the local engine
 	@mkdir -p $(BIN)
 	@test -x $(LOCAL) || echo "Building kube-apiserver and etcd, which takes about five minutes the first time ..."
@@ -27,7 +26,6 @@ build: ## Build the functions, the gateway, the simulators and the local engine
 	@echo "Building the functions, the gateway and the simulators ..."
 	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(BIN)/ ./functions/... ./gateway ./tests/sim
 
-.PHONY: run
 run: build ## Run the whole stack on this machine, with a tour (TOUR=0 starts empty, TOUR=busy fills a data centre)
 	@mkdir -p $(STATE) && go run ./tests/busy > $(STATE)/busy.yaml
 	@$(LOCAL) up --root . --state $(STATE) --bin $(BIN) --gateway-port $(GATEWAY_PORT) \
@@ -35,19 +33,15 @@ run: build ## Run the whole stack on this machine, with a tour (TOUR=0 starts em
 	  --config RESULTS_PATH=$(CURDIR)/hack/results --config BACKUP_PATH=$(abspath $(STATE))/backups --apply apis/examples/machineprovider-kubevirt.yaml \
 	  $(if $(filter-out 0,$(TOUR)),$(addprefix --apply ,$(TOUR_FILES)))
 
-.PHONY: screenshots
 screenshots: ## Take the pictures of the README, of what make run TOUR=busy shows
 	@go run ./tests/screenshots --url http://127.0.0.1:$(GATEWAY_PORT) --to gateway/page/docs
 
-.PHONY: clean-run
 clean-run: ## Forget what make run has made
 	rm -rf $(STATE) hack/results
 
-.PHONY: prepare
 prepare: build ## Install what the tests need beside Go, from Debian's packages
 	@sh tests/prepare.sh
 
-.PHONY: test
 test: prepare ## Run all tests, on real servers
 	@echo "Testing the local engine ..."
 	@cd knative/local && $(TEST) --format pkgname -- -timeout 20m ./...
@@ -57,7 +51,6 @@ test: prepare ## Run all tests, on real servers
 	@$(TEST) --format pkgname -- -race -timeout 30m $(PARTS)
 test: TEST = go tool -modfile=$(CURDIR)/tools/go.mod gotestsum
 
-.PHONY: check
 check: ## Check format, rules, and that what is generated is up to date and committed
 	@test -z "$$(gofmt -l apis events functions gateway knative tests)" || (gofmt -l apis events functions gateway knative tests; echo "Run gofmt -w on these."; exit 1)
 	@go vet ./... && cd knative/local && go vet ./...
@@ -65,35 +58,32 @@ check: ## Check format, rules, and that what is generated is up to date and comm
 	@$(MAKE) --no-print-directory generate
 	@test -z "$$(git status --porcelain)" || (git status --short; echo "Commit these, or run make generate and commit."; exit 1)
 
-.PHONY: generate
 generate: ## Generate deep copies and CRDs from the types, and the chart's README from its values
 	@$(TOOL) controller-gen object crd output:crd:dir=apis/crds paths=./apis/...
 	@CGO_ENABLED=0 go run -C tools/ship -trimpath ./readme $(CURDIR)/charts/vitistack
 
-.PHONY: helm
 helm: ## Build Helm, and tell where it is
 	@CGO_ENABLED=0 go build -C tools/ship -trimpath -o $(CACHE)/bin/helm helm.sh/helm/v4/cmd/helm && echo $(CACHE)/bin/helm
 
 VERSION ?= $(or $(shell git describe --tags --always 2>/dev/null),dev)
-.PHONY: images
 images: ## Build all images into dist/images, and push them with IMG=registry/repository:tag
 	@CGO_ENABLED=0 go run -C tools/ship -trimpath ./images -root $(CURDIR) -out $(CURDIR)/dist/images -version $(VERSION) $(if $(IMG),-push $(IMG))
 
-.PHONY: deploy
 deploy: helm ## Install or upgrade the stack from the images IMG=registry/repository:tag (VALUES=file)
 	@test -n "$(IMG)" || (echo "Write make deploy IMG=registry/repository:tag"; exit 1)
 	@$(CACHE)/bin/helm upgrade --install vitistack charts/vitistack --namespace vitistack-system --create-namespace $(if $(VALUES),--values $(VALUES)) \
 	  --set image.repository=$(patsubst %:$(lastword $(subst :, ,$(IMG))),%,$(IMG)),image.tag=$(lastword $(subst :, ,$(IMG)))
 
-.PHONY: chaos
 chaos: build ## Tell a random story of changes and faults: SEED=1 MINUTES=5
 	@CHAOS_SEED=$(or $(SEED),1) CHAOS_MINUTES=$(or $(MINUTES),5) go test -count=1 -timeout 0 -v -run TestRandomStory ./tests/chaos
 
-.PHONY: roles
 roles: export VITI_AUDIT = $(BIN)/audit
 roles: build ## Run the whole stack, and compare what the functions ask for with their Roles
 	@rm -rf $(VITI_AUDIT) && go test -count=1 -timeout 30m -p 1 $(WHOLE) && go test -count=1 -run Roles ./tests/conformance
 
-.PHONY: bench
+KNATIVE = $(CACHE)/bin/knative-$(shell sed -n 's/.*knative.dev\/eventing v/v/p' knative/local/go.mod)
+test-knative: build ## Run the whole stack on Knative Eventing's own control plane
+	@sh tests/knative/build.sh $(KNATIVE) && VITI_KNATIVE=$(KNATIVE) go test -count=1 -timeout 20m -v ./tests/knative
+
 bench: build ## Measure: cold starts, time and requests to a Running cluster, fifty at once, idle cost
 	@go test -run '^$$' -bench . -benchtime 5x -timeout 60m ./tests/bench

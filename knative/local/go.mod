@@ -62,9 +62,11 @@ require (
 	github.com/go-jose/go-jose/v3 v3.0.5 // indirect
 	github.com/go-logr/logr v1.4.3 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
+	github.com/go-logr/zapr v1.3.0 // indirect
 	github.com/go-openapi/jsonpointer v0.21.0 // indirect
 	github.com/go-openapi/jsonreference v0.21.0 // indirect
 	github.com/go-openapi/swag v0.23.0 // indirect
+	github.com/gobuffalo/flect v1.0.3 // indirect
 	github.com/gogo/protobuf v1.3.2 // indirect
 	github.com/golang-jwt/jwt/v5 v5.3.1 // indirect
 	github.com/golang/protobuf v1.5.4 // indirect
@@ -101,6 +103,7 @@ require (
 	github.com/opencontainers/go-digest v1.0.0 // indirect
 	github.com/opencontainers/selinux v1.13.0 // indirect
 	github.com/peterbourgon/diskv v2.0.1+incompatible // indirect
+	github.com/pkg/errors v0.9.1 // indirect
 	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect
 	github.com/pquerna/cachecontrol v0.1.0 // indirect
 	github.com/prometheus/client_golang v1.24.1 // indirect
@@ -144,6 +147,7 @@ require (
 	go.opentelemetry.io/otel/trace v1.44.0 // indirect
 	go.opentelemetry.io/proto/otlp v1.10.0 // indirect
 	go.uber.org/atomic v1.10.0 // indirect
+	go.uber.org/automaxprocs v1.6.0 // indirect
 	go.uber.org/multierr v1.11.0 // indirect
 	go.yaml.in/yaml/v2 v2.4.4 // indirect
 	go.yaml.in/yaml/v3 v3.0.5 // indirect
@@ -227,4 +231,16 @@ replace (
 	k8s.io/sample-apiserver => k8s.io/sample-apiserver v0.35.7
 	k8s.io/sample-cli-plugin => k8s.io/sample-cli-plugin v0.35.7
 	k8s.io/sample-controller => k8s.io/sample-controller v0.35.7
+)
+
+tool (
+	knative.dev/eventing/cmd/apiserver_receive_adapter
+	knative.dev/eventing/cmd/broker/filter
+	knative.dev/eventing/cmd/broker/ingress
+	knative.dev/eventing/cmd/controller
+	knative.dev/eventing/cmd/in_memory/channel_controller
+	knative.dev/eventing/cmd/in_memory/channel_dispatcher
+	knative.dev/eventing/cmd/mtchannel_broker
+	knative.dev/eventing/cmd/mtping
+	knative.dev/eventing/cmd/webhook
 )

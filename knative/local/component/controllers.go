@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/controller-manager/pkg/informerfactory"
+	"k8s.io/kubernetes/pkg/controller/clusterroleaggregation"
 	"k8s.io/kubernetes/pkg/controller/garbagecollector"
 	"k8s.io/kubernetes/pkg/controller/namespace"
 )
@@ -25,8 +26,9 @@ const (
 	syncTimeout       = 30 * time.Second
 )
 
-// Controllers runs the two controllers without which deletion does not work: the garbage collector (owner references)
-// and the namespace controller. There is no leader election, so an idle pair writes nothing. It returns when ctx ends.
+// Controllers runs the two controllers without which deletion does not work, the garbage collector (owner references)
+// and the namespace controller, and the one that puts ClusterRoles together from others. There is no leader election, so
+// they write nothing when idle. It returns when ctx ends.
 func Controllers(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("kube-controllers", flag.ContinueOnError)
 	kubeconfig := flags.String("kubeconfig", "kubeconfig", "file with the address and credentials of the API server")
@@ -58,12 +60,14 @@ func Controllers(ctx context.Context, args []string) error {
 	}
 	namespaces := namespace.NewNamespaceController(ctx, client, objects, client.Discovery().ServerPreferredNamespacedResources,
 		typed.Core().V1().Namespaces(), 0, corev1.FinalizerKubernetes)
+	roles := clusterroleaggregation.NewClusterRoleAggregation(typed.Rbac().V1().ClusterRoles(), client.RbacV1())
 
 	typed.Start(ctx.Done())
 	untyped.Start(ctx.Done())
 	close(started)
 	go collector.Run(ctx, workers, syncTimeout)
 	go collector.Sync(ctx, client.Discovery(), discoveryInterval)
+	go roles.Run(ctx, 1)
 	namespaces.Run(ctx, workers)
 	return nil
 }

@@ -1,4 +1,4 @@
-// Package component holds what runs in a process of its own: etcd, the Kubernetes API server, two controllers, the
+// Package component holds what runs in a process of its own: etcd, the Kubernetes API server, three controllers, the
 // ApiServerSource adapter and kubectl. Each is upstream's code with the arguments that one machine needs. The
 // supervisor starts this binary once per component, so that each can be killed and started again alone.
 package component

@@ -45,6 +45,19 @@ func (a *addresses) set(ref duckv1.KReference, u *url.URL) {
 	a.urls[ref] = u
 }
 
+// services are the URLs of the Services, by namespace and name.
+func (a *addresses) services() map[string]string {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	urls := map[string]string{}
+	for ref, u := range a.urls {
+		if ref == serviceRef(ref.Namespace, ref.Name) {
+			urls[ref.Namespace+"/"+ref.Name] = u.String()
+		}
+	}
+	return urls
+}
+
 // resolve is a broker.Resolver: a reference, a URL, or a path relative to a reference.
 func (a *addresses) resolve(destination duckv1.Destination, namespace string) (*url.URL, error) {
 	if destination.Ref == nil {

@@ -44,6 +44,7 @@ type controlPlane struct {
 	listener *net.TCPListener // of the API server; it outlives its process
 	socket   *os.File
 	audit    bool
+	more     []string // flags
 }
 
 func newControlPlane(o Options, s *state) (*controlPlane, error) {
@@ -59,7 +60,7 @@ func newControlPlane(o Options, s *state) (*controlPlane, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("share the socket of the API server: %w", err), listener.Close())
 	}
-	p := &controlPlane{state: s, self: o.Self, keys: keys, listener: listener, socket: socket, audit: o.Audit}
+	p := &controlPlane{state: s, self: o.Self, keys: keys, listener: listener, socket: socket, audit: o.Audit, more: o.ServerFlags}
 	if o.Audit {
 		err = writeFile(s.path("audit-policy.yaml"), []byte(auditPolicy), 0o600)
 	}
@@ -119,7 +120,7 @@ func (p *controlPlane) apiServerFlags() []string {
 		flags = append(flags, "--audit-policy-file=audit-policy.yaml", "--audit-log-path="+p.state.path("logs", "audit.log"),
 			"--audit-log-maxsize=100", "--audit-log-maxbackup=2")
 	}
-	return flags
+	return append(flags, p.more...)
 }
 
 // bootstrap are checks of readiness that an administrator need not wait for. They make roles and classes, and wait a second

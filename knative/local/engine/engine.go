@@ -348,7 +348,7 @@ func (e *engine) stopGroup(group int) {
 func (e *engine) summary() Summary {
 	s := Summary{
 		PID: os.Getpid(), Admin: e.adminURL, Kubeconfig: e.state.path("kubeconfig"), APIServer: e.plane.url(),
-		Ingress: e.ingress, Gateway: e.gateway, Functions: map[string]string{},
+		Ingress: e.ingress, Gateway: e.gateway, Functions: map[string]string{}, Services: e.addresses.services(),
 	}
 	for name, listener := range e.listeners {
 		s.Functions[name] = urlOf(listener)

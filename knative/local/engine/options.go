@@ -29,6 +29,7 @@ type Options struct {
 	Ingress       *url.URL
 	APIServer     *url.URL
 	Audit         bool
+	ServerFlags   []string // more of kube-apiserver
 
 	// Self is the program that holds the components, which is this one.
 	Self string
@@ -68,6 +69,7 @@ func ParseOptions(args []string, out io.Writer) (Options, error) {
 	flags.DurationVar(&o.PingEvery, "ping-every", 0, "fire each PingSource at this `interval` instead of by its schedule")
 	flags.Func("ingress", "`URL` that the ApiServerSource and the subjects of SinkBindings send to instead of the Broker, for tests that put a proxy in between", setURL(&o.Ingress))
 	flags.Func("apiserver", "`URL` of the API server that functions and Deployments are given instead of the engine's own, with the same authority, for tests that put a proxy in between", setURL(&o.APIServer))
+	flags.Func("apiserver-flag", "one more `flag` of kube-apiserver, with its dashes (repeatable)", list(&o.ServerFlags))
 	flags.BoolVar(&o.Audit, "audit", false, "log each request to the API server to logs/audit.log")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {

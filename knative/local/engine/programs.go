@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/vitistack/stack/knative/local/manifest"
 	"github.com/vitistack/stack/knative/local/process"
 )
@@ -42,8 +44,26 @@ func (p *programs) check() error {
 	return errors.Join(errs...)
 }
 
+// current is the program as the API server has it now, which is not always as the manifest says: a SinkBinding of
+// Knative's own adds to it.
+func (p *programs) current(ctx context.Context, program manifest.Program) (manifest.Program, error) {
+	r, err := p.cluster.kind(program.Kind)
+	if err != nil {
+		return manifest.Program{}, err
+	}
+	object, err := p.cluster.client(r.GroupVersionResource, program.Namespace).Get(ctx, program.Name, metav1.GetOptions{})
+	if err != nil {
+		return manifest.Program{}, fmt.Errorf("read %s %s/%s: %w", program.Kind.Kind, program.Namespace, program.Name, err)
+	}
+	return manifest.ReadProgram(object)
+}
+
 // command resolves environment and credentials anew, as a kubelet does for each container that it starts.
 func (p *programs) command(ctx context.Context, program manifest.Program, port int) (process.Command, error) {
+	program, err := p.current(ctx, program)
+	if err != nil {
+		return process.Command{}, err
+	}
 	env, args, err := program.Environment(ctx, p.cluster)
 	if err != nil {
 		return process.Command{}, err

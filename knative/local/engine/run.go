@@ -25,11 +25,7 @@ func (e *engine) startPrograms(ctx, background context.Context) error {
 	if err != nil {
 		return err
 	}
-	set, err := newBrokerSet(e.cluster, e.addresses, e.printer, e.topology.Brokers, e.brokers)
-	if err != nil {
-		return err
-	}
-	if err := set.start(ctx, background); err != nil {
+	if err := e.startBrokers(ctx, background); err != nil {
 		return err
 	}
 	sources, err := e.startSources(ctx)
@@ -50,6 +46,18 @@ func (e *engine) startPrograms(ctx, background context.Context) error {
 	}
 	e.printer.step("event source, functions, gateway", began)
 	return e.startPings(background)
+}
+
+// startBrokers makes Triggers heeded. Where the manifests have no Broker, Triggers are somebody else's.
+func (e *engine) startBrokers(ctx, background context.Context) error {
+	if len(e.topology.Brokers) == 0 {
+		return nil
+	}
+	set, err := newBrokerSet(e.cluster, e.addresses, e.printer, e.topology.Brokers, e.brokers)
+	if err != nil {
+		return err
+	}
+	return set.start(ctx, background)
 }
 
 func (e *engine) startDeployments() ([]*process.Service, error) {

@@ -32,6 +32,7 @@ type Summary struct {
 	Ingress    string            `json:"ingress"`
 	Gateway    string            `json:"gateway,omitempty"`
 	Functions  map[string]string `json:"functions"`
+	Services   map[string]string `json:"services"` // of Deployments, by namespace/name
 }
 
 // openState creates the directory, takes it over, and removes what a run left that was killed.

@@ -55,6 +55,14 @@ type knativeService struct {
 	} `json:"spec"`
 }
 
+// ReadProgram reads the program of a Knative Service or a Deployment.
+func ReadProgram(object *unstructured.Unstructured) (Program, error) {
+	if object.GetKind() == "Deployment" {
+		return deploymentProgram(object)
+	}
+	return functionProgram(object)
+}
+
 func functionProgram(object *unstructured.Unstructured) (Program, error) {
 	service := &knativeService{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, service); err != nil {

@@ -278,6 +278,16 @@ func (e *Engine) KillProcess(name string) error {
 	return nil
 }
 
+// RestartFree has each process of a function replaced once it has no request.
+func (e *Engine) RestartFree() {
+	e.t.Helper()
+	res, err := http.Post(e.summary.Admin+"restart-free", "", nil)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	_ = res.Body.Close()
+}
+
 // SetFaults makes a simulator misbehave. rules are JSON. It waits for simulators
 // that are just starting.
 func (e *Engine) SetFaults(simulator, rules string) {

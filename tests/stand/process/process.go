@@ -24,7 +24,10 @@ func Start(command *exec.Cmd, log string) (*Process, error) {
 		return nil, err
 	}
 	command.Stdout, command.Stderr = out, out
-	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if command.SysProcAttr == nil {
+		command.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	command.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	p := &Process{command: command, log: log, done: make(chan struct{})}
 	started := make(chan error, 1)
 	go func() {

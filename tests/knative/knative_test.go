@@ -1,0 +1,219 @@
+package knative
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vitistack/stack/tests/stand/engine"
+	"github.com/vitistack/stack/tests/stand/feed"
+)
+
+const namespace = "vitistack-system"
+
+var (
+	deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+	functions   = schema.GroupVersionResource{Group: "serving.knative.dev", Version: "v1", Resource: "services"}
+	triggers    = schema.GroupVersionResource{Group: "eventing.knative.dev", Version: "v1", Resource: "triggers"}
+	// topology is what has to get ready of the manifests.
+	topology = []schema.GroupVersionResource{
+		{Group: "eventing.knative.dev", Version: "v1", Resource: "brokers"},
+		triggers,
+		{Group: "sources.knative.dev", Version: "v1", Resource: "apiserversources"},
+		{Group: "sources.knative.dev", Version: "v1", Resource: "pingsources"},
+		{Group: "sources.knative.dev", Version: "v1", Resource: "sinkbindings"},
+		functions,
+	}
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == inPod {
+		if err := runInPod(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// TestKnative installs Knative Eventing as it is released, and the stack on it, and
+// has the smallest cluster made. VITI_KNATIVE is the folder of Knative's programs.
+func TestKnative(t *testing.T) {
+	t.Parallel()
+	bin := os.Getenv("VITI_KNATIVE")
+	if bin == "" {
+		t.Skip("make test-knative sets VITI_KNATIVE, and builds what is there")
+	}
+	if out, err := exec.CommandContext(t.Context(), "unshare", "--user", "--net", "true").CombinedOutput(); err != nil {
+		t.Fatalf("this machine allows no network namespaces to this user: %v\n%s\nOn Ubuntu: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0", err, out)
+	}
+	r := newRig(t, bin)
+	r.installKnative()
+	r.serve()
+	// The simulated IPAM has made its Trigger before there was a webhook to fill in defaults.
+	r.kubectl("", "annotate", "triggers", "--all", "--namespace", namespace, "seen=true")
+	r.kubectl(r.kubectl("", "kustomize", filepath.Join(engine.Root(), "knative")), "apply", "--server-side", "--force-conflicts", "--filename", "-")
+	for _, kind := range topology {
+		r.untilReady(kind)
+	}
+	t.Run("Defaults", r.defaultsAreFilledIn)
+	t.Run("Admission", r.nonsenseIsRefused)
+	t.Run("SinkBindings", r.sinksAreInjected)
+	r.restartPrograms()
+	t.Run("Cluster", r.clusterGetsRunning)
+	t.Run("Ping", r.resyncIsAsked)
+	t.Run("DeadLetter", r.deadLetterIsKept)
+}
+
+// serve says of each Knative Service where it is, in the place of Knative Serving.
+func (r *rig) serve() {
+	r.t.Helper()
+	for _, function := range r.List(functions, namespace, "") {
+		status := fmt.Sprintf(`{"status":{"address":{"url":"http://%s.%s.svc.cluster.local"}}}`, function.GetName(), namespace)
+		if _, err := r.Client.Resource(functions).Namespace(namespace).Patch(r.t.Context(), function.GetName(), types.MergePatchType,
+			[]byte(status), metav1.PatchOptions{}, "status"); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+// untilReady waits until all objects of a kind are, in the words of Knative.
+func (r *rig) untilReady(kind schema.GroupVersionResource) {
+	r.t.Helper()
+	var names []string
+	feed.Until(r.t, kind.Resource+" are ready", func() (bool, string) {
+		names = nil
+		for _, object := range r.List(kind, namespace, "") {
+			if conditionOf(&object, "Ready") != "True" {
+				return false, fmt.Sprintf("%s: %v", object.GetName(), object.Object["status"])
+			}
+			names = append(names, object.GetName())
+		}
+		return len(names) > 0, "there are none"
+	})
+	r.t.Logf("%s are ready: %s", kind.Resource, strings.Join(names, ", "))
+}
+
+// conditionOf is the status of an object's condition, or empty.
+func conditionOf(object *unstructured.Unstructured, kind string) string {
+	if object == nil {
+		return ""
+	}
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, condition := range conditions {
+		if fields, ok := condition.(map[string]any); ok && fields["type"] == kind {
+			return fmt.Sprint(fields["status"])
+		}
+	}
+	return ""
+}
+
+// defaultsAreFilledIn sees that Knative's webhook has looked at what was applied.
+func (r *rig) defaultsAreFilledIn(t *testing.T) {
+	for _, trigger := range r.List(triggers, namespace, "") {
+		if trigger.GetLabels()["eventing.knative.dev/broker"] != "vitistack" {
+			t.Errorf("Trigger %s has no label of its Broker", trigger.GetName())
+		}
+	}
+}
+
+func (r *rig) nonsenseIsRefused(t *testing.T) {
+	trigger := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "eventing.knative.dev/v1", "kind": "Trigger", "metadata": map[string]any{"name": "nonsense"},
+		"spec": map[string]any{"broker": "vitistack"},
+	}}
+	_, err := r.Client.Resource(triggers).Namespace(namespace).Create(t.Context(), trigger, metav1.CreateOptions{})
+	if err == nil || !strings.Contains(err.Error(), "validation.webhook.eventing.knative.dev") {
+		t.Errorf("a Trigger without a subscriber: %v, want Knative's webhook to refuse it", err)
+	}
+}
+
+// sinksAreInjected sees that Knative tells the Broker's address to those who send.
+func (r *rig) sinksAreInjected(t *testing.T) {
+	const want = "http://broker-ingress.knative-eventing.svc.cluster.local/vitistack-system/vitistack"
+	subjects := map[string]schema.GroupVersionResource{
+		"gateway": deployments, "resync": functions, "allocate-ip": functions, "kea-reserve": functions, "provision-network": functions,
+	}
+	for name, kind := range subjects {
+		feed.Until(t, name+" knows the Broker", func() (bool, string) {
+			containers, _, _ := unstructured.NestedSlice(r.Get(kind, namespace, name).Object, "spec", "template", "spec", "containers")
+			env := fmt.Sprint(containers[0].(map[string]any)["env"])
+			return strings.Contains(env, "name:K_SINK value:"+want), env
+		})
+	}
+}
+
+// restartPrograms makes the gateway and the functions see their environment, as a new
+// revision does.
+func (r *rig) restartPrograms() {
+	r.t.Helper()
+	r.RestartFree()
+	if err := r.KillProcess("gateway"); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) clusterGetsRunning(t *testing.T) {
+	r.Apply("default", r.StaticNetwork("network", 10, 250))
+	r.Apply("default", r.Example("simple-kubernetescluster.yaml"))
+	r.UntilPhase(engine.KubernetesClusters, "default", "simple-cluster", "Running")
+	if report := r.Report(); report.Received != 0 || len(report.Triggers) != 0 {
+		t.Errorf("the engine's own broker took %d events; Knative's has to take all", report.Received)
+	}
+}
+
+// resyncIsAsked sees that the PingSource wakes the function resync.
+func (r *rig) resyncIsAsked(t *testing.T) {
+	feed.Until(t, "resync is started", func() (bool, string) {
+		for _, p := range r.Report().Processes {
+			if p.Name == "resync" && p.Starts > 0 {
+				return true, ""
+			}
+		}
+		return false, "it was not started"
+	})
+}
+
+// deadLetterIsKept has a Trigger of which nobody takes the events.
+func (r *rig) deadLetterIsKept(t *testing.T) {
+	r.kubectl(`apiVersion: eventing.knative.dev/v1
+kind: Trigger
+metadata: {name: refused, namespace: vitistack-system}
+spec:
+  broker: vitistack
+  filters: [{exact: {kind: NetworkNamespace}}]
+  delivery: {retry: 0}
+  subscriber: {uri: http://broker-ingress.knative-eventing.svc.cluster.local/no/such-broker}
+`, "apply", "--filename", "-")
+	r.untilReady(triggers)
+	number := 0
+	feed.Until(t, "the gateway tells of a dead letter", func() (bool, string) {
+		number++
+		note := fmt.Sprintf(`{"metadata":{"annotations":{"test":"%d"}}}`, number)
+		if _, err := r.Client.Resource(engine.NetworkNamespaces).Namespace("default").Patch(t.Context(), "network",
+			types.MergePatchType, []byte(note), metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.Get(r.Gateway() + "api/v1/dead-letters")
+		if err != nil {
+			return false, err.Error()
+		}
+		defer func() { _ = response.Body.Close() }()
+		text, err := io.ReadAll(response.Body)
+		if err != nil {
+			return false, err.Error()
+		}
+		return strings.Contains(string(text), "/networknamespaces/network") && strings.Contains(string(text), "no/such-broker"), string(text)
+	})
+}
