@@ -8,8 +8,8 @@ var withoutMeaning = []struct{ variable, instead string }{
 	{"RECONCILE_INTERVAL", "changes come as events; the schedule of the PingSource resync says how often what is not settled is looked at again"},
 	{"MAX_CONCURRENT_RECONCILES", "containerConcurrency and the annotation autoscaling.knative.dev/max-scale of the Knative Service bound what is done at once"},
 	{"LEADER_ELECTION", "nobody leads: any number of instances may run, since every name is made once only"},
-	{"METRICS_BIND_ADDRESS", "/metrics is served at PORT"},
-	{"HEALTH_PROBE_BIND_ADDRESS", "/healthz and /readyz are served at PORT"},
+	{"METRICS_BIND_ADDRESS", "/metrics is served at PORT, the only port that Knative gives a function"},
+	{"HEALTH_PROBE_BIND_ADDRESS", "/healthz and /readyz are served at PORT, the only port that Knative gives a function"},
 	{"NAMESPACE", "a MachineProvider names the namespace of its Secret"},
 }
 

@@ -23,7 +23,7 @@ func TestProxmoxClones(t *testing.T) {
 		ready, says    string
 		on, root       string
 	}{
-		"linked-moved": {"a linked clone of a shared template can be on another host", true, "shared", "", "pve3", "MachineRunning", "", "pve3", "fast-ssd:vm-"},
+		"linked-moved": {"a linked clone of a shared template can be on another host", true, "shared", "", "pve3", "MachineRunning", "", "pve3", "fast-ssd:base-9001-disk-0/vm-"},
 		"linked-stays": {"one of a host's own template is on that host", true, "local", "", "", "MachineRunning", "", "pve2", "local-lvm:vm-"},
 		"linked-far":   {"it cannot be elsewhere", true, "local", "", "pve3", insufficient, "template local is on a storage of node pve2 alone", "", ""},
 		"full-moved":   {"a full clone on shared storage can be on another host", false, "shared", "fast-ssd", "pve3", "MachineRunning", "", "pve3", "fast-ssd:vm-"},

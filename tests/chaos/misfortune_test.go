@@ -102,12 +102,12 @@ func troubleBackend(a *author) func(*world) {
 	}
 }
 
-// turnClock makes a function's clock go wrong by up to four minutes.
+// turnClock makes a function's clock go wrong by up to three minutes.
 func turnClock(a *author) func(*world) {
 	if !a.long {
 		return nil
 	}
-	function, off := a.of(functions...), time.Duration(a.random.IntN(480)-240)*time.Second
+	function, off := a.of(functions...), time.Duration(a.random.IntN(360)-180)*time.Second
 	return func(w *world) {
 		w.tell("the clock of %s is off by %s", function, off)
 		w.setClock(function, off)

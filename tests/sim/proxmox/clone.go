@@ -192,7 +192,7 @@ func (s *Server) copyDrive(source *machine, id int, name, value, storage string,
 	clone := *v
 	clone.VMID, clone.Parent = id, ""
 	if !full && !d.cloudInit() {
-		clone.Parent = from.id()
+		clone.Parent, newName = from.id(), st.linkedName(from.Name, newName)
 	}
 	key, err := s.allocate(st, source.Node, newName, &clone)
 	if err != nil {

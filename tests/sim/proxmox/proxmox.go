@@ -244,7 +244,13 @@ func (s *Server) AddMachine(m Machine, image string) error {
 	if len(made) > 0 {
 		s.volumes[made[0]].Image = image
 	}
-	s.machines[m.ID] = &machine{ID: m.ID, Node: m.Node, Pool: m.Pool, Config: config}
+	added := &machine{ID: m.ID, Node: m.Node, Pool: m.Pool, Config: config}
+	if added.template() {
+		if err := s.becomeBases(added); err != nil {
+			return fmt.Errorf("add machine %d: %w", m.ID, err)
+		}
+	}
+	s.machines[m.ID] = added
 	s.save()
 	return nil
 }

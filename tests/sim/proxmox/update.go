@@ -294,6 +294,6 @@ func convertToTemplate(c *call) (any, error) {
 			return err
 		}
 		m.Config["template"] = "1"
-		return nil
+		return s.becomeBases(m)
 	}), nil
 }

@@ -104,10 +104,52 @@ func (s *Server) diskName(st Storage, node string, id int) string {
 		if st.isFile() {
 			name = fmt.Sprintf("%d/%s.qcow2", id, name)
 		}
-		if _, taken := s.volumes[st.key(node, name)]; !taken {
+		if !s.taken(st, node, name) {
 			return name
 		}
 	}
+}
+
+// taken tells whether there is a disk of a name, be it a linked clone or not.
+func (s *Server) taken(st Storage, node, name string) bool {
+	for key := range s.volumes {
+		if key.Storage == st.Name && (st.Shared || key.Node == node) && (key.Name == name || strings.HasSuffix(key.Name, "/"+name)) {
+			return true
+		}
+	}
+	return false
+}
+
+// linkedName is the name of a linked clone, which on most storages begins with its
+// base. Thin volumes of LVM do without (clone_image of PVE::Storage's plugins).
+func (s Storage) linkedName(base, name string) string {
+	if s.Type == "lvmthin" {
+		return name
+	}
+	return base + "/" + name
+}
+
+// becomeBases gives the disks of a machine the names that those of templates have.
+func (s *Server) becomeBases(m *machine) error {
+	for _, name := range drives(m.Config) {
+		d, err := parseDrive(name, m.Config[name])
+		if err != nil {
+			return err
+		}
+		if d.cdrom() {
+			continue
+		}
+		key, v, err := s.volume(d["file"], m.Node)
+		if err != nil {
+			return err
+		}
+		delete(s.volumes, key)
+		key.Name = strings.Replace(key.Name, fmt.Sprintf("vm-%d-disk-", m.ID), fmt.Sprintf("base-%d-disk-", m.ID), 1)
+		s.volumes[key] = v
+		d["file"] = key.id()
+		m.Config[name] = d.print()
+	}
+	return nil
 }
 
 // volume finds a volume by its name as a node sees it.
