@@ -252,8 +252,11 @@ func TestManifests(t *testing.T) {
 	furnish(t, s)
 	cm := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: meta("team-a", "shop-manifests")}
 	cm.Labels = map[string]string{v1alpha1.LabelClusterName: "shop", v1alpha1.LabelManagedBy: "bootstrap-talos"}
-	cm.Data = map[string]string{"b.yaml": "kind: Machine", "a.yaml": "key: LS0tLS1CRUdJTiBFRDI1NTE5IFBSSVZBVEUgS0VZLS0tLS0K"}
+	cm.Data = map[string]string{"a.yaml": "key: LS0tLS1CRUdJTiBFRDI1NTE5IFBSSVZBVEUgS0VZLS0tLS0K"}
 	s.api.Put(t, "configmaps", cm)
+	more := cm.DeepCopy() // those of the pools have ConfigMaps of their own
+	more.Name, more.UID, more.Data = "shop-manifests-pool-0", "", map[string]string{"b.yaml": "kind: Machine"}
+	s.api.Put(t, "configmaps", more)
 	out := s.get("/api/v1/clusters/uid-shop/manifests").object(t)
 	want := []any{map[string]any{"name": "a.yaml", "content": "", "redacted": true}, map[string]any{"name": "b.yaml", "content": "kind: Machine"}}
 	if diff := cmp.Diff(want, out["files"]); diff != "" {
@@ -340,7 +343,7 @@ spec:
 		object := o.(map[string]any)
 		got[object["kind"].(string)+" "+object["name"].(string)] = true
 	}
-	for _, o := range []string{"Machine new-cp-0", "Machine new-w-1", "NetworkConfiguration new-w-0", "IPAllocation new-w-0-eth0", "PersistentVolumeClaim new-cp-0-root", "VirtualMachine new-w-1", "Secret new-kubeconfig", "ConfigMap new-manifests"} {
+	for _, o := range []string{"Machine new-cp-0", "Machine new-w-1", "NetworkConfiguration new-w-0", "IPAllocation new-w-0-eth0", "PersistentVolumeClaim new-cp-0-root", "VirtualMachine new-w-1", "Secret new-kubeconfig", "ConfigMap new-manifests", "ConfigMap new-manifests-w-0"} {
 		if !got[o] {
 			t.Errorf("the preview lacks %s", o)
 		}

@@ -45,7 +45,7 @@ func main() {
 	})
 }
 
-var core = kube.Kinds(corev1.SchemeGroupVersion, &corev1.Event{}, &corev1.Secret{}, &corev1.ConfigMap{}, &corev1.Namespace{})
+var core = kube.Kinds(corev1.SchemeGroupVersion, &corev1.Event{}, &corev1.Secret{}, &corev1.ConfigMap{}, &corev1.ConfigMapList{}, &corev1.Namespace{})
 
 func env(name, otherwise string) string {
 	if value := os.Getenv(name); value != "" {

@@ -5,8 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,7 +21,7 @@ import (
 )
 
 // results keeps what is generated for a cluster, before it is applied, for people
-// to look at: in a ConfigMap beside the cluster, and where there is a disk also in
+// to look at: in ConfigMaps beside the cluster, and where there is a disk also in
 // a folder of files. Nothing in it is secret.
 type results struct {
 	kube *kube.Client
@@ -25,22 +29,87 @@ type results struct {
 	dir string
 }
 
-// resultsName is what the name of the ConfigMap ends in.
-const resultsName = "manifests"
+const (
+	// resultsName is what the names of the ConfigMaps have after the cluster's.
+	resultsName = "manifests"
+	// sharing is how many workers share a ConfigMap: it holds 1 MiB, and a worker's
+	// files take about 3 KiB before anybody patches them.
+	sharing = 50
+)
+
+// shelf is the name of the ConfigMap that keeps a file of a machine: one for the
+// control planes, and for each pool as many as its numbers need.
+func shelf(cluster, file string) string {
+	machine, _, _ := strings.Cut(file, ".")
+	pool, number, _ := cutLast(strings.TrimPrefix(machine, cluster+"-"), "-")
+	n, err := strconv.Atoi(number)
+	if pool == controlPlanePool || err != nil {
+		return kube.Name(cluster, resultsName)
+	}
+	return kube.Name(cluster, resultsName, pool, strconv.Itoa(n/sharing))
+}
 
 // save keeps files, by name, beside those that were saved before, also while
-// others save files of other names.
+// others save files of other names. A name is that of a machine, a dot, and a kind.
 func (r *results) save(ctx context.Context, kc *v1alpha1.KubernetesCluster, files map[string][]byte) error {
 	if err := r.saveFiles(kc, files); err != nil {
 		return err
 	}
+	shelves := map[string]map[string]any{}
+	for name, content := range files {
+		at := shelf(kc.Name, name)
+		if shelves[at] == nil {
+			shelves[at] = map[string]any{}
+		}
+		shelves[at][name] = string(content)
+	}
+	return r.writeAll(ctx, kc, shelves)
+}
+
+// forget deletes what was saved of one machine.
+func (r *results) forget(ctx context.Context, kc *v1alpha1.KubernetesCluster, machine string) error {
+	gone := map[string]any{}
+	for _, suffix := range []string{".yaml", ".talos.yaml"} {
+		gone[machine+suffix] = nil
+		if r.dir == "" {
+			continue
+		}
+		if err := os.Remove(filepath.Join(r.folder(kc), machine+suffix)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove results: %w", err)
+		}
+	}
+	return r.writeAll(ctx, kc, map[string]map[string]any{shelf(kc.Name, machine+".yaml"): gone})
+}
+
+// writeAll brings files to these contents, nil for none, by the names of their
+// ConfigMaps.
+func (r *results) writeAll(ctx context.Context, kc *v1alpha1.KubernetesCluster, shelves map[string]map[string]any) error {
+	for _, name := range slices.Sorted(maps.Keys(shelves)) {
+		if err := r.write(ctx, kc, name, shelves[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write brings the files of one ConfigMap to these contents, and writes only those
+// that differ.
+func (r *results) write(ctx context.Context, kc *v1alpha1.KubernetesCluster, name string, files map[string]any) error {
 	cm := &corev1.ConfigMap{}
-	err := r.kube.Get(ctx, kc.Namespace, kube.Name(kc.Name, resultsName), cm)
+	err := r.kube.Get(ctx, kc.Namespace, name, cm)
 	if kube.NotFound(err) {
 		cm = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-			Namespace: kc.Namespace, Name: kube.Name(kc.Name, resultsName), Labels: labelsOf(kc),
+			Namespace: kc.Namespace, Name: name, Labels: labelsOf(kc),
 			OwnerReferences: kube.Owned(kc, v1alpha1.GroupVersion.String(), "KubernetesCluster"),
-		}, Data: text(files)}
+		}, Data: map[string]string{}}
+		for file, content := range files {
+			if content != nil {
+				cm.Data[file] = content.(string)
+			}
+		}
+		if len(cm.Data) == 0 {
+			return nil
+		}
 		if err = r.kube.Create(ctx, cm); err == nil {
 			return nil
 		}
@@ -54,20 +123,17 @@ func (r *results) save(ctx context.Context, kc *v1alpha1.KubernetesCluster, file
 	if err := belongs(cm, kc); err != nil {
 		return err
 	}
-	for name, content := range files {
-		if old, saved := cm.Data[name]; !saved || old != string(content) {
-			return r.kube.Merge(ctx, cm, map[string]any{"data": text(files)})
+	changed := map[string]any{}
+	for file, content := range files {
+		old, saved := cm.Data[file]
+		if (content == nil && saved) || (content != nil && (!saved || old != content)) {
+			changed[file] = content
 		}
 	}
-	return nil
-}
-
-func text(files map[string][]byte) map[string]string {
-	data := make(map[string]string, len(files))
-	for name, content := range files {
-		data[name] = string(content)
+	if len(changed) == 0 {
+		return nil
 	}
-	return data
+	return r.kube.Merge(ctx, cm, map[string]any{"data": changed})
 }
 
 func (r *results) saveFiles(kc *v1alpha1.KubernetesCluster, files map[string][]byte) error {
@@ -106,15 +172,19 @@ func (r *results) remove(ctx context.Context, kc *v1alpha1.KubernetesCluster) er
 			return fmt.Errorf("remove results: %w", err)
 		}
 	}
-	cm := &corev1.ConfigMap{}
-	err := r.kube.Get(ctx, kc.Namespace, kube.Name(kc.Name, resultsName), cm)
-	if kube.NotFound(err) || (err == nil && belongs(cm, kc) != nil) {
-		return nil
-	}
-	if err != nil {
+	list := &corev1.ConfigMapList{}
+	mine := v1alpha1.LabelClusterName + "=" + kc.Name + "," + v1alpha1.LabelManagedBy + "=" + functionName
+	if err := r.kube.List(ctx, kc.Namespace, mine, list); err != nil {
 		return err
 	}
-	return r.kube.Delete(ctx, cm)
+	for i := range list.Items {
+		if cm := &list.Items[i]; belongs(cm, kc) == nil {
+			if err := r.kube.Delete(ctx, cm); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // manifest is a Machine as a file that kubectl apply takes.
@@ -126,32 +196,4 @@ func manifest(m *v1alpha1.Machine) ([]byte, error) {
 		return nil, fmt.Errorf("write manifest of %s: %w", m.Name, err)
 	}
 	return data, nil
-}
-
-// forget deletes what was saved of one machine.
-func (r *results) forget(ctx context.Context, kc *v1alpha1.KubernetesCluster, machine string) error {
-	gone := map[string]any{}
-	for _, suffix := range []string{".yaml", ".talos.yaml"} {
-		gone[machine+suffix] = nil
-		if r.dir == "" {
-			continue
-		}
-		if err := os.Remove(filepath.Join(r.folder(kc), machine+suffix)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("remove results: %w", err)
-		}
-	}
-	cm := &corev1.ConfigMap{}
-	err := r.kube.Get(ctx, kc.Namespace, kube.Name(kc.Name, resultsName), cm)
-	if kube.NotFound(err) || (err == nil && belongs(cm, kc) != nil) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for name := range gone {
-		if _, saved := cm.Data[name]; saved {
-			return r.kube.Merge(ctx, cm, map[string]any{"data": gone})
-		}
-	}
-	return nil
 }

@@ -76,6 +76,9 @@ const (
 // longestHost is how long the name of a machine may be.
 const longestHost = 63
 
+// filesShared is how many workers share a ConfigMap of generated files.
+const filesShared = 50
+
 // maker gathers what would be made.
 type maker struct {
 	*Preview
@@ -167,6 +170,9 @@ func (m maker) pool(c *v1alpha1.KubernetesCluster, role, pool string, replicas i
 		m.fault(at+"/template", "template %s does not exist: write small, medium or large", template)
 	}
 	for i := range replicas {
+		if role == v1alpha1.RoleWorker && i%filesShared == 0 {
+			m.add(Object{APIVersion: "v1", Kind: "ConfigMap", Name: fmt.Sprintf("%s-manifests-%s-%d", c.Name, pool, i/filesShared), MadeBy: byTalos})
+		}
 		name := fmt.Sprintf("%s-%s-%d", c.Name, pool, i)
 		if len(name) > longestHost {
 			m.fault(at, "machine name %s has more than %d characters: shorten the name of the cluster or of the pool", name, longestHost)
