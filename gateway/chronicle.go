@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"net/url"
 	"time"
@@ -14,7 +12,6 @@ import (
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/events/outbound"
 	"github.com/vitistack/stack/gateway/announce"
-	"github.com/vitistack/stack/gateway/cache"
 	"github.com/vitistack/stack/gateway/config"
 	"github.com/vitistack/stack/gateway/history"
 	"github.com/vitistack/stack/gateway/state"
@@ -102,42 +99,6 @@ func webhookName(place int, address string) string {
 		return fmt.Sprintf("webhook-%d", place)
 	}
 	return fmt.Sprintf("webhook-%d-%s", place, u.Host)
-}
-
-// tell shows an event to the clients of the stream: those of this process, and
-// through Redis those of the other replicas.
-func (g *gateway) tell(e event.Event, namespace string) {
-	encoded, err := json.Marshal(e)
-	if err != nil {
-		g.log.Error("Cannot encode event", "component", "events", "eventId", e.ID(), "error", err.Error())
-		return
-	}
-	g.hub.Announce(namespace, encoded)
-	if g.cache.Mode() != cache.Redis {
-		return
-	}
-	shared, err := json.Marshal(sharedEvent{From: g.store.Current().Epoch, Namespace: namespace, Event: encoded})
-	if err == nil {
-		g.cache.Publish(context.Background(), shared)
-	}
-}
-
-// sharedEvent is an event on its way to the other replicas.
-type sharedEvent struct {
-	From      string          `json:"from"`
-	Namespace string          `json:"namespace,omitempty"`
-	Event     json.RawMessage `json:"event"`
-}
-
-// shareEvents shows what other replicas tell, until ctx ends.
-func (g *gateway) shareEvents(ctx context.Context) {
-	g.cache.Subscribe(ctx, func(message []byte) {
-		var heard sharedEvent
-		if err := json.Unmarshal(message, &heard); err != nil || heard.From == g.store.Current().Epoch {
-			return
-		}
-		g.hub.Announce(heard.Namespace, heard.Event)
-	})
 }
 
 // decodeErrorData reads what a function answered, which Knative passes on in

@@ -31,6 +31,7 @@ type gateway struct {
 	health  *health
 	metrics *meters
 	cache   *cache.Cache
+	owed    debt
 	views   views
 	// kubernetes answers what is not watched.
 	kubernetes *apiserver.Client

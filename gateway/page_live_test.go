@@ -119,11 +119,13 @@ func startAt(t *testing.T, api *fakeapi.Server, address, folder string) func() e
 	return stop
 }
 
-// cutter passes connections on to a gateway, and cuts them when it is told to.
+// cutter passes connections on to a server, and cuts them when it is told to.
 type cutter struct {
 	net.Listener
 	mu   sync.Mutex
 	open []net.Conn
+	// target is where connections go to, or empty while there is no way.
+	target string
 }
 
 func cutProxy(t *testing.T, target string) *cutter {
@@ -132,7 +134,7 @@ func cutProxy(t *testing.T, target string) *cutter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cutter{Listener: listener}
+	c := &cutter{Listener: listener, target: target}
 	var running sync.WaitGroup
 	running.Go(func() {
 		for {
@@ -140,14 +142,11 @@ func cutProxy(t *testing.T, target string) *cutter {
 			if err != nil {
 				return
 			}
-			to, err := net.Dial("tcp", target)
-			if err != nil {
+			to := c.join(from)
+			if to == nil {
 				_ = from.Close()
 				continue
 			}
-			c.mu.Lock()
-			c.open = append(c.open, from, to)
-			c.mu.Unlock()
 			for _, way := range [][2]net.Conn{{from, to}, {to, from}} {
 				running.Go(func() {
 					_, _ = io.Copy(way[0], way[1])
@@ -162,6 +161,26 @@ func cutProxy(t *testing.T, target string) *cutter {
 		running.Wait()
 	})
 	return c
+}
+
+// join connects from with the target, or returns nil where there is no way.
+func (c *cutter) join(from net.Conn) net.Conn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	to, err := net.Dial("tcp", c.target)
+	if err != nil {
+		return nil
+	}
+	c.open = append(c.open, from, to)
+	return to
+}
+
+// lead ends all connections, and has new ones go to a target.
+func (c *cutter) lead(target string) {
+	c.mu.Lock()
+	c.target = target
+	c.mu.Unlock()
+	c.cut()
 }
 
 // cut ends all connections.

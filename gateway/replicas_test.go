@@ -3,7 +3,9 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -126,6 +128,94 @@ func TestReplicas(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestReplicasApart cuts a replica off Redis while it records an event. The clients of
+// the other one hear that they have missed something, and find it in the history.
+func TestReplicasApart(t *testing.T) {
+	t.Parallel()
+	shared := servers.Redis(t)
+	address, err := url.Parse(shared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := cutProxy(t, address.Host)
+	database := "--database.url=" + servers.Postgres(t)
+	first := start(t, database, "--cache.redis.url=redis://"+link.Addr().String()+address.Path)
+	second := startCold(t, func(*fakeapi.Server) {}, database, "--cache.redis.url="+shared)
+	second.waitReady()
+	eventually(t, "the second database", func() bool { return second.get("/health/database").StatusCode == 200 })
+	eventually(t, "both to hear each other", func() bool { return listeners(t, shared) == 2 })
+	stream := second.follow(t, "topics=events")
+	link.lead("")
+	apart := time.Now().Truncate(time.Second)
+	first.api.Put(t, "machines", newborn("lonely", "Running"))
+	eventually(t, "the event", func() bool {
+		return strings.Contains(string(second.get("/api/v1/events?type=infrastructure.machine.created").body), "lonely")
+	})
+	link.lead(address.Host)
+	r := second.get("/api/v1/events?since=" + missedSince(t, stream, apart).Format(time.RFC3339))
+	if !strings.Contains(string(r.body), "lonely") {
+		t.Errorf("the history since then lacks what was missed: %s", r.body)
+	}
+}
+
+// missedSince waits for a stream to say that something may be missing that came
+// after a time, and returns since when.
+func missedSince(t *testing.T, stream <-chan string, after time.Time) time.Time {
+	t.Helper()
+	patience := time.After(3 * time.Minute)
+	for named := false; ; {
+		select {
+		case line := <-stream:
+			if strings.Contains(line, events.TypeMachineCreated) {
+				t.Fatalf("the event came without Redis: %s", line)
+			}
+			data, isData := strings.CutPrefix(line, "data: ")
+			if !named || !isData {
+				named = line == "event: missed"
+				continue
+			}
+			var missed struct{ Since time.Time }
+			if err := json.Unmarshal([]byte(data), &missed); err != nil {
+				t.Fatalf("%v in %s", err, line)
+			}
+			// The replica says the same when it begins to listen.
+			if named = false; !missed.Since.Before(after) {
+				return missed.Since
+			}
+		case <-patience:
+			t.Fatal("the clients of the other replica do not hear that they have missed something")
+		}
+	}
+}
+
+// TestPageAnotherReplica loses its replica, comes to another one, and shows what was
+// recorded while it was away.
+func TestPageAnotherReplica(t *testing.T) {
+	t.Parallel()
+	database := "--database.url=" + servers.Postgres(t)
+	first := start(t, database)
+	second := startCold(t, func(*fakeapi.Server) {}, database)
+	second.waitReady()
+	eventually(t, "the second database", func() bool { return second.get("/health/database").StatusCode == 200 })
+	way := cutProxy(t, strings.TrimPrefix(first.url, "http://"))
+	b := browse(t, "http://"+way.Addr().String(), 1200, 800)
+	b.open("#/events")
+	one := newborn("one", "Running")
+	first.api.Put(t, "machines", one) // what the second one records, this page does not hear without Redis
+	b.wait("the first event", `document.querySelector(".event-list")?.textContent.includes("one")`)
+	second.api.Put(t, "machines", one)
+	way.lead("")
+	b.wait("the end of the connection", `document.querySelector("#connection .state").dataset.state === "reconnecting"`)
+	second.api.Put(t, "machines", newborn("two", "Running"))
+	eventually(t, "the second event", func() bool { return strings.Contains(string(second.get("/api/v1/events").body), `"two"`) })
+	way.lead(strings.TrimPrefix(second.url, "http://"))
+	b.wait("both events", `["one", "two"].every((name) => document.querySelector(".event-list").textContent.includes(name))`)
+	if n := eval[int](b, `document.querySelectorAll(".event-list > li").length`); n != 2 {
+		t.Errorf("%d events are shown:\n%s", n, b.text(".event-list"))
+	}
+	b.clean()
 }
 
 // listeners counts the replicas that hear what others tell over Redis.

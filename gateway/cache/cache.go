@@ -50,8 +50,8 @@ type Cache struct {
 	kept  map[string]*list.Element
 	order list.List
 	bytes int
-	// resume is when Redis is asked again.
-	resume time.Time
+	// resume is when Redis is asked again, and answered when it last did.
+	resume, answered time.Time
 }
 
 type item struct {
@@ -117,7 +117,7 @@ func (c *Cache) Ping(ctx context.Context) error {
 		return fmt.Errorf("reach Redis: %w", err)
 	}
 	c.mu.Lock()
-	c.resume = time.Time{}
+	c.resume, c.answered = time.Time{}, c.now()
 	c.mu.Unlock()
 	return nil
 }
@@ -216,41 +216,4 @@ func (c *Cache) failed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.resume = c.now().Add(pause)
-}
-
-// channel is where replicas tell each other what has happened.
-const channel = prefix + "events"
-
-// Publish tells the other replicas. A Redis that is down loses it.
-func (c *Cache) Publish(ctx context.Context, message []byte) {
-	if !c.redisUsable() {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	if err := c.redis.Publish(ctx, channel, message).Err(); err != nil {
-		c.failed()
-	}
-}
-
-// Subscribe calls heard with what any replica publishes, this one too, until ctx
-// ends. It goes on when Redis has been away.
-func (c *Cache) Subscribe(ctx context.Context, heard func([]byte)) {
-	if c.redis == nil {
-		return
-	}
-	s := c.redis.Subscribe(ctx, channel)
-	defer func() { _ = s.Close() }()
-	messages := s.Channel()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case m, ok := <-messages:
-			if !ok {
-				return
-			}
-			heard([]byte(m.Payload))
-		}
-	}
 }

@@ -122,7 +122,9 @@ func TestRedisDown(t *testing.T) {
 		if _, ok := c.Get(t.Context(), strconv.Itoa(i)); !ok {
 			t.Fatal("memory does not stand in")
 		}
-		c.Publish(t.Context(), []byte("x"))
+		if c.Publish(t.Context(), []byte("x")) {
+			t.Fatal("nobody has taken what is published")
+		}
 	}
 	if took := time.Since(begun); took > 2*time.Second {
 		t.Errorf("a Redis that is down costs %s", took)
@@ -141,7 +143,7 @@ func TestSubscribe(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		b.Subscribe(ctx, func(m []byte) { heard <- string(m) })
+		b.Subscribe(ctx, func(m []byte) { heard <- string(m) }, func(time.Time) {})
 	}()
 	deadline := time.After(20 * time.Second)
 	tick := time.NewTicker(10 * time.Millisecond)

@@ -3,10 +3,11 @@ import { h, link } from "./dom.js";
 import { count, moment } from "./format.js";
 import { searchForm } from "./grid.js";
 import { href, setQuery } from "./router.js";
-import { feed, tell } from "./store.js";
+import { feed, known, tell } from "./store.js";
 import { eventWords, words } from "./words.js";
 
-const view = { paused: false, frozen: null, open: new Set(), older: [], next: "/api/v1/events?limit=100", loading: false };
+const newest = "/api/v1/events?limit=100";
+const view = { paused: false, frozen: null, open: new Set(), older: [], next: "", loading: false, gaps: -1 };
 const mostOlder = 2000;
 const mostShown = 300;
 
@@ -33,29 +34,43 @@ function merged() {
     .sort((a, b) => (b.time ?? "").localeCompare(a.time ?? ""));
 }
 
-async function loadOlder() {
-  if (!view.next || view.loading) return;
+const loadOlder = () => load(view.next);
+
+// catchUp begins anew with the history where the feed may have missed something.
+function catchUp() {
+  if (view.gaps === known.gaps || view.loading) return;
+  view.gaps = known.gaps;
+  load(newest);
+}
+
+async function load(path) {
+  if (!path || view.loading) return;
   view.loading = true;
-  const answer = await fetch(view.next).catch(() => null);
+  view.failed = "";
+  const before = known.gapAt;
+  const answer = await fetch(path).catch(() => null);
+  const events = answer?.ok ? (await answer.json()).events : [];
   view.loading = false;
   if (answer?.ok) {
-    view.older = [...view.older, ...(await answer.json()).events].slice(0, mostOlder);
+    if (path === newest) {
+      view.older = [];
+      // The history has these too, and between them what was missed.
+      for (let i = feed.length - 1; i >= 0; i--) if (feed[i].received < before && !feed[i].knativeerrordest) feed.splice(i, 1);
+    }
+    view.older = [...view.older, ...events].slice(0, mostOlder);
     view.next = view.older.length < mostOlder ? /<([^>]+)>; rel="next"/.exec(answer.headers.get("Link") ?? "")?.[1] : "";
-    view.error = "";
-  } else view.error = "The history cannot be read at present. New events still show up here.";
+  } else view.failed = path;
   tell("answer");
 }
 
 export const eventsView = {
   title: () => "Events",
-  enter() {
-    if (view.older.length === 0) loadOlder();
-  },
   leave() {
     view.paused = false;
     view.frozen = null;
   },
   draw({ query }) {
+    catchUp();
     const now = view.frozen ?? merged();
     const types = new Map();
     const spaces = new Map();
@@ -107,8 +122,13 @@ export const eventsView = {
           view.paused ? `Go on (${count(behind)} new)` : "Hold still",
         ),
       ),
-      view.error &&
-        h("p", { class: "note bad" }, view.error, " ", h("button", { type: "button", class: "small", onclick: loadOlder }, "Try again")),
+      view.failed &&
+        h(
+          "p",
+          { class: "note bad" },
+          "The history cannot be read at present. New events still show up here. ",
+          h("button", { type: "button", class: "small", onclick: () => load(view.failed) }, "Try again"),
+        ),
       found.length === 0
         ? h(
             "div",

@@ -175,7 +175,7 @@ function deliveries() {
 function deadLetters() {
   const path = "/api/v1/dead-letters?limit=20";
   const seen = feed.filter((e) => e.knativeerrordest).length;
-  const answer = ask(path, `${seen}`);
+  const answer = ask(path, `${known.gaps}.${seen}`);
   return h(
     "section",
     { "aria-labelledby": "letters-title" },

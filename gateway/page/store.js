@@ -20,8 +20,9 @@ export const news = [];
 // feed is the events since the page was opened, the newest first.
 export const feed = [];
 // synced is true once there is something to show; deliveries is how functions got
-// on with their events, by name.
-export const known = { synced: false, deliveries: {}, feedVersion: 0, pausedChanges: 0 };
+// on with their events, by name. gaps counts how often the feed may have missed some
+// that the history has, the last time at gapAt.
+export const known = { synced: false, deliveries: {}, feedVersion: 0, pausedChanges: 0, gaps: 0, gapAt: 0 };
 
 export const listen = (f) => listeners.add(f);
 export const tell = (kind) => listeners.forEach((f) => f(kind));
@@ -122,6 +123,7 @@ export const handlers = {
     incoming = null;
     known.synced = true;
     kept.forEach(touch);
+    handlers.missed();
     tell("state");
   },
   patch({ topic, upserts, removes }) {
@@ -138,6 +140,11 @@ export const handlers = {
     touch(topic);
     known.pausedChanges += upserts.length + removes.length;
     tell("state");
+  },
+  missed() {
+    known.gaps++;
+    known.gapAt = Date.now();
+    tell("event");
   },
   event(event) {
     feed.unshift({ ...event, received: Date.now() });

@@ -120,6 +120,15 @@ func (h *Hub) Announce(namespace string, cloudEvent []byte) {
 	})
 }
 
+// Missed tells all clients that they may lack events since a time.
+func (h *Hub) Missed(since time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.send(&frame{topic: TopicEvents}, func(id string) []byte {
+		return encodeFrame(id, "missed", []byte(`{"since":"`+since.UTC().Format(time.RFC3339)+`"}`))
+	})
+}
+
 // Deliver tells all clients how the functions get on with their events: by
 // function, how many there were of each outcome.
 func (h *Hub) Deliver(counts map[string]map[string]uint64) {

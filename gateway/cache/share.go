@@ -1,0 +1,68 @@
+package cache
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// channel is where replicas tell each other what has happened.
+const channel = prefix + "events"
+
+// Publish tells the other replicas, and returns whether Redis has taken it. Without
+// Redis there are none.
+func (c *Cache) Publish(ctx context.Context, message []byte) bool {
+	if c.redis == nil {
+		return true
+	}
+	if !c.redisUsable() {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := c.redis.Publish(ctx, channel, message).Err(); err != nil {
+		c.failed()
+		return false
+	}
+	return true
+}
+
+// Subscribe calls heard with what any replica publishes, this one too, until ctx
+// ends. It goes on when Redis has been away: each time that it begins to listen, it
+// calls begun with when Redis last answered before, since when it may have missed
+// something.
+func (c *Cache) Subscribe(ctx context.Context, heard func([]byte), begun func(since time.Time)) {
+	if c.redis == nil {
+		return
+	}
+	c.proven()
+	s := c.redis.Subscribe(ctx, channel)
+	defer func() { _ = s.Close() }()
+	news := s.ChannelWithSubscriptions()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case n, ok := <-news:
+			if !ok {
+				return
+			}
+			since := c.proven()
+			switch n := n.(type) {
+			case *redis.Subscription:
+				begun(since)
+			case *redis.Message:
+				heard([]byte(n.Payload))
+			}
+		}
+	}
+}
+
+// proven notes that Redis answers, and returns when it last did.
+func (c *Cache) proven() (before time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before, c.answered = c.answered, c.now()
+	return before
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+)
+
+// sharedEvent is what a replica tells the others: an event, or since when it could
+// not tell them of some.
+type sharedEvent struct {
+	From      string          `json:"from"`
+	Namespace string          `json:"namespace,omitempty"`
+	Event     json.RawMessage `json:"event,omitempty"`
+	Missed    time.Time       `json:"missed,omitzero"`
+}
+
+// debt is since when the other replicas lack events of this one, or zero.
+type debt struct {
+	mu    sync.Mutex
+	since time.Time
+}
+
+// owe notes that they lack some since a time.
+func (d *debt) owe(since time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.since.IsZero() || since.Before(d.since) {
+		d.since = since
+	}
+}
+
+// take returns the debt, and forgets it.
+func (d *debt) take() (since time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	since, d.since = d.since, time.Time{}
+	return since
+}
+
+// tell shows an event to the clients of the stream: those of this process, and
+// through Redis those of the other replicas.
+func (g *gateway) tell(e event.Event, namespace string) {
+	encoded, err := json.Marshal(e)
+	if err != nil {
+		g.log.Error("Cannot encode event", "component", "events", "eventId", e.ID(), "error", err.Error())
+		return
+	}
+	g.hub.Announce(namespace, encoded)
+	if now := time.Now(); !g.share(sharedEvent{Namespace: namespace, Event: encoded}) {
+		g.owed.owe(now)
+	}
+}
+
+// share tells the other replicas, and returns whether they are told.
+func (g *gateway) share(s sharedEvent) bool {
+	s.From = g.store.Current().Epoch
+	encoded, err := json.Marshal(s)
+	return err == nil && g.cache.Publish(context.Background(), encoded)
+}
+
+// settlePause is between two tries to tell the other replicas that they lack events.
+const settlePause = 5 * time.Second
+
+// shareEvents shows what other replicas tell, until ctx ends. What they could not
+// tell while Redis was away is in the history: clients hear that they have missed it.
+func (g *gateway) shareEvents(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { g.cache.Subscribe(ctx, g.hear, g.hub.Missed) })
+	ticker := time.NewTicker(settlePause)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			if since := g.owed.take(); !since.IsZero() && !g.share(sharedEvent{Missed: since}) {
+				g.owed.owe(since)
+			}
+		}
+	}
+}
+
+func (g *gateway) hear(message []byte) {
+	var heard sharedEvent
+	if err := json.Unmarshal(message, &heard); err != nil || heard.From == g.store.Current().Epoch {
+		return
+	}
+	if !heard.Missed.IsZero() {
+		g.hub.Missed(heard.Missed)
+		return
+	}
+	g.hub.Announce(heard.Namespace, heard.Event)
+}
