@@ -78,8 +78,9 @@ func (x *proxmox) adopt(ctx context.Context, m *v1alpha1.Machine, want wanted, v
 	storage, _, _ := strings.Cut(vm.config[slotOf(vm, 0, disk{name: rootDisk})], ":")
 	for key, value := range x.fixed(m, want, first) {
 		switch key {
-		case "scsihw", "bios", "machine", "ostype", "boot":
-			// What the template's system was installed with stays.
+		case "scsihw", "bios", "machine", "ostype", "boot", "numa":
+			// What the template's system was installed with stays. With numa and memory in
+			// its option hotplug it takes on more memory while it runs.
 		default:
 			change[key] = value
 		}

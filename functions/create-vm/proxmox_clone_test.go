@@ -1,10 +1,12 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -74,6 +76,60 @@ func TestProxmoxClones(t *testing.T) {
 			if now := len(sim.Volumes()); now != before {
 				t.Errorf("%d volumes were there before, and %d are left", before, now)
 			}
+		})
+	}
+}
+
+// TestProxmoxMemoryWhileRunning changes the memory of running clones. A template says
+// by its options what they can take on.
+func TestProxmoxMemoryWhileRunning(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason        string
+		numa, hotplug string
+		memory        string
+		restart       bool
+	}{
+		"more":    {"memory is plugged in", "1", "network,disk,usb,memory", "4Gi", false},
+		"less":    {"none is taken out of a guest that runs", "1", "network,disk,usb,memory", "1Gi", true},
+		"usual":   {"hotplug of memory is off where nobody has switched it on", "0", "", "4Gi", true},
+		"no numa": {"memory is plugged into a node of NUMA", "0", "network,disk,usb,memory", "4Gi", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var sim *proxmoxsim.Server
+			r := newRig(t, func(r *rig) *site {
+				server, p := r.pve(proxmoxsim.Options{}, nil)
+				sim = server
+				return pveSite(r, server, p.Name)
+			})
+			config := map[string]string{"name": "debian", "template": "1", "scsi0": "local-lvm:4", "boot": "order=scsi0", "numa": tc.numa}
+			if tc.hotplug != "" {
+				config["hotplug"] = tc.hotplug
+			}
+			if err := sim.AddMachine(proxmoxsim.Machine{ID: 9000, Node: "pve2", Config: config}, "https://x/debian.qcow2"); err != nil {
+				t.Fatal(err)
+			}
+			r.create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
+				Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.site.provider}, OS: &v1alpha1.MachineOS{ImageID: "debian"},
+			}})
+			r.drive("m1", &wire{}, "it runs", running)
+			memory := resource.MustParse(tc.memory)
+			r.edit("m1", func(m *v1alpha1.Machine) {
+				m.Spec.Resources = &v1alpha1.MachineResources{Memory: &v1alpha1.MachineMemory{Size: v1alpha1.Size(tc.memory)}}
+			})
+			m := r.drive("m1", &wire{}, tc.reason, func(m *v1alpha1.Machine) bool {
+				return running(m) && m.Status.ObservedGeneration == m.Generation
+			})
+			if got := condition(m, v1alpha1.ConditionRestartRequired) != ""; got != tc.restart {
+				t.Errorf("%s: it waits for a restart: %t", tc.reason, got)
+			}
+			for _, vm := range sim.Machines() {
+				if want := fmt.Sprint(memory.Value() >> 20); vm.ID != 9000 && (vm.Config["memory"] == want) == tc.restart {
+					t.Errorf("%s: it has %s MiB, and %v is pending", tc.reason, vm.Config["memory"], vm.Pending)
+				}
+			}
+			r.clean(m, &wire{})
 		})
 	}
 }
