@@ -119,16 +119,20 @@ func allocationName(nc, iface string, family v1alpha2.IPFamily) string {
 func unwanted(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) []string {
 	var names []string
 	for _, had := range nc.Status.NetworkInterfaces {
-		has := slices.ContainsFunc(nc.Spec.NetworkInterfaces, func(i v1alpha1.InterfaceSpec) bool {
-			return i.Name == had.Name && i.MACAddress != ""
-		})
-		if !has {
+		if !hasInterface(nc, had.Name) {
 			for _, family := range families(nn) {
 				names = append(names, allocationName(nc.Name, had.Name, family))
 			}
 		}
 	}
 	return names
+}
+
+// hasInterface tells whether there is an interface that addresses can be had for.
+func hasInterface(nc *v1alpha1.NetworkConfiguration, name string) bool {
+	return slices.ContainsFunc(nc.Spec.NetworkInterfaces, func(i v1alpha1.InterfaceSpec) bool {
+		return i.Name == name && i.MACAddress != ""
+	})
 }
 
 // orphan tells whether an allocation is the one of an earlier NetworkConfiguration

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
@@ -140,6 +141,28 @@ func (f *function) dropUnwanted(ctx context.Context, nc *v1alpha1.NetworkConfigu
 			return err
 		}
 		if a.Spec.NetworkConfigurationName != nc.Name {
+			continue
+		}
+		if err := f.kube.Delete(ctx, a); err != nil {
+			return err
+		}
+	}
+	return f.dropForgotten(ctx, nc)
+}
+
+// dropForgotten deletes the allocations of interfaces that were taken away before the
+// status told of them. Only a change of the spec takes one away.
+func (f *function) dropForgotten(ctx context.Context, nc *v1alpha1.NetworkConfiguration) error {
+	if nc.Generation < 2 {
+		return nil
+	}
+	list := &v1alpha2.IPAllocationList{}
+	if err := f.kube.List(ctx, nc.Namespace, v1alpha2.LabelNetworkConfiguration+"="+kube.LabelValue(nc.Name), list); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		a := &list.Items[i]
+		if !metav1.IsControlledBy(a, nc) || a.DeletionTimestamp != nil || hasInterface(nc, a.Spec.InterfaceName) {
 			continue
 		}
 		if err := f.kube.Delete(ctx, a); err != nil {

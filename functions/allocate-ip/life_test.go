@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -55,6 +56,41 @@ func TestReleaseDelaysReuse(t *testing.T) {
 	if err := s.kube.Get(t.Context(), s.namespace, leaseName("net", netip.MustParseAddr("10.0.0.2")), &coordinationv1.Lease{}); !kube.NotFound(err) {
 		t.Errorf("the Lease of a holder that does not exist must be swept, got %v", err)
 	}
+}
+
+// TestInterfaceGoesEarly takes an interface away between its allocation and the status
+// that tells of it, so that nothing but the allocation itself knows of it.
+func TestInterfaceGoesEarly(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1"})
+	s.configuration("web", "net", eth0(), v1alpha1.InterfaceSpec{Name: "eth1", MACAddress: "02:00:00:00:00:02"})
+	nc := &v1alpha1.NetworkConfiguration{}
+	if err := s.kube.Get(t.Context(), s.namespace, "web", nc); err != nil {
+		t.Fatal(err)
+	}
+	nn := &v1alpha2.NetworkNamespace{}
+	if err := s.kube.Get(t.Context(), s.namespace, "net", nn); err != nil {
+		t.Fatal(err)
+	}
+	f := s.replica(s.config)
+	for _, want := range wanted(nc, nn) {
+		if _, err := f.ensure(t.Context(), nc, nn, want); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := nc.DeepCopy()
+	nc.Spec.NetworkInterfaces = nc.Spec.NetworkInterfaces[:1]
+	if _, err := s.kube.Patch(t.Context(), before, nc); err != nil {
+		t.Fatal(err)
+	}
+	s.serve(1)
+	s.until("web", "NetworkConfigured")
+	feed.Until(t, "the allocation of the interface that is gone goes", func() (bool, string) {
+		err := s.kube.Get(t.Context(), s.namespace, "web-eth1", &v1alpha2.IPAllocation{})
+		return kube.NotFound(err), fmt.Sprint(err)
+	})
+	s.consistent()
 }
 
 func TestTTL(t *testing.T) {
