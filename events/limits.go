@@ -19,6 +19,8 @@ const (
 	// deliveryTimeout is for the function to come to an outcome. It is below the
 	// timeouts of the shipped Triggers, so that the function answers first.
 	deliveryTimeout = 25 * time.Second
+	// patience is for earlier deliveries for the same object to end.
+	patience = 3 * time.Second
 	// drainExtra is for deliveries to end after SIGTERM, beyond their own time.
 	drainExtra = 3 * time.Second
 	// drainQuiet is how long no request may arrive after SIGTERM before the

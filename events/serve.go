@@ -21,7 +21,8 @@ import (
 )
 
 // Handler acts on one event. It may be called many times at once, and more than
-// once with the same event, so it keeps nothing between calls. An event that it
+// once with the same event, so it keeps nothing between calls. Of events that say
+// the same of an object and wait at the same time, one is handled. An event that it
 // returns is sent back to the broker. See Permanent for what its errors mean.
 type Handler func(ctx context.Context, in event.Event) (*event.Event, error)
 
@@ -66,7 +67,7 @@ func run(ctx context.Context, name string, build func() (Handler, error), log *s
 // posted to any path, it answers /healthz, /readyz and /metrics.
 func Serve(ctx context.Context, listener net.Listener, name string, handle Handler, log *slog.Logger, options ...Option) error {
 	log = log.With("function", name)
-	r := &receiver{name: name, handle: handle, log: log, timeout: deliveryTimeout}
+	r := &receiver{name: name, handle: handle, log: log, timeout: deliveryTimeout, turns: turns{objects: map[string]*turn{}}}
 	for _, option := range options {
 		option(r)
 	}
@@ -101,6 +102,7 @@ type receiver struct {
 	log    *slog.Logger
 	// timeout is for a delivery to come to an outcome.
 	timeout time.Duration
+	turns   turns
 }
 
 func (r *receiver) routes() http.Handler {
@@ -124,7 +126,7 @@ func (r *receiver) receive(w http.ResponseWriter, req *http.Request) {
 	ctx, cancel := context.WithTimeout(req.Context(), r.timeout)
 	defer cancel()
 	d := &delivery{}
-	reply, err := r.call(context.WithValue(ctx, deliveryKey{}, d), *in)
+	reply, err := r.deliver(context.WithValue(ctx, deliveryKey{}, d), *in)
 	if err == nil && reply != nil {
 		err = complete(reply, *in, r.name)
 	}
@@ -143,6 +145,23 @@ func (r *receiver) receive(w http.ResponseWriter, req *http.Request) {
 	if err := cehttp.WriteResponseWriter(ctx, binding.ToMessage(reply), statusReply, w); err != nil {
 		r.log.Warn("Cannot send reply", "eventId", in.ID(), "error", err.Error())
 	}
+}
+
+// deliver has the handler called, for this event or for one that says the same and
+// whose call begins later. The reply goes to the event that was handled.
+func (r *receiver) deliver(ctx context.Context, in event.Event) (reply *event.Event, err error) {
+	object, text := saying(in)
+	if object == "" {
+		return r.call(ctx, in)
+	}
+	merged, err := r.turns.take(ctx, object, text, func() (err error) {
+		reply, err = r.call(ctx, in)
+		return err
+	})
+	if merged {
+		Report(ctx, "", "Left to a delivery that says the same")
+	}
+	return reply, err
 }
 
 // call runs the handler. A panic is a fault of the code, which a redelivery does

@@ -15,9 +15,13 @@ import (
 // errExhausted says that a pool has no address left.
 var errExhausted = errors.New("the pool has no free address")
 
+// errFaster says that others took addresses that had been free.
+var errFaster = errors.New("others were faster each time")
+
 const (
-	// races is how many others may be faster.
-	races = 16
+	// looks is how often an allocation reads which addresses are taken, and races how
+	// many others may be faster each time.
+	looks, races = 5, 8
 	// crowded is the number of free addresses from which down those who wait longer
 	// are asked for first. So is one of twenty, whichever is more.
 	crowded = 16
@@ -42,6 +46,18 @@ func (f *function) choose(ctx context.Context, nn *v1alpha2.NetworkNamespace, p 
 			return first, err
 		}
 	}
+	for range looks {
+		got, err := f.pick(ctx, nn, p, a, h)
+		if !errors.Is(err, errFaster) {
+			return got, err
+		}
+	}
+	return netip.Addr{}, fmt.Errorf("choose an address of %s: %w", nn.Name, errFaster)
+}
+
+// pick takes the first free address after the place where the allocation's search
+// begins.
+func (f *function) pick(ctx context.Context, nn *v1alpha2.NetworkNamespace, p pool.Pool, a *v1alpha2.IPAllocation, h holder) (netip.Addr, error) {
 	known, err := f.ledger.read(ctx, nn.Name, h)
 	if err != nil || known.mine.IsValid() {
 		return known.mine, err
@@ -73,7 +89,7 @@ func (l *ledger) search(ctx context.Context, network string, p pool.Pool, h hold
 		}
 		known.taken[got] = true
 	}
-	return netip.Addr{}, fmt.Errorf("choose an address of %s: %d others were faster each time", network, races)
+	return netip.Addr{}, errFaster
 }
 
 // ahead is the number of those who have waited longer for an address of the same

@@ -69,10 +69,13 @@ func (f *functions) machinesOf(ctx context.Context, ref events.Ref) ([]string, e
 		return []string{ref.Name}, nil
 	case causeNetwork:
 		nc := &v1alpha1.NetworkConfiguration{}
-		if err := f.kube.Get(ctx, ref.Namespace, ref.Name, nc); err == nil && unanswered(nc) {
-			return nil, nil
-		} else if err != nil && !kube.NotFound(err) {
+		switch err := f.kube.Get(ctx, ref.Namespace, ref.Name, nc); {
+		case err != nil && !kube.NotFound(err):
 			return nil, err
+		case err == nil && unanswered(nc):
+			return nil, nil
+		case err == nil && owned(nc):
+			return []string{ref.Name}, nil
 		}
 		own := &v1alpha1.Machine{}
 		if err := f.kube.Get(ctx, ref.Namespace, ref.Name, own); err == nil && len(own.Spec.Networks) == 0 {

@@ -102,9 +102,14 @@ func (f *functions) configurationOf(ctx context.Context, m *v1alpha1.Machine, n 
 // has not written anything into it yet, so that it is no news to the machine that
 // made it.
 func unanswered(nc *v1alpha1.NetworkConfiguration) bool {
+	return owned(nc) && nc.DeletionTimestamp == nil && equality.Semantic.DeepEqual(nc.Status, v1alpha1.NetworkConfigurationStatus{})
+}
+
+// owned tells whether a NetworkConfiguration is a machine's own, which no other
+// machine uses.
+func owned(nc *v1alpha1.NetworkConfiguration) bool {
 	owner := metav1.GetControllerOf(nc)
-	own := owner != nil && owner.Kind == "Machine" && owner.Name == nc.Name
-	return own && nc.DeletionTimestamp == nil && equality.Semantic.DeepEqual(nc.Status, v1alpha1.NetworkConfigurationStatus{})
+	return owner != nil && owner.Kind == "Machine" && owner.Name == nc.Name
 }
 
 // usable refuses the NetworkConfiguration of an earlier machine of the same name,

@@ -13,6 +13,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/merge"
 )
 
 // source is where segments come from. There is one file for each.
@@ -34,6 +35,8 @@ type function struct {
 	now     func() time.Time
 	// pause is how long to wait for more to happen before addresses are counted.
 	pause time.Duration
+	// looks are those at the users of a namespace's networks.
+	looks merge.Calls[error]
 }
 
 const (

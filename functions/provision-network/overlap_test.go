@@ -74,11 +74,11 @@ func TestOverlapRace(t *testing.T) {
 		w.network(names[i], asks("racing"))
 	}
 	for _, name := range names {
-		f := *w.f
 		config := rest.CopyConfig(w.config)
 		config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &meeting{RoundTripper: rt, group: &met} })
-		f.kube = w.client(config)
-		f.sources = map[string]source{"racing": always{segment{ipv4: netip.MustParsePrefix("10.4.0.0/24"), vlan: 9}}}
+		f := &function{kube: w.client(config), sender: w.f.sender, now: w.f.now, sources: map[string]source{
+			"racing": always{segment{ipv4: netip.MustParsePrefix("10.4.0.0/24"), vlan: 9}},
+		}}
 		done.Go(func() {
 			err := kube.OnConflict(func() error { return f.settle(t.Context(), w.namespace, name, look{}) })
 			if err != nil && !kube.Conflict(err) {

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -26,48 +27,71 @@ const (
 )
 
 // usersChanged looks at the networks of a namespace in which something has got, or
-// given up, addresses: deletions may wait for that, and it is counted.
+// given up, addresses: deletions may wait for that, and it is counted. Many changes
+// at the same time are looked at once.
 func (f *function) usersChanged(ctx context.Context, namespace string, gone bool) error {
+	var noted []*v1alpha2.NetworkNamespace
+	err := f.looks.Do(ctx, fmt.Sprint(namespace, gone), func(ctx context.Context) (err error) {
+		noted, err = f.noteUsers(ctx, namespace, gone)
+		return err
+	})
+	if len(noted) == 0 {
+		return err
+	}
+	return errors.Join(err, f.finishCount(ctx, noted))
+}
+
+// noteUsers counts the users of the networks of a namespace, and returns those for
+// which it has noted that they have to be counted again when more has had a moment
+// to happen. The note is nextCheckTime: it keeps others from counting, and has
+// resync do it if this process dies. In a conflict somebody else counts.
+func (f *function) noteUsers(ctx context.Context, namespace string, gone bool) (noted []*v1alpha2.NetworkNamespace, err error) {
 	list := &v1alpha2.NetworkNamespaceList{}
 	if err := f.kube.List(ctx, namespace, "", list); err != nil {
-		return err
+		return nil, err
 	}
 	for i := range list.Items {
 		nn := &list.Items[i]
-		var err error
+		count := false
 		switch {
 		case nn.DeletionTimestamp != nil && gone:
 			err = kube.OnConflict(func() error { return f.settle(ctx, nn.Namespace, nn.Name, look{}) })
 		case nn.DeletionTimestamp == nil && isReady(nn) && nn.Status.NextCheckTime == nil:
-			err = f.countUsers(ctx, nn)
+			count, err = f.note(ctx, nn)
 		}
 		if err != nil {
-			return err
+			return noted, err
+		}
+		if count {
+			noted = append(noted, nn)
 		}
 	}
-	return nil
+	return noted, nil
 }
 
-// countUsers counts at once, and again when more has had a moment to happen. Until
-// then nextCheckTime keeps others from counting, and has resync do it if this
-// process dies. A conflict means that somebody else counts.
-func (f *function) countUsers(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
+// note counts the users of a network, and reports whether it has noted that they
+// are others than before.
+func (f *function) note(ctx context.Context, nn *v1alpha2.NetworkNamespace) (bool, error) {
 	before := nn.DeepCopy()
-	if err := f.summarize(ctx, nn); err != nil {
-		return err
-	}
-	if !changed(before, nn) {
-		return nil
+	if err := f.summarize(ctx, nn); err != nil || !changed(before, nn) {
+		return false, err
 	}
 	nn.Status.NextCheckTime = at(f.now(), recount)
-	if _, err := f.kube.PatchStatus(ctx, before, nn); err != nil {
-		if kube.Conflict(err) || kube.NotFound(err) {
-			return nil
-		}
-		return err
+	wrote, err := f.kube.PatchStatus(ctx, before, nn)
+	if kube.Conflict(err) || kube.NotFound(err) {
+		return false, nil
 	}
+	return wrote, err
+}
+
+// finishCount counts the users of networks again after a while, and takes the note
+// away that kept others from counting.
+func (f *function) finishCount(ctx context.Context, noted []*v1alpha2.NetworkNamespace) error {
 	pause := f.pause
-	if s := nn.Status.IPAllocationSummary; s != nil && s.AllocatedCount > large {
+	if slices.ContainsFunc(noted, func(nn *v1alpha2.NetworkNamespace) bool {
+		s := nn.Status.IPAllocationSummary
+		return s != nil && s.AllocatedCount > large
+	}) {
 		pause *= 4
 	}
 	select {
@@ -75,8 +99,17 @@ func (f *function) countUsers(ctx context.Context, nn *v1alpha2.NetworkNamespace
 		return nil
 	case <-time.After(pause):
 	}
-	// Who was kept from counting by the note is seen by the second of these counts,
-	// which comes after the first has taken the note away.
+	for _, nn := range noted {
+		if err := f.countLast(ctx, nn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// countLast counts twice: who was kept from counting by the note is seen by the
+// second count, which comes after the first has taken the note away.
+func (f *function) countLast(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
 	for range 2 {
 		err := kube.OnConflict(func() error {
 			if err := f.kube.Get(ctx, nn.Namespace, nn.Name, nn); err != nil {

@@ -3,9 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
-	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -32,11 +30,13 @@ func BenchmarkAddresses(b *testing.B) {
 				e.Apply(namespace, network(rounds))
 				e.UntilPhase(engine.NetworkNamespaces, namespace, "network", "Ready")
 				toZero(b, e)
-				began, before := time.Now(), cpuOf(b, e, "kube-apiserver")
+				began, before := time.Now(), usages(b, e)
 				burst(b, e, namespace, n)
 				walls = append(walls, time.Since(began))
-				server += cpuOf(b, e, "kube-apiserver") - before
-				functions += cpuOf(b, e, "")
+				after := usages(b, e)
+				server += after["kube-apiserver"].cpu - before["kube-apiserver"].cpu
+				functions += functionCPU(b, e)
+				explain(b, e, began, before, n)
 				for _, r := range e.Requests(began) {
 					if name := r.Function(); name == "allocate-ip" || name == "provision-network" || name == "kea-reserve" {
 						requests++
@@ -123,27 +123,13 @@ func burst(b *testing.B, e *engine.Engine, namespace string, n int) {
 	group.Wait()
 }
 
-// cpuOf is the processor time that the running processes of a name have taken, or
-// those of all functions where it is empty.
-func cpuOf(b *testing.B, e *engine.Engine, name string) (total time.Duration) {
+// functionCPU is the processor time that the running processes of all functions have
+// taken.
+func functionCPU(b *testing.B, e *engine.Engine) (total time.Duration) {
 	b.Helper()
 	for _, p := range e.Report().Processes {
-		if p.PID == 0 || (p.Name != name && (name != "" || p.Kind != "function")) {
-			continue
-		}
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID))
-		if err != nil {
-			continue // it has just ended
-		}
-		// After the name in parentheses, the 12th and 13th fields are user and system
-		// time in hundredths of a second (proc(5)).
-		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-		for _, field := range fields[11:13] {
-			ticks, err := strconv.Atoi(field)
-			if err != nil {
-				b.Fatal(err)
-			}
-			total += time.Duration(ticks) * 10 * time.Millisecond
+		if p.Kind == "function" && p.PID != 0 {
+			total += usageOf(p.PID).cpu
 		}
 	}
 	return total

@@ -23,6 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/vitistack/stack/functions/internal/merge"
 )
 
 // Object is a Kubernetes object with metadata.
@@ -37,11 +39,13 @@ type ObjectList interface {
 	metav1.ListInterface
 }
 
-// Client reads and writes the kinds that it was made with. It caches nothing.
+// Client reads and writes the kinds that it was made with. It caches nothing, but
+// callers that ask for the same at the same time share an answer.
 type Client struct {
 	scheme *runtime.Scheme
 	params runtime.ParameterCodec
 	rest   map[schema.GroupVersion]rest.Interface
+	reads  merge.Calls[rest.Result]
 }
 
 // Connect makes a client for the API server that the file in KUBECONFIG names, or
@@ -141,7 +145,8 @@ func (c *Client) Get(ctx context.Context, namespace, name string, obj Object) er
 	if err != nil {
 		return err
 	}
-	err = client.Get().NamespaceIfScoped(namespace, namespace != "").Resource(ref.Resource).Name(name).Do(ctx).Into(obj)
+	request := client.Get().NamespaceIfScoped(namespace, namespace != "").Resource(ref.Resource).Name(name)
+	err = c.read(ctx, "get", request).Into(obj)
 	return wrap(err, "read", ref, namespace, name)
 }
 
@@ -157,9 +162,14 @@ func (c *Client) ListPage(ctx context.Context, namespace string, options metav1.
 	if err != nil {
 		return err
 	}
-	err = client.Get().NamespaceIfScoped(namespace, namespace != "").Resource(ref.Resource).
-		VersionedParams(&options, c.params).Do(ctx).Into(list)
+	request := client.Get().NamespaceIfScoped(namespace, namespace != "").Resource(ref.Resource).VersionedParams(&options, c.params)
+	err = c.read(ctx, "list", request).Into(list)
 	return wrap(err, "list", ref, namespace, "")
+}
+
+// read makes a request, or waits for the answer to a later one for the same.
+func (c *Client) read(ctx context.Context, verb string, request *rest.Request) rest.Result {
+	return c.reads.Do(ctx, verb+" "+request.URL().String(), func(ctx context.Context) rest.Result { return request.Do(ctx) })
 }
 
 // Create makes obj and reads back what the API server made of it. If an object of

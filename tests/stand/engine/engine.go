@@ -198,6 +198,9 @@ func (e *Engine) end(signal syscall.Signal) {
 // Results is the folder that keeps what is generated for clusters.
 func (e *Engine) Results() string { return filepath.Join(e.Dir, "results") }
 
+// PID is the number of the engine's own process.
+func (e *Engine) PID() int { return e.process.PID() }
+
 // Gateway is the URL of the gateway.
 func (e *Engine) Gateway() string { return e.summary.Gateway }
 

@@ -1,0 +1,90 @@
+package bench
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vitistack/stack/tests/stand/engine"
+)
+
+// clockTick is the unit of the times in /proc/PID/stat (proc_pid_stat(5)).
+const clockTick = 10 * time.Millisecond
+
+// usage is what a process has taken so far.
+type usage struct {
+	cpu time.Duration
+	// rss is the most memory that it ever had, in bytes.
+	rss int64
+}
+
+// usages reads what each running process of the engine has taken, by its name, with
+// the processes of one function taken together, and the engine itself as engine.
+func usages(b *testing.B, e *engine.Engine) map[string]usage {
+	b.Helper()
+	all := map[string]usage{"engine": usageOf(e.PID())}
+	for _, p := range e.Report().Processes {
+		if p.PID == 0 {
+			continue
+		}
+		u, one := all[p.Name], usageOf(p.PID)
+		all[p.Name] = usage{cpu: u.cpu + one.cpu, rss: u.rss + one.rss}
+	}
+	return all
+}
+
+// usageOf is the usage of a process, and none where it has just ended.
+func usageOf(pid int) (u usage) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return usage{}
+	}
+	// The name, which may have spaces, ends with a parenthesis. Counted from the
+	// field after it, times in user and in system mode are fields 11 and 12.
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	for _, field := range fields[11:13] {
+		ticks, _ := strconv.Atoi(field)
+		u.cpu += time.Duration(ticks) * clockTick
+	}
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	_, peak, _ := strings.Cut(string(status), "VmHWM:")
+	if fields := strings.Fields(peak); len(fields) > 0 {
+		kib, _ := strconv.ParseInt(fields[0], 10, 64)
+		u.rss = kib << 10
+	}
+	return u
+}
+
+// explain logs, for -v, which processes and which requests make up the cost of each
+// of n things that were made since a time, the dearest first.
+func explain(b *testing.B, e *engine.Engine, since time.Time, before map[string]usage, n int) {
+	b.Helper()
+	if !testing.Verbose() {
+		return
+	}
+	var text strings.Builder
+	after := usages(b, e)
+	for _, name := range slices.SortedFunc(maps.Keys(after), func(x, y string) int { return cmp.Compare(after[y].cpu, after[x].cpu) }) {
+		fmt.Fprintf(&text, "%8.2f ms  %6.1f MB  %s\n", milliseconds(after[name].cpu-before[name].cpu)/float64(n), float64(after[name].rss)/1e6, name)
+	}
+	requests := map[string]int{}
+	for _, r := range e.Requests(since) {
+		kind := r.ObjectRef.Resource
+		if r.ObjectRef.Subresource != "" {
+			kind += "/" + r.ObjectRef.Subresource
+		}
+		requests[fmt.Sprintf("%-18s %-6s %s", cmp.Or(r.Function(), r.User.Username), r.Verb, kind)]++
+	}
+	for _, name := range slices.SortedFunc(maps.Keys(requests), func(x, y string) int { return cmp.Compare(requests[y], requests[x]) }) {
+		if each := float64(requests[name]) / float64(n); each >= 0.01 {
+			fmt.Fprintf(&text, "%8.2f  %s\n", each, name)
+		}
+	}
+	b.Logf("for each of %d:\n%s", n, text.String())
+}
