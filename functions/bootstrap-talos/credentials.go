@@ -10,10 +10,10 @@ import (
 	"slices"
 	"time"
 
-	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/talosconfig"
 )
 
 // keepCredentials keeps the talosconfig and the kubeconfig that people use, and
@@ -36,11 +36,10 @@ func (f *function) keepCredentials(ctx context.Context, c *cluster) error {
 // talosconfigServes tells whether a talosconfig is good for a while, and names
 // exactly these nodes.
 func talosconfigServes(data []byte, endpoints []string, now time.Time) bool {
-	config, err := clientconfig.FromBytes(data)
-	if err != nil || config.Contexts[config.Context] == nil {
+	_, c, err := talosconfig.Read(data)
+	if err != nil {
 		return false
 	}
-	c := config.Contexts[config.Context]
 	certificate, err := base64.StdEncoding.DecodeString(c.Crt)
 	return err == nil && slices.Equal(c.Endpoints, endpoints) && fresh(certificate, now)
 }

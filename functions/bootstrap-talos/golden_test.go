@@ -73,7 +73,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-func goldenConfig(t *testing.T, talos, role string) config.Provider {
+func goldenConfig(t testing.TB, talos, role string) config.Provider {
 	t.Helper()
 	contract, err := config.ParseContractFromVersion("v" + talos)
 	if err != nil {

@@ -63,17 +63,26 @@ func (f *function) readPatches(ctx context.Context, namespace, name string) ([]p
 	}
 	var all []patch
 	for _, key := range slices.Sorted(maps.Keys(cm.Data)) {
-		from := fmt.Sprintf("%s of ConfigMap %s", key, name)
-		loaded, err := configpatcher.LoadPatch([]byte(cm.Data[key]))
+		p, err := readPatch(fmt.Sprintf("%s of ConfigMap %s", key, name), []byte(cm.Data[key]))
 		if err != nil {
-			return nil, fault{"InvalidPatch", fmt.Sprintf("%s is no patch of a machine configuration: %v", from, err)}
+			return nil, err
 		}
-		if _, merges := loaded.(configpatcher.StrategicMergePatch); !merges {
-			return nil, fault{"InvalidPatch", from + " is a JSON patch, which a configuration of several documents cannot take: write the fields to change as YAML"}
-		}
-		all = append(all, patch{from: from, Patch: loaded})
+		all = append(all, p)
 	}
 	return all, nil
+}
+
+// readPatch reads what somebody has written. A document that would become many times
+// as large is refused by the YAML library.
+func readPatch(from string, text []byte) (patch, error) {
+	loaded, err := configpatcher.LoadPatch(text)
+	if err != nil {
+		return patch{}, fault{"InvalidPatch", fmt.Sprintf("%s is no patch of a machine configuration: %v", from, err)}
+	}
+	if _, merges := loaded.(configpatcher.StrategicMergePatch); !merges {
+		return patch{}, fault{"InvalidPatch", from + " is a JSON patch, which a configuration of several documents cannot take: write the fields to change as YAML"}
+	}
+	return patch{from: from, Patch: loaded}, nil
 }
 
 // apply changes a configuration as somebody wrote, and refuses what would make a

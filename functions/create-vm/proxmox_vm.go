@@ -54,15 +54,16 @@ func describe(m *v1alpha1.Machine) string {
 
 // megabytes is the memory of a machine in MiB, rounded up.
 func megabytes(want wanted) int64 {
-	const mib = 1 << 20
-	return (want.memory.Value() + mib - 1) / mib
+	return unitsOf(want.memory.Value(), 1<<20)
 }
 
 // gigabytes is the size of a disk in GiB, rounded up, since disks are made in them.
 func gigabytes(d disk) int64 {
-	const gib = 1 << 30
-	return (d.size.Value() + gib - 1) / gib
+	return unitsOf(d.size.Value(), 1<<30)
 }
+
+// unitsOf is how many units a positive value fills, also partly.
+func unitsOf(value, unit int64) int64 { return (value-1)/unit + 1 }
 
 const (
 	cdrom      = "ide0"

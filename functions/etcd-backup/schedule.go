@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/robfig/cron/v3"
@@ -40,7 +42,7 @@ func makePlan(b *v1alpha1.EtcdBackup, now time.Time) (plan, error) {
 	case b.Spec.Schedule == "":
 		return plan{}, nil
 	}
-	schedule, err := cron.ParseStandard(b.Spec.Schedule)
+	schedule, err := parseSchedule(b.Spec.Schedule)
 	if err != nil {
 		return plan{}, fault{"InvalidSchedule", fmt.Sprintf("schedule %q: %v; write five fields such as 0 2 * * *, or @daily, or @every 6h", b.Spec.Schedule, err)}
 	}
@@ -53,6 +55,15 @@ func makePlan(b *v1alpha1.EtcdBackup, now time.Time) (plan, error) {
 	}
 	due := missed(schedule, first, now.UTC())
 	return plan{due: due, next: schedule.Next(due)}, nil
+}
+
+// parseSchedule reads a schedule. One with a time zone is refused: all times are UTC,
+// and the library panics where nothing follows the zone.
+func parseSchedule(text string) (cron.Schedule, error) {
+	if strings.Contains(text, "TZ=") {
+		return nil, errors.New("all times are UTC: leave out the time zone")
+	}
+	return cron.ParseStandard(text)
 }
 
 // mostMissed bounds how many missed times are counted one by one.

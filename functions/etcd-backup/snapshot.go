@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/vitistack/stack/events/outbound"
+	"github.com/vitistack/stack/functions/internal/talosconfig"
 )
 
 // errDamaged is a snapshot that does not end in its own hash: it was cut off, or
@@ -67,13 +68,12 @@ func (v *verified) sum() string { return hex.EncodeToString(v.all.Sum(nil)) }
 
 // open asks the control planes of a talosconfig for a snapshot, in turn, and returns
 // the stream of the first that answers. Closing it ends the connection.
-func open(ctx context.Context, talosconfig []byte) (io.ReadCloser, error) {
-	file, err := config.FromBytes(talosconfig)
+func open(ctx context.Context, document []byte) (io.ReadCloser, error) {
+	file, current, err := talosconfig.Read(document)
 	if err != nil {
 		return nil, fault{"TalosconfigDamaged", "the Secret of the cluster's talosconfig cannot be read: delete it, and it is made again"}
 	}
-	current := file.Contexts[file.Context]
-	if current == nil || len(current.Endpoints) == 0 {
+	if len(current.Endpoints) == 0 {
 		return nil, fault{"TalosconfigDamaged", "the talosconfig of the cluster names no endpoints: delete its Secret, and it is made again"}
 	}
 	var problems []error

@@ -167,6 +167,16 @@ func TestManual(t *testing.T) {
 			spec:   block(v1alpha2.ManualSegment{IPv4CIDR: "192.168.10.0/24", IPv4Gateway: "192.168.10.1", VLANID: 200}),
 			want:   segment{ipv4: netip.MustParsePrefix("192.168.10.0/24"), ipv4Gateway: netip.MustParseAddr("192.168.10.1"), vlan: 200},
 		},
+		"LinkLocal": {
+			reason: "machines would be where their cloud keeps credentials",
+			spec:   block(v1alpha2.ManualSegment{IPv4CIDR: "169.254.169.0/24"}),
+			refuse: "spec.networkProvisioning.manual: prefix 169.254.169.0/24 is not one of a network with machines",
+		},
+		"AroundLinkLocal": {
+			reason: "that is in it as well",
+			spec:   block(v1alpha2.ManualSegment{IPv4CIDR: "168.0.0.0/6"}),
+			refuse: "spec.networkProvisioning.manual: prefix 168.0.0.0/6 is not one of a network with machines",
+		},
 		"DualStack": {
 			reason: "both families are served",
 			spec:   block(v1alpha2.ManualSegment{IPv4CIDR: "10.0.0.0/30", IPv6CIDR: "2001:db8::/64", IPv6Gateway: "2001:db8::1"}),

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/vitistack/stack/apis/v1alpha2"
 )
@@ -88,6 +89,13 @@ func (s segment) check() error {
 	return checkFamily(s.ipv6, s.ipv6Gateway, s.ipv6Egress, false)
 }
 
+// ofNoNetwork are prefixes whose addresses mean another machine to everybody: itself,
+// or on its link, where clouds keep credentials.
+var ofNoNetwork = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"),
+	netip.MustParsePrefix("::ffff:0:0/96"), netip.MustParsePrefix("fe80::/10"),
+}
+
 func checkFamily(prefix netip.Prefix, gateway, egress netip.Addr, ipv4 bool) error {
 	switch {
 	case !prefix.IsValid() && gateway.IsValid():
@@ -100,7 +108,7 @@ func checkFamily(prefix netip.Prefix, gateway, egress netip.Addr, ipv4 bool) err
 		return fmt.Errorf("prefix %s is of the other family", prefix)
 	case prefix != prefix.Masked():
 		return fmt.Errorf("prefix %s has host bits set: write %s", prefix, prefix.Masked())
-	case prefix.Bits() == 0 || prefix.Addr().IsMulticast():
+	case prefix.Bits() == 0 || prefix.Addr().IsMulticast() || slices.ContainsFunc(ofNoNetwork, prefix.Overlaps):
 		return fmt.Errorf("prefix %s is not one of a network with machines", prefix)
 	case gateway.IsValid() && !prefix.Contains(gateway):
 		return fmt.Errorf("gateway %s is outside of %s", gateway, prefix)

@@ -132,6 +132,13 @@ func (m maker) add(o Object) {
 	m.Objects = append(m.Objects, o)
 }
 
+// What a schema allows at most. A manifest that it refuses may have any number, and is
+// shown no further.
+const (
+	mostReplicas = 500
+	mostPools    = 32
+)
+
 // cluster adds the machines of a cluster, and what each of those needs.
 func (m maker) cluster(c *v1alpha1.KubernetesCluster) {
 	t := c.Spec.Topology
@@ -147,7 +154,7 @@ func (m maker) cluster(c *v1alpha1.KubernetesCluster) {
 	}
 	m.pool(c, v1alpha1.RoleControlPlane, "cp", t.ControlPlane.Replicas, t.ControlPlane.MachineProperties, "/spec/topology/controlplane")
 	var seen []string
-	for i, p := range t.Workers {
+	for i, p := range t.Workers[:min(len(t.Workers), mostPools)] {
 		at := "/spec/topology/workers/" + strconv.Itoa(i)
 		if slices.Contains(seen, p.Name) || p.Name == "cp" {
 			m.fault(at+"/name", "the name %s is taken: each worker pool needs a name of its own, and cp is the control plane's", p.Name)
@@ -169,7 +176,7 @@ func (m maker) pool(c *v1alpha1.KubernetesCluster, role, pool string, replicas i
 	if _, ok := state.Sizes[template]; !ok {
 		m.fault(at+"/template", "template %s does not exist: write small, medium or large", template)
 	}
-	for i := range replicas {
+	for i := range min(replicas, mostReplicas) {
 		if role == v1alpha1.RoleWorker && i%filesShared == 0 {
 			m.add(Object{APIVersion: "v1", Kind: "ConfigMap", Name: fmt.Sprintf("%s-manifests-%s-%d", c.Name, pool, i/filesShared), MadeBy: byTalos})
 		}

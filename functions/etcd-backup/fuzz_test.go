@@ -1,0 +1,63 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+)
+
+// FuzzSchedule reads any schedule, also those that the API server refuses. A snapshot
+// is never due in the future.
+func FuzzSchedule(f *testing.F) {
+	for _, text := range []string{"0 2 * * *", "@every 6h", "@daily", "*/5 1-4,7 1 */2 MON-FRI", "TZ=", "CRON_TZ=UTC 0 0 * * *", "0 0 30 2 *", "@every 1ns", "@every -1s", "*/0 * * * *"} {
+		f.Add(text, int64(86400))
+	}
+	f.Fuzz(func(t *testing.T, text string, age int64) {
+		if age < 0 || age > 10*365*86400 {
+			return
+		}
+		now := time.Date(2026, 3, 1, 2, 3, 4, 0, time.UTC)
+		b := &v1alpha1.EtcdBackup{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(now.Add(-time.Duration(age) * time.Second))}}
+		b.Spec.Schedule = text
+		p, err := makePlan(b, now)
+		if err == nil && (p.due.After(now) || (text != "" && !p.next.IsZero() && !p.next.After(p.due))) {
+			t.Errorf("%q is due %s, and then %s, at %s", text, p.due, p.next, now)
+		}
+	})
+}
+
+// FuzzSnapshot reads any stream. What ends well ends in its own hash.
+func FuzzSnapshot(f *testing.F) {
+	f.Add([]byte{}, 1)
+	f.Add(make([]byte, 512+32), 7)
+	f.Fuzz(func(t *testing.T, data []byte, step int) {
+		v := verify(&stepped{data, max(1, step%4096)})
+		got, err := io.ReadAll(v)
+		if !bytes.Equal(got, data) {
+			t.Error("the stream is another one")
+		}
+		if err == nil && !v.whole() {
+			t.Error("a damaged snapshot is taken for whole")
+		}
+	})
+}
+
+// stepped gives a few bytes at a time.
+type stepped struct {
+	left []byte
+	step int
+}
+
+func (s *stepped) Read(p []byte) (int, error) {
+	if len(s.left) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p[:min(len(p), s.step)], s.left)
+	s.left = s.left[n:]
+	return n, nil
+}

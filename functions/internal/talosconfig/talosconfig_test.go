@@ -1,0 +1,22 @@
+package talosconfig
+
+import (
+	"errors"
+	"testing"
+)
+
+func FuzzRead(f *testing.F) {
+	for _, text := range []string{
+		"", "context: x\n", "context: x\ncontexts: null\n", "context: x\ncontexts:\n  x: null\n", "context: x\ncontexts:\n  y: ~\n  x: {}\n", "context: x\ncontexts:\n  x: &a {}\n  y: *a\n",
+		"context: x\ncontexts:\n  x:\n    endpoints: [10.0.0.5]\n    target: 10.0.0.5\n    ca: AA==\n    crt: AA==\n    key: AA==\n", "context: x\ncontexts:\n  x: []\n",
+		"context: x\ncontexts:\n  <<: {x: null}\n", "context: x\ncontexts:\n  ? [x]\n  : null\n",
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		file, current, err := Read(data)
+		if (err == nil) != (file != nil && current != nil) || (err != nil && !errors.Is(err, ErrDamaged)) {
+			t.Errorf("%q: %v, %v, %v", data, file, current, err)
+		}
+	})
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+
+	"github.com/vitistack/stack/events"
+)
+
+// FuzzAnswer takes anything for the answer of an external IPAM. A segment that comes
+// of it is one that machines can be in.
+func FuzzAnswer(f *testing.F) {
+	for _, text := range []string{
+		`{"uid":"u","ipv4Prefix":"10.20.30.0/24","ipv4Gateway":"10.20.30.1","vlanId":230,"dns":["10.0.0.1"]}`, `{"uid":"u","reason":"NoFreePrefix","message":"m"}`,
+		`{"uid":"u","ipv6Prefix":"fe80::/64"}`, `{"uid":"u","ipv4Prefix":"::ffff:10.0.0.0/120"}`, `{"uid":"u","vlanId":-1}`, `{"uid":"u","ipv4Prefix":"169.254.0.0/17"}`, `null`, `[]`,
+	} {
+		f.Add([]byte(text), true)
+		f.Add([]byte(text), false)
+	}
+	f.Fuzz(func(t *testing.T, data []byte, failed bool) {
+		e := event.New()
+		e.SetType(events.TypeNetworkProvisioned)
+		if failed {
+			e.SetType(events.TypeNetworkFailed)
+		}
+		e.DataEncoded = data
+		a, err := readAnswer(e)
+		if err != nil {
+			if !events.IsPermanent(err) {
+				t.Errorf("%s is delivered again for ever: %v", data, err)
+			}
+			return
+		}
+		if a.uid == "" || (failed && a.err == nil) {
+			t.Errorf("%s is an answer about %q: %v", data, a.uid, a.err)
+		}
+		if p := a.segment.ipv4; a.err == nil && p.IsValid() && (!p.Addr().Is4() || p.Addr().IsLinkLocalUnicast() || p.Addr().IsMulticast()) {
+			t.Errorf("%s is a segment of %s", data, p)
+		}
+	})
+}
+
+// FuzzComplaints reads what NetBox may answer with an error.
+func FuzzComplaints(f *testing.F) {
+	for _, text := range []string{`{"detail":"No."}`, `{"prefix":["Duplicate","x"],"vlan":"y"}`, `["a",{"__all__":["b"]}]`, `<html>`, `[null,{"a":{"b":["c"]}}]`} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if said := complaints(body); strings.Count(said, "\x00") > strings.Count(string(body), "\x00")+strings.Count(string(body), `\u0000`) {
+			t.Errorf("%q complains %q", body, said)
+		}
+	})
+}
