@@ -92,6 +92,9 @@ func amendNode(ctx context.Context, address string, a *access, wanted []byte, po
 	if err != nil || diff == "" {
 		return amendSame, "", err
 	}
+	if policy == v1alpha1.ConfigStaged && isStaged(ctx, c, next) {
+		return amendStaged, diff, nil
+	}
 	err = applyIn(ctx, c, wanted, machine.ApplyConfigurationRequest_NO_REBOOT)
 	if err == nil {
 		return amendChanged, diff, nil
@@ -107,6 +110,16 @@ func amendNode(ctx context.Context, address string, a *access, wanted []byte, po
 	default:
 		return amendBlocked, diff, nil
 	}
+}
+
+// isStaged tells whether a configuration waits on the node's disk for its next boot.
+func isStaged(ctx context.Context, c *client.Client, wanted config.Provider) bool {
+	kept, err := safe.StateGetByID[*resources.MachineConfig](ctx, c.COSI, resources.PersistentID)
+	if err != nil {
+		return false
+	}
+	diff, err := difference(kept.Provider(), wanted)
+	return err == nil && diff == ""
 }
 
 func applyIn(ctx context.Context, c *client.Client, config []byte, mode machine.ApplyConfigurationRequest_Mode) error {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/tests/sim/faults"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
@@ -102,6 +103,16 @@ func TestConfigChanges(t *testing.T) {
 	policy(v1alpha1.ConfigStaged)
 	current("Staged")
 	runs(false)
+	if err := s.plan.Set(faults.Rule{Operation: "MachineService/ApplyConfiguration", Error: "Unavailable"}); err != nil {
+		t.Fatal(err)
+	}
+	s.look("shop") // what is staged is not sent again, which would fail now
+	if kc := s.get("shop"); !settled(kc) {
+		t.Errorf("a node that waits for its boot is bothered again: %s", kc.Status.Message)
+	}
+	if err := s.plan.Set(); err != nil {
+		t.Fatal(err)
+	}
 	policy(v1alpha1.ConfigReboot)
 	current("ConfigCurrent")
 	s.running("shop", "cp-0")

@@ -41,7 +41,7 @@ const (
 // control planes, and for each pool as many as its numbers need.
 func shelf(cluster, file string) string {
 	machine, _, _ := strings.Cut(file, ".")
-	pool, number, _ := cutLast(strings.TrimPrefix(machine, cluster+"-"), "-")
+	pool, number := cutLast(strings.TrimPrefix(machine, cluster+"-"), "-")
 	n, err := strconv.Atoi(number)
 	if pool == controlPlanePool || err != nil {
 		return kube.Name(cluster, resultsName)

@@ -111,7 +111,7 @@ func strays(cluster string, nodes []workloadNode, exists func(name string) bool)
 	var found []string
 	for _, n := range nodes {
 		tail, ours := strings.CutPrefix(n.name, cluster+"-")
-		_, number, _ := cutLast(tail, "-")
+		_, number := cutLast(tail, "-")
 		if _, err := strconv.Atoi(number); ours && err == nil && !exists(n.name) {
 			found = append(found, n.name)
 		}
@@ -120,11 +120,11 @@ func strays(cluster string, nodes []workloadNode, exists func(name string) bool)
 	return found
 }
 
-// cutLast is strings.Cut at the last separator.
-func cutLast(s, sep string) (before, after string, found bool) {
+// cutLast is what comes before the last separator, and after it.
+func cutLast(s, sep string) (before, after string) {
 	i := strings.LastIndex(s, sep)
 	if i < 0 {
-		return s, "", false
+		return s, ""
 	}
-	return s[:i], s[i+len(sep):], true
+	return s[:i], s[i+len(sep):]
 }

@@ -238,7 +238,9 @@ func (b *boot) take(mode applyMode, data []byte) error {
 	switch mode {
 	case applyStaged:
 		n.Staged = data
-		return n.save()
+		err := n.save()
+		b.refresh()
+		return err
 	case applyReboot:
 		n.Staged = data
 		if err := n.save(); err != nil {

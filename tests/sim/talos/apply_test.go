@@ -155,6 +155,17 @@ func TestStagedAndTried(t *testing.T) {
 		t.Fatal(err)
 	}
 	apply(machineapi.ApplyConfigurationRequest_STAGED, labelPatch)
+	r.eventually("the disk is ahead of what is active", func(ctx context.Context) error {
+		kept, err := safe.StateGetByID[*configres.MachineConfig](ctx, c.COSI, configres.PersistentID)
+		if err != nil {
+			return err
+		}
+		text, err := kept.Provider().Bytes()
+		if err == nil && !strings.Contains(string(text), "pool: blue") {
+			return errors.New("what is staged is not on the disk")
+		}
+		return err
+	})
 	if err := c.Reboot(t.Context()); err != nil {
 		t.Fatal(err)
 	}

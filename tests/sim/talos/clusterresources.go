@@ -23,7 +23,7 @@ func (b *boot) clusterResources(f facts) []resource.Resource {
 	machineType.SetMachineType(n.role())
 	all := []resource.Resource{
 		configres.NewMachineConfigWithID(n.config, configres.ActiveID),
-		configres.NewMachineConfigWithID(n.config, configres.PersistentID),
+		configres.NewMachineConfigWithID(n.persisted(), configres.PersistentID),
 		machineType,
 	}
 	identity := clusterres.NewIdentity(clusterres.NamespaceName, clusterres.LocalIdentity)

@@ -1,6 +1,7 @@
 package talos
 
 import (
+	"bytes"
 	"fmt"
 	"time"
 
@@ -13,8 +14,10 @@ import (
 type node struct {
 	fleet *Fleet
 	record
-	// config is the parsed record.Config, nil without one; key is its cluster's.
+	// config is the parsed configuration that is active, nil without one, and active
+	// what it was parsed from; key is its cluster's.
 	config config.Provider
+	active []byte
 	key    string
 	on     bool
 	// boot is nil while the machine is off and between two boots.
@@ -62,8 +65,26 @@ func (n *node) parse() error {
 			return err
 		}
 	}
-	n.config, n.key = cfg, key
+	n.config, n.key, n.active = cfg, key, n.Config
 	return nil
+}
+
+// persisted is the configuration on the disk, which is another one than the active
+// one while that is tried, or another one is staged.
+func (n *node) persisted() config.Provider {
+	data := n.Config
+	if n.Staged != nil {
+		data = n.Staged
+	}
+	if bytes.Equal(data, n.active) {
+		return n.config
+	}
+	cfg, err := readConfig(data)
+	if err != nil {
+		n.fleet.log.Error("read the persisted configuration", "machine", n.Machine.ID, "error", err)
+		return n.config
+	}
+	return cfg
 }
 
 func (n *node) save() error {
