@@ -320,16 +320,20 @@ func TestProblems(t *testing.T) {
 	cases := map[string]struct {
 		reason, method, path string
 		status               int
+		says                 string
 	}{
-		"Unknown": {reason: "a path that nothing serves", method: "GET", path: "/api/v1/nothing", status: 404},
-		"Method":  {reason: "a method that is not served", method: "DELETE", path: "/api/v1/clusters", status: 405},
-		"Topic":   {reason: "a topic that does not exist", method: "GET", path: "/api/v1/stream?topics=x", status: 400},
+		"Unknown":  {reason: "a path that nothing serves", method: "GET", path: "/api/v1/nothing", status: 404, says: "/api/v1/docs"},
+		"Method":   {reason: "a method that is not served", method: "DELETE", path: "/api/v1/clusters", status: 405, says: "use GET"},
+		"Topic":    {reason: "a topic that does not exist", method: "GET", path: "/api/v1/stream?topics=x", status: 400, says: "write summary, events, networks"},
+		"Status":   {reason: "a status that no machine has", method: "GET", path: "/api/v1/machines?status=failed,broken", status: 400, says: "there is no status broken: write pending, running, failed, unknown"},
+		"Model":    {reason: "clusters have another model", method: "GET", path: "/api/v1/clusters?status=running", status: 400, says: "write active, inactive, failed"},
+		"Resource": {reason: "a type that no resource has", method: "GET", path: "/api/v1/resources?type=clusters", status: 400, says: "write cluster, machine, network, storage"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			r := s.do(tc.method, tc.path, "", "X-Request-ID", "my-id")
 			p := r.object(t)
-			if r.StatusCode != tc.status || r.Header.Get("Content-Type") != "application/problem+json" || p["status"] != float64(tc.status) || p["requestId"] != "my-id" || p["detail"] == "" {
+			if detail, _ := p["detail"].(string); r.StatusCode != tc.status || r.Header.Get("Content-Type") != "application/problem+json" || p["status"] != float64(tc.status) || p["requestId"] != "my-id" || !strings.Contains(detail, tc.says) {
 				t.Errorf("%s: %s %s", tc.reason, r.Status, r.body)
 			}
 			if r.Header.Get("X-Request-ID") != "my-id" {

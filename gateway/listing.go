@@ -199,6 +199,7 @@ func (g *gateway) list(topic state.Topic) fiber.Handler {
 	words := vocabulary{
 		attributes: slices.Concat(state.CommonAttributes, state.Attributes[topic]),
 		fields:     state.Fields(topic),
+		values:     map[string][]string{"status": state.Statuses(topic)},
 	}
 	return func(c *fiber.Ctx) error {
 		snapshot, err := g.snapshot()

@@ -52,6 +52,8 @@ type cursor struct {
 type vocabulary struct {
 	attributes []string
 	fields     []string
+	// values are all that an attribute may have, for those that are bounded.
+	values map[string][]string
 }
 
 // parseQuery reads the parameters of a list. One that is unknown or cannot be
@@ -106,7 +108,13 @@ func (q *query) set(name string, values []string, v vocabulary) error {
 			}
 		}
 	case slices.Contains(v.attributes, name):
-		q.filters = append(q.filters, filter{attribute: name, values: splitAll(values)})
+		wanted := splitAll(values)
+		for _, value := range wanted {
+			if known := v.values[name]; known != nil && !slices.Contains(known, value) {
+				return refuseParameter(name, "there is no %s %s: write %s", name, value, strings.Join(known, ", "))
+			}
+		}
+		q.filters = append(q.filters, filter{attribute: name, values: wanted})
 	default:
 		return refuseParameter(name, "it is unknown here: write limit, continue, sort, fields, q, %s", strings.Join(v.attributes, ", "))
 	}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -31,17 +33,29 @@ type realStand struct {
 	namespace string
 }
 
-// rights are what the gateway needs, all of it.
-const rights = `
-rules:
-  - {apiGroups: [vitistack.io], resources: [networknamespaces, networkconfigurations, ipallocations, machines, machineproviders, kubernetesclusters], verbs: [get, list, watch]}
-  - {apiGroups: [kubevirt.io], resources: [virtualmachines, virtualmachineinstances], verbs: [get, list, watch]}
-  - {apiGroups: [""], resources: [nodes], verbs: [get, list, watch]}
-  - {apiGroups: [serving.knative.dev], resources: [services], verbs: [get, list, watch]}
-  - {apiGroups: [""], resources: [configmaps], verbs: [list]}
-  - {apiGroups: [authentication.k8s.io], resources: [tokenreviews], verbs: [create]}
-  - {apiGroups: [authorization.k8s.io], resources: [subjectaccessreviews], verbs: [create]}
-`
+// rights are those that the gateway is shipped with, all of them in one role.
+func rights(t *testing.T) string {
+	t.Helper()
+	shipped, err := os.ReadFile("../knative/gateway.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all rbacv1.ClusterRole
+	for document := range strings.SplitSeq(string(shipped), "\n---\n") {
+		var role rbacv1.ClusterRole
+		if err := yaml.Unmarshal([]byte(document), &role); err != nil {
+			t.Fatal(err)
+		}
+		if role.Kind == "ClusterRole" || role.Kind == "Role" {
+			all.Rules = append(all.Rules, role.Rules...)
+		}
+	}
+	rules, err := yaml.Marshal(map[string]any{"rules": all.Rules})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(rules)
+}
 
 func startReal(t *testing.T, settings ...string) *realStand {
 	t.Helper()
@@ -54,7 +68,7 @@ func startReal(t *testing.T, settings ...string) *realStand {
 	}
 	own := rest.CopyConfig(s.config)
 	own.Impersonate.UserName = "gateway-of-" + s.namespace
-	s.grant(own.Impersonate.UserName, rights)
+	s.grant(own.Impersonate.UserName, rights(t))
 	c, err := config.Load(append([]string{"--rateLimit.enabled=false", "--state.dir=" + t.TempDir()}, settings...), func(string) (string, bool) { return "", false }, io.Discard)
 	if err != nil {
 		t.Fatal(err)

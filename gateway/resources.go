@@ -54,6 +54,10 @@ const (
 var resourceVocabulary = vocabulary{
 	attributes: []string{"id", "type", "name", "namespace", "operator", "status", "createdAt", "updatedAt"},
 	fields:     []string{"id", "type", "name", "namespace", "operator", "status", "metadata", "spec", "statusDetail"},
+	values: map[string][]string{
+		"type":   {typeCluster, typeMachine, typeNetwork, typeStorage},
+		"status": state.Statuses(state.TopicMachines),
+	},
 }
 
 func (r resource) kind() string {

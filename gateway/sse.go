@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"strings"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/gofiber/fiber/v2/utils"
@@ -20,7 +21,7 @@ func (g *gateway) streamEvents(c *fiber.Ctx) error {
 	}
 	topics, unknown := stream.ParseTopics(c.Query("topics"))
 	if unknown != "" {
-		return refuseParameter("topics", "there is no topic %s", utils.CopyString(unknown))
+		return refuseParameter("topics", "there is no topic %s: write %s", utils.CopyString(unknown), strings.Join(stream.TopicNames(), ", "))
 	}
 	filter := stream.Filter{Topics: topics, Namespace: utils.CopyString(c.Query("namespace"))}
 	if c.Method() == fiber.MethodHead {

@@ -5,6 +5,18 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 )
 
+// Statuses are those that items of a topic may have.
+func Statuses(topic Topic) []string {
+	switch topic {
+	case TopicClusters:
+		return []string{StatusActive, StatusInactive, StatusFailed}
+	case TopicOperators:
+		return []string{Healthy, Degraded, Unhealthy, Unreachable}
+	default:
+		return []string{StatusPending, StatusRunning, StatusFailed, StatusUnknown}
+	}
+}
+
 // machineStatus is a machine's phase in the words of the resource model.
 func machineStatus(phase string) string {
 	switch v1alpha1.MachinePhase(phase) {

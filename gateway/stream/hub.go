@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -301,19 +302,25 @@ const (
 	TopicEvents  = "events"
 )
 
+// TopicNames are all topics that there are.
+func TopicNames() []string {
+	names := []string{TopicSummary, TopicEvents}
+	for _, t := range state.Topics {
+		names = append(names, string(t))
+	}
+	return names
+}
+
 // ParseTopics reads a list of topics with commas between. An empty list means
 // all; the first unknown topic is returned.
 func ParseTopics(list string) (topics map[string]bool, unknown string) {
 	if list == "" {
 		return nil, ""
 	}
-	known := map[string]bool{TopicSummary: true, TopicEvents: true}
-	for _, t := range state.Topics {
-		known[string(t)] = true
-	}
+	known := TopicNames()
 	topics = map[string]bool{}
 	for name := range strings.SplitSeq(list, ",") {
-		if !known[name] {
+		if !slices.Contains(known, name) {
 			return nil, name
 		}
 		topics[strings.Clone(name)] = true
