@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -160,7 +161,7 @@ func (f *functions) settle(ctx context.Context, namespace, name, cause string) e
 	settled(operatorOf(m, p.kind), p.err, f.now().Sub(began))
 	wrote, err := f.write(ctx, before, m, decide(m, p))
 	if err != nil {
-		return err
+		return f.overtaken(ctx, m, err)
 	}
 	if mends(p.err) {
 		return fmt.Errorf("build machine %s/%s: %w", namespace, name, p.err)
@@ -299,6 +300,35 @@ func (f *functions) remove(ctx context.Context, m *v1alpha1.Machine) error {
 	}
 	events.Report(ctx, string(v1alpha1.MachineDeleting), "Removed machine")
 	return nil
+}
+
+// overtaken takes down what was made for a machine that has been deleted meanwhile:
+// its removal may have come before, when there was nothing yet, and does not come
+// again. So it is waited for here. why is what is returned then.
+func (f *functions) overtaken(ctx context.Context, m *v1alpha1.Machine, why error) error {
+	now := &v1alpha1.Machine{}
+	err := f.kube.Get(ctx, m.Namespace, m.Name, now)
+	if err != nil && !kube.NotFound(err) {
+		return err
+	}
+	if err == nil && now.UID == m.UID && now.DeletionTimestamp == nil {
+		return why
+	}
+	const pause = 200 * time.Millisecond
+	for {
+		waitsFor, err := f.takeDown(ctx, m)
+		if err == nil && waitsFor == "" {
+			return why
+		}
+		if _, refused := asFault(err); refused {
+			return fmt.Errorf("remove what was made for machine %s/%s, which is gone: %w", m.Namespace, m.Name, err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("remove what was made for machine %s/%s, which is gone: %w", m.Namespace, m.Name, cmp.Or(err, ctx.Err()))
+		case <-time.After(pause):
+		}
+	}
 }
 
 func (f *functions) takeDown(ctx context.Context, m *v1alpha1.Machine) (waitsFor string, err error) {

@@ -77,6 +77,20 @@ func TestRedelivery(t *testing.T) {
 	})
 }
 
+// forget has somebody remove all reservations from a server with one subnet.
+func forget(t *testing.T, b backend, subnet stand.Subnet) {
+	t.Helper()
+	var config map[string]any
+	if _, err := b.Command(t.Context(), "config-get", nil, &config); err != nil {
+		t.Fatal(err)
+	}
+	dhcp4 := config["Dhcp4"].(map[string]any)
+	dhcp4["subnet4"] = []stand.Subnet{subnet}
+	if result, err := b.Command(t.Context(), "config-set", map[string]any{"Dhcp4": dhcp4}, nil); err != nil || result != 0 {
+		t.Fatalf("config-set: result %d, error %v", result, err)
+	}
+}
+
 // TestRepair has somebody remove a reservation from Kea.
 func TestRepair(t *testing.T) {
 	onEach(t, stand.Options{Subnets: []stand.Subnet{{ID: 7, Subnet: "10.77.0.0/24"}}}, func(t *testing.T, b backend) {
@@ -84,14 +98,7 @@ func TestRepair(t *testing.T) {
 		w.network("net", "10.77.0.0/24", nil)
 		w.configuration("vm", []string{macA}, nil)
 		want := addressOf(t, w.settle("vm"), 0)
-		var config map[string]any
-		_, err := b.Command(t.Context(), "config-get", nil, &config)
-		w.must(err)
-		dhcp4 := config["Dhcp4"].(map[string]any)
-		dhcp4["subnet4"] = []stand.Subnet{{ID: 7, Subnet: "10.77.0.0/24"}}
-		if result, err := b.Command(t.Context(), "config-set", map[string]any{"Dhcp4": dhcp4}, nil); err != nil || result != 0 {
-			t.Fatalf("config-set: result %d, error %v", result, err)
-		}
+		forget(t, b, stand.Subnet{ID: 7, Subnet: "10.77.0.0/24"})
 		w.must(w.deliver("NetworkConfiguration", "vm", events.TypeResync))
 		if got := hosts(t, b)[macA]; got != want {
 			t.Errorf("after a resync the reservation has %q, want %s again", got, want)

@@ -119,12 +119,18 @@ func (f *function) grant(ctx context.Context, nc *v1alpha1.NetworkConfiguration,
 	g, err := f.reserve(ctx, w, settled(nc, w, nn))
 	var out outage
 	if err != nil && !errors.As(err, &out) && !errors.As(err, new(refusal)) {
-		return fmt.Errorf("reserve addresses for %s/%s: %w", nc.Namespace, nc.Name, err)
+		return f.overtaken(ctx, nc, fmt.Errorf("reserve addresses for %s/%s: %w", nc.Namespace, nc.Name, err))
 	}
 	waited := exhausted(nc)
 	told := conclude(nc, nn, w, g, err, len(f.controls), f.now())
+	unwritten := nc.ResourceVersion
 	if err := f.write(ctx, before, nc, told); err != nil {
-		return err
+		return f.overtaken(ctx, nc, err)
+	}
+	if g.changed && nc.ResourceVersion == unwritten {
+		if err := f.overtaken(ctx, nc, nil); err != nil {
+			return err
+		}
 	}
 	if waited && err == nil {
 		return f.wakeNext(ctx, nn)
@@ -133,6 +139,24 @@ func (f *function) grant(ctx context.Context, nc *v1alpha1.NetworkConfiguration,
 		return fmt.Errorf("reserve addresses for %s/%s: %w", nc.Namespace, nc.Name, out)
 	}
 	return nil
+}
+
+// overtaken takes back what was reserved for a NetworkConfiguration that has been
+// deleted meanwhile: its release may have come before, and does not come again. A
+// status that could be written proves that it has not. why is what is returned then.
+func (f *function) overtaken(ctx context.Context, nc *v1alpha1.NetworkConfiguration, why error) error {
+	now := &v1alpha1.NetworkConfiguration{}
+	err := f.kube.Get(ctx, nc.Namespace, nc.Name, now)
+	if err != nil && !kube.NotFound(err) {
+		return err
+	}
+	if err == nil && now.UID == nc.UID && now.DeletionTimestamp == nil {
+		return why
+	}
+	if err := f.takeBack(ctx, nc); err != nil {
+		return fmt.Errorf("take back what was reserved for %s/%s, which is gone: %w", nc.Namespace, nc.Name, err)
+	}
+	return why
 }
 
 // write patches the status if it has changed, and tells people if the reason has.

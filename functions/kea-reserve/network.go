@@ -20,7 +20,8 @@ const source = "/functions/" + name
 
 // settleNetwork has everything looked at that waits for a network, or has been
 // reserved on terms that the network has changed since. Again, which resync sends
-// from time to time, also removes reservations whose holder is gone.
+// from time to time, also removes reservations whose holder is gone, and so does the
+// deletion of the network.
 func (f *function) settleNetwork(ctx context.Context, namespace, name string, again bool) error {
 	nn := &v1alpha2.NetworkNamespace{}
 	if err := f.kube.Get(ctx, namespace, name, nn); err != nil {
@@ -32,13 +33,13 @@ func (f *function) settleNetwork(ctx context.Context, namespace, name string, ag
 	if ours, _ := serves(&v1alpha1.NetworkConfiguration{}, nn, false); !ours || notReady(nn) != nil {
 		return nil
 	}
-	if nn.DeletionTimestamp != nil {
-		return f.retire(ctx, nn)
-	}
-	if again {
+	if again || nn.DeletionTimestamp != nil {
 		if err := f.sweep(ctx, nn); err != nil {
 			return err
 		}
+	}
+	if nn.DeletionTimestamp != nil {
+		return f.retire(ctx, nn)
 	}
 	waiting, err := f.users(ctx, nn, func(nc *v1alpha1.NetworkConfiguration) bool {
 		w, p := newWish(nc, nn, f.classes)

@@ -15,6 +15,8 @@ type granted struct {
 	addresses []netip.Addr
 	// down are the servers that could not be given the reservations.
 	down outage
+	// changed is whether anything had to be changed.
+	changed bool
 }
 
 // reserve grants a wish on all Kea servers that can be reached, and reads back
@@ -29,7 +31,8 @@ func (f *function) reserve(ctx context.Context, w wish, known bool) (granted, er
 	if err != nil {
 		return granted{}, err
 	}
-	if !d.done() {
+	changed := !d.done()
+	if changed {
 		known = false
 		if d, err = f.change(ctx, w, all, d); err != nil {
 			return granted{}, err
@@ -41,7 +44,7 @@ func (f *function) reserve(ctx context.Context, w wish, known bool) (granted, er
 	if len(all.up()) == 0 {
 		return granted{}, all.outage()
 	}
-	g := granted{addresses: d.addresses, down: all.outage()}
+	g := granted{addresses: d.addresses, down: all.outage(), changed: changed}
 	if !known && all[0].err != nil {
 		failedOver()
 	}

@@ -117,7 +117,7 @@ func (f *function) ask(ctx context.Context, nn *v1alpha2.NetworkNamespace, how l
 	before, was := nn.DeepCopy(), isReady(nn)
 	seg, err := f.provide(ctx, nn, from, how)
 	if err != nil && !errors.As(err, new(refused)) && !errors.As(err, new(fault)) {
-		return fmt.Errorf("provide network %s/%s: %w", nn.Namespace, nn.Name, err)
+		return f.overtaken(ctx, nn, from, fmt.Errorf("provide network %s/%s: %w", nn.Namespace, nn.Name, err))
 	}
 	told := decide(nn, seg, err, f.now())
 	if isReady(nn) {
@@ -126,7 +126,7 @@ func (f *function) ask(ctx context.Context, nn *v1alpha2.NetworkNamespace, how l
 		}
 	}
 	if err := f.write(ctx, before, nn, told); err != nil {
-		return err
+		return f.overtaken(ctx, nn, from, err)
 	}
 	if isReady(nn) && !was {
 		if err := f.yield(ctx, nn); err != nil {

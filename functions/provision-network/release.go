@@ -48,6 +48,29 @@ func (f *function) release(ctx context.Context, nn *v1alpha2.NetworkNamespace) e
 	return nil
 }
 
+// overtaken gives back what was made for a network that has been deleted meanwhile:
+// its release may have come before, and does not come again. why is what is returned
+// then.
+func (f *function) overtaken(ctx context.Context, nn *v1alpha2.NetworkNamespace, from source, why error) error {
+	if _, makes := from.(finder); !makes {
+		return why
+	}
+	now := &v1alpha2.NetworkNamespace{}
+	err := f.kube.Get(ctx, nn.Namespace, nn.Name, now)
+	if err != nil && !kube.NotFound(err) {
+		return err
+	}
+	if err == nil && now.UID == nn.UID && now.DeletionTimestamp == nil {
+		return why
+	}
+	err = from.Release(ctx, nn)
+	counted(nn, "release", err)
+	if f := (fault{}); err != nil && (!errors.As(err, &f) || f.reason != reasonWorking) {
+		return fmt.Errorf("release what was made for network %s/%s, which is gone: %w", nn.Namespace, nn.Name, err)
+	}
+	return why
+}
+
 // giveBack has whoever was asked for the segment take it back.
 func (f *function) giveBack(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
 	asked := nn.Annotations[v1alpha1.AnnotationProvider]

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+// TestOvertaken deletes a machine while the request that makes its virtual machine is
+// on its way, and has another process remove it before that arrives.
+func TestOvertaken(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, proxmoxSite)
+	// One without a CD, whose absence would stop the virtual machine being made.
+	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
+		Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.site.provider},
+	}}
+	r.create(m)
+	armed := true
+	through := func(next http.RoundTripper) http.RoundTripper {
+		return roundTrip(func(req *http.Request) (*http.Response, error) {
+			if armed && req.Method == http.MethodPost && strings.HasSuffix(req.URL.Path, "/qemu") {
+				armed = false
+				r.clean(m, &wire{})
+			}
+			return next.RoundTrip(req)
+		})
+	}
+	config := rest.CopyConfig(r.config)
+	client, err := kube.New(config, function, kinds...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow := &functions{kube: client, connect: connect(client, through), local: local(client), now: time.Now}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for armed && ctx.Err() == nil {
+		_ = deliver(ctx, slow, look(r.namespace, "m1"))
+	}
+	if armed {
+		t.Fatal("no virtual machine was made")
+	}
+	// A task that went on would be done by then.
+	for range 20 {
+		if left := r.site.left(m); len(left) > 0 {
+			t.Fatalf("left behind of a machine that is gone: %v", left)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}

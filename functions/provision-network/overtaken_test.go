@@ -1,0 +1,41 @@
+package main
+
+import (
+	"context"
+	"testing"
+
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/events"
+)
+
+// overtaking is a source that is asked while the network is deleted, and released by
+// another delivery before the request for the segment arrives.
+type overtaking struct {
+	nam
+	before func()
+}
+
+func (o overtaking) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segment, error) {
+	o.before()
+	return o.nam.Provide(ctx, nn)
+}
+
+// TestOvertaken leaves no segment at the manager that nobody would give back.
+func TestOvertaken(t *testing.T) {
+	t.Parallel()
+	m := newManager(t, 0)
+	var w *world
+	w = newWorld(t, map[string]source{"nam": overtaking{m.nam, func() {
+		w.delete(w.get("net"))
+		other := &function{kube: w.kube, sender: w.sent, now: w.clock.Now}
+		other.sources = map[string]source{"nam": m.nam}
+		if err := other.settle(t.Context(), w.namespace, "net", look{}); err != nil || w.get("net") != nil {
+			t.Errorf("it has to be gone before its segment is made: %v", err)
+		}
+	}}})
+	w.network("net", v1alpha2.NetworkNamespaceSpec{})
+	_ = w.deliver(kindNetwork, "net", events.TypeRefAdd)
+	if left := m.Segments(); len(left) > 0 {
+		t.Errorf("segments %v are left of what is gone", left)
+	}
+}
