@@ -43,7 +43,8 @@ async function fetchInto(entry, path, stamp) {
       entry.error = "";
       entry.stamp = stamp;
     } else if (answer.status === 429 || answer.status === 503) {
-      entry.error = body.detail;
+      // Somebody who looks at much in little time only has to wait.
+      entry.error = answer.status === 429 ? "" : body.detail;
       entry.timer = setTimeout(
         () => {
           entry.timer = 0;

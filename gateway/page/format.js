@@ -8,7 +8,9 @@ export const plural = (n, one, many = one + "s") => `${count(n)} ${n === 1 ? one
 // span is a number of seconds with the one or two units that matter.
 export function span(seconds) {
   const s = Math.max(0, seconds);
-  if (s < 10) return `${s < 0.05 ? 0 : s.toFixed(1)} s`;
+  // Conditions have whole seconds.
+  if (s < 0.05) return "under 1 s";
+  if (s < 10) return `${s.toFixed(1)} s`;
   if (s < 120) return `${Math.round(s)} s`;
   if (s < 7200) return `${Math.round(s / 60)} min`;
   if (s < 172800) return `${Math.round(s / 3600)} h`;

@@ -109,7 +109,7 @@ export const networkView = {
     const path = detailOf(n);
     const answer = ask(path, stampOf(n));
     return [
-      head(n, "networks", [n.ipv4Prefix, n.ipv6Prefix, n.vlanId ? `VLAN ${n.vlanId}` : "untagged"].filter(Boolean)),
+      head(n, "networks", [n.ipv4Prefix, n.ipv6Prefix, n.vlanId ? `VLAN ${n.vlanId}` : n.ready && "untagged"].filter(Boolean)),
       dl([
         ["Gateway", [n.ipv4Gateway, n.ipv6Gateway].filter(Boolean).join(", ") || "none"],
         ["Source", n.provider],

@@ -125,7 +125,7 @@ function place(cluster, network, pools) {
       state: verdict(network).state,
       title: network.name,
       href: to("networks", network),
-      lines: [network.ipv4Prefix ?? network.ipv6Prefix ?? network.phase, `VLAN ${network.vlanId}`],
+      lines: [network.ipv4Prefix ?? network.ipv6Prefix ?? network.phase, network.vlanId ? `VLAN ${network.vlanId}` : network.ready && "untagged"],
     };
     boxes.push(box);
     lines.push([box, own]);
@@ -178,7 +178,7 @@ function placeHosts(boxes, lines, total) {
 
 function card(box) {
   const { x, w } = columns[box.col];
-  const most = Math.floor((w - 41) / 8.2);
+  const most = Math.floor((w - 41) / 8.8);
   const lines = box.lines.filter(Boolean).map((line) => shorten(line, Math.floor((w - 20) / 6.4)));
   const label = [shorten(box.title, most), ...lines].join(" ");
   const body = [
