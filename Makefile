@@ -13,7 +13,7 @@ endif
 TOOL := go tool -modfile=tools/go.mod
 # Packages whose tests start programs of their own gain nothing from the race detector.
 WHOLE := ./tests/e2e/... ./tests/chaos/...
-PARTS = $(filter-out github.com/vitistack/stack/tests/e2e% github.com/vitistack/stack/tests/chaos% github.com/vitistack/stack/tests/bench%,$(shell go list ./...))
+PARTS = $(filter-out github.com/vitistack/stack/tests/e2e% github.com/vitistack/stack/tests/chaos% github.com/vitistack/stack/tests/bench,$(shell go list ./...))
 
 .PHONY: help build run screenshots clean-run prepare test test-knative check generate helm images deploy chaos roles bench
 help: ## Show this help
@@ -85,5 +85,5 @@ KNATIVE = $(CACHE)/bin/knative-$(shell sed -n 's/.*knative.dev\/eventing v/v/p' 
 test-knative: build ## Run the whole stack on Knative Eventing's own control plane
 	@sh tests/knative/build.sh $(KNATIVE) && VITI_KNATIVE=$(KNATIVE) go test -count=1 -timeout 20m -v ./tests/knative
 
-bench: build ## Measure: cold starts, time and requests to a Running cluster, fifty at once, idle cost
-	@go test -run '^$$' -bench . -benchtime 5x -timeout 60m ./tests/bench
+bench: build ## Measure all of it, and write tests/bench/RESULTS.md (LOAD=0.1 for a tenth of the load)
+	@go run ./tests/bench/results -load $(or $(LOAD),1)

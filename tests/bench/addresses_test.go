@@ -14,21 +14,18 @@ import (
 	"github.com/vitistack/stack/tests/stand/engine"
 )
 
-// BenchmarkAddresses gives static addresses to a burst of NetworkConfigurations,
-// with all functions started from zero. cpu-ms are those of the functions and of the
-// API server for one address.
+// BenchmarkAddresses gives static addresses to a burst of NetworkConfigurations in a
+// network that is there, with all functions started from zero. cpu-ms are those of
+// the functions and of the API server for one address.
 func BenchmarkAddresses(b *testing.B) {
 	for _, n := range []int{200, 1000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
-			e := engine.Start(b, "--audit", "--idle", "10m")
+			e := engine.Start(b, "--idle", "10m")
 			var walls []time.Duration
-			requests, rounds := 0, 0
 			var functions, server time.Duration
 			for b.Loop() {
-				rounds++
-				namespace := fmt.Sprintf("burst-%d-%d", n, rounds)
-				e.Apply(namespace, network(rounds))
-				e.UntilPhase(engine.NetworkNamespaces, namespace, "network", "Ready")
+				namespace := fmt.Sprintf("burst-%d-%d", n, len(walls))
+				settledNetwork(b, e, namespace, len(walls))
 				toZero(b, e)
 				began, before := time.Now(), usages(b, e)
 				burst(b, e, namespace, n)
@@ -36,21 +33,59 @@ func BenchmarkAddresses(b *testing.B) {
 				after := usages(b, e)
 				server += after["kube-apiserver"].cpu - before["kube-apiserver"].cpu
 				functions += functionCPU(b, e)
-				explain(b, e, began, before, n)
-				for _, r := range e.Requests(began) {
-					if name := r.Function(); name == "allocate-ip" || name == "provision-network" || name == "kea-reserve" {
-						requests++
-					}
-				}
+				distinct(b, e, namespace, n)
 			}
-			addresses := float64(n * rounds)
+			addresses := float64(n * len(walls))
 			b.ReportMetric(milliseconds(median(walls)), "ms-burst")
 			b.ReportMetric(float64(n)/median(walls).Seconds(), "addresses/s")
-			b.ReportMetric(float64(requests)/addresses, "requests/address")
 			b.ReportMetric(milliseconds(functions)/addresses, "functions-cpu-ms/address")
 			b.ReportMetric(milliseconds(server)/addresses, "apiserver-cpu-ms/address")
 			b.ReportMetric(0, "ns/op")
 		})
+	}
+}
+
+// BenchmarkAddressRequests counts what the functions ask the API server for to give
+// addresses to a burst. With -v it says who, and for what.
+func BenchmarkAddressRequests(b *testing.B) {
+	const n = 200
+	e := engine.Start(b, "--audit", "--idle", "10m")
+	rounds, all, wrote := 0, map[string]int{}, 0
+	for b.Loop() {
+		namespace := fmt.Sprintf("burst-%d", rounds)
+		settledNetwork(b, e, namespace, rounds)
+		began, before := time.Now(), usages(b, e)
+		burst(b, e, namespace, n)
+		requests, writes := byFunctions(e, began)
+		for name, count := range requests {
+			all[name] += count
+		}
+		wrote += writes
+		rounds++
+		explain(b, e, began, before, n)
+	}
+	total := 0
+	for name, count := range all {
+		total += count
+		b.ReportMetric(float64(count)/float64(n*rounds), name+"-requests/address")
+	}
+	b.ReportMetric(float64(total)/float64(n*rounds), "requests/address")
+	b.ReportMetric(float64(wrote)/float64(n*rounds), "writes/address")
+	b.ReportMetric(0, "ns/op")
+}
+
+// settledNetwork makes a network, and waits until nobody is busy with it any more.
+func settledNetwork(b *testing.B, e *engine.Engine, namespace string, n int) {
+	b.Helper()
+	e.Apply(namespace, network(n))
+	e.UntilPhase(engine.NetworkNamespaces, namespace, "network", "Ready")
+	const calm = 2 * time.Second
+	for quiet := time.Now(); time.Since(quiet) < calm; time.Sleep(calm / 20) {
+		for _, t := range e.Report().Triggers {
+			if t.InFlight+t.Queued > 0 {
+				quiet = time.Now()
+			}
+		}
 	}
 }
 
@@ -63,9 +98,9 @@ spec:
   datacenterIdentifier: no-west-az1
   networkProvisioning:
     provider: manual
-    manual: {ipv4CIDR: 10.%[1]d.0.0/20, ipv4Gateway: 10.%[1]d.0.1, vlanId: %[1]d}
+    manual: {ipv4CIDR: 10.%d.%d.0/20, ipv4Gateway: 10.%d.%d.1, vlanId: %d}
   ipAllocation: {type: static}
-`, n)
+`, n/16, n%16*16, n/16, n%16*16, 1+n)
 }
 
 // toZero ends the processes of all functions.
@@ -83,44 +118,91 @@ func toZero(b *testing.B, e *engine.Engine) {
 // burst creates NetworkConfigurations and waits until all have their addresses.
 func burst(b *testing.B, e *engine.Engine, namespace string, n int) {
 	b.Helper()
-	configurations := e.Client.Resource(engine.NetworkConfigurations).Namespace(namespace)
-	watcher, err := configurations.Watch(b.Context(), metav1.ListOptions{FieldSelector: "status.phase=Ready"})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer watcher.Stop()
+	done := watchFor(b, e, "all have their addresses", n, engine.NetworkConfigurations, namespace, "status.phase=Ready")
+	create(b, n, func(i int) error {
+		_, err := e.Client.Resource(engine.NetworkConfigurations).Namespace(namespace).Create(b.Context(), configuration(i), metav1.CreateOptions{})
+		return err
+	})
+	done()
+}
+
+// configuration is a NetworkConfiguration with one interface.
+func configuration(i int) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "vitistack.io/v1alpha1", "kind": "NetworkConfiguration",
+		"metadata": map[string]any{"name": fmt.Sprintf("nic-%d", i)},
+		"spec": map[string]any{"networkNamespaceName": "network", "networkInterfaces": []any{
+			map[string]any{"name": "eth0", "macAddress": fmt.Sprintf("02:00:00:%02x:%02x:%02x", i>>16&255, i>>8&255, i&255)},
+		}},
+	}}
+}
+
+// create makes n things, several at the same time as several users would.
+func create(b *testing.B, n int, make func(i int) error) {
+	b.Helper()
 	const creators = 8
 	var group sync.WaitGroup
 	for c := range creators {
 		group.Go(func() {
 			for i := c; i < n; i += creators {
-				obj := &unstructured.Unstructured{Object: map[string]any{
-					"apiVersion": "vitistack.io/v1alpha1", "kind": "NetworkConfiguration",
-					"metadata": map[string]any{"name": fmt.Sprintf("vm-%d", i)},
-					"spec": map[string]any{"networkNamespaceName": "network", "networkInterfaces": []any{
-						map[string]any{"name": "eth0", "macAddress": fmt.Sprintf("02:00:00:00:%02x:%02x", i/256, i%256)},
-					}},
-				}}
-				if _, err := configurations.Create(b.Context(), obj, metav1.CreateOptions{}); err != nil {
+				if err := make(i); err != nil {
 					b.Error(err)
 				}
 			}
 		})
 	}
-	ready := map[string]bool{}
-	patience, cancel := context.WithTimeout(b.Context(), 10*time.Minute)
-	defer cancel()
-	for len(ready) < n {
-		select {
-		case change := <-watcher.ResultChan():
-			if obj, ok := change.Object.(*unstructured.Unstructured); ok {
-				ready[obj.GetName()] = true
+	group.Wait()
+}
+
+// watchFor begins to watch objects, of a namespace or of all where it is empty, and
+// returns what waits until n of them match a field selector. Watching costs the API
+// server less than asking.
+func watchFor(b *testing.B, e *engine.Engine, what string, n int, kind resource, namespace, selector string) (wait func()) {
+	b.Helper()
+	const patience = 15 * time.Minute
+	ctx, cancel := context.WithTimeout(b.Context(), patience)
+	watcher, err := e.Client.Resource(kind).Namespace(namespace).Watch(ctx, metav1.ListOptions{FieldSelector: selector})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return func() {
+		b.Helper()
+		defer cancel()
+		defer watcher.Stop()
+		reached := map[string]bool{}
+		for told := time.Now(); len(reached) < n; {
+			change, ok := <-watcher.ResultChan()
+			if !ok {
+				b.Fatalf("%s: %d of %d after %s", what, len(reached), n, patience)
 			}
-		case <-patience.Done():
-			b.Fatalf("%d of %d have an address", len(ready), n)
+			if obj, ok := change.Object.(*unstructured.Unstructured); ok {
+				reached[obj.GetNamespace()+"/"+obj.GetName()] = true
+			}
+			if time.Since(told) > 10*time.Second {
+				told = time.Now()
+				progress("%s: %d of %d", what, len(reached), n)
+			}
 		}
 	}
-	group.Wait()
+}
+
+// distinct fails unless a namespace has n addresses that are all different.
+func distinct(b *testing.B, e *engine.Engine, namespace string, n int) {
+	b.Helper()
+	addresses := map[string]bool{}
+	for _, a := range e.List(engine.IPAllocations, namespace, "") {
+		address, _, _ := unstructured.NestedString(a.Object, "status", "address")
+		in, _, _ := unstructured.NestedString(a.Object, "spec", "networkNamespaceName")
+		if key := a.GetNamespace() + "/" + in + "/" + address; address != "" {
+			if addresses[key] {
+				b.Fatalf("address %s is given out twice", key)
+			}
+			addresses[key] = true
+		}
+	}
+	if len(addresses) != n {
+		b.Fatalf("%d addresses for %d interfaces", len(addresses), n)
+	}
 }
 
 // functionCPU is the processor time that the running processes of all functions have

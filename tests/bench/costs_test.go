@@ -11,8 +11,18 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/vitistack/stack/tests/stand/engine"
 )
+
+// resource is a kind as the API server names it.
+type resource = schema.GroupVersionResource
+
+// progress tells whoever waits how far a benchmark is.
+func progress(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "%s  %s\n", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
+}
 
 // clockTick is the unit of the times in /proc/PID/stat (proc_pid_stat(5)).
 const clockTick = 10 * time.Millisecond

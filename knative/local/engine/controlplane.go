@@ -122,7 +122,7 @@ func (p *controlPlane) apiServerFlags() []string {
 	}
 	if p.audit {
 		flags = append(flags, "--audit-policy-file=audit-policy.yaml", "--audit-log-path="+p.state.path("logs", "audit.log"),
-			"--audit-log-maxsize=100", "--audit-log-maxbackup=2")
+			"--audit-log-maxsize=100", "--audit-log-maxbackup=5")
 	}
 	return append(flags, p.more...)
 }

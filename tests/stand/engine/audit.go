@@ -49,12 +49,28 @@ func (r Request) Function() string {
 // Requests are those that the API server has answered since a time.
 func (e *Engine) Requests(since time.Time) []Request {
 	e.t.Helper()
-	file, err := os.Open(filepath.Join(e.Dir, "logs", "audit.log"))
+	var all []Request
+	// A log that has become large bears the time of its end in its name.
+	logs, _ := filepath.Glob(filepath.Join(e.Dir, "logs", "audit*.log"))
+	for _, log := range logs {
+		if info, err := os.Stat(log); err != nil || info.ModTime().Before(since) {
+			continue
+		}
+		requests, err := readAudit(log, since)
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		all = append(all, requests...)
+	}
+	return all
+}
+
+func readAudit(log string, since time.Time) (all []Request, err error) {
+	file, err := os.Open(log)
 	if err != nil {
-		e.t.Fatal(err)
+		return nil, err
 	}
 	defer func() { _ = file.Close() }()
-	var all []Request
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -63,5 +79,5 @@ func (e *Engine) Requests(since time.Time) []Request {
 			all = append(all, r)
 		}
 	}
-	return all
+	return all, lines.Err()
 }

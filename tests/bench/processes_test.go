@@ -1,0 +1,83 @@
+package bench
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vitistack/stack/tests/stand/engine"
+	"github.com/vitistack/stack/tests/stand/process"
+)
+
+// BenchmarkProcesses gives out addresses with several processes of each function,
+// and with a second event source that tells everything again. It fails unless every
+// address is unique.
+func BenchmarkProcesses(b *testing.B) {
+	const n = 400
+	for _, tc := range []struct{ processes, sources int }{{1, 1}, {2, 1}, {4, 1}, {8, 1}, {2, 2}} {
+		b.Run(fmt.Sprintf("%d-from-%d", tc.processes, tc.sources), func(b *testing.B) {
+			e := engine.Start(b, "--idle", "10m", "--processes", strconv.Itoa(tc.processes))
+			for range tc.sources - 1 {
+				secondSource(b, e)
+			}
+			var walls []time.Duration
+			for b.Loop() {
+				namespace := fmt.Sprintf("burst-%d", len(walls))
+				settledNetwork(b, e, namespace, len(walls))
+				began := time.Now()
+				burst(b, e, namespace, n)
+				walls = append(walls, time.Since(began))
+				distinct(b, e, namespace, n)
+			}
+			b.ReportMetric(float64(n)/median(walls).Seconds(), "addresses/s")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// secondSource runs the engine's event source once more, so that every event comes
+// twice.
+func secondSource(b *testing.B, e *engine.Engine) {
+	b.Helper()
+	for _, p := range e.Report().Processes {
+		if p.Name != "apiserversource" {
+			continue
+		}
+		dir := fmt.Sprintf("/proc/%d", p.PID)
+		line, err := os.ReadFile(filepath.Join(dir, "cmdline"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		env, err := os.ReadFile(filepath.Join(dir, "environ"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		read, write, err := os.Pipe()
+		if err != nil {
+			b.Fatal(err)
+		}
+		args := strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
+		command := exec.Command(args[0], args[1:]...)
+		command.Env = strings.Split(strings.TrimSuffix(string(bytes.TrimSpace(env)), "\x00"), "\x00")
+		command.Dir, command.ExtraFiles = e.Dir, []*os.File{write}
+		second, err := process.Start(command, filepath.Join(e.Dir, "second-source.log"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(second.Kill)
+		_ = write.Close()
+		// It writes a byte when all of its watches stand.
+		if _, err := read.Read(make([]byte, 1)); err != nil {
+			b.Fatalf("the second event source does not start: %v", err)
+		}
+		_ = read.Close()
+		return
+	}
+	b.Fatal("the engine runs no event source")
+}

@@ -1,0 +1,154 @@
+// Results runs the benchmarks and writes what they measure into tests/bench/RESULTS.md.
+// What a benchmark has printed is kept for the commit, so that a run that was ended
+// goes on where it stopped.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// group is benchmarks that one run of go test measures.
+type group struct {
+	name, pattern, times string
+	args                 []string
+}
+
+// groups are in the order in which they run, what is quick first.
+func groups(load string) []group {
+	return []group{
+		{"cold-start", "^BenchmarkColdStart$", "15x", nil},
+		{"cluster", "^BenchmarkSimpleCluster$", "5x", nil},
+		{"idle", "^BenchmarkIdle$", "1x", nil},
+		{"addresses", "^BenchmarkAddresses$", "2x", nil},
+		{"address-requests", "^BenchmarkAddressRequests$", "1x", nil},
+		{"machines", "^BenchmarkMachines$", "3x", nil},
+		{"processes", "^BenchmarkProcesses$", "1x", nil},
+		{"clusters", "^BenchmarkManyClusters$", "1x", nil},
+		{"gateway", "^BenchmarkGateway", "3x", nil},
+		{"load", "^BenchmarkLoad$", "1x", []string{"-load", load}},
+	}
+}
+
+func main() {
+	load := flag.String("load", "1", "size of the load: 1 is 1000 networks, 10000 addresses, 2000 machines and 200 clusters")
+	only := flag.String("only", "", "measure no more than the groups that this regular expression matches, and leave out what is missing")
+	fresh := flag.Bool("fresh", false, "measure again what is measured already for this commit")
+	flag.Parse()
+	if err := run(context.Background(), *load, *only, *fresh); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, load, only string, fresh bool) error {
+	wanted, err := regexp.Compile(only)
+	if err != nil {
+		return fmt.Errorf("read -only: %w", err)
+	}
+	commit, err := output(ctx, "git", "describe", "--always", "--dirty", "--abbrev=12")
+	if err != nil {
+		return err
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return fmt.Errorf("find the folder for what is measured: %w", err)
+	}
+	dir := filepath.Join(cache, "vitistack", "bench", commit)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	r := &report{commit: commit, figures: map[string]figures{}}
+	for _, g := range groups(load) {
+		path := filepath.Join(dir, g.name+strings.Join(g.args, "")+".txt")
+		if wanted.MatchString(g.name) && (fresh || !complete(path)) {
+			if err := measure(ctx, g, path); err != nil {
+				return err
+			}
+		}
+		if text, err := os.ReadFile(path); err == nil {
+			r.add(string(text))
+		}
+	}
+	if r.machine, err = describe(ctx); err != nil {
+		return err
+	}
+	return os.WriteFile("tests/bench/RESULTS.md", []byte(r.markdown()), 0o644)
+}
+
+const passed = "\nok  \t"
+
+func complete(path string) bool {
+	text, err := os.ReadFile(path)
+	return err == nil && bytes.Contains(text, []byte(passed))
+}
+
+// measure runs the benchmarks of a group, and keeps what they print.
+func measure(ctx context.Context, g group, path string) error {
+	began := time.Now()
+	fmt.Fprintf(os.Stderr, "%s  measuring %s ...\n", began.Format(time.TimeOnly), g.name)
+	args := append([]string{"test", "-run", "^$", "-bench", g.pattern, "-benchtime", g.times, "-timeout", "30m", "./tests/bench"}, g.args...)
+	command := exec.CommandContext(ctx, "go", args...)
+	var text bytes.Buffer
+	fmt.Fprintf(&text, "command: go %s\nload average: %s\n", strings.Join(args, " "), loadAverage())
+	command.Stdout, command.Stderr = io.MultiWriter(&text, os.Stderr), os.Stderr
+	err := command.Run()
+	fmt.Fprintf(&text, "took: %s\n", time.Since(began).Round(time.Second))
+	return errors.Join(err, os.WriteFile(path, text.Bytes(), 0o644))
+}
+
+// loadAverage is how many processes wanted a CPU during the last minute.
+func loadAverage() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	return strings.Fields(string(text))[0]
+}
+
+// describe names the machine and the versions.
+func describe(ctx context.Context) ([]string, error) {
+	cpu, _ := os.ReadFile("/proc/cpuinfo")
+	model := regexp.MustCompile(`model name\s*: (.*)`).FindSubmatch(cpu)
+	memory, _ := os.ReadFile("/proc/meminfo")
+	total := regexp.MustCompile(`MemTotal:\s*(\d+ kB)`).FindSubmatch(memory)
+	if model == nil || total == nil {
+		return nil, errors.New("read /proc/cpuinfo and /proc/meminfo: this is not Linux")
+	}
+	version, err := output(ctx, "go", "version")
+	if err != nil {
+		return nil, err
+	}
+	kernel, err := output(ctx, "uname", "-sr")
+	if err != nil {
+		return nil, err
+	}
+	modules, err := output(ctx, "go", "-C", "knative/local", "list", "-m", "k8s.io/kubernetes", "go.etcd.io/etcd/server/v3", "knative.dev/eventing")
+	if err != nil {
+		return nil, err
+	}
+	lines := []string{
+		fmt.Sprintf("%d cores of %s, %s of memory, %s", bytes.Count(cpu, []byte("processor\t:")), model[1], total[1], kernel),
+		version,
+	}
+	return slices.Concat(lines, strings.Split(modules, "\n")), nil
+}
+
+func output(ctx context.Context, name string, args ...string) (string, error) {
+	out, err := exec.CommandContext(ctx, name, args...).Output()
+	if err != nil {
+		return "", fmt.Errorf("run %s %s: %w", name, strings.Join(args, " "), err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+const printed = `command: go test -bench X
+load average: 7.50
+goos: linux
+BenchmarkSimpleCluster-2   	       5	      1700 ms-running	       113.3 requests/machine	        46 create-vm-requests/machine	        67 bootstrap-talos-requests/machine
+BenchmarkAddresses/1000-2   	       1	        61.25 addresses/s
+BenchmarkAddresses/200-2   	       1	        58 addresses/s
+PASS
+ok  	github.com/vitistack/stack/tests/bench	25.950s
+took: 26s
+`
+
+func TestReport(t *testing.T) {
+	t.Parallel()
+	r := &report{commit: "abc", machine: []string{"2 cores"}, figures: map[string]figures{}}
+	r.add(printed)
+	text := r.markdown()
+	for reason, want := range map[string]string{
+		"a single figure":                   "| apply to Running, median | 1700 ms |",
+		"three digits":                      "| 1000 | 61.2 | – | – | – |",
+		"the dearest function comes first":  "| bootstrap-talos | 67 |\n| create-vm | 46 |",
+		"sizes are in the order of numbers": "| 200 | 58 | – | – | – |\n| 1000 |",
+		"what is missing is not invented":   "| requests to the API server a minute | – |",
+		"times of a busy machine are none":  "> The machine was busy: its load average was up to 7.5",
+		"how to repeat it":                  "| `go test -bench X` | 7.50 | 26s |",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s: %q is not in\n%s", reason, want, text)
+		}
+	}
+}
