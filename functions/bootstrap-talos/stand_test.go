@@ -51,6 +51,8 @@ type stand struct {
 	mu   sync.Mutex
 	next int
 	held map[string]int
+	// skew is how far the clocks of machines are ahead that are powered on.
+	skew atomic.Int64
 }
 
 // standing is how a stand differs from others.
@@ -195,11 +197,11 @@ func (s *stand) operate(ctx context.Context, name string) error {
 	if m.Status.Phase == v1alpha1.MachineRunning {
 		return nil
 	}
-	address, mac := s.address(string(m.UID)), "02:00:00:00:00:"+fmt.Sprintf("%02x", s.place(string(m.UID)))
+	address, mac := s.address(string(m.UID)), s.mac(m)
 	if err := s.configureNetwork(ctx, m, address, mac); err != nil {
 		return err
 	}
-	if err := s.power(ctx, m, mac); err != nil {
+	if err := s.power(ctx, m); err != nil {
 		return err
 	}
 	before := m.DeepCopy()
@@ -208,11 +210,15 @@ func (s *stand) operate(ctx context.Context, name string) error {
 	return ignoreMissing(err)
 }
 
-func (s *stand) power(ctx context.Context, m *v1alpha1.Machine, mac string) error {
+func (s *stand) mac(m *v1alpha1.Machine) string {
+	return fmt.Sprintf("02:00:00:00:00:%02x", s.place(string(m.UID)))
+}
+
+func (s *stand) power(ctx context.Context, m *v1alpha1.Machine) error {
 	return s.fleet.PowerOn(ctx, talos.Machine{
-		ID: string(m.UID), Links: []talos.Link{{Name: "eth0", MAC: mac}}, Static: true,
+		ID: string(m.UID), Links: []talos.Link{{Name: "eth0", MAC: s.mac(m)}}, Static: true,
 		Address: s.net.Address(s.place(string(m.UID))), Version: "v" + m.Spec.OS.Version, Kind: "nocloud", Preinstalled: true,
-		Disks: []talos.Disk{{Device: "/dev/vda", Size: 40 << 30}},
+		Disks: []talos.Disk{{Device: "/dev/vda", Size: 40 << 30}}, Skew: time.Duration(s.skew.Load()),
 	})
 }
 

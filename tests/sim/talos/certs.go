@@ -28,6 +28,8 @@ type identity struct {
 	client func() (*tls.Certificate, error)
 	// accepted are the authorities of the cluster, in PEM.
 	accepted *stdx509.CertPool
+	// now is the clock by which the node judges the certificates of others.
+	now func() time.Time
 }
 
 // maintenanceIdentity is a certificate that nobody vouches for.
@@ -57,6 +59,7 @@ func controlPlaneIdentity(cfg config.Provider, n wiring) (*identity, error) {
 		server:   issue(security.IssuingCA(), n, security.CertSANs(), stdx509.ExtKeyUsageServerAuth),
 		client:   issue(security.IssuingCA(), n, nil, stdx509.ExtKeyUsageClientAuth, string(role.Impersonator)),
 		accepted: pool,
+		now:      n.now,
 	}, nil
 }
 
@@ -69,8 +72,8 @@ func issue(ca *x509.PEMEncodedCertificateAndKey, n wiring, sans []string, usage 
 		}
 		options := []x509.Option{
 			x509.CommonName(n.fqdn()),
-			x509.NotBefore(time.Now().Add(-10 * time.Second)),
-			x509.NotAfter(time.Now().Add(x509.DefaultCertificateValidityDuration)),
+			x509.NotBefore(n.now().Add(-10 * time.Second)),
+			x509.NotAfter(n.now().Add(x509.DefaultCertificateValidityDuration)),
 			x509.KeyUsage(stdx509.KeyUsageDigitalSignature),
 			x509.ExtKeyUsage([]stdx509.ExtKeyUsage{usage}),
 		}
@@ -146,6 +149,7 @@ func (b *boot) serverTLS() *tls.Config {
 			c := &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{*cert}}
 			if !id.maintenance {
 				c.ClientAuth, c.ClientCAs, c.VerifyPeerCertificate = tls.RequireAndVerifyClientCert, id.accepted, onlyClientAuth
+				c.Time = id.now
 			}
 			return c, nil
 		},

@@ -39,6 +39,9 @@ type Machine struct {
 	// CPUs and Memory (bytes) default to 2 and 4 GiB.
 	CPUs   int    `json:"cpus,omitempty"`
 	Memory uint64 `json:"memory,omitempty"`
+	// Skew is how far its clock is ahead of the right time, which it finds no time
+	// server to correct by.
+	Skew time.Duration `json:"skew,omitempty"`
 }
 
 // Link is a network interface.

@@ -101,7 +101,7 @@ func (n *node) mustSave() {
 
 // plug makes the machine what the hypervisor says and switches it on.
 func (n *node) plug(m Machine) error {
-	moved := n.on && n.Machine.Address != m.Address
+	moved, set := n.on && n.Machine.Address != m.Address, n.Machine.Skew != m.Skew
 	if !n.on || moved {
 		if err := probe(m.Address.Addr()); err != nil {
 			return err
@@ -118,7 +118,7 @@ func (n *node) plug(m Machine) error {
 	case !n.on:
 		n.on = true
 		n.start(0)
-	case moved && n.boot != nil:
+	case (moved || set) && n.boot != nil:
 		n.boot.relisten()
 	}
 	return nil

@@ -140,7 +140,7 @@ func runtimeResources(n *node, f facts) []resource.Resource {
 	platform := runtime.NewPlatformMetadataSpec(runtime.NamespaceName, runtime.PlatformMetadataID)
 	*platform.TypedSpec() = runtime.PlatformMetadataSpec{Platform: n.Machine.Kind, Hostname: n.Machine.Hostname}
 	clock := time.NewStatus()
-	clock.TypedSpec().Synced = true
+	clock.TypedSpec().Synced = n.Machine.Skew == 0
 	all := []resource.Resource{status, version, platform, clock, runtime.NewSecurityStateSpec(runtime.NamespaceName)}
 	if schematic := n.schematic(); schematic != "" {
 		extension := runtime.NewExtensionStatus(runtime.NamespaceName, "0")

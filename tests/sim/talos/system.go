@@ -161,7 +161,7 @@ func (s *storageService) Disks(context.Context, *emptypb.Empty) (*storageapi.Dis
 
 func busPath(d Disk) string { return "/virtio/" + strings.TrimPrefix(d.Device, "/dev/") }
 
-// timeService knows that the clock is right.
+// timeService knows how far the clock is off.
 type timeService struct {
 	timeapi.UnimplementedTimeServiceServer
 	boot *boot
@@ -174,6 +174,10 @@ func (s *timeService) Time(ctx context.Context, _ *emptypb.Empty) (*timeapi.Time
 
 // TimeCheck compares the machine's clock with the named server's.
 func (s *timeService) TimeCheck(_ context.Context, in *timeapi.TimeRequest) (*timeapi.TimeResponse, error) {
-	now := timestamppb.Now()
-	return &timeapi.TimeResponse{Messages: []*timeapi.Time{{Server: in.Server, Localtime: now, Remotetime: now}}}, nil
+	unlock, err := s.boot.accept()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	return &timeapi.TimeResponse{Messages: []*timeapi.Time{{Server: in.Server, Localtime: timestamppb.New(s.boot.network.now()), Remotetime: timestamppb.Now()}}}, nil
 }

@@ -195,7 +195,7 @@ func enrolled(ctx context.Context, cfg config.Provider, n wiring, endpoints []st
 		if certErr != nil || !pool.AppendCertsFromPEM(resp.Ca) {
 			return nil, fmt.Errorf("trustd on %s sent no usable certificate: %w", host, certErr)
 		}
-		return &identity{server: func() (*tls.Certificate, error) { return &cert, nil }, accepted: pool}, nil
+		return &identity{server: func() (*tls.Certificate, error) { return &cert, nil }, accepted: pool, now: n.now}, nil
 	}
 	return nil, err
 }

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	configs "github.com/siderolabs/talos/pkg/machinery/config/config"
@@ -21,7 +22,12 @@ type wiring struct {
 	gateway netip.Addr
 	// vips are addresses that the control plane nodes share.
 	vips []netip.Addr
+	// skew is how far the machine's clock is ahead.
+	skew time.Duration
 }
+
+// now is what time the machine thinks it is.
+func (n wiring) now() time.Time { return time.Now().Add(n.skew) }
 
 func (n wiring) fqdn() string {
 	if n.domain == "" {
@@ -33,7 +39,7 @@ func (n wiring) fqdn() string {
 // wiringOf decides the wiring of a machine. Without a configuration, and for
 // links that it does not mention, the address is what DHCP gave.
 func wiringOf(m Machine, cfg config.Provider) wiring {
-	n := wiring{address: m.Address, gateway: m.Gateway}
+	n := wiring{address: m.Address, gateway: m.Gateway, skew: m.Skew}
 	name := m.Hostname
 	if cfg != nil {
 		var mentioned bool
