@@ -14,7 +14,7 @@ const mostOpened = 60;
 const mostHosts = 10;
 const height = { card: 56, gap: 10 };
 const columns = [
-  { x: 0, w: 170 },
+  { x: 0, w: 180 },
   { x: 215, w: 190 },
   { x: 450, w: 150 },
   { x: 645, w: 270 },
@@ -178,7 +178,7 @@ function placeHosts(boxes, lines, total) {
 
 function card(box) {
   const { x, w } = columns[box.col];
-  const most = Math.floor((w - 41) / 8.8);
+  const most = Math.floor((w - 41) / 8.2);
   const lines = box.lines.filter(Boolean).map((line) => shorten(line, Math.floor((w - 20) / 6.4)));
   const label = [shorten(box.title, most), ...lines].join(" ");
   const body = [
