@@ -203,7 +203,7 @@ func reasonOf(conditions []any) string {
 // owned waits until what was made for an object is there once, and nothing else.
 func (w *world) owned() {
 	w.t.Helper()
-	w.until(2*time.Minute, 200*time.Millisecond, func() (namespace, why string) {
+	w.until(calmFor, time.Second, func() (namespace, why string) {
 		if why := w.orphan(); why != "" {
 			return "", why
 		}
@@ -261,7 +261,7 @@ func (w *world) gone() {
 	for _, namespace := range append(slices.Clone(namespaces), "chaos-spare") {
 		empty(w.t, w.e, namespace)
 	}
-	w.until(2*time.Minute, 200*time.Millisecond, func() (namespace, why string) {
+	w.until(calmFor, time.Second, func() (namespace, why string) {
 		if left := w.list(engine.NetworkNamespaces); len(left) > 0 {
 			return "", fmt.Sprintf("%d networks are left, such as %s", len(left), left[0].GetName())
 		}

@@ -18,6 +18,7 @@ func changeWeather(a *author) func(*world) {
 	return func(w *world) {
 		w.tell("the weather of events: %+v", weather)
 		w.n.SetWeather(weather)
+		w.lossy = w.lossy || weather.Drop > 0
 	}
 }
 
@@ -54,6 +55,7 @@ func kill(name string) func(*world) {
 func restartAll(*author) func(*world) {
 	return func(w *world) {
 		w.tell("kill -9 everything, and start it again")
+		w.lossy = true
 		w.e.Kill()
 		w.e.Run()
 		w.n.SetBroker(w.e.Ingress())

@@ -39,6 +39,9 @@ type world struct {
 	clocks string
 	began  time.Time
 	story  []string
+	// lossy is whether events were lost. That a segment is free is told to an IPAM by
+	// one event, of which nothing is left when the broker has lost it.
+	lossy bool
 	// at is the number of the step that happens, and did are those that happened.
 	at  int
 	did []int
