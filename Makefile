@@ -1,8 +1,9 @@
 # Everything that is built or downloaded is kept outside of the tree, and made once.
 CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/vitistack
 LOCAL := $(CACHE)/bin/viti-local
-# Each checkout has programs of its own.
-BIN := $(CACHE)/bin/$(subst /,_,$(CURDIR))
+# Each checkout has programs of its own, and those that detect races are others again: RACE=1 make chaos.
+BIN := $(CACHE)/bin/$(subst /,_,$(CURDIR))$(if $(RACE),-race)
+export RACE
 STATE ?= .run
 GATEWAY_PORT ?= 9991
 TOUR ?= 1
@@ -11,11 +12,11 @@ ifeq ($(TOUR),busy)
 TOUR_FILES := $(STATE)/busy.yaml
 endif
 TOOL := go tool -modfile=tools/go.mod
-# Packages whose tests start programs of their own gain nothing from the race detector.
+# Packages whose tests start programs of their own gain nothing from the race detector, unless those have it: see RACE.
 WHOLE := ./tests/e2e/... ./tests/chaos/...
 PARTS = $(filter-out github.com/vitistack/stack/tests/e2e% github.com/vitistack/stack/tests/chaos% github.com/vitistack/stack/tests/bench,$(shell go list ./...))
 
-.PHONY: help build run screenshots clean-run prepare test test-knative check generate helm images deploy chaos roles bench
+.PHONY: help build run screenshots clean-run prepare test test-knative check generate helm images deploy chaos roles bench vuln
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -24,7 +25,7 @@ build: ## Build the functions, the gateway, the simulators and the local engine
 	@test -x $(LOCAL) || echo "Building kube-apiserver and etcd, which takes about five minutes the first time ..."
 	@sh knative/local/build.sh $(LOCAL)
 	@echo "Building the functions, the gateway and the simulators ..."
-	@CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(BIN)/ ./functions/... ./gateway ./tests/sim
+	@CGO_ENABLED=$(if $(RACE),1 go build -race,0 go build) -trimpath -ldflags '-s -w' -o $(BIN)/ ./functions/... ./gateway ./tests/sim
 
 run: build ## Run the whole stack on this machine, with a tour (TOUR=0 starts empty, TOUR=busy fills a data centre)
 	@mkdir -p $(STATE) && go run ./tests/busy > $(STATE)/busy.yaml
@@ -75,7 +76,9 @@ deploy: helm ## Install or upgrade the stack from the images IMG=registry/reposi
 	  --set image.repository=$(patsubst %:$(lastword $(subst :, ,$(IMG))),%,$(IMG)),image.tag=$(lastword $(subst :, ,$(IMG)))
 
 chaos: build ## Tell a random story of changes and faults: SEED=1 MINUTES=5
-	@CHAOS_SEED=$(or $(SEED),1) CHAOS_MINUTES=$(or $(MINUTES),5) go test -count=1 -timeout 0 -v -run TestRandomStory ./tests/chaos
+	@rm -f $(BIN)/data-race.*
+	@CHAOS_SEED=$(or $(SEED),1) CHAOS_MINUTES=$(or $(MINUTES),5) GORACE=log_path=$(BIN)/data-race go test -count=1 -timeout 0 -v -run TestRandomStory ./tests/chaos
+	@! cat $(BIN)/data-race.* 2>/dev/null
 
 roles: export VITI_AUDIT = $(BIN)/audit
 roles: build ## Run the whole stack, and compare what the functions ask for with their Roles
@@ -87,3 +90,7 @@ test-knative: build ## Run the whole stack on Knative Eventing's own control pla
 
 bench: build ## Measure all of it, and write tests/bench/RESULTS.md (LOAD=0.1 for a tenth of the load)
 	@go run ./tests/bench/results -load $(or $(LOAD),1)
+
+GOVULNCHECK = go run golang.org/x/vuln/cmd/govulncheck@v1.8.0 $(if $(VULNDB),-db file://$(abspath $(VULNDB)))
+vuln: ## Look for known vulnerabilities in all modules (VULNDB=folder of an unpacked vulndb.zip asks nobody)
+	@set -e; for module in . tools/ship knative/local; do echo "In $$module ..."; $(GOVULNCHECK) -C $$module ./...; done

@@ -57,6 +57,7 @@ type EtcdBackupSpec struct {
 	// KubernetesCluster in the same namespace.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([a-z0-9-]*[a-z0-9])?$')",message="write the name of a KubernetesCluster: lower case letters, digits and - only"
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="clusterName cannot be changed: make another EtcdBackup for another cluster"
 	ClusterName string `json:"clusterName"`
 	// When to take a snapshot, in UTC: five fields as of cron, or @hourly, @daily,

@@ -145,6 +145,9 @@ func (r *results) saveFiles(kc *v1alpha1.KubernetesCluster, files map[string][]b
 		return fmt.Errorf("save results: %w", err)
 	}
 	for name, content := range files {
+		if !filepath.IsLocal(name) || filepath.Base(name) != name {
+			return fmt.Errorf("save results: %q is no name of a file", name)
+		}
 		path := filepath.Join(folder, name)
 		if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, content) {
 			continue

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"io"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -127,6 +129,35 @@ func TestSSRF(t *testing.T) {
 	var f fault
 	if err := kept.Put(t.Context(), "a.db", strings.NewReader("x")); !errors.As(err, &f) || f.reason != "EndpointNotAllowed" {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestPathTraversal has names lead out of the folder, as no API server lets them.
+func TestPathTraversal(t *testing.T) {
+	t.Parallel()
+	outside := t.TempDir()
+	dir := filepath.Join(outside, "backups")
+	kept := filepath.Join(outside, "kept.db")
+	if err := os.WriteFile(kept, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"../kept.db", "/etc/passwd", "a/../../kept.db", "", ".."} {
+		v := volume{dir: dir}
+		_, listed := v.List(t.Context(), name)
+		for _, err := range []error{v.Put(t.Context(), name, strings.NewReader("y")), v.Delete(t.Context(), name), listed} {
+			var f fault
+			if !errors.As(err, &f) || f.reason != "InvalidPath" {
+				t.Errorf("%q: got %v", name, err)
+			}
+		}
+	}
+	if text, err := os.ReadFile(kept); err != nil || string(text) != "x" {
+		t.Errorf("what is outside: %q, %v", text, err)
+	}
+	b := &v1alpha1.EtcdBackup{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "daily"}}
+	b.Spec.StorageLocation.Path, b.Spec.ClusterName = "../../team-b", "../../../etc/x"
+	if _, err := (volume{dir: dir}).at(nameOf(b, time.Unix(0, 0))); err == nil {
+		t.Errorf("%s is within the folder", nameOf(b, time.Unix(0, 0)))
 	}
 }
 

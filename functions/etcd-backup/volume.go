@@ -14,8 +14,20 @@ import (
 // volume keeps snapshots in a folder.
 type volume struct{ dir string }
 
+// at is where a file is. Names are made of what the API server has checked; one that
+// leads out of the folder all the same is refused.
+func (v volume) at(name string) (string, error) {
+	if !filepath.IsLocal(filepath.FromSlash(name)) {
+		return "", fault{"InvalidPath", fmt.Sprintf("%q leads out of the folder of backups: write a relative path without ..", name)}
+	}
+	return filepath.Join(v.dir, filepath.FromSlash(name)), nil
+}
+
 func (v volume) Put(_ context.Context, name string, content io.Reader) (err error) {
-	target := filepath.Join(v.dir, filepath.FromSlash(name))
+	target, err := v.at(name)
+	if err != nil {
+		return err
+	}
 	if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
@@ -39,7 +51,11 @@ func (v volume) Put(_ context.Context, name string, content io.Reader) (err erro
 }
 
 func (v volume) List(_ context.Context, folder string) ([]file, error) {
-	entries, err := os.ReadDir(filepath.Join(v.dir, filepath.FromSlash(folder)))
+	at, err := v.at(folder)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(at)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -58,7 +74,11 @@ func (v volume) List(_ context.Context, folder string) ([]file, error) {
 }
 
 func (v volume) Delete(_ context.Context, name string) error {
-	err := os.Remove(filepath.Join(v.dir, filepath.FromSlash(name)))
+	at, err := v.at(name)
+	if err != nil {
+		return err
+	}
+	err = os.Remove(at)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("delete %s: %w", name, err)
 	}

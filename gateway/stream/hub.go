@@ -320,6 +320,9 @@ func ParseTopics(list string) (topics map[string]bool, unknown string) {
 	known := TopicNames()
 	topics = map[string]bool{}
 	for name := range strings.SplitSeq(list, ",") {
+		if name == "" {
+			return nil, `""`
+		}
 		if !slices.Contains(known, name) {
 			return nil, name
 		}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/vitistack/stack/tests/stand/engine"
@@ -18,6 +19,7 @@ const clock = `package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -70,6 +72,9 @@ func buildClocks(t *testing.T) string {
 	}
 	command := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-overlay", file, "-o", bin+"/", "./functions/...")
 	command.Dir, command.Env = engine.Root(), append(os.Environ(), "CGO_ENABLED=0")
+	if engine.Race() {
+		command.Args, command.Env = slices.Insert(command.Args, 2, "-race"), append(os.Environ(), "CGO_ENABLED=1")
+	}
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("build functions with clocks: %v\n%s", err, out)
 	}

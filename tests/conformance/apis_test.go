@@ -172,6 +172,8 @@ func TestMistakesAreRefused(t *testing.T) {
 		"Schematic":          {kc + one + "}, talos: {schematic: abc}}", "spec.talos.schematic", "64 hex digits"},
 		"ApprovalPolicy":     {kc + one + "}, approval: {policy: always}}", "spec.approval.policy", `"creation", "growth"`},
 		"BackupOfNothing":    {eb + "{storageLocation: {type: local}}", "spec.clusterName", "Required value"},
+		"BackupTraversal":    {eb + "{clusterName: c, storageLocation: {type: local, path: ../../etc}}", "spec.storageLocation.path", "write a relative path"},
+		"BackupClusterName":  {eb + "{clusterName: ../../c, storageLocation: {type: local}}", "spec.clusterName", "write the name of a KubernetesCluster"},
 		"BackupSchedule":     {eb + "{clusterName: c, schedule: nightly, storageLocation: {type: local}}", "spec.schedule", "write five fields such as 0 2 * * *"},
 		"BackupRetention":    {eb + "{clusterName: c, retention: 0, storageLocation: {type: local}}", "spec.retention", "greater than or equal to 1"},
 		"BackupStorage":      {eb + "{clusterName: c, storageLocation: {type: azure}}", "spec.storageLocation.type", "write s3 for an object store"},

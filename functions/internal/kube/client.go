@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -139,11 +140,15 @@ func (c *Client) Secrets(timeout time.Duration) func(namespace, name string) (ma
 }
 
 // Get reads an object into obj. An object that does not exist is an error for
-// which NotFound is true.
+// which NotFound is true; so is one with a name that none can have, such as
+// ../other/secret.
 func (c *Client) Get(ctx context.Context, namespace, name string, obj Object) error {
 	client, ref, err := c.resource(obj)
 	if err != nil {
 		return err
+	}
+	if name == "" || len(path.IsValidPathSegmentName(name)) > 0 || len(path.IsValidPathSegmentName(namespace)) > 0 {
+		return wrap(apierrors.NewNotFound(ref.GroupResource(), name), "read", ref, namespace, name)
 	}
 	request := client.Get().NamespaceIfScoped(namespace, namespace != "").Resource(ref.Resource).Name(name)
 	err = c.read(ctx, "get", request).Into(obj)

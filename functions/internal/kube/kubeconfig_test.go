@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/vitistack/stack/events/outbound"
@@ -107,6 +108,32 @@ func TestElsewhere(t *testing.T) {
 	}
 	if !errors.As(err, &denied) {
 		t.Errorf("the metadata of the cloud: %v", err)
+	}
+}
+
+// TestReferencesStayInTheirNamespace has tenants, and forged events, name what is in
+// the namespace of somebody else by a path. The API server is not even asked.
+func TestReferencesStayInTheirNamespace(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.Path)
+		w.WriteHeader(http.StatusInternalServerError)
+	}))
+	t.Cleanup(server.Close)
+	client, err := New(&rest.Config{Host: server.URL}, "test", Kinds(corev1.SchemeGroupVersion, &corev1.Secret{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ namespace, name string }{
+		{"team-a", "../../team-b/secrets/keys"}, {"team-a", ".."}, {"team-a", ""}, {"team-a", "a%2fb"}, {"team-a/secrets/x/../../../team-b", "keys"}, {"..", "keys"},
+	} {
+		if err := client.Get(t.Context(), tc.namespace, tc.name, &corev1.Secret{}); !NotFound(err) {
+			t.Errorf("%s in %s: %v", tc.name, tc.namespace, err)
+		}
+	}
+	if len(asked) > 0 {
+		t.Errorf("asked for %v", asked)
 	}
 }
 

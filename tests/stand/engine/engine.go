@@ -108,8 +108,15 @@ func Bin(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return filepath.Join(filepath.Dir(Local(t)), strings.ReplaceAll(root, "/", "_"))
+	name := strings.ReplaceAll(root, "/", "_")
+	if Race() {
+		name += "-race"
+	}
+	return filepath.Join(filepath.Dir(Local(t)), name)
 }
+
+// Race tells whether the programs detect races, for which RACE is set.
+func Race() bool { return os.Getenv("RACE") != "" }
 
 // Local is the binary of the engine, which also is etcd, kube-apiserver and kubectl.
 func Local(t testing.TB) string {
