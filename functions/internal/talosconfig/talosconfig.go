@@ -16,13 +16,13 @@ var ErrDamaged = errors.New("the document is no talosconfig with a current conte
 func Read(data []byte) (*config.Config, *config.Context, error) {
 	// The library dereferences contexts that are null.
 	var shape struct {
-		Contexts map[string]*yaml.Node `yaml:"contexts"`
+		Contexts map[string]map[string]any `yaml:"contexts"`
 	}
 	if err := yaml.Unmarshal(data, &shape); err != nil {
 		return nil, nil, ErrDamaged
 	}
 	for _, c := range shape.Contexts {
-		if c == nil || c.Kind != yaml.MappingNode {
+		if c == nil {
 			return nil, nil, ErrDamaged
 		}
 	}

@@ -5,6 +5,19 @@ import (
 	"testing"
 )
 
+func TestRead(t *testing.T) {
+	t.Parallel()
+	_, current, err := Read([]byte("context: x\ncontexts:\n  x:\n    endpoints: [10.0.0.5]\n    ca: AA==\n    crt: AA==\n    key: AA==\n"))
+	if err != nil || len(current.Endpoints) != 1 || current.Crt != "AA==" {
+		t.Errorf("got %+v, %v", current, err)
+	}
+	for _, text := range []string{"", "context: x\ncontexts:\n  x: null\n", "context: x\ncontexts:\n  y: {}\n", "contexts: [x]\n"} {
+		if _, _, err := Read([]byte(text)); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
 func FuzzRead(f *testing.F) {
 	for _, text := range []string{
 		"", "context: x\n", "context: x\ncontexts: null\n", "context: x\ncontexts:\n  x: null\n", "context: x\ncontexts:\n  y: ~\n  x: {}\n", "context: x\ncontexts:\n  x: &a {}\n  y: *a\n",

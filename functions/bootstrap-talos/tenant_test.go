@@ -1,0 +1,69 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/tests/stand/feed"
+)
+
+// TestSecretsOfATenant has the administrator of a namespace make and change the
+// Secrets that a cluster there has, and name what is elsewhere.
+func TestSecretsOfATenant(t *testing.T) {
+	t.Parallel()
+	s := setUp(t, standing{})
+	// Keys that somebody knows are not made those of a cluster.
+	s.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "shop-talos-secrets"}, Data: map[string][]byte{pkiKey: []byte("certs: null")}})
+	s.create(s.cluster("shop", 1, 0))
+	s.waits("shop", "NameTaken", "shop-talos-secrets")
+	if err := s.kube.Delete(t.Context(), s.secret("shop-talos-secrets")); err != nil {
+		t.Fatal(err)
+	}
+	s.look("shop")
+	s.running("shop")
+	keys := s.secret("shop-talos-secrets")
+	if err := s.kube.Merge(t.Context(), keys, map[string]any{"data": map[string][]byte{pkiKey: []byte("certs: null")}}); err == nil {
+		t.Error("the keys of a cluster can be changed")
+	}
+	for _, name := range []string{"shop-talos-secrets", "shop-talosconfig", "shop-kubeconfig"} {
+		if secret := s.secret(name); !metav1.IsControlledBy(secret, s.get("shop")) || secret.Labels[v1alpha1.LabelClusterName] != "shop" {
+			t.Errorf("Secret %s has owners %v and labels %v", name, secret.OwnerReferences, secret.Labels)
+		}
+	}
+	// A kubeconfig that would have the function show its own token, and a talosconfig
+	// that would have it panic, are made anew.
+	good := s.secret("shop-kubeconfig").Data[kubeconfigKey]
+	bad := map[string][]byte{
+		kubeconfigKey:  bytes.Replace(good, []byte("client-certificate-data:"), []byte("tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token\n    client-certificate-data:"), 1),
+		talosconfigKey: []byte("context: x\ncontexts:\n  x: null\n"),
+	}
+	for name, data := range bad {
+		if err := s.kube.Merge(t.Context(), s.secret("shop-"+name), map[string]any{"data": map[string][]byte{name: data}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.look("shop")
+	for name, data := range bad {
+		feed.Until(t, name+" is made anew", func() (bool, string) { return !bytes.Equal(s.secret("shop-" + name).Data[name], data), "" })
+	}
+	s.running("shop")
+	// A patch by a path into another namespace does not exist.
+	patches := map[string]any{"all": []string{"../../kube-system/configmaps/x"}}
+	if err := s.kube.Merge(t.Context(), s.get("shop"), map[string]any{"spec": map[string]any{"talos": map[string]any{"patches": patches}}}); err != nil {
+		t.Fatal(err)
+	}
+	s.waits("shop", "PatchNotFound", "does not exist")
+	if err := s.kube.Delete(t.Context(), s.get("shop")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"shop-kubeconfig", "shop-talosconfig", "shop-talos-secrets"} {
+		feed.Until(t, "Secret "+name+" is gone with its cluster", func() (bool, string) {
+			return kube.NotFound(s.kube.Get(t.Context(), s.namespace, name, &corev1.Secret{})), ""
+		})
+	}
+}
