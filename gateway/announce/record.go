@@ -1,10 +1,14 @@
 package announce
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
+	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
 
+	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/gateway/history"
 )
 
@@ -81,4 +85,68 @@ func schemaOf(eventType string) string { return "https://vitistack.io/schemas/" 
 func extension(e event.Event, name string) string {
 	s, _ := e.Extensions()[name].(string)
 	return s
+}
+
+// record writes a verdict, and tells the events in it that are new.
+func (a *Announcer) record(ctx context.Context, s subject, known history.Known, v verdict, cause string) ([]event.Event, error) {
+	known.Object = history.Object{Kind: string(s.kind), Namespace: s.namespace, Name: s.name}
+	r := history.Record{Known: &known, Forget: v.document == nil}
+	if r.Forget && known.Version == 0 {
+		return nil, nil
+	}
+	var err error
+	if !r.Forget {
+		if known.Document, err = json.Marshal(v.document); err != nil {
+			return nil, fmt.Errorf("encode what is known of %s: %w", s.name, err)
+		}
+	}
+	made := make([]event.Event, 0, len(v.events))
+	for _, h := range v.events {
+		e, err := a.event(s, h)
+		if err != nil {
+			return nil, err
+		}
+		made = append(made, e)
+		r.Events = append(r.Events, Recorded(e, s.namespace, cause))
+		r.Deliveries = append(r.Deliveries, a.Deliveries(e, s.namespace, cause != "")...)
+	}
+	write := a.History.Write
+	if len(made) == 0 && cause == "" {
+		write = a.History.WriteLater
+	}
+	written, err := write(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	var told []event.Event
+	for _, e := range made {
+		for _, w := range written.Events {
+			if w.ID == e.ID() {
+				a.Tell(e, s.namespace)
+				told = append(told, e)
+			}
+		}
+	}
+	return told, nil
+}
+
+// event gives a happening its identity.
+func (a *Announcer) event(s subject, h happening) (event.Event, error) {
+	e := event.New()
+	e.SetID(s.id + "." + h.mark)
+	e.SetSource(Source)
+	e.SetType(h.eventType)
+	e.SetTime(time.Now().UTC().Truncate(time.Microsecond))
+	e.SetDataSchema(schemaOf(h.eventType))
+	if s.kind == KindOperator {
+		e.SetSubject(s.id)
+		e.SetExtension("partitionkey", s.id)
+	} else {
+		ref := events.Ref{APIVersion: apiVersion, Kind: string(s.kind), Namespace: s.namespace, Name: s.name}
+		ref.Set(&e, s.id)
+	}
+	if err := e.SetData(event.ApplicationJSON, h.data); err != nil {
+		return e, fmt.Errorf("encode event %s: %w", e.ID(), err)
+	}
+	return e, nil
 }
