@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -95,6 +96,37 @@ func TestPatchesAndDrift(t *testing.T) {
 	s.running("shop")
 	if c := meta.FindStatusCondition(s.get("shop").Status.Conditions, v1alpha1.ConditionConfigCurrent); c == nil || c.Status != metav1.ConditionTrue {
 		t.Errorf("condition ConfigCurrent: %v", c)
+	}
+}
+
+// TestPatchesOfRolesAndPools has every node run the patches that are for it, and no
+// others.
+func TestPatchesOfRolesAndPools(t *testing.T) {
+	t.Parallel()
+	s := setUp(t, standing{})
+	for _, name := range []string{"everybody", "planes", "workers", "special"} {
+		s.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"a.yaml": "machine:\n  sysctls:\n    net." + name + ": \"1\"\n    vm.swappiness: \"" + name + "\"\n"}})
+	}
+	kc := s.cluster("shop", 1, 1)
+	kc.Spec.Talos = &v1alpha1.TalosOptions{Patches: &v1alpha1.ConfigPatches{
+		All: []v1alpha1.ObjectName{"everybody"}, ControlPlane: []v1alpha1.ObjectName{"planes"}, Workers: []v1alpha1.ObjectName{"workers"},
+	}}
+	kc.Spec.Topology.Workers = append(kc.Spec.Topology.Workers, v1alpha1.WorkerPool{Name: "gpu", Replicas: 1})
+	kc.Spec.Topology.Workers[1].Patches = []v1alpha1.ObjectName{"special"}
+	s.create(kc)
+	s.running("shop")
+	for node, want := range map[string][]string{ // the last one wins what they all set
+		"cp-0": {"everybody", "planes"}, "pool-0": {"everybody", "workers"}, "gpu-0": {"everybody", "workers", "special"},
+	} {
+		config := s.active("shop", node)
+		for _, name := range []string{"everybody", "planes", "workers", "special"} {
+			if got := strings.Contains(config, "net."+name+":"); got != slices.Contains(want, name) {
+				t.Errorf("%s runs the patch %s: %t, want %t", node, name, got, !got)
+			}
+		}
+		if last := "vm.swappiness: " + want[len(want)-1]; !strings.Contains(config, last) {
+			t.Errorf("%s has to run %s, the most special of its patches", node, last)
+		}
 	}
 }
 

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/siderolabs/talos/pkg/machinery/api/machine"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/tests/sim/faults"
+	"github.com/vitistack/stack/tests/stand/feed"
+)
+
+// chosen waits until somebody is chosen to begin etcd.
+func (s *stand) chosen(cluster string) *v1alpha1.Machine {
+	s.Helper()
+	var m *v1alpha1.Machine
+	feed.Until(s, "a control plane is chosen", func() (bool, string) {
+		name := s.get(cluster).Status.BootstrapMachine
+		if name == "" {
+			return false, s.get(cluster).Status.Message
+		}
+		m = s.machine(name)
+		return true, ""
+	})
+	return m
+}
+
+// lose deletes a machine with its disk, and waits until another one has its place.
+func (s *stand) lose(m *v1alpha1.Machine) {
+	s.Helper()
+	if err := s.kube.Delete(s.Context(), m); err != nil {
+		s.Fatal(err)
+	}
+	feed.Until(s, m.Name+" is another machine", func() (bool, string) {
+		list := &v1alpha1.MachineList{}
+		if err := s.kube.List(s.Context(), s.namespace, "", list); err != nil {
+			return false, err.Error()
+		}
+		lost := slices.ContainsFunc(list.Items, func(o v1alpha1.Machine) bool { return o.UID == m.UID })
+		return !lost && len(list.Items) == 3, ""
+	})
+}
+
+// memberIDs are the identifiers that etcd gave its members, by their names.
+func (s *stand) memberIDs(cluster, controlPlane string) map[string]uint64 {
+	s.Helper()
+	ids := map[string]uint64{}
+	c, err := talk(s.Context(), addressOf(s.machine(controlPlane)), s.access(cluster))
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	list, err := c.EtcdMemberList(s.Context(), &machine.EtcdMemberListRequest{QueryLocal: true})
+	if err != nil {
+		return ids
+	}
+	for _, m := range list.Messages[0].Members {
+		if !m.IsLearner {
+			ids[m.Hostname] = m.Id
+		}
+	}
+	return ids
+}
+
+// TestBootstrapMachineIsLost loses the machine that etcd was to begin on, or has
+// begun on while nobody was told so. Either way there is one etcd in the end.
+func TestBootstrapMachineIsLost(t *testing.T) {
+	t.Parallel()
+	for name, begun := range map[string]bool{"Before": false, "After": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := setUp(t, standing{})
+			if err := s.plan.Set(faults.Rule{Operation: "MachineService/Bootstrap", Error: "Unavailable", After: begun}); err != nil {
+				t.Fatal(err)
+			}
+			s.create(s.cluster("shop", 3, 0))
+			first := s.chosen("shop")
+			other, before := "shop-cp-1", map[string]uint64{}
+			if first.Name == other {
+				other = "shop-cp-2"
+			}
+			if begun {
+				feed.Until(t, "all have joined the etcd that nobody was told of", func() (bool, string) {
+					if !running(s.machine(other)) {
+						return false, "no address"
+					}
+					before = s.memberIDs("shop", other)
+					return len(before) == 3, ""
+				})
+			}
+			s.lose(first)
+			if err := s.plan.Set(); err != nil {
+				t.Fatal(err)
+			}
+			kc := s.running("shop")
+			if !begun && kc.Status.BootstrapUID == first.UID {
+				t.Errorf("etcd has begun on %s, which was lost before", first.Name)
+			}
+			planes := s.machines("shop")
+			for _, plane := range planes {
+				if got := s.members("shop", plane); !slices.Equal(got, planes) {
+					t.Errorf("%s has members %v of etcd, want %v", plane, got, planes)
+				}
+			}
+			if after := s.memberIDs("shop", other); begun && after[other] != before[other] {
+				t.Errorf("%s was member %x of etcd, and is %x: another one has begun", strings.TrimPrefix(other, "shop-"), before[other], after[other])
+			}
+		})
+	}
+}

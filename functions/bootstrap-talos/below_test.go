@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/tests/sim/talos"
+)
+
+// below plays the layers below: addresses, hypervisor and virtual machine.
+func (s *stand) below(ctx context.Context, in event.Event) (*event.Event, error) {
+	ref, err := events.RefOf(in)
+	if err != nil {
+		return nil, err
+	}
+	if ref.Kind == "IPAllocation" {
+		return nil, kube.OnConflict(func() error { return s.allocate(ctx, ref.Name) })
+	}
+	return nil, kube.OnConflict(func() error { return s.operate(ctx, ref.Name) })
+}
+
+func (s *stand) allocate(ctx context.Context, name string) error {
+	a := &v1alpha2.IPAllocation{}
+	if err := s.kube.Get(ctx, s.namespace, name, a); err != nil || a.Status.Phase == v1alpha2.IPAllocationAllocated {
+		return ignoreMissing(err)
+	}
+	before := a.DeepCopy()
+	a.Status.Phase, a.Status.Address = v1alpha2.IPAllocationAllocated, s.address(string(a.UID))
+	_, err := s.kube.PatchStatus(ctx, before, a)
+	return ignoreMissing(err)
+}
+
+// place is the number of the address that a holder has, or of a new one.
+func (s *stand) place(holder string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held[holder] == 0 {
+		s.held[holder] = s.next
+		s.next++
+	}
+	return s.held[holder]
+}
+
+func (s *stand) address(holder string) string { return s.net.Address(s.place(holder)).Addr().String() }
+
+func (s *stand) operate(ctx context.Context, name string) error {
+	m := &v1alpha1.Machine{}
+	if err := s.kube.Get(ctx, s.namespace, name, m); err != nil {
+		return ignoreMissing(err)
+	}
+	if m.DeletionTimestamp != nil {
+		return s.destroy(ctx, m)
+	}
+	if m.Status.Phase == v1alpha1.MachineRunning {
+		return nil
+	}
+	address, mac := s.address(string(m.UID)), s.mac(m)
+	if err := s.configureNetwork(ctx, m, address, mac); err != nil {
+		return err
+	}
+	if err := s.power(ctx, m); err != nil {
+		return err
+	}
+	before := m.DeepCopy()
+	m.Status.Phase, m.Status.IPAddresses = v1alpha1.MachineRunning, []string{address}
+	_, err := s.kube.PatchStatus(ctx, before, m)
+	return ignoreMissing(err)
+}
+
+func (s *stand) mac(m *v1alpha1.Machine) string {
+	return fmt.Sprintf("02:00:00:00:00:%02x", s.place(string(m.UID)))
+}
+
+func (s *stand) power(ctx context.Context, m *v1alpha1.Machine) error {
+	return s.fleet.PowerOn(ctx, talos.Machine{
+		ID: string(m.UID), Links: []talos.Link{{Name: "eth0", MAC: s.mac(m)}}, Static: true,
+		Address: s.net.Address(s.place(string(m.UID))), Version: "v" + m.Spec.OS.Version, Kind: "nocloud", Preinstalled: true,
+		Disks: []talos.Disk{{Device: "/dev/vda", Size: 40 << 30}}, Skew: time.Duration(s.skew.Load()),
+	})
+}
+
+func (s *stand) configureNetwork(ctx context.Context, m *v1alpha1.Machine, address, mac string) error {
+	nc := &v1alpha1.NetworkConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name},
+		Spec:       v1alpha1.NetworkConfigurationSpec{NetworkInterfaces: []v1alpha1.InterfaceSpec{{Name: "eth0", MACAddress: v1alpha1.MACAddress(mac)}}},
+	}
+	if err := s.kube.Create(ctx, nc); err != nil {
+		if !kube.AlreadyExists(err) {
+			return err
+		}
+		if err := s.kube.Get(ctx, m.Namespace, m.Name, nc); err != nil {
+			return err
+		}
+	}
+	before := nc.DeepCopy()
+	nc.Status.Phase = v1alpha1.NetworkConfigurationReady
+	nc.Status.NetworkInterfaces = []v1alpha1.InterfaceStatus{{
+		Name: "eth0", MACAddress: v1alpha1.MACAddress(mac), IPAllocated: true, AllocationMethod: v1alpha2.AllocationStatic,
+		IPv4Addresses: []string{address}, IPv4Subnet: s.net.Prefix().String(), IPv4Gateway: s.net.Prefix().Addr().Next().String(),
+	}}
+	_, err := s.kube.PatchStatus(ctx, before, nc)
+	return err
+}
+
+func (s *stand) destroy(ctx context.Context, m *v1alpha1.Machine) error {
+	_ = s.fleet.PowerOff(string(m.UID))
+	if err := s.fleet.Destroy(string(m.UID)); err != nil {
+		return err
+	}
+	nc := &v1alpha1.NetworkConfiguration{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}}
+	if err := s.kube.Delete(ctx, nc); err != nil {
+		return err
+	}
+	before := m.DeepCopy()
+	if !kube.RemoveFinalizer(m, v1alpha1.FinalizerMachine) {
+		return nil
+	}
+	_, err := s.kube.Patch(ctx, before, m)
+	return ignoreMissing(err)
+}
+
+func ignoreMissing(err error) error {
+	if kube.NotFound(err) {
+		return nil
+	}
+	return err
+}
