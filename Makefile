@@ -75,7 +75,7 @@ deploy: helm ## Install or upgrade the stack from the images IMG=registry/reposi
 	@$(CACHE)/bin/helm upgrade --install vitistack charts/vitistack --namespace vitistack-system --create-namespace $(if $(VALUES),--values $(VALUES)) \
 	  --set image.repository=$(patsubst %:$(lastword $(subst :, ,$(IMG))),%,$(IMG)),image.tag=$(lastword $(subst :, ,$(IMG)))
 
-chaos: build ## Tell a random story of changes and faults: SEED=1 MINUTES=5
+chaos: build ## Tell a random story of changes and faults: SEED=1 MINUTES=5 (CHAOS_SHRINK=8 tries shorter ones)
 	@rm -f $(BIN)/data-race.*
 	@CHAOS_SEED=$(or $(SEED),1) CHAOS_MINUTES=$(or $(MINUTES),5) GORACE=log_path=$(BIN)/data-race go test -count=1 -timeout 0 -v -run TestRandomStory ./tests/chaos
 	@! cat $(BIN)/data-race.* 2>/dev/null

@@ -213,7 +213,8 @@ func look(namespace, name string) event.Event {
 // it. m is nil once the Machine is gone.
 func (r *rig) drive(name string, w *wire, what string, done func(m *v1alpha1.Machine) bool) *v1alpha1.Machine {
 	r.Helper()
-	const pause, patience = 100 * time.Millisecond, 90 * time.Second
+	// soon is the broker's first pause between two tries.
+	const soon, pause, patience = 20 * time.Millisecond, 100 * time.Millisecond, 90 * time.Second
 	f := r.process(w)
 	for began := time.Now(); ; {
 		err := deliver(r.Context(), f, look(r.namespace, name))
@@ -235,6 +236,8 @@ func (r *rig) drive(name string, w *wire, what string, done func(m *v1alpha1.Mac
 		}
 		if err == nil {
 			time.Sleep(pause)
+		} else {
+			time.Sleep(soon)
 		}
 	}
 }
