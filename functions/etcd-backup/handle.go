@@ -37,11 +37,14 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	if err != nil {
 		return nil, err
 	}
-	return nil, kube.OnConflict(func() error { return f.settle(ctx, ref.Namespace, ref.Name) })
+	again := in.Type() == events.TypeResync
+	return nil, kube.OnConflict(func() error { return f.settle(ctx, ref.Namespace, ref.Name, again) })
 }
 
-// settle takes a snapshot if one is due, and says when the next one is.
-func (f *function) settle(ctx context.Context, namespace, name string) error {
+// settle takes a snapshot if one is due, and says when the next one is. What has
+// failed is tried again when resync asks for it: writing that down is an event too,
+// and would be followed by the next try without a pause.
+func (f *function) settle(ctx context.Context, namespace, name string, again bool) error {
 	b := &v1alpha1.EtcdBackup{}
 	if err := f.kube.Get(ctx, namespace, name, b); err != nil {
 		if kube.NotFound(err) {
@@ -55,8 +58,8 @@ func (f *function) settle(ctx context.Context, namespace, name string) error {
 	before := b.DeepCopy()
 	p, err := makePlan(b, f.now())
 	if err == nil && !p.due.IsZero() {
-		if f.running(b) {
-			return nil // somebody else is at it
+		if f.running(b) || (failed(b) && !again) {
+			return nil // somebody else is at it, or has just been
 		}
 		before, err = f.back(ctx, b, p.due)
 		if kube.Conflict(err) {
@@ -73,6 +76,12 @@ const reasonRunning = "BackupRunning"
 func (f *function) running(b *v1alpha1.EtcdBackup) bool {
 	c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionReady)
 	return c != nil && c.Reason == reasonRunning && f.now().Sub(c.LastTransitionTime.Time) < deliveryTimeout
+}
+
+// failed tells whether the last try for the spec as it is has come to nothing.
+func failed(b *v1alpha1.EtcdBackup) bool {
+	c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionReady)
+	return c != nil && c.Status == metav1.ConditionFalse && c.Reason != reasonRunning && c.ObservedGeneration == b.Generation
 }
 
 // claim writes down that this delivery takes the snapshot. Of two that try at once,
