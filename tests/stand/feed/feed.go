@@ -94,7 +94,7 @@ func (f *feed) deliver(ctx context.Context, e event.Event) {
 // Until waits for done, and fails t with what happened so far if it does not come.
 func Until(t testing.TB, what string, done func() (bool, string)) {
 	t.Helper()
-	const patience = 90 * time.Second
+	const patience = 4 * time.Minute
 	deadline := time.Now().Add(patience)
 	for {
 		ok, state := done()

@@ -1,0 +1,162 @@
+package e2e
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/tests/stand/engine"
+	"github.com/vitistack/stack/tests/stand/feed"
+)
+
+// turns are changes of mind of which each needs rights that a cluster's usual life
+// does not.
+type turns struct {
+	*engine.Engine
+	t *testing.T
+}
+
+// TestTurnsNeedRights has users change their minds in every way, and finds in the
+// audit log that the functions have used the rights that are there for it.
+func TestTurnsNeedRights(t *testing.T) {
+	t.Parallel()
+	u := &turns{engine.Start(t, "--audit", "--ping-every", "3s"), t}
+	network := strings.ReplaceAll(u.StaticNetwork("network", 10, 250), "ipv4RangeEnd", "reuseDelaySeconds: 1, ttlSeconds: 60, ipv4RangeEnd")
+	u.Apply("default", network)
+	u.UntilPhase(engine.NetworkNamespaces, "default", "network", "Ready")
+	cluster := strings.Replace(u.Example("simple-kubernetescluster.yaml"), "spec:\n", "spec:\n  networkNamespaceName: network\n  controlPlaneEndpoint: {mode: vip}\n", 1)
+	u.Apply("default", strings.Replace(cluster, "controlplane:\n", "controlplane:\n      providerRef: {name: kubevirt}\n", 1))
+	for _, turn := range []struct {
+		name string
+		do   func()
+	}{
+		{"Addresses", u.addresses}, {"Machines", u.machines}, {"Proxmox", u.proxmox}, {"Cluster", u.cluster}, {"Asked", u.askedToLook}, {"End", u.end},
+	} {
+		t.Run(turn.name, func(t *testing.T) {
+			u.t = t
+			turn.do()
+		})
+	}
+}
+
+// uses waits until a function has used rights, written as in TestRolesAreWhatIsUsed.
+func (u *turns) uses(function string, rights ...string) {
+	u.t.Helper()
+	for _, right := range rights {
+		feed.Until(u.t, function+" uses "+right, func() (bool, string) {
+			for _, r := range u.Requests(time.Time{}) {
+				used := engine.Usage{Function: r.Function(), Verb: r.Verb, Group: r.ObjectRef.APIGroup, Resource: r.ObjectRef.Resource, Subresource: r.ObjectRef.Subresource}
+				if used.String() == function+" "+right && r.ResponseStatus.Code < 400 {
+					return true, ""
+				}
+			}
+			return false, "the audit log has no such request"
+		})
+	}
+}
+
+func (u *turns) patch(resource schema.GroupVersionResource, namespace, name, patch string) {
+	u.t.Helper()
+	client := u.Client.Resource(resource)
+	var err error
+	if namespace == "" {
+		_, err = client.Patch(u.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	} else {
+		_, err = client.Namespace(namespace).Patch(u.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	}
+	if err != nil {
+		u.t.Fatalf("change %s %s: %v", resource.Resource, name, err)
+	}
+}
+
+// addresses are asked for twice, given up, asked for again, and not needed any more.
+func (u *turns) addresses() {
+	address := strings.TrimSuffix(u.Network().Addr().String(), "0") + "77"
+	for _, name := range []string{"first", "second"} {
+		u.Apply("default", fmt.Sprintf("apiVersion: vitistack.io/v1alpha2\nkind: IPAllocation\nmetadata: {name: %s}\nspec: {networkNamespaceName: network, requestedAddress: %s}\n", name, address))
+	}
+	u.uses("allocate-ip", "leases.coordination.k8s.io get")
+	u.Delete(engine.IPAllocations, "default", "first")
+	u.uses("allocate-ip", "leases.coordination.k8s.io update")
+	u.Apply("default", strings.ReplaceAll(configurationOf("two"), "    - {", "    - {name: eth1, macAddress: \"02:00:00:00:00:02\"}\n    - {"))
+	u.uses("allocate-ip", "ipallocations.vitistack.io create")
+	u.patch(engine.NetworkConfigurations, "default", "two", `{"spec":{"networkInterfaces":[{"name":"eth0","macAddress":"02:00:00:00:00:01"}]}}`)
+	u.uses("allocate-ip", "ipallocations.vitistack.io delete")
+}
+
+// machines get bigger disks, a secret first configuration, and a restart.
+func (u *turns) machines() {
+	u.Apply("default", `apiVersion: v1
+kind: Secret
+metadata: {name: first-boot}
+stringData: {userdata: "#cloud-config\n"}
+---
+apiVersion: vitistack.io/v1alpha1
+kind: Machine
+metadata: {name: changing}
+spec: {template: small, providerRef: {name: kubevirt}, networkNamespaceName: network, cloudInit: {secretRef: {name: first-boot}}}
+`)
+	u.UntilPhase(engine.Machines, "default", "changing", "Running")
+	u.uses("create-vm", "secrets create")
+	u.patch(engine.Machines, "default", "changing", `{"spec":{"disks":[{"name":"root","size":"40Gi"}],"restartToken":"once"}}`)
+	u.uses("create-vm", "persistentvolumeclaims patch", "virtualmachineinstances.kubevirt.io delete")
+	u.Delete(engine.Machines, "default", "changing")
+	u.uses("create-vm", "secrets delete")
+}
+
+// proxmox claims a VMID, and gives it back.
+func (u *turns) proxmox() {
+	u.Apply("default", u.Example("basic-vm-on-proxmox.yaml"))
+	u.uses("create-vm", "leases.coordination.k8s.io create")
+	u.UntilPhase(engine.Machines, "default", "basic-vm-on-proxmox", "Running")
+	u.Delete(engine.Machines, "default", "basic-vm-on-proxmox")
+	u.uses("create-vm", "leases.coordination.k8s.io list", "leases.coordination.k8s.io delete")
+}
+
+// cluster has a virtual address, a backup, and credentials that somebody spoils.
+func (u *turns) cluster() {
+	u.UntilPhase(engine.KubernetesClusters, "default", "simple-cluster", "Running")
+	u.uses("bootstrap-talos", "ipallocations.vitistack.io create", "machineproviders.vitistack.io get", "networknamespaces.vitistack.io get")
+	u.Apply("default", "apiVersion: vitistack.io/v1alpha1\nkind: EtcdBackup\nmetadata: {name: now}\nspec: {clusterName: simple-cluster, storageLocation: {type: local}}\n")
+	u.UntilPhase(engine.EtcdBackups, "default", "now", "Completed")
+	u.uses("etcd-backup", "etcdbackups.vitistack.io get", "etcdbackups/status.vitistack.io patch", "events create", "kubernetesclusters.vitistack.io get", "secrets get")
+	u.patch(engine.Secrets, "default", "simple-cluster-kubeconfig", `{"data":{"kubeconfig":"`+base64.StdEncoding.EncodeToString([]byte("spoilt"))+`"}}`)
+	u.ask(engine.KubernetesClusters, "default", "simple-cluster")
+	u.uses("bootstrap-talos", "secrets patch")
+}
+
+// ask asks for a look at an object.
+func (u *turns) ask(resource schema.GroupVersionResource, namespace, name string) {
+	u.t.Helper()
+	u.patch(resource, namespace, name, fmt.Sprintf(`{"metadata":{"annotations":{%q:"now"}}}`, v1alpha1.AnnotationReconcile))
+}
+
+// askedToLook asks for a look at one object of each kind but NetworkNamespace, of
+// which provision-network takes the question away itself as soon as it hears of it.
+func (u *turns) askedToLook() {
+	for _, resource := range []schema.GroupVersionResource{
+		engine.NetworkConfigurations, engine.IPAllocations, engine.Machines, engine.MachineProviders,
+		engine.KubernetesClusters, engine.EtcdBackups,
+	} {
+		object := u.List(resource, "", "")[0]
+		u.ask(resource, object.GetNamespace(), object.GetName())
+		u.uses("resync", resource.Resource+".vitistack.io patch")
+	}
+}
+
+// end lets everything go, the network last.
+func (u *turns) end() {
+	u.Delete(engine.NetworkNamespaces, "default", "network")
+	u.uses("provision-network", "kubernetesclusters.vitistack.io list")
+	u.Delete(engine.KubernetesClusters, "default", "simple-cluster")
+	u.uses("bootstrap-talos", "ipallocations.vitistack.io delete")
+	// Half of the time that an address is given for has passed by now, or does.
+	u.uses("allocate-ip", "leases.coordination.k8s.io patch")
+}
