@@ -52,10 +52,11 @@ test: prepare ## Run all tests, on real servers
 	@$(TEST) --format pkgname -- -race -timeout 30m $(PARTS)
 test: TEST = go tool -modfile=$(CURDIR)/tools/go.mod gotestsum
 
-check: ## Check format, rules, and that what is generated is up to date and committed
+check: ## Check format, rules, workflows, and that what is generated is up to date and committed
 	@test -z "$$(gofmt -l apis events functions gateway knative tests)" || (gofmt -l apis events functions gateway knative tests; echo "Run gofmt -w on these."; exit 1)
 	@go vet ./... && cd knative/local && go vet ./...
 	@$(TOOL) golangci-lint run --timeout 30m ./...
+	@go tool -modfile=tools/workflows/go.mod actionlint
 	@$(MAKE) --no-print-directory generate
 	@test -z "$$(git status --porcelain)" || (git status --short; echo "Commit these, or run make generate and commit."; exit 1)
 
