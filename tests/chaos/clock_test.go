@@ -19,7 +19,6 @@ const clock = `package main
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 )
 
