@@ -1,0 +1,106 @@
+package main
+
+import (
+	"io"
+	"log"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+)
+
+// smallStack is a module with the manifests of the repository and, in the places of
+// its programs, ones that do nothing, so that the way to a registry is what is tested.
+func smallStack(t *testing.T) (root string, names []string) {
+	t.Helper()
+	repository, err := filepath.Abs("../../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := programs(repository)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root = t.TempDir()
+	if err := os.Symlink(filepath.Join(repository, "knative"), filepath.Join(root, "knative")); err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{"go.mod": "module github.com/vitistack/stack\n\ngo 1.26\n"}
+	for _, program := range all {
+		folder := strings.TrimPrefix(program, "ko://github.com/vitistack/stack/")
+		files[filepath.Join(folder, "main.go")] = "package main\n\nvar version string\n\nfunc main() { print(version) }\n"
+		names = append(names, short(program))
+	}
+	for path, text := range files {
+		path = filepath.Join(root, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root, names
+}
+
+// TestPush pushes the images to a registry, and finds there under the names that the
+// chart makes of repository and tag what is in the layout: an index of both platforms.
+func TestPush(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	t.Cleanup(server.Close)
+	repository := strings.TrimPrefix(server.URL, "http://") + "/vitistack"
+	root, names := smallStack(t)
+	out := filepath.Join(t.TempDir(), "images")
+	if err := run(t.Context(), options{root: root, out: out, push: repository + ":v1.2.3", version: "v1.2.3", platforms: []string{"linux/amd64", "linux/arm64"}}); err != nil {
+		t.Fatal(err)
+	}
+	path, err := layout.FromPath(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := path.ImageIndex()
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := kept.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(names) < 8 || len(manifest.Manifests) != len(names) {
+		t.Errorf("%d images for %d programs", len(manifest.Manifests), len(names))
+	}
+	for _, entry := range manifest.Manifests {
+		program := entry.Annotations["org.opencontainers.image.ref.name"]
+		reference, err := name.ParseReference(repository + "/" + program + ":v1.2.3")
+		if err != nil {
+			t.Fatal(err)
+		}
+		index, err := remote.Index(reference)
+		if err != nil {
+			t.Errorf("%s is not in the registry: %v", program, err)
+			continue
+		}
+		if digest, err := index.Digest(); err != nil || digest != entry.Digest {
+			t.Errorf("%s: the registry has %s, the layout %s (%v)", program, digest, entry.Digest, err)
+		}
+		pushed, err := index.IndexManifest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var platforms []string
+		for _, image := range pushed.Manifests {
+			platforms = append(platforms, image.Platform.String())
+		}
+		if slices.Sort(platforms); !slices.Equal(platforms, []string{"linux/amd64", "linux/arm64"}) {
+			t.Errorf("%s is for %v", program, platforms)
+		}
+	}
+}
