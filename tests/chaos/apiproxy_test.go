@@ -182,9 +182,20 @@ func (a *API) forward() (*httputil.ReverseProxy, error) {
 	a.proxy = &httputil.ReverseProxy{
 		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport: transport, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0), // what is killed breaks its connections
-		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }, // as if nobody stood between
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {
+			a.forget()
+			panic(http.ErrAbortHandler) // as if nobody stood between
+		},
 	}
 	return a.proxy, nil
+}
+
+// forget has the API server looked for again, which may be at another port when it
+// is started again.
+func (a *API) forget() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.proxy = nil
 }
 
 // authority trusts the API server's certificate, and says of nobody who he is: who
