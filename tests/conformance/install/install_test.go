@@ -37,6 +37,8 @@ func TestInstall(t *testing.T) {
 	h := newHelm(t, config)
 	apply(t, c, "knative/00-namespace.yaml")
 	t.Run("Helm", func(t *testing.T) { helmLives(t, c, h) })
+	t.Run("Deploy", func(t *testing.T) { deploys(t, c, h) })
+	t.Run("Pages", func(t *testing.T) { followPages(t, c, h) })
 	apply(t, c, "apis/crds/*.yaml")
 	if err := c.discover(); err != nil {
 		t.Fatal(err)
