@@ -151,7 +151,7 @@ func (g *gateway) admit(c *fiber.Ctx, e *endpoint) error {
 		who, pending = g.identify(c)
 	}
 	if e.limited {
-		if err := g.limit(c, who); err != nil {
+		if err := g.limit(c, e, who); err != nil {
 			return err
 		}
 	}

@@ -23,6 +23,9 @@ type endpoint struct {
 	scope scopes
 	// limited tells whether calls count against the rate limit.
 	limited bool
+	// staying has calls counted apart from the others, so that a page which asks for
+	// much is not kept from connecting again.
+	staying bool
 	// packed tells whether bodies may have a Content-Encoding. The handler bounds
 	// what becomes of them.
 	packed bool

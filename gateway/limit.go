@@ -88,7 +88,7 @@ func (s *limiterShard) forget(now time.Time) {
 }
 
 // limit takes a token for a request, or is the problem that there is none.
-func (g *gateway) limit(c *fiber.Ctx, who caller) error {
+func (g *gateway) limit(c *fiber.Ctx, e *endpoint, who caller) error {
 	l := g.limiter
 	if !l.enabled {
 		return nil
@@ -97,7 +97,11 @@ func (g *gateway) limit(c *fiber.Ctx, who caller) error {
 	if l.byKey && who.Name != "" {
 		name = who.Name
 	}
-	left, next, ok := l.take(string(append([]byte(nil), name...)), time.Now())
+	bucket := string(append([]byte(nil), name...))
+	if e.staying {
+		bucket += " stays"
+	}
+	left, next, ok := l.take(bucket, time.Now())
 	seconds := strconv.Itoa(int(next/time.Second) + 1)
 	h := &c.Context().Response.Header
 	h.Set("RateLimit-Policy", l.policy)

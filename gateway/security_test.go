@@ -230,6 +230,9 @@ func TestRateLimit(t *testing.T) {
 	if !strings.HasPrefix(last.Header.Get("RateLimit"), `"default";r=0;t=`) || last.Header.Get("Retry-After") == "" {
 		t.Errorf("RateLimit %q, Retry-After %q", last.Header.Get("RateLimit"), last.Header.Get("Retry-After"))
 	}
+	if r := s.get("/api/v1/session", "X-Forwarded-For", "203.0.113.7"); r.StatusCode != 200 {
+		t.Errorf("the same caller's page, which connects: %s", r.Status)
+	}
 	if r := s.get("/api/v1/clusters", "X-Forwarded-For", "203.0.113.8"); r.StatusCode != 200 {
 		t.Errorf("another caller: %s", r.Status)
 	}

@@ -99,8 +99,8 @@ func (g *gateway) endpoints() []endpoint {
 	all := []endpoint{
 		open("/", servePage(func(*fiber.Ctx) string { return "index.html" })),
 		open("/page/:file", servePage(func(c *fiber.Ctx) string { return c.Params("file") })),
-		reading("/events/stream", g.streamEvents),
-		reading(base+"/stream", g.streamEvents),
+		{method: fiber.MethodGet, path: "/events/stream", handle: g.streamEvents, scope: scopeRead, limited: true, staying: true},
+		{method: fiber.MethodGet, path: base + "/stream", handle: g.streamEvents, scope: scopeRead, limited: true, staying: true},
 		reading(base+"/infrastructure", g.infrastructure),
 		reading(base+"/clusters", g.list(state.TopicClusters)),
 		reading(base+"/clusters/:id", g.showCluster),
@@ -112,7 +112,7 @@ func (g *gateway) endpoints() []endpoint {
 		reading(base+"/dead-letters", g.listDeadLetters),
 		{method: fiber.MethodPost, path: base + "/preview", handle: g.makePreview, scope: scopeRead, limited: true},
 		{method: fiber.MethodPost, path: base + "/events", handle: g.ingestEvents, limited: true},
-		{method: fiber.MethodGet, path: base + "/session", handle: g.showSession, limited: true},
+		{method: fiber.MethodGet, path: base + "/session", handle: g.showSession, limited: true, staying: true},
 		{method: fiber.MethodPost, path: base + "/session", handle: g.beginSession, limited: true},
 		{method: fiber.MethodDelete, path: base + "/session", handle: g.endSession, limited: true},
 	}
