@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -89,8 +90,8 @@ func (r *report) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Results\n\n`make bench` writes this page from what the benchmarks in this folder print; no figure in it is written by hand.\n\n")
 	fmt.Fprintf(&b, "Commit `%s`, on %s.\n\n", r.commit, strings.Join(r.machine, "; "))
-	if worst := r.busiest(); worst > quiet {
-		fmt.Fprintf(&b, "> The machine was busy: its load average was up to %s when a benchmark began. Take counts and ratios from here, and no times.\n\n", number(worst))
+	if load := r.loadBefore(); load > float64(runtime.NumCPU()) {
+		fmt.Fprintf(&b, "> The machine was busy: its load average was %s before the first benchmark. Take counts and ratios from here, and no times.\n\n", number(load))
 	}
 	for _, part := range []func(*strings.Builder){r.clusters, r.layers, r.machines, r.processes, r.starts, r.idle, r.gateway, r.load, r.operators, r.commands} {
 		part(&b)
@@ -98,16 +99,17 @@ func (r *report) markdown() string {
 	return b.String()
 }
 
-// quiet is the load average up to which times mean something.
-const quiet = 1
-
-func (r *report) busiest() (worst float64) {
-	for _, run := range r.runs {
-		if load, err := strconv.ParseFloat(run.load, 64); err == nil {
-			worst = max(worst, load)
-		}
+// loadBefore is the load average before the first benchmark. What it is before the
+// others comes from those that ran just then.
+func (r *report) loadBefore() float64 {
+	if len(r.runs) == 0 {
+		return 0
 	}
-	return worst
+	load, err := strconv.ParseFloat(r.runs[0].load, 64)
+	if err != nil {
+		return 0
+	}
+	return load
 }
 
 // table writes a table of benchmarks below one, with a column for each unit.
