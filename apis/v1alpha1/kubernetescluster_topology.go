@@ -1,0 +1,168 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// KubernetesVersion is a minor version such as 1.33, which means its newest patch
+// release that the cluster's Talos supports, or a full version such as 1.33.4.
+//
+// +kubebuilder:validation:MaxLength=16
+// +kubebuilder:validation:XValidation:rule="self.matches('^v?1[.][0-9]{1,3}([.][0-9]{1,3})?$')",message="write a Kubernetes version such as 1.33 or 1.33.4"
+type KubernetesVersion string
+
+// ClusterTopology is the control plane and the worker pools.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.workers) || self.workers.all(p, self.workers.exists_one(o, o.name == p.name))",message="each worker pool needs a name of its own"
+// +kubebuilder:validation:XValidation:rule="!has(self.workers) || !self.workers.exists(p, p.name == 'cp')",message="a worker pool cannot be called cp: its machines would bear the names of the control plane"
+type ClusterTopology struct {
+	// Kubernetes version of the cluster.
+	Version KubernetesVersion `json:"version"`
+	// +required
+	ControlPlane ControlPlaneTopology `json:"controlplane"`
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	Workers []WorkerPool `json:"workers,omitempty"`
+	// Workers of all pools with autoscaling together, which is what an autoscaler sets
+	// through the subresource scale. The pools are filled in their order, each within
+	// its bounds. Absent means what the pools' replicas come to, and is then filled in.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=16000
+	ScaledWorkers *int32 `json:"scaledWorkers,omitempty"`
+}
+
+// ControlPlaneTopology is the control plane.
+type ControlPlaneTopology struct {
+	// Number of control plane machines: 1, 3, 5 or 7.
+	// +kubebuilder:validation:XValidation:rule="self in [1, 3, 5, 7]",message="write 1, 3, 5 or 7: etcd needs an odd number of members to keep a majority"
+	Replicas int32 `json:"replicas"`
+	// Kubernetes version of the control plane. Absent means topology.version.
+	// +optional
+	Version KubernetesVersion `json:"version,omitempty"`
+
+	MachineProperties `json:",inline"`
+}
+
+// WorkerPool is a group of equal workers.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.autoscaling) || !has(self.autoscaling.enabled) || !self.autoscaling.enabled || self.autoscaling.minReplicas <= self.autoscaling.maxReplicas",message="autoscaling.minReplicas is greater than autoscaling.maxReplicas: exchange the two"
+type WorkerPool struct {
+	// Name of the pool, which becomes part of its machines' names.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=22
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",message="use lower case letters, digits and - only, for example worker-pool-1"
+	Name string `json:"name"`
+	// Number of workers.
+	// +kubebuilder:validation:XValidation:rule="self >= 0 && self <= 500",message="write a number from 0 to 500"
+	Replicas int32 `json:"replicas"`
+	// Kubernetes version of the pool. Absent means topology.version.
+	// +optional
+	Version KubernetesVersion `json:"version,omitempty"`
+	// Bounds within which an autoscaler may change replicas.
+	// +optional
+	Autoscaling *Autoscaling `json:"autoscaling,omitempty"`
+	// Workers that are upgraded at the same time. Absent means 1.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=50
+	UpgradeConcurrency int32 `json:"upgradeConcurrency,omitempty"`
+
+	MachineProperties `json:",inline"`
+}
+
+// MachineProperties are what the machines of a control plane or a pool have in
+// common.
+type MachineProperties struct {
+	// Size of the machines. Absent means large for a control plane and medium for
+	// workers.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Template string `json:"template,omitempty"`
+	// MachineProvider of the machines.
+	// +optional
+	ProviderRef *ProviderReference `json:"providerRef,omitempty"`
+	// Labels of the nodes.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	Labels map[string]string `json:"labels,omitempty"`
+	// Taints of the nodes.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	Taints []NodeTaint `json:"taints,omitempty"`
+	// ConfigMaps with changes to the configuration of the nodes, after those of
+	// talos.patches.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	Patches []ObjectName `json:"patches,omitempty"`
+	// How long pods have to go from a machine, for example 30m. One that leaves goes
+	// without them then; an upgrade stops. Absent means that PodDisruptionBudgets
+	// are respected for ever, and that somebody is told so after an hour.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(h|m|s))+$') && duration(self) > duration('0s')",message="write a time such as 30m or 1h30m"
+	DrainTimeout *metav1.Duration `json:"drainTimeout,omitempty"`
+}
+
+// NodeTaint keeps pods from nodes.
+type NodeTaint struct {
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	Key string `json:"key"`
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Value string `json:"value,omitempty"`
+	// +kubebuilder:validation:Enum=NoSchedule;PreferNoSchedule;NoExecute
+	Effect string `json:"effect"`
+}
+
+// Autoscaling bounds the replicas of a pool.
+type Autoscaling struct {
+	// +optional
+	Enabled bool `json:"enabled,omitempty"`
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=500
+	MinReplicas int32 `json:"minReplicas,omitempty"`
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=500
+	MaxReplicas int32 `json:"maxReplicas"`
+}
+
+// EndpointMode is how the workload API is reached.
+// +kubebuilder:validation:Enum=vip;custom;node
+type EndpointMode string
+
+// A virtual IP address that the control planes share, an address that somebody
+// else provides, or the first control plane's address.
+const (
+	EndpointVIP    EndpointMode = "vip"
+	EndpointCustom EndpointMode = "custom"
+	EndpointNode   EndpointMode = "node"
+)
+
+// ControlPlaneEndpoint says where the workload API is reached.
+//
+// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="controlPlaneEndpoint cannot be changed: every node's configuration and every kubeconfig names it"
+// +kubebuilder:validation:XValidation:rule="(self.mode == 'custom') == has(self.host)",message="mode custom needs host, and only mode custom has it"
+type ControlPlaneEndpoint struct {
+	// vip, custom or node.
+	Mode EndpointMode `json:"mode"`
+	// Address or DNS name, for mode custom.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="isIP(self) || self.matches('^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$')",message="write an IP address or a DNS name, without scheme and port"
+	Host string `json:"host,omitempty"`
+	// Absent means 6443.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	Port int32 `json:"port,omitempty"`
+	// Address for mode vip. Absent means one that is allocated.
+	// +optional
+	// +kubebuilder:validation:MaxLength=45
+	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="write one IP address, for example 192.168.10.5"
+	Address string `json:"address,omitempty"`
+}
