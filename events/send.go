@@ -13,6 +13,8 @@ import (
 	"github.com/cloudevents/sdk-go/v2/binding"
 	"github.com/cloudevents/sdk-go/v2/event"
 	cehttp "github.com/cloudevents/sdk-go/v2/protocol/http"
+
+	"github.com/vitistack/stack/events/outbound"
 )
 
 // Sender posts events to a sink, which is where a function sends more than the
@@ -29,11 +31,8 @@ func NewSender() (*Sender, error) {
 	if sink == "" {
 		return nil, errors.New("read K_SINK: it is empty; a SinkBinding has to set it to the Broker's address")
 	}
-	return &Sender{sink: sink, http: &http.Client{Timeout: sendTimeout, CheckRedirect: stay}}, nil
+	return &Sender{sink: sink, http: &http.Client{Timeout: sendTimeout, CheckRedirect: outbound.Stay}}, nil
 }
-
-// stay keeps a request with its token from being sent anywhere else.
-func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // sendTimeout is for the broker to accept one event.
 const sendTimeout = 10 * time.Second

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/vitistack/stack/events/outbound"
 	"github.com/vitistack/stack/gateway/config"
 	"github.com/vitistack/stack/gateway/state"
 )
@@ -114,7 +115,7 @@ func probe(ctx context.Context, endpoint string) (state.Probe, error) {
 }
 
 // staying asks who it is told to ask, and follows nobody elsewhere.
-var staying = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+var staying = &http.Client{CheckRedirect: outbound.Stay}
 
 func fetch(ctx context.Context, address string) (int, []byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"os"
@@ -140,6 +141,10 @@ func (r Rules) DialContext(ctx context.Context, network, address string) (net.Co
 	}}
 	return dialer.DialContext(ctx, network, address)
 }
+
+// Stay is the CheckRedirect of clients whose requests hold credentials: they are sent
+// to nobody else, and the answer is the redirect.
+func Stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // CheckURL is for a URL that somebody else is going to fetch, so that nobody here
 // sees the address that its name leads to. Its error is a *Denied; a URL without a

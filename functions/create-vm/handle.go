@@ -306,12 +306,11 @@ func (f *functions) remove(ctx context.Context, m *v1alpha1.Machine) error {
 // its removal may have come before, when there was nothing yet, and does not come
 // again. So it is waited for here. why is what is returned then.
 func (f *functions) overtaken(ctx context.Context, m *v1alpha1.Machine, why error) error {
-	now := &v1alpha1.Machine{}
-	err := f.kube.Get(ctx, m.Namespace, m.Name, now)
-	if err != nil && !kube.NotFound(err) {
+	gone, err := f.kube.Gone(ctx, m)
+	if err != nil {
 		return err
 	}
-	if err == nil && now.UID == m.UID && now.DeletionTimestamp == nil {
+	if !gone {
 		return why
 	}
 	const pause = 200 * time.Millisecond

@@ -78,7 +78,7 @@ func connectProxmox(ctx context.Context, home *kube.Client, p *v1alpha1.MachineP
 	}
 	options := []pve.Option{pve.WithUserAgent(function), pve.WithHTTPClient(&http.Client{
 		Transport: truthful{under}, Timeout: timeout,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		CheckRedirect: outbound.Stay,
 	})}
 	login := false
 	switch {

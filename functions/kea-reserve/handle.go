@@ -145,12 +145,11 @@ func (f *function) grant(ctx context.Context, nc *v1alpha1.NetworkConfiguration,
 // deleted meanwhile: its release may have come before, and does not come again. A
 // status that could be written proves that it has not. why is what is returned then.
 func (f *function) overtaken(ctx context.Context, nc *v1alpha1.NetworkConfiguration, why error) error {
-	now := &v1alpha1.NetworkConfiguration{}
-	err := f.kube.Get(ctx, nc.Namespace, nc.Name, now)
-	if err != nil && !kube.NotFound(err) {
+	gone, err := f.kube.Gone(ctx, nc)
+	if err != nil {
 		return err
 	}
-	if err == nil && now.UID == nc.UID && now.DeletionTimestamp == nil {
+	if !gone {
 		return why
 	}
 	if err := f.takeBack(ctx, nc); err != nil {

@@ -34,7 +34,10 @@ func (f *function) recheck(ctx context.Context, nn *v1alpha2.NetworkNamespace) e
 	if !ok {
 		return nil
 	}
-	_, err := f.find(ctx, nn, from)
+	seg, err := f.find(ctx, nn, from)
+	if err == nil {
+		err = unchanged(nn, seg)
+	}
 	var problem fault
 	switch {
 	case err == nil:
@@ -50,15 +53,11 @@ func (f *function) recheck(ctx context.Context, nn *v1alpha2.NetworkNamespace) e
 	return f.write(ctx, before, nn, told)
 }
 
-// find is the segment that a source has for a network that is Ready, and a final
-// fault where that is not the one that it had.
+// find is the segment that a source has for a network that is Ready.
 func (f *function) find(ctx context.Context, nn *v1alpha2.NetworkNamespace, from finder) (segment, error) {
 	seg, err := from.Find(ctx, nn)
 	counted(nn, "find", err)
-	if err != nil {
-		return segment{}, err
-	}
-	return seg, unchanged(nn, seg)
+	return seg, err
 }
 
 // unchanged is a final fault where a source says other things of the segment of a

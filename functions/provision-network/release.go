@@ -55,12 +55,11 @@ func (f *function) overtaken(ctx context.Context, nn *v1alpha2.NetworkNamespace,
 	if _, makes := from.(finder); !makes {
 		return why
 	}
-	now := &v1alpha2.NetworkNamespace{}
-	err := f.kube.Get(ctx, nn.Namespace, nn.Name, now)
-	if err != nil && !kube.NotFound(err) {
+	gone, err := f.kube.Gone(ctx, nn)
+	if err != nil {
 		return err
 	}
-	if err == nil && now.UID == nn.UID && now.DeletionTimestamp == nil {
+	if !gone {
 		return why
 	}
 	err = from.Release(ctx, nn)

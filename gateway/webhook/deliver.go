@@ -80,7 +80,7 @@ type Deliverer struct {
 
 // newClient makes a client that sends nothing anywhere else than it is told.
 func newClient(through http.RoundTripper) *http.Client {
-	return &http.Client{Transport: through, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &http.Client{Transport: through, CheckRedirect: outbound.Stay}
 }
 
 // Bounds of delivering.

@@ -155,6 +155,17 @@ func (c *Client) Get(ctx context.Context, namespace, name string, obj Object) er
 	return wrap(err, "read", ref, namespace, name)
 }
 
+// Gone tells whether an object has been deleted since it was read, or is about to be.
+// A later object of the same name is another one.
+func (c *Client) Gone(ctx context.Context, obj Object) (bool, error) {
+	now := obj.DeepCopyObject().(Object)
+	err := c.Get(ctx, obj.GetNamespace(), obj.GetName(), now)
+	if err != nil && !NotFound(err) {
+		return false, err
+	}
+	return err != nil || now.GetUID() != obj.GetUID() || now.GetDeletionTimestamp() != nil, nil
+}
+
 // List reads the objects of a namespace, or of all namespaces where it is empty,
 // that match a label selector into list. An empty selector matches all.
 func (c *Client) List(ctx context.Context, namespace, selector string, list ObjectList) error {

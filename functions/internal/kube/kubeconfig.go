@@ -62,6 +62,6 @@ func HTTPClientFor(config *rest.Config) (*http.Client, error) {
 	}
 	return &http.Client{
 		Transport: through, Timeout: config.Timeout,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		CheckRedirect: outbound.Stay,
 	}, nil
 }

@@ -87,7 +87,7 @@ func New(config Config) (*Client, error) {
 	}
 	return &Client{base: base, config: config, http: &http.Client{
 		Transport:     transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		CheckRedirect: outbound.Stay,
 	}}, nil
 }
 
