@@ -50,8 +50,12 @@ func (g *gateway) tell(e event.Event, namespace string) {
 		return
 	}
 	g.hub.Announce(namespace, encoded)
-	if now := time.Now(); !g.share(sharedEvent{Namespace: namespace, Event: encoded}) {
-		g.owed.owe(now)
+	since := time.Now()
+	if e.Time().Before(since) && !e.Time().IsZero() {
+		since = e.Time()
+	}
+	if !g.share(sharedEvent{Namespace: namespace, Event: encoded}) {
+		g.owed.owe(since)
 	}
 }
 
@@ -67,10 +71,14 @@ const settlePause = 5 * time.Second
 
 // shareEvents shows what other replicas tell, until ctx ends. What they could not
 // tell while Redis was away is in the history: clients hear that they have missed it.
+// An event has its time before it is written and told, which takes at most the time
+// limit of a request.
 func (g *gateway) shareEvents(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { g.cache.Subscribe(ctx, g.hear, g.hub.Missed) })
+	running.Go(func() {
+		g.cache.Subscribe(ctx, g.hear, func(since time.Time) { g.hub.Missed(since.Add(-g.config.APITimeout)) })
+	})
 	ticker := time.NewTicker(settlePause)
 	defer ticker.Stop()
 	for {

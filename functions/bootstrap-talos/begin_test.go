@@ -1,11 +1,13 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/tests/sim/faults"
@@ -33,13 +35,19 @@ func (s *stand) lose(m *v1alpha1.Machine) {
 	if err := s.kube.Delete(s.Context(), m); err != nil {
 		s.Fatal(err)
 	}
-	feed.Until(s, m.Name+" is another machine", func() (bool, string) {
+	s.replaced(m.UID)
+}
+
+// replaced waits until a machine of three has gone, and another one has its place.
+func (s *stand) replaced(gone types.UID) {
+	s.Helper()
+	feed.Until(s, "the machine is replaced", func() (bool, string) {
 		list := &v1alpha1.MachineList{}
 		if err := s.kube.List(s.Context(), s.namespace, "", list); err != nil {
 			return false, err.Error()
 		}
-		lost := slices.ContainsFunc(list.Items, func(o v1alpha1.Machine) bool { return o.UID == m.UID })
-		return !lost && len(list.Items) == 3, ""
+		there := slices.ContainsFunc(list.Items, func(m v1alpha1.Machine) bool { return m.UID == gone })
+		return !there && len(list.Items) == 3, fmt.Sprintf("%d machines, the one that is to go among them: %t", len(list.Items), there)
 	})
 }
 

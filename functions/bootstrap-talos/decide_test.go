@@ -7,6 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
 func TestSeats(t *testing.T) {
@@ -31,6 +33,28 @@ func TestSeats(t *testing.T) {
 			t.Parallel()
 			if diff := cmp.Diff(tc.want, seats("p-", tc.wanted, tc.present)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func TestCurrentNodes(t *testing.T) {
+	t.Parallel()
+	configured := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{annotationInstalled: "true"}}}
+	c := &cluster{machines: map[string]*v1alpha1.Machine{"old": configured, "anew": {}}}
+	cases := map[string]struct {
+		reason, node string
+		want         bool
+	}{
+		"Configured": {"it is the machine's", "old", true},
+		"Replaced":   {"a machine without a configuration has no kubelet: this is its predecessor's", "anew", false},
+		"Stray":      {"it has to be known in order to be taken away", "gone", true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := len(c.current([]workloadNode{{name: tc.node, ready: true}})) == 1; got != tc.want {
+				t.Errorf("known: %t, since %s", got, tc.reason)
 			}
 		})
 	}

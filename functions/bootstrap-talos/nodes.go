@@ -256,8 +256,18 @@ func (f *function) lookAtNodes(ctx context.Context, c *cluster) error {
 		}
 		return waits{reason: "WaitingForAPI", message: "waits for the workload API at " + c.Status.Endpoint, silent: true}
 	}
-	c.nodes, c.reachable = nodes, true
+	c.nodes, c.reachable = c.current(nodes), true
 	return nil
+}
+
+// current leaves out the Nodes of machines that have no configuration yet. Those are
+// what earlier machines of the same names have left, and say that they are Ready
+// until the cluster misses their kubelets.
+func (c *cluster) current(nodes []workloadNode) []workloadNode {
+	return slices.DeleteFunc(nodes, func(n workloadNode) bool {
+		m := c.machines[n.name]
+		return m != nil && !installed(m)
+	})
 }
 
 // missingNodes says which machines are no Ready nodes yet. Machines that are not

@@ -28,7 +28,7 @@ func (f *function) upgrade(ctx context.Context, c *cluster) error {
 			if err != nil {
 				return waits{reason: "WaitingForAPI", message: "waits for the workload API at " + c.Status.Endpoint, silent: true}
 			}
-			c.nodes = nodes
+			c.nodes = c.current(nodes)
 		}
 		fresh = false
 		return f.upgradeOnce(ctx, c, w)
