@@ -56,13 +56,11 @@ func (f *function) askForAddons(ctx context.Context, c *cluster) ([]addon, error
 }
 
 func addonsOf(ctx context.Context, address string, a *access) ([]addon, error) {
-	ctx, cancel := context.WithTimeout(ctx, shortRPC)
-	defer cancel()
-	c, err := talk(ctx, address, a)
+	ctx, c, end, err := talk(ctx, address, a, shortRPC)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = c.Close() }()
+	defer end()
 	manifests, err := safe.StateGetByID[*k8s.BootstrapManifestsConfig](ctx, c.COSI, k8s.BootstrapManifestsConfigID)
 	if err != nil {
 		return nil, fmt.Errorf("read what %s puts into clusters: %w", address, err)

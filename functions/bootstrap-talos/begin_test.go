@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"k8s.io/apimachinery/pkg/types"
@@ -55,12 +56,12 @@ func (s *stand) replaced(gone types.UID) {
 func (s *stand) memberIDs(cluster, controlPlane string) map[string]uint64 {
 	s.Helper()
 	ids := map[string]uint64{}
-	c, err := talk(s.Context(), addressOf(s.machine(controlPlane)), s.access(cluster))
+	ctx, c, end, err := talk(s.Context(), addressOf(s.machine(controlPlane)), s.access(cluster), time.Minute)
 	if err != nil {
 		s.Fatal(err)
 	}
-	defer func() { _ = c.Close() }()
-	list, err := c.EtcdMemberList(s.Context(), &machine.EtcdMemberListRequest{QueryLocal: true})
+	defer end()
+	list, err := c.EtcdMemberList(ctx, &machine.EtcdMemberListRequest{QueryLocal: true})
 	if err != nil {
 		return ids
 	}

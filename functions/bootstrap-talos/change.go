@@ -26,13 +26,11 @@ const upgradeRPC = 18 * time.Second
 // into it. The node answers before it does so. A node that runs the version already
 // is left alone. It is a fault where the node refuses.
 func requestTalos(ctx context.Context, address string, a *access, image, version string) error {
-	ctx, cancel := context.WithTimeout(ctx, upgradeRPC)
-	defer cancel()
-	c, err := talk(ctx, address, a)
+	ctx, c, end, err := talk(ctx, address, a, upgradeRPC)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = c.Close() }()
+	defer end()
 	now, err := c.Version(ctx)
 	if err != nil {
 		return fmt.Errorf("read version of %s: %w", address, err)
@@ -60,13 +58,11 @@ func refusedBy(err error, what string) error {
 // requestKubernetes changes the images of a node's Kubernetes components to those of
 // a version, in the configuration that it runs, and nothing else in it.
 func requestKubernetes(ctx context.Context, address string, a *access, kind vitistack.UpgradeKind, version string) error {
-	ctx, cancel := context.WithTimeout(ctx, bootstrapRPC)
-	defer cancel()
-	c, err := talk(ctx, address, a)
+	ctx, c, end, err := talk(ctx, address, a, bootstrapRPC)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = c.Close() }()
+	defer end()
 	current, err := safe.StateGetByID[*resources.MachineConfig](ctx, c.COSI, resources.ActiveID)
 	if err != nil {
 		return fmt.Errorf("read configuration of %s: %w", address, err)

@@ -73,13 +73,11 @@ const (
 // amendNode has a node run a configuration. It returns what has become of that, and
 // the difference without secrets.
 func amendNode(ctx context.Context, address string, a *access, wanted []byte, policy v1alpha1.ConfigChanges) (amendment, string, error) {
-	ctx, cancel := context.WithTimeout(ctx, bootstrapRPC)
-	defer cancel()
-	c, err := talk(ctx, address, a)
+	ctx, c, end, err := talk(ctx, address, a, bootstrapRPC)
 	if err != nil {
 		return "", "", err
 	}
-	defer func() { _ = c.Close() }()
+	defer end()
 	present, err := safe.StateGetByID[*resources.MachineConfig](ctx, c.COSI, resources.ActiveID)
 	if err != nil {
 		return "", "", fmt.Errorf("read configuration of %s: %w", address, err)

@@ -146,13 +146,11 @@ func askEtcd(ctx context.Context, nodes map[string]string, a *access) (etcdView,
 // etcdOf asks one control plane for the members of etcd, and whether it leads.
 // One whose own member does not run answers nothing.
 func etcdOf(ctx context.Context, address string, a *access) ([]etcdMember, bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	c, err := talk(ctx, address, a)
+	ctx, c, end, err := talk(ctx, address, a, dialTimeout)
 	if err != nil {
 		return nil, false, err
 	}
-	defer func() { _ = c.Close() }()
+	defer end()
 	status, err := c.EtcdStatus(ctx)
 	if err != nil {
 		return nil, false, fmt.Errorf("read the status of etcd on %s: %w", address, err)
@@ -183,13 +181,11 @@ func hostOf(urls []string) string {
 
 // leaveEtcd has a control plane hand over the leadership and leave etcd.
 func leaveEtcd(ctx context.Context, address string, a *access, leads bool) error {
-	ctx, cancel := context.WithTimeout(ctx, bootstrapRPC)
-	defer cancel()
-	c, err := talk(ctx, address, a)
+	ctx, c, end, err := talk(ctx, address, a, bootstrapRPC)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = c.Close() }()
+	defer end()
 	if leads {
 		if _, err := c.EtcdForfeitLeadership(ctx, &machine.EtcdForfeitLeadershipRequest{}); err != nil {
 			return fmt.Errorf("hand over the leadership of etcd from %s: %w", address, err)
@@ -203,13 +199,11 @@ func leaveEtcd(ctx context.Context, address string, a *access, leads bool) error
 
 // removeMember has one control plane take another member out of etcd.
 func removeMember(ctx context.Context, address string, a *access, id uint64) error {
-	ctx, cancel := context.WithTimeout(ctx, shortRPC)
-	defer cancel()
-	c, err := talk(ctx, address, a)
+	ctx, c, end, err := talk(ctx, address, a, shortRPC)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = c.Close() }()
+	defer end()
 	if err := c.EtcdRemoveMemberByID(ctx, &machine.EtcdRemoveMemberByIDRequest{MemberId: id}); err != nil {
 		return fmt.Errorf("take member %x out of etcd through %s: %w", id, address, err)
 	}
@@ -219,13 +213,11 @@ func removeMember(ctx context.Context, address string, a *access, id uint64) err
 // etcdState asks a control plane whether its etcd has data: one that waits for a
 // bootstrap prepares, and runs only after that.
 func etcdState(ctx context.Context, address string, a *access) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, shortRPC)
-	defer cancel()
-	c, err := talk(ctx, address, a)
+	ctx, c, end, err := talk(ctx, address, a, shortRPC)
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = c.Close() }()
+	defer end()
 	services, err := c.ServiceInfo(ctx, "etcd")
 	if err != nil {
 		return false, fmt.Errorf("ask %s about its etcd: %w", address, err)

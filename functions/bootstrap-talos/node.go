@@ -103,8 +103,9 @@ func classify(peer *x509.Certificate, asked bool, a *access, now time.Time) node
 
 // talkInsecurely opens a client to a node in maintenance mode. It is bound to the
 // certificate of a fingerprint, so that nobody can take the node's place between
-// two calls.
-func talkInsecurely(ctx context.Context, address string, pinned fingerprint) (*client.Client, error) {
+// two calls. What is asked ends with the context that it returns, after the limit, and
+// the caller has to call the function.
+func talkInsecurely(ctx context.Context, address string, pinned fingerprint, limit time.Duration) (context.Context, *client.Client, func(), error) {
 	config := &tls.Config{
 		InsecureSkipVerify: true, //nolint:gosec // the certificate is compared instead
 		VerifyConnection: func(state tls.ConnectionState) error {
@@ -114,23 +115,28 @@ func talkInsecurely(ctx context.Context, address string, pinned fingerprint) (*c
 			return nil
 		},
 	}
-	return dial(ctx, address, config)
+	return dial(ctx, address, config, limit)
 }
 
-// talk opens a client to a node of the cluster.
-func talk(ctx context.Context, address string, a *access) (*client.Client, error) {
+// talk opens a client to a node of the cluster, in the same way.
+func talk(ctx context.Context, address string, a *access, limit time.Duration) (context.Context, *client.Client, func(), error) {
 	config := &tls.Config{RootCAs: a.pool(), Certificates: []tls.Certificate{a.certificate}, MinVersion: tls.VersionTLS12}
-	return dial(ctx, address, config)
+	return dial(ctx, address, config, limit)
 }
 
-func dial(ctx context.Context, address string, config *tls.Config) (*client.Client, error) {
+func dial(ctx context.Context, address string, config *tls.Config, limit time.Duration) (context.Context, *client.Client, func(), error) {
 	c, err := client.New(ctx, client.WithTLSConfig(config), client.WithEndpoints(address), client.WithGRPCDialOptions(grpc.WithContextDialer(func(ctx context.Context, at string) (net.Conn, error) {
 		return outbound.FromEnvironment().DialContext(ctx, "tcp", at)
 	})))
 	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", address, err)
+		return nil, nil, nil, fmt.Errorf("connect to %s: %w", address, err)
 	}
-	return c, nil
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	end := func() {
+		cancel()
+		_ = c.Close()
+	}
+	return ctx, c, end, nil
 }
 
 // identity is by what a node is recognised before it has a configuration.
@@ -154,13 +160,11 @@ func (i identity) String() string {
 
 // identify reads what a node in maintenance mode shows of itself.
 func identify(ctx context.Context, address string, pinned fingerprint) (identity, error) {
-	ctx, cancel := context.WithTimeout(ctx, shortRPC)
-	defer cancel()
-	c, err := talkInsecurely(ctx, address, pinned)
+	ctx, c, end, err := talkInsecurely(ctx, address, pinned, shortRPC)
 	if err != nil {
 		return identity{}, err
 	}
-	defer func() { _ = c.Close() }()
+	defer end()
 	info, err := safe.StateGetByID[*hardware.SystemInformation](ctx, c.COSI, hardware.SystemInformationID)
 	if err != nil {
 		return identity{}, fmt.Errorf("read system information of %s: %w", address, err)
@@ -180,13 +184,11 @@ func identify(ctx context.Context, address string, pinned fingerprint) (identity
 
 // applyConfig gives a node in maintenance mode its configuration.
 func applyConfig(ctx context.Context, address string, pinned fingerprint, config []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, shortRPC)
-	defer cancel()
-	c, err := talkInsecurely(ctx, address, pinned)
+	ctx, c, end, err := talkInsecurely(ctx, address, pinned, shortRPC)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = c.Close() }()
+	defer end()
 	_, err = c.ApplyConfiguration(ctx, &machine.ApplyConfigurationRequest{Data: config, Mode: machine.ApplyConfigurationRequest_AUTO})
 	if status.Code(err) == codes.InvalidArgument {
 		return fault{"ConfigRefused", fmt.Sprintf("node %s refuses its configuration: %s", address, status.Convert(err).Message())}
@@ -200,13 +202,11 @@ func applyConfig(ctx context.Context, address string, pinned fingerprint, config
 // bootstrap lets a node begin the cluster's etcd. That it has been done before is
 // success: the node itself remembers it, whoever lost the answer.
 func bootstrap(ctx context.Context, address string, a *access) error {
-	ctx, cancel := context.WithTimeout(ctx, bootstrapRPC)
-	defer cancel()
-	c, err := talk(ctx, address, a)
+	ctx, c, end, err := talk(ctx, address, a, bootstrapRPC)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = c.Close() }()
+	defer end()
 	err = c.Bootstrap(ctx, &machine.BootstrapRequest{})
 	if err == nil || status.Code(err) == codes.AlreadyExists {
 		return nil
@@ -216,13 +216,11 @@ func bootstrap(ctx context.Context, address string, a *access) error {
 
 // fetchKubeconfig asks a control plane for an administrator's kubeconfig.
 func fetchKubeconfig(ctx context.Context, address string, a *access) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, shortRPC)
-	defer cancel()
-	c, err := talk(ctx, address, a)
+	ctx, c, end, err := talk(ctx, address, a, shortRPC)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = c.Close() }()
+	defer end()
 	data, err := c.Kubeconfig(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("fetch kubeconfig from %s: %w", address, err)

@@ -301,12 +301,12 @@ func (s *stand) nodes(cluster string) (ready, all []string) {
 // members are the names of etcd's voters, as a control plane has them.
 func (s *stand) members(cluster, controlPlane string) []string {
 	s.Helper()
-	c, err := talk(s.Context(), addressOf(s.machine(cluster+"-"+controlPlane)), s.access(cluster))
+	ctx, c, end, err := talk(s.Context(), addressOf(s.machine(cluster+"-"+controlPlane)), s.access(cluster), time.Minute)
 	if err != nil {
 		s.Fatal(err)
 	}
-	defer func() { _ = c.Close() }()
-	list, err := c.EtcdMemberList(s.Context(), &machine.EtcdMemberListRequest{})
+	defer end()
+	list, err := c.EtcdMemberList(ctx, &machine.EtcdMemberListRequest{})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -335,12 +335,12 @@ func (s *stand) access(cluster string) *access {
 // active is the configuration that a node runs.
 func (s *stand) active(cluster, node string) string {
 	s.Helper()
-	c, err := talk(s.Context(), addressOf(s.machine(cluster+"-"+node)), s.access(cluster))
+	ctx, c, end, err := talk(s.Context(), addressOf(s.machine(cluster+"-"+node)), s.access(cluster), time.Minute)
 	if err != nil {
 		s.Fatal(err)
 	}
-	defer func() { _ = c.Close() }()
-	config, err := safe.StateGetByID[*resources.MachineConfig](s.Context(), c.COSI, resources.ActiveID)
+	defer end()
+	config, err := safe.StateGetByID[*resources.MachineConfig](ctx, c.COSI, resources.ActiveID)
 	if err != nil {
 		return err.Error()
 	}
