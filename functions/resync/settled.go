@@ -81,14 +81,8 @@ type object struct {
 	} `json:"metadata"`
 	Spec struct {
 		IPAllocation *struct {
-			Type   string `json:"type"`
-			Static struct {
-				IPv4CIDR string `json:"ipv4CIDR"`
-			} `json:"static"`
+			Type string `json:"type"`
 		} `json:"ipAllocation"`
-		NetworkProvisioning *struct {
-			Provider string `json:"provider"`
-		} `json:"networkProvisioning"`
 		NetworkNamespaceName     string `json:"networkNamespaceName"`
 		NetworkConfigurationName string `json:"networkConfigurationName"`
 		IPFamily                 string `json:"ipFamily"`
@@ -181,14 +175,11 @@ func turn(o object, now time.Time) bool {
 
 // elsewhere tells whether a part of an object is kept by somebody who sends no
 // events: Kea has the reservations of a network of dhcp, and NAM or NetBox the
-// segment. A provider that is not named is NAM, unless the network describes itself.
+// segment that they were asked for.
 func (o object) elsewhere() bool {
 	if p := o.Spec.IPAllocation; p == nil || p.Type == string(v1alpha2.AllocationDHCP) {
 		return true
 	}
-	p := o.Spec.NetworkProvisioning
-	if p == nil {
-		return o.Spec.IPAllocation.Static.IPv4CIDR == ""
-	}
-	return p.Provider == v1alpha2.ProviderNAM || p.Provider == v1alpha2.ProviderNetBox
+	asked := o.Metadata.Annotations[v1alpha1.AnnotationProvider]
+	return asked == v1alpha2.ProviderNAM || asked == v1alpha2.ProviderNetBox
 }
