@@ -42,3 +42,48 @@ func TestDashboardAndAlertsAskForMetricsThatExist(t *testing.T) {
 		}
 	}
 }
+
+var (
+	// made is a metric in the source, with labels or with all of its name.
+	made = regexp.MustCompile(`^(?:(?:%s_operator|%s)?_)?([a-z]+(?:_[a-z]+)+)\{|^((?:kea_operator|vitistack_(?:operator|pipeline|network|function))(?:_[a-z]+)+)$`)
+	// toldMetrics are metrics in a page, by how their names end.
+	toldMetrics = regexp.MustCompile("`([a-z]+(?:_[a-z]+)*_(?:total|seconds|health))[`{]")
+)
+
+// TestMetricsAreDocumented holds the metrics of the gateway and of each function
+// against its page, and the page against the code.
+func TestMetricsAreDocumented(t *testing.T) {
+	t.Parallel()
+	for _, folder := range []string{"gateway", "functions/provision-network", "functions/kea-reserve", "functions/create-vm"} {
+		page, metrics := readPage(t, folder), map[string]bool{}
+		for text := range sources(t, folder, "events").texts {
+			if m := made.FindStringSubmatch(text); m != nil {
+				metrics[m[1]+m[2]] = true
+			}
+		}
+		for m := range metrics {
+			if !strings.Contains(page, "`"+m+"`") && !strings.Contains(page, "`"+m+"{") && !strings.HasPrefix(m, "vitistack_function_") {
+				t.Errorf("%s/README.md does not tell of %s", folder, m)
+			}
+		}
+		told := toldMetrics.FindAllStringSubmatch(page, -1)
+		if len(told) == 0 {
+			t.Errorf("%s/README.md tells of no metrics", folder)
+		}
+		for _, m := range told {
+			if !metrics[m[1]] {
+				t.Errorf("%s/README.md tells of %s, which does not occur", folder, m[1])
+			}
+		}
+	}
+}
+
+// readPage reads the README of a folder of the repository.
+func readPage(t *testing.T, folder ...string) string {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(append(append([]string{engine.Root()}, folder...), "README.md")...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(page)
+}
