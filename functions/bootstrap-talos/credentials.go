@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/x509"
-	"encoding/base64"
 	"encoding/pem"
 	"fmt"
 	"maps"
@@ -36,12 +35,8 @@ func (f *function) keepCredentials(ctx context.Context, c *cluster) error {
 // talosconfigServes tells whether a talosconfig is good for a while, and names
 // exactly these nodes.
 func talosconfigServes(data []byte, endpoints []string, now time.Time) bool {
-	_, c, err := talosconfig.Read(data)
-	if err != nil {
-		return false
-	}
-	certificate, err := base64.StdEncoding.DecodeString(c.Crt)
-	return err == nil && slices.Equal(c.Endpoints, endpoints) && fresh(certificate, now)
+	c, err := talosconfig.Read(data)
+	return err == nil && slices.Equal(c.Endpoints, endpoints) && fresh(c.Crt, now)
 }
 
 // kubeconfigServes tells whether a kubeconfig is good for a while, and names the

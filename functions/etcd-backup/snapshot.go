@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/api/common"
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
-	"github.com/siderolabs/talos/pkg/machinery/client/config"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
@@ -73,7 +71,7 @@ func (v *verified) sum() string { return hex.EncodeToString(v.all.Sum(nil)) }
 // open asks the control planes of a talosconfig for a snapshot, in turn, and returns
 // the stream of the first that answers. Closing it ends the connection.
 func open(ctx context.Context, document []byte) (io.ReadCloser, error) {
-	_, current, err := talosconfig.Read(document)
+	current, err := talosconfig.Read(document)
 	if err != nil {
 		return nil, fault{"TalosconfigDamaged", "the Secret of the cluster's talosconfig cannot be read: delete it, and it is made again"}
 	}
@@ -93,7 +91,7 @@ func open(ctx context.Context, document []byte) (io.ReadCloser, error) {
 
 // openAt speaks gRPC itself: the whole client of Talos would cost half of the
 // function's cold start.
-func openAt(ctx context.Context, current *config.Context, endpoint string) (io.ReadCloser, error) {
+func openAt(ctx context.Context, current *talosconfig.Context, endpoint string) (io.ReadCloser, error) {
 	identity, err := identityOf(current)
 	if err != nil {
 		return nil, err
@@ -125,19 +123,11 @@ func openAt(ctx context.Context, current *config.Context, endpoint string) (io.R
 const apid = "50000"
 
 // identityOf is by whom a talosconfig wants to be known, and whom it trusts.
-func identityOf(current *config.Context) (*tls.Config, error) {
-	damaged := fault{"TalosconfigDamaged", "the certificates of the cluster's talosconfig cannot be read: delete its Secret, and it is made again"}
-	var pem [3][]byte
-	for i, text := range []string{current.CA, current.Crt, current.Key} {
-		var err error
-		if pem[i], err = base64.StdEncoding.DecodeString(text); err != nil {
-			return nil, damaged
-		}
-	}
-	pair, err := tls.X509KeyPair(pem[1], pem[2])
+func identityOf(current *talosconfig.Context) (*tls.Config, error) {
+	pair, err := tls.X509KeyPair(current.Crt, current.Key)
 	trusted := x509.NewCertPool()
-	if err != nil || !trusted.AppendCertsFromPEM(pem[0]) {
-		return nil, damaged
+	if err != nil || !trusted.AppendCertsFromPEM(current.CA) {
+		return nil, fault{"TalosconfigDamaged", "the certificates of the cluster's talosconfig cannot be read: delete its Secret, and it is made again"}
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: trusted, Certificates: []tls.Certificate{pair}}, nil
 }

@@ -4,31 +4,31 @@ package talosconfig
 import (
 	"errors"
 
-	"github.com/siderolabs/talos/pkg/machinery/client/config"
-	"go.yaml.in/yaml/v4"
+	"sigs.k8s.io/yaml"
 )
 
 // ErrDamaged is a document that is no talosconfig with a current context. It does not
 // quote the document, since that holds secrets.
 var ErrDamaged = errors.New("the document is no talosconfig with a current context")
 
-// Read reads a talosconfig and its current context. Its error is ErrDamaged.
-func Read(data []byte) (*config.Config, *config.Context, error) {
-	// The library dereferences contexts that are null.
-	var shape struct {
-		Contexts map[string]map[string]any `yaml:"contexts"`
+// Context is where the nodes of a cluster are reached, and by which certificates, in
+// PEM. Any of them may be missing.
+type Context struct {
+	Endpoints []string `json:"endpoints"`
+	CA        []byte   `json:"ca"`
+	Crt       []byte   `json:"crt"`
+	Key       []byte   `json:"key"`
+}
+
+// Read reads the current context of a talosconfig. Its error is ErrDamaged. The
+// package of Talos for this loads container networking too, at each cold start.
+func Read(document []byte) (*Context, error) {
+	var file struct {
+		Context  string              `json:"context"`
+		Contexts map[string]*Context `json:"contexts"`
 	}
-	if err := yaml.Unmarshal(data, &shape); err != nil {
-		return nil, nil, ErrDamaged
+	if err := yaml.Unmarshal(document, &file); err != nil || file.Contexts[file.Context] == nil {
+		return nil, ErrDamaged
 	}
-	for _, c := range shape.Contexts {
-		if c == nil {
-			return nil, nil, ErrDamaged
-		}
-	}
-	file, err := config.FromBytes(data)
-	if err != nil || file.Contexts[file.Context] == nil {
-		return nil, nil, ErrDamaged
-	}
-	return file, file.Contexts[file.Context], nil
+	return file.Contexts[file.Context], nil
 }

@@ -7,12 +7,12 @@ import (
 
 func TestRead(t *testing.T) {
 	t.Parallel()
-	_, current, err := Read([]byte("context: x\ncontexts:\n  x:\n    endpoints: [10.0.0.5]\n    ca: AA==\n    crt: AA==\n    key: AA==\n"))
-	if err != nil || len(current.Endpoints) != 1 || current.Crt != "AA==" {
+	current, err := Read([]byte("context: x\ncontexts:\n  x:\n    endpoints: [10.0.0.5]\n    ca: AA==\n    crt: AA==\n    key: AA==\n"))
+	if err != nil || len(current.Endpoints) != 1 || string(current.Crt) != "\x00" {
 		t.Errorf("got %+v, %v", current, err)
 	}
-	for _, text := range []string{"", "context: x\ncontexts:\n  x: null\n", "context: x\ncontexts:\n  y: {}\n", "contexts: [x]\n"} {
-		if _, _, err := Read([]byte(text)); !errors.Is(err, ErrDamaged) {
+	for _, text := range []string{"", "context: x\ncontexts:\n  x: null\n", "context: x\ncontexts:\n  y: {}\n", "contexts: [x]\n", "context: x\ncontexts:\n  x:\n    ca: no base64\n"} {
+		if _, err := Read([]byte(text)); !errors.Is(err, ErrDamaged) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
@@ -27,9 +27,9 @@ func FuzzRead(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		file, current, err := Read(data)
-		if (err == nil) != (file != nil && current != nil) || (err != nil && !errors.Is(err, ErrDamaged)) {
-			t.Errorf("%q: %v, %v, %v", data, file, current, err)
+		current, err := Read(data)
+		if (err == nil) != (current != nil) || (err != nil && !errors.Is(err, ErrDamaged)) {
+			t.Errorf("%q: %v, %v", data, current, err)
 		}
 	})
 }
