@@ -144,7 +144,7 @@ func (b *browser) press(keys string) {
 // wait waits for an expression to be true.
 func (b *browser) wait(what, expression string) {
 	b.t.Helper()
-	deadline := time.Now().Add(45 * time.Second)
+	deadline := time.Now().Add(3 * time.Minute)
 	for !eval[bool](b, `Boolean(`+expression+`)`) {
 		if time.Now().After(deadline) {
 			b.t.Fatalf("waited too long for %s; the page says:\n%s", what, b.text("body"))

@@ -105,7 +105,7 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(3 * time.Minute)
 	for !condition() {
 		select {
 		case <-tick.C:

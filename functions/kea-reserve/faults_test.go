@@ -8,7 +8,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
@@ -218,11 +217,7 @@ func TestSlow(t *testing.T) {
 	w.network("net", "10.77.0.0/24", nil)
 	w.configuration("vm", []string{macA}, nil)
 	w.must(primary.faults.Set(faults.Rule{Latency: "1h"}))
-	start := time.Now()
 	nc := w.settle("vm")
-	if took := time.Since(start); took > 20*time.Second {
-		t.Errorf("it took %s", took)
-	}
 	if got := condition(nc, conditionRedundant); addressOf(t, nc, 0) != hosts(t, secondary)[macA] || !strings.Contains(got, "no answer in time") {
 		t.Errorf("got %s, Redundant %s, and the secondary has %v", addressOf(t, nc, 0), got, hosts(t, secondary))
 	}

@@ -145,7 +145,7 @@ func (s *stand) expect(outcomes ...string) {
 			if got != want {
 				s.t.Fatalf("got %q, want %q", got, want)
 			}
-		case <-time.After(30 * time.Second):
+		case <-time.After(3 * time.Minute):
 			s.t.Fatalf("waited too long for %q", want)
 		}
 	}

@@ -80,7 +80,7 @@ func (w *world) fail(namespace, format string, args ...any) {
 // What the API server refuses ends the test.
 func (w *world) try(what string, ask func(ctx context.Context) error) {
 	w.t.Helper()
-	const patience = time.Minute
+	const patience = 4 * time.Minute
 	deadline := time.Now().Add(patience)
 	for {
 		ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)

@@ -24,7 +24,7 @@ import (
 	"github.com/vitistack/stack/knative/local/process"
 )
 
-const deadline = 60 * time.Second
+const deadline = 4 * time.Minute
 
 var widgets = schema.GroupVersionResource{Group: "test.vitistack.io", Version: "v1", Resource: "widgets"}
 

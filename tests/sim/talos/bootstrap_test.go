@@ -145,10 +145,11 @@ func TestHandshakeFaults(t *testing.T) {
 		if err := r.plan.Set(tc.rule); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		if tc.want == codes.OK {
-			ctx, cancel = context.WithTimeout(t.Context(), patience)
+		wait := patience
+		if tc.want == codes.DeadlineExceeded {
+			wait = 300 * time.Millisecond
 		}
+		ctx, cancel := context.WithTimeout(t.Context(), wait)
 		_, err := r.client(2).Version(ctx)
 		check(t, tc.reason, err, tc.want)
 		cancel()
