@@ -49,7 +49,11 @@ func (s *stand) follow(t *testing.T, query string) <-chan string {
 		scan := bufio.NewScanner(res.Body)
 		scan.Buffer(nil, 16<<20)
 		for scan.Scan() {
-			lines <- scan.Text()
+			select {
+			case lines <- scan.Text():
+			case <-ctx.Done():
+				return
+			}
 		}
 	}()
 	t.Cleanup(func() {
@@ -57,13 +61,16 @@ func (s *stand) follow(t *testing.T, query string) <-chan string {
 		_ = res.Body.Close()
 		<-done
 	})
-	for line := range lines {
-		if line == "event: hello" {
-			return lines
+	for {
+		select {
+		case line := <-lines:
+			if line == "event: hello" {
+				return lines
+			}
+		case <-done:
+			t.Fatal("the stream does not begin")
 		}
 	}
-	t.Fatal("the stream does not begin")
-	return nil
 }
 
 // TestReplicas runs two gateways with one PostgreSQL and one Redis. Every change
@@ -114,7 +121,7 @@ func TestReplicas(t *testing.T) {
 			var line string
 			select {
 			case line = <-stream:
-			case <-time.After(time.Minute):
+			case <-time.After(3 * time.Minute):
 				t.Fatalf("the clients of replica %d saw only %v", i, seen)
 			}
 			if strings.Contains(line, events.TypeMachineCreated) {
@@ -237,7 +244,7 @@ func listeners(t *testing.T, address string) (n int64) {
 	}
 	client := redis.NewClient(options)
 	defer func() { _ = client.Close() }()
-	channels, err := client.PubSubChannels(t.Context(), "*").Result()
+	channels, err := client.PubSubChannels(t.Context(), fmt.Sprintf("*:%d:*", options.DB)).Result() // all databases have the same
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,8 +43,9 @@ type Cache struct {
 	// Count is called for each look at a level.
 	Count func(level string, hit bool)
 
-	redis *redis.Client
-	now   func() time.Time
+	redis   *redis.Client
+	channel string
+	now     func() time.Time
 
 	mu    sync.Mutex
 	kept  map[string]*list.Element
@@ -81,7 +82,7 @@ func New(c config.Redis) (*Cache, error) {
 	}
 	options.DialTimeout = 2 * time.Second
 	options.ContextTimeoutEnabled = true
-	made.redis = redis.NewClient(options)
+	made.redis, made.channel = redis.NewClient(options), channelOf(options.DB)
 	return made, nil
 }
 

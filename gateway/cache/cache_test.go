@@ -151,10 +151,12 @@ func TestRedisDown(t *testing.T) {
 	}
 }
 
+// TestSubscribe has one replica hear another, and not somebody else who uses another
+// database of the same Redis.
 func TestSubscribe(t *testing.T) {
 	t.Parallel()
 	address := servers.Redis(t)
-	a, b := withRedis(t, address), withRedis(t, address)
+	a, b, stranger := withRedis(t, address), withRedis(t, address), withRedis(t, servers.Redis(t))
 	heard := make(chan string, 100)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -172,6 +174,9 @@ func TestSubscribe(t *testing.T) {
 				t.Errorf("heard %q", got)
 			}
 		case <-tick.C:
+			if !stranger.Publish(t.Context(), []byte("not for you")) {
+				t.Fatal("the stranger cannot publish")
+			}
 			a.Publish(t.Context(), []byte("hello"))
 		case <-deadline:
 			t.Fatal("nothing is heard")

@@ -2,13 +2,15 @@ package cache
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// channel is where replicas tell each other what has happened.
-const channel = prefix + "events"
+// channelOf is where the replicas with one database tell each other what has happened.
+// Redis has the same channels for all its databases, and each may be somebody's.
+func channelOf(database int) string { return prefix + strconv.Itoa(database) + ":events" }
 
 // Publish tells the other replicas, and returns whether Redis has taken it. Without
 // Redis there are none.
@@ -21,7 +23,7 @@ func (c *Cache) Publish(ctx context.Context, message []byte) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if err := c.redis.Publish(ctx, channel, message).Err(); err != nil {
+	if err := c.redis.Publish(ctx, c.channel, message).Err(); err != nil {
 		c.failed()
 		return false
 	}
@@ -37,7 +39,7 @@ func (c *Cache) Subscribe(ctx context.Context, heard func([]byte), begun func(si
 		return
 	}
 	c.proven()
-	s := c.redis.Subscribe(ctx, channel)
+	s := c.redis.Subscribe(ctx, c.channel)
 	defer func() { _ = s.Close() }()
 	news := s.ChannelWithSubscriptions()
 	for {
