@@ -214,13 +214,15 @@ func (f *function) releaseAllocation(ctx context.Context, a *v1alpha2.IPAllocati
 }
 
 // writeAllocation patches the status if it has changed, which it reports, and
-// tells people if the reason has.
+// tells people if the reason has. That one has its address which a NetworkConfiguration
+// needs is told on that.
 func (f *function) writeAllocation(ctx context.Context, before, a *v1alpha2.IPAllocation, told story) (bool, error) {
 	changed, err := f.kube.PatchStatus(ctx, before, a)
 	if err != nil {
 		return false, err
 	}
-	if told.news {
+	elsewhere := a.Spec.NetworkConfigurationName != "" && told.reason == reasonAllocated
+	if told.news && !elsewhere {
 		f.kube.Tell(ctx, a, told.warning, told.reason, told.message)
 	}
 	events.Report(ctx, string(a.Status.Phase), told.message)

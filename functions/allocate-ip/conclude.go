@@ -69,7 +69,7 @@ func conclude(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace, p pool.Po
 	}
 	var told story
 	if p.Contains(address) {
-		told = mark(a, v1alpha2.IPAllocationAllocated, "Allocated", "address "+s.Address+" is allocated")
+		told = mark(a, v1alpha2.IPAllocationAllocated, reasonAllocated, "address "+s.Address+" is allocated")
 	} else {
 		told = mark(a, v1alpha2.IPAllocationAllocated, reasonOutside, fmt.Sprintf(
 			"address %s is kept for as long as this IPAllocation exists, although NetworkNamespace %s does not give it out any more", s.Address, nn.Name))
@@ -94,8 +94,12 @@ func outdated(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace) bool {
 		!slices.Equal(was.DNS, is.DNS) || reasonOf(was.Conditions) != reasonOf(is.Conditions)
 }
 
-// reasonOutside is the reason of an address that its pool does not have any more.
-const reasonOutside = "OutsidePool"
+// Reasons of an address that is given out, and of one that its pool does not have any
+// more.
+const (
+	reasonAllocated = "Allocated"
+	reasonOutside   = "OutsidePool"
+)
 
 func pending(a *v1alpha2.IPAllocation, reason, message string) story {
 	return mark(a, v1alpha2.IPAllocationPending, reason, message)

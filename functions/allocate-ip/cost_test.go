@@ -16,11 +16,11 @@ import (
 
 // requests are what an address may cost of the API server, from the event of its
 // NetworkConfiguration to the status that has it: two reads, the allocation, the
-// clusters, one to three for the Lease, two statuses, and two Events for people. The
+// clusters, one to three for the Lease, two statuses, and an Event for people. The
 // other one is asking who waits longer, where few addresses are left.
 const (
-	requestsAtLeast = 9
-	requestsAtMost  = 12
+	requestsAtLeast = 8
+	requestsAtMost  = 11
 )
 
 type counting struct {

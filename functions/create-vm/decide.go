@@ -56,10 +56,11 @@ const (
 //	VirtualMachine          not that its status knows       build
 //	VirtualMachineInstance  Running                         observe
 //	VirtualMachineInstance  otherwise                       none
-//	either of the two       runs, and its spec cannot be    build
-//	PersistentVolumeClaim   waits for its disks             build
+//	PersistentVolumeClaim   with one, waits for its disks   observe
 //	PersistentVolumeClaim   otherwise                       none
-//	any of the last three   on another hypervisor           none
+//	the first or the last   with one, and a new spec        build
+//	any of these three      runs, and its spec cannot be    build
+//	any of these three      on another hypervisor           none
 func step(m *v1alpha1.Machine, cause string) string {
 	worth := true
 	switch cause {
@@ -82,12 +83,15 @@ func stepHere(m *v1alpha1.Machine, cause string) string {
 	if made && m.Status.ProviderID != localID(m.Namespace, m.Name) {
 		return stepNone
 	}
+	if cause == causeClaim && (!made || isTrue(m.Status.Conditions, v1alpha1.ConditionStorageReady)) {
+		return stepNone
+	}
 	switch settled := m.Status.ObservedGeneration == m.Generation && m.Status.RestartToken == m.Spec.RestartToken; {
-	case cause != causeClaim && refused(m):
+	case refused(m):
 		return stepBuild
-	case cause == causeVM && made && settled, cause == causeInstance && made && m.Status.Phase == v1alpha1.MachineRunning:
+	case cause == causeInstance && made && m.Status.Phase == v1alpha1.MachineRunning, cause != causeInstance && made && settled:
 		return stepObserve
-	case cause == causeVM, cause == causeClaim && made && !isTrue(m.Status.Conditions, v1alpha1.ConditionStorageReady):
+	case cause != causeInstance:
 		return stepBuild
 	}
 	return stepNone

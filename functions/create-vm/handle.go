@@ -78,14 +78,8 @@ func (f *functions) machinesOf(ctx context.Context, ref events.Ref) ([]string, e
 		case err == nil && owned(nc):
 			return []string{ref.Name}, nil
 		}
-		own := &v1alpha1.Machine{}
-		if err := f.kube.Get(ctx, ref.Namespace, ref.Name, own); err == nil && len(own.Spec.Networks) == 0 {
-			return []string{own.Name}, nil
-		} else if err != nil && !kube.NotFound(err) {
-			return nil, err
-		}
 		return f.machinesIn(ctx, ref.Namespace, func(m *v1alpha1.Machine) bool {
-			return slices.ContainsFunc(m.Spec.Networks, func(n v1alpha1.MachineNetwork) bool { return n.NetworkName == ref.Name })
+			return slices.ContainsFunc(networksOf(m), func(n v1alpha1.MachineNetwork) bool { return n.NetworkName == ref.Name })
 		})
 	default:
 		return f.machinesOfClaim(ctx, ref)
@@ -147,6 +141,9 @@ func (f *functions) settle(ctx context.Context, namespace, name, cause string) e
 	}
 	if errors.Is(p.err, errGone) {
 		size, provider, err := f.plan(ctx, m)
+		if err == nil && cause == causeMachine && f.asked(ctx, m) {
+			return nil
+		}
 		if p.err = err; err == nil {
 			if before, err = f.hold(ctx, before, m, provider.Name); err != nil {
 				return err

@@ -79,6 +79,24 @@ func (f *functions) configurationOf(ctx context.Context, m *v1alpha1.Machine, n 
 		return nil, unjoined{fault{"NetworkConfigurationNotFound", fmt.Sprintf(
 			"NetworkConfiguration %s does not exist: create it, or name another in spec.networks", n.NetworkName)}, n.NetworkName}
 	}
+	return f.ownOf(ctx, m)
+}
+
+// asked makes the NetworkConfiguration of a machine that has just come, and tells
+// whether that is all for now: layer 2 answers in it whatever it thinks, which is the
+// event that goes on, and resync looks at machines without a phase. What hinders it
+// hinders the next step as well, which says so.
+func (f *functions) asked(ctx context.Context, m *v1alpha1.Machine) bool {
+	if m.Status.Phase != "" || len(m.Spec.Networks) > 0 {
+		return false
+	}
+	nc, err := f.ownOf(ctx, m)
+	return err == nil && unanswered(nc)
+}
+
+// ownOf is the NetworkConfiguration of a machine that says nothing about networks,
+// which it makes at the first call.
+func (f *functions) ownOf(ctx context.Context, m *v1alpha1.Machine) (*v1alpha1.NetworkConfiguration, error) {
 	nn, err := network.Find(ctx, f.kube, m.Namespace, m.Spec.NetworkNamespaceName)
 	var unresolved network.Unresolved
 	if errors.As(err, &unresolved) {
@@ -87,10 +105,10 @@ func (f *functions) configurationOf(ctx context.Context, m *v1alpha1.Machine, n 
 	if err != nil {
 		return nil, err
 	}
-	nc = ownConfiguration(m, nn.Name)
+	nc := ownConfiguration(m, nn.Name)
 	err = f.kube.Create(ctx, nc)
 	if kube.AlreadyExists(err) {
-		if err := f.kube.Get(ctx, m.Namespace, n.NetworkName, nc); err != nil {
+		if err := f.kube.Get(ctx, m.Namespace, m.Name, nc); err != nil {
 			return nil, err
 		}
 		return nc, f.usable(m, nc)

@@ -226,7 +226,9 @@ func TestStep(t *testing.T) {
 		"RefusedVM": {"nor does the virtual machine", refusing, causeVM, stepBuild},
 		"Starting":  {"the virtual machine will tell more", made(func(m *v1alpha1.Machine) { m.Status.Phase = v1alpha1.MachineCreating }), causeInstance, stepNone},
 		"Disk":      {"it is there already", settled, causeClaim, stepNone},
-		"Bound":     {"it has waited for that", made(func(m *v1alpha1.Machine) { m.Status.Conditions = nil }), causeClaim, stepBuild},
+		"Bound":     {"it has waited for that", made(func(m *v1alpha1.Machine) { m.Status.Conditions = nil }), causeClaim, stepObserve},
+		"Grown":     {"its spec has changed as well", made(func(m *v1alpha1.Machine) { m.Generation, m.Status.Conditions = 2, nil }), causeClaim, stepBuild},
+		"NoVM":      {"the virtual machine is made after it", &v1alpha1.Machine{}, causeClaim, stepNone},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -17,15 +17,8 @@ func BenchmarkMachines(b *testing.B) {
 	var burst, more []time.Duration
 	made := 0
 	running := func(n int) time.Duration {
-		began := time.Now()
-		done := watchFor(b, e, "machines", made+n, engine.Machines, "default", "status.phase=Running")
-		create(b, n, func(i int) error {
-			e.Apply("default", fmt.Sprintf("apiVersion: vitistack.io/v1alpha1\nkind: Machine\nmetadata: {name: vm-%d}\nspec: {template: small, providerRef: {name: kubevirt}}\n", made+i))
-			return nil
-		})
 		made += n
-		done()
-		return time.Since(began)
+		return runMachines(b, e, made-n, n)
 	}
 	for b.Loop() {
 		toZero(b, e)
@@ -39,4 +32,46 @@ func BenchmarkMachines(b *testing.B) {
 	b.ReportMetric(milliseconds(median(burst)), "ms-burst")
 	b.ReportMetric(milliseconds(median(more)), "ms-one-more")
 	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkMachineRequests counts what the functions ask the API server for to bring
+// a hundred Machines to Running. With -v it says who, and for what.
+func BenchmarkMachineRequests(b *testing.B) {
+	e := engine.Start(b, "--audit", "--idle", "10m")
+	settledNetwork(b, e, "default", 0)
+	e.UntilPhase(engine.MachineProviders, "", "kubevirt", "Ready")
+	asked, wrote, made := map[string]int{}, 0, 0
+	for b.Loop() {
+		began, before := time.Now(), usages(b, e)
+		runMachines(b, e, made, machines)
+		made += machines
+		requests, writes := byFunctions(e, began)
+		for name, n := range requests {
+			asked[name] += n
+		}
+		wrote += writes
+		explain(b, e, began, before, machines)
+	}
+	total := 0
+	for name, n := range asked {
+		total += n
+		b.ReportMetric(float64(n)/float64(made), name+"-requests/machine")
+	}
+	b.ReportMetric(float64(total)/float64(made), "requests/machine")
+	b.ReportMetric(float64(wrote)/float64(made), "writes/machine")
+	b.ReportMetric(0, "ns/op")
+}
+
+// runMachines makes n Machines beside those that are there, and returns how long it
+// takes until all are Running.
+func runMachines(b *testing.B, e *engine.Engine, there, n int) time.Duration {
+	b.Helper()
+	began := time.Now()
+	done := watchFor(b, e, "machines", there+n, engine.Machines, "default", "status.phase=Running")
+	create(b, n, func(i int) error {
+		e.Apply("default", fmt.Sprintf("apiVersion: vitistack.io/v1alpha1\nkind: Machine\nmetadata: {name: vm-%d}\nspec: {template: small, providerRef: {name: kubevirt}}\n", there+i))
+		return nil
+	})
+	done()
+	return time.Since(began)
 }
