@@ -196,14 +196,20 @@ type MachineMemory struct {
 // Size is an amount of bytes, for example 20Gi.
 //
 // +kubebuilder:validation:MaxLength=24
-// +kubebuilder:validation:XValidation:rule="isQuantity(self) && quantity(self).isGreaterThan(quantity('0'))",message="write a size greater than zero, for example 20Gi"
+// +kubebuilder:validation:XValidation:rule="isQuantity(self) && quantity(self).isGreaterThan(quantity('0')) && quantity(self).isLessThan(quantity('1Ei'))",message="write a size greater than zero and below 1Ei, for example 20Gi"
 type Size string
 
-// Quantity is the size as a number. The API server has refused what is none.
+var tooLarge = resource.MustParse("1Ei")
+
+// Quantity is the size as a number whose bytes fit into an int64. The API server
+// has refused what is none.
 func (s Size) Quantity() (resource.Quantity, error) {
 	q, err := resource.ParseQuantity(string(s))
 	if err != nil {
 		return resource.Quantity{}, fmt.Errorf("parse size %q: %w", s, err)
+	}
+	if q.Cmp(tooLarge) >= 0 {
+		return resource.Quantity{}, fmt.Errorf("size %q is too large: write one below 1Ei", s)
 	}
 	return q, nil
 }
