@@ -17,9 +17,14 @@ import (
 
 // serveKea runs a DHCP server, and configures the function kea-reserve for it: the
 // real Kea where this machine has one, and otherwise a simulator of its control
-// API. It writes down which of the two it is.
+// API. It writes down which of the two it is, which stays the same: what one has
+// reserved the other does not know.
 func serveKea(ctx context.Context, config *rest.Config, state string, plan *faults.Plan, log *slog.Logger) error {
-	url, what, err := realKea(ctx, filepath.Join(state, "kea"))
+	dir := filepath.Join(state, "kea")
+	url, what, err := realKea(ctx, dir)
+	if err != nil && stand.Opened(dir) {
+		return fmt.Errorf("start Kea again: %w", err)
+	}
 	if err != nil {
 		if !errors.Is(err, stand.ErrNone) {
 			log.Warn("Kea does not start: it is simulated", "error", err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 )
@@ -53,14 +54,34 @@ func open(software software, dir string) (*Server, error) {
 	if err := s.restore(kept); err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(s.path(portFile), []byte(strconv.Itoa(s.httpPort)), 0o600); err != nil {
+	// An earlier one has died with whoever opened it. Kea takes it for alive as long as
+	// nobody has waited for it.
+	if err := os.Remove(s.path(pidFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	return s, s.run()
+	if err := s.run(); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(s.path(portFile), []byte(strconv.Itoa(s.httpPort)), 0o600); err != nil {
+		s.Stop()
+		return nil, err
+	}
+	return s, nil
 }
 
-// portFile has the port of the last run.
-const portFile = "port"
+const (
+	// portFile has the port of the last run that succeeded.
+	portFile = "port"
+	// pidFile has the number of the process of the last run, as Kea calls it after its
+	// configuration and itself.
+	pidFile = "kea-dhcp4.kea-dhcp4.pid"
+)
+
+// Opened tells whether Open has succeeded in a folder before.
+func Opened(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, portFile))
+	return err == nil
+}
 
 // again takes the port of an earlier run if it is free.
 func (s *Server) again(port string) {

@@ -2,6 +2,9 @@ package kea
 
 import (
 	"context"
+	"os"
+	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -65,6 +68,10 @@ func TestOpen(t *testing.T) {
 	}
 	stop()
 	<-ended
+	// The process of an earlier run is there until somebody waits for it.
+	if err := os.WriteFile(filepath.Join(dir, pidFile), []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	again, err := Open(dir)
 	if err != nil {
 		t.Fatal(err)
