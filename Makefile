@@ -77,9 +77,7 @@ deploy: helm ## Install or upgrade the stack from the images IMG=registry/reposi
 	  --set image.repository=$(patsubst %:$(lastword $(subst :, ,$(IMG))),%,$(IMG)),image.tag=$(lastword $(subst :, ,$(IMG)))
 
 chaos: build ## Tell a random story of changes and faults: SEED=1 MINUTES=5 (CHAOS_SHRINK=8 tries shorter ones)
-	@rm -f $(BIN)/data-race.*
-	@CHAOS_SEED=$(or $(SEED),1) CHAOS_MINUTES=$(or $(MINUTES),5) GORACE=log_path=$(BIN)/data-race go test -count=1 -timeout 0 -v -run TestRandomStory ./tests/chaos
-	@! cat $(BIN)/data-race.* 2>/dev/null
+	@CHAOS_SEED=$(or $(SEED),1) CHAOS_MINUTES=$(or $(MINUTES),5) go test -count=1 -timeout 0 -v -run TestRandomStory ./tests/chaos
 
 roles: export VITI_AUDIT = $(BIN)/audit
 roles: build ## Run the whole stack, and compare what the functions ask for with their Roles

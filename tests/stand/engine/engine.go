@@ -115,9 +115,6 @@ func Bin(t testing.TB) string {
 	return filepath.Join(filepath.Dir(Local(t)), name)
 }
 
-// Race tells whether the programs detect races, for which RACE is set.
-func Race() bool { return os.Getenv("RACE") != "" }
-
 // Local is the binary of the engine, which also is etcd, kube-apiserver and kubectl.
 func Local(t testing.TB) string {
 	t.Helper()
@@ -199,6 +196,7 @@ func (e *Engine) end(signal syscall.Signal) {
 	}
 	e.process = nil
 	e.noteUsage()
+	e.noRaces()
 	_ = os.Remove(filepath.Join(e.Dir, "engine.json"))
 }
 

@@ -1,0 +1,29 @@
+package engine
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+)
+
+// Race tells whether the programs detect races, for which RACE is set.
+func Race() bool { return os.Getenv("RACE") != "" }
+
+// noRaces fails the test with the first data race that each program has reported.
+func (e *Engine) noRaces() {
+	e.t.Helper()
+	if !Race() {
+		return
+	}
+	logs, _ := filepath.Glob(filepath.Join(e.Dir, "logs", "*.log*")) // also those that have become large
+	for _, path := range logs {
+		const most = 8000
+		text, err := os.ReadFile(path)
+		if err != nil {
+			e.t.Errorf("look for races: %v", err)
+		}
+		if i := bytes.Index(text, []byte("WARNING: DATA RACE")); i >= 0 {
+			e.t.Errorf("%s:\n%s", filepath.Base(path), text[i:min(len(text), i+most)])
+		}
+	}
+}
