@@ -1,10 +1,12 @@
 package main
 
 import (
+	"fmt"
 	"net"
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -30,9 +32,9 @@ func (s *stand) reachedAt(cluster, host string, nodes ...string) {
 				return false, "the configuration of " + node + " says otherwise"
 			}
 		}
-		return true, ""
+		_, err = s.workload(cluster).CoreV1().Nodes().List(s.Context(), metav1.ListOptions{})
+		return err == nil, fmt.Sprint(err)
 	})
-	s.nodes(cluster)
 }
 
 // TestEndpointOfANode replaces the node whose address is the endpoint.
