@@ -51,8 +51,9 @@ type TLS struct{ CA, Cert, Key []byte }
 
 type object = map[string]any
 
-// write writes the configurations of a new server.
-func (s *Server) write(o Options) error {
+// write writes the configurations of a server, with the networks and reservations of
+// an earlier one.
+func (s *Server) write(o Options, earlier object) error {
 	hooks := []string{"lease_cmds"}
 	if s.software.generation == Kea3 && !o.Plain {
 		hooks = append(hooks, "host_cmds", "subnet_cmds")
@@ -77,6 +78,11 @@ func (s *Server) write(o Options) error {
 	}
 	if shared != nil {
 		dhcp4["shared-networks"] = shared
+	}
+	for _, key := range []string{"subnet4", "shared-networks", "reservations"} {
+		if v, ok := earlier[key]; ok {
+			dhcp4[key] = v
+		}
 	}
 	if o.TLS != nil {
 		for name, content := range map[string][]byte{"ca.pem": o.TLS.CA, "cert.pem": o.TLS.Cert, "key.pem": o.TLS.Key} {
@@ -132,12 +138,16 @@ func logger(name string) []object {
 	return []object{{"name": name, "severity": "INFO", "output_options": []object{{"output": "stdout"}}}}
 }
 
+// save replaces a file as a whole, whenever the process is killed.
 func (s *Server) save(name string, content object) error {
 	text, err := json.MarshalIndent(content, "", "  ")
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(s.path(name), text, 0o600)
+	if err := os.WriteFile(s.path(name)+".new", text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(s.path(name)+".new", s.path(name))
 }
 
 func (s *Server) path(name string) string { return filepath.Join(s.dir, name) }

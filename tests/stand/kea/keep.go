@@ -48,10 +48,7 @@ func open(software software, dir string) (*Server, error) {
 	if port, err := os.ReadFile(s.path(portFile)); err == nil {
 		s.again(string(port))
 	}
-	if err := s.write(Options{}); err != nil {
-		return nil, err
-	}
-	if err := s.restore(kept); err != nil {
+	if err := s.write(Options{}, kept); err != nil {
 		return nil, err
 	}
 	// An earlier one has died with whoever opened it. Kea takes it for alive as long as
@@ -107,20 +104,6 @@ func (s *Server) kept() (object, error) {
 		return nil, fmt.Errorf("read what Kea has persisted: %w", err)
 	}
 	return c.Dhcp4, nil
-}
-
-// restore puts the networks of an earlier run into a new configuration.
-func (s *Server) restore(earlier object) error {
-	now, err := s.kept()
-	if err != nil {
-		return err
-	}
-	for _, key := range []string{"subnet4", "shared-networks", "reservations"} {
-		if v, ok := earlier[key]; ok {
-			now[key] = v
-		}
-	}
-	return s.save(dhcpFile, object{"Dhcp4": now})
 }
 
 // Keep starts the server again whenever it ends, until ctx ends, and stops it

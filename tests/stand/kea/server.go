@@ -77,7 +77,7 @@ func launch(software software, dir string, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.write(o); err != nil {
+	if err := s.write(o, nil); err != nil {
 		return nil, err
 	}
 	return s, s.run()
