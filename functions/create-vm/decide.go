@@ -56,7 +56,7 @@ const (
 //	VirtualMachine          not that its status knows       build
 //	VirtualMachineInstance  Running                         observe
 //	VirtualMachineInstance  otherwise                       none
-//	PersistentVolumeClaim   with one, waits for its disks   observe
+//	PersistentVolumeClaim   up or down, waits for disks     observe
 //	PersistentVolumeClaim   otherwise                       none
 //	the first or the last   with one, and a new spec        build
 //	any of these three      runs, and its spec cannot be    build
@@ -83,7 +83,8 @@ func stepHere(m *v1alpha1.Machine, cause string) string {
 	if made && m.Status.ProviderID != localID(m.Namespace, m.Name) {
 		return stepNone
 	}
-	if cause == causeClaim && (!made || isTrue(m.Status.Conditions, v1alpha1.ConditionStorageReady)) {
+	coming := !made || m.Status.Phase == v1alpha1.MachineCreating // its virtual machine tells when it goes on
+	if cause == causeClaim && (coming || isTrue(m.Status.Conditions, v1alpha1.ConditionStorageReady)) {
 		return stepNone
 	}
 	switch settled := m.Status.ObservedGeneration == m.Generation && m.Status.RestartToken == m.Spec.RestartToken; {

@@ -35,8 +35,9 @@ func (k *kubevirt) Ensure(ctx context.Context, m *v1alpha1.Machine, want wanted)
 	vm := &kubevirtv1.VirtualMachine{}
 	err := k.guests.Get(ctx, m.Namespace, m.Name, vm)
 	existed := err == nil
+	var made []corev1.PersistentVolumeClaim
 	if kube.NotFound(err) {
-		vm, err = k.create(ctx, m, want)
+		vm, made, err = k.create(ctx, m, want)
 	}
 	if err != nil {
 		return seen{}, k.fault(err)
@@ -49,7 +50,7 @@ func (k *kubevirt) Ensure(ctx context.Context, m *v1alpha1.Machine, want wanted)
 			return seen{}, k.fault(err)
 		}
 	}
-	s, err := k.read(ctx, m, vm)
+	s, err := k.read(ctx, m, vm, made)
 	if err != nil {
 		return seen{}, err
 	}
@@ -68,7 +69,7 @@ func (k *kubevirt) Observe(ctx context.Context, m *v1alpha1.Machine) (seen, erro
 	if !madeFor(vm, m) {
 		return seen{}, nameTaken(vm)
 	}
-	return k.read(ctx, m, vm)
+	return k.read(ctx, m, vm, nil)
 }
 
 func nameTaken(vm *kubevirtv1.VirtualMachine) error {
@@ -77,8 +78,8 @@ func nameTaken(vm *kubevirtv1.VirtualMachine) error {
 }
 
 // read gathers the state of a virtual machine: of its instance where it runs, and
-// of its disks where it does not.
-func (k *kubevirt) read(ctx context.Context, m *v1alpha1.Machine, vm *kubevirtv1.VirtualMachine) (seen, error) {
+// of its disks where it does not, which need not be read where they have just been made.
+func (k *kubevirt) read(ctx context.Context, m *v1alpha1.Machine, vm *kubevirtv1.VirtualMachine, claims []corev1.PersistentVolumeClaim) (seen, error) {
 	s := readVM(vm, m.Status.Phase, m.Spec.PowerState)
 	s.providerID, s.silent = k.id(m), !k.owned
 	s.restartToken = m.Status.RestartToken
@@ -95,9 +96,11 @@ func (k *kubevirt) read(ctx context.Context, m *v1alpha1.Machine, vm *kubevirtv1
 	if isTrue(m.Status.Conditions, v1alpha1.ConditionStorageReady) && s.reason != "Provisioning" {
 		return s, nil
 	}
-	claims, err := k.claimsOf(ctx, m)
-	if err != nil {
-		return seen{}, err
+	if len(claims) == 0 {
+		var err error
+		if claims, err = k.claimsOf(ctx, m); err != nil {
+			return seen{}, err
+		}
 	}
 	s.storage = readClaims(claims)
 	if s.storage == "" && m.Status.Phase != v1alpha1.MachineRunning {
@@ -127,33 +130,37 @@ func (k *kubevirt) id(m *v1alpha1.Machine) string {
 func localID(namespace, name string) string { return "kubevirt://" + namespace + "/" + name }
 
 // create makes the disks, the network attachments and the first configuration of
-// a machine, and last the virtual machine, which needs them all.
-func (k *kubevirt) create(ctx context.Context, m *v1alpha1.Machine, want wanted) (*kubevirtv1.VirtualMachine, error) {
+// a machine, and last the virtual machine, which needs them all. It returns that and
+// the disks.
+func (k *kubevirt) create(ctx context.Context, m *v1alpha1.Machine, want wanted) (*kubevirtv1.VirtualMachine, []corev1.PersistentVolumeClaim, error) {
 	class, err := k.classesOf(ctx, want.disks)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := k.settleIn(ctx, m.Namespace); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	var claims []corev1.PersistentVolumeClaim
 	for _, d := range want.disks {
 		if imageOf(m, d) != "" {
 			continue
 		}
-		if err := k.make(ctx, m, renderClaim(m, d, class[d.storageClass], k.owned)); err != nil {
-			return nil, err
+		claim := renderClaim(m, d, class[d.storageClass], k.owned)
+		if err := k.make(ctx, m, claim); err != nil {
+			return nil, nil, err
 		}
+		claims = append(claims, *claim)
 	}
 	for _, n := range want.nics {
 		if err := k.attach(ctx, m, n); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	secret := ""
 	if needsSecret(want) {
 		secret = kube.Name(m.Name, "cloudinit")
 		if err := k.make(ctx, m, cloudInitSecret(m, secret, want, k.owned)); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	vm := renderVM(m, want, func(c string) string { return class[c] }, k.options, secret, k.owned)
@@ -161,7 +168,7 @@ func (k *kubevirt) create(ctx context.Context, m *v1alpha1.Machine, want wanted)
 	if kube.AlreadyExists(err) {
 		err = k.guests.Get(ctx, m.Namespace, m.Name, vm)
 	}
-	return vm, err
+	return vm, claims, err
 }
 
 // classesOf are the StorageClasses that the classes of disks stand for.

@@ -228,6 +228,7 @@ func TestStep(t *testing.T) {
 		"Disk":      {"it is there already", settled, causeClaim, stepNone},
 		"Bound":     {"it has waited for that", made(func(m *v1alpha1.Machine) { m.Status.Conditions = nil }), causeClaim, stepObserve},
 		"Grown":     {"its spec has changed as well", made(func(m *v1alpha1.Machine) { m.Generation, m.Status.Conditions = 2, nil }), causeClaim, stepBuild},
+		"Coming":    {"its virtual machine tells when it goes on", made(func(m *v1alpha1.Machine) { m.Status.Phase, m.Status.Conditions = v1alpha1.MachineCreating, nil }), causeClaim, stepNone},
 		"NoVM":      {"the virtual machine is made after it", &v1alpha1.Machine{}, causeClaim, stepNone},
 	}
 	for name, tc := range cases {

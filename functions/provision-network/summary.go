@@ -21,7 +21,7 @@ const (
 	// recount is after what time resync finishes the count of a process that died.
 	recount = 30 * time.Second
 	// large is the number of addresses from which a network is counted less often.
-	large = 100
+	large = 25
 	// mostCounted is the largest integer that every JSON reader keeps.
 	mostCounted = 1 << 53
 )
