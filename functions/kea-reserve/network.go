@@ -20,8 +20,8 @@ const source = "/functions/" + name
 
 // settleNetwork has everything looked at that waits for a network, or has been
 // reserved on terms that the network has changed since. Again, which resync sends
-// from time to time, also removes reservations whose holder is gone, and so does the
-// deletion of the network.
+// from time to time, also removes reservations whose holder is gone, as the deletion
+// of the network does, and has those looked at whose reservations a server has lost.
 func (f *function) settleNetwork(ctx context.Context, namespace, name string, again bool) error {
 	nn := &v1alpha2.NetworkNamespace{}
 	if err := f.kube.Get(ctx, namespace, name, nn); err != nil {
@@ -33,8 +33,10 @@ func (f *function) settleNetwork(ctx context.Context, namespace, name string, ag
 	if ours, _ := serves(&v1alpha1.NetworkConfiguration{}, nn, false); !ours || notReady(nn) != nil {
 		return nil
 	}
+	var swept peers
 	if again || nn.DeletionTimestamp != nil {
-		if err := f.sweep(ctx, nn); err != nil {
+		var err error
+		if swept, err = f.sweep(ctx, nn); err != nil {
 			return err
 		}
 	}
@@ -43,7 +45,10 @@ func (f *function) settleNetwork(ctx context.Context, namespace, name string, ag
 	}
 	waiting, err := f.users(ctx, nn, func(nc *v1alpha1.NetworkConfiguration) bool {
 		w, p := newWish(nc, nn, f.classes)
-		return p == nil && !settled(nc, w, nn) && !network.Unseen(nn, nc.CreationTimestamp, nc.Status.Conditions)
+		if p == nil && settled(nc, w, nn) {
+			return lost(swept, w)
+		}
+		return p == nil && !network.Unseen(nn, nc.CreationTimestamp, nc.Status.Conditions)
 	})
 	if err != nil {
 		return err
@@ -101,20 +106,24 @@ func exhausted(nc *v1alpha1.NetworkConfiguration) bool {
 
 // sweep removes the reservations of a network whose NetworkConfiguration is gone,
 // which happens where somebody removed its finalizer. They are read before the
-// NetworkConfigurations, so that none is taken for gone that is just being made.
-func (f *function) sweep(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
+// NetworkConfigurations, so that none is taken for gone that is just being made. It
+// returns the servers as it has found them, or none where one of them is down.
+func (f *function) sweep(ctx context.Context, nn *v1alpha2.NetworkNamespace) (peers, error) {
 	prefix, err := netip.ParsePrefix(nn.Status.IPv4Prefix)
 	if err != nil || len(f.controls) == 0 {
-		return nil
+		return nil, nil
 	}
 	all := meet(ctx, f.controls, looker(prefix, false))
 	ours := func(r reservation) bool { return r.mark.Network == string(nn.UID) }
-	if len(all.down()) > 0 || surplus(all, ours) == 0 {
-		return nil // the next sweep comes
+	if len(all.down()) > 0 {
+		return nil, nil // the next sweep comes
+	}
+	if surplus(all, ours) == 0 {
+		return all, nil
 	}
 	list := &v1alpha1.NetworkConfigurationList{}
 	if err := f.kube.List(ctx, nn.Namespace, "", list); err != nil {
-		return err
+		return nil, err
 	}
 	orphan := map[string]bool{}
 	for _, s := range all {
@@ -127,9 +136,19 @@ func (f *function) sweep(ctx context.Context, nn *v1alpha2.NetworkNamespace) err
 	}
 	gone := func(r reservation) bool { return ours(r) && orphan[r.mark.UID] }
 	if surplus(all, gone) == 0 {
-		return nil
+		return all, nil
 	}
-	return f.clear(ctx, looker(prefix, false), gone)
+	return all, f.clear(ctx, looker(prefix, false), gone)
+}
+
+// lost tells whether a server has no reservation of an interface, as one does that
+// was brought back from a backup.
+func lost(all peers, w wish) bool {
+	return slices.ContainsFunc(all, func(s *standing) bool {
+		return slices.ContainsFunc(w.interfaces, func(n need) bool {
+			return !slices.ContainsFunc(s.view.held, func(r reservation) bool { return r.mark.UID == w.uid && r.client == identifier{hwAddress, n.mac} })
+		})
+	})
 }
 
 // retire removes the subnet that was made for a network that is being deleted,
