@@ -91,18 +91,21 @@ func (f *feed) deliver(ctx context.Context, e event.Event) {
 	}
 }
 
-// Until waits for done, and fails t with what happened so far if it does not come.
+// Until waits for done, and fails t with the state if that stays the same for too long.
 func Until(t testing.TB, what string, done func() (bool, string)) {
 	t.Helper()
 	const patience = 4 * time.Minute
-	deadline := time.Now().Add(patience)
+	last, since := "", time.Now()
 	for {
 		ok, state := done()
 		if ok {
 			return
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not after %s: %s", what, patience, state)
+		if state != last {
+			last, since = state, time.Now()
+		}
+		if time.Since(since) > patience {
+			t.Fatalf("%s: not for %s: %s", what, patience, state)
 		}
 		select {
 		case <-t.Context().Done():
