@@ -105,7 +105,7 @@ func Until(t testing.TB, what string, done func() (bool, string)) {
 			last, since = state, time.Now()
 		}
 		if time.Since(since) > patience {
-			t.Fatalf("%s: not for %s: %s", what, patience, state)
+			t.Fatalf("%s: nothing new for %s: %s", what, patience, state)
 		}
 		select {
 		case <-t.Context().Done():
