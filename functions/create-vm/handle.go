@@ -69,21 +69,33 @@ func (f *functions) machinesOf(ctx context.Context, ref events.Ref) ([]string, e
 	case causeMachine, causeVM, causeInstance:
 		return []string{ref.Name}, nil
 	case causeNetwork:
-		nc := &v1alpha1.NetworkConfiguration{}
-		switch err := f.kube.Get(ctx, ref.Namespace, ref.Name, nc); {
-		case err != nil && !kube.NotFound(err):
-			return nil, err
-		case err == nil && unanswered(nc):
-			return nil, nil
-		case err == nil && owned(nc):
-			return []string{ref.Name}, nil
-		}
-		return f.machinesIn(ctx, ref.Namespace, func(m *v1alpha1.Machine) bool {
-			return slices.ContainsFunc(networksOf(m), func(n v1alpha1.MachineNetwork) bool { return n.NetworkName == ref.Name })
-		})
+		return f.machinesOfNetwork(ctx, ref)
 	default:
 		return f.machinesOfClaim(ctx, ref)
 	}
+}
+
+// machinesOfNetwork names the Machines that a NetworkConfiguration may be news to.
+func (f *functions) machinesOfNetwork(ctx context.Context, ref events.Ref) ([]string, error) {
+	nc := &v1alpha1.NetworkConfiguration{}
+	err := f.kube.Get(ctx, ref.Namespace, ref.Name, nc)
+	switch {
+	case kube.NotFound(err):
+		own := &v1alpha1.Machine{}
+		if err = f.kube.Get(ctx, ref.Namespace, ref.Name, own); err == nil && len(own.Spec.Networks) == 0 {
+			return []string{ref.Name}, nil
+		}
+	case err == nil && unanswered(nc):
+		return nil, nil
+	case err == nil && owned(nc):
+		return []string{ref.Name}, nil
+	}
+	if err != nil && !kube.NotFound(err) {
+		return nil, err
+	}
+	return f.machinesIn(ctx, ref.Namespace, func(m *v1alpha1.Machine) bool {
+		return slices.ContainsFunc(networksOf(m), func(n v1alpha1.MachineNetwork) bool { return n.NetworkName == ref.Name })
+	})
 }
 
 // machinesOfClaim names the Machine of a disk whose state may be news: one that has
@@ -103,10 +115,12 @@ func (f *functions) machinesOfClaim(ctx context.Context, ref events.Ref) ([]stri
 	return []string{name}, nil
 }
 
-// machinesIn names the Machines of a namespace that are wanted.
+// machinesIn names the Machines of a namespace that are wanted. Those that are up wait
+// for nobody, and are left out: they may be many.
 func (f *functions) machinesIn(ctx context.Context, namespace string, wanted func(*v1alpha1.Machine) bool) ([]string, error) {
 	list := &v1alpha1.MachineList{}
-	if err := f.kube.List(ctx, namespace, "", list); err != nil {
+	waiting := metav1.ListOptions{FieldSelector: "status.phase!=" + string(v1alpha1.MachineRunning)}
+	if err := f.kube.ListPage(ctx, namespace, waiting, list); err != nil {
 		return nil, err
 	}
 	var names []string
