@@ -2,6 +2,8 @@ package v1alpha1
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -193,17 +195,24 @@ type MachineMemory struct {
 	Size Size `json:"size"`
 }
 
-// Size is an amount of bytes, for example 20Gi.
+// Size is an amount of bytes, for example 20Gi. It has no exponent: to read
+// 1e-999999999 takes hours.
 //
 // +kubebuilder:validation:MaxLength=24
-// +kubebuilder:validation:XValidation:rule="isQuantity(self) && quantity(self).isGreaterThan(quantity('0')) && quantity(self).isLessThan(quantity('1Ei'))",message="write a size greater than zero and below 1Ei, for example 20Gi"
+// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9.]+([kMGTPE]|[KMGTPE]i)?$') && isQuantity(self) && quantity(self).isGreaterThan(quantity('0')) && quantity(self).isLessThan(quantity('1Ei'))",message="write a size greater than zero and below 1Ei, for example 20Gi"
 type Size string
 
-var tooLarge = resource.MustParse("1Ei")
+var (
+	units    = []string{"", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"}
+	tooLarge = resource.MustParse("1Ei")
+)
 
 // Quantity is the size as a number whose bytes fit into an int64. The API server
 // has refused what is none.
 func (s Size) Quantity() (resource.Quantity, error) {
+	if unit := strings.TrimLeft(string(s), "0123456789."); !slices.Contains(units, unit) {
+		return resource.Quantity{}, fmt.Errorf("size %q has no unit that is known: write one such as 20Gi", s)
+	}
 	q, err := resource.ParseQuantity(string(s))
 	if err != nil {
 		return resource.Quantity{}, fmt.Errorf("parse size %q: %w", s, err)

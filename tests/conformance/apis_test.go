@@ -142,6 +142,7 @@ func TestMistakesAreRefused(t *testing.T) {
 		"DiskWithoutSize":    {machine + "{template: small, disks: [{name: data}]}", "spec", "every disk needs a size"},
 		"DiskSize":           {machine + "{template: small, disks: [{name: data, size: '0'}]}", "spec.disks[0].size", "a size greater than zero"},
 		"DiskTooLarge":       {machine + "{template: small, disks: [{name: data, size: '9623372032854775807'}]}", "spec.disks[0].size", "below 1Ei"},
+		"DiskExponent":       {machine + "{template: small, disks: [{name: data, size: '1e-999999999'}]}", "spec.disks[0].size", "below 1Ei"},
 		"DiskName":           {machine + "{template: small, disks: [{name: cloudinitdisk, size: 1Gi}]}", "spec.disks[0].name", "keeps that name for itself"},
 		"AccessMode":         {machine + "{template: small, disks: [{name: data, size: 1Gi, accessMode: RWO}]}", "spec.disks[0].accessMode", `"ReadWriteOnce"`},
 		"Memory":             {machine + "{template: small, resources: {memory: {size: '-1Gi'}}}", "spec.resources.memory.size", "a size greater than zero"},
