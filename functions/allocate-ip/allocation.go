@@ -43,15 +43,15 @@ func (f *function) settleAllocation(ctx context.Context, namespace, name, why st
 	return f.serve(ctx, a)
 }
 
-// serve gives an allocation that needs one its address, and tells those who wait
-// for that.
+// serve gives an allocation that needs one its address, and tells the
+// NetworkConfiguration that waits for that.
 func (f *function) serve(ctx context.Context, a *v1alpha2.IPAllocation) error {
 	nn, err := network.Find(ctx, f.kube, a.Namespace, a.Spec.NetworkNamespaceName)
 	var unresolved network.Unresolved
 	if err != nil && !errors.As(err, &unresolved) {
 		return err
 	}
-	before, waited := a.DeepCopy(), exhausted(a)
+	before := a.DeepCopy()
 	if told, ok := gate(a, nn, unresolved); !ok {
 		_, err := f.writeAllocation(ctx, before, a, told)
 		return err
@@ -60,15 +60,10 @@ func (f *function) serve(ctx context.Context, a *v1alpha2.IPAllocation) error {
 	if err != nil || !changed {
 		return err
 	}
-	if a.Spec.NetworkConfigurationName != "" {
-		if err := f.settleConfiguration(ctx, a.Namespace, a.Spec.NetworkConfigurationName, true); err != nil {
-			return err
-		}
+	if a.Spec.NetworkConfigurationName == "" {
+		return nil
 	}
-	if waited && a.Status.Phase == v1alpha2.IPAllocationAllocated {
-		return f.wakeOldest(ctx, a.Namespace, a.Spec.NetworkNamespaceName)
-	}
-	return nil
+	return f.settleConfiguration(ctx, a.Namespace, a.Spec.NetworkConfigurationName, true)
 }
 
 // gate keeps an allocation waiting, or refuses it, for as long as its network
@@ -88,9 +83,10 @@ func gate(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace, unresolved ne
 }
 
 // allocate gives an IPAllocation its address, or renews it, and writes what came
-// of it into its status. It reports whether the status has changed.
+// of it into its status. It reports whether the status has changed. One that has
+// waited for an address to become free wakes the next that does.
 func (f *function) allocate(ctx context.Context, nn *v1alpha2.NetworkNamespace, a *v1alpha2.IPAllocation) (bool, error) {
-	before := a.DeepCopy()
+	before, waited := a.DeepCopy(), exhausted(a)
 	if kube.AddFinalizer(a, v1alpha1.FinalizerStaticIP) {
 		if _, err := f.kube.Patch(ctx, before, a); err != nil {
 			return false, err
@@ -109,6 +105,9 @@ func (f *function) allocate(ctx context.Context, nn *v1alpha2.NetworkNamespace, 
 	}
 	if err == nil && errors.Is(verdict, errLapsed) {
 		err = f.ledger.releaseAll(ctx, h, reuseDelay(nn))
+	}
+	if err == nil && changed && waited && a.Status.Phase == v1alpha2.IPAllocationAllocated {
+		err = f.wakeOldest(ctx, a.Namespace, nn.Name)
 	}
 	return changed, err
 }

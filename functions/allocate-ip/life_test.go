@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/cloudevents/sdk-go/v2/event"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
@@ -286,4 +288,37 @@ func TestOldestIsServedFirstOfARange(t *testing.T) {
 	s.until("b", "NetworkConfigured")
 	s.until("a", "NetworkConfigured")
 	s.consistent()
+}
+
+// woken is a broker that loses everything, but keeps who is to be looked at again.
+type woken struct{ names []string }
+
+func (w *woken) Send(_ context.Context, e event.Event) error {
+	ref, err := events.RefOf(e)
+	w.names = append(w.names, ref.Name)
+	return err
+}
+
+// TestNextIsWoken has one of three who wait be served because of an event of its own.
+func TestNextIsWoken(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	f, heard := s.replica(s.config), &woken{}
+	f.sender = heard
+	look := func(name string) {
+		if err := f.settleConfiguration(t.Context(), s.namespace, name, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4RangeStart: "10.0.0.10", IPv4RangeEnd: "10.0.0.10"})
+	for _, name := range []string{"holder", "a", "b"} {
+		s.configuration(name, "net", eth0())
+		look(name)
+	}
+	s.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Spec.IPAllocation.Static.IPv4RangeEnd = "10.0.0.11" })
+	look("a")
+	s.until("a", "NetworkConfigured")
+	if want := []string{"b-eth0"}; !slices.Equal(heard.names, want) {
+		t.Errorf("woken: %v, want %v", heard.names, want)
+	}
 }
