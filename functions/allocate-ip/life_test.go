@@ -141,10 +141,11 @@ func TestTTL(t *testing.T) {
 	s.consistent()
 }
 
-// change writes the spec of a network.
+// change writes a network: its status first, since a segment that moves goes on with
+// the terms that the spec still has.
 func (s *stand) change(name string, edit func(*v1alpha2.NetworkNamespace)) {
 	s.Helper()
-	for _, status := range []bool{false, true} {
+	for _, status := range []bool{true, false} {
 		nn := &v1alpha2.NetworkNamespace{}
 		if err := s.kube.Get(s.Context(), s.namespace, name, nn); err != nil {
 			s.Fatal(err)
