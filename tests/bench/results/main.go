@@ -34,6 +34,7 @@ func groups(load string) []group {
 		{"addresses", "^BenchmarkAddresses$", "2x", nil},
 		{"address-requests", "^BenchmarkAddressRequests$", "1x", nil},
 		{"machines", "^BenchmarkMachines$", "3x", nil},
+		{"machine-requests", "^BenchmarkMachineRequests$", "1x", nil},
 		{"processes", "^BenchmarkProcesses$", "1x", nil},
 		{"clusters", "^BenchmarkManyClusters$", "1x", nil},
 		{"gateway", "^BenchmarkGateway", "3x", nil},

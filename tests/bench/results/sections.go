@@ -43,7 +43,10 @@ func (r *report) machines(b *strings.Builder) {
 	b.WriteString("## Machines\n\nOn KubeVirt, all functions from zero.\n\n")
 	r.list(b,
 		[4]string{"100 Machines at once, until all are Running", "Machines", "ms-burst", " ms"},
-		[4]string{"one more Machine, with hundreds there", "Machines", "ms-one-more", " ms"})
+		[4]string{"one more Machine, with hundreds there", "Machines", "ms-one-more", " ms"},
+		[4]string{"requests of all functions for each", "MachineRequests", "requests/machine", ""},
+		[4]string{"of which write", "MachineRequests", "writes/machine", ""})
+	r.byFunction(b, "MachineRequests", "-requests/machine", "requests for each Machine")
 }
 
 func (r *report) processes(b *strings.Builder) {
