@@ -49,19 +49,15 @@ func TestProcesses(t *testing.T) {
 		})
 	}
 	group.Wait()
-	for left := -1; left != 0; {
+	feed.Until(t, "all have addresses", func() (bool, string) {
+		time.Sleep(200 * time.Millisecond) // the list is long
 		waiting := &v1alpha1.NetworkConfigurationList{}
 		options := metav1.ListOptions{FieldSelector: "status.phase!=Ready"}
 		if err := s.kube.ListPage(t.Context(), s.namespace, options, waiting); err != nil {
-			t.Fatal(err)
+			return false, err.Error()
 		}
-		left = len(waiting.Items)
-		select {
-		case <-t.Context().Done():
-			t.Fatalf("%d of %d have no address", left, holders)
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
+		return len(waiting.Items) == 0, fmt.Sprintf("%d of %d have none", len(waiting.Items), holders)
+	})
 	took := time.Since(began)
 	t.Logf("%d addresses in %.1f s: %.0f in a second", holders, took.Seconds(), holders/took.Seconds())
 	if n := s.consistent(); n != holders {

@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/vitistack/stack/tests/stand/engine"
 )
@@ -161,19 +162,27 @@ func watchFor(b *testing.B, e *engine.Engine, what string, n int, kind resource,
 	b.Helper()
 	const patience = 15 * time.Minute
 	ctx, cancel := context.WithTimeout(b.Context(), patience)
-	watcher, err := e.Client.Resource(kind).Namespace(namespace).Watch(ctx, metav1.ListOptions{FieldSelector: selector})
-	if err != nil {
-		b.Fatal(err)
+	open := func() watch.Interface {
+		watcher, err := e.Client.Resource(kind).Namespace(namespace).Watch(ctx, metav1.ListOptions{FieldSelector: selector})
+		if err != nil {
+			b.Fatal(err)
+		}
+		return watcher
 	}
+	watcher := open()
 	return func() {
 		b.Helper()
 		defer cancel()
-		defer watcher.Stop()
+		defer func() { watcher.Stop() }()
 		reached := map[string]bool{}
 		for told := time.Now(); len(reached) < n; {
 			change, ok := <-watcher.ResultChan()
-			if !ok {
+			switch {
+			case ctx.Err() != nil:
 				b.Fatalf("%s: %d of %d after %s", what, len(reached), n, patience)
+			case !ok: // an API server that is busy ends watches; a new one begins with what is there
+				watcher = open()
+				continue
 			}
 			if obj, ok := change.Object.(*unstructured.Unstructured); ok {
 				reached[obj.GetNamespace()+"/"+obj.GetName()] = true

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	clientwatch "k8s.io/client-go/tools/watch"
 
 	"github.com/vitistack/stack/events"
 )
@@ -25,15 +27,18 @@ type Kind struct {
 	Name     string
 }
 
-// retries and pause are what a broker's delivery has, at the speed of a test.
+// retries are what a broker's delivery has, with pauses that grow from pause to
+// longPause, at the speed of a test.
 const (
-	retries = 40
-	pause   = 25 * time.Millisecond
+	retries   = 40
+	pause     = 25 * time.Millisecond
+	longPause = time.Second
 )
 
-// Run calls handle for every change of the kinds in a namespace, or in all where
-// it is empty, each in a goroutine of its own, and again while it fails without
-// being permanent. It watches when it returns, and ends with t.
+// Run calls handle for every object of the kinds in a namespace, or in all where it is
+// empty, and for every change from then on, each in a goroutine of its own, and again
+// while it fails without being permanent. It ends with t. An API server that is busy
+// ends watches, which go on where they were.
 func Run(t testing.TB, config *rest.Config, namespace string, handle events.Handler, kinds ...Kind) {
 	t.Helper()
 	client, err := metadata.NewForConfig(config)
@@ -42,11 +47,26 @@ func Run(t testing.TB, config *rest.Config, namespace string, handle events.Hand
 	}
 	f := &feed{handle: handle}
 	for _, kind := range kinds {
-		watcher, err := client.Resource(kind.Resource).Namespace(namespace).Watch(t.Context(), metav1.ListOptions{})
+		resource := client.Resource(kind.Resource).Namespace(namespace)
+		present, err := resource.List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatalf("list %s: %v", kind.Resource.Resource, err)
+		}
+		watcher, err := clientwatch.NewRetryWatcherWithContext(t.Context(), present.ResourceVersion, cache.ToWatcherWithContext(&cache.ListWatch{
+			WatchFuncWithContext: resource.Watch,
+		}))
 		if err != nil {
 			t.Fatalf("watch %s: %v", kind.Resource.Resource, err)
 		}
-		go f.follow(t.Context(), kind, watcher)
+		for i := range present.Items {
+			go f.deliver(t.Context(), f.event(kind, watch.Added, &present.Items[i]))
+		}
+		go func() {
+			f.follow(t.Context(), kind, watcher)
+			if t.Context().Err() == nil {
+				t.Errorf("the watch of %s has ended", kind.Resource.Resource)
+			}
+		}()
 	}
 }
 
@@ -79,6 +99,7 @@ func (f *feed) event(kind Kind, change watch.EventType, obj *metav1.PartialObjec
 }
 
 func (f *feed) deliver(ctx context.Context, e event.Event) {
+	wait := pause
 	for range retries {
 		if _, err := f.handle(ctx, e); err == nil || events.IsPermanent(err) {
 			return
@@ -86,8 +107,9 @@ func (f *feed) deliver(ctx context.Context, e event.Event) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(pause):
+		case <-time.After(wait):
 		}
+		wait = min(2*wait, longPause)
 	}
 }
 
