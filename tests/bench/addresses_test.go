@@ -51,27 +51,17 @@ func BenchmarkAddresses(b *testing.B) {
 func BenchmarkAddressRequests(b *testing.B) {
 	const n = 200
 	e := engine.Start(b, "--audit", "--idle", "10m")
-	rounds, all, wrote := 0, map[string]int{}, 0
+	rounds, requests := 0, tally{}
 	for b.Loop() {
 		namespace := fmt.Sprintf("burst-%d", rounds)
 		settledNetwork(b, e, namespace, rounds)
 		began, before := time.Now(), usages(b, e)
 		burst(b, e, namespace, n)
-		requests, writes := byFunctions(e, began)
-		for name, count := range requests {
-			all[name] += count
-		}
-		wrote += writes
+		requests.add(e, began)
 		rounds++
 		explain(b, e, began, before, n)
 	}
-	total := 0
-	for name, count := range all {
-		total += count
-		b.ReportMetric(float64(count)/float64(n*rounds), name+"-requests/address")
-	}
-	b.ReportMetric(float64(total)/float64(n*rounds), "requests/address")
-	b.ReportMetric(float64(wrote)/float64(n*rounds), "writes/address")
+	requests.report(b, "address", n*rounds)
 	b.ReportMetric(0, "ns/op")
 }
 

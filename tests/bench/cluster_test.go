@@ -19,7 +19,7 @@ func BenchmarkSimpleCluster(b *testing.B) {
 	e.Apply("default", e.StaticNetwork("network", 10, 250))
 	e.UntilPhase(engine.NetworkNamespaces, "default", "network", "Ready")
 	var ready, gone []time.Duration
-	requests, writes, byFunction := 0, 0, map[string]int{}
+	requests := tally{}
 	for b.Loop() {
 		awaitIdle(b, e)
 		began := time.Now()
@@ -27,12 +27,7 @@ func BenchmarkSimpleCluster(b *testing.B) {
 		awaitRunning(b, e, "simple-cluster")
 		ready = append(ready, time.Since(began))
 		awaitIdle(b, e)
-		asked, wrote := byFunctions(e, began)
-		writes += wrote
-		for function, n := range asked {
-			requests += n
-			byFunction[function] += n
-		}
+		requests.add(e, began)
 		began = time.Now()
 		e.Delete(engine.KubernetesClusters, "default", "simple-cluster")
 		feed.Until(b, "the cluster is gone", func() (bool, string) {
@@ -42,11 +37,7 @@ func BenchmarkSimpleCluster(b *testing.B) {
 	}
 	b.ReportMetric(milliseconds(median(ready)), "ms-running")
 	b.ReportMetric(milliseconds(median(gone)), "ms-gone")
-	b.ReportMetric(float64(requests)/float64(3*len(ready)), "requests/machine")
-	b.ReportMetric(float64(writes)/float64(3*len(ready)), "writes/machine")
-	for name, n := range byFunction {
-		b.ReportMetric(float64(n)/float64(3*len(ready)), name+"-requests/machine")
-	}
+	requests.report(b, "machine", 3*len(ready))
 	b.ReportMetric(0, "ns/op")
 }
 

@@ -84,3 +84,33 @@ func byFunctions(e *engine.Engine, since time.Time) (requests map[string]int, wr
 	}
 	return requests, writes
 }
+
+// tally is what functions have asked the API server for, over several rounds.
+type tally struct {
+	asked  map[string]int
+	writes int
+}
+
+// add counts the requests since a time.
+func (t *tally) add(e *engine.Engine, since time.Time) {
+	requests, writes := byFunctions(e, since)
+	if t.asked == nil {
+		t.asked = map[string]int{}
+	}
+	for name, n := range requests {
+		t.asked[name] += n
+	}
+	t.writes += writes
+}
+
+// report reports the requests of each function and of all, for each of n things.
+func (t *tally) report(b *testing.B, thing string, n int) {
+	b.Helper()
+	total := 0
+	for name, count := range t.asked {
+		total += count
+		b.ReportMetric(float64(count)/float64(n), name+"-requests/"+thing)
+	}
+	b.ReportMetric(float64(total)/float64(n), "requests/"+thing)
+	b.ReportMetric(float64(t.writes)/float64(n), "writes/"+thing)
+}

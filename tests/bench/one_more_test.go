@@ -43,25 +43,15 @@ func BenchmarkMachineRequests(b *testing.B) {
 	e := engine.Start(b, "--audit", "--idle", "10m")
 	settledNetwork(b, e, "default", 0)
 	e.UntilPhase(engine.MachineProviders, "", "kubevirt", "Ready")
-	asked, wrote, made := map[string]int{}, 0, 0
+	made, requests := 0, tally{}
 	for b.Loop() {
 		began, before := time.Now(), usages(b, e)
 		runMachines(b, e, made, machines)
 		made += machines
-		requests, writes := byFunctions(e, began)
-		for name, n := range requests {
-			asked[name] += n
-		}
-		wrote += writes
+		requests.add(e, began)
 		explain(b, e, began, before, machines)
 	}
-	total := 0
-	for name, n := range asked {
-		total += n
-		b.ReportMetric(float64(n)/float64(made), name+"-requests/machine")
-	}
-	b.ReportMetric(float64(total)/float64(made), "requests/machine")
-	b.ReportMetric(float64(wrote)/float64(made), "writes/machine")
+	requests.report(b, "machine", made)
 	b.ReportMetric(0, "ns/op")
 }
 

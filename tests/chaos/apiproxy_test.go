@@ -55,6 +55,9 @@ type API struct {
 	proxy   *httputil.ReverseProxy
 }
 
+// silent is where errors of connections go: what is killed breaks them.
+var silent = log.New(io.Discard, "", 0)
+
 // NewAPI makes a proxy that troubles nobody until SetTrouble. kill ends a function.
 func NewAPI(t testing.TB, dir string, seed uint64, kill func(function string)) *API {
 	t.Helper()
@@ -63,7 +66,6 @@ func NewAPI(t testing.TB, dir string, seed uint64, kill func(function string)) *
 		t.Fatal(err)
 	}
 	a := &API{URL: "https://" + listener.Addr().String(), dir: dir, kill: kill, rand: rand.New(rand.NewPCG(seed, seed))}
-	silent := log.New(io.Discard, "", 0) // what is killed breaks its connections
 	server := &http.Server{Handler: a, ReadHeaderTimeout: 10 * time.Second, ErrorLog: silent, TLSConfig: &tls.Config{
 		MinVersion:     tls.VersionTLS12,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return a.certificate() },
@@ -182,7 +184,7 @@ func (a *API) forward() (*httputil.ReverseProxy, error) {
 	}
 	a.proxy = &httputil.ReverseProxy{
 		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		Transport: transport, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0),
+		Transport: transport, FlushInterval: -1, ErrorLog: silent,
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {
 			a.forget()
 			panic(http.ErrAbortHandler) // as if nobody stood between
