@@ -30,6 +30,10 @@ type proxmoxVM struct {
 // uid is that of the Machine that it was made for.
 func (vm proxmoxVM) uid() string { return uidIn.FindString(vm.Config["description"]) }
 
+// unborn tells whether only the name of a virtual machine is taken: Proxmox VE writes
+// whose it is when it has made the disks.
+func (vm proxmoxVM) unborn() bool { return vm.Config["lock"] != "" && vm.Config["description"] == "" }
+
 // proxmoxCluster is what Proxmox VE has.
 type proxmoxCluster struct {
 	Machines []proxmoxVM

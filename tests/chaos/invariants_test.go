@@ -47,7 +47,9 @@ func (w *world) always() {
 		}
 	}
 	for _, vm := range w.proxmox().Machines {
-		w.oneEach(machines, vm.uid(), "", fmt.Sprint(vm.ID))
+		if !vm.unborn() {
+			w.oneEach(machines, vm.uid(), "", fmt.Sprint(vm.ID))
+		}
 	}
 	w.oneClusterEach()
 	for _, kind := range told {
