@@ -104,7 +104,7 @@ func (f *function) allocate(ctx context.Context, nn *v1alpha2.NetworkNamespace, 
 		return false, errors.Join(err, f.giveUp(ctx, nn.Name, address, a, h))
 	}
 	if err == nil && errors.Is(verdict, errLapsed) {
-		err = f.ledger.releaseAll(ctx, h, reuseDelay(nn))
+		err = f.free(ctx, a, nn)
 	}
 	if err == nil && changed && waited && a.Status.Phase == v1alpha2.IPAllocationAllocated {
 		err = f.wakeOldest(ctx, a.Namespace, nn.Name)
@@ -166,20 +166,31 @@ func (f *function) lapse(a *v1alpha2.IPAllocation) (term, error) {
 	return term{}, errLapsed
 }
 
+// free gives the addresses of an allocation back, and wakes who waits for one. After a
+// delay it is resync that does.
+func (f *function) free(ctx context.Context, a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace) error {
+	delay := reuseDelay(nn)
+	if err := f.ledger.releaseAll(ctx, holderOf(a, 0), delay); err != nil || delay > 0 {
+		return err
+	}
+	return f.wakeOldest(ctx, a.Namespace, a.Spec.NetworkNamespaceName)
+}
+
 // giveUp releases an address that another delivery for the same allocation made
 // superfluous by settling on a different one.
 func (f *function) giveUp(ctx context.Context, network string, address netip.Addr, a *v1alpha2.IPAllocation, h holder) error {
 	now := &v1alpha2.IPAllocation{}
-	if err := f.kube.Get(ctx, a.Namespace, a.Name, now); err != nil {
-		if kube.NotFound(err) {
-			return f.ledger.release(ctx, network, address, h)
-		}
+	err := f.kube.Get(ctx, a.Namespace, a.Name, now)
+	if err != nil && !kube.NotFound(err) {
 		return err
 	}
-	if string(now.UID) == h.uid && (now.Status.Address == "" || now.Status.Address == address.String()) {
+	if err == nil && string(now.UID) == h.uid && (now.Status.Address == "" || now.Status.Address == address.String()) {
 		return nil
 	}
-	return f.ledger.release(ctx, network, address, h)
+	if err := f.ledger.release(ctx, network, address, h); err != nil {
+		return err
+	}
+	return f.wakeOldest(ctx, a.Namespace, network)
 }
 
 // releaseAllocation gives the addresses back and lets the object go. Its status
@@ -202,7 +213,7 @@ func (f *function) releaseAllocation(ctx context.Context, a *v1alpha2.IPAllocati
 	if err != nil && !kube.NotFound(err) {
 		return err
 	}
-	if err := f.ledger.releaseAll(ctx, holderOf(a, 0), reuseDelay(nn)); err != nil {
+	if err := f.free(ctx, a, nn); err != nil {
 		return err
 	}
 	if _, err := f.kube.Patch(ctx, before, a); err != nil && !kube.NotFound(err) {

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"github.com/vitistack/stack/apis/v1alpha2"
-	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/network"
 	"github.com/vitistack/stack/functions/internal/pool"
 )
@@ -22,18 +22,22 @@ const (
 	// looks is how often an allocation reads which addresses are taken, and races how
 	// many others may be faster each time.
 	looks, races = 5, 8
+	// places is how many places of its own an allocation tries before it reads what is
+	// taken, which takes as long as there are addresses.
+	places = 2
 	// crowded is the number of free addresses from which down those who wait longer
 	// are asked for first. So is one of twenty, whichever is more.
 	crowded = 16
 )
 
 // choose gives an allocation an address of the pool: the one that it holds already,
-// or else the first free one after the place where its search begins. While free
-// addresses are as few as those who wait longer for one, it is errExhausted.
+// or else one of the places that its name gives, or else the first free one after
+// the first of those. While free addresses are as few as those who wait longer for
+// one, it is errExhausted.
 //
-// Whatever the size of the pool, it makes one request where the place at which its
-// search begins is free, which it mostly is in a pool that is half empty, and
-// otherwise one more listing, and rarely more than one further request.
+// Whatever the size of the pool, it makes one request where the first place is free,
+// which it mostly is in a pool that is half empty, two for each place that is not,
+// and otherwise one listing, and rarely more than one further request.
 func (f *function) choose(ctx context.Context, nn *v1alpha2.NetworkNamespace, p pool.Pool, a *v1alpha2.IPAllocation, h holder) (netip.Addr, error) {
 	kept, err := network.ControlPlanes(ctx, f.kube, a.Namespace)
 	if err != nil {
@@ -41,9 +45,11 @@ func (f *function) choose(ctx context.Context, nn *v1alpha2.NetworkNamespace, p 
 	}
 	p = p.Without(kept)
 	if p.Size() > crowded && !exhausted(a) {
-		first := p.At(p.Start(h.namespace + "/" + h.name))
-		if err := f.kube.Create(ctx, f.ledger.lease(nn.Name, first, h)); !kube.AlreadyExists(err) {
-			return first, err
+		for i := range places {
+			got := p.At(placeOf(p, h, i))
+			if err := f.ledger.take(ctx, nn.Name, got, h); !errors.As(err, new(errTaken)) {
+				return got, err
+			}
 		}
 	}
 	for range looks {
@@ -53,6 +59,11 @@ func (f *function) choose(ctx context.Context, nn *v1alpha2.NetworkNamespace, p 
 		}
 	}
 	return netip.Addr{}, fmt.Errorf("choose an address of %s: %w", nn.Name, errFaster)
+}
+
+// placeOf is the place of a pool that a holder tries at the i-th try.
+func placeOf(p pool.Pool, h holder, i int) uint64 {
+	return p.Start(strings.Repeat("+", i) + h.namespace + "/" + h.name)
 }
 
 // pick takes the first free address after the place where the allocation's search
@@ -78,7 +89,7 @@ func (f *function) pick(ctx context.Context, nn *v1alpha2.NetworkNamespace, p po
 
 // search takes the first free address, which somebody else may do at the same time.
 func (l *ledger) search(ctx context.Context, network string, p pool.Pool, h holder, known entries) (netip.Addr, error) {
-	start := p.Start(h.namespace + "/" + h.name)
+	start := placeOf(p, h, 0)
 	for range races {
 		got, ok := p.FirstFree(start, known.taken)
 		if !ok {

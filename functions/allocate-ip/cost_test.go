@@ -16,11 +16,12 @@ import (
 
 // requests are what an address may cost of the API server, from the event of its
 // NetworkConfiguration to the status that has it: two reads, the allocation, the
-// clusters, one to three for the Lease, two statuses, and an Event for people. The
-// other one is asking who waits longer, where few addresses are left.
+// clusters, one for the Lease, two statuses, and an Event for people. Where few
+// addresses are left, two places of its own are taken, which is four, and it asks
+// which others are, and who waits longer.
 const (
 	requestsAtLeast = 8
-	requestsAtMost  = 11
+	requestsAtMost  = 14
 )
 
 type counting struct {

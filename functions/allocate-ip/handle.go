@@ -41,11 +41,9 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 		return nil, kube.OnConflict(func() error { return f.settleAllocation(ctx, ref.Namespace, ref.Name, in.Type()) })
 	case "NetworkNamespace":
 		return nil, f.wakeNetwork(ctx, ref.Namespace, ref.Name)
+	default: // a Lease, of which resync tells
+		return nil, f.sweep(ctx, ref.Namespace, ref.Name)
 	}
-	if in.Type() == events.TypeResync {
-		return nil, f.ledger.sweep(ctx, ref.Namespace, ref.Name)
-	}
-	return nil, f.wakeOldest(ctx, ref.Namespace, "")
 }
 
 // settleConfiguration gives each interface of a NetworkConfiguration its

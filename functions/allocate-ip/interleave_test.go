@@ -206,7 +206,7 @@ func (s *schedule) errand(f *function, name string) {
 		_ = f.settleAllocation(ctx, s.namespace, holder+"-eth0", events.TypeResync)
 	case 5:
 		address := netip.MustParseAddr(fmt.Sprintf("10.0.0.%d", 10+s.random.IntN(s.addresses)))
-		_ = f.ledger.sweep(ctx, s.namespace, leaseName("net", address))
+		_, _ = f.ledger.sweep(ctx, s.namespace, leaseName("net", address))
 	case 6:
 		s.trace = append(s.trace, name+": delete "+holder)
 		s.remove(holder)
@@ -292,7 +292,7 @@ func (s *schedule) settleAll() {
 		}
 		for i := range s.addresses {
 			address := netip.MustParseAddr(fmt.Sprintf("10.0.0.%d", 10+i))
-			if err := f.ledger.sweep(s.Context(), s.namespace, leaseName("net", address)); err != nil {
+			if _, err := f.ledger.sweep(s.Context(), s.namespace, leaseName("net", address)); err != nil {
 				s.Error(err)
 			}
 		}

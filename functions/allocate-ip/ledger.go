@@ -112,30 +112,31 @@ func (l *ledger) giveBack(ctx context.Context, lease *coordinationv1.Lease, dela
 
 // sweep deletes the Lease of a name if it keeps an address from being given out
 // for nobody: its holder is gone, has released it or settled on another address, or
-// it has no holder and its delay is over.
-func (l *ledger) sweep(ctx context.Context, namespace, name string) error {
+// it has no holder and its delay is over. It reports whether it has.
+func (l *ledger) sweep(ctx context.Context, namespace, name string) (bool, error) {
 	lease := &coordinationv1.Lease{}
 	err := l.kube.Get(ctx, namespace, name, lease)
 	if kube.NotFound(err) || (err == nil && lease.Labels[v1alpha1.LabelManagedBy] != managedBy) {
-		return nil
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	if uid := holderUID(lease); uid != "" {
 		a := &v1alpha2.IPAllocation{}
 		err := l.kube.Get(ctx, namespace, lease.Annotations[annotationHolder], a)
 		if err != nil && !kube.NotFound(err) {
-			return err
+			return false, err
 		}
 		other := a.Status.Address != "" && a.Status.Address != lease.Annotations[annotationAddress]
 		if err == nil && string(a.UID) == uid && !other && a.Status.Phase != v1alpha2.IPAllocationReleased {
-			return nil
+			return false, nil
 		}
 	} else if !l.reusable(lease) {
-		return nil
+		return false, nil
 	}
-	return l.kube.DeleteExactly(ctx, lease)
+	err = l.kube.DeleteExactly(ctx, lease)
+	return err == nil, err
 }
 
 // renew starts the time again after which the address lapses. It returns errTaken

@@ -52,7 +52,7 @@ func TestReleaseDelaysReuse(t *testing.T) {
 	if a, err := choose("2"); err != nil || a.String() != "10.0.0.2" {
 		t.Errorf("after the delay: got %s, %v", a, err)
 	}
-	if err := f.ledger.sweep(t.Context(), s.namespace, leaseName("net", netip.MustParseAddr("10.0.0.2"))); err != nil {
+	if _, err := f.ledger.sweep(t.Context(), s.namespace, leaseName("net", netip.MustParseAddr("10.0.0.2"))); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.kube.Get(t.Context(), s.namespace, leaseName("net", netip.MustParseAddr("10.0.0.2")), &coordinationv1.Lease{}); !kube.NotFound(err) {

@@ -39,6 +39,15 @@ func (f *function) wakeNetwork(ctx context.Context, namespace, name string) erro
 	return f.wakeOldest(ctx, namespace, name)
 }
 
+// sweep deletes a Lease that keeps an address for nobody, and wakes who waits for one.
+func (f *function) sweep(ctx context.Context, namespace, name string) error {
+	freed, err := f.ledger.sweep(ctx, namespace, name)
+	if err != nil || !freed {
+		return err
+	}
+	return f.wakeOldest(ctx, namespace, "")
+}
+
 func (f *function) wakeConfigurations(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
 	list := &v1alpha1.NetworkConfigurationList{}
 	if err := f.kube.List(ctx, nn.Namespace, "", list); err != nil {
@@ -81,8 +90,8 @@ func (f *function) wakeAllocations(ctx context.Context, nn *v1alpha2.NetworkName
 
 // wakeOldest asks for another look at the allocation that has waited longest for
 // an address of each pool of a network, or of all where network is empty. It is
-// called when an address has become free, and again by each allocation that was served, until
-// there is none left.
+// called when an address has become free, and again by each allocation that was
+// served, until there is none left.
 func (f *function) wakeOldest(ctx context.Context, namespace, network string) error {
 	waiting, err := f.waiters(ctx, namespace)
 	if err != nil {

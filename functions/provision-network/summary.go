@@ -20,8 +20,11 @@ import (
 const (
 	// recount is after what time resync finishes the count of a process that died.
 	recount = 30 * time.Second
-	// large is the number of addresses from which a network is counted less often.
-	large = 25
+	// easing is how many times longer than a count is the wait for the next, so that
+	// networks of thousands of addresses, which are all read, are counted less often.
+	easing = 20
+	// late is how late a count may be for that.
+	late = recount / 3
 	// mostCounted is the largest integer that every JSON reader keeps.
 	mostCounted = 1 << 53
 )
@@ -31,6 +34,7 @@ const (
 // at the same time are looked at once.
 func (f *function) usersChanged(ctx context.Context, namespace string, gone bool) error {
 	var noted []*v1alpha2.NetworkNamespace
+	began := f.now()
 	err := f.looks.Do(ctx, fmt.Sprint(namespace, gone), func(ctx context.Context) (err error) {
 		noted, err = f.noteUsers(ctx, namespace, gone)
 		return err
@@ -38,7 +42,8 @@ func (f *function) usersChanged(ctx context.Context, namespace string, gone bool
 	if len(noted) == 0 {
 		return err
 	}
-	return errors.Join(err, f.finishCount(ctx, noted))
+	pause := max(f.pause, min(easing*f.now().Sub(began), late))
+	return errors.Join(err, f.finishCount(ctx, noted, pause))
 }
 
 // noteUsers counts the users of the networks of a namespace, and returns those for
@@ -86,14 +91,7 @@ func (f *function) note(ctx context.Context, nn *v1alpha2.NetworkNamespace) (boo
 
 // finishCount counts the users of networks again after a while, and takes the note
 // away that kept others from counting.
-func (f *function) finishCount(ctx context.Context, noted []*v1alpha2.NetworkNamespace) error {
-	pause := f.pause
-	if slices.ContainsFunc(noted, func(nn *v1alpha2.NetworkNamespace) bool {
-		s := nn.Status.IPAllocationSummary
-		return s != nil && s.AllocatedCount > large
-	}) {
-		pause *= 4
-	}
+func (f *function) finishCount(ctx context.Context, noted []*v1alpha2.NetworkNamespace, pause time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return nil
