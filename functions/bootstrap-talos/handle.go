@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
@@ -23,6 +24,8 @@ type function struct {
 	// image factory, and schematic the one of clusters that name none.
 	talos, factory, schematic string
 	now                       func() time.Time
+	// peopled are the namespaces that have had a cluster.
+	peopled sync.Map
 }
 
 func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, error) {
@@ -62,6 +65,9 @@ const longPatience = 5 * time.Second
 // up gets its configuration, and nothing else is touched, so that a hundred of them
 // don't do each other's work.
 func (f *function) handleMachine(ctx context.Context, ref events.Ref, thorough bool) error {
+	if none, err := f.noCluster(ctx, ref.Namespace); err != nil || none {
+		return err
+	}
 	m := &v1alpha1.Machine{}
 	err := f.kube.Get(ctx, ref.Namespace, ref.Name, m)
 	if kube.NotFound(err) {
@@ -80,6 +86,24 @@ func (f *function) handleMachine(ctx context.Context, ref events.Ref, thorough b
 		look.patience = longPatience
 	}
 	return kube.OnConflict(func() error { return f.settle(ctx, ref.Namespace, owner.Name, look) })
+}
+
+// noCluster tells whether a namespace has no cluster that a Machine of it could be of.
+// Many Machines are asked about at once, so that this is fewer requests than to read
+// each of them. That there was a cluster is remembered: it only means to look closer.
+func (f *function) noCluster(ctx context.Context, namespace string) (bool, error) {
+	if _, had := f.peopled.Load(namespace); had {
+		return false, nil
+	}
+	list := &v1alpha1.KubernetesClusterList{}
+	if err := f.kube.ListPage(ctx, namespace, metav1.ListOptions{Limit: 1}, list); err != nil {
+		return false, err
+	}
+	if len(list.Items) == 0 {
+		return true, nil
+	}
+	f.peopled.Store(namespace, true)
+	return false, nil
 }
 
 // machineGone looks at the clusters that a machine may have been of.
@@ -121,6 +145,7 @@ func (f *function) settle(ctx context.Context, namespace, name string, look glan
 	if kc.DeletionTimestamp == nil && settled(kc) && !look.thorough && !kube.AskedFor(kc) {
 		return nil
 	}
+	f.peopled.Store(namespace, true)
 	c := &cluster{KubernetesCluster: kc, before: kc.DeepCopy(), until: f.now().Add(look.patience)}
 	defer c.close()
 	if kc.DeletionTimestamp != nil {
