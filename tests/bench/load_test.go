@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
 	"github.com/vitistack/stack/tests/sim/loopback"
@@ -18,7 +19,7 @@ import (
 
 var load = flag.Float64("load", 0.02, "size of BenchmarkLoad, where 1 is a data centre of 1000 networks, 10000 addresses, 2000 machines and 200 clusters")
 
-var loadFor = flag.Duration("load-for", 14*time.Minute, "time that BenchmarkLoad may take; it leaves out what it cannot fill in that")
+var loadFor = flag.Duration("load-for", 25*time.Minute, "time that BenchmarkLoad may take; it leaves out what it cannot fill in that")
 
 // A whole load. Each cluster has nodesEach of the machines, and each machine one of
 // the addresses; what remains is made one by one.
@@ -27,6 +28,8 @@ const (
 	nodesEach                                               = 2
 	// perRange is how many nodes have room in one range of loopback addresses.
 	perRange = 240
+	// perHost is how many machines there are for each hypervisor.
+	perHost = 50
 )
 
 // site is what a load has come to.
@@ -46,6 +49,7 @@ func BenchmarkLoad(b *testing.B) {
 		s := &site{b: b, e: engine.Start(b, "--audit", "--idle", "10m")}
 		s.e.CreateNamespace("nodes")
 		s.e.UntilPhase(engine.MachineProviders, "", "kubevirt", "Ready")
+		s.addHosts(int(loadMachines * *load / perHost))
 		total, began := map[float64]time.Duration{}, time.Now()
 		var filled float64
 		for _, part := range []float64{0.25, 0.5, 1} {
@@ -67,6 +71,29 @@ func BenchmarkLoad(b *testing.B) {
 		}
 	}
 	b.ReportMetric(0, "ns/op")
+}
+
+// addHosts makes n more hypervisors like the first one.
+func (s *site) addHosts(n int) {
+	s.b.Helper()
+	nodes := s.e.Client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"})
+	first, err := nodes.Get(s.b.Context(), "hypervisor-1", metav1.GetOptions{})
+	if err != nil {
+		s.b.Fatal(err)
+	}
+	for i := range n {
+		node := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Node", "status": first.Object["status"]}}
+		node.SetName(fmt.Sprintf("hypervisor-%d", 10+i))
+		node.SetLabels(first.GetLabels())
+		made, err := nodes.Create(s.b.Context(), node, metav1.CreateOptions{})
+		if err != nil {
+			s.b.Fatal(err)
+		}
+		made.Object["status"] = first.Object["status"]
+		if _, err := nodes.UpdateStatus(s.b.Context(), made, metav1.UpdateOptions{}); err != nil {
+			s.b.Fatal(err)
+		}
+	}
 }
 
 // fillTo makes what is missing to a part of the load, one kind after the other.
