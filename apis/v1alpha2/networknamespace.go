@@ -40,6 +40,9 @@ const (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:selectablefield:JSONPath=`.status.provisioningPhase`
+// +kubebuilder:selectablefield:JSONPath=`.status.vlanId`
+// +kubebuilder:selectablefield:JSONPath=`.spec.networkProvisioning.manual.vlanId`
+// +kubebuilder:selectablefield:JSONPath=`.spec.ipAllocation.static.vlanId`
 // +kubebuilder:storageversion
 // +kubebuilder:resource:path=networknamespaces,scope=Namespaced,shortName=nn,categories=vitistack
 // +kubebuilder:printcolumn:name="Provisioning",type=string,JSONPath=`.spec.networkProvisioning.provider`

@@ -3,12 +3,15 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
@@ -115,13 +118,43 @@ func older(a, b *v1alpha2.NetworkNamespace) bool {
 	return a.UID < b.UID
 }
 
+// Where a network has its VLAN: the one that it is provisioned with, and the one that
+// it describes itself, in either of two places.
+const (
+	provisionedVLAN = "status.vlanId"
+	manualVLAN      = "spec.networkProvisioning.manual.vlanId"
+	poolVLAN        = "spec.ipAllocation.static.vlanId"
+)
+
+// neighbours are the networks that have a VLAN in one of some fields, and where it is
+// 0, which may also be left out, all. A later field counts where a network has
+// changed between.
+func (f *function) neighbours(ctx context.Context, vlan int32, fields ...string) ([]v1alpha2.NetworkNamespace, error) {
+	if vlan == 0 {
+		list := &v1alpha2.NetworkNamespaceList{}
+		err := f.kube.List(ctx, "", "", list)
+		return list.Items, err
+	}
+	found := map[types.UID]v1alpha2.NetworkNamespace{}
+	for _, field := range fields {
+		list := &v1alpha2.NetworkNamespaceList{}
+		if err := f.kube.ListPage(ctx, "", metav1.ListOptions{FieldSelector: fmt.Sprintf("%s=%d", field, vlan)}, list); err != nil {
+			return nil, err
+		}
+		for _, nn := range list.Items {
+			found[nn.UID] = nn
+		}
+	}
+	return slices.Collect(maps.Values(found)), nil
+}
+
 // alone returns refused where another network has the segment that nn would have.
 func (f *function) alone(ctx context.Context, nn *v1alpha2.NetworkNamespace, seg segment) error {
-	list := &v1alpha2.NetworkNamespaceList{}
-	if err := f.kube.List(ctx, "", "", list); err != nil {
+	others, err := f.neighbours(ctx, seg.vlan, manualVLAN, poolVLAN, provisionedVLAN)
+	if err != nil {
 		return err
 	}
-	if holder, _ := rivals(nn, seg, list.Items); holder != nil {
+	if holder, _ := rivals(nn, seg, others); holder != nil {
 		return overlapping(seg, holder.network, holder.segment)
 	}
 	return nil
@@ -132,20 +165,20 @@ func (f *function) alone(ctx context.Context, nn *v1alpha2.NetworkNamespace, seg
 // and whoever has written last sees both.
 func (f *function) yield(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
 	return kube.OnConflict(func() error {
-		list := &v1alpha2.NetworkNamespaceList{}
-		if err := f.kube.List(ctx, "", "", list); err != nil {
+		all, err := f.neighbours(ctx, nn.Status.VLANID, provisionedVLAN)
+		if err != nil {
 			return err
 		}
-		i := slices.IndexFunc(list.Items, func(o v1alpha2.NetworkNamespace) bool { return o.UID == nn.UID })
-		if i < 0 || !isReady(&list.Items[i]) {
+		i := slices.IndexFunc(all, func(o v1alpha2.NetworkNamespace) bool { return o.UID == nn.UID })
+		if i < 0 || !isReady(&all[i]) {
 			return nil
 		}
-		now := &list.Items[i]
+		now := &all[i]
 		seg, err := held(now)
 		if err != nil {
 			return fmt.Errorf("read the segment of network %s/%s: %w", nn.Namespace, nn.Name, err)
 		}
-		holder, losers := rivals(now, seg, list.Items)
+		holder, losers := rivals(now, seg, all)
 		if holder != nil {
 			return f.refuse(ctx, now, overlapping(seg, holder.network, holder.segment))
 		}
@@ -174,7 +207,8 @@ func (f *function) refuse(ctx context.Context, nn *v1alpha2.NetworkNamespace, wh
 // handOver has the networks looked at that wait for a segment that may be free now.
 func (f *function) handOver(ctx context.Context) error {
 	list := &v1alpha2.NetworkNamespaceList{}
-	if err := f.kube.List(ctx, "", "", list); err != nil {
+	failed := metav1.ListOptions{FieldSelector: "status.provisioningPhase=" + string(v1alpha2.ProvisioningError)}
+	if err := f.kube.ListPage(ctx, "", failed, list); err != nil {
 		return err
 	}
 	for _, nn := range list.Items {
