@@ -27,6 +27,8 @@ type functions struct {
 	// local is the KubeVirt of this cluster, whose changes come as events.
 	local observer
 	now   func() time.Time
+	// patience is how long a hypervisor may take that is only just being installed.
+	patience time.Duration
 }
 
 func (f *functions) handle(ctx context.Context, in event.Event) (*event.Event, error) {

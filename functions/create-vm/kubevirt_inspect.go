@@ -14,6 +14,8 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
+const reasonNotInstalled = "KubeVirtNotInstalled"
+
 // Inspect implements hypervisor.
 func (k *kubevirt) Inspect(ctx context.Context) (health, error) {
 	nodes := &corev1.NodeList{}
@@ -23,7 +25,7 @@ func (k *kubevirt) Inspect(ctx context.Context) (health, error) {
 	installed := &kubevirtv1.KubeVirtList{}
 	err := k.guests.List(ctx, "", "", installed)
 	if kube.NotFound(err) || (err == nil && len(installed.Items) == 0) {
-		return health{}, fault{"KubeVirtNotInstalled", "the cluster has no KubeVirt: install it"}
+		return health{}, fault{reasonNotInstalled, "the cluster has no KubeVirt: install it"}
 	}
 	if err != nil {
 		return health{}, err

@@ -9,6 +9,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -95,11 +96,7 @@ func (f *functions) settleProvider(ctx context.Context, name, cause string) erro
 		return nil
 	}
 	before := p.DeepCopy()
-	var h health
-	backend, err := f.connect(ctx, p)
-	if err == nil {
-		h, err = backend.Inspect(ctx)
-	}
+	h, err := f.inspect(ctx, p)
 	machines := &v1alpha1.MachineList{}
 	if err := f.kube.List(ctx, "", "", machines); err != nil {
 		return err
@@ -118,6 +115,34 @@ func (f *functions) settleProvider(ctx context.Context, name, cause string) erro
 	}
 	events.Report(ctx, string(p.Status.Phase), told.message)
 	return nil
+}
+
+// inspect looks at the hypervisor of a provider. One that nobody has looked at before may
+// just be being installed beside its provider, and has a moment to come up.
+func (f *functions) inspect(ctx context.Context, p *v1alpha1.MachineProvider) (h health, err error) {
+	patience := f.patience
+	if p.Status.Phase != "" {
+		patience = 0
+	}
+	const pause = 250 * time.Millisecond
+	over := time.After(patience)
+	for {
+		var backend hypervisor
+		if backend, err = f.connect(ctx, p); err == nil {
+			h, err = backend.Inspect(ctx)
+		}
+		no, refused := asFault(err)
+		if err == nil || (refused && no.reason != reasonNotInstalled) {
+			return h, err
+		}
+		select {
+		case <-ctx.Done():
+			return h, err
+		case <-over:
+			return h, err
+		case <-time.After(pause):
+		}
+	}
 }
 
 func countMachines(machines []v1alpha1.Machine, provider string) (n int32) {
