@@ -93,13 +93,6 @@ func (s *stand) serve(replicas int) {
 		feed.Kind{Resource: v1alpha2.GroupVersion.WithResource("ipallocations"), Name: "IPAllocation"},
 		feed.Kind{Resource: v1alpha2.GroupVersion.WithResource("networknamespaces"), Name: "NetworkNamespace"},
 	)
-	released := func(ctx context.Context, e event.Event) (*event.Event, error) {
-		if !strings.HasSuffix(e.Type(), ".delete") {
-			return nil, nil
-		}
-		return handle(ctx, e)
-	}
-	feed.Run(s.T, s.config, s.namespace, released, feed.Kind{Resource: coordinationv1.SchemeGroupVersion.WithResource("leases"), Name: "Lease"})
 }
 
 // network makes a network that is provisioned.
