@@ -72,9 +72,11 @@ func furnish(t *testing.T, s *stand) {
 	node := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: meta("", "host-1")}
 	node.Labels = map[string]string{"kubevirt.io/schedulable": "true"}
 	s.api.Put(t, "nodes", node)
-	eventually(t, "everything to be seen", func() bool {
-		return s.get("/api/v1/hosts").Header.Get("X-Total-Count") == "2" && s.get("/api/v1/machines").Header.Get("X-Total-Count") == "3"
-	})
+	for list, n := range map[string]string{
+		"providers": "1", "hosts": "2", "networks": "1", "clusters": "2", "machines": "3", "addresses": "1", "allocations": "1",
+	} {
+		eventually(t, "all "+list+" to be seen", func() bool { return s.get("/api/v1/"+list).Header.Get("X-Total-Count") == n })
+	}
 }
 
 func TestLists(t *testing.T) {
