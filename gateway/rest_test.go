@@ -73,7 +73,7 @@ func furnish(t *testing.T, s *stand) {
 	node.Labels = map[string]string{"kubevirt.io/schedulable": "true"}
 	s.api.Put(t, "nodes", node)
 	for list, n := range map[string]string{
-		"providers": "1", "hosts": "2", "networks": "1", "clusters": "2", "machines": "3", "addresses": "1", "allocations": "1",
+		"providers": "1", "hosts": "2", "networks": "1", "resources?type=cluster": "2", "machines": "3", "addresses": "1", "allocations": "1",
 	} {
 		eventually(t, "all "+list+" to be seen", func() bool { return s.get("/api/v1/"+list).Header.Get("X-Total-Count") == n })
 	}
