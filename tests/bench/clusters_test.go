@@ -33,7 +33,7 @@ func BenchmarkManyClusters(b *testing.B) {
 	e.UntilPhase(engine.NetworkNamespaces, "default", "network", "Ready")
 	var running, gone []time.Duration
 	var used time.Duration
-	asked, wrote := 0, 0
+	requests := tally{}
 	for b.Loop() {
 		awaitIdle(b, e)
 		began, cpu := time.Now(), e.FunctionCPU()
@@ -46,11 +46,7 @@ func BenchmarkManyClusters(b *testing.B) {
 		running = append(running, time.Since(began))
 		awaitIdle(b, e)
 		used += e.FunctionCPU() - cpu
-		requests, writes := byFunctions(e, began)
-		wrote += writes
-		for _, n := range requests {
-			asked += n
-		}
+		requests.add(e, began)
 		began = time.Now()
 		for i := range *clusters {
 			e.Delete(engine.KubernetesClusters, "default", fmt.Sprintf("cluster-%d", i))
@@ -60,32 +56,16 @@ func BenchmarkManyClusters(b *testing.B) {
 		})
 		gone = append(gone, time.Since(began))
 	}
-	each := float64(*clusters * len(running))
+	n := *clusters * len(running)
 	b.ReportMetric(milliseconds(median(running)), "ms-running")
 	b.ReportMetric(milliseconds(median(gone)), "ms-gone")
-	b.ReportMetric(float64(asked)/each, "requests/cluster")
-	b.ReportMetric(float64(wrote)/each, "writes/cluster")
-	b.ReportMetric(milliseconds(used)/each, "ms-cpu/cluster")
+	requests.report(b, "cluster", n)
+	b.ReportMetric(milliseconds(used)/float64(n), "ms-cpu/cluster")
 	b.ReportMetric(0, "ns/op")
 }
 
-// byFunctions counts what each function has asked the API server for since a time,
-// and how many of all those requests were writes.
-func byFunctions(e *engine.Engine, since time.Time) (requests map[string]int, writes int) {
-	requests = map[string]int{}
-	for _, r := range e.Requests(since) {
-		if r.Function() == "" || r.Function() == "event-source" || r.Function() == "gateway" {
-			continue
-		}
-		requests[r.Function()]++
-		if r.Writes() {
-			writes++
-		}
-	}
-	return requests, writes
-}
-
-// tally is what functions have asked the API server for, over several rounds.
+// tally is what functions have asked the API server for, over several rounds, and how
+// many of all those requests were writes.
 type tally struct {
 	asked  map[string]int
 	writes int
@@ -93,24 +73,34 @@ type tally struct {
 
 // add counts the requests since a time.
 func (t *tally) add(e *engine.Engine, since time.Time) {
-	requests, writes := byFunctions(e, since)
 	if t.asked == nil {
 		t.asked = map[string]int{}
 	}
-	for name, n := range requests {
-		t.asked[name] += n
+	for _, r := range e.Requests(since) {
+		if r.Function() == "" || r.Function() == "event-source" || r.Function() == "gateway" {
+			continue
+		}
+		t.asked[r.Function()]++
+		if r.Writes() {
+			t.writes++
+		}
 	}
-	t.writes += writes
+}
+
+// total is the number of the requests of all functions.
+func (t *tally) total() (total int) {
+	for _, count := range t.asked {
+		total += count
+	}
+	return total
 }
 
 // report reports the requests of each function and of all, for each of n things.
 func (t *tally) report(b *testing.B, thing string, n int) {
 	b.Helper()
-	total := 0
 	for name, count := range t.asked {
-		total += count
 		b.ReportMetric(float64(count)/float64(n), name+"-requests/"+thing)
 	}
-	b.ReportMetric(float64(total)/float64(n), "requests/"+thing)
+	b.ReportMetric(float64(t.total())/float64(n), "requests/"+thing)
 	b.ReportMetric(float64(t.writes)/float64(n), "writes/"+thing)
 }

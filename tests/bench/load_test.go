@@ -85,12 +85,7 @@ func (s *site) addHosts(n int) {
 		node := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Node", "status": first.Object["status"]}}
 		node.SetName(fmt.Sprintf("hypervisor-%d", 10+i))
 		node.SetLabels(first.GetLabels())
-		made, err := nodes.Create(s.b.Context(), node, metav1.CreateOptions{})
-		if err != nil {
-			s.b.Fatal(err)
-		}
-		made.Object["status"] = first.Object["status"]
-		if _, err := nodes.UpdateStatus(s.b.Context(), made, metav1.UpdateOptions{}); err != nil {
+		if _, err := nodes.Create(s.b.Context(), node, metav1.CreateOptions{}); err != nil {
 			s.b.Fatal(err)
 		}
 	}
@@ -118,23 +113,19 @@ func (s *site) measure(part float64, what string, n int, add func(n int)) {
 	began, before := time.Now(), usages(s.b, s.e)
 	add(n)
 	took := time.Since(began)
-	requests := 0
-	for _, count := range firstOf(byFunctions(s.e, began)) {
-		requests += count
-	}
+	requests := tally{}
+	requests.add(s.e, began)
 	var cpu time.Duration
 	for name, u := range usages(s.b, s.e) {
 		cpu += u.cpu - before[name].cpu
 	}
 	unit := fmt.Sprintf("%s@%g", what, part)
 	s.b.ReportMetric(float64(n)/took.Seconds(), fmt.Sprintf("%s/s@%g", what, part))
-	s.b.ReportMetric(float64(requests)/float64(n), "requests/"+unit)
+	s.b.ReportMetric(float64(requests.total())/float64(n), "requests/"+unit)
 	s.b.ReportMetric(milliseconds(cpu)/float64(n), "cpu-ms/"+unit)
-	progress("%s: %d more in %s: %.1f a second, %.1f requests each", what, n, took.Round(time.Second/10), float64(n)/took.Seconds(), float64(requests)/float64(n))
+	progress("%s: %d more in %s: %.1f a second, %.1f requests each", what, n, took.Round(time.Second/10), float64(n)/took.Seconds(), float64(requests.total())/float64(n))
 	explain(s.b, s.e, began, before, n)
 }
-
-func firstOf(requests map[string]int, _ int) map[string]int { return requests }
 
 // space is the namespace of a network.
 func space(n int) string { return fmt.Sprintf("space-%d", n) }
