@@ -145,7 +145,6 @@ func (f *function) settle(ctx context.Context, namespace, name string, look glan
 	if kc.DeletionTimestamp == nil && settled(kc) && !look.thorough && !kube.AskedFor(kc) {
 		return nil
 	}
-	f.peopled.Store(namespace, true)
 	c := &cluster{KubernetesCluster: kc, before: kc.DeepCopy(), until: f.now().Add(look.patience)}
 	defer c.close()
 	if kc.DeletionTimestamp != nil {
