@@ -72,6 +72,7 @@ func furnish(t *testing.T, s *stand) {
 	node := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: meta("", "host-1")}
 	node.Labels = map[string]string{"kubevirt.io/schedulable": "true"}
 	s.api.Put(t, "nodes", node)
+	// The clusters among the resources: requests for clusters are what TestMetrics counts.
 	for list, n := range map[string]string{
 		"providers": "1", "hosts": "2", "networks": "1", "resources?type=cluster": "2", "machines": "3", "addresses": "1", "allocations": "1",
 	} {
