@@ -33,16 +33,16 @@ type waiting struct {
 // saying is the object that an event is about, and all that the event says of it.
 // There is none for events that say more than that they are about an object.
 func saying(in event.Event) (object, text string) {
-	switch in.Type() {
-	case TypeRefAdd, TypeRefUpdate, TypeRefDelete, TypeResync:
-	default:
-		return "", ""
-	}
 	ref, err := RefOf(in)
-	if err != nil {
+	switch {
+	case err != nil || !IsChange(in.Type()) && in.Type() != TypeResync:
 		return "", ""
+	case carries(in.Type()):
+		text = in.ID()
+	default:
+		text = in.Type() + " " + ref.Kind
 	}
-	return ref.Namespace + "/" + ref.Name, in.Type() + " " + ref.Kind
+	return ref.Namespace + "/" + ref.Name, text
 }
 
 // take calls handle when it is the turn of the object, or waits for another call

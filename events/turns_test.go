@@ -109,6 +109,17 @@ func TestSaying(t *testing.T) {
 		Ref{Kind: kind, Namespace: "n", Name: "x"}.Set(&e, "")
 		return e
 	}
+	carrying := func(id string) event.Event {
+		e := about("NetworkConfiguration", TypeUpdate)
+		e.SetID(id)
+		return e
+	}
+	if _, one := saying(carrying("1")); one != "1" {
+		t.Errorf("a duplicate says the same: got %q", one)
+	}
+	if _, other := saying(carrying("2")); other != "2" {
+		t.Errorf("another may carry a state for which there is something to do: got %q", other)
+	}
 	object, text := saying(about("Machine", TypeRefUpdate))
 	for name, tc := range map[string]struct {
 		reason     string

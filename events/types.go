@@ -6,12 +6,16 @@ package events
 import "time"
 
 // Types of the events that the Kubernetes API server's changes become, and of
-// those that ask to look at an object again. Their data is a reference, and all
-// that matters of it is in the attributes: see Ref.
+// those that ask to look at an object again. All that matters of most is in the
+// attributes: see Ref. For kinds that have nothing to hide, the data of a change is
+// the object as it was then: see Carried.
 const (
 	TypeRefAdd    = "dev.knative.apiserver.ref.add"
 	TypeRefUpdate = "dev.knative.apiserver.ref.update"
 	TypeRefDelete = "dev.knative.apiserver.ref.delete"
+	TypeAdd       = "dev.knative.apiserver.resource.add"
+	TypeUpdate    = "dev.knative.apiserver.resource.update"
+	TypeDelete    = "dev.knative.apiserver.resource.delete"
 	// TypeResync comes from the function resync for each object that is not
 	// settled.
 	TypeResync = "io.vitistack.resync"

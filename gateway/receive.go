@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -33,9 +32,6 @@ const (
 	deadEvent = "dead"
 )
 
-// refTypes are the events that say that an object has changed.
-var refTypes = []string{events.TypeRefAdd, events.TypeRefUpdate, events.TypeRefDelete}
-
 // receiveEvent takes an event that the Broker delivers. It is acknowledged when
 // what it leads to is in the history; until then the Broker delivers it again.
 func (g *gateway) receiveEvent(c *fiber.Ctx) error {
@@ -46,7 +42,7 @@ func (g *gateway) receiveEvent(c *fiber.Ctx) error {
 	ctx, cancel := context.WithTimeout(context.Background(), g.config.APITimeout)
 	defer cancel()
 	switch {
-	case slices.Contains(refTypes, in.Type()), in.Type() == events.TypeResync:
+	case events.IsChange(in.Type()), in.Type() == events.TypeResync:
 		return g.receiveChange(ctx, c, in)
 	case in.Source() == announce.Source && strings.HasPrefix(in.Type(), "infrastructure."):
 		// Our own events come back where a Trigger lets them; they are recorded.
@@ -152,7 +148,7 @@ func (g *gateway) conclude(c *fiber.Ctx, in *event.Event, outcome string, err er
 // boundedType is a type as a label of a metric: those that are not ours are
 // counted together.
 func boundedType(t string) string {
-	if _, known := events.NewData(t); known || slices.Contains(refTypes, t) || t == events.TypeResync {
+	if _, known := events.NewData(t); known || events.IsChange(t) || t == events.TypeResync {
 		return t
 	}
 	return others

@@ -19,9 +19,8 @@ import (
 )
 
 // settleAllocation brings one IPAllocation a step further, and with it the
-// NetworkConfiguration that waits for it. One that has just been made for a
-// NetworkConfiguration is left to whoever made it, and one that has its address
-// alone, unless somebody asks for another look.
+// NetworkConfiguration that waits for it. Unless resync is why, it leaves one alone for
+// which there is nothing to do.
 func (f *function) settleAllocation(ctx context.Context, namespace, name, why string) error {
 	a := &v1alpha2.IPAllocation{}
 	if err := f.kube.Get(ctx, namespace, name, a); err != nil {
@@ -30,17 +29,28 @@ func (f *function) settleAllocation(ctx context.Context, namespace, name, why st
 		}
 		return err
 	}
-	if a.DeletionTimestamp != nil {
+	switch {
+	case why != events.TypeResync && f.leaves(a, why):
+		return nil
+	case a.DeletionTimestamp != nil:
 		return f.releaseAllocation(ctx, a)
+	default:
+		return f.serve(ctx, a)
 	}
-	asked := why == events.TypeResync || kube.AskedFor(a)
-	if a.Status.Phase == v1alpha2.IPAllocationAllocated && !f.due(a) && !asked {
-		return nil
+}
+
+// leaves tells whether there is nothing to do for an allocation: it has its address,
+// or none to give back, or it has just been made for a NetworkConfiguration, by whoever
+// is going to give it its address.
+func (f *function) leaves(a *v1alpha2.IPAllocation, why string) bool {
+	switch {
+	case a.DeletionTimestamp != nil:
+		return !slices.Contains(a.Finalizers, v1alpha1.FinalizerStaticIP)
+	case a.Status.Phase == v1alpha2.IPAllocationAllocated && !f.due(a) && !kube.AskedFor(a):
+		return true
+	default:
+		return events.IsAdd(why) && a.Spec.NetworkConfigurationName != ""
 	}
-	if why == events.TypeRefAdd && a.Spec.NetworkConfigurationName != "" {
-		return nil
-	}
-	return f.serve(ctx, a)
 }
 
 // serve gives an allocation that needs one its address, and tells the

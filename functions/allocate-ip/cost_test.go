@@ -1,16 +1,23 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/netip"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/cloudevents/sdk-go/v2/event"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/pool"
 )
 
@@ -71,6 +78,74 @@ func TestCost(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCarried counts the requests that an event costs which carries its object.
+func TestCarried(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1"})
+	s.configuration("web", "net", eth0())
+	if err := s.replica(s.config).settleConfiguration(t.Context(), s.namespace, "web", false); err != nil {
+		t.Fatal(err)
+	}
+	nc, a := s.until("web", "NetworkConfigured"), &v1alpha2.IPAllocation{}
+	if err := s.kube.Get(t.Context(), s.namespace, "web-eth0", a); err != nil {
+		t.Fatal(err)
+	}
+	var n atomic.Int64
+	config := rest.CopyConfig(s.config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{next, &n} })
+	counted := s.replica(config)
+	now, past := metav1.Now(), metav1.NewTime(time.Now().Add(-time.Minute))
+	for name, tc := range map[string]struct {
+		reason, eventType string
+		carried           kube.Object
+		change            func()
+		want              int64
+	}{
+		"Settled":      {reason: "the event of its own writing", carried: nc, change: func() {}},
+		"Asked":        {reason: "a person wants a look", carried: nc, change: func() { metav1.SetMetaDataAnnotation(&nc.ObjectMeta, v1alpha1.AnnotationReconcile, "now") }, want: 1},
+		"Changed":      {reason: "the live object decides: it is settled by now", carried: nc, change: func() { nc.Generation++ }, want: 1},
+		"New":          {reason: "as in a duplicate that comes late", eventType: events.TypeAdd, carried: nc, change: func() { nc.Status = v1alpha1.NetworkConfigurationStatus{} }, want: 1},
+		"Going":        {reason: "its allocations have events of their own", carried: nc, change: func() { nc.DeletionTimestamp = &now }},
+		"Allocated":    {reason: "the event of its own writing", carried: a, change: func() {}},
+		"Due":          {reason: "it has to be renewed", carried: a, change: func() { a.Status.NextCheckTime = &past }, want: 1},
+		"JustMade":     {reason: "who made it gives it its address", eventType: events.TypeAdd, carried: a, change: func() { a.Status = v1alpha2.IPAllocationStatus{} }},
+		"Waiting":      {reason: "the live object decides: it has its address", carried: a, change: func() { a.Status = v1alpha2.IPAllocationStatus{} }, want: 1},
+		"GivingBack":   {reason: "the live object decides: it does not go", carried: a, change: func() { a.DeletionTimestamp = &now }, want: 1},
+		"HasGivenBack": {reason: "nothing is left to do", carried: a, change: func() { a.DeletionTimestamp, a.Finalizers = &now, nil }},
+	} {
+		savedConfiguration, savedAllocation := nc.DeepCopy(), a.DeepCopy()
+		tc.change()
+		n.Store(0)
+		if _, err := counted.handle(t.Context(), carrying(t, cmp.Or(tc.eventType, events.TypeUpdate), tc.carried)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := n.Load(); got != tc.want {
+			t.Errorf("%s: %s: %d requests, want %d", name, tc.reason, got, tc.want)
+		}
+		*nc, *a = *savedConfiguration, *savedAllocation
+	}
+	s.consistent()
+}
+
+// carrying is the event of a change as the source sends it.
+func carrying(t *testing.T, eventType string, object kube.Object) event.Event {
+	t.Helper()
+	e := event.New()
+	e.SetID("1")
+	e.SetSource("https://kubernetes")
+	e.SetType(eventType)
+	ref := events.Ref{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NetworkConfiguration", Namespace: object.GetNamespace(), Name: object.GetName()}
+	if _, ok := object.(*v1alpha2.IPAllocation); ok {
+		ref.APIVersion, ref.Kind = v1alpha2.GroupVersion.String(), "IPAllocation"
+	}
+	ref.Set(&e, string(object.GetUID()))
+	if err := e.SetData(event.ApplicationJSON, object); err != nil {
+		t.Fatal(err)
+	}
+	return e
 }
 
 // fill gives the next addresses of a network to others.

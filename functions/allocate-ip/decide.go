@@ -29,6 +29,12 @@ func settled(nc *v1alpha1.NetworkConfiguration) bool {
 	return meta.IsStatusConditionTrue(nc.Status.Conditions, v1alpha1.ConditionReady) && nc.Status.ObservedGeneration == nc.Generation
 }
 
+// rests tells whether there is nothing to do for a NetworkConfiguration, for as long
+// as nobody asks for a thorough look.
+func rests(nc *v1alpha1.NetworkConfiguration) bool {
+	return nc.DeletionTimestamp != nil || (settled(nc) && !kube.AskedFor(nc))
+}
+
 // stale tells whether a NetworkConfiguration that is settled repeats terms of its
 // network that are no longer true.
 func stale(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) bool {

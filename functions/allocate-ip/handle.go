@@ -36,8 +36,14 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	switch ref.Kind {
 	case "NetworkConfiguration":
 		thorough := in.Type() == events.TypeResync
+		if nc := (v1alpha1.NetworkConfiguration{}); events.Carried(in, &nc) && rests(&nc) {
+			return nil, nil
+		}
 		return nil, kube.OnConflict(func() error { return f.settleConfiguration(ctx, ref.Namespace, ref.Name, thorough) })
 	case "IPAllocation":
+		if a := (v1alpha2.IPAllocation{}); events.Carried(in, &a) && f.leaves(&a, in.Type()) {
+			return nil, nil
+		}
 		return nil, kube.OnConflict(func() error { return f.settleAllocation(ctx, ref.Namespace, ref.Name, in.Type()) })
 	case "NetworkNamespace":
 		return nil, f.wakeNetwork(ctx, ref.Namespace, ref.Name)
@@ -56,7 +62,7 @@ func (f *function) settleConfiguration(ctx context.Context, namespace, name stri
 		}
 		return err
 	}
-	if nc.DeletionTimestamp != nil || (settled(nc) && !thorough && !kube.AskedFor(nc)) {
+	if nc.DeletionTimestamp != nil || (rests(nc) && !thorough) {
 		return nil
 	}
 	before := nc.DeepCopy()

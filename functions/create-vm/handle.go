@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
@@ -43,7 +41,7 @@ func (f *functions) handle(ctx context.Context, in event.Event) (*event.Event, e
 	if ref.Kind == "MachineProvider" {
 		return nil, kube.OnConflict(func() error { return f.settleProvider(ctx, ref.Name, cause) })
 	}
-	names, err := f.machinesOf(ctx, ref)
+	names, err := f.machinesOf(ctx, in, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -64,75 +62,6 @@ const (
 	causeClaim    = "PersistentVolumeClaim"
 	causeResync   = "resync"
 )
-
-// machinesOf names the Machines that an object matters to.
-func (f *functions) machinesOf(ctx context.Context, ref events.Ref) ([]string, error) {
-	switch ref.Kind {
-	case causeMachine, causeVM, causeInstance:
-		return []string{ref.Name}, nil
-	case causeNetwork:
-		return f.machinesOfNetwork(ctx, ref)
-	default:
-		return f.machinesOfClaim(ctx, ref)
-	}
-}
-
-// machinesOfNetwork names the Machines that a NetworkConfiguration may be news to.
-func (f *functions) machinesOfNetwork(ctx context.Context, ref events.Ref) ([]string, error) {
-	nc := &v1alpha1.NetworkConfiguration{}
-	err := f.kube.Get(ctx, ref.Namespace, ref.Name, nc)
-	switch {
-	case kube.NotFound(err):
-		own := &v1alpha1.Machine{}
-		if err = f.kube.Get(ctx, ref.Namespace, ref.Name, own); err == nil && len(own.Spec.Networks) == 0 {
-			return []string{ref.Name}, nil
-		}
-	case err == nil && unanswered(nc):
-		return nil, nil
-	case err == nil && owned(nc):
-		return []string{ref.Name}, nil
-	}
-	if err != nil && !kube.NotFound(err) {
-		return nil, err
-	}
-	return f.machinesIn(ctx, ref.Namespace, func(m *v1alpha1.Machine) bool {
-		return slices.ContainsFunc(networksOf(m), func(n v1alpha1.MachineNetwork) bool { return n.NetworkName == ref.Name })
-	})
-}
-
-// machinesOfClaim names the Machine of a disk whose state may be news: one that has
-// become bound, or is gone.
-func (f *functions) machinesOfClaim(ctx context.Context, ref events.Ref) ([]string, error) {
-	claim := &corev1.PersistentVolumeClaim{}
-	err := f.kube.Get(ctx, ref.Namespace, ref.Name, claim)
-	if kube.NotFound(err) {
-		return f.machinesIn(ctx, ref.Namespace, func(m *v1alpha1.Machine) bool {
-			return m.DeletionTimestamp != nil && strings.HasPrefix(ref.Name, m.Name+"-")
-		})
-	}
-	name := claim.Labels[v1alpha1.LabelMachine]
-	if err != nil || name == "" || claim.DeletionTimestamp != nil || claim.Status.Phase != corev1.ClaimBound {
-		return nil, err
-	}
-	return []string{name}, nil
-}
-
-// machinesIn names the Machines of a namespace that are wanted. Those that are up wait
-// for nobody, and are left out: they may be many.
-func (f *functions) machinesIn(ctx context.Context, namespace string, wanted func(*v1alpha1.Machine) bool) ([]string, error) {
-	list := &v1alpha1.MachineList{}
-	waiting := metav1.ListOptions{FieldSelector: "status.phase!=" + string(v1alpha1.MachineRunning)}
-	if err := f.kube.ListPage(ctx, namespace, waiting, list); err != nil {
-		return nil, err
-	}
-	var names []string
-	for i := range list.Items {
-		if wanted(&list.Items[i]) {
-			names = append(names, list.Items[i].Name)
-		}
-	}
-	return names, nil
-}
 
 // settle brings one Machine a step further.
 func (f *functions) settle(ctx context.Context, namespace, name, cause string) error {

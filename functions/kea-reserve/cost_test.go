@@ -6,8 +6,11 @@ import (
 	"sync/atomic"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
 	sim "github.com/vitistack/stack/tests/sim/kea"
@@ -33,7 +36,7 @@ func TestCost(t *testing.T) {
 		t.Run(string(generation), func(t *testing.T) {
 			t.Parallel()
 			b := simulate(t, generation, stand.Options{Subnets: []stand.Subnet{{ID: 7, Subnet: "10.77.0.0/24"}}})
-			var asked, called atomic.Int64
+			var asked atomic.Int64
 			front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				asked.Add(1)
 				b.ServeHTTP(w, r)
@@ -45,16 +48,7 @@ func TestCost(t *testing.T) {
 			w.settle("other")
 			w.configuration("vm", []string{macA}, nil)
 
-			config := rest.CopyConfig(w.config)
-			config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-				return roundTripper(func(r *http.Request) (*http.Response, error) {
-					called.Add(1)
-					return next.RoundTrip(r)
-				})
-			})
-			counted, err := kube.New(config, name, kinds...)
-			w.must(err)
-			w.f.kube, w.f.lock.kube = counted, counted
+			called := w.count()
 			measure := func(what, eventType string, want cost) {
 				t.Helper()
 				asked.Store(0)
@@ -74,6 +68,63 @@ func TestCost(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCostOfOthers counts what a NetworkConfiguration costs the API server whose
+// addresses another function gives out.
+func TestCostOfOthers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.network("net", "10.77.0.0/24", func(nn *v1alpha2.NetworkNamespace) {
+		nn.Spec.IPAllocation = &v1alpha2.IPAllocationPolicy{Type: v1alpha2.AllocationStatic, Static: &v1alpha2.StaticPool{IPv4Gateway: "10.77.0.1"}}
+	})
+	w.network("ours", "10.78.0.0/24", nil)
+	nc := w.configuration("vm", []string{macA}, func(nc *v1alpha1.NetworkConfiguration) { nc.Spec.NetworkNamespaceName = "net" })
+	called := w.count()
+	cases := []struct {
+		name, reason, eventType string
+		change                  func()
+		want                    int64
+	}{
+		{"New", "whose network it is", events.TypeRefAdd, func() {}, 1},
+		{"Reference", "an event without the object", events.TypeRefAdd, func() { nc = nil }, 2},
+		{"Earlier", "one of the same name was in another network", events.TypeRefUpdate, func() { nc.Spec.NetworkNamespaceName = "ours" }, 3},
+		{"Served", "allocate-ip has answered", events.TypeRefUpdate, func() {
+			nc.Status.NetworkInterfaces = []v1alpha1.InterfaceStatus{{Name: "eth0", AllocationMethod: v1alpha2.AllocationStatic}}
+		}, 0},
+		{"Going", "nothing was given", events.TypeRefUpdate, func() { nc.DeletionTimestamp = &metav1.Time{Time: w.clock.Now()} }, 0},
+	}
+	for _, tc := range cases {
+		nc = w.get("vm")
+		tc.change()
+		e := about("NetworkConfiguration", w.namespace, "vm", tc.eventType)
+		if nc != nil {
+			w.must(carry(&e, nc))
+		}
+		called.Store(0)
+		_, err := w.f.handle(t.Context(), e)
+		w.must(err)
+		if got := called.Load(); got != tc.want {
+			t.Errorf("%s: %s: %d requests, want %d", tc.name, tc.reason, got, tc.want)
+		}
+	}
+}
+
+// count has the requests of the function to the API server counted.
+func (w *world) count() *atomic.Int64 {
+	w.t.Helper()
+	n := &atomic.Int64{}
+	config := rest.CopyConfig(w.config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			n.Add(1)
+			return next.RoundTrip(r)
+		})
+	})
+	counted, err := kube.New(config, name, kinds...)
+	w.must(err)
+	w.f.kube, w.f.lock.kube = counted, counted
+	return n
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
@@ -40,7 +41,11 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	again := in.Type() == events.TypeResync
 	switch ref.Kind {
 	case "NetworkConfiguration":
-		return nil, kube.OnConflict(func() error { return f.settle(ctx, ref.Namespace, ref.Name, again) })
+		how := look{thorough: again}
+		if nc := (v1alpha1.NetworkConfiguration{}); events.Carried(in, &nc) && f.foreign(ctx, &nc, &how) {
+			return nil, nil
+		}
+		return nil, kube.OnConflict(func() error { return f.settle(ctx, ref.Namespace, ref.Name, how) })
 	case "NetworkNamespace":
 		return nil, f.settleNetwork(ctx, ref.Namespace, ref.Name, again)
 	default:
@@ -48,9 +53,47 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	}
 }
 
-// settle brings one NetworkConfiguration a step further. Unless it is thorough,
-// it leaves Kea alone where the status says that all is there.
-func (f *function) settle(ctx context.Context, namespace, name string, thorough bool) error {
+// look is how to look at a NetworkConfiguration. Unless it is thorough, Kea is left
+// alone where the status says that all is there.
+type look struct {
+	thorough bool
+	// found is the network that a NetworkConfiguration that names it as in is in, if
+	// this delivery has asked for that before.
+	found *v1alpha2.NetworkNamespace
+	in    string
+}
+
+// network finds the network of a NetworkConfiguration.
+func (l *look) network(ctx context.Context, c *kube.Client, nc *v1alpha1.NetworkConfiguration) (*v1alpha2.NetworkNamespace, error) {
+	if l.found != nil && l.in == nc.Spec.NetworkNamespaceName {
+		return l.found, nil
+	}
+	nn, err := network.Find(ctx, c, nc.Namespace, nc.Spec.NetworkNamespaceName)
+	if err == nil {
+		l.found, l.in = nn, nc.Spec.NetworkNamespaceName
+	}
+	return nn, err
+}
+
+// foreign tells whether a NetworkConfiguration gets its addresses from another
+// function, and nothing is left of what this one may have given it.
+func (f *function) foreign(ctx context.Context, nc *v1alpha1.NetworkConfiguration, how *look) bool {
+	if slices.Contains(nc.Finalizers, v1alpha1.FinalizerKea) {
+		return false
+	}
+	if nc.DeletionTimestamp != nil || static(nc) {
+		return true
+	}
+	nn, err := how.network(ctx, f.kube, nc)
+	if err != nil {
+		return false
+	}
+	ours, _ := serves(nc, nn, f.strict)
+	return !ours
+}
+
+// settle brings one NetworkConfiguration a step further.
+func (f *function) settle(ctx context.Context, namespace, name string, how look) error {
 	nc := &v1alpha1.NetworkConfiguration{}
 	if err := f.kube.Get(ctx, namespace, name, nc); err != nil {
 		if kube.NotFound(err) {
@@ -61,11 +104,11 @@ func (f *function) settle(ctx context.Context, namespace, name string, thorough 
 	if nc.DeletionTimestamp != nil {
 		return f.release(ctx, nc)
 	}
-	if !thorough && static(nc) {
+	if !how.thorough && static(nc) {
 		return nil
 	}
 	before := nc.DeepCopy()
-	nn, err := network.Find(ctx, f.kube, namespace, nc.Spec.NetworkNamespaceName)
+	nn, err := how.network(ctx, f.kube, nc)
 	var unresolved network.Unresolved
 	if errors.As(err, &unresolved) {
 		return f.write(ctx, before, nc, waiting(nc, problem{unresolved.Reason, unresolved.Message, false}))
@@ -87,7 +130,7 @@ func (f *function) settle(ctx context.Context, namespace, name string, thorough 
 	if p != nil {
 		return f.write(ctx, before, nc, waiting(nc, *p))
 	}
-	thorough = thorough || nc.Annotations[v1alpha1.AnnotationReconcile] != ""
+	thorough := how.thorough || nc.Annotations[v1alpha1.AnnotationReconcile] != ""
 	if settled(nc, w, nn) && !thorough {
 		return nil
 	}

@@ -154,17 +154,34 @@ func (w *world) get(name string) *v1alpha1.NetworkConfiguration {
 
 // deliver has the function handle an event about an object.
 func (w *world) deliver(kind, name, eventType string) error {
-	return deliver(w.t.Context(), w.f, kind, w.namespace, name, eventType)
+	e := about(kind, w.namespace, name, eventType)
+	nc := &v1alpha1.NetworkConfiguration{}
+	if kind == "NetworkConfiguration" && events.IsChange(eventType) && w.kube.Get(w.t.Context(), w.namespace, name, nc) == nil {
+		w.must(carry(&e, nc))
+	}
+	_, err := w.f.handle(w.t.Context(), e)
+	return err
 }
 
+// deliver hands an event that carries no object to a process.
 func deliver(ctx context.Context, f *function, kind, namespace, name, eventType string) error {
+	_, err := f.handle(ctx, about(kind, namespace, name, eventType))
+	return err
+}
+
+// carry has an event carry its object, as the source of events has it.
+func carry(e *event.Event, nc *v1alpha1.NetworkConfiguration) error {
+	e.SetType(strings.Replace(e.Type(), ".ref.", ".resource.", 1))
+	return e.SetData(event.ApplicationJSON, nc)
+}
+
+func about(kind, namespace, name, eventType string) event.Event {
 	e := event.New()
 	e.SetID("1")
 	e.SetSource("test")
 	e.SetType(eventType)
 	events.Ref{APIVersion: "vitistack.io/v1", Kind: kind, Namespace: namespace, Name: name}.Set(&e, "")
-	_, err := f.handle(ctx, e)
-	return err
+	return e
 }
 
 // settle delivers an event about a NetworkConfiguration, and returns it as it is

@@ -65,7 +65,7 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 		how := look{again: in.Type() == events.TypeResync}
 		return nil, kube.OnConflict(func() error { return f.settle(ctx, ref.Namespace, ref.Name, how) })
 	default:
-		return nil, f.usersChanged(ctx, ref.Namespace, in.Type() == events.TypeRefDelete)
+		return nil, f.usersChanged(ctx, ref.Namespace, events.IsDelete(in.Type()))
 	}
 }
 

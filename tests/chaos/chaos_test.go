@@ -51,11 +51,12 @@ func TestEventsSuffer(t *testing.T) {
 func TestAllEventsAreLost(t *testing.T) {
 	t.Parallel()
 	e, n := start(t, 2)
-	if err := e.KillProcess("apiserversource"); err != nil {
-		t.Fatal(err)
+	for _, source := range sources {
+		if err := e.KillProcess(source); err != nil {
+			t.Fatal(err)
+		}
+		defer keepDown(t, e, source)()
 	}
-	stop := keepDown(t, e, "apiserversource")
-	defer stop()
 	n.SetWeather(Weather{})
 	e.Apply("default", e.StaticNetwork("network", 10, 250))
 	e.Apply("default", e.Example("simple-kubernetescluster.yaml"))
@@ -64,6 +65,9 @@ func TestAllEventsAreLost(t *testing.T) {
 	e.Delete(engine.KubernetesClusters, "default", "simple-cluster")
 	empty(t, e, "default")
 }
+
+// sources are those of events.
+var sources = []string{"apiserversource-vitistack", "apiserversource-vitistack-resources"}
 
 // functions are those that are killed at random.
 var functions = []string{"provision-network", "allocate-ip", "kea-reserve", "create-vm", "bootstrap-talos", "etcd-backup", "resync"}

@@ -37,7 +37,7 @@ func troubleAPI(a *author) func(*world) {
 }
 
 func killFunction(a *author) func(*world) { return kill(a.of(functions...)) }
-func killSource(*author) func(*world)     { return kill("apiserversource") }
+func killSource(a *author) func(*world)   { return kill(a.of(sources...)) }
 func killAPIServer(*author) func(*world)  { return kill("kube-apiserver") }
 func killEtcd(*author) func(*world)       { return kill("etcd") }
 func killGateway(*author) func(*world)    { return kill("gateway") }

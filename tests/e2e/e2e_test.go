@@ -243,7 +243,7 @@ func TestAnyProcessDies(t *testing.T) {
 	e := engine.Start(t, "--ping-every", "2s")
 	e.Apply("default", e.StaticNetwork("network", 10, 250))
 	victims := []string{
-		"etcd", "kube-apiserver", "kube-controllers", "apiserversource", "sim", "gateway",
+		"etcd", "kube-apiserver", "kube-controllers", "apiserversource-vitistack", "apiserversource-vitistack-resources", "sim", "gateway",
 		"provision-network", "allocate-ip", "create-vm", "bootstrap-talos", "resync",
 	}
 	e.Apply("default", e.Example("simple-kubernetescluster.yaml"))

@@ -208,9 +208,11 @@ func isUpgraded(t *testing.T, c *cluster) {
 	if class := broker.GetAnnotations()["eventing.knative.dev/broker.class"]; class != "Kafka" {
 		t.Errorf("the Broker is of class %s after an upgrade to Kafka", class)
 	}
-	source := read(t, c, schema.GroupVersionKind{Group: "sources.knative.dev", Version: "v1", Kind: "ApiServerSource"}, "vitistack")
-	if kind, _, _ := unstructured.NestedString(source.Object, "spec", "sink", "ref", "kind"); kind != "EventTransform" {
-		t.Errorf("events of the source go to a %s, want the EventTransform that sets the partition key", kind)
+	for _, name := range []string{"vitistack", "vitistack-resources"} {
+		source := read(t, c, schema.GroupVersionKind{Group: "sources.knative.dev", Version: "v1", Kind: "ApiServerSource"}, name)
+		if kind, _, _ := unstructured.NestedString(source.Object, "spec", "sink", "ref", "kind"); kind != "EventTransform" {
+			t.Errorf("events of the source %s go to a %s, want the EventTransform that sets the partition key", name, kind)
+		}
 	}
 	function := read(t, c, schema.GroupVersionKind{Group: "serving.knative.dev", Version: "v1", Kind: "Service"}, "kea-reserve")
 	containers, _, _ := unstructured.NestedSlice(function.Object, "spec", "template", "spec", "containers")

@@ -4,6 +4,7 @@ package feed
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -11,9 +12,10 @@ import (
 
 	"github.com/cloudevents/sdk-go/v2/event"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	clientwatch "k8s.io/client-go/tools/watch"
@@ -26,6 +28,9 @@ type Kind struct {
 	Resource schema.GroupVersionResource
 	Name     string
 }
+
+// carried are the kinds whose events carry the object, as in knative/sources.yaml.
+var carried = []string{"NetworkConfiguration", "IPAllocation", "PersistentVolumeClaim"}
 
 // retries are what a broker's delivery has, with pauses that grow from pause to
 // longPause, at the speed of a test.
@@ -41,7 +46,7 @@ const (
 // ends watches, which go on where they were.
 func Run(t testing.TB, config *rest.Config, namespace string, handle events.Handler, kinds ...Kind) {
 	t.Helper()
-	client, err := metadata.NewForConfig(config)
+	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +57,7 @@ func Run(t testing.TB, config *rest.Config, namespace string, handle events.Hand
 		if err != nil {
 			t.Fatalf("list %s: %v", kind.Resource.Resource, err)
 		}
-		watcher, err := clientwatch.NewRetryWatcherWithContext(t.Context(), present.ResourceVersion, cache.ToWatcherWithContext(&cache.ListWatch{
+		watcher, err := clientwatch.NewRetryWatcherWithContext(t.Context(), present.GetResourceVersion(), cache.ToWatcherWithContext(&cache.ListWatch{
 			WatchFuncWithContext: resource.Watch,
 		}))
 		if err != nil {
@@ -78,7 +83,7 @@ type feed struct {
 func (f *feed) follow(ctx context.Context, kind Kind, watcher watch.Interface) {
 	defer watcher.Stop()
 	for change := range watcher.ResultChan() {
-		obj, ok := change.Object.(*metav1.PartialObjectMetadata)
+		obj, ok := change.Object.(*unstructured.Unstructured)
 		if !ok {
 			continue
 		}
@@ -86,15 +91,21 @@ func (f *feed) follow(ctx context.Context, kind Kind, watcher watch.Interface) {
 	}
 }
 
-func (f *feed) event(kind Kind, change watch.EventType, obj *metav1.PartialObjectMetadata) event.Event {
+func (f *feed) event(kind Kind, change watch.EventType, obj *unstructured.Unstructured) event.Event {
 	e := event.New()
 	e.SetID(strconv.FormatInt(f.next.Add(1), 10))
 	e.SetSource("https://kubernetes")
 	e.SetType(map[watch.EventType]string{
 		watch.Added: events.TypeRefAdd, watch.Modified: events.TypeRefUpdate, watch.Deleted: events.TypeRefDelete,
 	}[change])
-	ref := events.Ref{APIVersion: kind.Resource.GroupVersion().String(), Kind: kind.Name, Namespace: obj.Namespace, Name: obj.Name}
-	ref.Set(&e, string(obj.UID))
+	if slices.Contains(carried, kind.Name) {
+		e.SetType(map[watch.EventType]string{
+			watch.Added: events.TypeAdd, watch.Modified: events.TypeUpdate, watch.Deleted: events.TypeDelete,
+		}[change])
+		_ = e.SetData(event.ApplicationJSON, obj)
+	}
+	ref := events.Ref{APIVersion: kind.Resource.GroupVersion().String(), Kind: kind.Name, Namespace: obj.GetNamespace(), Name: obj.GetName()}
+	ref.Set(&e, string(obj.GetUID()))
 	return e
 }
 

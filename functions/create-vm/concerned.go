@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+// machinesOf names the Machines that an event is news to.
+func (f *functions) machinesOf(ctx context.Context, in event.Event, ref events.Ref) ([]string, error) {
+	switch ref.Kind {
+	case causeMachine, causeVM, causeInstance:
+		return []string{ref.Name}, nil
+	case causeNetwork:
+		return f.machinesOfNetwork(ctx, in, ref)
+	default:
+		return f.machinesOfClaim(ctx, in, ref)
+	}
+}
+
+// machinesOfNetwork names the Machines that a NetworkConfiguration may be news to.
+func (f *functions) machinesOfNetwork(ctx context.Context, in event.Event, ref events.Ref) ([]string, error) {
+	nc := &v1alpha1.NetworkConfiguration{}
+	there, err := f.reported(ctx, in, ref, nc)
+	switch {
+	case err != nil:
+		return nil, err
+	case there && unanswered(nc):
+		return nil, nil
+	case there && owned(nc):
+		return []string{ref.Name}, nil
+	case !there:
+		own := &v1alpha1.Machine{}
+		err := f.kube.Get(ctx, ref.Namespace, ref.Name, own)
+		if err == nil && len(own.Spec.Networks) == 0 {
+			return []string{ref.Name}, nil
+		}
+		if err != nil && !kube.NotFound(err) {
+			return nil, err
+		}
+	}
+	return f.machinesIn(ctx, ref.Namespace, func(m *v1alpha1.Machine) bool {
+		return slices.ContainsFunc(networksOf(m), func(n v1alpha1.MachineNetwork) bool { return n.NetworkName == ref.Name })
+	})
+}
+
+// machinesOfClaim names the Machine of a disk whose state may be news: one that has
+// become bound, or is gone.
+func (f *functions) machinesOfClaim(ctx context.Context, in event.Event, ref events.Ref) ([]string, error) {
+	claim := &corev1.PersistentVolumeClaim{}
+	there, err := f.reported(ctx, in, ref, claim)
+	if err != nil {
+		return nil, err
+	}
+	if !there {
+		return f.machinesIn(ctx, ref.Namespace, func(m *v1alpha1.Machine) bool {
+			return m.DeletionTimestamp != nil && strings.HasPrefix(ref.Name, m.Name+"-")
+		})
+	}
+	name := claim.Labels[v1alpha1.LabelMachine]
+	if name == "" || claim.DeletionTimestamp != nil || claim.Status.Phase != corev1.ClaimBound {
+		return nil, nil
+	}
+	return []string{name}, nil
+}
+
+// reported reads an object as an event carries it, or else as it is now, and tells
+// whether it is there.
+func (f *functions) reported(ctx context.Context, in event.Event, ref events.Ref, into kube.Object) (bool, error) {
+	if events.IsDelete(in.Type()) {
+		return false, nil
+	}
+	if events.Carried(in, into) {
+		return true, nil
+	}
+	err := f.kube.Get(ctx, ref.Namespace, ref.Name, into)
+	if kube.NotFound(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// machinesIn names the Machines of a namespace that are wanted. Those that are up wait
+// for nobody, and are left out: they may be many.
+func (f *functions) machinesIn(ctx context.Context, namespace string, wanted func(*v1alpha1.Machine) bool) ([]string, error) {
+	list := &v1alpha1.MachineList{}
+	waiting := metav1.ListOptions{FieldSelector: "status.phase!=" + string(v1alpha1.MachineRunning)}
+	if err := f.kube.ListPage(ctx, namespace, waiting, list); err != nil {
+		return nil, err
+	}
+	var names []string
+	for i := range list.Items {
+		if wanted(&list.Items[i]) {
+			names = append(names, list.Items[i].Name)
+		}
+	}
+	return names, nil
+}
