@@ -37,6 +37,9 @@ type KubernetesClusterStatus struct {
 	// UID of that machine.
 	// +optional
 	BootstrapUID types.UID `json:"bootstrapUID,omitempty"`
+	// Machines that are about to be made, after the first ones.
+	// +optional
+	Adding []string `json:"adding,omitempty"`
 	// Control plane machine that is leaving. There is never more than one.
 	// +optional
 	Removing string `json:"removing,omitempty"`

@@ -1,16 +1,21 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/cloudevents/sdk-go/v2/event"
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/tests/sim/faults"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
@@ -117,5 +122,57 @@ func TestBootstrapMachineIsLost(t *testing.T) {
 				t.Errorf("%s was member %x of etcd, and is %x: another one has begun", strings.TrimPrefix(other, "shop-"), before[other], after[other])
 			}
 		})
+	}
+}
+
+// TestSubstituteHasOneName has two deliveries replace one machine, of which one still
+// sees it leave, and the other has seen it go.
+func TestSubstituteHasOneName(t *testing.T) {
+	t.Parallel()
+	s := setUp(t, standing{handle: func(events.Handler) events.Handler {
+		return func(context.Context, event.Event) (*event.Event, error) { return nil, nil }
+	}})
+	s.create(s.cluster("shop", 3, 0))
+	kc := s.get("shop")
+	before := kc.DeepCopy()
+	kube.SetCondition(&kc.Status.Conditions, kc.Generation, v1alpha1.ConditionMachinesCreated, true, "MachinesCreated", "3 machines")
+	if _, err := s.kube.PatchStatus(t.Context(), before, kc); err != nil {
+		t.Fatal(err)
+	}
+	look := func(see func(map[string]*v1alpha1.Machine)) *cluster {
+		kc := s.get("shop")
+		c := &cluster{KubernetesCluster: kc, before: kc.DeepCopy()}
+		if err := s.function.readMachines(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		see(c.machines)
+		var err error
+		if c.plan, err = makePlan(kc, c.machines, defaultTalos); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	leaving := func(machines map[string]*v1alpha1.Machine) {
+		machines["shop-cp-0"] = &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{
+			Name: "shop-cp-0", DeletionTimestamp: &metav1.Time{Time: time.Now()}, Labels: map[string]string{v1alpha1.LabelClusterRole: v1alpha1.RoleControlPlane},
+		}}
+	}
+	begun := look(leaving)
+	for _, m := range begun.plan.members[:2] {
+		s.create(machineOf(begun.KubernetesCluster, begun.plan, m, ""))
+	}
+	sees, saw := look(leaving), look(func(map[string]*v1alpha1.Machine) {})
+	if err := s.function.ensureMachines(t.Context(), sees); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.function.ensureMachines(t.Context(), saw); !kube.Conflict(err) {
+		t.Errorf("the later one has to look again, got %v", err)
+	}
+	notYet := look(func(machines map[string]*v1alpha1.Machine) { delete(machines, "shop-cp-3") })
+	if err := s.function.ensureMachines(t.Context(), notYet); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := s.machines("shop"), []string{"cp-1", "cp-2", "cp-3"}; !slices.Equal(got, want) {
+		t.Errorf("machines %v, want %v", got, want)
 	}
 }

@@ -17,21 +17,26 @@ func TestSeats(t *testing.T) {
 		reason  string
 		wanted  int
 		present []seat
+		adding  []string
 		want    []string
 	}{
-		"New":     {"numbers count from zero", 2, nil, []string{"p-0", "p-1"}},
-		"Grows":   {"who is there stays", 3, []seat{{name: "p-0", number: 0}}, []string{"p-0", "p-1", "p-2"}},
-		"Gap":     {"the lowest free number is taken first", 3, []seat{{name: "p-1", number: 1}, {name: "p-2", number: 2}}, []string{"p-1", "p-2", "p-0"}},
-		"Order":   {"ten comes after two", 2, []seat{{name: "p-10", number: 10}, {name: "p-2", number: 2}}, []string{"p-2", "p-10"}},
-		"Shrinks": {"who goes is decided later, with the nodes known", 1, []seat{{name: "p-0"}, {name: "p-1", number: 1}}, []string{"p-0", "p-1"}},
-		"Leaving": {"the name of one that leaves is not free yet", 1, []seat{{name: "p-0", leaving: true}}, []string{"p-1"}},
-		"Named":   {"one that is to go gets a substitute", 2, []seat{{name: "p-0", named: true}, {name: "p-1", number: 1}}, []string{"p-1", "p-2"}},
-		"None":    {"a pool may be empty", 0, nil, nil},
+		"New":     {"numbers count from zero", 2, nil, nil, []string{"p-0", "p-1"}},
+		"Grows":   {"who is there stays", 3, []seat{{name: "p-0", number: 0}}, nil, []string{"p-0", "p-1", "p-2"}},
+		"Gap":     {"the lowest free number is taken first", 3, []seat{{name: "p-1", number: 1}, {name: "p-2", number: 2}}, nil, []string{"p-1", "p-2", "p-0"}},
+		"Order":   {"ten comes after two", 2, []seat{{name: "p-10", number: 10}, {name: "p-2", number: 2}}, nil, []string{"p-2", "p-10"}},
+		"Shrinks": {"who goes is decided later, with the nodes known", 1, []seat{{name: "p-0"}, {name: "p-1", number: 1}}, nil, []string{"p-0", "p-1"}},
+		"Leaving": {"the name of one that leaves is not free yet", 1, []seat{{name: "p-0", leaving: true}}, nil, []string{"p-1"}},
+		"Named":   {"one that is to go gets a substitute", 2, []seat{{name: "p-0", named: true}, {name: "p-1", number: 1}}, nil, []string{"p-1", "p-2"}},
+		"Adding":  {"somebody else has begun to add it, and saw p-0 leave", 2, []seat{{name: "p-1", number: 1}}, []string{"p-2"}, []string{"p-1", "p-2"}},
+		"Added":   {"it is there by now", 2, []seat{{name: "p-1", number: 1}, {name: "p-2", number: 2}}, []string{"p-2"}, []string{"p-1", "p-2"}},
+		"TooMany": {"fewer are wanted by now", 1, []seat{{name: "p-1", number: 1}}, []string{"p-2"}, []string{"p-1"}},
+		"Others":  {"those of other pools are not counted", 1, nil, []string{"q-0", "p-x-0"}, []string{"p-0"}},
+		"None":    {"a pool may be empty", 0, nil, nil, nil},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(tc.want, seats("p-", tc.wanted, tc.present)); diff != "" {
+			if diff := cmp.Diff(tc.want, seats("p-", tc.wanted, tc.present, tc.adding)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})

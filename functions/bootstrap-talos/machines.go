@@ -28,8 +28,7 @@ func (f *function) ensureMachines(ctx context.Context, c *cluster) error {
 		missing, files[m.name+".yaml"] = append(missing, machine), content
 	}
 	if len(missing) > 0 {
-		adding := waits{reason: "WaitingForMachines", message: "adds " + count(len(missing), "machine") + ", first of all " + missing[0].Name}
-		if err := f.admit(ctx, c, adding); !errors.As(err, new(waits)) {
+		if err := f.nameMachines(ctx, c, missing); err != nil {
 			return err
 		}
 		if err := f.results.save(ctx, c.KubernetesCluster, files); err != nil {
@@ -41,8 +40,27 @@ func (f *function) ensureMachines(ctx context.Context, c *cluster) error {
 			return err
 		}
 	}
-	c.created = true
+	c.created, c.Status.Adding = true, nil
 	return nil
+}
+
+// nameMachines writes down which machines are about to be made, where a cluster has had
+// all of its machines before. Two deliveries, one of which still sees a machine that
+// the other has seen go, would give two names to the one that takes its place: the
+// later of them gets a conflict, and then makes the same.
+func (f *function) nameMachines(ctx context.Context, c *cluster, missing []*v1alpha1.Machine) error {
+	if !isTrue(c.KubernetesCluster, v1alpha1.ConditionMachinesCreated) {
+		return nil
+	}
+	c.Status.Adding = nil
+	for _, m := range missing {
+		c.Status.Adding = append(c.Status.Adding, m.Name)
+	}
+	adding := waits{reason: "WaitingForMachines", message: "adds " + count(len(missing), "machine") + ", first of all " + missing[0].Name}
+	if err := f.admit(ctx, c, adding); !errors.As(err, new(waits)) {
+		return err
+	}
+	return f.patchStatus(ctx, c)
 }
 
 func (f *function) readMachines(ctx context.Context, c *cluster) error {

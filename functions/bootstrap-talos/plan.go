@@ -84,7 +84,7 @@ func makePlan(kc *v1alpha1.KubernetesCluster, machines map[string]*v1alpha1.Mach
 	if t.ControlPlane.Replicas < 1 || t.ControlPlane.Replicas%2 == 0 {
 		return plan{}, fault{"InvalidTopology", fmt.Sprintf("%d control planes cannot keep a majority: write 1, 3, 5 or 7 into topology.controlplane.replicas", t.ControlPlane.Replicas)}
 	}
-	p.add(kc.Name, machines, group{controlPlanePool, v1alpha1.RoleControlPlane, int(t.ControlPlane.Replicas), p.kubernetes, t.ControlPlane.MachineProperties})
+	p.add(kc, machines, group{controlPlanePool, v1alpha1.RoleControlPlane, int(t.ControlPlane.Replicas), p.kubernetes, t.ControlPlane.MachineProperties})
 	for _, pool := range t.Workers {
 		version := p.kubernetes
 		if pool.Version != "" {
@@ -92,7 +92,7 @@ func makePlan(kc *v1alpha1.KubernetesCluster, machines map[string]*v1alpha1.Mach
 				return plan{}, err
 			}
 		}
-		p.add(kc.Name, machines, group{pool.Name, v1alpha1.RoleWorker, int(pool.Replicas), version, pool.MachineProperties})
+		p.add(kc, machines, group{pool.Name, v1alpha1.RoleWorker, int(pool.Replicas), version, pool.MachineProperties})
 	}
 	if err := p.check(); err != nil {
 		return plan{}, err
@@ -100,13 +100,13 @@ func makePlan(kc *v1alpha1.KubernetesCluster, machines map[string]*v1alpha1.Mach
 	return p, p.checkSkew(kc)
 }
 
-func (p *plan) add(cluster string, machines map[string]*v1alpha1.Machine, g group) {
+func (p *plan) add(kc *v1alpha1.KubernetesCluster, machines map[string]*v1alpha1.Machine, g group) {
 	if g.properties.Template == "" {
 		g.properties.Template = pick(g.role == v1alpha1.RoleControlPlane, controlPlaneTemplate, workerTemplate)
 	}
 	p.groups = append(p.groups, g)
-	prefix := prefixOf(cluster, g.pool)
-	for _, name := range seats(prefix, g.replicas, seatsOf(machines, g.pool, prefix, unknown)) {
+	prefix := prefixOf(kc.Name, g.pool)
+	for _, name := range seats(prefix, g.replicas, seatsOf(machines, g.pool, prefix, unknown), kc.Status.Adding) {
 		p.members = append(p.members, member{name: name, role: g.role, pool: g.pool, version: g.version, properties: g.properties})
 	}
 }

@@ -23,10 +23,10 @@ type seat struct {
 }
 
 // seats decides which machines a pool of so many has: those that are there and
-// stay, in the order of their numbers, and then new ones with the lowest numbers
-// that nobody has. It may return more than wanted: who of them goes is decided by
-// surplus, once their nodes are known.
-func seats(prefix string, wanted int, present []seat) []string {
+// stay, in the order of their numbers, then those that are being added, and then new
+// ones with the lowest numbers that nobody has. It may return more than wanted: who
+// of them goes is decided by surplus, once their nodes are known.
+func seats(prefix string, wanted int, present []seat, adding []string) []string {
 	slices.SortFunc(present, func(a, b seat) int { return cmp.Compare(a.number, b.number) })
 	taken := map[int]bool{}
 	var names []string
@@ -34,6 +34,13 @@ func seats(prefix string, wanted int, present []seat) []string {
 		taken[s.number] = true
 		if !s.leaving && !s.named {
 			names = append(names, s.name)
+		}
+	}
+	for _, name := range adding {
+		number, ok := numberOf(name, prefix)
+		if ok && !taken[number] && len(names) < wanted {
+			taken[number] = true
+			names = append(names, name)
 		}
 	}
 	for i := 0; len(names) < wanted; i++ {
@@ -79,9 +86,8 @@ func surplus(wanted, at, settled int, present []seat) []string {
 func seatsOf(machines map[string]*v1alpha1.Machine, pool, prefix string, healthy func(name string) bool) []seat {
 	var found []seat
 	for name, m := range machines {
-		tail, ok := strings.CutPrefix(name, prefix)
-		number, err := strconv.Atoi(tail)
-		if !ok || err != nil || poolOf(m) != pool {
+		number, ok := numberOf(name, prefix)
+		if !ok || poolOf(m) != pool {
 			continue
 		}
 		found = append(found, seat{
@@ -90,6 +96,13 @@ func seatsOf(machines map[string]*v1alpha1.Machine, pool, prefix string, healthy
 		})
 	}
 	return found
+}
+
+// numberOf is what the name of a machine ends in, after the prefix of its pool.
+func numberOf(name, prefix string) (int, bool) {
+	tail, ok := strings.CutPrefix(name, prefix)
+	number, err := strconv.Atoi(tail)
+	return number, ok && err == nil
 }
 
 // poolOf is the pool of a machine, cp for the control plane.
