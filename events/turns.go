@@ -30,8 +30,9 @@ type waiting struct {
 	err  error
 }
 
-// saying is the object that an event is about, and all that the event says of it.
-// There is none for events that say more than that they are about an object.
+// saying is the object that an event is about, and all that the event says of it. There
+// is none for events that say more than about an object. Of those that carry theirs only
+// a duplicate says the same: another may carry a state for which there is more to do.
 func saying(in event.Event) (object, text string) {
 	ref, err := RefOf(in)
 	switch {

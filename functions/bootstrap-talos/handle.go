@@ -15,6 +15,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/network"
 )
 
 type function struct {
@@ -37,8 +38,11 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 		return nil, err
 	}
 	thorough := in.Type() == events.TypeResync
-	if ref.Kind == "Machine" {
+	switch ref.Kind {
+	case "Machine":
 		return nil, f.handleMachine(ctx, ref, thorough)
+	case "NetworkNamespace":
+		return nil, f.networkMade(ctx, ref)
 	}
 	var reply *event.Event
 	look := glance{thorough: thorough, patience: longPatience, insist: true, ask: func(e *event.Event) { reply = e }}
@@ -108,15 +112,29 @@ func (f *function) noCluster(ctx context.Context, namespace string) (bool, error
 
 // machineGone looks at the clusters that a machine may have been of.
 func (f *function) machineGone(ctx context.Context, ref events.Ref) error {
+	return f.settleEach(ctx, ref.Namespace, glance{thorough: true}, func(kc *v1alpha1.KubernetesCluster) bool {
+		return strings.HasPrefix(ref.Name, kc.Name+"-")
+	})
+}
+
+// networkMade looks at the clusters for which there was no network.
+func (f *function) networkMade(ctx context.Context, ref events.Ref) error {
+	return f.settleEach(ctx, ref.Namespace, glance{}, func(kc *v1alpha1.KubernetesCluster) bool {
+		return network.Missing(kc.Status.Conditions)
+	})
+}
+
+// settleEach brings the clusters of a namespace further that are concerned.
+func (f *function) settleEach(ctx context.Context, namespace string, look glance, concerned func(*v1alpha1.KubernetesCluster) bool) error {
 	list := &v1alpha1.KubernetesClusterList{}
-	if err := f.kube.List(ctx, ref.Namespace, "", list); err != nil {
+	if err := f.kube.List(ctx, namespace, "", list); err != nil {
 		return err
 	}
-	for _, kc := range list.Items {
-		if !strings.HasPrefix(ref.Name, kc.Name+"-") {
+	for i := range list.Items {
+		if !concerned(&list.Items[i]) {
 			continue
 		}
-		if err := kube.OnConflict(func() error { return f.settle(ctx, ref.Namespace, kc.Name, glance{thorough: true}) }); err != nil {
+		if err := kube.OnConflict(func() error { return f.settle(ctx, namespace, list.Items[i].Name, look) }); err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/network"
 )
 
 // machinesOf names the Machines that an event is news to.
@@ -21,6 +22,8 @@ func (f *functions) machinesOf(ctx context.Context, in event.Event, ref events.R
 		return []string{ref.Name}, nil
 	case causeNetwork:
 		return f.machinesOfNetwork(ctx, in, ref)
+	case causeNamespace:
+		return f.machinesIn(ctx, ref.Namespace, func(m *v1alpha1.Machine) bool { return network.Missing(m.Status.Conditions) })
 	default:
 		return f.machinesOfClaim(ctx, in, ref)
 	}

@@ -52,6 +52,7 @@ const (
 //	Machine                 otherwise                       none
 //	NetworkConfiguration    without a virtual machine       build
 //	NetworkConfiguration    with one                        none
+//	NetworkNamespace        as for a NetworkConfiguration
 //	VirtualMachine          with one                        observe
 //	VirtualMachine          not that its status knows       build
 //	VirtualMachineInstance  Running                         observe
@@ -66,7 +67,7 @@ func step(m *v1alpha1.Machine, cause string) string {
 	switch cause {
 	case causeMachine:
 		worth = m.Status.Phase == "" || m.Status.ObservedGeneration != m.Generation || m.Status.Task != nil || kube.AskedFor(m)
-	case causeNetwork:
+	case causeNetwork, causeNamespace:
 		worth = m.Status.VMName == ""
 	case causeVM, causeInstance, causeClaim:
 		return stepHere(m, cause)

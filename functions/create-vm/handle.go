@@ -55,12 +55,13 @@ func (f *functions) handle(ctx context.Context, in event.Event) (*event.Event, e
 
 // Causes of a look at a Machine: the kind of object that has changed, or resync.
 const (
-	causeMachine  = "Machine"
-	causeVM       = "VirtualMachine"
-	causeInstance = "VirtualMachineInstance"
-	causeNetwork  = "NetworkConfiguration"
-	causeClaim    = "PersistentVolumeClaim"
-	causeResync   = "resync"
+	causeMachine   = "Machine"
+	causeVM        = "VirtualMachine"
+	causeInstance  = "VirtualMachineInstance"
+	causeNetwork   = "NetworkConfiguration"
+	causeNamespace = "NetworkNamespace"
+	causeClaim     = "PersistentVolumeClaim"
+	causeResync    = "resync"
 )
 
 // settle brings one Machine a step further.

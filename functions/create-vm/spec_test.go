@@ -217,6 +217,7 @@ func TestStep(t *testing.T) {
 		"Asked":     {"somebody wants it looked at", made(func(m *v1alpha1.Machine) { m.Annotations = map[string]string{v1alpha1.AnnotationReconcile: "1"} }), causeMachine, stepBuild},
 		"Task":      {"nothing tells when a task ends", made(func(m *v1alpha1.Machine) { m.Status.Task = &v1alpha1.ProviderTask{} }), causeMachine, stepBuild},
 		"Address":   {"it has waited for that", &v1alpha1.Machine{}, causeNetwork, stepBuild},
+		"Network":   {"there was none", &v1alpha1.Machine{}, causeNamespace, stepBuild},
 		"Late":      {"its addresses are written down", settled, causeNetwork, stepNone},
 		"VM":        {"its state is news", settled, causeVM, stepObserve},
 		"Lost":      {"the status was never written", &v1alpha1.Machine{}, causeVM, stepBuild},

@@ -9,6 +9,7 @@ import (
 	"github.com/cloudevents/sdk-go/v2/event"
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/tests/stand/engine"
@@ -56,6 +57,28 @@ func TestEventSourceStopped(t *testing.T) {
 		return phase == "Running", fmt.Sprintf("%s after %d periods: %s: %s", phase, n, reason, message)
 	})
 	t.Logf("a cluster is Running after %d periods without any event of a change", n)
+}
+
+// TestNetworkComesLast declares the network after all that is to be in it. Events alone
+// bring everything to its end.
+func TestNetworkComesLast(t *testing.T) {
+	t.Parallel()
+	e := engine.Start(t, "--ping-every", "24h")
+	e.Apply("default", e.Example("simple-kubernetescluster.yaml"))
+	e.Apply("default", e.Example("basic-vm.yaml"))
+	e.Apply("default", configurationOf("device"))
+	for name, kind := range map[string]schema.GroupVersionResource{
+		"simple-cluster": engine.KubernetesClusters, "basic-vm": engine.Machines, "device": engine.NetworkConfigurations,
+	} {
+		feed.Until(t, name+" says that there is no network", func() (bool, string) {
+			reason, message := ready(e.Get(kind, "default", name))
+			return reason == "NoNetworkNamespace" || reason == "NetworkNamespaceNotFound", reason + ": " + message
+		})
+	}
+	e.Apply("default", e.StaticNetwork("network", 10, 250))
+	e.UntilPhase(engine.NetworkConfigurations, "default", "device", "Ready")
+	e.UntilPhase(engine.Machines, "default", "basic-vm", "Running")
+	e.UntilPhase(engine.KubernetesClusters, "default", "simple-cluster", "Running")
 }
 
 // stopSources has the sources of events stand still. They do not end, since they would

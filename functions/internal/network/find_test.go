@@ -40,3 +40,25 @@ func TestOnly(t *testing.T) {
 		})
 	}
 }
+
+func TestMissing(t *testing.T) {
+	t.Parallel()
+	ready := func(status metav1.ConditionStatus, reason string) []metav1.Condition {
+		return []metav1.Condition{{Type: "Ready", Status: status, Reason: reason}}
+	}
+	for name, tc := range map[string]struct {
+		reason     string
+		conditions []metav1.Condition
+		want       bool
+	}{
+		"None":      {"the first network is the one", ready(metav1.ConditionFalse, "NoNetworkNamespace"), true},
+		"NotFound":  {"it may be the one that is named", ready(metav1.ConditionFalse, "NetworkNamespaceNotFound"), true},
+		"Ambiguous": {"another one does not help", ready(metav1.ConditionFalse, "NetworkNamespaceAmbiguous"), false},
+		"Found":     {"it has one", ready(metav1.ConditionTrue, "MachineRunning"), false},
+		"New":       {"its own event comes", nil, false},
+	} {
+		if got := Missing(tc.conditions); got != tc.want {
+			t.Errorf("%s: %s: got %t", name, tc.reason, got)
+		}
+	}
+}
