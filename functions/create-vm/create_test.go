@@ -166,7 +166,13 @@ func TestExamplesRun(t *testing.T) {
 		s.example(name+".yaml", &v1alpha1.Machine{})
 	}
 	for name, tc := range cases {
-		m := s.until(name, "runs", ready("MachineRunning"))
+		m := s.until(name, "runs, and says so of all its parts", func(m *v1alpha1.Machine) bool {
+			all := ready("MachineRunning")(m)
+			for _, c := range []string{"VirtualMachineReady", "StorageReady", "NetworkReady"} {
+				all = all && isTrue(m.Status.Conditions, c)
+			}
+			return all
+		})
 		vm := &kubevirtv1.VirtualMachine{}
 		if err := s.kube.Get(t.Context(), s.namespace, name, vm); err != nil {
 			t.Fatal(err)
@@ -191,11 +197,6 @@ func TestExamplesRun(t *testing.T) {
 		}
 		if st := m.Status; len(st.IPAddresses) != tc.interfaces || st.NodeName == "" || st.VMName != name || st.VMIName != name {
 			t.Errorf("%s: status %+v", name, st)
-		}
-		for _, c := range []string{"VirtualMachineReady", "StorageReady", "NetworkReady"} {
-			if !isTrue(m.Status.Conditions, c) {
-				t.Errorf("%s: %s is not True", name, c)
-			}
 		}
 	}
 	for name := range cases {

@@ -64,6 +64,8 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	case ref.Kind == kindNetwork:
 		how := look{again: in.Type() == events.TypeResync}
 		return nil, kube.OnConflict(func() error { return f.settle(ctx, ref.Namespace, ref.Name, how) })
+	case countedByAllocations(in, ref.Kind):
+		return nil, nil
 	default:
 		return nil, f.usersChanged(ctx, ref.Namespace, events.IsDelete(in.Type()))
 	}

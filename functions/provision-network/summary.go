@@ -9,10 +9,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cloudevents/sdk-go/v2/event"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/pool"
 )
@@ -28,6 +30,17 @@ const (
 	// mostCounted is the largest integer that every JSON reader keeps.
 	mostCounted = 1 << 53
 )
+
+// countedByAllocations tells whether an event is of a NetworkConfiguration that changes
+// nothing that is counted but what its IPAllocations have events for.
+func countedByAllocations(in event.Event, kind string) bool {
+	nc := &v1alpha1.NetworkConfiguration{}
+	if kind != "NetworkConfiguration" || events.IsDelete(in.Type()) || !events.Carried(in, nc) || nc.Spec.ClusterIdentifier != "" {
+		return false
+	}
+	dynamic := func(i v1alpha1.InterfaceStatus) bool { return i.AllocationMethod != v1alpha2.AllocationStatic }
+	return len(nc.Status.NetworkInterfaces) > 0 && !slices.ContainsFunc(nc.Status.NetworkInterfaces, dynamic)
+}
 
 // usersChanged looks at the networks of a namespace in which something has got, or
 // given up, addresses: deletions may wait for that, and it is counted. Many changes
@@ -105,24 +118,27 @@ func (f *function) finishCount(ctx context.Context, noted []*v1alpha2.NetworkNam
 	return nil
 }
 
-// countLast counts twice: who was kept from counting by the note is seen by the
-// second count, which comes after the first has taken the note away.
+// countLast takes the note away, and counts after that, so that it sees whoever was
+// kept from counting by the note.
 func (f *function) countLast(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
-	for range 2 {
-		err := kube.OnConflict(func() error {
-			if err := f.kube.Get(ctx, nn.Namespace, nn.Name, nn); err != nil {
-				return err
-			}
-			if !provided(nn) || nn.DeletionTimestamp != nil {
-				return nil
-			}
-			return f.recount(ctx, nn)
-		})
-		if err != nil && !kube.NotFound(err) {
+	err := kube.OnConflict(func() error {
+		if err := f.kube.Get(ctx, nn.Namespace, nn.Name, nn); err != nil {
 			return err
 		}
+		if !provided(nn) || nn.DeletionTimestamp != nil {
+			return nil
+		}
+		before := nn.DeepCopy()
+		nn.Status.NextCheckTime = nil
+		if _, err := f.kube.PatchStatus(ctx, before, nn); err != nil {
+			return err
+		}
+		return f.recount(ctx, nn)
+	})
+	if kube.NotFound(err) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 func changed(before, after *v1alpha2.NetworkNamespace) bool {

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/events"
+)
+
+func TestCountedByAllocations(t *testing.T) {
+	t.Parallel()
+	static, dynamic := v1alpha1.InterfaceStatus{AllocationMethod: v1alpha2.AllocationStatic}, v1alpha1.InterfaceStatus{AllocationMethod: v1alpha2.AllocationDHCP}
+	of := func(cluster string, interfaces ...v1alpha1.InterfaceStatus) *v1alpha1.NetworkConfiguration {
+		nc := &v1alpha1.NetworkConfiguration{Status: v1alpha1.NetworkConfigurationStatus{NetworkInterfaces: interfaces}}
+		nc.Spec.ClusterIdentifier = cluster
+		return nc
+	}
+	for name, tc := range map[string]struct {
+		reason, eventType, kind string
+		carried                 any
+		want                    bool
+	}{
+		"Static":     {"its allocations tell", events.TypeUpdate, "NetworkConfiguration", of("", static), true},
+		"Mixed":      {"nobody else tells of reservations", events.TypeUpdate, "NetworkConfiguration", of("", static, dynamic), false},
+		"None":       {"it may have given reservations back", events.TypeUpdate, "NetworkConfiguration", of(""), false},
+		"Cluster":    {"the clusters of a network are named", events.TypeUpdate, "NetworkConfiguration", of("shop", static), false},
+		"Gone":       {"the deletion of its network may wait for it", events.TypeDelete, "NetworkConfiguration", of("", static), false},
+		"Reference":  {"nobody knows", events.TypeRefUpdate, "NetworkConfiguration", of("", static), false},
+		"Allocation": {"it is counted", events.TypeUpdate, "IPAllocation", &v1alpha2.IPAllocation{}, false},
+	} {
+		e := event.New()
+		e.SetType(tc.eventType)
+		if err := e.SetData(event.ApplicationJSON, tc.carried); err != nil {
+			t.Fatal(err)
+		}
+		if got := countedByAllocations(e, tc.kind); got != tc.want {
+			t.Errorf("%s: %s: got %t", name, tc.reason, got)
+		}
+	}
+}
