@@ -24,6 +24,8 @@ type cluster struct {
 	// until is how long the delivery may wait for nodes, which tell nobody when they
 	// are ready.
 	until time.Time
+	// event is the one that is handled.
+	event string
 	plan  plan
 	// network is the name of its NetworkNamespace.
 	network string
@@ -276,14 +278,15 @@ const generating = 30 * time.Second
 
 // ensureCredentials reads the keys of the cluster, or makes them once. Making
 // them takes a second of CPU, so a delivery that begins says so in the status, and
-// others leave it to that one.
+// others leave it to that one. If it fails, its event comes again, and goes on.
 func (f *function) ensureCredentials(ctx context.Context, c *cluster) error {
 	var err error
 	if c.bundle, err = f.readPKI(ctx, c.KubernetesCluster); err != nil {
 		return err
 	}
 	if c.bundle == nil {
-		if since, ok := conditionSince(c.KubernetesCluster, conditionCredentials, reasonGenerating); ok && f.now().Sub(since) < generating {
+		since, begun := conditionSince(c.KubernetesCluster, conditionCredentials, reasonGenerating)
+		if begun && f.now().Sub(since) < generating && !c.began() {
 			return waits{reason: reasonGenerating, message: "waits for the cluster's keys to be made"}
 		}
 		if err := f.announce(ctx, c); err != nil {
@@ -308,6 +311,16 @@ func (f *function) announce(ctx context.Context, c *cluster) error {
 	summarise(c, waits{reason: reasonGenerating, message: "makes the cluster's keys"})
 	return f.patchStatus(ctx, c)
 }
+
+// began tells whether the event that is handled has begun to make the keys, at an
+// earlier delivery.
+func (c *cluster) began() bool {
+	made := meta.FindStatusCondition(c.Status.Conditions, conditionCredentials)
+	return c.event != "" && made != nil && made.Message == c.making()
+}
+
+// making says who makes the keys.
+func (c *cluster) making() string { return "the cluster's keys are being made for event " + c.event }
 
 // patchStatus writes what has changed in the status since the object was read.
 func (f *function) patchStatus(ctx context.Context, c *cluster) error {

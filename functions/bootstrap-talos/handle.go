@@ -40,18 +40,20 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	thorough := in.Type() == events.TypeResync
 	switch ref.Kind {
 	case "Machine":
-		return nil, f.handleMachine(ctx, ref, thorough)
+		return nil, f.handleMachine(ctx, ref, glance{thorough: thorough, event: in.ID()})
 	case "NetworkNamespace":
 		return nil, f.networkMade(ctx, ref)
 	}
 	var reply *event.Event
-	look := glance{thorough: thorough, patience: longPatience, insist: true, ask: func(e *event.Event) { reply = e }}
+	look := glance{event: in.ID(), thorough: thorough, patience: longPatience, insist: true, ask: func(e *event.Event) { reply = e }}
 	err = kube.OnConflict(func() error { return f.settle(ctx, ref.Namespace, ref.Name, look) })
 	return reply, err
 }
 
 // glance is how closely a delivery looks at a cluster.
 type glance struct {
+	// event is the one that is handled, which comes again if its delivery fails.
+	event string
 	// thorough looks also at a cluster that is as it should be.
 	thorough bool
 	// patience is how long to wait for nodes, which tell nobody when they are ready.
@@ -68,7 +70,7 @@ const longPatience = 5 * time.Second
 // handleMachine does what a Machine needs of layer 4. A machine that has just come
 // up gets its configuration, and nothing else is touched, so that a hundred of them
 // don't do each other's work.
-func (f *function) handleMachine(ctx context.Context, ref events.Ref, thorough bool) error {
+func (f *function) handleMachine(ctx context.Context, ref events.Ref, look glance) error {
 	if none, err := f.noCluster(ctx, ref.Namespace); err != nil || none {
 		return err
 	}
@@ -85,8 +87,8 @@ func (f *function) handleMachine(ctx context.Context, ref events.Ref, thorough b
 		return f.configureMachine(ctx, owner.Name, m)
 	}
 	controlPlane := m.Labels[v1alpha1.LabelClusterRole] == v1alpha1.RoleControlPlane
-	look := glance{thorough: thorough || !running(m) || leaving(m) || m.Annotations[v1alpha1.AnnotationRemove] == "true", insist: installed(m) && controlPlane}
-	if look.insist {
+	look.thorough = look.thorough || !running(m) || leaving(m) || m.Annotations[v1alpha1.AnnotationRemove] == "true"
+	if look.insist = installed(m) && controlPlane; look.insist {
 		look.patience = longPatience
 	}
 	return kube.OnConflict(func() error { return f.settle(ctx, ref.Namespace, owner.Name, look) })
@@ -163,7 +165,7 @@ func (f *function) settle(ctx context.Context, namespace, name string, look glan
 	if kc.DeletionTimestamp == nil && settled(kc) && !look.thorough && !kube.AskedFor(kc) {
 		return nil
 	}
-	c := &cluster{KubernetesCluster: kc, before: kc.DeepCopy(), until: f.now().Add(look.patience)}
+	c := &cluster{KubernetesCluster: kc, before: kc.DeepCopy(), event: look.event, until: f.now().Add(look.patience)}
 	defer c.close()
 	if kc.DeletionTimestamp != nil {
 		return f.remove(ctx, c)
