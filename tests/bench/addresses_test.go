@@ -17,7 +17,9 @@ import (
 
 // BenchmarkAddresses gives static addresses to a burst of NetworkConfigurations in a
 // network that is there, with all functions started from zero. cpu-ms are those of
-// the functions and of the API server for one address.
+// the functions and of the API server for one address, alone/s is how many a second the
+// API server makes of the same writes if nobody does anything else, and of-alone the
+// part of that which is reached.
 func BenchmarkAddresses(b *testing.B) {
 	for _, n := range []int{200, 1000} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
@@ -36,7 +38,10 @@ func BenchmarkAddresses(b *testing.B) {
 				functions += functionCPU(b, e)
 				distinct(b, e, namespace, n)
 			}
+			alone := writesAlone(b, e, fmt.Sprintf("burst-%d-0", n), n)
 			addresses := float64(n * len(walls))
+			b.ReportMetric(float64(n)/alone.Seconds(), "alone/s")
+			b.ReportMetric(alone.Seconds()/median(walls).Seconds(), "of-alone")
 			b.ReportMetric(milliseconds(median(walls)), "ms-burst")
 			b.ReportMetric(float64(n)/median(walls).Seconds(), "addresses/s")
 			b.ReportMetric(milliseconds(functions)/addresses, "functions-cpu-ms/address")

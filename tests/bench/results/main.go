@@ -45,15 +45,16 @@ func groups(load string) []group {
 func main() {
 	load := flag.String("load", "1", "size of the load: 1 is 1000 networks, 10000 addresses, 2000 machines and 200 clusters")
 	only := flag.String("only", "", "measure no more than the groups that this regular expression matches, and leave out what is missing")
+	earlier := flag.String("earlier", "", "take what is missing from what was measured for this commit, by 12 letters, and say so")
 	fresh := flag.Bool("fresh", false, "measure again what is measured already for this commit")
 	flag.Parse()
-	if err := run(context.Background(), *load, *only, *fresh); err != nil {
+	if err := run(context.Background(), *load, *only, *earlier, *fresh); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, load, only string, fresh bool) error {
+func run(ctx context.Context, load, only, earlier string, fresh bool) error {
 	wanted, err := regexp.Compile(only)
 	if err != nil {
 		return fmt.Errorf("read -only: %w", err)
@@ -66,14 +67,15 @@ func run(ctx context.Context, load, only string, fresh bool) error {
 	if err != nil {
 		return fmt.Errorf("find the folder for what is measured: %w", err)
 	}
-	dir := filepath.Join(cache, "vitistack", "bench", commit)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	all := filepath.Join(cache, "vitistack", "bench")
+	if err := os.MkdirAll(filepath.Join(all, commit), 0o755); err != nil {
 		return err
 	}
 	r := &report{commit: commit, figures: map[string]figures{}}
 	var failed []error
 	for _, g := range groups(load) {
-		path := filepath.Join(dir, g.name+strings.Join(g.args, "")+".txt")
+		name := g.name + strings.Join(g.args, "") + ".txt"
+		path := filepath.Join(all, commit, name)
 		if wanted.MatchString(g.name) && (fresh || !complete(path)) {
 			// The others are worth having all the same.
 			if err := measure(ctx, g, path); err != nil {
@@ -81,7 +83,9 @@ func run(ctx context.Context, load, only string, fresh bool) error {
 			}
 		}
 		if text, err := os.ReadFile(path); err == nil {
-			r.add(string(text))
+			r.add(string(text), commit)
+		} else if text, err := os.ReadFile(filepath.Join(all, earlier, name)); err == nil {
+			r.add(string(text), earlier)
 		}
 	}
 	if r.machine, err = describe(ctx); err != nil {

@@ -21,7 +21,7 @@ type report struct {
 }
 
 // commandRun is one run of go test.
-type commandRun struct{ command, load, took string }
+type commandRun struct{ command, commit, load, took string }
 
 var (
 	cores    = regexp.MustCompile(`-\d+$`)
@@ -30,12 +30,12 @@ var (
 
 // add reads what a run of go test has printed: a line for each benchmark, with its
 // name, the number of rounds, and values that are each followed by their unit.
-func (r *report) add(text string) {
+func (r *report) add(text, commit string) {
 	run := map[string]string{}
 	for _, field := range fieldsOf.FindAllStringSubmatch(text, -1) {
 		run[field[1]] = field[2]
 	}
-	r.runs = append(r.runs, commandRun{run["command"], run["load average"], run["took"]})
+	r.runs = append(r.runs, commandRun{run["command"], commit, run["load average"], run["took"]})
 	for line := range strings.Lines(text) {
 		words := strings.Fields(line)
 		if len(words) < 4 || !strings.HasPrefix(words[0], "Benchmark") {
@@ -89,7 +89,7 @@ func (r *report) names(benchmark string) (names []string) {
 func (r *report) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Results\n\n`make bench` writes this page from what the benchmarks in this folder print; no figure in it is written by hand.\n\n")
-	fmt.Fprintf(&b, "Commit `%s`, on %s.\n\n", r.commit, strings.Join(r.machine, "; "))
+	fmt.Fprintf(&b, "Commit `%s`, on %s. What was measured for an earlier commit is marked in the table of commands at the end.\n\n", r.commit, strings.Join(r.machine, "; "))
 	if load := r.loadBefore(); load > float64(runtime.NumCPU()) {
 		fmt.Fprintf(&b, "> The machine was busy: its load average was %s before the first benchmark. Take counts and ratios from here, and no times.\n\n", number(load))
 	}

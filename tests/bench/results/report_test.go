@@ -19,16 +19,18 @@ took: 26s
 func TestReport(t *testing.T) {
 	t.Parallel()
 	r := &report{commit: "abc", machine: []string{"2 cores"}, figures: map[string]figures{}}
-	r.add(printed)
+	r.add(printed, "abc")
+	r.add("command: go test -bench Y\nload average: 1\ntook: 2s\n", "old")
 	text := r.markdown()
 	for reason, want := range map[string]string{
 		"a single figure":                   "| apply to Running, median | 1700 ms |",
-		"three digits":                      "| 1000 | 61.2 | – | – | – |",
+		"three digits":                      "| 1000 | 61.2 | – | – | – | – | – |",
 		"the dearest function comes first":  "| bootstrap-talos | 67 |\n| create-vm | 46 |",
-		"sizes are in the order of numbers": "| 200 | 58 | – | – | – |\n| 1000 |",
+		"sizes are in the order of numbers": "| 200 | 58 | – | – | – | – | – |\n| 1000 |",
 		"what is missing is not invented":   "| requests to the API server a minute | – |",
 		"times of a busy machine are none":  "> The machine was busy: its load average was 7.5 before the first benchmark",
-		"how to repeat it":                  "| `go test -bench X` | 7.50 | 26s |",
+		"how to repeat it":                  "| `go test -bench X` | this | 7.50 | 26s |",
+		"what is older says so":             "| `go test -bench Y` | `old` | 1 | 2s |",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s: %q is not in\n%s", reason, want, text)

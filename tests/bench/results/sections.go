@@ -32,7 +32,10 @@ func (r *report) layers(b *strings.Builder) {
 	r.table(b, "interfaces", "Addresses", [][2]string{
 		{"addresses a second", "addresses/s"}, {"whole burst, ms", "ms-burst"},
 		{"CPU of the functions for each, ms", "functions-cpu-ms/address"}, {"CPU of the API server for each, ms", "apiserver-cpu-ms/address"},
+		{"their writes alone, a second", "alone/s"}, {"part of that", "of-alone"},
 	})
+	b.WriteString("*Their writes alone* is the same minute's speed of the API server and etcd: as many addresses as it stores in a second, with both statuses, " +
+		"the Lease and the Event of each, if one client sends nothing else and no event is heard. It is what the machine has to give.\n\n")
 	r.list(b,
 		[4]string{"requests of all functions for each address", "AddressRequests", "requests/address", ""},
 		[4]string{"of which write", "AddressRequests", "writes/address", ""})
@@ -132,8 +135,12 @@ run them against such an API server with an audit log, apply the same objects, a
 }
 
 func (r *report) commands(b *strings.Builder) {
-	b.WriteString("## Commands\n\n| command | load average before | took |\n| --- | ---: | ---: |\n")
+	b.WriteString("## Commands\n\n| command | commit | load average before | took |\n| --- | --- | ---: | ---: |\n")
 	for _, run := range r.runs {
-		fmt.Fprintf(b, "| `%s` | %s | %s |\n", run.command, run.load, run.took)
+		commit := "this"
+		if run.commit != r.commit {
+			commit = "`" + run.commit + "`"
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s |\n", run.command, commit, run.load, run.took)
 	}
 }
