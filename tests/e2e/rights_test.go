@@ -79,8 +79,9 @@ func (u *turns) patch(resource schema.GroupVersionResource, namespace, name, pat
 // addresses are asked for twice, given up, asked for again, and not needed any more.
 func (u *turns) addresses() {
 	address := strings.TrimSuffix(u.Network().Addr().String(), "0") + "77"
-	for _, name := range []string{"first", "second"} {
-		u.Apply("default", fmt.Sprintf("apiVersion: vitistack.io/v1alpha2\nkind: IPAllocation\nmetadata: {name: %s}\nspec: {networkNamespaceName: network, requestedAddress: %s}\n", name, address))
+	for _, asked := range []struct{ name, phase string }{{"first", "Allocated"}, {"second", "Error"}} {
+		u.Apply("default", fmt.Sprintf("apiVersion: vitistack.io/v1alpha2\nkind: IPAllocation\nmetadata: {name: %s}\nspec: {networkNamespaceName: network, requestedAddress: %s}\n", asked.name, address))
+		u.UntilPhase(engine.IPAllocations, "default", asked.name, asked.phase)
 	}
 	u.uses("allocate-ip", "leases.coordination.k8s.io get")
 	u.Delete(engine.IPAllocations, "default", "first")
