@@ -126,7 +126,7 @@ func (r *receiver) receive(w http.ResponseWriter, req *http.Request) {
 	ctx, cancel := context.WithTimeout(req.Context(), r.timeout)
 	defer cancel()
 	d := &delivery{}
-	reply, err := r.deliver(context.WithValue(ctx, deliveryKey{}, d), *in)
+	reply, err := r.turns.handle(context.WithValue(ctx, deliveryKey{}, d), *in, r.call)
 	if err == nil && reply != nil {
 		err = complete(reply, *in, r.name)
 	}
@@ -145,23 +145,6 @@ func (r *receiver) receive(w http.ResponseWriter, req *http.Request) {
 	if err := cehttp.WriteResponseWriter(ctx, binding.ToMessage(reply), statusReply, w); err != nil {
 		r.log.Warn("Cannot send reply", "eventId", in.ID(), "error", err.Error())
 	}
-}
-
-// deliver has the handler called, for this event or for one that says the same and
-// whose call begins later. The reply goes to the event that was handled.
-func (r *receiver) deliver(ctx context.Context, in event.Event) (reply *event.Event, err error) {
-	object, text := saying(in)
-	if object == "" {
-		return r.call(ctx, in)
-	}
-	merged, err := r.turns.take(ctx, object, text, func() (err error) {
-		reply, err = r.call(ctx, in)
-		return err
-	})
-	if merged {
-		Report(ctx, "", "Left to a delivery that says the same")
-	}
-	return reply, err
 }
 
 // call runs the handler. A panic is a fault of the code, which a redelivery does

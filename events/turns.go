@@ -46,6 +46,32 @@ func saying(in event.Event) (object, text string) {
 	return ref.Namespace + "/" + ref.Name, text
 }
 
+// InTurns has a handler called as a function's process calls it: for one object after
+// the other, and once for events that say the same of an object and wait at the same
+// time.
+func InTurns(handle Handler) Handler {
+	t := &turns{objects: map[string]*turn{}}
+	return func(ctx context.Context, in event.Event) (*event.Event, error) { return t.handle(ctx, in, handle) }
+}
+
+// handle has a handler called when it is the turn of the event's object, for this event
+// or for one that says the same and whose call begins later. The reply goes to the event
+// that was handled.
+func (t *turns) handle(ctx context.Context, in event.Event, handle Handler) (reply *event.Event, err error) {
+	object, text := saying(in)
+	if object == "" {
+		return handle(ctx, in)
+	}
+	merged, err := t.take(ctx, object, text, func() (err error) {
+		reply, err = handle(ctx, in)
+		return err
+	})
+	if merged {
+		Report(ctx, "", "Left to a delivery that says the same")
+	}
+	return reply, err
+}
+
 // take calls handle when it is the turn of the object, or waits for another call
 // that began after this one, and returns what that came to. merged tells which.
 func (t *turns) take(ctx context.Context, object, text string, handle func() error) (merged bool, err error) {

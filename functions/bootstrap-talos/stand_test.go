@@ -105,6 +105,7 @@ func setUp(t *testing.T, o standing) *stand {
 	if o.handle != nil {
 		handle = o.handle(handle)
 	}
+	handle = events.InTurns(handle)
 	s.create(&v1alpha2.NetworkNamespace{ObjectMeta: metav1.ObjectMeta{Name: "net"}})
 	feed.Run(t, s.config, s.namespace, handle, clusters, machines)
 	feed.Run(t, s.config, s.namespace, s.below, machines,
