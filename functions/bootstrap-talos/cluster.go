@@ -285,8 +285,7 @@ func (f *function) ensureCredentials(ctx context.Context, c *cluster) error {
 		return err
 	}
 	if c.bundle == nil {
-		since, begun := conditionSince(c.KubernetesCluster, conditionCredentials, reasonGenerating)
-		if begun && f.now().Sub(since) < generating && !c.began() {
+		if c.madeByAnother(f.now()) {
 			return waits{reason: reasonGenerating, message: "waits for the cluster's keys to be made"}
 		}
 		if err := f.announce(ctx, c); err != nil {
@@ -312,11 +311,14 @@ func (f *function) announce(ctx context.Context, c *cluster) error {
 	return f.patchStatus(ctx, c)
 }
 
-// began tells whether the event that is handled has begun to make the keys, at an
-// earlier delivery.
-func (c *cluster) began() bool {
+// madeByAnother tells whether a delivery has begun to make the keys, not long ago, that
+// is not an earlier one of the event that is handled.
+func (c *cluster) madeByAnother(now time.Time) bool {
 	made := meta.FindStatusCondition(c.Status.Conditions, conditionCredentials)
-	return c.event != "" && made != nil && made.Message == c.making()
+	if made == nil || made.Reason != reasonGenerating || now.Sub(made.LastTransitionTime.Time) >= generating {
+		return false
+	}
+	return c.event == "" || made.Message != c.making()
 }
 
 // making says who makes the keys.
