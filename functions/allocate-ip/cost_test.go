@@ -41,6 +41,15 @@ func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(r)
 }
 
+// counted is a process whose requests to the API server are counted.
+func (s *stand) counted() (*function, *atomic.Int64) {
+	s.Helper()
+	n := &atomic.Int64{}
+	config := rest.CopyConfig(s.config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{next, n} })
+	return s.replica(config), n
+}
+
 // TestCost counts requests in pools of several sizes, up to the last twentieth.
 func TestCost(t *testing.T) {
 	t.Parallel()
@@ -56,10 +65,7 @@ func TestCost(t *testing.T) {
 				v4, v6 = "", prefix
 			}
 			nn := own.network("net", v4, v6, v1alpha2.StaticPool{})
-			var n atomic.Int64
-			config := rest.CopyConfig(own.config)
-			config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{next, &n} })
-			counted := own.replica(config)
+			counted, n := own.counted()
 			taken := 0
 			for i, percent := range []int{0, 50, 95} {
 				taken = own.fill(nn, taken, min(size*percent/100, 1000))
@@ -93,10 +99,7 @@ func TestCarried(t *testing.T) {
 	if err := s.kube.Get(t.Context(), s.namespace, "web-eth0", a); err != nil {
 		t.Fatal(err)
 	}
-	var n atomic.Int64
-	config := rest.CopyConfig(s.config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counting{next, &n} })
-	counted := s.replica(config)
+	counted, n := s.counted()
 	now, past := metav1.Now(), metav1.NewTime(time.Now().Add(-time.Minute))
 	for name, tc := range map[string]struct {
 		reason, eventType string

@@ -1,20 +1,17 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/cloudevents/sdk-go/v2/event"
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
-	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/tests/sim/faults"
 	"github.com/vitistack/stack/tests/stand/feed"
@@ -129,9 +126,7 @@ func TestBootstrapMachineIsLost(t *testing.T) {
 // sees it leave, and the other has seen it go.
 func TestSubstituteHasOneName(t *testing.T) {
 	t.Parallel()
-	s := setUp(t, standing{handle: func(events.Handler) events.Handler {
-		return func(context.Context, event.Event) (*event.Event, error) { return nil, nil }
-	}})
+	s := setUp(t, standing{handle: deaf})
 	s.create(s.cluster("shop", 3, 0))
 	kc := s.get("shop")
 	before := kc.DeepCopy()

@@ -1,14 +1,11 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
-
-	"github.com/cloudevents/sdk-go/v2/event"
 
 	"github.com/vitistack/stack/events"
 )
@@ -33,10 +30,8 @@ func TestMakerOfKeysFails(t *testing.T) {
 	r := &refusing{}
 	r.left.Store(1)
 	s := setUp(t, standing{
-		wrap: func(next http.RoundTripper) http.RoundTripper { r.RoundTripper = next; return r },
-		handle: func(events.Handler) events.Handler {
-			return func(context.Context, event.Event) (*event.Event, error) { return nil, nil }
-		},
+		wrap:   func(next http.RoundTripper) http.RoundTripper { r.RoundTripper = next; return r },
+		handle: deaf,
 	})
 	s.create(s.cluster("shop", 1, 0))
 	first, other := lookAt(s.namespace, "shop", "first"), lookAt(s.namespace, "shop", "other")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -63,6 +64,11 @@ type standing struct {
 	handle func(events.Handler) events.Handler
 	// now is the function's clock, nil for the real one.
 	now func() time.Time
+}
+
+// deaf keeps all events from the function, for tests that call it themselves.
+func deaf(events.Handler) events.Handler {
+	return func(context.Context, event.Event) (*event.Event, error) { return nil, nil }
 }
 
 // Kinds whose changes are events for the function.

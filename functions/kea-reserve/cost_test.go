@@ -14,6 +14,7 @@ import (
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
 	sim "github.com/vitistack/stack/tests/sim/kea"
+	"github.com/vitistack/stack/tests/stand/feed"
 	stand "github.com/vitistack/stack/tests/stand/kea"
 )
 
@@ -99,7 +100,7 @@ func TestCostOfOthers(t *testing.T) {
 		tc.change()
 		e := about("NetworkConfiguration", w.namespace, "vm", tc.eventType)
 		if nc != nil {
-			w.must(carry(&e, nc))
+			w.must(feed.Carry(&e, nc))
 		}
 		called.Store(0)
 		_, err := w.f.handle(t.Context(), e)

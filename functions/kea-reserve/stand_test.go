@@ -157,7 +157,7 @@ func (w *world) deliver(kind, name, eventType string) error {
 	e := about(kind, w.namespace, name, eventType)
 	nc := &v1alpha1.NetworkConfiguration{}
 	if kind == "NetworkConfiguration" && events.IsChange(eventType) && w.kube.Get(w.t.Context(), w.namespace, name, nc) == nil {
-		w.must(carry(&e, nc))
+		w.must(feed.Carry(&e, nc))
 	}
 	_, err := w.f.handle(w.t.Context(), e)
 	return err
@@ -167,12 +167,6 @@ func (w *world) deliver(kind, name, eventType string) error {
 func deliver(ctx context.Context, f *function, kind, namespace, name, eventType string) error {
 	_, err := f.handle(ctx, about(kind, namespace, name, eventType))
 	return err
-}
-
-// carry has an event carry its object, as the source of events has it.
-func carry(e *event.Event, nc *v1alpha1.NetworkConfiguration) error {
-	e.SetType(strings.Replace(e.Type(), ".ref.", ".resource.", 1))
-	return e.SetData(event.ApplicationJSON, nc)
 }
 
 func about(kind, namespace, name, eventType string) event.Event {

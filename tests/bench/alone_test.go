@@ -3,8 +3,6 @@ package bench
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -22,7 +20,7 @@ import (
 // the time of a burst.
 func writesAlone(b *testing.B, e *engine.Engine, from string, n int) time.Duration {
 	b.Helper()
-	stopSources(b, e)
+	e.StopSources()
 	to := from + "-alone"
 	e.CreateNamespace(to)
 	first := func(kind resource) *unstructured.Unstructured {
@@ -72,18 +70,4 @@ func copyOf(b *testing.B, e *engine.Engine, kind resource, of *unstructured.Unst
 	}
 	_, err = objects.Patch(b.Context(), made.GetName(), types.MergePatchType, body, metav1.PatchOptions{}, "status")
 	return err
-}
-
-// stopSources has the sources of events stand still until the benchmark ends.
-func stopSources(b *testing.B, e *engine.Engine) {
-	b.Helper()
-	for _, p := range e.Report().Processes {
-		if !strings.HasPrefix(p.Name, "apiserversource") {
-			continue
-		}
-		if err := syscall.Kill(p.PID, syscall.SIGSTOP); err != nil {
-			b.Fatal(err)
-		}
-		b.Cleanup(func() { _ = syscall.Kill(p.PID, syscall.SIGCONT) })
-	}
 }

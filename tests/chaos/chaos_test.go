@@ -51,11 +51,11 @@ func TestEventsSuffer(t *testing.T) {
 func TestAllEventsAreLost(t *testing.T) {
 	t.Parallel()
 	e, n := start(t, 2)
-	for _, source := range sources {
-		if err := e.KillProcess(source); err != nil {
+	for _, source := range e.Sources() {
+		if err := e.KillProcess(source.Name); err != nil {
 			t.Fatal(err)
 		}
-		defer keepDown(t, e, source)()
+		defer keepDown(t, e, source.Name)()
 	}
 	n.SetWeather(Weather{})
 	e.Apply("default", e.StaticNetwork("network", 10, 250))
@@ -65,9 +65,6 @@ func TestAllEventsAreLost(t *testing.T) {
 	e.Delete(engine.KubernetesClusters, "default", "simple-cluster")
 	empty(t, e, "default")
 }
-
-// sources are those of events.
-var sources = []string{"apiserversource-vitistack", "apiserversource-vitistack-resources"}
 
 // functions are those that are killed at random.
 var functions = []string{"provision-network", "allocate-ip", "kea-reserve", "create-vm", "bootstrap-talos", "etcd-backup", "resync"}

@@ -37,7 +37,11 @@ func troubleAPI(a *author) func(*world) {
 }
 
 func killFunction(a *author) func(*world) { return kill(a.of(functions...)) }
-func killSource(a *author) func(*world)   { return kill(a.of(sources...)) }
+
+func killSource(a *author) func(*world) {
+	return kill(a.of("apiserversource-vitistack", "apiserversource-vitistack-resources"))
+}
+
 func killAPIServer(*author) func(*world)  { return kill("kube-apiserver") }
 func killEtcd(*author) func(*world)       { return kill("etcd") }
 func killGateway(*author) func(*world)    { return kill("gateway") }

@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/cloudevents/sdk-go/v2/event"
@@ -22,7 +21,7 @@ import (
 func TestEventSourceStopped(t *testing.T) {
 	t.Parallel()
 	e := engine.Start(t, "--ping-every", "24h")
-	stopSources(t, e)
+	e.StopSources()
 	e.Apply("default", e.StaticNetwork("network", 10, 12))
 	for _, name := range []string{"one", "two"} {
 		e.Apply("default", configurationOf(name))
@@ -79,26 +78,6 @@ func TestNetworkComesLast(t *testing.T) {
 	e.UntilPhase(engine.NetworkConfigurations, "default", "device", "Ready")
 	e.UntilPhase(engine.Machines, "default", "basic-vm", "Running")
 	e.UntilPhase(engine.KubernetesClusters, "default", "simple-cluster", "Running")
-}
-
-// stopSources has the sources of events stand still. They do not end, since they would
-// be started again.
-func stopSources(t *testing.T, e *engine.Engine) {
-	t.Helper()
-	stopped := 0
-	for _, p := range e.Report().Processes {
-		if !strings.HasPrefix(p.Name, "apiserversource") {
-			continue
-		}
-		stopped++
-		if err := syscall.Kill(p.PID, syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = syscall.Kill(p.PID, syscall.SIGCONT) })
-	}
-	if stopped == 0 {
-		t.Fatal("the engine has no event source")
-	}
 }
 
 // periods makes pings as the PingSource does, and waits after each until all that

@@ -243,6 +243,32 @@ type Process struct {
 	LastStartMillis   float64
 }
 
+// Sources are the processes that tell of changes. There is always one.
+func (e *Engine) Sources() (sources []Process) {
+	e.t.Helper()
+	for _, p := range e.Report().Processes {
+		if strings.HasPrefix(p.Name, "apiserversource") {
+			sources = append(sources, p)
+		}
+	}
+	if len(sources) == 0 {
+		e.t.Fatal("the engine has no event source")
+	}
+	return sources
+}
+
+// StopSources has the sources of events stand still until the test ends. They do not
+// end, since they would be started again.
+func (e *Engine) StopSources() {
+	e.t.Helper()
+	for _, p := range e.Sources() {
+		if err := syscall.Kill(p.PID, syscall.SIGSTOP); err != nil {
+			e.t.Fatal(err)
+		}
+		e.t.Cleanup(func() { _ = syscall.Kill(p.PID, syscall.SIGCONT) })
+	}
+}
+
 // Trigger is what has become of the events for one Trigger.
 type Trigger struct {
 	Name                                       string

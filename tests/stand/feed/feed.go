@@ -6,6 +6,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -99,14 +100,17 @@ func (f *feed) event(kind Kind, change watch.EventType, obj *unstructured.Unstru
 		watch.Added: events.TypeRefAdd, watch.Modified: events.TypeRefUpdate, watch.Deleted: events.TypeRefDelete,
 	}[change])
 	if slices.Contains(carried, kind.Name) {
-		e.SetType(map[watch.EventType]string{
-			watch.Added: events.TypeAdd, watch.Modified: events.TypeUpdate, watch.Deleted: events.TypeDelete,
-		}[change])
-		_ = e.SetData(event.ApplicationJSON, obj)
+		_ = Carry(&e, obj)
 	}
 	ref := events.Ref{APIVersion: kind.Resource.GroupVersion().String(), Kind: kind.Name, Namespace: obj.GetNamespace(), Name: obj.GetName()}
 	ref.Set(&e, string(obj.GetUID()))
 	return e
+}
+
+// Carry has an event carry its object, as a source of events does in Resource mode.
+func Carry(e *event.Event, object any) error {
+	e.SetType(strings.Replace(e.Type(), ".ref.", ".resource.", 1))
+	return e.SetData(event.ApplicationJSON, object)
 }
 
 func (f *feed) deliver(ctx context.Context, e event.Event) {
