@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
@@ -21,6 +22,9 @@ type function struct {
 	ledger *ledger
 	sender sender
 	now    func() time.Time
+	// woken has the terms of each network, by its UID, on which those were woken that
+	// wait for it.
+	woken sync.Map
 }
 
 // sender sends events to the broker.
@@ -46,7 +50,7 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 		}
 		return nil, kube.OnConflict(func() error { return f.settleAllocation(ctx, ref.Namespace, ref.Name, in.Type()) })
 	case "NetworkNamespace":
-		return nil, f.wakeNetwork(ctx, ref.Namespace, ref.Name)
+		return nil, f.wakeNetwork(ctx, ref.Namespace, ref.Name, in.Type() == events.TypeResync)
 	default: // a Lease, of which resync tells
 		return nil, f.sweep(ctx, ref.Namespace, ref.Name)
 	}

@@ -323,3 +323,42 @@ func TestNextIsWoken(t *testing.T) {
 		t.Errorf("woken: %v, want %v", heard.names, want)
 	}
 }
+
+// TestCountWakesNobody has a network tell of itself again and again, with somebody
+// waiting for it whom only its events can wake.
+func TestCountWakesNobody(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	f, heard := s.replica(s.config), &woken{}
+	f.sender = heard
+	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4RangeStart: "10.0.0.10", IPv4RangeEnd: "10.0.0.10"})
+	s.configuration("nic", "net", eth0())
+	nobody, nic := []string(nil), []string{"nic"}
+	for _, step := range []struct {
+		reason   string
+		thorough bool
+		change   func(nn *v1alpha2.NetworkNamespace)
+		want     []string
+	}{
+		{"this process sees the network for the first time", false, func(*v1alpha2.NetworkNamespace) {}, nic},
+		{"it has woken all on these terms", false, func(nn *v1alpha2.NetworkNamespace) { nn.Labels = nil }, nobody},
+		{"it is only counted", false, func(nn *v1alpha2.NetworkNamespace) {
+			nn.Status.IPAllocationSummary = &v1alpha2.IPAllocationSummary{AllocatedCount: 1}
+		}, nobody},
+		{"an event may have been lost", true, func(*v1alpha2.NetworkNamespace) {}, nic},
+		{"its terms are others", false, func(nn *v1alpha2.NetworkNamespace) { nn.Status.VLANID++ }, nic},
+		{"its pool is another", false, func(nn *v1alpha2.NetworkNamespace) { nn.Spec.IPAllocation.Static.IPv4RangeEnd = "10.0.0.20" }, nic},
+		{"somebody asks for it", false, func(nn *v1alpha2.NetworkNamespace) {
+			metav1.SetMetaDataAnnotation(&nn.ObjectMeta, v1alpha1.AnnotationReconcile, "now")
+		}, nic},
+	} {
+		heard.names = nil
+		s.change("net", step.change)
+		if err := f.wakeNetwork(t.Context(), s.namespace, "net", step.thorough); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(heard.names, step.want) {
+			t.Errorf("%s: woken: %v, want %v", step.reason, heard.names, step.want)
+		}
+	}
+}

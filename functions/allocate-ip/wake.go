@@ -3,6 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"fmt"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,8 +20,10 @@ const source = "/functions/" + name
 
 // wakeNetwork asks for another look at everything that waits for a network, or
 // that was given addresses on terms that the network has changed since. Of those
-// that wait for an address only the oldest is woken, which wakes the next.
-func (f *function) wakeNetwork(ctx context.Context, namespace, name string) error {
+// that wait for an address only the oldest is woken, which wakes the next. Unless it
+// is thorough, it looks for no others if it has done so on the same terms before: a
+// network that fills is counted again and again, and has more of them each time.
+func (f *function) wakeNetwork(ctx context.Context, namespace, name string, thorough bool) error {
 	nn := &v1alpha2.NetworkNamespace{}
 	if err := f.kube.Get(ctx, namespace, name, nn); err != nil {
 		if kube.NotFound(err) {
@@ -30,13 +34,32 @@ func (f *function) wakeNetwork(ctx context.Context, namespace, name string) erro
 	if ours, _ := servesStatic(nn, ""); !ours || notReady(nn) != "" {
 		return nil
 	}
-	if err := f.wakeConfigurations(ctx, nn); err != nil {
+	terms, err := termsOf(nn)
+	if err != nil {
 		return err
 	}
-	if err := f.wakeAllocations(ctx, nn); err != nil {
-		return err
+	if known, _ := f.woken.Load(nn.UID); thorough || known != terms {
+		if err := f.wakeConfigurations(ctx, nn); err != nil {
+			return err
+		}
+		if err := f.wakeAllocations(ctx, nn); err != nil {
+			return err
+		}
+		f.woken.Store(nn.UID, terms)
 	}
 	return f.wakeOldest(ctx, namespace, name)
+}
+
+// termsOf is what a network says, but for the count of its users.
+func termsOf(nn *v1alpha2.NetworkNamespace) (string, error) {
+	said := *nn
+	said.ResourceVersion, said.ManagedFields = "", nil
+	said.Status.IPAllocationSummary, said.Status.AssociatedKubernetesClusterIDs, said.Status.NextCheckTime = nil, nil, nil
+	text, err := json.Marshal(&said)
+	if err != nil {
+		return "", fmt.Errorf("write down NetworkNamespace %s/%s: %w", nn.Namespace, nn.Name, err)
+	}
+	return string(text), nil
 }
 
 // sweep deletes a Lease that keeps an address for nobody, and wakes who waits for one.
