@@ -50,17 +50,19 @@ type TriggerStats struct {
 	Waiting      int    `json:"waiting"` // for their next try
 }
 
-// New returns a broker without Triggers. It logs what it loses or gives to a dead letter sink.
-func New(log *slog.Logger) *Broker {
+// New returns a broker without Triggers. It logs what it loses or gives to a dead letter sink. near, if not nil, is
+// given each request first, and returns http.ErrSkipAltProtocol for one that is to go over the network.
+func New(log *slog.Logger, near http.RoundTripper) *Broker {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Broker{
-		log: log, ctx: ctx, cancel: cancel,
-		client: &http.Client{Transport: &http.Transport{
-			DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
-			MaxIdleConnsPerHost: maxInFlight,
-			DisableCompression:  true,
-		}},
+	transport := &http.Transport{
+		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		MaxIdleConnsPerHost: maxInFlight,
+		DisableCompression:  true,
 	}
+	if near != nil {
+		transport.RegisterProtocol("http", near)
+	}
+	return &Broker{log: log, ctx: ctx, cancel: cancel, client: &http.Client{Transport: transport}}
 }
 
 // SetTriggers makes these the Triggers. What is held for a Trigger that stays is delivered by its new definition, what

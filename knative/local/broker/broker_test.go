@@ -74,7 +74,13 @@ func indent(text string) string {
 // start returns a broker with the Triggers and a function that posts an event to its ingress.
 func start(t *testing.T, triggers ...Trigger) (*Broker, func(event.Event)) {
 	t.Helper()
-	b := New(slog.New(slog.NewTextHandler(io.Discard, nil)))
+	return startNear(t, nil, triggers...)
+}
+
+// startNear is start with what is given requests before the network is.
+func startNear(t *testing.T, near http.RoundTripper, triggers ...Trigger) (*Broker, func(event.Event)) {
+	t.Helper()
+	b := New(slog.New(slog.NewTextHandler(io.Discard, nil)), near)
 	b.SetTriggers(triggers)
 	server := httptest.NewServer(b)
 	t.Cleanup(func() {
@@ -316,6 +322,43 @@ func TestLongErrorIsCut(t *testing.T) {
 	want := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("long ", 1000)))[:1024]
 	if diff := cmp.Diff(want, dead.got()[0].Extensions()["knativeerrordata"]); diff != "" {
 		t.Errorf("error data (-want +got):\n%s", diff)
+	}
+}
+
+// near answers what is for one host as a handler does, without a connection.
+type near struct {
+	host    string
+	handler http.Handler
+}
+
+func (n near) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Host != n.host {
+		return nil, http.ErrSkipAltProtocol
+	}
+	answer := httptest.NewRecorder()
+	n.handler.ServeHTTP(answer, r)
+	return answer.Result(), nil
+}
+
+func TestNearAndFar(t *testing.T) {
+	t.Parallel()
+	behind, far := newSink(t, replies(newEvent("reply", withType("thing.done")))), newSink(t, nil)
+	b, send := startNear(t, near{"near.test", behind.Config.Handler},
+		compile(t, "near", "subscriber: {uri: http://near.test/}\nfilter: {attributes: {type: thing.changed}}"),
+		compile(t, "far", "subscriber: {uri: "+far.URL+"}"))
+	cause := newEvent("cause")
+	send(cause)
+	settled(t, b)
+	if diff := cmp.Diff([]string{"cause"}, behind.ids()); diff != "" {
+		t.Errorf("events at the near subscriber (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"cause", "reply"}, slices.Sorted(slices.Values(far.ids()))); diff != "" {
+		t.Errorf("events at the far subscriber (-want +got):\n%s", diff)
+	}
+	for _, e := range append(behind.got(), far.got()...) {
+		if e.ID() == "cause" && string(e.Data()) != string(cause.Data()) {
+			t.Errorf("an event arrived as %s", e)
+		}
 	}
 }
 

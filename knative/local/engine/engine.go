@@ -62,7 +62,8 @@ type engine struct {
 	ingress   string
 	servers   []*http.Server
 	listeners map[string]*net.TCPListener // of functions, by name
-	ports     map[string]int              // of Deployments, by name
+	near      nearby
+	ports     map[string]int // of Deployments, by name
 	closers   []func() error
 
 	mu        sync.Mutex
@@ -83,7 +84,7 @@ func Run(ctx context.Context, o Options) error {
 	e := &engine{
 		options: o, state: s, printer: &printer{out: o.Out}, spawner: process.NewSpawner(), addresses: newAddresses(o.Ingress),
 		functions: map[string]*runner.Function{}, brokers: map[string]*broker.Broker{},
-		listeners: map[string]*net.TCPListener{}, ports: map[string]int{}, closers: []func() error{s.close},
+		listeners: map[string]*net.TCPListener{}, near: nearby{}, ports: map[string]int{}, closers: []func() error{s.close},
 	}
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	err = e.start(ctx, background)

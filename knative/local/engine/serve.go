@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -20,6 +19,9 @@ const gatewayName = "gateway"
 // listen opens every socket and notes which object is found where, so that all addresses are known before the first
 // process is started.
 func (e *engine) listen() error {
+	if err := e.listenFunctions(); err != nil {
+		return err
+	}
 	ingress, err := e.state.listen("broker", 0, "")
 	if err != nil {
 		return err
@@ -27,7 +29,7 @@ func (e *engine) listen() error {
 	mux := http.NewServeMux()
 	for _, object := range e.topology.Brokers {
 		path := "/" + object.Namespace + "/" + object.Name
-		running := broker.New(e.log.With("broker", object.Namespace+"/"+object.Name))
+		running := broker.New(e.log.With("broker", object.Namespace+"/"+object.Name), e.near)
 		e.brokers[object.Namespace+"/"+object.Name] = running
 		mux.Handle(path, running)
 		mux.Handle(path+"/", running)
@@ -38,7 +40,7 @@ func (e *engine) listen() error {
 		}
 	}
 	e.serve(ingress, mux)
-	return errors.Join(e.listenFunctions(), e.placeDeployments())
+	return e.placeDeployments()
 }
 
 func (e *engine) serve(listener net.Listener, handler http.Handler) {
@@ -64,10 +66,22 @@ func (e *engine) listenFunctions() error {
 		if err != nil {
 			return err
 		}
-		e.functions[program.Name] = function
+		e.functions[program.Name], e.near[listener.Addr().String()] = function, function
 		e.serve(listener, function)
 	}
 	return nil
+}
+
+// nearby are the functions by the host and port of their URL. A broker, which is in the same process, calls them
+// without a connection.
+type nearby map[string]*runner.Function
+
+// RoundTrip implements http.RoundTripper. It leaves requests to others alone.
+func (n nearby) RoundTrip(r *http.Request) (*http.Response, error) {
+	if function, ok := n[r.URL.Host]; ok {
+		return function.RoundTrip(r)
+	}
+	return nil, http.ErrSkipAltProtocol
 }
 
 func (e *engine) newFunction(program manifest.Program) (*runner.Function, error) {

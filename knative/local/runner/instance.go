@@ -172,14 +172,11 @@ func (f *Function) proxyTo(port int) *httputil.ReverseProxy {
 		Transport: f.transport,
 		ErrorLog:  log.New(f.log, "runner: ", log.LstdFlags),
 		ModifyResponse: func(*http.Response) error {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			f.crashes = 0
+			f.answered()
 			return nil
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			err = fmt.Errorf("call %s: %w", f.spec.Name, err)
-			http.Error(w, err.Error(), status(err))
+			http.Error(w, f.uncalled(err).Error(), status(err))
 		},
 	}
 }

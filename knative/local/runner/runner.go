@@ -41,7 +41,8 @@ type Spec struct {
 	Timeout     time.Duration // for one request, from its arrival; answered with 504
 }
 
-// Function is an http.Handler that passes each request to a process of the function and starts one if there is none.
+// Function passes each request to a process of the function and starts one if there is none. It takes them as an
+// http.Handler from others, and as an http.RoundTripper from this process, to which it answers the same.
 // A request that finds its process dying, or none that will start, is answered with 503, so that the broker tries again.
 type Function struct {
 	spec      Spec
@@ -154,6 +155,16 @@ func (f *Function) Close() {
 		<-in.gone
 	}
 	f.transport.CloseIdleConnections()
+}
+
+// uncalled says that a process did not answer.
+func (f *Function) uncalled(err error) error { return fmt.Errorf("call %s: %w", f.spec.Name, err) }
+
+// answered notes that a process works.
+func (f *Function) answered() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.crashes = 0
 }
 
 func status(err error) int {

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 }
 
 // serve is the function under test: / answers the process id, /die ends the process without an answer, /hold answers
-// when the file named by the query exists.
+// when the file named by the query exists, /take answers as to an event.
 func serve() {
 	if os.Getenv(behaviour) == "broken" {
 		fmt.Println("cannot start: no such thing")
@@ -43,6 +43,7 @@ func serve() {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/readyz", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("/take", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })
 	mux.HandleFunc("/die", func(http.ResponseWriter, *http.Request) { os.Exit(4) })
 	mux.HandleFunc("/hold", func(w http.ResponseWriter, r *http.Request) {
 		for r.Context().Err() == nil {
@@ -61,7 +62,7 @@ func serve() {
 }
 
 // newFunction returns a function and the URL that it is served at.
-func newFunction(t *testing.T, kind string, change func(*Spec)) (*Function, string) {
+func newFunction(t testing.TB, kind string, change func(*Spec)) (*Function, string) {
 	t.Helper()
 	log, err := process.OpenLog(filepath.Join(t.TempDir(), "function.log"), 1<<20)
 	if err != nil {

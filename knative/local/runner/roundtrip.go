@@ -1,0 +1,66 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+)
+
+// RoundTrip implements http.RoundTripper. It sends the request to a process of the function, whatever host it names. It
+// fails only when the request's own context ends; what ServeHTTP answers of its own accord is a response here too. The
+// process is taken until the response's body is closed.
+func (f *Function) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), f.spec.Timeout)
+	in, err := f.acquire(ctx)
+	if err != nil {
+		cancel()
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
+		return refusal(r, err)
+	}
+	done := func() {
+		f.release(in)
+		cancel()
+	}
+	out := r.WithContext(ctx)
+	target := *r.URL
+	out.URL, out.Host = &target, ""
+	target.Host = local(in.port).Host
+	response, err := f.transport.RoundTrip(out)
+	if err != nil {
+		done()
+		return refusal(r, f.uncalled(err))
+	}
+	f.answered()
+	response.Body = &heldBody{ReadCloser: response.Body, done: sync.OnceFunc(done)}
+	return response, nil
+}
+
+// heldBody is the body of a response from a process that is taken until it is closed.
+type heldBody struct {
+	io.ReadCloser
+	done func()
+}
+
+// Close implements io.Closer.
+func (b *heldBody) Close() error {
+	defer b.done()
+	return b.ReadCloser.Close()
+}
+
+// refusal is the response for an error, or the error when it is that of the request's own context.
+func refusal(r *http.Request, err error) (*http.Response, error) {
+	if r.Context().Err() != nil {
+		return nil, err
+	}
+	code, text := status(err), err.Error()+"\n"
+	return &http.Response{
+		Status: fmt.Sprintf("%d %s", code, http.StatusText(code)), StatusCode: code, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header:  http.Header{"Content-Type": {"text/plain; charset=utf-8"}, "X-Content-Type-Options": {"nosniff"}},
+		Request: r, Body: io.NopCloser(strings.NewReader(text)), ContentLength: int64(len(text)),
+	}, nil
+}
