@@ -3,6 +3,8 @@ package broker
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/cloudevents/sdk-go/v2/event"
 	eventingv1 "knative.dev/eventing/pkg/apis/eventing/v1"
@@ -35,16 +37,16 @@ func newFilters(specs []eventingv1.SubscriptionsAPIFilter) ([]eventfilter.Filter
 	return filters, nil
 }
 
-// newDialect makes one filter. The leaves are Knative's; its conjunction and disjunction reorder themselves in a
-// goroutine, which races with their use.
+// newDialect makes one filter. Knative's conjunction and disjunction reorder themselves in a goroutine, which races
+// with their use, and its leaves copy all extensions of the event to look at one.
 func newDialect(spec eventingv1.SubscriptionsAPIFilter) (eventfilter.Filter, error) {
 	switch {
 	case len(spec.Exact) > 0:
-		return subscriptionsapi.NewExactFilter(spec.Exact)
+		return newLeaf(spec.Exact, func(value, wanted string) bool { return value == wanted })
 	case len(spec.Prefix) > 0:
-		return subscriptionsapi.NewPrefixFilter(spec.Prefix)
+		return newLeaf(spec.Prefix, strings.HasPrefix)
 	case len(spec.Suffix) > 0:
-		return subscriptionsapi.NewSuffixFilter(spec.Suffix)
+		return newLeaf(spec.Suffix, strings.HasSuffix)
 	case len(spec.All) > 0:
 		filters, err := newFilters(spec.All)
 		return all(filters), err
@@ -59,6 +61,62 @@ func newDialect(spec eventingv1.SubscriptionsAPIFilter) (eventfilter.Filter, err
 	default:
 		return nil, errors.New("a filter is empty: write exact, prefix, suffix, all, any, not or cesql")
 	}
+}
+
+// leaf passes when each attribute is there and fits.
+type leaf []condition
+
+type condition struct {
+	name, wanted string
+	extension    bool
+	fits         func(value, wanted string) bool
+}
+
+func newLeaf(wanted map[string]string, fits func(value, wanted string) bool) (eventfilter.Filter, error) {
+	var l leaf
+	for name, value := range wanted {
+		if name == "" || value == "" {
+			return nil, errors.New("an attribute of a filter and its value can't be empty")
+		}
+		_, standard := attributes.LookupAttribute(event.New(), name) // an event without extensions has only those
+		l = append(l, condition{name: name, wanted: value, extension: !standard, fits: fits})
+	}
+	return l, nil
+}
+
+// Filter implements eventfilter.Filter.
+func (l leaf) Filter(_ context.Context, e event.Event) eventfilter.FilterResult {
+	for _, c := range l {
+		lookUp := attributes.LookupAttribute
+		if c.extension {
+			lookUp = extension
+		}
+		value, ok := lookUp(e, c.name)
+		if !ok {
+			return eventfilter.FailFilter
+		}
+		text, ok := value.(string)
+		if !ok {
+			text = fmt.Sprint(value)
+		}
+		if !c.fits(text, c.wanted) {
+			return eventfilter.FailFilter
+		}
+	}
+	return eventfilter.PassFilter
+}
+
+// Cleanup implements eventfilter.Filter.
+func (l leaf) Cleanup() {}
+
+// extension looks up an extension without a copy of all.
+func extension(e event.Event, name string) (any, bool) {
+	if v1, ok := e.Context.(*event.EventContextV1); ok {
+		value, ok := v1.Extensions[name]
+		return value, ok
+	}
+	value, ok := e.Extensions()[name]
+	return value, ok
 }
 
 // all passes when each of its filters does.

@@ -72,11 +72,12 @@ func (b *Broker) accept(e event.Event, header http.Header) error {
 	e.SetExtension(knbroker.EventArrivalTime, types.Timestamp{Time: time.Now()})
 	b.received.Add(1)
 
+	key := orderKey(e)
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for _, q := range b.queues {
 		if q.current().matches(b.ctx, e) {
-			q.push(&delivery{event: e, header: header, hops: hops, first: true})
+			q.push(&delivery{event: e, key: key, header: header, hops: hops, first: true})
 		}
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 // delivery is one event on its way to one subscriber, or to the dead letter sink.
 type delivery struct {
 	event  event.Event // shared between Triggers: never changed
+	key    string      // that it is ordered by
 	header http.Header
 	hops   int32
 	tries  int  // that failed
@@ -74,9 +75,8 @@ func (q *queue) push(d *delivery) {
 	}
 	q.broker.held.Add(1)
 	q.stats.Received++
-	key := orderKey(d.event)
-	q.lanes[key] = append(q.lanes[key], d)
-	if len(q.lanes[key]) == 1 {
+	q.lanes[d.key] = append(q.lanes[d.key], d)
+	if len(q.lanes[d.key]) == 1 {
 		q.ready = append(q.ready, d)
 		q.run()
 	}
@@ -123,7 +123,7 @@ func (q *queue) finish(d *delivery, o outcome) {
 	q.stats.InFlight--
 	if d.first {
 		d.first = false
-		q.advance(orderKey(d.event))
+		q.advance(d.key)
 	}
 	switch o.verdict {
 	case delivered:
@@ -169,7 +169,8 @@ func (q *queue) snapshot() TriggerStats {
 
 // orderKey returns what an event is ordered by: the partitionkey extension, else the subject, else nothing but itself.
 func orderKey(e event.Event) string {
-	if key, ok := e.Extensions()["partitionkey"].(string); ok && key != "" {
+	value, _ := extension(e, "partitionkey")
+	if key, ok := value.(string); ok && key != "" {
 		return "p" + key
 	}
 	if subject := e.Subject(); subject != "" {

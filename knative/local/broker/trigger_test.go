@@ -2,11 +2,14 @@ package broker
 
 import (
 	"testing"
+	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
 	"github.com/google/go-cmp/cmp"
 	duckeventing "knative.dev/eventing/pkg/apis/duck/v1"
 	eventingv1 "knative.dev/eventing/pkg/apis/eventing/v1"
+	"knative.dev/eventing/pkg/eventfilter"
+	"knative.dev/eventing/pkg/eventfilter/subscriptionsapi"
 	"knative.dev/pkg/apis"
 	duckv1 "knative.dev/pkg/apis/duck/v1"
 	"sigs.k8s.io/yaml"
@@ -53,6 +56,45 @@ func TestFilters(t *testing.T) {
 				t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)
 			}
 		})
+	}
+}
+
+// TestLeavesAgainstKnative compares the filters that look at attributes with Knative's own.
+func TestLeavesAgainstKnative(t *testing.T) {
+	t.Parallel()
+	v1 := newEvent("1", withSubject("here"), withExtension("kind", "Machine"), withExtension("size", 3), withExtension("schemaurl", "x"))
+	v1.SetTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	v03 := v1.Clone()
+	v03.SetSpecVersion(event.CloudEventsVersionV03)
+	names := []string{"specversion", "type", "source", "subject", "id", "time", "dataschema", "schemaurl", "datacontenttype",
+		"datamediatype", "datacontentencoding", "kind", "Kind", "size", "absent"}
+	values := []string{"Machine", "Mach", "chine", "3", "1", "1.0", "thing.changed", "here", "x", "/test", "application/json", "2026-01-02T03:04:05Z", "true"}
+	for _, e := range []event.Event{v1, v03, newEvent("2")} {
+		for _, name := range names {
+			for _, value := range values {
+				wanted := map[string]string{name: value}
+				for dialect, pair := range map[string]struct {
+					spec    eventingv1.SubscriptionsAPIFilter
+					knative func(map[string]string) (eventfilter.Filter, error)
+				}{
+					"exact":  {eventingv1.SubscriptionsAPIFilter{Exact: wanted}, subscriptionsapi.NewExactFilter},
+					"prefix": {eventingv1.SubscriptionsAPIFilter{Prefix: wanted}, subscriptionsapi.NewPrefixFilter},
+					"suffix": {eventingv1.SubscriptionsAPIFilter{Suffix: wanted}, subscriptionsapi.NewSuffixFilter},
+				} {
+					ours, err := newDialect(pair.spec)
+					if err != nil {
+						t.Fatal(err)
+					}
+					theirs, err := pair.knative(wanted)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if want, got := theirs.Filter(t.Context(), e), ours.Filter(t.Context(), e); got != want {
+						t.Errorf("%s %s=%s of an event of version %s: got %s, Knative says %s", dialect, name, value, e.SpecVersion(), got, want)
+					}
+				}
+			}
+		}
 	}
 }
 

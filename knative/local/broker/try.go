@@ -109,7 +109,10 @@ func newRequest(ctx context.Context, t Trigger, d *delivery, target *url.URL) (*
 	case duckeventing.DeliveryFormatBinary:
 		ctx = binding.WithForceBinary(ctx)
 	}
-	e := d.event.Clone()
+	e := d.event
+	if len(d.dead) > 0 {
+		e = e.Clone() // transformers change it
+	}
 	if err := cehttp.WriteRequest(ctx, binding.ToMessage(&e), request, d.dead...); err != nil {
 		return nil, fmt.Errorf("write the event to a request: %w", err)
 	}
