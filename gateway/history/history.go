@@ -28,6 +28,10 @@ type Store struct {
 	dialect dialect
 	db      *sql.DB
 	log     *slog.Logger
+	// insertEvent and insertKnown are statements as the dialect has them.
+	insertEvent, insertKnown string
+	// kept are the statements that stay prepared, by their text.
+	kept map[string]*sql.Stmt
 
 	batchSize     int
 	flushInterval time.Duration
@@ -59,7 +63,9 @@ func Open(c *config.Database, log *slog.Logger) (*Store, error) {
 	d.pool(db, c)
 	return &Store{
 		dialect: d, db: db, log: log,
-		batchSize: c.BatchSize, flushInterval: c.FlushInterval, retention: c.Retention,
+		insertEvent: d.insertNew("events", "id, source, type, subject, time, kind, namespace, name, uid, cluster, cause, data", 12),
+		insertKnown: d.insertNew("known", "id, kind, namespace, name, version, document", 6),
+		batchSize:   c.BatchSize, flushInterval: c.FlushInterval, retention: c.Retention,
 		migrated: make(chan struct{}), outbox: make(chan struct{}, 1), arrived: make(chan struct{}, 1),
 	}, nil
 }
@@ -132,36 +138,22 @@ func (s *Store) Run(ctx context.Context) {
 	running.Wait()
 }
 
-// prepare migrates the schema and reads the baseline.
+// prepare migrates the schema, reads the baseline and prepares what is often asked.
 func (s *Store) prepare(ctx context.Context) error {
 	if err := s.migrate(ctx); err != nil {
 		return err
 	}
 	now := time.Now().UnixMicro()
-	if _, err := s.exec(ctx, s.db, s.dialect.insertNew("marks", "name, time", 2), "baseline", now); err != nil {
+	if _, err := s.exec(ctx, nil, s.dialect.insertNew("marks", "name, time", 2), "baseline", now); err != nil {
 		return fmt.Errorf("write the baseline: %w", err)
 	}
 	var baseline int64
-	row := s.db.QueryRowContext(ctx, s.dialect.bind("SELECT time FROM marks WHERE name = ?"), "baseline")
+	row := s.queryRow(ctx, "SELECT time FROM marks WHERE name = ?", "baseline")
 	if err := row.Scan(&baseline); err != nil {
 		return fmt.Errorf("read the baseline: %w", err)
 	}
 	s.baseline.Store(baseline)
-	return nil
-}
-
-// execer is a database or a transaction.
-type execer interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-}
-
-// exec runs a statement and returns how many rows it changed.
-func (s *Store) exec(ctx context.Context, on execer, statement string, args ...any) (int64, error) {
-	result, err := on.ExecContext(ctx, s.dialect.bind(statement), args...)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
+	return s.keep(ctx)
 }
 
 // expirePeriod is between two looks for what is too old.
@@ -195,7 +187,7 @@ func (s *Store) Expire(ctx context.Context, before time.Time) error {
 		"DELETE FROM dead_letters WHERE time < ?",
 		"DELETE FROM deliveries WHERE created < ?",
 	} {
-		if _, err := s.exec(ctx, s.db, statement, at); err != nil {
+		if _, err := s.exec(ctx, nil, statement, at); err != nil {
 			return fmt.Errorf("remove old events: %w", err)
 		}
 	}

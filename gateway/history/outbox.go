@@ -9,10 +9,8 @@ import (
 	"time"
 )
 
-const deliveryColumns = "seq, endpoint, event_id, type, body, attempts, due, error, created"
-
 func (s *Store) insertDelivery(ctx context.Context, tx *sql.Tx, d Delivery) error {
-	_, err := s.exec(ctx, tx, "INSERT INTO deliveries (endpoint, event_id, type, body, attempts, due, error, created) VALUES (?, ?, ?, ?, 0, ?, '', ?)",
+	_, err := s.exec(ctx, tx, insertDelivery,
 		fit(d.Endpoint, 255), fit(d.EventID, 255), fit(d.Type, 255), d.Body, d.Due.UnixMicro(), d.Created.UnixMicro())
 	if err != nil {
 		return fmt.Errorf("write delivery of event %s: %w", d.EventID, err)
@@ -30,20 +28,30 @@ func (s *Store) Claim(ctx context.Context, endpoint string, now, until time.Time
 	if !s.ready.Load() {
 		return nil, ErrNotReady
 	}
-	due, err := s.deliveries(ctx, "endpoint = ? AND due <= ? ORDER BY due LIMIT ?", fit(endpoint, 255), now.UnixMicro(), limit)
+	due, err := s.deliveries(ctx, fit(endpoint, 255), now.UnixMicro(), limit)
 	if err != nil {
 		return nil, err
 	}
+	if len(due) == 0 {
+		return nil, nil
+	}
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, fmt.Errorf("claim deliveries: %w", err)
+	}
+	defer func() { _ = tx.Rollback() }()
 	var claimed []Delivery
 	for _, d := range due {
-		n, err := s.exec(ctx, s.db, "UPDATE deliveries SET due = ? WHERE seq = ? AND due = ?",
-			until.UnixMicro(), d.Sequence, d.Due.UnixMicro())
+		n, err := s.exec(ctx, tx, claimDelivery, until.UnixMicro(), d.Sequence, d.Due.UnixMicro())
 		if err != nil {
-			return claimed, fmt.Errorf("claim delivery of event %s: %w", d.EventID, err)
+			return nil, fmt.Errorf("claim delivery of event %s: %w", d.EventID, err)
 		}
 		if n > 0 {
 			claimed = append(claimed, d)
 		}
+	}
+	if err := tx.Commit(); err != nil {
+		return nil, fmt.Errorf("claim deliveries: %w", err)
 	}
 	return claimed, nil
 }
@@ -55,7 +63,7 @@ func (s *Store) NextDue(ctx context.Context, endpoint string) (time.Time, bool, 
 		return time.Time{}, false, ErrNotReady
 	}
 	var due sql.NullInt64
-	row := s.db.QueryRowContext(ctx, s.dialect.bind("SELECT MIN(due) FROM deliveries WHERE endpoint = ?"), fit(endpoint, 255))
+	row := s.queryRow(ctx, nextDue, fit(endpoint, 255))
 	if err := row.Scan(&due); err != nil {
 		return time.Time{}, false, fmt.Errorf("read what is due: %w", err)
 	}
@@ -72,7 +80,7 @@ func (s *Store) KeepEndpoints(ctx context.Context, names []string) error {
 	for _, name := range names {
 		args = append(args, fit(name, 255))
 	}
-	if _, err := s.exec(ctx, s.db, "DELETE FROM deliveries WHERE endpoint NOT IN (?"+strings.Repeat(", ?", len(names))+")", args...); err != nil {
+	if _, err := s.exec(ctx, nil, "DELETE FROM deliveries WHERE endpoint NOT IN (?"+strings.Repeat(", ?", len(names))+")", args...); err != nil {
 		return fmt.Errorf("remove deliveries to former endpoints: %w", err)
 	}
 	return nil
@@ -80,7 +88,11 @@ func (s *Store) KeepEndpoints(ctx context.Context, names []string) error {
 
 // Delivered removes a delivery that has been taken.
 func (s *Store) Delivered(ctx context.Context, d Delivery) error {
-	if _, err := s.exec(ctx, s.db, "DELETE FROM deliveries WHERE seq = ?", d.Sequence); err != nil {
+	err := s.submit(ctx, &request{urgent: true, apply: func(ctx context.Context, tx *sql.Tx) error {
+		_, err := s.exec(ctx, tx, deleteDelivery, d.Sequence)
+		return err
+	}})
+	if err != nil {
 		return fmt.Errorf("remove delivery of event %s: %w", d.EventID, err)
 	}
 	return nil
@@ -88,7 +100,7 @@ func (s *Store) Delivered(ctx context.Context, d Delivery) error {
 
 // PutOff records that a delivery was not taken, and is due again at d.Due.
 func (s *Store) PutOff(ctx context.Context, d Delivery) error {
-	_, err := s.exec(ctx, s.db, "UPDATE deliveries SET attempts = ?, due = ?, error = ? WHERE seq = ?",
+	_, err := s.exec(ctx, nil, "UPDATE deliveries SET attempts = ?, due = ?, error = ? WHERE seq = ?",
 		d.Attempts, d.Due.UnixMicro(), fit(d.Error, 1024), d.Sequence)
 	if err != nil {
 		return fmt.Errorf("put off delivery of event %s: %w", d.EventID, err)
@@ -106,7 +118,7 @@ func (s *Store) Bury(ctx context.Context, d Delivery, letter DeadLetter) error {
 	if _, err := s.apply(ctx, tx, &Record{DeadLetters: []DeadLetter{letter}}); err != nil {
 		return err
 	}
-	if _, err := s.exec(ctx, tx, "DELETE FROM deliveries WHERE seq = ?", d.Sequence); err != nil {
+	if _, err := s.exec(ctx, tx, deleteDelivery, d.Sequence); err != nil {
 		return fmt.Errorf("bury delivery of event %s: %w", d.EventID, err)
 	}
 	if err := tx.Commit(); err != nil {
@@ -115,8 +127,8 @@ func (s *Store) Bury(ctx context.Context, d Delivery, letter DeadLetter) error {
 	return nil
 }
 
-func (s *Store) deliveries(ctx context.Context, condition string, args ...any) (all []Delivery, err error) {
-	rows, err := s.db.QueryContext(ctx, s.dialect.bind("SELECT "+deliveryColumns+" FROM deliveries WHERE "+condition), args...)
+func (s *Store) deliveries(ctx context.Context, args ...any) (all []Delivery, err error) {
+	rows, err := s.query(ctx, dueDeliveries, args...)
 	if err != nil {
 		return nil, fmt.Errorf("read deliveries: %w", err)
 	}

@@ -68,20 +68,18 @@ func (q Query) where() (string, []any) {
 
 var like = strings.NewReplacer("!", "!!", "%", "!%", "_", "!_")
 
-const eventColumns = "seq, id, source, type, subject, time, kind, namespace, name, uid, cluster, cause, data"
-
 // Events reads events, the newest first.
 func (s *Store) Events(ctx context.Context, q Query) (all []Event, err error) {
 	where, args := q.where()
 	if q.Before > 0 {
 		where, args = where+" AND seq < ?", append(args, q.Before)
 	}
-	return s.events(ctx, where+" ORDER BY seq DESC LIMIT ?", append(args, q.Limit)...)
+	return s.events(ctx, selectEvents+where+" ORDER BY seq DESC LIMIT ?", append(args, q.Limit)...)
 }
 
 // CausedBy reads the events that the delivery of another has led to.
 func (s *Store) CausedBy(ctx context.Context, id string) ([]Event, error) {
-	return s.events(ctx, "cause = ? ORDER BY seq", fit(id, 255))
+	return s.events(ctx, eventsCausedBy, fit(id, 255))
 }
 
 // Has tells whether an event is in the history.
@@ -90,7 +88,7 @@ func (s *Store) Has(ctx context.Context, id, source string) (bool, error) {
 		return false, s.whyNotReady()
 	}
 	var one int
-	row := s.db.QueryRowContext(ctx, s.dialect.bind("SELECT 1 FROM events WHERE id = ? AND source = ?"), fit(id, 255), fit(source, 255))
+	row := s.queryRow(ctx, "SELECT 1 FROM events WHERE id = ? AND source = ?", fit(id, 255), fit(source, 255))
 	err := row.Scan(&one)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
@@ -109,17 +107,17 @@ func (s *Store) Count(ctx context.Context, q Query, bound int) (int, error) {
 	where, args := q.where()
 	statement := "SELECT COUNT(*) FROM (SELECT 1 FROM events WHERE " + where + " LIMIT ?) counted"
 	n := 0
-	if err := s.db.QueryRowContext(ctx, s.dialect.bind(statement), append(args, bound)...).Scan(&n); err != nil {
+	if err := s.queryRow(ctx, statement, append(args, bound)...).Scan(&n); err != nil {
 		return 0, fmt.Errorf("count events: %w", err)
 	}
 	return n, nil
 }
 
-func (s *Store) events(ctx context.Context, condition string, args ...any) (all []Event, err error) {
+func (s *Store) events(ctx context.Context, statement string, args ...any) (all []Event, err error) {
 	if !s.ready.Load() {
 		return nil, s.whyNotReady()
 	}
-	rows, err := s.db.QueryContext(ctx, s.dialect.bind("SELECT "+eventColumns+" FROM events WHERE "+condition), args...)
+	rows, err := s.query(ctx, statement, args...)
 	if err != nil {
 		return nil, fmt.Errorf("read events: %w", err)
 	}
@@ -148,8 +146,8 @@ func (s *Store) DeadLetters(ctx context.Context, before int64, limit int) (all [
 	if before > 0 {
 		condition, args = "seq < ?", append(args, before)
 	}
-	rows, err := s.db.QueryContext(ctx, s.dialect.bind("SELECT seq, id, source, destination, type, subject, namespace, name, code, error, time, data FROM dead_letters WHERE "+
-		condition+" ORDER BY seq DESC LIMIT ?"), append(args, limit)...)
+	rows, err := s.query(ctx, "SELECT seq, id, source, destination, type, subject, namespace, name, code, error, time, data FROM dead_letters WHERE "+
+		condition+" ORDER BY seq DESC LIMIT ?", append(args, limit)...)
 	if err != nil {
 		return nil, fmt.Errorf("read dead letters: %w", err)
 	}
@@ -173,7 +171,7 @@ func (s *Store) CountDeadLetters(ctx context.Context) (int, error) {
 		return 0, s.whyNotReady()
 	}
 	n := 0
-	if err := s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM dead_letters").Scan(&n); err != nil {
+	if err := s.queryRow(ctx, "SELECT COUNT(*) FROM dead_letters").Scan(&n); err != nil {
 		return 0, fmt.Errorf("count dead letters: %w", err)
 	}
 	return n, nil

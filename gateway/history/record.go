@@ -99,15 +99,6 @@ type Written struct {
 	DeadLetters int
 }
 
-// request is a record that waits to be written.
-type request struct {
-	record  Record
-	urgent  bool
-	written Written
-	err     error
-	done    chan struct{}
-}
-
 // apply writes a record in a transaction.
 func (s *Store) apply(ctx context.Context, tx *sql.Tx, r *Record) (Written, error) {
 	var out Written
@@ -115,7 +106,7 @@ func (s *Store) apply(ctx context.Context, tx *sql.Tx, r *Record) (Written, erro
 		return out, err
 	}
 	for _, e := range r.Events {
-		n, err := s.exec(ctx, tx, s.dialect.insertNew("events", "id, source, type, subject, time, kind, namespace, name, uid, cluster, cause, data", 12),
+		n, err := s.exec(ctx, tx, s.insertEvent,
 			fit(e.ID, 255), fit(e.Source, 255), fit(e.Type, 255), fit(e.Subject, 1024), e.Time.UnixMicro(),
 			fit(e.Kind, 63), fit(e.Namespace, 63), fit(e.Name, 253), fit(e.UID, 63), fit(e.Cluster, 63), fit(e.Cause, 255), string(e.Data))
 		if err != nil {
@@ -158,12 +149,12 @@ func (s *Store) applyKnown(ctx context.Context, tx *sql.Tx, r *Record) error {
 	var err error
 	switch {
 	case r.Forget:
-		n, err = s.exec(ctx, tx, "DELETE FROM known WHERE id = ? AND version = ?", k.ID, k.Version)
+		n, err = s.exec(ctx, tx, deleteKnown, k.ID, k.Version)
 	case k.Version == 0:
-		n, err = s.exec(ctx, tx, s.dialect.insertNew("known", "id, kind, namespace, name, version, document", 6),
+		n, err = s.exec(ctx, tx, s.insertKnown,
 			k.ID, k.Kind, k.Namespace, k.Name, 1, string(k.Document))
 	default:
-		n, err = s.exec(ctx, tx, "UPDATE known SET version = ?, document = ? WHERE id = ? AND version = ?",
+		n, err = s.exec(ctx, tx, updateKnown,
 			k.Version+1, string(k.Document), k.ID, k.Version)
 	}
 	if err != nil {
@@ -198,7 +189,7 @@ func (s *Store) Known(ctx context.Context, id string) (Known, error) {
 	}
 	k := Known{ID: id}
 	var document string
-	row := s.db.QueryRowContext(ctx, s.dialect.bind("SELECT kind, namespace, name, version, document FROM known WHERE id = ?"), id)
+	row := s.queryRow(ctx, selectKnown, id)
 	err := row.Scan(&k.Kind, &k.Namespace, &k.Name, &k.Version, &document)
 	if errors.Is(err, sql.ErrNoRows) {
 		return k, nil
@@ -212,19 +203,19 @@ func (s *Store) Known(ctx context.Context, id string) (Known, error) {
 
 // KnownNamed reads what is recorded of all objects that have had a name.
 func (s *Store) KnownNamed(ctx context.Context, o Object) ([]Known, error) {
-	return s.knownWhere(ctx, "kind = ? AND namespace = ? AND name = ?", o.Kind, o.Namespace, o.Name)
+	return s.knownAll(ctx, knownNamed, o.Kind, o.Namespace, o.Name)
 }
 
 // KnownOf reads what is recorded of all objects of a kind.
 func (s *Store) KnownOf(ctx context.Context, kind string) ([]Known, error) {
-	return s.knownWhere(ctx, "kind = ?", kind)
+	return s.knownAll(ctx, knownOf, kind)
 }
 
-func (s *Store) knownWhere(ctx context.Context, condition string, args ...any) (all []Known, err error) {
+func (s *Store) knownAll(ctx context.Context, statement string, args ...any) (all []Known, err error) {
 	if !s.ready.Load() {
 		return nil, ErrNotReady
 	}
-	rows, err := s.db.QueryContext(ctx, s.dialect.bind("SELECT id, kind, namespace, name, version, document FROM known WHERE "+condition), args...)
+	rows, err := s.query(ctx, statement, args...)
 	if err != nil {
 		return nil, fmt.Errorf("read what is known: %w", err)
 	}

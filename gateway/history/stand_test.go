@@ -35,7 +35,7 @@ func onEach(t *testing.T, test func(t *testing.T, url string)) {
 }
 
 // open runs a store until t ends or stop is called.
-func open(t *testing.T, url string, change ...func(*config.Database)) (s *Store, stop func()) {
+func open(t testing.TB, url string, change ...func(*config.Database)) (s *Store, stop func()) {
 	t.Helper()
 	c := &config.Database{
 		URL: url, StateDir: t.TempDir(), MaxOpenConns: 5, MaxIdleConns: 2, BatchSize: 100,

@@ -2,6 +2,7 @@ package history
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -9,30 +10,55 @@ import (
 
 // Write records something and waits until it is in the database.
 func (s *Store) Write(ctx context.Context, r Record) (Written, error) {
-	return s.submit(ctx, r, true)
+	return s.record(ctx, r, true)
 }
 
 // WriteLater is Write for what nobody waits for: it may take as long as the flush
 // interval, so that many are written at once.
 func (s *Store) WriteLater(ctx context.Context, r Record) (Written, error) {
-	return s.submit(ctx, r, false)
+	return s.record(ctx, r, false)
 }
 
 // mostPending bounds what waits to be written. What is beyond waits at the broker.
 const mostPending = 10_000
 
-func (s *Store) submit(ctx context.Context, r Record, urgent bool) (Written, error) {
+func (s *Store) record(ctx context.Context, r Record, urgent bool) (Written, error) {
 	if !s.ready.Load() {
 		return Written{}, s.whyNotReady()
 	}
-	req := &request{record: r, urgent: urgent, done: make(chan struct{})}
+	var written Written
+	err := s.submit(ctx, &request{urgent: urgent, delivers: len(r.Deliveries) > 0, apply: func(ctx context.Context, tx *sql.Tx) (err error) {
+		written, err = s.apply(ctx, tx, &r)
+		return err
+	}})
+	if err != nil {
+		return Written{}, err
+	}
+	return written, nil
+}
+
+// request is a change of the database that waits to be made, together with others.
+type request struct {
+	// apply makes the change. Where the transaction fails, it is called again in
+	// another one.
+	apply  func(ctx context.Context, tx *sql.Tx) error
+	urgent bool
+	// delivers tells that the change adds to the outbox.
+	delivers bool
+	err      error
+	done     chan struct{}
+}
+
+// submit waits until a change is in the database.
+func (s *Store) submit(ctx context.Context, req *request) error {
+	req.done = make(chan struct{})
 	s.mu.Lock()
 	if s.closed || len(s.pending) >= mostPending {
 		s.mu.Unlock()
-		return Written{}, fmt.Errorf("write to the history: %w", ErrNotReady)
+		return fmt.Errorf("write to the history: %w", ErrNotReady)
 	}
 	s.pending = append(s.pending, req)
-	wake := urgent || len(s.pending) >= s.batchSize
+	wake := req.urgent || len(s.pending) >= s.batchSize
 	s.mu.Unlock()
 	if wake {
 		select {
@@ -42,9 +68,9 @@ func (s *Store) submit(ctx context.Context, r Record, urgent bool) (Written, err
 	}
 	select {
 	case <-req.done:
-		return req.written, req.err
+		return req.err
 	case <-ctx.Done():
-		return Written{}, ctx.Err()
+		return ctx.Err()
 	}
 }
 
@@ -102,25 +128,24 @@ func (s *Store) shut(err error) {
 	s.pending = nil
 }
 
-// writeBatch writes a batch in one transaction. If that fails, each record is
-// tried alone, so that one that cannot be written does not hold up the others.
+// writeBatch makes a batch of changes in one transaction. If that fails, each is
+// tried alone, so that one that cannot be made does not hold up the others.
 func (s *Store) writeBatch(ctx context.Context, batch []*request) {
 	err := s.transact(ctx, batch)
 	if err != nil && len(batch) > 1 && s.db.PingContext(ctx) == nil {
 		for _, r := range batch {
-			r.written, r.err = Written{}, nil
 			if err := s.transact(ctx, []*request{r}); err != nil {
 				r.err = err
 			}
 		}
 	} else if err != nil {
 		for _, r := range batch {
-			r.written, r.err = Written{}, err
+			r.err = err
 		}
 	}
 	told := false
 	for _, r := range batch {
-		told = told || (r.err == nil && len(r.record.Deliveries) > 0)
+		told = told || (r.err == nil && r.delivers)
 		close(r.done)
 	}
 	if told {
@@ -131,8 +156,8 @@ func (s *Store) writeBatch(ctx context.Context, batch []*request) {
 	}
 }
 
-// transact writes records in one transaction. A conflict concerns only the record
-// that has it.
+// transact makes changes in one transaction. A conflict concerns only the one that
+// has it.
 func (s *Store) transact(ctx context.Context, batch []*request) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -140,8 +165,7 @@ func (s *Store) transact(ctx context.Context, batch []*request) error {
 	}
 	defer func() { _ = tx.Rollback() }()
 	for _, r := range batch {
-		r.written, r.err = s.apply(ctx, tx, &r.record)
-		if r.err != nil && !errors.Is(r.err, ErrConflict) {
+		if r.err = r.apply(ctx, tx); r.err != nil && !errors.Is(r.err, ErrConflict) {
 			return r.err
 		}
 	}

@@ -1,0 +1,104 @@
+package history
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+func TestOutbox(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, url string) {
+		s, _ := open(t, url)
+		d := Delivery{Endpoint: "w", EventID: "e1", Type: "t", Body: "{}", Due: noon, Created: noon}
+		write(t, s, Record{Events: []Event{anEvent("e1")}, Deliveries: []Delivery{d}})
+		write(t, s, Record{Events: []Event{anEvent("e1")}, Deliveries: []Delivery{d}})
+		first, err := s.Claim(t.Context(), "w", noon, noon.Add(time.Minute), 10)
+		if err != nil || len(first) != 1 {
+			t.Fatalf("claimed: %v %v", first, err)
+		}
+		if second, err := s.Claim(t.Context(), "w", noon, noon.Add(time.Minute), 10); err != nil || len(second) != 0 {
+			t.Errorf("what is claimed was claimed again: %v %v", second, err)
+		}
+		after, err := s.Claim(t.Context(), "w", noon.Add(2*time.Minute), noon.Add(3*time.Minute), 10)
+		if err != nil || len(after) != 1 {
+			t.Fatalf("a claim that nobody concluded: %v %v", after, err)
+		}
+		after[0].Attempts, after[0].Error, after[0].Due = 1, "refused", noon.Add(time.Hour)
+		if err := s.PutOff(t.Context(), after[0]); err != nil {
+			t.Fatal(err)
+		}
+		if due, ok, err := s.NextDue(t.Context(), "w"); !ok || !due.Equal(noon.Add(time.Hour)) || err != nil {
+			t.Errorf("next due: %v %v %v", due, ok, err)
+		}
+		letter := DeadLetter{ID: "e1", Source: "/gateway", Destination: "w", Type: "t", Code: 410, Error: "gone", Time: noon, Data: "{}"}
+		if err := s.Bury(t.Context(), after[0], letter); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok, _ := s.NextDue(t.Context(), "w"); ok {
+			t.Error("a dead letter is still due")
+		}
+		letters, err := s.DeadLetters(t.Context(), 0, 10)
+		if err != nil || len(letters) != 1 {
+			t.Fatalf("dead letters: %v %v", letters, err)
+		}
+		if diff := cmp.Diff(letter, letters[0], cmpopts.IgnoreFields(DeadLetter{}, "Sequence")); diff != "" {
+			t.Errorf("dead letter (-want +got):\n%s", diff)
+		}
+		write(t, s, Record{Events: []Event{anEvent("e2")}, Deliveries: []Delivery{d}})
+		if err := s.KeepEndpoints(t.Context(), []string{"other"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok, _ := s.NextDue(t.Context(), "w"); ok {
+			t.Error("an endpoint that is no more is still told")
+		}
+	})
+}
+
+// TestEachDeliveryIsClaimedOnce lets several claim at the same time.
+func TestEachDeliveryIsClaimedOnce(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, url string) {
+		s, _ := open(t, url)
+		const all = 20
+		for n := range all {
+			id := fmt.Sprintf("e%d", n)
+			write(t, s, Record{
+				Events:     []Event{anEvent(id)},
+				Deliveries: []Delivery{{Endpoint: "w", EventID: id, Type: "t", Body: "{}", Due: noon, Created: noon}},
+			})
+		}
+		var mu sync.Mutex
+		times := map[string]int{}
+		var claiming sync.WaitGroup
+		for range 4 {
+			claiming.Go(func() {
+				claimed, err := s.Claim(t.Context(), "w", noon, noon.Add(time.Minute), all)
+				if err != nil {
+					t.Errorf("claim: %v", err)
+				}
+				for _, d := range claimed {
+					mu.Lock()
+					times[d.EventID]++
+					mu.Unlock()
+					if err := s.Delivered(t.Context(), d); err != nil {
+						t.Errorf("conclude: %v", err)
+					}
+				}
+			})
+		}
+		claiming.Wait()
+		for id, n := range times {
+			if n != 1 {
+				t.Errorf("delivery of %s was claimed %d times", id, n)
+			}
+		}
+		if due, ok, err := s.NextDue(t.Context(), "w"); len(times) != all || ok || err != nil {
+			t.Errorf("%d of %d deliveries were claimed, and the next is due: %v %v %v", len(times), all, due, ok, err)
+		}
+	})
+}
