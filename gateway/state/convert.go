@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
@@ -34,9 +33,9 @@ func FromKubernetes(from any) (*Object, error) {
 		return fromCluster(o)
 	case *corev1.Node:
 		return fromNode(o)
-	case *kubevirtv1.VirtualMachine:
+	case *VirtualMachine:
 		return fromVM(o)
-	case *kubevirtv1.VirtualMachineInstance:
+	case *VirtualMachineInstance:
 		return fromInstance(o)
 	case *KnativeService:
 		return fromFunction(o)

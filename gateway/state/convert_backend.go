@@ -5,9 +5,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	kubevirtv1 "kubevirt.io/api/core/v1"
-
-	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
 // controlPlaneLabel marks the nodes that keep virtual machines off.
@@ -43,54 +40,6 @@ func fromNode(n *corev1.Node) (*Object, error) {
 	o.Updated = firstTime(told.Since, o.Created)
 	o.Annotations, o.Story = nil, told
 	return o, nil
-}
-
-func fromVM(v *kubevirtv1.VirtualMachine) (*Object, error) {
-	facts := &VM{
-		Phase:   firstOf(string(v.Status.PrintableStatus), "Unknown"),
-		Machine: firstOf(v.Labels[v1alpha1.LabelMachine], v.Labels[v1alpha1.LabelSourceMachine]),
-		Cluster: v.Labels[v1alpha1.LabelClusterName],
-	}
-	if v.Spec.Template != nil {
-		facts.CPUs, facts.Memory = domainSize(&v.Spec.Template.Spec.Domain)
-	}
-	o, err := newObject(KindVM, kubevirtv1.GroupVersion.String(), &v.ObjectMeta, facts, nil, nil)
-	if err != nil {
-		return nil, err
-	}
-	for _, c := range v.Status.Conditions {
-		if c.Type == kubevirtv1.VirtualMachineReady {
-			o.Story = Story{Ready: c.Status == corev1.ConditionTrue, Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.UTC()}
-		}
-	}
-	return o, nil
-}
-
-func fromInstance(i *kubevirtv1.VirtualMachineInstance) (*Object, error) {
-	facts := &Instance{Phase: string(i.Status.Phase), Host: i.Status.NodeName}
-	facts.CPUs, facts.Memory = domainSize(&i.Spec.Domain)
-	for _, n := range i.Status.Interfaces {
-		if n.IP != "" {
-			facts.Addresses = append(facts.Addresses, n.IP)
-		}
-	}
-	return newObject(KindVMI, kubevirtv1.GroupVersion.String(), &i.ObjectMeta, facts, nil, nil)
-}
-
-// domainSize is what the guest sees, or where that is left out what is requested
-// for it.
-func domainSize(d *kubevirtv1.DomainSpec) (cpus, memory int64) {
-	if c := d.CPU; c != nil {
-		cpus = int64(max(c.Cores, 1)) * int64(max(c.Sockets, 1)) * int64(max(c.Threads, 1))
-	} else {
-		cpus = max(d.Resources.Requests.Cpu().Value(), 1)
-	}
-	if d.Memory != nil && d.Memory.Guest != nil {
-		memory = d.Memory.Guest.Value()
-	} else {
-		memory = d.Resources.Requests.Memory().Value()
-	}
-	return cpus, memory
 }
 
 // KnativeGroupVersion is where Knative Services are.

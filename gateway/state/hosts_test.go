@@ -1,6 +1,7 @@
 package state_test
 
 import (
+	"encoding/json"
 	"slices"
 	"testing"
 
@@ -101,6 +102,19 @@ func TestHostsTellWhatTheyUse(t *testing.T) {
 	}
 }
 
+// read is an object as the gateway reads it from its JSON.
+func read[T any](t *testing.T, object any, into *T) *T {
+	t.Helper()
+	encoded, err := json.Marshal(object)
+	if err == nil {
+		err = json.Unmarshal(encoded, into)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return into
+}
+
 func TestHostsCarryTheirLoad(t *testing.T) {
 	t.Parallel()
 	s := state.NewStore("e")
@@ -114,7 +128,7 @@ func TestHostsCarryTheirLoad(t *testing.T) {
 	guest := resource.MustParse("4Gi")
 	vmi.Spec.Domain.Memory = &kubevirtv1.Memory{Guest: &guest}
 	vmi.Status.NodeName = "host-1"
-	put(t, s, node, vm, vmi)
+	put(t, s, node, read(t, vm, &state.VirtualMachine{}), read(t, vmi, &state.VirtualMachineInstance{}))
 	snapshot, _ := s.Commit(then.Time)
 	got := decode(t, snapshot.Collection(state.TopicHosts).Find("host-1").JSON)
 	if got["vms"] != 1.0 || got["milliCpus"].(map[string]any)["requested"] != 4000.0 || got["memoryBytes"].(map[string]any)["requested"] != float64(4<<30) {

@@ -3,7 +3,6 @@ package watch
 
 import (
 	"fmt"
-	"net/http"
 	"os"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
@@ -51,9 +49,6 @@ type source struct {
 	list     func() runtime.Object
 }
 
-// kubevirtVersion is where KubeVirt's kinds are.
-var kubevirtVersion = schema.GroupVersion{Group: "kubevirt.io", Version: "v1"}
-
 // sources are all the kinds. functions is the namespace of the stack's Knative
 // Services.
 func sources(functions string) []source {
@@ -65,8 +60,8 @@ func sources(functions string) []source {
 		{state.KindProvider, v1alpha1.GroupVersion, "machineproviders", "", false, func() runtime.Object { return &v1alpha1.MachineProviderList{} }},
 		{state.KindCluster, v1alpha1.GroupVersion, "kubernetesclusters", "", false, func() runtime.Object { return &v1alpha1.KubernetesClusterList{} }},
 		{state.KindNode, corev1.SchemeGroupVersion, "nodes", "", true, func() runtime.Object { return &corev1.NodeList{} }},
-		{state.KindVM, kubevirtVersion, "virtualmachines", "", true, func() runtime.Object { return &kubevirtv1.VirtualMachineList{} }},
-		{state.KindVMI, kubevirtVersion, "virtualmachineinstances", "", true, func() runtime.Object { return &kubevirtv1.VirtualMachineInstanceList{} }},
+		{state.KindVM, state.KubeVirtGroupVersion, "virtualmachines", "", true, func() runtime.Object { return &state.VirtualMachineList{} }},
+		{state.KindVMI, state.KubeVirtGroupVersion, "virtualmachineinstances", "", true, func() runtime.Object { return &state.VirtualMachineInstanceList{} }},
 		{state.KindFunction, state.KnativeGroupVersion, "services", functions, true, func() runtime.Object { return &state.KnativeServiceList{} }},
 	}
 }
@@ -76,12 +71,12 @@ func sources(functions string) []source {
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Node{}, &corev1.NodeList{})
-	scheme.AddKnownTypes(kubevirtVersion,
-		&kubevirtv1.VirtualMachine{}, &kubevirtv1.VirtualMachineList{},
-		&kubevirtv1.VirtualMachineInstance{}, &kubevirtv1.VirtualMachineInstanceList{})
+	scheme.AddKnownTypes(state.KubeVirtGroupVersion,
+		&state.VirtualMachine{}, &state.VirtualMachineList{},
+		&state.VirtualMachineInstance{}, &state.VirtualMachineInstanceList{})
 	scheme.AddKnownTypeWithName(state.KnativeGroupVersion.WithKind("Service"), &state.KnativeService{})
 	scheme.AddKnownTypeWithName(state.KnativeGroupVersion.WithKind("ServiceList"), &state.KnativeServiceList{})
-	for _, gv := range []schema.GroupVersion{corev1.SchemeGroupVersion, kubevirtVersion, state.KnativeGroupVersion} {
+	for _, gv := range []schema.GroupVersion{corev1.SchemeGroupVersion, state.KubeVirtGroupVersion, state.KnativeGroupVersion} {
 		metav1.AddToGroupVersion(scheme, gv)
 	}
 	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, v1alpha2.AddToScheme} {
@@ -92,36 +87,25 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// clients makes a client for each group version, all over one connection.
-func clients(config *rest.Config, scheme *runtime.Scheme, versions []schema.GroupVersion) (map[schema.GroupVersion]rest.Interface, error) {
-	config = rest.CopyConfig(config)
-	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+// clients makes a client for each kind, all over one connection.
+func clients(config *rest.Config, scheme *runtime.Scheme, all []source) (map[state.Kind]rest.Interface, error) {
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("connect to the API server: %w", err)
 	}
-	made := map[schema.GroupVersion]rest.Interface{}
-	for _, gv := range versions {
-		if made[gv] != nil {
-			continue
+	serializers := serializer.NewCodecFactory(scheme).WithoutConversion()
+	made := map[state.Kind]rest.Interface{}
+	for _, s := range all {
+		config := rest.CopyConfig(config)
+		config.NegotiatedSerializer = oneKind{serializers, scheme, s.version.WithKind(string(s.kind))}
+		config.GroupVersion = &s.version
+		config.APIPath = "/apis"
+		if s.version.Group == "" {
+			config.APIPath = "/api"
 		}
-		if made[gv], err = connect(config, httpClient, gv); err != nil {
-			return nil, err
+		if made[s.kind], err = rest.RESTClientForConfigAndClient(config, httpClient); err != nil {
+			return nil, fmt.Errorf("connect to API %s: %w", s.version, err)
 		}
 	}
 	return made, nil
-}
-
-func connect(config *rest.Config, httpClient *http.Client, gv schema.GroupVersion) (rest.Interface, error) {
-	config = rest.CopyConfig(config)
-	config.GroupVersion = &gv
-	config.APIPath = "/apis"
-	if gv.Group == "" {
-		config.APIPath = "/api"
-	}
-	client, err := rest.RESTClientForConfigAndClient(config, httpClient)
-	if err != nil {
-		return nil, fmt.Errorf("connect to API %s: %w", gv, err)
-	}
-	return client, nil
 }

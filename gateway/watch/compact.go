@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	kubewatch "k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
@@ -192,12 +191,3 @@ func (s *sink) Replace(list []any, _ string) error {
 
 // Resync does nothing: the store has everything.
 func (s *sink) Resync() error { return nil }
-
-// groupVersions lists the group versions of sources.
-func groupVersions(all []source) []schema.GroupVersion {
-	versions := make([]schema.GroupVersion, 0, len(all))
-	for _, s := range all {
-		versions = append(versions, s.version)
-	}
-	return versions
-}

@@ -69,15 +69,13 @@ func New(config *rest.Config, functions string, store *state.Store, log *slog.Lo
 	}
 	w := &Watcher{
 		store: store, log: log, sources: sources(functions),
-		clients: map[state.Kind]rest.Interface{}, params: runtime.NewParameterCodec(scheme),
+		params:   runtime.NewParameterCodec(scheme),
 		progress: map[state.Kind]Progress{}, settled: make(chan struct{}),
 	}
-	byVersion, err := clients(config, scheme, groupVersions(w.sources))
-	if err != nil {
+	if w.clients, err = clients(config, scheme, w.sources); err != nil {
 		return nil, err
 	}
 	for _, s := range w.sources {
-		w.clients[s.kind] = byVersion[s.version]
 		w.progress[s.kind] = Progress{State: Pending, Since: time.Now(), Optional: s.optional}
 	}
 	return w, nil
