@@ -25,7 +25,7 @@ func BenchmarkEvents(b *testing.B) {
 		}
 		events.Wait()
 		now := time.Now()
-		due, err := s.Claim(b.Context(), "broker", now, now.Add(time.Minute), 8)
+		due, err := s.Claim(b.Context(), "broker", now, now.Add(time.Minute))
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -21,14 +21,14 @@ func (s *Store) insertDelivery(ctx context.Context, tx *sql.Tx, d Delivery) erro
 // Outbox is signalled when there may be something new to deliver.
 func (s *Store) Outbox() <-chan struct{} { return s.outbox }
 
-// Claim takes up to limit deliveries to an endpoint that are due, and puts them
-// off until the time given, so that nobody else takes them meanwhile. They come
-// again then unless Delivered, PutOff or Bury says otherwise.
-func (s *Store) Claim(ctx context.Context, endpoint string, now, until time.Time, limit int) ([]Delivery, error) {
+// Claim takes up to eight deliveries to an endpoint that are due, and puts them off
+// until the time given, so that nobody else takes them meanwhile. They come again
+// then unless Delivered, PutOff or Bury says otherwise.
+func (s *Store) Claim(ctx context.Context, endpoint string, now, until time.Time) ([]Delivery, error) {
 	if !s.ready.Load() {
 		return nil, ErrNotReady
 	}
-	due, err := s.deliveries(ctx, fit(endpoint, 255), now.UnixMicro(), limit)
+	due, err := s.deliveries(ctx, fit(endpoint, 255), now.UnixMicro())
 	if err != nil {
 		return nil, err
 	}

@@ -17,14 +17,14 @@ func TestOutbox(t *testing.T) {
 		d := Delivery{Endpoint: "w", EventID: "e1", Type: "t", Body: "{}", Due: noon, Created: noon}
 		write(t, s, Record{Events: []Event{anEvent("e1")}, Deliveries: []Delivery{d}})
 		write(t, s, Record{Events: []Event{anEvent("e1")}, Deliveries: []Delivery{d}})
-		first, err := s.Claim(t.Context(), "w", noon, noon.Add(time.Minute), 10)
+		first, err := s.Claim(t.Context(), "w", noon, noon.Add(time.Minute))
 		if err != nil || len(first) != 1 {
 			t.Fatalf("claimed: %v %v", first, err)
 		}
-		if second, err := s.Claim(t.Context(), "w", noon, noon.Add(time.Minute), 10); err != nil || len(second) != 0 {
+		if second, err := s.Claim(t.Context(), "w", noon, noon.Add(time.Minute)); err != nil || len(second) != 0 {
 			t.Errorf("what is claimed was claimed again: %v %v", second, err)
 		}
-		after, err := s.Claim(t.Context(), "w", noon.Add(2*time.Minute), noon.Add(3*time.Minute), 10)
+		after, err := s.Claim(t.Context(), "w", noon.Add(2*time.Minute), noon.Add(3*time.Minute))
 		if err != nil || len(after) != 1 {
 			t.Fatalf("a claim that nobody concluded: %v %v", after, err)
 		}
@@ -77,16 +77,23 @@ func TestEachDeliveryIsClaimedOnce(t *testing.T) {
 		var claiming sync.WaitGroup
 		for range 4 {
 			claiming.Go(func() {
-				claimed, err := s.Claim(t.Context(), "w", noon, noon.Add(time.Minute), all)
-				if err != nil {
-					t.Errorf("claim: %v", err)
-				}
-				for _, d := range claimed {
+				for {
+					claimed, err := s.Claim(t.Context(), "w", noon, noon.Add(time.Minute))
+					if err != nil {
+						t.Errorf("claim: %v", err)
+					}
+					if len(claimed) == 0 {
+						return
+					}
 					mu.Lock()
-					times[d.EventID]++
+					for _, d := range claimed {
+						times[d.EventID]++
+					}
 					mu.Unlock()
-					if err := s.Delivered(t.Context(), d); err != nil {
-						t.Errorf("conclude: %v", err)
+					for _, d := range claimed {
+						if err := s.Delivered(t.Context(), d); err != nil {
+							t.Errorf("conclude: %v", err)
+						}
 					}
 				}
 			})

@@ -19,8 +19,8 @@ const (
 
 	insertDelivery = "INSERT INTO deliveries (endpoint, event_id, type, body, attempts, due, error, created) VALUES (?, ?, ?, ?, 0, ?, '', ?)"
 	// dueDeliveries has one order for all who claim, so that none waits for another
-	// who waits for it.
-	dueDeliveries  = "SELECT seq, endpoint, event_id, type, body, attempts, due, error, created FROM deliveries WHERE endpoint = ? AND due <= ? ORDER BY due, seq LIMIT ?"
+	// who waits for it. SQLite would prepare it anew for each limit that is given.
+	dueDeliveries  = "SELECT seq, endpoint, event_id, type, body, attempts, due, error, created FROM deliveries WHERE endpoint = ? AND due <= ? ORDER BY due, seq LIMIT 8"
 	claimDelivery  = "UPDATE deliveries SET due = ? WHERE seq = ? AND due = ?"
 	deleteDelivery = "DELETE FROM deliveries WHERE seq = ?"
 	nextDue        = "SELECT MIN(due) FROM deliveries WHERE endpoint = ?"

@@ -85,8 +85,6 @@ func newClient(through http.RoundTripper) *http.Client {
 
 // Bounds of delivering.
 const (
-	// atOnce is how many deliveries to an endpoint are under way at the same time.
-	atOnce = 8
 	// longestDelay bounds the pauses between tries.
 	longestDelay = 10 * time.Minute
 	// idleDelay is between two looks at an outbox that says nothing.
@@ -190,10 +188,11 @@ func (d *Deliverer) pause(ctx context.Context, e Endpoint) time.Duration {
 	return min(max(time.Until(due), 10*time.Millisecond), idleDelay)
 }
 
-// round makes the deliveries that are due, and returns how many there were.
+// round makes deliveries that are due at the same time, and returns how many there
+// were.
 func (d *Deliverer) round(ctx context.Context, e Endpoint) (int, error) {
 	now := time.Now()
-	claimed, err := d.History.Claim(ctx, e.Name, now, now.Add(e.Timeout+lease), atOnce)
+	claimed, err := d.History.Claim(ctx, e.Name, now, now.Add(e.Timeout+lease))
 	var running sync.WaitGroup
 	for _, delivery := range claimed {
 		running.Go(func() { d.deliver(ctx, e, delivery) })
