@@ -5,7 +5,6 @@ package kube
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -24,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/json"
 
 	"github.com/vitistack/stack/functions/internal/merge"
 )
@@ -152,7 +152,7 @@ func (c *Client) Get(ctx context.Context, namespace, name string, obj Object) er
 		return wrap(apierrors.NewNotFound(ref.GroupResource(), name), "read", ref, namespace, name)
 	}
 	request := client.Get().NamespaceIfScoped(namespace, namespace != "").Resource(ref.Resource).Name(name)
-	err = c.read(ctx, "get", request).Into(obj)
+	err = decode(c.read(ctx, "get", request), obj)
 	return wrap(err, "read", ref, namespace, name)
 }
 
@@ -180,13 +180,30 @@ func (c *Client) ListPage(ctx context.Context, namespace string, options metav1.
 		return err
 	}
 	request := client.Get().NamespaceIfScoped(namespace, namespace != "").Resource(ref.Resource).VersionedParams(&options, c.params)
-	err = c.read(ctx, "list", request).Into(list)
+	err = decode(c.read(ctx, "list", request), list)
 	return wrap(err, "list", ref, namespace, "")
 }
 
 // read makes a request, or waits for the answer to a later one for the same.
 func (c *Client) read(ctx context.Context, verb string, request *rest.Request) rest.Result {
 	return c.reads.Do(ctx, verb+" "+request.URL().String(), func(ctx context.Context) rest.Result { return request.Do(ctx) })
+}
+
+// decode reads an answer into obj, whose kind is known: rest.Result.Into parses it once
+// more to find out which it is. Like that, it leaves no kind in obj.
+func decode(answer rest.Result, obj runtime.Object) error {
+	if err := answer.Error(); err != nil {
+		return err
+	}
+	raw, err := answer.Raw()
+	if err != nil {
+		return err
+	}
+	if err := json.UnmarshalCaseSensitivePreserveInts(raw, obj); err != nil {
+		return fmt.Errorf("decode %T: %w", obj, err)
+	}
+	obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	return nil
 }
 
 // Create makes obj and reads back what the API server made of it. If an object of
@@ -198,8 +215,8 @@ func (c *Client) Create(ctx context.Context, obj Object) error {
 		return err
 	}
 	options := &metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}
-	err = client.Post().NamespaceIfScoped(obj.GetNamespace(), obj.GetNamespace() != "").Resource(ref.Resource).
-		VersionedParams(options, c.params).Body(obj).Do(ctx).Into(obj)
+	err = decode(client.Post().NamespaceIfScoped(obj.GetNamespace(), obj.GetNamespace() != "").Resource(ref.Resource).
+		VersionedParams(options, c.params).Body(obj).Do(ctx), obj)
 	return wrap(err, "create", ref, obj.GetNamespace(), obj.GetName())
 }
 
@@ -248,8 +265,8 @@ func (c *Client) Update(ctx context.Context, obj Object) error {
 		return err
 	}
 	options := &metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict}
-	err = client.Put().NamespaceIfScoped(obj.GetNamespace(), obj.GetNamespace() != "").Resource(ref.Resource).
-		Name(obj.GetName()).VersionedParams(options, c.params).Body(obj).Do(ctx).Into(obj)
+	err = decode(client.Put().NamespaceIfScoped(obj.GetNamespace(), obj.GetNamespace() != "").Resource(ref.Resource).
+		Name(obj.GetName()).VersionedParams(options, c.params).Body(obj).Do(ctx), obj)
 	return wrap(err, "update", ref, obj.GetNamespace(), obj.GetName())
 }
 
@@ -261,9 +278,9 @@ func (c *Client) patch(ctx context.Context, obj Object, body []byte, subresource
 		return err
 	}
 	options := &metav1.PatchOptions{FieldValidation: metav1.FieldValidationStrict}
-	err = client.Patch(types.MergePatchType).NamespaceIfScoped(obj.GetNamespace(), obj.GetNamespace() != "").
+	err = decode(client.Patch(types.MergePatchType).NamespaceIfScoped(obj.GetNamespace(), obj.GetNamespace() != "").
 		Resource(ref.Resource).Name(obj.GetName()).SubResource(subresource...).
-		VersionedParams(options, c.params).Body(body).Do(ctx).Into(obj)
+		VersionedParams(options, c.params).Body(body).Do(ctx), obj)
 	return wrap(err, "patch", ref, obj.GetNamespace(), obj.GetName())
 }
 
@@ -364,7 +381,7 @@ func (c *Client) ListInto(ctx context.Context, resource schema.GroupVersionResou
 	if err != nil {
 		return wrap(err, "list", resource, page.Namespace, "")
 	}
-	if err := json.Unmarshal(raw, list); err != nil {
+	if err := json.UnmarshalCaseSensitivePreserveInts(raw, list); err != nil {
 		return fmt.Errorf("decode %s: %w", resource.Resource, err)
 	}
 	return nil
