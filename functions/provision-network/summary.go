@@ -24,7 +24,7 @@ const (
 	recount = 30 * time.Second
 	// easing is how many times longer than a count is the wait for the next, so that
 	// networks of thousands of addresses, which are all read, are counted less often.
-	easing = 20
+	easing = 50
 	// late is how late a count may be for that.
 	late = recount / 3
 	// mostCounted is the largest integer that every JSON reader keeps.
