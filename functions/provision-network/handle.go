@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
@@ -37,6 +38,8 @@ type function struct {
 	pause time.Duration
 	// looks are those at the users of a namespace's networks.
 	looks merge.Calls[error]
+	// waiting is the number of deliveries that wait to count again.
+	waiting atomic.Int64
 }
 
 const (

@@ -315,3 +315,32 @@ func TestBurstIsCounted(t *testing.T) {
 		t.Errorf("after a process died: %+v, next at %v", s.IPAllocationSummary, s.NextCheckTime)
 	}
 }
+
+// TestManyAreCounted has so many networks fill at once that no delivery may wait any
+// more for the next to happen.
+func TestManyAreCounted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	spec := manualSpec("10.9.0.0/24", "", 1)
+	spec.IPAllocation = &v1alpha2.IPAllocationPolicy{Type: "static"}
+	w.network("net", spec)
+	w.look("net")
+	w.f.pause = time.Hour
+	w.f.waiting.Store(waiters)
+	for i := range 2 {
+		name := fmt.Sprintf("a%d", i)
+		w.allocation(name, "net", "", fmt.Sprintf("10.9.0.%d", 10+i))
+		w.must(w.deliver("IPAllocation", name, events.TypeRefUpdate))
+	}
+	if s := w.get("net").Status; s.IPAllocationSummary.AllocatedCount != 1 || s.NextCheckTime == nil {
+		t.Errorf("%+v, next at %v: want the first to be counted, and the note for resync", s.IPAllocationSummary, s.NextCheckTime)
+	}
+	w.clock.Pass(recount + 2*time.Second)
+	w.must(w.deliver(kindNetwork, "net", events.TypeResync))
+	if s := w.get("net").Status; s.IPAllocationSummary.AllocatedCount != 2 || s.NextCheckTime != nil {
+		t.Errorf("after resync: %+v, next at %v", s.IPAllocationSummary, s.NextCheckTime)
+	}
+	if n := w.f.waiting.Load(); n != waiters {
+		t.Errorf("%d deliveries wait, want %d", n, waiters)
+	}
+}

@@ -27,6 +27,9 @@ const (
 	easing = 50
 	// late is how late a count may be for that.
 	late = recount / 3
+	// waiters is how many deliveries of a process wait at the same time to count again:
+	// they take the places of others, which a broker has a limited number of.
+	waiters = 10
 	// mostCounted is the largest integer that every JSON reader keeps.
 	mostCounted = 1 << 53
 )
@@ -44,7 +47,8 @@ func countedByAllocations(in event.Event, kind string) bool {
 
 // usersChanged looks at the networks of a namespace in which something has got, or
 // given up, addresses: deletions may wait for that, and it is counted. Many changes
-// at the same time are looked at once.
+// at the same time are looked at once. While networks of many namespaces are counted,
+// resync finishes the counts.
 func (f *function) usersChanged(ctx context.Context, namespace string, gone bool) error {
 	var noted []*v1alpha2.NetworkNamespace
 	began := f.now()
@@ -53,6 +57,10 @@ func (f *function) usersChanged(ctx context.Context, namespace string, gone bool
 		return err
 	})
 	if len(noted) == 0 {
+		return err
+	}
+	defer f.waiting.Add(-1)
+	if f.waiting.Add(1) > waiters {
 		return err
 	}
 	pause := max(f.pause, min(easing*f.now().Sub(began), late))
