@@ -67,7 +67,8 @@ func run(ctx context.Context, name string, build func() (Handler, error), log *s
 // posted to any path, it answers /healthz, /readyz and /metrics.
 func Serve(ctx context.Context, listener net.Listener, name string, handle Handler, log *slog.Logger, options ...Option) error {
 	log = log.With("function", name)
-	r := &receiver{name: name, handle: handle, log: log, timeout: deliveryTimeout, turns: turns{objects: map[string]*turn{}}}
+	r := &receiver{name: name, handle: handle, log: log, timeout: deliveryTimeout}
+	r.inTurns = InTurns(r.call)
 	for _, option := range options {
 		option(r)
 	}
@@ -102,7 +103,8 @@ type receiver struct {
 	log    *slog.Logger
 	// timeout is for a delivery to come to an outcome.
 	timeout time.Duration
-	turns   turns
+	// inTurns is call, for one object after the other.
+	inTurns Handler
 }
 
 func (r *receiver) routes() http.Handler {
@@ -126,7 +128,7 @@ func (r *receiver) receive(w http.ResponseWriter, req *http.Request) {
 	ctx, cancel := context.WithTimeout(req.Context(), r.timeout)
 	defer cancel()
 	d := &delivery{}
-	reply, err := r.turns.handle(context.WithValue(ctx, deliveryKey{}, d), *in, r.call)
+	reply, err := r.inTurns(context.WithValue(ctx, deliveryKey{}, d), *in)
 	if err == nil && reply != nil {
 		err = complete(reply, *in, r.name)
 	}

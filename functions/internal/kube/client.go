@@ -192,12 +192,9 @@ func (c *Client) read(ctx context.Context, verb string, request *rest.Request) r
 // decode reads an answer into obj, whose kind is known: rest.Result.Into parses it once
 // more to find out which it is. Like that, it leaves no kind in obj.
 func decode(answer rest.Result, obj runtime.Object) error {
-	if err := answer.Error(); err != nil {
-		return err
-	}
 	raw, err := answer.Raw()
 	if err != nil {
-		return err
+		return answer.Error()
 	}
 	if err := json.UnmarshalCaseSensitivePreserveInts(raw, obj); err != nil {
 		return fmt.Errorf("decode %T: %w", obj, err)
