@@ -29,9 +29,7 @@ func BenchmarkDelivery(b *testing.B) {
 			defer events.Close()
 			events.SetTriggers([]broker.Trigger{trigger(b, served+"/take")})
 			await := func(n int) {
-				for events.Stats().Triggers[0].Delivered < int64(n) {
-					time.Sleep(time.Millisecond)
-				}
+				eventually(b, "what was sent is delivered", func() bool { return events.Stats().Triggers[0].Delivered >= int64(n) })
 			}
 			send(b, events, "first")
 			await(1)

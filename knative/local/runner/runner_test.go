@@ -110,7 +110,7 @@ func get(t *testing.T, url string) answer {
 }
 
 // eventually waits until the condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
+func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(deadline); !holds(); {
 		if time.Now().After(end) {
