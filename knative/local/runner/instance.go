@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"net"
 	"net/http"
-	"net/http/httputil"
 	"net/url"
 	"slices"
 	"strconv"
@@ -27,7 +25,6 @@ type instance struct {
 	state    string
 	port     int
 	process  *process.Process // nil until it is started
-	proxy    *httputil.ReverseProxy
 	inFlight int
 	retired  bool        // gets no new request
 	idle     *time.Timer // runs while it has no request
@@ -105,7 +102,7 @@ func (f *Function) launch(in *instance) error {
 		return err
 	}
 	f.mu.Lock()
-	in.process, in.port, in.proxy = child, port, f.proxyTo(port)
+	in.process, in.port = child, port
 	f.mu.Unlock()
 	if err := f.awaitReady(ctx, in); err != nil {
 		return err
@@ -163,22 +160,6 @@ func (f *Function) probe(ctx context.Context, client *http.Client, port int) boo
 	_, _ = io.Copy(io.Discard, response.Body)
 	_ = response.Body.Close()
 	return response.StatusCode < limit
-}
-
-func (f *Function) proxyTo(port int) *httputil.ReverseProxy {
-	target := local(port)
-	return &httputil.ReverseProxy{
-		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		Transport: f.transport,
-		ErrorLog:  log.New(f.log, "runner: ", log.LstdFlags),
-		ModifyResponse: func(*http.Response) error {
-			f.answered()
-			return nil
-		},
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			http.Error(w, f.uncalled(err).Error(), status(err))
-		},
-	}
 }
 
 func local(port int) *url.URL {

@@ -10,8 +10,8 @@ import (
 )
 
 // RoundTrip implements http.RoundTripper. It sends the request to a process of the function, whatever host it names. It
-// fails only when the request's own context ends; what ServeHTTP answers of its own accord is a response here too. The
-// process is taken until the response's body is closed.
+// fails only when the request's own context ends: that no process answers is a response too. The process is taken until
+// the response's body is closed.
 func (f *Function) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), f.spec.Timeout)
 	in, err := f.acquire(ctx)
@@ -33,7 +33,7 @@ func (f *Function) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := f.transport.RoundTrip(out)
 	if err != nil {
 		done()
-		return refusal(r, f.uncalled(err))
+		return refusal(r, fmt.Errorf("call %s: %w", f.spec.Name, err))
 	}
 	f.answered()
 	response.Body = &heldBody{ReadCloser: response.Body, done: sync.OnceFunc(done)}

@@ -6,7 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	stdlog "log"
 	"net/http"
+	"net/http/httputil"
+	"net/url"
 	"slices"
 	"sync"
 	"syscall"
@@ -49,6 +52,7 @@ type Function struct {
 	spawner   *process.Spawner
 	log       *process.Log
 	transport *http.Transport
+	proxy     *httputil.ReverseProxy // to RoundTrip
 
 	mu        sync.Mutex
 	instances []*instance
@@ -65,24 +69,23 @@ type Function struct {
 
 // New returns a function without processes, which print to log.
 func New(spawner *process.Spawner, log *process.Log, spec Spec) *Function {
-	return &Function{
+	f := &Function{
 		spec: spec, spawner: spawner, log: log, changed: make(chan struct{}),
 		transport: &http.Transport{MaxIdleConnsPerHost: maxIdleConns, DisableCompression: true},
 	}
+	f.proxy = &httputil.ReverseProxy{
+		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: "http", Host: spec.Name}) },
+		Transport: f,
+		ErrorLog:  stdlog.New(log, "runner: ", stdlog.LstdFlags),
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			http.Error(w, err.Error(), status(err))
+		},
+	}
+	return f
 }
 
 // ServeHTTP implements http.Handler.
-func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), f.spec.Timeout)
-	defer cancel()
-	in, err := f.acquire(ctx)
-	if err != nil {
-		http.Error(w, err.Error(), status(err))
-		return
-	}
-	defer f.release(in)
-	in.proxy.ServeHTTP(w, r.WithContext(ctx))
-}
+func (f *Function) ServeHTTP(w http.ResponseWriter, r *http.Request) { f.proxy.ServeHTTP(w, r) }
 
 // Statuses returns the state of each process, or one that says that there is none.
 func (f *Function) Statuses() []process.Status {
@@ -156,9 +159,6 @@ func (f *Function) Close() {
 	}
 	f.transport.CloseIdleConnections()
 }
-
-// uncalled says that a process did not answer.
-func (f *Function) uncalled(err error) error { return fmt.Errorf("call %s: %w", f.spec.Name, err) }
 
 // answered notes that a process works.
 func (f *Function) answered() {
