@@ -15,14 +15,14 @@ import (
 	"github.com/vitistack/stack/tests/stand/process"
 )
 
-// BenchmarkProcesses gives out addresses with several processes of each function,
-// and with a second event source that tells everything again. It fails unless every
-// address is unique.
+// BenchmarkProcesses gives out addresses with several processes of each function, which
+// share what one gets at once, and with a second event source that tells everything
+// again. It fails unless every address is unique, and all processes took part.
 func BenchmarkProcesses(b *testing.B) {
-	const n = 400
+	const n, atOnce = 400, 96
 	for _, tc := range []struct{ processes, sources int }{{1, 1}, {2, 1}, {4, 1}, {8, 1}, {2, 2}} {
 		b.Run(fmt.Sprintf("%d-from-%d", tc.processes, tc.sources), func(b *testing.B) {
-			e := engine.Start(b, "--idle", "10m", "--processes", strconv.Itoa(tc.processes))
+			e := engine.Start(b, "--idle", "10m", "--processes", strconv.Itoa(tc.processes), "--concurrency", strconv.Itoa(atOnce/tc.processes))
 			for range tc.sources - 1 {
 				secondSources(b, e)
 			}
@@ -35,10 +35,24 @@ func BenchmarkProcesses(b *testing.B) {
 				walls = append(walls, time.Since(began))
 				distinct(b, e, namespace, n)
 			}
+			if took := processesOf(b, e, "allocate-ip"); took != tc.processes {
+				b.Fatalf("%d processes of allocate-ip took part, not %d", took, tc.processes)
+			}
 			b.ReportMetric(float64(n)/median(walls).Seconds(), "addresses/s")
 			b.ReportMetric(0, "ns/op")
 		})
 	}
+}
+
+// processesOf is the number of running processes of a function.
+func processesOf(b *testing.B, e *engine.Engine, function string) (n int) {
+	b.Helper()
+	for _, p := range e.Report().Processes {
+		if p.Name == function && p.PID != 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // secondSources runs the engine's event sources once more, so that every event comes

@@ -21,6 +21,7 @@ type Options struct {
 	GatewayPort   int
 	Idle          time.Duration
 	Processes     int
+	Concurrency   int // 0 for containerConcurrency
 	Extra         []extraProcess
 	CRDs          []string // more directories
 	Apply         []string // files
@@ -62,6 +63,7 @@ func ParseOptions(args []string, out io.Writer) (Options, error) {
 	flags.IntVar(&o.GatewayPort, "gateway-port", 9991, "`port` of the gateway (REST, status page, metrics); 0 takes a free one")
 	flags.DurationVar(&o.Idle, "idle", 15*time.Second, "stop a function's process after this `time` without requests")
 	flags.IntVar(&o.Processes, "processes", 1, "most `processes` of a function; another is started when all have containerConcurrency requests")
+	flags.IntVar(&o.Concurrency, "concurrency", 0, "most `requests` in a process at once, where containerConcurrency allows more; 0 leaves it at that")
 	flags.Func("process", "`name=command`: run this too, with KUBECONFIG set to an administrator's; the shell splits the command. What it writes to the file that NOTES names, as lines of two columns, is shown at the start (repeatable)", o.addProcess)
 	flags.Func("crds", "`directory` of more CRDs to install before everything else (repeatable)", list(&o.CRDs))
 	flags.Func("apply", "`file` of objects to apply once all is ready (repeatable)", list(&o.Apply))
@@ -83,8 +85,8 @@ func ParseOptions(args []string, out io.Writer) (Options, error) {
 	if flags.NArg() > 0 {
 		return Options{}, fmt.Errorf("read the command line: %q is no flag; see viti-local up --help", flags.Arg(0))
 	}
-	if o.Processes < 1 || o.Idle <= 0 || o.PingEvery < 0 {
-		return Options{}, errors.New("read the command line: --processes and --idle must be positive, --ping-every must not be negative")
+	if o.Processes < 1 || o.Idle <= 0 || o.Concurrency < 0 || o.PingEvery < 0 {
+		return Options{}, errors.New("read the command line: --processes and --idle must be positive, --concurrency and --ping-every must not be negative")
 	}
 	return o.complete()
 }

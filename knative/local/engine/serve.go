@@ -94,8 +94,12 @@ func (e *engine) newFunction(program manifest.Program) (*runner.Function, error)
 	if program.MaxScale > 0 {
 		processes = min(processes, program.MaxScale)
 	}
+	concurrency := program.Concurrency
+	if most := e.options.Concurrency; most > 0 && (concurrency == 0 || concurrency > most) {
+		concurrency = most
+	}
 	return runner.New(e.spawner, log, runner.Spec{
-		Name: program.Name, ReadyPath: program.ReadyPath(), Concurrency: program.Concurrency, Processes: processes,
+		Name: program.Name, ReadyPath: program.ReadyPath(), Concurrency: concurrency, Processes: processes,
 		Idle: e.options.Idle, Grace: functionGrace, Timeout: time.Duration(program.TimeoutSeconds) * time.Second,
 		Command: func(ctx context.Context, port int) (process.Command, error) {
 			return e.programs.command(ctx, program, port)

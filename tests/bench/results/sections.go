@@ -53,7 +53,7 @@ func (r *report) machines(b *strings.Builder) {
 }
 
 func (r *report) processes(b *strings.Builder) {
-	b.WriteString("## Several processes, several event sources\n\n400 addresses from so many processes of each function, told of by so many event sources. The benchmark fails if an address is given out twice.\n\n")
+	b.WriteString("## Several processes, several event sources\n\n400 addresses from so many processes of each function, which share the same number of deliveries at once, told of by so many event sources. The benchmark fails if an address is given out twice.\n\n")
 	r.table(b, "processes-from-sources", "Processes", [][2]string{{"addresses a second", "addresses/s"}})
 }
 
