@@ -75,9 +75,9 @@ func placeOf(p pool.Pool, h holder, i int) uint64 {
 // pick takes the first free address after the place where the allocation's search
 // begins.
 func (f *function) pick(ctx context.Context, nn *v1alpha2.NetworkNamespace, p pool.Pool, a *v1alpha2.IPAllocation, h holder) (netip.Addr, error) {
-	known, err := f.ledger.read(ctx, nn.Name, h)
-	if err != nil || known.mine.IsValid() {
-		return known.mine, err
+	known, err := f.ledger.read(ctx, h.namespace, nn.Name)
+	if mine, ok := known.held[h.uid]; ok || err != nil {
+		return mine, err
 	}
 	free := known.free(p)
 	if free > 0 && free <= max(crowded, p.Size()/20) {
@@ -94,17 +94,17 @@ func (f *function) pick(ctx context.Context, nn *v1alpha2.NetworkNamespace, p po
 }
 
 // search takes the first free address, which somebody else may do at the same time.
-func (l *ledger) search(ctx context.Context, network string, p pool.Pool, h holder, known entries) (netip.Addr, error) {
-	start := placeOf(p, h, 0)
+func (l *ledger) search(ctx context.Context, network string, p pool.Pool, h holder, known listing) (netip.Addr, error) {
+	start, lost := placeOf(p, h, 0), map[netip.Addr]bool{}
 	for range races {
-		got, ok := p.FirstFree(start, known.taken)
+		got, ok := p.FirstFree(start, func(a netip.Addr) bool { return known.taken[a] || lost[a] })
 		if !ok {
 			return netip.Addr{}, errExhausted
 		}
 		if err := l.take(ctx, network, got, h); !errors.As(err, new(errTaken)) {
 			return got, err
 		}
-		known.taken[got] = true
+		lost[got] = true
 	}
 	return netip.Addr{}, errFaster
 }
@@ -117,8 +117,7 @@ func (f *function) ahead(ctx context.Context, nn *v1alpha2.NetworkNamespace, a *
 		return 0, err
 	}
 	n := uint64(0)
-	for i := range waiting {
-		w := &waiting[i]
+	for _, w := range waiting {
 		if older(w, a) < 0 && exhausted(w) && w.Spec.NetworkNamespaceName == nn.Name && familyOf(w, nn) == familyOf(a, nn) {
 			n++
 		}

@@ -22,8 +22,8 @@ type function struct {
 	ledger *ledger
 	sender sender
 	now    func() time.Time
-	// woken has the terms of each network, by its UID, on which those were woken that
-	// wait for it.
+	// woken has the terms of each network, by namespace and name, on which those were
+	// woken that wait for it.
 	woken sync.Map
 }
 

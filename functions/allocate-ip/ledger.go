@@ -12,6 +12,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/merge"
 	"github.com/vitistack/stack/functions/internal/pool"
 )
 
@@ -28,8 +29,9 @@ const (
 // server lets one of two writers win. An address that was given back but must not
 // be given out again yet has a Lease without a holder.
 type ledger struct {
-	kube *kube.Client
-	now  func() time.Time
+	kube     *kube.Client
+	now      func() time.Time
+	listings merge.Calls[listing]
 }
 
 // holder is an IPAllocation, as the ledger knows it.
@@ -160,18 +162,20 @@ func (l *ledger) renew(ctx context.Context, network string, a netip.Addr, h hold
 	return err
 }
 
-// entries is what a listing of a network's Leases says.
-type entries struct {
+// listing is what the Leases of a network say, or why nobody knows. It is shared, so
+// nobody may change it.
+type listing struct {
 	// taken has the addresses that cannot be given out.
 	taken map[netip.Addr]bool
-	// mine is the address that the asking holder has, if it has one.
-	mine netip.Addr
+	// held has the addresses of holders by their UIDs.
+	held map[string]netip.Addr
+	err  error
 }
 
 // free is the number of addresses of a pool that can be given out.
-func (e entries) free(p pool.Pool) uint64 {
+func (seen listing) free(p pool.Pool) uint64 {
 	free := p.Size()
-	for a := range e.taken {
+	for a := range seen.taken {
 		if p.Contains(a) {
 			free--
 		}
@@ -179,27 +183,35 @@ func (e entries) free(p pool.Pool) uint64 {
 	return free
 }
 
-// read lists a network's Leases in one request.
-func (l *ledger) read(ctx context.Context, network string, h holder) (entries, error) {
+// read looks at a network's Leases. Who does so at the same time shares one request, and
+// what it says.
+func (l *ledger) read(ctx context.Context, namespace, network string) (listing, error) {
+	seen := l.listings.Do(ctx, namespace+"/"+network, func(ctx context.Context) listing {
+		return l.list(ctx, namespace, network)
+	})
+	return seen, seen.err
+}
+
+func (l *ledger) list(ctx context.Context, namespace, network string) listing {
 	list := &coordinationv1.LeaseList{}
 	selector := v1alpha2.LabelNetworkNamespace + "=" + kube.LabelValue(network) + "," + v1alpha1.LabelManagedBy + "=" + managedBy
-	if err := l.kube.List(ctx, h.namespace, selector, list); err != nil {
-		return entries{}, err
+	if err := l.kube.List(ctx, namespace, selector, list); err != nil {
+		return listing{err: err}
 	}
-	e := entries{taken: make(map[netip.Addr]bool, len(list.Items))}
+	seen := listing{taken: make(map[netip.Addr]bool, len(list.Items)), held: make(map[string]netip.Addr, len(list.Items))}
 	for i := range list.Items {
 		a, err := netip.ParseAddr(list.Items[i].Annotations[annotationAddress])
 		if err != nil {
 			continue
 		}
-		if holderUID(&list.Items[i]) == h.uid {
-			e.mine = a
+		if uid := holderUID(&list.Items[i]); uid != "" {
+			seen.held[uid] = a
 		}
 		if !l.reusable(&list.Items[i]) {
-			e.taken[a] = true
+			seen.taken[a] = true
 		}
 	}
-	return e, nil
+	return seen
 }
 
 // reusable tells whether an address that has a Lease may be given out: it has no

@@ -361,4 +361,11 @@ func TestCountWakesNobody(t *testing.T) {
 			t.Errorf("%s: woken: %v, want %v", step.reason, heard.names, step.want)
 		}
 	}
+	nn := &v1alpha2.NetworkNamespace{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "net"}}
+	if err := errors.Join(s.kube.Delete(t.Context(), nn), f.wakeNetwork(t.Context(), s.namespace, "net", false)); err != nil {
+		t.Fatal(err)
+	}
+	if _, known := f.woken.Load(s.namespace + "/net"); known {
+		t.Error("the terms of a network are remembered that is gone")
+	}
 }

@@ -24,9 +24,10 @@ const source = "/functions/" + name
 // is thorough, it looks for no others if it has done so on the same terms before: a
 // network that fills is counted again and again, and has more of them each time.
 func (f *function) wakeNetwork(ctx context.Context, namespace, name string, thorough bool) error {
-	nn := &v1alpha2.NetworkNamespace{}
+	nn, key := &v1alpha2.NetworkNamespace{}, namespace+"/"+name
 	if err := f.kube.Get(ctx, namespace, name, nn); err != nil {
 		if kube.NotFound(err) {
+			f.woken.Delete(key)
 			return nil
 		}
 		return err
@@ -38,19 +39,19 @@ func (f *function) wakeNetwork(ctx context.Context, namespace, name string, thor
 	if err != nil {
 		return err
 	}
-	if known, _ := f.woken.Load(nn.UID); thorough || known != terms {
+	if known, _ := f.woken.Load(key); thorough || known != terms {
 		if err := f.wakeConfigurations(ctx, nn); err != nil {
 			return err
 		}
 		if err := f.wakeAllocations(ctx, nn); err != nil {
 			return err
 		}
-		f.woken.Store(nn.UID, terms)
+		f.woken.Store(key, terms)
 	}
 	return f.wakeOldest(ctx, namespace, name)
 }
 
-// termsOf is what a network says, but for the count of its users.
+// termsOf is what a network says, its UID among it, but for the count of its users.
 func termsOf(nn *v1alpha2.NetworkNamespace) (string, error) {
 	said := *nn
 	said.ResourceVersion, said.ManagedFields = "", nil
@@ -121,8 +122,7 @@ func (f *function) wakeOldest(ctx context.Context, namespace, network string) er
 		return err
 	}
 	woken := map[string]bool{}
-	for i := range waiting {
-		a := &waiting[i]
+	for _, a := range waiting {
 		other := network != "" && network != a.Spec.NetworkNamespaceName
 		pool := a.Spec.NetworkNamespaceName + "/" + string(a.Spec.IPFamily)
 		if !exhausted(a) || other || woken[pool] {
@@ -136,15 +136,20 @@ func (f *function) wakeOldest(ctx context.Context, namespace, network string) er
 	return nil
 }
 
-// waiters are the allocations of a namespace that wait, the oldest first.
-func (f *function) waiters(ctx context.Context, namespace string) ([]v1alpha2.IPAllocation, error) {
-	list := &v1alpha2.IPAllocationList{}
+// waiters are the allocations of a namespace that wait, the oldest first. Nobody may
+// change them.
+func (f *function) waiters(ctx context.Context, namespace string) (waiting []*v1alpha2.IPAllocation, err error) {
 	pending := metav1.ListOptions{FieldSelector: "status.phase=" + string(v1alpha2.IPAllocationPending)}
-	if err := f.kube.ListPage(ctx, namespace, pending, list); err != nil {
+	list, err := kube.View[v1alpha2.IPAllocationList](ctx, f.kube, namespace, pending)
+	if err != nil {
 		return nil, err
 	}
-	waiting := slices.DeleteFunc(list.Items, func(a v1alpha2.IPAllocation) bool { return a.DeletionTimestamp != nil })
-	slices.SortFunc(waiting, func(a, b v1alpha2.IPAllocation) int { return older(&a, &b) })
+	for i := range list.Items {
+		if a := &list.Items[i]; a.DeletionTimestamp == nil {
+			waiting = append(waiting, a)
+		}
+	}
+	slices.SortFunc(waiting, older)
 	return waiting, nil
 }
 

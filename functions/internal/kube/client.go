@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,6 +46,7 @@ type Client struct {
 	params runtime.ParameterCodec
 	rest   map[schema.GroupVersion]rest.Interface
 	reads  merge.Calls[rest.Result]
+	views  merge.Calls[view]
 }
 
 // Connect makes a client for the API server that the file in KUBECONFIG names, or
@@ -175,13 +175,21 @@ func (c *Client) List(ctx context.Context, namespace, selector string, list Obje
 
 // ListPage is List with all the options of the API.
 func (c *Client) ListPage(ctx context.Context, namespace string, options metav1.ListOptions, list ObjectList) error {
-	client, ref, err := c.resource(list)
+	request, ref, err := c.listing(namespace, options, list)
 	if err != nil {
 		return err
 	}
-	request := client.Get().NamespaceIfScoped(namespace, namespace != "").Resource(ref.Resource).VersionedParams(&options, c.params)
 	err = decode(c.read(ctx, "list", request), list)
 	return wrap(err, "list", ref, namespace, "")
+}
+
+// listing is the request for a list.
+func (c *Client) listing(namespace string, options metav1.ListOptions, list ObjectList) (*rest.Request, schema.GroupVersionResource, error) {
+	client, ref, err := c.resource(list)
+	if err != nil {
+		return nil, ref, err
+	}
+	return client.Get().NamespaceIfScoped(namespace, namespace != "").Resource(ref.Resource).VersionedParams(&options, c.params), ref, nil
 }
 
 // read makes a request, or waits for the answer to a later one for the same.
@@ -192,14 +200,22 @@ func (c *Client) read(ctx context.Context, verb string, request *rest.Request) r
 // decode reads an answer into obj, whose kind is known: rest.Result.Into parses it once
 // more to find out which it is. Like that, it leaves no kind in obj.
 func decode(answer rest.Result, obj runtime.Object) error {
+	if err := parse(answer, obj); err != nil {
+		return err
+	}
+	obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	return nil
+}
+
+// parse reads an answer into whatever its JSON decodes into.
+func parse(answer rest.Result, into any) error {
 	raw, err := answer.Raw()
 	if err != nil {
 		return answer.Error()
 	}
-	if err := json.UnmarshalCaseSensitivePreserveInts(raw, obj); err != nil {
-		return fmt.Errorf("decode %T: %w", obj, err)
+	if err := json.UnmarshalCaseSensitivePreserveInts(raw, into); err != nil {
+		return fmt.Errorf("decode %T: %w", into, err)
 	}
-	obj.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
 	return nil
 }
 
@@ -341,53 +357,4 @@ func Refused(err error) (string, bool) {
 // Events registers the kind that Tell writes, for New.
 func Events(scheme *runtime.Scheme) error {
 	return Kinds(corev1.SchemeGroupVersion, &corev1.Event{})(scheme)
-}
-
-// Page selects one page of a list: the objects of a namespace, or of all where it
-// is empty, with matching labels, at most Limit of them, from where Continue of an
-// earlier page left off.
-type Page struct {
-	Namespace, Selector, Continue string
-	Limit                         int
-	// Metadata leaves out of the objects all but their metadata.
-	Metadata bool
-}
-
-const acceptMetadata = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-
-// ListInto reads a page of a resource into list. list may be of any type that its
-// JSON decodes into, so that a caller that needs a few fields of many objects
-// decodes no more than those.
-func (c *Client) ListInto(ctx context.Context, resource schema.GroupVersionResource, page Page, list any) error {
-	path := []string{"/apis", resource.Group, resource.Version}
-	if page.Namespace != "" {
-		path = append(path, "namespaces", page.Namespace)
-	}
-	request := c.anyREST().Get().AbsPath(append(path, resource.Resource)...).
-		Param("limit", strconv.Itoa(page.Limit))
-	if page.Selector != "" {
-		request = request.Param("labelSelector", page.Selector)
-	}
-	if page.Continue != "" {
-		request = request.Param("continue", page.Continue)
-	}
-	if page.Metadata {
-		request = request.SetHeader("Accept", acceptMetadata)
-	}
-	raw, err := request.Do(ctx).Raw()
-	if err != nil {
-		return wrap(err, "list", resource, page.Namespace, "")
-	}
-	if err := json.UnmarshalCaseSensitivePreserveInts(raw, list); err != nil {
-		return fmt.Errorf("decode %s: %w", resource.Resource, err)
-	}
-	return nil
-}
-
-// anyREST is some REST client: for an absolute path they are all the same.
-func (c *Client) anyREST() rest.Interface {
-	for _, client := range c.rest {
-		return client
-	}
-	return nil
 }

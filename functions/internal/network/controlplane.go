@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/netip"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
@@ -12,13 +14,13 @@ import (
 // their control planes are reached. They are not for machines that don't ask for
 // them.
 func ControlPlanes(ctx context.Context, c *kube.Client, namespace string) (map[netip.Addr]bool, error) {
-	list := &v1alpha1.KubernetesClusterList{}
-	if err := c.List(ctx, namespace, "", list); err != nil {
+	list, err := kube.View[v1alpha1.KubernetesClusterList](ctx, c, namespace, metav1.ListOptions{})
+	if err != nil {
 		return nil, err
 	}
 	addresses := map[netip.Addr]bool{}
-	for _, cluster := range list.Items {
-		endpoint := cluster.Spec.ControlPlaneEndpoint
+	for i := range list.Items {
+		endpoint := list.Items[i].Spec.ControlPlaneEndpoint
 		if endpoint == nil {
 			continue
 		}

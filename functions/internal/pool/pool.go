@@ -218,17 +218,16 @@ func (p Pool) Start(holder string) uint64 {
 }
 
 // FirstFree is the first address at or after start, going round once, that is not
-// taken. It reports false where all are. taken has at most as many entries as
-// there are leases, so that the search ends after that many steps.
-func (p Pool) FirstFree(start uint64, taken map[netip.Addr]bool) (netip.Addr, bool) {
+// taken. It reports false where all are. It takes as many steps as there are taken ones
+// in between.
+func (p Pool) FirstFree(start uint64, taken func(netip.Addr) bool) (netip.Addr, bool) {
 	size := p.Size()
-	tries := min(size, uint64(len(taken))+1)
-	for i := range tries {
+	for i := range size {
 		n := start + i
 		if n >= size || n < start {
 			n -= size
 		}
-		if a := p.At(n); !taken[a] {
+		if a := p.At(n); !taken(a) {
 			return a, true
 		}
 	}

@@ -1,0 +1,31 @@
+package kube
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// view is a list that several look at, or why there is none.
+type view struct {
+	list ObjectList
+	err  error
+}
+
+// View is ListPage for callers that change nothing in the list. Those that ask for the
+// same at the same time share one, so that a hundred that look at thousands of objects
+// need no more memory than one.
+func View[T any, L interface {
+	*T
+	ObjectList
+}](ctx context.Context, c *Client, namespace string, options metav1.ListOptions) (L, error) {
+	list := L(new(T))
+	request, ref, err := c.listing(namespace, options, list)
+	if err != nil {
+		return list, err
+	}
+	seen := c.views.Do(ctx, request.URL().String(), func(ctx context.Context) view {
+		return view{list, decode(request.Do(ctx), list)}
+	})
+	return seen.list.(L), wrap(seen.err, "list", ref, namespace, "")
+}
