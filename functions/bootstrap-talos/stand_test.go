@@ -130,10 +130,12 @@ func (s *stand) client(config *rest.Config) *kube.Client {
 }
 
 // resync looks again at every cluster that is not settled, as the function resync
-// does.
+// does. The test ends after its last look.
 func (s *stand) resync(handle events.Handler) {
 	var id atomic.Int64
-	go func() {
+	var looking sync.WaitGroup
+	s.Cleanup(looking.Wait)
+	looking.Go(func() {
 		for s.Context().Err() == nil {
 			time.Sleep(300 * time.Millisecond)
 			list := &v1alpha1.KubernetesClusterList{}
@@ -147,7 +149,7 @@ func (s *stand) resync(handle events.Handler) {
 				_, _ = handle(s.Context(), lookAt(kc.Namespace, kc.Name, fmt.Sprint(id.Add(1))))
 			}
 		}
-	}()
+	})
 }
 
 // lookAt is resync's event for a cluster.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -43,8 +44,8 @@ const (
 
 // Run calls handle for every object of the kinds in a namespace, or in all where it is
 // empty, and for every change from then on, each in a goroutine of its own, and again
-// while it fails without being permanent. It ends with t. An API server that is busy
-// ends watches, which go on where they were.
+// while it fails without being permanent. It ends with t, which waits for the calls that
+// still run. An API server that is busy ends watches, which go on where they were.
 func Run(t testing.TB, config *rest.Config, namespace string, handle events.Handler, kinds ...Kind) {
 	t.Helper()
 	client, err := dynamic.NewForConfig(config)
@@ -52,6 +53,7 @@ func Run(t testing.TB, config *rest.Config, namespace string, handle events.Hand
 		t.Fatal(err)
 	}
 	f := &feed{handle: handle}
+	t.Cleanup(f.running.Wait)
 	for _, kind := range kinds {
 		resource := client.Resource(kind.Resource).Namespace(namespace)
 		present, err := resource.List(t.Context(), metav1.ListOptions{})
@@ -65,20 +67,21 @@ func Run(t testing.TB, config *rest.Config, namespace string, handle events.Hand
 			t.Fatalf("watch %s: %v", kind.Resource.Resource, err)
 		}
 		for i := range present.Items {
-			go f.deliver(t.Context(), f.event(kind, watch.Added, &present.Items[i]))
+			f.deliver(t.Context(), f.event(kind, watch.Added, &present.Items[i]))
 		}
-		go func() {
+		f.running.Go(func() {
 			f.follow(t.Context(), kind, watcher)
 			if t.Context().Err() == nil {
 				t.Errorf("the watch of %s has ended", kind.Resource.Resource)
 			}
-		}()
+		})
 	}
 }
 
 type feed struct {
-	handle events.Handler
-	next   atomic.Int64
+	handle  events.Handler
+	next    atomic.Int64
+	running sync.WaitGroup
 }
 
 func (f *feed) follow(ctx context.Context, kind Kind, watcher watch.Interface) {
@@ -88,7 +91,7 @@ func (f *feed) follow(ctx context.Context, kind Kind, watcher watch.Interface) {
 		if !ok {
 			continue
 		}
-		go f.deliver(ctx, f.event(kind, change.Type, obj))
+		f.deliver(ctx, f.event(kind, change.Type, obj))
 	}
 }
 
@@ -113,7 +116,12 @@ func Carry(e *event.Event, object any) error {
 	return e.SetData(event.ApplicationJSON, object)
 }
 
+// deliver calls the function in a goroutine of its own.
 func (f *feed) deliver(ctx context.Context, e event.Event) {
+	f.running.Go(func() { f.call(ctx, e) })
+}
+
+func (f *feed) call(ctx context.Context, e event.Event) {
 	wait := pause
 	for range retries {
 		if _, err := f.handle(ctx, e); err == nil || events.IsPermanent(err) {
