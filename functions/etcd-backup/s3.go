@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -9,9 +11,13 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"time"
 
-	"github.com/minio/minio-go/v7"
-	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -27,18 +33,20 @@ const (
 )
 
 const (
-	defaultEndpoint = "https://s3.amazonaws.com"
-	defaultRegion   = "us-east-1"
+	defaultRegion = "us-east-1"
+	contentType   = "application/octet-stream"
 	// partSize is how much of a snapshot is in memory. An object has 10000 parts at
 	// most.
 	partSize = 16 << 20
 	// tries is how often a request is made that an object store does not answer.
 	tries = 3
+	// abortTimeout is for taking back what has been written of a file.
+	abortTimeout = 10 * time.Second
 )
 
 // bucket keeps snapshots in an object store.
 type bucket struct {
-	client *minio.Client
+	client *s3.Client
 	name   string
 }
 
@@ -48,37 +56,35 @@ func openBucket(at v1alpha1.BackupStorage, secret *corev1.Secret) (store, error)
 			return nil, fault{"CredentialsIncomplete", fmt.Sprintf("Secret %s has no key %s: add it", secret.Name, key)}
 		}
 	}
-	if at.Endpoint == "" {
-		at.Endpoint = defaultEndpoint
-	}
-	if at.Region == "" {
-		at.Region = defaultRegion
-	}
-	u, err := url.Parse(at.Endpoint)
-	if err != nil || u.Host == "" {
+	if u, err := url.Parse(at.Endpoint); at.Endpoint != "" && (err != nil || u.Host == "") {
 		return nil, fault{"InvalidEndpoint", fmt.Sprintf("endpoint %q is no URL: write one such as https://s3.example.com", at.Endpoint)}
 	}
-	transport, err := transportFor(u.Scheme == "https", secret.Data[keyCA])
+	transport, err := transportFor(secret.Data[keyCA])
 	if err != nil {
 		return nil, err
 	}
-	client, err := minio.New(u.Host, &minio.Options{
-		Creds:  credentials.NewStaticV4(string(secret.Data[keyID]), string(secret.Data[keySecret]), string(secret.Data[keySession])),
-		Secure: u.Scheme == "https", Region: at.Region, Transport: transport, MaxRetries: tries,
-	})
-	if err != nil {
-		return nil, fault{"InvalidEndpoint", fmt.Sprintf("endpoint %q: %v", at.Endpoint, err)}
+	options := s3.Options{
+		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+			return aws.Credentials{
+				AccessKeyID: string(secret.Data[keyID]), SecretAccessKey: string(secret.Data[keySecret]), SessionToken: string(secret.Data[keySession]),
+			}, nil
+		}),
+		Region: cmp.Or(at.Region, defaultRegion), HTTPClient: &http.Client{Transport: transport, CheckRedirect: outbound.Stay}, RetryMaxAttempts: tries,
+		// Other object stores than Amazon's may know neither trailing checksums nor buckets as hosts.
+		RequestChecksumCalculation: aws.RequestChecksumCalculationWhenRequired,
+		ResponseChecksumValidation: aws.ResponseChecksumValidationWhenRequired,
 	}
-	return bucket{client: client, name: at.Bucket}, nil
+	if at.Endpoint != "" {
+		options.BaseEndpoint, options.UsePathStyle = &at.Endpoint, true
+	}
+	return bucket{client: s3.New(options), name: at.Bucket}, nil
 }
 
-func transportFor(secure bool, ca []byte) (http.RoundTripper, error) {
-	transport, err := minio.DefaultTransport(secure)
-	if err != nil {
-		return nil, fmt.Errorf("connect to the object store: %w", err)
-	}
+func transportFor(ca []byte) (http.RoundTripper, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DialContext = outbound.FromEnvironment().DialContext
-	if len(ca) > 0 && secure {
+	transport.ResponseHeaderTimeout = time.Minute
+	if len(ca) > 0 {
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(ca) {
 			return nil, fault{"CredentialsIncomplete", "the key " + keyCA + " of the Secret has no certificate"}
@@ -89,27 +95,87 @@ func transportFor(secure bool, ca []byte) (http.RoundTripper, error) {
 }
 
 func (b bucket) Put(ctx context.Context, name string, content io.Reader) error {
-	_, err := b.client.PutObject(ctx, b.name, name, content, -1, minio.PutObjectOptions{
-		ContentType: "application/octet-stream", PartSize: partSize, SendContentMd5: true,
-	})
+	part, last, err := nextPart(content, make([]byte, partSize))
+	switch {
+	case err != nil:
+	case last:
+		_, err = b.client.PutObject(ctx, &s3.PutObjectInput{
+			Bucket: &b.name, Key: &name, Body: bytes.NewReader(part), ContentType: aws.String(contentType),
+		}, checked)
+	default:
+		err = b.putParts(ctx, name, part, content)
+	}
 	return refused(err, "write "+name)
 }
 
-func (b bucket) List(ctx context.Context, folder string) ([]file, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // which ends the listing
-	var files []file
-	for o := range b.client.ListObjects(ctx, b.name, minio.ListObjectsOptions{Prefix: folder + "/", Recursive: true}) {
-		if o.Err != nil {
-			return nil, refused(o.Err, "list "+folder)
+// putParts writes a file whose first part is full.
+func (b bucket) putParts(ctx context.Context, name string, part []byte, content io.Reader) (err error) {
+	upload, err := b.client.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{Bucket: &b.name, Key: &name, ContentType: aws.String(contentType)})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil { // also where ctx has ended
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
+			defer cancel()
+			_, _ = b.client.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{Bucket: &b.name, Key: &name, UploadId: upload.UploadId})
 		}
-		files = append(files, file{o.Key, o.Size})
+	}()
+	var parts []types.CompletedPart
+	for last := false; len(part) > 0; {
+		number := aws.Int32(int32(len(parts) + 1))
+		done, err := b.client.UploadPart(ctx, &s3.UploadPartInput{
+			Bucket: &b.name, Key: &name, UploadId: upload.UploadId, PartNumber: number, Body: bytes.NewReader(part),
+		}, checked)
+		if err != nil {
+			return err
+		}
+		parts = append(parts, types.CompletedPart{PartNumber: number, ETag: done.ETag})
+		if last {
+			break
+		}
+		if part, last, err = nextPart(content, part[:partSize]); err != nil {
+			return err
+		}
+	}
+	_, err = b.client.CompleteMultipartUpload(ctx, &s3.CompleteMultipartUploadInput{
+		Bucket: &b.name, Key: &name, UploadId: upload.UploadId, MultipartUpload: &types.CompletedMultipartUpload{Parts: parts},
+	})
+	return err
+}
+
+// nextPart fills a buffer from content. It reports whether that has ended.
+func nextPart(content io.Reader, buffer []byte) (part []byte, last bool, err error) {
+	n, err := io.ReadFull(content, buffer)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return buffer[:n], true, nil
+	}
+	return buffer[:n], false, err
+}
+
+// checked sends the MD5 of a body, which buckets with locks ask for.
+func checked(o *s3.Options) {
+	o.APIOptions = append(o.APIOptions, smithyhttp.AddContentChecksumMiddleware)
+}
+
+func (b bucket) List(ctx context.Context, folder string) ([]file, error) {
+	var files []file
+	pages := s3.NewListObjectsV2Paginator(b.client, &s3.ListObjectsV2Input{Bucket: &b.name, Prefix: aws.String(folder + "/")})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, refused(err, "list "+folder)
+		}
+		for _, o := range page.Contents {
+			files = append(files, file{aws.ToString(o.Key), aws.ToInt64(o.Size)})
+		}
 	}
 	return files, nil
 }
 
 func (b bucket) Delete(ctx context.Context, name string) error {
-	return refused(b.client.RemoveObject(ctx, b.name, name, minio.RemoveObjectOptions{}), "delete "+name)
+	_, err := b.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &b.name, Key: &name})
+	return refused(err, "delete "+name)
 }
 
 // refused is a fault where the object store says what somebody has to change.
@@ -121,11 +187,11 @@ func refused(err error, what string) error {
 	if errors.As(err, &denied) {
 		return fault{"EndpointNotAllowed", denied.Error()}
 	}
-	var answer minio.ErrorResponse
+	var answer smithy.APIError
 	if errors.As(err, &answer) {
-		switch answer.Code {
+		switch answer.ErrorCode() {
 		case "NoSuchBucket", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidBucketName", "AuthorizationHeaderMalformed", "PermanentRedirect", "ExpiredToken":
-			return fault{"StorageRefused", fmt.Sprintf("the object store does not %s: %s (%s)", what, answer.Message, answer.Code)}
+			return fault{"StorageRefused", fmt.Sprintf("the object store does not %s: %s (%s)", what, answer.ErrorMessage(), answer.ErrorCode())}
 		}
 	}
 	return fmt.Errorf("%s: %w", what, err)

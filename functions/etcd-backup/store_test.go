@@ -25,7 +25,7 @@ import (
 // objectStore is a simulated one, with how to reach it.
 func objectStore(t *testing.T) (*s3.Store, v1alpha1.BackupStorage, *corev1.Secret) {
 	t.Helper()
-	sim := &s3.Store{Bucket: "snapshots", Region: "eu-north-1", KeyID: "key", Secret: "secret", Plan: &faults.Plan{}}
+	sim := &s3.Store{Bucket: "snapshots", Region: "eu-north-1", KeyID: "key", Secret: "secret", PageSize: 2, Plan: &faults.Plan{}}
 	server := httptest.NewTLSServer(sim)
 	t.Cleanup(server.Close)
 	at := v1alpha1.BackupStorage{Type: v1alpha1.BackupS3, Endpoint: server.URL, Region: sim.Region, Bucket: sim.Bucket, SecretRef: &v1alpha1.LocalSecretReference{Name: "s3"}}
@@ -64,6 +64,16 @@ func TestStores(t *testing.T) {
 			if files, err := kept.List(ctx, "a/b"); err != nil || !slices.Equal(files, []file{{"a/b/one.db", int64(len(large))}}) {
 				t.Errorf("want one.db only, whole: got %v, %v", files, err)
 			}
+			many := []string{"a/c/1", "a/c/2", "a/c/3", "a/c/4", "a/c/5"}
+			for _, name := range many {
+				if err := kept.Put(ctx, name, strings.NewReader("x")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			files, err := kept.List(ctx, "a/c")
+			if slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.name, b.name) }); err != nil || len(files) != len(many) || files[4].name != many[4] {
+				t.Errorf("want all of %v, however many a page has: got %v, %v", many, files, err)
+			}
 			for range 2 { // what is gone is gone
 				if err := kept.Delete(ctx, "a/b/one.db"); err != nil {
 					t.Error(err)
@@ -93,7 +103,8 @@ func TestStorageRefuses(t *testing.T) {
 		"Bucket":  {"it is called otherwise", func(at *v1alpha1.BackupStorage, _ *corev1.Secret) { at.Bucket = "other" }, faults.Rule{Times: 1}, "NoSuchBucket"},
 		"Key":     {"nobody knows the key", func(_ *v1alpha1.BackupStorage, s *corev1.Secret) { s.Data[keyID] = []byte("x") }, faults.Rule{Times: 1}, "InvalidAccessKeyId"},
 		"Secret":  {"the secret belongs to another key", func(_ *v1alpha1.BackupStorage, s *corev1.Secret) { s.Data[keySecret] = []byte("x") }, faults.Rule{Times: 1}, "SignatureDoesNotMatch"},
-		"Rights":  {"the key may not write", nil, faults.Rule{Operation: "CreateUpload", Error: "AccessDenied"}, "AccessDenied"},
+		"Parts":   {"the key may not write more", nil, faults.Rule{Operation: "UploadPart", Error: "AccessDenied"}, "AccessDenied"},
+		"Rights":  {"the key may not write", nil, faults.Rule{Operation: "PutObject", Error: "AccessDenied"}, "AccessDenied"},
 		"Missing": {"the Secret is not complete", func(_ *v1alpha1.BackupStorage, s *corev1.Secret) { delete(s.Data, keySecret) }, faults.Rule{Times: 1}, "secretAccessKey"},
 	}
 	for name, tc := range cases {
@@ -108,10 +119,13 @@ func TestStorageRefuses(t *testing.T) {
 			}
 			kept, err := openBucket(at, secret)
 			if err == nil {
-				err = kept.Put(t.Context(), "a.db", strings.NewReader("x"))
+				err = errors.Join(kept.Put(t.Context(), "a.db", strings.NewReader("x")), kept.Put(t.Context(), "b.db", bytes.NewReader(make([]byte, partSize))))
 			}
 			if f := (fault{}); !errors.As(err, &f) || !strings.Contains(f.message, tc.want) {
 				t.Errorf("%s: got %v, want a fault that says %s", tc.reason, err, tc.want)
+			}
+			if n := sim.Uploads(); n != 0 {
+				t.Errorf("%d uploads are left", n)
 			}
 		})
 	}

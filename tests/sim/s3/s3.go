@@ -5,6 +5,7 @@ package s3
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/md5"
 	"encoding/base64"
 	"encoding/hex"
@@ -22,9 +23,17 @@ import (
 	"github.com/vitistack/stack/tests/sim/faults"
 )
 
+const (
+	defaultPageSize = 1000
+	// leastPart is how many bytes each part of an upload but the last has at least.
+	leastPart = 5 << 20
+)
+
 // Store is one bucket. Its fields are set before it serves.
 type Store struct {
 	Bucket, Region, KeyID, Secret string
+	// PageSize is how many objects a list has at most, 1000 where it is 0.
+	PageSize int
 	// Plan names operations PutObject, GetObject, DeleteObject, ListObjects,
 	// CreateUpload, UploadPart, CompleteUpload and AbortUpload. An error is a code of
 	// S3, answered with status 503, or 403 for AccessDenied.
@@ -164,7 +173,7 @@ func (s *Store) do(w http.ResponseWriter, r *http.Request, operation, key string
 	}
 	switch operation {
 	case "ListObjects":
-		return s.list(r.URL.Query().Get("prefix")), nil
+		return s.list(r.URL.Query().Get("prefix"), r.URL.Query().Get("continuation-token")), nil
 	case "CreateUpload":
 		s.next++
 		id := strconv.Itoa(s.next)
@@ -209,10 +218,13 @@ func (s *Store) complete(id string, body []byte) (any, *refusal) {
 	}
 	u := s.uploads[id]
 	var whole []byte
-	for _, p := range in.Part {
+	for i, p := range in.Part {
 		part, ok := u.parts[p.PartNumber]
 		if !ok || strings.Trim(p.ETag, `"`) != strings.Trim(etag(part), `"`) {
 			return nil, refuse(http.StatusBadRequest, "InvalidPart", "One or more of the specified parts could not be found.")
+		}
+		if i < len(in.Part)-1 && len(part) < leastPart {
+			return nil, refuse(http.StatusBadRequest, "EntityTooSmall", "Your proposed upload is smaller than the minimum allowed size")
 		}
 		whole = append(whole, part...)
 	}
@@ -229,21 +241,30 @@ type listed struct {
 	Size                    int
 }
 
-func (s *Store) list(prefix string) any {
+// list is a page of the objects with a prefix, after a key.
+func (s *Store) list(prefix, after string) any {
+	most := cmp.Or(s.PageSize, defaultPageSize)
 	var contents []listed
+	var next string
 	for _, key := range slices.Sorted(maps.Keys(s.objects)) {
-		if strings.HasPrefix(key, prefix) {
-			content := s.objects[key]
-			contents = append(contents, listed{key, time.Unix(0, 0).UTC().Format(time.RFC3339), etag(content), len(content)})
+		if !strings.HasPrefix(key, prefix) || key <= after {
+			continue
 		}
+		if len(contents) == most {
+			next = contents[most-1].Key
+			break
+		}
+		content := s.objects[key]
+		contents = append(contents, listed{key, time.Unix(0, 0).UTC().Format(time.RFC3339), etag(content), len(content)})
 	}
 	return struct {
-		XMLName      xml.Name `xml:"ListBucketResult"`
-		Name, Prefix string
-		KeyCount     int
-		IsTruncated  bool
-		Contents     []listed
-	}{Name: s.Bucket, Prefix: prefix, KeyCount: len(contents), Contents: contents}
+		XMLName               xml.Name `xml:"ListBucketResult"`
+		Name, Prefix          string
+		KeyCount              int
+		IsTruncated           bool
+		NextContinuationToken string `xml:",omitempty"`
+		Contents              []listed
+	}{Name: s.Bucket, Prefix: prefix, KeyCount: len(contents), IsTruncated: next != "", NextContinuationToken: next, Contents: contents}
 }
 
 func md5Of(content []byte) []byte {
