@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/tests/sim/talos"
 	"github.com/vitistack/stack/tests/stand/apiserver"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
@@ -67,7 +69,13 @@ func TestPatchesAndDrift(t *testing.T) {
 	kc := s.cluster("shop", 1, 1)
 	kc.Spec.Talos = &v1alpha1.TalosOptions{Patches: &v1alpha1.ConfigPatches{All: []v1alpha1.ObjectName{"patches"}}}
 	s.create(kc)
-	s.running("shop")
+	current := func() {
+		t.Helper()
+		if c := meta.FindStatusCondition(s.running("shop").Status.Conditions, v1alpha1.ConditionConfigCurrent); c == nil || c.Status != metav1.ConditionTrue {
+			t.Errorf("condition ConfigCurrent: %v", c)
+		}
+	}
+	current()
 	if got := s.active("shop", "pool-0"); !strings.Contains(got, "vm.swappiness: \"1\"") {
 		t.Error("the patch is not in the node's configuration")
 	}
@@ -93,9 +101,33 @@ func TestPatchesAndDrift(t *testing.T) {
 	patch("machine:\n  nonsense: true\n")
 	s.waits("shop", "InvalidPatch", "nonsense")
 	patch("machine:\n  sysctls:\n    vm.swappiness: \"2\"\n")
+	current()
+}
+
+// TestPatchedMeanwhile changes a patch after a node has got its configuration, and
+// before the cluster is Running, which takes longer than one delivery.
+func TestPatchedMeanwhile(t *testing.T) {
+	t.Parallel()
+	s := setUp(t, standing{timing: talos.Timing{NodeReady: longPatience + 2*time.Second}})
+	patches := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "patches"}, Data: map[string]string{"a.yaml": "machine:\n  sysctls:\n    vm.swappiness: \"1\"\n"}}
+	s.create(patches)
+	kc := s.cluster("shop", 1, 0)
+	kc.Spec.Talos = &v1alpha1.TalosOptions{Patches: &v1alpha1.ConfigPatches{All: []v1alpha1.ObjectName{"patches"}}}
+	s.create(kc)
+	feed.Until(t, "the node has its configuration", func() (bool, string) {
+		m := &v1alpha1.Machine{}
+		err := s.kube.Get(t.Context(), s.namespace, "shop-cp-0", m)
+		return err == nil && installed(m), string(m.Status.Phase)
+	})
+	if isTrue(s.get("shop"), v1alpha1.ConditionReady) {
+		t.Fatal("the cluster is Running already")
+	}
+	if err := s.kube.Merge(t.Context(), patches, map[string]any{"data": map[string]any{"a.yaml": "machine:\n  sysctls:\n    vm.swappiness: \"2\"\n"}}); err != nil {
+		t.Fatal(err)
+	}
 	s.running("shop")
-	if c := meta.FindStatusCondition(s.get("shop").Status.Conditions, v1alpha1.ConditionConfigCurrent); c == nil || c.Status != metav1.ConditionTrue {
-		t.Errorf("condition ConfigCurrent: %v", c)
+	if got := s.active("shop", "cp-0"); !strings.Contains(got, "vm.swappiness: \"2\"") {
+		t.Error("a cluster is Running whose node does not run what is wanted")
 	}
 }
 

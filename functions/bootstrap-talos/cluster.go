@@ -150,16 +150,13 @@ func (f *function) lookOnce(ctx context.Context, c *cluster, members []member, c
 }
 
 // maintain looks after a cluster whose nodes are all there: their labels and
-// taints, and, once it has been Running, their configuration.
+// taints, and their configuration, which may have been made before the spec changed.
 func (f *function) maintain(ctx context.Context, c *cluster) error {
 	if err := f.labelNodes(ctx, c); err != nil {
 		return err
 	}
 	if err := f.fillScale(ctx, c); err != nil {
 		return err
-	}
-	if c.before.Status.Phase != v1alpha1.ClusterRunning && c.before.Status.Phase != v1alpha1.ClusterUpdating {
-		return nil
 	}
 	return f.moveEndpoint(ctx, c)
 }
