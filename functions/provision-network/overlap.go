@@ -128,17 +128,16 @@ const (
 
 // neighbours are the networks that have a VLAN in one of some fields, and where it is
 // 0, which may also be left out, all. A later field counts where a network has
-// changed between.
+// changed between. They are shared: nobody may change them.
 func (f *function) neighbours(ctx context.Context, vlan int32, fields ...string) ([]v1alpha2.NetworkNamespace, error) {
 	if vlan == 0 {
-		list := &v1alpha2.NetworkNamespaceList{}
-		err := f.kube.List(ctx, "", "", list)
+		list, err := kube.View[v1alpha2.NetworkNamespaceList](ctx, f.kube, "", metav1.ListOptions{})
 		return list.Items, err
 	}
 	found := map[types.UID]v1alpha2.NetworkNamespace{}
 	for _, field := range fields {
-		list := &v1alpha2.NetworkNamespaceList{}
-		if err := f.kube.ListPage(ctx, "", metav1.ListOptions{FieldSelector: fmt.Sprintf("%s=%d", field, vlan)}, list); err != nil {
+		list, err := kube.View[v1alpha2.NetworkNamespaceList](ctx, f.kube, "", metav1.ListOptions{FieldSelector: fmt.Sprintf("%s=%d", field, vlan)})
+		if err != nil {
 			return nil, err
 		}
 		for _, nn := range list.Items {
@@ -199,8 +198,8 @@ func fresh(nn *v1alpha2.NetworkNamespace, now time.Time) bool {
 }
 
 // refuse takes back that a network is Ready.
-func (f *function) refuse(ctx context.Context, nn *v1alpha2.NetworkNamespace, why refused) error {
-	before := nn.DeepCopy()
+func (f *function) refuse(ctx context.Context, before *v1alpha2.NetworkNamespace, why refused) error {
+	nn := before.DeepCopy()
 	return f.write(ctx, before, nn, decide(nn, segment{}, why, f.now()))
 }
 
