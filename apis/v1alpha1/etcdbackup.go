@@ -156,10 +156,22 @@ type EtcdBackupStatus struct {
 	// When to look again.
 	// +optional
 	NextCheckTime *metav1.Time `json:"nextCheckTime,omitempty"`
+	// Who takes a snapshot now.
+	// +optional
+	Attempt *BackupAttempt `json:"attempt,omitempty"`
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// BackupAttempt is a delivery that takes a snapshot.
+type BackupAttempt struct {
+	// Holder is another one for each delivery.
+	Holder string `json:"holder"`
+	// RenewTime is when it last said that it is at it. Who has not done so for a
+	// minute has died.
+	RenewTime metav1.MicroTime `json:"renewTime"`
 }
 
 // BackupFile is one snapshot.

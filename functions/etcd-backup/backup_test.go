@@ -65,7 +65,7 @@ func setUp(t *testing.T) *stand {
 		t.Fatal(err)
 	}
 	s := &stand{T: t, namespace: server.Namespace(t), kube: api, plan: &faults.Plan{}}
-	s.function = &function{kube: api, volume: t.TempDir(), now: time.Now}
+	s.function = &function{kube: api, volume: t.TempDir(), now: time.Now, patience: patience}
 	s.powerOn()
 	return s
 }
@@ -216,6 +216,12 @@ func (s *stand) look(name string) *v1alpha1.EtcdBackup {
 	if _, err := s.function.handle(s.Context(), events.LookAgain("/functions/resync", ref, "uid", fmt.Sprint(s.next))); err != nil {
 		s.Fatal(err)
 	}
+	return s.backup(name)
+}
+
+// backup is what the API server has of a backup.
+func (s *stand) backup(name string) *v1alpha1.EtcdBackup {
+	s.Helper()
 	b := &v1alpha1.EtcdBackup{}
 	if err := s.kube.Get(s.Context(), s.namespace, name, b); err != nil {
 		s.Fatal(err)
@@ -226,20 +232,13 @@ func (s *stand) look(name string) *v1alpha1.EtcdBackup {
 // sleeps delivers the event of a backup's own writing, which must change nothing.
 func (s *stand) sleeps(name, reason string) {
 	s.Helper()
-	get := func() string {
-		b := &v1alpha1.EtcdBackup{}
-		if err := s.kube.Get(s.Context(), s.namespace, name, b); err != nil {
-			s.Fatal(err)
-		}
-		return b.ResourceVersion
-	}
-	before := get()
+	before := s.backup(name)
 	e := events.LookAgain("/functions/resync", events.Ref{APIVersion: v1alpha1.GroupVersion.String(), Kind: "EtcdBackup", Namespace: s.namespace, Name: name}, "uid", "own")
 	e.SetType(events.TypeRefUpdate)
 	if _, err := s.function.handle(s.Context(), e); err != nil {
 		s.Fatal(err)
 	}
-	if get() != before {
+	if s.backup(name).ResourceVersion != before.ResourceVersion {
 		s.Errorf("it was written to: %s", reason)
 	}
 }

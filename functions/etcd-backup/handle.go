@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"path"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
@@ -24,6 +26,9 @@ type function struct {
 	// volume is the folder of backups of type local, empty where there is no disk.
 	volume string
 	now    func() time.Time
+	// patience is after how long a delivery that does not say that it still takes a
+	// snapshot has died.
+	patience time.Duration
 }
 
 // fault is something that somebody has to change. Reason is one word for a
@@ -37,16 +42,25 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	if err != nil {
 		return nil, err
 	}
-	again := in.Type() == events.TypeResync
-	return nil, kube.OnConflict(func() error { return f.settle(ctx, ref.Namespace, ref.Name, again) })
+	d := delivery{function: f, holder: rand.Text(), again: in.Type() == events.TypeResync}
+	return nil, kube.OnConflict(func() error { return d.settle(ctx, ref.Namespace, ref.Name) })
+}
+
+// delivery is one look at a backup.
+type delivery struct {
+	*function
+	// holder is its name among those that take snapshots.
+	holder string
+	// again is whether what has failed is tried again.
+	again bool
 }
 
 // settle takes a snapshot if one is due, and says when the next one is. What has
 // failed is tried again when resync asks for it: writing that down is an event too,
 // and would be followed by the next try without a pause.
-func (f *function) settle(ctx context.Context, namespace, name string, again bool) error {
+func (d delivery) settle(ctx context.Context, namespace, name string) error {
 	b := &v1alpha1.EtcdBackup{}
-	if err := f.kube.Get(ctx, namespace, name, b); err != nil {
+	if err := d.kube.Get(ctx, namespace, name, b); err != nil {
 		if kube.NotFound(err) {
 			return nil
 		}
@@ -56,26 +70,25 @@ func (f *function) settle(ctx context.Context, namespace, name string, again boo
 		return nil // what was kept stays
 	}
 	before := b.DeepCopy()
-	p, err := makePlan(b, f.now())
+	p, err := makePlan(b, d.now())
 	if err == nil && !p.due.IsZero() {
-		if f.running(b) || (failed(b) && !again) {
+		if d.elsewhere(b) || (failed(b) && !d.again) {
 			return nil // somebody else is at it, or has just been
 		}
-		before, err = f.back(ctx, b, p.due)
+		before, err = d.back(ctx, b, p.due)
 		if kube.Conflict(err) {
 			return err
 		}
 	}
-	return f.conclude(ctx, before, b, p, err)
+	return d.conclude(ctx, before, b, p, err)
 }
 
 const reasonRunning = "BackupRunning"
 
-// running tells whether another delivery is taking the snapshot. One that has died
-// is not waited for longer than a delivery takes.
-func (f *function) running(b *v1alpha1.EtcdBackup) bool {
-	c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionReady)
-	return c != nil && c.Reason == reasonRunning && f.now().Sub(c.LastTransitionTime.Time) < deliveryTimeout
+// elsewhere tells whether another delivery is taking the snapshot.
+func (d delivery) elsewhere(b *v1alpha1.EtcdBackup) bool {
+	a := b.Status.Attempt
+	return a != nil && a.Holder != d.holder && d.now().Sub(a.RenewTime.Time) < d.patience
 }
 
 // failed tells whether the last try for the spec as it is has come to nothing.
@@ -86,34 +99,60 @@ func failed(b *v1alpha1.EtcdBackup) bool {
 
 // claim writes down that this delivery takes the snapshot. Of two that try at once,
 // one gets a conflict.
-func (f *function) claim(ctx context.Context, b *v1alpha1.EtcdBackup) error {
+func (d delivery) claim(ctx context.Context, b *v1alpha1.EtcdBackup) error {
 	before := b.DeepCopy()
-	meta.RemoveStatusCondition(&b.Status.Conditions, v1alpha1.ConditionReady)
-	meta.SetStatusCondition(&b.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, ObservedGeneration: b.Generation,
-		Reason: reasonRunning, Message: "a snapshot is being taken", LastTransitionTime: metav1.NewTime(f.now()),
-	})
+	kube.SetReady(&b.Status.Conditions, b.Generation, false, reasonRunning, "a snapshot is being taken")
 	b.Status.Phase, b.Status.ObservedGeneration = v1alpha1.EtcdBackupRunning, b.Generation
-	_, err := f.kube.PatchStatus(ctx, before, b)
+	b.Status.Attempt = &v1alpha1.BackupAttempt{Holder: d.holder, RenewTime: metav1.NewMicroTime(d.now())}
+	_, err := d.kube.PatchStatus(ctx, before, b)
 	return err
+}
+
+// renew says from time to time that this delivery still takes the snapshot. Where it
+// cannot, others may begin as well, which costs no more than that. end returns the
+// backup as the API server has it then.
+func (d delivery) renew(ctx context.Context, b *v1alpha1.EtcdBackup) (end func() *v1alpha1.EtcdBackup) {
+	taken := make(chan struct{})
+	var renewing sync.WaitGroup
+	renewing.Go(func() {
+		for {
+			select {
+			case <-taken:
+				return
+			case <-time.After(d.patience / 3):
+			}
+			before := b.DeepCopy()
+			b.Status.Attempt.RenewTime = metav1.NewMicroTime(d.now())
+			if _, err := d.kube.PatchStatus(ctx, before, b); err != nil {
+				return
+			}
+		}
+	})
+	return func() *v1alpha1.EtcdBackup {
+		close(taken)
+		renewing.Wait()
+		return b
+	}
 }
 
 // back takes the snapshot that was due, once it has said so, and deletes those that
 // are too many. It returns the backup as the API server has it.
-func (f *function) back(ctx context.Context, b *v1alpha1.EtcdBackup, due time.Time) (*v1alpha1.EtcdBackup, error) {
+func (d delivery) back(ctx context.Context, b *v1alpha1.EtcdBackup, due time.Time) (*v1alpha1.EtcdBackup, error) {
 	before := b.DeepCopy()
-	kept, err := f.storeOf(ctx, b)
+	kept, err := d.storeOf(ctx, b)
 	if err != nil {
 		return before, err
 	}
-	talosconfig, err := f.talosconfigOf(ctx, b)
+	talosconfig, err := d.talosconfigOf(ctx, b)
 	if err != nil {
 		return before, err
 	}
-	if err := f.claim(ctx, b); err != nil {
+	if err := d.claim(ctx, b); err != nil {
 		return before, err
 	}
-	return b.DeepCopy(), f.take(ctx, b, kept, talosconfig, due)
+	end := d.renew(ctx, b.DeepCopy())
+	err = d.take(ctx, b, kept, talosconfig, due)
+	return end(), err
 }
 
 // take moves a snapshot from a control plane into the store.
@@ -214,7 +253,7 @@ func (f *function) talosconfigOf(ctx context.Context, b *v1alpha1.EtcdBackup) ([
 //	other      Failed                             False  BackupFailed, and it is tried again
 func (f *function) conclude(ctx context.Context, before, b *v1alpha1.EtcdBackup, p plan, err error) error {
 	s := &b.Status
-	s.ObservedGeneration, s.NextBackupTime, s.NextCheckTime = b.Generation, nil, nil
+	s.ObservedGeneration, s.NextBackupTime, s.NextCheckTime, s.Attempt = b.Generation, nil, nil, nil
 	if !p.next.IsZero() {
 		at := metav1.NewTime(p.next)
 		s.NextBackupTime, s.NextCheckTime = &at, &at

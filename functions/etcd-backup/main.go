@@ -19,13 +19,16 @@ const functionName = "etcd-backup"
 // the function's Trigger and Service.
 const deliveryTimeout = 9 * time.Minute
 
+// patience is for a delivery that has died to be noticed.
+const patience = time.Minute
+
 func main() {
 	events.Run(functionName, func() (events.Handler, error) {
 		client, err := kube.Connect(functionName, v1alpha1.AddToScheme, core)
 		if err != nil {
 			return nil, err
 		}
-		f := &function{kube: client, volume: os.Getenv("BACKUP_PATH"), now: time.Now}
+		f := &function{kube: client, volume: os.Getenv("BACKUP_PATH"), now: time.Now, patience: patience}
 		return f.handle, nil
 	}, events.WithTimeout(deliveryTimeout))
 }

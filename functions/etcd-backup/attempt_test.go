@@ -1,0 +1,77 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/tests/sim/faults"
+)
+
+// TestDeadAttempt has a delivery die while it takes a snapshot.
+func TestDeadAttempt(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.create(backupTo(v1alpha1.BackupStorage{Type: v1alpha1.BackupLocal}, "", 1))
+	dead := delivery{function: s.function, holder: "dead"}
+	if err := dead.claim(t.Context(), s.backup("nightly")); err != nil {
+		t.Fatal(err)
+	}
+	s.expect(s.look("nightly"), v1alpha1.EtcdBackupRunning, reasonRunning)
+	clock := time.Now().Add(s.function.patience)
+	s.function.now = func() time.Time { return clock }
+	b := s.look("nightly")
+	s.expect(b, v1alpha1.EtcdBackupCompleted, "Completed")
+	if b.Status.Attempt != nil {
+		t.Errorf("nobody takes a snapshot: got %+v", b.Status.Attempt)
+	}
+}
+
+// TestOwnAttempt has a delivery overtaken by somebody who changes the backup: it has
+// to see that it is itself who takes the snapshot.
+func TestOwnAttempt(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.create(backupTo(v1alpha1.BackupStorage{Type: v1alpha1.BackupLocal}, "", 1))
+	own := delivery{function: s.function, holder: "own"}
+	if err := own.claim(t.Context(), s.backup("nightly")); err != nil {
+		t.Fatal(err)
+	}
+	if err := own.settle(t.Context(), s.namespace, "nightly"); err != nil {
+		t.Fatal(err)
+	}
+	s.expect(s.backup("nightly"), v1alpha1.EtcdBackupCompleted, "Completed")
+}
+
+// TestLongAttempt has a snapshot take longer than others wait for a word of it.
+func TestLongAttempt(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.function.patience = 3 * time.Second
+	if err := s.plan.Set(faults.Rule{Operation: "MachineService/EtcdSnapshot", Latency: "7s", Times: 1}); err != nil {
+		t.Fatal(err)
+	}
+	s.create(backupTo(v1alpha1.BackupStorage{Type: v1alpha1.BackupLocal}, "", 1))
+	done := make(chan error)
+	go func() {
+		done <- delivery{function: s.function, holder: "first"}.settle(t.Context(), s.namespace, "nightly")
+	}()
+	for {
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+			s.expect(s.backup("nightly"), v1alpha1.EtcdBackupCompleted, "Completed")
+			return
+		case <-time.After(200 * time.Millisecond):
+		}
+		a := s.backup("nightly").Status.Attempt
+		if a == nil {
+			continue
+		}
+		if a = s.look("nightly").Status.Attempt; a != nil && a.Holder != "first" {
+			t.Fatalf("%s takes the snapshot that another still takes", a.Holder)
+		}
+	}
+}
