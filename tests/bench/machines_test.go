@@ -107,7 +107,7 @@ func hundredMachines(b *testing.B, site manySite) {
 			return count(e.List(engine.Machines, "default", ""), func(m unstructured.Unstructured) bool { return phaseOf(m) == "Running" }), machines
 		})
 		running = append(running, time.Since(began))
-		oneEach(b, e, site)
+		oneEach(b, e, site, machines)
 		for _, r := range e.Requests(began) {
 			byFunction[r.Function()]++
 		}
@@ -143,7 +143,7 @@ func left(b *testing.B, e *engine.Engine, site manySite) (n int) {
 
 // oneEach fails unless every Machine has one virtual machine of its own, and an
 // address that no other has.
-func oneEach(b *testing.B, e *engine.Engine, site manySite) {
+func oneEach(b *testing.B, e *engine.Engine, site manySite, machines int) {
 	b.Helper()
 	for _, kind := range slices.Concat(perMachine, site.own) {
 		if n := len(e.List(kind, "default", "")); n != machines {

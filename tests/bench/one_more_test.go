@@ -21,7 +21,7 @@ func BenchmarkMachines(b *testing.B) {
 	made := 0
 	running := func(n int) time.Duration {
 		made += n
-		return runMachines(b, e, made-n, n)
+		return runMachines(b, e, "kubevirt", made-n, n)
 	}
 	for b.Loop() {
 		toZero(b, e)
@@ -46,7 +46,7 @@ func BenchmarkMachineRequests(b *testing.B) {
 	made, requests := 0, tally{}
 	for b.Loop() {
 		began, before := time.Now(), usages(b, e)
-		runMachines(b, e, made, machines)
+		runMachines(b, e, "kubevirt", made, machines)
 		made += machines
 		requests.add(e, began)
 		explain(b, e, began, before, machines)
@@ -55,25 +55,25 @@ func BenchmarkMachineRequests(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// runMachines makes n Machines beside those that are there, and returns how long it
+// runMachines makes n Machines of a provider beside those that are there, and returns how long it
 // takes until all are Running.
-func runMachines(b *testing.B, e *engine.Engine, there, n int) time.Duration {
+func runMachines(b *testing.B, e *engine.Engine, provider string, there, n int) time.Duration {
 	b.Helper()
 	began := time.Now()
 	done := watchFor(b, e, "machines", there+n, engine.Machines, "default", "status.phase=Running")
 	create(b, n, func(i int) error {
-		_, err := e.Client.Resource(engine.Machines).Namespace("default").Create(b.Context(), machine(there+i), metav1.CreateOptions{})
+		_, err := e.Client.Resource(engine.Machines).Namespace("default").Create(b.Context(), machine(provider, there+i), metav1.CreateOptions{})
 		return err
 	})
 	done()
 	return time.Since(began)
 }
 
-// machine is a Machine on KubeVirt that says as little as it can.
-func machine(i int) *unstructured.Unstructured {
+// machine is a Machine that says as little as it can.
+func machine(provider string, i int) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "vitistack.io/v1alpha1", "kind": "Machine",
 		"metadata": map[string]any{"name": fmt.Sprintf("vm-%d", i)},
-		"spec":     map[string]any{"template": "small", "providerRef": map[string]any{"name": "kubevirt"}},
+		"spec":     map[string]any{"template": "small", "providerRef": map[string]any{"name": provider}},
 	}}
 }

@@ -44,6 +44,28 @@ func BenchmarkProcesses(b *testing.B) {
 	}
 }
 
+// BenchmarkSlowHypervisor makes Machines on a Proxmox VE that takes a while for
+// everything, with several processes of each function, each with few deliveries at once.
+func BenchmarkSlowHypervisor(b *testing.B) {
+	const n, atOnce = 32, 2
+	for _, processes := range []int{1, 2, 4, 8} {
+		b.Run(strconv.Itoa(processes), func(b *testing.B) {
+			e := engine.Start(b, "--idle", "10m", "--processes", strconv.Itoa(processes), "--concurrency", strconv.Itoa(atOnce))
+			settledNetwork(b, e, "default", 0)
+			e.UntilPhase(engine.MachineProviders, "", "proxmox", "Ready")
+			e.SetFaults("proxmox", `[{"latency": "200ms"}]`)
+			var walls []time.Duration
+			for b.Loop() {
+				walls = append(walls, runMachines(b, e, "proxmox", n*len(walls), n))
+			}
+			distinct(b, e, "default", n*len(walls))
+			oneEach(b, e, manySites["Proxmox"], n*len(walls))
+			b.ReportMetric(float64(n)/median(walls).Seconds(), "machines/s")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
 // processesOf is the number of running processes of a function.
 func processesOf(b *testing.B, e *engine.Engine, function string) (n int) {
 	b.Helper()

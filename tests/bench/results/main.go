@@ -36,6 +36,7 @@ func groups(load string) []group {
 		{"machines", "^BenchmarkMachines$", "3x", nil},
 		{"machine-requests", "^BenchmarkMachineRequests$", "1x", nil},
 		{"processes", "^BenchmarkProcesses$", "1x", nil},
+		{"slow-hypervisor", "^BenchmarkSlowHypervisor$", "1x", nil},
 		{"clusters", "^BenchmarkManyClusters$", "1x", nil},
 		{"gateway", "^BenchmarkGateway", "3x", nil},
 		{"load", "^BenchmarkLoad$", "1x", []string{"-load", load}},
