@@ -93,4 +93,5 @@ bench: build ## Measure all of it, and write tests/bench/RESULTS.md (LOAD=0.1 fo
 GOVULNCHECK = go run golang.org/x/vuln/cmd/govulncheck@v1.8.0 $(if $(VULNDB),-db file://$(abspath $(VULNDB)))
 vuln: ## Look for known vulnerabilities (VULNDB=folder of an unpacked vulndb.zip asks nobody)
 	@$(GOVULNCHECK) ./... && echo "Of what is not shipped, these modules have some:"
-	@for module in tools tools/ship knative/local; do $(GOVULNCHECK) -C $$module -scan module | sed -n 's/^ *Module: //p; s/^ *Found in: /  found in /p; s/^ *Fixed in: /  fixed in /p'; done
+	@for of in "tools tool" "tools/ship ./..." "tools/workflows tool" "knative/local ./..."; do set -- $$of; \
+	  $(GOVULNCHECK) -C $$1 -scan package $$2 | sed -n 's/^ *Module: //p; s/^ *Found in: /  found in /p; s/^ *Fixed in: /  fixed in /p'; done
