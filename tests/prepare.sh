@@ -13,6 +13,8 @@ need gcc gcc libc6-dev
 need postgres postgresql
 need mariadbd mariadb-server
 need redis-server redis-server
+need chromium chromium
+need npm npm
 python3 -c 'import http.server' 2>/dev/null || missing="$missing python3"
 if [ -n "$missing" ]; then
   echo "Installing$missing ..."

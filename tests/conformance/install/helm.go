@@ -28,9 +28,11 @@ func newHelm(t testing.TB, config *rest.Config) *helm {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "make", "--silent", "helm")
 	command.Dir = engine.Root()
-	out, err := command.CombinedOutput()
+	var said bytes.Buffer // on the way, such as what is downloaded
+	command.Stderr = &said
+	out, err := command.Output()
 	if err != nil {
-		t.Fatalf("make helm: %v\n%s", err, out)
+		t.Fatalf("make helm: %v\n%s%s", err, said.Bytes(), out)
 	}
 	h := &helm{binary: string(bytes.TrimSpace(out)), home: t.TempDir()}
 	h.kubeconfig = filepath.Join(h.home, "kubeconfig")
