@@ -35,6 +35,9 @@ func TestWait(t *testing.T) {
 		"Longest": {reason: "it is never forgotten", fault: fault{}, lasting: time.Hour, want: longestWait},
 		"Asked":   {reason: "the source knows best", fault: fault{after: time.Minute}, lasting: time.Second, want: time.Minute},
 		"Patient": {reason: "the source knows best, even for hours", fault: fault{after: time.Hour}, lasting: time.Second, want: time.Hour},
+		"Working": {reason: "the end of a source's work is seen soon, however long it was out before", fault: working("", 0), lasting: time.Hour, want: longestWork},
+		"Quick":   {reason: "most work is short", fault: working("", 0), lasting: 2 * time.Second, want: 2 * time.Second},
+		"Slow":    {reason: "the source knows how long its work takes", fault: working("", time.Hour), lasting: time.Second, want: time.Hour},
 		"Final":   {reason: "people take their time", fault: fault{final: true}, want: longestWait},
 	} {
 		t.Run(name, func(t *testing.T) {

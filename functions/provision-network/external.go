@@ -46,7 +46,10 @@ func (x external) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (s
 	if err := x.send(ctx, nn, events.TypeNetworkRequested, fmt.Sprintf("requested.%d", nn.Generation), request); err != nil {
 		return segment{}, err
 	}
-	return segment{}, working(fmt.Sprintf("IPAM %s has been asked by an event of type %s, and has not answered yet", x.name, events.TypeNetworkRequested), answerTime)
+	return segment{}, fault{
+		reason: reasonWorking, after: answerTime,
+		message: fmt.Sprintf("IPAM %s has been asked by an event of type %s, and has not answered yet", x.name, events.TypeNetworkRequested),
+	}
 }
 
 // Release tells the IPAM that the segment is free. An event that is sent twice is

@@ -25,13 +25,17 @@ type fault struct {
 	final bool
 	// after is how long to wait at least before the source is asked again.
 	after time.Duration
+	// longest is how long to wait at most where the source does not ask for more, and
+	// longestWait where it is zero.
+	longest time.Duration
 }
 
 func (f fault) Error() string { return f.reason + ": " + f.message }
 
-// working says that a source is at work, and has to be asked again.
+// working says that a source is at work, and has to be asked again to learn the end
+// of it. That is not put off by what was wrong before the source took the work.
 func working(message string, after time.Duration) fault {
-	return fault{reason: reasonWorking, message: message, after: after}
+	return fault{reason: reasonWorking, message: message, after: after, longest: longestWork}
 }
 
 // backend is how people know a source that is a server.
@@ -101,6 +105,8 @@ const (
 	// are as far apart as the first try is ago, so that nothing has to be counted.
 	firstWait   = time.Second
 	longestWait = 5 * time.Minute
+	// longestWork is how late the end of a source's work is seen.
+	longestWork = 30 * time.Second
 	// soon is what the broker's redeliveries last for; what is later is resync's.
 	soon = 15 * time.Second
 )
@@ -111,5 +117,5 @@ func (f fault) wait(lasting time.Duration) time.Duration {
 	if f.final {
 		return longestWait
 	}
-	return min(max(f.after, firstWait, lasting), max(f.after, longestWait))
+	return min(max(f.after, firstWait, lasting), max(f.after, cmp.Or(f.longest, longestWait)))
 }

@@ -87,6 +87,29 @@ func TestSlowManager(t *testing.T) {
 	w.expect(w.get("slow"), "Ready", reasonProvisioned)
 }
 
+// TestWorkAfterOutage is a manager that takes the work only after minutes, and then
+// takes its time for it.
+func TestWorkAfterOutage(t *testing.T) {
+	t.Parallel()
+	m := newManager(t, 15*time.Second)
+	w := newWorld(t, map[string]source{"nam": m.nam})
+	w.clock, w.f.now = m.clock, m.clock.Now
+	w.must(m.plan.Set(faults.Rule{Error: "503"}))
+	w.network("net", asks("nam"))
+	w.expect(w.look("net"), "Pending", "SourceUnavailable")
+	w.clock.Pass(longestWait - time.Minute)
+	w.expect(w.look("net"), "Pending", "SourceUnavailable")
+	w.must(m.plan.Set())
+	w.clock.Pass(longestWait)
+	nn := w.look("net")
+	w.expect(nn, "Pending", reasonWorking)
+	if late := nextCheck(nn).Sub(m.clock.Now()); late > longestWork+time.Second {
+		t.Errorf("the manager is asked again after %s, which its outage has nothing to do with", late)
+	}
+	w.clock.Pass(longestWork + time.Second)
+	w.expect(w.look("net"), "Ready", reasonProvisioned)
+}
+
 func TestFaultsAreTold(t *testing.T) {
 	t.Parallel()
 	m := newManager(t, 0)
