@@ -59,9 +59,9 @@ const (
 //	VirtualMachineInstance  otherwise                       none
 //	PersistentVolumeClaim   up or down, waits for disks     observe
 //	PersistentVolumeClaim   otherwise                       none
-//	the first or the last   with one, and a new spec        build
-//	any of these three      runs, and its spec cannot be    build
-//	any of these three      on another hypervisor           none
+//	what has a step here    with one, and a new spec        build
+//	what has a step here    runs, and its spec cannot be    build
+//	any of the last three   on another hypervisor           none
 func step(m *v1alpha1.Machine, cause string) string {
 	worth := true
 	switch cause {
@@ -88,15 +88,14 @@ func stepHere(m *v1alpha1.Machine, cause string) string {
 	if cause == causeClaim && (coming || isTrue(m.Status.Conditions, v1alpha1.ConditionStorageReady)) {
 		return stepNone
 	}
-	switch settled := m.Status.ObservedGeneration == m.Generation && m.Status.RestartToken == m.Spec.RestartToken; {
-	case refused(m):
-		return stepBuild
-	case cause == causeInstance && made && m.Status.Phase == v1alpha1.MachineRunning, cause != causeInstance && made && settled:
-		return stepObserve
-	case cause != causeInstance:
-		return stepBuild
+	if cause == causeInstance && (!made || m.Status.Phase != v1alpha1.MachineRunning) {
+		return stepNone
 	}
-	return stepNone
+	settled := m.Status.ObservedGeneration == m.Generation && m.Status.RestartToken == m.Spec.RestartToken
+	if made && settled && !refused(m) {
+		return stepObserve
+	}
+	return stepBuild
 }
 
 // refused tells whether a machine runs otherwise than its spec says, because that
