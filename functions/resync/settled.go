@@ -18,9 +18,9 @@ type kind struct {
 	resource schema.GroupVersionResource
 	// make is an empty object of the kind.
 	make func() kube.Object
-	// rest are the phases in which an object that is not Ready is settled all the
-	// same: nothing happens to it until its spec changes.
-	rest []string
+	// rest is the reason for which an object that is not Ready is settled all the same:
+	// nothing happens to it until its spec changes.
+	rest string
 	// always is whether every object is looked at each time.
 	always bool
 }
@@ -41,7 +41,7 @@ var kinds = []kind{
 	{
 		name: ipAllocation, resource: v1alpha2.GroupVersion.WithResource("ipallocations"),
 		make: func() kube.Object { return &v1alpha2.IPAllocation{} },
-		rest: []string{string(v1alpha2.IPAllocationReleased)},
+		rest: "Lapsed",
 	},
 	{
 		name: networkConfiguration, resource: v1alpha1.GroupVersion.WithResource("networkconfigurations"),
@@ -55,7 +55,7 @@ var kinds = []kind{
 	{
 		name: "Machine", resource: v1alpha1.GroupVersion.WithResource("machines"),
 		make: func() kube.Object { return &v1alpha1.Machine{} },
-		rest: []string{string(v1alpha1.MachineStopped)},
+		rest: "Stopped",
 	},
 	{
 		name: kubernetesCluster, resource: v1alpha1.GroupVersion.WithResource("kubernetesclusters"),
@@ -135,7 +135,7 @@ func (o object) changed() bool {
 //	spec newer than the status           no
 //	it says when to look again           until then
 //	Ready                                yes, but for the turn of a network or cluster
-//	not Ready, in a phase of rest        yes
+//	not Ready, for the reason of rest    yes
 //	not Ready                            no
 func settled(k kind, o object, now time.Time) bool {
 	s := o.Status
@@ -146,13 +146,9 @@ func settled(k kind, o object, now time.Time) bool {
 		return now.Before(s.NextCheckTime.Time)
 	case o.ready().Status == metav1.ConditionTrue:
 		return (k.name != networkNamespace && k.name != kubernetesCluster) || !turn(o, now)
+	default:
+		return k.rest != "" && o.ready().Reason == k.rest
 	}
-	for _, phase := range k.rest {
-		if s.Phase == phase {
-			return true
-		}
-	}
-	return false
 }
 
 // round is after how long a network that others keep a part of is looked at although
