@@ -72,7 +72,7 @@ func (f *functions) configurationOf(ctx context.Context, m *v1alpha1.Machine, n 
 	err := f.kube.Get(ctx, m.Namespace, n.NetworkName, nc)
 	switch {
 	case err == nil:
-		return nc, f.usable(m, nc)
+		return nc, usable(m, nc)
 	case !kube.NotFound(err):
 		return nil, err
 	case len(m.Spec.Networks) > 0:
@@ -111,7 +111,7 @@ func (f *functions) ownOf(ctx context.Context, m *v1alpha1.Machine) (*v1alpha1.N
 		if err := f.kube.Get(ctx, m.Namespace, m.Name, nc); err != nil {
 			return nil, err
 		}
-		return nc, f.usable(m, nc)
+		return nc, usable(m, nc)
 	}
 	return nc, err
 }
@@ -130,15 +130,20 @@ func owned(nc *v1alpha1.NetworkConfiguration) bool {
 	return owner != nil && owner.Kind == "Machine" && owner.Name == nc.Name
 }
 
-// usable refuses the NetworkConfiguration of an earlier machine of the same name,
-// which is about to go.
-func (f *functions) usable(m *v1alpha1.Machine, nc *v1alpha1.NetworkConfiguration) error {
+// usable refuses another machine's own NetworkConfiguration, and that of an earlier
+// machine of the same name, which is about to go.
+func usable(m *v1alpha1.Machine, nc *v1alpha1.NetworkConfiguration) error {
 	owner := metav1.GetControllerOf(nc)
 	foreign := owner != nil && owner.Kind == "Machine" && owner.UID != m.UID
-	if nc.DeletionTimestamp != nil || foreign {
+	switch {
+	case foreign && owner.Name != m.Name:
+		return unjoined{fault{"NetworkConfigurationNotFound", fmt.Sprintf(
+			"NetworkConfiguration %s is Machine %s's own: name another in spec.networks, or leave that out to get one", nc.Name, owner.Name)}, nc.Name}
+	case foreign || nc.DeletionTimestamp != nil:
 		return fmt.Errorf("use NetworkConfiguration %s/%s: it is being deleted", nc.Namespace, nc.Name)
+	default:
+		return nil
 	}
-	return nil
 }
 
 // leave takes a machine's interfaces out of its networks, and returns what it

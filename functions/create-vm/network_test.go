@@ -1,10 +1,12 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
@@ -30,5 +32,33 @@ func TestUnanswered(t *testing.T) {
 		if got := unanswered(nc); got != tc.want {
 			t.Errorf("%s: %s: got %t, want %t", name, tc.reason, got, tc.want)
 		}
+	}
+}
+
+func TestUsable(t *testing.T) {
+	t.Parallel()
+	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "m1", UID: "1"}}
+	of := func(name string, uid types.UID) *v1alpha1.NetworkConfiguration {
+		return ownConfiguration(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: uid}}, "net")
+	}
+	cases := map[string]struct {
+		reason string
+		nc     *v1alpha1.NetworkConfiguration
+		refuse string
+		mends  bool
+	}{
+		"Own":     {reason: "it is this machine's", nc: of("m1", "1")},
+		"Shared":  {reason: "it is nobody's own", nc: &v1alpha1.NetworkConfiguration{}},
+		"Earlier": {reason: "it goes with the earlier machine", nc: of("m1", "0"), refuse: "is being deleted", mends: true},
+		"Other":   {reason: "only who wrote the spec can mend it", nc: of("m2", "2"), refuse: "NetworkConfigurationNotFound: NetworkConfiguration m2 is Machine m2's own"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := usable(m, tc.nc)
+			if (err == nil) != (tc.refuse == "") || mends(err) != tc.mends || (err != nil && !strings.Contains(err.Error(), tc.refuse)) {
+				t.Errorf("%s: got %v", tc.reason, err)
+			}
+		})
 	}
 }
