@@ -98,7 +98,8 @@ func detailOf(vm *kubevirtv1.VirtualMachine) string {
 	for _, c := range vm.Status.Conditions {
 		failure := c.Type == kubevirtv1.VirtualMachineFailure && c.Status == corev1.ConditionTrue
 		unscheduled := string(c.Type) == string(corev1.PodScheduled) && c.Status == corev1.ConditionFalse
-		if (failure || unscheduled) && c.Message != "" {
+		unable := string(c.Type) == string(kubevirtv1.VirtualMachineInstanceSynchronized) && c.Status == corev1.ConditionFalse
+		if (failure || unscheduled || unable) && c.Message != "" {
 			return fmt.Sprintf(" (%s)", c.Message)
 		}
 	}

@@ -63,6 +63,29 @@ func TestReadVM(t *testing.T) {
 	}
 }
 
+func TestDetailOf(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason    string
+		condition kubevirtv1.VirtualMachineCondition
+		want      string
+	}{
+		"Failure":     {"KubeVirt cannot make the instance", kubevirtv1.VirtualMachineCondition{Type: kubevirtv1.VirtualMachineFailure, Status: corev1.ConditionTrue, Message: "exceeded quota"}, " (exceeded quota)"},
+		"Unscheduled": {"no host takes its pod", kubevirtv1.VirtualMachineCondition{Type: "PodScheduled", Status: corev1.ConditionFalse, Message: "Insufficient memory"}, " (Insufficient memory)"},
+		"Unable":      {"the host cannot start the domain", kubevirtv1.VirtualMachineCondition{Type: "Synchronized", Status: corev1.ConditionFalse, Message: "command SyncVMI failed"}, " (command SyncVMI failed)"},
+		"Able":        {"nothing is wrong with it", kubevirtv1.VirtualMachineCondition{Type: "Synchronized", Status: corev1.ConditionTrue, Message: "fine"}, ""},
+	}
+	for name, tc := range cases {
+		vm := &kubevirtv1.VirtualMachine{Status: kubevirtv1.VirtualMachineStatus{
+			PrintableStatus: kubevirtv1.VirtualMachineStatusStarting, Conditions: []kubevirtv1.VirtualMachineCondition{tc.condition},
+		}}
+		s := readVM(vm, v1alpha1.MachineCreating, v1alpha1.PowerRunning)
+		if want := "waits for the virtual machine to start" + tc.want; s.message != want {
+			t.Errorf("%s: %s: got %q, want %q", name, tc.reason, s.message, want)
+		}
+	}
+}
+
 // condition is status, reason and message of a condition, or empty.
 func condition(m *v1alpha1.Machine, kind string) string {
 	c := meta.FindStatusCondition(m.Status.Conditions, kind)

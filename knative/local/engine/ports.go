@@ -66,7 +66,7 @@ func (e *engine) place(program manifest.Program) (ports, error) {
 	}
 	port, flag := 0, ""
 	if program.Name == gatewayName {
-		port, flag = e.options.GatewayPort, "--gateway-port"
+		port, flag = e.options.GatewayPort, "--gateway-port (of make run: GATEWAY_PORT=...)"
 	}
 	own, err := of(program.Name, port, flag)
 	if err != nil {
