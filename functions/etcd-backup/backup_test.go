@@ -265,10 +265,14 @@ func TestBackups(t *testing.T) {
 	s.create(backupTo(at, "0 2 * * *", 2))
 	clock := time.Now()
 	s.function.now = func() time.Time { return clock }
+	b := s.look("nightly")
+	s.expect(b, v1alpha1.EtcdBackupPending, "CredentialsNotFound") // long before it would hinder anything
+	if b.Status.NextBackupTime == nil || b.Status.NextCheckTime != nil {
+		t.Errorf("the next is due at %v, but resync looks every time at what is hindered: %v", b.Status.NextBackupTime, b.Status.NextCheckTime)
+	}
+	s.create(secret)
 	s.expect(s.look("nightly"), v1alpha1.EtcdBackupScheduled, "Scheduled")
 	clock = clock.Add(24 * time.Hour)
-	s.expect(s.look("nightly"), v1alpha1.EtcdBackupPending, "CredentialsNotFound")
-	s.create(secret)
 	for range 3 {
 		b := s.look("nightly")
 		s.expect(b, v1alpha1.EtcdBackupScheduled, "Scheduled")
@@ -289,12 +293,49 @@ func TestBackups(t *testing.T) {
 	if err := s.plan.Set(faults.Rule{Operation: "MachineService/EtcdSnapshot", Error: "unavailable"}); err != nil {
 		t.Fatal(err)
 	}
-	s.expect(s.look("nightly"), v1alpha1.EtcdBackupFailed, "BackupFailed")
+	b = s.look("nightly")
+	s.expect(b, v1alpha1.EtcdBackupFailed, "BackupFailed")
+	if b.Status.NextCheckTime != nil {
+		t.Errorf("one that has failed is tried again by the next resync, not at %v", b.Status.NextCheckTime)
+	}
 	s.sleeps("nightly", "its own writing is no cause to try again at once")
 	if err := s.plan.Set(); err != nil {
 		t.Fatal(err)
 	}
 	s.expect(s.look("nightly"), v1alpha1.EtcdBackupScheduled, "Scheduled")
+}
+
+// TestRetention has the store refuse for a while to delete what is too much.
+func TestRetention(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	sim, at, secret := objectStore(t)
+	s.create(secret)
+	s.create(backupTo(at, "0 2 * * *", 1))
+	clock := time.Now()
+	s.function.now = func() time.Time { return clock }
+	clock = clock.Add(24 * time.Hour)
+	s.expect(s.look("nightly"), v1alpha1.EtcdBackupScheduled, "Scheduled")
+	if err := sim.Plan.Set(faults.Rule{Operation: "DeleteObject", Error: "AccessDenied"}); err != nil {
+		t.Fatal(err)
+	}
+	clock = clock.Add(24 * time.Hour)
+	for range 2 { // the snapshot is kept, and taken once
+		b := s.look("nightly")
+		s.expect(b, v1alpha1.EtcdBackupFailed, "StorageRefused")
+		s.sleeps("nightly", "that nothing is due does not mean that nothing is wrong")
+		if len(b.Status.Backups) != 2 || b.Status.Backups[0].SHA256 == "" || len(sim.Keys()) != 4 {
+			t.Errorf("got %+v, and %v in the store", b.Status.Backups, sim.Keys())
+		}
+	}
+	if err := sim.Plan.Set(); err != nil {
+		t.Fatal(err)
+	}
+	b := s.look("nightly")
+	s.expect(b, v1alpha1.EtcdBackupScheduled, "Scheduled")
+	if len(b.Status.Backups) != 1 || b.Status.Backups[0].SHA256 == "" || len(sim.Keys()) != 2 {
+		t.Errorf("got %+v, and %v in the store, want the newest only", b.Status.Backups, sim.Keys())
+	}
 }
 
 // TestRestore does what the README tells people to do.

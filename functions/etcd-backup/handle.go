@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -55,9 +56,9 @@ type delivery struct {
 	again bool
 }
 
-// settle takes a snapshot if one is due, and says when the next one is. What has
-// failed is tried again when resync asks for it: writing that down is an event too,
-// and would be followed by the next try without a pause.
+// settle takes a snapshot if one is due, and otherwise says when the next one is and
+// what would hinder it. What has failed is tried again when resync asks for it: writing
+// that down is an event too, and would be followed by the next try without a pause.
 func (d delivery) settle(ctx context.Context, namespace, name string) error {
 	b := &v1alpha1.EtcdBackup{}
 	if err := d.kube.Get(ctx, namespace, name, b); err != nil {
@@ -71,11 +72,11 @@ func (d delivery) settle(ctx context.Context, namespace, name string) error {
 	}
 	before := b.DeepCopy()
 	p, err := makePlan(b, d.now())
-	if err == nil && !p.due.IsZero() {
-		if d.elsewhere(b) || (failed(b) && !d.again) {
+	if err == nil && !b.Spec.Suspend {
+		if (!p.due.IsZero() && d.elsewhere(b)) || (failed(b) && !d.again) {
 			return nil // somebody else is at it, or has just been
 		}
-		before, err = d.back(ctx, b, p.due)
+		before, err = d.back(ctx, b, p)
 		if kube.Conflict(err) {
 			return err
 		}
@@ -135,27 +136,36 @@ func (d delivery) renew(ctx context.Context, b *v1alpha1.EtcdBackup) (end func()
 	}
 }
 
-// back takes the snapshot that was due, once it has said so, and deletes those that
-// are too many. It returns the backup as the API server has it.
-func (d delivery) back(ctx context.Context, b *v1alpha1.EtcdBackup, due time.Time) (*v1alpha1.EtcdBackup, error) {
-	before := b.DeepCopy()
+// back takes the snapshot that is due, once it has said so. Where none is, it deletes
+// those that are too many if that has failed, and finds out whether the next one can be
+// taken. It returns the backup as the API server has it.
+func (d delivery) back(ctx context.Context, b *v1alpha1.EtcdBackup, p plan) (*v1alpha1.EtcdBackup, error) {
+	before, over := b.DeepCopy(), p.due.IsZero() && p.next.IsZero()
+	hindered := !meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionReady)
+	if over && !hindered {
+		return before, nil
+	}
 	kept, err := d.storeOf(ctx, b)
-	if err != nil {
+	if err == nil && hindered && p.due.IsZero() && b.Status.LastBackupTime != nil {
+		err = d.retain(ctx, b, kept)
+	}
+	if err != nil || over {
 		return before, err
 	}
 	talosconfig, err := d.talosconfigOf(ctx, b)
-	if err != nil {
+	if err != nil || p.due.IsZero() {
 		return before, err
 	}
 	if err := d.claim(ctx, b); err != nil {
 		return before, err
 	}
 	end := d.renew(ctx, b.DeepCopy())
-	err = d.take(ctx, b, kept, talosconfig, due)
+	err = d.take(ctx, b, kept, talosconfig, p.due)
 	return end(), err
 }
 
-// take moves a snapshot from a control plane into the store.
+// take moves a snapshot from a control plane into the store, and deletes those that
+// are too many then.
 func (f *function) take(ctx context.Context, b *v1alpha1.EtcdBackup, kept store, talosconfig []byte, due time.Time) error {
 	stream, err := open(ctx, talosconfig)
 	if err != nil {
@@ -170,20 +180,20 @@ func (f *function) take(ctx context.Context, b *v1alpha1.EtcdBackup, kept store,
 	if err := kept.Put(ctx, name+hashEnding, strings.NewReader(line)); err != nil {
 		return err
 	}
-	at := metav1.NewTime(due)
-	b.Status.LastBackupTime, b.Status.BackupSize = &at, humanize.IBytes(uint64(checked.size))
-	sums := map[string]string{name: checked.sum()}
-	for _, old := range b.Status.Backups {
-		sums[old.Name] = pick(old.Name == name, checked.sum(), old.SHA256)
-	}
-	return f.retain(ctx, b, kept, sums)
+	at, s := metav1.NewTime(due), &b.Status
+	s.LastBackupTime, s.BackupSize = &at, humanize.IBytes(uint64(checked.size))
+	s.Backups = slices.DeleteFunc(s.Backups, func(old v1alpha1.BackupFile) bool { return old.Name == name })
+	s.Backups = slices.Insert(s.Backups, 0, v1alpha1.BackupFile{Name: name, Size: checked.size, SHA256: checked.sum()})
+	s.Backups = s.Backups[:min(len(s.Backups), listed)]
+	f.kube.Tell(ctx, b, false, "BackupTaken", fmt.Sprintf("kept snapshot %s of %s", name, s.BackupSize))
+	return f.retain(ctx, b, kept)
 }
 
 // listed is how many snapshots a status lists.
 const listed = 20
 
 // retain deletes all but the newest snapshots, and lists those.
-func (f *function) retain(ctx context.Context, b *v1alpha1.EtcdBackup, kept store, sums map[string]string) error {
+func (f *function) retain(ctx context.Context, b *v1alpha1.EtcdBackup, kept store) error {
 	files, err := kept.List(ctx, folderOf(b))
 	if err != nil {
 		return err
@@ -196,6 +206,10 @@ func (f *function) retain(ctx context.Context, b *v1alpha1.EtcdBackup, kept stor
 				return err
 			}
 		}
+	}
+	sums := map[string]string{}
+	for _, old := range b.Status.Backups {
+		sums[old.Name] = old.SHA256
 	}
 	b.Status.BackupCount, b.Status.Backups = int32(most), nil
 	for _, s := range snapshots[:min(most, listed)] {
@@ -256,7 +270,8 @@ func (f *function) conclude(ctx context.Context, before, b *v1alpha1.EtcdBackup,
 	s.ObservedGeneration, s.NextBackupTime, s.NextCheckTime, s.Attempt = b.Generation, nil, nil, nil
 	if !p.next.IsZero() {
 		at := metav1.NewTime(p.next)
-		s.NextBackupTime, s.NextCheckTime = &at, &at
+		s.NextBackupTime = &at
+		s.NextCheckTime = pick(err == nil, &at, nil) // what has failed is looked at by every resync
 	}
 	ok, reason, message := err == nil, "Scheduled", "the next snapshot is due "+p.next.UTC().Format(time.RFC3339)
 	var flt fault
@@ -281,8 +296,6 @@ func (f *function) conclude(ctx context.Context, before, b *v1alpha1.EtcdBackup,
 	}
 	if !ok && news {
 		f.kube.Tell(ctx, b, true, reason, message)
-	} else if ok && !p.due.IsZero() {
-		f.kube.Tell(ctx, b, false, "BackupTaken", fmt.Sprintf("kept snapshot %s of %s", nameOf(b, p.due), s.BackupSize))
 	}
 	events.Report(ctx, string(s.Phase), message)
 	return nil // resync looks again at what is not Ready

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"path"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -110,6 +111,7 @@ func (b bucket) Put(ctx context.Context, name string, content io.Reader) error {
 
 // putParts writes a file whose first part is full.
 func (b bucket) putParts(ctx context.Context, name string, part []byte, content io.Reader) (err error) {
+	b.sweep(ctx, path.Dir(name))
 	upload, err := b.client.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{Bucket: &b.name, Key: &name, ContentType: aws.String(contentType)})
 	if err != nil {
 		return err
@@ -142,6 +144,23 @@ func (b bucket) putParts(ctx context.Context, name string, part []byte, content 
 		Bucket: &b.name, Key: &name, UploadId: upload.UploadId, MultipartUpload: &types.CompletedMultipartUpload{Parts: parts},
 	})
 	return err
+}
+
+// sweep aborts uploads into a folder whose writer has died: a bucket keeps their parts
+// and shows them in no list of files. A key that may not do so can still write.
+func (b bucket) sweep(ctx context.Context, folder string) {
+	pages := s3.NewListMultipartUploadsPaginator(b.client, &s3.ListMultipartUploadsInput{Bucket: &b.name, Prefix: aws.String(folder + "/")})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return
+		}
+		for _, u := range page.Uploads {
+			if time.Since(aws.ToTime(u.Initiated)) > abandoned {
+				_, _ = b.client.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{Bucket: &b.name, Key: u.Key, UploadId: u.UploadId})
+			}
+		}
+	}
 }
 
 // nextPart fills a buffer from content. It reports whether that has ended.

@@ -14,13 +14,18 @@ import (
 // store is where snapshots are kept. Each method may be repeated.
 type store interface {
 	// Put writes all of a file or nothing, also where content ends in an error.
-	// A file of that name is replaced.
+	// A file of that name is replaced. What somebody who died while writing to the same
+	// folder has left is removed once it is abandoned.
 	Put(ctx context.Context, name string, content io.Reader) error
 	// List returns the files in a folder, by their whole names.
 	List(ctx context.Context, folder string) ([]file, error)
 	// Delete removes a file. One that is gone is no error.
 	Delete(ctx context.Context, name string) error
 }
+
+// abandoned is after how long whoever has begun to write a file has ended for sure:
+// deliveries last minutes, and clocks may be off by some.
+const abandoned = time.Hour
 
 // file is what a store has.
 type file struct {

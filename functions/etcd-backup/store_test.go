@@ -14,6 +14,7 @@ import (
 	"testing/iotest"
 	"time"
 
+	s3client "github.com/aws/aws-sdk-go-v2/service/s3"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -89,6 +90,49 @@ func TestStores(t *testing.T) {
 			t.Errorf("%d uploads were neither completed nor aborted", n)
 		}
 	})
+}
+
+// TestAbandoned has somebody die while writing a file.
+func TestAbandoned(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	kept := volume{dir: dir}
+	for name, age := range map[string]time.Duration{partName + "dead": 2 * abandoned, partName + "alive": 0, "old.db": 2 * abandoned} {
+		at := filepath.Join(dir, name)
+		if err := errors.Join(os.WriteFile(at, nil, 0o600), os.Chtimes(at, time.Time{}, time.Now().Add(-age))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := kept.Put(t.Context(), "new.db", strings.NewReader("x")); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	if want := []string{partName + "alive", "new.db", "old.db"}; err != nil || !slices.Equal(names, want) {
+		t.Errorf("in the volume are %v (%v), want %v", names, err, want)
+	}
+
+	sim, at, secret := objectStore(t)
+	opened, err := openBucket(at, secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := opened.(bucket)
+	for key, age := range map[string]time.Duration{"a/dead.db": 2 * abandoned, "a/alive.db": 0, "b/others.db": 2 * abandoned} {
+		sim.Now = func() time.Time { return time.Now().Add(-age) }
+		if _, err := in.client.CreateMultipartUpload(t.Context(), &s3client.CreateMultipartUploadInput{Bucket: &in.name, Key: &key}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := in.Put(t.Context(), "a/new.db", bytes.NewReader(make([]byte, partSize))); err != nil {
+		t.Fatal(err)
+	}
+	if n := sim.Uploads(); n != 2 {
+		t.Errorf("%d uploads are left, want the one that may still go on, and that of another folder", n)
+	}
 }
 
 // TestStorageRefuses tells mistakes apart from what passes.

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
+	"time"
 )
 
 // volume keeps snapshots in a folder.
@@ -31,7 +33,10 @@ func (v volume) Put(_ context.Context, name string, content io.Reader) (err erro
 	if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
-	temp, err := os.CreateTemp(filepath.Dir(target), ".part-*") // mode 0600
+	if err := sweep(filepath.Dir(target)); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	temp, err := os.CreateTemp(filepath.Dir(target), partName+"*") // mode 0600
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
@@ -48,6 +53,24 @@ func (v volume) Put(_ context.Context, name string, content io.Reader) (err erro
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	return os.Rename(temp.Name(), target)
+}
+
+// partName begins the names of files that are being written.
+const partName = ".part-"
+
+// sweep removes from a folder what somebody has begun to write who has died.
+func sweep(dir string) error {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		info, gone := e.Info()
+		if gone != nil || !strings.HasPrefix(e.Name(), partName) || time.Since(info.ModTime()) < abandoned {
+			continue
+		}
+		if rerr := os.Remove(filepath.Join(dir, e.Name())); rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
+			err = errors.Join(err, rerr)
+		}
+	}
+	return err
 }
 
 func (v volume) List(_ context.Context, folder string) ([]file, error) {

@@ -35,9 +35,11 @@ type Store struct {
 	// PageSize is how many objects a list has at most, 1000 where it is 0.
 	PageSize int
 	// Plan names operations PutObject, GetObject, DeleteObject, ListObjects,
-	// CreateUpload, UploadPart, CompleteUpload and AbortUpload. An error is a code of
-	// S3, answered with status 503, or 403 for AccessDenied.
+	// ListUploads, CreateUpload, UploadPart, CompleteUpload and AbortUpload. An error is
+	// a code of S3, answered with status 503, or 403 for AccessDenied.
 	Plan *faults.Plan
+	// Now is the time, that of the system where it is nil.
+	Now func() time.Time
 
 	mu      sync.Mutex
 	objects map[string][]byte
@@ -47,6 +49,7 @@ type Store struct {
 
 type upload struct {
 	key   string
+	begun time.Time
 	parts map[int][]byte
 }
 
@@ -144,6 +147,8 @@ func faulty(code string) *refusal {
 func operationOf(r *http.Request, key string) string {
 	q := r.URL.Query()
 	switch {
+	case r.Method == http.MethodGet && key == "" && q.Has("uploads"):
+		return "ListUploads"
 	case r.Method == http.MethodGet && key == "":
 		return "ListObjects"
 	case r.Method == http.MethodPost && q.Has("uploads"):
@@ -174,10 +179,12 @@ func (s *Store) do(w http.ResponseWriter, r *http.Request, operation, key string
 	switch operation {
 	case "ListObjects":
 		return s.list(r.URL.Query().Get("prefix"), r.URL.Query().Get("continuation-token")), nil
+	case "ListUploads":
+		return s.listUploads(r.URL.Query().Get("prefix")), nil
 	case "CreateUpload":
 		s.next++
 		id := strconv.Itoa(s.next)
-		s.uploads[id] = &upload{key: key, parts: map[int][]byte{}}
+		s.uploads[id] = &upload{key: key, begun: s.now(), parts: map[int][]byte{}}
 		return struct {
 			XMLName     xml.Name `xml:"InitiateMultipartUploadResult"`
 			Bucket, Key string
@@ -265,6 +272,34 @@ func (s *Store) list(prefix, after string) any {
 		NextContinuationToken string `xml:",omitempty"`
 		Contents              []listed
 	}{Name: s.Bucket, Prefix: prefix, KeyCount: len(contents), IsTruncated: next != "", NextContinuationToken: next, Contents: contents}
+}
+
+// listUploads are the uploads of keys with a prefix that are under way.
+func (s *Store) listUploads(prefix string) any {
+	type listed struct {
+		Key       string
+		UploadID  string `xml:"UploadId"`
+		Initiated string
+	}
+	var found []listed
+	for _, id := range slices.Sorted(maps.Keys(s.uploads)) {
+		if u := s.uploads[id]; strings.HasPrefix(u.key, prefix) {
+			found = append(found, listed{u.key, id, u.begun.UTC().Format(time.RFC3339)})
+		}
+	}
+	return struct {
+		XMLName        xml.Name `xml:"ListMultipartUploadsResult"`
+		Bucket, Prefix string
+		IsTruncated    bool
+		Upload         []listed
+	}{Bucket: s.Bucket, Prefix: prefix, Upload: found}
+}
+
+func (s *Store) now() time.Time {
+	if s.Now != nil {
+		return s.Now()
+	}
+	return time.Now()
 }
 
 func md5Of(content []byte) []byte {
