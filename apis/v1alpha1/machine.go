@@ -239,10 +239,10 @@ type MachineDisk struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	StorageClass string `json:"storageClass,omitempty"`
-	// Absent means ReadWriteOnce.
+	// Absent means ReadWriteOnce, which is the only one on Proxmox VE.
 	// +optional
 	AccessMode DiskAccessMode `json:"accessMode,omitempty"`
-	// Absent means Filesystem.
+	// Absent means Filesystem. On Proxmox VE the kind of the storage determines it.
 	// +optional
 	VolumeMode DiskVolumeMode `json:"volumeMode,omitempty"`
 }

@@ -237,18 +237,21 @@ func TestMistakesWaitForTheirAuthor(t *testing.T) {
 		machine *v1alpha1.Machine
 		reason  string
 		says    string
+		also    string
 		mend    func(*v1alpha1.Machine)
 	}{
-		"template": {machine("template", func(m *v1alpha1.Machine) { m.Spec.Template = "huge" }), "TemplateNotFound", "write small, medium or large", func(m *v1alpha1.Machine) { m.Spec.Template = "large" }},
+		"template": {machine("template", func(m *v1alpha1.Machine) { m.Spec.Template = "huge" }), "TemplateNotFound", "write small, medium or large", "", func(m *v1alpha1.Machine) { m.Spec.Template = "large" }},
 		"class": {machine("class", func(m *v1alpha1.Machine) {
 			m.Spec.Disks = []v1alpha1.MachineDisk{{Name: "data", Size: "1Gi", StorageClass: "slow"}}
-		}), "StorageClassNotFound", "name one of fast-ssd, standard", func(m *v1alpha1.Machine) { m.Spec.Disks[0].StorageClass = "standard" }},
+		}), "StorageClassNotFound", "name one of fast-ssd, standard", "StorageReady False PVCPending", func(m *v1alpha1.Machine) { m.Spec.Disks[0].StorageClass = "standard" }},
 		"secret": {machine("secret", func(m *v1alpha1.Machine) {
 			m.Spec.CloudInit = &v1alpha1.CloudInit{SecretRef: &v1alpha1.CloudInitSecretReference{Name: "missing", Key: "userdata"}}
-		}), "CloudInitSecretNotFound", "Secret missing does not exist", func(m *v1alpha1.Machine) { m.Spec.CloudInit = nil }},
+		}), "CloudInitSecretNotFound", "Secret missing does not exist", "NetworkReady True NetworkConfigured", func(m *v1alpha1.Machine) { m.Spec.CloudInit = nil }},
 		"network": {machine("network", func(m *v1alpha1.Machine) {
 			m.Spec.Networks = []v1alpha1.MachineNetwork{{Name: "eth0", NetworkName: "late"}}
-		}), "NetworkConfigurationNotFound", "NetworkConfiguration late does not exist: create it", nil},
+		}), "NetworkConfigurationNotFound", "NetworkConfiguration late does not exist: create it", "NetworkReady False NetworkFailed", nil},
+		"namespace": {machine("namespace", func(m *v1alpha1.Machine) { m.Spec.NetworkNamespaceName = "elsewhere" }), "NetworkNamespaceNotFound", "elsewhere", "NetworkReady False NetworkFailed",
+			func(m *v1alpha1.Machine) { m.Spec.NetworkNamespaceName = "" }},
 	}
 	for _, tc := range cases {
 		s.create(tc.machine)
@@ -263,6 +266,9 @@ func TestMistakesWaitForTheirAuthor(t *testing.T) {
 		}
 		if !strings.Contains(message, tc.says) || m.Status.Phase != v1alpha1.MachinePending {
 			t.Errorf("%s: phase %s, message %q, want %q in it", name, m.Status.Phase, message, tc.says)
+		}
+		if kind, want, _ := strings.Cut(tc.also, " "); !strings.HasPrefix(strings.Replace(condition(m, kind), ":", "", 1), want) {
+			t.Errorf("%s: %s is %q, want %s", name, kind, condition(m, kind), want)
 		}
 		if tc.mend == nil {
 			s.create(&v1alpha1.NetworkConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "late"}})

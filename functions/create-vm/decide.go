@@ -169,6 +169,9 @@ func hindered(m *v1alpha1.Machine, err error) story {
 		if strings.HasSuffix(f.reason, "ApiError") {
 			set(m, v1alpha1.ConditionVirtualMachineReady, false, "VMFailed", f.message)
 		}
+		if f.reason == "StorageClassNotFound" {
+			set(m, v1alpha1.ConditionStorageReady, false, "PVCPending", f.message)
+		}
 		told := tell(m, false, f.reason, f.message)
 		told.warning = true
 		return told
@@ -176,11 +179,20 @@ func hindered(m *v1alpha1.Machine, err error) story {
 	return tell(m, false, "ProviderUnavailable", "the hypervisor does not answer as it should; it is asked again")
 }
 
+const reasonWaiting = "WaitingForAddress"
+
+// networkReasons are the faults of a machine's networks.
+var networkReasons = []string{"NetworkFailed", "NetworkConfigurationNotFound", "NetworkNamespaceNotFound", "NetworkNamespaceAmbiguous", "NoNetworkNamespace"}
+
 // describeNetwork writes what layer 2 has given. A guest that says that it has
 // other addresses than those is worth a look.
 func describeNetwork(m *v1alpha1.Machine, p progress) {
-	if f, ok := asFault(p.err); ok && (f.reason == "NetworkFailed" || f.reason == "NetworkConfigurationNotFound") {
+	if f, ok := asFault(p.err); ok && slices.Contains(networkReasons, f.reason) {
 		set(m, v1alpha1.ConditionNetworkReady, false, "NetworkFailed", f.message)
+		return
+	}
+	if w := (waits{}); errors.As(p.err, &w) && w.reason == reasonWaiting && len(m.Status.IPAddresses) == 0 {
+		set(m, v1alpha1.ConditionNetworkReady, false, w.reason, w.message)
 		return
 	}
 	if len(p.nics) > 0 {

@@ -58,7 +58,7 @@ func (f *functions) join(ctx context.Context, m *v1alpha1.Machine) ([]nic, error
 		case failed:
 			return nil, unjoined{fault{"NetworkFailed", why}, nc.Name}
 		case why != "":
-			return nil, waits{"WaitingForAddress", why}
+			return nil, waits{reasonWaiting, why}
 		}
 		nics = append(nics, joined)
 	}

@@ -88,6 +88,9 @@ func (x *proxmox) stillWanted(ctx context.Context, m *v1alpha1.Machine) error {
 	return nil
 }
 
+// oneHost is the only access mode of disks on Proxmox VE.
+const oneHost v1alpha1.DiskAccessMode = "ReadWriteOnce"
+
 // expressible refuses what Proxmox VE cannot do.
 func expressible(m *v1alpha1.Machine) error {
 	if d := m.Spec.Domain; d != nil && d.Features != nil && d.Features.APIC != nil && !*d.Features.APIC {
@@ -95,6 +98,11 @@ func expressible(m *v1alpha1.Machine) error {
 	}
 	if m.Spec.OS != nil && m.Spec.OS.ISOURI != "" && !isInstaller(m.Spec.OS.ISOURI) {
 		return fault{"NotSupported", "Proxmox VE boots installers from its storages: write a volume such as local:iso/talos.iso into spec.os.isoUri"}
+	}
+	for _, d := range m.Spec.Disks {
+		if d.AccessMode != "" && d.AccessMode != oneHost {
+			return fault{"NotSupported", fmt.Sprintf("Proxmox VE gives a disk to one machine: leave out accessMode of disk %s, or write %s", d.Name, oneHost)}
+		}
 	}
 	return nil
 }

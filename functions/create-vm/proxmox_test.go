@@ -158,6 +158,9 @@ func TestProxmoxMachines(t *testing.T) {
 		"packed":  {"an image that cannot be imported", func(s *v1alpha1.MachineSpec) { s.OS = &v1alpha1.MachineOS{ImageID: "https://x/debian.raw.xz"} }, "ImageNotSupported", nil},
 		"nowhere": {"a host that is not there", func(s *v1alpha1.MachineSpec) { s.NodeName = "pve9" }, "NodeNotFound", nil},
 		"classy":  {"a storage that is not there", func(s *v1alpha1.MachineSpec) { s.Disks = []v1alpha1.MachineDisk{{Name: "root", StorageClass: "slow"}} }, "StorageClassNotFound", nil},
+		"shared": {"a disk of many machines", func(s *v1alpha1.MachineSpec) {
+			s.Disks = []v1alpha1.MachineDisk{{Name: "root", AccessMode: "ReadWriteMany"}}
+		}, "NotSupported", nil},
 		"enormous": {"more memory than any host has", func(s *v1alpha1.MachineSpec) {
 			s.Resources = &v1alpha1.MachineResources{Memory: &v1alpha1.MachineMemory{Size: "500Gi"}}
 		}, insufficient, nil},
