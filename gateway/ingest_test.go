@@ -23,6 +23,11 @@ func approved(id, data string) string {
 		"subject":"/apis/vitistack.io/v1alpha1/namespaces/team-a/kubernetesclusters/shop","datacontenttype":"application/json","data":` + data + `}`
 }
 
+// happened gives an event a time.
+func happened(body, at string) string {
+	return strings.Replace(body, `"subject"`, `"time":"`+at+`","subject"`, 1)
+}
+
 const structured = "application/cloudevents+json"
 
 func TestIngest(t *testing.T) {
@@ -56,6 +61,10 @@ func TestIngest(t *testing.T) {
 	if n := len(s.get("/api/v1/events?type=io.vitistack.*&cluster=shop").object(t)["events"].([]any)); n != 3 {
 		t.Errorf("%d events about the cluster are in the history", n)
 	}
+	late := send(happened(approved("5", good), time.Now().Add(-40*24*time.Hour).Format(time.RFC3339)), structured)
+	if late.StatusCode != http.StatusAccepted {
+		t.Errorf("of a system that was cut off for long: %s %s", late.Status, late.body)
+	}
 	cases := map[string]struct {
 		reason, body, media string
 		status              int
@@ -67,6 +76,9 @@ func TestIngest(t *testing.T) {
 		"Unknown":  {reason: "a field that does not exist", body: approved("9", `{"uid":"u","generation":1,"by":"me","colour":"red"}`), media: structured, status: 422, pointers: []string{"/data"}},
 		"InBatch":  {reason: "one of a batch", body: "[" + approved("8", good) + "," + approved("9", `{"uid":"","generation":1,"by":"me"}`) + "]", media: "application/cloudevents-batch+json", status: 422, pointers: []string{"/1/data/uid"}},
 		"LongID":   {reason: "an id that is too long", body: approved(strings.Repeat("x", 300), good), media: structured, status: 422, pointers: []string{"/id"}},
+		"Ahead":    {reason: "a time that is still to come", body: happened(approved("9", good), time.Now().Add(48*time.Hour).Format(time.RFC3339)), media: structured, status: 422, pointers: []string{"/time"}},
+		"Year10k":  {reason: "a time that is in the year 10000 in UTC", body: happened(approved("9", good), "9999-12-31T23:59:59-23:59"), media: structured, status: 422, pointers: []string{"/time"}},
+		"Unset":    {reason: "the time of a clock that is not set", body: happened(approved("9", good), "1970-01-01T00:00:00Z"), media: structured, status: 422, pointers: []string{"/time"}},
 		"NoBatch":  {reason: "no list", body: "{}", media: "application/cloudevents-batch+json", status: 400},
 		"Empty":    {reason: "an empty batch", body: "[]", media: "application/cloudevents-batch+json", status: 400},
 		"NoEvent":  {reason: "no event", body: "{}", media: "application/json", status: 415},
@@ -90,7 +102,7 @@ func TestIngest(t *testing.T) {
 			}
 		})
 	}
-	if n := len(b.ids()); n != 4 {
+	if n := len(b.ids()); n != 5 {
 		t.Errorf("something that was refused is at the broker: %v", b.ids())
 	}
 }

@@ -51,6 +51,10 @@ func TestPageEvents(t *testing.T) {
 	b.wait("one namespace", `document.querySelectorAll(".event-list > li").length === 1`)
 	b.see("#/events?q=cluster+changed")
 	b.wait("one kind", `document.querySelectorAll(".event-list > li").length === 1 && document.querySelector(".event-list").textContent.includes("two")`)
+	e.SetID("odd")
+	e.SetTime(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))
+	s.gateway.tell(e, "team-b")
+	b.wait("an event of a time that browsers do not know", `document.querySelectorAll(".event-list > li").length === 2`)
 
 	letter := event.New()
 	letter.SetID("dead")

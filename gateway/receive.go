@@ -19,6 +19,7 @@ import (
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/gateway/announce"
 	"github.com/vitistack/stack/gateway/history"
+	"github.com/vitistack/stack/gateway/ingest"
 	"github.com/vitistack/stack/gateway/state"
 )
 
@@ -87,16 +88,17 @@ func (g *gateway) receiveConversation(ctx context.Context, c *fiber.Ctx, in *eve
 	return g.conclude(c, in, processed, nil)
 }
 
-// record keeps an event of somebody else, and tells of it if it is new.
+// record keeps an event of somebody else, and tells of it if it is new. One that
+// does not say when it can have happened gets the present time.
 func (g *gateway) record(ctx context.Context, in *event.Event) (bool, error) {
+	if now := time.Now(); !ingest.Plausible(in.Time(), now) {
+		in.SetTime(now)
+	}
 	ref := subjectRef(in.Subject())
 	kept := announce.Recorded(*in, ref.Namespace, "")
 	kept.Kind, kept.Name = ref.Kind, ref.Name
 	if ref.Kind == string(state.KindCluster) {
 		kept.Cluster = ref.Name
-	}
-	if kept.Time.IsZero() {
-		kept.Time = time.Now()
 	}
 	written, err := g.history.Write(ctx, history.Record{
 		Events:     []history.Event{kept},

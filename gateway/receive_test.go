@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -114,6 +115,30 @@ func TestChangesThatTheBrokerMissed(t *testing.T) {
 	eventually(t, "the second event", func() bool { return len(b.ids()) > 1 })
 	if got := strings.Join(b.ids(), " "); got != "uid-m1.created uid-m1.deleted" {
 		t.Errorf("the broker got %s", got)
+	}
+}
+
+// TestEventsOfImpossibleTimes has the Broker deliver events that were never, of which
+// the history says when they came.
+func TestEventsOfImpossibleTimes(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	began := time.Now()
+	for id, at := range map[string]string{"late": "9999-12-31T23:59:59-23:59", "early": "0000-01-01T00:00:00+01:00"} {
+		if r := s.do(http.MethodPost, "/events", happened(approved(id, `{}`), at), "Content-Type", structured); r.StatusCode != http.StatusAccepted {
+			t.Fatalf("%s: %s %s", id, r.Status, r.body)
+		}
+	}
+	r := s.get("/api/v1/events")
+	list, _ := r.object(t)["events"].([]any)
+	if len(list) != 2 {
+		t.Fatalf("the history: %s %s", r.Status, r.body)
+	}
+	for _, e := range list {
+		at, err := time.Parse(time.RFC3339, e.(map[string]any)["time"].(string))
+		if err != nil || at.Before(began.Truncate(time.Microsecond)) || at.After(time.Now()) {
+			t.Errorf("an event is of %s: %v", at, err)
+		}
 	}
 }
 

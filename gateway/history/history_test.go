@@ -59,6 +59,27 @@ func TestEventsAreKeptOnce(t *testing.T) {
 	})
 }
 
+// TestTimesThatNoJSONHas reads an event back that is of the year 10000, or of before
+// the year 0.
+func TestTimesThatNoJSONHas(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, url string) {
+		s, _ := open(t, url)
+		for id, year := range map[string]int{"late": 10_000, "early": -1} {
+			e := anEvent(id)
+			e.Time = time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)
+			write(t, s, Record{Events: []Event{e}})
+		}
+		got, err := s.Events(t.Context(), Query{Limit: 10})
+		if err != nil || len(got) != 2 {
+			t.Fatalf("%d events: %v", len(got), err)
+		}
+		if _, err := json.Marshal(got); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestQueries(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, url string) {

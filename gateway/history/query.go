@@ -130,10 +130,21 @@ func (s *Store) events(ctx context.Context, statement string, args ...any) (all 
 		if err != nil {
 			return nil, fmt.Errorf("read events: %w", err)
 		}
-		e.Time, e.Data = time.UnixMicro(at).UTC(), json.RawMessage(data)
+		e.Time, e.Data = timeOf(at), json.RawMessage(data)
 		all = append(all, e)
 	}
 	return all, rows.Err()
+}
+
+// The first and the last time that can be written in JSON.
+var (
+	firstTime = time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
+	lastTime  = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC).UnixMicro()
+)
+
+// timeOf is a time of the database, which may have one that no JSON can have.
+func timeOf(micro int64) time.Time {
+	return time.UnixMicro(min(max(micro, firstTime), lastTime)).UTC()
 }
 
 // DeadLetters reads what could not be delivered, the newest first, from before a
@@ -159,7 +170,7 @@ func (s *Store) DeadLetters(ctx context.Context, before int64, limit int) (all [
 		if err != nil {
 			return nil, fmt.Errorf("read dead letters: %w", err)
 		}
-		d.Time = time.UnixMicro(at).UTC()
+		d.Time = timeOf(at)
 		all = append(all, d)
 	}
 	return all, rows.Err()

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -25,6 +26,10 @@ const (
 	longestSubject = 1024
 	// mostInBatch is how many events come at once at most.
 	mostInBatch = 100
+	// mostAhead is for clocks that are wrong, mostBehind for senders that were cut
+	// off.
+	mostAhead  = 24 * time.Hour
+	mostBehind = 365 * 24 * time.Hour
 )
 
 // Fault is what is wrong with one field.
@@ -123,6 +128,10 @@ func (c *Checker) Check(e event.Event, place string) []Fault {
 			fault("", "%s", err)
 		}
 	}
+	if now := time.Now(); !e.Time().IsZero() && !Plausible(e.Time(), now) {
+		fault("/time", "it is not from %s to %s: write when it happened, such as %s, or leave it out",
+			rfc3339(now.Add(-mostBehind)), rfc3339(now.Add(mostAhead)), rfc3339(now))
+	}
 	if err := events.CheckText(e); err != nil {
 		fault("", "%s", err)
 	}
@@ -132,6 +141,13 @@ func (c *Checker) Check(e event.Event, place string) []Fault {
 	}
 	return append(faults, c.checkData(e, place+"/data")...)
 }
+
+// Plausible tells whether something can have happened at a time.
+func Plausible(t, now time.Time) bool {
+	return t.After(now.Add(-mostBehind)) && t.Before(now.Add(mostAhead))
+}
+
+func rfc3339(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 func sortedFields(e event.ValidationError) []string {
 	fields := make([]string, 0, len(e))

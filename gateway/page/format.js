@@ -42,9 +42,12 @@ export const percent = (part, all) => (all > 0 ? Math.round((100 * part) / all) 
 const clockFormat = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const dayFormat = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
 
-export const clock = (time) => (time ? clockFormat.format(new Date(time)) : "");
+// written is a time in a format, or nothing for what is no time.
+const written = (format, time) => (Number.isNaN(Date.parse(time)) ? "" : format.format(new Date(time)));
 
-export const moment = (time) => (time ? (since(time) < 43200 ? clock(time) : dayFormat.format(new Date(time))) : "");
+export const clock = (time) => written(clockFormat, time);
+
+export const moment = (time) => written(since(time) < 43200 ? clockFormat : dayFormat, time);
 
 // place is where an object is, as it is written in URLs and commands.
 export const place = (item) => (item.namespace ? `${item.namespace}/${item.name}` : item.name);
