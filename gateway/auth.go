@@ -59,6 +59,33 @@ func (g *gateway) identify(c *fiber.Ctx) (who caller, pending string) {
 	return caller{}, ""
 }
 
+// standing returns what tells whether the caller of a request, which is admitted, may
+// still read. Of a key it keeps the hash; of a token the text, which is what the API
+// server is asked about. While that does not answer, what it last said is good.
+func (g *gateway) standing(c *fiber.Ctx) func() bool {
+	if !g.config.Auth.Enabled {
+		return func() bool { return true }
+	}
+	if _, pending := g.identify(c); pending != "" {
+		return func() bool {
+			ctx, cancel := context.WithTimeout(context.Background(), g.config.APITimeout)
+			defer cancel()
+			who, err := g.review(ctx, pending)
+			return err != nil || who.Scopes.has(scopeRead)
+		}
+	}
+	text, _ := g.credential(c)
+	hash := sha256.Sum256([]byte(text))
+	if _, ok := g.keys.findHash(hash); ok {
+		return func() bool {
+			key, ok := g.keys.findHash(hash)
+			return ok && key.scopes.has(scopeRead)
+		}
+	}
+	// A certificate is good for as long as its connection.
+	return func() bool { return true }
+}
+
 // connectionState is that of TLS, where there is any.
 func connectionState(c *fiber.Ctx) (tls.ConnectionState, bool) {
 	if state := c.Context().TLSConnectionState(); state != nil {

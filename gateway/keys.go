@@ -108,10 +108,12 @@ func parseKey(line string, place int) (key apiKey, clear bool, err error) {
 // keyring has the keys at present.
 type keyring struct{ keys atomic.Pointer[[]apiKey] }
 
-// find returns the key with this text. It looks at every key, so that the time it
-// takes tells nothing.
-func (k *keyring) find(text string) (apiKey, bool) {
-	hash := sha256.Sum256([]byte(text))
+// find returns the key with this text.
+func (k *keyring) find(text string) (apiKey, bool) { return k.findHash(sha256.Sum256([]byte(text))) }
+
+// findHash returns the key with this hash. It looks at every key, so that the time
+// it takes tells nothing.
+func (k *keyring) findHash(hash [sha256.Size]byte) (apiKey, bool) {
 	var found apiKey
 	ok := 0
 	for _, key := range *k.keys.Load() {

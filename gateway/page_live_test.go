@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -275,11 +277,15 @@ func TestPageKeyboard(t *testing.T) {
 }
 
 // TestPageLogin asks for a key, refuses a wrong one, and keeps a good one where
-// scripts cannot read it.
+// scripts cannot read it, until it is taken away.
 func TestPageLogin(t *testing.T) {
 	t.Parallel()
 	const key = "a-key-that-nobody-guesses"
-	s := startCold(t, func(api *fakeapi.Server) { busy(t, api) }, "--auth.enabled=true", fmt.Sprintf("--auth.keys=reader sha256:%x read", sha256.Sum256([]byte(key))))
+	keys := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(keys, fmt.Appendf(nil, "reader sha256:%x read", sha256.Sum256([]byte(key))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := startCold(t, func(api *fakeapi.Server) { busy(t, api) }, "--auth.enabled=true", "--auth.keysFile="+keys, "--stream.heartbeat=1s")
 	s.waitReady()
 	b := browse(t, s.url, 1200, 800)
 	b.open("#/machines")
@@ -300,6 +306,12 @@ func TestPageLogin(t *testing.T) {
 	}
 	b.do(`[...document.querySelectorAll("#tools button")].find((x) => x.textContent === "Log out").click()`)
 	b.wait("the login", `document.querySelector("main h1")?.textContent === "Log in"`)
+	enter(key)
+	b.wait("the machines", `document.querySelector("tbody")`)
+	if err := os.WriteFile(keys, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.wait("the end of the key", `document.querySelector("[role=alert]")?.textContent === "The key is not valid any more."`)
 	b.clean()
 }
 

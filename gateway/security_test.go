@@ -3,10 +3,12 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/vitistack/stack/gateway/fakeapi"
@@ -101,6 +103,69 @@ func TestKeysAreReadAgain(t *testing.T) {
 	if status(young) != 200 {
 		t.Error("a file with a mistake took the keys away")
 	}
+}
+
+// TestStreamEndsWithItsCredential takes a key and a token away from two who look at the
+// stream.
+func TestStreamEndsWithItsCredential(t *testing.T) {
+	t.Parallel()
+	key, line := keyLine(t, "leaver", "read")
+	_, other := keyLine(t, "other", "read")
+	path := filepath.Join(t.TempDir(), "keys")
+	write := func(content string) {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(line)
+	var reviews fakeReviews
+	var expired atomic.Bool
+	s := startCold(t, func(api *fakeapi.Server) {
+		api.Answer("tokenreviews", func(body []byte) any {
+			if expired.Load() {
+				body = nil
+			}
+			return reviews.token(body)
+		})
+		api.Answer("subjectaccessreviews", reviews.access)
+	}, "--auth.enabled=true", "--auth.tokenReview=true", "--auth.keysFile="+path, "--stream.heartbeat=1s", "--cache.ttl=1s")
+	s.waitReady()
+	open := func(credential string) <-chan struct{} {
+		req, err := http.NewRequest(http.MethodGet, s.url+"/api/v1/stream", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+credential)
+		res, err := http.DefaultClient.Do(req)
+		if err != nil || res.StatusCode != http.StatusOK {
+			t.Fatalf("the stream: %v %v", res, err)
+		}
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_, _ = io.Copy(io.Discard, res.Body)
+			_ = res.Body.Close()
+		}()
+		return ended
+	}
+	over := func(stream <-chan struct{}) func() bool {
+		return func() bool {
+			select {
+			case <-stream:
+				return true
+			default:
+				return false
+			}
+		}
+	}
+	byKey, byToken := over(open(key)), over(open("kari"))
+	write(other)
+	eventually(t, "the end of the key's stream", byKey)
+	if byToken() {
+		t.Error("the token's stream ended with the key")
+	}
+	expired.Store(true)
+	eventually(t, "the end of the token's stream", byToken)
 }
 
 func TestSession(t *testing.T) {

@@ -39,13 +39,13 @@ func (g *gateway) streamEvents(c *fiber.Ctx) error {
 		p.retryAfter = 10
 		return p
 	}
-	head := streamHead(c)
+	head, standing := streamHead(c), g.standing(c)
 	c.Context().HijackSetNoResponse(true)
 	c.Context().Hijack(func(conn net.Conn) {
 		if wrapped, ok := conn.(interface{ UnsafeConn() net.Conn }); ok {
 			conn = wrapped.UnsafeConn()
 		}
-		client.Serve(conn, head)
+		client.Serve(conn, head, standing)
 	})
 	return nil
 }

@@ -86,12 +86,11 @@ async function explain() {
       again(1000 * (Number(answer.headers.get("Retry-After")) || 5), `The gateway refuses the connection: ${session.detail}.`);
       return;
     }
-    connection.session = session;
     if (session.required && !session.name) {
-      clearTimeout(timer);
-      become("login");
+      leave(connection.session?.name ? "The key is not valid any more." : "");
       return;
     }
+    connection.session = session;
     const ready = await (await fetch("/ready")).json();
     if (connection.state !== "reconnecting") return;
     if (ready.status === "starting") become("reconnecting", starting(ready.waiting));
@@ -190,10 +189,16 @@ export async function login(key) {
 
 export async function logout() {
   await fetch("/api/v1/session", { method: "DELETE" });
+  leave();
+}
+
+// leave forgets what is known, and asks for a key.
+function leave(why = "") {
+  clearTimeout(timer);
   source?.close();
   source = null;
   lastID = "";
   connection.session = { required: true };
   clear();
-  become("login");
+  become("login", why);
 }

@@ -218,6 +218,7 @@ function loginPage() {
         "aria-invalid": refusal ? "true" : undefined,
       }),
       h("p", { class: "soft small", id: "key-hint" }, "It is kept in a cookie that scripts cannot read, and that ends with the browser."),
+      !refusal && connection.why && h("p", { class: "note bad", role: "alert" }, connection.why),
       refusal &&
         h("p", { class: "note bad", role: "alert" }, `${refusal} Check that it is the whole key, and that it has not been removed.`),
       h("button", { type: "submit", class: "primary" }, "Log in"),

@@ -78,9 +78,10 @@ func (c *Client) take() (frames []*frame, fresh, ended bool) {
 }
 
 // Serve writes the stream to a connection until the client leaves, takes nothing
-// any more, or the hub closes. head is written first. The connection is the
-// caller's to close.
-func (c *Client) Serve(conn net.Conn, head []byte) {
+// any more, or the hub closes, or allowed, which is asked as often as an idle client
+// gets heartbeats, says no. head is written first. The connection is the caller's to
+// close.
+func (c *Client) Serve(conn net.Conn, head []byte, allowed func() bool) {
 	defer c.hub.leave(c)
 	left := make(chan struct{})
 	go func() {
@@ -94,21 +95,28 @@ func (c *Client) Serve(conn net.Conn, head []byte) {
 			}
 		}
 	}()
-	c.write(conn, head, left)
+	c.write(conn, head, left, allowed)
 	_ = conn.SetReadDeadline(time.Now())
 	<-left
 }
 
-func (c *Client) write(conn net.Conn, head []byte, left <-chan struct{}) {
+func (c *Client) write(conn net.Conn, head []byte, left <-chan struct{}, allowed func() bool) {
 	w := &writer{conn: conn}
 	w.send(head)
 	w.send(helloFrame(c.hub.epoch, c.hub.version(), c.hub.limits.Heartbeat, c.resumes(), c.hub.now()))
 	heartbeat := time.NewTimer(c.hub.limits.Heartbeat)
 	defer heartbeat.Stop()
+	review := time.NewTicker(c.hub.limits.Heartbeat)
+	defer review.Stop()
 	for w.err == nil {
 		select {
 		case <-left:
 			return
+		case <-review.C:
+			if !allowed() {
+				return
+			}
+			continue
 		case <-heartbeat.C:
 			c.seq = c.hub.reached(c)
 			w.send(heartbeatFrame(frameID(c.hub.epoch, c.seq), c.hub.now()))

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -70,6 +72,13 @@ type reader struct {
 
 func (w *world) connect(lastID string, filter stream.Filter) *reader {
 	w.t.Helper()
+	return w.connectWhile(func() bool { return true }, lastID, filter)
+}
+
+// connectWhile is connect for a client that may see something for as long as allowed
+// says so.
+func (w *world) connectWhile(allowed func() bool, lastID string, filter stream.Filter) *reader {
+	w.t.Helper()
 	c, err := w.hub.Subscribe("10.0.0.1", lastID, filter)
 	if err != nil {
 		w.t.Fatal(err)
@@ -91,7 +100,7 @@ func (w *world) connect(lastID string, filter stream.Filter) *reader {
 	r.scan.Buffer(nil, 16<<20)
 	go func() {
 		defer close(r.done)
-		c.Serve(far, nil)
+		c.Serve(far, nil, allowed)
 		_ = far.Close()
 	}()
 	w.t.Cleanup(func() { _ = near.Close(); <-r.done })
@@ -321,6 +330,32 @@ func TestHeartbeatAndShutdown(t *testing.T) {
 	<-r.done
 	if _, err := w.hub.Subscribe("a", "", stream.Filter{}); !errors.Is(err, stream.ErrClosed) {
 		t.Errorf("subscribe after the end: %v", err)
+	}
+}
+
+// TestEndOfPermission takes the permission of a client away while it hears something
+// all the time, and is never idle.
+func TestEndOfPermission(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, stream.Limits{Heartbeat: 20 * time.Millisecond})
+	var allowed atomic.Bool
+	allowed.Store(true)
+	r := w.connectWhile(allowed.Load, "", stream.Filter{})
+	r.until("synced")
+	r.until("heartbeat")
+	r.until("heartbeat")
+	allowed.Store(false)
+	go func() { _, _ = io.Copy(io.Discard, r.conn) }()
+	deadline := time.After(3 * time.Minute)
+	for n := 0; ; n++ {
+		w.set("team-a", "m1", fmt.Sprintf("Phase%d", n))
+		select {
+		case <-r.done:
+			return
+		case <-deadline:
+			t.Fatal("the client is told of everything still")
+		default:
+		}
 	}
 }
 
