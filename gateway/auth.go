@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -195,13 +196,19 @@ func (g *gateway) admit(c *fiber.Ctx, e *endpoint) error {
 		}
 	}
 	if who.Name == "" {
-		c.Set(fiber.HeaderWWWAuthenticate, g.config.Auth.KeyPrefix+` realm="vitistack"`)
-		return refuse(http.StatusUnauthorized, "a key is needed: send it as %s: %s KEY", g.config.Auth.KeyHeader, g.config.Auth.KeyPrefix)
+		g.challenge(c)
+		return refuse(http.StatusUnauthorized, "a key is needed: send it as %s: %s", g.config.Auth.KeyHeader, strings.TrimSpace(g.config.Auth.KeyPrefix+" KEY"))
 	}
 	if !who.Scopes.has(e.scope) {
 		return refuse(http.StatusForbidden, "%s may %s, and this needs %s", who.Name, strings.Join(who.Scopes.names(), ", "), strings.Join(e.scope.names(), ", "))
 	}
 	return nil
+}
+
+// challenge tells a caller that it has to say who it is. A challenge begins with a
+// scheme, also where nothing stands before a key.
+func (g *gateway) challenge(c *fiber.Ctx) {
+	c.Set(fiber.HeaderWWWAuthenticate, cmp.Or(g.config.Auth.KeyPrefix, "ApiKey")+` realm="vitistack"`)
 }
 
 // sessionJSON is who a browser is logged in as.

@@ -6,11 +6,14 @@ import (
 	"log/slog"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/gofiber/fiber/v2/utils"
+
+	"github.com/vitistack/stack/gateway/webhook"
 )
 
 // endpoint is one route and what is done around its handler.
@@ -136,7 +139,7 @@ func (g *gateway) logAccess(c *fiber.Ctx, id string, took time.Duration) {
 		slog.String("userAgent", c.Get(fiber.HeaderUserAgent)),
 	}
 	if l.IncludeHeaders {
-		attrs = append(attrs, slog.Any("headers", shownHeaders(c)))
+		attrs = append(attrs, slog.Any("headers", shownHeaders(c, g.config.Auth.KeyHeader)))
 	}
 	g.log.LogAttrs(c.Context(), level, message, attrs...)
 }
@@ -151,15 +154,16 @@ func excluded(paths []string, path string) bool {
 	return false
 }
 
-// shownHeaders are a request's headers without credentials.
-func shownHeaders(c *fiber.Ctx) map[string]string {
+// shownHeaders are a request's headers without credentials, of which one is in
+// keyHeader.
+func shownHeaders(c *fiber.Ctx, keyHeader string) map[string]string {
+	secret := []string{fiber.HeaderAuthorization, fiber.HeaderCookie, fiber.HeaderProxyAuthorization, webhook.HeaderSignature, keyHeader}
 	headers := map[string]string{}
 	c.Request().Header.VisitAll(func(name, value []byte) {
-		switch n := string(name); n {
-		case fiber.HeaderAuthorization, fiber.HeaderCookie, fiber.HeaderProxyAuthorization, "Webhook-Signature":
+		n := string(name)
+		headers[n] = string(value)
+		if slices.ContainsFunc(secret, func(s string) bool { return strings.EqualFold(s, n) }) {
 			headers[n] = "(redacted)"
-		default:
-			headers[n] = string(value)
 		}
 	})
 	return headers

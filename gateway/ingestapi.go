@@ -119,7 +119,7 @@ func (g *gateway) mayIngest(c *fiber.Ctx) error {
 	case who.Name != "":
 		return refuse(http.StatusForbidden, "%s may not send events: its key needs the scope events", who.Name)
 	}
-	c.Set(fiber.HeaderWWWAuthenticate, g.config.Auth.KeyPrefix+` realm="vitistack"`)
+	g.challenge(c)
 	return refuse(http.StatusUnauthorized, "send a key with the scope events, or sign the request as Standard Webhooks do: webhook-id, webhook-timestamp and webhook-signature")
 }
 

@@ -80,6 +80,27 @@ func TestKeys(t *testing.T) {
 	}
 }
 
+// TestKeyInAHeaderOfItsOwn has keys in X-API-Key with nothing before them.
+func TestKeyInAHeaderOfItsOwn(t *testing.T) {
+	t.Parallel()
+	key, line := keyLine(t, "reader", "read")
+	s := start(t, "--auth.enabled=true", "--auth.keys="+line, "--auth.keyHeader=X-API-Key", "--auth.keyPrefix=", "--logging.includeHeaders=true")
+	if r := s.get("/api/v1/clusters", "X-API-Key", key); r.StatusCode != http.StatusOK {
+		t.Errorf("with the key: %s %s", r.Status, r.body)
+	}
+	r := s.get("/api/v1/clusters", "X-Shown", "a header that is no secret")
+	if got := r.Header.Get("WWW-Authenticate"); got != `ApiKey realm="vitistack"` {
+		t.Errorf("the challenge is %s", got)
+	}
+	if !strings.Contains(string(r.body), "send it as X-API-Key: KEY") {
+		t.Errorf("without a key: %s %s", r.Status, r.body)
+	}
+	eventually(t, "the access log", func() bool { return strings.Contains(s.log.String(), "a header that is no secret") })
+	if strings.Contains(s.log.String(), key) {
+		t.Error("the log holds the key")
+	}
+}
+
 func TestKeysAreReadAgain(t *testing.T) {
 	t.Parallel()
 	old, oldLine := keyLine(t, "old", "read")
