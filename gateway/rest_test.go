@@ -220,35 +220,6 @@ func TestDetails(t *testing.T) {
 	}
 }
 
-func TestTimeline(t *testing.T) {
-	t.Parallel()
-	s := start(t)
-	furnish(t, s)
-	out := s.get("/api/v1/clusters/uid-shop/timeline").object(t)
-	var got []string
-	for _, one := range out["spans"].([]any) {
-		span := one.(map[string]any)
-		step, _ := span["step"].(string)
-		done := "done"
-		if span["end"] == nil {
-			done = "open"
-		}
-		line := fmt.Sprintf("%v %v %v %v %s", span["layer"], span["topic"], span["name"], step, done)
-		if step != "" && span["end"] != nil {
-			line += fmt.Sprintf(" %v", span["seconds"])
-		}
-		got = append(got, line)
-	}
-	want := []string{
-		"1 networks net  open", "2 addresses shop-cp-0  open",
-		"3 machines shop-cp-0  open", "3 machines shop-cp-1  open", "3 machines shop-cp-2  open",
-		"4 clusters shop  open", "4 clusters shop MachinesRunning done 20", "4 clusters shop Bootstrapped done 10", "4 clusters shop NodesReady open",
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("spans (-want +got):\n%s", diff)
-	}
-}
-
 func TestManifests(t *testing.T) {
 	t.Parallel()
 	s := start(t)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -63,9 +64,14 @@ func (g *gateway) showTimeline(c *fiber.Ctx) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), g.config.APITimeout)
 	defer cancel()
-	events, err := g.history.Events(ctx, history.Query{Namespace: i.Namespace, Cluster: i.Name, Limit: mostTold})
-	if err != nil {
+	// A cluster of the same name may have been there before.
+	events, err := g.history.Events(ctx, history.Query{Namespace: i.Namespace, Cluster: i.Name, Since: i.Created, Limit: mostTold + 1})
+	switch {
+	case err != nil:
 		out.Partial = "the history cannot be read at present, so events are missing"
+	case len(events) > mostTold:
+		events = events[:mostTold]
+		out.Partial = fmt.Sprintf("only the newest %d events are here, and /api/v1/events has the others", mostTold)
 	}
 	slices.Reverse(events)
 	for _, e := range events {
