@@ -81,6 +81,21 @@ func TestPageEvents(t *testing.T) {
 	b.clean()
 }
 
+// lagging tells the page what the gateway tells one that has fallen behind, and then
+// cuts it off in the middle of that.
+const lagging = `import("/page/store.js").then(({ all, handlers }) => {
+	const names = () => all("functions").map((f) => f.name).join();
+	const summary = (name) => handlers.summary({ summary: { functions: [{ name, ready: true }] } });
+	handlers.snapshot({ topic: "machines", part: 0, items: [] });
+	summary("allocate-ip");
+	handlers.synced();
+	const behind = names();
+	handlers.snapshot({ topic: "machines", part: 0, items: [] });
+	handlers.hello({ resumed: true });
+	summary("kea-reserve");
+	return "behind: " + behind + ", cut: " + names();
+})`
+
 // TestPageFunctions shows that a function does not run, before anything is stuck for
 // it.
 func TestPageFunctions(t *testing.T) {
@@ -102,6 +117,9 @@ func TestPageFunctions(t *testing.T) {
 	service.Status.Conditions[0].Status = "True"
 	s.api.Put(t, "services", service)
 	b.wait("the end of it", `!document.querySelector(".lanes").textContent.includes("allocate-ip does not run")`)
+	if got := eval[string](b, lagging); got != "behind: allocate-ip, cut: kea-reserve" {
+		t.Errorf("the functions after the page was behind, and after it was cut off from a snapshot: %s", got)
+	}
 	b.clean()
 }
 

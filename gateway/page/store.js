@@ -109,7 +109,7 @@ export function clear() {
 // handlers are what to do with the frames of the stream.
 export const handlers = {
   hello({ resumed }) {
-    if (!resumed) incoming = empty();
+    incoming = resumed ? null : empty();
   },
   snapshot({ topic, part, items }) {
     incoming ??= empty();

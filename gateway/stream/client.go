@@ -169,12 +169,6 @@ func (c *Client) show(f *frame) []byte {
 // part of it.
 func (c *Client) writeAll(w *writer) uint64 {
 	snapshot, deliveries, seq := c.hub.begin()
-	if c.filter.topic(TopicSummary) {
-		w.send(summaryFrame("", snapshot))
-		if deliveries != nil {
-			w.send(encodeFrame("", "deliveries", deliveries))
-		}
-	}
 	for _, topic := range state.Topics {
 		if !c.filter.topic(string(topic)) {
 			continue
@@ -188,6 +182,14 @@ func (c *Client) writeAll(w *writer) uint64 {
 		}
 		for _, f := range frames {
 			w.send(f)
+		}
+	}
+	// A client that has fallen behind gets no hello, and begins anew with the first
+	// items. The counts come after those, so that they are not thrown away then.
+	if c.filter.topic(TopicSummary) {
+		w.send(summaryFrame("", snapshot))
+		if deliveries != nil {
+			w.send(encodeFrame("", "deliveries", deliveries))
 		}
 	}
 	w.send(syncedFrame(frameID(c.hub.epoch, seq), snapshot.Version))

@@ -229,32 +229,6 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestSlowClient stops reading for longer than the hub keeps frames for it. It
-// has to end with the truth nevertheless.
-func TestSlowClient(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, stream.Limits{})
-	r := w.connect("", stream.Filter{})
-	r.until("synced")
-	last := ""
-	for n := 0; w.hub.Stats().Lagging == 0; n++ {
-		if n > 200_000 {
-			t.Fatal("the client never fell behind")
-		}
-		last = fmt.Sprintf("Phase%d", n)
-		w.set("team-a", fmt.Sprintf("m%d", n%50), last)
-	}
-	w.set("team-a", "end", "Running")
-	for r.phases["end"] != "Running" {
-		r.next()
-	}
-	for name, phase := range r.phases {
-		if want := w.store.Current().Collection(state.TopicMachines).Find(name).Phase; want != phase {
-			t.Errorf("%s is %s, the client has %s", name, want, phase)
-		}
-	}
-}
-
 func TestFilters(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, stream.Limits{})
