@@ -131,9 +131,14 @@ func (q *query) keys(e entry) []string {
 
 func (q *query) compare(a, b []string) int {
 	for i := range min(len(a), len(b)) {
-		order := strings.Compare(a[i], b[i])
-		if i < len(q.sort) && q.sort[i].descending {
-			order = -order
+		var order int
+		switch {
+		case i >= len(q.sort):
+			order = strings.Compare(a[i], b[i])
+		case q.sort[i].descending:
+			order = state.CompareAttribute(q.sort[i].attribute, b[i], a[i])
+		default:
+			order = state.CompareAttribute(q.sort[i].attribute, a[i], b[i])
 		}
 		if order != 0 {
 			return order

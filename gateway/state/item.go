@@ -88,8 +88,7 @@ var Attributes = map[Topic][]string{
 // CommonAttributes are what items of every topic can be filtered and sorted by.
 var CommonAttributes = []string{"id", "name", "namespace", "status", "phase", "reason", "createdAt", "lastUpdated"}
 
-// Attribute is the value of an attribute, or empty. Times are such that their
-// order is the order of their text.
+// Attribute is the value of an attribute, or empty. CompareAttribute orders them.
 func (i *Item) Attribute(name string) string {
 	switch name {
 	case "id":

@@ -151,7 +151,9 @@ func (o *Operator) observeClusters(items []*Item) bool {
 		f := i.Object.Facts.(*Cluster)
 		o.Total++
 		o.see(i.Updated)
-		o.Version = max(o.Version, f.TalosVersion)
+		if compareVersions(f.TalosVersion, o.Version) > 0 {
+			o.Version = f.TalosVersion
+		}
 		unreachable += f.Unreachable
 		switch i.Status {
 		case StatusActive:
