@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/VictoriaMetrics/metrics"
@@ -174,8 +175,11 @@ func (r *receiver) refuse(w http.ResponseWriter, err error) {
 	http.Error(w, brief("send a CloudEvent of version 1.0 in binary or structured mode: "+err.Error()), status)
 }
 
-// brief cuts the text of an answer to what every broker can put into a dead letter.
-func brief(text string) string { return text[:min(len(text), maxErrorBytes)] }
+// brief cuts the text of an answer to what every broker can put into a dead letter,
+// between two characters.
+func brief(text string) string {
+	return strings.ToValidUTF8(text[:min(len(text), maxErrorBytes)], "")
+}
 
 // complete fills in what a reply owes to its cause, so that a redelivery of the
 // cause gives the same event again.

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/cloudevents/sdk-go/v2/event"
 	"github.com/google/go-cmp/cmp"
@@ -129,11 +130,14 @@ func TestServeAnswers(t *testing.T) {
 func TestServeAnswersBriefly(t *testing.T) {
 	t.Parallel()
 	url, _, _ := serve(t, func(context.Context, event.Event) (*event.Event, error) {
-		return nil, errors.New(strings.Repeat("long ", 1000))
+		return nil, errors.New("x" + strings.Repeat("ø", 1000))
 	})
 	body, err := io.ReadAll(post(t, url, binaryHeaders, nil).Body)
 	if err != nil || len(body) > 768 {
 		t.Errorf("an answer of %d bytes would be the end of Knative's dispatcher: %v", len(body), err)
+	}
+	if !utf8.Valid(body) {
+		t.Errorf("the answer ends within a character: %q", body[len(body)-5:])
 	}
 }
 
