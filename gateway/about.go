@@ -47,6 +47,6 @@ func made(contentType string, make func() ([]byte, error)) fiber.Handler {
 			return err
 		}
 		page.Protect(c)
-		return sendBody(c, m.tag, contentType, func() state.Body { return m.body })
+		return sendBody(c, m.tag, contentType, m.body)
 	}
 }

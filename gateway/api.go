@@ -16,7 +16,7 @@ func (g *gateway) infrastructure(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	return sendBody(c, snapshot.ETag(), fiber.MIMEApplicationJSON, snapshot.Infrastructure)
+	return sendBody(c, snapshot.ETag(), fiber.MIMEApplicationJSON, snapshot.Infrastructure())
 }
 
 // snapshot is what there is at present, once it is known.

@@ -52,13 +52,11 @@ func (g *gateway) showCluster(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	return sendBody(c, snapshot.ETag()+"-"+i.ID, fiber.MIMEApplicationJSON, func() state.Body {
-		body, err := json.Marshal(modelOf(i, snapshot))
-		if err != nil {
-			return state.Body{}
-		}
-		return state.Body{Plain: body}
-	})
+	body, err := json.Marshal(modelOf(i, snapshot))
+	if err != nil {
+		return err
+	}
+	return sendBody(c, snapshot.ETag()+"-"+i.ID, fiber.MIMEApplicationJSON, state.Body{Plain: body})
 }
 
 func modelOf(i *state.Item, s *state.Snapshot) clusterModel {

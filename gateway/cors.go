@@ -13,18 +13,20 @@ import (
 func (g *gateway) allowOrigin(c *fiber.Ctx) {
 	o := &g.config.CORS
 	origin := c.Get(fiber.HeaderOrigin)
-	if !o.Enabled || origin == "" {
+	if !o.Enabled {
 		return
 	}
 	h := &c.Context().Response.Header
-	allowed := ""
-	switch {
-	case slices.Contains(o.AllowedOrigins, "*"):
-		allowed = "*"
-	case slices.ContainsFunc(o.AllowedOrigins, func(a string) bool { return strings.EqualFold(a, origin) }):
+	allowed := "*"
+	if !slices.Contains(o.AllowedOrigins, allowed) {
+		// A cache must not give one origin the answer for another, or for none.
+		h.Add(fiber.HeaderVary, fiber.HeaderOrigin)
+		if !slices.ContainsFunc(o.AllowedOrigins, func(a string) bool { return strings.EqualFold(a, origin) }) {
+			return
+		}
 		allowed = origin
-		h.Add(fiber.HeaderVary, "Origin")
-	default:
+	}
+	if origin == "" {
 		return
 	}
 	h.Set(fiber.HeaderAccessControlAllowOrigin, allowed)

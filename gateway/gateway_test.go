@@ -75,6 +75,13 @@ func TestCompression(t *testing.T) {
 	if packed.Header.Get("ETag") == whole.Header.Get("ETag") {
 		t.Error("two codings have one strong tag")
 	}
+	for _, path := range []string{"/api/v1/clusters", "/api/v1/clusters/uid-a", "/api/v1/resources/uid-a"} {
+		first := s.get(path, "Accept-Encoding", "zstd").Header.Get("ETag")
+		again := s.get(path, "Accept-Encoding", "zstd", "If-None-Match", first)
+		if again.StatusCode != http.StatusNotModified || again.Header.Get("ETag") != first {
+			t.Errorf("%s is %s, and the same again, %s, is %s", path, first, again.Status, again.Header.Get("ETag"))
+		}
+	}
 	for header, want := range map[string]string{"zstd, gzip": "zstd", "gzip;q=0": "", "gzip;q=0.5, zstd;q=0.1": "gzip", "*": "gzip", "": "", "deflate": ""} {
 		if got := s.get("/api/v1/clusters", "Accept-Encoding", header).Header.Get("Content-Encoding"); got != want {
 			t.Errorf("Accept-Encoding %q gives %q, want %q", header, got, want)

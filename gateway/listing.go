@@ -64,7 +64,7 @@ func (g *gateway) serveListing(c *fiber.Ctx, l listing) error {
 	if found.next != nil {
 		h.Set(fiber.HeaderLink, "<"+q.next(c.Path(), found.next)+`>; rel="next"`)
 	}
-	return sendBody(c, tag, fiber.MIMEApplicationJSON, func() state.Body { return found.body })
+	return sendBody(c, tag, fiber.MIMEApplicationJSON, found.body)
 }
 
 // find selects, sorts and cuts.
@@ -218,7 +218,7 @@ func (g *gateway) list(topic state.Topic) fiber.Handler {
 			})
 		}
 		c.Context().Response.Header.Set("X-Total-Count", strconv.Itoa(len(collection.Items)))
-		return sendBody(c, collection.ETag(snapshot.Epoch), fiber.MIMEApplicationJSON, collection.List)
+		return sendBody(c, collection.ETag(snapshot.Epoch), fiber.MIMEApplicationJSON, collection.List())
 	}
 }
 
@@ -256,7 +256,7 @@ func (g *gateway) item(topic state.Topic) fiber.Handler {
 		if err != nil {
 			return err
 		}
-		return sendBody(c, snapshot.ETag()+"-"+i.ID, fiber.MIMEApplicationJSON, func() state.Body { return state.Body{Plain: i.Listed()} })
+		return sendBody(c, snapshot.ETag()+"-"+i.ID, fiber.MIMEApplicationJSON, state.Body{Plain: i.Listed()})
 	}
 }
 

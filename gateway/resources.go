@@ -231,7 +231,7 @@ func (g *gateway) showResource(c *fiber.Ctx) error {
 			}
 		}
 		if isVolume == (r.volume >= 0) {
-			return sendBody(c, s.ETag()+"-"+id, fiber.MIMEApplicationJSON, func() state.Body { return state.Body{Plain: r.Listed()} })
+			return sendBody(c, s.ETag()+"-"+id, fiber.MIMEApplicationJSON, state.Body{Plain: r.Listed()})
 		}
 	}
 	return refuse(http.StatusNotFound, "there is no resource with this id: /api/v1/resources lists them")

@@ -47,20 +47,13 @@ func accepted(header string) coding {
 	return best
 }
 
-// sendBody writes a body that may be known to the caller already. tag is its
-// entity tag without the quotes and without the suffix of a coding.
-func sendBody(c *fiber.Ctx, tag, contentType string, body func() state.Body) error {
+// sendBody writes a body, unless the caller knows it already. tag is its entity tag
+// without the quotes and without the suffix of a coding.
+func sendBody(c *fiber.Ctx, tag, contentType string, b state.Body) error {
 	h := &c.Context().Response.Header
-	how := accepted(c.Get(fiber.HeaderAcceptEncoding))
-	h.Set(fiber.HeaderVary, "Accept-Encoding")
+	h.Add(fiber.HeaderVary, "Accept-Encoding")
 	h.Set(fiber.HeaderCacheControl, "no-cache")
-	if known := c.Get(fiber.HeaderIfNoneMatch); known != "" && matches(known, tag) {
-		h.Set(fiber.HeaderETag, quoted(tag, how.suffix))
-		c.Status(fiber.StatusNotModified)
-		return nil
-	}
-	b := body()
-	bytes := b.Plain
+	how, bytes := accepted(c.Get(fiber.HeaderAcceptEncoding)), b.Plain
 	switch {
 	case how == codingZstd && b.Zstd != nil:
 		bytes = b.Zstd
@@ -69,10 +62,14 @@ func sendBody(c *fiber.Ctx, tag, contentType string, body func() state.Body) err
 	default:
 		how = codingPlain
 	}
+	h.Set(fiber.HeaderETag, quoted(tag, how.suffix))
+	if known := c.Get(fiber.HeaderIfNoneMatch); known != "" && matches(known, tag) {
+		c.Status(fiber.StatusNotModified)
+		return nil
+	}
 	if how != codingPlain {
 		h.Set(fiber.HeaderContentEncoding, how.name)
 	}
-	h.Set(fiber.HeaderETag, quoted(tag, how.suffix))
 	h.SetContentType(contentType)
 	c.Context().Response.SetBodyRaw(bytes)
 	return nil

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -296,6 +297,11 @@ func TestPreflight(t *testing.T) {
 	r = s.do(http.MethodOptions, "/api/v1/clusters", "", "Origin", "https://bad.example", "Access-Control-Request-Method", "GET")
 	if r.Header.Get("Access-Control-Allow-Origin") != "" {
 		t.Error("an origin that is not allowed is allowed")
+	}
+	for _, origin := range []string{"https://ok.example", "https://bad.example", ""} {
+		if got := s.get("/api/v1/clusters", "Origin", origin).Header.Values("Vary"); !slices.Equal(got, []string{"Origin", "Accept-Encoding"}) {
+			t.Errorf("an answer to %q varies with %v", origin, got)
+		}
 	}
 	if got := s.get("/api/v1/clusters", "Origin", "https://ok.example").Header.Get("Access-Control-Expose-Headers"); !strings.Contains(got, "X-Total-Count") {
 		t.Errorf("exposed headers: %s", got)
