@@ -42,6 +42,10 @@ func eventOf(e history.Event) eventJSON {
 // mostCounted is how far events are counted. Beyond it X-Total-Count is left out.
 const mostCounted = 100_000
 
+// mostTypes is how many types of events can be asked for at once: databases bound
+// what a condition may have.
+const mostTypes = 100
+
 // usualPage is how many events a page has where no limit is given.
 const usualPage = 100
 
@@ -104,6 +108,9 @@ func (g *gateway) listEvents(c *fiber.Ctx) error {
 	}
 	if types := p.get("type"); types != "" {
 		q.Types = strings.Split(types, ",")
+	}
+	if len(q.Types) > mostTypes {
+		return refuseParameter("type", "it has %d types: write at most %d", len(q.Types), mostTypes)
 	}
 	if q.Since, err = timeParameter("since", p.get("since")); err != nil {
 		return err
