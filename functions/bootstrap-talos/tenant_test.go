@@ -2,12 +2,15 @@ package main
 
 import (
 	"bytes"
+	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
@@ -66,4 +69,37 @@ func TestSecretsOfATenant(t *testing.T) {
 			return kube.NotFound(s.kube.Get(t.Context(), s.namespace, name, &corev1.Secret{})), ""
 		})
 	}
+}
+
+// TestNamesOfATenant has somebody's own objects under the names that those of a
+// cluster would have.
+func TestNamesOfATenant(t *testing.T) {
+	t.Parallel()
+	s := setUp(t, standing{})
+	foreign := []kube.Object{
+		&v1alpha2.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: "shop-vip"}, Spec: v1alpha2.IPAllocationSpec{NetworkNamespaceName: "net"}},
+		&v1alpha1.Machine{
+			ObjectMeta: metav1.ObjectMeta{Name: "shop-cp-0", Finalizers: []string{v1alpha1.FinalizerMachine}},
+			Spec:       v1alpha1.MachineSpec{Template: "small", OS: &v1alpha1.MachineOS{Version: defaultTalos}},
+		},
+	}
+	for _, obj := range foreign {
+		s.create(obj)
+	}
+	s.create(s.cluster("shop", 3, 0))
+	for len(foreign) > 0 {
+		taken := -1
+		feed.Until(t, "the cluster says which name is taken", func() (bool, string) {
+			message := s.get("shop").Status.Message
+			taken = slices.IndexFunc(foreign, func(obj kube.Object) bool { return strings.Contains(message, obj.GetName()+" was not made") })
+			return taken >= 0, message
+		})
+		s.waits("shop", "NameTaken", foreign[taken].GetName())
+		if err := s.kube.Delete(t.Context(), foreign[taken]); err != nil {
+			t.Fatal(err)
+		}
+		foreign = slices.Delete(foreign, taken, taken+1)
+		s.look("shop")
+	}
+	s.running("shop", "cp-0", "cp-1", "cp-2")
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/cloudevents/sdk-go/v2/event"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/yaml"
@@ -304,6 +305,34 @@ func TestForeignVirtualMachineIsLeftAlone(t *testing.T) {
 	})
 	if err := s.kube.Get(t.Context(), s.namespace, "taken", foreign); err != nil {
 		t.Errorf("a virtual machine of somebody else was deleted: %v", err)
+	}
+}
+
+// TestForeignDiskIsLeftAlone has somebody's data under the name that the disk of a
+// machine would have.
+func TestForeignDiskIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	class := "standard"
+	foreign := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "vm-root"}, Spec: corev1.PersistentVolumeClaimSpec{
+		StorageClassName: &class, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("5Gi")}},
+	}}
+	s.create(foreign)
+	s.create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "vm"}, Spec: v1alpha1.MachineSpec{Template: "small"}})
+	m := s.until("vm", "says that the name of its disk is taken", ready("NameTaken"))
+	if err := s.kube.Get(t.Context(), s.namespace, "vm", &kubevirtv1.VirtualMachine{}); !kube.NotFound(err) {
+		t.Errorf("there is a virtual machine on a disk of somebody else: %v", err)
+	}
+	if err := s.kube.Delete(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	feed.Until(t, "the machine is gone", func() (bool, string) {
+		err := s.kube.Get(t.Context(), s.namespace, "vm", &v1alpha1.Machine{})
+		return kube.NotFound(err), fmt.Sprint(err)
+	})
+	if gone, err := s.kube.Gone(t.Context(), foreign); gone || err != nil {
+		t.Errorf("a disk of somebody else was deleted: %v", err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"reflect"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -140,9 +141,10 @@ func (c *Client) Secrets(timeout time.Duration) func(namespace, name string) (ma
 	}
 }
 
-// Get reads an object into obj. An object that does not exist is an error for
-// which NotFound is true; so is one with a name that none can have, such as
-// ../other/secret.
+// Get reads an object into obj. What obj held before is gone then: it says nothing
+// that the object does not. An error leaves obj as it was. An object that does not
+// exist is an error for which NotFound is true; so is one with a name that none can
+// have, such as ../other/secret.
 func (c *Client) Get(ctx context.Context, namespace, name string, obj Object) error {
 	client, ref, err := c.resource(obj)
 	if err != nil {
@@ -207,12 +209,14 @@ func decode(answer rest.Result, obj runtime.Object) error {
 	return nil
 }
 
-// parse reads an answer into whatever its JSON decodes into.
+// parse reads an answer into whatever its JSON decodes into, and leaves nothing there
+// that the answer does not say. An answer that is an error leaves it as it was.
 func parse(answer rest.Result, into any) error {
 	raw, err := answer.Raw()
 	if err != nil {
 		return answer.Error()
 	}
+	reflect.ValueOf(into).Elem().SetZero()
 	if err := json.UnmarshalCaseSensitivePreserveInts(raw, into); err != nil {
 		return fmt.Errorf("decode %T: %w", into, err)
 	}
