@@ -25,7 +25,8 @@ const (
 
 // IPAllocation is one address of a NetworkNamespace and its holder. The stack
 // makes one for each interface of a NetworkConfiguration; users may make their
-// own, with requestedAddress to ask for a particular one.
+// own, with requestedAddress to ask for a particular one. One that is deleted goes
+// once its NetworkConfiguration does not need it any more.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

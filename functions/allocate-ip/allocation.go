@@ -203,34 +203,60 @@ func (f *function) giveUp(ctx context.Context, network string, address netip.Add
 	return f.wakeOldest(ctx, a.Namespace, network)
 }
 
-// releaseAllocation gives the addresses back and lets the object go. Its status
-// says so first: whoever is given the address next never sees another that has it.
+// releaseAllocation gives the addresses back and lets the object go, unless its
+// NetworkConfiguration needs it. That does not show the address any more then, and the
+// allocation says that it is released, before anybody else is given it.
 func (f *function) releaseAllocation(ctx context.Context, a *v1alpha2.IPAllocation) error {
 	if !slices.Contains(a.Finalizers, v1alpha1.FinalizerStaticIP) {
 		return nil
 	}
+	nn := &v1alpha2.NetworkNamespace{}
+	if err := f.kube.Get(ctx, a.Namespace, a.Spec.NetworkNamespaceName, nn); err != nil && !kube.NotFound(err) {
+		return err
+	}
 	address := a.Status.Address
 	if address != "" {
+		if needed, err := f.part(ctx, nn, a); needed || err != nil {
+			return err
+		}
 		before := a.DeepCopy()
 		if _, err := f.writeAllocation(ctx, before, a, released(a, "Released", "address "+address+" is given back")); err != nil {
 			return err
 		}
 	}
-	before := a.DeepCopy()
-	kube.RemoveFinalizer(a, v1alpha1.FinalizerStaticIP)
-	nn := &v1alpha2.NetworkNamespace{}
-	err := f.kube.Get(ctx, a.Namespace, a.Spec.NetworkNamespaceName, nn)
-	if err != nil && !kube.NotFound(err) {
-		return err
-	}
 	if err := f.free(ctx, a, nn); err != nil {
 		return err
 	}
+	before := a.DeepCopy()
+	kube.RemoveFinalizer(a, v1alpha1.FinalizerStaticIP)
 	if _, err := f.kube.Patch(ctx, before, a); err != nil && !kube.NotFound(err) {
 		return err
 	}
 	events.Report(ctx, string(v1alpha2.IPAllocationReleased), "Gave back its address "+address)
-	return nil
+	return f.settleConfiguration(ctx, a.Namespace, a.Spec.NetworkConfigurationName, true)
+}
+
+// part takes the address of an allocation that is being deleted out of the status of
+// its NetworkConfiguration. Where that needs it, it reports so, and the address is kept
+// like any other.
+func (f *function) part(ctx context.Context, nn *v1alpha2.NetworkNamespace, a *v1alpha2.IPAllocation) (needed bool, err error) {
+	nc := &v1alpha1.NetworkConfiguration{}
+	err = f.kube.Get(ctx, a.Namespace, a.Spec.NetworkConfigurationName, nc)
+	switch {
+	case kube.NotFound(err):
+		return false, nil
+	case err != nil:
+		return false, err
+	case !needs(nc, nn, a):
+		if err = f.settleConfiguration(ctx, a.Namespace, nc.Name, true); errors.Is(err, errGoing) {
+			err = nil
+		}
+		return false, err
+	case notReady(nn) != "":
+		return true, nil
+	}
+	_, err = f.allocate(ctx, nn, a)
+	return true, err
 }
 
 // writeAllocation patches the status if it has changed, which it reports, and

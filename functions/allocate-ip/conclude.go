@@ -39,6 +39,7 @@ func isVerdict(err error) bool {
 //
 //	err                  phase      Ready
 //	nil                  Allocated  True   Allocated
+//	nil, being deleted   Allocated  True   InUse
 //	nil, not of p        Allocated  True   OutsidePool
 //	errExhausted         Pending    False  PoolExhausted
 //	errInvalidPool       Pending    False  InvalidPool
@@ -68,9 +69,13 @@ func conclude(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace, p pool.Po
 		s.VLANID, s.DNS = nn.Status.VLANID, dnsOf(nn)
 	}
 	var told story
-	if p.Contains(address) {
+	switch {
+	case p.Contains(address) && a.DeletionTimestamp != nil:
+		told = mark(a, v1alpha2.IPAllocationAllocated, reasonInUse, fmt.Sprintf(
+			"address %s is given back once NetworkConfiguration %s is gone, or asks for another", s.Address, a.Spec.NetworkConfigurationName))
+	case p.Contains(address):
 		told = mark(a, v1alpha2.IPAllocationAllocated, reasonAllocated, "address "+s.Address+" is allocated")
-	} else {
+	default:
 		told = mark(a, v1alpha2.IPAllocationAllocated, reasonOutside, fmt.Sprintf(
 			"address %s is kept for as long as this IPAllocation exists, although NetworkNamespace %s does not give it out any more", s.Address, nn.Name))
 		told.warning = true
@@ -94,10 +99,11 @@ func outdated(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace) bool {
 		!slices.Equal(was.DNS, is.DNS) || reasonOf(was.Conditions) != reasonOf(is.Conditions)
 }
 
-// Reasons of an address that is given out, and of one that its pool does not have any
-// more.
+// Reasons of an address that is given out, of one that cannot be given back yet, and of
+// one that its pool does not have any more.
 const (
 	reasonAllocated = "Allocated"
+	reasonInUse     = "InUse"
 	reasonOutside   = "OutsidePool"
 )
 

@@ -155,6 +155,39 @@ func belongs(a, want *v1alpha2.IPAllocation) bool {
 	return s.NetworkNamespaceName == w.NetworkNamespaceName && s.NetworkConfigurationName == w.NetworkConfigurationName && s.InterfaceName == w.InterfaceName
 }
 
+// differs tells whether an allocation that exists has another address than the wanted
+// one asks for, or as long as it has none, waits for another. A user who made it may
+// ask for an address that the interface does not.
+func differs(a, want *v1alpha2.IPAllocation) bool {
+	has, asks := a.Status.Address, want.Spec.RequestedAddress
+	if has == "" && (asks != "" || metav1.GetControllerOf(a) != nil) {
+		return !sameAddress(a.Spec.RequestedAddress, asks)
+	}
+	return has != "" && asks != "" && !sameAddress(has, asks)
+}
+
+// sameAddress tells whether two texts mean the same address, or both none.
+func sameAddress(a, b string) bool {
+	one, _ := netip.ParseAddr(a)
+	other, _ := netip.ParseAddr(b)
+	return one == other
+}
+
+// needs tells whether a NetworkConfiguration needs the address that an allocation has.
+// Its spec decides, whatever its status has so far: who would still write that by an
+// older spec is refused.
+func needs(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, a *v1alpha2.IPAllocation) bool {
+	ours, _ := servesStatic(nn, nc.Spec.Provider)
+	named := nc.Spec.NetworkNamespaceName
+	elsewhere := named != "" && named != a.Spec.NetworkNamespaceName
+	if a.Status.Phase != v1alpha2.IPAllocationAllocated || nc.DeletionTimestamp != nil || orphan(a, nc) || !ours || elsewhere {
+		return false
+	}
+	return notReady(nn) != "" || slices.ContainsFunc(wanted(nc, nn), func(want *v1alpha2.IPAllocation) bool {
+		return want.Name == a.Name && belongs(a, want) && !differs(a, want)
+	})
+}
+
 // decide writes into nc's status what its interfaces have:
 //
 //	interfaces without MAC  allocations          phase    Ready
@@ -186,7 +219,7 @@ func decide(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, he
 			reason, message = c.Reason, fmt.Sprintf("IPAllocation %s: %s", a.Name, c.Message)
 		}
 		if a.Status.Phase == v1alpha2.IPAllocationError {
-			return settle(nc, v1alpha1.NetworkConfigurationError, reason, reason, message)
+			return refuse(nc, reason, message)
 		}
 		return waiting(nc, reason, message)
 	}
@@ -255,6 +288,10 @@ func describe(s *v1alpha1.InterfaceStatus, nn *v1alpha2.NetworkNamespace, addres
 
 func waiting(nc *v1alpha1.NetworkConfiguration, reason, message string) story {
 	return settle(nc, v1alpha1.NetworkConfigurationPending, reason, reason, message)
+}
+
+func refuse(nc *v1alpha1.NetworkConfiguration, reason, message string) story {
+	return settle(nc, v1alpha1.NetworkConfigurationError, reason, reason, message)
 }
 
 func settle(nc *v1alpha1.NetworkConfiguration, phase v1alpha1.NetworkConfigurationPhase, status, reason, message string) story {

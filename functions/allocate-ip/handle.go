@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/network"
+	"github.com/vitistack/stack/functions/internal/pool"
 )
 
 type function struct {
@@ -91,18 +93,43 @@ func (f *function) settleConfiguration(ctx context.Context, namespace, name stri
 	if err := f.dropUnwanted(ctx, nc, nn); err != nil {
 		return err
 	}
-	var held []v1alpha2.IPAllocation
+	return f.give(ctx, before, nc, nn)
+}
+
+// give makes the IPAllocations of a NetworkConfiguration, gives them their addresses,
+// and writes into its status what became of that. One that has yet to go is an error,
+// but the status does not show its address any more then.
+func (f *function) give(ctx context.Context, before, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) error {
+	held, err := f.ensureAll(ctx, nc, nn)
+	foreign, refused := errForeign{}, errRefused{}
+	switch {
+	case errors.As(err, &foreign):
+		return f.writeConfiguration(ctx, before, nc, waiting(nc, "AllocationNameTaken", foreign.Error()))
+	case errors.As(err, &refused):
+		return f.writeConfiguration(ctx, before, nc, refuse(nc, refused.reason, refused.message))
+	case err != nil && !errors.Is(err, errGoing):
+		return err
+	}
+	if unwritten := f.writeConfiguration(ctx, before, nc, decide(nc, nn, held)); unwritten != nil {
+		return unwritten
+	}
+	return err
+}
+
+// ensureAll ensures all IPAllocations of a NetworkConfiguration. Those that have yet to
+// go are errGoing, and have no status among the others.
+func (f *function) ensureAll(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) (held []v1alpha2.IPAllocation, going error) {
 	for _, want := range wanted(nc, nn) {
 		a, err := f.ensure(ctx, nc, nn, want)
-		if foreign := (errForeign{}); errors.As(err, &foreign) {
-			return f.writeConfiguration(ctx, before, nc, waiting(nc, "AllocationNameTaken", foreign.Error()))
-		}
-		if err != nil {
-			return err
+		switch {
+		case errors.Is(err, errGoing):
+			a, going = want, err
+		case err != nil:
+			return nil, err
 		}
 		held = append(held, *a)
 	}
-	return f.writeConfiguration(ctx, before, nc, decide(nc, nn, held))
+	return held, going
 }
 
 // ensure makes the IPAllocation of one interface and gives it its address.
@@ -110,13 +137,8 @@ func (f *function) ensure(ctx context.Context, nc *v1alpha1.NetworkConfiguration
 	a := want.DeepCopy()
 	err := f.kube.Create(ctx, a)
 	if kube.AlreadyExists(err) {
-		err = f.kube.Get(ctx, a.Namespace, a.Name, a)
-		switch {
-		case err != nil:
-		case a.DeletionTimestamp != nil || orphan(a, nc):
-			return nil, fmt.Errorf("allocate %s/%s: %w", a.Namespace, a.Name, errGoing)
-		case !belongs(a, want):
-			return nil, errForeign{a.Name}
+		if err = f.kube.Get(ctx, a.Namespace, a.Name, a); err == nil {
+			err = f.accept(ctx, nc, nn, a, want)
 		}
 	}
 	if err != nil {
@@ -126,6 +148,46 @@ func (f *function) ensure(ctx context.Context, nc *v1alpha1.NetworkConfiguration
 	return a, err
 }
 
+// accept is an error where an allocation that exists is not the wanted one. One of the
+// NetworkConfiguration's own that has another address than the interface asks for is
+// deleted, unless that cannot be had: then the interface keeps what it has.
+func (f *function) accept(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, a, want *v1alpha2.IPAllocation) error {
+	switch {
+	case orphan(a, nc) || (a.DeletionTimestamp != nil && !needs(nc, nn, a)):
+		return fmt.Errorf("allocate %s/%s: %w", a.Namespace, a.Name, errGoing)
+	case !belongs(a, want):
+		return errForeign{a.Name}
+	case !differs(a, want):
+		return nil
+	case !metav1.IsControlledBy(a, nc):
+		return errForeign{a.Name}
+	case a.Status.Address != "":
+		if err := f.vacant(ctx, nn, want); err != nil {
+			return err
+		}
+	}
+	if err := f.kube.Delete(ctx, a); err != nil {
+		return err
+	}
+	return fmt.Errorf("replace %s/%s: %w", a.Namespace, a.Name, errGoing)
+}
+
+// vacant is an errRefused where the address that an interface asks for cannot be had.
+func (f *function) vacant(ctx context.Context, nn *v1alpha2.NetworkNamespace, want *v1alpha2.IPAllocation) error {
+	p, _ := pool.New(nn, want.Spec.IPFamily) // one that cannot be contains nothing
+	var verdict error
+	if requested, err := netip.ParseAddr(want.Spec.RequestedAddress); err != nil || !p.Contains(requested) {
+		verdict = errOutside{want.Spec.RequestedAddress}
+	} else {
+		verdict = f.ledger.vacant(ctx, want.Namespace, leaseName(nn.Name, requested))
+	}
+	if verdict == nil || !isVerdict(verdict) {
+		return verdict
+	}
+	told := conclude(want.DeepCopy(), nn, p, netip.Addr{}, term{}, verdict)
+	return errRefused{told.reason, told.message}
+}
+
 // errForeign says that the name of an allocation belongs to something else.
 type errForeign struct{ name string }
 
@@ -133,8 +195,13 @@ func (e errForeign) Error() string {
 	return "IPAllocation " + e.name + " is not for this interface: delete it, so that it can be made anew"
 }
 
-// errGoing says that an allocation of the same name is about to go, most likely
-// the one of an earlier NetworkConfiguration.
+// errRefused says why an interface cannot have the address that it asks for now.
+type errRefused struct{ reason, message string }
+
+func (e errRefused) Error() string { return e.message }
+
+// errGoing says that an allocation of the same name is about to go: the one of an
+// earlier NetworkConfiguration, or of an earlier address.
 var errGoing = errors.New("the allocation is still being released")
 
 // dropUnwanted deletes the allocations of interfaces that are no longer there.

@@ -115,7 +115,7 @@ func (w *worker) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodGet && res.StatusCode == http.StatusOK {
 		w.history[r.URL.String()] = append(w.history[r.URL.String()], body)
 	}
-	if r.Method != http.MethodGet && strings.Contains(r.URL.Path, "/ipallocations") {
+	if r.Method != http.MethodGet && !strings.Contains(r.URL.Path, "/leases") {
 		w.unique()
 	}
 	if what == diesAfter {
@@ -134,8 +134,26 @@ func answer(r *http.Request, body []byte) *http.Response {
 }
 
 // unique is the invariant: at no time two allocations are Allocated with one
-// address.
+// address, or two NetworkConfigurations Ready with one.
 func (s *schedule) unique() {
+	users := &v1alpha1.NetworkConfigurationList{}
+	if err := s.kube.List(s.Context(), s.namespace, "", users); err != nil {
+		s.Error(err)
+		return
+	}
+	shown := map[string]string{}
+	for _, nc := range users.Items {
+		for _, i := range nc.Status.NetworkInterfaces {
+			if nc.Status.Phase != v1alpha1.NetworkConfigurationReady || len(i.IPv4Addresses) == 0 {
+				continue
+			}
+			address := i.IPv4Addresses[0]
+			if other, taken := shown[address]; taken {
+				s.Errorf("%s and %s are both Ready with %s", other, nc.Name, address)
+			}
+			shown[address] = nc.Name
+		}
+	}
 	list := &v1alpha2.IPAllocationList{}
 	if err := s.kube.List(s.Context(), s.namespace, "", list); err != nil {
 		s.Error(err)
@@ -199,7 +217,7 @@ const errands = 8
 // clock may do at any time.
 func (s *schedule) errand(f *function, name string) {
 	ctx, holder := s.Context(), fmt.Sprintf("c%d", s.random.IntN(s.addresses+1))
-	switch s.random.IntN(8) {
+	switch s.random.IntN(10) {
 	case 0, 1, 2:
 		_ = f.settleConfiguration(ctx, s.namespace, holder, true)
 	case 3, 4:
@@ -211,6 +229,18 @@ func (s *schedule) errand(f *function, name string) {
 		s.trace = append(s.trace, name+": delete "+holder)
 		s.remove(holder)
 		_ = f.settleAllocation(ctx, s.namespace, holder+"-eth0", events.TypeRefUpdate)
+	case 7:
+		s.trace = append(s.trace, name+": delete the allocation of "+holder)
+		_ = s.kube.Delete(ctx, &v1alpha2.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: holder + "-eth0"}})
+		_ = f.settleAllocation(ctx, s.namespace, holder+"-eth0", events.TypeRefUpdate)
+	case 8:
+		address := ""
+		if n := s.random.IntN(s.addresses + 1); n > 0 {
+			address = fmt.Sprintf("10.0.0.%d", 9+n)
+		}
+		s.trace = append(s.trace, name+": "+holder+" asks for "+address)
+		_ = s.ask(holder, address)
+		_ = f.settleConfiguration(ctx, s.namespace, holder, false)
 	default:
 		s.clock = s.clock.Add(40 * time.Second)
 		s.create(holder)
@@ -277,6 +307,9 @@ func (s *schedule) settleAll() {
 	s.Helper()
 	f := s.replica(s.config)
 	f.sender, f.now, f.ledger.now = silent{}, func() time.Time { return s.clock }, func() time.Time { return s.clock }
+	for i := range s.addresses + 1 {
+		_ = s.ask(fmt.Sprintf("c%d", i), "") // two cannot be served that ask for the same
+	}
 	for range 4 {
 		allocations := &v1alpha2.IPAllocationList{}
 		if err := s.kube.List(s.Context(), s.namespace, "", allocations); err != nil {

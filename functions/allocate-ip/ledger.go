@@ -51,6 +51,13 @@ type errTaken struct{ by string }
 
 func (e errTaken) Error() string { return "the address is held by " + e.by }
 
+func takenBy(lease *coordinationv1.Lease) error {
+	if holderUID(lease) == "" {
+		return errTaken{by: "nobody, but kept back for reuseDelaySeconds"}
+	}
+	return errTaken{by: "IPAllocation " + lease.Annotations[annotationHolder]}
+}
+
 // take records that h holds the address. It is no error if h holds it already.
 // Of any number of holders that ask for one address, all but one get errTaken.
 func (l *ledger) take(ctx context.Context, network string, a netip.Addr, h holder) error {
@@ -67,10 +74,25 @@ func (l *ledger) take(ctx context.Context, network string, a netip.Addr, h holde
 	case holderUID(old) == h.uid:
 		return nil
 	case !l.reusable(old):
-		return errTaken{by: "IPAllocation " + old.Annotations[annotationHolder]}
+		return takenBy(old)
 	}
 	lease.ResourceVersion = old.ResourceVersion
 	return l.kube.Update(ctx, lease)
+}
+
+// vacant is errTaken where the address of a Lease has a holder, or must not be given
+// out yet.
+func (l *ledger) vacant(ctx context.Context, namespace, name string) error {
+	lease := &coordinationv1.Lease{}
+	err := l.kube.Get(ctx, namespace, name, lease)
+	switch {
+	case kube.NotFound(err):
+		return nil
+	case err != nil || l.reusable(lease):
+		return err
+	default:
+		return takenBy(lease)
+	}
 }
 
 // releaseAll gives back every address that h holds. For delay they are not given
@@ -153,7 +175,7 @@ func (l *ledger) renew(ctx context.Context, network string, a netip.Addr, h hold
 		return err
 	}
 	if holderUID(lease) != h.uid {
-		return errTaken{by: "IPAllocation " + lease.Annotations[annotationHolder]}
+		return takenBy(lease)
 	}
 	before := lease.DeepCopy()
 	lease.Spec = l.lease(network, a, h).Spec

@@ -2,15 +2,18 @@ package main
 
 import (
 	"fmt"
+	"net/http"
 	"net/netip"
 	"slices"
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
@@ -22,6 +25,39 @@ func asking(address string) v1alpha1.InterfaceSpec {
 		i.IPv4Addresses = []v1alpha2.IPv4Address{v1alpha2.IPv4Address(address)}
 	}
 	return i
+}
+
+// ask has the interface of a NetworkConfiguration ask for an address, or for any where
+// there is none.
+func (s *stand) ask(nc, address string) error {
+	now := &v1alpha1.NetworkConfiguration{}
+	return kube.OnConflict(func() error {
+		if err := s.kube.Get(s.Context(), s.namespace, nc, now); err != nil {
+			return err
+		}
+		before := now.DeepCopy()
+		now.Spec.NetworkInterfaces = []v1alpha1.InterfaceSpec{asking(address)}
+		_, err := s.kube.Patch(s.Context(), before, now)
+		return err
+	})
+}
+
+// has waits until a NetworkConfiguration that is asked anew has a reason, and checks the
+// address of its interface.
+func (s *stand) has(name, reason, address string) {
+	s.Helper()
+	nc := &v1alpha1.NetworkConfiguration{}
+	feed.Until(s.T, fmt.Sprintf("%s is %s, with %q", name, reason, address), func() (bool, string) {
+		if err := s.kube.Get(s.Context(), s.namespace, name, nc); err != nil {
+			return false, err.Error()
+		}
+		got := ""
+		if i := nc.Status.NetworkInterfaces; len(i) > 0 && len(i[0].IPv4Addresses) > 0 {
+			got = i[0].IPv4Addresses[0]
+		}
+		ok := reasonOf(nc.Status.Conditions) == reason && nc.Status.ObservedGeneration == nc.Generation
+		return ok && got == address, fmt.Sprintf("it has %q: %s", got, nc.Status.Message)
+	})
 }
 
 // beforehand is an allocation that a user makes for a NetworkConfiguration to come.
@@ -71,4 +107,166 @@ func TestMadeBeforehand(t *testing.T) {
 	}
 	s.configuration("next", "net", asking("10.0.0.50"))
 	s.until("next", "AddressTaken")
+}
+
+// TestDeletedInUse deletes the allocation of a NetworkConfiguration that needs it, until
+// that asks for another address, or is gone.
+func TestDeletedInUse(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.serve(1)
+	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1"})
+	f := s.replica(s.config)
+	resync := func(name string) {
+		t.Helper()
+		if err := kube.OnConflict(func() error { return f.settleAllocation(t.Context(), s.namespace, name, events.TypeResync) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inUse := func(nc, address string) *v1alpha2.IPAllocation {
+		t.Helper()
+		a := s.says(nc+"-eth0", "Allocated")
+		if err := s.kube.Delete(t.Context(), a); err != nil {
+			t.Fatal(err)
+		}
+		if a = s.says(a.Name, reasonInUse); a.Status.Phase != v1alpha2.IPAllocationAllocated || a.Status.Address != address {
+			t.Errorf("its address is in use, but it is %s with %q", a.Status.Phase, a.Status.Address)
+		}
+		s.has(nc, "NetworkConfigured", address)
+		return a
+	}
+	s.configuration("web", "net", asking("10.0.0.77"))
+	s.until("web", "NetworkConfigured")
+	a := inUse("web", "10.0.0.77")
+	s.configuration("next", "net", asking("10.0.0.77"))
+	s.until("next", "AddressTaken")
+
+	if err := s.ask("web", "10.0.0.78"); err != nil {
+		t.Fatal(err)
+	}
+	s.until("web", "WaitingForAddress")
+	resync(a.Name)
+	s.has("web", "NetworkConfigured", "10.0.0.78")
+	a = inUse("web", "10.0.0.78")
+	if err := s.kube.Delete(t.Context(), s.until("web", "NetworkConfigured")); err != nil {
+		t.Fatal(err)
+	}
+	resync(a.Name)
+	if gone, err := s.kube.Gone(t.Context(), a); !gone || err != nil {
+		t.Errorf("nobody needs it any more, and it is still there: %v", err)
+	}
+	resync("next-eth0")
+	s.has("next", "NetworkConfigured", "10.0.0.77")
+	s.consistent()
+}
+
+func TestRequestChanges(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.serve(2)
+	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1", IPv4RangeEnd: "10.0.0.99"})
+	s.configuration("holder", "net", asking("10.0.0.77"))
+	s.until("holder", "NetworkConfigured")
+	const okay, taken, outside = "NetworkConfigured", "AddressTaken", "AddressOutsidePool"
+	for name, tc := range map[string]struct {
+		reason, asked, was, asks, is, has string
+	}{
+		"refused": {"that is what its refusal says to do", "10.0.0.77", taken, "10.0.0.78", okay, "10.0.0.78"},
+		"another": {"it asks for another than it has", "10.0.0.70", okay, "10.0.0.79", okay, "10.0.0.79"},
+		"some":    {"any was good enough before", "", okay, "10.0.0.50", okay, "10.0.0.50"},
+		"taken":   {"a machine uses the address that it has", "10.0.0.71", okay, "10.0.0.77", taken, "10.0.0.71"},
+		"outside": {"a machine uses the address that it has", "10.0.0.72", okay, "10.0.1.72", outside, "10.0.0.72"},
+		"any":     {"the address that it has is as good as any", "10.0.0.73", okay, "", okay, "10.0.0.73"},
+	} {
+		s.configuration(name, "net", asking(tc.asked))
+		s.until(name, tc.was)
+		if err := s.ask(name, tc.asks); err != nil {
+			t.Fatal(err)
+		}
+		t.Log(tc.reason)
+		s.has(name, tc.is, tc.has)
+	}
+	// One that asks for nothing any more is not refused what it asked for before.
+	s.configuration("none", "net", asking("10.0.0.77"))
+	s.until("none", taken)
+	if err := s.ask("none", ""); err != nil {
+		t.Fatal(err)
+	}
+	s.until("none", okay)
+	// Somebody else's request stays theirs.
+	s.beforehand("theirs", "10.0.0.60")
+	s.configuration("theirs", "net", eth0())
+	s.has("theirs", okay, "10.0.0.60")
+	if err := s.ask("theirs", "10.0.0.61"); err != nil {
+		t.Fatal(err)
+	}
+	s.until("theirs", "AllocationNameTaken")
+	if err := s.kube.Delete(t.Context(), s.says("theirs-eth0", "Allocated")); err != nil {
+		t.Fatal(err)
+	}
+	s.has("theirs", okay, "10.0.0.61")
+	feed.Until(t, "all that was given up is free", func() (bool, string) {
+		leases := &coordinationv1.LeaseList{}
+		err := s.kube.List(t.Context(), s.namespace, "", leases)
+		return err == nil && len(leases.Items) == 9, fmt.Sprint(len(leases.Items))
+	})
+	s.consistent()
+}
+
+// TestProcessDiesWhileAddressGoes kills the function after each write of giving an
+// address up, while somebody else asks for that: at no time are two Ready with it.
+func TestProcessDiesWhileAddressGoes(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1"})
+	check, healthy := &schedule{stand: s}, s.replica(s.config)
+	healthy.sender = silent{}
+	settle := func(f *function, name string) {
+		_ = kube.OnConflict(func() error { return f.settleConfiguration(t.Context(), s.namespace, name, true) })
+		_ = kube.OnConflict(func() error { return f.settleAllocation(t.Context(), s.namespace, name+"-eth0", events.TypeResync) })
+		check.unique()
+	}
+	for n := range int32(9) {
+		for reason, asks := range map[string]string{"the address is replaced": "10.0.0.78", "a person deletes the allocation": ""} {
+			s.configuration("web", "net", asking("10.0.0.77"))
+			settle(healthy, "web")
+			a := s.says("web-eth0", "Allocated")
+			if asks == "" {
+				if err := s.kube.Delete(t.Context(), a); err != nil {
+					t.Fatal(err)
+				}
+			} else if err := s.ask("web", asks); err != nil {
+				t.Fatal(err)
+			}
+			config, d := rest.CopyConfig(s.config), &dying{}
+			d.left.Store(n)
+			config.Wrap(func(rt http.RoundTripper) http.RoundTripper { d.RoundTripper = rt; return d })
+			dies := s.replica(config)
+			dies.sender = silent{}
+			settle(dies, "web")
+			s.configuration("next", "net", asking("10.0.0.77"))
+			for range 2 {
+				settle(healthy, "next")
+				settle(healthy, "web")
+			}
+			settle(healthy, "next")
+			t.Log(reason)
+			if asks == "" {
+				s.has("web", "NetworkConfigured", "10.0.0.77")
+			} else {
+				s.has("web", "NetworkConfigured", asks)
+				s.has("next", "NetworkConfigured", "10.0.0.77")
+			}
+			for _, name := range []string{"web", "next"} {
+				meta := metav1.ObjectMeta{Namespace: s.namespace, Name: name}
+				_ = s.kube.Delete(t.Context(), &v1alpha1.NetworkConfiguration{ObjectMeta: meta})
+				meta.Name += "-eth0"
+				_ = s.kube.Delete(t.Context(), &v1alpha2.IPAllocation{ObjectMeta: meta})
+				settle(healthy, name)
+			}
+		}
+	}
+	if n := s.consistent(); n > 0 {
+		t.Errorf("%d addresses are left of nobody", n)
+	}
 }
