@@ -188,6 +188,22 @@ func needs(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, a *
 	})
 }
 
+// unserved is an errRefused where an address is asked for that is of no family of the
+// network.
+func unserved(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) error {
+	const message = "interface %s asks for %s, but NetworkNamespace %s has no %s prefix: ask for none of that family, or use a network that has one"
+	served := families(nn)
+	for _, i := range nc.Spec.NetworkInterfaces {
+		switch {
+		case len(i.IPv4Addresses) > 0 && !slices.Contains(served, v1alpha2.IPv4):
+			return errRefused{"IPv4NotServed", fmt.Sprintf(message, i.Name, i.IPv4Addresses[0], nn.Name, v1alpha2.IPv4)}
+		case len(i.IPv6Addresses) > 0 && !slices.Contains(served, v1alpha2.IPv6):
+			return errRefused{"IPv6NotServed", fmt.Sprintf(message, i.Name, i.IPv6Addresses[0], nn.Name, v1alpha2.IPv6)}
+		}
+	}
+	return nil
+}
+
 // decide writes into nc's status what its interfaces have:
 //
 //	interfaces without MAC  allocations          phase    Ready

@@ -119,6 +119,9 @@ func (f *function) give(ctx context.Context, before, nc *v1alpha1.NetworkConfigu
 // ensureAll ensures all IPAllocations of a NetworkConfiguration. Those that have yet to
 // go are errGoing, and have no status among the others.
 func (f *function) ensureAll(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) (held []v1alpha2.IPAllocation, going error) {
+	if err := unserved(nc, nn); err != nil {
+		return nil, err
+	}
 	for _, want := range wanted(nc, nn) {
 		a, err := f.ensure(ctx, nc, nn, want)
 		switch {

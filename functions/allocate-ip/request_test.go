@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -210,6 +211,27 @@ func TestRequestChanges(t *testing.T) {
 		err := s.kube.List(t.Context(), s.namespace, "", leases)
 		return err == nil && len(leases.Items) == 9, fmt.Sprint(len(leases.Items))
 	})
+	s.consistent()
+}
+
+// TestFamilyNotServed asks a network for an address of a family that it does not have
+// yet.
+func TestFamilyNotServed(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.serve(1)
+	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1"})
+	i := asking("10.0.0.5")
+	i.IPv6Addresses = []v1alpha2.IPv6Address{"2001:db8::5"}
+	s.configuration("web", "net", i)
+	nc := s.until("web", "IPv6NotServed")
+	if nc.Status.Phase != v1alpha1.NetworkConfigurationError || !strings.Contains(nc.Status.Message, "asks for 2001:db8::5") {
+		t.Errorf("phase %s, message %q", nc.Status.Phase, nc.Status.Message)
+	}
+	s.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Status.IPv4Prefix, nn.Status.IPv6Prefix = "", "2001:db8::/64" })
+	s.until("web", "IPv4NotServed")
+	s.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Status.IPv4Prefix = "10.0.0.0/24" })
+	s.has("web", "NetworkConfigured", "10.0.0.5")
 	s.consistent()
 }
 
