@@ -16,7 +16,7 @@ import (
 )
 
 // errLapsed says that an allocation has lost its address because nobody renewed it.
-var errLapsed = errors.New("the address lapsed: its NetworkConfiguration has been gone for longer than ttlSeconds")
+var errLapsed = errors.New("the address lapsed: its NetworkConfiguration has been gone for longer than ttlSeconds: delete the IPAllocation, so that it can be made anew")
 
 // errOutside says that an address that was asked for cannot be given out.
 type errOutside struct{ address string }

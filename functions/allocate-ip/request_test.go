@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -108,6 +109,35 @@ func TestMadeBeforehand(t *testing.T) {
 	}
 	s.configuration("next", "net", asking("10.0.0.50"))
 	s.until("next", "AddressTaken")
+}
+
+// TestLapsedBeforehand has a NetworkConfiguration come too late for the allocation that
+// a user made for it.
+func TestLapsedBeforehand(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1", TTLSeconds: 60})
+	f, now := s.replica(s.config), time.Now()
+	f.now = func() time.Time { return now }
+	f.ledger.now = f.now
+	s.beforehand("web", "10.0.0.50")
+	for range 2 {
+		if err := f.settleAllocation(t.Context(), s.namespace, "web-eth0", events.TypeResync); err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(61 * time.Second)
+	}
+	s.serve(1)
+	s.configuration("web", "net", eth0())
+	nc := s.until("web", "Lapsed")
+	if !strings.Contains(nc.Status.Message, "delete the IPAllocation") {
+		t.Errorf("it says %q, and not what to do", nc.Status.Message)
+	}
+	if err := s.kube.Delete(t.Context(), s.says("web-eth0", "Lapsed")); err != nil {
+		t.Fatal(err)
+	}
+	s.until("web", "NetworkConfigured")
+	s.consistent()
 }
 
 // TestDeletedInUse deletes the allocation of a NetworkConfiguration that needs it, until
