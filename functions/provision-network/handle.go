@@ -221,7 +221,7 @@ func (f *function) provide(ctx context.Context, nn *v1alpha2.NetworkNamespace, f
 	switch {
 	case how.said != nil:
 		seg, err = how.said.segment, how.said.err
-	case canFind && isReady(nn) && nn.Status.ObservedGeneration == nn.Generation:
+	case canFind && isReady(nn):
 		seg, err = f.find(ctx, nn, has)
 	default:
 		seg, err = from.Provide(ctx, nn)
@@ -232,6 +232,9 @@ func (f *function) provide(ctx context.Context, nn *v1alpha2.NetworkNamespace, f
 	}
 	if _, own := from.(manual); !own && isReady(nn) {
 		if err := unchanged(nn, seg); err != nil {
+			return segment{}, err
+		}
+		if err := suited(nn); err != nil {
 			return segment{}, err
 		}
 	}

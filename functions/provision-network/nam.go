@@ -49,10 +49,7 @@ const (
 
 // Provide asks for the segment. The manager's 200 is there, 202 is at work.
 func (n nam) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segment, error) {
-	size := v1alpha2.SegmentRequest{}
-	if p := nn.Spec.NetworkProvisioning; p != nil && p.NAM != nil {
-		size = *p.NAM
-	}
+	size := namSize(nn)
 	if len(size.IPFamilies) == 0 {
 		size.IPFamilies = []v1alpha2.IPFamily{v1alpha2.IPv4}
 	}
@@ -65,7 +62,21 @@ func (n nam) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segmen
 	if err != nil {
 		return segment{}, faultOf(namBackend, err)
 	}
-	return answer.read(nn, size, res.RetryAfter())
+	seg, err := answer.read(nn, res.RetryAfter())
+	if err != nil {
+		return segment{}, err
+	}
+	if err := seg.answers(size); err != nil {
+		return segment{}, unexpected(namBackend, err.Error())
+	}
+	return seg, nil
+}
+
+func namSize(nn *v1alpha2.NetworkNamespace) v1alpha2.SegmentRequest {
+	if p := nn.Spec.NetworkProvisioning; p != nil && p.NAM != nil {
+		return *p.NAM
+	}
+	return v1alpha2.SegmentRequest{}
 }
 
 // Find asks how the segment is, which makes none.
@@ -78,12 +89,11 @@ func (n nam) Find(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segment, 
 	case err != nil:
 		return segment{}, faultOf(namBackend, err)
 	}
-	return answer.read(nn, v1alpha2.SegmentRequest{}, res.RetryAfter())
+	return answer.read(nn, res.RetryAfter())
 }
 
-// read is the segment that the manager tells of, if it is there, and answers a
-// request.
-func (answer namSegment) read(nn *v1alpha2.NetworkNamespace, size v1alpha2.SegmentRequest, after time.Duration) (segment, error) {
+// read is the segment that the manager tells of, if it is there.
+func (answer namSegment) read(nn *v1alpha2.NetworkNamespace, after time.Duration) (segment, error) {
 	if answer.UID != string(nn.UID) {
 		return segment{}, unexpected(namBackend, "it is about the segment of another network")
 	}
@@ -99,9 +109,6 @@ func (answer namSegment) read(nn *v1alpha2.NetworkNamespace, size v1alpha2.Segme
 		return segment{}, unexpected(namBackend, fmt.Sprintf("state %q is not one of pending, ready, error and deleting", answer.State))
 	}
 	s, err := answer.segment()
-	if err == nil {
-		err = s.answers(size)
-	}
 	if err != nil {
 		return segment{}, unexpected(namBackend, err.Error())
 	}

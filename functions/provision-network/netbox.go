@@ -21,10 +21,7 @@ type netbox struct{ api netboxAPI }
 
 // Provide looks each part up, and makes what is missing.
 func (n netbox) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segment, error) {
-	want := v1alpha2.NetBoxRequest{}
-	if p := nn.Spec.NetworkProvisioning; p != nil && p.NetBox != nil {
-		want = *p.NetBox
-	}
+	want := netboxRequest(nn)
 	want.Site = cmp.Or(want.Site, string(nn.Spec.DatacenterIdentifier))
 	if len(want.IPFamilies) == 0 {
 		want.IPFamilies = []v1alpha2.IPFamily{v1alpha2.IPv4}
@@ -58,7 +55,15 @@ func (n netbox) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (seg
 	return s, nil
 }
 
-// Find looks up the prefixes, their gateways and the VLAN, and makes none.
+func netboxRequest(nn *v1alpha2.NetworkNamespace) v1alpha2.NetBoxRequest {
+	if p := nn.Spec.NetworkProvisioning; p != nil && p.NetBox != nil {
+		return *p.NetBox
+	}
+	return v1alpha2.NetBoxRequest{}
+}
+
+// Find looks up the prefixes, their gateways and the VLAN. It makes none, and deletes
+// none: of several it takes the one that the network is known to have.
 func (n netbox) Find(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segment, error) {
 	has, err := held(nn)
 	if err != nil {
@@ -73,13 +78,14 @@ func (n netbox) Find(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segmen
 		if !before.IsValid() {
 			continue
 		}
-		p, err := n.ownPrefix(ctx, nn, family)
+		own, err := n.ownPrefixes(ctx, nn, family)
 		if err != nil {
 			return segment{}, err
 		}
-		if p == nil {
+		if len(own) == 0 {
 			return segment{}, gone(netboxBackend, nn, fmt.Sprintf("no %s prefix", family))
 		}
+		p := own[max(0, slices.IndexFunc(own, func(p netboxPrefix) bool { return p.prefix == before }))]
 		s.id = cmp.Or(s.id, fmt.Sprintf("prefix-%d", p.ID))
 		*prefix, *gateway = p.prefix, p.prefix.Addr().Next()
 		known, err := n.registered(ctx, nn, netip.PrefixFrom(*gateway, p.prefix.Bits()))
@@ -91,14 +97,14 @@ func (n netbox) Find(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segmen
 		}
 	}
 	if has.vlan != 0 {
-		vlan, err := n.ownVLAN(ctx, nn)
+		own, err := n.ownVLANs(ctx, nn)
 		if err != nil {
 			return segment{}, err
 		}
-		if vlan == nil {
+		if len(own) == 0 {
 			return segment{}, gone(netboxBackend, nn, "no VLAN")
 		}
-		s.vlan = vlan.VID
+		s.vlan = own[max(0, slices.IndexFunc(own, func(v netboxVLAN) bool { return v.VID == has.vlan }))].VID
 	}
 	return s, s.check()
 }
@@ -130,27 +136,35 @@ func (n netbox) prefix(ctx context.Context, nn *v1alpha2.NetworkNamespace, want 
 // ownPrefix is the network's prefix of a family, and nil where it has none. Of
 // several, which deliveries at the same moment make, the first is kept.
 func (n netbox) ownPrefix(ctx context.Context, nn *v1alpha2.NetworkNamespace, family v1alpha2.IPFamily) (*netboxPrefix, error) {
+	own, err := n.ownPrefixes(ctx, nn, family)
+	if err != nil || len(own) == 0 {
+		return nil, err
+	}
+	for _, p := range own[1:] {
+		if err := n.api.remove(ctx, "prefixes", p.ID); err != nil {
+			return nil, err
+		}
+	}
+	return &own[0], nil
+}
+
+// ownPrefixes are the network's prefixes of a family, in the order in which they were
+// made.
+func (n netbox) ownPrefixes(ctx context.Context, nn *v1alpha2.NetworkNamespace, family v1alpha2.IPFamily) ([]netboxPrefix, error) {
 	all, err := list[netboxPrefix](ctx, n.api, "prefixes", byUID(nn))
 	if err != nil {
 		return nil, err
 	}
-	var own *netboxPrefix
-	slices.SortFunc(all, func(a, b netboxPrefix) int { return cmp.Compare(a.ID, b.ID) })
-	for i := range all {
-		p := &all[i]
+	var own []netboxPrefix
+	for _, p := range all {
 		if p.prefix, err = netip.ParsePrefix(p.Prefix); err != nil {
 			return nil, unexpected(netboxBackend, fmt.Sprintf("%q is no prefix", p.Prefix))
 		}
-		switch {
-		case !p.CustomFields.belongsTo(nn) || p.prefix.Addr().Is4() != (family == v1alpha2.IPv4):
-		case own == nil:
-			own = p
-		default:
-			if err := n.api.remove(ctx, "prefixes", p.ID); err != nil {
-				return nil, err
-			}
+		if p.CustomFields.belongsTo(nn) && p.prefix.Addr().Is4() == (family == v1alpha2.IPv4) {
+			own = append(own, p)
 		}
 	}
+	slices.SortFunc(own, func(a, b netboxPrefix) int { return cmp.Compare(a.ID, b.ID) })
 	return own, nil
 }
 
@@ -297,23 +311,26 @@ func (n netbox) vlan(ctx context.Context, nn *v1alpha2.NetworkNamespace, group s
 // ownVLAN is the network's VLAN, and nil where it has none. Of several the first is
 // kept.
 func (n netbox) ownVLAN(ctx context.Context, nn *v1alpha2.NetworkNamespace) (*netboxVLAN, error) {
-	all, err := list[netboxVLAN](ctx, n.api, "vlans", byUID(nn))
+	own, err := n.ownVLANs(ctx, nn)
+	if err != nil || len(own) == 0 {
+		return nil, err
+	}
+	for _, v := range own[1:] {
+		if err := n.api.remove(ctx, "vlans", v.ID); err != nil {
+			return nil, err
+		}
+	}
+	return &own[0], nil
+}
+
+// ownVLANs are the network's VLANs, in the order in which they were made.
+func (n netbox) ownVLANs(ctx context.Context, nn *v1alpha2.NetworkNamespace) ([]netboxVLAN, error) {
+	own, err := list[netboxVLAN](ctx, n.api, "vlans", byUID(nn))
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(all, func(a, b netboxVLAN) int { return cmp.Compare(a.ID, b.ID) })
-	var own *netboxVLAN
-	for i := range all {
-		switch {
-		case !all[i].CustomFields.belongsTo(nn):
-		case own == nil:
-			own = &all[i]
-		default:
-			if err := n.api.remove(ctx, "vlans", all[i].ID); err != nil {
-				return nil, err
-			}
-		}
-	}
+	own = slices.DeleteFunc(own, func(v netboxVLAN) bool { return !v.CustomFields.belongsTo(nn) })
+	slices.SortFunc(own, func(a, b netboxVLAN) int { return cmp.Compare(a.ID, b.ID) })
 	return own, nil
 }
 

@@ -69,3 +69,24 @@ func unchanged(nn *v1alpha2.NetworkNamespace, seg segment) error {
 	}
 	return nil
 }
+
+// suited is a final fault where the segment of a network that is Ready is not what its
+// spec asks NAM or NetBox for any more.
+func suited(nn *v1alpha2.NetworkNamespace) error {
+	has, err := held(nn)
+	if err != nil {
+		return nil
+	}
+	provider, _ := providerOf(nn.Spec)
+	switch provider {
+	case v1alpha2.ProviderNAM:
+		err = has.answers(namSize(nn))
+	case v1alpha2.ProviderNetBox:
+		err = has.answersExactly(netboxRequest(nn))
+	}
+	if err != nil {
+		return final("RequestChanged", "the segment is not what the spec asks for any more (%s), and stays as it is, since machines may use it: change spec.networkProvisioning.%s back, or delete this network and create it anew",
+			err, provider)
+	}
+	return nil
+}

@@ -1,6 +1,10 @@
 package main
 
 import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,6 +65,12 @@ func TestRecheck(t *testing.T) {
 				}
 				w.clock.Pass(2 * longestWait)
 			}
+			w.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Spec.SupervisorIdentifier = "moved" })
+			if got := w.look("net"); got.Status.IPv4Prefix != nn.Status.IPv4Prefix || got.Status.ObservedGeneration != got.Generation {
+				t.Errorf("another spec changes nothing about what is gone: %+v", got.Status)
+			}
+			w.expect(w.get("net"), "Ready", reasonGone)
+			w.clock.Pass(2 * longestWait)
 			if n := tc.left(); n != 0 {
 				t.Errorf("%d segments were made in place of the one that is gone", n)
 			}
@@ -78,6 +88,117 @@ func TestRecheck(t *testing.T) {
 			if message := w.expect(got, "Ready", "SourceChanged"); !strings.Contains(message, nn.Status.IPv4Prefix) || got.Status.IPv4Prefix != nn.Status.IPv4Prefix {
 				t.Errorf("the message says what it was, and it stays: %s %+v", message, got.Status)
 			}
+		})
+	}
+}
+
+// TestRestored has an administrator put a lost prefix back into NetBox, which has
+// another one of the same network by then, with a lower number.
+func TestRestored(t *testing.T) {
+	t.Parallel()
+	library := newLibrary(t, shelves())
+	w := newWorld(t, map[string]source{"netbox": library.netbox})
+	request := v1alpha2.NetBoxRequest{Role: "tenants", Site: "az1", VLANGroup: "leafs", SegmentRequest: v1alpha2.SegmentRequest{IPv4PrefixLength: 26}}
+	spec := netboxSpec(request)
+	spec.DatacenterIdentifier = v1alpha2.Identifier(w.namespace)
+	w.network("net", spec)
+	nn := w.look("net")
+	w.expect(nn, "Ready", reasonProvisioned)
+	provide := func(nn *v1alpha2.NetworkNamespace) {
+		t.Helper()
+		_, err := library.netbox.Provide(t.Context(), nn)
+		w.must(err)
+	}
+	holder := someNetwork(uidA, nn.Spec)
+	w.must(library.netbox.Release(t.Context(), nn))
+	provide(holder)
+	provide(nn)
+	w.must(library.netbox.Release(t.Context(), holder))
+	w.must(library.netbox.newPrefix(t.Context(), nn, request, v1alpha2.IPv4))
+	w.must(library.netbox.register(t.Context(), nn, &netboxPrefix{prefix: netip.MustParsePrefix(nn.Status.IPv4Prefix)}, netip.MustParseAddr(nn.Status.IPv4Gateway)))
+	groups, err := list[netboxGroup](t.Context(), library.netbox.api, "vlan-groups", nil)
+	w.must(err)
+	w.must(library.netbox.api.do(t.Context(), http.MethodPost, one("vlan-groups", groups[0].ID)+"available-vlans/", nil, map[string]any{
+		"name": "restored", "custom_fields": map[string]string{fieldUID: string(nn.UID)},
+	}, nil))
+
+	before, addresses, vlans := library.Taken()
+	if len(before) != 2 || before[1] != nn.Status.IPv4Prefix || len(vlans) != 2 || vlans[1] != int(nn.Status.VLANID) {
+		t.Fatalf("NetBox has %v, %v, %v, want the restored ones last", before, addresses, vlans)
+	}
+	w.must(w.deliver(kindNetwork, "net", events.TypeResync))
+	w.expect(w.get("net"), "Ready", reasonProvisioned)
+	if after, _, left := library.Taken(); !slices.Equal(after, before) || !slices.Equal(left, vlans) {
+		t.Errorf("looking has left prefixes %v of %v, and VLANs %v of %v", after, before, left, vlans)
+	}
+	w.must(library.netbox.Release(t.Context(), nn))
+	if after, _, left := library.Taken(); len(after)+len(left) > 0 {
+		t.Errorf("left in NetBox: %v, %v", after, left)
+	}
+}
+
+// TestRequestChanged changes what a network that is Ready asks its source for.
+func TestRequestChanged(t *testing.T) {
+	t.Parallel()
+	both := []v1alpha2.IPFamily{v1alpha2.IPv4, v1alpha2.IPv6}
+	nam := func(change func(*v1alpha2.SegmentRequest)) func(*v1alpha2.NetworkNamespace) {
+		return func(nn *v1alpha2.NetworkNamespace) { change(nn.Spec.NetworkProvisioning.NAM) }
+	}
+	netbox := func(change func(*v1alpha2.NetBoxRequest)) func(*v1alpha2.NetworkNamespace) {
+		return func(nn *v1alpha2.NetworkNamespace) { change(nn.Spec.NetworkProvisioning.NetBox) }
+	}
+	small := v1alpha2.SegmentRequest{IPv4PrefixLength: 26}
+	for name, tc := range map[string]struct {
+		reason string
+		spec   v1alpha2.NetworkNamespaceSpec
+		change func(*v1alpha2.NetworkNamespace)
+		says   string
+	}{
+		"NAMLength":     {"a segment has one size", namSpec(small), nam(func(r *v1alpha2.SegmentRequest) { r.IPv4PrefixLength = 25 }), "is not a /25"},
+		"NAMFamily":     {"none is added", namSpec(small), nam(func(r *v1alpha2.SegmentRequest) { r.IPFamilies = both }), "IPv6 prefix that was asked for is missing"},
+		"NAMIPv6":       {"nothing of what is asked for has changed", namSpec(v1alpha2.SegmentRequest{IPFamilies: both[1:]}), nam(func(r *v1alpha2.SegmentRequest) { r.IPv4PrefixLength = 28 }), ""},
+		"NAMOther":      {"the segment is the same", namSpec(small), func(nn *v1alpha2.NetworkNamespace) { nn.Spec.SupervisorIdentifier = "team-b" }, ""},
+		"NetBoxLength":  {"a segment has one size", netboxSpec(v1alpha2.NetBoxRequest{SegmentRequest: small}), netbox(func(r *v1alpha2.NetBoxRequest) { r.IPv4PrefixLength = 25 }), "is not a /25"},
+		"NetBoxFamily":  {"none is added", netboxSpec(v1alpha2.NetBoxRequest{SegmentRequest: small}), netbox(func(r *v1alpha2.NetBoxRequest) { r.IPFamilies = both }), "IPv6 prefix that was asked for is missing"},
+		"NetBoxFewer":   {"none is given back", netboxSpec(v1alpha2.NetBoxRequest{SegmentRequest: v1alpha2.SegmentRequest{IPFamilies: both}}), netbox(func(r *v1alpha2.NetBoxRequest) { r.IPFamilies = both[:1] }), "only one of"},
+		"NetBoxVLAN":    {"none is added", netboxSpec(v1alpha2.NetBoxRequest{}), netbox(func(r *v1alpha2.NetBoxRequest) { r.VLANGroup = "leafs" }), "group leafs"},
+		"NetBoxNoVLAN":  {"it is not given back", netboxSpec(v1alpha2.NetBoxRequest{VLANGroup: "leafs"}), netbox(func(r *v1alpha2.NetBoxRequest) { r.VLANGroup = "" }), "VLAN 300"},
+		"NetBoxAnother": {"it says which parent to take a new one of", netboxSpec(v1alpha2.NetBoxRequest{}), netbox(func(r *v1alpha2.NetBoxRequest) { r.Role = "tenants" }), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			manager, library := newManager(t, 0), newLibrary(t, shelves())
+			w := newWorld(t, map[string]source{"nam": manager.nam, "netbox": library.netbox})
+			if tc.spec.NetworkProvisioning.NetBox != nil {
+				tc.spec.NetworkProvisioning.NetBox.Site = "az1"
+			}
+			tc.spec.DatacenterIdentifier = v1alpha2.Identifier(w.namespace)
+			w.network("net", tc.spec)
+			nn := w.look("net")
+			w.expect(nn, "Ready", reasonProvisioned)
+			taken := func() string {
+				prefixes, addresses, vlans := library.Taken()
+				return fmt.Sprint(len(manager.Segments()), prefixes, addresses, vlans)
+			}
+			had := taken()
+			w.change("net", tc.change)
+			reason := reasonProvisioned
+			if tc.says != "" {
+				reason = "RequestChanged"
+			}
+			for range 2 {
+				got := w.look("net")
+				if message := w.expect(got, "Ready", reason); !strings.Contains(message, tc.says) || got.Status.IPv4Prefix != nn.Status.IPv4Prefix || got.Status.IPv6Prefix != nn.Status.IPv6Prefix {
+					t.Errorf("%s: message %s, status %+v", tc.reason, message, got.Status)
+				}
+				w.clock.Pass(2 * longestWait)
+				w.must(w.deliver(kindNetwork, "net", events.TypeResync))
+			}
+			if now := taken(); now != had {
+				t.Errorf("%s: the sources have %s, and had %s", tc.reason, now, had)
+			}
+			w.change("net", func(got *v1alpha2.NetworkNamespace) { got.Spec = nn.Spec })
+			w.expect(w.look("net"), "Ready", reasonProvisioned)
 		})
 	}
 }

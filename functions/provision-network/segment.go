@@ -137,6 +137,23 @@ func (s segment) answers(r v1alpha2.SegmentRequest) error {
 	return nil
 }
 
+// answersExactly tells where a segment is not what NetBox was asked for, which gives
+// no more than that.
+func (s segment) answersExactly(r v1alpha2.NetBoxRequest) error {
+	switch err := s.answers(r.SegmentRequest); {
+	case err != nil:
+		return err
+	case s.ipv4.IsValid() && s.ipv6.IsValid() && len(r.IPFamilies) < 2:
+		return fmt.Errorf("only one of %s is asked for", s.prefixes())
+	case r.VLANGroup == "" && s.vlan != 0:
+		return fmt.Errorf("VLAN %d is not asked for", s.vlan)
+	case r.VLANGroup != "" && s.vlan == 0:
+		return fmt.Errorf("it has no VLAN of group %s", r.VLANGroup)
+	default:
+		return nil
+	}
+}
+
 // held is the segment that a network has by its status.
 func held(nn *v1alpha2.NetworkNamespace) (segment, error) {
 	s := nn.Status
