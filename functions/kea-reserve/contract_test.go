@@ -333,3 +333,38 @@ func TestChanges(t *testing.T) {
 		}
 	})
 }
+
+// TestOwnAddresses has interfaces that ask for addresses take them over: from each
+// other, and from their own earlier MAC address, which still has a lease.
+func TestOwnAddresses(t *testing.T) {
+	const macC = "52:54:00:00:00:0c"
+	onEach(t, stand.Options{}, func(t *testing.T, b backend) {
+		w := newWorld(t, []string{b.URL()})
+		w.network("net", "10.77.0.0/24", nil)
+		ask := func(nc *v1alpha1.NetworkConfiguration, addresses ...v1alpha2.IPv4Address) {
+			for i, a := range addresses {
+				nc.Spec.NetworkInterfaces[i].IPv4Addresses = []v1alpha2.IPv4Address{a}
+			}
+		}
+		after := func(what string, change func(*v1alpha1.NetworkConfiguration), want map[string]string) {
+			t.Helper()
+			before := w.get("vm")
+			nc := before.DeepCopy()
+			change(nc)
+			_, err := w.kube.Patch(t.Context(), before, nc)
+			w.must(err)
+			nc = w.settle("vm")
+			if diff := cmp.Diff(want, hosts(t, b)); diff != "" || nc.Status.Phase != v1alpha1.NetworkConfigurationReady {
+				t.Errorf("after %s: Ready %s, reservations (-want +got):\n%s", what, ready(nc), diff)
+			}
+		}
+		w.configuration("vm", []string{macA, macB}, func(nc *v1alpha1.NetworkConfiguration) { ask(nc, "10.77.0.50", "10.77.0.51") })
+		w.settle("vm")
+		after("an exchange", func(nc *v1alpha1.NetworkConfiguration) { ask(nc, "10.77.0.51", "10.77.0.50") }, map[string]string{macA: "10.77.0.51", macB: "10.77.0.50"})
+		offer, err := b.Lease(t.Context(), macA, netip.MustParseAddr("10.77.0.1"))
+		if err != nil || offer.Address.String() != "10.77.0.51" {
+			t.Errorf("DHCP gives %+v, %v", offer, err)
+		}
+		after("another MAC address", func(nc *v1alpha1.NetworkConfiguration) { nc.Spec.NetworkInterfaces[0].MACAddress = macC }, map[string]string{macC: "10.77.0.51", macB: "10.77.0.50"})
+	})
+}

@@ -58,15 +58,19 @@ func (d decision) done() bool {
 //	the address that it has a lease of
 //	the first free one, from a place on that the holder's name determines
 //
+// Interfaces that ask for an address come first. Whatever a wish gives up, one of
+// its own interfaces may have at once.
+//
 // Nobody else's reservation is ever touched: it is a refusal where it is for the
 // same client, and its address is not free otherwise.
 func decide(w wish, views []view) (decision, error) {
 	if err := checkSubnets(w, views); err != nil {
 		return decision{}, err
 	}
-	d := decision{changes: make([]change, len(views))}
+	d := decision{addresses: make([]netip.Addr, len(w.interfaces)), changes: make([]change, len(views))}
 	taken := occupied(w, views)
-	for _, n := range w.interfaces {
+	for _, i := range w.order() {
+		n := w.interfaces[i]
 		if r, ok := foreign(w, n, views); ok {
 			return decision{}, refusal{"ForeignReservation", fmt.Sprintf(
 				"Kea has a reservation of %s for %s that this stack did not make: remove it, or set %q in its user-context to %s to hand it over",
@@ -77,7 +81,7 @@ func decide(w wish, views []view) (decision, error) {
 			return decision{}, err
 		}
 		taken[address] = "interface " + n.name
-		d.addresses = append(d.addresses, address)
+		d.addresses[i] = address
 	}
 	for i, v := range views {
 		d.changes[i] = lacks(w, v, views, d.addresses)
@@ -150,7 +154,7 @@ func reserved(w wish, n need, address netip.Addr, views []view) bool {
 	own := false
 	for _, v := range views {
 		for _, r := range v.held {
-			if r.address != address {
+			if r.address != address || w.givesUp(r) {
 				continue
 			}
 			if !w.mine(r.mark) || r.client.value != n.mac {
@@ -163,23 +167,32 @@ func reserved(w wish, n need, address netip.Addr, views []view) bool {
 }
 
 // occupied are the addresses that somebody has, by what has them, without those
-// that the wish's own interfaces have leases of.
+// that the wish gives up, or that its own interfaces have leases of. A lease that one
+// of them had under an earlier MAC address ends by itself, and is in the way only of
+// an interface that may as well have another address.
 func occupied(w wish, views []view) map[netip.Addr]string {
-	own := map[string]bool{}
+	own, asked, earlier := map[string]bool{}, map[netip.Addr]bool{}, map[lease]bool{}
 	for _, n := range w.interfaces {
-		own[n.mac] = true
+		own[n.mac], asked[n.requested] = true, true
+	}
+	for _, v := range views {
+		for _, r := range v.held {
+			if w.givesUp(r) && asked[r.address] {
+				earlier[lease{r.client.value, r.address}] = true
+			}
+		}
 	}
 	taken := map[netip.Addr]string{}
 	for _, v := range views {
 		for _, l := range v.leases {
-			if !own[l.mac] {
+			if !own[l.mac] && !earlier[l] {
 				taken[l.address] = "a lease of " + l.mac
 			}
 		}
 	}
 	for _, v := range views {
 		for _, r := range v.held {
-			if r.address.IsValid() {
+			if r.address.IsValid() && !w.givesUp(r) {
 				taken[r.address] = holderOf(r)
 			}
 		}

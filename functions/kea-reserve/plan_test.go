@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -51,6 +52,12 @@ func TestDecide(t *testing.T) {
 	predecessor.mark.UID = "u0"
 	oldTerms := own("10.77.0.50")
 	oldTerms.dns = "10.9.9.1"
+	const macC = "52:54:00:00:00:0c"
+	nics := func(interfaces ...need) wish { return testWish(func(w *wish) { w.interfaces = interfaces }) }
+	asking := func(mac, address string) need { return need{name: "eth0", mac: mac, requested: addr(address)} }
+	had := func(mac, address string) need { return need{name: "eth0", mac: mac, had: addr(address)} }
+	second := func(n need) need { n.name = "eth1"; return n }
+	holds := func(n need, address string) reservation { return testWish(nil).reservation(n, 7, addr(address)) }
 	cases := map[string]struct {
 		reason  string
 		wish    wish
@@ -112,6 +119,50 @@ func TestDecide(t *testing.T) {
 				return r
 			}()}}},
 		},
+		"MACOfAsked": {
+			reason: "an interface that asks for its address keeps it under another MAC address", wish: nics(asking(macB, "10.77.0.50")),
+			views: []view{leased(there(own("10.77.0.50")), lease{macA, addr("10.77.0.50")})}, address: "10.77.0.50",
+			changes: []change{{remove: []reservation{own("10.77.0.50")}, add: []reservation{holds(asking(macB, "10.77.0.50"), "10.77.0.50")}}},
+		},
+		"MACOnOneServer": {
+			reason: "the other server has not been given it yet", wish: nics(asking(macB, "10.77.0.50")),
+			views: []view{there(holds(asking(macB, "10.77.0.50"), "10.77.0.50")), there(own("10.77.0.50"))}, address: "10.77.0.50",
+			changes: []change{{}, {remove: []reservation{own("10.77.0.50")}, add: []reservation{holds(asking(macB, "10.77.0.50"), "10.77.0.50")}}},
+		},
+		"MACOfAnother": {
+			reason: "somebody else has it on the other server", wish: nics(asking(macB, "10.77.0.50")),
+			views: []view{there(own("10.77.0.50")), there(others(macC, "10.77.0.50"))}, refusal: "AddressTaken: interface eth0 asks for 10.77.0.50, which has a reservation of hw-address " + macC,
+		},
+		"MACOfHad": {
+			reason: "an address that nobody uses goes with its interface", wish: nics(had(macB, "10.77.0.50")), views: []view{there(own("10.77.0.50"))}, address: "10.77.0.50",
+			changes: []change{{remove: []reservation{own("10.77.0.50")}, add: []reservation{holds(asking(macB, "10.77.0.50"), "10.77.0.50")}}},
+		},
+		"MACOfLeased": {
+			reason: "Kea would give the address to nobody else before the lease ends", wish: nics(had(macB, "10.77.0.50")),
+			views:   []view{leased(there(own("10.77.0.50")), lease{macA, addr("10.77.0.50")}, lease{macB, addr("10.77.0.70")})},
+			address: "10.77.0.70", changes: []change{{remove: []reservation{own("10.77.0.50")}, add: []reservation{holds(had(macB, "10.77.0.50"), "10.77.0.70")}}},
+		},
+		"Exchange": {
+			reason: "two interfaces ask for each other's address", wish: nics(asking(macA, "10.77.0.51"), second(asking(macB, "10.77.0.50"))),
+			views: []view{there(own("10.77.0.50"), holds(second(asking(macB, "10.77.0.51")), "10.77.0.51"))}, address: "10.77.0.51 10.77.0.50",
+			changes: []change{{update: []reservation{own("10.77.0.51"), holds(second(asking(macB, "10.77.0.50")), "10.77.0.50")}}},
+		},
+		"HandedOn": {
+			reason: "who asks comes before who had it", wish: nics(had(macC, "10.77.0.50"), second(asking(macB, "10.77.0.50"))),
+			views: []view{leased(there(own("10.77.0.50")), lease{macC, addr("10.77.0.70")})}, address: "10.77.0.70 10.77.0.50",
+			changes: []change{{
+				remove: []reservation{own("10.77.0.50")},
+				add:    []reservation{holds(had(macC, "10.77.0.50"), "10.77.0.70"), holds(second(asking(macB, "10.77.0.50")), "10.77.0.50")},
+			}},
+		},
+		"BothAsk": {
+			reason: "what is given up is given once", wish: nics(asking(macB, "10.77.0.50"), second(asking(macC, "10.77.0.50"))),
+			views: []view{there(own("10.77.0.50"))}, refusal: "AddressTaken: interface eth1 asks for 10.77.0.50, which has interface eth0",
+		},
+		"KeptByItsOwn": {
+			reason: "an interface that asks for none keeps what it has", wish: nics(had(macA, "10.77.0.50"), second(asking(macB, "10.77.0.50"))),
+			views: []view{there(own("10.77.0.50"))}, refusal: "AddressTaken: interface eth1 asks for 10.77.0.50, which has NetworkConfiguration ns/vm",
+		},
 		"Twice": {
 			reason: "a database and the configuration may both have it", wish: testWish(nil),
 			views: []view{there(own("10.77.0.50"), own("10.77.0.50"))}, address: "10.77.0.50", changes: []change{{}},
@@ -162,7 +213,7 @@ func TestDecide(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || len(got.addresses) != 1 || got.addresses[0] != addr(tc.address) {
+			if err != nil || fmt.Sprint(got.addresses) != "["+tc.address+"]" {
 				t.Fatalf("%s: got %v, error %v", tc.reason, got.addresses, err)
 			}
 			if diff := cmp.Diff(tc.changes, got.changes, cmp.AllowUnexported(change{}, blueprint{}, subnet{}, reservation{}, identifier{}),

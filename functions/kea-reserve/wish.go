@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -132,6 +133,30 @@ func (w wish) routers() string {
 // NetworkConfiguration of the same name, which cannot exist any more.
 func (w wish) mine(m mark) bool {
 	return m.UID != "" && (m.UID == w.uid || (m.Network == w.network && m.Name == w.name))
+}
+
+// givesUp tells whether a reservation is the wish's own, and will not stay: it is for
+// a MAC address that no interface has any more, or whose interface asks for another
+// address.
+func (w wish) givesUp(r reservation) bool {
+	if !w.mine(r.mark) {
+		return false
+	}
+	i := slices.IndexFunc(w.interfaces, func(n need) bool { return n.mac == r.client.value })
+	return i < 0 || (w.interfaces[i].requested.IsValid() && w.interfaces[i].requested != r.address)
+}
+
+// order is the places of the interfaces, those first that ask for an address.
+func (w wish) order() []int {
+	var first, rest []int
+	for i, n := range w.interfaces {
+		if n.requested.IsValid() {
+			first = append(first, i)
+		} else {
+			rest = append(rest, i)
+		}
+	}
+	return append(first, rest...)
 }
 
 // reservation is what Kea should have for an interface.
