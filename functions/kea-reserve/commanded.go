@@ -33,20 +33,29 @@ func (s *commanded) Look(ctx context.Context, network netip.Prefix, leases bool)
 	if v.subnet, v.found, err = resolve(network, subnets); err != nil || !v.found {
 		return v, err
 	}
-	var answer struct {
-		Hosts []host `json:"hosts"`
-	}
-	arguments := map[string]any{"subnet-id": v.subnet.id, "operation-target": everywhere}
-	if err := s.control.do(ctx, "reservation-get-all", arguments, &answer); err != nil && !isEmpty(err) {
+	if v.held, err = s.reservations(ctx, v.subnet.id); err != nil {
 		return view{}, err
-	}
-	for _, h := range answer.Hosts {
-		v.held = append(v.held, h.decode(v.subnet.id))
 	}
 	if leases {
 		v.leases, err = leasesOf(ctx, s.control, s.has, v.subnet.id)
 	}
 	return v, err
+}
+
+// reservations reads those of one subnet.
+func (s *commanded) reservations(ctx context.Context, subnet uint32) ([]reservation, error) {
+	var answer struct {
+		Hosts []host `json:"hosts"`
+	}
+	arguments := map[string]any{"subnet-id": subnet, "operation-target": everywhere}
+	if err := s.control.do(ctx, "reservation-get-all", arguments, &answer); err != nil && !isEmpty(err) {
+		return nil, err
+	}
+	var held []reservation
+	for _, h := range answer.Hosts {
+		held = append(held, h.decode(subnet))
+	}
+	return held, nil
 }
 
 func (s *commanded) subnets(ctx context.Context) ([]subnet, error) {
@@ -133,26 +142,31 @@ func (s *commanded) create(ctx context.Context, c change) error {
 	return err
 }
 
-func (s *commanded) Retire(ctx context.Context, v view, network string) (bool, error) {
-	if !v.found || len(v.held) > 0 || !s.has["subnet4-get"] || !s.has["subnet4-del"] {
+// Retire reads the whole configuration, since no command lists subnets with their
+// user-contexts. Reservations in a database of hosts are not in it.
+func (s *commanded) Retire(ctx context.Context, network string, keep netip.Prefix) (bool, error) {
+	if !s.has["config-get"] || !s.has["subnet4-del"] {
 		return false, nil
 	}
-	var answer struct {
-		Subnets []struct {
-			Context json.RawMessage `json:"user-context"`
-		} `json:"subnet4"`
+	d, err := configOf(ctx, s.control)
+	if err != nil {
+		return false, err
 	}
-	arguments := map[string]any{"id": v.subnet.id}
-	if err := s.control.do(ctx, "subnet4-get", arguments, &answer); err != nil {
-		return false, ignoreEmpty(err)
+	removed := false
+	for _, id := range d.left(network, keep) {
+		held, err := s.reservations(ctx, id)
+		if err != nil {
+			return removed, err
+		}
+		if len(held) > 0 {
+			continue
+		}
+		if err := s.control.do(ctx, "subnet4-del", map[string]any{"id": id}, nil); err != nil && !isEmpty(err) {
+			return removed, err
+		}
+		removed = true
 	}
-	if len(answer.Subnets) != 1 || !ownedBy(answer.Subnets[0].Context, network) {
-		return false, nil
-	}
-	if err := s.control.do(ctx, "subnet4-del", arguments, nil); err != nil {
-		return false, ignoreEmpty(err)
-	}
-	return true, nil
+	return removed, nil
 }
 
 func (s *commanded) Persist(ctx context.Context) error {
@@ -167,10 +181,3 @@ func ownedBy(context json.RawMessage, network string) bool {
 }
 
 func isEmpty(err error) bool { return errors.Is(err, errEmpty) }
-
-func ignoreEmpty(err error) error {
-	if isEmpty(err) {
-		return nil
-	}
-	return err
-}

@@ -156,22 +156,35 @@ func edit(s fields, c change) error {
 	return s.set("reservations", kept)
 }
 
-// without is the document without a subnet that was made for a NetworkNamespace,
-// and nil where it has no such subnet.
-func (d *document) without(id uint32, network string) (*document, error) {
+// left are the identities of the subnets that were made for a NetworkNamespace, have
+// no reservation in the document, and don't overlap keep.
+func (d *document) left(network string, keep netip.Prefix) []uint32 {
+	used := map[uint32]bool{}
+	for _, r := range d.reservations() {
+		used[r.subnet] = true
+	}
+	for _, s := range d.subnets() {
+		used[s.id] = used[s.id] || s.prefix.Overlaps(keep)
+	}
+	var ids []uint32
+	for _, s := range slices.Concat(d.lists...) {
+		if ownedBy(s["user-context"], network) && !used[s.id()] {
+			ids = append(ids, s.id())
+		}
+	}
+	return ids
+}
+
+// without is the document without some subnets.
+func (d *document) without(ids []uint32) (*document, error) {
 	next, err := d.copy()
 	if err != nil {
 		return nil, err
 	}
 	for i, list := range next.lists {
-		for j, s := range list {
-			if s.id() == id && ownedBy(s["user-context"], network) {
-				next.lists[i] = slices.Delete(list, j, j+1)
-				return next, nil
-			}
-		}
+		next.lists[i] = slices.DeleteFunc(list, func(s fields) bool { return slices.Contains(ids, s.id()) })
 	}
-	return nil, nil
+	return next, nil
 }
 
 // encode is the document as the server is to have it.

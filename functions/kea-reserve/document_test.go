@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,7 +20,8 @@ const configuration = `{
 	],
 	"shared-networks": [{"name": "floor", "interface": "eth0", "subnet4": [
 		{"id": 3, "subnet": "10.79.0.0/24", "user-context": {"vitistack.io/networknamespace-uid": "n1"}},
-		{"id": 4, "subnet": "10.80.0.0/24", "user-context": {"vitistack.io/networknamespace-uid": "n2"}}
+		{"id": 4, "subnet": "10.80.0.0/24", "user-context": {"vitistack.io/networknamespace-uid": "n2"}},
+		{"id": 6, "subnet": "10.81.0.0/24", "user-context": {"vitistack.io/networknamespace-uid": "n3"}, "reservations": [{"client-id": "01:02"}]}
 	]}]
 }`
 
@@ -83,7 +86,7 @@ func TestDocument(t *testing.T) {
 	if diff := cmp.Diff(want, plain(t, raw)); diff != "" {
 		t.Errorf("a document after a change (-want +got):\n%s", diff)
 	}
-	if got := d.reservations(); len(got) != 2 || len(changed.reservations()) == 2 {
+	if got := d.reservations(); len(got) != 3 || len(changed.reservations()) == 3 {
 		t.Errorf("a change of a copy changed the original: %v", got)
 	}
 }
@@ -94,17 +97,25 @@ func TestDocumentWithout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for id, owner := range map[uint32]string{1: "n1", 4: "n1", 9: "n1"} {
-		if next, err := d.without(id, owner); err != nil || next != nil {
-			t.Errorf("subnet %d is not one of %s's, got %v, error %v", id, owner, next, err)
+	for name, tc := range map[string]struct {
+		reason, network string
+		keep            string
+		want            []uint32
+	}{
+		"Made":    {"it is empty", "n1", "10.77.0.0/24", []uint32{3}},
+		"Used":    {"somebody has a reservation in it", "n3", "10.77.0.0/24", nil},
+		"Now":     {"it is where the network is", "n1", "10.79.0.0/24", nil},
+		"Within":  {"the network is in a part of it now", "n1", "10.79.0.128/25", nil},
+		"Nobody":  {"there is none", "n4", "10.77.0.0/24", nil},
+		"Unknown": {"nobody made it for a network", "", "10.77.0.0/24", nil},
+	} {
+		if got := d.left(tc.network, netip.MustParsePrefix(tc.keep)); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %s: got %v", name, tc.reason, got)
 		}
 	}
-	next, err := d.without(3, "n1")
-	if err != nil || next == nil {
-		t.Fatalf("got %v, error %v", next, err)
-	}
-	if n := len(next.subnets()); n != 3 {
-		t.Errorf("%d subnets are left, want 3", n)
+	next, err := d.without(d.left("n2", netip.Prefix{}))
+	if err != nil || len(next.subnets()) != 4 || len(d.subnets()) != 5 {
+		t.Errorf("got %v, error %v", next, err)
 	}
 }
 

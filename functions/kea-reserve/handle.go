@@ -160,6 +160,9 @@ func (f *function) grant(ctx context.Context, nc *v1alpha1.NetworkConfiguration,
 		return err
 	}
 	g, err := f.reserve(ctx, w, settled(nc, w, nn))
+	if err == nil && len(g.down) == 0 {
+		err = f.leave(ctx, nc, nn, w)
+	}
 	var out outage
 	if err != nil && !errors.As(err, &out) && !errors.As(err, new(refusal)) {
 		return f.overtaken(ctx, nc, fmt.Errorf("reserve addresses for %s/%s: %w", nc.Namespace, nc.Name, err))

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"net/netip"
 	"slices"
 	"strings"
@@ -30,7 +29,7 @@ func (f *function) settleNetwork(ctx context.Context, namespace, name string, ag
 		}
 		return err
 	}
-	if ours, _ := serves(&v1alpha1.NetworkConfiguration{}, nn, false); !ours || notReady(nn) != nil {
+	if ours, _ := serves(&v1alpha1.NetworkConfiguration{}, nn, false); !ours || (notReady(nn) != nil && nn.DeletionTimestamp == nil) {
 		return nil
 	}
 	var swept peers
@@ -151,29 +150,68 @@ func lost(all peers, w wish) bool {
 	})
 }
 
-// retire removes the subnet that was made for a network that is being deleted,
-// once nothing is reserved in it.
-func (f *function) retire(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
-	prefix, err := netip.ParsePrefix(nn.Status.IPv4Prefix)
-	if err != nil || len(f.controls) == 0 {
+// leave takes back what a NetworkConfiguration has outside of its network's prefix,
+// and the subnet that the network has there: after the network has moved, and again
+// where a server was down meanwhile. Every server has to be there for that.
+func (f *function) leave(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, w wish) error {
+	away, behind := moved(nc, nn), meta.IsStatusConditionFalse(nc.Status.Conditions, conditionRedundant)
+	if !away && !behind {
 		return nil
 	}
-	all := meet(ctx, f.controls, looker(prefix, false))
+	macs := macsOf(nc)
+	find := func(ctx context.Context, s server) (view, error) { return s.Find(ctx, macs) }
+	stray := func(r reservation) bool { return w.mine(r.mark) && !w.prefix.Contains(r.address) }
+	if !away {
+		all := meet(ctx, f.controls, find)
+		if len(all.down()) > 0 {
+			return all.outage()
+		}
+		if surplus(all, stray) == 0 {
+			return nil
+		}
+	}
+	if err := f.clear(ctx, find, stray); err != nil {
+		return err
+	}
+	return f.retire(ctx, nn)
+}
+
+// moved tells whether a NetworkConfiguration has been served in another prefix than
+// the one that its network has now.
+func moved(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) bool {
+	now, _ := netip.ParsePrefix(nn.Status.IPv4Prefix)
+	return slices.ContainsFunc(nc.Status.NetworkInterfaces, func(i v1alpha1.InterfaceStatus) bool {
+		return i.IPv4Subnet != "" && i.IPv4Subnet != now.Masked().String()
+	})
+}
+
+// retire removes the subnets that were made for a network, once nothing is reserved in
+// them: those that it has moved away from, and all of them when it is being deleted.
+func (f *function) retire(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
+	keep, err := netip.ParsePrefix(nn.Status.IPv4Prefix)
+	switch {
+	case len(f.controls) == 0:
+		return nil
+	case nn.DeletionTimestamp != nil:
+		keep = netip.Prefix{}
+	case err != nil:
+		return nil
+	}
+	all := meet(ctx, f.controls, func(context.Context, server) (view, error) { return view{}, nil })
 	if all.up().exclusive() {
 		release, err := f.lock.take(ctx)
 		if err != nil {
 			return err
 		}
 		defer release()
-		all.look(ctx, looker(prefix, false))
 	}
 	for _, s := range all.up() {
 		removed := false
-		if removed, s.err = s.server.Retire(ctx, s.view, string(nn.UID)); removed && s.err == nil {
+		if removed, s.err = s.server.Retire(ctx, string(nn.UID), keep); removed && s.err == nil {
 			s.err = s.server.Persist(ctx)
 		}
 	}
-	if err := all.verdict(); err != nil && !errors.As(err, new(refusal)) {
+	if err := all.verdict(); err != nil {
 		return err
 	}
 	if out := all.outage(); out.transient() {

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -8,6 +11,8 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/tests/sim/faults"
+	sim "github.com/vitistack/stack/tests/sim/kea"
 	stand "github.com/vitistack/stack/tests/stand/kea"
 )
 
@@ -102,4 +107,87 @@ func TestSweep(t *testing.T) {
 			t.Errorf("a successor of the same name has %s, and Kea %v", got, hosts(t, b))
 		}
 	})
+}
+
+// move has a network lie somewhere else, or nowhere.
+func (w *world) move(nn *v1alpha2.NetworkNamespace, prefix, gateway string) {
+	w.t.Helper()
+	before := nn.DeepCopy()
+	if nn.Status.IPv4Prefix, nn.Status.IPv4Gateway = prefix, gateway; prefix == "" {
+		nn.Status.ProvisioningPhase = v1alpha2.ProvisioningError
+	}
+	_, err := w.kube.PatchStatus(w.t.Context(), before, nn)
+	w.must(err)
+}
+
+// TestMove moves a network to another prefix, with one machine after the other.
+func TestMove(t *testing.T) {
+	found := []stand.Subnet{{ID: 7, Subnet: "10.79.0.0/24"}}
+	onEach(t, stand.Options{Subnets: found}, func(t *testing.T, b backend) {
+		w := newWorld(t, []string{b.URL()})
+		keep := func(nn *v1alpha2.NetworkNamespace) { nn.Finalizers = []string{v1alpha1.FinalizerNetworkNamespace} }
+		nn := w.network("net", "10.77.0.0/24", keep)
+		for name, mac := range map[string]string{"first": macA, "last": macB, "going": "52:54:00:00:00:0c"} {
+			w.configuration(name, []string{mac}, nil)
+			w.settle(name)
+		}
+		has := func(what string, reservations int, subnets ...string) {
+			t.Helper()
+			if got := slices.Sorted(maps.Values(subnetsOf(t, b))); !slices.Equal(got, subnets) || len(reservationsOf(t, b)) != reservations {
+				t.Errorf("%s: subnets %v with %v, want %v with %d reservations", what, got, reservationsOf(t, b), subnets, reservations)
+			}
+		}
+		w.move(nn, "10.78.0.0/24", "10.78.0.1")
+		if got := addressOf(t, w.settle("first"), 0); hosts(t, b)[macA] != got || !strings.HasPrefix(got, "10.78.0.") {
+			t.Errorf("it has %s, and Kea %v", got, hosts(t, b))
+		}
+		has("one has moved", 3, "10.77.0.0/24", "10.78.0.0/24", "10.79.0.0/24")
+		w.settle("last")
+		w.delete("going")
+		w.must(w.deliver("NetworkConfiguration", "going", events.TypeRefUpdate))
+		b.Restart(t)
+		has("all have moved or are gone", 2, "10.78.0.0/24", "10.79.0.0/24")
+
+		w.move(nn, "", "")
+		for _, name := range []string{"first", "last"} {
+			w.delete(name)
+			w.must(w.deliver("NetworkConfiguration", name, events.TypeRefUpdate))
+		}
+		has("a network that has lost its prefix may get it back", 0, "10.78.0.0/24", "10.79.0.0/24")
+		w.must(w.kube.Delete(t.Context(), nn))
+		w.must(w.deliver("NetworkNamespace", "net", events.TypeRefUpdate))
+		has("the network is going", 0, "10.79.0.0/24")
+	})
+}
+
+// TestMoveInOutage moves a network while one of two servers is down.
+func TestMoveInOutage(t *testing.T) {
+	t.Parallel()
+	for name, generation := range map[string]sim.Generation{"Sim2": sim.Kea2, "Sim3": sim.Kea3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			primary, secondary := simulate(t, generation, stand.Options{}), simulate(t, generation, stand.Options{})
+			w := newWorld(t, []string{primary.URL(), secondary.URL()})
+			nn := w.network("net", "10.77.0.0/24", nil)
+			w.configuration("vm", []string{macA}, nil)
+			w.settle("vm")
+			w.must(secondary.faults.Set(faults.Rule{Error: "503"}))
+			w.move(nn, "10.78.0.0/24", "10.78.0.1")
+			if nc := w.settle("vm"); nc.Status.Status != "Degraded" || nc.Status.NetworkInterfaces[0].IPv4Subnet != "10.78.0.0/24" {
+				t.Fatalf("it moves on the server that is there: %+v", nc.Status)
+			}
+			w.must(secondary.faults.Set())
+			w.clock.Pass(2 * checkOutage)
+			w.must(w.deliver("NetworkConfiguration", "vm", events.TypeResync))
+			nc := w.get("vm")
+			if got := condition(nc, conditionRedundant); !strings.HasPrefix(got, "True InStep") {
+				t.Errorf("Redundant %s", got)
+			}
+			for _, b := range []backend{primary, secondary} {
+				if diff := cmp.Diff(map[string]string{macA: addressOf(t, nc, 0)}, hosts(t, b)); diff != "" || len(reservationsOf(t, b)) != 1 || len(subnetsOf(t, b)) != 1 {
+					t.Errorf("subnets %v with %v (-want +got):\n%s", subnetsOf(t, b), reservationsOf(t, b), diff)
+				}
+			}
+		})
+	}
 }

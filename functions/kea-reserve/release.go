@@ -140,7 +140,7 @@ func macsOf(nc *v1alpha1.NetworkConfiguration) []string {
 }
 
 // released looks after the network that addresses were given back to: whoever
-// waits for one is woken, and the subnet of a network that goes, goes too.
+// waits for one is woken, and the subnet of a network that goes, or has moved, goes too.
 func (f *function) released(ctx context.Context, nc *v1alpha1.NetworkConfiguration) error {
 	nn, err := network.Find(ctx, f.kube, nc.Namespace, nc.Spec.NetworkNamespaceName)
 	if errors.As(err, new(network.Unresolved)) {
@@ -149,8 +149,10 @@ func (f *function) released(ctx context.Context, nc *v1alpha1.NetworkConfigurati
 	if err != nil {
 		return err
 	}
-	if nn.DeletionTimestamp != nil {
-		return f.retire(ctx, nn)
+	if nn.DeletionTimestamp != nil || moved(nc, nn) {
+		if err := f.retire(ctx, nn); err != nil || nn.DeletionTimestamp != nil {
+			return err
+		}
 	}
 	return f.wakeNext(ctx, nn)
 }

@@ -23,7 +23,7 @@ var errMoved = errors.New("the server was changed by somebody else meanwhile")
 func (s *rewritten) Exclusive() bool { return true }
 
 func (s *rewritten) Look(ctx context.Context, network netip.Prefix, leases bool) (view, error) {
-	d, err := s.read(ctx)
+	d, err := configOf(ctx, s.control)
 	if err != nil {
 		return view{}, err
 	}
@@ -43,7 +43,7 @@ func (s *rewritten) Look(ctx context.Context, network netip.Prefix, leases bool)
 }
 
 func (s *rewritten) Find(ctx context.Context, macs []string) (view, error) {
-	d, err := s.read(ctx)
+	d, err := configOf(ctx, s.control)
 	if err != nil {
 		return view{}, err
 	}
@@ -58,13 +58,14 @@ func (s *rewritten) Find(ctx context.Context, macs []string) (view, error) {
 	return v, nil
 }
 
-func (s *rewritten) read(ctx context.Context) (*document, error) {
+// configOf reads the configuration of a server.
+func configOf(ctx context.Context, c *control) (*document, error) {
 	var answer struct {
 		Dhcp4 json.RawMessage `json:"Dhcp4"`
 		// Hash is there since 2.4.
 		Hash string `json:"hash"`
 	}
-	if err := s.control.do(ctx, "config-get", nil, &answer); err != nil {
+	if err := c.do(ctx, "config-get", nil, &answer); err != nil {
 		return nil, err
 	}
 	d, err := parseDocument(answer.Dhcp4)
@@ -125,7 +126,7 @@ func (s *rewritten) unchanged(ctx context.Context, d *document) error {
 		}
 		return nil
 	}
-	now, err := s.read(ctx)
+	now, err := configOf(ctx, s.control)
 	if err != nil {
 		return err
 	}
@@ -135,12 +136,17 @@ func (s *rewritten) unchanged(ctx context.Context, d *document) error {
 	return nil
 }
 
-func (s *rewritten) Retire(ctx context.Context, v view, network string) (bool, error) {
-	if !v.found || len(v.held) > 0 {
+func (s *rewritten) Retire(ctx context.Context, network string, keep netip.Prefix) (bool, error) {
+	d, err := configOf(ctx, s.control)
+	if err != nil {
+		return false, err
+	}
+	left := d.left(network, keep)
+	if len(left) == 0 {
 		return false, nil
 	}
-	next, err := v.document.without(v.subnet.id, network)
-	if err != nil || next == nil {
+	next, err := d.without(left)
+	if err != nil {
 		return false, err
 	}
 	return true, s.write(ctx, next)

@@ -19,9 +19,10 @@ type server interface {
 	// Change makes a change to what a view of this server showed. An error says
 	// nothing about what is done: look again.
 	Change(ctx context.Context, v view, c change) error
-	// Retire removes a view's subnet if it was made for the NetworkNamespace with
-	// the UID, and nothing is reserved in it. It reports whether it has.
-	Retire(ctx context.Context, v view, network string) (bool, error)
+	// Retire removes the subnets that were made for the NetworkNamespace with the UID
+	// and that nothing is reserved in, but those that overlap keep. It reports whether
+	// it has removed any.
+	Retire(ctx context.Context, network string, keep netip.Prefix) (bool, error)
 	// Persist makes the server keep what it has over a restart.
 	Persist(ctx context.Context) error
 	// Exclusive tells whether two changes at the same time may undo each other.
