@@ -164,8 +164,7 @@ func (n netbox) ownPrefixes(ctx context.Context, nn *v1alpha2.NetworkNamespace, 
 			own = append(own, p)
 		}
 	}
-	slices.SortFunc(own, func(a, b netboxPrefix) int { return cmp.Compare(a.ID, b.ID) })
-	return own, nil
+	return eachOnce(own, func(p netboxPrefix) int { return p.ID }), nil
 }
 
 // newPrefix takes a prefix out of the first parent that has room.
@@ -330,8 +329,7 @@ func (n netbox) ownVLANs(ctx context.Context, nn *v1alpha2.NetworkNamespace) ([]
 		return nil, err
 	}
 	own = slices.DeleteFunc(own, func(v netboxVLAN) bool { return !v.CustomFields.belongsTo(nn) })
-	slices.SortFunc(own, func(a, b netboxVLAN) int { return cmp.Compare(a.ID, b.ID) })
-	return own, nil
+	return eachOnce(own, func(v netboxVLAN) int { return v.ID }), nil
 }
 
 // Release removes all that carries the network's UID: the VLAN last, which NetBox

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"strings"
@@ -78,7 +80,8 @@ func uid(n int) string { return fmt.Sprintf("%08d-8f6e-4a55-9a31-0c5f6f3a7d10", 
 func TestNetBox(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]sim.Options{"Now": shelves(), "BeforeScopes": func() sim.Options { o := shelves(); o.Sites = true; return o }(),
-		"NewToken": func() sim.Options { o := shelves(); o.Token = "nbt_abc.def"; return o }()} {
+		"NewToken":   func() sim.Options { o := shelves(); o.Token = "nbt_abc.def"; return o }(),
+		"SmallPages": func() sim.Options { o := shelves(); o.MaxPage = 1; return o }()} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLibrary(t, o)
@@ -118,6 +121,70 @@ func TestNetBox(t *testing.T) {
 				t.Errorf("left in NetBox: %v, %v, %v", prefixes, addresses, vlans)
 			}
 		})
+	}
+}
+
+// TestNetBoxPages lists what is on more than a page, of a server that gives as many
+// objects as it wants.
+func TestNetBoxPages(t *testing.T) {
+	t.Parallel()
+	const many = 250
+	parents := make([]sim.Parent, many)
+	for i := range parents {
+		parents[i].Prefix = netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i), 0, 0}), 24)
+	}
+	for _, size := range []int{0, 1, 100, many, many + 1} {
+		l := newLibrary(t, sim.Options{Parents: parents, MaxPage: size})
+		seen := map[string]bool{}
+		for _, p := range l.parents(t) {
+			seen[p.Prefix] = true
+		}
+		if len(seen) != many {
+			t.Errorf("in pages of %d: %d of %d are listed", size, len(seen), many)
+		}
+	}
+	for name, tc := range map[string]struct {
+		reason, want string
+		objects      int
+	}{
+		"Endless": {"a server that does not know offset says the same again", "TooManyObjects", pageSize},
+		"Empty":   {"nobody knows what is missing", "SourceUnexpectedAnswer", 0},
+	} {
+		page, err := json.Marshal(map[string]any{"count": 1, "next": "https://netbox/", "results": make([]netboxObject, tc.objects)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(page) }))
+		t.Cleanup(server.Close)
+		if _, err := list[netboxObject](t.Context(), reader(t, server.URL, "").api, "prefixes", nil); reasonIn(err) != tc.want {
+			t.Errorf("%s: %s: got %v", name, tc.reason, err)
+		}
+	}
+}
+
+// TestNetBoxListsTwice has an object move to the next page while pages are read, which
+// makes it no surplus of itself.
+func TestNetBoxListsTwice(t *testing.T) {
+	t.Parallel()
+	nn := someNetwork(uidA, v1alpha2.NetworkNamespaceSpec{})
+	object := map[string]any{"id": 7, "prefix": "10.51.0.0/24", "vid": 300, "custom_fields": map[string]any{fieldUID: uidA}}
+	page, err := json.Marshal(map[string]any{"count": 2, "results": []any{object, object}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			t.Errorf("%s %s: nothing is surplus", r.Method, r.URL.Path)
+		}
+		_, _ = w.Write(page)
+	}))
+	t.Cleanup(server.Close)
+	n := reader(t, server.URL, "")
+	if p, err := n.ownPrefix(t.Context(), nn, v1alpha2.IPv4); err != nil || p == nil || p.ID != 7 {
+		t.Errorf("got prefix %+v, %v", p, err)
+	}
+	if v, err := n.ownVLAN(t.Context(), nn); err != nil || v == nil || v.ID != 7 {
+		t.Errorf("got VLAN %+v, %v", v, err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,9 +23,10 @@ const (
 
 	defaultIPv4Length = 24
 	defaultIPv6Length = 64
-	// pageSize is NetBox's own bound on a page, and mostPages ours on a list.
-	pageSize  = 1000
-	mostPages = 50
+	// pageSize is NetBox's own bound on a page, below which an administrator may set
+	// another (MAX_PAGE_SIZE), and mostObjects ours on a list.
+	pageSize    = 1000
+	mostObjects = 50_000
 )
 
 var netboxBackend = backend{name: "NetBox", url: "NETBOX_URL", access: "NETBOX_TOKEN, or the rights of its user"}
@@ -129,8 +131,8 @@ func list[T any](ctx context.Context, api netboxAPI, kind string, conditions map
 		query.Set(name, value)
 	}
 	var all []T
-	for page := range mostPages {
-		query.Set("offset", fmt.Sprint(page*pageSize))
+	for len(all) < mostObjects {
+		query.Set("offset", fmt.Sprint(len(all)))
 		var answer struct {
 			Count   *int    `json:"count"`
 			Next    *string `json:"next"`
@@ -143,11 +145,21 @@ func list[T any](ctx context.Context, api netboxAPI, kind string, conditions map
 			return nil, unexpected(netboxBackend, "it is no list of "+kind)
 		}
 		all = append(all, answer.Results...)
-		if answer.Next == nil {
+		switch {
+		case answer.Next == nil:
 			return all, nil
+		case len(answer.Results) == 0:
+			return nil, unexpected(netboxBackend, "a page of "+kind+" that is not the last is empty")
 		}
 	}
-	return nil, final("TooManyObjects", "NetBox lists more than %d %s: check that they have the custom field %s", mostPages*pageSize, kind, fieldUID)
+	return nil, final("TooManyObjects", "NetBox lists more than %d %s: check that they have the custom field %s", mostObjects, kind, fieldUID)
+}
+
+// eachOnce are objects in the order in which they were made. One may be listed twice,
+// where another is made between two pages.
+func eachOnce[T any](all []T, id func(T) int) []T {
+	slices.SortFunc(all, func(a, b T) int { return cmp.Compare(id(a), id(b)) })
+	return slices.CompactFunc(all, func(a, b T) bool { return id(a) == id(b) })
 }
 
 // do sends one request.

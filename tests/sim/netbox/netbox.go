@@ -46,6 +46,9 @@ type Options struct {
 	Fields []string
 	// Sites has NetBox be as before version 4.2, in which prefixes have a site.
 	Sites bool
+	// MaxPage is NetBox's setting MAX_PAGE_SIZE: more objects are in no page, whatever is
+	// asked for. Absent means 1000, which is NetBox's own.
+	MaxPage int
 	// State is a file that keeps the objects. Absent means that they are forgotten.
 	State string
 	// Faults tells when to misbehave. Its operations are the method and the path
@@ -81,6 +84,9 @@ type Server struct {
 func New(o Options) (*Server, error) {
 	if o.Fields == nil {
 		o.Fields = []string{"vitistack_uid"}
+	}
+	if o.MaxPage == 0 {
+		o.MaxPage = maxPage
 	}
 	if o.Faults == nil {
 		o.Faults = &faults.Plan{}

@@ -34,8 +34,8 @@ func (s *Server) list(of func() map[int]fields) answerer {
 			}
 		}
 		limit, offset := number(query.Get("limit"), defaultPage), number(query.Get("offset"), 0)
-		if limit == 0 || limit > maxPage {
-			limit = maxPage
+		if limit == 0 || limit > s.options.MaxPage {
+			limit = s.options.MaxPage
 		}
 		page := found[min(offset, len(found)):min(offset+limit, len(found))]
 		var next any
