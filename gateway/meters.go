@@ -76,6 +76,8 @@ func newMeters(g *gateway) *meters {
 	})
 	m.pipeline(g, gauge)
 	m.stream(g, gauge)
+	r.Collected(telemetry.Counter, "vitistack_operator_pushed_series_refused_total", "Series of functions that were left out, being none, invalid or too many", nil,
+		func(add func(float64, ...string)) { add(float64(m.pushed.Refused())) })
 	processMeters(r, float64(g.started.UnixMilli())/1000)
 	return m
 }
@@ -222,10 +224,26 @@ func (g *gateway) takeMetrics(c *fiber.Ctx) error {
 		}
 		body = unpacked
 	}
-	if _, err := g.metrics.pushed.Take(io.LimitReader(body, mostPushed), time.Now()); err != nil {
-		return refuse(http.StatusBadRequest, "the body cannot be read: push metrics in the text format of Prometheus")
+	text, err := io.ReadAll(io.LimitReader(body, mostPushed+1))
+	push := pushedMetrics{Text: string(text), Ended: c.QueryBool("ended")}
+	if err != nil || len(text) > mostPushed || g.addMetrics(push) != nil {
+		return refuse(http.StatusBadRequest, "the body cannot be read: push metrics in the text format of Prometheus, of 1 MiB at most")
+	}
+	g.share(sharedEvent{Metrics: &push})
+	c.Status(http.StatusNoContent)
+	return nil
+}
+
+// pushedMetrics is what a process has counted, and whether it has ended.
+type pushedMetrics struct {
+	Text  string `json:"text"`
+	Ended bool   `json:"ended,omitempty"`
+}
+
+func (g *gateway) addMetrics(p pushedMetrics) error {
+	if _, err := g.metrics.pushed.Take(strings.NewReader(p.Text), p.Ended, time.Now()); err != nil {
+		return err
 	}
 	g.hub.Deliver(g.metrics.pushed.Deliveries())
-	c.Status(http.StatusNoContent)
 	return nil
 }

@@ -177,6 +177,28 @@ func TestReplicasApart(t *testing.T) {
 	t.Error("the event came each time, although the replica was cut off Redis")
 }
 
+// TestReplicasCountTogether pushes to one replica after the other what a process has
+// counted, and both have it once.
+func TestReplicasCountTogether(t *testing.T) {
+	t.Parallel()
+	shared := servers.Redis(t)
+	settings := []string{"--database.url=" + servers.Postgres(t), "--cache.redis.url=" + shared}
+	first := start(t, settings...)
+	second := startCold(t, func(*fakeapi.Server) {}, settings...)
+	second.waitReady()
+	eventually(t, "both to hear each other", func() bool { return listeners(t, shared) == 2 })
+	const series = `vitistack_function_deliveries_total{function="create-vm",outcome="done"%s} %d` + "\n"
+	for i, s := range []*stand{first, second} {
+		path := fmt.Sprintf("/api/v1/import/prometheus?ended=%t", i == 1)
+		if r := s.do(http.MethodPost, path, fmt.Sprintf(series, `,instance="a"`, i+3)); r.StatusCode != http.StatusNoContent {
+			t.Fatalf("push: %s %s", r.Status, r.body)
+		}
+		for _, each := range []*stand{first, second} {
+			eventually(t, "the count", func() bool { return strings.Contains(string(each.get("/metrics").body), fmt.Sprintf(series, "", i+3)) })
+		}
+	}
+}
+
 // missedSince waits for a stream to say that something may be missing that came
 // after a time, and returns since when, or for the event itself.
 func missedSince(t *testing.T, stream <-chan string, after time.Time) (since time.Time, missed bool) {

@@ -9,13 +9,14 @@ import (
 	"github.com/cloudevents/sdk-go/v2/event"
 )
 
-// sharedEvent is what a replica tells the others: an event, or since when it could
-// not tell them of some.
+// sharedEvent is what a replica tells the others: an event, since when it could not
+// tell them of some, or what a function has counted.
 type sharedEvent struct {
 	From      string          `json:"from"`
 	Namespace string          `json:"namespace,omitempty"`
 	Event     json.RawMessage `json:"event,omitempty"`
 	Missed    time.Time       `json:"missed,omitzero"`
+	Metrics   *pushedMetrics  `json:"metrics,omitempty"`
 }
 
 // debt is since when the other replicas lack events of this one, or zero.
@@ -100,6 +101,10 @@ func (g *gateway) hear(message []byte) {
 	}
 	if !heard.Missed.IsZero() {
 		g.hub.Missed(heard.Missed)
+		return
+	}
+	if heard.Metrics != nil {
+		_ = g.addMetrics(*heard.Metrics) // the replica that shares it could read it
 		return
 	}
 	g.hub.Announce(heard.Namespace, heard.Event)
