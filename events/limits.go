@@ -19,6 +19,10 @@ const (
 	// deliveryTimeout is for the function to come to an outcome. It is below the
 	// timeouts of the shipped Triggers, so that the function answers first.
 	deliveryTimeout = 25 * time.Second
+	// pushPause is from the first delivery until what is counted is pushed.
+	pushPause = 10 * time.Second
+	// pushTimeout is for the gateway to take a push.
+	pushTimeout = 2 * time.Second
 	// patience is for earlier deliveries for the same object to end.
 	patience = 3 * time.Second
 	// drainExtra is for deliveries to end after SIGTERM, beyond their own time.

@@ -31,7 +31,8 @@ type Handler func(ctx context.Context, in event.Event) (*event.Event, error)
 // or SIGINT, and then ends the process. build is called once, before anything is
 // served; an error from it is logged, and the process exits with 1.
 //
-// The environment gives PORT (8080), the port to listen on, and LOG_LEVEL (info).
+// The environment gives PORT (8080), the port to listen on, LOG_LEVEL (info), and
+// METRICS_PUSH_URL, where the gateway takes metrics; without it none are pushed.
 func Run(name string, build func() (Handler, error), options ...Option) {
 	log := NewLogger(os.Stderr, os.Getenv("LOG_LEVEL"))
 	if err := run(signals.NewContext(), name, build, log, options...); err != nil {
@@ -47,6 +48,11 @@ type Option func(*receiver)
 // timeouts of its Trigger and its Service have to be longer still.
 func WithTimeout(d time.Duration) Option { return func(r *receiver) { r.timeout = d } }
 
+// pushTo has metrics pushed, a while after something is counted.
+func pushTo(url string, pause time.Duration) Option {
+	return func(r *receiver) { r.push.url, r.push.pause = url, pause }
+}
+
 func run(ctx context.Context, name string, build func() (Handler, error), log *slog.Logger, options ...Option) error {
 	handle, err := build()
 	if err != nil {
@@ -60,6 +66,7 @@ func run(ctx context.Context, name string, build func() (Handler, error), log *s
 	if err != nil {
 		return fmt.Errorf("listen on PORT %s: %w", port, err)
 	}
+	options = append(options, pushTo(os.Getenv("METRICS_PUSH_URL"), pushPause))
 	return Serve(ctx, listener, name, handle, log, options...)
 }
 
@@ -68,11 +75,12 @@ func run(ctx context.Context, name string, build func() (Handler, error), log *s
 // posted to any path, it answers /healthz, /readyz and /metrics.
 func Serve(ctx context.Context, listener net.Listener, name string, handle Handler, log *slog.Logger, options ...Option) error {
 	log = log.With("function", name)
-	r := &receiver{name: name, handle: handle, log: log, timeout: deliveryTimeout}
+	r := &receiver{name: name, handle: handle, log: log, timeout: deliveryTimeout, push: pusher{log: log}}
 	r.inTurns = InTurns(r.call)
 	for _, option := range options {
 		option(r)
 	}
+	metrics.ExposeMetadata(true)
 	drainer := &handlers.Drainer{Inner: r.routes(), QuietPeriod: drainQuiet}
 	server := &http.Server{
 		Handler:           drainer,
@@ -91,7 +99,9 @@ func Serve(ctx context.Context, listener net.Listener, name string, handle Handl
 	drainer.Drain()
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.timeout+drainExtra)
 	defer cancel()
-	if err := server.Shutdown(stop); err != nil {
+	err := server.Shutdown(stop)
+	r.push.end()
+	if err != nil {
 		return fmt.Errorf("drain: %w", err)
 	}
 	return nil
@@ -104,6 +114,7 @@ type receiver struct {
 	log    *slog.Logger
 	// timeout is for a delivery to come to an outcome.
 	timeout time.Duration
+	push    pusher
 	// inTurns is call, for one object after the other.
 	inTurns Handler
 }
@@ -204,7 +215,8 @@ func complete(reply *event.Event, cause event.Event, function string) error {
 
 func (r *receiver) count(outcome string, took time.Duration) {
 	metrics.GetOrCreateCounter(fmt.Sprintf(`vitistack_function_deliveries_total{function=%q,outcome=%q}`, r.name, outcome)).Inc()
-	metrics.GetOrCreateHistogram(fmt.Sprintf(`vitistack_function_delivery_duration_seconds{function=%q}`, r.name)).Update(took.Seconds())
+	metrics.GetOrCreatePrometheusHistogram(fmt.Sprintf(`vitistack_function_delivery_duration_seconds{function=%q}`, r.name)).Update(took.Seconds())
+	r.push.counted()
 }
 
 func (r *receiver) logDelivery(in event.Event, d *delivery, outcome string, err error, took time.Duration) {

@@ -27,7 +27,7 @@ func operatorOf(m *v1alpha1.Machine, kind v1alpha1.ProviderType) string {
 
 // settled counts one look at a Machine, how long it took, and what came of it.
 func settled(operator string, err error, took time.Duration) {
-	metrics.GetOrCreateHistogram(operator + `_reconciliation_duration_seconds{controller="Machine"}`).Update(took.Seconds())
+	metrics.GetOrCreatePrometheusHistogram(operator + `_reconciliation_duration_seconds{controller="Machine"}`).Update(took.Seconds())
 	f, isFault := asFault(err)
 	switch {
 	case err == nil, errors.As(err, new(waits)):
@@ -53,9 +53,12 @@ func provisioned(claims []corev1.PersistentVolumeClaim, now time.Time) {
 	}
 }
 
+// slow are the upper bounds of what takes seconds or minutes.
+var slow = []float64{.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600}
+
 // stored counts how long one disk was waited for.
 func stored(kind v1alpha1.ProviderType, class string, took time.Duration) {
-	metrics.GetOrCreateHistogram(fmt.Sprintf(`%s_operator_storage_provisioning_duration_seconds{storage_class=%q}`, kind, class)).
+	metrics.GetOrCreatePrometheusHistogramExt(fmt.Sprintf(`%s_operator_storage_provisioning_duration_seconds{storage_class=%q}`, kind, class), slow).
 		Update(took.Seconds())
 }
 

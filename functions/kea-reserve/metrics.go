@@ -12,7 +12,7 @@ import (
 
 // observe counts one command, by how long it took and what came of it.
 func observe(role, command string, err error, took time.Duration) {
-	metrics.GetOrCreateHistogram(fmt.Sprintf(
+	metrics.GetOrCreatePrometheusHistogram(fmt.Sprintf(
 		`kea_operator_dhcp_operation_duration_seconds{operation=%q,server=%q}`, command, role)).Update(took.Seconds())
 	if kind := errorKind(err); kind != "" {
 		metrics.GetOrCreateCounter(fmt.Sprintf(

@@ -5,6 +5,8 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -78,6 +80,19 @@ func TestExamples(t *testing.T) {
 		}
 	})
 
+	t.Run("Metrics", func(t *testing.T) {
+		for _, want := range []string{
+			`vitistack_function_deliveries_total{function="create-vm",outcome="done"} `, `vitistack_function_deliveries_total{function="provision-network",outcome="done"} `,
+			`kubevirt_operator_reconciliation_duration_seconds_bucket{controller="Machine",le="+Inf"} `, `kubevirt_operator_machines_total{phase="Running",template="large"} 1`,
+			`kea_operator_server_health{server="primary",type="dhcp4"} 1`,
+		} {
+			feed.Until(t, "the gateway has "+want, func() (bool, string) {
+				metrics := scrape(t, e)
+				return strings.Contains(metrics, "\n"+want), metrics
+			})
+		}
+	})
+
 	t.Run("WaitsSayForWhat", func(t *testing.T) {
 		e.Apply("empty", e.Example("simple-kubernetescluster.yaml"))
 		e.Apply("empty", strings.ReplaceAll(e.Example("basic-vm.yaml"), "namespace: default", "namespace: empty"))
@@ -88,6 +103,25 @@ func TestExamples(t *testing.T) {
 			})
 		}
 	})
+}
+
+// scrape is what the gateway tells Prometheus.
+func scrape(t *testing.T, e *engine.Engine) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, e.Gateway()+"metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = res.Body.Close() }()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
 }
 
 // ready is the reason and the message of an object's condition Ready.

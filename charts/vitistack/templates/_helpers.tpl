@@ -16,7 +16,7 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 
-{{/* The environment that a function's values give, as a list: (dict "root" $ "name" "kea-reserve"). */}}
+{{/* The environment that a function has, its own and what the values give, as a list: (dict "root" $ "name" "kea-reserve" "own" $container.env). */}}
 {{- define "vitistack.env" -}}
 {{- $v := .root.Values -}}
 {{- $env := dict -}}
@@ -28,6 +28,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- else if eq .name "bootstrap-talos" -}}
   {{- $env = dict "TALOS_VERSION" $v.talos.version "IMAGE_FACTORY" $v.talos.imageFactory "TALOS_SCHEMATIC" $v.talos.schematic -}}
 {{- end -}}
+{{- range .own }}{{ $_ := set $env .name .value }}{{ end -}}
 {{- $env = merge (dict) (index $v.functions .name).env $env -}}
 {{- $list := list -}}
 {{- range $k, $x := $env }}{{ if ne (toString $x) "" }}{{ $list = append $list (dict "name" $k "value" (toString $x)) }}{{ end }}{{ end -}}
@@ -54,7 +55,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- $_ := set $c "image" (include "vitistack.image" (dict "root" .root "name" $name)) -}}
 {{- $_ = set $c "imagePullPolicy" .root.Values.image.pullPolicy -}}
 {{- $_ = set $c "envFrom" (include "vitistack.secrets" (dict "root" .root "name" $name) | fromYaml).list -}}
-{{- with (include "vitistack.env" (dict "root" .root "name" $name) | fromYaml).list }}{{ $_ = set $c "env" . }}{{ end -}}
+{{- $_ = set $c "env" (include "vitistack.env" (dict "root" .root "name" $name "own" $c.env) | fromYaml).list -}}
 {{- with $v.resources }}{{ $_ = set $c "resources" . }}{{ end -}}
 {{- $_ = set $template.metadata.annotations "autoscaling.knative.dev/min-scale" (toString $v.minScale) -}}
 {{- with $v.maxScale }}{{ $_ = set $template.metadata.annotations "autoscaling.knative.dev/max-scale" (toString .) }}{{ end -}}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,6 +57,24 @@ func (a *addresses) services() map[string]string {
 		}
 	}
 	return urls
+}
+
+// in replaces the URLs of Services where a variable is one: their names are looked up in a cluster's DNS elsewhere.
+func (a *addresses) in(env map[string]string) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	for variable, value := range env {
+		u, err := url.Parse(value)
+		if err != nil || u.Scheme != "http" || u.Port() != "" {
+			continue
+		}
+		host := strings.TrimSuffix(strings.TrimSuffix(u.Host, ".cluster.local"), ".svc")
+		name, namespace, _ := strings.Cut(host, ".")
+		if here, ok := a.urls[serviceRef(namespace, name)]; ok {
+			u.Host = here.Host
+			env[variable] = u.String()
+		}
+	}
 }
 
 // resolve is a broker.Resolver: a reference, a URL, or a path relative to a reference.

@@ -38,3 +38,20 @@ func TestPortsReplaceWhatTheContainerIsTold(t *testing.T) {
 		t.Errorf("environment (-want +got):\n%s", diff)
 	}
 }
+
+func TestServicesAreFoundByName(t *testing.T) {
+	a := newAddresses(nil)
+	a.set(serviceRef("stack", "gateway"), mustURL("http://127.0.0.1:40002"))
+	env := map[string]string{
+		"SHORT": "http://gateway.stack/x?y", "SVC": "http://gateway.stack.svc/x", "FULL": "http://gateway.stack.svc.cluster.local",
+		"PORT": "http://gateway.stack.svc:9991", "TLS": "https://gateway.stack.svc", "OTHER": "http://gateway.other.svc", "TEXT": "gateway.stack.svc",
+	}
+	want := map[string]string{
+		"SHORT": "http://127.0.0.1:40002/x?y", "SVC": "http://127.0.0.1:40002/x", "FULL": "http://127.0.0.1:40002",
+		"PORT": "http://gateway.stack.svc:9991", "TLS": "https://gateway.stack.svc", "OTHER": "http://gateway.other.svc", "TEXT": "gateway.stack.svc",
+	}
+	a.in(env)
+	if diff := cmp.Diff(want, env); diff != "" {
+		t.Errorf("environment (-want +got):\n%s", diff)
+	}
+}

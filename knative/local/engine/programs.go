@@ -76,6 +76,7 @@ func (p *programs) command(ctx context.Context, program manifest.Program, port i
 		return process.Command{}, err
 	}
 	p.ports[program.Name].in(env)
+	p.addresses.in(env)
 	env["PORT"], env["KUBECONFIG"] = strconv.Itoa(port), kubeconfig
 	if program.Kind.Kind == "Service" {
 		env["K_SERVICE"], env["K_CONFIGURATION"], env["K_REVISION"] = program.Name, program.Name, revision(program.Name)
