@@ -48,7 +48,7 @@ func (g *gateway) keepHistory() error {
 		wait = patience
 	}
 	g.announcer = announce.New(announce.Options{
-		Store: g.store, History: g.history, Tell: g.tell, Patience: wait, Log: g.log.With("component", "events"),
+		Store: g.store, History: g.history, Tell: g.announced, Patience: wait, Log: g.log.With("component", "events"),
 		Synced: func(kind state.Kind) bool { return g.progress()[kind].State == watch.Synced },
 		Deliveries: func(e event.Event, namespace string, direct bool) []history.Delivery {
 			skip := ""

@@ -74,6 +74,9 @@ func TestMetrics(t *testing.T) {
 	furnish(t, s)
 	s.deliver("raw-1", "dev.knative.apiserver.ref.update", "Machine", "team-a", "shop-cp-0")
 	s.get("/api/v1/clusters")
+	eventually(t, "the count of an event of its own", func() bool {
+		return bytes.Contains(s.get("/metrics").body, []byte(`vitistack_operator_events_processed_total{event_type="infrastructure.operator.status",status="processed"} `))
+	})
 	text := s.get("/metrics").body
 	for _, lines := range []string{
 		"# HELP vitistack_operator_clusters_total Total number of managed clusters\n# TYPE vitistack_operator_clusters_total gauge\n",

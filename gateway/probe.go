@@ -87,7 +87,7 @@ func probe(ctx context.Context, endpoint string) (state.Probe, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	code, body, err := fetch(ctx, strings.TrimSuffix(endpoint, "/")+"/status")
-	if err == nil && code == http.StatusNotFound {
+	if err == nil && (code == http.StatusNotFound || code == http.StatusMethodNotAllowed) {
 		code, body, err = fetch(ctx, strings.TrimSuffix(endpoint, "/")+"/healthz")
 	}
 	if err != nil {

@@ -42,6 +42,12 @@ func (d *debt) take() (since time.Time) {
 	return since
 }
 
+// announced counts an event of the gateway's own, and shows it.
+func (g *gateway) announced(e event.Event, namespace string) {
+	g.metrics.event(g, e.Type(), processed, 1)
+	g.tell(e, namespace)
+}
+
 // tell shows an event to the clients of the stream: those of this process, and
 // through Redis those of the other replicas.
 func (g *gateway) tell(e event.Event, namespace string) {

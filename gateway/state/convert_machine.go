@@ -33,6 +33,7 @@ func fromMachine(m *v1alpha1.Machine) (*Object, error) {
 	size := SizeOf(&m.Spec)
 	facts.CPUs, facts.Memory, facts.Volumes = size.CPUs, size.Memory, size.Volumes
 	facts.StorageReady = meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionStorageReady)
+	facts.VMFailed = meta.IsStatusConditionFalse(s.Conditions, v1alpha1.ConditionVirtualMachineReady)
 	spec := m.Spec
 	spec.CloudInit = redact(spec.CloudInit)
 	o, err := newObject(KindMachine, v1alpha1.GroupVersion.String(), &m.ObjectMeta, facts, spec, m.Status)

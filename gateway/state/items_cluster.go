@@ -75,7 +75,7 @@ type clusterFacts struct {
 
 func clusterItem(o *Object, uses Uses, machines int) *Item {
 	f := &clusterFacts{Cluster: o.Facts.(*Cluster), uses: uses, machines: machines}
-	i := itemOf(TopicClusters, o, clusterStatus(f.Phase), f.Phase, f)
+	i := itemOf(TopicClusters, o, clusterStatus(f.Phase, o.Story.Reason), f.Phase, f)
 	nodes := nodesListJSON{Total: f.Total, Ready: f.Ready}
 	i.List = encode(clusterListJSON{
 		ID: i.ID, Name: i.Name, Namespace: i.Namespace, Status: i.Status, Nodes: nodes, Operators: uses, LastUpdated: i.Updated,

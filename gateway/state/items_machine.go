@@ -26,7 +26,7 @@ type machineFacts struct {
 
 func machineItem(o *Object, operator string) *Item {
 	f := &machineFacts{Machine: o.Facts.(*Machine), operator: operator}
-	i := itemOf(TopicMachines, o, machineStatus(f.Phase), f.Phase, f)
+	i := itemOf(TopicMachines, o, machineStatus(f.Machine), f.Phase, f)
 	out := machineJSON{
 		head: i.head(), tail: i.tail(),
 		Cluster: f.Cluster, Role: f.Role, Pool: f.Pool, Provider: f.Provider, Operator: operator,

@@ -134,7 +134,9 @@ type Machine struct {
 	Volumes  []Volume
 	// StorageReady tells whether every volume is there.
 	StorageReady bool
-	Addresses    []string
+	// VMFailed tells whether the hypervisor says that the virtual machine has failed.
+	VMFailed  bool
+	Addresses []string
 }
 
 // Volume is one disk of a machine.

@@ -1,6 +1,8 @@
 package state
 
 import (
+	"slices"
+
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 )
@@ -17,9 +19,14 @@ func Statuses(topic Topic) []string {
 	}
 }
 
-// machineStatus is a machine's phase in the words of the resource model.
-func machineStatus(phase string) string {
-	switch v1alpha1.MachinePhase(phase) {
+// machineStatus is a machine's phase in the words of the resource model. A machine
+// keeps its phase when its virtual machine fails, which is told by a condition.
+func machineStatus(m *Machine) string {
+	phase := v1alpha1.MachinePhase(m.Phase)
+	if m.VMFailed && phase != v1alpha1.MachineDeleting {
+		return StatusFailed
+	}
+	switch phase {
 	case v1alpha1.MachinePending, v1alpha1.MachineCreating:
 		return StatusPending
 	case v1alpha1.MachineRunning:
@@ -31,13 +38,25 @@ func machineStatus(phase string) string {
 	}
 }
 
-// clusterStatus is a cluster's phase in the words of the cluster model.
-func clusterStatus(phase string) string {
-	switch v1alpha1.ClusterPhase(phase) {
-	case v1alpha1.ClusterRunning, v1alpha1.ClusterUpdating:
-		return StatusActive
-	case v1alpha1.ClusterFailed:
+// A cluster keeps its phase when something fails, which its condition Ready tells.
+var (
+	// broken are the reasons of a cluster that does not go on by itself, whatever it was.
+	broken = []string{"UpgradeFailed", "UpgradeRefused", "EtcdLost", "KeysLost"}
+	// invalid are those of a spec that no cluster can be made of.
+	invalid = []string{
+		"InvalidTopology", "KubernetesVersionUnknown", "KubernetesVersionNotSupported", "TalosVersionUnknown", "MachineRefused",
+		"TemplateNotFound", "ProviderNotFound", "PatchNotFound", "InvalidPatch", "InvalidConfiguration", "ConfigRefused",
+	}
+)
+
+// clusterStatus is a cluster's phase and reason in the words of the cluster model.
+func clusterStatus(phase, reason string) string {
+	p := v1alpha1.ClusterPhase(phase)
+	switch up := p == v1alpha1.ClusterRunning || p == v1alpha1.ClusterUpdating; {
+	case p == v1alpha1.ClusterFailed, slices.Contains(broken, reason), !up && slices.Contains(invalid, reason):
 		return StatusFailed
+	case up:
+		return StatusActive
 	default:
 		return StatusInactive
 	}
