@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
@@ -54,8 +54,8 @@ func (g *gateway) identify(c *fiber.Ctx) (who caller, pending string) {
 			return caller{}, utils.CopyString(text)
 		}
 	}
-	if state, ok := connectionState(c); ok && len(state.VerifiedChains) > 0 {
-		return caller{Name: "certificate/" + state.PeerCertificates[0].Subject.CommonName, Scopes: g.certificateScopes}, ""
+	if certificate := certificateOf(c); certificate != nil {
+		return caller{Name: "certificate/" + certificate.Subject.CommonName, Scopes: g.certificateScopes}, ""
 	}
 	return caller{}, ""
 }
@@ -77,22 +77,24 @@ func (g *gateway) standing(c *fiber.Ctx) func() bool {
 	}
 	text, _ := g.credential(c)
 	hash := sha256.Sum256([]byte(text))
-	if _, ok := g.keys.findHash(hash); ok {
-		return func() bool {
-			key, ok := g.keys.findHash(hash)
-			return ok && key.scopes.has(scopeRead)
-		}
+	if _, ok := g.keys.findHash(hash); !ok && certificateOf(c) != nil {
+		// A certificate is good for as long as its connection.
+		return func() bool { return true }
 	}
-	// A certificate is good for as long as its connection.
-	return func() bool { return true }
+	return func() bool {
+		key, ok := g.keys.findHash(hash)
+		return ok && key.scopes.has(scopeRead)
+	}
 }
 
-// connectionState is that of TLS, where there is any.
-func connectionState(c *fiber.Ctx) (tls.ConnectionState, bool) {
-	if state := c.Context().TLSConnectionState(); state != nil {
-		return *state, true
+// certificateOf is the caller's certificate, or nil where it has shown none that is
+// trusted.
+func certificateOf(c *fiber.Ctx) *x509.Certificate {
+	state := c.Context().TLSConnectionState()
+	if state == nil || len(state.VerifiedChains) == 0 {
+		return nil
 	}
-	return tls.ConnectionState{}, false
+	return state.PeerCertificates[0]
 }
 
 // sameSite tells whether a request with a cookie comes from the gateway's own

@@ -5,12 +5,15 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/gofiber/fiber/v2"
 
 	"github.com/vitistack/stack/gateway/fakeapi"
 )
@@ -188,6 +191,24 @@ func TestStreamEndsWithItsCredential(t *testing.T) {
 	}
 	expired.Store(true)
 	eventually(t, "the end of the token's stream", byToken)
+}
+
+// TestStandingOfAKeyThatIsGone has a key go between its admission and the beginning
+// of the stream.
+func TestStandingOfAKeyThatIsGone(t *testing.T) {
+	t.Parallel()
+	_, line := keyLine(t, "other", "read")
+	s := start(t, "--auth.enabled=true", "--auth.keys="+line)
+	app, allowed := fiber.New(), true
+	app.Get("/", func(c *fiber.Ctx) error {
+		allowed = s.gateway.standing(c)()
+		return nil
+	})
+	req := httptest.NewRequest(http.MethodGet, "/", nil)
+	req.Header.Set("Authorization", "Bearer a-key-that-is-gone")
+	if _, err := app.Test(req); err != nil || allowed {
+		t.Errorf("its stream would go on without end: %v", err)
+	}
 }
 
 func TestSession(t *testing.T) {
