@@ -109,14 +109,17 @@ func (f *function) depart(ctx context.Context, c *cluster, m *v1alpha1.Machine) 
 	why := d.objection
 	if d.next() == leaveDrain {
 		pods, err := c.workload.drain(ctx, m.Name)
-		if err != nil {
+		switch {
+		case err != nil && !d.overdue:
 			return waits{reason: "WaitingForAPI", message: "waits for the workload API, to move pods from " + m.Name, silent: true}
-		}
-		if d.emptied = pods.done(); !d.emptied {
-			why = fmt.Sprintf("waits for %s to end, first of all %s", count(len(pods.left), "pod"), pods.left[0])
-		}
-		if pods.blocked != "" {
+		case err != nil:
+			why = err.Error()
+		case pods.blocked != "":
 			why = pods.blocked
+		case pods.done():
+			d.emptied = true
+		default:
+			why = fmt.Sprintf("waits for %s to end, first of all %s", count(len(pods.left), "pod"), pods.left[0])
 		}
 	}
 	step := d.next()

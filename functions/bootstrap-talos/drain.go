@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,7 +69,11 @@ func stays(pod *corev1.Pod) bool {
 	return mirror || ended || (owner != nil && owner.Kind == "DaemonSet")
 }
 
-// evict asks a pod to go. It returns why it may not go now, where that is so.
+// evict asks a pod to go. It returns why it may not go now, where that is so:
+//
+//	gone, or another one has its name      it is on its way
+//	the API knows nobody, or is not well   an error: it is not the pod that is refused
+//	a budget, two of them, or a webhook    it may not go
 func (w *workload) evict(ctx context.Context, pod *corev1.Pod) (why string, err error) {
 	path := "/api/v1/namespaces/" + url.PathEscape(pod.Namespace) + "/pods/" + url.PathEscape(pod.Name) + "/eviction"
 	err = w.call(ctx, http.MethodPost, path, "application/json", &policyv1.Eviction{
@@ -82,12 +87,12 @@ func (w *workload) evict(ctx context.Context, pod *corev1.Pod) (why string, err 
 	if err == nil || !errors.As(err, &r) {
 		return "", err
 	}
-	switch r.code {
-	case http.StatusNotFound, http.StatusConflict: // it is gone already
+	switch {
+	case r.code == http.StatusNotFound, r.code == http.StatusConflict:
 		return "", nil
-	case http.StatusTooManyRequests, http.StatusInternalServerError: // a budget, or two for one pod
-		return r.message, nil
-	default:
+	case r.code == http.StatusUnauthorized, r.code > http.StatusInternalServerError:
 		return "", fmt.Errorf("evict pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	default:
+		return cmp.Or(r.message, r.Error()), nil
 	}
 }

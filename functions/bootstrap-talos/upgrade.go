@@ -182,8 +182,10 @@ func (f *function) prepareNodes(ctx context.Context, c *cluster, w *workload, tu
 				}
 			}
 		case turnFinish:
-			if u.Cordoned && w.cordon(ctx, u.Name, false) != nil {
-				now = turnWait
+			if u.Cordoned {
+				if err := w.cordon(ctx, u.Name, false); err != nil {
+					now, message = turnWait, err.Error()
+				}
 			}
 		}
 		mu.Lock()
@@ -198,13 +200,15 @@ func prepareNode(ctx context.Context, w *workload, kind v1alpha1.UpgradeKind, u 
 	if kind != v1alpha1.UpgradeTalos {
 		return turnAsk, ""
 	}
-	if u.Cordoned && w.cordon(ctx, u.Name, true) != nil {
-		return turnWait, u.Message
+	if u.Cordoned {
+		if err := w.cordon(ctx, u.Name, true); err != nil {
+			return turnDrain, err.Error()
+		}
 	}
 	d, err := w.drain(ctx, u.Name)
 	switch {
 	case err != nil:
-		return turnWait, u.Message
+		return turnDrain, err.Error()
 	case d.done():
 		return turnAsk, ""
 	case d.blocked != "":

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+)
+
+// keeping is a workload API whose node has two pods. It answers the eviction of the
+// first one with a code, and that of the other one as it should.
+func keeping(t *testing.T, code int, message string) (w *workload, evicted func() []string) {
+	t.Helper()
+	var mu sync.Mutex
+	var asked []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch _, pod, _ := strings.Cut(strings.TrimSuffix(r.URL.Path, "/eviction"), "/pods/"); {
+		case r.Method == http.MethodGet:
+			_ = json.NewEncoder(w).Encode(corev1.PodList{Items: []corev1.Pod{
+				{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "first"}}, {ObjectMeta: metav1.ObjectMeta{Namespace: "b", Name: "second"}},
+			}})
+		case pod == "first":
+			w.WriteHeader(code)
+			_ = json.NewEncoder(w).Encode(metav1.Status{Message: message})
+		default:
+			mu.Lock()
+			defer mu.Unlock()
+			asked = append(asked, pod)
+			_, _ = w.Write([]byte("{}"))
+		}
+	}))
+	t.Cleanup(server.Close)
+	return &workload{http: server.Client(), hosts: []string{server.URL}}, func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return asked
+	}
+}
+
+// TestRefusedEviction has an upgrade and a removal meet a pod whose eviction is refused.
+// Whatever the refusal, they say so, and come to an end.
+func TestRefusedEviction(t *testing.T) {
+	t.Parallel()
+	const kept = "pod a/first may not be moved: "
+	for name, tc := range map[string]struct {
+		reason  string
+		code    int
+		message string
+		want    string
+		others  bool
+	}{
+		"Budget":       {"a budget keeps it", 429, "it would violate the budget", kept + "it would violate the budget", true},
+		"TwoBudgets":   {"the API server knows no better code", 500, "more than one budget", kept + "more than one budget", true},
+		"Webhook":      {"the usual code of an admission webhook", 403, `admission webhook "guard" denied the request`, kept + `admission webhook "guard" denied the request`, true},
+		"BadRequest":   {"the code of a webhook that gives none", 400, "denied the request", kept + "denied the request", true},
+		"Silent":       {"nobody should have to guess that it is refused", 403, "", kept + "the workload API answered 403: ", true},
+		"Gone":         {"it is on its way", 404, "not found", "waits for 2 pods to ", true},
+		"Other":        {"another one has its name", 409, "the UID in the precondition differs", "waits for 2 pods to ", true},
+		"Unknown":      {"it is not the pod that is refused", 401, "Unauthorized", "evict pod a/first: the workload API answered 401: Unauthorized", false},
+		"NotReachable": {"the API gets nowhere", 503, "etcdserver: no leader", "evict pod a/first: the workload API answered 503: etcdserver: no leader", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, evicted := keeping(t, tc.code, tc.message)
+			late := time.Now().Add(drainPatience + time.Minute)
+			f := &function{now: func() time.Time { return late }}
+			for _, o := range []outcome{upgradeOf(t, f, w), removalOf(t, f, w)} {
+				if !o.ended || !strings.Contains(o.message, tc.want) {
+					t.Errorf("%s: %s ended %t and said %q, want %q", tc.reason, o.what, o.ended, o.message, tc.want)
+				}
+			}
+			if got := evicted(); slices.Contains(got, "second") != tc.others {
+				t.Errorf("%s: other pods that were asked to go: %v, want %t", tc.reason, got, tc.others)
+			}
+		})
+	}
+}
+
+// outcome is what has become of something that drains for too long.
+type outcome struct {
+	what, message string
+	ended         bool
+}
+
+func upgradeOf(t *testing.T, f *function, w *workload) outcome {
+	t.Helper()
+	c := &cluster{KubernetesCluster: &v1alpha1.KubernetesCluster{}}
+	c.Status.Upgrade = &v1alpha1.UpgradeStatus{Kind: v1alpha1.UpgradeTalos, Nodes: []v1alpha1.NodeUpgrade{
+		{Name: "n", Step: v1alpha1.UpgradeDraining, Since: metav1.Now(), Cordoned: true},
+	}}
+	turns := map[string]turn{"n": turnDrain}
+	f.prepareNodes(t.Context(), c, w, turns, []observed{{member: member{name: "n"}}})
+	return outcome{"the upgrade", c.Status.Upgrade.Nodes[0].Message, turns["n"] == turnFail}
+}
+
+func removalOf(t *testing.T, f *function, w *workload) outcome {
+	t.Helper()
+	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{
+		Name: "n", Labels: map[string]string{v1alpha1.LabelWorkerGroup: "pool"},
+		Annotations: map[string]string{v1alpha1.AnnotationRemoving: time.Now().Format(time.RFC3339)},
+	}}
+	c := &cluster{KubernetesCluster: &v1alpha1.KubernetesCluster{}, workload: w, reachable: true, nodes: []workloadNode{{name: "n", ready: true, cordoned: true}}}
+	c.plan.groups = []group{{pool: "pool"}}
+	var blocked fault
+	err := f.depart(t.Context(), c, m)
+	return outcome{"the removal", err.Error(), errors.As(err, &blocked) && blocked.reason == "DrainBlocked"}
+}
+
+// TestRefusedCordon has an admission policy refuse what an upgrade begins with.
+func TestRefusedCordon(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		_ = json.NewEncoder(w).Encode(metav1.Status{Message: "nodes are not yours"})
+	}))
+	t.Cleanup(server.Close)
+	late := time.Now().Add(drainPatience + time.Minute)
+	o := upgradeOf(t, &function{now: func() time.Time { return late }}, &workload{http: server.Client(), hosts: []string{server.URL}})
+	if !o.ended || !strings.Contains(o.message, "nodes are not yours") {
+		t.Errorf("%s ended %t and said %q", o.what, o.ended, o.message)
+	}
+}
