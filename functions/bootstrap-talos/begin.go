@@ -86,6 +86,8 @@ func (f *function) ensureBootstrap(ctx context.Context, c *cluster) error {
 	case stateOurs:
 	case stateSkewed:
 		return skewed(m)
+	case stateMaintenance:
+		return waits{reason: "WaitingForNode", message: fmt.Sprintf("waits for node %s to start with its configuration; if it has lost that, by a new disk or a reset, delete Machine %s", m.Name, m.Name), silent: true}
 	default:
 		return waits{reason: "WaitingForNode", message: fmt.Sprintf("waits for node %s to start with its configuration", m.Name), silent: true}
 	}

@@ -22,8 +22,9 @@ type cluster struct {
 	// before is the object as the API server has it.
 	before *v1alpha1.KubernetesCluster
 	// until is how long the delivery may wait for nodes, which tell nobody when they
-	// are ready.
-	until time.Time
+	// are ready, and patient whether it waits at all.
+	until   time.Time
+	patient bool
 	// event is the one that is handled.
 	event string
 	plan  plan
@@ -73,7 +74,8 @@ type waits struct {
 
 func (w waits) Error() string { return w.reason + ": " + w.message }
 
-// annotationInstalled marks a Machine whose node has taken its configuration.
+// annotationInstalled marks a Machine whose node has taken its configuration, until
+// the node is found without it.
 const annotationInstalled = "vitistack.io/os-installed"
 
 func installed(m *v1alpha1.Machine) bool { return m.Annotations[annotationInstalled] == "true" }
@@ -116,6 +118,9 @@ func (f *function) advance(ctx context.Context, c *cluster) error {
 	late := poll(ctx, c.until, func(ctx context.Context) error {
 		return f.admit(ctx, c, f.lookOnce(ctx, c, members, configs))
 	})
+	if err := f.readmit(ctx, c); err != nil {
+		late = worst([]error{err, late})
+	}
 	if !c.reachable || (late != nil && c.Status.Upgrade == nil) {
 		return late
 	}

@@ -165,7 +165,7 @@ func (f *function) settle(ctx context.Context, namespace, name string, look glan
 	if kc.DeletionTimestamp == nil && settled(kc) && !look.thorough && !kube.AskedFor(kc) {
 		return nil
 	}
-	c := &cluster{KubernetesCluster: kc, before: kc.DeepCopy(), event: look.event, until: f.now().Add(look.patience)}
+	c := &cluster{KubernetesCluster: kc, before: kc.DeepCopy(), event: look.event, until: f.now().Add(look.patience), patient: look.patience > 0}
 	defer c.close()
 	if kc.DeletionTimestamp != nil {
 		return f.remove(ctx, c)

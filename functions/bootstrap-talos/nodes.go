@@ -199,20 +199,15 @@ func (f *function) configure(ctx context.Context, c *cluster, m *v1alpha1.Machin
 	case stateSkewed:
 		return state, skewed(m)
 	case stateMaintenance:
-		id, err := identify(ctx, addressOf(m), pinned)
+		err := recognise(ctx, m, c.macs[m.Name], pinned)
+		if err == nil {
+			err = applyConfig(ctx, addressOf(m), pinned, config)
+		}
+		if errors.As(err, new(fault)) {
+			return state, err
+		}
 		if err != nil {
-			return stateUnreachable, nil // it may be restarting; the next look tells
-		}
-		if !id.is(string(m.UID), c.macs[m.Name]) {
-			return state, fault{"WrongNode", fmt.Sprintf(
-				"the node at %s has %s, but Machine %s has UID %s and MAC addresses %s: two machines may have one address",
-				addressOf(m), id, m.Name, m.UID, strings.Join(c.macs[m.Name], ", "))}
-		}
-		if err := applyConfig(ctx, addressOf(m), pinned, config); err != nil {
-			if errors.As(err, new(fault)) {
-				return state, err
-			}
-			return stateUnreachable, nil // it may have taken it; the next look tells
+			return stateUnreachable, nil // it may be restarting, or have taken it; the next look tells
 		}
 	}
 	before := m.DeepCopy()
@@ -224,6 +219,21 @@ func (f *function) configure(ctx context.Context, c *cluster, m *v1alpha1.Machin
 		return stateOurs, err
 	}
 	return stateOurs, nil
+}
+
+// recognise makes sure that a node in maintenance mode is the machine that it should
+// be. It returns a fault where that is another one.
+func recognise(ctx context.Context, m *v1alpha1.Machine, macs []string, pinned fingerprint) error {
+	id, err := identify(ctx, addressOf(m), pinned)
+	if err != nil {
+		return err
+	}
+	if !id.is(string(m.UID), macs) {
+		return fault{"WrongNode", fmt.Sprintf(
+			"the node at %s has %s, but Machine %s has UID %s and MAC addresses %s: two machines may have one address",
+			addressOf(m), id, m.Name, m.UID, strings.Join(macs, ", "))}
+	}
+	return nil
 }
 
 // skewed is what people are told of a node whose certificate is not valid now.

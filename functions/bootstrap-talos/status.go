@@ -136,7 +136,7 @@ func describeMembers(c *cluster, set func(condition string, ok bool, reason, mes
 		if running(machine) {
 			up++
 		}
-		if machine != nil && installed(machine) {
+		if machine != nil && stateOf(c, machine) == string(stateOurs) {
 			configured++
 		}
 		if slices.ContainsFunc(c.nodes, func(n workloadNode) bool { return n.name == m.name && n.ready }) {
@@ -208,13 +208,10 @@ func describeNodes(c *cluster) {
 
 // stateOf is what is known of a node before it is seen in the workload API.
 func stateOf(c *cluster, m *v1alpha1.Machine) string {
-	if installed(m) {
-		return string(stateOurs)
-	}
 	if state, probed := c.states[m.Name]; probed {
 		return string(state)
 	}
-	return "Waiting"
+	return pick(installed(m), string(stateOurs), "Waiting")
 }
 
 func firstAddress(m *v1alpha1.Machine) string {
