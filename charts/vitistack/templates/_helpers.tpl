@@ -149,6 +149,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- else if and (eq $o.kind "NetworkPolicy") (eq $o.metadata.name "functions") -}}
   {{- $from := index (index (index $o.spec.ingress 0).from 0).namespaceSelector.matchExpressions 0 -}}
   {{- $_ = set $from "values" $v.networkPolicy.ingressNamespaces -}}
+{{- else if and (eq $o.kind "NetworkPolicy") (eq $o.metadata.name "broker-dispatchers") -}}
+  {{- $to := index (index (index $o.spec.egress 0).to 0).namespaceSelector.matchExpressions 0 -}}
+  {{- $_ = set $to "values" $v.networkPolicy.ingressNamespaces -}}
 {{- end -}}
 {{- with index $v.overrides (printf "%s/%s" $o.kind $o.metadata.name) }}{{ $_ = mustMergeOverwrite $o . }}{{ end -}}
 {{- end -}}

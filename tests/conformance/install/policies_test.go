@@ -1,0 +1,188 @@
+package install
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/rest"
+)
+
+// place is a pod as policies see it. The labels are those that Knative gives.
+type place struct {
+	namespace string
+	labels    labels.Set
+	ports     map[string]int32
+}
+
+var (
+	source     = place{namespace: namespace, labels: labels.Set{"eventing.knative.dev/source": "apiserver-source-controller", "eventing.knative.dev/sourceName": "vitistack"}}
+	transform  = place{namespace: namespace, labels: labels.Set{"eventing.knative.dev/event-transform-jsonata": "true", "eventing.knative.dev/event-transform-name": "partition-key"}}
+	ingress    = place{namespace: namespace, labels: labels.Set{"eventing.knative.dev/broker": "vitistack", "eventing.knative.dev/brokerRole": "ingress"}}
+	dispatcher = place{namespace: namespace, labels: labels.Set{"eventing.knative.dev/broker": "vitistack", "eventing.knative.dev/brokerRole": "dispatcher"}}
+	function   = place{namespace: namespace, labels: labels.Set{"serving.knative.dev/service": "kea-reserve", "app.kubernetes.io/name": "kea-reserve"}}
+	gateway    = place{namespace: namespace, labels: labels.Set{"app.kubernetes.io/name": "gateway"}, ports: map[string]int32{"http": 9991, "broker": 9992}}
+	eventing   = place{namespace: "knative-eventing"}
+	kourier    = place{namespace: "kourier-system"}
+	rabbitmq   = place{namespace: "rabbitmq"}
+	stranger   = place{namespace: "default"}
+)
+
+// TestPolicies sends what each class of Broker sends through the policies of the chart,
+// and of knative/ with the variant.
+func TestPolicies(t *testing.T) {
+	t.Parallel()
+	const memory, kafka, rabbit = "MTChannelBasedBroker", "Kafka", "RabbitMQBroker"
+	classes := map[string]string{memory: "", kafka: "knative/variants/kafka", rabbit: "knative/variants/rabbitmq"}
+	every := []string{memory, kafka, rabbit}
+	tests := map[string]struct {
+		reason   string
+		classes  []string
+		from, to place
+		ports    []int32
+		want     bool
+	}{
+		"IngressToFunction":    {"deliveries come by Knative's ingress", every, kourier, function, []int32{8012, 8112}, true},
+		"StrangerToFunction":   {"nobody else calls a function", every, stranger, function, []int32{8012}, false},
+		"KnativeToGateway":     {"the data plane in Knative's namespace delivers", []string{memory, kafka}, eventing, gateway, []int32{9992}, true},
+		"StrangerToGateway":    {"everybody may read", every, stranger, gateway, []int32{9991}, true},
+		"StrangerDelivers":     {"only Knative delivers", every, stranger, gateway, []int32{9992}, false},
+		"SourceToKnative":      {"the Broker is in Knative's namespace", []string{memory}, source, eventing, []int32{8080, 8443}, true},
+		"FunctionToKnative":    {"functions send events themselves", []string{memory, kafka}, function, eventing, []int32{8080, 8443}, true},
+		"SourceToTransform":    {"on Kafka events get their key on the way, by way of the proxy where senders are known", []string{kafka}, source, transform, []int32{8080, 8443, 3128, 3129}, true},
+		"TransformToKnative":   {"and go on from there", []string{kafka}, transform, eventing, []int32{8080, 8443}, true},
+		"FunctionToTransform":  {"no other sends by it", []string{kafka}, function, transform, []int32{8080}, false},
+		"StrangerToTransform":  {"no other sends by it", []string{kafka}, stranger, transform, []int32{8080}, false},
+		"SourceToIngress":      {"on RabbitMQ the Broker is a pod beside the others", []string{rabbit}, source, ingress, []int32{8080}, true},
+		"FunctionToIngress":    {"functions send events themselves", []string{rabbit}, function, ingress, []int32{8080}, true},
+		"GatewayToIngress":     {"so does the gateway", []string{rabbit}, gateway, ingress, []int32{8080}, true},
+		"PingToIngress":        {"PingSources run in Knative's namespace", []string{rabbit}, eventing, ingress, []int32{8080}, true},
+		"AnswerToIngress":      {"a function's answer is an event", []string{rabbit}, dispatcher, ingress, []int32{8080}, true},
+		"StrangerToIngress":    {"nobody else sends events", []string{rabbit}, stranger, ingress, []int32{8080}, false},
+		"IngressToRabbitMQ":    {"events wait in RabbitMQ", []string{rabbit}, ingress, rabbitmq, []int32{5671, 5672}, true},
+		"DispatcherToRabbitMQ": {"and are fetched from there", []string{rabbit}, dispatcher, rabbitmq, []int32{5671, 5672}, true},
+		"FunctionToRabbitMQ":   {"no other has to do with it", []string{rabbit}, function, rabbitmq, []int32{5672}, false},
+		"DispatcherToKourier":  {"functions are reached by Knative's ingress", []string{rabbit}, dispatcher, kourier, []int32{8081, 8444}, true},
+		"DispatcherToGateway":  {"events and dead letters go to the gateway itself", []string{rabbit}, dispatcher, gateway, []int32{9992}, true},
+		"DispatcherToStranger": {"and nowhere else", []string{rabbit}, dispatcher, stranger, []int32{8080}, false},
+		"DispatcherToFunction": {"not past the ingress", []string{rabbit}, dispatcher, function, []int32{8012}, false},
+	}
+	h := newHelm(t, &rest.Config{})
+	for class, variant := range classes {
+		rendered, err := h.run(t.Context(), "template", "vitistack", chart(), "--set", "broker.class="+class)
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects, err := decode([]byte(rendered))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ways := map[string][]*unstructured.Unstructured{"chart": objects}
+		if variant != "" {
+			ways["kustomize"] = kustomize(t, variant)
+		}
+		for way, objects := range ways {
+			policies := policiesOf(t, objects)
+			for name, tc := range tests {
+				for _, port := range tc.ports {
+					if got := reaches(t, policies, tc.from, tc.to, port); slices.Contains(tc.classes, class) && got != tc.want {
+						t.Errorf("%s, %s, %s at port %d: %t, want %t: %s", class, way, name, port, got, tc.want, tc.reason)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestIngressNamespaces has another ingress of Knative in all policies that name it.
+func TestIngressNamespaces(t *testing.T) {
+	t.Parallel()
+	h := newHelm(t, &rest.Config{})
+	rendered, err := h.run(t.Context(), "template", "vitistack", chart(), "--set", "broker.class=RabbitMQBroker,networkPolicy.ingressNamespaces={knative-serving,gateways}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(rendered, "kourier-system") || strings.Count(rendered, "- gateways\n") != 2 {
+		t.Error("networkPolicy.ingressNamespaces are not those of the policies")
+	}
+}
+
+// TestNamespaceAdmitsRabbitMQ holds the level of the namespace against the pods of
+// Knative's RabbitMQ Broker, which name no seccomp profile.
+func TestNamespaceAdmitsRabbitMQ(t *testing.T) {
+	t.Parallel()
+	for _, object := range kustomize(t, "knative/variants/rabbitmq") {
+		if level := object.GetLabels()["pod-security.kubernetes.io/enforce"]; object.GetKind() == "Namespace" && level != "baseline" {
+			t.Errorf("the namespace enforces %s", level)
+		}
+	}
+}
+
+func policiesOf(t *testing.T, objects []*unstructured.Unstructured) []networkingv1.NetworkPolicy {
+	t.Helper()
+	var all []networkingv1.NetworkPolicy
+	for _, object := range objects {
+		if object.GetKind() != "NetworkPolicy" {
+			continue
+		}
+		var policy networkingv1.NetworkPolicy
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &policy); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, policy)
+	}
+	return all
+}
+
+// reaches tells whether policies let a connection out of one pod and into another. Every
+// namespace but that of the stack is without policies.
+func reaches(t *testing.T, policies []networkingv1.NetworkPolicy, from, to place, port int32) bool {
+	t.Helper()
+	out, in := from.namespace != namespace, to.namespace != namespace
+	for _, policy := range policies {
+		if from.namespace == namespace && matches(t, &policy.Spec.PodSelector, from.labels) {
+			for _, rule := range policy.Spec.Egress {
+				out = out || hasPort(rule.Ports, to, port) && peers(t, rule.To, to)
+			}
+		}
+		if to.namespace == namespace && matches(t, &policy.Spec.PodSelector, to.labels) {
+			for _, rule := range policy.Spec.Ingress {
+				in = in || hasPort(rule.Ports, to, port) && peers(t, rule.From, from)
+			}
+		}
+	}
+	return out && in
+}
+
+func hasPort(ports []networkingv1.NetworkPolicyPort, to place, port int32) bool {
+	return len(ports) == 0 || slices.ContainsFunc(ports, func(p networkingv1.NetworkPolicyPort) bool {
+		return *p.Protocol == corev1.ProtocolTCP && (p.Port.IntVal == port || p.Port.Type == intstr.String && to.ports[p.Port.StrVal] == port)
+	})
+}
+
+func peers(t *testing.T, peers []networkingv1.NetworkPolicyPeer, pod place) bool {
+	t.Helper()
+	return len(peers) == 0 || slices.ContainsFunc(peers, func(p networkingv1.NetworkPolicyPeer) bool {
+		if p.NamespaceSelector == nil && pod.namespace != namespace {
+			return false
+		}
+		return (p.NamespaceSelector == nil || matches(t, p.NamespaceSelector, labels.Set{"kubernetes.io/metadata.name": pod.namespace})) &&
+			(p.PodSelector == nil || matches(t, p.PodSelector, pod.labels))
+	})
+}
+
+func matches(t *testing.T, selector *metav1.LabelSelector, of labels.Set) bool {
+	t.Helper()
+	s, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Matches(of)
+}
