@@ -112,7 +112,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- $_ = set (index $c.envFrom 1).secretRef "name" $v.gateway.existingSecret -}}
 {{- $_ = set $c "volumeMounts" $mounts -}}
 {{- $_ = set $pod "volumes" $volumes -}}
-{{- if and $v.persistence.enabled }}{{ $_ = set .object.spec "strategy" (dict "type" "Recreate") }}{{ end -}}
+{{- /* The API server's defaults, which it would keep beside Recreate and then refuse, were they not Helm's to take away. */ -}}
+{{- $strategy := dict "type" "RollingUpdate" "rollingUpdate" (dict "maxSurge" "25%" "maxUnavailable" "25%") -}}
+{{- if $v.persistence.enabled }}{{ $strategy = dict "type" "Recreate" }}{{ end -}}
+{{- $_ = set .object.spec "strategy" $strategy -}}
 {{- $_ = set .object.spec.template.metadata "annotations" (dict "vitistack.io/config" (include (print .root.Template.BasePath "/config.yaml") .root | sha256sum | trunc 16)) -}}
 {{- include "vitistack.placement" (dict "root" .root "pod" $pod "place" true) -}}
 {{- end -}}

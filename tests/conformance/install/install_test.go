@@ -119,6 +119,12 @@ func helmLives(t *testing.T, c *cluster, h *helm) {
 	}
 	isUpgraded(t, c)
 	run("rollback", "vitistack", "1", "--force-conflicts")
+	run("upgrade", "vitistack", chart(), "--force-conflicts", "--set", "persistence.enabled=true")
+	deployment := read(t, c, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, "gateway")
+	if strategy, _, _ := unstructured.NestedString(deployment.Object, "spec", "strategy", "type"); strategy != "Recreate" {
+		t.Errorf("two pods of the gateway may have the volume at once: its strategy is %s", strategy)
+	}
+	run("rollback", "vitistack", "1", "--force-conflicts")
 	run("uninstall", "vitistack")
 	if got := read(t, c, schema.GroupVersionKind{Group: "eventing.knative.dev", Version: "v1", Kind: "Broker"}, "vitistack"); got != nil {
 		t.Error("the Broker outlives the release")
