@@ -73,7 +73,7 @@ images: ## Build all images into dist/images, and push them with IMG=registry/re
 
 deploy: helm ## Install or upgrade the stack from the images IMG=registry/repository:tag (VALUES=file)
 	@test -n "$(IMG)" || (echo "Write make deploy IMG=registry/repository:tag"; exit 1)
-	@$(CACHE)/bin/helm upgrade --install vitistack charts/vitistack --namespace vitistack-system --create-namespace $(if $(VALUES),--values $(VALUES)) \
+	@$(CACHE)/bin/helm upgrade --install vitistack charts/vitistack --namespace vitistack-system --create-namespace --server-side=true --force-conflicts $(if $(VALUES),--values $(VALUES)) \
 	  --set image.repository=$(patsubst %:$(lastword $(subst :, ,$(IMG))),%,$(IMG)),image.tag=$(lastword $(subst :, ,$(IMG)))
 
 chaos: build ## Tell a random story of changes and faults: SEED=1 MINUTES=5 (CHAOS_SHRINK=8 tries shorter ones)

@@ -25,10 +25,10 @@ var pages = []string{"install", "observe", "debug", "scale", "brokers", "securit
 // unfinished are commands that a page names without saying on what, and those that it
 // names for another release than the one that is there, with the reason.
 var unfinished = map[string]string{
-	"helm install vitistack … --take-ownership":              "it is installed already",
-	"kubectl scale deployment --replicas=0":                  "of other operators",
-	"kubectl apply --server-side --subresource=status":       "a file that was saved elsewhere",
-	"kubectl create role … --resource=machines.vitistack.io": "the verbs are the reader's",
+	"helm install vitistack … --take-ownership --force-conflicts": "it is installed already",
+	"kubectl scale deployment --replicas=0":                       "of other operators",
+	"kubectl apply --server-side --subresource=status":            "a file that was saved elsewhere",
+	"kubectl create role … --resource=machines.vitistack.io":      "the verbs are the reader's",
 }
 
 // waiting are the beginnings of commands that wait for what runs in pods, and what
@@ -87,6 +87,9 @@ func followPages(t *testing.T, c *cluster, h *helm) {
 				continue
 			}
 			ran++
+			if strings.HasPrefix(command, "helm upgrade") || strings.HasPrefix(command, "helm rollback") {
+				bind(t, c)
+			}
 			if err := desk.run(t.Context(), command); err != nil {
 				t.Errorf("%s.md: %s: %v", page, command, err)
 			}
