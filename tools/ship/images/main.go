@@ -8,6 +8,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log"
 	"os"
 	"os/signal"
@@ -29,11 +30,13 @@ import (
 type options struct {
 	root, out, push, version string
 	platforms                []string
+	// digests is told name@digest of each image when it is where it goes.
+	digests io.Writer
 }
 
 func main() {
 	log.SetFlags(0)
-	var o options
+	o := options{digests: os.Stdout}
 	var platforms string
 	flag.StringVar(&o.root, "root", ".", "`folder` of the repository")
 	flag.StringVar(&o.out, "out", "dist/images", "`folder` that gets the images, and their SBOMs in a folder beside it")
@@ -82,8 +85,12 @@ func run(ctx context.Context, o options) error {
 		if err != nil {
 			return fmt.Errorf("build %s: %w", program, err)
 		}
-		if err := target.put(ctx, program, image); err != nil {
+		digest, err := target.put(ctx, program, image)
+		if err != nil {
 			return fmt.Errorf("write the image of %s: %w", program, err)
+		}
+		if _, err := fmt.Fprintf(o.digests, "%s@%s\n", short(program), digest); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -140,24 +147,20 @@ func newTarget(o options) (*target, error) {
 
 func short(program string) string { return path.Base(program) }
 
-// put writes an image, and says which one it is.
-func (t *target) put(ctx context.Context, program string, image build.Result) error {
+// put writes an image, and returns which one it is.
+func (t *target) put(ctx context.Context, program string, image build.Result) (v1.Hash, error) {
 	index, ok := image.(v1.ImageIndex)
 	if !ok {
-		return errors.New("it is not one of several platforms: name two or more")
+		return v1.Hash{}, errors.New("it is not one of several platforms: name two or more")
 	}
 	names := map[string]string{"org.opencontainers.image.ref.name": short(program)}
 	if err := t.layout.AppendIndex(index, layout.WithAnnotations(names)); err != nil {
-		return err
+		return v1.Hash{}, err
 	}
-	digest, err := index.Digest()
-	if err != nil {
-		return err
+	if t.registry != nil {
+		if _, err := t.registry.Publish(ctx, image, program); err != nil {
+			return v1.Hash{}, err
+		}
 	}
-	fmt.Printf("%s@%s\n", short(program), digest)
-	if t.registry == nil {
-		return nil
-	}
-	_, err = t.registry.Publish(ctx, image, program)
-	return err
+	return index.Digest()
 }

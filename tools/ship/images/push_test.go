@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"log"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -59,7 +60,8 @@ func TestPush(t *testing.T) {
 	repository := strings.TrimPrefix(server.URL, "http://") + "/vitistack"
 	root, names := smallStack(t)
 	out := filepath.Join(t.TempDir(), "images")
-	if err := run(t.Context(), options{root: root, out: out, push: repository + ":v1.2.3", version: "v1.2.3", platforms: []string{"linux/amd64", "linux/arm64"}}); err != nil {
+	var digests strings.Builder
+	if err := run(t.Context(), options{root: root, out: out, push: repository + ":v1.2.3", version: "v1.2.3", platforms: []string{"linux/amd64", "linux/arm64"}, digests: &digests}); err != nil {
 		t.Fatal(err)
 	}
 	path, err := layout.FromPath(out)
@@ -88,6 +90,9 @@ func TestPush(t *testing.T) {
 			t.Errorf("%s is not in the registry: %v", program, err)
 			continue
 		}
+		if !strings.Contains(digests.String(), program+"@"+entry.Digest.String()+"\n") {
+			t.Errorf("the digest of %s is not told", program)
+		}
 		if digest, err := index.Digest(); err != nil || digest != entry.Digest {
 			t.Errorf("%s: the registry has %s, the layout %s (%v)", program, digest, entry.Digest, err)
 		}
@@ -102,5 +107,30 @@ func TestPush(t *testing.T) {
 		if slices.Sort(platforms); !slices.Equal(platforms, []string{"linux/amd64", "linux/arm64"}) {
 			t.Errorf("%s is for %v", program, platforms)
 		}
+	}
+}
+
+// TestPushRefused has a registry refuse one image: those before it are told, and none
+// that is not there.
+func TestPushRefused(t *testing.T) {
+	t.Parallel()
+	root, names := smallStack(t)
+	working := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/"+names[1]+"/manifests/") {
+			http.Error(w, "no", http.StatusForbidden)
+			return
+		}
+		working.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	var digests strings.Builder
+	err := run(t.Context(), options{root: root, out: filepath.Join(t.TempDir(), "images"), push: strings.TrimPrefix(server.URL, "http://") + "/vitistack:v1.2.3",
+		version: "v1.2.3", platforms: []string{"linux/amd64", "linux/arm64"}, digests: &digests})
+	if err == nil || !strings.Contains(err.Error(), names[1]) {
+		t.Errorf("the error does not tell of %s: %v", names[1], err)
+	}
+	if got := digests.String(); !strings.HasPrefix(got, names[0]+"@sha256:") || strings.Count(got, "\n") != 1 {
+		t.Errorf("told are\n%swant %s alone", got, names[0])
 	}
 }

@@ -1,0 +1,50 @@
+package conformance
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/vitistack/stack/tests/stand/engine"
+)
+
+// TestPipesFail has every workflow that pipes name its shell: GitHub gives the one that
+// is named pipefail, and the one that is not a pipe whose first program fails unseen.
+func TestPipesFail(t *testing.T) {
+	t.Parallel()
+	paths, err := filepath.Glob(filepath.Join(engine.Root(), ".github", "workflows", "*.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pipes := 0
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var workflow struct {
+			Defaults struct{ Run struct{ Shell string } }
+			Jobs     map[string]struct{ Steps []struct{ Run string } }
+		}
+		if err := yaml.Unmarshal(text, &workflow); err != nil {
+			t.Fatal(err)
+		}
+		for name, job := range workflow.Jobs {
+			for _, step := range job.Steps {
+				if !strings.Contains(step.Run, " | ") {
+					continue
+				}
+				pipes++
+				if workflow.Defaults.Run.Shell != "bash" {
+					t.Errorf("%s, job %s: a failure is lost in a pipe: %s", filepath.Base(path), name, step.Run)
+				}
+			}
+		}
+	}
+	if pipes == 0 {
+		t.Error("no workflow pipes")
+	}
+}
