@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
@@ -62,6 +63,20 @@ func (h *helm) run(ctx context.Context, args ...string) (string, error) {
 		return out.String(), fmt.Errorf("helm %s: %w\n%s", strings.Join(args, " "), err, &errors)
 	}
 	return out.String(), nil
+}
+
+// render returns the objects that the chart makes of values.
+func (h *helm) render(t testing.TB, values string) []*unstructured.Unstructured {
+	t.Helper()
+	text, err := h.run(t.Context(), "template", "vitistack", chart(), "--set", values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := decode([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
 }
 
 // chart is the folder of the chart.

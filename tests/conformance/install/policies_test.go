@@ -76,15 +76,7 @@ func TestPolicies(t *testing.T) {
 	}
 	h := newHelm(t, &rest.Config{})
 	for class, variant := range classes {
-		rendered, err := h.run(t.Context(), "template", "vitistack", chart(), "--set", "broker.class="+class)
-		if err != nil {
-			t.Fatal(err)
-		}
-		objects, err := decode([]byte(rendered))
-		if err != nil {
-			t.Fatal(err)
-		}
-		ways := map[string][]*unstructured.Unstructured{"chart": objects}
+		ways := map[string][]*unstructured.Unstructured{"chart": h.render(t, "broker.class="+class)}
 		if variant != "" {
 			ways["kustomize"] = kustomize(t, variant)
 		}

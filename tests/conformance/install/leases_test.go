@@ -1,0 +1,102 @@
+package install
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+)
+
+// leasesAreKept has allocate-ip write Leases of its own, which it may, and of others.
+// kea-reserve has one, its lock.
+func leasesAreKept(t *testing.T, c *cluster) {
+	resource := schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
+	theirs, ours := c.dynamic.Resource(resource).Namespace("default"), as(t, c, "allocate-ip").Resource(resource).Namespace("default")
+	if _, err := as(t, c, "kea-reserve").Resource(resource).Namespace(namespace).Get(t.Context(), "vmid", metav1.GetOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("kea-reserve reads a claim of create-vm: %v", err)
+	}
+	lease := func(name, manager string) *unstructured.Unstructured {
+		object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}}
+		object.SetName(name)
+		object.SetLabels(map[string]string{"vitistack.io/managed-by": manager})
+		return object
+	}
+	election, err := theirs.Create(t.Context(), lease("election", "scheduler"), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := election.DeepCopy()
+	taken.SetLabels(lease("", "allocate-ip").GetLabels())
+	unlabelled := lease("heartbeat", "")
+	unlabelled.SetLabels(nil)
+	tests := map[string]struct {
+		reason  string
+		attempt func() error
+	}{
+		"Create": {"an election that nobody holds yet is not its own", func() error {
+			_, err := ours.Create(t.Context(), unlabelled, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			return err
+		}},
+		"Relabel": {"a Lease does not become an address", func() error {
+			_, err := ours.Update(t.Context(), taken, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+			return err
+		}},
+		"Delete": {"an election goes on", func() error {
+			return ours.Delete(t.Context(), "election", metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+		}},
+	}
+	for name, tc := range tests {
+		if err := refusal(tc.attempt); err == nil || !strings.Contains(err.Error(), onlyAddresses) {
+			t.Errorf("%s: %v, want a refusal: %s", name, err, tc.reason)
+		}
+	}
+	address, err := ours.Create(t.Context(), lease("10-0-0-1", "allocate-ip"), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatalf("take an address: %v", err)
+	}
+	freed := address.DeepCopy()
+	freed.SetAnnotations(map[string]string{"freed": "yes"})
+	if _, err := ours.Update(t.Context(), freed, metav1.UpdateOptions{}); err != nil {
+		t.Errorf("free an address: %v", err)
+	}
+	if err := ours.Delete(t.Context(), "10-0-0-1", metav1.DeleteOptions{}); err != nil {
+		t.Errorf("forget an address: %v", err)
+	}
+	if err := theirs.Delete(t.Context(), "election", metav1.DeleteOptions{}); err != nil {
+		t.Errorf("others are hindered: %v", err)
+	}
+}
+
+// onlyAddresses is what the policy says.
+const onlyAddresses = "the Leases of addresses alone"
+
+// refusal attempts until the policy refuses: an API server begins to follow one some
+// time after it was made.
+func refusal(attempt func() error) error {
+	deadline := time.Now().Add(servedTimeout)
+	for {
+		err := attempt()
+		if err != nil && strings.Contains(err.Error(), onlyAddresses) || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// as asks the API server in the name of a function.
+func as(t *testing.T, c *cluster, function string) dynamic.Interface {
+	t.Helper()
+	config := rest.CopyConfig(c.config)
+	config.Impersonate.UserName = "system:serviceaccount:" + namespace + ":" + function
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
