@@ -27,6 +27,9 @@ build: ## Build the functions, the gateway, the simulators and the local engine
 	@echo "Building the functions, the gateway and the simulators ..."
 	@CGO_ENABLED=$(if $(RACE),1 go build -race,0 go build) -trimpath -ldflags '-s -w' -o $(BIN)/ ./functions/... ./gateway ./tests/sim
 
+ifeq ($(origin KUBECONFIG)/$(filter run,$(MAKECMDGOALS)),command line/run)
+$(error make run starts a cluster of its own. To install into the one of KUBECONFIG: make deploy IMG=registry/repository:tag KUBECONFIG=$(KUBECONFIG))
+endif
 run: build ## Run the whole stack on this machine, with a tour (TOUR=0 starts empty, TOUR=busy fills a data centre)
 	@mkdir -p $(STATE) && go run ./tests/busy > $(STATE)/busy.yaml
 	@$(LOCAL) up --root . --state $(STATE) --bin $(BIN) --gateway-port $(GATEWAY_PORT) \
@@ -71,10 +74,12 @@ VERSION ?= $(or $(shell git describe --tags --always 2>/dev/null),dev)
 images: ## Build all images into dist/images, and push them with IMG=registry/repository:tag
 	@CGO_ENABLED=0 go run -C tools/ship -trimpath ./images -root $(CURDIR) -out $(CURDIR)/dist/images -version $(VERSION) $(if $(IMG),-push $(IMG))
 
+# The registry may have a port, and a digest is of one image alone.
+deploy: TAG = $(if $(findstring @,$(IMG)),,$(word 2,$(subst :, ,$(lastword $(subst /, ,$(IMG))))))
 deploy: helm ## Install or upgrade the stack from the images IMG=registry/repository:tag (VALUES=file)
-	@test -n "$(IMG)" || (echo "Write make deploy IMG=registry/repository:tag"; exit 1)
+	@test -n "$(TAG)" || (echo "Write make deploy IMG=registry/repository:tag"; exit 1)
 	@$(CACHE)/bin/helm upgrade --install vitistack charts/vitistack --namespace vitistack-system --create-namespace --server-side=true --force-conflicts $(if $(VALUES),--values $(VALUES)) \
-	  --set image.repository=$(patsubst %:$(lastword $(subst :, ,$(IMG))),%,$(IMG)),image.tag=$(lastword $(subst :, ,$(IMG)))
+	  --set image.repository=$(patsubst %:$(TAG),%,$(IMG)),image.tag=$(TAG)
 
 chaos: build ## Tell a random story of changes and faults: SEED=1 MINUTES=5 (CHAOS_SHRINK=8 tries shorter ones)
 	@CHAOS_SEED=$(or $(SEED),1) CHAOS_MINUTES=$(or $(MINUTES),5) go test -count=1 -timeout 0 -v -run TestRandomStory ./tests/chaos

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -57,6 +58,30 @@ func TestEventsAreDocumented(t *testing.T) {
 	for _, eventType := range declaredTypes(t) {
 		if !strings.Contains(string(page), "`"+eventType+"`") {
 			t.Errorf("events/README.md does not tell of %s", eventType)
+		}
+	}
+}
+
+// TestBackupHasEveryKind looks up every kind of the stack in the command that saves them.
+func TestBackupHasEveryKind(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join(engine.Root(), "charts", "vitistack", "docs", "backup.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	saved := regexp.MustCompile(`kubectl get (\S+) -A -o yaml > objects.yaml`).FindSubmatch(page)
+	if saved == nil {
+		t.Fatal("backup.md does not save objects")
+	}
+	paths, err := filepath.Glob(filepath.Join(engine.Root(), "apis", "crds", "*.yaml"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("find the definitions: %d files, %v", len(paths), err)
+	}
+	kinds := strings.Split(string(saved[1]), ",")
+	for _, path := range paths {
+		kind := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), "vitistack.io_"), ".yaml")
+		if !slices.Contains(kinds, kind) {
+			t.Errorf("backup.md does not save %s", kind)
 		}
 	}
 }

@@ -59,6 +59,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- with $v.resources }}{{ $_ = set $c "resources" . }}{{ end -}}
 {{- $_ = set $template.metadata.annotations "autoscaling.knative.dev/min-scale" (toString $v.minScale) -}}
 {{- with $v.maxScale }}{{ $_ = set $template.metadata.annotations "autoscaling.knative.dev/max-scale" (toString .) }}{{ end -}}
+{{- $max := index $template.metadata.annotations "autoscaling.knative.dev/max-scale" | int -}}
+{{- if and $max (gt (int $v.minScale) $max) }}{{ fail (printf "functions.%s.minScale is %d, above its maxScale of %d" $name (int $v.minScale) $max) }}{{ end -}}
 {{- $_ = set $template.metadata.annotations "vitistack.io/config" (include (print .root.Template.BasePath "/config.yaml") .root | sha256sum | trunc 16) -}}
 {{- include "vitistack.placement" (dict "root" .root "pod" $template.spec "place" .root.Values.functions.placement) -}}
 {{- end -}}

@@ -1,0 +1,103 @@
+package install
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+
+	"github.com/vitistack/stack/tests/stand/engine"
+)
+
+// TestWrongValues gives values that change nothing, or not what they say.
+func TestWrongValues(t *testing.T) {
+	t.Parallel()
+	digest := "sha256:" + strings.Repeat("0", 64)
+	tests := map[string]struct{ reason, set, says string }{
+		"DigestOfNothing": {"an image that is pinned under a wrong name is not pinned", "image.digests.gatway=" + digest, "invalid propertyName 'gatway'"},
+		"Override":        {"a kind that is written wrongly matches no object", "overrides.Deploymnt/gateway.spec.replicas=9", "overrides.Deploymnt/gateway changes nothing"},
+		"OtherBroker":     {"the object is of another class of Broker", "overrides.EventTransform/partition-key.spec.x=y", "changes nothing: the chart has no such object of knative/ with broker.class MTChannelBasedBroker"},
+		"Scale":           {"Knative would refuse it", "functions.create-vm.minScale=5,functions.create-vm.maxScale=2", "functions.create-vm.minScale is 5, above its maxScale of 2"},
+		"ScaleOfResync":   {"its most is no value of the chart", "functions.resync.minScale=2", "functions.resync.minScale is 2, above its maxScale of 1"},
+		"RightDigest":     {"a function is pinned", "image.digests.create-vm=" + digest, ""},
+		"RightOverride":   {"a policy can be changed that is switched off", "networkPolicy.enabled=false,overrides.NetworkPolicy/functions.spec.x=y", ""},
+		"RightScale":      {"as many as may be", "functions.create-vm.minScale=2,functions.create-vm.maxScale=2", ""},
+	}
+	h := newHelm(t, &rest.Config{})
+	for name, tc := range tests {
+		_, err := h.run(t.Context(), "template", "vitistack", chart(), "--set", tc.set)
+		if tc.says == "" && err != nil || tc.says != "" && (err == nil || !strings.Contains(err.Error(), tc.says)) {
+			t.Errorf("%s: %v, want %q: %s", name, err, tc.says, tc.reason)
+		}
+	}
+}
+
+// TestDigestsAreOfImages holds the names that digests may have against the images.
+func TestDigestsAreOfImages(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(chart(), "values.schema.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema struct {
+		Properties struct {
+			Image struct {
+				Properties struct {
+					Digests struct{ PropertyNames struct{ Enum []string } }
+				}
+			}
+		}
+	}
+	if err := yaml.Unmarshal(text, &schema); err != nil {
+		t.Fatal(err)
+	}
+	paths, err := filepath.Glob(filepath.Join(engine.Root(), "knative", "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var images []string
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range regexp.MustCompile(`image: ko://\S*/(\S+)`).FindAllSubmatch(text, -1) {
+			images = append(images, string(match[1]))
+		}
+	}
+	slices.Sort(images)
+	if names := schema.Properties.Image.Properties.Digests.PropertyNames.Enum; len(images) == 0 || !slices.Equal(names, images) {
+		t.Errorf("digests may be of %v, the images are %v", names, images)
+	}
+}
+
+// TestMakeRefuses asks make for what it would not do as it is meant.
+func TestMakeRefuses(t *testing.T) {
+	t.Parallel()
+	const image, own = "Write make deploy IMG=registry/repository:tag", "make run starts a cluster of its own"
+	tests := map[string]struct {
+		reason, args, says string
+	}{
+		"NoImage":    {"the images are somewhere", "deploy", image},
+		"NoTag":      {"the registry's port is no tag", "deploy IMG=registry.example.com:5000/vitistack", image},
+		"NoPort":     {"the repository is no tag", "deploy IMG=registry.example.com/vitistack", image},
+		"Digest":     {"there is more than one image", "deploy IMG=registry.example.com/vitistack@sha256:0", image},
+		"Cluster":    {"the cluster that is named would not be used", "-n run KUBECONFIG=/nowhere", own},
+		"OwnCluster": {"whoever has a cluster otherwise may run one here", "-n run", ""},
+	}
+	for name, tc := range tests {
+		command := exec.CommandContext(t.Context(), "make", append([]string{"--silent"}, strings.Fields(tc.args)...)...)
+		command.Dir = engine.Root()
+		command.Env = append(os.Environ(), "KUBECONFIG=/nowhere")
+		out, err := command.CombinedOutput()
+		if (err == nil) != (tc.says == "") || !strings.Contains(string(out), tc.says) {
+			t.Errorf("%s: %v, want %q: %s\n%s", name, err, tc.says, tc.reason, out)
+		}
+	}
+}
