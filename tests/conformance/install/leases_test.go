@@ -52,7 +52,7 @@ func leasesAreKept(t *testing.T, c *cluster) {
 		}},
 	}
 	for name, tc := range tests {
-		if err := refusal(tc.attempt); err == nil || !strings.Contains(err.Error(), onlyAddresses) {
+		if err := refusal(onlyAddresses, tc.attempt); err == nil || !strings.Contains(err.Error(), onlyAddresses) {
 			t.Errorf("%s: %v, want a refusal: %s", name, err, tc.reason)
 		}
 	}
@@ -76,13 +76,13 @@ func leasesAreKept(t *testing.T, c *cluster) {
 // onlyAddresses is what the policy says.
 const onlyAddresses = "the Leases of addresses alone"
 
-// refusal attempts until the policy refuses: an API server begins to follow one some
-// time after it was made.
-func refusal(attempt func() error) error {
+// refusal attempts until a policy refuses with its message: an API server begins to
+// follow one some time after it was made.
+func refusal(message string, attempt func() error) error {
 	deadline := time.Now().Add(servedTimeout)
 	for {
 		err := attempt()
-		if err != nil && strings.Contains(err.Error(), onlyAddresses) || time.Now().After(deadline) {
+		if err != nil && strings.Contains(err.Error(), message) || time.Now().After(deadline) {
 			return err
 		}
 		time.Sleep(50 * time.Millisecond)
