@@ -20,6 +20,7 @@ import (
 // +kubebuilder:printcolumn:name="VLAN",type=integer,JSONPath=`.status.vlanId`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.provisioningPhase) || oldSelf.status.provisioningPhase != 'Ready' || (has(self.spec.ipAllocation) ? self.spec.ipAllocation.type : 'dhcp') == (has(oldSelf.spec.ipAllocation) ? oldSelf.spec.ipAllocation.type : 'dhcp')",message="ipAllocation.type cannot be changed any more: those who have addresses of this network would keep them, and others get the same; delete it and create it anew"
 type NetworkNamespace struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

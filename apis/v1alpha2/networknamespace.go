@@ -56,6 +56,7 @@ const (
 // +kubebuilder:printcolumn:name="Datacenter",type=string,JSONPath=`.spec.datacenterIdentifier`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.provisioningPhase) || oldSelf.status.provisioningPhase != 'Ready' || (has(self.spec.ipAllocation) ? self.spec.ipAllocation.type : 'dhcp') == (has(oldSelf.spec.ipAllocation) ? oldSelf.spec.ipAllocation.type : 'dhcp')",message="ipAllocation.type cannot be changed any more: those who have addresses of this network would keep them, and others get the same; delete it and create it anew"
 type NetworkNamespace struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -198,6 +199,8 @@ type NetBoxRequest struct {
 // IPAllocationPolicy says how addresses of the segment are given out.
 //
 // +kubebuilder:validation:XValidation:rule="self.type == 'static' || !has(self.static)",message="ipAllocation.static is only read for type static: set type to static, or remove the block"
+// +kubebuilder:validation:XValidation:rule="self.type == 'dhcp' || !has(self.provider) || self.provider.lowerAscii() != 'kea'",message="kea gives addresses out by dhcp: set ipAllocation.type to dhcp, or leave out ipAllocation.provider"
+// +kubebuilder:validation:XValidation:rule="self.type == 'static' || !has(self.provider) || self.provider.lowerAscii() != 'static-ip-operator'",message="static-ip-operator gives static addresses out: set ipAllocation.type to static, or leave out ipAllocation.provider"
 // +kubebuilder:validation:XValidation:rule="self.type == 'dhcp' || !has(self.dhcp)",message="ipAllocation.dhcp is only read for type dhcp: set type to dhcp, or remove the block"
 type IPAllocationPolicy struct {
 	// static or dhcp.

@@ -27,6 +27,8 @@ func networked(v4, gateway string, static v1alpha2.StaticPool) *v1alpha2.Network
 func TestServesStatic(t *testing.T) {
 	t.Parallel()
 	static, dhcp := networked("10.0.0.0/24", "", v1alpha2.StaticPool{}), &v1alpha2.NetworkNamespace{}
+	others := static.DeepCopy()
+	others.Spec.IPAllocation.Provider = "infoblox"
 	cases := map[string]struct {
 		reason   string
 		nn       *v1alpha2.NetworkNamespace
@@ -40,6 +42,7 @@ func TestServesStatic(t *testing.T) {
 		"KeaOnStatic":  {reason: "the two contradict each other, and this function is the network's", nn: static, provider: "kea", problem: true},
 		"StaticOnDHCP": {reason: "the two contradict each other, and nobody else would say so", nn: dhcp, provider: "static-ip-operator", problem: true},
 		"KeaOnDHCP":    {reason: "kea-reserve serves it", nn: dhcp, provider: "kea"},
+		"Others":       {reason: "the network has somebody else give its addresses out", nn: others},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

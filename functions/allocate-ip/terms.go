@@ -17,11 +17,14 @@ import (
 const staticProvider = "static-ip-operator"
 
 // servesStatic tells whether this function gives out the addresses of a network,
-// to somebody who asks for provider. Where the two contradict each other, problem
-// says what to change.
+// to somebody who asks for provider. A network may name somebody else for that. Where
+// the two contradict each other, problem says what to change.
 func servesStatic(nn *v1alpha2.NetworkNamespace, provider string) (ours bool, problem string) {
-	static := nn.Spec.IPAllocation != nil && nn.Spec.IPAllocation.Type == v1alpha2.AllocationStatic
+	policy := nn.Spec.IPAllocation
+	static := policy != nil && policy.Type == v1alpha2.AllocationStatic
 	switch {
+	case static && policy.Provider != "" && !strings.EqualFold(policy.Provider, staticProvider):
+		return false, ""
 	case static && (provider == "" || strings.EqualFold(provider, staticProvider)):
 		return true, ""
 	case static:

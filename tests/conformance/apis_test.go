@@ -125,6 +125,8 @@ func TestMistakesAreRefused(t *testing.T) {
 		"PoolOutside":        {nn + "{networkProvisioning: {provider: manual, manual: {ipv4CIDR: 10.0.0.0/24}}, ipAllocation: {type: static, static: {ipv4CIDR: 10.0.1.0/24}}}", "spec", "make it the same prefix or a part of it"},
 		"TwoGateways":        {nn + "{networkProvisioning: {provider: manual, manual: {ipv4CIDR: 10.0.0.0/24, ipv4Gateway: 10.0.0.1}}, ipAllocation: {type: static, static: {ipv4CIDR: 10.0.0.0/24, ipv4Gateway: 10.0.0.2}}}", "spec", "a segment has one gateway"},
 		"TwoVLANs":           {nn + "{networkProvisioning: {provider: manual, manual: {ipv4CIDR: 10.0.0.0/24, vlanId: 7}}, ipAllocation: {type: static, static: {vlanId: 8}}}", "spec", "a segment has one VLAN"},
+		"KeaOfStatic":        {nn + "{ipAllocation: {type: static, provider: Kea}}", "spec.ipAllocation", "set ipAllocation.type to dhcp"},
+		"StaticOfDHCP":       {nn + "{ipAllocation: {type: dhcp, provider: static-ip-operator}}", "spec.ipAllocation", "set ipAllocation.type to static"},
 		"RangeReversed":      {nn + "{ipAllocation: {type: static, static: {ipv4CIDR: 10.0.0.0/24, ipv4RangeStart: 10.0.0.100, ipv4RangeEnd: 10.0.0.99}}}", "spec.ipAllocation.static", "exchange the two"},
 		"RangeOutside":       {nn + "{ipAllocation: {type: static, static: {ipv4CIDR: 10.0.0.0/24, ipv4RangeStart: 10.0.1.1}}}", "spec.ipAllocation.static", "must lie inside ipv4CIDR"},
 		"Exclusion":          {nn + "{ipAllocation: {type: static, static: {excludedAddresses: ['ten']}}}", "spec.ipAllocation.static.excludedAddresses", "an address, a prefix or a range"},
@@ -232,6 +234,43 @@ func TestChangesAreRefused(t *testing.T) {
 				t.Errorf("want a refusal that says %q, got %v", tc.remedy, err)
 			}
 		})
+	}
+}
+
+// TestNetworkChanges has a network change how its addresses are given out, which it may
+// for as long as nobody has any.
+func TestNetworkChanges(t *testing.T) {
+	t.Parallel()
+	client, namespace := setUp(t)
+	for _, version := range []string{"v1alpha1", "v1alpha2"} {
+		network := "apiVersion: vitistack.io/" + version + "\nkind: NetworkNamespace\nmetadata: {name: net-" + version + "}\nspec: "
+		target, obj := read(t, client, namespace, network+"{ipAllocation: {type: static}}")
+		made, err := target.Create(t.Context(), obj, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		update := func(spec string) error {
+			_, changed := read(t, client, namespace, network+spec)
+			changed.SetResourceVersion(made.GetResourceVersion())
+			updated, err := target.Update(t.Context(), changed, metav1.UpdateOptions{})
+			if err == nil {
+				made = updated
+			}
+			return err
+		}
+		if err := update("{ipAllocation: {type: dhcp}}"); err != nil {
+			t.Errorf("%s: nobody has an address yet: %v", version, err)
+		}
+		made.Object["status"] = map[string]any{"provisioningPhase": "Ready"}
+		if made, err = target.UpdateStatus(t.Context(), made, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := update("{}"); err != nil {
+			t.Errorf("%s: dhcp is what it means: %v", version, err)
+		}
+		if err := update("{ipAllocation: {type: static}}"); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "ipAllocation.type cannot be changed") {
+			t.Errorf("%s: want a refusal, got %v", version, err)
+		}
 	}
 }
 
