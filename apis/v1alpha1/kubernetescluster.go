@@ -107,7 +107,8 @@ type KubernetesClusterSpec struct {
 
 // ClusterData says who and what a cluster is for.
 type ClusterData struct {
-	// Unique identifier of the cluster. Absent means the object's UID.
+	// Unique identifier of the cluster for people and other systems. It identifies
+	// nothing here: metadata.uid does.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	ClusterUID string `json:"clusterUid,omitempty"`

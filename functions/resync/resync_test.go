@@ -57,6 +57,7 @@ func TestSettled(t *testing.T) {
 		"Hindered": {reason: "it is off, but wanted on, and what it lacks may be there", kind: kind{rest: "Stopped"}, doc: `{"metadata":{"generation":1},"status":{"phase":"Stopped","observedGeneration":1,"conditions":[{"type":"Ready","status":"False","reason":"StorageClassNotFound"}]}}`},
 		"Backoff":  {reason: "it says when to look again", doc: `{"metadata":{"generation":1},"status":{"nextCheckTime":"2026-01-02T03:04:06Z","observedGeneration":1,"conditions":[{"type":"Ready","status":"False"}]}}`, want: true},
 		"Asked":    {reason: "somebody wants it looked at", doc: `{"metadata":{"generation":1,"annotations":{"vitistack.io/reconcile":"now"}},"status":{` + ready + `}}`},
+		"Turn":     {reason: "nobody tells when its virtual machine has gone", kind: kind{round: time.Minute}, doc: `{"metadata":{"generation":1},"status":{` + ready + `}}`},
 		"Always":   {reason: "a hypervisor tells nobody how it is", kind: kind{always: true}, doc: `{"metadata":{"generation":1},"status":{` + ready + `}}`},
 	}
 	for name, tc := range cases {
@@ -105,9 +106,9 @@ func TestTurn(t *testing.T) {
 	turns := map[int64]bool{}
 	for _, uid := range []string{"a", "b", "c", "d"} {
 		times := int64(0)
-		for minute := range int64(round / time.Minute) {
+		for minute := range int64(shortRound / time.Minute) {
 			var o object
-			if o.Metadata.UID = uid; turn(o, now.Add(time.Duration(minute)*time.Minute)) {
+			if o.Metadata.UID = uid; turn(o, shortRound, now.Add(time.Duration(minute)*time.Minute)) {
 				times++
 				turns[minute] = true
 			}

@@ -23,7 +23,17 @@ type kind struct {
 	rest string
 	// always is whether every object is looked at each time.
 	always bool
+	// round is after how long an object is looked at although it is Ready, zero for never.
+	round time.Duration
 }
+
+// Rounds find what nobody tells of: segments that are not at their source any more,
+// and reservations whose holder is gone without having been released; nodes that have
+// died or been changed by others; virtual machines whose deletion was not told.
+const (
+	shortRound = 10 * time.Minute
+	longRound  = time.Hour
+)
 
 const (
 	networkNamespace     = "NetworkNamespace"
@@ -36,7 +46,8 @@ const (
 var kinds = []kind{
 	{
 		name: networkNamespace, resource: v1alpha2.GroupVersion.WithResource("networknamespaces"),
-		make: func() kube.Object { return &v1alpha2.NetworkNamespace{} },
+		make:  func() kube.Object { return &v1alpha2.NetworkNamespace{} },
+		round: shortRound,
 	},
 	{
 		name: ipAllocation, resource: v1alpha2.GroupVersion.WithResource("ipallocations"),
@@ -55,11 +66,12 @@ var kinds = []kind{
 	{
 		name: "Machine", resource: v1alpha1.GroupVersion.WithResource("machines"),
 		make: func() kube.Object { return &v1alpha1.Machine{} },
-		rest: "Stopped",
+		rest: "Stopped", round: longRound,
 	},
 	{
 		name: kubernetesCluster, resource: v1alpha1.GroupVersion.WithResource("kubernetesclusters"),
-		make: func() kube.Object { return &v1alpha1.KubernetesCluster{} },
+		make:  func() kube.Object { return &v1alpha1.KubernetesCluster{} },
+		round: shortRound,
 	},
 	{
 		name: "EtcdBackup", resource: v1alpha1.GroupVersion.WithResource("etcdbackups"),
@@ -134,7 +146,7 @@ func (o object) changed() bool {
 //	being deleted                        no
 //	spec newer than the status           no
 //	it says when to look again           until then
-//	Ready                                yes, but for the turn of a network or cluster
+//	Ready                                yes, but for its turn in a round
 //	not Ready, for the reason of rest    yes
 //	not Ready                            no
 func settled(k kind, o object, now time.Time) bool {
@@ -145,21 +157,15 @@ func settled(k kind, o object, now time.Time) bool {
 	case s.NextCheckTime != nil:
 		return now.Before(s.NextCheckTime.Time)
 	case o.ready().Status == metav1.ConditionTrue:
-		return (k.name != networkNamespace && k.name != kubernetesCluster) || !turn(o, now)
+		return k.round == 0 || !turn(o, k.round, now)
 	default:
 		return k.rest != "" && o.ready().Reason == k.rest
 	}
 }
 
-// round is after how long a network that others keep a part of is looked at although
-// it is Ready, so that segments are found that are not at their source any more, and
-// reservations whose holder is gone without having been released; and a cluster, so
-// that nodes are found that have died or been changed by others.
-const round = 10 * time.Minute
-
-// turn tells whether such a network, or a cluster, has its turn. Its UID determines
-// in which minute of each round that is, so that not all have it at once.
-func turn(o object, now time.Time) bool {
+// turn tells whether an object that has a part elsewhere has its turn. Its UID
+// determines in which minute of each round that is, so that not all have it at once.
+func turn(o object, round time.Duration, now time.Time) bool {
 	if !o.elsewhere() {
 		return false
 	}
