@@ -140,6 +140,8 @@ func (r *receiver) receive(w http.ResponseWriter, req *http.Request) {
 	ctx, cancel := context.WithTimeout(req.Context(), r.timeout)
 	defer cancel()
 	d := &delivery{}
+	r.log.LogAttrs(ctx, slog.LevelDebug, "Received event", slog.String("eventType", in.Type()), slog.String("eventId", in.ID()),
+		slog.String("source", in.Source()), slog.String("subject", in.Subject()))
 	reply, err := r.inTurns(context.WithValue(ctx, deliveryKey{}, d), *in)
 	if err == nil && reply != nil {
 		err = complete(reply, *in, r.name)
@@ -224,9 +226,10 @@ func (r *receiver) logDelivery(in event.Event, d *delivery, outcome string, err 
 	if message == "" {
 		message = "Delivery " + outcome
 	}
-	level := slog.LevelInfo
+	level, kind := slog.LevelInfo, extension(in, "kind")
 	attrs := []slog.Attr{
-		slog.String("kind", extension(in, "kind")),
+		slog.String("controller", kind), // kind, in the words of the operators that came before
+		slog.String("kind", kind),
 		slog.String("namespace", extension(in, "namespace")),
 		slog.String("name", extension(in, "name")),
 		slog.String("phase", phase),
@@ -234,6 +237,9 @@ func (r *receiver) logDelivery(in event.Event, d *delivery, outcome string, err 
 		slog.String("outcome", outcome),
 		slog.String("eventType", in.Type()),
 		slog.String("eventId", in.ID()),
+	}
+	if kind == "Machine" {
+		attrs = append(attrs, slog.String("machine", extension(in, "name")))
 	}
 	if err != nil {
 		level = slog.LevelWarn

@@ -187,7 +187,7 @@ func TestServeLogsOneLine(t *testing.T) {
 	delete(line, "timestamp")
 	delete(line, "duration")
 	want := map[string]any{
-		"level": "info", "message": "Creating VirtualMachine resource", "function": "test-function", "kind": "Machine",
+		"level": "info", "message": "Creating VirtualMachine resource", "function": "test-function", "controller": "Machine", "kind": "Machine", "machine": "vm",
 		"namespace": "default", "name": "vm", "phase": "Creating", "outcome": "done", "eventType": events.TypeRefUpdate, "eventId": "one",
 	}
 	if diff := cmp.Diff(want, line); diff != "" {

@@ -26,16 +26,16 @@ func TestMachineStatus(t *testing.T) {
 func TestClusterStatus(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct{ reason, phase, why, want string }{
-		"Coming":    {"it goes on by itself", "Provisioning", "WaitingForMachines", StatusInactive},
-		"Running":   {"nothing is wrong", "Running", "ClusterRunning", StatusActive},
-		"Changing":  {"it serves meanwhile", "Updating", "Upgrading", StatusActive},
-		"Upgrade":   {"it stays between two versions until somebody acts", "Updating", "UpgradeFailed", StatusFailed},
-		"Lost":      {"nothing brings its data back by itself", "Running", "EtcdLost", StatusFailed},
-		"Mistaken":  {"nothing can be made of its spec", "Pending", "KubernetesVersionUnknown", StatusFailed},
-		"Wish":      {"it serves although its new spec cannot be", "Running", "PatchNotFound", StatusActive},
-		"Waiting":   {"the network may still come", "Pending", "NetworkNamespaceNotFound", StatusInactive},
-		"Nameless":  {"nobody has looked at it yet", "", "", StatusInactive},
-		"Former":    {"older operators say so", "Failed", "", StatusFailed},
+		"Coming":   {"it goes on by itself", "Provisioning", "WaitingForMachines", StatusInactive},
+		"Running":  {"nothing is wrong", "Running", "ClusterRunning", StatusActive},
+		"Changing": {"it serves meanwhile", "Updating", "Upgrading", StatusActive},
+		"Upgrade":  {"it stays between two versions until somebody acts", "Updating", "UpgradeFailed", StatusFailed},
+		"Lost":     {"nothing brings its data back by itself", "Running", "EtcdLost", StatusFailed},
+		"Mistaken": {"nothing can be made of its spec", "Pending", "KubernetesVersionUnknown", StatusFailed},
+		"Wish":     {"it serves although its new spec cannot be", "Running", "PatchNotFound", StatusActive},
+		"Waiting":  {"the network may still come", "Pending", "NetworkNamespaceNotFound", StatusInactive},
+		"Nameless": {"nobody has looked at it yet", "", "", StatusInactive},
+		"Former":   {"older operators say so", "Failed", "", StatusFailed},
 	}
 	for name, tc := range cases {
 		if got := clusterStatus(tc.phase, tc.why); got != tc.want {
