@@ -56,6 +56,9 @@ const (
 const (
 	// FinalizerMachine keeps a Machine until its VM, disks and network are gone.
 	FinalizerMachine = "machine.vitistack.io/cleanup"
+	// FinalizerUsedBy, followed by the name of a Machine, keeps a NetworkConfiguration
+	// until that has no virtual machine any more, which would still have its addresses.
+	FinalizerUsedBy = "used-by.vitistack.io/"
 	// FinalizerCluster keeps a KubernetesCluster until its Machines are gone.
 	FinalizerCluster = "cluster.vitistack.io/finalizer"
 	// FinalizerNetworkNamespace keeps a NetworkNamespace until its users are gone

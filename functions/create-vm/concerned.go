@@ -36,7 +36,7 @@ func (f *functions) machinesOfNetwork(ctx context.Context, in event.Event, ref e
 	switch {
 	case err != nil:
 		return nil, err
-	case there && unanswered(nc):
+	case there && (unanswered(nc) || left(nc)):
 		return nil, nil
 	case there && owned(nc):
 		return []string{ref.Name}, nil

@@ -50,6 +50,9 @@ func (f *functions) handle(ctx context.Context, in event.Event) (*event.Event, e
 			return nil, err
 		}
 	}
+	if ref.Kind == causeNetwork {
+		return nil, kube.OnConflict(func() error { return f.explain(ctx, in, ref) })
+	}
 	return nil, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,18 +43,16 @@ func (f *functions) join(ctx context.Context, m *v1alpha1.Machine) ([]nic, error
 	var nics []nic
 	for i, n := range networksOf(m) {
 		nc := configurations[i]
-		mac := macOf(m, n)
-		before := nc.DeepCopy()
-		name, changed := n.Name, false
-		if !metav1.IsControlledBy(nc, m) {
-			name, changed = claim(nc, m.Name, n.Name, mac)
+		name, err := f.publish(ctx, m, n, nc)
+		if err != nil {
+			return nil, err
 		}
-		if changed {
-			if _, err := f.kube.Patch(ctx, before, nc); err != nil {
+		joined, why, failed := joined(nc, n, name, macOf(m, n))
+		if why != "" && m.Status.VMName == "" {
+			if err := f.letGo(ctx, m, configurations); err != nil {
 				return nil, err
 			}
 		}
-		joined, why, failed := joined(nc, n, name, mac)
 		switch {
 		case failed:
 			return nil, unjoined{fault{"NetworkFailed", why}, nc.Name}
@@ -63,6 +62,33 @@ func (f *functions) join(ctx context.Context, m *v1alpha1.Machine) ([]nic, error
 		nics = append(nics, joined)
 	}
 	return nics, nil
+}
+
+// publish writes into a NetworkConfiguration that a machine uses it, and the MAC
+// address of an interface, unless it is the machine's own, which has that. It returns
+// the name that the interface has there.
+func (f *functions) publish(ctx context.Context, m *v1alpha1.Machine, n v1alpha1.MachineNetwork, nc *v1alpha1.NetworkConfiguration) (string, error) {
+	before, name := nc.DeepCopy(), n.Name
+	if !metav1.IsControlledBy(nc, m) {
+		name = claim(nc, m.Name, n.Name, macOf(m, n))
+	}
+	network.Use(nc, m.Name)
+	_, err := f.kube.Patch(ctx, before, nc)
+	return name, err
+}
+
+// letGo leaves the networks that are being deleted while the machine still waits for
+// others, and so has no virtual machine.
+func (f *functions) letGo(ctx context.Context, m *v1alpha1.Machine, configurations []*v1alpha1.NetworkConfiguration) error {
+	for _, nc := range configurations {
+		if nc.DeletionTimestamp == nil {
+			continue
+		}
+		if err := f.leaveOne(ctx, m, nc); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // configurationOf is the NetworkConfiguration of an interface. A machine that
@@ -130,17 +156,21 @@ func owned(nc *v1alpha1.NetworkConfiguration) bool {
 	return owner != nil && owner.Kind == "Machine" && owner.Name == nc.Name
 }
 
-// usable refuses another machine's own NetworkConfiguration, and that of an earlier
-// machine of the same name, which is about to go.
+// usable refuses another machine's own NetworkConfiguration, that of an earlier machine
+// of the same name, which is about to go, and one that is being deleted, unless the
+// machine is what that waits for.
 func usable(m *v1alpha1.Machine, nc *v1alpha1.NetworkConfiguration) error {
 	owner := metav1.GetControllerOf(nc)
-	foreign := owner != nil && owner.Kind == "Machine" && owner.UID != m.UID
-	switch {
-	case foreign && owner.Name != m.Name:
+	ofMachine := owner != nil && owner.Kind == "Machine"
+	switch going := nc.DeletionTimestamp != nil && !slices.Contains(network.Users(nc), m.Name); {
+	case ofMachine && owner.Name != m.Name:
 		return unjoined{fault{"NetworkConfigurationNotFound", fmt.Sprintf(
 			"NetworkConfiguration %s is Machine %s's own: name another in spec.networks, or leave that out to get one", nc.Name, owner.Name)}, nc.Name}
-	case foreign || nc.DeletionTimestamp != nil:
+	case ofMachine && (going || owner.UID != m.UID):
 		return fmt.Errorf("use NetworkConfiguration %s/%s: it is being deleted", nc.Namespace, nc.Name)
+	case going:
+		return unjoined{fault{"NetworkConfigurationNotFound", fmt.Sprintf(
+			"NetworkConfiguration %s is being deleted: name another in spec.networks, or create it again when it is gone", nc.Name)}, nc.Name}
 	default:
 		return nil
 	}
@@ -152,18 +182,16 @@ func (f *functions) leave(ctx context.Context, m *v1alpha1.Machine) (waitsFor st
 	for _, n := range networksOf(m) {
 		nc := &v1alpha1.NetworkConfiguration{}
 		err := f.kube.Get(ctx, m.Namespace, n.NetworkName, nc)
-		switch {
-		case kube.NotFound(err):
+		if kube.NotFound(err) {
 			continue
-		case err != nil:
+		}
+		if err == nil {
+			err = f.leaveOne(ctx, m, nc)
+		}
+		if err != nil {
 			return "", err
-		case !metav1.IsControlledBy(nc, m):
-			before := nc.DeepCopy()
-			if unclaim(nc, m.Name, n.Name, macOf(m, n)) {
-				if _, err := f.kube.Patch(ctx, before, nc); err != nil {
-					return "", err
-				}
-			}
+		}
+		if !metav1.IsControlledBy(nc, m) {
 			continue
 		}
 		if err := f.kube.Delete(ctx, nc); err != nil {
@@ -174,4 +202,24 @@ func (f *functions) leave(ctx context.Context, m *v1alpha1.Machine) (waitsFor st
 		}
 	}
 	return waitsFor, nil
+}
+
+// leaveOne takes a machine's interfaces out of a network. An earlier machine of the
+// same name, which has none there any more, does not take away what keeps that.
+func (f *functions) leaveOne(ctx context.Context, m *v1alpha1.Machine, nc *v1alpha1.NetworkConfiguration) error {
+	before := nc.DeepCopy()
+	claimed := metav1.IsControlledBy(nc, m)
+	for _, n := range networksOf(m) {
+		if !metav1.IsControlledBy(nc, m) && n.NetworkName == nc.Name {
+			claimed = unclaim(nc, m.Name, n.Name, macOf(m, n)) || claimed
+		}
+	}
+	if claimed || m.DeletionTimestamp != nil {
+		network.Leave(nc, m.Name)
+	}
+	_, err := f.kube.Patch(ctx, before, nc)
+	if kube.NotFound(err) {
+		return nil
+	}
+	return err
 }

@@ -41,6 +41,11 @@ func TestUsable(t *testing.T) {
 	of := func(name string, uid types.UID) *v1alpha1.NetworkConfiguration {
 		return ownConfiguration(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: uid}}, "net")
 	}
+	going := func(nc *v1alpha1.NetworkConfiguration, finalizers ...string) *v1alpha1.NetworkConfiguration {
+		nc.DeletionTimestamp, nc.Finalizers = &metav1.Time{Time: time.Now()}, finalizers
+		return nc
+	}
+	shared := func() *v1alpha1.NetworkConfiguration { return &v1alpha1.NetworkConfiguration{} }
 	cases := map[string]struct {
 		reason string
 		nc     *v1alpha1.NetworkConfiguration
@@ -48,7 +53,11 @@ func TestUsable(t *testing.T) {
 		mends  bool
 	}{
 		"Own":     {reason: "it is this machine's", nc: of("m1", "1")},
-		"Shared":  {reason: "it is nobody's own", nc: &v1alpha1.NetworkConfiguration{}},
+		"Shared":  {reason: "it is nobody's own", nc: shared()},
+		"Kept":    {reason: "it is there for as long as the machine", nc: going(shared(), v1alpha1.FinalizerUsedBy+"m1")},
+		"OwnKept": {reason: "so is the machine's own", nc: going(of("m1", "1"), v1alpha1.FinalizerUsedBy+"m1")},
+		"Going":   {reason: "it stays for others only", nc: going(shared(), v1alpha1.FinalizerUsedBy+"m2"), refuse: "NetworkConfigurationNotFound"},
+		"OwnGone": {reason: "it is made anew as soon as it is gone", nc: going(of("m1", "1"), v1alpha1.FinalizerKea), refuse: "is being deleted", mends: true},
 		"Earlier": {reason: "it goes with the earlier machine", nc: of("m1", "0"), refuse: "is being deleted", mends: true},
 		"Other":   {reason: "only who wrote the spec can mend it", nc: of("m2", "2"), refuse: "NetworkConfigurationNotFound: NetworkConfiguration m2 is Machine m2's own"},
 	}

@@ -64,6 +64,7 @@ func ownConfiguration(m *v1alpha1.Machine, networkNamespace string) *v1alpha1.Ne
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: m.Namespace, Name: m.Name, Labels: labels,
 			OwnerReferences: kube.Owned(m, v1alpha1.GroupVersion.String(), "Machine"),
+			Finalizers:      []string{v1alpha1.FinalizerUsedBy + m.Name},
 		},
 		Spec: v1alpha1.NetworkConfigurationSpec{
 			NetworkNamespaceName: networkNamespace,
@@ -76,8 +77,8 @@ func ownConfiguration(m *v1alpha1.Machine, networkNamespace string) *v1alpha1.Ne
 // claim writes the MAC address of a machine's interface into a NetworkConfiguration,
 // and returns under which name: the interface's own, if that has no other MAC
 // address, or else one that also bears the machine's name, since machines may
-// share a NetworkConfiguration. It reports whether it changed anything.
-func claim(nc *v1alpha1.NetworkConfiguration, machine, iface, mac string) (name string, changed bool) {
+// share a NetworkConfiguration.
+func claim(nc *v1alpha1.NetworkConfiguration, machine, iface, mac string) string {
 	shared := kube.Name(machine, iface)
 	for _, candidate := range []string{shared, iface} {
 		for i := range nc.Spec.NetworkInterfaces {
@@ -86,16 +87,16 @@ func claim(nc *v1alpha1.NetworkConfiguration, machine, iface, mac string) (name 
 				continue
 			}
 			if normalMAC(s.MACAddress) == mac {
-				return s.Name, false
+				return s.Name
 			}
 			if s.MACAddress == "" || candidate == shared {
 				s.MACAddress = v1alpha1.MACAddress(mac)
-				return s.Name, true
+				return s.Name
 			}
 		}
 	}
 	nc.Spec.NetworkInterfaces = append(nc.Spec.NetworkInterfaces, v1alpha1.InterfaceSpec{Name: shared, MACAddress: v1alpha1.MACAddress(mac)})
-	return shared, true
+	return shared
 }
 
 // unclaim takes a machine's interface out of a NetworkConfiguration again, and

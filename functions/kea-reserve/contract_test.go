@@ -11,6 +11,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/network"
 	stand "github.com/vitistack/stack/tests/stand/kea"
 )
 
@@ -282,6 +283,34 @@ func TestDelete(t *testing.T) {
 		b.Restart(t)
 		if diff := cmp.Diff(map[string]string{"52:54:00:00:00:0c": other}, hosts(t, b)); diff != "" {
 			t.Errorf("reservations after a restart (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestDeleteInUse deletes a NetworkConfiguration that a machine uses.
+func TestDeleteInUse(t *testing.T) {
+	onEach(t, stand.Options{}, func(t *testing.T, b backend) {
+		w := newWorld(t, []string{b.URL()})
+		w.network("net", "10.77.0.0/24", nil)
+		w.configuration("vm", []string{macA}, func(nc *v1alpha1.NetworkConfiguration) { network.Use(nc, "one") })
+		w.settle("vm")
+		there := hosts(t, b)
+		w.delete("vm")
+		for _, eventType := range []string{events.TypeRefUpdate, events.TypeResync} {
+			w.must(w.deliver("NetworkConfiguration", "vm", eventType))
+		}
+		if diff := cmp.Diff(there, hosts(t, b)); diff != "" {
+			t.Errorf("reservations while the machine is there (-want +got):\n%s", diff)
+		}
+		nc := w.get("vm")
+		before := nc.DeepCopy()
+		network.Leave(nc, "one")
+		if _, err := w.kube.Patch(t.Context(), before, nc); err != nil {
+			t.Fatal(err)
+		}
+		w.must(w.deliver("NetworkConfiguration", "vm", events.TypeRefUpdate))
+		if left := hosts(t, b); !w.gone("vm") || len(left) > 0 {
+			t.Errorf("when the machine is gone, reservations %v are left", left)
 		}
 	})
 }

@@ -189,13 +189,15 @@ func (f *function) grant(ctx context.Context, nc *v1alpha1.NetworkConfiguration,
 
 // overtaken takes back what was reserved for a NetworkConfiguration that has been
 // deleted meanwhile: its release may have come before, and does not come again. A
-// status that could be written proves that it has not. why is what is returned then.
+// status that could be written proves that it has not, and so does a machine that it
+// is kept for. why is what is returned then.
 func (f *function) overtaken(ctx context.Context, nc *v1alpha1.NetworkConfiguration, why error) error {
-	gone, err := f.kube.Gone(ctx, nc)
-	if err != nil {
+	now := &v1alpha1.NetworkConfiguration{}
+	err := f.kube.Get(ctx, nc.Namespace, nc.Name, now)
+	if err != nil && !kube.NotFound(err) {
 		return err
 	}
-	if !gone {
+	if now.UID == nc.UID && (now.DeletionTimestamp == nil || len(network.Users(now)) > 0) {
 		return why
 	}
 	if err := f.takeBack(ctx, nc); err != nil {

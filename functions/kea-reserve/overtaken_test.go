@@ -7,7 +7,9 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/network"
 	sim "github.com/vitistack/stack/tests/sim/kea"
 	stand "github.com/vitistack/stack/tests/stand/kea"
 )
@@ -15,18 +17,18 @@ import (
 // TestOvertaken deletes a NetworkConfiguration while its reservation is on its way to
 // the server, and has another delivery release it before it arrives: at the first
 // grant, whose status cannot be written any more, and at one that repairs what
-// somebody has removed, which writes no status.
+// somebody has removed, which writes no status. One that a machine uses keeps it.
 func TestOvertaken(t *testing.T) {
 	t.Parallel()
 	changes := map[sim.Generation]string{sim.Kea3: `"reservation-add"`, sim.Kea2: `"config-set"`}
-	for name, repaired := range map[string]bool{"First": false, "Repaired": true} {
+	for name, tc := range map[string]struct{ repaired, kept bool }{"First": {}, "Repaired": {repaired: true}, "Kept": {repaired: true, kept: true}} {
 		for generation, command := range changes {
 			t.Run(name+string(generation), func(t *testing.T) {
 				t.Parallel()
 				subnet := stand.Subnet{ID: 7, Subnet: "10.77.0.0/24"}
 				b := simulate(t, generation, stand.Options{Subnets: []stand.Subnet{subnet}})
 				var w *world
-				armed := !repaired
+				armed := !tc.repaired
 				front := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 					body, err := io.ReadAll(r.Body)
 					if err != nil {
@@ -39,8 +41,8 @@ func TestOvertaken(t *testing.T) {
 						if err := deliver(t.Context(), w.function([]string{b.URL()}), "NetworkConfiguration", w.namespace, "vm", events.TypeRefUpdate); err != nil {
 							t.Error(err)
 						}
-						if !w.gone("vm") {
-							t.Error("it has to be gone before its reservation arrives")
+						if w.gone("vm") == tc.kept {
+							t.Errorf("before its reservation arrives it has to be there: %t", tc.kept)
 						}
 					}
 					b.ServeHTTP(rw, r)
@@ -48,8 +50,12 @@ func TestOvertaken(t *testing.T) {
 				t.Cleanup(front.Close)
 				w = newWorld(t, []string{front.URL})
 				w.network("net", "10.77.0.0/24", nil)
-				w.configuration("vm", []string{macA}, nil)
-				if repaired {
+				w.configuration("vm", []string{macA}, func(nc *v1alpha1.NetworkConfiguration) {
+					if tc.kept {
+						network.Use(nc, "one")
+					}
+				})
+				if tc.repaired {
 					w.settle("vm")
 					forget(t, b, subnet)
 					armed = true
@@ -58,8 +64,8 @@ func TestOvertaken(t *testing.T) {
 				if armed {
 					t.Error("nothing was reserved")
 				}
-				if left := hosts(t, b); len(left) > 0 {
-					t.Errorf("reservations %v are left of what is gone", left)
+				if left := hosts(t, b); (len(left) > 0) != tc.kept {
+					t.Errorf("reservations %v are left, of what is kept: %t", left, tc.kept)
 				}
 			})
 		}

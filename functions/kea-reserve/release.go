@@ -13,9 +13,10 @@ import (
 )
 
 // release takes the reservations of a NetworkConfiguration that is being deleted
-// back from every server, and then lets it go.
+// back from every server, and then lets it go. While a machine uses it there is
+// nothing to do.
 func (f *function) release(ctx context.Context, nc *v1alpha1.NetworkConfiguration) error {
-	if !slices.Contains(nc.Finalizers, v1alpha1.FinalizerKea) {
+	if !slices.Contains(nc.Finalizers, v1alpha1.FinalizerKea) || len(network.Users(nc)) > 0 {
 		return nil
 	}
 	before := nc.DeepCopy()

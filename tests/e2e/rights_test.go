@@ -108,8 +108,10 @@ spec: {template: small, providerRef: {name: kubevirt}, networkNamespaceName: net
 	u.uses("create-vm", "secrets create")
 	u.patch(engine.Machines, "default", "changing", `{"spec":{"disks":[{"name":"root","size":"40Gi"}],"restartToken":"once"}}`)
 	u.uses("create-vm", "persistentvolumeclaims patch", "virtualmachineinstances.kubevirt.io delete")
+	u.Delete(engine.NetworkConfigurations, "default", "changing")
+	u.uses("create-vm", "networkconfigurations/status.vitistack.io patch")
 	u.Delete(engine.Machines, "default", "changing")
-	u.uses("create-vm", "secrets delete")
+	u.uses("create-vm", "secrets delete", "networkconfigurations.vitistack.io patch")
 }
 
 // proxmox claims a VMID, and gives it back.

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/tests/stand/feed"
+)
+
+// inNetworks is a machine whose interfaces eth0 and so on are in NetworkConfigurations.
+func inNetworks(name string, networks ...string) *v1alpha1.Machine {
+	return machineWith(name, func(m *v1alpha1.MachineSpec) {
+		for i, network := range networks {
+			m.Networks = append(m.Networks, v1alpha1.MachineNetwork{Name: "eth" + string(rune('0'+i)), NetworkName: network})
+		}
+	})
+}
+
+func (s *stand) remove(obj kube.Object) {
+	s.Helper()
+	obj.SetNamespace(s.namespace)
+	if err := s.kube.Delete(s.Context(), obj); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func configuration(name string) *v1alpha1.NetworkConfiguration {
+	return &v1alpha1.NetworkConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+// untilNetwork waits until a NetworkConfiguration is as done wants it. nc is nil once
+// it is gone.
+func (s *stand) untilNetwork(name, what string, done func(nc *v1alpha1.NetworkConfiguration) bool) {
+	s.Helper()
+	feed.Until(s.T, "NetworkConfiguration "+name+" "+what, func() (bool, string) {
+		nc := &v1alpha1.NetworkConfiguration{}
+		if err := s.kube.Get(s.Context(), s.namespace, name, nc); kube.NotFound(err) {
+			return done(nil), "it is gone"
+		} else if err != nil {
+			return false, err.Error()
+		}
+		return done(nc), strings.Join(nc.Finalizers, ", ") + " " + nc.Status.Message
+	})
+}
+
+// waitsFor tells whether a NetworkConfiguration has its addresses, and says which
+// machines it is kept for.
+func waitsFor(machines string) func(*v1alpha1.NetworkConfiguration) bool {
+	return func(nc *v1alpha1.NetworkConfiguration) bool {
+		if nc == nil || len(nc.Status.NetworkInterfaces) == 0 {
+			return false
+		}
+		c := meta.FindStatusCondition(nc.Status.Conditions, "Ready")
+		return c != nil && c.Reason == "InUse" && c.Message == "waits for "+machines+" to be deleted"
+	}
+}
+
+func isGone(nc *v1alpha1.NetworkConfiguration) bool { return nc == nil }
+
+// TestNetworkOfARunningMachineStays deletes NetworkConfigurations by hand: an own one,
+// one that machines share, and one that is kept for a machine that is gone.
+func TestNetworkOfARunningMachineStays(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	ghosts := configuration("ghosts")
+	ghosts.Finalizers = []string{v1alpha1.FinalizerUsedBy + "ghost"}
+	s.create(ghosts)
+	s.create(configuration("lan"))
+	for _, m := range []*v1alpha1.Machine{machineWith("own", func(*v1alpha1.MachineSpec) {}), inNetworks("a", "lan"), inNetworks("b", "lan")} {
+		s.create(m)
+		s.until(m.Name, "runs", running)
+	}
+	for _, name := range []string{"ghosts", "own", "lan"} {
+		s.remove(configuration(name))
+	}
+	s.untilNetwork("ghosts", "is kept for nobody", isGone)
+	s.untilNetwork("own", "is kept", waitsFor("Machine own"))
+	s.untilNetwork("lan", "is kept for both", func(nc *v1alpha1.NetworkConfiguration) bool {
+		return waitsFor("Machine a, Machine b")(nc) || waitsFor("Machine b, Machine a")(nc)
+	})
+	s.create(inNetworks("late", "lan"))
+	s.until("late", "is told that it is too late", ready("NetworkConfigurationNotFound"))
+	s.remove(machineWith("a", func(*v1alpha1.MachineSpec) {}))
+	s.untilNetwork("lan", "is kept for one", waitsFor("Machine b"))
+	for _, name := range []string{"b", "own"} {
+		s.until(name, "runs all the time", running)
+		s.remove(machineWith(name, func(*v1alpha1.MachineSpec) {}))
+		s.untilNetwork(map[string]string{"b": "lan", "own": "own"}[name], "goes with the last machine", isGone)
+	}
+	s.create(configuration("lan"))
+	s.until("late", "runs in the network that is made anew", running)
+}
+
+// TestNetworkOfAWaitingMachineGoes deletes one of two networks of a machine that has no
+// virtual machine yet: nobody has its address.
+func TestNetworkOfAWaitingMachineGoes(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.stuck("web")
+	s.remove(configuration("lan-b"))
+	s.untilNetwork("lan-b", "is not kept", isGone)
+	s.until("web", "lacks a network", ready("NetworkConfigurationNotFound"))
+	s.create(configuration("lan-b"))
+	s.until("web", "runs in the network that is made anew", running)
+}
+
+// stuck makes a machine in lan-a and lan-b, which gets no address of lan-b.
+func (s *stand) stuck(name string) {
+	s.Helper()
+	s.create(configuration("lan-a"))
+	s.create(configuration("lan-b"))
+	err := kube.OnConflict(func() error {
+		nc := &v1alpha1.NetworkConfiguration{}
+		if err := s.kube.Get(s.Context(), s.namespace, "lan-b", nc); err != nil {
+			return err
+		}
+		before := nc.DeepCopy()
+		nc.Status.NetworkInterfaces = []v1alpha1.InterfaceStatus{{Name: name + "-eth1"}}
+		_, err := s.kube.PatchStatus(s.Context(), before, nc)
+		return err
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.create(inNetworks(name, "lan-a", "lan-b"))
+	s.until(name, "waits for an address", ready(reasonWaiting))
+	s.untilNetwork("lan-b", "is used", func(nc *v1alpha1.NetworkConfiguration) bool {
+		return nc != nil && slices.Contains(nc.Finalizers, v1alpha1.FinalizerUsedBy+name)
+	})
+}
+
+// TestNetworkFromBefore looks at machines whose networks an earlier release has made.
+func TestNetworkFromBefore(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.create(configuration("lan"))
+	networks := map[string]string{"own": "own", "web": "lan"}
+	s.create(machineWith("own", func(*v1alpha1.MachineSpec) {}))
+	s.create(inNetworks("web", "lan"))
+	for name, in := range networks {
+		m := s.until(name, "runs", running)
+		nc := &v1alpha1.NetworkConfiguration{}
+		if err := s.kube.Get(t.Context(), s.namespace, in, nc); err != nil {
+			t.Fatal(err)
+		}
+		before := nc.DeepCopy()
+		nc.Finalizers = nil
+		if _, err := s.kube.Patch(t.Context(), before, nc); err != nil {
+			t.Fatal(err)
+		}
+		asked := m.DeepCopy()
+		metav1.SetMetaDataAnnotation(&asked.ObjectMeta, v1alpha1.AnnotationReconcile, "now")
+		if _, err := s.kube.Patch(t.Context(), m, asked); err != nil {
+			t.Fatal(err)
+		}
+		s.untilNetwork(in, "is kept from the next look on", func(nc *v1alpha1.NetworkConfiguration) bool {
+			return slices.Contains(nc.Finalizers, v1alpha1.FinalizerUsedBy+name)
+		})
+	}
+}
