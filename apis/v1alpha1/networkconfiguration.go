@@ -107,7 +107,8 @@ type NetworkConfigurationSpec struct {
 // InterfaceSpec is an interface that needs an address.
 type InterfaceSpec struct {
 	// Name of the interface, for example eth0. In a NetworkConfiguration that
-	// several machines share it is the machine's name, a dash, and the interface.
+	// several machines share it is the machine's name with dashes for dots, a dash,
+	// and the interface; where another machine's is called so, a hash follows.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=80
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",message="use lower case letters, digits and - only, for example eth0"

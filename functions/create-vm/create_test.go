@@ -69,7 +69,10 @@ func setUpWith(t *testing.T, options kubevirtsim.Options) *stand {
 	return s
 }
 
-// layer2 gives every interface with a MAC address the next address.
+const unserved = "unserved"
+
+// layer2 gives every interface with a MAC address the next address, but where the
+// description is unserved.
 func (s *stand) layer2() events.Handler {
 	var next atomic.Int32
 	next.Store(9)
@@ -80,12 +83,15 @@ func (s *stand) layer2() events.Handler {
 		}
 		return nil, kube.OnConflict(func() error {
 			nc := &v1alpha1.NetworkConfiguration{}
-			if err := s.kube.Get(ctx, ref.Namespace, ref.Name, nc); err != nil || nc.DeletionTimestamp != nil {
+			if err := s.kube.Get(ctx, ref.Namespace, ref.Name, nc); err != nil || nc.DeletionTimestamp != nil || nc.Spec.Description == unserved {
 				return nil
 			}
 			before := nc.DeepCopy()
 			nc.Status.Phase, nc.Status.NetworkNamespaceName = v1alpha1.NetworkConfigurationReady, "net"
 			nc.Status.ObservedGeneration = nc.Generation
+			nc.Status.NetworkInterfaces = slices.DeleteFunc(nc.Status.NetworkInterfaces, func(st v1alpha1.InterfaceStatus) bool {
+				return macIn(nc, st.Name) != normalMAC(st.MACAddress)
+			})
 			for _, i := range nc.Spec.NetworkInterfaces {
 				has := slices.ContainsFunc(nc.Status.NetworkInterfaces, func(st v1alpha1.InterfaceStatus) bool { return st.Name == i.Name })
 				if i.MACAddress == "" || has {

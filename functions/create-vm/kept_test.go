@@ -114,20 +114,9 @@ func TestNetworkOfAWaitingMachineGoes(t *testing.T) {
 func (s *stand) stuck(name string) {
 	s.Helper()
 	s.create(configuration("lan-a"))
-	s.create(configuration("lan-b"))
-	err := kube.OnConflict(func() error {
-		nc := &v1alpha1.NetworkConfiguration{}
-		if err := s.kube.Get(s.Context(), s.namespace, "lan-b", nc); err != nil {
-			return err
-		}
-		before := nc.DeepCopy()
-		nc.Status.NetworkInterfaces = []v1alpha1.InterfaceStatus{{Name: name + "-eth1"}}
-		_, err := s.kube.PatchStatus(s.Context(), before, nc)
-		return err
-	})
-	if err != nil {
-		s.Fatal(err)
-	}
+	other := configuration("lan-b")
+	other.Spec.Description = unserved
+	s.create(other)
 	s.create(inNetworks(name, "lan-a", "lan-b"))
 	s.until(name, "waits for an address", ready(reasonWaiting))
 	s.untilNetwork("lan-b", "is used", func(nc *v1alpha1.NetworkConfiguration) bool {

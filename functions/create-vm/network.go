@@ -67,13 +67,19 @@ func (f *functions) join(ctx context.Context, m *v1alpha1.Machine) ([]nic, error
 // publish writes into a NetworkConfiguration that a machine uses it, and the MAC
 // address of an interface, unless it is the machine's own, which has that. It returns
 // the name that the interface has there.
-func (f *functions) publish(ctx context.Context, m *v1alpha1.Machine, n v1alpha1.MachineNetwork, nc *v1alpha1.NetworkConfiguration) (string, error) {
+func (f *functions) publish(ctx context.Context, m *v1alpha1.Machine, n v1alpha1.MachineNetwork, nc *v1alpha1.NetworkConfiguration) (name string, err error) {
 	before, name := nc.DeepCopy(), n.Name
 	if !metav1.IsControlledBy(nc, m) {
-		name = claim(nc, m.Name, n.Name, macOf(m, n))
+		if name, err = f.claim(ctx, m, n, nc); err != nil {
+			return "", err
+		}
 	}
 	network.Use(nc, m.Name)
-	_, err := f.kube.Patch(ctx, before, nc)
+	_, err = f.kube.Patch(ctx, before, nc)
+	if message, refused := kube.Refused(err); refused {
+		return "", unjoined{fault{"NetworkFailed", fmt.Sprintf(
+			"NetworkConfiguration %s does not take in interface %s: free a place in it, or delete the machine and create it with another in spec.networks (%s)", nc.Name, name, message)}, nc.Name}
+	}
 	return name, err
 }
 
@@ -208,13 +214,7 @@ func (f *functions) leave(ctx context.Context, m *v1alpha1.Machine) (waitsFor st
 // same name, which has none there any more, does not take away what keeps that.
 func (f *functions) leaveOne(ctx context.Context, m *v1alpha1.Machine, nc *v1alpha1.NetworkConfiguration) error {
 	before := nc.DeepCopy()
-	claimed := metav1.IsControlledBy(nc, m)
-	for _, n := range networksOf(m) {
-		if !metav1.IsControlledBy(nc, m) && n.NetworkName == nc.Name {
-			claimed = unclaim(nc, m.Name, n.Name, macOf(m, n)) || claimed
-		}
-	}
-	if claimed || m.DeletionTimestamp != nil {
+	if metav1.IsControlledBy(nc, m) || unclaim(nc, m) || m.DeletionTimestamp != nil {
 		network.Leave(nc, m.Name)
 	}
 	_, err := f.kube.Patch(ctx, before, nc)

@@ -74,48 +74,6 @@ func ownConfiguration(m *v1alpha1.Machine, networkNamespace string) *v1alpha1.Ne
 	}
 }
 
-// claim writes the MAC address of a machine's interface into a NetworkConfiguration,
-// and returns under which name: the interface's own, if that has no other MAC
-// address, or else one that also bears the machine's name, since machines may
-// share a NetworkConfiguration.
-func claim(nc *v1alpha1.NetworkConfiguration, machine, iface, mac string) string {
-	shared := kube.Name(machine, iface)
-	for _, candidate := range []string{shared, iface} {
-		for i := range nc.Spec.NetworkInterfaces {
-			s := &nc.Spec.NetworkInterfaces[i]
-			if s.Name != candidate {
-				continue
-			}
-			if normalMAC(s.MACAddress) == mac {
-				return s.Name
-			}
-			if s.MACAddress == "" || candidate == shared {
-				s.MACAddress = v1alpha1.MACAddress(mac)
-				return s.Name
-			}
-		}
-	}
-	nc.Spec.NetworkInterfaces = append(nc.Spec.NetworkInterfaces, v1alpha1.InterfaceSpec{Name: shared, MACAddress: v1alpha1.MACAddress(mac)})
-	return shared
-}
-
-// unclaim takes a machine's interface out of a NetworkConfiguration again, and
-// reports whether it was there.
-func unclaim(nc *v1alpha1.NetworkConfiguration, machine, iface, mac string) bool {
-	shared := kube.Name(machine, iface)
-	for i, s := range nc.Spec.NetworkInterfaces {
-		switch {
-		case s.Name == shared:
-			nc.Spec.NetworkInterfaces = slices.Delete(nc.Spec.NetworkInterfaces, i, i+1)
-			return true
-		case s.Name == iface && normalMAC(s.MACAddress) == mac:
-			nc.Spec.NetworkInterfaces[i].MACAddress = ""
-			return true
-		}
-	}
-	return false
-}
-
 // joined works out an interface from what layer 2 wrote into the status of its
 // NetworkConfiguration under a name. It reports false, and why, while that is not
 // there yet; failed is whether it will not come by itself.

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+// sharedNames are the names that a machine's interface may have in a
+// NetworkConfiguration that machines share: plain is the machine's, a dash and its own;
+// apart also has a hash of both, and is for where another machine's has the plain one,
+// as eth0 of web-db and db-eth0 of web do. Names there have no dots.
+func sharedNames(machine, iface string) (plain, apart string) {
+	const longest = 80
+	plain = kube.Name(strings.ReplaceAll(machine, ".", "-"), iface)
+	sum := sha256.Sum256([]byte(machine + "/" + iface))
+	hash := fmt.Sprintf("-%x", sum[:4])
+	return plain, plain[:min(len(plain), longest-len(hash))] + hash
+}
+
+// claim writes the MAC address of a machine's interface into a NetworkConfiguration,
+// and returns under which name: the interface's own, if that has no other MAC
+// address, or else a shared one. What an earlier machine of the same name has left
+// behind it takes over, but never what another machine has.
+func (f *functions) claim(ctx context.Context, m *v1alpha1.Machine, n v1alpha1.MachineNetwork, nc *v1alpha1.NetworkConfiguration) (string, error) {
+	mac := macOf(m, n)
+	plain, apart := sharedNames(m.Name, n.Name)
+	for _, name := range []string{plain, apart, n.Name} {
+		if macIn(nc, name) == mac {
+			return name, nil
+		}
+	}
+	shared := plain
+	if has := macIn(nc, plain); has != "" {
+		taken, err := f.otherHas(ctx, m, nc.Name, has)
+		if err != nil {
+			return "", err
+		}
+		if taken {
+			shared = apart
+		}
+	}
+	for _, name := range []string{shared, n.Name} {
+		i := interfaceIn(nc, name)
+		if i >= 0 && (name == shared || nc.Spec.NetworkInterfaces[i].MACAddress == "") {
+			nc.Spec.NetworkInterfaces[i].MACAddress = v1alpha1.MACAddress(mac)
+			return name, nil
+		}
+	}
+	nc.Spec.NetworkInterfaces = append(nc.Spec.NetworkInterfaces, v1alpha1.InterfaceSpec{Name: shared, MACAddress: v1alpha1.MACAddress(mac)})
+	return shared, nil
+}
+
+// otherHas tells whether another machine has a MAC address in a NetworkConfiguration.
+func (f *functions) otherHas(ctx context.Context, m *v1alpha1.Machine, network, mac string) (bool, error) {
+	list := &v1alpha1.MachineList{}
+	if err := f.kube.List(ctx, m.Namespace, "", list); err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(list.Items, func(other v1alpha1.Machine) bool {
+		return other.Name != m.Name && slices.ContainsFunc(networksOf(&other), func(n v1alpha1.MachineNetwork) bool {
+			return n.NetworkName == network && macOf(&other, n) == mac
+		})
+	}), nil
+}
+
+func interfaceIn(nc *v1alpha1.NetworkConfiguration, name string) int {
+	return slices.IndexFunc(nc.Spec.NetworkInterfaces, func(s v1alpha1.InterfaceSpec) bool { return s.Name == name })
+}
+
+// macIn is the MAC address of an interface of a NetworkConfiguration, or empty.
+func macIn(nc *v1alpha1.NetworkConfiguration, name string) string {
+	i := interfaceIn(nc, name)
+	if i < 0 || nc.Spec.NetworkInterfaces[i].MACAddress == "" {
+		return ""
+	}
+	return normalMAC(nc.Spec.NetworkInterfaces[i].MACAddress)
+}
+
+// unclaim takes the interfaces of a machine out of a NetworkConfiguration again, and
+// reports whether there were any.
+func unclaim(nc *v1alpha1.NetworkConfiguration, m *v1alpha1.Machine) (claimed bool) {
+	var kept []v1alpha1.InterfaceSpec
+	for _, s := range nc.Spec.NetworkInterfaces {
+		of, shared := claimedBy(m, s)
+		claimed = claimed || of
+		if of && shared {
+			continue
+		}
+		if of {
+			s.MACAddress = ""
+		}
+		kept = append(kept, s)
+	}
+	nc.Spec.NetworkInterfaces = kept
+	return claimed
+}
+
+// claimedBy tells whether an interface of a NetworkConfiguration is one of a machine,
+// and whether it has a shared name.
+func claimedBy(m *v1alpha1.Machine, s v1alpha1.InterfaceSpec) (of, shared bool) {
+	for _, n := range networksOf(m) {
+		plain, apart := sharedNames(m.Name, n.Name)
+		if s.MACAddress != "" && normalMAC(s.MACAddress) == macOf(m, n) && slices.Contains([]string{plain, apart, n.Name}, s.Name) {
+			return true, s.Name != n.Name
+		}
+	}
+	return false, false
+}

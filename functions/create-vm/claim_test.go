@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+)
+
+// named is a machine with one interface in a NetworkConfiguration.
+func named(name, iface, in string) *v1alpha1.Machine {
+	return machineWith(name, func(m *v1alpha1.MachineSpec) {
+		m.Networks = []v1alpha1.MachineNetwork{{Name: iface, NetworkName: in}}
+	})
+}
+
+// interfacesOf are the MAC addresses of a NetworkConfiguration by the names of its
+// interfaces.
+func (s *stand) interfacesOf(name string) map[string]string {
+	s.Helper()
+	nc := &v1alpha1.NetworkConfiguration{}
+	if err := s.kube.Get(s.Context(), s.namespace, name, nc); err != nil {
+		s.Fatal(err)
+	}
+	macs := map[string]string{}
+	for _, i := range nc.Spec.NetworkInterfaces {
+		macs[i.Name] = string(i.MACAddress)
+	}
+	return macs
+}
+
+func TestSharedNetwork(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	const leftBehind = "02:00:00:00:00:01"
+	cases := map[string]struct {
+		reason   string
+		there    []v1alpha1.InterfaceSpec
+		machines []*v1alpha1.Machine
+		// want are the names of the machines' interfaces.
+		want []string
+	}{
+		"plain":       {reason: "names say whose they are", machines: []*v1alpha1.Machine{named("p", "eth0", "plain")}, want: []string{"p-eth0"}},
+		"longer":      {reason: "the second has another name", machines: []*v1alpha1.Machine{named("w", "db-eth0", "longer"), named("w-db", "eth0", "longer")}, want: []string{"w-db-eth0", "w-db-eth0-79753679"}},
+		"shorter":     {reason: "whichever comes first", machines: []*v1alpha1.Machine{named("v-db", "eth0", "shorter"), named("v", "db-eth0", "shorter")}, want: []string{"v-db-eth0", "v-db-eth0-00cf7347"}},
+		"dots":        {reason: "interfaces have none in their names", machines: []*v1alpha1.Machine{named("web.1", "eth0", "dots"), named("web-1", "eth0", "dots")}, want: []string{"web-1-eth0", "web-1-eth0-3e4e0916"}},
+		"predecessor": {reason: "a machine takes the place of an earlier one", there: []v1alpha1.InterfaceSpec{{Name: "r-eth0", MACAddress: leftBehind}}, machines: []*v1alpha1.Machine{named("r", "eth0", "predecessor")}, want: []string{"r-eth0"}},
+		"prepared":    {reason: "an interface waits for a machine", there: []v1alpha1.InterfaceSpec{{Name: "eth7"}}, machines: []*v1alpha1.Machine{named("e", "eth7", "prepared")}, want: []string{"eth7"}},
+	}
+	for name, tc := range cases {
+		nc := configuration(name)
+		nc.Spec.NetworkInterfaces = tc.there
+		s.create(nc)
+		want, addresses := map[string]string{}, map[string]bool{}
+		for i, m := range tc.machines {
+			s.create(m)
+			m = s.until(m.Name, "runs", running)
+			want[tc.want[i]] = macOf(m, m.Spec.Networks[0])
+			addresses[m.Status.IPAddresses[0]] = true
+		}
+		if diff := cmp.Diff(want, s.interfacesOf(name)); diff != "" {
+			t.Errorf("%s: interfaces (-want +got):\n%s", tc.reason, diff)
+		}
+		if len(addresses) != len(tc.machines) {
+			t.Errorf("%s: %d machines have %d addresses", tc.reason, len(tc.machines), len(addresses))
+		}
+		s.remove(tc.machines[0])
+		s.untilNetwork(name, "has the others' interfaces", func(nc *v1alpha1.NetworkConfiguration) bool {
+			return !slices.ContainsFunc(nc.Spec.NetworkInterfaces, func(i v1alpha1.InterfaceSpec) bool { return string(i.MACAddress) == want[tc.want[0]] })
+		})
+		delete(want, tc.want[0])
+		left := s.interfacesOf(name)
+		delete(left, "eth7")
+		if diff := cmp.Diff(want, left); diff != "" {
+			t.Errorf("%s: interfaces without the first machine (-want +got):\n%s", tc.reason, diff)
+		}
+	}
+}
+
+// TestFullNetwork has no place for a machine until somebody makes one.
+func TestFullNetwork(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	nc := configuration("full")
+	for i := range 16 {
+		nc.Spec.NetworkInterfaces = append(nc.Spec.NetworkInterfaces, v1alpha1.InterfaceSpec{Name: fmt.Sprintf("other%d-eth0", i)})
+	}
+	s.create(nc)
+	s.create(inNetworks("late", "full"))
+	m := s.until("late", "is refused", ready("NetworkFailed"))
+	if got := condition(m, "NetworkReady"); !strings.Contains(got, "NetworkConfiguration full does not take in interface late-eth0: free a place in it") || !strings.Contains(got, "at most 16") {
+		t.Errorf("got %s", got)
+	}
+	full := &v1alpha1.NetworkConfiguration{}
+	if err := s.kube.Get(t.Context(), s.namespace, "full", full); err != nil {
+		t.Fatal(err)
+	}
+	before := full.DeepCopy()
+	full.Spec.NetworkInterfaces = full.Spec.NetworkInterfaces[1:]
+	if _, err := s.kube.Patch(t.Context(), before, full); err != nil {
+		t.Fatal(err)
+	}
+	s.until("late", "runs in the place that was made", running)
+}
+
+func TestSharedNames(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("m", 63)
+	plain, apart := sharedNames(long, strings.Repeat("e", 15))
+	if len(plain) > 80 || len(apart) > 80 || plain == apart {
+		t.Errorf("got %s and %s, which have to differ and fit into 80 characters", plain, apart)
+	}
+}
