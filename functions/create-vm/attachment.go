@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
@@ -32,6 +35,81 @@ func (d *NetworkAttachmentDefinition) DeepCopyObject() runtime.Object {
 	out := *d
 	d.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
 	return &out
+}
+
+// attach makes the NetworkAttachmentDefinitions of interfaces where they are missing.
+// They belong to the network, not to the machine.
+func (k *kubevirt) attach(ctx context.Context, m *v1alpha1.Machine, want wanted) error {
+	for _, n := range want.nics {
+		if err := k.attachOne(ctx, m, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *kubevirt) attachOne(ctx context.Context, m *v1alpha1.Machine, n nic) error {
+	name := attachmentName(n, k.defaults)
+	config, err := attachmentConfig(n, name, k.defaults)
+	if err != nil {
+		return err
+	}
+	there := &NetworkAttachmentDefinition{}
+	err = k.guests.Get(ctx, m.Namespace, name, there)
+	if kube.NotFound(err) {
+		return k.makeAttachment(ctx, m, n, name, config)
+	}
+	if err == nil && !sameSegment(there.Spec.Config, config) {
+		return fault{"NameTaken", fmt.Sprintf(
+			"NetworkAttachmentDefinition %s is not of bridge %s and VLAN %d: delete it if no machine uses it, or rename the network or the bridge", name, bridgeOf(n, k.defaults), n.vlan)}
+	}
+	return err
+}
+
+func (k *kubevirt) makeAttachment(ctx context.Context, m *v1alpha1.Machine, n nic, name, config string) error {
+	definition := &NetworkAttachmentDefinition{
+		ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: name, Labels: map[string]string{v1alpha1.LabelManagedBy: kubevirtManager}},
+		Spec:       NetworkAttachmentDefinitionSpec{Config: config},
+	}
+	if k.owned {
+		owner, err := k.networkOwner(ctx, m.Namespace, n.network)
+		if err != nil {
+			return err
+		}
+		definition.OwnerReferences = owner
+	}
+	err := k.guests.Create(ctx, definition)
+	if kube.AlreadyExists(err) {
+		return k.attachOne(ctx, m, n) // another machine was faster
+	}
+	return err
+}
+
+// sameSegment tells whether two CNI configurations lead to one bridge and VLAN. What
+// else somebody has written into one that was there, such as another plugin, stands.
+func sameSegment(there, wanted string) bool {
+	type plugin struct {
+		Bridge string `json:"bridge"`
+		VLAN   int32  `json:"vlan"`
+	}
+	segment := func(config string) (plugin, bool) {
+		var c struct {
+			plugin
+			Plugins []plugin `json:"plugins"`
+		}
+		if json.Unmarshal([]byte(config), &c) != nil {
+			return plugin{}, false
+		}
+		for _, p := range append(c.Plugins, c.plugin) {
+			if p.Bridge != "" {
+				return p, true
+			}
+		}
+		return plugin{}, false
+	}
+	a, known := segment(there)
+	b, _ := segment(wanted)
+	return known && a == b
 }
 
 // networkOwner makes the NetworkNamespace own its attachments, so that they go

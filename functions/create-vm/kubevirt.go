@@ -151,10 +151,8 @@ func (k *kubevirt) create(ctx context.Context, m *v1alpha1.Machine, want wanted)
 		}
 		claims = append(claims, *claim)
 	}
-	for _, n := range want.nics {
-		if err := k.attach(ctx, m, n); err != nil {
-			return nil, nil, err
-		}
+	if err := k.attach(ctx, m, want); err != nil {
+		return nil, nil, err
 	}
 	secret := ""
 	if needsSecret(want) {
@@ -217,34 +215,6 @@ func (k *kubevirt) make(ctx context.Context, m *v1alpha1.Machine, obj kube.Objec
 		return fmt.Errorf("create %T %s/%s: an earlier one is still being deleted", obj, m.Namespace, obj.GetName())
 	case !madeFor(obj, m):
 		return fault{"NameTaken", fmt.Sprintf("%T %s was not made for this machine: delete it, or give the machine another name", obj, obj.GetName())}
-	}
-	return nil
-}
-
-// attach makes the NetworkAttachmentDefinition of an interface where it is
-// missing. It belongs to the network, not to the machine.
-func (k *kubevirt) attach(ctx context.Context, m *v1alpha1.Machine, n nic) error {
-	name := attachmentName(n, k.defaults)
-	config, err := attachmentConfig(n, name, k.defaults)
-	if err != nil {
-		return err
-	}
-	if err := k.guests.Get(ctx, m.Namespace, name, &NetworkAttachmentDefinition{}); !kube.NotFound(err) {
-		return err
-	}
-	definition := &NetworkAttachmentDefinition{
-		ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: name, Labels: map[string]string{v1alpha1.LabelManagedBy: kubevirtManager}},
-		Spec:       NetworkAttachmentDefinitionSpec{Config: config},
-	}
-	if k.owned {
-		owner, err := k.networkOwner(ctx, m.Namespace, n.network)
-		if err != nil {
-			return err
-		}
-		definition.OwnerReferences = owner
-	}
-	if err := k.guests.Create(ctx, definition); err != nil && !kube.AlreadyExists(err) {
-		return err
 	}
 	return nil
 }

@@ -22,6 +22,11 @@ func (k *kubevirt) change(ctx context.Context, m *v1alpha1.Machine, want wanted,
 	if vm.DeletionTimestamp != nil || vm.Spec.Template == nil {
 		return nil
 	}
+	if starts(m, vm) {
+		if err := k.attach(ctx, m, want); err != nil {
+			return err
+		}
+	}
 	before := vm.DeepCopy()
 	if strategy := runStrategy(m.Spec.PowerState); vm.Spec.RunStrategy == nil || *vm.Spec.RunStrategy != strategy {
 		vm.Spec.Running, vm.Spec.RunStrategy = nil, &strategy
@@ -38,6 +43,13 @@ func (k *kubevirt) change(ctx context.Context, m *v1alpha1.Machine, want wanted,
 		return err
 	}
 	return shrunk
+}
+
+// starts tells whether a virtual machine is about to start, or cannot. One that runs
+// does not need its network attachments.
+func starts(m *v1alpha1.Machine, vm *kubevirtv1.VirtualMachine) bool {
+	up := vm.Status.PrintableStatus == kubevirtv1.VirtualMachineStatusRunning && m.Spec.RestartToken == m.Status.RestartToken
+	return m.Spec.PowerState != v1alpha1.PowerStopped && !up
 }
 
 // setSize writes CPU and memory into a domain, unless it has them.

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+func TestSameSegment(t *testing.T) {
+	t.Parallel()
+	wanted, err := attachmentConfig(nic{bridge: "br0", vlan: 7}, "net-br0-vlan7", v1alpha1.ProviderDefaults{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]struct {
+		reason, there string
+		want          bool
+	}{
+		"Same":      {"it was made here", wanted, true},
+		"Tuned":     {"somebody has prepared it", `{"cniVersion":"0.3.1","plugins":[{"type":"tuning"},{"type":"cnv-bridge","bridge":"br0","vlan":7,"mtu":9000}]}`, true},
+		"Single":    {"it need not be a list", `{"type":"bridge","bridge":"br0","vlan":7}`, true},
+		"Bridge":    {"another network has that", `{"plugins":[{"type":"bridge","bridge":"dmz-br0","vlan":7}]}`, false},
+		"VLAN":      {"another network has that", `{"plugins":[{"type":"bridge","bridge":"br0","vlan":8}]}`, false},
+		"Untagged":  {"it has the whole bridge", `{"plugins":[{"type":"bridge","bridge":"br0"}]}`, false},
+		"NoBridge":  {"it leads elsewhere", `{"type":"macvlan","master":"eth0"}`, false},
+		"Malformed": {"nobody knows where it leads", `{`, false},
+	}
+	for name, tc := range cases {
+		if got := sameSegment(tc.there, wanted); got != tc.want {
+			t.Errorf("%s: %s: got %t, want %t", name, tc.reason, got, tc.want)
+		}
+	}
+}
+
+// TestAttachmentOfAnotherNetwork finds the attachment of another bridge under the name
+// of its own.
+func TestAttachmentOfAnotherNetwork(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	outer := configuration("outer")
+	outer.Spec.Bridge = "br0"
+	s.create(outer)
+	there := &NetworkAttachmentDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "net-br0-vlan200"}, Spec: NetworkAttachmentDefinitionSpec{Config: `{"type":"bridge","bridge":"br0-vlan200"}`},
+	}
+	s.create(there)
+	s.create(inNetworks("out", "outer"))
+	m := s.until("out", "is not attached", ready("NameTaken"))
+	if got := condition(m, "Ready"); !strings.Contains(got, "NetworkAttachmentDefinition net-br0-vlan200 is not of bridge br0 and VLAN 200") {
+		t.Errorf("got %s", got)
+	}
+}
+
+// TestLostAttachment has somebody delete the attachment of a machine that is off.
+func TestLostAttachment(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.create(machineWith("vm", func(*v1alpha1.MachineSpec) {}))
+	power := func(state v1alpha1.PowerState) {
+		err := kube.OnConflict(func() error {
+			m := &v1alpha1.Machine{}
+			if err := s.kube.Get(t.Context(), s.namespace, "vm", m); err != nil {
+				return err
+			}
+			before := m.DeepCopy()
+			m.Spec.PowerState = state
+			_, err := s.kube.Patch(t.Context(), before, m)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.until("vm", "runs", running)
+	power(v1alpha1.PowerStopped)
+	s.until("vm", "is off", func(m *v1alpha1.Machine) bool { return m.Status.Phase == v1alpha1.MachineStopped })
+	name := attachmentName(nic{network: "net", vlan: 200}, v1alpha1.ProviderDefaults{})
+	s.remove(&NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	power(v1alpha1.PowerRunning)
+	s.until("vm", "runs again", running)
+	if err := s.kube.Get(t.Context(), s.namespace, name, &NetworkAttachmentDefinition{}); err != nil {
+		t.Error(err)
+	}
+}
