@@ -73,6 +73,10 @@ type KubernetesClusterList struct {
 }
 
 // KubernetesClusterSpec says which cluster is wanted.
+//
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.networkNamespaceName) || (has(self.networkNamespaceName) && self.networkNamespaceName == oldSelf.networkNamespaceName)",message="networkNamespaceName cannot be changed: a cluster does not move between networks"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.controlPlaneEndpoint) || (has(self.controlPlaneEndpoint) && self.controlPlaneEndpoint == oldSelf.controlPlaneEndpoint)",message="controlPlaneEndpoint cannot be changed: every node's configuration and every kubeconfig names it"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.networking) || (has(self.networking) && self.networking == oldSelf.networking)",message="networking cannot be changed after the cluster has been made"
 type KubernetesClusterSpec struct {
 	// Who and what the cluster is for.
 	Data ClusterData `json:"data"`
@@ -82,7 +86,6 @@ type KubernetesClusterSpec struct {
 	// left out where the namespace holds exactly one.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="networkNamespaceName cannot be changed: a cluster does not move between networks"
 	NetworkNamespaceName string `json:"networkNamespaceName,omitempty"`
 	// Where the workload API is reached. Absent means a virtual IP address for a
 	// cluster that has or had more than one control plane, and otherwise the address
@@ -147,8 +150,6 @@ type ClusterData struct {
 }
 
 // ClusterNetworking is the network inside the cluster.
-//
-// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="networking cannot be changed after the cluster has been made"
 type ClusterNetworking struct {
 	// Prefix of pods. Absent means 10.244.0.0/16.
 	// +optional

@@ -145,7 +145,6 @@ const (
 
 // ControlPlaneEndpoint says where the workload API is reached.
 //
-// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="controlPlaneEndpoint cannot be changed: every node's configuration and every kubeconfig names it"
 // +kubebuilder:validation:XValidation:rule="(self.mode == 'custom') == has(self.host)",message="mode custom needs host, and only mode custom has it"
 type ControlPlaneEndpoint struct {
 	// vip, custom or node.

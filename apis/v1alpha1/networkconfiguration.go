@@ -55,12 +55,13 @@ type NetworkConfigurationList struct {
 
 // NetworkConfigurationSpec says which interfaces need addresses, and of which
 // network.
+//
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.networkNamespaceName) || (has(self.networkNamespaceName) && self.networkNamespaceName == oldSelf.networkNamespaceName)",message="networkNamespaceName cannot be changed: delete the NetworkConfiguration and create a new one"
 type NetworkConfigurationSpec struct {
 	// NetworkNamespace, in the same namespace, that the interfaces are in. May be
 	// left out where the namespace holds exactly one.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="networkNamespaceName cannot be changed: delete the NetworkConfiguration and create a new one"
 	NetworkNamespaceName string `json:"networkNamespaceName,omitempty"`
 	// Name for people. Absent means metadata.name.
 	// +optional

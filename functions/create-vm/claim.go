@@ -82,8 +82,8 @@ func macIn(nc *v1alpha1.NetworkConfiguration, name string) string {
 	return normalMAC(nc.Spec.NetworkInterfaces[i].MACAddress)
 }
 
-// unclaim takes the interfaces of a machine out of a NetworkConfiguration again, and
-// reports whether there were any.
+// unclaim takes the interfaces of a machine out of a NetworkConfiguration again, also
+// those that its spec does not name any more, and reports whether there were any.
 func unclaim(nc *v1alpha1.NetworkConfiguration, m *v1alpha1.Machine) (claimed bool) {
 	var kept []v1alpha1.InterfaceSpec
 	for _, s := range nc.Spec.NetworkInterfaces {
@@ -102,9 +102,15 @@ func unclaim(nc *v1alpha1.NetworkConfiguration, m *v1alpha1.Machine) (claimed bo
 }
 
 // claimedBy tells whether an interface of a NetworkConfiguration is one of a machine,
-// and whether it has a shared name.
+// and whether it has a shared name. A MAC address that derives from the machine proves
+// it for any name.
 func claimedBy(m *v1alpha1.Machine, s v1alpha1.InterfaceSpec) (of, shared bool) {
-	for _, n := range networksOf(m) {
+	own := strings.TrimPrefix(s.Name, strings.ReplaceAll(m.Name, ".", "-")+"-")
+	named := slices.Clone(networksOf(m))
+	for _, name := range []string{s.Name, own, own[:max(0, strings.LastIndex(own, "-"))]} {
+		named = append(named, v1alpha1.MachineNetwork{Name: name})
+	}
+	for _, n := range named {
 		plain, apart := sharedNames(m.Name, n.Name)
 		if s.MACAddress != "" && normalMAC(s.MACAddress) == macOf(m, n) && slices.Contains([]string{plain, apart, n.Name}, s.Name) {
 			return true, s.Name != n.Name

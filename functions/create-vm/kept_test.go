@@ -110,6 +110,44 @@ func TestNetworkOfAWaitingMachineGoes(t *testing.T) {
 	s.until("web", "runs in the network that is made anew", running)
 }
 
+// TestNetworksOfEarlierAreLeft deletes a machine that waited in other networks than its
+// spec names by then.
+func TestNetworksOfEarlierAreLeft(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		change func(*v1alpha1.MachineSpec)
+	}{
+		"Other": {"it is in another one", func(m *v1alpha1.MachineSpec) {
+			m.Networks = []v1alpha1.MachineNetwork{{Name: "eth5", NetworkName: "lan-c"}}
+		}},
+		"Own": {"it has one of its own", func(m *v1alpha1.MachineSpec) { m.Networks = nil }},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := setUp(t)
+			s.stuck("web")
+			s.create(configuration("lan-c"))
+			s.remove(configuration("lan-b"))
+			m := s.until("web", "lacks a network", ready("NetworkConfigurationNotFound"))
+			before := m.DeepCopy()
+			tc.change(&m.Spec)
+			if _, err := s.kube.Patch(t.Context(), before, m); err != nil {
+				t.Fatal(err)
+			}
+			s.until("web", "runs: "+tc.reason, running)
+			s.remove(machineWith("web", func(*v1alpha1.MachineSpec) {}))
+			s.empty()
+			for _, name := range []string{"lan-a", "lan-c"} {
+				s.untilNetwork(name, "is left", func(nc *v1alpha1.NetworkConfiguration) bool {
+					return nc != nil && len(nc.Spec.NetworkInterfaces)+len(nc.Finalizers) == 0
+				})
+			}
+		})
+	}
+}
+
 // stuck makes a machine in lan-a and lan-b, which gets no address of lan-b.
 func (s *stand) stuck(name string) {
 	s.Helper()

@@ -185,16 +185,13 @@ func usable(m *v1alpha1.Machine, nc *v1alpha1.NetworkConfiguration) error {
 // leave takes a machine's interfaces out of its networks, and returns what it
 // still waits for.
 func (f *functions) leave(ctx context.Context, m *v1alpha1.Machine) (waitsFor string, err error) {
-	for _, n := range networksOf(m) {
-		nc := &v1alpha1.NetworkConfiguration{}
-		err := f.kube.Get(ctx, m.Namespace, n.NetworkName, nc)
-		if kube.NotFound(err) {
-			continue
-		}
-		if err == nil {
-			err = f.leaveOne(ctx, m, nc)
-		}
-		if err != nil {
+	configurations, err := f.joinedBy(ctx, m)
+	if err != nil {
+		return "", err
+	}
+	for i := range configurations {
+		nc := &configurations[i]
+		if err := f.leaveOne(ctx, m, nc); err != nil {
 			return "", err
 		}
 		if !metav1.IsControlledBy(nc, m) {
@@ -208,6 +205,29 @@ func (f *functions) leave(ctx context.Context, m *v1alpha1.Machine) (waitsFor st
 		}
 	}
 	return waitsFor, nil
+}
+
+// joinedBy are the NetworkConfigurations that a machine may be in. The spec does not
+// name all of them: it may have named others before there was a virtual machine. One
+// that has only been made and deleted has not.
+func (f *functions) joinedBy(ctx context.Context, m *v1alpha1.Machine) ([]v1alpha1.NetworkConfiguration, error) {
+	const madeAndDeleted = 2
+	if len(m.Spec.Networks) == 0 && m.Generation <= madeAndDeleted {
+		own := v1alpha1.NetworkConfiguration{}
+		err := f.kube.Get(ctx, m.Namespace, m.Name, &own)
+		if kube.NotFound(err) {
+			return nil, nil
+		}
+		return []v1alpha1.NetworkConfiguration{own}, err
+	}
+	list := &v1alpha1.NetworkConfigurationList{}
+	if err := f.kube.List(ctx, m.Namespace, "", list); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(list.Items, func(nc v1alpha1.NetworkConfiguration) bool {
+		named := slices.ContainsFunc(networksOf(m), func(n v1alpha1.MachineNetwork) bool { return n.NetworkName == nc.Name })
+		return !named && !metav1.IsControlledBy(&nc, m) && !slices.Contains(network.Users(&nc), m.Name)
+	}), nil
 }
 
 // leaveOne takes a machine's interfaces out of a network. An earlier machine of the

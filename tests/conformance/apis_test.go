@@ -212,11 +212,18 @@ func TestChangesAreRefused(t *testing.T) {
 	const (
 		cluster = "apiVersion: vitistack.io/v1alpha1\nkind: KubernetesCluster\nmetadata: {name: %s}\nspec: "
 		ipa     = "apiVersion: vitistack.io/v1alpha2\nkind: IPAllocation\nmetadata: {name: %s}\nspec: "
+		nc      = "apiVersion: vitistack.io/v1alpha1\nkind: NetworkConfiguration\nmetadata: {name: %s}\nspec: "
 	)
 	topology := "topology: {version: '1.33', controlplane: {replicas: 1}}"
 	cases := map[string]struct{ kind, from, to, remedy string }{
 		"endpoint": {cluster, "{data: {}, " + topology + ", controlPlaneEndpoint: {mode: node}}", "{data: {}, " + topology + ", controlPlaneEndpoint: {mode: vip}}", "controlPlaneEndpoint cannot be changed"},
 		"pods":     {cluster, "{data: {}, " + topology + ", networking: {podCIDR: 10.1.0.0/16}}", "{data: {}, " + topology + ", networking: {podCIDR: 10.2.0.0/16}}", "networking cannot be changed"},
+		"endless":  {cluster, "{data: {}, " + topology + ", controlPlaneEndpoint: {mode: node}}", "{data: {}, " + topology + "}", "controlPlaneEndpoint cannot be changed"},
+		"default":  {cluster, "{data: {}, " + topology + ", networking: {podCIDR: 10.1.0.0/16}}", "{data: {}, " + topology + "}", "networking cannot be changed"},
+		"move":     {cluster, "{data: {}, " + topology + ", networkNamespaceName: a}", "{data: {}, " + topology + ", networkNamespaceName: b}", "a cluster does not move between networks"},
+		"nowhere":  {cluster, "{data: {}, " + topology + ", networkNamespaceName: a}", "{data: {}, " + topology + "}", "a cluster does not move between networks"},
+		"moved":    {nc, "{networkNamespaceName: a}", "{networkNamespaceName: b}", "delete the NetworkConfiguration and create a new one"},
+		"anywhere": {nc, "{networkNamespaceName: a}", "{}", "delete the NetworkConfiguration and create a new one"},
 		"address":  {ipa, "{networkNamespaceName: a}", "{networkNamespaceName: a, requestedAddress: 10.0.0.5}", "delete it and create a new one"},
 	}
 	for name, tc := range cases {
@@ -310,7 +317,10 @@ func TestMachineChanges(t *testing.T) {
 			if made, err = target.Update(t.Context(), made, metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			made.Object["status"] = map[string]any{"provider": "kubevirt", "vmName": name}
+			// Not even where the machine lacks its network by now.
+			made.Object["status"] = map[string]any{"provider": "kubevirt", "vmName": name, "conditions": []any{map[string]any{
+				"type": "Ready", "status": "False", "reason": "NetworkConfigurationNotFound", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
+			}}}
 			if made, err = target.UpdateStatus(t.Context(), made, metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}

@@ -111,7 +111,7 @@ spec: {template: small, providerRef: {name: kubevirt}, networkNamespaceName: net
 	u.Delete(engine.NetworkConfigurations, "default", "changing")
 	u.uses("create-vm", "networkconfigurations/status.vitistack.io patch")
 	u.Delete(engine.Machines, "default", "changing")
-	u.uses("create-vm", "secrets delete", "networkconfigurations.vitistack.io patch")
+	u.uses("create-vm", "secrets delete", "networkconfigurations.vitistack.io patch", "networkconfigurations.vitistack.io list")
 }
 
 // proxmox claims a VMID, and gives it back.
