@@ -57,8 +57,10 @@ func (g *gateway) serveEndpoint(e endpoint) fiber.Handler {
 		h := &c.Context().Response.Header
 		h.Set(fiber.HeaderXRequestID, id)
 		h.Set(fiber.HeaderXContentTypeOptions, "nosniff")
-		g.log.LogAttrs(c.Context(), slog.LevelDebug, "Received request", slog.String("component", "httpserver"), slog.String("requestId", id),
-			slog.String("method", c.Method()), slog.String("path", c.Path()))
+		if !excluded(g.config.Logging.ExcludePaths, c.Path()) {
+			g.log.LogAttrs(c.Context(), slog.LevelDebug, "Received request", slog.String("component", "httpserver"), slog.String("requestId", id),
+				slog.String("method", c.Method()), slog.String("path", c.Path()))
+		}
 		g.allowOrigin(c)
 		err := measured(c)
 		if err == nil {

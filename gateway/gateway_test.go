@@ -206,7 +206,7 @@ func TestAccessLog(t *testing.T) {
 	var line map[string]any
 	eventually(t, "the line", func() bool {
 		for l := range strings.Lines(s.log.String()) {
-			if strings.Contains(l, "find-me") {
+			if strings.Contains(l, "find-me") && strings.Contains(l, "statusCode") {
 				return json.Unmarshal([]byte(l), &line) == nil
 			}
 		}

@@ -110,7 +110,7 @@ func (f *function) allocate(ctx context.Context, nn *v1alpha2.NetworkNamespace, 
 		return false, verdict
 	}
 	changed, err := f.writeAllocation(ctx, before, a, conclude(a, nn, p, address, until, verdict))
-	if kube.Conflict(err) && address.IsValid() {
+	if (kube.Conflict(err) || kube.NotFound(err)) && address.IsValid() {
 		return false, errors.Join(err, f.giveUp(ctx, nn.Name, address, a, h))
 	}
 	if err == nil && errors.Is(verdict, errLapsed) {
@@ -187,14 +187,16 @@ func (f *function) free(ctx context.Context, a *v1alpha2.IPAllocation, nn *v1alp
 }
 
 // giveUp releases an address that another delivery for the same allocation made
-// superfluous by settling on a different one.
+// superfluous, by settling on a different one, or by releasing the allocation before it
+// had any.
 func (f *function) giveUp(ctx context.Context, network string, address netip.Addr, a *v1alpha2.IPAllocation, h holder) error {
 	now := &v1alpha2.IPAllocation{}
 	err := f.kube.Get(ctx, a.Namespace, a.Name, now)
 	if err != nil && !kube.NotFound(err) {
 		return err
 	}
-	if err == nil && string(now.UID) == h.uid && (now.Status.Address == "" || now.Status.Address == address.String()) {
+	undecided := now.Status.Address == "" && now.DeletionTimestamp == nil
+	if err == nil && string(now.UID) == h.uid && (undecided || now.Status.Address == address.String()) {
 		return nil
 	}
 	if err := f.ledger.release(ctx, network, address, h); err != nil {

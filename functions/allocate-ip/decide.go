@@ -13,6 +13,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/network"
 	"github.com/vitistack/stack/functions/internal/pool"
 )
 
@@ -175,12 +176,13 @@ func sameAddress(a, b string) bool {
 
 // needs tells whether a NetworkConfiguration needs the address that an allocation has.
 // Its spec decides, whatever its status has so far: who would still write that by an
-// older spec is refused.
+// older spec is refused. One that is being deleted does while machines use it.
 func needs(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, a *v1alpha2.IPAllocation) bool {
 	ours, _ := servesStatic(nn, nc.Spec.Provider)
 	named := nc.Spec.NetworkNamespaceName
 	elsewhere := named != "" && named != a.Spec.NetworkNamespaceName
-	if a.Status.Phase != v1alpha2.IPAllocationAllocated || nc.DeletionTimestamp != nil || orphan(a, nc) || !ours || elsewhere {
+	going := nc.DeletionTimestamp != nil && len(network.Users(nc)) == 0
+	if a.Status.Phase != v1alpha2.IPAllocationAllocated || going || orphan(a, nc) || !ours || elsewhere {
 		return false
 	}
 	return notReady(nn) != "" || slices.ContainsFunc(wanted(nc, nn), func(want *v1alpha2.IPAllocation) bool {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -169,10 +170,24 @@ func (f *function) accept(ctx context.Context, nc *v1alpha1.NetworkConfiguration
 			return err
 		}
 	}
+	if err := f.current(ctx, nc); err != nil {
+		return err
+	}
 	if err := f.kube.Delete(ctx, a); err != nil {
 		return err
 	}
 	return fmt.Errorf("replace %s/%s: %w", a.Namespace, a.Name, errGoing)
+}
+
+// current is a conflict where the spec of a NetworkConfiguration has changed since it
+// was read: another delivery may have made what it asks for now.
+func (f *function) current(ctx context.Context, nc *v1alpha1.NetworkConfiguration) error {
+	now := &v1alpha1.NetworkConfiguration{}
+	err := f.kube.Get(ctx, nc.Namespace, nc.Name, now)
+	if err == nil && now.Generation != nc.Generation {
+		err = apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("networkconfigurations").GroupResource(), nc.Name, errors.New("its spec has changed"))
+	}
+	return err
 }
 
 // vacant is an errRefused where the address that an interface asks for cannot be had.

@@ -17,6 +17,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/network"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
@@ -138,6 +139,49 @@ func TestLapsedBeforehand(t *testing.T) {
 	}
 	s.until("web", "NetworkConfigured")
 	s.consistent()
+}
+
+// TestNamespaceDeleted has everything deleted at once while a machine runs.
+func TestNamespaceDeleted(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.serve(1)
+	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1"})
+	s.configuration("web", "net", asking("10.0.0.77"))
+	nc := s.until("web", "NetworkConfigured")
+	edit := func(change func(*v1alpha1.NetworkConfiguration, string)) {
+		t.Helper()
+		err := kube.OnConflict(func() error {
+			if err := s.kube.Get(t.Context(), s.namespace, nc.Name, nc); err != nil {
+				return err
+			}
+			before := nc.DeepCopy()
+			change(nc, "web")
+			_, err := s.kube.Patch(t.Context(), before, nc)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	edit(network.Use)
+	a := s.says("web-eth0", "Allocated")
+	for _, obj := range []kube.Object{nc, a} {
+		if err := s.kube.Delete(t.Context(), obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if a = s.says(a.Name, reasonInUse); a.Status.Address != "10.0.0.77" {
+		t.Errorf("a machine has the address, but the allocation has %q", a.Status.Address)
+	}
+	edit(network.Leave)
+	f := s.replica(s.config)
+	if err := kube.OnConflict(func() error { return f.settleAllocation(t.Context(), s.namespace, a.Name, events.TypeResync) }); err != nil {
+		t.Fatal(err)
+	}
+	if gone, err := s.kube.Gone(t.Context(), a); !gone || err != nil {
+		t.Errorf("nobody needs it any more, and it is still there: %v", err)
+	}
 }
 
 // TestDeletedInUse deletes the allocation of a NetworkConfiguration that needs it, until
