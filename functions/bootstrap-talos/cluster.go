@@ -278,8 +278,8 @@ func (f *function) checkProviders(ctx context.Context, c *cluster) error {
 // generating is how long keys are given to be made by whoever has begun.
 const generating = 30 * time.Second
 
-// ensureCredentials reads the keys of the cluster, or makes them once. Making
-// them takes a second of CPU, so a delivery that begins says so in the status, and
+// ensureCredentials reads the keys of the cluster, or makes them once: nodes that have
+// their configuration know no other keys. Making them takes a second of CPU, so a delivery that begins says so in the status, and
 // others leave it to that one. If it fails, its event comes again, and goes on.
 func (f *function) ensureCredentials(ctx context.Context, c *cluster) error {
 	var err error
@@ -287,6 +287,10 @@ func (f *function) ensureCredentials(ctx context.Context, c *cluster) error {
 		return err
 	}
 	if c.bundle == nil {
+		if c.keyed() {
+			return fault{"KeysLost", fmt.Sprintf(
+				"Secret %s is gone, and nodes know no other keys than those: restore it from a backup, or delete the cluster and create it anew", secretName(c.KubernetesCluster, pkiSecret))}
+		}
 		if c.madeByAnother(f.now()) {
 			return waits{reason: reasonGenerating, message: "waits for the cluster's keys to be made"}
 		}
@@ -303,6 +307,20 @@ func (f *function) ensureCredentials(ctx context.Context, c *cluster) error {
 	c.credentials = true
 	c.access, err = accessTo(c.bundle)
 	return err
+}
+
+// keyed tells whether the keys of the cluster are in use: a node has its configuration,
+// or etcd has begun, whatever has become of that node.
+func (c *cluster) keyed() bool {
+	if isTrue(c.KubernetesCluster, v1alpha1.ConditionBootstrapped) {
+		return true
+	}
+	for _, m := range c.machines {
+		if installed(m) {
+			return true
+		}
+	}
+	return false
 }
 
 // announce writes into the status that this delivery makes the keys. Of two that

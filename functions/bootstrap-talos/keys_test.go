@@ -1,13 +1,24 @@
 package main
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/tests/sim/faults"
+	"github.com/vitistack/stack/tests/stand/feed"
 )
 
 // refusing fails the first requests to make a Secret.
@@ -48,4 +59,112 @@ func TestMakerOfKeysFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.secret("shop-talos-secrets")
+}
+
+// TestKeysAreDeleted has somebody delete the keys of a cluster at points of its life. They
+// are made anew only while no node knows them.
+func TestKeysAreDeleted(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name, reason string
+		// refused is what nodes refuse until the keys are gone, and reached whether the
+		// cluster has come to the point.
+		refused string
+		reached func(*stand, *v1alpha1.KubernetesCluster) bool
+		lost    bool
+	}{
+		{"NoNode", "no node has a configuration by them", "ApplyConfiguration", func(_ *stand, kc *v1alpha1.KubernetesCluster) bool {
+			return isTrue(kc, conditionCredentials)
+		}, false},
+		{"Configured", "a node has its configuration by them, etcd has not begun", "Bootstrap", func(s *stand, _ *v1alpha1.KubernetesCluster) bool {
+			return slices.Contains(s.machines("shop"), "cp-0") && installed(s.machine("shop-cp-0"))
+		}, true},
+		{"Running", "the cluster runs", "", func(_ *stand, kc *v1alpha1.KubernetesCluster) bool { return settled(kc) }, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s := setUp(t, standing{})
+			if err := s.plan.Set(faults.Rule{Operation: "MachineService/" + tc.refused, Error: "Unavailable"}); err != nil {
+				t.Fatal(err)
+			}
+			s.create(s.cluster("shop", 1, 0))
+			feed.Until(t, tc.reason, func() (bool, string) {
+				kc := s.get("shop")
+				return tc.reached(s, kc), kc.Status.Message
+			})
+			old := s.secret("shop-talos-secrets")
+			if err := s.kube.Delete(t.Context(), old); err != nil {
+				t.Fatal(err)
+			}
+			if tc.lost {
+				s.look("shop")
+				s.waits("shop", "KeysLost", "restore", "Secret shop-talos-secrets", "delete the cluster")
+				s.withoutKeys("shop")
+				s.restore(old)
+			}
+			if err := s.plan.Set(); err != nil {
+				t.Fatal(err)
+			}
+			kc := s.running("shop", "cp-0")
+			if !isTrue(kc, conditionCredentials) {
+				t.Errorf("the cluster runs, with conditions %v", kc.Status.Conditions)
+			}
+			if same := bytes.Equal(s.secret("shop-talos-secrets").Data[pkiKey], old.Data[pkiKey]); same != tc.lost {
+				t.Errorf("%s: the cluster has the same keys: %t, want %t", tc.reason, same, tc.lost)
+			}
+		})
+	}
+}
+
+// withoutKeys has a cluster grow whose keys are lost, which makes none and gives no node
+// a configuration, and looks whether it says so.
+func (s *stand) withoutKeys(cluster string) {
+	s.Helper()
+	s.change(cluster, func(kc *v1alpha1.KubernetesCluster) {
+		kc.Spec.Topology.Workers = []v1alpha1.WorkerPool{{Name: "pool", Replicas: 1}}
+	})
+	feed.Until(s, "the new machine is up", func() (bool, string) {
+		kc := s.get(cluster)
+		up := slices.Contains(s.machines(cluster), "pool-0") && running(s.machine(cluster+"-pool-0"))
+		return up && kc.Status.ObservedGeneration == kc.Generation, kc.Status.Message
+	})
+	s.look(cluster)
+	if installed(s.machine(cluster + "-pool-0")) {
+		s.Error("a node has a configuration by keys that nobody has")
+	}
+	if err := s.kube.Get(s.Context(), s.namespace, cluster+"-talos-secrets", &corev1.Secret{}); !kube.NotFound(err) {
+		s.Errorf("other keys have been made: %v", err)
+	}
+	if c := meta.FindStatusCondition(s.get(cluster).Status.Conditions, conditionCredentials); c.Status != metav1.ConditionFalse || c.Reason != "KeysLost" {
+		s.Errorf("condition %s: %s %s", conditionCredentials, c.Status, c.Reason)
+	}
+	s.change(cluster, func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Workers = nil })
+}
+
+// restore makes a Secret that was deleted anew, as it was.
+func (s *stand) restore(secret *corev1.Secret) {
+	s.Helper()
+	secret = secret.DeepCopy()
+	secret.UID, secret.ResourceVersion = "", ""
+	s.create(secret)
+}
+
+// TestRemoveWithoutKeys deletes a cluster whose keys are lost.
+func TestRemoveWithoutKeys(t *testing.T) {
+	t.Parallel()
+	s := setUp(t, standing{})
+	s.create(s.cluster("shop", 1, 1))
+	s.running("shop")
+	if err := s.kube.Delete(t.Context(), s.secret("shop-talos-secrets")); err != nil {
+		t.Fatal(err)
+	}
+	s.look("shop")
+	s.waits("shop", "KeysLost")
+	if err := s.kube.Delete(t.Context(), s.get("shop")); err != nil {
+		t.Fatal(err)
+	}
+	feed.Until(t, "the cluster is gone", func() (bool, string) {
+		err := s.kube.Get(t.Context(), s.namespace, "shop", &v1alpha1.KubernetesCluster{})
+		return kube.NotFound(err) && len(s.machines("shop")) == 0, fmt.Sprint(err, s.machines("shop"))
+	})
 }

@@ -122,6 +122,8 @@ func describeConditions(c *cluster, err error) {
 	set(v1alpha1.ConditionMachinesCreated, true, "MachinesCreated", count(len(c.machines), "machine"))
 	if c.credentials {
 		set(conditionCredentials, true, "CredentialsCreated", "the cluster's keys are made")
+	} else if flt.reason != "" {
+		set(conditionCredentials, false, flt.reason, flt.message)
 	} else if _, begun := conditionSince(c.KubernetesCluster, conditionCredentials, reasonGenerating); !begun {
 		set(conditionCredentials, false, reasonGenerating, c.making())
 	}
