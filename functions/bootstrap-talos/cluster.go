@@ -63,6 +63,8 @@ type cluster struct {
 	gate     string
 	// created, credentials, bootstrapped and reachable are how far it has come.
 	created, credentials, bootstrapped, reachable bool
+	// unanswered is whether its API has not answered, or cannot even be asked.
+	unanswered bool
 }
 
 // waits says what a cluster waits for. Silent is whether it tells nobody when it is
@@ -121,6 +123,9 @@ func (f *function) advance(ctx context.Context, c *cluster) error {
 	if err := f.readmit(ctx, c); err != nil {
 		late = worst([]error{err, late})
 	}
+	if c.unanswered && errors.As(late, new(waits)) {
+		late = f.checkLost(ctx, c, late)
+	}
 	if !c.reachable || (late != nil && c.Status.Upgrade == nil) {
 		return late
 	}
@@ -141,6 +146,7 @@ func (f *function) lookOnce(ctx context.Context, c *cluster, members []member, c
 	}
 	if late == nil {
 		late = f.lookAtNodes(ctx, c)
+		c.unanswered = errors.As(late, new(waits)) || errors.As(late, new(fault))
 	}
 	if err := f.shrink(ctx, c); err != nil && !refused {
 		late = err
@@ -288,6 +294,7 @@ func (f *function) ensureCredentials(ctx context.Context, c *cluster) error {
 	}
 	if c.bundle == nil {
 		if c.keyed() {
+			c.unanswered = true
 			return fault{"KeysLost", fmt.Sprintf(
 				"Secret %s is gone, and nodes know no other keys than those: restore it from a backup, or delete the cluster and create it anew", secretName(c.KubernetesCluster, pkiSecret))}
 		}

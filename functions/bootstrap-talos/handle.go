@@ -189,7 +189,11 @@ func (f *function) step(ctx context.Context, c *cluster, look glance) error {
 	if kube.Conflict(err) {
 		return err
 	}
-	if err := f.write(ctx, c, summarise(c, err)); err != nil {
+	told := summarise(c, err)
+	if c.unanswered && look.patience > 0 {
+		describeUnanswered(c, err)
+	}
+	if err := f.write(ctx, c, told); err != nil {
 		return err
 	}
 	if look.ask != nil && f.asks(c, asked, look.thorough) {

@@ -166,7 +166,7 @@ export function conditions(list = []) {
             "p",
             {},
             h("strong", {}, step(c.type)),
-            h("span", { class: "quiet" }, c.status === "True" ? ", yes" : ", not yet"),
+            h("span", { class: "quiet" }, { True: ", yes", Unknown: ", not known now" }[c.status] ?? ", not yet"),
             " ",
             h("span", { class: "soft small" }, h("time", { datetime: c.lastTransitionTime }, moment(c.lastTransitionTime))),
           ),
