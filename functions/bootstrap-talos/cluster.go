@@ -285,8 +285,9 @@ func (f *function) checkProviders(ctx context.Context, c *cluster) error {
 const generating = 30 * time.Second
 
 // ensureCredentials reads the keys of the cluster, or makes them once: nodes that have
-// their configuration know no other keys. Making them takes a second of CPU, so a delivery that begins says so in the status, and
-// others leave it to that one. If it fails, its event comes again, and goes on.
+// their configuration know no other keys. Making them takes a second of CPU, so a
+// delivery that begins says so in the status, and others leave it to that one. If it
+// fails, its event comes again, and goes on.
 func (f *function) ensureCredentials(ctx context.Context, c *cluster) error {
 	var err error
 	if c.bundle, err = f.readPKI(ctx, c.KubernetesCluster); err != nil {
