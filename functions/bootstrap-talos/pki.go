@@ -105,9 +105,12 @@ func (f *function) createPKI(ctx context.Context, kc *v1alpha1.KubernetesCluster
 	secret.Immutable = &immutable
 	err = f.kube.Create(ctx, secret)
 	if kube.AlreadyExists(err) {
-		return f.readPKI(ctx, kc)
+		there, unread := f.readPKI(ctx, kc)
+		if unread != nil || there != nil {
+			return there, unread
+		}
 	}
-	return bundle, err
+	return bundle, err // of one that was there and is gone too: it is tried again
 }
 
 // keepSecret makes one of a cluster's other Secrets, unless one is there that
