@@ -5,9 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
 	"io/fs"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -71,7 +69,7 @@ func (w *world) secretsKept() {
 	}
 	for _, path := range []string{"api/v1/clusters", "api/v1/machines", "api/v1/events?limit=1000", "metrics"} {
 		w.until(time.Minute, 1100*time.Millisecond, func() (namespace, why string) {
-			body, err := w.ask(path)
+			body, err := w.e.Ask(path)
 			if err != nil {
 				return "", err.Error()
 			}
@@ -96,7 +94,7 @@ func (w *world) secretsKept() {
 func (w *world) historyBegins() {
 	w.t.Helper()
 	feed.Until(w.t, "the history begins", func() (bool, string) {
-		_, err := w.ask("health/database")
+		_, err := w.e.Ask("health/database")
 		return err == nil, fmt.Sprint(err)
 	})
 }
@@ -138,7 +136,7 @@ func (w *world) remembered() {
 // history counts the events of a type, by the object that they are about.
 func (w *world) history(eventType string) (map[string]int, error) {
 	const most = 1000
-	body, err := w.ask(fmt.Sprintf("api/v1/events?limit=%d&type=%s", most, eventType))
+	body, err := w.e.Ask(fmt.Sprintf("api/v1/events?limit=%d&type=%s", most, eventType))
 	if err != nil {
 		return nil, err
 	}
@@ -156,22 +154,4 @@ func (w *world) history(eventType string) (map[string]int, error) {
 		times[e.UID]++
 	}
 	return times, nil
-}
-
-// ask gets what the gateway has at a path. Everything but 200 is an error.
-func (w *world) ask(path string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, w.e.Gateway()+path, nil)
-	if err != nil {
-		return nil, err
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = res.Body.Close() }()
-	body, err := io.ReadAll(res.Body)
-	if err == nil && res.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s %s", path, res.Status, body)
-	}
-	return body, err
 }

@@ -5,8 +5,6 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -87,8 +85,8 @@ func TestExamples(t *testing.T) {
 			`kea_operator_server_health{server="primary",type="dhcp4"} 1`,
 		} {
 			feed.Until(t, "the gateway has "+want, func() (bool, string) {
-				metrics := scrape(t, e)
-				return strings.Contains(metrics, "\n"+want), metrics
+				metrics, err := e.Ask("metrics")
+				return err == nil && strings.Contains(string(metrics), "\n"+want), fmt.Sprintf("%s %v", metrics, err)
 			})
 		}
 	})
@@ -103,25 +101,6 @@ func TestExamples(t *testing.T) {
 			})
 		}
 	})
-}
-
-// scrape is what the gateway tells Prometheus.
-func scrape(t *testing.T, e *engine.Engine) string {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, e.Gateway()+"metrics", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err.Error()
-	}
-	defer func() { _ = res.Body.Close() }()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		return err.Error()
-	}
-	return string(text)
 }
 
 // ready is the reason and the message of an object's condition Ready.

@@ -2,8 +2,6 @@ package knative
 
 import (
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -205,12 +203,7 @@ spec:
 			types.MergePatchType, []byte(note), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		response, err := http.Get(r.Gateway() + "api/v1/dead-letters")
-		if err != nil {
-			return false, err.Error()
-		}
-		defer func() { _ = response.Body.Close() }()
-		text, err := io.ReadAll(response.Body)
+		text, err := r.Ask("api/v1/dead-letters")
 		if err != nil {
 			return false, err.Error()
 		}

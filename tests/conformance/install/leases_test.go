@@ -1,9 +1,9 @@
 package install
 
 import (
+	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+
+	"github.com/vitistack/stack/tests/stand/feed"
 )
 
 // leasesAreKept has allocate-ip write Leases of its own, which it may, and of others.
@@ -52,9 +54,7 @@ func leasesAreKept(t *testing.T, c *cluster) {
 		}},
 	}
 	for name, tc := range tests {
-		if err := refusal(onlyAddresses, tc.attempt); err == nil || !strings.Contains(err.Error(), onlyAddresses) {
-			t.Errorf("%s: %v, want a refusal: %s", name, err, tc.reason)
-		}
+		refusal(t, name+", "+tc.reason, onlyAddresses, tc.attempt)
 	}
 	address, err := ours.Create(t.Context(), lease("10-0-0-1", "allocate-ip"), metav1.CreateOptions{})
 	if err != nil {
@@ -76,17 +76,15 @@ func leasesAreKept(t *testing.T, c *cluster) {
 // onlyAddresses is what the policy says.
 const onlyAddresses = "the Leases of addresses alone"
 
-// refusal attempts until a policy refuses with its message: an API server begins to
-// follow one some time after it was made.
-func refusal(message string, attempt func() error) error {
-	deadline := time.Now().Add(servedTimeout)
-	for {
-		err := attempt()
-		if err != nil && strings.Contains(err.Error(), message) || time.Now().After(deadline) {
-			return err
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+// refusal attempts until a policy refuses with its message, since an API server begins
+// to follow one some time after it was made, and returns what it says.
+func refusal(t *testing.T, reason, message string, attempt func() error) (refused error) {
+	t.Helper()
+	feed.Until(t, "want a refusal: "+reason, func() (bool, string) {
+		refused = attempt()
+		return refused != nil && strings.Contains(refused.Error(), message), fmt.Sprint(refused)
+	})
+	return refused
 }
 
 // as asks the API server in the name of a function.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/netip"
 	"os"
@@ -208,6 +209,24 @@ func (e *Engine) PID() int { return e.process.PID() }
 
 // Gateway is the URL of the gateway.
 func (e *Engine) Gateway() string { return e.summary.Gateway }
+
+// Ask gets what the gateway has at a path. Everything but 200 is an error.
+func (e *Engine) Ask(path string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(e.t.Context(), http.MethodGet, e.Gateway()+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	body, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s %s", path, res.Status, body)
+	}
+	return body, err
+}
 
 // Ingress is the URL at which the broker takes events.
 func (e *Engine) Ingress() string { return e.summary.Ingress }
