@@ -134,18 +134,13 @@ func (n netbox) prefix(ctx context.Context, nn *v1alpha2.NetworkNamespace, want 
 }
 
 // ownPrefix is the network's prefix of a family, and nil where it has none. Of
-// several, which deliveries at the same moment make, the first is kept.
+// several the first is kept.
 func (n netbox) ownPrefix(ctx context.Context, nn *v1alpha2.NetworkNamespace, family v1alpha2.IPFamily) (*netboxPrefix, error) {
 	own, err := n.ownPrefixes(ctx, nn, family)
-	if err != nil || len(own) == 0 {
+	if err != nil {
 		return nil, err
 	}
-	for _, p := range own[1:] {
-		if err := n.api.remove(ctx, "prefixes", p.ID); err != nil {
-			return nil, err
-		}
-	}
-	return &own[0], nil
+	return firstOf(ctx, n.api, "prefixes", own, func(p netboxPrefix) int { return p.ID })
 }
 
 // ownPrefixes are the network's prefixes of a family, in the order in which they were
@@ -311,15 +306,10 @@ func (n netbox) vlan(ctx context.Context, nn *v1alpha2.NetworkNamespace, group s
 // kept.
 func (n netbox) ownVLAN(ctx context.Context, nn *v1alpha2.NetworkNamespace) (*netboxVLAN, error) {
 	own, err := n.ownVLANs(ctx, nn)
-	if err != nil || len(own) == 0 {
+	if err != nil {
 		return nil, err
 	}
-	for _, v := range own[1:] {
-		if err := n.api.remove(ctx, "vlans", v.ID); err != nil {
-			return nil, err
-		}
-	}
-	return &own[0], nil
+	return firstOf(ctx, n.api, "vlans", own, func(v netboxVLAN) int { return v.ID })
 }
 
 // ownVLANs are the network's VLANs, in the order in which they were made.

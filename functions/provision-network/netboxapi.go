@@ -162,6 +162,20 @@ func eachOnce[T any](all []T, id func(T) int) []T {
 	return slices.CompactFunc(all, func(a, b T) bool { return id(a) == id(b) })
 }
 
+// firstOf is the first of a network's own objects of a kind, and nil where there is
+// none. The others, which deliveries at the same moment make, it removes.
+func firstOf[T any](ctx context.Context, api netboxAPI, kind string, own []T, id func(T) int) (*T, error) {
+	if len(own) == 0 {
+		return nil, nil
+	}
+	for _, surplus := range own[1:] {
+		if err := api.remove(ctx, kind, id(surplus)); err != nil {
+			return nil, err
+		}
+	}
+	return &own[0], nil
+}
+
 // do sends one request.
 func (a netboxAPI) do(ctx context.Context, method, path string, query url.Values, body, into any) error {
 	_, err := a.wire.Do(ctx, wire.Request{Method: method, Path: path, Query: query, Body: body}, into)
