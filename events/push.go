@@ -87,31 +87,31 @@ func (p *pusher) push(url string) {
 	if p.instance == "" {
 		p.instance = rand.Text()
 	}
-	err := post(url, counted(p.instance))
+	err := post(url, labelled(p.instance))
 	if err != nil && !p.failing {
 		p.log.Warn("Cannot push metrics, which stay for the next push", "error", err.Error())
 	}
 	p.failing = err != nil
 }
 
-// counted is what this process has counted, each line with the label instance.
-func counted(instance string) *bytes.Buffer {
-	var all, labelled bytes.Buffer
+// labelled is what this process has counted, each line with the label instance.
+func labelled(instance string) *bytes.Buffer {
+	var all, out bytes.Buffer
 	metrics.WritePrometheus(&all, false)
 	for line := range bytes.Lines(all.Bytes()) {
 		name := bytes.IndexAny(line, "{ ")
 		if line[0] == '#' || name < 0 {
-			labelled.Write(line)
+			out.Write(line)
 			continue
 		}
-		fmt.Fprintf(&labelled, "%s{instance=%q", line[:name], instance)
+		fmt.Fprintf(&out, "%s{instance=%q", line[:name], instance)
 		if line[name] == '{' {
-			fmt.Fprintf(&labelled, ",%s", line[name+1:])
+			fmt.Fprintf(&out, ",%s", line[name+1:])
 		} else {
-			fmt.Fprintf(&labelled, "}%s", line[name:])
+			fmt.Fprintf(&out, "}%s", line[name:])
 		}
 	}
-	return &labelled
+	return &out
 }
 
 func post(url string, text *bytes.Buffer) error {

@@ -57,7 +57,7 @@ func (g *gateway) serveEndpoint(e endpoint) fiber.Handler {
 		h := &c.Context().Response.Header
 		h.Set(fiber.HeaderXRequestID, id)
 		h.Set(fiber.HeaderXContentTypeOptions, "nosniff")
-		if !excluded(g.config.Logging.ExcludePaths, c.Path()) {
+		if g.log.Enabled(c.Context(), slog.LevelDebug) && !excluded(g.config.Logging.ExcludePaths, c.Path()) {
 			g.log.LogAttrs(c.Context(), slog.LevelDebug, "Received request", slog.String("component", "httpserver"), slog.String("requestId", id),
 				slog.String("method", c.Method()), slog.String("path", c.Path()))
 		}
