@@ -54,7 +54,9 @@ func leasesAreKept(t *testing.T, c *cluster) {
 		}},
 	}
 	for name, tc := range tests {
-		refusal(t, name+", "+tc.reason, onlyAddresses, tc.attempt)
+		if err := refusal(t, tc.reason, onlyAddresses, tc.attempt); !apierrors.IsInvalid(err) {
+			t.Errorf("%s: %v, want a refusal: %s", name, err, tc.reason)
+		}
 	}
 	address, err := ours.Create(t.Context(), lease("10-0-0-1", "allocate-ip"), metav1.CreateOptions{})
 	if err != nil {
