@@ -2,7 +2,6 @@ package events
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,45 +16,68 @@ import (
 	"github.com/vitistack/stack/events/outbound"
 )
 
-// Sender posts events to a sink, which is where a function sends more than the
-// one event that it may reply.
+// Sender posts events to the Broker, which is how a function sends more than the one
+// event that it may reply.
 type Sender struct {
-	sink string
+	sink *Sink
 	http *http.Client
 }
 
-// NewSender makes a sender for the sink that the environment variable K_SINK
-// names, which a SinkBinding sets.
-func NewSender() (*Sender, error) {
-	sink := os.Getenv("K_SINK")
-	if sink == "" {
-		return nil, errors.New("read K_SINK: it is empty; a SinkBinding has to set it to the Broker's address")
+// NewSender returns a Sender to the address in the environment variable K_SINK, which
+// a SinkBinding sets, or else to the address that find returns.
+func NewSender(find FindSink) *Sender {
+	return &Sender{
+		sink: NewSink(os.Getenv("K_SINK"), find),
+		http: &http.Client{Timeout: sendTimeout, CheckRedirect: outbound.Stay},
 	}
-	return &Sender{sink: sink, http: &http.Client{Timeout: sendTimeout, CheckRedirect: outbound.Stay}}, nil
 }
 
 // sendTimeout is for the broker to accept one event.
 const sendTimeout = 10 * time.Second
 
+// Require returns a Handler that calls handle once the sink's address is known. Until
+// then each delivery fails with a transient error before anything is done, so that no
+// delivery stops halfway.
+func (s *Sender) Require(handle Handler) Handler {
+	return func(ctx context.Context, in event.Event) (*event.Event, error) {
+		if _, err := s.sink.URL(ctx); err != nil {
+			return nil, err
+		}
+		return handle(ctx, in)
+	}
+}
+
 // Send posts one event in binary mode. An error means that it may or may not have
 // arrived.
 func (s *Sender) Send(ctx context.Context, e event.Event) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.sink, nil)
-	if err != nil {
+	if err := s.send(ctx, e); err != nil {
+		s.sink.Forget()
 		return fmt.Errorf("send event %s: %w", e.ID(), err)
 	}
+	return nil
+}
+
+func (s *Sender) send(ctx context.Context, e event.Event) error {
+	url, err := s.sink.URL(ctx)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
+	if err != nil {
+		return err
+	}
 	if err := cehttp.WriteRequest(ctx, binding.ToMessage(&e), req); err != nil {
-		return fmt.Errorf("send event %s: %w", e.ID(), err)
+		return err
 	}
 	Identify(req)
 	res, err := s.http.Do(req)
 	if err != nil {
-		return fmt.Errorf("send event %s: %w", e.ID(), err)
+		return err
 	}
 	defer func() { _ = res.Body.Close() }()
 	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxEventBytes))
 	if res.StatusCode/100 != 2 {
-		return fmt.Errorf("send event %s: the sink answered %s", e.ID(), res.Status)
+		return fmt.Errorf("the sink answered %s", res.Status)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cloudevents/sdk-go/v2/event"
+	cehttp "github.com/cloudevents/sdk-go/v2/protocol/http"
 
 	"github.com/vitistack/stack/events"
 )
@@ -20,10 +21,7 @@ func TestSend(t *testing.T) {
 		return nil, err
 	})
 	t.Setenv("K_SINK", url)
-	sender, err := events.NewSender()
-	if err != nil {
-		t.Fatal(err)
-	}
+	sender := events.NewSender(nil)
 	if err := sender.Send(t.Context(), events.LookAgain("/functions/resync", ref, "uid-1", "7")); err != nil {
 		t.Fatal(err)
 	}
@@ -38,15 +36,65 @@ func TestSendFails(t *testing.T) {
 	}))
 	defer refusing.Close()
 	t.Setenv("K_SINK", refusing.URL)
-	sender, err := events.NewSender()
-	if err != nil {
-		t.Fatal(err)
-	}
+	sender := events.NewSender(nil)
 	if err := sender.Send(t.Context(), events.LookAgain("/s", events.Ref{Kind: "K", Name: "n"}, "u", "c")); err == nil {
 		t.Error("a sink that refuses must be an error")
 	}
+}
+
+// TestSinkIsFound starts without K_SINK, as the first revision of a Knative Service does.
+func TestSinkIsFound(t *testing.T) {
 	t.Setenv("K_SINK", "")
-	if _, err := events.NewSender(); err == nil {
-		t.Error("no sink must be an error at start")
+	arrived := 0
+	broker := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		arrived++
+		w.WriteHeader(http.StatusAccepted)
+	}))
+	defer broker.Close()
+	address, asked, handled := "", 0, 0
+	sender := events.NewSender(func(context.Context) (string, error) {
+		asked++
+		return address, nil
+	})
+	ref := events.Ref{APIVersion: "vitistack.io/v1alpha1", Kind: "Machine", Namespace: "default", Name: "vm"}
+	url, _, _ := serve(t, sender.Require(func(ctx context.Context, _ event.Event) (*event.Event, error) {
+		handled++
+		return nil, sender.Send(ctx, events.LookAgain("/functions/test", ref, "uid-1", "7"))
+	}))
+	for _, step := range []struct {
+		reason, address          string
+		status, handled, arrived int
+	}{
+		{reason: "the Broker has no address yet", status: http.StatusServiceUnavailable},
+		{reason: "the Broker has an address now", address: broker.URL, status: http.StatusAccepted, handled: 1, arrived: 1},
+		{reason: "the address that was found is kept", status: http.StatusAccepted, handled: 2, arrived: 2},
+	} {
+		address = step.address
+		if status := postChange(t, url, ref); status != step.status || handled != step.handled || arrived != step.arrived {
+			t.Errorf("%s: got %d, handled %d, arrived %d", step.reason, status, handled, arrived)
+		}
 	}
+	broker.Close()
+	if status := postChange(t, url, ref); status != http.StatusServiceUnavailable {
+		t.Errorf("a Broker that is away: got %d", status)
+	}
+	if before := asked; postChange(t, url, ref) != http.StatusServiceUnavailable || asked != before+1 {
+		t.Errorf("after a failure the address is not looked up again: asked %d times, then %d", before, asked)
+	}
+}
+
+// postChange posts a change of an object, and returns what the function answers.
+func postChange(t *testing.T, url string, ref events.Ref) int {
+	t.Helper()
+	e := events.LookAgain("/functions/resync", ref, "uid-1", "1")
+	req, err := cehttp.NewHTTPRequestFromEvent(t.Context(), url, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	return res.StatusCode
 }

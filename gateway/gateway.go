@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/gateway/announce"
 	"github.com/vitistack/stack/gateway/apiserver"
 	"github.com/vitistack/stack/gateway/cache"
@@ -35,6 +36,8 @@ type gateway struct {
 	views   views
 	// kubernetes answers what is not watched.
 	kubernetes *apiserver.Client
+	// sink is the Broker.
+	sink *events.Sink
 
 	history *history.Store
 	// announcer and deliverer tell what has happened.
@@ -74,6 +77,9 @@ func newGateway(c *config.Config, kubernetes *rest.Config, store *state.Store, l
 	if g.kubernetes, err = apiserver.New(kubernetes); err != nil {
 		return nil, err
 	}
+	g.sink = events.NewSink(c.SinkURL, func(ctx context.Context) (string, error) {
+		return g.kubernetes.BrokerURL(ctx, platformNamespace())
+	})
 	for _, set := range []func() error{g.cacheAnswers, g.keepHistory, g.guard} {
 		if err := set(); err != nil {
 			return nil, err

@@ -71,11 +71,13 @@ func (g *gateway) ingestEvents(c *fiber.Ctx) error {
 	if err := g.checkEvents(all, batch); err != nil {
 		return err
 	}
-	if g.config.SinkURL == "" {
-		return refuse(http.StatusServiceUnavailable, "there is no Broker to pass the event on to: a SinkBinding has to set K_SINK")
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), g.config.APITimeout)
 	defer cancel()
+	if _, err := g.sink.URL(ctx); err != nil {
+		p := refuse(http.StatusServiceUnavailable, "the event cannot be passed on: %s", err)
+		p.retryAfter = 5
+		return p
+	}
 	var out acceptedJSON
 	for _, e := range all {
 		taken, err := g.passOn(ctx, e)
@@ -185,26 +187,38 @@ func (g *gateway) passOn(ctx context.Context, e event.Event) (bool, error) {
 	return true, nil
 }
 
-// sendToBroker posts one event.
+// sendToBroker posts one event in structured mode.
 func (g *gateway) sendToBroker(ctx context.Context, e event.Event) error {
+	if err := g.postToBroker(ctx, e); err != nil {
+		g.sink.Forget()
+		return fmt.Errorf("send event %s: %w", e.ID(), err)
+	}
+	return nil
+}
+
+func (g *gateway) postToBroker(ctx context.Context, e event.Event) error {
+	url, err := g.sink.URL(ctx)
+	if err != nil {
+		return err
+	}
 	body, err := json.Marshal(e)
 	if err != nil {
-		return fmt.Errorf("encode event %s: %w", e.ID(), err)
+		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, g.config.SinkURL, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("send event %s: %w", e.ID(), err)
+		return err
 	}
 	req.Header.Set("Content-Type", event.ApplicationCloudEventsJSON)
 	events.Identify(req)
 	res, err := staying.Do(req)
 	if err != nil {
-		return fmt.Errorf("send event %s: %w", e.ID(), err)
+		return err
 	}
 	defer func() { _ = res.Body.Close() }()
 	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 1<<16))
 	if res.StatusCode/100 != 2 {
-		return errors.New("send event " + e.ID() + ": the Broker answered " + res.Status)
+		return errors.New("the Broker answered " + res.Status)
 	}
 	return nil
 }

@@ -20,12 +20,9 @@ func main() {
 		if err != nil {
 			return nil, err
 		}
-		sender, err := events.NewSender()
-		if err != nil {
-			return nil, err
-		}
+		sender := events.NewSender(client.BrokerURL)
 		f := &function{kube: client, ledger: &ledger{kube: client, now: time.Now}, sender: sender, now: time.Now}
-		return f.handle, nil
+		return sender.Require(f.handle), nil
 	})
 }
 

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/vitistack/stack/events/outbound"
+	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/wire"
 )
 
@@ -26,8 +26,6 @@ const (
 	maxConfiguration = 128 << 20
 	defaultPort      = "8000"
 	defaultClasses   = "biosclients,ueficlients,ipxeclients"
-	platform         = "vitistack-system"
-	namespaceFile    = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 )
 
 // settings are what the environment says. Their names and defaults are those of
@@ -75,7 +73,7 @@ func readSettings(getenv func(string) string) (settings, error) {
 		username:          getenv("KEA_BASIC_AUTH_USERNAME"),
 		password:          getenv("KEA_BASIC_AUTH_PASSWORD"),
 		secretName:        getenv("KEA_TLS_SECRET_NAME"),
-		namespace:         namespaceOf(getenv),
+		namespace:         kube.Namespace(getenv),
 		classes:           list(cmp.Or(getenv("KEA_REQUIRE_CLIENT_CLASSES"), defaultClasses)),
 	}
 	s.secretNamespace = cmp.Or(getenv("KEA_TLS_SECRET_NAMESPACE"), s.namespace)
@@ -163,17 +161,6 @@ func (s settings) connect(secret func(namespace, name string) (map[string][]byte
 		controls = append(controls, &control{role: [...]string{"primary", "secondary"}[i], wire: client})
 	}
 	return controls, nil
-}
-
-// namespaceOf is where this function runs.
-func namespaceOf(getenv func(string) string) string {
-	if text := getenv("POD_NAMESPACE"); text != "" {
-		return text
-	}
-	if text, err := os.ReadFile(namespaceFile); err == nil {
-		return strings.TrimSpace(string(text))
-	}
-	return platform
 }
 
 func list(text string) []string {

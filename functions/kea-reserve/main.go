@@ -28,10 +28,7 @@ func main() {
 		if err != nil {
 			return nil, err
 		}
-		sender, err := events.NewSender()
-		if err != nil {
-			return nil, err
-		}
+		sender := events.NewSender(client.BrokerURL)
 		controls, err := settings.connect(client.Secrets(settings.timeout))
 		if err != nil {
 			return nil, err
@@ -41,7 +38,7 @@ func main() {
 			lock:    &lock{kube: client, namespace: settings.namespace, now: time.Now},
 			classes: settings.classes, strict: settings.strict,
 		}
-		return f.handle, nil
+		return sender.Require(f.handle), nil
 	})
 }
 

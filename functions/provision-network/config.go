@@ -1,24 +1,21 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events/outbound"
+	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/wire"
 )
 
 const (
 	defaultTimeout = 10 * time.Second
 	maxTimeout     = 20 * time.Second // a delivery has 25 s
-	platform       = "vitistack-system"
-	namespaceFile  = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 )
 
 // environment is what the function is configured by.
@@ -76,7 +73,7 @@ func (e environment) connect(prefix, scheme, address string) (*wire.Client, erro
 	}
 	var trust wire.TLS
 	if name := e.getenv(prefix + "_TLS_SECRET_NAME"); name != "" {
-		data, err := e.secret(e.namespace(), name)
+		data, err := e.secret(kube.Namespace(e.getenv), name)
 		if err != nil {
 			return nil, fmt.Errorf("%w: correct %s_TLS_SECRET_NAME", err, prefix)
 		}
@@ -90,15 +87,6 @@ func (e environment) connect(prefix, scheme, address string) (*wire.Client, erro
 		return nil, fmt.Errorf("%w: correct %s_URL", err, prefix)
 	}
 	return client, nil
-}
-
-// namespace is where this function runs.
-func (e environment) namespace() string {
-	text, err := os.ReadFile(namespaceFile)
-	if err != nil {
-		text = nil
-	}
-	return cmp.Or(e.getenv("POD_NAMESPACE"), strings.TrimSpace(string(text)), platform)
 }
 
 // absent is a provider that this installation does not have.

@@ -37,7 +37,7 @@ func configured(provider string, values map[string]string, secret map[string][]b
 	return environment{
 		getenv: func(name string) string { return values[name] },
 		secret: func(namespace, name string) (map[string][]byte, error) {
-			if secret == nil || namespace != platform || name != "nam-tls" {
+			if secret == nil || namespace != "vitistack-system" || name != "nam-tls" {
 				return nil, errors.New("read secrets " + namespace + "/" + name + ": not found")
 			}
 			return secret, nil

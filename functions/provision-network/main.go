@@ -27,13 +27,10 @@ func main() {
 		if err != nil {
 			return nil, err
 		}
-		sender, err := events.NewSender()
-		if err != nil {
-			return nil, err
-		}
+		sender := events.NewSender(client.BrokerURL)
 		e := environment{getenv: os.Getenv, secret: client.Secrets(defaultTimeout)}
 		f := &function{kube: client, sources: e.sources(), sender: sender, now: time.Now, pause: calm}
-		return f.handle, nil
+		return sender.Require(f.handle), nil
 	})
 }
 

@@ -19,11 +19,8 @@ func main() {
 		if err != nil {
 			return nil, err
 		}
-		sender, err := events.NewSender()
-		if err != nil {
-			return nil, err
-		}
+		sender := events.NewSender(client.BrokerURL)
 		f := &function{api: client, sender: sender, now: time.Now}
-		return f.handle, nil
+		return sender.Require(f.handle), nil
 	})
 }

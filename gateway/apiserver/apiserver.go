@@ -5,11 +5,13 @@ package apiserver
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -117,4 +119,30 @@ func (c *Client) Manifests(ctx context.Context, namespace, cluster string) (map[
 		}
 	}
 	return files, nil
+}
+
+// brokerName is what the topology calls the Broker.
+const brokerName = "vitistack"
+
+// BrokerURL returns the address that the stack's Broker has in its status. It is empty
+// as long as there is no Broker, or the Broker has no address.
+func (c *Client) BrokerURL(ctx context.Context, namespace string) (string, error) {
+	raw, err := c.core.Get().AbsPath("/apis/eventing.knative.dev/v1/namespaces", namespace, "brokers", brokerName).Do(ctx).Raw()
+	if apierrors.IsNotFound(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read Broker %s/%s: %w", namespace, brokerName, err)
+	}
+	var broker struct {
+		Status struct {
+			Address struct {
+				URL string `json:"url"`
+			} `json:"address"`
+		} `json:"status"`
+	}
+	if err := json.Unmarshal(raw, &broker); err != nil {
+		return "", fmt.Errorf("read Broker %s/%s: %w", namespace, brokerName, err)
+	}
+	return broker.Status.Address.URL, nil
 }

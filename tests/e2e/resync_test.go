@@ -80,6 +80,17 @@ func TestNetworkComesLast(t *testing.T) {
 	e.UntilPhase(engine.KubernetesClusters, "default", "simple-cluster", "Running")
 }
 
+// TestBeforeSinkBindings starts every process as Knative starts the first revision of a
+// Service: without K_SINK, which a SinkBinding writes later, or never where its webhook
+// does not look at the namespace.
+func TestBeforeSinkBindings(t *testing.T) {
+	t.Parallel()
+	e := engine.Start(t, "--without-sink-bindings", "--ping-every", "5s")
+	e.Apply("default", e.StaticNetwork("network", 10, 250))
+	e.Apply("default", e.Example("simple-kubernetescluster.yaml"))
+	e.UntilPhase(engine.KubernetesClusters, "default", "simple-cluster", "Running")
+}
+
 // periods makes pings as the PingSource does, and waits after each until all that
 // came of it is delivered.
 func periods(t *testing.T, e *engine.Engine, n int) {

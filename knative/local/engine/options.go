@@ -27,6 +27,7 @@ type Options struct {
 	Apply         []string // files
 	Config        map[string]string
 	PingEvery     time.Duration
+	Unbound       bool
 	Ingress       *url.URL
 	APIServer     *url.URL
 	Audit         bool
@@ -72,6 +73,7 @@ func ParseOptions(args []string, out io.Writer) (Options, error) {
 	flags.Func("ingress", "`URL` that the ApiServerSource and the subjects of SinkBindings send to instead of the Broker, for tests that put a proxy in between", setURL(&o.Ingress))
 	flags.Func("apiserver", "`URL` of the API server that functions and Deployments are given instead of the engine's own, with the same authority, for tests that put a proxy in between", setURL(&o.APIServer))
 	flags.Func("apiserver-flag", "one more `flag` of kube-apiserver, with its dashes (repeatable)", list(&o.ServerFlags))
+	flags.BoolVar(&o.Unbound, "without-sink-bindings", false, "leave K_SINK empty, as Knative does in a revision that starts before its SinkBinding is applied")
 	flags.BoolVar(&o.Audit, "audit", false, "log each request to the API server to logs/audit.log")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {

@@ -85,7 +85,7 @@ func (p *programs) command(ctx context.Context, program manifest.Program, port i
 	if err != nil {
 		return process.Command{}, err
 	}
-	if sink != nil {
+	if sink != nil && !p.options.Unbound {
 		env["K_SINK"] = sink.String()
 	}
 	dir := p.state.path("work", program.Name)
