@@ -4,6 +4,7 @@ package outbound
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -15,6 +16,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/net/proxy"
 )
 
 // Variable is the environment variable with the list that Parse reads.
@@ -45,6 +48,10 @@ type Rules struct {
 	hosts    []string
 	prefixes []netip.Prefix
 	broken   error
+	// proxy carries connections to all but its exceptions, unless it is nil.
+	proxy *url.URL
+	// direct are the exceptions, in the form of NO_PROXY.
+	direct string
 }
 
 // Parse reads a list separated by commas, of host names (s3.example.com), names
@@ -79,8 +86,27 @@ func isName(text string) bool {
 		strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == "" && !strings.Contains(text, "..")
 }
 
-// FromEnvironment are the rules that this process was started with.
-var FromEnvironment = sync.OnceValue(func() Rules { return Parse(os.Getenv(Variable)) })
+// FromEnvironment are the rules that this process was started with. Connections go
+// through the SOCKS5 proxy in ALL_PROXY, except to the hosts, addresses and CIDRs in
+// NO_PROXY.
+var FromEnvironment = sync.OnceValue(func() Rules {
+	return Parse(os.Getenv(Variable)).through(os.Getenv("ALL_PROXY"), os.Getenv("NO_PROXY"))
+})
+
+// through returns the rules with a proxy, whose URL has the form
+// socks5://[user:password@]host:port. An empty URL means none. Rules with a URL that
+// cannot be used allow nobody.
+func (r Rules) through(proxyURL, direct string) Rules {
+	if proxyURL == "" || r.broken != nil {
+		return r
+	}
+	u, err := url.Parse(proxyURL)
+	if err != nil || (u.Scheme != "socks5" && u.Scheme != "socks5h") || u.Port() == "" {
+		return Rules{broken: errors.New("read ALL_PROXY: write socks5://host:port, or leave it empty to connect directly")}
+	}
+	r.proxy, r.direct = u, direct
+	return r
+}
 
 // Denied is a connection that the rules do not allow.
 type Denied struct {
@@ -126,20 +152,50 @@ const connectTimeout = 10 * time.Second
 
 // DialContext is net.Dialer's for servers that may be connected to. What counts is
 // the address that a name leads to when it is connected to, whatever the name led
-// to before. Any other is an error for which errors.As finds *Denied.
+// to before. Any other is an error for which errors.As finds *Denied. Through a proxy,
+// which looks names up itself, a name is judged as CheckURL judges it.
 func (r Rules) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil || !strings.HasPrefix(network, "tcp") {
 		return nil, &Denied{Host: address, broken: r.broken}
 	}
 	named := r.names(host)
-	dialer := net.Dialer{Timeout: connectTimeout, ControlContext: func(_ context.Context, _, found string, _ syscall.RawConn) error {
+	direct := &net.Dialer{Timeout: connectTimeout, ControlContext: func(_ context.Context, _, found string, _ syscall.RawConn) error {
 		if at, err := netip.ParseAddrPort(found); err != nil || !r.allows(at.Addr(), named) {
 			return &Denied{Host: host, broken: r.broken}
 		}
 		return nil
 	}}
-	return dialer.DialContext(ctx, network, address)
+	if r.proxy == nil {
+		return direct.DialContext(ctx, network, address)
+	}
+	socks, err := proxy.FromURL(r.proxy, &net.Dialer{Timeout: connectTimeout})
+	if err != nil {
+		return nil, fmt.Errorf("use the proxy in ALL_PROXY: %w", err)
+	}
+	by := proxy.NewPerHost(proxied{r, socks}, direct)
+	by.AddFromString(r.direct)
+	return by.DialContext(ctx, network, address)
+}
+
+// proxied connects through a proxy to hosts that may be connected to.
+type proxied struct {
+	rules Rules
+	proxy.Dialer
+}
+
+// DialContext connects to an address, for which the proxy has as long as for a direct
+// connection.
+func (p proxied) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	if host, _, err := net.SplitHostPort(address); err != nil || !p.rules.allowsHost(host) {
+		return nil, &Denied{Host: host, broken: p.rules.broken}
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	if d, ok := p.Dialer.(proxy.ContextDialer); ok {
+		return d.DialContext(ctx, network, address)
+	}
+	return p.Dial(network, address)
 }
 
 // Stay is the CheckRedirect of clients whose requests hold credentials: they are sent
@@ -154,17 +210,18 @@ func (r Rules) CheckURL(address string) error {
 	if err != nil || u.Hostname() == "" {
 		return nil
 	}
-	denied := &Denied{Host: u.Hostname(), broken: r.broken}
-	if a, err := netip.ParseAddr(u.Hostname()); err == nil {
-		if r.allows(a, false) {
-			return nil
-		}
-		return denied
+	if !r.allowsHost(u.Hostname()) {
+		return &Denied{Host: u.Hostname(), broken: r.broken}
 	}
-	// A listed name may lead anywhere; one that is not listed is allowed only where
-	// there is no list, and not if it is an address in disguise, such as 0xa9fea9fe.
-	if r.broken == nil && isName(strings.ToLower(u.Hostname())) && (r.names(u.Hostname()) || len(r.hosts)+len(r.prefixes) == 0) {
-		return nil
+	return nil
+}
+
+// allowsHost reports whether somebody else may connect to a host, whose name is looked
+// up there. A listed name may lead anywhere; one that is not listed is allowed only
+// where there is no list, and not if it is an address in disguise, such as 0xa9fea9fe.
+func (r Rules) allowsHost(host string) bool {
+	if a, err := netip.ParseAddr(host); err == nil {
+		return r.allows(a, false)
 	}
-	return denied
+	return r.broken == nil && isName(strings.ToLower(host)) && (r.names(host) || len(r.hosts)+len(r.prefixes) == 0)
 }

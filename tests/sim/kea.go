@@ -18,46 +18,48 @@ import (
 // serveKea runs a DHCP server, and configures the function kea-reserve for it: the
 // real Kea where this machine has one, and otherwise a simulator of its control
 // API. It writes down which of the two it is, which stays the same: what one has
-// reserved the other does not know.
-func serveKea(ctx context.Context, config *rest.Config, state string, plan *faults.Plan, log *slog.Logger) error {
+// reserved the other does not know. It returns what gives clients their leases.
+func serveKea(ctx context.Context, config *rest.Config, state string, plan *faults.Plan, log *slog.Logger) (leaser, error) {
 	dir := filepath.Join(state, "kea")
-	url, what, err := realKea(ctx, dir)
+	server, url, what, err := realKea(ctx, dir)
 	if err != nil && stand.Opened(dir) {
-		return fmt.Errorf("start Kea again: %w", err)
+		return nil, fmt.Errorf("start Kea again: %w", err)
 	}
+	leases := leaser(server)
 	if err != nil {
 		if !errors.Is(err, stand.ErrNone) {
 			log.Warn("Kea does not start: it is simulated", "error", err)
 		}
 		what = "simulated: no Kea is installed"
-		server, err := kea.New(kea.Options{File: filepath.Join(state, "kea.json"), Faults: plan})
+		simulated, err := kea.New(kea.Options{File: filepath.Join(state, "kea.json"), Faults: plan})
 		if err != nil {
-			return fmt.Errorf("simulate Kea: %w", err)
+			return nil, fmt.Errorf("simulate Kea: %w", err)
 		}
-		if url, err = serve(ctx, state, "kea", server); err != nil {
-			return err
+		if url, err = serve(ctx, state, "kea", simulated); err != nil {
+			return nil, err
 		}
+		leases = simulatedLeases{simulated}
 	}
 	if err := note("kea", url+" ("+what+")"); err != nil {
-		return err
+		return nil, err
 	}
-	return apply(ctx, config, secrets, named("kea-reserve", map[string]any{
+	return leases, apply(ctx, config, secrets, named("kea-reserve", map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "stringData": map[string]any{"KEA_URL": url},
 	}))
 }
 
-func realKea(ctx context.Context, dir string) (url, what string, err error) {
-	server, err := stand.Open(dir)
+func realKea(ctx context.Context, dir string) (server *stand.Server, url, what string, err error) {
+	server, err = stand.Open(dir)
 	if err != nil {
-		return "", "", err
+		return nil, "", "", err
 	}
 	version, err := server.Version(ctx)
 	if err != nil {
 		server.Stop()
-		return "", "", err
+		return nil, "", "", err
 	}
 	go server.Keep(ctx)
-	return server.URL(), "the real Kea " + version, nil
+	return server, server.URL(), "the real Kea " + version, nil
 }
 
 // note has whoever started this program tell people where something is, by a line

@@ -59,19 +59,27 @@ func run(ctx context.Context, state, control string, log *slog.Logger) error {
 	if err := serveNetworks(ctx, config, state, managers, libraries, log); err != nil {
 		return err
 	}
-	if err := serveKea(ctx, config, state, dhcp, log.With("simulator", "kea")); err != nil {
+	leases, err := serveKea(ctx, config, state, dhcp, log.With("simulator", "kea"))
+	if err != nil {
+		return err
+	}
+	router, err := newRelay(config, leases)
+	if err != nil {
+		return err
+	}
+	if err := serveGateway(ctx, config, state); err != nil {
 		return err
 	}
 	fleet, err := talos.Open(filepath.Join(state, "talos"), nodes, log.With("simulator", "talos"))
 	if err != nil {
 		return err
 	}
-	inside := guests{fleet: fleet, log: log}
-	cluster, err := serveProxmox(ctx, config, state, others, inside, log.With("simulator", "proxmox"))
+	inside := guests{fleet: fleet}
+	cluster, err := serveProxmox(ctx, config, state, others, inside, router, log.With("simulator", "proxmox"))
 	if err != nil {
 		return errors.Join(err, fleet.Close())
 	}
-	hypervisors := kubevirt.New(config, kubevirt.Options{Plan: machines, Log: log.With("simulator", "kubevirt"), Guests: inside})
+	hypervisors := kubevirt.New(config, kubevirt.Options{Plan: machines, Log: log.With("simulator", "kubevirt"), Guests: inside, DHCP: router.onAttachment})
 	return errors.Join(hypervisors.Run(ctx), cluster.Close(), fleet.Close())
 }
 

@@ -39,13 +39,13 @@ var proxmoxRights = []proxmox.Grant{
 // serveProxmox runs a cluster of three nodes of Proxmox VE, and makes a
 // MachineProvider for it with a Secret of its credentials. What it returns is to be
 // closed at the end.
-func serveProxmox(ctx context.Context, config *rest.Config, state string, plan *faults.Plan, inside guests, log *slog.Logger) (*proxmox.Server, error) {
+func serveProxmox(ctx context.Context, config *rest.Config, state string, plan *faults.Plan, inside guests, router *relay, log *slog.Logger) (*proxmox.Server, error) {
 	token, err := keptToken(filepath.Join(state, "proxmox-token"))
 	if err != nil {
 		return nil, err
 	}
 	server, err := proxmox.New(proxmox.Options{
-		Plan: plan, Log: log, Guests: machines{inside}, State: filepath.Join(state, "proxmox.json"),
+		Plan: plan, Log: log, Guests: machines{inside}, DHCP: router.onBridge, State: filepath.Join(state, "proxmox.json"),
 		Users: []proxmox.User{{Name: proxmoxUser, Grants: proxmoxRights}}, Tokens: []proxmox.Token{{ID: proxmoxToken, Secret: token}},
 	})
 	if err != nil {

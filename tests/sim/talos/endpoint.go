@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vitistack/stack/tests/sim/faults"
+	"github.com/vitistack/stack/tests/sim/underlay"
 )
 
 // endpoint is a server on one port of one or more addresses. A nil endpoint is
@@ -41,9 +42,18 @@ func listen(addr netip.Addr, port uint16, wrap func(net.Conn) net.Conn, s backen
 	return e, nil
 }
 
+// listenOn listens on a port of a machine's address, wherever the underlay has it.
+func listenOn(addr netip.Addr, port uint16) (net.Listener, error) {
+	local, err := underlay.Assign(addr)
+	if err != nil {
+		return nil, err
+	}
+	return net.Listen("tcp", netip.AddrPortFrom(local, port).String())
+}
+
 // add listens on one more address.
 func (e *endpoint) add(addr netip.Addr, wrap func(net.Conn) net.Conn) error {
-	l, err := net.Listen("tcp", netip.AddrPortFrom(addr, e.port).String())
+	l, err := listenOn(addr, e.port)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net"
 	"net/netip"
 	"slices"
 	"sync"
@@ -226,7 +225,7 @@ func (f *Fleet) Destroy(id string) error {
 
 // probe tells whether an address can be listened on now.
 func probe(addr netip.Addr) error {
-	l, err := net.Listen("tcp", netip.AddrPortFrom(addr, apidPort).String())
+	l, err := listenOn(addr, apidPort)
 	if err != nil {
 		return fmt.Errorf("listen on the machine's address: %w", err)
 	}

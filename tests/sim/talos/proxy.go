@@ -21,6 +21,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/vitistack/stack/tests/sim/underlay"
 )
 
 // targets are the nodes that a call is meant for, other than this one.
@@ -147,6 +149,7 @@ func dialNode(host string, port int, accepted *stdx509.CertPool, cert *tls.Certi
 		host = "[" + host + "]"
 	}
 	return grpc.NewClient(fmt.Sprintf("passthrough:///%s:%d", host, port), append(options,
+		grpc.WithContextDialer(underlay.Dial),
 		grpc.WithTransportCredentials(credentials.NewTLS(c)),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(constants.GRPCMaxMessageSize)),
 		grpc.WithNoProxy(),
