@@ -54,6 +54,9 @@ type boot struct {
 	// services tells that the container runtime is up.
 	services bool
 	etcd     etcdState
+	// pulling ends with etcd's image pulled for a bootstrap, which only this boot
+	// remembers until then; nil while there is none.
+	pulling *time.Timer
 	// learned tells that a joining member has caught up.
 	learned bool
 	// joined is the name under which the kubelet has joined the cluster, and

@@ -2,6 +2,9 @@ package talos_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,6 +25,7 @@ func TestBootstrapHappensOnce(t *testing.T) {
 	r.apply(3, r.config(machine.TypeControlPlane))
 	one, two := r.up(2), r.up(3)
 	r.bootstrap(one)
+	r.nodesReady(2)
 	for name, c := range map[string]*client.Client{"the same node": one, "another node": two} {
 		err := c.Bootstrap(t.Context(), &machineapi.BootstrapRequest{})
 		check(t, "a second bootstrap of "+name, err, codes.AlreadyExists)
@@ -41,10 +45,95 @@ func TestBootstrapLosesItsAcknowledgement(t *testing.T) {
 				t.Fatal(err)
 			}
 			check(t, "the lost acknowledgement", c.Bootstrap(t.Context(), &machineapi.BootstrapRequest{}), codes.Unavailable)
-			check(t, "the work is done all the same", c.Bootstrap(t.Context(), &machineapi.BootstrapRequest{}), codes.AlreadyExists)
-			r.nodesReady(1)
+			r.nodesReady(1) // the work is done all the same
+			check(t, "etcd has begun", c.Bootstrap(t.Context(), &machineapi.BootstrapRequest{}), codes.AlreadyExists)
 		})
 	}
+}
+
+// TestBootstrapIsInMemory asks a node for a bootstrap whose image takes long: nothing of it
+// is on the disk, another request begins the pull again, and a power cut loses it.
+func TestBootstrapIsInMemory(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, "v1.13.9", talos.Timing{EtcdPull: time.Hour})
+	r.powerOn(2)
+	r.apply(2, r.config(machine.TypeControlPlane))
+	c := r.up(2)
+	for range 2 {
+		r.eventually("the bootstrap is accepted", func(ctx context.Context) error { return c.Bootstrap(ctx, &machineapi.BootstrapRequest{}) })
+	}
+	if got := len(r.logged(c, "pulling the image of etcd")); got != 2 {
+		t.Errorf("two requests have begun %d pulls, want 2", got)
+	}
+	if got := etcdFiles(t, c); !slices.Equal(got, []string{"."}) {
+		t.Errorf("/var/lib/etcd has %v while the image is pulled, want it empty", got)
+	}
+	if got := serviceState(t, c, "etcd"); got != "Preparing" {
+		t.Errorf("etcd is %s while its image is pulled", got)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := c.EtcdStatus(ctx)
+	check(t, "the status of etcd while its image is pulled", err, codes.DeadlineExceeded)
+	if err := r.fleet.Reboot(r.ids[2]); err != nil {
+		t.Fatal(err)
+	}
+	r.eventually("etcd waits again for a bootstrap that nobody remembers", func(ctx context.Context) error {
+		info, err := c.ServiceInfo(ctx, "etcd")
+		if err == nil && (len(info) != 1 || info[0].Service.GetState() != "Preparing") {
+			err = fmt.Errorf("etcd is %v", info)
+		}
+		return err
+	})
+	if got := r.logged(c, "bootstrap request received"); len(got) != 0 {
+		t.Errorf("the node remembers %v", got)
+	}
+	if got := etcdFiles(t, c); !slices.Equal(got, []string{"."}) {
+		t.Errorf("/var/lib/etcd has %v after the power cut", got)
+	}
+}
+
+// logged are the lines of a node's kernel log, since it has booted, with these words.
+func (r *rack) logged(c *client.Client, words string) (lines []string) {
+	r.t.Helper()
+	stream, err := c.Dmesg(r.t.Context(), false, false)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for {
+		part, err := stream.Recv()
+		if err != nil {
+			return lines
+		}
+		if line := string(part.GetBytes()); strings.Contains(line, words) {
+			lines = append(lines, line)
+		}
+	}
+}
+
+// etcdFiles are the entries of the folder that etcd's data is in.
+func etcdFiles(t *testing.T, c *client.Client) (names []string) {
+	t.Helper()
+	stream, err := c.LS(t.Context(), &machineapi.ListRequest{Root: "/var/lib/etcd"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		entry, err := stream.Recv()
+		if err != nil {
+			return names
+		}
+		names = append(names, entry.GetRelativeName())
+	}
+}
+
+func serviceState(t *testing.T, c *client.Client, id string) string {
+	t.Helper()
+	info, err := c.ServiceInfo(t.Context(), id)
+	if err != nil || len(info) != 1 {
+		t.Fatalf("service %s: %v, %v", id, info, err)
+	}
+	return info[0].Service.GetState()
 }
 
 func TestBootstrapIsRefused(t *testing.T) {

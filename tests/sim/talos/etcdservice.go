@@ -254,14 +254,15 @@ func (a *api) EtcdRecover(in grpc.ClientStreamingServer[common.Data, machineapi.
 	return in.SendAndClose(&machineapi.EtcdRecoverResponse{Messages: []*machineapi.EtcdRecover{{}}})
 }
 
-// recover replaces the cluster's objects by those of an uploaded backup.
-func (c *cluster) recover(n *node, skipHash bool) error {
+// recover reads an uploaded backup, and returns what replaces the cluster's objects by
+// those in it.
+func (c *cluster) recover(n *node, skipHash bool) (restore func() error, err error) {
 	if n.Recovery == nil {
-		return errors.New("error verifying snapshot: stat /var/lib/etcd.snapshot: no such file or directory")
+		return nil, errors.New("error verifying snapshot: stat /var/lib/etcd.snapshot: no such file or directory")
 	}
 	items, err := readSnapshot(c.fleet.disk.clusters(), n.Recovery, skipHash)
 	if err != nil {
-		return fmt.Errorf("error recovering from the snapshot: %w", err)
+		return nil, fmt.Errorf("error recovering from the snapshot: %w", err)
 	}
-	return c.workload.Import(items)
+	return func() error { return c.workload.Import(items) }, nil
 }

@@ -289,7 +289,7 @@ func (t *touched) take() []string {
 }
 
 // later runs work after a while, with mu held, unless this boot is over then.
-func (b *boot) later(d time.Duration, work func()) {
+func (b *boot) later(d time.Duration, work func()) *time.Timer {
 	f := b.node.fleet
 	t := time.AfterFunc(d, func() {
 		f.mu.Lock()
@@ -299,4 +299,5 @@ func (b *boot) later(d time.Duration, work func()) {
 		}
 	})
 	b.timers = append(b.timers, t)
+	return t
 }

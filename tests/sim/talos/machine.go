@@ -123,6 +123,9 @@ type Timing struct {
 	// Reboot is how long nothing listens between two boots; 100 ms by default,
 	// none if negative.
 	Reboot time.Duration
+	// EtcdPull is how long a bootstrap takes to pull etcd's image, before which nothing
+	// of it is on the disk; 10 ms by default, none if negative.
+	EtcdPull time.Duration
 	// EtcdStart is how long a member takes to start, and again to be promoted.
 	EtcdStart time.Duration
 	// NodeReady is from a kubelet's start to its Node being ready.
@@ -137,6 +140,7 @@ type Timing struct {
 func (t Timing) withDefaults() Timing {
 	t.Linger = orDefault(t.Linger, 20*time.Millisecond)
 	t.Reboot = orDefault(t.Reboot, 100*time.Millisecond)
+	t.EtcdPull = orDefault(t.EtcdPull, 10*time.Millisecond)
 	t.NodeLost = orDefault(t.NodeLost, 100*time.Millisecond)
 	return t
 }

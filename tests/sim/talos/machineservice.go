@@ -72,7 +72,10 @@ func (a *api) Hostname(context.Context, *emptypb.Empty) (*machineapi.HostnameRes
 	return &machineapi.HostnameResponse{Messages: []*machineapi.Hostname{{Hostname: a.boot.network.hostname}}}, nil
 }
 
-// Bootstrap makes the machine the first member of the cluster's etcd.
+// Bootstrap makes the machine the first member of the cluster's etcd. As in Talos 1.13
+// (internal/app/machined: Server.Bootstrap, services.Etcd.PreFunc), the request is kept in
+// memory until etcd's image is pulled: a power cut before that loses it, and another
+// request before that is accepted and begins the pull again. Only data refuses one.
 func (a *api) Bootstrap(_ context.Context, in *machineapi.BootstrapRequest) (*machineapi.BootstrapResponse, error) {
 	b := a.boot
 	unlock, err := b.accept()
@@ -92,23 +95,53 @@ func (a *api) Bootstrap(_ context.Context, in *machineapi.BootstrapRequest) (*ma
 		return nil, err
 	}
 	c := n.cluster()
-	if n.Etcd != nil || c.quorum() || c.beginning() {
+	if n.Etcd != nil || c.quorum() || c.beginning() || c.pulling(n) {
 		if n.Etcd == nil {
 			n.fleet.log.Warn("bootstrap refused: a real node would have split the cluster", "machine", n.Machine.ID, "cluster", c.Key)
 		}
 		return nil, status.Error(codes.AlreadyExists, "etcd data directory is not empty")
 	}
-	if in.RecoverEtcd {
-		if err := c.recover(n, in.RecoverSkipHashCheck); err != nil {
+	restore := func() error { return nil }
+	switch {
+	case in.RecoverEtcd:
+		if restore, err = c.recover(n, in.RecoverSkipHashCheck); err != nil {
 			return nil, err
 		}
-	} else if c.Etcd != nil {
-		c.replaceObjects()
+	case c.Etcd != nil:
+		restore = func() error { c.replaceObjects(); return nil }
 	}
-	c.found(n)
-	b.etcd = etcdDown
-	n.fleet.settle(c)
+	b.pullEtcd(restore)
 	return &machineapi.BootstrapResponse{Messages: []*machineapi.Bootstrap{{}}}, nil
+}
+
+// pullEtcd pulls etcd's image, from the beginning, and then begins the cluster's etcd.
+func (b *boot) pullEtcd(restore func() error) {
+	n := b.node
+	if b.pulling != nil {
+		b.pulling.Stop()
+	}
+	b.printf("[talos] service[etcd](Preparing): pulling the image of etcd")
+	var pull *time.Timer
+	pull = b.later(n.fleet.timing.EtcdPull, func() {
+		c := n.cluster()
+		if b.pulling != pull || c == nil || n.Etcd != nil {
+			return // another request has begun the pull again
+		}
+		b.pulling = nil
+		if err := restore(); err != nil {
+			b.fail("recover etcd", err)
+			return
+		}
+		c.found(n)
+		b.etcd = etcdDown
+		n.fleet.settle(c)
+	})
+	b.pulling = pull
+}
+
+// pulling tells whether a bootstrap of another machine waits for etcd's image.
+func (c *cluster) pulling(except *node) bool {
+	return slices.ContainsFunc(c.controlPlanes(), func(n *node) bool { return n != except && n.boot.pulling != nil })
 }
 
 // beginning tells whether a bootstrapped etcd is just starting.
