@@ -37,6 +37,13 @@ type KubernetesClusterStatus struct {
 	// UID of that machine.
 	// +optional
 	BootstrapUID types.UID `json:"bootstrapUID,omitempty"`
+	// The last spec that was valid, by which the cluster is kept while the present one is
+	// not.
+	// +optional
+	Accepted *AcceptedSpec `json:"accepted,omitempty"`
+	// Last request to begin etcd, until etcd is seen to run.
+	// +optional
+	BootstrapRequest *BootstrapRequest `json:"bootstrapRequest,omitempty"`
 	// Machines that are about to be made, after the first ones.
 	// +optional
 	Adding []string `json:"adding,omitempty"`
@@ -75,6 +82,28 @@ type KubernetesClusterStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// AcceptedSpec is the part of a spec that can be invalid.
+type AcceptedSpec struct {
+	// Topology with the versions and sizes that were valid.
+	Topology ClusterTopology `json:"topology"`
+	// Talos version that the spec named.
+	// +optional
+	TalosVersion string `json:"talosVersion,omitempty"`
+}
+
+// BootstrapRequest is a request to begin etcd. A node keeps it in memory until it has
+// pulled etcd's image, so that a reboot before that loses it.
+type BootstrapRequest struct {
+	// When it was sent.
+	Time metav1.Time `json:"time"`
+	// Boot of the node that it was sent to.
+	// +optional
+	BootID string `json:"bootID,omitempty"`
+	// Whether the node has accepted it.
+	// +optional
+	Accepted bool `json:"accepted,omitempty"`
 }
 
 // PoolStatus counts the machines of a pool.

@@ -288,7 +288,7 @@ func (f *function) asks(c *cluster, asked int64, thorough bool) bool {
 	return thorough && (age < 5*time.Minute || age%time.Hour < time.Minute)
 }
 
-// wanted is the cluster as its spec says, as far as it has been approved.
+// wanted is the cluster as its last valid spec says, as far as it has been approved.
 func (c *cluster) wanted() *v1alpha1.KubernetesCluster {
 	if c.allowed != nil {
 		return c.allowed
@@ -296,15 +296,25 @@ func (c *cluster) wanted() *v1alpha1.KubernetesCluster {
 	return c.KubernetesCluster
 }
 
-// advanceApproved is advance as far as the cluster has been approved.
+// advanceApproved is advance as far as the cluster has been approved. An invalid spec
+// asks for no approval, and what has been approved before limits the last valid one.
 func (f *function) advanceApproved(ctx context.Context, c *cluster) error {
-	var err error
-	if c.plan, err = makePlan(c.KubernetesCluster, nil, f.talos); err != nil {
+	if err := f.acceptSpec(c); err != nil {
 		return err
+	}
+	a := c.Status.Approval
+	if _, invalid := c.faultOf(v1alpha1.ConditionTopologyValid); invalid {
+		switch {
+		case a != nil && len(a.Approved) == 0:
+			return c.faults[0].fault
+		case a != nil:
+			c.allowed = within(c.allowed, a.Approved)
+		}
+		return f.advance(ctx, c)
 	}
 	c.held = f.checkApproval(ctx, c)
 	if c.held != nil {
-		a := c.Status.Approval
+		a = c.Status.Approval
 		known := errors.As(c.held, new(waits)) || errors.As(c.held, new(fault))
 		if !known || a == nil || len(a.Approved) == 0 {
 			return c.held

@@ -3,8 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
+	"strings"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
@@ -26,9 +26,10 @@ type beginning struct {
 	chosen, lost bool
 	// up is whether the one that is chosen, or would be, has its configuration.
 	up bool
-	// others is whether another control plane runs etcd, and silent whether one that
-	// has its configuration does not say.
-	others, silent bool
+	// others is whether another control plane has etcd, and silent are those that have
+	// their configuration and do not say.
+	others bool
+	silent []string
 }
 
 // next decides how etcd begins. It begins once, on a machine that is written down
@@ -45,22 +46,24 @@ func (b beginning) next() beginStep {
 		return pick(b.up, beginAsk, beginWait)
 	case b.lost && b.others:
 		return beginDone
-	case b.lost && b.silent:
+	case b.lost && len(b.silent) > 0:
 		return beginWait
 	default:
 		return pick(b.up, beginChoose, beginWait)
 	}
 }
 
-// ensureBootstrap lets etcd begin on one control plane, which is written down
-// first with its UID, and so is the same at every try: a machine that has only its
-// name would begin another etcd.
+// ensureBootstrap begins etcd on one control plane, which is recorded first with its UID,
+// and so is the same at every try: a machine that has only its name would begin another
+// etcd. A cluster whose control plane has answered keeps the condition Bootstrapped;
+// before that the machine is asked each time, because it may have lost the request.
 func (f *function) ensureBootstrap(ctx context.Context, c *cluster) error {
-	if c.bootstrapped || isTrue(c.KubernetesCluster, v1alpha1.ConditionBootstrapped) {
+	begun := isTrue(c.KubernetesCluster, v1alpha1.ConditionBootstrapped)
+	b := c.beginning()
+	if c.bootstrapped || (begun && (c.Status.Version != "" || b.lost || !b.up)) {
 		c.bootstrapped = true
 		return nil
 	}
-	b := c.beginning()
 	if b.lost {
 		f.askOthers(ctx, c, &b)
 	}
@@ -69,33 +72,26 @@ func (f *function) ensureBootstrap(ctx context.Context, c *cluster) error {
 		c.bootstrapped = true
 		return nil
 	case beginWait:
-		if b.silent {
-			return waits{reason: "WaitingForNode", message: "waits for every control plane to say whether it has etcd, since the one that etcd was to begin on is lost", silent: true}
+		if len(b.silent) > 0 {
+			return waitForEtcdAnswers(b.silent, "since Machine "+c.Status.BootstrapMachine+", which was to begin etcd, is gone")
 		}
 		return f.waitForMachines(c)
 	case beginChoose:
 		m := c.machines[c.candidate()]
-		c.Status.BootstrapMachine, c.Status.BootstrapUID = m.Name, m.UID
+		c.Status.BootstrapMachine, c.Status.BootstrapUID, c.Status.BootstrapRequest = m.Name, m.UID, nil
 		if err := f.patchStatus(ctx, c); err != nil {
 			return err
 		}
 	case beginAsk:
 	}
-	m := c.machines[c.Status.BootstrapMachine]
-	switch state, _ := probe(ctx, addressOf(m), c.access); state {
-	case stateOurs:
-	case stateSkewed:
-		return skewed(m)
-	case stateMaintenance:
-		return waits{reason: "WaitingForNode", message: fmt.Sprintf("waits for node %s to start with its configuration; if it has lost that, by a new disk or a reset, delete Machine %s", m.Name, m.Name), silent: true}
-	default:
-		return waits{reason: "WaitingForNode", message: fmt.Sprintf("waits for node %s to start with its configuration", m.Name), silent: true}
-	}
-	if err := bootstrap(ctx, addressOf(m), c.access); err != nil {
-		return waits{reason: "WaitingForNode", message: fmt.Sprintf("waits for node %s to be ready for etcd", m.Name), silent: true}
-	}
-	c.bootstrapped = true
-	return nil
+	return f.bootstrapMachine(ctx, c, c.machines[c.Status.BootstrapMachine], begun)
+}
+
+// waitForEtcdAnswers waits for control planes that may have the data of etcd.
+func waitForEtcdAnswers(silent []string, why string) error {
+	slices.Sort(silent)
+	return waits{reason: "WaitingForNode", message: fmt.Sprintf(
+		"waits for %s to say whether it has etcd, %s; if it does not come back, delete Machine %s", strings.Join(silent, ", "), why, silent[0]), silent: true}
 }
 
 func (c *cluster) beginning() beginning {
@@ -122,15 +118,18 @@ func (c *cluster) candidate() string {
 	return ""
 }
 
-// askOthers finds out whether any control plane has etcd.
+// askOthers finds out whether a control plane other than the chosen one has etcd.
 func (f *function) askOthers(ctx context.Context, c *cluster, b *beginning) {
-	addresses := c.controlPlanes()
-	for _, name := range slices.Sorted(maps.Keys(addresses)) {
-		state, err := etcdState(ctx, addresses[name], c.access)
+	b.others, b.silent = false, nil
+	for name, address := range c.controlPlanes() {
+		if name == c.Status.BootstrapMachine && !b.lost {
+			continue
+		}
+		service, err := readEtcdService(ctx, address, c.access)
 		switch {
 		case err != nil:
-			b.silent = true
-		case state:
+			b.silent = append(b.silent, name)
+		case service.begun():
 			b.others = true
 		}
 	}

@@ -30,6 +30,8 @@ type cluster struct {
 	plan  plan
 	// network is the name of its NetworkNamespace.
 	network string
+	// unmade are members whose machines cannot be made as the spec is.
+	unmade map[string]bool
 	// machines are those of the cluster that exist, by name, also those that leave.
 	machines map[string]*v1alpha1.Machine
 	bundle   *secrets.Bundle
@@ -53,8 +55,11 @@ type cluster struct {
 	config  configReport
 	// kubeconfig is the administrator's, once a node has handed it out.
 	kubeconfig []byte
+	// faults are users' mistakes that do not stop the delivery, in the order in which they
+	// were found.
+	faults []specFault
 	// held is what keeps it from being as its spec says until somebody approves, and
-	// allowed its spec without what has not been approved.
+	// allowed its spec without what is invalid or has not been approved.
 	held    error
 	allowed *v1alpha1.KubernetesCluster
 	// versions is what people are told about its versions, and gate why no other node
@@ -63,6 +68,8 @@ type cluster struct {
 	gate     string
 	// created, credentials, bootstrapped and reachable are how far it has come.
 	created, credentials, bootstrapped, reachable bool
+	// bootstrapSent is whether this delivery has sent a bootstrap request.
+	bootstrapSent bool
 	// unanswered is whether its API has not answered, or cannot even be asked.
 	unanswered bool
 }
@@ -105,17 +112,16 @@ func (f *function) advance(ctx context.Context, c *cluster) error {
 	if c.Status.TalosVersion == "" {
 		c.Status.TalosVersion = c.plan.talos
 	}
-	for _, step := range []func(context.Context, *cluster) error{
-		f.checkNetwork, f.checkProviders, f.ensureMachines, f.ensureCredentials, f.ensureEndpoint,
-	} {
-		if err := step(ctx, c); err != nil {
-			return err
-		}
+	if err := f.prepareMachines(ctx, c); err != nil {
+		return err
 	}
 	members := c.unconfigured()
 	configs, err := f.renderAll(ctx, c, members)
 	if err != nil {
-		return err
+		if err = c.tolerate(v1alpha1.ConditionConfigApplied, err); err != nil {
+			return err
+		}
+		members = nil
 	}
 	late := poll(ctx, c.until, func(ctx context.Context) error {
 		return f.admit(ctx, c, f.lookOnce(ctx, c, members, configs))
@@ -123,8 +129,11 @@ func (f *function) advance(ctx context.Context, c *cluster) error {
 	if err := f.readmit(ctx, c); err != nil {
 		late = worst([]error{err, late})
 	}
-	if c.unanswered && errors.As(late, new(waits)) {
+	switch waiting := errors.As(late, new(waits)); {
+	case waiting && c.unanswered:
 		late = f.checkLost(ctx, c, late)
+	case waiting && c.reachable && c.bootstrapped && c.etcd == "" && !c.busy():
+		late = worst([]error{late, f.checkEtcd(ctx, c)}) // what is missing may be no control plane
 	}
 	if !c.reachable || (late != nil && c.Status.Upgrade == nil) {
 		return late
@@ -134,6 +143,21 @@ func (f *function) advance(ctx context.Context, c *cluster) error {
 		return err
 	}
 	return f.maintain(ctx, c)
+}
+
+// prepareMachines makes the machines that are missing, and everything that the
+// configuration of their nodes needs. What a user has to change about that keeps a cluster
+// with nodes only from what it concerns.
+func (f *function) prepareMachines(ctx context.Context, c *cluster) error {
+	if err := c.tolerate(v1alpha1.ConditionNetworkAvailable, f.checkNetwork(ctx, c)); err != nil {
+		return err
+	}
+	for _, step := range []func(context.Context, *cluster) error{f.checkProviders, f.ensureMachines, f.ensureCredentials, f.ensureEndpoint} {
+		if err := step(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // lookOnce does what can be done with the nodes now. Who leaves does so whatever the
@@ -261,22 +285,28 @@ func (f *function) checkNetwork(ctx context.Context, c *cluster) error {
 }
 
 // checkProviders makes sure that the providers of machines that are to be made
-// exist.
+// exist. A cluster with nodes goes on without the machines of one that does not.
 func (f *function) checkProviders(ctx context.Context, c *cluster) error {
-	known := map[string]bool{}
+	known := map[string]error{}
+	c.unmade = map[string]bool{}
 	for _, m := range c.plan.members {
 		ref := m.properties.ProviderRef
-		if ref == nil || c.machines[m.name] != nil || known[ref.Name] {
+		if ref == nil || c.machines[m.name] != nil {
 			continue
 		}
-		err := f.kube.Get(ctx, "", ref.Name, &v1alpha1.MachineProvider{})
-		if kube.NotFound(err) {
-			return fault{"ProviderNotFound", fmt.Sprintf("pool %s: MachineProvider %s does not exist: create it, or change providerRef", m.pool, ref.Name)}
+		err, asked := known[ref.Name]
+		if !asked {
+			err = f.kube.Get(ctx, "", ref.Name, &v1alpha1.MachineProvider{})
+			if kube.NotFound(err) {
+				err = fault{"ProviderNotFound", fmt.Sprintf("pool %s: MachineProvider %s does not exist: create it, or change providerRef", m.pool, ref.Name)}
+			}
+			known[ref.Name] = err
 		}
-		if err != nil {
-			return err
+		if c.unmade[m.name] = err != nil; err != nil {
+			if err := c.tolerate(v1alpha1.ConditionMachinesCreated, err); err != nil {
+				return err
+			}
 		}
-		known[ref.Name] = true
 	}
 	return nil
 }
@@ -323,12 +353,7 @@ func (c *cluster) keyed() bool {
 	if isTrue(c.KubernetesCluster, v1alpha1.ConditionBootstrapped) {
 		return true
 	}
-	for _, m := range c.machines {
-		if installed(m) {
-			return true
-		}
-	}
-	return false
+	return c.hasNodes()
 }
 
 // announce writes into the status that this delivery makes the keys. Of two that

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
-	"github.com/siderolabs/talos/pkg/machinery/client"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -212,53 +210,10 @@ func removeMember(ctx context.Context, address string, a *access, id uint64) err
 	return nil
 }
 
-// etcdState asks a control plane whether its etcd has data: one that waits for a
-// bootstrap prepares, and runs only after that.
-func etcdState(ctx context.Context, address string, a *access) (bool, error) {
-	ctx, c, end, err := talk(ctx, address, a, shortRPC)
-	if err != nil {
-		return false, err
-	}
-	defer end()
-	return etcdIs(ctx, c, address, "Running")
-}
-
 // etcdEmpty asks a control plane whether it waits for an etcd to join, and has no data of
 // one. Either alone is not enough: one that boots prepares with its data, and has none
 // to show before its disk is mounted.
 func etcdEmpty(ctx context.Context, address string, a *access) (bool, error) {
-	ctx, c, end, err := talk(ctx, address, a, shortRPC)
-	if err != nil {
-		return false, err
-	}
-	defer end()
-	if prepares, err := etcdIs(ctx, c, address, "Preparing"); err != nil || !prepares {
-		return false, err
-	}
-	list, err := c.LS(ctx, &machine.ListRequest{Root: etcdData})
-	if err != nil {
-		return false, fmt.Errorf("list %s of %s: %w", etcdData, address, err)
-	}
-	for {
-		entry, err := list.Recv()
-		switch {
-		case errors.Is(err, io.EOF):
-			return true, nil
-		case err != nil:
-			return false, fmt.Errorf("list %s of %s: %w", etcdData, address, err)
-		case entry.GetError() != "" || entry.GetRelativeName() != ".":
-			return false, nil
-		}
-	}
-}
-
-// etcdData is where a control plane has the data of etcd.
-const etcdData = "/var/lib/etcd"
-
-func etcdIs(ctx context.Context, c *client.Client, address, state string) (bool, error) {
-	services, err := c.ServiceInfo(ctx, "etcd")
-	if err != nil {
-		return false, fmt.Errorf("ask %s about its etcd: %w", address, err)
-	}
-	return slices.ContainsFunc(services, func(s client.ServiceInfo) bool { return s.Service.GetState() == state }), nil
+	s, err := readEtcdService(ctx, address, a)
+	return s.state == etcdPreparing && s.empty, err
 }

@@ -17,7 +17,7 @@ func (f *function) ensureMachines(ctx context.Context, c *cluster) error {
 	var missing []*v1alpha1.Machine
 	files := map[string][]byte{}
 	for _, m := range c.plan.members {
-		if c.machines[m.name] != nil {
+		if c.machines[m.name] != nil || c.unmade[m.name] {
 			continue
 		}
 		machine := machineOf(c.KubernetesCluster, c.plan, m, f.image(c))
@@ -36,7 +36,7 @@ func (f *function) ensureMachines(ctx context.Context, c *cluster) error {
 		}
 	}
 	for _, m := range missing {
-		if err := f.createMachine(ctx, c, m); err != nil {
+		if err := c.tolerate(v1alpha1.ConditionMachinesCreated, f.createMachine(ctx, c, m)); err != nil {
 			return err
 		}
 	}

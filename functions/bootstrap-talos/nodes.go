@@ -60,7 +60,10 @@ func (f *function) prepare(ctx context.Context, c *cluster) (bool, error) {
 	if err := f.readMachines(ctx, c); err != nil {
 		return false, err
 	}
-	if c.plan, err = makePlan(c.KubernetesCluster, c.machines, f.talos); err != nil {
+	if err = f.acceptSpec(c); err == nil {
+		c.plan, err = makePlan(c.wanted(), c.machines, f.talos)
+	}
+	if err != nil {
 		return false, nil // the cluster's own event tells
 	}
 	c.network = c.Spec.NetworkNamespaceName

@@ -125,8 +125,8 @@ func (s *stand) forRestore(name string) {
 	}
 	feed.Until(s, name+" is configured", func() (bool, string) { return s.state(name) == stateOurs, s.get("shop").Status.Message })
 	s.look("shop")
-	if begun, err := etcdState(s.Context(), addressOf(s.machine(name)), s.access("shop")); err != nil || begun {
-		s.Errorf("another etcd has begun on %s: %t, %v", name, begun, err)
+	if etcd, err := readEtcdService(s.Context(), addressOf(s.machine(name)), s.access("shop")); err != nil || etcd.begun() {
+		s.Errorf("another etcd has begun on %s: %+v, %v", name, etcd, err)
 	}
 }
 

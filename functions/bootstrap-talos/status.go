@@ -18,6 +18,7 @@ import (
 const (
 	conditionCredentials = "CredentialsCreated"
 	reasonGenerating     = "Generating"
+	reasonRunning        = "ClusterRunning"
 )
 
 // story is what people are told about a decision.
@@ -40,48 +41,65 @@ type story struct {
 //	fault   yes               Running       False  its reason
 //	waits   yes               Updating      False  its reason
 //	other   any               as before     False  Retrying
+//
+// A user's mistake that has not stopped the delivery keeps Ready False with its reason,
+// whatever err is.
 func summarise(c *cluster, err error) story {
 	s := &c.Status
 	s.ObservedGeneration = c.Generation
 	s.NextCheckTime = nil
 	describeConditions(c, err)
 	describeNodes(c)
+	told := describeProgress(c, err)
+	if len(c.faults) == 0 {
+		return tell(c, told.reason, told.message, told.warning)
+	}
+	first := c.faults[0].fault
+	if told.reason != reasonRunning {
+		first.message += "; meanwhile the cluster is kept as it was: " + told.message
+	}
+	return tell(c, first.reason, first.message, true)
+}
+
+// describeProgress writes the phase, and returns what Ready says of err.
+func describeProgress(c *cluster, err error) story {
+	s := &c.Status
 	var w waits
 	var flt fault
 	switch {
 	case c.held != nil && errors.Is(err, c.held):
 		s.Phase = v1alpha1.ClusterPendingApproval
 		if errors.As(err, &flt) {
-			return tell(c, flt.reason, flt.message, true)
+			return story{reason: flt.reason, message: flt.message, warning: true}
 		}
 		_ = errors.As(err, &w)
-		return tell(c, w.reason, w.message, false)
+		return story{reason: w.reason, message: w.message}
 	case err == nil:
 		s.Phase = v1alpha1.ClusterRunning
 		s.Secrets = &v1alpha1.ClusterSecrets{Kubeconfig: secretName(c.KubernetesCluster, kubeconfigSecret), Talosconfig: secretName(c.KubernetesCluster, talosconfigSecret)}
-		return tell(c, "ClusterRunning", "every node is Ready", false)
+		return story{reason: reasonRunning, message: "every node is Ready"}
 	case errors.As(err, &flt):
 		if s.Phase == "" || s.Phase == v1alpha1.ClusterPendingApproval {
 			s.Phase = v1alpha1.ClusterPending
 		}
-		return tell(c, flt.reason, flt.message, true)
+		return story{reason: flt.reason, message: flt.message, warning: true}
 	case errors.As(err, &w):
 		s.Phase = v1alpha1.ClusterProvisioning
 		if s.Version != "" {
 			s.Phase = v1alpha1.ClusterUpdating
 		}
-		return tell(c, w.reason, w.message, false)
+		return story{reason: w.reason, message: w.message}
 	default:
 		if s.Phase == "" {
 			s.Phase = v1alpha1.ClusterPending
 		}
-		return tell(c, "Retrying", "something did not answer as it should; it is tried again", false)
+		return story{reason: "Retrying", message: "something did not answer as it should; it is tried again"}
 	}
 }
 
 func tell(c *cluster, reason, message string, warning bool) story {
 	c.Status.Message = message
-	news := kube.SetReady(&c.Status.Conditions, c.Generation, reason == "ClusterRunning", reason, message)
+	news := kube.SetReady(&c.Status.Conditions, c.Generation, reason == reasonRunning, reason, message)
 	return story{reason: reason, message: message, warning: warning, news: news}
 }
 
@@ -89,6 +107,9 @@ func tell(c *cluster, reason, message string, warning bool) story {
 // where it has come.
 func describeConditions(c *cluster, err error) {
 	set := func(condition string, ok bool, reason, message string) {
+		if flt, noted := c.faultOf(condition); noted {
+			ok, reason, message = false, flt.reason, flt.message
+		}
 		kube.SetCondition(&c.Status.Conditions, c.Generation, condition, ok, reason, message)
 	}
 	var flt fault
@@ -106,7 +127,7 @@ func describeConditions(c *cluster, err error) {
 	if c.held != nil && errors.Is(err, c.held) && !c.created {
 		return
 	}
-	if c.network == "" {
+	if _, noted := c.faultOf(v1alpha1.ConditionNetworkAvailable); c.network == "" && !noted {
 		if flt.reason != "" {
 			set(v1alpha1.ConditionNetworkAvailable, false, flt.reason, flt.message)
 		}

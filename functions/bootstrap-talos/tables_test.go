@@ -2,9 +2,11 @@ package main
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
@@ -18,10 +20,10 @@ func TestBeginning(t *testing.T) {
 	}{
 		"Nobody":     {"nobody has a configuration yet", beginning{}, beginWait},
 		"Choose":     {"who begins is written down first", beginning{up: true}, beginChoose},
-		"Ask":        {"asking twice does no harm", beginning{chosen: true, up: true}, beginAsk},
+		"Ask":        {"the chosen one is asked how far etcd is", beginning{chosen: true, up: true}, beginAsk},
 		"Down":       {"it may have begun: nobody else may", beginning{chosen: true}, beginWait},
 		"LostBegun":  {"somebody has joined what it began", beginning{chosen: true, lost: true, up: true, others: true}, beginDone},
-		"LostSilent": {"who does not answer may have joined it", beginning{chosen: true, lost: true, up: true, silent: true}, beginWait},
+		"LostSilent": {"who does not answer may have joined it", beginning{chosen: true, lost: true, up: true, silent: []string{"shop-cp-1"}}, beginWait},
 		"LostFirst":  {"what it began is gone with it", beginning{chosen: true, lost: true, up: true}, beginChoose},
 		"LostAlone":  {"there is nobody to choose", beginning{chosen: true, lost: true}, beginWait},
 	}
@@ -29,6 +31,39 @@ func TestBeginning(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if got := tc.b.next(); got != tc.want {
+				t.Errorf("%s: got %s, want %s", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestNextBootstrap(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	waiting := etcdService{state: etcdPreparing, empty: true, boot: "a"}
+	sent := func(ago time.Duration, boot string, accepted bool) *v1alpha1.BootstrapRequest {
+		return &v1alpha1.BootstrapRequest{Time: metav1.NewTime(now.Add(-ago)), BootID: boot, Accepted: accepted}
+	}
+	cases := map[string]struct {
+		reason  string
+		service etcdService
+		last    *v1alpha1.BootstrapRequest
+		want    bootstrapStep
+	}{
+		"First":      {"no request has been sent", waiting, nil, bootstrapSend},
+		"Early":      {"its disk may not be mounted yet", etcdService{state: "Waiting"}, nil, bootstrapWait},
+		"Pulling":    {"another request would begin the pull again", waiting, sent(time.Minute, "a", true), bootstrapWait},
+		"Booted":     {"the node had the request in memory only", waiting, sent(time.Second, "b", true), bootstrapSend},
+		"Nothing":    {"it has come to nothing within minutes", waiting, sent(acceptedPatience, "a", true), bootstrapSend},
+		"Unanswered": {"the node may have accepted it", waiting, sent(time.Second, "a", false), bootstrapWait},
+		"Lost":       {"it may not have arrived", waiting, sent(unansweredTime, "a", false), bootstrapSend},
+		"Data":       {"it has the data of an etcd that is about to run", etcdService{state: etcdPreparing, boot: "b"}, sent(time.Hour, "a", true), bootstrapDone},
+		"Running":    {"etcd runs", etcdService{state: etcdRunning}, sent(time.Second, "a", true), bootstrapDone},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := nextBootstrap(tc.service, tc.last, now); got != tc.want {
 				t.Errorf("%s: got %s, want %s", tc.reason, got, tc.want)
 			}
 		})

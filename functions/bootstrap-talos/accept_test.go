@@ -1,0 +1,91 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/tests/stand/feed"
+)
+
+// TestInvalidSpec makes the spec of a running cluster invalid. Only the condition of the
+// mistake and Ready say so: the nodes are observed, and a lost one is replaced, by the last
+// valid spec.
+func TestInvalidSpec(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		condition, reason string
+		edit, mend        func(*v1alpha1.KubernetesCluster)
+	}{
+		"Downgrade": {v1alpha1.ConditionTopologyValid, "KubernetesDowngrade",
+			func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Version = "1.33" },
+			func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Version = "1.34" }},
+		"Skew": {v1alpha1.ConditionTopologyValid, "VersionSkew",
+			func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Workers[0].Version = "1.35" },
+			func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Workers[0].Version = "" }},
+		"Template": {v1alpha1.ConditionTopologyValid, "TemplateNotFound",
+			func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Workers[0].Template = "huge" },
+			func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Workers[0].Template = "" }},
+		"Provider": {v1alpha1.ConditionMachinesCreated, "ProviderNotFound",
+			func(kc *v1alpha1.KubernetesCluster) {
+				kc.Spec.Topology.Workers = append(kc.Spec.Topology.Workers, v1alpha1.WorkerPool{Name: "other", Replicas: 1,
+					MachineProperties: v1alpha1.MachineProperties{ProviderRef: &v1alpha1.ProviderReference{Name: "nowhere"}}})
+			},
+			func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Workers = kc.Spec.Topology.Workers[:1] }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := setUp(t, standing{})
+			s.create(s.cluster("shop", 1, 2))
+			before := s.running("shop")
+			s.change("shop", tc.edit)
+			s.waits("shop", tc.reason)
+			s.observedAs(before, tc.condition)
+			lost := s.machine("shop-pool-0")
+			if err := s.kube.Delete(t.Context(), lost); err != nil {
+				t.Fatal(err)
+			}
+			s.replaced(lost.UID)
+			feed.Until(t, "the lost worker is replaced", func() (bool, string) {
+				kc := s.get("shop")
+				return kc.Status.WorkersReady == before.Status.WorkersReady || kc.Status.WorkersReady == "2/3", kc.Status.WorkersReady + " " + kc.Status.Message
+			})
+			s.waits("shop", tc.reason)
+			s.change("shop", tc.mend)
+			s.running("shop")
+		})
+	}
+}
+
+// observedAs checks that a cluster's status shows what it showed before, but for the
+// condition of a mistake, and Ready.
+func (s *stand) observedAs(before *v1alpha1.KubernetesCluster, condition string) {
+	s.Helper()
+	feed.Until(s, "the status shows the nodes", func() (bool, string) {
+		kc := s.get(before.Name)
+		for _, c := range before.Status.Conditions {
+			now := meta.FindStatusCondition(kc.Status.Conditions, c.Type)
+			wrong := c.Type == condition || c.Type == v1alpha1.ConditionReady
+			// a pool without machines is wanted and not there
+			if counts := slices.Contains([]string{v1alpha1.ConditionMachinesRunning, v1alpha1.ConditionConfigApplied, v1alpha1.ConditionNodesReady, v1alpha1.ConditionVersionsCurrent}, c.Type); counts && condition == v1alpha1.ConditionMachinesCreated {
+				continue
+			}
+			if now.Status != c.Status != wrong {
+				return false, now.String()
+			}
+		}
+		for _, n := range before.Status.Nodes {
+			if !slices.Contains(kc.Status.Nodes, n) {
+				return false, fmt.Sprintf("nodes %v, want %v", kc.Status.Nodes, before.Status.Nodes)
+			}
+		}
+		return kc.Status.Phase == v1alpha1.ClusterRunning || condition != v1alpha1.ConditionTopologyValid, string(kc.Status.Phase)
+	})
+	kc := s.get(before.Name)
+	if kc.Status.ControlPlaneReady != "1/1" || (condition == v1alpha1.ConditionTopologyValid && kc.Status.WorkersReady != "2/2") {
+		s.Errorf("control planes %s and workers %s are said to be ready, want 1/1 and 2/2", kc.Status.ControlPlaneReady, kc.Status.WorkersReady)
+	}
+}

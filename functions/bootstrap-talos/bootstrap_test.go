@@ -1,0 +1,58 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/tests/sim/talos"
+	"github.com/vitistack/stack/tests/stand/feed"
+)
+
+// TestBootstrapIsLost cuts the power of the node that pulls etcd's image, which forgets
+// the request. The node gets another one, and no node gets two in one boot: each would
+// begin the pull again.
+func TestBootstrapIsLost(t *testing.T) {
+	t.Parallel()
+	s := setUp(t, standing{timing: talos.Timing{EtcdPull: 3 * time.Second}})
+	s.create(s.cluster("shop", 1, 0))
+	m := s.chosen("shop")
+	s.requests("shop", m, 1)
+	if kc := s.get("shop"); isTrue(kc, v1alpha1.ConditionBootstrapped) || kc.Status.BootstrapRequest == nil {
+		t.Errorf("etcd has not begun: condition Bootstrapped is %t, request %v", isTrue(kc, v1alpha1.ConditionBootstrapped), kc.Status.BootstrapRequest)
+	}
+	if err := s.fleet.Reboot(string(m.UID)); err != nil {
+		t.Fatal(err)
+	}
+	kc := s.running("shop")
+	s.requests("shop", m, 1)
+	if !isTrue(kc, v1alpha1.ConditionBootstrapped) || kc.Status.BootstrapRequest != nil {
+		t.Errorf("etcd has begun: condition Bootstrapped is %t, request %v", isTrue(kc, v1alpha1.ConditionBootstrapped), kc.Status.BootstrapRequest)
+	}
+}
+
+// requests waits until a node has received exactly so many bootstrap requests since it
+// has booted.
+func (s *stand) requests(cluster string, m *v1alpha1.Machine, want int) {
+	s.Helper()
+	feed.Until(s, "the node has a bootstrap request", func() (bool, string) {
+		ctx, c, end, err := talk(s.Context(), addressOf(m), s.access(cluster), time.Minute)
+		if err != nil {
+			return false, err.Error()
+		}
+		defer end()
+		log, err := c.Dmesg(ctx, false, false)
+		if err != nil {
+			return false, err.Error()
+		}
+		got := 0
+		for part, err := log.Recv(); err == nil; part, err = log.Recv() {
+			got += strings.Count(string(part.GetBytes()), "bootstrap request received")
+		}
+		if got > want {
+			s.Fatalf("node %s has received %d bootstrap requests in one boot, want %d", m.Name, got, want)
+		}
+		return got == want, ""
+	})
+}
