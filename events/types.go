@@ -19,7 +19,10 @@ const (
 	// TypeResync comes from the function resync for each object that is not
 	// settled.
 	TypeResync = "io.vitistack.resync"
-	// TypePing comes from the PingSource and wakes the function resync.
+	// TypeResyncRequested comes from the gateway and asks the function resync for a
+	// round, because an object is due.
+	TypeResyncRequested = "io.vitistack.resync.requested"
+	// TypePing comes from the PingSource and asks the function resync for a full round.
 	TypePing = "dev.knative.sources.ping"
 )
 

@@ -150,7 +150,7 @@ func (g *gateway) conclude(c *fiber.Ctx, in *event.Event, outcome string, err er
 // boundedType is a type as a label of a metric: those that are not ours are
 // counted together.
 func boundedType(t string) string {
-	if _, known := events.NewData(t); known || events.IsChange(t) || t == events.TypeResync {
+	if _, known := events.NewData(t); known || events.IsChange(t) || t == events.TypeResync || t == events.TypeResyncRequested {
 		return t
 	}
 	return others

@@ -80,6 +80,7 @@ func serve(ctx context.Context, c *config.Config, kubernetes *rest.Config, liste
 		func(ctx context.Context) { g.health.run(ctx, c.HealthCheckInterval, g.history.Migrated()) },
 		func(ctx context.Context) { g.announcer.Run(ctx, g.published) },
 		g.deliverer.Run,
+		g.requestResync,
 		g.followFiles,
 		g.probeOperators,
 		g.shareEvents,

@@ -35,11 +35,12 @@ type sender interface {
 // pageSize bounds the memory for one list.
 const pageSize = 500
 
-// handle looks through all kinds and sends one event for each object that is not
-// settled. The ids of the events derive from the ping's, so that a ping that is
+// handle looks through all kinds and sends one event for each object that needs a
+// reconcile: in the full round that the PingSource asks for, objects that are Ready have
+// their turn as well. The ids of the events derive from the ping's, so that a ping that is
 // delivered twice sends the same events again.
 func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, error) {
-	p := pass{function: f, cause: in, held: map[string]string{}, oldest: map[string]object{}, queued: map[string]bool{}}
+	p := pass{function: f, cause: in, full: in.Type() == events.TypePing, machines: map[string]int{}, held: map[string]string{}, oldest: map[string]object{}, queued: map[string]bool{}}
 	for _, k := range kinds {
 		if err := f.each(ctx, k.resource, func(o object) error { return p.look(ctx, k, o) }); err != nil {
 			return nil, err
@@ -62,7 +63,11 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 type pass struct {
 	*function
 	cause event.Event
-	sent  int
+	// full is whether objects that are Ready have their turn.
+	full bool
+	sent int
+	// machines counts the Machines of each MachineProvider.
+	machines map[string]int
 	// held are the addresses of allocations, by UID.
 	held map[string]string
 	// oldest are the allocations that have waited longest for an address, by pool,
@@ -77,8 +82,12 @@ func (p *pass) look(ctx context.Context, k kind, o object) error {
 	if k.name == ipAllocation && o.Status.Phase != released {
 		p.held[o.Metadata.UID] = o.Status.Address
 	}
+	if k.name == machine {
+		p.machines[o.Status.Provider]++
+	}
+	miscounted := k.name == machineProvider && o.Status.MachineCount != p.machines[o.Metadata.Name]
 	switch {
-	case settled(k, o, p.now()):
+	case !miscounted && settled(k, o, p.now(), p.full):
 		return nil
 	case o.asked() || o.changed() || !o.exhausted():
 		return p.send(ctx, k, o)

@@ -39,31 +39,24 @@ func decode[T any](t *testing.T, doc string) (v T) {
 
 func TestSettled(t *testing.T) {
 	t.Parallel()
-	ready := `"observedGeneration":1,"conditions":[{"type":"Ready","status":"True"}]`
-	cases := map[string]struct {
+	const ready = `{"metadata":{"generation":1},"status":{"observedGeneration":1,"conditions":[{"type":"Ready","status":"True"}]}}`
+	const resting = `{"metadata":{"generation":1},"status":{"observedGeneration":1,"conditions":[{"type":"Ready","status":"False","reason":"Stopped"}]}}`
+	for name, tc := range map[string]struct {
 		reason string
 		kind   kind
 		doc    string
+		full   bool
 		want   bool
 	}{
-		"Ready":    {reason: "nothing is left to do", doc: `{"metadata":{"generation":1},"status":{` + ready + `}}`, want: true},
-		"New":      {reason: "nobody has seen it", doc: `{"metadata":{"generation":1}}`},
-		"Changed":  {reason: "the event of the change was lost", doc: `{"metadata":{"generation":2},"status":{` + ready + `}}`},
-		"Deleting": {reason: "a finalizer waits", doc: `{"metadata":{"generation":1,"deletionTimestamp":"2026-01-02T03:04:00Z"},"status":{` + ready + `}}`},
-		"Due":      {reason: "its time has come", doc: `{"metadata":{"generation":1},"status":{"nextCheckTime":"2026-01-02T03:04:05Z",` + ready + `}}`},
-		"NotDue":   {reason: "its time has not come", doc: `{"metadata":{"generation":1},"status":{"nextCheckTime":"2026-01-02T03:04:06Z",` + ready + `}}`, want: true},
-		"Waiting":  {reason: "what it waits for may be there", doc: `{"metadata":{"generation":1},"status":{"phase":"Pending","observedGeneration":1,"conditions":[{"type":"Ready","status":"False"}]}}`},
-		"Resting":  {reason: "it is off because its owner wants it off", kind: kind{rest: "Stopped"}, doc: `{"metadata":{"generation":1},"status":{"phase":"Stopped","observedGeneration":1,"conditions":[{"type":"Ready","status":"False","reason":"Stopped"}]}}`, want: true},
-		"Hindered": {reason: "it is off, but wanted on, and what it lacks may be there", kind: kind{rest: "Stopped"}, doc: `{"metadata":{"generation":1},"status":{"phase":"Stopped","observedGeneration":1,"conditions":[{"type":"Ready","status":"False","reason":"StorageClassNotFound"}]}}`},
-		"Backoff":  {reason: "it says when to look again", doc: `{"metadata":{"generation":1},"status":{"nextCheckTime":"2026-01-02T03:04:06Z","observedGeneration":1,"conditions":[{"type":"Ready","status":"False"}]}}`, want: true},
-		"Asked":    {reason: "somebody wants it looked at", doc: `{"metadata":{"generation":1,"annotations":{"vitistack.io/reconcile":"now"}},"status":{` + ready + `}}`},
-		"Turn":     {reason: "nobody tells when its virtual machine has gone", kind: kind{round: time.Minute}, doc: `{"metadata":{"generation":1},"status":{` + ready + `}}`},
-		"Always":   {reason: "a hypervisor tells nobody how it is", kind: kind{always: true}, doc: `{"metadata":{"generation":1},"status":{` + ready + `}}`},
-	}
-	for name, tc := range cases {
+		"Ready":   {reason: "nothing is left to do", kind: kind{round: fullRound}, doc: ready, want: true},
+		"Turn":    {reason: "no event says that its virtual machine is gone", kind: kind{round: fullRound}, doc: ready, full: true},
+		"NoTurn":  {reason: "nothing of it is elsewhere", doc: ready, full: true, want: true},
+		"Resting": {reason: "its owner wants it off", kind: kind{name: machine, round: fullRound}, doc: resting, full: true, want: true},
+		"Due":     {reason: "it is not Ready", doc: `{"metadata":{"generation":1}}`},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := settled(tc.kind, decode[object](t, tc.doc), now); got != tc.want {
+			if got := settled(tc.kind, decode[object](t, tc.doc), now, tc.full); got != tc.want {
 				t.Errorf("%s: got settled %t", tc.reason, got)
 			}
 		})
@@ -100,25 +93,25 @@ func TestForsaken(t *testing.T) {
 	}
 }
 
-// TestTurn has each network of dhcp looked at once in a round, and not all at once.
+// TestTurn has each Machine in one of the full rounds of an hour, and not all in the same.
 func TestTurn(t *testing.T) {
 	t.Parallel()
 	turns := map[int64]bool{}
 	for _, uid := range []string{"a", "b", "c", "d"} {
 		times := int64(0)
-		for minute := range int64(shortRound / time.Minute) {
+		for n := range int64(longRound / fullRound) {
 			var o object
-			if o.Metadata.UID = uid; turn(o, shortRound, now.Add(time.Duration(minute)*time.Minute)) {
+			if o.Metadata.UID = uid; turn(o, longRound, now.Add(time.Duration(n)*fullRound)) {
 				times++
-				turns[minute] = true
+				turns[n] = true
 			}
 		}
 		if times != 1 {
-			t.Errorf("network %s has %d turns in a round, want 1", uid, times)
+			t.Errorf("Machine %s is in %d full rounds of an hour, want 1", uid, times)
 		}
 	}
 	if len(turns) < 2 {
-		t.Errorf("all networks have their turns at once: %v", turns)
+		t.Errorf("all Machines are in the same full round: %v", turns)
 	}
 	for asked, want := range map[[2]string]bool{
 		{"dhcp", "manual"}:   true, // Kea has reservations
@@ -181,15 +174,19 @@ func TestHandle(t *testing.T) {
 			{"metadata":{"name":"served","uid":"n3","resourceVersion":"4","generation":1},` + fmt.Sprintf(waits, "") + `}]}`},
 		"machines": {
 			`{"metadata":{"continue":"1"},"items":[{"metadata":{"name":"new","uid":"u1","resourceVersion":"5","generation":1}}]}`,
-			`{"items":[{"metadata":{"name":"done","uid":"u2","resourceVersion":"6","generation":1},"status":{"observedGeneration":1,"conditions":[{"type":"Ready","status":"True"}]}},
+			`{"items":[{"metadata":{"name":"done","uid":"u2","resourceVersion":"6","generation":1},"status":{"provider":"counted","observedGeneration":1,"conditions":[{"type":"Ready","status":"True"}],"nextCheckTime":"2027-01-02T03:04:05Z"}},
 				{"metadata":{"name":"asked","uid":"u4","resourceVersion":"6","generation":1,"annotations":{"vitistack.io/reconcile":"now"}},"status":{"observedGeneration":1,"conditions":[{"type":"Ready","status":"True"}]}},
 				{"metadata":{"name":"changed","uid":"u3","resourceVersion":"7","generation":2},"status":{"observedGeneration":1}}]}`,
 		},
+		"machineproviders": {`{"items":[
+			{"metadata":{"name":"counted","uid":"p2","resourceVersion":"6","generation":1},"status":{"machineCount":1,"observedGeneration":1,"nextCheckTime":"2027-01-02T03:04:05Z"}},
+			{"metadata":{"name":"grown","uid":"p3","resourceVersion":"6","generation":1},"status":{"machineCount":1,"observedGeneration":1,"nextCheckTime":"2027-01-02T03:04:05Z"}}]}`},
 		"leases":                {`{"items":[{"metadata":{"name":"net-10-0-0-5","uid":"l1","resourceVersion":"8","creationTimestamp":"2026-01-02T03:00:00Z","labels":{"vitistack.io/holder":"gone"}}}]}`},
 		"leases without holder": {`{"items":[{"metadata":{"name":"net-10-0-0-6","uid":"l2","resourceVersion":"9","creationTimestamp":"2026-01-02T03:00:00Z"}}]}`},
 	}
 	ping := event.New()
 	ping.SetID("p1")
+	ping.SetType(events.TypePing)
 	var twice [2]sent
 	var written []string
 	for i := range twice {
@@ -201,7 +198,7 @@ func TestHandle(t *testing.T) {
 	want := sent{
 		"IPAllocation/old-eth0 old.1.p1 for old",
 		"NetworkConfiguration/grown n2.3.p1 for n2", "NetworkConfiguration/served n3.4.p1 for n3",
-		"Machine/new u1.5.p1 for u1", "Machine/asked u4.6.p1 for u4", "Machine/changed u3.7.p1 for u3",
+		"Machine/new u1.5.p1 for u1", "Machine/asked u4.6.p1 for u4", "Machine/changed u3.7.p1 for u3", "MachineProvider/grown p3.6.p1 for p3",
 		"Lease/net-10-0-0-5 l1.8.p1 for l1", "Lease/net-10-0-0-6 l2.9.p1 for l2",
 	}
 	if diff := cmp.Diff(want, twice[0]); diff != "" {

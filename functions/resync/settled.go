@@ -7,32 +7,29 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/vitistack/stack/apis/due"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// kind is a kind of object that functions settle.
+// kind is a kind of object that functions reconcile.
 type kind struct {
 	name     string
 	resource schema.GroupVersionResource
 	// make is an empty object of the kind.
 	make func() kube.Object
-	// rest is the reason for which an object that is not Ready is settled all the same:
-	// nothing happens to it until its spec changes.
-	rest string
-	// always is whether every object is looked at each time.
-	always bool
-	// round is after how long an object is looked at although it is Ready, zero for never.
+	// round is after how long an object is reconciled although it is Ready, zero for never.
 	round time.Duration
 }
 
-// Rounds find what nobody tells of: segments that are not at their source any more,
+// A full round finds what no event tells: segments that are not at their source any more,
 // and reservations whose holder is gone without having been released; nodes that have
-// died or been changed by others; virtual machines whose deletion was not told.
+// died or been changed by others; virtual machines whose deletion was not told; hypervisors
+// that do not answer. The PingSource asks for one every fullRound.
 const (
-	shortRound = 10 * time.Minute
-	longRound  = time.Hour
+	fullRound = 10 * time.Minute
+	longRound = time.Hour
 )
 
 const (
@@ -40,38 +37,40 @@ const (
 	networkConfiguration = "NetworkConfiguration"
 	ipAllocation         = "IPAllocation"
 	kubernetesCluster    = "KubernetesCluster"
+	machine              = "Machine"
+	machineProvider      = "MachineProvider"
 )
 
-// kinds are in the order of the layers, so that what others wait for comes first.
+// kinds are in the order of the layers, so that what others wait for comes first, except
+// that MachineProviders come after the Machines that they count.
 var kinds = []kind{
 	{
 		name: networkNamespace, resource: v1alpha2.GroupVersion.WithResource("networknamespaces"),
 		make:  func() kube.Object { return &v1alpha2.NetworkNamespace{} },
-		round: shortRound,
+		round: fullRound,
 	},
 	{
 		name: ipAllocation, resource: v1alpha2.GroupVersion.WithResource("ipallocations"),
 		make: func() kube.Object { return &v1alpha2.IPAllocation{} },
-		rest: "Lapsed",
 	},
 	{
 		name: networkConfiguration, resource: v1alpha1.GroupVersion.WithResource("networkconfigurations"),
 		make: func() kube.Object { return &v1alpha1.NetworkConfiguration{} },
 	},
 	{
-		name: "MachineProvider", resource: v1alpha1.GroupVersion.WithResource("machineproviders"),
-		make:   func() kube.Object { return &v1alpha1.MachineProvider{} },
-		always: true,
+		name: machine, resource: v1alpha1.GroupVersion.WithResource("machines"),
+		make:  func() kube.Object { return &v1alpha1.Machine{} },
+		round: longRound,
 	},
 	{
-		name: "Machine", resource: v1alpha1.GroupVersion.WithResource("machines"),
-		make: func() kube.Object { return &v1alpha1.Machine{} },
-		rest: "Stopped", round: longRound,
+		name: machineProvider, resource: v1alpha1.GroupVersion.WithResource("machineproviders"),
+		make:  func() kube.Object { return &v1alpha1.MachineProvider{} },
+		round: fullRound,
 	},
 	{
 		name: kubernetesCluster, resource: v1alpha1.GroupVersion.WithResource("kubernetesclusters"),
 		make:  func() kube.Object { return &v1alpha1.KubernetesCluster{} },
-		round: shortRound,
+		round: fullRound,
 	},
 	{
 		name: "EtcdBackup", resource: v1alpha1.GroupVersion.WithResource("etcdbackups"),
@@ -100,11 +99,9 @@ type object struct {
 		IPFamily                 string `json:"ipFamily"`
 	} `json:"spec"`
 	Status struct {
-		Phase              string             `json:"phase"`
-		Address            string             `json:"address"`
-		ObservedGeneration int64              `json:"observedGeneration"`
-		NextCheckTime      *metav1.Time       `json:"nextCheckTime"`
-		Conditions         []metav1.Condition `json:"conditions"`
+		due.Status
+		Phase   string `json:"phase"`
+		Address string `json:"address"`
 	} `json:"status"`
 }
 
@@ -116,18 +113,8 @@ type page struct {
 	Items []object `json:"items"`
 }
 
-// ready is the condition Ready.
-func (o object) ready() metav1.Condition {
-	for _, c := range o.Status.Conditions {
-		if c.Type == v1alpha1.ConditionReady {
-			return c
-		}
-	}
-	return metav1.Condition{}
-}
-
 // exhausted tells whether an object waits for an address to become free.
-func (o object) exhausted() bool { return o.ready().Reason == "PoolExhausted" }
+func (o object) exhausted() bool { return o.Status.Ready().Reason == "PoolExhausted" }
 
 // asked tells whether somebody wants an object looked at.
 func (o object) asked() bool {
@@ -140,39 +127,30 @@ func (o object) changed() bool {
 	return o.Metadata.DeletionTimestamp != nil || o.Status.ObservedGeneration < o.Metadata.Generation
 }
 
-// settled tells whether nobody has to look at an object:
-//
-//	somebody asks for it                 no
-//	being deleted                        no
-//	spec newer than the status           no
-//	it says when to look again           until then
-//	Ready                                yes, but for its turn in a round
-//	not Ready, for the reason of rest    yes
-//	not Ready                            no
-func settled(k kind, o object, now time.Time) bool {
-	s := o.Status
-	switch {
-	case k.always || o.asked() || o.changed():
-		return false
-	case s.NextCheckTime != nil:
-		return now.Before(s.NextCheckTime.Time)
-	case o.ready().Status == metav1.ConditionTrue:
-		return k.round == 0 || !turn(o, k.round, now)
-	default:
-		return k.rest != "" && o.ready().Reason == k.rest
+// settled reports whether an object needs no reconcile at a time: it is not due, and a
+// full round does not include it.
+func settled(k kind, o object, now time.Time, full bool) bool {
+	need := due.Decide(k.name, &metav1.ObjectMeta{
+		Generation: o.Metadata.Generation, DeletionTimestamp: o.Metadata.DeletionTimestamp, Annotations: o.Metadata.Annotations,
+	}, o.Status.Status)
+	if !need.Never {
+		return !need.Due(now)
 	}
+	ready := o.Status.Ready().Status == metav1.ConditionTrue
+	return !full || !ready || k.round == 0 || !turn(o, k.round, now)
 }
 
-// turn tells whether an object that has a part elsewhere has its turn. Its UID
-// determines in which minute of each round that is, so that not all have it at once.
+// turn reports whether a full round includes an object that has a part elsewhere. Where
+// not each full round does, the object's UID determines which, so that not all have their
+// turn at once.
 func turn(o object, round time.Duration, now time.Time) bool {
 	if !o.elsewhere() {
 		return false
 	}
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(o.Metadata.UID))
-	minutes := int64(round / time.Minute)
-	return now.Unix()/60%minutes == int64(hash.Sum32())%minutes
+	rounds := int64(round / fullRound)
+	return now.Unix()/int64(fullRound/time.Second)%rounds == int64(hash.Sum32())%rounds
 }
 
 // elsewhere tells whether a part of an object is kept by somebody who sends no

@@ -12,6 +12,8 @@ type Config struct {
 	APITimeout          time.Duration
 	HealthCheckInterval time.Duration
 	SinkURL             string
+	// ResyncPeriod is the least time between two rounds of resync that are asked for.
+	ResyncPeriod time.Duration
 
 	Server    Server
 	Logging   Logging

@@ -31,6 +31,8 @@ func FromKubernetes(from any) (*Object, error) {
 		return fromProvider(o)
 	case *v1alpha1.KubernetesCluster:
 		return fromCluster(o)
+	case *v1alpha1.EtcdBackup:
+		return fromBackup(o)
 	case *corev1.Node:
 		return fromNode(o)
 	case *VirtualMachine:
@@ -71,6 +73,9 @@ func newObject(kind Kind, apiVersion string, m *metav1.ObjectMeta, facts, spec, 
 		return nil, fmt.Errorf("convert %s %s/%s: %w", kind, m.Namespace, m.Name, err)
 	}
 	if o.Status, err = document(status); err != nil {
+		return nil, fmt.Errorf("convert %s %s/%s: %w", kind, m.Namespace, m.Name, err)
+	}
+	if o.Reconcile, err = reconcileOf(o, m); err != nil {
 		return nil, fmt.Errorf("convert %s %s/%s: %w", kind, m.Namespace, m.Name, err)
 	}
 	return o, nil

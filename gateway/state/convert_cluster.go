@@ -42,6 +42,15 @@ func fromCluster(c *v1alpha1.KubernetesCluster) (*Object, error) {
 	return o, nil
 }
 
+func fromBackup(b *v1alpha1.EtcdBackup) (*Object, error) {
+	o, err := newObject(KindBackup, v1alpha1.GroupVersion.String(), &b.ObjectMeta, &Backup{Phase: string(b.Status.Phase)}, b.Spec, b.Status)
+	if err != nil {
+		return nil, err
+	}
+	o.Story = story(b.Status.Conditions)
+	return o, nil
+}
+
 // countNodes counts the wanted nodes and those that are there. While a cluster
 // shrinks, it has more than it wants.
 func (f *Cluster) countNodes(c *v1alpha1.KubernetesCluster) {

@@ -19,6 +19,7 @@ const (
 	KindMachine    Kind = "Machine"
 	KindProvider   Kind = "MachineProvider"
 	KindCluster    Kind = "KubernetesCluster"
+	KindBackup     Kind = "EtcdBackup"
 	KindNode       Kind = "Node"
 	KindVM         Kind = "VirtualMachine"
 	KindVMI        Kind = "VirtualMachineInstance"
@@ -27,7 +28,7 @@ const (
 
 // Kinds are all kinds, in the order of the layers.
 var Kinds = []Kind{
-	KindNetwork, KindAddress, KindAllocation, KindMachine, KindProvider, KindCluster,
+	KindNetwork, KindAddress, KindAllocation, KindMachine, KindProvider, KindCluster, KindBackup,
 	KindNode, KindVM, KindVMI, KindFunction,
 }
 
@@ -51,8 +52,10 @@ type Object struct {
 	Labels      map[string]string
 	Annotations map[string]string
 	Story       Story
+	// Reconcile is when the object is due. It is nil for kinds that no function reconciles.
+	Reconcile *Reconcile
 	// Facts is the kind's own: *Network, *Address, *Allocation, *Machine,
-	// *Provider, *Cluster, *Node, *VM, *Instance or *Function.
+	// *Provider, *Cluster, *Backup, *Node, *VM, *Instance or *Function.
 	Facts any
 	// Spec and Status are the object's, as JSON, without anything secret.
 	Spec, Status json.RawMessage
@@ -208,6 +211,11 @@ type Pool struct {
 	Name  string `json:"name"`
 	Total int32  `json:"total"`
 	Ready int32  `json:"ready"`
+}
+
+// Backup is an EtcdBackup.
+type Backup struct {
+	Phase string
 }
 
 // Node is a node of this Kubernetes cluster.

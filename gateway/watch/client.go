@@ -59,6 +59,7 @@ func sources(functions string) []source {
 		{state.KindMachine, v1alpha1.GroupVersion, "machines", "", false, func() runtime.Object { return &v1alpha1.MachineList{} }},
 		{state.KindProvider, v1alpha1.GroupVersion, "machineproviders", "", false, func() runtime.Object { return &v1alpha1.MachineProviderList{} }},
 		{state.KindCluster, v1alpha1.GroupVersion, "kubernetesclusters", "", false, func() runtime.Object { return &v1alpha1.KubernetesClusterList{} }},
+		{state.KindBackup, v1alpha1.GroupVersion, "etcdbackups", "", true, func() runtime.Object { return &v1alpha1.EtcdBackupList{} }},
 		{state.KindNode, corev1.SchemeGroupVersion, "nodes", "", true, func() runtime.Object { return &corev1.NodeList{} }},
 		{state.KindVM, state.KubeVirtGroupVersion, "virtualmachines", "", true, func() runtime.Object { return &state.VirtualMachineList{} }},
 		{state.KindVMI, state.KubeVirtGroupVersion, "virtualmachineinstances", "", true, func() runtime.Object { return &state.VirtualMachineInstanceList{} }},

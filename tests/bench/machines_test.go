@@ -90,7 +90,7 @@ func BenchmarkHundredMachines(b *testing.B) {
 }
 
 func hundredMachines(b *testing.B, site manySite) {
-	e := engine.Start(b, "--audit", "--ping-every", "10s")
+	e := engine.Start(b, "--audit", "--config", "RESYNC_PERIOD=10s")
 	e.Apply("default", e.StaticNetwork("network", 10, 250))
 	e.UntilPhase(engine.NetworkNamespaces, "default", "network", "Ready")
 	e.UntilPhase(engine.MachineProviders, "", site.provider, "Ready")

@@ -20,7 +20,7 @@ func start(t *testing.T, seed uint64, flags ...string) (*engine.Engine, *Network
 	t.Helper()
 	t.Logf("seed %d", seed)
 	n := NewNetwork(t, seed)
-	e := engine.Start(t, append([]string{"--ingress", n.URL, "--ping-every", "3s"}, flags...)...)
+	e := engine.Start(t, append([]string{"--ingress", n.URL, "--config", "RESYNC_PERIOD=3s"}, flags...)...)
 	n.SetBroker(e.Ingress())
 	return e, n
 }

@@ -114,7 +114,7 @@ func newWorld(t *testing.T, s settings) *world {
 	dir := t.TempDir()
 	w.n = NewNetwork(t, s.seed)
 	w.api = NewAPI(t, dir, s.seed, func(function string) { _ = w.e.KillProcess(function) })
-	flags := []string{"--ingress", w.n.URL, "--apiserver", w.api.URL, "--ping-every", "3s", "--audit"}
+	flags := []string{"--ingress", w.n.URL, "--apiserver", w.api.URL, "--config", "RESYNC_PERIOD=3s", "--audit"}
 	if s.long {
 		flags = append(flags, "--bin", buildClocks(t), "--config", "CHAOS_CLOCKS="+w.clocks)
 	}

@@ -5,6 +5,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -119,7 +120,7 @@ func ready(obj *unstructured.Unstructured) (reason, message string) {
 
 func TestClusterLivesAndGoes(t *testing.T) {
 	t.Parallel()
-	e := engine.Start(t, "--audit", "--idle", "3s", "--ping-every", "20s")
+	e := engine.Start(t, "--audit", "--idle", "3s", "--config", "RESYNC_PERIOD=5s")
 	e.Apply("default", e.StaticNetwork("network", 10, 250))
 	e.UntilPhase(engine.NetworkNamespaces, "default", "network", "Ready")
 	e.Apply("default", e.Example("simple-kubernetescluster.yaml"))
@@ -170,7 +171,8 @@ func nodesAreReady(t *testing.T, e *engine.Engine) {
 	}
 }
 
-// isIdle waits until no function runs, and then counts what is written.
+// isIdle waits until no function runs, and then sees that none is started, although a
+// MachineProvider and a cluster are there, and that nothing is written.
 func isIdle(t *testing.T, e *engine.Engine) {
 	t.Helper()
 	feed.Until(t, "all functions have ended", func() (bool, string) {
@@ -182,14 +184,28 @@ func isIdle(t *testing.T, e *engine.Engine) {
 		}
 		return len(running) == 0, strings.Join(running, ", ")
 	})
-	since := time.Now()
-	const window = 10 * time.Second
+	before, since := starts(e), time.Now()
+	const window = 20 * time.Second // several times the period in which rounds of resync are asked for
 	feed.Until(t, "some idle time has passed", func() (bool, string) { return time.Since(since) > window, "" })
+	if after := starts(e); !maps.Equal(before, after) {
+		t.Errorf("functions were started while nothing happened: %v, then %v", before, after)
+	}
 	for _, r := range e.Requests(since) {
 		if r.Writes() {
 			t.Errorf("an idle system wrote: %s %s %s %s/%s", r.User.Username, r.Verb, r.ObjectRef.Resource, r.ObjectRef.Namespace, r.ObjectRef.Name)
 		}
 	}
+}
+
+// starts counts how often each function was started.
+func starts(e *engine.Engine) map[string]int {
+	n := map[string]int{}
+	for _, p := range e.Report().Processes {
+		if p.Kind == "function" {
+			n[p.Name] = p.Starts
+		}
+	}
+	return n
 }
 
 func nothingIsLeft(t *testing.T, e *engine.Engine) {
@@ -253,7 +269,7 @@ func TestEverythingDies(t *testing.T) {
 // TestAnyProcessDies kills each process in turn while a cluster is built.
 func TestAnyProcessDies(t *testing.T) {
 	t.Parallel()
-	e := engine.Start(t, "--ping-every", "2s")
+	e := engine.Start(t, "--config", "RESYNC_PERIOD=2s")
 	e.Apply("default", e.StaticNetwork("network", 10, 250))
 	victims := []string{
 		"etcd", "kube-apiserver", "kube-controllers", "apiserversource-vitistack", "apiserversource-vitistack-resources", "sim", "gateway",

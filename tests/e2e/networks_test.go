@@ -23,7 +23,7 @@ import (
 func TestNetworkOfEachKind(t *testing.T) {
 	t.Parallel()
 	secret := "whsec_" + base64.StdEncoding.EncodeToString([]byte(rand.Text()+rand.Text()))
-	e := engine.Start(t, "--config", "INGEST_SECRETS="+secret, "--ping-every", "5s")
+	e := engine.Start(t, "--config", "INGEST_SECRETS="+secret, "--config", "RESYNC_PERIOD=5s")
 	e.Apply("default", e.Example("tour-networks.yaml"))
 	e.Apply("default", `apiVersion: vitistack.io/v1alpha2
 kind: NetworkNamespace

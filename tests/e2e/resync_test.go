@@ -85,7 +85,7 @@ func TestNetworkComesLast(t *testing.T) {
 // does not look at the namespace.
 func TestBeforeSinkBindings(t *testing.T) {
 	t.Parallel()
-	e := engine.Start(t, "--without-sink-bindings", "--ping-every", "5s")
+	e := engine.Start(t, "--without-sink-bindings", "--config", "RESYNC_PERIOD=5s")
 	e.Apply("default", e.StaticNetwork("network", 10, 250))
 	e.Apply("default", e.Example("simple-kubernetescluster.yaml"))
 	e.UntilPhase(engine.KubernetesClusters, "default", "simple-cluster", "Running")
