@@ -197,6 +197,34 @@ func isIdle(t *testing.T, e *engine.Engine) {
 	}
 }
 
+// TestNamespacesDuringBurst has the event sources restarted for each of 20 namespaces, as
+// Knative restarts them, while objects are made in them. What no event tells is found due.
+func TestNamespacesDuringBurst(t *testing.T) {
+	t.Parallel()
+	e := engine.Start(t, "--config", "RESYNC_PERIOD=3s")
+	const namespaces = 20
+	for i := range namespaces {
+		namespace := fmt.Sprintf("tenant-%d", i)
+		e.Apply(namespace, fmt.Sprintf(`apiVersion: vitistack.io/v1alpha2
+kind: NetworkNamespace
+metadata: {name: network}
+spec:
+  datacenterIdentifier: no-west-az1
+  networkProvisioning: {provider: manual, manual: {ipv4CIDR: 10.20.%d.0/24, ipv4Gateway: 10.20.%d.1, vlanId: %d}}
+  ipAllocation: {type: static}
+`, i, i, 400+i))
+		for _, source := range []string{"apiserversource-vitistack", "apiserversource-vitistack-resources"} {
+			if err := e.KillProcess(source); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e.Apply(namespace, configurationOf("device"))
+	}
+	for i := range namespaces {
+		e.UntilPhase(engine.NetworkConfigurations, fmt.Sprintf("tenant-%d", i), "device", "Ready")
+	}
+}
+
 // starts counts how often each function was started.
 func starts(e *engine.Engine) map[string]int {
 	n := map[string]int{}

@@ -143,8 +143,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   {{- if $folder }}{{ $_ = mustMergeOverwrite $o (.root.Files.Get (printf "knative/variants/%s/broker.yaml" $folder) | replace "vitistack-system" .root.Release.Namespace | fromYaml) }}{{ end -}}
   {{- if eq $folder "kafka" }}{{ $_ = set $o.spec.config "name" $v.broker.kafka.configMap }}{{ $_ = set $o.spec.config "namespace" $v.broker.kafka.namespace }}{{ end -}}
   {{- $_ = set $o.spec "delivery" (merge (dict) $v.broker.delivery $o.spec.delivery) -}}
-{{- else if and (eq $o.kind "ApiServerSource") (eq $folder "kafka") -}}
-  {{- $_ = mustMergeOverwrite $o.spec (.root.Files.Get "knative/variants/kafka/source.yaml" | replace "vitistack-system" .root.Release.Namespace | fromYaml).spec -}}
+{{- else if eq $o.kind "ApiServerSource" -}}
+  {{- $_ = set $o.spec "namespaceSelector" $v.eventSource.namespaceSelector -}}
+  {{- if eq $folder "kafka" }}{{ $_ = mustMergeOverwrite $o.spec (.root.Files.Get "knative/variants/kafka/source.yaml" | replace "vitistack-system" .root.Release.Namespace | fromYaml).spec }}{{ end -}}
 {{- else if and (eq $o.kind "Trigger") (eq $folder "kafka") -}}
   {{- $_ = set $o.metadata "annotations" (dict "kafka.eventing.knative.dev/delivery.order" "ordered") -}}
 {{- else if and (eq $o.kind "Trigger") (eq $folder "rabbitmq") -}}

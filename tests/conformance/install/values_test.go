@@ -27,6 +27,8 @@ func TestWrongValues(t *testing.T) {
 		"ScaleOfResync":   {"its most is no value of the chart", "functions.resync.minScale=2", "functions.resync.minScale is 2, above its maxScale of 1"},
 		"RightDigest":     {"a function is pinned", "image.digests.create-vm=" + digest, ""},
 		"RightOverride":   {"a policy can be changed that is switched off", "networkPolicy.enabled=false,overrides.NetworkPolicy/functions.spec.x=y", ""},
+		"RightSelector":   {"namespaces can be chosen by label", "eventSource.namespaceSelector.matchLabels.vitistack=enabled", ""},
+		"WrongSelector":   {"a selector that Knative does not know selects nothing", "eventSource.namespaceSelector.labels.vitistack=enabled", "additional properties 'labels' not allowed"},
 		"RightScale":      {"as many as may be", "functions.create-vm.minScale=2,functions.create-vm.maxScale=2", ""},
 	}
 	h := newHelm(t, &rest.Config{})
@@ -34,6 +36,40 @@ func TestWrongValues(t *testing.T) {
 		_, err := h.run(t.Context(), "template", "vitistack", chart(), "--set", tc.set)
 		if tc.says == "" && err != nil || tc.says != "" && (err == nil || !strings.Contains(err.Error(), tc.says)) {
 			t.Errorf("%s: %v, want %q: %s", name, err, tc.says, tc.reason)
+		}
+	}
+}
+
+// TestNamespacesAreChosen has both event sources watch the namespaces with a label, with
+// each Broker: without a selector Knative restarts them with every namespace.
+func TestNamespacesAreChosen(t *testing.T) {
+	t.Parallel()
+	h := newHelm(t, &rest.Config{})
+	for _, class := range []string{"MTChannelBasedBroker", "Kafka", "RabbitMQBroker"} {
+		out, err := h.run(t.Context(), "template", "vitistack", chart(), "--set", "eventSource.namespaceSelector.matchLabels.vitistack=enabled,broker.class="+class)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sources := 0
+		for doc := range strings.SplitSeq(string(out), "\n---\n") {
+			var source struct {
+				Kind string
+				Spec struct {
+					NamespaceSelector struct{ MatchLabels map[string]string }
+				}
+			}
+			if err := yaml.Unmarshal([]byte(doc), &source); err != nil {
+				t.Fatal(err)
+			}
+			if source.Kind != "ApiServerSource" {
+				continue
+			}
+			if sources++; source.Spec.NamespaceSelector.MatchLabels["vitistack"] != "enabled" {
+				t.Errorf("%s: an ApiServerSource watches %v", class, source.Spec.NamespaceSelector)
+			}
+		}
+		if sources != 2 {
+			t.Errorf("%s: %d ApiServerSources, want 2", class, sources)
 		}
 	}
 }
