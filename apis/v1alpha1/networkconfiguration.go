@@ -36,6 +36,7 @@ const (
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.networkInterfaces) || oldSelf.status.networkInterfaces.size() == 0 || !has(oldSelf.status.networkNamespaceName) || has(oldSelf.spec.networkNamespaceName) || !has(self.spec.networkNamespaceName) || self.spec.networkNamespaceName == oldSelf.status.networkNamespaceName",message="the interfaces have addresses of the NetworkNamespace in status.networkNamespaceName: write that, or delete the NetworkConfiguration and create a new one"
 type NetworkConfiguration struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -84,7 +85,8 @@ type NetworkConfigurationSpec struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_-]+$`
 	Provider string `json:"provider,omitempty"`
-	// VLAN to tag with, over the one of the NetworkNamespace.
+	// VLAN that the interfaces have to be in. It must be the one of the
+	// NetworkNamespace, and is best left out.
 	// +optional
 	VLAN *v1alpha2.VLANID `json:"vlan,omitempty"`
 	// Bridge of the hypervisor to attach to, over the one of the MachineProvider.
@@ -97,11 +99,12 @@ type NetworkConfigurationSpec struct {
 	// +kubebuilder:validation:Minimum=576
 	// +kubebuilder:validation:Maximum=9216
 	MTU int32 `json:"mtu,omitempty"`
-	// The interfaces. One without a MAC address waits until a machine brings it.
+	// The interfaces, up to 512. One without a MAC address waits until a machine brings
+	// it.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
-	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:MaxItems=512
 	NetworkInterfaces []InterfaceSpec `json:"networkInterfaces,omitempty"`
 }
 
@@ -135,6 +138,7 @@ type InterfaceSpec struct {
 //
 // +kubebuilder:validation:MaxLength=17
 // +kubebuilder:validation:XValidation:rule="self.matches('^[0-9A-Fa-f][02468ACEace]([:-][0-9A-Fa-f]{2}){5}$')",message="write a unicast MAC address as six pairs of hex digits, for example 52:54:00:12:34:56"
+// +kubebuilder:validation:XValidation:rule="self.matches('[1-9A-Fa-f]')",message="a MAC address of zeros is no address of an interface: write the one of the interface, for example 52:54:00:12:34:56, or leave it out"
 type MACAddress string
 
 // NetworkConfigurationStatus has the addresses.
@@ -151,11 +155,12 @@ type NetworkConfigurationStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// NetworkNamespace that the addresses are of.
 	// +optional
+	// +kubebuilder:validation:MaxLength=253
 	NetworkNamespaceName string `json:"networkNamespaceName,omitempty"`
 	// +optional
 	// +listType=map
 	// +listMapKey=name
-	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:MaxItems=512
 	NetworkInterfaces []InterfaceStatus `json:"networkInterfaces,omitempty"`
 	// When to look again.
 	// +optional

@@ -15,6 +15,7 @@ const (
 // +kubebuilder:validation:MaxLength=18
 // +kubebuilder:validation:XValidation:rule="isCIDR(self) && cidr(self).ip().family() == 4",message="write an IPv4 prefix, for example 192.168.10.0/24"
 // +kubebuilder:validation:XValidation:rule="!isCIDR(self) || cidr(self) == cidr(self).masked()",message="the prefix has host bits set: write its network address, for example 192.168.10.0/24 for 192.168.10.7/24"
+// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || cidr(self).prefixLength() <= 31",message="a prefix of one address has no room for machines: write a larger one, for example 192.168.10.0/24"
 type IPv4CIDR string
 
 // IPv6CIDR is an IPv6 prefix without host bits.
@@ -22,6 +23,7 @@ type IPv4CIDR string
 // +kubebuilder:validation:MaxLength=49
 // +kubebuilder:validation:XValidation:rule="isCIDR(self) && cidr(self).ip().family() == 6",message="write an IPv6 prefix, for example 2001:db8:10::/64"
 // +kubebuilder:validation:XValidation:rule="!isCIDR(self) || cidr(self) == cidr(self).masked()",message="the prefix has host bits set: write its network address, for example 2001:db8:10::/64 for 2001:db8:10::7/64"
+// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || cidr(self).prefixLength() <= 127",message="a prefix of one address has no room for machines: write a larger one, for example 2001:db8:10::/64"
 type IPv6CIDR string
 
 // IPv4Address is one IPv4 address.

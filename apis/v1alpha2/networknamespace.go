@@ -13,14 +13,16 @@ const (
 )
 
 // ProvisioningPhase tells whether a segment is there. Layer 2 waits for Ready.
-// +kubebuilder:validation:Enum=Pending;Ready;Error
+// +kubebuilder:validation:Enum=Pending;Ready;Error;Deleting
 type ProvisioningPhase string
 
-// The life of a segment. Error lasts until the spec or the source changes.
+// The life of a segment. Error lasts until the spec or the source changes. A network
+// that is Deleting keeps its segment for the machines that use it, and takes no others.
 const (
-	ProvisioningPending ProvisioningPhase = "Pending"
-	ProvisioningReady   ProvisioningPhase = "Ready"
-	ProvisioningError   ProvisioningPhase = "Error"
+	ProvisioningPending  ProvisioningPhase = "Pending"
+	ProvisioningReady    ProvisioningPhase = "Ready"
+	ProvisioningError    ProvisioningPhase = "Error"
+	ProvisioningDeleting ProvisioningPhase = "Deleting"
 )
 
 // AllocationType is the way in which addresses are given out.
@@ -56,7 +58,15 @@ const (
 // +kubebuilder:printcolumn:name="Datacenter",type=string,JSONPath=`.spec.datacenterIdentifier`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.provisioningPhase) || oldSelf.status.provisioningPhase != 'Ready' || (has(self.spec.ipAllocation) ? self.spec.ipAllocation.type : 'dhcp') == (has(oldSelf.spec.ipAllocation) ? oldSelf.spec.ipAllocation.type : 'dhcp')",message="ipAllocation.type cannot be changed any more: those who have addresses of this network would keep them, and others get the same; delete it and create it anew"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.provisioningPhase) || !(oldSelf.status.provisioningPhase in ['Ready', 'Deleting']) || (has(self.spec.ipAllocation) ? self.spec.ipAllocation.type : 'dhcp') == (has(oldSelf.spec.ipAllocation) ? oldSelf.spec.ipAllocation.type : 'dhcp')",message="ipAllocation.type of a network that is Ready cannot be changed, because machines keep the addresses that they have: keep it, or delete the network and create it anew"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.provisioningPhase) || !(oldSelf.status.provisioningPhase in ['Ready', 'Deleting']) || has(self.spec.networkProvisioning) == has(oldSelf.spec.networkProvisioning) && (!has(self.spec.networkProvisioning) || self.spec.networkProvisioning.provider == oldSelf.spec.networkProvisioning.provider)",message="the provider of a network that is Ready cannot be changed, because it has to take the segment back: keep networkProvisioning.provider, or delete the network and create it anew"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.provisioningPhase) || !(oldSelf.status.provisioningPhase in ['Ready', 'Deleting']) || !(has(self.spec.networkProvisioning) && has(self.spec.networkProvisioning.manual) && has(oldSelf.spec.networkProvisioning) && has(oldSelf.spec.networkProvisioning.manual)) || ((has(self.spec.networkProvisioning.manual.ipv4CIDR) ? (has(oldSelf.spec.networkProvisioning.manual.ipv4CIDR) && self.spec.networkProvisioning.manual.ipv4CIDR == oldSelf.spec.networkProvisioning.manual.ipv4CIDR || has(oldSelf.status.ipv4Prefix) && self.spec.networkProvisioning.manual.ipv4CIDR == oldSelf.status.ipv4Prefix) : (!has(oldSelf.spec.networkProvisioning.manual.ipv4CIDR) || !has(oldSelf.status.ipv4Prefix))) && (has(self.spec.networkProvisioning.manual.ipv6CIDR) ? (has(oldSelf.spec.networkProvisioning.manual.ipv6CIDR) && self.spec.networkProvisioning.manual.ipv6CIDR == oldSelf.spec.networkProvisioning.manual.ipv6CIDR || has(oldSelf.status.ipv6Prefix) && self.spec.networkProvisioning.manual.ipv6CIDR == oldSelf.status.ipv6Prefix) : (!has(oldSelf.spec.networkProvisioning.manual.ipv6CIDR) || !has(oldSelf.status.ipv6Prefix))))",message="the prefixes of a network that is Ready cannot be changed, because its machines keep their addresses: keep ipv4CIDR and ipv6CIDR, or delete the network and create it anew"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.provisioningPhase) || !(oldSelf.status.provisioningPhase in ['Ready', 'Deleting']) || !(has(self.spec.networkProvisioning) && has(self.spec.networkProvisioning.manual) && has(oldSelf.spec.networkProvisioning) && has(oldSelf.spec.networkProvisioning.manual)) || (((has(self.spec.networkProvisioning.manual.vlanId) ? self.spec.networkProvisioning.manual.vlanId : 0) == (has(oldSelf.spec.networkProvisioning.manual.vlanId) ? oldSelf.spec.networkProvisioning.manual.vlanId : 0) || (has(self.spec.networkProvisioning.manual.vlanId) ? self.spec.networkProvisioning.manual.vlanId : 0) == (has(oldSelf.status.vlanId) ? oldSelf.status.vlanId : 0)))",message="the VLAN of a network that is Ready cannot be changed, because its machines stay on it: keep vlanId, or delete the network and create it anew"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.provisioningPhase) || !(oldSelf.status.provisioningPhase in ['Ready', 'Deleting']) || !(has(self.spec.networkProvisioning) && has(self.spec.networkProvisioning.manual) && has(oldSelf.spec.networkProvisioning) && has(oldSelf.spec.networkProvisioning.manual)) || ((has(self.spec.networkProvisioning.manual.ipv4Gateway) ? (has(oldSelf.spec.networkProvisioning.manual.ipv4Gateway) && self.spec.networkProvisioning.manual.ipv4Gateway == oldSelf.spec.networkProvisioning.manual.ipv4Gateway || has(oldSelf.status.ipv4Gateway) && self.spec.networkProvisioning.manual.ipv4Gateway == oldSelf.status.ipv4Gateway) : (!has(oldSelf.spec.networkProvisioning.manual.ipv4Gateway) || !has(oldSelf.status.ipv4Gateway))) && (has(self.spec.networkProvisioning.manual.ipv6Gateway) ? (has(oldSelf.spec.networkProvisioning.manual.ipv6Gateway) && self.spec.networkProvisioning.manual.ipv6Gateway == oldSelf.spec.networkProvisioning.manual.ipv6Gateway || has(oldSelf.status.ipv6Gateway) && self.spec.networkProvisioning.manual.ipv6Gateway == oldSelf.status.ipv6Gateway) : (!has(oldSelf.spec.networkProvisioning.manual.ipv6Gateway) || !has(oldSelf.status.ipv6Gateway))))",message="the gateway of a network that is Ready cannot be changed, because its machines keep their route and the new address may be one of theirs: keep ipv4Gateway and ipv6Gateway, or delete the network and create it anew"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.provisioningPhase) || !(oldSelf.status.provisioningPhase in ['Ready', 'Deleting']) || (((has(self.spec.ipAllocation) && has(self.spec.ipAllocation.static) && has(self.spec.ipAllocation.static.ipv4Gateway)) ? ((has(oldSelf.spec.ipAllocation) && has(oldSelf.spec.ipAllocation.static) && has(oldSelf.spec.ipAllocation.static.ipv4Gateway)) && self.spec.ipAllocation.static.ipv4Gateway == oldSelf.spec.ipAllocation.static.ipv4Gateway || has(oldSelf.status.ipv4Gateway) && self.spec.ipAllocation.static.ipv4Gateway == oldSelf.status.ipv4Gateway) : (!(has(oldSelf.spec.ipAllocation) && has(oldSelf.spec.ipAllocation.static) && has(oldSelf.spec.ipAllocation.static.ipv4Gateway)) || has(oldSelf.status.ipv4Gateway) && oldSelf.spec.ipAllocation.static.ipv4Gateway == oldSelf.status.ipv4Gateway)) && ((has(self.spec.ipAllocation) && has(self.spec.ipAllocation.static) && has(self.spec.ipAllocation.static.ipv6Gateway)) ? ((has(oldSelf.spec.ipAllocation) && has(oldSelf.spec.ipAllocation.static) && has(oldSelf.spec.ipAllocation.static.ipv6Gateway)) && self.spec.ipAllocation.static.ipv6Gateway == oldSelf.spec.ipAllocation.static.ipv6Gateway || has(oldSelf.status.ipv6Gateway) && self.spec.ipAllocation.static.ipv6Gateway == oldSelf.status.ipv6Gateway) : (!(has(oldSelf.spec.ipAllocation) && has(oldSelf.spec.ipAllocation.static) && has(oldSelf.spec.ipAllocation.static.ipv6Gateway)) || has(oldSelf.status.ipv6Gateway) && oldSelf.spec.ipAllocation.static.ipv6Gateway == oldSelf.status.ipv6Gateway)))",message="the gateway of a network that is Ready cannot be changed, because its machines keep their route and the new address may be one of theirs: keep ipAllocation.static.ipv4Gateway and ipv6Gateway, or delete the network and create it anew"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.provisioningPhase) || !(oldSelf.status.provisioningPhase in ['Ready', 'Deleting']) || has(oldSelf.spec.networkProvisioning) || !(has(oldSelf.spec.ipAllocation) && has(oldSelf.spec.ipAllocation.static) && has(oldSelf.spec.ipAllocation.static.ipv4CIDR) && has(oldSelf.spec.ipAllocation) && has(oldSelf.spec.ipAllocation.static) && has(oldSelf.spec.ipAllocation.static.ipv4Gateway)) || (has(self.spec.ipAllocation) && has(self.spec.ipAllocation.static) && (has(self.spec.ipAllocation.static.ipv4CIDR) ? (has(oldSelf.spec.ipAllocation.static.ipv4CIDR) && self.spec.ipAllocation.static.ipv4CIDR == oldSelf.spec.ipAllocation.static.ipv4CIDR || has(oldSelf.status.ipv4Prefix) && self.spec.ipAllocation.static.ipv4CIDR == oldSelf.status.ipv4Prefix) : (!has(oldSelf.spec.ipAllocation.static.ipv4CIDR) || !has(oldSelf.status.ipv4Prefix))) && (has(self.spec.ipAllocation.static.ipv6CIDR) ? (has(oldSelf.spec.ipAllocation.static.ipv6CIDR) && self.spec.ipAllocation.static.ipv6CIDR == oldSelf.spec.ipAllocation.static.ipv6CIDR || has(oldSelf.status.ipv6Prefix) && self.spec.ipAllocation.static.ipv6CIDR == oldSelf.status.ipv6Prefix) : (!has(oldSelf.spec.ipAllocation.static.ipv6CIDR) || !has(oldSelf.status.ipv6Prefix))) && ((has(self.spec.ipAllocation.static.vlanId) ? self.spec.ipAllocation.static.vlanId : 0) == (has(oldSelf.spec.ipAllocation.static.vlanId) ? oldSelf.spec.ipAllocation.static.vlanId : 0) || (has(self.spec.ipAllocation.static.vlanId) ? self.spec.ipAllocation.static.vlanId : 0) == (has(oldSelf.status.vlanId) ? oldSelf.status.vlanId : 0)) && has(self.spec.ipAllocation.static.ipv4Gateway))",message="the segment of a network that is Ready cannot be changed, because its machines keep their addresses and their VLAN: keep ipAllocation.static with its ipv4CIDR, ipv6CIDR, ipv4Gateway and vlanId, or delete the network and create it anew"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.provisioningPhase) || !(oldSelf.status.provisioningPhase in ['Ready', 'Deleting']) || has(oldSelf.spec.networkProvisioning) || (has(oldSelf.spec.ipAllocation) && has(oldSelf.spec.ipAllocation.static) && has(oldSelf.spec.ipAllocation.static.ipv4CIDR) && has(oldSelf.spec.ipAllocation) && has(oldSelf.spec.ipAllocation.static) && has(oldSelf.spec.ipAllocation.static.ipv4Gateway)) || !(has(self.spec.ipAllocation) && has(self.spec.ipAllocation.static) && has(self.spec.ipAllocation.static.ipv4CIDR) && has(self.spec.ipAllocation) && has(self.spec.ipAllocation.static) && has(self.spec.ipAllocation.static.ipv4Gateway))",message="ipAllocation.static with ipv4CIDR and ipv4Gateway makes the provider manual, and the provider of a network that is Ready cannot be changed: leave out ipv4CIDR or ipv4Gateway, or delete the network and create it anew"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.provisioningPhase) || !(oldSelf.status.provisioningPhase in ['Ready', 'Deleting']) || has(self.spec.datacenterIdentifier) == has(oldSelf.spec.datacenterIdentifier) && (!has(self.spec.datacenterIdentifier) || self.spec.datacenterIdentifier == oldSelf.spec.datacenterIdentifier) || has(oldSelf.status.datacenterIdentifier) && has(self.spec.datacenterIdentifier) && self.spec.datacenterIdentifier == oldSelf.status.datacenterIdentifier",message="the data centre of a network that is Ready cannot be changed, because its machines stay where they are: keep datacenterIdentifier, or delete the network and create it anew"
 type NetworkNamespace struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -81,7 +91,12 @@ type NetworkNamespaceList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.networkProvisioning) || !has(self.networkProvisioning.manual) || !has(self.networkProvisioning.manual.ipv4CIDR) || !has(self.ipAllocation) || !has(self.ipAllocation.static) || !has(self.ipAllocation.static.ipv4CIDR) || cidr(self.networkProvisioning.manual.ipv4CIDR).containsCIDR(self.ipAllocation.static.ipv4CIDR)",message="ipAllocation.static.ipv4CIDR lies outside networkProvisioning.manual.ipv4CIDR: make it the same prefix or a part of it, or leave it out"
 // +kubebuilder:validation:XValidation:rule="!has(self.networkProvisioning) || !has(self.networkProvisioning.manual) || !has(self.networkProvisioning.manual.ipv6CIDR) || !has(self.ipAllocation) || !has(self.ipAllocation.static) || !has(self.ipAllocation.static.ipv6CIDR) || cidr(self.networkProvisioning.manual.ipv6CIDR).containsCIDR(self.ipAllocation.static.ipv6CIDR)",message="ipAllocation.static.ipv6CIDR lies outside networkProvisioning.manual.ipv6CIDR: make it the same prefix or a part of it, or leave it out"
 // +kubebuilder:validation:XValidation:rule="!has(self.networkProvisioning) || !has(self.networkProvisioning.manual) || !has(self.networkProvisioning.manual.ipv4Gateway) || !has(self.ipAllocation) || !has(self.ipAllocation.static) || !has(self.ipAllocation.static.ipv4Gateway) || ip(self.networkProvisioning.manual.ipv4Gateway) == ip(self.ipAllocation.static.ipv4Gateway)",message="ipAllocation.static.ipv4Gateway and networkProvisioning.manual.ipv4Gateway differ: a segment has one gateway, so write the same in both or leave out the one in static"
-// +kubebuilder:validation:XValidation:rule="!has(self.networkProvisioning) || !has(self.networkProvisioning.manual) || !has(self.networkProvisioning.manual.vlanId) || !has(self.ipAllocation) || !has(self.ipAllocation.static) || !has(self.ipAllocation.static.vlanId) || self.networkProvisioning.manual.vlanId == self.ipAllocation.static.vlanId",message="ipAllocation.static.vlanId and networkProvisioning.manual.vlanId differ: a segment has one VLAN, so write the same in both or leave out the one in static"
+// +kubebuilder:validation:XValidation:rule="!has(self.networkProvisioning) || !has(self.networkProvisioning.manual) || !has(self.ipAllocation) || !has(self.ipAllocation.static) || !has(self.ipAllocation.static.vlanId) || (has(self.networkProvisioning.manual.vlanId) ? self.networkProvisioning.manual.vlanId : 0) == self.ipAllocation.static.vlanId",message="ipAllocation.static.vlanId and networkProvisioning.manual.vlanId differ: a segment has one VLAN, so write the same in both or leave out the one in static"
+// +kubebuilder:validation:XValidation:rule="!self.?networkProvisioning.?manual.?ipv4CIDR.hasValue() || !self.?ipAllocation.?static.hasValue() || self.?ipAllocation.?static.?ipv4CIDR.hasValue() || ((!has(self.ipAllocation.static.ipv4RangeStart) || cidr(self.networkProvisioning.manual.ipv4CIDR).containsIP(self.ipAllocation.static.ipv4RangeStart)) && (!has(self.ipAllocation.static.ipv4RangeEnd) || cidr(self.networkProvisioning.manual.ipv4CIDR).containsIP(self.ipAllocation.static.ipv4RangeEnd)))",message="ipAllocation.static.ipv4RangeStart and ipv4RangeEnd must lie inside networkProvisioning.manual.ipv4CIDR: write addresses of that prefix, or leave them out"
+// +kubebuilder:validation:XValidation:rule="!self.?networkProvisioning.?manual.?ipv4CIDR.hasValue() || !self.?ipAllocation.?static.hasValue() || self.?ipAllocation.?static.?ipv4CIDR.hasValue() || !has(self.ipAllocation.static.ipv4Gateway) || cidr(self.networkProvisioning.manual.ipv4CIDR).containsIP(self.ipAllocation.static.ipv4Gateway)",message="ipAllocation.static.ipv4Gateway lies outside networkProvisioning.manual.ipv4CIDR: give an address of that prefix"
+// +kubebuilder:validation:XValidation:rule="!self.?networkProvisioning.?manual.?ipv6CIDR.hasValue() || !self.?ipAllocation.?static.hasValue() || self.?ipAllocation.?static.?ipv6CIDR.hasValue() || ((!has(self.ipAllocation.static.ipv6RangeStart) || cidr(self.networkProvisioning.manual.ipv6CIDR).containsIP(self.ipAllocation.static.ipv6RangeStart)) && (!has(self.ipAllocation.static.ipv6RangeEnd) || cidr(self.networkProvisioning.manual.ipv6CIDR).containsIP(self.ipAllocation.static.ipv6RangeEnd)))",message="ipAllocation.static.ipv6RangeStart and ipv6RangeEnd must lie inside networkProvisioning.manual.ipv6CIDR: write addresses of that prefix, or leave them out"
+// +kubebuilder:validation:XValidation:rule="!self.?networkProvisioning.?manual.?ipv6CIDR.hasValue() || !self.?ipAllocation.?static.hasValue() || self.?ipAllocation.?static.?ipv6CIDR.hasValue() || !has(self.ipAllocation.static.ipv6Gateway) || cidr(self.networkProvisioning.manual.ipv6CIDR).containsIP(self.ipAllocation.static.ipv6Gateway) || ip(self.ipAllocation.static.ipv6Gateway).isLinkLocalUnicast()",message="ipAllocation.static.ipv6Gateway lies outside networkProvisioning.manual.ipv6CIDR: give an address of that prefix or a link-local one such as fe80::1"
+// +kubebuilder:validation:XValidation:rule="self.?ipAllocation.?type.orValue('dhcp') != 'dhcp' || !self.?networkProvisioning.?manual.hasValue() || has(self.networkProvisioning.manual.ipv4CIDR)",message="type dhcp gives out IPv4 addresses only: add networkProvisioning.manual.ipv4CIDR, or set ipAllocation.type to static"
 type NetworkNamespaceSpec struct {
 	// Data centre that the segment belongs to, <country>-<region>-<zone>. Segments
 	// of one data centre and VLAN may not overlap.
@@ -134,7 +149,8 @@ type NetworkProvisioning struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.ipv4CIDR) || has(self.ipv6CIDR)",message="give ipv4CIDR, ipv6CIDR or both"
 // +kubebuilder:validation:XValidation:rule="!has(self.ipv4Gateway) || (has(self.ipv4CIDR) && cidr(self.ipv4CIDR).containsIP(self.ipv4Gateway))",message="ipv4Gateway lies outside ipv4CIDR: give an address of that prefix, such as its first one"
-// +kubebuilder:validation:XValidation:rule="!has(self.ipv6Gateway) || (has(self.ipv6CIDR) && cidr(self.ipv6CIDR).containsIP(self.ipv6Gateway))",message="ipv6Gateway lies outside ipv6CIDR: give an address of that prefix, such as its first one"
+// +kubebuilder:validation:XValidation:rule="!has(self.ipv6Gateway) || (has(self.ipv6CIDR) && (cidr(self.ipv6CIDR).containsIP(self.ipv6Gateway) || ip(self.ipv6Gateway).isLinkLocalUnicast()))",message="ipv6Gateway lies outside ipv6CIDR: give an address of that prefix, or a link-local one such as fe80::1"
+// +kubebuilder:validation:XValidation:rule="!has(self.ipv4Gateway) || !has(self.ipv4CIDR) || cidr(self.ipv4CIDR).prefixLength() > 30 || !self.ipv4CIDR.startsWith(self.ipv4Gateway + '/')",message="ipv4Gateway is the network address of ipv4CIDR, which no host can have: give the address of the router, such as the next one"
 type ManualSegment struct {
 	// IPv4 prefix of the segment.
 	// +optional
@@ -145,7 +161,8 @@ type ManualSegment struct {
 	// IPv6 prefix of the segment.
 	// +optional
 	IPv6CIDR IPv6CIDR `json:"ipv6CIDR,omitempty"`
-	// Default gateway for IPv6. Absent means that the segment has none.
+	// Default gateway for IPv6, an address of the prefix or a link-local one such as
+	// fe80::1. Absent means that the segment has none.
 	// +optional
 	IPv6Gateway IPv6Address `json:"ipv6Gateway,omitempty"`
 	// VLAN of the segment, 0 meaning untagged.
@@ -200,6 +217,7 @@ type NetBoxRequest struct {
 //
 // +kubebuilder:validation:XValidation:rule="self.type == 'static' || !has(self.static)",message="ipAllocation.static is only read for type static: set type to static, or remove the block"
 // +kubebuilder:validation:XValidation:rule="self.type == 'dhcp' || !has(self.provider) || self.provider.lowerAscii() != 'kea'",message="kea gives addresses out by dhcp: set ipAllocation.type to dhcp, or leave out ipAllocation.provider"
+// +kubebuilder:validation:XValidation:rule="!has(self.provider) || self.provider.lowerAscii() in ['kea', 'static-ip-operator']",message="ipAllocation.provider is not one that gives addresses out: write static-ip-operator for type static or kea for type dhcp, or leave it out"
 // +kubebuilder:validation:XValidation:rule="self.type == 'static' || !has(self.provider) || self.provider.lowerAscii() != 'static-ip-operator'",message="static-ip-operator gives static addresses out: set ipAllocation.type to static, or leave out ipAllocation.provider"
 // +kubebuilder:validation:XValidation:rule="self.type == 'dhcp' || !has(self.dhcp)",message="ipAllocation.dhcp is only read for type dhcp: set type to dhcp, or remove the block"
 type IPAllocationPolicy struct {
@@ -225,7 +243,8 @@ type IPAllocationPolicy struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.ipv4Gateway) || !has(self.ipv4CIDR) || cidr(self.ipv4CIDR).containsIP(self.ipv4Gateway)",message="ipv4Gateway lies outside ipv4CIDR: give an address of that prefix, such as its first one"
 // +kubebuilder:validation:XValidation:rule="!has(self.ipv4CIDR) || ((!has(self.ipv4RangeStart) || cidr(self.ipv4CIDR).containsIP(self.ipv4RangeStart)) && (!has(self.ipv4RangeEnd) || cidr(self.ipv4CIDR).containsIP(self.ipv4RangeEnd)))",message="ipv4RangeStart and ipv4RangeEnd must lie inside ipv4CIDR"
 // +kubebuilder:validation:XValidation:rule="!has(self.ipv4RangeStart) || !has(self.ipv4RangeEnd) || !isIP(self.ipv4RangeStart) || !isIP(self.ipv4RangeEnd) || int(self.ipv4RangeStart.split('.')[0]) * 16777216 + int(self.ipv4RangeStart.split('.')[1]) * 65536 + int(self.ipv4RangeStart.split('.')[2]) * 256 + int(self.ipv4RangeStart.split('.')[3]) <= int(self.ipv4RangeEnd.split('.')[0]) * 16777216 + int(self.ipv4RangeEnd.split('.')[1]) * 65536 + int(self.ipv4RangeEnd.split('.')[2]) * 256 + int(self.ipv4RangeEnd.split('.')[3])",message="ipv4RangeStart comes after ipv4RangeEnd: exchange the two"
-// +kubebuilder:validation:XValidation:rule="!has(self.ipv6Gateway) || !has(self.ipv6CIDR) || cidr(self.ipv6CIDR).containsIP(self.ipv6Gateway)",message="ipv6Gateway lies outside ipv6CIDR: give an address of that prefix, such as its first one"
+// +kubebuilder:validation:XValidation:rule="!has(self.ipv6Gateway) || !has(self.ipv6CIDR) || cidr(self.ipv6CIDR).containsIP(self.ipv6Gateway) || ip(self.ipv6Gateway).isLinkLocalUnicast()",message="ipv6Gateway lies outside ipv6CIDR: give an address of that prefix, or a link-local one such as fe80::1"
+// +kubebuilder:validation:XValidation:rule="!has(self.ipv4Gateway) || !has(self.ipv4CIDR) || cidr(self.ipv4CIDR).prefixLength() > 30 || !self.ipv4CIDR.startsWith(self.ipv4Gateway + '/')",message="ipv4Gateway is the network address of ipv4CIDR, which no host can have: give the address of the router, such as the next one"
 // +kubebuilder:validation:XValidation:rule="!has(self.ipv6CIDR) || ((!has(self.ipv6RangeStart) || cidr(self.ipv6CIDR).containsIP(self.ipv6RangeStart)) && (!has(self.ipv6RangeEnd) || cidr(self.ipv6CIDR).containsIP(self.ipv6RangeEnd)))",message="ipv6RangeStart and ipv6RangeEnd must lie inside ipv6CIDR"
 type StaticPool struct {
 	// IPv4 prefix of the pool.
@@ -243,7 +262,8 @@ type StaticPool struct {
 	// IPv6 prefix of the pool.
 	// +optional
 	IPv6CIDR IPv6CIDR `json:"ipv6CIDR,omitempty"`
-	// Default gateway for IPv6, which is never given out.
+	// Default gateway for IPv6, which is never given out. It may be link-local, such as
+	// fe80::1.
 	// +optional
 	IPv6Gateway IPv6Address `json:"ipv6Gateway,omitempty"`
 	// First IPv6 address to give out. Absent means the prefix's second.
@@ -319,18 +339,24 @@ type NetworkNamespaceStatus struct {
 	// +optional
 	NamespaceID string `json:"namespaceId,omitempty"`
 	// +optional
+	// +kubebuilder:validation:MaxLength=18
 	IPv4Prefix string `json:"ipv4Prefix,omitempty"`
 	// +optional
+	// +kubebuilder:validation:MaxLength=15
 	IPv4Gateway string `json:"ipv4Gateway,omitempty"`
 	// Address that traffic of the segment leaves the data centre with.
 	// +optional
+	// +kubebuilder:validation:MaxLength=15
 	IPv4EgressIP string `json:"ipv4EgressIp,omitempty"`
 	// +optional
+	// +kubebuilder:validation:MaxLength=49
 	IPv6Prefix string `json:"ipv6Prefix,omitempty"`
 	// +optional
+	// +kubebuilder:validation:MaxLength=45
 	IPv6Gateway string `json:"ipv6Gateway,omitempty"`
 	// Address that traffic of the segment leaves the data centre with.
 	// +optional
+	// +kubebuilder:validation:MaxLength=45
 	IPv6EgressIP string `json:"ipv6EgressIp,omitempty"`
 	// +optional
 	VLANID int32 `json:"vlanId,omitempty"`

@@ -261,13 +261,6 @@ func TestRequestChanges(t *testing.T) {
 		t.Log(tc.reason)
 		s.has(name, tc.is, tc.has)
 	}
-	// One that asks for nothing any more is not refused what it asked for before.
-	s.configuration("none", "net", asking("10.0.0.77"))
-	s.until("none", taken)
-	if err := s.ask("none", ""); err != nil {
-		t.Fatal(err)
-	}
-	s.until("none", okay)
 	// Somebody else's request stays theirs.
 	s.beforehand("theirs", "10.0.0.60")
 	s.configuration("theirs", "net", eth0())
@@ -280,6 +273,13 @@ func TestRequestChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.has("theirs", okay, "10.0.0.61")
+	// One that asks for nothing any more is not refused what it asked for before.
+	s.configuration("none", "net", asking("10.0.0.77"))
+	s.until("none", taken)
+	if err := s.ask("none", ""); err != nil {
+		t.Fatal(err)
+	}
+	s.until("none", okay)
 	feed.Until(t, "all that was given up is free", func() (bool, string) {
 		leases := &coordinationv1.LeaseList{}
 		err := s.kube.List(t.Context(), s.namespace, "", leases)

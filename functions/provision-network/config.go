@@ -39,6 +39,18 @@ func (e environment) sources() map[string]source {
 	}
 }
 
+// datacenters are those that have no bridge in common with another one, so that
+// networks of the same prefix and VLAN may be in both. Only the platform team knows.
+func (e environment) datacenters() map[v1alpha2.Identifier]bool {
+	separate := map[v1alpha2.Identifier]bool{}
+	for name := range strings.SplitSeq(e.getenv("SEPARATE_DATACENTERS"), ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			separate[v1alpha2.Identifier(name)] = true
+		}
+	}
+	return separate
+}
+
 // netboxScheme is how NetBox is shown a token: as a bearer token if it is one of the
 // second version, which there are since NetBox 4.5.
 func netboxScheme(token string) string {

@@ -160,7 +160,7 @@ func TestRights(t *testing.T) {
 	nc := w.configuration("vm", "net", "", v1alpha1.InterfaceStatus{})
 	w.must(w.deliver("NetworkConfiguration", "vm", events.TypeRefUpdate))
 	w.delete(w.get("net"))
-	w.expect(w.look("net"), "Ready", reasonInUse)
+	w.expect(w.look("net"), "Deleting", reasonInUse)
 	w.delete(nc)
 	w.must(w.deliver("NetworkConfiguration", "vm", events.TypeRefDelete))
 	if w.get("net") != nil {

@@ -26,13 +26,15 @@ type story struct {
 //
 //	err      before  provisioningPhase  phase    status        Ready
 //	nil              Ready              Active   OK            True   Provisioned
+//	refused  Ready   Ready              Active   OK            False  its reason
 //	refused          Error              Error    its reason    False  its reason
 //	fault    Ready   Ready              Active   OK            False  its reason
 //	final            Error              Error    its reason    False  its reason
 //	waiting          Pending            Pending  its reason    False  its reason
 //
-// A segment that has been Ready stays in the status when its source fails later:
-// machines are using it.
+// A segment that has been Ready stays in the status, whatever the source or the spec says
+// later: machines are using it. One that has only been claimed is given up where somebody
+// has to change something.
 func decide(nn *v1alpha2.NetworkNamespace, seg segment, err error, now time.Time) story {
 	var r refused
 	var f fault
@@ -41,6 +43,8 @@ func decide(nn *v1alpha2.NetworkNamespace, seg segment, err error, now time.Time
 	case err == nil:
 		describe(nn, seg)
 		return settleAs(nn, v1alpha2.ProvisioningReady, "Active", "OK", reasonProvisioned, provisioned(nn))
+	case errors.As(err, &r) && holds(nn):
+		return settleAs(nn, s.ProvisioningPhase, "Active", "OK", r.reason, r.message)
 	case errors.As(err, &r):
 		forget(nn)
 		return settleAs(nn, v1alpha2.ProvisioningError, "Error", r.reason, r.reason, r.message)
@@ -53,6 +57,7 @@ func decide(nn *v1alpha2.NetworkNamespace, seg segment, err error, now time.Time
 	case s.ProvisioningPhase == v1alpha2.ProvisioningReady:
 		told = settleAs(nn, s.ProvisioningPhase, "Active", "OK", f.reason, f.message)
 	case f.final:
+		forget(nn)
 		told = settleAs(nn, v1alpha2.ProvisioningError, "Error", f.reason, f.reason, f.message)
 	default:
 		told = settleAs(nn, v1alpha2.ProvisioningPending, "Pending", f.reason, f.reason, f.message)
@@ -65,7 +70,7 @@ const reasonProvisioned = "Provisioned"
 
 func settleAs(nn *v1alpha2.NetworkNamespace, provisioning v1alpha2.ProvisioningPhase, phase, status, reason, message string) story {
 	s := &nn.Status
-	s.DatacenterIdentifier, s.SupervisorIdentifier = nn.Spec.DatacenterIdentifier, nn.Spec.SupervisorIdentifier
+	s.DatacenterIdentifier, s.SupervisorIdentifier = datacenterOf(nn), nn.Spec.SupervisorIdentifier
 	s.ProvisioningPhase, s.Phase, s.Status = provisioning, phase, status
 	s.ObservedGeneration = nn.Generation
 	s.NextCheckTime = nil
@@ -115,7 +120,7 @@ func provided(nn *v1alpha2.NetworkNamespace) bool {
 
 // deleting writes into nn's status what its deletion waits for.
 func deleting(nn *v1alpha2.NetworkNamespace, reason, message string) story {
-	nn.Status.Phase, nn.Status.Status = phaseDeleting, reason
+	nn.Status.ProvisioningPhase, nn.Status.Phase, nn.Status.Status = v1alpha2.ProvisioningDeleting, phaseDeleting, reason
 	nn.Status.ObservedGeneration = nn.Generation
 	nn.Status.NextCheckTime = nil
 	news := kube.SetReady(&nn.Status.Conditions, nn.Generation, false, reason, message)

@@ -56,6 +56,8 @@ func TestDecide(t *testing.T) {
 		ProvisioningPhase: v1alpha2.ProvisioningReady, Phase: "Active", Status: "OK",
 		IPv4Prefix: "192.168.10.0/24", IPv4Gateway: "192.168.10.1", VLANID: 200,
 	}
+	claimed := ready
+	claimed.ProvisioningPhase, claimed.Phase, claimed.Status = v1alpha2.ProvisioningPending, "Pending", reasonClaiming
 	readyUntil := func(next *metav1.Time) v1alpha2.NetworkNamespaceStatus {
 		s := ready
 		s.NextCheckTime = next
@@ -88,10 +90,21 @@ func TestDecide(t *testing.T) {
 			ready:  metav1.ConditionFalse, why: "InvalidSpec", news: true,
 		},
 		"RefusedLater": {
-			reason: "a network that gives way has nothing any more",
-			status: ready, err: refused{"SegmentOverlap", "choose another"},
+			reason: "machines go on using a segment that the spec does not describe rightly any more",
+			status: ready, err: refused{"SegmentOverlap", "choose another"}, want: ready,
+			ready: metav1.ConditionFalse, why: "SegmentOverlap", news: true,
+		},
+		"ClaimRefused": {
+			reason: "a network that gives way has nothing any more, so that another one can have it",
+			status: claimed, err: refused{"SegmentOverlap", "choose another"},
 			want:  v1alpha2.NetworkNamespaceStatus{ProvisioningPhase: v1alpha2.ProvisioningError, Phase: "Error", Status: "SegmentOverlap"},
 			ready: metav1.ConditionFalse, why: "SegmentOverlap", news: true,
+		},
+		"ClaimFails": {
+			reason: "nobody knows for how long somebody takes to correct the source",
+			status: claimed, err: final("SourceUnauthorized", "correct NAM_TOKEN"),
+			want:  v1alpha2.NetworkNamespaceStatus{ProvisioningPhase: v1alpha2.ProvisioningError, Phase: "Error", Status: "SourceUnauthorized", NextCheckTime: in(longestWait + time.Second)},
+			ready: metav1.ConditionFalse, why: "SourceUnauthorized", news: true,
 		},
 		"DownBefore": {
 			reason: "a source that is down provides nothing, and is left alone for as long as it says",
@@ -191,12 +204,19 @@ func TestManual(t *testing.T) {
 				Static: &v1alpha2.StaticPool{IPv4CIDR: "10.0.0.0/24", IPv4Gateway: "10.0.0.1", VLANID: 7}}},
 			want: segment{ipv4: netip.MustParsePrefix("10.0.0.0/24"), ipv4Gateway: netip.MustParseAddr("10.0.0.1"), vlan: 7},
 		},
-		"Empty":          {reason: "there is nothing to copy", refuse: "spec.networkProvisioning.manual: there is neither an IPv4 nor an IPv6 prefix"},
-		"NoPrefix":       {reason: "the prefix must parse", spec: block(v1alpha2.ManualSegment{IPv4CIDR: "10.0.0/24"}), refuse: `spec.networkProvisioning.manual.ipv4CIDR: netip.ParsePrefix("10.0.0/24"): ParseAddr("10.0.0"): IPv4 address too short`},
-		"HostBits":       {reason: "a prefix with host bits is most likely a mistake", spec: block(v1alpha2.ManualSegment{IPv4CIDR: "10.0.0.7/24"}), refuse: "spec.networkProvisioning.manual: prefix 10.0.0.7/24 has host bits set: write 10.0.0.0/24"},
-		"GatewayOutside": {reason: "machines could not reach it", spec: block(v1alpha2.ManualSegment{IPv4CIDR: "10.0.0.0/24", IPv4Gateway: "10.0.1.1"}), refuse: "spec.networkProvisioning.manual: gateway 10.0.1.1 is outside of 10.0.0.0/24"},
-		"WrongFamily":    {reason: "an IPv6 prefix is no IPv4 prefix", spec: block(v1alpha2.ManualSegment{IPv4CIDR: "2001:db8::/64"}), refuse: "spec.networkProvisioning.manual: prefix 2001:db8::/64 is of the other family"},
-		"VLAN":           {reason: "4095 is reserved", spec: block(v1alpha2.ManualSegment{IPv4CIDR: "10.0.0.0/24", VLANID: 4095}), refuse: "spec.networkProvisioning.manual: VLAN 4095 is not between 0 and 4094"},
+		"Empty":              {reason: "there is nothing to copy", refuse: "spec.networkProvisioning.manual: there is neither an IPv4 nor an IPv6 prefix"},
+		"NoPrefix":           {reason: "the prefix must parse", spec: block(v1alpha2.ManualSegment{IPv4CIDR: "10.0.0/24"}), refuse: `spec.networkProvisioning.manual.ipv4CIDR: netip.ParsePrefix("10.0.0/24"): ParseAddr("10.0.0"): IPv4 address too short`},
+		"HostBits":           {reason: "a prefix with host bits is most likely a mistake", spec: block(v1alpha2.ManualSegment{IPv4CIDR: "10.0.0.7/24"}), refuse: "spec.networkProvisioning.manual: prefix 10.0.0.7/24 has host bits set: write 10.0.0.0/24"},
+		"GatewayOutside":     {reason: "machines could not reach it", spec: block(v1alpha2.ManualSegment{IPv4CIDR: "10.0.0.0/24", IPv4Gateway: "10.0.1.1"}), refuse: "spec.networkProvisioning.manual: gateway 10.0.1.1 is outside of 10.0.0.0/24"},
+		"NetworkAsGateway":   {reason: "no host can have that address", spec: block(v1alpha2.ManualSegment{IPv4CIDR: "10.0.0.0/24", IPv4Gateway: "10.0.0.0"}), refuse: "spec.networkProvisioning.manual: gateway 10.0.0.0 is the network address of 10.0.0.0/24, which no host can have"},
+		"BroadcastAsGateway": {reason: "no host can have that address", spec: block(v1alpha2.ManualSegment{IPv4CIDR: "10.0.0.0/24", IPv4Gateway: "10.0.0.255"}), refuse: "spec.networkProvisioning.manual: gateway 10.0.0.255 is the broadcast address of 10.0.0.0/24, which no host can have"},
+		"LinkLocalGateway": {
+			reason: "an IPv6 router announces itself with a link-local address",
+			spec:   block(v1alpha2.ManualSegment{IPv6CIDR: "2001:db8::/64", IPv6Gateway: "fe80::1"}),
+			want:   segment{ipv6: netip.MustParsePrefix("2001:db8::/64"), ipv6Gateway: netip.MustParseAddr("fe80::1")},
+		},
+		"WrongFamily": {reason: "an IPv6 prefix is no IPv4 prefix", spec: block(v1alpha2.ManualSegment{IPv4CIDR: "2001:db8::/64"}), refuse: "spec.networkProvisioning.manual: prefix 2001:db8::/64 is of the other family"},
+		"VLAN":        {reason: "4095 is reserved", spec: block(v1alpha2.ManualSegment{IPv4CIDR: "10.0.0.0/24", VLANID: 4095}), refuse: "spec.networkProvisioning.manual: VLAN 4095 is not between 0 and 4094"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -34,6 +34,8 @@ type function struct {
 	sources map[string]source
 	sender  sender
 	now     func() time.Time
+	// datacenters are those that have no bridge in common with another one.
+	datacenters map[v1alpha2.Identifier]bool
 	// pause is how long to wait for more to happen before addresses are counted.
 	pause time.Duration
 	// looks are those at the users of a namespace's networks.
@@ -96,11 +98,6 @@ func (f *function) settle(ctx context.Context, namespace, name string, how look)
 
 // keep looks after a network that has what it wants.
 func (f *function) keep(ctx context.Context, nn *v1alpha2.NetworkNamespace, how look) error {
-	if fresh(nn, f.now()) {
-		if err := f.yield(ctx, nn); err != nil {
-			return err
-		}
-	}
 	if !how.again {
 		return nil
 	}
@@ -110,7 +107,7 @@ func (f *function) keep(ctx context.Context, nn *v1alpha2.NetworkNamespace, how 
 	return f.recheck(ctx, nn)
 }
 
-// ask gets the segment of a network, and writes down what came of it.
+// ask gets the segment of a network, claims it, and writes down what came of it.
 func (f *function) ask(ctx context.Context, nn *v1alpha2.NetworkNamespace, how look) error {
 	from, err := f.begin(ctx, nn)
 	if err == nil && how.said == nil {
@@ -119,11 +116,14 @@ func (f *function) ask(ctx context.Context, nn *v1alpha2.NetworkNamespace, how l
 	if err != nil {
 		return err
 	}
-	before, was := nn.DeepCopy(), isReady(nn)
 	seg, err := f.provide(ctx, nn, from, how)
+	if err == nil && !holds(nn) {
+		err = f.claim(ctx, nn, seg)
+	}
 	if err != nil && !errors.As(err, new(refused)) && !errors.As(err, new(fault)) {
 		return f.overtaken(ctx, nn, from, fmt.Errorf("provide network %s/%s: %w", nn.Namespace, nn.Name, err))
 	}
+	before := nn.DeepCopy()
 	told := decide(nn, seg, err, f.now())
 	if isReady(nn) {
 		if err := f.summarize(ctx, nn); err != nil {
@@ -132,11 +132,6 @@ func (f *function) ask(ctx context.Context, nn *v1alpha2.NetworkNamespace, how l
 	}
 	if err := f.write(ctx, before, nn, told); err != nil {
 		return f.overtaken(ctx, nn, from, err)
-	}
-	if isReady(nn) && !was {
-		if err := f.yield(ctx, nn); err != nil {
-			return err
-		}
 	}
 	return f.later(nextCheck(nn))
 }
@@ -212,8 +207,9 @@ func (f *function) source(provider string) source {
 	return external{name: provider, sender: f.sender}
 }
 
-// provide is the segment that the source gives, or that an IPAM has answered with,
-// if no other network has it.
+// provide is the segment that the source gives, or that an IPAM has answered with. It
+// returns a user error where the segment has no address for a machine, and a fault where
+// it is another one than the network has given out.
 func (f *function) provide(ctx context.Context, nn *v1alpha2.NetworkNamespace, from source, how look) (segment, error) {
 	var seg segment
 	var err error
@@ -230,15 +226,18 @@ func (f *function) provide(ctx context.Context, nn *v1alpha2.NetworkNamespace, f
 	if err != nil {
 		return segment{}, err
 	}
-	if _, own := from.(manual); !own && isReady(nn) {
+	if holds(nn) {
 		if err := unchanged(nn, seg); err != nil {
 			return segment{}, err
 		}
 		if err := suited(nn); err != nil {
 			return segment{}, err
 		}
+		if err := f.alone(ctx, nn, seg); err != nil {
+			return segment{}, err
+		}
 	}
-	return seg, f.alone(ctx, nn, seg)
+	return seg, usable(nn, seg)
 }
 
 // answered puts the answer of an external IPAM into the network that it is for. An

@@ -29,7 +29,7 @@ func main() {
 		}
 		sender := events.NewSender(client.BrokerURL)
 		e := environment{getenv: os.Getenv, secret: client.Secrets(defaultTimeout)}
-		f := &function{kube: client, sources: e.sources(), sender: sender, now: time.Now, pause: calm}
+		f := &function{kube: client, sources: e.sources(), sender: sender, now: time.Now, datacenters: e.datacenters(), pause: calm}
 		return sender.Require(f.handle), nil
 	})
 }

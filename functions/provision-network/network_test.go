@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -152,7 +153,7 @@ func TestNotConfigured(t *testing.T) {
 	})
 	nn := w.look("net")
 	w.expect(nn, "Ready", reasonProvisioned)
-	w.change("net", func(nn *v1alpha2.NetworkNamespace) {
+	w.changeBehind("net", func(nn *v1alpha2.NetworkNamespace) {
 		nn.Spec.NetworkProvisioning = asks("corp-ipam").NetworkProvisioning
 	})
 	if message := w.expect(w.look("net"), "Ready", "ProviderChanged"); !strings.Contains(message, "manual") || len(w.sentTypes()) > 0 {
@@ -161,6 +162,109 @@ func TestNotConfigured(t *testing.T) {
 	w.delete(nn)
 	if w.look("net") != nil {
 		t.Error("it must go")
+	}
+}
+
+// TestDeletedIsCounted deletes a network with machines, whose number goes on falling.
+func TestDeletedIsCounted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	spec := manualSpec("10.16.0.0/24", "10.16.0.1", 16)
+	spec.IPAllocation = &v1alpha2.IPAllocationPolicy{Type: "static"}
+	w.network("net", spec)
+	w.expect(w.look("net"), "Ready", reasonProvisioned)
+	users := []*v1alpha2.IPAllocation{w.allocation("one", "net", "", "10.16.0.10"), w.allocation("two", "net", "", "10.16.0.11")}
+	w.delete(w.get("net"))
+	for left := len(users); left > 0; left-- {
+		nn := w.look("net")
+		if w.expect(nn, "Deleting", reasonInUse); nn.Status.Phase != phaseDeleting || nn.Status.IPAllocationSummary.AllocatedCount != int64(left) {
+			t.Errorf("phase %s, summary %+v, want Deleting and %d", nn.Status.Phase, nn.Status.IPAllocationSummary, left)
+		}
+		w.delete(users[left-1])
+	}
+	w.network("next", spec)
+	w.expect(w.look("next"), "Error", reasonOverlap)
+	if w.look("net") != nil {
+		t.Error("it must go with its last user")
+	}
+	w.must(w.deliver(kindNetwork, "net", events.TypeRefDelete))
+	w.expect(w.get("next"), "Ready", reasonProvisioned)
+}
+
+// TestSegmentStays has the spec of a network describe another segment than it has given
+// out, as one that was changed before the API server refused that. What machines use
+// stays, and the remedy in the message leads back to Ready.
+func TestSegmentStays(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*v1alpha2.ManualSegment){
+		"Prefix":  func(m *v1alpha2.ManualSegment) { m.IPv4CIDR, m.IPv4Gateway = "10.18.0.0/24", "10.18.0.1" },
+		"VLAN":    func(m *v1alpha2.ManualSegment) { m.VLANID = 18 },
+		"Gateway": func(m *v1alpha2.ManualSegment) { m.IPv4Gateway = "10.17.0.9" },
+		"Family":  func(m *v1alpha2.ManualSegment) { m.IPv6CIDR = "2001:db8:17::/64" },
+		"Overlap": func(m *v1alpha2.ManualSegment) { m.IPv4CIDR, m.IPv4Gateway, m.VLANID = "10.19.0.0/24", "", 19 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, nil)
+			w.network("other", manualSpec("10.19.0.0/16", "", 19))
+			w.expect(w.look("other"), "Ready", reasonProvisioned)
+			w.network("net", manualSpec("10.17.0.0/24", "10.17.0.1", 17))
+			was := w.look("net")
+			w.expect(was, "Ready", reasonProvisioned)
+			w.changeBehind("net", func(nn *v1alpha2.NetworkNamespace) { change(nn.Spec.NetworkProvisioning.Manual) })
+			now := w.look("net")
+			message := w.expect(now, "Ready", "SegmentChanged")
+			if !strings.Contains(message, "10.17.0.0/24 (gateway 10.17.0.1, VLAN 17)") || !strings.Contains(message, "write that back") {
+				t.Errorf("the message says what to write: %s", message)
+			}
+			if has, _ := held(now); now.Status.IPv4Prefix != was.Status.IPv4Prefix || has.String() != "10.17.0.0/24 (gateway 10.17.0.1, VLAN 17)" {
+				t.Errorf("status %+v, want what it has given out", now.Status)
+			}
+			w.network("newcomer", manualSpec("10.17.0.0/25", "", 17))
+			w.expect(w.look("newcomer"), "Error", reasonOverlap)
+			w.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Spec = was.Spec })
+			w.clock.Pass(2 * longestWait)
+			w.expect(w.look("net"), "Ready", reasonProvisioned)
+		})
+	}
+}
+
+// TestUnusable has networks that could never give a machine an address. Each says what
+// to write instead, which makes it Ready.
+func TestUnusable(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.f.sources["corp"] = always{segment{ipv4: netip.MustParsePrefix("10.20.0.0/24"), vlan: 20}}
+	w.f.sources["tiny"] = always{segment{ipv4: netip.MustParsePrefix("10.21.0.0/32"), vlan: 21}}
+	w.f.sources["six"] = always{segment{ipv6: netip.MustParsePrefix("2001:db8:22::/64"), vlan: 22}}
+	of := func(provider string, pool v1alpha2.StaticPool) v1alpha2.NetworkNamespaceSpec {
+		spec := asks(provider)
+		spec.IPAllocation = &v1alpha2.IPAllocationPolicy{Type: "static", Static: &pool}
+		return spec
+	}
+	for name, tc := range map[string]struct {
+		spec         v1alpha2.NetworkNamespaceSpec
+		reason, says string
+		mend         func(*v1alpha2.NetworkNamespaceSpec)
+	}{
+		"range":   {of("corp", v1alpha2.StaticPool{IPv4RangeStart: "10.99.0.10", IPv4RangeEnd: "10.99.0.20"}), "InvalidPool", "range 10.99.0.10-10.99.0.20 is not inside 10.20.0.0/24", func(s *v1alpha2.NetworkNamespaceSpec) { s.IPAllocation.Static = nil }},
+		"gateway": {of("corp", v1alpha2.StaticPool{IPv4Gateway: "10.99.0.1"}), "InvalidPool", "gateway 10.99.0.1 is outside of 10.20.0.0/24", func(s *v1alpha2.NetworkNamespaceSpec) { s.IPAllocation.Static.IPv4Gateway = "10.20.0.1" }},
+		"last":    {of("corp", v1alpha2.StaticPool{IPv4Gateway: "10.20.0.255"}), "InvalidPool", "the broadcast address", func(s *v1alpha2.NetworkNamespaceSpec) { s.IPAllocation.Static.IPv4Gateway = "10.20.0.254" }},
+		"nothing": {of("corp", v1alpha2.StaticPool{ExcludedAddresses: []string{"10.20.0.0/24"}}), reasonNoAddress, "exclude fewer addresses", func(s *v1alpha2.NetworkNamespaceSpec) { s.IPAllocation.Static.ExcludedAddresses[0] = "10.20.0.0/25" }},
+		"six":     {asks("six"), reasonNoAddress, "set spec.ipAllocation.type to static", func(s *v1alpha2.NetworkNamespaceSpec) { s.IPAllocation = &v1alpha2.IPAllocationPolicy{Type: "static"} }},
+		"tiny":    {asks("tiny"), reasonNoAddress, "use a larger prefix", nil},
+	} {
+		w.network(name, tc.spec)
+		nn := w.look(name)
+		if message := w.expect(nn, "Error", tc.reason); !strings.Contains(message, tc.says) || nn.Status.IPv4Prefix != "" {
+			t.Errorf("%s: message %s, status %+v", name, message, nn.Status)
+		}
+		if tc.mend != nil {
+			w.change(name, func(nn *v1alpha2.NetworkNamespace) { tc.mend(&nn.Spec) })
+			w.expect(w.look(name), "Ready", reasonProvisioned)
+		}
+		w.delete(w.get(name))
+		w.look(name)
 	}
 }
 
@@ -178,7 +282,7 @@ func TestDeletionWaitsForUsers(t *testing.T) {
 	cluster.Spec.Topology = v1alpha1.ClusterTopology{Version: "1.33", ControlPlane: v1alpha1.ControlPlaneTopology{Replicas: 1}}
 	w.must(w.kube.Create(t.Context(), cluster))
 	w.delete(w.get("net"))
-	message := w.expect(w.look("net"), "Ready", reasonInUse)
+	message := w.expect(w.look("net"), "Deleting", reasonInUse)
 	if want := "waits for IPAllocation reserved, KubernetesCluster shop, NetworkConfiguration vm to be deleted"; message != want {
 		t.Errorf("got %q, want %q", message, want)
 	}
@@ -206,7 +310,7 @@ func TestReleaseIsRefused(t *testing.T) {
 	m.SetInUse(string(nn.UID), true)
 	w.delete(nn)
 	got := w.look("net")
-	if message := w.expect(got, "Ready", "SourceConflict"); !strings.Contains(message, "load balancer") || got.Status.Phase != phaseDeleting {
+	if message := w.expect(got, "Deleting", "SourceConflict"); !strings.Contains(message, "load balancer") || got.Status.Phase != phaseDeleting {
 		t.Errorf("phase %s, message %s", got.Status.Phase, message)
 	}
 	m.SetInUse(string(nn.UID), false)

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,11 +19,11 @@ import (
 
 const reasonOverlap = "SegmentOverlap"
 
-// overlapping says that another network has the segment, or part of it. It turns to
-// nothing when that network goes.
+// overlapping returns the user error that another network has the segment, or part of
+// it.
 func overlapping(seg segment, holder *v1alpha2.NetworkNamespace, theirs segment) refused {
 	return refused{reasonOverlap, fmt.Sprintf(
-		"%s (VLAN %d) overlaps %s of NetworkNamespace %s/%s in the same data centre, which holds it: choose another prefix or VLAN, or delete that network",
+		"%s (VLAN %d) overlaps %s of NetworkNamespace %s/%s, which has it: choose another prefix or VLAN, or delete that network",
 		seg.prefixes(), seg.vlan, theirs.prefixes(), holder.Namespace, holder.Name)}
 }
 
@@ -48,61 +47,45 @@ func (s segment) overlaps(o segment) bool {
 		s.ipv6.IsValid() && o.ipv6.IsValid() && s.ipv6.Overlaps(o.ipv6))
 }
 
-// rival is another network that wants the same segment.
-type rival struct {
-	network *v1alpha2.NetworkNamespace
-	segment segment
-}
+// contains tells whether an address is of a segment.
+func (s segment) contains(a netip.Addr) bool { return s.ipv4.Contains(a) || s.ipv6.Contains(a) }
 
-// rivals are the networks of all whose segment overlaps nn's in its data centre.
-// holder is the one that comes before nn, if there is one; losers are those Ready
-// ones that have to give way to nn. It returns the same for the same objects,
-// whoever asks, so that of any two networks exactly one gives way. One is Ready here
-// if it is so with the segment in question:
-//
-//	other is  nn is   comes first
-//	Ready     Ready   the older one
-//	Ready     not     the other
-//	not       Ready   nn
-//	not       not     the older one, if the other describes its segment itself
-func rivals(nn *v1alpha2.NetworkNamespace, seg segment, all []v1alpha2.NetworkNamespace) (holder *rival, losers []rival) {
-	has, _ := held(nn)
-	ready := isReady(nn) && has.same(seg)
-	for i := range all {
-		other := &all[i]
-		if other.UID == nn.UID || other.Spec.DatacenterIdentifier != nn.Spec.DatacenterIdentifier {
-			continue
-		}
-		theirs, claims := claim(other)
-		if !claims || !seg.overlaps(theirs) {
-			continue
-		}
-		r := rival{network: other, segment: theirs}
-		switch {
-		case isReady(other) == ready && older(nn, other), ready && !isReady(other):
-			if isReady(other) {
-				losers = append(losers, r)
-			}
-		case holder == nil || older(other, holder.network):
-			holder = &r
-		}
-	}
-	return holder, losers
-}
+// standing says how far a network has come with a segment.
+type standing int
 
-// claim is the segment that a network has, or is about to have because it describes
-// it itself.
-func claim(nn *v1alpha2.NetworkNamespace) (segment, bool) {
-	if isReady(nn) {
-		s, err := held(nn)
-		return s, err == nil
+const (
+	// unrelated is a network that has no segment, and is about to get none that is known.
+	unrelated standing = iota
+	// wanting is one whose spec describes the segment.
+	wanting
+	// claiming is one whose status has the segment, and that is not Ready yet.
+	claiming
+	// holding is one that is Ready, or is being deleted: machines may use the segment.
+	holding
+)
+
+// standingOf returns how far a network has come with which segment.
+func standingOf(nn *v1alpha2.NetworkNamespace) (standing, segment) {
+	if s, err := held(nn); err == nil {
+		if holds(nn) {
+			return holding, s
+		}
+		return claiming, s
 	}
 	provider, _ := providerOf(nn.Spec)
 	if provider != v1alpha2.ProviderManual || nn.DeletionTimestamp != nil || nn.Status.ProvisioningPhase == v1alpha2.ProvisioningError {
-		return segment{}, false
+		return unrelated, segment{}
 	}
 	s, err := manualSegment(nn)
-	return s, err == nil
+	if err != nil {
+		return unrelated, segment{}
+	}
+	return wanting, s
+}
+
+// holds tells whether machines may use the segment of a network.
+func holds(nn *v1alpha2.NetworkNamespace) bool {
+	return isReady(nn) || nn.Status.ProvisioningPhase == v1alpha2.ProvisioningDeleting
 }
 
 func isReady(nn *v1alpha2.NetworkNamespace) bool {
@@ -116,6 +99,45 @@ func older(a, b *v1alpha2.NetworkNamespace) bool {
 		return a.CreationTimestamp.Before(&b.CreationTimestamp)
 	}
 	return a.UID < b.UID
+}
+
+// precedence says what another network that overlaps means to one.
+type precedence int
+
+const (
+	goesOn precedence = iota
+	waitsForOther
+	givesWay
+)
+
+// precedes compares a network with another one whose segment overlaps:
+//
+//	network   other     the network
+//	holding   holding   gives way if it is the younger one
+//	holding   else      goes on
+//	else      holding   gives way
+//	claiming  claiming  gives way if it is the younger one, and waits for that otherwise
+//	claiming  wanting   goes on
+//	wanting   claiming  gives way
+//	wanting   wanting   gives way if it is the younger one
+//
+// A network becomes Ready only after it has claimed its segment and then found no
+// other that claims or holds it. Of two networks at least the one that claims later
+// finds the other, so that never both become Ready, whatever their age.
+func precedes(mine, theirs standing, older bool) precedence {
+	switch {
+	case mine == holding && theirs == holding, mine == wanting && theirs == wanting:
+		if older {
+			return goesOn
+		}
+		return givesWay
+	case mine == holding, theirs == unrelated, mine == claiming && theirs == wanting:
+		return goesOn
+	case mine == claiming && theirs == claiming && older:
+		return waitsForOther
+	default:
+		return givesWay
+	}
 }
 
 // Where a network has its VLAN: the one that it is provisioned with, and the one that
@@ -147,60 +169,55 @@ func (f *function) neighbours(ctx context.Context, vlan int32, fields ...string)
 	return slices.Collect(maps.Values(found)), nil
 }
 
-// alone returns refused where another network has the segment that nn would have.
+// alone returns a user error where another network has the segment that nn would have,
+// and errContested where the other one is about to give way.
 func (f *function) alone(ctx context.Context, nn *v1alpha2.NetworkNamespace, seg segment) error {
 	others, err := f.neighbours(ctx, seg.vlan, manualVLAN, poolVLAN, provisionedVLAN)
 	if err != nil {
 		return err
 	}
-	if holder, _ := rivals(nn, seg, others); holder != nil {
-		return overlapping(seg, holder.network, holder.segment)
+	return f.contest(nn, seg, others)
+}
+
+// contest is alone among some networks.
+func (f *function) contest(nn *v1alpha2.NetworkNamespace, seg segment, others []v1alpha2.NetworkNamespace) error {
+	mine, has := standingOf(nn)
+	if mine == unrelated || !has.same(seg) {
+		mine = wanting
+	}
+	waits := false
+	for i := range others {
+		other := &others[i]
+		theirs, segment := standingOf(other)
+		if other.UID == nn.UID || theirs == unrelated || !seg.overlaps(segment) || f.separate(nn, other) {
+			continue
+		}
+		switch precedes(mine, theirs, older(nn, other)) {
+		case givesWay:
+			return overlapping(seg, other, segment)
+		case waitsForOther:
+			waits = true
+		}
+	}
+	if waits {
+		return errContested
 	}
 	return nil
 }
 
-// yield looks once more after nn has become Ready: another network may have become
-// Ready with the same segment in the same moment. Of the two the younger gives way,
-// and whoever has written last sees both.
-func (f *function) yield(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
-	return kube.OnConflict(func() error {
-		all, err := f.neighbours(ctx, nn.Status.VLANID, provisionedVLAN)
-		if err != nil {
-			return err
-		}
-		i := slices.IndexFunc(all, func(o v1alpha2.NetworkNamespace) bool { return o.UID == nn.UID })
-		if i < 0 || !isReady(&all[i]) {
-			return nil
-		}
-		now := &all[i]
-		seg, err := held(now)
-		if err != nil {
-			return fmt.Errorf("read the segment of network %s/%s: %w", nn.Namespace, nn.Name, err)
-		}
-		holder, losers := rivals(now, seg, all)
-		if holder != nil {
-			return f.refuse(ctx, now, overlapping(seg, holder.network, holder.segment))
-		}
-		for _, l := range losers {
-			if err := f.refuse(ctx, l.network, overlapping(l.segment, now, seg)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+// separate tells whether two networks are in data centres that the platform team has
+// declared to have no bridge in common.
+func (f *function) separate(a, b *v1alpha2.NetworkNamespace) bool {
+	one, other := datacenterOf(a), datacenterOf(b)
+	return one != other && (f.datacenters[one] || f.datacenters[other])
 }
 
-// fresh tells whether a network has become Ready so lately that the process that
-// wrote so may have died before it looked once more.
-func fresh(nn *v1alpha2.NetworkNamespace, now time.Time) bool {
-	c := meta.FindStatusCondition(nn.Status.Conditions, v1alpha1.ConditionReady)
-	return c != nil && now.Sub(c.LastTransitionTime.Time) < time.Minute
-}
-
-// refuse takes back that a network is Ready.
-func (f *function) refuse(ctx context.Context, before *v1alpha2.NetworkNamespace, why refused) error {
-	nn := before.DeepCopy()
-	return f.write(ctx, before, nn, decide(nn, segment{}, why, f.now()))
+// datacenterOf is the data centre of a network, which one that holds a segment keeps.
+func datacenterOf(nn *v1alpha2.NetworkNamespace) v1alpha2.Identifier {
+	if holds(nn) {
+		return nn.Status.DatacenterIdentifier
+	}
+	return nn.Spec.DatacenterIdentifier
 }
 
 // handOver has the networks looked at that wait for a segment that may be free now.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -12,6 +13,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
@@ -25,15 +27,11 @@ func TestOverlap(t *testing.T) {
 	w.expect(w.look("a"), "Ready", reasonProvisioned)
 	w.network("b", manualSpec("10.3.4.0/24", "", 7))
 	w.network("other-vlan", manualSpec("10.3.4.0/24", "", 8))
-	elsewhere := manualSpec("10.3.4.0/24", "", 7)
-	elsewhere.DatacenterIdentifier = "elsewhere-" + v1alpha2.Identifier(w.namespace[len(w.namespace)-6:])
-	w.network("other-datacenter", elsewhere)
 	nn := w.look("b")
 	if message := w.expect(nn, "Error", reasonOverlap); !strings.Contains(message, w.namespace+"/a") || nn.Status.IPv4Prefix != "" {
 		t.Errorf("the message names who holds it: %s; prefix %q", message, nn.Status.IPv4Prefix)
 	}
 	w.expect(w.look("other-vlan"), "Ready", reasonProvisioned)
-	w.expect(w.look("other-datacenter"), "Ready", reasonProvisioned)
 	w.change("a", func(nn *v1alpha2.NetworkNamespace) { nn.Labels = map[string]string{"seen": "again"} })
 	w.expect(w.look("a"), "Ready", reasonProvisioned)
 
@@ -76,11 +74,14 @@ func TestOverlapRace(t *testing.T) {
 	for _, name := range names {
 		config := rest.CopyConfig(w.config)
 		config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &meeting{RoundTripper: rt, group: &met} })
-		f := &function{kube: w.client(config), sender: w.f.sender, now: w.f.now, sources: map[string]source{
+		f := &function{kube: w.client(config), sender: w.f.sender, now: w.f.now, datacenters: w.apart(), sources: map[string]source{
 			"racing": always{segment{ipv4: netip.MustParsePrefix("10.4.0.0/24"), vlan: 9}},
 		}}
 		done.Go(func() {
-			err := kube.OnConflict(func() error { return f.settle(t.Context(), w.namespace, name, look{}) })
+			err := errEarly
+			for errors.Is(err, errEarly) {
+				err = kube.OnConflict(func() error { return f.settle(t.Context(), w.namespace, name, look{}) })
+			}
 			if err != nil && !kube.Conflict(err) {
 				t.Error(err)
 			}
@@ -98,9 +99,31 @@ func TestOverlapRace(t *testing.T) {
 	}
 }
 
-// TestOverlapIsFound has a process die after it made a network Ready, and before it
-// looked whether another one was quicker.
-func TestOverlapIsFound(t *testing.T) {
+// TestClaimIsFound has a process die after it claimed a segment, and before it looked
+// whether another one did the same. The claim holds until somebody looks again.
+func TestClaimIsFound(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.network("a", manualSpec("10.4.0.0/24", "", 9))
+	dying, _ := w.counting(2) // the annotation, and the claim
+	whole := w.f.kube
+	w.f.kube = dying
+	_ = w.deliver(kindNetwork, "a", events.TypeRefAdd)
+	w.f.kube = whole
+	a := w.get("a")
+	if a.Status.ProvisioningPhase != "Pending" || a.Status.IPv4Prefix != "10.4.0.0/24" {
+		t.Fatalf("got status %+v, want a claim", a.Status)
+	}
+	w.network("b", asks("sure"))
+	w.f.sources["sure"] = always{segment{ipv4: netip.MustParsePrefix("10.4.0.0/25"), vlan: 9}}
+	w.expect(w.look("b"), "Error", reasonOverlap)
+	w.expect(w.look("a"), "Ready", reasonProvisioned)
+	w.expect(w.look("b"), "Error", reasonOverlap)
+}
+
+// TestBothReady has two networks with one segment, as an earlier version may have left
+// them. The younger one says so, and neither loses what its machines use.
+func TestBothReady(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	for _, name := range []string{"a", "b"} {
@@ -109,12 +132,83 @@ func TestOverlapIsFound(t *testing.T) {
 		decide(nn, segment{ipv4: netip.MustParsePrefix("10.4.0.0/24"), vlan: 9}, nil, w.clock.Now())
 		_, err := w.kube.PatchStatus(t.Context(), before, nn)
 		w.must(err)
+		w.change(name, func(nn *v1alpha2.NetworkNamespace) { nn.Spec.SupervisorIdentifier = "seen-again" })
 	}
-	w.look("b")
-	w.look("a")
-	if a, b := isReady(w.get("a")), isReady(w.get("b")); a == b {
-		t.Errorf("a is Ready: %t, b: %t", a, b)
+	reasons := map[string]int{}
+	for _, name := range []string{"a", "b"} {
+		nn := w.look(name)
+		_, reason, _ := ready(nn)
+		reasons[reason]++
+		if !isReady(nn) || nn.Status.IPv4Prefix != "10.4.0.0/24" || nn.Status.VLANID != 9 {
+			t.Errorf("%s: status %+v, want what it has given out", name, nn.Status)
+		}
 	}
+	if reasons[reasonOverlap] != 1 || reasons[reasonProvisioned] != 1 {
+		t.Errorf("got reasons %v, want the younger one to report the overlap", reasons)
+	}
+}
+
+// TestDataCentres has tenants name different data centres for one segment. That
+// separates them only where the platform team says that these share no bridge.
+func TestDataCentres(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.f.datacenters = nil
+	in := func(datacenter v1alpha2.Identifier) v1alpha2.NetworkNamespaceSpec {
+		spec := manualSpec("10.203.4.0/24", "", 2203)
+		spec.DatacenterIdentifier = datacenter + "-" + v1alpha2.Identifier(w.namespace[len(w.namespace)-6:])
+		return spec
+	}
+	w.network("west", in("west"))
+	w.expect(w.look("west"), "Ready", reasonProvisioned)
+	w.network("east", in("east"))
+	w.expect(w.look("east"), "Error", reasonOverlap)
+	w.f.datacenters = environment{getenv: func(string) string { return " " + string(in("east").DatacenterIdentifier) + ", other" }}.datacenters()
+	w.expect(w.look("east"), "Ready", reasonProvisioned)
+}
+
+// TestHeldAddresses has objects keep addresses whose network was removed by force. No
+// other network gets these addresses on their VLAN.
+func TestHeldAddresses(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.configuration("machine", "gone", "", v1alpha1.InterfaceStatus{IPv4Addresses: []string{"10.30.0.5"}, VLAN: "30"})
+	a := w.allocation("reserved", "gone", "", "10.31.0.5")
+	before := a.DeepCopy()
+	a.Status.VLANID = 31
+	_, err := w.kube.PatchStatus(t.Context(), before, a)
+	w.must(err)
+	for name, tc := range map[string]struct {
+		prefix string
+		vlan   v1alpha2.VLANID
+		says   string
+	}{
+		"a": {"10.30.0.0/24", 30, "10.30.0.5, which NetworkConfiguration " + w.namespace + "/machine has"},
+		"b": {"10.31.0.0/16", 31, "10.31.0.5, which IPAllocation " + w.namespace + "/reserved has"},
+		"c": {"10.30.0.0/24", 32, ""},
+		"d": {"10.32.0.0/24", 30, ""},
+	} {
+		w.network(name, manualSpec(tc.prefix, "", tc.vlan))
+		nn := w.look(name)
+		if tc.says == "" {
+			w.expect(nn, "Ready", reasonProvisioned)
+			continue
+		}
+		if message := w.expect(nn, "Error", reasonOverlap); !strings.Contains(message, tc.says) {
+			t.Errorf("%s: message %s, want it to name who has the address", name, message)
+		}
+		client, counted := w.counting(-1)
+		w.f.kube = client
+		w.look(name)
+		if w.f.kube = w.kube; counted.n > 0 {
+			t.Errorf("%s: a network that waits is written to %d times", name, counted.n)
+		}
+	}
+	nc := &v1alpha1.NetworkConfiguration{}
+	w.must(w.kube.Get(t.Context(), w.namespace, "machine", nc))
+	w.delete(nc)
+	w.must(w.deliver(kindNetwork, "a", events.TypeResync))
+	w.expect(w.get("a"), "Ready", reasonProvisioned)
 }
 
 // always is a source that gives everybody the same segment.
@@ -126,29 +220,39 @@ func (a always) Provide(context.Context, *v1alpha2.NetworkNamespace) (segment, e
 
 func (a always) Release(context.Context, *v1alpha2.NetworkNamespace) error { return nil }
 
-func TestRivals(t *testing.T) {
+func TestContest(t *testing.T) {
 	t.Parallel()
-	make := func(name string, age time.Duration, ready bool) v1alpha2.NetworkNamespace {
+	make := func(name string, age time.Duration, phase v1alpha2.ProvisioningPhase) v1alpha2.NetworkNamespace {
 		nn := someNetwork(name, manualSpec("10.5.0.0/24", "", 1))
 		nn.CreationTimestamp.Time = noon.Add(-age)
-		if ready {
-			nn.Status.ProvisioningPhase, nn.Status.IPv4Prefix, nn.Status.VLANID = "Ready", "10.5.0.0/24", 1
+		if nn.Status.ProvisioningPhase = phase; phase == "Ready" || phase == "Pending" || phase == "Deleting" {
+			nn.Status.IPv4Prefix, nn.Status.VLANID = "10.5.0.0/24", 1
 		}
 		return *nn
 	}
+	moved := make("b", 1, "Ready")
+	moved.Spec = manualSpec("10.6.0.0/24", "", 2)
 	for name, tc := range map[string]struct {
-		reason      string
-		nn, other   v1alpha2.NetworkNamespace
-		holder      bool
-		gives, same bool
+		reason    string
+		nn, other v1alpha2.NetworkNamespace
+		gives     bool
+		waits     bool
 	}{
-		"BothNew":        {reason: "the older one comes first", nn: make("a", 1, false), other: make("b", 2, false), holder: true},
-		"BothNewAgain":   {reason: "the older one comes first", nn: make("b", 2, false), other: make("a", 1, false)},
-		"SameSecond":     {reason: "of two of the same second one comes first", nn: make("b", 1, false), other: make("a", 1, false), holder: true},
-		"InUse":          {reason: "machines use the younger one's segment", nn: make("a", 2, false), other: make("b", 1, true), holder: true},
-		"BothReady":      {reason: "two that became Ready at once: the younger gives way", nn: make("a", 2, true), other: make("b", 1, true), gives: true},
-		"BothReadyAgain": {reason: "two that became Ready at once: the younger gives way", nn: make("b", 1, true), other: make("a", 2, true), holder: true},
-		"ReadyAgainst":   {reason: "who waits does not push out who has it", nn: make("a", 1, true), other: make("b", 2, false)},
+		"BothNew":         {reason: "the older one comes first", nn: make("a", 1, ""), other: make("b", 2, ""), gives: true},
+		"BothNewAgain":    {reason: "the older one comes first", nn: make("b", 2, ""), other: make("a", 1, "")},
+		"SameSecond":      {reason: "of two of the same second one comes first", nn: make("b", 1, ""), other: make("a", 1, ""), gives: true},
+		"InUse":           {reason: "machines use the younger one's segment", nn: make("a", 2, ""), other: make("b", 1, "Ready"), gives: true},
+		"InUseMoved":      {reason: "what it has given out is its own, whatever its spec says", nn: make("a", 2, ""), other: moved, gives: true},
+		"InUseDeleted":    {reason: "machines use it until it is gone", nn: make("a", 2, ""), other: make("b", 1, "Deleting"), gives: true},
+		"Refused":         {reason: "what was refused has nothing", nn: make("a", 1, ""), other: make("b", 2, "Error")},
+		"Claimed":         {reason: "it may be Ready in a moment", nn: make("a", 2, ""), other: make("b", 1, "Pending"), gives: true},
+		"BothClaim":       {reason: "the younger gives way", nn: make("a", 1, "Pending"), other: make("b", 2, "Pending"), gives: true},
+		"BothClaimAgain":  {reason: "the younger may have looked before, and become Ready", nn: make("b", 2, "Pending"), other: make("a", 1, "Pending"), waits: true},
+		"ClaimAgainstNew": {reason: "the other one is going to find the claim", nn: make("a", 1, "Pending"), other: make("b", 2, "")},
+		"ClaimInUse":      {reason: "the other one was faster", nn: make("b", 2, "Pending"), other: make("a", 1, "Ready"), gives: true},
+		"BothReady":       {reason: "the older one keeps it", nn: make("a", 2, "Ready"), other: make("b", 1, "Ready")},
+		"BothReadyAgain":  {reason: "the younger one reports it", nn: make("b", 1, "Ready"), other: make("a", 2, "Ready"), gives: true},
+		"ReadyAgainst":    {reason: "who waits does not push out who has it", nn: make("a", 1, "Ready"), other: make("b", 2, "")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -156,9 +260,9 @@ func TestRivals(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			holder, losers := rivals(&tc.nn, seg, []v1alpha2.NetworkNamespace{tc.nn, tc.other})
-			if (holder != nil) != tc.holder || (len(losers) > 0) != tc.gives {
-				t.Errorf("%s: holder %v, losers %v", tc.reason, holder, losers)
+			err = (&function{}).contest(&tc.nn, seg, []v1alpha2.NetworkNamespace{tc.nn, tc.other})
+			if gives := errors.As(err, new(refused)); gives != tc.gives || errors.Is(err, errContested) != tc.waits {
+				t.Errorf("%s: got %v", tc.reason, err)
 			}
 		})
 	}

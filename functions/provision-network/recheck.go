@@ -60,14 +60,19 @@ func (f *function) find(ctx context.Context, nn *v1alpha2.NetworkNamespace, from
 	return seg, err
 }
 
-// unchanged is a final fault where a source says other things of the segment of a
-// network that is Ready than before.
+// unchanged is a final fault where the segment of a network that is Ready is described
+// in another way than the network has given it out.
 func unchanged(nn *v1alpha2.NetworkNamespace, seg segment) error {
-	if has, err := held(nn); err == nil && !has.same(seg) {
-		return final("SourceChanged", "the source says %s (VLAN %d) now, but has provided %s (VLAN %d), which stays, since machines may use it: correct it there",
-			seg.prefixes(), seg.vlan, has.prefixes(), has.vlan)
+	has, err := held(nn)
+	if err != nil || has.same(seg) && has.ipv4Gateway == seg.ipv4Gateway && has.ipv6Gateway == seg.ipv6Gateway {
+		return nil
 	}
-	return nil
+	if provider, _ := providerOf(nn.Spec); provider == v1alpha2.ProviderManual {
+		_, path := manualBlock(nn.Spec)
+		return final("SegmentChanged", "spec.%s says %s now, but the network has given out %s, which stays, because machines use it: write that back, or delete this network and create it anew",
+			path, seg, has)
+	}
+	return final("SourceChanged", "the source says %s now, but has provided %s, which stays, because machines may use it: correct it there", seg, has)
 }
 
 // suited is a final fault where the segment of a network that is Ready is not what its

@@ -27,7 +27,7 @@ func TestRecheck(t *testing.T) {
 		left func() int
 	}{
 		"NAM": {manager.nam, namSpec(v1alpha2.SegmentRequest{IPv4PrefixLength: 26}), manager.plan, func() int { return len(manager.Segments()) }},
-		"NetBox": {library.netbox, netboxSpec(v1alpha2.NetBoxRequest{Role: "tenants", VLANGroup: "leafs", SegmentRequest: v1alpha2.SegmentRequest{IPv4PrefixLength: 26}}), library.plan, func() int {
+		"NetBox": {library.netbox, netboxSpec(v1alpha2.NetBoxRequest{Role: "tenants", Site: "az1", VLANGroup: "leafs", SegmentRequest: v1alpha2.SegmentRequest{IPv4PrefixLength: 26}}), library.plan, func() int {
 			prefixes, addresses, vlans := library.Taken()
 			return len(prefixes) + len(addresses) + len(vlans)
 		}},
@@ -35,6 +35,7 @@ func TestRecheck(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, map[string]source{"nam": tc.source, "netbox": tc.source})
+			tc.spec.DatacenterIdentifier = v1alpha2.Identifier(w.namespace)
 			w.network("net", tc.spec)
 			nn := w.look("net")
 			w.expect(nn, "Ready", reasonProvisioned)
@@ -148,6 +149,10 @@ func TestRequestChanged(t *testing.T) {
 		return func(nn *v1alpha2.NetworkNamespace) { change(nn.Spec.NetworkProvisioning.NetBox) }
 	}
 	small := v1alpha2.SegmentRequest{IPv4PrefixLength: 26}
+	static := func(spec v1alpha2.NetworkNamespaceSpec) v1alpha2.NetworkNamespaceSpec {
+		spec.IPAllocation = &v1alpha2.IPAllocationPolicy{Type: "static"}
+		return spec
+	}
 	for name, tc := range map[string]struct {
 		reason string
 		spec   v1alpha2.NetworkNamespaceSpec
@@ -156,7 +161,7 @@ func TestRequestChanged(t *testing.T) {
 	}{
 		"NAMLength":     {"a segment has one size", namSpec(small), nam(func(r *v1alpha2.SegmentRequest) { r.IPv4PrefixLength = 25 }), "is not a /25"},
 		"NAMFamily":     {"none is added", namSpec(small), nam(func(r *v1alpha2.SegmentRequest) { r.IPFamilies = both }), "IPv6 prefix that was asked for is missing"},
-		"NAMIPv6":       {"nothing of what is asked for has changed", namSpec(v1alpha2.SegmentRequest{IPFamilies: both[1:]}), nam(func(r *v1alpha2.SegmentRequest) { r.IPv4PrefixLength = 28 }), ""},
+		"NAMIPv6":       {"nothing of what is asked for has changed", static(namSpec(v1alpha2.SegmentRequest{IPFamilies: both[1:]})), nam(func(r *v1alpha2.SegmentRequest) { r.IPv4PrefixLength = 28 }), ""},
 		"NAMOther":      {"the segment is the same", namSpec(small), func(nn *v1alpha2.NetworkNamespace) { nn.Spec.SupervisorIdentifier = "team-b" }, ""},
 		"NetBoxLength":  {"a segment has one size", netboxSpec(v1alpha2.NetBoxRequest{SegmentRequest: small}), netbox(func(r *v1alpha2.NetBoxRequest) { r.IPv4PrefixLength = 25 }), "is not a /25"},
 		"NetBoxFamily":  {"none is added", netboxSpec(v1alpha2.NetBoxRequest{SegmentRequest: small}), netbox(func(r *v1alpha2.NetBoxRequest) { r.IPFamilies = both }), "IPv6 prefix that was asked for is missing"},

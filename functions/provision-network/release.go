@@ -32,7 +32,11 @@ func (f *function) release(ctx context.Context, nn *v1alpha2.NetworkNamespace) e
 	}
 	before := nn.DeepCopy()
 	if len(users) > 0 {
-		return f.write(ctx, before, nn, deleting(nn, reasonInUse, "waits for "+sentence(users)+" to be deleted"))
+		told := deleting(nn, reasonInUse, "waits for "+sentence(users)+" to be deleted")
+		if err := f.summarize(ctx, nn); err != nil {
+			return err
+		}
+		return f.write(ctx, before, nn, told)
 	}
 	if next := nextCheck(nn); nn.Status.Phase == phaseDeleting && f.now().Before(next) && !kube.AskedFor(nn) {
 		return f.later(next)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/internal/pool"
 )
 
 // segment is a network as its source describes it. Prefixes and addresses that it
@@ -110,11 +111,23 @@ func checkFamily(prefix netip.Prefix, gateway, egress netip.Addr, ipv4 bool) err
 		return fmt.Errorf("prefix %s has host bits set: write %s", prefix, prefix.Masked())
 	case prefix.Bits() == 0 || prefix.Addr().IsMulticast() || slices.ContainsFunc(ofNoNetwork, prefix.Overlaps):
 		return fmt.Errorf("prefix %s is not one of a network with machines", prefix)
-	case gateway.IsValid() && !prefix.Contains(gateway):
-		return fmt.Errorf("gateway %s is outside of %s", gateway, prefix)
-	default:
+	case !gateway.IsValid():
 		return nil
+	default:
+		return pool.CheckGateway(prefix, gateway)
 	}
+}
+
+// String describes a segment for people, for example
+// 192.168.10.0/24 (gateway 192.168.10.1, VLAN 200).
+func (s segment) String() string {
+	text := ""
+	for _, g := range []netip.Addr{s.ipv4Gateway, s.ipv6Gateway} {
+		if g.IsValid() {
+			text += fmt.Sprintf("gateway %s, ", g)
+		}
+	}
+	return fmt.Sprintf("%s (%sVLAN %d)", s.prefixes(), text, s.vlan)
 }
 
 // answers tells what is missing in a segment that was asked for with a request.

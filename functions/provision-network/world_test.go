@@ -54,8 +54,14 @@ func newWorld(t *testing.T, sources map[string]source) *world {
 	for name, s := range sources {
 		all[name] = s
 	}
-	w.f = &function{kube: w.kube, sources: all, sender: w.sent, now: w.clock.Now}
+	w.f = &function{kube: w.kube, sources: all, sender: w.sent, now: w.clock.Now, datacenters: w.apart()}
 	return w
+}
+
+// apart is the data centre of this test, which has no bridge in common with those of
+// other tests.
+func (w *world) apart() map[v1alpha2.Identifier]bool {
+	return map[v1alpha2.Identifier]bool{v1alpha2.Identifier(w.namespace): true}
 }
 
 func (w *world) client(config *rest.Config) *kube.Client {
@@ -138,6 +144,22 @@ func (w *world) change(name string, how func(*v1alpha2.NetworkNamespace)) {
 	before := nn.DeepCopy()
 	how(nn)
 	_, err := w.kube.Patch(w.t.Context(), before, nn)
+	w.must(err)
+}
+
+// changeBehind changes the spec of a network in a way that the API server refuses now, as
+// an earlier version may have done.
+func (w *world) changeBehind(name string, how func(*v1alpha2.NetworkNamespace)) {
+	w.t.Helper()
+	nn := w.get(name)
+	before, status := nn.DeepCopy(), nn.Status
+	nn.Status.ProvisioningPhase = v1alpha2.ProvisioningPending
+	_, err := w.kube.PatchStatus(w.t.Context(), before, nn)
+	w.must(err)
+	w.change(name, how)
+	nn = w.get(name)
+	before, nn.Status = nn.DeepCopy(), status
+	_, err = w.kube.PatchStatus(w.t.Context(), before, nn)
 	w.must(err)
 }
 

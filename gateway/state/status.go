@@ -79,6 +79,8 @@ func networkStatus(phase string) string {
 		return StatusRunning
 	case v1alpha2.ProvisioningError:
 		return StatusFailed
+	case v1alpha2.ProvisioningDeleting:
+		return StatusUnknown
 	default:
 		return StatusPending
 	}

@@ -3,6 +3,7 @@
 package conformance
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"strings"
@@ -125,6 +126,17 @@ func TestMistakesAreRefused(t *testing.T) {
 		"PoolOutside":        {nn + "{networkProvisioning: {provider: manual, manual: {ipv4CIDR: 10.0.0.0/24}}, ipAllocation: {type: static, static: {ipv4CIDR: 10.0.1.0/24}}}", "spec", "make it the same prefix or a part of it"},
 		"TwoGateways":        {nn + "{networkProvisioning: {provider: manual, manual: {ipv4CIDR: 10.0.0.0/24, ipv4Gateway: 10.0.0.1}}, ipAllocation: {type: static, static: {ipv4CIDR: 10.0.0.0/24, ipv4Gateway: 10.0.0.2}}}", "spec", "a segment has one gateway"},
 		"TwoVLANs":           {nn + "{networkProvisioning: {provider: manual, manual: {ipv4CIDR: 10.0.0.0/24, vlanId: 7}}, ipAllocation: {type: static, static: {vlanId: 8}}}", "spec", "a segment has one VLAN"},
+		"PoolVLANAlone":      {nn + "{networkProvisioning: {provider: manual, manual: {ipv4CIDR: 10.0.0.0/24}}, ipAllocation: {type: static, static: {vlanId: 8}}}", "spec", "a segment has one VLAN"},
+		"RangeOfNothing":     {nn + "{networkProvisioning: {provider: manual, manual: {ipv4CIDR: 10.0.0.0/24}}, ipAllocation: {type: static, static: {ipv4RangeStart: 10.0.1.10, ipv4RangeEnd: 10.0.1.20}}}", "spec", "must lie inside networkProvisioning.manual.ipv4CIDR"},
+		"RangeOfNothing6":    {nn + "{networkProvisioning: {provider: manual, manual: {ipv6CIDR: '2001:db8::/64'}}, ipAllocation: {type: static, static: {ipv6RangeStart: '2001:db8:1::10'}}}", "spec", "must lie inside networkProvisioning.manual.ipv6CIDR"},
+		"PoolGatewayOutside": {nn + "{networkProvisioning: {provider: manual, manual: {ipv4CIDR: 10.0.0.0/24}}, ipAllocation: {type: static, static: {ipv4Gateway: 10.0.1.1}}}", "spec", "give an address of that prefix"},
+		"OneAddress":         {nn + "{networkProvisioning: {provider: manual, manual: {ipv4CIDR: 10.0.0.1/32}}}", "spec.networkProvisioning.manual.ipv4CIDR", "write a larger one"},
+		"OneAddress6":        {nn + "{networkProvisioning: {provider: manual, manual: {ipv6CIDR: '2001:db8::1/128'}}}", "spec.networkProvisioning.manual.ipv6CIDR", "write a larger one"},
+		"NetworkAsGateway":   {nn + "{networkProvisioning: {provider: manual, manual: {ipv4CIDR: 10.0.0.0/24, ipv4Gateway: 10.0.0.0}}}", "spec.networkProvisioning.manual", "give the address of the router"},
+		"PoolAsGateway":      {nn + "{ipAllocation: {type: static, static: {ipv4CIDR: 10.0.0.0/24, ipv4Gateway: 10.0.0.0}}}", "spec.ipAllocation.static", "give the address of the router"},
+		"IPv6OfDHCP":         {nn + "{networkProvisioning: {provider: manual, manual: {ipv6CIDR: '2001:db8::/64'}}}", "spec", "set ipAllocation.type to static"},
+		"Infoblox":           {nn + "{ipAllocation: {type: static, provider: infoblox}}", "spec.ipAllocation", "write static-ip-operator for type static"},
+		"InfobloxOfDHCP":     {nn + "{ipAllocation: {type: dhcp, provider: infoblox}}", "spec.ipAllocation", "kea for type dhcp"},
 		"KeaOfStatic":        {nn + "{ipAllocation: {type: static, provider: Kea}}", "spec.ipAllocation", "set ipAllocation.type to dhcp"},
 		"StaticOfDHCP":       {nn + "{ipAllocation: {type: dhcp, provider: static-ip-operator}}", "spec.ipAllocation", "set ipAllocation.type to static"},
 		"RangeReversed":      {nn + "{ipAllocation: {type: static, static: {ipv4CIDR: 10.0.0.0/24, ipv4RangeStart: 10.0.0.100, ipv4RangeEnd: 10.0.0.99}}}", "spec.ipAllocation.static", "exchange the two"},
@@ -135,6 +147,8 @@ func TestMistakesAreRefused(t *testing.T) {
 		"Identifier":         {nn + "{datacenterIdentifier: 'Trøndelag 1'}", "spec.datacenterIdentifier", "use letters, digits, - and _ only"},
 		"UnknownField":       {nn + "{ipAlocation: {type: static}}", "spec.ipAlocation", "unknown field"},
 		"MAC":                {nc + "{networkInterfaces: [{name: eth0, macAddress: '52:54:00:12:34'}]}", "spec.networkInterfaces[0].macAddress", "six pairs of hex digits"},
+		"ZeroMAC":            {nc + "{networkInterfaces: [{name: eth0, macAddress: '00:00:00:00:00:00'}]}", "spec.networkInterfaces[0].macAddress", "a MAC address of zeros"},
+		"ZeroMACOfMachine":   {machine + "{template: small, networks: [{name: eth0, networkName: net, macAddress: '00:00:00:00:00:00'}]}", "spec.networks[0].macAddress", "a MAC address of zeros"},
 		"MulticastMAC":       {nc + "{networkInterfaces: [{name: eth0, macAddress: '53:54:00:12:34:56'}]}", "spec.networkInterfaces[0].macAddress", "unicast MAC address"},
 		"InterfaceName":      {nc + "{networkInterfaces: [{name: 'ETH 0'}]}", "spec.networkInterfaces[0].name", "use lower case letters, digits and - only"},
 		"SameInterface":      {nc + "{networkInterfaces: [{name: eth0}, {name: eth0}]}", "spec.networkInterfaces[1]", "Duplicate value"},
@@ -244,39 +258,131 @@ func TestChangesAreRefused(t *testing.T) {
 	}
 }
 
-// TestNetworkChanges has a network change how its addresses are given out, which it may
-// for as long as nobody has any.
+// TestNetworkChanges changes networks before they are Ready, when everything may be
+// changed, and after that, when machines may use what they have.
 func TestNetworkChanges(t *testing.T) {
 	t.Parallel()
 	client, namespace := setUp(t)
-	for _, version := range []string{"v1alpha1", "v1alpha2"} {
-		network := "apiVersion: vitistack.io/" + version + "\nkind: NetworkNamespace\nmetadata: {name: net-" + version + "}\nspec: "
-		target, obj := read(t, client, namespace, network+"{ipAllocation: {type: static}}")
-		made, err := target.Create(t.Context(), obj, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		update := func(spec string) error {
-			_, changed := read(t, client, namespace, network+spec)
-			changed.SetResourceVersion(made.GetResourceVersion())
-			updated, err := target.Update(t.Context(), changed, metav1.UpdateOptions{})
-			if err == nil {
-				made = updated
+	const (
+		manual = "{networkProvisioning: {provider: manual, manual: {ipv4CIDR: 10.0.0.0/24, ipv4Gateway: 10.0.0.1, vlanId: 7}}, ipAllocation: {type: static}}"
+		held   = "{provisioningPhase: %s, ipv4Prefix: 10.0.0.0/24, ipv4Gateway: 10.0.0.1, vlanId: 7}"
+		pool   = "{ipAllocation: {type: static, static: {ipv4CIDR: 10.0.0.0/24, ipv4Gateway: 10.0.0.1, vlanId: 7}}}"
+		nam    = "{networkProvisioning: {provider: nam}, ipAllocation: {type: static, static: {ipv4RangeStart: 10.0.0.10}}}"
+	)
+	cases := map[string]struct{ reason, from, to, refusal string }{
+		"Type":           {"those who have addresses would keep them, and others get the same", "{ipAllocation: {type: static}}", "{ipAllocation: {type: dhcp}}", "ipAllocation.type"},
+		"TypeAbsent":     {"absent means dhcp", "{ipAllocation: {type: dhcp}}", "{}", ""},
+		"TypeLeftOut":    {"absent means dhcp", "{ipAllocation: {type: static}}", "{}", "ipAllocation.type"},
+		"Provider":       {"the first one has the segment", manual, "{networkProvisioning: {provider: nam}, ipAllocation: {type: static}}", "the provider of a network"},
+		"ProviderAbsent": {"the first one has the segment", nam, "{ipAllocation: {type: static}}", "the provider of a network"},
+		"Prefix":         {"machines have addresses of it", manual, strings.ReplaceAll(strings.ReplaceAll(manual, "10.0.0.0", "10.0.1.0"), "10.0.0.1,", "10.0.1.1,"), "the prefixes of a network"},
+		"Grown":          {"machines have its length", manual, strings.ReplaceAll(manual, "10.0.0.0/24", "10.0.0.0/23"), "the prefixes of a network"},
+		"SecondFamily":   {"another network may have it", manual, strings.ReplaceAll(manual, "vlanId", "ipv6CIDR: '2001:db8::/64', vlanId"), "the prefixes of a network"},
+		"VLAN":           {"virtual machines stay where they are", manual, strings.ReplaceAll(manual, "vlanId: 7", "vlanId: 8"), "the VLAN of a network"},
+		"Untagged":       {"virtual machines stay where they are", manual, strings.ReplaceAll(manual, ", vlanId: 7", ""), "the VLAN of a network"},
+		"Gateway":        {"a machine may have the new address", manual, strings.ReplaceAll(manual, "10.0.0.1,", "10.0.0.9,"), "the gateway of a network"},
+		"NoGateway":      {"the router still has the old address", manual, strings.ReplaceAll(manual, " ipv4Gateway: 10.0.0.1,", ""), "the gateway of a network"},
+		"DataCentre":     {"machines stay where they are", "{datacenterIdentifier: west, " + manual[1:], "{datacenterIdentifier: east, " + manual[1:], "the data centre of a network"},
+		"Inferred":       {"the provider is manual", pool, strings.ReplaceAll(pool, "vlanId: 7", "vlanId: 8"), "the segment of a network"},
+		"InferredPrefix": {"the provider is manual", pool, strings.ReplaceAll(pool, "10.0.0", "10.0.1"), "of a network that is Ready"},
+		"InferredNoMore": {"the provider would be nam", pool, "{ipAllocation: {type: static}}", "of a network that is Ready"},
+		"InferredNow":    {"the provider would be manual", "{ipAllocation: {type: static}}", pool, "makes the provider manual"},
+		"PoolGateway":    {"a machine may have the new address", nam, strings.ReplaceAll(nam, "ipv4RangeStart", "ipv4Gateway: 10.0.0.9, ipv4RangeStart"), "the gateway of a network"},
+		"SameGateway":    {"it is the one that the segment has", nam, strings.ReplaceAll(nam, "ipv4RangeStart", "ipv4Gateway: 10.0.0.1, ipv4RangeStart"), ""},
+		"Range":          {"addresses outside of it stay with their holders", nam, strings.ReplaceAll(nam, "10.0.0.10", "10.0.0.20"), ""},
+		"DNS":            {"it says nothing about addresses", nam, strings.ReplaceAll(nam, "ipv4RangeStart", "dns: [10.0.0.2], ipv4RangeStart"), ""},
+		"Supervisor":     {"it is a name", manual, "{supervisorIdentifier: team-b, " + manual[1:], ""},
+		"Untouched":      {"no VLAN is VLAN 0", "{networkProvisioning: {provider: manual, manual: {ipv4CIDR: 10.0.0.0/24}}}", "{networkProvisioning: {provider: manual, manual: {ipv4CIDR: 10.0.0.0/24, vlanId: 0}}}", ""},
+	}
+	for name, tc := range cases {
+		for i, version := range []string{"v1alpha1", "v1alpha2"} {
+			for _, phase := range []string{"", "Ready", "Deleting"} {
+				t.Run(name+version+phase, func(t *testing.T) {
+					t.Parallel()
+					id := strings.ToLower(fmt.Sprintf("%s%d%s", name, i, phase))
+					network := "apiVersion: vitistack.io/" + version + "\nkind: NetworkNamespace\nmetadata: {name: " + id + "}\nspec: "
+					target, obj := read(t, client, namespace, network+tc.from)
+					made, err := target.Create(t.Context(), obj, metav1.CreateOptions{})
+					if err != nil {
+						t.Fatal(err)
+					}
+					if phase != "" {
+						_, status := read(t, client, namespace, network+tc.from+"\nstatus: "+fmt.Sprintf(held, phase))
+						made.Object["status"] = status.Object["status"]
+						if made, err = target.UpdateStatus(t.Context(), made, metav1.UpdateOptions{}); err != nil {
+							t.Fatal(err)
+						}
+					}
+					_, changed := read(t, client, namespace, network+tc.to)
+					changed.SetResourceVersion(made.GetResourceVersion())
+					_, err = target.Update(t.Context(), changed, metav1.UpdateOptions{})
+					refused := apierrors.IsInvalid(err) && strings.Contains(err.Error(), tc.refusal) && strings.Contains(err.Error(), "or delete the network and create it anew")
+					if phase == "" || tc.refusal == "" {
+						if err != nil {
+							t.Errorf("%s: want it to be accepted, got %v", tc.reason, err)
+						}
+					} else if !refused {
+						t.Errorf("%s: want a refusal that says %q, got %v", tc.reason, tc.refusal, err)
+					}
+				})
 			}
-			return err
 		}
-		if err := update("{ipAllocation: {type: dhcp}}"); err != nil {
-			t.Errorf("%s: nobody has an address yet: %v", version, err)
-		}
-		made.Object["status"] = map[string]any{"provisioningPhase": "Ready"}
-		if made, err = target.UpdateStatus(t.Context(), made, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		if err := update("{}"); err != nil {
-			t.Errorf("%s: dhcp is what it means: %v", version, err)
-		}
-		if err := update("{ipAllocation: {type: static}}"); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "ipAllocation.type cannot be changed") {
-			t.Errorf("%s: want a refusal, got %v", version, err)
+	}
+}
+
+// TestSegmentIsWrittenBack has a network whose status keeps another segment than its
+// spec describes. The spec can be corrected to what machines have, and to nothing else.
+func TestSegmentIsWrittenBack(t *testing.T) {
+	t.Parallel()
+	client, namespace := setUp(t)
+	const network = "apiVersion: vitistack.io/v1alpha2\nkind: NetworkNamespace\nmetadata: {name: drifted}\nspec: "
+	spec := func(third, vlan int) string {
+		return fmt.Sprintf("{networkProvisioning: {provider: manual, manual: {ipv4CIDR: 10.0.%[1]d.0/24, ipv4Gateway: 10.0.%[1]d.1, vlanId: %[2]d}}}", third, vlan)
+	}
+	target, obj := read(t, client, namespace, network+spec(5, 5))
+	made, err := target.Create(t.Context(), obj, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made.Object["status"] = map[string]any{"provisioningPhase": "Ready", "ipv4Prefix": "10.0.1.0/24", "ipv4Gateway": "10.0.1.1", "vlanId": int64(7)}
+	if made, err = target.UpdateStatus(t.Context(), made, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	update := func(spec string) error {
+		_, changed := read(t, client, namespace, network+spec)
+		changed.SetResourceVersion(made.GetResourceVersion())
+		_, err := target.Update(t.Context(), changed, metav1.UpdateOptions{})
+		return err
+	}
+	if err := update(spec(6, 5)); !apierrors.IsInvalid(err) {
+		t.Errorf("a third segment is not what machines have: %v", err)
+	}
+	if err := update(spec(1, 7)); err != nil {
+		t.Errorf("want the spec to be corrected to what the network has given out, got %v", err)
+	}
+}
+
+// TestConfigurationNamesItsNetwork has a NetworkConfiguration that names no network, and
+// has addresses of the one that was the only one. Later it may name that one alone.
+func TestConfigurationNamesItsNetwork(t *testing.T) {
+	t.Parallel()
+	client, namespace := setUp(t)
+	const configuration = "apiVersion: vitistack.io/v1alpha1\nkind: NetworkConfiguration\nmetadata: {name: x}\nspec: "
+	target, obj := read(t, client, namespace, configuration+"{}")
+	made, err := target.Create(t.Context(), obj, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made.Object["status"] = map[string]any{"networkNamespaceName": "a", "networkInterfaces": []any{map[string]any{"name": "eth0"}}}
+	if made, err = target.UpdateStatus(t.Context(), made, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for name, remedy := range map[string]string{"b": "write that, or delete the NetworkConfiguration", "a": ""} {
+		_, changed := read(t, client, namespace, configuration+"{networkNamespaceName: "+name+"}")
+		changed.SetResourceVersion(made.GetResourceVersion())
+		_, err := target.Update(t.Context(), changed, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+		if (err == nil) != (remedy == "") || (err != nil && !strings.Contains(err.Error(), remedy)) {
+			t.Errorf("network %s: got %v, want a refusal that says %q", name, err, remedy)
 		}
 	}
 }

@@ -101,6 +101,25 @@ func Gateway(nn *v1alpha2.NetworkNamespace, family v1alpha2.IPFamily) netip.Addr
 	return o.gateway
 }
 
+// CheckGateway returns an error where machines of a segment could not reach a gateway
+// at an address. An IPv6 router announces itself with a link-local one.
+func CheckGateway(segment netip.Prefix, gateway netip.Addr) error {
+	switch {
+	case segment.Addr().Is6() && gateway.Is6() && gateway.IsLinkLocalUnicast():
+		return nil
+	case !segment.Contains(gateway):
+		return fmt.Errorf("gateway %s is outside of %s", gateway, segment)
+	case segment.Addr().Is6() || segment.Bits() > 30:
+		return nil
+	case gateway == segment.Addr():
+		return fmt.Errorf("gateway %s is the network address of %s, which no host can have", gateway, segment)
+	case gateway == netipx.PrefixLastIP(segment):
+		return fmt.Errorf("gateway %s is the broadcast address of %s, which no host can have", gateway, segment)
+	default:
+		return nil
+	}
+}
+
 // options are a family's fields of the pool and the segment, parsed.
 type options struct {
 	segment, prefix netip.Prefix
@@ -137,6 +156,8 @@ func optionsOf(nn *v1alpha2.NetworkNamespace, family v1alpha2.IPFamily) (options
 	// refused those, and a network without a gateway has an empty one.
 	if o.gateway, err = netip.ParseAddr(gateway); err != nil {
 		o.gateway, _ = netip.ParseAddr(announced)
+	} else if err := CheckGateway(o.segment, o.gateway); err != nil {
+		return options{}, fmt.Errorf("spec.ipAllocation.static: %w", err)
 	}
 	o.start, o.end = o.prefix.Addr().Next(), netipx.PrefixLastIP(o.prefix)
 	if o.prefix.Bits() < o.prefix.Addr().BitLen()-1 {
