@@ -29,6 +29,7 @@ if [ -n "$missing" ]; then
   apt-get install -y -qq --no-install-recommends $missing >/dev/null
 fi
 sh tests/stand/kea/install.sh
+sh tests/stand/cloudinit/install.sh
 
 # The checker of accessibility is fetched once, and kept outside of the tree.
 axe=4.14.1

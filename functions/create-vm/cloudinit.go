@@ -2,50 +2,80 @@ package main
 
 import (
 	"fmt"
+	"net/netip"
+	"slices"
 
 	"sigs.k8s.io/yaml"
 )
 
-// networkConfig writes a network configuration of version 2, as cloud-init
-// documents it, for the interfaces whose addresses the guest has to be told.
-// Without such an interface it is empty.
+// emptyUserData is a user-data file that configures nothing. KubeVirt writes an empty
+// file where there is network data alone; Talos takes that for a machine configuration
+// which it cannot read, and ignores a file with this first line.
+const emptyUserData = "#cloud-config\n"
+
+// secondaryMetric is the metric of a default route by DHCP on an interface that does not
+// have the machine's default route. It is above the metrics of static routes and of other
+// leases.
+const secondaryMetric = 4096
+
+// networkConfig returns a network configuration of version 2, as cloud-init documents it,
+// or nothing where the guest does as well without: with one interface that asks for a
+// lease. With a configuration, a guest sets up no interface that is not in it, so that it
+// has them all. The gateways are in gateway4 and gateway6, since cloud-init 22.4 turns a
+// route to ::/0 into one to ::/64.
 func networkConfig(nics []nic) (string, error) {
+	if len(nics) == 0 || (len(nics) == 1 && !nics[0].static) {
+		return "", nil
+	}
 	ethernets := map[string]any{}
 	for _, n := range nics {
-		if !n.static {
-			continue
-		}
-		e := map[string]any{"match": map[string]any{"macaddress": n.mac}, "set-name": n.name, "dhcp4": false, "dhcp6": false}
-		var addresses []string
-		for _, a := range n.addresses {
-			addresses = append(addresses, a.String())
-		}
-		e["addresses"] = addresses
-		var routes []any
-		for _, g := range n.gateways {
-			to := "0.0.0.0/0"
-			if g.Is6() {
-				to = "::/0"
-			}
-			routes = append(routes, map[string]any{"to": to, "via": g.String()})
-		}
-		if routes != nil {
-			e["routes"] = routes
-		}
-		if len(n.dns) > 0 {
-			e["nameservers"] = map[string]any{"addresses": n.dns}
+		e := map[string]any{"match": map[string]any{"macaddress": n.mac}, "set-name": n.name}
+		if n.static {
+			n.describeStatic(e)
+		} else {
+			n.describeLease(e)
 		}
 		if n.mtu > 0 {
 			e["mtu"] = n.mtu
 		}
 		ethernets[n.name] = e
 	}
-	if len(ethernets) == 0 {
-		return "", nil
-	}
 	out, err := yaml.Marshal(map[string]any{"version": 2, "ethernets": ethernets})
 	if err != nil {
 		return "", fmt.Errorf("write network configuration: %w", err)
 	}
 	return string(out), nil
+}
+
+// describeStatic writes the addresses of an interface into its part of a network
+// configuration.
+func (n nic) describeStatic(e map[string]any) {
+	e["dhcp4"], e["dhcp6"] = false, false
+	e["addresses"] = texts(n.addresses)
+	for _, g := range n.gateways {
+		if g.Is6() {
+			e["gateway6"] = g.String()
+		} else {
+			e["gateway4"] = g.String()
+		}
+	}
+	if len(n.dns) > 0 {
+		e["nameservers"] = map[string]any{"addresses": n.dns}
+	}
+}
+
+// describeLease has an interface ask for leases.
+func (n nic) describeLease(e map[string]any) {
+	e["dhcp4"], e["dhcp6"] = true, slices.ContainsFunc(n.addresses, func(p netip.Prefix) bool { return p.Addr().Is6() })
+	if n.secondary {
+		e["dhcp4-overrides"] = map[string]any{"route-metric": secondaryMetric}
+	}
+}
+
+func texts(prefixes []netip.Prefix) []string {
+	out := make([]string, len(prefixes))
+	for i, p := range prefixes {
+		out[i] = p.String()
+	}
+	return out
 }

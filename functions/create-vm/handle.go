@@ -162,7 +162,7 @@ func (f *functions) build(ctx context.Context, m *v1alpha1.Machine, size size, p
 	if p.nics, p.err = f.join(ctx, m); p.err != nil {
 		return p
 	}
-	want.nics = p.nics
+	want.nics = assignDefaultRoutes(p.nics)
 	if p.err = f.firstConfiguration(ctx, m, &want); p.err != nil {
 		return p
 	}

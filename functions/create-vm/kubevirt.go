@@ -133,6 +133,9 @@ func localID(namespace, name string) string { return "kubevirt://" + namespace +
 // a machine, and last the virtual machine, which needs them all. It returns that and
 // the disks.
 func (k *kubevirt) create(ctx context.Context, m *v1alpha1.Machine, want wanted) (*kubevirtv1.VirtualMachine, []corev1.PersistentVolumeClaim, error) {
+	if want.networkData != "" && want.userData == "" {
+		want.userData = emptyUserData
+	}
 	class, err := k.classesOf(ctx, want.disks)
 	if err != nil {
 		return nil, nil, err

@@ -26,6 +26,8 @@ type nic struct {
 	// addresses have the length of the prefix that they are in.
 	addresses []netip.Prefix
 	gateways  []netip.Addr
+	// secondary is whether another interface has the machine's default route.
+	secondary bool
 	dns       []string
 	// static is whether the guest has to be told its addresses.
 	static bool
@@ -116,4 +118,22 @@ func (n *nic) address(addresses []string, subnet, gateway string) {
 	if g, err := netip.ParseAddr(gateway); err == nil && len(n.addresses) > 0 {
 		n.gateways = append(n.gateways, g)
 	}
+}
+
+// assignDefaultRoutes leaves the default route of each family to the first interface that
+// has a gateway of that family: netplan refuses two default routes of one metric, and
+// Talos would use either.
+func assignDefaultRoutes(nics []nic) []nic {
+	out := slices.Clone(nics)
+	assigned := map[bool]bool{}
+	for i := range out {
+		n := &out[i]
+		own := slices.DeleteFunc(slices.Clone(n.gateways), func(g netip.Addr) bool { return assigned[g.Is6()] })
+		n.secondary = len(own) < len(n.gateways)
+		n.gateways = own
+		for _, g := range own {
+			assigned[g.Is6()] = true
+		}
+	}
+	return out
 }

@@ -62,7 +62,7 @@ func firstBoot(m *v1alpha1.Machine, want wanted) firstConfig {
 	if given || !simple {
 		f := firstConfig{userData: want.userData, networkData: want.networkData}
 		if f.userData == "" {
-			f.userData = "#cloud-config\n{}\n"
+			f.userData = emptyUserData
 		}
 		return f
 	}

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"regexp"
 	"strings"
+
+	"github.com/siderolabs/talos/pkg/machinery/config/configloader"
 
 	"github.com/vitistack/stack/tests/sim/kubevirt"
 	"github.com/vitistack/stack/tests/sim/talos"
@@ -15,6 +18,7 @@ import (
 // something that nobody talks to.
 type guests struct {
 	fleet *talos.Fleet
+	log   *slog.Logger
 }
 
 // talosImage is the address of a disk image or an installer of the image factory.
@@ -25,6 +29,10 @@ var talosImage = regexp.MustCompile(`/image/([0-9a-f]+)/(v[0-9]+\.[0-9]+\.[0-9]+
 func (g guests) PowerOn(guest kubevirt.Guest) error {
 	match := talosImage.FindStringSubmatch(guest.Image)
 	if match == nil || len(guest.NICs) == 0 || len(guest.NICs[0].Addresses) == 0 {
+		return nil
+	}
+	if err := readPlatformConfig(match[3], guest); err != nil {
+		g.log.Warn("failed to load config via platform: the node begins again, and never comes to maintenance", "machine", guest.Name, "error", err)
 		return nil
 	}
 	m := talos.Machine{
@@ -42,6 +50,22 @@ func (g guests) PowerOn(guest kubevirt.Guest) error {
 		}
 	}
 	return g.fleet.PowerOn(context.Background(), m)
+}
+
+// readPlatformConfig reads the user data of a seed as the platform nocloud of Talos does
+// (internal/app/machined/pkg/runtime/v1alpha1/platform/nocloud): a file that is there has
+// to be a machine configuration, unless its first line is that of cloud-init. Without a
+// seed, and on other platforms, a node comes to maintenance.
+func readPlatformConfig(platform string, guest kubevirt.Guest) error {
+	seeded := guest.UserData != "" || guest.NetworkData != ""
+	if platform != "nocloud" || !seeded || strings.HasPrefix(guest.UserData, "#cloud-config") {
+		return nil
+	}
+	_, err := configloader.NewFromBytes([]byte(guest.UserData))
+	if err == nil {
+		return errors.New("the user data is a machine configuration, which simulated nodes take by their API alone")
+	}
+	return err
 }
 
 // static tells whether the guest's network data gives it the address, so that it is

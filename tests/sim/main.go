@@ -74,7 +74,7 @@ func run(ctx context.Context, state, control string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	inside := guests{fleet: fleet}
+	inside := guests{fleet: fleet, log: log}
 	cluster, err := serveProxmox(ctx, config, state, others, inside, router, log.With("simulator", "proxmox"))
 	if err != nil {
 		return errors.Join(err, fleet.Close())

@@ -1,5 +1,12 @@
 // Package cloudinit reads the network data that a guest is booted with, as
-// cloud-init and Talos read it: network configuration version 1 and 2.
+// cloud-init and Talos read it: network configuration version 1 and 2. What any of
+// them misreads or refuses does not work here either:
+//
+//   - cloud-init 22.4, of Debian 12, takes ::/0 in the routes of version 2 for ::/64
+//   - netplan refuses all of a configuration with two default routes of one family and
+//     metric: "Conflicting default route declarations"
+//
+// tests/conformance holds it against both, as Debian has them.
 package cloudinit
 
 import (
@@ -99,6 +106,7 @@ type route struct {
 	Network     string `json:"network"`
 	Netmask     any    `json:"netmask"`
 	Gateway     string `json:"gateway"`
+	Metric      any    `json:"metric"`
 }
 
 // ethernet is an interface in version 2.
@@ -162,8 +170,12 @@ func (s subnet) apply(i *Interface) error {
 
 func (d document) version2() ([]Interface, error) {
 	var found []Interface
+	defaults := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(d.Ethernets)) {
 		e := d.Ethernets[name]
+		if err := e.claimDefaults(name, defaults); err != nil {
+			return nil, err
+		}
 		i := Interface{MAC: strings.ToLower(e.Match.MAC), Name: name, DHCP: e.DHCP4 || e.DHCP6}
 		if e.Match.Name != "" {
 			i.Name = e.Match.Name
@@ -177,7 +189,7 @@ func (d document) version2() ([]Interface, error) {
 		}
 		gateways := []string{e.Gateway4, e.Gateway6}
 		for _, r := range e.Routes {
-			if r.isDefault() {
+			if r.isDefault() && r.To != lostRoute {
 				gateways = append(gateways, r.Via)
 			}
 		}
@@ -189,6 +201,40 @@ func (d document) version2() ([]Interface, error) {
 		found = append(found, i)
 	}
 	return found, nil
+}
+
+// lostRoute is the target of a default route that cloud-init 22.4 loses.
+const lostRoute = "::/0"
+
+// claimDefaults records which interface has the default route of each family and metric,
+// by the errors of netplan.
+func (e ethernet) claimDefaults(name string, defaults map[string]string) error {
+	var keys []string
+	if e.Gateway4 != "" {
+		keys = append(keys, "IPv4")
+	}
+	if e.Gateway6 != "" {
+		keys = append(keys, "IPv6")
+	}
+	for _, r := range e.Routes {
+		if via, err := netip.ParseAddr(r.Via); r.isDefault() && err == nil {
+			key := "IPv4"
+			if via.Is6() {
+				key = "IPv6"
+			}
+			if r.Metric != nil {
+				key += fmt.Sprintf(" metric %v", r.Metric)
+			}
+			keys = append(keys, key)
+		}
+	}
+	for _, key := range keys {
+		if first, taken := defaults[key]; taken {
+			return fmt.Errorf("conflicting default route declarations for %s, first declared in %s but also in %s", key, first, name)
+		}
+		defaults[key] = name
+	}
+	return nil
 }
 
 // isDefault reports a default route of either version.
