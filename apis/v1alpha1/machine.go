@@ -379,8 +379,9 @@ type MachineOS struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Architecture string `json:"architecture,omitempty"`
-	// Disk image to copy to the disk root: a URL, or for Proxmox VE the VMID or
-	// name of a template.
+	// Disk image to copy to the disk root, or to the first disk where none has that
+	// name: a URL such as https://images.example.com/ubuntu-24.04.qcow2, or for
+	// Proxmox VE the VMID or name of a template.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	ImageID string `json:"imageID,omitempty"`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -136,6 +137,12 @@ func (k *kubevirt) create(ctx context.Context, m *v1alpha1.Machine, want wanted)
 	if want.networkData != "" && want.userData == "" {
 		want.userData = emptyUserData
 	}
+	if err := checkImages(m.Spec.OS); err != nil {
+		return nil, nil, err
+	}
+	if err := k.checkHost(ctx, m); err != nil {
+		return nil, nil, err
+	}
 	class, err := k.classesOf(ctx, want.disks)
 	if err != nil {
 		return nil, nil, err
@@ -145,7 +152,7 @@ func (k *kubevirt) create(ctx context.Context, m *v1alpha1.Machine, want wanted)
 	}
 	var claims []corev1.PersistentVolumeClaim
 	for _, d := range want.disks {
-		if imageOf(m, d) != "" {
+		if imageOf(m, want.disks, d) != "" {
 			continue
 		}
 		claim := renderClaim(m, d, class[d.storageClass], k.owned)
@@ -170,6 +177,33 @@ func (k *kubevirt) create(ctx context.Context, m *v1alpha1.Machine, want wanted)
 		err = k.guests.Get(ctx, m.Namespace, m.Name, vm)
 	}
 	return vm, claims, err
+}
+
+// checkHost returns a fault if the host that a machine is to run on does not exist. It is
+// checked before anything is made, as long as spec.nodeName can be changed.
+func (k *kubevirt) checkHost(ctx context.Context, m *v1alpha1.Machine) error {
+	host, field := m.Spec.NodeName, "spec.nodeName"
+	if host == "" {
+		host, field = k.defaults.NodeName, "spec.defaults.nodeName of MachineProvider "+k.provider
+	}
+	if host == "" {
+		return nil
+	}
+	nodes := &corev1.NodeList{}
+	if err := k.guests.List(ctx, "", "", nodes); err != nil {
+		return err
+	}
+	var names []string
+	for _, n := range nodes.Items {
+		if n.Labels[corev1.LabelHostname] == host {
+			return nil
+		}
+		if n.Labels[kubevirtv1.NodeSchedulable] == "true" {
+			names = append(names, n.Labels[corev1.LabelHostname])
+		}
+	}
+	slices.Sort(names)
+	return fault{"NodeNotFound", fmt.Sprintf("no host is called %s: write one of %s into %s, or leave it out", host, strings.Join(names, ", "), field)}
 }
 
 // classesOf are the StorageClasses that the classes of disks stand for.

@@ -42,6 +42,9 @@ func (k *kubevirt) change(ctx context.Context, m *v1alpha1.Machine, want wanted,
 	if _, err := k.guests.Patch(ctx, before, vm); err != nil {
 		return err
 	}
+	if err := k.replaceUnscheduled(ctx, vm); err != nil {
+		return err
+	}
 	return shrunk
 }
 
@@ -128,20 +131,24 @@ func (k *kubevirt) growDisks(ctx context.Context, m *v1alpha1.Machine, want want
 // restart ends, a blank, and the token that asked for it.
 const annotationRestart = "vitistack.io/restart"
 
-// restart deletes the running instance once for each new token; the run strategy
-// brings it back. The instance is written down before, so that a second try does
-// not end the one that comes after it.
+// restart deletes the instance once for each new token, whether it runs or waits for a
+// host; the run strategy brings it back. The instance is written down before, so that a
+// second try does not end the one that comes after it. A token counts as used where there
+// is no instance to restart.
 func (k *kubevirt) restart(ctx context.Context, m *v1alpha1.Machine, vm *kubevirtv1.VirtualMachine, s *seen) error {
 	token := m.Spec.RestartToken
-	if token == m.Status.RestartToken || (s.vmiName == "" && s.phase == v1alpha1.MachineRunning) {
-		return nil
-	}
-	if s.vmiName == "" {
-		s.restartToken = token
+	if token == m.Status.RestartToken {
 		return nil
 	}
 	vmi := &kubevirtv1.VirtualMachineInstance{}
-	if err := k.guests.Get(ctx, m.Namespace, s.vmiName, vmi); err != nil {
+	err := k.guests.Get(ctx, m.Namespace, m.Name, vmi)
+	if kube.NotFound(err) {
+		if s.phase != v1alpha1.MachineRunning {
+			s.restartToken = token
+		}
+		return nil
+	}
+	if err != nil {
 		return err
 	}
 	uid, begun, _ := strings.Cut(vm.Annotations[annotationRestart], " ")
@@ -160,4 +167,36 @@ func (k *kubevirt) restart(ctx context.Context, m *v1alpha1.Machine, vm *kubevir
 	}
 	s.restartToken = token
 	return nil
+}
+
+// replaceUnscheduled deletes an instance that no host has taken where the virtual machine
+// asks for another size by now. KubeVirt changes instances that run, and makes new ones
+// from the template, but leaves those alone that wait for a host.
+func (k *kubevirt) replaceUnscheduled(ctx context.Context, vm *kubevirtv1.VirtualMachine) error {
+	if vm.Status.PrintableStatus != kubevirtv1.VirtualMachineStatusUnschedulable || vm.Spec.Template == nil {
+		return nil
+	}
+	vmi := &kubevirtv1.VirtualMachineInstance{}
+	err := k.guests.Get(ctx, vm.Namespace, vm.Name, vmi)
+	if kube.NotFound(err) {
+		return nil
+	}
+	if err != nil || !waitsForHost(vmi) || sameSize(vm.Spec.Template.Spec.Domain, vmi.Spec.Domain) {
+		return err
+	}
+	return k.guests.Delete(ctx, vmi)
+}
+
+// waitsForHost reports whether an instance has never been on a host.
+func waitsForHost(vmi *kubevirtv1.VirtualMachineInstance) bool {
+	return vmi.DeletionTimestamp == nil && vmi.Status.NodeName == "" &&
+		slices.Contains([]kubevirtv1.VirtualMachineInstancePhase{kubevirtv1.VmPhaseUnset, kubevirtv1.Pending, kubevirtv1.Scheduling}, vmi.Status.Phase)
+}
+
+// sameSize reports whether two domains have the same processors and memory.
+func sameSize(a, b kubevirtv1.DomainSpec) bool {
+	if a.CPU == nil || b.CPU == nil || a.Memory == nil || b.Memory == nil || a.Memory.Guest == nil || b.Memory.Guest == nil {
+		return true // nothing that was rendered here
+	}
+	return a.CPU.Cores == b.CPU.Cores && a.CPU.Sockets == b.CPU.Sockets && a.CPU.Threads == b.CPU.Threads && a.Memory.Guest.Equal(*b.Memory.Guest)
 }

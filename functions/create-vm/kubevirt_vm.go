@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"net/url"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -105,7 +107,7 @@ func renderVM(m *v1alpha1.Machine, w wanted, class func(string) string, options 
 	diskBoot, nicBoot, cdromBoot := bootPositions(m.Spec.BootOrder, len(w.disks), len(w.nics), installers)
 	for i, d := range w.disks {
 		addClaim(spec, d.name, claimName(m, d.name), diskTarget("virtio"), position(diskBoot, i))
-		if image := imageOf(m, d); image != "" {
+		if image := imageOf(m, w.disks, d); image != "" {
 			vm.Spec.DataVolumeTemplates = append(vm.Spec.DataVolumeTemplates, importTemplate(m, claimName(m, d.name), image, claimSpec(d, class(d.storageClass))))
 		}
 	}
@@ -217,12 +219,29 @@ func position(numbers []uint, i int) *uint {
 	return &numbers[i]
 }
 
-// imageOf is the image that a disk is filled from, or empty.
-func imageOf(m *v1alpha1.Machine, d disk) string {
-	if m.Spec.OS == nil || d.name != rootDisk {
+// imageOf is the image that a disk is filled from, or empty: the disk root, or the first
+// where none has that name.
+func imageOf(m *v1alpha1.Machine, disks []disk, d disk) string {
+	boot := slices.IndexFunc(disks, func(d disk) bool { return d.name == rootDisk })
+	if m.Spec.OS == nil || d.name != disks[max(boot, 0)].name {
 		return ""
 	}
 	return m.Spec.OS.ImageID
+}
+
+// checkImages returns a fault if CDI would not import an image or an installer.
+func checkImages(os *v1alpha1.MachineOS) error {
+	if os == nil {
+		return nil
+	}
+	for _, image := range []struct{ field, address string }{{"imageID", os.ImageID}, {"isoUri", os.ISOURI}} {
+		u, err := url.Parse(image.address)
+		if image.address != "" && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
+			return fault{"ImageNotSupported", fmt.Sprintf(
+				"spec.os.%s: KubeVirt imports images by HTTP, and %q is no such URL: write for example https://images.example.com/ubuntu-24.04.qcow2", image.field, image.address)}
+		}
+	}
+	return nil
 }
 
 // importTemplate lets CDI fill a claim from a URL before the machine starts.

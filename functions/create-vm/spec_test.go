@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
@@ -187,6 +188,91 @@ func TestWrongNetworkCanBeChanged(t *testing.T) {
 	m.Spec.Networks = append(m.Spec.Networks, v1alpha1.MachineNetwork{Name: "eth1", NetworkName: "right"})
 	if _, err := s.kube.Patch(t.Context(), before, m); err == nil || !strings.Contains(err.Error(), "networks cannot be changed any more") {
 		t.Errorf("a machine that is made keeps its interfaces: %v", err)
+	}
+}
+
+// TestRemedies follows the message of each fault literally, and expects a machine that runs.
+func TestRemedies(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	for name, tc := range map[string]struct {
+		reason string
+		wrong  func(*v1alpha1.MachineSpec)
+		says   string
+		mend   func(*v1alpha1.MachineSpec)
+	}{
+		"huge": {
+			"ask for less memory: the instance that waits for a host keeps what it was made with",
+			tooLarge, "InsufficientResources", func(m *v1alpha1.MachineSpec) { m.Resources.Memory.Size = "2Gi" },
+		},
+		"nowhere": {
+			"write another host",
+			func(m *v1alpha1.MachineSpec) { m.NodeName = "nowhere" }, "NodeNotFound", func(m *v1alpha1.MachineSpec) { m.NodeName = "hypervisor-1" },
+		},
+		"named-image": {
+			"write a URL",
+			func(m *v1alpha1.MachineSpec) { m.OS = &v1alpha1.MachineOS{ImageID: "ubuntu-24.04"} }, "ImageNotSupported",
+			func(m *v1alpha1.MachineSpec) { m.OS.ImageID = "https://images.example.com/ubuntu-24.04.qcow2" },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.create(machineWith(name, tc.wrong))
+			m := s.until(name, "is at fault", ready(tc.says))
+			before := m.DeepCopy()
+			tc.mend(&m.Spec)
+			if _, err := s.kube.Patch(t.Context(), before, m); err != nil {
+				t.Fatalf("%s: the remedy is refused: %v", tc.reason, err)
+			}
+			s.until(name, tc.reason, running)
+		})
+	}
+}
+
+// tooLarge asks for more memory than any host has.
+func tooLarge(m *v1alpha1.MachineSpec) {
+	m.Resources = &v1alpha1.MachineResources{Memory: &v1alpha1.MachineMemory{Size: "16Ti"}}
+}
+
+// TestRestartOfWhatWaits asks for a restart of a machine that waits for a host.
+func TestRestartOfWhatWaits(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.create(machineWith("waits", tooLarge))
+	m := s.until("waits", "has no host", ready("InsufficientResources"))
+	instance := func() types.UID {
+		vmi := &kubevirtv1.VirtualMachineInstance{}
+		if err := s.kube.Get(t.Context(), s.namespace, "waits", vmi); err != nil {
+			return ""
+		}
+		return vmi.UID
+	}
+	first, before := instance(), m.DeepCopy()
+	m.Spec.RestartToken = "once"
+	if _, err := s.kube.Patch(t.Context(), before, m); err != nil {
+		t.Fatal(err)
+	}
+	s.until("waits", "has another instance", func(m *v1alpha1.Machine) bool {
+		now := instance()
+		return m.Status.RestartToken == "once" && now != "" && now != first
+	})
+}
+
+// TestImageWithoutRoot has the image on the first disk of a machine that calls none root.
+func TestImageWithoutRoot(t *testing.T) {
+	t.Parallel()
+	m := machineWith("m", func(m *v1alpha1.MachineSpec) { m.OS = &v1alpha1.MachineOS{ImageID: "https://images.example.com/a.raw"} })
+	for reason, tc := range map[string]struct {
+		disks []disk
+		want  string
+	}{
+		"the disk root, wherever it is":         {[]disk{{name: "data"}, {name: "root"}}, "root"},
+		"the first one, where none is the root": {[]disk{{name: "system"}, {name: "data"}}, "system"},
+	} {
+		for _, d := range tc.disks {
+			if filled := imageOf(m, tc.disks, d) != ""; filled != (d.name == tc.want) {
+				t.Errorf("%s: disk %s is filled: %t", reason, d.name, filled)
+			}
+		}
 	}
 }
 

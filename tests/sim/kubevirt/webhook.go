@@ -168,13 +168,15 @@ func (w webhooks) validating(name string) *admissionregistrationv1.ValidatingWeb
 	return c
 }
 
+// dataVolumes is CDI's, which exempts nobody: it refuses what virt-controller makes of the
+// templates of a VirtualMachine as well (cdi pkg/operator/resources/cluster/apiserver.go has
+// no condition).
 func (w webhooks) dataVolumes(name string) *admissionregistrationv1.ValidatingWebhookConfiguration {
+	validator := w.validator("datavolume-validate.cdi.kubevirt.io", "/datavolume-validate",
+		w.rules("cdi.kubevirt.io", "v1beta1", "datavolumes", admissionregistrationv1.Create, admissionregistrationv1.Update))
+	validator.MatchConditions = w.conditions()[1:]
 	return &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Webhooks: []admissionregistrationv1.ValidatingWebhook{
-			w.validator("datavolume-validate.cdi.kubevirt.io", "/datavolume-validate",
-				w.rules("cdi.kubevirt.io", "v1beta1", "datavolumes", admissionregistrationv1.Create, admissionregistrationv1.Update)),
-		},
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Webhooks: []admissionregistrationv1.ValidatingWebhook{validator},
 	}
 }
 
