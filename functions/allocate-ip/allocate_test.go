@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
@@ -41,7 +42,7 @@ type stand struct {
 func setUp(t *testing.T) *stand {
 	t.Helper()
 	server := apiserver.Start(t)
-	server.Install(t, "networknamespaces", "networkconfigurations", "ipallocations", "kubernetesclusters")
+	server.Install(t, "networknamespaces", "networkconfigurations", "ipallocations", "kubernetesclusters", "machines")
 	s := &stand{T: t, server: server, config: server.Config(), namespace: server.Namespace(t)}
 	s.kube = s.client(s.config)
 	return s
@@ -114,15 +115,29 @@ func (s *stand) network(name string, v4, v6 string, pool v1alpha2.StaticPool) *v
 func (s *stand) configuration(name, network string, interfaces ...v1alpha1.InterfaceSpec) *v1alpha1.NetworkConfiguration {
 	s.Helper()
 	nc := &v1alpha1.NetworkConfiguration{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}
-	nc.Spec.NetworkNamespaceName, nc.Spec.NetworkInterfaces = network, interfaces
+	nc.Spec.NetworkNamespaceName, nc.Spec.NetworkInterfaces = network, slices.Clone(interfaces)
+	for i := range nc.Spec.NetworkInterfaces {
+		if one := &nc.Spec.NetworkInterfaces[i]; one.MACAddress == anyMAC {
+			one.MACAddress = macFor(name, one.Name)
+		}
+	}
 	if err := s.kube.Create(s.Context(), nc); err != nil {
 		s.Fatal(err)
 	}
 	return nc
 }
 
+// anyMAC stands for a MAC address of the interface's own, which configuration fills in.
+const anyMAC = "02:00:00:00:00:01"
+
 func eth0() v1alpha1.InterfaceSpec {
-	return v1alpha1.InterfaceSpec{Name: "eth0", MACAddress: "02:00:00:00:00:01"}
+	return v1alpha1.InterfaceSpec{Name: "eth0", MACAddress: anyMAC}
+}
+
+// macFor is the MAC address of an interface of a NetworkConfiguration.
+func macFor(nc, iface string) v1alpha1.MACAddress {
+	sum := sha256.Sum256([]byte(nc + "/" + iface))
+	return v1alpha1.MACAddress(fmt.Sprintf("02:%x:%x:%x:%x:%x", sum[0:1], sum[1:2], sum[2:3], sum[3:4], sum[4:5]))
 }
 
 // until waits until the condition Ready of a NetworkConfiguration has a reason.
@@ -166,14 +181,19 @@ func (s *stand) consistent() (allocated int) {
 		}
 		holders[key] = a.Name
 	}
+	addresses := 0
 	for _, l := range all.Items {
+		if l.Annotations[annotationMAC] != "" {
+			continue
+		}
+		addresses++
 		key := l.Labels[v1alpha2.LabelNetworkNamespace] + "/" + l.Annotations[annotationAddress]
 		if holders[key] != l.Annotations[annotationHolder] {
 			s.Errorf("Lease %s says %s, but the address is %q's", l.Name, l.Annotations[annotationHolder], holders[key])
 		}
 	}
-	if len(all.Items) != len(holders) {
-		s.Errorf("%d Leases for %d addresses", len(all.Items), len(holders))
+	if addresses != len(holders) {
+		s.Errorf("%d Leases for %d addresses", addresses, len(holders))
 	}
 	return len(holders)
 }
@@ -202,7 +222,7 @@ func TestConfigurationGetsItsAddresses(t *testing.T) {
 		t.Errorf("IPv6 address %s is not of the network", v6)
 	}
 	want := v1alpha1.InterfaceStatus{
-		Name: "eth0", MACAddress: "02:00:00:00:00:01", IPv4Addresses: []string{"192.168.10.10"}, IPv6Addresses: []string{v6.String()}, VLAN: "7",
+		Name: "eth0", MACAddress: macFor("web", "eth0"), IPv4Addresses: []string{"192.168.10.10"}, IPv6Addresses: []string{v6.String()}, VLAN: "7",
 		IPv4Subnet: "192.168.10.0/24", IPv6Subnet: "2001:db8::/64", IPv4Gateway: "192.168.10.1", IPv6Gateway: "2001:db8::1",
 		DNS: []string{"192.168.10.53"}, IPAllocated: true, AllocationMethod: "static",
 	}

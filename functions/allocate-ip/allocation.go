@@ -66,7 +66,15 @@ func (f *function) serve(ctx context.Context, a *v1alpha2.IPAllocation) error {
 		_, err := f.writeAllocation(ctx, before, a, told)
 		return err
 	}
-	changed, err := f.allocate(ctx, nn, a)
+	nc, err := f.configurationOf(ctx, a)
+	if err != nil {
+		return err
+	}
+	mac := ""
+	if a.Status.Address == "" {
+		mac = claimed(nc, nn, a)
+	}
+	changed, err := f.allocate(ctx, nn, a, mac)
 	if err != nil || !changed {
 		return err
 	}
@@ -76,8 +84,22 @@ func (f *function) serve(ctx context.Context, a *v1alpha2.IPAllocation) error {
 	return f.settleConfiguration(ctx, a.Namespace, a.Spec.NetworkConfigurationName, true)
 }
 
+// configurationOf returns the NetworkConfiguration that an allocation is for, which is
+// empty where there is none.
+func (f *function) configurationOf(ctx context.Context, a *v1alpha2.IPAllocation) (*v1alpha1.NetworkConfiguration, error) {
+	nc := &v1alpha1.NetworkConfiguration{}
+	if a.Spec.NetworkConfigurationName == "" {
+		return nc, nil
+	}
+	err := f.kube.Get(ctx, a.Namespace, a.Spec.NetworkConfigurationName, nc)
+	if kube.NotFound(err) {
+		return nc, nil
+	}
+	return nc, err
+}
+
 // gate keeps an allocation waiting, or refuses it, for as long as its network
-// cannot give it a static address.
+// cannot give it a static address. One that has its address keeps it.
 func gate(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace, unresolved network.Unresolved) (story, bool) {
 	if nn == nil {
 		return pending(a, unresolved.Reason, unresolved.Message), false
@@ -86,7 +108,7 @@ func gate(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace, unresolved ne
 		return failed(a, "NetworkNotStatic", fmt.Sprintf(
 			"NetworkNamespace %s gives addresses out by dhcp: name one whose ipAllocation.type is static", nn.Name)), false
 	}
-	if problem := notReady(nn); problem != "" {
+	if problem := notReady(nn); problem != "" && a.Status.Address == "" {
 		return pending(a, "NetworkNotReady", problem), false
 	}
 	return story{}, true
@@ -94,8 +116,9 @@ func gate(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace, unresolved ne
 
 // allocate gives an IPAllocation its address, or renews it, and writes what came
 // of it into its status. It reports whether the status has changed. One that has
-// waited for an address to become free wakes the next that does.
-func (f *function) allocate(ctx context.Context, nn *v1alpha2.NetworkNamespace, a *v1alpha2.IPAllocation) (bool, error) {
+// waited for an address to become free wakes the next that does. mac is the MAC address
+// that the allocation has to have to itself in the network, and empty for none.
+func (f *function) allocate(ctx context.Context, nn *v1alpha2.NetworkNamespace, a *v1alpha2.IPAllocation, mac string) (bool, error) {
 	before, waited := a.DeepCopy(), exhausted(a)
 	if kube.AddFinalizer(a, v1alpha1.FinalizerStaticIP) {
 		if _, err := f.kube.Patch(ctx, before, a); err != nil {
@@ -105,7 +128,15 @@ func (f *function) allocate(ctx context.Context, nn *v1alpha2.NetworkNamespace, 
 	}
 	p, invalid := pool.New(nn, familyOf(a, nn))
 	h := holderOf(a, ttlOf(nn))
-	address, until, verdict := f.addressFor(ctx, nn, p, invalid, a, h)
+	var address netip.Addr
+	var until term
+	verdict := f.ledger.takeMAC(ctx, nn.Name, mac, h)
+	if twin := (errTwin{}); a.Status.Address != "" && errors.As(verdict, &twin) {
+		return false, errRefused{reasonTwin, twin.Error()} // it keeps its address
+	}
+	if verdict == nil {
+		address, until, verdict = f.addressFor(ctx, nn, p, invalid, a, h)
+	}
 	if verdict != nil && !isVerdict(verdict) {
 		return false, verdict
 	}
@@ -131,6 +162,9 @@ func (f *function) addressFor(ctx context.Context, nn *v1alpha2.NetworkNamespace
 	if have, err := netip.ParseAddr(a.Status.Address); err == nil {
 		until, err := f.keep(ctx, nn.Name, have, a, h)
 		return have, until, err
+	}
+	if closed := network.Closed(nn); closed != "" {
+		return netip.Addr{}, term{}, errClosed{closed}
 	}
 	if invalid != nil {
 		return netip.Addr{}, term{}, errInvalidPool{invalid}
@@ -239,8 +273,8 @@ func (f *function) releaseAllocation(ctx context.Context, a *v1alpha2.IPAllocati
 }
 
 // part takes the address of an allocation that is being deleted out of the status of
-// its NetworkConfiguration. Where that needs it, it reports so, and the address is kept
-// like any other.
+// its NetworkConfiguration. Where that needs it, or a virtual machine has it, it reports
+// so, and the address is kept like any other.
 func (f *function) part(ctx context.Context, nn *v1alpha2.NetworkNamespace, a *v1alpha2.IPAllocation) (needed bool, err error) {
 	nc := &v1alpha1.NetworkConfiguration{}
 	err = f.kube.Get(ctx, a.Namespace, a.Spec.NetworkConfigurationName, nc)
@@ -249,7 +283,16 @@ func (f *function) part(ctx context.Context, nn *v1alpha2.NetworkNamespace, a *v
 		return false, nil
 	case err != nil:
 		return false, err
-	case !needs(nc, nn, a):
+	}
+	if needed = needs(nc, nn, a); !needed {
+		user, err := network.UserOf(ctx, f.kube, nc, a.Status.Address)
+		if err != nil {
+			return false, err
+		}
+		needed = user != ""
+	}
+	switch {
+	case !needed:
 		if err = f.settleConfiguration(ctx, a.Namespace, nc.Name, true); errors.Is(err, errGoing) {
 			err = nil
 		}
@@ -257,7 +300,7 @@ func (f *function) part(ctx context.Context, nn *v1alpha2.NetworkNamespace, a *v
 	case notReady(nn) != "":
 		return true, nil
 	}
-	_, err = f.allocate(ctx, nn, a)
+	_, err = f.allocate(ctx, nn, a, "")
 	return true, err
 }
 

@@ -28,11 +28,16 @@ func (e errOutside) Error() string {
 // errInvalidPool says what to change in a network that cannot give anything out.
 type errInvalidPool struct{ error }
 
+// errClosed says that a network gives out no more addresses.
+type errClosed struct{ message string }
+
+func (e errClosed) Error() string { return e.message }
+
 // isVerdict tells whether an error is an answer to the allocation, and not a
 // failure to find one.
 func isVerdict(err error) bool {
 	return errors.Is(err, errExhausted) || errors.Is(err, errLapsed) ||
-		errors.As(err, new(errTaken)) || errors.As(err, new(errOutside)) || errors.As(err, new(errInvalidPool))
+		errors.As(err, new(errTaken)) || errors.As(err, new(errTwin)) || errors.As(err, new(errClosed)) || errors.As(err, new(errOutside)) || errors.As(err, new(errInvalidPool))
 }
 
 // conclude writes into a's status what became of asking for its address:
@@ -43,6 +48,8 @@ func isVerdict(err error) bool {
 //	nil, not of p        Allocated  True   OutsidePool
 //	errExhausted         Pending    False  PoolExhausted
 //	errInvalidPool       Pending    False  InvalidPool
+//	errClosed            Pending    False  NetworkDeleting
+//	errTwin              Error      False  DuplicateMACAddress
 //	errTaken             Error      False  AddressTaken
 //	errOutside           Error      False  AddressOutsidePool
 //	errLapsed            Released   False  Lapsed
@@ -57,6 +64,10 @@ func conclude(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace, p pool.Po
 		return released(a, "Lapsed", err.Error())
 	case errors.As(err, new(errInvalidPool)):
 		return pending(a, "InvalidPool", err.Error())
+	case errors.As(err, new(errClosed)):
+		return pending(a, "NetworkDeleting", err.Error())
+	case errors.As(err, new(errTwin)):
+		return failed(a, reasonTwin, err.Error())
 	case errors.As(err, new(errOutside)):
 		return failed(a, "AddressOutsidePool", err.Error())
 	case err != nil:

@@ -23,12 +23,13 @@ import (
 
 // requests are what an address may cost of the API server, from the event of its
 // NetworkConfiguration to the status that has it: two reads, the allocation, the
-// clusters, one for the Lease, two statuses, and an Event for people. Where few
+// clusters, one for the Lease of the MAC address and one for that of the address, two
+// statuses, and an Event for people. Where few
 // addresses are left, two places of its own are taken, which is four, and it asks
 // which others are, and who waits longer.
 const (
-	requestsAtLeast = 8
-	requestsAtMost  = 14
+	requestsAtLeast = 9
+	requestsAtMost  = 15
 )
 
 type counting struct {

@@ -179,7 +179,7 @@ func sameAddress(a, b string) bool {
 // older spec is refused. One that is being deleted does while machines use it.
 func needs(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, a *v1alpha2.IPAllocation) bool {
 	ours, _ := servesStatic(nn, nc.Spec.Provider)
-	named := nc.Spec.NetworkNamespaceName
+	named := network.NameFor(nc)
 	elsewhere := named != "" && named != a.Spec.NetworkNamespaceName
 	going := nc.DeletionTimestamp != nil && len(network.Users(nc)) == 0
 	if a.Status.Phase != v1alpha2.IPAllocationAllocated || going || orphan(a, nc) || !ours || elsewhere {

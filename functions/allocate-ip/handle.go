@@ -73,7 +73,7 @@ func (f *function) settleConfiguration(ctx context.Context, namespace, name stri
 		return nil
 	}
 	before := nc.DeepCopy()
-	nn, err := network.Find(ctx, f.kube, namespace, nc.Spec.NetworkNamespaceName)
+	nn, err := network.Find(ctx, f.kube, namespace, network.NameFor(nc))
 	var unresolved network.Unresolved
 	switch {
 	case errors.As(err, &unresolved):
@@ -89,19 +89,26 @@ func (f *function) settleConfiguration(ctx context.Context, namespace, name stri
 	}
 	nc.Status.NetworkNamespaceName = nn.Name
 	if problem := notReady(nn); problem != "" {
+		if settled(nc) {
+			return nil // it keeps what it has
+		}
 		return f.writeConfiguration(ctx, before, nc, waiting(nc, "NetworkNotReady", problem))
 	}
-	if err := f.dropUnwanted(ctx, nc, nn); err != nil {
+	if problem := network.OtherVLAN(nc, nn); problem != "" {
+		return f.writeConfiguration(ctx, before, nc, refuse(nc, "VLANMismatch", problem))
+	}
+	known, err := f.dropUnwanted(ctx, nc, nn)
+	if err != nil {
 		return err
 	}
-	return f.give(ctx, before, nc, nn)
+	return f.give(ctx, before, nc, nn, known)
 }
 
 // give makes the IPAllocations of a NetworkConfiguration, gives them their addresses,
 // and writes into its status what became of that. One that has yet to go is an error,
 // but the status does not show its address any more then.
-func (f *function) give(ctx context.Context, before, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) error {
-	held, err := f.ensureAll(ctx, nc, nn)
+func (f *function) give(ctx context.Context, before, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, known allocations) error {
+	held, err := f.ensureAll(ctx, nc, nn, known)
 	foreign, refused := errForeign{}, errRefused{}
 	switch {
 	case errors.As(err, &foreign):
@@ -118,13 +125,14 @@ func (f *function) give(ctx context.Context, before, nc *v1alpha1.NetworkConfigu
 }
 
 // ensureAll ensures all IPAllocations of a NetworkConfiguration. Those that have yet to
-// go are errGoing, and have no status among the others.
-func (f *function) ensureAll(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) (held []v1alpha2.IPAllocation, going error) {
+// go are errGoing, and have no status among the others. known are those that a listing
+// found, which are not asked for one by one.
+func (f *function) ensureAll(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, known allocations) (held []v1alpha2.IPAllocation, going error) {
 	if err := unserved(nc, nn); err != nil {
 		return nil, err
 	}
 	for _, want := range wanted(nc, nn) {
-		a, err := f.ensure(ctx, nc, nn, want)
+		a, err := f.ensure(ctx, nc, nn, want, known[want.Name])
 		switch {
 		case errors.Is(err, errGoing):
 			a, going = want, err
@@ -136,20 +144,28 @@ func (f *function) ensureAll(ctx context.Context, nc *v1alpha1.NetworkConfigurat
 	return held, going
 }
 
-// ensure makes the IPAllocation of one interface and gives it its address.
-func (f *function) ensure(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, want *v1alpha2.IPAllocation) (*v1alpha2.IPAllocation, error) {
-	a := want.DeepCopy()
-	err := f.kube.Create(ctx, a)
+// ensure makes the IPAllocation of one interface, unless it is known, and gives it its
+// address.
+func (f *function) ensure(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, want, known *v1alpha2.IPAllocation) (*v1alpha2.IPAllocation, error) {
+	a, err := known, error(nil)
+	if a == nil {
+		a = want.DeepCopy()
+		err = f.kube.Create(ctx, a)
+	}
 	if kube.AlreadyExists(err) {
-		if err = f.kube.Get(ctx, a.Namespace, a.Name, a); err == nil {
-			err = f.accept(ctx, nc, nn, a, want)
-		}
+		err = f.kube.Get(ctx, want.Namespace, want.Name, a)
+		known = a
+	}
+	if err == nil && known != nil {
+		err = f.accept(ctx, nc, nn, a, want)
 	}
 	if err != nil {
 		return nil, err
 	}
-	_, err = f.allocate(ctx, nn, a)
-	return a, err
+	if _, err := f.allocate(ctx, nn, a, claimed(nc, nn, a)); err != nil {
+		return a, err
+	}
+	return a, f.dropMAC(ctx, nc, nn, a)
 }
 
 // accept is an error where an allocation that exists is not the wanted one. One of the
@@ -166,6 +182,9 @@ func (f *function) accept(ctx context.Context, nc *v1alpha1.NetworkConfiguration
 	case !metav1.IsControlledBy(a, nc):
 		return errForeign{a.Name}
 	case a.Status.Address != "":
+		if err := f.unused(ctx, nc, a); err != nil {
+			return err
+		}
 		if err := f.vacant(ctx, nn, want); err != nil {
 			return err
 		}
@@ -188,6 +207,17 @@ func (f *function) current(ctx context.Context, nc *v1alpha1.NetworkConfiguratio
 		err = apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("networkconfigurations").GroupResource(), nc.Name, errors.New("its spec has changed"))
 	}
 	return err
+}
+
+// unused is an errRefused where a virtual machine has the address of an allocation, and
+// would go on using it when somebody else is given it.
+func (f *function) unused(ctx context.Context, nc *v1alpha1.NetworkConfiguration, a *v1alpha2.IPAllocation) error {
+	user, err := network.UserOf(ctx, f.kube, nc, a.Status.Address)
+	if err != nil || user == "" {
+		return err
+	}
+	return errRefused{"AddressInUse", fmt.Sprintf("interface %s keeps %s, which Machine %s has: ask for %s, or delete Machine %s first",
+		a.Spec.InterfaceName, a.Status.Address, user, a.Status.Address, user)}
 }
 
 // vacant is an errRefused where the address that an interface asks for cannot be had.
@@ -222,47 +252,60 @@ func (e errRefused) Error() string { return e.message }
 // earlier NetworkConfiguration, or of an earlier address.
 var errGoing = errors.New("the allocation is still being released")
 
-// dropUnwanted deletes the allocations of interfaces that are no longer there.
-func (f *function) dropUnwanted(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) error {
+// allocations are IPAllocations by their names.
+type allocations map[string]*v1alpha2.IPAllocation
+
+// dropUnwanted deletes the allocations of interfaces that are no longer there. It
+// returns those that it has read of the others.
+func (f *function) dropUnwanted(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) (allocations, error) {
+	known, err := f.dropForgotten(ctx, nc)
+	if err != nil {
+		return nil, err
+	}
 	for _, name := range unwanted(nc, nn) {
-		a := &v1alpha2.IPAllocation{}
-		err := f.kube.Get(ctx, nc.Namespace, name, a)
-		if kube.NotFound(err) {
-			continue
+		a, err := known[name], error(nil)
+		if a == nil {
+			a = &v1alpha2.IPAllocation{}
+			err = f.kube.Get(ctx, nc.Namespace, name, a)
 		}
-		if err != nil {
-			return err
-		}
-		if a.Spec.NetworkConfigurationName != nc.Name {
-			continue
-		}
-		if err := f.kube.Delete(ctx, a); err != nil {
-			return err
+		switch {
+		case kube.NotFound(err), err == nil && (a.Spec.NetworkConfigurationName != nc.Name || a.DeletionTimestamp != nil):
+		case err != nil:
+			return nil, err
+		default:
+			if err := f.kube.Delete(ctx, a); err != nil {
+				return nil, err
+			}
 		}
 	}
-	return f.dropForgotten(ctx, nc)
+	return known, nil
 }
 
-// dropForgotten deletes the allocations of interfaces that were taken away before the
-// status told of them. Only a change of the spec takes one away.
-func (f *function) dropForgotten(ctx context.Context, nc *v1alpha1.NetworkConfiguration) error {
+// dropForgotten deletes the allocations of interfaces that were taken away, also before
+// the status told of them, and returns all that it has read. Only a change of the spec
+// takes one away.
+func (f *function) dropForgotten(ctx context.Context, nc *v1alpha1.NetworkConfiguration) (allocations, error) {
 	if nc.Generation < 2 {
-		return nil
+		return nil, nil
 	}
 	list := &v1alpha2.IPAllocationList{}
 	if err := f.kube.List(ctx, nc.Namespace, v1alpha2.LabelNetworkConfiguration+"="+kube.LabelValue(nc.Name), list); err != nil {
-		return err
+		return nil, err
 	}
+	known := allocations{}
 	for i := range list.Items {
 		a := &list.Items[i]
+		known[a.Name] = a
 		if !metav1.IsControlledBy(a, nc) || a.DeletionTimestamp != nil || hasInterface(nc, a.Spec.InterfaceName) {
 			continue
 		}
 		if err := f.kube.Delete(ctx, a); err != nil {
-			return err
+			return nil, err
 		}
+		now := metav1.Now()
+		a.DeletionTimestamp = &now
 	}
-	return nil
+	return known, nil
 }
 
 // writeConfiguration patches the status if it has changed, and tells people if

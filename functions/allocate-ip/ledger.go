@@ -124,7 +124,7 @@ func (l *ledger) release(ctx context.Context, network string, a netip.Addr, h ho
 }
 
 func (l *ledger) giveBack(ctx context.Context, lease *coordinationv1.Lease, delay time.Duration) error {
-	if delay <= 0 {
+	if _, isMAC := lease.Annotations[annotationMAC]; delay <= 0 || isMAC {
 		return l.kube.DeleteExactly(ctx, lease)
 	}
 	now, seconds := metav1.NewMicroTime(l.now()), int32(delay/time.Second)
@@ -152,7 +152,8 @@ func (l *ledger) sweep(ctx context.Context, namespace, name string) (bool, error
 		if err != nil && !kube.NotFound(err) {
 			return false, err
 		}
-		other := a.Status.Address != "" && a.Status.Address != lease.Annotations[annotationAddress]
+		_, isMAC := lease.Annotations[annotationMAC]
+		other := !isMAC && a.Status.Address != "" && a.Status.Address != lease.Annotations[annotationAddress]
 		if err == nil && string(a.UID) == uid && !other && a.Status.Phase != v1alpha2.IPAllocationReleased {
 			return false, nil
 		}
@@ -249,23 +250,26 @@ func (l *ledger) reusable(lease *coordinationv1.Lease) bool {
 }
 
 func (l *ledger) lease(network string, a netip.Addr, h holder) *coordinationv1.Lease {
+	lease := l.leaseOf(leaseName(network, a), h)
+	lease.Labels[v1alpha2.LabelNetworkNamespace] = kube.LabelValue(network)
+	lease.Annotations[annotationAddress] = a.String()
+	if h.ttl > 0 {
+		lease.Spec.RenewTime, lease.Spec.LeaseDurationSeconds = lease.Spec.AcquireTime, &h.ttl
+	}
+	return lease
+}
+
+// leaseOf is a Lease of a name that has a holder.
+func (l *ledger) leaseOf(name string, h holder) *coordinationv1.Lease {
 	now := metav1.NewMicroTime(l.now())
-	lease := &coordinationv1.Lease{
+	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: h.namespace, Name: leaseName(network, a),
-			Labels: map[string]string{
-				v1alpha2.LabelNetworkNamespace: kube.LabelValue(network),
-				v1alpha1.LabelManagedBy:        managedBy,
-				labelHolder:                    h.uid,
-			},
-			Annotations: map[string]string{annotationHolder: h.name, annotationAddress: a.String()},
+			Namespace: h.namespace, Name: name,
+			Labels:      map[string]string{v1alpha1.LabelManagedBy: managedBy, labelHolder: h.uid},
+			Annotations: map[string]string{annotationHolder: h.name},
 		},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &h.uid, AcquireTime: &now},
 	}
-	if h.ttl > 0 {
-		lease.Spec.RenewTime, lease.Spec.LeaseDurationSeconds = &now, &h.ttl
-	}
-	return lease
 }
 
 func holderUID(lease *coordinationv1.Lease) string {

@@ -77,7 +77,7 @@ func TestInterfaceGoesEarly(t *testing.T) {
 	}
 	f := s.replica(s.config)
 	for _, want := range wanted(nc, nn) {
-		if _, err := f.ensure(t.Context(), nc, nn, want); err != nil {
+		if _, err := f.ensure(t.Context(), nc, nn, want, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -39,7 +39,9 @@ func (s *stand) ask(nc, address string) error {
 			return err
 		}
 		before := now.DeepCopy()
-		now.Spec.NetworkInterfaces = []v1alpha1.InterfaceSpec{asking(address)}
+		i := asking(address)
+		i.MACAddress = macFor(nc, i.Name)
+		now.Spec.NetworkInterfaces = []v1alpha1.InterfaceSpec{i}
 		_, err := s.kube.Patch(s.Context(), before, now)
 		return err
 	})
@@ -282,7 +284,7 @@ func TestRequestChanges(t *testing.T) {
 	s.until("none", okay)
 	feed.Until(t, "all that was given up is free", func() (bool, string) {
 		leases := &coordinationv1.LeaseList{}
-		err := s.kube.List(t.Context(), s.namespace, "", leases)
+		err := s.kube.List(t.Context(), s.namespace, v1alpha2.LabelNetworkNamespace, leases)
 		return err == nil && len(leases.Items) == 9, fmt.Sprint(len(leases.Items))
 	})
 	s.consistent()

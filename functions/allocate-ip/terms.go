@@ -10,6 +10,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/internal/network"
 	"github.com/vitistack/stack/functions/internal/pool"
 )
 
@@ -38,7 +39,7 @@ func servesStatic(nn *v1alpha2.NetworkNamespace, provider string) (ours bool, pr
 
 // notReady says what a network waits for, and nothing if it is there.
 func notReady(nn *v1alpha2.NetworkNamespace) string {
-	if nn.Status.ProvisioningPhase == v1alpha2.ProvisioningReady {
+	if network.Provisioned(nn) {
 		return ""
 	}
 	if c := meta.FindStatusCondition(nn.Status.Conditions, v1alpha1.ConditionReady); c != nil {

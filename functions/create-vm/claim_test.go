@@ -86,13 +86,14 @@ func TestFullNetwork(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
 	nc := configuration("full")
-	for i := range 16 {
+	const places = 512
+	for i := range places {
 		nc.Spec.NetworkInterfaces = append(nc.Spec.NetworkInterfaces, v1alpha1.InterfaceSpec{Name: fmt.Sprintf("other%d-eth0", i)})
 	}
 	s.create(nc)
 	s.create(inNetworks("late", "full"))
 	m := s.until("late", "is refused", ready("NetworkFailed"))
-	if got := condition(m, "NetworkReady"); !strings.Contains(got, "NetworkConfiguration full does not take in interface late-eth0: free a place in it") || !strings.Contains(got, "at most 16") {
+	if got := condition(m, "NetworkReady"); !strings.Contains(got, "NetworkConfiguration full does not take in interface late-eth0: free a place in it") || !strings.Contains(got, "at most 512") {
 		t.Errorf("got %s", got)
 	}
 	full := &v1alpha1.NetworkConfiguration{}

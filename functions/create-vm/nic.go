@@ -97,9 +97,6 @@ func joined(nc *v1alpha1.NetworkConfiguration, n v1alpha1.MachineNetwork, name, 
 	if vlan, err := strconv.ParseInt(s.VLAN, 10, 32); err == nil {
 		out.vlan = int32(vlan)
 	}
-	if nc.Spec.VLAN != nil {
-		out.vlan = int32(*nc.Spec.VLAN)
-	}
 	out.address(s.IPv4Addresses, s.IPv4Subnet, s.IPv4Gateway)
 	out.address(s.IPv6Addresses, s.IPv6Subnet, s.IPv6Gateway)
 	return out, "", false

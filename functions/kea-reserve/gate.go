@@ -10,6 +10,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/internal/network"
 )
 
 // Values of provider: the one that selects this function, and the one that
@@ -59,14 +60,32 @@ func static(nc *v1alpha1.NetworkConfiguration) bool {
 
 // notReady says what a network waits for, and is nil if it is there.
 func notReady(nn *v1alpha2.NetworkNamespace) *problem {
-	if nn.Status.ProvisioningPhase == v1alpha2.ProvisioningReady {
+	if network.Provisioned(nn) {
 		return nil
 	}
 	message := fmt.Sprintf("waits for NetworkNamespace %s to be provisioned", nn.Name)
 	if c := meta.FindStatusCondition(nn.Status.Conditions, v1alpha1.ConditionReady); c != nil {
 		message = fmt.Sprintf("waits for NetworkNamespace %s: %s: %s", nn.Name, c.Reason, c.Message)
 	}
-	return &problem{"NetworkNotReady", message, false}
+	return &problem{reasonNotReady, message, false}
+}
+
+const reasonNotReady = "NetworkNotReady"
+
+// kept tells whether a NetworkConfiguration has what its spec asks for, which it keeps
+// whatever becomes of its network.
+func kept(nc *v1alpha1.NetworkConfiguration) bool {
+	return meta.IsStatusConditionTrue(nc.Status.Conditions, v1alpha1.ConditionReady) && nc.Status.ObservedGeneration == nc.Generation
+}
+
+// closed says why a network does not take in an interface that has no address of it yet,
+// and is nil where it does.
+func closed(nn *v1alpha2.NetworkNamespace, w wish) *problem {
+	message := network.Closed(nn)
+	if message == "" || !slices.ContainsFunc(w.interfaces, func(n need) bool { return !n.had.IsValid() }) {
+		return nil
+	}
+	return &problem{"NetworkDeleting", message, true}
 }
 
 // settled tells whether a NetworkConfiguration has been given on all servers what

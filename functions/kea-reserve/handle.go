@@ -65,12 +65,13 @@ type look struct {
 
 // network finds the network of a NetworkConfiguration.
 func (l *look) network(ctx context.Context, c *kube.Client, nc *v1alpha1.NetworkConfiguration) (*v1alpha2.NetworkNamespace, error) {
-	if l.found != nil && l.in == nc.Spec.NetworkNamespaceName {
+	name := network.NameFor(nc)
+	if l.found != nil && l.in == name {
 		return l.found, nil
 	}
-	nn, err := network.Find(ctx, c, nc.Namespace, nc.Spec.NetworkNamespaceName)
+	nn, err := network.Find(ctx, c, nc.Namespace, name)
 	if err == nil {
-		l.found, l.in = nn, nc.Spec.NetworkNamespaceName
+		l.found, l.in = nn, name
 	}
 	return nn, err
 }
@@ -120,14 +121,11 @@ func (f *function) settle(ctx context.Context, namespace, name string, how look)
 	if !ours {
 		return f.abandon(ctx, nc)
 	}
-	if p == nil {
-		p = f.notProvisioned(nn)
-	}
-	var w wish
-	if p == nil {
-		w, p = newWish(nc, nn, f.classes)
-	}
-	if p != nil {
+	w, p := f.wishOf(nc, nn, p)
+	switch {
+	case p != nil && p.reason == reasonNotReady && kept(nc):
+		return nil
+	case p != nil:
 		return f.write(ctx, before, nc, waiting(nc, *p))
 	}
 	thorough := how.thorough || nc.Annotations[v1alpha1.AnnotationReconcile] != ""
@@ -135,6 +133,22 @@ func (f *function) settle(ctx context.Context, namespace, name string, how look)
 		return nil
 	}
 	return f.grant(ctx, nc, nn, w)
+}
+
+// wishOf returns what a NetworkConfiguration needs of Kea, or the first problem that is in
+// the way of that. mismatch is one that is known already.
+func (f *function) wishOf(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, mismatch *problem) (wish, *problem) {
+	if mismatch != nil {
+		return wish{}, mismatch
+	}
+	if p := f.notProvisioned(nn); p != nil {
+		return wish{}, p
+	}
+	w, p := newWish(nc, nn, f.classes)
+	if p == nil {
+		p = closed(nn, w)
+	}
+	return w, p
 }
 
 // notProvisioned says what is missing beside the NetworkConfiguration itself.

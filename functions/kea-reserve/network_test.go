@@ -191,3 +191,43 @@ func TestMoveInOutage(t *testing.T) {
 		})
 	}
 }
+
+// TestClosed deletes a network that is in use. Who has an address keeps it, newcomers
+// get none, and neither does an interface with another one's MAC address or VLAN.
+func TestClosed(t *testing.T) {
+	onEach(t, stand.Options{}, func(t *testing.T, b backend) {
+		w := newWorld(t, []string{b.URL()})
+		nn := w.network("net", "10.77.0.0/24", func(nn *v1alpha2.NetworkNamespace) { nn.Finalizers = []string{v1alpha1.FinalizerNetworkNamespace} })
+		w.configuration("vm", []string{macA}, nil)
+		vm := w.settle("vm")
+		w.configuration("twin", []string{macA}, nil)
+		if got, want := ready(w.settle("twin")), "False DuplicateMACAddress: MAC address "+macA+" of interface eth0 is the one of NetworkConfiguration "+w.namespace+"/vm in the same network"; !strings.HasPrefix(got, want) {
+			t.Errorf("twin: got %s, want %s", got, want)
+		}
+		other := v1alpha2.VLANID(7)
+		w.configuration("tagged", []string{macB}, func(nc *v1alpha1.NetworkConfiguration) { nc.Spec.VLAN = &other })
+		if got := ready(w.settle("tagged")); !strings.HasPrefix(got, "False VLANMismatch: spec.vlan is 7, but NetworkNamespace net is in VLAN 42") {
+			t.Errorf("tagged: got %s", got)
+		}
+		w.must(w.kube.Delete(t.Context(), nn))
+		for _, phase := range []v1alpha2.ProvisioningPhase{v1alpha2.ProvisioningReady, v1alpha2.ProvisioningDeleting} {
+			w.must(w.kube.Get(t.Context(), w.namespace, "net", nn))
+			before := nn.DeepCopy()
+			nn.Status.ProvisioningPhase = phase
+			_, err := w.kube.PatchStatus(t.Context(), before, nn)
+			w.must(err)
+			name := "late-" + strings.ToLower(string(phase))
+			w.configuration(name, []string{macB}, nil)
+			if got := ready(w.settle(name)); !strings.HasPrefix(got, "False NetworkDeleting: NetworkNamespace net is being deleted") {
+				t.Errorf("%s: got %s", name, got)
+			}
+			w.must(w.deliver("NetworkConfiguration", "vm", events.TypeResync))
+			if now := w.get("vm"); now.ResourceVersion != vm.ResourceVersion {
+				t.Errorf("%s: what is settled was written: %+v", phase, now.Status)
+			}
+		}
+		if diff := cmp.Diff(map[string]string{macA: addressOf(t, vm, 0)}, hosts(t, b)); diff != "" {
+			t.Errorf("reservations (-want +got):\n%s", diff)
+		}
+	})
+}

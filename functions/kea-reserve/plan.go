@@ -72,6 +72,10 @@ func decide(w wish, views []view) (decision, error) {
 	for _, i := range w.order() {
 		n := w.interfaces[i]
 		if r, ok := foreign(w, n, views); ok {
+			if r.mark.Name != "" {
+				return decision{}, refusal{"DuplicateMACAddress", fmt.Sprintf(
+					"MAC address %s of interface %s is the one of NetworkConfiguration %s in the same network: give the interface another, or delete the other one", n.mac, n.name, r.mark.Name)}
+			}
 			return decision{}, refusal{"ForeignReservation", fmt.Sprintf(
 				"Kea has a reservation of %s for %s that this stack did not make: remove it, or set %q in its user-context to %s to hand it over",
 				orNone(r.address), r.client, "vitistack.io/uid", w.uid)}

@@ -143,7 +143,7 @@ func macsOf(nc *v1alpha1.NetworkConfiguration) []string {
 // released looks after the network that addresses were given back to: whoever
 // waits for one is woken, and the subnet of a network that goes, or has moved, goes too.
 func (f *function) released(ctx context.Context, nc *v1alpha1.NetworkConfiguration) error {
-	nn, err := network.Find(ctx, f.kube, nc.Namespace, nc.Spec.NetworkNamespaceName)
+	nn, err := network.Find(ctx, f.kube, nc.Namespace, network.NameFor(nc))
 	if errors.As(err, new(network.Unresolved)) {
 		return nil
 	}

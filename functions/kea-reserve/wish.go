@@ -8,6 +8,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/internal/network"
 )
 
 // wish is what a NetworkConfiguration needs of Kea.
@@ -41,6 +42,9 @@ type problem struct {
 // newWish reads a wish out of a NetworkConfiguration with a provisioned network.
 // It returns the problem that is in its way where there is one.
 func newWish(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, classes []string) (wish, *problem) {
+	if message := network.OtherVLAN(nc, nn); message != "" {
+		return wish{}, &problem{"VLANMismatch", message, true}
+	}
 	w := wish{
 		uid: string(nc.UID), name: nc.Namespace + "/" + nc.Name, network: string(nn.UID),
 		dns: dnsOf(nn), classes: classesOf(nn, classes),

@@ -68,6 +68,9 @@ func forsaken(l lease, held map[string]string, now time.Time) bool {
 		return l.Spec.RenewTime == nil || !now.Before(l.Spec.RenewTime.Add(time.Duration(l.Spec.LeaseDurationSeconds)*time.Second))
 	}
 	address, exists := held[holder]
+	if _, isMAC := l.Metadata.Annotations["vitistack.io/mac-address"]; isMAC {
+		return !exists
+	}
 	return !exists || (address != "" && address != l.Metadata.Annotations["vitistack.io/address"])
 }
 

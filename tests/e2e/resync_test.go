@@ -124,6 +124,8 @@ func settledWith(t *testing.T, obj *unstructured.Unstructured, want string) {
 	}
 }
 
+// configurationOf is a NetworkConfiguration with an interface that has a MAC address of
+// its own.
 func configurationOf(name string) string {
 	return fmt.Sprintf(`apiVersion: vitistack.io/v1alpha1
 kind: NetworkConfiguration
@@ -132,6 +134,6 @@ metadata:
 spec:
   networkNamespaceName: network
   networkInterfaces:
-    - {name: eth0, macAddress: "02:00:00:00:00:01"}
-`, name)
+    - {name: eth0, macAddress: "02:00:%02x:%02x:%02x:01"}
+`, name, len(name), name[0], name[1])
 }

@@ -108,6 +108,8 @@ spec: {template: small, providerRef: {name: kubevirt}, networkNamespaceName: net
 	u.uses("create-vm", "secrets create")
 	u.patch(engine.Machines, "default", "changing", `{"spec":{"disks":[{"name":"root","size":"40Gi"}],"restartToken":"once"}}`)
 	u.uses("create-vm", "persistentvolumeclaims patch", "virtualmachineinstances.kubevirt.io delete")
+	u.patch(engine.NetworkConfigurations, "default", "changing", `{"spec":{"networkInterfaces":[]}}`)
+	u.uses("allocate-ip", "machines.vitistack.io get")
 	u.Delete(engine.NetworkConfigurations, "default", "changing")
 	u.uses("create-vm", "networkconfigurations/status.vitistack.io patch")
 	u.Delete(engine.Machines, "default", "changing")

@@ -47,6 +47,42 @@ func Find(ctx context.Context, c *kube.Client, namespace, name string) (*v1alpha
 	return only(namespace, list.Items)
 }
 
+// NameFor returns the name of the NetworkNamespace that a NetworkConfiguration is in. One
+// that names none, and has interfaces in one already, stays there, however many others
+// are created later. It is empty where the only one of the namespace is meant.
+func NameFor(nc *v1alpha1.NetworkConfiguration) string {
+	if nc.Spec.NetworkNamespaceName == "" && len(nc.Status.NetworkInterfaces) > 0 {
+		return nc.Status.NetworkNamespaceName
+	}
+	return nc.Spec.NetworkNamespaceName
+}
+
+// Provisioned tells whether a network has its segment. One that is being deleted keeps
+// it for those who use it.
+func Provisioned(nn *v1alpha2.NetworkNamespace) bool {
+	s := nn.Status
+	return s.ProvisioningPhase == v1alpha2.ProvisioningReady ||
+		s.ProvisioningPhase == v1alpha2.ProvisioningDeleting && (s.IPv4Prefix != "" || s.IPv6Prefix != "")
+}
+
+// Closed returns why a network takes no newcomers, and nothing where it does.
+func Closed(nn *v1alpha2.NetworkNamespace) string {
+	if nn.DeletionTimestamp == nil {
+		return ""
+	}
+	return fmt.Sprintf("NetworkNamespace %s is being deleted, and gives out no more addresses: delete this object, and create it anew in another network", nn.Name)
+}
+
+// OtherVLAN returns what is wrong with the VLAN that a NetworkConfiguration names, and
+// nothing where it is the one of its network. In another VLAN its addresses may belong to
+// others.
+func OtherVLAN(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) string {
+	if nc.Spec.VLAN == nil || int32(*nc.Spec.VLAN) == nn.Status.VLANID {
+		return ""
+	}
+	return fmt.Sprintf("spec.vlan is %d, but NetworkNamespace %s is in VLAN %d: leave spec.vlan out, or write %d", *nc.Spec.VLAN, nn.Name, nn.Status.VLANID, nn.Status.VLANID)
+}
+
 // Missing tells whether an object waits, by its conditions, because Find found no
 // network for it.
 func Missing(conditions []metav1.Condition) bool {

@@ -1,6 +1,8 @@
 package network
 
 import (
+	"context"
+	"slices"
 	"strings"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -27,4 +29,25 @@ func Users(nc *v1alpha1.NetworkConfiguration) []string {
 		}
 	}
 	return machines
+}
+
+// UserOf returns the name of a Machine whose virtual machine may have an address of a
+// NetworkConfiguration, or nothing. A virtual machine whose addresses are not known yet
+// may have any.
+func UserOf(ctx context.Context, c *kube.Client, nc *v1alpha1.NetworkConfiguration, address string) (string, error) {
+	for _, name := range Users(nc) {
+		m := &v1alpha1.Machine{}
+		err := c.Get(ctx, nc.Namespace, name, m)
+		switch {
+		case kube.NotFound(err):
+			continue
+		case err != nil:
+			return "", err
+		}
+		has := m.Status.IPAddresses
+		if m.Status.VMName != "" && (len(has) == 0 || slices.Contains(has, address)) {
+			return name, nil
+		}
+	}
+	return "", nil
 }

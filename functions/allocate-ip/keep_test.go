@@ -1,0 +1,187 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/network"
+	"github.com/vitistack/stack/tests/stand/feed"
+)
+
+// machine makes a Machine with a virtual machine that has an address of a
+// NetworkConfiguration, which is kept for it.
+func (s *stand) machine(name, nc, address string) *v1alpha1.Machine {
+	s.Helper()
+	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}, Spec: v1alpha1.MachineSpec{Template: "small"}}
+	if err := s.kube.Create(s.Context(), m); err != nil {
+		s.Fatal(err)
+	}
+	before := m.DeepCopy()
+	m.Status.VMName, m.Status.IPAddresses = name, []string{address}
+	if _, err := s.kube.PatchStatus(s.Context(), before, m); err != nil {
+		s.Fatal(err)
+	}
+	if err := s.edit(nc, func(nc *v1alpha1.NetworkConfiguration) { network.Use(nc, name) }); err != nil {
+		s.Fatal(err)
+	}
+	return m
+}
+
+// TestMachineKeepsItsAddress edits the NetworkConfiguration of a running machine, which
+// does not follow. Nobody else gets the address before the machine has left.
+func TestMachineKeepsItsAddress(t *testing.T) {
+	t.Parallel()
+	for name, edit := range map[string]func(*v1alpha1.NetworkConfiguration){
+		"Address": func(nc *v1alpha1.NetworkConfiguration) {
+			nc.Spec.NetworkInterfaces[0].IPv4Addresses = []v1alpha2.IPv4Address{"10.0.0.78"}
+		},
+		"Interface": func(nc *v1alpha1.NetworkConfiguration) { nc.Spec.NetworkInterfaces = nil },
+		"Name":      func(nc *v1alpha1.NetworkConfiguration) { nc.Spec.NetworkInterfaces[0].Name = "eth7" },
+		"NoMAC":     func(nc *v1alpha1.NetworkConfiguration) { nc.Spec.NetworkInterfaces[0].MACAddress = "" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := setUp(t)
+			s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1"})
+			f := s.replica(s.config)
+			s.configuration("web", "net", asking("10.0.0.77"))
+			s.settle(f, "web")
+			s.until("web", "NetworkConfigured")
+			s.machine("web", "web", "10.0.0.77")
+			if err := s.edit("web", edit); err != nil {
+				t.Fatal(err)
+			}
+			resync := func() {
+				t.Helper()
+				_ = f.settleConfiguration(t.Context(), s.namespace, "web", true) // it may wait
+				if err := kube.OnConflict(func() error { return f.settleAllocation(t.Context(), s.namespace, "web-eth0", events.TypeResync) }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			resync()
+			s.configuration("rival", "net", asking("10.0.0.77"))
+			s.settle(f, "rival")
+			s.until("rival", "AddressTaken")
+			if name == "Address" {
+				nc := s.until("web", "AddressInUse")
+				if !strings.Contains(nc.Status.Message, "ask for 10.0.0.77, or delete Machine web") || nc.Status.NetworkInterfaces[0].IPv4Addresses[0] != "10.0.0.77" {
+					t.Errorf("status %+v, want it to keep what the machine has", nc.Status)
+				}
+			}
+			if err := s.edit("web", func(nc *v1alpha1.NetworkConfiguration) { network.Leave(nc, "web"); nc.Spec.NetworkInterfaces = nil }); err != nil {
+				t.Fatal(err)
+			}
+			resync()
+			resync()
+			s.settle(f, "rival")
+			s.until("rival", "NetworkConfigured")
+			s.consistent()
+		})
+	}
+}
+
+// TestClosedNetwork deletes a network that is in use. Those who have addresses keep and
+// renew them, and newcomers get none.
+func TestClosedNetwork(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	nn := s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1", TTLSeconds: 600})
+	f := s.replica(s.config)
+	s.configuration("web", "net", eth0())
+	s.settle(f, "web")
+	had := s.until("web", "NetworkConfigured")
+	s.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Finalizers = []string{v1alpha1.FinalizerNetworkNamespace} })
+	if err := s.kube.Delete(t.Context(), nn); err != nil {
+		t.Fatal(err)
+	}
+	for _, phase := range []v1alpha2.ProvisioningPhase{v1alpha2.ProvisioningReady, v1alpha2.ProvisioningDeleting} {
+		s.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Status.ProvisioningPhase = phase })
+		name := "late-" + strings.ToLower(string(phase))
+		s.configuration(name, "net", eth0())
+		s.settle(f, name)
+		nc := s.until(name, "NetworkDeleting")
+		if len(nc.Status.NetworkInterfaces) > 0 && nc.Status.NetworkInterfaces[0].IPAllocated || !strings.Contains(nc.Status.Message, "create it anew in another network") {
+			t.Errorf("%s: status %+v, want it to get nothing", phase, nc.Status)
+		}
+		s.settle(f, "web")
+		if now := s.until("web", "NetworkConfigured"); now.ResourceVersion != had.ResourceVersion {
+			t.Errorf("%s: what is settled was written: %+v", phase, now.Status)
+		}
+		f.now = func() time.Time { return time.Now().Add(5 * time.Minute) }
+		if err := f.settleAllocation(t.Context(), s.namespace, "web-eth0", events.TypeResync); err != nil {
+			t.Fatal(err)
+		}
+		f.now = time.Now
+		if a := s.says("web-eth0", "Allocated"); a.Status.Phase != v1alpha2.IPAllocationAllocated || !a.Status.ExpiresAt.After(time.Now().Add(10*time.Minute)) {
+			t.Errorf("%s: status %+v, want it to be renewed", phase, a.Status)
+		}
+		had = s.until("web", "NetworkConfigured")
+	}
+	own := &v1alpha2.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "own"}, Spec: v1alpha2.IPAllocationSpec{NetworkNamespaceName: "net"}}
+	if err := s.kube.Create(t.Context(), own); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.settleAllocation(t.Context(), s.namespace, "own", events.TypeAdd); err != nil {
+		t.Fatal(err)
+	}
+	s.says("own", "NetworkDeleting")
+}
+
+// TestOtherVLAN names a VLAN that is not the network's, in which others may have the
+// same addresses.
+func TestOtherVLAN(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1"}) // its VLAN is 7
+	s.serve(1)
+	s.configuration("web", "net", eth0())
+	s.until("web", "NetworkConfigured")
+	to := func(vlan *v1alpha2.VLANID) {
+		t.Helper()
+		if err := s.edit("web", func(nc *v1alpha1.NetworkConfiguration) { nc.Spec.VLAN = vlan }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other, own := v1alpha2.VLANID(8), v1alpha2.VLANID(7)
+	to(&other)
+	if nc := s.until("web", "VLANMismatch"); !strings.Contains(nc.Status.Message, "leave spec.vlan out, or write 7") || nc.Status.NetworkInterfaces[0].VLAN != "7" {
+		t.Errorf("status %+v, want it to keep VLAN 7", nc.Status)
+	}
+	to(&own)
+	s.until("web", "NetworkConfigured")
+	to(&other)
+	s.until("web", "VLANMismatch")
+	to(nil)
+	s.until("web", "NetworkConfigured")
+}
+
+// TestStaysInItsNetwork has a NetworkConfiguration that names no network, and a second
+// network that is created later.
+func TestStaysInItsNetwork(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1"})
+	f := s.replica(s.config)
+	s.configuration("web", "", eth0())
+	s.settle(f, "web")
+	had := s.until("web", "NetworkConfigured")
+	s.network("other", "10.1.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.1.0.1"})
+	if err := s.edit("web", func(nc *v1alpha1.NetworkConfiguration) { nc.Spec.Description = "seen again" }); err != nil {
+		t.Fatal(err)
+	}
+	s.settle(f, "web")
+	feed.Until(t, "it is looked at again", func() (bool, string) {
+		now := s.until("web", "NetworkConfigured")
+		return now.Status.ObservedGeneration == now.Generation && now.Status.NetworkInterfaces[0].IPv4Addresses[0] == had.Status.NetworkInterfaces[0].IPv4Addresses[0], now.Status.Message
+	})
+	s.configuration("late", "", eth0())
+	s.settle(f, "late")
+	s.until("late", "NetworkNamespaceAmbiguous")
+}

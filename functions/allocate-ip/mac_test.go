@@ -1,0 +1,187 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/tests/stand/feed"
+)
+
+// settle has a process reconcile a NetworkConfiguration as for resync.
+func (s *stand) settle(f *function, name string) {
+	s.Helper()
+	if err := kube.OnConflict(func() error { return f.settleConfiguration(s.Context(), s.namespace, name, true) }); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// edit changes the spec of a NetworkConfiguration.
+func (s *stand) edit(name string, how func(*v1alpha1.NetworkConfiguration)) error {
+	s.Helper()
+	return kube.OnConflict(func() error {
+		nc := &v1alpha1.NetworkConfiguration{}
+		if err := s.kube.Get(s.Context(), s.namespace, name, nc); err != nil {
+			return err
+		}
+		before := nc.DeepCopy()
+		how(nc)
+		_, err := s.kube.Patch(s.Context(), before, nc)
+		return err
+	})
+}
+
+// TestDuplicateMAC has interfaces with a MAC address that another one in the network has.
+// They get no address, and the remedies of the message lead to Ready.
+func TestDuplicateMAC(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.network("net", "10.0.0.0/24", "2001:db8::/64", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1"})
+	f := s.replica(s.config)
+	with := func(name, mac string) v1alpha1.InterfaceSpec {
+		return v1alpha1.InterfaceSpec{Name: name, MACAddress: v1alpha1.MACAddress(mac)}
+	}
+	s.configuration("first", "net", with("eth0", "52:54:00:aa:bb:cc"))
+	s.settle(f, "first")
+	s.until("first", "NetworkConfigured")
+	s.configuration("second", "net", with("eth0", "52-54-00-AA-BB-CC"))
+	s.configuration("both", "net", with("eth0", "52:54:00:00:00:01"), with("eth1", "52:54:00:00:00:01"))
+	for name, says := range map[string]string{"second": "IPAllocation first-eth0", "both": "IPAllocation both-eth0"} {
+		s.settle(f, name)
+		nc := s.until(name, reasonTwin)
+		last := nc.Status.NetworkInterfaces[len(nc.Status.NetworkInterfaces)-1]
+		if nc.Status.Phase != v1alpha1.NetworkConfigurationError || last.IPAllocated || len(last.IPv4Addresses) > 0 || !strings.Contains(nc.Status.Message, says) {
+			t.Errorf("%s: phase %s, interface %+v, message %s", name, nc.Status.Phase, last, nc.Status.Message)
+		}
+	}
+	version := s.until("second", reasonTwin).ResourceVersion
+	if s.settle(f, "second"); s.until("second", reasonTwin).ResourceVersion != version {
+		t.Error("nothing has changed, and the status was written")
+	}
+	if err := s.edit("second", func(nc *v1alpha1.NetworkConfiguration) {
+		nc.Spec.NetworkInterfaces[0].MACAddress = "52:54:00:aa:bb:cd"
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s.settle(f, "second")
+	s.until("second", "NetworkConfigured")
+	if err := s.edit("both", func(nc *v1alpha1.NetworkConfiguration) {
+		nc.Spec.NetworkInterfaces = nc.Spec.NetworkInterfaces[:1]
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s.settle(f, "both")
+	s.until("both", "NetworkConfigured")
+	s.consistent()
+}
+
+// TestMACChanges has an interface change its MAC address: the earlier one is free for
+// another interface, and one that another interface has changes nothing.
+func TestMACChanges(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1"})
+	f := s.replica(s.config)
+	for _, name := range []string{"a", "b"} {
+		s.configuration(name, "net", eth0())
+		s.settle(f, name)
+	}
+	had := s.until("a", "NetworkConfigured").Status.NetworkInterfaces[0]
+	change := func(name string, to v1alpha1.MACAddress, reason string) v1alpha1.InterfaceStatus {
+		t.Helper()
+		if err := s.edit(name, func(nc *v1alpha1.NetworkConfiguration) { nc.Spec.NetworkInterfaces[0].MACAddress = to }); err != nil {
+			t.Fatal(err)
+		}
+		s.settle(f, name)
+		return s.until(name, reason).Status.NetworkInterfaces[0]
+	}
+	if got := change("a", macFor("b", "eth0"), reasonTwin); got.IPv4Addresses[0] != had.IPv4Addresses[0] || got.MACAddress != had.MACAddress {
+		t.Errorf("got %+v, want to keep %+v", got, had)
+	}
+	s.says("a-eth0", "Allocated")
+	if got := change("a", "52:54:00:00:00:0a", "NetworkConfigured"); got.IPv4Addresses[0] != had.IPv4Addresses[0] || got.MACAddress != "52:54:00:00:00:0a" {
+		t.Errorf("got %+v, want the address to stay", got)
+	}
+	change("b", macFor("a", "eth0"), "NetworkConfigured")
+	s.consistent()
+}
+
+// TestOneOfManyHasTheMAC has replicas serve interfaces with one MAC address at once.
+func TestOneOfManyHasTheMAC(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1"})
+	const many = 8
+	var group sync.WaitGroup
+	for i := range many {
+		name := fmt.Sprintf("n%d", i)
+		s.configuration(name, "net", v1alpha1.InterfaceSpec{Name: "eth0", MACAddress: "52:54:00:aa:bb:cc"})
+		f := s.replica(s.config)
+		group.Go(func() { s.settle(f, name) })
+	}
+	group.Wait()
+	reasons := map[string]int{}
+	for i := range many {
+		nc := &v1alpha1.NetworkConfiguration{}
+		if err := s.kube.Get(t.Context(), s.namespace, fmt.Sprintf("n%d", i), nc); err != nil {
+			t.Fatal(err)
+		}
+		reasons[reasonOf(nc.Status.Conditions)]++
+	}
+	if reasons["NetworkConfigured"] != 1 || reasons[reasonTwin] != many-1 || s.consistent() != 1 {
+		t.Errorf("got %v, want one to have an address", reasons)
+	}
+}
+
+// TestSharedByMany has the interfaces of 100 machines in one NetworkConfiguration, which
+// come one after the other while the function serves them.
+func TestSharedByMany(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.network("net", "10.0.0.0/23", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1"})
+	s.configuration("shared", "net")
+	s.serve(2)
+	const machines = 100
+	for i := range machines {
+		name := fmt.Sprintf("machine-%d-eth0", i)
+		if err := s.edit("shared", func(nc *v1alpha1.NetworkConfiguration) {
+			nc.Spec.NetworkInterfaces = append(nc.Spec.NetworkInterfaces, v1alpha1.InterfaceSpec{Name: name, MACAddress: macFor("shared", name)})
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var nc *v1alpha1.NetworkConfiguration
+	feed.Until(t, "all have addresses", func() (bool, string) {
+		nc = s.until("shared", "NetworkConfigured")
+		return len(nc.Status.NetworkInterfaces) == machines, fmt.Sprint(len(nc.Status.NetworkInterfaces))
+	})
+	if s.consistent() != machines {
+		t.Errorf("%d addresses for %d interfaces", s.consistent(), machines)
+	}
+	counted, n := s.counted()
+	s.settle(counted, "shared")
+	if most := int64(10); n.Load() > most {
+		t.Errorf("%d requests for a look at what is settled, want at most %d", n.Load(), most)
+	}
+	if err := s.edit("shared", func(nc *v1alpha1.NetworkConfiguration) {
+		nc.Spec.NetworkInterfaces = nc.Spec.NetworkInterfaces[:machines-5]
+	}); err != nil {
+		t.Fatal(err)
+	}
+	feed.Until(t, "the others are given back", func() (bool, string) {
+		addresses, all := &coordinationv1.LeaseList{}, &coordinationv1.LeaseList{}
+		if err := s.kube.List(t.Context(), s.namespace, "", all); err != nil {
+			return false, err.Error()
+		}
+		if err := s.kube.List(t.Context(), s.namespace, v1alpha2.LabelNetworkNamespace, addresses); err != nil {
+			return false, err.Error()
+		}
+		return len(addresses.Items) == machines-5 && len(all.Items) == 2*(machines-5), fmt.Sprint(len(addresses.Items), len(all.Items))
+	})
+}
