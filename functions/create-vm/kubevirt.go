@@ -89,12 +89,13 @@ func (k *kubevirt) read(ctx context.Context, m *v1alpha1.Machine, vm *kubevirtv1
 		err := k.guests.Get(ctx, m.Namespace, m.Name, vmi)
 		if err == nil {
 			readVMI(&s, vmi)
+			s.storage = waitsForPlug(vm, vmi)
 		}
 		if err != nil && !kube.NotFound(err) {
 			return seen{}, err
 		}
 	}
-	if isTrue(m.Status.Conditions, v1alpha1.ConditionStorageReady) && s.reason != "Provisioning" {
+	if s.storage != "" || (isTrue(m.Status.Conditions, v1alpha1.ConditionStorageReady) && s.reason != "Provisioning") {
 		return s, nil
 	}
 	if len(claims) == 0 {

@@ -119,6 +119,30 @@ func readVMI(s *seen, vmi *kubevirtv1.VirtualMachineInstance) {
 	slices.Sort(s.reported)
 }
 
+// waitsForPlug says which disks of a virtual machine that runs are not plugged in yet, and
+// what to do where KubeVirt does not plug them in. It is empty once all are.
+func waitsForPlug(vm *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInstance) string {
+	if vm.Spec.Template == nil {
+		return ""
+	}
+	var missing []string
+	for _, v := range vm.Spec.Template.Spec.Volumes {
+		if v.PersistentVolumeClaim == nil || !v.PersistentVolumeClaim.Hotpluggable {
+			continue
+		}
+		plugged := slices.ContainsFunc(vmi.Status.VolumeStatus, func(s kubevirtv1.VolumeStatus) bool {
+			return s.Name == v.Name && (s.HotplugVolume == nil || s.Phase == kubevirtv1.VolumeReady)
+		})
+		if !plugged {
+			missing = append(missing, v.Name)
+		}
+	}
+	if len(missing) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("waits for KubeVirt to plug in disk %s: if it does not within a minute, write a new value into spec.restartToken, or enable KubeVirt's feature gate DeclarativeHotplugVolumes", strings.Join(missing, ", "))
+}
+
 // readClaims says what disks wait for, and nothing once all are there and as large
 // as they are asked to be.
 func readClaims(claims []corev1.PersistentVolumeClaim) string {

@@ -15,6 +15,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/kube"
+	kubevirtsim "github.com/vitistack/stack/tests/sim/kubevirt"
 )
 
 func machineWith(name string, change func(*v1alpha1.MachineSpec)) *v1alpha1.Machine {
@@ -254,6 +255,32 @@ func TestRestartOfWhatWaits(t *testing.T) {
 	s.until("waits", "has another instance", func(m *v1alpha1.Machine) bool {
 		now := instance()
 		return m.Status.RestartToken == "once" && now != "" && now != first
+	})
+}
+
+// TestUnpluggedDisk adds a disk to a machine that runs where KubeVirt plugs none in, and
+// follows what the condition says.
+func TestUnpluggedDisk(t *testing.T) {
+	t.Parallel()
+	s := setUpWith(t, kubevirtsim.Options{NoVolumeHotplug: true})
+	s.create(machineWith("vm", func(*v1alpha1.MachineSpec) {}))
+	m := s.until("vm", "runs", running)
+	before := m.DeepCopy()
+	m.Spec.Disks = []v1alpha1.MachineDisk{{Name: "data", Size: "1Gi"}}
+	if _, err := s.kube.Patch(t.Context(), before, m); err != nil {
+		t.Fatal(err)
+	}
+	m = s.until("vm", "waits for its disk", func(m *v1alpha1.Machine) bool {
+		says := condition(m, v1alpha1.ConditionStorageReady)
+		return strings.HasPrefix(says, "False PVCPending: waits for KubeVirt to plug in disk data") && strings.Contains(says, "DeclarativeHotplugVolumes")
+	})
+	before = m.DeepCopy()
+	m.Spec.RestartToken = "plug"
+	if _, err := s.kube.Patch(t.Context(), before, m); err != nil {
+		t.Fatal(err)
+	}
+	s.until("vm", "has its disk after the restart", func(m *v1alpha1.Machine) bool {
+		return running(m) && m.Status.RestartToken == "plug" && strings.HasPrefix(condition(m, v1alpha1.ConditionStorageReady), "True")
 	})
 }
 

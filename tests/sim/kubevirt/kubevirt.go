@@ -42,6 +42,10 @@ type Options struct {
 	// Ready is called once, when admission serves and the caches are filled; nil
 	// means that nobody waits for it.
 	Ready func()
+	// NoVolumeHotplug is a KubeVirt without its feature gate DeclarativeHotplugVolumes: a
+	// volume that is added to a VirtualMachine is in its next instance only, and nothing
+	// says so.
+	NoVolumeHotplug bool
 	// WebhookAddress is where admission listens; empty means a free loopback port.
 	WebhookAddress string
 }

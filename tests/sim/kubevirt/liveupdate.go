@@ -19,7 +19,7 @@ func (v *visit) liveUpdate(ctx context.Context) string {
 		return ""
 	}
 	next := v.vmi.DeepCopy()
-	why := applyLive(newInstance(v.vm, v.now), next, metav1.NewTime(v.now))
+	why := applyLive(newInstance(v.vm, v.now), next, !v.options.NoVolumeHotplug, metav1.NewTime(v.now))
 	written, err := v.api.vmis.patch(ctx, v.vmi, next)
 	if err != nil {
 		v.lookAgain(retryFirst)
@@ -32,8 +32,8 @@ func (v *visit) liveUpdate(ctx context.Context) string {
 // applyLive compares the instance that the machine would start now with the one
 // that runs, and hotplugs sockets and memory. A change that it cannot apply is
 // returned in KubeVirt's words.
-func applyLive(wanted, running *virtv1.VirtualMachineInstance, now metav1.Time) string {
-	plugVolumes(wanted, running)
+func applyLive(wanted, running *virtv1.VirtualMachineInstance, hotplug bool, now metav1.Time) string {
+	plugVolumes(wanted, running, hotplug)
 	if !equality.Semantic.DeepEqual(neutral(wanted, running), running.Spec) {
 		return "a non-live-updatable field was changed in the template spec"
 	}
@@ -63,8 +63,8 @@ func neutral(wanted, running *virtv1.VirtualMachineInstance) virtv1.VirtualMachi
 }
 
 // plugVolumes attaches and detaches volumes that are declared as hotpluggable, if
-// nothing else changed in the volumes and disks.
-func plugVolumes(wanted, running *virtv1.VirtualMachineInstance) {
+// nothing else changed in the volumes and disks. Without hotplug these stay as they are.
+func plugVolumes(wanted, running *virtv1.VirtualMachineInstance, hotplug bool) {
 	pluggable := map[string]bool{}
 	for _, v := range append(slices.Clone(wanted.Spec.Volumes), running.Spec.Volumes...) {
 		pluggable[v.Name] = pluggable[v.Name] || (v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.Hotpluggable) ||
@@ -73,6 +73,10 @@ func plugVolumes(wanted, running *virtv1.VirtualMachineInstance) {
 	fixedVolumes, fixedDisks := fixed(&wanted.Spec, pluggable)
 	runningVolumes, runningDisks := fixed(&running.Spec, pluggable)
 	if !equality.Semantic.DeepEqual(fixedVolumes, runningVolumes) || !equality.Semantic.DeepEqual(fixedDisks, runningDisks) {
+		return
+	}
+	if !hotplug {
+		wanted.Spec.Volumes, wanted.Spec.Domain.Devices.Disks = running.Spec.Volumes, running.Spec.Domain.Devices.Disks
 		return
 	}
 	running.Spec.Volumes = wanted.Spec.Volumes
