@@ -56,6 +56,9 @@ const (
 const (
 	// FinalizerMachine keeps a Machine until its VM, disks and network are gone.
 	FinalizerMachine = "machine.vitistack.io/cleanup"
+	// FinalizerEtcd keeps the Machine of a control plane until etcd has a majority without
+	// it. Its virtual machine is kept until then.
+	FinalizerEtcd = "cluster.vitistack.io/etcd-member"
 	// FinalizerUsedBy, followed by the name of a Machine, keeps a NetworkConfiguration
 	// until that has no virtual machine any more, which would still have its addresses.
 	FinalizerUsedBy = "used-by.vitistack.io/"

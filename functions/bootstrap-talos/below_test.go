@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
@@ -56,7 +57,10 @@ func (s *stand) operate(ctx context.Context, name string) error {
 	if err := s.kube.Get(ctx, s.namespace, name, m); err != nil {
 		return ignoreMissing(err)
 	}
-	if m.DeletionTimestamp != nil {
+	switch {
+	case m.DeletionTimestamp != nil && slices.Contains(m.Finalizers, v1alpha1.FinalizerEtcd):
+		return nil
+	case m.DeletionTimestamp != nil:
 		return s.destroy(ctx, m)
 	}
 	if m.Status.Phase == v1alpha1.MachineRunning {

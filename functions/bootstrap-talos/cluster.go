@@ -105,6 +105,9 @@ func (f *function) advance(ctx context.Context, c *cluster) error {
 	if err = f.readMachines(ctx, c); err != nil {
 		return err
 	}
+	if err = f.releaseDeleted(ctx, c); err != nil {
+		return err
+	}
 	if c.plan, err = makePlan(c.wanted(), c.machines, f.talos); err != nil {
 		return err
 	}
@@ -152,7 +155,7 @@ func (f *function) prepareMachines(ctx context.Context, c *cluster) error {
 	if err := c.tolerate(v1alpha1.ConditionNetworkAvailable, f.checkNetwork(ctx, c)); err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context, *cluster) error{f.checkProviders, f.ensureMachines, f.ensureCredentials, f.ensureEndpoint} {
+	for _, step := range []func(context.Context, *cluster) error{f.checkProviders, f.ensureMachines, f.protect, f.ensureCredentials, f.ensureEndpoint} {
 		if err := step(ctx, c); err != nil {
 			return err
 		}
@@ -260,11 +263,19 @@ func (c *cluster) controlPlaneChanges() bool {
 			continue
 		}
 		ready := slices.ContainsFunc(c.Status.Nodes, func(n v1alpha1.NodeStatus) bool { return n.Name == name && n.State == "Ready" })
+		if heldByEtcd(m) {
+			continue // etcd needs another member before this one can leave
+		}
 		if leaving(m) || (running(m) && !ready && m.Annotations[v1alpha1.AnnotationRemove] == "") {
 			return true
 		}
 	}
 	return false
+}
+
+// heldByEtcd reports whether a user has deleted a control plane that waits to leave etcd.
+func heldByEtcd(m *v1alpha1.Machine) bool {
+	return m.DeletionTimestamp != nil && protected(m) && m.Annotations[v1alpha1.AnnotationRemoving] == ""
 }
 
 // checkNetwork makes sure that there is a network for the machines to be in.

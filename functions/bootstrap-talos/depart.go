@@ -150,14 +150,15 @@ func (f *function) departureOf(c *cluster, m *v1alpha1.Machine) departure {
 	return d
 }
 
-// membership finds out what etcd has of a machine. A worker, and a cluster whose
-// etcd has not begun, have nothing to do with it.
+// membership finds out what etcd has of a machine. A worker has nothing to do with it,
+// nor has a cluster for which no control plane was chosen to begin it. etcd may have begun
+// on the chosen one although that has not been seen.
 func (f *function) membership(ctx context.Context, c *cluster, m *v1alpha1.Machine, d *departure) (etcdView, etcdMember, error) {
-	if poolOf(m) != controlPlanePool || !c.bootstrapped || d.forced {
+	if poolOf(m) != controlPlanePool || (!c.bootstrapped && c.Status.BootstrapMachine == "") || d.forced {
 		return etcdView{}, etcdMember{}, nil
 	}
 	view, err := askEtcd(ctx, c.controlPlanes(), c.access)
-	if err != nil && d.deleted {
+	if err != nil && (!c.bootstrapped || (d.deleted && !protected(m))) {
 		return view, etcdMember{}, nil // nothing can be asked, and nothing holds it up
 	}
 	if err != nil {
@@ -181,7 +182,11 @@ func (f *function) take(ctx context.Context, c *cluster, m *v1alpha1.Machine, st
 	var err error
 	switch step {
 	case leaveObject:
-		return fault{"QuorumAtRisk", fmt.Sprintf("control plane %s cannot leave: %s", m.Name, why)}
+		message := fmt.Sprintf("control plane %s cannot leave: %s; the annotation %s=true on Machine %s gives up on its member", m.Name, why, v1alpha1.AnnotationForce, m.Name)
+		if heldByEtcd(m) {
+			return waits{reason: reasonQuorumAtRisk, message: message, silent: true} // its substitute may be joining
+		}
+		return fault{reasonQuorumAtRisk, message}
 	case leaveBlind:
 		return waits{reason: "WaitingForAPI", message: fmt.Sprintf("waits for the workload API at %s, to move pods from %s", c.Status.Endpoint, m.Name), silent: true}
 	case leaveDrain:
@@ -201,11 +206,17 @@ func (f *function) take(ctx context.Context, c *cluster, m *v1alpha1.Machine, st
 	case leaveAgree:
 		return removing("waits for all members of etcd to know that it has left", true)
 	case leaveDelete:
+		if err = f.release(ctx, m); err != nil {
+			return err
+		}
 		if err = f.kube.Delete(ctx, m); err != nil {
 			return err
 		}
 		return removing("waits for its machine to be deleted", false)
 	case leaveGoes:
+		if err = f.release(ctx, m); err != nil {
+			return err
+		}
 		return removing("waits for its machine to be deleted"+whyNotReady(m), false)
 	}
 	return waits{reason: "RemovingNodes", message: fmt.Sprintf("removes node %s: it is tried again, since something did not answer as it should", m.Name), silent: true}

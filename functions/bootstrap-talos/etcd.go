@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
+	"github.com/siderolabs/talos/pkg/machinery/client"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -151,6 +152,9 @@ func etcdOf(ctx context.Context, address string, a *access) ([]etcdMember, bool,
 		return nil, false, err
 	}
 	defer end()
+	if err := etcdRuns(ctx, c, address); err != nil {
+		return nil, false, err
+	}
 	status, err := c.EtcdStatus(ctx)
 	if err != nil {
 		return nil, false, fmt.Errorf("read the status of etcd on %s: %w", address, err)
@@ -168,6 +172,22 @@ func etcdOf(ctx context.Context, address string, a *access) ([]etcdMember, bool,
 		members = append(members, etcdMember{id: m.Id, name: m.Hostname, host: hostOf(m.PeerUrls), learner: m.IsLearner})
 	}
 	return members, own.GetLeader() != 0 && own.GetLeader() == own.GetMemberId(), nil
+}
+
+// etcdRuns returns an error where the service etcd of a control plane does not run. The
+// calls that etcd itself answers would wait for it until their deadline.
+func etcdRuns(ctx context.Context, c *client.Client, address string) error {
+	info, err := c.ServiceInfo(ctx, "etcd")
+	switch {
+	case err != nil:
+		return fmt.Errorf("read service etcd of %s: %w", address, err)
+	case len(info) == 0:
+		return fmt.Errorf("read service etcd of %s: there is none", address)
+	case info[0].Service.GetState() != etcdRunning:
+		return fmt.Errorf("etcd on %s is %s", address, info[0].Service.GetState())
+	default:
+		return nil
+	}
 }
 
 func hostOf(urls []string) string {
@@ -208,12 +228,4 @@ func removeMember(ctx context.Context, address string, a *access, id uint64) err
 		return fmt.Errorf("take member %x out of etcd through %s: %w", id, address, err)
 	}
 	return nil
-}
-
-// etcdEmpty asks a control plane whether it waits for an etcd to join, and has no data of
-// one. Either alone is not enough: one that boots prepares with its data, and has none
-// to show before its disk is mounted.
-func etcdEmpty(ctx context.Context, address string, a *access) (bool, error) {
-	s, err := readEtcdService(ctx, address, a)
-	return s.state == etcdPreparing && s.empty, err
 }

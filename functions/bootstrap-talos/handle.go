@@ -83,6 +83,9 @@ func (f *function) handleMachine(ctx context.Context, ref events.Ref, look glanc
 	if err != nil || owner == nil || owner.Kind != "KubernetesCluster" || onItsWay(m) {
 		return err
 	}
+	if orphan, err := f.releaseOrphan(ctx, m, owner); err != nil || orphan {
+		return err
+	}
 	if running(m) && !installed(m) {
 		return f.configureMachine(ctx, owner.Name, m)
 	}
@@ -177,6 +180,12 @@ func (f *function) settle(ctx context.Context, namespace, name string, look glan
 		c.before = kc.DeepCopy()
 	}
 	if kc.Spec.Paused {
+		if err := f.readMachines(ctx, c); err != nil {
+			return err
+		}
+		if err := f.releaseDeleted(ctx, c); err != nil {
+			return err
+		}
 		return f.write(ctx, c, tell(c, "Paused", "nothing is changed while spec.paused is true", false))
 	}
 	return f.step(ctx, c, look)
@@ -190,7 +199,7 @@ func (f *function) step(ctx context.Context, c *cluster, look glance) error {
 		return err
 	}
 	told := summarise(c, err)
-	if c.unanswered && look.patience > 0 {
+	if c.unanswered && (look.patience > 0 || isEtcdEnd(err)) {
 		describeUnanswered(c, err)
 	}
 	if err := f.write(ctx, c, told); err != nil {

@@ -2,15 +2,19 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/tests/sim/faults"
@@ -107,10 +111,12 @@ func TestEtcdIsLost(t *testing.T) {
 	s.create(s.cluster("shop", 1, 0))
 	s.running("shop")
 	old := s.machine("shop-cp-0").UID
+	s.annotate("shop-cp-0", v1alpha1.AnnotationForce, "true")
 	if err := s.kube.Delete(t.Context(), s.machine("shop-cp-0")); err != nil {
 		t.Fatal(err)
 	}
 	s.unanswered("shop", reasonEtcdLost, metav1.ConditionFalse, "restore a snapshot")
+	s.look("shop")
 	kc := s.get("shop")
 	s.look("shop")
 	if now := s.get("shop"); now.ResourceVersion != kc.ResourceVersion {
@@ -127,6 +133,126 @@ func TestEtcdIsLost(t *testing.T) {
 	if kc := s.running("shop", planes...); !isTrue(kc, v1alpha1.ConditionEtcdHealthy) || !isTrue(kc, v1alpha1.ConditionNodesReady) {
 		t.Errorf("the cluster runs, with conditions %v", kc.Status.Conditions)
 	}
+}
+
+// TestMajority decides when etcd has come to an end.
+func TestMajority(t *testing.T) {
+	t.Parallel()
+	one, two := []string{"a"}, []string{"a", "b"}
+	for name, tc := range map[string]struct {
+		reason string
+		e      etcdMajority
+		want   string
+	}{
+		"Nobody":   {"no control plane has a configuration", etcdMajority{wanted: 3}, ""},
+		"Leads":    {"only the API does not answer", etcdMajority{wanted: 3, led: true, empty: two}, ""},
+		"Empty":    {"no control plane has its data", etcdMajority{wanted: 3, empty: two}, reasonEtcdLost},
+		"Silent":   {"the one that does not answer may have its data", etcdMajority{wanted: 1, silent: one}, ""},
+		"MayCome":  {"two of three would be a majority", etcdMajority{wanted: 3, leaderless: one, silent: one}, ""},
+		"Minority": {"one of three never is", etcdMajority{wanted: 3, leaderless: one, empty: two}, reasonEtcdUnavailable},
+		"Starts":   {"nobody says that there is no leader", etcdMajority{wanted: 3, silent: one, empty: two}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got fault
+			if _ = errors.As(tc.e.lost(), &got); got.reason != tc.want {
+				t.Errorf("%s: got %q, want %q", tc.reason, got.reason, tc.want)
+			}
+		})
+	}
+}
+
+// TestMinorityIsLeft gives up on two of three control planes.
+func TestMinorityIsLeft(t *testing.T) {
+	t.Parallel()
+	s := setUp(t, standing{})
+	s.create(s.cluster("shop", 3, 0))
+	s.running("shop")
+	for _, name := range []string{"shop-cp-1", "shop-cp-2"} {
+		if err := s.fleet.PowerOff(string(s.machine(name).UID)); err != nil {
+			t.Fatal(err)
+		}
+		s.annotate(name, v1alpha1.AnnotationForce, "true")
+		if err := s.kube.Delete(t.Context(), s.machine(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.waits("shop", reasonEtcdUnavailable, "1 of 3 members of etcd left (shop-cp-0)", "restore", "create it anew")
+	feed.Until(t, "EtcdHealthy is False", func() (bool, string) {
+		c := meta.FindStatusCondition(s.get("shop").Status.Conditions, v1alpha1.ConditionEtcdHealthy)
+		return c.Status == metav1.ConditionFalse && c.Reason == reasonEtcdUnavailable, c.String()
+	})
+}
+
+// TestDeletedControlPlanesLeave deletes control planes by hand. They stay until etcd has a
+// majority without them, so that the objects of the cluster survive.
+func TestDeletedControlPlanesLeave(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		planes  int32
+		deleted []string
+	}{
+		"TwoOfThree": {3, []string{"shop-cp-1", "shop-cp-2"}},
+		"TheOnly":    {1, []string{"shop-cp-0"}},
+		"All":        {3, []string{"shop-cp-0", "shop-cp-1", "shop-cp-2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := setUp(t, standing{})
+			s.create(s.cluster("shop", tc.planes, 0))
+			s.running("shop")
+			kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}}
+			if _, err := s.workload("shop").CoreV1().ConfigMaps("default").Create(t.Context(), kept, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			gone := map[types.UID]bool{}
+			for _, name := range tc.deleted {
+				m := s.machine(name)
+				gone[m.UID] = true
+				if err := s.kube.Delete(t.Context(), m); err != nil {
+					t.Fatal(err)
+				}
+			}
+			feed.Until(t, "the control planes are replaced", func() (bool, string) {
+				left := 0
+				for _, name := range s.machines("shop") {
+					if gone[s.machine("shop-"+name).UID] {
+						left++
+					}
+				}
+				return left == 0, s.get("shop").Status.Message
+			})
+			s.running("shop")
+			planes := s.machines("shop")
+			if got := s.members("shop", planes[0]); len(planes) != int(tc.planes) || !slices.Equal(got, planes) {
+				t.Errorf("control planes %v, members of etcd %v, want %d", planes, got, tc.planes)
+			}
+			if _, err := s.workload("shop").CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{}); err != nil {
+				t.Errorf("the objects of the cluster are lost: %v", err)
+			}
+		})
+	}
+}
+
+// TestLastMemberStays pauses a cluster whose only control plane is being deleted: nothing
+// takes its place, and only force deletes it.
+func TestLastMemberStays(t *testing.T) {
+	t.Parallel()
+	s := setUp(t, standing{})
+	s.create(s.cluster("shop", 1, 0))
+	s.running("shop")
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Paused = true })
+	s.waits("shop", "Paused")
+	m := s.machine("shop-cp-0")
+	if err := s.kube.Delete(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	s.look("shop")
+	if now := s.machine("shop-cp-0"); now.UID != m.UID {
+		t.Fatalf("Machine shop-cp-0 is another one")
+	}
+	s.annotate("shop-cp-0", v1alpha1.AnnotationForce, "true")
+	feed.Until(t, "the machine is gone", func() (bool, string) { return len(s.machines("shop")) == 0, strings.Join(s.machines("shop"), " ") })
 }
 
 // unanswered waits until a cluster of one node, whose API is away, says so everywhere: its

@@ -204,15 +204,18 @@ func machineOf(kc *v1alpha1.KubernetesCluster, p plan, m member, image string) *
 	labels[v1alpha1.LabelNodeRole] = m.role
 	labels[v1alpha1.LabelMachineTemplate] = m.properties.Template
 	annotations := map[string]string{}
+	finalizers := []string{v1alpha1.FinalizerMachine}
 	if m.role == v1alpha1.RoleWorker {
 		labels[v1alpha1.LabelWorkerGroup] = m.pool
 		annotations[v1alpha1.AnnotationNodePool] = m.pool
+	} else {
+		finalizers = append(finalizers, v1alpha1.FinalizerEtcd)
 	}
 	return &v1alpha1.Machine{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Machine"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: kc.Namespace, Name: m.name, Labels: labels, Annotations: annotations,
-			Finalizers:      []string{v1alpha1.FinalizerMachine},
+			Finalizers:      finalizers,
 			OwnerReferences: kube.Owned(kc, v1alpha1.GroupVersion.String(), "KubernetesCluster"),
 		},
 		Spec: v1alpha1.MachineSpec{

@@ -29,6 +29,9 @@ func (f *function) remove(ctx context.Context, c *cluster) error {
 	var left []string
 	for name, m := range c.machines {
 		left = append(left, name)
+		if err := f.release(ctx, m); err != nil {
+			return err
+		}
 		if m.DeletionTimestamp == nil {
 			if err := f.kube.Delete(ctx, m); err != nil {
 				return err

@@ -84,7 +84,7 @@ func (f *function) expelForsaken(ctx context.Context, c *cluster, view etcdView,
 		message = fmt.Sprintf("waits for %s, which has just joined etcd", m.name)
 	default:
 		if why := mayLeave(view, m); why != "" {
-			return fault{"QuorumAtRisk", fmt.Sprintf("member %s of etcd, whose machine is gone, cannot be taken out: %s", m.name, why)}
+			return fault{reasonQuorumAtRisk, fmt.Sprintf("member %s of etcd, whose machine is gone, cannot be taken out: %s", m.name, why)}
 		}
 		if f.expel(ctx, c, view, m) != nil {
 			message = fmt.Sprintf("waits for a member of etcd to take out %s, whose machine is gone", m.name)

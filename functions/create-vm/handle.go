@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
@@ -77,6 +78,9 @@ func (f *functions) settle(ctx context.Context, namespace, name, cause string) e
 		return err
 	}
 	if m.DeletionTimestamp != nil {
+		if slices.Contains(m.Finalizers, v1alpha1.FinalizerEtcd) {
+			return f.waitForEtcd(ctx, m)
+		}
 		return f.remove(ctx, m)
 	}
 	next := step(m, cause)
@@ -246,6 +250,16 @@ func (f *functions) remove(ctx context.Context, m *v1alpha1.Machine) error {
 	}
 	events.Report(ctx, string(v1alpha1.MachineDeleting), "Removed machine")
 	return nil
+}
+
+// waitForEtcd keeps the virtual machine of a control plane until its cluster has taken it
+// out of etcd. The phase stays, because the machine still works.
+func (f *functions) waitForEtcd(ctx context.Context, m *v1alpha1.Machine) error {
+	before := m.DeepCopy()
+	message := fmt.Sprintf("waits until KubernetesCluster %q has taken it out of etcd, whose condition Ready says what that waits for; the annotation %s=true on this Machine deletes it without that",
+		m.Labels[v1alpha1.LabelClusterName], v1alpha1.AnnotationForce)
+	_, err := f.write(ctx, before, m, tell(m, false, "WaitingForEtcd", message))
+	return err
 }
 
 // overtaken takes down what was made for a machine that has been deleted meanwhile:

@@ -41,7 +41,7 @@ func machineStatus(m *Machine) string {
 // A cluster keeps its phase when something fails, which its condition Ready tells.
 var (
 	// broken are the reasons of a cluster that does not go on by itself, whatever it was.
-	broken = []string{"UpgradeFailed", "UpgradeRefused", "EtcdLost", "KeysLost"}
+	broken = []string{"UpgradeFailed", "UpgradeRefused", "EtcdLost", "EtcdUnavailable", "KeysLost"}
 	// invalid are those of a spec that no cluster can be made of.
 	invalid = []string{
 		"InvalidTopology", "KubernetesVersionUnknown", "KubernetesVersionNotSupported", "TalosVersionUnknown", "MachineRefused",

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"fmt"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/tests/stand/feed"
+)
+
+// TestMemberOfEtcdStays deletes the Machine of a control plane. Its virtual machine and its
+// phase stay until the cluster has taken it out of etcd.
+func TestMemberOfEtcdStays(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.create(&v1alpha1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Name: "plane", Finalizers: []string{v1alpha1.FinalizerEtcd}, Labels: map[string]string{v1alpha1.LabelClusterName: "shop"}},
+		Spec:       v1alpha1.MachineSpec{Template: "small"},
+	})
+	m := s.until("plane", "runs", running)
+	if err := s.kube.Delete(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	m = s.until("plane", "says what it waits for", ready("WaitingForEtcd"))
+	if err := s.kube.Get(t.Context(), s.namespace, "plane", &kubevirtv1.VirtualMachine{}); err != nil || m.Status.Phase != v1alpha1.MachineRunning {
+		t.Errorf("the machine is %s, its virtual machine: %v", m.Status.Phase, err)
+	}
+	before := m.DeepCopy()
+	kube.RemoveFinalizer(m, v1alpha1.FinalizerEtcd)
+	if _, err := s.kube.Patch(t.Context(), before, m); err != nil {
+		t.Fatal(err)
+	}
+	feed.Until(t, "the machine is gone", func() (bool, string) {
+		err := s.kube.Get(t.Context(), s.namespace, "plane", &v1alpha1.Machine{})
+		return kube.NotFound(err), fmt.Sprint(err)
+	})
+}
