@@ -29,7 +29,7 @@ func machineWith(name string, change func(*v1alpha1.MachineSpec)) *v1alpha1.Mach
 func TestEverythingIsAdmitted(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
-	yes, vlan := true, v1alpha2.VLANID(300)
+	yes, vlan := true, v1alpha2.VLANID(200) // the network's
 	s.create(&v1alpha1.NetworkConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "prod"}, Spec: v1alpha1.NetworkConfigurationSpec{VLAN: &vlan, Bridge: "br7", MTU: 9000}})
 	s.create(machineWith("all", func(m *v1alpha1.MachineSpec) {
 		m.Resources = &v1alpha1.MachineResources{CPU: &v1alpha1.MachineCPU{Cores: 2, Threads: 2, Sockets: 2}}
@@ -69,14 +69,14 @@ func TestEverythingIsAdmitted(t *testing.T) {
 		t.Errorf("first interface %+v", i)
 	}
 	definition := &NetworkAttachmentDefinition{}
-	if err := s.kube.Get(t.Context(), s.namespace, "net-br7-vlan300", definition); err != nil {
+	if err := s.kube.Get(t.Context(), s.namespace, "net-br7-vlan200", definition); err != nil {
 		t.Fatal(err)
 	}
 	var config struct{ Plugins []map[string]any }
 	if err := json.Unmarshal([]byte(definition.Spec.Config), &config); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]any{"type": "bridge", "bridge": "br7", "vlan": 300., "mtu": 9000., "ipam": map[string]any{}}, config.Plugins[0]); diff != "" {
+	if diff := cmp.Diff(map[string]any{"type": "bridge", "bridge": "br7", "vlan": 200., "mtu": 9000., "ipam": map[string]any{}}, config.Plugins[0]); diff != "" {
 		t.Errorf("attachment (-want +got):\n%s", diff)
 	}
 	if owner := definition.OwnerReferences; len(owner) != 1 || owner[0].Kind != "NetworkNamespace" {
