@@ -185,3 +185,16 @@ func TestStaysInItsNetwork(t *testing.T) {
 	s.settle(f, "late")
 	s.until("late", "NetworkNamespaceAmbiguous")
 }
+
+// TestLinkLocalGateway passes on the IPv6 gateway that most routers announce.
+func TestLinkLocalGateway(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.network("net", "", "2001:db8::/64", v1alpha2.StaticPool{IPv6Gateway: "fe80::1"})
+	f := s.replica(s.config)
+	s.configuration("web", "net", eth0())
+	s.settle(f, "web")
+	if got := s.until("web", "NetworkConfigured").Status.NetworkInterfaces[0]; got.IPv6Gateway != "fe80::1" || got.IPv6Subnet != "2001:db8::/64" || len(got.IPv6Addresses) != 1 {
+		t.Errorf("got %+v", got)
+	}
+}

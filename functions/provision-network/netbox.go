@@ -211,7 +211,7 @@ func (n netbox) parents(ctx context.Context, want v1alpha2.NetBoxRequest, family
 	for _, p := range all {
 		p.prefix, err = netip.ParsePrefix(p.Prefix)
 		fits := err == nil && p.Status.Value == "container" && p.prefix.Addr().Is4() == (family == v1alpha2.IPv4) &&
-			(want.Role == "" || p.Role != nil && p.Role.Slug == want.Role) && (want.Site == "" || p.siteSlug() == want.Site)
+			(want.Role == "" || p.Role != nil && p.Role.Slug == want.Role) && (want.Site == "" || p.isAt(want.Site))
 		for name, value := range want.CustomFields {
 			fits = fits && fmt.Sprint(p.CustomFields[name]) == value
 		}

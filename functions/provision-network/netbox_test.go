@@ -65,6 +65,7 @@ func shelves() sim.Options {
 			{Prefix: netip.MustParsePrefix("10.51.0.0/25"), Role: "tenants", Site: "az1"},
 			{Prefix: netip.MustParsePrefix("10.52.0.0/24"), Role: "tenants", Site: "az1", CustomFields: map[string]string{"tier": "gold"}},
 			{Prefix: netip.MustParsePrefix("10.53.0.0/16"), Role: "tenants", Site: "az2"},
+			{Prefix: netip.MustParsePrefix("10.54.0.0/16"), Role: "tenants", Site: "az3", Location: "room-7"},
 			{Prefix: netip.MustParsePrefix("2001:db8:50::/56"), Site: "az1"},
 		},
 		Groups: []sim.Group{{Slug: "leafs", Min: 300, Max: 302}},
@@ -208,6 +209,7 @@ func TestNetBoxChooses(t *testing.T) {
 	}{
 		"Field":     {reason: "a custom field chooses", request: v1alpha2.NetBoxRequest{CustomFields: map[string]string{"tier": "gold"}}, prefix: "10.52.0.0/24"},
 		"Site":      {reason: "a site stands over the data centre", request: v1alpha2.NetBoxRequest{Site: "az2"}, prefix: "10.53.0.0/24"},
+		"Location":  {reason: "a parent may be scoped to a room of the site", request: v1alpha2.NetBoxRequest{Site: "az3"}, prefix: "10.54.0.0/24"},
 		"DualStack": {reason: "both families", request: v1alpha2.NetBoxRequest{SegmentRequest: v1alpha2.SegmentRequest{IPv4PrefixLength: 25, IPFamilies: []v1alpha2.IPFamily{"IPv4", "IPv6"}}}, prefix: "10.51.0.0/25 and 2001:db8:50::/64"},
 		"NoRole":    {reason: "nobody has made one", request: v1alpha2.NetBoxRequest{Role: "guests"}, refuse: "NoParentPrefix", says: "role guests"},
 		"Unknown":   {reason: "NetBox ignores what it does not know", request: v1alpha2.NetBoxRequest{CustomFields: map[string]string{"colour": "red"}}, refuse: "NoParentPrefix", says: "colour red"},

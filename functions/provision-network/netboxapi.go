@@ -86,7 +86,17 @@ type (
 	}
 )
 
-const scopeSite = "dcim.site"
+// Types of what a prefix is scoped to.
+const (
+	scopeSite     = "dcim.site"
+	scopeLocation = "dcim.location"
+)
+
+// isAt tells whether a prefix that NetBox has found by a site is there, as far as it
+// shows. Of one that is scoped to a location below the site it shows the location alone.
+func (p netboxPrefix) isAt(site string) bool {
+	return p.siteSlug() == site || p.ScopeType == scopeLocation
+}
 
 // siteSlug is the site that a prefix is at, and empty where it is at none.
 func (p netboxPrefix) siteSlug() string {

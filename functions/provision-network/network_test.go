@@ -229,6 +229,26 @@ func TestSegmentStays(t *testing.T) {
 	}
 }
 
+// TestLinkLocalGateway has the IPv6 gateway that most routers announce, in both places
+// where it can be written.
+func TestLinkLocalGateway(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	block := manualSpec("", "", 23)
+	block.NetworkProvisioning.Manual.IPv6CIDR, block.NetworkProvisioning.Manual.IPv6Gateway = "2001:db8:23::/64", "fe80::1"
+	block.IPAllocation = &v1alpha2.IPAllocationPolicy{Type: "static"}
+	inferred := v1alpha2.NetworkNamespaceSpec{IPAllocation: &v1alpha2.IPAllocationPolicy{Type: "static", Static: &v1alpha2.StaticPool{
+		IPv4CIDR: "10.24.0.0/24", IPv4Gateway: "10.24.0.1", IPv6CIDR: "2001:db8:24::/64", IPv6Gateway: "fe80::1", VLANID: 24,
+	}}}
+	for name, spec := range map[string]v1alpha2.NetworkNamespaceSpec{"block": block, "inferred": inferred} {
+		w.network(name, spec)
+		nn := w.look(name)
+		if w.expect(nn, "Ready", reasonProvisioned); nn.Status.IPv6Gateway != "fe80::1" {
+			t.Errorf("%s: status %+v", name, nn.Status)
+		}
+	}
+}
+
 // TestUnusable has networks that could never give a machine an address. Each says what
 // to write instead, which makes it Ready.
 func TestUnusable(t *testing.T) {

@@ -22,6 +22,8 @@ func TestNew(t *testing.T) {
 	t.Parallel()
 	v6 := networked("", "", v1alpha2.StaticPool{})
 	v6.Status.IPv6Prefix, v6.Status.IPv6Gateway = "2001:db8::/64", "2001:db8::1"
+	linkLocal := networked("", "", v1alpha2.StaticPool{IPv6Gateway: "fe80::1"})
+	linkLocal.Status.IPv6Prefix = "2001:db8::/64"
 	cases := map[string]struct {
 		reason      string
 		nn          *v1alpha2.NetworkNamespace
@@ -44,6 +46,9 @@ func TestNew(t *testing.T) {
 		"Larger":    {reason: "the pool is larger than the segment", nn: networked("10.0.0.0/24", "10.0.0.1", v1alpha2.StaticPool{IPv4CIDR: "10.0.0.0/16"}), err: "spec.ipAllocation.static: prefix 10.0.0.0/16 is outside of the provisioned segment 10.0.0.0/24"},
 		"Reversed":  {reason: "a range runs upwards", nn: networked("10.0.0.0/24", "", v1alpha2.StaticPool{IPv4RangeStart: "10.0.0.9", IPv4RangeEnd: "10.0.0.5"}), err: "spec.ipAllocation.static: range 10.0.0.9-10.0.0.5 is not inside 10.0.0.0/24"},
 		"NoFamily":  {reason: "the network has no IPv6", nn: networked("10.0.0.0/24", "", v1alpha2.StaticPool{}), family: v1alpha2.IPv6, err: "NetworkNamespace net has no IPv6 prefix"},
+		"LinkLocal": {reason: "an IPv6 router announces itself with a link-local address", nn: linkLocal, family: v1alpha2.IPv6, size: math.MaxUint64 - 1, first: "2001:db8::2", last: "2001:db8::ffff:ffff:ffff:ffff"},
+		"Far":       {reason: "machines could not reach their gateway", nn: networked("10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.1.0.1"}), err: "spec.ipAllocation.static: gateway 10.1.0.1 is outside of 10.0.0.0/24"},
+		"Broadcast": {reason: "no host can have that address", nn: networked("10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.255"}), err: "spec.ipAllocation.static: gateway 10.0.0.255 is the broadcast address of 10.0.0.0/24, which no host can have"},
 		"BadSpan":   {reason: "an exclusion that cannot be read might let an address out", nn: networked("10.0.0.0/24", "", v1alpha2.StaticPool{ExcludedAddresses: []string{"10.0.0.9-5"}}), err: `spec.ipAllocation.static.excludedAddresses: "10.0.0.9-5" is not an address, a prefix or a range`},
 		"TwoRouted": {reason: "a /31 has two hosts and no broadcast address (RFC 3021)", nn: networked("10.0.0.0/31", "", v1alpha2.StaticPool{}), size: 1, first: "10.0.0.1", last: "10.0.0.1"},
 	}

@@ -23,7 +23,11 @@ import (
 type Parent struct {
 	Prefix netip.Prefix
 	// Role and Site are slugs. Absent means none.
-	Role, Site   string
+	Role, Site string
+	// Location is the slug of a location below the site that the prefix is scoped to. The
+	// API shows the location alone, and finds the prefix by its site all the same
+	// (CachedScopeMixin and ScopedFilterSet of NetBox 4.2).
+	Location     string
 	CustomFields map[string]string
 	// Status is container where it is absent.
 	Status string
@@ -142,8 +146,11 @@ func (s *Server) seed() {
 		if p.Site == "" {
 			continue
 		}
-		site := ref(p.Site)
-		s.setPlace(made, site.(fields)["id"].(int), site)
+		place, kind := ref(p.Site), scopeSite
+		if p.Location != "" {
+			place, kind = ref(p.Location), scopeLocation
+		}
+		s.setPlace(made, kind, place.(fields)["id"].(int), place)
 	}
 	for _, g := range s.options.Groups {
 		id := s.nextID()
@@ -151,12 +158,35 @@ func (s *Server) seed() {
 	}
 }
 
-func (s *Server) setPlace(prefix fields, id int, site any) {
+// Types of what a prefix is scoped to.
+const (
+	scopeSite     = "dcim.site"
+	scopeLocation = "dcim.location"
+)
+
+func (s *Server) setPlace(prefix fields, kind string, id int, place any) {
 	if s.options.Sites {
-		prefix["site"] = site
+		prefix["site"] = place
 		return
 	}
-	prefix["scope_type"], prefix["scope_id"], prefix["scope"] = "dcim.site", id, site
+	prefix["scope_type"], prefix["scope_id"], prefix["scope"] = kind, id, place
+}
+
+// siteOf is the slug of the site that a prefix is at, or below which its location is.
+func (s *Server) siteOf(prefix fields) string {
+	if s.options.Sites {
+		return plain(member(prefix, "site", "slug"))
+	}
+	slug := plain(member(prefix, "scope", "slug"))
+	if prefix["scope_type"] != scopeLocation {
+		return slug
+	}
+	for _, p := range s.options.Parents {
+		if p.Location == slug {
+			return p.Site
+		}
+	}
+	return ""
 }
 
 func (s *Server) emptyFields() fields {

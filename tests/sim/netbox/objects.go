@@ -66,10 +66,8 @@ func (s *Server) meets(o fields, query map[string][]string) bool {
 			has = plain(member(o, name, "slug"))
 		case name == "slug", name == "prefix":
 			has = plain(o[name])
-		case name == "site" && s.options.Sites:
-			has = plain(member(o, name, "slug"))
 		case name == "site":
-			has = plain(member(o, "scope", "slug"))
+			has = s.siteOf(o)
 		default:
 			continue
 		}
@@ -181,10 +179,10 @@ func (s *Server) takePrefix(r *http.Request) answer {
 	made := s.newPrefix(prefix, status, custom)
 	made["description"] = plain(o["description"])
 	if id, given := o["scope_id"].(float64); given && !s.options.Sites {
-		s.setPlace(made, int(id), site)
+		s.setPlace(made, plain(o["scope_type"]), int(id), site)
 	}
 	if _, given := o["site"].(float64); given && s.options.Sites {
-		s.setPlace(made, 0, site)
+		s.setPlace(made, scopeSite, 0, site)
 	}
 	return answer{http.StatusCreated, made}
 }
