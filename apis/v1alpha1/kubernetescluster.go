@@ -55,6 +55,8 @@ const (
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 32 && self.metadata.name.matches('^[a-z]([a-z0-9-]*[a-z0-9])?$')",message="metadata.name becomes part of host names: use at most 32 lower case letters, digits and -, beginning with a letter"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.endpoint) || !has(oldSelf.spec.controlPlaneEndpoint) || (has(self.spec.controlPlaneEndpoint) && self.spec.controlPlaneEndpoint == oldSelf.spec.controlPlaneEndpoint)",message="spec.controlPlaneEndpoint cannot be changed once status.endpoint is set: every node's configuration and every kubeconfig names it"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.endpoint) || (has(self.spec.networking) ? has(oldSelf.spec.networking) && self.spec.networking == oldSelf.spec.networking : !has(oldSelf.spec.networking))",message="spec.networking cannot be changed once status.endpoint is set: make another cluster"
 type KubernetesCluster struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -75,8 +77,6 @@ type KubernetesClusterList struct {
 // KubernetesClusterSpec says which cluster is wanted.
 //
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.networkNamespaceName) || (has(self.networkNamespaceName) && self.networkNamespaceName == oldSelf.networkNamespaceName)",message="networkNamespaceName cannot be changed: a cluster does not move between networks"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.controlPlaneEndpoint) || (has(self.controlPlaneEndpoint) && self.controlPlaneEndpoint == oldSelf.controlPlaneEndpoint)",message="controlPlaneEndpoint cannot be changed: every node's configuration and every kubeconfig names it"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.networking) || (has(self.networking) && self.networking == oldSelf.networking)",message="networking cannot be changed after the cluster has been made"
 type KubernetesClusterSpec struct {
 	// Who and what the cluster is for.
 	Data ClusterData `json:"data"`
@@ -150,13 +150,17 @@ type ClusterData struct {
 }
 
 // ClusterNetworking is the network inside the cluster.
+//
+// +kubebuilder:validation:XValidation:rule="!isCIDR((has(self.podCIDR) ? self.podCIDR : '10.244.0.0/16')) || !isCIDR((has(self.serviceCIDR) ? self.serviceCIDR : '10.96.0.0/12')) || !(cidr((has(self.podCIDR) ? self.podCIDR : '10.244.0.0/16')).containsCIDR(cidr((has(self.serviceCIDR) ? self.serviceCIDR : '10.96.0.0/12'))) || cidr((has(self.serviceCIDR) ? self.serviceCIDR : '10.96.0.0/12')).containsCIDR(cidr((has(self.podCIDR) ? self.podCIDR : '10.244.0.0/16'))))",message="podCIDR (absent: 10.244.0.0/16) and serviceCIDR (absent: 10.96.0.0/12) overlap: write two prefixes that do not"
 type ClusterNetworking struct {
-	// Prefix of pods. Absent means 10.244.0.0/16.
+	// Prefix of pods. Absent means 10.244.0.0/16. It may overlap neither serviceCIDR nor
+	// the network of the machines.
 	// +optional
 	// +kubebuilder:validation:MaxLength=49
 	// +kubebuilder:validation:XValidation:rule="isCIDR(self)",message="write a prefix, for example 10.244.0.0/16"
 	PodCIDR string `json:"podCIDR,omitempty"`
-	// Prefix of Services. Absent means 10.96.0.0/12.
+	// Prefix of Services. Absent means 10.96.0.0/12. It may overlap neither podCIDR nor the
+	// network of the machines.
 	// +optional
 	// +kubebuilder:validation:MaxLength=49
 	// +kubebuilder:validation:XValidation:rule="isCIDR(self)",message="write a prefix, for example 10.96.0.0/12"

@@ -146,6 +146,8 @@ const (
 // ControlPlaneEndpoint says where the workload API is reached.
 //
 // +kubebuilder:validation:XValidation:rule="(self.mode == 'custom') == has(self.host)",message="mode custom needs host, and only mode custom has it"
+// +kubebuilder:validation:XValidation:rule="self.mode == 'custom' || !has(self.port) || !(self.port in [2379, 2380, 7445, 50000, 50001] || (self.port >= 10248 && self.port <= 10259))",message="port is one that Talos or Kubernetes itself listens on: write another, for example 6443 or 443"
+// +kubebuilder:validation:XValidation:rule="self.mode == 'vip' || !has(self.address)",message="only mode vip has address: mode custom has host"
 type ControlPlaneEndpoint struct {
 	// vip, custom or node.
 	Mode EndpointMode `json:"mode"`
@@ -154,7 +156,8 @@ type ControlPlaneEndpoint struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="isIP(self) || self.matches('^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$')",message="write an IP address or a DNS name, without scheme and port"
 	Host string `json:"host,omitempty"`
-	// Absent means 6443.
+	// Absent means 6443. In the modes vip and node the API servers listen on it; in mode
+	// custom they listen on 6443, to which host has to lead.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535

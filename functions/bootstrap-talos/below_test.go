@@ -34,6 +34,11 @@ func (s *stand) allocate(ctx context.Context, name string) error {
 		return ignoreMissing(err)
 	}
 	before := a.DeepCopy()
+	if r := a.Spec.RequestedAddress; r != "" {
+		a.Status.Phase, a.Status.Message = v1alpha2.IPAllocationError, "address "+r+" is not in the network: ask for another"
+		_, err := s.kube.PatchStatus(ctx, before, a)
+		return ignoreMissing(err)
+	}
 	a.Status.Phase, a.Status.Address = v1alpha2.IPAllocationAllocated, s.address(string(a.UID))
 	_, err := s.kube.PatchStatus(ctx, before, a)
 	return ignoreMissing(err)

@@ -28,8 +28,10 @@ type cluster struct {
 	// event is the one that is handled.
 	event string
 	plan  plan
-	// network is the name of its NetworkNamespace.
-	network string
+	// network is the name of its NetworkNamespace, which gives out addresses when it is
+	// ready.
+	network      string
+	networkReady bool
 	// unmade are members whose machines cannot be made as the spec is.
 	unmade map[string]bool
 	// machines are those of the cluster that exist, by name, also those that leave.
@@ -155,7 +157,7 @@ func (f *function) prepareMachines(ctx context.Context, c *cluster) error {
 	if err := c.tolerate(v1alpha1.ConditionNetworkAvailable, f.checkNetwork(ctx, c)); err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context, *cluster) error{f.checkProviders, f.ensureMachines, f.protect, f.ensureCredentials, f.ensureEndpoint} {
+	for _, step := range []func(context.Context, *cluster) error{f.reserveEndpoint, f.checkProviders, f.ensureMachines, f.protect, f.ensureCredentials, f.ensureEndpoint} {
 		if err := step(ctx, c); err != nil {
 			return err
 		}
@@ -280,7 +282,7 @@ func heldByEtcd(m *v1alpha1.Machine) bool {
 
 // checkNetwork makes sure that there is a network for the machines to be in.
 func (f *function) checkNetwork(ctx context.Context, c *cluster) error {
-	if c.network = c.Spec.NetworkNamespaceName; isTrue(c.KubernetesCluster, v1alpha1.ConditionNetworkAvailable) && c.network != "" {
+	if c.network = c.Spec.NetworkNamespaceName; isTrue(c.KubernetesCluster, v1alpha1.ConditionNetworkAvailable) && c.network != "" && c.Status.Endpoint != "" {
 		return nil
 	}
 	nn, err := network.Find(ctx, f.kube, c.Namespace, c.Spec.NetworkNamespaceName)
@@ -291,7 +293,10 @@ func (f *function) checkNetwork(ctx context.Context, c *cluster) error {
 	if err != nil {
 		return err
 	}
-	c.network = nn.Name
+	c.network, c.networkReady = nn.Name, isReady(nn)
+	if c.Status.Endpoint == "" {
+		return checkPlacement(c, nn)
+	}
 	return nil
 }
 

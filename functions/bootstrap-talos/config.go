@@ -36,6 +36,8 @@ type clusterConfig struct {
 	bundle     *secrets.Bundle
 	// vip is the virtual address that control planes share, or the zero value.
 	vip netip.Addr
+	// port is where API servers listen, zero for Talos's default.
+	port int32
 }
 
 // nodeConfig is what one node has of its own.
@@ -99,6 +101,9 @@ func options(c clusterConfig) []generate.Option {
 		generate.WithSecretsBundle(c.bundle), generate.WithVersionContract(c.contract),
 		generate.WithInstallDisk(c.disk), generate.WithInstallImage(c.installer),
 		generate.WithAdditionalSubjectAltNames(c.sans),
+	}
+	if c.port != 0 && c.port != defaultPort {
+		o = append(o, generate.WithLocalAPIServerPort(int(c.port)))
 	}
 	if c.networking.DNSDomain != "" {
 		o = append(o, generate.WithDNSDomain(c.networking.DNSDomain))

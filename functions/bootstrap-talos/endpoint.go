@@ -110,7 +110,7 @@ func endpointNode(now string, planes []plane) string {
 // if now is that. It stays, as everybody knows it.
 func (f *function) keptVIP(ctx context.Context, c *cluster, now string) (netip.Addr, error) {
 	a := &v1alpha2.IPAllocation{}
-	err := f.kube.Get(ctx, c.Namespace, kube.Name(c.Name, "vip"), a)
+	err := f.kube.Get(ctx, c.Namespace, vipName(c.KubernetesCluster), a)
 	if kube.NotFound(err) || (err == nil && (belongs(a, c.KubernetesCluster) != nil || a.Status.Address != now)) {
 		return netip.Addr{}, nil
 	}
@@ -131,12 +131,14 @@ func (f *function) moveEndpoint(ctx context.Context, c *cluster) error {
 	return f.keepCredentials(ctx, c)
 }
 
+func vipName(kc *v1alpha1.KubernetesCluster) string { return kube.Name(kc.Name, "vip") }
+
 // ensureVIP allocates the virtual address of the control planes, like that of any
 // machine.
 func (f *function) ensureVIP(ctx context.Context, c *cluster) (netip.Addr, error) {
 	a := &v1alpha2.IPAllocation{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: c.Namespace, Name: kube.Name(c.Name, "vip"), Labels: labelsOf(c.KubernetesCluster),
+			Namespace: c.Namespace, Name: vipName(c.KubernetesCluster), Labels: labelsOf(c.KubernetesCluster),
 			OwnerReferences: kube.Owned(c.KubernetesCluster, v1alpha1.GroupVersion.String(), "KubernetesCluster"),
 		},
 		Spec: v1alpha2.IPAllocationSpec{NetworkNamespaceName: c.network, RequestedAddress: c.plan.endpoint.Address},
@@ -151,12 +153,18 @@ func (f *function) ensureVIP(ctx context.Context, c *cluster) (netip.Addr, error
 	if err != nil {
 		return netip.Addr{}, err
 	}
+	if c.Status.Endpoint == "" && string(a.Spec.RequestedAddress) != c.plan.endpoint.Address {
+		if err := f.kube.Delete(ctx, a); err != nil {
+			return netip.Addr{}, err
+		}
+		return netip.Addr{}, waits{reason: "WaitingForVirtualAddress", message: fmt.Sprintf("waits for IPAllocation %q, which asks for the address that the spec named before, to be deleted", a.Name), silent: true}
+	}
 	switch a.Status.Phase {
 	case v1alpha2.IPAllocationAllocated:
 		return netip.ParseAddr(a.Status.Address)
 	case v1alpha2.IPAllocationError:
-		return netip.Addr{}, fault{"VirtualAddressFailed", fmt.Sprintf("IPAllocation %s: %s", a.Name, a.Status.Message)}
+		return netip.Addr{}, fault{"VirtualAddressFailed", fmt.Sprintf("IPAllocation %q: %s; the address is written in spec.controlPlaneEndpoint.address", a.Name, a.Status.Message)}
 	default:
-		return netip.Addr{}, waits{reason: "WaitingForVirtualAddress", message: "waits for an address from IPAllocation " + a.Name}
+		return netip.Addr{}, waits{reason: "WaitingForVirtualAddress", message: fmt.Sprintf("waits for an address from IPAllocation %q", a.Name), silent: true}
 	}
 }

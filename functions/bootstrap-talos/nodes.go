@@ -163,7 +163,7 @@ func (f *function) renderAll(ctx context.Context, c *cluster, members []member) 
 func (f *function) clusterConfig(c *cluster) clusterConfig {
 	common := clusterConfig{
 		name: c.Name, endpoint: c.Status.Endpoint, talos: c.plan.talos, contract: c.plan.contract,
-		disk: "/dev/vda", installer: f.installer(c), bundle: c.bundle, vip: c.vip,
+		disk: "/dev/vda", installer: f.installer(c), bundle: c.bundle, vip: c.vip, port: c.plan.localPort(),
 	}
 	if c.Spec.Networking != nil {
 		common.networking = *c.Spec.Networking
@@ -254,7 +254,7 @@ func (f *function) lookAtNodes(ctx context.Context, c *cluster) error {
 		}
 	}
 	if c.workload == nil {
-		w, err := openWorkload(c.kubeconfig, c.plan.port, slices.Sorted(maps.Values(c.controlPlanes()))...)
+		w, err := openWorkload(c.kubeconfig, c.plan.localPort(), slices.Sorted(maps.Values(c.controlPlanes()))...)
 		if err != nil {
 			return err
 		}

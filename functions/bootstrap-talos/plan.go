@@ -51,7 +51,7 @@ type member struct {
 const (
 	controlPlaneTemplate = "large"
 	workerTemplate       = "medium"
-	defaultPort          = 6443
+	defaultPort          = int32(6443)
 )
 
 // controlPlanePool is what the names of control planes have in the place of a
@@ -151,6 +151,12 @@ func endpointOf(kc *v1alpha1.KubernetesCluster) v1alpha1.ControlPlaneEndpoint {
 	default:
 		return v1alpha1.ControlPlaneEndpoint{Mode: v1alpha1.EndpointNode}
 	}
+}
+
+// localPort is where the API server of each control plane listens. What is in front of a
+// custom endpoint leads its port there.
+func (p plan) localPort() int32 {
+	return pick(p.endpoint.Mode == v1alpha1.EndpointCustom, defaultPort, p.port)
 }
 
 // controlPlanes are the members that run the control plane.

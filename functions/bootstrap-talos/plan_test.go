@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -85,6 +86,42 @@ func TestMakePlan(t *testing.T) {
 			}
 			if diff := cmp.Diff(tc.names, names); diff != "" || p.endpoint.Mode != tc.mode {
 				t.Errorf("%s: endpoint %s, machines (-want +got):\n%s", tc.reason, p.endpoint.Mode, diff)
+			}
+		})
+	}
+}
+
+// TestRemediesOfVersions follows what messages say to write, which has to be accepted.
+func TestRemediesOfVersions(t *testing.T) {
+	t.Parallel()
+	write := regexp.MustCompile(`write (?:a version from |at least )?([0-9.]+)`)
+	cases := map[string]struct {
+		reason, running string
+		wanted          v1alpha1.KubernetesVersion
+	}{
+		"Old":       {"a minor that no Talos runs any more", "", "1.20"},
+		"OldFull":   {"a release that the Talos does not run any more", "", "1.29.15"},
+		"New":       {"a minor that is not released", "", "1.99"},
+		"Downgrade": {"a running cluster cannot go back", "1.34.2", "1.33"},
+		"Leap":      {"a running cluster takes each minor version", "1.33.4", "1.35"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			kc := example(t)
+			kc.Status.Version, kc.Spec.Topology.Version = tc.running, tc.wanted
+			kc.Spec.Topology.ControlPlane.Version, kc.Spec.Topology.Workers = "", nil
+			_, err := makePlan(kc, nil, defaultTalos)
+			if err == nil {
+				t.Fatalf("%s: it is accepted", tc.reason)
+			}
+			found := write.FindStringSubmatch(err.Error())
+			if found == nil {
+				t.Fatalf("%s: the message does not say what to write: %v", tc.reason, err)
+			}
+			kc.Spec.Topology.Version = v1alpha1.KubernetesVersion(found[1])
+			if _, again := makePlan(kc, nil, defaultTalos); again != nil {
+				t.Errorf("%s: %v, and %s is refused too: %v", tc.reason, err, found[1], again)
 			}
 		})
 	}

@@ -50,7 +50,7 @@ func (f *function) remove(ctx context.Context, c *cluster) error {
 			return err
 		}
 	}
-	if err := f.drop(ctx, c, kube.Name(c.Name, "vip"), &v1alpha2.IPAllocation{}); err != nil {
+	if err := f.drop(ctx, c, vipName(c.KubernetesCluster), &v1alpha2.IPAllocation{}); err != nil {
 		return err
 	}
 	if err := f.results.remove(ctx, c.KubernetesCluster); err != nil {

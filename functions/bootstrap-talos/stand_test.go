@@ -112,7 +112,10 @@ func setUp(t *testing.T, o standing) *stand {
 		handle = o.handle(handle)
 	}
 	handle = events.InTurns(handle)
-	s.create(&v1alpha2.NetworkNamespace{ObjectMeta: metav1.ObjectMeta{Name: "net"}})
+	s.create(&v1alpha2.NetworkNamespace{
+		ObjectMeta: metav1.ObjectMeta{Name: "net"},
+		Spec:       v1alpha2.NetworkNamespaceSpec{IPAllocation: &v1alpha2.IPAllocationPolicy{Type: v1alpha2.AllocationStatic}},
+	})
 	feed.Run(t, s.config, s.namespace, handle, clusters, machines)
 	feed.Run(t, s.config, s.namespace, s.below, machines,
 		feed.Kind{Resource: v1alpha2.GroupVersion.WithResource("ipallocations"), Name: "IPAllocation"})

@@ -55,7 +55,7 @@ func summarise(c *cluster, err error) story {
 		return tell(c, told.reason, told.message, told.warning)
 	}
 	first := c.faults[0].fault
-	if told.reason != reasonRunning {
+	if told.reason != reasonRunning && told.reason != first.reason {
 		first.message += "; meanwhile the cluster is kept as it was: " + told.message
 	}
 	return tell(c, first.reason, first.message, true)

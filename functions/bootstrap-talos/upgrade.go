@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/blang/semver/v4"
@@ -79,7 +80,7 @@ func (c *cluster) observe(ctx context.Context, w *workload) []observed {
 			continue
 		}
 		group.Go(func() error {
-			host := "https://" + net.JoinHostPort(addressOf(c.machines[m.name]), localAPIPort)
+			host := "https://" + net.JoinHostPort(addressOf(c.machines[m.name]), strconv.Itoa(int(c.plan.localPort())))
 			nodes[i].api, _ = w.at(host).version(ctx) // empty where it does not answer
 			return nil
 		})
@@ -87,9 +88,6 @@ func (c *cluster) observe(ctx context.Context, w *workload) []observed {
 	_ = group.Wait()
 	return nodes
 }
-
-// localAPIPort is where the API server of each control plane listens.
-const localAPIPort = "6443"
 
 // lowest is the oldest version of the API servers that answer.
 func lowest(otherwise string, nodes []observed) string {

@@ -2,8 +2,10 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/blang/semver/v4"
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/compatibility"
 	"github.com/siderolabs/talos/pkg/machinery/config"
@@ -32,22 +34,38 @@ func resolveKubernetes(wanted, talos string) (string, error) {
 	if strings.Count(version, ".") == 1 {
 		full, ok := patchReleases[version]
 		if !ok {
-			return "", fault{"KubernetesVersionUnknown", fmt.Sprintf("no release of Kubernetes %s is known: write a full version such as %s.0, or another minor version", version, version)}
+			return "", fault{"KubernetesVersionUnknown", fmt.Sprintf("no release of Kubernetes %s is known: write %s", version, supportedBy(talos))}
 		}
 		version = full
 	}
 	parsed, err := compatibility.ParseKubernetesVersion(version)
 	if err != nil {
-		return "", fault{"KubernetesVersionUnknown", fmt.Sprintf("%q is not a Kubernetes version: write one such as 1.33 or 1.33.4", wanted)}
+		return "", fault{"KubernetesVersionUnknown", fmt.Sprintf("%q is not a Kubernetes version: write %s", wanted, supportedBy(talos))}
 	}
 	target, err := compatibility.ParseTalosVersion(&machine.VersionInfo{Tag: "v" + talos})
 	if err != nil {
 		return "", fault{"TalosVersionUnknown", fmt.Sprintf("%q is not a Talos version: write one such as %s into spec.talos.version", talos, defaultTalos)}
 	}
 	if err := parsed.SupportedWith(target); err != nil {
-		return "", fault{"KubernetesVersionNotSupported", fmt.Sprintf("Talos %s does not run Kubernetes %s (%v): change topology.version or spec.talos.version", talos, version, err)}
+		return "", fault{"KubernetesVersionNotSupported", fmt.Sprintf("Talos %s does not run Kubernetes %s (%v): write %s, or a Talos that runs it into spec.talos.version", talos, version, err, supportedBy(talos))}
 	}
 	return version, nil
+}
+
+// supportedBy says which Kubernetes versions a Talos version runs, for a message.
+func supportedBy(talos string) string {
+	var minors []semver.Version
+	for minor, full := range patchReleases {
+		if supports(talos, full) {
+			minors = append(minors, release(minor))
+		}
+	}
+	if len(minors) == 0 {
+		return "a Talos version such as " + defaultTalos + " into spec.talos.version"
+	}
+	slices.SortFunc(minors, semver.Version.Compare)
+	first, last := minors[0], minors[len(minors)-1]
+	return fmt.Sprintf("a version from %d.%d to %d.%d", first.Major, first.Minor, last.Major, last.Minor)
 }
 
 // resolveVersions works out the versions of a cluster. fallback is the Talos

@@ -44,7 +44,7 @@ var (
 	broken = []string{"UpgradeFailed", "UpgradeRefused", "EtcdLost", "EtcdUnavailable", "KeysLost"}
 	// invalid are those of a spec that no cluster can be made of.
 	invalid = []string{
-		"InvalidTopology", "KubernetesVersionUnknown", "KubernetesVersionNotSupported", "TalosVersionUnknown", "MachineRefused",
+		"InvalidTopology", "NetworkOverlap", "KubernetesVersionUnknown", "KubernetesVersionNotSupported", "TalosVersionUnknown", "MachineRefused",
 		"TemplateNotFound", "ProviderNotFound", "PatchNotFound", "InvalidPatch", "InvalidConfiguration", "ConfigRefused",
 	}
 )

@@ -185,6 +185,10 @@ func TestMistakesAreRefused(t *testing.T) {
 		"Replicas":           {kc + one + ", workers: [{name: a, replicas: -1}]}}", "spec.topology.workers[0].replicas", "a number from 0 to 500"},
 		"Autoscaling":        {kc + one + ", workers: [{name: a, replicas: 1, autoscaling: {enabled: true, minReplicas: 5, maxReplicas: 2}}]}}", "spec.topology.workers[0]", "exchange the two"},
 		"CustomWithoutHost":  {kc + one + "}, controlPlaneEndpoint: {mode: custom}}", "spec.controlPlaneEndpoint", "mode custom needs host"},
+		"EndpointPort":       {kc + one + "}, controlPlaneEndpoint: {mode: node, port: 50000}}", "spec.controlPlaneEndpoint", "write another, for example 6443 or 443"},
+		"EndpointAddress":    {kc + one + "}, controlPlaneEndpoint: {mode: node, address: 10.0.0.5}}", "spec.controlPlaneEndpoint", "only mode vip has address"},
+		"SamePrefix":         {kc + one + "}, networking: {podCIDR: 10.1.0.0/16, serviceCIDR: 10.1.0.0/16}}", "spec.networking", "two prefixes that do not"},
+		"OverlapsDefault":    {kc + one + "}, networking: {podCIDR: 10.100.0.0/16}}", "spec.networking", "serviceCIDR (absent: 10.96.0.0/12) overlap"},
 		"EndpointURL":        {kc + one + "}, controlPlaneEndpoint: {mode: custom, host: 'https://api:6443'}}", "spec.controlPlaneEndpoint.host", "without scheme and port"},
 		"TalosVersion":       {kc + one + "}, talos: {version: '1.13'}}", "spec.talos.version", "a full Talos version such as 1.13.9"},
 		"Schematic":          {kc + one + "}, talos: {schematic: abc}}", "spec.talos.schematic", "64 hex digits"},
@@ -234,6 +238,7 @@ func TestChangesAreRefused(t *testing.T) {
 		"pods":     {cluster, "{data: {}, " + topology + ", networking: {podCIDR: 10.1.0.0/16}}", "{data: {}, " + topology + ", networking: {podCIDR: 10.2.0.0/16}}", "networking cannot be changed"},
 		"endless":  {cluster, "{data: {}, " + topology + ", controlPlaneEndpoint: {mode: node}}", "{data: {}, " + topology + "}", "controlPlaneEndpoint cannot be changed"},
 		"default":  {cluster, "{data: {}, " + topology + ", networking: {podCIDR: 10.1.0.0/16}}", "{data: {}, " + topology + "}", "networking cannot be changed"},
+		"late":     {cluster, "{data: {}, " + topology + "}", "{data: {}, " + topology + ", networking: {podCIDR: 10.1.0.0/16}}", "networking cannot be changed"},
 		"move":     {cluster, "{data: {}, " + topology + ", networkNamespaceName: a}", "{data: {}, " + topology + ", networkNamespaceName: b}", "a cluster does not move between networks"},
 		"nowhere":  {cluster, "{data: {}, " + topology + ", networkNamespaceName: a}", "{data: {}, " + topology + "}", "a cluster does not move between networks"},
 		"moved":    {nc, "{networkNamespaceName: a}", "{networkNamespaceName: b}", "delete the NetworkConfiguration and create a new one"},
@@ -247,6 +252,12 @@ func TestChangesAreRefused(t *testing.T) {
 			made, err := target.Create(t.Context(), obj, metav1.CreateOptions{})
 			if err != nil {
 				t.Fatal(err)
+			}
+			if tc.kind == cluster {
+				made.Object["status"] = map[string]any{"endpoint": "https://10.0.0.5:6443"}
+				if made, err = target.UpdateStatus(t.Context(), made, metav1.UpdateOptions{}); err != nil {
+					t.Fatal(err)
+				}
 			}
 			_, changed := read(t, client, namespace, strings.Replace(tc.kind, "%s", name, 1)+tc.to)
 			changed.SetResourceVersion(made.GetResourceVersion())

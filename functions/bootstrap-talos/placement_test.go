@@ -1,0 +1,89 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+)
+
+// network makes another network, of a type and with a prefix, that is Ready.
+func (s *stand) network(name string, kind v1alpha2.AllocationType, prefix string) {
+	s.Helper()
+	nn := &v1alpha2.NetworkNamespace{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       v1alpha2.NetworkNamespaceSpec{IPAllocation: &v1alpha2.IPAllocationPolicy{Type: kind}},
+	}
+	s.create(nn)
+	before := nn.DeepCopy()
+	nn.Status.IPv4Prefix = prefix
+	nn.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "NetworkReady", LastTransitionTime: metav1.Now()}}
+	if _, err := s.kube.PatchStatus(s.Context(), before, nn); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// TestRemediesOfNewClusters has clusters that do not fit into their network. No machine is
+// made, and what the message says to write leads to Running.
+func TestRemediesOfNewClusters(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason  string
+		words   []string
+		network v1alpha2.AllocationType
+		prefix  string
+		planes  int32
+		wrong   func(*v1alpha1.KubernetesCluster)
+		remedy  func(*v1alpha1.KubernetesCluster)
+	}{
+		"DHCP": {"VirtualAddressFailed", []string{"NetworkNamespace \"lan\"", "write mode node"}, v1alpha2.AllocationDHCP, "", 3,
+			func(*v1alpha1.KubernetesCluster) {},
+			func(kc *v1alpha1.KubernetesCluster) {
+				kc.Spec.ControlPlaneEndpoint = &v1alpha1.ControlPlaneEndpoint{Mode: v1alpha1.EndpointNode}
+			}},
+		"Requested": {"VirtualAddressFailed", []string{"10.9.9.9", "ask for another", "spec.controlPlaneEndpoint.address"}, v1alpha2.AllocationStatic, "", 3,
+			func(kc *v1alpha1.KubernetesCluster) {
+				kc.Spec.ControlPlaneEndpoint = &v1alpha1.ControlPlaneEndpoint{Mode: v1alpha1.EndpointVIP, Address: "10.9.9.9"}
+			},
+			func(kc *v1alpha1.KubernetesCluster) { kc.Spec.ControlPlaneEndpoint.Address = "" }},
+		"Overlap": {"NetworkOverlap", []string{"serviceCIDR 10.96.0.0/12", "spec.networking.serviceCIDR"}, v1alpha2.AllocationStatic, "10.100.0.0/24", 1,
+			func(*v1alpha1.KubernetesCluster) {},
+			func(kc *v1alpha1.KubernetesCluster) {
+				kc.Spec.Networking = &v1alpha1.ClusterNetworking{ServiceCIDR: "172.20.0.0/16"}
+			}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := setUp(t, standing{})
+			s.network("lan", tc.network, tc.prefix)
+			kc := s.cluster("shop", tc.planes, 0)
+			kc.Spec.NetworkNamespaceName = "lan"
+			tc.wrong(kc)
+			s.create(kc)
+			s.waits("shop", tc.reason, tc.words...)
+			if got := s.machines("shop"); len(got) != 0 {
+				t.Errorf("machines %v are made of a cluster that cannot be", got)
+			}
+			s.change("shop", tc.remedy)
+			s.running("shop")
+		})
+	}
+}
+
+// TestEndpointPort has the API servers listen on the port of the endpoint.
+func TestEndpointPort(t *testing.T) {
+	t.Parallel()
+	s := setUp(t, standing{})
+	kc := s.cluster("shop", 1, 0)
+	kc.Spec.ControlPlaneEndpoint = &v1alpha1.ControlPlaneEndpoint{Mode: v1alpha1.EndpointNode, Port: 7443}
+	s.create(kc)
+	if got := s.running("shop").Status.Endpoint; !strings.HasSuffix(got, ":7443") {
+		t.Errorf("the endpoint is %s", got)
+	}
+	if _, err := s.workload("shop").CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Errorf("nobody answers at the endpoint: %v", err)
+	}
+}
