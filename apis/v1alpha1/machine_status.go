@@ -40,7 +40,11 @@ type MachineStatus struct {
 	// resourceVersion of the Machine that this status was decided on.
 	// +optional
 	ResourceVersion string `json:"resourceVersion,omitempty"`
-	// When to look again at something that tells nobody when it is done.
+	// Number of failed attempts in a row since the spec last changed. The time between two attempts doubles with each of them,
+	// up to a minute.
+	// +optional
+	Failures int32 `json:"failures,omitempty"`
+	// When to look again at something that tells nobody when it is done, and after a failure when the next attempt is.
 	// +optional
 	NextCheckTime *metav1.Time `json:"nextCheckTime,omitempty"`
 	// +optional

@@ -27,6 +27,10 @@ const (
 	ProviderOffline ProviderPhase = "Offline"
 )
 
+// ConditionPrivilegesGranted is a condition of a MachineProvider beside Ready. It says whether its user has every privilege that machines need,
+// and names those that it lacks.
+const ConditionPrivilegesGranted = "PrivilegesGranted"
+
 // MachineProvider is a hypervisor that machines are made on.
 //
 // +kubebuilder:object:root=true

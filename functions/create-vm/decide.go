@@ -30,6 +30,9 @@ type progress struct {
 	nics []nic
 	vm   *seen
 	err  error
+	// last is the task that was recorded before the attempt, and now is when that ended.
+	last *v1alpha1.ProviderTask
+	now  time.Time
 	// kind is the hypervisor's, where it is known.
 	kind v1alpha1.ProviderType
 }
@@ -49,6 +52,7 @@ const (
 //	Machine                 spec not yet acted upon         build
 //	Machine                 with a task at its hypervisor   build
 //	Machine                 somebody asks for a look        build
+//	Machine                 its last attempt has failed     build
 //	Machine                 otherwise                       none
 //	NetworkConfiguration    without a virtual machine       build
 //	NetworkConfiguration    with one                        none
@@ -60,13 +64,14 @@ const (
 //	PersistentVolumeClaim   up or down, waits for disks     observe
 //	PersistentVolumeClaim   otherwise                       none
 //	what has a step here    with one, and a new spec        build
+//	what has a step here    with one, and a failure         build
 //	what has a step here    runs, and its spec cannot be    build
-//	any of the last three   on another hypervisor           none
+//	any of the last four   on another hypervisor           none
 func step(m *v1alpha1.Machine, cause string) string {
 	worth := true
 	switch cause {
 	case causeMachine:
-		worth = m.Status.Phase == "" || m.Status.ObservedGeneration != m.Generation || m.Status.Task != nil || kube.AskedFor(m)
+		worth = m.Status.Phase == "" || m.Status.ObservedGeneration != m.Generation || m.Status.Task != nil || kube.AskedFor(m) || failing(m)
 	case causeNetwork, causeNamespace:
 		worth = m.Status.VMName == ""
 	case causeVM, causeInstance, causeClaim:
@@ -92,7 +97,7 @@ func stepHere(m *v1alpha1.Machine, cause string) string {
 		return stepNone
 	}
 	settled := m.Status.ObservedGeneration == m.Generation && m.Status.RestartToken == m.Spec.RestartToken
-	if made && settled && !refused(m) {
+	if made && settled && !refused(m) && !failing(m) {
 		return stepObserve
 	}
 	return stepBuild
@@ -116,18 +121,17 @@ func refused(m *v1alpha1.Machine) bool {
 // "Pending, or before" keeps the phase of a machine that has come further: what
 // hinders it now does not undo what is there. A machine whose hypervisor tells
 // nobody when something changes gets a time for its next check that is always
-// past, so that every resync looks at it and none has to write.
+// past, so that every resync looks at it and none has to write. After a failure that
+// another attempt may mend, that time is the end of the back-off.
 func decide(m *v1alpha1.Machine, p progress) story {
 	s := &m.Status
 	if s.Phase == "" || s.Phase == v1alpha1.MachineFailed {
 		s.Phase = v1alpha1.MachinePending
 	}
-	if !mends(p.err) {
-		s.ObservedGeneration = m.Generation
-	}
+	s.ObservedGeneration = m.Generation
 	describeNetwork(m, p)
 	if p.err != nil {
-		return hindered(m, p.err)
+		return hindered(m, p)
 	}
 	vm := p.vm
 	s.Phase, s.ProviderID, s.VMName, s.VMIName = vm.phase, vm.providerID, vm.vmName, vm.vmiName
@@ -136,6 +140,12 @@ func decide(m *v1alpha1.Machine, p progress) story {
 	s.NextCheckTime = nil
 	if vm.silent {
 		s.NextCheckTime = &m.CreationTimestamp
+	}
+	switch {
+	case vm.retried || repeats(p.last, vm.task):
+		recordFailure(m, p.now)
+	case vm.task == nil:
+		s.Failures = 0
 	}
 	switch {
 	case vm.failed:
@@ -160,23 +170,37 @@ func decide(m *v1alpha1.Machine, p progress) story {
 }
 
 // hindered says what a machine waits for, or what has to be changed.
-func hindered(m *v1alpha1.Machine, err error) story {
-	var w waits
-	if errors.As(err, &w) {
-		return tell(m, false, w.reason, w.message)
+func hindered(m *v1alpha1.Machine, p progress) story {
+	if mends(p.err) {
+		recordFailure(m, p.now)
+	} else {
+		m.Status.Failures, m.Status.NextCheckTime = 0, nil
 	}
-	if f, ok := asFault(err); ok {
+	reason, message := reasonOf(p.err)
+	if f, ok := asFault(p.err); ok {
 		if strings.HasSuffix(f.reason, "ApiError") {
 			set(m, v1alpha1.ConditionVirtualMachineReady, false, "VMFailed", f.message)
 		}
 		if f.reason == "StorageClassNotFound" {
 			set(m, v1alpha1.ConditionStorageReady, false, "PVCPending", f.message)
 		}
-		told := tell(m, false, f.reason, f.message)
+		told := tell(m, false, reason, message)
 		told.warning = true
 		return told
 	}
-	return tell(m, false, "ProviderUnavailable", "the hypervisor does not answer as it should; it is asked again")
+	return tell(m, false, reason, message)
+}
+
+// reasonOf returns the reason and the message of the condition Ready after an error.
+func reasonOf(err error) (reason, message string) {
+	var w waits
+	if errors.As(err, &w) {
+		return w.reason, w.message
+	}
+	if f, ok := asFault(err); ok {
+		return f.reason, f.message
+	}
+	return "ProviderUnavailable", "the hypervisor does not answer as it should; it is asked again"
 }
 
 const reasonWaiting = "WaitingForAddress"

@@ -87,6 +87,9 @@ func (f *functions) settle(ctx context.Context, namespace, name, cause string) e
 	if next == stepNone {
 		return nil
 	}
+	if waiting, err := f.waitForBackOff(ctx, m); waiting || err != nil {
+		return err
+	}
 	began, before := f.now(), m.DeepCopy()
 	p := progress{err: errGone}
 	if next == stepObserve {
@@ -108,7 +111,8 @@ func (f *functions) settle(ctx context.Context, namespace, name, cause string) e
 	if kube.Conflict(p.err) {
 		return p.err
 	}
-	settled(operatorOf(m, p.kind), p.err, f.now().Sub(began))
+	p.last, p.now = before.Status.Task, f.now()
+	settled(operatorOf(m, p.kind), p.err, p.now.Sub(began))
 	wrote, err := f.write(ctx, before, m, decide(m, p))
 	if err != nil {
 		return f.overtaken(ctx, m, err)
@@ -222,20 +226,21 @@ func (f *functions) firstConfiguration(ctx context.Context, m *v1alpha1.Machine,
 // remove takes down the virtual machine, its disks, and its place in the network,
 // in this order, and then lets the object go.
 func (f *functions) remove(ctx context.Context, m *v1alpha1.Machine) error {
+	if waiting, err := f.waitForBackOff(ctx, m); waiting || err != nil {
+		return err
+	}
 	before := m.DeepCopy()
 	waitsFor, err := f.takeDown(ctx, m)
-	if fault, ok := asFault(err); ok {
-		if _, err := f.write(ctx, before, m, deleting(m, fault.reason, fault.message)); err != nil {
-			return err
-		}
-		if !mends(err) {
-			return nil
-		}
+	if kube.Conflict(err) {
+		return err
 	}
 	if err != nil {
-		return fmt.Errorf("remove machine %s/%s: %w", m.Namespace, m.Name, err)
+		return f.notRemoved(ctx, before, m, err)
 	}
 	if waitsFor != "" {
+		if repeats(before.Status.Task, m.Status.Task) {
+			recordFailure(m, f.now())
+		}
 		wrote, err := f.write(ctx, before, m, deleting(m, "Deleting", "waits for "+waitsFor+" to be deleted"))
 		if err != nil {
 			return err
@@ -260,6 +265,22 @@ func (f *functions) waitForEtcd(ctx context.Context, m *v1alpha1.Machine) error 
 		m.Labels[v1alpha1.LabelClusterName], v1alpha1.AnnotationForce)
 	_, err := f.write(ctx, before, m, tell(m, false, "WaitingForEtcd", message))
 	return err
+}
+
+// notRemoved writes why a machine could not be removed, and returns the error that
+// requeues the delivery if another attempt may succeed.
+func (f *functions) notRemoved(ctx context.Context, before, m *v1alpha1.Machine, why error) error {
+	if mends(why) {
+		recordFailure(m, f.now())
+	}
+	reason, message := reasonOf(why)
+	if _, err := f.write(ctx, before, m, deleting(m, reason, message)); err != nil {
+		return err
+	}
+	if mends(why) {
+		return fmt.Errorf("remove machine %s/%s: %w", m.Namespace, m.Name, why)
+	}
+	return nil
 }
 
 // overtaken takes down what was made for a machine that has been deleted meanwhile:

@@ -79,6 +79,9 @@ type seen struct {
 	// tells the end of: the machine is looked at again until there is none. It is
 	// in m.Status.Task at the next call.
 	task *v1alpha1.ProviderTask
+	// retried is whether an attempt has failed and another one has been begun. It counts
+	// as a failure.
+	retried bool
 }
 
 // health is a hypervisor as it is.
@@ -88,4 +91,7 @@ type health struct {
 	// memoryAvailable is what machines may still take. Nil stands for the memory
 	// that the hosts do not use.
 	memoryAvailable *resource.Quantity
+	// missing are the privileges that the user lacks. Nil stands for a hypervisor whose
+	// privileges are not looked up.
+	missing []string
 }

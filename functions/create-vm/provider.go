@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -169,7 +170,22 @@ func concludeProvider(p *v1alpha1.MachineProvider, h health, machines int32, err
 	keepSteady(s.Nodes, h.nodes)
 	s.Phase, s.Version, s.Nodes = v1alpha1.ProviderReady, h.version, h.nodes
 	s.Capacity = capacityOf(h)
+	describePrivileges(p, h)
 	return tellProvider(p, "Healthy", "the hypervisor answers")
+}
+
+// describePrivileges writes which privileges the user of a provider lacks.
+func describePrivileges(p *v1alpha1.MachineProvider, h health) {
+	const condition = v1alpha1.ConditionPrivilegesGranted
+	switch {
+	case h.missing == nil:
+		meta.RemoveStatusCondition(&p.Status.Conditions, condition)
+	case len(h.missing) == 0:
+		kube.SetCondition(&p.Status.Conditions, p.Generation, condition, true, "PrivilegesGranted", "the user has every privilege that machines need")
+	default:
+		kube.SetCondition(&p.Status.Conditions, p.Generation, condition, false, "PrivilegesMissing",
+			"grant to the user, and to its token if privileges are separated: "+strings.Join(h.missing, ", "))
+	}
 }
 
 func tellProvider(p *v1alpha1.MachineProvider, reason, message string) story {

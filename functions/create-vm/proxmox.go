@@ -38,18 +38,13 @@ const (
 	actionStart     = "start"
 	actionStop      = "stop"
 	actionDelete    = "delete"
+	actionDeleteCD  = "delete-cd"
 )
 
 // Ensure implements hypervisor.
 func (x *proxmox) Ensure(ctx context.Context, m *v1alpha1.Machine, want wanted) (seen, error) {
-	recorded := m.Status.Task
 	s, err := x.ensure(ctx, m, want)
-	err = x.fault(err)
-	if mends(err) && recorded != nil && m.Status.Task == nil {
-		// Its end is known, but what comes next is still to be done.
-		m.Status.Task = &v1alpha1.ProviderTask{ID: "none", Action: recorded.Action}
-	}
-	return s, err
+	return s, x.fault(err)
 }
 
 func (x *proxmox) ensure(ctx context.Context, m *v1alpha1.Machine, want wanted) (seen, error) {
@@ -59,13 +54,17 @@ func (x *proxmox) ensure(ctx context.Context, m *v1alpha1.Machine, want wanted) 
 		return underway(m, m.Status.Task), nil
 	}
 	f, isFault := asFault(failed)
+	exists := recorded != nil && (recorded.Action == actionCreate || recorded.Action == actionClone) && isFault && strings.Contains(f.message, "already exists")
 	full := isFault && f.reason == insufficient && recorded.Action == actionStart && m.Status.Phase == v1alpha1.MachineCreating
-	if failed != nil && !full {
+	if failed != nil && !full && !exists {
 		return seen{}, failed
 	}
 	vm, all, err := x.find(ctx, m)
 	if err != nil {
 		return seen{}, err
+	}
+	if exists && vm == nil {
+		return seen{}, failed
 	}
 	if full && vm != nil {
 		return x.elsewhere(ctx, m, want, vm, failed)
@@ -73,10 +72,42 @@ func (x *proxmox) ensure(ctx context.Context, m *v1alpha1.Machine, want wanted) 
 	if vm == nil {
 		return x.make(ctx, m, want, all)
 	}
-	if vm.config["lock"] != "" {
-		return underway(m, &v1alpha1.ProviderTask{ID: fmt.Sprintf("VM %d is locked (%s)", vm.id, vm.config["lock"]), Action: actionCreate}), nil
+	switch lock := vm.config["lock"]; lock {
+	case "":
+		return x.settle(ctx, m, want, vm)
+	case actionCreate, actionClone:
+		return underway(m, &v1alpha1.ProviderTask{ID: fmt.Sprintf("VM %d is locked (%s)", vm.id, lock), Action: lock}), nil
+	default:
+		return x.locked(ctx, m, want, vm, lock)
 	}
-	return x.settle(ctx, m, want, vm)
+}
+
+// locked observes a virtual machine that Proxmox VE has locked, for a backup for example.
+// It runs on meanwhile, but Proxmox VE refuses every change until the lock is gone.
+func (x *proxmox) locked(ctx context.Context, m *v1alpha1.Machine, want wanted, vm *virtualMachine, lock string) (seen, error) {
+	p, err := x.status(ctx, vm)
+	if err != nil {
+		return seen{}, err
+	}
+	s := underway(m, nil)
+	s.vmName, s.nodeName, s.reason = nameOf(m, vm), vm.node, ""
+	running := p.Status == pve.StatusVirtualMachineRunning
+	if running {
+		x.running(ctx, want, vm, p, &s)
+	} else {
+		s.phase = v1alpha1.MachineStopped
+	}
+	waiting := running != (m.Spec.PowerState != v1alpha1.PowerStopped) || m.Spec.RestartToken != m.Status.RestartToken || len(x.changes(m, want, vm)) > 0
+	switch {
+	case lock == "suspended":
+		s.reason, s.message = "Suspended", fmt.Sprintf("VM %d is suspended: resume it at Proxmox VE", vm.id)
+	case waiting:
+		s.reason, s.message = "Locked", fmt.Sprintf("VM %d is locked (%s): a change of the machine waits until Proxmox VE unlocks it. If nothing works on it any more, run qm unlock %d on node %s",
+			vm.id, lock, vm.id, vm.node)
+	case !running:
+		s.reason, s.message = "Stopped", "the machine is off, as spec.powerState asks"
+	}
+	return s, nil
 }
 
 // await looks a recorded task up, and reports whether it still runs. It forgets
@@ -98,8 +129,8 @@ func (x *proxmox) await(ctx context.Context, m *v1alpha1.Machine) (busy bool, er
 // wanted mean nothing.
 func taskFault(action, failure string) error {
 	harmless := map[string]string{
-		actionCreate: "already exists", actionClone: "already exists", actionDownload: "refusing to override existing file", actionStart: "already running",
-		actionDelete: "does not exist",
+		actionDownload: "refusing to override existing file", actionStart: "already running",
+		actionDelete: "does not exist", actionDeleteCD: "no such file",
 	}
 	if failure == "" || (harmless[action] != "" && strings.Contains(failure, harmless[action])) {
 		return nil
@@ -144,10 +175,13 @@ func underway(m *v1alpha1.Machine, t *v1alpha1.ProviderTask) seen {
 	return s
 }
 
+// unnamedTask is the ID of a task whose name is unknown.
+const unnamedTask = "none"
+
 // taskOf is a task for a machine's status. Some calls that start one name none.
 func taskOf(action string, t *pve.Task) *v1alpha1.ProviderTask {
 	if t == nil {
-		return &v1alpha1.ProviderTask{ID: "none", Action: action}
+		return &v1alpha1.ProviderTask{ID: unnamedTask, Action: action}
 	}
 	return &v1alpha1.ProviderTask{ID: string(t.UPID), Action: action}
 }
@@ -174,6 +208,9 @@ func (x *proxmox) Inspect(ctx context.Context) (health, error) {
 	if err != nil {
 		return health{}, x.fault(err)
 	}
+	if major := majorOf(version.Version); major != 0 && major < oldestProxmox {
+		return health{}, fault{"VersionNotSupported", fmt.Sprintf("Proxmox VE %s is not supported: upgrade it to %d or later", version.Version, oldestProxmox)}
+	}
 	h := health{version: version.Version}
 	for _, r := range all {
 		if r.Type != "node" {
@@ -191,6 +228,11 @@ func (x *proxmox) Inspect(ctx context.Context) (health, error) {
 	if len(h.nodes) == 0 {
 		return health{}, fault{"PermissionDenied", "Proxmox VE shows no node: grant Sys.Audit on /nodes"}
 	}
+	missing, err := x.missingPrivileges(ctx, h.version, all)
+	if err != nil {
+		return health{}, x.fault(err)
+	}
+	h.missing = append([]string{}, missing...)
 	slices.SortFunc(h.nodes, func(a, b v1alpha1.ProviderNode) int { return strings.Compare(a.Name, b.Name) })
 	return h, nil
 }
@@ -293,7 +335,9 @@ func (x *proxmox) elsewhere(ctx context.Context, m *v1alpha1.Machine, want wante
 	}
 	t, err := x.destroy(ctx, vm)
 	m.Status.ProviderID, m.Status.VMName = proxmoxID("", vm.id), ""
-	return underway(m, taskOf(actionDelete, t)), err
+	s := underway(m, taskOf(actionDelete, t))
+	s.retried = true
+	return s, err
 }
 
 // shutdown asks the guest to shut down, and cuts its power where it does not.

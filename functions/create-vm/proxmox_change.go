@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,19 +18,12 @@ import (
 // exists, makes disks that are missing and grows those that are too small. It
 // returns the task that it has begun, if any: one at a time.
 func (x *proxmox) converge(ctx context.Context, m *v1alpha1.Machine, want wanted, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
-	change := alterable(m, want)
-	if vm.config["protection"] == "1" && change["protection"] == "0" && !strings.Contains(vm.config["description"], protectedLine) {
-		delete(change, "protection") // somebody else protects it
-	}
+	change := x.changes(m, want, vm)
 	if !slices.Contains(splitTags(vm.config["tags"]), tagOf(m)) {
 		if t, err := x.adopt(ctx, m, want, vm, change); err != nil || t != nil {
 			return t, err
 		}
-	}
-	for key, value := range change {
-		if same(key, vm.config[key], value) {
-			delete(change, key)
-		}
+		maps.DeleteFunc(change, func(key, value string) bool { return same(key, vm.config[key], value) })
 	}
 	if len(change) > 0 {
 		if err := x.configure(ctx, vm, change); err != nil {
@@ -37,6 +31,16 @@ func (x *proxmox) converge(ctx context.Context, m *v1alpha1.Machine, want wanted
 		}
 	}
 	return x.disks(ctx, want, vm)
+}
+
+// changes returns the options that a machine's spec has changed.
+func (x *proxmox) changes(m *v1alpha1.Machine, want wanted, vm *virtualMachine) map[string]string {
+	change := alterable(m, want)
+	if vm.config["protection"] == "1" && change["protection"] == "0" && !strings.Contains(vm.config["description"], protectedLine) {
+		delete(change, "protection") // somebody else protects it
+	}
+	maps.DeleteFunc(change, func(key, value string) bool { return same(key, vm.config[key], value) })
+	return change
 }
 
 // same tells whether an option has a value already.
@@ -63,6 +67,9 @@ func (x *proxmox) adopt(ctx context.Context, m *v1alpha1.Machine, want wanted, v
 	first := firstBoot(m, want)
 	if first.iso() {
 		all, err := x.resources(ctx)
+		if err == nil {
+			all, err = x.withCDStorages(ctx, all)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -42,9 +42,9 @@ func placeOf(m *v1alpha1.Machine) (node string, vmid int) {
 // claimVMID takes a VMID for a machine that no other machine of any replica takes
 // and that no virtual machine has: a Lease of its name can only be created once. It
 // begins at a place that the machine's UID gives, so that a second try finds what
-// the first one took and machines do not queue for the same one. The claim counts
-// once it is in the machine's status.
-func (x *proxmox) claimVMID(ctx context.Context, m *v1alpha1.Machine, taken map[int]bool) (int, error) {
+// the first one took and machines do not queue for the same one, or at from, where
+// that is in the range. The claim counts once it is in the machine's status.
+func (x *proxmox) claimVMID(ctx context.Context, m *v1alpha1.Machine, taken map[int]bool, from int) (int, error) {
 	first, last := firstVMID, lastVMID
 	if x.options.VMIDStart != 0 {
 		first = int(x.options.VMIDStart)
@@ -57,6 +57,9 @@ func (x *proxmox) claimVMID(ctx context.Context, m *v1alpha1.Machine, taken map[
 	}
 	size := last - first + 1
 	start := turnOf(m, size)
+	if from >= first && from <= last {
+		start = from - first
+	}
 	for i := range size {
 		vmid := first + (start+i)%size
 		if taken[vmid] {

@@ -157,6 +157,12 @@ func missing(err error) bool {
 	return says(err, "Configuration file 'nodes/") && says(err, "does not exist")
 }
 
+// denied reports whether an error says that the user lacks a privilege.
+func denied(err error) bool {
+	var e *apiError
+	return errors.As(err, &e) && e.status == http.StatusForbidden
+}
+
 // modified tells whether somebody has changed the configuration meanwhile.
 func modified(err error) bool {
 	return says(err, "checksum mismatch") || says(err, "detected modified configuration")

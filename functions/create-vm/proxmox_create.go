@@ -25,6 +25,13 @@ func (x *proxmox) make(ctx context.Context, m *v1alpha1.Machine, want wanted, al
 		return seen{}, err
 	}
 	m.Status.VMName, m.Status.NodeName = "", ""
+	first := firstBoot(m, want)
+	if first.iso() {
+		var err error
+		if all, err = x.withCDStorages(ctx, all); err != nil {
+			return seen{}, err
+		}
+	}
 	source, err := x.source(ctx, m, all)
 	if err != nil {
 		return seen{}, err
@@ -35,7 +42,7 @@ func (x *proxmox) make(ctx context.Context, m *v1alpha1.Machine, want wanted, al
 	}
 	node, vmid := placeOf(m)
 	if vmid == 0 {
-		if vmid, err = x.claimVMID(ctx, m, all.vmids()); err != nil {
+		if vmid, err = x.claimVMID(ctx, m, all.vmids(), 0); err != nil {
 			return seen{}, err
 		}
 	}
@@ -50,7 +57,6 @@ func (x *proxmox) make(ctx context.Context, m *v1alpha1.Machine, want wanted, al
 	if err != nil || fetching != nil {
 		return underway(m, fetching), err
 	}
-	first := firstBoot(m, want)
 	if first.iso() && source.VMID == 0 {
 		volume, t, err := x.cd(ctx, m, all, where.node, first)
 		if err != nil {
@@ -70,9 +76,31 @@ func (x *proxmox) make(ctx context.Context, m *v1alpha1.Machine, want wanted, al
 		t, err = x.create(ctx, m, want, where, vmid, image, first)
 	}
 	if says(err, "already exists") {
-		t, err = nil, nil
+		return x.taken(ctx, m, where.node, vmid, all)
 	}
 	return underway(m, taskOf(action, t)), err
+}
+
+// taken handles a VMID that Proxmox VE says is taken, although no virtual machine that
+// the user sees has it. It is the machine's own where an answer was lost; another
+// virtual machine keeps it, and the machine gets the next VMID.
+func (x *proxmox) taken(ctx context.Context, m *v1alpha1.Machine, node string, vmid int, all cluster) (seen, error) {
+	vm, err := x.read(ctx, node, vmid)
+	if err == nil && (vm.of(m) || vm.claimed(m)) {
+		return underway(m, taskOf(actionCreate, nil)), nil
+	}
+	if err != nil && !missing(err) && !denied(err) {
+		return seen{}, err
+	}
+	used := all.vmids()
+	used[vmid] = true
+	next, err := x.claimVMID(ctx, m, used, vmid+1)
+	if err != nil {
+		return seen{}, err
+	}
+	m.Status.ProviderID = proxmoxID(node, next)
+	return seen{}, troubled{fault{"VMIDTaken", fmt.Sprintf("VMID %d belongs to a virtual machine that the user of MachineProvider %s cannot see; VMID %d is tried next: "+
+		"reserve VMIDs for this provider in spec.proxmox.vmidStart and vmidEnd, or grant VM.Audit on /vms", vmid, x.provider.Name, next)}}
 }
 
 // stillWanted refuses to make something for a machine that is being deleted, or

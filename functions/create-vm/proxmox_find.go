@@ -37,7 +37,7 @@ func (x *proxmox) find(ctx context.Context, m *v1alpha1.Machine) (*virtualMachin
 		if err == nil && vm.of(m) {
 			return vm, nil, nil
 		}
-		if err != nil && !missing(err) {
+		if err != nil && !missing(err) && (!denied(err) || !x.unused(ctx, vmid)) {
 			return nil, nil, err
 		}
 	}
@@ -64,6 +64,13 @@ func (x *proxmox) find(ctx context.Context, m *v1alpha1.Machine) (*virtualMachin
 	}
 	m.Status.ProviderID, m.Status.VMName = "", ""
 	return nil, all, nil
+}
+
+// unused reports whether no virtual machine has a VMID. A user whose rights come from a
+// pool cannot read the configuration of one that has gone: it is in no pool any more.
+func (x *proxmox) unused(ctx context.Context, vmid int) bool {
+	var next any
+	return x.client.Get(ctx, fmt.Sprintf("/cluster/nextid?vmid=%d", vmid), &next) == nil
 }
 
 // read reads a virtual machine's configuration, with what is pending.

@@ -26,7 +26,7 @@ func (x *proxmox) remove(ctx context.Context, m *v1alpha1.Machine) (string, erro
 	}
 	if vm == nil {
 		if t, err := x.dropStray(ctx, m, all); err != nil || t != nil {
-			m.Status.Task = taskOf(actionDelete, t)
+			m.Status.Task = taskOf(actionDeleteCD, t)
 			return "the CD of the machine", err
 		}
 		return "", x.releaseVMIDs(ctx, m)
@@ -39,9 +39,13 @@ func (x *proxmox) remove(ctx context.Context, m *v1alpha1.Machine) (string, erro
 		m.Status.Task = taskOf(action, t)
 		return name, nil
 	}
-	if lock := vm.config["lock"]; lock != "" {
+	switch lock := vm.config["lock"]; lock {
+	case "":
+	case actionCreate, actionClone:
 		m.Status.Task = &v1alpha1.ProviderTask{ID: fmt.Sprintf("VM %d is locked (%s)", vm.id, lock), Action: actionDelete}
 		return name, nil
+	default:
+		return "", fault{"Locked", fmt.Sprintf("%s is locked (%s), and is deleted when Proxmox VE unlocks it. If nothing works on it any more, run qm unlock %d there", name, lock, vm.id)}
 	}
 	if vm.config["protection"] == "1" {
 		if !strings.Contains(vm.config["description"], protectedLine) {
@@ -60,7 +64,7 @@ func (x *proxmox) remove(ctx context.Context, m *v1alpha1.Machine) (string, erro
 		return begun(actionStop, t, err)
 	}
 	if t, err := x.dropCD(ctx, m, vm); err != nil || t != nil {
-		return begun(actionDelete, t, err)
+		return begun(actionDeleteCD, t, err)
 	}
 	t, err := x.destroy(ctx, vm)
 	return begun(actionDelete, t, err)

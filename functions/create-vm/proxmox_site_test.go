@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -17,7 +18,8 @@ import (
 )
 
 const (
-	pveToken  = "viti@pve!stack"
+	pveUser   = "viti@pve"
+	pveToken  = pveUser + "!stack"
 	pveSecret = "7d3c7d0a-5a0f-4a07-9a9b-2f0c4f6a3f11"
 )
 
@@ -28,6 +30,7 @@ var pveGrants = []proxmoxsim.Grant{
 		"VM.Config.Memory", "VM.Config.Network", "VM.Config.Options", "VM.GuestAgent.Audit", "VM.PowerMgmt",
 	}},
 	{Path: "/storage", Privileges: []string{"Datastore.AllocateSpace", "Datastore.AllocateTemplate", "Datastore.Audit"}},
+	{Path: "/storage/local", Privileges: []string{"Datastore.Allocate", "Datastore.AllocateSpace", "Datastore.AllocateTemplate", "Datastore.Audit"}},
 	{Path: "/nodes", Privileges: []string{"Sys.Audit", "Sys.AccessNetwork"}},
 	{Path: "/sdn/zones/localnetwork", Privileges: []string{"SDN.Use"}},
 }
@@ -35,7 +38,9 @@ var pveGrants = []proxmoxsim.Grant{
 // pve starts a simulated Proxmox VE, and makes a MachineProvider for it.
 func (r *rig) pve(options proxmoxsim.Options, change func(*v1alpha1.MachineProvider)) (*proxmoxsim.Server, *v1alpha1.MachineProvider) {
 	r.Helper()
-	options.Users = append(options.Users, proxmoxsim.User{Name: "viti@pve", Grants: pveGrants})
+	if !slices.ContainsFunc(options.Users, func(u proxmoxsim.User) bool { return u.Name == pveUser }) {
+		options.Users = append(options.Users, proxmoxsim.User{Name: pveUser, Grants: pveGrants})
+	}
 	options.Tokens = append(options.Tokens, proxmoxsim.Token{ID: pveToken, Secret: pveSecret})
 	sim, err := proxmoxsim.New(options)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -51,7 +52,16 @@ type rig struct {
 	*stand
 	site   *site
 	config *rest.Config
+	clock  clock
 }
+
+// clock is the time of the processes of a rig. It runs, and can be advanced, so that no
+// test waits for the end of a back-off.
+type clock struct{ ahead atomic.Int64 }
+
+func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+
+func (c *clock) advance(d time.Duration) { c.ahead.Add(int64(d)) }
 
 // newRig makes a namespace with a network. at makes the site for it.
 func newRig(t *testing.T, at func(*rig) *site) *rig {
@@ -185,7 +195,7 @@ func (r *rig) process(w *wire) *functions {
 	if err != nil {
 		r.Fatal(err)
 	}
-	return &functions{kube: client, connect: connect(client, w.through), local: local(client), now: time.Now}
+	return &functions{kube: client, connect: connect(client, w.through), local: local(client), now: r.clock.now}
 }
 
 // machine makes a small Machine on the site.
@@ -230,6 +240,9 @@ func (r *rig) drive(name string, w *wire, what string, done func(m *v1alpha1.Mac
 		}
 		if done(m) {
 			return m
+		}
+		if m != nil && failing(m) {
+			r.clock.advance(max(m.Status.NextCheckTime.Sub(r.clock.now()), 0))
 		}
 		if time.Since(began) > patience {
 			r.Fatalf("%s %s (%s): not after %s: %v; %+v", name, what, w.harm, patience, err, m)

@@ -32,6 +32,7 @@ var proxmoxRights = []proxmox.Grant{
 		"VM.Config.Memory", "VM.Config.Network", "VM.Config.Options", "VM.GuestAgent.Audit", "VM.PowerMgmt",
 	}},
 	{Path: "/storage", Privileges: []string{"Datastore.AllocateSpace", "Datastore.AllocateTemplate", "Datastore.Audit"}},
+	{Path: "/storage/local", Privileges: []string{"Datastore.Allocate", "Datastore.AllocateSpace", "Datastore.AllocateTemplate", "Datastore.Audit"}},
 	{Path: "/nodes", Privileges: []string{"Sys.Audit", "Sys.AccessNetwork"}},
 	{Path: "/sdn/zones/localnetwork", Privileges: []string{"SDN.Use"}},
 }

@@ -44,8 +44,12 @@ var Administrator = []string{
 	"Datastore.Allocate", "Datastore.AllocateSpace", "Datastore.AllocateTemplate", "Datastore.Audit", "Pool.Allocate", "Pool.Audit",
 	"SDN.Use", "SDN.Audit", "Sys.AccessNetwork", "Sys.Audit", "Sys.Modify", "VM.Allocate", "VM.Audit", "VM.Clone", "VM.Config.CDROM", "VM.Config.CPU",
 	"VM.Config.Cloudinit", "VM.Config.Disk", "VM.Config.HWType", "VM.Config.Memory", "VM.Config.Network", "VM.Config.Options",
-	"VM.GuestAgent.Audit", "VM.PowerMgmt",
+	"VM.GuestAgent.Audit", "VM.Monitor", "VM.PowerMgmt",
 }
+
+// privilegesOfAgent is the release that has the privileges VM.GuestAgent.* in place of
+// VM.Monitor.
+const privilegesOfAgent = 9
 
 // identity is who makes a call.
 type identity struct {
@@ -181,6 +185,30 @@ func (c *call) may(path string, privileges ...string) bool {
 		}
 	}
 	return true
+}
+
+// getPermissions lists what a user may do. Another user's privileges need Sys.Audit on
+// /access, which the simulated users lack.
+func getPermissions(c *call) (any, error) {
+	if user := c.params["userid"]; user != "" && user != c.user.String() {
+		if err := c.demand("/access", "Sys.Audit"); err != nil {
+			return nil, err
+		}
+	}
+	paths := []string{"/", "/access", "/access/groups", "/nodes", "/pool", "/sdn", "/storage", "/vms"}
+	if path := c.params["path"]; path != "" {
+		paths = []string{path}
+	}
+	found := map[string]map[string]int{}
+	for _, path := range paths {
+		for _, privilege := range c.server.privileges(c.user, path) {
+			if found[path] == nil {
+				found[path] = map[string]int{}
+			}
+			found[path][privilege] = 1
+		}
+	}
+	return found, nil
 }
 
 func forbidden(what string) error {

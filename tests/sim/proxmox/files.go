@@ -104,8 +104,8 @@ func deleteVolume(c *call) (any, error) {
 	s, node := c.server, c.node.Name
 	key, v, err := s.volume(id, node)
 	if v != nil {
-		owner := "/storage/" + key.Storage
-		if err := c.demandAny(owner, "Datastore.Allocate", "Datastore.AllocateTemplate", "Datastore.AllocateSpace"); err != nil {
+		// pve-storage, PVE/API2/Storage/Content.pm: all but backups need Datastore.Allocate.
+		if err := c.demand("/storage/"+key.Storage, "Datastore.Allocate"); err != nil {
 			return nil, err
 		}
 	}

@@ -28,6 +28,8 @@ type Options struct {
 	// Storages are where volumes are; nil means local, local-lvm and the shared
 	// storage ceph, which is called fast-ssd.
 	Storages []Storage
+	// Version is the release of Proxmox VE; empty means Version.
+	Version string
 	// Pools exist from the beginning.
 	Pools []string
 	Users []User
@@ -88,6 +90,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Guests == nil {
 		o.Guests = nobody{}
+	}
+	if o.Version == "" {
+		o.Version = Version
 	}
 	if o.Nodes == nil {
 		for i := range 3 {

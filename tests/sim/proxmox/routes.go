@@ -85,6 +85,7 @@ func clusterMethods(add adder) {
 		"new-format": boolean(), "otp": text(), "password": text().must(), "path": text().atMost(64).needs("privs"), "privs": text().atMost(64).needs("path"),
 		"realm": text().atMost(32), "tfa-challenge": text(), "username": text().atMost(64).must(),
 	}})
+	add("GET", "/access/permissions", method{run: getPermissions, params: schema{"path": text(), "userid": text().atMost(64)}})
 	add("GET", "/version", method{run: getVersion})
 	add("GET", "/cluster/status", method{run: clusterStatus, allowed: func(c *call) error { return c.demand("/", "Sys.Audit") }})
 	add("GET", "/cluster/resources", method{run: clusterResources, params: schema{"type": text().oneOf("vm", "storage", "node", "sdn")}})
@@ -170,6 +171,9 @@ func powerMethods(add adder) {
 	add("POST", machinePath+"/status/reboot", method{run: rebootMachine, params: merge(onMachine, timeout), allowed: power})
 	add("GET", machinePath+"/agent/network-get-interfaces", method{run: networkInterfaces, params: onMachine,
 		allowed: func(c *call) error {
+			if c.server.major() < privilegesOfAgent {
+				return c.demand("/vms/"+c.params["vmid"], "VM.Monitor")
+			}
 			return c.demandAny("/vms/"+c.params["vmid"], "VM.GuestAgent.Audit", "VM.GuestAgent.Unrestricted")
 		}})
 }

@@ -14,8 +14,15 @@ const (
 	release = "9.1"
 )
 
-func getVersion(*call) (any, error) {
-	return map[string]any{"version": Version, "release": release, "repoid": "e5010dc0b8d5a6a1"}, nil
+// major is the simulated major release.
+func (s *Server) major() int {
+	number, _, _ := strings.Cut(s.options.Version, ".")
+	n, _ := strconv.Atoi(number)
+	return n
+}
+
+func getVersion(c *call) (any, error) {
+	return map[string]any{"version": c.server.options.Version, "release": release, "repoid": "e5010dc0b8d5a6a1"}, nil
 }
 
 func nodeState(n Node) string {

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/tests/sim/faults"
+	proxmoxsim "github.com/vitistack/stack/tests/sim/proxmox"
+)
+
+func TestBackOff(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	m := &v1alpha1.Machine{}
+	var delays []string
+	for range 9 {
+		recordFailure(m, now)
+		delays = append(delays, m.Status.NextCheckTime.Sub(now).Round(time.Second).String())
+	}
+	if got, want := strings.Join(delays, " "), "1s 2s 4s 8s 16s 32s 1m0s 1m0s 1m0s"; got != want {
+		t.Errorf("the time between two attempts doubles up to a minute: got %s, want %s", got, want)
+	}
+	set(m, v1alpha1.ConditionReady, false, "ProxmoxApiError", "")
+	if backsOff(m, now) == 0 {
+		t.Error("a failed Machine waits for its next attempt")
+	}
+	m.Generation++
+	if backsOff(m, now) != 0 || failing(m) {
+		t.Error("a new generation is tried at once, and counts its failures anew")
+	}
+}
+
+func TestRepeats(t *testing.T) {
+	t.Parallel()
+	task := func(action, id string) *v1alpha1.ProviderTask { return &v1alpha1.ProviderTask{Action: action, ID: id} }
+	cases := map[string]struct {
+		reason      string
+		before, now *v1alpha1.ProviderTask
+		want        bool
+	}{
+		"first":   {"nothing was done before", nil, task(actionUpload, "UPID:1"), false},
+		"end":     {"nothing has to be done any more", task(actionStart, "UPID:1"), nil, false},
+		"running": {"the same task still runs", task(actionCreate, "UPID:1"), task(actionCreate, "UPID:1"), false},
+		"next":    {"the next task is another one", task(actionCreate, "UPID:1"), task(actionStart, "UPID:2"), false},
+		"again":   {"the task has changed nothing", task(actionUpload, "UPID:1"), task(actionUpload, "UPID:2"), true},
+		"unnamed": {"a task without a name has ended when it is looked up", task(actionCreate, unnamedTask), task(actionCreate, unnamedTask), true},
+	}
+	for name, tc := range cases {
+		if got := repeats(tc.before, tc.now); got != tc.want {
+			t.Errorf("%s: %s: got %t", name, tc.reason, got)
+		}
+	}
+}
+
+// period delivers events about a Machine for a time of the rig's clock: one a second, as
+// a Broker that requeues a lot does, and one for each time that the Machine was written,
+// as the event source does. It returns how often each request was made.
+func (r *rig) period(name string, length time.Duration) map[string]int {
+	r.Helper()
+	w := &wire{}
+	f := r.process(w)
+	own := look(r.namespace, name)
+	own.SetType(events.TypeUpdate)
+	version := ""
+	for end := r.clock.now().Add(length); r.clock.now().Before(end); r.clock.advance(time.Second) {
+		for _, e := range []event.Event{look(r.namespace, name), own} {
+			_ = deliver(r.Context(), f, e)
+		}
+		for range 50 {
+			m := &v1alpha1.Machine{}
+			if err := r.kube.Get(r.Context(), r.namespace, name, m); err != nil {
+				r.Fatal(err)
+			}
+			if m.ResourceVersion == version {
+				break
+			}
+			version = m.ResourceVersion
+			_ = deliver(r.Context(), f, own)
+		}
+	}
+	return w.count
+}
+
+// TestProxmoxBackOff counts the requests that a Machine costs whose task fails whenever
+// it is tried, or succeeds without an effect.
+func TestProxmoxBackOff(t *testing.T) {
+	t.Parallel()
+	const create, start = "POST /api2/json/nodes/pve*/qemu", "POST /api2/json/nodes/pve*/qemu/*/status/start"
+	cases := map[string]struct {
+		reason, request, ready string
+		rule                   faults.Rule
+		change                 func(*v1alpha1.Machine)
+	}{
+		"Create": {reason: "a volume is missing", request: create, ready: "ProxmoxApiError", change: func(m *v1alpha1.Machine) {
+			m.Spec.OS = &v1alpha1.MachineOS{ISOURI: "local:iso/missing.iso"}
+		}, rule: faults.Rule{Operation: "task/qmcreate", Error: "volume 'local:iso/missing.iso' does not exist"}},
+		"Refused": {reason: "Proxmox VE refuses the request itself", request: create, ready: "ProxmoxApiError", rule: faults.Rule{Operation: "POST /nodes/*/qemu", Error: "500 the cluster is not quorate"}},
+		"Start":   {reason: "QEMU does not start", request: start, ready: "ProxmoxApiError", rule: faults.Rule{Operation: "task/qmstart", Error: "start failed: QEMU exited with code 1"}},
+		"Full":    {reason: "no host has the memory that it reports", request: start, ready: "", rule: faults.Rule{Operation: "task/qmstart", Error: "start failed: Cannot allocate memory"}},
+		"Left":    {reason: "a volume is left of an earlier virtual machine", request: create, ready: "ProxmoxApiError", rule: faults.Rule{Operation: "task/qmcreate", Error: "lvcreate: logical volume already exists"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			plan := &faults.Plan{}
+			r := newRig(t, func(r *rig) *site {
+				server, p := r.pve(proxmoxsim.Options{Plan: plan}, nil)
+				return pveSite(r, server, p.Name)
+			})
+			if err := plan.Set(tc.rule); err != nil {
+				t.Fatal(err)
+			}
+			m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
+				Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.site.provider},
+			}}
+			if tc.change != nil {
+				tc.change(m)
+			}
+			r.create(m)
+			first := sum(r.period("m1", 10*time.Minute), tc.request)
+			if first < 3 || first > 20 {
+				t.Errorf("%s: %d attempts in ten minutes, want at most 20", tc.reason, first)
+			}
+			count := r.period("m1", 10*time.Minute)
+			if later := sum(count, tc.request); later < 5 || later > 10 {
+				t.Errorf("%s: %d attempts in the next ten minutes, want at most one a minute: %v", tc.reason, later, count)
+			}
+			if writes := sum(count, "PATCH /apis/vitistack.io"); writes > 60 {
+				t.Errorf("%s: %d writes in ten minutes", tc.reason, writes)
+			}
+			m = r.drive("m1", &wire{}, "says what fails", func(m *v1alpha1.Machine) bool { return failing(m) && (tc.ready == "" || ready(tc.ready)(m)) })
+			r.triesAtOnce(m, tc.request)
+			if err := plan.Set(); err != nil {
+				t.Fatal(err)
+			}
+			r.edit("m1", func(m *v1alpha1.Machine) { m.Spec.OS = nil })
+			if m = r.drive("m1", &wire{}, "runs", running); failing(m) {
+				t.Errorf("a Machine that runs has no failures: %d", m.Status.Failures)
+			}
+			r.clean(m, &wire{})
+		})
+	}
+}
+
+// triesAtOnce shows that a new spec and the annotation end a back-off, once each.
+func (r *rig) triesAtOnce(m *v1alpha1.Machine, request string) {
+	r.Helper()
+	r.edit(m.Name, func(m *v1alpha1.Machine) { m.Spec.RestartToken = "again" })
+	if n := sum(r.period(m.Name, time.Second), request); n == 0 {
+		r.Error("a new generation is not tried at once")
+	}
+	r.period(m.Name, 4*time.Minute)
+	r.edit(m.Name, func(m *v1alpha1.Machine) {
+		metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationReconcile, "now")
+	})
+	if n := sum(r.period(m.Name, 3*time.Second), request); n == 0 || n > 4 {
+		r.Errorf("the annotation causes %d attempts", n)
+	}
+}
+
+// sum counts the requests whose description begins with a text, in which pve* is any node.
+func sum(count map[string]int, prefix string) (n int) {
+	for call, times := range count {
+		for i := range 4 {
+			if text := strings.Replace(prefix, "pve*", fmt.Sprintf("pve%d", i), 1); call == text || strings.HasPrefix(call, text) && strings.HasPrefix(prefix, http.MethodPatch) {
+				n += times
+				break
+			}
+		}
+	}
+	return n
+}
+
+// TestHiddenVMID has the VMID of a Machine taken by a virtual machine that its provider's
+// token cannot see, as one that has rights on a pool alone.
+func TestHiddenVMID(t *testing.T) {
+	t.Parallel()
+	inPool := slices.Clone(pveGrants)
+	inPool[0].Path = "/pool/tenants"
+	var sim *proxmoxsim.Server
+	r := newRig(t, func(r *rig) *site {
+		server, p := r.pve(proxmoxsim.Options{Pools: []string{"tenants"}, Users: []proxmoxsim.User{{Name: pveUser, Grants: inPool}}}, func(p *v1alpha1.MachineProvider) {
+			p.Spec.Proxmox = &v1alpha1.ProxmoxOptions{VMIDStart: 500, VMIDEnd: 510, Pool: "tenants"}
+		})
+		sim = server
+		return pveSite(r, server, p.Name)
+	})
+	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
+		Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.site.provider},
+	}}
+	r.create(m)
+	taken := 500 + turnOf(m, 11)
+	hidden := map[string]string{"name": "hidden", "memory": "1024"}
+	if err := sim.AddMachine(proxmoxsim.Machine{ID: taken, Node: "pve3", Config: maps.Clone(hidden)}, ""); err != nil {
+		t.Fatal(err)
+	}
+	w := &wire{}
+	r.drive("m1", w, "says that its VMID is taken", ready("VMIDTaken"))
+	m = r.drive("m1", w, "runs under the next VMID", running)
+	if _, vmid := placeOf(m); vmid == taken || sum(w.count, "POST /api2/json/nodes/pve*/qemu") > 3 {
+		t.Errorf("VMID %d, requests %v", vmid, w.count)
+	}
+	r.clean(m, &wire{})
+	for _, vm := range sim.Machines() {
+		if vm.ID == taken && (!maps.Equal(vm.Config, hidden) || vm.Starts > 0) {
+			t.Errorf("the other virtual machine has changed: %v", vm)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events"
+	proxmoxsim "github.com/vitistack/stack/tests/sim/proxmox"
+)
+
+// without returns the documented grants without a privilege.
+func without(privilege string) []proxmoxsim.Grant {
+	var grants []proxmoxsim.Grant
+	for _, g := range pveGrants {
+		g.Privileges = slices.DeleteFunc(slices.Clone(g.Privileges), func(p string) bool { return p == privilege })
+		grants = append(grants, g)
+	}
+	return grants
+}
+
+// TestProxmoxPrivileges names the privileges that a token lacks in the condition of its
+// MachineProvider.
+func TestProxmoxPrivileges(t *testing.T) {
+	t.Parallel()
+	var sim *proxmoxsim.Server
+	r := newRig(t, func(r *rig) *site {
+		server, p := r.pve(proxmoxsim.Options{}, nil)
+		sim = server
+		return pveSite(r, server, p.Name)
+	})
+	cases := []struct{ reason, lacks, want string }{
+		{"the documented role is enough", "", ""},
+		{"a CD could not be deleted", "Datastore.Allocate", "Datastore.Allocate on /storage/local"},
+		{"no image could be fetched", "Sys.AccessNetwork", "Sys.AccessNetwork on /nodes/pve1"},
+		{"no disk could be made", "Datastore.AllocateSpace", "Datastore.AllocateSpace on /storage/"},
+		{"the addresses of guests stay unknown", "VM.GuestAgent.Audit", "VM.GuestAgent.Audit on /vms"},
+		{"no bridge could be used", "SDN.Use", "SDN.Use on /sdn/zones/localnetwork"},
+		{"the role is complete again", "", ""},
+	}
+	for _, tc := range cases {
+		sim.SetUser(proxmoxsim.User{Name: pveUser, Grants: without(tc.lacks)})
+		if err := deliver(t.Context(), r.process(&wire{}), lookAtProvider(r.site.provider, events.TypeResync)); err != nil {
+			t.Fatal(err)
+		}
+		status := r.providerNow().Status
+		c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionPrivilegesGranted)
+		if c == nil || (c.Status == "True") != (tc.want == "") || !strings.Contains(c.Message, tc.want) {
+			t.Errorf("%s: want %q, got %+v", tc.reason, tc.want, c)
+		}
+		if status.Phase != v1alpha1.ProviderReady {
+			t.Errorf("%s: phase %s", tc.reason, status.Phase)
+		}
+	}
+}
+
+// TestProxmoxVersions connects to releases of Proxmox VE, whose privileges differ.
+func TestProxmoxVersions(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct{ reason, version, instead, ready string }{
+		"8": {reason: "VM.Monitor is what the agent needs in Proxmox VE 8", version: "8.4.14", instead: "VM.Monitor", ready: "Healthy"},
+		"9": {reason: "VM.GuestAgent.Audit replaces it in Proxmox VE 9", version: "9.0.3", instead: "VM.GuestAgent.Audit", ready: "Healthy"},
+		"7": {reason: "Proxmox VE 7 lacks what is used", version: "7.4-3", instead: "VM.Monitor", ready: "VersionNotSupported"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			grants := without("VM.GuestAgent.Audit")
+			grants[0].Privileges = append(grants[0].Privileges, tc.instead)
+			r := newRig(t, func(r *rig) *site {
+				server, p := r.pve(proxmoxsim.Options{Version: tc.version, Users: []proxmoxsim.User{{Name: pveUser, Grants: grants}}}, nil)
+				return pveSite(r, server, p.Name)
+			})
+			if err := deliver(t.Context(), r.process(&wire{}), lookAtProvider(r.site.provider, events.TypeResync)); err != nil {
+				t.Fatal(err)
+			}
+			conditions := r.providerNow().Status.Conditions
+			if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady); c.Reason != tc.ready {
+				t.Errorf("%s: Ready is %s: %s", tc.reason, c.Reason, c.Message)
+			}
+			if tc.ready == "Healthy" && !meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionPrivilegesGranted) {
+				t.Errorf("%s: %+v", tc.reason, conditions)
+			}
+		})
+	}
+}
+
+// TestProxmoxCDPrivilege makes no CD that could not be deleted, says what to grant, and
+// deletes the CD with the role as documented.
+func TestProxmoxCDPrivilege(t *testing.T) {
+	t.Parallel()
+	var sim *proxmoxsim.Server
+	r := newRig(t, func(r *rig) *site {
+		server, p := r.pve(proxmoxsim.Options{Users: []proxmoxsim.User{{Name: pveUser, Grants: without("Datastore.Allocate")}}}, nil)
+		sim = server
+		return pveSite(r, server, p.Name)
+	})
+	r.machine("m1")
+	m := r.drive("m1", &wire{}, "says which privilege it needs", ready("PermissionDenied"))
+	if told := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady).Message; !strings.Contains(told, "Datastore.Allocate on /storage/local") {
+		t.Errorf("the privilege and its path are missing: %s", told)
+	}
+	if left := r.site.left(m); len(left) > 0 {
+		t.Errorf("nothing is made: %v", left)
+	}
+	sim.SetUser(proxmoxsim.User{Name: pveUser, Grants: pveGrants})
+	m = r.drive("m1", &wire{}, "runs with the documented role", running)
+	if !slices.ContainsFunc(sim.Volumes(), func(v string) bool { return strings.Contains(v, "local:iso/"+cdName(m)) }) {
+		t.Errorf("no CD: %v", sim.Volumes())
+	}
+	r.clean(m, &wire{})
+}
