@@ -24,6 +24,7 @@ type deed struct {
 var deeds = []deed{
 	{6, newMachine}, {2, wrongMachine}, {3, mend}, {3, resize}, {3, power}, {1, restart}, {3, deleteMachine},
 	{3, newCluster}, {1, wrongCluster}, {4, scale}, {2, upgrade}, {1, deleteCluster},
+	{3, editNetwork}, {2, tuneNetwork}, {2, newRival}, {3, wrongEdit}, {3, editConfiguration}, {1, newReservation}, {1, deleteReservation},
 	{2, newBackup}, {1, deleteBackup}, {2, newNetwork}, {2, deleteNetwork},
 	{4, changeWeather}, {6, killFunction}, {1, killSource}, {1, killAPIServer}, {1, killEtcd}, {2, killGateway}, {1, killSimulators},
 	{1, restartAll}, {5, troubleBackend}, {4, troubleAPI}, {2, turnClock},
@@ -67,6 +68,7 @@ func mend(a *author) func(*world) {
 	}{
 		{a.pick(engine.Machines, func(b *being) bool { return !right(b) }), want{phase: "Running"}},
 		{a.pick(engine.KubernetesClusters, func(b *being) bool { return !right(b) }), want{phase: "Running"}},
+		{a.pick(engine.NetworkNamespaces, func(b *being) bool { return !right(b) }), want{phase: "Ready"}},
 	} {
 		if b := resource.of; b != nil {
 			merge := b.mend

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -52,10 +53,65 @@ func (w *world) always() {
 		}
 	}
 	w.oneClusterEach()
+	w.oneSegmentEach()
+	w.bounded()
 	for _, kind := range told {
 		for _, obj := range w.list(kind) {
 			if why := untrue(&obj); why != "" {
 				w.fail(obj.GetNamespace(), "%s %s/%s %s", kind.Resource, obj.GetNamespace(), obj.GetName(), why)
+			}
+		}
+	}
+}
+
+// oneSegmentEach checks that no two networks have overlapping prefixes on a VLAN, and that
+// on no VLAN two interfaces or machines have one address, whatever namespace they are in.
+func (w *world) oneSegmentEach() {
+	w.t.Helper()
+	type segment struct {
+		vlan   int64
+		prefix netip.Prefix
+		of     string
+	}
+	var segments []segment
+	for _, nn := range w.list(engine.NetworkNamespaces) {
+		if phase := phaseOf(&nn); phase != "Ready" && phase != "Deleting" {
+			continue
+		}
+		vlan, _, _ := unstructured.NestedInt64(nn.Object, "status", "vlanId")
+		for _, field := range []string{"ipv4Prefix", "ipv6Prefix"} {
+			text, _, _ := unstructured.NestedString(nn.Object, "status", field)
+			prefix, err := netip.ParsePrefix(text)
+			if err != nil {
+				continue
+			}
+			for _, other := range segments {
+				if other.vlan == vlan && other.prefix.Overlaps(prefix) {
+					w.fail(nn.GetNamespace(), "%s of %s/%s and %s of %s overlap on VLAN %d", prefix, nn.GetNamespace(), nn.GetName(), other.prefix, other.of, vlan)
+				}
+			}
+			segments = append(segments, segment{vlan, prefix, nn.GetNamespace() + "/" + nn.GetName()})
+		}
+	}
+	interfaces, machines := map[string]string{}, map[string]string{}
+	for _, nc := range w.list(engine.NetworkConfigurations) {
+		all, _, _ := unstructured.NestedSlice(nc.Object, "status", "networkInterfaces")
+		for _, one := range all {
+			vlan, _, _ := unstructured.NestedString(one.(map[string]any), "vlan")
+			name, _, _ := unstructured.NestedString(one.(map[string]any), "name")
+			for _, field := range []string{"ipv4Addresses", "ipv6Addresses"} {
+				addresses, _, _ := unstructured.NestedStringSlice(one.(map[string]any), field)
+				for _, address := range addresses {
+					w.holds(interfaces, address+" on VLAN "+vlan, nc.GetNamespace(), nc.GetName()+" "+name)
+				}
+			}
+		}
+	}
+	for _, m := range w.list(engine.Machines) {
+		addresses, _, _ := unstructured.NestedStringSlice(m.Object, "status", "ipAddresses")
+		for _, address := range addresses {
+			if m.GetDeletionTimestamp() == nil {
+				w.holds(machines, address, m.GetNamespace(), m.GetName())
 			}
 		}
 	}

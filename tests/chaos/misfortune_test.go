@@ -83,6 +83,7 @@ var misbehaviours = map[string][]string{
 		`[]`, `[{"latency":"1s","rate":0.5}]`, `[{"error":"503","rate":0.2}]`, `[{"error":"reset","after":true,"rate":0.1}]`,
 		`[{"error":"got timeout","after":true,"rate":0.1}]`, `[{"operation":"task/*","error":"no space left","rate":0.3}]`,
 		`[{"operation":"task/*","error":"interrupted by signal","after":true,"rate":0.3}]`,
+		`[{"operation":"task/qmcreate","error":"volume 'local:iso/none.iso' does not exist"}]`, `[{"operation":"task/qmstart","error":"start failed: QEMU exited with code 1"}]`,
 	},
 	"nam": {
 		`[]`, `[{"latency":"3s"}]`, `[{"error":"503","rate":0.5}]`, `[{"error":"500","after":true,"rate":0.5}]`, `[{"error":"drop","after":true,"rate":0.5}]`,

@@ -74,7 +74,7 @@ func TestRandomStory(t *testing.T) {
 	s := settingsOf(t, os.Getenv)
 	w := newWorld(t, s)
 	w.historyBegins()
-	base := strings.TrimSuffix(w.e.Network().Addr().String(), ".0")
+	base := w.base()
 	w.e.CreateNamespace("chaos-spare")
 	for _, namespace := range namespaces {
 		w.e.CreateNamespace(namespace)

@@ -52,7 +52,11 @@ type world struct {
 	// for each authority of a cluster, which etcd it has.
 	keys  map[string]string
 	etcds map[string]uint64
+	costs costs
 }
+
+// base is how the addresses begin that the engine's guests can be reached at.
+func (w *world) base() string { return strings.TrimSuffix(w.e.Network().Addr().String(), ".0") }
 
 // tell adds a line to the story.
 func (w *world) tell(format string, args ...any) {

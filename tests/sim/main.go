@@ -28,7 +28,7 @@ import (
 
 func main() {
 	state := flag.String("state", ".run/sim", "`folder` that keeps the disks of simulated machines")
-	control := flag.String("control", "127.0.0.1:0", "`address` at which PUT /faults/kubevirt, proxmox, talos, nam, netbox and kea take rules; what is listened on is written to <state>/control")
+	control := flag.String("control", "127.0.0.1:0", "`address` at which PUT /faults/kubevirt, proxmox, talos, nam, netbox and kea take rules, and GET /calls/ of these counts what they were asked for; what is listened on is written to <state>/control")
 	flag.Usage = func() {
 		_, _ = fmt.Fprintln(flag.CommandLine.Output(), "Plays KubeVirt, Proxmox VE, Talos Linux, where networks come from and Kea for the API server that KUBECONFIG names.")
 		flag.PrintDefaults()
@@ -50,10 +50,13 @@ func run(ctx context.Context, state, control string, log *slog.Logger) error {
 	}
 	config.QPS = -1
 	machines, others, nodes, managers, libraries, dhcp := &faults.Plan{}, &faults.Plan{}, &faults.Plan{}, &faults.Plan{}, &faults.Plan{}, &faults.Plan{}
-	err = serveControl(ctx, state, control, map[string]http.Handler{
-		"/faults/kubevirt": machines, "/faults/proxmox": others, "/faults/talos": nodes, "/faults/nam": managers, "/faults/netbox": libraries, "/faults/kea": dhcp,
-	})
-	if err != nil {
+	switches := map[string]http.Handler{}
+	for name, plan := range map[string]*faults.Plan{
+		"kubevirt": machines, "proxmox": others, "talos": nodes, "nam": managers, "netbox": libraries, "kea": dhcp,
+	} {
+		switches["/faults/"+name], switches["/calls/"+name] = plan, http.HandlerFunc(plan.ServeCalls)
+	}
+	if err := serveControl(ctx, state, control, switches); err != nil {
 		return err
 	}
 	if err := serveNetworks(ctx, config, state, managers, libraries, log); err != nil {

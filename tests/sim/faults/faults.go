@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"path"
@@ -68,6 +69,20 @@ type Plan struct {
 	mu    sync.Mutex
 	rules []armed
 	rand  *rand.Rand
+	calls map[string]int
+}
+
+// Calls are how often each operation was asked for.
+func (p *Plan) Calls() map[string]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.calls)
+}
+
+// ServeCalls answers with Calls.
+func (p *Plan) ServeCalls(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(p.Calls())
 }
 
 type armed struct {
@@ -115,6 +130,10 @@ func (p *Plan) Seed(seed uint64) {
 func (p *Plan) Next(operation string) Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.calls == nil {
+		p.calls = map[string]int{}
+	}
+	p.calls[operation]++
 	var f Fault
 	for i := range p.rules {
 		r := &p.rules[i]

@@ -82,3 +82,16 @@ func TestServeHTTP(t *testing.T) {
 		t.Errorf("invalid rules replaced valid ones: got %q", got)
 	}
 }
+
+func TestCalls(t *testing.T) {
+	t.Parallel()
+	p := &faults.Plan{}
+	for _, operation := range []string{"POST /qemu", "GET /nodes", "POST /qemu"} {
+		p.Next(operation)
+	}
+	answer := httptest.NewRecorder()
+	p.ServeCalls(answer, httptest.NewRequest(http.MethodGet, "/", nil))
+	if got, want := strings.TrimSpace(answer.Body.String()), `{"GET /nodes":1,"POST /qemu":2}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

@@ -351,12 +351,39 @@ func (e *Engine) SetFaults(simulator, rules string) {
 	})
 }
 
-func (e *Engine) setFaults(simulator, rules string) error {
+// Calls are how often a simulator was asked for each operation since it started.
+func (e *Engine) Calls(simulator string) (map[string]int, error) {
+	url, err := e.control("/calls/" + simulator)
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(e.t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	var calls map[string]int
+	if err := json.NewDecoder(res.Body).Decode(&calls); err != nil {
+		return nil, fmt.Errorf("read the calls of %s: %w", simulator, err)
+	}
+	return calls, nil
+}
+
+// control is an address of the simulators' control.
+func (e *Engine) control(path string) (string, error) {
 	control, err := os.ReadFile(filepath.Join(e.Dir, "sim", "control"))
+	return string(bytes.TrimSpace(control)) + path, err
+}
+
+func (e *Engine) setFaults(simulator, rules string) error {
+	url, err := e.control("/faults/" + simulator)
 	if err != nil {
 		return err
 	}
-	url := string(bytes.TrimSpace(control)) + "/faults/" + simulator
 	req, err := http.NewRequestWithContext(e.t.Context(), http.MethodPut, url, strings.NewReader(rules))
 	if err != nil {
 		return err
