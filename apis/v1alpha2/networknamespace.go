@@ -98,8 +98,9 @@ type NetworkNamespaceList struct {
 // +kubebuilder:validation:XValidation:rule="!self.?networkProvisioning.?manual.?ipv6CIDR.hasValue() || !self.?ipAllocation.?static.hasValue() || self.?ipAllocation.?static.?ipv6CIDR.hasValue() || !has(self.ipAllocation.static.ipv6Gateway) || cidr(self.networkProvisioning.manual.ipv6CIDR).containsIP(self.ipAllocation.static.ipv6Gateway) || ip(self.ipAllocation.static.ipv6Gateway).isLinkLocalUnicast()",message="ipAllocation.static.ipv6Gateway lies outside networkProvisioning.manual.ipv6CIDR: give an address of that prefix or a link-local one such as fe80::1"
 // +kubebuilder:validation:XValidation:rule="self.?ipAllocation.?type.orValue('dhcp') != 'dhcp' || !self.?networkProvisioning.?manual.hasValue() || has(self.networkProvisioning.manual.ipv4CIDR)",message="type dhcp gives out IPv4 addresses only: add networkProvisioning.manual.ipv4CIDR, or set ipAllocation.type to static"
 type NetworkNamespaceSpec struct {
-	// Data centre that the segment belongs to, <country>-<region>-<zone>. Segments
-	// of one data centre and VLAN may not overlap.
+	// Data centre that the segment belongs to, <country>-<region>-<zone>. It cannot be
+	// changed once the network is Ready. Segments of one VLAN may not overlap, whatever
+	// data centre they name, unless the platform team has declared it separate.
 	// +optional
 	DatacenterIdentifier Identifier `json:"datacenterIdentifier,omitempty"`
 	// Supervisor that the segment is made for, unique in its data centre.
@@ -223,8 +224,8 @@ type NetBoxRequest struct {
 type IPAllocationPolicy struct {
 	// static or dhcp.
 	Type AllocationType `json:"type"`
-	// Who gives the addresses out: static-ip-operator for static, kea for dhcp.
-	// Absent means these.
+	// What gives the addresses out: static-ip-operator for static, kea for dhcp.
+	// Absent means these, and there is no other.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_-]+$`
