@@ -86,8 +86,9 @@ func (c cluster) roomiest(node, content string) (best item, ok bool) {
 
 // demand is what a machine needs of a host.
 type demand struct {
-	// node is the only host that it may run on, or empty.
+	// node is the only host that it may run on, or empty, and field is where it is named.
 	node   string
+	field  string
 	memory int64
 	cpus   int32
 	disks  []disk
@@ -258,7 +259,11 @@ func (x *proxmox) place(ctx context.Context, m *v1alpha1.Machine, want wanted, a
 	if bridge != "" && len(fit) == len(why) {
 		return place{}, fault{"BridgeNotFound", fmt.Sprintf("no node has bridge %s: make it at Proxmox VE, or name another in the NetworkConfiguration or in spec.defaults.bridge of the MachineProvider", bridge)}
 	}
-	return place{}, fault{insufficient, "no node has room for the machine: add nodes, free some, or ask for less: " + strings.Join(reasons, "; ")}
+	remedy := "add nodes, free some, or ask for less"
+	if d.node != "" {
+		remedy = "free it, ask for less, or name another node in " + d.field
+	}
+	return place{}, fault{insufficient, "no node has room for the machine: " + remedy + ": " + strings.Join(reasons, "; ")}
 }
 
 // lacking is a fault where a machine names a storage or a host that does not exist.
@@ -269,19 +274,26 @@ func (c cluster) lacking(d demand) error {
 			return fault{"StorageClassNotFound", fmt.Sprintf("Proxmox VE has no storage %s for disk %s: name one of %s", dk.storageClass, dk.name, strings.Join(classes, ", "))}
 		}
 	}
-	if known := slices.ContainsFunc(c, func(i item) bool { return i.Type == "node" && i.Node == d.node }); d.node != "" && !known {
-		return fault{"NodeNotFound", fmt.Sprintf("Proxmox VE has no node %s: name another in spec.nodeName, or leave it out", d.node)}
+	var nodes []string
+	for _, i := range c {
+		if i.Type == "node" {
+			nodes = append(nodes, i.Node)
+		}
+	}
+	if d.node != "" && !slices.Contains(nodes, d.node) {
+		slices.Sort(nodes)
+		return fault{"NodeNotFound", fmt.Sprintf("Proxmox VE has no node %s: write one of %s into %s, or leave it out", d.node, strings.Join(nodes, ", "), d.field)}
 	}
 	return nil
 }
 
 func (x *proxmox) demandOf(m *v1alpha1.Machine, want wanted, source item) demand {
 	d := demand{
-		node: m.Spec.NodeName, memory: megabytes(want) << 20, cpus: want.cores * want.threads * want.sockets, disks: want.disks,
+		node: m.Spec.NodeName, field: "spec.nodeName", memory: megabytes(want) << 20, cpus: want.cores * want.threads * want.sockets, disks: want.disks,
 		storage: x.defaults.StorageClass,
 	}
 	if d.node == "" {
-		d.node = x.defaults.NodeName
+		d.node, d.field = x.defaults.NodeName, "spec.nodeName, or into spec.defaults.nodeName of MachineProvider "+x.provider.Name
 	}
 	if source.VMID != 0 && source.Shared == 0 && m.Spec.NodeName == "" {
 		d.node = source.Node

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+)
+
+// TestProxmoxRemedies follows literally what a message says.
+func TestProxmoxRemedies(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, proxmoxSite)
+	memory := func(size v1alpha1.Size) func(*v1alpha1.MachineSpec) {
+		return func(s *v1alpha1.MachineSpec) {
+			s.Resources = &v1alpha1.MachineResources{Memory: &v1alpha1.MachineMemory{Size: size}}
+		}
+	}
+	root := func(d v1alpha1.MachineDisk) func(*v1alpha1.MachineSpec) {
+		return func(s *v1alpha1.MachineSpec) {
+			d.Name = "root"
+			s.Disks = []v1alpha1.MachineDisk{d}
+		}
+	}
+	cases := map[string]struct {
+		wrong        func(*v1alpha1.MachineSpec)
+		reason, says string
+		remedy       func(*v1alpha1.MachineSpec)
+	}{
+		"elsewhere": {func(s *v1alpha1.MachineSpec) { s.NodeName = "pve9" }, "NodeNotFound", "write one of pve1, pve2, pve3 into spec.nodeName",
+			func(s *v1alpha1.MachineSpec) { s.NodeName = "pve2" }},
+		"anywhere": {func(s *v1alpha1.MachineSpec) { s.NodeName = "pve9" }, "NodeNotFound", "or leave it out", func(s *v1alpha1.MachineSpec) { s.NodeName = "" }},
+		"less":     {memory("500Gi"), insufficient, "or ask for less", memory("4Gi")},
+		"classy":   {root(v1alpha1.MachineDisk{StorageClass: "slow"}), "StorageClassNotFound", "name one of fast-ssd, local-lvm", root(v1alpha1.MachineDisk{StorageClass: "local-lvm"})},
+		"shared":   {root(v1alpha1.MachineDisk{AccessMode: "ReadWriteMany"}), "NotSupported", "leave out accessMode", root(v1alpha1.MachineDisk{})},
+		"packed": {func(s *v1alpha1.MachineSpec) { s.OS = &v1alpha1.MachineOS{ImageID: "https://x/debian.raw.xz"} }, "ImageNotSupported", "images that end with .qcow2",
+			func(s *v1alpha1.MachineSpec) { s.OS = &v1alpha1.MachineOS{ImageID: "https://x/debian.qcow2"} }},
+	}
+	for name, tc := range cases {
+		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.MachineSpec{Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.site.provider}}}
+		tc.wrong(&m.Spec)
+		r.create(m)
+		m = r.drive(name, &wire{}, "says what is wrong", ready(tc.reason))
+		if told := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady).Message; !strings.Contains(told, tc.says) {
+			t.Errorf("%s: want %q in %s", name, tc.says, told)
+		}
+		r.edit(name, func(m *v1alpha1.Machine) { tc.remedy(&m.Spec) })
+		r.clean(r.drive(name, &wire{}, "runs after the remedy", running), &wire{})
+	}
+}
