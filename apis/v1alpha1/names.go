@@ -62,6 +62,9 @@ const (
 	// FinalizerUsedBy, followed by the name of a Machine, keeps a NetworkConfiguration
 	// until that has no virtual machine any more, which would still have its addresses.
 	FinalizerUsedBy = "used-by.vitistack.io/"
+	// FinalizerMachineProvider keeps a MachineProvider until no Machine is made on it any
+	// more, since a Machine cannot be deleted without its provider.
+	FinalizerMachineProvider = "machineprovider.vitistack.io/finalizer"
 	// FinalizerCluster keeps a KubernetesCluster until its Machines are gone.
 	FinalizerCluster = "cluster.vitistack.io/finalizer"
 	// FinalizerNetworkNamespace keeps a NetworkNamespace until its users are gone

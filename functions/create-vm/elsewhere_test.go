@@ -55,7 +55,7 @@ func elsewhere(remote *rest.Config) func(*rig) *site {
 		if err := r.kube.Create(r.Context(), provider); err != nil {
 			r.Fatal(err)
 		}
-		r.Cleanup(func() { _ = r.kube.Delete(r.Context(), provider) })
+		r.dropProvider(provider.Name)
 		return kubevirtCluster(r, remote, provider.Name)
 	}
 }

@@ -101,6 +101,9 @@ func (f *functions) settle(ctx context.Context, namespace, name, cause string) e
 			return nil
 		}
 		if p.err = err; err == nil {
+			if err = f.keepProvider(ctx, provider); err != nil {
+				return err
+			}
 			if before, err = f.hold(ctx, before, m, provider.Name); err != nil {
 				return err
 			}
@@ -254,7 +257,7 @@ func (f *functions) remove(ctx context.Context, m *v1alpha1.Machine) error {
 		return err
 	}
 	events.Report(ctx, string(v1alpha1.MachineDeleting), "Removed machine")
-	return nil
+	return f.releaseProviderOf(ctx, m)
 }
 
 // waitForEtcd keeps the virtual machine of a control plane until its cluster has taken it

@@ -33,10 +33,13 @@ func (f *functions) providerOf(ctx context.Context, m *v1alpha1.Machine) (*v1alp
 		if err := f.kube.List(ctx, "", "", list); err != nil {
 			return nil, err
 		}
-		return defaultProvider(list.Items)
+		return defaultProvider(slices.DeleteFunc(list.Items, func(p v1alpha1.MachineProvider) bool { return p.DeletionTimestamp != nil }))
 	}
 	p := &v1alpha1.MachineProvider{}
 	err := f.kube.Get(ctx, "", name, p)
+	if err == nil && p.DeletionTimestamp != nil && madeOn(m) == "" {
+		return nil, fault{"MachineProviderDeleting", fmt.Sprintf("MachineProvider %s is being deleted: name another in spec.providerRef", name)}
+	}
 	if kube.NotFound(err) {
 		if madeOn(m) != "" {
 			return nil, fault{"MachineProviderNotFound", fmt.Sprintf("MachineProvider %s, which the machine was made on, does not exist any more: create it again", name)}
@@ -91,6 +94,12 @@ func (f *functions) settleProvider(ctx context.Context, name, cause string) erro
 		if kube.NotFound(err) {
 			return nil
 		}
+		return err
+	}
+	if p.DeletionTimestamp != nil {
+		return f.releaseProvider(ctx, p)
+	}
+	if err := f.keepProvider(ctx, p); err != nil {
 		return err
 	}
 	if cause != causeResync && p.Status.ObservedGeneration == p.Generation && !kube.AskedFor(p) {

@@ -73,7 +73,7 @@ func (r *rig) pve(options proxmoxsim.Options, change func(*v1alpha1.MachineProvi
 	if err := r.kube.Create(r.Context(), p); err != nil {
 		r.Fatal(err)
 	}
-	r.Cleanup(func() { _ = r.kube.Delete(context.Background(), p) })
+	r.dropProvider(p.Name)
 	return sim, p
 }
 

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+// keepProvider puts the finalizer on a MachineProvider that lacks it.
+func (f *functions) keepProvider(ctx context.Context, p *v1alpha1.MachineProvider) error {
+	before := p.DeepCopy()
+	if p.DeletionTimestamp != nil || !kube.AddFinalizer(p, v1alpha1.FinalizerMachineProvider) {
+		return nil
+	}
+	_, err := f.kube.Patch(ctx, before, p)
+	return err
+}
+
+// releaseProvider lets a MachineProvider that is being deleted go, once no Machine is made
+// on it any more. Until then its condition Ready names the Machines.
+func (f *functions) releaseProvider(ctx context.Context, p *v1alpha1.MachineProvider) error {
+	if !slices.Contains(p.Finalizers, v1alpha1.FinalizerMachineProvider) {
+		return nil
+	}
+	machines := &v1alpha1.MachineList{}
+	if err := f.kube.List(ctx, "", "", machines); err != nil {
+		return err
+	}
+	before, users := p.DeepCopy(), usersOf(machines.Items, p.Name)
+	if len(users) == 0 {
+		kube.RemoveFinalizer(p, v1alpha1.FinalizerMachineProvider)
+		if _, err := f.kube.Patch(ctx, before, p); err != nil && !kube.NotFound(err) {
+			return err
+		}
+		events.Report(ctx, "Deleting", "Removed MachineProvider")
+		return nil
+	}
+	p.Status.ObservedGeneration, p.Status.MachineCount = p.Generation, countMachines(machines.Items, p.Name)
+	message := "waits for " + enumerate(users) + " to be deleted"
+	news := kube.SetReady(&p.Status.Conditions, p.Generation, false, "InUse", message)
+	if _, err := f.kube.PatchStatus(ctx, before, p); err != nil {
+		return err
+	}
+	if news {
+		f.kube.Tell(ctx, p, true, "InUse", message)
+	}
+	return nil
+}
+
+// usersOf returns the Machines that are made on a MachineProvider, sorted.
+func usersOf(machines []v1alpha1.Machine, provider string) (users []string) {
+	for i := range machines {
+		if madeOn(&machines[i]) == provider {
+			users = append(users, machines[i].Namespace+"/"+machines[i].Name)
+		}
+	}
+	slices.Sort(users)
+	return users
+}
+
+// enumerate names the first Machines of a list, and counts the others.
+func enumerate(users []string) string {
+	const named = 5
+	if len(users) > named {
+		return fmt.Sprintf("Machines %s and %d more", strings.Join(users[:named], ", "), len(users)-named)
+	}
+	if len(users) == 1 {
+		return "Machine " + users[0]
+	}
+	return "Machines " + strings.Join(users[:len(users)-1], ", ") + " and " + users[len(users)-1]
+}
+
+// releaseProviderOf releases the MachineProvider of a Machine that is gone, if it is being
+// deleted. It is only a hint: resync looks at the MachineProvider as well.
+func (f *functions) releaseProviderOf(ctx context.Context, m *v1alpha1.Machine) error {
+	name := m.Annotations[v1alpha1.AnnotationProvider]
+	if name == "" {
+		return nil
+	}
+	return kube.OnConflict(func() error {
+		p := &v1alpha1.MachineProvider{}
+		err := f.kube.Get(ctx, "", name, p)
+		if kube.NotFound(err) || (err == nil && p.DeletionTimestamp == nil) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return f.releaseProvider(ctx, p)
+	})
+}

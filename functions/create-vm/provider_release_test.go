@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+// dropProvider deletes a MachineProvider at the end of a test, whatever keeps it.
+func (r *rig) dropProvider(name string) {
+	r.Cleanup(func() {
+		_ = kube.OnConflict(func() error {
+			p := &v1alpha1.MachineProvider{}
+			if err := r.kube.Get(context.Background(), "", name, p); err != nil {
+				return nil
+			}
+			before := p.DeepCopy()
+			p.Finalizers = nil
+			if _, err := r.kube.Patch(context.Background(), before, p); err != nil {
+				return err
+			}
+			return r.kube.Delete(context.Background(), p)
+		})
+	})
+}
+
+// TestProviderInUse deletes a MachineProvider under its Machine.
+func TestProviderInUse(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, proxmoxSite)
+	r.machine("m1")
+	m := r.drive("m1", &wire{}, "runs", running)
+	if err := r.kube.Delete(t.Context(), r.providerNow()); err != nil {
+		t.Fatal(err)
+	}
+	w := &wire{}
+	for range 2 {
+		if err := deliver(t.Context(), r.process(w), lookAtProvider(r.site.provider, events.TypeResync)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := meta.FindStatusCondition(r.providerNow().Status.Conditions, v1alpha1.ConditionReady)
+	if c == nil || c.Reason != "InUse" || c.Message != "waits for Machine "+r.namespace+"/m1 to be deleted" {
+		t.Errorf("the Machine is not named: %+v", c)
+	}
+	if writes := sum(w.count, "PATCH /apis/vitistack.io"); writes != 1 {
+		t.Errorf("%d writes for one state: %v", writes, w.count)
+	}
+	r.create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m2"}, Spec: v1alpha1.MachineSpec{
+		Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.site.provider},
+	}})
+	late := r.drive("m2", &wire{}, "is not made any more", ready("MachineProviderDeleting"))
+	if told := meta.FindStatusCondition(late.Status.Conditions, v1alpha1.ConditionReady).Message; !strings.Contains(told, "spec.providerRef") || len(late.Finalizers) > 0 {
+		t.Errorf("finalizers %v: %s", late.Finalizers, told)
+	}
+	r.clean(m, &wire{})
+	if err := r.kube.Get(t.Context(), "", r.site.provider, &v1alpha1.MachineProvider{}); !kube.NotFound(err) {
+		t.Errorf("the MachineProvider goes with its last Machine: %v", err)
+	}
+}
+
+func TestEnumerate(t *testing.T) {
+	t.Parallel()
+	for want, users := range map[string][]string{
+		"Machine n/a":          {"n/a"},
+		"Machines n/a and n/b": {"n/a", "n/b"},
+		"Machines n/a, n/b, n/c, n/d, n/e and 1 more": {"n/a", "n/b", "n/c", "n/d", "n/e", "n/f"},
+	} {
+		if got := enumerate(users); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
