@@ -45,7 +45,9 @@ var snippet = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]*:snippets/[^\s,]+$`)
 //	any                              yes                  CD with user and network data
 func firstBoot(m *v1alpha1.Machine, want wanted) firstConfig {
 	given := m.Spec.CloudInit != nil && m.Spec.CloudInit.NetworkData != ""
-	o := map[string]string{}
+	// Proxmox VE would upgrade all packages at the first boot, and write a config drive
+	// instead of NoCloud for the type of Windows guests.
+	o := map[string]string{"ciupgrade": "0", "citype": "nocloud"}
 	userData := strings.TrimSpace(want.userData)
 	simple := userData == ""
 	if name, keys, ok := simpleUser(userData); ok {
@@ -130,7 +132,7 @@ func burn(m *v1alpha1.Machine, f firstConfig) ([]byte, error) {
 		return nil, fmt.Errorf("make a CD: %w", err)
 	}
 	files := map[string]string{
-		"user-data": f.userData, "meta-data": fmt.Sprintf("instance-id: %s\nlocal-hostname: %s\n", m.UID, m.Name), "network-config": f.networkData,
+		"user-data": f.userData, "meta-data": fmt.Sprintf("instance-id: %s\nlocal-hostname: %s\n", m.UID, hostnameOf(m)), "network-config": f.networkData,
 	}
 	for name, text := range files {
 		if text == "" {

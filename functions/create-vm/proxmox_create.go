@@ -217,7 +217,7 @@ func (vm *virtualMachine) shared(all cluster) bool {
 // clone copies a template. It has the template's options at first, under the
 // description by which it is known to be ours.
 func (x *proxmox) clone(ctx context.Context, m *v1alpha1.Machine, where place, source item, vmid int) (*pve.Task, error) {
-	options := &pve.VirtualMachineCloneOptions{NewID: vmid, Name: m.Name, Description: describe(m), Pool: x.options.Pool}
+	options := &pve.VirtualMachineCloneOptions{NewID: vmid, Name: hostnameOf(m), Description: describe(m), Pool: x.options.Pool}
 	if !x.options.LinkedClone {
 		options.Full, options.Storage = true, where.storages[0]
 	}

@@ -79,7 +79,7 @@ func TestFirstBoot(t *testing.T) {
 		static: true, dns: []string{"192.0.2.1"}, addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.10/24"), netip.MustParsePrefix("2001:db8::10/64")},
 		gateways: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")},
 	}, {}}
-	addresses := map[string]string{"ipconfig0": "ip=192.0.2.10/24,ip6=2001:db8::10/64,gw=192.0.2.1,gw6=2001:db8::1", "ipconfig1": "ip=dhcp", "nameserver": "192.0.2.1"}
+	addresses := map[string]string{"ciupgrade": "0", "citype": "nocloud", "ipconfig0": "ip=192.0.2.10/24,ip6=2001:db8::10/64,gw=192.0.2.1,gw6=2001:db8::1", "ipconfig1": "ip=dhcp", "nameserver": "192.0.2.1"}
 	with := func(more map[string]string) map[string]string {
 		for key, value := range addresses {
 			more[key] = value

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"net/netip"
 	"regexp"
@@ -52,6 +53,19 @@ func describe(m *v1alpha1.Machine) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
+// hostnameOf returns a machine's name as one label of DNS. It is the name of the virtual
+// machine, which Proxmox VE and cloud-init would cut at its first dot for the guest.
+func hostnameOf(m *v1alpha1.Machine) string {
+	const longest = 63
+	name := strings.ReplaceAll(m.Name, ".", "-")
+	if len(name) <= longest {
+		return name
+	}
+	sum := sha256.Sum256([]byte(m.Name))
+	hash := fmt.Sprintf("-%x", sum[:4])
+	return name[:longest-len(hash)] + hash
+}
+
 // megabytes is the memory of a machine in MiB, rounded up.
 func megabytes(want wanted) int64 {
 	return unitsOf(want.memory.Value(), 1<<20)
@@ -86,7 +100,7 @@ func alterable(m *v1alpha1.Machine, want wanted) map[string]string {
 // since Proxmox VE has none.
 func (x *proxmox) fixed(m *v1alpha1.Machine, want wanted, cd firstConfig) map[string]string {
 	o := map[string]string{
-		"name": m.Name, "cpu": "x86-64-v2-AES", "numa": "0", "balloon": "0", "agent": "enabled=1", "scsihw": "virtio-scsi-single", "ostype": "l26",
+		"name": hostnameOf(m), "cpu": "x86-64-v2-AES", "numa": "0", "balloon": "0", "agent": "enabled=1", "scsihw": "virtio-scsi-single", "ostype": "l26",
 		"onboot": "1", "machine": "q35", "bios": "seabios", "serial0": "socket",
 	}
 	if x.options.CPUType != "" {

@@ -85,6 +85,7 @@ func (s *Server) guestOf(m *machine) Guest {
 	g := Guest{ID: guestID(m), Name: m.Config["name"], Node: m.Node, VMID: m.ID, NICs: nicsOf(m.Config), CPUs: cpusOf(m.Config), Memory: memoryOf(m.Config)}
 	g.Image = s.bootImage(m)
 	seed, generated := s.seedOf(m)
+	generated = generated && noCloud(m.Config)
 	g.UserData = seed.userData
 	for _, name := range drives(m.Config) {
 		d, err := parseDrive(name, m.Config[name])
@@ -115,6 +116,16 @@ func (s *Server) guestOf(m *machine) Guest {
 		}
 	}
 	return g
+}
+
+// noCloud reports whether Proxmox VE writes its drive as NoCloud, the only form that the
+// simulated guests read. Without citype it writes a config drive for Windows
+// (qemu-server, PVE/QemuServer/Cloudinit.pm).
+func noCloud(config map[string]string) bool {
+	if config["citype"] != "" {
+		return config["citype"] == "nocloud"
+	}
+	return !strings.HasPrefix(config["ostype"], "w")
 }
 
 // ipConfig reads ipconfig0 and its like. Without one an interface asks for a lease.

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"strings"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	proxmoxsim "github.com/vitistack/stack/tests/sim/proxmox"
+)
+
+// guestLog keeps the guests that were switched on, by the names that they have.
+type guestLog struct {
+	mu     sync.Mutex
+	guests map[string]proxmoxsim.Guest
+}
+
+// PowerOn implements proxmoxsim.Guests.
+func (l *guestLog) PowerOn(g proxmoxsim.Guest) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.guests[g.Name] = g
+	return nil
+}
+
+// PowerOff implements proxmoxsim.Guests.
+func (l *guestLog) PowerOff(string) error { return nil }
+
+// Destroy implements proxmoxsim.Guests.
+func (l *guestLog) Destroy(string) error { return nil }
+
+// TestProxmoxGuest shows what Proxmox VE's own drive tells a guest.
+func TestProxmoxGuest(t *testing.T) {
+	t.Parallel()
+	log := &guestLog{guests: map[string]proxmoxsim.Guest{}}
+	var sim *proxmoxsim.Server
+	r := newRig(t, func(r *rig) *site {
+		server, p := r.pve(proxmoxsim.Options{Guests: log}, nil)
+		sim = server
+		return pveSite(r, server, p.Name)
+	})
+	on := true
+	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "web.example"}, Spec: v1alpha1.MachineSpec{
+		Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.site.provider},
+		Domain: &v1alpha1.MachineDomain{Features: &v1alpha1.DomainFeatures{HyperV: &on}},
+	}}
+	r.create(m)
+	m = r.drive(m.Name, &wire{}, "runs", running)
+	log.mu.Lock()
+	guest := log.guests["web-example"]
+	log.mu.Unlock()
+	if len(guest.NICs) != 1 || len(guest.NICs[0].Addresses) != 1 || guest.NICs[0].Addresses[0].Addr().String() != m.Status.IPAddresses[0] {
+		t.Errorf("a guest with hyperv reads its address from NoCloud: %+v", log.guests)
+	}
+	for _, vm := range sim.Machines() {
+		if vm.Config["ciupgrade"] != "0" || vm.Config["ostype"] != "win11" {
+			t.Errorf("a first boot upgrades no packages: %v", vm.Config)
+		}
+	}
+	r.clean(m, &wire{})
+}
+
+func TestHostnameOf(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{"web": "web", "web.example.com": "web-example-com"} {
+		if got := hostnameOf(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name}}); got != want {
+			t.Errorf("%s: got %s, want %s", name, got, want)
+		}
+	}
+	long := hostnameOf(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("a.", 100) + "a"}})
+	if len(long) != 63 || strings.Contains(long, ".") {
+		t.Errorf("a long name fits into a label: %s", long)
+	}
+}
