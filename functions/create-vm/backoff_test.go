@@ -2,10 +2,12 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -67,7 +69,11 @@ func TestRepeats(t *testing.T) {
 // as the event source does. It returns how often each request was made.
 func (r *rig) period(name string, length time.Duration) map[string]int {
 	r.Helper()
-	w := &wire{}
+	return r.periodOn(&wire{}, name, length)
+}
+
+func (r *rig) periodOn(w *wire, name string, length time.Duration) map[string]int {
+	r.Helper()
 	f := r.process(w)
 	own := look(r.namespace, name)
 	own.SetType(events.TypeUpdate)
@@ -165,6 +171,35 @@ func (r *rig) triesAtOnce(m *v1alpha1.Machine, request string) {
 	})
 	if n := sum(r.period(m.Name, 3*time.Second), request); n == 0 || n > 4 {
 		r.Errorf("the annotation causes %d attempts", n)
+	}
+}
+
+// TestKubeVirtBackOff counts the requests that a Machine costs while KubeVirt refuses its
+// virtual machine, with another message each time.
+func TestKubeVirtBackOff(t *testing.T) {
+	t.Parallel()
+	for name, status := range map[string]int{"Webhook": http.StatusInternalServerError, "Quota": http.StatusForbidden, "Busy": http.StatusServiceUnavailable} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, kubevirtSite)
+			r.machine("m1")
+			var tries atomic.Int64
+			refuse := func(req *http.Request) *http.Response {
+				if req.Method != http.MethodPost || !strings.HasSuffix(req.URL.Path, "/virtualmachines") {
+					return nil
+				}
+				body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":%d,"message":"refused, request %d"}`, status, tries.Add(1))
+				return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: req}
+			}
+			r.periodOn(&wire{answer: refuse}, "m1", 10*time.Minute)
+			first := tries.Swap(0)
+			w := &wire{answer: refuse}
+			count := r.periodOn(w, "m1", 5*time.Minute)
+			if later := tries.Load(); later > 6 || later == 0 || first > 20 {
+				t.Errorf("%d attempts in ten minutes, then %d in five: %v", first, later, count)
+			}
+			r.clean(r.drive("m1", &wire{}, "runs once KubeVirt takes it", running), &wire{})
+		})
 	}
 }
 

@@ -101,10 +101,7 @@ func (f *functions) settle(ctx context.Context, namespace, name, cause string) e
 			return nil
 		}
 		if p.err = err; err == nil {
-			if err = f.keepProvider(ctx, provider); err != nil {
-				return err
-			}
-			if before, err = f.hold(ctx, before, m, provider.Name); err != nil {
+			if before, err = f.hold(ctx, before, m, provider); err != nil {
 				return err
 			}
 			p = f.build(ctx, m, size, provider)
@@ -151,10 +148,13 @@ func (f *functions) plan(ctx context.Context, m *v1alpha1.Machine) (size, *v1alp
 // hold writes down, before anything is made for the machine, that it has to be
 // cleaned up and at which provider, and returns the machine as it is then.
 // Whatever becomes of this delivery, the deletion knows where to look.
-func (f *functions) hold(ctx context.Context, before, m *v1alpha1.Machine, provider string) (*v1alpha1.Machine, error) {
+func (f *functions) hold(ctx context.Context, before, m *v1alpha1.Machine, provider *v1alpha1.MachineProvider) (*v1alpha1.Machine, error) {
+	if err := f.keepProvider(ctx, provider); err != nil {
+		return nil, err
+	}
 	missing := kube.AddFinalizer(m, v1alpha1.FinalizerMachine)
-	if m.Annotations[v1alpha1.AnnotationProvider] != provider {
-		metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationProvider, provider)
+	if m.Annotations[v1alpha1.AnnotationProvider] != provider.Name {
+		metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationProvider, provider.Name)
 		missing = true
 	}
 	if !missing {

@@ -68,7 +68,7 @@ func (x *proxmox) adopt(ctx context.Context, m *v1alpha1.Machine, want wanted, v
 	if first.iso() {
 		all, err := x.resources(ctx)
 		if err == nil {
-			all, err = x.withCDStorages(ctx, all)
+			all, err = x.withCDStorages(ctx, all, first)
 		}
 		if err != nil {
 			return nil, err

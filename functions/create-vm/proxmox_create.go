@@ -26,11 +26,9 @@ func (x *proxmox) make(ctx context.Context, m *v1alpha1.Machine, want wanted, al
 	}
 	m.Status.VMName, m.Status.NodeName = "", ""
 	first := firstBoot(m, want)
-	if first.iso() {
-		var err error
-		if all, err = x.withCDStorages(ctx, all); err != nil {
-			return seen{}, err
-		}
+	all, err := x.withCDStorages(ctx, all, first)
+	if err != nil {
+		return seen{}, err
 	}
 	source, err := x.source(ctx, m, all)
 	if err != nil {

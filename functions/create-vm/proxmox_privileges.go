@@ -129,8 +129,12 @@ func (x *proxmox) missingOnStorages(ctx context.Context, all cluster, content st
 
 // withCDStorages returns the cluster without the content iso of storages from which the
 // user may not delete a CD again: that needs Datastore.Allocate (pve-storage,
-// PVE/API2/Storage/Content.pm). A CD holds keys, so none is made that would stay.
-func (x *proxmox) withCDStorages(ctx context.Context, all cluster) (cluster, error) {
+// PVE/API2/Storage/Content.pm). A CD holds keys, so none is made that would stay. A guest
+// without a CD needs none of them.
+func (x *proxmox) withCDStorages(ctx context.Context, all cluster, first firstConfig) (cluster, error) {
+	if !first.iso() {
+		return all, nil
+	}
 	may := map[string]bool{}
 	var refused []string
 	kept := slices.Clone(all)

@@ -102,6 +102,8 @@ type wire struct {
 	dead  bool
 	count map[string]int
 	order []string
+	// answer answers a request instead of the server, where it is set and returns one.
+	answer func(*http.Request) *http.Response
 }
 
 // varying is what of a URL differs from run to run.
@@ -120,6 +122,11 @@ func (w *wire) through(next http.RoundTripper) http.RoundTripper {
 		}
 		if harmed == "before" {
 			return nil, errors.New("connection refused by the test")
+		}
+		if w.answer != nil {
+			if res := w.answer(req); res != nil {
+				return res, nil
+			}
 		}
 		res, err := next.RoundTrip(req)
 		if err != nil || harmed == "" {
