@@ -214,13 +214,12 @@ func TestDeletedControlPlanesLeave(t *testing.T) {
 				}
 			}
 			feed.Until(t, "the control planes are replaced", func() (bool, string) {
-				left := 0
-				for _, name := range s.machines("shop") {
-					if gone[s.machine("shop-"+name).UID] {
-						left++
-					}
+				list := &v1alpha1.MachineList{}
+				if err := s.kube.List(t.Context(), s.namespace, "", list); err != nil {
+					return false, err.Error()
 				}
-				return left == 0, s.get("shop").Status.Message
+				left := slices.ContainsFunc(list.Items, func(m v1alpha1.Machine) bool { return gone[m.UID] })
+				return !left, s.get("shop").Status.Message
 			})
 			s.running("shop")
 			planes := s.machines("shop")

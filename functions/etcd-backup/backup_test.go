@@ -114,7 +114,44 @@ func (s *stand) powerOn() {
 		}
 		return err
 	})
+	s.etcdIs("Running")
 	s.publish()
+}
+
+// etcdIs waits until the service etcd of the node is in a state.
+func (s *stand) etcdIs(state string) {
+	s.Helper()
+	s.eventually("etcd is "+state, func(ctx context.Context, c *client.Client) error {
+		info, err := c.ServiceInfo(ctx, "etcd")
+		if err == nil && (len(info) != 1 || info[0].Service.GetState() != state) {
+			err = fmt.Errorf("etcd is %v", info)
+		}
+		return err
+	})
+}
+
+// TestNodeWithoutEtcd asks a node for a snapshot whose etcd waits for a bootstrap. The
+// refusal is immediate, and says why.
+func TestNodeWithoutEtcd(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.eventually("etcd's data is wiped", func(ctx context.Context, c *client.Client) error {
+		return c.ResetGeneric(ctx, &machine.ResetRequest{Reboot: true, SystemPartitionsToWipe: []*machine.ResetPartitionSpec{{Label: "EPHEMERAL", Wipe: true}}})
+	})
+	s.etcdIs("Preparing")
+	document, err := s.talosconfig.Bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	stream, err := open(ctx, document)
+	if err == nil {
+		_ = stream.Close()
+	}
+	if err == nil || !strings.Contains(err.Error(), "etcd is Preparing") || ctx.Err() != nil {
+		t.Errorf("want a refusal that says what etcd does, got %v", err)
+	}
 }
 
 func (s *stand) configure(bundle *secrets.Bundle, contract *contracts.VersionContract) {

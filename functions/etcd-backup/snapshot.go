@@ -17,6 +17,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/vitistack/stack/events/outbound"
 	"github.com/vitistack/stack/functions/internal/talosconfig"
@@ -106,17 +107,52 @@ func openAt(ctx context.Context, current *talosconfig.Context, endpoint string) 
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", endpoint, err)
 	}
-	snapshot, err := machine.NewMachineServiceClient(conn).EtcdSnapshot(ctx, &machine.EtcdSnapshotRequest{})
+	c, err := begin(ctx, conn)
 	if err != nil {
 		_ = conn.Close()
 		return nil, fmt.Errorf("take snapshot on %s: %w", endpoint, err)
 	}
-	c := &connected{stream: snapshot, conn: conn}
-	if c.rest, err = c.next(); err != nil { // a refusal comes with the first part
-		_ = conn.Close()
-		return nil, fmt.Errorf("take snapshot on %s: %w", endpoint, err)
-	}
 	return c, nil
+}
+
+// begin asks a node for a snapshot and reads its first part, with which a refusal comes. A
+// node whose etcd does not run is not asked: Talos would wait until the deadline, and then
+// end the stream without an error and without data.
+func begin(ctx context.Context, conn *grpc.ClientConn) (*connected, error) {
+	client := machine.NewMachineServiceClient(conn)
+	if err := etcdRuns(ctx, client); err != nil {
+		return nil, err
+	}
+	snapshot, err := client.EtcdSnapshot(ctx, &machine.EtcdSnapshotRequest{})
+	if err != nil {
+		return nil, err
+	}
+	c := &connected{stream: snapshot, conn: conn}
+	c.rest, err = c.next()
+	if errors.Is(err, io.EOF) || (err == nil && len(c.rest) == 0) {
+		return nil, errors.New("the snapshot is empty")
+	}
+	return c, err
+}
+
+// etcdRuns returns an error where the service etcd of a node does not run.
+func etcdRuns(ctx context.Context, client machine.MachineServiceClient) error {
+	answer, err := client.ServiceList(ctx, &emptypb.Empty{})
+	if err != nil {
+		return fmt.Errorf("list services: %w", err)
+	}
+	for _, message := range answer.GetMessages() {
+		for _, s := range message.GetServices() {
+			if s.GetId() != "etcd" {
+				continue
+			}
+			if s.GetState() == "Running" {
+				return nil
+			}
+			return fmt.Errorf("etcd is %s there", s.GetState())
+		}
+	}
+	return errors.New("there is no etcd")
 }
 
 // apid is the port of the API of Talos.
