@@ -78,9 +78,6 @@ func (f *functions) settle(ctx context.Context, namespace, name, cause string) e
 		return err
 	}
 	if m.DeletionTimestamp != nil {
-		if slices.Contains(m.Finalizers, v1alpha1.FinalizerEtcd) {
-			return f.waitForEtcd(ctx, m)
-		}
 		return f.remove(ctx, m)
 	}
 	next := step(m, cause)
@@ -229,6 +226,9 @@ func (f *functions) firstConfiguration(ctx context.Context, m *v1alpha1.Machine,
 // remove takes down the virtual machine, its disks, and its place in the network,
 // in this order, and then lets the object go.
 func (f *functions) remove(ctx context.Context, m *v1alpha1.Machine) error {
+	if slices.Contains(m.Finalizers, v1alpha1.FinalizerEtcd) {
+		return f.waitForEtcd(ctx, m)
+	}
 	if waiting, err := f.waitForBackOff(ctx, m); waiting || err != nil {
 		return err
 	}

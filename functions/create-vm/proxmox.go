@@ -53,9 +53,7 @@ func (x *proxmox) ensure(ctx context.Context, m *v1alpha1.Machine, want wanted) 
 	if busy {
 		return underway(m, m.Status.Task), nil
 	}
-	f, isFault := asFault(failed)
-	exists := recorded != nil && (recorded.Action == actionCreate || recorded.Action == actionClone) && isFault && strings.Contains(f.message, "already exists")
-	full := isFault && f.reason == insufficient && recorded.Action == actionStart && m.Status.Phase == v1alpha1.MachineCreating
+	exists, full := isTaken(recorded, failed), isFull(m, recorded, failed)
 	if failed != nil && !full && !exists {
 		return seen{}, failed
 	}
@@ -80,6 +78,19 @@ func (x *proxmox) ensure(ctx context.Context, m *v1alpha1.Machine, want wanted) 
 	default:
 		return x.locked(ctx, m, want, vm, lock)
 	}
+}
+
+// isTaken reports whether a task has failed because what it had to make exists. That is no
+// failure where it is the machine's own, after an answer that was lost.
+func isTaken(recorded *v1alpha1.ProviderTask, failed error) bool {
+	f, isFault := asFault(failed)
+	return isFault && recorded != nil && (recorded.Action == actionCreate || recorded.Action == actionClone) && strings.Contains(f.message, "already exists")
+}
+
+// isFull reports whether the first start of a machine has failed for want of memory.
+func isFull(m *v1alpha1.Machine, recorded *v1alpha1.ProviderTask, failed error) bool {
+	f, isFault := asFault(failed)
+	return isFault && f.reason == insufficient && recorded != nil && recorded.Action == actionStart && m.Status.Phase == v1alpha1.MachineCreating
 }
 
 // locked observes a virtual machine that Proxmox VE has locked, for a backup for example.

@@ -37,7 +37,7 @@ func (x *proxmox) find(ctx context.Context, m *v1alpha1.Machine) (*virtualMachin
 		if err == nil && vm.of(m) {
 			return vm, nil, nil
 		}
-		if err != nil && !missing(err) && (!denied(err) || !x.unused(ctx, vmid)) {
+		if err != nil && !x.absent(ctx, vmid, err) {
 			return nil, nil, err
 		}
 	}
@@ -66,9 +66,13 @@ func (x *proxmox) find(ctx context.Context, m *v1alpha1.Machine) (*virtualMachin
 	return nil, all, nil
 }
 
-// unused reports whether no virtual machine has a VMID. A user whose rights come from a
-// pool cannot read the configuration of one that has gone: it is in no pool any more.
-func (x *proxmox) unused(ctx context.Context, vmid int) bool {
+// absent reports whether no virtual machine has a VMID, after an error of reading it. A user
+// whose rights come from a pool cannot read the configuration of one that has gone: it is
+// in no pool any more. So Proxmox VE is asked whether the VMID is unused.
+func (x *proxmox) absent(ctx context.Context, vmid int, err error) bool {
+	if missing(err) || !denied(err) {
+		return missing(err)
+	}
 	var next any
 	return x.client.Get(ctx, fmt.Sprintf("/cluster/nextid?vmid=%d", vmid), &next) == nil
 }

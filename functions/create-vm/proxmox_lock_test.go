@@ -37,7 +37,7 @@ func TestProxmoxLock(t *testing.T) {
 				t.Errorf("%s: %v", kind, err)
 			}
 		}
-		m = r.drive("m1", w, "runs while it is locked", running)
+		r.drive("m1", w, "runs while it is locked", running)
 		if len(w.writes()) > 0 {
 			t.Errorf("%s: nothing has to be written: %v", kind, w.order)
 		}
