@@ -160,6 +160,9 @@ func (f *functions) hold(ctx context.Context, before, m *v1alpha1.Machine, provi
 	if _, err := f.kube.Patch(ctx, before, m); err != nil {
 		return nil, err
 	}
+	if err := f.stillProvided(ctx, m, provider.Name); err != nil {
+		return nil, err
+	}
 	return m.DeepCopy(), nil
 }
 

@@ -21,6 +21,28 @@ func (f *functions) keepProvider(ctx context.Context, p *v1alpha1.MachineProvide
 	return err
 }
 
+// stillProvided reads the MachineProvider of a Machine again that has just been recorded as its
+// user. A provider that was deleted meanwhile may have been released without the Machine, so the
+// record is undone and the next delivery chooses again. Both orders are covered: either the
+// release sees the record, or this read sees the deletion.
+func (f *functions) stillProvided(ctx context.Context, m *v1alpha1.Machine, name string) error {
+	p := &v1alpha1.MachineProvider{}
+	err := f.kube.Get(ctx, "", name, p)
+	if err == nil && p.DeletionTimestamp == nil {
+		return nil
+	}
+	if err != nil && !kube.NotFound(err) {
+		return err
+	}
+	before := m.DeepCopy()
+	delete(m.Annotations, v1alpha1.AnnotationProvider)
+	kube.RemoveFinalizer(m, v1alpha1.FinalizerMachine)
+	if _, err := f.kube.Patch(ctx, before, m); err != nil {
+		return err
+	}
+	return fmt.Errorf("make machine %s/%s: MachineProvider %s is being deleted", m.Namespace, m.Name, name)
+}
+
 // releaseProvider lets a MachineProvider that is being deleted go, once no Machine is made
 // on it any more. Until then its condition Ready names the Machines.
 func (f *functions) releaseProvider(ctx context.Context, p *v1alpha1.MachineProvider) error {

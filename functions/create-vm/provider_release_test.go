@@ -78,3 +78,30 @@ func TestEnumerate(t *testing.T) {
 		}
 	}
 }
+
+// TestProviderReleasedMeanwhile has a MachineProvider released between the moment that a delivery
+// reads it and the moment that the delivery records its Machine. The record is undone.
+func TestProviderReleasedMeanwhile(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, proxmoxSite)
+	f, p := r.process(&wire{}), r.providerNow()
+	if err := f.keepProvider(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.kube.Delete(t.Context(), r.providerNow()); err != nil {
+		t.Fatal(err)
+	}
+	if err := deliver(t.Context(), f, lookAtProvider(r.site.provider, events.TypeResync)); err != nil {
+		t.Fatal(err)
+	}
+	m := r.machine("m1")
+	if _, err := f.hold(t.Context(), m.DeepCopy(), m, p); err == nil {
+		t.Error("a Machine is recorded on a MachineProvider that is gone")
+	}
+	if err := r.kube.Get(t.Context(), r.namespace, "m1", m); err != nil {
+		t.Fatal(err)
+	}
+	if len(m.Finalizers) > 0 || m.Annotations[v1alpha1.AnnotationProvider] != "" {
+		t.Errorf("the Machine could not be deleted: finalizers %v, annotations %v", m.Finalizers, m.Annotations)
+	}
+}
