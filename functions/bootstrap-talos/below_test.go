@@ -90,7 +90,7 @@ func (s *stand) mac(m *v1alpha1.Machine) string {
 
 func (s *stand) power(ctx context.Context, m *v1alpha1.Machine) error {
 	return s.fleet.PowerOn(ctx, talos.Machine{
-		ID: string(m.UID), Links: []talos.Link{{Name: "eth0", MAC: s.mac(m)}}, Static: true,
+		ID: string(m.UID), Links: []talos.Link{{Name: "eth0", MAC: s.mac(m), Temporary: s.temporary}}, Static: true,
 		Address: s.net.Address(s.place(string(m.UID))), Version: "v" + m.Spec.OS.Version, Kind: "nocloud", Preinstalled: true,
 		Disks: []talos.Disk{{Device: "/dev/vda", Size: 40 << 30}}, Skew: time.Duration(s.skew.Load()),
 	})

@@ -32,6 +32,18 @@ func TestBootstrapIsLost(t *testing.T) {
 	}
 }
 
+// TestTalosSaysWhatItWaitsFor has a control plane pull etcd's image for longer than a
+// delivery waits.
+func TestTalosSaysWhatItWaitsFor(t *testing.T) {
+	t.Parallel()
+	s := setUp(t, standing{timing: talos.Timing{EtcdPull: time.Hour}})
+	s.create(s.cluster("shop", 1, 0))
+	s.waits("shop", "WaitingForEtcd", "node shop-cp-0 to pull the image of etcd", "Talos on shop-cp-0 is booting", "etcd not running")
+	if got := s.get("shop").Status.Message; strings.Contains(got, "delete Machine") || strings.Contains(got, "0 machines") {
+		t.Errorf("the message names a remedy that destroys a healthy node: %s", got)
+	}
+}
+
 // requests waits until a node has received exactly so many bootstrap requests since it
 // has booted.
 func (s *stand) requests(cluster string, m *v1alpha1.Machine, want int) {

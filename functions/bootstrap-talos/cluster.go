@@ -141,7 +141,7 @@ func (f *function) advance(ctx context.Context, c *cluster) error {
 		late = worst([]error{late, f.checkEtcd(ctx, c)}) // what is missing may be no control plane
 	}
 	if !c.reachable || (late != nil && c.Status.Upgrade == nil) {
-		return late
+		return c.withUnmet(ctx, late)
 	}
 	err = worst(slices.DeleteFunc([]error{f.upgrade(ctx, c), late}, func(err error) bool { return err == nil }))
 	if err != nil || c.Status.Upgrade != nil {

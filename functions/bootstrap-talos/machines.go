@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -109,10 +111,22 @@ func (f *function) waitForMachines(c *cluster) error {
 			detail = whyNotReady(machine)
 		}
 	}
-	slices.Sort(late)
-	message := "waits for " + count(len(late), "machine")
-	if len(late) > 0 {
-		message += ", first of all " + late[0]
+	if len(late) == 0 {
+		return f.waitForTalos(c)
 	}
+	slices.Sort(late)
+	message := "waits for " + count(len(late), "machine") + ", first of all " + late[0]
 	return waits{reason: "WaitingForMachines", message: message + detail}
+}
+
+// waitForTalos says which node has to answer first while all machines run.
+func (f *function) waitForTalos(c *cluster) error {
+	message := fmt.Sprintf("%d of %s are running; waiting for Talos to answer", len(c.plan.members), count(len(c.plan.members), "machine"))
+	for _, m := range c.plan.members {
+		if machine := c.machines[m.name]; !installed(machine) {
+			message += fmt.Sprintf(" on %s (%s)", m.name, net.JoinHostPort(addressOf(machine), apiPort))
+			break
+		}
+	}
+	return waits{reason: "WaitingForNode", message: message, silent: true}
 }

@@ -53,6 +53,8 @@ type stand struct {
 	held map[string]int
 	// skew is how far the clocks of machines are ahead that are powered on.
 	skew atomic.Int64
+	// temporary is whether the network interfaces of machines show no permanent address.
+	temporary bool
 }
 
 // standing is how a stand differs from others.

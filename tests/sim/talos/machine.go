@@ -48,6 +48,9 @@ type Machine struct {
 type Link struct {
 	Name string `json:"name"`
 	MAC  string `json:"mac"`
+	// Temporary tells that the driver shows no permanent address, as veth and some
+	// paravirtual ones do, so that no selector by it means the link.
+	Temporary bool `json:"temporary,omitempty"`
 }
 
 // Disk is a block device.

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/cosi-project/runtime/pkg/resource"
@@ -24,6 +25,9 @@ func (b *boot) resources() []resource.Resource {
 	n := b.node
 	f := b.facts()
 	all := append(hardwareResources(n.Machine), networkResources(n.Machine, b.network, b.vips)...)
+	if n.config != nil {
+		giveAliases(all, n)
+	}
 	all = append(all, runtimeResources(n, f)...)
 	all = append(all, diskResources(n)...)
 	if n.config != nil {
@@ -62,7 +66,24 @@ func linkStatus(m Machine, at int) *network.LinkStatus {
 		Flags: nethelpers.LinkFlags(nethelpers.LinkUp | nethelpers.LinkBroadcast | nethelpers.LinkRunning | nethelpers.LinkMulticast | nethelpers.LinkLowerUp),
 		Port:  nethelpers.Other, Duplex: nethelpers.Unknown,
 	}
+	if link.Temporary {
+		status.TypedSpec().PermanentAddr = nil
+	}
 	return status
+}
+
+// giveAliases shows the alias that the configuration gives to each link.
+func giveAliases(all []resource.Resource, n *node) {
+	for _, r := range all {
+		link, ok := r.(*network.LinkStatus)
+		if !ok {
+			continue
+		}
+		at := slices.IndexFunc(n.Machine.Links, func(l Link) bool { return l.Name == link.Metadata().ID() })
+		if names := aliases(n.Machine, at, n.config); len(names) > 1 {
+			link.TypedSpec().Alias = names[len(names)-1]
+		}
+	}
 }
 
 func networkResources(m Machine, n wiring, vips []netip.Addr) []resource.Resource {

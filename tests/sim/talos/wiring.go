@@ -111,7 +111,9 @@ func linkConfig(m Machine, cfg config.Provider) (mentioned bool, static []netip.
 		}
 	}
 	for _, c := range cfg.NetworkVirtualIPConfigs() {
-		vips = append(vips, c.VIP())
+		if slices.Contains(names, c.Link()) {
+			vips = append(vips, c.VIP())
+		}
 	}
 	if !cfg.Machine().Type().IsControlPlane() {
 		vips = nil
