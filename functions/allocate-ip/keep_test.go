@@ -107,7 +107,7 @@ func TestClosedNetwork(t *testing.T) {
 		s.configuration(name, "net", eth0())
 		s.settle(f, name)
 		nc := s.until(name, "NetworkDeleting")
-		if len(nc.Status.NetworkInterfaces) > 0 && nc.Status.NetworkInterfaces[0].IPAllocated || !strings.Contains(nc.Status.Message, "create it anew in another network") {
+		if len(nc.Status.NetworkInterfaces) > 0 && nc.Status.NetworkInterfaces[0].IPAllocated || !strings.Contains(nc.Status.Message, "create it again in another network") {
 			t.Errorf("%s: status %+v, want it to get nothing", phase, nc.Status)
 		}
 		s.settle(f, "web")

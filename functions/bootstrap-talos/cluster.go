@@ -343,7 +343,7 @@ func (f *function) ensureCredentials(ctx context.Context, c *cluster) error {
 		if c.keyed() {
 			c.unanswered = true
 			return fault{"KeysLost", fmt.Sprintf(
-				"Secret %s is gone, and nodes know no other keys than those: restore it from a backup, or delete the cluster and create it anew", secretName(c.KubernetesCluster, pkiSecret))}
+				"Secret %s is gone, and nodes know no other keys than those: restore it from a backup, or delete the cluster and create it again", secretName(c.KubernetesCluster, pkiSecret))}
 		}
 		if c.madeByAnother(f.now()) {
 			return waits{reason: reasonGenerating, message: "waits for the cluster's keys to be made"}

@@ -48,12 +48,12 @@ func (e etcdMajority) lost() error {
 	case e.led || left+len(e.empty) == 0:
 		return nil
 	case left == 0:
-		return fault{reasonEtcdLost, "no control plane has the data of etcd any more: restore a snapshot as functions/etcd-backup/README.md says, or delete the cluster and create it anew"}
+		return fault{reasonEtcdLost, "no control plane has the data of etcd any more: restore a snapshot as functions/etcd-backup/README.md says, or delete the cluster and create it again"}
 	case len(e.leaderless) == 0 || left > e.wanted/2:
 		return nil
 	default:
 		return fault{reasonEtcdUnavailable, fmt.Sprintf(
-			"%d of %d members of etcd left (%s), which is no majority: restore its data as functions/etcd-backup/README.md says under \"When a minority is left\", or delete the cluster and create it anew",
+			"%d of %d members of etcd left (%s), which is no majority: restore its data as functions/etcd-backup/README.md says under \"When a minority is left\", or delete the cluster and create it again",
 			left, e.wanted, strings.Join(slices.Sorted(slices.Values(append(e.leaderless, e.silent...))), ", "))}
 	}
 }

@@ -177,7 +177,7 @@ func TestMinorityIsLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.waits("shop", reasonEtcdUnavailable, "1 of 3 members of etcd left (shop-cp-0)", "restore", "create it anew")
+	s.waits("shop", reasonEtcdUnavailable, "1 of 3 members of etcd left (shop-cp-0)", "restore", "create it again")
 	feed.Until(t, "EtcdHealthy is False", func() (bool, string) {
 		c := meta.FindStatusCondition(s.get("shop").Status.Conditions, v1alpha1.ConditionEtcdHealthy)
 		return c.Status == metav1.ConditionFalse && c.Reason == reasonEtcdUnavailable, c.String()

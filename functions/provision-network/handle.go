@@ -160,7 +160,7 @@ func (f *function) begin(ctx context.Context, nn *v1alpha2.NetworkNamespace) (so
 	delete(nn.Annotations, v1alpha1.AnnotationReconcile)
 	if asked := nn.Annotations[v1alpha1.AnnotationProvider]; asked != "" && asked != provider {
 		if isReady(nn) {
-			from = absent{final("ProviderChanged", "provider %s has provided the segment: set spec.networkProvisioning.provider back to it, or delete this network and create it anew", asked)}
+			from = absent{final("ProviderChanged", "provider %s has provided the segment: set spec.networkProvisioning.provider back to it, or delete this network and create it again", asked)}
 		} else if err := f.source(asked).Release(ctx, nn); err != nil {
 			from = absent{final("ProviderChanged", "provider %s has been asked for a segment, and has to take it back first: %s", asked, err)}
 		} else {

@@ -22,7 +22,7 @@ const reasonGone = "SegmentGone"
 // gone says that a source has forgotten a segment that machines may use. Nothing is
 // made in its place: that would be another one.
 func gone(b backend, nn *v1alpha2.NetworkNamespace, what string) fault {
-	return final(reasonGone, "%s has %s of this network any more, which stays as it is, since machines may use it: restore there what has the UID %s, or delete this network and create it anew",
+	return final(reasonGone, "%s has %s of this network any more, which stays as it is, since machines may use it: restore there what has the UID %s, or delete this network and create it again",
 		b.name, what, nn.UID)
 }
 
@@ -69,7 +69,7 @@ func unchanged(nn *v1alpha2.NetworkNamespace, seg segment) error {
 	}
 	if provider, _ := providerOf(nn.Spec); provider == v1alpha2.ProviderManual {
 		_, path := manualBlock(nn.Spec)
-		return final("SegmentChanged", "spec.%s says %s now, but the network has given out %s, which stays, because machines use it: write that back, or delete this network and create it anew",
+		return final("SegmentChanged", "spec.%s says %s now, but the network has given out %s, which stays, because machines use it: write that back, or delete this network and create it again",
 			path, seg, has)
 	}
 	return final("SourceChanged", "the source says %s now, but has provided %s, which stays, because machines may use it: correct it there", seg, has)
@@ -90,7 +90,7 @@ func suited(nn *v1alpha2.NetworkNamespace) error {
 		err = has.answersExactly(netboxRequest(nn))
 	}
 	if err != nil {
-		return final("RequestChanged", "the segment is not what the spec asks for any more (%s), and stays as it is, since machines may use it: change spec.networkProvisioning.%s back, or delete this network and create it anew",
+		return final("RequestChanged", "the segment is not what the spec asks for any more (%s), and stays as it is, since machines may use it: change spec.networkProvisioning.%s back, or delete this network and create it again",
 			err, provider)
 	}
 	return nil

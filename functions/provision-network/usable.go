@@ -40,7 +40,7 @@ const reasonNoAddress = "NoUsableAddress"
 func usableByKea(nn *v1alpha2.NetworkNamespace, seg segment) error {
 	if !seg.ipv4.IsValid() {
 		return refused{reasonNoAddress, fmt.Sprintf(
-			"%s has no IPv4 prefix, and Kea gives out IPv4 addresses only: set spec.ipAllocation.type to static, or delete this network and create it anew with an IPv4 prefix", seg.prefixes())}
+			"%s has no IPv4 prefix, and Kea gives out IPv4 addresses only: set spec.ipAllocation.type to static, or delete this network and create it again with an IPv4 prefix", seg.prefixes())}
 	}
 	if p, err := wholePool(nn, v1alpha2.IPv4); err != nil || p.Size() == 0 || seg.ipv4.IsSingleIP() {
 		return refused{reasonNoAddress, fmt.Sprintf("%s has no address for a machine beside its gateway: use a larger prefix", seg.ipv4)}

@@ -327,7 +327,7 @@ func TestNetworkChanges(t *testing.T) {
 					_, changed := read(t, client, namespace, network+tc.to)
 					changed.SetResourceVersion(made.GetResourceVersion())
 					_, err = target.Update(t.Context(), changed, metav1.UpdateOptions{})
-					refused := apierrors.IsInvalid(err) && strings.Contains(err.Error(), tc.refusal) && strings.Contains(err.Error(), "or delete the network and create it anew")
+					refused := apierrors.IsInvalid(err) && strings.Contains(err.Error(), tc.refusal) && strings.Contains(err.Error(), "or delete the network and create it again")
 					if phase == "" || tc.refusal == "" {
 						if err != nil {
 							t.Errorf("%s: want it to be accepted, got %v", tc.reason, err)

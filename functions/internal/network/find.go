@@ -70,7 +70,7 @@ func Closed(nn *v1alpha2.NetworkNamespace) string {
 	if nn.DeletionTimestamp == nil {
 		return ""
 	}
-	return fmt.Sprintf("NetworkNamespace %s is being deleted, and gives out no more addresses: delete this object, and create it anew in another network", nn.Name)
+	return fmt.Sprintf("NetworkNamespace %s is being deleted, and gives out no more addresses: delete this object, and create it again in another network", nn.Name)
 }
 
 // OtherVLAN returns what is wrong with the VLAN that a NetworkConfiguration names, and
