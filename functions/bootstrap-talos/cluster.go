@@ -103,30 +103,15 @@ func addressOf(m *v1alpha1.Machine) string { return m.Status.IPAddresses[0] }
 // configuration of each node that is up, etcd, and the kubeconfig. It returns a
 // fault or waits where it goes no further.
 func (f *function) advance(ctx context.Context, c *cluster) error {
-	var err error
-	if err = f.readMachines(ctx, c); err != nil {
+	if err := f.readPlan(ctx, c); err != nil {
 		return err
-	}
-	if err = f.releaseDeleted(ctx, c); err != nil {
-		return err
-	}
-	if c.plan, err = makePlan(c.wanted(), c.machines, f.talos); err != nil {
-		return err
-	}
-	c.states = map[string]nodeState{}
-	if c.Status.TalosVersion == "" {
-		c.Status.TalosVersion = c.plan.talos
 	}
 	if err := f.prepareMachines(ctx, c); err != nil {
 		return err
 	}
-	members := c.unconfigured()
-	configs, err := f.renderAll(ctx, c, members)
+	members, configs, err := f.renderUnconfigured(ctx, c)
 	if err != nil {
-		if err = c.tolerate(v1alpha1.ConditionConfigApplied, err); err != nil {
-			return err
-		}
-		members = nil
+		return err
 	}
 	late := poll(ctx, c.until, func(ctx context.Context) error {
 		return f.admit(ctx, c, f.lookOnce(ctx, c, members, configs))
@@ -148,6 +133,38 @@ func (f *function) advance(ctx context.Context, c *cluster) error {
 		return err
 	}
 	return f.maintain(ctx, c)
+}
+
+// readPlan reads a cluster's machines, lets those go that have left etcd, and makes the
+// plan of the spec that the cluster follows.
+func (f *function) readPlan(ctx context.Context, c *cluster) error {
+	if err := f.readMachines(ctx, c); err != nil {
+		return err
+	}
+	if err := f.releaseDeleted(ctx, c); err != nil {
+		return err
+	}
+	var err error
+	if c.plan, err = makePlan(c.wanted(), c.machines, f.talos); err != nil {
+		return err
+	}
+	c.states = map[string]nodeState{}
+	if c.Status.TalosVersion == "" {
+		c.Status.TalosVersion = c.plan.talos
+	}
+	return nil
+}
+
+// renderUnconfigured returns the members that have no configuration yet, and the
+// configuration of each. There are none where the spec of a cluster with nodes has a
+// fault that concerns configurations only.
+func (f *function) renderUnconfigured(ctx context.Context, c *cluster) ([]member, map[string][]byte, error) {
+	members := c.unconfigured()
+	configs, err := f.renderAll(ctx, c, members)
+	if err != nil {
+		return nil, configs, c.tolerate(v1alpha1.ConditionConfigApplied, err)
+	}
+	return members, configs, nil
 }
 
 // prepareMachines makes the machines that are missing, and everything that the

@@ -153,7 +153,7 @@ func (f *function) ensureVIP(ctx context.Context, c *cluster) (netip.Addr, error
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	if c.Status.Endpoint == "" && string(a.Spec.RequestedAddress) != c.plan.endpoint.Address {
+	if c.Status.Endpoint == "" && a.Spec.RequestedAddress != c.plan.endpoint.Address {
 		if err := f.kube.Delete(ctx, a); err != nil {
 			return netip.Addr{}, err
 		}

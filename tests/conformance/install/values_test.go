@@ -51,7 +51,7 @@ func TestNamespacesAreChosen(t *testing.T) {
 			t.Fatal(err)
 		}
 		sources := 0
-		for doc := range strings.SplitSeq(string(out), "\n---\n") {
+		for doc := range strings.SplitSeq(out, "\n---\n") {
 			var source struct {
 				Kind string
 				Spec struct {
