@@ -101,6 +101,13 @@ func TestKeysAreDeleted(t *testing.T) {
 				s.waits("shop", "KeysLost", "restore", "Secret shop-talos-secrets", "delete the cluster")
 				s.withoutKeys("shop")
 				s.restore(old)
+			} else {
+				s.look("shop")
+				feed.Until(t, "other keys are made, so that no delivery goes on with the first ones", func() (bool, string) {
+					now := &corev1.Secret{}
+					err := s.kube.Get(t.Context(), s.namespace, "shop-talos-secrets", now)
+					return err == nil && now.UID != old.UID, fmt.Sprint(err)
+				})
 			}
 			if err := s.plan.Set(); err != nil {
 				t.Fatal(err)
