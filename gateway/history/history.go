@@ -156,22 +156,27 @@ func (s *Store) prepare(ctx context.Context) error {
 	return s.keep(ctx)
 }
 
-// expirePeriod is between two looks for what is too old.
-const expirePeriod = time.Hour
+// Old events are first removed some time after the start, so that deleting many
+// does not delay the first requests, and then once in each period.
+const (
+	firstExpiry  = time.Minute
+	expiryPeriod = time.Hour
+)
 
 // expire removes what is older than the retention, until ctx ends.
 func (s *Store) expire(ctx context.Context) {
-	ticker := time.NewTicker(expirePeriod)
-	defer ticker.Stop()
+	timer := time.NewTimer(firstExpiry)
+	defer timer.Stop()
 	for {
-		if err := s.Expire(ctx, time.Now().Add(-s.retention)); err != nil && ctx.Err() == nil {
-			s.log.Warn("Cannot remove old events", "error", err.Error())
-		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-timer.C:
 		}
+		if err := s.Expire(ctx, time.Now().Add(-s.retention)); err != nil && ctx.Err() == nil {
+			s.log.Warn("Cannot remove old events", "error", err.Error())
+		}
+		timer.Reset(expiryPeriod)
 	}
 }
 
