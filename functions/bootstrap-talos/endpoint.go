@@ -9,7 +9,10 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
+	"github.com/cosi-project/runtime/pkg/safe"
+	"github.com/siderolabs/talos/pkg/machinery/resources/network"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -120,15 +123,76 @@ func (f *function) keptVIP(ctx context.Context, c *cluster, now string) (netip.A
 	return netip.ParseAddr(now)
 }
 
-// moveEndpoint has every node, and then the kubeconfig, name another endpoint: one
-// control plane has become more, or the spec names one now.
+// moveEndpoint keeps the configuration of every node, and where the endpoint has to change,
+// has them and then the kubeconfig name the new one: one control plane has become more, or
+// the spec names one now. Somebody has to serve it before it moves, and before the cluster
+// is Running: the client itself also reaches the control planes at their own addresses.
 func (f *function) moveEndpoint(ctx context.Context, c *cluster) error {
-	moves := c.endpoint != c.Status.Endpoint
+	if err := f.amend(ctx, c); err != nil {
+		return err
+	}
+	if err := f.askEndpoint(ctx, c); err != nil || c.endpoint == c.Status.Endpoint {
+		return err
+	}
 	c.Status.Endpoint = c.endpoint
-	if err := f.amend(ctx, c); err != nil || !moves {
+	if err := f.amend(ctx, c); err != nil {
 		return err
 	}
 	return f.keepCredentials(ctx, c)
+}
+
+// askEndpoint makes sure that the API is served at the endpoint that the cluster has or is
+// to have. A control plane may have taken its configuration just now.
+func (f *function) askEndpoint(ctx context.Context, c *cluster) error {
+	at := c.workload.at(c.endpoint)
+	return poll(ctx, c.until, func(ctx context.Context) error {
+		_, err := at.version(ctx)
+		if err == nil {
+			return nil
+		}
+		message := fmt.Sprintf("nobody serves the endpoint %s, although control planes answer at their own addresses (%s)", c.endpoint, kube.Text(err.Error(), longestDiff))
+		if links := c.unmatchedLinks(ctx); links != "" {
+			message += "; " + links
+		}
+		return waits{reason: "WaitingForEndpoint", message: message, silent: true}
+	})
+}
+
+// unmatchedLinks names a control plane whose configuration found no network interface to
+// put the virtual address on: Talos does not report that.
+func (c *cluster) unmatchedLinks(ctx context.Context) string {
+	if !c.vip.IsValid() || !c.plan.contract.MultidocNetworkConfigSupported() {
+		return ""
+	}
+	addresses := c.controlPlanes()
+	for _, name := range slices.Sorted(maps.Keys(addresses)) {
+		if found, err := hasAlias(ctx, addresses[name], c.access, linkAlias(0)); err == nil && !found {
+			return fmt.Sprintf("node %s has no network interface whose permanent MAC address is %s, so that its configuration gives none the alias %s and the virtual address: let the hypervisor set it",
+				name, strings.Join(c.macs[name], ", "), linkAlias(0))
+		}
+	}
+	return ""
+}
+
+// hasAlias reports whether a network interface of a node has an alias.
+func hasAlias(ctx context.Context, address string, a *access, alias string) (bool, error) {
+	ctx, c, end, err := talk(ctx, address, a, dialTimeout)
+	if err != nil {
+		return false, err
+	}
+	defer end()
+	links, err := safe.StateListAll[*network.LinkStatus](ctx, c.COSI)
+	if err != nil {
+		return false, fmt.Errorf("list the interfaces of %s: %w", address, err)
+	}
+	for l := range links.All() {
+		for found := range network.AllLinkAliases(l) {
+			if found == alias {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
 }
 
 func vipName(kc *v1alpha1.KubernetesCluster) string { return kube.Name(kc.Name, "vip") }

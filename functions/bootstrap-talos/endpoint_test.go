@@ -66,6 +66,19 @@ func TestEndpointBecomesVirtual(t *testing.T) {
 	s.reachedAt("shop", vip, "cp-0", "pool-0")
 }
 
+// TestEndpointIsServed has machines whose network interfaces no configuration selects, so
+// that nobody takes the virtual address.
+func TestEndpointIsServed(t *testing.T) {
+	t.Parallel()
+	s := setUp(t, standing{})
+	s.temporary = true
+	s.create(s.cluster("shop", 3, 0))
+	s.waits("shop", "WaitingForEndpoint", "nobody serves the endpoint", "control planes answer", "shop-cp-0", "02:00:00", "alias net0")
+	if kc := s.get("shop"); kc.Status.Phase == v1alpha1.ClusterRunning {
+		t.Errorf("the cluster is %s, and nobody serves its endpoint", kc.Status.Phase)
+	}
+}
+
 // vip is the virtual address of a cluster.
 func (s *stand) vip(cluster string) string {
 	s.Helper()

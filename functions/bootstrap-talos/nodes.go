@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -173,6 +174,9 @@ func (f *function) clusterConfig(c *cluster) clusterConfig {
 	}
 	if c.vip.IsValid() {
 		common.sans = append(common.sans, c.vip.String())
+	}
+	if u, err := url.Parse(c.endpoint); err == nil && c.endpoint != c.Status.Endpoint && u.Hostname() != c.vip.String() {
+		common.sans = append(common.sans, u.Hostname()) // it is asked before it moves
 	}
 	return common
 }
