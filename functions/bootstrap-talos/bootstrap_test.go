@@ -5,6 +5,9 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/tests/sim/talos"
 	"github.com/vitistack/stack/tests/stand/feed"
@@ -42,6 +45,24 @@ func TestTalosSaysWhatItWaitsFor(t *testing.T) {
 	if got := s.get("shop").Status.Message; strings.Contains(got, "delete Machine") || strings.Contains(got, "0 machines") {
 		t.Errorf("the message names a remedy that destroys a healthy node: %s", got)
 	}
+}
+
+// TestPatchBeforeRunning names a registry mirror while the only control plane waits for
+// etcd's image.
+func TestPatchBeforeRunning(t *testing.T) {
+	t.Parallel()
+	s := setUp(t, standing{timing: talos.Timing{EtcdPull: time.Hour}})
+	s.create(s.cluster("shop", 1, 0))
+	s.waits("shop", "WaitingForEtcd", "shop-cp-0")
+	s.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "mirror"}, Data: map[string]string{
+		"mirror.yaml": "machine:\n  registries:\n    mirrors:\n      ghcr.io:\n        endpoints: [https://mirror.example.com]\n",
+	}})
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) {
+		kc.Spec.Talos = &v1alpha1.TalosOptions{Patches: &v1alpha1.ConfigPatches{All: []v1alpha1.ObjectName{"mirror"}}}
+	})
+	feed.Until(t, "the node has the mirror", func() (bool, string) {
+		return strings.Contains(s.active("shop", "cp-0"), "mirror.example.com"), s.get("shop").Status.Message
+	})
 }
 
 // requests waits until a node has received exactly so many bootstrap requests since it

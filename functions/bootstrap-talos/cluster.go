@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,7 +127,7 @@ func (f *function) advance(ctx context.Context, c *cluster) error {
 		late = worst([]error{late, f.checkEtcd(ctx, c)}) // what is missing may be no control plane
 	}
 	if !c.reachable || (late != nil && c.Status.Upgrade == nil) {
-		return c.withUnmet(ctx, late)
+		return cmp.Or(f.amendEarly(ctx, c), c.withUnmet(ctx, late))
 	}
 	err = worst(slices.DeleteFunc([]error{f.upgrade(ctx, c), late}, func(err error) bool { return err == nil }))
 	if err != nil || c.Status.Upgrade != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cosi-project/runtime/pkg/safe"
@@ -48,6 +49,34 @@ func (f *function) amend(ctx context.Context, c *cluster) error {
 		c.config = configReport{false, string(outcome), fmt.Sprintf("node %s: %s", m.name, diff)}
 		if outcome == amendReboots {
 			return waits{reason: "ChangingNodes", message: fmt.Sprintf("reboots node %s, which takes its new configuration only so", m.name), silent: true}
+		}
+	}
+	return nil
+}
+
+// amendEarly gives the nodes of a cluster that has never been Running the changes that need
+// no reboot: a registry mirror may be what they wait for. Nodes that do not answer in time
+// have their turn in the next delivery. It returns only what a user has to change.
+func (f *function) amendEarly(ctx context.Context, c *cluster) error {
+	if !c.patient || c.Status.Version != "" || c.access == nil {
+		return nil
+	}
+	members := slices.DeleteFunc(slices.Clone(c.plan.members), func(m member) bool {
+		return !running(c.machines[m.name]) || !installed(c.machines[m.name])
+	})
+	configs, err := f.renderAll(ctx, c, members)
+	if err != nil {
+		return err
+	}
+	for end := f.now().Add(longPatience); len(members) > 0 && f.now().Before(end); members = members[1:] {
+		m := members[0]
+		address := addressOf(c.machines[m.name])
+		if state, _ := probe(ctx, address, c.access); state != stateOurs {
+			continue
+		}
+		outcome, diff, err := amendNode(ctx, address, c.access, configs[m.name], v1alpha1.ConfigNoReboot)
+		if err == nil && outcome == amendBlocked {
+			c.config = configReport{false, string(outcome), fmt.Sprintf("node %s: %s", m.name, diff)}
 		}
 	}
 	return nil
