@@ -123,34 +123,52 @@ func (f *function) keptVIP(ctx context.Context, c *cluster, now string) (netip.A
 	return netip.ParseAddr(now)
 }
 
-// moveEndpoint keeps the configuration of every node, and where the endpoint has to change,
-// has them and then the kubeconfig name the new one: one control plane has become more, or
-// the spec names one now. Somebody has to serve it before it moves, and before the cluster
-// is Running: the client itself also reaches the control planes at their own addresses.
+// moveEndpoint keeps the configuration of every node current. Where the endpoint has to
+// change, because one control plane has become more or because the spec names another, it
+// first gives the nodes what they need to serve the new endpoint, and has the nodes and the
+// kubeconfig name it once the API answers there. A cluster is Running only while the API
+// answers at its endpoint, because the function's own client falls back to the control
+// planes' addresses.
 func (f *function) moveEndpoint(ctx context.Context, c *cluster) error {
+	moves := c.endpoint != c.Status.Endpoint
+	served := moves && c.askEndpoint(ctx) == nil
+	if served {
+		c.Status.Endpoint = c.endpoint
+	}
 	if err := f.amend(ctx, c); err != nil {
 		return err
 	}
-	if err := f.askEndpoint(ctx, c); err != nil || c.endpoint == c.Status.Endpoint {
-		return err
-	}
-	c.Status.Endpoint = c.endpoint
-	if err := f.amend(ctx, c); err != nil {
-		return err
+	if !served {
+		if err := f.waitForEndpoint(ctx, c); err != nil {
+			return err
+		}
+		if !moves {
+			return nil
+		}
+		c.Status.Endpoint = c.endpoint
+		if err := f.amend(ctx, c); err != nil {
+			return err
+		}
 	}
 	return f.keepCredentials(ctx, c)
 }
 
-// askEndpoint makes sure that the API is served at the endpoint that the cluster has or is
-// to have. A control plane may have taken its configuration just now.
-func (f *function) askEndpoint(ctx context.Context, c *cluster) error {
-	at := c.workload.at(c.endpoint)
+// askEndpoint returns an error unless the API answers at the endpoint that the cluster has
+// or is to have.
+func (c *cluster) askEndpoint(ctx context.Context) error {
+	_, err := c.workload.at(c.endpoint).version(ctx)
+	return err
+}
+
+// waitForEndpoint polls the endpoint until the deadline of the delivery: a control plane may
+// have received its configuration just now.
+func (f *function) waitForEndpoint(ctx context.Context, c *cluster) error {
 	return poll(ctx, c.until, func(ctx context.Context) error {
-		_, err := at.version(ctx)
+		err := c.askEndpoint(ctx)
 		if err == nil {
 			return nil
 		}
-		message := fmt.Sprintf("nobody serves the endpoint %s, although control planes answer at their own addresses (%s)", c.endpoint, kube.Text(err.Error(), longestDiff))
+		message := fmt.Sprintf("nothing serves the endpoint %s, although control planes answer at their own addresses (%s)", c.endpoint, kube.Text(err.Error(), longestDiff))
 		if links := c.unmatchedLinks(ctx); links != "" {
 			message += "; " + links
 		}

@@ -73,7 +73,7 @@ func TestEndpointIsServed(t *testing.T) {
 	s := setUp(t, standing{})
 	s.temporary = true
 	s.create(s.cluster("shop", 3, 0))
-	s.waits("shop", "WaitingForEndpoint", "nobody serves the endpoint", "control planes answer", "shop-cp-0", "02:00:00", "alias net0")
+	s.waits("shop", "WaitingForEndpoint", "nothing serves the endpoint", "control planes answer", "shop-cp-0", "02:00:00", "alias net0")
 	if kc := s.get("shop"); kc.Status.Phase == v1alpha1.ClusterRunning {
 		t.Errorf("the cluster is %s, and nobody serves its endpoint", kc.Status.Phase)
 	}
