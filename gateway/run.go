@@ -83,6 +83,7 @@ func serve(ctx context.Context, c *config.Config, kubernetes *rest.Config, liste
 		g.requestResync,
 		g.followFiles,
 		g.probeOperators,
+		g.probeClusters,
 		g.shareEvents,
 	} {
 		running.Go(func() { part(requests) })

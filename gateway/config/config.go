@@ -14,6 +14,8 @@ type Config struct {
 	SinkURL             string
 	// ResyncPeriod is the least time between two rounds of resync that are asked for.
 	ResyncPeriod time.Duration
+	// NodeProbeInterval is the time between two dials of a cluster's node.
+	NodeProbeInterval time.Duration
 
 	Server    Server
 	Logging   Logging

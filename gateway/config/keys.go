@@ -26,6 +26,7 @@ func (c *Config) general() []Key {
 		duration(&c.HealthCheckInterval, "health.checkInterval", "HEALTH_CHECK_INTERVAL", "30s", time.Second, "How often database, cache and operators are checked."),
 		address(&c.SinkURL, "broker.sink", "K_SINK", "Address of the Broker, which a SinkBinding sets. Empty means that nothing is sent to a Broker."),
 		duration(&c.ResyncPeriod, "resync.period", "RESYNC_PERIOD", "1m", time.Second, "How often at most the function resync is asked for a round because an object is due."),
+		duration(&c.NodeProbeInterval, "nodes.probeInterval", "NODE_PROBE_INTERVAL", "10s", time.Second, "How often the nodes and endpoints of Running clusters are dialled. One that is silent twice has its cluster reconciled."),
 		boolean(&c.Metrics.Enabled, "metrics.enabled", "METRICS_ENABLED", true, "Whether /metrics is served."),
 		integer(&c.Metrics.MaxSeries, "metrics.maxSeries", "", 1000, 1, 1_000_000, "Clusters and networks that have series of their own; the rest is counted as _other."),
 	}

@@ -64,6 +64,9 @@ func (f *Cluster) countNodes(c *v1alpha1.KubernetesCluster) {
 		f.Pools = append(f.Pools, Pool{Name: p.Name, Total: p.Replicas, Ready: ready[p.Name]})
 	}
 	for _, n := range c.Status.Nodes {
+		if n.Address != "" {
+			f.NodeAddresses = append(f.NodeAddresses, n.Address)
+		}
 		switch n.State {
 		case nodeReady:
 			f.Ready++

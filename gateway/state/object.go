@@ -204,6 +204,8 @@ type Cluster struct {
 	Unreachable  int
 	Total        int
 	Pools        []Pool
+	// NodeAddresses are the addresses of its nodes.
+	NodeAddresses []string
 }
 
 // Pool is one worker pool of a cluster.

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -55,6 +56,13 @@ func NewStore(epoch string) *Store {
 
 // Current is the snapshot of the last commit.
 func (s *Store) Current() *Snapshot { return s.current.Load() }
+
+// Objects returns the objects of a kind, in no order.
+func (s *Store) Objects(kind Kind) []*Object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.objects[kind]))
+}
 
 // Changed receives a value after something has changed since the last commit.
 func (s *Store) Changed() <-chan struct{} { return s.changed }
