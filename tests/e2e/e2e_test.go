@@ -197,6 +197,49 @@ func isIdle(t *testing.T, e *engine.Engine) {
 	}
 }
 
+// TestDeadNodeIsNoticed crashes a worker, which no hypervisor notices and no object shows, and
+// starts it again. No full round of resync has its turn meanwhile.
+func TestDeadNodeIsNoticed(t *testing.T) {
+	t.Parallel()
+	e := engine.Start(t, "--config", "RESYNC_PERIOD=5s", "--config", "NODE_PROBE_INTERVAL=1s")
+	e.Apply("default", e.StaticNetwork("network", 10, 250))
+	e.UntilPhase(engine.NetworkNamespaces, "default", "network", "Ready")
+	e.Apply("default", e.Example("simple-kubernetescluster.yaml"))
+	e.UntilPhase(engine.KubernetesClusters, "default", "simple-cluster", "Running")
+	until := func(what, want string) {
+		t.Helper()
+		feed.Until(t, what, func() (bool, string) {
+			status, message := condition(e.Get(engine.KubernetesClusters, "default", "simple-cluster"), "NodesReady")
+			return status == want, status + " " + message
+		})
+	}
+	until("all nodes are Ready", "True")
+	var workers []string
+	for _, m := range e.List(engine.Machines, "default", "cluster.vitistack.io/cluster-name=simple-cluster") {
+		if addresses, _, _ := unstructured.NestedStringSlice(m.Object, "status", "ipAddresses"); !strings.Contains(m.GetName(), "-cp-") {
+			workers = append(workers, addresses[0])
+		}
+	}
+	// The gateway has to have seen the node answer before it can fall silent.
+	began := time.Now()
+	feed.Until(t, "the gateway has dialled the nodes", func() (bool, string) { return time.Since(began) > 3*time.Second, "" })
+	e.Crash(workers[0])
+	until("the crashed node is noticed", "False")
+	e.Crash()
+	until("the node that is back is noticed", "True")
+}
+
+// condition returns the status and message of an object's condition.
+func condition(o *unstructured.Unstructured, name string) (status, message string) {
+	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+	for _, c := range conditions {
+		if c := c.(map[string]any); c["type"] == name {
+			return fmt.Sprint(c["status"]), fmt.Sprint(c["message"])
+		}
+	}
+	return "", ""
+}
+
 // TestNamespacesDuringBurst has the event sources restarted for each of 20 namespaces, as
 // Knative restarts them, while objects are made in them. What no event tells is found due.
 func TestNamespacesDuringBurst(t *testing.T) {

@@ -28,7 +28,7 @@ import (
 
 func main() {
 	state := flag.String("state", ".run/sim", "`folder` that keeps the disks of simulated machines")
-	control := flag.String("control", "127.0.0.1:0", "`address` at which PUT /faults/kubevirt, proxmox, talos, nam, netbox and kea take rules, and GET /calls/ of these counts what they were asked for; what is listened on is written to <state>/control")
+	control := flag.String("control", "127.0.0.1:0", "`address` at which PUT /faults/kubevirt, proxmox, talos, nam, netbox and kea take rules, GET /calls/ of these counts what they were asked for, and PUT /crash names the addresses of nodes that crash; what is listened on is written to <state>/control")
 	flag.Usage = func() {
 		_, _ = fmt.Fprintln(flag.CommandLine.Output(), "Plays KubeVirt, Proxmox VE, Talos Linux, where networks come from and Kea for the API server that KUBECONFIG names.")
 		flag.PrintDefaults()
@@ -56,6 +56,8 @@ func run(ctx context.Context, state, control string, log *slog.Logger) error {
 	} {
 		switches["/faults/"+name], switches["/calls/"+name] = plan, http.HandlerFunc(plan.ServeCalls)
 	}
+	crash := &crashes{}
+	switches["/crash"] = crash
 	if err := serveControl(ctx, state, control, switches); err != nil {
 		return err
 	}
@@ -77,6 +79,7 @@ func run(ctx context.Context, state, control string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	crash.fleet.Store(fleet)
 	inside := guests{fleet: fleet, log: log}
 	cluster, err := serveProxmox(ctx, config, state, others, inside, router, log.With("simulator", "proxmox"))
 	if err != nil {

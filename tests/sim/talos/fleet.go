@@ -188,6 +188,27 @@ func (f *Fleet) PowerOff(id string) error {
 	return n.powerOff()
 }
 
+// Crash stops the nodes at the addresses, as by a kernel panic: nothing listens, and the
+// machine stays on. It starts the nodes again that crashed before and are not named.
+func (f *Fleet) Crash(addresses []netip.Addr) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, n := range f.nodes {
+		named := slices.Contains(addresses, n.Machine.Address.Addr())
+		switch {
+		case named && n.on && !n.crashed:
+			if err := n.loseVolatile(); err != nil {
+				return fmt.Errorf("crash machine %s: %w", n.Machine.ID, err)
+			}
+			n.halt((*endpoint).close)
+		case !named && n.on && n.crashed:
+			n.start(f.timing.Reboot)
+		}
+		n.crashed = named && n.on
+	}
+	return nil
+}
+
 // Reboot resets a running machine the hard way.
 func (f *Fleet) Reboot(id string) error {
 	f.mu.Lock()

@@ -20,6 +20,8 @@ type node struct {
 	active []byte
 	key    string
 	on     bool
+	// crashed is whether the operating system of a machine that is on has stopped.
+	crashed bool
 	// boot is nil while the machine is off and between two boots.
 	boot *boot
 	// restarting brings up the next boot.
@@ -190,7 +192,7 @@ func (n *node) halt(down func(*endpoint)) {
 
 // unplug takes the power away.
 func (n *node) unplug() {
-	n.on = false
+	n.on, n.crashed = false, false
 	n.halt((*endpoint).close)
 }
 
