@@ -106,6 +106,7 @@ type BackupStorage struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Region string `json:"region,omitempty"`
+	// Name of the bucket. It has to exist. Example: etcd-backups.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$')",message="write the name of a bucket: 3 to 63 lower case letters, digits, dots and dashes"
@@ -124,6 +125,7 @@ type BackupStorage struct {
 
 // LocalSecretReference names a Secret in the same namespace.
 type LocalSecretReference struct {
+	// Name of the Secret, in the namespace of the object.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
@@ -159,6 +161,8 @@ type EtcdBackupStatus struct {
 	// Who takes a snapshot now.
 	// +optional
 	Attempt *BackupAttempt `json:"attempt,omitempty"`
+	// Conditions of the backup, by type. Ready sums the others up, and its message says what to
+	// do.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -128,12 +128,15 @@ type ClusterData struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Environment string `json:"environment,omitempty"`
+	// Data centre that the cluster is in, for people and reports. Example: oslo-dc1.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Datacenter string `json:"datacenter,omitempty"`
+	// Project that the cluster is accounted to. Example: webshop.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Project string `json:"project,omitempty"`
+	// Region of the data centre. Example: norway-east.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Region string `json:"region,omitempty"`
@@ -141,9 +144,11 @@ type ClusterData struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Workorder string `json:"workorder,omitempty"`
+	// Availability zone of the data centre. Example: az1.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Zone string `json:"zone,omitempty"`
+	// Workspace of the requester. Example: team-a.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Workspace string `json:"workspace,omitempty"`

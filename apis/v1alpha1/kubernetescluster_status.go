@@ -78,6 +78,8 @@ type KubernetesClusterStatus struct {
 	// When to look again at something that tells nobody when it is done.
 	// +optional
 	NextCheckTime *metav1.Time `json:"nextCheckTime,omitempty"`
+	// Conditions of the cluster, by type. Ready sums the others up, and its message says what to
+	// do.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -108,6 +110,7 @@ type BootstrapRequest struct {
 
 // PoolStatus counts the machines of a pool.
 type PoolStatus struct {
+	// Name of the pool, as in spec.topology.workers.
 	Name string `json:"name"`
 	// Machines wanted.
 	Replicas int32 `json:"replicas"`
@@ -121,6 +124,7 @@ type NodeStatus struct {
 	Name string `json:"name"`
 	// control-plane or worker.
 	Role string `json:"role"`
+	// Address at which the node is reached, the first of its Machine.
 	// +optional
 	Address string `json:"address,omitempty"`
 	// Waiting, Maintenance, Configured, Ready, NotReady, Unreachable or Foreign.
@@ -176,12 +180,14 @@ const (
 
 // NodeUpgrade is the upgrade of one node.
 type NodeUpgrade struct {
+	// Name of the node and of its Machine.
 	Name string `json:"name"`
 	// Draining, Requested or Failed.
 	Step UpgradeStep `json:"step"`
 	// Version that the node ran before, and the one that it goes to.
 	From string `json:"from"`
-	To   string `json:"to"`
+	// Version that the node is upgraded to.
+	To string `json:"to"`
 	// Boot of the node before it was told to upgrade.
 	// +optional
 	BootID string `json:"bootID,omitempty"`
@@ -241,8 +247,11 @@ type ApprovalStatus struct {
 
 // ApprovedPool is a number of machines of one size.
 type ApprovedPool struct {
-	Name     string `json:"name"`
-	Replicas int32  `json:"replicas"`
+	// Name of the pool. The control plane is the pool cp.
+	Name string `json:"name"`
+	// Number of machines.
+	Replicas int32 `json:"replicas"`
+	// Size of the machines, as in spec.topology.
 	// +optional
 	Template string `json:"template,omitempty"`
 }

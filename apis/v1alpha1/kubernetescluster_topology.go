@@ -18,6 +18,8 @@ type ClusterTopology struct {
 	Version KubernetesVersion `json:"version"`
 	// +required
 	ControlPlane ControlPlaneTopology `json:"controlplane"`
+	// Pools of worker nodes, with unique names. In a cluster without workers, pods need a
+	// toleration for the taint of control planes.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
@@ -108,24 +110,32 @@ type MachineProperties struct {
 
 // NodeTaint keeps pods from nodes.
 type NodeTaint struct {
+	// Key of the taint. Example: dedicated.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	Key string `json:"key"`
+	// Value of the taint. Default: empty.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Value string `json:"value,omitempty"`
+	// What happens to pods without a matching toleration: NoSchedule, PreferNoSchedule or
+	// NoExecute.
 	// +kubebuilder:validation:Enum=NoSchedule;PreferNoSchedule;NoExecute
 	Effect string `json:"effect"`
 }
 
 // Autoscaling bounds the replicas of a pool.
 type Autoscaling struct {
+	// Whether an autoscaler may change the number of machines in the pool, between minReplicas and
+	// maxReplicas.
 	// +optional
 	Enabled bool `json:"enabled,omitempty"`
+	// Least number of machines.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=500
 	MinReplicas int32 `json:"minReplicas,omitempty"`
+	// Greatest number of machines.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=500
 	MaxReplicas int32 `json:"maxReplicas"`

@@ -157,6 +157,7 @@ const (
 
 // ProviderReference names a MachineProvider.
 type ProviderReference struct {
+	// Name of a MachineProvider. Example: kubevirt.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
@@ -183,6 +184,7 @@ type MachineCPU struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=16
 	Threads int32 `json:"threads,omitempty"`
+	// Number of CPU sockets. The machine has sockets × cores × threads CPUs. Default: 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=16
@@ -226,6 +228,8 @@ func (s Size) Quantity() (resource.Quantity, error) {
 // MachineDisk is a disk. One with the name of a template's disk stands over it,
 // field by field.
 type MachineDisk struct {
+	// Name of the disk, unique in the machine. The disk named root is the one that the machine
+	// boots from.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=40
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",message="use lower case letters, digits and - only, for example data"
@@ -309,9 +313,11 @@ type CloudInit struct {
 
 // CloudInitSecretReference is a key of a Secret.
 type CloudInitSecretReference struct {
+	// Name of the Secret, in the namespace of the Machine.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
+	// Key of the Secret that holds the user data. Default: userdata.
 	// +kubebuilder:default=userdata
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -330,14 +336,17 @@ type MachineDomain struct {
 
 // DomainMachine is the board.
 type DomainMachine struct {
+	// Machine type of QEMU. Example: q35.
 	// +kubebuilder:validation:Enum=pc-q35;pc-i440fx
 	Type string `json:"type"`
 }
 
 // DomainFeatures switch features of the hypervisor.
 type DomainFeatures struct {
+	// Whether the guest has ACPI, by which it is shut down in order. Default: true.
 	// +optional
 	ACPI *bool `json:"acpi,omitempty"`
+	// Whether the guest has an APIC. Default: true. Proxmox VE cannot switch it off.
 	// +optional
 	APIC *bool `json:"apic,omitempty"`
 	// Enlightenments for Windows guests.
@@ -354,8 +363,10 @@ type DomainFirmware struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.secureBoot) || !self.secureBoot || (has(self.efi) && self.efi)",message="secureBoot needs UEFI: set efi to true as well"
 type Bootloader struct {
+	// Whether the machine boots by UEFI instead of BIOS.
 	// +optional
 	EFI bool `json:"efi,omitempty"`
+	// Whether UEFI starts signed programs alone. Needs efi: true.
 	// +optional
 	SecureBoot bool `json:"secureBoot,omitempty"`
 }
@@ -372,6 +383,7 @@ type MachineOS struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Distribution string `json:"distribution,omitempty"`
+	// Version of the operating system. Examples: 24.04, 1.13.3.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Version string `json:"version,omitempty"`

@@ -47,6 +47,8 @@ type MachineStatus struct {
 	// When to look again at something that tells nobody when it is done, and after a failure when the next attempt is.
 	// +optional
 	NextCheckTime *metav1.Time `json:"nextCheckTime,omitempty"`
+	// Conditions of the machine, by type. Ready sums the others up, and its message says what to
+	// do.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

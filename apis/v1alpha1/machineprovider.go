@@ -76,12 +76,15 @@ type MachineProviderSpec struct {
 	// Whether Machines without providerRef are made here.
 	// +optional
 	Default bool `json:"default,omitempty"`
+	// Name for people, on the status page. Default: the name of the object.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	DisplayName string `json:"displayName,omitempty"`
+	// Region of the provider. Example: norway-east.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Region string `json:"region,omitempty"`
+	// Availability zones of the provider. Example: [az1, az2].
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -128,9 +131,11 @@ type ProviderEndpoint struct {
 
 // SecretReference names a Secret.
 type SecretReference struct {
+	// Name of the Secret.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
+	// Namespace of the Secret.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace"`
@@ -204,6 +209,7 @@ type MachineProviderStatus struct {
 	MachineCount int32 `json:"machineCount,omitempty"`
 	// +optional
 	Capacity *ProviderCapacity `json:"capacity,omitempty"`
+	// Hosts of the provider, by name.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -211,6 +217,8 @@ type MachineProviderStatus struct {
 	// When to look again.
 	// +optional
 	NextCheckTime *metav1.Time `json:"nextCheckTime,omitempty"`
+	// Conditions of the provider, by type. Ready sums the others up, and its message says what to
+	// do.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -230,11 +238,14 @@ type ProviderCapacity struct {
 
 // ProviderNode is one host of a hypervisor.
 type ProviderNode struct {
+	// Name of the host.
 	Name string `json:"name"`
 	// Whether the host takes machines.
 	Ready bool `json:"ready"`
+	// CPUs of the host.
 	// +optional
 	CPU resource.Quantity `json:"cpu,omitempty,omitzero"`
+	// Memory of the host.
 	// +optional
 	Memory resource.Quantity `json:"memory,omitempty,omitzero"`
 	// CPUs that are busy, as the hypervisor measures it. Absent where it does not.

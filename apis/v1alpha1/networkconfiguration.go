@@ -68,6 +68,7 @@ type NetworkConfigurationSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name,omitempty"`
+	// Text for people.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Description string `json:"description,omitempty"`
@@ -148,6 +149,7 @@ type NetworkConfigurationStatus struct {
 	// OK, or in one word what is wrong.
 	// +optional
 	Status string `json:"status,omitempty"`
+	// Message of the condition Ready.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// Generation of the spec that this status answers.
@@ -157,6 +159,7 @@ type NetworkConfigurationStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	NetworkNamespaceName string `json:"networkNamespaceName,omitempty"`
+	// What each interface has been given, in the order of the spec.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -165,6 +168,8 @@ type NetworkConfigurationStatus struct {
 	// When to look again.
 	// +optional
 	NextCheckTime *metav1.Time `json:"nextCheckTime,omitempty"`
+	// Conditions of the NetworkConfiguration, by type. Ready sums the others up, and its message
+	// says what to do.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -173,12 +178,15 @@ type NetworkConfigurationStatus struct {
 
 // InterfaceStatus is an interface with its addresses.
 type InterfaceStatus struct {
+	// Name of the interface, as in the spec.
 	Name string `json:"name"`
 	// +optional
 	MACAddress MACAddress `json:"macAddress,omitempty"`
+	// IPv4 addresses of the interface, without prefix lengths.
 	// +optional
 	// +listType=atomic
 	IPv4Addresses []string `json:"ipv4Addresses,omitempty"`
+	// IPv6 addresses of the interface, without prefix lengths.
 	// +optional
 	// +listType=atomic
 	IPv6Addresses []string `json:"ipv6Addresses,omitempty"`
@@ -191,10 +199,13 @@ type InterfaceStatus struct {
 	// Prefix that the IPv6 address is in.
 	// +optional
 	IPv6Subnet string `json:"ipv6Subnet,omitempty"`
+	// IPv4 gateway of the network.
 	// +optional
 	IPv4Gateway string `json:"ipv4Gateway,omitempty"`
+	// IPv6 gateway of the network.
 	// +optional
 	IPv6Gateway string `json:"ipv6Gateway,omitempty"`
+	// Addresses of the name servers of the network.
 	// +optional
 	// +listType=atomic
 	DNS []string `json:"dns,omitempty"`

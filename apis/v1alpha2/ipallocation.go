@@ -94,21 +94,26 @@ type IPAllocationSpec struct {
 type IPAllocationStatus struct {
 	// +optional
 	Phase IPAllocationPhase `json:"phase,omitempty"`
+	// Address that is allocated, without its prefix length.
 	// +optional
 	Address string `json:"address,omitempty"`
+	// Gateway of the network, of the family of the address.
 	// +optional
 	Gateway string `json:"gateway,omitempty"`
 	// Length of the prefix that the address is in, for example 24.
 	// +optional
 	Prefix int32 `json:"prefix,omitempty"`
+	// VLAN of the network. 0 means that it has none.
 	// +optional
 	VLANID int32 `json:"vlanId,omitempty"`
+	// Addresses of the name servers of the network.
 	// +optional
 	// +listType=atomic
 	DNS []string `json:"dns,omitempty"`
 	// When the address lapses if its holder does not renew it.
 	// +optional
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
+	// Message of the condition Ready.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// Generation of the spec that this status answers.
@@ -117,6 +122,8 @@ type IPAllocationStatus struct {
 	// When to look again.
 	// +optional
 	NextCheckTime *metav1.Time `json:"nextCheckTime,omitempty"`
+	// Conditions of the allocation, by type. Ready sums the others up, and its message says what
+	// to do.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -339,9 +339,11 @@ type NetworkNamespaceStatus struct {
 	// Name of the segment at its source.
 	// +optional
 	NamespaceID string `json:"namespaceId,omitempty"`
+	// IPv4 prefix of the network. Example: 192.168.10.0/24.
 	// +optional
 	// +kubebuilder:validation:MaxLength=18
 	IPv4Prefix string `json:"ipv4Prefix,omitempty"`
+	// IPv4 gateway of the network.
 	// +optional
 	// +kubebuilder:validation:MaxLength=15
 	IPv4Gateway string `json:"ipv4Gateway,omitempty"`
@@ -349,9 +351,11 @@ type NetworkNamespaceStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=15
 	IPv4EgressIP string `json:"ipv4EgressIp,omitempty"`
+	// IPv6 prefix of the network. Example: 2001:db8::/64.
 	// +optional
 	// +kubebuilder:validation:MaxLength=49
 	IPv6Prefix string `json:"ipv6Prefix,omitempty"`
+	// IPv6 gateway of the network.
 	// +optional
 	// +kubebuilder:validation:MaxLength=45
 	IPv6Gateway string `json:"ipv6Gateway,omitempty"`
@@ -359,6 +363,7 @@ type NetworkNamespaceStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=45
 	IPv6EgressIP string `json:"ipv6EgressIp,omitempty"`
+	// VLAN of the network. 0 means that it has none.
 	// +optional
 	VLANID int32 `json:"vlanId,omitempty"`
 	// DNS servers that the source announces for the segment.
@@ -375,6 +380,8 @@ type NetworkNamespaceStatus struct {
 	// When to look again at something that tells nobody when it is done.
 	// +optional
 	NextCheckTime *metav1.Time `json:"nextCheckTime,omitempty"`
+	// Conditions of the network, by type. Ready sums the others up, and its message says what to
+	// do.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -387,6 +394,7 @@ type NetworkNamespaceStatus struct {
 type IPAllocationSummary struct {
 	// +optional
 	Type AllocationType `json:"type,omitempty"`
+	// Who gives out addresses in this network, as in ipAllocation.provider of the spec.
 	// +optional
 	Provider string `json:"provider,omitempty"`
 	// Addresses that have a holder.

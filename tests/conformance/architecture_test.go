@@ -1,0 +1,126 @@
+package conformance
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+)
+
+const module = "github.com/vitistack/stack/"
+
+// TestImports checks who may import whom.
+func TestImports(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, module+"...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		packages := strings.Fields(strings.ReplaceAll(line, module, ""))
+		for _, imported := range packages[1:] {
+			if reason := forbidden(packages[0], imported); reason != "" {
+				t.Errorf("%s imports %s: %s", packages[0], imported, reason)
+			}
+		}
+	}
+}
+
+// forbidden returns why a package may not import another one, or nothing. Paths are relative
+// to the module, and packages of other modules are allowed.
+func forbidden(importer, imported string) string {
+	from, to := top(importer), top(imported)
+	switch {
+	case from == to || to == "":
+		return ""
+	case to == "tests" && from != "tools":
+		return "production code does not depend on test code"
+	case from == "apis" || from == "events":
+		return "apis and events are for every client, and depend on nothing else of this module"
+	case strings.HasPrefix(to, "functions/") && to != "functions/internal" && from != "tests":
+		return "a function is a program of its own: put what two need into functions/internal"
+	case to == "gateway" && from != "tests":
+		return "the gateway is a program of its own"
+	}
+	return ""
+}
+
+// top returns the part of this module that a package belongs to: its first folder, and for
+// functions also the second.
+func top(path string) string {
+	parts := strings.SplitN(path, "/", 3)
+	switch parts[0] {
+	case "functions":
+		return strings.Join(parts[:min(2, len(parts))], "/")
+	case "apis", "events", "gateway", "knative", "tests", "tools":
+		return parts[0]
+	}
+	return ""
+}
+
+func TestForbidden(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason, importer, imported string
+		want                       bool
+	}{
+		"Sibling":  {reason: "functions share code in functions/internal", importer: "functions/create-vm", imported: "functions/allocate-ip", want: true},
+		"Internal": {reason: "that is what functions/internal is for", importer: "functions/create-vm", imported: "functions/internal/kube"},
+		"Upward":   {reason: "shared code depends on no function", importer: "functions/internal/kube", imported: "functions/create-vm/x", want: true},
+		"Test":     {reason: "production code does not depend on test code", importer: "gateway/state", imported: "tests/sim/kea", want: true},
+		"Tester":   {reason: "tests use what they test", importer: "tests/e2e", imported: "gateway/config"},
+		"API":      {reason: "clients import the types alone", importer: "apis/due", imported: "events", want: true},
+		"Own":      {reason: "both are types", importer: "apis/due", imported: "apis/v1alpha1"},
+		"Library":  {reason: "other modules are chosen in go.mod", importer: "apis/due", imported: "k8s.io/apimachinery/pkg/apis/meta/v1"},
+	} {
+		if got := forbidden(tc.importer, tc.imported) != ""; got != tc.want {
+			t.Errorf("%s: %s: got %t", name, tc.reason, got)
+		}
+	}
+}
+
+// TestFieldsAreDescribed checks that kubectl explain says something about every field.
+func TestFieldsAreDescribed(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../../apis/crds/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no CRDs: %v", err)
+	}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var crd apiextensionsv1.CustomResourceDefinition
+		if err := yaml.Unmarshal(raw, &crd); err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range crd.Spec.Versions {
+			for _, path := range undescribed("", v.Schema.OpenAPIV3Schema) {
+				t.Errorf("%s %s: field %s has no description: write a comment above it in apis, and run make generate", crd.Spec.Names.Kind, v.Name, path)
+			}
+		}
+	}
+}
+
+// undescribed returns the paths of the fields below a schema that have no description.
+func undescribed(path string, s *apiextensionsv1.JSONSchemaProps) (paths []string) {
+	for name, field := range s.Properties {
+		below := path + "." + name
+		if field.Description == "" && below != ".metadata" {
+			paths = append(paths, below)
+		}
+		paths = append(paths, undescribed(below, &field)...)
+	}
+	if s.Items != nil && s.Items.Schema != nil {
+		paths = append(paths, undescribed(path+"[]", s.Items.Schema)...)
+	}
+	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
+		paths = append(paths, undescribed(path+"{}", s.AdditionalProperties.Schema)...)
+	}
+	return paths
+}
