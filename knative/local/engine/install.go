@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/vitistack/stack/knative/local/crds"
@@ -104,8 +105,16 @@ func (d definitions) awaitEstablished(ctx context.Context, c *cluster) error {
 	defer watcher.Stop()
 	for event := range watcher.ResultChan() {
 		object, ok := event.Object.(*unstructured.Unstructured)
-		if ok && event.Type != watch.Deleted && established(object) {
+		if !ok || event.Type == watch.Deleted {
+			continue
+		}
+		switch {
+		case holds(object, apiextensionsv1.Established):
 			delete(missing, object.GetName())
+		case event.Type == watch.Added && holds(object, apiextensionsv1.NamesAccepted):
+			if err := touch(ctx, c, object.GetName()); err != nil {
+				return err
+			}
 		}
 		if len(missing) == 0 {
 			return nil
@@ -114,14 +123,28 @@ func (d definitions) awaitEstablished(ctx context.Context, c *cluster) error {
 	return fmt.Errorf("wait for CRDs: %v not established within %s", slices.Sorted(maps.Keys(missing)), establishTimeout)
 }
 
-func established(object *unstructured.Unstructured) bool {
+// holds tells whether a CRD has a condition.
+func holds(object *unstructured.Unstructured, condition apiextensionsv1.CustomResourceDefinitionConditionType) bool {
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, crd); err != nil {
 		return false
 	}
-	return slices.ContainsFunc(crd.Status.Conditions, func(condition apiextensionsv1.CustomResourceDefinitionCondition) bool {
-		return condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue
+	return slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+		return c.Type == condition && c.Status == apiextensionsv1.ConditionTrue
 	})
+}
+
+// touch changes a CRD and changes it back. The API server establishes a CRD whose names it has accepted when the CRD is
+// updated, not when it finds the CRD at its own start; so a CRD would wait for minutes after the API server was stopped
+// between the two. See updateCustomResourceDefinition in k8s.io/apiextensions-apiserver/pkg/apiserver.
+func touch(ctx context.Context, c *cluster, name string) error {
+	for _, value := range []string{`"now"`, "null"} {
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"local.vitistack.io/touched":%s}}}`, value)
+		if _, err := c.dynamic.Resource(crdResource).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager}); err != nil {
+			return fmt.Errorf("touch CRD %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // installation applies manifests, and deletes what an earlier run applied and this one does not.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,9 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 func command(t *testing.T, name string, args ...string) (string, error) {
@@ -76,13 +81,81 @@ func TestInterruptedStart(t *testing.T) {
 		if err := program.Start(); err != nil {
 			t.Fatal(err)
 		}
-		r := &rig{t: t, options: o, out: out}
-		r.eventually("it prints "+until, func() bool { return strings.Contains(out.String(), until) })
+		ended := make(chan error, 1)
+		go func() { ended <- program.Wait() }()
+		for end := time.Now().Add(deadline); !strings.Contains(out.String(), until); {
+			select {
+			case err := <-ended:
+				t.Fatalf("the program ended before it printed %q: %v\n%s", until, err, out)
+			case <-time.After(5 * time.Millisecond):
+			}
+			if time.Now().After(end) {
+				t.Fatalf("the program has not printed %q within %s:\n%s", until, deadline, out)
+			}
+		}
 		if err := program.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
-		if err := program.Wait(); err != nil || !strings.Contains(out.String(), "Stopped in") {
+		if err := <-ended; err != nil || !strings.Contains(out.String(), "Stopped in") {
 			t.Errorf("stopped after %q: %v\n%s", until, err, out)
+		}
+	}
+}
+
+// TestHalfEstablished starts on CRDs whose names the API server had accepted, and that it had not yet established, when
+// it was stopped.
+func TestHalfEstablished(t *testing.T) {
+	o, out := testOptions(t)
+	if err := startRig(t, o, out).stop(); err != nil {
+		t.Fatal(err)
+	}
+	editStored(t, o, "/registry/apiextensions.k8s.io/customresourcedefinitions/", func(crd []byte) []byte {
+		// All other bytes stay: the API server would otherwise write the CRD, and establish it, when it is applied unchanged.
+		accepted := establishedCondition.ReplaceAll(crd, []byte(`${1}"False"${2}"Installing"${3}"the initial names have been accepted"`))
+		if bytes.Equal(crd, accepted) {
+			t.Fatalf("not established: %s", crd)
+		}
+		return accepted
+	})
+	startRig(t, o, out)
+}
+
+var establishedCondition = regexp.MustCompile(`("type":"Established","status":)"True"([^}]*"reason":)"[^"]*"(,"message":)"[^"]*"`)
+
+// editStored changes what etcd has under a prefix, while no API server runs.
+func editStored(t *testing.T, o Options, prefix string, edit func([]byte) []byte) {
+	t.Helper()
+	ready, child, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ready.Close()
+	etcd := exec.CommandContext(t.Context(), o.Self, "etcd", "--data-dir=etcd")
+	etcd.Dir, etcd.ExtraFiles = o.State, []*os.File{child}
+	if err := etcd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := errors.Join(etcd.Process.Signal(syscall.SIGTERM), etcd.Wait()); err != nil {
+			t.Errorf("stop etcd: %v", err)
+		}
+	}()
+	_ = child.Close()
+	if _, err := ready.Read(make([]byte, 1)); err != nil {
+		t.Fatalf("etcd does not start: %v", err)
+	}
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"unix://" + filepath.Join(o.State, "etcd.sock")}, DialTimeout: deadline})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	found, err := client.Get(t.Context(), prefix, clientv3.WithPrefix())
+	if err != nil || found.Count == 0 {
+		t.Fatalf("read %s: %d keys, %v", prefix, found.Count, err)
+	}
+	for _, entry := range found.Kvs {
+		if _, err := client.Put(t.Context(), string(entry.Key), string(edit(entry.Value))); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
