@@ -16,7 +16,7 @@ TOOL := go tool -modfile=tools/go.mod
 WHOLE := ./tests/e2e/... ./tests/chaos/...
 PARTS = $(filter-out github.com/vitistack/stack/tests/e2e% github.com/vitistack/stack/tests/chaos% github.com/vitistack/stack/tests/bench,$(shell go list ./...))
 
-.PHONY: help build run screenshots clean-run prepare test test-knative check generate helm images deploy chaos roles bench vuln
+.PHONY: help build run screenshots clean-run prepare test test-knative check generate helm images pin deploy chaos roles bench vuln
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -73,6 +73,11 @@ helm: ## Build Helm, and tell where it is
 VERSION ?= $(or $(shell git describe --tags --always 2>/dev/null),dev)
 images: ## Build all images into dist/images, and push them with IMG=registry/repository:tag
 	@CGO_ENABLED=0 go run -C tools/ship -trimpath ./images -root $(CURDIR) -out $(CURDIR)/dist/images -version $(VERSION) $(if $(IMG),-push $(IMG))
+
+CHART ?= charts/vitistack
+pin: ## Write the images' digests into the chart's values (DIGESTS=file of lines NAME@sha256:...)
+	@test -s "$(DIGESTS)" || (echo "Write make pin DIGESTS=file, with what make images prints"; exit 1)
+	@sed -i "s|^  digests: .*|  digests: {$$(sed 's/@/: /' $(DIGESTS) | paste -sd,)}|" $(CHART)/values.yaml
 
 # The registry may have a port, and a digest is of one image alone.
 deploy: TAG = $(if $(findstring @,$(IMG)),,$(word 2,$(subst :, ,$(lastword $(subst /, ,$(IMG))))))

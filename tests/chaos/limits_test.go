@@ -7,6 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/vitistack/stack/tests/stand/engine"
 )
 
@@ -59,7 +63,7 @@ func (w *world) bounded() {
 	}
 	for _, what := range slices.Sorted(maps.Keys(many)) {
 		if before, again := w.costs.many[what]; again {
-			w.fail("", "%s %d times a minute, and %d times in the next", what, before, many[what])
+			w.fail("", "%s %d times a minute, and %d times in the next%s", what, before, many[what], w.churn(what))
 		}
 	}
 	w.costs = costs{checked: now, many: many, calls: calls}
@@ -75,6 +79,41 @@ func (w *world) writes(since time.Time) map[string]int {
 		}
 	}
 	return n
+}
+
+// churn returns the changes of an object within some seconds, and how its writes were
+// answered, so that the cause of too many writes can be seen. It returns nothing for what is
+// no object.
+func (w *world) churn(what string) string {
+	resources := map[string]schema.GroupVersionResource{"kubernetesclusters": engine.KubernetesClusters, "machines": engine.Machines,
+		"networkconfigurations": engine.NetworkConfigurations, "networknamespaces": engine.NetworkNamespaces, "machineproviders": engine.MachineProviders}
+	kind, place, _ := strings.Cut(strings.TrimPrefix(what, "the functions write "), " ")
+	place, _, _ = strings.Cut(place, " ")
+	namespace, name, _ := strings.Cut(place, "/")
+	resource, known := resources[kind]
+	if !known {
+		return ""
+	}
+	began := time.Now()
+	var text strings.Builder
+	var before *unstructured.Unstructured
+	for time.Since(began) < 10*time.Second && text.Len() < 10_000 {
+		if o := w.e.Get(resource, namespace, name); o != nil {
+			o.SetManagedFields(nil)
+			if before != nil && o.GetResourceVersion() != before.GetResourceVersion() {
+				fmt.Fprintf(&text, "\n%s", cmp.Diff(before.Object, o.Object))
+			}
+			before = o
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	answers := map[string]int{}
+	for _, r := range w.e.Requests(began.Add(-time.Minute)) {
+		if o := r.ObjectRef; r.Writes() && o.Resource == kind && o.Name == name {
+			answers[fmt.Sprintf("%s %s %d", r.Function(), r.Verb, r.ResponseStatus.Code)]++
+		}
+	}
+	return fmt.Sprintf("\nIts writes by answer: %v. Its changes in ten seconds:%s", answers, text.String())
 }
 
 // calls are the operations that simulators were asked for since they started.

@@ -3,6 +3,7 @@ package conformance
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -46,5 +47,32 @@ func TestPipesFail(t *testing.T) {
 	}
 	if pipes == 0 {
 		t.Error("no workflow pipes")
+	}
+}
+
+// TestActionsArePinned holds the actions of workflows to a commit, because whoever moves a tag
+// could publish in the project's name.
+func TestActionsArePinned(t *testing.T) {
+	t.Parallel()
+	paths, err := filepath.Glob(filepath.Join(engine.Root(), ".github", "workflows", "*.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	uses, pinned := regexp.MustCompile(`uses: (\S.*)`), regexp.MustCompile(`^[\w./-]+@[0-9a-f]{40} # v[0-9.]+$`)
+	seen := 0
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range uses.FindAllStringSubmatch(string(text), -1) {
+			seen++
+			if action := match[1]; !strings.HasPrefix(action, "./") && !pinned.MatchString(action) {
+				t.Errorf("%s uses %s: write the commit, and its version as a comment", filepath.Base(path), action)
+			}
+		}
+	}
+	if seen == 0 {
+		t.Error("no workflow uses an action")
 	}
 }

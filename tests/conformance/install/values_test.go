@@ -1,6 +1,7 @@
 package install
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -93,24 +94,30 @@ func TestDigestsAreOfImages(t *testing.T) {
 	if err := yaml.Unmarshal(text, &schema); err != nil {
 		t.Fatal(err)
 	}
+	if names, images := schema.Properties.Image.Properties.Digests.PropertyNames.Enum, images(t); len(images) == 0 || !slices.Equal(names, images) {
+		t.Errorf("digests may be of %v, the images are %v", names, images)
+	}
+}
+
+// images returns the sorted names of the stack's images.
+func images(t *testing.T) []string {
+	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(engine.Root(), "knative", "*.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var images []string
+	var names []string
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, match := range regexp.MustCompile(`image: ko://\S*/(\S+)`).FindAllSubmatch(text, -1) {
-			images = append(images, string(match[1]))
+			names = append(names, string(match[1]))
 		}
 	}
-	slices.Sort(images)
-	if names := schema.Properties.Image.Properties.Digests.PropertyNames.Enum; len(images) == 0 || !slices.Equal(names, images) {
-		t.Errorf("digests may be of %v, the images are %v", names, images)
-	}
+	slices.Sort(names)
+	return names
 }
 
 // TestMakeRefuses asks make for what it would not do as it is meant.
@@ -134,6 +141,40 @@ func TestMakeRefuses(t *testing.T) {
 		out, err := command.CombinedOutput()
 		if (err == nil) != (tc.says == "") || !strings.Contains(string(out), tc.says) {
 			t.Errorf("%s: %v, want %q: %s\n%s", name, err, tc.says, tc.reason, out)
+		}
+	}
+}
+
+// TestReleaseIsPinned packages the chart as a release does, after make pin, and finds every
+// image under its digest.
+func TestReleaseIsPinned(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	run := func(name string, args ...string) {
+		t.Helper()
+		command := exec.CommandContext(t.Context(), name, args...)
+		command.Dir = engine.Root()
+		if out, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("%s %v: %v\n%s", name, args, err, out)
+		}
+	}
+	run("cp", "-rL", chart()+"/.", folder)
+	var digests strings.Builder
+	for i, image := range images(t) {
+		fmt.Fprintf(&digests, "%s@sha256:%064d\n", image, i)
+	}
+	file := filepath.Join(t.TempDir(), "digests.txt")
+	if err := os.WriteFile(file, []byte(digests.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run("make", "--silent", "pin", "DIGESTS="+file, "CHART="+folder)
+	out, err := newHelm(t, &rest.Config{}).run(t.Context(), "template", "vitistack", folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, image := range images(t) {
+		if want := fmt.Sprintf("/%s@sha256:%064d", image, i); !strings.Contains(out, want) {
+			t.Errorf("the chart does not run %s", want)
 		}
 	}
 }
