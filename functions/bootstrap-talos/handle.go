@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,15 +38,15 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	if err != nil {
 		return nil, err
 	}
-	thorough := in.Type() == events.TypeResync
+	look := glance{event: in.ID(), thorough: in.Type() == events.TypeResync, retried: events.Age(in, f.now()) >= quietly}
 	switch ref.Kind {
 	case "Machine":
-		return nil, f.handleMachine(ctx, ref, glance{thorough: thorough, event: in.ID()})
+		return nil, f.handleMachine(ctx, ref, look)
 	case "NetworkNamespace":
-		return nil, f.networkMade(ctx, ref)
+		return nil, f.networkMade(ctx, ref, look)
 	}
 	var reply *event.Event
-	look := glance{event: in.ID(), thorough: thorough, patience: longPatience, insist: true, ask: func(e *event.Event) { reply = e }}
+	look.patience, look.insist, look.ask = longPatience, true, func(e *event.Event) { reply = e }
 	err = kube.OnConflict(func() error { return f.settle(ctx, ref.Namespace, ref.Name, look) })
 	return reply, err
 }
@@ -56,6 +57,8 @@ type glance struct {
 	event string
 	// thorough looks also at a cluster that is as it should be.
 	thorough bool
+	// retried is whether the event has failed for so long that people should know.
+	retried bool
 	// patience is how long to wait for nodes, which tell nobody when they are ready.
 	patience time.Duration
 	// insist has the event delivered again while nodes are waited for.
@@ -63,6 +66,11 @@ type glance struct {
 	// ask sends the request for an approval, nil where a delivery cannot.
 	ask func(*event.Event)
 }
+
+// quietly is how long an event may fail before the status says so. Most errors of the API
+// server are over by then; to tell each of them would cost two writes and a change of
+// Ready.
+const quietly = 30 * time.Second
 
 // longPatience stays far below the delivery's time limit.
 const longPatience = 5 * time.Second
@@ -77,7 +85,7 @@ func (f *function) handleMachine(ctx context.Context, ref events.Ref, look glanc
 	m := &v1alpha1.Machine{}
 	err := f.kube.Get(ctx, ref.Namespace, ref.Name, m)
 	if kube.NotFound(err) {
-		return f.machineGone(ctx, ref)
+		return f.machineGone(ctx, ref, look)
 	}
 	owner := metav1.GetControllerOf(m)
 	if err != nil || owner == nil || owner.Kind != "KubernetesCluster" || onItsWay(m) {
@@ -116,15 +124,17 @@ func (f *function) noCluster(ctx context.Context, namespace string) (bool, error
 }
 
 // machineGone looks at the clusters that a machine may have been of.
-func (f *function) machineGone(ctx context.Context, ref events.Ref) error {
-	return f.settleEach(ctx, ref.Namespace, glance{thorough: true}, func(kc *v1alpha1.KubernetesCluster) bool {
+func (f *function) machineGone(ctx context.Context, ref events.Ref, look glance) error {
+	look.thorough = true
+	return f.settleEach(ctx, ref.Namespace, look, func(kc *v1alpha1.KubernetesCluster) bool {
 		return strings.HasPrefix(ref.Name, kc.Name+"-")
 	})
 }
 
 // networkMade looks at the clusters for which there was no network.
-func (f *function) networkMade(ctx context.Context, ref events.Ref) error {
-	return f.settleEach(ctx, ref.Namespace, glance{}, func(kc *v1alpha1.KubernetesCluster) bool {
+func (f *function) networkMade(ctx context.Context, ref events.Ref, look glance) error {
+	look.thorough = false
+	return f.settleEach(ctx, ref.Namespace, look, func(kc *v1alpha1.KubernetesCluster) bool {
 		return network.Missing(kc.Status.Conditions)
 	})
 }
@@ -198,6 +208,9 @@ func (f *function) step(ctx context.Context, c *cluster, look glance) error {
 	if kube.Conflict(err) {
 		return err
 	}
+	if unexpected(c, err) && !look.retried {
+		return cmp.Or(f.patchStatus(ctx, c), settling(c, err))
+	}
 	told := summarise(c, err)
 	if c.unanswered && (look.patience > 0 || isEtcdEnd(err)) {
 		describeUnanswered(c, err)
@@ -218,6 +231,11 @@ func (f *function) step(ctx context.Context, c *cluster, look glance) error {
 	if w := (waits{}); errors.As(err, &w) && (!w.silent || !look.insist) {
 		return nil
 	}
+	return settling(c, err)
+}
+
+// settling says of which cluster an error is.
+func settling(c *cluster, err error) error {
 	return fmt.Errorf("settle cluster %s/%s: %w", c.Namespace, c.Name, err)
 }
 

@@ -1,13 +1,18 @@
 package main
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -30,6 +35,54 @@ func (a *asked) RoundTrip(r *http.Request) (*http.Response, error) {
 	_, resource, _ = strings.Cut(resource, "/")
 	a.last = append(a.last, r.Method+" "+resource)
 	return a.next.RoundTrip(r)
+}
+
+// unreadable fails all requests that read Secrets, while it is on.
+type unreadable struct {
+	http.RoundTripper
+	on atomic.Bool
+}
+
+func (u *unreadable) RoundTrip(req *http.Request) (*http.Response, error) {
+	if u.on.Load() && req.Method == http.MethodGet && strings.Contains(req.URL.Path, "/secrets") {
+		return nil, errors.New("lost")
+	}
+	return u.RoundTripper.RoundTrip(req)
+}
+
+// TestRequestFails has a request fail in the middle of a delivery. What the delivery has not
+// seen stays in the status as it was, and people are told once the event has failed for a
+// while.
+func TestRequestFails(t *testing.T) {
+	t.Parallel()
+	u := &unreadable{}
+	s := setUp(t, standing{wrap: func(next http.RoundTripper) http.RoundTripper { u.RoundTripper = next; return u }})
+	s.create(s.cluster("shop", 1, 1))
+	before := s.running("shop")
+	u.on.Store(true)
+	look := lookAt(s.namespace, "shop", "look")
+	look.SetExtension(events.ArrivalTime, time.Now())
+	if _, err := s.function.handle(t.Context(), look); err == nil {
+		t.Fatal("Secrets can be read")
+	}
+	if diff := cmp.Diff(before.Status, s.get("shop").Status); diff != "" {
+		t.Errorf("one failure has changed the status:\n%s", diff)
+	}
+	look.SetExtension(events.ArrivalTime, time.Now().Add(-quietly))
+	if _, err := s.function.handle(t.Context(), look); err == nil {
+		t.Fatal("Secrets can be read")
+	}
+	after := s.get("shop")
+	if ready := meta.FindStatusCondition(after.Status.Conditions, v1alpha1.ConditionReady); ready == nil || ready.Reason != "Retrying" {
+		t.Errorf("Ready is %+v after %s of failures, want the reason Retrying", ready, quietly)
+	}
+	meta.SetStatusCondition(&after.Status.Conditions, *meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionReady))
+	after.Status.Message = before.Status.Message
+	if diff := cmp.Diff(before.Status, after.Status, cmpopts.IgnoreFields(metav1.Condition{}, "LastTransitionTime")); diff != "" {
+		t.Errorf("failures have changed more than Ready:\n%s", diff)
+	}
+	u.on.Store(false)
+	s.running("shop")
 }
 
 // TestMachineOfNoCluster tells of a Machine in a namespace without clusters, and in

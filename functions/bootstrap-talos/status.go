@@ -42,14 +42,18 @@ type story struct {
 //	waits   yes               Updating      False  its reason
 //	other   any               as before     False  Retrying
 //
+// After any other error all that the delivery has not seen stays as it was last seen.
+//
 // A user's mistake that has not stopped the delivery keeps Ready False with its reason,
 // whatever err is.
 func summarise(c *cluster, err error) story {
 	s := &c.Status
 	s.ObservedGeneration = c.Generation
 	s.NextCheckTime = nil
-	describeConditions(c, err)
-	describeNodes(c)
+	if !unexpected(c, err) {
+		describeConditions(c, err)
+		describeNodes(c)
+	}
 	told := describeProgress(c, err)
 	if len(c.faults) == 0 {
 		return tell(c, told.reason, told.message, told.warning)
@@ -59,6 +63,12 @@ func summarise(c *cluster, err error) story {
 		first.message += "; meanwhile the cluster is kept as it was: " + told.message
 	}
 	return tell(c, first.reason, first.message, true)
+}
+
+// unexpected tells whether err is neither a mistake of users nor something that is
+// waited for, but a request that failed.
+func unexpected(c *cluster, err error) bool {
+	return err != nil && !errors.As(err, new(fault)) && !errors.As(err, new(waits)) && !(c.held != nil && errors.Is(err, c.held))
 }
 
 // describeProgress writes the phase, and returns what Ready says of err.
@@ -93,7 +103,7 @@ func describeProgress(c *cluster, err error) story {
 		if s.Phase == "" {
 			s.Phase = v1alpha1.ClusterPending
 		}
-		return story{reason: "Retrying", message: "something did not answer as it should; it is tried again"}
+		return story{reason: "Retrying", message: "something did not answer as it should, and is asked again; the log of bootstrap-talos says what"}
 	}
 }
 
@@ -145,7 +155,7 @@ func describeConditions(c *cluster, err error) {
 		set(conditionCredentials, true, "CredentialsCreated", "the cluster's keys are made")
 	} else if flt.reason != "" {
 		set(conditionCredentials, false, flt.reason, flt.message)
-	} else if _, begun := conditionSince(c.KubernetesCluster, conditionCredentials, reasonGenerating); !begun {
+	} else if _, begun := conditionSince(c.KubernetesCluster, conditionCredentials, reasonGenerating); !begun && !isTrue(c.KubernetesCluster, conditionCredentials) {
 		set(conditionCredentials, false, reasonGenerating, c.making())
 	}
 	describeMembers(c, set)

@@ -99,6 +99,7 @@ func (f *feed) event(kind Kind, change watch.EventType, obj *unstructured.Unstru
 	e := event.New()
 	e.SetID(strconv.FormatInt(f.next.Add(1), 10))
 	e.SetSource("https://kubernetes")
+	e.SetExtension(events.ArrivalTime, time.Now())
 	e.SetType(map[watch.EventType]string{
 		watch.Added: events.TypeRefAdd, watch.Modified: events.TypeRefUpdate, watch.Deleted: events.TypeRefDelete,
 	}[change])
