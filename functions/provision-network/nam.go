@@ -59,6 +59,9 @@ func (n nam) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segmen
 		DatacenterIdentifier: nn.Spec.DatacenterIdentifier, SupervisorIdentifier: nn.Spec.SupervisorIdentifier,
 		IPFamilies: size.IPFamilies, IPv4PrefixLength: size.IPv4PrefixLength, IPv6PrefixLength: size.IPv6PrefixLength,
 	}}, &answer)
+	if isConflict(err) && nn.Status.IPv4Prefix == "" && nn.Status.IPv6Prefix == "" {
+		return segment{}, n.replace(ctx, nn, err)
+	}
 	if err != nil {
 		return segment{}, faultOf(namBackend, err)
 	}
@@ -70,6 +73,19 @@ func (n nam) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segmen
 		return segment{}, unexpected(namBackend, err.Error())
 	}
 	return seg, nil
+}
+
+// replace takes back a segment that was made for what the spec said before, and from which
+// nothing has been given out, so that the next request makes another one. A conflict about
+// anything else stays what it is.
+func (n nam) replace(ctx context.Context, nn *v1alpha2.NetworkNamespace, conflict error) error {
+	if _, err := n.wire.Do(ctx, wire.Request{Method: http.MethodGet, Path: segmentPath(nn)}, &namSegment{}); err != nil {
+		return faultOf(namBackend, conflict)
+	}
+	if err := n.Release(ctx, nn); err != nil {
+		return err
+	}
+	return working(namBackend.name+" has taken back the segment that was made before the spec changed, and is asked for another", time.Second)
 }
 
 func namSize(nn *v1alpha2.NetworkNamespace) v1alpha2.SegmentRequest {
@@ -120,6 +136,13 @@ func (answer namSegment) read(nn *v1alpha2.NetworkNamespace, after time.Duration
 func isMissing(err error) bool {
 	var e *wire.Error
 	return errors.As(err, &e) && e.Kind == wire.NotFound && e.Detail() != ""
+}
+
+// isConflict tells whether the manager has a segment of this network that was made by another
+// request.
+func isConflict(err error) bool {
+	var e *wire.Error
+	return errors.As(err, &e) && e.Kind == wire.Conflict
 }
 
 // Release has the manager take the segment back.

@@ -172,6 +172,34 @@ func TestNAMTakesItsTime(t *testing.T) {
 	}
 }
 
+// TestNAMRequestChanges edits a spec while its segment is being made, and after it was given
+// out. Only the first makes another segment.
+func TestNAMRequestChanges(t *testing.T) {
+	t.Parallel()
+	m := newManager(t, 15*time.Second)
+	w := newWorld(t, map[string]source{"nam": m.nam})
+	spec := asks("nam")
+	spec.SupervisorIdentifier = "team-a"
+	w.network("net", spec)
+	w.expect(w.look("net"), "Pending", reasonWorking)
+	w.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Spec.SupervisorIdentifier = "team-b" })
+	for range 5 {
+		w.look("net")
+		m.clock.Pass(15 * time.Second)
+		w.clock.Pass(longestWork)
+	}
+	w.expect(w.look("net"), "Ready", reasonProvisioned)
+	given := w.get("net").Status.IPv4Prefix
+	if _, err := m.nam.Provide(t.Context(), w.get("net")); err != nil || len(m.Segments()) != 1 {
+		t.Errorf("the manager has %+v, want one segment, made for what the spec says now: %v", m.Segments(), err)
+	}
+	w.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Spec.SupervisorIdentifier = "team-c" })
+	w.look("net")
+	if got := w.get("net").Status.IPv4Prefix; got != given || len(m.Segments()) != 1 {
+		t.Errorf("a network that is in use has %s now, and had %s", got, given)
+	}
+}
+
 func asFault(t *testing.T, err error) fault {
 	t.Helper()
 	var f fault
