@@ -17,6 +17,7 @@ import (
 	"github.com/vitistack/stack/gateway/config"
 	"github.com/vitistack/stack/gateway/history"
 	"github.com/vitistack/stack/gateway/ingest"
+	"github.com/vitistack/stack/gateway/signer"
 	"github.com/vitistack/stack/gateway/state"
 	"github.com/vitistack/stack/gateway/stream"
 	"github.com/vitistack/stack/gateway/watch"
@@ -36,8 +37,9 @@ type gateway struct {
 	views   views
 	// kubernetes answers what is not watched.
 	kubernetes *apiserver.Client
-	// sink is the Broker.
-	sink *events.Sink
+	// sink is the Broker, and signer signs what the gateway passes on to it.
+	sink   *events.Sink
+	signer *signer.Signer
 
 	history *history.Store
 	// announcer and deliverer tell what has happened.
@@ -80,6 +82,7 @@ func newGateway(c *config.Config, kubernetes *rest.Config, store *state.Store, l
 	g.sink = events.NewSink(c.SinkURL, func(ctx context.Context) (string, error) {
 		return g.kubernetes.BrokerURL(ctx, platformNamespace())
 	})
+	g.signer = &signer.Signer{Store: g.kubernetes.SigningKeys(platformNamespace()), Now: time.Now}
 	for _, set := range []func() error{g.cacheAnswers, g.keepHistory, g.guard} {
 		if err := set(); err != nil {
 			return nil, err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
@@ -14,6 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/events/signing"
+	"github.com/vitistack/stack/gateway/apiserver"
 	"github.com/vitistack/stack/gateway/webhook"
 )
 
@@ -29,6 +32,27 @@ func happened(body, at string) string {
 }
 
 const structured = "application/cloudevents+json"
+
+// signingKeys are those that functions accept.
+func (s *stand) signingKeys() (keys []ed25519.PublicKey) {
+	s.t.Helper()
+	client, err := apiserver.New(s.api.Config())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	kept, err := client.SigningKeys(platformNamespace()).ConfigMap(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, text := range kept.Data {
+		key, err := signing.ParsePublic(text)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		keys = append(keys, key)
+	}
+	return keys
+}
 
 func TestIngest(t *testing.T) {
 	t.Parallel()
@@ -57,6 +81,12 @@ func TestIngest(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"1", "2", "3", "4"}, b.ids()); diff != "" {
 		t.Errorf("at the broker (-want +got):\n%s", diff)
+	}
+	keys := s.signingKeys()
+	for _, e := range b.events {
+		if err := signing.Verify(e, keys); err != nil {
+			t.Errorf("event %s: functions would not believe it: %v", e.ID(), err)
+		}
 	}
 	if n := len(s.get("/api/v1/events?type=io.vitistack.*&cluster=shop").object(t)["events"].([]any)); n != 3 {
 		t.Errorf("%d events about the cluster are in the history", n)

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cloudevents/sdk-go/v2/binding"
 	"github.com/cloudevents/sdk-go/v2/event"
+	cehttp "github.com/cloudevents/sdk-go/v2/protocol/http"
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/vitistack/stack/events"
@@ -84,7 +85,7 @@ func (g *gateway) ingestEvents(c *fiber.Ctx) error {
 		if err != nil {
 			g.metrics.event(g, e.Type(), failed, 1)
 			g.log.Warn("Cannot pass an event on", "component", "events", "eventId", e.ID(), "error", err.Error())
-			p := refuse(http.StatusServiceUnavailable, "the Broker does not take the event at present: send all events again later, those that were taken are recognised")
+			p := refuse(http.StatusServiceUnavailable, "the event cannot be passed on at present: send all events again later, those that were taken are recognised")
 			p.retryAfter = 5
 			return p
 		}
@@ -174,7 +175,11 @@ func (g *gateway) passOn(ctx context.Context, e event.Event) (bool, error) {
 		g.metrics.event(g, e.Type(), duplicate, 1)
 		return false, nil
 	}
-	if err := g.sendToBroker(ctx, e); err != nil {
+	signed := e.Clone()
+	if err := g.signer.Sign(ctx, &signed); err != nil {
+		return false, err
+	}
+	if err := g.sendToBroker(ctx, signed); err != nil {
 		return false, err
 	}
 	// The Broker has it now. Should this not be written down, the event is passed on
@@ -187,7 +192,7 @@ func (g *gateway) passOn(ctx context.Context, e event.Event) (bool, error) {
 	return true, nil
 }
 
-// sendToBroker posts one event in structured mode.
+// sendToBroker posts one event in binary mode, in which its data stays as it was signed.
 func (g *gateway) sendToBroker(ctx context.Context, e event.Event) error {
 	if err := g.postToBroker(ctx, e); err != nil {
 		g.sink.Forget()
@@ -201,15 +206,13 @@ func (g *gateway) postToBroker(ctx context.Context, e event.Event) error {
 	if err != nil {
 		return err
 	}
-	body, err := json.Marshal(e)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
-	if err != nil {
+	if err := cehttp.WriteRequest(ctx, binding.ToMessage(&e), req); err != nil {
 		return err
 	}
-	req.Header.Set("Content-Type", event.ApplicationCloudEventsJSON)
 	events.Identify(req)
 	res, err := staying.Do(req)
 	if err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
+	cehttp "github.com/cloudevents/sdk-go/v2/protocol/http"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/events"
@@ -28,8 +28,7 @@ func newBroker(t *testing.T) *broker {
 	t.Helper()
 	b := &broker{}
 	b.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		body, _ := io.ReadAll(req.Body)
-		var e event.Event
+		e, err := cehttp.NewEventFromHTTPRequest(req)
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if b.fails > 0 {
@@ -37,11 +36,11 @@ func newBroker(t *testing.T) *broker {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
-		if err := json.Unmarshal(body, &e); err != nil {
+		if err != nil {
 			w.WriteHeader(http.StatusBadRequest)
 			return
 		}
-		b.events = append(b.events, e)
+		b.events = append(b.events, *e)
 		w.WriteHeader(http.StatusAccepted)
 	}))
 	t.Cleanup(b.Close)

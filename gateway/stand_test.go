@@ -13,12 +13,14 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/events/signing"
 	"github.com/vitistack/stack/gateway/config"
 	"github.com/vitistack/stack/gateway/fakeapi"
 )
@@ -53,6 +55,12 @@ func startCold(t *testing.T, prepare func(*fakeapi.Server), settings ...string) 
 	t.Helper()
 	s := &stand{t: t, api: fakeapi.Start(t), log: &lockedBuffer{}}
 	s.api.Serve(plurals...)
+	s.api.Put(t, "secrets", &corev1.Secret{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}, ObjectMeta: metav1.ObjectMeta{Namespace: platformNamespace(), Name: signing.SecretName},
+	})
+	s.api.Put(t, "configmaps", &corev1.ConfigMap{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: platformNamespace(), Name: signing.ConfigMapName},
+	})
 	prepare(s.api)
 	settings = append([]string{"--rateLimit.enabled=false", "--state.dir=" + t.TempDir()}, settings...)
 	c, err := config.Load(settings, func(string) (string, bool) { return "", false }, io.Discard)

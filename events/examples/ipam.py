@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """An IPAM for NetworkNamespaces in Python's standard library. It takes the events io.vitistack.network.requested and
-io.vitistack.network.released as the subscriber of a Trigger, and replies with .provisioned or .failed:
-    IPAM_PREFIX=10.20.0.0/16 IPAM_FILE=segments.json PORT=8080 python3 ipam.py"""
-import ipaddress, json, os, threading
+io.vitistack.network.released as the subscriber of a Trigger, and answers .provisioned or .failed at the gateway, with a
+key of the scope events:
+    GATEWAY_URL=https://vitistack.example.com GATEWAY_KEY=... IPAM_PREFIX=10.20.0.0/16 PORT=8080 python3 ipam.py"""
+import ipaddress, json, os, threading, urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 PARENT = ipaddress.ip_network(os.environ.get("IPAM_PREFIX", "10.20.0.0/16"))
 FILE = os.environ.get("IPAM_FILE", "segments.json")
+GATEWAY = os.environ["GATEWAY_URL"].rstrip("/") + "/api/v1/events"
+KEY = os.environ["GATEWAY_KEY"]
 LOCK = threading.Lock()  # one request at a time changes the file
 
 
@@ -32,6 +35,14 @@ def provide(segments, request):
     return "provisioned", segments[uid]
 
 
+def answer(kind, data, request_id, subject):
+    """Functions believe what the gateway has signed, and the gateway whoever has a key."""
+    event = {"specversion": "1.0", "type": "io.vitistack.network." + kind, "source": "/ipam", "id": request_id + ".ipam",
+             "subject": subject, "datacontenttype": "application/json", "data": data}
+    headers = {"Content-Type": "application/cloudevents+json", "Authorization": "Bearer " + KEY}
+    urllib.request.urlopen(urllib.request.Request(GATEWAY, json.dumps(event).encode(), headers), timeout=10).close()
+
+
 class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -45,12 +56,13 @@ class Handler(BaseHTTPRequestHandler):
                 kind, data = provide(segments, request)
             except ValueError as error:
                 kind, data = "failed", {"uid": request["uid"], "reason": "BadSize", "message": f"parameters.size: {error}"}
-        self.send_response(200)
-        for name, value in {"ce-specversion": "1.0", "ce-type": "io.vitistack.network." + kind, "ce-source": "/ipam",
-                            "ce-id": self.headers["ce-id"] + ".ipam", "ce-subject": self.headers["ce-subject"], "Content-Type": "application/json"}.items():
-            self.send_header(name, value)
+        try:
+            answer(kind, data, self.headers["ce-id"], self.headers["ce-subject"])
+            self.send_response(202)
+        except OSError as error:  # the Broker delivers the request again
+            print(f"the gateway does not take the answer: {error}", flush=True)
+            self.send_response(503)
         self.end_headers()
-        self.wfile.write(json.dumps(data).encode())
 
 
 server = ThreadingHTTPServer(("127.0.0.1", int(os.environ.get("PORT", "8080"))), Handler)

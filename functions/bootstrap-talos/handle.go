@@ -17,6 +17,7 @@ import (
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/network"
+	"github.com/vitistack/stack/functions/internal/signature"
 )
 
 type function struct {
@@ -32,6 +33,9 @@ type function struct {
 
 func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, error) {
 	if in.Type() == events.TypeWorkorderApproved || in.Type() == events.TypeWorkorderRejected {
+		if err := signature.Verify(ctx, f.kube, in); err != nil {
+			return nil, err
+		}
 		return nil, kube.OnConflict(func() error { return f.decided(ctx, in) })
 	}
 	ref, err := events.RefOf(in)

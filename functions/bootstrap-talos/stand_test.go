@@ -40,6 +40,7 @@ func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 // runs. The test plays the layers below: it gives machines addresses and power.
 type stand struct {
 	*testing.T
+	server    *apiserver.Server
 	namespace string
 	config    *rest.Config
 	kube      *kube.Client
@@ -87,7 +88,7 @@ func setUp(t *testing.T, o standing) *stand {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stand{T: t, namespace: server.Namespace(t), plan: &faults.Plan{}, net: net, next: 2, held: map[string]int{}}
+	s := &stand{T: t, server: server, namespace: server.Namespace(t), plan: &faults.Plan{}, net: net, next: 2, held: map[string]int{}}
 	if s.fleet, err = talos.Open(t.TempDir(), s.plan, slog.New(slog.DiscardHandler), talos.WithTiming(o.timing)); err != nil {
 		t.Fatal(err)
 	}

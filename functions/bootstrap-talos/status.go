@@ -151,14 +151,22 @@ func describeConditions(c *cluster, err error) {
 		return
 	}
 	set(v1alpha1.ConditionMachinesCreated, true, "MachinesCreated", count(len(c.machines), "machine"))
-	if c.credentials {
+	describeCredentials(c, flt, set)
+	describeMembers(c, set)
+}
+
+// describeCredentials writes whether the keys are made. Keys that a delivery has not come to
+// stay as they were last seen.
+func describeCredentials(c *cluster, flt fault, set func(condition string, ok bool, reason, message string)) {
+	_, begun := conditionSince(c.KubernetesCluster, conditionCredentials, reasonGenerating)
+	switch {
+	case c.credentials:
 		set(conditionCredentials, true, "CredentialsCreated", "the cluster's keys are made")
-	} else if flt.reason != "" {
+	case flt.reason != "":
 		set(conditionCredentials, false, flt.reason, flt.message)
-	} else if _, begun := conditionSince(c.KubernetesCluster, conditionCredentials, reasonGenerating); !begun && !isTrue(c.KubernetesCluster, conditionCredentials) {
+	case !begun && !isTrue(c.KubernetesCluster, conditionCredentials):
 		set(conditionCredentials, false, reasonGenerating, c.making())
 	}
-	describeMembers(c, set)
 }
 
 // describeMembers writes the conditions that count machines and nodes.

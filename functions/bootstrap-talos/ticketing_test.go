@@ -61,7 +61,9 @@ func TestApproval(t *testing.T) {
 	}
 	decide := func(kind string, more map[string]any, first event.Event) {
 		t.Helper()
-		if _, err := s.function.handle(t.Context(), answer(t, first, kind, more)); err != nil {
+		decision := answer(t, first, kind, more)
+		s.server.Sign(t, &decision)
+		if _, err := s.function.handle(t.Context(), decision); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -72,6 +74,13 @@ func TestApproval(t *testing.T) {
 	first := <-asked
 	if got := s.get("shop"); got.Status.Phase != v1alpha1.ClusterPendingApproval || len(s.machines("shop")) > 0 {
 		t.Errorf("before anybody has decided: phase %s, machines %v", got.Status.Phase, s.machines("shop"))
+	}
+	forged := answer(t, first, events.TypeWorkorderApproved, map[string]any{})
+	if _, err := s.function.handle(t.Context(), forged); !events.IsPermanent(err) || !strings.Contains(err.Error(), "POST /api/v1/events") {
+		t.Errorf("an approval that nobody has signed: %v, want a refusal that says where to send it", err)
+	}
+	if got := s.get("shop"); got.Status.Approval.State != v1alpha1.ApprovalRequested {
+		t.Fatalf("anybody can approve: %+v", got.Status.Approval)
 	}
 	decide(events.TypeWorkorderApproved, map[string]any{"comment": "within budget"}, first)
 	got := s.running("shop", "cp-0", "pool-0")

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/events/signing"
 )
 
 // answers delivers what an external IPAM says.
@@ -20,6 +21,7 @@ func (w *world) answers(eventType string, data any) error {
 	e.SetSource("/ipam")
 	e.SetID("7")
 	w.must(e.SetData(event.ApplicationJSON, data))
+	w.server.Sign(w.t, &e)
 	_, err := w.f.handle(w.t.Context(), e)
 	return err
 }
@@ -120,6 +122,7 @@ func TestAnswerTooLate(t *testing.T) {
 			e.SetID("7")
 			e.SetSubject(tc.subject)
 			w.must(e.SetData(event.ApplicationJSON, tc.data))
+			w.server.Sign(t, &e)
 			reply, err := w.f.handle(t.Context(), e)
 			w.must(err)
 			if (reply != nil) != tc.released {
@@ -143,5 +146,33 @@ func TestAnswerTooLate(t *testing.T) {
 		if tc.released && (ids[0] != ids[1] || ids[0] == good.UID+".released") {
 			t.Errorf("%s: ids %v: the same answer again is the same event, and not the one that was sent at the deletion", name, ids)
 		}
+	}
+}
+
+// TestForgedAnswer sends answers as any pod can that reaches the Broker or the function.
+func TestForgedAnswer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	nn := w.network("net", asks("corp-ipam"))
+	w.look("net")
+	e := event.New()
+	e.SetType(events.TypeNetworkProvisioned)
+	e.SetSource("/ipam")
+	e.SetID("7")
+	w.must(e.SetData(event.ApplicationJSON, events.NetworkProvisioned{UID: string(nn.UID), ID: "seg-1", IPv4Prefix: "10.66.0.0/24", IPv4Gateway: "10.66.0.1", VLANID: 66}))
+	elsewhere := e.Clone()
+	key, err := signing.NewKey()
+	w.must(err)
+	w.must(signing.Sign(&elsewhere, key))
+	changed := e.Clone()
+	w.server.Sign(t, &changed)
+	w.must(changed.SetData(event.ApplicationJSON, events.NetworkProvisioned{UID: string(nn.UID), ID: "seg-1", IPv4Prefix: "10.67.0.0/24", VLANID: 67}))
+	for reason, forged := range map[string]event.Event{"nobody has signed it": e, "another key has signed it": elsewhere, "it has been changed": changed} {
+		if _, err := w.f.handle(t.Context(), forged); !events.IsPermanent(err) || !strings.Contains(err.Error(), "POST /api/v1/events") {
+			t.Errorf("%s: %v, want a refusal that says where to send it", reason, err)
+		}
+	}
+	if got := w.get("net"); got.Status.IPv4Prefix != "" {
+		t.Errorf("anybody can choose the prefix %s", got.Status.IPv4Prefix)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/merge"
+	"github.com/vitistack/stack/functions/internal/signature"
 )
 
 // source is where segments come from. There is one file for each.
@@ -60,6 +61,9 @@ type look struct {
 
 func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, error) {
 	if in.Type() == events.TypeNetworkProvisioned || in.Type() == events.TypeNetworkFailed {
+		if err := signature.Verify(ctx, f.kube, in); err != nil {
+			return nil, err
+		}
 		return f.answered(ctx, in)
 	}
 	ref, err := events.RefOf(in)

@@ -4,11 +4,15 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/rand"
+	"errors"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,19 +23,35 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/tests/stand/apiserver"
 )
 
-// ipam is a running events/examples/ipam.py, which gets what a function sends, and
-// whose replies go back to the function, as the broker does it.
+// ipam is a running events/examples/ipam.py, which gets what a function sends. Its answers
+// reach the function by way of a gateway, which asks for a key and signs them.
 type ipam struct {
-	t       *testing.T
-	url     string
-	f       *function
-	replies []string
+	t      *testing.T
+	url    string
+	server *apiserver.Server
+	f      *function
+	key    string
+	// away is how often the gateway does not answer.
+	away atomic.Int64
 }
 
+// Send delivers an event as the Broker does, again if the IPAM asks for it.
 func (i *ipam) Send(ctx context.Context, e event.Event) error {
 	conformsToSchema(i.t, e)
+	err := i.deliver(ctx, e)
+	for range 3 {
+		if err == nil {
+			return nil
+		}
+		err = i.deliver(ctx, e)
+	}
+	return err
+}
+
+func (i *ipam) deliver(ctx context.Context, e event.Event) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, i.url, nil)
 	if err != nil {
 		return err
@@ -44,17 +64,31 @@ func (i *ipam) Send(ctx context.Context, e event.Event) error {
 		return err
 	}
 	defer func() { _ = res.Body.Close() }()
-	if res.StatusCode == http.StatusAccepted {
-		return nil
+	if res.StatusCode != http.StatusAccepted {
+		return errors.New("the IPAM answers " + res.Status)
 	}
-	reply, err := binding.ToEvent(ctx, cehttp.NewMessageFromHttpResponse(res))
-	if err != nil {
-		return err
-	}
-	conformsToSchema(i.t, *reply)
-	i.replies = append(i.replies, reply.Type())
-	go func() { _, _ = i.f.handle(i.t.Context(), *reply) }()
 	return nil
+}
+
+// ServeHTTP takes answers as the gateway does.
+func (i *ipam) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if i.away.Add(-1) >= 0 {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	if r.Method != http.MethodPost || r.URL.Path != "/api/v1/events" || r.Header.Get("Authorization") != "Bearer "+i.key {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	said, err := cehttp.NewEventFromHTTPRequest(r)
+	if err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	conformsToSchema(i.t, *said)
+	i.server.Sign(i.t, said)
+	go func() { _, _ = i.f.handle(i.t.Context(), *said) }()
+	w.WriteHeader(http.StatusAccepted)
 }
 
 // conformsToSchema checks an event as the gateway does.
@@ -88,10 +122,10 @@ func conformsToSchema(t *testing.T, e event.Event) {
 	}
 }
 
-func startIPAM(t *testing.T, file string) (string, func()) {
+func startIPAM(t *testing.T, file, gateway, key string) (string, func()) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "python3", "../../events/examples/ipam.py")
-	command.Env = append(os.Environ(), "PORT=0", "IPAM_PREFIX=10.20.0.0/23", "IPAM_FILE="+file)
+	command.Env = append(os.Environ(), "PORT=0", "IPAM_PREFIX=10.20.0.0/23", "IPAM_FILE="+file, "GATEWAY_URL="+gateway, "GATEWAY_KEY="+key)
 	var log bytes.Buffer
 	command.Stderr = &log
 	out, err := command.StdoutPipe()
@@ -120,9 +154,11 @@ func TestExampleIPAM(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
 	file := filepath.Join(t.TempDir(), "segments.json")
-	i := &ipam{t: t, f: w.f}
+	i := &ipam{t: t, server: w.server, f: w.f, key: rand.Text()}
+	gateway := httptest.NewServer(i)
+	t.Cleanup(gateway.Close)
 	var stop func()
-	i.url, stop = startIPAM(t, file)
+	i.url, stop = startIPAM(t, file, gateway.URL, i.key)
 	w.f.sender = i
 	ask := func(name, size string) {
 		spec := asks("corp-ipam")
@@ -145,10 +181,11 @@ func TestExampleIPAM(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
+	i.away.Store(1)
 	ask("one", "24")
 	one := until("one", reasonProvisioned)
 	stop()
-	i.url, _ = startIPAM(t, file)
+	i.url, _ = startIPAM(t, file, gateway.URL, i.key)
 	ask("two", "24")
 	two := until("two", reasonProvisioned)
 	if one.Status.IPv4Prefix != "10.20.0.0/24" || two.Status.IPv4Prefix != "10.20.1.0/24" || one.Status.VLANID == two.Status.VLANID || one.Status.NamespaceID == "" {

@@ -27,6 +27,7 @@ func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 // world is a namespace of a real API server with a function that serves it.
 type world struct {
 	t         *testing.T
+	server    *apiserver.Server
 	config    *rest.Config
 	kube      *kube.Client
 	namespace string
@@ -48,7 +49,7 @@ func newWorld(t *testing.T, sources map[string]source) *world {
 	t.Helper()
 	server := apiserver.Start(t)
 	server.Install(t, "networknamespaces", "networkconfigurations", "ipallocations", "kubernetesclusters")
-	w := &world{t: t, config: server.Config(), namespace: server.Namespace(t), clock: feed.NewClock(), sent: &feed.Outbox{}}
+	w := &world{t: t, server: server, config: server.Config(), namespace: server.Namespace(t), clock: feed.NewClock(), sent: &feed.Outbox{}}
 	w.kube = w.client(w.config)
 	all := environment{getenv: func(string) string { return "" }}.sources()
 	for name, s := range sources {

@@ -173,6 +173,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	s.mu.Lock()
 	s.requests[plural]++
 	r, failing, posted := s.resources[plural], max(s.failing, s.failures[plural]), s.answers[plural]
+	one, key := s.named(req.URL.Path)
 	s.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
 	switch {
@@ -181,6 +182,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case posted != nil && req.Method == http.MethodPost:
 		body, _ := io.ReadAll(req.Body)
 		_ = json.NewEncoder(w).Encode(posted(body))
+	case one != nil:
+		s.object(w, req, one, key)
 	case r == nil:
 		status(w, http.StatusNotFound, metav1.StatusReasonNotFound)
 	case req.URL.Query().Get("watch") != "":
@@ -290,6 +293,62 @@ func (s *Server) watch(w http.ResponseWriter, req *http.Request, r *resource) {
 		case <-req.Context().Done():
 			return
 		case <-changed:
+		}
+	}
+}
+
+// named returns the resource and the key of the object that a path names, if it exists. The lock is held.
+func (s *Server) named(path string) (*resource, string) {
+	parts := strings.Split(path, "/")
+	if len(parts) < 4 {
+		return nil, ""
+	}
+	namespace, plural, name := parts[len(parts)-3], parts[len(parts)-2], parts[len(parts)-1]
+	r, key := s.resources[plural], namespace+"/"+name
+	if r == nil || r.objects[key] == nil {
+		return nil, ""
+	}
+	return r, key
+}
+
+// object answers with one object, after it has merged what it may be sent. A patch that names a version other than the
+// last one is a conflict.
+func (s *Server) object(w http.ResponseWriter, req *http.Request, r *resource, key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if req.Method == http.MethodPatch {
+		var kept, patch map[string]any
+		body, _ := io.ReadAll(req.Body)
+		if json.Unmarshal(body, &patch) != nil || json.Unmarshal(r.objects[key], &kept) != nil {
+			status(w, http.StatusBadRequest, metav1.StatusReasonBadRequest)
+			return
+		}
+		meta, _ := kept["metadata"].(map[string]any)
+		if sent, _ := patch["metadata"].(map[string]any); sent["resourceVersion"] != nil && sent["resourceVersion"] != meta["resourceVersion"] {
+			status(w, http.StatusConflict, metav1.StatusReasonConflict)
+			return
+		}
+		merge(kept, patch)
+		s.version++
+		meta["resourceVersion"] = strconv.Itoa(s.version)
+		r.objects[key], _ = json.Marshal(kept)
+		s.tell(r, "MODIFIED", r.objects[key])
+	}
+	_ = json.NewEncoder(w).Encode(r.objects[key])
+}
+
+// merge is a JSON merge patch.
+func merge(into, patch map[string]any) {
+	for name, value := range patch {
+		inner, isMap := value.(map[string]any)
+		old, wasMap := into[name].(map[string]any)
+		switch {
+		case value == nil:
+			delete(into, name)
+		case isMap && wasMap:
+			merge(old, inner)
+		default:
+			into[name] = value
 		}
 	}
 }

@@ -14,10 +14,12 @@ import (
 	"strings"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/vitistack/stack/events"
@@ -65,9 +67,10 @@ func serveNetworks(ctx context.Context, config *rest.Config, state string, manag
 	if err != nil {
 		return err
 	}
+	corporate := ipam.Server{Books: books, Log: log.With("simulator", "ipam"), Gateway: os.Getenv("GATEWAY_URL"), Token: tokens(config)}
 	var urls [3]string
 	names := []string{"nam", "netbox", "ipam"}
-	for i, handler := range []http.Handler{manager, library, ipam.Server{Books: books, Log: log.With("simulator", "ipam")}} {
+	for i, handler := range []http.Handler{manager, library, corporate} {
 		if urls[i], err = serve(ctx, state, names[i], handler); err != nil {
 			return err
 		}
@@ -139,7 +142,19 @@ func configure(ctx context.Context, config *rest.Config, nam, netbox, ipam, toke
 		},
 		"subscriber": map[string]any{"uri": ipam},
 	}}
+	account := map[string]any{"apiVersion": "v1", "kind": "ServiceAccount"}
+	role := map[string]any{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "rules": []any{
+		map[string]any{"nonResourceURLs": []any{"/vitistack/api/v1/events"}, "verbs": []any{"post"}},
+	}}
+	binding := map[string]any{
+		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+		"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": ipamName},
+		"subjects": []any{map[string]any{"kind": "ServiceAccount", "namespace": platform, "name": ipamName}},
+	}
 	return errors.Join(
+		apply(ctx, config, accounts, named(ipamName, account)),
+		apply(ctx, config, roles, clusterWide(ipamName, role)),
+		apply(ctx, config, bindings, clusterWide(ipamName, binding)),
 		apply(ctx, config, secrets, named("provision-network", secret)),
 		apply(ctx, config, triggers, named(ipamName, trigger)),
 	)
@@ -148,6 +163,9 @@ func configure(ctx context.Context, config *rest.Config, nam, netbox, ipam, toke
 // Resources by which functions and the Broker are told where everything is.
 var (
 	secrets  = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	accounts = schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}
+	roles    = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}
+	bindings = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"}
 	triggers = schema.GroupVersionResource{Group: "eventing.knative.dev", Version: "v1", Resource: "triggers"}
 )
 
@@ -158,10 +176,31 @@ func apply(ctx context.Context, config *rest.Config, resource schema.GroupVersio
 	}
 	u := &unstructured.Unstructured{Object: object}
 	options := metav1.ApplyOptions{FieldManager: "sim", Force: true}
-	if _, err := client.Resource(resource).Namespace(platform).Apply(ctx, u.GetName(), u, options); err != nil {
+	if _, err := client.Resource(resource).Namespace(u.GetNamespace()).Apply(ctx, u.GetName(), u, options); err != nil {
 		return fmt.Errorf("tell the stack of %s: %w", u.GetName(), err)
 	}
 	return nil
+}
+
+func clusterWide(name string, object map[string]any) map[string]any {
+	object["metadata"] = map[string]any{"name": name}
+	return object
+}
+
+// tokens returns what asks the API server for a token of the IPAM's account, by which the
+// gateway knows it.
+func tokens(config *rest.Config) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		client, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			return "", fmt.Errorf("connect to the API server: %w", err)
+		}
+		asked, err := client.CoreV1().ServiceAccounts(platform).CreateToken(ctx, ipamName, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		if err != nil {
+			return "", fmt.Errorf("get a token of the IPAM: %w", err)
+		}
+		return asked.Status.Token, nil
+	}
 }
 
 func named(name string, object map[string]any) map[string]any {

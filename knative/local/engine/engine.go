@@ -241,7 +241,7 @@ func (e *engine) install(ctx context.Context) error {
 		return err
 	}
 	for _, extra := range e.options.Extra {
-		if _, err := e.keep(groupPrograms, e.programs.extra(extra)); err != nil {
+		if _, err := e.keep(groupPrograms, e.programs.extra(extra, e.gateway)); err != nil {
 			return err
 		}
 	}

@@ -135,8 +135,8 @@ func flatten(env map[string]string) []string {
 	return list
 }
 
-// extra returns what --process asks for.
-func (p *programs) extra(e extraProcess) process.Spec {
+// extra returns what --process asks for. gateway is where the gateway will be, or empty.
+func (p *programs) extra(e extraProcess, gateway string) process.Spec {
 	return process.Spec{
 		Name: e.name, Kind: "process", Grace: componentGrace,
 		Command: func(context.Context) (process.Command, error) {
@@ -144,7 +144,7 @@ func (p *programs) extra(e extraProcess) process.Spec {
 			if err := errors.Join(os.MkdirAll(filepath.Dir(notes), 0o700), os.RemoveAll(notes)); err != nil {
 				return process.Command{}, fmt.Errorf("make room for what %s tells: %w", e.name, err)
 			}
-			env := append(os.Environ(), "KUBECONFIG="+p.state.path("kubeconfig"), "NOTES="+notes)
+			env := append(os.Environ(), "KUBECONFIG="+p.state.path("kubeconfig"), "NOTES="+notes, "GATEWAY_URL="+gateway)
 			return process.Command{Path: "/bin/sh", Args: []string{"-c", "exec " + e.command}, Env: env, Dir: p.options.Root}, nil
 		},
 	}

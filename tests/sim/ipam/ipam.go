@@ -1,9 +1,12 @@
-// Package ipam is an IPAM that provides networks by answering events, as any
-// system outside the stack can.
+// Package ipam is an IPAM that provides networks by answering events at the gateway, as
+// any system outside the stack can.
 package ipam
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -22,10 +25,14 @@ import (
 type Server struct {
 	Books *nam.Server
 	Log   *slog.Logger
+	// Gateway is where events of other systems are taken, and Token returns what the
+	// gateway knows the IPAM by.
+	Gateway string
+	Token   func(context.Context) (string, error)
 }
 
-// ServeHTTP replies to a request for a segment with the segment, or with why there
-// is none.
+// ServeHTTP answers a request for a segment with the segment, or with why there is none.
+// The Broker delivers the request again while the gateway does not take the answer.
 func (s Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	in, err := cehttp.NewEventFromHTTPRequest(r)
 	if err != nil {
@@ -47,32 +54,60 @@ func (s Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		reply := s.answer(data)
-		reply.SetSource("/ipam")
-		reply.SetID(in.ID() + ".ipam")
-		reply.SetSubject(in.Subject())
-		if err := cehttp.WriteResponseWriter(r.Context(), binding.ToMessage(&reply), http.StatusOK, w); err != nil {
-			s.Log.Warn("Cannot reply", "error", err)
+		said := s.answer(data)
+		said.SetSource("/ipam")
+		said.SetID(in.ID() + ".ipam")
+		said.SetSubject(in.Subject())
+		if err := s.send(r.Context(), said); err != nil {
+			s.Log.Warn("The gateway does not take an answer", "error", err)
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
 		}
+		w.WriteHeader(http.StatusAccepted)
 	default:
 		w.WriteHeader(http.StatusAccepted)
 	}
 }
 
+func (s Server) send(ctx context.Context, e event.Event) error {
+	token, err := s.Token(ctx)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(s.Gateway, "/")+"/api/v1/events", nil)
+	if err != nil {
+		return err
+	}
+	if err := cehttp.WriteRequest(ctx, binding.ToMessage(&e), req); err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = res.Body.Close() }()
+	if res.StatusCode != http.StatusAccepted {
+		said, _ := io.ReadAll(io.LimitReader(res.Body, 1<<12))
+		return fmt.Errorf("the gateway answers %s: %s", res.Status, said)
+	}
+	return nil
+}
+
 func (s Server) answer(asked events.NetworkRequested) event.Event {
-	reply := event.New()
+	said := event.New()
 	length, err := strconv.Atoi(asked.Parameters["prefixLength"])
 	if err != nil && asked.Parameters["prefixLength"] != "" {
-		return failed(reply, asked, "parameters.prefixLength is a number, such as 24")
+		return failed(said, asked, "parameters.prefixLength is a number, such as 24")
 	}
 	got, err := s.Books.Ensure(asked.UID, nam.Request{
 		Name: asked.Name, Namespace: asked.Namespace, DatacenterIdentifier: asked.DatacenterIdentifier,
 		IPFamilies: strings.Fields("IPv4 " + map[string]string{"true": "IPv6"}[asked.Parameters["dualStack"]]), IPv4PrefixLength: length,
 	})
 	if err != nil {
-		return failed(reply, asked, err.Error())
+		return failed(said, asked, err.Error())
 	}
-	reply.SetType(events.TypeNetworkProvisioned)
+	said.SetType(events.TypeNetworkProvisioned)
 	answer := events.NetworkProvisioned{
 		UID: asked.UID, Provider: asked.Provider, ID: got.ID, IPv4Prefix: got.IPv4Prefix, IPv4Gateway: got.IPv4Gateway,
 		IPv6Prefix: got.IPv6Prefix, IPv6Gateway: got.IPv6Gateway, DNS: got.DNS,
@@ -80,12 +115,12 @@ func (s Server) answer(asked events.NetworkRequested) event.Event {
 	if got.VLANID != nil {
 		answer.VLANID = int32(*got.VLANID)
 	}
-	_ = reply.SetData(event.ApplicationJSON, answer) // a struct of strings can be encoded
-	return reply
+	_ = said.SetData(event.ApplicationJSON, answer) // a struct of strings can be encoded
+	return said
 }
 
-func failed(reply event.Event, asked events.NetworkRequested, why string) event.Event {
-	reply.SetType(events.TypeNetworkFailed)
-	_ = reply.SetData(event.ApplicationJSON, events.NetworkFailed{UID: asked.UID, Provider: asked.Provider, Reason: "NoSegment", Message: why})
-	return reply
+func failed(said event.Event, asked events.NetworkRequested, why string) event.Event {
+	said.SetType(events.TypeNetworkFailed)
+	_ = said.SetData(event.ApplicationJSON, events.NetworkFailed{UID: asked.UID, Provider: asked.Provider, Reason: "NoSegment", Message: why})
+	return said
 }

@@ -31,6 +31,7 @@ const startTimeout = 3 * time.Minute
 type Server struct {
 	config *rest.Config
 	stop   func()
+	signer signer
 }
 
 var shared struct {

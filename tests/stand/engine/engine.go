@@ -132,7 +132,7 @@ func (e *Engine) Run() {
 		"up", "--root", root, "--state", e.Dir, "--bin", bin, "--gateway-port", "0",
 		"--crds", filepath.Join(root, "tests/sim/kubevirt/crds"),
 		"--process", "sim=" + filepath.Join(bin, "sim") + " --state " + filepath.Join(e.Dir, "sim"),
-		"--config", "RESULTS_PATH=" + e.Results(), "--config", "BACKUP_PATH=" + filepath.Join(e.Dir, "backups"),
+		"--config", "AUTH_TOKENREVIEW=true", "--config", "RESULTS_PATH=" + e.Results(), "--config", "BACKUP_PATH=" + filepath.Join(e.Dir, "backups"),
 		"--apply", filepath.Join(root, "apis/examples/machineprovider-kubevirt.yaml"),
 	}, e.flags...)
 	if auditFolder() != "" && !slices.Contains(args, "--audit") {

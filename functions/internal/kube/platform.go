@@ -41,3 +41,16 @@ func (c *Client) BrokerURL(ctx context.Context) (string, error) {
 	}
 	return broker.Status.Address.URL, nil
 }
+
+// PlatformConfigMap returns what a ConfigMap in the function's own namespace has. It is
+// empty where there is no such ConfigMap.
+func (c *Client) PlatformConfigMap(ctx context.Context, name string) (map[string]string, error) {
+	var found struct {
+		Data map[string]string `json:"data"`
+	}
+	result := c.anyREST().Get().AbsPath("/api/v1/namespaces", Namespace(os.Getenv), "configmaps", name).Do(ctx)
+	if err := parse(result, &found); err != nil && !NotFound(err) {
+		return nil, err
+	}
+	return found.Data, nil
+}

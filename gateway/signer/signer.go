@@ -1,0 +1,170 @@
+// Package signer signs the events that the gateway has authenticated. The key is in a Secret, which the gateway fills if
+// it is empty, and the public keys that functions accept are in a ConfigMap. Whoever empties the Secret gets a new key;
+// the old one is accepted for an hour, since Brokers deliver again.
+package signer
+
+import (
+	"context"
+	"crypto/ed25519"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+
+	"github.com/vitistack/stack/events/signing"
+)
+
+const (
+	// fresh is how long a key is used without looking whether another one has taken its place.
+	fresh = 10 * time.Second
+	// retired is how long a key is accepted after the next one was made.
+	retired = time.Hour
+)
+
+// Entries are the contents of a Secret or a ConfigMap.
+type Entries struct {
+	Version string
+	Data    map[string][]byte
+}
+
+// Store keeps the keys. Update writes entries, nil for one to remove, and returns false if somebody has written since
+// Version was read. Both Secret and ConfigMap have to exist.
+type Store interface {
+	Secret(ctx context.Context) (Entries, error)
+	UpdateSecret(ctx context.Context, version string, data map[string][]byte) (bool, error)
+	ConfigMap(ctx context.Context) (Entries, error)
+	UpdateConfigMap(ctx context.Context, version string, data map[string][]byte) (bool, error)
+}
+
+// Signer signs events. It may be used by many at once.
+type Signer struct {
+	Store Store
+	Now   func() time.Time
+
+	mu   sync.Mutex
+	key  ed25519.PrivateKey
+	read time.Time
+}
+
+// Sign puts a signature into an event. An error means that the keys cannot be read or written now.
+func (s *Signer) Sign(ctx context.Context, e *event.Event) error {
+	key, err := s.current(ctx)
+	if err != nil {
+		return fmt.Errorf("sign event %s: %w", e.ID(), err)
+	}
+	return signing.Sign(e, key)
+}
+
+// current returns the key, once functions accept it.
+func (s *Signer) current(ctx context.Context) (ed25519.PrivateKey, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.key != nil && s.Now().Sub(s.read) < fresh {
+		return s.key, nil
+	}
+	name, key, err := s.find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.publish(ctx, name, key); err != nil {
+		return nil, err
+	}
+	s.key, s.read = key, s.Now()
+	return key, nil
+}
+
+// attempts is how often a write is tried that other gateways have overtaken.
+const attempts = 5
+
+// find reads the newest key of the Secret, or makes the first.
+func (s *Signer) find(ctx context.Context) (string, ed25519.PrivateKey, error) {
+	for range attempts {
+		kept, err := s.Store.Secret(ctx)
+		if err != nil {
+			return "", nil, err
+		}
+		if name := newest(kept.Data); name != "" {
+			key, err := signing.ParsePrivate(kept.Data[name])
+			if err != nil {
+				return "", nil, fmt.Errorf("read entry %s of Secret %s: %w: remove the entry, and a new key is made", name, signing.SecretName, err)
+			}
+			return name, key, nil
+		}
+		key, err := signing.NewKey()
+		if err != nil {
+			return "", nil, err
+		}
+		text, err := signing.FormatPrivate(key)
+		if err != nil {
+			return "", nil, err
+		}
+		name := s.Now().UTC().Format(signing.KeyTime) + signing.KeySuffix
+		if done, err := s.Store.UpdateSecret(ctx, kept.Version, map[string][]byte{name: text}); err != nil || done {
+			return name, key, err
+		}
+	}
+	return "", nil, overtaken(signing.SecretName)
+}
+
+// publish has functions accept a key, and removes those whose time is over.
+func (s *Signer) publish(ctx context.Context, name string, key ed25519.PrivateKey) error {
+	text, err := signing.FormatPublic(key.Public().(ed25519.PublicKey))
+	if err != nil {
+		return err
+	}
+	for range attempts {
+		kept, err := s.Store.ConfigMap(ctx)
+		if err != nil {
+			return err
+		}
+		change := changes(kept.Data, name, text, s.Now())
+		if len(change) == 0 {
+			return nil
+		}
+		if done, err := s.Store.UpdateConfigMap(ctx, kept.Version, change); err != nil || done {
+			return err
+		}
+	}
+	return overtaken(signing.ConfigMapName)
+}
+
+func overtaken(name string) error {
+	return fmt.Errorf("write %s: others have written it %d times meanwhile", name, attempts)
+}
+
+// newest is the name of the entry that was made last, or empty.
+func newest(data map[string][]byte) string {
+	last := ""
+	for name := range data {
+		if strings.HasSuffix(name, signing.KeySuffix) {
+			last = max(last, name)
+		}
+	}
+	return last
+}
+
+// changes are those that bring the accepted keys to the one in use and the ones before it that are not yet retired.
+func changes(kept map[string][]byte, name string, text []byte, now time.Time) map[string][]byte {
+	change := map[string][]byte{}
+	if string(kept[name]) != string(text) {
+		change[name] = text
+	}
+	var names []string
+	for other := range kept {
+		if other != name {
+			names = append(names, other)
+		}
+	}
+	names = append(names, name)
+	slices.Sort(names)
+	for i, other := range names[:len(names)-1] {
+		made, err := time.Parse(signing.KeyTime+signing.KeySuffix, names[i+1])
+		if other != name && (err != nil || now.Sub(made) >= retired) {
+			change[other] = nil
+		}
+	}
+	return change
+}

@@ -1,0 +1,175 @@
+package signer
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+
+	"github.com/vitistack/stack/events/signing"
+)
+
+// memory keeps entries as the API server does: a write with an old version is refused.
+type memory struct {
+	mu                sync.Mutex
+	secret, configMap Entries
+	// late is called between a read and the write that follows it.
+	late func()
+	err  error
+}
+
+func (m *memory) read(e *Entries) (Entries, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return Entries{Version: e.Version, Data: maps.Clone(e.Data)}, m.err
+}
+
+func (m *memory) write(e *Entries, version string, data map[string][]byte) (bool, error) {
+	if late := m.late; late != nil {
+		m.late = nil
+		late()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if version != e.Version {
+		return false, m.err
+	}
+	n, _ := strconv.Atoi(e.Version)
+	e.Version = strconv.Itoa(n + 1)
+	if e.Data == nil {
+		e.Data = map[string][]byte{}
+	}
+	for name, value := range data {
+		if e.Data[name] = value; value == nil {
+			delete(e.Data, name)
+		}
+	}
+	return true, m.err
+}
+
+func (m *memory) Secret(context.Context) (Entries, error)    { return m.read(&m.secret) }
+func (m *memory) ConfigMap(context.Context) (Entries, error) { return m.read(&m.configMap) }
+func (m *memory) UpdateSecret(_ context.Context, version string, data map[string][]byte) (bool, error) {
+	return m.write(&m.secret, version, data)
+}
+func (m *memory) UpdateConfigMap(_ context.Context, version string, data map[string][]byte) (bool, error) {
+	return m.write(&m.configMap, version, data)
+}
+
+// accepted verifies an event as functions do.
+func (m *memory) accepted(t *testing.T, e event.Event) bool {
+	t.Helper()
+	var keys []ed25519.PublicKey
+	for _, text := range m.configMap.Data {
+		key, err := signing.ParsePublic(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, key)
+	}
+	return signing.Verify(e, keys) == nil
+}
+
+func signed(t *testing.T, s *Signer) event.Event {
+	t.Helper()
+	e := event.New()
+	e.SetID("1")
+	e.SetSource("/x")
+	e.SetType("io.vitistack.workorder.approved")
+	if err := s.Sign(t.Context(), &e); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// TestRotation empties the Secret, which rotates the key.
+func TestRotation(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	m := &memory{}
+	s := &Signer{Store: m, Now: func() time.Time { return now }}
+	first := signed(t, s)
+	if !m.accepted(t, first) {
+		t.Fatal("the first event is not accepted")
+	}
+	now = now.Add(time.Minute)
+	m.secret.Data = nil
+	second := signed(t, s)
+	if !m.accepted(t, first) || !m.accepted(t, second) || len(m.configMap.Data) != 2 {
+		t.Errorf("after the rotation the old key is accepted: %t, the new one: %t", m.accepted(t, first), m.accepted(t, second))
+	}
+	now = now.Add(retired)
+	signed(t, s)
+	if m.accepted(t, first) || !m.accepted(t, second) {
+		t.Errorf("an hour later the old key is accepted: %t, the new one: %t", m.accepted(t, first), m.accepted(t, second))
+	}
+}
+
+// TestReplicas has two gateways make the first key at the same time: both use one.
+func TestReplicas(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	m := &memory{}
+	one := &Signer{Store: m, Now: func() time.Time { return now }}
+	other := &Signer{Store: m, Now: func() time.Time { return now.Add(time.Second) }}
+	m.late = func() { signed(t, other) }
+	e := signed(t, one)
+	if names := slices.Collect(maps.Keys(m.secret.Data)); len(names) != 1 || len(m.configMap.Data) != 1 || !m.accepted(t, e) {
+		t.Errorf("two gateways have made the keys %v, of which %d are accepted", names, len(m.configMap.Data))
+	}
+}
+
+func TestUnreadable(t *testing.T) {
+	t.Parallel()
+	s := &Signer{Store: &memory{err: errors.New("the API server is away")}, Now: time.Now}
+	e := event.New()
+	if err := s.Sign(t.Context(), &e); err == nil || e.Extensions()[signing.Extension] != nil {
+		t.Errorf("an event is signed without a key: %v", err)
+	}
+}
+
+func TestChanges(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	at := func(age time.Duration) string { return now.Add(-age).Format(signing.KeyTime) + signing.KeySuffix }
+	current := at(2 * time.Hour)
+	for _, tc := range []struct {
+		name, reason string
+		kept         []string
+		use          string
+		add, remove  []string
+	}{
+		{"First", "nothing is accepted yet", nil, current, []string{current}, nil},
+		{"Same", "nothing has changed", []string{current}, current, nil, nil},
+		{"New", "the one before stays for an hour", []string{current}, at(0), []string{at(0)}, nil},
+		{"Over", "its hour is over", []string{at(3 * time.Hour), current}, current, nil, []string{at(3 * time.Hour)}},
+		{"Restored", "a Secret from a backup has an older key: the newer one goes when its hour is over", []string{current, at(time.Minute)}, current, nil, nil},
+		{"Foreign", "what is no key", []string{"rubbish", current}, current, nil, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			kept := map[string][]byte{}
+			for _, name := range tc.kept {
+				kept[name] = []byte("key")
+			}
+			var add, remove []string
+			for name, text := range changes(kept, tc.use, []byte("key"), now) {
+				if text == nil {
+					remove = append(remove, name)
+				} else {
+					add = append(add, name)
+				}
+			}
+			if !slices.Equal(add, tc.add) || !slices.Equal(remove, tc.remove) {
+				t.Errorf("%s: adds %v and removes %v, want %v and %v", tc.reason, add, remove, tc.add, tc.remove)
+			}
+		})
+	}
+}
