@@ -69,7 +69,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- $pod := .pod -}}
 {{- $v := .root.Values -}}
 {{- if .place -}}
-{{- range $key := list "nodeSelector" "tolerations" "affinity" }}{{ with index $v $key }}{{ $_ := set $pod $key . }}{{ end }}{{ end -}}
+{{- range $key := list "nodeSelector" "tolerations" "affinity" "priorityClassName" }}{{ with index $v $key }}{{ $_ := set $pod $key . }}{{ end }}{{ end -}}
 {{- end -}}
 {{- $secrets := list -}}
 {{- range $v.image.pullSecrets }}{{ $secrets = append $secrets (dict "name" .) }}{{ end -}}
@@ -119,6 +119,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if $v.persistence.enabled }}{{ $strategy = dict "type" "Recreate" }}{{ end -}}
 {{- $_ = set .object.spec "strategy" $strategy -}}
 {{- $_ = set .object.spec.template.metadata "annotations" (dict "vitistack.io/config" (include (print .root.Template.BasePath "/config.yaml") .root | sha256sum | trunc 16)) -}}
+{{- with $v.topologySpreadConstraints }}{{ $_ = set $pod "topologySpreadConstraints" . }}{{ end -}}
 {{- include "vitistack.placement" (dict "root" .root "pod" $pod "place" true) -}}
 {{- end -}}
 
@@ -133,7 +134,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   {{- include "vitistack.function" . -}}
 {{- else if eq $o.kind "Deployment" -}}
   {{- include "vitistack.gateway" . -}}
-{{- else if eq $o.kind "Service" -}}
+{{- else if and (eq $o.kind "Service") (eq $o.metadata.name "gateway") -}}
   {{- $_ = set $o.spec "type" $v.service.type -}}
   {{- $_ = set (index $o.spec.ports 0) "port" (int $v.service.port) -}}
   {{- with $v.service.annotations }}{{ $_ = set $o.metadata "annotations" . }}{{ end -}}

@@ -226,7 +226,7 @@ func isUpgraded(t *testing.T, c *cluster) {
 	containers, _, _ := unstructured.NestedSlice(function.Object, "spec", "template", "spec", "containers")
 	if env := containers[0].(map[string]any)["env"]; !strings.Contains(text(t, env), "http://kea:8000") {
 		t.Errorf("kea-reserve is told %v of Kea", env)
-	} else if !strings.Contains(text(t, env), "http://gateway."+namespace+".svc/api/v1/import/prometheus") {
+	} else if !strings.Contains(text(t, env), "http://gateway-events."+namespace+".svc/api/v1/import/prometheus") {
 		t.Errorf("kea-reserve is told %v of the gateway", env)
 	}
 	if role := read(t, c, schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role"}, "kea-reserve-secrets"); role == nil {

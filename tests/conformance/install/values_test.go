@@ -2,6 +2,7 @@ package install
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
@@ -175,6 +178,98 @@ func TestReleaseIsPinned(t *testing.T) {
 	for i, image := range images(t) {
 		if want := fmt.Sprintf("/%s@sha256:%064d", image, i); !strings.Contains(out, want) {
 			t.Errorf("the chart does not run %s", want)
+		}
+	}
+}
+
+// TestPublishedService publishes the gateway. The port that the Broker delivers to asks for no key, so it has to stay
+// inside the cluster.
+func TestPublishedService(t *testing.T) {
+	t.Parallel()
+	h := newHelm(t, &rest.Config{})
+	out, err := h.run(t.Context(), "template", "vitistack", chart(), "--set", "service.type=LoadBalancer,service.port=443,service.annotations.a=b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inside := false
+	for doc := range strings.SplitSeq(out, "\n---\n") {
+		var kind metav1.TypeMeta
+		if err := yaml.Unmarshal([]byte(doc), &kind); err != nil {
+			t.Fatal(err)
+		}
+		if kind.Kind != "Service" || kind.APIVersion != "v1" {
+			continue
+		}
+		var service corev1.Service
+		if err := yaml.Unmarshal([]byte(doc), &service); err != nil {
+			t.Fatal(err)
+		}
+		published := service.Spec.Type == corev1.ServiceTypeLoadBalancer
+		if published != (service.Name == "gateway") {
+			t.Errorf("Service %s is a %s", service.Name, service.Spec.Type)
+		}
+		for _, port := range service.Spec.Ports {
+			if port.TargetPort.String() == "broker" {
+				inside = true
+				if published {
+					t.Errorf("Service %s publishes the port that the Broker delivers to", service.Name)
+				}
+			} else if published && port.Port != 443 {
+				t.Errorf("Service %s publishes port %d, want 443", service.Name, port.Port)
+			}
+		}
+	}
+	if !inside {
+		t.Error("no Service has the port that the Broker delivers to")
+	}
+}
+
+// TestPlacement spreads the gateway's replicas, and gives all pods a priority where functions are placed too.
+func TestPlacement(t *testing.T) {
+	t.Parallel()
+	h := newHelm(t, &rest.Config{})
+	for name, tc := range map[string]struct {
+		reason, set string
+		spread      []string
+		priority    map[string]string
+	}{
+		"Default": {"over nodes and zones, as far as there is room", "replicaCount=3,database.existingSecret=db", []string{"kubernetes.io/hostname", "topology.kubernetes.io/zone"}, map[string]string{}},
+		"Own": {"what the administrator says instead", "topologySpreadConstraints[0].topologyKey=rack,topologySpreadConstraints[0].maxSkew=1,topologySpreadConstraints[0].whenUnsatisfiable=DoNotSchedule,priorityClassName=high",
+			[]string{"rack"}, map[string]string{"gateway": "high"}},
+		"Functions": {"Knative has to allow it for functions", "priorityClassName=high,functions.placement=true", []string{"kubernetes.io/hostname", "topology.kubernetes.io/zone"},
+			map[string]string{"gateway": "high", "create-vm": "high"}},
+	} {
+		out, err := h.run(t.Context(), "template", "vitistack", chart(), "--set", tc.set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		priority := map[string]string{}
+		for doc := range strings.SplitSeq(out, "\n---\n") {
+			var object struct {
+				Kind     string
+				Metadata struct{ Name string }
+				Spec     struct{ Template struct{ Spec corev1.PodSpec } }
+			}
+			if yaml.Unmarshal([]byte(doc), &object) != nil || object.Metadata.Name != "gateway" && object.Metadata.Name != "create-vm" {
+				continue
+			}
+			pod := object.Spec.Template.Spec
+			if pod.PriorityClassName != "" {
+				priority[object.Metadata.Name] = pod.PriorityClassName
+			}
+			if object.Kind != "Deployment" {
+				continue
+			}
+			var spread []string
+			for _, c := range pod.TopologySpreadConstraints {
+				spread = append(spread, c.TopologyKey)
+			}
+			if !slices.Equal(spread, tc.spread) {
+				t.Errorf("%s: %s: spread over %v, want %v", name, tc.reason, spread, tc.spread)
+			}
+		}
+		if !maps.Equal(priority, tc.priority) {
+			t.Errorf("%s: %s: priorities %v, want %v", name, tc.reason, priority, tc.priority)
 		}
 	}
 }
