@@ -122,6 +122,9 @@ func (d *Denied) Error() string {
 	return "connections to " + d.Host + " are not allowed here: name another server, or have it added to " + Variable
 }
 
+// Unwrap returns what is wrong with the list, if nobody is allowed because of that.
+func (d *Denied) Unwrap() error { return d.broken }
+
 // names tells whether the list has a host's name.
 func (r Rules) names(host string) bool {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))

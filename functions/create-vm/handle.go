@@ -14,6 +14,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/events/outbound"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
@@ -25,7 +26,9 @@ type functions struct {
 	connect func(ctx context.Context, p *v1alpha1.MachineProvider) (hypervisor, error)
 	// local is the KubeVirt of this cluster, whose changes come as events.
 	local observer
-	now   func() time.Time
+	// images are the hosts that hypervisors may fetch images from.
+	images outbound.Rules
+	now    func() time.Time
 	// patience is how long a hypervisor may take that is only just being installed.
 	patience time.Duration
 }
@@ -132,8 +135,8 @@ func lookAgain(m *v1alpha1.Machine, wrote bool) error {
 // plan works out what is to be made, and where. It changes nothing.
 func (f *functions) plan(ctx context.Context, m *v1alpha1.Machine) (size, *v1alpha1.MachineProvider, error) {
 	s, err := resolve(m.Spec)
-	if err == nil {
-		err = fetchable(m.Spec.OS)
+	if err == nil && m.Status.VMName == "" { // afterwards nothing is fetched, and os cannot be changed
+		err = fetchable(m.Spec.OS, f.images)
 	}
 	if err != nil {
 		return size{}, nil, err

@@ -29,7 +29,7 @@ func main() {
 		if err != nil {
 			return nil, err
 		}
-		f := &functions{kube: client, connect: connect(client, nil), local: local(client), now: time.Now, patience: 5 * time.Second}
+		f := &functions{kube: client, connect: connect(client, nil), local: local(client), images: allowedImages(os.Getenv), now: time.Now, patience: 5 * time.Second}
 		return f.handle, nil
 	})
 }

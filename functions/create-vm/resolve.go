@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -88,9 +90,26 @@ func resolve(spec v1alpha1.MachineSpec) (size, error) {
 	return s, nil
 }
 
-// fetchable refuses images from where nobody may be connected to: the hypervisor,
-// which would fetch them, is closer to its cloud's metadata than anybody else.
-func fetchable(os *v1alpha1.MachineOS) error {
+// imageHosts is the environment variable with the hosts that hypervisors may fetch images
+// from, in the form of ALLOWED_ENDPOINTS, whose hosts are allowed too.
+const imageHosts = "ALLOWED_IMAGE_HOSTS"
+
+// defaultImageFactory is the host of the images of Talos nodes.
+const defaultImageFactory = "factory.talos.dev"
+
+// allowedImages reads which hosts images may be from. There is always a list, since a
+// hypervisor looks a name up itself, so that nobody here sees where it leads, and the
+// metadata of its cloud is next to it.
+func allowedImages(getenv func(string) string) outbound.Rules {
+	factory := defaultImageFactory
+	if u, err := url.Parse(getenv("IMAGE_FACTORY")); err == nil && u.Hostname() != "" {
+		factory = u.Hostname()
+	}
+	return outbound.Parse(strings.Join([]string{factory, getenv(imageHosts), getenv(outbound.Variable)}, ","))
+}
+
+// fetchable refuses images from hosts that are not allowed.
+func fetchable(os *v1alpha1.MachineOS, allowed outbound.Rules) error {
 	if os == nil {
 		return nil
 	}
@@ -98,7 +117,13 @@ func fetchable(os *v1alpha1.MachineOS) error {
 		if !strings.Contains(address, "://") {
 			continue
 		}
-		if err := outbound.FromEnvironment().CheckURL(address); err != nil {
+		err := allowed.CheckURL(address)
+		var denied *outbound.Denied
+		switch {
+		case err == nil:
+		case errors.As(err, &denied) && errors.Unwrap(denied) == nil:
+			return fault{"ImageNotAllowed", fmt.Sprintf("spec.os.%s: images are not fetched from %s: name an image at an allowed host, or have the host added to %s of create-vm", field, denied.Host, imageHosts)}
+		default:
 			return fault{"ImageNotAllowed", "spec.os." + field + ": " + err.Error()}
 		}
 	}

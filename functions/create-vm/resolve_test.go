@@ -2,12 +2,14 @@ package main
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events/outbound"
 )
 
 func TestResolve(t *testing.T) {
@@ -73,19 +75,44 @@ func TestResolve(t *testing.T) {
 // credentials, to read them from the disk.
 func TestImagesFromForbiddenPlaces(t *testing.T) {
 	t.Parallel()
-	for _, os := range []v1alpha1.MachineOS{
-		{ImageID: "http://169.254.169.254/latest/user-data.raw"}, {ImageID: "http://2852039166/a.qcow2"},
-		{ISOURI: "http://[fd00:ec2::254]/a.iso"}, {ISOURI: "https://[::ffff:169.254.169.254]/a.iso"},
+	for _, tc := range []struct {
+		name, reason string
+		env          map[string]string
+		address      string
+		says         string // empty if it is fetched
+	}{
+		{"Metadata", "the address itself", nil, "http://169.254.169.254/latest/user-data.raw", "ALLOWED_IMAGE_HOSTS"},
+		{"Number", "the address as a number", nil, "http://2852039166/a.qcow2", "ALLOWED_IMAGE_HOSTS"},
+		{"IPv6", "AWS by IPv6", nil, "http://[fd00:ec2::254]/a.iso", "ALLOWED_IMAGE_HOSTS"},
+		{"Mapped", "IPv4 in IPv6", nil, "https://[::ffff:169.254.169.254]/a.iso", "ALLOWED_IMAGE_HOSTS"},
+		{"Name", "a name that leads there", nil, "http://169.254.169.254.nip.io/a.raw", "169.254.169.254.nip.io"},
+		{"Google", "the name that Google gives it", nil, "http://metadata.google.internal/computeMetadata/v1/a.raw", "metadata.google.internal"},
+		{"Unknown", "any name may lead there tomorrow", nil, "https://images.example.com/a.qcow2", "images.example.com"},
+		{"Inside", "a service of the cluster", nil, "http://kubernetes.default.svc/a.raw", "kubernetes.default.svc"},
+		{"Lookalike", "a name that ends like an allowed one", nil, "https://evilfactory.talos.dev/a.iso", "evilfactory.talos.dev"},
+		{"User", "the allowed name before an @", nil, "https://factory.talos.dev@images.example.com/a.iso", "images.example.com"},
+		{"Broken", "a list that cannot be read allows nobody, and says why", map[string]string{"ALLOWED_IMAGE_HOSTS": "https://images.example.com"}, "https://factory.talos.dev/a.iso", "is no host name"},
+		{"Factory", "nodes are made of it", nil, "https://factory.talos.dev/image/x/v1.13.9/nocloud-amd64.raw.xz", ""},
+		{"OwnFactory", "the factory of the site", map[string]string{"IMAGE_FACTORY": "https://factory.example.com:8443"}, "https://factory.example.com:8443/a.iso", ""},
+		{"Listed", "the platform team allows it", map[string]string{"ALLOWED_IMAGE_HOSTS": "images.example.com,*.ubuntu.com"}, "https://cloud-images.ubuntu.com/a.img", ""},
+		{"Endpoint", "who may be connected to may have images", map[string]string{"ALLOWED_ENDPOINTS": "10.0.0.0/8"}, "http://10.1.2.3/a.raw", ""},
+		{"Template", "what the hypervisor has", nil, "9000", ""},
+		{"Volume", "what the hypervisor has", nil, "local:iso/talos.iso", ""},
 	} {
-		var f fault
-		if err := fetchable(&os); !errors.As(err, &f) || f.reason != "ImageNotAllowed" {
-			t.Errorf("%+v: got %v", os, err)
-		}
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			allowed := allowedImages(func(name string) string { return tc.env[name] })
+			for _, os := range []v1alpha1.MachineOS{{ImageID: tc.address}, {ISOURI: tc.address}} {
+				err := fetchable(&os, allowed)
+				var f fault
+				if tc.says == "" && err != nil || tc.says != "" && (!errors.As(err, &f) || f.reason != "ImageNotAllowed" || !strings.Contains(f.message, tc.says)) {
+					t.Errorf("%s: %+v: got %v, want %q", tc.reason, os, err, tc.says)
+				}
+			}
+		})
 	}
-	for _, os := range []*v1alpha1.MachineOS{nil, {ImageID: "https://images.example.com/a.qcow2"}, {ImageID: "9000"}, {ISOURI: "local:iso/talos.iso"}} {
-		if err := fetchable(os); err != nil {
-			t.Errorf("%+v: %v", os, err)
-		}
+	if err := fetchable(nil, outbound.Rules{}); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -27,6 +27,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   {{- $env = dict "NAM_URL" $v.nam.url "NAM_TLS_SECRET_NAME" $v.nam.tlsSecret "NETBOX_URL" $v.netbox.url "NETBOX_TLS_SECRET_NAME" $v.netbox.tlsSecret -}}
 {{- else if eq .name "bootstrap-talos" -}}
   {{- $env = dict "TALOS_VERSION" $v.talos.version "IMAGE_FACTORY" $v.talos.imageFactory "TALOS_SCHEMATIC" $v.talos.schematic -}}
+{{- else if eq .name "create-vm" -}}
+  {{- $env = dict "IMAGE_FACTORY" $v.talos.imageFactory "ALLOWED_IMAGE_HOSTS" (join "," $v.images.allowedHosts) -}}
 {{- end -}}
 {{- range .own }}{{ $_ := set $env .name .value }}{{ end -}}
 {{- $env = merge (dict) (index $v.functions .name).env $env -}}
