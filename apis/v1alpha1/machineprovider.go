@@ -97,6 +97,10 @@ type MachineProviderSpec struct {
 	// kubeconfig; ca.crt may hold the authority of the endpoint.
 	// +optional
 	CredentialsRef *SecretReference `json:"credentialsRef,omitempty"`
+	// Namespaces whose Machines may be made here. Absent means all. Machines that exist are
+	// not affected by a change.
+	// +optional
+	AllowedNamespaces *AllowedNamespaces `json:"allowedNamespaces,omitempty"`
 	// What machines get that do not say otherwise.
 	// +optional
 	Defaults *ProviderDefaults `json:"defaults,omitempty"`
@@ -104,6 +108,20 @@ type MachineProviderSpec struct {
 	KubeVirt *KubeVirtOptions `json:"kubevirt,omitempty"`
 	// +optional
 	Proxmox *ProxmoxOptions `json:"proxmox,omitempty"`
+}
+
+// AllowedNamespaces are namespaces by name, and by their labels. A namespace is allowed by
+// either; with neither, none is.
+type AllowedNamespaces struct {
+	// Namespaces by name.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:items:MaxLength=63
+	List []string `json:"list,omitempty"`
+	// Namespaces by their labels.
+	// +optional
+	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }
 
 // ProviderEndpoint is the address of an API.
@@ -192,6 +210,14 @@ type ProxmoxOptions struct {
 	// Whether a machine that is made from a template shares the template's disk.
 	// +optional
 	LinkedClone bool `json:"linkedClone,omitempty"`
+	// Snippets that Machines may name in cloudInit.userData, for example
+	// local:snippets/base.yaml. Absent means none, since snippets of a storage may be anybody's.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^[A-Za-z][A-Za-z0-9._-]*:snippets/[A-Za-z0-9][A-Za-z0-9._-]*$`
+	AllowedSnippets []string `json:"allowedSnippets,omitempty"`
 }
 
 // MachineProviderStatus is the hypervisor as it was last seen.

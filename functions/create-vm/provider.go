@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -15,6 +16,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
@@ -33,7 +36,7 @@ func (f *functions) providerOf(ctx context.Context, m *v1alpha1.Machine) (*v1alp
 		if err := f.kube.List(ctx, "", "", list); err != nil {
 			return nil, err
 		}
-		return defaultProvider(slices.DeleteFunc(list.Items, func(p v1alpha1.MachineProvider) bool { return p.DeletionTimestamp != nil }))
+		return f.allowedDefault(ctx, m.Namespace, slices.DeleteFunc(list.Items, func(p v1alpha1.MachineProvider) bool { return p.DeletionTimestamp != nil }))
 	}
 	p := &v1alpha1.MachineProvider{}
 	err := f.kube.Get(ctx, "", name, p)
@@ -46,7 +49,52 @@ func (f *functions) providerOf(ctx context.Context, m *v1alpha1.Machine) (*v1alp
 		}
 		return nil, fault{"MachineProviderNotFound", fmt.Sprintf("MachineProvider %s does not exist: create it, or name another in spec.providerRef", name)}
 	}
+	if err == nil && madeOn(m) == "" {
+		err = f.allow(ctx, p, m.Namespace)
+	}
 	return p, err
+}
+
+// allow returns a fault unless Machines of a namespace may be made on a MachineProvider.
+func (f *functions) allow(ctx context.Context, p *v1alpha1.MachineProvider, namespace string) error {
+	allowed := p.Spec.AllowedNamespaces
+	if allowed == nil || slices.Contains(allowed.List, namespace) {
+		return nil
+	}
+	if allowed.Selector != nil {
+		selector, err := metav1.LabelSelectorAsSelector(allowed.Selector)
+		if err != nil {
+			return fault{"MachineProviderNotAllowed", fmt.Sprintf("MachineProvider %s: spec.allowedNamespaces.selector: %s", p.Name, err)}
+		}
+		ns := &corev1.Namespace{}
+		if err := f.kube.Get(ctx, "", namespace, ns); err != nil {
+			return err
+		}
+		if selector.Matches(labels.Set(ns.Labels)) {
+			return nil
+		}
+	}
+	return fault{"MachineProviderNotAllowed", fmt.Sprintf("MachineProvider %s is not for namespace %s: name another in spec.providerRef, or have the namespace added to spec.allowedNamespaces of the MachineProvider", p.Name, namespace)}
+}
+
+// allowedDefault is the default among the MachineProviders that are for a namespace.
+func (f *functions) allowedDefault(ctx context.Context, namespace string, items []v1alpha1.MachineProvider) (*v1alpha1.MachineProvider, error) {
+	var allowed []v1alpha1.MachineProvider
+	var refused error
+	for i := range items {
+		switch err := f.allow(ctx, &items[i], namespace); {
+		case err == nil:
+			allowed = append(allowed, items[i])
+		case errors.As(err, new(fault)):
+			refused = cmp.Or(refused, err)
+		default:
+			return nil, err
+		}
+	}
+	if len(allowed) == 0 && refused != nil {
+		return nil, refused
+	}
+	return defaultProvider(allowed)
 }
 
 // madeOn is the MachineProvider that a machine was begun on, or empty where nothing

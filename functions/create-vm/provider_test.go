@@ -16,6 +16,7 @@ import (
 
 	"github.com/VictoriaMetrics/metrics"
 	"github.com/cloudevents/sdk-go/v2/event"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -59,6 +60,54 @@ func TestDefaultProvider(t *testing.T) {
 				t.Errorf("%s: got %v, %v", tc.reason, p, err)
 			}
 		})
+	}
+}
+
+// TestAllowedNamespaces names providers that are for other namespaces.
+func TestAllowedNamespaces(t *testing.T) {
+	t.Parallel()
+	server := apiserver.Start(t)
+	namespace := server.Namespace(t)
+	client, err := kube.New(server.Config(), "test", kinds...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns := &corev1.Namespace{}
+	if err := client.Get(t.Context(), "", namespace, ns); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Merge(t.Context(), ns, map[string]any{"metadata": map[string]any{"labels": map[string]any{"team": namespace}}}); err != nil {
+		t.Fatal(err)
+	}
+	f := &functions{kube: client}
+	for name, tc := range map[string]struct {
+		reason  string
+		allowed *v1alpha1.AllowedNamespaces
+		refused bool
+	}{
+		"Absent":     {"every namespace, as before", nil, false},
+		"Listed":     {"its name is listed", &v1alpha1.AllowedNamespaces{List: []string{"other", namespace}}, false},
+		"Labelled":   {"its labels fit", &v1alpha1.AllowedNamespaces{List: []string{"other"}, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": namespace}}}, false},
+		"Other":      {"others are listed", &v1alpha1.AllowedNamespaces{List: []string{"other"}}, true},
+		"Label":      {"its labels do not fit", &v1alpha1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "other"}}}, true},
+		"Nobody":     {"an empty list is for nobody", &v1alpha1.AllowedNamespaces{}, true},
+		"Everybody":  {"an empty selector is for everybody", &v1alpha1.AllowedNamespaces{Selector: &metav1.LabelSelector{}}, false},
+		"Unreadable": {"a selector that cannot be read is for nobody", &v1alpha1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "x"}}}}, true},
+	} {
+		p := v1alpha1.MachineProvider{ObjectMeta: metav1.ObjectMeta{Name: "pve"}, Spec: v1alpha1.MachineProviderSpec{AllowedNamespaces: tc.allowed}}
+		open := v1alpha1.MachineProvider{ObjectMeta: metav1.ObjectMeta{Name: "open"}}
+		err := f.allow(t.Context(), &p, namespace)
+		if flt, _ := asFault(err); (flt.reason == "MachineProviderNotAllowed") != tc.refused || (err != nil) != tc.refused {
+			t.Errorf("%s: %s: %v", name, tc.reason, err)
+		}
+		_, alone := f.allowedDefault(t.Context(), namespace, []v1alpha1.MachineProvider{p})
+		if (alone != nil) != tc.refused {
+			t.Errorf("%s: as the only provider: %v", name, alone)
+		}
+		chosen, err := f.allowedDefault(t.Context(), namespace, []v1alpha1.MachineProvider{p, open})
+		if tc.refused && (err != nil || chosen.Name != "open") {
+			t.Errorf("%s: beside one that is for every namespace: %v, %v", name, chosen, err)
+		}
 	}
 }
 

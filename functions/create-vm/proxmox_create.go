@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -21,7 +22,7 @@ import (
 // it claims a VMID and a host, which the caller writes down, then brings what the
 // first boot needs to the host, and then makes it.
 func (x *proxmox) make(ctx context.Context, m *v1alpha1.Machine, want wanted, all cluster) (seen, error) {
-	if err := expressible(m); err != nil {
+	if err := cmp.Or(expressible(m), x.checkSnippet(want.userData)); err != nil {
 		return seen{}, err
 	}
 	m.Status.VMName, m.Status.NodeName = "", ""
@@ -131,6 +132,16 @@ func expressible(m *v1alpha1.Machine) error {
 		}
 	}
 	return nil
+}
+
+// checkSnippet refuses snippets that the platform team has not listed: those of a storage
+// may be another tenant's.
+func (x *proxmox) checkSnippet(userData string) error {
+	name := strings.TrimSpace(userData)
+	if !snippet.MatchString(name) || slices.Contains(x.options.AllowedSnippets, name) {
+		return nil
+	}
+	return fault{"SnippetNotAllowed", fmt.Sprintf("snippet %s is not for everybody: write the user data itself into spec.cloudInit, or have the snippet added to spec.proxmox.allowedSnippets of the MachineProvider", name)}
 }
 
 var installer = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]*:iso/[A-Za-z0-9][A-Za-z0-9._+-]*\.(?:iso|img|ISO|IMG)$`)

@@ -116,6 +116,29 @@ func TestImagesFromForbiddenPlaces(t *testing.T) {
 	}
 }
 
+// TestSnippetsOfOthers has a tenant name a snippet that is another tenant's, or no snippet.
+func TestSnippetsOfOthers(t *testing.T) {
+	t.Parallel()
+	x := &proxmox{options: v1alpha1.ProxmoxOptions{AllowedSnippets: []string{"local:snippets/base.yaml"}}}
+	for text, refused := range map[string]bool{
+		"local:snippets/base.yaml\n":        false,
+		"#cloud-config\n{}\n":               false,
+		"":                                  false,
+		"local:snippets/keys.yaml":          true,
+		"other:snippets/base.yaml":          true,
+		"local:snippets/../../etc/shadow":   true,
+		"local:snippets/base.yaml/../x.yml": true,
+	} {
+		err := x.checkSnippet(text)
+		if f, _ := asFault(err); (f.reason == "SnippetNotAllowed") != refused || (err != nil) != refused {
+			t.Errorf("%q: %v, want a refusal: %t", text, err, refused)
+		}
+	}
+	if (&proxmox{}).checkSnippet("local:snippets/base.yaml") == nil {
+		t.Error("a provider that lists no snippets allows one")
+	}
+}
+
 // TestInstallersOfOthers has a tenant name what is on a storage and not for everybody.
 func TestInstallersOfOthers(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,108 @@
+package conformance
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
+
+	"github.com/vitistack/stack/tests/stand/apiserver"
+)
+
+// peopleRoles are the ClusterRoles that are for people.
+var peopleRoles = []string{"vitistack-view", "vitistack-edit", "vitistack-network-admin", "vitistack-platform-admin"}
+
+// TestPeople asks the API server what people may do in a namespace, each with one of the roles.
+func TestPeople(t *testing.T) {
+	t.Parallel()
+	server := apiserver.Start(t)
+	namespace := server.Namespace(t)
+	client, err := kubernetes.NewForConfig(server.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	aggregated := map[string]string{}
+	for _, doc := range manifests(t) {
+		var role rbacv1.ClusterRole
+		if err := yaml.Unmarshal([]byte(doc), &role); err != nil || role.Kind != "ClusterRole" || !slices.Contains(peopleRoles, role.Name) {
+			continue
+		}
+		for label := range role.Labels {
+			if to, ok := strings.CutPrefix(label, rbacv1.GroupName+"/aggregate-to-"); ok {
+				aggregated[role.Name] = to
+			}
+		}
+		if _, err := client.RbacV1().ClusterRoles().Create(t.Context(), &role, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		binding := &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: role.Name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: role.Name}},
+		}
+		if _, err := client.RbacV1().RoleBindings(namespace).Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(aggregated) != 2 || aggregated["vitistack-view"] != "view" || aggregated["vitistack-edit"] != "edit" {
+		t.Errorf("roles are aggregated as %v, want view and edit; networks and hypervisors are part of no other role", aggregated)
+	}
+	for _, tc := range []struct {
+		reason, role, verb, resource, subresource string
+		allowed                                   bool
+	}{
+		{"people see where things stand", "vitistack-view", "get", "machines", "", true},
+		{"people follow what happens", "vitistack-view", "watch", "kubernetesclusters", "", true},
+		{"who looks changes nothing", "vitistack-view", "patch", "machines", "", false},
+		{"a team makes its machines", "vitistack-edit", "create", "machines", "", true},
+		{"a team makes its clusters", "vitistack-edit", "delete", "kubernetesclusters", "", true},
+		{"kubectl scale", "vitistack-edit", "patch", "kubernetesclusters", "scale", true},
+		{"kubectl scale reads first", "vitistack-edit", "get", "kubernetesclusters", "scale", true},
+		{"a team asks for an address", "vitistack-edit", "create", "ipallocations", "", true},
+		{"functions believe the status", "vitistack-edit", "patch", "machines", "status", false},
+		{"functions believe the status", "vitistack-edit", "update", "kubernetesclusters", "status", false},
+		{"a network is a VLAN, which a team does not choose", "vitistack-edit", "create", "networknamespaces", "", false},
+		{"so is the configuration of an interface", "vitistack-edit", "create", "networkconfigurations", "", false},
+		{"nor does it change one that was made for its machine", "vitistack-edit", "patch", "networkconfigurations", "", false},
+		{"hypervisors are the platform's", "vitistack-edit", "create", "machineproviders", "", false},
+		{"network administrators make networks", "vitistack-network-admin", "create", "networknamespaces", "", true},
+		{"and nothing else", "vitistack-network-admin", "create", "machines", "", false},
+		{"the platform team makes everything", "vitistack-platform-admin", "create", "networknamespaces", "", true},
+		{"but no status", "vitistack-platform-admin", "patch", "machines", "status", false},
+	} {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User:               tc.role,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Group: "vitistack.io", Resource: tc.resource, Subresource: tc.subresource, Verb: tc.verb},
+		}}
+		if got := decided(t, client, review, tc.allowed); got != tc.allowed {
+			t.Errorf("%s may %s %s/%s: %t, want %t: %s", tc.role, tc.verb, tc.resource, tc.subresource, got, tc.allowed, tc.reason)
+		}
+	}
+}
+
+// decided is what the API server says, which hears of new roles a moment after they are made.
+func decided(t *testing.T, client kubernetes.Interface, review *authorizationv1.SubjectAccessReview, want bool) bool {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for {
+		got, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Status.Allowed || !want {
+			return got.Status.Allowed
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
