@@ -306,7 +306,8 @@ type CloudInit struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=65536
 	NetworkData string `json:"networkData,omitempty"`
-	// Secret, in the same namespace, that holds the user data.
+	// Secret, in the same namespace, that holds the user data. It needs the label
+	// vitistack.io/cloud-init=true, and whoever names it has to be allowed to read it.
 	// +optional
 	SecretRef *CloudInitSecretReference `json:"secretRef,omitempty"`
 }

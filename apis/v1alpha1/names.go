@@ -12,6 +12,9 @@ const (
 	LabelMachine = "vitistack.io/machine"
 	// LabelMachineTemplate is the template that a Machine is sized by.
 	LabelMachineTemplate = "vitistack.io/machine-template"
+	// LabelCloudInit, with the value true, lets Machines take their user data from a
+	// Secret.
+	LabelCloudInit = "vitistack.io/cloud-init"
 	// LabelManagedBy names who made an object.
 	LabelManagedBy = "vitistack.io/managed-by"
 	// LabelSourceMachine, LabelClusterID and LabelNodeRole carry the same facts

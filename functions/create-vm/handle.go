@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
@@ -221,12 +222,34 @@ func (f *functions) firstConfiguration(ctx context.Context, m *v1alpha1.Machine,
 	if err != nil {
 		return err
 	}
+	if m.Status.VMName == "" { // afterwards the guest has it
+		if err := forGuests(secret); err != nil {
+			return err
+		}
+	}
 	data, ok := secret.Data[ref.Key]
 	if !ok {
 		return fault{"CloudInitSecretNotFound", fmt.Sprintf("Secret %s has no key %s: add it, or change spec.cloudInit.secretRef.key", ref.Name, ref.Key)}
 	}
 	want.userData, want.secretData = string(data), true
 	return nil
+}
+
+// forGuests refuses Secrets that are not meant for machines: whoever may create a Machine
+// could read any other Secret of the namespace in it.
+func forGuests(secret *corev1.Secret) error {
+	owned := slices.ContainsFunc(secret.OwnerReferences, func(r metav1.OwnerReference) bool {
+		return strings.HasPrefix(r.APIVersion, v1alpha1.GroupVersion.Group+"/")
+	})
+	switch {
+	case owned || secret.Labels[v1alpha1.LabelManagedBy] != "":
+		return fault{"CloudInitSecretNotAllowed", fmt.Sprintf("Secret %s is the stack's own: name another in spec.cloudInit.secretRef", secret.Name)}
+	case secret.Labels[v1alpha1.LabelCloudInit] != "true":
+		return fault{"CloudInitSecretNotAllowed", fmt.Sprintf("Secret %s is not marked as cloud-init: kubectl label secret %s --namespace %s %s=true, or name another in spec.cloudInit.secretRef",
+			secret.Name, secret.Name, secret.Namespace, v1alpha1.LabelCloudInit)}
+	default:
+		return nil
+	}
 }
 
 // remove takes down the virtual machine, its disks, and its place in the network,

@@ -112,19 +112,50 @@ func TestRefusalsAreQuoted(t *testing.T) {
 	s.until("old", "runs once it is mended", running)
 }
 
+// TestSecretsForGuests has somebody who may create Machines name Secrets to read them there.
+func TestSecretsForGuests(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		reason string
+		secret metav1.ObjectMeta
+		says   string // empty if it is given
+	}{
+		{"anybody's Secret", metav1.ObjectMeta{Name: "db"}, "kubectl label secret db"},
+		{"one that is marked as not for machines", metav1.ObjectMeta{Name: "db", Labels: map[string]string{v1alpha1.LabelCloudInit: "false"}}, "kubectl label secret db"},
+		{"the keys of a cluster", metav1.ObjectMeta{Name: "shop-talos-secrets", OwnerReferences: []metav1.OwnerReference{{APIVersion: "vitistack.io/v1alpha1", Kind: "KubernetesCluster", Name: "shop"}}}, "the stack's own"},
+		{"another machine's first configuration, whatever label it was given", metav1.ObjectMeta{Name: "web-cloudinit", Labels: map[string]string{v1alpha1.LabelManagedBy: "kubevirt-operator", v1alpha1.LabelCloudInit: "true"}}, "the stack's own"},
+		{"one that is meant for machines", metav1.ObjectMeta{Name: "first-boot", Labels: map[string]string{v1alpha1.LabelCloudInit: "true"}}, ""},
+	} {
+		err := forGuests(&corev1.Secret{ObjectMeta: tc.secret})
+		if f, _ := asFault(err); (tc.says == "") != (err == nil) || (err != nil && (f.reason != "CloudInitSecretNotAllowed" || !strings.Contains(f.message, tc.says))) {
+			t.Errorf("%s: %v, want %q", tc.reason, err, tc.says)
+		}
+	}
+}
+
 // TestFirstConfiguration is about what a guest is told: static addresses, unless its
 // owner says something else, in which case what it reports differs from layer 2's.
 func TestFirstConfiguration(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
 	const secret = "correct-horse-battery-staple"
-	s.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "mine"}, Data: map[string][]byte{"userdata": []byte("#cloud-config\npassword: " + secret + "\n")}})
+	mine := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "mine"}, Data: map[string][]byte{"userdata": []byte("#cloud-config\npassword: " + secret + "\n")}}
+	s.create(mine)
 	s.create(machineWith("static", func(m *v1alpha1.MachineSpec) {
 		m.CloudInit = &v1alpha1.CloudInit{SecretRef: &v1alpha1.CloudInitSecretReference{Name: "mine", Key: "userdata"}}
 	}))
 	s.create(machineWith("own", func(m *v1alpha1.MachineSpec) {
 		m.CloudInit = &v1alpha1.CloudInit{NetworkData: "version: 2\nethernets:\n  eth0:\n    addresses: [10.9.9.9/24]\n"}
 	}))
+	refused := s.until("static", "says that the Secret is not for machines", ready("CloudInitSecretNotAllowed"))
+	if message := condition(refused, "Ready"); !strings.Contains(message, "kubectl label secret mine --namespace "+s.namespace+" vitistack.io/cloud-init=true") {
+		t.Errorf("Ready is %q, which does not say what to do", message)
+	}
+	for obj, metadata := range map[kube.Object]map[string]any{mine: {"labels": map[string]any{"vitistack.io/cloud-init": "true"}}, refused: {"annotations": map[string]any{"vitistack.io/reconcile": "1"}}} {
+		if err := s.kube.Merge(t.Context(), obj, map[string]any{"metadata": metadata}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	m := s.until("static", "runs with its address", func(m *v1alpha1.Machine) bool { return running(m) && isTrue(m.Status.Conditions, "NetworkReady") })
 	own := &corev1.Secret{}
 	if err := s.kube.Get(t.Context(), s.namespace, "static-cloudinit", own); err != nil {

@@ -96,7 +96,7 @@ func (u *turns) addresses() {
 func (u *turns) machines() {
 	u.Apply("default", `apiVersion: v1
 kind: Secret
-metadata: {name: first-boot}
+metadata: {name: first-boot, labels: {vitistack.io/cloud-init: "true"}}
 stringData: {userdata: "#cloud-config\n"}
 ---
 apiVersion: vitistack.io/v1alpha1

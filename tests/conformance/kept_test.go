@@ -1,0 +1,75 @@
+package conformance
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/vitistack/stack/tests/stand/engine"
+)
+
+// usersAnnotations are those that people set, and what they come to.
+var usersAnnotations = map[string]string{
+	"vitistack.io/reconcile":    "has functions look again",
+	"vitistack.io/approval":     "of a namespace, which only its administrator may change",
+	"vitistack.io/remove":       "of the user's own machine",
+	"vitistack.io/force":        "gives up on the user's own object",
+	"vitistack.io/nodepool":     "tells people what a machine is for, and no function reads it",
+	"vitistack.io/os-installed": "people take it off a machine whose disk was erased, as the condition says",
+	"vitistack.io/restart":      "is on KubeVirt's objects, which the stack's rules do not concern",
+}
+
+// TestAnnotationsAreKept holds every annotation that functions read against the admission policy: either people set it, or
+// the policy keeps it from them.
+func TestAnnotationsAreKept(t *testing.T) {
+	t.Parallel()
+	kept := ""
+	for _, doc := range manifests(t) {
+		var policy admissionv1.ValidatingAdmissionPolicy
+		if yaml.Unmarshal([]byte(doc), &policy) != nil || policy.Name != "vitistack-kept-metadata" {
+			continue
+		}
+		for _, v := range policy.Spec.Variables {
+			if v.Name == "kept" {
+				kept = v.Expression
+			}
+		}
+	}
+	if kept == "" {
+		t.Fatal("there is no policy vitistack-kept-metadata")
+	}
+	declared := regexp.MustCompile(`[aA]nnotation[A-Z]\w*\s*= "([^"]+)"`)
+	var found []string
+	for _, dir := range []string{"apis", "functions"} {
+		err := filepath.WalkDir(filepath.Join(engine.Root(), dir), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			for _, match := range declared.FindAllSubmatch(text, -1) {
+				found = append(found, string(match[1]))
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range found {
+		if protected := strings.Contains(kept, "'"+name+"'"); protected == (usersAnnotations[name] != "") {
+			t.Errorf("annotation %s: kept by the policy in knative/admission.yaml: %t; the users': %q; want one of the two", name, protected, usersAnnotations[name])
+		}
+	}
+	for name := range usersAnnotations {
+		if !slices.Contains(found, name) {
+			t.Errorf("annotation %s is not declared any more: take it from the list", name)
+		}
+	}
+}
