@@ -48,7 +48,7 @@ func TestAnnotationsAreKept(t *testing.T) {
 	declared := regexp.MustCompile(`[aA]nnotation[A-Z]\w*\s*= "([^"]+)"`)
 	var found []string
 	for _, dir := range []string{"apis", "functions"} {
-		err := filepath.WalkDir(filepath.Join(engine.Root(), dir), func(path string, entry fs.DirEntry, err error) error {
+		err := filepath.WalkDir(filepath.Join(engine.Root(), dir), func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err
 			}
