@@ -13,6 +13,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/gofiber/fiber/v2/utils"
 
+	"github.com/vitistack/stack/gateway/connlimit"
 	"github.com/vitistack/stack/gateway/webhook"
 )
 
@@ -32,6 +33,12 @@ type endpoint struct {
 	// packed tells whether bodies may have a Content-Encoding. The handler bounds
 	// what becomes of them.
 	packed bool
+	// bodies bounds the bodies that are read at once; nil means that a request has
+	// no body, and that none is read.
+	bodies *bodies
+	// early refuses by the head alone what the handler would refuse, before the body
+	// is read. It may be nil.
+	early fiber.Handler
 }
 
 // base is what all paths of the API begin with.
@@ -69,12 +76,21 @@ func (g *gateway) serveEndpoint(e endpoint) fiber.Handler {
 		if err == nil && !e.packed && len(c.Request().Header.ContentEncoding()) > 0 {
 			err = refuse(fiber.StatusUnsupportedMediaType, "a body in another encoding is not unpacked here: send it without Content-Encoding")
 		}
+		if err == nil && e.early != nil {
+			err = e.early(c)
+		}
+		if err == nil && e.bodies != nil {
+			err = g.readBody(c, e.bodies)
+		}
 		if err == nil {
+			served := connlimit.Serving(c.Context().Conn())
 			err = g.call(e.handle, c, id)
+			served()
 		}
 		if err != nil {
 			asProblem(err).send(c, id)
 		}
+		closeUnread(c)
 		took := time.Since(start)
 		meter.done(c.Method(), c.Response().StatusCode(), took)
 		g.logAccess(c, id, took)

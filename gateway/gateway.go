@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -54,6 +55,10 @@ type gateway struct {
 	certificateScopes scopes
 	limiter           *limiter
 	proxies           proxies
+	// brokerBodies are apart, so that callers cannot keep the Broker out.
+	bodies, brokerBodies *bodies
+	// displaced counts the connections that were closed to make room for others.
+	displaced atomic.Uint64
 
 	// published is closed when the first snapshot is there.
 	published chan struct{}
@@ -72,6 +77,7 @@ func newGateway(c *config.Config, kubernetes *rest.Config, store *state.Store, l
 		}),
 		progress: func() map[state.Kind]watch.Progress { return nil },
 		limiter:  newLimiter(c.RateLimit),
+		bodies:   newBodies(c.Server.MaxBodies), brokerBodies: newBodies(c.Server.MaxBodies),
 	}
 	g.health = newHealth(store.Current)
 	g.metrics = newMeters(g)

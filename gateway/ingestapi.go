@@ -107,6 +107,20 @@ func (g *gateway) mayIngest(c *fiber.Ctx) error {
 		}
 		return nil
 	}
+	return g.keyForEvents(c)
+}
+
+// mayBringEvents refuses by the head alone those who have no key and do not claim to
+// sign. Whether a signature is right only the body tells.
+func (g *gateway) mayBringEvents(c *fiber.Ctx) error {
+	if c.Get(webhook.HeaderSignature) != "" && len(*g.secrets.all.Load()) > 0 {
+		return nil
+	}
+	return g.keyForEvents(c)
+}
+
+// keyForEvents refuses a request without a key that has the scope events.
+func (g *gateway) keyForEvents(c *fiber.Ctx) error {
 	who, pending := g.identify(c)
 	if pending != "" {
 		ctx, cancel := context.WithTimeout(context.Background(), g.config.APITimeout)

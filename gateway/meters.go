@@ -109,6 +109,7 @@ func (m *meters) stream(g *gateway, gauge func(string, string, []string, func(ad
 	counter("vitistack_operator_sse_snapshots_total", "Snapshots sent to clients of the event stream", func() uint64 { return g.hub.Stats().Snapshots })
 	counter("vitistack_operator_sse_resumed_total", "Clients of the event stream that went on where they were", func() uint64 { return g.hub.Stats().Resumed })
 	counter("vitistack_operator_sse_lagging_total", "Times that a client of the event stream fell behind and got a fresh snapshot", func() uint64 { return g.hub.Stats().Lagging })
+	counter("vitistack_operator_connections_displaced_total", "Connections that were closed to make room for others", g.displaced.Load)
 	counter("vitistack_operator_sse_refused_total", "Clients of the event stream that were one too many", func() uint64 { return g.hub.Stats().Refused })
 }
 

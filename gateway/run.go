@@ -10,18 +10,21 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"sync"
 
 	"k8s.io/client-go/rest"
 
 	"github.com/vitistack/stack/gateway/config"
+	"github.com/vitistack/stack/gateway/connlimit"
 	"github.com/vitistack/stack/gateway/state"
 	"github.com/vitistack/stack/gateway/watch"
 )
 
 // run listens, and serves until ctx ends.
 func run(ctx context.Context, c *config.Config, log *slog.Logger) error {
+	limitMemory(c.Server.MemoryLimit)
 	listener, err := listen(ctx, c, "server.port", c.Server.Port)
 	if err != nil {
 		return err
@@ -63,6 +66,7 @@ func serve(ctx context.Context, c *config.Config, kubernetes *rest.Config, liste
 	}
 	g.progress = watcher.Progress
 	begun(g)
+	listener, broker = g.bound(listener, broker)
 	if g.certificates != nil {
 		listener = tls.NewListener(listener, g.certificates.config())
 	}
@@ -95,6 +99,27 @@ func serve(ctx context.Context, c *config.Config, kubernetes *rest.Config, liste
 	end()
 	recording.Wait()
 	return errors.Join(err, g.cache.Close())
+}
+
+// bound bounds the connections of each listener. Few addresses deliver to the Broker's
+// port, so that only their sum counts there.
+func (g *gateway) bound(listener, broker net.Listener) (boundListener, boundBroker net.Listener) {
+	s := &g.config.Server
+	displaced := func() { g.displaced.Add(1) }
+	boundListener = connlimit.New(listener, connlimit.Limits{All: s.MaxConnections, PerAddress: s.MaxConnectionsPerAddress, Exempt: g.proxies.trust}, displaced)
+	if broker != nil {
+		boundBroker = connlimit.New(broker, connlimit.Limits{All: s.MaxConnections}, displaced)
+	}
+	return boundListener, boundBroker
+}
+
+// limitMemory has Go's collector work harder as the process nears the memory of its
+// container, instead of being killed there. It leaves a tenth for what is not the
+// heap's.
+func limitMemory(bytes int) {
+	if bytes > 0 && os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(int64(bytes) / 10 * 9)
+	}
 }
 
 // platformNamespace is where the stack's own Knative Services are: where the gateway

@@ -55,13 +55,18 @@ func (g *gateway) app(endpoints []endpoint) *fiber.App {
 		ReadTimeout:           s.ReadTimeout,
 		WriteTimeout:          s.WriteTimeout,
 		IdleTimeout:           s.IdleTimeout,
-		// The buffer holds the whole head of a request. It is given back as soon as
-		// the request has been read, so that idle connections cost nothing.
-		ReadBufferSize:    s.MaxHeaderBytes,
-		ReduceMemoryUsage: true,
-		BodyLimit:         s.MaxBodyBytes,
-		ErrorHandler:      g.outerError,
+		// The buffer holds the whole head of a request.
+		ReadBufferSize: s.MaxHeaderBytes,
+		BodyLimit:      s.MaxBodyBytes,
+		// Handlers run before the body is read. fasthttp must not be told to
+		// ReduceMemoryUsage as well: it would give the buffer to another connection
+		// while the body is still read through it. It would also read forms whole.
+		StreamRequestBody:            true,
+		DisablePreParseMultipartForm: true,
+		ErrorHandler:                 g.outerError,
 	})
+	// A stream closes its connection itself, and leaves the buffers to others.
+	app.Server().KeepHijackedConns = true
 	for _, e := range endpoints {
 		e.label = labelOf(e.path)
 		app.Add(e.method, e.path, g.serveEndpoint(e))
@@ -110,10 +115,10 @@ func (g *gateway) endpoints() []endpoint {
 		reading(base+"/resources/:id", g.showResource),
 		reading(base+"/events", g.listEvents),
 		reading(base+"/dead-letters", g.listDeadLetters),
-		{method: fiber.MethodPost, path: base + "/preview", handle: g.makePreview, scope: scopeRead, limited: true},
-		{method: fiber.MethodPost, path: base + "/events", handle: g.ingestEvents, limited: true},
+		{method: fiber.MethodPost, path: base + "/preview", handle: g.makePreview, scope: scopeRead, limited: true, bodies: g.bodies},
+		{method: fiber.MethodPost, path: base + "/events", handle: g.ingestEvents, limited: true, bodies: g.bodies, early: g.mayBringEvents},
 		{method: fiber.MethodGet, path: base + "/session", handle: g.showSession, limited: true, staying: true},
-		{method: fiber.MethodPost, path: base + "/session", handle: g.beginSession, limited: true},
+		{method: fiber.MethodPost, path: base + "/session", handle: g.beginSession, limited: true, bodies: g.bodies},
 		{method: fiber.MethodDelete, path: base + "/session", handle: g.endSession, limited: true},
 	}
 	for _, topic := range state.Topics {
@@ -146,9 +151,9 @@ func (g *gateway) endpoints() []endpoint {
 // brokerEndpoints are where the Broker and the functions deliver.
 func (g *gateway) brokerEndpoints() []endpoint {
 	return []endpoint{
-		{method: fiber.MethodPost, path: "/events", handle: g.receiveEvent},
-		{method: fiber.MethodPost, path: "/dead-letters", handle: g.receiveDeadLetter},
-		{method: fiber.MethodPost, path: base + "/import/prometheus", handle: g.takeMetrics, packed: true},
+		{method: fiber.MethodPost, path: "/events", handle: g.receiveEvent, bodies: g.brokerBodies},
+		{method: fiber.MethodPost, path: "/dead-letters", handle: g.receiveDeadLetter, bodies: g.brokerBodies},
+		{method: fiber.MethodPost, path: base + "/import/prometheus", handle: g.takeMetrics, packed: true, bodies: g.brokerBodies},
 	}
 }
 

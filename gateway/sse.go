@@ -9,6 +9,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/gofiber/fiber/v2/utils"
 
+	"github.com/vitistack/stack/gateway/connlimit"
 	"github.com/vitistack/stack/gateway/stream"
 )
 
@@ -45,7 +46,11 @@ func (g *gateway) streamEvents(c *fiber.Ctx) error {
 		if wrapped, ok := conn.(interface{ UnsafeConn() net.Conn }); ok {
 			conn = wrapped.UnsafeConn()
 		}
-		client.Serve(conn, head, standing)
+		connlimit.Release(conn)
+		go func() {
+			defer func() { _ = conn.Close() }()
+			client.Serve(conn, head, standing)
+		}()
 	})
 	return nil
 }

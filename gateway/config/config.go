@@ -157,6 +157,12 @@ type Server struct {
 	IdleTimeout    time.Duration
 	MaxHeaderBytes int
 	MaxBodyBytes   int
+	// MaxBodies, MaxConnections and MaxConnectionsPerAddress are for one port.
+	MaxBodies                int
+	MaxConnections           int
+	MaxConnectionsPerAddress int
+	// MemoryLimit is what the container may use in bytes; 0 means that it is unknown.
+	MemoryLimit    int
 	TrustedProxies []string
 	// BrokerPort is where the Broker delivers; 0 means Port.
 	BrokerPort int
