@@ -2,7 +2,9 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"syscall"
@@ -25,6 +27,30 @@ func processMeters(r *telemetry.Registry, started float64) {
 			add(float64(usage.Utime.Sec+usage.Stime.Sec) + float64(usage.Utime.Usec+usage.Stime.Usec)/1e6)
 		}
 	})
+}
+
+// limitMemory has Go's collector work harder as the process nears the memory of its
+// container, where it would be killed. GOMEMLIMIT stands over it.
+func limitMemory(cgroup string) {
+	if limit := heapLimit(cgroup); limit > 0 && os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(limit)
+	}
+}
+
+// heapLimit is 90 % of what a cgroup may use, which leaves the rest for what Go does
+// not count. 0 means that there is no limit.
+func heapLimit(cgroup string) int64 {
+	for _, file := range []string{"memory.max", "memory/memory.limit_in_bytes"} {
+		content, err := os.ReadFile(filepath.Join(cgroup, file))
+		if err != nil {
+			continue
+		}
+		limit, err := strconv.ParseInt(strings.TrimSpace(string(content)), 10, 64)
+		if err == nil && limit > 0 {
+			return limit / 10 * 9
+		}
+	}
+	return 0
 }
 
 // residentMemory reads /proc; where there is none it is 0.

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"runtime/debug"
 	"strconv"
 	"sync"
 
@@ -24,7 +23,7 @@ import (
 
 // run listens, and serves until ctx ends.
 func run(ctx context.Context, c *config.Config, log *slog.Logger) error {
-	limitMemory(c.Server.MemoryLimit)
+	limitMemory("/sys/fs/cgroup")
 	listener, err := listen(ctx, c, "server.port", c.Server.Port)
 	if err != nil {
 		return err
@@ -111,15 +110,6 @@ func (g *gateway) bound(listener, broker net.Listener) (boundListener, boundBrok
 		boundBroker = connlimit.New(broker, connlimit.Limits{All: s.MaxConnections}, displaced)
 	}
 	return boundListener, boundBroker
-}
-
-// limitMemory has Go's collector work harder as the process nears the memory of its
-// container, instead of being killed there. It leaves a tenth for what is not the
-// heap's.
-func limitMemory(bytes int) {
-	if bytes > 0 && os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(int64(bytes) / 10 * 9)
-	}
 }
 
 // platformNamespace is where the stack's own Knative Services are: where the gateway

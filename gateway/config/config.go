@@ -161,9 +161,7 @@ type Server struct {
 	MaxBodies                int
 	MaxConnections           int
 	MaxConnectionsPerAddress int
-	// MemoryLimit is what the container may use in bytes; 0 means that it is unknown.
-	MemoryLimit    int
-	TrustedProxies []string
+	TrustedProxies           []string
 	// BrokerPort is where the Broker delivers; 0 means Port.
 	BrokerPort int
 }

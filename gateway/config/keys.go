@@ -43,9 +43,8 @@ func (c *Config) server() []Key {
 		integer(&s.MaxHeaderBytes, "server.maxHeaderBytes", "", 1<<20, 4096, 16<<20, "Largest head of a request in bytes."),
 		integer(&s.MaxBodyBytes, "server.maxBodyBytes", "", 2<<20, 1024, 64<<20, "Largest body of a request in bytes."),
 		integer(&s.MaxBodies, "server.maxBodies", "", 16, 1, 10_000, "Bodies above 8 KiB that are read at once, at each port. A new one ends the one that has been arriving longest."),
-		integer(&s.MaxConnections, "server.maxConnections", "", 1024, 16, 1_000_000, "Connections at once, at each port, without those of the event stream. A new one ends the one that has waited longest."),
+		integer(&s.MaxConnections, "server.maxConnections", "", 512, 16, 1_000_000, "Connections at once, at each port, without those of the event stream. A new one ends the one that has waited longest."),
 		integer(&s.MaxConnectionsPerAddress, "server.maxConnectionsPerAddress", "", 128, 1, 1_000_000, "The same from one IPv4 address or IPv6 /64; trusted proxies and the Broker's port are exempt."),
-		integer(&s.MemoryLimit, "server.memoryLimit", "", 0, 0, 1<<50, "Memory that the container may use in bytes, 90 % of which Go's collector keeps below. 0 means unknown; GOMEMLIMIT stands over it."),
 		list(&s.TrustedProxies, "server.trustedProxies", "", "Addresses or prefixes of proxies whose X-Forwarded-For is believed."),
 		integer(&s.BrokerPort, "server.brokerPort", "", 0, 0, 65535, "Port that the Broker delivers to, so that a NetworkPolicy can keep others from it. 0 means server.port."),
 	}

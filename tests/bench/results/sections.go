@@ -82,7 +82,9 @@ func (r *report) gateway(b *strings.Builder) {
 		[4]string{"CPU for a change", "GatewayScale", "ms-cpu/change", " ms"},
 		[4]string{"memory, highest", "GatewayScale", "MB-highest", " MB"},
 		[4]string{"an event to 10,000 clients, the median client", "GatewayStreams", "ms-p50", " ms"},
-		[4]string{"memory with them, highest", "GatewayStreams", "MB-highest", " MB"})
+		[4]string{"memory with them, highest", "GatewayStreams", "MB-highest", " MB"},
+		[4]string{"5,000 hostile connections: memory that they add at most", "GatewayFlood", "MB-added", " MB"},
+		[4]string{"latency of others meanwhile, median, as a ratio", "GatewayFlood", "latency-ratio", ""})
 	r.table(b, "request", "GatewayRequests", [][2]string{{"CPU, µs", "µs-cpu/request"}})
 }
 

@@ -1,0 +1,100 @@
+package bench
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// hostileConnections is how many attack, each from an address of its own.
+const hostileConnections = 5000
+
+// BenchmarkGatewayFlood attacks a gateway as it is shipped: unfinished heads, and
+// unfinished bodies, from 5,000 addresses at once. It measures by how much the
+// gateway's memory grows, and how much longer others wait for their answers while the
+// attackers hold what they can get. It fails above 64 MB, and above twice.
+func BenchmarkGatewayFlood(b *testing.B) {
+	g := startGateway(b, 1000, 6, "--logging.enabled=false", "--server.maxHeaderBytes=16384")
+	quiet := g.latency(2000)
+	before, _ := g.memory()
+	var added, ratio float64
+	for b.Loop() {
+		a := g.attack()
+		ratio = max(ratio, float64(g.latency(2000))/float64(quiet))
+		a.end()
+		_, highest := g.memory()
+		added = max(added, highest-before)
+	}
+	b.ReportMetric(added, "MB-added")
+	b.ReportMetric(ratio, "latency-ratio")
+	b.ReportMetric(0, "ns/op")
+	if added > 64 || ratio > 2 {
+		b.Errorf("the attack adds %.0f MB and makes others wait %.1f times as long: at most 64 MB and twice", added, ratio)
+	}
+}
+
+// latency is the median time until somebody has an answer on a new connection.
+func (g *gatewayStand) latency(requests int) time.Duration {
+	g.b.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
+	took := make([]time.Duration, requests)
+	for i := range took {
+		began := time.Now()
+		res, err := client.Get("http://" + g.address + "/api/v1/clusters?limit=10")
+		if err != nil {
+			g.b.Fatalf("a request of somebody else: %v", err)
+		}
+		_, _ = io.Copy(io.Discard, res.Body)
+		_ = res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			g.b.Fatalf("a request of somebody else: %s", res.Status)
+		}
+		took[i] = time.Since(began)
+	}
+	return median(took)
+}
+
+// attack is connections that are held open.
+type attack struct{ conns []net.Conn }
+
+// attack opens all hostile connections and sends what does not end: a head of almost
+// 16 KiB, a body without its end, or a body in chunks.
+func (g *gatewayStand) attack() *attack {
+	filler := strings.Repeat("x", 15<<10)
+	sent := []string{
+		"GET / HTTP/1.1\r\nHost: g\r\nX-A: " + filler,
+		"POST /api/v1/preview HTTP/1.1\r\nHost: g\r\nContent-Length: 2000000\r\n\r\n" + filler,
+		"POST /api/v1/preview HTTP/1.1\r\nHost: g\r\nTransfer-Encoding: chunked\r\n\r\n100000\r\n" + filler,
+		"POST /api/v1/events HTTP/1.1\r\nHost: g\r\nContent-Length: 2000000\r\n\r\n" + filler,
+	}
+	a := &attack{conns: make([]net.Conn, hostileConnections)}
+	var wait sync.WaitGroup
+	const attackers = 50
+	for n := range attackers {
+		wait.Go(func() {
+			for i := n; i < hostileConnections; i += attackers {
+				dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 1, byte(1+i/200), byte(1+i%200))}, Timeout: time.Minute}
+				conn, err := dialer.Dial("tcp", g.address)
+				if err != nil {
+					continue
+				}
+				_, _ = io.WriteString(conn, sent[i%len(sent)])
+				a.conns[i] = conn
+			}
+		})
+	}
+	wait.Wait()
+	return a
+}
+
+func (a *attack) end() {
+	for _, conn := range a.conns {
+		if conn != nil {
+			_ = conn.Close()
+		}
+	}
+}
