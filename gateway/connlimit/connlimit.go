@@ -74,35 +74,39 @@ func (l *Listener) admit(c net.Conn) *conn {
 		made.source = sourceOf(address)
 	}
 	l.mu.Lock()
-	var victims []*conn
-	from := l.sources[made.source]
-	if l.limits.PerAddress > 0 && made.source.IsValid() && from != nil && from.count >= l.limits.PerAddress {
-		victims = append(victims, oldest(from.waiting))
-	} else if l.limits.All > 0 && l.all >= l.limits.All {
-		victims = append(victims, oldest(l.waiting))
+	victim, room := l.room(made.source)
+	if !room {
+		l.mu.Unlock()
+		return nil
 	}
-	for _, victim := range victims {
-		if victim == nil {
-			l.mu.Unlock()
-			return nil
-		}
+	if victim != nil {
 		l.forget(victim)
 	}
 	l.count(made)
 	l.mu.Unlock()
-	for _, victim := range victims {
+	if victim != nil {
 		_ = victim.Conn.Close()
 		l.displace()
 	}
 	return made
 }
 
-func oldest(waiting *list.List) *conn {
+// room tells whether there is a place for one more connection from an address, and
+// whose place that is where all are taken. The caller holds the lock.
+func (l *Listener) room(of netip.Prefix) (victim *conn, ok bool) {
+	waiting := l.waiting
+	from := l.sources[of]
+	switch {
+	case l.limits.PerAddress > 0 && from != nil && from.count >= l.limits.PerAddress:
+		waiting = from.waiting
+	case l.limits.All == 0 || l.all < l.limits.All:
+		return nil, true
+	}
 	front := waiting.Front()
 	if front == nil {
-		return nil
+		return nil, false
 	}
-	return front.Value.(*conn)
+	return front.Value.(*conn), true
 }
 
 // count takes a connection in, which waits. The caller holds the lock.
