@@ -46,7 +46,7 @@ func (g *gateway) streamEvents(c *fiber.Ctx) error {
 		if wrapped, ok := conn.(interface{ UnsafeConn() net.Conn }); ok {
 			conn = wrapped.UnsafeConn()
 		}
-		connlimit.Release(conn)
+		conn = connlimit.Release(conn)
 		go func() {
 			defer func() { _ = conn.Close() }()
 			client.Serve(conn, head, standing)

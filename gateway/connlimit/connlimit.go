@@ -257,11 +257,19 @@ func Serving(of net.Conn) (done func()) {
 	}
 }
 
-// Release has a connection count no longer: what holds it has bounds of its own.
-func Release(of net.Conn) {
-	if c := find(of); c != nil {
-		c.change((*Listener).forget)
+// Release has a connection count no longer: what holds it has bounds of its own. It
+// returns the connection as it was accepted, since net.Buffers are written at once
+// to a TCP connection only.
+func Release(of net.Conn) net.Conn {
+	c := find(of)
+	if c == nil {
+		return of
 	}
+	c.change((*Listener).forget)
+	if c == of {
+		return c.Conn
+	}
+	return of
 }
 
 // Unread says that the rest of a request is not going to be read, so that the

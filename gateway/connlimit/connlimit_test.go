@@ -121,6 +121,9 @@ func TestMarks(t *testing.T) {
 	if l.Held() != 1 {
 		t.Errorf("%d are held, of which one is released", l.Held())
 	}
+	if _, accepted := Release(stream).(pipe); !accepted {
+		t.Error("a released connection is not the one that was accepted")
+	}
 	Serving(stream)()
 	second := accept()
 	// The first one has just been served, so that the second waits longest.

@@ -107,8 +107,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   {{- $mounts = append $mounts (dict "name" "tls" "mountPath" "/etc/vitistack/tls" "readOnly" true) -}}
   {{- range list "startupProbe" "readinessProbe" "livenessProbe" }}{{ $_ = set (index $c .).httpGet "scheme" "HTTPS" }}{{ end -}}
 {{- end -}}
-{{- $list := $c.env -}}
-{{- range $k, $x := merge (dict) $v.gateway.env $env }}{{ $list = append $list (dict "name" $k "value" (toString $x)) }}{{ end -}}
+{{- $given := merge (dict) $v.gateway.env $env -}}
+{{- $list := list -}}
+{{- range $c.env }}{{ if not (hasKey $given .name) }}{{ $list = append $list . }}{{ end }}{{ end -}}
+{{- range $k, $x := $given }}{{ $list = append $list (dict "name" $k "value" (toString $x)) }}{{ end -}}
 {{- range $k, $ref := dict "DATABASE_URL" $v.database "REDIS_URL" $v.redis -}}
   {{- if $ref.existingSecret }}{{ $list = append $list (dict "name" $k "valueFrom" (dict "secretKeyRef" (dict "name" $ref.existingSecret "key" $ref.key))) }}{{ end -}}
 {{- end -}}

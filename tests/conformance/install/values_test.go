@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -221,6 +223,37 @@ func TestPublishedService(t *testing.T) {
 	}
 	if !inside {
 		t.Error("no Service has the port that the Broker delivers to")
+	}
+}
+
+// TestGatewayEnvironment has a value stand over what the manifest sets, once: the API
+// server refuses a name that is there twice.
+func TestGatewayEnvironment(t *testing.T) {
+	t.Parallel()
+	h := newHelm(t, &rest.Config{})
+	out, err := h.run(t.Context(), "template", "vitistack", chart(), "--set-string", "gateway.env.SERVER_MAXHEADERBYTES=32768")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for doc := range strings.SplitSeq(out, "\n---\n") {
+		var deployment appsv1.Deployment
+		if err := yaml.Unmarshal([]byte(doc), &deployment); err != nil || deployment.Kind != "Deployment" || deployment.Name != "gateway" {
+			continue
+		}
+		found = true
+		var got []string
+		for _, variable := range deployment.Spec.Template.Spec.Containers[0].Env {
+			if variable.Name == "SERVER_MAXHEADERBYTES" {
+				got = append(got, variable.Value)
+			}
+		}
+		if diff := cmp.Diff([]string{"32768"}, got); diff != "" {
+			t.Errorf("SERVER_MAXHEADERBYTES (-want +got):\n%s", diff)
+		}
+	}
+	if !found {
+		t.Error("the chart has no Deployment gateway")
 	}
 }
 
