@@ -30,6 +30,9 @@ type endpoint struct {
 	// staying has calls counted apart from the others, so that a page which asks for
 	// much is not kept from connecting again.
 	staying bool
+	// inside tells whether only the Broker and functions call, whose name for the gateway
+	// may have any domain.
+	inside bool
 	// packed tells whether bodies may have a Content-Encoding. The handler bounds
 	// what becomes of them.
 	packed bool
@@ -70,6 +73,9 @@ func (g *gateway) serveEndpoint(e endpoint) fiber.Handler {
 		}
 		g.allowOrigin(c)
 		err := measured(c)
+		if err == nil && !e.inside {
+			err = g.checkHost(c)
+		}
 		if err == nil {
 			err = g.admit(c, &e)
 		}

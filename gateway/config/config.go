@@ -162,6 +162,7 @@ type Server struct {
 	MaxConnections           int
 	MaxConnectionsPerAddress int
 	TrustedProxies           []string
+	AllowedHosts             []string
 	// BrokerPort is where the Broker delivers; 0 means Port.
 	BrokerPort int
 }

@@ -46,6 +46,7 @@ func (c *Config) server() []Key {
 		integer(&s.MaxConnections, "server.maxConnections", "", 512, 16, 1_000_000, "Connections at once, at each port, without those of the event stream. A new one ends the one that has waited longest."),
 		integer(&s.MaxConnectionsPerAddress, "server.maxConnectionsPerAddress", "", 128, 1, 1_000_000, "The same from one IPv4 address or IPv6 /64; trusted proxies and the Broker's port are exempt."),
 		list(&s.TrustedProxies, "server.trustedProxies", "", "Addresses or prefixes of proxies whose X-Forwarded-For is believed."),
+		list(&s.AllowedHosts, "server.allowedHosts", "", "Names by which browsers reach the gateway while auth.enabled is false, such as vitistack.example.com or *.example.com, beside addresses, localhost and names of Services."),
 		integer(&s.BrokerPort, "server.brokerPort", "", 0, 0, 65535, "Port that the Broker delivers to, so that a NetworkPolicy can keep others from it. 0 means server.port."),
 	}
 }
