@@ -13,8 +13,8 @@ TOUR_FILES := $(STATE)/busy.yaml
 endif
 TOOL := go tool -modfile=tools/go.mod
 # Packages whose tests start programs of their own gain nothing from the race detector, unless those have it: see RACE.
-WHOLE := ./tests/e2e/... ./tests/chaos/...
-PARTS = $(filter-out github.com/vitistack/stack/tests/e2e% github.com/vitistack/stack/tests/chaos% github.com/vitistack/stack/tests/bench,$(shell go list ./...))
+WHOLE := ./tests/attack/... ./tests/e2e/... ./tests/chaos/...
+PARTS = $(filter-out github.com/vitistack/stack/tests/attack% github.com/vitistack/stack/tests/e2e% github.com/vitistack/stack/tests/chaos% github.com/vitistack/stack/tests/bench,$(shell go list ./...))
 
 .PHONY: help build run screenshots clean-run prepare test test-knative check generate helm images pin deploy chaos roles bench vuln
 help: ## Show this help
