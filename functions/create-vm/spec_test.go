@@ -16,6 +16,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/kube"
 	kubevirtsim "github.com/vitistack/stack/tests/sim/kubevirt"
+	"github.com/vitistack/stack/tests/stand/apiserver"
 )
 
 func machineWith(name string, change func(*v1alpha1.MachineSpec)) *v1alpha1.Machine {
@@ -386,5 +387,49 @@ func TestStep(t *testing.T) {
 				t.Errorf("%s: got %s, want %s", tc.reason, got, tc.want)
 			}
 		})
+	}
+}
+
+// TestNetworkCanBeChosen changes the network of machines that have come so far. One that has joined no network may choose
+// another, whatever stands in its way at the moment.
+func TestNetworkCanBeChosen(t *testing.T) {
+	t.Parallel()
+	server := apiserver.Start(t)
+	server.Install(t, "machines")
+	namespace := server.Namespace(t)
+	client, err := kube.New(server.Config(), "test", kinds...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	condition := func(kind, reason string) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, LastTransitionTime: metav1.Now()}
+	}
+	for name, tc := range map[string]struct {
+		reason     string
+		vm         string
+		conditions []metav1.Condition
+		refused    bool
+	}{
+		"missing":     {"there is no such network", "", []metav1.Condition{condition("Ready", "NetworkNamespaceNotFound"), condition("NetworkReady", "NetworkFailed")}, false},
+		"unavailable": {"nothing has answered since", "", []metav1.Condition{condition("Ready", "ProviderUnavailable"), condition("NetworkReady", "NetworkFailed")}, false},
+		"first":       {"nothing has answered yet", "", []metav1.Condition{condition("Ready", "ProviderUnavailable")}, false},
+		"waiting":     {"it is in the network, which has no address yet", "", []metav1.Condition{condition("Ready", "WaitingForAddress"), condition("NetworkReady", "WaitingForAddress")}, true},
+		"addressed":   {"it has an address of the network", "", []metav1.Condition{condition("Ready", "ProviderUnavailable"), condition("NetworkReady", "NetworkConfigured")}, true},
+		"made":        {"it runs in the network", "made", []metav1.Condition{condition("Ready", "NetworkNamespaceNotFound"), condition("NetworkReady", "NetworkFailed")}, true},
+	} {
+		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: v1alpha1.MachineSpec{Template: "small", NetworkNamespaceName: "one"}}
+		if err := client.Create(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		before := m.DeepCopy()
+		m.Status.Provider, m.Status.VMName, m.Status.Conditions = "kubevirt", tc.vm, tc.conditions
+		if _, err := client.PatchStatus(t.Context(), before, m); err != nil {
+			t.Fatal(err)
+		}
+		before = m.DeepCopy()
+		m.Spec.NetworkNamespaceName = "other"
+		if _, err := client.Patch(t.Context(), before, m); (err != nil) != tc.refused || (err != nil && !strings.Contains(err.Error(), "networkNamespaceName cannot be changed any more")) {
+			t.Errorf("%s: %s: %v, want a refusal: %t", name, tc.reason, err, tc.refused)
+		}
 	}
 }

@@ -3,11 +3,13 @@ package e2e
 import (
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -150,7 +152,12 @@ func (u *turns) askedToLook() {
 		engine.NetworkConfigurations, engine.IPAllocations, engine.Machines, engine.MachineProviders,
 		engine.KubernetesClusters, engine.EtcdBackups,
 	} {
-		object := u.List(resource, "", "")[0]
+		all := u.List(resource, "", "")
+		i := slices.IndexFunc(all, func(o unstructured.Unstructured) bool { return o.GetDeletionTimestamp() == nil })
+		if i < 0 {
+			u.t.Fatalf("there are no %s", resource.Resource)
+		}
+		object := all[i]
 		u.ask(resource, object.GetNamespace(), object.GetName())
 		u.uses("resync", resource.Resource+".vitistack.io patch")
 	}
