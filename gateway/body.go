@@ -22,53 +22,30 @@ import (
 const prefetched = 8 << 10
 
 // bodies bounds how many long bodies are read at once. A new one takes the place of
-// the one that has been arriving longest.
+// the one that has been arriving longest, which ends.
 type bodies struct {
-	places chan struct{}
-	mu     sync.Mutex
+	most int
+	mu   sync.Mutex
 	// arriving are the connections that bodies come from, the oldest first.
 	arriving *list.List
 }
 
-func newBodies(most int) *bodies {
-	return &bodies{places: make(chan struct{}, most), arriving: list.New()}
-}
-
-// placePatience is for a body that has been cut to give its place back.
-const placePatience = 2 * time.Second
+func newBodies(most int) *bodies { return &bodies{most: most, arriving: list.New()} }
 
 // enter takes a place, which leave gives back.
-func (b *bodies) enter(conn net.Conn) (leave func(), ok bool) {
-	select {
-	case b.places <- struct{}{}:
-	default:
-		b.cut()
-		timer := time.NewTimer(placePatience)
-		defer timer.Stop()
-		select {
-		case b.places <- struct{}{}:
-		case <-timer.C:
-			return nil, false
-		}
-	}
+func (b *bodies) enter(conn net.Conn) (leave func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.arriving.Len() >= b.most {
+		oldest := b.arriving.Front()
+		b.arriving.Remove(oldest)
+		_ = oldest.Value.(net.Conn).SetReadDeadline(time.Now())
+	}
 	place := b.arriving.PushBack(conn)
 	return func() {
 		b.mu.Lock()
-		b.arriving.Remove(place)
-		b.mu.Unlock()
-		<-b.places
-	}, true
-}
-
-// cut ends the body that has been arriving longest.
-func (b *bodies) cut() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if oldest := b.arriving.Front(); oldest != nil {
-		b.arriving.Remove(oldest)
-		_ = oldest.Value.(net.Conn).SetReadDeadline(time.Now())
+		defer b.mu.Unlock()
+		b.arriving.Remove(place) // nothing where a newer one has taken it
 	}
 }
 
@@ -85,13 +62,7 @@ func (g *gateway) readBody(c *fiber.Ctx, places *bodies) error {
 		return tooLarge
 	}
 	if length < 0 || length > prefetched {
-		leave, ok := places.enter(c.Context().Conn())
-		if !ok {
-			p := refuse(http.StatusServiceUnavailable, "too many bodies arrive at once: try again later")
-			p.retryAfter = 1
-			return p
-		}
-		defer leave()
+		defer places.enter(c.Context().Conn())()
 	}
 	var body bytes.Buffer
 	_, err := body.ReadFrom(io.LimitReader(stream, int64(most)+1))

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -99,7 +98,7 @@ func TestFloodOfConnections(t *testing.T) {
 			if r := s.do(http.MethodGet, "/api/v1/clusters", "", "Authorization", "Bearer "+key); r.StatusCode != http.StatusOK {
 				t.Errorf("somebody else meanwhile: %s %s", r.Status, r.body)
 			}
-			if r := s.do(http.MethodPost, "/api/v1/preview", "#"+strings.Repeat(" ", 20_000), "Authorization", "Bearer "+key); r.StatusCode == http.StatusServiceUnavailable {
+			if r := s.do(http.MethodPost, "/api/v1/preview", "#"+strings.Repeat(" ", 20_000), "Authorization", "Bearer "+key); r.StatusCode != http.StatusUnprocessableEntity { // it declares nothing
 				t.Errorf("somebody else's body meanwhile: %s %s", r.Status, r.body)
 			}
 		})
@@ -164,24 +163,37 @@ func TestStreamsLeaveRoom(t *testing.T) {
 	}
 }
 
-// TestBodiesWait has a body take the place of the one that arrives longest.
-func TestBodiesWait(t *testing.T) {
+// TestBodyTakesPlace has a body take the place of the one that arrives longest.
+func TestBodyTakesPlace(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	b := newBodies(1)
-	first, far := net.Pipe()
-	defer func() { _ = far.Close() }()
-	leave, ok := b.enter(first)
-	if !ok {
-		t.Fatal("an empty place is not given")
+	b := newBodies(2)
+	var reads []chan error
+	var leaves []func()
+	for range 3 {
+		near, far := net.Pipe()
+		t.Cleanup(func() { _ = far.Close() })
+		leaves = append(leaves, b.enter(near))
+		read := make(chan error, 1)
+		reads = append(reads, read)
+		go func() {
+			_, err := io.Copy(io.Discard, near)
+			read <- err
+		}()
 	}
-	go func() {
-		_, _ = io.Copy(io.Discard, first)
+	if err := <-reads[0]; !os.IsTimeout(err) {
+		t.Errorf("the body that does not come ends with %v, want the end of its time", err)
+	}
+	for i, read := range reads[1:] {
+		select {
+		case err := <-read:
+			t.Errorf("body %d has a place, and ends with %v", i+1, err)
+		default:
+		}
+	}
+	for _, leave := range leaves {
 		leave()
-	}()
-	if leave, ok = b.enter(far); !ok || ctx.Err() != nil {
-		t.Fatal("the body that does not come keeps its place")
 	}
-	leave()
+	if n := b.arriving.Len(); n != 0 {
+		t.Errorf("%d places are still taken", n)
+	}
 }
