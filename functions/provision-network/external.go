@@ -20,6 +20,7 @@ import (
 type external struct {
 	name   string
 	sender sender
+	now    func() time.Time
 }
 
 // sender sends events to the broker.
@@ -43,13 +44,20 @@ func (x external) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (s
 	if p := nn.Spec.NetworkProvisioning; p != nil {
 		request.Parameters = p.Parameters
 	}
-	if err := x.send(ctx, nn, events.TypeNetworkRequested, fmt.Sprintf("requested.%d", nn.Generation), request); err != nil {
+	if err := x.send(ctx, nn, events.TypeNetworkRequested, x.turn(nn), request); err != nil {
 		return segment{}, err
 	}
 	return segment{}, fault{
 		reason: reasonWorking, after: answerTime,
 		message: fmt.Sprintf("IPAM %s has been asked by an event of type %s, and has not answered yet", x.name, events.TypeNetworkRequested),
 	}
+}
+
+// turn names a request. A request that is repeated after answerTime has another name,
+// because an answer has an identifier made of the request's, and the gateway takes an
+// identifier once: the answer to the first request may have been lost behind it.
+func (x external) turn(nn *v1alpha2.NetworkNamespace) string {
+	return fmt.Sprintf("requested.%d.%d", nn.Generation, x.now().Truncate(answerTime).Unix())
 }
 
 // Release tells the IPAM that the segment is free. An event that is sent twice is

@@ -208,7 +208,7 @@ func (f *function) source(provider string) source {
 	if from, ok := f.sources[provider]; ok {
 		return from
 	}
-	return external{name: provider, sender: f.sender}
+	return external{name: provider, sender: f.sender, now: f.now}
 }
 
 // provide is the segment that the source gives, or that an IPAM has answered with. It

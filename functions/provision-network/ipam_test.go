@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -34,8 +35,11 @@ type ipam struct {
 	server *apiserver.Server
 	f      *function
 	key    string
-	// away is how often the gateway does not answer.
-	away atomic.Int64
+	// away is how often the gateway does not answer, and lost how many answers the Broker
+	// loses that the gateway has taken.
+	away, lost atomic.Int64
+	// taken are the identifiers of answers: the gateway takes each once.
+	taken sync.Map
 }
 
 // Send delivers an event as the Broker does, again if the IPAM asks for it.
@@ -87,8 +91,11 @@ func (i *ipam) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	conformsToSchema(i.t, *said)
 	i.server.Sign(i.t, said)
-	go func() { _, _ = i.f.handle(i.t.Context(), *said) }()
 	w.WriteHeader(http.StatusAccepted)
+	if _, again := i.taken.LoadOrStore(said.Source()+" "+said.ID(), true); again || i.lost.Add(-1) >= 0 {
+		return
+	}
+	go func() { _, _ = i.f.handle(i.t.Context(), *said) }()
 }
 
 // conformsToSchema checks an event as the gateway does.
@@ -182,7 +189,11 @@ func TestExampleIPAM(t *testing.T) {
 		}
 	}
 	i.away.Store(1)
+	i.lost.Store(1)
 	ask("one", "24")
+	until("one", reasonWorking)
+	w.clock.Pass(2 * answerTime)
+	w.look("one")
 	one := until("one", reasonProvisioned)
 	stop()
 	i.url, _ = startIPAM(t, file, gateway.URL, i.key)
