@@ -16,6 +16,7 @@ import (
 	"github.com/gofiber/fiber/v2/utils"
 
 	"github.com/vitistack/stack/gateway/apiserver"
+	"github.com/vitistack/stack/gateway/session"
 )
 
 // caller is who sends a request.
@@ -24,35 +25,60 @@ type caller struct {
 	Scopes scopes `json:"scopes"`
 }
 
-// cookieName is the cookie that a browser keeps its key in.
-const cookieName = "vitistack_key"
+// cookieName is the cookie that a browser keeps its session in.
+const cookieName = "vitistack_session"
 
-// credential is the key or token that a request brings, and whether it came in
-// the cookie.
-func (g *gateway) credential(c *fiber.Ctx) (text string, cookie bool) {
+// sessionPurpose tells the secret that seals sessions from others.
+const sessionPurpose = "browser sessions"
+
+// credential is the key or token that a request brings, or empty.
+func (g *gateway) credential(c *fiber.Ctx) string {
 	a := &g.config.Auth
-	if header := c.Get(a.KeyHeader); header != "" {
-		if a.KeyPrefix == "" {
-			return header, false
-		}
-		if prefix, rest, ok := strings.Cut(header, " "); ok && strings.EqualFold(prefix, a.KeyPrefix) {
-			return strings.TrimSpace(rest), false
-		}
+	header := c.Get(a.KeyHeader)
+	if header == "" || a.KeyPrefix == "" {
+		return header
 	}
-	return c.Cookies(cookieName), true
+	if prefix, rest, ok := strings.Cut(header, " "); ok && strings.EqualFold(prefix, a.KeyPrefix) {
+		return strings.TrimSpace(rest)
+	}
+	return ""
 }
 
-// identify finds out who sends a request, without asking anybody. pending is a
-// token that only the API server knows about.
+// keyOf returns the hash of the API key that a request brings, or that its session was
+// begun with. A session is believed only where the gateway's own page sends it.
+func (g *gateway) keyOf(c *fiber.Ctx) (hash [sha256.Size]byte, ok bool) {
+	if text := g.credential(c); text != "" {
+		return sha256.Sum256([]byte(text)), true
+	}
+	token := c.Cookies(cookieName)
+	if token == "" || !sameSite(c) {
+		return hash, false
+	}
+	secret, err := g.sessionSecret()
+	if err != nil {
+		return hash, false
+	}
+	hash, err = session.Open(secret, token, time.Now())
+	return hash, err == nil
+}
+
+// sessionSecret is what seals sessions, at all replicas.
+func (g *gateway) sessionSecret() ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), g.config.APITimeout)
+	defer cancel()
+	return g.signer.Derive(ctx, sessionPurpose, session.KeySize)
+}
+
+// identify finds out who sends a request, without asking who a token belongs to. pending
+// is a token that only the API server knows about.
 func (g *gateway) identify(c *fiber.Ctx) (who caller, pending string) {
-	text, cookie := g.credential(c)
-	if text != "" && (!cookie || sameSite(c)) {
-		if key, ok := g.keys.find(text); ok {
+	if hash, ok := g.keyOf(c); ok {
+		if key, ok := g.keys.findHash(hash); ok {
 			return caller{Name: "key/" + key.name, Scopes: key.scopes}, ""
 		}
-		if g.config.Auth.TokenReview {
-			return caller{}, utils.CopyString(text)
-		}
+	}
+	if text := g.credential(c); text != "" && g.config.Auth.TokenReview {
+		return caller{}, utils.CopyString(text)
 	}
 	if certificate := certificateOf(c); certificate != nil {
 		return caller{Name: "certificate/" + certificate.Subject.CommonName, Scopes: g.certificateScopes}, ""
@@ -75,8 +101,7 @@ func (g *gateway) standing(c *fiber.Ctx) func() bool {
 			return err != nil || who.Scopes.has(scopeRead)
 		}
 	}
-	text, _ := g.credential(c)
-	hash := sha256.Sum256([]byte(text))
+	hash, _ := g.keyOf(c)
 	if _, ok := g.keys.findHash(hash); !ok && certificateOf(c) != nil {
 		// A certificate is good for as long as its connection.
 		return func() bool { return true }
@@ -234,8 +259,9 @@ func (g *gateway) showSession(c *fiber.Ctx) error {
 	return sendJSON(c, http.StatusOK, out)
 }
 
-// beginSession logs a browser in: it keeps the key in a cookie that its scripts
-// cannot read and that other sites cannot use.
+// beginSession logs a browser in: it keeps a session in a cookie that its scripts cannot
+// read and that other sites cannot use. The session ends with the key, after
+// session.Lifetime, and with the gateway's signing key.
 func (g *gateway) beginSession(c *fiber.Ctx) error {
 	var in struct {
 		Key string `json:"key"`
@@ -246,7 +272,16 @@ func (g *gateway) beginSession(c *fiber.Ctx) error {
 	if _, ok := g.keys.find(in.Key); !ok {
 		return refuse(http.StatusUnauthorized, "the key is not valid")
 	}
-	g.setCookie(c, in.Key, 0)
+	secret, err := g.sessionSecret()
+	if err != nil {
+		g.log.Warn("Cannot begin a session", "component", "auth", "error", err.Error())
+		return refuse(http.StatusServiceUnavailable, "no session can be begun now, since the Kubernetes API does not answer: try again later, or send the key with each request")
+	}
+	token, err := session.Seal(secret, sha256.Sum256([]byte(in.Key)), time.Now())
+	if err != nil {
+		return err
+	}
+	g.setCookie(c, token, 0)
 	c.Status(http.StatusNoContent)
 	return nil
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -229,6 +231,21 @@ func TestSession(t *testing.T) {
 		}
 	}
 	cookie, _, _ = strings.Cut(cookie, ";")
+	_, token, _ := strings.Cut(cookie, "=")
+	hash := sha256.Sum256([]byte(key))
+	if strings.Contains(token, key) || strings.Contains(token, hex.EncodeToString(hash[:])) {
+		t.Errorf("the cookie holds the key: %s", cookie)
+	}
+	if r := s.get("/api/v1/clusters", "Authorization", "Bearer "+token); r.StatusCode != http.StatusUnauthorized {
+		t.Errorf("the session is a key: %s", r.Status)
+	}
+	if r := s.get("/api/v1/clusters", "Cookie", cookieName+"="+key); r.StatusCode != http.StatusUnauthorized {
+		t.Errorf("a key is a session: %s", r.Status)
+	}
+	elsewhere := start(t, "--auth.enabled=true", "--auth.keys="+line)
+	if r := elsewhere.get("/api/v1/clusters", "Cookie", cookie); r.StatusCode != http.StatusUnauthorized {
+		t.Errorf("the session is good at another gateway: %s", r.Status)
+	}
 	if got := s.get("/api/v1/session", "Cookie", cookie).object(t); got["name"] != "key/me" {
 		t.Errorf("after: %v", got)
 	}

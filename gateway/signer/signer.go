@@ -6,6 +6,8 @@ package signer
 import (
 	"context"
 	"crypto/ed25519"
+	"crypto/hkdf"
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strings"
@@ -56,6 +58,24 @@ func (s *Signer) Sign(ctx context.Context, e *event.Event) error {
 		return fmt.Errorf("sign event %s: %w", e.ID(), err)
 	}
 	return signing.Sign(e, key)
+}
+
+// Derive returns a secret of so many bytes that all gateways with this key have, for one purpose. While the keys cannot
+// be read, it is made of the last one that was.
+func (s *Signer) Derive(ctx context.Context, purpose string, size int) ([]byte, error) {
+	key, err := s.current(ctx)
+	if err != nil {
+		if key = s.last(); key == nil {
+			return nil, err
+		}
+	}
+	return hkdf.Key(sha256.New, key.Seed(), nil, purpose, size)
+}
+
+func (s *Signer) last() ed25519.PrivateKey {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.key
 }
 
 // current returns the key, once functions accept it.
