@@ -89,6 +89,7 @@ func (u *turns) addresses() {
 	u.Delete(engine.IPAllocations, "default", "first")
 	u.uses("allocate-ip", "leases.coordination.k8s.io update")
 	u.Apply("default", strings.ReplaceAll(configurationOf("two"), "    - {", "    - {name: eth1, macAddress: \"02:00:00:00:00:02\"}\n    - {"))
+	u.UntilPhase(engine.NetworkConfigurations, "default", "two", "Ready")
 	u.uses("allocate-ip", "ipallocations.vitistack.io create")
 	u.patch(engine.NetworkConfigurations, "default", "two", `{"spec":{"networkInterfaces":[{"name":"eth0","macAddress":"02:00:00:00:00:01"}]}}`)
 	u.uses("allocate-ip", "ipallocations.vitistack.io delete")
