@@ -127,6 +127,30 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- include "vitistack.placement" (dict "root" .root "pod" $pod "place" true) -}}
 {{- end -}}
 
+{{/* What the values make of a NetworkPolicy of knative/. */}}
+{{- define "vitistack.networkPolicy" -}}
+{{- $v := .root.Values -}}
+{{- $o := .object -}}
+{{- $name := $o.metadata.name -}}
+{{- $backends := dict "gateway-backends" "gateway" "provision-network" "provision-network" "kea-reserve" "kea-reserve" "create-vm" "create-vm" "bootstrap-talos" "bootstrap-talos" "etcd-backup" "etcd-backup" -}}
+{{- $eventing := dict "kubernetes.io/metadata.name" $v.networkPolicy.eventingNamespace -}}
+{{- if hasKey $backends $name -}}
+  {{- $_ := set $o.spec "egress" (include "vitistack.rules" (include "vitistack.egress" (dict "root" .root "name" (get $backends $name)) | fromYaml) | fromYaml).list -}}
+{{- else if eq $name "everybody" -}}
+  {{- $_ := set $o.spec "egress" (include "vitistack.rules" (include "vitistack.everybody" .root | fromYaml) | fromYaml).list -}}
+{{- else if eq $name "functions" -}}
+  {{- $_ := set (index (index (index $o.spec.ingress 0).from 0).namespaceSelector.matchExpressions 0) "values" $v.networkPolicy.ingressNamespaces -}}
+{{- else if eq $name "gateway" -}}
+  {{- $_ := set (index (index $o.spec.ingress 1).from 0).namespaceSelector "matchLabels" $eventing -}}
+{{- else if eq $name "broker-ingress" -}}
+  {{- $_ := set (index (index $o.spec.ingress 0).from 1).namespaceSelector "matchLabels" $eventing -}}
+{{- else if eq $name "broker-dispatchers" -}}
+  {{- $_ := set (index (index (index $o.spec.egress 0).to 0).namespaceSelector.matchExpressions 0) "values" $v.networkPolicy.ingressNamespaces -}}
+{{- else if eq $name "broker-rabbitmq" -}}
+  {{- $_ := set (index (index $o.spec.egress 0).to 0).namespaceSelector.matchLabels "kubernetes.io/metadata.name" $v.broker.rabbitmq.namespace -}}
+{{- end -}}
+{{- end -}}
+
 {{/* What the values make of an object of knative/. */}}
 {{- define "vitistack.adapt" -}}
 {{- $v := .root.Values -}}
@@ -157,12 +181,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   {{- $_ = set $o.metadata "annotations" (dict "rabbitmq.eventing.knative.dev/parallelism" (toString $v.broker.rabbitmq.parallelism)) -}}
 {{- else if eq $o.kind "RabbitmqBrokerConfig" -}}
   {{- $_ = set $o "spec" (dict "rabbitmqClusterReference" (dict "name" $v.broker.rabbitmq.cluster "namespace" $v.broker.rabbitmq.namespace) "queueType" $v.broker.rabbitmq.queueType) -}}
-{{- else if and (eq $o.kind "NetworkPolicy") (eq $o.metadata.name "functions") -}}
-  {{- $from := index (index (index $o.spec.ingress 0).from 0).namespaceSelector.matchExpressions 0 -}}
-  {{- $_ = set $from "values" $v.networkPolicy.ingressNamespaces -}}
-{{- else if and (eq $o.kind "NetworkPolicy") (eq $o.metadata.name "broker-dispatchers") -}}
-  {{- $to := index (index (index $o.spec.egress 0).to 0).namespaceSelector.matchExpressions 0 -}}
-  {{- $_ = set $to "values" $v.networkPolicy.ingressNamespaces -}}
+{{- else if eq $o.kind "NetworkPolicy" -}}
+  {{- include "vitistack.networkPolicy" . -}}
 {{- end -}}
 {{- with index $v.overrides (printf "%s/%s" $o.kind $o.metadata.name) }}{{ $_ = mustMergeOverwrite $o . }}{{ end -}}
 {{- end -}}

@@ -138,7 +138,7 @@ func newDesk(t *testing.T, h *helm) *desk {
 // names replaces what a page leaves open: the chart of a registry by the one in the
 // repository, and the names of things.
 var names = strings.NewReplacer(
-	"oci://ghcr.io/vitistack/helm/vitistack", chart(), "vitistack … --reuse-values", "vitistack "+chart()+" --reuse-values",
+	"oci://ghcr.io/vitistack/helm/vitistack", chart(), "vitistack … --reset-then-reuse-values", "vitistack "+chart()+" --reset-then-reuse-values",
 	"helm upgrade …", "helm upgrade vitistack "+chart()+" --reuse-values", " NAME", " web-1", "=NAME", "=web-1", "-n NS", "-n default",
 	"kubectl wait ", "kubectl wait --timeout=1s ", "kubectl exec ", "kubectl exec --pod-running-timeout=1s ",
 	"deployment/gateway -f", "deployment/gateway --pod-running-timeout=1s", "helm test vitistack", "helm test vitistack --timeout 1s",

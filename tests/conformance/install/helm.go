@@ -65,10 +65,10 @@ func (h *helm) run(ctx context.Context, args ...string) (string, error) {
 	return out.String(), nil
 }
 
-// render returns the objects that the chart makes of values.
-func (h *helm) render(t testing.TB, values string) []*unstructured.Unstructured {
+// render returns the objects that the chart makes of values, with more arguments.
+func (h *helm) render(t testing.TB, values string, args ...string) []*unstructured.Unstructured {
 	t.Helper()
-	text, err := h.run(t.Context(), "template", "vitistack", chart(), "--set", values)
+	text, err := h.run(t.Context(), append([]string{"template", "vitistack", chart(), "--set", values}, args...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -96,6 +96,7 @@ func helmLives(t *testing.T, c *cluster, h *helm) {
 		}
 		return out
 	}
+	publishAPIServer(t, c)
 	run("lint", "--strict", chart())
 	if out := run("install", "vitistack", chart()); !strings.Contains(out, "helm test vitistack") {
 		t.Errorf("the notes do not tell the next step:\n%s", out)
@@ -104,6 +105,7 @@ func helmLives(t *testing.T, c *cluster, h *helm) {
 		t.Fatal(err)
 	}
 	isInstalled(t, c)
+	apiServerIsNamed(t, c)
 	machines := definitionOf(t, c)
 	if err := unstructured.SetNestedSlice(machines.Object, []any{"old"}, "spec", "names", "categories"); err != nil {
 		t.Fatal(err)
@@ -115,6 +117,7 @@ func helmLives(t *testing.T, c *cluster, h *helm) {
 	if _, err := client.Update(t.Context(), machines, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	publishKea(t, c)
 	run("upgrade", "vitistack", chart(), "--force-conflicts", "--set", "broker.class=Kafka,config.logLevel=debug,kea.url=http://kea:8000,kea.tlsSecret=kea-tls,replicaCount=2,database.existingSecret=db")
 	if got := definitionOf(t, c); cmp.Equal(got.Object["spec"], machines.Object["spec"]) {
 		t.Error("the upgrade left a definition as it was")
@@ -145,6 +148,9 @@ func isInstalled(t *testing.T, c *cluster) {
 		if want.GetKind() == "Namespace" {
 			continue
 		}
+		if want.GetKind() == "NetworkPolicy" { // TestEgressFollowsTheValues
+			unstructured.RemoveNestedField(want.Object, "spec", "egress")
+		}
 		got := read(t, c, want.GroupVersionKind(), want.GetName())
 		if got == nil {
 			t.Errorf("the chart does not install %s %s", want.GetKind(), want.GetName())
@@ -153,6 +159,50 @@ func isInstalled(t *testing.T, c *cluster) {
 		if missing := lacks(strip(want.Object), strip(got.Object)); len(missing) > 0 {
 			t.Errorf("%s %s of the chart is not the one of knative/: %s", want.GetKind(), want.GetName(), strings.Join(missing, ", "))
 		}
+	}
+}
+
+// publishAPIServer makes the EndpointSlice by which a cluster of several machines says where
+// its Kubernetes API is. An API server on loopback makes none.
+func publishAPIServer(t *testing.T, c *cluster) {
+	t.Helper()
+	slice := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
+		"metadata":  map[string]any{"name": "kubernetes", "namespace": "default", "labels": map[string]any{"kubernetes.io/service-name": "kubernetes"}},
+		"endpoints": []any{map[string]any{"addresses": []any{"192.0.2.11"}}, map[string]any{"addresses": []any{"192.0.2.12"}}},
+		"ports":     []any{map[string]any{"name": "https", "port": int64(6444), "protocol": "TCP"}},
+	}}
+	if err := c.apply(t.Context(), slice, false); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// publishKea makes a Service whose pods have another port.
+func publishKea(t *testing.T, c *cluster) {
+	t.Helper()
+	service := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Service",
+		"metadata": map[string]any{"name": "kea", "namespace": namespace},
+		"spec":     map[string]any{"ports": []any{map[string]any{"port": int64(8000), "targetPort": int64(8123), "protocol": "TCP"}}},
+	}}
+	if err := c.apply(t.Context(), service, false); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// apiServerIsNamed compares where policies let pods reach the Kubernetes API with where the
+// cluster says that it is, by its endpoints and by its Service.
+func apiServerIsNamed(t *testing.T, c *cluster) {
+	t.Helper()
+	service, err := c.get(t.Context(), schema.GroupVersionKind{Version: "v1", Kind: "Service"}, "default", "kubernetes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, _, _ := unstructured.NestedString(service.Object, "spec", "clusterIP")
+	want := "TCP/6444 TCP/443 to 192.0.2.11/32 192.0.2.12/32 " + address + "/32"
+	everybody := policiesOf(t, []*unstructured.Unstructured{read(t, c, schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"}, "everybody")})
+	if got := describe(everybody[0].Spec.Egress[1]); got != want {
+		t.Errorf("pods reach the Kubernetes API by %s, want %s", got, want)
 	}
 }
 
@@ -228,6 +278,10 @@ func isUpgraded(t *testing.T, c *cluster) {
 		t.Errorf("kea-reserve is told %v of Kea", env)
 	} else if !strings.Contains(text(t, env), "http://gateway-events."+namespace+".svc/api/v1/import/prometheus") {
 		t.Errorf("kea-reserve is told %v of the gateway", env)
+	}
+	policies := policiesOf(t, []*unstructured.Unstructured{read(t, c, schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"}, "kea-reserve")})
+	if got, want := describe(policies[0].Spec.Egress[0]), "TCP/8123 to namespace:"+namespace; got != want {
+		t.Errorf("kea-reserve reaches the pods of the Service by %s, want %s", got, want)
 	}
 	if role := read(t, c, schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role"}, "kea-reserve-secrets"); role == nil {
 		t.Error("kea-reserve may not read the Secret of its certificates")
