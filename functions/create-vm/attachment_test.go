@@ -41,6 +41,7 @@ func TestSameSegment(t *testing.T) {
 func TestAttachmentOfAnotherNetwork(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
+	s.allowBridge("br0", "200")
 	outer := configuration("outer")
 	outer.Spec.Bridge = "br0"
 	s.create(outer)

@@ -29,7 +29,9 @@ type functions struct {
 	local observer
 	// images are the hosts that hypervisors may fetch images from.
 	images outbound.Rules
-	now    func() time.Time
+	// optionalPools is whether namespaces that may use no NetworkPool may name any bridge.
+	optionalPools bool
+	now           func() time.Time
 	// patience is how long a hypervisor may take that is only just being installed.
 	patience time.Duration
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/networkpool"
 )
 
 func main() {
@@ -29,7 +30,7 @@ func main() {
 		if err != nil {
 			return nil, err
 		}
-		f := &functions{kube: client, connect: connect(client, nil), local: local(client), images: allowedImages(os.Getenv), now: time.Now, patience: 5 * time.Second}
+		f := &functions{kube: client, connect: connect(client, nil), local: local(client), images: allowedImages(os.Getenv), optionalPools: networkpool.Optional(os.Getenv), now: time.Now, patience: 5 * time.Second}
 		return f.handle, nil
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/network"
+	"github.com/vitistack/stack/functions/internal/networkpool"
 )
 
 // waits says what a machine waits for that will come by itself.
@@ -59,9 +60,29 @@ func (f *functions) join(ctx context.Context, m *v1alpha1.Machine) ([]nic, error
 		case why != "":
 			return nil, waits{reasonWaiting, why}
 		}
+		if err := f.checkBridge(ctx, nc, joined); err != nil {
+			return nil, err
+		}
 		nics = append(nics, joined)
 	}
 	return nics, nil
+}
+
+// checkBridge returns a fault unless a NetworkPool of the namespace lists the bridge that a
+// NetworkConfiguration names, together with the VLAN of its network. A bridge chooses another
+// physical network, where the VLAN may be somebody else's.
+func (f *functions) checkBridge(ctx context.Context, nc *v1alpha1.NetworkConfiguration, n nic) error {
+	if n.bridge == "" {
+		return nil
+	}
+	pools, err := networkpool.Of(ctx, f.kube, nc.Namespace, f.optionalPools)
+	if err != nil {
+		return err
+	}
+	if why := pools.CheckBridge(n.bridge, n.vlan); why != "" {
+		return unjoined{fault{"BridgeNotAllowed", fmt.Sprintf("NetworkConfiguration %s: %s", nc.Name, why)}, nc.Name}
+	}
+	return nil
 }
 
 // publish writes into a NetworkConfiguration that a machine uses it, and the MAC

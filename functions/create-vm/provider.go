@@ -16,8 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
@@ -57,22 +55,12 @@ func (f *functions) providerOf(ctx context.Context, m *v1alpha1.Machine) (*v1alp
 
 // allow returns a fault unless Machines of a namespace may be made on a MachineProvider.
 func (f *functions) allow(ctx context.Context, p *v1alpha1.MachineProvider, namespace string) error {
-	allowed := p.Spec.AllowedNamespaces
-	if allowed == nil || slices.Contains(allowed.List, namespace) {
-		return nil
+	allowed, err := kube.Allows(p.Spec.AllowedNamespaces, namespace, f.kube.LabelsOf(ctx, namespace))
+	if errors.As(err, new(kube.InvalidSelector)) {
+		return fault{"MachineProviderNotAllowed", fmt.Sprintf("MachineProvider %s: %s", p.Name, err)}
 	}
-	if allowed.Selector != nil {
-		selector, err := metav1.LabelSelectorAsSelector(allowed.Selector)
-		if err != nil {
-			return fault{"MachineProviderNotAllowed", fmt.Sprintf("MachineProvider %s: spec.allowedNamespaces.selector: %s", p.Name, err)}
-		}
-		ns := &corev1.Namespace{}
-		if err := f.kube.Get(ctx, "", namespace, ns); err != nil {
-			return err
-		}
-		if selector.Matches(labels.Set(ns.Labels)) {
-			return nil
-		}
+	if allowed || err != nil {
+		return err
 	}
 	return fault{"MachineProviderNotAllowed", fmt.Sprintf("MachineProvider %s is not for namespace %s: name another in spec.providerRef, or have the namespace added to spec.allowedNamespaces of the MachineProvider", p.Name, namespace)}
 }

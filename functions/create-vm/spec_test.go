@@ -30,6 +30,7 @@ func machineWith(name string, change func(*v1alpha1.MachineSpec)) *v1alpha1.Mach
 func TestEverythingIsAdmitted(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
+	s.allowBridge("br7", "200")
 	yes, vlan := true, v1alpha2.VLANID(200) // the network's
 	s.create(&v1alpha1.NetworkConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "prod"}, Spec: v1alpha1.NetworkConfigurationSpec{VLAN: &vlan, Bridge: "br7", MTU: 9000}})
 	s.create(machineWith("all", func(m *v1alpha1.MachineSpec) {

@@ -101,8 +101,8 @@ func (e environment) connect(prefix, scheme, address string) (*wire.Client, erro
 	return client, nil
 }
 
-// absent is a provider that this installation does not have.
-type absent struct{ why fault }
+// absent is a provider that this installation does not have, or that a network may not use.
+type absent struct{ why error }
 
 // Provide says so.
 func (a absent) Provide(context.Context, *v1alpha2.NetworkNamespace) (segment, error) {

@@ -15,6 +15,7 @@ import (
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/merge"
+	"github.com/vitistack/stack/functions/internal/networkpool"
 	"github.com/vitistack/stack/functions/internal/signature"
 )
 
@@ -37,6 +38,8 @@ type function struct {
 	now     func() time.Time
 	// datacenters are those that have no bridge in common with another one.
 	datacenters map[v1alpha2.Identifier]bool
+	// optionalPools is whether namespaces that may use no NetworkPool are allowed everything.
+	optionalPools bool
 	// pause is how long to wait for more to happen before addresses are counted.
 	pause time.Duration
 	// looks are those at the users of a namespace's networks.
@@ -70,6 +73,8 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	switch {
 	case err != nil:
 		return nil, err
+	case ref.Kind == kindPool:
+		return nil, kube.OnConflict(func() error { return f.poolsChanged(ctx) })
 	case ref.Kind == kindNetwork:
 		how := look{again: in.Type() == events.TypeResync}
 		return nil, kube.OnConflict(func() error { return f.settle(ctx, ref.Namespace, ref.Name, how) })
@@ -108,12 +113,19 @@ func (f *function) keep(ctx context.Context, nn *v1alpha2.NetworkNamespace, how 
 	if err := f.count(ctx, nn); err != nil {
 		return err
 	}
+	if left, err := f.recheckPool(ctx, nn); left || err != nil {
+		return err
+	}
 	return f.recheck(ctx, nn)
 }
 
 // ask gets the segment of a network, claims it, and writes down what came of it.
 func (f *function) ask(ctx context.Context, nn *v1alpha2.NetworkNamespace, how look) error {
-	from, err := f.begin(ctx, nn)
+	pools, err := networkpool.Of(ctx, f.kube, nn.Namespace, f.optionalPools)
+	if err != nil {
+		return err
+	}
+	from, err := f.begin(ctx, nn, pools)
 	if err == nil && how.said == nil {
 		err = f.reserve(ctx, nn, from)
 	}
@@ -121,6 +133,11 @@ func (f *function) ask(ctx context.Context, nn *v1alpha2.NetworkNamespace, how l
 		return err
 	}
 	seg, err := f.provide(ctx, nn, from, how)
+	known := requestedSegment(nn)
+	if err == nil {
+		known = provisionedSegment(nn, seg)
+		err = inPool(pools, nn, known)
+	}
 	if err == nil && !holds(nn) {
 		err = f.claim(ctx, nn, seg)
 	}
@@ -136,6 +153,9 @@ func (f *function) ask(ctx context.Context, nn *v1alpha2.NetworkNamespace, how l
 	}
 	if err := f.write(ctx, before, nn, told); err != nil {
 		return f.overtaken(ctx, nn, from, err)
+	}
+	if err := f.endMissedWait(ctx, nn, known); err != nil {
+		return err
 	}
 	return f.later(nextCheck(nn))
 }
@@ -155,10 +175,14 @@ func (f *function) later(until time.Time) error {
 
 // begin notes on a network who is asked for its segment, before that is asked, so
 // that the same one is asked to take it back. Who asked for another look is
-// answered by taking the annotation away. It returns the source to ask.
-func (f *function) begin(ctx context.Context, nn *v1alpha2.NetworkNamespace) (source, error) {
+// answered by taking the annotation away. It returns the source to ask, which is absent for a
+// request that no NetworkPool allows.
+func (f *function) begin(ctx context.Context, nn *v1alpha2.NetworkNamespace, pools networkpool.Pools) (source, error) {
 	provider, _ := providerOf(nn.Spec)
 	from := f.source(provider)
+	if why := inPool(pools, nn, requestedSegment(nn)); why != nil && !holds(nn) {
+		from = absent{why}
+	}
 	before := nn.DeepCopy()
 	kube.AddFinalizer(nn, v1alpha1.FinalizerNetworkNamespace)
 	delete(nn.Annotations, v1alpha1.AnnotationReconcile)

@@ -13,6 +13,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/networkpool"
 )
 
 const (
@@ -29,12 +30,12 @@ func main() {
 		}
 		sender := events.NewSender(client.BrokerURL)
 		e := environment{getenv: os.Getenv, secret: client.Secrets(defaultTimeout)}
-		f := &function{kube: client, sources: e.sources(), sender: sender, now: time.Now, datacenters: e.datacenters(), pause: calm}
+		f := &function{kube: client, sources: e.sources(), sender: sender, now: time.Now, datacenters: e.datacenters(), optionalPools: networkpool.Optional(os.Getenv), pause: calm}
 		return sender.Require(f.handle), nil
 	})
 }
 
 var kinds = []func(*runtime.Scheme) error{
 	v1alpha1.AddToScheme, v1alpha2.AddToScheme,
-	kube.Kinds(corev1.SchemeGroupVersion, &corev1.Event{}, &corev1.Secret{}),
+	kube.Kinds(corev1.SchemeGroupVersion, &corev1.Event{}, &corev1.Secret{}, &corev1.Namespace{}),
 }

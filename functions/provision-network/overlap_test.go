@@ -74,7 +74,7 @@ func TestOverlapRace(t *testing.T) {
 	for _, name := range names {
 		config := rest.CopyConfig(w.config)
 		config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &meeting{RoundTripper: rt, group: &met} })
-		f := &function{kube: w.client(config), sender: w.f.sender, now: w.f.now, datacenters: w.apart(), sources: map[string]source{
+		f := &function{kube: w.client(config), sender: w.f.sender, now: w.f.now, datacenters: w.apart(), optionalPools: true, sources: map[string]source{
 			"racing": always{segment{ipv4: netip.MustParsePrefix("10.4.0.0/24"), vlan: 9}},
 		}}
 		done.Go(func() {

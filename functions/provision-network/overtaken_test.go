@@ -27,7 +27,7 @@ func TestOvertaken(t *testing.T) {
 	var w *world
 	w = newWorld(t, map[string]source{"nam": overtaking{m.nam, func() {
 		w.delete(w.get("net"))
-		other := &function{kube: w.kube, sender: w.sent, now: w.clock.Now, datacenters: w.apart()}
+		other := &function{kube: w.kube, sender: w.sent, now: w.clock.Now, datacenters: w.apart(), optionalPools: true}
 		other.sources = map[string]source{"nam": m.nam}
 		if err := other.settle(t.Context(), w.namespace, "net", look{}); err != nil || w.get("net") != nil {
 			t.Errorf("it has to be gone before its segment is made: %v", err)

@@ -48,14 +48,14 @@ func (w *world) sentTypes() (types []string) {
 func newWorld(t *testing.T, sources map[string]source) *world {
 	t.Helper()
 	server := apiserver.Start(t)
-	server.Install(t, "networknamespaces", "networkconfigurations", "ipallocations", "kubernetesclusters")
+	server.Install(t, "networknamespaces", "networkconfigurations", "ipallocations", "kubernetesclusters", "networkpools")
 	w := &world{t: t, server: server, config: server.Config(), namespace: server.Namespace(t), clock: feed.NewClock(), sent: &feed.Outbox{}}
 	w.kube = w.client(w.config)
 	all := environment{getenv: func(string) string { return "" }}.sources()
 	for name, s := range sources {
 		all[name] = s
 	}
-	w.f = &function{kube: w.kube, sources: all, sender: w.sent, now: w.clock.Now, datacenters: w.apart()}
+	w.f = &function{kube: w.kube, sources: all, sender: w.sent, now: w.clock.Now, datacenters: w.apart(), optionalPools: true}
 	return w
 }
 

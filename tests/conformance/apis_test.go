@@ -23,7 +23,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
 // resources are the plural names of all kinds.
-var resources = []string{"networknamespaces", "networkconfigurations", "ipallocations", "machines", "machineproviders", "kubernetesclusters", "etcdbackups"}
+var resources = []string{"networknamespaces", "networkconfigurations", "ipallocations", "machines", "machineproviders", "networkpools", "kubernetesclusters", "etcdbackups"}
 
 // read decodes a manifest, puts it into a namespace, and finds where it goes.
 func read(t *testing.T, client dynamic.Interface, namespace, doc string) (dynamic.ResourceInterface, *unstructured.Unstructured) {
@@ -33,7 +33,7 @@ func read(t *testing.T, client dynamic.Interface, namespace, doc string) (dynami
 		t.Fatalf("read %s: %v", doc, err)
 	}
 	resource, _ := meta.UnsafeGuessKindToResource(obj.GroupVersionKind())
-	if obj.GetKind() == "MachineProvider" || obj.GetKind() == "Namespace" {
+	if obj.GetKind() == "MachineProvider" || obj.GetKind() == "NetworkPool" || obj.GetKind() == "Namespace" {
 		return client.Resource(resource), obj
 	}
 	obj.SetNamespace(namespace)
@@ -110,6 +110,7 @@ func TestMistakesAreRefused(t *testing.T) {
 		ipa     = "apiVersion: vitistack.io/v1alpha2\nkind: IPAllocation\nmetadata: {name: x}\nspec: "
 		machine = "apiVersion: vitistack.io/v1alpha1\nkind: Machine\nmetadata: {name: x}\nspec: "
 		mp      = "apiVersion: vitistack.io/v1alpha1\nkind: MachineProvider\nmetadata: {name: x}\nspec: "
+		pool    = "apiVersion: vitistack.io/v1alpha1\nkind: NetworkPool\nmetadata: {name: x}\nspec: "
 		kc      = "apiVersion: vitistack.io/v1alpha1\nkind: KubernetesCluster\nmetadata: {name: x}\nspec: "
 		eb      = "apiVersion: vitistack.io/v1alpha1\nkind: EtcdBackup\nmetadata: {name: x}\nspec: "
 		one     = "{data: {}, topology: {version: '1.33', controlplane: {replicas: 1}"
@@ -175,6 +176,14 @@ func TestMistakesAreRefused(t *testing.T) {
 		"ProxmoxEndpoint":    {mp + "{type: proxmox}", "spec", "needs endpoint.url"},
 		"PlainHTTP":          {mp + "{type: proxmox, endpoint: {url: 'http://pve1:8006'}, credentialsRef: {name: a, namespace: b}}", "spec.endpoint.url", "write an https URL"},
 		"VMIDs":              {mp + "{type: proxmox, endpoint: {url: 'https://pve1:8006'}, credentialsRef: {name: a, namespace: b}, proxmox: {vmidStart: 200, vmidEnd: 100}}", "spec.proxmox", "exchange the two"},
+		"NoVLANRange":        {pool + "{vlans: [all]}", "spec.vlans[0]", "for example 100-199"},
+		"VLANRangeBackwards": {pool + "{vlans: ['200-100']}", "spec.vlans[0]", "the lower one first"},
+		"VLANOfPool":         {pool + "{vlans: ['4095']}", "spec.vlans[0]", "from 0 (untagged) to 4094"},
+		"VLANRangeOfPool":    {pool + "{vlans: ['100-9999']}", "spec.vlans[0]", "from 0 (untagged) to 4094"},
+		"HostBitsOfPool":     {pool + "{prefixes: [10.0.0.1/8]}", "spec.prefixes", "write prefixes without host bits"},
+		"NoPrefixOfPool":     {pool + "{prefixes: ['10.0.0.0']}", "spec.prefixes", "write prefixes without host bits"},
+		"ProviderOfPool":     {pool + "{providers: [NAM]}", "spec.providers", "or the name of an external IPAM"},
+		"BridgeOfPool":       {pool + "{bridges: ['br 0']}", "spec.bridges", "write names of bridges such as vmbr0"},
 		"WrongBlock":         {mp + "{type: kubevirt, proxmox: {}}", "spec", "only read for type proxmox"},
 		"EvenControlPlanes":  {kc + "{data: {}, topology: {version: '1.33', controlplane: {replicas: 2}}}", "spec.topology.controlplane.replicas", "write 1, 3, 5 or 7"},
 		"Version":            {kc + "{data: {}, topology: {version: latest, controlplane: {replicas: 1}}}", "spec.topology.version", "such as 1.33 or 1.33.4"},

@@ -21,7 +21,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- $v := .root.Values -}}
 {{- $env := dict -}}
 {{- if eq .name "kea-reserve" -}}
-  {{- $env = dict "KEA_URL" $v.kea.url "KEA_SECONDARY_URL" $v.kea.secondaryUrl "KEA_TLS_SECRET_NAME" $v.kea.tlsSecret -}}
+  {{- $env = dict "KEA_URL" $v.kea.url "KEA_SECONDARY_URL" $v.kea.secondaryUrl "KEA_TLS_SECRET_NAME" $v.kea.tlsSecret "KEA_ALLOWED_SUBNETS" (join "," $v.kea.allowedSubnets) -}}
   {{- if $v.kea.tlsSecret }}{{ $_ := set $env "KEA_TLS_ENABLED" "true" }}{{ end -}}
 {{- else if eq .name "provision-network" -}}
   {{- $env = dict "NAM_URL" $v.nam.url "NAM_TLS_SECRET_NAME" $v.nam.tlsSecret "NETBOX_URL" $v.netbox.url "NETBOX_TLS_SECRET_NAME" $v.netbox.tlsSecret -}}

@@ -127,7 +127,7 @@ func newDesk(t *testing.T, h *helm) *desk {
 			t.Fatal(err)
 		}
 	}
-	for link, target := range map[string]string{"apis": "apis", "network.yaml": "apis/examples/lab-network.yaml"} {
+	for link, target := range map[string]string{"apis": "apis", "network.yaml": "apis/examples/lab-network.yaml", "networkpool.yaml": "apis/examples/networkpool.yaml"} {
 		if err := os.Symlink(filepath.Join(engine.Root(), target), filepath.Join(d.folder, link)); err != nil {
 			t.Fatal(err)
 		}

@@ -133,7 +133,7 @@ func (e *Engine) Run() {
 		"--crds", filepath.Join(root, "tests/sim/kubevirt/crds"),
 		"--process", "sim=" + filepath.Join(bin, "sim") + " --state " + filepath.Join(e.Dir, "sim"),
 		"--config", "AUTH_TOKENREVIEW=true", "--config", "RESULTS_PATH=" + e.Results(), "--config", "BACKUP_PATH=" + filepath.Join(e.Dir, "backups"),
-		"--apply", filepath.Join(root, "apis/examples/machineprovider-kubevirt.yaml"),
+		"--apply", filepath.Join(root, "apis/examples/machineprovider-kubevirt.yaml"), "--apply", filepath.Join(root, "apis/examples/networkpool-tour.yaml"),
 	}, e.flags...)
 	if auditFolder() != "" && !slices.Contains(args, "--audit") {
 		args = append(args, "--audit")

@@ -24,6 +24,7 @@ var (
 	IPAllocations         = schema.GroupVersionResource{Group: "vitistack.io", Version: "v1alpha2", Resource: "ipallocations"}
 	Machines              = schema.GroupVersionResource{Group: "vitistack.io", Version: "v1alpha1", Resource: "machines"}
 	MachineProviders      = schema.GroupVersionResource{Group: "vitistack.io", Version: "v1alpha1", Resource: "machineproviders"}
+	NetworkPools          = schema.GroupVersionResource{Group: "vitistack.io", Version: "v1alpha1", Resource: "networkpools"}
 	KubernetesClusters    = schema.GroupVersionResource{Group: "vitistack.io", Version: "v1alpha1", Resource: "kubernetesclusters"}
 	EtcdBackups           = schema.GroupVersionResource{Group: "vitistack.io", Version: "v1alpha1", Resource: "etcdbackups"}
 	Leases                = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+// allowBridge makes a NetworkPool that lists a bridge and VLANs for the namespace of this test.
+func (s *stand) allowBridge(bridge string, vlans ...v1alpha1.VLANRange) {
+	s.Helper()
+	pool := &v1alpha1.NetworkPool{ObjectMeta: metav1.ObjectMeta{Name: s.namespace + "-" + bridge}, Spec: v1alpha1.NetworkPoolSpec{
+		AllowedNamespaces: &v1alpha1.AllowedNamespaces{List: []string{s.namespace}}, Bridges: []string{bridge}, VLANs: vlans,
+	}}
+	if err := s.kube.Create(s.Context(), pool); err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { _ = s.kube.Delete(context.Background(), pool) })
+}
+
+func (s *stand) attached(bridge string) bool {
+	s.Helper()
+	err := s.kube.Get(s.Context(), s.namespace, "net-"+bridge+"-vlan200", &NetworkAttachmentDefinition{})
+	if err != nil && !kube.NotFound(err) {
+		s.Fatal(err)
+	}
+	return err == nil
+}
+
+// TestBridgesOfOthers has a tenant attach machines to bridges that the platform team has not given
+// them.
+func TestBridgesOfOthers(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.allowBridge("br7", "200")
+	s.allowBridge("br8", "100-199") // the network is in VLAN 200
+	management, other := configuration("management"), configuration("other")
+	management.Spec.Bridge, other.Spec.Bridge = "br-mgmt", "br8"
+	s.create(management)
+	s.create(other)
+	for name, bridge := range map[string]string{"management": "br-mgmt", "other": "br8"} {
+		s.create(inNetworks(name, name))
+		m := s.until(name, "is refused", ready("BridgeNotAllowed"))
+		got := condition(m, "Ready")
+		for _, part := range []string{"NetworkConfiguration " + name, bridge + " together with VLAN 200", "leave spec.bridge out", "ask the platform team"} {
+			if !strings.Contains(got, part) {
+				t.Errorf("condition %q, want %q in it", got, part)
+			}
+		}
+		if m.Status.VMName != "" || s.attached(bridge) {
+			t.Errorf("machine %s was attached to bridge %s", name, bridge)
+		}
+	}
+
+	given := configuration("given")
+	given.Spec.Bridge = "br7"
+	s.create(given)
+	s.create(inNetworks("given", "given"))
+	s.until("given", "runs", running)
+	if !s.attached("br7") {
+		t.Error("a bridge that is listed can be used")
+	}
+	before := &v1alpha1.NetworkConfiguration{}
+	if err := s.kube.Get(t.Context(), s.namespace, "given", before); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.kube.Merge(t.Context(), before, map[string]any{"spec": map[string]any{"bridge": "br-mgmt"}}); err != nil {
+		t.Fatal(err)
+	}
+	m := &v1alpha1.Machine{}
+	if err := s.kube.Get(t.Context(), s.namespace, "given", m); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.kube.Merge(t.Context(), m, map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationReconcile: "now"}}}); err != nil {
+		t.Fatal(err)
+	}
+	m = s.until("given", "says so", ready("BridgeNotAllowed"))
+	if m.Status.Phase != v1alpha1.MachineRunning || s.attached("br-mgmt") {
+		t.Errorf("phase %s: the machine goes on where it is", m.Status.Phase)
+	}
+}

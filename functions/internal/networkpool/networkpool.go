@@ -1,0 +1,169 @@
+// Package networkpool decides which network segments a namespace may use, by the NetworkPools of
+// the platform team.
+package networkpool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+// Optional reports whether a namespace that may use no NetworkPool is allowed everything. Any value
+// of NETWORK_POOLS but optional allows it nothing.
+func Optional(getenv func(string) string) bool { return getenv("NETWORK_POOLS") == "optional" }
+
+// Pools are the NetworkPools that one namespace may use.
+type Pools struct {
+	namespace string
+	items     []v1alpha1.NetworkPool
+	optional  bool
+}
+
+// Of reads the NetworkPools that a namespace may use. A request of several callers at a time is
+// one.
+func Of(ctx context.Context, c *kube.Client, namespace string, optional bool) (Pools, error) {
+	list, err := kube.View[v1alpha1.NetworkPoolList](ctx, c, "", metav1.ListOptions{})
+	if err != nil {
+		return Pools{}, err
+	}
+	return Select(list.Items, namespace, c.LabelsOf(ctx, namespace), optional)
+}
+
+// Select returns the NetworkPools that a namespace may use. One whose selector cannot be read is
+// for no namespace.
+func Select(all []v1alpha1.NetworkPool, namespace string, namespaceLabels func() (map[string]string, error), optional bool) (Pools, error) {
+	p := Pools{namespace: namespace, optional: optional}
+	for _, pool := range all {
+		allowed, err := kube.Allows(pool.Spec.AllowedNamespaces, namespace, namespaceLabels)
+		if err != nil && !errors.As(err, new(kube.InvalidSelector)) {
+			return Pools{}, err
+		}
+		if allowed {
+			p.items = append(p.items, pool)
+		}
+	}
+	slices.SortFunc(p.items, func(a, b v1alpha1.NetworkPool) int { return strings.Compare(a.Name, b.Name) })
+	return p, nil
+}
+
+// Segment is what is known of a network segment. VLAN is nil, and Prefixes are empty, until
+// the provider has answered.
+type Segment struct {
+	Provider string
+	VLAN     *int32
+	Prefixes []netip.Prefix
+}
+
+// String describes a segment, for example VLAN 200 and 192.168.10.0/24 from provider manual.
+func (s Segment) String() string {
+	var parts []string
+	if s.VLAN != nil {
+		parts = append(parts, fmt.Sprintf("VLAN %d", *s.VLAN))
+	}
+	for _, p := range s.Prefixes {
+		parts = append(parts, p.String())
+	}
+	if len(parts) == 0 {
+		return "a segment from provider " + s.Provider
+	}
+	return strings.Join(parts, " and ") + " from provider " + s.Provider
+}
+
+// Check returns why a namespace may not use a segment, and what it may use. It returns nothing
+// where one NetworkPool allows all that is known of the segment.
+func (p Pools) Check(s Segment) string {
+	switch {
+	case len(p.items) == 0 && p.optional, slices.ContainsFunc(p.items, func(pool v1alpha1.NetworkPool) bool { return allows(pool.Spec, s) }):
+		return ""
+	case len(p.items) == 0:
+		return fmt.Sprintf("namespace %s may use no NetworkPool, and so no segment: ask the platform team to add it to spec.allowedNamespaces of one", p.namespace)
+	default:
+		return fmt.Sprintf("namespace %s may not use %s: use what one NetworkPool allows (%s), or ask the platform team to extend a NetworkPool", p.namespace, s, p.describe())
+	}
+}
+
+// CheckBridge returns why interfaces of a namespace may not be attached to a bridge in a VLAN, and
+// nothing where one NetworkPool lists both.
+func (p Pools) CheckBridge(bridge string, vlan int32) string {
+	if len(p.items) == 0 && p.optional {
+		return ""
+	}
+	for _, pool := range p.items {
+		if slices.Contains(pool.Spec.Bridges, bridge) && containsVLAN(pool.Spec.VLANs, vlan) {
+			return ""
+		}
+	}
+	return fmt.Sprintf("no NetworkPool of namespace %s lists bridge %s together with VLAN %d: leave spec.bridge out to use the bridge of the MachineProvider, or ask the platform team to list both in spec.bridges and spec.vlans of a NetworkPool",
+		p.namespace, bridge, vlan)
+}
+
+// allows reports whether a NetworkPool allows all that is known of a segment. An empty list
+// allows any value.
+func allows(pool v1alpha1.NetworkPoolSpec, s Segment) bool {
+	if len(pool.Providers) > 0 && !slices.Contains(pool.Providers, s.Provider) {
+		return false
+	}
+	if s.VLAN != nil && len(pool.VLANs) > 0 && !containsVLAN(pool.VLANs, *s.VLAN) {
+		return false
+	}
+	return len(pool.Prefixes) == 0 || !slices.ContainsFunc(s.Prefixes, func(prefix netip.Prefix) bool { return !containsPrefix(pool.Prefixes, prefix) })
+}
+
+func containsVLAN(ranges []v1alpha1.VLANRange, vlan int32) bool {
+	return slices.ContainsFunc(ranges, func(r v1alpha1.VLANRange) bool {
+		low, high, isRange := strings.Cut(string(r), "-")
+		if !isRange {
+			high = low
+		}
+		first, err := strconv.ParseInt(low, 10, 32)
+		last, err2 := strconv.ParseInt(high, 10, 32)
+		return err == nil && err2 == nil && int64(vlan) >= first && int64(vlan) <= last
+	})
+}
+
+func containsPrefix(outer []string, prefix netip.Prefix) bool {
+	return slices.ContainsFunc(outer, func(text string) bool {
+		o, err := netip.ParsePrefix(text)
+		return err == nil && o.Bits() <= prefix.Bits() && o.Contains(prefix.Addr())
+	})
+}
+
+// describe says what each NetworkPool allows, for example lab: VLANs 100-199, prefixes 10.0.0.0/8.
+func (p Pools) describe() string {
+	var pools []string
+	for _, pool := range p.items {
+		var parts []string
+		vlans := make([]string, 0, len(pool.Spec.VLANs))
+		for _, v := range pool.Spec.VLANs {
+			vlans = append(vlans, string(v))
+		}
+		for _, field := range []struct {
+			name   string
+			values []string
+		}{{"providers", pool.Spec.Providers}, {"VLANs", vlans}, {"prefixes", pool.Spec.Prefixes}} {
+			if len(field.values) > 0 {
+				parts = append(parts, field.name+" "+strings.Join(few(field.values), ", "))
+			}
+		}
+		pools = append(pools, pool.Name+": "+strings.Join(parts, "; "))
+	}
+	return strings.Join(few(pools), " | ")
+}
+
+// few shortens a list that is too long for a message.
+func few(values []string) []string {
+	const most = 8
+	if len(values) <= most {
+		return values
+	}
+	return append(slices.Clone(values[:most]), fmt.Sprintf("and %d more", len(values)-most))
+}

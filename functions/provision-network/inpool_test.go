@@ -1,0 +1,254 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/events"
+)
+
+// pool makes a NetworkPool for the namespace of this test, and removes it at the end.
+func (w *world) pool(name string, spec v1alpha1.NetworkPoolSpec) *v1alpha1.NetworkPool {
+	w.t.Helper()
+	if spec.AllowedNamespaces == nil {
+		spec.AllowedNamespaces = &v1alpha1.AllowedNamespaces{List: []string{w.namespace}}
+	}
+	p := &v1alpha1.NetworkPool{ObjectMeta: metav1.ObjectMeta{Name: w.namespace + "-" + name}, Spec: spec}
+	w.must(w.kube.Create(w.t.Context(), p))
+	w.t.Cleanup(func() { _ = w.kube.Delete(context.Background(), p) })
+	return p
+}
+
+// poolOfNothing binds the namespace of this test to pools while others are not, whose networks an
+// event of a NetworkPool is about as well.
+func (w *world) poolOfNothing() {
+	w.t.Helper()
+	w.pool("nothing", v1alpha1.NetworkPoolSpec{Providers: []string{"nobody"}})
+}
+
+// changePool changes a NetworkPool, and delivers the event of that.
+func (w *world) changePool(p *v1alpha1.NetworkPool, how func(*v1alpha1.NetworkPoolSpec)) {
+	w.t.Helper()
+	before := p.DeepCopy()
+	how(&p.Spec)
+	_, err := w.kube.Patch(w.t.Context(), before, p)
+	w.must(err)
+	w.poolEvent(p.Name)
+}
+
+func (w *world) poolEvent(name string) {
+	w.t.Helper()
+	w.must(w.deliver(kindPool, name, events.TypeRefUpdate))
+}
+
+// TestNotInPool has tenants ask for segments that the platform team has not given them.
+func TestNotInPool(t *testing.T) {
+	t.Parallel()
+	given := v1alpha1.NetworkPoolSpec{Providers: []string{"manual", "corp"}, VLANs: []v1alpha1.VLANRange{"100-199"}, Prefixes: []string{"10.20.0.0/16"}}
+	of := func(vlan int32, prefix string) source {
+		return always{segment{ipv4: netip.MustParsePrefix(prefix), vlan: vlan}}
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		spec   v1alpha2.NetworkNamespaceSpec
+		source source
+		says   string
+	}{
+		"VLAN":           {"the VLAN is another tenant's", manualSpec("10.20.1.0/24", "", 4000), nil, "VLAN 4000 and 10.20.1.0/24 from provider manual"},
+		"Untagged":       {"the network without a VLAN is the platform's", manualSpec("10.20.1.0/24", "", 0), nil, "VLAN 0 and"},
+		"Prefix":         {"the prefix is another tenant's", manualSpec("192.168.5.0/24", "", 150), nil, "192.168.5.0/24"},
+		"Provider":       {"the provider is not for this namespace", asks("netbox"), always{}, "a segment from provider netbox"},
+		"Default":        {"nam is inferred, and not for this namespace", v1alpha2.NetworkNamespaceSpec{}, always{}, "a segment from provider nam"},
+		"Inferred":       {"manual is inferred, with a VLAN of others", v1alpha2.NetworkNamespaceSpec{IPAllocation: &v1alpha2.IPAllocationPolicy{Type: "static", Static: &v1alpha2.StaticPool{IPv4CIDR: "10.20.1.0/24", IPv4Gateway: "10.20.1.1", VLANID: 7}}}, nil, "VLAN 7 and"},
+		"AnsweredVLAN":   {"the source answers with a VLAN of others", asks("corp"), of(7, "10.20.1.0/24"), "VLAN 7 and 10.20.1.0/24 from provider corp"},
+		"AnsweredPrefix": {"the source answers with a prefix of others", asks("corp"), of(150, "172.16.0.0/24"), "172.16.0.0/24"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sources := map[string]source{}
+			provider, _ := providerOf(tc.spec)
+			if tc.source != nil {
+				sources[provider] = tc.source
+			}
+			w := newWorld(t, sources)
+			w.f.optionalPools = false
+			w.pool("lab", given)
+			w.network("net", tc.spec)
+			nn := w.look("net")
+			message := w.expect(nn, "Error", reasonNotInPool)
+			for _, part := range []string{tc.says, "-lab: providers manual, corp; VLANs 100-199; prefixes 10.20.0.0/16", "ask the platform team"} {
+				if !strings.Contains(message, part) {
+					t.Errorf("%s: message %q, want %q in it", tc.reason, message, part)
+				}
+			}
+			if nn.Status.IPv4Prefix != "" || nn.Status.VLANID != 0 || nn.Status.NextCheckTime == nil {
+				t.Errorf("%s: status %+v, want no segment, and a time to look again", tc.reason, nn.Status)
+			}
+			w.delete(w.get("net"))
+			if w.look("net") != nil {
+				t.Errorf("%s: a network that was refused cannot be deleted", tc.reason)
+			}
+		})
+	}
+}
+
+// TestSourceIsNotAsked has a tenant ask a provider that is not in a pool of theirs: it is asked
+// neither for a segment nor to take one back.
+func TestSourceIsNotAsked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.f.optionalPools = false
+	w.network("net", asks("corp-ipam"))
+	nn := w.look("net")
+	if message := w.expect(nn, "Error", reasonNotInPool); !strings.Contains(message, "namespace "+w.namespace+" may use no NetworkPool") {
+		t.Errorf("message %q", message)
+	}
+	if asked := nn.Annotations[v1alpha1.AnnotationProvider]; asked != "" {
+		t.Errorf("annotated as asked: %s", asked)
+	}
+	if err := w.answers(events.TypeNetworkProvisioned, events.NetworkProvisioned{UID: string(nn.UID), Provider: "corp-ipam", ID: "seg-1", IPv4Prefix: "10.20.1.0/24"}); !events.IsPermanent(err) {
+		t.Errorf("an answer that nobody has asked for: %v", err)
+	}
+	w.expect(w.get("net"), "Error", reasonNotInPool)
+	w.delete(w.get("net"))
+	if w.look("net") != nil {
+		t.Error("it must go")
+	}
+	if sent := w.sentTypes(); len(sent) > 0 {
+		t.Errorf("sent %v to an IPAM that is not for this namespace", sent)
+	}
+}
+
+// TestPoolChanges has the platform team give and take what networks use.
+func TestPoolChanges(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.poolOfNothing()
+	w.network("net", manualSpec("10.20.1.0/24", "10.20.1.1", 150))
+	w.expect(w.look("net"), "Error", reasonNotInPool)
+	if next := w.get("net").Status.NextCheckTime; next == nil || !next.After(w.clock.Now()) {
+		t.Fatalf("next check at %v", next)
+	}
+	w.expect(w.look("net"), "Error", reasonNotInPool)
+
+	p := w.pool("lab", v1alpha1.NetworkPoolSpec{VLANs: []v1alpha1.VLANRange{"150"}})
+	w.poolEvent(p.Name)
+	w.expect(w.look("net"), "Ready", reasonProvisioned)
+	settled := w.get("net").ResourceVersion
+	w.poolEvent(p.Name)
+	if got := w.get("net"); got.ResourceVersion != settled {
+		t.Errorf("a network in its pool is not written to: %+v", got.Status)
+	}
+
+	w.changePool(p, func(s *v1alpha1.NetworkPoolSpec) { s.VLANs = []v1alpha1.VLANRange{"151"} })
+	nn := w.get("net")
+	if message := w.expect(nn, "Ready", reasonNotInPool); !strings.Contains(message, "keeps its segment") || nn.Status.IPv4Prefix != "10.20.1.0/24" || nn.Status.VLANID != 150 {
+		t.Errorf("message %q, status %+v: what machines use is kept, and the network says so", message, nn.Status)
+	}
+	w.clock.Pass(2 * longestWait)
+	w.expect(w.look("net"), "Ready", reasonNotInPool)
+	w.changePool(p, func(s *v1alpha1.NetworkPoolSpec) { s.VLANs = nil })
+	w.expect(w.look("net"), "Ready", reasonProvisioned)
+
+	w.must(w.kube.Delete(t.Context(), p))
+	w.must(w.deliver(kindPool, p.Name, events.TypeRefDelete))
+	w.expect(w.get("net"), "Ready", reasonNotInPool)
+	w.delete(w.get("net"))
+	if w.look("net") != nil {
+		t.Error("it must go")
+	}
+}
+
+// TestPoolIsMissedByResync has a pool taken away while nobody hears of it.
+func TestPoolIsMissedByResync(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.f.optionalPools = false
+	ns := &corev1.Namespace{}
+	w.must(w.kube.Get(t.Context(), "", w.namespace, ns))
+	p := w.pool("lab", v1alpha1.NetworkPoolSpec{AllowedNamespaces: &v1alpha1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"network": w.namespace}}}})
+	w.network("net", manualSpec("10.20.1.0/24", "10.20.1.1", 150))
+	w.expect(w.look("net"), "Error", reasonNotInPool)
+	w.must(w.kube.Merge(t.Context(), ns, map[string]any{"metadata": map[string]any{"labels": map[string]any{"network": w.namespace}}}))
+	w.clock.Pass(2 * longestWait)
+	w.expect(w.look("net"), "Ready", reasonProvisioned)
+	w.must(w.kube.Delete(t.Context(), p))
+	w.must(w.deliver(kindNetwork, "net", events.TypeResync))
+	w.expect(w.get("net"), "Ready", reasonNotInPool)
+}
+
+// beforeStatus does something before the first write of a status.
+type beforeStatus struct {
+	http.RoundTripper
+	done atomic.Bool
+	do   func()
+}
+
+func (b *beforeStatus) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Method == http.MethodPatch && strings.HasSuffix(req.URL.Path, "/status") && b.done.CompareAndSwap(false, true) {
+		b.do()
+	}
+	return b.RoundTripper.RoundTrip(req)
+}
+
+// TestPoolAppearsMeanwhile has a pool created, and its event handled, between the decision about
+// a network and the write of it.
+func TestPoolAppearsMeanwhile(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	w.poolOfNothing()
+	w.network("net", manualSpec("10.20.1.0/24", "10.20.1.1", 150))
+	config := rest.CopyConfig(w.config)
+	config.Wrap(func(rt http.RoundTripper) http.RoundTripper {
+		return &beforeStatus{RoundTripper: rt, do: func() { w.poolEvent(w.pool("lab", v1alpha1.NetworkPoolSpec{}).Name) }}
+	})
+	w.f.kube = w.client(config)
+	w.expect(w.look("net"), "Error", reasonNotInPool)
+	if next := w.get("net").Status.NextCheckTime; next != nil {
+		t.Errorf("the network waits until %s for a pool that is there", next)
+	}
+	w.expect(w.look("net"), "Ready", reasonProvisioned)
+}
+
+func TestPoolStepOf(t *testing.T) {
+	t.Parallel()
+	network := func(phase v1alpha2.ProvisioningPhase, status metav1.ConditionStatus, reason string) *v1alpha2.NetworkNamespace {
+		nn := someNetwork("net", manualSpec("10.5.0.0/24", "", 1))
+		nn.Status.ProvisioningPhase = phase
+		nn.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: status, Reason: reason}}
+		return nn
+	}
+	fresh, going := someNetwork("net", manualSpec("10.5.0.0/24", "", 1)), network("Ready", "True", reasonProvisioned)
+	going.DeletionTimestamp = &metav1.Time{}
+	for name, tc := range map[string]struct {
+		reason  string
+		network *v1alpha2.NetworkNamespace
+		allowed bool
+		want    poolStep
+	}{
+		"Admitted":  {"it waits for a pool, and is in one now", network("Error", "False", reasonNotInPool), true, poolAdmits},
+		"Returned":  {"it was left without a pool, and is in one again", network("Ready", "False", reasonNotInPool), true, poolAdmits},
+		"Waits":     {"no pool has it yet", network("Error", "False", reasonNotInPool), false, poolKeeps},
+		"Told":      {"it says already that no pool has it", network("Ready", "False", reasonNotInPool), false, poolKeeps},
+		"Left":      {"the pool was taken away", network("Ready", "True", reasonProvisioned), false, poolLeaves},
+		"Ready":     {"nothing changes for it", network("Ready", "True", reasonProvisioned), true, poolKeeps},
+		"Otherwise": {"it waits for something else", network("Error", "False", reasonOverlap), true, poolKeeps},
+		"Pending":   {"its own deliveries look at pools", network("Pending", "False", reasonWorking), false, poolKeeps},
+		"New":       {"its first delivery looks at pools", fresh, false, poolKeeps},
+		"Going":     {"it goes", going, false, poolKeeps},
+	} {
+		if got := poolStepOf(tc.network, tc.allowed); got != tc.want {
+			t.Errorf("%s: %s: got %d, want %d", name, tc.reason, got, tc.want)
+		}
+	}
+}
