@@ -142,6 +142,27 @@ func (s *commanded) create(ctx context.Context, c change) error {
 	return err
 }
 
+// Made asks for the one subnet, or reads the whole configuration from a server without that
+// command.
+func (s *commanded) Made(ctx context.Context, v view) (bool, error) {
+	if !s.has["subnet4-get"] {
+		if !s.has["config-get"] {
+			return false, nil
+		}
+		d, err := configOf(ctx, s.control)
+		return err == nil && d.made(v.subnet.id), err
+	}
+	var answer struct {
+		Subnets []struct {
+			UserContext json.RawMessage `json:"user-context"`
+		} `json:"subnet4"`
+	}
+	if err := s.control.do(ctx, "subnet4-get", map[string]any{"id": v.subnet.id}, &answer); err != nil && !isEmpty(err) {
+		return false, err
+	}
+	return len(answer.Subnets) == 1 && owner(answer.Subnets[0].UserContext) != "", nil
+}
+
 // Retire reads the whole configuration, since no command lists subnets with their
 // user-contexts. Reservations in a database of hosts are not in it.
 func (s *commanded) Retire(ctx context.Context, network string, keep netip.Prefix) (bool, error) {
@@ -173,11 +194,15 @@ func (s *commanded) Persist(ctx context.Context) error {
 	return s.control.do(ctx, "config-write", nil, nil)
 }
 
-// ownedBy tells whether the user-context of a subnet says that this stack made it
-// for a NetworkNamespace.
-func ownedBy(context json.RawMessage, network string) bool {
+// owner returns the UID of the NetworkNamespace that this stack made a subnet for, by the
+// user-context of the subnet. It is empty for a subnet of others.
+func owner(context json.RawMessage) string {
 	var m map[string]any
-	return json.Unmarshal(context, &m) == nil && m[ownerKey] == network
+	if json.Unmarshal(context, &m) != nil {
+		return ""
+	}
+	uid, _ := m[ownerKey].(string)
+	return uid
 }
 
 func isEmpty(err error) bool { return errors.Is(err, errEmpty) }

@@ -44,6 +44,7 @@ type settings struct {
 	secretName, secretNamespace string
 	namespace                   string
 	classes                     []string
+	allowed                     subnetList
 	strict                      bool
 	// outbound says who may be connected to.
 	outbound outbound.Rules
@@ -53,6 +54,7 @@ type settings struct {
 // and what to write into it.
 func readSettings(getenv func(string) string) (settings, error) {
 	var problems []error
+	var err error
 	flag := func(name string, standard bool) bool {
 		text := getenv(name)
 		if text == "" {
@@ -88,8 +90,10 @@ func readSettings(getenv func(string) string) (settings, error) {
 		}
 		s.timeout = min(time.Duration(seconds)*time.Second, maxTimeout)
 	}
+	if s.allowed, err = parseSubnetList(getenv(allowedVariable)); err != nil {
+		problems = append(problems, err)
+	}
 	s.outbound = outbound.Parse(getenv(outbound.Variable))
-	var err error
 	if s.urls, err = urls(getenv, s.caFile != "" || s.certFile != "" || s.secretName != ""); err != nil {
 		problems = append(problems, err)
 	}

@@ -95,7 +95,7 @@ func TestReadSettings(t *testing.T) {
 				}
 				return
 			}
-			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(settings{}, outbound.Rules{})); err != nil || diff != "" {
+			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(settings{}, subnetList{}, outbound.Rules{})); err != nil || diff != "" {
 				t.Errorf("%s: error %v (-want +got):\n%s", tc.reason, err, diff)
 			}
 		})

@@ -168,11 +168,16 @@ func (d *document) left(network string, keep netip.Prefix) []uint32 {
 	}
 	var ids []uint32
 	for _, s := range slices.Concat(d.lists...) {
-		if ownedBy(s["user-context"], network) && !used[s.id()] {
+		if uid := owner(s["user-context"]); uid != "" && uid == network && !used[s.id()] {
 			ids = append(ids, s.id())
 		}
 	}
 	return ids
+}
+
+// made reports whether this stack made the subnet of an identity.
+func (d *document) made(id uint32) bool {
+	return slices.ContainsFunc(slices.Concat(d.lists...), func(s fields) bool { return s.id() == id && owner(s["user-context"]) != "" })
 }
 
 // without is the document without some subnets.

@@ -24,8 +24,10 @@ type function struct {
 	controls []*control
 	lock     *lock
 	classes  []string
-	strict   bool
-	now      func() time.Time
+	// allowed are the subnets of Kea that may be used although this stack has not made them.
+	allowed subnetList
+	strict  bool
+	now     func() time.Time
 }
 
 // sender sends events to the broker.

@@ -36,7 +36,7 @@ func main() {
 		f := &function{
 			kube: client, sender: sender, controls: controls, now: time.Now,
 			lock:    &lock{kube: client, namespace: settings.namespace, now: time.Now},
-			classes: settings.classes, strict: settings.strict,
+			classes: settings.classes, allowed: settings.allowed, strict: settings.strict,
 		}
 		return sender.Require(f.handle), nil
 	})

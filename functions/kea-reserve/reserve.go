@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -77,14 +78,18 @@ func (f *function) change(ctx context.Context, w wish, all peers, d decision) (d
 			return decision{}, err
 		}
 	}
+	up := all.up()
+	if err := f.permit(ctx, up, w, d.changes); err != nil {
+		return decision{}, err
+	}
 	var (
 		no    refused
 		why   error
 		by    *standing
 		tried change
 	)
-	for i, s := range all.up() {
-		if d.changes[i].empty() {
+	for i, s := range up {
+		if d.changes[i].empty() || s.err != nil {
 			continue
 		}
 		err := s.server.Change(ctx, s.view, d.changes[i])
@@ -106,6 +111,28 @@ func (f *function) change(ctx context.Context, w wish, all peers, d decision) (d
 		return decision{}, outage{faultOf(why)}
 	}
 	return decision{}, errMoved
+}
+
+// permit returns a refusal where a change would reserve addresses in a subnet that neither this
+// stack has made nor the platform team has listed: a tenant's prefix may lie in the subnet of
+// somebody else. Reservations that exist may be kept and removed there.
+func (f *function) permit(ctx context.Context, up peers, w wish, changes []change) error {
+	for i, s := range up {
+		c := changes[i]
+		if c.create != nil || len(c.add)+len(c.update) == 0 || f.allowed.contain(s.view.subnet) {
+			continue
+		}
+		made, err := s.server.Made(ctx, s.view)
+		switch {
+		case err != nil:
+			s.err = err
+		case !made:
+			return refusal{"SubnetNotAllowed", fmt.Sprintf(
+				"%s lies in subnet %s (id %d) of Kea, which this stack has not made: use a network with another prefix, or have the platform team add %d or %s to %s (kea.allowedSubnets of the chart)",
+				w.prefix, s.view.subnet.prefix, s.view.subnet.id, s.view.subnet.id, s.view.subnet.prefix, allowedVariable)}
+		}
+	}
+	return nil
 }
 
 // final tells whether a server that refused a change will refuse it again: what

@@ -152,6 +152,11 @@ func (s *rewritten) Retire(ctx context.Context, network string, keep netip.Prefi
 	return true, s.write(ctx, next)
 }
 
+// Made reads the configuration that the view has already.
+func (s *rewritten) Made(_ context.Context, v view) (bool, error) {
+	return v.document != nil && v.document.made(v.subnet.id), nil
+}
+
 func (s *rewritten) Persist(ctx context.Context) error {
 	return s.control.do(ctx, "config-write", nil, nil)
 }

@@ -23,6 +23,8 @@ type server interface {
 	// and that nothing is reserved in, but those that overlap keep. It reports whether
 	// it has removed any.
 	Retire(ctx context.Context, network string, keep netip.Prefix) (bool, error)
+	// Made reports whether this stack made the subnet of a view of this server.
+	Made(ctx context.Context, v view) (bool, error)
 	// Persist makes the server keep what it has over a restart.
 	Persist(ctx context.Context) error
 	// Exclusive tells whether two changes at the same time may undo each other.

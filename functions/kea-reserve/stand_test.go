@@ -73,7 +73,7 @@ func newWorld(t *testing.T, urls []string, environment ...string) *world {
 // function makes another replica of the function.
 func (w *world) function(urls []string, environment ...string) *function {
 	w.t.Helper()
-	values := map[string]string{"POD_NAMESPACE": w.namespace, "KEA_TIMEOUT_SECONDS": "10"}
+	values := map[string]string{"POD_NAMESPACE": w.namespace, "KEA_TIMEOUT_SECONDS": "10", allowedVariable: "0.0.0.0/0"}
 	for i, url := range urls {
 		values[[]string{"KEA_URL", "KEA_SECONDARY_URL"}[i]] = url
 	}
@@ -96,7 +96,7 @@ func (w *world) function(urls []string, environment ...string) *function {
 	return &function{
 		kube: w.kube, sender: w.sent, controls: controls, now: w.clock.Now,
 		lock:    &lock{kube: w.kube, namespace: s.namespace, now: w.clock.Now},
-		classes: s.classes, strict: s.strict,
+		classes: s.classes, allowed: s.allowed, strict: s.strict,
 	}
 }
 

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/tests/stand/kea"
+)
+
+// TestSubnetsOfOthers has a tenant choose a prefix that lies in a subnet that others have made in
+// Kea.
+func TestSubnetsOfOthers(t *testing.T) {
+	t.Parallel()
+	office := kea.Subnet{ID: 7, Subnet: "10.77.0.0/16", UserContext: map[string]any{"site": "office"}}
+	made := office
+	made.UserContext = map[string]any{ownerKey: "9f5b3b9e-8f6e-4a55-9a31-0c5f6f3a7d10"}
+	shared := map[string][]kea.Subnet{"floor": {office}}
+	for name, tc := range map[string]struct {
+		reason  string
+		options kea.Options
+		network string
+		allowed string
+		refused bool
+	}{
+		"Within":      {reason: "the prefix is a part of the subnet", options: kea.Options{Subnets: []kea.Subnet{office}}, network: "10.77.5.0/24", refused: true},
+		"Same":        {reason: "the prefix is that of the subnet", options: kea.Options{Subnets: []kea.Subnet{office}}, network: "10.77.0.0/16", refused: true},
+		"Shared":      {reason: "the subnet is in a shared network", options: kea.Options{SharedNetworks: shared}, network: "10.77.5.0/24", refused: true},
+		"OthersAreIn": {reason: "others are listed", options: kea.Options{Subnets: []kea.Subnet{office}}, network: "10.77.5.0/24", allowed: "8, 10.77.5.0/24, 192.168.0.0/16", refused: true},
+		"ByID":        {reason: "its id is listed", options: kea.Options{Subnets: []kea.Subnet{office}}, network: "10.77.5.0/24", allowed: "8, 7"},
+		"ByPrefix":    {reason: "its prefix is listed", options: kea.Options{Subnets: []kea.Subnet{office}}, network: "10.77.5.0/24", allowed: "10.77.0.0/16"},
+		"ByParent":    {reason: "it lies in a prefix that is listed", options: kea.Options{SharedNetworks: shared}, network: "10.77.5.0/24", allowed: "10.0.0.0/8"},
+		"Made":        {reason: "this stack has made it, for a network that is gone", options: kea.Options{Subnets: []kea.Subnet{made}}, network: "10.77.5.0/24"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onEach(t, tc.options, func(t *testing.T, b backend) {
+				w := newWorld(t, []string{b.URL()}, allowedVariable+"="+tc.allowed)
+				w.network("net", tc.network, nil)
+				w.configuration("vm", []string{macA}, nil)
+				nc := w.settle("vm")
+				if !tc.refused {
+					if got := hosts(t, b)[macA]; got == "" || got != addressOf(t, nc, 0) {
+						t.Errorf("%s: Kea has %q, Ready %s", tc.reason, got, ready(nc))
+					}
+					return
+				}
+				got := ready(nc)
+				for _, part := range []string{"False SubnetNotAllowed: " + tc.network + " lies in subnet 10.77.0.0/16 (id 7) of Kea", "add 7 or 10.77.0.0/16 to KEA_ALLOWED_SUBNETS"} {
+					if !strings.Contains(got, part) {
+						t.Errorf("%s: Ready %s, want %q in it", tc.reason, got, part)
+					}
+				}
+				if len(hosts(t, b)) != 0 || nc.Status.Phase != v1alpha1.NetworkConfigurationError {
+					t.Errorf("%s: Kea has %v, phase %s", tc.reason, hosts(t, b), nc.Status.Phase)
+				}
+			})
+		})
+	}
+}
+
+// TestSubnetTakenOffTheList has the platform team take a subnet off the list: what is reserved in
+// it stays, and can be released.
+func TestSubnetTakenOffTheList(t *testing.T) {
+	onEach(t, kea.Options{Subnets: []kea.Subnet{{ID: 7, Subnet: "10.77.0.0/24"}}}, func(t *testing.T, b backend) {
+		w := newWorld(t, []string{b.URL()}, allowedVariable+"=7")
+		w.network("net", "10.77.0.0/24", nil)
+		w.configuration("vm", []string{macA}, nil)
+		address := addressOf(t, w.settle("vm"), 0)
+		w.f = w.function([]string{b.URL()}, allowedVariable+"=")
+		w.must(w.deliver("NetworkConfiguration", "vm", events.TypeResync))
+		if nc := w.get("vm"); hosts(t, b)[macA] != address || !strings.HasPrefix(ready(nc), "True") {
+			t.Errorf("Kea has %v, Ready %s: the machine uses %s", hosts(t, b), ready(nc), address)
+		}
+		w.configuration("new", []string{macB}, nil)
+		if got := ready(w.settle("new")); !strings.Contains(got, "SubnetNotAllowed") {
+			t.Errorf("a new interface: Ready %s", got)
+		}
+		w.delete("vm")
+		w.must(w.deliver("NetworkConfiguration", "vm", events.TypeRefUpdate))
+		if !w.gone("vm") || len(hosts(t, b)) != 0 {
+			t.Errorf("its reservation cannot be released: Kea has %v", hosts(t, b))
+		}
+	})
+}
+
+func TestSubnetList(t *testing.T) {
+	t.Parallel()
+	l, err := parseSubnetList(" 7, 10.20.0.0/16 ,,2001:db8::/32")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		subnet subnet
+		want   bool
+	}{
+		"ID":     {"its id is listed", subnet{7, netip.MustParsePrefix("192.0.2.0/24")}, true},
+		"Prefix": {"its prefix is listed", subnet{8, netip.MustParsePrefix("10.20.0.0/16")}, true},
+		"Within": {"it lies in a prefix that is listed", subnet{8, netip.MustParsePrefix("10.20.3.0/24")}, true},
+		"Wider":  {"it is more than what is listed", subnet{8, netip.MustParsePrefix("10.0.0.0/8")}, false},
+		"Other":  {"it is another one", subnet{8, netip.MustParsePrefix("10.21.0.0/24")}, false},
+	} {
+		if got := l.contain(tc.subnet); got != tc.want {
+			t.Errorf("%s: %s: got %t", name, tc.reason, got)
+		}
+	}
+	if _, err := parseSubnetList("all"); err == nil || !strings.Contains(err.Error(), `read KEA_ALLOWED_SUBNETS: "all" is no subnet: write ids and prefixes`) {
+		t.Errorf("got %v", err)
+	}
+}
