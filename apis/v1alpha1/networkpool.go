@@ -64,6 +64,11 @@ type NetworkPoolSpec struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	VLANs []VLANRange `json:"vlans,omitempty"`
+	// Whether a manual segment may be in a VLAN in which another namespace has a network with
+	// other prefixes. Machines of both then reach each other in the VLAN. Default: false.
+	// Example: true.
+	// +optional
+	ShareVLANs bool `json:"shareVLANs,omitempty"`
 	// Prefixes that the prefixes of segments have to lie in. A segment with IPv4 and IPv6
 	// needs one of each. Absent means any. Example: [10.20.0.0/16, "2001:db8:20::/48"].
 	// +optional

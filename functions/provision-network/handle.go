@@ -137,6 +137,7 @@ func (f *function) ask(ctx context.Context, nn *v1alpha2.NetworkNamespace, how l
 	if err == nil {
 		known = provisionedSegment(nn, seg)
 		err = inPool(pools, nn, known)
+		seg.ownVLAN = known.Provider == v1alpha2.ProviderManual && !pools.ShareVLANs(known)
 	}
 	if err == nil && !holds(nn) {
 		err = f.claim(ctx, nn, seg)

@@ -252,3 +252,27 @@ func TestPoolStepOf(t *testing.T) {
 		}
 	}
 }
+
+// TestVLANOfOthers has a tenant choose another prefix in the VLAN of another namespace.
+func TestVLANOfOthers(t *testing.T) {
+	t.Parallel()
+	victim, w := newWorld(t, nil), newWorld(t, nil)
+	victim.f.datacenters, w.f.datacenters = nil, nil
+	victim.network("net", manualSpec("10.203.8.0/24", "", 2208))
+	victim.expect(victim.look("net"), "Ready", reasonProvisioned)
+
+	p := w.pool("lab", v1alpha1.NetworkPoolSpec{VLANs: []v1alpha1.VLANRange{"2200-2299"}})
+	w.network("net", manualSpec("10.203.9.0/24", "", 2208))
+	nn := w.look("net")
+	if message := w.expect(nn, "Error", reasonOverlap); !strings.Contains(message, "VLAN 2208 is that of NetworkNamespace "+victim.namespace+"/net") || nn.Status.VLANID != 0 {
+		t.Errorf("message %q, VLAN %d", message, nn.Status.VLANID)
+	}
+	w.network("second", manualSpec("10.203.10.0/24", "", 2209))
+	w.expect(w.look("second"), "Ready", reasonProvisioned)
+	w.network("third", manualSpec("10.203.11.0/24", "", 2209))
+	if w.expect(w.look("third"), "Ready", reasonProvisioned); t.Failed() {
+		t.Error("one namespace may have two networks in a VLAN")
+	}
+	w.changePool(p, func(s *v1alpha1.NetworkPoolSpec) { s.ShareVLANs = true })
+	w.expect(w.look("net"), "Ready", reasonProvisioned)
+}

@@ -22,6 +22,11 @@ const reasonOverlap = "SegmentOverlap"
 // overlapping returns the user error that another network has the segment, or part of
 // it.
 func overlapping(seg segment, holder *v1alpha2.NetworkNamespace, theirs segment) refused {
+	if !seg.overlaps(theirs) {
+		return refused{reasonOverlap, fmt.Sprintf(
+			"VLAN %d is that of NetworkNamespace %s/%s: choose another VLAN, delete that network, or ask the platform team to set spec.shareVLANs in a NetworkPool",
+			seg.vlan, holder.Namespace, holder.Name)}
+	}
 	return refused{reasonOverlap, fmt.Sprintf(
 		"%s (VLAN %d) overlaps %s of NetworkNamespace %s/%s, which has it: choose another prefix or VLAN, or delete that network",
 		seg.prefixes(), seg.vlan, theirs.prefixes(), holder.Namespace, holder.Name)}
@@ -45,6 +50,11 @@ func (s segment) same(o segment) bool {
 func (s segment) overlaps(o segment) bool {
 	return s.vlan == o.vlan && (s.ipv4.IsValid() && o.ipv4.IsValid() && s.ipv4.Overlaps(o.ipv4) ||
 		s.ipv6.IsValid() && o.ipv6.IsValid() && s.ipv6.Overlaps(o.ipv6))
+}
+
+// sharesVLAN tells whether a segment would be in the VLAN of another namespace, and may not.
+func (s segment) sharesVLAN(o segment, nn, other *v1alpha2.NetworkNamespace) bool {
+	return s.ownVLAN && s.vlan != 0 && s.vlan == o.vlan && nn.Namespace != other.Namespace
 }
 
 // contains tells whether an address is of a segment.
@@ -189,7 +199,7 @@ func (f *function) contest(nn *v1alpha2.NetworkNamespace, seg segment, others []
 	for i := range others {
 		other := &others[i]
 		theirs, segment := standingOf(other)
-		if other.UID == nn.UID || theirs == unrelated || !seg.overlaps(segment) || f.separate(nn, other) {
+		if other.UID == nn.UID || theirs == unrelated || !seg.overlaps(segment) && !seg.sharesVLAN(segment, nn, other) || f.separate(nn, other) {
 			continue
 		}
 		switch precedes(mine, theirs, older(nn, other)) {

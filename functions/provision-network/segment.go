@@ -18,6 +18,8 @@ type segment struct {
 	ipv4Egress, ipv6Egress   netip.Addr
 	vlan                     int32
 	dns                      []string
+	// ownVLAN is whether no other namespace may have a network in the VLAN.
+	ownVLAN bool
 }
 
 // description is a segment in the words of an answer, in JSON.

@@ -91,6 +91,13 @@ func (p Pools) Check(s Segment) string {
 	}
 }
 
+// ShareVLANs reports whether the namespace may use a segment in a VLAN of another namespace: a
+// NetworkPool that allows the segment says so, or nothing binds the namespace.
+func (p Pools) ShareVLANs(s Segment) bool {
+	return len(p.items) == 0 && p.optional ||
+		slices.ContainsFunc(p.items, func(pool v1alpha1.NetworkPool) bool { return pool.Spec.ShareVLANs && allows(pool.Spec, s) })
+}
+
 // CheckBridge returns why interfaces of a namespace may not be attached to a bridge in a VLAN, and
 // nothing where one NetworkPool lists both.
 func (p Pools) CheckBridge(bridge string, vlan int32) string {

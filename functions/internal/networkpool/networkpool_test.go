@@ -71,6 +71,29 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+func TestShareVLANs(t *testing.T) {
+	t.Parallel()
+	own := pool("own", v1alpha1.NetworkPoolSpec{VLANs: []v1alpha1.VLANRange{"100-199"}})
+	shared := pool("shared", v1alpha1.NetworkPoolSpec{VLANs: []v1alpha1.VLANRange{"150"}, ShareVLANs: true})
+	for name, tc := range map[string]struct {
+		reason   string
+		pools    []v1alpha1.NetworkPool
+		optional bool
+		vlan     int32
+		want     bool
+	}{
+		"Own":          {"a VLAN has one namespace", []v1alpha1.NetworkPool{own}, false, 150, false},
+		"Shared":       {"one pool that allows it shares it", []v1alpha1.NetworkPool{own, shared}, false, 150, true},
+		"Others":       {"the pool that shares does not have this VLAN", []v1alpha1.NetworkPool{own, shared}, false, 151, false},
+		"None":         {"nothing is allowed", nil, false, 150, false},
+		"NoneOptional": {"nothing binds the namespace", nil, true, 150, true},
+	} {
+		if got := (Pools{"team", tc.pools, tc.optional}).ShareVLANs(Segment{Provider: "manual", VLAN: vlan(tc.vlan)}); got != tc.want {
+			t.Errorf("%s: %s: got %t", name, tc.reason, got)
+		}
+	}
+}
+
 func TestCheckBridge(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
