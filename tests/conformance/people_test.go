@@ -51,7 +51,7 @@ func TestPeople(t *testing.T) {
 		}
 	}
 	if len(aggregated) != 2 || aggregated["vitistack-view"] != "view" || aggregated["vitistack-edit"] != "edit" {
-		t.Errorf("roles are aggregated as %v, want view and edit; networks and hypervisors are part of no other role", aggregated)
+		t.Errorf("roles are aggregated as %v, want view and edit; pools and hypervisors are part of no other role", aggregated)
 	}
 	for _, tc := range []struct {
 		reason, role, verb, resource, subresource string
@@ -67,13 +67,17 @@ func TestPeople(t *testing.T) {
 		{"a team asks for an address", "vitistack-edit", "create", "ipallocations", "", true},
 		{"functions believe the status", "vitistack-edit", "patch", "machines", "status", false},
 		{"functions believe the status", "vitistack-edit", "update", "kubernetesclusters", "status", false},
-		{"a network is a VLAN, which a team does not choose", "vitistack-edit", "create", "networknamespaces", "", false},
-		{"so is the configuration of an interface", "vitistack-edit", "create", "networkconfigurations", "", false},
-		{"nor does it change one that was made for its machine", "vitistack-edit", "patch", "networkconfigurations", "", false},
+		{"a team makes networks, within its pools", "vitistack-edit", "create", "networknamespaces", "", true},
+		{"and interfaces in them", "vitistack-edit", "create", "networkconfigurations", "", true},
+		{"functions believe the status", "vitistack-edit", "patch", "networknamespaces", "status", false},
+		{"functions believe the status", "vitistack-edit", "update", "networkconfigurations", "status", false},
+		{"the pools are the platform's", "vitistack-edit", "create", "networkpools", "", false},
+		{"the pools are the platform's", "vitistack-network-admin", "patch", "networkpools", "", false},
 		{"hypervisors are the platform's", "vitistack-edit", "create", "machineproviders", "", false},
 		{"network administrators make networks", "vitistack-network-admin", "create", "networknamespaces", "", true},
 		{"and nothing else", "vitistack-network-admin", "create", "machines", "", false},
 		{"the platform team makes everything", "vitistack-platform-admin", "create", "networknamespaces", "", true},
+		{"and says what others may have", "vitistack-platform-admin", "update", "networkpools", "", true},
 		{"but no status", "vitistack-platform-admin", "patch", "machines", "status", false},
 	} {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{

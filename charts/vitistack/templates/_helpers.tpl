@@ -166,6 +166,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   {{- $_ = set $o.spec "type" $v.service.type -}}
   {{- $_ = set (index $o.spec.ports 0) "port" (int $v.service.port) -}}
   {{- with $v.service.annotations }}{{ $_ = set $o.metadata "annotations" . }}{{ end -}}
+{{- else if and (eq $o.kind "ClusterRole") (eq $o.metadata.name "vitistack-edit") (eq (default "required" $v.networkPools) "optional") -}}
+  {{- /* A namespace that no NetworkPool binds would choose any network. */ -}}
+  {{- $rules := list -}}
+  {{- range $o.rules }}{{ if not (has "networknamespaces" .resources) }}{{ $rules = append $rules . }}{{ end }}{{ end -}}
+  {{- $_ = set $o "rules" $rules -}}
 {{- else if eq $o.kind "PingSource" -}}
   {{- $_ = set $o.spec "schedule" $v.functions.resync.schedule -}}
 {{- else if eq $o.kind "Broker" -}}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
@@ -34,6 +35,7 @@ func TestWrongValues(t *testing.T) {
 		"RightDigest":     {"a function is pinned", "image.digests.create-vm=" + digest, ""},
 		"RightOverride":   {"a policy can be changed that is switched off", "networkPolicy.enabled=false,overrides.NetworkPolicy/functions.spec.x=y", ""},
 		"RightSelector":   {"namespaces can be chosen by label", "eventSource.namespaceSelector.matchLabels.vitistack=enabled", ""},
+		"WrongPools":      {"a word that means nothing would not be heeded", "networkPools=off", "networkPools"},
 		"WrongSelector":   {"a selector that Knative does not know selects nothing", "eventSource.namespaceSelector.labels.vitistack=enabled", "additional properties 'labels' not allowed"},
 		"RightScale":      {"as many as may be", "functions.create-vm.minScale=2,functions.create-vm.maxScale=2", ""},
 	}
@@ -303,6 +305,46 @@ func TestPlacement(t *testing.T) {
 		}
 		if !maps.Equal(priority, tc.priority) {
 			t.Errorf("%s: %s: priorities %v, want %v", name, tc.reason, priority, tc.priority)
+		}
+	}
+}
+
+// TestNetworksOfTeams looks at who may make networks: teams only where every namespace is bound by
+// NetworkPools.
+func TestNetworksOfTeams(t *testing.T) {
+	t.Parallel()
+	h := newHelm(t, &rest.Config{})
+	for pools, want := range map[string]bool{"required": true, "optional": false} {
+		out, err := h.run(t.Context(), "template", "vitistack", chart(), "--set", "networkPools="+pools)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := 0
+		for doc := range strings.SplitSeq(out, "\n---\n") {
+			var object struct {
+				rbacv1.ClusterRole
+				Data map[string]string `json:"data"`
+			}
+			if err := yaml.Unmarshal([]byte(doc), &object); err != nil {
+				continue
+			}
+			if object.Kind == "ConfigMap" && object.Name == "vitistack-config" {
+				if found++; object.Data["NETWORK_POOLS"] != pools {
+					t.Errorf("networkPools=%s: NETWORK_POOLS is %q", pools, object.Data["NETWORK_POOLS"])
+				}
+			}
+			if object.Kind == "ClusterRole" && object.Name == "vitistack-edit" {
+				found++
+				makes := slices.ContainsFunc(object.Rules, func(r rbacv1.PolicyRule) bool {
+					return slices.Contains(r.Resources, "networknamespaces") || slices.Contains(r.Resources, "networkconfigurations")
+				})
+				if makes != want || len(object.Rules) < 2 {
+					t.Errorf("networkPools=%s: vitistack-edit may make networks: %t, want %t: %v", pools, makes, want, object.Rules)
+				}
+			}
+		}
+		if found != 2 {
+			t.Errorf("networkPools=%s: found %d of the ConfigMap and the ClusterRole", pools, found)
 		}
 	}
 }

@@ -48,8 +48,8 @@ func (e *Engine) Example(name string) string {
 	return string(doc)
 }
 
-// Apply creates the objects of a YAML stream, in namespace where they name none,
-// and the namespaces that are missing.
+// Apply creates the objects of a YAML stream, in namespace where they name none, and the
+// namespaces that are missing. An empty namespace is for kinds of the cluster.
 func (e *Engine) Apply(namespace, stream string) {
 	e.t.Helper()
 	for _, doc := range strings.Split(stream, "\n---\n") {
@@ -64,10 +64,12 @@ func (e *Engine) Apply(namespace, stream string) {
 		if obj.GetNamespace() == "" {
 			obj.SetNamespace(namespace)
 		}
-		e.CreateNamespace(obj.GetNamespace())
+		if obj.GetNamespace() != "" {
+			e.CreateNamespace(obj.GetNamespace())
+		}
 		resource, _ := meta.UnsafeGuessKindToResource(obj.GroupVersionKind())
 		options := metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}
-		if _, err := e.Client.Resource(resource).Namespace(obj.GetNamespace()).Create(e.t.Context(), obj, options); err != nil {
+		if _, err := e.in(resource, obj.GetNamespace()).Create(e.t.Context(), obj, options); err != nil {
 			e.t.Fatalf("apply %s %s: %v", obj.GetKind(), obj.GetName(), err)
 		}
 	}
