@@ -37,7 +37,7 @@ var waiting = map[string]string{
 	"helm test vitistack": "Pod in progress",
 	"kubectl exec":        "timed out waiting for the condition",
 	"kubectl logs -n vitistack-system deployment/gateway": "timed out waiting for the condition",
-	"kubectl apply -f network.yaml && kubectl wait":       "timed out waiting for the condition",
+	"kubectl apply -f networkpool.yaml -f network.yaml &": "timed out waiting for the condition",
 }
 
 var (
