@@ -44,6 +44,7 @@ func TestDefaults(t *testing.T) {
 	want := config.Server{
 		Host: "0.0.0.0", Port: 9991, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 120 * time.Second,
 		MaxHeaderBytes: 1048576, MaxBodyBytes: 2 << 20, MaxBodies: 16, MaxConnections: 512, MaxConnectionsPerAddress: 128, TrustedProxies: []string{},
+		AllowedHosts: []string{},
 	}
 	if diff := cmp.Diff(want, c.Server); diff != "" {
 		t.Errorf("server (-want +got):\n%s", diff)
