@@ -181,7 +181,8 @@ export async function login(key) {
   });
   if (!answer.ok) {
     const problem = await answer.json().catch(() => ({}));
-    throw new Error(problem.detail ?? `The gateway answers ${answer.status}.`);
+    const advice = answer.status === 401 ? " Check that it is the whole key, and that it has not been removed." : "";
+    throw new Error(`${problem.detail ?? `The gateway answers ${answer.status}.`}${advice}`);
   }
   become("connecting");
   await begin();

@@ -106,7 +106,7 @@ function drawFrame(route) {
   const s = summary();
   patch(document.getElementById("connection"), [icon(s.state), h("span", { class: "state", "data-state": connection.state }, s.text)]);
   document.getElementById("connection").title = s.detail;
-  patch(document.getElementById("notice"), notice(s));
+  patch(document.getElementById("notice"), [notice(s), openNotice()]);
   patch(document.getElementById("tools"), [
     h(
       "button",
@@ -150,6 +150,17 @@ function notice(s) {
     icon(s.state),
     ` ${s.detail} What you see is ${whole(dataAge())} old. ${next > 1 ? `Tries again in ${Math.ceil(next)} s. ` : "Tries again now. "}`,
     h("button", { type: "button", class: "small", onclick: connect }, "Try now"),
+  );
+}
+
+// openNotice tells that the gateway asks nobody for a key.
+function openNotice() {
+  if (connection.session?.required !== false) return null;
+  return h(
+    "p",
+    { class: "note open small" },
+    icon("wait"),
+    " Anyone who can reach this address can read this page. To ask for a key, set auth.enabled of the gateway.",
   );
 }
 
@@ -220,7 +231,7 @@ function loginPage() {
       h("p", { class: "soft small", id: "key-hint" }, "It is kept in a cookie that scripts cannot read, and that ends with the browser."),
       !refusal && connection.why && h("p", { class: "note bad", role: "alert" }, connection.why),
       refusal &&
-        h("p", { class: "note bad", role: "alert" }, `${refusal} Check that it is the whole key, and that it has not been removed.`),
+        h("p", { class: "note bad", role: "alert" }, refusal),
       h("button", { type: "submit", class: "primary" }, "Log in"),
     ),
   ];
