@@ -23,6 +23,10 @@ import (
 type caller struct {
 	Name   string `json:"name"`
 	Scopes scopes `json:"scopes"`
+	// Namespaces are those that an API key is limited to, or nil.
+	Namespaces []string `json:"namespaces"`
+	// User is the owner of a token who reads by rights in namespaces, or nil.
+	User *apiserver.User `json:"user,omitempty"`
 }
 
 // cookieName is the cookie that a browser keeps its session in.
@@ -73,8 +77,9 @@ func (g *gateway) sessionSecret() ([]byte, error) {
 // is a token that only the API server knows about.
 func (g *gateway) identify(c *fiber.Ctx) (who caller, pending string) {
 	if hash, ok := g.keyOf(c); ok {
-		if key, ok := g.keys.findHash(hash); ok {
-			return caller{Name: "key/" + key.name, Scopes: key.scopes}, ""
+		// A browser's session is for the page, which shows the whole installation.
+		if key, ok := g.keys.findHash(hash); ok && (key.namespaces == nil || g.credential(c) != "") {
+			return caller{Name: "key/" + key.name, Scopes: key.scopes, Namespaces: key.namespaces}, ""
 		}
 	}
 	if text := g.credential(c); text != "" && g.config.Auth.TokenReview {
@@ -98,7 +103,7 @@ func (g *gateway) standing(c *fiber.Ctx) func() bool {
 			ctx, cancel := context.WithTimeout(context.Background(), g.config.APITimeout)
 			defer cancel()
 			who, err := g.review(ctx, pending)
-			return err != nil || who.Scopes.has(scopeRead)
+			return err != nil || who.Scopes.has(scopeRead) && !who.limited()
 		}
 	}
 	hash, _ := g.keyOf(c)
@@ -108,7 +113,7 @@ func (g *gateway) standing(c *fiber.Ctx) func() bool {
 	}
 	return func() bool {
 		key, ok := g.keys.findHash(hash)
-		return ok && key.scopes.has(scopeRead)
+		return ok && key.scopes.has(scopeRead) && key.namespaces == nil
 	}
 }
 
@@ -144,7 +149,7 @@ const (
 // review asks the API server about a token, or remembers what it said.
 func (g *gateway) review(ctx context.Context, token string) (caller, error) {
 	sum := sha256.Sum256([]byte(token))
-	key := "token:" + base64.RawURLEncoding.EncodeToString(sum[:])
+	key := "caller:" + base64.RawURLEncoding.EncodeToString(sum[:])
 	if kept, ok := g.cache.Get(ctx, key); ok {
 		var who caller
 		if err := json.Unmarshal(kept, &who); err == nil {
@@ -170,7 +175,8 @@ func (g *gateway) review(ctx context.Context, token string) (caller, error) {
 // server.
 const rightsPath = "/vitistack" + base
 
-// ask finds out who a token belongs to, and what its owner may do.
+// ask finds out who a token belongs to, and what its owner may do. Who may not read the whole
+// installation reads by namespace.
 func (g *gateway) ask(ctx context.Context, token string) (caller, error) {
 	user, ok, err := g.kubernetes.Authenticate(ctx, token)
 	if err != nil || !ok {
@@ -189,6 +195,10 @@ func (g *gateway) ask(ctx context.Context, token string) (caller, error) {
 			who.Scopes |= right.scope
 		}
 	}
+	if !who.Scopes.has(scopeRead) {
+		who.Scopes |= scopeRead
+		who.User = &user
+	}
 	return who, nil
 }
 
@@ -199,7 +209,11 @@ func (g *gateway) allowed(ctx context.Context, user apiserver.User, verb, path s
 // admit lets a request pass, or is the problem that keeps it out. The rate limit
 // comes before the API server is asked, so that nobody makes the gateway flood it.
 func (g *gateway) admit(c *fiber.Ctx, e *endpoint) error {
-	secured := g.config.Auth.Enabled && e.scope != 0
+	scope := e.scope
+	if e.metrics && g.keys.limited() {
+		scope = scopeRead
+	}
+	secured := g.config.Auth.Enabled && scope != 0
 	var who caller
 	var pending string
 	if secured || g.limiter.byKey {
@@ -226,9 +240,13 @@ func (g *gateway) admit(c *fiber.Ctx, e *endpoint) error {
 		g.challenge(c)
 		return refuse(http.StatusUnauthorized, "a key is needed: send it as %s: %s", g.config.Auth.KeyHeader, strings.TrimSpace(g.config.Auth.KeyPrefix+" KEY"))
 	}
-	if !who.Scopes.has(e.scope) {
-		return refuse(http.StatusForbidden, "%s may %s, and this needs %s", who.Name, strings.Join(who.Scopes.names(), ", "), strings.Join(e.scope.names(), ", "))
+	if !who.Scopes.has(scope) {
+		return refuse(http.StatusForbidden, "%s may %s, and this needs %s", who.Name, strings.Join(who.Scopes.names(), ", "), strings.Join(scope.names(), ", "))
 	}
+	if who.limited() && !e.byNamespace {
+		return refuse(http.StatusForbidden, "%s, and this shows the whole installation: use %s/clusters, %s/machines or %s/events, or a key without namespaces", who.what(), base, base, base)
+	}
+	c.Locals(callerKey, who)
 	return nil
 }
 
@@ -269,8 +287,12 @@ func (g *gateway) beginSession(c *fiber.Ctx) error {
 	if err := json.Unmarshal(c.Request().Body(), &in); err != nil || in.Key == "" {
 		return refuse(http.StatusBadRequest, `write {"key":"..."}`)
 	}
-	if _, ok := g.keys.find(in.Key); !ok {
+	key, ok := g.keys.find(in.Key)
+	if !ok {
 		return refuse(http.StatusUnauthorized, "the key is not valid")
+	}
+	if key.namespaces != nil {
+		return refuse(http.StatusForbidden, "the key reads the namespaces %s alone, and the page shows the whole installation: send the key to %s/clusters and its like, or log in with a key without namespaces", strings.Join(key.namespaces, ", "), base)
 	}
 	secret, err := g.sessionSecret()
 	if err != nil {

@@ -30,6 +30,12 @@ type endpoint struct {
 	// staying has calls counted apart from the others, so that a page which asks for
 	// much is not kept from connecting again.
 	staying bool
+	// byNamespace tells whether the handler shows a caller that is limited to namespaces
+	// nothing of others. Such a caller is refused elsewhere.
+	byNamespace bool
+	// metrics tells whether the answer is sums over all namespaces, with their names. It needs
+	// a key as soon as a key is limited to namespaces.
+	metrics bool
 	// inside tells whether only the Broker and functions call, whose name for the gateway
 	// may have any domain.
 	inside bool

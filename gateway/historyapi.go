@@ -124,6 +124,9 @@ func (g *gateway) listEvents(c *fiber.Ctx) error {
 	if err := p.rest(); err != nil {
 		return err
 	}
+	if q.Namespaces, err = g.visibleHistory(c, q.Namespace); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), g.config.APITimeout)
 	defer cancel()
 	events, err := g.history.Events(ctx, q)
@@ -143,6 +146,20 @@ func (g *gateway) listEvents(c *fiber.Ctx) error {
 		linkNext(c, original, events[len(events)-1].Sequence)
 	}
 	return sendJSON(c, http.StatusOK, out)
+}
+
+// visibleHistory returns the namespaces whose events a caller sees, or nil for all. asked is
+// the one that the request names, or empty.
+func (g *gateway) visibleHistory(c *fiber.Ctx, asked string) ([]string, error) {
+	var namespaces []string
+	if asked != "" {
+		namespaces = []string{asked}
+	}
+	visible, err := g.visibilityOf(c, "list", namespaces, historyResources)
+	if err != nil || visible.all {
+		return nil, err
+	}
+	return append([]string{}, visible.namespaces...), nil
 }
 
 // linkNext names the page that begins before a sequence.

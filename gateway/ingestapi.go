@@ -59,7 +59,8 @@ type acceptedJSON struct {
 // ingestEvents takes events of external systems, and passes them on to the Broker.
 // Either all events of a batch are fit to be taken, or none is.
 func (g *gateway) ingestEvents(c *fiber.Ctx) error {
-	if err := g.mayIngest(c); err != nil {
+	who, err := g.mayIngest(c)
+	if err != nil {
 		return err
 	}
 	if len(c.Request().Body()) > g.config.Ingest.MaxBytes {
@@ -71,6 +72,11 @@ func (g *gateway) ingestEvents(c *fiber.Ctx) error {
 	}
 	if err := g.checkEvents(all, batch); err != nil {
 		return err
+	}
+	for _, e := range all {
+		if about := subjectRef(e.Subject()).Namespace; !decideVisibility(who, nil, nil).includes(about) {
+			return refuse(http.StatusForbidden, "%s, and event %s is about %s: use a key for that namespace", who.what(), e.ID(), e.Subject())
+		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), g.config.APITimeout)
 	defer cancel()
@@ -98,14 +104,14 @@ func (g *gateway) ingestEvents(c *fiber.Ctx) error {
 	return sendJSON(c, http.StatusAccepted, out)
 }
 
-// mayIngest tells whether a request may bring events: with a key that has the
-// scope events, or signed.
-func (g *gateway) mayIngest(c *fiber.Ctx) error {
+// mayIngest returns the caller of a request that may bring events: with a key that has the
+// scope events, or signed, which has no limit.
+func (g *gateway) mayIngest(c *fiber.Ctx) (caller, error) {
 	if g.secrets.signed(c) {
 		if !strings.HasPrefix(c.Get(fiber.HeaderContentType), "application/cloudevents") {
-			return refuse(http.StatusUnauthorized, "the signature covers the body alone, and not the headers that the event is in: sign an event in structured mode, or a batch")
+			return caller{}, refuse(http.StatusUnauthorized, "the signature covers the body alone, and not the headers that the event is in: sign an event in structured mode, or a batch")
 		}
-		return nil
+		return caller{}, nil
 	}
 	return g.keyForEvents(c)
 }
@@ -116,28 +122,31 @@ func (g *gateway) mayBringEvents(c *fiber.Ctx) error {
 	if c.Get(webhook.HeaderSignature) != "" && len(*g.secrets.all.Load()) > 0 {
 		return nil
 	}
-	return g.keyForEvents(c)
+	_, err := g.keyForEvents(c)
+	return err
 }
 
-// keyForEvents refuses a request without a key that has the scope events.
-func (g *gateway) keyForEvents(c *fiber.Ctx) error {
+// keyForEvents returns the caller of a request, and refuses one without a key that has the
+// scope events. Rights in namespaces do not limit the events of a token.
+func (g *gateway) keyForEvents(c *fiber.Ctx) (caller, error) {
 	who, pending := g.identify(c)
 	if pending != "" {
 		ctx, cancel := context.WithTimeout(context.Background(), g.config.APITimeout)
 		defer cancel()
 		var err error
 		if who, err = g.review(ctx, pending); err != nil {
-			return refuse(http.StatusServiceUnavailable, "the Kubernetes API does not say who the token belongs to: try again later")
+			return caller{}, refuse(http.StatusServiceUnavailable, "the Kubernetes API does not say who the token belongs to: try again later")
 		}
 	}
 	switch {
 	case who.Scopes.has(scopeEvents):
-		return nil
+		who.User = nil
+		return who, nil
 	case who.Name != "":
-		return refuse(http.StatusForbidden, "%s may not send events: its key needs the scope events", who.Name)
+		return caller{}, refuse(http.StatusForbidden, "%s may not send events: its key needs the scope events", who.Name)
 	}
 	g.challenge(c)
-	return refuse(http.StatusUnauthorized, "send a key with the scope events, or sign the request as Standard Webhooks do: webhook-id, webhook-timestamp and webhook-signature")
+	return caller{}, refuse(http.StatusUnauthorized, "send a key with the scope events, or sign the request as Standard Webhooks do: webhook-id, webhook-timestamp and webhook-signature")
 }
 
 // eventsOf reads one event, or a batch.

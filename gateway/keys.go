@@ -17,6 +17,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // scopes are what somebody may do.
@@ -74,13 +76,19 @@ type apiKey struct {
 	name   string
 	hash   [sha256.Size]byte
 	scopes scopes
+	// namespaces are those that the key is limited to, or nil.
+	namespaces []string
 }
 
 // shortestKey is how long a key in clear has to be.
 const shortestKey = 16
 
-// parseKey reads a key: name sha256:HEX scope+scope. Scopes that are left out are
-// read. A single word is a key in clear, which may do everything; clear tells.
+// namespacesWord begins the word of a key's line that has its namespaces.
+const namespacesWord = "namespaces="
+
+// parseKey reads a key: name sha256:HEX scope+scope namespaces=a+b. Scopes that are left out
+// are read; without namespaces the key is for the whole installation. A single word is a
+// key in clear, which may do everything; clear tells.
 func parseKey(line string, place int) (key apiKey, clear bool, err error) {
 	words := strings.Fields(line)
 	if len(words) == 1 {
@@ -89,20 +97,42 @@ func parseKey(line string, place int) (key apiKey, clear bool, err error) {
 		}
 		return apiKey{name: fmt.Sprintf("key-%d", place+1), hash: sha256.Sum256([]byte(words[0])), scopes: scopeRead | scopeWrite}, true, nil
 	}
-	if len(words) < 2 || len(words) > 3 || !strings.HasPrefix(words[1], "sha256:") {
-		return apiKey{}, false, fmt.Errorf("key %d: write name sha256:HEX scope+scope", place+1)
+	if len(words) < 2 || len(words) > 4 || !strings.HasPrefix(words[1], "sha256:") {
+		return apiKey{}, false, fmt.Errorf("key %d: write name sha256:HEX scope+scope namespaces=a+b", place+1)
 	}
 	decoded, err := hex.DecodeString(strings.TrimPrefix(words[1], "sha256:"))
 	if err != nil || len(decoded) != sha256.Size {
 		return apiKey{}, false, fmt.Errorf("key %s: write 64 hex digits after the prefix sha256", words[0])
 	}
 	key = apiKey{name: words[0], hash: [sha256.Size]byte(decoded), scopes: scopeRead}
-	if len(words) == 3 {
-		if key.scopes, err = parseScopes(strings.Split(words[2], "+")); err != nil {
+	rest := words[2:]
+	if len(rest) > 0 && strings.HasPrefix(rest[len(rest)-1], namespacesWord) {
+		if key.namespaces, err = parseNamespaces(strings.TrimPrefix(rest[len(rest)-1], namespacesWord)); err != nil {
+			return apiKey{}, false, fmt.Errorf("key %s: %w", words[0], err)
+		}
+		rest = rest[:len(rest)-1]
+	}
+	if len(rest) > 1 {
+		return apiKey{}, false, fmt.Errorf("key %s: %q is no list of namespaces: write namespaces=a+b", words[0], rest[1])
+	}
+	if len(rest) == 1 {
+		if key.scopes, err = parseScopes(strings.Split(rest[0], "+")); err != nil {
 			return apiKey{}, false, fmt.Errorf("key %s: %w", words[0], err)
 		}
 	}
 	return key, false, nil
+}
+
+// parseNamespaces reads names of namespaces with + between them, and returns them sorted.
+func parseNamespaces(text string) ([]string, error) {
+	names := strings.Split(text, "+")
+	for _, name := range names {
+		if len(validation.IsDNS1123Label(name)) > 0 {
+			return nil, fmt.Errorf("%q is no name of a namespace: write namespaces=a+b", name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
 }
 
 // keyring has the keys at present.
@@ -124,6 +154,11 @@ func (k *keyring) findHash(hash [sha256.Size]byte) (apiKey, bool) {
 	return found, ok == 1
 }
 
+// limited tells whether a key is limited to namespaces.
+func (k *keyring) limited() bool {
+	return slices.ContainsFunc(*k.keys.Load(), func(key apiKey) bool { return key.namespaces != nil })
+}
+
 // load reads keys, the configured ones first and then a file's lines.
 func (k *keyring) load(configured []string, file []byte, log *slog.Logger) error {
 	var all []apiKey
@@ -138,6 +173,9 @@ func (k *keyring) load(configured []string, file []byte, log *slog.Logger) error
 		all = append(all, key)
 	}
 	k.keys.Store(&all)
+	if k.limited() {
+		log.Info("A key is limited to namespaces, so metrics, which name them all, need a key without a limit")
+	}
 	return nil
 }
 
@@ -195,6 +233,13 @@ func hashKey(args []string, in io.Reader, out io.Writer) error {
 	}
 	if _, err := parseScopes(strings.Split(granted, "+")); err != nil {
 		return err
+	}
+	if len(args) > 2 {
+		namespaces, err := parseNamespaces(strings.TrimPrefix(args[2], namespacesWord))
+		if err != nil {
+			return err
+		}
+		granted += " " + namespacesWord + strings.Join(namespaces, "+")
 	}
 	read, err := io.ReadAll(io.LimitReader(in, 4096))
 	if err != nil {

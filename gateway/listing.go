@@ -14,6 +14,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/gofiber/fiber/v2/utils"
 
+	"github.com/vitistack/stack/gateway/apiserver"
 	"github.com/vitistack/stack/gateway/state"
 )
 
@@ -37,6 +38,8 @@ type listing struct {
 	// tag is the entity tag of all that there is.
 	tag string
 	all iter.Seq[entry]
+	// resources are what the entries are called in rights.
+	resources []apiserver.Resource
 }
 
 // view is what a query has found.
@@ -56,6 +59,13 @@ func (g *gateway) serveListing(c *fiber.Ctx, l listing) error {
 	}
 	if q.limit == 0 {
 		q.limit = state.PageSize
+	}
+	visible, err := g.visibilityOf(c, "list", q.namespaces(), l.resources)
+	if err != nil {
+		return err
+	}
+	if !visible.all {
+		l.all, l.tag = visibleEntries(l.all, visible), l.tag+"-"+visible.mark()
 	}
 	tag := l.tag + "-" + q.identity()
 	found := g.views.get(tag, func() view { return q.find(l) })
@@ -212,9 +222,10 @@ func (g *gateway) list(topic state.Topic) fiber.Handler {
 			return err
 		}
 		collection := snapshot.Collection(topic)
-		if len(c.Request().URI().QueryString()) > 0 || collection.Shown() < len(collection.Items) {
+		if g.callerOf(c).limited() || len(c.Request().URI().QueryString()) > 0 || collection.Shown() < len(collection.Items) {
 			return g.serveListing(c, listing{
 				field: string(topic), vocabulary: words, tag: collection.ETag(snapshot.Epoch), all: entries(collection.Items),
+				resources: resourcesIn(topic),
 			})
 		}
 		c.Context().Response.Header.Set("X-Total-Count", strconv.Itoa(len(collection.Items)))
@@ -232,14 +243,23 @@ func (g *gateway) find(c *fiber.Ctx, topic state.Topic) (*state.Item, *state.Sna
 	}
 	id := utils.CopyString(c.Params("id"))
 	collection := snapshot.Collection(topic)
-	if i := collection.Find(id); i != nil {
-		return i, snapshot, nil
-	}
 	namespace, name, ok := strings.Cut(unescapeSlash(id), "/")
 	if !ok {
 		namespace, name = "", id
 	}
-	if i := collection.FindNamed(namespace, name); i != nil {
+	i := collection.Find(id)
+	if i == nil {
+		i = collection.FindNamed(namespace, name)
+	}
+	if i != nil {
+		namespace = i.Namespace
+	}
+	// Whether the item exists makes no difference to a caller that does not see it.
+	visible, err := g.visibilityOf(c, "get", []string{namespace}, resourcesIn(topic))
+	if err != nil {
+		return nil, nil, err
+	}
+	if i != nil && visible.includes(i.Namespace) {
 		return i, snapshot, nil
 	}
 	return nil, nil, refuse(http.StatusNotFound, "there is no %s with this id: /api/v1/%s lists them; namespace%%2Fname is an id too", strings.TrimSuffix(string(topic), "s"), topic)

@@ -38,6 +38,9 @@ func (g *gateway) showManifests(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
+	if err := g.mustSee(c, i.Namespace, manifestResources); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), g.config.APITimeout)
 	defer cancel()
 	key := "manifests:" + i.ID

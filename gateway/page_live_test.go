@@ -315,6 +315,36 @@ func TestPageLogin(t *testing.T) {
 	b.clean()
 }
 
+// TestPageSaysThatItIsOpen has the page of a gateway without keys say so, and no other.
+func TestPageSaysThatItIsOpen(t *testing.T) {
+	t.Parallel()
+	const says = `document.getElementById("notice").textContent.includes("Anyone who can reach this address can read this page")`
+	open := start(t)
+	b := browse(t, open.url, 1000, 700)
+	b.open("#/overview")
+	b.wait("the notice", says)
+	b.accessible("open")
+	b.clean()
+	whole, wholeLine := keyLine(t, "whole", "read")
+	limited, limitedLine := limitedKey(t, "limited", "read", "team-b")
+	closed := start(t, "--auth.enabled=true", "--auth.keys="+wholeLine+","+limitedLine)
+	b = browse(t, closed.url, 1000, 700)
+	b.open("#/overview")
+	enter := func(key string) {
+		b.wait("the login", `document.getElementById("key")`)
+		b.do(`document.getElementById("key").focus()`)
+		b.press(key)
+		b.press(kb.Enter)
+	}
+	enter(limited)
+	b.wait("the refusal", `document.querySelector("[role=alert]")?.textContent.includes("reads the namespaces team-b alone")`)
+	enter(whole)
+	b.wait("the overview", `document.querySelector("main .empty")`)
+	if eval[bool](b, says) {
+		t.Error("a page that asks for a key says that anyone can read it")
+	}
+}
+
 // TestPageStates looks at a page without anything, and at one whose gateway is
 // still starting.
 func TestPageStates(t *testing.T) {

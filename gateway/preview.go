@@ -9,6 +9,7 @@ import (
 	"github.com/gofiber/fiber/v2/utils"
 
 	"github.com/vitistack/stack/gateway/preview"
+	"github.com/vitistack/stack/gateway/state"
 )
 
 // makePreview tells what a manifest would become, and applies nothing.
@@ -24,6 +25,11 @@ func (g *gateway) makePreview(c *fiber.Ctx) error {
 	}
 	if err != nil {
 		return err
+	}
+	if made.Namespace != "" {
+		if err := g.mustSee(c, made.Namespace, resourcesIn(state.TopicNetworks)); err != nil {
+			return err
+		}
 	}
 	return sendJSON(c, http.StatusOK, made)
 }

@@ -143,6 +143,16 @@ func splitAll(values []string) []string {
 	return all
 }
 
+// namespaces returns those that the query names, or none.
+func (q *query) namespaces() []string {
+	for _, f := range q.filters {
+		if f.attribute == "namespace" {
+			return f.values
+		}
+	}
+	return nil
+}
+
 func (q *query) describe() string {
 	described, err := json.Marshal([]any{q.text, q.sort, q.filters})
 	if err != nil {

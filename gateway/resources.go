@@ -206,7 +206,8 @@ func (g *gateway) listResources(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	return g.serveListing(c, listing{field: "resources", vocabulary: resourceVocabulary, tag: s.ETag() + "-resources", all: resourcesOf(s)})
+	return g.serveListing(c, listing{field: "resources", vocabulary: resourceVocabulary, tag: s.ETag() + "-resources", all: resourcesOf(s),
+		resources: resourcesIn(state.TopicClusters, state.TopicMachines, state.TopicNetworks)})
 }
 
 // showResource serves one of them.
@@ -220,6 +221,13 @@ func (g *gateway) showResource(c *fiber.Ctx) error {
 	for _, topic := range []state.Topic{state.TopicClusters, state.TopicMachines, state.TopicNetworks} {
 		i := s.Collection(topic).Find(owner)
 		if i == nil || (isVolume && topic != state.TopicMachines) {
+			continue
+		}
+		visible, err := g.visibilityOf(c, "get", []string{i.Namespace}, resourcesIn(topic))
+		if err != nil {
+			return err
+		}
+		if !visible.includes(i.Namespace) {
 			continue
 		}
 		r := resource{i, -1}

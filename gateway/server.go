@@ -107,15 +107,15 @@ func (g *gateway) endpoints() []endpoint {
 		{method: fiber.MethodGet, path: "/events/stream", handle: g.streamEvents, scope: scopeRead, limited: true, staying: true},
 		{method: fiber.MethodGet, path: base + "/stream", handle: g.streamEvents, scope: scopeRead, limited: true, staying: true},
 		reading(base+"/infrastructure", g.infrastructure),
-		reading(base+"/clusters", g.list(state.TopicClusters)),
-		reading(base+"/clusters/:id", g.showCluster),
-		reading(base+"/clusters/:id/timeline", g.showTimeline),
-		reading(base+"/clusters/:id/manifests", g.showManifests),
-		reading(base+"/resources", g.listResources),
-		reading(base+"/resources/:id", g.showResource),
-		reading(base+"/events", g.listEvents),
+		byNamespace(reading(base+"/clusters", g.list(state.TopicClusters))),
+		byNamespace(reading(base+"/clusters/:id", g.showCluster)),
+		byNamespace(reading(base+"/clusters/:id/timeline", g.showTimeline)),
+		byNamespace(reading(base+"/clusters/:id/manifests", g.showManifests)),
+		byNamespace(reading(base+"/resources", g.listResources)),
+		byNamespace(reading(base+"/resources/:id", g.showResource)),
+		byNamespace(reading(base+"/events", g.listEvents)),
 		reading(base+"/dead-letters", g.listDeadLetters),
-		{method: fiber.MethodPost, path: base + "/preview", handle: g.makePreview, scope: scopeRead, limited: true, bodies: g.bodies},
+		{method: fiber.MethodPost, path: base + "/preview", handle: g.makePreview, scope: scopeRead, limited: true, bodies: g.bodies, byNamespace: true},
 		{method: fiber.MethodPost, path: base + "/events", handle: g.ingestEvents, limited: true, bodies: g.bodies, early: g.mayBringEvents},
 		{method: fiber.MethodGet, path: base + "/session", handle: g.showSession, limited: true, staying: true},
 		{method: fiber.MethodPost, path: base + "/session", handle: g.beginSession, limited: true, bodies: g.bodies},
@@ -124,7 +124,11 @@ func (g *gateway) endpoints() []endpoint {
 	for _, topic := range state.Topics {
 		if topic != state.TopicClusters {
 			path := base + "/" + string(topic)
-			all = append(all, reading(path, g.list(topic)), reading(path+"/:id", g.item(topic)))
+			several, one := reading(path, g.list(topic)), reading(path+"/:id", g.item(topic))
+			if _, inNamespaces := topicResources[topic]; inNamespaces {
+				several, one = byNamespace(several), byNamespace(one)
+			}
+			all = append(all, several, one)
 		}
 	}
 	all = append(all, aboutEndpoints()...)
@@ -139,6 +143,7 @@ func (g *gateway) endpoints() []endpoint {
 		)
 		if g.config.Metrics.Enabled {
 			e := open(prefix+"/metrics", g.serveMetrics)
+			e.metrics = true
 			if g.config.Auth.Metrics {
 				e.scope = scopeRead
 			}
@@ -168,6 +173,12 @@ func open(path string, handle fiber.Handler) endpoint {
 // reading is an endpoint for those who may read.
 func reading(path string, handle fiber.Handler) endpoint {
 	return endpoint{method: fiber.MethodGet, path: path, handle: handle, scope: scopeRead, limited: true}
+}
+
+// byNamespace is an endpoint that shows a caller with a limit nothing of other namespaces.
+func byNamespace(e endpoint) endpoint {
+	e.byNamespace = true
+	return e
 }
 
 // servePage serves the file of the status page that a request names. Files that

@@ -54,6 +54,9 @@ func (g *gateway) showTimeline(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
+	if err := g.mustSee(c, i.Namespace, historyResources); err != nil {
+		return err
+	}
 	now := time.Now().UTC()
 	out := timelineJSON{
 		ID: i.ID, Name: i.Name, Namespace: i.Namespace, Phase: i.Phase, Start: i.Created,

@@ -87,10 +87,24 @@ func (c *Client) Authenticate(ctx context.Context, token string) (User, bool, er
 // the gateway. It is granted like the API server's own paths, as nonResourceURLs
 // of a ClusterRole.
 func (c *Client) Allowed(ctx context.Context, u User, verb, path string) (bool, error) {
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: u.Name, UID: u.UID, Groups: u.Groups, Extra: map[string]authorizationv1.ExtraValue{},
-		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: verb, Path: path},
-	}}
+	return c.review(ctx, u, authorizationv1.SubjectAccessReviewSpec{NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: verb, Path: path}})
+}
+
+// Resource is a kind of objects as rights name it, by its plural.
+type Resource struct{ Group, Name string }
+
+// MayUse tells whether a user may use a verb, such as list, on the objects of a resource in
+// a namespace. An empty namespace means all of them.
+func (c *Client) MayUse(ctx context.Context, u User, verb string, r Resource, namespace string) (bool, error) {
+	return c.review(ctx, u, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+		Verb: verb, Group: r.Group, Resource: r.Name, Namespace: namespace,
+	}})
+}
+
+// review asks whether a user has a right.
+func (c *Client) review(ctx context.Context, u User, right authorizationv1.SubjectAccessReviewSpec) (bool, error) {
+	review := &authorizationv1.SubjectAccessReview{Spec: right}
+	review.Spec.User, review.Spec.UID, review.Spec.Groups, review.Spec.Extra = u.Name, u.UID, u.Groups, map[string]authorizationv1.ExtraValue{}
 	for key, values := range u.Extra {
 		review.Spec.Extra[key] = values
 	}

@@ -150,11 +150,11 @@ func (c *Config) auth() []Key {
 		boolean(&a.Enabled, "auth.enabled", "", false, "Whether the API needs a key. Health and the page's files never do."),
 		text(&a.KeyHeader, "auth.keyHeader", "", "Authorization", "Header that the key is in."),
 		text(&a.KeyPrefix, "auth.keyPrefix", "", "Bearer", "What stands before the key in that header."),
-		list(&a.Keys, "auth.keys", "", "API keys, each as: name sha256:HEX scope+scope, with the scopes read, write and events. gateway hash-key makes such a line."),
+		list(&a.Keys, "auth.keys", "", "API keys, each as: name sha256:HEX scope+scope namespaces=a+b, with the scopes read, write and events. Without namespaces a key is for the whole installation. gateway hash-key NAME SCOPES NAMESPACES makes such a line."),
 		text(&a.KeysFile, "auth.keysFile", "", "", "File with one API key in each line. It is read again when it changes."),
-		boolean(&a.TokenReview, "auth.tokenReview", "", false, "Whether tokens of the Kubernetes API server are let in, with the rights that a ClusterRole gives: get or post on the nonResourceURL /vitistack/api/v1, or post on /vitistack/api/v1/events."),
+		boolean(&a.TokenReview, "auth.tokenReview", "", false, "Whether tokens of the Kubernetes API server are let in. Their owners read by namespace what they may get and list there; a ClusterRole gives more: get or post on the nonResourceURL /vitistack/api/v1 for the whole installation, or post on /vitistack/api/v1/events."),
 		list(&a.CertificateScopes, "auth.certificateScopes", "read", "What the owner of a client certificate may do: read, write and events."),
-		boolean(&a.Metrics, "auth.metrics", "", false, "Whether /metrics needs a key too."),
+		boolean(&a.Metrics, "auth.metrics", "", false, "Whether /metrics needs a key too. It does where a key is limited to namespaces."),
 	}
 }
 

@@ -16,12 +16,14 @@ type Query struct {
 	Types     []string
 	Kind      string
 	Namespace string
-	Name      string
-	UID       string
-	Cluster   string
-	Source    string
-	Since     time.Time
-	Until     time.Time
+	// Namespaces are those that the events may be of; nil means all.
+	Namespaces []string
+	Name       string
+	UID        string
+	Cluster    string
+	Source     string
+	Since      time.Time
+	Until      time.Time
 	// Before is the sequence that results come before; 0 means the newest.
 	Before int64
 	// Limit is how many come at most.
@@ -47,6 +49,13 @@ func (q Query) where() (string, []any) {
 			}
 		}
 		parts = append(parts, "("+strings.Join(types, " OR ")+")")
+	}
+	if q.Namespaces != nil {
+		marks := make([]string, len(q.Namespaces))
+		for i, namespace := range q.Namespaces {
+			marks[i], args = "?", append(args, namespace)
+		}
+		parts = append(parts, "namespace IN ("+strings.Join(append(marks, "NULL"), ", ")+")")
 	}
 	equal("kind", q.Kind)
 	equal("namespace", q.Namespace)
