@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
@@ -57,6 +58,14 @@ func TestBridgesOfOthers(t *testing.T) {
 		}
 	}
 
+	s.allowBridge("br-mgmt", "200")
+	e := lookAtProvider(s.namespace+"-br-mgmt", events.TypeRefAdd)
+	events.Ref{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NetworkPool", Name: s.namespace + "-br-mgmt"}.Set(&e, "")
+	if _, err := s.function.handle(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	s.until("management", "goes on when the bridge is listed", running)
+
 	given := configuration("given")
 	given.Spec.Bridge = "br7"
 	s.create(given)
@@ -69,7 +78,7 @@ func TestBridgesOfOthers(t *testing.T) {
 	if err := s.kube.Get(t.Context(), s.namespace, "given", before); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.kube.Merge(t.Context(), before, map[string]any{"spec": map[string]any{"bridge": "br-mgmt"}}); err != nil {
+	if err := s.kube.Merge(t.Context(), before, map[string]any{"spec": map[string]any{"bridge": "br8"}}); err != nil {
 		t.Fatal(err)
 	}
 	m := &v1alpha1.Machine{}
@@ -80,7 +89,7 @@ func TestBridgesOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	m = s.until("given", "says so", ready("BridgeNotAllowed"))
-	if m.Status.Phase != v1alpha1.MachineRunning || s.attached("br-mgmt") {
+	if m.Status.Phase != v1alpha1.MachineRunning || s.attached("br8") {
 		t.Errorf("phase %s: the machine goes on where it is", m.Status.Phase)
 	}
 }

@@ -48,6 +48,9 @@ func (f *functions) handle(ctx context.Context, in event.Event) (*event.Event, e
 	if ref.Kind == "MachineProvider" {
 		return nil, kube.OnConflict(func() error { return f.settleProvider(ctx, ref.Name, cause) })
 	}
+	if ref.Kind == "NetworkPool" {
+		return nil, f.poolsChanged(ctx)
+	}
 	names, err := f.machinesOf(ctx, in, ref)
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -80,9 +81,29 @@ func (f *functions) checkBridge(ctx context.Context, nc *v1alpha1.NetworkConfigu
 		return err
 	}
 	if why := pools.CheckBridge(n.bridge, n.vlan); why != "" {
-		return unjoined{fault{"BridgeNotAllowed", fmt.Sprintf("NetworkConfiguration %s: %s", nc.Name, why)}, nc.Name}
+		return unjoined{fault{reasonBridge, fmt.Sprintf("NetworkConfiguration %s: %s", nc.Name, why)}, nc.Name}
 	}
 	return nil
+}
+
+// reasonBridge is the reason of a Machine whose NetworkConfiguration names a bridge that no
+// NetworkPool lists.
+const reasonBridge = "BridgeNotAllowed"
+
+// poolsChanged reconciles the Machines that wait until a NetworkPool lists a bridge.
+func (f *functions) poolsChanged(ctx context.Context) error {
+	list := &v1alpha1.MachineList{}
+	if err := f.kube.List(ctx, "", "", list); err != nil {
+		return err
+	}
+	var problems []error
+	for _, m := range list.Items {
+		if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady); c == nil || c.Reason != reasonBridge {
+			continue
+		}
+		problems = append(problems, kube.OnConflict(func() error { return f.settle(ctx, m.Namespace, m.Name, causeResync) }))
+	}
+	return errors.Join(problems...)
 }
 
 // publish writes into a NetworkConfiguration that a machine uses it, and the MAC
