@@ -126,6 +126,23 @@ func (s *realStand) grant(user, rules string) {
 		"subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: \""+user+"\"}]\n")
 }
 
+// viewer gives a service account the role vitistack-view, as it is shipped, in its namespace.
+func (s *realStand) viewer(account string) {
+	s.t.Helper()
+	shipped, err := os.ReadFile("../knative/roles.yaml")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	name := "view-" + s.namespace
+	first, _, _ := strings.Cut(string(shipped), "\n---\n")
+	s.create(clusterRoles, "", strings.Replace(first, "name: vitistack-view", "name: "+name, 1))
+	roleBindings := bindings
+	roleBindings.Resource = "rolebindings"
+	s.create(roleBindings, s.namespace, "apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {name: "+name+"}\n"+
+		"roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "+name+"}\n"+
+		"subjects: [{kind: ServiceAccount, name: "+account+", namespace: "+s.namespace+"}]\n")
+}
+
 // TestRealAPIServer follows a machine and a cluster from their examples to their
 // end.
 func TestRealAPIServer(t *testing.T) {
@@ -205,6 +222,17 @@ func TestRealTokens(t *testing.T) {
 	if got := status(token("stranger")); got != 403 {
 		t.Errorf("a service account without rights: %d", got)
 	}
+	s.viewer("viewer")
+	s.create(accounts, s.namespace, "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: viewer}\n")
+	viewer := token("viewer")
+	for path, want := range map[string]int{
+		"clusters": 403, "clusters?namespace=" + s.namespace: 200, "machines?namespace=" + s.namespace: 200, "resources?namespace=" + s.namespace: 200,
+		"events?namespace=" + s.namespace: 200, "clusters/default%2Fsimple-cluster": 404, "providers": 403, "stream": 403,
+	} {
+		if r := s.get("/api/v1/"+path, "Authorization", "Bearer "+viewer); r.StatusCode != want {
+			t.Errorf("a service account with the role vitistack-view in one namespace, %s: %s %s", path, r.Status, r.body)
+		}
+	}
 	if got := status("nonsense"); got != 401 {
 		t.Errorf("a token that is none: %d", got)
 	}
@@ -215,6 +243,11 @@ func TestRealTokens(t *testing.T) {
 	s.create(schema.GroupVersionResource{Group: "vitistack.io", Version: "v1alpha1", Resource: "kubernetesclusters"}, s.namespace, string(manifest))
 	s.create(configMaps, s.namespace, "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: simple-cluster-manifests\n  labels: {cluster.vitistack.io/cluster-name: simple-cluster, vitistack.io/managed-by: bootstrap-talos}\ndata: {a.yaml: 'kind: Machine'}\n")
 	s.create(configMaps, s.namespace, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: other}\ndata: {b.yaml: 'x'}\n")
+	eventually(t, "the viewer's cluster", func() bool {
+		found := s.get("/api/v1/clusters?namespace="+s.namespace, "Authorization", "Bearer "+viewer)
+		timeline := s.get("/api/v1/clusters/"+s.namespace+"%2Fsimple-cluster/timeline", "Authorization", "Bearer "+viewer)
+		return strings.Contains(string(found.body), "simple-cluster") && timeline.StatusCode == 200
+	})
 	reader := token("reader")
 	var files reply
 	eventually(t, "the cluster", func() bool {

@@ -113,6 +113,10 @@ func TestQueries(t *testing.T) {
 			"Object":    {reason: "one object", query: Query{Namespace: "team-a", Name: "m1"}, want: []string{"e1"}},
 			"Cluster":   {reason: "what belongs to a cluster", query: Query{Cluster: "shop", Namespace: "team-a"}, want: []string{"e2", "e1", "e0"}},
 			"Time":      {reason: "since is included and until is not", query: Query{Since: noon.Add(time.Minute), Until: noon.Add(3 * time.Minute)}, want: []string{"e2", "e1"}},
+			"Visible":   {reason: "the namespaces of a caller", query: Query{Namespaces: []string{"team-b", "team-c"}}, want: []string{"e4", "e3"}},
+			"Narrowed":  {reason: "along with everything else", query: Query{Types: []string{"io.*", "infrastructure.*"}, Namespaces: []string{"team-a"}, Name: "m2"}, want: []string{"e2"}},
+			"Hidden":    {reason: "what a caller asks for gives it nothing", query: Query{Namespace: "team-a", Namespaces: []string{"team-b"}}},
+			"Nothing":   {reason: "a caller of no namespace sees nothing", query: Query{Namespaces: []string{}}},
 			"Injection": {reason: "a value is a value", query: Query{Name: "' OR '1'='1"}},
 		}
 		for name, tc := range cases {
