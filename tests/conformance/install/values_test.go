@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
@@ -256,6 +257,27 @@ func TestGatewayEnvironment(t *testing.T) {
 	}
 	if !found {
 		t.Error("the chart has no Deployment gateway")
+	}
+}
+
+// TestServiceMonitorHasAKey gives Prometheus the key that metrics may need.
+func TestServiceMonitorHasAKey(t *testing.T) {
+	t.Parallel()
+	h := newHelm(t, &rest.Config{})
+	for name, tc := range map[string]struct{ reason, set, want string }{
+		"Open": {"metrics need none", "", "map[]"},
+		"Key":  {"the key is in a Secret", ",serviceMonitor.existingSecret=prometheus", "map[credentials:map[key:key name:prometheus]]"},
+	} {
+		for _, object := range h.render(t, "serviceMonitor.enabled=true"+tc.set) {
+			if object.GetKind() != "ServiceMonitor" {
+				continue
+			}
+			endpoints, _, _ := unstructured.NestedSlice(object.Object, "spec", "endpoints")
+			authorization, _, _ := unstructured.NestedMap(endpoints[0].(map[string]any), "authorization")
+			if got := fmt.Sprint(authorization); got != tc.want {
+				t.Errorf("%s: Prometheus has %s, want %s: %s", name, got, tc.want, tc.reason)
+			}
+		}
 	}
 }
 
