@@ -59,10 +59,25 @@ func (k *kubevirt) attachOne(ctx context.Context, m *v1alpha1.Machine, n nic) er
 	if kube.NotFound(err) {
 		return k.makeAttachment(ctx, m, n, name, config)
 	}
-	if err == nil && !sameSegment(there.Spec.Config, config) {
+	if err != nil {
+		return err
+	}
+	if !sameSegment(there.Spec.Config, config) {
 		return fault{"NameTaken", fmt.Sprintf(
 			"NetworkAttachmentDefinition %s is not of bridge %s and VLAN %d: delete it if no machine uses it, or rename the network or the bridge", name, bridgeOf(n, k.defaults), n.vlan)}
 	}
+	return k.checkSpoofing(ctx, there)
+}
+
+// checkSpoofing switches the check of MAC addresses on in an attachment that this stack
+// has made. Those of others stay as they are.
+func (k *kubevirt) checkSpoofing(ctx context.Context, there *NetworkAttachmentDefinition) error {
+	if there.Labels[v1alpha1.LabelManagedBy] != kubevirtManager {
+		return nil
+	}
+	before := *there
+	there.Spec.Config = withSpoofCheck(there.Spec.Config)
+	_, err := k.guests.Patch(ctx, &before, there)
 	return err
 }
 
@@ -110,6 +125,33 @@ func sameSegment(there, wanted string) bool {
 	a, known := segment(there)
 	b, _ := segment(wanted)
 	return known && a == b
+}
+
+// spoofCheck is the parameter with which the CNI plugin bridge drops frames whose source
+// is not the MAC address of the interface (https://www.cni.dev/plugins/current/main/bridge/).
+const spoofCheck = "macspoofchk"
+
+// withSpoofCheck returns a CNI configuration with the check of MAC addresses on in each
+// plugin that leads to a bridge. One that says so already, or is malformed, is returned
+// as it is.
+func withSpoofCheck(config string) string {
+	var c map[string]any
+	if json.Unmarshal([]byte(config), &c) != nil {
+		return config
+	}
+	plugins, _ := c["plugins"].([]any)
+	changed := false
+	for _, p := range append(plugins, c) {
+		plugin, _ := p.(map[string]any)
+		if bridge, _ := plugin["bridge"].(string); bridge != "" && plugin[spoofCheck] != true {
+			plugin[spoofCheck], changed = true, true
+		}
+	}
+	out, err := json.Marshal(c)
+	if !changed || err != nil {
+		return config
+	}
+	return string(out)
 }
 
 // networkOwner makes the NetworkNamespace own its attachments, so that they go

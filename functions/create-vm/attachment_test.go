@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -85,5 +86,67 @@ func TestLostAttachment(t *testing.T) {
 	s.until("vm", "runs again", running)
 	if err := s.kube.Get(t.Context(), s.namespace, name, &NetworkAttachmentDefinition{}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestSpoofCheck looks at how a CNI configuration comes to check the MAC addresses of
+// frames, with the parameter macspoofchk of the plugin bridge
+// (https://www.cni.dev/plugins/current/main/bridge/).
+func TestSpoofCheck(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct{ reason, there, want string }{
+		"Earlier": {"an earlier version made it without",
+			`{"cniVersion":"1.0.0","name":"n","plugins":[{"bridge":"br0","ipam":{},"type":"bridge","vlan":7}]}`,
+			`{"cniVersion":"1.0.0","name":"n","plugins":[{"bridge":"br0","ipam":{},"macspoofchk":true,"type":"bridge","vlan":7}]}`},
+		"Off": {"nobody may switch it off in what this stack made",
+			`{"plugins":[{"bridge":"br0","macspoofchk":false,"type":"bridge"}]}`, `{"plugins":[{"bridge":"br0","macspoofchk":true,"type":"bridge"}]}`},
+		"Tuned": {"other plugins and their parameters stand",
+			`{"plugins":[{"type":"tuning"},{"bridge":"br0","mtu":9000,"type":"cnv-bridge"}]}`,
+			`{"plugins":[{"type":"tuning"},{"bridge":"br0","macspoofchk":true,"mtu":9000,"type":"cnv-bridge"}]}`},
+		"Single":    {"it need not be a list", `{"bridge":"br0","type":"bridge"}`, `{"bridge":"br0","macspoofchk":true,"type":"bridge"}`},
+		"On":        {"there is nothing to do", `{"plugins": [{"bridge":"br0","macspoofchk":true}]}`, `{"plugins": [{"bridge":"br0","macspoofchk":true}]}`},
+		"Malformed": {"nobody knows what it says", `{`, `{`},
+		"NotAList":  {"nobody knows what it says", `{"plugins":7}`, `{"plugins":7}`},
+	}
+	for name, tc := range cases {
+		if got := withSpoofCheck(tc.there); got != tc.want {
+			t.Errorf("%s: %s: got %s, want %s", name, tc.reason, got, tc.want)
+		}
+	}
+}
+
+// TestSpoofCheckOfEarlierAttachments starts machines on attachments without a check of MAC
+// addresses: one that this stack made, and one of somebody else.
+func TestSpoofCheckOfEarlierAttachments(t *testing.T) {
+	t.Parallel()
+	const unchecked = `{"cniVersion":"1.0.0","name":"n","plugins":[{"bridge":"%s","ipam":{},"type":"bridge","vlan":200}]}`
+	name := attachmentName(nic{network: "net", vlan: 200}, v1alpha1.ProviderDefaults{})
+	config := fmt.Sprintf(unchecked, bridgeOf(nic{network: "net", vlan: 200}, v1alpha1.ProviderDefaults{}))
+	cases := map[string]struct {
+		reason string
+		labels map[string]string
+		want   bool
+	}{
+		"Own":      {"an earlier version of this stack made it", map[string]string{v1alpha1.LabelManagedBy: kubevirtManager}, true},
+		"Foreign":  {"somebody else manages it", map[string]string{v1alpha1.LabelManagedBy: "argocd"}, false},
+		"Unmarked": {"nobody says whose it is", nil, false},
+	}
+	for title, tc := range cases {
+		t.Run(title, func(t *testing.T) {
+			t.Parallel()
+			s := setUp(t)
+			s.create(&NetworkAttachmentDefinition{
+				ObjectMeta: metav1.ObjectMeta{Name: name, Labels: tc.labels}, Spec: NetworkAttachmentDefinitionSpec{Config: config},
+			})
+			s.create(machineWith("vm", func(*v1alpha1.MachineSpec) {}))
+			s.until("vm", "runs", running)
+			there := &NetworkAttachmentDefinition{}
+			if err := s.kube.Get(t.Context(), s.namespace, name, there); err != nil {
+				t.Fatal(err)
+			}
+			if got := there.Spec.Config; (got != config) != tc.want || strings.Contains(got, `"macspoofchk":true`) != tc.want {
+				t.Errorf("%s: got %s", tc.reason, got)
+			}
+		})
 	}
 }

@@ -308,9 +308,10 @@ func bridgeOf(n nic, defaults v1alpha1.ProviderDefaults) string {
 }
 
 // attachmentConfig is the CNI configuration of an interface: a port of a bridge
-// on the host, without address management, since layer 2 has done that.
+// on the host, without address management, since layer 2 has done that. The port takes
+// frames from the MAC address of the interface only.
 func attachmentConfig(n nic, name string, defaults v1alpha1.ProviderDefaults) (string, error) {
-	plugin := map[string]any{"type": "bridge", "bridge": bridgeOf(n, defaults), "ipam": map[string]any{}}
+	plugin := map[string]any{"type": "bridge", "bridge": bridgeOf(n, defaults), "ipam": map[string]any{}, spoofCheck: true}
 	if n.vlan != 0 {
 		plugin["vlan"] = n.vlan
 	}

@@ -78,7 +78,7 @@ func TestEverythingIsAdmitted(t *testing.T) {
 	if err := json.Unmarshal([]byte(definition.Spec.Config), &config); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]any{"type": "bridge", "bridge": "br7", "vlan": 200., "mtu": 9000., "ipam": map[string]any{}}, config.Plugins[0]); diff != "" {
+	if diff := cmp.Diff(map[string]any{"type": "bridge", "bridge": "br7", "vlan": 200., "mtu": 9000., "ipam": map[string]any{}, "macspoofchk": true}, config.Plugins[0]); diff != "" {
 		t.Errorf("attachment (-want +got):\n%s", diff)
 	}
 	if owner := definition.OwnerReferences; len(owner) != 1 || owner[0].Kind != "NetworkNamespace" {

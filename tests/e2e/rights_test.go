@@ -95,7 +95,10 @@ func (u *turns) addresses() {
 	u.uses("allocate-ip", "ipallocations.vitistack.io delete")
 }
 
-// machines get bigger disks, a secret first configuration, and a restart.
+var attachments = schema.GroupVersionResource{Group: "k8s.cni.cncf.io", Version: "v1", Resource: "network-attachment-definitions"}
+
+// machines get bigger disks, a secret first configuration, and a restart on an attachment
+// whose check of MAC addresses somebody has switched off.
 func (u *turns) machines() {
 	u.Apply("default", `apiVersion: v1
 kind: Secret
@@ -109,8 +112,17 @@ spec: {template: small, providerRef: {name: kubevirt}, networkNamespaceName: net
 `)
 	u.UntilPhase(engine.Machines, "default", "changing", "Running")
 	u.uses("create-vm", "secrets create")
+	for _, attachment := range u.List(attachments, "default", v1alpha1.LabelManagedBy+"=kubevirt-operator") {
+		config, _, err := unstructured.NestedString(attachment.Object, "spec", "config")
+		if err != nil || !strings.Contains(config, `"macspoofchk":true`) {
+			u.t.Fatalf("NetworkAttachmentDefinition %s checks no MAC addresses: %s, %v", attachment.GetName(), config, err)
+		}
+		config = strings.ReplaceAll(config, `"macspoofchk":true`, `"macspoofchk":false`)
+		u.patch(attachments, "default", attachment.GetName(), fmt.Sprintf(`{"spec":{"config":%q}}`, config))
+	}
 	u.patch(engine.Machines, "default", "changing", `{"spec":{"disks":[{"name":"root","size":"40Gi"}],"restartToken":"once"}}`)
-	u.uses("create-vm", "persistentvolumeclaims patch", "virtualmachineinstances.kubevirt.io delete")
+	u.uses("create-vm", "persistentvolumeclaims patch", "virtualmachineinstances.kubevirt.io delete",
+		"network-attachment-definitions.k8s.cni.cncf.io patch")
 	u.patch(engine.NetworkConfigurations, "default", "changing", `{"spec":{"networkInterfaces":[]}}`)
 	u.uses("allocate-ip", "machines.vitistack.io get")
 	u.Delete(engine.NetworkConfigurations, "default", "changing")
