@@ -64,7 +64,7 @@ func cloneMachine(c *call) (any, error) {
 			config["description"] = description
 		}
 		m := s.machines[newID]
-		m.Config, m.Pool, m.Node = config, pool, target
+		m.Config, m.Pool, m.Node, m.Firewall = config, pool, target, maps.Clone(source.Firewall)
 		return nil
 	})
 	s.tasks[upid].undo = func() { delete(s.machines, newID) }

@@ -34,8 +34,8 @@
 // # What is not
 //
 // There are no containers, snapshots, backups, migrations, high availability,
-// firewall, replication or SDN zones, consoles, and of the guest agent only the
-// network interfaces. A machine that nobody switches off stays on. Volumes take
+// replication or SDN zones, consoles, of the firewall only the options, and of the
+// guest agent only the network interfaces. A machine that nobody switches off stays on. Volumes take
 // all of their size. Nothing is fetched: an image is known by where it would come
 // from, and is 4 GiB large.
 package proxmox

@@ -22,9 +22,11 @@ type machine struct {
 	// Config is the configuration as it is written down, Pending what waits for the
 	// next start: an empty value there takes an option away.
 	Config, Pending map[string]string
-	Running         bool
-	Since           time.Time
-	Starts, PID     int
+	// Firewall are the options of its firewall.
+	Firewall    map[string]string
+	Running     bool
+	Since       time.Time
+	Starts, PID int
 	// Memory is what it was started with, in bytes.
 	Memory int64
 	// guest is what runs in it.

@@ -40,6 +40,9 @@ type Options struct {
 	// DHCP answers a guest that asks for a lease on a bridge and VLAN; nil means that
 	// nobody answers. It must answer soon.
 	DHCP func(mac, bridge string, vlan int) (address netip.Prefix, gateway netip.Addr, ok bool)
+	// Firewall is whether the datacenter's firewall is enabled. No machine's firewall works
+	// without it.
+	Firewall bool
 	// State is a file that keeps everything over restarts; empty means nothing does.
 	State string
 }

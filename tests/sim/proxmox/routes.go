@@ -77,6 +77,7 @@ func (s *Server) table() []route {
 	storageMethods(add)
 	machineMethods(add)
 	powerMethods(add)
+	firewallMethods(add)
 	return routes
 }
 
