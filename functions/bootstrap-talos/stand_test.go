@@ -152,7 +152,9 @@ func (s *stand) resync(handle events.Handler) {
 				if settled(&kc) && kc.DeletionTimestamp == nil {
 					continue
 				}
-				_, _ = handle(s.Context(), lookAt(kc.Namespace, kc.Name, fmt.Sprint(id.Add(1))))
+				look := lookAt(kc.Namespace, kc.Name, fmt.Sprint(id.Add(1)))
+				look.SetExtension(events.ArrivalTime, time.Now())
+				_, _ = handle(s.Context(), look)
 			}
 		}
 	})
