@@ -208,6 +208,9 @@ func (f *function) configure(ctx context.Context, c *cluster, m *v1alpha1.Machin
 	case stateMaintenance:
 		err := recognise(ctx, m, c.macs[m.Name], pinned)
 		if err == nil {
+			err = f.checkKeys(ctx, c)
+		}
+		if err == nil {
 			err = applyConfig(ctx, addressOf(m), pinned, config)
 		}
 		if errors.As(err, new(fault)) {
@@ -226,6 +229,20 @@ func (f *function) configure(ctx context.Context, c *cluster, m *v1alpha1.Machin
 		return stateOurs, err
 	}
 	return stateOurs, nil
+}
+
+// checkKeys returns an error unless the keys that this delivery has read are still those of the
+// cluster. A Secret that is deleted before any node has a configuration is replaced by other
+// keys, and a node with the first ones would be a stranger to them.
+func (f *function) checkKeys(ctx context.Context, c *cluster) error {
+	now, err := f.readPKI(ctx, c.KubernetesCluster)
+	if err != nil {
+		return err
+	}
+	if now == nil || now.Cluster.ID != c.bundle.Cluster.ID {
+		return errors.New("the keys of the cluster have been replaced")
+	}
+	return nil
 }
 
 // recognise makes sure that a node in maintenance mode is the machine that it should
