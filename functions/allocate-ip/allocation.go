@@ -130,7 +130,7 @@ func (f *function) allocate(ctx context.Context, nn *v1alpha2.NetworkNamespace, 
 	h := holderOf(a, ttlOf(nn))
 	var address netip.Addr
 	var until term
-	verdict := f.ledger.takeMAC(ctx, nn.Name, mac, h)
+	taken, verdict := f.ledger.takeMAC(ctx, nn.Name, mac, h)
 	if twin := (errTwin{}); a.Status.Address != "" && errors.As(verdict, &twin) {
 		return false, errRefused{reasonTwin, twin.Error()} // it keeps its address
 	}
@@ -141,8 +141,12 @@ func (f *function) allocate(ctx context.Context, nn *v1alpha2.NetworkNamespace, 
 		return false, verdict
 	}
 	changed, err := f.writeAllocation(ctx, before, a, conclude(a, nn, p, address, until, verdict))
-	if (kube.Conflict(err) || kube.NotFound(err)) && address.IsValid() {
-		return false, errors.Join(err, f.giveUp(ctx, nn.Name, address, a, h))
+	overtaken := kube.Conflict(err) || kube.NotFound(err)
+	if (overtaken || (taken && !changed)) && address.IsValid() {
+		err = errors.Join(err, f.giveUp(ctx, nn.Name, address, mac, a, h))
+	}
+	if overtaken {
+		return false, err
 	}
 	if err == nil && errors.Is(verdict, errLapsed) {
 		err = f.free(ctx, a, nn)
@@ -220,10 +224,10 @@ func (f *function) free(ctx context.Context, a *v1alpha2.IPAllocation, nn *v1alp
 	return f.wakeOldest(ctx, a.Namespace, a.Spec.NetworkNamespaceName)
 }
 
-// giveUp releases an address that another delivery for the same allocation made
-// superfluous, by settling on a different one, or by releasing the allocation before it
-// had any.
-func (f *function) giveUp(ctx context.Context, network string, address netip.Addr, a *v1alpha2.IPAllocation, h holder) error {
+// giveUp releases an address and a MAC address that another delivery for the same
+// allocation made superfluous, by settling on a different address, or by releasing the
+// allocation.
+func (f *function) giveUp(ctx context.Context, network string, address netip.Addr, mac string, a *v1alpha2.IPAllocation, h holder) error {
 	now := &v1alpha2.IPAllocation{}
 	err := f.kube.Get(ctx, a.Namespace, a.Name, now)
 	if err != nil && !kube.NotFound(err) {
@@ -235,6 +239,11 @@ func (f *function) giveUp(ctx context.Context, network string, address netip.Add
 	}
 	if err := f.ledger.release(ctx, network, address, h); err != nil {
 		return err
+	}
+	if gone := err != nil || string(now.UID) != h.uid || now.DeletionTimestamp != nil; gone && mac != "" {
+		if err := f.ledger.releaseMAC(ctx, network, mac, h); err != nil {
+			return err
+		}
 	}
 	return f.wakeOldest(ctx, a.Namespace, network)
 }

@@ -65,26 +65,27 @@ func (f *function) dropMAC(ctx context.Context, nc *v1alpha1.NetworkConfiguratio
 	return f.ledger.releaseMAC(ctx, nn.Name, had, holderOf(a, 0))
 }
 
-// takeMAC records that h has a MAC address in a network. It is no error if h has it
-// already, or if mac is empty. Of any number of holders, all but one get errTwin.
-func (l *ledger) takeMAC(ctx context.Context, network, mac string, h holder) error {
+// takeMAC records that h has a MAC address in a network, and reports whether h has it by
+// this call. It is no error if h has it already, or if mac is empty. Of any number of
+// holders, all but one get errTwin.
+func (l *ledger) takeMAC(ctx context.Context, network, mac string, h holder) (taken bool, err error) {
 	if mac == "" {
-		return nil
+		return false, nil
 	}
 	lease := l.leaseOf(macLeaseName(network, mac), h)
 	lease.Annotations[annotationMAC] = mac
-	err := l.kube.Create(ctx, lease)
+	err = l.kube.Create(ctx, lease)
 	if !kube.AlreadyExists(err) {
-		return err
+		return err == nil, err
 	}
 	old := &coordinationv1.Lease{}
 	if err := l.kube.Get(ctx, h.namespace, lease.Name, old); err != nil {
-		return err
+		return false, err
 	}
 	if holderUID(old) != h.uid {
-		return errTwin{mac, old.Annotations[annotationHolder]}
+		return false, errTwin{mac, old.Annotations[annotationHolder]}
 	}
-	return nil
+	return false, nil
 }
 
 // releaseMAC gives a MAC address back, if h has it.

@@ -185,3 +185,40 @@ func TestSharedByMany(t *testing.T) {
 		return len(addresses.Items) == machines-5 && len(all.Items) == 2*(machines-5), fmt.Sprint(len(addresses.Items), len(all.Items))
 	})
 }
+
+// TestLateDelivery has a delivery that has read an interface go on after another one has
+// given back the addresses of the interface.
+func TestLateDelivery(t *testing.T) {
+	t.Parallel()
+	s := setUp(t)
+	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1"})
+	f := s.replica(s.config)
+	s.configuration("a", "net", eth0())
+	s.settle(f, "a")
+	s.until("a", "NetworkConfigured")
+	late, nn := s.says("a-eth0", "Allocated"), &v1alpha2.NetworkNamespace{}
+	if err := s.kube.Get(t.Context(), s.namespace, "net", nn); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.edit("a", func(nc *v1alpha1.NetworkConfiguration) { nc.Spec.NetworkInterfaces = nil }); err != nil {
+		t.Fatal(err)
+	}
+	s.settle(f, "a")
+	deleted := &v1alpha2.IPAllocation{}
+	if err := s.kube.Get(t.Context(), s.namespace, late.Name, deleted); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.releaseAllocation(t.Context(), deleted); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.allocate(t.Context(), nn, late, string(macFor("a", "eth0"))); err != nil && !kube.NotFound(err) {
+		t.Fatal(err)
+	}
+	left := &coordinationv1.LeaseList{}
+	if err := s.kube.List(t.Context(), s.namespace, "", left); err != nil {
+		t.Fatal(err)
+	}
+	if len(left.Items) > 0 {
+		t.Errorf("%d Leases are left of an interface that is gone, first of all %s", len(left.Items), left.Items[0].Name)
+	}
+}
