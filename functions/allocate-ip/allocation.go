@@ -141,12 +141,8 @@ func (f *function) allocate(ctx context.Context, nn *v1alpha2.NetworkNamespace, 
 		return false, verdict
 	}
 	changed, err := f.writeAllocation(ctx, before, a, conclude(a, nn, p, address, until, verdict))
-	overtaken := kube.Conflict(err) || kube.NotFound(err)
-	if (overtaken || (taken && !changed)) && address.IsValid() {
+	if address.IsValid() && mayBeSuperfluous(err, taken && !changed) {
 		err = errors.Join(err, f.giveUp(ctx, nn.Name, address, mac, a, h))
-	}
-	if overtaken {
-		return false, err
 	}
 	if err == nil && errors.Is(verdict, errLapsed) {
 		err = f.free(ctx, a, nn)
@@ -155,6 +151,13 @@ func (f *function) allocate(ctx context.Context, nn *v1alpha2.NetworkNamespace, 
 		err = f.wakeOldest(ctx, a.Namespace, nn.Name)
 	}
 	return changed, err
+}
+
+// mayBeSuperfluous tells whether another delivery may have released what this one has just
+// taken: the allocation has changed or gone meanwhile, or nothing was written to it that
+// would have shown so.
+func mayBeSuperfluous(err error, unwritten bool) bool {
+	return kube.Conflict(err) || kube.NotFound(err) || unwritten
 }
 
 // addressFor is the address that an allocation has, whatever has become of its
