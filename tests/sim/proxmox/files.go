@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -180,13 +179,13 @@ func readISO(data []byte) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	entries, err := cd.ReadDir("/")
+	entries, err := cd.ReadDir(".")
 	if err != nil {
 		return nil, err
 	}
 	files := map[string]string{}
 	for _, e := range entries {
-		f, err := cd.OpenFile(path.Join("/", e.Name()), os.O_RDONLY)
+		f, err := cd.OpenFile(e.Name(), os.O_RDONLY)
 		if err != nil {
 			return nil, err
 		}

@@ -3,6 +3,7 @@ package proxmox
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -116,6 +117,8 @@ func (s *Server) change(t *task, m *machine, ch changes) error {
 	for _, name := range slices.Sorted(maps.Keys(ch.set)) {
 		value := ch.set[name]
 		switch {
+		case fresh[name] != "" && m.Running && m.Config[name] == "" && !hotplugged.MatchString(name):
+			m.setPending(name, fresh[name])
 		case fresh[name] != "":
 			s.attach(m, name, fresh[name])
 		case name == "tags":
@@ -140,6 +143,10 @@ func (m *machine) setPending(name, value string) {
 	}
 	m.Pending[name] = value
 }
+
+// hotplugged are the drives that a running machine takes on: PVE::QemuServer plugs in SCSI
+// and virtio disks. It changes the medium of a CD drive that is there, on any bus.
+var hotplugged = regexp.MustCompile(`^(scsi|virtio)\d+$`)
 
 // hotplugs tells whether a running machine takes an option on at once.
 func (s *Server) hotplugs(m *machine, name, value string) bool {
