@@ -80,7 +80,7 @@ func run(ctx context.Context, state, control string, log *slog.Logger) error {
 		return err
 	}
 	crash.fleet.Store(fleet)
-	inside := guests{fleet: fleet, log: log}
+	inside := guests{fleet: fleet}
 	cluster, err := serveProxmox(ctx, config, state, others, inside, router, log.With("simulator", "proxmox"))
 	if err != nil {
 		return errors.Join(err, fleet.Close())

@@ -36,6 +36,9 @@ type Machine struct {
 	// to install. A metal ISO or a network boot installs to a disk.
 	Preinstalled bool   `json:"preinstalled,omitempty"`
 	Disks        []Disk `json:"disks"`
+	// Seed is the user data of a nocloud seed that the machine finds at each start, or
+	// nil where it finds none.
+	Seed []byte `json:"seed,omitempty"`
 	// CPUs and Memory (bytes) default to 2 and 4 GiB.
 	CPUs   int    `json:"cpus,omitempty"`
 	Memory uint64 `json:"memory,omitempty"`

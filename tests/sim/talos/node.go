@@ -154,6 +154,8 @@ func (n *node) bringUp() {
 	b := newBoot(n)
 	n.boot = b
 	switch {
+	case n.config == nil && len(n.Machine.Seed) > 0:
+		b.readSeed()
 	case n.config == nil:
 		b.maintain()
 	case n.needsInstall():
