@@ -32,6 +32,7 @@ func TestContract(t *testing.T) {
 			t.Run("MUST leave alone what is not its own", func(t *testing.T) { foreign(t, at, false) })
 			t.Run("MUST leave alone what has taken the place that it claimed", func(t *testing.T) { foreign(t, at, true) })
 			t.Run("MUST write nothing about a machine that is settled", func(t *testing.T) { idle(t, at) })
+			t.Run("MUST hold a machine configuration until the node has it, whatever fails", func(t *testing.T) { held(t, at) })
 			t.Run("MUST refuse to make a disk smaller", func(t *testing.T) { shrunk(t, at) })
 		})
 	}

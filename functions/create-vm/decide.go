@@ -53,6 +53,7 @@ const (
 //	Machine                 with a task at its hypervisor   build
 //	Machine                 somebody asks for a look        build
 //	Machine                 its last attempt has failed     build
+//	Machine                 its machine configuration moves build
 //	Machine                 otherwise                       none
 //	NetworkConfiguration    without a virtual machine       build
 //	NetworkConfiguration    with one                        none
@@ -65,13 +66,14 @@ const (
 //	PersistentVolumeClaim   otherwise                       none
 //	what has a step here    with one, and a new spec        build
 //	what has a step here    with one, and a failure         build
+//	what has a step here    its machine configuration moves build
 //	what has a step here    runs, and its spec cannot be    build
-//	any of the last four   on another hypervisor           none
+//	any of the last five   on another hypervisor           none
 func step(m *v1alpha1.Machine, cause string) string {
 	worth := true
 	switch cause {
 	case causeMachine:
-		worth = m.Status.Phase == "" || m.Status.ObservedGeneration != m.Generation || m.Status.Task != nil || kube.AskedFor(m) || failing(m)
+		worth = m.Status.Phase == "" || m.Status.ObservedGeneration != m.Generation || m.Status.Task != nil || kube.AskedFor(m) || failing(m) || nextHandover(m) != handoverNone
 	case causeNetwork, causeNamespace:
 		worth = m.Status.VMName == ""
 	case causeVM, causeInstance, causeClaim:
@@ -97,7 +99,7 @@ func stepHere(m *v1alpha1.Machine, cause string) string {
 		return stepNone
 	}
 	settled := m.Status.ObservedGeneration == m.Generation && m.Status.RestartToken == m.Spec.RestartToken
-	if made && settled && !refused(m) && !failing(m) {
+	if made && settled && !refused(m) && !failing(m) && nextHandover(m) == handoverNone {
 		return stepObserve
 	}
 	return stepBuild
@@ -153,6 +155,7 @@ func decide(m *v1alpha1.Machine, p progress) story {
 	case vm.vmName != "":
 		set(m, v1alpha1.ConditionVirtualMachineReady, true, "VMCreated", "virtual machine "+vm.vmName+" is made")
 	}
+	describeMachineConfig(m, vm.handover)
 	if vm.restart == "" {
 		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionRestartRequired)
 	} else {

@@ -191,7 +191,10 @@ func (f *functions) build(ctx context.Context, m *v1alpha1.Machine, size size, p
 		return p
 	}
 	var vm seen
-	if vm, p.err = backend.Ensure(ctx, m, want); p.err == nil {
+	if vm, p.err = backend.Ensure(ctx, m, want); p.err == nil && vm.handover == handoverTake {
+		p.err = f.dropMachineConfig(ctx, m)
+	}
+	if p.err == nil {
 		p.vm = &vm
 	}
 	return p
@@ -215,6 +218,9 @@ func (f *functions) firstConfiguration(ctx context.Context, m *v1alpha1.Machine,
 		if want.networkData, err = networkConfig(want.nics); err != nil {
 			return err
 		}
+	}
+	if m.MachineConfigSecret() != "" {
+		return f.machineConfig(ctx, m, want)
 	}
 	if m.Spec.CloudInit == nil || m.Spec.CloudInit.SecretRef == nil {
 		return nil

@@ -49,7 +49,10 @@ type wanted struct {
 	// secretData is whether the user data comes out of a Secret, and so has to stay
 	// in one.
 	secretData bool
-	defaults   v1alpha1.ProviderDefaults
+	// handover is what is done with the machine configuration of a node. To give it, it
+	// is the user data.
+	handover handover
+	defaults v1alpha1.ProviderDefaults
 }
 
 // seen is a virtual machine as it is.
@@ -79,6 +82,8 @@ type seen struct {
 	// tells the end of: the machine is looked at again until there is none. It is
 	// in m.Status.Task at the next call.
 	task *v1alpha1.ProviderTask
+	// handover is what has been done with the machine configuration of a node.
+	handover handover
 	// retried is whether an attempt has failed and another one has been begun. It counts
 	// as a failure.
 	retried bool

@@ -51,10 +51,14 @@ func (k *kubevirt) Ensure(ctx context.Context, m *v1alpha1.Machine, want wanted)
 			return seen{}, k.fault(err)
 		}
 	}
+	if err := k.handOver(ctx, m, want, vm); err != nil {
+		return seen{}, k.fault(err)
+	}
 	s, err := k.read(ctx, m, vm, made)
 	if err != nil {
 		return seen{}, err
 	}
+	s.handover = want.handover
 	return s, k.restart(ctx, m, vm, &s)
 }
 
@@ -255,6 +259,29 @@ func (k *kubevirt) make(ctx context.Context, m *v1alpha1.Machine, obj kube.Objec
 		return fault{"NameTaken", fmt.Sprintf("%T %s was not made for this machine: delete it, or give the machine another name", obj, obj.GetName())}
 	}
 	return nil
+}
+
+// handOver gives or takes the machine configuration of a node: in the Secret of its first
+// configuration, which KubeVirt reads at each start of an instance.
+func (k *kubevirt) handOver(ctx context.Context, m *v1alpha1.Machine, want wanted, vm *kubevirtv1.VirtualMachine) error {
+	if want.handover == handoverNone {
+		return nil
+	}
+	secret := &corev1.Secret{}
+	err := k.guests.Get(ctx, m.Namespace, kube.Name(m.Name, "cloudinit"), secret)
+	if err != nil && !kube.NotFound(err) {
+		return err
+	}
+	if err != nil || !madeFor(secret, m) {
+		if want.handover == handoverTake {
+			return nil
+		}
+		return fault{"CloudInitSecretNotFound", fmt.Sprintf("VirtualMachine %s has no Secret for a machine configuration: delete Machine %s, and its cluster makes another", vm.Name, m.Name)}
+	}
+	before := secret.DeepCopy()
+	secret.Data["userdata"] = []byte(want.userData)
+	_, err = k.guests.Patch(ctx, before, secret)
+	return err
 }
 
 func cloudInitSecret(m *v1alpha1.Machine, name string, w wanted, owned bool) *corev1.Secret {

@@ -43,9 +43,38 @@ func simulate(t *testing.T, config *rest.Config, options kubevirtsim.Options) {
 
 // kubevirtSite is KubeVirt in the cluster of the Machines.
 func kubevirtSite(r *rig) *site {
-	simulate(r.T, r.config, kubevirtsim.Options{Namespace: r.namespace})
+	started := &startedGuests{}
+	simulate(r.T, r.config, kubevirtsim.Options{Namespace: r.namespace, Guests: kubevirtGuests{started}})
 	r.defaultProvider()
-	return kubevirtCluster(r, r.config, "kubevirt")
+	s := kubevirtCluster(r, r.config, "kubevirt")
+	s.found = started.of
+	s.held = func(m *v1alpha1.Machine) bool {
+		secret := &corev1.Secret{}
+		if err := r.kube.Get(r.Context(), r.namespace, m.Name+"-cloudinit", secret); err != nil {
+			return false
+		}
+		return string(secret.Data["userdata"]) != emptyUserData
+	}
+	return s
+}
+
+// startedGuests are the user data that guests found at their last start, by their names.
+type startedGuests struct{ sync.Map }
+
+func (s *startedGuests) of(m *v1alpha1.Machine) string {
+	data, _ := s.Load(m.Name)
+	text, _ := data.(string)
+	return text
+}
+
+func (*startedGuests) PowerOff(string) error { return nil }
+func (*startedGuests) Destroy(string) error  { return nil }
+
+type kubevirtGuests struct{ *startedGuests }
+
+func (s kubevirtGuests) PowerOn(g kubevirtsim.Guest) error {
+	s.Store(g.Name, g.UserData)
+	return nil
 }
 
 // defaultProvider makes the MachineProvider of this cluster, which all tests share.

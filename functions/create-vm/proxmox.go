@@ -259,7 +259,7 @@ func (x *proxmox) settle(ctx context.Context, m *v1alpha1.Machine, want wanted, 
 		return seen{}, err
 	}
 	s := underway(m, nil)
-	s.vmName, s.nodeName, s.reason = nameOf(m, vm), vm.node, ""
+	s.vmName, s.nodeName, s.reason, s.handover = nameOf(m, vm), vm.node, "", want.handover
 	running := p.Status == pve.StatusVirtualMachineRunning
 	stop := running && m.Spec.PowerState == v1alpha1.PowerStopped
 	restart := m.Spec.RestartToken != m.Status.RestartToken
@@ -268,7 +268,7 @@ func (x *proxmox) settle(ctx context.Context, m *v1alpha1.Machine, want wanted, 
 	case stop, running && restart:
 		t, err := x.shutdown(ctx, vm)
 		begun := x.begin(m, vm, taskOf(actionStop, t))
-		begun.restartToken = m.Spec.RestartToken
+		begun.restartToken, begun.handover = m.Spec.RestartToken, want.handover
 		return begun, err
 	case running:
 		x.running(ctx, want, vm, p, &s)
@@ -277,7 +277,7 @@ func (x *proxmox) settle(ctx context.Context, m *v1alpha1.Machine, want wanted, 
 	default:
 		t, err := x.handle(vm).Start(ctx)
 		begun := x.begin(m, vm, taskOf(actionStart, t))
-		begun.restartToken = m.Spec.RestartToken
+		begun.restartToken, begun.handover = m.Spec.RestartToken, want.handover
 		return begun, err
 	}
 	return s, nil

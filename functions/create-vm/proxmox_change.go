@@ -30,7 +30,51 @@ func (x *proxmox) converge(ctx context.Context, m *v1alpha1.Machine, want wanted
 			return nil, err
 		}
 	}
+	if t, err := x.handOver(ctx, m, want, vm); err != nil || t != nil {
+		return t, err
+	}
 	return x.disks(ctx, want, vm)
+}
+
+// handOver gives or takes the machine configuration of a node: as a CD in its drive. It
+// returns the task that it has begun, and nothing once that is done.
+func (x *proxmox) handOver(ctx context.Context, m *v1alpha1.Machine, want wanted, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
+	volume, _, _ := strings.Cut(vm.config[cloudDrive], ",")
+	holds := strings.HasSuffix(volume, ":iso/"+cdName(m))
+	switch {
+	case want.handover == handoverTake && holds:
+		t, err := x.dropCD(ctx, m, vm)
+		if err != nil || t == nil {
+			return nil, err
+		}
+		return taskOf(actionDeleteCD, t), nil
+	case want.handover == handoverGive && !holds:
+		cd, t, err := x.bringCD(ctx, m, want, vm)
+		if err != nil || t != nil {
+			return t, err
+		}
+		return nil, x.configure(ctx, vm, map[string]string{cloudDrive: cd})
+	default:
+		return nil, nil
+	}
+}
+
+// bringCD brings the CD with the first configuration of a machine to the host of its
+// virtual machine. It returns the option of the drive, or the task that brings the CD.
+func (x *proxmox) bringCD(ctx context.Context, m *v1alpha1.Machine, want wanted, vm *virtualMachine) (string, *v1alpha1.ProviderTask, error) {
+	first := firstBoot(m, want)
+	all, err := x.resources(ctx)
+	if err == nil {
+		all, err = x.withCDStorages(ctx, all, first)
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	volume, t, err := x.cd(ctx, m, all, vm.node, first)
+	if err != nil || t == nil {
+		return volume + ",media=cdrom", nil, err
+	}
+	return "", taskOf(actionUpload, t), nil
 }
 
 // changes returns the options that a machine's spec has changed.
@@ -66,21 +110,11 @@ func same(key, has, value string) bool {
 func (x *proxmox) adopt(ctx context.Context, m *v1alpha1.Machine, want wanted, vm *virtualMachine, change map[string]string) (*v1alpha1.ProviderTask, error) {
 	first := firstBoot(m, want)
 	if first.iso() {
-		all, err := x.resources(ctx)
-		if err == nil {
-			all, err = x.withCDStorages(ctx, all, first)
+		drive, t, err := x.bringCD(ctx, m, want, vm)
+		if err != nil || t != nil {
+			return t, err
 		}
-		if err != nil {
-			return nil, err
-		}
-		volume, t, err := x.cd(ctx, m, all, vm.node, first)
-		if err != nil {
-			return nil, err
-		}
-		if t != nil {
-			return taskOf(actionUpload, t), nil
-		}
-		first.options = map[string]string{cloudDrive: volume + ",media=cdrom"}
+		first.options = map[string]string{cloudDrive: drive}
 	}
 	storage, _, _ := strings.Cut(vm.config[slotOf(vm, 0, disk{name: rootDisk})], ":")
 	for key, value := range x.fixed(m, want, first) {

@@ -79,8 +79,22 @@ func (r *rig) pve(options proxmoxsim.Options, change func(*v1alpha1.MachineProvi
 
 // proxmoxSite is Proxmox VE.
 func proxmoxSite(r *rig) *site {
-	sim, p := r.pve(proxmoxsim.Options{}, nil)
-	return pveSite(r, sim, p.Name)
+	started := &startedGuests{}
+	sim, p := r.pve(proxmoxsim.Options{Guests: proxmoxGuests{started}}, nil)
+	s := pveSite(r, sim, p.Name)
+	s.found = started.of
+	s.held = func(m *v1alpha1.Machine) bool {
+		cd := slices.ContainsFunc(sim.Volumes(), func(v string) bool { return strings.HasSuffix(v, cdName(m)) })
+		return cd || slices.ContainsFunc(sim.Machines(), func(vm proxmoxsim.Machine) bool { return strings.Contains(vm.Config[cloudDrive], cdName(m)) })
+	}
+	return s
+}
+
+type proxmoxGuests struct{ *startedGuests }
+
+func (s proxmoxGuests) PowerOn(g proxmoxsim.Guest) error {
+	s.Store(g.Name, g.UserData)
+	return nil
 }
 
 func pveSite(r *rig, sim *proxmoxsim.Server, provider string) *site {

@@ -43,6 +43,10 @@ type site struct {
 	makes, evicted string
 	// starts is how often a Machine's virtual machine has been started.
 	starts func(m *v1alpha1.Machine) int
+	// held is whether the first configuration of a Machine's guest, if it has one, is
+	// anywhere at the hypervisor. found is what the guest found at its last start.
+	held  func(m *v1alpha1.Machine) bool
+	found func(m *v1alpha1.Machine) string
 	// sizes are the CPUs and the size of the disk root of a Machine as made.
 	sizes func(m *v1alpha1.Machine) (cpus int, root string)
 }

@@ -1,0 +1,59 @@
+package v1alpha1
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+)
+
+// The machine configuration of a cluster's node goes to its virtual machine through the
+// hypervisor, so that nobody else on the network can ask for the keys in it:
+// bootstrap-talos writes it into the Secret that spec.cloudInit.secretRef of the Machine
+// names, and create-vm hands it over as user data. Both take it back as soon as the node
+// has it on its own disk.
+const (
+	// AnnotationMachineConfig is on a Machine whose Secret has a machine configuration
+	// that the node has not been seen with. Its value is the SHA-256 of the
+	// configuration.
+	AnnotationMachineConfig = "vitistack.io/machine-config"
+	// AnnotationInstalled, with the value true, is on a Machine whose node has its
+	// configuration on its disk, until the node is found without it.
+	AnnotationInstalled = "vitistack.io/os-installed"
+	// ConditionMachineConfigHeld of a Machine is True while its hypervisor has the
+	// machine configuration of the node, and False after it has been removed there.
+	ConditionMachineConfigHeld = "MachineConfigHeld"
+	// MachineConfigKey is the key of the configuration in its Secret.
+	MachineConfigKey = "userdata"
+)
+
+const machineConfigHeld = "the hypervisor has the machine configuration with the digest "
+
+// MachineConfigHeldMessage is the message of the condition MachineConfigHeld while the
+// hypervisor has the configuration with a digest.
+func MachineConfigHeldMessage(digest string) string { return machineConfigHeld + digest }
+
+// MachineConfigSecret is the name of the Secret with the machine configuration of a node,
+// or empty where the Machine is no node or was made without one.
+func (m *Machine) MachineConfigSecret() string {
+	if m.Labels[LabelClusterName] == "" || m.Spec.CloudInit == nil || m.Spec.CloudInit.SecretRef == nil ||
+		m.Spec.CloudInit.SecretRef.Name != MachineConfigSecretName(m.Name) {
+		return ""
+	}
+	return m.Spec.CloudInit.SecretRef.Name
+}
+
+// MachineConfigSecretName is the name of the Secret with the machine configuration of the
+// node that a Machine of a name becomes.
+func MachineConfigSecretName(machine string) string { return fmt.Sprintf("%s-machine-config", machine) }
+
+// Installed reports whether the node of a Machine has its configuration on its disk.
+func (m *Machine) Installed() bool { return m.Annotations[AnnotationInstalled] == "true" }
+
+// HoldsMachineConfig reports whether the hypervisor has the configuration that the
+// annotation names.
+func (m *Machine) HoldsMachineConfig() bool {
+	c := meta.FindStatusCondition(m.Status.Conditions, ConditionMachineConfigHeld)
+	digest := m.Annotations[AnnotationMachineConfig]
+	return c != nil && digest != "" && strings.TrimPrefix(c.Message, machineConfigHeld) == digest
+}

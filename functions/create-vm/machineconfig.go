@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+// reasonWaitingForMachineConfig is the reason of Ready of a machine that has its addresses,
+// and is made as soon as its machine configuration is there.
+const reasonWaitingForMachineConfig = "WaitingForMachineConfig"
+
+// handover is what a hypervisor does with the machine configuration of a node.
+type handover string
+
+const (
+	// handoverNone leaves everything as it is.
+	handoverNone handover = ""
+	// handoverGive has the virtual machine find the configuration at its next start.
+	handoverGive handover = "Give"
+	// handoverTake takes the configuration, and the keys in it, away from the hypervisor.
+	handoverTake handover = "Take"
+)
+
+// nextHandover decides what becomes of the machine configuration of a node:
+//
+//	not a node of a cluster                        nothing
+//	the node has it, and the hypervisor may too    take
+//	it is provided, and the hypervisor lacks it    give
+//	otherwise                                      nothing
+//
+// A virtual machine whose disk is made anew must find no configuration: a control plane
+// would join etcd before its earlier member has left.
+func nextHandover(m *v1alpha1.Machine) handover {
+	removed := meta.IsStatusConditionFalse(m.Status.Conditions, v1alpha1.ConditionMachineConfigHeld)
+	switch {
+	case m.MachineConfigSecret() == "":
+		return handoverNone
+	case m.Installed() && !removed:
+		return handoverTake
+	case !m.Installed() && m.Annotations[v1alpha1.AnnotationMachineConfig] != "" && !m.HoldsMachineConfig():
+		return handoverGive
+	default:
+		return handoverNone
+	}
+}
+
+// machineConfig fills in the machine configuration of a node as user data. A machine
+// whose configuration does not exist yet is not made. Where the virtual machine exists,
+// and always after the node has its configuration, the user data configures nothing.
+func (f *functions) machineConfig(ctx context.Context, m *v1alpha1.Machine, want *wanted) error {
+	want.userData, want.secretData, want.handover = emptyUserData, true, nextHandover(m)
+	made := m.Status.VMName != ""
+	if m.Installed() || (made && want.handover == handoverNone) {
+		return nil
+	}
+	digest := m.Annotations[v1alpha1.AnnotationMachineConfig]
+	if digest == "" {
+		return waits{reasonWaitingForMachineConfig, fmt.Sprintf("waits for the machine configuration of KubernetesCluster %s", m.Labels[v1alpha1.LabelClusterName])}
+	}
+	secret := &corev1.Secret{}
+	err := f.kube.Get(ctx, m.Namespace, m.MachineConfigSecret(), secret)
+	if err != nil && !kube.NotFound(err) {
+		return err
+	}
+	data := secret.Data[v1alpha1.MachineConfigKey]
+	switch {
+	case err != nil || digestOf(data) != digest:
+		return waits{reasonWaitingForMachineConfig, fmt.Sprintf("waits for Secret %s to have the machine configuration of KubernetesCluster %s",
+			m.MachineConfigSecret(), m.Labels[v1alpha1.LabelClusterName])}
+	case !metav1.IsControlledBy(secret, m):
+		return fault{"CloudInitSecretNotAllowed", fmt.Sprintf("Secret %s was not made for this machine: delete it", secret.Name)}
+	}
+	want.userData = string(data)
+	return nil
+}
+
+// dropMachineConfig deletes the Secret with the machine configuration of a node that has
+// it.
+func (f *functions) dropMachineConfig(ctx context.Context, m *v1alpha1.Machine) error {
+	secret := &corev1.Secret{}
+	err := f.kube.Get(ctx, m.Namespace, m.MachineConfigSecret(), secret)
+	if kube.NotFound(err) || (err == nil && !metav1.IsControlledBy(secret, m)) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return f.kube.Delete(ctx, secret)
+}
+
+func digestOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// describeMachineConfig writes what a hypervisor has done with the machine configuration
+// of a node.
+func describeMachineConfig(m *v1alpha1.Machine, done handover) {
+	switch done {
+	case handoverGive:
+		set(m, v1alpha1.ConditionMachineConfigHeld, true, "Held", v1alpha1.MachineConfigHeldMessage(m.Annotations[v1alpha1.AnnotationMachineConfig]))
+	case handoverTake:
+		set(m, v1alpha1.ConditionMachineConfigHeld, false, "Removed", "the node has its machine configuration, and the hypervisor does not have it any more")
+	case handoverNone:
+	}
+}
