@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -68,20 +71,75 @@ func (s *stand) operate(ctx context.Context, name string) error {
 	case m.DeletionTimestamp != nil:
 		return s.destroy(ctx, m)
 	}
-	if m.Status.Phase == v1alpha1.MachineRunning {
-		return nil
+	before := m.DeepCopy()
+	if m.Status.VMName == "" && s.closed.Load() {
+		return errors.New("no addresses are given out")
 	}
-	address, mac := s.address(string(m.UID)), s.mac(m)
-	if err := s.configureNetwork(ctx, m, address, mac); err != nil {
+	if m.Status.VMName == "" {
+		address, mac := s.address(string(m.UID)), s.mac(m)
+		if err := s.configureNetwork(ctx, m, address, mac); err != nil {
+			return err
+		}
+		m.Status.IPAddresses = []string{address}
+	}
+	if err := s.handOver(ctx, m); err != nil {
 		return err
+	}
+	if err := s.start(ctx, m); err != nil {
+		return err
+	}
+	_, err := s.kube.PatchStatus(ctx, before, m)
+	return ignoreMissing(err)
+}
+
+// handOver gives or takes the machine configuration of a node, as create-vm does.
+func (s *stand) handOver(ctx context.Context, m *v1alpha1.Machine) error {
+	held := meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionMachineConfigHeld)
+	digest := m.Annotations[v1alpha1.AnnotationMachineConfig]
+	switch {
+	case installed(m) && held:
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.MachineConfigSecret()}}
+		if err := s.kube.Delete(ctx, secret); err != nil && !kube.NotFound(err) {
+			return err
+		}
+		s.seed(m, nil)
+		kube.SetCondition(&m.Status.Conditions, m.Generation, v1alpha1.ConditionMachineConfigHeld, false, "Removed", "the node has it")
+	case !installed(m) && digest != "" && !m.HoldsMachineConfig():
+		secret := &corev1.Secret{}
+		if err := s.kube.Get(ctx, m.Namespace, m.MachineConfigSecret(), secret); err != nil {
+			return ignoreMissing(err)
+		}
+		s.seed(m, secret.Data[v1alpha1.MachineConfigKey])
+		kube.SetCondition(&m.Status.Conditions, m.Generation, v1alpha1.ConditionMachineConfigHeld, true, "Held", v1alpha1.MachineConfigHeldMessage(digest))
+	}
+	return nil
+}
+
+// start makes the virtual machine of a Machine, once that has its configuration, and
+// restarts it when that is asked for.
+func (s *stand) start(ctx context.Context, m *v1alpha1.Machine) error {
+	switch {
+	case m.Status.VMName == "" && !m.HoldsMachineConfig() && !installed(m):
+		kube.SetReady(&m.Status.Conditions, m.Generation, false, reasonWaitingForMachineConfig, "waits for its machine configuration")
+		return nil
+	case m.Status.VMName != "" && m.Spec.RestartToken == m.Status.RestartToken:
+		return nil
+	case m.Status.VMName != "":
+		_ = s.fleet.PowerOff(string(m.UID))
 	}
 	if err := s.power(ctx, m); err != nil {
 		return err
 	}
-	before := m.DeepCopy()
-	m.Status.Phase, m.Status.IPAddresses = v1alpha1.MachineRunning, []string{address}
-	_, err := s.kube.PatchStatus(ctx, before, m)
-	return ignoreMissing(err)
+	m.Status.Phase, m.Status.VMName, m.Status.RestartToken = v1alpha1.MachineRunning, m.Name, m.Spec.RestartToken
+	kube.SetReady(&m.Status.Conditions, m.Generation, true, "MachineRunning", "the machine is running")
+	return nil
+}
+
+// seed is what the hypervisor has the node of a machine find at its next start.
+func (s *stand) seed(m *v1alpha1.Machine, config []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seeds[string(m.UID)] = config
 }
 
 func (s *stand) mac(m *v1alpha1.Machine) string {
@@ -89,10 +147,16 @@ func (s *stand) mac(m *v1alpha1.Machine) string {
 }
 
 func (s *stand) power(ctx context.Context, m *v1alpha1.Machine) error {
+	s.mu.Lock()
+	config := s.seeds[string(m.UID)]
+	s.mu.Unlock()
+	if s.seedless {
+		config = nil
+	}
 	return s.fleet.PowerOn(ctx, talos.Machine{
 		ID: string(m.UID), Links: []talos.Link{{Name: "eth0", MAC: s.mac(m), Temporary: s.temporary}}, Static: true,
 		Address: s.net.Address(s.place(string(m.UID))), Version: "v" + m.Spec.OS.Version, Kind: "nocloud", Preinstalled: true,
-		Disks: []talos.Disk{{Device: "/dev/vda", Size: 40 << 30}}, Skew: time.Duration(s.skew.Load()),
+		Disks: []talos.Disk{{Device: "/dev/vda", Size: 40 << 30}}, Skew: time.Duration(s.skew.Load()), Seed: config,
 	})
 }
 

@@ -86,15 +86,17 @@ type waits struct {
 
 func (w waits) Error() string { return w.reason + ": " + w.message }
 
-// annotationInstalled marks a Machine whose node has taken its configuration, until
-// the node is found without it.
-const annotationInstalled = "vitistack.io/os-installed"
-
-func installed(m *v1alpha1.Machine) bool { return m.Annotations[annotationInstalled] == "true" }
+// installed tells whether the node of a machine has its configuration on its disk.
+func installed(m *v1alpha1.Machine) bool { return m.Installed() }
 
 // running tells whether a machine is up and has an address.
 func running(m *v1alpha1.Machine) bool {
-	return m != nil && m.Status.Phase == v1alpha1.MachineRunning && len(m.Status.IPAddresses) > 0 && m.DeletionTimestamp == nil
+	return addressed(m) && m.Status.Phase == v1alpha1.MachineRunning
+}
+
+// addressed tells whether a machine has its addresses, which it has before it is made.
+func addressed(m *v1alpha1.Machine) bool {
+	return m != nil && len(m.Status.IPAddresses) > 0 && m.DeletionTimestamp == nil
 }
 
 // addressOf is the first address of a machine, at which its node is reached.
@@ -110,7 +112,7 @@ func (f *function) advance(ctx context.Context, c *cluster) error {
 	if err := f.prepareMachines(ctx, c); err != nil {
 		return err
 	}
-	members, configs, err := f.renderUnconfigured(ctx, c)
+	members, configs, err := f.renderUnprovided(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -156,12 +158,13 @@ func (f *function) readPlan(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// renderUnconfigured returns the members that have no configuration yet, and the
-// configuration of each. There are none where the spec of a cluster with nodes has a
-// fault that concerns configurations only.
-func (f *function) renderUnconfigured(ctx context.Context, c *cluster) ([]member, map[string][]byte, error) {
+// renderUnprovided returns the members whose nodes have not been seen with their
+// configuration, and the configurations of those that have not been provided. There are
+// none where the spec of a cluster with nodes has a fault that concerns configurations
+// only.
+func (f *function) renderUnprovided(ctx context.Context, c *cluster) ([]member, map[string][]byte, error) {
 	members := c.unconfigured()
-	configs, err := f.renderAll(ctx, c, members)
+	configs, err := f.renderAll(ctx, c, c.unprovided(members))
 	if err != nil {
 		return nil, configs, c.tolerate(v1alpha1.ConditionConfigApplied, err)
 	}
@@ -251,18 +254,19 @@ func (c *cluster) close() {
 	}
 }
 
-// unconfigured are the members that get their configuration now: whose machines
-// are up, and whose nodes have not taken it as far as is known. A control plane
+// unconfigured are the members that are on their way to their configuration: whose
+// machines have addresses, and whose nodes have not been seen with it. A control plane
 // that grows takes one at a time, and none while one leaves.
 func (c *cluster) unconfigured() []member {
 	busy := c.Status.Version != "" && c.controlPlaneChanges()
 	var found []member
 	for _, m := range c.plan.members {
-		if !running(c.machines[m.name]) || installed(c.machines[m.name]) {
+		machine := c.machines[m.name]
+		if !addressed(machine) || installed(machine) {
 			continue
 		}
 		if m.role == v1alpha1.RoleControlPlane && c.Status.Version != "" {
-			if busy {
+			if busy && !provided(machine) {
 				continue
 			}
 			busy = true
@@ -279,14 +283,14 @@ func (c *cluster) controlPlaneChanges() bool {
 		return true
 	}
 	for name, m := range c.machines {
-		if poolOf(m) != controlPlanePool || !installed(m) {
+		if poolOf(m) != controlPlanePool || !(installed(m) || provided(m)) {
 			continue
 		}
 		ready := slices.ContainsFunc(c.Status.Nodes, func(n v1alpha1.NodeStatus) bool { return n.Name == name && n.State == "Ready" })
 		if heldByEtcd(m) {
 			continue // etcd needs another member before this one can leave
 		}
-		if leaving(m) || (running(m) && !ready && m.Annotations[v1alpha1.AnnotationRemove] == "") {
+		if leaving(m) || ((running(m) || !installed(m)) && !ready && m.Annotations[v1alpha1.AnnotationRemove] == "") {
 			return true
 		}
 	}
@@ -381,13 +385,18 @@ func (f *function) ensureCredentials(ctx context.Context, c *cluster) error {
 	return err
 }
 
-// keyed tells whether the keys of the cluster are in use: a node has its configuration,
-// or etcd has begun, whatever has become of that node.
+// keyed tells whether the keys of the cluster are in use: a node has or may have its
+// configuration, or etcd has begun, whatever has become of that node.
 func (c *cluster) keyed() bool {
-	if isTrue(c.KubernetesCluster, v1alpha1.ConditionBootstrapped) {
+	if isTrue(c.KubernetesCluster, v1alpha1.ConditionBootstrapped) || c.hasNodes() {
 		return true
 	}
-	return c.hasNodes()
+	for _, m := range c.machines {
+		if provided(m) {
+			return true
+		}
+	}
+	return false
 }
 
 // announce writes into the status that this delivery makes the keys. Of two that

@@ -45,7 +45,7 @@ func TestSeats(t *testing.T) {
 
 func TestCurrentNodes(t *testing.T) {
 	t.Parallel()
-	configured := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{annotationInstalled: "true"}}}
+	configured := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationInstalled: "true"}}}
 	c := &cluster{machines: map[string]*v1alpha1.Machine{"old": configured, "anew": {}}}
 	cases := map[string]struct {
 		reason, node string

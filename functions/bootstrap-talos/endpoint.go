@@ -73,8 +73,8 @@ type plane struct {
 func (c *cluster) planes() []plane {
 	var staying, going []plane
 	for i, m := range c.plan.controlPlanes() {
-		if machine := c.machines[m.name]; running(machine) {
-			staying = append(staying, plane{addressOf(machine), installed(machine), true, i == 0})
+		if machine := c.machines[m.name]; addressed(machine) {
+			staying = append(staying, plane{addressOf(machine), installed(machine) && running(machine), true, i == 0})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.machines)) {
@@ -91,7 +91,7 @@ func (c *cluster) planes() []plane {
 // virtual address nor a custom one:
 //
 //	who has it now stays                 the same, also while it is down
-//	a new cluster                        its first control plane, once that runs
+//	a new cluster                        its first control plane, once it has that
 //	who had it leaves, or is gone        the first one that works and stays
 //	and there is none                    the same: somebody has to come back
 func endpointNode(now string, planes []plane) string {

@@ -98,7 +98,7 @@ func (f *function) handleMachine(ctx context.Context, ref events.Ref, look glanc
 	if orphan, err := f.releaseOrphan(ctx, m, owner); err != nil || orphan {
 		return err
 	}
-	if running(m) && !installed(m) {
+	if needsConfig(m) {
 		return f.configureMachine(ctx, owner.Name, m)
 	}
 	controlPlane := m.Labels[v1alpha1.LabelClusterRole] == v1alpha1.RoleControlPlane
@@ -160,14 +160,34 @@ func (f *function) settleEach(ctx context.Context, namespace string, look glance
 	return nil
 }
 
+// needsConfig tells whether a machine alone is to be looked at: its configuration has to be
+// provided, or its node may have started with it.
+func needsConfig(m *v1alpha1.Machine) bool {
+	return addressed(m) && !installed(m) && (running(m) || !provided(m))
+}
+
 // onItsWay tells whether a new machine goes from step to step by itself, so that
 // its cluster has nothing to do and nothing to tell.
 func onItsWay(m *v1alpha1.Machine) bool {
 	if installed(m) || running(m) || m.DeletionTimestamp != nil {
 		return false
 	}
-	c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady)
-	return c == nil || c.Reason == "WaitingForAddress" || c.Reason == "Provisioning" || c.Reason == "Starting"
+	switch readyReason(m) {
+	case "", "WaitingForAddress", "Provisioning", "Starting":
+		return true
+	case reasonWaitingForMachineConfig:
+		return provided(m)
+	default:
+		return false
+	}
+}
+
+// readyReason is the reason of a machine's condition Ready, or empty.
+func readyReason(m *v1alpha1.Machine) string {
+	if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady); c != nil {
+		return c.Reason
+	}
+	return ""
 }
 
 // settle brings one KubernetesCluster further.

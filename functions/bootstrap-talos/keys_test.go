@@ -67,23 +67,26 @@ func TestKeysAreDeleted(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name, reason string
-		// refused is what nodes refuse until the keys are gone, and reached whether the
-		// cluster has come to the point.
+		// refused is what nodes refuse until the keys are gone, closed whether machines
+		// get no addresses until then, and reached whether the cluster has come to the
+		// point.
 		refused string
+		closed  bool
 		reached func(*stand, *v1alpha1.KubernetesCluster) bool
 		lost    bool
 	}{
-		{"NoNode", "no node has a configuration by them", "ApplyConfiguration", func(_ *stand, kc *v1alpha1.KubernetesCluster) bool {
+		{"NoNode", "no node has a configuration by them", "", true, func(_ *stand, kc *v1alpha1.KubernetesCluster) bool {
 			return isTrue(kc, conditionCredentials)
 		}, false},
-		{"Configured", "a node has its configuration by them, etcd has not begun", "Bootstrap", func(s *stand, _ *v1alpha1.KubernetesCluster) bool {
+		{"Configured", "a node has its configuration by them, etcd has not begun", "Bootstrap", false, func(s *stand, _ *v1alpha1.KubernetesCluster) bool {
 			return slices.Contains(s.machines("shop"), "cp-0") && installed(s.machine("shop-cp-0"))
 		}, true},
-		{"Running", "the cluster runs", "", func(_ *stand, kc *v1alpha1.KubernetesCluster) bool { return settled(kc) }, true},
+		{"Running", "the cluster runs", "", false, func(_ *stand, kc *v1alpha1.KubernetesCluster) bool { return settled(kc) }, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			s := setUp(t, standing{})
+			s.closed.Store(tc.closed)
 			if err := s.plan.Set(faults.Rule{Operation: "MachineService/" + tc.refused, Error: "Unavailable"}); err != nil {
 				t.Fatal(err)
 			}
@@ -112,6 +115,7 @@ func TestKeysAreDeleted(t *testing.T) {
 			if err := s.plan.Set(); err != nil {
 				t.Fatal(err)
 			}
+			s.closed.Store(false)
 			kc := s.running("shop", "cp-0")
 			if !isTrue(kc, conditionCredentials) {
 				t.Errorf("the cluster runs, with conditions %v", kc.Status.Conditions)
@@ -130,13 +134,13 @@ func (s *stand) withoutKeys(cluster string) {
 	s.change(cluster, func(kc *v1alpha1.KubernetesCluster) {
 		kc.Spec.Topology.Workers = []v1alpha1.WorkerPool{{Name: "pool", Replicas: 1}}
 	})
-	feed.Until(s, "the new machine is up", func() (bool, string) {
+	feed.Until(s, "the new machine has its address", func() (bool, string) {
 		kc := s.get(cluster)
-		up := slices.Contains(s.machines(cluster), "pool-0") && running(s.machine(cluster+"-pool-0"))
+		up := slices.Contains(s.machines(cluster), "pool-0") && addressed(s.machine(cluster+"-pool-0"))
 		return up && kc.Status.ObservedGeneration == kc.Generation, kc.Status.Message
 	})
 	s.look(cluster)
-	if installed(s.machine(cluster + "-pool-0")) {
+	if provided(s.machine(cluster + "-pool-0")) {
 		s.Error("a node has a configuration by keys that nobody has")
 	}
 	if err := s.kube.Get(s.Context(), s.namespace, cluster+"-talos-secrets", &corev1.Secret{}); !kube.NotFound(err) {

@@ -182,23 +182,6 @@ func identify(ctx context.Context, address string, pinned fingerprint) (identity
 	return id, nil
 }
 
-// applyConfig gives a node in maintenance mode its configuration.
-func applyConfig(ctx context.Context, address string, pinned fingerprint, config []byte) error {
-	ctx, c, end, err := talkInsecurely(ctx, address, pinned, shortRPC)
-	if err != nil {
-		return err
-	}
-	defer end()
-	_, err = c.ApplyConfiguration(ctx, &machine.ApplyConfigurationRequest{Data: config, Mode: machine.ApplyConfigurationRequest_AUTO})
-	if status.Code(err) == codes.InvalidArgument {
-		return fault{"ConfigRefused", fmt.Sprintf("node %s refuses its configuration: %s", address, status.Convert(err).Message())}
-	}
-	if err != nil {
-		return fmt.Errorf("apply configuration to %s: %w", address, err)
-	}
-	return nil
-}
-
 // bootstrap lets a node begin the cluster's etcd. That it has been done before is
 // success: the node itself remembers it, whoever lost the answer.
 func bootstrap(ctx context.Context, address string, a *access) error {

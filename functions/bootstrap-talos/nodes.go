@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -22,8 +21,8 @@ import (
 // atOnce is how many nodes a delivery talks to at the same time.
 const atOnce = 8
 
-// configureMachine gives the node of one machine that has just come up its
-// configuration. A cluster that is not ready for that does it later itself.
+// configureMachine brings one machine closer to a node with its configuration. A cluster
+// that is not ready for that does it later itself.
 func (f *function) configureMachine(ctx context.Context, name string, m *v1alpha1.Machine) error {
 	kc := &v1alpha1.KubernetesCluster{}
 	if err := f.kube.Get(ctx, m.Namespace, name, kc); err != nil {
@@ -44,12 +43,15 @@ func (f *function) configureMachine(ctx context.Context, name string, m *v1alpha
 	if len(members) == 0 {
 		return kube.OnConflict(func() error { return f.settle(ctx, m.Namespace, name, glance{thorough: true}) })
 	}
-	configs, err := f.renderAll(ctx, c, members)
+	configs, err := f.renderAll(ctx, c, c.unprovided(members))
 	if err == nil {
 		err = poll(ctx, c.until, func(ctx context.Context) error { return f.configureOnce(ctx, c, members, configs) })
 	}
 	if errors.As(err, new(fault)) {
 		return kube.OnConflict(func() error { return f.settle(ctx, m.Namespace, name, glance{thorough: true}) })
+	}
+	if w := (waits{}); errors.As(err, &w) && !w.silent {
+		return nil // the event of the Machine tells
 	}
 	return err
 }
@@ -81,23 +83,27 @@ func (f *function) prepare(ctx context.Context, c *cluster) (bool, error) {
 	return err == nil, err
 }
 
-// configureOnce tries to give each member its configuration, unless it has done so
-// before, some at the same time. It waits for nodes that don't answer yet.
+// configureOnce does the next step for each member that has not been seen with its
+// configuration, some at the same time.
 func (f *function) configureOnce(ctx context.Context, c *cluster, members []member, configs map[string][]byte) error {
 	var mu sync.Mutex
 	var problems []error
 	var group errgroup.Group
 	group.SetLimit(atOnce)
 	left := slices.DeleteFunc(slices.Clone(members), func(m member) bool { return c.states[m.name] == stateOurs })
+	missing := maps.Clone(configs)
 	for _, m := range left {
 		group.Go(func() error {
-			state, err := f.configure(ctx, c, c.machines[m.name], configs[m.name])
-			if err == nil && state != stateOurs {
-				err = waits{reason: "WaitingForNode", message: fmt.Sprintf("waits for node %s to answer", m.name), silent: true}
-			}
+			machine := c.machines[m.name]
+			state, err := f.configure(ctx, c, machine, missing[m.name])
 			mu.Lock()
 			defer mu.Unlock()
-			c.states[m.name] = state
+			if provided(machine) {
+				delete(configs, m.name) // once: another delivery may have taken it back by the next look
+			}
+			if state != "" {
+				c.states[m.name] = state
+			}
 			if err != nil {
 				problems = append(problems, err)
 			}
@@ -123,7 +129,7 @@ func worst(problems []error) error {
 }
 
 // renderAll writes the configurations of members, and saves them, without secrets,
-// before any is sent.
+// before any is provided.
 func (f *function) renderAll(ctx context.Context, c *cluster, members []member) (map[string][]byte, error) {
 	if len(members) == 0 {
 		return nil, nil
@@ -191,73 +197,6 @@ func dialect(common clusterConfig, m *v1alpha1.Machine) clusterConfig {
 		common.contract = contract
 	}
 	return common
-}
-
-// configure gives one node its configuration, if it waits for one and is the
-// machine that it should be, and marks its Machine.
-func (f *function) configure(ctx context.Context, c *cluster, m *v1alpha1.Machine, config []byte) (nodeState, error) {
-	state, pinned := probe(ctx, addressOf(m), c.access)
-	switch state {
-	case stateUnreachable:
-		return state, nil
-	case stateForeign:
-		return state, fault{"ForeignNode", fmt.Sprintf(
-			"the node at %s has a configuration of another cluster: reset it, or delete Machine %s", addressOf(m), m.Name)}
-	case stateSkewed:
-		return state, skewed(m)
-	case stateMaintenance:
-		err := recognise(ctx, m, c.macs[m.Name], pinned)
-		if err == nil {
-			err = f.checkKeys(ctx, c)
-		}
-		if err == nil {
-			err = applyConfig(ctx, addressOf(m), pinned, config)
-		}
-		if errors.As(err, new(fault)) {
-			return state, err
-		}
-		if err != nil {
-			return stateUnreachable, nil // it may be restarting, or have taken it; the next look tells
-		}
-	}
-	before := m.DeepCopy()
-	if m.Annotations == nil {
-		m.Annotations = map[string]string{}
-	}
-	m.Annotations[annotationInstalled] = "true"
-	if _, err := f.kube.Patch(ctx, before, m); err != nil && !kube.NotFound(err) && !kube.Conflict(err) {
-		return stateOurs, err
-	}
-	return stateOurs, nil
-}
-
-// checkKeys returns an error unless the keys that this delivery has read are still those of the
-// cluster. A Secret that is deleted before any node has a configuration is replaced by other
-// keys, and a node with the first ones would be a stranger to them.
-func (f *function) checkKeys(ctx context.Context, c *cluster) error {
-	now, err := f.readPKI(ctx, c.KubernetesCluster)
-	if err != nil {
-		return err
-	}
-	if now == nil || now.Cluster.ID != c.bundle.Cluster.ID {
-		return errors.New("the keys of the cluster have been replaced")
-	}
-	return nil
-}
-
-// recognise makes sure that a node in maintenance mode is the machine that it should
-// be. It returns a fault where that is another one.
-func recognise(ctx context.Context, m *v1alpha1.Machine, macs []string, pinned fingerprint) error {
-	id, err := identify(ctx, addressOf(m), pinned)
-	if err != nil {
-		return err
-	}
-	if !id.is(string(m.UID), macs) {
-		return fault{"WrongNode", fmt.Sprintf(
-			"the node at %s has %s, but Machine %s has UID %s and MAC addresses %s: two machines may have one address",
-			addressOf(m), id, m.Name, m.UID, strings.Join(macs, ", "))}
-	}
-	return nil
 }
 
 // skewed is what people are told of a node whose certificate is not valid now.

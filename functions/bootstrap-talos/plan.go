@@ -227,7 +227,10 @@ func machineOf(kc *v1alpha1.KubernetesCluster, p plan, m member, image string) *
 		Spec: v1alpha1.MachineSpec{
 			Template: m.properties.Template, ProviderRef: m.properties.ProviderRef,
 			NetworkNamespaceName: kc.Spec.NetworkNamespaceName,
-			OS:                   &v1alpha1.MachineOS{Family: "linux", Distribution: "talos", Version: p.talos, Architecture: "amd64", ImageID: image},
+			CloudInit: &v1alpha1.CloudInit{SecretRef: &v1alpha1.CloudInitSecretReference{
+				Name: v1alpha1.MachineConfigSecretName(m.name), Key: v1alpha1.MachineConfigKey,
+			}},
+			OS: &v1alpha1.MachineOS{Family: "linux", Distribution: "talos", Version: p.talos, Architecture: "amd64", ImageID: image},
 		},
 	}
 }

@@ -44,10 +44,10 @@ func (f *function) release(ctx context.Context, m *v1alpha1.Machine) error {
 }
 
 // releaseDeleted releases the Machines that are being deleted and have nothing to wait
-// for: their nodes never had a configuration, or a user gives up on their members.
+// for: their nodes cannot have had a configuration, or a user gives up on their members.
 func (f *function) releaseDeleted(ctx context.Context, c *cluster) error {
 	for _, m := range c.machines {
-		if m.DeletionTimestamp == nil || (installed(m) && m.Annotations[v1alpha1.AnnotationForce] != "true") {
+		if m.DeletionTimestamp == nil || (mayHaveJoined(m) && m.Annotations[v1alpha1.AnnotationForce] != "true") {
 			continue
 		}
 		if err := f.release(ctx, m); err != nil {

@@ -98,11 +98,11 @@ func (f *function) readmitNode(ctx context.Context, c *cluster, m *v1alpha1.Mach
 		if why != "" {
 			return fault{"NodeReset", fmt.Sprintf(
 				"control plane %s has lost its configuration, by a new disk or a reset, and gets it again only while etcd has a majority without it: %s; where all control planes have lost it, first take the annotation %s from their Machines",
-				m.Name, why, annotationInstalled)}
+				m.Name, why, v1alpha1.AnnotationInstalled)}
 		}
 	}
 	before := m.DeepCopy()
-	delete(m.Annotations, annotationInstalled)
+	delete(m.Annotations, v1alpha1.AnnotationInstalled)
 	if _, err := f.kube.Patch(ctx, before, m); err != nil && !kube.NotFound(err) && !kube.Conflict(err) {
 		return err
 	}

@@ -18,6 +18,11 @@ import (
 func (s *stand) renew(name string) {
 	s.Helper()
 	m := s.machine(name)
+	feed.Until(s, name+" has its configuration on its disk alone", func() (bool, string) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.seeds[string(m.UID)] == nil, ""
+	})
 	if err := s.fleet.Destroy(string(m.UID)); err != nil {
 		s.Fatal(err)
 	}
@@ -99,7 +104,7 @@ func TestResetControlPlaneHasNobodyToJoin(t *testing.T) {
 			for _, name := range tc.reset {
 				s.renew(name)
 			}
-			s.says("shop", "NodeReset", "control plane shop-cp-0", "while etcd has a majority without it: ", "restore a backup", annotationInstalled)
+			s.says("shop", "NodeReset", "control plane shop-cp-0", "while etcd has a majority without it: ", "restore a backup", v1alpha1.AnnotationInstalled)
 			applied := meta.FindStatusCondition(s.get("shop").Status.Conditions, v1alpha1.ConditionConfigApplied)
 			if want := fmt.Sprintf("%d of %s", int(tc.planes)-len(tc.reset), count(int(tc.planes), "node")); applied.Message != want {
 				t.Errorf("ConfigApplied: %s, want %s", applied.Message, want)
@@ -120,7 +125,7 @@ func TestResetControlPlaneHasNobodyToJoin(t *testing.T) {
 // it waits for a backup.
 func (s *stand) forRestore(name string) {
 	s.Helper()
-	if err := s.kube.Merge(s.Context(), s.machine(name), map[string]any{"metadata": map[string]any{"annotations": map[string]any{annotationInstalled: nil}}}); err != nil {
+	if err := s.kube.Merge(s.Context(), s.machine(name), map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationInstalled: nil}}}); err != nil {
 		s.Fatal(err)
 	}
 	feed.Until(s, name+" is configured", func() (bool, string) { return s.state(name) == stateOurs, s.get("shop").Status.Message })
@@ -185,12 +190,12 @@ func TestSuspects(t *testing.T) {
 		"NoAPI":        {"the API may be away because of it", []change{plane, silent}, true},
 		"Beginning":    {"its etcd may have begun while nobody was told so", []change{plane, func(_ *v1alpha1.Machine, c *cluster) { c.before.Status.Conditions = nil }}, false},
 		"Leaving":      {"it is not needed any more", []change{worker, func(m *v1alpha1.Machine, _ *cluster) { m.Annotations[v1alpha1.AnnotationRemoving] = "now" }}, false},
-		"New":          {"it has had no configuration", []change{worker, func(m *v1alpha1.Machine, _ *cluster) { delete(m.Annotations, annotationInstalled) }}, false},
+		"New":          {"it has had no configuration", []change{worker, func(m *v1alpha1.Machine, _ *cluster) { delete(m.Annotations, v1alpha1.AnnotationInstalled) }}, false},
 		"Off":          {"there is nobody to ask", []change{worker, func(m *v1alpha1.Machine, _ *cluster) { m.Status.Phase = v1alpha1.MachineStopped }}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{annotationInstalled: "true"}}}
+			m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{v1alpha1.AnnotationInstalled: "true"}}}
 			m.Status.Phase, m.Status.IPAddresses = v1alpha1.MachineRunning, []string{"192.0.2.1"}
 			kc := &v1alpha1.KubernetesCluster{}
 			kc.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionBootstrapped, Status: metav1.ConditionTrue}}

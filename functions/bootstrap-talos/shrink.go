@@ -91,10 +91,16 @@ func (c *cluster) node(name string) (workloadNode, bool) {
 	return c.nodes[i], true
 }
 
+// mayHaveJoined tells whether a control plane may be a member of etcd: its node has its
+// configuration, or its virtual machine was made with it.
+func mayHaveJoined(m *v1alpha1.Machine) bool {
+	return installed(m) || (poolOf(m) == controlPlanePool && provided(m) && m.Status.VMName != "")
+}
+
 // dismiss writes down that a machine leaves. One that never was a node goes at
 // once, unless it becomes one meanwhile.
 func (f *function) dismiss(ctx context.Context, c *cluster, m *v1alpha1.Machine) error {
-	if !installed(m) {
+	if !mayHaveJoined(m) {
 		return f.kube.DeleteExactly(ctx, m)
 	}
 	if poolOf(m) == controlPlanePool && c.Status.Removing != m.Name {

@@ -18,6 +18,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	resources "github.com/siderolabs/talos/pkg/machinery/resources/config"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -52,8 +53,14 @@ type stand struct {
 	mu   sync.Mutex
 	next int
 	held map[string]int
+	// seeds are the configurations that the hypervisor has, by the UIDs of Machines.
+	seeds map[string][]byte
 	// skew is how far the clocks of machines are ahead that are powered on.
 	skew atomic.Int64
+	// closed is whether machines get no addresses.
+	closed atomic.Bool
+	// seedless is whether machines find no seed, as somebody else at their address.
+	seedless bool
 	// temporary is whether the network interfaces of machines show no permanent address.
 	temporary bool
 }
@@ -88,7 +95,7 @@ func setUp(t *testing.T, o standing) *stand {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stand{T: t, server: server, namespace: server.Namespace(t), plan: &faults.Plan{}, net: net, next: 2, held: map[string]int{}}
+	s := &stand{T: t, server: server, namespace: server.Namespace(t), plan: &faults.Plan{}, net: net, next: 2, held: map[string]int{}, seeds: map[string][]byte{}}
 	if s.fleet, err = talos.Open(t.TempDir(), s.plan, slog.New(slog.DiscardHandler), talos.WithTiming(o.timing)); err != nil {
 		t.Fatal(err)
 	}
@@ -248,9 +255,26 @@ func (s *stand) running(name string, machines ...string) *v1alpha1.KubernetesClu
 		kc = s.get(name)
 		got := s.machines(name)
 		ok := settled(kc) && kc.Status.Phase == v1alpha1.ClusterRunning && (machines == nil || slices.Equal(got, machines))
-		return ok, fmt.Sprintf("%s: %s; machines %v, wanted %v", kc.Status.Phase, kc.Status.Message, got, machines)
+		left := s.configsLeft(name)
+		return ok && len(left) == 0, fmt.Sprintf("%s: %s; machines %v, wanted %v; configurations left of %v", kc.Status.Phase, kc.Status.Message, got, machines, left)
 	})
 	return kc
+}
+
+// configsLeft are the Machines of a cluster whose hypervisor has a configuration that
+// their node has too.
+func (s *stand) configsLeft(cluster string) (left []string) {
+	s.Helper()
+	list := &v1alpha1.MachineList{}
+	if err := s.kube.List(s.Context(), s.namespace, v1alpha1.LabelClusterName+"="+cluster, list); err != nil {
+		s.Fatal(err)
+	}
+	for _, m := range list.Items {
+		if installed(&m) && meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionMachineConfigHeld) {
+			left = append(left, m.Name)
+		}
+	}
+	return left
 }
 
 // waits waits until a cluster says that it waits for a reason, with these words.

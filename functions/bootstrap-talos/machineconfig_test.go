@@ -1,0 +1,109 @@
+package main
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/tests/stand/feed"
+)
+
+// TestKeysGoToNobody has somebody answer at the addresses of all machines as Talos does in
+// maintenance mode, with their UUIDs and MAC addresses. Nobody is sent a configuration, and
+// the cluster says what is wrong.
+func TestKeysGoToNobody(t *testing.T) {
+	t.Parallel()
+	s := setUp(t, standing{})
+	s.seedless = true
+	s.create(s.cluster("shop", 1, 1))
+	feed.Until(t, "machines are restarted with their configuration", func() (bool, string) {
+		for _, name := range s.machines("shop") {
+			m := s.machine("shop-" + name)
+			if m.Spec.RestartToken == "" || m.Status.RestartToken != m.Spec.RestartToken {
+				return false, name + " has not been restarted; " + s.get("shop").Status.Message
+			}
+		}
+		return len(s.machines("shop")) == 2, s.get("shop").Status.Message
+	})
+	for range 3 {
+		s.look("shop")
+	}
+	if n := s.plan.Calls()["MachineService/ApplyConfiguration"]; n != 0 {
+		t.Errorf("a configuration was sent %d times to a node that had not proved who it is", n)
+	}
+	for _, name := range []string{"shop-cp-0", "shop-pool-0"} {
+		if m := s.machine(name); installed(m) || m.Generation > 2 {
+			t.Errorf("%s: installed %t, generation %d; want false, and one restart", name, installed(m), m.Generation)
+		}
+	}
+	if kc := s.get("shop"); kc.Status.Phase != v1alpha1.ClusterProvisioning {
+		t.Errorf("the cluster is %s: %s", kc.Status.Phase, kc.Status.Message)
+	}
+}
+
+// TestConfigurationsAreRemoved looks for the configurations of a cluster that runs.
+func TestConfigurationsAreRemoved(t *testing.T) {
+	t.Parallel()
+	s := setUp(t, standing{})
+	s.create(s.cluster("shop", 3, 1))
+	s.running("shop", "cp-0", "cp-1", "cp-2", "pool-0")
+	if n := s.plan.Calls()["MachineService/ApplyConfiguration"]; n != 0 {
+		t.Errorf("a configuration was sent over the network %d times", n)
+	}
+	for _, name := range s.machines("shop") {
+		m := s.machine("shop-" + name)
+		err := s.kube.Get(t.Context(), s.namespace, m.MachineConfigSecret(), &corev1.Secret{})
+		if !kube.NotFound(err) || provided(m) {
+			t.Errorf("%s: annotations %v, Secret: %v; want it gone", name, m.Annotations, err)
+		}
+	}
+}
+
+// TestSecretIsTaken has somebody's own Secret under the name of a node's configuration.
+func TestSecretIsTaken(t *testing.T) {
+	t.Parallel()
+	s := setUp(t, standing{})
+	taken := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "shop-cp-0-machine-config"}, Data: map[string][]byte{"userdata": []byte("mine")}}
+	s.create(taken)
+	s.create(s.cluster("shop", 1, 0))
+	s.waits("shop", "NameTaken", taken.Name, "delete it")
+	if string(s.secret(taken.Name).Data["userdata"]) != "mine" {
+		t.Error("somebody's Secret was written")
+	}
+	if err := s.kube.Delete(t.Context(), taken); err != nil {
+		t.Fatal(err)
+	}
+	s.look("shop")
+	s.running("shop", "cp-0")
+}
+
+// TestUnprovided has a configuration that create-vm does not find.
+func TestUnprovided(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason   string
+		provided bool
+		patient  bool
+		want     int
+	}{
+		"New":      {"it has none yet", false, false, 1},
+		"Thorough": {"somebody has deleted the Secret: a look at the cluster writes it again", true, true, 1},
+		"Event":    {"the event of the annotation that was just set writes nothing", true, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := &v1alpha1.Machine{}
+			if tc.provided {
+				m.Annotations = map[string]string{v1alpha1.AnnotationMachineConfig: "d"}
+			}
+			kube.SetReady(&m.Status.Conditions, 1, false, reasonWaitingForMachineConfig, "waits")
+			c := &cluster{patient: tc.patient, machines: map[string]*v1alpha1.Machine{"n": m}}
+			if got := len(c.unprovided([]member{{name: "n"}})); got != tc.want {
+				t.Errorf("%s: got %d, want %d", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
