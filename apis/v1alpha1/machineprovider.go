@@ -31,6 +31,10 @@ const (
 // and names those that it lacks.
 const ConditionPrivilegesGranted = "PrivilegesGranted"
 
+// ConditionOrphansFound is a condition of a MachineProvider beside Ready. It says whether the hypervisor has virtual machines of the stack
+// whose Machine does not exist, and how to remove them. It is Unknown where they cannot be listed.
+const ConditionOrphansFound = "OrphansFound"
+
 // MachineProvider is a hypervisor that machines are made on.
 //
 // +kubebuilder:object:root=true
@@ -101,6 +105,10 @@ type MachineProviderSpec struct {
 	// not affected by a change.
 	// +optional
 	AllowedNamespaces *AllowedNamespaces `json:"allowedNamespaces,omitempty"`
+	// Whether another installation of the stack makes machines at the same hypervisor. This
+	// installation cannot tell orphans from the machines of the other one, so it reports none.
+	// +optional
+	Shared bool `json:"shared,omitempty"`
 	// What machines get that do not say otherwise.
 	// +optional
 	Defaults *ProviderDefaults `json:"defaults,omitempty"`
@@ -240,6 +248,14 @@ type MachineProviderStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	Nodes []ProviderNode `json:"nodes,omitempty"`
+	// Virtual machines of the stack at the provider whose Machine does not exist, at most 100.
+	// +optional
+	// +listType=map
+	// +listMapKey=id
+	Orphans []Orphan `json:"orphans,omitempty"`
+	// Orphans that two checks have found.
+	// +optional
+	OrphanCount int32 `json:"orphanCount,omitempty"`
 	// When to look again.
 	// +optional
 	NextCheckTime *metav1.Time `json:"nextCheckTime,omitempty"`

@@ -87,6 +87,9 @@ func (k *kubevirt) usage(ctx context.Context) (map[string]usage, error) {
 	}
 }
 
+// virtualMachines are the virtual machines, of all namespaces.
+var virtualMachines = kubevirtv1.GroupVersion.WithResource("virtualmachines")
+
 // instances are the running virtual machines, of all namespaces.
 var instances = kubevirtv1.GroupVersion.WithResource("virtualmachineinstances")
 

@@ -142,7 +142,7 @@ func (f *functions) settleProvider(ctx context.Context, name, cause string) erro
 		return nil
 	}
 	before := p.DeepCopy()
-	h, err := f.inspect(ctx, p)
+	i, err := f.inspect(ctx, p)
 	machines := &v1alpha1.MachineList{}
 	if err := f.kube.List(ctx, "", "", machines); err != nil {
 		return err
@@ -152,20 +152,33 @@ func (f *functions) settleProvider(ctx context.Context, name, cause string) erro
 		return err
 	}
 	countAll(machines.Items, providers.Items)
-	told := concludeProvider(p, h, countMachines(machines.Items, name), err)
+	told := concludeProvider(p, i.health, countMachines(machines.Items, name), err)
+	found := err == nil && describeOrphans(p, i, machines.Items, f.now())
 	if _, err := f.kube.PatchStatus(ctx, before, p); err != nil {
 		return err
 	}
 	if told.news {
 		f.kube.Tell(ctx, p, told.warning, told.reason, told.message)
 	}
+	if found {
+		c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionOrphansFound)
+		f.kube.Tell(ctx, p, true, c.Reason, c.Message)
+	}
 	events.Report(ctx, string(p.Status.Phase), told.message)
 	return nil
 }
 
+// inspection is what a look at the hypervisor of a provider has shown.
+type inspection struct {
+	health
+	// guests are the virtual machines that the stack made. unlisted is why they are unknown.
+	guests   []v1alpha1.Orphan
+	unlisted error
+}
+
 // inspect looks at the hypervisor of a provider. One that nobody has looked at before may
 // just be being installed beside its provider, and has a moment to come up.
-func (f *functions) inspect(ctx context.Context, p *v1alpha1.MachineProvider) (h health, err error) {
+func (f *functions) inspect(ctx context.Context, p *v1alpha1.MachineProvider) (i inspection, err error) {
 	patience := f.patience
 	if p.Status.Phase != "" {
 		patience = 0
@@ -175,17 +188,20 @@ func (f *functions) inspect(ctx context.Context, p *v1alpha1.MachineProvider) (h
 	for {
 		var backend hypervisor
 		if backend, err = f.connect(ctx, p); err == nil {
-			h, err = backend.Inspect(ctx)
+			i.health, err = backend.Inspect(ctx)
+		}
+		if guests, ok := backend.(guestLister); ok && err == nil && !p.Spec.Shared {
+			i.guests, i.unlisted = guests.Guests(ctx)
 		}
 		no, refused := asFault(err)
 		if err == nil || (refused && no.reason != reasonNotInstalled) {
-			return h, err
+			return i, err
 		}
 		select {
 		case <-ctx.Done():
-			return h, err
+			return i, err
 		case <-over:
-			return h, err
+			return i, err
 		case <-time.After(pause):
 		}
 	}

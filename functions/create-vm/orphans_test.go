@@ -1,0 +1,209 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events"
+	proxmoxsim "github.com/vitistack/stack/tests/sim/proxmox"
+	"github.com/vitistack/stack/tests/stand/apiserver"
+)
+
+func TestUIDOfTags(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason, tags, want string
+	}{
+		"Ours":    {"both tags are there", "uid-1-2;vitistack", "1-2"},
+		"Cluster": {"more tags do not matter", "cluster-a;role-worker;uid-1-2;vitistack", "1-2"},
+		"NoUID":   {"nothing says which Machine it was made for", "vitistack", ""},
+		"Foreign": {"somebody else's tag may look alike", "uid-1-2", ""},
+		"None":    {"it has no tags", "", ""},
+	} {
+		if got := uidOfTags(splitTags(tc.tags)); got != tc.want {
+			t.Errorf("%s: %s: got %q, want %q", name, tc.reason, got, tc.want)
+		}
+	}
+}
+
+func TestWithoutMachine(t *testing.T) {
+	t.Parallel()
+	machines := []v1alpha1.Machine{
+		{ObjectMeta: metav1.ObjectMeta{Name: "runs", UID: "1"}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "going", UID: "2", DeletionTimestamp: &metav1.Time{Time: time.Now()}}},
+	}
+	gone := v1alpha1.Orphan{ID: "3", UID: "3"}
+	got := withoutMachine([]v1alpha1.Orphan{{ID: "1", UID: "1"}, {ID: "2", UID: "2"}, gone}, machines)
+	if diff := cmp.Diff([]v1alpha1.Orphan{gone}, got); diff != "" {
+		t.Errorf("a Machine that is being deleted exists (-want +got):\n%s", diff)
+	}
+}
+
+// TestOrphans leaves virtual machines behind at each hypervisor.
+func TestOrphans(t *testing.T) {
+	t.Parallel()
+	remote := apiserver.StartAnother(t).Config()
+	t.Run("KubeVirt", func(t *testing.T) { orphaned(t, elsewhere(remote), "kubectl --namespace ") })
+	t.Run("Proxmox", func(t *testing.T) { orphaned(t, proxmoxSite, "qm stop ") })
+}
+
+func orphaned(t *testing.T, at func(*rig) *site, remedy string) {
+	t.Parallel()
+	r := newRig(t, at)
+	r.machine("stays")
+	r.machine("m1")
+	stays, m := r.drive("stays", &wire{}, "runs", running), r.drive("m1", &wire{}, "runs", running)
+	same := r.site.foreign(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "foreign", UID: "foreign"}})
+	if s := r.checked(); len(s.Orphans) != 0 || !meta.IsStatusConditionFalse(s.Conditions, v1alpha1.ConditionOrphansFound) {
+		t.Fatalf("every virtual machine of the stack has its Machine: %+v", s)
+	}
+	r.forsake(m)
+	if s := r.checked(); len(s.Orphans) != 1 || s.OrphanCount != 0 || !meta.IsStatusConditionFalse(s.Conditions, v1alpha1.ConditionOrphansFound) {
+		t.Fatalf("one check confirms nothing: %+v", s)
+	}
+	r.clock.advance(10 * time.Minute)
+	s := r.checked()
+	c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionOrphansFound)
+	if s.OrphanCount != 1 || len(s.Orphans) != 1 || s.Orphans[0].UID != string(m.UID) || !s.Orphans[0].Confirmed {
+		t.Fatalf("got %+v", s.Orphans)
+	}
+	if c == nil || c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, s.Orphans[0].ID) || !strings.Contains(c.Message, remedy) {
+		t.Errorf("the condition has to name the orphan, and how to remove it: %+v", c)
+	}
+	if !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReady) {
+		t.Errorf("machines are made as before: %+v", s.Conditions)
+	}
+	before := r.providerNow().ResourceVersion
+	r.clock.advance(10 * time.Minute)
+	if r.checked(); r.providerNow().ResourceVersion != before {
+		t.Error("a check that finds the same as before has written")
+	}
+	if len(r.site.vms(m)) != 1 || len(r.site.vms(stays)) != 1 || !same() {
+		t.Error("the checks have changed virtual machines")
+	}
+	r.removeByHand(m)
+	if s := r.checked(); len(s.Orphans) != 0 || s.OrphanCount != 0 || !meta.IsStatusConditionFalse(s.Conditions, v1alpha1.ConditionOrphansFound) {
+		t.Errorf("nothing is left of it: %+v", s)
+	}
+	r.clean(stays, &wire{})
+}
+
+// checked has the MachineProvider looked at as resync does, and returns its status.
+func (r *rig) checked() v1alpha1.MachineProviderStatus {
+	r.Helper()
+	if err := deliver(r.Context(), r.process(&wire{}), lookAtProvider(r.site.provider, events.TypeResync)); err != nil {
+		r.Fatal(err)
+	}
+	return r.providerNow().Status
+}
+
+// forsake deletes a Machine whose finalizers somebody has removed by hand.
+func (r *rig) forsake(m *v1alpha1.Machine) {
+	r.Helper()
+	if err := r.kube.Merge(r.Context(), m.DeepCopy(), map[string]any{"metadata": map[string]any{"finalizers": nil}}); err != nil {
+		r.Fatal(err)
+	}
+	if err := r.kube.Delete(r.Context(), m); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// removeByHand removes the virtual machine of a Machine that is gone.
+func (r *rig) removeByHand(m *v1alpha1.Machine) {
+	r.Helper()
+	backend, err := r.process(&wire{}).connect(r.Context(), r.providerNow())
+	if err != nil {
+		r.Fatal(err)
+	}
+	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		waitsFor, err := backend.Remove(r.Context(), m)
+		if err == nil && waitsFor == "" {
+			return
+		}
+		if time.Since(began) > time.Minute {
+			r.Fatalf("the virtual machine is not removed: %s, %v", waitsFor, err)
+		}
+	}
+}
+
+// TestNewMachineIsNoOrphan makes a Machine with its virtual machine just before a check lists
+// virtual machines.
+func TestNewMachineIsNoOrphan(t *testing.T) {
+	t.Parallel()
+	var sim *proxmoxsim.Server
+	r := newRig(t, func(r *rig) *site {
+		server, p := r.pve(proxmoxsim.Options{}, nil)
+		sim = server
+		return pveSite(r, server, p.Name)
+	})
+	var once sync.Once
+	w := &wire{answer: func(req *http.Request) *http.Response {
+		if strings.HasSuffix(req.URL.Path, "/cluster/resources") {
+			once.Do(func() {
+				m := r.machine("new")
+				if err := sim.AddMachine(proxmoxsim.Machine{ID: 20000, Node: "pve1", Config: map[string]string{"name": "new", "tags": tagsOf(m)}}, ""); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		return nil
+	}}
+	if err := deliver(t.Context(), r.process(w), lookAtProvider(r.site.provider, events.TypeResync)); err != nil {
+		t.Fatal(err)
+	}
+	if s := r.providerNow().Status; len(s.Orphans) != 0 {
+		t.Errorf("its Machine exists: %+v", s.Orphans)
+	}
+	if err := sim.AddMachine(proxmoxsim.Machine{ID: 20001, Node: "pve1", Config: map[string]string{"name": "old", "tags": "vitistack;" + tagOf(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{UID: types.UID("gone")}})}}, ""); err != nil {
+		t.Fatal(err)
+	}
+	if s := r.checked(); len(s.Orphans) != 1 || s.Orphans[0].ID != "20001" {
+		t.Errorf("only the one without Machine is an orphan: %+v", s.Orphans)
+	}
+	p := r.providerNow()
+	if err := r.kube.Merge(t.Context(), p, map[string]any{"spec": map[string]any{"shared": true}}); err != nil {
+		t.Fatal(err)
+	}
+	if s := r.checked(); len(s.Orphans) != 0 || meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionOrphansFound) != nil {
+		t.Errorf("whose machine it is cannot be told at a shared hypervisor: %+v", s)
+	}
+}
+
+// TestOrphansAreNotListed has a user of KubeVirt who may not list virtual machines.
+func TestOrphansAreNotListed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, elsewhere(apiserver.StartAnother(t).Config()))
+	known := v1alpha1.Orphan{ID: "a/b", UID: "1", FirstSeen: metav1.NewTime(time.Now().Truncate(time.Second)), Confirmed: true}
+	p := r.providerNow()
+	before := p.DeepCopy()
+	p.Status.Orphans, p.Status.OrphanCount = []v1alpha1.Orphan{known}, 1
+	if _, err := r.kube.PatchStatus(t.Context(), before, p); err != nil {
+		t.Fatal(err)
+	}
+	w := &wire{answer: func(req *http.Request) *http.Response {
+		if strings.HasSuffix(req.URL.Path, "/virtualmachines") {
+			return &http.Response{StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}}, Body: http.NoBody, Request: req}
+		}
+		return nil
+	}}
+	if err := deliver(t.Context(), r.process(w), lookAtProvider(r.site.provider, events.TypeResync)); err != nil {
+		t.Fatal(err)
+	}
+	s := r.providerNow().Status
+	c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionOrphansFound)
+	if c == nil || c.Status != metav1.ConditionUnknown || !strings.Contains(c.Message, "grant it list on virtualmachines.kubevirt.io") {
+		t.Errorf("got %+v", c)
+	}
+	if len(s.Orphans) != 1 || s.Phase != v1alpha1.ProviderReady {
+		t.Errorf("what is known of orphans stays, and machines are made as before: %+v", s)
+	}
+}
