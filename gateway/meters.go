@@ -95,6 +95,11 @@ func (m *meters) pipeline(g *gateway, gauge func(string, string, []string, func(
 		func(add addSeries) { countWaiting(g.store.Current(), add) })
 	gauge("vitistack_network_free_addresses", "Addresses of a network that can be given out", []string{"namespace", "network"},
 		func(add addSeries) { countFree(g.store.Current(), g.config.Metrics.MaxSeries, add) })
+	gauge("vitistack_orphans", "Things that the stack made at a backend for objects that do not exist", []string{"backend"}, func(add addSeries) {
+		for _, backend := range state.OrphanBackends {
+			add(float64(g.store.Current().Orphans(backend)), backend)
+		}
+	})
 	m.deliveries = m.registry.Counter("vitistack_operator_event_deliveries_total", "Tries to tell an endpoint of an event, by outcome: delivered, retried or dead", "endpoint", "outcome")
 	m.commit = m.registry.Histogram("vitistack_operator_snapshot_duration_seconds", "Time to make a snapshot", fast).Observe()
 }

@@ -219,7 +219,14 @@ function health() {
             backends[o.name] ?? o.name,
             operatorState[o.status] ?? "wait",
             o.status,
-            [o.version, plural(o.resources.total, "object"), !o.ready && o.message].filter(Boolean).join(" · "),
+            [
+              o.version,
+              plural(o.resources.total, "object"),
+              o.resources.orphans && plural(o.resources.orphans, "orphan"),
+              !o.ready && o.message,
+            ]
+              .filter(Boolean)
+              .join(" · "),
           ),
         ),
         all("operators").length === 0 &&

@@ -9,7 +9,7 @@ import { since } from "./format.js";
 // as stuck.
 export const patience = 180;
 
-const order = { networks: 1, addresses: 2, machines: 3, clusters: 4, providers: 0, operators: 0, hosts: 0, functions: 0 };
+const order = { networks: 1, addresses: 2, machines: 3, clusters: 4, providers: 0, operators: 0, hosts: 0, functions: 0, orphans: 0 };
 const rank = { bad: 0, act: 1, wait: 2 };
 
 export const sinceOf = (item) => item.since ?? item.createdAt ?? item.lastUpdated;

@@ -4,8 +4,8 @@
 export const topics = ["networks", "addresses", "allocations", "machines", "providers", "hosts", "vms", "clusters", "operators"];
 
 const mostEvents = 1000;
-// functions are told with the counts, and looked at as the other topics are.
-const kept = [...topics, "functions"];
+// functions and orphans are told with the counts, and looked at as the other topics are.
+const kept = [...topics, "functions", "orphans"];
 const empty = () => new Map(kept.map((t) => [t, new Map()]));
 
 let state = empty();
@@ -167,7 +167,21 @@ export const handlers = {
         status: f.ready ? "running" : "failed",
         phase: f.ready ? "Ready" : "NotReady",
       });
+    const orphans = (incoming ?? state).get("orphans");
+    orphans.clear();
+    for (const o of summary.orphans ?? [])
+      orphans.set(`${o.backend}/${o.name ?? ""}`, {
+        ...o,
+        id: `${o.backend}/${o.name ?? ""}`,
+        name: o.name ?? o.backend,
+        provider: o.name,
+        reason: "OrphansFound",
+        status: "running",
+        phase: "OrphansFound",
+        ready: false,
+      });
     touch("functions");
+    touch("orphans");
     tell("state");
   },
   heartbeat() {},

@@ -25,6 +25,7 @@ export const kindOf = {
   hosts: "Hypervisor node",
   operators: "Backend",
   functions: "Function",
+  orphans: "Backend with orphans",
 };
 export const resourceOf = {
   networks: "networknamespace",
@@ -47,6 +48,7 @@ export const nounOf = {
   hosts: "hypervisor node",
   operators: "backend",
   functions: "function",
+  orphans: "backend with orphans",
 };
 
 // Each rule is a pattern of reasons, who has to act, and what to do. The first one
@@ -59,6 +61,11 @@ const rules = [
     /^(WaitingFor\w+|Provisioning|Starting|Stopping|Generating|Creating|Releasing|Deleting|Waiting|Retrying|MachinesRunning)$/,
     "wait",
     "Nothing to do: it goes on by itself.",
+  ],
+  [
+    /^OrphansFound$/,
+    "operator",
+    "Check that nobody needs what the message names, then remove it at the backend with the command that it says: the stack removes none of it. The entry goes at the next check, within ten minutes.",
   ],
   [/^(Stopped|Paused)$/, "user", "It is off because that is asked for: change spec.powerState or spec.paused to go on."],
   [/^(PoolExhausted|Exhausted)$/, "network", "Delete what is no longer used, or enlarge the pool of the network."],

@@ -41,6 +41,8 @@ func FromKubernetes(from any) (*Object, error) {
 		return fromInstance(o)
 	case *KnativeService:
 		return fromFunction(o)
+	case *corev1.ConfigMap:
+		return fromReport(o)
 	default:
 		return nil, fmt.Errorf("convert object: the gateway knows no %T", from)
 	}

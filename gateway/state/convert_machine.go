@@ -127,6 +127,7 @@ func fromProvider(p *v1alpha1.MachineProvider) (*Object, error) {
 		Default:  p.Spec.Default,
 		Machines: s.MachineCount,
 	}
+	facts.Orphans = newOrphans(s.Orphans, orphanCondition(s.Conditions).Message)
 	if p.Spec.Endpoint != nil {
 		facts.Endpoint = p.Spec.Endpoint.URL
 	}

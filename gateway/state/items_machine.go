@@ -78,6 +78,8 @@ type providerJSON struct {
 	Memory   int64  `json:"memoryBytes,omitempty"`
 	Free     int64  `json:"memoryFreeBytes,omitempty"`
 	Hosts    int    `json:"hosts,omitempty"`
+	// Orphans are the virtual machines of the stack whose Machine does not exist.
+	Orphans []string `json:"orphans,omitempty"`
 	tail
 }
 
@@ -87,6 +89,7 @@ func providerItem(o *Object) *Item {
 	i.JSON = encode(providerJSON{
 		head: i.head(), tail: i.tail(), Type: f.Type, Version: f.Version, Default: f.Default, Endpoint: f.Endpoint,
 		Machines: f.Machines, CPUs: f.CPUs, Memory: f.Memory, Free: f.Free, Hosts: len(f.Hosts),
+		Orphans: f.Orphans.names(),
 	})
 	return i
 }

@@ -24,12 +24,13 @@ const (
 	KindVM         Kind = "VirtualMachine"
 	KindVMI        Kind = "VirtualMachineInstance"
 	KindFunction   Kind = "Service"
+	KindReport     Kind = "ConfigMap"
 )
 
 // Kinds are all kinds, in the order of the layers.
 var Kinds = []Kind{
 	KindNetwork, KindAddress, KindAllocation, KindMachine, KindProvider, KindCluster, KindBackup,
-	KindNode, KindVM, KindVMI, KindFunction,
+	KindNode, KindVM, KindVMI, KindFunction, KindReport,
 }
 
 // Key is where an object is. Namespace is empty for cluster-scoped kinds.
@@ -55,7 +56,7 @@ type Object struct {
 	// Reconcile is when the object is due. It is nil for kinds that no function reconciles.
 	Reconcile *Reconcile
 	// Facts is the kind's own: *Network, *Address, *Allocation, *Machine,
-	// *Provider, *Cluster, *Backup, *Node, *VM, *Instance or *Function.
+	// *Provider, *Cluster, *Backup, *Node, *VM, *Instance, *Function or *Report.
 	Facts any
 	// Spec and Status are the object's, as JSON, without anything secret.
 	Spec, Status json.RawMessage
@@ -162,6 +163,7 @@ type Provider struct {
 	Memory   int64
 	Free     int64
 	Hosts    []ProviderHost
+	Orphans  Orphans
 }
 
 // ProviderHost is one host of a MachineProvider.

@@ -49,6 +49,8 @@ type Operator struct {
 	Total    int
 	Healthy  int
 	Failed   int
+	// Orphans are what the stack made there for objects that do not exist.
+	Orphans int
 	// Capabilities are what the operator does.
 	Capabilities []string
 	Endpoint     string
@@ -80,7 +82,7 @@ var capabilitiesOf = map[string][]string{
 func operators(s *Snapshot, functions []*Object, probes map[string]Probe) []*Operator {
 	var all []*Operator
 	for _, name := range Operators {
-		o := &Operator{Name: name, Status: Healthy, Capabilities: capabilitiesOf[name]}
+		o := &Operator{Name: name, Status: Healthy, Capabilities: capabilitiesOf[name], Orphans: s.Orphans(name)}
 		used := o.observe(s)
 		if p, ok := probes[name]; ok {
 			used = true
@@ -256,6 +258,7 @@ type OperatorResources struct {
 	Total   int `json:"total"`
 	Healthy int `json:"healthy"`
 	Failed  int `json:"failed"`
+	Orphans int `json:"orphans,omitempty"`
 }
 
 // OperatorEndpoints are an operator's own addresses, or empty.
@@ -268,7 +271,7 @@ type OperatorEndpoints struct {
 func (o *Operator) model() OperatorModel {
 	m := OperatorModel{
 		Operator: o.Name, Version: o.Version, Status: o.Status, LastSeen: o.LastSeen,
-		Resources:    OperatorResources{Total: o.Total, Healthy: o.Healthy, Failed: o.Failed},
+		Resources:    OperatorResources{Total: o.Total, Healthy: o.Healthy, Failed: o.Failed, Orphans: o.Orphans},
 		Capabilities: o.Capabilities,
 	}
 	if o.Endpoint != "" {

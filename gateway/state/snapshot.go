@@ -15,6 +15,8 @@ type Snapshot struct {
 
 	collections    map[Topic]*Collection
 	functions      []functionJSON
+	orphans        []orphansJSON
+	orphanCounts   map[string]int
 	summary        []byte
 	infrastructure Body
 }
@@ -64,7 +66,8 @@ func (s *Snapshot) finish() {
 	s.summary = encode(struct {
 		Topics    map[Topic]Tally `json:"topics"`
 		Functions []functionJSON  `json:"functions"`
-	}{tallies, s.functions})
+		Orphans   []orphansJSON   `json:"orphans,omitempty"`
+	}{tallies, s.functions, s.orphans})
 	s.infrastructure = NewBody(encode(s.infrastructureOf()))
 }
 

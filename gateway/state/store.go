@@ -194,12 +194,13 @@ func (s *Store) Commit(now time.Time) (*Snapshot, []Change) {
 	for _, o := range s.objects[KindFunction] {
 		functions = append(functions, o)
 	}
+	orphans, orphanCounts := orphanGroups(slices.Collect(maps.Values(s.objects[KindProvider])), slices.Collect(maps.Values(s.objects[KindReport])))
 	s.mu.Unlock()
 
 	last := s.Current()
-	next := &Snapshot{Epoch: s.epoch, Version: last.Version + 1, Time: now, collections: map[Topic]*Collection{}, functions: functionsOf(functions)}
+	next := &Snapshot{Epoch: s.epoch, Version: last.Version + 1, Time: now, collections: map[Topic]*Collection{}, functions: functionsOf(functions), orphans: orphans, orphanCounts: orphanCounts}
 	var changes []Change
-	replaced := !slices.Equal(last.functions, next.functions)
+	replaced := !slices.Equal(last.functions, next.functions) || !slices.Equal(last.orphans, next.orphans) || !maps.Equal(last.orphanCounts, next.orphanCounts)
 	step := func(topic Topic, changed map[string]*Item) {
 		c, change := last.collections[topic].apply(changed, next.Version)
 		next.collections[topic] = c

@@ -44,26 +44,29 @@ type source struct {
 	resource string
 	// namespace is empty for all namespaces.
 	namespace string
+	// name is that of the only object that is watched, and empty for all of the kind.
+	name string
 	// optional is a kind that the others do not wait for.
 	optional bool
 	list     func() runtime.Object
 }
 
 // sources are all the kinds. functions is the namespace of the stack's Knative
-// Services.
+// Services, and of its ConfigMap of orphans.
 func sources(functions string) []source {
 	return []source{
-		{state.KindNetwork, v1alpha2.GroupVersion, "networknamespaces", "", false, func() runtime.Object { return &v1alpha2.NetworkNamespaceList{} }},
-		{state.KindAddress, v1alpha1.GroupVersion, "networkconfigurations", "", false, func() runtime.Object { return &v1alpha1.NetworkConfigurationList{} }},
-		{state.KindAllocation, v1alpha2.GroupVersion, "ipallocations", "", false, func() runtime.Object { return &v1alpha2.IPAllocationList{} }},
-		{state.KindMachine, v1alpha1.GroupVersion, "machines", "", false, func() runtime.Object { return &v1alpha1.MachineList{} }},
-		{state.KindProvider, v1alpha1.GroupVersion, "machineproviders", "", false, func() runtime.Object { return &v1alpha1.MachineProviderList{} }},
-		{state.KindCluster, v1alpha1.GroupVersion, "kubernetesclusters", "", false, func() runtime.Object { return &v1alpha1.KubernetesClusterList{} }},
-		{state.KindBackup, v1alpha1.GroupVersion, "etcdbackups", "", true, func() runtime.Object { return &v1alpha1.EtcdBackupList{} }},
-		{state.KindNode, corev1.SchemeGroupVersion, "nodes", "", true, func() runtime.Object { return &corev1.NodeList{} }},
-		{state.KindVM, state.KubeVirtGroupVersion, "virtualmachines", "", true, func() runtime.Object { return &state.VirtualMachineList{} }},
-		{state.KindVMI, state.KubeVirtGroupVersion, "virtualmachineinstances", "", true, func() runtime.Object { return &state.VirtualMachineInstanceList{} }},
-		{state.KindFunction, state.KnativeGroupVersion, "services", functions, true, func() runtime.Object { return &state.KnativeServiceList{} }},
+		{state.KindNetwork, v1alpha2.GroupVersion, "networknamespaces", "", "", false, func() runtime.Object { return &v1alpha2.NetworkNamespaceList{} }},
+		{state.KindAddress, v1alpha1.GroupVersion, "networkconfigurations", "", "", false, func() runtime.Object { return &v1alpha1.NetworkConfigurationList{} }},
+		{state.KindAllocation, v1alpha2.GroupVersion, "ipallocations", "", "", false, func() runtime.Object { return &v1alpha2.IPAllocationList{} }},
+		{state.KindMachine, v1alpha1.GroupVersion, "machines", "", "", false, func() runtime.Object { return &v1alpha1.MachineList{} }},
+		{state.KindProvider, v1alpha1.GroupVersion, "machineproviders", "", "", false, func() runtime.Object { return &v1alpha1.MachineProviderList{} }},
+		{state.KindCluster, v1alpha1.GroupVersion, "kubernetesclusters", "", "", false, func() runtime.Object { return &v1alpha1.KubernetesClusterList{} }},
+		{state.KindBackup, v1alpha1.GroupVersion, "etcdbackups", "", "", true, func() runtime.Object { return &v1alpha1.EtcdBackupList{} }},
+		{state.KindNode, corev1.SchemeGroupVersion, "nodes", "", "", true, func() runtime.Object { return &corev1.NodeList{} }},
+		{state.KindVM, state.KubeVirtGroupVersion, "virtualmachines", "", "", true, func() runtime.Object { return &state.VirtualMachineList{} }},
+		{state.KindVMI, state.KubeVirtGroupVersion, "virtualmachineinstances", "", "", true, func() runtime.Object { return &state.VirtualMachineInstanceList{} }},
+		{state.KindFunction, state.KnativeGroupVersion, "services", functions, "", true, func() runtime.Object { return &state.KnativeServiceList{} }},
+		{state.KindReport, corev1.SchemeGroupVersion, "configmaps", functions, v1alpha1.ConfigMapOrphans, true, func() runtime.Object { return &corev1.ConfigMapList{} }},
 	}
 }
 
@@ -71,7 +74,7 @@ func sources(functions string) []source {
 // the process short.
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Node{}, &corev1.NodeList{})
+	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Node{}, &corev1.NodeList{}, &corev1.ConfigMap{}, &corev1.ConfigMapList{})
 	scheme.AddKnownTypes(state.KubeVirtGroupVersion,
 		&state.VirtualMachine{}, &state.VirtualMachineList{},
 		&state.VirtualMachineInstance{}, &state.VirtualMachineInstanceList{})
@@ -86,6 +89,14 @@ func newScheme() (*runtime.Scheme, error) {
 		}
 	}
 	return scheme, nil
+}
+
+// narrowed has options select the only object that is watched, if there is one.
+func (s source) narrowed(options metav1.ListOptions) *metav1.ListOptions {
+	if s.name != "" {
+		options.FieldSelector = "metadata.name=" + s.name
+	}
+	return &options
 }
 
 // clients makes a client for each kind, all over one connection.

@@ -82,7 +82,7 @@ func (l *listerWatcher) ListWithContext(ctx context.Context, options metav1.List
 func (l *listerWatcher) list(ctx context.Context, options metav1.ListOptions) (*compactList, error) {
 	typed := l.source.list()
 	err := l.client.Get().NamespaceIfScoped(l.source.namespace, l.source.namespace != "").Resource(l.source.resource).
-		VersionedParams(&options, l.params).Do(ctx).Into(typed)
+		VersionedParams(l.source.narrowed(options), l.params).Do(ctx).Into(typed)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func (l *listerWatcher) list(ctx context.Context, options metav1.ListOptions) (*
 func (l *listerWatcher) WatchWithContext(ctx context.Context, options metav1.ListOptions) (kubewatch.Interface, error) {
 	options.Watch = true
 	typed, err := l.client.Get().NamespaceIfScoped(l.source.namespace, l.source.namespace != "").Resource(l.source.resource).
-		VersionedParams(&options, l.params).Watch(ctx)
+		VersionedParams(l.source.narrowed(options), l.params).Watch(ctx)
 	if err != nil {
 		if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) && ctx.Err() == nil {
 			l.failed(err)
