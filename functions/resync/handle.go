@@ -13,18 +13,21 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/orphans"
 )
 
 type function struct {
 	api    api
 	sender sender
 	now    func() time.Time
+	// namespace is the stack's.
+	namespace string
 }
 
-// api reads pages of objects of all namespaces, and writes metadata.
+// api reads pages of objects of all namespaces, and writes metadata and the ConfigMap orphans.
 type api interface {
+	orphans.API
 	ListInto(ctx context.Context, resource schema.GroupVersionResource, page kube.Page, list any) error
-	Merge(ctx context.Context, obj kube.Object, fields map[string]any) error
 }
 
 // sender sends events to the broker.
@@ -40,7 +43,7 @@ const pageSize = 500
 // their turn as well. The ids of the events derive from the ping's, so that a ping that is
 // delivered twice sends the same events again.
 func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, error) {
-	p := pass{function: f, cause: in, full: in.Type() == events.TypePing, machines: map[string]int{}, held: map[string]string{}, oldest: map[string]object{}, queued: map[string]bool{}}
+	p := pass{function: f, cause: in, full: in.Type() == events.TypePing, machines: map[string]int{}, held: map[string]string{}, exists: map[string]bool{}, oldest: map[string]object{}, queued: map[string]bool{}}
 	for _, k := range kinds {
 		if err := f.each(ctx, k.resource, func(o object) error { return p.look(ctx, k, o) }); err != nil {
 			return nil, err
@@ -54,6 +57,11 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	swept, err := p.sweep(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if p.full {
+		if err := p.checkOrphans(ctx); err != nil {
+			return nil, err
+		}
 	}
 	events.Report(ctx, "", fmt.Sprintf("Sent %d objects and %d leases to be looked at", p.sent, swept))
 	return nil, nil
@@ -70,6 +78,10 @@ type pass struct {
 	machines map[string]int
 	// held are the addresses of allocations, by UID.
 	held map[string]string
+	// exists are the UIDs of all objects that may hold a Lease, and orphans the Leases of
+	// others.
+	exists  map[string]bool
+	orphans []v1alpha1.Orphan
 	// oldest are the allocations that have waited longest for an address, by pool,
 	// and queued the NetworkConfigurations that wait for one.
 	oldest map[string]object
@@ -79,6 +91,7 @@ type pass struct {
 // look sends an event for an object that is not settled. Of those that wait for an
 // address of the same pool one is enough: it is served first, and wakes the next.
 func (p *pass) look(ctx context.Context, k kind, o object) error {
+	p.exists[o.Metadata.UID] = true
 	if k.name == ipAllocation && o.Status.Phase != released {
 		p.held[o.Metadata.UID] = o.Status.Address
 	}

@@ -3,7 +3,10 @@
 package main
 
 import (
+	"os"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
@@ -15,12 +18,12 @@ const name = "resync"
 
 func main() {
 	events.Run(name, func() (events.Handler, error) {
-		client, err := kube.Connect(name, v1alpha1.AddToScheme, v1alpha2.AddToScheme)
+		client, err := kube.Connect(name, v1alpha1.AddToScheme, v1alpha2.AddToScheme, kube.Kinds(corev1.SchemeGroupVersion, &corev1.ConfigMap{}))
 		if err != nil {
 			return nil, err
 		}
 		sender := events.NewSender(client.BrokerURL)
-		f := &function{api: client, sender: sender, now: time.Now}
+		f := &function{api: client, sender: sender, now: time.Now, namespace: kube.Namespace(os.Getenv)}
 		return sender.Require(f.handle), nil
 	})
 }

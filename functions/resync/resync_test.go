@@ -146,6 +146,12 @@ func (p pages) ListInto(_ context.Context, resource schema.GroupVersionResource,
 	return json.Unmarshal([]byte(docs[i]), list)
 }
 
+// Get finds an empty ConfigMap orphans.
+func (p pages) Get(_ context.Context, _, name string, obj kube.Object) error {
+	obj.SetName(name)
+	return nil
+}
+
 func (p pages) Merge(_ context.Context, obj kube.Object, fields map[string]any) error {
 	doc, err := json.Marshal(fields)
 	*p.written = append(*p.written, obj.GetName()+" "+string(doc))
@@ -200,6 +206,7 @@ func TestHandle(t *testing.T) {
 		"NetworkConfiguration/grown n2.3.p1 for n2", "NetworkConfiguration/served n3.4.p1 for n3",
 		"Machine/new u1.5.p1 for u1", "Machine/asked u4.6.p1 for u4", "Machine/changed u3.7.p1 for u3", "MachineProvider/grown p3.6.p1 for p3",
 		"Lease/net-10-0-0-5 l1.8.p1 for l1", "Lease/net-10-0-0-6 l2.9.p1 for l2",
+		"ConfigMap/orphans orphans.p1 for orphans",
 	}
 	if diff := cmp.Diff(want, twice[0]); diff != "" {
 		t.Errorf("all pages, without what is settled, and of those that wait for an address the oldest (-want +got):\n%s", diff)
@@ -207,8 +214,8 @@ func TestHandle(t *testing.T) {
 	if !slices.Equal(twice[0], twice[1]) {
 		t.Errorf("a ping that is delivered twice must send the same events: %v and %v", twice[0], twice[1])
 	}
-	if want := `asked {"metadata":{"annotations":{"vitistack.io/reconcile":null},"uid":"u4"}}`; len(written) != 2 || written[0] != want {
-		t.Errorf("wrote %v, want the annotation to be taken away, so that it can ask again", written)
+	if want := `asked {"metadata":{"annotations":{"vitistack.io/reconcile":null},"uid":"u4"}}`; len(written) != 4 || written[0] != want || !strings.HasPrefix(written[1], "orphans ") {
+		t.Errorf("wrote %v, want the annotation to be taken away, so that it can ask again, and the Lease of nobody to be reported", written)
 	}
 }
 

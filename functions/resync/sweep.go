@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
@@ -15,16 +16,18 @@ import (
 // leases are the records of who holds which address.
 var leases = kind{name: "Lease", resource: schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}}
 
-// Those that have a holder have it in a label, so that their metadata is enough.
+// Those that have a holder have it in a label, so that their metadata is enough. Those of
+// create-vm are the VMIDs of Proxmox VE that Machines hold.
 // Those without one keep an address back for some time, which their spec has.
 var (
-	heldLeases = kube.Page{Limit: pageSize, Selector: addressLeases + ",vitistack.io/holder", Metadata: true}
+	heldLeases = kube.Page{Limit: pageSize, Selector: "vitistack.io/managed-by in (allocate-ip,create-vm),vitistack.io/holder", Metadata: true}
 	freeLeases = kube.Page{Limit: pageSize, Selector: addressLeases + ",!vitistack.io/holder"}
 )
 
 const (
 	addressLeases = "vitistack.io/managed-by=allocate-ip"
 	labelHolder   = "vitistack.io/holder"
+	createVM      = "create-vm"
 	released      = string(v1alpha2.IPAllocationReleased)
 )
 
@@ -85,7 +88,10 @@ func (p *pass) sweep(ctx context.Context) (int, error) {
 				return sent, err
 			}
 			for _, l := range list.Items {
-				if !forsaken(l, p.held, p.now()) {
+				if p.isOrphan(l) {
+					p.orphans = append(p.orphans, v1alpha1.Orphan{ID: l.Metadata.Namespace + "/" + l.Metadata.Name, UID: l.Metadata.Labels[labelHolder]})
+				}
+				if l.Metadata.Labels[v1alpha1.LabelManagedBy] == createVM || !forsaken(l, p.held, p.now()) {
 					continue
 				}
 				ref := events.Ref{APIVersion: leases.resource.GroupVersion().String(), Kind: leases.name, Namespace: l.Metadata.Namespace, Name: l.Metadata.Name}

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/orphans"
+)
+
+// isOrphan reports whether a Lease has a holder that does not exist. Leases are listed after
+// their holders, so that one that is younger than the grace may be that of a new holder.
+func (p *pass) isOrphan(l lease) bool {
+	holder := l.Metadata.Labels[labelHolder]
+	return holder != "" && !p.exists[holder] && p.now().Sub(l.Metadata.CreationTimestamp.Time) >= grace
+}
+
+// checkOrphans reports the Leases whose holder does not exist, and has the functions that own
+// a backend which no object stands for look for orphans there. A Lease that allocate-ip deletes
+// because of this pass is gone at the next check, and so is never confirmed.
+func (p *pass) checkOrphans(ctx context.Context) error {
+	if err := p.sender.Send(ctx, events.LookAgain("/functions/"+name, orphans.Ref(p.namespace), v1alpha1.ConfigMapOrphans, p.cause.ID())); err != nil {
+		return err
+	}
+	return orphans.Report(ctx, p.api, orphans.Check{Namespace: p.namespace, Backend: v1alpha1.OrphansInLeases, Found: p.orphans, Now: p.now(), Message: leaseMessage})
+}
+
+// leaseMessage names Leases, and the command that deletes the first one.
+func leaseMessage(found []v1alpha1.Orphan) string {
+	namespace, name, _ := strings.Cut(found[0].ID, "/")
+	return fmt.Sprintf("no IPAllocation, NetworkConfiguration or Machine exists for Leases %s, which keep an address or a VMID from others. Delete each: kubectl --namespace %s delete lease %s",
+		orphans.Enumerate(found), namespace, name)
+}
