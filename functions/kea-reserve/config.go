@@ -46,6 +46,8 @@ type settings struct {
 	classes                     []string
 	allowed                     subnetList
 	strict                      bool
+	// shared is whether another installation of the stack uses the same Kea.
+	shared bool
 	// outbound says who may be connected to.
 	outbound outbound.Rules
 }
@@ -72,6 +74,7 @@ func readSettings(getenv func(string) string) (settings, error) {
 		tls:               flag("KEA_TLS_ENABLED", false),
 		insecure:          flag("KEA_TLS_INSECURE", false),
 		strict:            flag("KEA_STRICT_DEFAULTS", false),
+		shared:            flag("KEA_SHARED", false),
 		username:          getenv("KEA_BASIC_AUTH_USERNAME"),
 		password:          getenv("KEA_BASIC_AUTH_PASSWORD"),
 		secretName:        getenv("KEA_TLS_SECRET_NAME"),

@@ -14,6 +14,7 @@ import (
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/network"
+	"github.com/vitistack/stack/functions/internal/orphans"
 )
 
 type function struct {
@@ -28,6 +29,10 @@ type function struct {
 	allowed subnetList
 	strict  bool
 	now     func() time.Time
+	// namespace is the stack's, and shared is whether another installation of the stack uses
+	// the same Kea.
+	namespace string
+	shared    bool
 }
 
 // sender sends events to the broker.
@@ -41,6 +46,9 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 		return nil, err
 	}
 	again := in.Type() == events.TypeResync
+	if again && orphans.IsRef(ref) {
+		return nil, f.checkOrphans(ctx)
+	}
 	switch ref.Kind {
 	case "NetworkConfiguration":
 		how := look{thorough: again}

@@ -37,6 +37,7 @@ func main() {
 			kube: client, sender: sender, controls: controls, now: time.Now,
 			lock:    &lock{kube: client, namespace: settings.namespace, now: time.Now},
 			classes: settings.classes, allowed: settings.allowed, strict: settings.strict,
+			namespace: settings.namespace, shared: settings.shared,
 		}
 		return sender.Require(f.handle), nil
 	})
@@ -44,6 +45,6 @@ func main() {
 
 var kinds = []func(*runtime.Scheme) error{
 	v1alpha1.AddToScheme, v1alpha2.AddToScheme,
-	kube.Kinds(corev1.SchemeGroupVersion, &corev1.Event{}, &corev1.Secret{}),
+	kube.Kinds(corev1.SchemeGroupVersion, &corev1.Event{}, &corev1.Secret{}, &corev1.ConfigMap{}),
 	kube.Kinds(coordinationv1.SchemeGroupVersion, &coordinationv1.Lease{}),
 }

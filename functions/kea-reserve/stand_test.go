@@ -97,6 +97,7 @@ func (w *world) function(urls []string, environment ...string) *function {
 		kube: w.kube, sender: w.sent, controls: controls, now: w.clock.Now,
 		lock:    &lock{kube: w.kube, namespace: s.namespace, now: w.clock.Now},
 		classes: s.classes, allowed: s.allowed, strict: s.strict,
+		namespace: s.namespace, shared: s.shared,
 	}
 }
 

@@ -22,9 +22,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- $env := dict -}}
 {{- if eq .name "kea-reserve" -}}
   {{- $env = dict "KEA_URL" $v.kea.url "KEA_SECONDARY_URL" $v.kea.secondaryUrl "KEA_TLS_SECRET_NAME" $v.kea.tlsSecret "KEA_ALLOWED_SUBNETS" (join "," $v.kea.allowedSubnets) -}}
+  {{- if $v.kea.shared }}{{ $_ := set $env "KEA_SHARED" "true" }}{{ end -}}
   {{- if $v.kea.tlsSecret }}{{ $_ := set $env "KEA_TLS_ENABLED" "true" }}{{ end -}}
 {{- else if eq .name "provision-network" -}}
   {{- $env = dict "NAM_URL" $v.nam.url "NAM_TLS_SECRET_NAME" $v.nam.tlsSecret "NETBOX_URL" $v.netbox.url "NETBOX_TLS_SECRET_NAME" $v.netbox.tlsSecret -}}
+  {{- if $v.netbox.shared }}{{ $_ := set $env "NETBOX_SHARED" "true" }}{{ end -}}
 {{- else if eq .name "bootstrap-talos" -}}
   {{- $env = dict "TALOS_VERSION" $v.talos.version "IMAGE_FACTORY" $v.talos.imageFactory "TALOS_SCHEMATIC" $v.talos.schematic -}}
 {{- else if eq .name "create-vm" -}}

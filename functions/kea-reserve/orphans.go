@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/orphans"
+)
+
+// checkOrphans reports the reservations in Kea that bear the mark of this stack and whose
+// NetworkConfiguration does not exist. The sweep of a network removes those that it finds, so
+// that a second check finds those that no sweep reaches, because their network is gone. Where a
+// server does not answer, what is known stays.
+func (f *function) checkOrphans(ctx context.Context) error {
+	var found []v1alpha1.Orphan
+	var marked []reservation
+	if len(f.controls) > 0 && !f.shared {
+		var err error
+		if marked, err = f.markedReservations(ctx); err != nil {
+			events.Report(ctx, "", "Did not look for orphans: "+faultOf(err).message)
+			return nil
+		}
+		if found, err = f.withoutConfiguration(ctx, marked); err != nil {
+			return err
+		}
+	}
+	return orphans.Report(ctx, f.kube, orphans.Check{Namespace: f.namespace, Backend: v1alpha1.OrphansInKea, Found: found, Now: f.now(), Message: reservationMessage(marked)})
+}
+
+// markedReservations reads the reservations of this stack from the configurations of all
+// servers, with one request each. Those in a database of hosts are not in it.
+func (f *function) markedReservations(ctx context.Context) ([]reservation, error) {
+	documents, errs := make([]*document, len(f.controls)), make([]error, len(f.controls))
+	var wait sync.WaitGroup
+	for i, c := range f.controls {
+		wait.Go(func() { documents[i], errs[i] = configOf(ctx, c) })
+	}
+	wait.Wait()
+	var marked []reservation
+	for i, d := range documents {
+		if errs[i] != nil {
+			return nil, errs[i]
+		}
+		for _, r := range d.reservations() {
+			if r.mark.UID != "" {
+				marked = append(marked, r)
+			}
+		}
+	}
+	return marked, nil
+}
+
+// withoutConfiguration returns the reservations whose NetworkConfiguration does not exist. They have
+// to be read before the NetworkConfigurations are, because a NetworkConfiguration is there
+// before its reservation is made, and until after it is removed.
+func (f *function) withoutConfiguration(ctx context.Context, marked []reservation) (found []v1alpha1.Orphan, err error) {
+	if len(marked) == 0 {
+		return nil, nil
+	}
+	const pageSize = 500
+	exists := map[string]bool{}
+	for page := (kube.Page{Limit: pageSize, Metadata: true}); ; {
+		var list metav1.PartialObjectMetadataList
+		if err := f.kube.ListInto(ctx, v1alpha1.GroupVersion.WithResource("networkconfigurations"), page, &list); err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			exists[string(list.Items[i].UID)] = true
+		}
+		if page.Continue = list.Continue; page.Continue == "" {
+			break
+		}
+	}
+	for _, r := range marked {
+		if !exists[r.mark.UID] {
+			found = append(found, v1alpha1.Orphan{ID: r.orphanID(), Name: r.mark.Name, UID: r.mark.UID})
+		}
+	}
+	return found, nil
+}
+
+// orphanID names a reservation in every server.
+func (r reservation) orphanID() string {
+	if !r.address.IsValid() {
+		return fmt.Sprintf("%s in subnet %d", r.client, r.subnet)
+	}
+	return fmt.Sprintf("%s in subnet %d", r.address, r.subnet)
+}
+
+// reservationMessage returns a function that names reservations, and the command that removes
+// the first one.
+func reservationMessage(marked []reservation) func([]v1alpha1.Orphan) string {
+	return func(found []v1alpha1.Orphan) string {
+		first := marked[slices.IndexFunc(marked, func(r reservation) bool { return r.orphanID() == found[0].ID })]
+		arguments, _ := json.Marshal(map[string]any{
+			"subnet-id": first.subnet, "identifier-type": first.client.kind, "identifier": first.client.value, "operation-target": everywhere,
+		})
+		return fmt.Sprintf("no NetworkConfiguration exists for reservations in Kea: %s. The stack removes none of them. If no machine uses them, send each Kea server "+
+			`{"command":"reservation-del","service":["dhcp4"],"arguments":%s}, and then {"command":"config-write","service":["dhcp4"]}; a server without `+
+			"reservation-del has them in its configuration file. If another installation of the stack uses this Kea, set KEA_SHARED to true",
+			orphans.Enumerate(found), arguments)
+	}
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events"
+	stand "github.com/vitistack/stack/tests/stand/kea"
+)
+
+// orphans has the function look for orphans, and returns what the ConfigMap says then, and its
+// resourceVersion.
+func (w *world) orphans() (report v1alpha1.OrphanReport, version string) {
+	w.t.Helper()
+	w.must(w.deliver("ConfigMap", v1alpha1.ConfigMapOrphans, events.TypeResync))
+	c := &corev1.ConfigMap{}
+	w.must(w.kube.Get(w.t.Context(), w.namespace, v1alpha1.ConfigMapOrphans, c))
+	if text := c.Data[v1alpha1.OrphansInKea]; text != "" {
+		w.must(json.Unmarshal([]byte(text), &report))
+	}
+	return report, c.ResourceVersion
+}
+
+// TestOrphanedReservations loses a NetworkConfiguration without its reservation, beside one that
+// is being deleted and a reservation of others.
+func TestOrphanedReservations(t *testing.T) {
+	foreign := stand.Subnet{ID: 7, Subnet: "10.78.0.0/24", Reservations: []stand.Reservation{{HWAddress: "52:54:00:00:00:0c", IPAddress: "10.78.0.9"}}}
+	onEach(t, stand.Options{Subnets: []stand.Subnet{foreign}}, func(t *testing.T, b backend) {
+		w := newWorld(t, []string{b.URL()})
+		w.must(w.kube.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: v1alpha1.ConfigMapOrphans}}))
+		w.network("net", "10.77.0.0/24", nil)
+		w.configuration("lost", []string{macA}, nil)
+		w.configuration("going", []string{macB}, nil)
+		lost, _ := w.settle("lost"), w.settle("going")
+		before, address := lost.DeepCopy(), addressOf(t, lost, 0)
+		lost.Finalizers = nil
+		_, err := w.kube.Patch(t.Context(), before, lost)
+		w.must(err)
+		w.delete("lost")
+		w.delete("going")
+		if found, _ := w.orphans(); len(found.Orphans) != 1 || found.Orphans[0].Confirmed || found.Message != "" {
+			t.Errorf("one check confirms nothing: %+v", found)
+		}
+		w.clock.Pass(10 * time.Minute)
+		found, version := w.orphans()
+		if len(found.Orphans) != 1 || found.Orphans[0].UID != string(lost.UID) || found.Orphans[0].Name != w.namespace+"/lost" || !found.Orphans[0].Confirmed {
+			t.Errorf("got %+v", found)
+		}
+		for _, want := range []string{address, w.namespace + "/lost", `{"command":"reservation-del"`, `"identifier":"` + macA + `"`} {
+			if !strings.Contains(found.Message, want) {
+				t.Errorf("the message lacks %s: %s", want, found.Message)
+			}
+		}
+		w.clock.Pass(10 * time.Minute)
+		if _, again := w.orphans(); again != version {
+			t.Error("a check that finds the same as before has written")
+		}
+		w.f = w.function([]string{b.URL(), "http://127.0.0.1:1"})
+		if found, again := w.orphans(); again != version || len(found.Orphans) != 1 {
+			t.Errorf("with a server down nothing is known: %+v", found)
+		}
+		w.f = w.function([]string{b.URL()}, "KEA_SHARED=true")
+		if found, _ := w.orphans(); len(found.Orphans) != 0 {
+			t.Errorf("a mark does not say which installation made it, where several use one Kea: %+v", found)
+		}
+		w.f = w.function([]string{b.URL()})
+		if got := len(hosts(t, b)); got != 3 {
+			t.Errorf("the checks have removed reservations: %d are left", got)
+		}
+		if found, _ := w.orphans(); len(found.Orphans) != 1 {
+			t.Errorf("it is still there: %+v", found)
+		}
+		w.must(w.deliver("NetworkNamespace", "net", events.TypeResync))
+		if found, _ := w.orphans(); len(found.Orphans) != 0 || found.Message != "" {
+			t.Errorf("nothing is left of it: %+v", found)
+		}
+	})
+}
