@@ -16,6 +16,7 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/merge"
 	"github.com/vitistack/stack/functions/internal/networkpool"
+	"github.com/vitistack/stack/functions/internal/orphans"
 	"github.com/vitistack/stack/functions/internal/signature"
 )
 
@@ -40,6 +41,10 @@ type function struct {
 	datacenters map[v1alpha2.Identifier]bool
 	// optionalPools is whether namespaces that may use no NetworkPool are allowed everything.
 	optionalPools bool
+	// namespace is the stack's, and shared is whether another installation of the stack uses
+	// the same NetBox.
+	namespace string
+	shared    bool
 	// pause is how long to wait for more to happen before addresses are counted.
 	pause time.Duration
 	// looks are those at the users of a namespace's networks.
@@ -73,6 +78,8 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	switch {
 	case err != nil:
 		return nil, err
+	case orphans.IsRef(ref):
+		return nil, f.checkOrphans(ctx)
 	case ref.Kind == kindPool:
 		return nil, kube.OnConflict(func() error { return f.poolsChanged(ctx) })
 	case ref.Kind == kindNetwork:

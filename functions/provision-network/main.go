@@ -28,14 +28,21 @@ func main() {
 		if err != nil {
 			return nil, err
 		}
+		shared, err := isShared(os.Getenv)
+		if err != nil {
+			return nil, err
+		}
 		sender := events.NewSender(client.BrokerURL)
 		e := environment{getenv: os.Getenv, secret: client.Secrets(defaultTimeout)}
-		f := &function{kube: client, sources: e.sources(), sender: sender, now: time.Now, datacenters: e.datacenters(), optionalPools: networkpool.Optional(os.Getenv), pause: calm}
+		f := &function{
+			kube: client, sources: e.sources(), sender: sender, now: time.Now, datacenters: e.datacenters(), optionalPools: networkpool.Optional(os.Getenv), pause: calm,
+			namespace: kube.Namespace(os.Getenv), shared: shared,
+		}
 		return sender.Require(f.handle), nil
 	})
 }
 
 var kinds = []func(*runtime.Scheme) error{
 	v1alpha1.AddToScheme, v1alpha2.AddToScheme,
-	kube.Kinds(corev1.SchemeGroupVersion, &corev1.Event{}, &corev1.Secret{}, &corev1.Namespace{}),
+	kube.Kinds(corev1.SchemeGroupVersion, &corev1.Event{}, &corev1.Secret{}, &corev1.Namespace{}, &corev1.ConfigMap{}),
 }

@@ -64,6 +64,13 @@ func (s *Server) meets(o fields, query map[string][]string) bool {
 			has = plain(member(o, name, "value"))
 		case name == "role":
 			has = plain(member(o, name, "slug"))
+		case name == "description__ic":
+			if !slices.ContainsFunc(values, func(v string) bool {
+				return strings.Contains(strings.ToLower(plain(o["description"])), strings.ToLower(v))
+			}) {
+				return false
+			}
+			continue
 		case name == "slug", name == "prefix":
 			has = plain(o[name])
 		case name == "site":
