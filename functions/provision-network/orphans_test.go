@@ -38,7 +38,9 @@ func TestOrphansInNetBox(t *testing.T) {
 	w.must(w.kube.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: v1alpha1.ConfigMapOrphans}}))
 	made := map[string]*v1alpha2.NetworkNamespace{}
 	for _, name := range []string{"stays", "going", "lost"} {
-		w.network(name, netboxSpec(v1alpha2.NetBoxRequest{SegmentRequest: v1alpha2.SegmentRequest{IPv4PrefixLength: 28}, VLANGroup: "leafs"}))
+		spec := netboxSpec(v1alpha2.NetBoxRequest{SegmentRequest: v1alpha2.SegmentRequest{IPv4PrefixLength: 28}, Site: "az1", VLANGroup: "leafs"})
+		spec.DatacenterIdentifier = v1alpha2.Identifier(w.namespace)
+		w.network(name, spec)
 		made[name] = w.look(name)
 		w.expect(made[name], v1alpha2.ProvisioningReady, "Provisioned")
 	}

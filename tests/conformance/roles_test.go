@@ -19,7 +19,6 @@ import (
 var unexercised = map[string]string{
 	"broker-address brokers.eventing.knative.dev get": "no SinkBinding has written the Broker's address into a process",
 	"create-vm leases.coordination.k8s.io get":        "two deliveries that claim one VMID",
-	"gateway configmaps list":                         "somebody looks at what was generated for a cluster",
 	"kea-reserve configmaps patch":                    "a reservation whose NetworkConfiguration does not exist",
 	"kea-reserve leases.coordination.k8s.io create":   "a Kea without the hook for reservations, whose whole configuration is written",
 	"kea-reserve leases.coordination.k8s.io get":      "a Kea without the hook for reservations, whose whole configuration is written",
