@@ -1,0 +1,177 @@
+package attack
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/vitistack/stack/tests/stand/engine"
+)
+
+var (
+	configMaps          = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	namespaces          = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	serviceAccounts     = schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}
+	clusterRoleBindings = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"}
+)
+
+const platform = "vitistack-system"
+
+// stolen returns a client with a token of a function's ServiceAccount, which has the
+// rights of knative/.
+func (x *target) stolen(function string) dynamic.Interface {
+	x.Helper()
+	_, err := x.admin.Resource(namespaces).Create(x.Context(), x.parse("{apiVersion: v1, kind: Namespace, metadata: {name: "+platform+"}}"), metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		x.Fatal(err)
+	}
+	x.grant(function)
+	request := x.parse("{apiVersion: authentication.k8s.io/v1, kind: TokenRequest, spec: {}}")
+	request.SetName(function)
+	answer, err := x.admin.Resource(serviceAccounts).Namespace(platform).Create(x.Context(), request, metav1.CreateOptions{}, "token")
+	if err != nil {
+		x.Fatal(err)
+	}
+	token, _, err := unstructured.NestedString(answer.Object, "status", "token")
+	if err != nil || token == "" {
+		x.Fatalf("the API server issues no token for %s: %v", function, err)
+	}
+	config := rest.AnonymousClientConfig(x.server.Config())
+	config.BearerToken = token
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		x.Fatal(err)
+	}
+	return client
+}
+
+// grant installs the ServiceAccount of a function and its cluster-wide rights.
+func (x *target) grant(function string) {
+	x.Helper()
+	text, err := os.ReadFile(filepath.Join(engine.Root(), "knative", function+".yaml"))
+	if err != nil {
+		x.Fatal(err)
+	}
+	installed := 0
+	for doc := range strings.SplitSeq(string(text), "\n---\n") {
+		object := x.parse(doc)
+		resource, known := map[string]dynamic.ResourceInterface{
+			"ServiceAccount":     x.admin.Resource(serviceAccounts).Namespace(platform),
+			"ClusterRole":        x.admin.Resource(clusterRoles),
+			"ClusterRoleBinding": x.admin.Resource(clusterRoleBindings),
+		}[object.GetKind()]
+		if !known {
+			continue
+		}
+		body, err := json.Marshal(object)
+		if err != nil {
+			x.Fatal(err)
+		}
+		force := true
+		if _, err := resource.Patch(x.Context(), object.GetName(), types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: "install", Force: &force}); err != nil {
+			x.Fatalf("apply %s %s: %v", object.GetKind(), object.GetName(), err)
+		}
+		installed++
+	}
+	if installed != 3 {
+		x.Fatalf("knative/%s.yaml has %d of ServiceAccount, ClusterRole and ClusterRoleBinding", function, installed)
+	}
+}
+
+// remove tries to delete an object, without deleting it.
+func (x *target) remove(who dynamic.Interface, resource schema.GroupVersionResource, name string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		return who.Resource(resource).Namespace(x.namespace).Delete(ctx, name, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+	}
+}
+
+// written is a Secret or a ConfigMap with a controller of a kind and name, or with more
+// fields that begin with a comma.
+func written(kind, name, owner, more string) string {
+	ownerKind, ownerName, owned := strings.Cut(owner, "/")
+	references := ""
+	if owned {
+		references = ", ownerReferences: [{apiVersion: vitistack.io/v1alpha1, kind: " + ownerKind + ", name: " + ownerName + ", uid: '1', controller: true}]"
+	}
+	return "{apiVersion: v1, kind: " + kind + ", metadata: {name: " + name + references + "}" + more + "}"
+}
+
+// TestStolenTokens has the tokens of functions write Secrets and ConfigMaps that the stack
+// did not make, and those that it makes.
+func TestStolenTokens(t *testing.T) {
+	t.Parallel()
+	x := newTarget(t)
+	createVM, bootstrap, backup := x.stolen("create-vm"), x.stolen("bootstrap-talos"), x.stolen("etcd-backup")
+	for _, name := range []string{"app-password", "web-cloudinit", "shop-kubeconfig"} {
+		x.create(secrets, written("Secret", name, "", ""))
+	}
+	x.create(configMaps, written("ConfigMap", "shop-manifests", "", ""))
+	const only = "writes only the Secrets and ConfigMaps of its Machines and KubernetesClusters"
+	const patch = `{"data":{"a":"YQ=="}}`
+	for name, function := range map[string]dynamic.Interface{"create-vm": createVM, "bootstrap-talos": bootstrap} {
+		for _, secret := range []string{"app-password", "web-cloudinit", "shop-kubeconfig"} {
+			x.refused(name+" overwrites Secret "+secret, x.patch(function, secrets, secret, patch), only)
+			x.refused(name+" deletes Secret "+secret, x.remove(function, secrets, secret), only)
+			adopt := `{"metadata":{"ownerReferences":[{"apiVersion":"vitistack.io/v1alpha1","kind":"Machine","name":"web","uid":"1","controller":true}]}}`
+			x.refused(name+" adopts Secret "+secret, x.patch(function, secrets, secret, adopt), only)
+		}
+		for reason, secret := range map[string]string{
+			"without an owner":                 written("Secret", "new-cloudinit", "", ""),
+			"with the name of another Machine": written("Secret", "new-cloudinit", "Machine/web", ""),
+			"with another ending":              written("Secret", "web-password", "Machine/web", ""),
+			"of a kind that is not ours":       written("Secret", "web-cloudinit2", "Deployment/web", ""),
+			"with a token of a ServiceAccount": strings.Replace(written("Secret", "new-cloudinit", "Machine/new", ", type: kubernetes.io/service-account-token"), "metadata: {", "metadata: {annotations: {kubernetes.io/service-account.name: default}, ", 1),
+		} {
+			x.refused(name+" creates a Secret "+reason, x.make(function, secrets, secret), only)
+		}
+	}
+	token := strings.Replace(written("Secret", "new-machine-config", "Machine/new", ", type: kubernetes.io/service-account-token"), "metadata: {", "metadata: {annotations: {kubernetes.io/service-account.name: default}, ", 1)
+	x.refused("bootstrap-talos makes a token under its own name", x.make(bootstrap, secrets, token), only)
+	x.refused("create-vm makes a Secret of bootstrap-talos", x.make(createVM, secrets, written("Secret", "db-machine-config", "Machine/db", "")), only)
+	x.refused("bootstrap-talos overwrites a ConfigMap", x.patch(bootstrap, configMaps, "shop-manifests", `{"data":{"a":"b"}}`), only)
+	x.refused("bootstrap-talos deletes a ConfigMap", x.remove(bootstrap, configMaps, "shop-manifests"), only)
+	x.refused("bootstrap-talos makes a ConfigMap", x.make(bootstrap, configMaps, written("ConfigMap", "coredns", "KubernetesCluster/shop", "")), only)
+	x.refused("etcd-backup overwrites a Secret", x.patch(backup, secrets, "app-password", patch), `cannot patch resource "secrets"`)
+	x.refused("etcd-backup deletes a Secret", x.remove(backup, secrets, "app-password"), `cannot delete resource "secrets"`)
+	x.refused("etcd-backup makes a Secret", x.make(backup, secrets, written("Secret", "web2-cloudinit", "Machine/web2", "")), `cannot create resource "secrets"`)
+	x.refused("create-vm makes a ConfigMap", x.make(createVM, configMaps, written("ConfigMap", "a-manifests", "KubernetesCluster/a", "")), `cannot create resource "configmaps"`)
+	x.ownObjects(createVM, bootstrap)
+}
+
+// ownObjects has functions write and delete each object that they make.
+func (x *target) ownObjects(createVM, bootstrap dynamic.Interface) {
+	x.Helper()
+	for _, tc := range []struct {
+		function          dynamic.Interface
+		resource          schema.GroupVersionResource
+		kind, name, owner string
+	}{
+		{createVM, secrets, "Secret", "db-cloudinit", "Machine/db"},
+		{createVM, secrets, "Secret", "db.example.com-cloudinit", "Machine/db.example.com"},
+		{bootstrap, secrets, "Secret", "store-cp-0-machine-config", "Machine/store-cp-0"},
+		{bootstrap, secrets, "Secret", "store-talos-secrets", "KubernetesCluster/store"},
+		{bootstrap, secrets, "Secret", "store-talosconfig", "KubernetesCluster/store"},
+		{bootstrap, secrets, "Secret", "store-kubeconfig", "KubernetesCluster/store"},
+		{bootstrap, configMaps, "ConfigMap", "store-manifests", "KubernetesCluster/store"},
+		{bootstrap, configMaps, "ConfigMap", "store-manifests-workers-0", "KubernetesCluster/store"},
+	} {
+		text := written(tc.kind, tc.name, tc.owner, "")
+		x.allowed("create "+tc.name, x.make(tc.function, tc.resource, text))
+		x.create(tc.resource, text)
+		x.allowed("change "+tc.name, x.patch(tc.function, tc.resource, tc.name, `{"data":{"a":"YQ=="}}`))
+		x.allowed("delete "+tc.name, x.remove(tc.function, tc.resource, tc.name))
+		loose := `{"metadata":{"ownerReferences":null}}`
+		x.refused("give away "+tc.name, x.patch(tc.function, tc.resource, tc.name, loose), "writes only the Secrets")
+	}
+}
