@@ -10,7 +10,7 @@ var withoutMeaning = []struct{ variable, instead string }{
 	{"LEADER_ELECTION", "nobody leads: any number of instances may run, since every name is made once only"},
 	{"METRICS_BIND_ADDRESS", "/metrics is served at PORT, the only port that Knative gives a function"},
 	{"HEALTH_PROBE_BIND_ADDRESS", "/healthz and /readyz are served at PORT, the only port that Knative gives a function"},
-	{"NAMESPACE", "a MachineProvider names the namespace of its Secret"},
+	{"NAMESPACE", "a MachineProvider names the namespace of its Secret, which is that of the stack or one of CREDENTIALS_NAMESPACES"},
 }
 
 // environment says which variables that are set have no meaning for a function

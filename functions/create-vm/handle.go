@@ -231,7 +231,7 @@ func (f *functions) firstConfiguration(ctx context.Context, m *v1alpha1.Machine,
 		return fault{"CloudInitSecretNotFound", fmt.Sprintf("Secret %s does not exist: create it, or change spec.cloudInit.secretRef", ref.Name)}
 	}
 	if err != nil {
-		return err
+		return secretFault(err)
 	}
 	if m.Status.VMName == "" { // afterwards the guest has it
 		if err := forGuests(secret); err != nil {

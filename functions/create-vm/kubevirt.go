@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -323,7 +324,16 @@ func (k *kubevirt) Remove(ctx context.Context, m *v1alpha1.Machine) (string, err
 		return waitsFor, nil
 	}
 	_, err = k.remove(ctx, m, kube.Name(m.Name, "cloudinit"), &corev1.Secret{})
-	return "", err
+	return "", k.secretFault(err)
+}
+
+// secretFault returns a fault for a request for a Secret of this cluster that RBAC refuses,
+// and any other error as it is. Rights in another cluster come with its kubeconfig.
+func (k *kubevirt) secretFault(err error) error {
+	if k.owned {
+		return secretFault(err)
+	}
+	return err
 }
 
 // remove deletes one object that was made for the machine, and reports whether it
@@ -363,6 +373,9 @@ func madeFor(obj kube.Object, m *v1alpha1.Machine) bool {
 func (k *kubevirt) fault(err error) error {
 	if apierrors.IsUnauthorized(err) && !k.owned {
 		return fault{"CredentialsInvalid", fmt.Sprintf("the cluster of MachineProvider %s does not accept its credentials: renew the kubeconfig in their Secret", k.provider)}
+	}
+	if err = k.secretFault(err); errors.As(err, new(fault)) {
+		return err
 	}
 	if message, ok := kube.Refused(err); ok {
 		return fault{"KubeVirtApiError", message}

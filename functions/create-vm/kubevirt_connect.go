@@ -21,20 +21,20 @@ func local(home *kube.Client) *kubevirt { return &kubevirt{home: home, guests: h
 
 // connectKubeVirt makes the hypervisor of a MachineProvider of type kubevirt: this
 // cluster, or where it has credentials the one of their kubeconfig.
-func connectKubeVirt(ctx context.Context, home *kube.Client, p *v1alpha1.MachineProvider, wrap transport) (hypervisor, error) {
-	k := local(home)
+func connectKubeVirt(ctx context.Context, read credentials, p *v1alpha1.MachineProvider, wrap transport) (hypervisor, error) {
+	k := local(read.home)
 	k.provider, k.defaults = p.Name, defaultsOf(p)
 	if p.Spec.KubeVirt != nil {
 		k.options = *p.Spec.KubeVirt
 	}
 	if p.Spec.CredentialsRef == nil {
 		if p.Spec.Endpoint != nil && p.Spec.Endpoint.URL != "" {
-			_, err := credentialsOf(ctx, home, p)
+			_, err := read.of(ctx, p)
 			return nil, err
 		}
 		return k, nil
 	}
-	data, err := credentialsOf(ctx, home, p)
+	data, err := read.of(ctx, p)
 	if err != nil {
 		return nil, err
 	}

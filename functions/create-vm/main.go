@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -30,7 +29,7 @@ func main() {
 		if err != nil {
 			return nil, err
 		}
-		f := &functions{kube: client, connect: connect(client, nil), local: local(client), images: allowedImages(os.Getenv), optionalPools: networkpool.Optional(os.Getenv), now: time.Now, patience: 5 * time.Second}
+		f := &functions{kube: client, connect: connect(credentials{client, credentialsNamespaces(os.Getenv)}, nil), local: local(client), images: allowedImages(os.Getenv), optionalPools: networkpool.Optional(os.Getenv), now: time.Now, patience: 5 * time.Second}
 		return f.handle, nil
 	})
 }
@@ -40,23 +39,20 @@ type transport func(http.RoundTripper) http.RoundTripper
 
 // connect makes the hypervisor of a MachineProvider. Its credentials are read each
 // time, so that they can change at any time. wrap is for every connection that does
-// not go through home.
-func connect(home *kube.Client, wrap transport) func(context.Context, *v1alpha1.MachineProvider) (hypervisor, error) {
-	open, claims := &connections{}, cmp.Or(os.Getenv("POD_NAMESPACE"), defaultNamespace)
+// not go through the client of read.
+func connect(read credentials, wrap transport) func(context.Context, *v1alpha1.MachineProvider) (hypervisor, error) {
+	open, claims := &connections{}, kube.Namespace(os.Getenv)
 	return func(ctx context.Context, p *v1alpha1.MachineProvider) (hypervisor, error) {
 		switch p.Spec.Type {
 		case v1alpha1.ProviderKubeVirt:
-			return connectKubeVirt(ctx, home, p, wrap)
+			return connectKubeVirt(ctx, read, p, wrap)
 		case v1alpha1.ProviderProxmox:
-			return connectProxmox(ctx, home, p, claims, open, wrap)
+			return connectProxmox(ctx, read, p, claims, open, wrap)
 		default:
 			return nil, fault{"MachineProviderNotSupported", fmt.Sprintf("MachineProvider %s is of type %s, which this installation cannot reach", p.Name, p.Spec.Type)}
 		}
 	}
 }
-
-// defaultNamespace is where claims are where POD_NAMESPACE does not say.
-const defaultNamespace = "vitistack-system"
 
 // kinds are the kinds that the function reads and writes.
 var kinds = []func(*runtime.Scheme) error{

@@ -39,7 +39,7 @@ func TestOvertaken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slow := &functions{kube: client, connect: connect(client, through), local: local(client), now: time.Now}
+	slow := &functions{kube: client, connect: connect(credentials{client, []string{r.namespace}}, through), local: local(client), now: time.Now}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for armed && ctx.Err() == nil {

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -322,21 +321,6 @@ func hardlyChanged(before, now *resource.Quantity, whole resource.Quantity) bool
 	}
 	difference := before.AsApproximateFloat64() - now.AsApproximateFloat64()
 	return math.Abs(difference) < whole.AsApproximateFloat64()/20
-}
-
-// credentialsOf reads the Secret that a MachineProvider names. It returns a fault
-// where there is none.
-func credentialsOf(ctx context.Context, home *kube.Client, p *v1alpha1.MachineProvider) (map[string][]byte, error) {
-	ref := p.Spec.CredentialsRef
-	if ref == nil {
-		return nil, fault{"CredentialsMissing", fmt.Sprintf("MachineProvider %s has no credentials: name their Secret in spec.credentialsRef", p.Name)}
-	}
-	secret := &corev1.Secret{}
-	err := home.Get(ctx, ref.Namespace, ref.Name, secret)
-	if kube.NotFound(err) {
-		return nil, fault{"CredentialsMissing", fmt.Sprintf("Secret %s/%s of MachineProvider %s does not exist: create it, or change spec.credentialsRef", ref.Namespace, ref.Name, p.Name)}
-	}
-	return secret.Data, err
 }
 
 // defaultsOf are what machines get that do not say otherwise.

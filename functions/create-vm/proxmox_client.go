@@ -16,7 +16,6 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events/outbound"
-	"github.com/vitistack/stack/functions/internal/kube"
 	wireclient "github.com/vitistack/stack/functions/internal/wire"
 )
 
@@ -54,8 +53,8 @@ func (c *connections) to(trust wireclient.TLS) (*http.Transport, error) {
 
 // connectProxmox makes the hypervisor of a MachineProvider of type proxmox. claims is
 // the namespace that VMIDs are claimed in.
-func connectProxmox(ctx context.Context, home *kube.Client, p *v1alpha1.MachineProvider, claims string, open *connections, wrap transport) (hypervisor, error) {
-	data, err := credentialsOf(ctx, home, p)
+func connectProxmox(ctx context.Context, read credentials, p *v1alpha1.MachineProvider, claims string, open *connections, wrap transport) (hypervisor, error) {
+	data, err := read.of(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +89,7 @@ func connectProxmox(ctx context.Context, home *kube.Client, p *v1alpha1.MachineP
 	default:
 		return nil, unusable(p, "it needs the keys tokenID, for example viti@pve!stack, and tokenSecret, or else username and password")
 	}
-	x := &proxmox{home: home, namespace: claims, provider: p, defaults: defaultsOf(p), client: pve.NewClient(strings.TrimRight(end.URL, "/")+"/api2/json", options...)}
+	x := &proxmox{home: read.home, namespace: claims, provider: p, defaults: defaultsOf(p), client: pve.NewClient(strings.TrimRight(end.URL, "/")+"/api2/json", options...)}
 	if p.Spec.Proxmox != nil {
 		x.options = *p.Spec.Proxmox
 	}

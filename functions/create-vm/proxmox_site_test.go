@@ -77,6 +77,9 @@ func (r *rig) pve(options proxmoxsim.Options, change func(*v1alpha1.MachineProvi
 	return sim, p
 }
 
+// defaultNamespace is where VMIDs are claimed.
+const defaultNamespace = "vitistack-system"
+
 // proxmoxSite is Proxmox VE.
 func proxmoxSite(r *rig) *site {
 	started := &startedGuests{}

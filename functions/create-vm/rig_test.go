@@ -206,7 +206,7 @@ func (r *rig) process(w *wire) *functions {
 	if err != nil {
 		r.Fatal(err)
 	}
-	return &functions{kube: client, connect: connect(client, w.through), local: local(client), now: r.clock.now}
+	return &functions{kube: client, connect: connect(credentials{client, []string{r.namespace}}, w.through), local: local(client), now: r.clock.now}
 }
 
 // machine makes a small Machine on the site.

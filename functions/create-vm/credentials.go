@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+// credentialsVariable lists namespaces whose Secrets a MachineProvider may name, beside
+// the namespace of the stack.
+const credentialsVariable = "CREDENTIALS_NAMESPACES"
+
+// credentials reads the Secrets with the credentials of MachineProviders.
+type credentials struct {
+	home *kube.Client
+	// namespaces are those that the Secrets may be in.
+	namespaces []string
+}
+
+// credentialsNamespaces returns the namespaces whose Secrets a MachineProvider may name:
+// the namespace of the stack, and those of CREDENTIALS_NAMESPACES with commas between.
+func credentialsNamespaces(getenv func(string) string) []string {
+	namespaces := []string{kube.Namespace(getenv)}
+	for name := range strings.SplitSeq(getenv(credentialsVariable), ",") {
+		if name = strings.TrimSpace(name); name != "" && !slices.Contains(namespaces, name) {
+			namespaces = append(namespaces, name)
+		}
+	}
+	return namespaces
+}
+
+// of reads the Secret that a MachineProvider names. It returns a fault where there is none,
+// or where the Secret is in a namespace that credentials are not read from.
+func (c credentials) of(ctx context.Context, p *v1alpha1.MachineProvider) (map[string][]byte, error) {
+	ref := p.Spec.CredentialsRef
+	switch {
+	case ref == nil:
+		return nil, fault{"CredentialsMissing", fmt.Sprintf("MachineProvider %s has no credentials: name their Secret in spec.credentialsRef", p.Name)}
+	case !slices.Contains(c.namespaces, ref.Namespace):
+		return nil, fault{"CredentialsNotAllowed", fmt.Sprintf("MachineProvider %s names Secret %s/%s, and credentials are read only from %s: create the Secret there and write that namespace into spec.credentialsRef.namespace, or have %s added to %s of create-vm (credentials.namespaces of the chart)",
+			p.Name, ref.Namespace, ref.Name, strings.Join(c.namespaces, ", "), ref.Namespace, credentialsVariable)}
+	}
+	secret := &corev1.Secret{}
+	err := c.home.Get(ctx, ref.Namespace, ref.Name, secret)
+	if kube.NotFound(err) {
+		return nil, fault{"CredentialsMissing", fmt.Sprintf("Secret %s/%s of MachineProvider %s does not exist: create it, or change spec.credentialsRef", ref.Namespace, ref.Name, p.Name)}
+	}
+	return secret.Data, secretFault(err)
+}
+
+// secretFault returns a fault for a request for a Secret that RBAC refuses, and any other
+// error as it is.
+func secretFault(err error) error {
+	if message, ok := kube.SecretsForbidden(err, function); ok {
+		return fault{"SecretsNotAllowed", message}
+	}
+	return err
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/tests/stand/apiserver"
+)
+
+func TestCredentialsNamespaces(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason, own, listed string
+		want                []string
+	}{
+		"Default":   {"the stack is in the namespace of the chart's documentation", "", "", []string{"vitistack-system"}},
+		"Elsewhere": {"the stack is in another namespace", "viti", "", []string{"viti"}},
+		"Listed":    {"the platform team keeps credentials apart", "viti", "creds, more,", []string{"viti", "creds", "more"}},
+		"Twice":     {"a namespace is listed that is one anyway", "viti", "viti,viti", []string{"viti"}},
+	} {
+		getenv := func(key string) string {
+			return map[string]string{"POD_NAMESPACE": tc.own, credentialsVariable: tc.listed}[key]
+		}
+		if got := credentialsNamespaces(getenv); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %v, want %v, because %s", name, got, tc.want, tc.reason)
+		}
+	}
+}
+
+// TestCredentialsOfOthers has a MachineProvider name a Secret in a namespace that the
+// platform team has not listed. The function does not read it, whether it exists or not.
+func TestCredentialsOfOthers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, kubevirtSite)
+	theirs := apiserver.Start(t).Namespace(t)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: theirs, Name: "root"}, Data: map[string][]byte{kubeconfigKey: []byte("hello")}}
+	if err := r.kube.Create(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"root", "missing"} {
+		p := &v1alpha1.MachineProvider{ObjectMeta: metav1.ObjectMeta{Name: "theirs-" + name + "-" + r.namespace}, Spec: v1alpha1.MachineProviderSpec{
+			Type: v1alpha1.ProviderKubeVirt, CredentialsRef: &v1alpha1.SecretReference{Namespace: theirs, Name: name},
+		}}
+		if err := r.kube.Create(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		r.dropProvider(p.Name)
+		if err := deliver(t.Context(), r.process(&wire{}), lookAtProvider(p.Name, events.TypeResync)); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.kube.Get(t.Context(), "", p.Name, p); err != nil {
+			t.Fatal(err)
+		}
+		ready := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady)
+		if ready == nil || p.Status.Phase != v1alpha1.ProviderFailed || ready.Reason != "CredentialsNotAllowed" || !strings.Contains(ready.Message, "read only from "+r.namespace) ||
+			!strings.Contains(ready.Message, "have "+theirs+" added to CREDENTIALS_NAMESPACES") {
+			t.Errorf("MachineProvider %s is %s: %+v", p.Name, p.Status.Phase, ready)
+		}
+	}
+}
+
+// TestSecretsNotAllowed has Machines need Secrets in a namespace where the function has no
+// rights on them: one that the Machine names, and one that the function makes. Deliveries are
+// not retried, and the Machines go on, and are deleted, once the function has the rights.
+func TestSecretsNotAllowed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, kubevirtSite)
+	all := r.config
+	r.config = apiserver.Start(t).WithoutSecrets(t)
+	r.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "mine", Labels: map[string]string{v1alpha1.LabelCloudInit: "true"}}, Data: map[string][]byte{"userdata": []byte("#cloud-config\n")}})
+	r.machine("makes")
+	reads := machineWith("reads", func(m *v1alpha1.MachineSpec) {
+		m.ProviderRef = &v1alpha1.ProviderReference{Name: r.site.provider}
+		m.CloudInit = &v1alpha1.CloudInit{SecretRef: &v1alpha1.CloudInitSecretReference{Name: "mine", Key: "userdata"}}
+	})
+	r.create(reads)
+	for name, verb := range map[string]string{"makes": "create", "reads": "get"} {
+		m := r.drive(name, &wire{}, "says that it lacks rights", ready("SecretsNotAllowed"))
+		message := condition(m, "Ready")
+		for _, part := range []string{"cannot " + verb + ` resource "secrets"`, `in the namespace "` + r.namespace + `"`, "secrets.namespaces"} {
+			if !strings.Contains(message, part) {
+				t.Errorf("Machine %s: %q does not say %q", name, message, part)
+			}
+		}
+		if err := deliver(t.Context(), r.process(&wire{}), look(r.namespace, name)); err != nil {
+			t.Errorf("Machine %s is retried, which does not help: %v", name, err)
+		}
+	}
+	limited := r.config
+	r.config = all
+	for _, name := range []string{"makes", "reads"} {
+		m := r.drive(name, &wire{}, "runs", running)
+		if err := r.kube.Delete(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.config = limited
+	r.drive("makes", &wire{}, "keeps its Secret", ready("SecretsNotAllowed"))
+	r.config = all
+	r.drive("makes", &wire{}, "is gone", gone)
+}
