@@ -226,8 +226,7 @@ func (f *function) storeOf(ctx context.Context, b *v1alpha1.EtcdBackup) (store, 
 		}
 		return volume{dir: f.volume}, nil
 	}
-	secret := &corev1.Secret{}
-	err := f.kube.Get(ctx, b.Namespace, at.SecretRef.Name, secret)
+	secret, err := f.secret(ctx, b.Namespace, at.SecretRef.Name)
 	if kube.NotFound(err) {
 		return nil, fault{"CredentialsNotFound", fmt.Sprintf("there is no Secret %s: create it with the keys %s and %s", at.SecretRef.Name, keyID, keySecret)}
 	}
@@ -249,11 +248,22 @@ func (f *function) talosconfigOf(ctx context.Context, b *v1alpha1.EtcdBackup) ([
 	if kc.Status.Secrets == nil || kc.Status.Secrets.Talosconfig == "" {
 		return nil, fault{"ClusterNotReady", fmt.Sprintf("waits for KubernetesCluster %s to be Running for the first time", kc.Name)}
 	}
-	secret := &corev1.Secret{}
-	if err := f.kube.Get(ctx, b.Namespace, kc.Status.Secrets.Talosconfig, secret); err != nil {
+	secret, err := f.secret(ctx, b.Namespace, kc.Status.Secrets.Talosconfig)
+	if err != nil {
 		return nil, err
 	}
 	return secret.Data["talosconfig"], nil
+}
+
+// secret reads a Secret. It returns a fault where the function has no rights on the Secrets
+// of the namespace.
+func (f *function) secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+	secret := &corev1.Secret{}
+	err := f.kube.Get(ctx, namespace, name, secret)
+	if message, ok := kube.SecretsForbidden(err, functionName); ok {
+		return nil, fault{"SecretsNotAllowed", message}
+	}
+	return secret, err
 }
 
 // conclude writes what has become of a backup into its status:
