@@ -30,7 +30,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- else if eq .name "bootstrap-talos" -}}
   {{- $env = dict "TALOS_VERSION" $v.talos.version "IMAGE_FACTORY" $v.talos.imageFactory "TALOS_SCHEMATIC" $v.talos.schematic -}}
 {{- else if eq .name "create-vm" -}}
-  {{- $env = dict "IMAGE_FACTORY" $v.talos.imageFactory "ALLOWED_IMAGE_HOSTS" (join "," $v.images.allowedHosts) -}}
+  {{- $env = dict "IMAGE_FACTORY" $v.talos.imageFactory "ALLOWED_IMAGE_HOSTS" (join "," $v.images.allowedHosts) "CREDENTIALS_NAMESPACES" (join "," $v.credentials.namespaces) -}}
 {{- end -}}
 {{- range .own }}{{ $_ := set $env .name .value }}{{ end -}}
 {{- $env = merge (dict) (index $v.functions .name).env $env -}}
@@ -153,6 +153,23 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 {{- end -}}
 
+{{/* The functions that have rights on Secrets in all namespaces unless secrets.namespaces lists some. */}}
+{{- define "vitistack.secretReaders" -}}
+list: [create-vm, bootstrap-talos, etcd-backup]
+{{- end -}}
+
+{{/* The rules for Secrets and ConfigMaps of a function's ClusterRole in knative/: (dict "root" $ "name" "create-vm"). */}}
+{{- define "vitistack.secretRules" -}}
+{{- $rules := list -}}
+{{- range $text := splitList "\n---\n" (.root.Files.Get (printf "knative/%s.yaml" .name)) -}}
+  {{- $object := fromYaml $text -}}
+  {{- if eq $object.kind "ClusterRole" -}}
+    {{- range $object.rules }}{{ if or (has "secrets" .resources) (has "configmaps" .resources) }}{{ $rules = append $rules . }}{{ end }}{{ end -}}
+  {{- end -}}
+{{- end -}}
+{{ toYaml (required (printf "knative/%s.yaml has no rule for Secrets" .name) $rules) }}
+{{- end -}}
+
 {{/* What the values make of an object of knative/. */}}
 {{- define "vitistack.adapt" -}}
 {{- $v := .root.Values -}}
@@ -172,6 +189,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
   {{- /* A namespace that no NetworkPool binds would choose any network. */ -}}
   {{- $rules := list -}}
   {{- range $o.rules }}{{ if not (has "networknamespaces" .resources) }}{{ $rules = append $rules . }}{{ end }}{{ end -}}
+  {{- $_ = set $o "rules" $rules -}}
+{{- else if and (eq $o.kind "ClusterRole") $v.secrets.namespaces (has (trimPrefix "vitistack-" $o.metadata.name) (include "vitistack.secretReaders" .root | fromYaml).list) -}}
+  {{- $rules := list -}}
+  {{- range $o.rules }}{{ if not (or (has "secrets" .resources) (has "configmaps" .resources)) }}{{ $rules = append $rules . }}{{ end }}{{ end -}}
   {{- $_ = set $o "rules" $rules -}}
 {{- else if eq $o.kind "PingSource" -}}
   {{- $_ = set $o.spec "schedule" $v.functions.resync.schedule -}}
