@@ -220,7 +220,7 @@ func (f *functions) firstConfiguration(ctx context.Context, m *v1alpha1.Machine,
 		}
 	}
 	if m.MachineConfigSecret() != "" {
-		return f.machineConfig(ctx, m, want)
+		return secretFault(f.machineConfig(ctx, m, want))
 	}
 	if m.Spec.CloudInit == nil || m.Spec.CloudInit.SecretRef == nil {
 		return nil

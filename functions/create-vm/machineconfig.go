@@ -69,7 +69,7 @@ func (f *functions) machineConfig(ctx context.Context, m *v1alpha1.Machine, want
 	secret := &corev1.Secret{}
 	err := f.kube.Get(ctx, m.Namespace, m.MachineConfigSecret(), secret)
 	if err != nil && !kube.NotFound(err) {
-		return secretFault(err)
+		return err
 	}
 	data := secret.Data[v1alpha1.MachineConfigKey]
 	switch {
