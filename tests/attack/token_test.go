@@ -147,6 +147,7 @@ func TestStolenTokens(t *testing.T) {
 	x.refused("etcd-backup makes a Secret", x.make(backup, secrets, written("Secret", "web2-cloudinit", "Machine/web2", "")), `cannot create resource "secrets"`)
 	x.refused("create-vm makes a ConfigMap", x.make(createVM, configMaps, written("ConfigMap", "a-manifests", "KubernetesCluster/a", "")), `cannot create resource "configmaps"`)
 	x.ownObjects(createVM, bootstrap)
+	x.allowed("create-vm deletes a machine configuration", x.remove(createVM, secrets, "store-cp-0-machine-config"))
 }
 
 // ownObjects has functions write and delete each object that they make.
