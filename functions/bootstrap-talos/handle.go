@@ -205,7 +205,7 @@ func (f *function) settle(ctx context.Context, namespace, name string, look glan
 	c := &cluster{KubernetesCluster: kc, before: kc.DeepCopy(), event: look.event, until: f.now().Add(look.patience), patient: look.patience > 0}
 	defer c.close()
 	if kc.DeletionTimestamp != nil {
-		return f.remove(ctx, c)
+		return f.removeOrTell(ctx, c)
 	}
 	if kube.AddFinalizer(kc, v1alpha1.FinalizerCluster) {
 		if _, err := f.kube.Patch(ctx, c.before, kc); err != nil {
@@ -228,7 +228,7 @@ func (f *function) settle(ctx context.Context, namespace, name string, look glan
 // step brings the cluster as far as it goes, and says in its status how far.
 func (f *function) step(ctx context.Context, c *cluster, look glance) error {
 	asked := requestedBy(c.Status.Approval)
-	err := f.advanceApproved(ctx, c)
+	err := secretsFault(f.advanceApproved(ctx, c))
 	if kube.Conflict(err) {
 		return err
 	}
@@ -256,6 +256,15 @@ func (f *function) step(ctx context.Context, c *cluster, look glance) error {
 		return nil
 	}
 	return settling(c, err)
+}
+
+// secretsFault returns a fault for a request for a Secret or a ConfigMap that RBAC refuses,
+// and any other error as it is.
+func secretsFault(err error) error {
+	if message, ok := kube.SecretsForbidden(err, functionName); ok {
+		return fault{"SecretsNotAllowed", message}
+	}
+	return err
 }
 
 // settling says of which cluster an error is.

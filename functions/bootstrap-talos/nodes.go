@@ -36,6 +36,9 @@ func (f *function) configureMachine(ctx context.Context, name string, m *v1alpha
 		return nil
 	}
 	ready, err := f.prepare(ctx, c)
+	if errors.As(secretsFault(err), new(fault)) {
+		return kube.OnConflict(func() error { return f.settle(ctx, m.Namespace, name, glance{thorough: true}) })
+	}
 	if err != nil || !ready {
 		return err
 	}
@@ -47,7 +50,7 @@ func (f *function) configureMachine(ctx context.Context, name string, m *v1alpha
 	if err == nil {
 		err = poll(ctx, c.until, func(ctx context.Context) error { return f.configureOnce(ctx, c, members, configs) })
 	}
-	if errors.As(err, new(fault)) {
+	if errors.As(secretsFault(err), new(fault)) {
 		return kube.OnConflict(func() error { return f.settle(ctx, m.Namespace, name, glance{thorough: true}) })
 	}
 	if w := (waits{}); errors.As(err, &w) && !w.silent {

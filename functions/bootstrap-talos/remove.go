@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -69,6 +70,18 @@ func (f *function) remove(ctx context.Context, c *cluster) error {
 	}
 	events.Report(ctx, string(v1alpha1.ClusterDeleting), "Removed cluster")
 	return nil
+}
+
+// removeOrTell takes a cluster down, or writes into its status which right on Secrets that
+// needs.
+func (f *function) removeOrTell(ctx context.Context, c *cluster) error {
+	err := secretsFault(f.remove(ctx, c))
+	var flt fault
+	if !errors.As(err, &flt) {
+		return err
+	}
+	told := deleting(c, flt.message)
+	return f.write(ctx, c, tell(c, flt.reason, told.message, true))
 }
 
 // drop deletes one object, if it is there and belongs to the cluster.
