@@ -20,16 +20,16 @@ const (
 	// AnnotationInstalled, with the value true, is on a Machine whose node has its
 	// configuration on its disk, until the node is found without it.
 	AnnotationInstalled = "vitistack.io/os-installed"
-	// ConditionMachineConfigHeld of a Machine is True while its hypervisor has the
-	// machine configuration of the node, and False after it has been removed there.
-	ConditionMachineConfigHeld = "MachineConfigHeld"
+	// ConditionMachineConfigRemoved of a Machine is False while its hypervisor has the
+	// machine configuration of the node, and True after it has been removed there.
+	ConditionMachineConfigRemoved = "MachineConfigRemoved"
 	// MachineConfigKey is the key of the configuration in its Secret.
 	MachineConfigKey = "userdata"
 )
 
 const machineConfigHeld = "the hypervisor has the machine configuration with the digest "
 
-// MachineConfigHeldMessage is the message of the condition MachineConfigHeld while the
+// MachineConfigHeldMessage is the message of the condition MachineConfigRemoved while the
 // hypervisor has the configuration with a digest.
 func MachineConfigHeldMessage(digest string) string { return machineConfigHeld + digest }
 
@@ -53,7 +53,7 @@ func (m *Machine) Installed() bool { return m.Annotations[AnnotationInstalled] =
 // HoldsMachineConfig reports whether the hypervisor has the configuration that the
 // annotation names.
 func (m *Machine) HoldsMachineConfig() bool {
-	c := meta.FindStatusCondition(m.Status.Conditions, ConditionMachineConfigHeld)
+	c := meta.FindStatusCondition(m.Status.Conditions, ConditionMachineConfigRemoved)
 	digest := m.Annotations[AnnotationMachineConfig]
 	return c != nil && digest != "" && strings.TrimPrefix(c.Message, machineConfigHeld) == digest
 }

@@ -94,7 +94,7 @@ func (s *stand) operate(ctx context.Context, name string) error {
 
 // handOver gives or takes the machine configuration of a node, as create-vm does.
 func (s *stand) handOver(ctx context.Context, m *v1alpha1.Machine) error {
-	held := meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionMachineConfigHeld)
+	held := meta.IsStatusConditionFalse(m.Status.Conditions, v1alpha1.ConditionMachineConfigRemoved)
 	digest := m.Annotations[v1alpha1.AnnotationMachineConfig]
 	switch {
 	case installed(m) && held:
@@ -103,14 +103,14 @@ func (s *stand) handOver(ctx context.Context, m *v1alpha1.Machine) error {
 			return err
 		}
 		s.seed(m, nil)
-		kube.SetCondition(&m.Status.Conditions, m.Generation, v1alpha1.ConditionMachineConfigHeld, false, "Removed", "the node has it")
+		kube.SetCondition(&m.Status.Conditions, m.Generation, v1alpha1.ConditionMachineConfigRemoved, true, "Removed", "the node has it")
 	case !installed(m) && digest != "" && !m.HoldsMachineConfig():
 		secret := &corev1.Secret{}
 		if err := s.kube.Get(ctx, m.Namespace, m.MachineConfigSecret(), secret); err != nil {
 			return ignoreMissing(err)
 		}
 		s.seed(m, secret.Data[v1alpha1.MachineConfigKey])
-		kube.SetCondition(&m.Status.Conditions, m.Generation, v1alpha1.ConditionMachineConfigHeld, true, "Held", v1alpha1.MachineConfigHeldMessage(digest))
+		kube.SetCondition(&m.Status.Conditions, m.Generation, v1alpha1.ConditionMachineConfigRemoved, false, "Held", v1alpha1.MachineConfigHeldMessage(digest))
 	}
 	return nil
 }

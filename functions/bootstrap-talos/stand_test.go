@@ -270,7 +270,7 @@ func (s *stand) configsLeft(cluster string) (left []string) {
 		s.Fatal(err)
 	}
 	for _, m := range list.Items {
-		if installed(&m) && meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionMachineConfigHeld) {
+		if installed(&m) && meta.IsStatusConditionFalse(m.Status.Conditions, v1alpha1.ConditionMachineConfigRemoved) {
 			left = append(left, m.Name)
 		}
 	}

@@ -40,7 +40,7 @@ const (
 // A virtual machine whose disk is made anew must find no configuration: a control plane
 // would join etcd before its earlier member has left.
 func nextHandover(m *v1alpha1.Machine) handover {
-	removed := meta.IsStatusConditionFalse(m.Status.Conditions, v1alpha1.ConditionMachineConfigHeld)
+	removed := meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionMachineConfigRemoved)
 	switch {
 	case m.MachineConfigSecret() == "":
 		return handoverNone
@@ -107,9 +107,9 @@ func digestOf(data []byte) string {
 func describeMachineConfig(m *v1alpha1.Machine, done handover) {
 	switch done {
 	case handoverGive:
-		set(m, v1alpha1.ConditionMachineConfigHeld, true, "Held", v1alpha1.MachineConfigHeldMessage(m.Annotations[v1alpha1.AnnotationMachineConfig]))
+		set(m, v1alpha1.ConditionMachineConfigRemoved, false, "Held", v1alpha1.MachineConfigHeldMessage(m.Annotations[v1alpha1.AnnotationMachineConfig]))
 	case handoverTake:
-		set(m, v1alpha1.ConditionMachineConfigHeld, false, "Removed", "the node has its machine configuration, and the hypervisor does not have it any more")
+		set(m, v1alpha1.ConditionMachineConfigRemoved, true, "Removed", "the node has its machine configuration, and the hypervisor does not have it any more")
 	case handoverNone:
 	}
 }

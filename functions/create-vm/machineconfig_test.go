@@ -18,7 +18,7 @@ func TestNextHandover(t *testing.T) {
 	installed := func(m *v1alpha1.Machine) { m.Annotations[v1alpha1.AnnotationInstalled] = "true" }
 	holds := func(digest string) change {
 		return func(m *v1alpha1.Machine) {
-			set(m, v1alpha1.ConditionMachineConfigHeld, true, "Held", v1alpha1.MachineConfigHeldMessage(digest))
+			set(m, v1alpha1.ConditionMachineConfigRemoved, false, "Held", v1alpha1.MachineConfigHeldMessage(digest))
 		}
 	}
 	removed := func(m *v1alpha1.Machine) { describeMachineConfig(m, handoverTake) }

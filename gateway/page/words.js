@@ -56,6 +56,7 @@ export const nounOf = {
 const rules = [
   [/^WaitingForMachines?$/, "wait", "Its machines are on their way; what holds them up is named with them."],
   [/^(NetworkNotReady|NetworkNotAvailable)$/, "wait", "The network comes first; what holds it up is named with it."],
+  [/^Held$/, "wait", "The hypervisor has the keys of the node until the node has started with them."],
   [/^WaitingForAddress$/, "wait", "Layer 2 gives the address out; what holds it up is named there."],
   [
     /^(WaitingFor\w+|Provisioning|Starting|Stopping|Generating|Creating|Releasing|Deleting|Waiting|Retrying|MachinesRunning)$/,
@@ -163,6 +164,7 @@ const steps = {
   Upgrade: "Upgrade",
   NetworkReady: "Has its address",
   StorageReady: "Has its disks",
+  MachineConfigRemoved: "Node has its keys, and the hypervisor does not",
   VirtualMachineReady: "The virtual machine runs",
   Redundant: "Both DHCP servers know it",
   Provisioned: "The segment is there",
