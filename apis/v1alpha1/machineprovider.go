@@ -31,6 +31,10 @@ const (
 // and names those that it lacks.
 const ConditionPrivilegesGranted = "PrivilegesGranted"
 
+// ConditionSpoofProtection is a condition of a MachineProvider of type proxmox. It says
+// whether its machines can send from their own MAC addresses only.
+const ConditionSpoofProtection = "SpoofProtection"
+
 // ConditionOrphansFound is a condition of a MachineProvider beside Ready. It says whether the hypervisor has virtual machines of the stack
 // whose Machine does not exist, and how to remove them. It is Unknown where they cannot be listed.
 const ConditionOrphansFound = "OrphansFound"

@@ -96,6 +96,8 @@ type health struct {
 	// memoryAvailable is what machines may still take. Nil stands for the memory
 	// that the hosts do not use.
 	memoryAvailable *resource.Quantity
+	// spoofing is what is done against machines that send from the MAC addresses of others.
+	spoofing spoofing
 	// missing are the privileges that the user lacks. Nil stands for a hypervisor whose
 	// privileges are not looked up.
 	missing []string

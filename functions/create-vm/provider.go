@@ -231,6 +231,7 @@ func concludeProvider(p *v1alpha1.MachineProvider, h health, machines int32, err
 	s.Phase, s.Version, s.Nodes = v1alpha1.ProviderReady, h.version, h.nodes
 	s.Capacity = capacityOf(h)
 	describePrivileges(p, h)
+	describeSpoofing(p, h.spoofing)
 	return tellProvider(p, "Healthy", "the hypervisor answers")
 }
 

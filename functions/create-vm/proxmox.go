@@ -244,6 +244,9 @@ func (x *proxmox) Inspect(ctx context.Context) (health, error) {
 		return health{}, x.fault(err)
 	}
 	h.missing = append([]string{}, missing...)
+	if h.spoofing, err = x.spoofing(ctx); err != nil {
+		return health{}, x.fault(err)
+	}
 	slices.SortFunc(h.nodes, func(a, b v1alpha1.ProviderNode) int { return strings.Compare(a.Name, b.Name) })
 	return h, nil
 }
@@ -275,6 +278,9 @@ func (x *proxmox) settle(ctx context.Context, m *v1alpha1.Machine, want wanted, 
 	case m.Spec.PowerState == v1alpha1.PowerStopped:
 		s.phase, s.reason, s.message = v1alpha1.MachineStopped, "Stopped", "the machine is off, as spec.powerState asks"
 	default:
+		if err := x.filterMACs(ctx, vm); err != nil {
+			return seen{}, err
+		}
 		t, err := x.handle(vm).Start(ctx)
 		begun := x.begin(m, vm, taskOf(actionStart, t))
 		begun.restartToken, begun.handover = m.Spec.RestartToken, want.handover

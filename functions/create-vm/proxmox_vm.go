@@ -143,6 +143,7 @@ func (x *proxmox) network(n nic) string {
 	if n.vlan != 0 {
 		value += fmt.Sprintf(",tag=%d", n.vlan)
 	}
+	value += ",firewall=1"
 	if n.mtu != 0 && model == "virtio" {
 		value += fmt.Sprintf(",mtu=%d", n.mtu)
 	}

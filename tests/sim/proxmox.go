@@ -35,6 +35,7 @@ var proxmoxRights = []proxmox.Grant{
 	{Path: "/storage/local", Privileges: []string{"Datastore.Allocate", "Datastore.AllocateSpace", "Datastore.AllocateTemplate", "Datastore.Audit"}},
 	{Path: "/nodes", Privileges: []string{"Sys.Audit", "Sys.AccessNetwork"}},
 	{Path: "/sdn/zones/localnetwork", Privileges: []string{"SDN.Use"}},
+	{Path: "/", Privileges: []string{"Sys.Audit"}},
 }
 
 // serveProxmox runs a cluster of three nodes of Proxmox VE, and makes a
@@ -46,7 +47,7 @@ func serveProxmox(ctx context.Context, config *rest.Config, state string, plan *
 		return nil, err
 	}
 	server, err := proxmox.New(proxmox.Options{
-		Plan: plan, Log: log, Guests: machines{inside}, DHCP: router.onBridge, State: filepath.Join(state, "proxmox.json"),
+		Plan: plan, Log: log, Firewall: true, Guests: machines{inside}, DHCP: router.onBridge, State: filepath.Join(state, "proxmox.json"),
 		Users: []proxmox.User{{Name: proxmoxUser, Grants: proxmoxRights}}, Tokens: []proxmox.Token{{ID: proxmoxToken, Secret: token}},
 	})
 	if err != nil {

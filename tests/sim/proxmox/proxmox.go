@@ -216,7 +216,9 @@ type Machine struct {
 	// Pending is what Config becomes at the next start, where it differs.
 	Pending map[string]string
 	Pool    string
-	Running bool
+	// Firewall are the options of its firewall.
+	Firewall map[string]string
+	Running  bool
 	// Starts counts how often it was switched on.
 	Starts int
 }
@@ -227,9 +229,18 @@ func (s *Server) Machines() []Machine {
 	defer s.mu.Unlock()
 	var all []Machine
 	for _, m := range s.machines {
-		all = append(all, Machine{ID: m.ID, Node: m.Node, Config: maps.Clone(m.Config), Pending: maps.Clone(m.Pending), Pool: m.Pool, Running: m.Running, Starts: m.Starts})
+		all = append(all, Machine{ID: m.ID, Node: m.Node, Config: maps.Clone(m.Config), Pending: maps.Clone(m.Pending), Pool: m.Pool, Firewall: maps.Clone(m.Firewall), Running: m.Running, Starts: m.Starts})
 	}
 	return all
+}
+
+// SetFirewall sets the options of a machine's firewall, as somebody does at the web page.
+func (s *Server) SetFirewall(id int, options map[string]string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m := s.machines[id]; m != nil {
+		m.Firewall = maps.Clone(options)
+	}
 }
 
 // AddMachine puts a machine there that somebody else has made, with new volumes for

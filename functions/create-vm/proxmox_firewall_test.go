@@ -1,0 +1,79 @@
+package main
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events"
+	proxmoxsim "github.com/vitistack/stack/tests/sim/proxmox"
+)
+
+// TestProxmoxMACFilter starts machines, whose firewalls filter MAC addresses and nothing
+// else. What somebody has set there stays.
+func TestProxmoxMACFilter(t *testing.T) {
+	t.Parallel()
+	var sim *proxmoxsim.Server
+	r := newRig(t, func(r *rig) *site {
+		server, p := r.pve(proxmoxsim.Options{}, nil)
+		sim = server
+		return pveSite(r, server, p.Name)
+	})
+	now := func() proxmoxsim.Machine {
+		t.Helper()
+		machines := sim.Machines()
+		if len(machines) != 1 {
+			t.Fatalf("there are %d machines", len(machines))
+		}
+		return machines[0]
+	}
+	r.machine("m1")
+	r.drive("m1", &wire{}, "runs", running)
+	vm := now()
+	want := map[string]string{"enable": "1", "macfilter": "1", "policy_in": "ACCEPT", "policy_out": "ACCEPT"}
+	if !maps.Equal(vm.Firewall, want) || !strings.Contains(vm.Config["net0"], ",firewall=1") {
+		t.Errorf("firewall %v, net0 %s; want %v and firewall=1", vm.Firewall, vm.Config["net0"], want)
+	}
+	sim.SetFirewall(vm.ID, map[string]string{"enable": "1", "macfilter": "0", "policy_in": "DROP"})
+	r.edit("m1", func(m *v1alpha1.Machine) { m.Spec.RestartToken = "once" })
+	r.drive("m1", &wire{}, "has restarted", func(m *v1alpha1.Machine) bool { return running(m) && m.Status.RestartToken == "once" })
+	want = map[string]string{"enable": "1", "macfilter": "1", "policy_in": "DROP"}
+	if got := now().Firewall; !maps.Equal(got, want) {
+		t.Errorf("firewall %v, want %v: the policy is somebody's own", got, want)
+	}
+}
+
+// TestProxmoxSpoofProtection says what a platform team has to do so that the filters work.
+func TestProxmoxSpoofProtection(t *testing.T) {
+	t.Parallel()
+	audit := append([]proxmoxsim.Grant{{Path: "/", Privileges: []string{"Sys.Audit"}}}, pveGrants...)
+	for name, tc := range map[string]struct {
+		reason  string
+		on      bool
+		grants  []proxmoxsim.Grant
+		told    string
+		message string
+	}{
+		"On":     {"the filters work", true, audit, "MACFilter", "own MAC addresses"},
+		"Off":    {"no firewall of a machine works", false, audit, "FirewallDisabled", "pvesh set /cluster/firewall/options --enable 1"},
+		"Unseen": {"the documented role without Sys.Audit on /", true, pveGrants, "FirewallUnknown", "grant it Sys.Audit on /"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, func(r *rig) *site {
+				server, p := r.pve(proxmoxsim.Options{Firewall: tc.on, Users: []proxmoxsim.User{{Name: pveUser, Grants: tc.grants}}}, nil)
+				return pveSite(r, server, p.Name)
+			})
+			if err := deliver(t.Context(), r.process(&wire{}), lookAtProvider(r.site.provider, events.TypeResync)); err != nil {
+				t.Fatal(err)
+			}
+			c := meta.FindStatusCondition(r.providerNow().Status.Conditions, v1alpha1.ConditionSpoofProtection)
+			if c == nil || c.Reason != tc.told || !strings.Contains(c.Message, tc.message) {
+				t.Errorf("%s: %+v, want %s: %s", tc.reason, c, tc.told, tc.message)
+			}
+		})
+	}
+}
