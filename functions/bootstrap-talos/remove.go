@@ -42,12 +42,12 @@ func (f *function) remove(ctx context.Context, c *cluster) error {
 	slices.Sort(left)
 	forced := c.Annotations[v1alpha1.AnnotationForce] == "true"
 	if len(left) > 0 && !forced {
-		return f.write(ctx, c, deleting(c, fmt.Sprintf("waits for %s to be deleted, first of all %s%s; the annotation %s=true gives up on them",
-			count(len(left), "machine"), left[0], whyNotReady(c.machines[left[0]]), v1alpha1.AnnotationForce)))
+		return f.write(ctx, c, deleting(c, reasonDeleting, fmt.Sprintf("waits for %s to be deleted, first of all %s%s; the annotation %s=true gives up on them",
+			count(len(left), "machine"), left[0], whyNotReady(c.machines[left[0]]), v1alpha1.AnnotationForce), false))
 	}
 	if len(left) > 0 {
 		kube.SetCondition(&c.Status.Conditions, c.Generation, conditionForced, true, "MachinesSkipped", "does not wait for these machines, which their provider has to delete: "+strings.Join(left, ", "))
-		if err := f.write(ctx, c, deleting(c, fmt.Sprintf("gives up on %s, first of all %s", count(len(left), "machine"), left[0]))); err != nil {
+		if err := f.write(ctx, c, deleting(c, reasonDeleting, fmt.Sprintf("gives up on %s, first of all %s", count(len(left), "machine"), left[0]), false)); err != nil {
 			return err
 		}
 	}
@@ -80,8 +80,7 @@ func (f *function) removeOrTell(ctx context.Context, c *cluster) error {
 	if !errors.As(err, &flt) {
 		return err
 	}
-	told := deleting(c, flt.message)
-	return f.write(ctx, c, tell(c, flt.reason, told.message, true))
+	return f.write(ctx, c, deleting(c, flt.reason, flt.message, true))
 }
 
 // drop deletes one object, if it is there and belongs to the cluster.
@@ -96,8 +95,11 @@ func (f *function) drop(ctx context.Context, c *cluster, name string, obj kube.O
 	return f.kube.Delete(ctx, obj)
 }
 
-func deleting(c *cluster, message string) story {
+const reasonDeleting = "Deleting"
+
+// deleting writes into the status of a cluster that is being deleted what that waits for.
+func deleting(c *cluster, reason, message string, warning bool) story {
 	c.Status.Phase = v1alpha1.ClusterDeleting
 	c.Status.ObservedGeneration = c.Generation
-	return tell(c, "Deleting", message, false)
+	return tell(c, reason, message, warning)
 }
