@@ -134,20 +134,45 @@ func urls(getenv func(string) string, secure bool) ([]string, error) {
 	return all, nil
 }
 
-// connect makes the clients of the servers. secret reads the data of the Secret
-// that the certificates are in.
-func (s settings) connect(secret func(namespace, name string) (map[string][]byte, error)) ([]*control, error) {
-	if len(s.urls) == 0 {
-		return nil, nil
+// secretReader reads the data of a Secret.
+type secretReader func(namespace, name string) (map[string][]byte, error)
+
+// connect makes the clients of the servers. A client whose credentials are refused reads
+// the environment and the Secret of the certificates again.
+func (s settings) connect(getenv func(string) string, secret secretReader) ([]*control, error) {
+	var controls []*control
+	for i, address := range s.urls {
+		config, err := s.clientConfig(address, secret)
+		if err != nil {
+			return nil, err
+		}
+		config.Renew = func() (wire.Config, error) {
+			now, err := readSettings(getenv)
+			if err != nil {
+				return wire.Config{}, err
+			}
+			return now.clientConfig(address, secret)
+		}
+		client, err := wire.New(config)
+		if err != nil {
+			return nil, err
+		}
+		controls = append(controls, &control{role: [...]string{"primary", "secondary"}[i], wire: client})
 	}
+	return controls, nil
+}
+
+// clientConfig says how to reach one server. A client certificate takes the place of
+// username and password.
+func (s settings) clientConfig(address string, secret secretReader) (wire.Config, error) {
 	trust, err := wire.LoadTLS(s.caFile, s.certFile, s.keyFile)
 	if err != nil {
-		return nil, fmt.Errorf("%w: correct KEA_TLS_CA_FILE, KEA_TLS_CERT_FILE and KEA_TLS_KEY_FILE", err)
+		return wire.Config{}, fmt.Errorf("%w: correct KEA_TLS_CA_FILE, KEA_TLS_CERT_FILE and KEA_TLS_KEY_FILE", err)
 	}
 	if s.secretName != "" {
 		data, err := secret(s.secretNamespace, s.secretName)
 		if err != nil {
-			return nil, fmt.Errorf("%w: correct KEA_TLS_SECRET_NAME and KEA_TLS_SECRET_NAMESPACE", err)
+			return wire.Config{}, fmt.Errorf("%w: correct KEA_TLS_SECRET_NAME and KEA_TLS_SECRET_NAMESPACE", err)
 		}
 		trust = wire.SecretTLS(data)
 	}
@@ -155,19 +180,11 @@ func (s settings) connect(secret func(namespace, name string) (map[string][]byte
 	if len(trust.Cert) > 0 {
 		s.username, s.password = "", ""
 	}
-	var controls []*control
-	for i, address := range s.urls {
-		client, err := wire.New(wire.Config{
-			URL: address, Timeout: s.timeout, TLS: trust, Username: s.username, Password: s.password,
-			DisableKeepAlives: s.disableKeepAlives, MaxBody: maxConfiguration, UserAgent: "vitistack-" + name,
-			Outbound: s.outbound,
-		})
-		if err != nil {
-			return nil, err
-		}
-		controls = append(controls, &control{role: [...]string{"primary", "secondary"}[i], wire: client})
-	}
-	return controls, nil
+	return wire.Config{
+		URL: address, Timeout: s.timeout, TLS: trust, Username: s.username, Password: s.password,
+		DisableKeepAlives: s.disableKeepAlives, MaxBody: maxConfiguration, UserAgent: "vitistack-" + name,
+		Outbound: s.outbound,
+	}, nil
 }
 
 func list(text string) []string {

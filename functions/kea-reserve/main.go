@@ -14,13 +14,15 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/wire"
 )
 
 const name = "kea-reserve"
 
 func main() {
 	events.Run(name, func() (events.Handler, error) {
-		settings, err := readSettings(os.Getenv)
+		getenv := wire.Mounted(os.Getenv)
+		settings, err := readSettings(getenv)
 		if err != nil {
 			return nil, err
 		}
@@ -29,7 +31,7 @@ func main() {
 			return nil, err
 		}
 		sender := events.NewSender(client.BrokerURL)
-		controls, err := settings.connect(client.Secrets(settings.timeout))
+		controls, err := settings.connect(getenv, client.Secrets(settings.timeout))
 		if err != nil {
 			return nil, err
 		}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -95,5 +96,36 @@ func TestSecure(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestPasswordIsRenewed corrects a password in the mounted Secret while the function runs.
+func TestPasswordIsRenewed(t *testing.T) {
+	t.Parallel()
+	b := stand.Start(t, stand.Kea3, stand.Options{Username: "admin", Password: "s3cret"})
+	directory := t.TempDir()
+	write := func(password string) {
+		if err := os.WriteFile(filepath.Join(directory, "KEA_BASIC_AUTH_PASSWORD"), []byte(password), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("old")
+	w := newWorld(t, nil)
+	w.f = w.function([]string{b.URL()}, "KEA_BASIC_AUTH_USERNAME=admin", "CREDENTIALS_DIR="+directory)
+	w.network("net", "10.77.0.0/24", nil)
+	w.configuration("vm", []string{macA}, nil)
+	deliver := func() string {
+		_ = w.deliver("NetworkConfiguration", "vm", "dev.knative.apiserver.ref.add")
+		return ready(w.get("vm"))
+	}
+	if got := deliver(); !strings.HasPrefix(got, "False KeaUnauthorized") {
+		t.Fatalf("Kea has another password, but Ready is %s", got)
+	}
+	write("s3cret")
+	for end := time.Now().Add(30 * time.Second); !strings.HasPrefix(deliver(), "True NetworkConfigured"); {
+		if time.Now().After(end) {
+			t.Fatalf("the password is corrected, but Ready is %s", ready(w.get("vm")))
+		}
+		time.Sleep(100 * time.Millisecond)
 	}
 }

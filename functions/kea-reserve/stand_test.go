@@ -20,6 +20,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/wire"
 	"github.com/vitistack/stack/tests/stand/apiserver"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
@@ -81,11 +82,12 @@ func (w *world) function(urls []string, environment ...string) *function {
 		key, value, _ := strings.Cut(assignment, "=")
 		values[key] = value
 	}
-	s, err := readSettings(func(key string) string { return values[key] })
+	getenv := wire.Mounted(func(key string) string { return values[key] })
+	s, err := readSettings(getenv)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	controls, err := s.connect(func(namespace, name string) (map[string][]byte, error) {
+	controls, err := s.connect(getenv, func(namespace, name string) (map[string][]byte, error) {
 		secret := &corev1.Secret{}
 		err := w.kube.Get(w.t.Context(), namespace, name, secret)
 		return secret.Data, err

@@ -30,10 +30,10 @@ type environment struct {
 func (e environment) sources() map[string]source {
 	return map[string]source{
 		v1alpha2.ProviderManual: manual{},
-		v1alpha2.ProviderNAM: e.source("NAM", v1alpha2.ProviderNAM, "", func(c *wire.Client) source {
+		v1alpha2.ProviderNAM: e.source("NAM", v1alpha2.ProviderNAM, bearerScheme, func(c *wire.Client) source {
 			return nam{c}
 		}),
-		v1alpha2.ProviderNetBox: e.source("NETBOX", v1alpha2.ProviderNetBox, netboxScheme(e.getenv("NETBOX_TOKEN")), func(c *wire.Client) source {
+		v1alpha2.ProviderNetBox: e.source("NETBOX", v1alpha2.ProviderNetBox, netboxScheme, func(c *wire.Client) source {
 			return netbox{netboxAPI{c}}
 		}),
 	}
@@ -54,14 +54,16 @@ func (e environment) datacenters() map[v1alpha2.Identifier]bool {
 // netboxScheme is how NetBox is shown a token: as a bearer token if it is one of the
 // second version, which there are since NetBox 4.5.
 func netboxScheme(token string) string {
-	if strings.HasPrefix(strings.TrimSpace(token), "nbt_") {
-		return "Bearer"
+	if strings.HasPrefix(token, "nbt_") {
+		return bearerScheme(token)
 	}
 	return "Token"
 }
 
+func bearerScheme(string) string { return "Bearer" }
+
 // source makes one out of the variables that begin with a prefix.
-func (e environment) source(prefix, provider, scheme string, with func(*wire.Client) source) source {
+func (e environment) source(prefix, provider string, scheme func(token string) string, with func(*wire.Client) source) source {
 	address := e.getenv(prefix + "_URL")
 	if address == "" {
 		return absent{fault{reason: "ProviderNotConfigured", final: true, message: fmt.Sprintf(
@@ -74,12 +76,27 @@ func (e environment) source(prefix, provider, scheme string, with func(*wire.Cli
 	return with(client)
 }
 
-func (e environment) connect(prefix, scheme, address string) (*wire.Client, error) {
+// connect makes the client of a provider, which reads the environment and the Secret of
+// the certificates again when its credentials are refused.
+func (e environment) connect(prefix string, scheme func(token string) string, address string) (*wire.Client, error) {
+	config, err := e.clientConfig(prefix, scheme, address)
+	if err != nil {
+		return nil, err
+	}
+	config.Renew = func() (wire.Config, error) { return e.clientConfig(prefix, scheme, address) }
+	client, err := wire.New(config)
+	if err != nil {
+		return nil, fmt.Errorf("%w: correct %s_URL", err, prefix)
+	}
+	return client, nil
+}
+
+func (e environment) clientConfig(prefix string, scheme func(token string) string, address string) (wire.Config, error) {
 	timeout := defaultTimeout
 	if text := e.getenv(prefix + "_TIMEOUT_SECONDS"); text != "" {
 		seconds, err := strconv.Atoi(text)
 		if err != nil || seconds < 1 {
-			return nil, fmt.Errorf("write a number of seconds from 1 into %s_TIMEOUT_SECONDS", prefix)
+			return wire.Config{}, fmt.Errorf("write a number of seconds from 1 into %s_TIMEOUT_SECONDS", prefix)
 		}
 		timeout = min(time.Duration(seconds)*time.Second, maxTimeout)
 	}
@@ -87,18 +104,15 @@ func (e environment) connect(prefix, scheme, address string) (*wire.Client, erro
 	if name := e.getenv(prefix + "_TLS_SECRET_NAME"); name != "" {
 		data, err := e.secret(kube.Namespace(e.getenv), name)
 		if err != nil {
-			return nil, fmt.Errorf("%w: correct %s_TLS_SECRET_NAME", err, prefix)
+			return wire.Config{}, fmt.Errorf("%w: correct %s_TLS_SECRET_NAME", err, prefix)
 		}
 		trust = wire.SecretTLS(data)
 	}
-	client, err := wire.New(wire.Config{
-		URL: address, Timeout: timeout, TLS: trust, Token: strings.TrimSpace(e.getenv(prefix + "_TOKEN")), TokenScheme: scheme, UserAgent: "vitistack-" + name,
+	token := strings.TrimSpace(e.getenv(prefix + "_TOKEN"))
+	return wire.Config{
+		URL: address, Timeout: timeout, TLS: trust, Token: token, TokenScheme: scheme(token), UserAgent: "vitistack-" + name,
 		Outbound: outbound.Parse(e.getenv(outbound.Variable)),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("%w: correct %s_URL", err, prefix)
-	}
-	return client, nil
+	}, nil
 }
 
 // absent is a provider that this installation does not have, or that a network may not use.

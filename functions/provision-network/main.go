@@ -14,6 +14,7 @@ import (
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/networkpool"
+	"github.com/vitistack/stack/functions/internal/wire"
 )
 
 const (
@@ -33,7 +34,7 @@ func main() {
 			return nil, err
 		}
 		sender := events.NewSender(client.BrokerURL)
-		e := environment{getenv: os.Getenv, secret: client.Secrets(defaultTimeout)}
+		e := environment{getenv: wire.Mounted(os.Getenv), secret: client.Secrets(defaultTimeout)}
 		f := &function{
 			kube: client, sources: e.sources(), sender: sender, now: time.Now, datacenters: e.datacenters(), optionalPools: networkpool.Optional(os.Getenv), pause: calm,
 			namespace: kube.Namespace(os.Getenv), shared: shared,

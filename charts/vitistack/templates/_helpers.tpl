@@ -59,6 +59,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- $_ := set $c "image" (include "vitistack.image" (dict "root" .root "name" $name)) -}}
 {{- $_ = set $c "imagePullPolicy" .root.Values.image.pullPolicy -}}
 {{- $_ = set $c "envFrom" (include "vitistack.secrets" (dict "root" .root "name" $name) | fromYaml).list -}}
+{{- range $volume := $template.spec.volumes -}}
+  {{- if eq $volume.name "credentials" -}}
+    {{- $sources := list -}}
+    {{- range $c.envFrom }}{{ with .secretRef }}{{ $sources = append $sources (dict "secret" .) }}{{ end }}{{ end -}}
+    {{- $_ = set $volume.projected "sources" $sources -}}
+  {{- end -}}
+{{- end -}}
 {{- $_ = set $c "env" (include "vitistack.env" (dict "root" .root "name" $name "own" $c.env) | fromYaml).list -}}
 {{- with $v.resources }}{{ $_ = set $c "resources" . }}{{ end -}}
 {{- $_ = set $template.metadata.annotations "autoscaling.knative.dev/min-scale" (toString $v.minScale) -}}

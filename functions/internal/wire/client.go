@@ -16,6 +16,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/vitistack/stack/events/outbound"
@@ -49,12 +51,28 @@ type Config struct {
 	UserAgent string
 	// Outbound says who may be connected to.
 	Outbound outbound.Rules
+	// Renew reads the configuration anew. The client calls it after the server has refused
+	// the credentials or the certificate, at most once in renewInterval, and then sends the
+	// request again if Credentials differ. nil means that they never change.
+	Renew func() (Config, error)
 }
 
-// Client talks to one server. It keeps nothing but idle connections, and may be
-// used by many at once.
+// renewInterval bounds how often wrong credentials are read again.
+const renewInterval = time.Second
+
+// Client talks to one server. It keeps nothing but idle connections and the credentials
+// that it read last, and may be used by many at once.
 type Client struct {
-	base   *url.URL
+	base    *url.URL
+	renew   func() (Config, error)
+	session atomic.Pointer[session]
+	// renewing guards renewed, the time of the last call of renew.
+	renewing sync.Mutex
+	renewed  time.Time
+}
+
+// session is a configuration and the connections that were made with it.
+type session struct {
 	config Config
 	http   *http.Client
 }
@@ -69,14 +87,24 @@ func New(config Config) (*Client, error) {
 	case base.User != nil:
 		return nil, fmt.Errorf("read the URL of %s: credentials do not belong into a URL: set them beside it", base.Host)
 	}
+	base.RawQuery, base.Fragment = "", ""
+	base.Path = strings.TrimRight(base.Path, "/")
+	first, err := newSession(base.Host, config)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{base: base, renew: config.Renew}
+	c.session.Store(first)
+	return c, nil
+}
+
+func newSession(host string, config Config) (*session, error) {
 	tlsConfig, err := config.TLS.Config()
 	if err != nil {
-		return nil, fmt.Errorf("set up TLS for %s: %w", base.Host, err)
+		return nil, fmt.Errorf("set up TLS for %s: %w", host, err)
 	}
 	config.Timeout = cmp.Or(config.Timeout, defaultTimeout)
 	config.MaxBody = cmp.Or(config.MaxBody, defaultMaxBody)
-	base.RawQuery, base.Fragment = "", ""
-	base.Path = strings.TrimRight(base.Path, "/")
 	transport := &http.Transport{
 		Proxy:             http.ProxyFromEnvironment,
 		DialContext:       config.Outbound.DialContext,
@@ -85,10 +113,7 @@ func New(config Config) (*Client, error) {
 		IdleConnTimeout:   30 * time.Second,
 		ForceAttemptHTTP2: true,
 	}
-	return &Client{base: base, config: config, http: &http.Client{
-		Transport:     transport,
-		CheckRedirect: outbound.Stay,
-	}}, nil
+	return &session{config: config, http: &http.Client{Transport: transport, CheckRedirect: outbound.Stay}}, nil
 }
 
 // Host is the server's name without its port.
@@ -118,27 +143,79 @@ func (r Response) RetryAfter() time.Duration { return retryAfter(r.Header) }
 // points to, unless into is nil. An answer without a body leaves it as it is.
 // Every error is an *Error, except for a request that cannot be encoded.
 func (c *Client) Do(ctx context.Context, r Request, into any) (Response, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
+	used := c.session.Load()
+	response, err := c.do(ctx, used, r, into)
+	if !isRefused(err) {
+		return response, err
+	}
+	if renewed := c.renewSession(used); renewed != nil {
+		return c.do(ctx, renewed, r, into)
+	}
+	return response, err
+}
+
+// isRefused reports whether other credentials or certificates may lead to an answer.
+func isRefused(err error) bool {
+	var failed *Error
+	return errors.As(err, &failed) && (failed.Kind == Unauthorized || failed.Kind == Untrusted)
+}
+
+// renewSession replaces the session whose credentials were refused. It returns nil if
+// the credentials are still the same, or were read less than renewInterval ago.
+func (c *Client) renewSession(refused *session) *session {
+	if c.renew == nil {
+		return nil
+	}
+	c.renewing.Lock()
+	defer c.renewing.Unlock()
+	if present := c.session.Load(); present != refused {
+		return present
+	}
+	if time.Since(c.renewed) < renewInterval {
+		return nil
+	}
+	c.renewed = time.Now()
+	config, err := c.renew()
+	if err != nil || refused.config.hasCredentialsOf(config) {
+		return nil
+	}
+	next, err := newSession(c.base.Host, config)
+	if err != nil {
+		return nil
+	}
+	c.session.Store(next)
+	refused.http.CloseIdleConnections()
+	return next
+}
+
+func (c Config) hasCredentialsOf(other Config) bool {
+	return c.Username == other.Username && c.Password == other.Password &&
+		c.Token == other.Token && c.TokenScheme == other.TokenScheme &&
+		bytes.Equal(c.TLS.CA, other.TLS.CA) && bytes.Equal(c.TLS.Cert, other.TLS.Cert) && bytes.Equal(c.TLS.Key, other.TLS.Key)
+}
+
+func (c *Client) do(ctx context.Context, s *session, r Request, into any) (Response, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	defer cancel()
-	req, err := c.request(ctx, r)
+	req, err := c.request(ctx, s.config, r)
 	if err != nil {
 		return Response{}, fmt.Errorf("%s %s: %w", r.Method, c.where(r), err)
 	}
 	fail := &Error{Method: r.Method, Where: c.where(r)}
-	res, err := c.http.Do(req)
+	res, err := s.http.Do(req)
 	if err != nil {
 		return Response{}, fail.transport(err)
 	}
 	defer func() { _ = res.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(res.Body, c.config.MaxBody+1))
+	body, err := io.ReadAll(io.LimitReader(res.Body, s.config.MaxBody+1))
 	if err != nil {
 		return Response{}, fail.transport(err)
 	}
 	if res.StatusCode/100 != 2 {
 		return Response{}, fail.status(res, body)
 	}
-	if int64(len(body)) > c.config.MaxBody {
-		return Response{}, fail.as(Malformed, fmt.Sprintf("the answer is larger than %d bytes", c.config.MaxBody), nil)
+	if int64(len(body)) > s.config.MaxBody {
+		return Response{}, fail.as(Malformed, fmt.Sprintf("the answer is larger than %d bytes", s.config.MaxBody), nil)
 	}
 	if into != nil && len(bytes.TrimSpace(body)) > 0 {
 		if err := json.Unmarshal(body, into); err != nil {
@@ -148,7 +225,7 @@ func (c *Client) Do(ctx context.Context, r Request, into any) (Response, error) 
 	return Response{Status: res.StatusCode, Header: res.Header}, nil
 }
 
-func (c *Client) request(ctx context.Context, r Request) (*http.Request, error) {
+func (c *Client) request(ctx context.Context, config Config, r Request) (*http.Request, error) {
 	var body io.Reader
 	if r.Body != nil {
 		encoded, err := json.Marshal(r.Body)
@@ -172,13 +249,13 @@ func (c *Client) request(ctx context.Context, r Request) (*http.Request, error) 
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	if c.config.UserAgent != "" {
-		req.Header.Set("User-Agent", c.config.UserAgent)
+	if config.UserAgent != "" {
+		req.Header.Set("User-Agent", config.UserAgent)
 	}
-	if c.config.Username != "" {
-		req.SetBasicAuth(c.config.Username, c.config.Password)
-	} else if c.config.Token != "" {
-		req.Header.Set("Authorization", cmp.Or(c.config.TokenScheme, "Bearer")+" "+c.config.Token)
+	if config.Username != "" {
+		req.SetBasicAuth(config.Username, config.Password)
+	} else if config.Token != "" {
+		req.Header.Set("Authorization", cmp.Or(config.TokenScheme, "Bearer")+" "+config.Token)
 	}
 	return req, nil
 }
