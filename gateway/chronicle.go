@@ -80,11 +80,10 @@ func endpointsOf(c *config.Config) ([]webhook.Endpoint, error) {
 			Types: w.Types, Namespaces: w.Namespaces, FirstDelay: 5 * time.Second,
 		}
 		if w.Secret != "" {
-			secret, err := webhook.ParseSecret(w.Secret)
-			if err != nil {
+			var err error
+			if e.Key, err = webhook.NewSigningKey(w.Secret, w.SecretFile); err != nil {
 				return nil, fmt.Errorf("read configuration: key handlers.webhook.endpoints: endpoint %d: secret: %w", i, err)
 			}
-			e.Secret = secret
 		}
 		all = append(all, e)
 	}

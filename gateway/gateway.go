@@ -165,6 +165,11 @@ func (g *gateway) followFiles(ctx context.Context) {
 	var running sync.WaitGroup
 	running.Go(func() { follow(ctx, g.config.Auth.KeysFile, g.loadKeys, log) })
 	running.Go(func() { follow(ctx, g.config.Ingest.SecretsFile, g.loadSecrets, log) })
+	for _, e := range g.deliverer.Endpoints {
+		if e.Key != nil {
+			running.Go(func() { follow(ctx, e.Key.File, func(content []byte) error { return e.Key.Replace(string(content)) }, log) })
+		}
+	}
 	if g.certificates != nil {
 		running.Go(func() { g.certificates.run(ctx) })
 	}

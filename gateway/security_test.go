@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -14,10 +16,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/vitistack/stack/gateway/fakeapi"
+	"github.com/vitistack/stack/gateway/webhook"
 )
 
 // keyLine makes a key, and the line that configures it.
@@ -362,4 +366,37 @@ func TestHashKey(t *testing.T) {
 			t.Errorf("the line %q was accepted", bad)
 		}
 	}
+}
+
+// TestWebhookSecretIsReadAgain replaces the secret by which events to an endpoint are signed.
+func TestWebhookSecretIsReadAgain(t *testing.T) {
+	t.Parallel()
+	first, second := webhook.Secret("0123456789abcdef0123456789abcdef"), webhook.Secret("another secret of thirty-two byte")
+	path := filepath.Join(t.TempDir(), "secret")
+	write := func(secret webhook.Secret) {
+		if err := os.WriteFile(path, []byte("whsec_"+base64.StdEncoding.EncodeToString(secret)+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var signedByFirst, signedBySecond atomic.Int32
+	endpoint := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		for secret, count := range map[*webhook.Secret]*atomic.Int32{&first: &signedByFirst, &second: &signedBySecond} {
+			if secret.Verify(r.Header.Get(webhook.HeaderID), r.Header.Get(webhook.HeaderTimestamp), r.Header.Get(webhook.HeaderSignature), body, time.Now()) == nil {
+				count.Add(1)
+			}
+		}
+	}))
+	t.Cleanup(endpoint.Close)
+	write(first)
+	s := start(t, "--handlers.webhook.enabled=true", "--handlers.webhook.endpoints="+fmt.Sprintf(`[{"url":%q,"secretFile":%q}]`, endpoint.URL, path))
+	s.api.Put(t, "machines", newborn("first", "Running"))
+	eventually(t, "an event with the first signature", func() bool { return signedByFirst.Load() > 0 })
+	write(second)
+	made := 0
+	eventually(t, "an event with the second signature", func() bool {
+		s.api.Put(t, "machines", newborn(fmt.Sprintf("next-%d", made), "Running"))
+		made++
+		return signedBySecond.Load() > 0
+	})
 }

@@ -124,7 +124,7 @@ func (c *Config) handlers() []Key {
 		integer(&d.BatchSize, "handlers.database.batchSize", "", 100, 1, 10000, "Events that are written at once."),
 		duration(&d.FlushInterval, "handlers.database.flushInterval", "", "10s", 10*time.Millisecond, "How long an event may wait to be written that no sender waits for."),
 		boolean(&w.Enabled, "handlers.webhook.enabled", "", false, "Whether endpoints are told of events."),
-		webhooks(&w.Endpoints, "handlers.webhook.endpoints", "Endpoints: url, timeout (30s), retries (3), types, namespaces, secret or secretFile."),
+		webhooks(&w.Endpoints, "handlers.webhook.endpoints", "Endpoints: url, timeout (30s), retries (3), types, namespaces, secret or secretFile, which is read again when it changes."),
 		boolean(&h.Metrics, "handlers.metrics.enabled", "", true, "Whether events are counted in the metrics."),
 		duration(&h.MetricsInterval, "handlers.metrics.updateInterval", "", "5s", 0, "How old a metric may be that is counted from objects."),
 	}

@@ -32,8 +32,8 @@ type Endpoint struct {
 	// Types and Namespaces bound what the endpoint is told of; none means all.
 	Types      []string
 	Namespaces []string
-	// Secret signs what is sent, unless it is nil.
-	Secret Secret
+	// Key signs what is sent, unless it is nil.
+	Key *SigningKey
 	// FirstDelay is the pause after the first failure; it doubles with each further
 	// one.
 	FirstDelay time.Duration
@@ -257,13 +257,13 @@ func (d *Deliverer) try(ctx context.Context, endpoint Endpoint, delivery history
 	}
 	req.Header.Set("Content-Type", event.ApplicationCloudEventsJSON)
 	req.Header.Set("User-Agent", "vitistack-gateway")
-	if endpoint.Secret != nil {
+	if endpoint.Key != nil {
 		now := time.Now()
 		// A full stop would make the signed text ambiguous.
 		id := strings.ReplaceAll(delivery.EventID, ".", "_")
 		req.Header.Set(HeaderID, id)
 		req.Header.Set(HeaderTimestamp, strconv.FormatInt(now.Unix(), 10))
-		req.Header.Set(HeaderSignature, endpoint.Secret.Sign(id, now, body))
+		req.Header.Set(HeaderSignature, endpoint.Key.Sign(id, now, body))
 	}
 	if endpoint.Identify != nil {
 		endpoint.Identify(req)

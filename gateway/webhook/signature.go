@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -38,6 +39,35 @@ func ParseSecret(text string) (Secret, error) {
 		return nil, fmt.Errorf("the secret has %d bytes: it needs 24 to 64", len(key))
 	}
 	return key, nil
+}
+
+// SigningKey is the secret of an endpoint, which may be replaced while deliveries use it.
+type SigningKey struct {
+	// File is where the secret is read again when it changes, or empty.
+	File   string
+	secret atomic.Pointer[Secret]
+}
+
+// NewSigningKey returns a key with a secret in the form that ParseSecret reads.
+func NewSigningKey(text, file string) (*SigningKey, error) {
+	k := &SigningKey{File: file}
+	return k, k.Replace(text)
+}
+
+// Replace has the deliveries from now on signed with another secret. An invalid one is an
+// error, and changes nothing.
+func (k *SigningKey) Replace(text string) error {
+	secret, err := ParseSecret(strings.TrimSpace(text))
+	if err != nil {
+		return err
+	}
+	k.secret.Store(&secret)
+	return nil
+}
+
+// Sign is the signature of a message by the present secret.
+func (k *SigningKey) Sign(id string, at time.Time, body []byte) string {
+	return (*k.secret.Load()).Sign(id, at, body)
 }
 
 // Sign is the signature of a message.

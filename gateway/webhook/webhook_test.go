@@ -2,6 +2,7 @@ package webhook_test
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -153,6 +154,28 @@ func (s *stand) expect(outcomes ...string) {
 
 var secret = webhook.Secret("0123456789abcdef0123456789abcdef")
 
+func signingKey(t *testing.T) *webhook.SigningKey {
+	t.Helper()
+	key, err := webhook.NewSigningKey("whsec_"+base64.StdEncoding.EncodeToString(secret), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// TestSigningKey replaces the secret of an endpoint, first by one that is none.
+func TestSigningKey(t *testing.T) {
+	t.Parallel()
+	key, now := signingKey(t), time.Now()
+	if err := key.Replace("whsec_short"); err == nil || key.Sign("m", now, nil) != secret.Sign("m", now, nil) {
+		t.Errorf("an invalid secret has replaced a valid one (%v)", err)
+	}
+	next := webhook.Secret("another secret of thirty-two byte")
+	if err := key.Replace("whsec_" + base64.StdEncoding.EncodeToString(next) + "\n"); err != nil || key.Sign("m", now, nil) != next.Sign("m", now, nil) {
+		t.Errorf("a valid secret does not sign (%v)", err)
+	}
+}
+
 func TestDeliveries(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
@@ -173,7 +196,7 @@ func TestDeliveries(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newReceiver(t, secret, tc.answers...)
-			s := start(t, "sqlite://"+filepath.Join(t.TempDir(), "h.db"), webhook.Endpoint{Name: "w", URL: r.URL, Timeout: 5 * time.Second, Retries: tc.retries, Secret: secret})
+			s := start(t, "sqlite://"+filepath.Join(t.TempDir(), "h.db"), webhook.Endpoint{Name: "w", URL: r.URL, Timeout: 5 * time.Second, Retries: tc.retries, Key: signingKey(t)})
 			s.announce("u1.created", "infrastructure.machine.created", "team-a")
 			s.expect(tc.want...)
 			s.stop()
