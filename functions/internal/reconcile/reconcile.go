@@ -1,0 +1,74 @@
+// Package reconcile has what every function does with the result of a delivery: it tells
+// the user's mistakes from failures, and writes status, Event and log line together.
+package reconcile
+
+import (
+	"context"
+	"errors"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+// UserError is a problem that stays until a user or the platform team changes something.
+// Redelivering the event does not help.
+type UserError struct {
+	// Reason is one word in CamelCase, for a condition.
+	Reason string
+	// Message says what is wrong and what to change.
+	Message string
+}
+
+func (e UserError) Error() string { return e.Reason + ": " + e.Message }
+
+// AsUserError returns the first UserError that err wraps.
+func AsUserError(err error) (UserError, bool) {
+	var found UserError
+	ok := errors.As(err, &found)
+	return found, ok
+}
+
+// WaitError says what an object waits for. The change that ends the wait causes an event
+// of its own, so the delivery has succeeded.
+type WaitError struct {
+	// Reason is one word in CamelCase, for a condition.
+	Reason string
+	// Message names what is waited for.
+	Message string
+}
+
+func (e WaitError) Error() string { return e.Reason + ": " + e.Message }
+
+// Outcome is what a delivery has written into the condition Ready of an object.
+type Outcome struct {
+	Reason, Message string
+	// Warning is whether the Event is of type Warning.
+	Warning bool
+	// Changed is whether the status or the reason of the condition is another than before.
+	// Only then is an Event recorded.
+	Changed bool
+}
+
+// SetReady writes the condition Ready and returns the Outcome.
+func SetReady(conditions *[]metav1.Condition, generation int64, ready bool, reason, message string) Outcome {
+	changed := kube.SetReady(conditions, generation, ready, reason, message)
+	return Outcome{Reason: reason, Message: message, Changed: changed}
+}
+
+// PatchStatus writes the status of after if it differs from that of before, records the
+// Outcome as an Event if it has changed, and adds it to the delivery's log line beside
+// phase. It reports whether the status was written. A second call with the same status
+// sends no request. An error is that of the API server; then no Event is recorded.
+func PatchStatus(ctx context.Context, client *kube.Client, before, after kube.Object, phase string, o Outcome) (bool, error) {
+	wrote, err := client.PatchStatus(ctx, before, after)
+	if err != nil {
+		return wrote, err
+	}
+	if o.Changed {
+		client.Tell(ctx, after, o.Warning, o.Reason, o.Message)
+	}
+	events.Report(ctx, phase, o.Message)
+	return wrote, nil
+}

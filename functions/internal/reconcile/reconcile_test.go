@@ -1,0 +1,45 @@
+package reconcile_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+func TestAsUserError(t *testing.T) {
+	t.Parallel()
+	problem := reconcile.UserError{Reason: "PoolExhausted", Message: "10.0.0.0/24 has no free address: release one"}
+	if got, ok := reconcile.AsUserError(fmt.Errorf("reserve: %w", problem)); !ok || got != problem {
+		t.Errorf("a wrapped UserError: got %v, %t", got, ok)
+	}
+	if _, ok := reconcile.AsUserError(errors.New("connection refused")); ok {
+		t.Error("any other error is no UserError")
+	}
+}
+
+func TestSetReady(t *testing.T) {
+	t.Parallel()
+	var conditions []metav1.Condition
+	for _, tc := range []struct {
+		because         string
+		ready           bool
+		reason, message string
+		changed         bool
+	}{
+		{"there was no condition", false, "Waiting", "waiting for the network", true},
+		{"it says the same", false, "Waiting", "waiting for the network", false},
+		{"only the message is another", false, "Waiting", "waiting for the network \"shop\"", false},
+		{"the reason is another", false, "NoAddress", "the network is full", true},
+		{"the status is another", true, "Ready", "the address is allocated", true},
+	} {
+		got := reconcile.SetReady(&conditions, 1, tc.ready, tc.reason, tc.message)
+		want := reconcile.Outcome{Reason: tc.reason, Message: tc.message, Changed: tc.changed}
+		if got != want || len(conditions) != 1 || conditions[0].Message != tc.message {
+			t.Errorf("%s: got %+v and %v, want %+v", tc.because, got, conditions, want)
+		}
+	}
+}
