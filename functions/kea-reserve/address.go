@@ -6,9 +6,9 @@ import (
 	"net/netip"
 )
 
-// usable tells whether a machine may have an address: one of the network's, but
+// isUsable tells whether a machine may have an address: one of the network's, but
 // neither its own, nor the one for broadcast, nor the gateway.
-func (w wish) usable(a netip.Addr) bool {
+func (w request) isUsable(a netip.Addr) bool {
 	if !w.prefix.Contains(a) || a == w.gateway {
 		return false
 	}

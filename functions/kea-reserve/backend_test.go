@@ -147,12 +147,12 @@ func hosts(t *testing.T, b backend) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for _, r := range reservationsOf(t, b) {
-		all[r.client.value] = orNone(r.address)
+		all[r.Client.Value] = orNone(r.Address)
 	}
 	return all
 }
 
-func reservationsOf(t *testing.T, b backend) []reservation {
+func reservationsOf(t *testing.T, b backend) []Reservation {
 	t.Helper()
 	var config struct {
 		Dhcp4 json.RawMessage `json:"Dhcp4"`
@@ -160,7 +160,7 @@ func reservationsOf(t *testing.T, b backend) []reservation {
 	if result, err := b.Command(t.Context(), "config-get", nil, &config); err != nil || result != 0 {
 		t.Fatalf("config-get: result %d, error %v", result, err)
 	}
-	d, err := parseDocument(config.Dhcp4)
+	d, err := parseConfiguration(config.Dhcp4)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,13 +176,13 @@ func subnetsOf(t *testing.T, b backend) map[uint32]string {
 	if result, err := b.Command(t.Context(), "config-get", nil, &config); err != nil || result != 0 {
 		t.Fatalf("config-get: result %d, error %v", result, err)
 	}
-	d, err := parseDocument(config.Dhcp4)
+	d, err := parseConfiguration(config.Dhcp4)
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := map[uint32]string{}
 	for _, s := range d.subnets() {
-		all[s.id] = s.prefix.String()
+		all[s.ID] = s.Prefix.String()
 	}
 	return all
 }

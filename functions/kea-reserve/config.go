@@ -139,8 +139,8 @@ type secretReader func(namespace, name string) (map[string][]byte, error)
 
 // connect makes the clients of the servers. A client whose credentials are refused reads
 // the environment and the Secret of the certificates again.
-func (s settings) connect(getenv func(string) string, secret secretReader) ([]*control, error) {
-	var controls []*control
+func (s settings) connect(getenv func(string) string, secret secretReader) ([]*Client, error) {
+	var controls []*Client
 	for i, address := range s.urls {
 		config, err := s.clientConfig(address, secret)
 		if err != nil {
@@ -157,7 +157,7 @@ func (s settings) connect(getenv func(string) string, secret secretReader) ([]*c
 		if err != nil {
 			return nil, err
 		}
-		controls = append(controls, &control{role: [...]string{"primary", "secondary"}[i], wire: client})
+		controls = append(controls, &Client{Role: [...]string{"primary", "secondary"}[i], wire: client})
 	}
 	return controls, nil
 }

@@ -143,7 +143,7 @@ func TestSubnets(t *testing.T) {
 				}
 				address := netip.MustParseAddr(addressOf(t, nc, 0))
 				all := reservationsOf(t, b)
-				if len(all) != 1 || all[0].subnet != tc.in || all[0].address != address || !netip.MustParsePrefix(tc.network).Contains(address) {
+				if len(all) != 1 || all[0].Subnet != tc.in || all[0].Address != address || !netip.MustParsePrefix(tc.network).Contains(address) {
 					t.Errorf("%s: got %v in Kea, and %s in the status", tc.reason, all, address)
 				}
 			})

@@ -16,7 +16,7 @@ func TestSubnetsOfOthers(t *testing.T) {
 	t.Parallel()
 	office := kea.Subnet{ID: 7, Subnet: "10.77.0.0/16", UserContext: map[string]any{"site": "office"}}
 	made := office
-	made.UserContext = map[string]any{ownerKey: "9f5b3b9e-8f6e-4a55-9a31-0c5f6f3a7d10"}
+	made.UserContext = map[string]any{subnetOwnerKey: "9f5b3b9e-8f6e-4a55-9a31-0c5f6f3a7d10"}
 	shared := map[string][]kea.Subnet{"floor": {office}}
 	for name, tc := range map[string]struct {
 		reason  string
@@ -93,14 +93,14 @@ func TestSubnetList(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		reason string
-		subnet subnet
+		subnet Subnet
 		want   bool
 	}{
-		"ID":     {"its id is listed", subnet{7, netip.MustParsePrefix("192.0.2.0/24")}, true},
-		"Prefix": {"its prefix is listed", subnet{8, netip.MustParsePrefix("10.20.0.0/16")}, true},
-		"Within": {"it lies in a prefix that is listed", subnet{8, netip.MustParsePrefix("10.20.3.0/24")}, true},
-		"Wider":  {"it is more than what is listed", subnet{8, netip.MustParsePrefix("10.0.0.0/8")}, false},
-		"Other":  {"it is another one", subnet{8, netip.MustParsePrefix("10.21.0.0/24")}, false},
+		"ID":     {"its id is listed", Subnet{7, netip.MustParsePrefix("192.0.2.0/24")}, true},
+		"Prefix": {"its prefix is listed", Subnet{8, netip.MustParsePrefix("10.20.0.0/16")}, true},
+		"Within": {"it lies in a prefix that is listed", Subnet{8, netip.MustParsePrefix("10.20.3.0/24")}, true},
+		"Wider":  {"it is more than what is listed", Subnet{8, netip.MustParsePrefix("10.0.0.0/8")}, false},
+		"Other":  {"it is another one", Subnet{8, netip.MustParsePrefix("10.21.0.0/24")}, false},
 	} {
 		if got := l.contain(tc.subnet); got != tc.want {
 			t.Errorf("%s: %s: got %t", name, tc.reason, got)

@@ -22,17 +22,17 @@ func FuzzDocument(f *testing.F) {
 		if !json.Valid(text) {
 			return
 		}
-		d, err := parseDocument(text)
+		d, err := parseConfiguration(text)
 		if err != nil {
 			return
 		}
 		for _, s := range d.subnets() {
-			if s.prefix != s.prefix.Masked() {
-				t.Errorf("subnet %s", s.prefix)
+			if s.Prefix != s.Prefix.Masked() {
+				t.Errorf("subnet %s", s.Prefix)
 			}
 		}
-		r := reservation{subnet: 1, client: identifier{hwAddress, "02:00:00:00:00:fe"}, address: netip.MustParseAddr("10.0.0.254")}
-		with, err := d.with(change{add: []reservation{r}}, "client-class")
+		r := Reservation{Subnet: 1, Client: Identifier{HWAddress, "02:00:00:00:00:fe"}, Address: netip.MustParseAddr("10.0.0.254")}
+		with, err := d.apply(Change{Add: []Reservation{r}}, "client-class")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +40,7 @@ func FuzzDocument(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := parseDocument(encoded)
+		again, err := parseConfiguration(encoded)
 		if err != nil {
 			t.Fatalf("%s became %s: %v", text, encoded, err)
 		}

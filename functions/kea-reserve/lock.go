@@ -24,8 +24,8 @@ const (
 	lockInterval = 100 * time.Millisecond
 )
 
-// lock is held by one delivery at a time, over all replicas.
-type lock struct {
+// Lock is held by one delivery at a time, over all replicas.
+type Lock struct {
 	kube      *kube.Client
 	namespace string
 	now       func() time.Time
@@ -34,16 +34,16 @@ type lock struct {
 // errLocked says that others had their turn for too long.
 var errLocked = errors.New("wait for the turn to change Kea's configuration: others are changing it")
 
-// take waits for the turn, and returns how to end it. Whoever crashes loses its
+// Acquire waits for the turn, and returns how to end it. Whoever crashes loses its
 // turn after lockDuration.
-func (l *lock) take(ctx context.Context) (release func(), err error) {
+func (l *Lock) Acquire(ctx context.Context) (release func(), err error) {
 	holder := rand.Text()
 	patience, cancel := context.WithTimeout(ctx, lockPatience)
 	defer cancel()
 	tick := time.NewTicker(lockInterval)
 	defer tick.Stop()
 	for {
-		lease, err := l.try(ctx, holder)
+		lease, err := l.tryAcquire(ctx, holder)
 		if err != nil {
 			return nil, err
 		}
@@ -58,22 +58,22 @@ func (l *lock) take(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// try takes the Lease if nobody holds it, by a write that fails if anybody else
+// tryAcquire takes the Lease if nobody holds it, by a write that fails if anybody else
 // has written it since it was read. It returns nil where somebody has it.
-func (l *lock) try(ctx context.Context, holder string) (*coordinationv1.Lease, error) {
+func (l *Lock) tryAcquire(ctx context.Context, holder string) (*coordinationv1.Lease, error) {
 	lease := &coordinationv1.Lease{}
 	err := l.kube.Get(ctx, l.namespace, lockName, lease)
 	switch {
 	case kube.NotFound(err):
 		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: lockName}}
-		l.claim(lease, holder)
+		l.setHolder(lease, holder)
 		err = l.kube.Create(ctx, lease)
 	case err != nil:
 		return nil, err
-	case !free(lease.Spec, l.now()):
+	case !isFree(lease.Spec, l.now()):
 		return nil, nil
 	default:
-		l.claim(lease, holder)
+		l.setHolder(lease, holder)
 		err = l.kube.Update(ctx, lease)
 	}
 	if kube.AlreadyExists(err) || kube.Conflict(err) {
@@ -85,15 +85,15 @@ func (l *lock) try(ctx context.Context, holder string) (*coordinationv1.Lease, e
 	return lease, nil
 }
 
-func (l *lock) claim(lease *coordinationv1.Lease, holder string) {
+func (l *Lock) setHolder(lease *coordinationv1.Lease, holder string) {
 	seconds, now := int32(lockDuration/time.Second), metav1.NewMicroTime(l.now())
 	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = &holder, &seconds
 	lease.Spec.AcquireTime, lease.Spec.RenewTime = &now, &now
 }
 
-// free tells whether nobody holds a Lease: it has no holder, or its holder has not
+// isFree tells whether nobody holds a Lease: it has no holder, or its holder has not
 // been heard of for longer than it may hold it.
-func free(s coordinationv1.LeaseSpec, now time.Time) bool {
+func isFree(s coordinationv1.LeaseSpec, now time.Time) bool {
 	if s.HolderIdentity == nil || *s.HolderIdentity == "" || s.RenewTime == nil || s.LeaseDurationSeconds == nil {
 		return true
 	}
@@ -101,7 +101,7 @@ func free(s coordinationv1.LeaseSpec, now time.Time) bool {
 }
 
 // release gives the turn to the next one. If it fails, the turn ends by itself.
-func (l *lock) release(ctx context.Context, lease *coordinationv1.Lease) {
+func (l *Lock) release(ctx context.Context, lease *coordinationv1.Lease) {
 	const timeout = 2 * time.Second
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()

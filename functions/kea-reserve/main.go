@@ -36,8 +36,8 @@ func main() {
 			return nil, err
 		}
 		f := &function{
-			kube: client, sender: sender, controls: controls, now: time.Now,
-			lock:    &lock{kube: client, namespace: settings.namespace, now: time.Now},
+			kube: client, sender: sender, clients: controls, now: time.Now,
+			lock:    &Lock{kube: client, namespace: settings.namespace, now: time.Now},
 			classes: settings.classes, allowed: settings.allowed, strict: settings.strict,
 			namespace: settings.namespace, shared: settings.shared,
 		}

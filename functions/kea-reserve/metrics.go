@@ -27,17 +27,17 @@ func errorKind(err error) string {
 		return ""
 	case errors.As(err, &e):
 		return string(e.Kind)
-	case errors.As(err, new(refused)):
+	case errors.As(err, new(CommandError)):
 		return "Refused"
-	case errors.As(err, new(unsupported)):
+	case errors.As(err, new(unsupportedError)):
 		return "Unsupported"
 	default:
 		return string(wire.Malformed)
 	}
 }
 
-// healthy tells whether a server answers and its DHCP server is there.
-func healthy(role string, up bool) {
+// setHealth tells whether a server answers and its DHCP server is there.
+func setHealth(role string, up bool) {
 	value := 0.0
 	if up {
 		value = 1
@@ -45,11 +45,11 @@ func healthy(role string, up bool) {
 	metrics.GetOrCreateGauge(fmt.Sprintf(`kea_operator_server_health{server=%q,type="dhcp4"}`, role), nil).Set(value)
 }
 
-// failedOver counts a reservation that only the secondary server could be given.
-func failedOver() { metrics.GetOrCreateCounter(`kea_operator_failovers_total`).Inc() }
+// CountFailover counts a reservation that only the secondary server could be given.
+func CountFailover() { metrics.GetOrCreateCounter(`kea_operator_failovers_total`).Inc() }
 
-// written counts reservations, by whether they are added or removed.
-func written(operation string, err error) {
+// countReservation counts reservations, by whether they are added or removed.
+func countReservation(operation string, err error) {
 	status := "success"
 	if err != nil {
 		status = "error"

@@ -21,11 +21,11 @@ import (
 // server does not answer, what is known stays.
 func (f *function) checkOrphans(ctx context.Context) error {
 	var found []v1alpha1.Orphan
-	var marked []reservation
-	if len(f.controls) > 0 && !f.shared {
+	var marked []Reservation
+	if len(f.clients) > 0 && !f.shared {
 		var err error
 		if marked, err = f.markedReservations(ctx); err != nil {
-			events.Report(ctx, "", "Did not look for orphans: "+faultOf(err).message)
+			events.Report(ctx, "", "Did not look for orphans: "+Classify(err).Message)
 			return nil
 		}
 		if found, err = f.withoutConfiguration(ctx, marked); err != nil {
@@ -37,20 +37,20 @@ func (f *function) checkOrphans(ctx context.Context) error {
 
 // markedReservations reads the reservations of this stack from the configurations of all
 // servers, with one request each. Those in a database of hosts are not in it.
-func (f *function) markedReservations(ctx context.Context) ([]reservation, error) {
-	documents, errs := make([]*document, len(f.controls)), make([]error, len(f.controls))
+func (f *function) markedReservations(ctx context.Context) ([]Reservation, error) {
+	documents, errs := make([]*configuration, len(f.clients)), make([]error, len(f.clients))
 	var wait sync.WaitGroup
-	for i, c := range f.controls {
-		wait.Go(func() { documents[i], errs[i] = configOf(ctx, c) })
+	for i, c := range f.clients {
+		wait.Go(func() { documents[i], errs[i] = readConfiguration(ctx, c) })
 	}
 	wait.Wait()
-	var marked []reservation
+	var marked []Reservation
 	for i, d := range documents {
 		if errs[i] != nil {
 			return nil, errs[i]
 		}
 		for _, r := range d.reservations() {
-			if r.mark.UID != "" {
+			if r.Owner.UID != "" {
 				marked = append(marked, r)
 			}
 		}
@@ -61,7 +61,7 @@ func (f *function) markedReservations(ctx context.Context) ([]reservation, error
 // withoutConfiguration returns the reservations whose NetworkConfiguration does not exist. They have
 // to be read before the NetworkConfigurations are, because a NetworkConfiguration is there
 // before its reservation is made, and until after it is removed.
-func (f *function) withoutConfiguration(ctx context.Context, marked []reservation) (found []v1alpha1.Orphan, err error) {
+func (f *function) withoutConfiguration(ctx context.Context, marked []Reservation) (found []v1alpha1.Orphan, err error) {
 	if len(marked) == 0 {
 		return nil, nil
 	}
@@ -80,28 +80,28 @@ func (f *function) withoutConfiguration(ctx context.Context, marked []reservatio
 		}
 	}
 	for _, r := range marked {
-		if !exists[r.mark.UID] {
-			found = append(found, v1alpha1.Orphan{ID: r.orphanID(), Name: r.mark.Name, UID: r.mark.UID})
+		if !exists[r.Owner.UID] {
+			found = append(found, v1alpha1.Orphan{ID: r.orphanID(), Name: r.Owner.Name, UID: r.Owner.UID})
 		}
 	}
 	return found, nil
 }
 
 // orphanID names a reservation in every server.
-func (r reservation) orphanID() string {
-	if !r.address.IsValid() {
-		return fmt.Sprintf("%s in subnet %d", r.client, r.subnet)
+func (r Reservation) orphanID() string {
+	if !r.Address.IsValid() {
+		return fmt.Sprintf("%s in subnet %d", r.Client, r.Subnet)
 	}
-	return fmt.Sprintf("%s in subnet %d", r.address, r.subnet)
+	return fmt.Sprintf("%s in subnet %d", r.Address, r.Subnet)
 }
 
 // reservationMessage returns a function that names reservations, and the command that removes
 // the first one.
-func reservationMessage(marked []reservation) func([]v1alpha1.Orphan) string {
+func reservationMessage(marked []Reservation) func([]v1alpha1.Orphan) string {
 	return func(found []v1alpha1.Orphan) string {
-		first := marked[slices.IndexFunc(marked, func(r reservation) bool { return r.orphanID() == found[0].ID })]
+		first := marked[slices.IndexFunc(marked, func(r Reservation) bool { return r.orphanID() == found[0].ID })]
 		arguments, _ := json.Marshal(map[string]any{
-			"subnet-id": first.subnet, "identifier-type": first.client.kind, "identifier": first.client.value, "operation-target": everywhere,
+			"subnet-id": first.Subnet, "identifier-type": first.Client.Type, "identifier": first.Client.Value, "operation-target": everywhere,
 		})
 		return fmt.Sprintf("no NetworkConfiguration exists for reservations in Kea: %s. The stack removes none of them. If no machine uses them, send each Kea server "+
 			`{"command":"reservation-del","service":["dhcp4"],"arguments":%s}, and then {"command":"config-write","service":["dhcp4"]}; a server without `+

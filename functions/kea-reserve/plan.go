@@ -7,28 +7,28 @@ import (
 	"strings"
 )
 
-// view is what one Kea server has for a network.
-type view struct {
-	// subnet is where the network lies, if found. Otherwise it can be made, if
+// View is what one Kea server has for a network.
+type View struct {
+	// Subnet is where the network lies, if found. Otherwise it can be made, if
 	// canCreate.
-	subnet    subnet
-	found     bool
-	canCreate bool
-	held      []reservation
-	leases    []lease
-	// document is the configuration that a server without commands for
+	Subnet          Subnet
+	SubnetFound     bool
+	CanCreateSubnet bool
+	Reservations    []Reservation
+	Leases          []Lease
+	// config is the configuration that a server without commands for
 	// reservations was read with, for changing it.
-	document *document
+	config *configuration
 }
 
-// change is what has to be done on one server.
-type change struct {
-	create              *blueprint
-	add, update, remove []reservation
+// Change is what has to be done on one server.
+type Change struct {
+	Create              *SubnetSpec
+	Add, Update, Remove []Reservation
 }
 
-func (c change) empty() bool {
-	return c.create == nil && len(c.add) == 0 && len(c.update) == 0 && len(c.remove) == 0
+func (c Change) IsEmpty() bool {
+	return c.Create == nil && len(c.Add) == 0 && len(c.Update) == 0 && len(c.Remove) == 0
 }
 
 // refusal says why a wish cannot be granted until somebody changes something.
@@ -39,19 +39,19 @@ func (r refusal) Error() string { return r.reason + ": " + r.message }
 // reasonExhausted is the refusal that a release ends.
 const reasonExhausted = "PoolExhausted"
 
-// decision is the address of each interface of a wish, and what each server lacks
+// plan is the address of each interface of a wish, and what each server lacks
 // for that.
-type decision struct {
+type plan struct {
 	addresses []netip.Addr
-	changes   []change
+	changes   []Change
 }
 
-// done tells whether no server lacks anything.
-func (d decision) done() bool {
-	return !slices.ContainsFunc(d.changes, func(c change) bool { return !c.empty() })
+// isComplete tells whether no server lacks anything.
+func (d plan) isComplete() bool {
+	return !slices.ContainsFunc(d.changes, func(c Change) bool { return !c.IsEmpty() })
 }
 
-// decide grants a wish by what the servers have. An interface gets, in this order:
+// makePlan grants a wish by what the servers have. An interface gets, in this order:
 //
 //	the address that it asks for, or else a refusal
 //	the address that it has a reservation of on any server, or had one of
@@ -63,39 +63,39 @@ func (d decision) done() bool {
 //
 // Nobody else's reservation is ever touched: it is a refusal where it is for the
 // same client, and its address is not free otherwise.
-func decide(w wish, views []view) (decision, error) {
+func makePlan(w request, views []View) (plan, error) {
 	if err := checkSubnets(w, views); err != nil {
-		return decision{}, err
+		return plan{}, err
 	}
-	d := decision{addresses: make([]netip.Addr, len(w.interfaces)), changes: make([]change, len(views))}
-	taken := occupied(w, views)
-	for _, i := range w.order() {
+	d := plan{addresses: make([]netip.Addr, len(w.interfaces)), changes: make([]Change, len(views))}
+	taken := takenAddresses(w, views)
+	for _, i := range w.byRequestedAddress() {
 		n := w.interfaces[i]
-		if r, ok := foreign(w, n, views); ok {
-			if r.mark.Name != "" {
-				return decision{}, refusal{"DuplicateMACAddress", fmt.Sprintf(
-					"MAC address %s of interface %s is the one of NetworkConfiguration %s in the same network: give the interface another, or delete the other one", n.mac, n.name, r.mark.Name)}
+		if r, ok := findForeignReservation(w, n, views); ok {
+			if r.Owner.Name != "" {
+				return plan{}, refusal{"DuplicateMACAddress", fmt.Sprintf(
+					"MAC address %s of interface %s is the one of NetworkConfiguration %s in the same network: give the interface another, or delete the other one", n.mac, n.name, r.Owner.Name)}
 			}
-			return decision{}, refusal{"ForeignReservation", fmt.Sprintf(
+			return plan{}, refusal{"ForeignReservation", fmt.Sprintf(
 				"Kea has a reservation of %s for %s that this stack did not make: remove it, or set %q in its user-context to %s to hand it over",
-				orNone(r.address), r.client, "vitistack.io/uid", w.uid)}
+				orNone(r.Address), r.Client, "vitistack.io/uid", w.uid)}
 		}
-		address, err := grant(w, n, views, taken)
+		address, err := chooseAddress(w, n, views, taken)
 		if err != nil {
-			return decision{}, err
+			return plan{}, err
 		}
 		taken[address] = "interface " + n.name
 		d.addresses[i] = address
 	}
 	for i, v := range views {
-		d.changes[i] = lacks(w, v, views, d.addresses)
+		d.changes[i] = missingChange(w, v, views, d.addresses)
 	}
 	return d, nil
 }
 
-func checkSubnets(w wish, views []view) error {
+func checkSubnets(w request, views []View) error {
 	for _, v := range views {
-		if !v.found && !v.canCreate {
+		if !v.SubnetFound && !v.CanCreateSubnet {
 			return refusal{"SubnetMissing", fmt.Sprintf(
 				"Kea has no subnet that contains %s: add one, or load libdhcp_subnet_cmds.so so that it can be made", w.prefix)}
 		}
@@ -103,27 +103,27 @@ func checkSubnets(w wish, views []view) error {
 	return nil
 }
 
-// grant finds the address of one interface.
-func grant(w wish, n need, views []view, taken map[netip.Addr]string) (netip.Addr, error) {
+// chooseAddress finds the address of one interface.
+func chooseAddress(w request, n interfaceRequest, views []View, taken map[netip.Addr]string) (netip.Addr, error) {
 	if n.requested.IsValid() {
-		if !w.usable(n.requested) {
+		if !w.isUsable(n.requested) {
 			return netip.Addr{}, refusal{"AddressOutsidePool", fmt.Sprintf(
 				"interface %s asks for %s, which is no usable address of %s: ask for another, or for none", n.name, n.requested, w.prefix)}
 		}
-		if holder, ok := taken[n.requested]; ok && !reserved(w, n, n.requested, views) {
+		if holder, ok := taken[n.requested]; ok && !isReservedFor(w, n, n.requested, views) {
 			return netip.Addr{}, refusal{"AddressTaken", fmt.Sprintf(
 				"interface %s asks for %s, which has %s: ask for another, or for none", n.name, n.requested, holder)}
 		}
 		return n.requested, nil
 	}
-	for _, candidate := range candidates(w, n, views) {
-		if _, ok := taken[candidate]; w.usable(candidate) && (!ok || reserved(w, n, candidate, views)) {
+	for _, candidate := range currentAddresses(w, n, views) {
+		if _, ok := taken[candidate]; w.isUsable(candidate) && (!ok || isReservedFor(w, n, candidate, views)) {
 			return candidate, nil
 		}
 	}
 	address, ok := pick(w.prefix, w.uid+"/"+n.name, func(a netip.Addr) bool {
 		_, held := taken[a]
-		return !held && !w.kept[a] && w.usable(a)
+		return !held && !w.reserved[a] && w.isUsable(a)
 	})
 	if !ok {
 		return netip.Addr{}, refusal{reasonExhausted, fmt.Sprintf("%s has no free address: release one, or use a larger network", w.prefix)}
@@ -131,37 +131,37 @@ func grant(w wish, n need, views []view, taken map[netip.Addr]string) (netip.Add
 	return address, nil
 }
 
-// candidates are the addresses that an interface has already, the best first.
-func candidates(w wish, n need, views []view) []netip.Addr {
+// currentAddresses are the addresses that an interface has already, the best first.
+func currentAddresses(w request, n interfaceRequest, views []View) []netip.Addr {
 	var own, leased []netip.Addr
 	for _, v := range views {
-		for _, r := range v.held {
-			if w.mine(r.mark) && r.client.value == n.mac && r.address.IsValid() {
-				own = append(own, r.address)
+		for _, r := range v.Reservations {
+			if w.owns(r.Owner) && r.Client.Value == n.mac && r.Address.IsValid() {
+				own = append(own, r.Address)
 			}
 		}
-		for _, l := range v.leases {
-			if l.mac == n.mac && !w.kept[l.address] {
-				leased = append(leased, l.address)
+		for _, l := range v.Leases {
+			if l.MAC == n.mac && !w.reserved[l.Address] {
+				leased = append(leased, l.Address)
 			}
 		}
 	}
-	if n.had.IsValid() && (len(own) == 0 || slices.Contains(own, n.had)) {
-		own = slices.Insert(own, 0, n.had)
+	if n.current.IsValid() && (len(own) == 0 || slices.Contains(own, n.current)) {
+		own = slices.Insert(own, 0, n.current)
 	}
 	return append(own, leased...)
 }
 
-// reserved tells whether an interface has the reservation of an address, and
+// isReservedFor tells whether an interface has the reservation of an address, and
 // nobody else has one too. Leases that others have of it end by themselves.
-func reserved(w wish, n need, address netip.Addr, views []view) bool {
+func isReservedFor(w request, n interfaceRequest, address netip.Addr, views []View) bool {
 	own := false
 	for _, v := range views {
-		for _, r := range v.held {
-			if r.address != address || w.givesUp(r) {
+		for _, r := range v.Reservations {
+			if r.Address != address || w.isObsolete(r) {
 				continue
 			}
-			if !w.mine(r.mark) || r.client.value != n.mac {
+			if !w.owns(r.Owner) || r.Client.Value != n.mac {
 				return false
 			}
 			own = true
@@ -170,109 +170,109 @@ func reserved(w wish, n need, address netip.Addr, views []view) bool {
 	return own
 }
 
-// occupied are the addresses that somebody has, by what has them, without those
+// takenAddresses are the addresses that somebody has, by what has them, without those
 // that the wish gives up, or that its own interfaces have leases of. A lease that one
 // of them had under an earlier MAC address ends by itself, and is in the way only of
 // an interface that may as well have another address.
-func occupied(w wish, views []view) map[netip.Addr]string {
-	own, asked, earlier := map[string]bool{}, map[netip.Addr]bool{}, map[lease]bool{}
+func takenAddresses(w request, views []View) map[netip.Addr]string {
+	own, asked, earlier := map[string]bool{}, map[netip.Addr]bool{}, map[Lease]bool{}
 	for _, n := range w.interfaces {
 		own[n.mac], asked[n.requested] = true, true
 	}
 	for _, v := range views {
-		for _, r := range v.held {
-			if w.givesUp(r) && asked[r.address] {
-				earlier[lease{r.client.value, r.address}] = true
+		for _, r := range v.Reservations {
+			if w.isObsolete(r) && asked[r.Address] {
+				earlier[Lease{r.Client.Value, r.Address}] = true
 			}
 		}
 	}
 	taken := map[netip.Addr]string{}
 	for _, v := range views {
-		for _, l := range v.leases {
-			if !own[l.mac] && !earlier[l] {
-				taken[l.address] = "a lease of " + l.mac
+		for _, l := range v.Leases {
+			if !own[l.MAC] && !earlier[l] {
+				taken[l.Address] = "a lease of " + l.MAC
 			}
 		}
 	}
 	for _, v := range views {
-		for _, r := range v.held {
-			if r.address.IsValid() && !w.givesUp(r) {
-				taken[r.address] = holderOf(r)
+		for _, r := range v.Reservations {
+			if r.Address.IsValid() && !w.isObsolete(r) {
+				taken[r.Address] = holderOf(r)
 			}
 		}
 	}
 	return taken
 }
 
-func holderOf(r reservation) string {
-	if r.mark.Name != "" {
-		return "NetworkConfiguration " + r.mark.Name
+func holderOf(r Reservation) string {
+	if r.Owner.Name != "" {
+		return "NetworkConfiguration " + r.Owner.Name
 	}
-	return "a reservation of " + r.client.String()
+	return "a reservation of " + r.Client.String()
 }
 
-// foreign is somebody else's reservation for the client of an interface.
-func foreign(w wish, n need, views []view) (reservation, bool) {
+// findForeignReservation is somebody else's reservation for the client of an interface.
+func findForeignReservation(w request, n interfaceRequest, views []View) (Reservation, bool) {
 	for _, v := range views {
-		for _, r := range v.held {
-			if r.client == (identifier{hwAddress, n.mac}) && !w.mine(r.mark) {
+		for _, r := range v.Reservations {
+			if r.Client == (Identifier{HWAddress, n.mac}) && !w.owns(r.Owner) {
 				return r, true
 			}
 		}
 	}
-	return reservation{}, false
+	return Reservation{}, false
 }
 
-// lacks is what one server has to be changed in.
-func lacks(w wish, v view, views []view, addresses []netip.Addr) change {
-	var c change
-	id := v.subnet.id
-	if !v.found {
-		id = identityFor(w.prefix, views)
-		c.create = &blueprint{
-			subnet: subnet{id: id, prefix: w.prefix}, routers: w.routers(),
-			dns: strings.Join(w.dns, ", "), classes: w.classes, network: w.network,
+// missingChange is what one server has to be changed in.
+func missingChange(w request, v View, views []View, addresses []netip.Addr) Change {
+	var c Change
+	id := v.Subnet.ID
+	if !v.SubnetFound {
+		id = subnetIDFor(w.prefix, views)
+		c.Create = &SubnetSpec{
+			Subnet: Subnet{ID: id, Prefix: w.prefix}, Routers: w.routers(),
+			DNS: strings.Join(w.dns, ", "), Classes: w.classes, Network: w.network,
 		}
 	}
-	wanted := map[string]reservation{}
+	wanted := map[string]Reservation{}
 	for i, n := range w.interfaces {
 		wanted[n.mac] = w.reservation(n, id, addresses[i])
 	}
 	right, wrong := map[string]bool{}, map[string]bool{}
-	for _, r := range v.held {
-		if !w.mine(r.mark) {
+	for _, r := range v.Reservations {
+		if !w.owns(r.Owner) {
 			continue
 		}
-		want, ok := wanted[r.client.value]
+		want, ok := wanted[r.Client.Value]
 		switch {
 		case !ok:
-			c.remove = append(c.remove, r)
+			c.Remove = append(c.Remove, r)
 		case r == want:
-			right[r.client.value] = true
+			right[r.Client.Value] = true
 		default:
-			wrong[r.client.value] = true
+			wrong[r.Client.Value] = true
 		}
 	}
 	for _, n := range w.interfaces {
 		switch {
 		case wrong[n.mac]:
-			c.update = append(c.update, wanted[n.mac])
+			c.Update = append(c.Update, wanted[n.mac])
 		case !right[n.mac]:
-			c.add = append(c.add, wanted[n.mac])
+			c.Add = append(c.Add, wanted[n.mac])
 		}
 	}
 	return c
 }
 
-// identityFor is the identity of a subnet that has to be made: the one that it has
+// subnetIDFor is the identity of a subnet that has to be made: the one that it has
 // on the other server, since two that serve leases for each other must agree.
-func identityFor(network netip.Prefix, views []view) uint32 {
+func subnetIDFor(network netip.Prefix, views []View) uint32 {
 	for _, v := range views {
-		if v.found && v.subnet.prefix == network {
-			return v.subnet.id
+		if v.SubnetFound && v.Subnet.Prefix == network {
+			return v.Subnet.ID
 		}
 	}
-	return subnetID(network)
+	return SubnetID(network)
 }
 
 func orNone(a netip.Addr) string {

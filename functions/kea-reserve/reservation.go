@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// mark is what a reservation's user-context says about whom it is for. It tells
+// Owner is what a reservation's user-context says about whom it is for. It tells
 // the stack's reservations from others, and each holder's from the next one's.
-type mark struct {
+type Owner struct {
 	// UID is the one of the NetworkConfiguration.
 	UID string `json:"vitistack.io/uid,omitempty"`
 	// Name is its namespace and name.
@@ -18,28 +18,28 @@ type mark struct {
 	Network string `json:"vitistack.io/networknamespace-uid,omitempty"`
 }
 
-// identifier is what Kea knows a client by: a type, such as hw-address, and a
+// Identifier is what Kea knows a client by: a type, such as hw-address, and a
 // value.
-type identifier struct{ kind, value string }
+type Identifier struct{ Type, Value string }
 
-func (i identifier) String() string { return i.kind + " " + i.value }
+func (i Identifier) String() string { return i.Type + " " + i.Value }
 
-const hwAddress = "hw-address"
+const HWAddress = "hw-address"
 
-// reservation is a host reservation in a subnet of Kea. Two are equal if they are
+// Reservation is a host reservation in a subnet of Kea. Two are equal if they are
 // the same to a client and to the stack.
-type reservation struct {
-	subnet uint32
-	client identifier
-	// address is not valid where the reservation has none.
-	address netip.Addr
-	// routers and dns are the addresses of these options, joined by commas.
-	routers, dns string
-	mark         mark
+type Reservation struct {
+	Subnet uint32
+	Client Identifier
+	// Address is not valid where the reservation has none.
+	Address netip.Addr
+	// Routers and dns are the addresses of these options, joined by commas.
+	Routers, DNS string
+	Owner        Owner
 }
 
-// canonicalMAC is how Kea writes a MAC address.
-func canonicalMAC(mac string) string {
+// CanonicalMAC is how Kea writes a MAC address.
+func CanonicalMAC(mac string) string {
 	return strings.ToLower(strings.ReplaceAll(mac, "-", ":"))
 }
 
@@ -69,36 +69,36 @@ const (
 	codeDNS, nameDNS         = 6, "domain-name-servers"
 )
 
-func (r reservation) encode() host {
-	context, _ := json.Marshal(r.mark)
+func (r Reservation) encode() host {
+	context, _ := json.Marshal(r.Owner)
 	return host{
-		SubnetID: r.subnet, HWAddress: r.client.value, IPAddress: r.address.String(),
-		OptionData: encodeOptions(r.routers, r.dns), UserContext: context,
+		SubnetID: r.Subnet, HWAddress: r.Client.Value, IPAddress: r.Address.String(),
+		OptionData: encodeOptions(r.Routers, r.DNS), UserContext: context,
 	}
 }
 
-func (h host) decode(subnet uint32) reservation {
-	r := reservation{subnet: subnet, client: h.identifier()}
+func (h host) decode(subnet uint32) Reservation {
+	r := Reservation{Subnet: subnet, Client: h.identifier()}
 	if address, err := netip.ParseAddr(h.IPAddress); err == nil && !address.IsUnspecified() {
-		r.address = address
+		r.Address = address
 	}
-	r.routers, r.dns = decodeOptions(h.OptionData)
-	if json.Unmarshal(h.UserContext, &r.mark) != nil {
-		r.mark = mark{}
+	r.Routers, r.DNS = decodeOptions(h.OptionData)
+	if json.Unmarshal(h.UserContext, &r.Owner) != nil {
+		r.Owner = Owner{}
 	}
 	return r
 }
 
-func (h host) identifier() identifier {
-	for _, i := range []identifier{
-		{hwAddress, canonicalMAC(h.HWAddress)}, {"duid", h.DUID}, {"circuit-id", h.CircuitID},
+func (h host) identifier() Identifier {
+	for _, i := range []Identifier{
+		{HWAddress, CanonicalMAC(h.HWAddress)}, {"duid", h.DUID}, {"circuit-id", h.CircuitID},
 		{"client-id", h.ClientID}, {"flex-id", h.FlexID},
 	} {
-		if i.value != "" {
+		if i.Value != "" {
 			return i
 		}
 	}
-	return identifier{"unknown", "identifier"}
+	return Identifier{"unknown", "identifier"}
 }
 
 func encodeOptions(routers, dns string) []option {
@@ -133,10 +133,10 @@ func canonicalList(data string) string {
 	return strings.Join(parts, ", ")
 }
 
-// lease is an address that a client has now.
-type lease struct {
-	mac     string
-	address netip.Addr
+// Lease is an address that a client has now.
+type Lease struct {
+	MAC     string
+	Address netip.Addr
 }
 
 // leaseJSON is a lease in Kea's JSON.

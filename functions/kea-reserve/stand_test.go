@@ -96,8 +96,8 @@ func (w *world) function(urls []string, environment ...string) *function {
 		w.t.Fatal(err)
 	}
 	return &function{
-		kube: w.kube, sender: w.sent, controls: controls, now: w.clock.Now,
-		lock:    &lock{kube: w.kube, namespace: s.namespace, now: w.clock.Now},
+		kube: w.kube, sender: w.sent, clients: controls, now: w.clock.Now,
+		lock:    &Lock{kube: w.kube, namespace: s.namespace, now: w.clock.Now},
 		classes: s.classes, allowed: s.allowed, strict: s.strict,
 		namespace: s.namespace, shared: s.shared,
 	}

@@ -32,7 +32,7 @@ type story struct {
 	news bool
 }
 
-// conclude writes into nc's status what became of its wish:
+// setStatus writes into nc's status what became of its wish:
 //
 //	err                 phase    status        Ready  Redundant
 //	nil                 Ready    OK            True   True
@@ -43,35 +43,35 @@ type story struct {
 //
 // After an outage, interfaces that had their reservations before keep them, and
 // the phase stays Ready: machines go on using them.
-func conclude(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, w wish, g granted, err error, servers int, now time.Time) story {
+func setStatus(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, w request, g result, err error, servers int, now time.Time) story {
 	var no refusal
-	var out outage
+	var out Outage
 	switch {
 	case errors.As(err, &no):
 		phase := v1alpha1.NetworkConfigurationError
 		if no.reason == reasonExhausted {
 			phase = v1alpha1.NetworkConfigurationPending
 		}
-		checkAgain(nc, now, checkRefusal)
+		scheduleCheck(nc, now, checkRefusal)
 		return settle(nc, phase, no.reason, no.reason, no.message)
 	case errors.As(err, &out):
 		phase := v1alpha1.NetworkConfigurationPending
-		if recorded(nc, w, nn) {
+		if statusMatches(nc, w, nn) {
 			phase = v1alpha1.NetworkConfigurationReady
 		}
-		if out.transient() {
-			checkAgain(nc, now, checkOutage)
+		if out.IsTransient() {
+			scheduleCheck(nc, now, checkOutage)
 		} else {
-			checkAgain(nc, now, checkRefusal)
+			scheduleCheck(nc, now, checkRefusal)
 		}
-		return settleAs(nc, phase, out.reason(), metav1.ConditionFalse, out.reason(), out.Error())
+		return settleAs(nc, phase, out.Reason(), metav1.ConditionFalse, out.Reason(), out.Error())
 	}
 	s := &nc.Status
 	s.NetworkNamespaceName, s.NetworkInterfaces = nn.Name, nil
 	for i, n := range w.interfaces {
-		s.NetworkInterfaces = append(s.NetworkInterfaces, describe(nc.Spec.NetworkInterfaces[i], n, w, nn, g.addresses[i]))
+		s.NetworkInterfaces = append(s.NetworkInterfaces, interfaceStatus(nc.Spec.NetworkInterfaces[i], n, w, nn, g.addresses[i]))
 	}
-	status, told := redundancy(nc, g, servers, now)
+	status, told := setRedundant(nc, g, servers, now)
 	ready := settle(nc, v1alpha1.NetworkConfigurationReady, status, "NetworkConfigured", "Kea has a reservation for every interface")
 	if ready.news || told == nil {
 		return ready
@@ -79,9 +79,9 @@ func conclude(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, 
 	return *told
 }
 
-// redundancy writes whether every server has the reservations, and returns what to
+// setRedundant writes whether every server has the reservations, and returns what to
 // tell about it if that is news.
-func redundancy(nc *v1alpha1.NetworkConfiguration, g granted, servers int, now time.Time) (string, *story) {
+func setRedundant(nc *v1alpha1.NetworkConfiguration, g result, servers int, now time.Time) (string, *story) {
 	s := &nc.Status
 	if len(g.down) == 0 {
 		s.NextCheckTime = nil
@@ -97,15 +97,15 @@ func redundancy(nc *v1alpha1.NetworkConfiguration, g granted, servers int, now t
 		}
 		return "OK", nil
 	}
-	checkAgain(nc, now, checkOutage)
-	if kube.SetCondition(&s.Conditions, nc.Generation, conditionRedundant, false, g.down.reason(), g.down.Error()) {
-		return "Degraded", &story{reason: g.down.reason(), message: g.down.Error(), warning: true, news: true}
+	scheduleCheck(nc, now, checkOutage)
+	if kube.SetCondition(&s.Conditions, nc.Generation, conditionRedundant, false, g.down.Reason(), g.down.Error()) {
+		return "Degraded", &story{reason: g.down.Reason(), message: g.down.Error(), warning: true, news: true}
 	}
 	return "Degraded", nil
 }
 
-// describe is an interface with its reservation.
-func describe(spec v1alpha1.InterfaceSpec, n need, w wish, nn *v1alpha2.NetworkNamespace, address netip.Addr) v1alpha1.InterfaceStatus {
+// interfaceStatus is an interface with its reservation.
+func interfaceStatus(spec v1alpha1.InterfaceSpec, n interfaceRequest, w request, nn *v1alpha2.NetworkNamespace, address netip.Addr) v1alpha1.InterfaceStatus {
 	return v1alpha1.InterfaceStatus{
 		Name: n.name, MACAddress: spec.MACAddress, IPv4Addresses: []string{address.String()}, VLAN: vlanOf(nn),
 		IPv4Subnet: w.prefix.String(), IPv4Gateway: w.routers(), DNS: w.dns,
@@ -113,8 +113,8 @@ func describe(spec v1alpha1.InterfaceSpec, n need, w wish, nn *v1alpha2.NetworkN
 	}
 }
 
-// waiting writes a problem that is in the way of a wish.
-func waiting(nc *v1alpha1.NetworkConfiguration, p problem) story {
+// setProblem writes a problem that is in the way of a wish.
+func setProblem(nc *v1alpha1.NetworkConfiguration, p problem) story {
 	nc.Status.NextCheckTime = nil
 	phase := v1alpha1.NetworkConfigurationPending
 	if p.mistake {
@@ -123,8 +123,8 @@ func waiting(nc *v1alpha1.NetworkConfiguration, p problem) story {
 	return settle(nc, phase, p.reason, p.reason, p.message)
 }
 
-// deleting writes what the deletion waits for.
-func deleting(nc *v1alpha1.NetworkConfiguration, reason, message string) story {
+// setDeleting writes what the deletion waits for.
+func setDeleting(nc *v1alpha1.NetworkConfiguration, reason, message string) story {
 	told := settleAs(nc, v1alpha1.NetworkConfigurationDeleting, reason, metav1.ConditionFalse, reason, message)
 	told.warning = true
 	return told
@@ -147,9 +147,9 @@ func settleAs(nc *v1alpha1.NetworkConfiguration, phase v1alpha1.NetworkConfigura
 	return story{reason: reason, message: message, news: news}
 }
 
-// checkAgain has resync send an event once some time has passed. A time that is
+// scheduleCheck has resync send an event once some time has passed. A time that is
 // still to come stays, so that looking again changes nothing.
-func checkAgain(nc *v1alpha1.NetworkConfiguration, now time.Time, after time.Duration) {
+func scheduleCheck(nc *v1alpha1.NetworkConfiguration, now time.Time, after time.Duration) {
 	if next := nc.Status.NextCheckTime; next == nil || !now.Before(next.Time) {
 		nc.Status.NextCheckTime = &metav1.Time{Time: now.Add(after).Truncate(time.Second)}
 	}

@@ -8,21 +8,21 @@ import (
 	"strconv"
 )
 
-// subnet is a subnet of a Kea server.
-type subnet struct {
-	id     uint32
-	prefix netip.Prefix
+// Subnet is a subnet of a Kea server.
+type Subnet struct {
+	ID     uint32
+	Prefix netip.Prefix
 }
 
-// blueprint is a subnet to make. It has no pool: only machines with a reservation
+// SubnetSpec is a subnet to make. It has no pool: only machines with a reservation
 // are served, so that nobody takes an address between its choice and its
 // reservation.
-type blueprint struct {
-	subnet
-	routers, dns string
-	classes      []string
-	// network is the UID of the NetworkNamespace that the subnet is made for.
-	network string
+type SubnetSpec struct {
+	Subnet
+	Routers, DNS string
+	Classes      []string
+	// Network is the UID of the NetworkNamespace that the subnet is made for.
+	Network string
 }
 
 // subnetJSON is a subnet in Kea's JSON.
@@ -30,24 +30,24 @@ type subnetJSON map[string]any
 
 // classKeys are the names to try for the classes that Kea looks at once a subnet
 // is selected: the one since 2.7.4, and where that is refused the one before.
-func (c change) classKeys() []string {
+func (c Change) classKeys() []string {
 	keys := []string{"evaluate-additional-classes", "require-client-classes"}
-	if c.create == nil || len(c.create.classes) == 0 {
+	if c.Create == nil || len(c.Create.Classes) == 0 {
 		return keys[:1]
 	}
 	return keys
 }
 
-func (b blueprint) encode(classKey string) subnetJSON {
+func (b SubnetSpec) encode(classKey string) subnetJSON {
 	s := subnetJSON{
-		"id": b.id, "subnet": b.prefix.String(),
-		"user-context": map[string]string{ownerKey: b.network},
+		"id": b.ID, "subnet": b.Prefix.String(),
+		"user-context": map[string]string{subnetOwnerKey: b.Network},
 	}
-	if options := encodeOptions(b.routers, b.dns); options != nil {
+	if options := encodeOptions(b.Routers, b.DNS); options != nil {
 		s["option-data"] = options
 	}
-	if len(b.classes) > 0 {
-		s[classKey] = b.classes
+	if len(b.Classes) > 0 {
+		s[classKey] = b.Classes
 	}
 	return s
 }
@@ -78,40 +78,40 @@ func parseSubnetList(text string) (subnetList, error) {
 	return l, nil
 }
 
-func (l subnetList) contain(s subnet) bool {
-	return slices.Contains(l.ids, s.id) || slices.ContainsFunc(l.prefixes, func(p netip.Prefix) bool {
-		return p.Bits() <= s.prefix.Bits() && p.Contains(s.prefix.Addr())
+func (l subnetList) contain(s Subnet) bool {
+	return slices.Contains(l.ids, s.ID) || slices.ContainsFunc(l.prefixes, func(p netip.Prefix) bool {
+		return p.Bits() <= s.Prefix.Bits() && p.Contains(s.Prefix.Addr())
 	})
 }
 
-// ownerKey is where the user-context of a subnet that this stack made has the UID
+// subnetOwnerKey is where the user-context of a subnet that this stack made has the UID
 // of the NetworkNamespace.
-const ownerKey = "vitistack.io/networknamespace-uid"
+const subnetOwnerKey = "vitistack.io/networknamespace-uid"
 
-// resolve finds the subnet that a network lies in: its own one, or else the
+// findSubnet finds the subnet that a network lies in: its own one, or else the
 // smallest that contains it. Where there is none, found is false. Where a subnet
 // covers a part of the network only, nothing that Kea could be told is right.
-func resolve(network netip.Prefix, subnets []subnet) (s subnet, found bool, err error) {
+func findSubnet(network netip.Prefix, subnets []Subnet) (s Subnet, found bool, err error) {
 	for _, candidate := range subnets {
 		switch {
-		case !candidate.prefix.Overlaps(network):
-		case candidate.prefix.Bits() > network.Bits():
+		case !candidate.Prefix.Overlaps(network):
+		case candidate.Prefix.Bits() > network.Bits():
 			err = refusal{"SubnetOverlap", fmt.Sprintf(
-				"Kea has subnet %s (id %d), which covers only a part of %s: remove it, or give it the network's prefix", candidate.prefix, candidate.id, network)}
-		case !found || candidate.prefix.Bits() > s.prefix.Bits():
+				"Kea has subnet %s (id %d), which covers only a part of %s: remove it, or give it the network's prefix", candidate.Prefix, candidate.ID, network)}
+		case !found || candidate.Prefix.Bits() > s.Prefix.Bits():
 			s, found = candidate, true
 		}
 	}
 	if found {
 		return s, true, nil
 	}
-	return subnet{}, false, err
+	return Subnet{}, false, err
 }
 
-// subnetID is the identity of a subnet that is made for a network: its first
+// SubnetID is the identity of a subnet that is made for a network: its first
 // address as a number. It is the same on every server and at every try, and
 // differs between networks that don't overlap.
-func subnetID(network netip.Prefix) uint32 {
+func SubnetID(network netip.Prefix) uint32 {
 	first := network.Masked().Addr().As4()
 	return binary.BigEndian.Uint32(first[:])
 }

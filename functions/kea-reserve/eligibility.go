@@ -20,7 +20,7 @@ const (
 	staticProvider = "static-ip-operator"
 )
 
-// serves tells whether this function gives out the addresses of a network to a
+// isServed tells whether this function gives out the addresses of a network to a
 // NetworkConfiguration. Where the two leave it open, or contradict each other
 // without naming anybody else, problem says what to write.
 //
@@ -31,7 +31,7 @@ const (
 //	dhcp                anything else       ours, ProviderMismatch
 //	dhcp, absent        absent, kea         ours
 //	the last, strict    one is absent       ours, ProviderNotExplicit
-func serves(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, strict bool) (ours bool, p *problem) {
+func isServed(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, strict bool) (ours bool, p *problem) {
 	policy, provider := nn.Spec.IPAllocation, nc.Spec.Provider
 	switch {
 	case policy != nil && policy.Type != v1alpha2.AllocationDHCP,
@@ -51,15 +51,15 @@ func serves(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, st
 	}
 }
 
-// static tells whether a NetworkConfiguration has been given static addresses, and
+// hasStaticAddresses tells whether a NetworkConfiguration has been given static addresses, and
 // nothing by this function, so that its network need not be looked at.
-func static(nc *v1alpha1.NetworkConfiguration) bool {
+func hasStaticAddresses(nc *v1alpha1.NetworkConfiguration) bool {
 	has := func(i v1alpha1.InterfaceStatus) bool { return i.AllocationMethod == v1alpha2.AllocationStatic }
 	return slices.ContainsFunc(nc.Status.NetworkInterfaces, has) && !slices.Contains(nc.Finalizers, v1alpha1.FinalizerKea)
 }
 
-// notReady says what a network waits for, and is nil if it is there.
-func notReady(nn *v1alpha2.NetworkNamespace) *problem {
+// checkNetworkReady says what a network waits for, and is nil if it is there.
+func checkNetworkReady(nn *v1alpha2.NetworkNamespace) *problem {
 	if network.Provisioned(nn) {
 		return nil
 	}
@@ -72,51 +72,51 @@ func notReady(nn *v1alpha2.NetworkNamespace) *problem {
 
 const reasonNotReady = "NetworkNotReady"
 
-// kept tells whether a NetworkConfiguration has what its spec asks for, which it keeps
+// isReady tells whether a NetworkConfiguration has what its spec asks for, which it keeps
 // whatever becomes of its network.
-func kept(nc *v1alpha1.NetworkConfiguration) bool {
+func isReady(nc *v1alpha1.NetworkConfiguration) bool {
 	return meta.IsStatusConditionTrue(nc.Status.Conditions, v1alpha1.ConditionReady) && nc.Status.ObservedGeneration == nc.Generation
 }
 
-// closed says why a network does not take in an interface that has no address of it yet,
+// checkOpen says why a network does not take in an interface that has no address of it yet,
 // and is nil where it does.
-func closed(nn *v1alpha2.NetworkNamespace, w wish) *problem {
+func checkOpen(nn *v1alpha2.NetworkNamespace, w request) *problem {
 	message := network.Closed(nn)
-	if message == "" || !slices.ContainsFunc(w.interfaces, func(n need) bool { return !n.had.IsValid() }) {
+	if message == "" || !slices.ContainsFunc(w.interfaces, func(n interfaceRequest) bool { return !n.current.IsValid() }) {
 		return nil
 	}
 	return &problem{"NetworkDeleting", message, true}
 }
 
-// settled tells whether a NetworkConfiguration has been given on all servers what
+// isReserved tells whether a NetworkConfiguration has been given on all servers what
 // it needs now, by what its status says.
-func settled(nc *v1alpha1.NetworkConfiguration, w wish, nn *v1alpha2.NetworkNamespace) bool {
+func isReserved(nc *v1alpha1.NetworkConfiguration, w request, nn *v1alpha2.NetworkNamespace) bool {
 	s := &nc.Status
 	return meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReady) &&
 		!meta.IsStatusConditionFalse(s.Conditions, conditionRedundant) &&
-		s.ObservedGeneration == nc.Generation && recorded(nc, w, nn)
+		s.ObservedGeneration == nc.Generation && statusMatches(nc, w, nn)
 }
 
-// recorded tells whether the status has a reservation for each interface on the
+// statusMatches tells whether the status has a reservation for each interface on the
 // terms of the network as it is now.
-func recorded(nc *v1alpha1.NetworkConfiguration, w wish, nn *v1alpha2.NetworkNamespace) bool {
+func statusMatches(nc *v1alpha1.NetworkConfiguration, w request, nn *v1alpha2.NetworkNamespace) bool {
 	if len(nc.Status.NetworkInterfaces) != len(w.interfaces) {
 		return false
 	}
 	for i, n := range w.interfaces {
 		s := nc.Status.NetworkInterfaces[i]
-		if !n.had.IsValid() || !s.DHCPReserved || (n.requested.IsValid() && n.requested != n.had) {
+		if !n.current.IsValid() || !s.DHCPReserved || (n.requested.IsValid() && n.requested != n.current) {
 			return false
 		}
-		now := describe(nc.Spec.NetworkInterfaces[i], n, w, nn, n.had)
-		if !sameInterface(s, now) {
+		now := interfaceStatus(nc.Spec.NetworkInterfaces[i], n, w, nn, n.current)
+		if !isSameInterface(s, now) {
 			return false
 		}
 	}
 	return true
 }
 
-func sameInterface(a, b v1alpha1.InterfaceStatus) bool {
+func isSameInterface(a, b v1alpha1.InterfaceStatus) bool {
 	return a.Name == b.Name && a.MACAddress == b.MACAddress && a.VLAN == b.VLAN && a.IPv4Subnet == b.IPv4Subnet &&
 		a.IPv4Gateway == b.IPv4Gateway && slices.Equal(a.IPv4Addresses, b.IPv4Addresses) && slices.Equal(a.DNS, b.DNS)
 }

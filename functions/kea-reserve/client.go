@@ -22,33 +22,33 @@ const (
 // errEmpty is Kea's result 3: the command is done, and there is nothing.
 var errEmpty = errors.New("there is nothing")
 
-// unsupported is Kea's result 2: the server does not know a command.
-type unsupported struct{ command string }
+// unsupportedError is Kea's result 2: the server does not know a command.
+type unsupportedError struct{ command string }
 
-func (e unsupported) Error() string { return "the server does not have the command " + e.command }
+func (e unsupportedError) Error() string { return "the server does not have the command " + e.command }
 
-// refused is any other result of Kea: the server will not do it. Its text is
+// CommandError is any other result of Kea: the server will not do it. Its text is
 // Kea's, which names addresses and identifiers and no times.
-type refused struct {
-	command string
-	result  int
-	text    string
+type CommandError struct {
+	Command string
+	Result  int
+	Text    string
 }
 
-func (e refused) Error() string {
-	return fmt.Sprintf("refused with result %d: %s", e.result, e.text)
+func (e CommandError) Error() string {
+	return fmt.Sprintf("refused with result %d: %s", e.Result, e.Text)
 }
 
-// offline is an answer of a control agent whose DHCP server is not there.
-type offline struct{ text string }
+// offlineError is an answer of a control agent whose DHCP server is not there.
+type offlineError struct{ text string }
 
-func (e offline) Error() string { return "the DHCP server does not answer its control agent" }
+func (e offlineError) Error() string { return "the DHCP server does not answer its control agent" }
 
-// control speaks Kea's control API with one server: a control agent, or the HTTP
+// Client speaks Kea's control API with one server: a control agent, or the HTTP
 // socket of the DHCP server itself.
-type control struct {
-	// role is primary or secondary.
-	role string
+type Client struct {
+	// Role is primary or secondary.
+	Role string
 	wire *wire.Client
 }
 
@@ -71,17 +71,17 @@ type answer struct {
 // do runs a command, and decodes its arguments into what into points to, unless
 // into is nil. It returns errEmpty, unsupported or refused as Kea's result says,
 // and a *wire.Error where there is no result.
-func (c *control) do(ctx context.Context, name string, arguments, into any) error {
+func (c *Client) do(ctx context.Context, name string, arguments, into any) error {
 	start := time.Now()
 	err := c.send(ctx, name, arguments, into)
-	observe(c.role, name, err, time.Since(start))
+	observe(c.Role, name, err, time.Since(start))
 	if err != nil && !errors.Is(err, errEmpty) {
-		return fmt.Errorf("ask the %s Kea server for %s: %w", c.role, name, err)
+		return fmt.Errorf("ask the %s Kea server for %s: %w", c.Role, name, err)
 	}
 	return err
 }
 
-func (c *control) send(ctx context.Context, name string, arguments, into any) error {
+func (c *Client) send(ctx context.Context, name string, arguments, into any) error {
 	var answers []answer
 	request := wire.Request{Method: http.MethodPost, Path: "/", Body: command{name, []string{"dhcp4"}, arguments}}
 	if _, err := c.wire.Do(ctx, request, &answers); err != nil {
@@ -100,11 +100,11 @@ func (c *control) send(ctx context.Context, name string, arguments, into any) er
 		}
 		return nil
 	case resultUnsupported:
-		return unsupported{name}
+		return unsupportedError{name}
 	case resultEmpty:
 		return errEmpty
 	default:
-		return refused{name, a.Result, position.ReplaceAllString(a.Text, "")}
+		return CommandError{name, a.Result, position.ReplaceAllString(a.Text, "")}
 	}
 }
 
@@ -117,14 +117,14 @@ var errNotKea = errors.New("the answer is not one of Kea's control API")
 
 // commands are those that the server has. A server that cannot even tell is down
 // behind its control agent.
-func (c *control) commands(ctx context.Context) (map[string]bool, error) {
+func (c *Client) commands(ctx context.Context) (map[string]bool, error) {
 	var names []string
 	err := c.do(ctx, "list-commands", nil, &names)
-	var no refused
+	var no CommandError
 	if errors.As(err, &no) {
-		err = fmt.Errorf("ask the %s Kea server for list-commands: %w", c.role, offline{no.text})
+		err = fmt.Errorf("ask the %s Kea server for list-commands: %w", c.Role, offlineError{no.Text})
 	}
-	healthy(c.role, err == nil)
+	setHealth(c.Role, err == nil)
 	if err != nil {
 		return nil, err
 	}

@@ -12,9 +12,9 @@ import (
 // configuration loses nothing that this function does not know.
 type fields map[string]json.RawMessage
 
-// document is the configuration of a Kea server. Subnets are in it at two places:
+// configuration is the configuration of a Kea server. Subnets are in it at two places:
 // at its top, and within shared networks.
-type document struct {
+type configuration struct {
 	source json.RawMessage
 	hash   string
 	dhcp4  fields
@@ -23,20 +23,20 @@ type document struct {
 	lists [][]fields
 }
 
-var errDocument = errors.New("read Kea's configuration: it is not of the form that Kea writes")
+var errConfiguration = errors.New("read Kea's configuration: it is not of the form that Kea writes")
 
-func parseDocument(source json.RawMessage) (*document, error) {
-	d := &document{source: source}
+func parseConfiguration(source json.RawMessage) (*configuration, error) {
+	d := &configuration{source: source}
 	if json.Unmarshal(source, &d.dhcp4) != nil || d.dhcp4 == nil {
-		return nil, errDocument
+		return nil, errConfiguration
 	}
 	if !d.dhcp4.into("shared-networks", &d.shared) {
-		return nil, errDocument
+		return nil, errConfiguration
 	}
 	for _, owner := range append([]fields{d.dhcp4}, d.shared...) {
 		var list []fields
 		if !owner.into("subnet4", &list) {
-			return nil, errDocument
+			return nil, errConfiguration
 		}
 		d.lists = append(d.lists, list)
 	}
@@ -64,20 +64,20 @@ func (f fields) id() (id uint32) {
 	return id
 }
 
-func (d *document) subnets() []subnet {
-	var all []subnet
+func (d *configuration) subnets() []Subnet {
+	var all []Subnet
 	for _, s := range slices.Concat(d.lists...) {
 		var text string
 		s.into("subnet", &text)
 		if prefix, err := netip.ParsePrefix(text); err == nil {
-			all = append(all, subnet{id: s.id(), prefix: prefix.Masked()})
+			all = append(all, Subnet{ID: s.id(), Prefix: prefix.Masked()})
 		}
 	}
 	return all
 }
 
-func (d *document) reservations() []reservation {
-	var all []reservation
+func (d *configuration) reservations() []Reservation {
+	var all []Reservation
 	for _, s := range slices.Concat(d.lists...) {
 		var hosts []host
 		s.into("reservations", &hosts)
@@ -88,16 +88,16 @@ func (d *document) reservations() []reservation {
 	return all
 }
 
-// with is the document after a change. A subnet that it makes has its classes by
+// apply is the document after a change. A subnet that it makes has its classes by
 // the name classKey.
-func (d *document) with(c change, classKey string) (*document, error) {
+func (d *configuration) apply(c Change, classKey string) (*configuration, error) {
 	next, err := d.copy()
 	if err != nil {
 		return nil, err
 	}
-	if c.create != nil {
+	if c.Create != nil {
 		made := fields{}
-		for key, value := range c.create.encode(classKey) {
+		for key, value := range c.Create.encode(classKey) {
 			if err := made.set(key, value); err != nil {
 				return nil, err
 			}
@@ -112,8 +112,8 @@ func (d *document) with(c change, classKey string) (*document, error) {
 	return next, nil
 }
 
-func (d *document) copy() (*document, error) {
-	next, err := parseDocument(d.source)
+func (d *configuration) copy() (*configuration, error) {
+	next, err := parseConfiguration(d.source)
 	if err != nil {
 		return nil, err
 	}
@@ -122,16 +122,16 @@ func (d *document) copy() (*document, error) {
 }
 
 // edit makes a change in the reservations of one subnet.
-func edit(s fields, c change) error {
+func edit(s fields, c Change) error {
 	id := s.id()
-	gone, come := map[identifier]bool{}, []reservation{}
-	for _, r := range append(c.remove, c.update...) {
-		if r.subnet == id {
-			gone[r.client] = true
+	gone, come := map[Identifier]bool{}, []Reservation{}
+	for _, r := range append(c.Remove, c.Update...) {
+		if r.Subnet == id {
+			gone[r.Client] = true
 		}
 	}
-	for _, r := range append(c.update, c.add...) {
-		if r.subnet == id {
+	for _, r := range append(c.Update, c.Add...) {
+		if r.Subnet == id {
 			come = append(come, r)
 		}
 	}
@@ -156,32 +156,32 @@ func edit(s fields, c change) error {
 	return s.set("reservations", kept)
 }
 
-// left are the identities of the subnets that were made for a NetworkNamespace, have
+// unusedSubnets are the identities of the subnets that were made for a NetworkNamespace, have
 // no reservation in the document, and don't overlap keep.
-func (d *document) left(network string, keep netip.Prefix) []uint32 {
+func (d *configuration) unusedSubnets(network string, keep netip.Prefix) []uint32 {
 	used := map[uint32]bool{}
 	for _, r := range d.reservations() {
-		used[r.subnet] = true
+		used[r.Subnet] = true
 	}
 	for _, s := range d.subnets() {
-		used[s.id] = used[s.id] || s.prefix.Overlaps(keep)
+		used[s.ID] = used[s.ID] || s.Prefix.Overlaps(keep)
 	}
 	var ids []uint32
 	for _, s := range slices.Concat(d.lists...) {
-		if uid := owner(s["user-context"]); uid != "" && uid == network && !used[s.id()] {
+		if uid := subnetOwner(s["user-context"]); uid != "" && uid == network && !used[s.id()] {
 			ids = append(ids, s.id())
 		}
 	}
 	return ids
 }
 
-// made reports whether this stack made the subnet of an identity.
-func (d *document) made(id uint32) bool {
-	return slices.ContainsFunc(slices.Concat(d.lists...), func(s fields) bool { return s.id() == id && owner(s["user-context"]) != "" })
+// isOurs reports whether this stack made the subnet of an identity.
+func (d *configuration) isOurs(id uint32) bool {
+	return slices.ContainsFunc(slices.Concat(d.lists...), func(s fields) bool { return s.id() == id && subnetOwner(s["user-context"]) != "" })
 }
 
-// without is the document without some subnets.
-func (d *document) without(ids []uint32) (*document, error) {
+// withoutSubnets is the document without some subnets.
+func (d *configuration) withoutSubnets(ids []uint32) (*configuration, error) {
 	next, err := d.copy()
 	if err != nil {
 		return nil, err
@@ -193,7 +193,7 @@ func (d *document) without(ids []uint32) (*document, error) {
 }
 
 // encode is the document as the server is to have it.
-func (d *document) encode() (json.RawMessage, error) {
+func (d *configuration) encode() (json.RawMessage, error) {
 	for i, owner := range append([]fields{d.dhcp4}, d.shared...) {
 		if _, had := owner["subnet4"]; !had && len(d.lists[i]) == 0 {
 			continue

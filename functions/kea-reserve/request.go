@@ -11,8 +11,8 @@ import (
 	"github.com/vitistack/stack/functions/internal/network"
 )
 
-// wish is what a NetworkConfiguration needs of Kea.
-type wish struct {
+// request is what a NetworkConfiguration needs of Kea.
+type request struct {
 	uid, name string
 	// network is the UID of the NetworkNamespace, prefix and gateway are its own.
 	network string
@@ -20,16 +20,16 @@ type wish struct {
 	gateway netip.Addr
 	dns     []string
 	classes []string
-	// kept are addresses that a machine may have only if it asks for them.
-	kept       map[netip.Addr]bool
-	interfaces []need
+	// reserved are addresses that a machine may have only if it asks for them.
+	reserved   map[netip.Addr]bool
+	interfaces []interfaceRequest
 }
 
-// need is one interface: the address that it asks for, and the one that it has
+// interfaceRequest is one interface: the address that it asks for, and the one that it has
 // had so far. Either may be not valid.
-type need struct {
-	name, mac      string
-	requested, had netip.Addr
+type interfaceRequest struct {
+	name, mac          string
+	requested, current netip.Addr
 }
 
 // problem says what a NetworkConfiguration waits for, or what to change in it.
@@ -39,19 +39,19 @@ type problem struct {
 	mistake bool
 }
 
-// newWish reads a wish out of a NetworkConfiguration with a provisioned network.
+// newRequest reads a wish out of a NetworkConfiguration with a provisioned network.
 // It returns the problem that is in its way where there is one.
-func newWish(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, classes []string) (wish, *problem) {
+func newRequest(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, classes []string) (request, *problem) {
 	if message := network.OtherVLAN(nc, nn); message != "" {
-		return wish{}, &problem{"VLANMismatch", message, true}
+		return request{}, &problem{"VLANMismatch", message, true}
 	}
-	w := wish{
+	w := request{
 		uid: string(nc.UID), name: nc.Namespace + "/" + nc.Name, network: string(nn.UID),
 		dns: dnsOf(nn), classes: classesOf(nn, classes),
 	}
 	var err error
 	if w.prefix, err = netip.ParsePrefix(nn.Status.IPv4Prefix); err != nil || !w.prefix.Addr().Is4() {
-		return wish{}, &problem{"NoIPv4Prefix", fmt.Sprintf(
+		return request{}, &problem{"NoIPv4Prefix", fmt.Sprintf(
 			"NetworkNamespace %s has no IPv4 prefix, and Kea gives out IPv4 addresses: use a network with one, or set its ipAllocation.type to static", nn.Name), true}
 	}
 	w.prefix = w.prefix.Masked()
@@ -60,16 +60,16 @@ func newWish(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, c
 	var without []string
 	seen := map[string]string{}
 	for i, spec := range nc.Spec.NetworkInterfaces {
-		n, p := needOf(nc, i)
+		n, p := newInterfaceRequest(nc, i)
 		if p != nil {
-			return wish{}, p
+			return request{}, p
 		}
 		if n.mac == "" {
 			without = append(without, spec.Name)
 			continue
 		}
 		if twin, ok := seen[n.mac]; ok {
-			return wish{}, &problem{"DuplicateMACAddress", fmt.Sprintf(
+			return request{}, &problem{"DuplicateMACAddress", fmt.Sprintf(
 				"interfaces %s and %s have the same MAC address %s: give each its own", twin, n.name, n.mac), true}
 		}
 		seen[n.mac] = n.name
@@ -77,19 +77,19 @@ func newWish(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, c
 	}
 	switch {
 	case len(nc.Spec.NetworkInterfaces) == 0:
-		return wish{}, &problem{"NoInterfaces", "waits for an interface: a Machine brings its own, or write one into spec.networkInterfaces", false}
+		return request{}, &problem{"NoInterfaces", "waits for an interface: a Machine brings its own, or write one into spec.networkInterfaces", false}
 	case len(without) > 0:
-		return wish{}, &problem{"WaitingForMAC", fmt.Sprintf(
+		return request{}, &problem{"WaitingForMAC", fmt.Sprintf(
 			"waits for the MAC address of %s: a Machine brings its own, or write it into spec.networkInterfaces", strings.Join(without, ", ")), false}
 	}
 	return w, nil
 }
 
-func needOf(nc *v1alpha1.NetworkConfiguration, i int) (need, *problem) {
+func newInterfaceRequest(nc *v1alpha1.NetworkConfiguration, i int) (interfaceRequest, *problem) {
 	spec := nc.Spec.NetworkInterfaces[i]
-	n := need{name: spec.Name, mac: canonicalMAC(string(spec.MACAddress))}
+	n := interfaceRequest{name: spec.Name, mac: CanonicalMAC(string(spec.MACAddress))}
 	if len(spec.IPv6Addresses) > 0 {
-		return need{}, &problem{"IPv6NotServed", fmt.Sprintf(
+		return interfaceRequest{}, &problem{"IPv6NotServed", fmt.Sprintf(
 			"interface %s asks for %s, but Kea gives out IPv4 addresses only: remove ipv6Addresses, or use a network whose ipAllocation.type is static", n.name, spec.IPv6Addresses[0]), true}
 	}
 	if len(spec.IPv4Addresses) > 0 {
@@ -98,7 +98,7 @@ func needOf(nc *v1alpha1.NetworkConfiguration, i int) (need, *problem) {
 	}
 	for _, s := range nc.Status.NetworkInterfaces {
 		if s.Name == n.name && len(s.IPv4Addresses) > 0 {
-			n.had, _ = netip.ParseAddr(s.IPv4Addresses[0])
+			n.current, _ = netip.ParseAddr(s.IPv4Addresses[0])
 		}
 	}
 	return n, nil
@@ -126,32 +126,32 @@ func classesOf(nn *v1alpha2.NetworkNamespace, standard []string) []string {
 	return standard
 }
 
-func (w wish) routers() string {
+func (w request) routers() string {
 	if !w.gateway.IsValid() {
 		return ""
 	}
 	return w.gateway.String()
 }
 
-// mine tells whether a reservation is the wish's own, or of an earlier
+// owns tells whether a reservation is the wish's own, or of an earlier
 // NetworkConfiguration of the same name, which cannot exist any more.
-func (w wish) mine(m mark) bool {
+func (w request) owns(m Owner) bool {
 	return m.UID != "" && (m.UID == w.uid || (m.Network == w.network && m.Name == w.name))
 }
 
-// givesUp tells whether a reservation is the wish's own, and will not stay: it is for
+// isObsolete tells whether a reservation is the wish's own, and will not stay: it is for
 // a MAC address that no interface has any more, or whose interface asks for another
 // address.
-func (w wish) givesUp(r reservation) bool {
-	if !w.mine(r.mark) {
+func (w request) isObsolete(r Reservation) bool {
+	if !w.owns(r.Owner) {
 		return false
 	}
-	i := slices.IndexFunc(w.interfaces, func(n need) bool { return n.mac == r.client.value })
-	return i < 0 || (w.interfaces[i].requested.IsValid() && w.interfaces[i].requested != r.address)
+	i := slices.IndexFunc(w.interfaces, func(n interfaceRequest) bool { return n.mac == r.Client.Value })
+	return i < 0 || (w.interfaces[i].requested.IsValid() && w.interfaces[i].requested != r.Address)
 }
 
-// order is the places of the interfaces, those first that ask for an address.
-func (w wish) order() []int {
+// byRequestedAddress is the places of the interfaces, those first that ask for an address.
+func (w request) byRequestedAddress() []int {
 	var first, rest []int
 	for i, n := range w.interfaces {
 		if n.requested.IsValid() {
@@ -164,10 +164,10 @@ func (w wish) order() []int {
 }
 
 // reservation is what Kea should have for an interface.
-func (w wish) reservation(n need, subnet uint32, address netip.Addr) reservation {
-	return reservation{
-		subnet: subnet, client: identifier{hwAddress, n.mac}, address: address,
-		routers: w.routers(), dns: strings.Join(w.dns, ", "),
-		mark: mark{UID: w.uid, Name: w.name, Interface: n.name, Network: w.network},
+func (w request) reservation(n interfaceRequest, subnet uint32, address netip.Addr) Reservation {
+	return Reservation{
+		Subnet: subnet, Client: Identifier{HWAddress, n.mac}, Address: address,
+		Routers: w.routers(), DNS: strings.Join(w.dns, ", "),
+		Owner: Owner{UID: w.uid, Name: w.name, Interface: n.name, Network: w.network},
 	}
 }

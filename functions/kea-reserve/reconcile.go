@@ -20,11 +20,11 @@ import (
 type function struct {
 	kube   *kube.Client
 	sender sender
-	// controls are the Kea servers, the primary one first. There are none where
+	// clients are the Kea servers, the primary one first. There are none where
 	// the installation has no Kea.
-	controls []*control
-	lock     *lock
-	classes  []string
+	clients []*Client
+	lock    *Lock
+	classes []string
 	// allowed are the subnets of Kea that may be used although this stack has not made them.
 	allowed subnetList
 	strict  bool
@@ -51,30 +51,30 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	}
 	switch ref.Kind {
 	case "NetworkConfiguration":
-		how := look{thorough: again}
-		if nc := (v1alpha1.NetworkConfiguration{}); events.Carried(in, &nc) && f.foreign(ctx, &nc, &how) {
+		how := reconcileOptions{full: again}
+		if nc := (v1alpha1.NetworkConfiguration{}); events.Carried(in, &nc) && f.isServedElsewhere(ctx, &nc, &how) {
 			return nil, nil
 		}
-		return nil, kube.OnConflict(func() error { return f.settle(ctx, ref.Namespace, ref.Name, how) })
+		return nil, kube.OnConflict(func() error { return f.reconcileConfiguration(ctx, ref.Namespace, ref.Name, how) })
 	case "NetworkNamespace":
-		return nil, f.settleNetwork(ctx, ref.Namespace, ref.Name, again)
+		return nil, f.reconcileNetwork(ctx, ref.Namespace, ref.Name, again)
 	default:
 		return nil, nil
 	}
 }
 
-// look is how to look at a NetworkConfiguration. Unless it is thorough, Kea is left
+// reconcileOptions is how to look at a NetworkConfiguration. Unless it is thorough, Kea is left
 // alone where the status says that all is there.
-type look struct {
-	thorough bool
+type reconcileOptions struct {
+	full bool
 	// found is the network that a NetworkConfiguration that names it as in is in, if
 	// this delivery has asked for that before.
 	found *v1alpha2.NetworkNamespace
 	in    string
 }
 
-// network finds the network of a NetworkConfiguration.
-func (l *look) network(ctx context.Context, c *kube.Client, nc *v1alpha1.NetworkConfiguration) (*v1alpha2.NetworkNamespace, error) {
+// findNetwork finds the network of a NetworkConfiguration.
+func (l *reconcileOptions) findNetwork(ctx context.Context, c *kube.Client, nc *v1alpha1.NetworkConfiguration) (*v1alpha2.NetworkNamespace, error) {
 	name := network.NameFor(nc)
 	if l.found != nil && l.in == name {
 		return l.found, nil
@@ -86,25 +86,25 @@ func (l *look) network(ctx context.Context, c *kube.Client, nc *v1alpha1.Network
 	return nn, err
 }
 
-// foreign tells whether a NetworkConfiguration gets its addresses from another
+// isServedElsewhere tells whether a NetworkConfiguration gets its addresses from another
 // function, and nothing is left of what this one may have given it.
-func (f *function) foreign(ctx context.Context, nc *v1alpha1.NetworkConfiguration, how *look) bool {
+func (f *function) isServedElsewhere(ctx context.Context, nc *v1alpha1.NetworkConfiguration, how *reconcileOptions) bool {
 	if slices.Contains(nc.Finalizers, v1alpha1.FinalizerKea) {
 		return false
 	}
-	if nc.DeletionTimestamp != nil || static(nc) {
+	if nc.DeletionTimestamp != nil || hasStaticAddresses(nc) {
 		return true
 	}
-	nn, err := how.network(ctx, f.kube, nc)
+	nn, err := how.findNetwork(ctx, f.kube, nc)
 	if err != nil {
 		return false
 	}
-	ours, _ := serves(nc, nn, f.strict)
+	ours, _ := isServed(nc, nn, f.strict)
 	return !ours
 }
 
-// settle brings one NetworkConfiguration a step further.
-func (f *function) settle(ctx context.Context, namespace, name string, how look) error {
+// reconcileConfiguration brings one NetworkConfiguration a step further.
+func (f *function) reconcileConfiguration(ctx context.Context, namespace, name string, how reconcileOptions) error {
 	nc := &v1alpha1.NetworkConfiguration{}
 	if err := f.kube.Get(ctx, namespace, name, nc); err != nil {
 		if kube.NotFound(err) {
@@ -113,65 +113,65 @@ func (f *function) settle(ctx context.Context, namespace, name string, how look)
 		return err
 	}
 	if nc.DeletionTimestamp != nil {
-		return f.release(ctx, nc)
+		return f.releaseDeleted(ctx, nc)
 	}
-	if !how.thorough && static(nc) {
+	if !how.full && hasStaticAddresses(nc) {
 		return nil
 	}
 	before := nc.DeepCopy()
-	nn, err := how.network(ctx, f.kube, nc)
+	nn, err := how.findNetwork(ctx, f.kube, nc)
 	var unresolved network.Unresolved
 	if errors.As(err, &unresolved) {
-		return f.write(ctx, before, nc, waiting(nc, problem{unresolved.Reason, unresolved.Message, false}))
+		return f.write(ctx, before, nc, setProblem(nc, problem{unresolved.Reason, unresolved.Message, false}))
 	}
 	if err != nil {
 		return err
 	}
-	ours, p := serves(nc, nn, f.strict)
+	ours, p := isServed(nc, nn, f.strict)
 	if !ours {
-		return f.abandon(ctx, nc)
+		return f.releaseUnserved(ctx, nc)
 	}
-	w, p := f.wishOf(nc, nn, p)
+	w, p := f.requestOf(nc, nn, p)
 	switch {
-	case p != nil && p.reason == reasonNotReady && kept(nc):
+	case p != nil && p.reason == reasonNotReady && isReady(nc):
 		return nil
 	case p != nil:
-		return f.write(ctx, before, nc, waiting(nc, *p))
+		return f.write(ctx, before, nc, setProblem(nc, *p))
 	}
-	thorough := how.thorough || nc.Annotations[v1alpha1.AnnotationReconcile] != ""
-	if settled(nc, w, nn) && !thorough {
+	thorough := how.full || nc.Annotations[v1alpha1.AnnotationReconcile] != ""
+	if isReserved(nc, w, nn) && !thorough {
 		return nil
 	}
-	return f.grant(ctx, nc, nn, w)
+	return f.reserveAddresses(ctx, nc, nn, w)
 }
 
-// wishOf returns what a NetworkConfiguration needs of Kea, or the first problem that is in
+// requestOf returns what a NetworkConfiguration needs of Kea, or the first problem that is in
 // the way of that. mismatch is one that is known already.
-func (f *function) wishOf(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, mismatch *problem) (wish, *problem) {
+func (f *function) requestOf(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, mismatch *problem) (request, *problem) {
 	if mismatch != nil {
-		return wish{}, mismatch
+		return request{}, mismatch
 	}
-	if p := f.notProvisioned(nn); p != nil {
-		return wish{}, p
+	if p := f.checkProvisioned(nn); p != nil {
+		return request{}, p
 	}
-	w, p := newWish(nc, nn, f.classes)
+	w, p := newRequest(nc, nn, f.classes)
 	if p == nil {
-		p = closed(nn, w)
+		p = checkOpen(nn, w)
 	}
 	return w, p
 }
 
-// notProvisioned says what is missing beside the NetworkConfiguration itself.
-func (f *function) notProvisioned(nn *v1alpha2.NetworkNamespace) *problem {
-	if len(f.controls) == 0 {
+// checkProvisioned says what is missing beside the NetworkConfiguration itself.
+func (f *function) checkProvisioned(nn *v1alpha2.NetworkNamespace) *problem {
+	if len(f.clients) == 0 {
 		return &problem{"KeaNotConfigured", fmt.Sprintf(
 			"this installation has no Kea: set KEA_URL, or set ipAllocation.type of NetworkNamespace %s to static", nn.Name), false}
 	}
-	return notReady(nn)
+	return checkNetworkReady(nn)
 }
 
-// grant has Kea reserve what a NetworkConfiguration wishes.
-func (f *function) grant(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, w wish) error {
+// reserveAddresses has Kea reserve what a NetworkConfiguration wishes.
+func (f *function) reserveAddresses(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, w request) error {
 	before := nc.DeepCopy()
 	if kube.AddFinalizer(nc, v1alpha1.FinalizerKea) {
 		if _, err := f.kube.Patch(ctx, before, nc); err != nil {
@@ -180,42 +180,42 @@ func (f *function) grant(ctx context.Context, nc *v1alpha1.NetworkConfiguration,
 		before = nc.DeepCopy()
 	}
 	var err error
-	if w.kept, err = network.ControlPlanes(ctx, f.kube, nc.Namespace); err != nil {
+	if w.reserved, err = network.ControlPlanes(ctx, f.kube, nc.Namespace); err != nil {
 		return err
 	}
-	g, err := f.reserve(ctx, w, settled(nc, w, nn))
+	g, err := f.reserve(ctx, w, isReserved(nc, w, nn))
 	if err == nil && len(g.down) == 0 {
-		err = f.leave(ctx, nc, nn, w)
+		err = f.releaseFormerPrefix(ctx, nc, nn, w)
 	}
-	var out outage
+	var out Outage
 	if err != nil && !errors.As(err, &out) && !errors.As(err, new(refusal)) {
-		return f.overtaken(ctx, nc, fmt.Errorf("reserve addresses for %s/%s: %w", nc.Namespace, nc.Name, err))
+		return f.releaseIfDeleted(ctx, nc, fmt.Errorf("reserve addresses for %s/%s: %w", nc.Namespace, nc.Name, err))
 	}
-	waited := exhausted(nc)
-	told := conclude(nc, nn, w, g, err, len(f.controls), f.now())
+	waited := waitsForAddress(nc)
+	told := setStatus(nc, nn, w, g, err, len(f.clients), f.now())
 	unwritten := nc.ResourceVersion
 	if err := f.write(ctx, before, nc, told); err != nil {
-		return f.overtaken(ctx, nc, err)
+		return f.releaseIfDeleted(ctx, nc, err)
 	}
 	if g.changed && nc.ResourceVersion == unwritten {
-		if err := f.overtaken(ctx, nc, nil); err != nil {
+		if err := f.releaseIfDeleted(ctx, nc, nil); err != nil {
 			return err
 		}
 	}
 	if waited && err == nil {
-		return f.wakeNext(ctx, nn)
+		return f.requeueNextWaiting(ctx, nn)
 	}
-	if out.transient() {
+	if out.IsTransient() {
 		return fmt.Errorf("reserve addresses for %s/%s: %w", nc.Namespace, nc.Name, out)
 	}
 	return nil
 }
 
-// overtaken takes back what was reserved for a NetworkConfiguration that has been
+// releaseIfDeleted takes back what was reserved for a NetworkConfiguration that has been
 // deleted meanwhile: its release may have come before, and does not come again. A
 // status that could be written proves that it has not, and so does a machine that it
 // is kept for. why is what is returned then.
-func (f *function) overtaken(ctx context.Context, nc *v1alpha1.NetworkConfiguration, why error) error {
+func (f *function) releaseIfDeleted(ctx context.Context, nc *v1alpha1.NetworkConfiguration, why error) error {
 	now := &v1alpha1.NetworkConfiguration{}
 	err := f.kube.Get(ctx, nc.Namespace, nc.Name, now)
 	if err != nil && !kube.NotFound(err) {
@@ -224,7 +224,7 @@ func (f *function) overtaken(ctx context.Context, nc *v1alpha1.NetworkConfigurat
 	if now.UID == nc.UID && (now.DeletionTimestamp == nil || len(network.Users(now)) > 0) {
 		return why
 	}
-	if err := f.takeBack(ctx, nc); err != nil {
+	if err := f.removeReservations(ctx, nc); err != nil {
 		return fmt.Errorf("take back what was reserved for %s/%s, which is gone: %w", nc.Namespace, nc.Name, err)
 	}
 	return why

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-const configuration = `{
+const sample = `{
 	"valid-lifetime": 600, "big": 18446744073709551615, "control-socket": {"socket-name": "/run/kea", "password": "s3cret"},
 	"subnet4": [
 		{"id": 1, "subnet": "10.77.0.0/24", "future": {"a": [1, 2.50]}, "reservations": [
@@ -37,11 +37,11 @@ func plain(t *testing.T, raw json.RawMessage) any {
 
 func TestDocument(t *testing.T) {
 	t.Parallel()
-	d, err := parseDocument(json.RawMessage(configuration))
+	d, err := parseConfiguration(json.RawMessage(sample))
 	if err != nil {
 		t.Fatal(err)
 	}
-	same, err := d.with(change{}, "")
+	same, err := d.apply(Change{}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,14 +49,14 @@ func TestDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(plain(t, json.RawMessage(configuration)), plain(t, raw)); diff != "" {
+	if diff := cmp.Diff(plain(t, json.RawMessage(sample)), plain(t, raw)); diff != "" {
 		t.Errorf("a document that nothing is changed in (-want +got):\n%s", diff)
 	}
-	in := func(r reservation, subnet uint32) reservation { r.subnet = subnet; return r }
-	changed, err := d.with(change{
-		create: &blueprint{subnet: subnet{5, segment}, classes: []string{"a"}, network: "n1"},
-		add:    []reservation{in(own("10.78.0.5"), 2), in(own("10.77.0.5"), 5)},
-		remove: []reservation{{subnet: 1, client: identifier{hwAddress, "02:00:00:00:00:01"}}},
+	in := func(r Reservation, subnet uint32) Reservation { r.Subnet = subnet; return r }
+	changed, err := d.apply(Change{
+		Create: &SubnetSpec{Subnet: Subnet{5, segment}, Classes: []string{"a"}, Network: "n1"},
+		Add:    []Reservation{in(own("10.78.0.5"), 2), in(own("10.77.0.5"), 5)},
+		Remove: []Reservation{{Subnet: 1, Client: Identifier{HWAddress, "02:00:00:00:00:01"}}},
 	}, "classes-key")
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestDocument(t *testing.T) {
 	if raw, err = changed.encode(); err != nil {
 		t.Fatal(err)
 	}
-	want := plain(t, json.RawMessage(configuration)).(map[string]any)
+	want := plain(t, json.RawMessage(sample)).(map[string]any)
 	subnets := want["subnet4"].([]any)
 	first, second := subnets[0].(map[string]any), subnets[1].(map[string]any)
 	first["reservations"] = first["reservations"].([]any)[1:]
@@ -93,7 +93,7 @@ func TestDocument(t *testing.T) {
 
 func TestDocumentWithout(t *testing.T) {
 	t.Parallel()
-	d, err := parseDocument(json.RawMessage(configuration))
+	d, err := parseConfiguration(json.RawMessage(sample))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,11 +109,11 @@ func TestDocumentWithout(t *testing.T) {
 		"Nobody":  {"there is none", "n4", "10.77.0.0/24", nil},
 		"Unknown": {"nobody made it for a network", "", "10.77.0.0/24", nil},
 	} {
-		if got := d.left(tc.network, netip.MustParsePrefix(tc.keep)); !slices.Equal(got, tc.want) {
+		if got := d.unusedSubnets(tc.network, netip.MustParsePrefix(tc.keep)); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: %s: got %v", name, tc.reason, got)
 		}
 	}
-	next, err := d.without(d.left("n2", netip.Prefix{}))
+	next, err := d.withoutSubnets(d.unusedSubnets("n2", netip.Prefix{}))
 	if err != nil || len(next.subnets()) != 4 || len(d.subnets()) != 5 {
 		t.Errorf("got %v, error %v", next, err)
 	}
@@ -122,7 +122,7 @@ func TestDocumentWithout(t *testing.T) {
 func TestDocumentMalformed(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{``, `null`, `[]`, `{"subnet4":{}}`, `{"shared-networks":[1]}`, `{"shared-networks":[{"subnet4":1}]}`} {
-		if _, err := parseDocument(json.RawMessage(text)); err == nil {
+		if _, err := parseConfiguration(json.RawMessage(text)); err == nil {
 			t.Errorf("%q is taken for a configuration", text)
 		}
 	}

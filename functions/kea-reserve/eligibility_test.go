@@ -37,7 +37,7 @@ func TestServes(t *testing.T) {
 			t.Parallel()
 			nc := &v1alpha1.NetworkConfiguration{Spec: v1alpha1.NetworkConfigurationSpec{Provider: tc.provider}}
 			nn := &v1alpha2.NetworkNamespace{Spec: v1alpha2.NetworkNamespaceSpec{IPAllocation: tc.policy}}
-			ours, p := serves(nc, nn, tc.strict)
+			ours, p := isServed(nc, nn, tc.strict)
 			why := ""
 			if p != nil {
 				why = p.reason

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/netip"
+)
+
+// configFile is a server without commands for reservations, as all free Kea before
+// 3.0 is. It is read and written as a whole configuration, so that of two who
+// change it at the same time one undoes the other: change it under the lock only.
+type configFile struct {
+	client *Client
+	has    map[string]bool
+}
+
+// ErrChanged says that a server was changed between looking and changing. The next
+// delivery looks again.
+var ErrChanged = errors.New("the server was changed by somebody else meanwhile")
+
+func (s *configFile) Exclusive() bool { return true }
+
+func (s *configFile) Look(ctx context.Context, network netip.Prefix, leases bool) (View, error) {
+	d, err := readConfiguration(ctx, s.client)
+	if err != nil {
+		return View{}, err
+	}
+	v := View{CanCreateSubnet: true, config: d}
+	if v.Subnet, v.SubnetFound, err = findSubnet(network, d.subnets()); err != nil || !v.SubnetFound {
+		return v, err
+	}
+	for _, r := range d.reservations() {
+		if r.Subnet == v.Subnet.ID {
+			v.Reservations = append(v.Reservations, r)
+		}
+	}
+	if leases {
+		v.Leases, err = leasesOf(ctx, s.client, s.has, v.Subnet.ID)
+	}
+	return v, err
+}
+
+func (s *configFile) Find(ctx context.Context, macs []string) (View, error) {
+	d, err := readConfiguration(ctx, s.client)
+	if err != nil {
+		return View{}, err
+	}
+	v := View{config: d}
+	for _, r := range d.reservations() {
+		for _, mac := range macs {
+			if r.Client == (Identifier{HWAddress, mac}) {
+				v.Reservations = append(v.Reservations, r)
+			}
+		}
+	}
+	return v, nil
+}
+
+// readConfiguration reads the configuration of a server.
+func readConfiguration(ctx context.Context, c *Client) (*configuration, error) {
+	var answer struct {
+		Dhcp4 json.RawMessage `json:"Dhcp4"`
+		// Hash is there since 2.4.
+		Hash string `json:"hash"`
+	}
+	if err := c.do(ctx, "config-get", nil, &answer); err != nil {
+		return nil, err
+	}
+	d, err := parseConfiguration(answer.Dhcp4)
+	if err != nil {
+		return nil, err
+	}
+	d.hash = answer.Hash
+	return d, nil
+}
+
+func (s *configFile) Change(ctx context.Context, v View, c Change) error {
+	var err error
+	for _, key := range c.classKeys() {
+		var next *configuration
+		if next, err = v.config.apply(c, key); err != nil {
+			return err
+		}
+		if err = s.write(ctx, next); !errors.As(err, new(CommandError)) {
+			break
+		}
+	}
+	for range len(c.Add) + len(c.Update) {
+		countReservation("add", err)
+	}
+	for range c.Remove {
+		countReservation("remove", err)
+	}
+	return err
+}
+
+// write gives the server a new configuration, after it has found it good, and
+// unless somebody who does not know the lock has changed it since it was read.
+func (s *configFile) write(ctx context.Context, d *configuration) error {
+	dhcp4, err := d.encode()
+	if err != nil {
+		return err
+	}
+	arguments := map[string]json.RawMessage{"Dhcp4": dhcp4}
+	if err := s.client.do(ctx, "config-test", arguments, nil); err != nil {
+		return err
+	}
+	if err := s.unchanged(ctx, d); err != nil {
+		return err
+	}
+	return s.client.do(ctx, "config-set", arguments, nil)
+}
+
+func (s *configFile) unchanged(ctx context.Context, d *configuration) error {
+	if s.has["config-hash-get"] && d.hash != "" {
+		var answer struct {
+			Hash string `json:"hash"`
+		}
+		if err := s.client.do(ctx, "config-hash-get", nil, &answer); err != nil {
+			return err
+		}
+		if answer.Hash != d.hash {
+			return ErrChanged
+		}
+		return nil
+	}
+	now, err := readConfiguration(ctx, s.client)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(now.source, d.source) {
+		return ErrChanged
+	}
+	return nil
+}
+
+func (s *configFile) Retire(ctx context.Context, network string, keep netip.Prefix) (bool, error) {
+	d, err := readConfiguration(ctx, s.client)
+	if err != nil {
+		return false, err
+	}
+	left := d.unusedSubnets(network, keep)
+	if len(left) == 0 {
+		return false, nil
+	}
+	next, err := d.withoutSubnets(left)
+	if err != nil {
+		return false, err
+	}
+	return true, s.write(ctx, next)
+}
+
+// Made reads the configuration that the view has already.
+func (s *configFile) Made(_ context.Context, v View) (bool, error) {
+	return v.config != nil && v.config.isOurs(v.Subnet.ID), nil
+}
+
+func (s *configFile) Persist(ctx context.Context) error {
+	return s.client.do(ctx, "config-write", nil, nil)
+}

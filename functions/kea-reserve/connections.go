@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"github.com/vitistack/stack/functions/internal/wire"
+)
+
+// Connection is where one Kea server stands in a delivery: what it has, or why it
+// cannot be asked any more.
+type Connection struct {
+	client *Client
+	Server Server
+	View   View
+	Err    error
+}
+
+// Connections are the Kea servers of a delivery, the primary one first.
+type Connections []*Connection
+
+// Connect connects to all servers, and looks at each of them, at the same time.
+func Connect(ctx context.Context, controls []*Client, look func(context.Context, Server) (View, error)) Connections {
+	all := make(Connections, len(controls))
+	for i, c := range controls {
+		all[i] = &Connection{client: c}
+	}
+	all.Each(func(s *Connection) {
+		if s.Server, s.Err = connect(ctx, s.client); s.Err == nil {
+			s.View, s.Err = look(ctx, s.Server)
+		}
+	})
+	return all
+}
+
+// Refresh looks again at the servers that are up.
+func (p Connections) Refresh(ctx context.Context, look func(context.Context, Server) (View, error)) {
+	p.Up().Each(func(s *Connection) { s.View, s.Err = look(ctx, s.Server) })
+}
+
+func (p Connections) Each(f func(*Connection)) {
+	var wait sync.WaitGroup
+	for _, s := range p {
+		wait.Go(func() { f(s) })
+	}
+	wait.Wait()
+}
+
+// Up are the servers that have answered so far.
+func (p Connections) Up() Connections {
+	return slices.DeleteFunc(slices.Clone(p), func(s *Connection) bool { return s.Err != nil })
+}
+
+// Down are those that have not.
+func (p Connections) Down() Connections {
+	return slices.DeleteFunc(slices.Clone(p), func(s *Connection) bool { return s.Err == nil })
+}
+
+func (p Connections) Views() []View {
+	views := make([]View, len(p))
+	for i, s := range p {
+		views[i] = s.View
+	}
+	return views
+}
+
+// NeedLock tells whether any of the servers must be changed under the lock.
+func (p Connections) NeedLock() bool {
+	return slices.ContainsFunc(p, func(s *Connection) bool { return s.Server.Exclusive() })
+}
+
+// Problem is an error of a server that is no failure of it: its subnets or its
+// reservations do not allow what is wished, or it was changed meanwhile.
+func (p Connections) Problem() error {
+	for _, s := range p {
+		if errors.As(s.Err, new(refusal)) || errors.Is(s.Err, ErrChanged) {
+			return s.Err
+		}
+	}
+	return nil
+}
+
+// Outage is what is told about servers that are down.
+func (p Connections) Outage() Outage {
+	var all Outage
+	for _, s := range p.Down() {
+		all = append(all, Classify(s.Err))
+	}
+	return all
+}
+
+// Outage is that no server, or not every server that has to, can do its part.
+type Outage []ServerError
+
+func (o Outage) Error() string {
+	text := ""
+	for i, f := range o {
+		if i > 0 {
+			text += "; "
+		}
+		text += f.Message
+	}
+	return text
+}
+
+// Reason is the one of the first server that is not mended by waiting, or else of
+// the first one.
+func (o Outage) Reason() string {
+	for _, f := range o {
+		if !f.Transient {
+			return f.Reason
+		}
+	}
+	return o[0].Reason
+}
+
+// IsTransient tells whether waiting may mend one of them.
+func (o Outage) IsTransient() bool {
+	return slices.ContainsFunc(o, func(f ServerError) bool { return f.Transient })
+}
+
+// ServerError is what is told about a server that cannot do its part.
+type ServerError struct {
+	Reason, Message string
+	// Transient is whether it may mend itself.
+	Transient bool
+}
+
+// Classify tells what to do about an error of a server:
+//
+//	refused, timeout, 408, 429, 5xx, DHCP server offline   KeaUnavailable       wait
+//	401, 403                                               KeaUnauthorized      change credentials
+//	certificate of either side                             KeaUntrusted         change certificates
+//	a server that ALLOWED_ENDPOINTS leaves out             KeaNotAllowed        change the list, or the URL
+//	404, other 3xx and 4xx, not JSON, not Kea's JSON       KeaUnexpectedAnswer  change the URL
+//	result 2 for a command that is needed                  KeaUnsupported       load hooks
+//	any other result of config-write                       KeaNotPersisted      let Kea write its file
+//	any other result                                       KeaRefused           see Kea's words
+func Classify(err error) ServerError {
+	var e *wire.Error
+	var no CommandError
+	text := err.Error()
+	switch {
+	case errors.As(err, new(offlineError)):
+		return ServerError{"KeaUnavailable", text + ": start kea-dhcp4", true}
+	case errors.As(err, new(unsupportedError)):
+		return ServerError{"KeaUnsupported", fmt.Sprintf(
+			"%s: load libdhcp_host_cmds.so and libdhcp_subnet_cmds.so, or allow config-get, config-test, config-set and config-write", text), false}
+	case errors.As(err, &no) && no.Command == "config-write":
+		return ServerError{"KeaNotPersisted", text + ": let the user that Kea runs as write its configuration file and the folder of it", false}
+	case errors.As(err, &no):
+		return ServerError{"KeaRefused", text, false}
+	case !errors.As(err, &e):
+		return ServerError{"KeaUnexpectedAnswer", text + urlAdvice, false}
+	case e.Transient():
+		return ServerError{"KeaUnavailable", text, true}
+	case e.Kind == wire.Unauthorized:
+		return ServerError{"KeaUnauthorized", text + ": set KEA_BASIC_AUTH_USERNAME and KEA_BASIC_AUTH_PASSWORD, or the client certificate, to ones that the server accepts", false}
+	case e.Kind == wire.Untrusted:
+		return ServerError{"KeaUntrusted", text + ": set KEA_TLS_ENABLED to true, and KEA_TLS_CA_FILE, KEA_TLS_CERT_FILE and KEA_TLS_KEY_FILE, or KEA_TLS_SECRET_NAME, to certificates that both sides trust", false}
+	case e.Kind == wire.NotAllowed:
+		return ServerError{"KeaNotAllowed", text, false}
+	default:
+		return ServerError{"KeaUnexpectedAnswer", text + urlAdvice, false}
+	}
+}
+
+const urlAdvice = ": set KEA_URL and KEA_SECONDARY_URL to Kea's control agent, or to a control socket of type http"
+
+// LookAt looks at the subnet of a network.
+func LookAt(network netip.Prefix, leases bool) func(context.Context, Server) (View, error) {
+	return func(ctx context.Context, s Server) (View, error) { return s.Look(ctx, network, leases) }
+}

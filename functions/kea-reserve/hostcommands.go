@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/netip"
+)
+
+// hostCommands is a server with commands for reservations and subnets, which the
+// hooks host_cmds and subnet_cmds give to Kea since 3.0. Each command is atomic:
+// the server refuses a second reservation for a client or for an address.
+type hostCommands struct {
+	client *Client
+	has    map[string]bool
+}
+
+// addReservation is the command that refuses what somebody has already.
+const addReservation = "reservation-add"
+
+// everywhere has reservations looked up, written and deleted in the configuration
+// in memory and in the database of hosts, if there is one.
+const everywhere = "all"
+
+func (s *hostCommands) Exclusive() bool { return false }
+
+func (s *hostCommands) Look(ctx context.Context, network netip.Prefix, leases bool) (View, error) {
+	v := View{CanCreateSubnet: s.has["subnet4-add"]}
+	subnets, err := s.subnets(ctx)
+	if err != nil {
+		return View{}, err
+	}
+	if v.Subnet, v.SubnetFound, err = findSubnet(network, subnets); err != nil || !v.SubnetFound {
+		return v, err
+	}
+	if v.Reservations, err = s.reservations(ctx, v.Subnet.ID); err != nil {
+		return View{}, err
+	}
+	if leases {
+		v.Leases, err = leasesOf(ctx, s.client, s.has, v.Subnet.ID)
+	}
+	return v, err
+}
+
+// reservations reads those of one subnet.
+func (s *hostCommands) reservations(ctx context.Context, subnet uint32) ([]Reservation, error) {
+	var answer struct {
+		Hosts []host `json:"hosts"`
+	}
+	arguments := map[string]any{"subnet-id": subnet, "operation-target": everywhere}
+	if err := s.client.do(ctx, "reservation-get-all", arguments, &answer); err != nil && !isEmpty(err) {
+		return nil, err
+	}
+	var held []Reservation
+	for _, h := range answer.Hosts {
+		held = append(held, h.decode(subnet))
+	}
+	return held, nil
+}
+
+func (s *hostCommands) subnets(ctx context.Context) ([]Subnet, error) {
+	var answer struct {
+		Subnets []struct {
+			ID     uint32 `json:"id"`
+			Subnet string `json:"subnet"`
+		} `json:"subnets"`
+	}
+	if err := s.client.do(ctx, "subnet4-list", nil, &answer); err != nil && !isEmpty(err) {
+		return nil, err
+	}
+	var subnets []Subnet
+	for _, a := range answer.Subnets {
+		if prefix, err := netip.ParsePrefix(a.Subnet); err == nil {
+			subnets = append(subnets, Subnet{ID: a.ID, Prefix: prefix.Masked()})
+		}
+	}
+	return subnets, nil
+}
+
+func (s *hostCommands) Find(ctx context.Context, macs []string) (View, error) {
+	var v View
+	for _, mac := range macs {
+		var answer struct {
+			Hosts []host `json:"hosts"`
+		}
+		arguments := map[string]any{"identifier-type": HWAddress, "identifier": mac}
+		if err := s.client.do(ctx, "reservation-get-by-id", arguments, &answer); err != nil && !isEmpty(err) {
+			return View{}, err
+		}
+		for _, h := range answer.Hosts {
+			v.Reservations = append(v.Reservations, h.decode(h.SubnetID))
+		}
+	}
+	return v, nil
+}
+
+// Change first takes away what is to go or to be another, so that the addresses
+// are free for what comes. The server has a command for updating too, which
+// deletes and adds as well, and is not there in every version.
+func (s *hostCommands) Change(ctx context.Context, _ View, c Change) error {
+	if c.Create != nil {
+		if err := s.create(ctx, c); err != nil {
+			return err
+		}
+	}
+	for _, r := range append(c.Remove, c.Update...) {
+		if err := s.remove(ctx, r); err != nil {
+			return err
+		}
+	}
+	for _, r := range append(c.Update, c.Add...) {
+		arguments := map[string]any{"reservation": r.encode(), "operation-target": everywhere}
+		err := s.client.do(ctx, addReservation, arguments, nil)
+		countReservation("add", err)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *hostCommands) remove(ctx context.Context, r Reservation) error {
+	arguments := map[string]any{
+		"subnet-id": r.Subnet, "identifier-type": r.Client.Type, "identifier": r.Client.Value, "operation-target": everywhere,
+	}
+	err := s.client.do(ctx, "reservation-del", arguments, nil)
+	if isEmpty(err) {
+		return nil
+	}
+	countReservation("remove", err)
+	return err
+}
+
+func (s *hostCommands) create(ctx context.Context, c Change) error {
+	var err error
+	for _, key := range c.classKeys() {
+		arguments := map[string]any{"subnet4": []subnetJSON{c.Create.encode(key)}}
+		if err = s.client.do(ctx, "subnet4-add", arguments, nil); !errors.As(err, new(CommandError)) {
+			break
+		}
+	}
+	return err
+}
+
+// Made asks for the one subnet, or reads the whole configuration from a server without that
+// command.
+func (s *hostCommands) Made(ctx context.Context, v View) (bool, error) {
+	if !s.has["subnet4-get"] {
+		if !s.has["config-get"] {
+			return false, nil
+		}
+		d, err := readConfiguration(ctx, s.client)
+		return err == nil && d.isOurs(v.Subnet.ID), err
+	}
+	var answer struct {
+		Subnets []struct {
+			UserContext json.RawMessage `json:"user-context"`
+		} `json:"subnet4"`
+	}
+	if err := s.client.do(ctx, "subnet4-get", map[string]any{"id": v.Subnet.ID}, &answer); err != nil && !isEmpty(err) {
+		return false, err
+	}
+	return len(answer.Subnets) == 1 && subnetOwner(answer.Subnets[0].UserContext) != "", nil
+}
+
+// Retire reads the whole configuration, since no command lists subnets with their
+// user-contexts. Reservations in a database of hosts are not in it.
+func (s *hostCommands) Retire(ctx context.Context, network string, keep netip.Prefix) (bool, error) {
+	if !s.has["config-get"] || !s.has["subnet4-del"] {
+		return false, nil
+	}
+	d, err := readConfiguration(ctx, s.client)
+	if err != nil {
+		return false, err
+	}
+	removed := false
+	for _, id := range d.unusedSubnets(network, keep) {
+		held, err := s.reservations(ctx, id)
+		if err != nil {
+			return removed, err
+		}
+		if len(held) > 0 {
+			continue
+		}
+		if err := s.client.do(ctx, "subnet4-del", map[string]any{"id": id}, nil); err != nil && !isEmpty(err) {
+			return removed, err
+		}
+		removed = true
+	}
+	return removed, nil
+}
+
+func (s *hostCommands) Persist(ctx context.Context) error {
+	return s.client.do(ctx, "config-write", nil, nil)
+}
+
+// subnetOwner returns the UID of the NetworkNamespace that this stack made a subnet for, by the
+// user-context of the subnet. It is empty for a subnet of others.
+func subnetOwner(context json.RawMessage) string {
+	var m map[string]any
+	if json.Unmarshal(context, &m) != nil {
+		return ""
+	}
+	uid, _ := m[subnetOwnerKey].(string)
+	return uid
+}
+
+func isEmpty(err error) bool { return errors.Is(err, errEmpty) }
