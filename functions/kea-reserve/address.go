@@ -8,14 +8,14 @@ import (
 
 // isUsable tells whether a machine may have an address: one of the network's, but
 // neither its own, nor the one for broadcast, nor the gateway.
-func (w request) isUsable(a netip.Addr) bool {
-	if !w.prefix.Contains(a) || a == w.gateway {
+func (req request) isUsable(a netip.Addr) bool {
+	if !req.prefix.Contains(a) || a == req.gateway {
 		return false
 	}
-	if w.prefix.Bits() >= 31 {
+	if req.prefix.Bits() >= 31 {
 		return true
 	}
-	return a != w.prefix.Addr() && a != last(w.prefix)
+	return a != req.prefix.Addr() && a != last(req.prefix)
 }
 
 // pick is the first free address, going round the prefix once from a place that

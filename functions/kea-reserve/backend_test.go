@@ -71,6 +71,8 @@ func simulate(t *testing.T, g sim.Generation, o stand.Options) *simulated {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// plan has the address of each interface of a request, and the Change that each server
+	// needs for that.
 	plan := &faults.Plan{}
 	server, err := sim.New(sim.Options{Generation: g, Dhcp4: raw, Username: o.Username, Password: o.Password, Faults: plan})
 	if err != nil {

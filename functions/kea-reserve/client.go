@@ -52,6 +52,9 @@ type Client struct {
 	wire *wire.Client
 }
 
+// service is what a control agent passes commands on to.
+const service = "dhcp4"
+
 // command is a request. Service is for a control agent to know whom to ask; the
 // DHCP server itself accepts it.
 type command struct {
@@ -83,7 +86,8 @@ func (c *Client) do(ctx context.Context, name string, arguments, into any) error
 
 func (c *Client) send(ctx context.Context, name string, arguments, into any) error {
 	var answers []answer
-	request := wire.Request{Method: http.MethodPost, Path: "/", Body: command{name, []string{"dhcp4"}, arguments}}
+	// request is what a NetworkConfiguration needs of Kea.
+	request := wire.Request{Method: http.MethodPost, Path: "/", Body: command{name, []string{service}, arguments}}
 	if _, err := c.wire.Do(ctx, request, &answers); err != nil {
 		return err
 	}

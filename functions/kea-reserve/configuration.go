@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync"
 )
 
 // fields is a JSON object whose values are kept as they came, so that a
@@ -208,4 +210,28 @@ func (d *configuration) encode() (json.RawMessage, error) {
 		}
 	}
 	return json.Marshal(d.dhcp4)
+}
+
+// ReadReservations reads the reservations that the stack has made from the configurations of
+// all servers, with one request each. It does not show those in a database of hosts. Any
+// server that does not answer is an error.
+func ReadReservations(ctx context.Context, clients []*Client) ([]Reservation, error) {
+	configurations, errs := make([]*configuration, len(clients)), make([]error, len(clients))
+	var wait sync.WaitGroup
+	for i, c := range clients {
+		wait.Go(func() { configurations[i], errs[i] = readConfiguration(ctx, c) })
+	}
+	wait.Wait()
+	var made []Reservation
+	for i, c := range configurations {
+		if errs[i] != nil {
+			return nil, errs[i]
+		}
+		for _, r := range c.reservations() {
+			if r.Owner.UID != "" {
+				made = append(made, r)
+			}
+		}
+	}
+	return made, nil
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/vitistack/stack/functions/internal/reconcile"
 	"github.com/vitistack/stack/functions/internal/wire"
 )
 
@@ -77,7 +78,7 @@ func (p Connections) NeedLock() bool {
 // reservations do not allow what is wished, or it was changed meanwhile.
 func (p Connections) Problem() error {
 	for _, s := range p {
-		if errors.As(s.Err, new(refusal)) || errors.Is(s.Err, ErrChanged) {
+		if errors.As(s.Err, new(reconcile.UserError)) || errors.Is(s.Err, ErrChanged) {
 			return s.Err
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/network"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // Values of provider: the one that selects this function, and the one that
@@ -20,18 +22,18 @@ const (
 	staticProvider = "static-ip-operator"
 )
 
-// isServed tells whether this function gives out the addresses of a network to a
-// NetworkConfiguration. Where the two leave it open, or contradict each other
-// without naming anybody else, problem says what to write.
+// isServed reports whether this function allocates the addresses of a NetworkConfiguration.
+// Its error is a UserError if the network and the NetworkConfiguration contradict each other
+// without naming another function:
 //
-//	ipAllocation        spec.provider       outcome
-//	static              any                 not ours
-//	dhcp by another     any                 not ours
-//	dhcp                static-ip-operator  not ours: allocate-ip says so
-//	dhcp                anything else       ours, ProviderMismatch
-//	dhcp, absent        absent, kea         ours
-//	the last, strict    one is absent       ours, ProviderNotExplicit
-func isServed(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, strict bool) (ours bool, p *problem) {
+//	ipAllocation        spec.provider       result
+//	static              any                 not served
+//	dhcp by another     any                 not served
+//	dhcp                static-ip-operator  not served: allocate-ip reports it
+//	dhcp                anything else       served, ProviderMismatch
+//	dhcp, absent        absent, kea         served
+//	the last, strict    one is absent       served, ProviderNotExplicit
+func isServed(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, strict bool) (bool, error) {
 	policy, provider := nn.Spec.IPAllocation, nc.Spec.Provider
 	switch {
 	case policy != nil && policy.Type != v1alpha2.AllocationDHCP,
@@ -39,27 +41,27 @@ func isServed(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, 
 		strings.EqualFold(provider, staticProvider):
 		return false, nil
 	case provider != "" && !strings.EqualFold(provider, keaProvider):
-		return true, &problem{"ProviderMismatch", fmt.Sprintf(
-			"NetworkNamespace %s gives addresses out by %s, but spec.provider is %s: leave spec.provider out", nn.Name, keaProvider, provider), true}
+		return true, reconcile.UserError{Reason: "ProviderMismatch", Message: fmt.Sprintf(
+			"NetworkNamespace %s gives addresses out by %s, but spec.provider is %s: leave spec.provider out", nn.Name, keaProvider, provider)}
 	case strict && provider == "":
-		return true, &problem{"ProviderNotExplicit", "KEA_STRICT_DEFAULTS is set: write kea into spec.provider", true}
+		return true, reconcile.UserError{Reason: "ProviderNotExplicit", Message: "KEA_STRICT_DEFAULTS is set: write kea into spec.provider"}
 	case strict && policy == nil:
-		return true, &problem{"ProviderNotExplicit", fmt.Sprintf(
-			"KEA_STRICT_DEFAULTS is set: write dhcp into spec.ipAllocation.type of NetworkNamespace %s", nn.Name), true}
+		return true, reconcile.UserError{Reason: "ProviderNotExplicit", Message: fmt.Sprintf(
+			"KEA_STRICT_DEFAULTS is set: write dhcp into spec.ipAllocation.type of NetworkNamespace %s", nn.Name)}
 	default:
 		return true, nil
 	}
 }
 
-// hasStaticAddresses tells whether a NetworkConfiguration has been given static addresses, and
-// nothing by this function, so that its network need not be looked at.
+// hasStaticAddresses reports whether allocate-ip has allocated addresses to a
+// NetworkConfiguration, and Kea has no reservation for it. Its network need not be read then.
 func hasStaticAddresses(nc *v1alpha1.NetworkConfiguration) bool {
 	has := func(i v1alpha1.InterfaceStatus) bool { return i.AllocationMethod == v1alpha2.AllocationStatic }
 	return slices.ContainsFunc(nc.Status.NetworkInterfaces, has) && !slices.Contains(nc.Finalizers, v1alpha1.FinalizerKea)
 }
 
-// checkNetworkReady says what a network waits for, and is nil if it is there.
-func checkNetworkReady(nn *v1alpha2.NetworkNamespace) *problem {
+// checkNetworkReady returns a WaitError if a network is not provisioned.
+func checkNetworkReady(nn *v1alpha2.NetworkNamespace) error {
 	if network.Provisioned(nn) {
 		return nil
 	}
@@ -67,48 +69,52 @@ func checkNetworkReady(nn *v1alpha2.NetworkNamespace) *problem {
 	if c := meta.FindStatusCondition(nn.Status.Conditions, v1alpha1.ConditionReady); c != nil {
 		message = fmt.Sprintf("waits for NetworkNamespace %s: %s: %s", nn.Name, c.Reason, c.Message)
 	}
-	return &problem{reasonNotReady, message, false}
+	return reconcile.WaitError{Reason: reasonNotReady, Message: message}
 }
 
 const reasonNotReady = "NetworkNotReady"
 
-// isReady tells whether a NetworkConfiguration has what its spec asks for, which it keeps
-// whatever becomes of its network.
+func isNetworkNotReady(err error) bool {
+	var wait reconcile.WaitError
+	return errors.As(err, &wait) && wait.Reason == reasonNotReady
+}
+
+// isReady reports whether a NetworkConfiguration has what its spec asks for.
 func isReady(nc *v1alpha1.NetworkConfiguration) bool {
 	return meta.IsStatusConditionTrue(nc.Status.Conditions, v1alpha1.ConditionReady) && nc.Status.ObservedGeneration == nc.Generation
 }
 
-// checkOpen says why a network does not take in an interface that has no address of it yet,
-// and is nil where it does.
-func checkOpen(nn *v1alpha2.NetworkNamespace, w request) *problem {
+// checkOpen returns a UserError if a network is being deleted and an interface has no address
+// of it yet.
+func checkOpen(nn *v1alpha2.NetworkNamespace, r request) error {
 	message := network.Closed(nn)
-	if message == "" || !slices.ContainsFunc(w.interfaces, func(n interfaceRequest) bool { return !n.current.IsValid() }) {
+	if message == "" || !slices.ContainsFunc(r.interfaces, func(i interfaceRequest) bool { return !i.current.IsValid() }) {
 		return nil
 	}
-	return &problem{"NetworkDeleting", message, true}
+	return reconcile.UserError{Reason: "NetworkDeleting", Message: message}
 }
 
-// isReserved tells whether a NetworkConfiguration has been given on all servers what
-// it needs now, by what its status says.
-func isReserved(nc *v1alpha1.NetworkConfiguration, w request, nn *v1alpha2.NetworkNamespace) bool {
+// isReserved reports whether every Kea server has the reservations that a request asks for,
+// according to the status.
+func isReserved(nc *v1alpha1.NetworkConfiguration, req request, nn *v1alpha2.NetworkNamespace) bool {
 	s := &nc.Status
 	return meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReady) &&
 		!meta.IsStatusConditionFalse(s.Conditions, conditionRedundant) &&
-		s.ObservedGeneration == nc.Generation && statusMatches(nc, w, nn)
+		s.ObservedGeneration == nc.Generation && statusMatches(nc, req, nn)
 }
 
-// statusMatches tells whether the status has a reservation for each interface on the
-// terms of the network as it is now.
-func statusMatches(nc *v1alpha1.NetworkConfiguration, w request, nn *v1alpha2.NetworkNamespace) bool {
-	if len(nc.Status.NetworkInterfaces) != len(w.interfaces) {
+// statusMatches reports whether the status has a reservation for each interface, with the
+// prefix, gateway and DNS servers that the network has now.
+func statusMatches(nc *v1alpha1.NetworkConfiguration, req request, nn *v1alpha2.NetworkNamespace) bool {
+	if len(nc.Status.NetworkInterfaces) != len(req.interfaces) {
 		return false
 	}
-	for i, n := range w.interfaces {
+	for i, nic := range req.interfaces {
 		s := nc.Status.NetworkInterfaces[i]
-		if !n.current.IsValid() || !s.DHCPReserved || (n.requested.IsValid() && n.requested != n.current) {
+		if !nic.current.IsValid() || !s.DHCPReserved || (nic.requested.IsValid() && nic.requested != nic.current) {
 			return false
 		}
-		now := interfaceStatus(nc.Spec.NetworkInterfaces[i], n, w, nn, n.current)
+		now := interfaceStatus(nc.Spec.NetworkInterfaces[i], nic, req, nn, nic.current)
 		if !isSameInterface(s, now) {
 			return false
 		}

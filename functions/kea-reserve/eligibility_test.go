@@ -7,6 +7,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 func TestServes(t *testing.T) {
@@ -39,8 +40,8 @@ func TestServes(t *testing.T) {
 			nn := &v1alpha2.NetworkNamespace{Spec: v1alpha2.NetworkNamespaceSpec{IPAllocation: tc.policy}}
 			ours, p := isServed(nc, nn, tc.strict)
 			why := ""
-			if p != nil {
-				why = p.reason
+			if userError, ok := reconcile.AsUserError(p); ok {
+				why = userError.Reason
 			}
 			if ours != tc.ours || why != tc.why {
 				t.Errorf("%s: got ours %t, problem %q", tc.reason, ours, why)

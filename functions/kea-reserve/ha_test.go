@@ -72,7 +72,7 @@ func TestFailover(t *testing.T) {
 			}
 
 			primary.Restart(t)
-			w.clock.Pass(2 * checkOutage)
+			w.clock.Pass(2 * outageCheckInterval)
 			w.must(w.deliver("NetworkConfiguration", "during", events.TypeResync))
 			nc = w.get("during")
 			if got := condition(nc, conditionRedundant); !strings.HasPrefix(got, "True InStep") || nc.Status.Status != "OK" || nc.Status.NextCheckTime != nil || addressOf(t, nc, 0) != second {

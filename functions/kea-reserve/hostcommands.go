@@ -15,8 +15,12 @@ type hostCommands struct {
 	has    map[string]bool
 }
 
-// addReservation is the command that refuses what somebody has already.
-const addReservation = "reservation-add"
+// Commands of the hook host_cmds. reservation-add refuses a client and an address that have a
+// reservation.
+const (
+	addReservation    = "reservation-add"
+	removeReservation = "reservation-del"
+)
 
 // everywhere has reservations looked up, written and deleted in the configuration
 // in memory and in the database of hosts, if there is one.
@@ -120,10 +124,7 @@ func (s *hostCommands) Change(ctx context.Context, _ View, c Change) error {
 }
 
 func (s *hostCommands) remove(ctx context.Context, r Reservation) error {
-	arguments := map[string]any{
-		"subnet-id": r.Subnet, "identifier-type": r.Client.Type, "identifier": r.Client.Value, "operation-target": everywhere,
-	}
-	err := s.client.do(ctx, "reservation-del", arguments, nil)
+	err := s.client.do(ctx, removeReservation, r.removal(), nil)
 	if isEmpty(err) {
 		return nil
 	}

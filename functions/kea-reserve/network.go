@@ -17,10 +17,10 @@ import (
 
 const source = "/functions/" + name
 
-// reconcileNetwork has everything looked at that waits for a network, or has been
-// reserved on terms that the network has changed since. Again, which resync sends
-// from time to time, also removes reservations whose holder is gone, as the deletion
-// of the network does, and has those looked at whose reservations a server has lost.
+// reconcileNetwork requeues the NetworkConfigurations that wait for a network, or whose
+// reservations have a former prefix, gateway or DNS server of it. A full reconcile also
+// removes orphaned reservations, and requeues NetworkConfigurations whose reservations a
+// server has lost. The deletion of the network removes its subnets.
 func (f *function) reconcileNetwork(ctx context.Context, namespace, name string, again bool) error {
 	nn := &v1alpha2.NetworkNamespace{}
 	if err := f.kube.Get(ctx, namespace, name, nn); err != nil {
@@ -43,9 +43,9 @@ func (f *function) reconcileNetwork(ctx context.Context, namespace, name string,
 		return f.removeSubnets(ctx, nn)
 	}
 	waiting, err := f.configurationsOf(ctx, nn, func(nc *v1alpha1.NetworkConfiguration) bool {
-		w, p := newRequest(nc, nn, f.classes)
-		if p == nil && isReserved(nc, w, nn) {
-			return hasLost(swept, w)
+		req, p := newRequest(nc, nn, f.classes)
+		if p == nil && isReserved(nc, req, nn) {
+			return hasLost(swept, req)
 		}
 		return p == nil && !network.Unseen(nn, nc.CreationTimestamp, nc.Status.Conditions)
 	})
@@ -60,9 +60,9 @@ func (f *function) reconcileNetwork(ctx context.Context, namespace, name string,
 	return nil
 }
 
-// requeueNextWaiting has the one looked at that has waited longest for an address of a
-// network. It is called when an address has become free, and again by each that
-// was served, until none is left that waits.
+// requeueNextWaiting requeues the NetworkConfiguration that has waited longest for an address
+// of a network. A NetworkConfiguration that gets its address calls it again, so that all free
+// addresses are used.
 func (f *function) requeueNextWaiting(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
 	waiting, err := f.configurationsOf(ctx, nn, waitsForAddress)
 	if err != nil || len(waiting) == 0 {
@@ -76,9 +76,9 @@ func (f *function) requeue(ctx context.Context, nc *v1alpha1.NetworkConfiguratio
 	return f.sender.Send(ctx, events.LookAgain(source, ref, string(nc.UID), cause))
 }
 
-// configurationsOf are the NetworkConfigurations of a network that are picked, the oldest
-// first.
-func (f *function) configurationsOf(ctx context.Context, nn *v1alpha2.NetworkNamespace, picked func(*v1alpha1.NetworkConfiguration) bool) ([]v1alpha1.NetworkConfiguration, error) {
+// configurationsOf returns the NetworkConfigurations of a network that isSelected accepts, the
+// oldest first.
+func (f *function) configurationsOf(ctx context.Context, nn *v1alpha2.NetworkNamespace, isSelected func(*v1alpha1.NetworkConfiguration) bool) ([]v1alpha1.NetworkConfiguration, error) {
 	list := &v1alpha1.NetworkConfigurationList{}
 	if err := f.kube.List(ctx, nn.Namespace, "", list); err != nil {
 		return nil, err
@@ -92,21 +92,21 @@ func (f *function) configurationsOf(ctx context.Context, nn *v1alpha2.NetworkNam
 	return slices.DeleteFunc(list.Items, func(nc v1alpha1.NetworkConfiguration) bool {
 		in := nc.Spec.NetworkNamespaceName == nn.Name || nc.Spec.NetworkNamespaceName == ""
 		ours, _ := isServed(&nc, nn, f.strict)
-		return !in || !ours || nc.DeletionTimestamp != nil || !picked(&nc)
+		return !in || !ours || nc.DeletionTimestamp != nil || !isSelected(&nc)
 	}), nil
 }
 
-// waitsForAddress tells whether a NetworkConfiguration waits for an address to become
-// free.
+// waitsForAddress reports whether a NetworkConfiguration waits for another one to release an
+// address.
 func waitsForAddress(nc *v1alpha1.NetworkConfiguration) bool {
 	c := meta.FindStatusCondition(nc.Status.Conditions, v1alpha1.ConditionReady)
 	return c != nil && c.Reason == reasonExhausted
 }
 
-// releaseOrphans removes the reservations of a network whose NetworkConfiguration is gone,
-// which happens where somebody removed its finalizer. They are read before the
-// NetworkConfigurations, so that none is taken for gone that is just being made. It
-// returns the servers as it has found them, or none where one of them is down.
+// releaseOrphans removes the reservations of a network whose NetworkConfiguration does not
+// exist, because a user removed its finalizer. It reads the reservations before the
+// NetworkConfigurations, so that it never removes one that is being made. It returns what the
+// servers have, or nil if one of them does not answer.
 func (f *function) releaseOrphans(ctx context.Context, nn *v1alpha2.NetworkNamespace) (Connections, error) {
 	prefix, err := netip.ParsePrefix(nn.Status.IPv4Prefix)
 	if err != nil || len(f.clients) == 0 {
@@ -140,27 +140,28 @@ func (f *function) releaseOrphans(ctx context.Context, nn *v1alpha2.NetworkNames
 	return all, f.removeFromServers(ctx, LookAt(prefix, false), gone)
 }
 
-// hasLost tells whether a server has no reservation of an interface, as one does that
-// was brought back from a backup.
-func hasLost(all Connections, w request) bool {
+// hasLost reports whether a server lacks a reservation of a request, for example after it was
+// restored from a backup.
+func hasLost(all Connections, req request) bool {
 	return slices.ContainsFunc(all, func(s *Connection) bool {
-		return slices.ContainsFunc(w.interfaces, func(n interfaceRequest) bool {
-			return !slices.ContainsFunc(s.View.Reservations, func(r Reservation) bool { return r.Owner.UID == w.uid && r.Client == Identifier{HWAddress, n.mac} })
+		return slices.ContainsFunc(req.interfaces, func(nic interfaceRequest) bool {
+			return !slices.ContainsFunc(s.View.Reservations, func(r Reservation) bool { return r.Owner.UID == req.uid && r.Client == Identifier{HWAddress, nic.mac} })
 		})
 	})
 }
 
-// releaseFormerPrefix takes back what a NetworkConfiguration has outside of its network's prefix,
-// and the subnet that the network has there: after the network has moved, and again
-// where a server was down meanwhile. Every server has to be there for that.
-func (f *function) releaseFormerPrefix(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, w request) error {
-	away, behind := moved(nc, nn), meta.IsStatusConditionFalse(nc.Status.Conditions, conditionRedundant)
+// releaseFormerPrefix removes the reservations that a NetworkConfiguration has outside of its
+// network's prefix, and the subnet that the stack created there. It does so after the prefix
+// has changed, and again after a server was down. It returns an Outage if any server does
+// not answer.
+func (f *function) releaseFormerPrefix(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, req request) error {
+	away, behind := hasMoved(nc, nn), meta.IsStatusConditionFalse(nc.Status.Conditions, conditionRedundant)
 	if !away && !behind {
 		return nil
 	}
 	macs := macsOf(nc)
 	find := func(ctx context.Context, s Server) (View, error) { return s.Find(ctx, macs) }
-	stray := func(r Reservation) bool { return w.owns(r.Owner) && !w.prefix.Contains(r.Address) }
+	stray := func(r Reservation) bool { return req.owns(r.Owner) && !req.prefix.Contains(r.Address) }
 	if !away {
 		all := Connect(ctx, f.clients, find)
 		if len(all.Down()) > 0 {
@@ -176,17 +177,17 @@ func (f *function) releaseFormerPrefix(ctx context.Context, nc *v1alpha1.Network
 	return f.removeSubnets(ctx, nn)
 }
 
-// moved tells whether a NetworkConfiguration has been served in another prefix than
-// the one that its network has now.
-func moved(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) bool {
+// hasMoved reports whether a NetworkConfiguration has addresses of a prefix that its network
+// no longer has.
+func hasMoved(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) bool {
 	now, _ := netip.ParsePrefix(nn.Status.IPv4Prefix)
 	return slices.ContainsFunc(nc.Status.NetworkInterfaces, func(i v1alpha1.InterfaceStatus) bool {
 		return i.IPv4Subnet != "" && i.IPv4Subnet != now.Masked().String()
 	})
 }
 
-// removeSubnets removes the subnets that were made for a network, once nothing is reserved in
-// them: those that it has moved away from, and all of them when it is being deleted.
+// removeSubnets removes the empty subnets that the stack created for a network: those outside
+// of its prefix, and all of them while it is being deleted.
 func (f *function) removeSubnets(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
 	keep, err := netip.ParsePrefix(nn.Status.IPv4Prefix)
 	switch {

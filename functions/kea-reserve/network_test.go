@@ -177,7 +177,7 @@ func TestMoveInOutage(t *testing.T) {
 				t.Fatalf("it moves on the server that is there: %+v", nc.Status)
 			}
 			w.must(secondary.faults.Set())
-			w.clock.Pass(2 * checkOutage)
+			w.clock.Pass(2 * outageCheckInterval)
 			w.must(w.deliver("NetworkConfiguration", "vm", events.TypeResync))
 			nc := w.get("vm")
 			if got := condition(nc, conditionRedundant); !strings.HasPrefix(got, "True InStep") {

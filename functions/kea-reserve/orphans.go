@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
-	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -24,7 +22,7 @@ func (f *function) checkOrphans(ctx context.Context) error {
 	var marked []Reservation
 	if len(f.clients) > 0 && !f.shared {
 		var err error
-		if marked, err = f.markedReservations(ctx); err != nil {
+		if marked, err = ReadReservations(ctx, f.clients); err != nil {
 			events.Report(ctx, "", "Did not look for orphans: "+Classify(err).Message)
 			return nil
 		}
@@ -33,29 +31,6 @@ func (f *function) checkOrphans(ctx context.Context) error {
 		}
 	}
 	return orphans.Report(ctx, f.kube, orphans.Check{Namespace: f.namespace, Backend: v1alpha1.OrphansInKea, Found: found, Now: f.now(), Message: reservationMessage(marked)})
-}
-
-// markedReservations reads the reservations of this stack from the configurations of all
-// servers, with one request each. Those in a database of hosts are not in it.
-func (f *function) markedReservations(ctx context.Context) ([]Reservation, error) {
-	documents, errs := make([]*configuration, len(f.clients)), make([]error, len(f.clients))
-	var wait sync.WaitGroup
-	for i, c := range f.clients {
-		wait.Go(func() { documents[i], errs[i] = readConfiguration(ctx, c) })
-	}
-	wait.Wait()
-	var marked []Reservation
-	for i, d := range documents {
-		if errs[i] != nil {
-			return nil, errs[i]
-		}
-		for _, r := range d.reservations() {
-			if r.Owner.UID != "" {
-				marked = append(marked, r)
-			}
-		}
-	}
-	return marked, nil
 }
 
 // withoutConfiguration returns the reservations whose NetworkConfiguration does not exist. They have
@@ -81,31 +56,20 @@ func (f *function) withoutConfiguration(ctx context.Context, marked []Reservatio
 	}
 	for _, r := range marked {
 		if !exists[r.Owner.UID] {
-			found = append(found, v1alpha1.Orphan{ID: r.orphanID(), Name: r.Owner.Name, UID: r.Owner.UID})
+			found = append(found, v1alpha1.Orphan{ID: r.ID(), Name: r.Owner.Name, UID: r.Owner.UID})
 		}
 	}
 	return found, nil
-}
-
-// orphanID names a reservation in every server.
-func (r Reservation) orphanID() string {
-	if !r.Address.IsValid() {
-		return fmt.Sprintf("%s in subnet %d", r.Client, r.Subnet)
-	}
-	return fmt.Sprintf("%s in subnet %d", r.Address, r.Subnet)
 }
 
 // reservationMessage returns a function that names reservations, and the command that removes
 // the first one.
 func reservationMessage(marked []Reservation) func([]v1alpha1.Orphan) string {
 	return func(found []v1alpha1.Orphan) string {
-		first := marked[slices.IndexFunc(marked, func(r Reservation) bool { return r.orphanID() == found[0].ID })]
-		arguments, _ := json.Marshal(map[string]any{
-			"subnet-id": first.Subnet, "identifier-type": first.Client.Type, "identifier": first.Client.Value, "operation-target": everywhere,
-		})
+		first := marked[slices.IndexFunc(marked, func(r Reservation) bool { return r.ID() == found[0].ID })]
 		return fmt.Sprintf("no NetworkConfiguration exists for reservations in Kea: %s. The stack removes none of them. If no machine uses them, send each Kea server "+
-			`{"command":"reservation-del","service":["dhcp4"],"arguments":%s}, and then {"command":"config-write","service":["dhcp4"]}; a server without `+
+			`%s, and then {"command":"config-write","service":["dhcp4"]}; a server without `+
 			"reservation-del has them in its configuration file. If another installation of the stack uses this Kea, set KEA_SHARED to true",
-			orphans.Enumerate(found), arguments)
+			orphans.Enumerate(found), first.RemoveCommand())
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
@@ -214,7 +216,7 @@ func TestDecide(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got, err := makePlan(tc.wish, tc.views)
-			var no refusal
+			var no reconcile.UserError
 			if errors.As(err, &no); tc.refusal != "" {
 				if !strings.HasPrefix(no.Error(), tc.refusal) {
 					t.Errorf("%s: got %v, %v", tc.reason, got, err)
@@ -259,34 +261,5 @@ func TestPick(t *testing.T) {
 		if w := (request{prefix: p}); !w.isUsable(p.Addr()) {
 			t.Errorf("%s has no address for broadcast, but %s is not usable", p, p.Addr())
 		}
-	}
-}
-
-func TestResolve(t *testing.T) {
-	t.Parallel()
-	of := func(id uint32, prefix string) Subnet { return Subnet{id, netip.MustParsePrefix(prefix)} }
-	cases := map[string]struct {
-		reason  string
-		subnets []Subnet
-		want    uint32
-		found   bool
-		refused bool
-	}{
-		"None":          {reason: "there is nothing"},
-		"Apart":         {reason: "another network", subnets: []Subnet{of(1, "10.78.0.0/24")}},
-		"Same":          {reason: "its own", subnets: []Subnet{of(1, "10.78.0.0/24"), of(2, "10.77.0.0/24")}, want: 2, found: true},
-		"SameAndWider":  {reason: "its own comes first", subnets: []Subnet{of(1, "10.77.0.0/16"), of(2, "10.77.0.0/24"), of(3, "10.0.0.0/8")}, want: 2, found: true},
-		"Wider":         {reason: "the network is a part of it", subnets: []Subnet{of(1, "10.0.0.0/8"), of(2, "10.77.0.0/16")}, want: 2, found: true},
-		"Narrower":      {reason: "it is a part of the network", subnets: []Subnet{of(1, "10.77.0.128/25")}, refused: true},
-		"SameAndInside": {reason: "its own covers all of it", subnets: []Subnet{of(1, "10.77.0.128/25"), of(2, "10.77.0.0/24")}, want: 2, found: true},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, found, err := findSubnet(segment, tc.subnets)
-			if got.ID != tc.want || found != tc.found || errors.As(err, new(refusal)) != tc.refused {
-				t.Errorf("%s: got %v, found %t, error %v", tc.reason, got, found, err)
-			}
-		})
 	}
 }

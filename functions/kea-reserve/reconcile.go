@@ -15,17 +15,19 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/network"
 	"github.com/vitistack/stack/functions/internal/orphans"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 type function struct {
 	kube   *kube.Client
 	sender sender
-	// clients are the Kea servers, the primary one first. There are none where
-	// the installation has no Kea.
+	// clients reach the Kea servers, the primary one first. There are none if the
+	// installation has no Kea.
 	clients []*Client
 	lock    *Lock
+	// classes are the client classes of a subnet whose network names none.
 	classes []string
-	// allowed are the subnets of Kea that may be used although this stack has not made them.
+	// allowed are the subnets of Kea that may be used although the stack has not created them.
 	allowed subnetList
 	strict  bool
 	now     func() time.Time
@@ -35,7 +37,7 @@ type function struct {
 	shared    bool
 }
 
-// sender sends events to the broker.
+// sender sends events to the Broker.
 type sender interface {
 	Send(ctx context.Context, e event.Event) error
 }
@@ -45,66 +47,67 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	if err != nil {
 		return nil, err
 	}
-	again := in.Type() == events.TypeResync
-	if again && orphans.IsRef(ref) {
+	full := in.Type() == events.TypeResync
+	if full && orphans.IsRef(ref) {
 		return nil, f.checkOrphans(ctx)
 	}
 	switch ref.Kind {
 	case "NetworkConfiguration":
-		how := reconcileOptions{full: again}
-		if nc := (v1alpha1.NetworkConfiguration{}); events.Carried(in, &nc) && f.isServedElsewhere(ctx, &nc, &how) {
+		options := reconcileOptions{full: full}
+		if nc := (v1alpha1.NetworkConfiguration{}); events.Carried(in, &nc) && f.isServedElsewhere(ctx, &nc, &options) {
 			return nil, nil
 		}
-		return nil, kube.OnConflict(func() error { return f.reconcileConfiguration(ctx, ref.Namespace, ref.Name, how) })
+		return nil, kube.OnConflict(func() error { return f.reconcileConfiguration(ctx, ref.Namespace, ref.Name, options) })
 	case "NetworkNamespace":
-		return nil, f.reconcileNetwork(ctx, ref.Namespace, ref.Name, again)
+		return nil, f.reconcileNetwork(ctx, ref.Namespace, ref.Name, full)
 	default:
 		return nil, nil
 	}
 }
 
-// reconcileOptions is how to look at a NetworkConfiguration. Unless it is thorough, Kea is left
-// alone where the status says that all is there.
+// reconcileOptions says how one delivery reconciles a NetworkConfiguration.
 type reconcileOptions struct {
+	// full asks Kea also if the status says that every reservation exists.
 	full bool
-	// found is the network that a NetworkConfiguration that names it as in is in, if
-	// this delivery has asked for that before.
+	// found caches the NetworkNamespace that a NetworkConfiguration with name is in.
 	found *v1alpha2.NetworkNamespace
-	in    string
+	name  string
 }
 
-// findNetwork finds the network of a NetworkConfiguration.
-func (l *reconcileOptions) findNetwork(ctx context.Context, c *kube.Client, nc *v1alpha1.NetworkConfiguration) (*v1alpha2.NetworkNamespace, error) {
+// findNetwork returns the NetworkNamespace of a NetworkConfiguration, with one request at
+// most in a delivery. Its errors are those of network.Find.
+func (o *reconcileOptions) findNetwork(ctx context.Context, c *kube.Client, nc *v1alpha1.NetworkConfiguration) (*v1alpha2.NetworkNamespace, error) {
 	name := network.NameFor(nc)
-	if l.found != nil && l.in == name {
-		return l.found, nil
+	if o.found != nil && o.name == name {
+		return o.found, nil
 	}
 	nn, err := network.Find(ctx, c, nc.Namespace, name)
 	if err == nil {
-		l.found, l.in = nn, name
+		o.found, o.name = nn, name
 	}
 	return nn, err
 }
 
-// isServedElsewhere tells whether a NetworkConfiguration gets its addresses from another
-// function, and nothing is left of what this one may have given it.
-func (f *function) isServedElsewhere(ctx context.Context, nc *v1alpha1.NetworkConfiguration, how *reconcileOptions) bool {
+// isServedElsewhere reports whether another function allocates the addresses of a
+// NetworkConfiguration and Kea has no reservation for it.
+func (f *function) isServedElsewhere(ctx context.Context, nc *v1alpha1.NetworkConfiguration, options *reconcileOptions) bool {
 	if slices.Contains(nc.Finalizers, v1alpha1.FinalizerKea) {
 		return false
 	}
 	if nc.DeletionTimestamp != nil || hasStaticAddresses(nc) {
 		return true
 	}
-	nn, err := how.findNetwork(ctx, f.kube, nc)
+	nn, err := options.findNetwork(ctx, f.kube, nc)
 	if err != nil {
 		return false
 	}
-	ours, _ := isServed(nc, nn, f.strict)
-	return !ours
+	served, _ := isServed(nc, nn, f.strict)
+	return !served
 }
 
-// reconcileConfiguration brings one NetworkConfiguration a step further.
-func (f *function) reconcileConfiguration(ctx context.Context, namespace, name string, how reconcileOptions) error {
+// reconcileConfiguration reserves the addresses of one NetworkConfiguration in Kea, or
+// releases them if it is being deleted. A second call changes nothing.
+func (f *function) reconcileConfiguration(ctx context.Context, namespace, name string, options reconcileOptions) error {
 	nc := &v1alpha1.NetworkConfiguration{}
 	if err := f.kube.Get(ctx, namespace, name, nc); err != nil {
 		if kube.NotFound(err) {
@@ -115,63 +118,60 @@ func (f *function) reconcileConfiguration(ctx context.Context, namespace, name s
 	if nc.DeletionTimestamp != nil {
 		return f.releaseDeleted(ctx, nc)
 	}
-	if !how.full && hasStaticAddresses(nc) {
+	if !options.full && hasStaticAddresses(nc) {
 		return nil
 	}
 	before := nc.DeepCopy()
-	nn, err := how.findNetwork(ctx, f.kube, nc)
+	nn, err := options.findNetwork(ctx, f.kube, nc)
 	var unresolved network.Unresolved
 	if errors.As(err, &unresolved) {
-		return f.write(ctx, before, nc, setProblem(nc, problem{unresolved.Reason, unresolved.Message, false}))
+		return f.patchStatus(ctx, before, nc, setProblem(nc, reconcile.WaitError{Reason: unresolved.Reason, Message: unresolved.Message}))
 	}
 	if err != nil {
 		return err
 	}
-	ours, p := isServed(nc, nn, f.strict)
-	if !ours {
+	served, problem := isServed(nc, nn, f.strict)
+	if !served {
 		return f.releaseUnserved(ctx, nc)
 	}
-	w, p := f.requestOf(nc, nn, p)
-	switch {
-	case p != nil && p.reason == reasonNotReady && isReady(nc):
-		return nil
-	case p != nil:
-		return f.write(ctx, before, nc, setProblem(nc, *p))
+	var r request
+	if problem == nil {
+		r, problem = f.requestOf(nc, nn)
 	}
-	thorough := how.full || nc.Annotations[v1alpha1.AnnotationReconcile] != ""
-	if isReserved(nc, w, nn) && !thorough {
+	if problem != nil {
+		if isNetworkNotReady(problem) && isReady(nc) {
+			return nil // the machine keeps its addresses whatever becomes of the network
+		}
+		return f.patchStatus(ctx, before, nc, setProblem(nc, problem))
+	}
+	full := options.full || kube.AskedFor(nc)
+	if isReserved(nc, r, nn) && !full {
 		return nil
 	}
-	return f.reserveAddresses(ctx, nc, nn, w)
+	return f.reserveAddresses(ctx, nc, nn, r)
 }
 
-// requestOf returns what a NetworkConfiguration needs of Kea, or the first problem that is in
-// the way of that. mismatch is one that is known already.
-func (f *function) requestOf(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, mismatch *problem) (request, *problem) {
-	if mismatch != nil {
-		return request{}, mismatch
-	}
-	if p := f.checkProvisioned(nn); p != nil {
-		return request{}, p
-	}
-	w, p := newRequest(nc, nn, f.classes)
-	if p == nil {
-		p = checkOpen(nn, w)
-	}
-	return w, p
-}
-
-// checkProvisioned says what is missing beside the NetworkConfiguration itself.
-func (f *function) checkProvisioned(nn *v1alpha2.NetworkNamespace) *problem {
+// requestOf returns what a NetworkConfiguration needs of Kea. Its error is a WaitError or a
+// UserError that says why nothing can be reserved yet.
+func (f *function) requestOf(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) (request, error) {
 	if len(f.clients) == 0 {
-		return &problem{"KeaNotConfigured", fmt.Sprintf(
-			"this installation has no Kea: set KEA_URL, or set ipAllocation.type of NetworkNamespace %s to static", nn.Name), false}
+		return request{}, reconcile.WaitError{Reason: "KeaNotConfigured", Message: fmt.Sprintf(
+			"this installation has no Kea: set KEA_URL, or set ipAllocation.type of NetworkNamespace %s to static", nn.Name)}
 	}
-	return checkNetworkReady(nn)
+	if err := checkNetworkReady(nn); err != nil {
+		return request{}, err
+	}
+	r, err := newRequest(nc, nn, f.classes)
+	if err != nil {
+		return request{}, err
+	}
+	return r, checkOpen(nn, r)
 }
 
-// reserveAddresses has Kea reserve what a NetworkConfiguration wishes.
-func (f *function) reserveAddresses(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, w request) error {
+// reserveAddresses reserves the addresses of a request on every Kea server and writes the
+// result into the status of the NetworkConfiguration. The finalizer comes first, so that no
+// reservation outlives its NetworkConfiguration.
+func (f *function) reserveAddresses(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, r request) error {
 	before := nc.DeepCopy()
 	if kube.AddFinalizer(nc, v1alpha1.FinalizerKea) {
 		if _, err := f.kube.Patch(ctx, before, nc); err != nil {
@@ -180,24 +180,25 @@ func (f *function) reserveAddresses(ctx context.Context, nc *v1alpha1.NetworkCon
 		before = nc.DeepCopy()
 	}
 	var err error
-	if w.reserved, err = network.ControlPlanes(ctx, f.kube, nc.Namespace); err != nil {
+	if r.reserved, err = network.ControlPlanes(ctx, f.kube, nc.Namespace); err != nil {
 		return err
 	}
-	g, err := f.reserve(ctx, w, isReserved(nc, w, nn))
-	if err == nil && len(g.down) == 0 {
-		err = f.releaseFormerPrefix(ctx, nc, nn, w)
+	reserved, err := f.reserve(ctx, r, isReserved(nc, r, nn))
+	if err == nil && len(reserved.down) == 0 {
+		err = f.releaseFormerPrefix(ctx, nc, nn, r)
 	}
-	var out Outage
-	if err != nil && !errors.As(err, &out) && !errors.As(err, new(refusal)) {
+	var outage Outage
+	_, isUserError := reconcile.AsUserError(err)
+	if err != nil && !errors.As(err, &outage) && !isUserError {
 		return f.releaseIfDeleted(ctx, nc, fmt.Errorf("reserve addresses for %s/%s: %w", nc.Namespace, nc.Name, err))
 	}
 	waited := waitsForAddress(nc)
-	told := setStatus(nc, nn, w, g, err, len(f.clients), f.now())
+	outcome := setStatus(nc, nn, r, reserved, err, len(f.clients), f.now())
 	unwritten := nc.ResourceVersion
-	if err := f.write(ctx, before, nc, told); err != nil {
+	if err := f.patchStatus(ctx, before, nc, outcome); err != nil {
 		return f.releaseIfDeleted(ctx, nc, err)
 	}
-	if g.changed && nc.ResourceVersion == unwritten {
+	if reserved.changed && nc.ResourceVersion == unwritten {
 		if err := f.releaseIfDeleted(ctx, nc, nil); err != nil {
 			return err
 		}
@@ -205,39 +206,32 @@ func (f *function) reserveAddresses(ctx context.Context, nc *v1alpha1.NetworkCon
 	if waited && err == nil {
 		return f.requeueNextWaiting(ctx, nn)
 	}
-	if out.IsTransient() {
-		return fmt.Errorf("reserve addresses for %s/%s: %w", nc.Namespace, nc.Name, out)
+	if outage.IsTransient() {
+		return fmt.Errorf("reserve addresses for %s/%s: %w", nc.Namespace, nc.Name, outage)
 	}
 	return nil
 }
 
-// releaseIfDeleted takes back what was reserved for a NetworkConfiguration that has been
-// deleted meanwhile: its release may have come before, and does not come again. A
-// status that could be written proves that it has not, and so does a machine that it
-// is kept for. why is what is returned then.
-func (f *function) releaseIfDeleted(ctx context.Context, nc *v1alpha1.NetworkConfiguration, why error) error {
-	now := &v1alpha1.NetworkConfiguration{}
-	err := f.kube.Get(ctx, nc.Namespace, nc.Name, now)
-	if err != nil && !kube.NotFound(err) {
+// releaseIfDeleted removes the reservations of a NetworkConfiguration that was deleted
+// during this delivery, because the delivery of its deletion may have ended before they
+// were made. A status that could be written proves that the NetworkConfiguration exists; a
+// machine that uses it keeps its reservations. Otherwise it returns err.
+func (f *function) releaseIfDeleted(ctx context.Context, nc *v1alpha1.NetworkConfiguration, err error) error {
+	current := &v1alpha1.NetworkConfiguration{}
+	unread := f.kube.Get(ctx, nc.Namespace, nc.Name, current)
+	if unread != nil && !kube.NotFound(unread) {
+		return unread
+	}
+	if current.UID == nc.UID && (current.DeletionTimestamp == nil || len(network.Users(current)) > 0) {
 		return err
 	}
-	if now.UID == nc.UID && (now.DeletionTimestamp == nil || len(network.Users(now)) > 0) {
-		return why
+	if failed := f.removeReservations(ctx, nc); failed != nil {
+		return fmt.Errorf("remove the reservations of %s/%s, which is deleted: %w", nc.Namespace, nc.Name, failed)
 	}
-	if err := f.removeReservations(ctx, nc); err != nil {
-		return fmt.Errorf("take back what was reserved for %s/%s, which is gone: %w", nc.Namespace, nc.Name, err)
-	}
-	return why
+	return err
 }
 
-// write patches the status if it has changed, and tells people if the reason has.
-func (f *function) write(ctx context.Context, before, nc *v1alpha1.NetworkConfiguration, told story) error {
-	if _, err := f.kube.PatchStatus(ctx, before, nc); err != nil {
-		return err
-	}
-	if told.news {
-		f.kube.Tell(ctx, nc, told.warning, told.reason, told.message)
-	}
-	events.Report(ctx, string(nc.Status.Phase), told.message)
-	return nil
+func (f *function) patchStatus(ctx context.Context, before, nc *v1alpha1.NetworkConfiguration, o reconcile.Outcome) error {
+	_, err := reconcile.PatchStatus(ctx, f.kube, before, nc, string(nc.Status.Phase), o)
+	return err
 }

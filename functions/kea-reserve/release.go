@@ -12,9 +12,9 @@ import (
 	"github.com/vitistack/stack/functions/internal/network"
 )
 
-// releaseDeleted takes the reservations of a NetworkConfiguration that is being deleted
-// back from every server, and then lets it go. While a machine uses it there is
-// nothing to do.
+// releaseDeleted removes the reservations of a NetworkConfiguration that is being deleted from
+// every server, and then its finalizer. It does nothing while a machine uses the
+// NetworkConfiguration.
 func (f *function) releaseDeleted(ctx context.Context, nc *v1alpha1.NetworkConfiguration) error {
 	if !slices.Contains(nc.Finalizers, v1alpha1.FinalizerKea) || len(network.Users(nc)) > 0 {
 		return nil
@@ -23,9 +23,9 @@ func (f *function) releaseDeleted(ctx context.Context, nc *v1alpha1.NetworkConfi
 	err := f.removeReservations(ctx, nc)
 	var out Outage
 	if errors.As(err, &out) {
-		scheduleCheck(nc, f.now(), checkOutage)
-		told := setDeleting(nc, out.Reason(), "waits for every Kea server to give the reservations back: "+out.Error())
-		if err := f.write(ctx, before, nc, told); err != nil {
+		scheduleCheck(nc, f.now(), outageCheckInterval)
+		outcome := setDeleting(nc, out.Reason(), "waiting for every Kea server to remove the reservations: "+out.Error())
+		if err := f.patchStatus(ctx, before, nc, outcome); err != nil {
 			return err
 		}
 		if !out.IsTransient() {
@@ -42,8 +42,8 @@ func (f *function) releaseDeleted(ctx context.Context, nc *v1alpha1.NetworkConfi
 	return f.afterRelease(ctx, nc)
 }
 
-// releaseUnserved takes the reservations of a NetworkConfiguration back that this function
-// served once, and does not any more. Its status belongs to somebody else now.
+// releaseUnserved removes the reservations of a NetworkConfiguration that another function
+// serves now. The other function writes its status.
 func (f *function) releaseUnserved(ctx context.Context, nc *v1alpha1.NetworkConfiguration) error {
 	if !slices.Contains(nc.Finalizers, v1alpha1.FinalizerKea) {
 		return nil
@@ -63,8 +63,8 @@ func (f *function) removeFinalizer(ctx context.Context, nc *v1alpha1.NetworkConf
 	return nil
 }
 
-// removeReservations removes the reservations of a NetworkConfiguration from every server,
-// and sees that they are gone. All servers have to be there for that.
+// removeReservations removes the reservations of a NetworkConfiguration and checks that they
+// are gone. It returns an Outage if any server does not answer.
 func (f *function) removeReservations(ctx context.Context, nc *v1alpha1.NetworkConfiguration) error {
 	if len(f.clients) == 0 {
 		return nil
@@ -74,27 +74,27 @@ func (f *function) removeReservations(ctx context.Context, nc *v1alpha1.NetworkC
 	return f.removeFromServers(ctx, find, func(r Reservation) bool { return r.Owner.UID == uid })
 }
 
-// removeFromServers removes the reservations that look shows and unwanted picks from every
-// server, and sees that they are gone.
-func (f *function) removeFromServers(ctx context.Context, look func(context.Context, Server) (View, error), unwanted func(Reservation) bool) error {
-	all := Connect(ctx, f.clients, look)
+// removeFromServers removes the reservations that read shows and isUnwanted selects from every
+// server, and checks that they are gone. It returns an Outage if any server does not answer.
+func (f *function) removeFromServers(ctx context.Context, read func(context.Context, Server) (View, error), isUnwanted func(Reservation) bool) error {
+	all := Connect(ctx, f.clients, read)
 	if len(all.Down()) > 0 {
 		return all.Outage()
 	}
-	if all.NeedLock() && countRemovals(all, unwanted) > 0 {
+	if all.NeedLock() && countRemovals(all, isUnwanted) > 0 {
 		release, err := f.lock.Acquire(ctx)
 		if err != nil {
 			return err
 		}
 		defer release()
-		all.Refresh(ctx, look)
+		all.Refresh(ctx, read)
 	}
 	for _, s := range all.Up() {
-		if c := removalOf(s.View, unwanted); !c.IsEmpty() {
+		if c := removalOf(s.View, isUnwanted); !c.IsEmpty() {
 			s.Err = s.Server.Change(ctx, s.View, c)
 		}
 	}
-	all.Refresh(ctx, look)
+	all.Refresh(ctx, read)
 	all.Up().Each(func(s *Connection) { s.Err = s.Server.Persist(ctx) })
 	if err := all.Problem(); err != nil {
 		return err
@@ -102,32 +102,32 @@ func (f *function) removeFromServers(ctx context.Context, look func(context.Cont
 	if len(all.Down()) > 0 {
 		return all.Outage()
 	}
-	if countRemovals(all, unwanted) > 0 {
+	if countRemovals(all, isUnwanted) > 0 {
 		return ErrChanged
 	}
 	return nil
 }
 
-func countRemovals(all Connections, unwanted func(Reservation) bool) int {
+func countRemovals(all Connections, isUnwanted func(Reservation) bool) int {
 	n := 0
 	for _, s := range all.Up() {
-		n += len(removalOf(s.View, unwanted).Remove)
+		n += len(removalOf(s.View, isUnwanted).Remove)
 	}
 	return n
 }
 
-func removalOf(v View, unwanted func(Reservation) bool) Change {
+func removalOf(v View, isUnwanted func(Reservation) bool) Change {
 	var c Change
 	for _, r := range v.Reservations {
-		if unwanted(r) {
+		if isUnwanted(r) {
 			c.Remove = append(c.Remove, r)
 		}
 	}
 	return c
 }
 
-// macsOf are the MAC addresses that a NetworkConfiguration may have reservations
-// of: those of its spec, and those that its status still has.
+// macsOf returns the MAC addresses for which Kea may have reservations: those of the spec and
+// those of the status.
 func macsOf(nc *v1alpha1.NetworkConfiguration) []string {
 	var macs []string
 	for _, i := range nc.Spec.NetworkInterfaces {
@@ -140,8 +140,8 @@ func macsOf(nc *v1alpha1.NetworkConfiguration) []string {
 	return slices.DeleteFunc(slices.Compact(macs), func(mac string) bool { return mac == "" })
 }
 
-// afterRelease looks after the network that addresses were given back to: whoever
-// waits for one is woken, and the subnet of a network that goes, or has moved, goes too.
+// afterRelease requeues the NetworkConfiguration that has waited longest for an address, and
+// removes the subnets of a network that is being deleted or has another prefix.
 func (f *function) afterRelease(ctx context.Context, nc *v1alpha1.NetworkConfiguration) error {
 	nn, err := network.Find(ctx, f.kube, nc.Namespace, network.NameFor(nc))
 	if errors.As(err, new(network.Unresolved)) {
@@ -150,7 +150,7 @@ func (f *function) afterRelease(ctx context.Context, nc *v1alpha1.NetworkConfigu
 	if err != nil {
 		return err
 	}
-	if nn.DeletionTimestamp != nil || moved(nc, nn) {
+	if nn.DeletionTimestamp != nil || hasMoved(nc, nn) {
 		if err := f.removeSubnets(ctx, nn); err != nil || nn.DeletionTimestamp != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"strings"
 )
@@ -151,3 +152,24 @@ type leaseJSON struct {
 // leaseReclaimed is the state of a lease that has ended. Any other state keeps the
 // address from others.
 const leaseReclaimed = 2
+
+// ID names a reservation on every server.
+func (r Reservation) ID() string {
+	if !r.Address.IsValid() {
+		return fmt.Sprintf("%s in subnet %d", r.Client, r.Subnet)
+	}
+	return fmt.Sprintf("%s in subnet %d", r.Address, r.Subnet)
+}
+
+// RemoveCommand returns the JSON of the command that removes a reservation.
+func (r Reservation) RemoveCommand() string {
+	text, _ := json.Marshal(command{Command: removeReservation, Service: []string{service}, Arguments: r.removal()})
+	return string(text)
+}
+
+// removal returns the arguments of reservation-del.
+func (r Reservation) removal() any {
+	return map[string]any{
+		"subnet-id": r.Subnet, "identifier-type": r.Client.Type, "identifier": r.Client.Value, "operation-target": everywhere,
+	}
+}

@@ -7,35 +7,37 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// result is what became of a wish.
+// result says what reserve has done.
 type result struct {
-	// addresses are those of the interfaces, which every server that is up holds
-	// and will hold after a restart.
+	// addresses are those of the interfaces. Every server that answers has their reservations
+	// and keeps them over a restart.
 	addresses []netip.Addr
-	// down are the servers that could not be given the reservations.
+	// down are the servers that do not have the reservations.
 	down Outage
-	// changed is whether anything had to be changed.
+	// changed is whether any server had to be changed.
 	changed bool
 }
 
-// reserve grants a wish on all Kea servers that can be reached, and reads back
-// that it is granted. known says that every server was seen to have kept it
-// before, so that there is nothing to persist unless something has to be changed.
+// reserve makes the reservations of a request on every Kea server that answers, and reads them
+// back. known says that the status records them on every server, so that the servers have to
+// write their configuration files only after a change.
 //
-// It returns a refusal where a wish cannot be granted, an outage where no server
-// can grant it, and any other error for what another delivery may mend.
-func (f *function) reserve(ctx context.Context, w request, known bool) (result, error) {
-	all := Connect(ctx, f.clients, LookAt(w.prefix, true))
-	d, err := f.makePlan(w, all)
+// Its error is a UserError, an Outage if no server answers, or any other error, after which
+// the event has to be redelivered.
+func (f *function) reserve(ctx context.Context, req request, known bool) (result, error) {
+	all := Connect(ctx, f.clients, LookAt(req.prefix, true))
+	d, err := f.makePlan(req, all)
 	if err != nil {
 		return result{}, err
 	}
 	changed := !d.isComplete()
 	if changed {
 		known = false
-		if d, err = f.applyPlan(ctx, w, all, d); err != nil {
+		if d, err = f.applyPlan(ctx, req, all, d); err != nil {
 			return result{}, err
 		}
 	}
@@ -52,34 +54,34 @@ func (f *function) reserve(ctx context.Context, w request, known bool) (result, 
 	return g, nil
 }
 
-// makePlan decides by what the servers that are up have.
-func (f *function) makePlan(w request, all Connections) (plan, error) {
+// makePlan decides from what the servers that answer have.
+func (f *function) makePlan(req request, all Connections) (plan, error) {
 	if err := all.Problem(); err != nil {
 		return plan{}, err
 	}
 	if len(all.Up()) == 0 {
 		return plan{}, all.Outage()
 	}
-	return makePlan(w, all.Up().Views())
+	return makePlan(req, all.Up().Views())
 }
 
-// applyPlan does what a decision says, the primary server first, and reads back what
-// became of it. A server that fails is left behind, one that refuses is not: what
-// it has by then tells why.
-func (f *function) applyPlan(ctx context.Context, w request, all Connections, d plan) (plan, error) {
+// applyPlan changes the servers, the primary one first, and reads back the result. It skips a
+// server that fails from then on. If a server refuses its Change, applyPlan changes no further
+// server, because the result explains the refusal.
+func (f *function) applyPlan(ctx context.Context, req request, all Connections, d plan) (plan, error) {
 	if all.Up().NeedLock() {
 		release, err := f.lock.Acquire(ctx)
 		if err != nil {
 			return plan{}, err
 		}
 		defer release()
-		all.Refresh(ctx, LookAt(w.prefix, true))
-		if d, err = f.makePlan(w, all); err != nil {
+		all.Refresh(ctx, LookAt(req.prefix, true))
+		if d, err = f.makePlan(req, all); err != nil {
 			return plan{}, err
 		}
 	}
 	up := all.Up()
-	if err := f.checkSubnetsAllowed(ctx, up, w, d.changes); err != nil {
+	if err := f.checkSubnetsAllowed(ctx, up, req, d.changes); err != nil {
 		return plan{}, err
 	}
 	var (
@@ -102,8 +104,8 @@ func (f *function) applyPlan(ctx context.Context, w request, all Connections, d 
 		}
 		s.Err = err
 	}
-	all.Refresh(ctx, LookAt(w.prefix, false))
-	after, err := f.makePlan(w, all)
+	all.Refresh(ctx, LookAt(req.prefix, false))
+	after, err := f.makePlan(req, all)
 	if err != nil || after.isComplete() {
 		return after, err
 	}
@@ -113,10 +115,10 @@ func (f *function) applyPlan(ctx context.Context, w request, all Connections, d 
 	return plan{}, ErrChanged
 }
 
-// checkSubnetsAllowed returns a refusal where a change would reserve addresses in a subnet that neither this
-// stack has made nor the platform team has listed: a tenant's prefix may lie in the subnet of
-// somebody else. Reservations that exist may be kept and removed there.
-func (f *function) checkSubnetsAllowed(ctx context.Context, up Connections, w request, changes []Change) error {
+// checkSubnetsAllowed returns a UserError if a change adds reservations to a subnet that
+// neither the stack has created nor the platform team allows: the prefix of a tenant may lie
+// in a subnet of others. Reservations that exist in such a subnet may be kept and removed.
+func (f *function) checkSubnetsAllowed(ctx context.Context, up Connections, req request, changes []Change) error {
 	for i, s := range up {
 		c := changes[i]
 		if c.Create != nil || len(c.Add)+len(c.Update) == 0 || f.allowed.contain(s.View.Subnet) {
@@ -127,17 +129,16 @@ func (f *function) checkSubnetsAllowed(ctx context.Context, up Connections, w re
 		case err != nil:
 			s.Err = err
 		case !made:
-			return refusal{"SubnetNotAllowed", fmt.Sprintf(
+			return reconcile.UserError{Reason: "SubnetNotAllowed", Message: fmt.Sprintf(
 				"%s lies in subnet %s (id %d) of Kea, which this stack has not made: use a network with another prefix, or have the platform team add %d or %s to %s (kea.allowedSubnets of the chart)",
-				w.prefix, s.View.Subnet.Prefix, s.View.Subnet.ID, s.View.Subnet.ID, s.View.Subnet.Prefix, allowedVariable)}
+				req.prefix, s.View.Subnet.Prefix, s.View.Subnet.ID, s.View.Subnet.ID, s.View.Subnet.Prefix, allowedVariable)}
 		}
 	}
 	return nil
 }
 
-// isFinal tells whether a server that refused a change will refuse it again: what
-// it lacks is what was tried. Otherwise it was changed meanwhile, and has refused
-// what is out of date by now.
+// isFinal reports whether a server that refused a Change will refuse it again, because it
+// still lacks what was tried. Otherwise another client changed the server meanwhile.
 func isFinal(no CommandError, tried, lacks Change) bool {
 	if no.Command == addReservation {
 		tried.Create = nil // is done by then

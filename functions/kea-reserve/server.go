@@ -31,6 +31,31 @@ type Server interface {
 	Exclusive() bool
 }
 
+// View is what one Kea server has for a network.
+type View struct {
+	// Subnet contains the network if SubnetFound. Otherwise it can be created if
+	// CanCreateSubnet.
+	Subnet          Subnet
+	SubnetFound     bool
+	CanCreateSubnet bool
+	Reservations    []Reservation
+	Leases          []Lease
+	// config is what a server without commands for reservations was read with. A Change edits
+	// it.
+	config *configuration
+}
+
+// Change is what has to be changed on one server.
+type Change struct {
+	Create              *SubnetSpec
+	Add, Update, Remove []Reservation
+}
+
+// IsEmpty reports whether there is nothing to change.
+func (c Change) IsEmpty() bool {
+	return c.Create == nil && len(c.Add) == 0 && len(c.Update) == 0 && len(c.Remove) == 0
+}
+
 // connect finds out by which commands a server keeps reservations. A server that
 // has the commands for it does so by them; any other is given a whole new
 // configuration.
@@ -46,7 +71,7 @@ func connect(ctx context.Context, c *Client) (Server, error) {
 		}
 		return names[i]
 	}
-	if missing("subnet4-list", addReservation, "reservation-del", "reservation-get-all", "reservation-get-by-id", "config-write") == "" {
+	if missing("subnet4-list", addReservation, removeReservation, "reservation-get-all", "reservation-get-by-id", "config-write") == "" {
 		return &hostCommands{client: c, has: has}, nil
 	}
 	if lacks := missing("config-get", "config-test", "config-set", "config-write"); lacks != "" {

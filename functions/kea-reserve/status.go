@@ -11,146 +11,137 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// conditionRedundant tells whether every configured Kea server has the
-// reservations. It is there where more than one is configured.
+// conditionRedundant is True if every configured Kea server has the reservations. Only
+// installations with more than one server have the condition.
 const conditionRedundant = "Redundant"
 
-// Intervals after which something is looked at again that tells nobody when it is
-// mended.
+// Intervals after which resync sends an event for a NetworkConfiguration whose problem may
+// end without any event.
 const (
-	checkOutage  = time.Minute
-	checkRefusal = 5 * time.Minute
+	outageCheckInterval    = time.Minute
+	userErrorCheckInterval = 5 * time.Minute
 )
 
-// story is what people are told about a delivery.
-type story struct {
-	reason, message string
-	warning         bool
-	// news is whether it has not been told before.
-	news bool
-}
-
-// setStatus writes into nc's status what became of its wish:
+// setStatus writes the result of reserving addresses into the status of nc:
 //
-//	err                 phase    status        Ready  Redundant
-//	nil                 Ready    OK            True   True
-//	nil, a server down  Ready    Degraded      True   False, the server's reason
-//	PoolExhausted       Pending  its reason    False
-//	other refusal       Error    its reason    False
-//	outage              Pending  its reason    False
+//	err                  phase    status        Ready  Redundant
+//	nil                  Ready    OK            True   True
+//	nil, a server down   Ready    Degraded      True   False, the server's reason
+//	PoolExhausted        Pending  its reason    False
+//	any other UserError  Error    its reason    False
+//	Outage               Pending  its reason    False
 //
-// After an outage, interfaces that had their reservations before keep them, and
-// the phase stays Ready: machines go on using them.
-func setStatus(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, w request, g result, err error, servers int, now time.Time) story {
-	var no refusal
-	var out Outage
+// During an Outage, a NetworkConfiguration whose interfaces have reservations already keeps
+// them in its status, and its phase stays Ready, because machines are using the addresses.
+func setStatus(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, r request, reserved result, err error, servers int, now time.Time) reconcile.Outcome {
+	var outage Outage
+	userError, isUserError := reconcile.AsUserError(err)
 	switch {
-	case errors.As(err, &no):
+	case isUserError:
 		phase := v1alpha1.NetworkConfigurationError
-		if no.reason == reasonExhausted {
+		if userError.Reason == reasonExhausted {
 			phase = v1alpha1.NetworkConfigurationPending
 		}
-		scheduleCheck(nc, now, checkRefusal)
-		return settle(nc, phase, no.reason, no.reason, no.message)
-	case errors.As(err, &out):
+		scheduleCheck(nc, now, userErrorCheckInterval)
+		return setPhase(nc, phase, userError.Reason, userError.Reason, userError.Message)
+	case errors.As(err, &outage):
 		phase := v1alpha1.NetworkConfigurationPending
-		if statusMatches(nc, w, nn) {
+		if statusMatches(nc, r, nn) {
 			phase = v1alpha1.NetworkConfigurationReady
 		}
-		if out.IsTransient() {
-			scheduleCheck(nc, now, checkOutage)
+		if outage.IsTransient() {
+			scheduleCheck(nc, now, outageCheckInterval)
 		} else {
-			scheduleCheck(nc, now, checkRefusal)
+			scheduleCheck(nc, now, userErrorCheckInterval)
 		}
-		return settleAs(nc, phase, out.Reason(), metav1.ConditionFalse, out.Reason(), out.Error())
+		return setNotReady(nc, phase, outage.Reason(), outage.Error())
 	}
 	s := &nc.Status
 	s.NetworkNamespaceName, s.NetworkInterfaces = nn.Name, nil
-	for i, n := range w.interfaces {
-		s.NetworkInterfaces = append(s.NetworkInterfaces, interfaceStatus(nc.Spec.NetworkInterfaces[i], n, w, nn, g.addresses[i]))
+	for i, wanted := range r.interfaces {
+		s.NetworkInterfaces = append(s.NetworkInterfaces, interfaceStatus(nc.Spec.NetworkInterfaces[i], wanted, r, nn, reserved.addresses[i]))
 	}
-	status, told := setRedundant(nc, g, servers, now)
-	ready := settle(nc, v1alpha1.NetworkConfigurationReady, status, "NetworkConfigured", "Kea has a reservation for every interface")
-	if ready.news || told == nil {
+	status, redundancy := setRedundant(nc, reserved, servers, now)
+	ready := setPhase(nc, v1alpha1.NetworkConfigurationReady, status, "NetworkConfigured", "Kea has a reservation for every interface")
+	if ready.Changed || !redundancy.Changed {
 		return ready
 	}
-	return *told
+	return redundancy
 }
 
-// setRedundant writes whether every server has the reservations, and returns what to
-// tell about it if that is news.
-func setRedundant(nc *v1alpha1.NetworkConfiguration, g result, servers int, now time.Time) (string, *story) {
+// setRedundant writes the condition Redundant. It returns the value of status.status, and the
+// Outcome to record if Ready has not changed.
+func setRedundant(nc *v1alpha1.NetworkConfiguration, reserved result, servers int, now time.Time) (string, reconcile.Outcome) {
 	s := &nc.Status
-	if len(g.down) == 0 {
+	if len(reserved.down) == 0 {
 		s.NextCheckTime = nil
 	}
 	if servers < 2 {
 		meta.RemoveStatusCondition(&s.Conditions, conditionRedundant)
-		return "OK", nil
+		return "OK", reconcile.Outcome{}
 	}
-	if len(g.down) == 0 {
-		const message = "every Kea server has the reservations"
-		if kube.SetCondition(&s.Conditions, nc.Generation, conditionRedundant, true, "InStep", message) {
-			return "OK", &story{reason: "InStep", message: message, news: true}
-		}
-		return "OK", nil
+	if len(reserved.down) == 0 {
+		const reason, message = "InStep", "every Kea server has the reservations"
+		changed := kube.SetCondition(&s.Conditions, nc.Generation, conditionRedundant, true, reason, message)
+		return "OK", reconcile.Outcome{Reason: reason, Message: message, Changed: changed}
 	}
-	scheduleCheck(nc, now, checkOutage)
-	if kube.SetCondition(&s.Conditions, nc.Generation, conditionRedundant, false, g.down.Reason(), g.down.Error()) {
-		return "Degraded", &story{reason: g.down.Reason(), message: g.down.Error(), warning: true, news: true}
-	}
-	return "Degraded", nil
+	scheduleCheck(nc, now, outageCheckInterval)
+	reason, message := reserved.down.Reason(), reserved.down.Error()
+	changed := kube.SetCondition(&s.Conditions, nc.Generation, conditionRedundant, false, reason, message)
+	return "Degraded", reconcile.Outcome{Reason: reason, Message: message, Warning: true, Changed: changed}
 }
 
-// interfaceStatus is an interface with its reservation.
-func interfaceStatus(spec v1alpha1.InterfaceSpec, n interfaceRequest, w request, nn *v1alpha2.NetworkNamespace, address netip.Addr) v1alpha1.InterfaceStatus {
+// interfaceStatus returns the status of an interface whose reservation has address.
+func interfaceStatus(spec v1alpha1.InterfaceSpec, wanted interfaceRequest, r request, nn *v1alpha2.NetworkNamespace, address netip.Addr) v1alpha1.InterfaceStatus {
 	return v1alpha1.InterfaceStatus{
-		Name: n.name, MACAddress: spec.MACAddress, IPv4Addresses: []string{address.String()}, VLAN: vlanOf(nn),
-		IPv4Subnet: w.prefix.String(), IPv4Gateway: w.routers(), DNS: w.dns,
+		Name: wanted.name, MACAddress: spec.MACAddress, IPv4Addresses: []string{address.String()}, VLAN: vlanOf(nn),
+		IPv4Subnet: r.prefix.String(), IPv4Gateway: r.routers(), DNS: r.dns,
 		DHCPReserved: true, IPAllocated: true, AllocationMethod: v1alpha2.AllocationDHCP,
 	}
 }
 
-// setProblem writes a problem that is in the way of a wish.
-func setProblem(nc *v1alpha1.NetworkConfiguration, p problem) story {
+// setProblem writes why nothing can be reserved yet: phase Error for a UserError, and
+// Pending for a WaitError, whose end causes an event.
+func setProblem(nc *v1alpha1.NetworkConfiguration, problem error) reconcile.Outcome {
 	nc.Status.NextCheckTime = nil
-	phase := v1alpha1.NetworkConfigurationPending
-	if p.mistake {
-		phase = v1alpha1.NetworkConfigurationError
+	if userError, ok := reconcile.AsUserError(problem); ok {
+		return setPhase(nc, v1alpha1.NetworkConfigurationError, userError.Reason, userError.Reason, userError.Message)
 	}
-	return settle(nc, phase, p.reason, p.reason, p.message)
+	var wait reconcile.WaitError
+	errors.As(problem, &wait)
+	return setPhase(nc, v1alpha1.NetworkConfigurationPending, wait.Reason, wait.Reason, wait.Message)
 }
 
 // setDeleting writes what the deletion waits for.
-func setDeleting(nc *v1alpha1.NetworkConfiguration, reason, message string) story {
-	told := settleAs(nc, v1alpha1.NetworkConfigurationDeleting, reason, metav1.ConditionFalse, reason, message)
-	told.warning = true
-	return told
+func setDeleting(nc *v1alpha1.NetworkConfiguration, reason, message string) reconcile.Outcome {
+	outcome := setNotReady(nc, v1alpha1.NetworkConfigurationDeleting, reason, message)
+	outcome.Warning = true
+	return outcome
 }
 
-func settle(nc *v1alpha1.NetworkConfiguration, phase v1alpha1.NetworkConfigurationPhase, status, reason, message string) story {
-	ready := metav1.ConditionFalse
-	if phase == v1alpha1.NetworkConfigurationReady {
-		ready = metav1.ConditionTrue
-	}
-	told := settleAs(nc, phase, status, ready, reason, message)
-	told.warning = phase == v1alpha1.NetworkConfigurationError
-	return told
+func setPhase(nc *v1alpha1.NetworkConfiguration, phase v1alpha1.NetworkConfigurationPhase, status, reason, message string) reconcile.Outcome {
+	outcome := setReady(nc, phase == v1alpha1.NetworkConfigurationReady, phase, status, reason, message)
+	outcome.Warning = phase == v1alpha1.NetworkConfigurationError
+	return outcome
 }
 
-func settleAs(nc *v1alpha1.NetworkConfiguration, phase v1alpha1.NetworkConfigurationPhase, status string, ready metav1.ConditionStatus, reason, message string) story {
+func setNotReady(nc *v1alpha1.NetworkConfiguration, phase v1alpha1.NetworkConfigurationPhase, reason, message string) reconcile.Outcome {
+	return setReady(nc, false, phase, reason, reason, message)
+}
+
+func setReady(nc *v1alpha1.NetworkConfiguration, ready bool, phase v1alpha1.NetworkConfigurationPhase, status, reason, message string) reconcile.Outcome {
 	s := &nc.Status
 	s.Phase, s.Status, s.Message, s.ObservedGeneration = phase, status, message, nc.Generation
-	news := kube.SetReady(&s.Conditions, nc.Generation, ready == metav1.ConditionTrue, reason, message)
-	return story{reason: reason, message: message, news: news}
+	return reconcile.SetReady(&s.Conditions, nc.Generation, ready, reason, message)
 }
 
-// scheduleCheck has resync send an event once some time has passed. A time that is
-// still to come stays, so that looking again changes nothing.
-func scheduleCheck(nc *v1alpha1.NetworkConfiguration, now time.Time, after time.Duration) {
+// scheduleCheck has resync send an event after an interval. It keeps a check that is due
+// later than now, so that a redelivery changes nothing.
+func scheduleCheck(nc *v1alpha1.NetworkConfiguration, now time.Time, interval time.Duration) {
 	if next := nc.Status.NextCheckTime; next == nil || !now.Before(next.Time) {
-		nc.Status.NextCheckTime = &metav1.Time{Time: now.Add(after).Truncate(time.Second)}
+		nc.Status.NextCheckTime = &metav1.Time{Time: now.Add(interval).Truncate(time.Second)}
 	}
 }

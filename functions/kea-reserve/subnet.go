@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
-	"slices"
-	"strconv"
+
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // Subnet is a subnet of a Kea server.
@@ -52,38 +52,6 @@ func (b SubnetSpec) encode(classKey string) subnetJSON {
 	return s
 }
 
-// allowedVariable is the environment variable of a subnetList.
-const allowedVariable = "KEA_ALLOWED_SUBNETS"
-
-// subnetList are subnets by their identities, and by prefixes that they lie in.
-type subnetList struct {
-	ids      []uint32
-	prefixes []netip.Prefix
-}
-
-// parseSubnetList reads a list that is separated by commas, for example 7, 10.20.0.0/16.
-func parseSubnetList(text string) (subnetList, error) {
-	var l subnetList
-	for _, part := range list(text) {
-		if id, err := strconv.ParseUint(part, 10, 32); err == nil {
-			l.ids = append(l.ids, uint32(id))
-			continue
-		}
-		prefix, err := netip.ParsePrefix(part)
-		if err != nil {
-			return subnetList{}, fmt.Errorf("read %s: %q is no subnet: write ids and prefixes, for example 7, 10.20.0.0/16", allowedVariable, part)
-		}
-		l.prefixes = append(l.prefixes, prefix.Masked())
-	}
-	return l, nil
-}
-
-func (l subnetList) contain(s Subnet) bool {
-	return slices.Contains(l.ids, s.ID) || slices.ContainsFunc(l.prefixes, func(p netip.Prefix) bool {
-		return p.Bits() <= s.Prefix.Bits() && p.Contains(s.Prefix.Addr())
-	})
-}
-
 // subnetOwnerKey is where the user-context of a subnet that this stack made has the UID
 // of the NetworkNamespace.
 const subnetOwnerKey = "vitistack.io/networknamespace-uid"
@@ -96,7 +64,7 @@ func findSubnet(network netip.Prefix, subnets []Subnet) (s Subnet, found bool, e
 		switch {
 		case !candidate.Prefix.Overlaps(network):
 		case candidate.Prefix.Bits() > network.Bits():
-			err = refusal{"SubnetOverlap", fmt.Sprintf(
+			err = reconcile.UserError{Reason: "SubnetOverlap", Message: fmt.Sprintf(
 				"Kea has subnet %s (id %d), which covers only a part of %s: remove it, or give it the network's prefix", candidate.Prefix, candidate.ID, network)}
 		case !found || candidate.Prefix.Bits() > s.Prefix.Bits():
 			s, found = candidate, true
