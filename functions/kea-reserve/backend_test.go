@@ -133,7 +133,10 @@ func (s *simulated) Command(ctx context.Context, name string, arguments, into an
 		return 0, err
 	}
 	defer func() { _ = res.Body.Close() }()
-	var answers []answer
+	var answers []struct {
+		Result    int             `json:"result"`
+		Arguments json.RawMessage `json:"arguments"`
+	}
 	if err := json.NewDecoder(res.Body).Decode(&answers); err != nil {
 		return 0, err
 	}
@@ -162,11 +165,11 @@ func reservationsOf(t *testing.T, b backend) []Reservation {
 	if result, err := b.Command(t.Context(), "config-get", nil, &config); err != nil || result != 0 {
 		t.Fatalf("config-get: result %d, error %v", result, err)
 	}
-	d, err := parseConfiguration(config.Dhcp4)
+	d, err := ParseConfiguration(config.Dhcp4)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return d.reservations()
+	return d.Reservations()
 }
 
 // subnetsOf are the prefixes of a server's subnets, by their identities.
@@ -178,12 +181,12 @@ func subnetsOf(t *testing.T, b backend) map[uint32]string {
 	if result, err := b.Command(t.Context(), "config-get", nil, &config); err != nil || result != 0 {
 		t.Fatalf("config-get: result %d, error %v", result, err)
 	}
-	d, err := parseConfiguration(config.Dhcp4)
+	d, err := ParseConfiguration(config.Dhcp4)
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := map[uint32]string{}
-	for _, s := range d.subnets() {
+	for _, s := range d.Subnets() {
 		all[s.ID] = s.Prefix.String()
 	}
 	return all

@@ -52,6 +52,9 @@ type Client struct {
 	wire *wire.Client
 }
 
+// NewClient returns a Client of a server in the role primary or secondary.
+func NewClient(role string, client *wire.Client) *Client { return &Client{Role: role, wire: client} }
+
 // service is what a control agent passes commands on to.
 const service = "dhcp4"
 

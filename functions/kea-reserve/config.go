@@ -157,7 +157,7 @@ func (s settings) connect(getenv func(string) string, secret secretReader) ([]*C
 		if err != nil {
 			return nil, err
 		}
-		controls = append(controls, &Client{Role: [...]string{"primary", "secondary"}[i], wire: client})
+		controls = append(controls, NewClient([...]string{"primary", "secondary"}[i], client))
 	}
 	return controls, nil
 }

@@ -28,10 +28,10 @@ func (s *configFile) Look(ctx context.Context, network netip.Prefix, leases bool
 		return View{}, err
 	}
 	v := View{CanCreateSubnet: true, config: d}
-	if v.Subnet, v.SubnetFound, err = findSubnet(network, d.subnets()); err != nil || !v.SubnetFound {
+	if v.Subnet, v.SubnetFound, err = findSubnet(network, d.Subnets()); err != nil || !v.SubnetFound {
 		return v, err
 	}
-	for _, r := range d.reservations() {
+	for _, r := range d.Reservations() {
 		if r.Subnet == v.Subnet.ID {
 			v.Reservations = append(v.Reservations, r)
 		}
@@ -48,7 +48,7 @@ func (s *configFile) Find(ctx context.Context, macs []string) (View, error) {
 		return View{}, err
 	}
 	v := View{config: d}
-	for _, r := range d.reservations() {
+	for _, r := range d.Reservations() {
 		for _, mac := range macs {
 			if r.Client == (Identifier{HWAddress, mac}) {
 				v.Reservations = append(v.Reservations, r)
@@ -59,7 +59,7 @@ func (s *configFile) Find(ctx context.Context, macs []string) (View, error) {
 }
 
 // readConfiguration reads the configuration of a server.
-func readConfiguration(ctx context.Context, c *Client) (*configuration, error) {
+func readConfiguration(ctx context.Context, c *Client) (*Configuration, error) {
 	var answer struct {
 		Dhcp4 json.RawMessage `json:"Dhcp4"`
 		// Hash is there since 2.4.
@@ -68,7 +68,7 @@ func readConfiguration(ctx context.Context, c *Client) (*configuration, error) {
 	if err := c.do(ctx, "config-get", nil, &answer); err != nil {
 		return nil, err
 	}
-	d, err := parseConfiguration(answer.Dhcp4)
+	d, err := ParseConfiguration(answer.Dhcp4)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func readConfiguration(ctx context.Context, c *Client) (*configuration, error) {
 func (s *configFile) Change(ctx context.Context, v View, c Change) error {
 	var err error
 	for _, key := range c.classKeys() {
-		var next *configuration
+		var next *Configuration
 		if next, err = v.config.apply(c, key); err != nil {
 			return err
 		}
@@ -98,7 +98,7 @@ func (s *configFile) Change(ctx context.Context, v View, c Change) error {
 
 // write gives the server a new configuration, after it has found it good, and
 // unless somebody who does not know the lock has changed it since it was read.
-func (s *configFile) write(ctx context.Context, d *configuration) error {
+func (s *configFile) write(ctx context.Context, d *Configuration) error {
 	dhcp4, err := d.encode()
 	if err != nil {
 		return err
@@ -113,7 +113,7 @@ func (s *configFile) write(ctx context.Context, d *configuration) error {
 	return s.client.do(ctx, "config-set", arguments, nil)
 }
 
-func (s *configFile) unchanged(ctx context.Context, d *configuration) error {
+func (s *configFile) unchanged(ctx context.Context, d *Configuration) error {
 	if s.has["config-hash-get"] && d.hash != "" {
 		var answer struct {
 			Hash string `json:"hash"`

@@ -14,9 +14,9 @@ import (
 // configuration loses nothing that this function does not know.
 type fields map[string]json.RawMessage
 
-// configuration is the configuration of a Kea server. Subnets are in it at two places:
+// Configuration is the configuration of a Kea server. Subnets are in it at two places:
 // at its top, and within shared networks.
-type configuration struct {
+type Configuration struct {
 	source json.RawMessage
 	hash   string
 	dhcp4  fields
@@ -27,8 +27,8 @@ type configuration struct {
 
 var errConfiguration = errors.New("read Kea's configuration: it is not of the form that Kea writes")
 
-func parseConfiguration(source json.RawMessage) (*configuration, error) {
-	d := &configuration{source: source}
+func ParseConfiguration(source json.RawMessage) (*Configuration, error) {
+	d := &Configuration{source: source}
 	if json.Unmarshal(source, &d.dhcp4) != nil || d.dhcp4 == nil {
 		return nil, errConfiguration
 	}
@@ -66,7 +66,7 @@ func (f fields) id() (id uint32) {
 	return id
 }
 
-func (d *configuration) subnets() []Subnet {
+func (d *Configuration) Subnets() []Subnet {
 	var all []Subnet
 	for _, s := range slices.Concat(d.lists...) {
 		var text string
@@ -78,7 +78,7 @@ func (d *configuration) subnets() []Subnet {
 	return all
 }
 
-func (d *configuration) reservations() []Reservation {
+func (d *Configuration) Reservations() []Reservation {
 	var all []Reservation
 	for _, s := range slices.Concat(d.lists...) {
 		var hosts []host
@@ -92,7 +92,7 @@ func (d *configuration) reservations() []Reservation {
 
 // apply is the document after a change. A subnet that it makes has its classes by
 // the name classKey.
-func (d *configuration) apply(c Change, classKey string) (*configuration, error) {
+func (d *Configuration) apply(c Change, classKey string) (*Configuration, error) {
 	next, err := d.copy()
 	if err != nil {
 		return nil, err
@@ -114,8 +114,8 @@ func (d *configuration) apply(c Change, classKey string) (*configuration, error)
 	return next, nil
 }
 
-func (d *configuration) copy() (*configuration, error) {
-	next, err := parseConfiguration(d.source)
+func (d *Configuration) copy() (*Configuration, error) {
+	next, err := ParseConfiguration(d.source)
 	if err != nil {
 		return nil, err
 	}
@@ -160,12 +160,12 @@ func edit(s fields, c Change) error {
 
 // unusedSubnets are the identities of the subnets that were made for a NetworkNamespace, have
 // no reservation in the document, and don't overlap keep.
-func (d *configuration) unusedSubnets(network string, keep netip.Prefix) []uint32 {
+func (d *Configuration) unusedSubnets(network string, keep netip.Prefix) []uint32 {
 	used := map[uint32]bool{}
-	for _, r := range d.reservations() {
+	for _, r := range d.Reservations() {
 		used[r.Subnet] = true
 	}
-	for _, s := range d.subnets() {
+	for _, s := range d.Subnets() {
 		used[s.ID] = used[s.ID] || s.Prefix.Overlaps(keep)
 	}
 	var ids []uint32
@@ -178,12 +178,12 @@ func (d *configuration) unusedSubnets(network string, keep netip.Prefix) []uint3
 }
 
 // isOurs reports whether this stack made the subnet of an identity.
-func (d *configuration) isOurs(id uint32) bool {
+func (d *Configuration) isOurs(id uint32) bool {
 	return slices.ContainsFunc(slices.Concat(d.lists...), func(s fields) bool { return s.id() == id && subnetOwner(s["user-context"]) != "" })
 }
 
 // withoutSubnets is the document without some subnets.
-func (d *configuration) withoutSubnets(ids []uint32) (*configuration, error) {
+func (d *Configuration) withoutSubnets(ids []uint32) (*Configuration, error) {
 	next, err := d.copy()
 	if err != nil {
 		return nil, err
@@ -195,7 +195,7 @@ func (d *configuration) withoutSubnets(ids []uint32) (*configuration, error) {
 }
 
 // encode is the document as the server is to have it.
-func (d *configuration) encode() (json.RawMessage, error) {
+func (d *Configuration) encode() (json.RawMessage, error) {
 	for i, owner := range append([]fields{d.dhcp4}, d.shared...) {
 		if _, had := owner["subnet4"]; !had && len(d.lists[i]) == 0 {
 			continue
@@ -216,7 +216,7 @@ func (d *configuration) encode() (json.RawMessage, error) {
 // all servers, with one request each. It does not show those in a database of hosts. Any
 // server that does not answer is an error.
 func ReadReservations(ctx context.Context, clients []*Client) ([]Reservation, error) {
-	configurations, errs := make([]*configuration, len(clients)), make([]error, len(clients))
+	configurations, errs := make([]*Configuration, len(clients)), make([]error, len(clients))
 	var wait sync.WaitGroup
 	for i, c := range clients {
 		wait.Go(func() { configurations[i], errs[i] = readConfiguration(ctx, c) })
@@ -227,7 +227,7 @@ func ReadReservations(ctx context.Context, clients []*Client) ([]Reservation, er
 		if errs[i] != nil {
 			return nil, errs[i]
 		}
-		for _, r := range c.reservations() {
+		for _, r := range c.Reservations() {
 			if r.Owner.UID != "" {
 				made = append(made, r)
 			}

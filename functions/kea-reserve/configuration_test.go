@@ -37,7 +37,7 @@ func plain(t *testing.T, raw json.RawMessage) any {
 
 func TestDocument(t *testing.T) {
 	t.Parallel()
-	d, err := parseConfiguration(json.RawMessage(sample))
+	d, err := ParseConfiguration(json.RawMessage(sample))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,10 +52,15 @@ func TestDocument(t *testing.T) {
 	if diff := cmp.Diff(plain(t, json.RawMessage(sample)), plain(t, raw)); diff != "" {
 		t.Errorf("a document that nothing is changed in (-want +got):\n%s", diff)
 	}
-	in := func(r Reservation, subnet uint32) Reservation { r.Subnet = subnet; return r }
+	in := func(address string, subnet uint32) Reservation {
+		return Reservation{
+			Subnet: subnet, Client: Identifier{HWAddress, "52:54:00:00:00:0a"}, Address: netip.MustParseAddr(address),
+			Routers: "10.77.0.1", DNS: "10.9.9.9", Owner: Owner{UID: "u1", Name: "ns/vm", Interface: "eth0", Network: "n1"},
+		}
+	}
 	changed, err := d.apply(Change{
-		Create: &SubnetSpec{Subnet: Subnet{5, segment}, Classes: []string{"a"}, Network: "n1"},
-		Add:    []Reservation{in(own("10.78.0.5"), 2), in(own("10.77.0.5"), 5)},
+		Create: &SubnetSpec{Subnet: Subnet{5, netip.MustParsePrefix("10.77.0.0/24")}, Classes: []string{"a"}, Network: "n1"},
+		Add:    []Reservation{in("10.78.0.5", 2), in("10.77.0.5", 5)},
 		Remove: []Reservation{{Subnet: 1, Client: Identifier{HWAddress, "02:00:00:00:00:01"}}},
 	}, "classes-key")
 	if err != nil {
@@ -86,14 +91,14 @@ func TestDocument(t *testing.T) {
 	if diff := cmp.Diff(want, plain(t, raw)); diff != "" {
 		t.Errorf("a document after a change (-want +got):\n%s", diff)
 	}
-	if got := d.reservations(); len(got) != 3 || len(changed.reservations()) == 3 {
+	if got := d.Reservations(); len(got) != 3 || len(changed.Reservations()) == 3 {
 		t.Errorf("a change of a copy changed the original: %v", got)
 	}
 }
 
 func TestDocumentWithout(t *testing.T) {
 	t.Parallel()
-	d, err := parseConfiguration(json.RawMessage(sample))
+	d, err := ParseConfiguration(json.RawMessage(sample))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +119,7 @@ func TestDocumentWithout(t *testing.T) {
 		}
 	}
 	next, err := d.withoutSubnets(d.unusedSubnets("n2", netip.Prefix{}))
-	if err != nil || len(next.subnets()) != 4 || len(d.subnets()) != 5 {
+	if err != nil || len(next.Subnets()) != 4 || len(d.Subnets()) != 5 {
 		t.Errorf("got %v, error %v", next, err)
 	}
 }
@@ -122,7 +127,7 @@ func TestDocumentWithout(t *testing.T) {
 func TestDocumentMalformed(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{``, `null`, `[]`, `{"subnet4":{}}`, `{"shared-networks":[1]}`, `{"shared-networks":[{"subnet4":1}]}`} {
-		if _, err := parseConfiguration(json.RawMessage(text)); err == nil {
+		if _, err := ParseConfiguration(json.RawMessage(text)); err == nil {
 			t.Errorf("%q is taken for a configuration", text)
 		}
 	}

@@ -124,7 +124,7 @@ func (w *world) count() *atomic.Int64 {
 	})
 	counted, err := kube.New(config, name, kinds...)
 	w.must(err)
-	w.f.kube, w.f.lock.kube = counted, counted
+	w.f.kube, w.f.lock = counted, NewLock(counted, w.namespace, w.clock.Now)
 	return n
 }
 

@@ -16,7 +16,7 @@ func TestSubnetsOfOthers(t *testing.T) {
 	t.Parallel()
 	office := kea.Subnet{ID: 7, Subnet: "10.77.0.0/16", UserContext: map[string]any{"site": "office"}}
 	made := office
-	made.UserContext = map[string]any{subnetOwnerKey: "9f5b3b9e-8f6e-4a55-9a31-0c5f6f3a7d10"}
+	made.UserContext = map[string]any{SubnetOwnerKey: "9f5b3b9e-8f6e-4a55-9a31-0c5f6f3a7d10"}
 	shared := map[string][]kea.Subnet{"floor": {office}}
 	for name, tc := range map[string]struct {
 		reason  string

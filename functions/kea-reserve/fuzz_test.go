@@ -22,11 +22,11 @@ func FuzzDocument(f *testing.F) {
 		if !json.Valid(text) {
 			return
 		}
-		d, err := parseConfiguration(text)
+		d, err := ParseConfiguration(text)
 		if err != nil {
 			return
 		}
-		for _, s := range d.subnets() {
+		for _, s := range d.Subnets() {
 			if s.Prefix != s.Prefix.Masked() {
 				t.Errorf("subnet %s", s.Prefix)
 			}
@@ -40,11 +40,11 @@ func FuzzDocument(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := parseConfiguration(encoded)
+		again, err := ParseConfiguration(encoded)
 		if err != nil {
 			t.Fatalf("%s became %s: %v", text, encoded, err)
 		}
-		if diff := cmp.Diff(len(d.subnets()), len(again.subnets())); diff != "" {
+		if diff := cmp.Diff(len(d.Subnets()), len(again.Subnets())); diff != "" {
 			t.Errorf("subnets of %s (-before +after):\n%s", text, diff)
 		}
 	})

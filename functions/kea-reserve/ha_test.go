@@ -251,11 +251,11 @@ func TestLock(t *testing.T) {
 	w.network("net", "10.77.0.0/24", nil)
 	w.configuration("vm", []string{macA}, nil)
 	holder, seconds, since := "crashed", int32(40), metav1.NewMicroTime(w.clock.Now())
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: lockName}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: LockName}}
 	lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &since}
 	w.must(w.kube.Create(t.Context(), lease))
 	err := w.deliver("NetworkConfiguration", "vm", events.TypeRefAdd)
-	if err == nil || events.IsPermanent(err) || !strings.Contains(err.Error(), errLocked.Error()) {
+	if err == nil || events.IsPermanent(err) || !strings.Contains(err.Error(), ErrLocked.Error()) {
 		t.Errorf("somebody has the lock: got %v", err)
 	}
 	if len(hosts(t, b)) != 0 {
@@ -266,7 +266,7 @@ func TestLock(t *testing.T) {
 		t.Error("the lock of a holder that crashed is not taken over")
 	}
 	lease = &coordinationv1.Lease{}
-	w.must(w.kube.Get(t.Context(), w.namespace, lockName, lease))
+	w.must(w.kube.Get(t.Context(), w.namespace, LockName, lease))
 	if lease.Spec.HolderIdentity != nil {
 		t.Errorf("the lock is still held by %s", *lease.Spec.HolderIdentity)
 	}

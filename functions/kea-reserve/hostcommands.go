@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/netip"
+	"reflect"
 )
 
 // hostCommands is a server with commands for reservations and subnets, which the
@@ -202,8 +203,17 @@ func subnetOwner(context json.RawMessage) string {
 	if json.Unmarshal(context, &m) != nil {
 		return ""
 	}
-	uid, _ := m[subnetOwnerKey].(string)
+	uid, _ := m[SubnetOwnerKey].(string)
 	return uid
 }
 
 func isEmpty(err error) bool { return errors.Is(err, errEmpty) }
+
+// IsFinal reports whether a server that refused a Change will refuse it again, because it
+// still lacks what was tried. Otherwise another client changed the server meanwhile.
+func (e CommandError) IsFinal(tried, remaining Change) bool {
+	if e.Command == addReservation {
+		tried.Create = nil // the subnet exists by then
+	}
+	return reflect.DeepEqual(tried, remaining)
+}

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// lockName is the Lease that lets one delivery at a time write configurations.
-	lockName = "kea-reserve"
+	// LockName is the Lease that lets one delivery at a time write configurations.
+	LockName = "kea-reserve"
 	// lockDuration is how long a holder that has crashed keeps others out. It is
 	// longer than a delivery may take by more than clocks may differ.
 	lockDuration = 40 * time.Second
@@ -31,8 +31,13 @@ type Lock struct {
 	now       func() time.Time
 }
 
-// errLocked says that others had their turn for too long.
-var errLocked = errors.New("wait for the turn to change Kea's configuration: others are changing it")
+// NewLock returns the Lock of an installation. namespace is where its Lease is.
+func NewLock(client *kube.Client, namespace string, now func() time.Time) *Lock {
+	return &Lock{kube: client, namespace: namespace, now: now}
+}
+
+// ErrLocked says that others had their turn for too long.
+var ErrLocked = errors.New("wait for the turn to change Kea's configuration: others are changing it")
 
 // Acquire waits for the turn, and returns how to end it. Whoever crashes loses its
 // turn after lockDuration.
@@ -52,7 +57,7 @@ func (l *Lock) Acquire(ctx context.Context) (release func(), err error) {
 		}
 		select {
 		case <-patience.Done():
-			return nil, errLocked
+			return nil, ErrLocked
 		case <-tick.C:
 		}
 	}
@@ -62,10 +67,10 @@ func (l *Lock) Acquire(ctx context.Context) (release func(), err error) {
 // has written it since it was read. It returns nil where somebody has it.
 func (l *Lock) tryAcquire(ctx context.Context, holder string) (*coordinationv1.Lease, error) {
 	lease := &coordinationv1.Lease{}
-	err := l.kube.Get(ctx, l.namespace, lockName, lease)
+	err := l.kube.Get(ctx, l.namespace, LockName, lease)
 	switch {
 	case kube.NotFound(err):
-		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: lockName}}
+		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: LockName}}
 		l.setHolder(lease, holder)
 		err = l.kube.Create(ctx, lease)
 	case err != nil:

@@ -37,7 +37,7 @@ func main() {
 		}
 		f := &function{
 			kube: client, sender: sender, clients: controls, now: time.Now,
-			lock:    &Lock{kube: client, namespace: settings.namespace, now: time.Now},
+			lock:    NewLock(client, settings.namespace, time.Now),
 			classes: settings.classes, allowed: settings.allowed, strict: settings.strict,
 			namespace: settings.namespace, shared: settings.shared,
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"reflect"
 	"slices"
 
 	"github.com/vitistack/stack/functions/internal/reconcile"
@@ -109,7 +108,7 @@ func (f *function) applyPlan(ctx context.Context, req request, all Connections, 
 	if err != nil || after.isComplete() {
 		return after, err
 	}
-	if i := slices.Index(all.Up(), by); i >= 0 && isFinal(no, tried, after.changes[i]) {
+	if i := slices.Index(all.Up(), by); i >= 0 && no.IsFinal(tried, after.changes[i]) {
 		return plan{}, Outage{Classify(why)}
 	}
 	return plan{}, ErrChanged
@@ -135,13 +134,4 @@ func (f *function) checkSubnetsAllowed(ctx context.Context, up Connections, req 
 		}
 	}
 	return nil
-}
-
-// isFinal reports whether a server that refused a Change will refuse it again, because it
-// still lacks what was tried. Otherwise another client changed the server meanwhile.
-func isFinal(no CommandError, tried, lacks Change) bool {
-	if no.Command == addReservation {
-		tried.Create = nil // is done by then
-	}
-	return reflect.DeepEqual(tried, lacks)
 }

@@ -31,10 +31,10 @@ func TestRights(t *testing.T) {
 	config.Impersonate = rest.ImpersonationConfig{UserName: user}
 	limited, err := kube.New(config, name, kinds...)
 	w.must(err)
-	w.f.kube, w.f.lock.kube = limited, limited
+	w.f.kube, w.f.lock = limited, NewLock(limited, w.namespace, w.clock.Now)
 	w.await("the roles to be effective", func() bool {
 		return !apierrors.IsForbidden(limited.List(t.Context(), w.namespace, "", &v1alpha1.KubernetesClusterList{})) &&
-			!apierrors.IsForbidden(limited.Get(t.Context(), w.namespace, lockName, &coordinationv1.Lease{}))
+			!apierrors.IsForbidden(limited.Get(t.Context(), w.namespace, LockName, &coordinationv1.Lease{}))
 	})
 
 	w.network("net", "10.77.0.0/24", nil)

@@ -42,7 +42,7 @@ type View struct {
 	Leases          []Lease
 	// config is what a server without commands for reservations was read with. A Change edits
 	// it.
-	config *configuration
+	config *Configuration
 }
 
 // Change is what has to be changed on one server.

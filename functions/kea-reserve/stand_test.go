@@ -97,7 +97,7 @@ func (w *world) function(urls []string, environment ...string) *function {
 	}
 	return &function{
 		kube: w.kube, sender: w.sent, clients: controls, now: w.clock.Now,
-		lock:    &Lock{kube: w.kube, namespace: s.namespace, now: w.clock.Now},
+		lock:    NewLock(w.kube, s.namespace, w.clock.Now),
 		classes: s.classes, allowed: s.allowed, strict: s.strict,
 		namespace: s.namespace, shared: s.shared,
 	}

@@ -41,7 +41,7 @@ func (c Change) classKeys() []string {
 func (b SubnetSpec) encode(classKey string) subnetJSON {
 	s := subnetJSON{
 		"id": b.ID, "subnet": b.Prefix.String(),
-		"user-context": map[string]string{subnetOwnerKey: b.Network},
+		"user-context": map[string]string{SubnetOwnerKey: b.Network},
 	}
 	if options := encodeOptions(b.Routers, b.DNS); options != nil {
 		s["option-data"] = options
@@ -52,9 +52,9 @@ func (b SubnetSpec) encode(classKey string) subnetJSON {
 	return s
 }
 
-// subnetOwnerKey is where the user-context of a subnet that this stack made has the UID
+// SubnetOwnerKey is where the user-context of a subnet that this stack made has the UID
 // of the NetworkNamespace.
-const subnetOwnerKey = "vitistack.io/networknamespace-uid"
+const SubnetOwnerKey = "vitistack.io/networknamespace-uid"
 
 // findSubnet finds the subnet that a network lies in: its own one, or else the
 // smallest that contains it. Where there is none, found is false. Where a subnet

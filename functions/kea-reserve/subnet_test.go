@@ -29,7 +29,7 @@ func TestResolve(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, found, err := findSubnet(segment, tc.subnets)
+			got, found, err := findSubnet(netip.MustParsePrefix("10.77.0.0/24"), tc.subnets)
 			if got.ID != tc.want || found != tc.found || errors.As(err, new(reconcile.UserError)) != tc.refused {
 				t.Errorf("%s: got %v, found %t, error %v", tc.reason, got, found, err)
 			}
