@@ -6,8 +6,8 @@ import (
 	"net/netip"
 )
 
-// isUsable tells whether a machine may have an address: one of the network's, but
-// neither its own, nor the one for broadcast, nor the gateway.
+// isUsable reports whether a machine may have an address of the network: not the network's
+// own, the broadcast address or the gateway.
 func (req request) isUsable(a netip.Addr) bool {
 	if !req.prefix.Contains(a) || a == req.gateway {
 		return false
@@ -18,18 +18,18 @@ func (req request) isUsable(a netip.Addr) bool {
 	return a != req.prefix.Addr() && a != last(req.prefix)
 }
 
-// pick is the first free address, going round the prefix once from a place that
-// holder determines. Different holders start at different places, so that they
-// seldom choose the same address at the same time. It reports false where none is
-// free, and calls free once more than there are addresses that are not.
-func pick(prefix netip.Prefix, holder string, free func(netip.Addr) bool) (netip.Addr, bool) {
+// pick returns the first free address of a prefix, searching once around it from a place that
+// holder determines. Different holders start at different places, so that they seldom choose
+// the same address at the same time. It returns false if no address is free. It calls isFree
+// once more than there are addresses that are not free.
+func pick(prefix netip.Prefix, holder string, isFree func(netip.Addr) bool) (netip.Addr, bool) {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(holder))
 	size := uint64(1) << (32 - prefix.Bits())
 	first := number(prefix.Addr())
 	start := uint64(hash.Sum32()) * size >> 32
 	for i := range size {
-		if a := address(first + uint32((start+i)%size)); free(a) {
+		if a := address(first + uint32((start+i)%size)); isFree(a) {
 			return a, true
 		}
 	}

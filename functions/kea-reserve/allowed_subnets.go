@@ -5,18 +5,20 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+
+	"github.com/vitistack/stack/functions/kea-reserve/kea"
 )
 
 // allowedVariable is the environment variable of a subnetList.
 const allowedVariable = "KEA_ALLOWED_SUBNETS"
 
-// subnetList are subnets by their identities, and by prefixes that they lie in.
+// subnetList lists subnets by their IDs, and by prefixes that contain them.
 type subnetList struct {
 	ids      []uint32
 	prefixes []netip.Prefix
 }
 
-// parseSubnetList reads a list that is separated by commas, for example 7, 10.20.0.0/16.
+// parseSubnetList reads a list separated by commas, for example 7, 10.20.0.0/16.
 func parseSubnetList(text string) (subnetList, error) {
 	var l subnetList
 	for _, part := range list(text) {
@@ -33,7 +35,7 @@ func parseSubnetList(text string) (subnetList, error) {
 	return l, nil
 }
 
-func (l subnetList) contain(s Subnet) bool {
+func (l subnetList) contain(s kea.Subnet) bool {
 	return slices.Contains(l.ids, s.ID) || slices.ContainsFunc(l.prefixes, func(p netip.Prefix) bool {
 		return p.Bits() <= s.Prefix.Bits() && p.Contains(s.Prefix.Addr())
 	})

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vitistack/stack/functions/kea-reserve/kea"
 	"github.com/vitistack/stack/tests/sim/faults"
 	sim "github.com/vitistack/stack/tests/sim/kea"
 	stand "github.com/vitistack/stack/tests/stand/kea"
@@ -71,8 +72,8 @@ func simulate(t *testing.T, g sim.Generation, o stand.Options) *simulated {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// plan has the address of each interface of a request, and the Change that each server
-	// needs for that.
+	// plan is the address of each interface of a request, and the Change that each server
+	// needs.
 	plan := &faults.Plan{}
 	server, err := sim.New(sim.Options{Generation: g, Dhcp4: raw, Username: o.Username, Password: o.Password, Faults: plan})
 	if err != nil {
@@ -157,7 +158,7 @@ func hosts(t *testing.T, b backend) map[string]string {
 	return all
 }
 
-func reservationsOf(t *testing.T, b backend) []Reservation {
+func reservationsOf(t *testing.T, b backend) []kea.Reservation {
 	t.Helper()
 	var config struct {
 		Dhcp4 json.RawMessage `json:"Dhcp4"`
@@ -165,7 +166,7 @@ func reservationsOf(t *testing.T, b backend) []Reservation {
 	if result, err := b.Command(t.Context(), "config-get", nil, &config); err != nil || result != 0 {
 		t.Fatalf("config-get: result %d, error %v", result, err)
 	}
-	d, err := ParseConfiguration(config.Dhcp4)
+	d, err := kea.ParseConfiguration(config.Dhcp4)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +182,7 @@ func subnetsOf(t *testing.T, b backend) map[uint32]string {
 	if result, err := b.Command(t.Context(), "config-get", nil, &config); err != nil || result != 0 {
 		t.Fatalf("config-get: result %d, error %v", result, err)
 	}
-	d, err := ParseConfiguration(config.Dhcp4)
+	d, err := kea.ParseConfiguration(config.Dhcp4)
 	if err != nil {
 		t.Fatal(err)
 	}

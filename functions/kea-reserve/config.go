@@ -13,6 +13,7 @@ import (
 	"github.com/vitistack/stack/events/outbound"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/wire"
+	"github.com/vitistack/stack/functions/kea-reserve/kea"
 )
 
 // Limits of the configuration.
@@ -28,11 +29,11 @@ const (
 	defaultClasses   = "biosclients,ueficlients,ipxeclients"
 )
 
-// settings are what the environment says. Their names and defaults are those of
-// the kea-operator.
+// settings are the values of the environment. Their names and defaults are those of the
+// kea-operator.
 type settings struct {
-	// urls are those of the primary and the secondary server. There are none where
-	// the installation has no Kea.
+	// urls are those of the primary and the secondary server. They are empty if the
+	// installation has no Kea.
 	urls                        []string
 	timeout                     time.Duration
 	disableKeepAlives           bool
@@ -48,7 +49,7 @@ type settings struct {
 	strict                      bool
 	// shared is whether another installation of the stack uses the same Kea.
 	shared bool
-	// outbound says who may be connected to.
+	// outbound says which servers may be connected to.
 	outbound outbound.Rules
 }
 
@@ -103,7 +104,7 @@ func readSettings(getenv func(string) string) (settings, error) {
 	return s, errors.Join(problems...)
 }
 
-// urls are those of the servers that are configured, completed by scheme and port.
+// urls returns the URLs of the configured servers, completed by scheme and port.
 func urls(getenv func(string) string, secure bool) ([]string, error) {
 	primary := cmp.Or(getenv("KEA_URL"), getenv("KEA_BASE_URL"), getenv("KEA_HOST"))
 	secondary := getenv("KEA_SECONDARY_URL")
@@ -139,8 +140,8 @@ type secretReader func(namespace, name string) (map[string][]byte, error)
 
 // connect makes the clients of the servers. A client whose credentials are refused reads
 // the environment and the Secret of the certificates again.
-func (s settings) connect(getenv func(string) string, secret secretReader) ([]*Client, error) {
-	var controls []*Client
+func (s settings) connect(getenv func(string) string, secret secretReader) ([]*kea.Client, error) {
+	var controls []*kea.Client
 	for i, address := range s.urls {
 		config, err := s.clientConfig(address, secret)
 		if err != nil {
@@ -157,7 +158,7 @@ func (s settings) connect(getenv func(string) string, secret secretReader) ([]*C
 		if err != nil {
 			return nil, err
 		}
-		controls = append(controls, NewClient([...]string{"primary", "secondary"}[i], client))
+		controls = append(controls, kea.NewClient([...]string{"primary", "secondary"}[i], client))
 	}
 	return controls, nil
 }

@@ -19,7 +19,7 @@ const macA, macB = "52:54:00:00:00:0a", "52:54:00:00:00:0b"
 
 func TestReserve(t *testing.T) {
 	onEach(t, stand.Options{}, func(t *testing.T, b backend) {
-		w := newWorld(t, []string{b.URL()})
+		w := newEnv(t, []string{b.URL()})
 		w.network("net", "10.77.0.0/24", nil)
 		w.configuration("vm", []string{macA, "52-54-00-00-00-0B"}, nil)
 		nc := w.settle("vm")
@@ -62,7 +62,7 @@ func sameAddress(a, b netip.Addr) bool { return a == b }
 
 func TestRedelivery(t *testing.T) {
 	onEach(t, stand.Options{}, func(t *testing.T, b backend) {
-		w := newWorld(t, []string{b.URL()})
+		w := newEnv(t, []string{b.URL()})
 		w.network("net", "10.77.0.0/24", nil)
 		w.configuration("vm", []string{macA}, nil)
 		first, there := w.settle("vm"), hosts(t, b)
@@ -95,7 +95,7 @@ func forget(t *testing.T, b backend, subnet stand.Subnet) {
 // TestRepair has somebody remove a reservation from Kea.
 func TestRepair(t *testing.T) {
 	onEach(t, stand.Options{Subnets: []stand.Subnet{{ID: 7, Subnet: "10.77.0.0/24"}}}, func(t *testing.T, b backend) {
-		w := newWorld(t, []string{b.URL()})
+		w := newEnv(t, []string{b.URL()})
 		w.network("net", "10.77.0.0/24", nil)
 		w.configuration("vm", []string{macA}, nil)
 		want := addressOf(t, w.settle("vm"), 0)
@@ -131,7 +131,7 @@ func TestSubnets(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, stand.Options{Subnets: tc.subnets, SharedNetworks: tc.shared}, func(t *testing.T, b backend) {
-				w := newWorld(t, []string{b.URL()})
+				w := newEnv(t, []string{b.URL()})
 				w.network("net", tc.network, nil)
 				w.configuration("vm", []string{macA}, nil)
 				nc := w.settle("vm")
@@ -161,7 +161,7 @@ func TestLeases(t *testing.T) {
 				t.Fatalf("lease4-add: result %d, error %v", result, err)
 			}
 		}
-		w := newWorld(t, []string{b.URL()})
+		w := newEnv(t, []string{b.URL()})
 		w.network("net", "10.77.0.0/24", nil)
 		w.network("small", "10.78.0.0/29", nil)
 		lease(macA, "10.77.0.123", 7)
@@ -190,7 +190,7 @@ func TestForeign(t *testing.T) {
 	}
 	options := stand.Options{Subnets: []stand.Subnet{{ID: 7, Subnet: "10.77.0.0/24", Reservations: held}}}
 	onEach(t, options, func(t *testing.T, b backend) {
-		w := newWorld(t, []string{b.URL()})
+		w := newEnv(t, []string{b.URL()})
 		w.network("net", "10.77.0.0/24", nil)
 		asking := func(address string) func(*v1alpha1.NetworkConfiguration) {
 			return func(nc *v1alpha1.NetworkConfiguration) {
@@ -232,7 +232,7 @@ func TestForeign(t *testing.T) {
 // TestExhausted gives the only address of a network away, and back.
 func TestExhausted(t *testing.T) {
 	onEach(t, stand.Options{}, func(t *testing.T, b backend) {
-		w := newWorld(t, []string{b.URL()})
+		w := newEnv(t, []string{b.URL()})
 		w.network("net", "10.77.0.0/30", nil)
 		for i, name := range []string{"first", "second", "third"} {
 			w.configuration(name, []string{macA[:16] + string(rune('a'+i))}, nil)
@@ -264,7 +264,7 @@ func TestExhausted(t *testing.T) {
 
 func TestDelete(t *testing.T) {
 	onEach(t, stand.Options{}, func(t *testing.T, b backend) {
-		w := newWorld(t, []string{b.URL()})
+		w := newEnv(t, []string{b.URL()})
 		w.network("net", "10.77.0.0/24", nil)
 		w.configuration("vm", []string{macA, macB}, nil)
 		w.configuration("other", []string{"52:54:00:00:00:0c"}, nil)
@@ -290,7 +290,7 @@ func TestDelete(t *testing.T) {
 // TestDeleteInUse deletes a NetworkConfiguration that a machine uses.
 func TestDeleteInUse(t *testing.T) {
 	onEach(t, stand.Options{}, func(t *testing.T, b backend) {
-		w := newWorld(t, []string{b.URL()})
+		w := newEnv(t, []string{b.URL()})
 		w.network("net", "10.77.0.0/24", nil)
 		w.configuration("vm", []string{macA}, func(nc *v1alpha1.NetworkConfiguration) { network.Use(nc, "one") })
 		w.settle("vm")
@@ -318,7 +318,7 @@ func TestDeleteInUse(t *testing.T) {
 // TestChanges changes what a NetworkConfiguration and its network say.
 func TestChanges(t *testing.T) {
 	onEach(t, stand.Options{}, func(t *testing.T, b backend) {
-		w := newWorld(t, []string{b.URL()})
+		w := newEnv(t, []string{b.URL()})
 		nn := w.network("net", "10.77.0.0/24", nil)
 		w.configuration("vm", []string{macA, macB}, nil)
 		nc := w.settle("vm")
@@ -368,7 +368,7 @@ func TestChanges(t *testing.T) {
 func TestOwnAddresses(t *testing.T) {
 	const macC = "52:54:00:00:00:0c"
 	onEach(t, stand.Options{}, func(t *testing.T, b backend) {
-		w := newWorld(t, []string{b.URL()})
+		w := newEnv(t, []string{b.URL()})
 		w.network("net", "10.77.0.0/24", nil)
 		ask := func(nc *v1alpha1.NetworkConfiguration, addresses ...v1alpha2.IPv4Address) {
 			for i, a := range addresses {

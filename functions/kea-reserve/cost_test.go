@@ -13,6 +13,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/kea-reserve/kea"
 	sim "github.com/vitistack/stack/tests/sim/kea"
 	"github.com/vitistack/stack/tests/stand/feed"
 	stand "github.com/vitistack/stack/tests/stand/kea"
@@ -43,7 +44,7 @@ func TestCost(t *testing.T) {
 				b.ServeHTTP(w, r)
 			}))
 			t.Cleanup(front.Close)
-			w := newWorld(t, []string{front.URL}, allowedVariable+"=")
+			w := newEnv(t, []string{front.URL}, allowedVariable+"=")
 			w.network("net", "10.77.0.0/24", nil)
 			w.configuration("other", []string{macB}, nil)
 			w.settle("other")
@@ -75,7 +76,7 @@ func TestCost(t *testing.T) {
 // addresses another function gives out.
 func TestCostOfOthers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	w.network("net", "10.77.0.0/24", func(nn *v1alpha2.NetworkNamespace) {
 		nn.Spec.IPAllocation = &v1alpha2.IPAllocationPolicy{Type: v1alpha2.AllocationStatic, Static: &v1alpha2.StaticPool{IPv4Gateway: "10.77.0.1"}}
 	})
@@ -112,7 +113,7 @@ func TestCostOfOthers(t *testing.T) {
 }
 
 // count has the requests of the function to the API server counted.
-func (w *world) count() *atomic.Int64 {
+func (w *env) count() *atomic.Int64 {
 	w.t.Helper()
 	n := &atomic.Int64{}
 	config := rest.CopyConfig(w.config)
@@ -124,7 +125,7 @@ func (w *world) count() *atomic.Int64 {
 	})
 	counted, err := kube.New(config, name, kinds...)
 	w.must(err)
-	w.f.kube, w.f.lock = counted, NewLock(counted, w.namespace, w.clock.Now)
+	w.f.kube, w.f.lock = counted, kea.NewLock(counted, w.namespace, w.clock.Now)
 	return n
 }
 

@@ -122,7 +122,7 @@ func TestWaiting(t *testing.T) {
 			if tc.noKea {
 				urls = nil
 			}
-			w := newWorld(t, urls, tc.environment...)
+			w := newEnv(t, urls, tc.environment...)
 			w.network("net", "10.77.0.0/24", tc.network)
 			if tc.second {
 				w.network("second", "10.78.0.0/24", nil)

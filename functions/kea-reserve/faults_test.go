@@ -72,7 +72,7 @@ func TestErrorClasses(t *testing.T) {
 				t.Cleanup(server.Close)
 				url = server.URL
 			}
-			w := newWorld(t, []string{url}, "KEA_TIMEOUT_SECONDS=1")
+			w := newEnv(t, []string{url}, "KEA_TIMEOUT_SECONDS=1")
 			w.must(b.faults.Set(tc.rule))
 			w.network("net", "10.77.0.0/24", nil)
 			w.configuration("vm", []string{macA}, nil)
@@ -132,7 +132,7 @@ func TestLostAnswers(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%s/%s", generation, command, lost), func(t *testing.T) {
 					t.Parallel()
 					b := simulate(t, generation, stand.Options{})
-					w := newWorld(t, []string{b.URL()})
+					w := newEnv(t, []string{b.URL()})
 					w.network("net", "10.77.0.0/24", nil)
 					w.configuration("vm", []string{macA, macB}, nil)
 					rule := faults.Rule{Operation: command, Error: lost, After: true, Times: 1}
@@ -156,7 +156,7 @@ func TestLostAnswers(t *testing.T) {
 }
 
 // redeliver delivers as a broker does, for a few times at most.
-func redeliver(t *testing.T, w *world, done func() bool) {
+func redeliver(t *testing.T, w *env, done func() bool) {
 	t.Helper()
 	const attempts = 4
 	for range attempts {
@@ -175,7 +175,7 @@ func TestNotPersisted(t *testing.T) {
 		t.Run(fmt.Sprint("Kea", generation), func(t *testing.T) {
 			t.Parallel()
 			b := stand.Start(t, generation, stand.Options{})
-			w := newWorld(t, []string{b.URL()})
+			w := newEnv(t, []string{b.URL()})
 			w.network("net", "10.77.0.0/24", nil)
 			w.configuration("vm", []string{macA}, nil)
 			undo := b.Protect(t)
@@ -196,7 +196,7 @@ func TestNotPersisted(t *testing.T) {
 func TestOffline(t *testing.T) {
 	t.Parallel()
 	b := stand.Start(t, stand.Kea2, stand.Options{})
-	w := newWorld(t, []string{b.URL()})
+	w := newEnv(t, []string{b.URL()})
 	w.network("net", "10.77.0.0/24", nil)
 	w.configuration("vm", []string{macA}, nil)
 	b.StopDHCP()
@@ -213,7 +213,7 @@ func TestOffline(t *testing.T) {
 func TestSlow(t *testing.T) {
 	t.Parallel()
 	primary, secondary := simulate(t, sim.Kea3, stand.Options{}), simulate(t, sim.Kea3, stand.Options{})
-	w := newWorld(t, []string{primary.URL(), secondary.URL()}, "KEA_TIMEOUT_SECONDS=1")
+	w := newEnv(t, []string{primary.URL(), secondary.URL()}, "KEA_TIMEOUT_SECONDS=1")
 	w.network("net", "10.77.0.0/24", nil)
 	w.configuration("vm", []string{macA}, nil)
 	w.must(primary.faults.Set(faults.Rule{Latency: "1h"}))

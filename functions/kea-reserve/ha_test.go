@@ -14,6 +14,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/kea-reserve/kea"
 	stand "github.com/vitistack/stack/tests/stand/kea"
 )
 
@@ -43,7 +44,7 @@ func TestFailover(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			primary, secondary := pair[0](t), pair[1](t)
-			w := newWorld(t, []string{primary.URL(), secondary.URL()})
+			w := newEnv(t, []string{primary.URL(), secondary.URL()})
 			w.network("net", "10.77.0.0/24", nil)
 			w.configuration("before", []string{macA}, nil)
 			nc := w.settle("before")
@@ -100,7 +101,7 @@ func TestOutage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			primary, secondary := pair[0](t), pair[1](t)
-			w := newWorld(t, []string{primary.URL(), secondary.URL()})
+			w := newEnv(t, []string{primary.URL(), secondary.URL()})
 			w.network("net", "10.77.0.0/24", nil)
 			w.configuration("served", []string{macA}, nil)
 			address := addressOf(t, w.settle("served"), 0)
@@ -131,7 +132,7 @@ func TestOutage(t *testing.T) {
 
 			w.delete("served")
 			w.must(ignoreOutage(w.deliver("NetworkConfiguration", "served", events.TypeRefUpdate)))
-			if nc := w.get("served"); nc.Status.Phase != v1alpha1.NetworkConfigurationDeleting || !strings.Contains(ready(nc), "waits for every Kea server to give the reservations back") {
+			if nc := w.get("served"); nc.Status.Phase != v1alpha1.NetworkConfigurationDeleting || !strings.Contains(ready(nc), "waiting for every Kea server to remove the reservations") {
 				t.Errorf("deleting: phase %s, Ready %s", nc.Status.Phase, ready(nc))
 			}
 			primary.Restart(t)
@@ -165,7 +166,7 @@ func ignoreOutage(err error) error {
 func TestSplit(t *testing.T) {
 	t.Parallel()
 	primary, secondary := pairs["Kea3"][0](t), pairs["Kea3"][1](t)
-	w := newWorld(t, []string{primary.URL(), secondary.URL()})
+	w := newEnv(t, []string{primary.URL(), secondary.URL()})
 	w.network("net", "10.77.0.0/29", nil)
 	macs := []string{"52:54:00:00:00:01", "52:54:00:00:00:02", "52:54:00:00:00:03", "52:54:00:00:00:04", "52:54:00:00:00:05"}
 	for i, mac := range macs {
@@ -202,7 +203,7 @@ func TestSplit(t *testing.T) {
 func TestWriters(t *testing.T) {
 	onEach(t, stand.Options{}, func(t *testing.T, b backend) {
 		const writers = 10
-		w := newWorld(t, []string{b.URL()})
+		w := newEnv(t, []string{b.URL()})
 		w.network("net", "10.77.0.0/27", nil)
 		names := make([]string, writers)
 		for i := range writers {
@@ -247,15 +248,15 @@ func TestWriters(t *testing.T) {
 func TestLock(t *testing.T) {
 	t.Parallel()
 	b := backends["Sim2"](t, stand.Options{})
-	w := newWorld(t, []string{b.URL()})
+	w := newEnv(t, []string{b.URL()})
 	w.network("net", "10.77.0.0/24", nil)
 	w.configuration("vm", []string{macA}, nil)
 	holder, seconds, since := "crashed", int32(40), metav1.NewMicroTime(w.clock.Now())
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: LockName}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: kea.LockName}}
 	lease.Spec = coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &since}
 	w.must(w.kube.Create(t.Context(), lease))
 	err := w.deliver("NetworkConfiguration", "vm", events.TypeRefAdd)
-	if err == nil || events.IsPermanent(err) || !strings.Contains(err.Error(), ErrLocked.Error()) {
+	if err == nil || events.IsPermanent(err) || !strings.Contains(err.Error(), kea.ErrLocked.Error()) {
 		t.Errorf("somebody has the lock: got %v", err)
 	}
 	if len(hosts(t, b)) != 0 {
@@ -266,7 +267,7 @@ func TestLock(t *testing.T) {
 		t.Error("the lock of a holder that crashed is not taken over")
 	}
 	lease = &coordinationv1.Lease{}
-	w.must(w.kube.Get(t.Context(), w.namespace, LockName, lease))
+	w.must(w.kube.Get(t.Context(), w.namespace, kea.LockName, lease))
 	if lease.Spec.HolderIdentity != nil {
 		t.Errorf("the lock is still held by %s", *lease.Spec.HolderIdentity)
 	}

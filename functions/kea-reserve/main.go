@@ -15,6 +15,7 @@ import (
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/wire"
+	"github.com/vitistack/stack/functions/kea-reserve/kea"
 )
 
 const name = "kea-reserve"
@@ -37,7 +38,7 @@ func main() {
 		}
 		f := &function{
 			kube: client, sender: sender, clients: controls, now: time.Now,
-			lock:    NewLock(client, settings.namespace, time.Now),
+			lock:    kea.NewLock(client, settings.namespace, time.Now),
 			classes: settings.classes, allowed: settings.allowed, strict: settings.strict,
 			namespace: settings.namespace, shared: settings.shared,
 		}

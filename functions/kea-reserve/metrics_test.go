@@ -17,7 +17,7 @@ import (
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	primary, secondary := simulate(t, sim.Kea3, stand.Options{}), simulate(t, sim.Kea3, stand.Options{})
-	w := newWorld(t, []string{primary.URL(), secondary.URL()})
+	w := newEnv(t, []string{primary.URL(), secondary.URL()})
 	w.network("net", "10.77.0.0/24", nil)
 	w.configuration("vm", []string{macA}, nil)
 	w.must(primary.faults.Set(faults.Rule{Error: "503"}))
@@ -42,7 +42,7 @@ func TestMetrics(t *testing.T) {
 func TestKept(t *testing.T) {
 	t.Parallel()
 	b := simulate(t, sim.Kea3, stand.Options{})
-	w := newWorld(t, []string{b.URL()})
+	w := newEnv(t, []string{b.URL()})
 	w.network("net", "10.77.0.0/29", nil)
 	cluster := &v1alpha1.KubernetesCluster{}
 	cluster.Namespace, cluster.Name = w.namespace, "cluster"

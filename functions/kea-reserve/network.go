@@ -13,6 +13,7 @@ import (
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/network"
+	"github.com/vitistack/stack/functions/kea-reserve/kea"
 )
 
 const source = "/functions/" + name
@@ -32,7 +33,7 @@ func (f *function) reconcileNetwork(ctx context.Context, namespace, name string,
 	if ours, _ := isServed(&v1alpha1.NetworkConfiguration{}, nn, false); !ours || (checkNetworkReady(nn) != nil && nn.DeletionTimestamp == nil) {
 		return nil
 	}
-	var swept Connections
+	var swept kea.Connections
 	if again || nn.DeletionTimestamp != nil {
 		var err error
 		if swept, err = f.releaseOrphans(ctx, nn); err != nil {
@@ -107,13 +108,13 @@ func waitsForAddress(nc *v1alpha1.NetworkConfiguration) bool {
 // exist, because a user removed its finalizer. It reads the reservations before the
 // NetworkConfigurations, so that it never removes one that is being made. It returns what the
 // servers have, or nil if one of them does not answer.
-func (f *function) releaseOrphans(ctx context.Context, nn *v1alpha2.NetworkNamespace) (Connections, error) {
+func (f *function) releaseOrphans(ctx context.Context, nn *v1alpha2.NetworkNamespace) (kea.Connections, error) {
 	prefix, err := netip.ParsePrefix(nn.Status.IPv4Prefix)
 	if err != nil || len(f.clients) == 0 {
 		return nil, nil
 	}
-	all := Connect(ctx, f.clients, LookAt(prefix, false))
-	ours := func(r Reservation) bool { return r.Owner.Network == string(nn.UID) }
+	all := kea.Connect(ctx, f.clients, kea.LookAt(prefix, false))
+	ours := func(r kea.Reservation) bool { return r.Owner.Network == string(nn.UID) }
 	if len(all.Down()) > 0 {
 		return nil, nil // the next sweep comes
 	}
@@ -133,19 +134,21 @@ func (f *function) releaseOrphans(ctx context.Context, nn *v1alpha2.NetworkNames
 	for _, nc := range list.Items {
 		delete(orphan, string(nc.UID))
 	}
-	gone := func(r Reservation) bool { return ours(r) && orphan[r.Owner.UID] }
+	gone := func(r kea.Reservation) bool { return ours(r) && orphan[r.Owner.UID] }
 	if countRemovals(all, gone) == 0 {
 		return all, nil
 	}
-	return all, f.removeFromServers(ctx, LookAt(prefix, false), gone)
+	return all, f.removeFromServers(ctx, kea.LookAt(prefix, false), gone)
 }
 
 // hasLost reports whether a server lacks a reservation of a request, for example after it was
 // restored from a backup.
-func hasLost(all Connections, req request) bool {
-	return slices.ContainsFunc(all, func(s *Connection) bool {
+func hasLost(all kea.Connections, req request) bool {
+	return slices.ContainsFunc(all, func(s *kea.Connection) bool {
 		return slices.ContainsFunc(req.interfaces, func(nic interfaceRequest) bool {
-			return !slices.ContainsFunc(s.View.Reservations, func(r Reservation) bool { return r.Owner.UID == req.uid && r.Client == Identifier{HWAddress, nic.mac} })
+			return !slices.ContainsFunc(s.View.Reservations, func(r kea.Reservation) bool {
+				return r.Owner.UID == req.uid && r.Client == kea.MACIdentifier(nic.mac)
+			})
 		})
 	})
 }
@@ -160,10 +163,10 @@ func (f *function) releaseFormerPrefix(ctx context.Context, nc *v1alpha1.Network
 		return nil
 	}
 	macs := macsOf(nc)
-	find := func(ctx context.Context, s Server) (View, error) { return s.Find(ctx, macs) }
-	stray := func(r Reservation) bool { return req.owns(r.Owner) && !req.prefix.Contains(r.Address) }
+	find := func(ctx context.Context, s kea.Server) (kea.View, error) { return s.Find(ctx, macs) }
+	stray := func(r kea.Reservation) bool { return req.owns(r.Owner) && !req.prefix.Contains(r.Address) }
 	if !away {
-		all := Connect(ctx, f.clients, find)
+		all := kea.Connect(ctx, f.clients, find)
 		if len(all.Down()) > 0 {
 			return all.Outage()
 		}
@@ -198,7 +201,7 @@ func (f *function) removeSubnets(ctx context.Context, nn *v1alpha2.NetworkNamesp
 	case err != nil:
 		return nil
 	}
-	all := Connect(ctx, f.clients, func(context.Context, Server) (View, error) { return View{}, nil })
+	all := kea.Connect(ctx, f.clients, func(context.Context, kea.Server) (kea.View, error) { return kea.View{}, nil })
 	if all.Up().NeedLock() {
 		release, err := f.lock.Acquire(ctx)
 		if err != nil {

@@ -19,7 +19,7 @@ import (
 // TestRetire deletes a network whose subnet this function made.
 func TestRetire(t *testing.T) {
 	onEach(t, stand.Options{Subnets: []stand.Subnet{{ID: 7, Subnet: "10.78.0.0/24"}}}, func(t *testing.T, b backend) {
-		w := newWorld(t, []string{b.URL()})
+		w := newEnv(t, []string{b.URL()})
 		keep := func(nn *v1alpha2.NetworkNamespace) { nn.Finalizers = []string{v1alpha1.FinalizerNetworkNamespace} }
 		networks := []*v1alpha2.NetworkNamespace{w.network("made", "10.77.0.0/24", keep), w.network("found", "10.78.0.0/24", keep)}
 		for i, nn := range networks {
@@ -46,7 +46,7 @@ func TestRetire(t *testing.T) {
 // backup would, and lets resync look at the network.
 func TestLostReservations(t *testing.T) {
 	onEach(t, stand.Options{}, func(t *testing.T, b backend) {
-		w := newWorld(t, []string{b.URL()})
+		w := newEnv(t, []string{b.URL()})
 		command := func(name string, arguments, into any) {
 			t.Helper()
 			if result, err := b.Command(t.Context(), name, arguments, into); result != 0 || err != nil {
@@ -83,7 +83,7 @@ func TestLostReservations(t *testing.T) {
 // TestSweep loses a NetworkConfiguration without its reservation.
 func TestSweep(t *testing.T) {
 	onEach(t, stand.Options{}, func(t *testing.T, b backend) {
-		w := newWorld(t, []string{b.URL()})
+		w := newEnv(t, []string{b.URL()})
 		w.network("net", "10.77.0.0/24", nil)
 		w.configuration("lost", []string{macA}, nil)
 		w.configuration("vm", []string{macB}, nil)
@@ -110,7 +110,7 @@ func TestSweep(t *testing.T) {
 }
 
 // move has a network lie somewhere else, or nowhere.
-func (w *world) move(nn *v1alpha2.NetworkNamespace, prefix, gateway string) {
+func (w *env) move(nn *v1alpha2.NetworkNamespace, prefix, gateway string) {
 	w.t.Helper()
 	before := nn.DeepCopy()
 	if nn.Status.IPv4Prefix, nn.Status.IPv4Gateway = prefix, gateway; prefix == "" {
@@ -124,7 +124,7 @@ func (w *world) move(nn *v1alpha2.NetworkNamespace, prefix, gateway string) {
 func TestMove(t *testing.T) {
 	found := []stand.Subnet{{ID: 7, Subnet: "10.79.0.0/24"}}
 	onEach(t, stand.Options{Subnets: found}, func(t *testing.T, b backend) {
-		w := newWorld(t, []string{b.URL()})
+		w := newEnv(t, []string{b.URL()})
 		keep := func(nn *v1alpha2.NetworkNamespace) { nn.Finalizers = []string{v1alpha1.FinalizerNetworkNamespace} }
 		nn := w.network("net", "10.77.0.0/24", keep)
 		for name, mac := range map[string]string{"first": macA, "last": macB, "going": "52:54:00:00:00:0c"} {
@@ -167,7 +167,7 @@ func TestMoveInOutage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			primary, secondary := simulate(t, generation, stand.Options{}), simulate(t, generation, stand.Options{})
-			w := newWorld(t, []string{primary.URL(), secondary.URL()})
+			w := newEnv(t, []string{primary.URL(), secondary.URL()})
 			nn := w.network("net", "10.77.0.0/24", nil)
 			w.configuration("vm", []string{macA}, nil)
 			w.settle("vm")
@@ -196,7 +196,7 @@ func TestMoveInOutage(t *testing.T) {
 // get none, and neither does an interface with another one's MAC address or VLAN.
 func TestClosed(t *testing.T) {
 	onEach(t, stand.Options{}, func(t *testing.T, b backend) {
-		w := newWorld(t, []string{b.URL()})
+		w := newEnv(t, []string{b.URL()})
 		nn := w.network("net", "10.77.0.0/24", func(nn *v1alpha2.NetworkNamespace) { nn.Finalizers = []string{v1alpha1.FinalizerNetworkNamespace} })
 		w.configuration("vm", []string{macA}, nil)
 		vm := w.settle("vm")

@@ -11,19 +11,20 @@ import (
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/orphans"
+	"github.com/vitistack/stack/functions/kea-reserve/kea"
 )
 
 // checkOrphans reports the reservations in Kea that bear the mark of this stack and whose
-// NetworkConfiguration does not exist. The sweep of a network removes those that it finds, so
-// that a second check finds those that no sweep reaches, because their network is gone. Where a
-// server does not answer, what is known stays.
+// NetworkConfiguration does not exist. releaseOrphans removes those of an existing network, so
+// that what a second check finds belongs to a network that is deleted. If a server does not
+// answer, the former report stays.
 func (f *function) checkOrphans(ctx context.Context) error {
 	var found []v1alpha1.Orphan
-	var marked []Reservation
+	var marked []kea.Reservation
 	if len(f.clients) > 0 && !f.shared {
 		var err error
-		if marked, err = ReadReservations(ctx, f.clients); err != nil {
-			events.Report(ctx, "", "Did not look for orphans: "+Classify(err).Message)
+		if marked, err = kea.ReadReservations(ctx, f.clients); err != nil {
+			events.Report(ctx, "", "Did not look for orphans: "+kea.Classify(err).Message)
 			return nil
 		}
 		if found, err = f.withoutConfiguration(ctx, marked); err != nil {
@@ -36,7 +37,7 @@ func (f *function) checkOrphans(ctx context.Context) error {
 // withoutConfiguration returns the reservations whose NetworkConfiguration does not exist. They have
 // to be read before the NetworkConfigurations are, because a NetworkConfiguration is there
 // before its reservation is made, and until after it is removed.
-func (f *function) withoutConfiguration(ctx context.Context, marked []Reservation) (found []v1alpha1.Orphan, err error) {
+func (f *function) withoutConfiguration(ctx context.Context, marked []kea.Reservation) (found []v1alpha1.Orphan, err error) {
 	if len(marked) == 0 {
 		return nil, nil
 	}
@@ -62,11 +63,11 @@ func (f *function) withoutConfiguration(ctx context.Context, marked []Reservatio
 	return found, nil
 }
 
-// reservationMessage returns a function that names reservations, and the command that removes
-// the first one.
-func reservationMessage(marked []Reservation) func([]v1alpha1.Orphan) string {
+// reservationMessage returns a function that names orphaned reservations, and the command that
+// removes the first one.
+func reservationMessage(marked []kea.Reservation) func([]v1alpha1.Orphan) string {
 	return func(found []v1alpha1.Orphan) string {
-		first := marked[slices.IndexFunc(marked, func(r Reservation) bool { return r.ID() == found[0].ID })]
+		first := marked[slices.IndexFunc(marked, func(r kea.Reservation) bool { return r.ID() == found[0].ID })]
 		return fmt.Sprintf("no NetworkConfiguration exists for reservations in Kea: %s. The stack removes none of them. If no machine uses them, send each Kea server "+
 			`%s, and then {"command":"config-write","service":["dhcp4"]}; a server without `+
 			"reservation-del has them in its configuration file. If another installation of the stack uses this Kea, set KEA_SHARED to true",

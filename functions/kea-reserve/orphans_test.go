@@ -16,7 +16,7 @@ import (
 
 // orphans has the function look for orphans, and returns what the ConfigMap says then, and its
 // resourceVersion.
-func (w *world) orphans() (report v1alpha1.OrphanReport, version string) {
+func (w *env) orphans() (report v1alpha1.OrphanReport, version string) {
 	w.t.Helper()
 	w.must(w.deliver("ConfigMap", v1alpha1.ConfigMapOrphans, events.TypeResync))
 	c := &corev1.ConfigMap{}
@@ -32,7 +32,7 @@ func (w *world) orphans() (report v1alpha1.OrphanReport, version string) {
 func TestOrphanedReservations(t *testing.T) {
 	foreign := stand.Subnet{ID: 7, Subnet: "10.78.0.0/24", Reservations: []stand.Reservation{{HWAddress: "52:54:00:00:00:0c", IPAddress: "10.78.0.9"}}}
 	onEach(t, stand.Options{Subnets: []stand.Subnet{foreign}}, func(t *testing.T, b backend) {
-		w := newWorld(t, []string{b.URL()})
+		w := newEnv(t, []string{b.URL()})
 		w.must(w.kube.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: v1alpha1.ConfigMapOrphans}}))
 		w.network("net", "10.77.0.0/24", nil)
 		w.configuration("lost", []string{macA}, nil)

@@ -27,7 +27,7 @@ func TestOvertaken(t *testing.T) {
 				t.Parallel()
 				subnet := stand.Subnet{ID: 7, Subnet: "10.77.0.0/24"}
 				b := simulate(t, generation, stand.Options{Subnets: []stand.Subnet{subnet}})
-				var w *world
+				var w *env
 				armed := !tc.repaired
 				front := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 					body, err := io.ReadAll(r.Body)
@@ -48,7 +48,7 @@ func TestOvertaken(t *testing.T) {
 					b.ServeHTTP(rw, r)
 				}))
 				t.Cleanup(front.Close)
-				w = newWorld(t, []string{front.URL})
+				w = newEnv(t, []string{front.URL})
 				w.network("net", "10.77.0.0/24", nil)
 				w.configuration("vm", []string{macA}, func(nc *v1alpha1.NetworkConfiguration) {
 					if tc.kept {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/vitistack/stack/functions/internal/reconcile"
+	"github.com/vitistack/stack/functions/kea-reserve/kea"
 )
 
 // reasonExhausted is the UserError that ends as soon as another NetworkConfiguration releases
@@ -17,12 +18,12 @@ const reasonExhausted = "PoolExhausted"
 // for that.
 type plan struct {
 	addresses []netip.Addr
-	changes   []Change
+	changes   []kea.Change
 }
 
 // isComplete reports whether no server needs a Change.
 func (p plan) isComplete() bool {
-	return !slices.ContainsFunc(p.changes, func(c Change) bool { return !c.IsEmpty() })
+	return !slices.ContainsFunc(p.changes, func(c kea.Change) bool { return !c.IsEmpty() })
 }
 
 // makePlan decides on the addresses of a request from what the servers have. An interface gets
@@ -38,11 +39,11 @@ func (p plan) isComplete() bool {
 //
 // makePlan never changes a reservation of another owner. One for the same MAC address is a
 // UserError, and its address is not free.
-func makePlan(req request, views []View) (plan, error) {
+func makePlan(req request, views []kea.View) (plan, error) {
 	if err := checkSubnets(req, views); err != nil {
 		return plan{}, err
 	}
-	p := plan{addresses: make([]netip.Addr, len(req.interfaces)), changes: make([]Change, len(views))}
+	p := plan{addresses: make([]netip.Addr, len(req.interfaces)), changes: make([]kea.Change, len(views))}
 	taken := takenAddresses(req, views)
 	for _, i := range req.byRequestedAddress() {
 		nic := req.interfaces[i]
@@ -68,7 +69,7 @@ func makePlan(req request, views []View) (plan, error) {
 	return p, nil
 }
 
-func checkSubnets(req request, views []View) error {
+func checkSubnets(req request, views []kea.View) error {
 	for _, v := range views {
 		if !v.SubnetFound && !v.CanCreateSubnet {
 			return reconcile.UserError{Reason: "SubnetMissing", Message: fmt.Sprintf(
@@ -79,7 +80,7 @@ func checkSubnets(req request, views []View) error {
 }
 
 // chooseAddress returns the address of one interface. taken maps addresses to what has them.
-func chooseAddress(req request, nic interfaceRequest, views []View, taken map[netip.Addr]string) (netip.Addr, error) {
+func chooseAddress(req request, nic interfaceRequest, views []kea.View, taken map[netip.Addr]string) (netip.Addr, error) {
 	if nic.requested.IsValid() {
 		if !req.isUsable(nic.requested) {
 			return netip.Addr{}, reconcile.UserError{Reason: "AddressOutsidePool", Message: fmt.Sprintf(
@@ -108,7 +109,7 @@ func chooseAddress(req request, nic interfaceRequest, views []View, taken map[ne
 
 // currentAddresses returns the addresses that an interface has in its status, in reservations
 // and in leases, in this order.
-func currentAddresses(req request, nic interfaceRequest, views []View) []netip.Addr {
+func currentAddresses(req request, nic interfaceRequest, views []kea.View) []netip.Addr {
 	var own, leased []netip.Addr
 	for _, v := range views {
 		for _, r := range v.Reservations {
@@ -130,7 +131,7 @@ func currentAddresses(req request, nic interfaceRequest, views []View) []netip.A
 
 // isReservedFor reports whether an interface has the only reservation of an address. Another
 // client's lease of the address is ignored, because it expires.
-func isReservedFor(req request, nic interfaceRequest, address netip.Addr, views []View) bool {
+func isReservedFor(req request, nic interfaceRequest, address netip.Addr, views []kea.View) bool {
 	own := false
 	for _, v := range views {
 		for _, r := range v.Reservations {
@@ -149,15 +150,15 @@ func isReservedFor(req request, nic interfaceRequest, address netip.Addr, views 
 // takenAddresses maps the addresses that are not free to what has them. It leaves out obsolete
 // reservations, leases of the request's own interfaces, and leases that an interface had under
 // its former MAC address if another interface asks for that address.
-func takenAddresses(req request, views []View) map[netip.Addr]string {
-	own, asked, earlier := map[string]bool{}, map[netip.Addr]bool{}, map[Lease]bool{}
+func takenAddresses(req request, views []kea.View) map[netip.Addr]string {
+	own, asked, earlier := map[string]bool{}, map[netip.Addr]bool{}, map[kea.Lease]bool{}
 	for _, nic := range req.interfaces {
 		own[nic.mac], asked[nic.requested] = true, true
 	}
 	for _, v := range views {
 		for _, r := range v.Reservations {
 			if req.isObsolete(r) && asked[r.Address] {
-				earlier[Lease{r.Client.Value, r.Address}] = true
+				earlier[kea.Lease{MAC: r.Client.Value, Address: r.Address}] = true
 			}
 		}
 	}
@@ -180,7 +181,7 @@ func takenAddresses(req request, views []View) map[netip.Addr]string {
 }
 
 // holderOf names the owner of a reservation, for a message.
-func holderOf(r Reservation) string {
+func holderOf(r kea.Reservation) string {
 	if r.Owner.Name != "" {
 		return "NetworkConfiguration " + r.Owner.Name
 	}
@@ -189,29 +190,29 @@ func holderOf(r Reservation) string {
 
 // findForeignReservation returns a reservation for the MAC address of an interface that
 // belongs to another owner.
-func findForeignReservation(req request, nic interfaceRequest, views []View) (Reservation, bool) {
+func findForeignReservation(req request, nic interfaceRequest, views []kea.View) (kea.Reservation, bool) {
 	for _, v := range views {
 		for _, r := range v.Reservations {
-			if r.Client == (Identifier{HWAddress, nic.mac}) && !req.owns(r.Owner) {
+			if r.Client == kea.MACIdentifier(nic.mac) && !req.owns(r.Owner) {
 				return r, true
 			}
 		}
 	}
-	return Reservation{}, false
+	return kea.Reservation{}, false
 }
 
 // missingChange returns what one server lacks to have the reservations of a request.
-func missingChange(req request, v View, views []View, addresses []netip.Addr) Change {
-	var c Change
+func missingChange(req request, v kea.View, views []kea.View, addresses []netip.Addr) kea.Change {
+	var c kea.Change
 	id := v.Subnet.ID
 	if !v.SubnetFound {
 		id = subnetIDFor(req.prefix, views)
-		c.Create = &SubnetSpec{
-			Subnet: Subnet{ID: id, Prefix: req.prefix}, Routers: req.routers(),
+		c.Create = &kea.SubnetSpec{
+			Subnet: kea.Subnet{ID: id, Prefix: req.prefix}, Routers: req.routers(),
 			DNS: strings.Join(req.dns, ", "), Classes: req.classes, Network: req.network,
 		}
 	}
-	wanted := map[string]Reservation{}
+	wanted := map[string]kea.Reservation{}
 	for i, nic := range req.interfaces {
 		wanted[nic.mac] = req.reservation(nic, id, addresses[i])
 	}
@@ -243,13 +244,13 @@ func missingChange(req request, v View, views []View, addresses []netip.Addr) Ch
 
 // subnetIDFor returns the ID of a subnet that has to be created: the one that it has on the
 // other server, because servers that share leases must have the same IDs.
-func subnetIDFor(network netip.Prefix, views []View) uint32 {
+func subnetIDFor(network netip.Prefix, views []kea.View) uint32 {
 	for _, v := range views {
 		if v.SubnetFound && v.Subnet.Prefix == network {
 			return v.Subnet.ID
 		}
 	}
-	return SubnetID(network)
+	return kea.SubnetID(network)
 }
 
 func orNone(a netip.Addr) string {

@@ -10,14 +10,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vitistack/stack/functions/internal/reconcile"
+	"github.com/vitistack/stack/functions/kea-reserve/kea"
 )
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
 var segment = netip.MustParsePrefix("10.77.0.0/24")
 
-// testWish is a wish of one interface, eth0 with macA.
-func testWish(change func(*request)) request {
+// testRequest is a request of one interface, eth0 with macA.
+func testRequest(change func(*request)) request {
 	w := request{
 		uid: "u1", name: "ns/vm", network: "n1", prefix: segment, gateway: addr("10.77.0.1"), dns: []string{"10.9.9.9"},
 		interfaces: []interfaceRequest{{name: "eth0", mac: macA}},
@@ -29,34 +30,34 @@ func testWish(change func(*request)) request {
 }
 
 // own is the reservation that testWish has at an address.
-func own(address string) Reservation {
-	w := testWish(nil)
+func own(address string) kea.Reservation {
+	w := testRequest(nil)
 	return w.reservation(w.interfaces[0], 7, addr(address))
 }
 
 // others is somebody else's reservation.
-func others(mac, address string) Reservation {
-	r := Reservation{Subnet: 7, Client: Identifier{HWAddress, mac}}
+func others(mac, address string) kea.Reservation {
+	r := kea.Reservation{Subnet: 7, Client: kea.MACIdentifier(mac)}
 	if address != "" {
 		r.Address = addr(address)
 	}
 	return r
 }
 
-func there(held ...Reservation) View {
-	return View{Subnet: Subnet{ID: 7, Prefix: segment}, SubnetFound: true, CanCreateSubnet: true, Reservations: held}
+func there(held ...kea.Reservation) kea.View {
+	return kea.View{Subnet: kea.Subnet{ID: 7, Prefix: segment}, SubnetFound: true, CanCreateSubnet: true, Reservations: held}
 }
 
 func TestDecide(t *testing.T) {
 	t.Parallel()
-	leased := func(v View, leases ...Lease) View { v.Leases = leases; return v }
+	leased := func(v kea.View, leases ...kea.Lease) kea.View { v.Leases = leases; return v }
 	predecessor := own("10.77.0.50")
 	predecessor.Owner.UID = "u0"
 	oldTerms := own("10.77.0.50")
 	oldTerms.DNS = "10.9.9.1"
 	const macC = "52:54:00:00:00:0c"
 	nics := func(interfaces ...interfaceRequest) request {
-		return testWish(func(w *request) { w.interfaces = interfaces })
+		return testRequest(func(w *request) { w.interfaces = interfaces })
 	}
 	asking := func(mac, address string) interfaceRequest {
 		return interfaceRequest{name: "eth0", mac: mac, requested: addr(address)}
@@ -65,160 +66,160 @@ func TestDecide(t *testing.T) {
 		return interfaceRequest{name: "eth0", mac: mac, current: addr(address)}
 	}
 	second := func(n interfaceRequest) interfaceRequest { n.name = "eth1"; return n }
-	holds := func(n interfaceRequest, address string) Reservation {
-		return testWish(nil).reservation(n, 7, addr(address))
+	holds := func(n interfaceRequest, address string) kea.Reservation {
+		return testRequest(nil).reservation(n, 7, addr(address))
 	}
 	cases := map[string]struct {
-		reason  string
-		wish    request
-		views   []View
-		address string
-		changes []Change
-		refusal string
+		reason    string
+		request   request
+		views     []kea.View
+		address   string
+		changes   []kea.Change
+		userError string
 	}{
 		"Reserved": {
-			reason: "there is nothing to do", wish: testWish(nil), views: []View{there(own("10.77.0.50")), there(own("10.77.0.50"))},
-			address: "10.77.0.50", changes: []Change{{}, {}},
+			reason: "there is nothing to do", request: testRequest(nil), views: []kea.View{there(own("10.77.0.50")), there(own("10.77.0.50"))},
+			address: "10.77.0.50", changes: []kea.Change{{}, {}},
 		},
 		"OneServerLacksIt": {
-			reason: "servers are brought in step", wish: testWish(nil), views: []View{there(own("10.77.0.50")), there()},
-			address: "10.77.0.50", changes: []Change{{}, {Add: []Reservation{own("10.77.0.50")}}},
+			reason: "servers are brought in step", request: testRequest(nil), views: []kea.View{there(own("10.77.0.50")), there()},
+			address: "10.77.0.50", changes: []kea.Change{{}, {Add: []kea.Reservation{own("10.77.0.50")}}},
 		},
 		"ServersDisagree": {
-			reason: "the address that the machine has been told stays", wish: testWish(func(w *request) { w.interfaces[0].current = addr("10.77.0.60") }),
-			views:   []View{there(own("10.77.0.50")), there(own("10.77.0.60"))},
-			address: "10.77.0.60", changes: []Change{{Update: []Reservation{own("10.77.0.60")}}, {}},
+			reason: "the address that the machine has been told stays", request: testRequest(func(w *request) { w.interfaces[0].current = addr("10.77.0.60") }),
+			views:   []kea.View{there(own("10.77.0.50")), there(own("10.77.0.60"))},
+			address: "10.77.0.60", changes: []kea.Change{{Update: []kea.Reservation{own("10.77.0.60")}}, {}},
 		},
 		"TakenOnTheOther": {
-			reason: "an address that another has too is given up", wish: testWish(nil),
-			views:   []View{there(own("10.77.0.50")), leased(there(others(macB, "10.77.0.50")), Lease{macA, addr("10.77.0.70")})},
-			address: "10.77.0.70", changes: []Change{{Update: []Reservation{own("10.77.0.70")}}, {Add: []Reservation{own("10.77.0.70")}}},
+			reason: "an address that another has too is given up", request: testRequest(nil),
+			views:   []kea.View{there(own("10.77.0.50")), leased(there(others(macB, "10.77.0.50")), kea.Lease{MAC: macA, Address: addr("10.77.0.70")})},
+			address: "10.77.0.70", changes: []kea.Change{{Update: []kea.Reservation{own("10.77.0.70")}}, {Add: []kea.Reservation{own("10.77.0.70")}}},
 		},
 		"Lost": {
-			reason: "a server that lost all gives the same address again", wish: testWish(func(w *request) { w.interfaces[0].current = addr("10.77.0.60") }),
-			views: []View{there()}, address: "10.77.0.60", changes: []Change{{Add: []Reservation{own("10.77.0.60")}}},
+			reason: "a server that lost all gives the same address again", request: testRequest(func(w *request) { w.interfaces[0].current = addr("10.77.0.60") }),
+			views: []kea.View{there()}, address: "10.77.0.60", changes: []kea.Change{{Add: []kea.Reservation{own("10.77.0.60")}}},
 		},
 		"Lease": {
-			reason: "a machine keeps the address that it is using", wish: testWish(nil),
-			views: []View{leased(there(), Lease{macA, addr("10.77.0.123")})}, address: "10.77.0.123", changes: []Change{{Add: []Reservation{own("10.77.0.123")}}},
+			reason: "a machine keeps the address that it is using", request: testRequest(nil),
+			views: []kea.View{leased(there(), kea.Lease{MAC: macA, Address: addr("10.77.0.123")})}, address: "10.77.0.123", changes: []kea.Change{{Add: []kea.Reservation{own("10.77.0.123")}}},
 		},
 		"LeaseOutside": {
-			reason: "a lease of another network is of no use", wish: testWish(func(w *request) { w.interfaces[0].requested = addr("10.77.0.9") }),
-			views: []View{leased(there(), Lease{macA, addr("10.99.0.123")})}, address: "10.77.0.9", changes: []Change{{Add: []Reservation{own("10.77.0.9")}}},
+			reason: "a lease of another network is of no use", request: testRequest(func(w *request) { w.interfaces[0].requested = addr("10.77.0.9") }),
+			views: []kea.View{leased(there(), kea.Lease{MAC: macA, Address: addr("10.99.0.123")})}, address: "10.77.0.9", changes: []kea.Change{{Add: []kea.Reservation{own("10.77.0.9")}}},
 		},
 		"OtherLease": {
-			reason: "an own reservation is not given up for a lease that ends by itself", wish: testWish(nil),
-			views: []View{leased(there(own("10.77.0.50")), Lease{macB, addr("10.77.0.50")})}, address: "10.77.0.50", changes: []Change{{}},
+			reason: "an own reservation is not given up for a lease that ends by itself", request: testRequest(nil),
+			views: []kea.View{leased(there(own("10.77.0.50")), kea.Lease{MAC: macB, Address: addr("10.77.0.50")})}, address: "10.77.0.50", changes: []kea.Change{{}},
 		},
 		"Terms": {
-			reason: "the network's DNS servers have changed", wish: testWish(nil),
-			views: []View{there(oldTerms)}, address: "10.77.0.50", changes: []Change{{Update: []Reservation{own("10.77.0.50")}}},
+			reason: "the network's DNS servers have changed", request: testRequest(nil),
+			views: []kea.View{there(oldTerms)}, address: "10.77.0.50", changes: []kea.Change{{Update: []kea.Reservation{own("10.77.0.50")}}},
 		},
 		"Predecessor": {
-			reason: "one of the same name in the same network cannot exist any more", wish: testWish(nil),
-			views: []View{there(predecessor)}, address: "10.77.0.50", changes: []Change{{Update: []Reservation{own("10.77.0.50")}}},
+			reason: "one of the same name in the same network cannot exist any more", request: testRequest(nil),
+			views: []kea.View{there(predecessor)}, address: "10.77.0.50", changes: []kea.Change{{Update: []kea.Reservation{own("10.77.0.50")}}},
 		},
 		"OtherMAC": {
-			reason: "an interface that is gone gives its reservation back", wish: testWish(func(w *request) {
+			reason: "an interface that is gone gives its reservation back", request: testRequest(func(w *request) {
 				w.interfaces[0].mac, w.interfaces[0].requested = macB, addr("10.77.0.9")
 			}),
-			views: []View{there(own("10.77.0.50"))}, address: "10.77.0.9",
-			changes: []Change{{Remove: []Reservation{own("10.77.0.50")}, Add: []Reservation{func() Reservation {
+			views: []kea.View{there(own("10.77.0.50"))}, address: "10.77.0.9",
+			changes: []kea.Change{{Remove: []kea.Reservation{own("10.77.0.50")}, Add: []kea.Reservation{func() kea.Reservation {
 				r := own("10.77.0.9")
 				r.Client.Value = macB
 				return r
 			}()}}},
 		},
 		"MACOfAsked": {
-			reason: "an interface that asks for its address keeps it under another MAC address", wish: nics(asking(macB, "10.77.0.50")),
-			views: []View{leased(there(own("10.77.0.50")), Lease{macA, addr("10.77.0.50")})}, address: "10.77.0.50",
-			changes: []Change{{Remove: []Reservation{own("10.77.0.50")}, Add: []Reservation{holds(asking(macB, "10.77.0.50"), "10.77.0.50")}}},
+			reason: "an interface that asks for its address keeps it under another MAC address", request: nics(asking(macB, "10.77.0.50")),
+			views: []kea.View{leased(there(own("10.77.0.50")), kea.Lease{MAC: macA, Address: addr("10.77.0.50")})}, address: "10.77.0.50",
+			changes: []kea.Change{{Remove: []kea.Reservation{own("10.77.0.50")}, Add: []kea.Reservation{holds(asking(macB, "10.77.0.50"), "10.77.0.50")}}},
 		},
 		"MACOnOneServer": {
-			reason: "the other server has not been given it yet", wish: nics(asking(macB, "10.77.0.50")),
-			views: []View{there(holds(asking(macB, "10.77.0.50"), "10.77.0.50")), there(own("10.77.0.50"))}, address: "10.77.0.50",
-			changes: []Change{{}, {Remove: []Reservation{own("10.77.0.50")}, Add: []Reservation{holds(asking(macB, "10.77.0.50"), "10.77.0.50")}}},
+			reason: "the other server has not been given it yet", request: nics(asking(macB, "10.77.0.50")),
+			views: []kea.View{there(holds(asking(macB, "10.77.0.50"), "10.77.0.50")), there(own("10.77.0.50"))}, address: "10.77.0.50",
+			changes: []kea.Change{{}, {Remove: []kea.Reservation{own("10.77.0.50")}, Add: []kea.Reservation{holds(asking(macB, "10.77.0.50"), "10.77.0.50")}}},
 		},
 		"MACOfAnother": {
-			reason: "somebody else has it on the other server", wish: nics(asking(macB, "10.77.0.50")),
-			views: []View{there(own("10.77.0.50")), there(others(macC, "10.77.0.50"))}, refusal: "AddressTaken: interface eth0 asks for 10.77.0.50, which has a reservation of hw-address " + macC,
+			reason: "somebody else has it on the other server", request: nics(asking(macB, "10.77.0.50")),
+			views: []kea.View{there(own("10.77.0.50")), there(others(macC, "10.77.0.50"))}, userError: "AddressTaken: interface eth0 asks for 10.77.0.50, which has a reservation of hw-address " + macC,
 		},
 		"MACOfHad": {
-			reason: "an address that nobody uses goes with its interface", wish: nics(had(macB, "10.77.0.50")), views: []View{there(own("10.77.0.50"))}, address: "10.77.0.50",
-			changes: []Change{{Remove: []Reservation{own("10.77.0.50")}, Add: []Reservation{holds(asking(macB, "10.77.0.50"), "10.77.0.50")}}},
+			reason: "an address that nobody uses goes with its interface", request: nics(had(macB, "10.77.0.50")), views: []kea.View{there(own("10.77.0.50"))}, address: "10.77.0.50",
+			changes: []kea.Change{{Remove: []kea.Reservation{own("10.77.0.50")}, Add: []kea.Reservation{holds(asking(macB, "10.77.0.50"), "10.77.0.50")}}},
 		},
 		"MACOfLeased": {
-			reason: "Kea would give the address to nobody else before the lease ends", wish: nics(had(macB, "10.77.0.50")),
-			views:   []View{leased(there(own("10.77.0.50")), Lease{macA, addr("10.77.0.50")}, Lease{macB, addr("10.77.0.70")})},
-			address: "10.77.0.70", changes: []Change{{Remove: []Reservation{own("10.77.0.50")}, Add: []Reservation{holds(had(macB, "10.77.0.50"), "10.77.0.70")}}},
+			reason: "Kea would give the address to nobody else before the lease ends", request: nics(had(macB, "10.77.0.50")),
+			views:   []kea.View{leased(there(own("10.77.0.50")), kea.Lease{MAC: macA, Address: addr("10.77.0.50")}, kea.Lease{MAC: macB, Address: addr("10.77.0.70")})},
+			address: "10.77.0.70", changes: []kea.Change{{Remove: []kea.Reservation{own("10.77.0.50")}, Add: []kea.Reservation{holds(had(macB, "10.77.0.50"), "10.77.0.70")}}},
 		},
 		"Exchange": {
-			reason: "two interfaces ask for each other's address", wish: nics(asking(macA, "10.77.0.51"), second(asking(macB, "10.77.0.50"))),
-			views: []View{there(own("10.77.0.50"), holds(second(asking(macB, "10.77.0.51")), "10.77.0.51"))}, address: "10.77.0.51 10.77.0.50",
-			changes: []Change{{Update: []Reservation{own("10.77.0.51"), holds(second(asking(macB, "10.77.0.50")), "10.77.0.50")}}},
+			reason: "two interfaces ask for each other's address", request: nics(asking(macA, "10.77.0.51"), second(asking(macB, "10.77.0.50"))),
+			views: []kea.View{there(own("10.77.0.50"), holds(second(asking(macB, "10.77.0.51")), "10.77.0.51"))}, address: "10.77.0.51 10.77.0.50",
+			changes: []kea.Change{{Update: []kea.Reservation{own("10.77.0.51"), holds(second(asking(macB, "10.77.0.50")), "10.77.0.50")}}},
 		},
 		"HandedOn": {
-			reason: "who asks comes before who had it", wish: nics(had(macC, "10.77.0.50"), second(asking(macB, "10.77.0.50"))),
-			views: []View{leased(there(own("10.77.0.50")), Lease{macC, addr("10.77.0.70")})}, address: "10.77.0.70 10.77.0.50",
-			changes: []Change{{
-				Remove: []Reservation{own("10.77.0.50")},
-				Add:    []Reservation{holds(had(macC, "10.77.0.50"), "10.77.0.70"), holds(second(asking(macB, "10.77.0.50")), "10.77.0.50")},
+			reason: "who asks comes before who had it", request: nics(had(macC, "10.77.0.50"), second(asking(macB, "10.77.0.50"))),
+			views: []kea.View{leased(there(own("10.77.0.50")), kea.Lease{MAC: macC, Address: addr("10.77.0.70")})}, address: "10.77.0.70 10.77.0.50",
+			changes: []kea.Change{{
+				Remove: []kea.Reservation{own("10.77.0.50")},
+				Add:    []kea.Reservation{holds(had(macC, "10.77.0.50"), "10.77.0.70"), holds(second(asking(macB, "10.77.0.50")), "10.77.0.50")},
 			}},
 		},
 		"BothAsk": {
-			reason: "what is given up is given once", wish: nics(asking(macB, "10.77.0.50"), second(asking(macC, "10.77.0.50"))),
-			views: []View{there(own("10.77.0.50"))}, refusal: "AddressTaken: interface eth1 asks for 10.77.0.50, which has interface eth0",
+			reason: "what is given up is given once", request: nics(asking(macB, "10.77.0.50"), second(asking(macC, "10.77.0.50"))),
+			views: []kea.View{there(own("10.77.0.50"))}, userError: "AddressTaken: interface eth1 asks for 10.77.0.50, which has interface eth0",
 		},
 		"KeptByItsOwn": {
-			reason: "an interface that asks for none keeps what it has", wish: nics(had(macA, "10.77.0.50"), second(asking(macB, "10.77.0.50"))),
-			views: []View{there(own("10.77.0.50"))}, refusal: "AddressTaken: interface eth1 asks for 10.77.0.50, which has NetworkConfiguration ns/vm",
+			reason: "an interface that asks for none keeps what it has", request: nics(had(macA, "10.77.0.50"), second(asking(macB, "10.77.0.50"))),
+			views: []kea.View{there(own("10.77.0.50"))}, userError: "AddressTaken: interface eth1 asks for 10.77.0.50, which has NetworkConfiguration ns/vm",
 		},
 		"Twice": {
-			reason: "a database and the configuration may both have it", wish: testWish(nil),
-			views: []View{there(own("10.77.0.50"), own("10.77.0.50"))}, address: "10.77.0.50", changes: []Change{{}},
+			reason: "a database and the configuration may both have it", request: testRequest(nil),
+			views: []kea.View{there(own("10.77.0.50"), own("10.77.0.50"))}, address: "10.77.0.50", changes: []kea.Change{{}},
 		},
 		"OutsideNow": {
-			reason: "the network has moved", wish: testWish(func(w *request) { w.interfaces[0].requested = addr("10.77.0.9") }),
-			views: []View{there(own("10.99.0.50"))}, address: "10.77.0.9", changes: []Change{{Update: []Reservation{own("10.77.0.9")}}},
+			reason: "the network has moved", request: testRequest(func(w *request) { w.interfaces[0].requested = addr("10.77.0.9") }),
+			views: []kea.View{there(own("10.99.0.50"))}, address: "10.77.0.9", changes: []kea.Change{{Update: []kea.Reservation{own("10.77.0.9")}}},
 		},
 		"Foreign": {
-			reason: "nobody else's reservation is touched", wish: testWish(nil), views: []View{there(), there(others(macA, ""))},
-			refusal: `ForeignReservation: Kea has a reservation of no address for hw-address 52:54:00:00:00:0a`,
+			reason: "nobody else's reservation is touched", request: testRequest(nil), views: []kea.View{there(), there(others(macA, ""))},
+			userError: `ForeignReservation: Kea has a reservation of no address for hw-address 52:54:00:00:00:0a`,
 		},
 		"Kept": {
-			reason: "the control plane's address may be its only node's", wish: testWish(func(w *request) {
+			reason: "the control plane's address may be its only node's", request: testRequest(func(w *request) {
 				w.interfaces[0].requested, w.reserved = addr("10.77.0.9"), map[netip.Addr]bool{addr("10.77.0.9"): true}
 			}),
-			views: []View{there()}, address: "10.77.0.9", changes: []Change{{Add: []Reservation{own("10.77.0.9")}}},
+			views: []kea.View{there()}, address: "10.77.0.9", changes: []kea.Change{{Add: []kea.Reservation{own("10.77.0.9")}}},
 		},
 		"Gateway": {
-			reason: "nobody would be reached any more", wish: testWish(func(w *request) { w.interfaces[0].requested = addr("10.77.0.1") }),
-			views: []View{there()}, refusal: "AddressOutsidePool: interface eth0 asks for 10.77.0.1, which is no usable address of 10.77.0.0/24",
+			reason: "nobody would be reached any more", request: testRequest(func(w *request) { w.interfaces[0].requested = addr("10.77.0.1") }),
+			views: []kea.View{there()}, userError: "AddressOutsidePool: interface eth0 asks for 10.77.0.1, which is no usable address of 10.77.0.0/24",
 		},
 		"LeasedToAnother": {
-			reason: "somebody is using it", wish: testWish(func(w *request) { w.interfaces[0].requested = addr("10.77.0.9") }),
-			views: []View{there(), leased(there(), Lease{macB, addr("10.77.0.9")})}, refusal: "AddressTaken: interface eth0 asks for 10.77.0.9, which has a lease of " + macB,
+			reason: "somebody is using it", request: testRequest(func(w *request) { w.interfaces[0].requested = addr("10.77.0.9") }),
+			views: []kea.View{there(), leased(there(), kea.Lease{MAC: macB, Address: addr("10.77.0.9")})}, userError: "AddressTaken: interface eth0 asks for 10.77.0.9, which has a lease of " + macB,
 		},
 		"NoSubnet": {
-			reason: "a server without subnet_cmds cannot make one", wish: testWish(nil), views: []View{{}},
-			refusal: "SubnetMissing: Kea has no subnet that contains 10.77.0.0/24",
+			reason: "a server without subnet_cmds cannot make one", request: testRequest(nil), views: []kea.View{{}},
+			userError: "SubnetMissing: Kea has no subnet that contains 10.77.0.0/24",
 		},
 		"NewSubnet": {
-			reason: "two servers of one network need the same identity", wish: testWish(func(w *request) { w.interfaces[0].requested = addr("10.77.0.9") }),
-			views: []View{{CanCreateSubnet: true}, there()}, address: "10.77.0.9",
-			changes: []Change{
-				{Create: &SubnetSpec{Subnet: Subnet{7, segment}, Routers: "10.77.0.1", DNS: "10.9.9.9", Network: "n1"}, Add: []Reservation{own("10.77.0.9")}},
-				{Add: []Reservation{own("10.77.0.9")}},
+			reason: "two servers of one network need the same identity", request: testRequest(func(w *request) { w.interfaces[0].requested = addr("10.77.0.9") }),
+			views: []kea.View{{CanCreateSubnet: true}, there()}, address: "10.77.0.9",
+			changes: []kea.Change{
+				{Create: &kea.SubnetSpec{Subnet: kea.Subnet{ID: 7, Prefix: segment}, Routers: "10.77.0.1", DNS: "10.9.9.9", Network: "n1"}, Add: []kea.Reservation{own("10.77.0.9")}},
+				{Add: []kea.Reservation{own("10.77.0.9")}},
 			},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := makePlan(tc.wish, tc.views)
+			got, err := makePlan(tc.request, tc.views)
 			var no reconcile.UserError
-			if errors.As(err, &no); tc.refusal != "" {
-				if !strings.HasPrefix(no.Error(), tc.refusal) {
+			if errors.As(err, &no); tc.userError != "" {
+				if !strings.HasPrefix(no.Error(), tc.userError) {
 					t.Errorf("%s: got %v, %v", tc.reason, got, err)
 				}
 				return
@@ -226,7 +227,7 @@ func TestDecide(t *testing.T) {
 			if err != nil || fmt.Sprint(got.addresses) != "["+tc.address+"]" {
 				t.Fatalf("%s: got %v, error %v", tc.reason, got.addresses, err)
 			}
-			if diff := cmp.Diff(tc.changes, got.changes, cmp.AllowUnexported(Change{}, SubnetSpec{}, Subnet{}, Reservation{}, Identifier{}),
+			if diff := cmp.Diff(tc.changes, got.changes, cmp.AllowUnexported(kea.Change{}, kea.SubnetSpec{}, kea.Subnet{}, kea.Reservation{}, kea.Identifier{}),
 				cmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
 				t.Errorf("%s: changes (-want +got):\n%s", tc.reason, diff)
 			}
@@ -236,7 +237,7 @@ func TestDecide(t *testing.T) {
 
 func TestPick(t *testing.T) {
 	t.Parallel()
-	w := testWish(func(w *request) { w.prefix = netip.MustParsePrefix("10.77.0.0/28"); w.gateway = addr("10.77.0.1") })
+	w := testRequest(func(w *request) { w.prefix = netip.MustParsePrefix("10.77.0.0/28"); w.gateway = addr("10.77.0.1") })
 	taken := map[netip.Addr]bool{}
 	for range 13 {
 		a, ok := pick(w.prefix, "u1/eth0", func(a netip.Addr) bool { return !taken[a] && w.isUsable(a) })

@@ -16,6 +16,7 @@ import (
 	"github.com/vitistack/stack/functions/internal/network"
 	"github.com/vitistack/stack/functions/internal/orphans"
 	"github.com/vitistack/stack/functions/internal/reconcile"
+	"github.com/vitistack/stack/functions/kea-reserve/kea"
 )
 
 type function struct {
@@ -23,8 +24,8 @@ type function struct {
 	sender sender
 	// clients reach the Kea servers, the primary one first. There are none if the
 	// installation has no Kea.
-	clients []*Client
-	lock    *Lock
+	clients []*kea.Client
+	lock    *kea.Lock
 	// classes are the client classes of a subnet whose network names none.
 	classes []string
 	// allowed are the subnets of Kea that may be used although the stack has not created them.
@@ -187,7 +188,7 @@ func (f *function) reserveAddresses(ctx context.Context, nc *v1alpha1.NetworkCon
 	if err == nil && len(reserved.down) == 0 {
 		err = f.releaseFormerPrefix(ctx, nc, nn, r)
 	}
-	var outage Outage
+	var outage kea.Outage
 	_, isUserError := reconcile.AsUserError(err)
 	if err != nil && !errors.As(err, &outage) && !isUserError {
 		return f.releaseIfDeleted(ctx, nc, fmt.Errorf("reserve addresses for %s/%s: %w", nc.Namespace, nc.Name, err))

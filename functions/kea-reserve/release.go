@@ -10,6 +10,7 @@ import (
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/network"
+	"github.com/vitistack/stack/functions/kea-reserve/kea"
 )
 
 // releaseDeleted removes the reservations of a NetworkConfiguration that is being deleted from
@@ -21,7 +22,7 @@ func (f *function) releaseDeleted(ctx context.Context, nc *v1alpha1.NetworkConfi
 	}
 	before := nc.DeepCopy()
 	err := f.removeReservations(ctx, nc)
-	var out Outage
+	var out kea.Outage
 	if errors.As(err, &out) {
 		scheduleCheck(nc, f.now(), outageCheckInterval)
 		outcome := setDeleting(nc, out.Reason(), "waiting for every Kea server to remove the reservations: "+out.Error())
@@ -70,14 +71,14 @@ func (f *function) removeReservations(ctx context.Context, nc *v1alpha1.NetworkC
 		return nil
 	}
 	macs, uid := macsOf(nc), string(nc.UID)
-	find := func(ctx context.Context, s Server) (View, error) { return s.Find(ctx, macs) }
-	return f.removeFromServers(ctx, find, func(r Reservation) bool { return r.Owner.UID == uid })
+	find := func(ctx context.Context, s kea.Server) (kea.View, error) { return s.Find(ctx, macs) }
+	return f.removeFromServers(ctx, find, func(r kea.Reservation) bool { return r.Owner.UID == uid })
 }
 
 // removeFromServers removes the reservations that read shows and isUnwanted selects from every
 // server, and checks that they are gone. It returns an Outage if any server does not answer.
-func (f *function) removeFromServers(ctx context.Context, read func(context.Context, Server) (View, error), isUnwanted func(Reservation) bool) error {
-	all := Connect(ctx, f.clients, read)
+func (f *function) removeFromServers(ctx context.Context, read func(context.Context, kea.Server) (kea.View, error), isUnwanted func(kea.Reservation) bool) error {
+	all := kea.Connect(ctx, f.clients, read)
 	if len(all.Down()) > 0 {
 		return all.Outage()
 	}
@@ -95,7 +96,7 @@ func (f *function) removeFromServers(ctx context.Context, read func(context.Cont
 		}
 	}
 	all.Refresh(ctx, read)
-	all.Up().Each(func(s *Connection) { s.Err = s.Server.Persist(ctx) })
+	all.Up().Each(func(s *kea.Connection) { s.Err = s.Server.Persist(ctx) })
 	if err := all.Problem(); err != nil {
 		return err
 	}
@@ -103,12 +104,12 @@ func (f *function) removeFromServers(ctx context.Context, read func(context.Cont
 		return all.Outage()
 	}
 	if countRemovals(all, isUnwanted) > 0 {
-		return ErrChanged
+		return kea.ErrChanged
 	}
 	return nil
 }
 
-func countRemovals(all Connections, isUnwanted func(Reservation) bool) int {
+func countRemovals(all kea.Connections, isUnwanted func(kea.Reservation) bool) int {
 	n := 0
 	for _, s := range all.Up() {
 		n += len(removalOf(s.View, isUnwanted).Remove)
@@ -116,8 +117,8 @@ func countRemovals(all Connections, isUnwanted func(Reservation) bool) int {
 	return n
 }
 
-func removalOf(v View, isUnwanted func(Reservation) bool) Change {
-	var c Change
+func removalOf(v kea.View, isUnwanted func(kea.Reservation) bool) kea.Change {
+	var c kea.Change
 	for _, r := range v.Reservations {
 		if isUnwanted(r) {
 			c.Remove = append(c.Remove, r)
@@ -131,10 +132,10 @@ func removalOf(v View, isUnwanted func(Reservation) bool) Change {
 func macsOf(nc *v1alpha1.NetworkConfiguration) []string {
 	var macs []string
 	for _, i := range nc.Spec.NetworkInterfaces {
-		macs = append(macs, CanonicalMAC(string(i.MACAddress)))
+		macs = append(macs, kea.CanonicalMAC(string(i.MACAddress)))
 	}
 	for _, i := range nc.Status.NetworkInterfaces {
-		macs = append(macs, CanonicalMAC(string(i.MACAddress)))
+		macs = append(macs, kea.CanonicalMAC(string(i.MACAddress)))
 	}
 	slices.Sort(macs)
 	return slices.DeleteFunc(slices.Compact(macs), func(mac string) bool { return mac == "" })

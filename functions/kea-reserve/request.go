@@ -10,6 +10,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/network"
 	"github.com/vitistack/stack/functions/internal/reconcile"
+	"github.com/vitistack/stack/functions/kea-reserve/kea"
 )
 
 // request is what a NetworkConfiguration needs of Kea.
@@ -84,7 +85,7 @@ func newRequest(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace
 // newInterfaceRequest returns the request of the i-th interface, or a UserError.
 func newInterfaceRequest(nc *v1alpha1.NetworkConfiguration, i int) (interfaceRequest, error) {
 	spec := nc.Spec.NetworkInterfaces[i]
-	nic := interfaceRequest{name: spec.Name, mac: CanonicalMAC(string(spec.MACAddress))}
+	nic := interfaceRequest{name: spec.Name, mac: kea.CanonicalMAC(string(spec.MACAddress))}
 	if len(spec.IPv6Addresses) > 0 {
 		return interfaceRequest{}, reconcile.UserError{Reason: "IPv6NotServed", Message: fmt.Sprintf(
 			"interface %s asks for %s, but Kea gives out IPv4 addresses only: remove ipv6Addresses, or use a network whose ipAllocation.type is static", nic.name, spec.IPv6Addresses[0])}
@@ -132,13 +133,13 @@ func (req request) routers() string {
 
 // owns reports whether a reservation belongs to this NetworkConfiguration, or to a deleted one
 // of the same name.
-func (req request) owns(m Owner) bool {
+func (req request) owns(m kea.Owner) bool {
 	return m.UID != "" && (m.UID == req.uid || (m.Network == req.network && m.Name == req.name))
 }
 
 // isObsolete reports whether a reservation of this NetworkConfiguration has to be removed,
 // because no interface has its MAC address, or because the interface asks for another address.
-func (req request) isObsolete(r Reservation) bool {
+func (req request) isObsolete(r kea.Reservation) bool {
 	if !req.owns(r.Owner) {
 		return false
 	}
@@ -161,10 +162,10 @@ func (req request) byRequestedAddress() []int {
 }
 
 // reservation returns the reservation that Kea should have for an interface.
-func (req request) reservation(nic interfaceRequest, subnet uint32, address netip.Addr) Reservation {
-	return Reservation{
-		Subnet: subnet, Client: Identifier{HWAddress, nic.mac}, Address: address,
+func (req request) reservation(nic interfaceRequest, subnet uint32, address netip.Addr) kea.Reservation {
+	return kea.Reservation{
+		Subnet: subnet, Client: kea.MACIdentifier(nic.mac), Address: address,
 		Routers: req.routers(), DNS: strings.Join(req.dns, ", "),
-		Owner: Owner{UID: req.uid, Name: req.name, Interface: nic.name, Network: req.network},
+		Owner: kea.Owner{UID: req.uid, Name: req.name, Interface: nic.name, Network: req.network},
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/vitistack/stack/functions/internal/reconcile"
+	"github.com/vitistack/stack/functions/kea-reserve/kea"
 )
 
 // result says what reserve has done.
@@ -16,7 +17,7 @@ type result struct {
 	// and keeps them over a restart.
 	addresses []netip.Addr
 	// down are the servers that do not have the reservations.
-	down Outage
+	down kea.Outage
 	// changed is whether any server had to be changed.
 	changed bool
 }
@@ -28,7 +29,7 @@ type result struct {
 // Its error is a UserError, an Outage if no server answers, or any other error, after which
 // the event has to be redelivered.
 func (f *function) reserve(ctx context.Context, req request, known bool) (result, error) {
-	all := Connect(ctx, f.clients, LookAt(req.prefix, true))
+	all := kea.Connect(ctx, f.clients, kea.LookAt(req.prefix, true))
 	d, err := f.makePlan(req, all)
 	if err != nil {
 		return result{}, err
@@ -41,20 +42,20 @@ func (f *function) reserve(ctx context.Context, req request, known bool) (result
 		}
 	}
 	if !known {
-		all.Up().Each(func(s *Connection) { s.Err = s.Server.Persist(ctx) })
+		all.Up().Each(func(s *kea.Connection) { s.Err = s.Server.Persist(ctx) })
 	}
 	if len(all.Up()) == 0 {
 		return result{}, all.Outage()
 	}
 	g := result{addresses: d.addresses, down: all.Outage(), changed: changed}
 	if !known && all[0].Err != nil {
-		CountFailover()
+		kea.CountFailover()
 	}
 	return g, nil
 }
 
 // makePlan decides from what the servers that answer have.
-func (f *function) makePlan(req request, all Connections) (plan, error) {
+func (f *function) makePlan(req request, all kea.Connections) (plan, error) {
 	if err := all.Problem(); err != nil {
 		return plan{}, err
 	}
@@ -67,14 +68,14 @@ func (f *function) makePlan(req request, all Connections) (plan, error) {
 // applyPlan changes the servers, the primary one first, and reads back the result. It skips a
 // server that fails from then on. If a server refuses its Change, applyPlan changes no further
 // server, because the result explains the refusal.
-func (f *function) applyPlan(ctx context.Context, req request, all Connections, d plan) (plan, error) {
+func (f *function) applyPlan(ctx context.Context, req request, all kea.Connections, d plan) (plan, error) {
 	if all.Up().NeedLock() {
 		release, err := f.lock.Acquire(ctx)
 		if err != nil {
 			return plan{}, err
 		}
 		defer release()
-		all.Refresh(ctx, LookAt(req.prefix, true))
+		all.Refresh(ctx, kea.LookAt(req.prefix, true))
 		if d, err = f.makePlan(req, all); err != nil {
 			return plan{}, err
 		}
@@ -84,17 +85,17 @@ func (f *function) applyPlan(ctx context.Context, req request, all Connections, 
 		return plan{}, err
 	}
 	var (
-		no    CommandError
+		no    kea.CommandError
 		why   error
-		by    *Connection
-		tried Change
+		by    *kea.Connection
+		tried kea.Change
 	)
 	for i, s := range up {
 		if d.changes[i].IsEmpty() || s.Err != nil {
 			continue
 		}
 		err := s.Server.Change(ctx, s.View, d.changes[i])
-		if errors.Is(err, ErrChanged) {
+		if errors.Is(err, kea.ErrChanged) {
 			return plan{}, err
 		}
 		if errors.As(err, &no) {
@@ -103,21 +104,21 @@ func (f *function) applyPlan(ctx context.Context, req request, all Connections, 
 		}
 		s.Err = err
 	}
-	all.Refresh(ctx, LookAt(req.prefix, false))
+	all.Refresh(ctx, kea.LookAt(req.prefix, false))
 	after, err := f.makePlan(req, all)
 	if err != nil || after.isComplete() {
 		return after, err
 	}
 	if i := slices.Index(all.Up(), by); i >= 0 && no.IsFinal(tried, after.changes[i]) {
-		return plan{}, Outage{Classify(why)}
+		return plan{}, kea.Outage{kea.Classify(why)}
 	}
-	return plan{}, ErrChanged
+	return plan{}, kea.ErrChanged
 }
 
 // checkSubnetsAllowed returns a UserError if a change adds reservations to a subnet that
 // neither the stack has created nor the platform team allows: the prefix of a tenant may lie
 // in a subnet of others. Reservations that exist in such a subnet may be kept and removed.
-func (f *function) checkSubnetsAllowed(ctx context.Context, up Connections, req request, changes []Change) error {
+func (f *function) checkSubnetsAllowed(ctx context.Context, up kea.Connections, req request, changes []kea.Change) error {
 	for i, s := range up {
 		c := changes[i]
 		if c.Create != nil || len(c.Add)+len(c.Update) == 0 || f.allowed.contain(s.View.Subnet) {

@@ -15,6 +15,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/kea-reserve/kea"
 	sim "github.com/vitistack/stack/tests/sim/kea"
 	stand "github.com/vitistack/stack/tests/stand/kea"
 )
@@ -24,17 +25,17 @@ import (
 func TestRights(t *testing.T) {
 	t.Parallel()
 	b := simulate(t, sim.Kea2, stand.Options{})
-	w := newWorld(t, []string{b.URL()})
+	w := newEnv(t, []string{b.URL()})
 	user := "kea-reserve-in-" + w.namespace
 	w.grantShippedRoles(user)
 	config := rest.CopyConfig(w.config)
 	config.Impersonate = rest.ImpersonationConfig{UserName: user}
 	limited, err := kube.New(config, name, kinds...)
 	w.must(err)
-	w.f.kube, w.f.lock = limited, NewLock(limited, w.namespace, w.clock.Now)
+	w.f.kube, w.f.lock = limited, kea.NewLock(limited, w.namespace, w.clock.Now)
 	w.await("the roles to be effective", func() bool {
 		return !apierrors.IsForbidden(limited.List(t.Context(), w.namespace, "", &v1alpha1.KubernetesClusterList{})) &&
-			!apierrors.IsForbidden(limited.Get(t.Context(), w.namespace, LockName, &coordinationv1.Lease{}))
+			!apierrors.IsForbidden(limited.Get(t.Context(), w.namespace, kea.LockName, &coordinationv1.Lease{}))
 	})
 
 	w.network("net", "10.77.0.0/24", nil)
@@ -54,7 +55,7 @@ func TestRights(t *testing.T) {
 
 // grantShippedRoles gives a user the rights of knative/kea-reserve.yaml: those of
 // the ClusterRole everywhere, and those of the Role where the function runs.
-func (w *world) grantShippedRoles(user string) {
+func (w *env) grantShippedRoles(user string) {
 	w.t.Helper()
 	client, err := kube.New(w.config, name, kube.Kinds(rbacv1.SchemeGroupVersion,
 		&rbacv1.ClusterRole{}, &rbacv1.Role{}, &rbacv1.ClusterRoleBinding{}, &rbacv1.RoleBinding{}))

@@ -77,7 +77,7 @@ func TestSecure(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/Kea%d", name, generation), func(t *testing.T) {
 				t.Parallel()
 				b := stand.Start(t, generation, tc.options)
-				w := newWorld(t, nil)
+				w := newEnv(t, nil)
 				if tc.secret != nil {
 					w.must(w.kube.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "kea"}, Data: tc.secret}))
 				}
@@ -110,7 +110,7 @@ func TestPasswordIsRenewed(t *testing.T) {
 		}
 	}
 	write("old")
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	w.f = w.function([]string{b.URL()}, "KEA_BASIC_AUTH_USERNAME=admin", "CREDENTIALS_DIR="+directory)
 	w.network("net", "10.77.0.0/24", nil)
 	w.configuration("vm", []string{macA}, nil)

@@ -12,6 +12,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/reconcile"
+	"github.com/vitistack/stack/functions/kea-reserve/kea"
 )
 
 // conditionRedundant is True if every configured Kea server has the reservations. Only
@@ -37,7 +38,7 @@ const (
 // During an Outage, a NetworkConfiguration whose interfaces have reservations already keeps
 // them in its status, and its phase stays Ready, because machines are using the addresses.
 func setStatus(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, r request, reserved result, err error, servers int, now time.Time) reconcile.Outcome {
-	var outage Outage
+	var outage kea.Outage
 	userError, isUserError := reconcile.AsUserError(err)
 	switch {
 	case isUserError:

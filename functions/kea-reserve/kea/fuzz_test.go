@@ -1,4 +1,4 @@
-package main
+package kea
 
 import (
 	"encoding/json"
@@ -31,7 +31,7 @@ func FuzzDocument(f *testing.F) {
 				t.Errorf("subnet %s", s.Prefix)
 			}
 		}
-		r := Reservation{Subnet: 1, Client: Identifier{HWAddress, "02:00:00:00:00:fe"}, Address: netip.MustParseAddr("10.0.0.254")}
+		r := Reservation{Subnet: 1, Client: Identifier{hwAddress, "02:00:00:00:00:fe"}, Address: netip.MustParseAddr("10.0.0.254")}
 		with, err := d.apply(Change{Add: []Reservation{r}}, "client-class")
 		if err != nil {
 			t.Fatal(err)

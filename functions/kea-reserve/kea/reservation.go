@@ -1,4 +1,4 @@
-package main
+package kea
 
 import (
 	"encoding/json"
@@ -7,39 +7,41 @@ import (
 	"strings"
 )
 
-// Owner is what a reservation's user-context says about whom it is for. It tells
-// the stack's reservations from others, and each holder's from the next one's.
+// Owner is what the user-context of a reservation says about whom it is for. Reservations
+// without it were not made by the stack.
 type Owner struct {
-	// UID is the one of the NetworkConfiguration.
+	// UID is that of the NetworkConfiguration.
 	UID string `json:"vitistack.io/uid,omitempty"`
-	// Name is its namespace and name.
+	// Name is the namespace and name of the NetworkConfiguration.
 	Name      string `json:"vitistack.io/networkconfiguration,omitempty"`
 	Interface string `json:"vitistack.io/interface,omitempty"`
 	// Network is the UID of the NetworkNamespace.
 	Network string `json:"vitistack.io/networknamespace-uid,omitempty"`
 }
 
-// Identifier is what Kea knows a client by: a type, such as hw-address, and a
-// value.
+// Identifier is what Kea knows a client by: a type, such as hw-address, and a value.
 type Identifier struct{ Type, Value string }
 
 func (i Identifier) String() string { return i.Type + " " + i.Value }
 
-const HWAddress = "hw-address"
+const hwAddress = "hw-address"
 
-// Reservation is a host reservation in a subnet of Kea. Two are equal if they are
-// the same to a client and to the stack.
+// MACIdentifier identifies a client by its MAC address in the form of CanonicalMAC.
+func MACIdentifier(mac string) Identifier { return Identifier{Type: hwAddress, Value: mac} }
+
+// Reservation is a host reservation in a subnet. Equal Reservations are the same to the client
+// and to the stack.
 type Reservation struct {
 	Subnet uint32
 	Client Identifier
-	// Address is not valid where the reservation has none.
+	// Address is the zero Addr if the reservation has none.
 	Address netip.Addr
-	// Routers and dns are the addresses of these options, joined by commas.
+	// Routers and DNS are the addresses of these options, separated by a comma and a space.
 	Routers, DNS string
 	Owner        Owner
 }
 
-// CanonicalMAC is how Kea writes a MAC address.
+// CanonicalMAC returns a MAC address as Kea writes it: in lower case, with colons.
 func CanonicalMAC(mac string) string {
 	return strings.ToLower(strings.ReplaceAll(mac, "-", ":"))
 }
@@ -92,7 +94,7 @@ func (h host) decode(subnet uint32) Reservation {
 
 func (h host) identifier() Identifier {
 	for _, i := range []Identifier{
-		{HWAddress, CanonicalMAC(h.HWAddress)}, {"duid", h.DUID}, {"circuit-id", h.CircuitID},
+		{hwAddress, CanonicalMAC(h.HWAddress)}, {"duid", h.DUID}, {"circuit-id", h.CircuitID},
 		{"client-id", h.ClientID}, {"flex-id", h.FlexID},
 	} {
 		if i.Value != "" {
@@ -125,7 +127,7 @@ func decodeOptions(options []option) (routers, dns string) {
 	return routers, dns
 }
 
-// canonicalList is how Kea writes a list of addresses in an option.
+// canonicalList returns a list of addresses as Kea writes it in an option.
 func canonicalList(data string) string {
 	parts := strings.Split(data, ",")
 	for i := range parts {
@@ -149,8 +151,8 @@ type leaseJSON struct {
 	LastTransaction int64 `json:"cltt"`
 }
 
-// leaseReclaimed is the state of a lease that has ended. Any other state keeps the
-// address from others.
+// leaseReclaimed is the state of a lease that has expired. In any other state the address is
+// not free.
 const leaseReclaimed = 2
 
 // ID names a reservation on every server.

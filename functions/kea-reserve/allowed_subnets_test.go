@@ -7,36 +7,37 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
-	"github.com/vitistack/stack/tests/stand/kea"
+	"github.com/vitistack/stack/functions/kea-reserve/kea"
+	stand "github.com/vitistack/stack/tests/stand/kea"
 )
 
 // TestSubnetsOfOthers has a tenant choose a prefix that lies in a subnet that others have made in
 // Kea.
 func TestSubnetsOfOthers(t *testing.T) {
 	t.Parallel()
-	office := kea.Subnet{ID: 7, Subnet: "10.77.0.0/16", UserContext: map[string]any{"site": "office"}}
+	office := stand.Subnet{ID: 7, Subnet: "10.77.0.0/16", UserContext: map[string]any{"site": "office"}}
 	made := office
-	made.UserContext = map[string]any{SubnetOwnerKey: "9f5b3b9e-8f6e-4a55-9a31-0c5f6f3a7d10"}
-	shared := map[string][]kea.Subnet{"floor": {office}}
+	made.UserContext = map[string]any{kea.SubnetOwnerKey: "9f5b3b9e-8f6e-4a55-9a31-0c5f6f3a7d10"}
+	shared := map[string][]stand.Subnet{"floor": {office}}
 	for name, tc := range map[string]struct {
 		reason  string
-		options kea.Options
+		options stand.Options
 		network string
 		allowed string
 		refused bool
 	}{
-		"Within":      {reason: "the prefix is a part of the subnet", options: kea.Options{Subnets: []kea.Subnet{office}}, network: "10.77.5.0/24", refused: true},
-		"Same":        {reason: "the prefix is that of the subnet", options: kea.Options{Subnets: []kea.Subnet{office}}, network: "10.77.0.0/16", refused: true},
-		"Shared":      {reason: "the subnet is in a shared network", options: kea.Options{SharedNetworks: shared}, network: "10.77.5.0/24", refused: true},
-		"OthersAreIn": {reason: "others are listed", options: kea.Options{Subnets: []kea.Subnet{office}}, network: "10.77.5.0/24", allowed: "8, 10.77.5.0/24, 192.168.0.0/16", refused: true},
-		"ByID":        {reason: "its id is listed", options: kea.Options{Subnets: []kea.Subnet{office}}, network: "10.77.5.0/24", allowed: "8, 7"},
-		"ByPrefix":    {reason: "its prefix is listed", options: kea.Options{Subnets: []kea.Subnet{office}}, network: "10.77.5.0/24", allowed: "10.77.0.0/16"},
-		"ByParent":    {reason: "it lies in a prefix that is listed", options: kea.Options{SharedNetworks: shared}, network: "10.77.5.0/24", allowed: "10.0.0.0/8"},
-		"Made":        {reason: "this stack has made it, for a network that is gone", options: kea.Options{Subnets: []kea.Subnet{made}}, network: "10.77.5.0/24"},
+		"Within":      {reason: "the prefix is a part of the subnet", options: stand.Options{Subnets: []stand.Subnet{office}}, network: "10.77.5.0/24", refused: true},
+		"Same":        {reason: "the prefix is that of the subnet", options: stand.Options{Subnets: []stand.Subnet{office}}, network: "10.77.0.0/16", refused: true},
+		"Shared":      {reason: "the subnet is in a shared network", options: stand.Options{SharedNetworks: shared}, network: "10.77.5.0/24", refused: true},
+		"OthersAreIn": {reason: "others are listed", options: stand.Options{Subnets: []stand.Subnet{office}}, network: "10.77.5.0/24", allowed: "8, 10.77.5.0/24, 192.168.0.0/16", refused: true},
+		"ByID":        {reason: "its id is listed", options: stand.Options{Subnets: []stand.Subnet{office}}, network: "10.77.5.0/24", allowed: "8, 7"},
+		"ByPrefix":    {reason: "its prefix is listed", options: stand.Options{Subnets: []stand.Subnet{office}}, network: "10.77.5.0/24", allowed: "10.77.0.0/16"},
+		"ByParent":    {reason: "it lies in a prefix that is listed", options: stand.Options{SharedNetworks: shared}, network: "10.77.5.0/24", allowed: "10.0.0.0/8"},
+		"Made":        {reason: "this stack has made it, for a network that is gone", options: stand.Options{Subnets: []stand.Subnet{made}}, network: "10.77.5.0/24"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, tc.options, func(t *testing.T, b backend) {
-				w := newWorld(t, []string{b.URL()}, allowedVariable+"="+tc.allowed)
+				w := newEnv(t, []string{b.URL()}, allowedVariable+"="+tc.allowed)
 				w.network("net", tc.network, nil)
 				w.configuration("vm", []string{macA}, nil)
 				nc := w.settle("vm")
@@ -63,8 +64,8 @@ func TestSubnetsOfOthers(t *testing.T) {
 // TestSubnetTakenOffTheList has the platform team take a subnet off the list: what is reserved in
 // it stays, and can be released.
 func TestSubnetTakenOffTheList(t *testing.T) {
-	onEach(t, kea.Options{Subnets: []kea.Subnet{{ID: 7, Subnet: "10.77.0.0/24"}}}, func(t *testing.T, b backend) {
-		w := newWorld(t, []string{b.URL()}, allowedVariable+"=7")
+	onEach(t, stand.Options{Subnets: []stand.Subnet{{ID: 7, Subnet: "10.77.0.0/24"}}}, func(t *testing.T, b backend) {
+		w := newEnv(t, []string{b.URL()}, allowedVariable+"=7")
 		w.network("net", "10.77.0.0/24", nil)
 		w.configuration("vm", []string{macA}, nil)
 		address := addressOf(t, w.settle("vm"), 0)
@@ -93,14 +94,14 @@ func TestSubnetList(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		reason string
-		subnet Subnet
+		subnet kea.Subnet
 		want   bool
 	}{
-		"ID":     {"its id is listed", Subnet{7, netip.MustParsePrefix("192.0.2.0/24")}, true},
-		"Prefix": {"its prefix is listed", Subnet{8, netip.MustParsePrefix("10.20.0.0/16")}, true},
-		"Within": {"it lies in a prefix that is listed", Subnet{8, netip.MustParsePrefix("10.20.3.0/24")}, true},
-		"Wider":  {"it is more than what is listed", Subnet{8, netip.MustParsePrefix("10.0.0.0/8")}, false},
-		"Other":  {"it is another one", Subnet{8, netip.MustParsePrefix("10.21.0.0/24")}, false},
+		"ID":     {"its id is listed", kea.Subnet{ID: 7, Prefix: netip.MustParsePrefix("192.0.2.0/24")}, true},
+		"Prefix": {"its prefix is listed", kea.Subnet{ID: 8, Prefix: netip.MustParsePrefix("10.20.0.0/16")}, true},
+		"Within": {"it lies in a prefix that is listed", kea.Subnet{ID: 8, Prefix: netip.MustParsePrefix("10.20.3.0/24")}, true},
+		"Wider":  {"it is more than what is listed", kea.Subnet{ID: 8, Prefix: netip.MustParsePrefix("10.0.0.0/8")}, false},
+		"Other":  {"it is another one", kea.Subnet{ID: 8, Prefix: netip.MustParsePrefix("10.21.0.0/24")}, false},
 	} {
 		if got := l.contain(tc.subnet); got != tc.want {
 			t.Errorf("%s: %s: got %t", name, tc.reason, got)

@@ -1,4 +1,4 @@
-package main
+package kea
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"github.com/vitistack/stack/functions/internal/wire"
 )
 
-// Connection is where one Kea server stands in a delivery: what it has, or why it
-// cannot be asked any more.
+// Connection is one Kea server in a delivery: what it has, or the error after which it is not
+// used any more.
 type Connection struct {
 	client *Client
 	Server Server
@@ -24,7 +24,8 @@ type Connection struct {
 // Connections are the Kea servers of a delivery, the primary one first.
 type Connections []*Connection
 
-// Connect connects to all servers, and looks at each of them, at the same time.
+// Connect reaches all servers and reads each of them, concurrently. A server that fails has
+// Err set.
 func Connect(ctx context.Context, controls []*Client, look func(context.Context, Server) (View, error)) Connections {
 	all := make(Connections, len(controls))
 	for i, c := range controls {
@@ -38,11 +39,12 @@ func Connect(ctx context.Context, controls []*Client, look func(context.Context,
 	return all
 }
 
-// Refresh looks again at the servers that are up.
+// Refresh reads the servers that are up again.
 func (p Connections) Refresh(ctx context.Context, look func(context.Context, Server) (View, error)) {
 	p.Up().Each(func(s *Connection) { s.View, s.Err = look(ctx, s.Server) })
 }
 
+// Each calls f for every server concurrently, and waits.
 func (p Connections) Each(f func(*Connection)) {
 	var wait sync.WaitGroup
 	for _, s := range p {
@@ -51,16 +53,17 @@ func (p Connections) Each(f func(*Connection)) {
 	wait.Wait()
 }
 
-// Up are the servers that have answered so far.
+// Up returns the servers without an error so far.
 func (p Connections) Up() Connections {
 	return slices.DeleteFunc(slices.Clone(p), func(s *Connection) bool { return s.Err != nil })
 }
 
-// Down are those that have not.
+// Down returns the servers with an error.
 func (p Connections) Down() Connections {
 	return slices.DeleteFunc(slices.Clone(p), func(s *Connection) bool { return s.Err == nil })
 }
 
+// Views returns what the servers have.
 func (p Connections) Views() []View {
 	views := make([]View, len(p))
 	for i, s := range p {
@@ -69,13 +72,13 @@ func (p Connections) Views() []View {
 	return views
 }
 
-// NeedLock tells whether any of the servers must be changed under the lock.
+// NeedLock reports whether any server may be changed only while holding the Lock.
 func (p Connections) NeedLock() bool {
 	return slices.ContainsFunc(p, func(s *Connection) bool { return s.Server.Exclusive() })
 }
 
-// Problem is an error of a server that is no failure of it: its subnets or its
-// reservations do not allow what is wished, or it was changed meanwhile.
+// Problem returns the first error that is no failure of a server: a UserError about its
+// subnets or reservations, or ErrChanged.
 func (p Connections) Problem() error {
 	for _, s := range p {
 		if errors.As(s.Err, new(reconcile.UserError)) || errors.Is(s.Err, ErrChanged) {
@@ -85,7 +88,7 @@ func (p Connections) Problem() error {
 	return nil
 }
 
-// Outage is what is told about servers that are down.
+// Outage returns what is wrong with the servers that are down.
 func (p Connections) Outage() Outage {
 	var all Outage
 	for _, s := range p.Down() {
@@ -94,7 +97,7 @@ func (p Connections) Outage() Outage {
 	return all
 }
 
-// Outage is that no server, or not every server that has to, can do its part.
+// Outage has the errors of the servers that could not do what was needed.
 type Outage []ServerError
 
 func (o Outage) Error() string {
@@ -108,8 +111,8 @@ func (o Outage) Error() string {
 	return text
 }
 
-// Reason is the one of the first server that is not mended by waiting, or else of
-// the first one.
+// Reason returns the reason of the first server that needs a change by the platform team, or
+// else of the first server.
 func (o Outage) Reason() string {
 	for _, f := range o {
 		if !f.Transient {
@@ -119,19 +122,19 @@ func (o Outage) Reason() string {
 	return o[0].Reason
 }
 
-// IsTransient tells whether waiting may mend one of them.
+// IsTransient reports whether waiting may help for one of the servers.
 func (o Outage) IsTransient() bool {
 	return slices.ContainsFunc(o, func(f ServerError) bool { return f.Transient })
 }
 
-// ServerError is what is told about a server that cannot do its part.
+// ServerError says in a condition why a server cannot do what is needed.
 type ServerError struct {
 	Reason, Message string
-	// Transient is whether it may mend itself.
+	// Transient is whether waiting may help.
 	Transient bool
 }
 
-// Classify tells what to do about an error of a server:
+// Classify says in a condition what to do about an error of a server:
 //
 //	refused, timeout, 408, 429, 5xx, DHCP server offline   KeaUnavailable       wait
 //	401, 403                                               KeaUnauthorized      change credentials
@@ -172,7 +175,7 @@ func Classify(err error) ServerError {
 
 const urlAdvice = ": set KEA_URL and KEA_SECONDARY_URL to Kea's control agent, or to a control socket of type http"
 
-// LookAt looks at the subnet of a network.
+// LookAt returns a function for Connect that reads the subnet of a network.
 func LookAt(network netip.Prefix, leases bool) func(context.Context, Server) (View, error) {
 	return func(ctx context.Context, s Server) (View, error) { return s.Look(ctx, network, leases) }
 }

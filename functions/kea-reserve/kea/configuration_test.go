@@ -1,4 +1,4 @@
-package main
+package kea
 
 import (
 	"encoding/json"
@@ -54,14 +54,14 @@ func TestDocument(t *testing.T) {
 	}
 	in := func(address string, subnet uint32) Reservation {
 		return Reservation{
-			Subnet: subnet, Client: Identifier{HWAddress, "52:54:00:00:00:0a"}, Address: netip.MustParseAddr(address),
+			Subnet: subnet, Client: Identifier{hwAddress, "52:54:00:00:00:0a"}, Address: netip.MustParseAddr(address),
 			Routers: "10.77.0.1", DNS: "10.9.9.9", Owner: Owner{UID: "u1", Name: "ns/vm", Interface: "eth0", Network: "n1"},
 		}
 	}
 	changed, err := d.apply(Change{
 		Create: &SubnetSpec{Subnet: Subnet{5, netip.MustParsePrefix("10.77.0.0/24")}, Classes: []string{"a"}, Network: "n1"},
 		Add:    []Reservation{in("10.78.0.5", 2), in("10.77.0.5", 5)},
-		Remove: []Reservation{{Subnet: 1, Client: Identifier{HWAddress, "02:00:00:00:00:01"}}},
+		Remove: []Reservation{{Subnet: 1, Client: Identifier{hwAddress, "02:00:00:00:00:01"}}},
 	}, "classes-key")
 	if err != nil {
 		t.Fatal(err)

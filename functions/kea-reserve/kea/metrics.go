@@ -1,4 +1,4 @@
-package main
+package kea
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 	"github.com/vitistack/stack/functions/internal/wire"
 )
 
-// observe counts one command, by how long it took and what came of it.
+// observe counts one command by its duration and its error.
 func observe(role, command string, err error, took time.Duration) {
 	metrics.GetOrCreatePrometheusHistogram(fmt.Sprintf(
 		`kea_operator_dhcp_operation_duration_seconds{operation=%q,server=%q}`, command, role)).Update(took.Seconds())
@@ -36,7 +36,7 @@ func errorKind(err error) string {
 	}
 }
 
-// setHealth tells whether a server answers and its DHCP server is there.
+// setHealth records whether a server and its DHCP server answer.
 func setHealth(role string, up bool) {
 	value := 0.0
 	if up {
@@ -45,10 +45,10 @@ func setHealth(role string, up bool) {
 	metrics.GetOrCreateGauge(fmt.Sprintf(`kea_operator_server_health{server=%q,type="dhcp4"}`, role), nil).Set(value)
 }
 
-// CountFailover counts a reservation that only the secondary server could be given.
+// CountFailover counts a reservation that only the secondary server has.
 func CountFailover() { metrics.GetOrCreateCounter(`kea_operator_failovers_total`).Inc() }
 
-// countReservation counts reservations, by whether they are added or removed.
+// countReservation counts reservations by whether they are added or removed.
 func countReservation(operation string, err error) {
 	status := "success"
 	if err != nil {

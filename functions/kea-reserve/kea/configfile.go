@@ -1,4 +1,4 @@
-package main
+package kea
 
 import (
 	"bytes"
@@ -8,17 +8,17 @@ import (
 	"net/netip"
 )
 
-// configFile is a server without commands for reservations, as all free Kea before
-// 3.0 is. It is read and written as a whole configuration, so that of two who
-// change it at the same time one undoes the other: change it under the lock only.
+// configFile is a server without commands for reservations, as every free Kea before 3.0. It
+// is read and written as a whole configuration, so that one of two concurrent changes would be
+// lost: change it only while holding the Lock.
 type configFile struct {
 	client *Client
 	has    map[string]bool
 }
 
-// ErrChanged says that a server was changed between looking and changing. The next
+// ErrChanged says that another client changed a server between Look and Change. The next
 // delivery looks again.
-var ErrChanged = errors.New("the server was changed by somebody else meanwhile")
+var ErrChanged = errors.New("another client changed the configuration of the server meanwhile")
 
 func (s *configFile) Exclusive() bool { return true }
 
@@ -50,7 +50,7 @@ func (s *configFile) Find(ctx context.Context, macs []string) (View, error) {
 	v := View{config: d}
 	for _, r := range d.Reservations() {
 		for _, mac := range macs {
-			if r.Client == (Identifier{HWAddress, mac}) {
+			if r.Client == (Identifier{hwAddress, mac}) {
 				v.Reservations = append(v.Reservations, r)
 			}
 		}
@@ -96,8 +96,8 @@ func (s *configFile) Change(ctx context.Context, v View, c Change) error {
 	return err
 }
 
-// write gives the server a new configuration, after it has found it good, and
-// unless somebody who does not know the lock has changed it since it was read.
+// write sets a new configuration after the server has tested it. It returns ErrChanged if a
+// client without the Lock has changed the configuration since it was read.
 func (s *configFile) write(ctx context.Context, d *Configuration) error {
 	dhcp4, err := d.encode()
 	if err != nil {
@@ -152,7 +152,7 @@ func (s *configFile) Retire(ctx context.Context, network string, keep netip.Pref
 	return true, s.write(ctx, next)
 }
 
-// Made reads the configuration that the view has already.
+// Made looks into the configuration that the View already has.
 func (s *configFile) Made(_ context.Context, v View) (bool, error) {
 	return v.config != nil && v.config.isOurs(v.Subnet.ID), nil
 }

@@ -1,4 +1,5 @@
-package main
+// Package kea reads and writes reservations and subnets of ISC Kea DHCP servers by their control API.
+package kea
 
 import (
 	"context"
@@ -7,27 +8,28 @@ import (
 	"slices"
 )
 
-// Server keeps reservations on one Kea server. There is one file for each way to
-// do that. None of its methods tries anything twice.
+// Server reads and changes the reservations of one Kea server. hostCommands and configFile
+// implement it. No method retries.
 type Server interface {
-	// Look reads the subnet that a network lies in with its reservations, and its
-	// leases too if asked to. It returns a refusal where the server's subnets cut
-	// the network into pieces.
+	// Look reads the subnet that contains a network, with its reservations and, if leases is
+	// true, its leases. It returns a UserError if the server has subnets that cover only parts
+	// of the network.
 	Look(ctx context.Context, network netip.Prefix, leases bool) (View, error)
-	// Find reads the reservations of MAC addresses, in whatever subnet.
+	// Find reads the reservations of MAC addresses in all subnets.
 	Find(ctx context.Context, macs []string) (View, error)
-	// Change makes a change to what a view of this server showed. An error says
-	// nothing about what is done: look again.
+	// Change applies a change to what a View of this server showed. After an error, a part of
+	// the change may be applied: look again.
 	Change(ctx context.Context, v View, c Change) error
-	// Retire removes the subnets that were made for the NetworkNamespace with the UID
-	// and that nothing is reserved in, but those that overlap keep. It reports whether
-	// it has removed any.
+	// Retire removes the empty subnets that were created for the NetworkNamespace with the UID
+	// network, except those that overlap keep. It reports whether it has removed any.
 	Retire(ctx context.Context, network string, keep netip.Prefix) (bool, error)
-	// Made reports whether this stack made the subnet of a view of this server.
+	// Made reports whether this stack created the subnet of a View of this server.
 	Made(ctx context.Context, v View) (bool, error)
-	// Persist makes the server keep what it has over a restart.
+	// Persist writes the configuration file of the server, so that the changes survive a
+	// restart.
 	Persist(ctx context.Context) error
-	// Exclusive tells whether two changes at the same time may undo each other.
+	// Exclusive reports whether concurrent changes can overwrite each other, so that Change
+	// needs the Lock.
 	Exclusive() bool
 }
 
@@ -56,9 +58,8 @@ func (c Change) IsEmpty() bool {
 	return c.Create == nil && len(c.Add) == 0 && len(c.Update) == 0 && len(c.Remove) == 0
 }
 
-// connect finds out by which commands a server keeps reservations. A server that
-// has the commands for it does so by them; any other is given a whole new
-// configuration.
+// connect asks a server for its commands and returns hostCommands if it has those for
+// reservations and subnets, and configFile otherwise.
 func connect(ctx context.Context, c *Client) (Server, error) {
 	has, err := c.commands(ctx)
 	if err != nil {
@@ -80,7 +81,7 @@ func connect(ctx context.Context, c *Client) (Server, error) {
 	return &configFile{client: c, has: has}, nil
 }
 
-// leasesOf reads the leases of a subnet, from a server that can tell.
+// leasesOf reads the leases of a subnet, or none if the server lacks the hook lease_cmds.
 func leasesOf(ctx context.Context, c *Client, has map[string]bool, subnet uint32) ([]Lease, error) {
 	if !has["lease4-get-all"] {
 		return nil, nil

@@ -1,4 +1,4 @@
-package main
+package kea
 
 import (
 	"context"
@@ -8,9 +8,9 @@ import (
 	"reflect"
 )
 
-// hostCommands is a server with commands for reservations and subnets, which the
-// hooks host_cmds and subnet_cmds give to Kea since 3.0. Each command is atomic:
-// the server refuses a second reservation for a client or for an address.
+// hostCommands is a server with commands for reservations and subnets, which the hooks
+// host_cmds and subnet_cmds provide since Kea 3.0. Each command is atomic: the server refuses
+// a second reservation for a client or an address.
 type hostCommands struct {
 	client *Client
 	has    map[string]bool
@@ -23,8 +23,8 @@ const (
 	removeReservation = "reservation-del"
 )
 
-// everywhere has reservations looked up, written and deleted in the configuration
-// in memory and in the database of hosts, if there is one.
+// everywhere has a command read and write both the configuration in memory and the database of
+// hosts, if there is one.
 const everywhere = "all"
 
 func (s *hostCommands) Exclusive() bool { return false }
@@ -47,7 +47,7 @@ func (s *hostCommands) Look(ctx context.Context, network netip.Prefix, leases bo
 	return v, err
 }
 
-// reservations reads those of one subnet.
+// reservations reads the reservations of one subnet.
 func (s *hostCommands) reservations(ctx context.Context, subnet uint32) ([]Reservation, error) {
 	var answer struct {
 		Hosts []host `json:"hosts"`
@@ -88,7 +88,7 @@ func (s *hostCommands) Find(ctx context.Context, macs []string) (View, error) {
 		var answer struct {
 			Hosts []host `json:"hosts"`
 		}
-		arguments := map[string]any{"identifier-type": HWAddress, "identifier": mac}
+		arguments := map[string]any{"identifier-type": hwAddress, "identifier": mac}
 		if err := s.client.do(ctx, "reservation-get-by-id", arguments, &answer); err != nil && !isEmpty(err) {
 			return View{}, err
 		}
@@ -99,9 +99,8 @@ func (s *hostCommands) Find(ctx context.Context, macs []string) (View, error) {
 	return v, nil
 }
 
-// Change first takes away what is to go or to be another, so that the addresses
-// are free for what comes. The server has a command for updating too, which
-// deletes and adds as well, and is not there in every version.
+// Change first removes what has to be removed or updated, so that the addresses are free.
+// Kea's own command for an update does the same, and not every version has it.
 func (s *hostCommands) Change(ctx context.Context, _ View, c Change) error {
 	if c.Create != nil {
 		if err := s.create(ctx, c); err != nil {
@@ -144,7 +143,7 @@ func (s *hostCommands) create(ctx context.Context, c Change) error {
 	return err
 }
 
-// Made asks for the one subnet, or reads the whole configuration from a server without that
+// Made asks for the one subnet, or reads the whole configuration if the server lacks that
 // command.
 func (s *hostCommands) Made(ctx context.Context, v View) (bool, error) {
 	if !s.has["subnet4-get"] {
@@ -165,8 +164,8 @@ func (s *hostCommands) Made(ctx context.Context, v View) (bool, error) {
 	return len(answer.Subnets) == 1 && subnetOwner(answer.Subnets[0].UserContext) != "", nil
 }
 
-// Retire reads the whole configuration, since no command lists subnets with their
-// user-contexts. Reservations in a database of hosts are not in it.
+// Retire reads the whole configuration, because no command lists subnets with their
+// user-contexts. A subnet with reservations in a database of hosts is not empty.
 func (s *hostCommands) Retire(ctx context.Context, network string, keep netip.Prefix) (bool, error) {
 	if !s.has["config-get"] || !s.has["subnet4-del"] {
 		return false, nil
@@ -196,8 +195,8 @@ func (s *hostCommands) Persist(ctx context.Context) error {
 	return s.client.do(ctx, "config-write", nil, nil)
 }
 
-// subnetOwner returns the UID of the NetworkNamespace that this stack made a subnet for, by the
-// user-context of the subnet. It is empty for a subnet of others.
+// subnetOwner returns the UID of the NetworkNamespace for which the stack created a subnet. It
+// is empty for any other subnet.
 func subnetOwner(context json.RawMessage) string {
 	var m map[string]any
 	if json.Unmarshal(context, &m) != nil {

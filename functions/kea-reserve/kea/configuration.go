@@ -1,4 +1,4 @@
-package main
+package kea
 
 import (
 	"context"
@@ -10,23 +10,24 @@ import (
 	"sync"
 )
 
-// fields is a JSON object whose values are kept as they came, so that a
-// configuration loses nothing that this function does not know.
+// fields is a JSON object whose values stay as they came, so that a configuration keeps the
+// settings that this package does not know.
 type fields map[string]json.RawMessage
 
-// Configuration is the configuration of a Kea server. Subnets are in it at two places:
-// at its top, and within shared networks.
+// Configuration is the configuration of a Kea server. It has subnets at its top level and in
+// shared networks.
 type Configuration struct {
 	source json.RawMessage
 	hash   string
 	dhcp4  fields
 	shared []fields
-	// lists are the subnets of dhcp4, and then those of each of shared.
+	// lists are the subnets of dhcp4, and then those of each shared network.
 	lists [][]fields
 }
 
 var errConfiguration = errors.New("read Kea's configuration: it is not of the form that Kea writes")
 
+// ParseConfiguration reads a configuration in the form that config-get returns.
 func ParseConfiguration(source json.RawMessage) (*Configuration, error) {
 	d := &Configuration{source: source}
 	if json.Unmarshal(source, &d.dhcp4) != nil || d.dhcp4 == nil {
@@ -45,8 +46,8 @@ func ParseConfiguration(source json.RawMessage) (*Configuration, error) {
 	return d, nil
 }
 
-// into decodes one value, and leaves what v points to as it is where there is
-// none. It reports whether the value is of v's type.
+// into decodes one value into v, and leaves v unchanged if the key is missing. It reports
+// whether the value has the type of v.
 func (f fields) into(key string, v any) bool {
 	raw, ok := f[key]
 	return !ok || json.Unmarshal(raw, v) == nil
@@ -66,6 +67,7 @@ func (f fields) id() (id uint32) {
 	return id
 }
 
+// Subnets returns all subnets with a valid prefix.
 func (d *Configuration) Subnets() []Subnet {
 	var all []Subnet
 	for _, s := range slices.Concat(d.lists...) {
@@ -78,6 +80,7 @@ func (d *Configuration) Subnets() []Subnet {
 	return all
 }
 
+// Reservations returns the reservations of all subnets.
 func (d *Configuration) Reservations() []Reservation {
 	var all []Reservation
 	for _, s := range slices.Concat(d.lists...) {
@@ -90,8 +93,8 @@ func (d *Configuration) Reservations() []Reservation {
 	return all
 }
 
-// apply is the document after a change. A subnet that it makes has its classes by
-// the name classKey.
+// apply returns the configuration after a change. classKey is the key under which a new subnet
+// has its client classes.
 func (d *Configuration) apply(c Change, classKey string) (*Configuration, error) {
 	next, err := d.copy()
 	if err != nil {
@@ -123,7 +126,7 @@ func (d *Configuration) copy() (*Configuration, error) {
 	return next, nil
 }
 
-// edit makes a change in the reservations of one subnet.
+// edit changes the reservations of one subnet.
 func edit(s fields, c Change) error {
 	id := s.id()
 	gone, come := map[Identifier]bool{}, []Reservation{}
@@ -158,8 +161,8 @@ func edit(s fields, c Change) error {
 	return s.set("reservations", kept)
 }
 
-// unusedSubnets are the identities of the subnets that were made for a NetworkNamespace, have
-// no reservation in the document, and don't overlap keep.
+// unusedSubnets returns the IDs of the subnets that were created for a NetworkNamespace, have
+// no reservation in the configuration, and do not overlap keep.
 func (d *Configuration) unusedSubnets(network string, keep netip.Prefix) []uint32 {
 	used := map[uint32]bool{}
 	for _, r := range d.Reservations() {
@@ -177,12 +180,12 @@ func (d *Configuration) unusedSubnets(network string, keep netip.Prefix) []uint3
 	return ids
 }
 
-// isOurs reports whether this stack made the subnet of an identity.
+// isOurs reports whether the stack created the subnet with an ID.
 func (d *Configuration) isOurs(id uint32) bool {
 	return slices.ContainsFunc(slices.Concat(d.lists...), func(s fields) bool { return s.id() == id && subnetOwner(s["user-context"]) != "" })
 }
 
-// withoutSubnets is the document without some subnets.
+// withoutSubnets returns the configuration without some subnets.
 func (d *Configuration) withoutSubnets(ids []uint32) (*Configuration, error) {
 	next, err := d.copy()
 	if err != nil {
@@ -194,7 +197,7 @@ func (d *Configuration) withoutSubnets(ids []uint32) (*Configuration, error) {
 	return next, nil
 }
 
-// encode is the document as the server is to have it.
+// encode returns the configuration as JSON for config-set.
 func (d *Configuration) encode() (json.RawMessage, error) {
 	for i, owner := range append([]fields{d.dhcp4}, d.shared...) {
 		if _, had := owner["subnet4"]; !had && len(d.lists[i]) == 0 {

@@ -1,4 +1,4 @@
-package main
+package kea
 
 import (
 	"context"
@@ -15,16 +15,16 @@ import (
 const (
 	// LockName is the Lease that lets one delivery at a time write configurations.
 	LockName = "kea-reserve"
-	// lockDuration is how long a holder that has crashed keeps others out. It is
-	// longer than a delivery may take by more than clocks may differ.
+	// lockDuration is for how long a holder that has crashed blocks others. It exceeds the
+	// longest delivery by more than clocks may differ.
 	lockDuration = 40 * time.Second
-	// lockPatience is how long a delivery waits for its turn before the broker has
-	// to deliver again, lockInterval how often it looks.
+	// lockPatience is how long a delivery waits for the Lock before the Broker has to
+	// redeliver its event. lockInterval is how often it tries.
 	lockPatience = 3 * time.Second
 	lockInterval = 100 * time.Millisecond
 )
 
-// Lock is held by one delivery at a time, over all replicas.
+// Lock is held by one delivery at a time, across all replicas.
 type Lock struct {
 	kube      *kube.Client
 	namespace string
@@ -36,11 +36,11 @@ func NewLock(client *kube.Client, namespace string, now func() time.Time) *Lock 
 	return &Lock{kube: client, namespace: namespace, now: now}
 }
 
-// ErrLocked says that others had their turn for too long.
-var ErrLocked = errors.New("wait for the turn to change Kea's configuration: others are changing it")
+// ErrLocked says that other deliveries held the Lock for longer than lockPatience.
+var ErrLocked = errors.New("waiting for the Lease kea-reserve: other deliveries are changing the configuration of Kea")
 
-// Acquire waits for the turn, and returns how to end it. Whoever crashes loses its
-// turn after lockDuration.
+// Acquire waits for the Lock and returns the function that releases it. A holder that crashes
+// loses it after lockDuration.
 func (l *Lock) Acquire(ctx context.Context) (release func(), err error) {
 	holder := rand.Text()
 	patience, cancel := context.WithTimeout(ctx, lockPatience)
@@ -63,8 +63,9 @@ func (l *Lock) Acquire(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// tryAcquire takes the Lease if nobody holds it, by a write that fails if anybody else
-// has written it since it was read. It returns nil where somebody has it.
+// tryAcquire takes the Lease unless another delivery holds it, by a write that fails if
+// another delivery has written it since it was read. It returns nil if another delivery holds
+// it.
 func (l *Lock) tryAcquire(ctx context.Context, holder string) (*coordinationv1.Lease, error) {
 	lease := &coordinationv1.Lease{}
 	err := l.kube.Get(ctx, l.namespace, LockName, lease)
@@ -96,8 +97,7 @@ func (l *Lock) setHolder(lease *coordinationv1.Lease, holder string) {
 	lease.Spec.AcquireTime, lease.Spec.RenewTime = &now, &now
 }
 
-// isFree tells whether nobody holds a Lease: it has no holder, or its holder has not
-// been heard of for longer than it may hold it.
+// isFree reports whether a Lease has no holder, or its holder has not renewed it in time.
 func isFree(s coordinationv1.LeaseSpec, now time.Time) bool {
 	if s.HolderIdentity == nil || *s.HolderIdentity == "" || s.RenewTime == nil || s.LeaseDurationSeconds == nil {
 		return true
@@ -105,7 +105,7 @@ func isFree(s coordinationv1.LeaseSpec, now time.Time) bool {
 	return now.After(s.RenewTime.Add(time.Duration(*s.LeaseDurationSeconds) * time.Second))
 }
 
-// release gives the turn to the next one. If it fails, the turn ends by itself.
+// release lets the next delivery acquire the Lock. If it fails, the Lease expires.
 func (l *Lock) release(ctx context.Context, lease *coordinationv1.Lease) {
 	const timeout = 2 * time.Second
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)

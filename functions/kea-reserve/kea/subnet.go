@@ -1,4 +1,4 @@
-package main
+package kea
 
 import (
 	"encoding/binary"
@@ -14,22 +14,21 @@ type Subnet struct {
 	Prefix netip.Prefix
 }
 
-// SubnetSpec is a subnet to make. It has no pool: only machines with a reservation
-// are served, so that nobody takes an address between its choice and its
-// reservation.
+// SubnetSpec is a subnet to create. It has no pool: Kea serves only clients with a
+// reservation, so that no other client gets an address between its choice and its reservation.
 type SubnetSpec struct {
 	Subnet
 	Routers, DNS string
 	Classes      []string
-	// Network is the UID of the NetworkNamespace that the subnet is made for.
+	// Network is the UID of the NetworkNamespace for which the subnet is created.
 	Network string
 }
 
 // subnetJSON is a subnet in Kea's JSON.
 type subnetJSON map[string]any
 
-// classKeys are the names to try for the classes that Kea looks at once a subnet
-// is selected: the one since 2.7.4, and where that is refused the one before.
+// classKeys returns the keys to try for the client classes of a new subnet: the one since Kea
+// 2.7.4, and the former one if the server refuses that.
 func (c Change) classKeys() []string {
 	keys := []string{"evaluate-additional-classes", "require-client-classes"}
 	if c.Create == nil || len(c.Create.Classes) == 0 {
@@ -52,13 +51,12 @@ func (b SubnetSpec) encode(classKey string) subnetJSON {
 	return s
 }
 
-// SubnetOwnerKey is where the user-context of a subnet that this stack made has the UID
-// of the NetworkNamespace.
+// SubnetOwnerKey is the key in the user-context of a subnet under which the stack writes the
+// UID of the NetworkNamespace.
 const SubnetOwnerKey = "vitistack.io/networknamespace-uid"
 
-// findSubnet finds the subnet that a network lies in: its own one, or else the
-// smallest that contains it. Where there is none, found is false. Where a subnet
-// covers a part of the network only, nothing that Kea could be told is right.
+// findSubnet returns the smallest subnet that contains a network. found is false if there is
+// none. It returns a UserError if subnets cover only a part of the network.
 func findSubnet(network netip.Prefix, subnets []Subnet) (s Subnet, found bool, err error) {
 	for _, candidate := range subnets {
 		switch {
@@ -76,9 +74,9 @@ func findSubnet(network netip.Prefix, subnets []Subnet) (s Subnet, found bool, e
 	return Subnet{}, false, err
 }
 
-// SubnetID is the identity of a subnet that is made for a network: its first
-// address as a number. It is the same on every server and at every try, and
-// differs between networks that don't overlap.
+// SubnetID returns the ID of a subnet that is created for a network: its first address as a
+// number. It is the same on every server and after every retry, and differs between networks
+// that do not overlap.
 func SubnetID(network netip.Prefix) uint32 {
 	first := network.Masked().Addr().As4()
 	return binary.BigEndian.Uint32(first[:])

@@ -1,4 +1,4 @@
-package main
+package kea
 
 import (
 	"context"
@@ -19,7 +19,7 @@ const (
 	resultEmpty       = 3
 )
 
-// errEmpty is Kea's result 3: the command is done, and there is nothing.
+// errEmpty is Kea's result 3: the command succeeded and found nothing.
 var errEmpty = errors.New("there is nothing")
 
 // unsupportedError is Kea's result 2: the server does not know a command.
@@ -27,8 +27,8 @@ type unsupportedError struct{ command string }
 
 func (e unsupportedError) Error() string { return "the server does not have the command " + e.command }
 
-// CommandError is any other result of Kea: the server will not do it. Its text is
-// Kea's, which names addresses and identifiers and no times.
+// CommandError is any other result of Kea: the server refuses the command. Text is Kea's own;
+// it contains addresses and identifiers, but no time.
 type CommandError struct {
 	Command string
 	Result  int
@@ -39,13 +39,13 @@ func (e CommandError) Error() string {
 	return fmt.Sprintf("refused with result %d: %s", e.Result, e.Text)
 }
 
-// offlineError is an answer of a control agent whose DHCP server is not there.
+// offlineError is the answer of a control agent whose DHCP server does not run.
 type offlineError struct{ text string }
 
 func (e offlineError) Error() string { return "the DHCP server does not answer its control agent" }
 
-// Client speaks Kea's control API with one server: a control agent, or the HTTP
-// socket of the DHCP server itself.
+// Client sends commands to one Kea server: to a control agent, or to the HTTP control socket
+// of the DHCP server.
 type Client struct {
 	// Role is primary or secondary.
 	Role string
@@ -58,25 +58,25 @@ func NewClient(role string, client *wire.Client) *Client { return &Client{Role: 
 // service is what a control agent passes commands on to.
 const service = "dhcp4"
 
-// command is a request. Service is for a control agent to know whom to ask; the
-// DHCP server itself accepts it.
+// command is a request. A control agent passes it on to Service; the DHCP server itself
+// ignores Service.
 type command struct {
 	Command   string   `json:"command"`
 	Service   []string `json:"service"`
 	Arguments any      `json:"arguments,omitempty"`
 }
 
-// answer is one server's answer. Servers answer with a list of them, which has
-// one entry for each service.
+// answer is the answer of one server. Kea answers with a list that has one entry for each
+// service.
 type answer struct {
 	Result    int             `json:"result"`
 	Text      string          `json:"text"`
 	Arguments json.RawMessage `json:"arguments"`
 }
 
-// do runs a command, and decodes its arguments into what into points to, unless
-// into is nil. It returns errEmpty, unsupported or refused as Kea's result says,
-// and a *wire.Error where there is no result.
+// do sends a command and decodes the arguments of its answer into the value that into points
+// to, unless into is nil. It returns errEmpty, unsupportedError or CommandError by Kea's
+// result, and a *wire.Error if there is no result.
 func (c *Client) do(ctx context.Context, name string, arguments, into any) error {
 	start := time.Now()
 	err := c.send(ctx, name, arguments, into)
@@ -115,15 +115,15 @@ func (c *Client) send(ctx context.Context, name string, arguments, into any) err
 	}
 }
 
-// position is where in its input Kea's parser stood, which moves with what others
-// write.
+// position matches where in its input Kea's parser stopped, which changes with every other
+// edit of the configuration.
 var position = regexp.MustCompile(`\s*\([^()]*:\d+:\d+\)`)
 
-// errNotKea says that an answer is JSON, but none of Kea's.
+// errNotKea says that an answer is JSON, but not that of Kea's control API.
 var errNotKea = errors.New("the answer is not one of Kea's control API")
 
-// commands are those that the server has. A server that cannot even tell is down
-// behind its control agent.
+// commands returns the commands that the server has. A control agent that cannot answer has no
+// running DHCP server.
 func (c *Client) commands(ctx context.Context) (map[string]bool, error) {
 	var names []string
 	err := c.do(ctx, "list-commands", nil, &names)

@@ -21,14 +21,15 @@ import (
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/wire"
+	"github.com/vitistack/stack/functions/kea-reserve/kea"
 	"github.com/vitistack/stack/tests/stand/apiserver"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
-// world is a namespace of a real API server with a function that serves it.
-type world struct {
+// env is a namespace of a real API server with a function that serves it.
+type env struct {
 	t         *testing.T
 	kube      *kube.Client
 	config    *rest.Config
@@ -39,7 +40,7 @@ type world struct {
 }
 
 // sentNames are the objects that have been sent events for since the last call.
-func (w *world) sentNames(t *testing.T) []string {
+func (w *env) sentNames(t *testing.T) []string {
 	t.Helper()
 	var names []string
 	for _, e := range w.sent.Take() {
@@ -52,9 +53,9 @@ func (w *world) sentNames(t *testing.T) []string {
 	return names
 }
 
-// newWorld makes a world whose function talks to the servers at the addresses,
+// newEnv makes a world whose function talks to the servers at the addresses,
 // with the environment that the rest gives.
-func newWorld(t *testing.T, urls []string, environment ...string) *world {
+func newEnv(t *testing.T, urls []string, environment ...string) *env {
 	t.Helper()
 	server := apiserver.Start(t)
 	server.Install(t, "networknamespaces", "networkconfigurations", "kubernetesclusters")
@@ -63,7 +64,7 @@ func newWorld(t *testing.T, urls []string, environment ...string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{
+	w := &env{
 		t: t, kube: client, config: config, namespace: server.Namespace(t),
 		sent: &feed.Outbox{}, clock: feed.NewClock(),
 	}
@@ -72,7 +73,7 @@ func newWorld(t *testing.T, urls []string, environment ...string) *world {
 }
 
 // function makes another replica of the function.
-func (w *world) function(urls []string, environment ...string) *function {
+func (w *env) function(urls []string, environment ...string) *function {
 	w.t.Helper()
 	values := map[string]string{"POD_NAMESPACE": w.namespace, "KEA_TIMEOUT_SECONDS": "10", allowedVariable: "0.0.0.0/0"}
 	for i, url := range urls {
@@ -97,7 +98,7 @@ func (w *world) function(urls []string, environment ...string) *function {
 	}
 	return &function{
 		kube: w.kube, sender: w.sent, clients: controls, now: w.clock.Now,
-		lock:    NewLock(w.kube, s.namespace, w.clock.Now),
+		lock:    kea.NewLock(w.kube, s.namespace, w.clock.Now),
 		classes: s.classes, allowed: s.allowed, strict: s.strict,
 		namespace: s.namespace, shared: s.shared,
 	}
@@ -105,7 +106,7 @@ func (w *world) function(urls []string, environment ...string) *function {
 
 // network creates a NetworkNamespace that is provisioned with the prefix, and with
 // its first address as gateway. change may say more about it.
-func (w *world) network(name, prefix string, change func(*v1alpha2.NetworkNamespace)) *v1alpha2.NetworkNamespace {
+func (w *env) network(name, prefix string, change func(*v1alpha2.NetworkNamespace)) *v1alpha2.NetworkNamespace {
 	w.t.Helper()
 	nn := &v1alpha2.NetworkNamespace{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
@@ -134,7 +135,7 @@ func (w *world) network(name, prefix string, change func(*v1alpha2.NetworkNamesp
 
 // configuration creates a NetworkConfiguration with an interface for each MAC
 // address, called eth0 and so on. change may say more about it.
-func (w *world) configuration(name string, macs []string, change func(*v1alpha1.NetworkConfiguration)) *v1alpha1.NetworkConfiguration {
+func (w *env) configuration(name string, macs []string, change func(*v1alpha1.NetworkConfiguration)) *v1alpha1.NetworkConfiguration {
 	w.t.Helper()
 	nc := &v1alpha1.NetworkConfiguration{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
 	for i, mac := range macs {
@@ -148,7 +149,7 @@ func (w *world) configuration(name string, macs []string, change func(*v1alpha1.
 	return nc
 }
 
-func (w *world) get(name string) *v1alpha1.NetworkConfiguration {
+func (w *env) get(name string) *v1alpha1.NetworkConfiguration {
 	w.t.Helper()
 	nc := &v1alpha1.NetworkConfiguration{}
 	w.must(w.kube.Get(w.t.Context(), w.namespace, name, nc))
@@ -156,7 +157,7 @@ func (w *world) get(name string) *v1alpha1.NetworkConfiguration {
 }
 
 // deliver has the function handle an event about an object.
-func (w *world) deliver(kind, name, eventType string) error {
+func (w *env) deliver(kind, name, eventType string) error {
 	e := about(kind, w.namespace, name, eventType)
 	nc := &v1alpha1.NetworkConfiguration{}
 	if kind == "NetworkConfiguration" && events.IsChange(eventType) && w.kube.Get(w.t.Context(), w.namespace, name, nc) == nil {
@@ -183,20 +184,20 @@ func about(kind, namespace, name, eventType string) event.Event {
 
 // settle delivers an event about a NetworkConfiguration, and returns it as it is
 // then.
-func (w *world) settle(name string) *v1alpha1.NetworkConfiguration {
+func (w *env) settle(name string) *v1alpha1.NetworkConfiguration {
 	w.t.Helper()
 	w.must(w.deliver("NetworkConfiguration", name, events.TypeRefUpdate))
 	return w.get(name)
 }
 
 // delete asks for a NetworkConfiguration to go.
-func (w *world) delete(name string) {
+func (w *env) delete(name string) {
 	w.t.Helper()
 	w.must(w.kube.Delete(w.t.Context(), w.get(name)))
 }
 
 // gone tells whether a NetworkConfiguration is not there any more.
-func (w *world) gone(name string) bool {
+func (w *env) gone(name string) bool {
 	w.t.Helper()
 	err := w.kube.Get(w.t.Context(), w.namespace, name, &v1alpha1.NetworkConfiguration{})
 	if err != nil && !kube.NotFound(err) {
@@ -206,7 +207,7 @@ func (w *world) gone(name string) bool {
 }
 
 // await waits until something is so.
-func (w *world) await(what string, so func() bool) {
+func (w *env) await(what string, so func() bool) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 	defer cancel()
@@ -221,7 +222,7 @@ func (w *world) await(what string, so func() bool) {
 	}
 }
 
-func (w *world) must(err error) {
+func (w *env) must(err error) {
 	w.t.Helper()
 	if err != nil {
 		w.t.Fatal(err)
