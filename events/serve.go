@@ -17,8 +17,11 @@ import (
 	"github.com/cloudevents/sdk-go/v2/binding"
 	"github.com/cloudevents/sdk-go/v2/event"
 	cehttp "github.com/cloudevents/sdk-go/v2/protocol/http"
+	"k8s.io/client-go/rest"
 	"knative.dev/pkg/network/handlers"
 	"knative.dev/pkg/signals"
+
+	"github.com/vitistack/stack/events/oidc"
 )
 
 // Handler acts on one event. It may be called many times at once, and more than
@@ -32,7 +35,8 @@ type Handler func(ctx context.Context, in event.Event) (*event.Event, error)
 // served; an error from it is logged, and the process exits with 1.
 //
 // The environment gives PORT (8080), the port to listen on, LOG_LEVEL (info), and
-// METRICS_PUSH_URL, where the gateway takes metrics; without it none are pushed.
+// METRICS_PUSH_URL, where the gateway takes metrics; without it none are pushed. With
+// OIDC_ENABLED (false), each delivery needs a token for OIDC_AUDIENCE of one of OIDC_SUBJECTS.
 func Run(name string, build func() (Handler, error), options ...Option) {
 	log := NewLogger(os.Stderr, os.Getenv("LOG_LEVEL"))
 	if err := run(signals.NewContext(), name, build, log, options...); err != nil {
@@ -48,12 +52,19 @@ type Option func(*receiver)
 // timeouts of its Trigger and its Service have to be longer still.
 func WithTimeout(d time.Duration) Option { return func(r *receiver) { r.timeout = d } }
 
+// WithVerifier refuses deliveries that v does not verify. A nil verifier refuses none.
+func WithVerifier(v *oidc.Verifier) Option { return func(r *receiver) { r.verifier = v } }
+
 // pushTo has metrics pushed, a while after something is counted.
 func pushTo(url string, pause time.Duration) Option {
 	return func(r *receiver) { r.push.url, r.push.pause = url, pause }
 }
 
 func run(ctx context.Context, name string, build func() (Handler, error), log *slog.Logger, options ...Option) error {
+	verifier, err := newVerifier(name)
+	if err != nil {
+		return err
+	}
 	handle, err := build()
 	if err != nil {
 		return err
@@ -66,8 +77,16 @@ func run(ctx context.Context, name string, build func() (Handler, error), log *s
 	if err != nil {
 		return fmt.Errorf("listen on PORT %s: %w", port, err)
 	}
-	options = append(options, pushTo(os.Getenv("METRICS_PUSH_URL"), pushPause))
+	options = append(options, pushTo(os.Getenv("METRICS_PUSH_URL"), pushPause), WithVerifier(verifier))
 	return Serve(ctx, listener, name, handle, log, options...)
+}
+
+func newVerifier(name string) (*oidc.Verifier, error) {
+	settings, err := oidc.FromEnvironment(os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	return oidc.New(settings, func() (*rest.Config, error) { return oidc.Config(name) })
 }
 
 // Serve serves handle on the listener until ctx ends, and then lets the
@@ -115,6 +134,8 @@ type receiver struct {
 	// timeout is for a delivery to come to an outcome.
 	timeout time.Duration
 	push    pusher
+	// verifier tells who sends; nil where everybody may.
+	verifier *oidc.Verifier
 	// inTurns is call, for one object after the other.
 	inTurns Handler
 }
@@ -130,6 +151,9 @@ func (r *receiver) routes() http.Handler {
 }
 
 func (r *receiver) receive(w http.ResponseWriter, req *http.Request) {
+	if !r.authenticate(w, req) {
+		return
+	}
 	req.Body = http.MaxBytesReader(w, req.Body, maxEventBytes)
 	in, err := Read(req.Context(), req.Header, req.Body)
 	if err != nil {
@@ -161,6 +185,29 @@ func (r *receiver) receive(w http.ResponseWriter, req *http.Request) {
 	if err := cehttp.WriteResponseWriter(ctx, binding.ToMessage(reply), statusReply, w); err != nil {
 		r.log.Warn("Cannot send reply", "eventId", in.ID(), "error", err.Error())
 	}
+}
+
+// authenticate returns whether the sender of a request may deliver, and answers it if not. The body is not read yet.
+func (r *receiver) authenticate(w http.ResponseWriter, req *http.Request) bool {
+	if r.verifier == nil {
+		return true
+	}
+	err := r.verifier.Verify(req.Context(), req.Header["Authorization"])
+	if err == nil {
+		return true
+	}
+	name, status := "unauthenticated", http.StatusUnauthorized
+	if errors.Is(err, oidc.ErrUnavailable) {
+		name, status = outcome(err)
+	} else {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		w.Header().Set("Connection", "close") // or the server would wait for the body
+	}
+	r.count(name, 0)
+	text := brief("the delivery is not authenticated: " + err.Error())
+	r.log.Warn("Delivery refused", "outcome", name, "error", text)
+	http.Error(w, text, status)
+	return false
 }
 
 // call runs the handler. A panic is a fault of the code, which a redelivery does

@@ -21,7 +21,7 @@ import (
 )
 
 // serve runs handle on a free port, and returns its URL, its log, and what ends it.
-func serve(t *testing.T, handle events.Handler) (url string, log *lockedBuffer, stop func() error) {
+func serve(t *testing.T, handle events.Handler, options ...events.Option) (url string, log *lockedBuffer, stop func() error) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -30,7 +30,9 @@ func serve(t *testing.T, handle events.Handler) (url string, log *lockedBuffer, 
 	ctx, cancel := context.WithCancel(t.Context())
 	log = &lockedBuffer{}
 	done := make(chan error, 1)
-	go func() { done <- events.Serve(ctx, listener, "test-function", handle, events.NewLogger(log, "info")) }()
+	go func() {
+		done <- events.Serve(ctx, listener, "test-function", handle, events.NewLogger(log, "info"), options...)
+	}()
 	stop = sync.OnceValue(func() error {
 		cancel()
 		return <-done

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/events/oidc"
 	"github.com/vitistack/stack/gateway/announce"
 	"github.com/vitistack/stack/gateway/apiserver"
 	"github.com/vitistack/stack/gateway/cache"
@@ -48,7 +49,9 @@ type gateway struct {
 	deliverer *webhook.Deliverer
 
 	// checker, keys and secrets are for what comes from outside.
-	checker           *ingest.Checker
+	checker *ingest.Checker
+	// verifier tells who delivers; nil where everybody may.
+	verifier          *oidc.Verifier
 	keys              keyring
 	secrets           secrets
 	certificates      *certificates
@@ -89,7 +92,7 @@ func newGateway(c *config.Config, kubernetes *rest.Config, store *state.Store, l
 		return g.kubernetes.BrokerURL(ctx, platformNamespace())
 	})
 	g.signer = &signer.Signer{Store: g.kubernetes.SigningKeys(platformNamespace()), Now: time.Now}
-	for _, set := range []func() error{g.cacheAnswers, g.keepHistory, g.guard} {
+	for _, set := range []func() error{g.cacheAnswers, g.keepHistory, func() error { return g.guard(kubernetes) }} {
 		if err := set(); err != nil {
 			return nil, err
 		}
@@ -111,7 +114,7 @@ func (g *gateway) cacheAnswers() error {
 }
 
 // guard sets up who may do what.
-func (g *gateway) guard() error {
+func (g *gateway) guard(kubernetes *rest.Config) error {
 	c := g.config
 	var err error
 	if g.proxies, err = parseProxies(c.Server.TrustedProxies); err != nil {
@@ -122,6 +125,9 @@ func (g *gateway) guard() error {
 	}
 	if g.certificateScopes, err = parseScopes(c.Auth.CertificateScopes); err != nil {
 		return fmt.Errorf("read configuration: key auth.certificateScopes: %w", err)
+	}
+	if g.verifier, err = oidc.New(c.OIDC, func() (*rest.Config, error) { return kubernetes, nil }); err != nil {
+		return fmt.Errorf("read configuration: %w", err)
 	}
 	if err := loadFile(c.Auth.KeysFile, g.loadKeys); err != nil {
 		return fmt.Errorf("read configuration: keys auth.keys and auth.keysFile: %w", err)

@@ -17,6 +17,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/events/oidc"
 	"github.com/vitistack/stack/gateway/announce"
 	"github.com/vitistack/stack/gateway/history"
 	"github.com/vitistack/stack/gateway/ingest"
@@ -31,7 +32,32 @@ const (
 	failed    = "failed"
 	refused   = "refused"
 	deadEvent = "dead"
+	// unauthenticated is what no expected Trigger delivers.
+	unauthenticated = "unauthenticated"
 )
+
+// authenticateDelivery refuses by the head alone what no expected Trigger delivers.
+func (g *gateway) authenticateDelivery(c *fiber.Ctx) error {
+	if g.verifier == nil {
+		return nil
+	}
+	var authorization []string
+	for _, value := range c.Request().Header.PeekAll(fiber.HeaderAuthorization) {
+		authorization = append(authorization, string(value))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), g.config.APITimeout)
+	defer cancel()
+	err := g.verifier.Verify(ctx, authorization)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, oidc.ErrUnavailable):
+		return refuse(http.StatusServiceUnavailable, "the delivery is not authenticated: %s", err)
+	}
+	g.metrics.event(g, others, unauthenticated, 1)
+	c.Set(fiber.HeaderWWWAuthenticate, "Bearer")
+	return refuse(http.StatusUnauthorized, "the delivery is not authenticated: %s", err)
+}
 
 // receiveEvent takes an event that the Broker delivers. It is acknowledged when
 // what it leads to is in the history; until then the Broker delivers it again.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,8 +13,13 @@ import (
 	"github.com/cloudevents/sdk-go/v2/event"
 	cehttp "github.com/cloudevents/sdk-go/v2/protocol/http"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/events/oidc"
+	"github.com/vitistack/stack/gateway/config"
+	"github.com/vitistack/stack/gateway/state"
+	"github.com/vitistack/stack/tests/stand/apiserver"
 )
 
 // broker is where the gateway sends its events to.
@@ -162,5 +168,75 @@ func TestEventsThatAreNone(t *testing.T) {
 				t.Errorf("%s: %s %s", tc.reason, r.Status, r.body)
 			}
 		})
+	}
+}
+
+// TestDeliveriesAreAuthenticated has a pod post what the Broker would, with the tokens that Knative asks for and others.
+func TestDeliveriesAreAuthenticated(t *testing.T) {
+	t.Parallel()
+	server := apiserver.Start(t)
+	namespace := server.Namespace(t)
+	token := func(account, audience string) string {
+		return "Bearer " + server.Token(t, namespace, account, audience)
+	}
+	const trigger, audience = "gateway-oidc-eventing.knative.dev-trigger", "vitistack-system/gateway-events"
+	s := start(t, "--oidc.enabled=true", "--oidc.audience="+audience, "--oidc.subjects=system:serviceaccount:"+namespace+":*")
+	settings := s.gateway.config.OIDC
+	var err error
+	if s.gateway.verifier, err = oidc.New(settings, func() (*rest.Config, error) { return server.Config(), nil }); err != nil {
+		t.Fatal(err)
+	}
+	good, other := token(trigger, audience), token(trigger, "vitistack-system/create-vm")
+	for name, tc := range map[string]struct {
+		reason        string
+		authorization []string
+		want          int
+		says          string
+	}{
+		"None":     {"every pod may open a connection where no policy is enforced", nil, http.StatusUnauthorized, "authentication-oidc"},
+		"Audience": {"a function passes its own token on", []string{other}, http.StatusUnauthorized, audience},
+		"Two":      {"which one was judged", []string{good, good}, http.StatusUnauthorized, "2 Authorization headers"},
+		"Trigger":  {"the Broker delivers", []string{good}, http.StatusAccepted, ""},
+	} {
+		for _, path := range []string{"/events", "/dead-letters"} {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+path, strings.NewReader("{}"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header = http.Header{
+				"Ce-Specversion": {"1.0"}, "Ce-Type": {"io.vitistack.network.requested"}, "Ce-Source": {"/x"}, "Ce-Id": {name + path},
+				"Content-Type": {"application/json"}, "Authorization": tc.authorization,
+			}
+			res, err := http.DefaultClient.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, _ := io.ReadAll(res.Body)
+			_ = res.Body.Close()
+			if res.StatusCode != tc.want || !strings.Contains(string(text), tc.says) {
+				t.Errorf("%s to %s: %s %s, want %d that says %q: %s", name, path, res.Status, text, tc.want, tc.says, tc.reason)
+			}
+		}
+	}
+	for _, path := range []string{"/health/live", "/ready", "/metrics"} {
+		if got := s.get(path).StatusCode; got != http.StatusOK {
+			t.Errorf("%s: %d, want 200 without a token", path, got)
+		}
+	}
+	const refused = `vitistack_operator_events_processed_total{event_type="_other",status="unauthenticated"} 6`
+	if text := string(s.get("/metrics").body); !strings.Contains(text, refused) {
+		t.Errorf("the metrics lack %s", refused)
+	}
+}
+
+func TestHalfAConfigurationIsRefused(t *testing.T) {
+	t.Parallel()
+	c, err := config.Load([]string{"--oidc.enabled=true", "--oidc.audience=a", "--state.dir=" + t.TempDir()}, func(string) (string, bool) { return "", false }, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = newGateway(c, &rest.Config{}, state.NewStore("x"), events.NewLogger(io.Discard, "error"))
+	if err == nil || !strings.Contains(err.Error(), "OIDC_SUBJECTS is empty: set it to") {
+		t.Errorf("%v, want what to set", err)
 	}
 }

@@ -156,8 +156,8 @@ func (g *gateway) endpoints() []endpoint {
 // brokerEndpoints are where the Broker and the functions deliver.
 func (g *gateway) brokerEndpoints() []endpoint {
 	return []endpoint{
-		{method: fiber.MethodPost, path: "/events", handle: g.receiveEvent, inside: true, bodies: g.brokerBodies},
-		{method: fiber.MethodPost, path: "/dead-letters", handle: g.receiveDeadLetter, inside: true, bodies: g.brokerBodies},
+		{method: fiber.MethodPost, path: "/events", handle: g.receiveEvent, inside: true, early: g.authenticateDelivery, bodies: g.brokerBodies},
+		{method: fiber.MethodPost, path: "/dead-letters", handle: g.receiveDeadLetter, inside: true, early: g.authenticateDelivery, bodies: g.brokerBodies},
 		{method: fiber.MethodPost, path: base + "/import/prometheus", handle: g.takeMetrics, inside: true, packed: true, bodies: g.brokerBodies},
 	}
 }

@@ -6,10 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/vitistack/stack/events/oidc"
@@ -24,24 +20,8 @@ func TestTokensOfTheAPIServer(t *testing.T) {
 	t.Parallel()
 	server := apiserver.Start(t)
 	namespace := server.Namespace(t)
-	admin, err := kubernetes.NewForConfig(server.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	accounts := admin.CoreV1().ServiceAccounts(namespace)
-	token := func(name string, audiences ...string) string {
-		t.Helper()
-		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		if _, err := accounts.Get(t.Context(), name, metav1.GetOptions{}); err != nil {
-			if _, err := accounts.Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		answer, err := accounts.CreateToken(t.Context(), name, &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return answer.Status.Token
+	token := func(account string, audiences ...string) string {
+		return server.Token(t, namespace, account, audiences...)
 	}
 	const trigger = "create-vm-oidc-eventing.knative.dev-trigger"
 	function := rest.AnonymousClientConfig(server.Config())

@@ -3,7 +3,11 @@
 // not understand by the name of the key.
 package config
 
-import "time"
+import (
+	"time"
+
+	"github.com/vitistack/stack/events/oidc"
+)
 
 // Config is the whole configuration. Load fills it in; afterwards nobody changes
 // it.
@@ -31,6 +35,7 @@ type Config struct {
 	Auth      Auth
 	TLS       TLS
 	Ingest    Ingest
+	OIDC      oidc.Settings
 }
 
 // Auth is who may use the API.

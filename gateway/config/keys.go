@@ -7,7 +7,7 @@ import "time"
 func (c *Config) Keys() []Key {
 	return join(
 		c.general(), c.server(), c.middleware(), c.stream(), c.operators(),
-		c.database(), c.handlers(), c.cache(), c.auth(), c.tls(), c.ingest(),
+		c.database(), c.handlers(), c.cache(), c.auth(), c.tls(), c.ingest(), c.oidc(),
 	)
 }
 
@@ -177,5 +177,14 @@ func (c *Config) ingest() []Key {
 		list(&i.Secrets, "ingest.secrets", "", "Secrets of Standard Webhooks, as whsec_BASE64, that external systems may sign events with."),
 		text(&i.SecretsFile, "ingest.secretsFile", "", "", "File with one such secret in each line. It is read again when it changes."),
 		integer(&i.MaxBytes, "ingest.maxBytes", "", 1<<20, 1024, 16<<20, "Largest event, or batch of events, in bytes."),
+	}
+}
+
+func (c *Config) oidc() []Key {
+	o := &c.OIDC
+	return []Key{
+		boolean(&o.Enabled, "oidc.enabled", "", false, "Whether deliveries of the Broker need the token of their Trigger, which Knative sends with authentication-oidc."),
+		text(&o.Audience, "oidc.audience", "", "", "What such a token is for: spec.subscriber.audience of the Trigger, and spec.delivery.deadLetterSink.audience of the Broker."),
+		list(&o.Subjects, "oidc.subjects", "", "ServiceAccounts of Triggers that may deliver events and dead letters, as system:serviceaccount:NAMESPACE:NAME. NAME may end in *."),
 	}
 }
