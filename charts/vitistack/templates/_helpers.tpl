@@ -39,6 +39,26 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{ dict "list" $list | toYaml }}
 {{- end -}}
 
+{{/* Why functions and gateway do not verify who delivers, and what to do; empty where they do. */}}
+{{- define "vitistack.unauthenticated" -}}
+{{- $wanted := (.Values.authentication).oidc | default "auto" -}}
+{{- $name := printf "%s/config-features" .Values.networkPolicy.eventingNamespace -}}
+{{- $features := lookup "v1" "ConfigMap" .Values.networkPolicy.eventingNamespace "config-features" -}}
+{{- $flag := get (default dict $features.data) "authentication-oidc" | default "disabled" | lower -}}
+{{- $why := "" -}}
+{{- if eq $wanted "disabled" -}}
+  {{- $why = "authentication.oidc is disabled: set it to auto" -}}
+{{- else if eq .Values.broker.class "RabbitMQBroker" -}}
+  {{- $why = "the Broker on RabbitMQ sends no tokens: choose another broker.class, and see that networkPolicy.enabled is true and enforced" -}}
+{{- else if and $features (ne $flag "enabled") -}}
+  {{- $why = printf "authentication-oidc is %s in ConfigMap %s of Knative Eventing: set it to enabled, and upgrade this release" $flag $name -}}
+{{- else if and (not $features) (eq $wanted "auto") -}}
+  {{- $why = printf "Helm finds no ConfigMap %s: set authentication.oidc to enabled where Helm cannot ask the cluster and authentication-oidc is enabled there, or name the namespace of Knative Eventing in networkPolicy.eventingNamespace" $name -}}
+{{- end -}}
+{{- if and $why (eq $wanted "enabled") }}{{ fail (printf "authentication.oidc is enabled, and deliveries would all be refused: %s; or set authentication.oidc to auto" $why) }}{{ end -}}
+{{- $why -}}
+{{- end -}}
+
 {{/* The Secrets that a function's environment comes from, as a list. */}}
 {{- define "vitistack.secrets" -}}
 {{- $v := .root.Values -}}

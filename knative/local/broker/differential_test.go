@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -12,12 +13,20 @@ import (
 
 	"github.com/cloudevents/sdk-go/v2/event"
 	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	eventingduck "knative.dev/eventing/pkg/apis/duck/v1"
 	eventingv1 "knative.dev/eventing/pkg/apis/eventing/v1"
+	"knative.dev/eventing/pkg/auth"
 	"knative.dev/eventing/pkg/eventingtls"
 	"knative.dev/eventing/pkg/kncloudevents"
 	"knative.dev/pkg/apis"
 	duckv1 "knative.dev/pkg/apis/duck/v1"
+	kubeclient "knative.dev/pkg/client/injection/kube/client"
 	"sigs.k8s.io/yaml"
 )
 
@@ -79,7 +88,8 @@ func TestAgainstKnative(t *testing.T) {
 				if err := yaml.UnmarshalStrict([]byte(tc.delivery), &delivery); err != nil {
 					t.Fatal(err)
 				}
-				delivery.DeadLetterSink = &duckv1.Destination{URI: mustURL(t, w.dead.URL)}
+				dead := "dead letters"
+				delivery.DeadLetterSink = &duckv1.Destination{URI: mustURL(t, w.dead.URL), Audience: &dead}
 				through(t, delivery, w)
 				return w.observe()
 			}
@@ -89,6 +99,20 @@ func TestAgainstKnative(t *testing.T) {
 			}
 		})
 	}
+}
+
+// newTokens is Knative's own provider of tokens, with an API server whose tokens say who and what they are for.
+func newTokens(t *testing.T) *auth.OIDCTokenProvider {
+	t.Helper()
+	client := fake.NewClientset()
+	client.PrependReactor("create", "serviceaccounts", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		request := action.(clienttesting.CreateActionImpl)
+		answer := request.GetObject().(*authenticationv1.TokenRequest).DeepCopy()
+		answer.Status.Token = fmt.Sprintf("%s/%s for %s", request.Namespace, request.Name, answer.Spec.Audiences)
+		answer.Status.ExpirationTimestamp = metav1.NewTime(time.Now().Add(time.Hour))
+		return true, answer, nil
+	})
+	return auth.NewOIDCTokenProvider(context.WithValue(t.Context(), kubeclient.Key{}, client))
 }
 
 // dispatchError is how the error data of a request without a response begins: "dispatch error: " in base64.
@@ -104,34 +128,37 @@ func throughKnative(t *testing.T, delivery eventingduck.DeliverySpec, w world) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dispatcher := kncloudevents.NewDispatcher(eventingtls.ClientConfig{}, nil)
+	dispatcher := kncloudevents.NewDispatcher(eventingtls.ClientConfig{}, newTokens(t))
+	audience := "subscriber"
 	e := newEvent("1")
 	options := []kncloudevents.SendOption{
 		kncloudevents.WithReply(&duckv1.Addressable{URL: mustURL(t, w.reply.URL)}),
-		kncloudevents.WithDeadLetterSink(&duckv1.Addressable{URL: delivery.DeadLetterSink.URI}),
+		kncloudevents.WithDeadLetterSink(&duckv1.Addressable{URL: delivery.DeadLetterSink.URI, Audience: delivery.DeadLetterSink.Audience}),
+		kncloudevents.WithOIDCAuthentication(&types.NamespacedName{Namespace: "default", Name: "subscriber-oidc"}),
 		kncloudevents.WithRetryConfig(&retry),
 		kncloudevents.WithHeader(http.Header{"Kn-Namespace": []string{"default"}}),
 		kncloudevents.WithEventFormat(delivery.Format),
 	}
-	if _, err := dispatcher.SendEvent(t.Context(), e, duckv1.Addressable{URL: mustURL(t, w.subscriber.URL)}, options...); err != nil {
+	if _, err := dispatcher.SendEvent(t.Context(), e, duckv1.Addressable{URL: mustURL(t, w.subscriber.URL), Audience: &audience}, options...); err != nil {
 		t.Logf("knative: %v", err)
 	}
 }
 
 func throughBroker(t *testing.T, delivery eventingduck.DeliverySpec, w world) {
 	t.Helper()
-	trigger := func(name, kind string, to *sink, d *eventingduck.DeliverySpec) Trigger {
+	tokens, named := newTokens(t), "subscriber"
+	trigger := func(name, kind string, to *sink, d *eventingduck.DeliverySpec, audience *string) Trigger {
 		compiled, err := Compile(&eventingv1.Trigger{Spec: eventingv1.TriggerSpec{
 			Broker: "b", Filter: &eventingv1.TriggerFilter{Attributes: map[string]string{"type": kind}},
-			Subscriber: duckv1.Destination{URI: mustURL(t, to.URL)}, Delivery: d,
+			Subscriber: duckv1.Destination{URI: mustURL(t, to.URL), Audience: audience}, Delivery: d,
 		}}, &eventingv1.Broker{}, literal)
 		if err != nil {
 			t.Fatal(err)
 		}
 		compiled.Namespace, compiled.Name = "default", name
-		return compiled
+		return compiled.WithIdentity(tokens, name+"-oidc")
 	}
-	b, send := start(t, trigger("subscriber", "thing.changed", w.subscriber, &delivery), trigger("reply", "thing.done", w.reply, nil))
+	b, send := start(t, trigger("subscriber", "thing.changed", w.subscriber, &delivery, &named), trigger("reply", "thing.done", w.reply, nil, nil))
 	send(newEvent("1"))
 	settled(t, b)
 }
@@ -166,9 +193,9 @@ func (w world) describe(s *sink) []string {
 		if s == w.reply {
 			prefer = "" // Knative's dispatcher sends it to a broker, this broker to a subscriber
 		}
-		lines = append(lines, fmt.Sprintf("%s %s %s %s %s %v prefer=%q namespace=%q structured=%v",
+		lines = append(lines, fmt.Sprintf("%s %s %s %s %s %v prefer=%q namespace=%q structured=%v authorization=%q",
 			e.ID(), e.Type(), e.Source(), e.Subject(), e.Data(), extensions, prefer, h.Get("Kn-Namespace"),
-			strings.HasPrefix(h.Get("Content-Type"), "application/cloudevents")))
+			strings.HasPrefix(h.Get("Content-Type"), "application/cloudevents"), h.Values("Authorization")))
 	}
 	return lines
 }

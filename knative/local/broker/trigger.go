@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	duckeventing "knative.dev/eventing/pkg/apis/duck/v1"
 	eventingv1 "knative.dev/eventing/pkg/apis/eventing/v1"
 	"knative.dev/eventing/pkg/apis/feature"
@@ -29,6 +31,23 @@ type Trigger struct {
 	retries    int
 	backoff    kncloudevents.Backoff
 	timeout    time.Duration // of one request; 0 is none
+
+	// What the token of a delivery and of a dead letter is for; empty: they have none.
+	audience, deadLetterAudience string
+	account                      types.NamespacedName
+	tokens                       Tokens
+}
+
+// Tokens gives tokens of ServiceAccounts, as Knative's OIDCTokenProvider does.
+type Tokens interface {
+	GetJWT(account types.NamespacedName, audience string) (string, error)
+}
+
+// WithIdentity has deliveries carry a token of a ServiceAccount of the Trigger's namespace, as Knative's do with
+// authentication-oidc, where the destination names an audience.
+func (t Trigger) WithIdentity(tokens Tokens, account string) Trigger {
+	t.tokens, t.account = tokens, types.NamespacedName{Namespace: t.Namespace, Name: account}
+	return t
 }
 
 // Compile makes a Trigger ready. As in Knative, the Trigger's delivery spec replaces the Broker's whole, except that a
@@ -52,8 +71,10 @@ func Compile(trigger *eventingv1.Trigger, broker *eventingv1.Broker, resolve Res
 	if compiled.Subscriber, err = resolve(trigger.Spec.Subscriber, trigger.Namespace); err != nil {
 		return Trigger{}, fmt.Errorf("resolve the subscriber of Trigger %s/%s: %w", trigger.Namespace, trigger.Name, err)
 	}
+	compiled.audience = ptr.Deref(trigger.Spec.Subscriber.Audience, "")
 	delivery, sink := deliverySpec(trigger, broker)
 	if sink != nil {
+		compiled.deadLetterAudience = ptr.Deref(sink.Audience, "")
 		if compiled.deadLetter, err = resolve(*sink, trigger.Namespace); err != nil {
 			return Trigger{}, fmt.Errorf("resolve the dead letter sink of Trigger %s/%s: %w", trigger.Namespace, trigger.Name, err)
 		}

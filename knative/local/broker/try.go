@@ -78,6 +78,9 @@ func (b *Broker) request(t Trigger, d *delivery, target *url.URL) *failure {
 	if err != nil {
 		return &failure{code: http.StatusInternalServerError, body: []byte(err.Error())}
 	}
+	if err := t.identify(request, d.dead != nil); err != nil {
+		return unanswered(err)
+	}
 	response, err := b.client.Do(request)
 	if err != nil {
 		return unanswered(err)
@@ -124,6 +127,23 @@ func newRequest(ctx context.Context, t Trigger, d *delivery, target *url.URL) (*
 		request.Header.Set("Prefer", "reply")
 	}
 	return request, nil
+}
+
+// identify adds the Trigger's token for the receiver. What came with the event never stands for it.
+func (t Trigger) identify(request *http.Request, dead bool) error {
+	audience := t.audience
+	if dead {
+		audience = t.deadLetterAudience
+	}
+	if t.tokens == nil || audience == "" {
+		return nil
+	}
+	token, err := t.tokens.GetJWT(t.account, audience)
+	if err != nil {
+		return fmt.Errorf("request a token of Trigger %s: %w", t.Key(), err)
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	return nil
 }
 
 // reply accepts the event in a response, with the hops that are left. A body that is no event is a failed delivery,

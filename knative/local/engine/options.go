@@ -31,6 +31,7 @@ type Options struct {
 	Ingress       *url.URL
 	APIServer     *url.URL
 	Audit         bool
+	OIDC          bool
 	ServerFlags   []string // more of kube-apiserver
 
 	// Self is the program that holds the components, which is this one.
@@ -74,6 +75,7 @@ func ParseOptions(args []string, out io.Writer) (Options, error) {
 	flags.Func("apiserver", "`URL` of the API server that functions and Deployments are given instead of the engine's own, with the same authority, for tests that put a proxy in between", setURL(&o.APIServer))
 	flags.Func("apiserver-flag", "one more `flag` of kube-apiserver, with its dashes (repeatable)", list(&o.ServerFlags))
 	flags.BoolVar(&o.Unbound, "without-sink-bindings", false, "leave K_SINK empty, as Knative does in a revision that starts before its SinkBinding is applied")
+	flags.BoolVar(&o.OIDC, "oidc", false, "have deliveries carry the token of their Trigger, as Knative does with authentication-oidc, and functions and gateway verify it")
 	flags.BoolVar(&o.Audit, "audit", false, "log each request to the API server to logs/audit.log")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -86,6 +88,9 @@ func ParseOptions(args []string, out io.Writer) (Options, error) {
 	}
 	if flags.NArg() > 0 {
 		return Options{}, fmt.Errorf("read the command line: %q is no flag; see viti-local up --help", flags.Arg(0))
+	}
+	if o.OIDC {
+		o.Config["OIDC_ENABLED"] = "true"
 	}
 	if o.Processes < 1 || o.Idle <= 0 || o.Concurrency < 0 || o.PingEvery < 0 {
 		return Options{}, errors.New("read the command line: --processes and --idle must be positive, --concurrency and --ping-every must not be negative")

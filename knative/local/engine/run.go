@@ -8,6 +8,10 @@ import (
 	"strconv"
 	"time"
 
+	"knative.dev/eventing/pkg/auth"
+	kubeclient "knative.dev/pkg/client/injection/kube/client"
+
+	"github.com/vitistack/stack/knative/local/broker"
 	"github.com/vitistack/stack/knative/local/manifest"
 	"github.com/vitistack/stack/knative/local/process"
 )
@@ -53,7 +57,11 @@ func (e *engine) startBrokers(ctx, background context.Context) error {
 	if len(e.topology.Brokers) == 0 {
 		return nil
 	}
-	set, err := newBrokerSet(e.cluster, e.addresses, e.printer, e.topology.Brokers, e.brokers)
+	var tokens broker.Tokens
+	if e.options.OIDC {
+		tokens = auth.NewOIDCTokenProvider(context.WithValue(background, kubeclient.Key{}, e.cluster.typed))
+	}
+	set, err := newBrokerSet(e.cluster, e.addresses, e.printer, e.topology.Brokers, e.brokers, tokens)
 	if err != nil {
 		return err
 	}

@@ -7,11 +7,14 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 	eventingv1 "knative.dev/eventing/pkg/apis/eventing/v1"
+	"knative.dev/eventing/pkg/auth"
 
 	"github.com/vitistack/stack/knative/local/broker"
 )
@@ -27,13 +30,14 @@ type brokerSet struct {
 	informer  cache.SharedIndexInformer
 	changed   chan struct{}
 	faults    map[string]string // by Trigger, so that each is told once
+	tokens    broker.Tokens     // nil: deliveries carry none
 }
 
-func newBrokerSet(c *cluster, a *addresses, p *printer, objects []*eventingv1.Broker, running map[string]*broker.Broker) (*brokerSet, error) {
+func newBrokerSet(c *cluster, a *addresses, p *printer, objects []*eventingv1.Broker, running map[string]*broker.Broker, tokens broker.Tokens) (*brokerSet, error) {
 	b := &brokerSet{
 		cluster: c, addresses: a, printer: p, objects: objects, running: running,
 		informer: dynamicinformer.NewDynamicSharedInformerFactory(c.dynamic, 0).ForResource(triggers).Informer(),
-		changed:  make(chan struct{}, 1), faults: map[string]string{},
+		changed:  make(chan struct{}, 1), faults: map[string]string{}, tokens: tokens,
 	}
 	notice := func() {
 		select {
@@ -95,6 +99,9 @@ func (b *brokerSet) update(ctx context.Context) error {
 			continue
 		}
 		t, err := b.compile(trigger)
+		if err == nil {
+			t, err = b.identify(ctx, trigger, t)
+		}
 		key := trigger.Namespace + "/" + trigger.Spec.Broker
 		if err == nil {
 			compiled[key] = append(compiled[key], t)
@@ -116,6 +123,19 @@ func (b *brokerSet) compile(trigger *eventingv1.Trigger) (broker.Trigger, error)
 		}
 	}
 	return broker.Trigger{}, fmt.Errorf("start Trigger %s/%s: there is no Broker %s in its namespace", trigger.Namespace, trigger.Name, trigger.Spec.Broker)
+}
+
+// identify makes the ServiceAccount of a Trigger as Knative does, whose token its deliveries carry.
+func (b *brokerSet) identify(ctx context.Context, trigger *eventingv1.Trigger, t broker.Trigger) (broker.Trigger, error) {
+	if b.tokens == nil {
+		return t, nil
+	}
+	account := auth.GetOIDCServiceAccountForResource(eventingv1.SchemeGroupVersion.WithKind("Trigger"), trigger.ObjectMeta)
+	_, err := b.cluster.typed.CoreV1().ServiceAccounts(account.Namespace).Create(ctx, account, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return t, fmt.Errorf("create the ServiceAccount of Trigger %s/%s: %w", trigger.Namespace, trigger.Name, err)
+	}
+	return t.WithIdentity(b.tokens, account.Name), nil
 }
 
 func (b *brokerSet) report(ctx context.Context, trigger *eventingv1.Trigger, t broker.Trigger, fault error) error {

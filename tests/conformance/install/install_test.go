@@ -37,6 +37,7 @@ func TestInstall(t *testing.T) {
 	h := newHelm(t, config)
 	apply(t, c, "knative/00-namespace.yaml")
 	t.Run("Helm", func(t *testing.T) { helmLives(t, c, h) })
+	t.Run("OIDC", func(t *testing.T) { oidcFollowsTheCluster(t, c, h) })
 	t.Run("Deploy", func(t *testing.T) { deploys(t, c, h) })
 	t.Run("Pages", func(t *testing.T) { followPages(t, c, h) })
 	apply(t, c, "apis/crds/*.yaml")
@@ -373,11 +374,12 @@ func podsAreAdmitted(t *testing.T, c *cluster, h *helm) {
 
 // variantsApply builds each variant with kustomize, and applies it as a dry run.
 func variantsApply(t *testing.T, c *cluster) {
-	for variant, kind := range map[string]string{"kafka": "EventTransform", "rabbitmq": "RabbitmqBrokerConfig", "authorized": "EventPolicy"} {
+	for variant, kind := range map[string]string{"kafka": "EventTransform", "rabbitmq": "RabbitmqBrokerConfig", "authorized": "EventPolicy", "authenticated": "Broker"} {
 		objects := kustomize(t, "knative/variants/"+variant)
 		if !slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == kind }) {
 			t.Errorf("variant %s has no %s", variant, kind)
 		}
+		checkIdentities(t, objects, namespace, map[string]string{"authenticated": "true"}[variant])
 		for _, object := range objects {
 			if object.GetKind() == "RabbitmqBrokerConfig" {
 				continue // its definition comes with the RabbitMQ Broker, which is no Go module

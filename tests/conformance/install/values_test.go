@@ -36,6 +36,7 @@ func TestWrongValues(t *testing.T) {
 		"RightDigest":     {"a function is pinned", "image.digests.create-vm=" + digest, ""},
 		"RightOverride":   {"a policy can be changed that is switched off", "networkPolicy.enabled=false,overrides.NetworkPolicy/functions.spec.x=y", ""},
 		"RightSelector":   {"namespaces can be chosen by label", "eventSource.namespaceSelector.matchLabels.vitistack=enabled", ""},
+		"WrongOIDC":       {"YAML reads on as true", "authentication.oidc=on", "value must be one of 'auto', 'enabled', 'disabled'"},
 		"WrongPools":      {"a word that means nothing would not be heeded", "networkPools=off", "networkPools"},
 		"WrongSelector":   {"a selector that Knative does not know selects nothing", "eventSource.namespaceSelector.labels.vitistack=enabled", "additional properties 'labels' not allowed"},
 		"RightScale":      {"as many as may be", "functions.create-vm.minScale=2,functions.create-vm.maxScale=2", ""},
