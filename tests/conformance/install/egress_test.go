@@ -172,7 +172,7 @@ func TestEventingNamespaceMayDeliver(t *testing.T) {
 // TestNotesNameWhatIsOpen reads the notes of an installation, which name each value that closes something.
 func TestNotesNameWhatIsOpen(t *testing.T) {
 	t.Parallel()
-	closed := "auth.enabled=true,auth.existingSecret=keys,networkPolicy.apiServer.cidrs={192.0.2.1/32}"
+	closed := "auth.enabled=true,auth.existingSecret=keys,authentication.oidc=enabled,networkPolicy.apiServer.cidrs={192.0.2.1/32}"
 	for _, value := range []string{"proxmox", "kubevirt", "nodes", "clusters", "objectStores"} {
 		closed += ",networkPolicy." + value + ".cidrs={192.0.2.0/24}"
 	}

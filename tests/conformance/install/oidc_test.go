@@ -140,7 +140,7 @@ func oidcFollowsTheCluster(t *testing.T, c *cluster, h *helm) {
 		if err := c.apply(t.Context(), features, false); err != nil {
 			t.Fatal(err)
 		}
-		out, err := h.run(t.Context(), "install", "oidc", chart(), "--dry-run=server", "--set", "networkPolicy.eventingNamespace=eventing-of-oidc,authentication.oidc="+tc.set)
+		out, err := h.run(t.Context(), "upgrade", "--install", "vitistack", chart(), "--dry-run=server", "--set", "networkPolicy.eventingNamespace=eventing-of-oidc,authentication.oidc="+tc.set)
 		refused := tc.set == "enabled" && tc.enabled == ""
 		if refused != (err != nil) {
 			t.Fatalf("%s: %v", tc.reason, err)
