@@ -167,7 +167,7 @@ const deliveriesTotal = "vitistack_function_deliveries_total"
 func helpOf(family string) string {
 	switch family {
 	case deliveriesTotal:
-		return "Events that the functions were delivered, by outcome: done, retry or failed"
+		return "Events that the functions were delivered, by outcome: done, retry, failed, refused or unauthenticated"
 	case "vitistack_function_delivery_duration_seconds":
 		return "Time that the functions took for an event"
 	default:

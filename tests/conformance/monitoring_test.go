@@ -18,6 +18,7 @@ func TestDashboardAndAlertsAskForMetricsThatExist(t *testing.T) {
 	if err != nil || len(paths) == 0 {
 		t.Fatal(err)
 	}
+	paths = append(paths, filepath.Join(engine.Root(), "gateway", "telemetry", "series.go")) // what functions push
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
 		if err != nil {
