@@ -1,6 +1,7 @@
 package events
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -87,8 +88,8 @@ const tokenFile = "/oidc/token"
 
 // Identify puts the token that a SinkBinding gives into a request to its sink. It
 // is read each time, since it does not last. Where there is none, the sink asks
-// for none.
-func Identify(req *http.Request) { identify(req, tokenFile) }
+// for none. OIDC_TOKEN_FILE names another file.
+func Identify(req *http.Request) { identify(req, cmp.Or(os.Getenv("OIDC_TOKEN_FILE"), tokenFile)) }
 
 func identify(req *http.Request, file string) {
 	if token, err := os.ReadFile(file); err == nil {

@@ -72,6 +72,9 @@ func TestKnative(t *testing.T) {
 	t.Run("Cluster", r.clusterGetsRunning)
 	t.Run("Ping", r.resyncIsAsked)
 	t.Run("DeadLetter", r.deadLetterIsKept)
+	r.authenticate()
+	t.Run("TriggersHaveTokens", r.triggersHaveTokens)
+	t.Run("AuthenticatedCluster", r.authenticatedClusterGetsRunning)
 }
 
 // serve says of each Knative Service where it is, in the place of Knative Serving.

@@ -54,7 +54,7 @@ func (k *kubelet) newPod(ctx context.Context, namespace, name string, generation
 	if err != nil {
 		return nil, err
 	}
-	command.Env = append(env, "KUBECONFIG="+kubeconfig, "HTTP_PROXY=http://"+podProxy)
+	command.Env = append(env, "KUBECONFIG="+kubeconfig, "HTTP_PROXY=http://"+podProxy, "HTTPS_PROXY=http://"+podProxy)
 	p.process, err = process.Start(command, filepath.Join(k.dir, name+".log"))
 	return p, err
 }

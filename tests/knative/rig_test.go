@@ -28,6 +28,7 @@ type rig struct {
 	t       *testing.T
 	network *network
 	client  kubernetes.Interface
+	urls    map[string]string // of functions and Services, by namespace/name
 }
 
 // egress makes the API server reach webhooks through the proxy.
@@ -76,6 +77,7 @@ func newRig(t *testing.T, bin string) *rig {
 		outside: outside, tell: t.Logf, pods: map[string]*pod{}, ended: map[string]time.Time{},
 	}
 	r.network.client, r.network.enter = r.client, k.enter
+	r.network.elsewhere["default/kubernetes"] = k.apiServer
 	r.tellWhatRuns()
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -105,6 +107,7 @@ func (r *rig) tellWhatRuns() {
 	for name, url := range summary.Functions {
 		urls[namespace+"/"+name] = url
 	}
+	r.urls = urls
 	if err := r.network.know(urls); err != nil {
 		r.t.Fatal(err)
 	}

@@ -72,6 +72,9 @@ func (p *programs) command(ctx context.Context, program manifest.Program, port i
 	if err != nil {
 		return process.Command{}, err
 	}
+	if err := p.project(ctx, program); err != nil {
+		return process.Command{}, err
+	}
 	if err := p.relocate(program, env, args); err != nil {
 		return process.Command{}, err
 	}
@@ -95,11 +98,43 @@ func (p *programs) command(ctx context.Context, program manifest.Program, port i
 	return process.Command{Path: filepath.Join(p.options.Bin, program.Binary), Args: args, Env: flatten(env), Dir: dir}, nil
 }
 
+// project writes what volumes have of Secrets, as they are now.
+func (p *programs) project(ctx context.Context, program manifest.Program) error {
+	projected, err := program.Projected()
+	if err != nil {
+		return err
+	}
+	for volume, secrets := range projected {
+		dir := p.state.path("volumes", program.Name, volume)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return fmt.Errorf("create the directory of volume %s: %w", volume, err)
+		}
+		for _, secret := range secrets {
+			files, err := p.cluster.Secret(ctx, program.Namespace, secret)
+			if err != nil {
+				return fmt.Errorf("read Secret %s/%s: %w", program.Namespace, secret, err)
+			}
+			for name, content := range files {
+				if err := writeFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// tokenMount is where a SinkBinding of Knative's own puts the token for its sink.
+const tokenMount = "/oidc"
+
 // relocate points what the program is told of its volumes to directories of the state.
 func (p *programs) relocate(program manifest.Program, env map[string]string, args []string) error {
 	directories, err := program.Directories()
 	if err != nil {
 		return err
+	}
+	if directories[tokenMount] != "" {
+		env["OIDC_TOKEN_FILE"] = tokenMount + "/token"
 	}
 	for mount, volume := range directories {
 		dir := p.state.path("volumes", program.Name, volume)

@@ -128,11 +128,11 @@ func absent(what, key string, optional *bool, err error) (bool, error) {
 }
 
 // Directories returns, for each mount of a volume that starts out empty, where it is mounted and the volume's name.
-// Volumes with content are an error: a process sees no mounts.
+// What is projected from Secrets counts too: see Projected. Other volumes with content are an error: a process sees no mounts.
 func (p Program) Directories() (map[string]string, error) {
 	empty := map[string]bool{}
 	for _, volume := range p.Volumes {
-		empty[volume.Name] = volume.EmptyDir != nil || volume.PersistentVolumeClaim != nil || volume.Ephemeral != nil
+		empty[volume.Name] = volume.EmptyDir != nil || volume.PersistentVolumeClaim != nil || volume.Ephemeral != nil || volume.Projected != nil
 	}
 	directories := map[string]string{}
 	for _, mount := range p.Container.VolumeMounts {
@@ -142,6 +142,23 @@ func (p Program) Directories() (map[string]string, error) {
 		directories[path.Clean(mount.MountPath)] = mount.Name
 	}
 	return directories, nil
+}
+
+// Projected returns, for each volume that is projected, the Secrets whose keys are its files. Other sources are an error.
+func (p Program) Projected() (map[string][]string, error) {
+	secrets := map[string][]string{}
+	for _, volume := range p.Volumes {
+		if volume.Projected == nil {
+			continue
+		}
+		for _, source := range volume.Projected.Sources {
+			if source.Secret == nil || len(source.Secret.Items) > 0 {
+				return nil, fmt.Errorf("volume %s of %s/%s: the local engine projects only whole Secrets", volume.Name, p.Namespace, p.Name)
+			}
+			secrets[volume.Name] = append(secrets[volume.Name], source.Secret.Name)
+		}
+	}
+	return secrets, nil
 }
 
 // Relocate replaces a path at or below from by one at or below to, wherever it stands in the text.

@@ -189,6 +189,14 @@ metadata: {name: datacenter-01}
 apiVersion: v1
 kind: ServiceAccount
 metadata: {name: default, namespace: vitistack-system}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: knative-eventing}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: config-features, namespace: knative-eventing}
 `
 
 func (d *desk) prepare(t *testing.T, c *cluster) {
