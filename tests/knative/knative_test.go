@@ -71,9 +71,10 @@ func TestKnative(t *testing.T) {
 	r.restartPrograms()
 	t.Run("Cluster", r.clusterGetsRunning)
 	t.Run("Ping", r.resyncIsAsked)
-	t.Run("DeadLetter", r.deadLetterIsKept)
+	t.Run("DeadLetter", func(t *testing.T) { r.deadLetterIsKept(t, "refused") })
 	r.authenticate()
 	t.Run("TriggersHaveTokens", r.triggersHaveTokens)
+	t.Run("AuthenticatedDeadLetter", func(t *testing.T) { r.deadLetterIsKept(t, "refused-again") })
 	t.Run("AuthenticatedCluster", r.authenticatedClusterGetsRunning)
 }
 
@@ -186,22 +187,22 @@ func (r *rig) resyncIsAsked(t *testing.T) {
 	})
 }
 
-// deadLetterIsKept has a Trigger of which nobody takes the events.
-func (r *rig) deadLetterIsKept(t *testing.T) {
+// deadLetterIsKept has a Trigger with this name, of which nobody takes the events.
+func (r *rig) deadLetterIsKept(t *testing.T, name string) {
 	r.kubectl(`apiVersion: eventing.knative.dev/v1
 kind: Trigger
-metadata: {name: refused, namespace: vitistack-system}
+metadata: {name: `+name+`, namespace: vitistack-system}
 spec:
   broker: vitistack
   filters: [{exact: {kind: NetworkNamespace}}]
   delivery: {retry: 0}
-  subscriber: {uri: http://broker-ingress.knative-eventing.svc.cluster.local/no/such-broker}
+  subscriber: {uri: http://broker-ingress.knative-eventing.svc.cluster.local/no/`+name+`}
 `, "apply", "--filename", "-")
 	r.untilReady(triggers)
 	number := 0
 	feed.Until(t, "the gateway tells of a dead letter", func() (bool, string) {
 		number++
-		note := fmt.Sprintf(`{"metadata":{"annotations":{"test":"%d"}}}`, number)
+		note := fmt.Sprintf(`{"metadata":{"annotations":{"%s":"%d"}}}`, name, number)
 		if _, err := r.Client.Resource(engine.NetworkNamespaces).Namespace("default").Patch(t.Context(), "network",
 			types.MergePatchType, []byte(note), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
@@ -210,6 +211,6 @@ spec:
 		if err != nil {
 			return false, err.Error()
 		}
-		return strings.Contains(string(text), "/networknamespaces/network") && strings.Contains(string(text), "no/such-broker"), string(text)
+		return strings.Contains(string(text), "/networknamespaces/network") && strings.Contains(string(text), "no/"+name+"\""), string(text)
 	})
 }

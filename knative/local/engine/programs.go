@@ -40,6 +40,9 @@ func (p *programs) check() error {
 		if _, err := program.Directories(); err != nil {
 			errs = append(errs, err)
 		}
+		if _, err := program.Projected(); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(errs...)
 }

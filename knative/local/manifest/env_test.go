@@ -131,6 +131,31 @@ func TestDirectories(t *testing.T) {
 	}
 }
 
+func TestProjected(t *testing.T) {
+	t.Parallel()
+	secret := corev1.VolumeProjection{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "token"}}}
+	one := secret.DeepCopy()
+	one.Secret.Items = []corev1.KeyToPath{{Key: "a", Path: "b"}}
+	for name, tc := range map[string]struct {
+		reason string
+		source corev1.VolumeProjection
+		valid  bool
+	}{
+		"Secret": {reason: "a SinkBinding of Knative mounts its token so", source: secret, valid: true},
+		"Items":  {reason: "files with other names", source: *one},
+		"Token":  {reason: "nobody renews it here", source: corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{}}},
+	} {
+		program := Program{Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{tc.source}}}}}}
+		got, err := program.Projected()
+		if (err == nil) != tc.valid {
+			t.Errorf("%s: %v: %s", name, err, tc.reason)
+		}
+		if diff := cmp.Diff(map[string][]string{"v": {"token"}}, got); tc.valid && diff != "" {
+			t.Errorf("%s: %s (-want +got):\n%s", name, tc.reason, diff)
+		}
+	}
+}
+
 func TestRelocate(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct{ reason, text, want string }{
