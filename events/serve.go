@@ -52,7 +52,7 @@ type Option func(*receiver)
 // timeouts of its Trigger and its Service have to be longer still.
 func WithTimeout(d time.Duration) Option { return func(r *receiver) { r.timeout = d } }
 
-// WithVerifier refuses deliveries that v does not verify. A nil verifier refuses none.
+// WithVerifier has deliveries refused that v does not verify. A nil v refuses none.
 func WithVerifier(v *oidc.Verifier) Option { return func(r *receiver) { r.verifier = v } }
 
 // pushTo has metrics pushed, a while after something is counted.
@@ -134,7 +134,7 @@ type receiver struct {
 	// timeout is for a delivery to come to an outcome.
 	timeout time.Duration
 	push    pusher
-	// verifier tells who sends; nil where everybody may.
+	// verifier verifies deliveries; nil where they need no token.
 	verifier *oidc.Verifier
 	// inTurns is call, for one object after the other.
 	inTurns Handler
@@ -187,7 +187,7 @@ func (r *receiver) receive(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// authenticate returns whether the sender of a request may deliver, and answers it if not. The body is not read yet.
+// authenticate returns whether the sender of a request may deliver, and answers the request if not. It does not read the body.
 func (r *receiver) authenticate(w http.ResponseWriter, req *http.Request) bool {
 	if r.verifier == nil {
 		return true

@@ -42,6 +42,8 @@ type gateway struct {
 	// sink is the Broker, and signer signs what the gateway passes on to it.
 	sink   *events.Sink
 	signer *signer.Signer
+	// verifier verifies deliveries of the Broker; nil where they need no token.
+	verifier *oidc.Verifier
 
 	history *history.Store
 	// announcer and deliverer tell what has happened.
@@ -49,9 +51,7 @@ type gateway struct {
 	deliverer *webhook.Deliverer
 
 	// checker, keys and secrets are for what comes from outside.
-	checker *ingest.Checker
-	// verifier tells who delivers; nil where everybody may.
-	verifier          *oidc.Verifier
+	checker           *ingest.Checker
 	keys              keyring
 	secrets           secrets
 	certificates      *certificates
@@ -173,7 +173,9 @@ func (g *gateway) followFiles(ctx context.Context) {
 	running.Go(func() { follow(ctx, g.config.Ingest.SecretsFile, g.loadSecrets, log) })
 	for _, e := range g.deliverer.Endpoints {
 		if e.Key != nil {
-			running.Go(func() { follow(ctx, e.Key.File, func(content []byte) error { return e.Key.Replace(string(content)) }, log) })
+			running.Go(func() {
+				follow(ctx, e.Key.File, func(content []byte) error { return e.Key.Replace(string(content)) }, log)
+			})
 		}
 	}
 	if g.certificates != nil {

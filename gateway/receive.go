@@ -32,11 +32,11 @@ const (
 	failed    = "failed"
 	refused   = "refused"
 	deadEvent = "dead"
-	// unauthenticated is what no expected Trigger delivers.
+	// unauthenticated is a delivery without a token of an expected Trigger.
 	unauthenticated = "unauthenticated"
 )
 
-// authenticateDelivery refuses by the head alone what no expected Trigger delivers.
+// authenticateDelivery refuses a delivery without a token of an expected Trigger, before the body is read.
 func (g *gateway) authenticateDelivery(c *fiber.Ctx) error {
 	if g.verifier == nil {
 		return nil

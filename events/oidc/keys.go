@@ -23,15 +23,15 @@ import (
 )
 
 const (
-	// keysLast is for the API server to revoke a key.
+	// keysLast is how long keys are used before they are read again, because the API server may revoke one.
 	keysLast = time.Hour
-	// fetchPause is between two requests for keys, however many tokens name unknown ones.
+	// fetchPause is the least time between two requests, however many tokens name unknown keys.
 	fetchPause   = 5 * time.Second
 	fetchTimeout = 5 * time.Second
 	maxKeysBytes = 1 << 20
 )
 
-// keySet is what the API server says of its tokens.
+// keySet is the issuer of the API server's tokens and its public keys by their identifiers.
 type keySet struct {
 	issuer string
 	keys   map[string]crypto.PublicKey
@@ -64,7 +64,7 @@ func (s *keySource) find(ctx context.Context, issuer, id string) (crypto.PublicK
 		return nil, cmp.Or(s.failed, err)
 	}
 	s.tried = s.now()
-	// A sender that hangs up does not end what others wait for.
+	// Other requests wait for the keys too, so the fetch goes on when this sender hangs up.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTimeout)
 	defer cancel()
 	set, failed := s.fetch(ctx)

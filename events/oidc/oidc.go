@@ -16,17 +16,17 @@ import (
 // leeway is how far the clocks of the API server and of this node may differ.
 const leeway = 30 * time.Second
 
-// ErrUnavailable says that the API server's keys cannot be read, so that nobody can tell whose a token is. The
-// request is not refused for good: send it again.
+// ErrUnavailable says that the API server's keys cannot be read, so that no token can be verified. It is transient: the
+// sender has to send the request again.
 var ErrUnavailable = errors.New("the keys of the API server cannot be read")
 
 // Settings are what a token has to say.
 type Settings struct {
-	// Enabled is false where requests need no token.
+	// Enabled is whether requests need a token.
 	Enabled bool
 	// Audience is the receiver, as spec.subscriber.audience of the Trigger has it.
 	Audience string
-	// Subjects are the ServiceAccounts of the Triggers. One may end in *, which stands for any rest.
+	// Subjects are the ServiceAccounts of the Triggers. An entry that ends in * expects every name that begins like it.
 	Subjects []string
 }
 
@@ -75,7 +75,7 @@ type Verifier struct {
 }
 
 // New returns a verifier that reads keys from the API server of config. It is nil, and verifies nothing, where the
-// settings are not enabled. Settings that are given in part are an error. New itself asks the API server nothing.
+// settings are not enabled. Incomplete settings are an error. New sends no request.
 func New(s Settings, config func() (*rest.Config, error)) (*Verifier, error) {
 	if !s.Enabled {
 		return nil, nil
@@ -95,8 +95,8 @@ func New(s Settings, config func() (*rest.Config, error)) (*Verifier, error) {
 }
 
 // Verify returns nil for a request with these Authorization headers if its token is valid, for this audience, and of
-// an expected subject. An error says what to change, and has no part of the token's signature. It is ErrUnavailable
-// where the API server does not give its keys.
+// an expected subject. An error says what to change, and contains no token. It is ErrUnavailable while the API server
+// does not answer with its keys.
 func (v *Verifier) Verify(ctx context.Context, authorization []string) error {
 	text, err := v.bearer(authorization)
 	if err != nil {
@@ -106,7 +106,7 @@ func (v *Verifier) Verify(ctx context.Context, authorization []string) error {
 	if err != nil {
 		return err
 	}
-	// A token that is refused anyway has no key looked up.
+	// Keys are looked up last, so that a token with wrong claims costs no request.
 	if err := v.checkClaims(t.claims); err != nil {
 		return err
 	}

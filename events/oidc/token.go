@@ -17,7 +17,7 @@ import (
 	_ "crypto/sha512"
 )
 
-// token is a JSON Web Token in the compact form of RFC 7515, not verified.
+// token is a JSON Web Token in the compact form of RFC 7515, before its signature is verified.
 type token struct {
 	header    header
 	claims    claims
@@ -56,7 +56,7 @@ func (a audience) has(one string) bool { return slices.Contains(a, one) }
 
 var errMalformed = errors.New("the token is no JSON Web Token: send one of the Kubernetes API server, as TokenRequest gives it")
 
-// parse takes a token apart. What it says is not true until its signature is verified.
+// parse decodes a token. Its claims are not trusted until its signature is verified.
 func parse(text string) (*token, error) {
 	parts := strings.Split(text, ".")
 	if len(parts) != 3 {
@@ -80,8 +80,8 @@ func parse(text string) (*token, error) {
 	return t, nil
 }
 
-// algorithm is how a kind of key signs. The key decides, never the token: that keeps a public key from being used as a
-// secret, and a token without a signature out.
+// algorithm returns the algorithm that a key signs with. The key decides, never the token: a token with algorithm none,
+// or one that is signed by HS256 with the public key as its secret, therefore fails.
 func algorithm(key crypto.PublicKey) (string, crypto.Hash) {
 	switch k := key.(type) {
 	case *rsa.PublicKey:

@@ -129,7 +129,7 @@ func newRequest(ctx context.Context, t Trigger, d *delivery, target *url.URL) (*
 	return request, nil
 }
 
-// identify adds the Trigger's token for the receiver. What came with the event never stands for it.
+// identify adds the Trigger's token for the receiver. It replaces what came with the event.
 func (t Trigger) identify(request *http.Request, dead bool) error {
 	audience := t.audience
 	if dead {

@@ -239,6 +239,9 @@ func TestParseOptions(t *testing.T) {
 			t.Errorf("%v was accepted", args)
 		}
 	}
+	if got, err := ParseOptions([]string{"--oidc"}, io.Discard); err != nil || !got.OIDC || got.Config["OIDC_ENABLED"] != "true" {
+		t.Errorf("--oidc: got %v, %v", got, err)
+	}
 	if _, err := ParseOptions([]string{"--help"}, io.Discard); !errors.Is(err, flag.ErrHelp) {
 		t.Errorf("--help: got %v", err)
 	}
