@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/vitistack/stack/knative/local/manifest"
 	"github.com/vitistack/stack/knative/local/process"
@@ -112,19 +114,40 @@ func (p *programs) project(ctx context.Context, program manifest.Program) error 
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return fmt.Errorf("create the directory of volume %s: %w", volume, err)
 		}
+		files := map[string]string{}
 		for _, secret := range secrets {
-			files, err := p.cluster.Secret(ctx, program.Namespace, secret)
+			content, err := p.cluster.Secret(ctx, program.Namespace, secret.Name)
+			if errors.Is(err, manifest.ErrAbsent) && ptr.Deref(secret.Optional, false) {
+				continue
+			}
 			if err != nil {
-				return fmt.Errorf("read Secret %s/%s: %w", program.Namespace, secret, err)
+				return fmt.Errorf("read Secret %s/%s of volume %s: %w", program.Namespace, secret.Name, volume, err)
 			}
-			for name, content := range files {
-				if err := writeFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-					return err
-				}
-			}
+			maps.Copy(files, content)
+		}
+		if err := replaceFiles(dir, files); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// replaceFiles makes these the files of a directory.
+func replaceFiles(dir string, files map[string]string) error {
+	old, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("list %s: %w", dir, err)
+	}
+	var errs []error
+	for _, file := range old {
+		if _, stays := files[file.Name()]; !stays {
+			errs = append(errs, os.RemoveAll(filepath.Join(dir, file.Name())))
+		}
+	}
+	for name, content := range files {
+		errs = append(errs, writeFile(filepath.Join(dir, name), []byte(content), 0o600))
+	}
+	return errors.Join(errs...)
 }
 
 // tokenMount is where a SinkBinding of Knative's own puts the token for its sink.

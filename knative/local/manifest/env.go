@@ -137,7 +137,7 @@ func (p Program) Directories() (map[string]string, error) {
 	directories := map[string]string{}
 	for _, mount := range p.Container.VolumeMounts {
 		if !empty[mount.Name] {
-			return nil, fmt.Errorf("volume %s of %s/%s: the local engine mounts only emptyDir and claims; use environment variables", mount.Name, p.Namespace, p.Name)
+			return nil, fmt.Errorf("volume %s of %s/%s: the local engine mounts only emptyDir, claims and projected Secrets; use environment variables", mount.Name, p.Namespace, p.Name)
 		}
 		directories[path.Clean(mount.MountPath)] = mount.Name
 	}
@@ -145,8 +145,8 @@ func (p Program) Directories() (map[string]string, error) {
 }
 
 // Projected returns, for each volume that is projected, the Secrets whose keys are its files. Other sources are an error.
-func (p Program) Projected() (map[string][]string, error) {
-	secrets := map[string][]string{}
+func (p Program) Projected() (map[string][]corev1.SecretProjection, error) {
+	secrets := map[string][]corev1.SecretProjection{}
 	for _, volume := range p.Volumes {
 		if volume.Projected == nil {
 			continue
@@ -155,7 +155,7 @@ func (p Program) Projected() (map[string][]string, error) {
 			if source.Secret == nil || len(source.Secret.Items) > 0 {
 				return nil, fmt.Errorf("volume %s of %s/%s: the local engine projects only whole Secrets", volume.Name, p.Namespace, p.Name)
 			}
-			secrets[volume.Name] = append(secrets[volume.Name], source.Secret.Name)
+			secrets[volume.Name] = append(secrets[volume.Name], *source.Secret)
 		}
 	}
 	return secrets, nil

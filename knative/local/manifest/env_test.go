@@ -150,7 +150,7 @@ func TestProjected(t *testing.T) {
 		if (err == nil) != tc.valid {
 			t.Errorf("%s: %v: %s", name, err, tc.reason)
 		}
-		if diff := cmp.Diff(map[string][]string{"v": {"token"}}, got); tc.valid && diff != "" {
+		if diff := cmp.Diff(map[string][]corev1.SecretProjection{"v": {*secret.Secret}}, got); tc.valid && diff != "" {
 			t.Errorf("%s: %s (-want +got):\n%s", name, tc.reason, diff)
 		}
 	}
