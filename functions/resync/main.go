@@ -1,5 +1,5 @@
-// Resync asks for another look at every object that is not settled. It repairs
-// what was lost on the way: events, replies, and functions that died.
+// Resync sends an event for every object that needs a reconcile. It repairs the loss of
+// events and replies, and deliveries that ended when a function crashed.
 package main
 
 import (

@@ -10,17 +10,18 @@ import (
 	"github.com/vitistack/stack/functions/internal/orphans"
 )
 
-// isOrphan reports whether a Lease has a holder that does not exist. Leases are listed after
-// their holders, so that one that is younger than the grace may be that of a new holder.
-func (p *pass) isOrphan(l lease) bool {
+// isOrphan reports whether a Lease has a holder that does not exist. Only full rounds look for
+// orphans. Leases are listed after their holders, so that one younger than leaseGrace may
+// belong to a new holder.
+func (p *round) isOrphan(l lease) bool {
 	holder := l.Metadata.Labels[labelHolder]
-	return holder != "" && !p.exists[holder] && p.now().Sub(l.Metadata.CreationTimestamp.Time) >= grace
+	return p.full && holder != "" && !p.uids[holder] && p.now().Sub(l.Metadata.CreationTimestamp.Time) >= leaseGrace
 }
 
-// checkOrphans reports the Leases whose holder does not exist, and has the functions that own
-// a backend which no object stands for look for orphans there. A Lease that allocate-ip deletes
-// because of this pass is gone at the next check, and so is never confirmed.
-func (p *pass) checkOrphans(ctx context.Context) error {
+// checkOrphans reports the Leases whose holder does not exist, and requests the same of the
+// functions that own a backend. A Lease that allocate-ip deletes because of this round is gone
+// at the next check, and so is never confirmed.
+func (p *round) checkOrphans(ctx context.Context) error {
 	if err := p.sender.Send(ctx, events.LookAgain("/functions/"+name, orphans.Ref(p.namespace), v1alpha1.ConfigMapOrphans, p.cause.ID())); err != nil {
 		return err
 	}

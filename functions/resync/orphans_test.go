@@ -22,7 +22,7 @@ import (
 
 func TestIsOrphan(t *testing.T) {
 	t.Parallel()
-	p := pass{function: &function{now: func() time.Time { return now }}, exists: map[string]bool{"m": true}}
+	p := round{full: true, function: &function{now: func() time.Time { return now }}, uids: map[string]bool{"m": true}}
 	for name, tc := range map[string]struct {
 		reason, doc string
 		want        bool
@@ -35,6 +35,10 @@ func TestIsOrphan(t *testing.T) {
 		if got := p.isOrphan(decode[lease](t, tc.doc)); got != tc.want {
 			t.Errorf("%s: %s: got %t", name, tc.reason, got)
 		}
+	}
+	p.full = false
+	if p.isOrphan(decode[lease](t, `{"metadata":{"creationTimestamp":"2026-01-02T03:00:00Z","labels":{"vitistack.io/holder":"x"}}}`)) {
+		t.Error("a round that is not full does not know which holders exist")
 	}
 }
 

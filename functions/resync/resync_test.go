@@ -37,7 +37,7 @@ func decode[T any](t *testing.T, doc string) (v T) {
 	return v
 }
 
-func TestSettled(t *testing.T) {
+func TestNeedsNoReconcile(t *testing.T) {
 	t.Parallel()
 	const ready = `{"metadata":{"generation":1},"status":{"observedGeneration":1,"conditions":[{"type":"Ready","status":"True"}]}}`
 	const resting = `{"metadata":{"generation":1},"status":{"observedGeneration":1,"conditions":[{"type":"Ready","status":"False","reason":"Stopped"}]}}`
@@ -48,22 +48,22 @@ func TestSettled(t *testing.T) {
 		full   bool
 		want   bool
 	}{
-		"Ready":   {reason: "nothing is left to do", kind: kind{round: fullRound}, doc: ready, want: true},
-		"Turn":    {reason: "no event says that its virtual machine is gone", kind: kind{round: fullRound}, doc: ready, full: true},
+		"Ready":   {reason: "nothing is left to do", kind: kind{interval: fullRoundInterval}, doc: ready, want: true},
+		"Turn":    {reason: "no event says that its virtual machine is gone", kind: kind{interval: fullRoundInterval}, doc: ready, full: true},
 		"NoTurn":  {reason: "nothing of it is elsewhere", doc: ready, full: true, want: true},
-		"Resting": {reason: "its owner wants it off", kind: kind{name: machine, round: fullRound}, doc: resting, full: true, want: true},
+		"Resting": {reason: "its owner wants it off", kind: kind{name: machine, interval: fullRoundInterval}, doc: resting, full: true, want: true},
 		"Due":     {reason: "it is not Ready", doc: `{"metadata":{"generation":1}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := settled(tc.kind, decode[object](t, tc.doc), now, tc.full); got != tc.want {
-				t.Errorf("%s: got settled %t", tc.reason, got)
+			if got := needsNoReconcile(tc.kind, decode[object](t, tc.doc), now, tc.full); got != tc.want {
+				t.Errorf("%s: got %t", tc.reason, got)
 			}
 		})
 	}
 }
 
-func TestForsaken(t *testing.T) {
+func TestIsUnused(t *testing.T) {
 	t.Parallel()
 	const old = `"creationTimestamp":"2026-01-02T03:00:00Z","annotations":{"vitistack.io/address":"10.0.0.5"}`
 	by := func(holder string) string {
@@ -77,8 +77,8 @@ func TestForsaken(t *testing.T) {
 	}{
 		"Held":      {reason: "its holder has this address", doc: by("a")},
 		"Gone":      {reason: "nobody would ever give it back", doc: by("x"), want: true},
-		"Surplus":   {reason: "its holder has settled on another address", doc: by("b"), want: true},
-		"Undecided": {reason: "its holder has not settled yet", doc: by("c")},
+		"Surplus":   {reason: "its holder has another address", doc: by("b"), want: true},
+		"Undecided": {reason: "its holder has no address yet", doc: by("c")},
 		"Fresh":     {reason: "its holder may be about to write its status", doc: `{"metadata":{"creationTimestamp":"2026-01-02T03:04:00Z","labels":{"vitistack.io/holder":"x"}}}`},
 		"Delayed":   {reason: "it must not be given out again yet", doc: `{"metadata":{` + old + `},"spec":{"renewTime":"2026-01-02T03:04:00.000000Z","leaseDurationSeconds":10}}`},
 		"Over":      {reason: "its delay is over", doc: `{"metadata":{` + old + `},"spec":{"renewTime":"2026-01-02T03:03:55.000000Z","leaseDurationSeconds":10}}`, want: true},
@@ -86,22 +86,22 @@ func TestForsaken(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := forsaken(decode[lease](t, tc.doc), held, now); got != tc.want {
+			if got := isUnused(decode[lease](t, tc.doc), held, now); got != tc.want {
 				t.Errorf("%s: got %t", tc.reason, got)
 			}
 		})
 	}
 }
 
-// TestTurn has each Machine in one of the full rounds of an hour, and not all in the same.
-func TestTurn(t *testing.T) {
+// TestIsIncluded has each Machine in one of the full rounds of an hour, and not all in the same.
+func TestIsIncluded(t *testing.T) {
 	t.Parallel()
 	turns := map[int64]bool{}
 	for _, uid := range []string{"a", "b", "c", "d"} {
 		times := int64(0)
-		for n := range int64(longRound / fullRound) {
+		for n := range int64(longInterval / fullRoundInterval) {
 			var o object
-			if o.Metadata.UID = uid; turn(o, longRound, now.Add(time.Duration(n)*fullRound)) {
+			if o.Metadata.UID = uid; isIncluded(o, longInterval, now.Add(time.Duration(n)*fullRoundInterval)) {
 				times++
 				turns[n] = true
 			}
@@ -121,7 +121,7 @@ func TestTurn(t *testing.T) {
 		{"static", "corp"}:   false, // an IPAM sends events
 	} {
 		doc := `{"metadata":{"annotations":{"vitistack.io/provisioned-by":"` + asked[1] + `"}},"spec":{"ipAllocation":{"type":"` + asked[0] + `"}}}`
-		if got := decode[object](t, doc).elsewhere(); got != want {
+		if got := decode[object](t, doc).hasExternalPart(); got != want {
 			t.Errorf("%s has a part elsewhere: got %t", doc, got)
 		}
 	}
@@ -209,7 +209,7 @@ func TestHandle(t *testing.T) {
 		"ConfigMap/orphans orphans.p1 for orphans",
 	}
 	if diff := cmp.Diff(want, twice[0]); diff != "" {
-		t.Errorf("all pages, without what is settled, and of those that wait for an address the oldest (-want +got):\n%s", diff)
+		t.Errorf("all pages, without objects that need no reconcile, and of those that wait for an address the oldest (-want +got):\n%s", diff)
 	}
 	if !slices.Equal(twice[0], twice[1]) {
 		t.Errorf("a ping that is delivered twice must send the same events: %v and %v", twice[0], twice[1])
@@ -255,7 +255,7 @@ func TestRealLists(t *testing.T) {
 		names = append(names, name)
 	}
 	if want := []string{"Machine/a", "Machine/b", "Machine/c", "Lease/a", "Lease/b", "Lease/c"}; !slices.Equal(names, want) {
-		t.Errorf("got %v, want each machine and each forsaken Lease once", names)
+		t.Errorf("got %v, want each machine and each unused Lease once", names)
 	}
 	m := &v1alpha1.Machine{}
 	if err := client.Get(t.Context(), namespace, "a", m); err != nil {
@@ -270,6 +270,7 @@ func TestRealLists(t *testing.T) {
 type small struct{ api }
 
 func (s small) ListInto(ctx context.Context, resource schema.GroupVersionResource, page kube.Page, list any) error {
+	// page is one page of a list of objects.
 	page.Limit = 1
 	return s.api.ListInto(ctx, resource, page, list)
 }

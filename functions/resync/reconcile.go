@@ -38,23 +38,22 @@ type sender interface {
 // pageSize bounds the memory for one list.
 const pageSize = 500
 
-// handle looks through all kinds and sends one event for each object that needs a
-// reconcile: in the full round that the PingSource asks for, objects that are Ready have
-// their turn as well. The ids of the events derive from the ping's, so that a ping that is
-// delivered twice sends the same events again.
+// handle reads all kinds and sends one event for each object that needs a reconcile. The full
+// round that the PingSource asks for includes objects that are Ready. The IDs of the events
+// derive from that of the ping, so that a redelivered ping sends the same events again.
 func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, error) {
-	p := pass{function: f, cause: in, full: in.Type() == events.TypePing, machines: map[string]int{}, held: map[string]string{}, exists: map[string]bool{}, oldest: map[string]object{}, queued: map[string]bool{}}
+	p := round{function: f, cause: in, full: in.Type() == events.TypePing, machines: map[string]int{}, held: map[string]string{}, uids: map[string]bool{}, longestWaiting: map[string]object{}, queued: map[string]bool{}}
 	for _, k := range kinds {
-		if err := f.each(ctx, k.resource, func(o object) error { return p.look(ctx, k, o) }); err != nil {
+		if err := f.forEach(ctx, k.resource, func(o object) error { return p.inspect(ctx, k, o) }); err != nil {
 			return nil, err
 		}
 		if k.name == ipAllocation {
-			if err := p.wakeQueues(ctx, k); err != nil {
+			if err := p.sendQueued(ctx, k); err != nil {
 				return nil, err
 			}
 		}
 	}
-	swept, err := p.sweep(ctx)
+	swept, err := p.sendUnusedLeases(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -63,36 +62,39 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 			return nil, err
 		}
 	}
-	events.Report(ctx, "", fmt.Sprintf("Sent %d objects and %d leases to be looked at", p.sent, swept))
+	events.Report(ctx, "", fmt.Sprintf("Sent events for %d objects and %d Leases", p.sent, swept))
 	return nil, nil
 }
 
-// pass is one look through all kinds.
-type pass struct {
+// round is one reading of all kinds.
+type round struct {
 	*function
 	cause event.Event
-	// full is whether objects that are Ready have their turn.
+	// full is whether the round includes objects that are Ready, and looks for orphans.
 	full bool
 	sent int
 	// machines counts the Machines of each MachineProvider.
 	machines map[string]int
-	// held are the addresses of allocations, by UID.
+	// held maps the UIDs of IPAllocations to their addresses.
 	held map[string]string
-	// exists are the UIDs of all objects that may hold a Lease, and orphans the Leases of
-	// others.
-	exists  map[string]bool
+	// uids are those of all objects that may hold a Lease, in a full round. orphans are the
+	// Leases whose holder does not exist.
+	uids    map[string]bool
 	orphans []v1alpha1.Orphan
-	// oldest are the allocations that have waited longest for an address, by pool,
-	// and queued the NetworkConfigurations that wait for one.
-	oldest map[string]object
-	queued map[string]bool
+	// longestWaiting has, for each pool, the IPAllocation that has waited longest for an
+	// address. queued are the NetworkConfigurations that wait for one.
+	longestWaiting map[string]object
+	queued         map[string]bool
 }
 
-// look sends an event for an object that is not settled. Of those that wait for an
-// address of the same pool one is enough: it is served first, and wakes the next.
-func (p *pass) look(ctx context.Context, k kind, o object) error {
-	p.exists[o.Metadata.UID] = true
-	if k.name == ipAllocation && o.Status.Phase != released {
+// inspect sends an event for an object that needs a reconcile. Of the IPAllocations that wait
+// for an address of the same pool, only the oldest gets one, because each that is served
+// requeues the next.
+func (p *round) inspect(ctx context.Context, k kind, o object) error {
+	if p.full {
+		p.uids[o.Metadata.UID] = true
+	}
+	if k.name == ipAllocation && o.Status.Phase != phaseReleased {
 		p.held[o.Metadata.UID] = o.Status.Address
 	}
 	if k.name == machine {
@@ -100,12 +102,12 @@ func (p *pass) look(ctx context.Context, k kind, o object) error {
 	}
 	miscounted := k.name == machineProvider && o.Status.MachineCount != p.machines[o.Metadata.Name]
 	switch {
-	case !miscounted && settled(k, o, p.now(), p.full):
+	case !miscounted && needsNoReconcile(k, o, p.now(), p.full):
 		return nil
-	case o.asked() || o.changed() || !o.exhausted():
+	case o.isRequested() || o.isChanged() || !o.waitsForAddress():
 		return p.send(ctx, k, o)
 	case k.name == ipAllocation:
-		p.queue(o)
+		p.queueForAddress(o)
 		return nil
 	case k.name == networkConfiguration && p.queued[o.Metadata.Namespace+"/"+o.Metadata.Name]:
 		return nil
@@ -114,33 +116,33 @@ func (p *pass) look(ctx context.Context, k kind, o object) error {
 	}
 }
 
-func (p *pass) queue(o object) {
+func (p *round) queueForAddress(o object) {
 	p.queued[o.Metadata.Namespace+"/"+o.Spec.NetworkConfigurationName] = true
 	pool := o.Metadata.Namespace + "/" + o.Spec.NetworkNamespaceName + "/" + o.Spec.IPFamily
-	first, ok := p.oldest[pool]
+	first, ok := p.longestWaiting[pool]
 	if !ok || o.Metadata.CreationTimestamp.Before(&first.Metadata.CreationTimestamp) {
-		p.oldest[pool] = o
+		p.longestWaiting[pool] = o
 	}
 }
 
-func (p *pass) wakeQueues(ctx context.Context, k kind) error {
-	for _, pool := range slices.Sorted(maps.Keys(p.oldest)) {
-		if err := p.send(ctx, k, p.oldest[pool]); err != nil {
+func (p *round) sendQueued(ctx context.Context, k kind) error {
+	for _, pool := range slices.Sorted(maps.Keys(p.longestWaiting)) {
+		if err := p.send(ctx, k, p.longestWaiting[pool]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// send sends the event of an object. An annotation that asked for it is taken away
-// then, so that it can ask again.
-func (p *pass) send(ctx context.Context, k kind, o object) error {
+// send sends the event of an object and removes the annotation that requested it, so that it
+// can be requested again.
+func (p *round) send(ctx context.Context, k kind, o object) error {
 	ref := events.Ref{
 		APIVersion: k.resource.GroupVersion().String(), Kind: k.name,
 		Namespace: o.Metadata.Namespace, Name: o.Metadata.Name,
 	}
 	p.sent++
-	if err := p.sender.Send(ctx, p.event(ref, o.Metadata.UID, o.Metadata.ResourceVersion)); err != nil || !o.asked() {
+	if err := p.sender.Send(ctx, p.event(ref, o.Metadata.UID, o.Metadata.ResourceVersion)); err != nil || !o.isRequested() {
 		return err
 	}
 	obj := k.make()
@@ -155,12 +157,12 @@ func (p *pass) send(ctx context.Context, k kind, o object) error {
 	return err
 }
 
-func (p *pass) event(ref events.Ref, uid, version string) event.Event {
+func (p *round) event(ref events.Ref, uid, version string) event.Event {
 	return events.LookAgain("/functions/"+name, ref, uid, version+"."+p.cause.ID())
 }
 
-// each calls do for every object of a resource, a page at a time.
-func (f *function) each(ctx context.Context, resource schema.GroupVersionResource, do func(object) error) error {
+// forEach calls do for every object of a resource, a page at a time.
+func (f *function) forEach(ctx context.Context, resource schema.GroupVersionResource, do func(object) error) error {
 	next := kube.Page{Limit: pageSize}
 	for {
 		var p page

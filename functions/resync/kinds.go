@@ -17,19 +17,19 @@ import (
 type kind struct {
 	name     string
 	resource schema.GroupVersionResource
-	// make is an empty object of the kind.
+	// make returns an empty object of the kind.
 	make func() kube.Object
-	// round is after how long an object is reconciled although it is Ready, zero for never.
-	round time.Duration
+	// interval is how often a full round reconciles an object that is Ready, zero for never.
+	interval time.Duration
 }
 
-// A full round finds what no event tells: segments that are not at their source any more,
-// and reservations whose holder is gone without having been released; nodes that have
-// died or been changed by others; virtual machines whose deletion was not told; hypervisors
-// that do not answer. The PingSource asks for one every fullRound.
+// A full round finds what no event reports: segments that are gone from their source,
+// reservations whose NetworkConfiguration is gone, nodes that have died or were changed by
+// others, deleted virtual machines, and hypervisors that do not answer. The PingSource asks
+// for one every fullRoundInterval.
 const (
-	fullRound = 10 * time.Minute
-	longRound = time.Hour
+	fullRoundInterval = 10 * time.Minute
+	longInterval      = time.Hour
 )
 
 const (
@@ -41,13 +41,13 @@ const (
 	machineProvider      = "MachineProvider"
 )
 
-// kinds are in the order of the layers, so that what others wait for comes first, except
-// that MachineProviders come after the Machines that they count.
+// kinds are in the order of the layers, so that an object comes after those that it waits
+// for. MachineProviders come after the Machines that they count.
 var kinds = []kind{
 	{
 		name: networkNamespace, resource: v1alpha2.GroupVersion.WithResource("networknamespaces"),
-		make:  func() kube.Object { return &v1alpha2.NetworkNamespace{} },
-		round: fullRound,
+		make:     func() kube.Object { return &v1alpha2.NetworkNamespace{} },
+		interval: fullRoundInterval,
 	},
 	{
 		name: ipAllocation, resource: v1alpha2.GroupVersion.WithResource("ipallocations"),
@@ -59,18 +59,18 @@ var kinds = []kind{
 	},
 	{
 		name: machine, resource: v1alpha1.GroupVersion.WithResource("machines"),
-		make:  func() kube.Object { return &v1alpha1.Machine{} },
-		round: longRound,
+		make:     func() kube.Object { return &v1alpha1.Machine{} },
+		interval: longInterval,
 	},
 	{
 		name: machineProvider, resource: v1alpha1.GroupVersion.WithResource("machineproviders"),
-		make:  func() kube.Object { return &v1alpha1.MachineProvider{} },
-		round: fullRound,
+		make:     func() kube.Object { return &v1alpha1.MachineProvider{} },
+		interval: fullRoundInterval,
 	},
 	{
 		name: kubernetesCluster, resource: v1alpha1.GroupVersion.WithResource("kubernetesclusters"),
-		make:  func() kube.Object { return &v1alpha1.KubernetesCluster{} },
-		round: fullRound,
+		make:     func() kube.Object { return &v1alpha1.KubernetesCluster{} },
+		interval: fullRoundInterval,
 	},
 	{
 		name: "EtcdBackup", resource: v1alpha1.GroupVersion.WithResource("etcdbackups"),
@@ -78,7 +78,7 @@ var kinds = []kind{
 	},
 }
 
-// object is what matters here of an object of any kind.
+// object has the fields of an object of any kind that decide whether it needs a reconcile.
 type object struct {
 	Metadata struct {
 		Namespace         string            `json:"namespace"`
@@ -113,23 +113,24 @@ type page struct {
 	Items []object `json:"items"`
 }
 
-// exhausted tells whether an object waits for an address to become free.
-func (o object) exhausted() bool { return o.Status.Ready().Reason == "PoolExhausted" }
+// waitsForAddress reports whether an object waits for another one to release an address.
+func (o object) waitsForAddress() bool { return o.Status.Ready().Reason == "PoolExhausted" }
 
-// asked tells whether somebody wants an object looked at.
-func (o object) asked() bool {
+// isRequested reports whether an annotation requests a reconcile.
+func (o object) isRequested() bool {
 	_, asked := o.Metadata.Annotations[v1alpha1.AnnotationReconcile]
 	return asked
 }
 
-// changed tells whether the status does not answer what the object is now.
-func (o object) changed() bool {
+// isChanged reports whether the spec has changed since the status was written, or the object
+// is being deleted.
+func (o object) isChanged() bool {
 	return o.Metadata.DeletionTimestamp != nil || o.Status.ObservedGeneration < o.Metadata.Generation
 }
 
-// settled reports whether an object needs no reconcile at a time: it is not due, and a
-// full round does not include it.
-func settled(k kind, o object, now time.Time, full bool) bool {
+// needsNoReconcile reports whether an object is not due at a time and a full round does not
+// include it.
+func needsNoReconcile(k kind, o object, now time.Time, full bool) bool {
 	need := due.Decide(k.name, &metav1.ObjectMeta{
 		Generation: o.Metadata.Generation, DeletionTimestamp: o.Metadata.DeletionTimestamp, Annotations: o.Metadata.Annotations,
 	}, o.Status.Status)
@@ -137,26 +138,25 @@ func settled(k kind, o object, now time.Time, full bool) bool {
 		return !need.Due(now)
 	}
 	ready := o.Status.Ready().Status == metav1.ConditionTrue
-	return !full || !ready || k.round == 0 || !turn(o, k.round, now)
+	return !full || !ready || k.interval == 0 || !isIncluded(o, k.interval, now)
 }
 
-// turn reports whether a full round includes an object that has a part elsewhere. Where
-// not each full round does, the object's UID determines which, so that not all have their
-// turn at once.
-func turn(o object, round time.Duration, now time.Time) bool {
-	if !o.elsewhere() {
+// isIncluded reports whether this full round includes an object with a part outside of the API
+// server. If not every round does, the UID of the object determines which, so that the objects
+// are spread over the rounds.
+func isIncluded(o object, round time.Duration, now time.Time) bool {
+	if !o.hasExternalPart() {
 		return false
 	}
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(o.Metadata.UID))
-	rounds := int64(round / fullRound)
-	return now.Unix()/int64(fullRound/time.Second)%rounds == int64(hash.Sum32())%rounds
+	rounds := int64(round / fullRoundInterval)
+	return now.Unix()/int64(fullRoundInterval/time.Second)%rounds == int64(hash.Sum32())%rounds
 }
 
-// elsewhere tells whether a part of an object is kept by somebody who sends no
-// events: Kea has the reservations of a network of dhcp, and NAM or NetBox the
-// segment that they were asked for.
-func (o object) elsewhere() bool {
+// hasExternalPart reports whether a system that sends no events keeps a part of the object:
+// Kea the reservations of a network of type dhcp, and NAM or NetBox the segment of a network.
+func (o object) hasExternalPart() bool {
 	if p := o.Spec.IPAllocation; p == nil || p.Type == string(v1alpha2.AllocationDHCP) {
 		return true
 	}

@@ -13,12 +13,12 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// leases are the records of who holds which address.
+// leases record which object holds which address.
 var leases = kind{name: "Lease", resource: schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}}
 
-// Those that have a holder have it in a label, so that their metadata is enough. Those of
-// create-vm are the VMIDs of Proxmox VE that Machines hold.
-// Those without one keep an address back for some time, which their spec has.
+// heldLeases name their holder in a label, so that their metadata is enough. Those of create-vm
+// are the VMIDs of Proxmox VE that Machines hold. freeLeases have no holder, and keep an
+// address from others until a time in their spec.
 var (
 	heldLeases = kube.Page{Limit: pageSize, Selector: "vitistack.io/managed-by in (allocate-ip,create-vm),vitistack.io/holder", Metadata: true}
 	freeLeases = kube.Page{Limit: pageSize, Selector: addressLeases + ",!vitistack.io/holder"}
@@ -28,14 +28,14 @@ const (
 	addressLeases = "vitistack.io/managed-by=allocate-ip"
 	labelHolder   = "vitistack.io/holder"
 	createVM      = "create-vm"
-	released      = string(v1alpha2.IPAllocationReleased)
+	phaseReleased = string(v1alpha2.IPAllocationReleased)
 )
 
-// grace is for whoever has just made a Lease to write its address into the status
-// of its IPAllocation.
-const grace = 2 * time.Minute
+// leaseGrace is the time that the function which has created a Lease gets to write its address
+// into the status of the IPAllocation.
+const leaseGrace = 2 * time.Minute
 
-// lease is what matters here of a Lease.
+// lease has the fields of a Lease that decide whether it is used.
 type lease struct {
 	Metadata struct {
 		Namespace         string            `json:"namespace"`
@@ -59,11 +59,11 @@ type leasePage struct {
 	Items []lease `json:"items"`
 }
 
-// forsaken tells whether a Lease keeps an address from being given out for
-// nobody: its holder is gone, has released it or settled on another address, or it
-// has no holder and its delay is over. held has the address of each holder.
-func forsaken(l lease, held map[string]string, now time.Time) bool {
-	if now.Sub(l.Metadata.CreationTimestamp.Time) < grace {
+// isUnused reports whether no object uses the address of a Lease: its holder does not exist,
+// has released it or has another address, or the Lease has no holder and its delay is over.
+// held maps the UIDs of holders to their addresses.
+func isUnused(l lease, held map[string]string, now time.Time) bool {
+	if now.Sub(l.Metadata.CreationTimestamp.Time) < leaseGrace {
 		return false
 	}
 	holder := l.Metadata.Labels[labelHolder]
@@ -77,9 +77,8 @@ func forsaken(l lease, held map[string]string, now time.Time) bool {
 	return !exists || (address != "" && address != l.Metadata.Annotations["vitistack.io/address"])
 }
 
-// sweep asks for another look at each forsaken Lease, and returns how many those
-// are.
-func (p *pass) sweep(ctx context.Context) (int, error) {
+// sendUnusedLeases sends an event for each Lease that isUnused, and returns how many.
+func (p *round) sendUnusedLeases(ctx context.Context) (int, error) {
 	sent := 0
 	for _, next := range []kube.Page{heldLeases, freeLeases} {
 		for more := true; more; more = next.Continue != "" {
@@ -91,7 +90,7 @@ func (p *pass) sweep(ctx context.Context) (int, error) {
 				if p.isOrphan(l) {
 					p.orphans = append(p.orphans, v1alpha1.Orphan{ID: l.Metadata.Namespace + "/" + l.Metadata.Name, UID: l.Metadata.Labels[labelHolder]})
 				}
-				if l.Metadata.Labels[v1alpha1.LabelManagedBy] == createVM || !forsaken(l, p.held, p.now()) {
+				if l.Metadata.Labels[v1alpha1.LabelManagedBy] == createVM || !isUnused(l, p.held, p.now()) {
 					continue
 				}
 				ref := events.Ref{APIVersion: leases.resource.GroupVersion().String(), Kind: leases.name, Namespace: l.Metadata.Namespace, Name: l.Metadata.Name}
