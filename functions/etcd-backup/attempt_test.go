@@ -14,11 +14,11 @@ func TestDeadAttempt(t *testing.T) {
 	s := setUp(t)
 	s.create(backupTo(v1alpha1.BackupStorage{Type: v1alpha1.BackupLocal}, "", 1))
 	dead := delivery{function: s.function, holder: "dead"}
-	if err := dead.claim(t.Context(), s.backup("nightly")); err != nil {
+	if err := dead.startAttempt(t.Context(), s.backup("nightly")); err != nil {
 		t.Fatal(err)
 	}
 	s.expect(s.look("nightly"), v1alpha1.EtcdBackupRunning, reasonRunning)
-	clock := time.Now().Add(s.function.patience)
+	clock := time.Now().Add(s.function.attemptTimeout)
 	s.function.now = func() time.Time { return clock }
 	b := s.look("nightly")
 	s.expect(b, v1alpha1.EtcdBackupCompleted, "Completed")
@@ -34,10 +34,10 @@ func TestOwnAttempt(t *testing.T) {
 	s := setUp(t)
 	s.create(backupTo(v1alpha1.BackupStorage{Type: v1alpha1.BackupLocal}, "", 1))
 	own := delivery{function: s.function, holder: "own"}
-	if err := own.claim(t.Context(), s.backup("nightly")); err != nil {
+	if err := own.startAttempt(t.Context(), s.backup("nightly")); err != nil {
 		t.Fatal(err)
 	}
-	if err := own.settle(t.Context(), s.namespace, "nightly"); err != nil {
+	if err := own.reconcileBackup(t.Context(), s.namespace, "nightly"); err != nil {
 		t.Fatal(err)
 	}
 	s.expect(s.backup("nightly"), v1alpha1.EtcdBackupCompleted, "Completed")
@@ -47,14 +47,14 @@ func TestOwnAttempt(t *testing.T) {
 func TestLongAttempt(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
-	s.function.patience = 3 * time.Second
+	s.function.attemptTimeout = 3 * time.Second
 	if err := s.plan.Set(faults.Rule{Operation: "MachineService/EtcdSnapshot", Latency: "7s", Times: 1}); err != nil {
 		t.Fatal(err)
 	}
 	s.create(backupTo(v1alpha1.BackupStorage{Type: v1alpha1.BackupLocal}, "", 1))
 	done := make(chan error)
 	go func() {
-		done <- delivery{function: s.function, holder: "first"}.settle(t.Context(), s.namespace, "nightly")
+		done <- delivery{function: s.function, holder: "first"}.reconcileBackup(t.Context(), s.namespace, "nightly")
 	}()
 	for {
 		select {

@@ -65,7 +65,7 @@ func setUp(t *testing.T) *stand {
 		t.Fatal(err)
 	}
 	s := &stand{T: t, namespace: server.Namespace(t), kube: api, plan: &faults.Plan{}}
-	s.function = &function{kube: api, volume: t.TempDir(), now: time.Now, patience: patience}
+	s.function = &function{kube: api, volume: t.TempDir(), now: time.Now, attemptTimeout: attemptTimeout}
 	s.powerOn()
 	return s
 }
@@ -145,7 +145,7 @@ func TestNodeWithoutEtcd(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	stream, err := open(ctx, document)
+	stream, err := openSnapshot(ctx, document)
 	if err == nil {
 		_ = stream.Close()
 	}

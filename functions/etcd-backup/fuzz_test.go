@@ -36,12 +36,12 @@ func FuzzSnapshot(f *testing.F) {
 	f.Add([]byte{}, 1)
 	f.Add(make([]byte, 512+32), 7)
 	f.Fuzz(func(t *testing.T, data []byte, step int) {
-		v := verify(&stepped{data, max(1, step%4096)})
+		v := newChecksumReader(&stepped{data, max(1, step%4096)})
 		got, err := io.ReadAll(v)
 		if !bytes.Equal(got, data) {
 			t.Error("the stream is another one")
 		}
-		if err == nil && !v.whole() {
+		if err == nil && !v.isWhole() {
 			t.Error("a damaged snapshot is taken for whole")
 		}
 	})

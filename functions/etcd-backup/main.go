@@ -15,12 +15,12 @@ import (
 
 const functionName = "etcd-backup"
 
-// deliveryTimeout is for a snapshot to be on its way. It is below the timeouts of
-// the function's Trigger and Service.
+// deliveryTimeout bounds one delivery with its snapshot. It is below the timeouts of the
+// function's Trigger and Service.
 const deliveryTimeout = 9 * time.Minute
 
-// patience is for a delivery that has died to be noticed.
-const patience = time.Minute
+// attemptTimeout is how long after its last renewal an attempt counts as ended.
+const attemptTimeout = time.Minute
 
 func main() {
 	events.Run(functionName, func() (events.Handler, error) {
@@ -28,7 +28,7 @@ func main() {
 		if err != nil {
 			return nil, err
 		}
-		f := &function{kube: client, volume: os.Getenv("BACKUP_PATH"), now: time.Now, patience: patience}
+		f := &function{kube: client, volume: os.Getenv("BACKUP_PATH"), now: time.Now, attemptTimeout: attemptTimeout}
 		return f.handle, nil
 	}, events.WithTimeout(deliveryTimeout))
 }

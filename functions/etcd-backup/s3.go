@@ -23,6 +23,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events/outbound"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // Keys of the Secret with the credentials of an object store.
@@ -45,7 +46,7 @@ const (
 	abortTimeout = 10 * time.Second
 )
 
-// bucket keeps snapshots in an object store.
+// bucket stores snapshots in an S3 bucket.
 type bucket struct {
 	client *s3.Client
 	name   string
@@ -54,11 +55,11 @@ type bucket struct {
 func openBucket(at v1alpha1.BackupStorage, secret *corev1.Secret) (store, error) {
 	for _, key := range []string{keyID, keySecret} {
 		if len(secret.Data[key]) == 0 {
-			return nil, fault{"CredentialsIncomplete", fmt.Sprintf("Secret %s has no key %s: add it", secret.Name, key)}
+			return nil, reconcile.UserError{Reason: "CredentialsIncomplete", Message: fmt.Sprintf("Secret %s has no key %s: add it", secret.Name, key)}
 		}
 	}
 	if u, err := url.Parse(at.Endpoint); at.Endpoint != "" && (err != nil || u.Host == "") {
-		return nil, fault{"InvalidEndpoint", fmt.Sprintf("endpoint %q is no URL: write one such as https://s3.example.com", at.Endpoint)}
+		return nil, reconcile.UserError{Reason: "InvalidEndpoint", Message: fmt.Sprintf("endpoint %q is no URL: write one such as https://s3.example.com", at.Endpoint)}
 	}
 	transport, err := transportFor(secret.Data[keyCA])
 	if err != nil {
@@ -88,7 +89,7 @@ func transportFor(ca []byte) (http.RoundTripper, error) {
 	if len(ca) > 0 {
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(ca) {
-			return nil, fault{"CredentialsIncomplete", "the key " + keyCA + " of the Secret has no certificate"}
+			return nil, reconcile.UserError{Reason: "CredentialsIncomplete", Message: "the key " + keyCA + " of the Secret has no certificate"}
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}
@@ -102,16 +103,16 @@ func (b bucket) Put(ctx context.Context, name string, content io.Reader) error {
 	case last:
 		_, err = b.client.PutObject(ctx, &s3.PutObjectInput{
 			Bucket: &b.name, Key: &name, Body: bytes.NewReader(part), ContentType: aws.String(contentType),
-		}, checked)
+		}, withMD5)
 	default:
 		err = b.putParts(ctx, name, part, content)
 	}
-	return refused(err, "write "+name)
+	return userErrorOf(err, "write "+name)
 }
 
-// putParts writes a file whose first part is full.
+// putParts uploads a file whose first part is full.
 func (b bucket) putParts(ctx context.Context, name string, part []byte, content io.Reader) (err error) {
-	b.sweep(ctx, path.Dir(name))
+	b.abortAbandoned(ctx, path.Dir(name))
 	upload, err := b.client.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{Bucket: &b.name, Key: &name, ContentType: aws.String(contentType)})
 	if err != nil {
 		return err
@@ -128,7 +129,7 @@ func (b bucket) putParts(ctx context.Context, name string, part []byte, content 
 		number := aws.Int32(int32(len(parts) + 1))
 		done, err := b.client.UploadPart(ctx, &s3.UploadPartInput{
 			Bucket: &b.name, Key: &name, UploadId: upload.UploadId, PartNumber: number, Body: bytes.NewReader(part),
-		}, checked)
+		}, withMD5)
 		if err != nil {
 			return err
 		}
@@ -146,9 +147,9 @@ func (b bucket) putParts(ctx context.Context, name string, part []byte, content 
 	return err
 }
 
-// sweep aborts uploads into a folder whose writer has died: a bucket keeps their parts
-// and shows them in no list of files. A key that may not do so can still write.
-func (b bucket) sweep(ctx context.Context, folder string) {
+// abortAbandoned aborts uploads into a folder whose delivery has crashed, because a bucket
+// keeps their parts and lists them nowhere. A key without the right to abort can still upload.
+func (b bucket) abortAbandoned(ctx context.Context, folder string) {
 	pages := s3.NewListMultipartUploadsPaginator(b.client, &s3.ListMultipartUploadsInput{Bucket: &b.name, Prefix: aws.String(folder + "/")})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
@@ -156,14 +157,14 @@ func (b bucket) sweep(ctx context.Context, folder string) {
 			return
 		}
 		for _, u := range page.Uploads {
-			if time.Since(aws.ToTime(u.Initiated)) > abandoned {
+			if time.Since(aws.ToTime(u.Initiated)) > abandonedAfter {
 				_, _ = b.client.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{Bucket: &b.name, Key: u.Key, UploadId: u.UploadId})
 			}
 		}
 	}
 }
 
-// nextPart fills a buffer from content. It reports whether that has ended.
+// nextPart fills a buffer from content. It reports whether content has ended.
 func nextPart(content io.Reader, buffer []byte) (part []byte, last bool, err error) {
 	n, err := io.ReadFull(content, buffer)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -172,8 +173,8 @@ func nextPart(content io.Reader, buffer []byte) (part []byte, last bool, err err
 	return buffer[:n], false, err
 }
 
-// checked sends the MD5 of a body, which buckets with locks ask for.
-func checked(o *s3.Options) {
+// withMD5 sends the MD5 of a body, which buckets with object locks require.
+func withMD5(o *s3.Options) {
 	o.APIOptions = append(o.APIOptions, smithyhttp.AddContentChecksumMiddleware)
 }
 
@@ -183,7 +184,7 @@ func (b bucket) List(ctx context.Context, folder string) ([]file, error) {
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return nil, refused(err, "list "+folder)
+			return nil, userErrorOf(err, "list "+folder)
 		}
 		for _, o := range page.Contents {
 			files = append(files, file{aws.ToString(o.Key), aws.ToInt64(o.Size)})
@@ -194,23 +195,24 @@ func (b bucket) List(ctx context.Context, folder string) ([]file, error) {
 
 func (b bucket) Delete(ctx context.Context, name string) error {
 	_, err := b.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &b.name, Key: &name})
-	return refused(err, "delete "+name)
+	return userErrorOf(err, "delete "+name)
 }
 
-// refused is a fault where the object store says what somebody has to change.
-func refused(err error, what string) error {
+// userErrorOf returns a UserError for an answer of the object store that only a user can
+// resolve, and any other error as it is.
+func userErrorOf(err error, what string) error {
 	if err == nil {
 		return nil
 	}
 	var denied *outbound.Denied
 	if errors.As(err, &denied) {
-		return fault{"EndpointNotAllowed", denied.Error()}
+		return reconcile.UserError{Reason: "EndpointNotAllowed", Message: denied.Error()}
 	}
 	var answer smithy.APIError
 	if errors.As(err, &answer) {
 		switch answer.ErrorCode() {
 		case "NoSuchBucket", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidBucketName", "AuthorizationHeaderMalformed", "PermanentRedirect", "ExpiredToken":
-			return fault{"StorageRefused", fmt.Sprintf("the object store does not %s: %s (%s)", what, answer.ErrorMessage(), answer.ErrorCode())}
+			return reconcile.UserError{Reason: "StorageRefused", Message: fmt.Sprintf("the object store does not %s: %s (%s)", what, answer.ErrorMessage(), answer.ErrorCode())}
 		}
 	}
 	return fmt.Errorf("%s: %w", what, err)

@@ -9,9 +9,10 @@ import (
 	"github.com/robfig/cron/v3"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// plan is when snapshots are taken.
+// plan says when snapshots are taken.
 type plan struct {
 	// due is when the snapshot that is to be taken now was due, zero where none is.
 	due time.Time
@@ -44,21 +45,21 @@ func makePlan(b *v1alpha1.EtcdBackup, now time.Time) (plan, error) {
 	}
 	schedule, err := parseSchedule(b.Spec.Schedule)
 	if err != nil {
-		return plan{}, fault{"InvalidSchedule", fmt.Sprintf("schedule %q: %v; write five fields such as 0 2 * * *, or @daily, or @every 6h", b.Spec.Schedule, err)}
+		return plan{}, reconcile.UserError{Reason: "InvalidSchedule", Message: fmt.Sprintf("schedule %q: %v; write five fields such as 0 2 * * *, or @daily, or @every 6h", b.Spec.Schedule, err)}
 	}
 	first := schedule.Next(last)
 	if first.IsZero() {
-		return plan{}, fault{"InvalidSchedule", fmt.Sprintf("schedule %q names a day that never comes", b.Spec.Schedule)}
+		return plan{}, reconcile.UserError{Reason: "InvalidSchedule", Message: fmt.Sprintf("schedule %q names a day that never comes", b.Spec.Schedule)}
 	}
 	if first.After(now) {
 		return plan{next: first}, nil
 	}
-	due := missed(schedule, first, now.UTC())
+	due := lastDue(schedule, first, now.UTC())
 	return plan{due: due, next: schedule.Next(due)}, nil
 }
 
-// parseSchedule reads a schedule. One with a time zone is refused: all times are UTC,
-// and the library panics where nothing follows the zone.
+// parseSchedule reads a schedule. It refuses a time zone, because all times are UTC, and
+// because the library panics on a zone without fields.
 func parseSchedule(text string) (cron.Schedule, error) {
 	if strings.Contains(text, "TZ=") {
 		return nil, errors.New("all times are UTC: leave out the time zone")
@@ -69,9 +70,9 @@ func parseSchedule(text string) (cron.Schedule, error) {
 // mostMissed bounds how many missed times are counted one by one.
 const mostMissed = 10000
 
-// missed is the last time of a schedule that is not after now, where first is one of
-// them.
-func missed(schedule cron.Schedule, first, now time.Time) time.Time {
+// lastDue returns the last time of a schedule that is not after now. first is one of its
+// times.
+func lastDue(schedule cron.Schedule, first, now time.Time) time.Time {
 	due := first
 	for range mostMissed {
 		next := schedule.Next(due)

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 func TestMakePlan(t *testing.T) {
@@ -51,8 +52,8 @@ func TestMakePlan(t *testing.T) {
 				b.Status.LastBackupTime = &last
 			}
 			p, err := makePlan(b, tc.now)
-			var f fault
-			if errors.As(err, &f); f.reason != tc.why {
+			var f reconcile.UserError
+			if errors.As(err, &f); f.Reason != tc.why {
 				t.Fatalf("%s: got %v, want %q", tc.reason, err, tc.why)
 			}
 			if !p.due.Equal(tc.due) || !p.next.Equal(tc.next) {
@@ -64,7 +65,7 @@ func TestMakePlan(t *testing.T) {
 
 func TestVerify(t *testing.T) {
 	t.Parallel()
-	body := bytes.Repeat([]byte("0123456789abcdef"), 3*page/16)
+	body := bytes.Repeat([]byte("0123456789abcdef"), 3*pageSize/16)
 	sum := sha256.Sum256(body)
 	whole := append(bytes.Clone(body), sum[:]...)
 	changed := bytes.Clone(whole)
@@ -84,7 +85,7 @@ func TestVerify(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for reader, from := range map[string]io.Reader{"at once": bytes.NewReader(tc.content), "by byte": iotest.OneByteReader(bytes.NewReader(tc.content))} {
-				got, err := io.ReadAll(verify(from))
+				got, err := io.ReadAll(newChecksumReader(from))
 				if !errors.Is(err, tc.want) || !bytes.Equal(got, tc.content) {
 					t.Errorf("%s, %s: got %d bytes, %v", tc.reason, reader, len(got), err)
 				}

@@ -20,21 +20,21 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/vitistack/stack/events/outbound"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 	"github.com/vitistack/stack/functions/internal/talosconfig"
 )
 
-// errDamaged is a snapshot that does not end in its own hash: it was cut off, or
-// changed on its way.
+// errDamaged says that a snapshot was cut off or changed, because it does not end in its own
+// hash.
 var errDamaged = errors.New("the snapshot does not end in its SHA-256: it is damaged or cut off")
 
-// page is what the size of etcd's database is a multiple of.
-const page = 512
+// pageSize divides the size of every etcd database.
+const pageSize = 512
 
-// verified passes a snapshot on and checks it meanwhile: its last 32 bytes are the
-// SHA-256 of all before them (https://etcd.io/docs/v3.6/op-guide/recovery). Where
-// they are not, its end is errDamaged instead of io.EOF, so that nobody takes it for
-// whole.
-type verified struct {
+// checksumReader passes a snapshot on and verifies it: its last 32 bytes are the SHA-256 of
+// all bytes before them (https://etcd.io/docs/v3.6/op-guide/recovery). A damaged snapshot ends
+// in errDamaged instead of io.EOF.
+type checksumReader struct {
 	from io.Reader
 	// tail are the last bytes, which may be the hash.
 	tail []byte
@@ -43,11 +43,11 @@ type verified struct {
 	size int64
 }
 
-func verify(from io.Reader) *verified {
-	return &verified{from: from, body: sha256.New(), all: sha256.New()}
+func newChecksumReader(from io.Reader) *checksumReader {
+	return &checksumReader{from: from, body: sha256.New(), all: sha256.New()}
 }
 
-func (v *verified) Read(p []byte) (int, error) {
+func (v *checksumReader) Read(p []byte) (int, error) {
 	n, err := v.from.Read(p)
 	v.all.Write(p[:n])
 	v.size += int64(n)
@@ -56,32 +56,32 @@ func (v *verified) Read(p []byte) (int, error) {
 		v.body.Write(v.tail[:extra])
 		v.tail = append(v.tail[:0], v.tail[extra:]...)
 	}
-	if errors.Is(err, io.EOF) && !v.whole() {
+	if errors.Is(err, io.EOF) && !v.isWhole() {
 		return n, errDamaged
 	}
 	return n, err
 }
 
-func (v *verified) whole() bool {
-	return v.size > sha256.Size && v.size%page == sha256.Size && bytes.Equal(v.body.Sum(nil), v.tail)
+func (v *checksumReader) isWhole() bool {
+	return v.size > sha256.Size && v.size%pageSize == sha256.Size && bytes.Equal(v.body.Sum(nil), v.tail)
 }
 
-// sum is the SHA-256 of the file, as sha256sum tells it.
-func (v *verified) sum() string { return hex.EncodeToString(v.all.Sum(nil)) }
+// sum returns the SHA-256 of the whole file, as sha256sum prints it.
+func (v *checksumReader) sum() string { return hex.EncodeToString(v.all.Sum(nil)) }
 
-// open asks the control planes of a talosconfig for a snapshot, in turn, and returns
-// the stream of the first that answers. Closing it ends the connection.
-func open(ctx context.Context, document []byte) (io.ReadCloser, error) {
+// openSnapshot asks the control planes of a talosconfig for a snapshot, one after the other,
+// and returns the stream of the first that answers. Close closes the connection.
+func openSnapshot(ctx context.Context, document []byte) (io.ReadCloser, error) {
 	current, err := talosconfig.Read(document)
 	if err != nil {
-		return nil, fault{"TalosconfigDamaged", "the Secret of the cluster's talosconfig cannot be read: delete it, and it is made again"}
+		return nil, reconcile.UserError{Reason: "TalosconfigDamaged", Message: "the Secret of the cluster's talosconfig cannot be read: delete it, and it is made again"}
 	}
 	if len(current.Endpoints) == 0 {
-		return nil, fault{"TalosconfigDamaged", "the talosconfig of the cluster names no endpoints: delete its Secret, and it is made again"}
+		return nil, reconcile.UserError{Reason: "TalosconfigDamaged", Message: "the talosconfig of the cluster names no endpoints: delete its Secret, and it is made again"}
 	}
 	var problems []error
 	for _, endpoint := range current.Endpoints {
-		stream, err := openAt(ctx, current, endpoint)
+		stream, err := openSnapshotAt(ctx, current, endpoint)
 		if err == nil {
 			return stream, nil
 		}
@@ -90,15 +90,15 @@ func open(ctx context.Context, document []byte) (io.ReadCloser, error) {
 	return nil, errors.Join(problems...)
 }
 
-// openAt speaks gRPC itself: the whole client of Talos would cost half of the
+// openSnapshotAt uses gRPC directly, because Talos' client package would make up half of the
 // function's cold start.
-func openAt(ctx context.Context, current *talosconfig.Context, endpoint string) (io.ReadCloser, error) {
-	identity, err := identityOf(current)
+func openSnapshotAt(ctx context.Context, current *talosconfig.Context, endpoint string) (io.ReadCloser, error) {
+	identity, err := tlsConfigOf(current)
 	if err != nil {
 		return nil, err
 	}
 	if _, _, err := net.SplitHostPort(endpoint); err != nil {
-		endpoint = net.JoinHostPort(endpoint, apid)
+		endpoint = net.JoinHostPort(endpoint, talosPort)
 	}
 	conn, err := grpc.NewClient("passthrough:///"+endpoint, grpc.WithTransportCredentials(credentials.NewTLS(identity)),
 		grpc.WithContextDialer(func(ctx context.Context, at string) (net.Conn, error) {
@@ -107,7 +107,7 @@ func openAt(ctx context.Context, current *talosconfig.Context, endpoint string) 
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", endpoint, err)
 	}
-	c, err := begin(ctx, conn)
+	c, err := startSnapshot(ctx, conn)
 	if err != nil {
 		_ = conn.Close()
 		return nil, fmt.Errorf("take snapshot on %s: %w", endpoint, err)
@@ -115,28 +115,28 @@ func openAt(ctx context.Context, current *talosconfig.Context, endpoint string) 
 	return c, nil
 }
 
-// begin asks a node for a snapshot and reads its first part, with which a refusal comes. A
-// node whose etcd does not run is not asked: Talos would wait until the deadline, and then
-// end the stream without an error and without data.
-func begin(ctx context.Context, conn *grpc.ClientConn) (*connected, error) {
+// startSnapshot requests a snapshot and reads its first part, which shows a refusal. It first
+// checks that etcd runs: otherwise Talos would wait until the deadline and end the stream
+// without an error and without data.
+func startSnapshot(ctx context.Context, conn *grpc.ClientConn) (*snapshotStream, error) {
 	client := machine.NewMachineServiceClient(conn)
-	if err := etcdRuns(ctx, client); err != nil {
+	if err := checkEtcdRuns(ctx, client); err != nil {
 		return nil, err
 	}
 	snapshot, err := client.EtcdSnapshot(ctx, &machine.EtcdSnapshotRequest{})
 	if err != nil {
 		return nil, err
 	}
-	c := &connected{stream: snapshot, conn: conn}
-	c.rest, err = c.next()
+	c := &snapshotStream{stream: snapshot, conn: conn}
+	c.rest, err = c.nextPart()
 	if errors.Is(err, io.EOF) || (err == nil && len(c.rest) == 0) {
 		return nil, errors.New("the snapshot is empty")
 	}
 	return c, err
 }
 
-// etcdRuns returns an error where the service etcd of a node does not run.
-func etcdRuns(ctx context.Context, client machine.MachineServiceClient) error {
+// checkEtcdRuns returns an error if the service etcd of a node does not run.
+func checkEtcdRuns(ctx context.Context, client machine.MachineServiceClient) error {
 	answer, err := client.ServiceList(ctx, &emptypb.Empty{})
 	if err != nil {
 		return fmt.Errorf("list services: %w", err)
@@ -155,29 +155,29 @@ func etcdRuns(ctx context.Context, client machine.MachineServiceClient) error {
 	return errors.New("there is no etcd")
 }
 
-// apid is the port of the API of Talos.
-const apid = "50000"
+// talosPort is the port of the Talos API.
+const talosPort = "50000"
 
-// identityOf is by whom a talosconfig wants to be known, and whom it trusts.
-func identityOf(current *talosconfig.Context) (*tls.Config, error) {
+// tlsConfigOf returns the client certificate and the authorities of a talosconfig.
+func tlsConfigOf(current *talosconfig.Context) (*tls.Config, error) {
 	pair, err := tls.X509KeyPair(current.Crt, current.Key)
 	trusted := x509.NewCertPool()
 	if err != nil || !trusted.AppendCertsFromPEM(current.CA) {
-		return nil, fault{"TalosconfigDamaged", "the certificates of the cluster's talosconfig cannot be read: delete its Secret, and it is made again"}
+		return nil, reconcile.UserError{Reason: "TalosconfigDamaged", Message: "the certificates of the cluster's talosconfig cannot be read: delete its Secret, and it is made again"}
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: trusted, Certificates: []tls.Certificate{pair}}, nil
 }
 
-// connected reads a stream of parts, and has a connection of its own.
-type connected struct {
+// snapshotStream reads a stream of parts, and owns its connection.
+type snapshotStream struct {
 	stream grpc.ServerStreamingClient[common.Data]
 	conn   *grpc.ClientConn
 	rest   []byte
 }
 
-func (c *connected) Read(p []byte) (n int, err error) {
+func (c *snapshotStream) Read(p []byte) (n int, err error) {
 	for len(c.rest) == 0 {
-		if c.rest, err = c.next(); err != nil {
+		if c.rest, err = c.nextPart(); err != nil {
 			return 0, err
 		}
 	}
@@ -186,9 +186,9 @@ func (c *connected) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// next is the next part of the stream, and io.EOF at its end. A node that cannot go
-// on says so in the metadata.
-func (c *connected) next() ([]byte, error) {
+// nextPart returns the next part of the stream, and io.EOF at its end. A node that fails says
+// so in the metadata of a part.
+func (c *snapshotStream) nextPart() ([]byte, error) {
 	part, err := c.stream.Recv()
 	if err != nil {
 		return nil, err
@@ -199,4 +199,4 @@ func (c *connected) next() ([]byte, error) {
 	return part.GetBytes(), nil
 }
 
-func (c *connected) Close() error { return c.conn.Close() }
+func (c *snapshotStream) Close() error { return c.conn.Close() }

@@ -11,7 +11,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
-// store is where snapshots are kept. Each method may be repeated.
+// store keeps the files of snapshots. Every method may be repeated.
 type store interface {
 	// Put writes all of a file or nothing, also where content ends in an error.
 	// A file of that name is replaced. What somebody who died while writing to the same
@@ -23,11 +23,11 @@ type store interface {
 	Delete(ctx context.Context, name string) error
 }
 
-// abandoned is after how long whoever has begun to write a file has ended for sure:
-// deliveries last minutes, and clocks may be off by some.
-const abandoned = time.Hour
+// abandonedAfter is the age of an unfinished file whose delivery has certainly ended, because
+// deliveries take minutes.
+const abandonedAfter = time.Hour
 
-// file is what a store has.
+// file is a file in a store.
 type file struct {
 	name string
 	size int64
@@ -40,18 +40,17 @@ const (
 	hashEnding     = ".sha256"
 )
 
-// folderOf is where the snapshots of a backup are.
+// folderOf returns the folder of an EtcdBackup.
 func folderOf(b *v1alpha1.EtcdBackup) string {
 	return path.Join(b.Spec.StorageLocation.Path, b.Namespace, b.Name)
 }
 
-// nameOf is the snapshot that was due at a time. Names sort by that.
+// nameOf returns the name of the snapshot that was due at a time. Names sort by time.
 func nameOf(b *v1alpha1.EtcdBackup, due time.Time) string {
 	return path.Join(folderOf(b), b.Spec.ClusterName+"-"+due.UTC().Format("20060102T150405Z")+snapshotEnding)
 }
 
-// snapshotsOf are the snapshots among the files of a backup's folder, the newest
-// first.
+// snapshotsOf returns the snapshots among the files of a folder, the newest first.
 func snapshotsOf(b *v1alpha1.EtcdBackup, files []file) []file {
 	prefix := path.Join(folderOf(b), b.Spec.ClusterName+"-")
 	found := slices.DeleteFunc(slices.Clone(files), func(f file) bool {

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 	"github.com/vitistack/stack/tests/sim/faults"
 	"github.com/vitistack/stack/tests/sim/s3"
 )
@@ -97,7 +98,7 @@ func TestAbandoned(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	kept := volume{dir: dir}
-	for name, age := range map[string]time.Duration{partName + "dead": 2 * abandoned, partName + "alive": 0, "old.db": 2 * abandoned} {
+	for name, age := range map[string]time.Duration{partName + "dead": 2 * abandonedAfter, partName + "alive": 0, "old.db": 2 * abandonedAfter} {
 		at := filepath.Join(dir, name)
 		if err := errors.Join(os.WriteFile(at, nil, 0o600), os.Chtimes(at, time.Time{}, time.Now().Add(-age))); err != nil {
 			t.Fatal(err)
@@ -121,7 +122,7 @@ func TestAbandoned(t *testing.T) {
 		t.Fatal(err)
 	}
 	in := opened.(bucket)
-	for key, age := range map[string]time.Duration{"a/dead.db": 2 * abandoned, "a/alive.db": 0, "b/others.db": 2 * abandoned} {
+	for key, age := range map[string]time.Duration{"a/dead.db": 2 * abandonedAfter, "a/alive.db": 0, "b/others.db": 2 * abandonedAfter} {
 		sim.Now = func() time.Time { return time.Now().Add(-age) }
 		if _, err := in.client.CreateMultipartUpload(t.Context(), &s3client.CreateMultipartUploadInput{Bucket: &in.name, Key: &key}); err != nil {
 			t.Fatal(err)
@@ -165,7 +166,7 @@ func TestStorageRefuses(t *testing.T) {
 			if err == nil {
 				err = errors.Join(kept.Put(t.Context(), "a.db", strings.NewReader("x")), kept.Put(t.Context(), "b.db", bytes.NewReader(make([]byte, partSize))))
 			}
-			if f := (fault{}); !errors.As(err, &f) || !strings.Contains(f.message, tc.want) {
+			if f := (reconcile.UserError{}); !errors.As(err, &f) || !strings.Contains(f.Message, tc.want) {
 				t.Errorf("%s: got %v, want a fault that says %s", tc.reason, err, tc.want)
 			}
 			if n := sim.Uploads(); n != 0 {
@@ -184,8 +185,8 @@ func TestSSRF(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var f fault
-	if err := kept.Put(t.Context(), "a.db", strings.NewReader("x")); !errors.As(err, &f) || f.reason != "EndpointNotAllowed" {
+	var f reconcile.UserError
+	if err := kept.Put(t.Context(), "a.db", strings.NewReader("x")); !errors.As(err, &f) || f.Reason != "EndpointNotAllowed" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -203,8 +204,8 @@ func TestPathTraversal(t *testing.T) {
 		v := volume{dir: dir}
 		_, listed := v.List(t.Context(), name)
 		for _, err := range []error{v.Put(t.Context(), name, strings.NewReader("y")), v.Delete(t.Context(), name), listed} {
-			var f fault
-			if !errors.As(err, &f) || f.reason != "InvalidPath" {
+			var f reconcile.UserError
+			if !errors.As(err, &f) || f.Reason != "InvalidPath" {
 				t.Errorf("%q: got %v", name, err)
 			}
 		}
@@ -214,7 +215,7 @@ func TestPathTraversal(t *testing.T) {
 	}
 	b := &v1alpha1.EtcdBackup{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "daily"}}
 	b.Spec.StorageLocation.Path, b.Spec.ClusterName = "../../team-b", "../../../etc/x"
-	if _, err := (volume{dir: dir}).at(nameOf(b, time.Unix(0, 0))); err == nil {
+	if _, err := (volume{dir: dir}).pathOf(nameOf(b, time.Unix(0, 0))); err == nil {
 		t.Errorf("%s is within the folder", nameOf(b, time.Unix(0, 0)))
 	}
 }

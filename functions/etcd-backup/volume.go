@@ -11,29 +11,31 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// volume keeps snapshots in a folder.
+// volume stores snapshots in a folder.
 type volume struct{ dir string }
 
-// at is where a file is. Names are made of what the API server has checked; one that
-// leads out of the folder all the same is refused.
-func (v volume) at(name string) (string, error) {
+// pathOf returns the path of a file. The API server has validated the parts of the name;
+// pathOf refuses a path outside of the folder nevertheless.
+func (v volume) pathOf(name string) (string, error) {
 	if !filepath.IsLocal(filepath.FromSlash(name)) {
-		return "", fault{"InvalidPath", fmt.Sprintf("%q leads out of the folder of backups: write a relative path without ..", name)}
+		return "", reconcile.UserError{Reason: "InvalidPath", Message: fmt.Sprintf("%q leads out of the folder of backups: write a relative path without ..", name)}
 	}
 	return filepath.Join(v.dir, filepath.FromSlash(name)), nil
 }
 
 func (v volume) Put(_ context.Context, name string, content io.Reader) (err error) {
-	target, err := v.at(name)
+	target, err := v.pathOf(name)
 	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
-	if err := sweep(filepath.Dir(target)); err != nil {
+	if err := removeAbandoned(filepath.Dir(target)); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	temp, err := os.CreateTemp(filepath.Dir(target), partName+"*") // mode 0600
@@ -58,12 +60,12 @@ func (v volume) Put(_ context.Context, name string, content io.Reader) (err erro
 // partName begins the names of files that are being written.
 const partName = ".part-"
 
-// sweep removes from a folder what somebody has begun to write who has died.
-func sweep(dir string) error {
+// removeAbandoned removes unfinished files whose delivery has crashed.
+func removeAbandoned(dir string) error {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
 		info, gone := e.Info()
-		if gone != nil || !strings.HasPrefix(e.Name(), partName) || time.Since(info.ModTime()) < abandoned {
+		if gone != nil || !strings.HasPrefix(e.Name(), partName) || time.Since(info.ModTime()) < abandonedAfter {
 			continue
 		}
 		if rerr := os.Remove(filepath.Join(dir, e.Name())); rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
@@ -74,7 +76,7 @@ func sweep(dir string) error {
 }
 
 func (v volume) List(_ context.Context, folder string) ([]file, error) {
-	at, err := v.at(folder)
+	at, err := v.pathOf(folder)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +99,7 @@ func (v volume) List(_ context.Context, folder string) ([]file, error) {
 }
 
 func (v volume) Delete(_ context.Context, name string) error {
-	at, err := v.at(name)
+	at, err := v.pathOf(name)
 	if err != nil {
 		return err
 	}

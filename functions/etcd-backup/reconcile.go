@@ -20,46 +20,41 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 type function struct {
 	kube *kube.Client
-	// volume is the folder of backups of type local, empty where there is no disk.
+	// volume is the folder for backups of type local, empty if the function has no volume.
 	volume string
 	now    func() time.Time
-	// patience is after how long a delivery that does not say that it still takes a
-	// snapshot has died.
-	patience time.Duration
+	// attemptTimeout is how long after its last renewal an attempt counts as ended, because
+	// its delivery has crashed.
+	attemptTimeout time.Duration
 }
-
-// fault is something that somebody has to change. Reason is one word for a
-// condition, message says what to change.
-type fault struct{ reason, message string }
-
-func (f fault) Error() string { return f.reason + ": " + f.message }
 
 func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, error) {
 	ref, err := events.RefOf(in)
 	if err != nil {
 		return nil, err
 	}
-	d := delivery{function: f, holder: rand.Text(), again: in.Type() == events.TypeResync}
-	return nil, kube.OnConflict(func() error { return d.settle(ctx, ref.Namespace, ref.Name) })
+	d := delivery{function: f, holder: rand.Text(), retryFailed: in.Type() == events.TypeResync}
+	return nil, kube.OnConflict(func() error { return d.reconcileBackup(ctx, ref.Namespace, ref.Name) })
 }
 
-// delivery is one look at a backup.
+// delivery is one reconcile of an EtcdBackup.
 type delivery struct {
 	*function
-	// holder is its name among those that take snapshots.
+	// holder identifies the delivery among those that take snapshots.
 	holder string
-	// again is whether what has failed is tried again.
-	again bool
+	// retryFailed is whether the delivery retries an attempt that has failed.
+	retryFailed bool
 }
 
-// settle takes a snapshot if one is due, and otherwise says when the next one is and
-// what would hinder it. What has failed is tried again when resync asks for it: writing
-// that down is an event too, and would be followed by the next try without a pause.
-func (d delivery) settle(ctx context.Context, namespace, name string) error {
+// reconcileBackup takes a snapshot if one is due. Otherwise it writes when the next one is
+// due, and what would prevent it. Only an event of resync retries a failed attempt, because
+// writing the failure causes an event too, which would retry at once.
+func (d delivery) reconcileBackup(ctx context.Context, namespace, name string) error {
 	b := &v1alpha1.EtcdBackup{}
 	if err := d.kube.Get(ctx, namespace, name, b); err != nil {
 		if kube.NotFound(err) {
@@ -73,34 +68,34 @@ func (d delivery) settle(ctx context.Context, namespace, name string) error {
 	before := b.DeepCopy()
 	p, err := makePlan(b, d.now())
 	if err == nil && !b.Spec.Suspend {
-		if (!p.due.IsZero() && d.elsewhere(b)) || (failed(b) && !d.again) {
+		if (!p.due.IsZero() && d.isTakenElsewhere(b)) || (hasFailed(b) && !d.retryFailed) {
 			return nil // somebody else is at it, or has just been
 		}
-		before, err = d.back(ctx, b, p)
+		before, err = d.takeIfDue(ctx, b, p)
 		if kube.Conflict(err) {
 			return err
 		}
 	}
-	return d.conclude(ctx, before, b, p, err)
+	return d.writeStatus(ctx, before, b, p, err)
 }
 
 const reasonRunning = "BackupRunning"
 
-// elsewhere tells whether another delivery is taking the snapshot.
-func (d delivery) elsewhere(b *v1alpha1.EtcdBackup) bool {
+// isTakenElsewhere reports whether another delivery is taking the snapshot.
+func (d delivery) isTakenElsewhere(b *v1alpha1.EtcdBackup) bool {
 	a := b.Status.Attempt
-	return a != nil && a.Holder != d.holder && d.now().Sub(a.RenewTime.Time) < d.patience
+	return a != nil && a.Holder != d.holder && d.now().Sub(a.RenewTime.Time) < d.attemptTimeout
 }
 
-// failed tells whether the last try for the spec as it is has come to nothing.
-func failed(b *v1alpha1.EtcdBackup) bool {
+// hasFailed reports whether the last attempt for the present spec has failed.
+func hasFailed(b *v1alpha1.EtcdBackup) bool {
 	c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionReady)
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason != reasonRunning && c.ObservedGeneration == b.Generation
 }
 
-// claim writes down that this delivery takes the snapshot. Of two that try at once,
-// one gets a conflict.
-func (d delivery) claim(ctx context.Context, b *v1alpha1.EtcdBackup) error {
+// startAttempt writes that this delivery takes the snapshot. Of two deliveries that try at
+// once, one gets a conflict.
+func (d delivery) startAttempt(ctx context.Context, b *v1alpha1.EtcdBackup) error {
 	before := b.DeepCopy()
 	kube.SetReady(&b.Status.Conditions, b.Generation, false, reasonRunning, "a snapshot is being taken")
 	b.Status.Phase, b.Status.ObservedGeneration = v1alpha1.EtcdBackupRunning, b.Generation
@@ -109,10 +104,10 @@ func (d delivery) claim(ctx context.Context, b *v1alpha1.EtcdBackup) error {
 	return err
 }
 
-// renew says from time to time that this delivery still takes the snapshot. Where it
-// cannot, others may begin as well, which costs no more than that. end returns the
-// backup as the API server has it then.
-func (d delivery) renew(ctx context.Context, b *v1alpha1.EtcdBackup) (end func() *v1alpha1.EtcdBackup) {
+// renewAttempt renews the attempt in the background. If it cannot, another delivery may take
+// the same snapshot, which does no harm. end stops it and returns the EtcdBackup as it was
+// written last.
+func (d delivery) renewAttempt(ctx context.Context, b *v1alpha1.EtcdBackup) (end func() *v1alpha1.EtcdBackup) {
 	taken := make(chan struct{})
 	var renewing sync.WaitGroup
 	renewing.Go(func() {
@@ -120,7 +115,7 @@ func (d delivery) renew(ctx context.Context, b *v1alpha1.EtcdBackup) (end func()
 			select {
 			case <-taken:
 				return
-			case <-time.After(d.patience / 3):
+			case <-time.After(d.attemptTimeout / 3):
 			}
 			before := b.DeepCopy()
 			b.Status.Attempt.RenewTime = metav1.NewMicroTime(d.now())
@@ -136,43 +131,43 @@ func (d delivery) renew(ctx context.Context, b *v1alpha1.EtcdBackup) (end func()
 	}
 }
 
-// back takes the snapshot that is due, once it has said so. Where none is, it deletes
+// takeIfDue takes the snapshot that is due, once it has said so. Where none is, it deletes
 // those that are too many if that has failed, and finds out whether the next one can be
 // taken. It returns the backup as the API server has it.
-func (d delivery) back(ctx context.Context, b *v1alpha1.EtcdBackup, p plan) (*v1alpha1.EtcdBackup, error) {
+func (d delivery) takeIfDue(ctx context.Context, b *v1alpha1.EtcdBackup, p plan) (*v1alpha1.EtcdBackup, error) {
 	before, over := b.DeepCopy(), p.due.IsZero() && p.next.IsZero()
 	hindered := !meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionReady)
 	if over && !hindered {
 		return before, nil
 	}
-	kept, err := d.storeOf(ctx, b)
+	kept, err := d.openStore(ctx, b)
 	if err == nil && hindered && p.due.IsZero() && b.Status.LastBackupTime != nil {
-		err = d.retain(ctx, b, kept)
+		err = d.deleteExcess(ctx, b, kept)
 	}
 	if err != nil || over {
 		return before, err
 	}
-	talosconfig, err := d.talosconfigOf(ctx, b)
+	talosconfig, err := d.readTalosconfig(ctx, b)
 	if err != nil || p.due.IsZero() {
 		return before, err
 	}
-	if err := d.claim(ctx, b); err != nil {
+	if err := d.startAttempt(ctx, b); err != nil {
 		return before, err
 	}
-	end := d.renew(ctx, b.DeepCopy())
-	err = d.take(ctx, b, kept, talosconfig, p.due)
+	end := d.renewAttempt(ctx, b.DeepCopy())
+	err = d.takeSnapshot(ctx, b, kept, talosconfig, p.due)
 	return end(), err
 }
 
-// take moves a snapshot from a control plane into the store, and deletes those that
-// are too many then.
-func (f *function) take(ctx context.Context, b *v1alpha1.EtcdBackup, kept store, talosconfig []byte, due time.Time) error {
-	stream, err := open(ctx, talosconfig)
+// takeSnapshot copies a snapshot from a control plane into the store, and deletes the
+// snapshots beyond spec.retention.
+func (f *function) takeSnapshot(ctx context.Context, b *v1alpha1.EtcdBackup, kept store, talosconfig []byte, due time.Time) error {
+	stream, err := openSnapshot(ctx, talosconfig)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = stream.Close() }()
-	name, checked := nameOf(b, due), verify(stream)
+	name, checked := nameOf(b, due), newChecksumReader(stream)
 	if err := kept.Put(ctx, name, checked); err != nil {
 		return err
 	}
@@ -184,16 +179,17 @@ func (f *function) take(ctx context.Context, b *v1alpha1.EtcdBackup, kept store,
 	s.LastBackupTime, s.BackupSize = &at, humanize.IBytes(uint64(checked.size))
 	s.Backups = slices.DeleteFunc(s.Backups, func(old v1alpha1.BackupFile) bool { return old.Name == name })
 	s.Backups = slices.Insert(s.Backups, 0, v1alpha1.BackupFile{Name: name, Size: checked.size, SHA256: checked.sum()})
-	s.Backups = s.Backups[:min(len(s.Backups), listed)]
+	s.Backups = s.Backups[:min(len(s.Backups), mostListed)]
 	f.kube.Tell(ctx, b, false, "BackupTaken", fmt.Sprintf("kept snapshot %s of %s", name, s.BackupSize))
-	return f.retain(ctx, b, kept)
+	return f.deleteExcess(ctx, b, kept)
 }
 
-// listed is how many snapshots a status lists.
-const listed = 20
+// mostListed is how many snapshots a status lists.
+const mostListed = 20
 
-// retain deletes all but the newest snapshots, and lists those.
-func (f *function) retain(ctx context.Context, b *v1alpha1.EtcdBackup, kept store) error {
+// deleteExcess deletes all but the newest spec.retention snapshots, and lists these in the
+// status.
+func (f *function) deleteExcess(ctx context.Context, b *v1alpha1.EtcdBackup, kept store) error {
 	files, err := kept.List(ctx, folderOf(b))
 	if err != nil {
 		return err
@@ -212,23 +208,23 @@ func (f *function) retain(ctx context.Context, b *v1alpha1.EtcdBackup, kept stor
 		sums[old.Name] = old.SHA256
 	}
 	b.Status.BackupCount, b.Status.Backups = int32(most), nil
-	for _, s := range snapshots[:min(most, listed)] {
+	for _, s := range snapshots[:min(most, mostListed)] {
 		b.Status.Backups = append(b.Status.Backups, v1alpha1.BackupFile{Name: s.name, Size: s.size, SHA256: sums[s.name]})
 	}
 	return nil
 }
 
-func (f *function) storeOf(ctx context.Context, b *v1alpha1.EtcdBackup) (store, error) {
+func (f *function) openStore(ctx context.Context, b *v1alpha1.EtcdBackup) (store, error) {
 	at := b.Spec.StorageLocation
 	if at.Type == v1alpha1.BackupLocal {
 		if f.volume == "" {
-			return nil, fault{"NoVolume", "the function etcd-backup has no volume: mount one and set BACKUP_PATH, or use type s3"}
+			return nil, reconcile.UserError{Reason: "NoVolume", Message: "the function etcd-backup has no volume: mount one and set BACKUP_PATH, or use type s3"}
 		}
 		return volume{dir: f.volume}, nil
 	}
-	secret, err := f.secret(ctx, b.Namespace, at.SecretRef.Name)
+	secret, err := f.readSecret(ctx, b.Namespace, at.SecretRef.Name)
 	if kube.NotFound(err) {
-		return nil, fault{"CredentialsNotFound", fmt.Sprintf("there is no Secret %s: create it with the keys %s and %s", at.SecretRef.Name, keyID, keySecret)}
+		return nil, reconcile.UserError{Reason: "CredentialsNotFound", Message: fmt.Sprintf("there is no Secret %s: create it with the keys %s and %s", at.SecretRef.Name, keyID, keySecret)}
 	}
 	if err != nil {
 		return nil, err
@@ -236,46 +232,46 @@ func (f *function) storeOf(ctx context.Context, b *v1alpha1.EtcdBackup) (store, 
 	return openBucket(at, secret)
 }
 
-func (f *function) talosconfigOf(ctx context.Context, b *v1alpha1.EtcdBackup) ([]byte, error) {
+func (f *function) readTalosconfig(ctx context.Context, b *v1alpha1.EtcdBackup) ([]byte, error) {
 	kc := &v1alpha1.KubernetesCluster{}
 	err := f.kube.Get(ctx, b.Namespace, b.Spec.ClusterName, kc)
 	if kube.NotFound(err) {
-		return nil, fault{"ClusterNotFound", fmt.Sprintf("there is no KubernetesCluster %s in namespace %s: create it, or delete this backup", b.Spec.ClusterName, b.Namespace)}
+		return nil, reconcile.UserError{Reason: "ClusterNotFound", Message: fmt.Sprintf("there is no KubernetesCluster %s in namespace %s: create it, or delete this backup", b.Spec.ClusterName, b.Namespace)}
 	}
 	if err != nil {
 		return nil, err
 	}
 	if kc.Status.Secrets == nil || kc.Status.Secrets.Talosconfig == "" {
-		return nil, fault{"ClusterNotReady", fmt.Sprintf("waits for KubernetesCluster %s to be Running for the first time", kc.Name)}
+		return nil, reconcile.UserError{Reason: "ClusterNotReady", Message: fmt.Sprintf("waits for KubernetesCluster %s to be Running for the first time", kc.Name)}
 	}
-	secret, err := f.secret(ctx, b.Namespace, kc.Status.Secrets.Talosconfig)
+	secret, err := f.readSecret(ctx, b.Namespace, kc.Status.Secrets.Talosconfig)
 	if err != nil {
 		return nil, err
 	}
 	return secret.Data["talosconfig"], nil
 }
 
-// secret reads a Secret. It returns a fault where the function has no rights on the Secrets
-// of the namespace.
-func (f *function) secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+// readSecret reads a Secret. It returns a UserError if the function has no rights on the
+// Secrets of the namespace.
+func (f *function) readSecret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
 	err := f.kube.Get(ctx, namespace, name, secret)
 	if message, ok := kube.SecretsForbidden(err, functionName); ok {
-		return nil, fault{"SecretsNotAllowed", message}
+		return nil, reconcile.UserError{Reason: "SecretsNotAllowed", Message: message}
 	}
 	return secret, err
 }
 
-// conclude writes what has become of a backup into its status:
+// writeStatus writes the result of a delivery into the status:
 //
 //	err        phase                              Ready
 //	nil        Scheduled, or Completed without    True   Scheduled, Completed or Suspended
 //	           a schedule
-//	fault      Pending before the first snapshot, False  its reason
+//	UserError  Pending before the first snapshot, False  its reason
 //	           otherwise Failed
 //	damaged    Failed                             False  SnapshotDamaged
-//	other      Failed                             False  BackupFailed, and it is tried again
-func (f *function) conclude(ctx context.Context, before, b *v1alpha1.EtcdBackup, p plan, err error) error {
+//	other      Failed                             False  BackupFailed, and resync retries
+func (d delivery) writeStatus(ctx context.Context, before, b *v1alpha1.EtcdBackup, p plan, err error) error {
 	s := &b.Status
 	s.ObservedGeneration, s.NextBackupTime, s.NextCheckTime, s.Attempt = b.Generation, nil, nil, nil
 	if !p.next.IsZero() {
@@ -284,15 +280,15 @@ func (f *function) conclude(ctx context.Context, before, b *v1alpha1.EtcdBackup,
 		s.NextCheckTime = pick(err == nil, &at, nil) // what has failed is looked at by every resync
 	}
 	ok, reason, message := err == nil, "Scheduled", "the next snapshot is due "+p.next.UTC().Format(time.RFC3339)
-	var flt fault
+	userError, isUserError := reconcile.AsUserError(err)
 	switch {
-	case errors.As(err, &flt):
+	case isUserError:
 		s.Phase = pick(s.LastBackupTime == nil, v1alpha1.EtcdBackupPending, v1alpha1.EtcdBackupFailed)
-		reason, message = flt.reason, flt.message
+		reason, message = userError.Reason, userError.Message
 	case errors.Is(err, errDamaged):
 		s.Phase, reason, message = v1alpha1.EtcdBackupFailed, "SnapshotDamaged", errDamaged.Error()+"; it was not kept, and is taken again"
 	case err != nil:
-		s.Phase, reason, message = v1alpha1.EtcdBackupFailed, "BackupFailed", brief(err)+"; it is tried again"
+		s.Phase, reason, message = v1alpha1.EtcdBackupFailed, "BackupFailed", oneLine(err)+"; it is tried again"
 	case b.Spec.Suspend:
 		s.Phase, reason, message = v1alpha1.EtcdBackupScheduled, "Suspended", "no snapshot is taken while spec.suspend is true"
 	case b.Spec.Schedule == "":
@@ -300,19 +296,14 @@ func (f *function) conclude(ctx context.Context, before, b *v1alpha1.EtcdBackup,
 	default:
 		s.Phase = v1alpha1.EtcdBackupScheduled
 	}
-	news := kube.SetReady(&s.Conditions, b.Generation, ok, reason, message)
-	if _, werr := f.kube.PatchStatus(ctx, before, b); werr != nil {
-		return werr
-	}
-	if !ok && news {
-		f.kube.Tell(ctx, b, true, reason, message)
-	}
-	events.Report(ctx, string(s.Phase), message)
-	return nil // resync looks again at what is not Ready
+	outcome := reconcile.SetReady(&s.Conditions, b.Generation, ok, reason, message)
+	outcome.Warning, outcome.Changed = !ok, !ok && outcome.Changed // a snapshot has an Event of its own
+	_, werr := reconcile.PatchStatus(ctx, d.kube, before, b, string(s.Phase), outcome)
+	return werr // resync sends an event for what is not Ready
 }
 
-// brief keeps a cause to one line of what a condition can hold.
-func brief(err error) string {
+// oneLine shortens an error to a line that fits a condition.
+func oneLine(err error) string {
 	const most = 512
 	text := strings.Join(strings.Fields(err.Error()), " ")
 	return text[:min(len(text), most)]
