@@ -12,6 +12,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // NetworkAttachmentDefinition is the kind of the Network Plumbing Working Group,
@@ -63,7 +64,7 @@ func (k *kubevirt) attachOne(ctx context.Context, m *v1alpha1.Machine, n nic) er
 		return err
 	}
 	if !sameSegment(there.Spec.Config, config) {
-		return fault{"NameTaken", fmt.Sprintf(
+		return reconcile.UserError{Reason: "NameTaken", Message: fmt.Sprintf(
 			"NetworkAttachmentDefinition %s is not of bridge %s and VLAN %d: delete it if no machine uses it, or rename the network or the bridge", name, bridgeOf(n, k.defaults), n.vlan)}
 	}
 	return k.checkSpoofing(ctx, there)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // credentialsVariable lists namespaces whose Secrets a MachineProvider may name, beside
@@ -41,24 +42,15 @@ func (c credentials) of(ctx context.Context, p *v1alpha1.MachineProvider) (map[s
 	ref := p.Spec.CredentialsRef
 	switch {
 	case ref == nil:
-		return nil, fault{"CredentialsMissing", fmt.Sprintf("MachineProvider %s has no credentials: name their Secret in spec.credentialsRef", p.Name)}
+		return nil, reconcile.UserError{Reason: "CredentialsMissing", Message: fmt.Sprintf("MachineProvider %s has no credentials: name their Secret in spec.credentialsRef", p.Name)}
 	case !slices.Contains(c.namespaces, ref.Namespace):
-		return nil, fault{"CredentialsNotAllowed", fmt.Sprintf("MachineProvider %s names Secret %s/%s, and credentials are read only from %s: create the Secret there and write that namespace into spec.credentialsRef.namespace, or have %s added to %s of create-vm (credentials.namespaces of the chart)",
+		return nil, reconcile.UserError{Reason: "CredentialsNotAllowed", Message: fmt.Sprintf("MachineProvider %s names Secret %s/%s, and credentials are read only from %s: create the Secret there and write that namespace into spec.credentialsRef.namespace, or have %s added to %s of create-vm (credentials.namespaces of the chart)",
 			p.Name, ref.Namespace, ref.Name, strings.Join(c.namespaces, ", "), ref.Namespace, credentialsVariable)}
 	}
 	secret := &corev1.Secret{}
 	err := c.home.Get(ctx, ref.Namespace, ref.Name, secret)
 	if kube.NotFound(err) {
-		return nil, fault{"CredentialsMissing", fmt.Sprintf("Secret %s/%s of MachineProvider %s does not exist: create it, or change spec.credentialsRef", ref.Namespace, ref.Name, p.Name)}
+		return nil, reconcile.UserError{Reason: "CredentialsMissing", Message: fmt.Sprintf("Secret %s/%s of MachineProvider %s does not exist: create it, or change spec.credentialsRef", ref.Namespace, ref.Name, p.Name)}
 	}
-	return secret.Data, secretFault(err)
-}
-
-// secretFault returns a fault for a request for a Secret that RBAC refuses, and any other
-// error as it is.
-func secretFault(err error) error {
-	if message, ok := kube.SecretsForbidden(err, function); ok {
-		return fault{"SecretsNotAllowed", message}
-	}
-	return err
+	return secret.Data, reconcile.SecretsError(err, function)
 }

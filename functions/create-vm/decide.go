@@ -14,15 +14,8 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events/outbound"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
-
-// story is what people are told about a decision.
-type story struct {
-	reason, message string
-	warning         bool
-	// news is whether it has not been told before.
-	news bool
-}
 
 // progress is how far a machine has come: its interfaces, and its virtual machine
 // where there is one.
@@ -125,7 +118,7 @@ func refused(m *v1alpha1.Machine) bool {
 // nobody when something changes gets a time for its next check that is always
 // past, so that every resync looks at it and none has to write. After a failure that
 // another attempt may mend, that time is the end of the back-off.
-func decide(m *v1alpha1.Machine, p progress) story {
+func decide(m *v1alpha1.Machine, p progress) reconcile.Outcome {
 	s := &m.Status
 	if s.Phase == "" || s.Phase == v1alpha1.MachineFailed {
 		s.Phase = v1alpha1.MachinePending
@@ -173,7 +166,7 @@ func decide(m *v1alpha1.Machine, p progress) story {
 }
 
 // hindered says what a machine waits for, or what has to be changed.
-func hindered(m *v1alpha1.Machine, p progress) story {
+func hindered(m *v1alpha1.Machine, p progress) reconcile.Outcome {
 	if mends(p.err) {
 		recordFailure(m, p.now)
 	} else {
@@ -181,14 +174,14 @@ func hindered(m *v1alpha1.Machine, p progress) story {
 	}
 	reason, message := reasonOf(p.err)
 	if f, ok := asFault(p.err); ok {
-		if strings.HasSuffix(f.reason, "ApiError") {
-			set(m, v1alpha1.ConditionVirtualMachineReady, false, "VMFailed", f.message)
+		if strings.HasSuffix(f.Reason, "ApiError") {
+			set(m, v1alpha1.ConditionVirtualMachineReady, false, "VMFailed", f.Message)
 		}
-		if f.reason == "StorageClassNotFound" {
-			set(m, v1alpha1.ConditionStorageReady, false, "PVCPending", f.message)
+		if f.Reason == "StorageClassNotFound" {
+			set(m, v1alpha1.ConditionStorageReady, false, "PVCPending", f.Message)
 		}
 		told := tell(m, false, reason, message)
-		told.warning = true
+		told.Warning = true
 		return told
 	}
 	return tell(m, false, reason, message)
@@ -196,12 +189,12 @@ func hindered(m *v1alpha1.Machine, p progress) story {
 
 // reasonOf returns the reason and the message of the condition Ready after an error.
 func reasonOf(err error) (reason, message string) {
-	var w waits
+	var w reconcile.WaitError
 	if errors.As(err, &w) {
-		return w.reason, w.message
+		return w.Reason, w.Message
 	}
 	if f, ok := asFault(err); ok {
-		return f.reason, f.message
+		return f.Reason, f.Message
 	}
 	return "ProviderUnavailable", "the hypervisor does not answer as it should; it is asked again"
 }
@@ -214,12 +207,12 @@ var networkReasons = []string{"NetworkFailed", "NetworkConfigurationNotFound", "
 // describeNetwork writes what layer 2 has given. A guest that says that it has
 // other addresses than those is worth a look.
 func describeNetwork(m *v1alpha1.Machine, p progress) {
-	if f, ok := asFault(p.err); ok && slices.Contains(networkReasons, f.reason) {
-		set(m, v1alpha1.ConditionNetworkReady, false, "NetworkFailed", f.message)
+	if f, ok := asFault(p.err); ok && slices.Contains(networkReasons, f.Reason) {
+		set(m, v1alpha1.ConditionNetworkReady, false, "NetworkFailed", f.Message)
 		return
 	}
-	if w := (waits{}); errors.As(p.err, &w) && w.reason == reasonWaiting && len(m.Status.IPAddresses) == 0 {
-		set(m, v1alpha1.ConditionNetworkReady, false, w.reason, w.message)
+	if w := (reconcile.WaitError{}); errors.As(p.err, &w) && w.Reason == reasonWaiting && len(m.Status.IPAddresses) == 0 {
+		set(m, v1alpha1.ConditionNetworkReady, false, w.Reason, w.Message)
 		return
 	}
 	if len(p.nics) > 0 {
@@ -262,9 +255,9 @@ func set(m *v1alpha1.Machine, condition string, ok bool, reason, message string)
 	kube.SetCondition(&m.Status.Conditions, m.Generation, condition, ok, reason, message)
 }
 
-func tell(m *v1alpha1.Machine, ready bool, reason, message string) story {
+func tell(m *v1alpha1.Machine, ready bool, reason, message string) reconcile.Outcome {
 	news := kube.SetReady(&m.Status.Conditions, m.Generation, ready, reason, message)
-	return story{reason: reason, message: message, news: news}
+	return reconcile.Outcome{Reason: reason, Message: message, Changed: news}
 }
 
 // stamp dates a status that has changed since before.
@@ -283,14 +276,14 @@ func isTrue(conditions []metav1.Condition, condition string) bool {
 // mends tells whether another delivery may mend an error.
 func mends(err error) bool {
 	_, isFault := asFault(err)
-	return err != nil && !errors.As(err, new(waits)) && (!isFault || errors.As(err, new(troubled)))
+	return err != nil && !errors.As(err, new(reconcile.WaitError)) && (!isFault || errors.As(err, new(troubled)))
 }
 
-func asFault(err error) (fault, bool) {
-	var f fault
+func asFault(err error) (reconcile.UserError, bool) {
+	var f reconcile.UserError
 	var denied *outbound.Denied
 	if errors.As(err, &denied) {
-		return fault{"EndpointNotAllowed", denied.Error()}, true
+		return reconcile.UserError{Reason: "EndpointNotAllowed", Message: denied.Error()}, true
 	}
 	return f, errors.As(err, &f)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/events/outbound"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 const function = "create-vm"
@@ -220,7 +221,7 @@ func (f *functions) firstConfiguration(ctx context.Context, m *v1alpha1.Machine,
 		}
 	}
 	if m.MachineConfigSecret() != "" {
-		return secretFault(f.machineConfig(ctx, m, want))
+		return reconcile.SecretsError(f.machineConfig(ctx, m, want), function)
 	}
 	if m.Spec.CloudInit == nil || m.Spec.CloudInit.SecretRef == nil {
 		return nil
@@ -228,10 +229,10 @@ func (f *functions) firstConfiguration(ctx context.Context, m *v1alpha1.Machine,
 	ref, secret := m.Spec.CloudInit.SecretRef, &corev1.Secret{}
 	err = f.kube.Get(ctx, m.Namespace, ref.Name, secret)
 	if kube.NotFound(err) {
-		return fault{"CloudInitSecretNotFound", fmt.Sprintf("Secret %s does not exist: create it, or change spec.cloudInit.secretRef", ref.Name)}
+		return reconcile.UserError{Reason: "CloudInitSecretNotFound", Message: fmt.Sprintf("Secret %s does not exist: create it, or change spec.cloudInit.secretRef", ref.Name)}
 	}
 	if err != nil {
-		return secretFault(err)
+		return reconcile.SecretsError(err, function)
 	}
 	if m.Status.VMName == "" { // afterwards the guest has it
 		if err := forGuests(secret); err != nil {
@@ -240,7 +241,7 @@ func (f *functions) firstConfiguration(ctx context.Context, m *v1alpha1.Machine,
 	}
 	data, ok := secret.Data[ref.Key]
 	if !ok {
-		return fault{"CloudInitSecretNotFound", fmt.Sprintf("Secret %s has no key %s: add it, or change spec.cloudInit.secretRef.key", ref.Name, ref.Key)}
+		return reconcile.UserError{Reason: "CloudInitSecretNotFound", Message: fmt.Sprintf("Secret %s has no key %s: add it, or change spec.cloudInit.secretRef.key", ref.Name, ref.Key)}
 	}
 	want.userData, want.secretData = string(data), true
 	return nil
@@ -254,9 +255,9 @@ func forGuests(secret *corev1.Secret) error {
 	})
 	switch {
 	case owned || secret.Labels[v1alpha1.LabelManagedBy] != "":
-		return fault{"CloudInitSecretNotAllowed", fmt.Sprintf("Secret %s is the stack's own: name another in spec.cloudInit.secretRef", secret.Name)}
+		return reconcile.UserError{Reason: "CloudInitSecretNotAllowed", Message: fmt.Sprintf("Secret %s is the stack's own: name another in spec.cloudInit.secretRef", secret.Name)}
 	case secret.Labels[v1alpha1.LabelCloudInit] != "true":
-		return fault{"CloudInitSecretNotAllowed", fmt.Sprintf("Secret %s is not marked as cloud-init: kubectl label secret %s --namespace %s %s=true, or name another in spec.cloudInit.secretRef",
+		return reconcile.UserError{Reason: "CloudInitSecretNotAllowed", Message: fmt.Sprintf("Secret %s is not marked as cloud-init: kubectl label secret %s --namespace %s %s=true, or name another in spec.cloudInit.secretRef",
 			secret.Name, secret.Name, secret.Namespace, v1alpha1.LabelCloudInit)}
 	default:
 		return nil
@@ -356,7 +357,7 @@ func (f *functions) overtaken(ctx context.Context, m *v1alpha1.Machine, why erro
 
 func (f *functions) takeDown(ctx context.Context, m *v1alpha1.Machine) (waitsFor string, err error) {
 	if m.Spec.Protected {
-		return "", fault{"Protected", "the machine is protected: set spec.protected to false to let it be deleted"}
+		return "", reconcile.UserError{Reason: "Protected", Message: "the machine is protected: set spec.protected to false to let it be deleted"}
 	}
 	if madeOn(m) != "" {
 		provider, err := f.providerOf(ctx, m)
@@ -374,7 +375,7 @@ func (f *functions) takeDown(ctx context.Context, m *v1alpha1.Machine) (waitsFor
 	return f.leave(ctx, m)
 }
 
-func deleting(m *v1alpha1.Machine, reason, message string) story {
+func deleting(m *v1alpha1.Machine, reason, message string) reconcile.Outcome {
 	m.Status.Phase = v1alpha1.MachineDeleting
 	m.Status.ObservedGeneration = m.Generation
 	return tell(m, false, reason, message)
@@ -382,14 +383,8 @@ func deleting(m *v1alpha1.Machine, reason, message string) story {
 
 // write patches the status if it has changed, and tells people if the phase has, or
 // if they have to change something. It reports whether it patched.
-func (f *functions) write(ctx context.Context, before, m *v1alpha1.Machine, told story) (wrote bool, err error) {
+func (f *functions) write(ctx context.Context, before, m *v1alpha1.Machine, o reconcile.Outcome) (bool, error) {
 	stamp(before, m, f.now())
-	if wrote, err = f.kube.PatchStatus(ctx, before, m); err != nil {
-		return false, err
-	}
-	if told.news && (told.warning || m.Status.Phase != before.Status.Phase) {
-		f.kube.Tell(ctx, m, told.warning, told.reason, told.message)
-	}
-	events.Report(ctx, string(m.Status.Phase), told.message)
-	return wrote, nil
+	o.Changed = o.Changed && (o.Warning || m.Status.Phase != before.Status.Phase)
+	return reconcile.PatchStatus(ctx, f.kube, before, m, string(m.Status.Phase), o)
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // kubevirt makes virtual machines as VirtualMachine objects of a cluster.
@@ -79,7 +80,7 @@ func (k *kubevirt) Observe(ctx context.Context, m *v1alpha1.Machine) (seen, erro
 }
 
 func nameTaken(vm *kubevirtv1.VirtualMachine) error {
-	return fault{"VirtualMachineNameTaken", fmt.Sprintf(
+	return reconcile.UserError{Reason: "VirtualMachineNameTaken", Message: fmt.Sprintf(
 		"VirtualMachine %s was not made for this machine: delete it, or give the machine another name", vm.Name)}
 }
 
@@ -209,7 +210,7 @@ func (k *kubevirt) checkHost(ctx context.Context, m *v1alpha1.Machine) error {
 		}
 	}
 	slices.Sort(names)
-	return fault{"NodeNotFound", fmt.Sprintf("no host is called %s: write one of %s into %s, or leave it out", host, strings.Join(names, ", "), field)}
+	return reconcile.UserError{Reason: "NodeNotFound", Message: fmt.Sprintf("no host is called %s: write one of %s into %s, or leave it out", host, strings.Join(names, ", "), field)}
 }
 
 // classesOf are the StorageClasses that the classes of disks stand for.
@@ -257,7 +258,7 @@ func (k *kubevirt) make(ctx context.Context, m *v1alpha1.Machine, obj kube.Objec
 	case obj.GetDeletionTimestamp() != nil:
 		return fmt.Errorf("create %T %s/%s: an earlier one is still being deleted", obj, m.Namespace, obj.GetName())
 	case !madeFor(obj, m):
-		return fault{"NameTaken", fmt.Sprintf("%T %s was not made for this machine: delete it, or give the machine another name", obj, obj.GetName())}
+		return reconcile.UserError{Reason: "NameTaken", Message: fmt.Sprintf("%T %s was not made for this machine: delete it, or give the machine another name", obj, obj.GetName())}
 	}
 	return nil
 }
@@ -277,7 +278,7 @@ func (k *kubevirt) handOver(ctx context.Context, m *v1alpha1.Machine, want wante
 		if want.handover == handoverTake {
 			return nil
 		}
-		return fault{"CloudInitSecretNotFound", fmt.Sprintf("VirtualMachine %s has no Secret for a machine configuration: delete Machine %s, and its cluster makes another", vm.Name, m.Name)}
+		return reconcile.UserError{Reason: "CloudInitSecretNotFound", Message: fmt.Sprintf("VirtualMachine %s has no Secret for a machine configuration: delete Machine %s, and its cluster makes another", vm.Name, m.Name)}
 	}
 	before := secret.DeepCopy()
 	secret.Data["userdata"] = []byte(want.userData)
@@ -331,7 +332,7 @@ func (k *kubevirt) Remove(ctx context.Context, m *v1alpha1.Machine) (string, err
 // and any other error as it is. Rights in another cluster come with its kubeconfig.
 func (k *kubevirt) secretFault(err error) error {
 	if k.owned {
-		return secretFault(err)
+		return reconcile.SecretsError(err, function)
 	}
 	return err
 }
@@ -372,16 +373,16 @@ func madeFor(obj kube.Object, m *v1alpha1.Machine) bool {
 // people to change.
 func (k *kubevirt) fault(err error) error {
 	if apierrors.IsUnauthorized(err) && !k.owned {
-		return fault{"CredentialsInvalid", fmt.Sprintf("the cluster of MachineProvider %s does not accept its credentials: renew the kubeconfig in their Secret", k.provider)}
+		return reconcile.UserError{Reason: "CredentialsInvalid", Message: fmt.Sprintf("the cluster of MachineProvider %s does not accept its credentials: renew the kubeconfig in their Secret", k.provider)}
 	}
-	if err = k.secretFault(err); errors.As(err, new(fault)) {
+	if err = k.secretFault(err); errors.As(err, new(reconcile.UserError)) {
 		return err
 	}
 	if message, ok := kube.Refused(err); ok {
-		return fault{"KubeVirtApiError", message}
+		return reconcile.UserError{Reason: "KubeVirtApiError", Message: message}
 	}
 	if kube.NotFound(err) {
-		return fault{"KubeVirtApiError", "KubeVirt, its network attachments or its data importer are not installed in the cluster: " + err.Error()}
+		return reconcile.UserError{Reason: "KubeVirtApiError", Message: "KubeVirt, its network attachments or its data importer are not installed in the cluster: " + err.Error()}
 	}
 	return err
 }

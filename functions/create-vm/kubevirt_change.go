@@ -12,6 +12,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // change brings a virtual machine that exists to what is wanted by now, in one
@@ -111,13 +112,13 @@ func (k *kubevirt) growDisks(ctx context.Context, m *v1alpha1.Machine, want want
 		has := c.Spec.Resources.Requests[corev1.ResourceStorage]
 		switch order := d.size.Cmp(has); {
 		case order < 0:
-			shrunk = fault{"DiskCannotShrink", fmt.Sprintf("disk %s has %s, which would be lost in part: write at least that into spec.disks", d.name, has.String())}
+			shrunk = reconcile.UserError{Reason: "DiskCannotShrink", Message: fmt.Sprintf("disk %s has %s, which would be lost in part: write at least that into spec.disks", d.name, has.String())}
 		case order > 0 && c.Status.Phase == corev1.ClaimBound:
 			before := c.DeepCopy()
 			c.Spec.Resources.Requests[corev1.ResourceStorage] = d.size
 			_, err := k.guests.Patch(ctx, before, c)
 			if message, refused := kube.Refused(err); refused {
-				return nil, fault{"DiskCannotGrow", fmt.Sprintf("disk %s cannot grow: allow it in its StorageClass with allowVolumeExpansion, or write %s again (%s)", d.name, has.String(), message)}
+				return nil, reconcile.UserError{Reason: "DiskCannotGrow", Message: fmt.Sprintf("disk %s cannot grow: allow it in its StorageClass with allowVolumeExpansion, or write %s again (%s)", d.name, has.String(), message)}
 			}
 			if err != nil {
 				return nil, err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // kubeconfigKey is the key of the Secret of a KubeVirt in another cluster.
@@ -91,5 +92,5 @@ func remoteConfig(p *v1alpha1.MachineProvider, kubeconfig []byte) (*rest.Config,
 }
 
 func unusable(p *v1alpha1.MachineProvider, why string) error {
-	return fault{"CredentialsInvalid", fmt.Sprintf("Secret %s/%s of MachineProvider %s: %s", p.Spec.CredentialsRef.Namespace, p.Spec.CredentialsRef.Name, p.Name, why)}
+	return reconcile.UserError{Reason: "CredentialsInvalid", Message: fmt.Sprintf("Secret %s/%s of MachineProvider %s: %s", p.Spec.CredentialsRef.Namespace, p.Spec.CredentialsRef.Name, p.Name, why)}
 }

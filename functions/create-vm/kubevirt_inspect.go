@@ -12,6 +12,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 const reasonNotInstalled = "KubeVirtNotInstalled"
@@ -25,7 +26,7 @@ func (k *kubevirt) Inspect(ctx context.Context) (health, error) {
 	installed := &kubevirtv1.KubeVirtList{}
 	err := k.guests.List(ctx, "", "", installed)
 	if kube.NotFound(err) || (err == nil && len(installed.Items) == 0) {
-		return health{}, fault{reasonNotInstalled, "the cluster has no KubeVirt: install it"}
+		return health{}, reconcile.UserError{Reason: reasonNotInstalled, Message: "the cluster has no KubeVirt: install it"}
 	}
 	if err != nil {
 		return health{}, err

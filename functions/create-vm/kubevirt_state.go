@@ -11,6 +11,7 @@ import (
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // readVM says what a VirtualMachine's state means for its Machine, which was in
@@ -185,14 +186,14 @@ func chooseClass(classes []storagev1.StorageClass, disk, provider string) (strin
 		if exists(name) {
 			return name, nil
 		}
-		return "", fault{"StorageClassNotFound", fmt.Sprintf("StorageClass %s does not exist: create it, or name one of %s", name, namesOf(classes))}
+		return "", reconcile.UserError{Reason: "StorageClassNotFound", Message: fmt.Sprintf("StorageClass %s does not exist: create it, or name one of %s", name, namesOf(classes))}
 	}
 	for _, c := range classes {
 		if c.Annotations[isDefaultClass] == "true" {
 			return c.Name, nil
 		}
 	}
-	return "", fault{"StorageClassNotFound", fmt.Sprintf(
+	return "", reconcile.UserError{Reason: "StorageClassNotFound", Message: fmt.Sprintf(
 		"no StorageClass is the cluster's default: mark one with the annotation %s, or name one of %s in the disk", isDefaultClass, namesOf(classes))}
 }
 

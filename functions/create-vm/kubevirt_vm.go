@@ -15,6 +15,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // Names inside a virtual machine, and of what belongs to it.
@@ -237,7 +238,7 @@ func checkImages(os *v1alpha1.MachineOS) error {
 	for _, image := range []struct{ field, address string }{{"imageID", os.ImageID}, {"isoUri", os.ISOURI}} {
 		u, err := url.Parse(image.address)
 		if image.address != "" && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
-			return fault{"ImageNotSupported", fmt.Sprintf(
+			return reconcile.UserError{Reason: "ImageNotSupported", Message: fmt.Sprintf(
 				"spec.os.%s: KubeVirt imports images by HTTP, and %q is no such URL: write for example https://images.example.com/ubuntu-24.04.qcow2", image.field, image.address)}
 		}
 	}

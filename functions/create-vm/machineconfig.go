@@ -12,6 +12,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // reasonWaitingForMachineConfig is the reason of Ready of a machine that has its addresses,
@@ -64,7 +65,7 @@ func (f *functions) machineConfig(ctx context.Context, m *v1alpha1.Machine, want
 	}
 	digest := m.Annotations[v1alpha1.AnnotationMachineConfig]
 	if digest == "" {
-		return waits{reasonWaitingForMachineConfig, fmt.Sprintf("waits for the machine configuration of KubernetesCluster %s", m.Labels[v1alpha1.LabelClusterName])}
+		return reconcile.WaitError{Reason: reasonWaitingForMachineConfig, Message: fmt.Sprintf("waits for the machine configuration of KubernetesCluster %s", m.Labels[v1alpha1.LabelClusterName])}
 	}
 	secret := &corev1.Secret{}
 	err := f.kube.Get(ctx, m.Namespace, m.MachineConfigSecret(), secret)
@@ -74,10 +75,10 @@ func (f *functions) machineConfig(ctx context.Context, m *v1alpha1.Machine, want
 	data := secret.Data[v1alpha1.MachineConfigKey]
 	switch {
 	case err != nil || digestOf(data) != digest:
-		return waits{reasonWaitingForMachineConfig, fmt.Sprintf("waits for Secret %s to have the machine configuration of KubernetesCluster %s",
+		return reconcile.WaitError{Reason: reasonWaitingForMachineConfig, Message: fmt.Sprintf("waits for Secret %s to have the machine configuration of KubernetesCluster %s",
 			m.MachineConfigSecret(), m.Labels[v1alpha1.LabelClusterName])}
 	case !metav1.IsControlledBy(secret, m):
-		return fault{"CloudInitSecretNotAllowed", fmt.Sprintf("Secret %s was not made for this machine: delete it", secret.Name)}
+		return reconcile.UserError{Reason: "CloudInitSecretNotAllowed", Message: fmt.Sprintf("Secret %s was not made for this machine: delete it", secret.Name)}
 	}
 	want.userData = string(data)
 	return nil

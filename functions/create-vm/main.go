@@ -20,6 +20,7 @@ import (
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/networkpool"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 func main() {
@@ -49,7 +50,7 @@ func connect(read credentials, wrap transport) func(context.Context, *v1alpha1.M
 		case v1alpha1.ProviderProxmox:
 			return connectProxmox(ctx, read, p, claims, open, wrap)
 		default:
-			return nil, fault{"MachineProviderNotSupported", fmt.Sprintf("MachineProvider %s is of type %s, which this installation cannot reach", p.Name, p.Spec.Type)}
+			return nil, reconcile.UserError{Reason: "MachineProviderNotSupported", Message: fmt.Sprintf("MachineProvider %s is of type %s, which this installation cannot reach", p.Name, p.Spec.Type)}
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // operatorOf is what the names of a machine's metrics begin with: the operator of
@@ -30,12 +31,12 @@ func settled(operator string, err error, took time.Duration) {
 	metrics.GetOrCreatePrometheusHistogram(operator + `_reconciliation_duration_seconds{controller="Machine"}`).Update(took.Seconds())
 	f, isFault := asFault(err)
 	switch {
-	case err == nil, errors.As(err, new(waits)):
+	case err == nil, errors.As(err, new(reconcile.WaitError)):
 		return
 	case !isFault:
-		f.reason = "ProviderUnavailable"
+		f.Reason = "ProviderUnavailable"
 	}
-	metrics.GetOrCreateCounter(fmt.Sprintf(`%s_reconciliation_errors_total{controller="Machine",error_type=%q}`, operator, f.reason)).Inc()
+	metrics.GetOrCreateCounter(fmt.Sprintf(`%s_reconciliation_errors_total{controller="Machine",error_type=%q}`, operator, f.Reason)).Inc()
 	var u unjoined
 	if errors.As(err, &u) {
 		metrics.GetOrCreateCounter(fmt.Sprintf(`%s_network_configuration_errors_total{network_name=%q}`, operator, u.network)).Inc()

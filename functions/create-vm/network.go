@@ -14,20 +14,16 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/network"
 	"github.com/vitistack/stack/functions/internal/networkpool"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
-
-// waits says what a machine waits for that will come by itself.
-type waits struct{ reason, message string }
-
-func (w waits) Error() string { return w.reason + ": " + w.message }
 
 // unjoined is a fault of a network that a machine is to be in.
 type unjoined struct {
-	fault
+	reconcile.UserError
 	network string
 }
 
-func (u unjoined) Unwrap() error { return u.fault }
+func (u unjoined) Unwrap() error { return u.UserError }
 
 // join publishes the MAC addresses of a machine to layer 2, and returns its
 // interfaces once each has its addresses. Until then it returns waits, or a fault
@@ -57,9 +53,9 @@ func (f *functions) join(ctx context.Context, m *v1alpha1.Machine) ([]nic, error
 		}
 		switch {
 		case failed:
-			return nil, unjoined{fault{"NetworkFailed", why}, nc.Name}
+			return nil, unjoined{reconcile.UserError{Reason: "NetworkFailed", Message: why}, nc.Name}
 		case why != "":
-			return nil, waits{reasonWaiting, why}
+			return nil, reconcile.WaitError{Reason: reasonWaiting, Message: why}
 		}
 		if err := f.checkBridge(ctx, nc, joined); err != nil {
 			return nil, err
@@ -81,7 +77,7 @@ func (f *functions) checkBridge(ctx context.Context, nc *v1alpha1.NetworkConfigu
 		return err
 	}
 	if why := pools.CheckBridge(n.bridge, n.vlan); why != "" {
-		return unjoined{fault{reasonBridge, fmt.Sprintf("NetworkConfiguration %s: %s", nc.Name, why)}, nc.Name}
+		return unjoined{reconcile.UserError{Reason: reasonBridge, Message: fmt.Sprintf("NetworkConfiguration %s: %s", nc.Name, why)}, nc.Name}
 	}
 	return nil
 }
@@ -119,7 +115,7 @@ func (f *functions) publish(ctx context.Context, m *v1alpha1.Machine, n v1alpha1
 	network.Use(nc, m.Name)
 	_, err = f.kube.Patch(ctx, before, nc)
 	if message, refused := kube.Refused(err); refused {
-		return "", unjoined{fault{"NetworkFailed", fmt.Sprintf(
+		return "", unjoined{reconcile.UserError{Reason: "NetworkFailed", Message: fmt.Sprintf(
 			"NetworkConfiguration %s does not take in interface %s: free a place in it, or delete the machine and create it with another in spec.networks (%s)", nc.Name, name, message)}, nc.Name}
 	}
 	return name, err
@@ -150,7 +146,7 @@ func (f *functions) configurationOf(ctx context.Context, m *v1alpha1.Machine, n 
 	case !kube.NotFound(err):
 		return nil, err
 	case len(m.Spec.Networks) > 0:
-		return nil, unjoined{fault{"NetworkConfigurationNotFound", fmt.Sprintf(
+		return nil, unjoined{reconcile.UserError{Reason: "NetworkConfigurationNotFound", Message: fmt.Sprintf(
 			"NetworkConfiguration %s does not exist: create it, or name another in spec.networks", n.NetworkName)}, n.NetworkName}
 	}
 	return f.ownOf(ctx, m)
@@ -174,7 +170,7 @@ func (f *functions) ownOf(ctx context.Context, m *v1alpha1.Machine) (*v1alpha1.N
 	nn, err := network.Find(ctx, f.kube, m.Namespace, m.Spec.NetworkNamespaceName)
 	var unresolved network.Unresolved
 	if errors.As(err, &unresolved) {
-		return nil, fault{unresolved.Reason, unresolved.Message}
+		return nil, reconcile.UserError{Reason: unresolved.Reason, Message: unresolved.Message}
 	}
 	if err != nil {
 		return nil, err
@@ -212,12 +208,12 @@ func usable(m *v1alpha1.Machine, nc *v1alpha1.NetworkConfiguration) error {
 	ofMachine := owner != nil && owner.Kind == "Machine"
 	switch going := nc.DeletionTimestamp != nil && !slices.Contains(network.Users(nc), m.Name); {
 	case ofMachine && owner.Name != m.Name:
-		return unjoined{fault{"NetworkConfigurationNotFound", fmt.Sprintf(
+		return unjoined{reconcile.UserError{Reason: "NetworkConfigurationNotFound", Message: fmt.Sprintf(
 			"NetworkConfiguration %s is Machine %s's own: name another in spec.networks, or leave that out to get one", nc.Name, owner.Name)}, nc.Name}
 	case ofMachine && (going || owner.UID != m.UID):
 		return fmt.Errorf("use NetworkConfiguration %s/%s: it is being deleted", nc.Namespace, nc.Name)
 	case going:
-		return unjoined{fault{"NetworkConfigurationNotFound", fmt.Sprintf(
+		return unjoined{reconcile.UserError{Reason: "NetworkConfigurationNotFound", Message: fmt.Sprintf(
 			"NetworkConfiguration %s is being deleted: name another in spec.networks, or create it again when it is gone", nc.Name)}, nc.Name}
 	default:
 		return nil

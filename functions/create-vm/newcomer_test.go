@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // late is a hypervisor that answers from the third look on.
@@ -26,7 +27,7 @@ func (l *late) Inspect(context.Context) (health, error) {
 
 func TestNewcomer(t *testing.T) {
 	t.Parallel()
-	missing, wrong := fault{reasonNotInstalled, "install it"}, fault{"CredentialsInvalid", "write others"}
+	missing, wrong := reconcile.UserError{Reason: reasonNotInstalled, Message: "install it"}, reconcile.UserError{Reason: "CredentialsInvalid", Message: "write others"}
 	cases := map[string]struct {
 		reason string
 		phase  v1alpha1.ProviderPhase

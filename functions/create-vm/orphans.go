@@ -14,6 +14,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/orphans"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // guestLister lists the virtual machines at a hypervisor that the stack made.
@@ -61,7 +62,7 @@ func (k *kubevirt) Guests(ctx context.Context) ([]v1alpha1.Orphan, error) {
 		var list metav1.PartialObjectMetadataList
 		err := k.guests.ListInto(ctx, virtualMachines, page, &list)
 		if apierrors.IsForbidden(err) {
-			return nil, fault{"PermissionDenied", "the user may not list virtual machines: grant it list on virtualmachines.kubevirt.io in all namespaces"}
+			return nil, reconcile.UserError{Reason: "PermissionDenied", Message: "the user may not list virtual machines: grant it list on virtualmachines.kubevirt.io in all namespaces"}
 		}
 		if err != nil {
 			return nil, err
@@ -106,7 +107,7 @@ func describeOrphans(p *v1alpha1.MachineProvider, i inspection, machines []v1alp
 	if i.unlisted != nil {
 		message := lasting(i.unlisted)
 		if f, ok := asFault(i.unlisted); ok {
-			message = f.message
+			message = f.Message
 		}
 		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
 			Type: v1alpha1.ConditionOrphansFound, Status: metav1.ConditionUnknown, ObservedGeneration: p.Generation,

@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
-	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // providerOf is the MachineProvider of a machine: the one that it was made on,
@@ -38,13 +38,13 @@ func (f *functions) providerOf(ctx context.Context, m *v1alpha1.Machine) (*v1alp
 	p := &v1alpha1.MachineProvider{}
 	err := f.kube.Get(ctx, "", name, p)
 	if err == nil && p.DeletionTimestamp != nil && madeOn(m) == "" {
-		return nil, fault{"MachineProviderDeleting", fmt.Sprintf("MachineProvider %s is being deleted: name another in spec.providerRef", name)}
+		return nil, reconcile.UserError{Reason: "MachineProviderDeleting", Message: fmt.Sprintf("MachineProvider %s is being deleted: name another in spec.providerRef", name)}
 	}
 	if kube.NotFound(err) {
 		if madeOn(m) != "" {
-			return nil, fault{"MachineProviderNotFound", fmt.Sprintf("MachineProvider %s, which the machine was made on, does not exist any more: create it again", name)}
+			return nil, reconcile.UserError{Reason: "MachineProviderNotFound", Message: fmt.Sprintf("MachineProvider %s, which the machine was made on, does not exist any more: create it again", name)}
 		}
-		return nil, fault{"MachineProviderNotFound", fmt.Sprintf("MachineProvider %s does not exist: create it, or name another in spec.providerRef", name)}
+		return nil, reconcile.UserError{Reason: "MachineProviderNotFound", Message: fmt.Sprintf("MachineProvider %s does not exist: create it, or name another in spec.providerRef", name)}
 	}
 	if err == nil && madeOn(m) == "" {
 		err = f.allow(ctx, p, m.Namespace)
@@ -56,12 +56,12 @@ func (f *functions) providerOf(ctx context.Context, m *v1alpha1.Machine) (*v1alp
 func (f *functions) allow(ctx context.Context, p *v1alpha1.MachineProvider, namespace string) error {
 	allowed, err := kube.Allows(p.Spec.AllowedNamespaces, namespace, f.kube.LabelsOf(ctx, namespace))
 	if errors.As(err, new(kube.InvalidSelector)) {
-		return fault{"MachineProviderNotAllowed", fmt.Sprintf("MachineProvider %s: %s", p.Name, err)}
+		return reconcile.UserError{Reason: "MachineProviderNotAllowed", Message: fmt.Sprintf("MachineProvider %s: %s", p.Name, err)}
 	}
 	if allowed || err != nil {
 		return err
 	}
-	return fault{"MachineProviderNotAllowed", fmt.Sprintf("MachineProvider %s is not for namespace %s: name another in spec.providerRef, or have the namespace added to spec.allowedNamespaces of the MachineProvider", p.Name, namespace)}
+	return reconcile.UserError{Reason: "MachineProviderNotAllowed", Message: fmt.Sprintf("MachineProvider %s is not for namespace %s: name another in spec.providerRef, or have the namespace added to spec.allowedNamespaces of the MachineProvider", p.Name, namespace)}
 }
 
 // allowedDefault is the default among the MachineProviders that are for a namespace.
@@ -72,7 +72,7 @@ func (f *functions) allowedDefault(ctx context.Context, namespace string, items 
 		switch err := f.allow(ctx, &items[i], namespace); {
 		case err == nil:
 			allowed = append(allowed, items[i])
-		case errors.As(err, new(fault)):
+		case errors.As(err, new(reconcile.UserError)):
 			refused = cmp.Or(refused, err)
 		default:
 			return nil, err
@@ -109,15 +109,15 @@ func defaultProvider(items []v1alpha1.MachineProvider) (*v1alpha1.MachineProvide
 	slices.Sort(names)
 	switch {
 	case len(items) == 0:
-		return nil, fault{"NoMachineProvider", "there is no MachineProvider: create one"}
+		return nil, reconcile.UserError{Reason: "NoMachineProvider", Message: "there is no MachineProvider: create one"}
 	case len(items) == 1:
 		return &items[0], nil
 	case len(marked) == 1:
 		return &items[marked[0]], nil
 	case len(marked) > 1:
-		return nil, fault{"MachineProviderAmbiguous", "several MachineProviders are marked default: unmark all but one, or name one in spec.providerRef"}
+		return nil, reconcile.UserError{Reason: "MachineProviderAmbiguous", Message: "several MachineProviders are marked default: unmark all but one, or name one in spec.providerRef"}
 	default:
-		return nil, fault{"MachineProviderAmbiguous", "no MachineProvider is marked default: name one of " + strings.Join(names, ", ") + " in spec.providerRef"}
+		return nil, reconcile.UserError{Reason: "MachineProviderAmbiguous", Message: "no MachineProvider is marked default: name one of " + strings.Join(names, ", ") + " in spec.providerRef"}
 	}
 }
 
@@ -153,17 +153,13 @@ func (f *functions) settleProvider(ctx context.Context, name, cause string) erro
 	countAll(machines.Items, providers.Items)
 	told := concludeProvider(p, i.health, countMachines(machines.Items, name), err)
 	found := err == nil && describeOrphans(p, i, machines.Items, f.now())
-	if _, err := f.kube.PatchStatus(ctx, before, p); err != nil {
+	if _, err := reconcile.PatchStatus(ctx, f.kube, before, p, string(p.Status.Phase), told); err != nil {
 		return err
-	}
-	if told.news {
-		f.kube.Tell(ctx, p, told.warning, told.reason, told.message)
 	}
 	if found {
 		c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionOrphansFound)
 		f.kube.Tell(ctx, p, true, c.Reason, c.Message)
 	}
-	events.Report(ctx, string(p.Status.Phase), told.message)
 	return nil
 }
 
@@ -193,7 +189,7 @@ func (f *functions) inspect(ctx context.Context, p *v1alpha1.MachineProvider) (i
 			i.guests, i.unlisted = guests.Guests(ctx)
 		}
 		no, refused := asFault(err)
-		if err == nil || (refused && no.reason != reasonNotInstalled) {
+		if err == nil || (refused && no.Reason != reasonNotInstalled) {
 			return i, err
 		}
 		select {
@@ -216,12 +212,12 @@ func countMachines(machines []v1alpha1.Machine, provider string) (n int32) {
 }
 
 // concludeProvider writes into p's status what a look at it has shown.
-func concludeProvider(p *v1alpha1.MachineProvider, h health, machines int32, err error) story {
+func concludeProvider(p *v1alpha1.MachineProvider, h health, machines int32, err error) reconcile.Outcome {
 	s := &p.Status
 	s.ObservedGeneration, s.MachineCount = p.Generation, machines
 	if f, ok := asFault(err); ok {
 		s.Phase = v1alpha1.ProviderFailed
-		return tellProvider(p, f.reason, f.message)
+		return tellProvider(p, f.Reason, f.Message)
 	}
 	if err != nil {
 		s.Phase = v1alpha1.ProviderOffline
@@ -249,10 +245,10 @@ func describePrivileges(p *v1alpha1.MachineProvider, h health) {
 	}
 }
 
-func tellProvider(p *v1alpha1.MachineProvider, reason, message string) story {
+func tellProvider(p *v1alpha1.MachineProvider, reason, message string) reconcile.Outcome {
 	ok := p.Status.Phase == v1alpha1.ProviderReady
 	news := kube.SetReady(&p.Status.Conditions, p.Generation, ok, reason, message)
-	return story{reason: reason, message: message, warning: !ok, news: news}
+	return reconcile.Outcome{Reason: reason, Message: message, Warning: !ok, Changed: news}
 }
 
 // lasting is what of an error is the same at every try, so that a condition can bear

@@ -30,6 +30,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 	"github.com/vitistack/stack/tests/stand/apiserver"
 )
 
@@ -56,7 +57,7 @@ func TestDefaultProvider(t *testing.T) {
 			t.Parallel()
 			p, err := defaultProvider(tc.items)
 			f, _ := asFault(err)
-			if f.reason != tc.why || !strings.Contains(f.message, tc.says) || (err == nil && p.Name != tc.want) {
+			if f.Reason != tc.why || !strings.Contains(f.Message, tc.says) || (err == nil && p.Name != tc.want) {
 				t.Errorf("%s: got %v, %v", tc.reason, p, err)
 			}
 		})
@@ -97,7 +98,7 @@ func TestAllowedNamespaces(t *testing.T) {
 		p := v1alpha1.MachineProvider{ObjectMeta: metav1.ObjectMeta{Name: "pve"}, Spec: v1alpha1.MachineProviderSpec{AllowedNamespaces: tc.allowed}}
 		open := v1alpha1.MachineProvider{ObjectMeta: metav1.ObjectMeta{Name: "open"}}
 		err := f.allow(t.Context(), &p, namespace)
-		if flt, _ := asFault(err); (flt.reason == "MachineProviderNotAllowed") != tc.refused || (err != nil) != tc.refused {
+		if flt, _ := asFault(err); (flt.Reason == "MachineProviderNotAllowed") != tc.refused || (err != nil) != tc.refused {
 			t.Errorf("%s: %s: %v", name, tc.reason, err)
 		}
 		_, alone := f.allowedDefault(t.Context(), namespace, []v1alpha1.MachineProvider{p})
@@ -325,7 +326,7 @@ func TestMetrics(t *testing.T) {
 	}
 	countAll([]v1alpha1.Machine{{Spec: v1alpha1.MachineSpec{Template: "large"}, Status: v1alpha1.MachineStatus{Phase: v1alpha1.MachineStopped, Provider: "pve", VMName: "x"}}},
 		[]v1alpha1.MachineProvider{{ObjectMeta: metav1.ObjectMeta{Name: "pve"}, Spec: v1alpha1.MachineProviderSpec{Type: v1alpha1.ProviderProxmox}}})
-	settled(operatorOf(&v1alpha1.Machine{}, v1alpha1.ProviderProxmox), fault{"InsufficientResources", ""}, time.Second)
+	settled(operatorOf(&v1alpha1.Machine{}, v1alpha1.ProviderProxmox), reconcile.UserError{Reason: "InsufficientResources", Message: ""}, time.Second)
 	var b bytes.Buffer
 	metrics.WritePrometheus(&b, false)
 	lines := strings.Split(b.String(), "\n")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // proxmox makes virtual machines on a cluster of Proxmox VE. It lives for one
@@ -84,13 +85,13 @@ func (x *proxmox) ensure(ctx context.Context, m *v1alpha1.Machine, want wanted) 
 // failure where it is the machine's own, after an answer that was lost.
 func isTaken(recorded *v1alpha1.ProviderTask, failed error) bool {
 	f, isFault := asFault(failed)
-	return isFault && recorded != nil && (recorded.Action == actionCreate || recorded.Action == actionClone) && strings.Contains(f.message, "already exists")
+	return isFault && recorded != nil && (recorded.Action == actionCreate || recorded.Action == actionClone) && strings.Contains(f.Message, "already exists")
 }
 
 // isFull reports whether the first start of a machine has failed for want of memory.
 func isFull(m *v1alpha1.Machine, recorded *v1alpha1.ProviderTask, failed error) bool {
 	f, isFault := asFault(failed)
-	return isFault && f.reason == insufficient && recorded != nil && recorded.Action == actionStart && m.Status.Phase == v1alpha1.MachineCreating
+	return isFault && f.Reason == insufficient && recorded != nil && recorded.Action == actionStart && m.Status.Phase == v1alpha1.MachineCreating
 }
 
 // locked observes a virtual machine that Proxmox VE has locked, for a backup for example.
@@ -152,7 +153,7 @@ func taskFault(action, failure string) error {
 			reason = insufficient
 		}
 	}
-	f := fault{reason, fmt.Sprintf("Proxmox VE could not %s the virtual machine: %s", action, failure)}
+	f := reconcile.UserError{Reason: reason, Message: fmt.Sprintf("Proxmox VE could not %s the virtual machine: %s", action, failure)}
 	if reason == insufficient {
 		return f
 	}
@@ -220,7 +221,7 @@ func (x *proxmox) Inspect(ctx context.Context) (health, error) {
 		return health{}, x.fault(err)
 	}
 	if major := majorOf(version.Version); major != 0 && major < oldestProxmox {
-		return health{}, fault{"VersionNotSupported", fmt.Sprintf("Proxmox VE %s is not supported: upgrade it to %d or later", version.Version, oldestProxmox)}
+		return health{}, reconcile.UserError{Reason: "VersionNotSupported", Message: fmt.Sprintf("Proxmox VE %s is not supported: upgrade it to %d or later", version.Version, oldestProxmox)}
 	}
 	h := health{version: version.Version}
 	for _, r := range all {
@@ -237,7 +238,7 @@ func (x *proxmox) Inspect(ctx context.Context) (health, error) {
 		h.nodes = append(h.nodes, n)
 	}
 	if len(h.nodes) == 0 {
-		return health{}, fault{"PermissionDenied", "Proxmox VE shows no node: grant Sys.Audit on /nodes"}
+		return health{}, reconcile.UserError{Reason: "PermissionDenied", Message: "Proxmox VE shows no node: grant Sys.Audit on /nodes"}
 	}
 	missing, err := x.missingPrivileges(ctx, h.version, all)
 	if err != nil {

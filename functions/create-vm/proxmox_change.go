@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // converge writes what differs into the configuration of a virtual machine that
@@ -168,7 +169,7 @@ func (x *proxmox) disks(ctx context.Context, want wanted, vm *virtualMachine) (*
 		properties := propertiesOf(vm.config[slot])
 		has := sizeOf(properties)
 		if has > gigabytes(d)<<30 {
-			return nil, fault{"DiskCannotShrink", fmt.Sprintf("disk %s has %s, which would be lost in part: write at least that into spec.disks",
+			return nil, reconcile.UserError{Reason: "DiskCannotShrink", Message: fmt.Sprintf("disk %s has %s, which would be lost in part: write at least that into spec.disks",
 				d.name, resource.NewQuantity(has, resource.BinarySI))}
 		}
 		if has > 0 && has < d.size.Value() {
@@ -204,7 +205,7 @@ func (x *proxmox) addDisk(ctx context.Context, vm *virtualMachine, d disk) (*v1a
 	}
 	storages, refusal := all.room(vm.node, demand{disks: []disk{d}, storage: x.defaults.StorageClass})
 	if refusal != "" {
-		return nil, fault{insufficient, fmt.Sprintf("node %s cannot take disk %s: %s", vm.node, d.name, refusal)}
+		return nil, reconcile.UserError{Reason: insufficient, Message: fmt.Sprintf("node %s cannot take disk %s: %s", vm.node, d.name, refusal)}
 	}
 	const slots = 31
 	for i := range slots {
@@ -219,5 +220,5 @@ func (x *proxmox) addDisk(ctx context.Context, vm *virtualMachine, d disk) (*v1a
 		}
 		return taskOf(actionConfigure, t), err
 	}
-	return nil, fault{"TooManyDisks", fmt.Sprintf("disk %s has no place: Proxmox VE takes %d disks", d.name, slots)}
+	return nil, reconcile.UserError{Reason: "TooManyDisks", Message: fmt.Sprintf("disk %s has no place: Proxmox VE takes %d disks", d.name, slots)}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // The VMIDs that are used where a MachineProvider does not say.
@@ -53,7 +54,7 @@ func (x *proxmox) claimVMID(ctx context.Context, m *v1alpha1.Machine, taken map[
 		last = int(x.options.VMIDEnd)
 	}
 	if last < first {
-		return 0, fault{"VMIDRangeInvalid", fmt.Sprintf("MachineProvider %s: its VMIDs end at %d before they begin at %d: correct spec.proxmox.vmidEnd", x.provider.Name, last, first)}
+		return 0, reconcile.UserError{Reason: "VMIDRangeInvalid", Message: fmt.Sprintf("MachineProvider %s: its VMIDs end at %d before they begin at %d: correct spec.proxmox.vmidEnd", x.provider.Name, last, first)}
 	}
 	size := last - first + 1
 	start := turnOf(m, size)
@@ -73,7 +74,7 @@ func (x *proxmox) claimVMID(ctx context.Context, m *v1alpha1.Machine, taken map[
 			return vmid, nil
 		}
 	}
-	return 0, fault{"VMIDsExhausted", fmt.Sprintf("MachineProvider %s: every VMID from %d to %d is taken: raise spec.proxmox.vmidEnd, or delete machines", x.provider.Name, first, last)}
+	return 0, reconcile.UserError{Reason: "VMIDsExhausted", Message: fmt.Sprintf("MachineProvider %s: every VMID from %d to %d is taken: raise spec.proxmox.vmidEnd, or delete machines", x.provider.Name, first, last)}
 }
 
 // turnOf is where in a range of VMIDs a machine begins to look for one.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events/outbound"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 	wireclient "github.com/vitistack/stack/functions/internal/wire"
 )
 
@@ -172,7 +173,7 @@ func (x *proxmox) fault(err error) error {
 	var e *apiError
 	if !errors.As(err, &e) {
 		if untrusted := wireclient.Untrustworthy(err); untrusted != "" {
-			return fault{"EndpointUntrusted", fmt.Sprintf("MachineProvider %s: %s: write its authority into spec.endpoint.caBundle, or into ca.crt of its Secret", x.provider.Name, untrusted)}
+			return reconcile.UserError{Reason: "EndpointUntrusted", Message: fmt.Sprintf("MachineProvider %s: %s: write its authority into spec.endpoint.caBundle, or into ca.crt of its Secret", x.provider.Name, untrusted)}
 		}
 		return err
 	}
@@ -180,20 +181,20 @@ func (x *proxmox) fault(err error) error {
 	case e.status == http.StatusUnauthorized:
 		return unusable(x.provider, "Proxmox VE does not accept its credentials: "+e.message)
 	case e.status == http.StatusForbidden:
-		return fault{"PermissionDenied", "Proxmox VE: " + e.message + ": grant that privilege to the user, and to its token if privileges are separated"}
+		return reconcile.UserError{Reason: "PermissionDenied", Message: "Proxmox VE: " + e.message + ": grant that privilege to the user, and to its token if privileges are separated"}
 	case e.status == http.StatusBadRequest, e.status == http.StatusNotImplemented && !says(err, "Service Unavailable"):
-		return fault{"ProxmoxApiError", "Proxmox VE: " + e.message}
+		return reconcile.UserError{Reason: "ProxmoxApiError", Message: "Proxmox VE: " + e.message}
 	case e.status == http.StatusInternalServerError:
-		return troubled{fault{"ProxmoxApiError", "Proxmox VE: " + e.message}}
+		return troubled{reconcile.UserError{Reason: "ProxmoxApiError", Message: "Proxmox VE: " + e.message}}
 	default:
 		return err
 	}
 }
 
 // troubled is a fault that may mend itself: it is told, and tried again.
-type troubled struct{ fault }
+type troubled struct{ reconcile.UserError }
 
-func (t troubled) Unwrap() error { return t.fault }
+func (t troubled) Unwrap() error { return t.UserError }
 
 // task is a task of Proxmox VE as it is.
 type task struct {

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // firstConfig is how a guest gets its first configuration: by Proxmox VE's own
@@ -161,7 +162,7 @@ func burn(m *v1alpha1.Machine, f firstConfig) ([]byte, error) {
 func (x *proxmox) cd(ctx context.Context, m *v1alpha1.Machine, all cluster, node string, f firstConfig) (volume string, begun *pve.Task, err error) {
 	s, ok := all.roomiest(node, "iso")
 	if !ok {
-		return "", nil, fault{"StorageClassNotFound", "node " + node + " has no storage for ISO images, which the first configuration of the machine needs: allow that content on one"}
+		return "", nil, reconcile.UserError{Reason: "StorageClassNotFound", Message: "node " + node + " has no storage for ISO images, which the first configuration of the machine needs: allow that content on one"}
 	}
 	volume = s.Storage + ":iso/" + cdName(m)
 	has, err := x.hasVolume(ctx, node, s.Storage, "iso", volume)

@@ -16,6 +16,7 @@ import (
 	pve "github.com/luthermonson/go-proxmox"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // make makes the virtual machine of a machine that has none, a step at each call:
@@ -98,7 +99,7 @@ func (x *proxmox) taken(ctx context.Context, m *v1alpha1.Machine, node string, v
 		return seen{}, err
 	}
 	m.Status.ProviderID = proxmoxID(node, next)
-	return seen{}, troubled{fault{"VMIDTaken", fmt.Sprintf("VMID %d belongs to a virtual machine that the user of MachineProvider %s cannot see; VMID %d is tried next: "+
+	return seen{}, troubled{reconcile.UserError{Reason: "VMIDTaken", Message: fmt.Sprintf("VMID %d belongs to a virtual machine that the user of MachineProvider %s cannot see; VMID %d is tried next: "+
 		"reserve VMIDs for this provider in spec.proxmox.vmidStart and vmidEnd, or grant VM.Audit on /vms", vmid, x.provider.Name, next)}}
 }
 
@@ -121,14 +122,14 @@ const oneHost v1alpha1.DiskAccessMode = "ReadWriteOnce"
 // expressible refuses what Proxmox VE cannot do.
 func expressible(m *v1alpha1.Machine) error {
 	if d := m.Spec.Domain; d != nil && d.Features != nil && d.Features.APIC != nil && !*d.Features.APIC {
-		return fault{"NotSupported", "Proxmox VE cannot switch the APIC off: leave out spec.domain.features.apic"}
+		return reconcile.UserError{Reason: "NotSupported", Message: "Proxmox VE cannot switch the APIC off: leave out spec.domain.features.apic"}
 	}
 	if m.Spec.OS != nil && m.Spec.OS.ISOURI != "" && !isInstaller(m.Spec.OS.ISOURI) {
-		return fault{"NotSupported", "Proxmox VE boots installers from its storages: write a volume such as local:iso/talos.iso into spec.os.isoUri"}
+		return reconcile.UserError{Reason: "NotSupported", Message: "Proxmox VE boots installers from its storages: write a volume such as local:iso/talos.iso into spec.os.isoUri"}
 	}
 	for _, d := range m.Spec.Disks {
 		if d.AccessMode != "" && d.AccessMode != oneHost {
-			return fault{"NotSupported", fmt.Sprintf("Proxmox VE gives a disk to one machine: leave out accessMode of disk %s, or write %s", d.Name, oneHost)}
+			return reconcile.UserError{Reason: "NotSupported", Message: fmt.Sprintf("Proxmox VE gives a disk to one machine: leave out accessMode of disk %s, or write %s", d.Name, oneHost)}
 		}
 	}
 	return nil
@@ -141,7 +142,7 @@ func (x *proxmox) checkSnippet(userData string) error {
 	if !snippet.MatchString(name) || slices.Contains(x.options.AllowedSnippets, name) {
 		return nil
 	}
-	return fault{"SnippetNotAllowed", fmt.Sprintf("snippet %s is not for everybody: write the user data itself into spec.cloudInit, or have the snippet added to spec.proxmox.allowedSnippets of the MachineProvider", name)}
+	return reconcile.UserError{Reason: "SnippetNotAllowed", Message: fmt.Sprintf("snippet %s is not for everybody: write the user data itself into spec.cloudInit, or have the snippet added to spec.proxmox.allowedSnippets of the MachineProvider", name)}
 }
 
 var installer = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]*:iso/[A-Za-z0-9][A-Za-z0-9._+-]*\.(?:iso|img|ISO|IMG)$`)
@@ -197,7 +198,7 @@ func (x *proxmox) source(ctx context.Context, m *v1alpha1.Machine, all cluster) 
 		names = append(names, fmt.Sprintf("%s (%d)", i.Name, i.VMID))
 	}
 	slices.Sort(names)
-	return item{}, fault{"ImageNotFound", fmt.Sprintf("Proxmox VE has no template %s: name one of those that it has (%s), or the URL of an image", id, strings.Join(names, ", "))}
+	return item{}, reconcile.UserError{Reason: "ImageNotFound", Message: fmt.Sprintf("Proxmox VE has no template %s: name one of those that it has (%s), or the URL of an image", id, strings.Join(names, ", "))}
 }
 
 func imageID(m *v1alpha1.Machine) string {
@@ -268,11 +269,11 @@ func (x *proxmox) image(ctx context.Context, m *v1alpha1.Machine, all cluster, n
 	}
 	address, err := url.Parse(from)
 	if err != nil || !slices.Contains(importable, path.Ext(address.Path)) {
-		return "", nil, fault{"ImageNotSupported", fmt.Sprintf("Proxmox VE imports images that end with %s: give the URL of such a one in spec.os.imageID, or the VMID or name of a template", strings.Join(importable, ", "))}
+		return "", nil, reconcile.UserError{Reason: "ImageNotSupported", Message: fmt.Sprintf("Proxmox VE imports images that end with %s: give the URL of such a one in spec.os.imageID, or the VMID or name of a template", strings.Join(importable, ", "))}
 	}
 	s, ok := all.roomiest(node, "import")
 	if !ok {
-		return "", nil, fault{"StorageClassNotFound", "node " + node + " has no storage for content import, which images are fetched to: allow it on one"}
+		return "", nil, reconcile.UserError{Reason: "StorageClassNotFound", Message: "node " + node + " has no storage for content import, which images are fetched to: allow it on one"}
 	}
 	sum := sha256.Sum256([]byte(from))
 	name := "vitistack-" + hex.EncodeToString(sum[:8]) + path.Ext(address.Path)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // item is a host, a storage on a host, or a virtual machine, as /cluster/resources
@@ -257,13 +258,13 @@ func (x *proxmox) place(ctx context.Context, m *v1alpha1.Machine, want wanted, a
 		reasons = append(reasons, node+": "+why[node])
 	}
 	if bridge != "" && len(fit) == len(why) {
-		return place{}, fault{"BridgeNotFound", fmt.Sprintf("no node has bridge %s: make it at Proxmox VE, or name another in the NetworkConfiguration or in spec.defaults.bridge of the MachineProvider", bridge)}
+		return place{}, reconcile.UserError{Reason: "BridgeNotFound", Message: fmt.Sprintf("no node has bridge %s: make it at Proxmox VE, or name another in the NetworkConfiguration or in spec.defaults.bridge of the MachineProvider", bridge)}
 	}
 	remedy := "add nodes, free some, or ask for less"
 	if d.node != "" {
 		remedy = "free it, ask for less, or name another node in " + d.field
 	}
-	return place{}, fault{insufficient, "no node has room for the machine: " + remedy + ": " + strings.Join(reasons, "; ")}
+	return place{}, reconcile.UserError{Reason: insufficient, Message: "no node has room for the machine: " + remedy + ": " + strings.Join(reasons, "; ")}
 }
 
 // lacking is a fault where a machine names a storage or a host that does not exist.
@@ -271,7 +272,7 @@ func (c cluster) lacking(d demand) error {
 	classes := c.classes()
 	for _, dk := range d.disks {
 		if named := dk.storageClass != "" && dk.storageClass != defaultClass; named && !slices.Contains(classes, dk.storageClass) {
-			return fault{"StorageClassNotFound", fmt.Sprintf("Proxmox VE has no storage %s for disk %s: name one of %s", dk.storageClass, dk.name, strings.Join(classes, ", "))}
+			return reconcile.UserError{Reason: "StorageClassNotFound", Message: fmt.Sprintf("Proxmox VE has no storage %s for disk %s: name one of %s", dk.storageClass, dk.name, strings.Join(classes, ", "))}
 		}
 	}
 	var nodes []string
@@ -282,7 +283,7 @@ func (c cluster) lacking(d demand) error {
 	}
 	if d.node != "" && !slices.Contains(nodes, d.node) {
 		slices.Sort(nodes)
-		return fault{"NodeNotFound", fmt.Sprintf("Proxmox VE has no node %s: write one of %s into %s, or leave it out", d.node, strings.Join(nodes, ", "), d.field)}
+		return reconcile.UserError{Reason: "NodeNotFound", Message: fmt.Sprintf("Proxmox VE has no node %s: write one of %s into %s, or leave it out", d.node, strings.Join(nodes, ", "), d.field)}
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 const (
@@ -156,7 +158,7 @@ func (x *proxmox) withCDStorages(ctx context.Context, all cluster, first firstCo
 	}
 	if len(refused) > 0 && !slices.ContainsFunc(kept, func(i item) bool { return i.has("iso") }) {
 		slices.Sort(refused)
-		return nil, fault{"PermissionDenied", fmt.Sprintf("the machine needs a CD for its first configuration, which the user of MachineProvider %s may not bring and delete: "+
+		return nil, reconcile.UserError{Reason: "PermissionDenied", Message: fmt.Sprintf("the machine needs a CD for its first configuration, which the user of MachineProvider %s may not bring and delete: "+
 			"grant Datastore.Allocate and Datastore.AllocateTemplate on one storage for ISO images; missing: %s", x.provider.Name, strings.Join(refused, ", "))}
 	}
 	return kept, nil

@@ -8,6 +8,7 @@ import (
 	pve "github.com/luthermonson/go-proxmox"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // Remove implements hypervisor.
@@ -45,11 +46,11 @@ func (x *proxmox) remove(ctx context.Context, m *v1alpha1.Machine) (string, erro
 		m.Status.Task = &v1alpha1.ProviderTask{ID: fmt.Sprintf("VM %d is locked (%s)", vm.id, lock), Action: actionDelete}
 		return name, nil
 	default:
-		return "", fault{"Locked", fmt.Sprintf("%s is locked (%s), and is deleted when Proxmox VE unlocks it. If nothing works on it any more, run qm unlock %d there", name, lock, vm.id)}
+		return "", reconcile.UserError{Reason: "Locked", Message: fmt.Sprintf("%s is locked (%s), and is deleted when Proxmox VE unlocks it. If nothing works on it any more, run qm unlock %d there", name, lock, vm.id)}
 	}
 	if vm.config["protection"] == "1" {
 		if !strings.Contains(vm.config["description"], protectedLine) {
-			return "", fault{"Protected", name + " is protected: take its protection off at Proxmox VE, under Options"}
+			return "", reconcile.UserError{Reason: "Protected", Message: name + " is protected: take its protection off at Proxmox VE, under Options"}
 		}
 		if err := x.configure(ctx, vm, map[string]string{"protection": "0"}); err != nil {
 			return "", err

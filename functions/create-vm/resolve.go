@@ -11,6 +11,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events/outbound"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // size is a machine's processor, memory and disks.
@@ -46,12 +47,6 @@ func root(quantity string) []disk {
 // defaultClass is the storage class that stands for whatever the default is.
 const defaultClass = "default"
 
-// fault is something that the owner of a machine, or of what it needs, has to
-// change. Reason is one word for a condition, message says what to change.
-type fault struct{ reason, message string }
-
-func (f fault) Error() string { return f.reason + ": " + f.message }
-
 // resolve works out the size of a machine: its template, each field of which
 // gives way to what the spec says, and the disks of both merged by name. It
 // returns a fault where the template does not exist or something is missing.
@@ -60,7 +55,7 @@ func resolve(spec v1alpha1.MachineSpec) (size, error) {
 	if spec.Template != "" {
 		template, ok := templates[spec.Template]
 		if !ok {
-			return size{}, fault{"TemplateNotFound", fmt.Sprintf("template %q does not exist: write small, medium or large into spec.template", spec.Template)}
+			return size{}, reconcile.UserError{Reason: "TemplateNotFound", Message: fmt.Sprintf("template %q does not exist: write small, medium or large into spec.template", spec.Template)}
 		}
 		s = template
 	}
@@ -70,21 +65,21 @@ func resolve(spec v1alpha1.MachineSpec) (size, error) {
 	var err error
 	if r := spec.Resources; r != nil && r.Memory != nil {
 		if s.memory, err = r.Memory.Size.Quantity(); err != nil {
-			return size{}, fault{"InvalidSpec", "spec.resources.memory.size: " + err.Error()}
+			return size{}, reconcile.UserError{Reason: "InvalidSpec", Message: "spec.resources.memory.size: " + err.Error()}
 		}
 	}
 	if s.disks, err = mergeDisks(s.disks, spec.Disks); err != nil {
-		return size{}, fault{"InvalidSpec", "spec.disks: " + err.Error()}
+		return size{}, reconcile.UserError{Reason: "InvalidSpec", Message: "spec.disks: " + err.Error()}
 	}
 	switch {
 	case s.memory.IsZero():
-		return size{}, fault{"InvalidSpec", "the machine has no memory: write spec.template, or spec.resources.memory.size"}
+		return size{}, reconcile.UserError{Reason: "InvalidSpec", Message: "the machine has no memory: write spec.template, or spec.resources.memory.size"}
 	case len(s.disks) == 0:
-		return size{}, fault{"InvalidSpec", "the machine has no disk: write spec.template, or spec.disks"}
+		return size{}, reconcile.UserError{Reason: "InvalidSpec", Message: "the machine has no disk: write spec.template, or spec.disks"}
 	}
 	for _, d := range s.disks {
 		if d.size.Sign() <= 0 {
-			return size{}, fault{"InvalidSpec", fmt.Sprintf("disk %s has no size: write it into spec.disks, for example 20Gi", d.name)}
+			return size{}, reconcile.UserError{Reason: "InvalidSpec", Message: fmt.Sprintf("disk %s has no size: write it into spec.disks, for example 20Gi", d.name)}
 		}
 	}
 	return s, nil
@@ -122,9 +117,9 @@ func fetchable(os *v1alpha1.MachineOS, allowed outbound.Rules) error {
 		switch {
 		case err == nil:
 		case errors.As(err, &denied) && errors.Unwrap(denied) == nil:
-			return fault{"ImageNotAllowed", fmt.Sprintf("spec.os.%s: images are not fetched from %s: name an image at an allowed host, or have the host added to %s of create-vm", field, denied.Host, imageHosts)}
+			return reconcile.UserError{Reason: "ImageNotAllowed", Message: fmt.Sprintf("spec.os.%s: images are not fetched from %s: name an image at an allowed host, or have the host added to %s of create-vm", field, denied.Host, imageHosts)}
 		default:
-			return fault{"ImageNotAllowed", "spec.os." + field + ": " + err.Error()}
+			return reconcile.UserError{Reason: "ImageNotAllowed", Message: "spec.os." + field + ": " + err.Error()}
 		}
 	}
 	return nil

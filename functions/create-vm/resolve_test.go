@@ -10,6 +10,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events/outbound"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 func TestResolve(t *testing.T) {
@@ -57,8 +58,8 @@ func TestResolve(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got, err := resolve(tc.spec)
-			var f fault
-			if errors.As(err, &f); f.reason != tc.why {
+			var f reconcile.UserError
+			if errors.As(err, &f); f.Reason != tc.why {
 				t.Fatalf("%s: got %v, want %q", tc.reason, err, tc.why)
 			}
 			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(size{}, disk{})); diff != "" {
@@ -104,8 +105,8 @@ func TestImagesFromForbiddenPlaces(t *testing.T) {
 			allowed := allowedImages(func(name string) string { return tc.env[name] })
 			for _, os := range []v1alpha1.MachineOS{{ImageID: tc.address}, {ISOURI: tc.address}} {
 				err := fetchable(&os, allowed)
-				var f fault
-				if tc.says == "" && err != nil || tc.says != "" && (!errors.As(err, &f) || f.reason != "ImageNotAllowed" || !strings.Contains(f.message, tc.says)) {
+				var f reconcile.UserError
+				if tc.says == "" && err != nil || tc.says != "" && (!errors.As(err, &f) || f.Reason != "ImageNotAllowed" || !strings.Contains(f.Message, tc.says)) {
 					t.Errorf("%s: %+v: got %v, want %q", tc.reason, os, err, tc.says)
 				}
 			}
@@ -130,7 +131,7 @@ func TestSnippetsOfOthers(t *testing.T) {
 		"local:snippets/base.yaml/../x.yml": true,
 	} {
 		err := x.checkSnippet(text)
-		if f, _ := asFault(err); (f.reason == "SnippetNotAllowed") != refused || (err != nil) != refused {
+		if f, _ := asFault(err); (f.Reason == "SnippetNotAllowed") != refused || (err != nil) != refused {
 			t.Errorf("%q: %v, want a refusal: %t", text, err, refused)
 		}
 	}

@@ -129,7 +129,7 @@ func TestSecretsForGuests(t *testing.T) {
 		{"one that is meant for machines", metav1.ObjectMeta{Name: "first-boot", Labels: map[string]string{v1alpha1.LabelCloudInit: "true"}}, ""},
 	} {
 		err := forGuests(&corev1.Secret{ObjectMeta: tc.secret})
-		if f, _ := asFault(err); (tc.says == "") != (err == nil) || (err != nil && (f.reason != "CloudInitSecretNotAllowed" || !strings.Contains(f.message, tc.says))) {
+		if f, _ := asFault(err); (tc.says == "") != (err == nil) || (err != nil && (f.Reason != "CloudInitSecretNotAllowed" || !strings.Contains(f.Message, tc.says))) {
 			t.Errorf("%s: %v, want %q", tc.reason, err, tc.says)
 		}
 	}

@@ -256,10 +256,7 @@ func (f *function) readTalosconfig(ctx context.Context, b *v1alpha1.EtcdBackup) 
 func (f *function) readSecret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
 	err := f.kube.Get(ctx, namespace, name, secret)
-	if message, ok := kube.SecretsForbidden(err, functionName); ok {
-		return nil, reconcile.UserError{Reason: "SecretsNotAllowed", Message: message}
-	}
-	return secret, err
+	return secret, reconcile.SecretsError(err, functionName)
 }
 
 // writeStatus writes the result of a delivery into the status:

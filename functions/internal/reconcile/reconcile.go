@@ -72,3 +72,12 @@ func PatchStatus(ctx context.Context, client *kube.Client, before, after kube.Ob
 	events.Report(ctx, phase, o.Message)
 	return wrote, nil
 }
+
+// SecretsError returns a UserError for a request for a Secret or a ConfigMap that RBAC
+// refuses to a function, and any other error as it is.
+func SecretsError(err error, function string) error {
+	if message, ok := kube.SecretsForbidden(err, function); ok {
+		return UserError{Reason: "SecretsNotAllowed", Message: message}
+	}
+	return err
+}
