@@ -36,24 +36,24 @@ func recordFailure(m *v1alpha1.Machine, now time.Time) {
 	m.Status.NextCheckTime = &metav1.Time{Time: now.Add(backOff(m.Status.Failures) + time.Second - 1).Truncate(time.Second)}
 }
 
-// failing reports whether the last attempt for m has failed.
-func failing(m *v1alpha1.Machine) bool { return m.Status.Failures > 0 }
+// hasFailed reports whether the last attempt for m has failed.
+func hasFailed(m *v1alpha1.Machine) bool { return m.Status.Failures > 0 }
 
-// backsOff returns how long m still has to wait for its next attempt. A spec that has
+// remainingBackOff returns how long m still has to wait for its next attempt. A spec that has
 // changed since the last attempt does not wait, and its failures count anew.
-func backsOff(m *v1alpha1.Machine, now time.Time) time.Duration {
+func remainingBackOff(m *v1alpha1.Machine, now time.Time) time.Duration {
 	if ready := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady); ready == nil || ready.ObservedGeneration != m.Generation {
 		m.Status.Failures = 0
 	}
-	if !failing(m) || m.Status.NextCheckTime == nil {
+	if !hasFailed(m) || m.Status.NextCheckTime == nil {
 		return 0
 	}
 	return max(m.Status.NextCheckTime.Sub(now), 0)
 }
 
-// repeats reports whether a provider has to do a task again that it had just done:
+// isRepeated reports whether a provider has to do a task again that it had just done:
 // either the task has failed, or its success has not changed anything.
-func repeats(before, now *v1alpha1.ProviderTask) bool {
+func isRepeated(before, now *v1alpha1.ProviderTask) bool {
 	if before == nil || now == nil || before.Action != now.Action {
 		return false
 	}
@@ -63,8 +63,8 @@ func repeats(before, now *v1alpha1.ProviderTask) bool {
 // waitForBackOff reports whether a delivery has to wait until the back-off of m is over, and the
 // error that requeues the delivery if that is soon. The annotation vitistack.io/reconcile
 // ends the back-off; it is removed, so that it ends no later one as well.
-func (f *functions) waitForBackOff(ctx context.Context, m *v1alpha1.Machine) (waiting bool, err error) {
-	left := backsOff(m, f.now())
+func (f *function) waitForBackOff(ctx context.Context, m *v1alpha1.Machine) (waiting bool, err error) {
+	left := remainingBackOff(m, f.now())
 	switch {
 	case left == 0:
 		return false, nil

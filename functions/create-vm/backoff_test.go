@@ -32,12 +32,12 @@ func TestBackOff(t *testing.T) {
 	if got, want := strings.Join(delays, " "), "1s 2s 4s 8s 16s 32s 1m0s 1m0s 1m0s"; got != want {
 		t.Errorf("the time between two attempts doubles up to a minute: got %s, want %s", got, want)
 	}
-	set(m, v1alpha1.ConditionReady, false, "ProxmoxApiError", "")
-	if backsOff(m, now) == 0 {
+	setCondition(m, v1alpha1.ConditionReady, false, "ProxmoxApiError", "")
+	if remainingBackOff(m, now) == 0 {
 		t.Error("a failed Machine waits for its next attempt")
 	}
 	m.Generation++
-	if backsOff(m, now) != 0 || failing(m) {
+	if remainingBackOff(m, now) != 0 || hasFailed(m) {
 		t.Error("a new generation is tried at once, and counts its failures anew")
 	}
 }
@@ -58,7 +58,7 @@ func TestRepeats(t *testing.T) {
 		"unnamed": {"a task without a name has ended when it is looked up", task(actionCreate, unnamedTask), task(actionCreate, unnamedTask), true},
 	}
 	for name, tc := range cases {
-		if got := repeats(tc.before, tc.now); got != tc.want {
+		if got := isRepeated(tc.before, tc.now); got != tc.want {
 			t.Errorf("%s: %s: got %t", name, tc.reason, got)
 		}
 	}
@@ -144,13 +144,13 @@ func TestProxmoxBackOff(t *testing.T) {
 			if writes := sum(count, "PATCH /apis/vitistack.io"); writes > 60 {
 				t.Errorf("%s: %d writes in ten minutes", tc.reason, writes)
 			}
-			m = r.drive("m1", &wire{}, "says what fails", func(m *v1alpha1.Machine) bool { return failing(m) && (tc.ready == "" || ready(tc.ready)(m)) })
+			m = r.drive("m1", &wire{}, "says what fails", func(m *v1alpha1.Machine) bool { return hasFailed(m) && (tc.ready == "" || ready(tc.ready)(m)) })
 			r.triesAtOnce(m, tc.request)
 			if err := plan.Set(); err != nil {
 				t.Fatal(err)
 			}
 			r.edit("m1", func(m *v1alpha1.Machine) { m.Spec.OS = nil })
-			if m = r.drive("m1", &wire{}, "runs", running); failing(m) {
+			if m = r.drive("m1", &wire{}, "runs", running); hasFailed(m) {
 				t.Errorf("a Machine that runs has no failures: %d", m.Status.Failures)
 			}
 			r.clean(m, &wire{})

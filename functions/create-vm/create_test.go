@@ -36,7 +36,7 @@ type stand struct {
 	*testing.T
 	namespace string
 	kube      *kube.Client
-	function  *functions
+	function  *function
 }
 
 func setUp(t *testing.T) *stand {
@@ -55,7 +55,7 @@ func setUpWith(t *testing.T, options kubevirtsim.Options) *stand {
 	if s.kube, err = kube.New(server.Config(), "test", testKinds...); err != nil {
 		t.Fatal(err)
 	}
-	s.function = &functions{kube: s.kube, connect: connect(credentials{s.kube, []string{s.namespace}}, nil), local: local(s.kube), now: time.Now}
+	s.function = &function{kube: s.kube, connect: connect(credentials{s.kube, []string{s.namespace}}, nil), local: local(s.kube), now: time.Now}
 	s.create(&v1alpha2.NetworkNamespace{ObjectMeta: metav1.ObjectMeta{Name: "net"}})
 	s.defaultProvider()
 	feed.Run(t, server.Config(), s.namespace, s.function.handle,

@@ -52,5 +52,5 @@ func (c credentials) of(ctx context.Context, p *v1alpha1.MachineProvider) (map[s
 	if kube.NotFound(err) {
 		return nil, reconcile.UserError{Reason: "CredentialsMissing", Message: fmt.Sprintf("Secret %s/%s of MachineProvider %s does not exist: create it, or change spec.credentialsRef", ref.Namespace, ref.Name, p.Name)}
 	}
-	return secret.Data, reconcile.SecretsError(err, function)
+	return secret.Data, reconcile.SecretsError(err, functionName)
 }

@@ -18,7 +18,7 @@ var withoutMeaning = []struct{ variable, instead string }{
 func environment(log *slog.Logger, getenv func(string) string) {
 	for _, v := range withoutMeaning {
 		if getenv(v.variable) != "" {
-			log.Info("Variable has no meaning here", "function", function, "variable", v.variable, "instead", v.instead)
+			log.Info("Variable has no meaning here", "function", functionName, "variable", v.variable, "instead", v.instead)
 		}
 	}
 }

@@ -9,10 +9,9 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
-// hypervisor makes virtual machines. There is one file for each, and a second
-// for what it renders. Whatever an implementation makes bears the Machine's UID and
-// is looked up before it is made, so that every method can be called again at any
-// time, also by two callers at once.
+// hypervisor creates, changes and removes virtual machines. kubevirt and proxmox implement it.
+// Whatever it creates bears the Machine's UID and is looked up before it is created, so that
+// every method can be called again at any time, also by two callers at once.
 type hypervisor interface {
 	// Ensure makes the virtual machine if it does not exist, and otherwise brings it
 	// a step towards what is wanted. It returns what it saw, without waiting for
@@ -29,17 +28,17 @@ type hypervisor interface {
 	Inspect(ctx context.Context) (health, error)
 }
 
-// observer looks at a virtual machine that exists.
+// observer reads a virtual machine that exists.
 type observer interface {
 	// Observe returns what Ensure would see, without changing anything, or errGone
 	// where somebody has deleted the virtual machine.
 	Observe(ctx context.Context, m *v1alpha1.Machine) (seen, error)
 }
 
-// errGone says that a virtual machine that was made does not exist any more.
+// errGone says that a virtual machine that was created does not exist any more.
 var errGone = errors.New("the virtual machine is gone")
 
-// wanted is a machine in the terms that every hypervisor understands.
+// wanted is a machine in the terms of every hypervisor.
 type wanted struct {
 	size
 	nics     []nic
@@ -55,7 +54,7 @@ type wanted struct {
 	defaults v1alpha1.ProviderDefaults
 }
 
-// seen is a virtual machine as it is.
+// seen is the state of a virtual machine.
 type seen struct {
 	// phase is Creating, Running, Stopped or Failed.
 	phase v1alpha1.MachinePhase
@@ -89,7 +88,7 @@ type seen struct {
 	retried bool
 }
 
-// health is a hypervisor as it is.
+// health is the state of a hypervisor.
 type health struct {
 	version string
 	nodes   []v1alpha1.ProviderNode

@@ -112,7 +112,7 @@ func (k *kubevirt) read(ctx context.Context, m *v1alpha1.Machine, vm *kubevirtv1
 	}
 	s.storage = readClaims(claims)
 	if s.storage == "" && m.Status.Phase != v1alpha1.MachineRunning {
-		provisioned(claims, time.Now())
+		countProvisionedDisks(claims, time.Now())
 	}
 	return s, nil
 }
@@ -332,7 +332,7 @@ func (k *kubevirt) Remove(ctx context.Context, m *v1alpha1.Machine) (string, err
 // and any other error as it is. Rights in another cluster come with its kubeconfig.
 func (k *kubevirt) secretFault(err error) error {
 	if k.owned {
-		return reconcile.SecretsError(err, function)
+		return reconcile.SecretsError(err, functionName)
 	}
 	return err
 }

@@ -50,7 +50,7 @@ func connectKubeVirt(ctx context.Context, read credentials, p *v1alpha1.MachineP
 		return wrap(rt)
 	})
 	k.owned = false
-	k.guests, err = kube.NewElsewhere(config, function, kinds...)
+	k.guests, err = kube.NewElsewhere(config, functionName, kinds...)
 	if err != nil {
 		return nil, unusable(p, "the cluster of its kubeconfig cannot be reached with it: check its certificates and keys")
 	}

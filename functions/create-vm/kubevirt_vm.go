@@ -105,7 +105,7 @@ func renderVM(m *v1alpha1.Machine, w wanted, class func(string) string, options 
 	if m.Spec.OS != nil && m.Spec.OS.ISOURI != "" {
 		installers = 1
 	}
-	diskBoot, nicBoot, cdromBoot := bootPositions(m.Spec.BootOrder, len(w.disks), len(w.nics), installers)
+	diskBoot, nicBoot, cdromBoot := bootOrder(m.Spec.BootOrder, len(w.disks), len(w.nics), installers)
 	for i, d := range w.disks {
 		addClaim(spec, d.name, claimName(m, d.name), diskTarget("virtio"), position(diskBoot, i))
 		if image := imageOf(m, w.disks, d); image != "" {

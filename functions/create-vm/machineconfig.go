@@ -15,8 +15,8 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// reasonWaitingForMachineConfig is the reason of Ready of a machine that has its addresses,
-// and is made as soon as its machine configuration is there.
+// reasonWaitingForMachineConfig is the reason of Ready of a machine that has its addresses and
+// waits for its machine configuration.
 const reasonWaitingForMachineConfig = "WaitingForMachineConfig"
 
 // handover is what a hypervisor does with the machine configuration of a node.
@@ -31,14 +31,14 @@ const (
 	handoverTake handover = "Take"
 )
 
-// nextHandover decides what becomes of the machine configuration of a node:
+// nextHandover decides what a hypervisor does with the machine configuration of a node:
 //
 //	not a node of a cluster                        nothing
 //	the node has it, and the hypervisor may too    take
 //	it is provided, and the hypervisor lacks it    give
 //	otherwise                                      nothing
 //
-// A virtual machine whose disk is made anew must find no configuration: a control plane
+// A virtual machine whose disk is created again must find no configuration: a control plane
 // would join etcd before its earlier member has left.
 func nextHandover(m *v1alpha1.Machine) handover {
 	removed := meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionMachineConfigRemoved)
@@ -54,10 +54,10 @@ func nextHandover(m *v1alpha1.Machine) handover {
 	}
 }
 
-// machineConfig fills in the machine configuration of a node as user data. A machine
-// whose configuration does not exist yet is not made. Where the virtual machine exists,
-// and always after the node has its configuration, the user data configures nothing.
-func (f *functions) machineConfig(ctx context.Context, m *v1alpha1.Machine, want *wanted) error {
+// addMachineConfig sets the machine configuration of a node as user data. It returns a
+// WaitError if the configuration does not exist yet. If the virtual machine exists, and always
+// after the node has its configuration, the user data configures nothing.
+func (f *function) addMachineConfig(ctx context.Context, m *v1alpha1.Machine, want *wanted) error {
 	want.userData, want.secretData, want.handover = emptyUserData, true, nextHandover(m)
 	made := m.Status.VMName != ""
 	if m.Installed() || (made && want.handover == handoverNone) {
@@ -74,7 +74,7 @@ func (f *functions) machineConfig(ctx context.Context, m *v1alpha1.Machine, want
 	}
 	data := secret.Data[v1alpha1.MachineConfigKey]
 	switch {
-	case err != nil || digestOf(data) != digest:
+	case err != nil || configDigest(data) != digest:
 		return reconcile.WaitError{Reason: reasonWaitingForMachineConfig, Message: fmt.Sprintf("waits for Secret %s to have the machine configuration of KubernetesCluster %s",
 			m.MachineConfigSecret(), m.Labels[v1alpha1.LabelClusterName])}
 	case !metav1.IsControlledBy(secret, m):
@@ -84,9 +84,9 @@ func (f *functions) machineConfig(ctx context.Context, m *v1alpha1.Machine, want
 	return nil
 }
 
-// dropMachineConfig deletes the Secret with the machine configuration of a node that has
-// it.
-func (f *functions) dropMachineConfig(ctx context.Context, m *v1alpha1.Machine) error {
+// deleteMachineConfigSecret deletes the Secret with the machine configuration of a node that
+// has it.
+func (f *function) deleteMachineConfigSecret(ctx context.Context, m *v1alpha1.Machine) error {
 	secret := &corev1.Secret{}
 	err := f.kube.Get(ctx, m.Namespace, m.MachineConfigSecret(), secret)
 	if kube.NotFound(err) || (err == nil && !metav1.IsControlledBy(secret, m)) {
@@ -98,19 +98,19 @@ func (f *functions) dropMachineConfig(ctx context.Context, m *v1alpha1.Machine) 
 	return f.kube.Delete(ctx, secret)
 }
 
-func digestOf(data []byte) string {
+func configDigest(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
 }
 
-// describeMachineConfig writes what a hypervisor has done with the machine configuration
-// of a node.
-func describeMachineConfig(m *v1alpha1.Machine, done handover) {
+// setMachineConfigRemoved writes what a hypervisor has done with the machine configuration of
+// a node.
+func setMachineConfigRemoved(m *v1alpha1.Machine, done handover) {
 	switch done {
 	case handoverGive:
-		set(m, v1alpha1.ConditionMachineConfigRemoved, false, "Held", v1alpha1.MachineConfigHeldMessage(m.Annotations[v1alpha1.AnnotationMachineConfig]))
+		setCondition(m, v1alpha1.ConditionMachineConfigRemoved, false, "Held", v1alpha1.MachineConfigHeldMessage(m.Annotations[v1alpha1.AnnotationMachineConfig]))
 	case handoverTake:
-		set(m, v1alpha1.ConditionMachineConfigRemoved, true, "Removed", "the node has its machine configuration, and the hypervisor does not have it any more")
+		setCondition(m, v1alpha1.ConditionMachineConfigRemoved, true, "Removed", "the node has its machine configuration, and the hypervisor does not have it any more")
 	case handoverNone:
 	}
 }

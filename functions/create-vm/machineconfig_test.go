@@ -18,10 +18,10 @@ func TestNextHandover(t *testing.T) {
 	installed := func(m *v1alpha1.Machine) { m.Annotations[v1alpha1.AnnotationInstalled] = "true" }
 	holds := func(digest string) change {
 		return func(m *v1alpha1.Machine) {
-			set(m, v1alpha1.ConditionMachineConfigRemoved, false, "Held", v1alpha1.MachineConfigHeldMessage(digest))
+			setCondition(m, v1alpha1.ConditionMachineConfigRemoved, false, "Held", v1alpha1.MachineConfigHeldMessage(digest))
 		}
 	}
-	removed := func(m *v1alpha1.Machine) { describeMachineConfig(m, handoverTake) }
+	removed := func(m *v1alpha1.Machine) { setMachineConfigRemoved(m, handoverTake) }
 	for name, tc := range map[string]struct {
 		reason  string
 		changes []change
@@ -71,7 +71,7 @@ func (r *rig) provide(m *v1alpha1.Machine, config string) {
 		Data:       map[string][]byte{v1alpha1.MachineConfigKey: []byte(config)},
 	})
 	r.edit(m.Name, func(m *v1alpha1.Machine) {
-		metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationMachineConfig, digestOf([]byte(config)))
+		metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationMachineConfig, configDigest([]byte(config)))
 		delete(m.Annotations, v1alpha1.AnnotationInstalled)
 	})
 }

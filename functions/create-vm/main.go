@@ -24,23 +24,23 @@ import (
 )
 
 func main() {
-	events.Run(function, func() (events.Handler, error) {
+	events.Run(functionName, func() (events.Handler, error) {
 		environment(events.NewLogger(os.Stderr, os.Getenv("LOG_LEVEL")), os.Getenv)
-		client, err := kube.Connect(function, kinds...)
+		client, err := kube.Connect(functionName, kinds...)
 		if err != nil {
 			return nil, err
 		}
-		f := &functions{kube: client, connect: connect(credentials{client, credentialsNamespaces(os.Getenv)}, nil), local: local(client), images: allowedImages(os.Getenv), optionalPools: networkpool.Optional(os.Getenv), now: time.Now, patience: 5 * time.Second}
+		f := &function{kube: client, connect: connect(credentials{client, credentialsNamespaces(os.Getenv)}, nil), local: local(client), images: allowedImages(os.Getenv), optionalPools: networkpool.Optional(os.Getenv), now: time.Now, patience: 5 * time.Second}
 		return f.handle, nil
 	})
 }
 
-// transport is what stands between the function and a server; nil is nothing.
+// transport wraps the connections to a server; nil changes nothing.
 type transport func(http.RoundTripper) http.RoundTripper
 
-// connect makes the hypervisor of a MachineProvider. Its credentials are read each
-// time, so that they can change at any time. wrap is for every connection that does
-// not go through the client of read.
+// connect returns a function that returns the hypervisor of a MachineProvider. It reads the
+// credentials for each delivery, so that they can change at any time. wrap applies to the
+// connections that do not go through the client of read.
 func connect(read credentials, wrap transport) func(context.Context, *v1alpha1.MachineProvider) (hypervisor, error) {
 	open, claims := &connections{}, kube.Namespace(os.Getenv)
 	return func(ctx context.Context, p *v1alpha1.MachineProvider) (hypervisor, error) {

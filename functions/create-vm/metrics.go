@@ -14,8 +14,8 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// operatorOf is what the names of a machine's metrics begin with: the operator of
-// its hypervisor, which is KubeVirt's where that is not known yet.
+// operatorOf returns the prefix of a machine's metrics: the operator of its hypervisor, or
+// KubeVirt's if the hypervisor is not known yet.
 func operatorOf(m *v1alpha1.Machine, kind v1alpha1.ProviderType) string {
 	if kind == "" && strings.HasPrefix(m.Status.ProviderID, string(v1alpha1.ProviderProxmox)) {
 		kind = v1alpha1.ProviderProxmox
@@ -26,10 +26,10 @@ func operatorOf(m *v1alpha1.Machine, kind v1alpha1.ProviderType) string {
 	return string(kind) + "_operator"
 }
 
-// settled counts one look at a Machine, how long it took, and what came of it.
-func settled(operator string, err error, took time.Duration) {
+// countReconcile counts one reconcile of a Machine by its duration and its result.
+func countReconcile(operator string, err error, took time.Duration) {
 	metrics.GetOrCreatePrometheusHistogram(operator + `_reconciliation_duration_seconds{controller="Machine"}`).Update(took.Seconds())
-	f, isFault := asFault(err)
+	f, isFault := asUserError(err)
 	switch {
 	case err == nil, errors.As(err, new(reconcile.WaitError)):
 		return
@@ -37,41 +37,41 @@ func settled(operator string, err error, took time.Duration) {
 		f.Reason = "ProviderUnavailable"
 	}
 	metrics.GetOrCreateCounter(fmt.Sprintf(`%s_reconciliation_errors_total{controller="Machine",error_type=%q}`, operator, f.Reason)).Inc()
-	var u unjoined
+	var u networkError
 	if errors.As(err, &u) {
 		metrics.GetOrCreateCounter(fmt.Sprintf(`%s_network_configuration_errors_total{network_name=%q}`, operator, u.network)).Inc()
 	}
 }
 
-// provisioned counts how long disks that are there now were waited for.
-func provisioned(claims []corev1.PersistentVolumeClaim, now time.Time) {
+// countProvisionedDisks counts how long it took to provision disks that are bound now.
+func countProvisionedDisks(claims []corev1.PersistentVolumeClaim, now time.Time) {
 	for _, c := range claims {
 		class := ""
 		if c.Spec.StorageClassName != nil {
 			class = *c.Spec.StorageClassName
 		}
-		stored(v1alpha1.ProviderKubeVirt, class, now.Sub(c.CreationTimestamp.Time))
+		countProvisionedDisk(v1alpha1.ProviderKubeVirt, class, now.Sub(c.CreationTimestamp.Time))
 	}
 }
 
 // slow are the upper bounds of what takes seconds or minutes.
 var slow = []float64{.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600}
 
-// stored counts how long one disk was waited for.
-func stored(kind v1alpha1.ProviderType, class string, took time.Duration) {
+// countProvisionedDisk counts how long it took to provision one disk.
+func countProvisionedDisk(kind v1alpha1.ProviderType, class string, took time.Duration) {
 	metrics.GetOrCreatePrometheusHistogramExt(fmt.Sprintf(`%s_operator_storage_provisioning_duration_seconds{storage_class=%q}`, kind, class), slow).
 		Update(took.Seconds())
 }
 
-// counted are the gauges that countAll has set.
-var counted struct {
+// gauges are the gauges that countAll has set.
+var gauges struct {
 	sync.Mutex
 	gauges map[string]*metrics.Gauge
 }
 
-// countAll sets the gauges of all machines: by phase and template, and by phase
-// those with a virtual machine.
-func countAll(machines []v1alpha1.Machine, providers []v1alpha1.MachineProvider) {
+// setMachineGauges sets the gauges of all machines: by phase and template, and by phase those
+// with a virtual machine.
+func setMachineGauges(machines []v1alpha1.Machine, providers []v1alpha1.MachineProvider) {
 	kinds := map[string]v1alpha1.ProviderType{}
 	for _, p := range providers {
 		kinds[p.Name] = p.Spec.Type
@@ -85,17 +85,17 @@ func countAll(machines []v1alpha1.Machine, providers []v1alpha1.MachineProvider)
 			count[fmt.Sprintf(`%s_virtual_machines_total{status=%q}`, operator, m.Status.Phase)]++
 		}
 	}
-	counted.Lock()
-	defer counted.Unlock()
-	if counted.gauges == nil {
-		counted.gauges = map[string]*metrics.Gauge{}
+	gauges.Lock()
+	defer gauges.Unlock()
+	if gauges.gauges == nil {
+		gauges.gauges = map[string]*metrics.Gauge{}
 	}
 	for name := range count {
-		if counted.gauges[name] == nil {
-			counted.gauges[name] = metrics.GetOrCreateGauge(name, nil)
+		if gauges.gauges[name] == nil {
+			gauges.gauges[name] = metrics.GetOrCreateGauge(name, nil)
 		}
 	}
-	for name, gauge := range counted.gauges {
+	for name, gauge := range gauges.gauges {
 		gauge.Set(count[name])
 	}
 }

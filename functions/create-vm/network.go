@@ -17,19 +17,19 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// unjoined is a fault of a network that a machine is to be in.
-type unjoined struct {
+// networkError is a UserError about a network of a machine.
+type networkError struct {
 	reconcile.UserError
 	network string
 }
 
-func (u unjoined) Unwrap() error { return u.UserError }
+func (u networkError) Unwrap() error { return u.UserError }
 
-// join publishes the MAC addresses of a machine to layer 2, and returns its
-// interfaces once each has its addresses. Until then it returns waits, or a fault
-// where somebody has to change something. Where a NetworkConfiguration is missing
-// it publishes nothing, so that the machine can still be given other networks.
-func (f *functions) join(ctx context.Context, m *v1alpha1.Machine) ([]nic, error) {
+// ensureNetworks publishes the MAC addresses of a machine to layer 2, and returns its
+// interfaces when each has its addresses. Until then it returns a WaitError, or a UserError.
+// If a NetworkConfiguration is missing it publishes nothing, so that the machine can still use
+// other networks.
+func (f *function) ensureNetworks(ctx context.Context, m *v1alpha1.Machine) ([]nic, error) {
 	var configurations []*v1alpha1.NetworkConfiguration
 	for _, n := range networksOf(m) {
 		nc, err := f.configurationOf(ctx, m, n)
@@ -41,19 +41,19 @@ func (f *functions) join(ctx context.Context, m *v1alpha1.Machine) ([]nic, error
 	var nics []nic
 	for i, n := range networksOf(m) {
 		nc := configurations[i]
-		name, err := f.publish(ctx, m, n, nc)
+		name, err := f.publishInterface(ctx, m, n, nc)
 		if err != nil {
 			return nil, err
 		}
-		joined, why, failed := joined(nc, n, name, macOf(m, n))
+		joined, why, failed := interfaceFromStatus(nc, n, name, macOf(m, n))
 		if why != "" && m.Status.VMName == "" {
-			if err := f.letGo(ctx, m, configurations); err != nil {
+			if err := f.leaveDeletedNetworks(ctx, m, configurations); err != nil {
 				return nil, err
 			}
 		}
 		switch {
 		case failed:
-			return nil, unjoined{reconcile.UserError{Reason: "NetworkFailed", Message: why}, nc.Name}
+			return nil, networkError{reconcile.UserError{Reason: "NetworkFailed", Message: why}, nc.Name}
 		case why != "":
 			return nil, reconcile.WaitError{Reason: reasonWaiting, Message: why}
 		}
@@ -65,10 +65,10 @@ func (f *functions) join(ctx context.Context, m *v1alpha1.Machine) ([]nic, error
 	return nics, nil
 }
 
-// checkBridge returns a fault unless a NetworkPool of the namespace lists the bridge that a
-// NetworkConfiguration names, together with the VLAN of its network. A bridge chooses another
-// physical network, where the VLAN may be somebody else's.
-func (f *functions) checkBridge(ctx context.Context, nc *v1alpha1.NetworkConfiguration, n nic) error {
+// checkBridge returns a UserError unless a NetworkPool of the namespace lists the bridge that
+// a NetworkConfiguration names, with the VLAN of its network. A bridge selects another
+// physical network, where the VLAN may belong to another tenant.
+func (f *function) checkBridge(ctx context.Context, nc *v1alpha1.NetworkConfiguration, n nic) error {
 	if n.bridge == "" {
 		return nil
 	}
@@ -77,7 +77,7 @@ func (f *functions) checkBridge(ctx context.Context, nc *v1alpha1.NetworkConfigu
 		return err
 	}
 	if why := pools.CheckBridge(n.bridge, n.vlan); why != "" {
-		return unjoined{reconcile.UserError{Reason: reasonBridge, Message: fmt.Sprintf("NetworkConfiguration %s: %s", nc.Name, why)}, nc.Name}
+		return networkError{reconcile.UserError{Reason: reasonBridge, Message: fmt.Sprintf("NetworkConfiguration %s: %s", nc.Name, why)}, nc.Name}
 	}
 	return nil
 }
@@ -86,8 +86,8 @@ func (f *functions) checkBridge(ctx context.Context, nc *v1alpha1.NetworkConfigu
 // NetworkPool lists.
 const reasonBridge = "BridgeNotAllowed"
 
-// poolsChanged reconciles the Machines that wait until a NetworkPool lists a bridge.
-func (f *functions) poolsChanged(ctx context.Context) error {
+// requeueForPools reconciles the Machines that wait for a NetworkPool to list a bridge.
+func (f *function) requeueForPools(ctx context.Context) error {
 	list := &v1alpha1.MachineList{}
 	if err := f.kube.List(ctx, "", "", list); err != nil {
 		return err
@@ -97,76 +97,75 @@ func (f *functions) poolsChanged(ctx context.Context) error {
 		if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady); c == nil || c.Reason != reasonBridge {
 			continue
 		}
-		problems = append(problems, kube.OnConflict(func() error { return f.settle(ctx, m.Namespace, m.Name, causeResync) }))
+		problems = append(problems, kube.OnConflict(func() error { return f.reconcileMachine(ctx, m.Namespace, m.Name, causeResync) }))
 	}
 	return errors.Join(problems...)
 }
 
-// publish writes into a NetworkConfiguration that a machine uses it, and the MAC
-// address of an interface, unless it is the machine's own, which has that. It returns
-// the name that the interface has there.
-func (f *functions) publish(ctx context.Context, m *v1alpha1.Machine, n v1alpha1.MachineNetwork, nc *v1alpha1.NetworkConfiguration) (name string, err error) {
+// publishInterface writes into a NetworkConfiguration that a machine uses it, and the MAC
+// address of an interface unless the NetworkConfiguration is the machine's own. It returns the
+// name that the interface has there.
+func (f *function) publishInterface(ctx context.Context, m *v1alpha1.Machine, n v1alpha1.MachineNetwork, nc *v1alpha1.NetworkConfiguration) (name string, err error) {
 	before, name := nc.DeepCopy(), n.Name
 	if !metav1.IsControlledBy(nc, m) {
-		if name, err = f.claim(ctx, m, n, nc); err != nil {
+		if name, err = f.claimInterface(ctx, m, n, nc); err != nil {
 			return "", err
 		}
 	}
 	network.Use(nc, m.Name)
 	_, err = f.kube.Patch(ctx, before, nc)
 	if message, refused := kube.Refused(err); refused {
-		return "", unjoined{reconcile.UserError{Reason: "NetworkFailed", Message: fmt.Sprintf(
+		return "", networkError{reconcile.UserError{Reason: "NetworkFailed", Message: fmt.Sprintf(
 			"NetworkConfiguration %s does not take in interface %s: free a place in it, or delete the machine and create it with another in spec.networks (%s)", nc.Name, name, message)}, nc.Name}
 	}
 	return name, err
 }
 
-// letGo leaves the networks that are being deleted while the machine still waits for
-// others, and so has no virtual machine.
-func (f *functions) letGo(ctx context.Context, m *v1alpha1.Machine, configurations []*v1alpha1.NetworkConfiguration) error {
+// leaveDeletedNetworks releases the networks that are being deleted while the machine waits
+// for others and so has no virtual machine.
+func (f *function) leaveDeletedNetworks(ctx context.Context, m *v1alpha1.Machine, configurations []*v1alpha1.NetworkConfiguration) error {
 	for _, nc := range configurations {
 		if nc.DeletionTimestamp == nil {
 			continue
 		}
-		if err := f.leaveOne(ctx, m, nc); err != nil {
+		if err := f.leaveNetwork(ctx, m, nc); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// configurationOf is the NetworkConfiguration of an interface. A machine that
-// says nothing about networks gets one of its own.
-func (f *functions) configurationOf(ctx context.Context, m *v1alpha1.Machine, n v1alpha1.MachineNetwork) (*v1alpha1.NetworkConfiguration, error) {
+// configurationOf returns the NetworkConfiguration of an interface. A machine without
+// spec.networks has one of its own.
+func (f *function) configurationOf(ctx context.Context, m *v1alpha1.Machine, n v1alpha1.MachineNetwork) (*v1alpha1.NetworkConfiguration, error) {
 	nc := &v1alpha1.NetworkConfiguration{}
 	err := f.kube.Get(ctx, m.Namespace, n.NetworkName, nc)
 	switch {
 	case err == nil:
-		return nc, usable(m, nc)
+		return nc, checkUsable(m, nc)
 	case !kube.NotFound(err):
 		return nil, err
 	case len(m.Spec.Networks) > 0:
-		return nil, unjoined{reconcile.UserError{Reason: "NetworkConfigurationNotFound", Message: fmt.Sprintf(
+		return nil, networkError{reconcile.UserError{Reason: "NetworkConfigurationNotFound", Message: fmt.Sprintf(
 			"NetworkConfiguration %s does not exist: create it, or name another in spec.networks", n.NetworkName)}, n.NetworkName}
 	}
-	return f.ownOf(ctx, m)
+	return f.ensureOwnConfiguration(ctx, m)
 }
 
-// asked makes the NetworkConfiguration of a machine that has just come, and tells
-// whether that is all for now: layer 2 answers in it whatever it thinks, which is the
-// event that goes on, and resync looks at machines without a phase. What hinders it
-// hinders the next step as well, which says so.
-func (f *functions) asked(ctx context.Context, m *v1alpha1.Machine) bool {
+// createConfiguration creates the NetworkConfiguration of a new machine, and reports whether
+// the delivery is done: the status that layer 2 writes into it causes the next event, and
+// resync includes machines without a phase. An error shows in the next step.
+func (f *function) createConfiguration(ctx context.Context, m *v1alpha1.Machine) bool {
 	if m.Status.Phase != "" || len(m.Spec.Networks) > 0 {
 		return false
 	}
-	nc, err := f.ownOf(ctx, m)
-	return err == nil && unanswered(nc)
+	nc, err := f.ensureOwnConfiguration(ctx, m)
+	return err == nil && isUnanswered(nc)
 }
 
-// ownOf is the NetworkConfiguration of a machine that says nothing about networks,
-// which it makes at the first call.
-func (f *functions) ownOf(ctx context.Context, m *v1alpha1.Machine) (*v1alpha1.NetworkConfiguration, error) {
+// ensureOwnConfiguration returns the NetworkConfiguration of a machine without spec.networks,
+// and creates it if it is missing.
+func (f *function) ensureOwnConfiguration(ctx context.Context, m *v1alpha1.Machine) (*v1alpha1.NetworkConfiguration, error) {
 	nn, err := network.Find(ctx, f.kube, m.Namespace, m.Spec.NetworkNamespaceName)
 	var unresolved network.Unresolved
 	if errors.As(err, &unresolved) {
@@ -181,55 +180,53 @@ func (f *functions) ownOf(ctx context.Context, m *v1alpha1.Machine) (*v1alpha1.N
 		if err := f.kube.Get(ctx, m.Namespace, m.Name, nc); err != nil {
 			return nil, err
 		}
-		return nc, usable(m, nc)
+		return nc, checkUsable(m, nc)
 	}
 	return nc, err
 }
 
-// unanswered tells whether a NetworkConfiguration is a machine's own, and layer 2
-// has not written anything into it yet, so that it is no news to the machine that
-// made it.
-func unanswered(nc *v1alpha1.NetworkConfiguration) bool {
-	return owned(nc) && nc.DeletionTimestamp == nil && equality.Semantic.DeepEqual(nc.Status, v1alpha1.NetworkConfigurationStatus{})
+// isUnanswered reports whether a NetworkConfiguration is a machine's own and layer 2 has not
+// written its status yet, so that the machine need not reconcile.
+func isUnanswered(nc *v1alpha1.NetworkConfiguration) bool {
+	return isOwn(nc) && nc.DeletionTimestamp == nil && equality.Semantic.DeepEqual(nc.Status, v1alpha1.NetworkConfigurationStatus{})
 }
 
-// owned tells whether a NetworkConfiguration is a machine's own, which no other
-// machine uses.
-func owned(nc *v1alpha1.NetworkConfiguration) bool {
+// isOwn reports whether a NetworkConfiguration is a machine's own. No other machine uses it.
+func isOwn(nc *v1alpha1.NetworkConfiguration) bool {
 	owner := metav1.GetControllerOf(nc)
 	return owner != nil && owner.Kind == "Machine" && owner.Name == nc.Name
 }
 
-// usable refuses another machine's own NetworkConfiguration, that of an earlier machine
-// of the same name, which is about to go, and one that is being deleted, unless the
-// machine is what that waits for.
-func usable(m *v1alpha1.Machine, nc *v1alpha1.NetworkConfiguration) error {
+// checkUsable returns a UserError for another machine's own NetworkConfiguration, and a
+// WaitError for one of an earlier machine of the same name or one that is being deleted,
+// unless its deletion waits for this machine.
+func checkUsable(m *v1alpha1.Machine, nc *v1alpha1.NetworkConfiguration) error {
 	owner := metav1.GetControllerOf(nc)
 	ofMachine := owner != nil && owner.Kind == "Machine"
 	switch going := nc.DeletionTimestamp != nil && !slices.Contains(network.Users(nc), m.Name); {
 	case ofMachine && owner.Name != m.Name:
-		return unjoined{reconcile.UserError{Reason: "NetworkConfigurationNotFound", Message: fmt.Sprintf(
+		return networkError{reconcile.UserError{Reason: "NetworkConfigurationNotFound", Message: fmt.Sprintf(
 			"NetworkConfiguration %s is Machine %s's own: name another in spec.networks, or leave that out to get one", nc.Name, owner.Name)}, nc.Name}
 	case ofMachine && (going || owner.UID != m.UID):
 		return fmt.Errorf("use NetworkConfiguration %s/%s: it is being deleted", nc.Namespace, nc.Name)
 	case going:
-		return unjoined{reconcile.UserError{Reason: "NetworkConfigurationNotFound", Message: fmt.Sprintf(
+		return networkError{reconcile.UserError{Reason: "NetworkConfigurationNotFound", Message: fmt.Sprintf(
 			"NetworkConfiguration %s is being deleted: name another in spec.networks, or create it again when it is gone", nc.Name)}, nc.Name}
 	default:
 		return nil
 	}
 }
 
-// leave takes a machine's interfaces out of its networks, and returns what it
-// still waits for.
-func (f *functions) leave(ctx context.Context, m *v1alpha1.Machine) (waitsFor string, err error) {
-	configurations, err := f.joinedBy(ctx, m)
+// leaveNetworks removes a machine's interfaces from its networks, and returns what it still
+// waits for.
+func (f *function) leaveNetworks(ctx context.Context, m *v1alpha1.Machine) (waitsFor string, err error) {
+	configurations, err := f.configurationsUsedBy(ctx, m)
 	if err != nil {
 		return "", err
 	}
 	for i := range configurations {
 		nc := &configurations[i]
-		if err := f.leaveOne(ctx, m, nc); err != nil {
+		if err := f.leaveNetwork(ctx, m, nc); err != nil {
 			return "", err
 		}
 		if !metav1.IsControlledBy(nc, m) {
@@ -245,10 +242,9 @@ func (f *functions) leave(ctx context.Context, m *v1alpha1.Machine) (waitsFor st
 	return waitsFor, nil
 }
 
-// joinedBy are the NetworkConfigurations that a machine may be in. The spec does not
-// name all of them: it may have named others before there was a virtual machine. One
-// that has only been made and deleted has not.
-func (f *functions) joinedBy(ctx context.Context, m *v1alpha1.Machine) ([]v1alpha1.NetworkConfiguration, error) {
+// configurationsUsedBy returns the NetworkConfigurations that a machine may use. The spec does
+// not name all of them, because it may have named others before there was a virtual machine.
+func (f *function) configurationsUsedBy(ctx context.Context, m *v1alpha1.Machine) ([]v1alpha1.NetworkConfiguration, error) {
 	const madeAndDeleted = 2
 	if len(m.Spec.Networks) == 0 && m.Generation <= madeAndDeleted {
 		own := v1alpha1.NetworkConfiguration{}
@@ -268,11 +264,11 @@ func (f *functions) joinedBy(ctx context.Context, m *v1alpha1.Machine) ([]v1alph
 	}), nil
 }
 
-// leaveOne takes a machine's interfaces out of a network. An earlier machine of the
-// same name, which has none there any more, does not take away what keeps that.
-func (f *functions) leaveOne(ctx context.Context, m *v1alpha1.Machine, nc *v1alpha1.NetworkConfiguration) error {
+// leaveNetwork removes a machine's interfaces from a network. A deleted machine of the same
+// name leaves what the present one uses.
+func (f *function) leaveNetwork(ctx context.Context, m *v1alpha1.Machine, nc *v1alpha1.NetworkConfiguration) error {
 	before := nc.DeepCopy()
-	if metav1.IsControlledBy(nc, m) || unclaim(nc, m) || m.DeletionTimestamp != nil {
+	if metav1.IsControlledBy(nc, m) || releaseInterfaces(nc, m) || m.DeletionTimestamp != nil {
 		network.Leave(nc, m.Name)
 	}
 	_, err := f.kube.Patch(ctx, before, nc)

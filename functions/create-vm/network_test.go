@@ -29,7 +29,7 @@ func TestUnanswered(t *testing.T) {
 	for name, tc := range cases {
 		nc := ownConfiguration(m, "net")
 		tc.change(nc)
-		if got := unanswered(nc); got != tc.want {
+		if got := isUnanswered(nc); got != tc.want {
 			t.Errorf("%s: %s: got %t, want %t", name, tc.reason, got, tc.want)
 		}
 	}
@@ -64,8 +64,8 @@ func TestUsable(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := usable(m, tc.nc)
-			if (err == nil) != (tc.refuse == "") || mends(err) != tc.mends || (err != nil && !strings.Contains(err.Error(), tc.refuse)) {
+			err := checkUsable(m, tc.nc)
+			if (err == nil) != (tc.refuse == "") || isRetried(err) != tc.mends || (err != nil && !strings.Contains(err.Error(), tc.refuse)) {
 				t.Errorf("%s: got %v", tc.reason, err)
 			}
 		})

@@ -95,9 +95,9 @@ func withoutMachine(guests []v1alpha1.Orphan, machines []v1alpha1.Machine) (foun
 	return found
 }
 
-// describeOrphans writes into a MachineProvider's status what a check for orphans has shown at
+// setOrphans writes into a MachineProvider's status what a check for orphans has shown at
 // a time. It reports whether users want to be told.
-func describeOrphans(p *v1alpha1.MachineProvider, i inspection, machines []v1alpha1.Machine, now time.Time) (news bool) {
+func setOrphans(p *v1alpha1.MachineProvider, i inspection, machines []v1alpha1.Machine, now time.Time) (news bool) {
 	s := &p.Status
 	if p.Spec.Shared {
 		s.Orphans, s.OrphanCount = nil, 0
@@ -105,8 +105,8 @@ func describeOrphans(p *v1alpha1.MachineProvider, i inspection, machines []v1alp
 		return false
 	}
 	if i.unlisted != nil {
-		message := lasting(i.unlisted)
-		if f, ok := asFault(i.unlisted); ok {
+		message := stableMessage(i.unlisted)
+		if f, ok := asUserError(i.unlisted); ok {
 			message = f.Message
 		}
 		meta.SetStatusCondition(&s.Conditions, metav1.Condition{

@@ -21,10 +21,10 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// providerOf is the MachineProvider of a machine: the one that it was made on,
-// the one that it names, or the default. It returns a fault where there is none.
-func (f *functions) providerOf(ctx context.Context, m *v1alpha1.Machine) (*v1alpha1.MachineProvider, error) {
-	name := madeOn(m)
+// providerOf returns the MachineProvider of a machine: the recorded one, the one that the spec
+// names, or the default. It returns a UserError if there is none.
+func (f *function) providerOf(ctx context.Context, m *v1alpha1.Machine) (*v1alpha1.MachineProvider, error) {
+	name := recordedProvider(m)
 	if name == "" && m.Spec.ProviderRef != nil {
 		name = m.Spec.ProviderRef.Name
 	}
@@ -33,27 +33,28 @@ func (f *functions) providerOf(ctx context.Context, m *v1alpha1.Machine) (*v1alp
 		if err := f.kube.List(ctx, "", "", list); err != nil {
 			return nil, err
 		}
-		return f.allowedDefault(ctx, m.Namespace, slices.DeleteFunc(list.Items, func(p v1alpha1.MachineProvider) bool { return p.DeletionTimestamp != nil }))
+		return f.defaultFor(ctx, m.Namespace, slices.DeleteFunc(list.Items, func(p v1alpha1.MachineProvider) bool { return p.DeletionTimestamp != nil }))
 	}
 	p := &v1alpha1.MachineProvider{}
 	err := f.kube.Get(ctx, "", name, p)
-	if err == nil && p.DeletionTimestamp != nil && madeOn(m) == "" {
+	if err == nil && p.DeletionTimestamp != nil && recordedProvider(m) == "" {
 		return nil, reconcile.UserError{Reason: "MachineProviderDeleting", Message: fmt.Sprintf("MachineProvider %s is being deleted: name another in spec.providerRef", name)}
 	}
 	if kube.NotFound(err) {
-		if madeOn(m) != "" {
+		if recordedProvider(m) != "" {
 			return nil, reconcile.UserError{Reason: "MachineProviderNotFound", Message: fmt.Sprintf("MachineProvider %s, which the machine was made on, does not exist any more: create it again", name)}
 		}
 		return nil, reconcile.UserError{Reason: "MachineProviderNotFound", Message: fmt.Sprintf("MachineProvider %s does not exist: create it, or name another in spec.providerRef", name)}
 	}
-	if err == nil && madeOn(m) == "" {
-		err = f.allow(ctx, p, m.Namespace)
+	if err == nil && recordedProvider(m) == "" {
+		err = f.checkAllowed(ctx, p, m.Namespace)
 	}
 	return p, err
 }
 
-// allow returns a fault unless Machines of a namespace may be made on a MachineProvider.
-func (f *functions) allow(ctx context.Context, p *v1alpha1.MachineProvider, namespace string) error {
+// checkAllowed returns a UserError unless the Machines of a namespace may use a
+// MachineProvider.
+func (f *function) checkAllowed(ctx context.Context, p *v1alpha1.MachineProvider, namespace string) error {
 	allowed, err := kube.Allows(p.Spec.AllowedNamespaces, namespace, f.kube.LabelsOf(ctx, namespace))
 	if errors.As(err, new(kube.InvalidSelector)) {
 		return reconcile.UserError{Reason: "MachineProviderNotAllowed", Message: fmt.Sprintf("MachineProvider %s: %s", p.Name, err)}
@@ -64,12 +65,12 @@ func (f *functions) allow(ctx context.Context, p *v1alpha1.MachineProvider, name
 	return reconcile.UserError{Reason: "MachineProviderNotAllowed", Message: fmt.Sprintf("MachineProvider %s is not for namespace %s: name another in spec.providerRef, or have the namespace added to spec.allowedNamespaces of the MachineProvider", p.Name, namespace)}
 }
 
-// allowedDefault is the default among the MachineProviders that are for a namespace.
-func (f *functions) allowedDefault(ctx context.Context, namespace string, items []v1alpha1.MachineProvider) (*v1alpha1.MachineProvider, error) {
+// defaultFor returns the default among the MachineProviders that a namespace may use.
+func (f *function) defaultFor(ctx context.Context, namespace string, items []v1alpha1.MachineProvider) (*v1alpha1.MachineProvider, error) {
 	var allowed []v1alpha1.MachineProvider
 	var refused error
 	for i := range items {
-		switch err := f.allow(ctx, &items[i], namespace); {
+		switch err := f.checkAllowed(ctx, &items[i], namespace); {
 		case err == nil:
 			allowed = append(allowed, items[i])
 		case errors.As(err, new(reconcile.UserError)):
@@ -84,9 +85,9 @@ func (f *functions) allowedDefault(ctx context.Context, namespace string, items 
 	return defaultProvider(allowed)
 }
 
-// madeOn is the MachineProvider that a machine was begun on, or empty where nothing
-// has been made for it.
-func madeOn(m *v1alpha1.Machine) string {
+// recordedProvider returns the MachineProvider that is recorded in a Machine, or nothing if
+// nothing has been created for it.
+func recordedProvider(m *v1alpha1.Machine) string {
 	if !slices.Contains(m.Finalizers, v1alpha1.FinalizerMachine) {
 		return ""
 	}
@@ -96,7 +97,7 @@ func madeOn(m *v1alpha1.Machine) string {
 	return m.Status.Provider
 }
 
-// defaultProvider is the one that is marked default, or the only one.
+// defaultProvider returns the MachineProvider that is marked as default, or the only one.
 func defaultProvider(items []v1alpha1.MachineProvider) (*v1alpha1.MachineProvider, error) {
 	var marked []int
 	var names []string
@@ -121,9 +122,9 @@ func defaultProvider(items []v1alpha1.MachineProvider) (*v1alpha1.MachineProvide
 	}
 }
 
-// settleProvider refreshes the status of a MachineProvider, on a resync or when its
-// spec has changed: its own writes are no news.
-func (f *functions) settleProvider(ctx context.Context, name, cause string) error {
+// reconcileProvider refreshes the status of a MachineProvider on an event of resync or when
+// its spec has changed.
+func (f *function) reconcileProvider(ctx context.Context, name, cause string) error {
 	p := &v1alpha1.MachineProvider{}
 	if err := f.kube.Get(ctx, "", name, p); err != nil {
 		if kube.NotFound(err) {
@@ -134,7 +135,7 @@ func (f *functions) settleProvider(ctx context.Context, name, cause string) erro
 	if p.DeletionTimestamp != nil {
 		return f.releaseProvider(ctx, p)
 	}
-	if err := f.keepProvider(ctx, p); err != nil {
+	if err := f.addProviderFinalizer(ctx, p); err != nil {
 		return err
 	}
 	if cause != causeResync && p.Status.ObservedGeneration == p.Generation && !kube.AskedFor(p) {
@@ -150,9 +151,9 @@ func (f *functions) settleProvider(ctx context.Context, name, cause string) erro
 	if err := f.kube.List(ctx, "", "", providers); err != nil {
 		return err
 	}
-	countAll(machines.Items, providers.Items)
-	told := concludeProvider(p, i.health, countMachines(machines.Items, name), err)
-	found := err == nil && describeOrphans(p, i, machines.Items, f.now())
+	setMachineGauges(machines.Items, providers.Items)
+	told := setProviderStatus(p, i.health, countMachines(machines.Items, name), err)
+	found := err == nil && setOrphans(p, i, machines.Items, f.now())
 	if _, err := reconcile.PatchStatus(ctx, f.kube, before, p, string(p.Status.Phase), told); err != nil {
 		return err
 	}
@@ -163,7 +164,7 @@ func (f *functions) settleProvider(ctx context.Context, name, cause string) erro
 	return nil
 }
 
-// inspection is what a look at the hypervisor of a provider has shown.
+// inspection is what a hypervisor has shown.
 type inspection struct {
 	health
 	// guests are the virtual machines that the stack made. unlisted is why they are unknown.
@@ -171,9 +172,9 @@ type inspection struct {
 	unlisted error
 }
 
-// inspect looks at the hypervisor of a provider. One that nobody has looked at before may
-// just be being installed beside its provider, and has a moment to come up.
-func (f *functions) inspect(ctx context.Context, p *v1alpha1.MachineProvider) (i inspection, err error) {
+// inspect reads the state of the hypervisor of a provider. On the first read it waits a moment
+// for one that is being installed beside its provider.
+func (f *function) inspect(ctx context.Context, p *v1alpha1.MachineProvider) (i inspection, err error) {
 	patience := f.patience
 	if p.Status.Phase != "" {
 		patience = 0
@@ -188,7 +189,7 @@ func (f *functions) inspect(ctx context.Context, p *v1alpha1.MachineProvider) (i
 		if guests, ok := backend.(guestLister); ok && err == nil && !p.Spec.Shared {
 			i.guests, i.unlisted = guests.Guests(ctx)
 		}
-		no, refused := asFault(err)
+		no, refused := asUserError(err)
 		if err == nil || (refused && no.Reason != reasonNotInstalled) {
 			return i, err
 		}
@@ -211,28 +212,28 @@ func countMachines(machines []v1alpha1.Machine, provider string) (n int32) {
 	return n
 }
 
-// concludeProvider writes into p's status what a look at it has shown.
-func concludeProvider(p *v1alpha1.MachineProvider, h health, machines int32, err error) reconcile.Outcome {
+// setProviderStatus writes the result of an inspection into the status of a provider.
+func setProviderStatus(p *v1alpha1.MachineProvider, h health, machines int32, err error) reconcile.Outcome {
 	s := &p.Status
 	s.ObservedGeneration, s.MachineCount = p.Generation, machines
-	if f, ok := asFault(err); ok {
+	if f, ok := asUserError(err); ok {
 		s.Phase = v1alpha1.ProviderFailed
-		return tellProvider(p, f.Reason, f.Message)
+		return setProviderReady(p, f.Reason, f.Message)
 	}
 	if err != nil {
 		s.Phase = v1alpha1.ProviderOffline
-		return tellProvider(p, "Unreachable", "the hypervisor does not answer as it should: "+lasting(err))
+		return setProviderReady(p, "Unreachable", "the hypervisor does not answer as it should: "+stableMessage(err))
 	}
-	keepSteady(s.Nodes, h.nodes)
+	keepSmallChanges(s.Nodes, h.nodes)
 	s.Phase, s.Version, s.Nodes = v1alpha1.ProviderReady, h.version, h.nodes
 	s.Capacity = capacityOf(h)
-	describePrivileges(p, h)
+	setPrivileges(p, h)
 	describeSpoofing(p, h.spoofing)
-	return tellProvider(p, "Healthy", "the hypervisor answers")
+	return setProviderReady(p, "Healthy", "the hypervisor answers")
 }
 
-// describePrivileges writes which privileges the user of a provider lacks.
-func describePrivileges(p *v1alpha1.MachineProvider, h health) {
+// setPrivileges writes which privileges the user of a provider lacks.
+func setPrivileges(p *v1alpha1.MachineProvider, h health) {
 	const condition = v1alpha1.ConditionPrivilegesGranted
 	switch {
 	case h.missing == nil:
@@ -245,15 +246,16 @@ func describePrivileges(p *v1alpha1.MachineProvider, h health) {
 	}
 }
 
-func tellProvider(p *v1alpha1.MachineProvider, reason, message string) reconcile.Outcome {
+func setProviderReady(p *v1alpha1.MachineProvider, reason, message string) reconcile.Outcome {
 	ok := p.Status.Phase == v1alpha1.ProviderReady
 	news := kube.SetReady(&p.Status.Conditions, p.Generation, ok, reason, message)
 	return reconcile.Outcome{Reason: reason, Message: message, Warning: !ok, Changed: news}
 }
 
-// lasting is what of an error is the same at every try, so that a condition can bear
-// it: the innermost one of the network, without ports, or what the server said.
-func lasting(err error) string {
+// stableMessage returns the part of an error that is the same at every attempt, so that it can
+// stand in a condition: the innermost error of the network, without ports, or the words of the
+// server.
+func stableMessage(err error) string {
 	var status apierrors.APIStatus
 	var timeout net.Error
 	var op *net.OpError
@@ -294,25 +296,25 @@ func capacityOf(h health) *v1alpha1.ProviderCapacity {
 	return &v1alpha1.ProviderCapacity{CPU: cpu, Memory: memory, MemoryAvailable: free}
 }
 
-// keepSteady gives the hosts of now what they used before, where that has hardly
-// changed: what a host uses varies with each look, and is not worth a write.
-func keepSteady(before, now []v1alpha1.ProviderNode) {
+// keepSmallChanges keeps the former usage of hosts where it has hardly changed, because a
+// small change is not worth a write.
+func keepSmallChanges(before, now []v1alpha1.ProviderNode) {
 	for i := range now {
 		n := &now[i]
 		old := slices.IndexFunc(before, func(o v1alpha1.ProviderNode) bool { return o.Name == n.Name })
 		if old < 0 {
 			continue
 		}
-		if hardlyChanged(before[old].CPUUsed, n.CPUUsed, n.CPU) {
+		if isSmallChange(before[old].CPUUsed, n.CPUUsed, n.CPU) {
 			n.CPUUsed = before[old].CPUUsed
 		}
-		if hardlyChanged(before[old].MemoryUsed, n.MemoryUsed, n.Memory) {
+		if isSmallChange(before[old].MemoryUsed, n.MemoryUsed, n.Memory) {
 			n.MemoryUsed = before[old].MemoryUsed
 		}
 	}
 }
 
-func hardlyChanged(before, now *resource.Quantity, whole resource.Quantity) bool {
+func isSmallChange(before, now *resource.Quantity, whole resource.Quantity) bool {
 	if before == nil || now == nil {
 		return false
 	}
@@ -320,7 +322,7 @@ func hardlyChanged(before, now *resource.Quantity, whole resource.Quantity) bool
 	return math.Abs(difference) < whole.AsApproximateFloat64()/20
 }
 
-// defaultsOf are what machines get that do not say otherwise.
+// defaultsOf returns the defaults of a provider for machines.
 func defaultsOf(p *v1alpha1.MachineProvider) v1alpha1.ProviderDefaults {
 	if p.Spec.Defaults == nil {
 		return v1alpha1.ProviderDefaults{}

@@ -11,8 +11,8 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// keepProvider puts the finalizer on a MachineProvider that lacks it.
-func (f *functions) keepProvider(ctx context.Context, p *v1alpha1.MachineProvider) error {
+// addProviderFinalizer adds the finalizer to a MachineProvider that lacks it.
+func (f *function) addProviderFinalizer(ctx context.Context, p *v1alpha1.MachineProvider) error {
 	before := p.DeepCopy()
 	if p.DeletionTimestamp != nil || !kube.AddFinalizer(p, v1alpha1.FinalizerMachineProvider) {
 		return nil
@@ -21,11 +21,11 @@ func (f *functions) keepProvider(ctx context.Context, p *v1alpha1.MachineProvide
 	return err
 }
 
-// stillProvided reads the MachineProvider of a Machine again that has just been recorded as its
-// user. A provider that was deleted meanwhile may have been released without the Machine, so the
-// record is undone and the next delivery chooses again. Both orders are covered: either the
-// release sees the record, or this read sees the deletion.
-func (f *functions) stillProvided(ctx context.Context, m *v1alpha1.Machine, name string) error {
+// confirmProvider reads the MachineProvider again after it was recorded in a Machine. If the
+// provider is being deleted, it may have been released without this Machine, so
+// confirmProvider removes the record, and the next delivery chooses again. Both orders are
+// covered: either the release sees the record, or this read sees the deletion.
+func (f *function) confirmProvider(ctx context.Context, m *v1alpha1.Machine, name string) error {
 	p := &v1alpha1.MachineProvider{}
 	err := f.kube.Get(ctx, "", name, p)
 	if err == nil && p.DeletionTimestamp == nil {
@@ -43,9 +43,9 @@ func (f *functions) stillProvided(ctx context.Context, m *v1alpha1.Machine, name
 	return fmt.Errorf("make machine %s/%s: MachineProvider %s is being deleted", m.Namespace, m.Name, name)
 }
 
-// releaseProvider lets a MachineProvider that is being deleted go, once no Machine is made
-// on it any more. Until then its condition Ready names the Machines.
-func (f *functions) releaseProvider(ctx context.Context, p *v1alpha1.MachineProvider) error {
+// releaseProvider removes the finalizer of a MachineProvider that is being deleted once no
+// Machine uses it. Until then its condition Ready names the Machines.
+func (f *function) releaseProvider(ctx context.Context, p *v1alpha1.MachineProvider) error {
 	if !slices.Contains(p.Finalizers, v1alpha1.FinalizerMachineProvider) {
 		return nil
 	}
@@ -74,10 +74,10 @@ func (f *functions) releaseProvider(ctx context.Context, p *v1alpha1.MachineProv
 	return nil
 }
 
-// usersOf returns the Machines that are made on a MachineProvider, sorted.
+// usersOf returns the names of the Machines that use a MachineProvider, sorted.
 func usersOf(machines []v1alpha1.Machine, provider string) (users []string) {
 	for i := range machines {
-		if madeOn(&machines[i]) == provider {
+		if recordedProvider(&machines[i]) == provider {
 			users = append(users, machines[i].Namespace+"/"+machines[i].Name)
 		}
 	}
@@ -85,7 +85,7 @@ func usersOf(machines []v1alpha1.Machine, provider string) (users []string) {
 	return users
 }
 
-// enumerate names the first Machines of a list, and counts the others.
+// enumerate names the first Machines of a list and counts the others.
 func enumerate(users []string) string {
 	const named = 5
 	if len(users) > named {
@@ -97,9 +97,9 @@ func enumerate(users []string) string {
 	return "Machines " + strings.Join(users[:len(users)-1], ", ") + " and " + users[len(users)-1]
 }
 
-// releaseProviderOf releases the MachineProvider of a Machine that is gone, if it is being
-// deleted. It is only a hint: resync looks at the MachineProvider as well.
-func (f *functions) releaseProviderOf(ctx context.Context, m *v1alpha1.Machine) error {
+// releaseProviderOf releases the MachineProvider of a deleted Machine if it is being deleted.
+// Resync does the same later.
+func (f *function) releaseProviderOf(ctx context.Context, m *v1alpha1.Machine) error {
 	name := m.Annotations[v1alpha1.AnnotationProvider]
 	if name == "" {
 		return nil

@@ -85,7 +85,7 @@ func TestProviderReleasedMeanwhile(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, proxmoxSite)
 	f, p := r.process(&wire{}), r.providerNow()
-	if err := f.keepProvider(t.Context(), p); err != nil {
+	if err := f.addProviderFinalizer(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.kube.Delete(t.Context(), r.providerNow()); err != nil {
@@ -95,7 +95,7 @@ func TestProviderReleasedMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := r.machine("m1")
-	if _, err := f.hold(t.Context(), m.DeepCopy(), m, p); err == nil {
+	if _, err := f.recordProvider(t.Context(), m.DeepCopy(), m, p); err == nil {
 		t.Error("a Machine is recorded on a MachineProvider that is gone")
 	}
 	if err := r.kube.Get(t.Context(), r.namespace, "m1", m); err != nil {

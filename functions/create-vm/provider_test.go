@@ -56,7 +56,7 @@ func TestDefaultProvider(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p, err := defaultProvider(tc.items)
-			f, _ := asFault(err)
+			f, _ := asUserError(err)
 			if f.Reason != tc.why || !strings.Contains(f.Message, tc.says) || (err == nil && p.Name != tc.want) {
 				t.Errorf("%s: got %v, %v", tc.reason, p, err)
 			}
@@ -80,7 +80,7 @@ func TestAllowedNamespaces(t *testing.T) {
 	if err := client.Merge(t.Context(), ns, map[string]any{"metadata": map[string]any{"labels": map[string]any{"team": namespace}}}); err != nil {
 		t.Fatal(err)
 	}
-	f := &functions{kube: client}
+	f := &function{kube: client}
 	for name, tc := range map[string]struct {
 		reason  string
 		allowed *v1alpha1.AllowedNamespaces
@@ -97,15 +97,15 @@ func TestAllowedNamespaces(t *testing.T) {
 	} {
 		p := v1alpha1.MachineProvider{ObjectMeta: metav1.ObjectMeta{Name: "pve"}, Spec: v1alpha1.MachineProviderSpec{AllowedNamespaces: tc.allowed}}
 		open := v1alpha1.MachineProvider{ObjectMeta: metav1.ObjectMeta{Name: "open"}}
-		err := f.allow(t.Context(), &p, namespace)
-		if flt, _ := asFault(err); (flt.Reason == "MachineProviderNotAllowed") != tc.refused || (err != nil) != tc.refused {
+		err := f.checkAllowed(t.Context(), &p, namespace)
+		if flt, _ := asUserError(err); (flt.Reason == "MachineProviderNotAllowed") != tc.refused || (err != nil) != tc.refused {
 			t.Errorf("%s: %s: %v", name, tc.reason, err)
 		}
-		_, alone := f.allowedDefault(t.Context(), namespace, []v1alpha1.MachineProvider{p})
+		_, alone := f.defaultFor(t.Context(), namespace, []v1alpha1.MachineProvider{p})
 		if (alone != nil) != tc.refused {
 			t.Errorf("%s: as the only provider: %v", name, alone)
 		}
-		chosen, err := f.allowedDefault(t.Context(), namespace, []v1alpha1.MachineProvider{p, open})
+		chosen, err := f.defaultFor(t.Context(), namespace, []v1alpha1.MachineProvider{p, open})
 		if tc.refused && (err != nil || chosen.Name != "open") {
 			t.Errorf("%s: beside one that is for every namespace: %v, %v", name, chosen, err)
 		}
@@ -130,7 +130,7 @@ func TestLasting(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := lasting(tc.err); got != tc.want {
+			if got := stableMessage(tc.err); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
@@ -267,7 +267,7 @@ func TestKeepSteady(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			now := []v1alpha1.ProviderNode{tc.now}
-			keepSteady([]v1alpha1.ProviderNode{tc.before}, now)
+			keepSmallChanges([]v1alpha1.ProviderNode{tc.before}, now)
 			if !equality.Semantic.DeepEqual(now[0], tc.want) {
 				t.Errorf("%s: got %+v, want %+v", tc.reason, now[0], tc.want)
 			}
@@ -276,7 +276,7 @@ func TestKeepSteady(t *testing.T) {
 }
 
 // providerBreaks lets the hypervisor stop to answer and come back.
-func (r *rig) providerBreaks(f *functions, w *wire) {
+func (r *rig) providerBreaks(f *function, w *wire) {
 	r.Helper()
 	spec := func(change func(*v1alpha1.MachineProviderSpec)) *v1alpha1.MachineProvider {
 		p := r.providerNow()
@@ -324,9 +324,9 @@ func TestMetrics(t *testing.T) {
 	if err := deliver(t.Context(), r.process(&wire{}), lookAtProvider("kubevirt", events.TypeResync)); err != nil {
 		t.Fatal(err)
 	}
-	countAll([]v1alpha1.Machine{{Spec: v1alpha1.MachineSpec{Template: "large"}, Status: v1alpha1.MachineStatus{Phase: v1alpha1.MachineStopped, Provider: "pve", VMName: "x"}}},
+	setMachineGauges([]v1alpha1.Machine{{Spec: v1alpha1.MachineSpec{Template: "large"}, Status: v1alpha1.MachineStatus{Phase: v1alpha1.MachineStopped, Provider: "pve", VMName: "x"}}},
 		[]v1alpha1.MachineProvider{{ObjectMeta: metav1.ObjectMeta{Name: "pve"}, Spec: v1alpha1.MachineProviderSpec{Type: v1alpha1.ProviderProxmox}}})
-	settled(operatorOf(&v1alpha1.Machine{}, v1alpha1.ProviderProxmox), reconcile.UserError{Reason: "InsufficientResources", Message: ""}, time.Second)
+	countReconcile(operatorOf(&v1alpha1.Machine{}, v1alpha1.ProviderProxmox), reconcile.UserError{Reason: "InsufficientResources", Message: ""}, time.Second)
 	var b bytes.Buffer
 	metrics.WritePrometheus(&b, false)
 	lines := strings.Split(b.String(), "\n")

@@ -84,13 +84,13 @@ func (x *proxmox) ensure(ctx context.Context, m *v1alpha1.Machine, want wanted) 
 // isTaken reports whether a task has failed because what it had to make exists. That is no
 // failure where it is the machine's own, after an answer that was lost.
 func isTaken(recorded *v1alpha1.ProviderTask, failed error) bool {
-	f, isFault := asFault(failed)
+	f, isFault := asUserError(failed)
 	return isFault && recorded != nil && (recorded.Action == actionCreate || recorded.Action == actionClone) && strings.Contains(f.Message, "already exists")
 }
 
 // isFull reports whether the first start of a machine has failed for want of memory.
 func isFull(m *v1alpha1.Machine, recorded *v1alpha1.ProviderTask, failed error) bool {
-	f, isFault := asFault(failed)
+	f, isFault := asUserError(failed)
 	return isFault && f.Reason == insufficient && recorded != nil && recorded.Action == actionStart && m.Status.Phase == v1alpha1.MachineCreating
 }
 
@@ -157,7 +157,7 @@ func taskFault(action, failure string) error {
 	if reason == insufficient {
 		return f
 	}
-	return troubled{f}
+	return retriedUserError{f}
 }
 
 const insufficient = "InsufficientResources"

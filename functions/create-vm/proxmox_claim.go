@@ -89,7 +89,7 @@ func (x *proxmox) takeVMID(ctx context.Context, m *v1alpha1.Machine, vmid int) (
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: x.namespace, Name: kube.Name("vmid", x.provider.Name, strconv.Itoa(vmid)),
-			Labels:      map[string]string{v1alpha1.LabelManagedBy: function, labelHolder: holder},
+			Labels:      map[string]string{v1alpha1.LabelManagedBy: functionName, labelHolder: holder},
 			Annotations: map[string]string{v1alpha1.LabelMachine: m.Namespace + "/" + m.Name},
 		},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder},

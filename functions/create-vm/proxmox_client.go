@@ -76,7 +76,7 @@ func connectProxmox(ctx context.Context, read credentials, p *v1alpha1.MachinePr
 	if wrap != nil {
 		under = wrap(under)
 	}
-	options := []pve.Option{pve.WithUserAgent(function), pve.WithHTTPClient(&http.Client{
+	options := []pve.Option{pve.WithUserAgent(functionName), pve.WithHTTPClient(&http.Client{
 		Transport: truthful{under}, Timeout: timeout,
 		CheckRedirect: outbound.Stay,
 	})}
@@ -185,16 +185,16 @@ func (x *proxmox) fault(err error) error {
 	case e.status == http.StatusBadRequest, e.status == http.StatusNotImplemented && !says(err, "Service Unavailable"):
 		return reconcile.UserError{Reason: "ProxmoxApiError", Message: "Proxmox VE: " + e.message}
 	case e.status == http.StatusInternalServerError:
-		return troubled{reconcile.UserError{Reason: "ProxmoxApiError", Message: "Proxmox VE: " + e.message}}
+		return retriedUserError{reconcile.UserError{Reason: "ProxmoxApiError", Message: "Proxmox VE: " + e.message}}
 	default:
 		return err
 	}
 }
 
-// troubled is a fault that may mend itself: it is told, and tried again.
-type troubled struct{ reconcile.UserError }
+// retriedUserError is a fault that may mend itself: it is told, and tried again.
+type retriedUserError struct{ reconcile.UserError }
 
-func (t troubled) Unwrap() error { return t.UserError }
+func (t retriedUserError) Unwrap() error { return t.UserError }
 
 // task is a task of Proxmox VE as it is.
 type task struct {

@@ -99,7 +99,7 @@ func (x *proxmox) taken(ctx context.Context, m *v1alpha1.Machine, node string, v
 		return seen{}, err
 	}
 	m.Status.ProviderID = proxmoxID(node, next)
-	return seen{}, troubled{reconcile.UserError{Reason: "VMIDTaken", Message: fmt.Sprintf("VMID %d belongs to a virtual machine that the user of MachineProvider %s cannot see; VMID %d is tried next: "+
+	return seen{}, retriedUserError{reconcile.UserError{Reason: "VMIDTaken", Message: fmt.Sprintf("VMID %d belongs to a virtual machine that the user of MachineProvider %s cannot see; VMID %d is tried next: "+
 		"reserve VMIDs for this provider in spec.proxmox.vmidStart and vmidEnd, or grant VM.Audit on /vms", vmid, x.provider.Name, next)}}
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// size is a machine's processor, memory and disks.
+// size is a machine's processors, memory and disks.
 type size struct {
 	cores, threads, sockets int32
 	memory                  resource.Quantity
@@ -47,9 +47,9 @@ func root(quantity string) []disk {
 // defaultClass is the storage class that stands for whatever the default is.
 const defaultClass = "default"
 
-// resolve works out the size of a machine: its template, each field of which
-// gives way to what the spec says, and the disks of both merged by name. It
-// returns a fault where the template does not exist or something is missing.
+// resolve returns the size of a machine: its template, overridden by each field of the spec,
+// and the disks of both merged by name. It returns a UserError if the template does not exist
+// or a field is missing.
 func resolve(spec v1alpha1.MachineSpec) (size, error) {
 	s := size{cores: 1, threads: 1, sockets: 1}
 	if spec.Template != "" {
@@ -60,7 +60,7 @@ func resolve(spec v1alpha1.MachineSpec) (size, error) {
 		s = template
 	}
 	if r := spec.Resources; r != nil && r.CPU != nil {
-		s.cores, s.threads, s.sockets = either(r.CPU.Cores, s.cores), either(r.CPU.Threads, s.threads), either(r.CPU.Sockets, s.sockets)
+		s.cores, s.threads, s.sockets = firstSet(r.CPU.Cores, s.cores), firstSet(r.CPU.Threads, s.threads), firstSet(r.CPU.Sockets, s.sockets)
 	}
 	var err error
 	if r := spec.Resources; r != nil && r.Memory != nil {
@@ -92,9 +92,8 @@ const imageHosts = "ALLOWED_IMAGE_HOSTS"
 // defaultImageFactory is the host of the images of Talos nodes.
 const defaultImageFactory = "factory.talos.dev"
 
-// allowedImages reads which hosts images may be from. There is always a list, since a
-// hypervisor looks a name up itself, so that nobody here sees where it leads, and the
-// metadata of its cloud is next to it.
+// allowedImages returns the hosts from which images may come. There always is a list, because
+// a hypervisor resolves a name itself, and the metadata of its cloud is within its reach.
 func allowedImages(getenv func(string) string) outbound.Rules {
 	factory := defaultImageFactory
 	if u, err := url.Parse(getenv("IMAGE_FACTORY")); err == nil && u.Hostname() != "" {
@@ -103,8 +102,8 @@ func allowedImages(getenv func(string) string) outbound.Rules {
 	return outbound.Parse(strings.Join([]string{factory, getenv(imageHosts), getenv(outbound.Variable)}, ","))
 }
 
-// fetchable refuses images from hosts that are not allowed.
-func fetchable(os *v1alpha1.MachineOS, allowed outbound.Rules) error {
+// checkImageHost returns a UserError for an image from a host that is not allowed.
+func checkImageHost(os *v1alpha1.MachineOS, allowed outbound.Rules) error {
 	if os == nil {
 		return nil
 	}
@@ -125,15 +124,15 @@ func fetchable(os *v1alpha1.MachineOS, allowed outbound.Rules) error {
 	return nil
 }
 
-func either(value, otherwise int32) int32 {
+func firstSet(value, otherwise int32) int32 {
 	if value != 0 {
 		return value
 	}
 	return otherwise
 }
 
-// mergeDisks lets the disks of the spec stand over those of the template that
-// have the same name, field by field, and adds the others in their order.
+// mergeDisks overrides the disks of the template by those of the spec with the same name,
+// field by field, and appends the others.
 func mergeDisks(template []disk, spec []v1alpha1.MachineDisk) ([]disk, error) {
 	merged := slices.Clone(template)
 	for _, d := range spec {
@@ -162,10 +161,10 @@ func mergeDisks(template []disk, spec []v1alpha1.MachineDisk) ([]disk, error) {
 	return merged, nil
 }
 
-// bootPositions numbers a machine's devices from 1 in the order in which it boots
-// from them: for each kind in turn all devices of that kind. A device whose kind
-// is not in order has no number. Without an order there are no numbers.
-func bootPositions(order []v1alpha1.BootDevice, disks, nics, cdroms int) (disk, nic, cdrom []uint) {
+// bootOrder numbers a machine's devices from 1 in the order of boot: for each kind in turn all
+// devices of that kind. A device whose kind is not in order has no number. Without an order
+// there are no numbers.
+func bootOrder(order []v1alpha1.BootDevice, disks, nics, cdroms int) (disk, nic, cdrom []uint) {
 	var next uint
 	number := func(n int) (numbers []uint) {
 		for range n {
@@ -187,7 +186,7 @@ func bootPositions(order []v1alpha1.BootDevice, disks, nics, cdroms int) (disk, 
 	return disk, nic, cdrom
 }
 
-// normalMAC writes a MAC address in lower case with colons.
+// normalMAC returns a MAC address in lower case with colons.
 func normalMAC(mac v1alpha1.MACAddress) string {
 	return strings.ReplaceAll(strings.ToLower(string(mac)), "-", ":")
 }

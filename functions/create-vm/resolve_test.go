@@ -104,7 +104,7 @@ func TestImagesFromForbiddenPlaces(t *testing.T) {
 			t.Parallel()
 			allowed := allowedImages(func(name string) string { return tc.env[name] })
 			for _, os := range []v1alpha1.MachineOS{{ImageID: tc.address}, {ISOURI: tc.address}} {
-				err := fetchable(&os, allowed)
+				err := checkImageHost(&os, allowed)
 				var f reconcile.UserError
 				if tc.says == "" && err != nil || tc.says != "" && (!errors.As(err, &f) || f.Reason != "ImageNotAllowed" || !strings.Contains(f.Message, tc.says)) {
 					t.Errorf("%s: %+v: got %v, want %q", tc.reason, os, err, tc.says)
@@ -112,7 +112,7 @@ func TestImagesFromForbiddenPlaces(t *testing.T) {
 			}
 		})
 	}
-	if err := fetchable(nil, outbound.Rules{}); err != nil {
+	if err := checkImageHost(nil, outbound.Rules{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -131,7 +131,7 @@ func TestSnippetsOfOthers(t *testing.T) {
 		"local:snippets/base.yaml/../x.yml": true,
 	} {
 		err := x.checkSnippet(text)
-		if f, _ := asFault(err); (f.Reason == "SnippetNotAllowed") != refused || (err != nil) != refused {
+		if f, _ := asUserError(err); (f.Reason == "SnippetNotAllowed") != refused || (err != nil) != refused {
 			t.Errorf("%q: %v, want a refusal: %t", text, err, refused)
 		}
 	}
@@ -176,7 +176,7 @@ func TestBootPositions(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			disk, nic, cdrom := bootPositions(tc.order, 2, 1, 1)
+			disk, nic, cdrom := bootOrder(tc.order, 2, 1, 1)
 			if !cmp.Equal(disk, tc.disk) || !cmp.Equal(nic, tc.nic) || !cmp.Equal(cdrom, tc.cdrom) {
 				t.Errorf("%s: got disks %v, interfaces %v, CD drives %v", tc.reason, disk, nic, cdrom)
 			}

@@ -198,15 +198,15 @@ func (w *wire) revived() bool {
 
 // process makes a function as it is after its start, whose requests all go through
 // w.
-func (r *rig) process(w *wire) *functions {
+func (r *rig) process(w *wire) *function {
 	r.Helper()
 	config := rest.CopyConfig(r.config)
 	config.Wrap(w.through)
-	client, err := kube.New(config, function, kinds...)
+	client, err := kube.New(config, functionName, kinds...)
 	if err != nil {
 		r.Fatal(err)
 	}
-	return &functions{kube: client, connect: connect(credentials{client, []string{r.namespace}}, w.through), local: local(client), now: r.clock.now}
+	return &function{kube: client, connect: connect(credentials{client, []string{r.namespace}}, w.through), local: local(client), now: r.clock.now}
 }
 
 // machine makes a small Machine on the site.
@@ -252,7 +252,7 @@ func (r *rig) drive(name string, w *wire, what string, done func(m *v1alpha1.Mac
 		if done(m) {
 			return m
 		}
-		if m != nil && failing(m) {
+		if m != nil && hasFailed(m) {
 			r.clock.advance(max(m.Status.NextCheckTime.Sub(r.clock.now()), 0))
 		}
 		if time.Since(began) > patience {
@@ -291,7 +291,7 @@ func running(m *v1alpha1.Machine) bool {
 func gone(m *v1alpha1.Machine) bool { return m == nil }
 
 // deliver hands one event to a process.
-func deliver(ctx context.Context, f *functions, e event.Event) error {
+func deliver(ctx context.Context, f *function, e event.Event) error {
 	_, err := f.handle(ctx, e)
 	return err
 }

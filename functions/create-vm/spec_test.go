@@ -128,8 +128,8 @@ func TestSecretsForGuests(t *testing.T) {
 		{"another machine's first configuration, whatever label it was given", metav1.ObjectMeta{Name: "web-cloudinit", Labels: map[string]string{v1alpha1.LabelManagedBy: "kubevirt-operator", v1alpha1.LabelCloudInit: "true"}}, "the stack's own"},
 		{"one that is meant for machines", metav1.ObjectMeta{Name: "first-boot", Labels: map[string]string{v1alpha1.LabelCloudInit: "true"}}, ""},
 	} {
-		err := forGuests(&corev1.Secret{ObjectMeta: tc.secret})
-		if f, _ := asFault(err); (tc.says == "") != (err == nil) || (err != nil && (f.Reason != "CloudInitSecretNotAllowed" || !strings.Contains(f.Message, tc.says))) {
+		err := checkGuestSecret(&corev1.Secret{ObjectMeta: tc.secret})
+		if f, _ := asUserError(err); (tc.says == "") != (err == nil) || (err != nil && (f.Reason != "CloudInitSecretNotAllowed" || !strings.Contains(f.Message, tc.says))) {
 			t.Errorf("%s: %v, want %q", tc.reason, err, tc.says)
 		}
 	}
@@ -356,35 +356,35 @@ func TestStep(t *testing.T) {
 		cause  string
 		want   string
 	}{
-		"Resync":    {"what was lost is looked for", settled, causeResync, stepBuild},
-		"New":       {"nobody has seen it", &v1alpha1.Machine{}, causeMachine, stepBuild},
-		"Own":       {"the function has written it", settled, causeMachine, stepNone},
-		"Spec":      {"its owner has changed it", made(func(m *v1alpha1.Machine) { m.Generation = 2 }), causeMachine, stepBuild},
-		"Asked":     {"somebody wants it looked at", made(func(m *v1alpha1.Machine) { m.Annotations = map[string]string{v1alpha1.AnnotationReconcile: "1"} }), causeMachine, stepBuild},
-		"Task":      {"nothing tells when a task ends", made(func(m *v1alpha1.Machine) { m.Status.Task = &v1alpha1.ProviderTask{} }), causeMachine, stepBuild},
-		"Address":   {"it has waited for that", &v1alpha1.Machine{}, causeNetwork, stepBuild},
-		"Network":   {"there was none", &v1alpha1.Machine{}, causeNamespace, stepBuild},
-		"Late":      {"its addresses are written down", settled, causeNetwork, stepNone},
-		"VM":        {"its state is news", settled, causeVM, stepObserve},
-		"Lost":      {"the status was never written", &v1alpha1.Machine{}, causeVM, stepBuild},
-		"Elsewhere": {"it is another machine of that name", made(func(m *v1alpha1.Machine) { m.Status.ProviderID = "proxmox://pve1/10000" }), causeVM, stepNone},
-		"Instance":  {"the guest has told its addresses", settled, causeInstance, stepObserve},
-		"Overtaken": {"a new spec must not be taken for done", made(func(m *v1alpha1.Machine) { m.Generation = 2 }), causeInstance, stepBuild},
-		"OldVM":     {"nor by an event of the virtual machine", made(func(m *v1alpha1.Machine) { m.Generation = 2 }), causeVM, stepBuild},
-		"Restart":   {"a restart is asked for", made(func(m *v1alpha1.Machine) { m.Spec.RestartToken = "1" }), causeInstance, stepBuild},
-		"Refused":   {"its state does not tell that a disk cannot shrink", refusing, causeInstance, stepBuild},
-		"RefusedVM": {"nor does the virtual machine", refusing, causeVM, stepBuild},
-		"Starting":  {"the virtual machine will tell more", made(func(m *v1alpha1.Machine) { m.Status.Phase = v1alpha1.MachineCreating }), causeInstance, stepNone},
-		"Disk":      {"it is there already", settled, causeClaim, stepNone},
-		"Bound":     {"it has waited for that", made(func(m *v1alpha1.Machine) { m.Status.Conditions = nil }), causeClaim, stepObserve},
-		"Grown":     {"its spec has changed as well", made(func(m *v1alpha1.Machine) { m.Generation, m.Status.Conditions = 2, nil }), causeClaim, stepBuild},
-		"Coming":    {"its virtual machine tells when it goes on", made(func(m *v1alpha1.Machine) { m.Status.Phase, m.Status.Conditions = v1alpha1.MachineCreating, nil }), causeClaim, stepNone},
-		"NoVM":      {"the virtual machine is made after it", &v1alpha1.Machine{}, causeClaim, stepNone},
+		"Resync":    {"what was lost is looked for", settled, causeResync, actionEnsure},
+		"New":       {"nobody has seen it", &v1alpha1.Machine{}, causeMachine, actionEnsure},
+		"Own":       {"the function has written it", settled, causeMachine, actionNone},
+		"Spec":      {"its owner has changed it", made(func(m *v1alpha1.Machine) { m.Generation = 2 }), causeMachine, actionEnsure},
+		"Asked":     {"somebody wants it looked at", made(func(m *v1alpha1.Machine) { m.Annotations = map[string]string{v1alpha1.AnnotationReconcile: "1"} }), causeMachine, actionEnsure},
+		"Task":      {"nothing tells when a task ends", made(func(m *v1alpha1.Machine) { m.Status.Task = &v1alpha1.ProviderTask{} }), causeMachine, actionEnsure},
+		"Address":   {"it has waited for that", &v1alpha1.Machine{}, causeNetwork, actionEnsure},
+		"Network":   {"there was none", &v1alpha1.Machine{}, causeNamespace, actionEnsure},
+		"Late":      {"its addresses are written down", settled, causeNetwork, actionNone},
+		"VM":        {"its state is news", settled, causeVM, actionObserve},
+		"Lost":      {"the status was never written", &v1alpha1.Machine{}, causeVM, actionEnsure},
+		"Elsewhere": {"it is another machine of that name", made(func(m *v1alpha1.Machine) { m.Status.ProviderID = "proxmox://pve1/10000" }), causeVM, actionNone},
+		"Instance":  {"the guest has told its addresses", settled, causeInstance, actionObserve},
+		"Overtaken": {"a new spec must not be taken for done", made(func(m *v1alpha1.Machine) { m.Generation = 2 }), causeInstance, actionEnsure},
+		"OldVM":     {"nor by an event of the virtual machine", made(func(m *v1alpha1.Machine) { m.Generation = 2 }), causeVM, actionEnsure},
+		"Restart":   {"a restart is asked for", made(func(m *v1alpha1.Machine) { m.Spec.RestartToken = "1" }), causeInstance, actionEnsure},
+		"Refused":   {"its state does not tell that a disk cannot shrink", refusing, causeInstance, actionEnsure},
+		"RefusedVM": {"nor does the virtual machine", refusing, causeVM, actionEnsure},
+		"Starting":  {"the virtual machine will tell more", made(func(m *v1alpha1.Machine) { m.Status.Phase = v1alpha1.MachineCreating }), causeInstance, actionNone},
+		"Disk":      {"it is there already", settled, causeClaim, actionNone},
+		"Bound":     {"it has waited for that", made(func(m *v1alpha1.Machine) { m.Status.Conditions = nil }), causeClaim, actionObserve},
+		"Grown":     {"its spec has changed as well", made(func(m *v1alpha1.Machine) { m.Generation, m.Status.Conditions = 2, nil }), causeClaim, actionEnsure},
+		"Coming":    {"its virtual machine tells when it goes on", made(func(m *v1alpha1.Machine) { m.Status.Phase, m.Status.Conditions = v1alpha1.MachineCreating, nil }), causeClaim, actionNone},
+		"NoVM":      {"the virtual machine is made after it", &v1alpha1.Machine{}, causeClaim, actionNone},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := step(tc.m, tc.cause); got != tc.want {
+			if got := decideAction(tc.m, tc.cause); got != tc.want {
 				t.Errorf("%s: got %s, want %s", tc.reason, got, tc.want)
 			}
 		})

@@ -11,10 +11,10 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// sharedNames are the names that a machine's interface may have in a
-// NetworkConfiguration that machines share: plain is the machine's, a dash and its own;
-// apart also has a hash of both, and is for where another machine's has the plain one,
-// as eth0 of web-db and db-eth0 of web do. Names there have no dots.
+// sharedNames returns the names that a machine's interface may have in a shared
+// NetworkConfiguration: plain is the machine's name, a dash and the interface's; apart also
+// has a hash of both, for an interface whose plain name another machine has, as eth0 of web-db
+// and db-eth0 of web. Names of Machines there have no dots.
 func sharedNames(machine, iface string) (plain, apart string) {
 	const longest = 80
 	plain = kube.Name(strings.ReplaceAll(machine, ".", "-"), iface)
@@ -23,11 +23,11 @@ func sharedNames(machine, iface string) (plain, apart string) {
 	return plain, plain[:min(len(plain), longest-len(hash))] + hash
 }
 
-// claim writes the MAC address of a machine's interface into a NetworkConfiguration,
-// and returns under which name: the interface's own, if that has no other MAC
-// address, or else a shared one. What an earlier machine of the same name has left
-// behind it takes over, but never what another machine has.
-func (f *functions) claim(ctx context.Context, m *v1alpha1.Machine, n v1alpha1.MachineNetwork, nc *v1alpha1.NetworkConfiguration) (string, error) {
+// claimInterface writes the MAC address of a machine's interface into a NetworkConfiguration,
+// and returns its name there: the interface's own unless it has another MAC address, and a
+// shared name otherwise. It takes over the interface of a deleted machine of the same name,
+// but never that of another machine.
+func (f *function) claimInterface(ctx context.Context, m *v1alpha1.Machine, n v1alpha1.MachineNetwork, nc *v1alpha1.NetworkConfiguration) (string, error) {
 	mac := macOf(m, n)
 	plain, apart := sharedNames(m.Name, n.Name)
 	for _, name := range []string{plain, apart, n.Name} {
@@ -37,7 +37,7 @@ func (f *functions) claim(ctx context.Context, m *v1alpha1.Machine, n v1alpha1.M
 	}
 	shared := plain
 	if has := macIn(nc, plain); has != "" {
-		taken, err := f.otherHas(ctx, m, nc.Name, has)
+		taken, err := f.isUsedByOther(ctx, m, nc.Name, has)
 		if err != nil {
 			return "", err
 		}
@@ -56,8 +56,8 @@ func (f *functions) claim(ctx context.Context, m *v1alpha1.Machine, n v1alpha1.M
 	return shared, nil
 }
 
-// otherHas tells whether another machine has a MAC address in a NetworkConfiguration.
-func (f *functions) otherHas(ctx context.Context, m *v1alpha1.Machine, network, mac string) (bool, error) {
+// isUsedByOther reports whether another machine uses a MAC address in a NetworkConfiguration.
+func (f *function) isUsedByOther(ctx context.Context, m *v1alpha1.Machine, network, mac string) (bool, error) {
 	list := &v1alpha1.MachineList{}
 	if err := f.kube.List(ctx, m.Namespace, "", list); err != nil {
 		return false, err
@@ -73,7 +73,7 @@ func interfaceIn(nc *v1alpha1.NetworkConfiguration, name string) int {
 	return slices.IndexFunc(nc.Spec.NetworkInterfaces, func(s v1alpha1.InterfaceSpec) bool { return s.Name == name })
 }
 
-// macIn is the MAC address of an interface of a NetworkConfiguration, or empty.
+// macIn returns the MAC address of an interface of a NetworkConfiguration, or nothing.
 func macIn(nc *v1alpha1.NetworkConfiguration, name string) string {
 	i := interfaceIn(nc, name)
 	if i < 0 || nc.Spec.NetworkInterfaces[i].MACAddress == "" {
@@ -82,12 +82,12 @@ func macIn(nc *v1alpha1.NetworkConfiguration, name string) string {
 	return normalMAC(nc.Spec.NetworkInterfaces[i].MACAddress)
 }
 
-// unclaim takes the interfaces of a machine out of a NetworkConfiguration again, also
-// those that its spec does not name any more, and reports whether there were any.
-func unclaim(nc *v1alpha1.NetworkConfiguration, m *v1alpha1.Machine) (claimed bool) {
+// releaseInterfaces removes the interfaces of a machine from a NetworkConfiguration, also
+// those that its spec no longer names, and reports whether there were any.
+func releaseInterfaces(nc *v1alpha1.NetworkConfiguration, m *v1alpha1.Machine) (claimed bool) {
 	var kept []v1alpha1.InterfaceSpec
 	for _, s := range nc.Spec.NetworkInterfaces {
-		of, shared := claimedBy(m, s)
+		of, shared := isInterfaceOf(m, s)
 		claimed = claimed || of
 		if of && shared {
 			continue
@@ -101,10 +101,10 @@ func unclaim(nc *v1alpha1.NetworkConfiguration, m *v1alpha1.Machine) (claimed bo
 	return claimed
 }
 
-// claimedBy tells whether an interface of a NetworkConfiguration is one of a machine,
-// and whether it has a shared name. A MAC address that derives from the machine proves
-// it for any name.
-func claimedBy(m *v1alpha1.Machine, s v1alpha1.InterfaceSpec) (of, shared bool) {
+// isInterfaceOf reports whether an interface of a NetworkConfiguration belongs to a machine,
+// and whether it has a shared name. A MAC address that derives from the machine proves it
+// under any name.
+func isInterfaceOf(m *v1alpha1.Machine, s v1alpha1.InterfaceSpec) (of, shared bool) {
 	own := strings.TrimPrefix(s.Name, strings.ReplaceAll(m.Name, ".", "-")+"-")
 	named := slices.Clone(networksOf(m))
 	for _, name := range []string{s.Name, own, own[:max(0, strings.LastIndex(own, "-"))]} {

@@ -13,34 +13,34 @@ import (
 	"github.com/vitistack/stack/functions/internal/network"
 )
 
-// kept tells whether a NetworkConfiguration is deleted, but has machines that use it.
-func kept(nc *v1alpha1.NetworkConfiguration) bool {
+// isDeletingInUse reports whether a NetworkConfiguration is being deleted while machines use
+// it.
+func isDeletingInUse(nc *v1alpha1.NetworkConfiguration) bool {
 	return nc.DeletionTimestamp != nil && len(network.Users(nc)) > 0
 }
 
-// left tells whether a NetworkConfiguration is a machine's own which that has left.
-// It is no news before it is gone.
-func left(nc *v1alpha1.NetworkConfiguration) bool {
-	return owned(nc) && len(network.Users(nc)) == 0
+// isLeft reports whether a NetworkConfiguration is a machine's own which the machine no longer
+// uses. Only its end is an event for the machine.
+func isLeft(nc *v1alpha1.NetworkConfiguration) bool {
+	return isOwn(nc) && len(network.Users(nc)) == 0
 }
 
-// explain writes into a NetworkConfiguration that is being deleted which machines it
-// waits for. For those that are gone, whoever took their finalizer away, it waits no
-// longer.
-func (f *functions) explain(ctx context.Context, in event.Event, ref events.Ref) error {
+// explainDeletion writes into a NetworkConfiguration that is being deleted which machines it
+// waits for. It removes the finalizers of machines that do not exist.
+func (f *function) explainDeletion(ctx context.Context, in event.Event, ref events.Ref) error {
 	nc := &v1alpha1.NetworkConfiguration{}
-	if events.IsDelete(in.Type()) || (events.Carried(in, nc) && !kept(nc)) {
+	if events.IsDelete(in.Type()) || (events.Carried(in, nc) && !isDeletingInUse(nc)) {
 		return nil
 	}
 	err := f.kube.Get(ctx, ref.Namespace, ref.Name, nc)
-	if kube.NotFound(err) || (err == nil && !kept(nc)) {
+	if kube.NotFound(err) || (err == nil && !isDeletingInUse(nc)) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	before := nc.DeepCopy()
-	users, err := f.leaveForGone(ctx, nc)
+	users, err := f.releaseForDeletedMachines(ctx, nc)
 	if err != nil {
 		return err
 	}
@@ -62,15 +62,15 @@ func (f *functions) explain(ctx context.Context, in event.Event, ref events.Ref)
 	return nil
 }
 
-// leaveForGone leaves a NetworkConfiguration for the machines that are gone, and
-// returns the others in words.
-func (f *functions) leaveForGone(ctx context.Context, nc *v1alpha1.NetworkConfiguration) (users []string, err error) {
+// releaseForDeletedMachines removes the finalizers of machines that do not exist from a
+// NetworkConfiguration, and returns the names of the others.
+func (f *function) releaseForDeletedMachines(ctx context.Context, nc *v1alpha1.NetworkConfiguration) (users []string, err error) {
 	owner := metav1.GetControllerOf(nc)
 	for _, name := range network.Users(nc) {
 		m := &v1alpha1.Machine{}
 		err := f.kube.Get(ctx, nc.Namespace, name, m)
 		switch {
-		case kube.NotFound(err), err == nil && owned(nc) && owner.UID != m.UID:
+		case kube.NotFound(err), err == nil && isOwn(nc) && owner.UID != m.UID:
 			network.Leave(nc, name)
 		case err != nil:
 			return nil, err

@@ -20,9 +20,9 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-const function = "create-vm"
+const functionName = "create-vm"
 
-type functions struct {
+type function struct {
 	kube *kube.Client
 	// connect makes the hypervisor of a MachineProvider.
 	connect func(ctx context.Context, p *v1alpha1.MachineProvider) (hypervisor, error)
@@ -37,7 +37,7 @@ type functions struct {
 	patience time.Duration
 }
 
-func (f *functions) handle(ctx context.Context, in event.Event) (*event.Event, error) {
+func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, error) {
 	ref, err := events.RefOf(in)
 	if err != nil {
 		return nil, err
@@ -47,22 +47,22 @@ func (f *functions) handle(ctx context.Context, in event.Event) (*event.Event, e
 		cause = causeResync
 	}
 	if ref.Kind == "MachineProvider" {
-		return nil, kube.OnConflict(func() error { return f.settleProvider(ctx, ref.Name, cause) })
+		return nil, kube.OnConflict(func() error { return f.reconcileProvider(ctx, ref.Name, cause) })
 	}
 	if ref.Kind == "NetworkPool" {
-		return nil, f.poolsChanged(ctx)
+		return nil, f.requeueForPools(ctx)
 	}
-	names, err := f.machinesOf(ctx, in, ref)
+	names, err := f.affectedMachines(ctx, in, ref)
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range names {
-		if err := kube.OnConflict(func() error { return f.settle(ctx, ref.Namespace, name, cause) }); err != nil {
+		if err := kube.OnConflict(func() error { return f.reconcileMachine(ctx, ref.Namespace, name, cause) }); err != nil {
 			return nil, err
 		}
 	}
 	if ref.Kind == causeNetwork {
-		return nil, kube.OnConflict(func() error { return f.explain(ctx, in, ref) })
+		return nil, kube.OnConflict(func() error { return f.explainDeletion(ctx, in, ref) })
 	}
 	return nil, nil
 }
@@ -78,8 +78,9 @@ const (
 	causeResync    = "resync"
 )
 
-// settle brings one Machine a step further.
-func (f *functions) settle(ctx context.Context, namespace, name, cause string) error {
+// reconcileMachine reconciles one Machine as far as cause requires. A second call changes
+// nothing.
+func (f *function) reconcileMachine(ctx context.Context, namespace, name, cause string) error {
 	m := &v1alpha1.Machine{}
 	if err := f.kube.Get(ctx, namespace, name, m); err != nil {
 		if kube.NotFound(err) {
@@ -88,10 +89,10 @@ func (f *functions) settle(ctx context.Context, namespace, name, cause string) e
 		return err
 	}
 	if m.DeletionTimestamp != nil {
-		return f.remove(ctx, m)
+		return f.removeMachine(ctx, m)
 	}
-	next := step(m, cause)
-	if next == stepNone {
+	next := decideAction(m, cause)
+	if next == actionNone {
 		return nil
 	}
 	if waiting, err := f.waitForBackOff(ctx, m); waiting || err != nil {
@@ -99,19 +100,19 @@ func (f *functions) settle(ctx context.Context, namespace, name, cause string) e
 	}
 	began, before := f.now(), m.DeepCopy()
 	p := progress{err: errGone}
-	if next == stepObserve {
-		p = f.observe(ctx, m)
+	if next == actionObserve {
+		p = f.observeMachine(ctx, m)
 	}
 	if errors.Is(p.err, errGone) {
-		size, provider, err := f.plan(ctx, m)
-		if err == nil && cause == causeMachine && f.asked(ctx, m) {
+		size, provider, err := f.resolveMachine(ctx, m)
+		if err == nil && cause == causeMachine && f.createConfiguration(ctx, m) {
 			return nil
 		}
 		if p.err = err; err == nil {
-			if before, err = f.hold(ctx, before, m, provider); err != nil {
+			if before, err = f.recordProvider(ctx, before, m, provider); err != nil {
 				return err
 			}
-			p = f.build(ctx, m, size, provider)
+			p = f.ensureMachine(ctx, m, size, provider)
 			p.kind = provider.Spec.Type
 		}
 	}
@@ -119,31 +120,32 @@ func (f *functions) settle(ctx context.Context, namespace, name, cause string) e
 		return p.err
 	}
 	p.last, p.now = before.Status.Task, f.now()
-	settled(operatorOf(m, p.kind), p.err, p.now.Sub(began))
-	wrote, err := f.write(ctx, before, m, decide(m, p))
+	countReconcile(operatorOf(m, p.kind), p.err, p.now.Sub(began))
+	wrote, err := f.patchStatus(ctx, before, m, setStatus(m, p))
 	if err != nil {
-		return f.overtaken(ctx, m, err)
+		return f.removeIfDeleted(ctx, m, err)
 	}
-	if mends(p.err) {
+	if isRetried(p.err) {
 		return fmt.Errorf("build machine %s/%s: %w", namespace, name, p.err)
 	}
-	return lookAgain(m, wrote)
+	return requeueError(m, wrote)
 }
 
-// lookAgain asks the broker to deliver again while the hypervisor works on a task,
-// whose end no event tells. A status that has just been written is an event itself.
-func lookAgain(m *v1alpha1.Machine, wrote bool) error {
+// requeueError returns an error that has the Broker redeliver the event while the hypervisor
+// works on a task, whose end causes no event. A status that was just written causes an event
+// itself.
+func requeueError(m *v1alpha1.Machine, wrote bool) error {
 	if wrote || m.Status.Task == nil {
 		return nil
 	}
 	return fmt.Errorf("settle machine %s/%s: its hypervisor still works on task %s", m.Namespace, m.Name, m.Status.Task.Action)
 }
 
-// plan works out what is to be made, and where. It changes nothing.
-func (f *functions) plan(ctx context.Context, m *v1alpha1.Machine) (size, *v1alpha1.MachineProvider, error) {
+// resolveMachine returns the size and the MachineProvider of a Machine. It changes nothing.
+func (f *function) resolveMachine(ctx context.Context, m *v1alpha1.Machine) (size, *v1alpha1.MachineProvider, error) {
 	s, err := resolve(m.Spec)
 	if err == nil && m.Status.VMName == "" { // afterwards nothing is fetched, and os cannot be changed
-		err = fetchable(m.Spec.OS, f.images)
+		err = checkImageHost(m.Spec.OS, f.images)
 	}
 	if err != nil {
 		return size{}, nil, err
@@ -152,11 +154,11 @@ func (f *functions) plan(ctx context.Context, m *v1alpha1.Machine) (size, *v1alp
 	return s, provider, err
 }
 
-// hold writes down, before anything is made for the machine, that it has to be
-// cleaned up and at which provider, and returns the machine as it is then.
-// Whatever becomes of this delivery, the deletion knows where to look.
-func (f *functions) hold(ctx context.Context, before, m *v1alpha1.Machine, provider *v1alpha1.MachineProvider) (*v1alpha1.Machine, error) {
-	if err := f.keepProvider(ctx, provider); err != nil {
+// recordProvider writes the finalizer and the MachineProvider before anything is created for a
+// Machine, and returns the Machine as written. Whatever happens to this delivery, the deletion
+// knows where to look.
+func (f *function) recordProvider(ctx context.Context, before, m *v1alpha1.Machine, provider *v1alpha1.MachineProvider) (*v1alpha1.Machine, error) {
+	if err := f.addProviderFinalizer(ctx, provider); err != nil {
 		return nil, err
 	}
 	missing := kube.AddFinalizer(m, v1alpha1.FinalizerMachine)
@@ -170,21 +172,22 @@ func (f *functions) hold(ctx context.Context, before, m *v1alpha1.Machine, provi
 	if _, err := f.kube.Patch(ctx, before, m); err != nil {
 		return nil, err
 	}
-	if err := f.stillProvided(ctx, m, provider.Name); err != nil {
+	if err := f.confirmProvider(ctx, m, provider.Name); err != nil {
 		return nil, err
 	}
 	return m.DeepCopy(), nil
 }
 
-// build brings the machine as far as it goes.
-func (f *functions) build(ctx context.Context, m *v1alpha1.Machine, size size, provider *v1alpha1.MachineProvider) (p progress) {
+// ensureMachine creates or changes the networks and the virtual machine as far as possible
+// now.
+func (f *function) ensureMachine(ctx context.Context, m *v1alpha1.Machine, size size, provider *v1alpha1.MachineProvider) (p progress) {
 	want := wanted{size: size}
 	m.Status.Provider = provider.Name
-	if p.nics, p.err = f.join(ctx, m); p.err != nil {
+	if p.nics, p.err = f.ensureNetworks(ctx, m); p.err != nil {
 		return p
 	}
 	want.nics = assignDefaultRoutes(p.nics)
-	if p.err = f.firstConfiguration(ctx, m, &want); p.err != nil {
+	if p.err = f.fillUserData(ctx, m, &want); p.err != nil {
 		return p
 	}
 	var backend hypervisor
@@ -193,7 +196,7 @@ func (f *functions) build(ctx context.Context, m *v1alpha1.Machine, size size, p
 	}
 	var vm seen
 	if vm, p.err = backend.Ensure(ctx, m, want); p.err == nil && vm.handover == handoverTake {
-		p.err = f.dropMachineConfig(ctx, m)
+		p.err = f.deleteMachineConfigSecret(ctx, m)
 	}
 	if p.err == nil {
 		p.vm = &vm
@@ -201,8 +204,8 @@ func (f *functions) build(ctx context.Context, m *v1alpha1.Machine, size size, p
 	return p
 }
 
-// observe looks only at the virtual machine, whose change is the cause.
-func (f *functions) observe(ctx context.Context, m *v1alpha1.Machine) (p progress) {
+// observeMachine reads only the virtual machine, which has changed.
+func (f *function) observeMachine(ctx context.Context, m *v1alpha1.Machine) (p progress) {
 	vm, err := f.local.Observe(ctx, m)
 	if p.err = err; err == nil {
 		p.vm = &vm
@@ -210,8 +213,8 @@ func (f *functions) observe(ctx context.Context, m *v1alpha1.Machine) (p progres
 	return p
 }
 
-// firstConfiguration gathers what the guest is told at its first start.
-func (f *functions) firstConfiguration(ctx context.Context, m *v1alpha1.Machine, want *wanted) (err error) {
+// fillUserData reads the Secrets with the first configuration of the guest.
+func (f *function) fillUserData(ctx context.Context, m *v1alpha1.Machine, want *wanted) (err error) {
 	if c := m.Spec.CloudInit; c != nil {
 		want.userData, want.networkData = c.UserData, c.NetworkData
 	}
@@ -221,7 +224,7 @@ func (f *functions) firstConfiguration(ctx context.Context, m *v1alpha1.Machine,
 		}
 	}
 	if m.MachineConfigSecret() != "" {
-		return reconcile.SecretsError(f.machineConfig(ctx, m, want), function)
+		return reconcile.SecretsError(f.addMachineConfig(ctx, m, want), functionName)
 	}
 	if m.Spec.CloudInit == nil || m.Spec.CloudInit.SecretRef == nil {
 		return nil
@@ -232,10 +235,10 @@ func (f *functions) firstConfiguration(ctx context.Context, m *v1alpha1.Machine,
 		return reconcile.UserError{Reason: "CloudInitSecretNotFound", Message: fmt.Sprintf("Secret %s does not exist: create it, or change spec.cloudInit.secretRef", ref.Name)}
 	}
 	if err != nil {
-		return reconcile.SecretsError(err, function)
+		return reconcile.SecretsError(err, functionName)
 	}
 	if m.Status.VMName == "" { // afterwards the guest has it
-		if err := forGuests(secret); err != nil {
+		if err := checkGuestSecret(secret); err != nil {
 			return err
 		}
 	}
@@ -247,9 +250,9 @@ func (f *functions) firstConfiguration(ctx context.Context, m *v1alpha1.Machine,
 	return nil
 }
 
-// forGuests refuses Secrets that are not meant for machines: whoever may create a Machine
-// could read any other Secret of the namespace in it.
-func forGuests(secret *corev1.Secret) error {
+// checkGuestSecret returns a UserError for a Secret that does not opt in, because a user who
+// may create a Machine could read any Secret of the namespace in the guest.
+func checkGuestSecret(secret *corev1.Secret) error {
 	owned := slices.ContainsFunc(secret.OwnerReferences, func(r metav1.OwnerReference) bool {
 		return strings.HasPrefix(r.APIVersion, v1alpha1.GroupVersion.Group+"/")
 	})
@@ -264,9 +267,9 @@ func forGuests(secret *corev1.Secret) error {
 	}
 }
 
-// remove takes down the virtual machine, its disks, and its place in the network,
-// in this order, and then lets the object go.
-func (f *functions) remove(ctx context.Context, m *v1alpha1.Machine) error {
+// removeMachine removes the virtual machine, its disks and its network interfaces, in this
+// order, and then the finalizer.
+func (f *function) removeMachine(ctx context.Context, m *v1alpha1.Machine) error {
 	if slices.Contains(m.Finalizers, v1alpha1.FinalizerEtcd) {
 		return f.waitForEtcd(ctx, m)
 	}
@@ -274,22 +277,22 @@ func (f *functions) remove(ctx context.Context, m *v1alpha1.Machine) error {
 		return err
 	}
 	before := m.DeepCopy()
-	waitsFor, err := f.takeDown(ctx, m)
+	waitsFor, err := f.removeBackend(ctx, m)
 	if kube.Conflict(err) {
 		return err
 	}
 	if err != nil {
-		return f.notRemoved(ctx, before, m, err)
+		return f.writeRemovalError(ctx, before, m, err)
 	}
 	if waitsFor != "" {
-		if repeats(before.Status.Task, m.Status.Task) {
+		if isRepeated(before.Status.Task, m.Status.Task) {
 			recordFailure(m, f.now())
 		}
-		wrote, err := f.write(ctx, before, m, deleting(m, "Deleting", "waits for "+waitsFor+" to be deleted"))
+		wrote, err := f.patchStatus(ctx, before, m, setDeleting(m, "Deleting", "waits for "+waitsFor+" to be deleted"))
 		if err != nil {
 			return err
 		}
-		return lookAgain(m, wrote)
+		return requeueError(m, wrote)
 	}
 	if !kube.RemoveFinalizer(m, v1alpha1.FinalizerMachine) {
 		return nil
@@ -301,36 +304,36 @@ func (f *functions) remove(ctx context.Context, m *v1alpha1.Machine) error {
 	return f.releaseProviderOf(ctx, m)
 }
 
-// waitForEtcd keeps the virtual machine of a control plane until its cluster has taken it
-// out of etcd. The phase stays, because the machine still works.
-func (f *functions) waitForEtcd(ctx context.Context, m *v1alpha1.Machine) error {
+// waitForEtcd keeps the virtual machine of a control plane until its cluster has removed it
+// from etcd. The phase stays, because the machine still works.
+func (f *function) waitForEtcd(ctx context.Context, m *v1alpha1.Machine) error {
 	before := m.DeepCopy()
 	message := fmt.Sprintf("waits until KubernetesCluster %q has taken it out of etcd, whose condition Ready says what that waits for; the annotation %s=true on this Machine deletes it without that",
 		m.Labels[v1alpha1.LabelClusterName], v1alpha1.AnnotationForce)
-	_, err := f.write(ctx, before, m, tell(m, false, "WaitingForEtcd", message))
+	_, err := f.patchStatus(ctx, before, m, setReady(m, false, "WaitingForEtcd", message))
 	return err
 }
 
-// notRemoved writes why a machine could not be removed, and returns the error that
-// requeues the delivery if another attempt may succeed.
-func (f *functions) notRemoved(ctx context.Context, before, m *v1alpha1.Machine, why error) error {
-	if mends(why) {
+// writeRemovalError writes why a machine could not be removed. It returns the error that has
+// the Broker redeliver the event if another attempt may succeed.
+func (f *function) writeRemovalError(ctx context.Context, before, m *v1alpha1.Machine, why error) error {
+	if isRetried(why) {
 		recordFailure(m, f.now())
 	}
 	reason, message := reasonOf(why)
-	if _, err := f.write(ctx, before, m, deleting(m, reason, message)); err != nil {
+	if _, err := f.patchStatus(ctx, before, m, setDeleting(m, reason, message)); err != nil {
 		return err
 	}
-	if mends(why) {
+	if isRetried(why) {
 		return fmt.Errorf("remove machine %s/%s: %w", m.Namespace, m.Name, why)
 	}
 	return nil
 }
 
-// overtaken takes down what was made for a machine that has been deleted meanwhile:
-// its removal may have come before, when there was nothing yet, and does not come
-// again. So it is waited for here. why is what is returned then.
-func (f *functions) overtaken(ctx context.Context, m *v1alpha1.Machine, why error) error {
+// removeIfDeleted removes what was created for a Machine that was deleted during this
+// delivery, because the delivery of its deletion may have ended before. Otherwise it returns
+// why.
+func (f *function) removeIfDeleted(ctx context.Context, m *v1alpha1.Machine, why error) error {
 	gone, err := f.kube.Gone(ctx, m)
 	if err != nil {
 		return err
@@ -340,11 +343,11 @@ func (f *functions) overtaken(ctx context.Context, m *v1alpha1.Machine, why erro
 	}
 	const pause = 200 * time.Millisecond
 	for {
-		waitsFor, err := f.takeDown(ctx, m)
+		waitsFor, err := f.removeBackend(ctx, m)
 		if err == nil && waitsFor == "" {
 			return why
 		}
-		if _, refused := asFault(err); refused {
+		if _, refused := asUserError(err); refused {
 			return fmt.Errorf("remove what was made for machine %s/%s, which is gone: %w", m.Namespace, m.Name, err)
 		}
 		select {
@@ -355,11 +358,11 @@ func (f *functions) overtaken(ctx context.Context, m *v1alpha1.Machine, why erro
 	}
 }
 
-func (f *functions) takeDown(ctx context.Context, m *v1alpha1.Machine) (waitsFor string, err error) {
+func (f *function) removeBackend(ctx context.Context, m *v1alpha1.Machine) (waitsFor string, err error) {
 	if m.Spec.Protected {
 		return "", reconcile.UserError{Reason: "Protected", Message: "the machine is protected: set spec.protected to false to let it be deleted"}
 	}
-	if madeOn(m) != "" {
+	if recordedProvider(m) != "" {
 		provider, err := f.providerOf(ctx, m)
 		if err != nil {
 			return "", err
@@ -372,19 +375,19 @@ func (f *functions) takeDown(ctx context.Context, m *v1alpha1.Machine) (waitsFor
 			return waitsFor, err
 		}
 	}
-	return f.leave(ctx, m)
+	return f.leaveNetworks(ctx, m)
 }
 
-func deleting(m *v1alpha1.Machine, reason, message string) reconcile.Outcome {
+func setDeleting(m *v1alpha1.Machine, reason, message string) reconcile.Outcome {
 	m.Status.Phase = v1alpha1.MachineDeleting
 	m.Status.ObservedGeneration = m.Generation
-	return tell(m, false, reason, message)
+	return setReady(m, false, reason, message)
 }
 
-// write patches the status if it has changed, and tells people if the phase has, or
-// if they have to change something. It reports whether it patched.
-func (f *functions) write(ctx context.Context, before, m *v1alpha1.Machine, o reconcile.Outcome) (bool, error) {
-	stamp(before, m, f.now())
+// patchStatus writes the status if it differs, and records an Event if the phase has changed
+// or a user has to act. It reports whether it wrote the status.
+func (f *function) patchStatus(ctx context.Context, before, m *v1alpha1.Machine, o reconcile.Outcome) (bool, error) {
+	setLastUpdated(before, m, f.now())
 	o.Changed = o.Changed && (o.Warning || m.Status.Phase != before.Status.Phase)
 	return reconcile.PatchStatus(ctx, f.kube, before, m, string(m.Status.Phase), o)
 }

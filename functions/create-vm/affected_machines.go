@@ -15,30 +15,31 @@ import (
 	"github.com/vitistack/stack/functions/internal/network"
 )
 
-// machinesOf names the Machines that an event is news to.
-func (f *functions) machinesOf(ctx context.Context, in event.Event, ref events.Ref) ([]string, error) {
+// affectedMachines returns the names of the Machines that an event affects.
+func (f *function) affectedMachines(ctx context.Context, in event.Event, ref events.Ref) ([]string, error) {
 	switch ref.Kind {
 	case causeMachine, causeVM, causeInstance:
 		return []string{ref.Name}, nil
 	case causeNetwork:
-		return f.machinesOfNetwork(ctx, in, ref)
+		return f.machinesWaitingForNetwork(ctx, in, ref)
 	case causeNamespace:
-		return f.machinesIn(ctx, ref.Namespace, func(m *v1alpha1.Machine) bool { return network.Missing(m.Status.Conditions) })
+		return f.selectMachines(ctx, ref.Namespace, func(m *v1alpha1.Machine) bool { return network.Missing(m.Status.Conditions) })
 	default:
-		return f.machinesOfClaim(ctx, in, ref)
+		return f.machineOfVolumeClaim(ctx, in, ref)
 	}
 }
 
-// machinesOfNetwork names the Machines that a NetworkConfiguration may be news to.
-func (f *functions) machinesOfNetwork(ctx context.Context, in event.Event, ref events.Ref) ([]string, error) {
+// machinesWaitingForNetwork returns the names of the Machines that a change of a
+// NetworkConfiguration or NetworkNamespace may affect.
+func (f *function) machinesWaitingForNetwork(ctx context.Context, in event.Event, ref events.Ref) ([]string, error) {
 	nc := &v1alpha1.NetworkConfiguration{}
-	there, err := f.reported(ctx, in, ref, nc)
+	there, err := f.readCarried(ctx, in, ref, nc)
 	switch {
 	case err != nil:
 		return nil, err
-	case there && (unanswered(nc) || left(nc)):
+	case there && (isUnanswered(nc) || isLeft(nc)):
 		return nil, nil
-	case there && owned(nc):
+	case there && isOwn(nc):
 		return []string{ref.Name}, nil
 	case !there:
 		own := &v1alpha1.Machine{}
@@ -50,21 +51,21 @@ func (f *functions) machinesOfNetwork(ctx context.Context, in event.Event, ref e
 			return nil, err
 		}
 	}
-	return f.machinesIn(ctx, ref.Namespace, func(m *v1alpha1.Machine) bool {
+	return f.selectMachines(ctx, ref.Namespace, func(m *v1alpha1.Machine) bool {
 		return slices.ContainsFunc(networksOf(m), func(n v1alpha1.MachineNetwork) bool { return n.NetworkName == ref.Name })
 	})
 }
 
-// machinesOfClaim names the Machine of a disk whose state may be news: one that has
-// become bound, or is gone.
-func (f *functions) machinesOfClaim(ctx context.Context, in event.Event, ref events.Ref) ([]string, error) {
+// machineOfVolumeClaim returns the name of the Machine whose disk has become bound or is
+// deleted.
+func (f *function) machineOfVolumeClaim(ctx context.Context, in event.Event, ref events.Ref) ([]string, error) {
 	claim := &corev1.PersistentVolumeClaim{}
-	there, err := f.reported(ctx, in, ref, claim)
+	there, err := f.readCarried(ctx, in, ref, claim)
 	if err != nil {
 		return nil, err
 	}
 	if !there {
-		return f.machinesIn(ctx, ref.Namespace, func(m *v1alpha1.Machine) bool {
+		return f.selectMachines(ctx, ref.Namespace, func(m *v1alpha1.Machine) bool {
 			return m.DeletionTimestamp != nil && strings.HasPrefix(ref.Name, m.Name+"-")
 		})
 	}
@@ -75,9 +76,9 @@ func (f *functions) machinesOfClaim(ctx context.Context, in event.Event, ref eve
 	return []string{name}, nil
 }
 
-// reported reads an object as an event carries it, or else as it is now, and tells
-// whether it is there.
-func (f *functions) reported(ctx context.Context, in event.Event, ref events.Ref, into kube.Object) (bool, error) {
+// readCarried reads an object from an event that carries it, or else from the API server, and
+// reports whether it exists.
+func (f *function) readCarried(ctx context.Context, in event.Event, ref events.Ref, into kube.Object) (bool, error) {
 	if events.IsDelete(in.Type()) {
 		return false, nil
 	}
@@ -91,9 +92,9 @@ func (f *functions) reported(ctx context.Context, in event.Event, ref events.Ref
 	return err == nil, err
 }
 
-// machinesIn names the Machines of a namespace that are wanted. Those that are up wait
-// for nobody, and are left out: they may be many.
-func (f *functions) machinesIn(ctx context.Context, namespace string, wanted func(*v1alpha1.Machine) bool) ([]string, error) {
+// selectMachines returns the names of the Machines of a namespace that wanted accepts. It
+// leaves out Machines that run, because they wait for nothing and may be many.
+func (f *function) selectMachines(ctx context.Context, namespace string, wanted func(*v1alpha1.Machine) bool) ([]string, error) {
 	list := &v1alpha1.MachineList{}
 	waiting := metav1.ListOptions{FieldSelector: "status.phase!=" + string(v1alpha1.MachineRunning)}
 	if err := f.kube.ListPage(ctx, namespace, waiting, list); err != nil {

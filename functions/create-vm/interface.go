@@ -14,7 +14,7 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// nic is a network interface of a machine, with what layer 2 gave it.
+// nic is a network interface of a machine with its addresses from layer 2.
 type nic struct {
 	name, mac string
 	model     v1alpha1.NICModel
@@ -36,7 +36,7 @@ type nic struct {
 // ownInterface is the interface of a machine that says nothing about networks.
 const ownInterface = "eth0"
 
-// networksOf are the interfaces that a machine asks for.
+// networksOf returns the interfaces that a machine asks for.
 func networksOf(m *v1alpha1.Machine) []v1alpha1.MachineNetwork {
 	if len(m.Spec.Networks) > 0 {
 		return m.Spec.Networks
@@ -44,7 +44,7 @@ func networksOf(m *v1alpha1.Machine) []v1alpha1.MachineNetwork {
 	return []v1alpha1.MachineNetwork{{Name: ownInterface, NetworkName: m.Name}}
 }
 
-// macOf is the MAC address of an interface of a machine.
+// macOf returns the MAC address of an interface of a machine.
 func macOf(m *v1alpha1.Machine, n v1alpha1.MachineNetwork) string {
 	if n.MACAddress != "" {
 		return normalMAC(n.MACAddress)
@@ -52,11 +52,10 @@ func macOf(m *v1alpha1.Machine, n v1alpha1.MachineNetwork) string {
 	return deriveMAC(m.UID, n.Name)
 }
 
-// ownConfiguration is the NetworkConfiguration of a machine that says nothing
-// about networks.
+// ownConfiguration returns the NetworkConfiguration of a machine without spec.networks.
 func ownConfiguration(m *v1alpha1.Machine, networkNamespace string) *v1alpha1.NetworkConfiguration {
 	labels := map[string]string{
-		v1alpha1.LabelMachine: kube.LabelValue(m.Name), v1alpha1.LabelSourceMachine: kube.LabelValue(m.Name), v1alpha1.LabelManagedBy: function,
+		v1alpha1.LabelMachine: kube.LabelValue(m.Name), v1alpha1.LabelSourceMachine: kube.LabelValue(m.Name), v1alpha1.LabelManagedBy: functionName,
 	}
 	if cluster := m.Labels[v1alpha1.LabelClusterName]; cluster != "" {
 		labels[v1alpha1.LabelClusterName] = cluster
@@ -76,10 +75,10 @@ func ownConfiguration(m *v1alpha1.Machine, networkNamespace string) *v1alpha1.Ne
 	}
 }
 
-// joined works out an interface from what layer 2 wrote into the status of its
-// NetworkConfiguration under a name. It reports false, and why, while that is not
-// there yet; failed is whether it will not come by itself.
-func joined(nc *v1alpha1.NetworkConfiguration, n v1alpha1.MachineNetwork, name, mac string) (out nic, why string, failed bool) {
+// interfaceFromStatus returns an interface from what layer 2 wrote into the status of its
+// NetworkConfiguration under a name. While the addresses are missing it returns false and why;
+// failed is whether a user has to act.
+func interfaceFromStatus(nc *v1alpha1.NetworkConfiguration, n v1alpha1.MachineNetwork, name, mac string) (out nic, why string, failed bool) {
 	i := slices.IndexFunc(nc.Status.NetworkInterfaces, func(s v1alpha1.InterfaceStatus) bool { return s.Name == name })
 	if i < 0 || !nc.Status.NetworkInterfaces[i].IPAllocated || normalMAC(nc.Status.NetworkInterfaces[i].MACAddress) != mac {
 		why = fmt.Sprintf("waits for an address from NetworkConfiguration %s", nc.Name)
@@ -117,9 +116,9 @@ func (n *nic) address(addresses []string, subnet, gateway string) {
 	}
 }
 
-// assignDefaultRoutes leaves the default route of each family to the first interface that
-// has a gateway of that family: netplan refuses two default routes of one metric, and
-// Talos would use either.
+// assignDefaultRoutes leaves the default route of each family to the first interface with a
+// gateway of that family: netplan refuses two default routes of one metric, and Talos would
+// use either.
 func assignDefaultRoutes(nics []nic) []nic {
 	out := slices.Clone(nics)
 	assigned := map[bool]bool{}
