@@ -38,8 +38,8 @@ func (d *NetworkAttachmentDefinition) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// attach makes the NetworkAttachmentDefinitions of interfaces where they are missing.
-// They belong to the network, not to the machine.
+// attach creates the missing NetworkAttachmentDefinitions of interfaces. They belong to the
+// network, not to the machine.
 func (k *kubevirt) attach(ctx context.Context, m *v1alpha1.Machine, want wanted) error {
 	for _, n := range want.nics {
 		if err := k.attachOne(ctx, m, n); err != nil {
@@ -70,8 +70,8 @@ func (k *kubevirt) attachOne(ctx context.Context, m *v1alpha1.Machine, n nic) er
 	return k.checkSpoofing(ctx, there)
 }
 
-// checkSpoofing switches the check of MAC addresses on in an attachment that this stack
-// has made. Those of others stay as they are.
+// checkSpoofing enables the check of MAC addresses in an attachment that the stack has
+// created. It does not change those of others.
 func (k *kubevirt) checkSpoofing(ctx context.Context, there *NetworkAttachmentDefinition) error {
 	if there.Labels[v1alpha1.LabelManagedBy] != kubevirtManager {
 		return nil

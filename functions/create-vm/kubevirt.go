@@ -19,7 +19,7 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// kubevirt makes virtual machines as VirtualMachine objects of a cluster.
+// kubevirt creates virtual machines as VirtualMachine objects of a cluster.
 type kubevirt struct {
 	// home is the cluster of the Machines, guests the one of the virtual machines.
 	home, guests *kube.Client
@@ -43,18 +43,18 @@ func (k *kubevirt) Ensure(ctx context.Context, m *v1alpha1.Machine, want wanted)
 		vm, made, err = k.create(ctx, m, want)
 	}
 	if err != nil {
-		return seen{}, k.fault(err)
+		return seen{}, k.asUserError(err)
 	}
-	if !madeFor(vm, m) {
+	if !isMadeFor(vm, m) {
 		return seen{}, nameTaken(vm)
 	}
 	if existed {
 		if err := k.change(ctx, m, want, vm); err != nil {
-			return seen{}, k.fault(err)
+			return seen{}, k.asUserError(err)
 		}
 	}
-	if err := k.handOver(ctx, m, want, vm); err != nil {
-		return seen{}, k.fault(err)
+	if err := k.moveMachineConfig(ctx, m, want, vm); err != nil {
+		return seen{}, k.asUserError(err)
 	}
 	s, err := k.read(ctx, m, vm, made)
 	if err != nil {
@@ -73,7 +73,7 @@ func (k *kubevirt) Observe(ctx context.Context, m *v1alpha1.Machine) (seen, erro
 		}
 		return seen{}, err
 	}
-	if !madeFor(vm, m) {
+	if !isMadeFor(vm, m) {
 		return seen{}, nameTaken(vm)
 	}
 	return k.read(ctx, m, vm, nil)
@@ -84,8 +84,8 @@ func nameTaken(vm *kubevirtv1.VirtualMachine) error {
 		"VirtualMachine %s was not made for this machine: delete it, or give the machine another name", vm.Name)}
 }
 
-// read gathers the state of a virtual machine: of its instance where it runs, and
-// of its disks where it does not, which need not be read where they have just been made.
+// read reads the state of a virtual machine: of its instance if it runs, and of its disks if
+// it does not. claims are disks that were just created.
 func (k *kubevirt) read(ctx context.Context, m *v1alpha1.Machine, vm *kubevirtv1.VirtualMachine, claims []corev1.PersistentVolumeClaim) (seen, error) {
 	s := readVM(vm, m.Status.Phase, m.Spec.PowerState)
 	s.providerID, s.silent = k.id(m), !k.owned
@@ -95,7 +95,7 @@ func (k *kubevirt) read(ctx context.Context, m *v1alpha1.Machine, vm *kubevirtv1
 		err := k.guests.Get(ctx, m.Namespace, m.Name, vmi)
 		if err == nil {
 			readVMI(&s, vmi)
-			s.storage = waitsForPlug(vm, vmi)
+			s.storage = unpluggedDisks(vm, vmi)
 		}
 		if err != nil && !kube.NotFound(err) {
 			return seen{}, err
@@ -117,16 +117,16 @@ func (k *kubevirt) read(ctx context.Context, m *v1alpha1.Machine, vm *kubevirtv1
 	return s, nil
 }
 
-// claimsOf are the disks that were made for a machine.
+// claimsOf returns the PersistentVolumeClaims of a machine.
 func (k *kubevirt) claimsOf(ctx context.Context, m *v1alpha1.Machine) ([]corev1.PersistentVolumeClaim, error) {
 	claims := &corev1.PersistentVolumeClaimList{}
 	if err := k.guests.List(ctx, m.Namespace, v1alpha1.LabelMachine+"="+m.Name, claims); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(claims.Items, func(c corev1.PersistentVolumeClaim) bool { return !madeFor(&c, m) }), nil
+	return slices.DeleteFunc(claims.Items, func(c corev1.PersistentVolumeClaim) bool { return !isMadeFor(&c, m) }), nil
 }
 
-// id is the name of a machine's virtual machine among all hypervisors.
+// id returns the name of a machine's virtual machine that is unique among all hypervisors.
 func (k *kubevirt) id(m *v1alpha1.Machine) string {
 	if k.owned {
 		return localID(m.Namespace, m.Name)
@@ -134,12 +134,13 @@ func (k *kubevirt) id(m *v1alpha1.Machine) string {
 	return "kubevirt://" + k.provider + "/" + m.Namespace + "/" + m.Name
 }
 
-// localID is the name of a virtual machine of this cluster among all hypervisors.
+// localID returns the name of a virtual machine of this cluster that is unique among all
+// hypervisors.
 func localID(namespace, name string) string { return "kubevirt://" + namespace + "/" + name }
 
-// create makes the disks, the network attachments and the first configuration of
-// a machine, and last the virtual machine, which needs them all. It returns that and
-// the disks.
+// create creates the disks, the network attachments and the first configuration of a machine,
+// and last the virtual machine, which needs them. It returns the virtual machine and the
+// disks.
 func (k *kubevirt) create(ctx context.Context, m *v1alpha1.Machine, want wanted) (*kubevirtv1.VirtualMachine, []corev1.PersistentVolumeClaim, error) {
 	if want.networkData != "" && want.userData == "" {
 		want.userData = emptyUserData
@@ -154,7 +155,7 @@ func (k *kubevirt) create(ctx context.Context, m *v1alpha1.Machine, want wanted)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := k.settleIn(ctx, m.Namespace); err != nil {
+	if err := k.ensureNamespace(ctx, m.Namespace); err != nil {
 		return nil, nil, err
 	}
 	var claims []corev1.PersistentVolumeClaim
@@ -163,7 +164,7 @@ func (k *kubevirt) create(ctx context.Context, m *v1alpha1.Machine, want wanted)
 			continue
 		}
 		claim := renderClaim(m, d, class[d.storageClass], k.owned)
-		if err := k.make(ctx, m, claim); err != nil {
+		if err := k.createOwned(ctx, m, claim); err != nil {
 			return nil, nil, err
 		}
 		claims = append(claims, *claim)
@@ -174,7 +175,7 @@ func (k *kubevirt) create(ctx context.Context, m *v1alpha1.Machine, want wanted)
 	secret := ""
 	if needsSecret(want) {
 		secret = kube.Name(m.Name, "cloudinit")
-		if err := k.make(ctx, m, cloudInitSecret(m, secret, want, k.owned)); err != nil {
+		if err := k.createOwned(ctx, m, cloudInitSecret(m, secret, want, k.owned)); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -186,8 +187,8 @@ func (k *kubevirt) create(ctx context.Context, m *v1alpha1.Machine, want wanted)
 	return vm, claims, err
 }
 
-// checkHost returns a fault if the host that a machine is to run on does not exist. It is
-// checked before anything is made, as long as spec.nodeName can be changed.
+// checkHost returns a UserError if the host that spec.nodeName names does not exist. It runs
+// before anything is created, while spec.nodeName can be changed.
 func (k *kubevirt) checkHost(ctx context.Context, m *v1alpha1.Machine) error {
 	host, field := m.Spec.NodeName, "spec.nodeName"
 	if host == "" {
@@ -213,7 +214,7 @@ func (k *kubevirt) checkHost(ctx context.Context, m *v1alpha1.Machine) error {
 	return reconcile.UserError{Reason: "NodeNotFound", Message: fmt.Sprintf("no host is called %s: write one of %s into %s, or leave it out", host, strings.Join(names, ", "), field)}
 }
 
-// classesOf are the StorageClasses that the classes of disks stand for.
+// classesOf returns the StorageClasses of disks.
 func (k *kubevirt) classesOf(ctx context.Context, disks []disk) (map[string]string, error) {
 	classes := &storagev1.StorageClassList{}
 	if err := k.guests.List(ctx, "", "", classes); err != nil {
@@ -230,9 +231,9 @@ func (k *kubevirt) classesOf(ctx context.Context, disks []disk) (map[string]stri
 	return class, nil
 }
 
-// settleIn makes the namespace of a machine in the cluster of the virtual machines,
-// where that is another one.
-func (k *kubevirt) settleIn(ctx context.Context, namespace string) error {
+// ensureNamespace creates the namespace of a machine if its virtual machines are in another
+// cluster.
+func (k *kubevirt) ensureNamespace(ctx context.Context, namespace string) error {
 	if k.owned {
 		return nil
 	}
@@ -245,8 +246,8 @@ func (k *kubevirt) settleIn(ctx context.Context, namespace string) error {
 	return err
 }
 
-// make creates something that belongs to the machine, unless an earlier try has.
-func (k *kubevirt) make(ctx context.Context, m *v1alpha1.Machine, obj kube.Object) error {
+// createOwned creates an object of a machine, unless it exists.
+func (k *kubevirt) createOwned(ctx context.Context, m *v1alpha1.Machine, obj kube.Object) error {
 	err := k.guests.Create(ctx, obj)
 	if !kube.AlreadyExists(err) {
 		return err
@@ -257,15 +258,15 @@ func (k *kubevirt) make(ctx context.Context, m *v1alpha1.Machine, obj kube.Objec
 	switch {
 	case obj.GetDeletionTimestamp() != nil:
 		return fmt.Errorf("create %T %s/%s: an earlier one is still being deleted", obj, m.Namespace, obj.GetName())
-	case !madeFor(obj, m):
+	case !isMadeFor(obj, m):
 		return reconcile.UserError{Reason: "NameTaken", Message: fmt.Sprintf("%T %s was not made for this machine: delete it, or give the machine another name", obj, obj.GetName())}
 	}
 	return nil
 }
 
-// handOver gives or takes the machine configuration of a node: in the Secret of its first
-// configuration, which KubeVirt reads at each start of an instance.
-func (k *kubevirt) handOver(ctx context.Context, m *v1alpha1.Machine, want wanted, vm *kubevirtv1.VirtualMachine) error {
+// moveMachineConfig gives or takes the machine configuration of a node: in the Secret of its
+// first configuration, which KubeVirt reads at each start of an instance.
+func (k *kubevirt) moveMachineConfig(ctx context.Context, m *v1alpha1.Machine, want wanted, vm *kubevirtv1.VirtualMachine) error {
 	if want.handover == handoverNone {
 		return nil
 	}
@@ -274,7 +275,7 @@ func (k *kubevirt) handOver(ctx context.Context, m *v1alpha1.Machine, want wante
 	if err != nil && !kube.NotFound(err) {
 		return err
 	}
-	if err != nil || !madeFor(secret, m) {
+	if err != nil || !isMadeFor(secret, m) {
 		if want.handover == handoverTake {
 			return nil
 		}
@@ -325,24 +326,23 @@ func (k *kubevirt) Remove(ctx context.Context, m *v1alpha1.Machine) (string, err
 		return waitsFor, nil
 	}
 	_, err = k.remove(ctx, m, kube.Name(m.Name, "cloudinit"), &corev1.Secret{})
-	return "", k.secretFault(err)
+	return "", k.secretsError(err)
 }
 
-// secretFault returns a fault for a request for a Secret of this cluster that RBAC refuses,
-// and any other error as it is. Rights in another cluster come with its kubeconfig.
-func (k *kubevirt) secretFault(err error) error {
+// secretsError is reconcile.SecretsError for this cluster. Rights in another cluster come with
+// its kubeconfig.
+func (k *kubevirt) secretsError(err error) error {
 	if k.owned {
 		return reconcile.SecretsError(err, functionName)
 	}
 	return err
 }
 
-// remove deletes one object that was made for the machine, and reports whether it
-// is gone.
+// remove deletes one object that was created for the machine, and reports whether it is gone.
 func (k *kubevirt) remove(ctx context.Context, m *v1alpha1.Machine, name string, obj kube.Object) (bool, error) {
 	for range 2 {
 		err := k.guests.Get(ctx, m.Namespace, name, obj)
-		if kube.NotFound(err) || (err == nil && !madeFor(obj, m)) {
+		if kube.NotFound(err) || (err == nil && !isMadeFor(obj, m)) {
 			return true, nil
 		}
 		if err != nil {
@@ -358,10 +358,10 @@ func (k *kubevirt) remove(ctx context.Context, m *v1alpha1.Machine, name string,
 	return false, nil
 }
 
-// madeFor tells whether an object was made for the machine, and not for an
-// earlier one of the same name or by somebody else. CDI copies only the labels of a
-// DataVolume to its claim, so that those bear the UID in a label.
-func madeFor(obj kube.Object, m *v1alpha1.Machine) bool {
+// isMadeFor reports whether an object was created for the machine, and not for a deleted one
+// of the same name or by another user. CDI copies only the labels of a DataVolume to its
+// claim, so that claims bear the UID in a label.
+func isMadeFor(obj kube.Object, m *v1alpha1.Machine) bool {
 	uid, ok := obj.GetAnnotations()[v1alpha1.AnnotationUID]
 	if !ok {
 		uid = obj.GetLabels()[v1alpha1.AnnotationUID]
@@ -369,13 +369,13 @@ func madeFor(obj kube.Object, m *v1alpha1.Machine) bool {
 	return uid == string(m.UID)
 }
 
-// fault turns what the cluster of the virtual machines refuses into something for
-// people to change.
-func (k *kubevirt) fault(err error) error {
+// asUserError returns a UserError for what the cluster of the virtual machines refuses, and
+// any other error as it is.
+func (k *kubevirt) asUserError(err error) error {
 	if apierrors.IsUnauthorized(err) && !k.owned {
 		return reconcile.UserError{Reason: "CredentialsInvalid", Message: fmt.Sprintf("the cluster of MachineProvider %s does not accept its credentials: renew the kubeconfig in their Secret", k.provider)}
 	}
-	if err = k.secretFault(err); errors.As(err, new(reconcile.UserError)) {
+	if err = k.secretsError(err); errors.As(err, new(reconcile.UserError)) {
 		return err
 	}
 	if message, ok := kube.Refused(err); ok {

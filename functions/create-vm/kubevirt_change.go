@@ -15,15 +15,15 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// change brings a virtual machine that exists to what is wanted by now, in one
-// patch, and its disks before it. KubeVirt applies what it can while the machine
-// runs, and says of the rest that it waits for a restart. It returns a fault for a
-// disk that cannot become as small as it is asked to be, after all other changes.
+// change brings an existing virtual machine to what is wanted, in one patch, and its disks
+// before it. KubeVirt applies what it can while the machine runs, and reports that the rest
+// waits for a restart. After all other changes it returns a UserError for a disk that is
+// larger than wanted.
 func (k *kubevirt) change(ctx context.Context, m *v1alpha1.Machine, want wanted, vm *kubevirtv1.VirtualMachine) error {
 	if vm.DeletionTimestamp != nil || vm.Spec.Template == nil {
 		return nil
 	}
-	if starts(m, vm) {
+	if isStarting(m, vm) {
 		if err := k.attach(ctx, m, want); err != nil {
 			return err
 		}
@@ -49,14 +49,14 @@ func (k *kubevirt) change(ctx context.Context, m *v1alpha1.Machine, want wanted,
 	return shrunk
 }
 
-// starts tells whether a virtual machine is about to start, or cannot. One that runs
+// isStarting reports whether a virtual machine is about to start, or cannot. One that runs
 // does not need its network attachments.
-func starts(m *v1alpha1.Machine, vm *kubevirtv1.VirtualMachine) bool {
+func isStarting(m *v1alpha1.Machine, vm *kubevirtv1.VirtualMachine) bool {
 	up := vm.Status.PrintableStatus == kubevirtv1.VirtualMachineStatusRunning && m.Spec.RestartToken == m.Status.RestartToken
 	return m.Spec.PowerState != v1alpha1.PowerStopped && !up
 }
 
-// setSize writes CPU and memory into a domain, unless it has them.
+// setSize writes CPU and memory into a domain, unless they are equal.
 func setSize(d *kubevirtv1.DomainSpec, want wanted) {
 	if d.CPU == nil {
 		d.CPU = &kubevirtv1.CPU{}
@@ -71,8 +71,7 @@ func setSize(d *kubevirtv1.DomainSpec, want wanted) {
 	}
 }
 
-// addDisks makes the disks that the virtual machine does not have yet, and plugs
-// them in.
+// addDisks creates the disks that the virtual machine lacks, and plugs them in.
 func (k *kubevirt) addDisks(ctx context.Context, m *v1alpha1.Machine, want wanted, vm *kubevirtv1.VirtualMachine) error {
 	spec := &vm.Spec.Template.Spec
 	missing := slices.DeleteFunc(slices.Clone(want.disks), func(d disk) bool {
@@ -86,7 +85,7 @@ func (k *kubevirt) addDisks(ctx context.Context, m *v1alpha1.Machine, want wante
 		return err
 	}
 	for _, d := range missing {
-		if err := k.make(ctx, m, renderClaim(m, d, class[d.storageClass], k.owned)); err != nil {
+		if err := k.createOwned(ctx, m, renderClaim(m, d, class[d.storageClass], k.owned)); err != nil {
 			return err
 		}
 		// Every release that can plug in a disk can do so on a SCSI bus.
@@ -96,8 +95,8 @@ func (k *kubevirt) addDisks(ctx context.Context, m *v1alpha1.Machine, want wante
 	return nil
 }
 
-// growDisks asks for more of each disk that is smaller than wanted. A disk that is
-// larger stays so, and is the fault that it returns beside the error.
+// growDisks requests more storage for each disk that is smaller than wanted. A larger disk
+// stays, and is the UserError shrunk.
 func (k *kubevirt) growDisks(ctx context.Context, m *v1alpha1.Machine, want wanted) (shrunk, err error) {
 	claims, err := k.claimsOf(ctx, m)
 	if err != nil {
@@ -128,14 +127,13 @@ func (k *kubevirt) growDisks(ctx context.Context, m *v1alpha1.Machine, want want
 	return shrunk, nil
 }
 
-// annotationRestart is on a virtual machine: the UID of the instance that the last
-// restart ends, a blank, and the token that asked for it.
+// annotationRestart on a virtual machine has the UID of the instance that the last restart
+// ends, a blank, and the token that requested it.
 const annotationRestart = "vitistack.io/restart"
 
-// restart deletes the instance once for each new token, whether it runs or waits for a
-// host; the run strategy brings it back. The instance is written down before, so that a
-// second try does not end the one that comes after it. A token counts as used where there
-// is no instance to restart.
+// restart deletes the instance once for each new token, whether it runs or waits for a host;
+// the run strategy creates it again. The instance is recorded before, so that a second attempt
+// does not end its successor. A token counts as used if there is no instance.
 func (k *kubevirt) restart(ctx context.Context, m *v1alpha1.Machine, vm *kubevirtv1.VirtualMachine, s *seen) error {
 	token := m.Spec.RestartToken
 	if token == m.Status.RestartToken {
@@ -170,9 +168,9 @@ func (k *kubevirt) restart(ctx context.Context, m *v1alpha1.Machine, vm *kubevir
 	return nil
 }
 
-// replaceUnscheduled deletes an instance that no host has taken where the virtual machine
-// asks for another size by now. KubeVirt changes instances that run, and makes new ones
-// from the template, but leaves those alone that wait for a host.
+// replaceUnscheduled deletes an instance that no host has taken if the virtual machine has
+// another size now. KubeVirt changes instances that run, and creates new ones from the
+// template, but does not change those that wait for a host.
 func (k *kubevirt) replaceUnscheduled(ctx context.Context, vm *kubevirtv1.VirtualMachine) error {
 	if vm.Status.PrintableStatus != kubevirtv1.VirtualMachineStatusUnschedulable || vm.Spec.Template == nil {
 		return nil
@@ -182,14 +180,14 @@ func (k *kubevirt) replaceUnscheduled(ctx context.Context, vm *kubevirtv1.Virtua
 	if kube.NotFound(err) {
 		return nil
 	}
-	if err != nil || !waitsForHost(vmi) || sameSize(vm.Spec.Template.Spec.Domain, vmi.Spec.Domain) {
+	if err != nil || !isUnscheduled(vmi) || sameSize(vm.Spec.Template.Spec.Domain, vmi.Spec.Domain) {
 		return err
 	}
 	return k.guests.Delete(ctx, vmi)
 }
 
-// waitsForHost reports whether an instance has never been on a host.
-func waitsForHost(vmi *kubevirtv1.VirtualMachineInstance) bool {
+// isUnscheduled reports whether an instance has never been on a host.
+func isUnscheduled(vmi *kubevirtv1.VirtualMachineInstance) bool {
 	return vmi.DeletionTimestamp == nil && vmi.Status.NodeName == "" &&
 		slices.Contains([]kubevirtv1.VirtualMachineInstancePhase{kubevirtv1.VmPhaseUnset, kubevirtv1.Pending, kubevirtv1.Scheduling}, vmi.Status.Phase)
 }

@@ -17,11 +17,11 @@ import (
 // kubeconfigKey is the key of the Secret of a KubeVirt in another cluster.
 const kubeconfigKey = "kubeconfig"
 
-// local is the KubeVirt of the cluster that the function runs in.
+// local returns the KubeVirt of the cluster that the function runs in.
 func local(home *kube.Client) *kubevirt { return &kubevirt{home: home, guests: home, owned: true} }
 
-// connectKubeVirt makes the hypervisor of a MachineProvider of type kubevirt: this
-// cluster, or where it has credentials the one of their kubeconfig.
+// connectKubeVirt returns the hypervisor of a MachineProvider of type kubevirt: this cluster,
+// or that of the kubeconfig in its credentials.
 func connectKubeVirt(ctx context.Context, read credentials, p *v1alpha1.MachineProvider, wrap transport) (hypervisor, error) {
 	k := local(read.home)
 	k.provider, k.defaults = p.Name, defaultsOf(p)
@@ -57,8 +57,7 @@ func connectKubeVirt(ctx context.Context, read credentials, p *v1alpha1.MachineP
 	return k, nil
 }
 
-// remoteConfig reads a kubeconfig, over which the MachineProvider's endpoint
-// stands.
+// remoteConfig reads a kubeconfig. The endpoint of the MachineProvider overrides its server.
 func remoteConfig(p *v1alpha1.MachineProvider, kubeconfig []byte) (*rest.Config, error) {
 	if len(kubeconfig) == 0 {
 		return nil, unusable(p, "it has no key "+kubeconfigKey+": add the kubeconfig of the KubeVirt cluster under it")

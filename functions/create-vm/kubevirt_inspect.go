@@ -21,7 +21,7 @@ const reasonNotInstalled = "KubeVirtNotInstalled"
 func (k *kubevirt) Inspect(ctx context.Context) (health, error) {
 	nodes := &corev1.NodeList{}
 	if err := k.guests.List(ctx, "", "kubevirt.io/schedulable=true", nodes); err != nil {
-		return health{}, k.fault(err)
+		return health{}, k.asUserError(err)
 	}
 	installed := &kubevirtv1.KubeVirtList{}
 	err := k.guests.List(ctx, "", "", installed)
@@ -57,8 +57,8 @@ type usage struct{ cpu, memory *resource.Quantity }
 // nodeMetrics is what metrics-server measures.
 var nodeMetrics = schema.GroupVersionResource{Group: "metrics.k8s.io", Version: "v1beta1", Resource: "nodes"}
 
-// usage is what is in use of each host, by name. It is empty where the cluster does
-// not measure it, or does not show it.
+// usage returns what is in use of each host, by name. It is empty if the cluster does not
+// measure it, or does not show it.
 func (k *kubevirt) usage(ctx context.Context) (map[string]usage, error) {
 	used := map[string]usage{}
 	for page := (kube.Page{Limit: pageSize}); ; {
@@ -94,8 +94,7 @@ var virtualMachines = kubevirtv1.GroupVersion.WithResource("virtualmachines")
 // instances are the running virtual machines, of all namespaces.
 var instances = kubevirtv1.GroupVersion.WithResource("virtualmachineinstances")
 
-// memoryLeft is the memory of the hosts that take machines, less what their guests
-// have.
+// memoryLeft returns the memory of the hosts that take machines, less that of their guests.
 func (k *kubevirt) memoryLeft(ctx context.Context, nodes []v1alpha1.ProviderNode) (*resource.Quantity, error) {
 	left := &resource.Quantity{Format: resource.BinarySI}
 	ready := map[string]bool{}

@@ -34,7 +34,7 @@ import (
 // "Creating, or before" is Running for a machine that has been Running: it is
 // down, but it is not new.
 func readVM(vm *kubevirtv1.VirtualMachine, before v1alpha1.MachinePhase, power v1alpha1.PowerState) seen {
-	s := seen{vmName: vm.Name, phase: v1alpha1.MachineCreating, restart: whyRestart(vm)}
+	s := seen{vmName: vm.Name, phase: v1alpha1.MachineCreating, restart: restartCondition(vm)}
 	if before == v1alpha1.MachineRunning || (before == v1alpha1.MachineStopped && power == v1alpha1.PowerStopped) {
 		s.phase = before
 	}
@@ -60,9 +60,8 @@ func readVM(vm *kubevirtv1.VirtualMachine, before v1alpha1.MachinePhase, power v
 	return s
 }
 
-// whyRestart is what KubeVirt says of a change that it cannot make while the
-// machine runs.
-func whyRestart(vm *kubevirtv1.VirtualMachine) string {
+// restartCondition returns what KubeVirt reports about a change that waits for a restart.
+func restartCondition(vm *kubevirtv1.VirtualMachine) string {
 	for _, c := range vm.Status.Conditions {
 		if c.Type == kubevirtv1.VirtualMachineRestartRequired && c.Status == corev1.ConditionTrue {
 			return "a change waits for the next restart: write a new value into spec.restartToken (" + c.Message + ")"
@@ -94,7 +93,7 @@ func whyNotRunning(vm *kubevirtv1.VirtualMachine) (reason, message string) {
 	}
 }
 
-// detailOf is what KubeVirt itself says about a virtual machine that does not run.
+// detailOf returns what KubeVirt reports about a virtual machine that does not run.
 func detailOf(vm *kubevirtv1.VirtualMachine) string {
 	for _, c := range vm.Status.Conditions {
 		failure := c.Type == kubevirtv1.VirtualMachineFailure && c.Status == corev1.ConditionTrue
@@ -107,7 +106,7 @@ func detailOf(vm *kubevirtv1.VirtualMachine) string {
 	return ""
 }
 
-// readVMI adds what the running instance says.
+// readVMI adds what the running instance reports.
 func readVMI(s *seen, vmi *kubevirtv1.VirtualMachineInstance) {
 	s.vmiName, s.nodeName = vmi.Name, vmi.Status.NodeName
 	for _, i := range vmi.Status.Interfaces {
@@ -120,9 +119,9 @@ func readVMI(s *seen, vmi *kubevirtv1.VirtualMachineInstance) {
 	slices.Sort(s.reported)
 }
 
-// waitsForPlug says which disks of a virtual machine that runs are not plugged in yet, and
-// what to do where KubeVirt does not plug them in. It is empty once all are.
-func waitsForPlug(vm *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInstance) string {
+// unpluggedDisks says which disks of a running virtual machine are not plugged in yet, and
+// what to do if KubeVirt does not plug them in. It is empty if all are.
+func unpluggedDisks(vm *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInstance) string {
 	if vm.Spec.Template == nil {
 		return ""
 	}
@@ -144,8 +143,7 @@ func waitsForPlug(vm *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineI
 	return fmt.Sprintf("waits for KubeVirt to plug in disk %s: if it does not within a minute, write a new value into spec.restartToken, or enable KubeVirt's feature gate DeclarativeHotplugVolumes", strings.Join(missing, ", "))
 }
 
-// readClaims says what disks wait for, and nothing once all are there and as large
-// as they are asked to be.
+// readClaims says what disks wait for, and nothing if all are bound and as large as requested.
 func readClaims(claims []corev1.PersistentVolumeClaim) string {
 	var unbound, small []string
 	for _, c := range claims {
@@ -172,8 +170,8 @@ func readClaims(claims []corev1.PersistentVolumeClaim) string {
 // isDefaultClass marks the StorageClass that stands for no class.
 const isDefaultClass = "storageclass.kubernetes.io/is-default-class"
 
-// chooseClass finds the StorageClass that a disk means: its own, the provider's
-// default, or the cluster's. It returns a fault where that does not exist.
+// chooseClass returns the StorageClass of a disk: its own, the provider's default, or the
+// cluster's. It returns a UserError if that does not exist.
 func chooseClass(classes []storagev1.StorageClass, disk, provider string) (string, error) {
 	exists := func(name string) bool {
 		return slices.ContainsFunc(classes, func(c storagev1.StorageClass) bool { return c.Name == name })

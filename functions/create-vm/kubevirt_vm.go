@@ -30,7 +30,7 @@ const (
 	installerSize = "8Gi"
 )
 
-// labelsOf are the labels of everything that is made for a machine.
+// labelsOf returns the labels of every object of a machine.
 func labelsOf(m *v1alpha1.Machine) map[string]string {
 	labels := map[string]string{
 		v1alpha1.LabelMachine: m.Name, v1alpha1.LabelSourceMachine: m.Name, v1alpha1.LabelManagedBy: kubevirtManager,
@@ -41,8 +41,8 @@ func labelsOf(m *v1alpha1.Machine) map[string]string {
 	return labels
 }
 
-// metaOf is the metadata of something that is made for a machine. Where it is in
-// the machine's own cluster, the machine owns it.
+// metaOf returns the metadata of an object of a machine. In the machine's own cluster, the
+// machine owns it.
 func metaOf(m *v1alpha1.Machine, name string, owned bool) metav1.ObjectMeta {
 	meta := metav1.ObjectMeta{
 		Namespace: m.Namespace, Name: name, Labels: labelsOf(m),
@@ -54,11 +54,10 @@ func metaOf(m *v1alpha1.Machine, name string, owned bool) metav1.ObjectMeta {
 	return meta
 }
 
-// claimName is the name of the PersistentVolumeClaim of a machine's disk.
+// claimName returns the name of the PersistentVolumeClaim of a machine's disk.
 func claimName(m *v1alpha1.Machine, name string) string { return kube.Name(m.Name, name) }
 
-// renderClaim is the PersistentVolumeClaim of a disk. class is the StorageClass
-// that the disk's own one stands for.
+// renderClaim renders the PersistentVolumeClaim of a disk in a StorageClass.
 func renderClaim(m *v1alpha1.Machine, d disk, class string, owned bool) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metaOf(m, claimName(m, d.name), owned),
@@ -82,9 +81,8 @@ func claimSpec(d disk, class string) corev1.PersistentVolumeClaimSpec {
 	}
 }
 
-// renderVM is the VirtualMachine of a machine. class resolves the StorageClass of
-// a disk; cloudInit is the Secret of the guest's first configuration, or empty
-// where that is inline.
+// renderVM renders the VirtualMachine of a machine. class resolves the StorageClass of a disk;
+// cloudInit is the Secret of the guest's first configuration, or empty if that is inline.
 func renderVM(m *v1alpha1.Machine, w wanted, class func(string) string, options v1alpha1.KubeVirtOptions, cloudInit string, owned bool) *kubevirtv1.VirtualMachine {
 	strategy := runStrategy(m.Spec.PowerState)
 	vm := &kubevirtv1.VirtualMachine{
@@ -169,7 +167,7 @@ func renderDomain(m *v1alpha1.Machine, w wanted, options v1alpha1.KubeVirtOption
 	return d
 }
 
-// machineType is the type that KubeVirt allows for one that means the same.
+// machineType returns a machine type that KubeVirt allows and that means the same.
 func machineType(t string) string {
 	if t == "pc-q35" {
 		return "q35"
@@ -220,8 +218,8 @@ func position(numbers []uint, i int) *uint {
 	return &numbers[i]
 }
 
-// imageOf is the image that a disk is filled from, or empty: the disk root, or the first
-// where none has that name.
+// imageOf returns the image of a disk, or nothing: the disk root has one, or the first disk if
+// none has that name.
 func imageOf(m *v1alpha1.Machine, disks []disk, d disk) string {
 	boot := slices.IndexFunc(disks, func(d disk) bool { return d.name == rootDisk })
 	if m.Spec.OS == nil || d.name != disks[max(boot, 0)].name {
@@ -230,7 +228,7 @@ func imageOf(m *v1alpha1.Machine, disks []disk, d disk) string {
 	return m.Spec.OS.ImageID
 }
 
-// checkImages returns a fault if CDI would not import an image or an installer.
+// checkImages returns a UserError if CDI would not import an image or an installer.
 func checkImages(os *v1alpha1.MachineOS) error {
 	if os == nil {
 		return nil
@@ -245,7 +243,7 @@ func checkImages(os *v1alpha1.MachineOS) error {
 	return nil
 }
 
-// importTemplate lets CDI fill a claim from a URL before the machine starts.
+// importTemplate has CDI fill a claim from a URL before the machine starts.
 func importTemplate(m *v1alpha1.Machine, name, url string, claim corev1.PersistentVolumeClaimSpec) kubevirtv1.DataVolumeTemplateSpec {
 	labels := labelsOf(m)
 	labels[v1alpha1.AnnotationUID] = string(m.UID)
@@ -272,7 +270,7 @@ func renderCloudInit(w wanted, secret string) *kubevirtv1.CloudInitNoCloudSource
 	return out
 }
 
-// needsSecret tells whether the guest's first configuration cannot be inline.
+// needsSecret reports whether the guest's first configuration cannot be inline.
 func needsSecret(w wanted) bool {
 	return w.secretData || len(w.userData) > maxInlineData || len(w.networkData) > maxInlineData
 }
@@ -288,8 +286,8 @@ func renderInterface(n nic, boot *uint) kubevirtv1.Interface {
 	}
 }
 
-// attachmentName is the name of the NetworkAttachmentDefinition of an interface.
-// Machines of one network share it.
+// attachmentName returns the name of the NetworkAttachmentDefinition of an interface. Machines
+// of one network share it.
 func attachmentName(n nic, defaults v1alpha1.ProviderDefaults) string {
 	if n.vlan == 0 {
 		return kube.Name(n.network, bridgeOf(n, defaults))
@@ -308,9 +306,9 @@ func bridgeOf(n nic, defaults v1alpha1.ProviderDefaults) string {
 	}
 }
 
-// attachmentConfig is the CNI configuration of an interface: a port of a bridge
-// on the host, without address management, since layer 2 has done that. The port takes
-// frames from the MAC address of the interface only.
+// attachmentConfig returns the CNI configuration of an interface: a port of a bridge on the
+// host, without address management, because layer 2 allocates the addresses. The port accepts
+// frames only from the MAC address of the interface.
 func attachmentConfig(n nic, name string, defaults v1alpha1.ProviderDefaults) (string, error) {
 	plugin := map[string]any{"type": "bridge", "bridge": bridgeOf(n, defaults), "ipam": map[string]any{}, spoofCheck: true}
 	if n.vlan != 0 {

@@ -28,7 +28,7 @@ type guestLister interface {
 func (x *proxmox) Guests(ctx context.Context) ([]v1alpha1.Orphan, error) {
 	all, err := x.resources(ctx)
 	if err != nil {
-		return nil, x.fault(err)
+		return nil, x.asUserError(err)
 	}
 	var guests []v1alpha1.Orphan
 	for _, r := range all {

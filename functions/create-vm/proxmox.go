@@ -45,7 +45,7 @@ const (
 // Ensure implements hypervisor.
 func (x *proxmox) Ensure(ctx context.Context, m *v1alpha1.Machine, want wanted) (seen, error) {
 	s, err := x.ensure(ctx, m, want)
-	return s, x.fault(err)
+	return s, x.asUserError(err)
 }
 
 func (x *proxmox) ensure(ctx context.Context, m *v1alpha1.Machine, want wanted) (seen, error) {
@@ -69,7 +69,7 @@ func (x *proxmox) ensure(ctx context.Context, m *v1alpha1.Machine, want wanted) 
 		return x.elsewhere(ctx, m, want, vm, failed)
 	}
 	if vm == nil {
-		return x.make(ctx, m, want, all)
+		return x.createMachine(ctx, m, want, all)
 	}
 	switch lock := vm.config["lock"]; lock {
 	case "":
@@ -214,11 +214,11 @@ func (x *proxmox) status(ctx context.Context, vm *virtualMachine) (p power, err 
 func (x *proxmox) Inspect(ctx context.Context) (health, error) {
 	var version pve.Version
 	if err := x.client.Get(ctx, "/version", &version); err != nil {
-		return health{}, x.fault(err)
+		return health{}, x.asUserError(err)
 	}
 	all, err := x.resources(ctx)
 	if err != nil {
-		return health{}, x.fault(err)
+		return health{}, x.asUserError(err)
 	}
 	if major := majorOf(version.Version); major != 0 && major < oldestProxmox {
 		return health{}, reconcile.UserError{Reason: "VersionNotSupported", Message: fmt.Sprintf("Proxmox VE %s is not supported: upgrade it to %d or later", version.Version, oldestProxmox)}
@@ -242,11 +242,11 @@ func (x *proxmox) Inspect(ctx context.Context) (health, error) {
 	}
 	missing, err := x.missingPrivileges(ctx, h.version, all)
 	if err != nil {
-		return health{}, x.fault(err)
+		return health{}, x.asUserError(err)
 	}
 	h.missing = append([]string{}, missing...)
 	if h.spoofing, err = x.spoofing(ctx); err != nil {
-		return health{}, x.fault(err)
+		return health{}, x.asUserError(err)
 	}
 	slices.SortFunc(h.nodes, func(a, b v1alpha1.ProviderNode) int { return strings.Compare(a.Name, b.Name) })
 	return h, nil
@@ -347,7 +347,7 @@ func (x *proxmox) elsewhere(ctx context.Context, m *v1alpha1.Machine, want wante
 	if err != nil {
 		return seen{}, err
 	}
-	fit, _ := all.choose(x.demandOf(m, want, source))
+	fit, _ := all.rankHosts(x.demandOf(m, want, source))
 	if !slices.ContainsFunc(fit, func(p place) bool { return p.node != vm.node }) {
 		return seen{}, failed
 	}

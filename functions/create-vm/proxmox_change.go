@@ -31,26 +31,26 @@ func (x *proxmox) converge(ctx context.Context, m *v1alpha1.Machine, want wanted
 			return nil, err
 		}
 	}
-	if t, err := x.handOver(ctx, m, want, vm); err != nil || t != nil {
+	if t, err := x.moveMachineConfig(ctx, m, want, vm); err != nil || t != nil {
 		return t, err
 	}
 	return x.disks(ctx, want, vm)
 }
 
-// handOver gives or takes the machine configuration of a node: as a CD in its drive. It
-// returns the task that it has begun, and nothing once that is done.
-func (x *proxmox) handOver(ctx context.Context, m *v1alpha1.Machine, want wanted, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
+// moveMachineConfig gives or takes the machine configuration of a node: as a CD in its drive.
+// It returns the task that it has started, or nil if it is done.
+func (x *proxmox) moveMachineConfig(ctx context.Context, m *v1alpha1.Machine, want wanted, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
 	volume, _, _ := strings.Cut(vm.config[cloudDrive], ",")
 	holds := strings.HasSuffix(volume, ":iso/"+cdName(m))
 	switch {
 	case want.handover == handoverTake && holds:
-		t, err := x.dropCD(ctx, m, vm)
+		t, err := x.deleteCD(ctx, m, vm)
 		if err != nil || t == nil {
 			return nil, err
 		}
 		return taskOf(actionDeleteCD, t), nil
 	case want.handover == handoverGive && !holds:
-		cd, t, err := x.bringCD(ctx, m, want, vm)
+		cd, t, err := x.provideCD(ctx, m, want, vm)
 		if err != nil || t != nil {
 			return t, err
 		}
@@ -60,9 +60,9 @@ func (x *proxmox) handOver(ctx context.Context, m *v1alpha1.Machine, want wanted
 	}
 }
 
-// bringCD brings the CD with the first configuration of a machine to the host of its
-// virtual machine. It returns the option of the drive, or the task that brings the CD.
-func (x *proxmox) bringCD(ctx context.Context, m *v1alpha1.Machine, want wanted, vm *virtualMachine) (string, *v1alpha1.ProviderTask, error) {
+// provideCD brings the CD with the first configuration of a machine to the host of its virtual
+// machine. It returns the option of the drive, or the task that brings the CD.
+func (x *proxmox) provideCD(ctx context.Context, m *v1alpha1.Machine, want wanted, vm *virtualMachine) (string, *v1alpha1.ProviderTask, error) {
 	first := firstBoot(m, want)
 	all, err := x.resources(ctx)
 	if err == nil {
@@ -111,7 +111,7 @@ func same(key, has, value string) bool {
 func (x *proxmox) adopt(ctx context.Context, m *v1alpha1.Machine, want wanted, vm *virtualMachine, change map[string]string) (*v1alpha1.ProviderTask, error) {
 	first := firstBoot(m, want)
 	if first.iso() {
-		drive, t, err := x.bringCD(ctx, m, want, vm)
+		drive, t, err := x.provideCD(ctx, m, want, vm)
 		if err != nil || t != nil {
 			return t, err
 		}
@@ -203,7 +203,7 @@ func (x *proxmox) addDisk(ctx context.Context, vm *virtualMachine, d disk) (*v1a
 	if err != nil {
 		return nil, err
 	}
-	storages, refusal := all.room(vm.node, demand{disks: []disk{d}, storage: x.defaults.StorageClass})
+	storages, refusal := all.findStorages(vm.node, demand{disks: []disk{d}, storage: x.defaults.StorageClass})
 	if refusal != "" {
 		return nil, reconcile.UserError{Reason: insufficient, Message: fmt.Sprintf("node %s cannot take disk %s: %s", vm.node, d.name, refusal)}
 	}

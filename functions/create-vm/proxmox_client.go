@@ -96,7 +96,7 @@ func connectProxmox(ctx context.Context, read credentials, p *v1alpha1.MachinePr
 	}
 	if login {
 		if err := x.client.CreateSession(ctx); err != nil {
-			return nil, x.fault(err)
+			return nil, x.asUserError(err)
 		}
 	}
 	return x, nil
@@ -168,8 +168,8 @@ func modified(err error) bool {
 	return says(err, "checksum mismatch") || says(err, "detected modified configuration")
 }
 
-// fault turns what Proxmox VE refuses into something for people to change.
-func (x *proxmox) fault(err error) error {
+// asUserError turns what Proxmox VE refuses into something for people to change.
+func (x *proxmox) asUserError(err error) error {
 	var e *apiError
 	if !errors.As(err, &e) {
 		if untrusted := wireclient.Untrustworthy(err); untrusted != "" {

@@ -107,7 +107,7 @@ func simpleUser(userData string) (name string, keys []string, ok bool) {
 // cdPrefix is what the names of all CDs with first configurations begin with.
 const cdPrefix = "vitistack-"
 
-// cdName is the name of the file of a machine's CD.
+// cdName returns the name of the file of a machine's CD.
 func cdName(m *v1alpha1.Machine) string { return cdPrefix + string(m.UID) + ".iso" }
 
 // burn makes the CD of a machine, as cloud-init's NoCloud reads it.
@@ -160,7 +160,7 @@ func burn(m *v1alpha1.Machine, f firstConfig) ([]byte, error) {
 // cd is the volume of a machine's CD, once it is there. Until then it returns the
 // task that brings it.
 func (x *proxmox) cd(ctx context.Context, m *v1alpha1.Machine, all cluster, node string, f firstConfig) (volume string, begun *pve.Task, err error) {
-	s, ok := all.roomiest(node, "iso")
+	s, ok := all.storageWithMostRoom(node, "iso")
 	if !ok {
 		return "", nil, reconcile.UserError{Reason: "StorageClassNotFound", Message: "node " + node + " has no storage for ISO images, which the first configuration of the machine needs: allow that content on one"}
 	}
@@ -196,10 +196,9 @@ func (x *proxmox) hasVolume(ctx context.Context, node, storage, content, volume 
 	return false, nil
 }
 
-// dropCD deletes the CD of a machine, and then takes it out of the drive. In this order a
-// process that ends in between leaves no CD behind that nothing names. It returns the
-// task, and nothing once there is no CD.
-func (x *proxmox) dropCD(ctx context.Context, m *v1alpha1.Machine, vm *virtualMachine) (*pve.Task, error) {
+// deleteCD deletes the CD of a machine, and then empties the drive. In this order a crash in
+// between leaves no CD that nothing names. It returns the task, or nil if there is no CD.
+func (x *proxmox) deleteCD(ctx context.Context, m *v1alpha1.Machine, vm *virtualMachine) (*pve.Task, error) {
 	volume, _, _ := strings.Cut(vm.config[cloudDrive], ",")
 	storage, name, ok := strings.Cut(volume, ":")
 	if !ok || name != "iso/"+cdName(m) {
@@ -215,9 +214,9 @@ func (x *proxmox) dropCD(ctx context.Context, m *v1alpha1.Machine, vm *virtualMa
 	return x.deleteVolume(ctx, vm.node, storage, volume)
 }
 
-// dropStray deletes the CDs of a machine that has no virtual machine, wherever one
-// was brought to. It returns the task, and nothing once there is no CD.
-func (x *proxmox) dropStray(ctx context.Context, m *v1alpha1.Machine, all cluster) (*pve.Task, error) {
+// deleteOrphanedCD deletes the CDs of a machine without a virtual machine on every host. It
+// returns the task, or nil if there is no CD.
+func (x *proxmox) deleteOrphanedCD(ctx context.Context, m *v1alpha1.Machine, all cluster) (*pve.Task, error) {
 	if m.Spec.CloudInit == nil {
 		return nil, nil
 	}

@@ -19,11 +19,11 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// make makes the virtual machine of a machine that has none, a step at each call:
-// it claims a VMID and a host, which the caller writes down, then brings what the
-// first boot needs to the host, and then makes it.
-func (x *proxmox) make(ctx context.Context, m *v1alpha1.Machine, want wanted, all cluster) (seen, error) {
-	if err := cmp.Or(expressible(m), x.checkSnippet(want.userData)); err != nil {
+// createMachine creates the virtual machine of a machine, one step in each call: it claims a
+// VMID and a host, which the caller records, then brings what the first boot needs to the
+// host, and then creates the virtual machine.
+func (x *proxmox) createMachine(ctx context.Context, m *v1alpha1.Machine, want wanted, all cluster) (seen, error) {
+	if err := cmp.Or(checkExpressible(m), x.checkSnippet(want.userData)); err != nil {
 		return seen{}, err
 	}
 	m.Status.VMName, m.Status.NodeName = "", ""
@@ -50,7 +50,7 @@ func (x *proxmox) make(ctx context.Context, m *v1alpha1.Machine, want wanted, al
 		m.Status.ProviderID = proxmoxID(where.node, vmid)
 		return underway(m, &v1alpha1.ProviderTask{ID: strconv.Itoa(vmid), Action: actionClaim}), nil
 	}
-	if err := x.stillWanted(ctx, m); err != nil {
+	if err := x.confirmWanted(ctx, m); err != nil {
 		return seen{}, err
 	}
 	image, fetching, err := x.image(ctx, m, all, where.node)
@@ -76,17 +76,16 @@ func (x *proxmox) make(ctx context.Context, m *v1alpha1.Machine, want wanted, al
 		t, err = x.create(ctx, m, want, where, vmid, image, first)
 	}
 	if says(err, "already exists") {
-		return x.taken(ctx, m, where.node, vmid, all)
+		return x.adoptOrSkipVMID(ctx, m, where.node, vmid, all)
 	}
 	return underway(m, taskOf(action, t)), err
 }
 
-// taken handles a VMID that Proxmox VE says is taken, although no virtual machine that
-// the user sees has it. It is the machine's own where an answer was lost; another
-// virtual machine keeps it, and the machine gets the next VMID.
-func (x *proxmox) taken(ctx context.Context, m *v1alpha1.Machine, node string, vmid int, all cluster) (seen, error) {
+// adoptOrSkipVMID handles a VMID that is in use although the user sees no virtual machine with
+// it. It is the machine's own if an answer was lost. Otherwise the machine gets the next VMID.
+func (x *proxmox) adoptOrSkipVMID(ctx context.Context, m *v1alpha1.Machine, node string, vmid int, all cluster) (seen, error) {
 	vm, err := x.read(ctx, node, vmid)
-	if err == nil && (vm.of(m) || vm.claimed(m)) {
+	if err == nil && (vm.isOf(m) || vm.isClaimedBy(m)) {
 		return underway(m, taskOf(actionCreate, nil)), nil
 	}
 	if err != nil && !missing(err) && !denied(err) {
@@ -103,9 +102,9 @@ func (x *proxmox) taken(ctx context.Context, m *v1alpha1.Machine, node string, v
 		"reserve VMIDs for this provider in spec.proxmox.vmidStart and vmidEnd, or grant VM.Audit on /vms", vmid, x.provider.Name, next)}}
 }
 
-// stillWanted refuses to make something for a machine that is being deleted, or
-// whose place somebody else has written meanwhile. It is asked last.
-func (x *proxmox) stillWanted(ctx context.Context, m *v1alpha1.Machine) error {
+// confirmWanted returns an error for a machine that is being deleted, or whose placement
+// another delivery has written. It is the last check before something is created.
+func (x *proxmox) confirmWanted(ctx context.Context, m *v1alpha1.Machine) error {
 	now := &v1alpha1.Machine{}
 	if err := x.home.Get(ctx, m.Namespace, m.Name, now); err != nil {
 		return err
@@ -119,8 +118,8 @@ func (x *proxmox) stillWanted(ctx context.Context, m *v1alpha1.Machine) error {
 // oneHost is the only access mode of disks on Proxmox VE.
 const oneHost v1alpha1.DiskAccessMode = "ReadWriteOnce"
 
-// expressible refuses what Proxmox VE cannot do.
-func expressible(m *v1alpha1.Machine) error {
+// checkExpressible returns a UserError for a spec that Proxmox VE cannot express.
+func checkExpressible(m *v1alpha1.Machine) error {
 	if d := m.Spec.Domain; d != nil && d.Features != nil && d.Features.APIC != nil && !*d.Features.APIC {
 		return reconcile.UserError{Reason: "NotSupported", Message: "Proxmox VE cannot switch the APIC off: leave out spec.domain.features.apic"}
 	}
@@ -135,8 +134,8 @@ func expressible(m *v1alpha1.Machine) error {
 	return nil
 }
 
-// checkSnippet refuses snippets that the platform team has not listed: those of a storage
-// may be another tenant's.
+// checkSnippet returns a UserError for a snippet that the platform team has not listed,
+// because the snippets of a storage may belong to other tenants.
 func (x *proxmox) checkSnippet(userData string) error {
 	name := strings.TrimSpace(userData)
 	if !snippet.MatchString(name) || slices.Contains(x.options.AllowedSnippets, name) {
@@ -147,14 +146,14 @@ func (x *proxmox) checkSnippet(userData string) error {
 
 var installer = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]*:iso/[A-Za-z0-9][A-Za-z0-9._+-]*\.(?:iso|img|ISO|IMG)$`)
 
-// isInstaller tells whether text is a volume for everybody: no device or disk of
-// somebody else, no further options, and none of the CDs with the first
-// configurations of machines, which hold keys.
+// isInstaller reports whether text names a volume that every tenant may use: no device or
+// disk, no further options, and no CD with the first configuration of a machine, which
+// contains keys.
 func isInstaller(text string) bool {
 	return installer.MatchString(text) && !strings.Contains(text, ":iso/"+cdPrefix)
 }
 
-// create makes a virtual machine with disks of its own.
+// create creates a virtual machine with disks of its own.
 func (x *proxmox) create(ctx context.Context, m *v1alpha1.Machine, want wanted, where place, vmid int, image string, first firstConfig) (*pve.Task, error) {
 	options := x.fixed(m, want, first)
 	if options[cloudDrive] == "" {
@@ -176,8 +175,7 @@ func (x *proxmox) create(ctx context.Context, m *v1alpha1.Machine, want wanted, 
 	return node.NewVirtualMachine(ctx, vmid, given...)
 }
 
-// source is the template that a machine is made from, or nothing. Shared is whether
-// every disk of it is on a storage that all hosts share.
+// source returns the template from which a machine is cloned, or nothing.
 func (x *proxmox) source(ctx context.Context, m *v1alpha1.Machine, all cluster) (item, error) {
 	id := imageID(m)
 	if id == "" || imageURL(m) != "" {
@@ -190,7 +188,7 @@ func (x *proxmox) source(ctx context.Context, m *v1alpha1.Machine, all cluster) 
 		}
 		if i.Name == id || strconv.Itoa(i.VMID) == id {
 			template, err := x.read(ctx, i.Node, i.VMID)
-			if err == nil && template.shared(all) {
+			if err == nil && template.isShared(all) {
 				i.Shared = 1
 			}
 			return i, err
@@ -210,8 +208,8 @@ func imageID(m *v1alpha1.Machine) string {
 
 var diskOption = regexp.MustCompile(`^(?:scsi|virtio|sata|ide|efidisk|tpmstate)[0-9]+$`)
 
-// shared tells whether all disks of a virtual machine are on shared storages.
-func (vm *virtualMachine) shared(all cluster) bool {
+// isShared reports whether all disks of a virtual machine are on shared storages.
+func (vm *virtualMachine) isShared(all cluster) bool {
 	for key, value := range vm.config {
 		if !diskOption.MatchString(key) || strings.Contains(value, "media=cdrom") {
 			continue
@@ -224,8 +222,8 @@ func (vm *virtualMachine) shared(all cluster) bool {
 	return true
 }
 
-// clone copies a template. It has the template's options at first, under the
-// description by which it is known to be ours.
+// clone copies a template. The copy has the options of the template at first, and the
+// description that marks it as the machine's.
 func (x *proxmox) clone(ctx context.Context, m *v1alpha1.Machine, where place, source item, vmid int) (*pve.Task, error) {
 	options := &pve.VirtualMachineCloneOptions{NewID: vmid, Name: hostnameOf(m), Description: describe(m), Pool: x.options.Pool}
 	if !x.options.LinkedClone {
@@ -246,8 +244,8 @@ var talosRaw = regexp.MustCompile(`^(https?://.+/image/[0-9a-f]{64}/v[^/]+/[^/]+
 // importable are the formats that Proxmox VE imports.
 var importable = []string{".qcow2", ".raw", ".vmdk"}
 
-// imageURL is where the image of a machine is fetched from, in a format that
-// Proxmox VE imports, or empty.
+// imageURL returns the URL of the image of a machine in a format that Proxmox VE imports, or
+// nothing.
 func imageURL(m *v1alpha1.Machine) string {
 	id := imageID(m)
 	if !strings.HasPrefix(id, "https://") && !strings.HasPrefix(id, "http://") {
@@ -259,9 +257,9 @@ func imageURL(m *v1alpha1.Machine) string {
 	return id
 }
 
-// image is the volume of a machine's image on a host, once it is there, and empty
-// where it has none. Until then it returns the task that fetches it. Machines with
-// the same image share the volume.
+// image returns the volume of a machine's image on a host, and nothing if the machine has no
+// image. Until the volume is there it returns the task that fetches it. Machines with the same
+// image share the volume.
 func (x *proxmox) image(ctx context.Context, m *v1alpha1.Machine, all cluster, node string) (volume string, begun *v1alpha1.ProviderTask, err error) {
 	from := imageURL(m)
 	if from == "" {
@@ -271,7 +269,7 @@ func (x *proxmox) image(ctx context.Context, m *v1alpha1.Machine, all cluster, n
 	if err != nil || !slices.Contains(importable, path.Ext(address.Path)) {
 		return "", nil, reconcile.UserError{Reason: "ImageNotSupported", Message: fmt.Sprintf("Proxmox VE imports images that end with %s: give the URL of such a one in spec.os.imageID, or the VMID or name of a template", strings.Join(importable, ", "))}
 	}
-	s, ok := all.roomiest(node, "import")
+	s, ok := all.storageWithMostRoom(node, "import")
 	if !ok {
 		return "", nil, reconcile.UserError{Reason: "StorageClassNotFound", Message: "node " + node + " has no storage for content import, which images are fetched to: allow it on one"}
 	}

@@ -26,18 +26,17 @@ func (x *proxmox) handle(vm *virtualMachine) *pve.VirtualMachine {
 
 func (vm *virtualMachine) path() string { return fmt.Sprintf("/nodes/%s/qemu/%d", vm.node, vm.id) }
 
-// find looks the machine's virtual machine up: where it was claimed for, and else
-// by its UID in the whole cluster, of which it then returns what there is. It returns
-// nothing where there is none. What has the claimed VMID and is not of this machine
-// ends the claim.
+// find returns the machine's virtual machine: at the recorded place, or else by its UID in the
+// whole cluster, whose resources it then returns too. It returns nil if there is none. Another
+// virtual machine with the recorded VMID ends the claim.
 func (x *proxmox) find(ctx context.Context, m *v1alpha1.Machine) (*virtualMachine, cluster, error) {
 	node, vmid := placeOf(m)
 	if node != "" && m.Status.VMName != "" {
 		vm, err := x.read(ctx, node, vmid)
-		if err == nil && vm.of(m) {
+		if err == nil && vm.isOf(m) {
 			return vm, nil, nil
 		}
-		if err != nil && !x.absent(ctx, vmid, err) {
+		if err != nil && !x.isUnusedVMID(ctx, vmid, err) {
 			return nil, nil, err
 		}
 	}
@@ -58,7 +57,7 @@ func (x *proxmox) find(ctx context.Context, m *v1alpha1.Machine) (*virtualMachin
 		return nil, all, nil
 	case err != nil:
 		return nil, nil, err
-	case vm.of(m) || vm.claimed(m):
+	case vm.isOf(m) || vm.isClaimedBy(m):
 		m.Status.ProviderID = proxmoxID(vm.node, vm.id)
 		return vm, all, nil
 	}
@@ -66,10 +65,10 @@ func (x *proxmox) find(ctx context.Context, m *v1alpha1.Machine) (*virtualMachin
 	return nil, all, nil
 }
 
-// absent reports whether no virtual machine has a VMID, after an error of reading it. A user
-// whose rights come from a pool cannot read the configuration of one that has gone: it is
-// in no pool any more. So Proxmox VE is asked whether the VMID is unused.
-func (x *proxmox) absent(ctx context.Context, vmid int, err error) bool {
+// isUnusedVMID reports whether no virtual machine has a VMID, after an error of reading it. A
+// user whose rights come from a pool cannot read the configuration of a deleted virtual
+// machine, because it is in no pool. So it asks Proxmox VE whether the VMID is unused.
+func (x *proxmox) isUnusedVMID(ctx context.Context, vmid int, err error) bool {
 	if missing(err) || !denied(err) {
 		return missing(err)
 	}
@@ -77,7 +76,7 @@ func (x *proxmox) absent(ctx context.Context, vmid int, err error) bool {
 	return x.client.Get(ctx, fmt.Sprintf("/cluster/nextid?vmid=%d", vmid), &next) == nil
 }
 
-// read reads a virtual machine's configuration, with what is pending.
+// read reads a virtual machine's configuration with its pending changes.
 func (x *proxmox) read(ctx context.Context, node string, vmid int) (*virtualMachine, error) {
 	vm := &virtualMachine{id: vmid, node: node, config: map[string]string{}}
 	var config map[string]any
@@ -90,14 +89,14 @@ func (x *proxmox) read(ctx context.Context, node string, vmid int) (*virtualMach
 	return vm, nil
 }
 
-// of tells whether a virtual machine was made for a machine.
-func (vm *virtualMachine) of(m *v1alpha1.Machine) bool {
+// isOf reports whether a virtual machine was created for a machine.
+func (vm *virtualMachine) isOf(m *v1alpha1.Machine) bool {
 	return slices.Contains(splitTags(vm.config["tags"]), tagOf(m)) || strings.Contains(vm.config["description"], uidLine(m))
 }
 
-// claimed tells whether a virtual machine is being made under the VMID that the
+// isClaimedBy reports whether a virtual machine is being created under the VMID that the
 // machine has claimed.
-func (vm *virtualMachine) claimed(m *v1alpha1.Machine) bool {
+func (vm *virtualMachine) isClaimedBy(m *v1alpha1.Machine) bool {
 	_, vmid := placeOf(m)
 	lock := vm.config["lock"]
 	return vmid == vm.id && (lock == "create" || lock == "clone")

@@ -15,8 +15,7 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// item is a host, a storage on a host, or a virtual machine, as /cluster/resources
-// lists them.
+// item is a host, a storage on a host, or a virtual machine, as /cluster/resources lists them.
 type item struct {
 	Type       string  `json:"type"`
 	Node       string  `json:"node"`
@@ -44,14 +43,14 @@ func (i item) has(content string) bool {
 	return i.Type == "storage" && i.Status == "available" && slices.Contains(strings.Split(i.Content, ","), content)
 }
 
-// cluster is what there is in a cluster of Proxmox VE.
+// cluster lists the resources of a cluster of Proxmox VE.
 type cluster []item
 
 func (x *proxmox) resources(ctx context.Context) (all cluster, err error) {
 	return all, x.client.Get(ctx, "/cluster/resources", &all)
 }
 
-// vmids are the VMIDs that are in use, also by containers.
+// vmids returns the VMIDs in use, also by containers.
 func (c cluster) vmids() map[int]bool {
 	used := map[int]bool{}
 	for _, i := range c {
@@ -62,7 +61,7 @@ func (c cluster) vmids() map[int]bool {
 	return used
 }
 
-// storage finds a storage on a node.
+// storage returns a storage on a node.
 func (c cluster) storage(node, name string) (item, bool) {
 	for _, i := range c {
 		if i.Type == "storage" && i.Node == node && i.Storage == name {
@@ -72,8 +71,8 @@ func (c cluster) storage(node, name string) (item, bool) {
 	return item{}, false
 }
 
-// roomiest is the storage of a node for a content that has the most room.
-func (c cluster) roomiest(node, content string) (best item, ok bool) {
+// storageWithMostRoom returns the storage of a node with the most free space for a content.
+func (c cluster) storageWithMostRoom(node, content string) (best item, ok bool) {
 	for _, i := range c {
 		if i.Node != node || !i.has(content) {
 			continue
@@ -109,19 +108,19 @@ type place struct {
 	storages []string
 }
 
-// choose sorts the hosts that can take a machine: those with the fewest of its group
-// first, and among them by turns, since the machines of a group are made at the same
-// time; a machine without a group goes where the most memory is free. Hosts that
-// cannot take it are left out, with the reason. A machine that is not on counts with
-// all of its memory if it is one of ours, since it will be.
-func (c cluster) choose(d demand) (fit []place, why map[string]string) {
+// rankHosts sorts the hosts that can take a machine: those with the fewest machines of its
+// group first, and among them in turn, because the machines of a group are created at the same
+// time. A machine without a group goes to the host with the most free memory. why says for
+// every other host what it lacks. A machine of the stack that is off counts with all of its
+// memory, because it will start.
+func (c cluster) rankHosts(d demand) (fit []place, why map[string]string) {
 	why = map[string]string{}
 	free, group := c.count(d.group)
 	for _, n := range c {
 		if n.Type != "node" || (d.node != "" && n.Node != d.node) {
 			continue
 		}
-		storages, refusal := c.room(n.Node, d)
+		storages, refusal := c.findStorages(n.Node, d)
 		switch {
 		case !n.online():
 			why[n.Node] = "it does not answer"
@@ -148,7 +147,7 @@ func (c cluster) choose(d demand) (fit []place, why map[string]string) {
 	return fit, why
 }
 
-// count is the free memory of each host, and how many machines of a group it has.
+// count returns the free memory of each host, and its number of machines of a group.
 func (c cluster) count(tags []string) (free map[string]int64, group map[string]int) {
 	free, group = map[string]int64{}, map[string]int{}
 	for _, i := range c {
@@ -166,14 +165,14 @@ func (c cluster) count(tags []string) (free map[string]int64, group map[string]i
 	return free, group
 }
 
-// ordinalOf is the number at the end of a name, or 0.
+// ordinalOf returns the number at the end of a name, or 0.
 func ordinalOf(name string) int {
 	n, _ := strconv.Atoi(name[len(strings.TrimRight(name, "0123456789")):])
 	return n
 }
 
-// room finds a storage on a node for each disk, or says what is missing.
-func (c cluster) room(node string, d demand) (storages []string, refusal string) {
+// findStorages returns a storage on a node for each disk, or says what is missing.
+func (c cluster) findStorages(node string, d demand) (storages []string, refusal string) {
 	left := map[string]int64{}
 	for _, i := range c {
 		if i.Type == "storage" && i.Node == node {
@@ -186,7 +185,7 @@ func (c cluster) room(node string, d demand) (storages []string, refusal string)
 			name = d.storage
 		}
 		if name == "" {
-			best, ok := c.roomiest(node, "images")
+			best, ok := c.storageWithMostRoom(node, "images")
 			if !ok {
 				return nil, "it has no storage for disks"
 			}
@@ -202,14 +201,14 @@ func (c cluster) room(node string, d demand) (storages []string, refusal string)
 		storages = append(storages, name)
 	}
 	for _, content := range d.content {
-		if _, ok := c.roomiest(node, content); !ok {
+		if _, ok := c.storageWithMostRoom(node, content); !ok {
 			return nil, "it has no storage for content " + content
 		}
 	}
 	return storages, ""
 }
 
-// classes are the storages of the cluster that take disks.
+// classes returns the storages of the cluster that take disks.
 func (c cluster) classes() []string {
 	names := map[string]bool{}
 	for _, i := range c {
@@ -220,14 +219,14 @@ func (c cluster) classes() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// place chooses the host of a machine: the one it has, if that can still take it,
-// or else the first of the best that has its bridges.
+// place chooses the host of a machine: the one that it has if that can still take it, or else
+// the first of the ranked hosts that has its bridges.
 func (x *proxmox) place(ctx context.Context, m *v1alpha1.Machine, want wanted, all cluster, source item) (place, error) {
 	d := x.demandOf(m, want, source)
-	if err := all.lacking(d); err != nil {
+	if err := all.checkNamed(d); err != nil {
 		return place{}, err
 	}
-	fit, why := all.choose(d)
+	fit, why := all.rankHosts(d)
 	if had, _ := placeOf(m); had != "" {
 		slices.SortStableFunc(fit, func(a, b place) int {
 			return cmp.Compare(map[bool]int{true: 0, false: 1}[a.node == had], map[bool]int{true: 0, false: 1}[b.node == had])
@@ -243,7 +242,7 @@ func (x *proxmox) place(ctx context.Context, m *v1alpha1.Machine, want wanted, a
 			why[p.node] = "a template of another node can only be copied to a shared storage"
 			continue
 		}
-		lacks, err := x.lacks(ctx, p.node, want)
+		lacks, err := x.missingBridge(ctx, p.node, want)
 		if err != nil {
 			return place{}, err
 		}
@@ -267,8 +266,8 @@ func (x *proxmox) place(ctx context.Context, m *v1alpha1.Machine, want wanted, a
 	return place{}, reconcile.UserError{Reason: insufficient, Message: "no node has room for the machine: " + remedy + ": " + strings.Join(reasons, "; ")}
 }
 
-// lacking is a fault where a machine names a storage or a host that does not exist.
-func (c cluster) lacking(d demand) error {
+// checkNamed returns a UserError if a machine names a storage or a host that does not exist.
+func (c cluster) checkNamed(d demand) error {
 	classes := c.classes()
 	for _, dk := range d.disks {
 		if named := dk.storageClass != "" && dk.storageClass != defaultClass; named && !slices.Contains(classes, dk.storageClass) {
@@ -312,8 +311,8 @@ func (x *proxmox) demandOf(m *v1alpha1.Machine, want wanted, source item) demand
 	return d
 }
 
-// lacks is a bridge that a machine needs and a node does not have, or empty.
-func (x *proxmox) lacks(ctx context.Context, node string, want wanted) (string, error) {
+// missingBridge returns a bridge that a machine needs and a node lacks, or nothing.
+func (x *proxmox) missingBridge(ctx context.Context, node string, want wanted) (string, error) {
 	if len(want.nics) == 0 {
 		return "", nil
 	}
@@ -336,5 +335,5 @@ func (x *proxmox) lacks(ctx context.Context, node string, want wanted) (string, 
 	return "", nil
 }
 
-// bridge is the bridge of an interface.
+// bridge returns the bridge of an interface.
 func (x *proxmox) bridge(n nic) string { return cmp.Or(n.bridge, x.defaults.Bridge, "vmbr0") }

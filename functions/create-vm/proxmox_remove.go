@@ -14,7 +14,7 @@ import (
 // Remove implements hypervisor.
 func (x *proxmox) Remove(ctx context.Context, m *v1alpha1.Machine) (string, error) {
 	waitsFor, err := x.remove(ctx, m)
-	return waitsFor, x.fault(err)
+	return waitsFor, x.asUserError(err)
 }
 
 func (x *proxmox) remove(ctx context.Context, m *v1alpha1.Machine) (string, error) {
@@ -26,7 +26,7 @@ func (x *proxmox) remove(ctx context.Context, m *v1alpha1.Machine) (string, erro
 		return "", err
 	}
 	if vm == nil {
-		if t, err := x.dropStray(ctx, m, all); err != nil || t != nil {
+		if t, err := x.deleteOrphanedCD(ctx, m, all); err != nil || t != nil {
 			m.Status.Task = taskOf(actionDeleteCD, t)
 			return "the CD of the machine", err
 		}
@@ -64,7 +64,7 @@ func (x *proxmox) remove(ctx context.Context, m *v1alpha1.Machine) (string, erro
 		t, err := x.handle(vm).Stop(ctx)
 		return begun(actionStop, t, err)
 	}
-	if t, err := x.dropCD(ctx, m, vm); err != nil || t != nil {
+	if t, err := x.deleteCD(ctx, m, vm); err != nil || t != nil {
 		return begun(actionDeleteCD, t, err)
 	}
 	t, err := x.destroy(ctx, vm)

@@ -56,7 +56,7 @@ func TestChoose(t *testing.T) {
 			if tc.change != nil {
 				tc.change(&d)
 			}
-			fit, why := append(slices.Clone(base), tc.more...).choose(d)
+			fit, why := append(slices.Clone(base), tc.more...).rankHosts(d)
 			var got []string
 			for _, p := range fit {
 				got = append(got, p.node)
