@@ -41,15 +41,14 @@ func (x *proxmox) converge(ctx context.Context, m *v1alpha1.Machine, want wanted
 // It returns the task that it has started, or nil if it is done.
 func (x *proxmox) moveMachineConfig(ctx context.Context, m *v1alpha1.Machine, want wanted, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
 	volume, _, _ := strings.Cut(vm.config[cloudDrive], ",")
-	holds := strings.HasSuffix(volume, ":iso/"+cdName(m))
 	switch {
-	case want.handover == handoverTake && holds:
+	case want.handover == handoverTake:
 		t, err := x.deleteCD(ctx, m, vm)
 		if err != nil || t == nil {
 			return nil, err
 		}
 		return taskOf(actionDeleteCD, t), nil
-	case want.handover == handoverGive && !holds:
+	case want.handover == handoverGive && !strings.HasSuffix(volume, ":iso/"+cdName(m)):
 		cd, t, err := x.provideCD(ctx, m, want, vm)
 		if err != nil || t != nil {
 			return t, err
