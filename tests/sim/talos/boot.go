@@ -64,8 +64,10 @@ type boot struct {
 	joined string
 	agent  workload.Kubelet
 	// served is the version of the API server that listens, and certified what its
-	// certificate names.
+	// certificate names, who signed it, and whose client certificates it accepts.
 	served, certified string
+	// trusted are the authorities that the kubelet was started with.
+	trusted string
 	// sequence is what the machine is busy with, if anything, and installing
 	// tells that an installer runs beside it.
 	sequence   string

@@ -99,16 +99,10 @@ func lasting(cfg *v1alpha1.Config) *v1alpha1.Config {
 	return c
 }
 
-// clusterKey identifies the cluster a configuration belongs to by its
-// certificate authority, which every member trusts and nobody else has.
+// clusterKey identifies the cluster a configuration belongs to by its ID, which
+// every member has, and which stays when the authorities are rotated.
 func clusterKey(cfg config.Provider) string {
-	var ca []byte
-	if issuing := cfg.Cluster().IssuingCA(); issuing != nil {
-		ca = issuing.Crt
-	} else if accepted := cfg.Cluster().AcceptedCAs(); len(accepted) > 0 {
-		ca = accepted[0].Crt
-	}
-	sum := sha256.Sum256(ca)
+	sum := sha256.Sum256([]byte(cfg.Cluster().ID()))
 	return hex.EncodeToString(sum[:8])
 }
 

@@ -26,13 +26,14 @@ import (
 func (c *cluster) stepKubernetes() {
 	for _, n := range c.controlPlanes() {
 		b := n.boot
-		up, version, names := b.etcd == etcdUp, imageTag(n.config.Cluster().APIServer().Image()), strings.Join(serverNames(n.config), " ")
-		if b.kubernetes != nil && (!up || b.served != version || b.certified != names) {
+		up, version := b.etcd == etcdUp, imageTag(n.config.Cluster().APIServer().Image())
+		certified := strings.Join(append(serverNames(n.config), kubernetesCAs(n.config)...), " ")
+		if b.kubernetes != nil && (!up || b.served != version || b.certified != certified) {
 			b.kubernetes.retire()
 			b.kubernetes = nil
 		}
 		if up && b.kubernetes == nil {
-			b.served, b.certified = version, names
+			b.served, b.certified = version, certified
 			b.listenKubernetes(c)
 		}
 	}
@@ -186,7 +187,22 @@ func (s *swallow) Header() http.Header         { return s.header }
 func (s *swallow) Write(p []byte) (int, error) { return len(p), nil }
 func (s *swallow) WriteHeader(int)             {}
 
-// stepKubelets lets every node join that has not done so in this boot.
+// kubernetesCAs are the certificates that a node trusts in Kubernetes, that of the
+// authority that signs first.
+func kubernetesCAs(cfg config.Provider) []string {
+	var trusted []string
+	if ca := cfg.Cluster().IssuingCA(); ca != nil {
+		trusted = append(trusted, string(ca.Crt))
+	}
+	for _, ca := range cfg.Cluster().AcceptedCAs() {
+		trusted = append(trusted, string(ca.Crt))
+	}
+	return trusted
+}
+
+// stepKubelets lets every node join that has not done so in this boot. A kubelet
+// restarts when the authorities of its node change, and is silent while it and an API
+// server do not trust each other: its connections may lead to any of them.
 func (c *cluster) stepKubelets() {
 	if !c.online() {
 		return
@@ -194,7 +210,11 @@ func (c *cluster) stepKubelets() {
 	for _, n := range c.working() {
 		b := n.boot
 		k := b.kubelet()
-		if b.joined != "" || n.config.Machine().Kubelet().SkipNodeRegistration() {
+		if trusted := strings.Join(kubernetesCAs(n.config), " "); b.joined != "" && (trusted != b.trusted || !c.trusts(n)) {
+			c.workload.Leave(b.joined)
+			b.joined = ""
+		}
+		if b.joined != "" || n.config.Machine().Kubelet().SkipNodeRegistration() || !c.certifyKubelet(n) {
 			continue
 		}
 		if err := c.workload.Join(k); err != nil {
@@ -206,6 +226,42 @@ func (c *cluster) stepKubelets() {
 			b.fail("uncordon the node", err)
 		}
 	}
+}
+
+// certifyKubelet is a kubelet's start: Talos removes a client certificate of an authority
+// that the node does not accept, and a kubelet without one asks the cluster for another. It
+// reports whether the kubelet and the API servers trust each other.
+func (c *cluster) certifyKubelet(n *node) bool {
+	trusted := kubernetesCAs(n.config)
+	n.boot.trusted = strings.Join(trusted, " ")
+	if !slices.Contains(trusted, string(n.KubeletCA)) {
+		n.KubeletCA = nil
+	}
+	if n.KubeletCA == nil && c.serversTrustedBy(n) {
+		for _, server := range c.controlPlanes() {
+			if server.boot.kubernetes != nil {
+				n.KubeletCA = server.config.Cluster().IssuingCA().Crt
+				break
+			}
+		}
+		n.mustSave()
+	}
+	return c.trusts(n)
+}
+
+// trusts reports whether the kubelet of a node and every API server trust each other.
+func (c *cluster) trusts(n *node) bool {
+	return c.serversTrustedBy(n) && !slices.ContainsFunc(c.controlPlanes(), func(server *node) bool {
+		return server.boot.kubernetes != nil && !slices.Contains(kubernetesCAs(server.config), string(n.KubeletCA))
+	})
+}
+
+// serversTrustedBy reports whether the kubelet of a node trusts every API server.
+func (c *cluster) serversTrustedBy(n *node) bool {
+	trusted := kubernetesCAs(n.config)
+	return !slices.ContainsFunc(c.controlPlanes(), func(server *node) bool {
+		return server.boot.kubernetes != nil && !slices.Contains(trusted, string(server.config.Cluster().IssuingCA().Crt))
+	})
 }
 
 func (b *boot) nodename() string {

@@ -240,7 +240,7 @@ func (n *node) wipe(partitions []string) {
 		case "STATE":
 			n.Config, n.Staged, n.config = nil, nil, nil
 		case "EPHEMERAL":
-			n.Etcd, n.Recovery, n.Images = nil, nil, nil
+			n.Etcd, n.Recovery, n.Images, n.KubeletCA = nil, nil, nil, nil
 		}
 	}
 	n.mustSave()

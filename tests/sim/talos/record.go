@@ -30,6 +30,9 @@ type record struct {
 	Volatile bool `json:"volatile,omitempty"`
 	// Staged is a configuration that takes effect with the next boot.
 	Staged []byte `json:"staged,omitempty"`
+	// KubeletCA is the authority that signed the kubelet's client certificate,
+	// absent while the kubelet has none.
+	KubeletCA []byte `json:"kubeletCA,omitempty"`
 	// Etcd is the data directory, absent while it is empty.
 	Etcd *etcdData `json:"etcd,omitempty"`
 	// Recovery is an uploaded snapshot that a bootstrap can recover from.
@@ -53,7 +56,7 @@ type etcdData struct {
 
 // clusterRecord is what the machines of one cluster share.
 type clusterRecord struct {
-	// Key identifies the cluster by its certificate authority.
+	// Key identifies the cluster by its ID.
 	Key string `json:"key"`
 	// Etcd is absent until the cluster is bootstrapped.
 	Etcd *etcd.Cluster `json:"etcd,omitempty"`
