@@ -34,6 +34,8 @@ const (
 	ConditionEtcdHealthy     = "EtcdHealthy"
 	// ConditionConfigCurrent tells whether every node runs the wanted configuration.
 	ConditionConfigCurrent = "ConfigCurrent"
+	// ConditionAuthoritiesRotated is there only where a rotation was asked for.
+	ConditionAuthoritiesRotated = "AuthoritiesRotated"
 )
 
 // KubernetesCluster is a Kubernetes cluster of Talos Linux machines.
@@ -200,6 +202,14 @@ type TalosOptions struct {
 	// +optional
 	// +kubebuilder:default=NoReboot
 	ConfigChanges ConfigChanges `json:"configChanges,omitempty"`
+	// Replaces the certificate authorities of the Talos API and of Kubernetes once for
+	// each new value, for example 2026-11. Every talosconfig and kubeconfig handed out
+	// before ceases to work: read the Secrets in status.secrets again. A value that is
+	// there when the cluster is made replaces nothing. A value written during a rotation
+	// has its turn after that.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	RotateAuthorities string `json:"rotateAuthorities,omitempty"`
 }
 
 // ConfigPatches names ConfigMaps, in the same namespace, whose every key is a patch

@@ -69,6 +69,9 @@ type KubernetesClusterStatus struct {
 	// Change of versions that is under way, or that has failed.
 	// +optional
 	Upgrade *UpgradeStatus `json:"upgrade,omitempty"`
+	// Rotation of the certificate authorities, where one was asked for.
+	// +optional
+	Authorities *AuthoritiesStatus `json:"authorities,omitempty"`
 	// Decision of the ticketing system, where one is required.
 	// +optional
 	Approval *ApprovalStatus `json:"approval,omitempty"`
@@ -202,6 +205,42 @@ type NodeUpgrade struct {
 	// What stops the node, where something does.
 	// +optional
 	Message string `json:"message,omitempty"`
+}
+
+// RotationPhase is how far a rotation of authorities is.
+// +kubebuilder:validation:Enum=Accepting;Issuing;RemovingKubernetes;RemovingTalos;Finishing
+type RotationPhase string
+
+// Accepting has every node accept certificates of the new authorities, and Issuing has the
+// new ones sign. RemovingKubernetes and RemovingTalos have every node no longer accept
+// certificates of the old authority of Kubernetes, and of the Talos API. Finishing replaces
+// the keys that the stack keeps.
+const (
+	RotationAccepting          RotationPhase = "Accepting"
+	RotationIssuing            RotationPhase = "Issuing"
+	RotationRemovingKubernetes RotationPhase = "RemovingKubernetes"
+	RotationRemovingTalos      RotationPhase = "RemovingTalos"
+	RotationFinishing          RotationPhase = "Finishing"
+)
+
+// AuthoritiesStatus is the rotation of the certificate authorities.
+type AuthoritiesStatus struct {
+	// Value of spec.talos.rotateAuthorities whose rotation is under way.
+	// +optional
+	Rotation string `json:"rotation,omitempty"`
+	// Accepting, Issuing, RemovingKubernetes, RemovingTalos or Finishing, while a rotation
+	// is under way.
+	// +optional
+	Phase RotationPhase `json:"phase,omitempty"`
+	// When the phase began.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
+	// Nodes that have come through the phase, and nodes in all, for example 2/5.
+	// +optional
+	Progress string `json:"progress,omitempty"`
+	// Last value of spec.talos.rotateAuthorities that is done.
+	// +optional
+	Completed string `json:"completed,omitempty"`
 }
 
 // ApprovalState is how far a decision is.

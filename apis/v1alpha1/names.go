@@ -51,6 +51,11 @@ const (
 	// AnnotationForce, with the value true, gives up on what a removal waits for: on
 	// a Machine its drain and its etcd member, on a KubernetesCluster its Machines.
 	AnnotationForce = "vitistack.io/force"
+	// AnnotationRotation of a Secret with the keys of a cluster is the value of
+	// spec.talos.rotateAuthorities that they were made for, and AnnotationRotationPhase,
+	// on the keys of a rotation that is under way, its RotationPhase.
+	AnnotationRotation      = "vitistack.io/rotation"
+	AnnotationRotationPhase = "vitistack.io/rotation-phase"
 	// AnnotationUID is the UID of the object that asked for the annotated one.
 	AnnotationUID = "vitistack.io/uid"
 )

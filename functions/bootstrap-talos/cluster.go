@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/internal/kube"
@@ -37,7 +37,7 @@ type cluster struct {
 	unmade map[string]bool
 	// machines are those of the cluster that exist, by name, also those that leave.
 	machines map[string]*v1alpha1.Machine
-	bundle   *secrets.Bundle
+	keys     *keys
 	access   *access
 	// vip is the virtual address of the control planes, or the zero value, and
 	// endpoint where the workload API should be reached.
@@ -56,6 +56,8 @@ type cluster struct {
 	// people are told about the configuration of nodes.
 	patches map[v1alpha1.ObjectName][]patch
 	config  configReport
+	// authorities is what people are told about the rotation of the authorities.
+	authorities configReport
 	// kubeconfig is the administrator's, once a node has handed it out.
 	kubeconfig []byte
 	// faults are users' mistakes that do not stop the delivery, in the order in which they
@@ -128,6 +130,9 @@ func (f *function) advance(ctx context.Context, c *cluster) error {
 	case waiting && c.reachable && c.bootstrapped && c.etcd == "" && !c.busy():
 		late = worst([]error{late, f.checkEtcd(ctx, c)}) // what is missing may be no control plane
 	}
+	if c.keys.next != nil && c.reachable {
+		return f.rotate(ctx, c, late)
+	}
 	if !c.reachable || (late != nil && c.Status.Upgrade == nil) {
 		return cmp.Or(f.amendEarly(ctx, c), c.withUnmet(ctx, late))
 	}
@@ -135,7 +140,10 @@ func (f *function) advance(ctx context.Context, c *cluster) error {
 	if err != nil || c.Status.Upgrade != nil {
 		return err
 	}
-	return f.maintain(ctx, c)
+	if err := f.maintain(ctx, c); err != nil {
+		return err
+	}
+	return f.beginRotation(ctx, c)
 }
 
 // readPlan reads a cluster's machines, lets those go that have left etcd, and makes the
@@ -358,10 +366,10 @@ const generating = 30 * time.Second
 // fails, its event comes again, and goes on.
 func (f *function) ensureCredentials(ctx context.Context, c *cluster) error {
 	var err error
-	if c.bundle, err = f.readPKI(ctx, c.KubernetesCluster); err != nil {
+	if c.keys, err = f.readKeys(ctx, c.KubernetesCluster); err != nil {
 		return err
 	}
-	if c.bundle == nil {
+	if c.keys == nil {
 		if c.keyed() {
 			c.unanswered = true
 			return fault{"KeysLost", fmt.Sprintf(
@@ -373,7 +381,7 @@ func (f *function) ensureCredentials(ctx context.Context, c *cluster) error {
 		if err := f.announce(ctx, c); err != nil {
 			return err
 		}
-		if c.bundle, err = f.createPKI(ctx, c.KubernetesCluster, c.plan.contract); err != nil {
+		if c.keys, err = f.createKeys(ctx, c.KubernetesCluster, c.plan.contract); err != nil {
 			return err
 		}
 		if err := f.readMachines(ctx, c); err != nil {
@@ -381,7 +389,10 @@ func (f *function) ensureCredentials(ctx context.Context, c *cluster) error {
 		}
 	}
 	c.credentials = true
-	c.access, err = accessTo(c.bundle)
+	if err := c.mirrorRotation(metav1.NewTime(f.now())); err != nil {
+		return err
+	}
+	c.access, err = c.keys.access()
 	return err
 }
 

@@ -12,7 +12,6 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/container"
 	"github.com/siderolabs/talos/pkg/machinery/config/encoder"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate"
-	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/network"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
@@ -33,7 +32,7 @@ type clusterConfig struct {
 	disk       string
 	installer  string
 	networking vitistack.ClusterNetworking
-	bundle     *secrets.Bundle
+	keys       *keys
 	// vip is the virtual address that control planes share, or the zero value.
 	vip netip.Addr
 	// port is where API servers listen, zero for Talos's default.
@@ -82,6 +81,11 @@ func render(c clusterConfig, n nodeConfig) (config.Provider, error) {
 	if err != nil {
 		return nil, fmt.Errorf("generate configuration of %s: %w", n.name, err)
 	}
+	if c.keys.next != nil {
+		if provider, err = provider.PatchV1Alpha1(c.keys.setAuthorities); err != nil {
+			return nil, fmt.Errorf("write authorities of %s: %w", n.name, err)
+		}
+	}
 	if provider, err = personalise(provider, c, n); err != nil {
 		return nil, fmt.Errorf("write configuration of %s: %w", n.name, err)
 	}
@@ -98,7 +102,7 @@ func render(c clusterConfig, n nodeConfig) (config.Provider, error) {
 
 func options(c clusterConfig) []generate.Option {
 	o := []generate.Option{
-		generate.WithSecretsBundle(c.bundle), generate.WithVersionContract(c.contract),
+		generate.WithSecretsBundle(c.keys.issuer()), generate.WithVersionContract(c.contract),
 		generate.WithInstallDisk(c.disk), generate.WithInstallImage(c.installer),
 		generate.WithAdditionalSubjectAltNames(c.sans),
 	}

@@ -79,7 +79,7 @@ func TestRender(t *testing.T) {
 			}
 			c := clusterConfig{
 				name: "shop", endpoint: "https://192.168.10.5:6443", sans: []string{"192.168.10.10"}, talos: tc.talos, contract: contract,
-				disk: "/dev/vda", installer: "installer.example.com/x:v" + tc.talos, bundle: testBundle(),
+				disk: "/dev/vda", installer: "installer.example.com/x:v" + tc.talos, keys: &keys{present: testBundle()},
 			}
 			if tc.vip != "" {
 				c.vip = netip.MustParseAddr(tc.vip)
@@ -115,7 +115,7 @@ func TestRedacted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := clusterConfig{name: "shop", endpoint: "https://192.168.10.5:6443", talos: "1.13.9", contract: contract, disk: "/dev/vda", installer: "i:v1.13.9", bundle: testBundle()}
+	c := clusterConfig{name: "shop", endpoint: "https://192.168.10.5:6443", talos: "1.13.9", contract: contract, disk: "/dev/vda", installer: "i:v1.13.9", keys: &keys{present: testBundle()}}
 	p, err := render(c, nodeConfig{name: "shop-cp-0", role: v1alpha1.RoleControlPlane, version: "1.33.13"})
 	if err != nil {
 		t.Fatal(err)

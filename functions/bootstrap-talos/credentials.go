@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	talosx509 "github.com/siderolabs/crypto/x509"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/vitistack/stack/functions/internal/kube"
@@ -21,39 +22,53 @@ import (
 func (f *function) keepCredentials(ctx context.Context, c *cluster) error {
 	endpoints := slices.Sorted(maps.Values(c.controlPlanes()))
 	_, err := f.keepSecret(ctx, c.KubernetesCluster, talosconfigSecret, talosconfigKey,
-		func(data []byte) bool { return talosconfigServes(data, endpoints, f.now()) },
-		func() ([]byte, error) { return renderTalosconfig(c.Name, c.bundle, endpoints) })
+		func(data []byte) bool { return talosconfigServes(data, endpoints, c.keys, f.now()) },
+		func() ([]byte, error) { return renderTalosconfig(c.Name, c.keys, endpoints) })
 	if err != nil {
 		return err
 	}
 	c.kubeconfig, err = f.keepSecret(ctx, c.KubernetesCluster, kubeconfigSecret, kubeconfigKey,
-		func(data []byte) bool { return kubeconfigServes(data, c.Status.Endpoint, f.now()) },
+		func(data []byte) bool { return kubeconfigServes(data, c.Status.Endpoint, c.keys, f.now()) },
 		func() ([]byte, error) { return f.askForKubeconfig(ctx, c) })
 	return err
 }
 
-// talosconfigServes tells whether a talosconfig is good for a while, and names
-// exactly these nodes.
-func talosconfigServes(data []byte, endpoints []string, now time.Time) bool {
+// talosconfigServes tells whether a talosconfig is good for a while, names exactly these
+// nodes, and is of the authorities that the keys have in their phase.
+func talosconfigServes(data []byte, endpoints []string, k *keys, now time.Time) bool {
 	c, err := talosconfig.Read(data)
-	return err == nil && slices.Equal(c.Endpoints, endpoints) && fresh(c.Crt, now)
+	return err == nil && slices.Equal(c.Endpoints, endpoints) && sameCertificates(c.CA, k.trustedTalos()) && fresh(c.Crt, k.issuer().Certs.OS, now)
 }
 
-// kubeconfigServes tells whether a kubeconfig is good for a while, and names the
-// endpoint.
-func kubeconfigServes(data []byte, endpoint string, now time.Time) bool {
+// kubeconfigServes tells whether a kubeconfig is good for a while, names the endpoint, and
+// is of the authorities that the keys have in their phase.
+func kubeconfigServes(data []byte, endpoint string, k *keys, now time.Time) bool {
 	config, err := kube.ReadKubeconfig(data)
-	return err == nil && config.Host == endpoint && fresh(config.CertData, now)
+	return err == nil && config.Host == endpoint && sameCertificates(config.CAData, k.trustedKubernetes()) && fresh(config.CertData, k.issuer().Certs.K8s, now)
 }
 
-// fresh tells whether less than half of a certificate's lifetime is over.
-func fresh(certificate []byte, now time.Time) bool {
-	block, _ := pem.Decode(certificate)
-	if block == nil {
-		return false
+// fresh tells whether an authority has signed a certificate, and less than half of its
+// lifetime is over.
+func fresh(certificate []byte, authority *talosx509.PEMEncodedCertificateAndKey, now time.Time) bool {
+	all := certificates(certificate)
+	by, err := authority.GetCert()
+	return err == nil && len(all) > 0 && all[0].CheckSignatureFrom(by) == nil && now.Before(all[0].NotBefore.Add(all[0].NotAfter.Sub(all[0].NotBefore)/2))
+}
+
+// sameCertificates tells whether two files in PEM have the same certificates, in any order.
+func sameCertificates(one, other []byte) bool {
+	a, b := certificates(one), certificates(other)
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(c *x509.Certificate) bool { return !slices.ContainsFunc(b, c.Equal) })
+}
+
+// certificates are those of a file in PEM. What is none is left out.
+func certificates(file []byte) (all []*x509.Certificate) {
+	for block, rest := pem.Decode(file); block != nil; block, rest = pem.Decode(rest) {
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil {
+			all = append(all, c)
+		}
 	}
-	c, err := x509.ParseCertificate(block.Bytes)
-	return err == nil && now.Before(c.NotBefore.Add(c.NotAfter.Sub(c.NotBefore)/2))
+	return all
 }
 
 // askForKubeconfig asks the control planes in turn, first the one that etcd began
@@ -69,21 +84,21 @@ func (f *function) askForKubeconfig(ctx context.Context, c *cluster) ([]byte, er
 	})
 	for _, name := range names {
 		if data, err := fetchKubeconfig(ctx, addresses[name], c.access); err == nil {
-			return pointed(data, c.Status.Endpoint)
+			return pointed(data, c.Status.Endpoint, c.keys.trustedKubernetes())
 		}
 	}
 	return nil, waits{reason: "WaitingForKubeconfig", message: fmt.Sprintf("waits for node %s to hand out a kubeconfig", names[0]), silent: true}
 }
 
-// pointed is a kubeconfig that names an endpoint: a node names the one that its own
-// configuration has, which may be a step behind.
-func pointed(kubeconfig []byte, endpoint string) ([]byte, error) {
+// pointed is a kubeconfig that names an endpoint and trusts some authorities: a node names
+// those that its own configuration has, which may be a step behind.
+func pointed(kubeconfig []byte, endpoint string, authorities []byte) ([]byte, error) {
 	file, err := clientcmd.Load(kubeconfig)
 	if err != nil {
 		return nil, kube.ErrNotKubeconfig
 	}
 	for _, c := range file.Clusters {
-		c.Server = endpoint
+		c.Server, c.CertificateAuthorityData = endpoint, authorities
 	}
 	data, err := clientcmd.Write(*file)
 	if err != nil {

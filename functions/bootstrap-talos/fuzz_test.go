@@ -95,12 +95,13 @@ func FuzzSecrets(f *testing.F) {
 	for _, text := range []string{string(good), "", "certs: null\n", "certs:\n  os: null\n", "context: x\ncontexts:\n  x: null\n", "context: x\ncontexts:\n  x:\n    endpoints: [a]\n    crt: AA==\n"} {
 		f.Add([]byte(text))
 	}
+	own := &keys{present: testBundle()}
 	f.Fuzz(func(_ *testing.T, data []byte) {
 		if bundle, err := decodeBundle(data); err == nil {
 			_, _ = accessTo(bundle)
 		}
-		_ = talosconfigServes(data, []string{"10.0.0.5"}, time.Unix(0, 0))
-		_ = kubeconfigServes(data, "https://10.0.0.5:6443", time.Unix(0, 0))
+		_ = talosconfigServes(data, []string{"10.0.0.5"}, own, time.Unix(0, 0))
+		_ = kubeconfigServes(data, "https://10.0.0.5:6443", own, time.Unix(0, 0))
 		_ = talosOf(string(data))
 	})
 }

@@ -81,7 +81,7 @@ func goldenConfig(t testing.TB, talos, role string) config.Provider {
 	}
 	p, err := render(clusterConfig{
 		name: "shop", endpoint: "https://192.168.10.5:6443", sans: []string{"192.168.10.5"}, talos: talos, contract: contract,
-		disk: "/dev/vda", installer: "installer.example.com/x:v" + talos, bundle: testBundle(), vip: netip.MustParseAddr("192.168.10.5"),
+		disk: "/dev/vda", installer: "installer.example.com/x:v" + talos, keys: &keys{present: testBundle()}, vip: netip.MustParseAddr("192.168.10.5"),
 	}, nodeConfig{
 		name: "shop-" + role + "-0", role: role, version: "1.33.13",
 		labels: map[string]string{"tier": "front", "node-role.kubernetes.io/front": ""},

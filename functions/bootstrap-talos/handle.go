@@ -249,6 +249,9 @@ func (f *function) step(ctx context.Context, c *cluster, look glance) error {
 		}
 		look.ask(reply)
 	}
+	if err == nil && isRotating(c.KubernetesCluster) && look.insist {
+		return settling(c, waits{reason: "Rotating", message: c.authorities.message, silent: true})
+	}
 	if err == nil || errors.As(err, new(fault)) {
 		return nil
 	}
@@ -273,7 +276,7 @@ func settling(c *cluster, err error) error {
 }
 
 func settled(kc *v1alpha1.KubernetesCluster) bool {
-	return isTrue(kc, v1alpha1.ConditionReady) && kc.Status.ObservedGeneration == kc.Generation
+	return isTrue(kc, v1alpha1.ConditionReady) && kc.Status.ObservedGeneration == kc.Generation && !needsRotation(kc)
 }
 
 // write patches the status if it has changed, and tells people if the reason has.

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"crypto"
+	"crypto/tls"
 	"encoding/base64"
 	"encoding/pem"
 	"slices"
@@ -9,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	talosx509 "github.com/siderolabs/crypto/x509"
 	clientconfig "github.com/siderolabs/talos/pkg/machinery/client/config"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -73,6 +76,7 @@ func TestCredentialsAreRenewed(t *testing.T) {
 	s.create(s.cluster("shop", 1, 0))
 	s.running("shop")
 	keys := s.secret("shop-talos-secrets").Data[pkiKey]
+	certs := s.authoritiesOf("shop").present.Certs
 	for _, tc := range []struct {
 		reason  string
 		age     time.Duration
@@ -84,8 +88,8 @@ func TestCredentialsAreRenewed(t *testing.T) {
 	} {
 		old := map[string][]byte{}
 		for name, data := range map[string][]byte{
-			talosconfigKey: agedTalosconfig(t, s.secret("shop-talosconfig").Data[talosconfigKey], tc.age),
-			kubeconfigKey:  agedKubeconfig(t, s.secret("shop-kubeconfig").Data[kubeconfigKey], tc.age),
+			talosconfigKey: agedTalosconfig(t, s.secret("shop-talosconfig").Data[talosconfigKey], aged(t, certs.OS, tc.age)),
+			kubeconfigKey:  agedKubeconfig(t, s.secret("shop-kubeconfig").Data[kubeconfigKey], aged(t, certs.K8s, tc.age)),
 		} {
 			old[name] = data
 			if err := s.kube.Merge(t.Context(), s.secret("shop-"+name), map[string]any{"data": map[string][]byte{name: data}}); err != nil {
@@ -107,27 +111,27 @@ func TestCredentialsAreRenewed(t *testing.T) {
 	}
 }
 
-func agedTalosconfig(t *testing.T, data []byte, age time.Duration) []byte {
+func agedTalosconfig(t *testing.T, data, certificate []byte) []byte {
 	t.Helper()
 	file, err := clientconfig.FromBytes(data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	file.Contexts[file.Context].Crt = base64.StdEncoding.EncodeToString(aged(t, age))
+	file.Contexts[file.Context].Crt = base64.StdEncoding.EncodeToString(certificate)
 	if data, err = file.Bytes(); err != nil {
 		t.Fatal(err)
 	}
 	return data
 }
 
-func agedKubeconfig(t *testing.T, data []byte, age time.Duration) []byte {
+func agedKubeconfig(t *testing.T, data, certificate []byte) []byte {
 	t.Helper()
 	file, err := clientcmd.Load(data)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, user := range file.AuthInfos {
-		user.ClientCertificateData = aged(t, age)
+		user.ClientCertificateData = certificate
 	}
 	if data, err = clientcmd.Write(*file); err != nil {
 		t.Fatal(err)
@@ -135,8 +139,12 @@ func agedKubeconfig(t *testing.T, data []byte, age time.Duration) []byte {
 	return data
 }
 
-// aged is a certificate that was made so long ago, for as long as people's are.
-func aged(t *testing.T, age time.Duration) []byte {
+// aged is a certificate that an authority made so long ago, for as long as people's are.
+func aged(t *testing.T, authority *talosx509.PEMEncodedCertificateAndKey, age time.Duration) []byte {
 	t.Helper()
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed(t, nil, nil, time.Now().Add(-age), peopleCertificate).Raw})
+	pair, err := tls.X509KeyPair(authority.Crt, authority.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed(t, pair.Leaf, pair.PrivateKey.(crypto.Signer), time.Now().Add(-age), peopleCertificate).Raw})
 }

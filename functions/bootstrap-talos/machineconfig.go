@@ -151,14 +151,18 @@ func (f *function) writeConfig(ctx context.Context, m *v1alpha1.Machine, config 
 }
 
 // checkKeys returns an error unless the keys that this delivery has read are still those of
-// the cluster. A Secret that is deleted before any configuration is provided is replaced by
-// other keys, and a node with the first ones would be a stranger to them.
+// the cluster, in the same phase of a rotation. A Secret that is deleted before any
+// configuration is provided is replaced by other keys, and a node with the first ones would
+// be a stranger to them.
 func (f *function) checkKeys(ctx context.Context, c *cluster) error {
-	now, err := f.readPKI(ctx, c.KubernetesCluster)
+	now, err := f.readKeys(ctx, c.KubernetesCluster)
+	if err == nil && now != nil && now.nextSecret == nil {
+		now, err = f.readNextKeys(ctx, c.KubernetesCluster, now) // a rotation may have begun meanwhile
+	}
 	if err != nil {
 		return err
 	}
-	if now == nil || now.Cluster.ID != c.bundle.Cluster.ID {
+	if now == nil || !now.same(c.keys) {
 		return errors.New("the keys of the cluster have been replaced")
 	}
 	return nil

@@ -89,7 +89,7 @@ func probe(ctx context.Context, address string, a *access) (nodeState, fingerpri
 // not depend on what time it is there, so that only the signature tells.
 func classify(peer *x509.Certificate, asked bool, a *access, now time.Time) nodeState {
 	switch {
-	case a != nil && peer.CheckSignatureFrom(a.authority) == nil:
+	case a != nil && a.signed(peer):
 		if now.Before(peer.NotBefore) || now.After(peer.NotAfter) {
 			return stateSkewed
 		}
@@ -120,8 +120,7 @@ func talkInsecurely(ctx context.Context, address string, pinned fingerprint, lim
 
 // talk opens a client to a node of the cluster, in the same way.
 func talk(ctx context.Context, address string, a *access, limit time.Duration) (context.Context, *client.Client, func(), error) {
-	config := &tls.Config{RootCAs: a.pool(), Certificates: []tls.Certificate{a.certificate}, MinVersion: tls.VersionTLS12}
-	return dial(ctx, address, config, limit)
+	return dial(ctx, address, a.config(), limit)
 }
 
 func dial(ctx context.Context, address string, config *tls.Config, limit time.Duration) (context.Context, *client.Client, func(), error) {

@@ -64,7 +64,7 @@ func TestClassify(t *testing.T) {
 	now := time.Now()
 	ours, ourKey := newAuthority(t)
 	theirs, theirKey := newAuthority(t)
-	a := &access{authority: ours}
+	a := &access{authorities: []*x509.Certificate{ours}}
 	for name, tc := range map[string]struct {
 		reason string
 		peer   *x509.Certificate

@@ -73,10 +73,10 @@ func (f *function) prepare(ctx context.Context, c *cluster) (bool, error) {
 		return false, nil // the cluster's own event tells
 	}
 	c.network = c.Spec.NetworkNamespaceName
-	if c.bundle, err = f.readPKI(ctx, c.KubernetesCluster); err != nil || c.bundle == nil {
+	if c.keys, err = f.readKeys(ctx, c.KubernetesCluster); err != nil || c.keys == nil {
 		return false, err
 	}
-	if c.access, err = accessTo(c.bundle); err != nil {
+	if c.access, err = c.keys.access(); err != nil {
 		return false, err
 	}
 	err = f.ensureEndpoint(ctx, c)
@@ -173,7 +173,7 @@ func (f *function) renderAll(ctx context.Context, c *cluster, members []member) 
 func (f *function) clusterConfig(c *cluster) clusterConfig {
 	common := clusterConfig{
 		name: c.Name, endpoint: c.Status.Endpoint, talos: c.plan.talos, contract: c.plan.contract,
-		disk: "/dev/vda", installer: f.installer(c), bundle: c.bundle, vip: c.vip, port: c.plan.localPort(),
+		disk: "/dev/vda", installer: f.installer(c), keys: c.keys, vip: c.vip, port: c.plan.localPort(),
 	}
 	if c.Spec.Networking != nil {
 		common.networking = *c.Spec.Networking

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/siderolabs/talos/pkg/machinery/client/config"
@@ -72,26 +73,9 @@ func encodeBundle(bundle *secrets.Bundle) ([]byte, error) {
 	return data, nil
 }
 
-// readPKI returns the keys of a cluster, or nil where they have not been made. An
-// error never means that they are missing: what exists must not be made again.
-func (f *function) readPKI(ctx context.Context, kc *v1alpha1.KubernetesCluster) (*secrets.Bundle, error) {
-	secret := &corev1.Secret{}
-	err := f.kube.Get(ctx, kc.Namespace, secretName(kc, pkiSecret), secret)
-	if kube.NotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	if err := belongs(secret, kc); err != nil {
-		return nil, err
-	}
-	return decodeBundle(secret.Data[pkiKey])
-}
-
-// createPKI makes the keys of a cluster. Where somebody was faster, it returns
+// createKeys makes the keys of a cluster. Where somebody was faster, it returns
 // theirs.
-func (f *function) createPKI(ctx context.Context, kc *v1alpha1.KubernetesCluster, contract *talosconfig.VersionContract) (*secrets.Bundle, error) {
+func (f *function) createKeys(ctx context.Context, kc *v1alpha1.KubernetesCluster, contract *talosconfig.VersionContract) (*keys, error) {
 	bundle, err := newBundle(f.now(), contract)
 	if err != nil {
 		return nil, err
@@ -100,17 +84,14 @@ func (f *function) createPKI(ctx context.Context, kc *v1alpha1.KubernetesCluster
 	if err != nil {
 		return nil, err
 	}
-	secret := secretOf(kc, pkiSecret, pkiKey, data)
-	immutable := true
-	secret.Immutable = &immutable
-	err = f.kube.Create(ctx, secret)
+	err = f.kube.Create(ctx, keysSecret(kc, pkiSecret, wantedRotation(kc), data))
 	if kube.AlreadyExists(err) {
-		there, unread := f.readPKI(ctx, kc)
+		there, unread := f.readKeys(ctx, kc)
 		if unread != nil || there != nil {
 			return there, unread
 		}
 	}
-	return bundle, err // of one that was there and is gone too: it is tried again
+	return &keys{present: bundle, rotated: wantedRotation(kc)}, err // of one that was there and is gone too: it is tried again
 }
 
 // keepSecret makes one of a cluster's other Secrets, unless one is there that
@@ -164,14 +145,16 @@ func belongs(obj kube.Object, kc *v1alpha1.KubernetesCluster) error {
 	return fault{"NameTaken", fmt.Sprintf("%T %s was not made for this cluster: delete it, or give the cluster another name", obj, obj.GetName())}
 }
 
-// access is how a delivery proves to nodes of a cluster who it is.
+// access is how a delivery proves to nodes of a cluster who it is, and by whose certificates
+// it knows them.
 type access struct {
-	authority   *x509.Certificate
+	authorities []*x509.Certificate
 	certificate tls.Certificate
 }
 
-// accessTo makes a client certificate for as long as a delivery may need it.
-func accessTo(bundle *secrets.Bundle) (*access, error) {
+// accessTo makes a client certificate for as long as a delivery may need it. Nodes are known
+// also by the authorities of the other bundles.
+func accessTo(bundle *secrets.Bundle, others ...*secrets.Bundle) (*access, error) {
 	pair, err := bundle.GenerateTalosAPIClientCertificateWithTTL(role.MakeSet(role.Admin), ownCertificate)
 	if err != nil {
 		return nil, fmt.Errorf("make client certificate: %w", err)
@@ -180,27 +163,42 @@ func accessTo(bundle *secrets.Bundle) (*access, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make client certificate: %w", err)
 	}
-	authority, err := bundle.Certs.OS.GetCert()
-	if err != nil {
-		return nil, errors.New("make client certificate: the cluster's authority is no certificate")
+	a := &access{certificate: certificate}
+	for _, b := range append([]*secrets.Bundle{bundle}, others...) {
+		authority, err := b.Certs.OS.GetCert()
+		if err != nil {
+			return nil, errors.New("make client certificate: the cluster's authority is no certificate")
+		}
+		a.authorities = append(a.authorities, authority)
 	}
-	return &access{authority: authority, certificate: certificate}, nil
+	return a, nil
 }
 
 func (a *access) pool() *x509.CertPool {
 	pool := x509.NewCertPool()
-	pool.AddCert(a.authority)
+	for _, authority := range a.authorities {
+		pool.AddCert(authority)
+	}
 	return pool
+}
+
+// signed reports whether an authority of the cluster has signed a certificate.
+func (a *access) signed(c *x509.Certificate) bool {
+	return slices.ContainsFunc(a.authorities, func(authority *x509.Certificate) bool { return c.CheckSignatureFrom(authority) == nil })
+}
+
+func (a *access) config() *tls.Config {
+	return &tls.Config{RootCAs: a.pool(), Certificates: []tls.Certificate{a.certificate}, MinVersion: tls.VersionTLS12}
 }
 
 // renderTalosconfig writes the file that talosctl reads. Its endpoints are the
 // addresses of nodes: a virtual address is not there when it is needed most.
-func renderTalosconfig(cluster string, bundle *secrets.Bundle, endpoints []string) ([]byte, error) {
-	pair, err := bundle.GenerateTalosAPIClientCertificateWithTTL(role.MakeSet(role.Admin), peopleCertificate)
+func renderTalosconfig(cluster string, k *keys, endpoints []string) ([]byte, error) {
+	pair, err := k.issuer().GenerateTalosAPIClientCertificateWithTTL(role.MakeSet(role.Admin), peopleCertificate)
 	if err != nil {
 		return nil, fmt.Errorf("make talosconfig: %w", err)
 	}
-	file := config.NewConfig(cluster, endpoints, bundle.Certs.OS.Crt, pair)
+	file := config.NewConfig(cluster, endpoints, k.trustedTalos(), pair)
 	for _, c := range file.Contexts {
 		c.Nodes = endpoints
 	}

@@ -57,7 +57,7 @@ func (f *function) remove(ctx context.Context, c *cluster) error {
 	if err := f.results.remove(ctx, c.KubernetesCluster); err != nil {
 		return err
 	}
-	for _, name := range []string{kubeconfigSecret, talosconfigSecret, pkiSecret} {
+	for _, name := range []string{kubeconfigSecret, talosconfigSecret, nextPKISecret, pkiSecret} {
 		if err := f.drop(ctx, c, secretName(c.KubernetesCluster, name), &corev1.Secret{}); err != nil {
 			return err
 		}

@@ -50,6 +50,9 @@ func summarise(c *cluster, err error) story {
 	s := &c.Status
 	s.ObservedGeneration = c.Generation
 	s.NextCheckTime = nil
+	if isRotating(c.KubernetesCluster) {
+		s.NextCheckTime = s.Authorities.Since // a cluster that is Ready goes on too
+	}
 	if !unexpected(c, err) {
 		describeConditions(c, err)
 		describeNodes(c)
@@ -195,6 +198,9 @@ func describeMembers(c *cluster, set func(condition string, ok bool, reason, mes
 	}
 	if c.config.reason != "" {
 		defer set(v1alpha1.ConditionConfigCurrent, c.config.current, c.config.reason, c.config.message)
+	}
+	if c.authorities.reason != "" {
+		defer set(v1alpha1.ConditionAuthoritiesRotated, c.authorities.current, c.authorities.reason, c.authorities.message)
 	}
 	if c.bootstrapped && c.reachable {
 		set(v1alpha1.ConditionEtcdHealthy, c.etcd != "", pick(c.etcd != "", "EtcdHealthy", "WaitingForEtcd"), pick(c.etcd != "", c.etcd, "not every control plane is known to be a member that votes"))

@@ -28,7 +28,7 @@ func TestKubeconfigOfATenant(t *testing.T) {
 	}
 	doc := []byte("current-context: x\nclusters: [{name: c, cluster: {server: '" + server.URL + "', insecure-skip-tls-verify: true}}]\n" +
 		"contexts: [{name: x, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {tokenFile: '" + token + "'}}]\n")
-	if kubeconfigServes(doc, server.URL, time.Now()) {
+	if kubeconfigServes(doc, server.URL, &keys{present: testBundle()}, time.Now()) {
 		t.Error("it serves")
 	}
 	if _, err := openWorkload(doc, 6443); !errors.Is(err, kube.ErrReachesHere) || strings.Contains(err.Error(), token) || asked {

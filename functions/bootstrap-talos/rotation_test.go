@@ -1,0 +1,351 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/talosconfig"
+	"github.com/vitistack/stack/tests/sim/faults"
+	"github.com/vitistack/stack/tests/stand/feed"
+)
+
+// rotate asks for a rotation.
+func (s *stand) rotate(cluster, rotation string) {
+	s.Helper()
+	s.change(cluster, func(kc *v1alpha1.KubernetesCluster) {
+		if kc.Spec.Talos == nil {
+			kc.Spec.Talos = &v1alpha1.TalosOptions{}
+		}
+		kc.Spec.Talos.RotateAuthorities = rotation
+	})
+}
+
+// rotated waits until a rotation is done, and returns the cluster.
+func (s *stand) rotated(cluster, rotation string) *v1alpha1.KubernetesCluster {
+	s.Helper()
+	feed.Until(s, "rotation "+rotation+" is done", func() (bool, string) {
+		kc := s.get(cluster)
+		c := meta.FindStatusCondition(kc.Status.Conditions, v1alpha1.ConditionAuthoritiesRotated)
+		if c == nil {
+			return false, "no condition; " + kc.Status.Message
+		}
+		a := kc.Status.Authorities
+		return c.Status == metav1.ConditionTrue && a != nil && a.Completed == rotation && a.Phase == "", c.Message + "; " + kc.Status.Message
+	})
+	return s.running(cluster)
+}
+
+// authoritiesOf are the keys of a cluster, as a user has saved them.
+func (s *stand) authoritiesOf(cluster string) *keys {
+	s.Helper()
+	bundle, err := decodeBundle(s.secret(cluster + "-talos-secrets").Data[pkiKey])
+	if err != nil {
+		s.Fatal(err)
+	}
+	return &keys{present: bundle}
+}
+
+// handedOut is what a user has of a cluster.
+type handedOut struct {
+	talosconfig, kubeconfig []byte
+	keys                    *keys
+}
+
+func (s *stand) handedOut(cluster string) handedOut {
+	s.Helper()
+	return handedOut{s.secret(cluster + "-talosconfig").Data[talosconfigKey], s.secret(cluster + "-kubeconfig").Data[kubeconfigKey], s.authoritiesOf(cluster)}
+}
+
+// admitted reports whether a node answers a client with a talosconfig, whomever the client
+// trusts.
+func (s *stand) admitted(node string, document []byte) bool {
+	s.Helper()
+	current, err := talosconfig.Read(document)
+	if err != nil {
+		s.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair(current.Crt, current.Key)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return s.answers(node, &tls.Config{Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true}) //nolint:gosec // the node judges here
+}
+
+func (s *stand) answers(node string, config *tls.Config) bool {
+	s.Helper()
+	ctx, c, end, err := dial(s.Context(), addressOf(s.machine(node)), config, shortRPC)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer end()
+	_, err = c.Version(ctx)
+	return err == nil
+}
+
+// strangers checks that nobody gets into a cluster by what was handed out before a rotation,
+// and that everybody does by what is there now.
+func (s *stand) strangers(cluster string, old handedOut) {
+	s.Helper()
+	now := s.handedOut(cluster)
+	if bytes.Equal(old.keys.present.Certs.OS.Crt, now.keys.present.Certs.OS.Crt) || bytes.Equal(old.keys.present.Certs.K8s.Crt, now.keys.present.Certs.K8s.Crt) {
+		s.Error("an authority is the old one")
+	}
+	stolen, err := kubernetesAccess(old.keys.present, now.keys.present)
+	if err != nil {
+		s.Fatal(err)
+	}
+	own, err := kubernetesAccess(now.keys.present)
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, name := range s.machines(cluster) {
+		node := cluster + "-" + name
+		if s.admitted(node, old.talosconfig) {
+			s.Errorf("%s admits the old talosconfig", node)
+		}
+		if !s.admitted(node, now.talosconfig) {
+			s.Errorf("%s refuses the present talosconfig", node)
+		}
+		if s.machine(node).Labels[v1alpha1.LabelClusterRole] != v1alpha1.RoleControlPlane {
+			continue
+		}
+		host := addressOf(s.machine(node)) + ":6443"
+		if _, ok := askKubernetes(s.Context(), host, stolen); ok {
+			s.Errorf("the API server of %s admits an administrator of the old authority", node)
+		}
+		if _, ok := askKubernetes(s.Context(), host, own); !ok {
+			s.Errorf("the API server of %s refuses an administrator", node)
+		}
+	}
+	if err := s.kube.Get(s.Context(), s.namespace, cluster+"-"+nextPKISecret, &corev1.Secret{}); !kube.NotFound(err) {
+		s.Errorf("the Secret of the rotation is left: %v", err)
+	}
+	for _, document := range [][]byte{now.talosconfig, now.kubeconfig} {
+		if !talosconfigServesOnly(document, now.keys) {
+			s.Error("a Secret for people is not of the present authority only")
+		}
+	}
+	if ready, all := s.nodes(cluster); len(ready) != len(all) {
+		s.Errorf("Ready are %v of %v", ready, all)
+	}
+}
+
+// talosconfigServesOnly reports whether a talosconfig or kubeconfig trusts the authority of
+// some keys and no other.
+func talosconfigServesOnly(document []byte, k *keys) bool {
+	if current, err := talosconfig.Read(document); err == nil {
+		return sameCertificates(current.CA, k.trustedTalos())
+	}
+	config, err := kube.ReadKubeconfig(document)
+	return err == nil && sameCertificates(config.CAData, k.trustedKubernetes())
+}
+
+// watched calls a function until the test says that it is enough, and returns how often it
+// has failed in a row at most.
+func (s *stand) watched(call func(context.Context) error) (enough func() (worst time.Duration, last error)) {
+	stop, done := make(chan struct{}), make(chan struct{})
+	var worst time.Duration
+	var last error
+	go func() {
+		defer close(done)
+		since := time.Now()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+			if err := call(s.Context()); err != nil {
+				last, worst = err, max(worst, time.Since(since))
+				continue
+			}
+			since = time.Now()
+		}
+	}()
+	return func() (time.Duration, error) {
+		close(stop)
+		<-done
+		return worst, last
+	}
+}
+
+// TestRotation rotates the authorities of a cluster. What the Secrets hold serves throughout,
+// as etcd-backup and people use it.
+func TestRotation(t *testing.T) {
+	t.Parallel()
+	s := setUp(t, standing{})
+	kc := s.cluster("shop", 3, 2)
+	kc.Spec.Talos = &v1alpha1.TalosOptions{RotateAuthorities: "first"}
+	s.create(kc)
+	if c := meta.FindStatusCondition(s.running("shop").Status.Conditions, v1alpha1.ConditionAuthoritiesRotated); c == nil || c.Status != metav1.ConditionTrue {
+		t.Errorf("a value at creation: %+v", c)
+	}
+	old := s.handedOut("shop")
+	api := s.watched(func(ctx context.Context) error {
+		_, err := s.workload("shop").CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		return err
+	})
+	backup := s.watched(func(ctx context.Context) error {
+		current, err := talosconfig.Read(s.secret("shop-talosconfig").Data[talosconfigKey])
+		if err != nil {
+			return err
+		}
+		pair, err := tls.X509KeyPair(current.Crt, current.Key)
+		if err != nil {
+			return err
+		}
+		config := &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: poolOfPEM(current.CA), MinVersion: tls.VersionTLS12}
+		for _, endpoint := range current.Endpoints {
+			ctx, c, end, err := dial(ctx, endpoint, config, dialTimeout)
+			if err != nil {
+				return err
+			}
+			_, err = c.Version(ctx)
+			end()
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	s.rotate("shop", "second")
+	s.rotated("shop", "second")
+	for what, enough := range map[string]func() (time.Duration, error){"kubeconfig": api, "talosconfig": backup} {
+		if worst, err := enough(); worst > 2*time.Second {
+			t.Errorf("the %s of the Secret has not served for %s: %v", what, worst, err)
+		}
+	}
+	s.strangers("shop", old)
+	s.consistent("shop", 3)
+	for _, node := range s.machines("shop") {
+		if strings.Contains(s.active("shop", node), "acceptedCAs") {
+			t.Errorf("%s still accepts another authority", node)
+		}
+	}
+	for _, reason := range []string{"RotationStarted", "RotationFinished"} {
+		if got := s.eventsWith(reason); got != 1 {
+			t.Errorf("%d Events %s, want 1", got, reason)
+		}
+	}
+}
+
+// eventsWith counts the Events with a reason.
+func (s *stand) eventsWith(reason string) (n int) {
+	s.Helper()
+	client, err := kubernetes.NewForConfig(s.config)
+	if err != nil {
+		s.Fatal(err)
+	}
+	list, err := client.CoreV1().Events(s.namespace).List(s.Context(), metav1.ListOptions{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, e := range list.Items {
+		if e.Reason == reason {
+			n++
+		}
+	}
+	return n
+}
+
+// TestRotationIsKilled rotates while every delivery dies at its first write, in turn before and
+// after the API server has done it, and nodes refuse, or do but don't say so.
+func TestRotationIsKilled(t *testing.T) {
+	t.Parallel()
+	r := &reaper{}
+	s := setUp(t, standing{wrap: r.wrap, handle: r.handle})
+	s.plan.Seed(7)
+	s.create(s.cluster("shop", 3, 1))
+	s.running("shop")
+	old := s.handedOut("shop")
+	if err := s.plan.Set(
+		faults.Rule{Operation: "MachineService/*", Error: "Unavailable", Rate: 0.1},
+		faults.Rule{Operation: "MachineService/ApplyConfiguration", Error: "reset", After: true, Rate: 0.3},
+		faults.Rule{Operation: "workload", Error: "503", Rate: 0.05},
+	); err != nil {
+		t.Fatal(err)
+	}
+	began := r.writes.Load()
+	s.rotate("shop", "2026-11")
+	s.rotated("shop", "2026-11")
+	if err := s.plan.Set(); err != nil {
+		t.Fatal(err)
+	}
+	s.strangers("shop", old)
+	s.consistent("shop", 3)
+	t.Logf("%d deliveries have died", r.writes.Load()-began)
+}
+
+// phase waits until a rotation is in a phase, and says what it waits for.
+func (s *stand) phase(cluster string, phase v1alpha1.RotationPhase, words ...string) {
+	s.Helper()
+	feed.Until(s, "the rotation is "+string(phase), func() (bool, string) {
+		kc := s.get(cluster)
+		c := meta.FindStatusCondition(kc.Status.Conditions, v1alpha1.ConditionAuthoritiesRotated)
+		if c == nil {
+			return false, "no condition"
+		}
+		ok := c.Status == metav1.ConditionFalse && c.Reason == string(phase)
+		for _, w := range words {
+			ok = ok && strings.Contains(c.Message, w)
+		}
+		return ok, c.Reason + ": " + c.Message + "; Ready: " + kc.Status.Message
+	})
+}
+
+// TestRotationWaitsForNode rotates while a worker is down. The condition names it, and the
+// rotation goes on with it, with a machine that is added meanwhile, and with another rotation
+// that is asked for meanwhile.
+func TestRotationWaitsForNode(t *testing.T) {
+	t.Parallel()
+	s := setUp(t, standing{})
+	s.create(s.cluster("shop", 1, 2))
+	s.running("shop")
+	old := s.handedOut("shop")
+	if err := s.plan.Set(faults.Rule{Operation: "MachineService/ApplyConfiguration", Error: "Unavailable"}); err != nil {
+		t.Fatal(err)
+	}
+	s.rotate("shop", "first")
+	s.phase("shop", v1alpha1.RotationAccepting, "0/3", "changes node shop-cp-0")
+	if err := s.fleet.PowerOff(string(s.machine("shop-pool-1").UID)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.plan.Set(); err != nil {
+		t.Fatal(err)
+	}
+	s.phase("shop", v1alpha1.RotationAccepting, "2/3", "shop-pool-1, which does not answer")
+	s.rotate("shop", "second")
+	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Workers[0].Replicas = 3 })
+	feed.Until(t, "the new machine has its configuration", func() (bool, string) {
+		names := s.machines("shop")
+		return slices.Contains(names, "pool-2") && installed(s.machine("shop-pool-2")), s.get("shop").Status.Message
+	})
+	s.phase("shop", v1alpha1.RotationAccepting, "rotation first", "3/4", "shop-pool-1")
+	if err := s.power(t.Context(), s.machine("shop-pool-1")); err != nil {
+		t.Fatal(err)
+	}
+	s.rotated("shop", "second")
+	s.strangers("shop", old)
+	if got := s.eventsWith("RotationFinished"); got != 2 {
+		t.Errorf("%d rotations are done, want 2", got)
+	}
+}
+
+func poolOfPEM(file []byte) *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(file)
+	return pool
+}
