@@ -12,6 +12,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
 // addon is something that Talos puts into a new cluster, and does not touch again.
@@ -113,4 +115,32 @@ func (a addon) outdated(containers []corev1.Container) []map[string]string {
 		}
 	}
 	return found
+}
+
+// clientsOfTheAPI are what Talos puts into a new cluster and what talks to its API. client-go
+// reads at its start whom to trust, and newer versions minutes later again.
+var clientsOfTheAPI = []string{"daemonsets/kube-proxy", "daemonsets/kube-flannel", "deployments/coredns"}
+
+// restartAddons restarts the addons of Talos in a rotation, once each, as soon as pods are told
+// to trust the new authority of Kubernetes. What is not there stays away.
+func (w *workload) restartAddons(ctx context.Context, k *keys) error {
+	var told corev1.ConfigMap
+	err := w.call(ctx, http.MethodGet, "/api/v1/namespaces/kube-system/configmaps/kube-root-ca.crt", "", nil, &told)
+	if err != nil || !sameCertificates([]byte(told.Data["ca.crt"]), k.next.Certs.K8s.Crt) {
+		return waits{reason: "Rotating", message: "waits for ConfigMap kube-system/kube-root-ca.crt of the cluster to have the new authority", silent: true}
+	}
+	annotations := map[string]string{v1alpha1.AnnotationRotation: k.rotation}
+	patch := map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": annotations}}}}
+	for _, addon := range clientsOfTheAPI {
+		err := w.call(ctx, http.MethodPatch, "/apis/apps/v1/namespaces/kube-system/"+addon, "application/merge-patch+json", patch, nil)
+		r := refusal{}
+		switch isRefusal := errors.As(err, &r); {
+		case err == nil || (isRefusal && r.code == http.StatusNotFound):
+		case isRefusal && slices.Contains([]int{http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusBadRequest}, r.code):
+			return fault{"AddonRefused", fmt.Sprintf("the cluster's own API refuses an annotation of the pods of %s, which have to restart: %s; change the policy that does", addon, r.message)}
+		default:
+			return waits{reason: "Rotating", message: "waits for the cluster's API, to restart " + addon, silent: true}
+		}
+	}
+	return nil
 }

@@ -143,6 +143,14 @@ func (f *function) rotateOnce(ctx context.Context, c *cluster, r *rotation) erro
 	step := decideRotation(c.keys.phase, shown, c.credentialsServe(f.now()))
 	c.Status.Authorities.Progress = fmt.Sprintf("%d/%d", step.done, len(shown))
 	c.reportRotation(step.waits)
+	if step.next == v1alpha1.RotationRemovingKubernetes {
+		if err := c.workload.restartAddons(ctx, c.keys); err != nil {
+			if w := (waits{}); errors.As(err, &w) {
+				c.reportRotation(w.message)
+			}
+			return err
+		}
+	}
 	if step.next != "" {
 		return f.enterPhase(ctx, c, step.next)
 	}

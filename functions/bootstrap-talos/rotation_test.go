@@ -230,6 +230,13 @@ func TestRotation(t *testing.T) {
 	}
 	s.strangers("shop", old)
 	s.consistent("shop", 3)
+	proxy, err := s.workload("shop").AppsV1().DaemonSets("kube-system").Get(t.Context(), "kube-proxy", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := proxy.Spec.Template.Annotations[v1alpha1.AnnotationRotation]; got != "second" {
+		t.Errorf("kube-proxy was restarted for rotation %q", got)
+	}
 	for _, node := range s.machines("shop") {
 		if strings.Contains(s.active("shop", node), "acceptedCAs") {
 			t.Errorf("%s still accepts another authority", node)

@@ -2,6 +2,7 @@ package talos_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +18,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/role"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/tests/sim/talos"
 )
@@ -135,4 +138,30 @@ func TestWorkerAcceptsAsItsControlPlane(t *testing.T) {
 	if err := answers(r.between(3, next, old))(t.Context()); err == nil {
 		t.Error("the worker accepts an authority that its control plane does not accept")
 	}
+}
+
+// TestAuthorityForPods looks whom pods are told to trust: Talos names the authority that signs
+// on the control plane, and none that it only accepts.
+func TestAuthorityForPods(t *testing.T) {
+	t.Parallel()
+	r := newRack(t, "v1.13.9", talos.Timing{})
+	r.cluster(1, 0)
+	old, next := r.bundle, r.otherAuthorities()
+	trusted := func(want *secrets.Bundle) {
+		t.Helper()
+		k := r.kube()
+		r.eventually("pods trust the authority", func(ctx context.Context) error {
+			root, err := k.CoreV1().ConfigMaps("kube-system").Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
+			if err == nil && root.Data["ca.crt"] != string(want.Certs.K8s.Crt) {
+				err = errors.New("they trust another")
+			}
+			return err
+		})
+	}
+	plane := func(b *secrets.Bundle) []byte { return r.configFrom(b, machine.TypeControlPlane, r.hostname("cp-2")) }
+	r.reconfigure(2, old, next, r.accepting(plane(old), next))
+	trusted(old)
+	r.reconfigure(2, old, next, r.accepting(plane(next), old))
+	r.bundle = next
+	trusted(next)
 }

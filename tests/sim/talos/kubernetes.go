@@ -46,6 +46,23 @@ func (c *cluster) stepKubernetes() {
 			c.fleet.log.Error("fill the cluster", "cluster", c.Key, "error", err)
 		}
 	}
+	if online {
+		c.publishAuthority()
+	}
+}
+
+// publishAuthority is the controller manager telling pods whom to trust: the authority that
+// signs on its control plane, and none that is only accepted there.
+func (c *cluster) publishAuthority() {
+	for _, n := range c.controlPlanes() {
+		if n.boot.kubernetes == nil {
+			continue
+		}
+		if err := c.workload.PublishAuthority(string(n.config.Cluster().IssuingCA().Crt)); err != nil {
+			c.fleet.log.Error("publish the authority of a cluster", "cluster", c.Key, "error", err)
+		}
+		return
+	}
 }
 
 func (b *boot) listenKubernetes(c *cluster) {

@@ -89,3 +89,30 @@ func coreDNS(image string) *appsv1.Deployment {
 		},
 	}
 }
+
+// PublishAuthority brings the ConfigMap kube-root-ca.crt of each namespace to an authority,
+// in PEM.
+func (c *Cluster) PublishAuthority(pem string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	configMaps, _ := kindByPlural("configmaps", "")
+	changed := false
+	for _, namespace := range c.store.list(namespaceKind, "") {
+		published := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kube-root-ca.crt", Namespace: metaOf(namespace).GetName()}}
+		if obj, err := c.store.get(configMaps, published.Namespace, published.Name); err == nil {
+			published = obj.(*corev1.ConfigMap).DeepCopy()
+		}
+		if published.Data["ca.crt"] == pem {
+			continue
+		}
+		published.Data = map[string]string{"ca.crt": pem}
+		if err := c.store.put(configMaps, published); err != nil {
+			return err
+		}
+		changed = true
+	}
+	if !changed {
+		return nil
+	}
+	return c.settle()
+}
