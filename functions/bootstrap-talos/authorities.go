@@ -20,7 +20,7 @@ import (
 
 // nextPKISecret is what the name of the Secret with the next keys of a cluster ends in,
 // while its authorities are rotated.
-const nextPKISecret = "talos-secrets-next"
+const nextPKISecret = pkiSecret + "-next"
 
 // keys are the keys of a cluster. During a rotation there are two sets, which differ only in
 // the authorities of the Talos API and of Kubernetes.
@@ -140,6 +140,13 @@ func (f *function) readNextKeys(ctx context.Context, kc *v1alpha1.KubernetesClus
 	var err error
 	if k.nextSecret, k.next, err = f.readBundle(ctx, kc, nextPKISecret); err != nil {
 		return nil, err
+	}
+	if k.next == nil && k.presentSecret != nil && isRotating(kc) { // the rotation may have ended between the two reads
+		k.presentSecret, k.present, err = f.readBundle(ctx, kc, pkiSecret)
+		if err != nil || k.present == nil {
+			return nil, err
+		}
+		k.rotated = k.presentSecret.Annotations[v1alpha1.AnnotationRotation]
 	}
 	if k.next != nil {
 		k.rotation = k.nextSecret.Annotations[v1alpha1.AnnotationRotation]

@@ -133,10 +133,16 @@ func (f *function) advance(ctx context.Context, c *cluster) error {
 	if c.keys.next != nil && c.reachable {
 		return f.rotate(ctx, c, late)
 	}
+	return f.changeNodes(ctx, c, late)
+}
+
+// changeNodes brings the nodes of a cluster to what its spec says by now: their versions,
+// labels, configuration and authorities. late is what the cluster waits for.
+func (f *function) changeNodes(ctx context.Context, c *cluster, late error) error {
 	if !c.reachable || (late != nil && c.Status.Upgrade == nil) {
 		return cmp.Or(f.amendEarly(ctx, c), c.withUnmet(ctx, late))
 	}
-	err = worst(slices.DeleteFunc([]error{f.upgrade(ctx, c), late}, func(err error) bool { return err == nil }))
+	err := worst(slices.DeleteFunc([]error{f.upgrade(ctx, c), late}, func(err error) bool { return err == nil }))
 	if err != nil || c.Status.Upgrade != nil {
 		return err
 	}

@@ -249,6 +249,12 @@ func (f *function) step(ctx context.Context, c *cluster, look glance) error {
 		}
 		look.ask(reply)
 	}
+	return deliverAgain(c, err, look)
+}
+
+// deliverAgain returns the error that has an event delivered again, nil where nothing is left to
+// do or another event follows. A cluster whose authorities are rotated is Ready meanwhile.
+func deliverAgain(c *cluster, err error, look glance) error {
 	if err == nil && isRotating(c.KubernetesCluster) && look.insist {
 		return settling(c, waits{reason: "Rotating", message: c.authorities.message, silent: true})
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/siderolabs/crypto/x509"
 	"github.com/siderolabs/talos/pkg/machinery/api/machine"
 	"github.com/siderolabs/talos/pkg/machinery/client"
+	"github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	resources "github.com/siderolabs/talos/pkg/machinery/resources/config"
 	"golang.org/x/sync/errgroup"
@@ -31,6 +32,9 @@ import (
 // changes the authorities that nodes have, and begins when every node has come through the one
 // before, so that any two neighbouring phases understand each other. The phase is kept with
 // the next keys: whoever reads them knows which nodes have them.
+
+// reasonTalosTooOld is the reason of AuthoritiesRotated where nodes know no accepted authorities.
+const reasonTalosTooOld = "TalosTooOld"
 
 // mirrorRotation writes into the status how far the rotation is that the keys show. It is a
 // fault where the next keys are gone that nodes have.
@@ -54,6 +58,9 @@ func (c *cluster) mirrorRotation(now metav1.Time) error {
 			"Secret %s is gone, and nodes have certificates of the authorities in it: restore it from a backup, or delete the cluster and create it again", secretName(c.KubernetesCluster, nextPKISecret))}
 	case begun:
 		c.authorities = configReport{false, string(s.Phase), "rotation " + s.Rotation + " begins"}
+	case wanted != "" && wanted != k.rotated && !c.plan.contract.Greater(config.TalosVersion1_6):
+		c.authorities = configReport{false, reasonTalosTooOld, fmt.Sprintf(
+			"Talos %s cannot accept two authorities at a time: write 1.7.0 or a later version into spec.talos.version, and rotation %s follows", c.plan.talos, wanted)}
 	case wanted != "" && wanted != k.rotated:
 		c.authorities = configReport{false, "WaitingForCluster", fmt.Sprintf(
 			"rotation %s begins when every node is Ready and runs the wanted versions and configuration", wanted)}
@@ -81,7 +88,7 @@ func (f *function) beginRotation(ctx context.Context, c *cluster) error {
 	if isRotating(c.KubernetesCluster) && c.Status.Authorities.Rotation != c.keys.rotated {
 		rotation = c.Status.Authorities.Rotation
 	}
-	if rotation == "" || rotation == c.keys.rotated || !c.config.current {
+	if rotation == "" || rotation == c.keys.rotated || !c.config.current || c.authorities.reason == reasonTalosTooOld {
 		return nil
 	}
 	if !isRotating(c.KubernetesCluster) {
@@ -140,7 +147,13 @@ func (f *function) rotateOnce(ctx context.Context, c *cluster, r *rotation) erro
 		c.nodes = c.current(nodes)
 	}
 	shown := r.observe(ctx, c)
-	step := decideRotation(c.keys.phase, shown, c.credentialsServe(f.now()))
+	serve := c.credentialsServe(f.now())
+	step := decideRotation(c.keys.phase, shown, serve)
+	if !serve && step.done == len(shown) {
+		if err := f.keepCredentials(ctx, c); err != nil { // a node can sign a kubeconfig by now
+			return err
+		}
+	}
 	c.Status.Authorities.Progress = fmt.Sprintf("%d/%d", step.done, len(shown))
 	c.reportRotation(step.waits)
 	if step.next == v1alpha1.RotationRemovingKubernetes {
@@ -236,7 +249,9 @@ func newRotation(c *cluster) (*rotation, error) {
 // kubernetesAccess is an administrator's to the API servers of a cluster, for as long as a
 // delivery may need it.
 func kubernetesAccess(bundle *secrets.Bundle, others ...*secrets.Bundle) (*access, error) {
-	failed := func(err error) (*access, error) { return nil, fmt.Errorf("make Kubernetes client certificate: %w", err) }
+	failed := func(err error) (*access, error) {
+		return nil, fmt.Errorf("make Kubernetes client certificate: %w", err)
+	}
 	ca, err := x509.NewCertificateAuthorityFromCertificateAndKey(bundle.Certs.K8s)
 	if err != nil {
 		return failed(err)
@@ -292,11 +307,11 @@ func (r *rotation) look(ctx context.Context, c *cluster, n *rotatingNode) {
 	address := addressOf(c.machines[n.name])
 	kubelet := false
 	read := func(ctx context.Context, node *client.Client) error {
-		config, err := safe.StateGetByID[*resources.MachineConfig](ctx, node.COSI, resources.ActiveID)
+		active, err := safe.StateGetByID[*resources.MachineConfig](ctx, node.COSI, resources.ActiveID)
 		if err != nil {
 			return err
 		}
-		changed, err := c.keys.withAuthorities(config.Provider())
+		changed, err := c.keys.withAuthorities(active.Provider())
 		if err != nil {
 			return err
 		}
@@ -376,12 +391,15 @@ func (r *rotation) change(ctx context.Context, c *cluster, names []string) error
 	for _, name := range names {
 		address := addressOf(c.machines[name])
 		group.Go(func() error {
-			_, err := askTalos(ctx, address, r.talos.next, c.keys.changeNode)
-			if err == nil || errors.As(err, new(fault)) {
-				return err
-			}
-			if _, err = askTalos(ctx, address, r.talos.present, c.keys.changeNode); errors.As(err, new(fault)) {
-				return err
+			var refused fault
+			for _, client := range []*access{r.talos.next, r.talos.present} {
+				_, err := askTalos(ctx, address, client, c.keys.changeNode)
+				if errors.As(err, &refused) {
+					return fault{refused.reason, fmt.Sprintf("node %s: %s", name, refused.message)}
+				}
+				if err == nil {
+					break
+				}
 			}
 			return nil
 		})

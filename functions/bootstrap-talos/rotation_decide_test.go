@@ -108,7 +108,7 @@ func TestDecideRotation(t *testing.T) {
 			kubernetes, []rotatingNode{planeNode("a", serves, before), workerNode("w", serves)}, true, []string{"a"}, "", "", 1},
 		"refused by another": {"the kubelet of a control plane is refused by one that has changed, which the change mends",
 			kubernetes, []rotatingNode{planeNode("a", refusesKubernetes), planeNode("b", serves, before, unready), workerNode("w", serves)}, true, []string{"b"}, "", "", 2},
-		"still admits": {"the API server has not restarted", kubernetes, []rotatingNode{planeNode("a", serves), workerNode("w", serves)}, true, nil, "", "node a to refuse", 1},
+		"still admits":    {"the API server has not restarted", kubernetes, []rotatingNode{planeNode("a", serves), workerNode("w", serves)}, true, nil, "", "node a to refuse", 1},
 		"kubernetes done": {"no API server admits the old", kubernetes, []rotatingNode{planeNode("a", refusesKubernetes), workerNode("w", serves)}, true, nil, talos, "", 2},
 		"control planes first": {"they tell workers whom to accept", talos,
 			[]rotatingNode{planeNode("a", refusesKubernetes, before), workerNode("w", serves, before)}, true, []string{"a"}, "", "", 0},

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/siderolabs/talos/pkg/machinery/config"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,7 +82,7 @@ func (s *stand) admitted(node string, document []byte) bool {
 	if err != nil {
 		s.Fatal(err)
 	}
-	return s.answers(node, &tls.Config{Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true}) //nolint:gosec // the node judges here
+	return s.answers(node, &tls.Config{Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true})
 }
 
 func (s *stand) answers(node string, config *tls.Config) bool {
@@ -355,4 +356,122 @@ func poolOfPEM(file []byte) *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(file)
 	return pool
+}
+
+// mark sets an annotation of a Secret.
+func (s *stand) mark(secret, annotation, value string) {
+	s.Helper()
+	if err := s.kube.Merge(s.Context(), s.secret(secret), map[string]any{"metadata": map[string]any{"annotations": map[string]any{annotation: value}}}); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// recorded writes how far a rotation is into the status of a cluster.
+func (s *stand) recorded(cluster string, a *v1alpha1.AuthoritiesStatus) {
+	s.Helper()
+	err := kube.OnConflict(func() error {
+		kc := s.get(cluster)
+		before := kc.DeepCopy()
+		kc.Status.Authorities = a
+		_, err := s.kube.PatchStatus(s.Context(), before, kc)
+		return err
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// TestKeysOfARotationAreDeleted loses what a rotation keeps, while no node has the new
+// authorities and later.
+func TestKeysOfARotationAreDeleted(t *testing.T) {
+	t.Parallel()
+	s := setUp(t, standing{})
+	s.create(s.cluster("shop", 1, 1))
+	s.running("shop")
+	old := s.handedOut("shop")
+	if err := s.plan.Set(faults.Rule{Operation: "MachineService/ApplyConfiguration", Error: "Unavailable"}); err != nil {
+		t.Fatal(err)
+	}
+	s.rotate("shop", "2026-11")
+	s.phase("shop", v1alpha1.RotationAccepting, "0/2")
+	first := s.secret("shop-talos-secrets-next")
+	if first.Immutable == nil || !*first.Immutable {
+		t.Error("the keys can be changed")
+	}
+
+	s.mark(first.Name, v1alpha1.AnnotationRotationPhase, "Halfway")
+	s.waits("shop", "RotationDamaged", "Halfway", "status.authorities.phase")
+	s.mark(first.Name, v1alpha1.AnnotationRotationPhase, string(v1alpha1.RotationAccepting))
+	s.recorded("shop", nil)
+	s.phase("shop", v1alpha1.RotationAccepting, "0/2")
+
+	if err := s.kube.Delete(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	feed.Until(t, "other keys are made", func() (bool, string) {
+		now := &corev1.Secret{}
+		err := s.kube.Get(t.Context(), s.namespace, first.Name, now)
+		return err == nil && now.UID != first.UID, s.get("shop").Status.Message
+	})
+	s.phase("shop", v1alpha1.RotationAccepting, "0/2")
+
+	next := s.secret(first.Name)
+	s.mark(first.Name, v1alpha1.AnnotationRotationPhase, string(v1alpha1.RotationIssuing))
+	s.phase("shop", v1alpha1.RotationIssuing)
+	if err := s.kube.Delete(t.Context(), next); err != nil {
+		t.Fatal(err)
+	}
+	s.waits("shop", "KeysLost", "shop-talos-secrets-next", "restore")
+	s.restore(next)
+	s.phase("shop", v1alpha1.RotationAccepting, "0/2")
+	if err := s.plan.Set(); err != nil {
+		t.Fatal(err)
+	}
+	s.rotated("shop", "2026-11")
+	s.strangers("shop", old)
+}
+
+// TestRotationEndsOnce begins with every state in which a delivery can leave the Secrets when
+// it dies at the end of a rotation.
+func TestRotationEndsOnce(t *testing.T) {
+	t.Parallel()
+	s := setUp(t, standing{})
+	s.create(s.cluster("shop", 1, 0))
+	s.running("shop")
+	s.rotate("shop", "2026-11")
+	s.rotated("shop", "2026-11")
+	done := s.secret("shop-talos-secrets")
+	contract, err := config.ParseContractFromVersion("v" + defaultTalos)
+	if err != nil {
+		t.Fatal(err)
+	}
+	former, err := withNewAuthorities(s.authoritiesOf("shop").present, time.Now(), contract)
+	if err != nil {
+		t.Fatal(err)
+	}
+	finishing := keysSecret(s.get("shop"), nextPKISecret, "2026-11", done.Data[pkiKey])
+	finishing.Annotations[v1alpha1.AnnotationRotationPhase] = string(v1alpha1.RotationFinishing)
+	for reason, present := range map[string]*corev1.Secret{
+		"the present keys are yet to be replaced": keysSecret(s.get("shop"), pkiSecret, "", former),
+		"the present keys are deleted":            nil,
+		"the present keys are replaced":           keysSecret(s.get("shop"), pkiSecret, "2026-11", done.Data[pkiKey]),
+	} {
+		s.create(finishing.DeepCopy())
+		if err := s.kube.Delete(t.Context(), s.secret("shop-talos-secrets")); err != nil {
+			t.Fatal(err)
+		}
+		if present != nil {
+			s.create(present)
+		}
+		s.recorded("shop", &v1alpha1.AuthoritiesStatus{Rotation: "2026-11", Phase: v1alpha1.RotationFinishing})
+		s.rotated("shop", "2026-11")
+		if now := s.secret("shop-talos-secrets"); !bytes.Equal(now.Data[pkiKey], done.Data[pkiKey]) || now.Annotations[v1alpha1.AnnotationRotation] != "2026-11" {
+			t.Errorf("%s: the keys are not those of the rotation", reason)
+		}
+		if err := s.kube.Get(t.Context(), s.namespace, finishing.Name, &corev1.Secret{}); !kube.NotFound(err) {
+			t.Errorf("%s: the Secret of the rotation is left: %v", reason, err)
+		}
+	}
+	s.recorded("shop", &v1alpha1.AuthoritiesStatus{Rotation: "2026-11", Phase: v1alpha1.RotationFinishing})
+	s.rotated("shop", "2026-11")
 }

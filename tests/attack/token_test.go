@@ -162,6 +162,7 @@ func (x *target) ownObjects(createVM, bootstrap dynamic.Interface) {
 		{createVM, secrets, "Secret", "db.example.com-cloudinit", "Machine/db.example.com"},
 		{bootstrap, secrets, "Secret", "store-cp-0-machine-config", "Machine/store-cp-0"},
 		{bootstrap, secrets, "Secret", "store-talos-secrets", "KubernetesCluster/store"},
+		{bootstrap, secrets, "Secret", "store-talos-secrets-next", "KubernetesCluster/store"},
 		{bootstrap, secrets, "Secret", "store-talosconfig", "KubernetesCluster/store"},
 		{bootstrap, secrets, "Secret", "store-kubeconfig", "KubernetesCluster/store"},
 		{bootstrap, configMaps, "ConfigMap", "store-manifests", "KubernetesCluster/store"},
