@@ -121,7 +121,7 @@ const rules = [
     "Remove what stands in the way: the message names it.",
   ],
   [
-    /^(CrashLoop|EtcdLost|EtcdUnavailable|KeysLost|NodeReset|QuorumAtRisk|VersionSkew|Upgrade\w*|VirtualAddressFailed|NotReady|Degraded|Unhealthy|NodesNotReady|NetworkFailed)$/,
+    /^(CrashLoop|EtcdLost|EtcdUnavailable|KeysLost|NodeReset|QuorumAtRisk|VersionSkew|Upgrade\w*|Rotation\w*|VirtualAddressFailed|NotReady|Degraded|Unhealthy|NodesNotReady|NetworkFailed)$/,
     "operator",
     "Look at what the message names, and at its own log.",
   ],
