@@ -39,7 +39,7 @@ type keys struct {
 
 // issuer is the set whose authorities sign certificates in this phase.
 func (k *keys) issuer() *secrets.Bundle {
-	if k.next == nil || k.phase == v1alpha1.RotationAccepting {
+	if k.next == nil || k.phase == "" || k.phase == v1alpha1.RotationAccepting {
 		return k.present
 	}
 	return k.next
@@ -89,6 +89,18 @@ func (k *keys) access() (*access, error) {
 		return accessTo(k.present)
 	}
 	return accessTo(k.issuer(), k.present, k.next)
+}
+
+// before are the keys in the phase before this one, and before the first in no phase.
+func (k *keys) before() *keys {
+	b := *k
+	b.phase = ""
+	for phase, next := range phaseAfter {
+		if next == k.phase {
+			b.phase = phase
+		}
+	}
+	return &b
 }
 
 // same reports whether two reads found the same keys in the same phase.

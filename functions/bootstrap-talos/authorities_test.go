@@ -66,6 +66,9 @@ func TestNewAuthorities(t *testing.T) {
 func TestNeighbouringPhases(t *testing.T) {
 	t.Parallel()
 	k := rotatingKeys(t)
+	if k.in(v1alpha1.RotationAccepting).before().phase != "" || k.in(v1alpha1.RotationRemovingTalos).before().phase != v1alpha1.RotationRemovingKubernetes {
+		t.Error("the phases have another order backwards")
+	}
 	phases := []v1alpha1.RotationPhase{"", v1alpha1.RotationAccepting, v1alpha1.RotationIssuing, v1alpha1.RotationRemovingKubernetes, v1alpha1.RotationRemovingTalos, v1alpha1.RotationFinishing, "done"}
 	type trust struct{ signs, accepts [][]byte }
 	shown := func(role string, phase v1alpha1.RotationPhase) trust {

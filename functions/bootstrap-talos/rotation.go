@@ -126,6 +126,9 @@ func (f *function) rotate(ctx context.Context, c *cluster, late error) error {
 	err = poll(ctx, c.until, func(ctx context.Context) error { return f.rotateOnce(ctx, c, r) })
 	if errors.As(err, new(waits)) {
 		err = nil // the condition tells
+		if c.patient && len(r.renew) > 0 {
+			err = f.setBack(ctx, c, r)
+		}
 	}
 	if err == nil {
 		err = late
@@ -149,6 +152,7 @@ func (f *function) rotateOnce(ctx context.Context, c *cluster, r *rotation) erro
 	shown := r.observe(ctx, c)
 	serve := c.credentialsServe(f.now())
 	step := decideRotation(c.keys.phase, shown, serve)
+	r.renew = step.renew
 	if !serve && step.done == len(shown) {
 		if err := f.keepCredentials(ctx, c); err != nil { // a node can sign a kubeconfig by now
 			return err
@@ -171,11 +175,21 @@ func (f *function) rotateOnce(ctx context.Context, c *cluster, r *rotation) erro
 		if err := f.checkKeys(ctx, c); err != nil {
 			return err
 		}
-		if err := r.change(ctx, c, step.change); err != nil {
+		if err := r.change(ctx, c, c.keys, step.change); err != nil {
 			return err
 		}
 	}
 	return waits{reason: "Rotating", message: step.waits, silent: true}
+}
+
+// setBack gives workers the authorities of the phase before, since they have waited in vain for
+// certificates of this one. The next look gives them those of this one again, with which they
+// ask for other certificates.
+func (f *function) setBack(ctx context.Context, c *cluster, r *rotation) error {
+	if err := f.checkKeys(ctx, c); err != nil {
+		return err
+	}
+	return r.change(ctx, c, c.keys.before(), r.renew)
 }
 
 // enterPhase writes the next phase beside the next keys, unless another delivery has done so.
@@ -223,6 +237,8 @@ func (f *function) finishRotation(ctx context.Context, c *cluster) error {
 // rotation is how a delivery finds out what nodes show: as a client of either authority.
 type rotation struct {
 	talos, kubernetes struct{ present, next *access }
+	// renew are the workers whose certificates are not of the phase, as seen last.
+	renew []string
 }
 
 func newRotation(c *cluster) (*rotation, error) {
@@ -384,16 +400,16 @@ func serviceHealthy(ctx context.Context, node *client.Client, name string) bool 
 	return err == nil && len(info) > 0 && info[0].Service.GetState() == "Running" && info[0].Service.GetHealth().GetHealthy()
 }
 
-// change gives nodes the authorities of the phase, and nothing else. A node that does not
-// answer is asked again by the next look.
-func (r *rotation) change(ctx context.Context, c *cluster, names []string) error {
+// change gives nodes the authorities that the keys have in their phase, and nothing else. A
+// node that does not answer is asked again by the next look.
+func (r *rotation) change(ctx context.Context, c *cluster, k *keys, names []string) error {
 	var group errgroup.Group
 	for _, name := range names {
 		address := addressOf(c.machines[name])
 		group.Go(func() error {
 			var refused fault
 			for _, client := range []*access{r.talos.next, r.talos.present} {
-				_, err := askTalos(ctx, address, client, c.keys.changeNode)
+				_, err := askTalos(ctx, address, client, k.changeNode)
 				if errors.As(err, &refused) {
 					return fault{refused.reason, fmt.Sprintf("node %s: %s", name, refused.message)}
 				}

@@ -57,6 +57,10 @@ type rotationStep struct {
 	// that follows, empty while this one lasts.
 	change []string
 	next   v1alpha1.RotationPhase
+	// renew are the workers that have the authorities of the phase, and a certificate from a
+	// control plane that did not have them. Talos asks for another one only when the
+	// authorities of a worker change.
+	renew []string
 	// done counts the nodes that have come through the phase, and waits says for what the
 	// phase lasts.
 	done  int
@@ -83,12 +87,7 @@ var phaseAfter = map[v1alpha1.RotationPhase]v1alpha1.RotationPhase{
 // end. Others on the way to a phase may be NotReady, and are changed nevertheless: the change
 // may be what mends them.
 func decideRotation(phase v1alpha1.RotationPhase, nodes []rotatingNode, credentials bool) rotationStep {
-	s := rotationStep{}
-	for _, n := range nodes {
-		if !n.leaving && n.hasCome(phase) {
-			s.done++
-		}
-	}
+	s := tally(phase, nodes)
 	if !credentials && phase != v1alpha1.RotationIssuing {
 		s.waits = "waits for a kubeconfig and a talosconfig that this phase accepts"
 		return s
@@ -111,6 +110,21 @@ func decideRotation(phase v1alpha1.RotationPhase, nodes []rotatingNode, credenti
 		s.waits = "waits for a kubeconfig of the new authority"
 	default:
 		s.next = phaseAfter[phase]
+	}
+	return s
+}
+
+// tally counts the nodes that have come through a phase, and lists the workers whose certificates
+// keep them from that.
+func tally(phase v1alpha1.RotationPhase, nodes []rotatingNode) (s rotationStep) {
+	for _, n := range nodes {
+		switch {
+		case n.leaving:
+		case n.hasCome(phase):
+			s.done++
+		case !n.controlPlane && n.answers && n.current && n.ready:
+			s.renew = append(s.renew, n.name)
+		}
 	}
 	return s
 }

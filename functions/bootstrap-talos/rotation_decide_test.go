@@ -129,6 +129,10 @@ func TestDecideRotation(t *testing.T) {
 			}
 		})
 	}
+	late := []rotatingNode{planeNode("a", serves), workerNode("v", accepts), workerNode("w", accepts, unready), workerNode("x", serves)}
+	if got := decideRotation(issuing, late, true); !slices.Equal(got.renew, []string{"v"}) {
+		t.Errorf("certificates are renewed on %v, want on the worker that a control plane certified before it changed", got.renew)
+	}
 	many := []rotatingNode{planeNode("a", accepts)}
 	for range 3 * atOnce {
 		many = append(many, workerNode("w"))

@@ -7,9 +7,11 @@ import (
 	"crypto/x509"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/cloudevents/sdk-go/v2/event"
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -17,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/talosconfig"
 	"github.com/vitistack/stack/tests/sim/faults"
@@ -314,48 +317,100 @@ func (s *stand) phase(cluster string, phase v1alpha1.RotationPhase, words ...str
 	})
 }
 
-// TestRotationWaitsForNode rotates while a worker is down. The condition names it, and the
-// rotation goes on with it, with a machine that is added meanwhile, and with another rotation
-// that is asked for meanwhile.
+// TestRotationWaitsForNode rotates while a worker is down. The condition names it, and each
+// remedy in its message lets the rotation go on: with that node, with a machine that is added
+// meanwhile, and with another rotation that is asked for meanwhile.
 func TestRotationWaitsForNode(t *testing.T) {
 	t.Parallel()
-	s := setUp(t, standing{})
-	s.create(s.cluster("shop", 1, 2))
+	for name, remedy := range map[string]func(*stand) error{
+		"Start":  func(s *stand) error { return s.power(t.Context(), s.machine("shop-pool-1")) },
+		"Delete": func(s *stand) error { return s.kube.Delete(t.Context(), s.machine("shop-pool-1")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := setUp(t, standing{})
+			s.create(s.cluster("shop", 1, 2))
+			s.running("shop")
+			old := s.handedOut("shop")
+			s.rotateWithout("shop", "first", "shop-pool-1")
+			s.rotate("shop", "second")
+			s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Workers[0].Replicas = 3 })
+			feed.Until(t, "the new machine has its configuration", func() (bool, string) {
+				names := s.machines("shop")
+				return slices.Contains(names, "pool-2") && installed(s.machine("shop-pool-2")), s.get("shop").Status.Message
+			})
+			s.phase("shop", v1alpha1.RotationAccepting, "rotation first", "3/4", "shop-pool-1")
+			if err := remedy(s); err != nil {
+				t.Fatal(err)
+			}
+			s.rotated("shop", "second")
+			if got := s.machines("shop"); len(got) != 4 {
+				t.Errorf("machines %v, want 4", got)
+			}
+			s.strangers("shop", old)
+			if got := s.eventsWith("RotationFinished"); got != 2 {
+				t.Errorf("%d rotations are done, want 2", got)
+			}
+		})
+	}
+}
+
+// TestWorkerIsCertifiedAnew has a worker come to a phase before its control plane, which then
+// certifies it as in the phase before. Talos keeps that certificate for half a day.
+func TestWorkerIsCertifiedAnew(t *testing.T) {
+	t.Parallel()
+	var deliveries sync.RWMutex
+	s := setUp(t, standing{handle: func(next events.Handler) events.Handler {
+		return func(ctx context.Context, in event.Event) (*event.Event, error) {
+			deliveries.RLock()
+			defer deliveries.RUnlock()
+			return next(ctx, in)
+		}
+	}})
+	s.create(s.cluster("shop", 1, 1))
 	s.running("shop")
 	old := s.handedOut("shop")
 	if err := s.plan.Set(faults.Rule{Operation: "MachineService/ApplyConfiguration", Error: "Unavailable"}); err != nil {
 		t.Fatal(err)
 	}
-	s.rotate("shop", "first")
-	s.phase("shop", v1alpha1.RotationAccepting, "0/3", "changes node shop-cp-0")
-	if err := s.fleet.PowerOff(string(s.machine("shop-pool-1").UID)); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.plan.Set(); err != nil {
-		t.Fatal(err)
-	}
-	s.phase("shop", v1alpha1.RotationAccepting, "2/3", "shop-pool-1, which does not answer")
-	s.rotate("shop", "second")
-	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Workers[0].Replicas = 3 })
-	feed.Until(t, "the new machine has its configuration", func() (bool, string) {
-		names := s.machines("shop")
-		return slices.Contains(names, "pool-2") && installed(s.machine("shop-pool-2")), s.get("shop").Status.Message
-	})
-	s.phase("shop", v1alpha1.RotationAccepting, "rotation first", "3/4", "shop-pool-1")
-	if err := s.power(t.Context(), s.machine("shop-pool-1")); err != nil {
-		t.Fatal(err)
-	}
-	s.rotated("shop", "second")
+	s.rotate("shop", "2026-11")
+	s.phase("shop", v1alpha1.RotationAccepting, "0/2")
+	func() {
+		deliveries.Lock()
+		defer deliveries.Unlock()
+		if err := s.plan.Set(); err != nil {
+			t.Fatal(err)
+		}
+		k, err := s.function.readKeys(t.Context(), s.get("shop"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := askTalos(t.Context(), addressOf(s.machine("shop-pool-0")), s.access("shop"), k.changeNode); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(200 * time.Millisecond) // the control plane certifies the worker
+	}()
+	s.phase("shop", v1alpha1.RotationAccepting, "1/2", "node shop-pool-0 to accept")
+	s.rotated("shop", "2026-11")
 	s.strangers("shop", old)
-	if got := s.eventsWith("RotationFinished"); got != 2 {
-		t.Errorf("%d rotations are done, want 2", got)
-	}
 }
 
-func poolOfPEM(file []byte) *x509.CertPool {
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(file)
-	return pool
+// rotateWithout begins a rotation of a cluster with three nodes, of which one goes down before it
+// accepts the new authorities.
+func (s *stand) rotateWithout(cluster, rotation, node string) {
+	s.Helper()
+	if err := s.plan.Set(faults.Rule{Operation: "MachineService/ApplyConfiguration", Error: "Unavailable"}); err != nil {
+		s.Fatal(err)
+	}
+	s.rotate(cluster, rotation)
+	s.phase(cluster, v1alpha1.RotationAccepting, "0/3", "changes node "+cluster+"-cp-0")
+	if err := s.fleet.PowerOff(string(s.machine(node).UID)); err != nil {
+		s.Fatal(err)
+	}
+	if err := s.plan.Set(); err != nil {
+		s.Fatal(err)
+	}
+	s.phase(cluster, v1alpha1.RotationAccepting, "2/3", node+", which does not answer", "delete Machine "+node)
 }
 
 // mark sets an annotation of a Secret.
@@ -474,4 +529,10 @@ func TestRotationEndsOnce(t *testing.T) {
 	}
 	s.recorded("shop", &v1alpha1.AuthoritiesStatus{Rotation: "2026-11", Phase: v1alpha1.RotationFinishing})
 	s.rotated("shop", "2026-11")
+}
+
+func poolOfPEM(file []byte) *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(file)
+	return pool
 }

@@ -149,7 +149,7 @@ func (b *boot) enroll() {
 		if err == nil {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			if b.node.boot == b && b.network.address == network.address {
+			if b.node.boot == b && b.network.address == network.address && b.node.config == cfg {
 				b.identity.Store(id)
 				b.listenAPID()
 				f.announce()
