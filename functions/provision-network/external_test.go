@@ -9,12 +9,14 @@ import (
 	"github.com/cloudevents/sdk-go/v2/event"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/events/signing"
+	"github.com/vitistack/stack/functions/provision-network/provider"
 )
 
 // answers delivers what an external IPAM says.
-func (w *world) answers(eventType string, data any) error {
+func (w *env) answers(eventType string, data any) error {
 	w.t.Helper()
 	e := event.New()
 	e.SetType(eventType)
@@ -28,14 +30,14 @@ func (w *world) answers(eventType string, data any) error {
 
 func TestExternal(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	spec := asks("corp-ipam")
 	spec.NetworkProvisioning.Parameters = map[string]string{"size": "24"}
 	nn := w.network("net", spec)
-	w.expect(w.look("net"), "Pending", reasonWorking)
+	w.expect(w.look("net"), "Pending", provider.ReasonWorking)
 	var asked events.NetworkRequested
 	w.must(json.Unmarshal(w.sent.Events()[0].Data(), &asked))
-	want := events.NetworkRequested{Object: object(nn), Provider: "corp-ipam", DatacenterIdentifier: w.namespace, Parameters: map[string]string{"size": "24"}}
+	want := events.NetworkRequested{Object: events.Object{UID: string(nn.UID), Namespace: nn.Namespace, Name: nn.Name}, Provider: "corp-ipam", DatacenterIdentifier: w.namespace, Parameters: map[string]string{"size": "24"}}
 	if diff := cmp.Diff(want, asked); diff != "" {
 		t.Errorf("the request (-want +got):\n%s", diff)
 	}
@@ -98,7 +100,7 @@ func TestExternal(t *testing.T) {
 // TestAnswerTooLate has an IPAM make a segment after its network has gone.
 func TestAnswerTooLate(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	good := events.NetworkProvisioned{UID: "0f5b3b9e-8f6e-4a55-9a31-0c5f6f3a7d10", Provider: "corp-ipam", ID: "seg-1", IPv4Prefix: "10.20.30.0/24"}
 	failed := events.NetworkFailed{UID: good.UID, Provider: good.Provider, Reason: "Full", Message: "no room"}
 	const subject = "/apis/vitistack.io/v1alpha2/namespaces/team-a/networknamespaces/prod"
@@ -149,10 +151,30 @@ func TestAnswerTooLate(t *testing.T) {
 	}
 }
 
+// TestAnswerAfterChange has an IPAM answer after the spec names another provider, and before
+// the event of that change is delivered.
+func TestAnswerAfterChange(t *testing.T) {
+	t.Parallel()
+	w := newEnv(t, nil)
+	nn := w.network("net", asks("corp-ipam"))
+	w.expect(w.look("net"), "Pending", provider.ReasonWorking)
+	w.change("net", func(nn *v1alpha2.NetworkNamespace) {
+		nn.Spec.NetworkProvisioning = manualSpec("10.41.0.0/24", "", 41).NetworkProvisioning
+	})
+	w.must(w.answers(events.TypeNetworkProvisioned, events.NetworkProvisioned{UID: string(nn.UID), Provider: "corp-ipam", ID: "seg-1", IPv4Prefix: "10.40.0.0/24", VLANID: 40}))
+	got := w.get("net")
+	if w.expect(got, "Ready", reasonProvisioned); got.Status.IPv4Prefix != "10.41.0.0/24" {
+		t.Errorf("got %s, want the segment in the spec", got.Status.IPv4Prefix)
+	}
+	if types := w.sentTypes(); types[len(types)-1] != events.TypeNetworkReleased {
+		t.Errorf("sent %v, want the segment of the IPAM to be released", types)
+	}
+}
+
 // TestForgedAnswer sends answers as any pod can that reaches the Broker or the function.
 func TestForgedAnswer(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	nn := w.network("net", asks("corp-ipam"))
 	w.look("net")
 	e := event.New()

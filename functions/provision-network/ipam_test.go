@@ -24,6 +24,8 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/provision-network/provider"
+	"github.com/vitistack/stack/functions/provision-network/provider/external"
 	"github.com/vitistack/stack/tests/stand/apiserver"
 )
 
@@ -159,7 +161,7 @@ func startIPAM(t *testing.T, file, gateway, key string) (string, func()) {
 // TestExampleIPAM provides networks by an IPAM that is written in Python.
 func TestExampleIPAM(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	file := filepath.Join(t.TempDir(), "segments.json")
 	i := &ipam{t: t, server: w.server, f: w.f, key: rand.Text()}
 	gateway := httptest.NewServer(i)
@@ -191,8 +193,8 @@ func TestExampleIPAM(t *testing.T) {
 	i.away.Store(1)
 	i.lost.Store(1)
 	ask("one", "24")
-	until("one", reasonWorking)
-	w.clock.Pass(2 * answerTime)
+	until("one", provider.ReasonWorking)
+	w.clock.Pass(2 * external.AnswerTime)
 	w.look("one")
 	one := until("one", reasonProvisioned)
 	stop()
@@ -210,7 +212,7 @@ func TestExampleIPAM(t *testing.T) {
 	if w.look("one") != nil {
 		t.Fatal("one must go")
 	}
-	w.clock.Pass(longestWait + 2*time.Second)
+	w.clock.Pass(provider.MaxDelay + 2*time.Second)
 	w.look("three")
 	three := until("three", reasonProvisioned)
 	if three.Status.IPv4Prefix != "10.20.0.0/24" {

@@ -19,8 +19,8 @@ import (
 
 const (
 	name = "provision-network"
-	// calm is how long to wait for more machines before their addresses are counted.
-	calm = 2 * time.Second
+	// countPause is how long a delivery waits for more changes before it counts again.
+	countPause = 2 * time.Second
 )
 
 func main() {
@@ -34,10 +34,10 @@ func main() {
 			return nil, err
 		}
 		sender := events.NewSender(client.BrokerURL)
-		e := environment{getenv: wire.Mounted(os.Getenv), secret: client.Secrets(defaultTimeout)}
+		c := config{getenv: wire.Mounted(os.Getenv), secret: client.Secrets(defaultTimeout)}
 		f := &function{
-			kube: client, sources: e.sources(), sender: sender, now: time.Now, datacenters: e.datacenters(), optionalPools: networkpool.Optional(os.Getenv), pause: calm,
-			namespace: kube.Namespace(os.Getenv), shared: shared,
+			kube: client, providers: c.providers(), sender: sender, now: time.Now, datacenters: c.datacenters(), optionalPools: networkpool.Optional(os.Getenv), pause: countPause,
+			namespace: kube.Namespace(os.Getenv), sharedNetBox: shared,
 		}
 		return sender.Require(f.handle), nil
 	})

@@ -8,34 +8,35 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+	"github.com/vitistack/stack/functions/provision-network/provider"
 )
 
-// counted counts what the source of a network was asked for, by what came of it. A
-// provider of a user's own name is external.
-func counted(nn *v1alpha2.NetworkNamespace, operation string, err error) {
-	provider := nn.Annotations[v1alpha1.AnnotationProvider]
-	switch provider {
-	case v1alpha2.ProviderManual, v1alpha2.ProviderNAM, v1alpha2.ProviderNetBox:
-	case "":
-		provider, _ = providerOf(nn.Spec)
-	default:
-		provider = "external"
+// countRequest counts a request to the provider of a network by its result. Providers that
+// are not in the registry count as external, because users choose their names.
+func countRequest(nn *v1alpha2.NetworkNamespace, operation string, err error) {
+	providerName := nn.Annotations[v1alpha1.AnnotationProvider]
+	if providerName == "" {
+		providerName, _ = providerOf(nn.Spec)
+	}
+	if _, registered := registry[providerName]; !registered {
+		providerName = "external"
 	}
 	metrics.GetOrCreateCounter(fmt.Sprintf(
-		`vitistack_network_source_requests_total{provider=%q,operation=%q,outcome=%q}`, provider, operation, outcome(err))).Inc()
+		`vitistack_network_source_requests_total{provider=%q,operation=%q,outcome=%q}`, providerName, operation, requestResult(err))).Inc()
 }
 
-// outcome is OK, or the reason of the condition that an error leads to.
-func outcome(err error) string {
-	var f fault
-	var r refused
+// requestResult returns OK, or the reason of the condition for an error.
+func requestResult(err error) string {
+	var e provider.Error
+	userError, isUserError := reconcile.AsUserError(err)
 	switch {
 	case err == nil:
 		return "OK"
-	case errors.As(err, &f):
-		return f.reason
-	case errors.As(err, &r):
-		return r.reason
+	case errors.As(err, &e):
+		return e.Reason
+	case isUserError:
+		return userError.Reason
 	default:
 		return "Failed"
 	}

@@ -17,13 +17,14 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/provision-network/provider"
 	"github.com/vitistack/stack/tests/sim/faults"
 )
 
 // TestSeed is the example of the specification, and its result.
 func TestSeed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	spec := manualSpec("192.168.10.0/24", "192.168.10.1", 200)
 	spec.SupervisorIdentifier = "lab-01"
 	spec.IPAllocation = &v1alpha2.IPAllocationPolicy{Type: "static", Provider: "static-ip-operator", Static: &v1alpha2.StaticPool{
@@ -46,7 +47,7 @@ func TestSeed(t *testing.T) {
 
 func TestDualStack(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	spec := manualSpec("10.1.0.0/30", "10.1.0.1", 0)
 	spec.NetworkProvisioning.Manual.IPv6CIDR, spec.NetworkProvisioning.Manual.IPv6Gateway = "2001:db8:1::/64", "2001:db8:1::1"
 	w.network("both", spec)
@@ -56,7 +57,7 @@ func TestDualStack(t *testing.T) {
 	if s := w.look("both").Status; s.IPv6Prefix != "2001:db8:1::/64" || s.IPv6Gateway != "2001:db8:1::1" || s.IPAllocationSummary.TotalCount != 1 {
 		t.Errorf("both: %+v", s)
 	}
-	if s := w.look("six").Status; s.ProvisioningPhase != "Ready" || s.IPAllocationSummary == nil || s.IPAllocationSummary.TotalCount != mostCounted {
+	if s := w.look("six").Status; s.ProvisioningPhase != "Ready" || s.IPAllocationSummary == nil || s.IPAllocationSummary.TotalCount != maxCount {
 		t.Errorf("six: %+v, summary %+v", s, s.IPAllocationSummary)
 	}
 }
@@ -65,14 +66,14 @@ func TestDualStack(t *testing.T) {
 func TestSlowManager(t *testing.T) {
 	t.Parallel()
 	m := newManager(t, 15*time.Second)
-	w := newWorld(t, map[string]source{"nam": m.nam})
+	w := newEnv(t, map[string]provider.Interface{"nam": m.nam})
 	w.clock, w.f.now = m.clock, m.clock.Now
 	w.network("slow", asks("nam"))
 	if err := w.deliver(kindNetwork, "slow", events.TypeRefAdd); err != nil {
 		t.Fatal(err)
 	}
 	nn := w.get("slow")
-	w.expect(nn, "Pending", reasonWorking)
+	w.expect(nn, "Pending", provider.ReasonWorking)
 	if nn.Annotations[v1alpha1.AnnotationProvider] != "nam" || nn.Status.NextCheckTime == nil {
 		t.Fatalf("who was asked and when to ask again must be kept: %v, %v", nn.Annotations, nn.Status.NextCheckTime)
 	}
@@ -80,7 +81,7 @@ func TestSlowManager(t *testing.T) {
 		t.Error("before its time nothing is asked and nothing written")
 	}
 	w.clock.Pass(10 * time.Second)
-	if err := w.deliver(kindNetwork, "slow", events.TypeResync); !errors.Is(err, errEarly) {
+	if err := w.deliver(kindNetwork, "slow", events.TypeResync); !errors.Is(err, errRedeliver) {
 		t.Errorf("what is due in a moment is delivered again by the broker, got %v", err)
 	}
 	w.clock.Pass(20 * time.Second)
@@ -93,28 +94,28 @@ func TestSlowManager(t *testing.T) {
 func TestWorkAfterOutage(t *testing.T) {
 	t.Parallel()
 	m := newManager(t, 15*time.Second)
-	w := newWorld(t, map[string]source{"nam": m.nam})
+	w := newEnv(t, map[string]provider.Interface{"nam": m.nam})
 	w.clock, w.f.now = m.clock, m.clock.Now
 	w.must(m.plan.Set(faults.Rule{Error: "503"}))
 	w.network("net", asks("nam"))
 	w.expect(w.look("net"), "Pending", "SourceUnavailable")
-	w.clock.Pass(longestWait - time.Minute)
+	w.clock.Pass(provider.MaxDelay - time.Minute)
 	w.expect(w.look("net"), "Pending", "SourceUnavailable")
 	w.must(m.plan.Set())
-	w.clock.Pass(longestWait)
+	w.clock.Pass(provider.MaxDelay)
 	nn := w.look("net")
-	w.expect(nn, "Pending", reasonWorking)
-	if late := nextCheck(nn).Sub(m.clock.Now()); late > longestWork+time.Second {
+	w.expect(nn, "Pending", provider.ReasonWorking)
+	if late := nextCheck(nn).Sub(m.clock.Now()); late > provider.MaxWorkDelay+time.Second {
 		t.Errorf("the manager is asked again after %s, which its outage has nothing to do with", late)
 	}
-	w.clock.Pass(longestWork + time.Second)
+	w.clock.Pass(provider.MaxWorkDelay + time.Second)
 	w.expect(w.look("net"), "Ready", reasonProvisioned)
 }
 
 func TestFaultsAreTold(t *testing.T) {
 	t.Parallel()
 	m := newManager(t, 0)
-	w := newWorld(t, map[string]source{"nam": m.nam})
+	w := newEnv(t, map[string]provider.Interface{"nam": m.nam})
 	w.must(m.plan.Set(faults.Rule{Operation: "PUT /segments", Error: "401"}))
 	w.network("net", v1alpha2.NetworkNamespaceSpec{})
 	if message := w.expect(w.look("net"), "Error", "SourceUnauthorized"); !strings.Contains(message, "NAM_TOKEN") || strings.Contains(message, namToken) {
@@ -122,7 +123,7 @@ func TestFaultsAreTold(t *testing.T) {
 	}
 	w.must(m.plan.Set())
 	w.expect(w.look("net"), "Error", "SourceUnauthorized") // it is left alone for a while
-	w.clock.Pass(longestWait + 2*time.Second)
+	w.clock.Pass(provider.MaxDelay + 2*time.Second)
 	w.expect(w.look("net"), "Ready", reasonProvisioned)
 
 	w.must(m.plan.Set(faults.Rule{Error: "503"}))
@@ -135,7 +136,7 @@ func TestFaultsAreTold(t *testing.T) {
 		t.Errorf("a segment stays when its source is down, and who asked is answered once: %+v", nn)
 	}
 	w.must(m.plan.Set(faults.Rule{Error: "lie-taken"}))
-	w.clock.Pass(longestWait)
+	w.clock.Pass(provider.MaxDelay)
 	if message := w.expect(w.look("net"), "Ready", "SourceChanged"); !strings.Contains(message, "10.98.0.0/24") {
 		t.Errorf("a source that changes its mind is told of: %s", message)
 	}
@@ -143,7 +144,7 @@ func TestFaultsAreTold(t *testing.T) {
 
 func TestNotConfigured(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	w.network("net", v1alpha2.NetworkNamespaceSpec{})
 	if message := w.expect(w.look("net"), "Error", "ProviderNotConfigured"); !strings.Contains(message, "NAM_URL") {
 		t.Errorf("the message says what to set: %s", message)
@@ -168,7 +169,7 @@ func TestNotConfigured(t *testing.T) {
 // TestDeletedIsCounted deletes a network with machines, whose number goes on falling.
 func TestDeletedIsCounted(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	spec := manualSpec("10.16.0.0/24", "10.16.0.1", 16)
 	spec.IPAllocation = &v1alpha2.IPAllocationPolicy{Type: "static"}
 	w.network("net", spec)
@@ -205,7 +206,7 @@ func TestSegmentStays(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, nil)
+			w := newEnv(t, nil)
 			w.network("other", manualSpec("10.19.0.0/16", "", 19))
 			w.expect(w.look("other"), "Ready", reasonProvisioned)
 			w.network("net", manualSpec("10.17.0.0/24", "10.17.0.1", 17))
@@ -217,13 +218,13 @@ func TestSegmentStays(t *testing.T) {
 			if !strings.Contains(message, "10.17.0.0/24 (gateway 10.17.0.1, VLAN 17)") || !strings.Contains(message, "write that back") {
 				t.Errorf("the message says what to write: %s", message)
 			}
-			if has, _ := held(now); now.Status.IPv4Prefix != was.Status.IPv4Prefix || has.String() != "10.17.0.0/24 (gateway 10.17.0.1, VLAN 17)" {
+			if has, _ := provider.StatusSegment(now); now.Status.IPv4Prefix != was.Status.IPv4Prefix || has.String() != "10.17.0.0/24 (gateway 10.17.0.1, VLAN 17)" {
 				t.Errorf("status %+v, want what it has given out", now.Status)
 			}
 			w.network("newcomer", manualSpec("10.17.0.0/25", "", 17))
 			w.expect(w.look("newcomer"), "Error", reasonOverlap)
 			w.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Spec = was.Spec })
-			w.clock.Pass(2 * longestWait)
+			w.clock.Pass(2 * provider.MaxDelay)
 			w.expect(w.look("net"), "Ready", reasonProvisioned)
 		})
 	}
@@ -233,7 +234,7 @@ func TestSegmentStays(t *testing.T) {
 // where it can be written.
 func TestLinkLocalGateway(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	block := manualSpec("", "", 23)
 	block.NetworkProvisioning.Manual.IPv6CIDR, block.NetworkProvisioning.Manual.IPv6Gateway = "2001:db8:23::/64", "fe80::1"
 	block.IPAllocation = &v1alpha2.IPAllocationPolicy{Type: "static"}
@@ -253,10 +254,10 @@ func TestLinkLocalGateway(t *testing.T) {
 // to write instead, which makes it Ready.
 func TestUnusable(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
-	w.f.sources["corp"] = always{segment{ipv4: netip.MustParsePrefix("10.20.0.0/24"), vlan: 20}}
-	w.f.sources["tiny"] = always{segment{ipv4: netip.MustParsePrefix("10.21.0.0/32"), vlan: 21}}
-	w.f.sources["six"] = always{segment{ipv6: netip.MustParsePrefix("2001:db8:22::/64"), vlan: 22}}
+	w := newEnv(t, nil)
+	w.f.providers["corp"] = always{provider.Segment{IPv4: netip.MustParsePrefix("10.20.0.0/24"), VLAN: 20}}
+	w.f.providers["tiny"] = always{provider.Segment{IPv4: netip.MustParsePrefix("10.21.0.0/32"), VLAN: 21}}
+	w.f.providers["six"] = always{provider.Segment{IPv6: netip.MustParsePrefix("2001:db8:22::/64"), VLAN: 22}}
 	of := func(provider string, pool v1alpha2.StaticPool) v1alpha2.NetworkNamespaceSpec {
 		spec := asks(provider)
 		spec.IPAllocation = &v1alpha2.IPAllocationPolicy{Type: "static", Static: &pool}
@@ -291,7 +292,7 @@ func TestUnusable(t *testing.T) {
 func TestDeletionWaitsForUsers(t *testing.T) {
 	t.Parallel()
 	m := newManager(t, 0)
-	w := newWorld(t, map[string]source{"nam": m.nam})
+	w := newEnv(t, map[string]provider.Interface{"nam": m.nam})
 	w.network("net", asks("nam"))
 	w.expect(w.look("net"), "Ready", reasonProvisioned)
 	nc := w.configuration("vm", "net", "", v1alpha1.InterfaceStatus{})
@@ -303,7 +304,7 @@ func TestDeletionWaitsForUsers(t *testing.T) {
 	w.must(w.kube.Create(t.Context(), cluster))
 	w.delete(w.get("net"))
 	message := w.expect(w.look("net"), "Deleting", reasonInUse)
-	if want := "waits for IPAllocation reserved, KubernetesCluster shop, NetworkConfiguration vm to be deleted"; message != want {
+	if want := "waiting for IPAllocation reserved, KubernetesCluster shop, NetworkConfiguration vm to be deleted"; message != want {
 		t.Errorf("got %q, want %q", message, want)
 	}
 	for _, user := range []kube.Object{nc, a, cluster} {
@@ -324,7 +325,7 @@ func TestDeletionWaitsForUsers(t *testing.T) {
 func TestReleaseIsRefused(t *testing.T) {
 	t.Parallel()
 	m := newManager(t, 0)
-	w := newWorld(t, map[string]source{"nam": m.nam})
+	w := newEnv(t, map[string]provider.Interface{"nam": m.nam})
 	nn := w.network("net", asks("nam"))
 	w.look("net")
 	m.SetInUse(string(nn.UID), true)
@@ -337,7 +338,7 @@ func TestReleaseIsRefused(t *testing.T) {
 	if w.look("net") == nil {
 		t.Error("the source is left alone for a while")
 	}
-	w.clock.Pass(longestWait + 2*time.Second)
+	w.clock.Pass(provider.MaxDelay + 2*time.Second)
 	if w.look("net") != nil {
 		t.Error("it must go now")
 	}
@@ -347,7 +348,7 @@ func TestReleaseIsRefused(t *testing.T) {
 func TestProcessDies(t *testing.T) {
 	t.Parallel()
 	m := newManager(t, 0)
-	w := newWorld(t, map[string]source{"nam": m.nam})
+	w := newEnv(t, map[string]provider.Interface{"nam": m.nam})
 	whole := w.f.kube
 	for left := range 5 {
 		name := fmt.Sprintf("n%d", left)
@@ -355,7 +356,7 @@ func TestProcessDies(t *testing.T) {
 		w.f.kube, _ = w.counting(left)
 		_ = w.deliver(kindNetwork, name, events.TypeRefAdd)
 		w.f.kube = whole
-		w.clock.Pass(asking + 2*time.Second)
+		w.clock.Pass(requestTimeout + 2*time.Second)
 		w.expect(w.look(name), "Ready", reasonProvisioned)
 		if n := len(m.Segments()); n != 1 {
 			t.Errorf("after %d writes: %d segments, want 1", left, n)
@@ -372,7 +373,7 @@ func TestProcessDies(t *testing.T) {
 
 func TestSummary(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	static := manualSpec("10.6.0.0/24", "10.6.0.1", 1)
 	static.IPAllocation = &v1alpha2.IPAllocationPolicy{Type: "static", Static: &v1alpha2.StaticPool{IPv4RangeStart: "10.6.0.10", IPv4RangeEnd: "10.6.0.19"}}
 	w.network("static", static)
@@ -422,7 +423,7 @@ func TestSummary(t *testing.T) {
 // TestBurstIsCounted gives out many addresses at once.
 func TestBurstIsCounted(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	spec := manualSpec("10.8.0.0/24", "", 1)
 	spec.IPAllocation = &v1alpha2.IPAllocationPolicy{Type: "static"}
 	w.network("net", spec)
@@ -449,14 +450,14 @@ func TestBurstIsCounted(t *testing.T) {
 	}
 	nn := w.get("net")
 	before := nn.DeepCopy()
-	nn.Status.NextCheckTime, nn.Status.IPAllocationSummary.AllocatedCount = at(w.clock.Now(), recount), 7
+	nn.Status.NextCheckTime, nn.Status.IPAllocationSummary.AllocatedCount = checkTime(w.clock.Now(), countTimeout), 7
 	_, err := w.kube.PatchStatus(t.Context(), before, nn)
 	w.must(err)
 	w.must(w.deliver("IPAllocation", "a1", events.TypeRefUpdate))
 	if got := w.get("net").Status.IPAllocationSummary.AllocatedCount; got != 7 {
 		t.Errorf("whom the note keeps from counting has counted %d", got)
 	}
-	w.clock.Pass(recount + 2*time.Second)
+	w.clock.Pass(countTimeout + 2*time.Second)
 	w.must(w.deliver(kindNetwork, "net", events.TypeResync))
 	if s := w.get("net").Status; s.IPAllocationSummary.AllocatedCount != burst || s.NextCheckTime != nil {
 		t.Errorf("after a process died: %+v, next at %v", s.IPAllocationSummary, s.NextCheckTime)
@@ -467,13 +468,13 @@ func TestBurstIsCounted(t *testing.T) {
 // more for the next to happen.
 func TestManyAreCounted(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	spec := manualSpec("10.9.0.0/24", "", 1)
 	spec.IPAllocation = &v1alpha2.IPAllocationPolicy{Type: "static"}
 	w.network("net", spec)
 	w.look("net")
 	w.f.pause = time.Hour
-	w.f.waiting.Store(waiters)
+	w.f.waiting.Store(maxWaiting)
 	for i := range 2 {
 		name := fmt.Sprintf("a%d", i)
 		w.allocation(name, "net", "", fmt.Sprintf("10.9.0.%d", 10+i))
@@ -482,12 +483,12 @@ func TestManyAreCounted(t *testing.T) {
 	if s := w.get("net").Status; s.IPAllocationSummary.AllocatedCount != 1 || s.NextCheckTime == nil {
 		t.Errorf("%+v, next at %v: want the first to be counted, and the note for resync", s.IPAllocationSummary, s.NextCheckTime)
 	}
-	w.clock.Pass(recount + 2*time.Second)
+	w.clock.Pass(countTimeout + 2*time.Second)
 	w.must(w.deliver(kindNetwork, "net", events.TypeResync))
 	if s := w.get("net").Status; s.IPAllocationSummary.AllocatedCount != 2 || s.NextCheckTime != nil {
 		t.Errorf("after resync: %+v, next at %v", s.IPAllocationSummary, s.NextCheckTime)
 	}
-	if n := w.f.waiting.Load(); n != waiters {
-		t.Errorf("%d deliveries wait, want %d", n, waiters)
+	if n := w.f.waiting.Load(); n != maxWaiting {
+		t.Errorf("%d deliveries wait, want %d", n, maxWaiting)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/orphans"
+	"github.com/vitistack/stack/functions/provision-network/provider"
 )
 
 // sharedVariable is the environment variable that says whether another installation of the
@@ -31,28 +32,28 @@ func isShared(getenv func(string) string) (bool, error) {
 	return shared, nil
 }
 
-// checkOrphans reports the prefixes and VLANs in NetBox that carry the UID of a NetworkNamespace
-// which does not exist. While NetBox does not answer, what is known stays.
-func (f *function) checkOrphans(ctx context.Context) error {
+// reportOrphans reports the prefixes and VLANs in NetBox that have the UID of a
+// NetworkNamespace which does not exist. While NetBox does not answer, the last report stays.
+func (f *function) reportOrphans(ctx context.Context) error {
 	var found []v1alpha1.Orphan
-	if n, has := f.sources[v1alpha2.ProviderNetBox].(netbox); has && !f.shared {
-		made, err := n.made(ctx)
+	if lister, ok := f.providers[v1alpha2.ProviderNetBox].(provider.Lister); ok && !f.sharedNetBox {
+		created, err := lister.Created(ctx)
 		if err != nil {
 			events.Report(ctx, "", "Did not look for orphans: "+err.Error())
 			return nil
 		}
-		if found, err = f.withoutNetwork(ctx, made); err != nil {
+		if found, err = f.selectOrphans(ctx, created); err != nil {
 			return err
 		}
 	}
 	return orphans.Report(ctx, f.kube, orphans.Check{Namespace: f.namespace, Backend: v1alpha1.OrphansInNetBox, Found: found, Now: f.now(), Message: netboxMessage})
 }
 
-// withoutNetwork returns what was made for NetworkNamespaces that do not exist. It has to be listed
-// before the NetworkNamespaces are, because a NetworkNamespace is there before its segment is
-// made, and until after it is released.
-func (f *function) withoutNetwork(ctx context.Context, made []v1alpha1.Orphan) (found []v1alpha1.Orphan, err error) {
-	if len(made) == 0 {
+// selectOrphans returns the objects whose NetworkNamespace does not exist. The objects have
+// to be listed before the NetworkNamespaces, because a NetworkNamespace exists before its
+// segment is created and until its segment is released.
+func (f *function) selectOrphans(ctx context.Context, created []v1alpha1.Orphan) (found []v1alpha1.Orphan, err error) {
+	if len(created) == 0 {
 		return nil, nil
 	}
 	networks, err := kube.View[v1alpha2.NetworkNamespaceList](ctx, f.kube, "", metav1.ListOptions{})
@@ -63,44 +64,12 @@ func (f *function) withoutNetwork(ctx context.Context, made []v1alpha1.Orphan) (
 	for i := range networks.Items {
 		exists[string(networks.Items[i].UID)] = true
 	}
-	for _, o := range made {
+	for _, o := range created {
 		if !exists[o.UID] {
 			found = append(found, o)
 		}
 	}
 	return found, nil
-}
-
-// made lists the prefixes and VLANs that this stack made, with one request for a page of each.
-// Custom fields cannot be asked for any value in every NetBox, so what is asked for is the description
-// that the stack writes; the custom field decides.
-func (n netbox) made(ctx context.Context) (all []v1alpha1.Orphan, err error) {
-	described := map[string]string{"description__ic": kindNetwork}
-	prefixes, err := list[netboxPrefix](ctx, n.api, "prefixes", described)
-	if err != nil {
-		return nil, err
-	}
-	for _, p := range prefixes {
-		if uid := p.CustomFields.uid(); uid != "" {
-			all = append(all, v1alpha1.Orphan{ID: fmt.Sprintf("prefixes/%d", p.ID), Name: p.Prefix, UID: uid})
-		}
-	}
-	vlans, err := list[netboxVLAN](ctx, n.api, "vlans", described)
-	if err != nil {
-		return nil, err
-	}
-	for _, v := range vlans {
-		if uid := v.CustomFields.uid(); uid != "" {
-			all = append(all, v1alpha1.Orphan{ID: fmt.Sprintf("vlans/%d", v.ID), Name: fmt.Sprintf("VLAN %d", v.VID), UID: uid})
-		}
-	}
-	return all, nil
-}
-
-// uid is the UID of the NetworkNamespace that an object was made for, or empty.
-func (f netboxFields) uid() string {
-	uid, _ := f[fieldUID].(string)
-	return uid
 }
 
 // netboxMessage names prefixes and VLANs, and the command that removes the first one.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -13,11 +12,13 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/provision-network/provider"
+	"github.com/vitistack/stack/functions/provision-network/provider/netbox"
 )
 
 // orphans has the function look for orphans, and returns what the ConfigMap says then, and its
 // resourceVersion.
-func (w *world) orphans() (report v1alpha1.OrphanReport, version string) {
+func (w *env) orphans() (report v1alpha1.OrphanReport, version string) {
 	w.t.Helper()
 	w.must(w.deliver("ConfigMap", v1alpha1.ConfigMapOrphans, events.TypeResync))
 	c := &corev1.ConfigMap{}
@@ -32,8 +33,8 @@ func (w *world) orphans() (report v1alpha1.OrphanReport, version string) {
 // that is being deleted, and prefixes of others.
 func TestOrphansInNetBox(t *testing.T) {
 	t.Parallel()
-	l := newLibrary(t, shelves())
-	w := newWorld(t, map[string]source{v1alpha2.ProviderNetBox: l.netbox})
+	l := newLibrary(t)
+	w := newEnv(t, map[string]provider.Interface{v1alpha2.ProviderNetBox: l.netbox})
 	w.f.namespace = w.namespace
 	w.must(w.kube.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: v1alpha1.ConfigMapOrphans}}))
 	made := map[string]*v1alpha2.NetworkNamespace{}
@@ -45,9 +46,9 @@ func TestOrphansInNetBox(t *testing.T) {
 		w.expect(made[name], v1alpha2.ProvisioningReady, "Provisioned")
 	}
 	// Somebody else's prefix may have a description like that.
-	w.must(l.netbox.api.do(t.Context(), http.MethodPost, "/api/ipam/prefixes/1/available-prefixes/", nil, map[string]any{
+	l.create(t, "/api/ipam/prefixes/1/available-prefixes/", map[string]any{
 		"prefix_length": 28, "status": "active", "description": "NetworkNamespace of others",
-	}, nil))
+	})
 	prefixes, addresses, vlans := l.Taken()
 	w.delete(made["going"])
 	if found, _ := w.orphans(); len(found.Orphans) != 0 {
@@ -73,11 +74,11 @@ func TestOrphansInNetBox(t *testing.T) {
 	if p, a, v := l.Taken(); len(p) != len(prefixes) || len(a) != len(addresses) || len(v) != len(vlans) {
 		t.Errorf("the checks have removed something: %v, %v, %v are left", p, a, v)
 	}
-	w.f.sources[v1alpha2.ProviderNetBox] = reader(t, "http://127.0.0.1:1", netboxToken)
+	w.f.providers[v1alpha2.ProviderNetBox] = netbox.New(client(t, "http://127.0.0.1:1", netboxToken, "Token"))
 	if found, again := w.orphans(); again != version || len(found.Orphans) != 2 {
 		t.Errorf("while NetBox is down nothing is known: %+v", found)
 	}
-	w.f.sources[v1alpha2.ProviderNetBox] = l.netbox
+	w.f.providers[v1alpha2.ProviderNetBox] = l.netbox
 	w.must(l.netbox.Release(t.Context(), made["lost"]))
 	if found, _ := w.orphans(); len(found.Orphans) != 0 || found.Message != "" {
 		t.Errorf("nothing is left of it: %+v", found)
@@ -87,8 +88,8 @@ func TestOrphansInNetBox(t *testing.T) {
 // TestSharedNetBox has another installation take prefixes from the same NetBox.
 func TestSharedNetBox(t *testing.T) {
 	t.Parallel()
-	l := newLibrary(t, shelves())
-	w := newWorld(t, map[string]source{v1alpha2.ProviderNetBox: l.netbox})
+	l := newLibrary(t)
+	w := newEnv(t, map[string]provider.Interface{v1alpha2.ProviderNetBox: l.netbox})
 	w.f.namespace = w.namespace
 	w.must(w.kube.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: v1alpha1.ConfigMapOrphans}}))
 	other := &v1alpha2.NetworkNamespace{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: "net", UID: "elsewhere"}, Spec: netboxSpec(v1alpha2.NetBoxRequest{})}
@@ -105,7 +106,7 @@ func TestSharedNetBox(t *testing.T) {
 	if _, err := isShared(func(string) string { return "maybe" }); err == nil || !strings.Contains(err.Error(), "write true or false") {
 		t.Errorf("got %v", err)
 	}
-	w.f.shared = true
+	w.f.sharedNetBox = true
 	if found, _ := w.orphans(); len(found.Orphans) != 0 {
 		t.Errorf("in a NetBox that is shared it is not reported: %+v", found)
 	}

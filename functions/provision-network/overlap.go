@@ -4,170 +4,136 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
-	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+	"github.com/vitistack/stack/functions/provision-network/provider"
+	"github.com/vitistack/stack/functions/provision-network/provider/manual"
 )
 
 const reasonOverlap = "SegmentOverlap"
 
-// overlapping returns the user error that another network has the segment, or part of
-// it.
-func overlapping(seg segment, holder *v1alpha2.NetworkNamespace, theirs segment) refused {
-	if !seg.overlaps(theirs) {
-		return refused{reasonOverlap, fmt.Sprintf(
+// errConflictingClaim says that a younger network claims the same segment. That network
+// gives its claim up in its next delivery.
+var errConflictingClaim = fmt.Errorf("another network claims the same segment: %w", errRedeliver)
+
+// overlapError returns the user error of a network whose segment overlaps that of holder.
+func overlapError(seg provider.Segment, holder *v1alpha2.NetworkNamespace, theirs provider.Segment) reconcile.UserError {
+	if !seg.Overlaps(theirs) {
+		return reconcile.UserError{Reason: reasonOverlap, Message: fmt.Sprintf(
 			"VLAN %d is that of NetworkNamespace %s/%s: choose another VLAN, delete that network, or ask the platform team to set spec.shareVLANs in a NetworkPool",
-			seg.vlan, holder.Namespace, holder.Name)}
+			seg.VLAN, holder.Namespace, holder.Name)}
 	}
-	return refused{reasonOverlap, fmt.Sprintf(
-		"%s (VLAN %d) overlaps %s of NetworkNamespace %s/%s, which has it: choose another prefix or VLAN, or delete that network",
-		seg.prefixes(), seg.vlan, theirs.prefixes(), holder.Namespace, holder.Name)}
+	return reconcile.UserError{Reason: reasonOverlap, Message: fmt.Sprintf(
+		"%s (VLAN %d) overlaps %s of NetworkNamespace %s/%s: choose another prefix or VLAN, or delete that network",
+		seg.Prefixes(), seg.VLAN, theirs.Prefixes(), holder.Namespace, holder.Name)}
 }
 
-func (s segment) prefixes() string {
-	var all []string
-	for _, p := range []netip.Prefix{s.ipv4, s.ipv6} {
-		if p.IsValid() {
-			all = append(all, p.String())
-		}
-	}
-	return strings.Join(all, " and ")
-}
-
-// same tells whether two segments have the same prefixes and VLAN.
-func (s segment) same(o segment) bool {
-	return s.vlan == o.vlan && s.ipv4 == o.ipv4 && s.ipv6 == o.ipv6
-}
-
-func (s segment) overlaps(o segment) bool {
-	return s.vlan == o.vlan && (s.ipv4.IsValid() && o.ipv4.IsValid() && s.ipv4.Overlaps(o.ipv4) ||
-		s.ipv6.IsValid() && o.ipv6.IsValid() && s.ipv6.Overlaps(o.ipv6))
-}
-
-// sharesVLAN tells whether a segment would be in the VLAN of another namespace, and may not.
-func (s segment) sharesVLAN(o segment, nn, other *v1alpha2.NetworkNamespace) bool {
-	return s.ownVLAN && s.vlan != 0 && s.vlan == o.vlan && nn.Namespace != other.Namespace
-}
-
-// contains tells whether an address is of a segment.
-func (s segment) contains(a netip.Addr) bool { return s.ipv4.Contains(a) || s.ipv6.Contains(a) }
-
-// standing says how far a network has come with a segment.
-type standing int
+// claimState is how far a network has come with a segment.
+type claimState int
 
 const (
-	// unrelated is a network that has no segment, and is about to get none that is known.
-	unrelated standing = iota
-	// wanting is one whose spec describes the segment.
-	wanting
-	// claiming is one whose status has the segment, and that is not Ready yet.
-	claiming
-	// holding is one that is Ready, or is being deleted: machines may use the segment.
-	holding
+	// noClaim is a network without a segment, whose next segment is unknown.
+	noClaim claimState = iota
+	// requested is a network whose spec describes the segment.
+	requested
+	// claimed is a network whose status has the segment, and which is not Ready yet.
+	claimed
+	// held is a network that is Ready or being deleted: machines may use the segment.
+	held
 )
 
-// standingOf returns how far a network has come with which segment.
-func standingOf(nn *v1alpha2.NetworkNamespace) (standing, segment) {
-	if s, err := held(nn); err == nil {
-		if holds(nn) {
-			return holding, s
+// claimOf returns how far a network has come with which segment.
+func claimOf(nn *v1alpha2.NetworkNamespace) (claimState, provider.Segment) {
+	if s, err := provider.StatusSegment(nn); err == nil {
+		if holdsSegment(nn) {
+			return held, s
 		}
-		return claiming, s
+		return claimed, s
 	}
-	provider, _ := providerOf(nn.Spec)
-	if provider != v1alpha2.ProviderManual || nn.DeletionTimestamp != nil || nn.Status.ProvisioningPhase == v1alpha2.ProvisioningError {
-		return unrelated, segment{}
+	providerName, _ := providerOf(nn.Spec)
+	if providerName != v1alpha2.ProviderManual || nn.DeletionTimestamp != nil || nn.Status.ProvisioningPhase == v1alpha2.ProvisioningError {
+		return noClaim, provider.Segment{}
 	}
-	s, err := manualSegment(nn)
+	s, err := manual.Segment(nn)
 	if err != nil {
-		return unrelated, segment{}
+		return noClaim, provider.Segment{}
 	}
-	return wanting, s
+	return requested, s
 }
 
-// holds tells whether machines may use the segment of a network.
-func holds(nn *v1alpha2.NetworkNamespace) bool {
-	return isReady(nn) || nn.Status.ProvisioningPhase == v1alpha2.ProvisioningDeleting
-}
-
-func isReady(nn *v1alpha2.NetworkNamespace) bool {
-	return nn.Status.ProvisioningPhase == v1alpha2.ProvisioningReady
-}
-
-// older tells whether a was created before b. Of two of the same second it is the
-// one whose UID comes first.
-func older(a, b *v1alpha2.NetworkNamespace) bool {
+// isOlder reports whether a was created before b. The UID decides between two networks of
+// the same second.
+func isOlder(a, b *v1alpha2.NetworkNamespace) bool {
 	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.CreationTimestamp.Before(&b.CreationTimestamp)
 	}
 	return a.UID < b.UID
 }
 
-// precedence says what another network that overlaps means to one.
+// precedence is what a network does about another network whose segment overlaps.
 type precedence int
 
 const (
-	goesOn precedence = iota
+	continues precedence = iota
 	waitsForOther
-	givesWay
+	givesUp
 )
 
-// precedes compares a network with another one whose segment overlaps:
+// decidePrecedence compares a network with another one whose segment overlaps:
 //
-//	network   other     the network
-//	holding   holding   gives way if it is the younger one
-//	holding   else      goes on
-//	else      holding   gives way
-//	claiming  claiming  gives way if it is the younger one, and waits for that otherwise
-//	claiming  wanting   goes on
-//	wanting   claiming  gives way
-//	wanting   wanting   gives way if it is the younger one
+//	network    other      the network
+//	held       held       gives up if it is younger
+//	held       else       continues
+//	else       held       gives up
+//	claimed    claimed    gives up if it is younger, else waits for the other
+//	claimed    requested  continues
+//	requested  claimed    gives up
+//	requested  requested  gives up if it is younger
 //
-// A network becomes Ready only after it has claimed its segment and then found no
-// other that claims or holds it. Of two networks at least the one that claims later
-// finds the other, so that never both become Ready, whatever their age.
-func precedes(mine, theirs standing, older bool) precedence {
+// A network becomes Ready only after it has claimed its segment and then found no other
+// network that claims or holds it. Of two networks at least the one that claims later finds
+// the other, so that never both become Ready, whatever their age.
+func decidePrecedence(own, other claimState, older bool) precedence {
 	switch {
-	case mine == holding && theirs == holding, mine == wanting && theirs == wanting:
+	case own == held && other == held, own == requested && other == requested:
 		if older {
-			return goesOn
+			return continues
 		}
-		return givesWay
-	case mine == holding, theirs == unrelated, mine == claiming && theirs == wanting:
-		return goesOn
-	case mine == claiming && theirs == claiming && older:
+		return givesUp
+	case own == held, other == noClaim, own == claimed && other == requested:
+		return continues
+	case own == claimed && other == claimed && older:
 		return waitsForOther
 	default:
-		return givesWay
+		return givesUp
 	}
 }
 
-// Where a network has its VLAN: the one that it is provisioned with, and the one that
-// it describes itself, in either of two places.
+// The fields that have the VLAN of a network: of the segment in the status, and of the
+// segment in the spec, which can be in two places.
 const (
-	provisionedVLAN = "status.vlanId"
-	manualVLAN      = "spec.networkProvisioning.manual.vlanId"
-	poolVLAN        = "spec.ipAllocation.static.vlanId"
+	statusVLAN = "status.vlanId"
+	manualVLAN = "spec.networkProvisioning.manual.vlanId"
+	staticVLAN = "spec.ipAllocation.static.vlanId"
 )
 
-// neighbours are the networks that have a VLAN in one of some fields, and where it is
-// 0, which may also be left out, all. A later field counts where a network has
-// changed between. They are shared: nobody may change them.
-func (f *function) neighbours(ctx context.Context, vlan int32, fields ...string) ([]v1alpha2.NetworkNamespace, error) {
+// networksInVLAN returns the networks that have a VLAN in one of the three fields, and all
+// networks for VLAN 0, because the fields may leave that out. The status is read last, so
+// that a network which moves from spec to status in between is found. The list is shared: do
+// not modify it.
+func (f *function) networksInVLAN(ctx context.Context, vlan int32) ([]v1alpha2.NetworkNamespace, error) {
 	if vlan == 0 {
 		list, err := kube.View[v1alpha2.NetworkNamespaceList](ctx, f.kube, "", metav1.ListOptions{})
 		return list.Items, err
 	}
 	found := map[types.UID]v1alpha2.NetworkNamespace{}
-	for _, field := range fields {
+	for _, field := range []string{manualVLAN, staticVLAN, statusVLAN} {
 		list, err := kube.View[v1alpha2.NetworkNamespaceList](ctx, f.kube, "", metav1.ListOptions{FieldSelector: fmt.Sprintf("%s=%d", field, vlan)})
 		if err != nil {
 			return nil, err
@@ -179,72 +145,75 @@ func (f *function) neighbours(ctx context.Context, vlan int32, fields ...string)
 	return slices.Collect(maps.Values(found)), nil
 }
 
-// alone returns a user error where another network has the segment that nn would have,
-// and errContested where the other one is about to give way.
-func (f *function) alone(ctx context.Context, nn *v1alpha2.NetworkNamespace, seg segment) error {
-	others, err := f.neighbours(ctx, seg.vlan, manualVLAN, poolVLAN, provisionedVLAN)
+// checkOverlap returns a user error if another network has the segment that nn would have,
+// and errConflictingClaim if the other network is about to give its claim up.
+func (f *function) checkOverlap(ctx context.Context, nn *v1alpha2.NetworkNamespace, seg provider.Segment) error {
+	others, err := f.networksInVLAN(ctx, seg.VLAN)
 	if err != nil {
 		return err
 	}
-	return f.contest(nn, seg, others)
+	return f.decideOverlap(nn, seg, others)
 }
 
-// contest is alone among some networks.
-func (f *function) contest(nn *v1alpha2.NetworkNamespace, seg segment, others []v1alpha2.NetworkNamespace) error {
-	mine, has := standingOf(nn)
-	if mine == unrelated || !has.same(seg) {
-		mine = wanting
+// decideOverlap is checkOverlap among some networks.
+func (f *function) decideOverlap(nn *v1alpha2.NetworkNamespace, seg provider.Segment, others []v1alpha2.NetworkNamespace) error {
+	own, has := claimOf(nn)
+	if own == noClaim || !has.Same(seg) {
+		own = requested
 	}
 	waits := false
 	for i := range others {
 		other := &others[i]
-		theirs, segment := standingOf(other)
-		if other.UID == nn.UID || theirs == unrelated || !seg.overlaps(segment) && !seg.sharesVLAN(segment, nn, other) || f.separate(nn, other) {
+		state, theirs := claimOf(other)
+		if other.UID == nn.UID || state == noClaim || f.areSeparate(nn, other) || !seg.Overlaps(theirs) && !sharesVLAN(seg, theirs, nn, other) {
 			continue
 		}
-		switch precedes(mine, theirs, older(nn, other)) {
-		case givesWay:
-			return overlapping(seg, other, segment)
+		switch decidePrecedence(own, state, isOlder(nn, other)) {
+		case givesUp:
+			return overlapError(seg, other, theirs)
 		case waitsForOther:
 			waits = true
 		}
 	}
 	if waits {
-		return errContested
+		return errConflictingClaim
 	}
 	return nil
 }
 
-// separate tells whether two networks are in data centres that the platform team has
-// declared to have no bridge in common.
-func (f *function) separate(a, b *v1alpha2.NetworkNamespace) bool {
+// sharesVLAN reports whether a segment with an exclusive VLAN is in the VLAN of another
+// namespace.
+func sharesVLAN(seg, theirs provider.Segment, nn, other *v1alpha2.NetworkNamespace) bool {
+	return seg.ExclusiveVLAN && seg.VLAN != 0 && seg.VLAN == theirs.VLAN && nn.Namespace != other.Namespace
+}
+
+// areSeparate reports whether two networks are in data centres that share no bridge, as the
+// platform team has declared.
+func (f *function) areSeparate(a, b *v1alpha2.NetworkNamespace) bool {
 	one, other := datacenterOf(a), datacenterOf(b)
 	return one != other && (f.datacenters[one] || f.datacenters[other])
 }
 
-// datacenterOf is the data centre of a network, which one that holds a segment keeps.
+// datacenterOf returns the data centre of a network, which a network that holds a segment
+// keeps.
 func datacenterOf(nn *v1alpha2.NetworkNamespace) v1alpha2.Identifier {
-	if holds(nn) {
+	if holdsSegment(nn) {
 		return nn.Status.DatacenterIdentifier
 	}
 	return nn.Spec.DatacenterIdentifier
 }
 
-// handOver has the networks looked at that wait for a segment that may be free now.
-func (f *function) handOver(ctx context.Context) error {
+// overlappingNetworks returns the networks that have no segment because of an overlap.
+func (f *function) overlappingNetworks(ctx context.Context) (waiting []v1alpha2.NetworkNamespace, err error) {
 	list := &v1alpha2.NetworkNamespaceList{}
 	failed := metav1.ListOptions{FieldSelector: "status.provisioningPhase=" + string(v1alpha2.ProvisioningError)}
 	if err := f.kube.ListPage(ctx, "", failed, list); err != nil {
-		return err
+		return nil, err
 	}
 	for _, nn := range list.Items {
-		c := meta.FindStatusCondition(nn.Status.Conditions, v1alpha1.ConditionReady)
-		if c == nil || c.Reason != reasonOverlap || nn.DeletionTimestamp != nil {
-			continue
-		}
-		if err := kube.OnConflict(func() error { return f.settle(ctx, nn.Namespace, nn.Name, look{}) }); err != nil {
-			return err
+		if readyCondition(&nn).Reason == reasonOverlap && nn.DeletionTimestamp == nil {
+			waiting = append(waiting, nn)
 		}
 	}
-	return nil
+	return waiting, nil
 }

@@ -17,12 +17,15 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+	"github.com/vitistack/stack/functions/provision-network/provider"
+	"github.com/vitistack/stack/functions/provision-network/provider/manual"
 )
 
 // TestOverlap is a younger network that waits for an older one.
 func TestOverlap(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	w.network("a", manualSpec("10.3.0.0/16", "", 7))
 	w.expect(w.look("a"), "Ready", reasonProvisioned)
 	w.network("b", manualSpec("10.3.4.0/24", "", 7))
@@ -62,7 +65,7 @@ func (m *meeting) RoundTrip(req *http.Request) (*http.Response, error) {
 // segment.
 func TestOverlapRace(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	const rivals = 4
 	var met, done sync.WaitGroup
 	met.Add(rivals)
@@ -74,13 +77,13 @@ func TestOverlapRace(t *testing.T) {
 	for _, name := range names {
 		config := rest.CopyConfig(w.config)
 		config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return &meeting{RoundTripper: rt, group: &met} })
-		f := &function{kube: w.client(config), sender: w.f.sender, now: w.f.now, datacenters: w.apart(), optionalPools: true, sources: map[string]source{
-			"racing": always{segment{ipv4: netip.MustParsePrefix("10.4.0.0/24"), vlan: 9}},
+		f := &function{kube: w.client(config), sender: w.f.sender, now: w.f.now, datacenters: w.apart(), optionalPools: true, providers: map[string]provider.Interface{
+			"racing": always{provider.Segment{IPv4: netip.MustParsePrefix("10.4.0.0/24"), VLAN: 9}},
 		}}
 		done.Go(func() {
-			err := errEarly
-			for errors.Is(err, errEarly) {
-				err = kube.OnConflict(func() error { return f.settle(t.Context(), w.namespace, name, look{}) })
+			err := errRedeliver
+			for errors.Is(err, errRedeliver) {
+				err = kube.OnConflict(func() error { return f.reconcileNetwork(t.Context(), w.namespace, name, reconcileOptions{}) })
 			}
 			if err != nil && !kube.Conflict(err) {
 				t.Error(err)
@@ -103,7 +106,7 @@ func TestOverlapRace(t *testing.T) {
 // whether another one did the same. The claim holds until somebody looks again.
 func TestClaimIsFound(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	w.network("a", manualSpec("10.4.0.0/24", "", 9))
 	dying, _ := w.counting(2) // the annotation, and the claim
 	whole := w.f.kube
@@ -115,7 +118,7 @@ func TestClaimIsFound(t *testing.T) {
 		t.Fatalf("got status %+v, want a claim", a.Status)
 	}
 	w.network("b", asks("sure"))
-	w.f.sources["sure"] = always{segment{ipv4: netip.MustParsePrefix("10.4.0.0/25"), vlan: 9}}
+	w.f.providers["sure"] = always{provider.Segment{IPv4: netip.MustParsePrefix("10.4.0.0/25"), VLAN: 9}}
 	w.expect(w.look("b"), "Error", reasonOverlap)
 	w.expect(w.look("a"), "Ready", reasonProvisioned)
 	w.expect(w.look("b"), "Error", reasonOverlap)
@@ -125,11 +128,11 @@ func TestClaimIsFound(t *testing.T) {
 // them. The younger one says so, and neither loses what its machines use.
 func TestBothReady(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	for _, name := range []string{"a", "b"} {
 		nn := w.network(name, manualSpec("10.4.0.0/24", "", 9))
 		before := nn.DeepCopy()
-		decide(nn, segment{ipv4: netip.MustParsePrefix("10.4.0.0/24"), vlan: 9}, nil, w.clock.Now())
+		setResult(nn, provider.Segment{IPv4: netip.MustParsePrefix("10.4.0.0/24"), VLAN: 9}, nil, w.clock.Now())
 		_, err := w.kube.PatchStatus(t.Context(), before, nn)
 		w.must(err)
 		w.change(name, func(nn *v1alpha2.NetworkNamespace) { nn.Spec.SupervisorIdentifier = "seen-again" })
@@ -152,7 +155,7 @@ func TestBothReady(t *testing.T) {
 // separates them only where the platform team says that these share no bridge.
 func TestDataCentres(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	w.f.datacenters = nil
 	in := func(datacenter v1alpha2.Identifier) v1alpha2.NetworkNamespaceSpec {
 		spec := manualSpec("10.203.4.0/24", "", 2203)
@@ -163,7 +166,7 @@ func TestDataCentres(t *testing.T) {
 	w.expect(w.look("west"), "Ready", reasonProvisioned)
 	w.network("east", in("east"))
 	w.expect(w.look("east"), "Error", reasonOverlap)
-	w.f.datacenters = environment{getenv: func(string) string { return " " + string(in("east").DatacenterIdentifier) + ", other" }}.datacenters()
+	w.f.datacenters = config{getenv: func(string) string { return " " + string(in("east").DatacenterIdentifier) + ", other" }}.datacenters()
 	w.expect(w.look("east"), "Ready", reasonProvisioned)
 }
 
@@ -171,7 +174,7 @@ func TestDataCentres(t *testing.T) {
 // other network gets these addresses on their VLAN.
 func TestHeldAddresses(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	w.configuration("machine", "gone", "", v1alpha1.InterfaceStatus{IPv4Addresses: []string{"10.30.0.5"}, VLAN: "30"})
 	a := w.allocation("reserved", "gone", "", "10.31.0.5")
 	before := a.DeepCopy()
@@ -212,15 +215,15 @@ func TestHeldAddresses(t *testing.T) {
 }
 
 // always is a source that gives everybody the same segment.
-type always struct{ segment segment }
+type always struct{ segment provider.Segment }
 
-func (a always) Provide(context.Context, *v1alpha2.NetworkNamespace) (segment, error) {
+func (a always) Provide(context.Context, *v1alpha2.NetworkNamespace) (provider.Segment, error) {
 	return a.segment, nil
 }
 
 func (a always) Release(context.Context, *v1alpha2.NetworkNamespace) error { return nil }
 
-func TestContest(t *testing.T) {
+func TestDecideOverlap(t *testing.T) {
 	t.Parallel()
 	make := func(name string, age time.Duration, phase v1alpha2.ProvisioningPhase) v1alpha2.NetworkNamespace {
 		nn := someNetwork(name, manualSpec("10.5.0.0/24", "", 1))
@@ -256,12 +259,12 @@ func TestContest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			seg, err := manualSegment(&tc.nn)
+			seg, err := manual.Segment(&tc.nn)
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = (&function{}).contest(&tc.nn, seg, []v1alpha2.NetworkNamespace{tc.nn, tc.other})
-			if gives := errors.As(err, new(refused)); gives != tc.gives || errors.Is(err, errContested) != tc.waits {
+			err = (&function{}).decideOverlap(&tc.nn, seg, []v1alpha2.NetworkNamespace{tc.nn, tc.other})
+			if gives := errors.As(err, new(reconcile.UserError)); gives != tc.gives || errors.Is(err, errConflictingClaim) != tc.waits {
 				t.Errorf("%s: got %v", tc.reason, err)
 			}
 		})

@@ -5,13 +5,15 @@ import (
 	"errors"
 	"net/netip"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/networkpool"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+	"github.com/vitistack/stack/functions/provision-network/provider"
+	"github.com/vitistack/stack/functions/provision-network/provider/manual"
 )
 
 const (
@@ -19,36 +21,36 @@ const (
 	reasonNotInPool = "NotInPool"
 )
 
-// inPool returns a final fault where no NetworkPool allows a network all that is known of its
-// segment. A network that machines may use keeps its segment.
-func inPool(pools networkpool.Pools, nn *v1alpha2.NetworkNamespace, known networkpool.Segment) error {
-	why := pools.Check(known)
-	if why == "" {
+// checkPools returns a permanent Error if no NetworkPool allows what is known of the segment
+// of a network. A network that machines may use keeps its segment.
+func checkPools(pools networkpool.Pools, nn *v1alpha2.NetworkNamespace, known networkpool.Segment) error {
+	problem := pools.Check(known)
+	if problem == "" {
 		return nil
 	}
-	if holds(nn) {
-		why += "; the network keeps its segment until it is deleted, because machines may use it"
+	if holdsSegment(nn) {
+		problem += "; the network keeps its segment until it is deleted, because machines may use it"
 	}
-	return final(reasonNotInPool, "%s", why)
+	return provider.PermanentError(reasonNotInPool, "%s", problem)
 }
 
-// requestedSegment is what is known of a segment before the source is asked: the provider, and
-// for manual all of it.
+// requestedSegment returns what is known of a segment before the provider is asked: the
+// provider, and for manual the whole segment.
 func requestedSegment(nn *v1alpha2.NetworkNamespace) networkpool.Segment {
-	provider, _ := providerOf(nn.Spec)
-	if provider == v1alpha2.ProviderManual {
-		if seg, err := manualSegment(nn); err == nil {
-			return provisionedSegment(nn, seg)
+	providerName, _ := providerOf(nn.Spec)
+	if providerName == v1alpha2.ProviderManual {
+		if seg, err := manual.Segment(nn); err == nil {
+			return providedSegment(nn, seg)
 		}
 	}
-	return networkpool.Segment{Provider: provider}
+	return networkpool.Segment{Provider: providerName}
 }
 
-// provisionedSegment is what NetworkPools see of a segment that a source has provided.
-func provisionedSegment(nn *v1alpha2.NetworkNamespace, seg segment) networkpool.Segment {
-	provider, _ := providerOf(nn.Spec)
-	s := networkpool.Segment{Provider: provider, VLAN: &seg.vlan}
-	for _, prefix := range []netip.Prefix{seg.ipv4, seg.ipv6} {
+// providedSegment returns a segment as NetworkPools describe it.
+func providedSegment(nn *v1alpha2.NetworkNamespace, seg provider.Segment) networkpool.Segment {
+	providerName, _ := providerOf(nn.Spec)
+	s := networkpool.Segment{Provider: providerName, VLAN: &seg.VLAN}
+	for _, prefix := range []netip.Prefix{seg.IPv4, seg.IPv6} {
 		if prefix.IsValid() {
 			s.Prefixes = append(s.Prefixes, prefix)
 		}
@@ -56,71 +58,72 @@ func provisionedSegment(nn *v1alpha2.NetworkNamespace, seg segment) networkpool.
 	return s
 }
 
-// knownSegment is what is known of the segment of a network: what it has given out, or else what
-// it requests.
+// knownSegment returns what is known of the segment of a network: what it has given out, or
+// else what it requests.
 func knownSegment(nn *v1alpha2.NetworkNamespace) networkpool.Segment {
-	if seg, err := held(nn); err == nil && holds(nn) {
-		return provisionedSegment(nn, seg)
+	if seg, err := provider.StatusSegment(nn); err == nil && holdsSegment(nn) {
+		return providedSegment(nn, seg)
 	}
 	return requestedSegment(nn)
 }
 
-// recheckPool tells a network that is Ready that no NetworkPool allows its segment any more, and
-// reports whether it did.
-func (f *function) recheckPool(ctx context.Context, nn *v1alpha2.NetworkNamespace) (bool, error) {
+// recheckPools reports whether no NetworkPool allows the segment of a network that is Ready
+// any more, after it has written that into the status.
+func (f *function) recheckPools(ctx context.Context, nn *v1alpha2.NetworkNamespace) (excluded bool, err error) {
 	pools, err := networkpool.Of(ctx, f.kube, nn.Namespace, f.optionalPools)
 	if err != nil {
 		return false, err
 	}
-	return f.leavesPool(ctx, nn, pools)
+	return f.writeExcluded(ctx, nn, pools)
 }
 
-func (f *function) leavesPool(ctx context.Context, nn *v1alpha2.NetworkNamespace, pools networkpool.Pools) (bool, error) {
-	err := inPool(pools, nn, knownSegment(nn))
-	if err == nil {
+func (f *function) writeExcluded(ctx context.Context, nn *v1alpha2.NetworkNamespace, pools networkpool.Pools) (excluded bool, err error) {
+	problem := checkPools(pools, nn, knownSegment(nn))
+	if problem == nil {
 		return false, nil
 	}
 	before := nn.DeepCopy()
-	told := decide(nn, segment{}, err, f.now())
-	return true, f.write(ctx, before, nn, told)
+	outcome := setResult(nn, provider.Segment{}, problem, f.now())
+	_, err = reconcile.PatchStatus(ctx, f.kube, before, nn, nn.Status.Phase, outcome)
+	return true, err
 }
 
-// poolStep is what a change of NetworkPools means to a network.
-type poolStep int
+// poolChange is what a change of NetworkPools means for a network.
+type poolChange int
 
 const (
-	poolKeeps poolStep = iota
+	poolUnchanged poolChange = iota
 	// poolAdmits ends the wait of a network that was not in a pool.
 	poolAdmits
-	// poolLeaves tells a network that is Ready that it is in no pool any more.
-	poolLeaves
+	// poolExcludes leaves a network that is Ready without a pool.
+	poolExcludes
 )
 
-// poolStepOf decides what a change of NetworkPools means to a network:
+// decidePoolChange returns what a change of NetworkPools means for a network:
 //
-//	network                 allowed now  step
-//	being deleted           any          keeps
-//	not Ready, NotInPool    yes          admits
-//	Ready                   no           leaves
-//	otherwise                            keeps
-func poolStepOf(nn *v1alpha2.NetworkNamespace, allowed bool) poolStep {
-	c := meta.FindStatusCondition(nn.Status.Conditions, v1alpha1.ConditionReady)
+//	network                allowed now  change
+//	being deleted          any          unchanged
+//	not Ready, NotInPool   yes          admits
+//	Ready                  no           excludes
+//	otherwise                           unchanged
+func decidePoolChange(nn *v1alpha2.NetworkNamespace, allowed bool) poolChange {
+	c := readyCondition(nn)
 	switch {
-	case nn.DeletionTimestamp != nil || c == nil:
-		return poolKeeps
-	case allowed && c.Status != metav1.ConditionTrue && c.Reason == reasonNotInPool:
+	case nn.DeletionTimestamp != nil:
+		return poolUnchanged
+	case allowed && c.Status == metav1.ConditionFalse && c.Reason == reasonNotInPool:
 		return poolAdmits
 	case !allowed && c.Status == metav1.ConditionTrue && isReady(nn):
-		return poolLeaves
+		return poolExcludes
 	default:
-		return poolKeeps
+		return poolUnchanged
 	}
 }
 
-// poolsChanged wakes the networks that wait for a NetworkPool, and tells those that are in none
-// any more. A network that waits is woken by its own status, whose change is an event, so that
-// each is looked at in a delivery of its own.
-func (f *function) poolsChanged(ctx context.Context) error {
+// reconcilePools has the networks that wait for a NetworkPool reconciled, and writes into
+// the status of Ready networks that they are no longer in a pool. A waiting network is
+// reconciled by the event of its status, so that each has a delivery of its own.
+func (f *function) reconcilePools(ctx context.Context) error {
 	networks, err := kube.View[v1alpha2.NetworkNamespaceList](ctx, f.kube, "", metav1.ListOptions{})
 	if err != nil {
 		return err
@@ -133,18 +136,18 @@ func (f *function) poolsChanged(ctx context.Context) error {
 	var problems []error
 	for i := range networks.Items {
 		nn := networks.Items[i].DeepCopy()
-		of, known := byNamespace[nn.Namespace]
+		selected, known := byNamespace[nn.Namespace]
 		if !known {
-			if of, err = networkpool.Select(pools.Items, nn.Namespace, f.kube.LabelsOf(ctx, nn.Namespace), f.optionalPools); err != nil {
+			if selected, err = networkpool.Select(pools.Items, nn.Namespace, f.kube.LabelsOf(ctx, nn.Namespace), f.optionalPools); err != nil {
 				return err
 			}
-			byNamespace[nn.Namespace] = of
+			byNamespace[nn.Namespace] = selected
 		}
-		switch poolStepOf(nn, of.Check(knownSegment(nn)) == "") {
+		switch decidePoolChange(nn, selected.Check(knownSegment(nn)) == "") {
 		case poolAdmits:
-			err = f.endWait(ctx, nn)
-		case poolLeaves:
-			_, err = f.leavesPool(ctx, nn, of)
+			err = f.clearNextCheck(ctx, nn)
+		case poolExcludes:
+			_, err = f.writeExcluded(ctx, nn, selected)
 		default:
 			err = nil
 		}
@@ -155,22 +158,23 @@ func (f *function) poolsChanged(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-// endMissedWait ends the wait of a network for a NetworkPool that was created between the decision
-// and its write: the event of that pool did not find the network waiting. known is what the
-// decision was about.
-func (f *function) endMissedWait(ctx context.Context, nn *v1alpha2.NetworkNamespace, known networkpool.Segment) error {
-	if c := meta.FindStatusCondition(nn.Status.Conditions, v1alpha1.ConditionReady); c == nil || c.Reason != reasonNotInPool {
+// retryIfAdmitted ends the wait of a network for a NetworkPool that was created after the
+// decision about known and before its write: the event of that pool did not find the network
+// waiting.
+func (f *function) retryIfAdmitted(ctx context.Context, nn *v1alpha2.NetworkNamespace, known networkpool.Segment) error {
+	if readyCondition(nn).Reason != reasonNotInPool {
 		return nil
 	}
 	pools, err := networkpool.Of(ctx, f.kube, nn.Namespace, f.optionalPools)
 	if err != nil || pools.Check(known) != "" {
 		return err
 	}
-	return f.endWait(ctx, nn)
+	return f.clearNextCheck(ctx, nn)
 }
 
-// endWait has a network looked at again before status.nextCheckTime.
-func (f *function) endWait(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
+// clearNextCheck removes status.nextCheckTime. The event of that change has the network
+// reconciled at once.
+func (f *function) clearNextCheck(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
 	before := nn.DeepCopy()
 	nn.Status.NextCheckTime = nil
 	_, err := f.kube.PatchStatus(ctx, before, nn)

@@ -15,10 +15,11 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/provision-network/provider"
 )
 
 // pool makes a NetworkPool for the namespace of this test, and removes it at the end.
-func (w *world) pool(name string, spec v1alpha1.NetworkPoolSpec) *v1alpha1.NetworkPool {
+func (w *env) pool(name string, spec v1alpha1.NetworkPoolSpec) *v1alpha1.NetworkPool {
 	w.t.Helper()
 	if spec.AllowedNamespaces == nil {
 		spec.AllowedNamespaces = &v1alpha1.AllowedNamespaces{List: []string{w.namespace}}
@@ -31,13 +32,13 @@ func (w *world) pool(name string, spec v1alpha1.NetworkPoolSpec) *v1alpha1.Netwo
 
 // poolOfNothing binds the namespace of this test to pools while others are not, whose networks an
 // event of a NetworkPool is about as well.
-func (w *world) poolOfNothing() {
+func (w *env) poolOfNothing() {
 	w.t.Helper()
 	w.pool("nothing", v1alpha1.NetworkPoolSpec{Providers: []string{"nobody"}})
 }
 
 // changePool changes a NetworkPool, and delivers the event of that.
-func (w *world) changePool(p *v1alpha1.NetworkPool, how func(*v1alpha1.NetworkPoolSpec)) {
+func (w *env) changePool(p *v1alpha1.NetworkPool, how func(*v1alpha1.NetworkPoolSpec)) {
 	w.t.Helper()
 	before := p.DeepCopy()
 	how(&p.Spec)
@@ -46,7 +47,7 @@ func (w *world) changePool(p *v1alpha1.NetworkPool, how func(*v1alpha1.NetworkPo
 	w.poolEvent(p.Name)
 }
 
-func (w *world) poolEvent(name string) {
+func (w *env) poolEvent(name string) {
 	w.t.Helper()
 	w.must(w.deliver(kindPool, name, events.TypeRefUpdate))
 }
@@ -55,13 +56,13 @@ func (w *world) poolEvent(name string) {
 func TestNotInPool(t *testing.T) {
 	t.Parallel()
 	given := v1alpha1.NetworkPoolSpec{Providers: []string{"manual", "corp"}, VLANs: []v1alpha1.VLANRange{"100-199"}, Prefixes: []string{"10.20.0.0/16"}}
-	of := func(vlan int32, prefix string) source {
-		return always{segment{ipv4: netip.MustParsePrefix(prefix), vlan: vlan}}
+	of := func(vlan int32, prefix string) provider.Interface {
+		return always{provider.Segment{IPv4: netip.MustParsePrefix(prefix), VLAN: vlan}}
 	}
 	for name, tc := range map[string]struct {
 		reason string
 		spec   v1alpha2.NetworkNamespaceSpec
-		source source
+		source provider.Interface
 		says   string
 	}{
 		"VLAN":           {"the VLAN is another tenant's", manualSpec("10.20.1.0/24", "", 4000), nil, "VLAN 4000 and 10.20.1.0/24 from provider manual"},
@@ -75,12 +76,12 @@ func TestNotInPool(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			sources := map[string]source{}
+			sources := map[string]provider.Interface{}
 			provider, _ := providerOf(tc.spec)
 			if tc.source != nil {
 				sources[provider] = tc.source
 			}
-			w := newWorld(t, sources)
+			w := newEnv(t, sources)
 			w.f.optionalPools = false
 			w.pool("lab", given)
 			w.network("net", tc.spec)
@@ -106,7 +107,7 @@ func TestNotInPool(t *testing.T) {
 // neither for a segment nor to take one back.
 func TestSourceIsNotAsked(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	w.f.optionalPools = false
 	w.network("net", asks("corp-ipam"))
 	nn := w.look("net")
@@ -132,7 +133,7 @@ func TestSourceIsNotAsked(t *testing.T) {
 // TestPoolChanges has the platform team give and take what networks use.
 func TestPoolChanges(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	w.poolOfNothing()
 	w.network("net", manualSpec("10.20.1.0/24", "10.20.1.1", 150))
 	w.expect(w.look("net"), "Error", reasonNotInPool)
@@ -155,7 +156,7 @@ func TestPoolChanges(t *testing.T) {
 	if message := w.expect(nn, "Ready", reasonNotInPool); !strings.Contains(message, "keeps its segment") || nn.Status.IPv4Prefix != "10.20.1.0/24" || nn.Status.VLANID != 150 {
 		t.Errorf("message %q, status %+v: what machines use is kept, and the network says so", message, nn.Status)
 	}
-	w.clock.Pass(2 * longestWait)
+	w.clock.Pass(2 * provider.MaxDelay)
 	w.expect(w.look("net"), "Ready", reasonNotInPool)
 	w.changePool(p, func(s *v1alpha1.NetworkPoolSpec) { s.VLANs = nil })
 	w.expect(w.look("net"), "Ready", reasonProvisioned)
@@ -172,7 +173,7 @@ func TestPoolChanges(t *testing.T) {
 // TestPoolIsMissedByResync has a pool taken away while nobody hears of it.
 func TestPoolIsMissedByResync(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	w.f.optionalPools = false
 	ns := &corev1.Namespace{}
 	w.must(w.kube.Get(t.Context(), "", w.namespace, ns))
@@ -180,7 +181,7 @@ func TestPoolIsMissedByResync(t *testing.T) {
 	w.network("net", manualSpec("10.20.1.0/24", "10.20.1.1", 150))
 	w.expect(w.look("net"), "Error", reasonNotInPool)
 	w.must(w.kube.Merge(t.Context(), ns, map[string]any{"metadata": map[string]any{"labels": map[string]any{"network": w.namespace}}}))
-	w.clock.Pass(2 * longestWait)
+	w.clock.Pass(2 * provider.MaxDelay)
 	w.expect(w.look("net"), "Ready", reasonProvisioned)
 	w.must(w.kube.Delete(t.Context(), p))
 	w.must(w.deliver(kindNetwork, "net", events.TypeResync))
@@ -205,7 +206,7 @@ func (b *beforeStatus) RoundTrip(req *http.Request) (*http.Response, error) {
 // a network and the write of it.
 func TestPoolAppearsMeanwhile(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newEnv(t, nil)
 	w.poolOfNothing()
 	w.network("net", manualSpec("10.20.1.0/24", "10.20.1.1", 150))
 	config := rest.CopyConfig(w.config)
@@ -220,7 +221,7 @@ func TestPoolAppearsMeanwhile(t *testing.T) {
 	w.expect(w.look("net"), "Ready", reasonProvisioned)
 }
 
-func TestPoolStepOf(t *testing.T) {
+func TestDecidePoolChange(t *testing.T) {
 	t.Parallel()
 	network := func(phase v1alpha2.ProvisioningPhase, status metav1.ConditionStatus, reason string) *v1alpha2.NetworkNamespace {
 		nn := someNetwork("net", manualSpec("10.5.0.0/24", "", 1))
@@ -234,20 +235,20 @@ func TestPoolStepOf(t *testing.T) {
 		reason  string
 		network *v1alpha2.NetworkNamespace
 		allowed bool
-		want    poolStep
+		want    poolChange
 	}{
 		"Admitted":  {"it waits for a pool, and is in one now", network("Error", "False", reasonNotInPool), true, poolAdmits},
 		"Returned":  {"it was left without a pool, and is in one again", network("Ready", "False", reasonNotInPool), true, poolAdmits},
-		"Waits":     {"no pool has it yet", network("Error", "False", reasonNotInPool), false, poolKeeps},
-		"Told":      {"it says already that no pool has it", network("Ready", "False", reasonNotInPool), false, poolKeeps},
-		"Left":      {"the pool was taken away", network("Ready", "True", reasonProvisioned), false, poolLeaves},
-		"Ready":     {"nothing changes for it", network("Ready", "True", reasonProvisioned), true, poolKeeps},
-		"Otherwise": {"it waits for something else", network("Error", "False", reasonOverlap), true, poolKeeps},
-		"Pending":   {"its own deliveries look at pools", network("Pending", "False", reasonWorking), false, poolKeeps},
-		"New":       {"its first delivery looks at pools", fresh, false, poolKeeps},
-		"Going":     {"it goes", going, false, poolKeeps},
+		"Waits":     {"no pool has it yet", network("Error", "False", reasonNotInPool), false, poolUnchanged},
+		"Told":      {"it says already that no pool has it", network("Ready", "False", reasonNotInPool), false, poolUnchanged},
+		"Left":      {"the pool was taken away", network("Ready", "True", reasonProvisioned), false, poolExcludes},
+		"Ready":     {"nothing changes for it", network("Ready", "True", reasonProvisioned), true, poolUnchanged},
+		"Otherwise": {"it waits for something else", network("Error", "False", reasonOverlap), true, poolUnchanged},
+		"Pending":   {"its own deliveries look at pools", network("Pending", "False", provider.ReasonWorking), false, poolUnchanged},
+		"New":       {"its first delivery looks at pools", fresh, false, poolUnchanged},
+		"Going":     {"it goes", going, false, poolUnchanged},
 	} {
-		if got := poolStepOf(tc.network, tc.allowed); got != tc.want {
+		if got := decidePoolChange(tc.network, tc.allowed); got != tc.want {
 			t.Errorf("%s: %s: got %d, want %d", name, tc.reason, got, tc.want)
 		}
 	}
@@ -256,7 +257,7 @@ func TestPoolStepOf(t *testing.T) {
 // TestVLANOfOthers has a tenant choose another prefix in the VLAN of another namespace.
 func TestVLANOfOthers(t *testing.T) {
 	t.Parallel()
-	victim, w := newWorld(t, nil), newWorld(t, nil)
+	victim, w := newEnv(t, nil), newEnv(t, nil)
 	victim.f.datacenters, w.f.datacenters = nil, nil
 	victim.network("net", manualSpec("10.203.8.0/24", "", 2208))
 	victim.expect(victim.look("net"), "Ready", reasonProvisioned)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -11,39 +10,49 @@ import (
 	"github.com/vitistack/stack/events/outbound"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/wire"
+	"github.com/vitistack/stack/functions/provision-network/provider"
+	"github.com/vitistack/stack/functions/provision-network/provider/manual"
+	"github.com/vitistack/stack/functions/provision-network/provider/nam"
+	"github.com/vitistack/stack/functions/provision-network/provider/netbox"
 )
+
+// registry has a line for each provider that is not an external IPAM. To add a provider,
+// write its package, a line here, and a row in TestProviderContract.
+var registry = map[string]func(config) provider.Interface{
+	v1alpha2.ProviderManual: func(config) provider.Interface { return manual.Provider{} },
+	v1alpha2.ProviderNAM:    func(c config) provider.Interface { return c.server(v1alpha2.ProviderNAM, nam.TokenScheme, nam.New) },
+	v1alpha2.ProviderNetBox: func(c config) provider.Interface {
+		return c.server(v1alpha2.ProviderNetBox, netbox.TokenScheme, netbox.New)
+	},
+}
 
 const (
 	defaultTimeout = 10 * time.Second
-	maxTimeout     = 20 * time.Second // a delivery has 25 s
+	maxTimeout     = 20 * time.Second // within requestTimeout
 )
 
-// environment is what the function is configured by.
-type environment struct {
+// config is where the function reads its configuration.
+type config struct {
 	getenv func(string) string
 	// secret reads the data of a Secret.
 	secret func(namespace, name string) (map[string][]byte, error)
 }
 
-// sources are the providers of this installation that are not asked by events. One
-// that is not configured, or not rightly, refuses its own networks and no others.
-func (e environment) sources() map[string]source {
-	return map[string]source{
-		v1alpha2.ProviderManual: manual{},
-		v1alpha2.ProviderNAM: e.source("NAM", v1alpha2.ProviderNAM, bearerScheme, func(c *wire.Client) source {
-			return nam{c}
-		}),
-		v1alpha2.ProviderNetBox: e.source("NETBOX", v1alpha2.ProviderNetBox, netboxScheme, func(c *wire.Client) source {
-			return netbox{netboxAPI{c}}
-		}),
+// providers returns the providers of the registry. One that is not configured, or not
+// correctly, refuses its own networks only.
+func (c config) providers() map[string]provider.Interface {
+	all := map[string]provider.Interface{}
+	for name, newProvider := range registry {
+		all[name] = newProvider(c)
 	}
+	return all
 }
 
-// datacenters are those that have no bridge in common with another one, so that
-// networks of the same prefix and VLAN may be in both. Only the platform team knows.
-func (e environment) datacenters() map[v1alpha2.Identifier]bool {
+// datacenters returns the data centres that share no bridge with another one, so that both
+// can have a network of the same prefix and VLAN. Only the platform team knows.
+func (c config) datacenters() map[v1alpha2.Identifier]bool {
 	separate := map[v1alpha2.Identifier]bool{}
-	for name := range strings.SplitSeq(e.getenv("SEPARATE_DATACENTERS"), ",") {
+	for name := range strings.SplitSeq(c.getenv("SEPARATE_DATACENTERS"), ",") {
 		if name = strings.TrimSpace(name); name != "" {
 			separate[v1alpha2.Identifier(name)] = true
 		}
@@ -51,49 +60,42 @@ func (e environment) datacenters() map[v1alpha2.Identifier]bool {
 	return separate
 }
 
-// netboxScheme is how NetBox is shown a token: as a bearer token if it is one of the
-// second version, which there are since NetBox 4.5.
-func netboxScheme(token string) string {
-	if strings.HasPrefix(token, "nbt_") {
-		return bearerScheme(token)
-	}
-	return "Token"
-}
+// tokenScheme returns the scheme of the Authorization header for a token.
+type tokenScheme func(token string) string
 
-func bearerScheme(string) string { return "Bearer" }
-
-// source makes one out of the variables that begin with a prefix.
-func (e environment) source(prefix, provider string, scheme func(token string) string, with func(*wire.Client) source) source {
-	address := e.getenv(prefix + "_URL")
-	if address == "" {
-		return absent{fault{reason: "ProviderNotConfigured", final: true, message: fmt.Sprintf(
-			"this installation has no provider %s: set %s_URL, or choose another spec.networkProvisioning.provider", provider, prefix)}}
+// server returns a provider that is reached by HTTP. The names of its variables begin with
+// its own name in capitals.
+func (c config) server(providerName string, scheme tokenScheme, newServer func(*wire.Client) provider.Interface) provider.Interface {
+	prefix := strings.ToUpper(providerName)
+	if c.getenv(prefix+"_URL") == "" {
+		return provider.Unavailable{Err: provider.PermanentError("ProviderNotConfigured",
+			"this installation has no provider %s: set %s_URL, or choose another spec.networkProvisioning.provider", providerName, prefix)}
 	}
-	client, err := e.connect(prefix, scheme, address)
+	client, err := c.newClient(prefix, scheme)
 	if err != nil {
-		return absent{final("ProviderMisconfigured", "provider %s cannot be used: %s", provider, err)}
+		return provider.Unavailable{Err: provider.PermanentError("ProviderMisconfigured", "provider %s cannot be used: %s", providerName, err)}
 	}
-	return with(client)
+	return newServer(client)
 }
 
-// connect makes the client of a provider, which reads the environment and the Secret of
-// the certificates again when its credentials are refused.
-func (e environment) connect(prefix string, scheme func(token string) string, address string) (*wire.Client, error) {
-	config, err := e.clientConfig(prefix, scheme, address)
+// newClient returns the HTTP client of a provider, which reads the environment and the
+// Secret of the certificates again when its credentials are refused.
+func (c config) newClient(prefix string, scheme tokenScheme) (*wire.Client, error) {
+	options, err := c.clientConfig(prefix, scheme)
 	if err != nil {
 		return nil, err
 	}
-	config.Renew = func() (wire.Config, error) { return e.clientConfig(prefix, scheme, address) }
-	client, err := wire.New(config)
+	options.Renew = func() (wire.Config, error) { return c.clientConfig(prefix, scheme) }
+	client, err := wire.New(options)
 	if err != nil {
 		return nil, fmt.Errorf("%w: correct %s_URL", err, prefix)
 	}
 	return client, nil
 }
 
-func (e environment) clientConfig(prefix string, scheme func(token string) string, address string) (wire.Config, error) {
+func (c config) clientConfig(prefix string, scheme tokenScheme) (wire.Config, error) {
 	timeout := defaultTimeout
-	if text := e.getenv(prefix + "_TIMEOUT_SECONDS"); text != "" {
+	if text := c.getenv(prefix + "_TIMEOUT_SECONDS"); text != "" {
 		seconds, err := strconv.Atoi(text)
 		if err != nil || seconds < 1 {
 			return wire.Config{}, fmt.Errorf("write a number of seconds from 1 into %s_TIMEOUT_SECONDS", prefix)
@@ -101,27 +103,16 @@ func (e environment) clientConfig(prefix string, scheme func(token string) strin
 		timeout = min(time.Duration(seconds)*time.Second, maxTimeout)
 	}
 	var trust wire.TLS
-	if name := e.getenv(prefix + "_TLS_SECRET_NAME"); name != "" {
-		data, err := e.secret(kube.Namespace(e.getenv), name)
+	if secretName := c.getenv(prefix + "_TLS_SECRET_NAME"); secretName != "" {
+		data, err := c.secret(kube.Namespace(c.getenv), secretName)
 		if err != nil {
 			return wire.Config{}, fmt.Errorf("%w: correct %s_TLS_SECRET_NAME", err, prefix)
 		}
 		trust = wire.SecretTLS(data)
 	}
-	token := strings.TrimSpace(e.getenv(prefix + "_TOKEN"))
+	token := strings.TrimSpace(c.getenv(prefix + "_TOKEN"))
 	return wire.Config{
-		URL: address, Timeout: timeout, TLS: trust, Token: token, TokenScheme: scheme(token), UserAgent: "vitistack-" + name,
-		Outbound: outbound.Parse(e.getenv(outbound.Variable)),
+		URL: c.getenv(prefix + "_URL"), Timeout: timeout, TLS: trust, Token: token, TokenScheme: scheme(token), UserAgent: "vitistack-" + name,
+		Outbound: outbound.Parse(c.getenv(outbound.Variable)),
 	}, nil
 }
-
-// absent is a provider that this installation does not have, or that a network may not use.
-type absent struct{ why error }
-
-// Provide says so.
-func (a absent) Provide(context.Context, *v1alpha2.NetworkNamespace) (segment, error) {
-	return segment{}, a.why
-}
-
-// Release says so as well: what was asked of it earlier has to be given back there.
-func (a absent) Release(context.Context, *v1alpha2.NetworkNamespace) error { return a.why }

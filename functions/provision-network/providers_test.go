@@ -29,12 +29,13 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/provision-network/provider"
 	sim "github.com/vitistack/stack/tests/sim/nam"
 )
 
-// configured is the source of a provider in an environment.
-func configured(provider string, values map[string]string, secret map[string][]byte) source {
-	return environment{
+// configured returns a provider in an environment.
+func configured(provider string, values map[string]string, secret map[string][]byte) provider.Interface {
+	return config{
 		getenv: func(name string) string { return values[name] },
 		secret: func(namespace, name string) (map[string][]byte, error) {
 			if secret == nil || namespace != "vitistack-system" || name != "nam-tls" {
@@ -42,7 +43,7 @@ func configured(provider string, values map[string]string, secret map[string][]b
 			}
 			return secret, nil
 		},
-	}.sources()[provider]
+	}.providers()[provider]
 }
 
 func TestConfigurationIsWrong(t *testing.T) {
@@ -63,8 +64,8 @@ func TestConfigurationIsWrong(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, err := configured("nam", tc.values, tc.secret).Provide(t.Context(), someNetwork(uidA, v1alpha2.NetworkNamespaceSpec{}))
-			f := asFault(t, err)
-			if f.reason != tc.reason || !f.final || !strings.Contains(f.message, tc.says) || strings.Contains(f.message, "s3cret") {
+			f := asError(t, err)
+			if f.Reason != tc.reason || !f.Permanent || !strings.Contains(f.Message, tc.says) || strings.Contains(f.Message, "s3cret") {
 				t.Errorf("got %+v, want %s with %q in it", f, tc.reason, tc.says)
 			}
 		})
@@ -144,7 +145,7 @@ func TestMutualTLS(t *testing.T) {
 func TestRights(t *testing.T) {
 	t.Parallel()
 	m := newManager(t, 0)
-	w := newWorld(t, map[string]source{"nam": m.nam})
+	w := newEnv(t, map[string]provider.Interface{"nam": m.nam})
 	user := name + "-in-" + w.namespace
 	w.grantShippedRole(user)
 	config := rest.CopyConfig(w.config)
@@ -168,7 +169,7 @@ func TestRights(t *testing.T) {
 	}
 }
 
-func (w *world) grantShippedRole(user string) {
+func (w *env) grantShippedRole(user string) {
 	w.t.Helper()
 	client, err := kube.New(w.config, name, kube.Kinds(rbacv1.SchemeGroupVersion, &rbacv1.ClusterRole{}, &rbacv1.ClusterRoleBinding{}))
 	w.must(err)

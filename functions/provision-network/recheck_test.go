@@ -2,14 +2,14 @@ package main
 
 import (
 	"fmt"
-	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/provision-network/provider"
 	"github.com/vitistack/stack/tests/sim/faults"
 )
 
@@ -18,9 +18,9 @@ import (
 // else. Nothing is ever made in place of what is gone.
 func TestRecheck(t *testing.T) {
 	t.Parallel()
-	manager, library := newManager(t, 0), newLibrary(t, shelves())
+	manager, library := newManager(t, 0), newLibrary(t)
 	for name, tc := range map[string]struct {
-		source source
+		source provider.Interface
 		spec   v1alpha2.NetworkNamespaceSpec
 		plan   *faults.Plan
 		// left is how many segments the source has.
@@ -34,7 +34,7 @@ func TestRecheck(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, map[string]source{"nam": tc.source, "netbox": tc.source})
+			w := newEnv(t, map[string]provider.Interface{"nam": tc.source, "netbox": tc.source})
 			tc.spec.DatacenterIdentifier = v1alpha2.Identifier(w.namespace)
 			w.network("net", tc.spec)
 			nn := w.look("net")
@@ -55,23 +55,23 @@ func TestRecheck(t *testing.T) {
 			w.must(tc.plan.Set(faults.Rule{Error: "401"}))
 			w.expect(again(), "Ready", "SourceUnauthorized")
 			w.must(tc.plan.Set())
-			w.clock.Pass(2 * longestWait)
+			w.clock.Pass(2 * provider.MaxDelay)
 			w.expect(w.look("net"), "Ready", reasonProvisioned)
 
 			w.must(tc.source.Release(t.Context(), nn))
 			for range 2 {
 				got := again()
-				if message := w.expect(got, "Ready", reasonGone); !strings.Contains(message, string(nn.UID)) || got.Status.IPv4Prefix != nn.Status.IPv4Prefix {
+				if message := w.expect(got, "Ready", provider.ReasonGone); !strings.Contains(message, string(nn.UID)) || got.Status.IPv4Prefix != nn.Status.IPv4Prefix {
 					t.Errorf("the segment stays, and the message says what to restore: %s %+v", message, got.Status)
 				}
-				w.clock.Pass(2 * longestWait)
+				w.clock.Pass(2 * provider.MaxDelay)
 			}
 			w.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Spec.SupervisorIdentifier = "moved" })
 			if got := w.look("net"); got.Status.IPv4Prefix != nn.Status.IPv4Prefix || got.Status.ObservedGeneration != got.Generation {
 				t.Errorf("another spec changes nothing about what is gone: %+v", got.Status)
 			}
-			w.expect(w.get("net"), "Ready", reasonGone)
-			w.clock.Pass(2 * longestWait)
+			w.expect(w.get("net"), "Ready", provider.ReasonGone)
+			w.clock.Pass(2 * provider.MaxDelay)
 			if n := tc.left(); n != 0 {
 				t.Errorf("%d segments were made in place of the one that is gone", n)
 			}
@@ -97,8 +97,8 @@ func TestRecheck(t *testing.T) {
 // another one of the same network by then, with a lower number.
 func TestRestored(t *testing.T) {
 	t.Parallel()
-	library := newLibrary(t, shelves())
-	w := newWorld(t, map[string]source{"netbox": library.netbox})
+	library := newLibrary(t)
+	w := newEnv(t, map[string]provider.Interface{"netbox": library.netbox})
 	request := v1alpha2.NetBoxRequest{Role: "tenants", Site: "az1", VLANGroup: "leafs", SegmentRequest: v1alpha2.SegmentRequest{IPv4PrefixLength: 26}}
 	spec := netboxSpec(request)
 	spec.DatacenterIdentifier = v1alpha2.Identifier(w.namespace)
@@ -115,13 +115,10 @@ func TestRestored(t *testing.T) {
 	provide(holder)
 	provide(nn)
 	w.must(library.netbox.Release(t.Context(), holder))
-	w.must(library.netbox.newPrefix(t.Context(), nn, request, v1alpha2.IPv4))
-	w.must(library.netbox.register(t.Context(), nn, &netboxPrefix{prefix: netip.MustParsePrefix(nn.Status.IPv4Prefix)}, netip.MustParseAddr(nn.Status.IPv4Gateway)))
-	groups, err := list[netboxGroup](t.Context(), library.netbox.api, "vlan-groups", nil)
-	w.must(err)
-	w.must(library.netbox.api.do(t.Context(), http.MethodPost, one("vlan-groups", groups[0].ID)+"available-vlans/", nil, map[string]any{
-		"name": "restored", "custom_fields": map[string]string{fieldUID: string(nn.UID)},
-	}, nil))
+	mark := map[string]string{"vitistack_uid": string(nn.UID)}
+	library.create(t, "/api/ipam/prefixes/2/available-prefixes/", map[string]any{"prefix_length": 26, "status": "active", "custom_fields": mark})
+	library.create(t, "/api/ipam/ip-addresses/", map[string]any{"address": nn.Status.IPv4Gateway + "/26", "status": "active", "custom_fields": mark})
+	library.create(t, fmt.Sprintf("/api/ipam/vlan-groups/%d/available-vlans/", library.groupID(t)), map[string]any{"name": "restored", "custom_fields": mark})
 
 	before, addresses, vlans := library.Taken()
 	if len(before) != 2 || before[1] != nn.Status.IPv4Prefix || len(vlans) != 2 || vlans[1] != int(nn.Status.VLANID) {
@@ -160,11 +157,11 @@ func TestRequestChanged(t *testing.T) {
 		says   string
 	}{
 		"NAMLength":     {"a segment has one size", namSpec(small), nam(func(r *v1alpha2.SegmentRequest) { r.IPv4PrefixLength = 25 }), "is not a /25"},
-		"NAMFamily":     {"none is added", namSpec(small), nam(func(r *v1alpha2.SegmentRequest) { r.IPFamilies = both }), "IPv6 prefix that was asked for is missing"},
+		"NAMFamily":     {"none is added", namSpec(small), nam(func(r *v1alpha2.SegmentRequest) { r.IPFamilies = both }), "IPv6 prefix that was requested is missing"},
 		"NAMIPv6":       {"nothing of what is asked for has changed", static(namSpec(v1alpha2.SegmentRequest{IPFamilies: both[1:]})), nam(func(r *v1alpha2.SegmentRequest) { r.IPv4PrefixLength = 28 }), ""},
 		"NAMOther":      {"the segment is the same", namSpec(small), func(nn *v1alpha2.NetworkNamespace) { nn.Spec.SupervisorIdentifier = "team-b" }, ""},
 		"NetBoxLength":  {"a segment has one size", netboxSpec(v1alpha2.NetBoxRequest{SegmentRequest: small}), netbox(func(r *v1alpha2.NetBoxRequest) { r.IPv4PrefixLength = 25 }), "is not a /25"},
-		"NetBoxFamily":  {"none is added", netboxSpec(v1alpha2.NetBoxRequest{SegmentRequest: small}), netbox(func(r *v1alpha2.NetBoxRequest) { r.IPFamilies = both }), "IPv6 prefix that was asked for is missing"},
+		"NetBoxFamily":  {"none is added", netboxSpec(v1alpha2.NetBoxRequest{SegmentRequest: small}), netbox(func(r *v1alpha2.NetBoxRequest) { r.IPFamilies = both }), "IPv6 prefix that was requested is missing"},
 		"NetBoxFewer":   {"none is given back", netboxSpec(v1alpha2.NetBoxRequest{SegmentRequest: v1alpha2.SegmentRequest{IPFamilies: both}}), netbox(func(r *v1alpha2.NetBoxRequest) { r.IPFamilies = both[:1] }), "only one of"},
 		"NetBoxVLAN":    {"none is added", netboxSpec(v1alpha2.NetBoxRequest{}), netbox(func(r *v1alpha2.NetBoxRequest) { r.VLANGroup = "leafs" }), "group leafs"},
 		"NetBoxNoVLAN":  {"it is not given back", netboxSpec(v1alpha2.NetBoxRequest{VLANGroup: "leafs"}), netbox(func(r *v1alpha2.NetBoxRequest) { r.VLANGroup = "" }), "VLAN 300"},
@@ -172,8 +169,8 @@ func TestRequestChanged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			manager, library := newManager(t, 0), newLibrary(t, shelves())
-			w := newWorld(t, map[string]source{"nam": manager.nam, "netbox": library.netbox})
+			manager, library := newManager(t, 0), newLibrary(t)
+			w := newEnv(t, map[string]provider.Interface{"nam": manager.nam, "netbox": library.netbox})
 			if tc.spec.NetworkProvisioning.NetBox != nil {
 				tc.spec.NetworkProvisioning.NetBox.Site = "az1"
 			}
@@ -196,7 +193,7 @@ func TestRequestChanged(t *testing.T) {
 				if message := w.expect(got, "Ready", reason); !strings.Contains(message, tc.says) || got.Status.IPv4Prefix != nn.Status.IPv4Prefix || got.Status.IPv6Prefix != nn.Status.IPv6Prefix {
 					t.Errorf("%s: message %s, status %+v", tc.reason, message, got.Status)
 				}
-				w.clock.Pass(2 * longestWait)
+				w.clock.Pass(2 * provider.MaxDelay)
 				w.must(w.deliver(kindNetwork, "net", events.TypeResync))
 			}
 			if now := taken(); now != had {
@@ -205,5 +202,33 @@ func TestRequestChanged(t *testing.T) {
 			w.change("net", func(got *v1alpha2.NetworkNamespace) { got.Spec = nn.Spec })
 			w.expect(w.look("net"), "Ready", reasonProvisioned)
 		})
+	}
+}
+
+// TestNAMRequestChanges edits a spec while its segment is being made, and after it was given
+// out. Only the first makes another segment.
+func TestNAMRequestChanges(t *testing.T) {
+	t.Parallel()
+	m := newManager(t, 15*time.Second)
+	w := newEnv(t, map[string]provider.Interface{"nam": m.nam})
+	spec := asks("nam")
+	spec.SupervisorIdentifier = "team-a"
+	w.network("net", spec)
+	w.expect(w.look("net"), "Pending", provider.ReasonWorking)
+	w.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Spec.SupervisorIdentifier = "team-b" })
+	for range 5 {
+		w.look("net")
+		m.clock.Pass(15 * time.Second)
+		w.clock.Pass(provider.MaxWorkDelay)
+	}
+	w.expect(w.look("net"), "Ready", reasonProvisioned)
+	given := w.get("net").Status.IPv4Prefix
+	if _, err := m.nam.Provide(t.Context(), w.get("net")); err != nil || len(m.Segments()) != 1 {
+		t.Errorf("the manager has %+v, want one segment, made for what the spec says now: %v", m.Segments(), err)
+	}
+	w.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Spec.SupervisorIdentifier = "team-c" })
+	w.look("net")
+	if got := w.get("net").Status.IPv4Prefix; got != given || len(m.Segments()) != 1 {
+		t.Errorf("a network that is in use has %s now, and had %s", got, given)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
-	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
@@ -17,54 +16,44 @@ import (
 	"github.com/vitistack/stack/functions/internal/merge"
 	"github.com/vitistack/stack/functions/internal/networkpool"
 	"github.com/vitistack/stack/functions/internal/orphans"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 	"github.com/vitistack/stack/functions/internal/signature"
+	"github.com/vitistack/stack/functions/provision-network/provider"
+	"github.com/vitistack/stack/functions/provision-network/provider/external"
 )
 
-// source is where segments come from. There is one file for each.
-type source interface {
-	// Provide returns the segment of nn, which it makes at the first call; every
-	// later call for the same UID returns the same segment. It returns refused where
-	// the owner of the network has to change its spec, and fault where the source
-	// gives none now.
-	Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segment, error)
-	// Release gives the segment of nn back. It is no error if there is none, and a
-	// fault while it is being given back, or cannot be.
-	Release(ctx context.Context, nn *v1alpha2.NetworkNamespace) error
-}
-
 type function struct {
-	kube    *kube.Client
-	sources map[string]source
-	sender  sender
-	now     func() time.Time
-	// datacenters are those that have no bridge in common with another one.
+	kube *kube.Client
+	// providers are those of the registry. Every other name is an external IPAM, to which
+	// sender sends events.
+	providers map[string]provider.Interface
+	sender    external.Sender
+	now       func() time.Time
+	// datacenters share no bridge with any other data centre.
 	datacenters map[v1alpha2.Identifier]bool
-	// optionalPools is whether namespaces that may use no NetworkPool are allowed everything.
+	// optionalPools is whether a namespace that may use no NetworkPool may have any network.
 	optionalPools bool
-	// namespace is the stack's, and shared is whether another installation of the stack uses
-	// the same NetBox.
-	namespace string
-	shared    bool
-	// pause is how long to wait for more to happen before addresses are counted.
+	// namespace is the stack's. sharedNetBox is whether another installation of the stack
+	// uses the same NetBox.
+	namespace    string
+	sharedNetBox bool
+	// pause is how long a delivery waits for more changes before it counts again.
 	pause time.Duration
-	// looks are those at the users of a namespace's networks.
-	looks merge.Calls[error]
+	// counts merges deliveries that count the networks of a namespace at the same time.
+	counts merge.Calls[error]
 	// waiting is the number of deliveries that wait to count again.
 	waiting atomic.Int64
 }
 
-const (
-	kindNetwork = "NetworkNamespace"
-	// asking is the time that a delivery has.
-	asking = 25 * time.Second
-)
+const kindNetwork = "NetworkNamespace"
 
-// look is how to look at a network.
-type look struct {
-	// again is whether it may have been missed that something happened.
-	again bool
-	// said is what an external IPAM answers.
-	said *answer
+// reconcileOptions says how much work a delivery does.
+type reconcileOptions struct {
+	// full is whether a network that is Ready is checked as well, because events may have
+	// been lost.
+	full bool
+	// answer is the answer of an external IPAM, or nil.
+	answer *external.Answer
 }
 
 func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, error) {
@@ -72,252 +61,204 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 		if err := signature.Verify(ctx, f.kube, in); err != nil {
 			return nil, err
 		}
-		return f.answered(ctx, in)
+		return f.handleAnswer(ctx, in)
 	}
 	ref, err := events.RefOf(in)
 	switch {
 	case err != nil:
 		return nil, err
 	case orphans.IsRef(ref):
-		return nil, f.checkOrphans(ctx)
+		return nil, f.reportOrphans(ctx)
 	case ref.Kind == kindPool:
-		return nil, kube.OnConflict(func() error { return f.poolsChanged(ctx) })
+		return nil, kube.OnConflict(func() error { return f.reconcilePools(ctx) })
 	case ref.Kind == kindNetwork:
-		how := look{again: in.Type() == events.TypeResync}
-		return nil, kube.OnConflict(func() error { return f.settle(ctx, ref.Namespace, ref.Name, how) })
-	case countedByAllocations(in, ref.Kind):
+		o := reconcileOptions{full: in.Type() == events.TypeResync}
+		return nil, kube.OnConflict(func() error { return f.reconcileNetwork(ctx, ref.Namespace, ref.Name, o) })
+	case isCountedByAllocations(in, ref.Kind):
 		return nil, nil
+	case ref.Kind == "NetworkConfiguration" || ref.Kind == "IPAllocation" || ref.Kind == "KubernetesCluster":
+		return nil, f.reconcileUsers(ctx, ref.Namespace, events.IsDelete(in.Type()))
 	default:
-		return nil, f.usersChanged(ctx, ref.Namespace, events.IsDelete(in.Type()))
+		return nil, events.Permanent(fmt.Errorf("reconcile %s %s/%s: %s has nothing to do for this kind: correct the filter of its Trigger", ref.Kind, ref.Namespace, ref.Name, name))
 	}
 }
 
-// settle brings one NetworkNamespace a step further.
-func (f *function) settle(ctx context.Context, namespace, name string, how look) error {
+// reconcileNetwork takes one NetworkNamespace a step further. If the network no longer
+// exists, the networks that wait for its segment are reconciled instead.
+func (f *function) reconcileNetwork(ctx context.Context, namespace, name string, o reconcileOptions) error {
 	nn := &v1alpha2.NetworkNamespace{}
-	err := f.kube.Get(ctx, namespace, name, nn)
-	switch {
-	case kube.NotFound(err):
-		return f.handOver(ctx)
-	case err != nil:
+	if err := f.kube.Get(ctx, namespace, name, nn); kube.NotFound(err) {
+		return f.reconcileOverlapping(ctx)
+	} else if err != nil {
 		return err
-	case nn.DeletionTimestamp != nil:
-		return f.release(ctx, nn)
-	case how.said == nil && provided(nn) && !kube.AskedFor(nn):
-		return f.keep(ctx, nn, how)
 	}
-	if until := restsUntil(nn, f.now()); how.said == nil && !until.IsZero() {
-		return f.later(until)
+	if !isAnswerFor(nn, o.answer) {
+		o.answer = nil
 	}
-	return f.ask(ctx, nn, how)
+	switch decideStep(nn, o.answer != nil, f.now()) {
+	case stepDelete:
+		return f.deleteNetwork(ctx, nn)
+	case stepCheck:
+		return f.checkNetwork(ctx, nn, o)
+	case stepWait:
+		return f.redeliverBefore(nextCheck(nn))
+	default:
+		return f.requestSegment(ctx, nn, o.answer)
+	}
 }
 
-// keep looks after a network that has what it wants.
-func (f *function) keep(ctx context.Context, nn *v1alpha2.NetworkNamespace, how look) error {
-	if !how.again {
+// step is what a delivery does for a network.
+type step int
+
+const (
+	stepDelete step = iota
+	stepCheck
+	stepWait
+	stepRequest
+)
+
+// decideStep returns what a delivery does for a network:
+//
+//	network                                        answer  step
+//	being deleted                                  any     delete
+//	provisioned, vitistack.io/reconcile is absent  none    check
+//	before nextCheckTime of its generation         none    wait
+//	otherwise                                      any     request
+func decideStep(nn *v1alpha2.NetworkNamespace, answered bool, now time.Time) step {
+	switch {
+	case nn.DeletionTimestamp != nil:
+		return stepDelete
+	case answered || kube.AskedFor(nn):
+		return stepRequest
+	case isProvisioned(nn):
+		return stepCheck
+	case now.Before(nextCheck(nn)) && nn.Status.ObservedGeneration == nn.Generation:
+		return stepWait
+	default:
+		return stepRequest
+	}
+}
+
+// checkNetwork checks a network that has its segment, if events may have been lost.
+func (f *function) checkNetwork(ctx context.Context, nn *v1alpha2.NetworkNamespace, o reconcileOptions) error {
+	if !o.full {
 		return nil
 	}
-	if err := f.count(ctx, nn); err != nil {
+	if err := f.updateUsage(ctx, nn); err != nil {
 		return err
 	}
-	if left, err := f.recheckPool(ctx, nn); left || err != nil {
+	if excluded, err := f.recheckPools(ctx, nn); excluded || err != nil {
 		return err
 	}
-	return f.recheck(ctx, nn)
+	return f.compareWithProvider(ctx, nn)
 }
 
-// ask gets the segment of a network, claims it, and writes down what came of it.
-func (f *function) ask(ctx context.Context, nn *v1alpha2.NetworkNamespace, how look) error {
+// requestSegment gets the segment of a network from its provider, claims it, and writes the
+// result into the status.
+func (f *function) requestSegment(ctx context.Context, nn *v1alpha2.NetworkNamespace, answer *external.Answer) error {
 	pools, err := networkpool.Of(ctx, f.kube, nn.Namespace, f.optionalPools)
 	if err != nil {
 		return err
 	}
-	from, err := f.begin(ctx, nn, pools)
-	if err == nil && how.said == nil {
-		err = f.reserve(ctx, nn, from)
+	from, err := f.prepareRequest(ctx, nn, pools)
+	if err == nil && answer == nil {
+		err = f.lockRequest(ctx, nn, from)
 	}
 	if err != nil {
 		return err
 	}
-	seg, err := f.provide(ctx, nn, from, how)
+	seg, err := f.getSegment(ctx, nn, from, answer)
 	known := requestedSegment(nn)
 	if err == nil {
-		known = provisionedSegment(nn, seg)
-		err = inPool(pools, nn, known)
-		seg.ownVLAN = known.Provider == v1alpha2.ProviderManual && !pools.ShareVLANs(known)
+		known = providedSegment(nn, seg)
+		err = checkPools(pools, nn, known)
+		seg.ExclusiveVLAN = known.Provider == v1alpha2.ProviderManual && !pools.ShareVLANs(known)
 	}
-	if err == nil && !holds(nn) {
-		err = f.claim(ctx, nn, seg)
+	if err == nil && !holdsSegment(nn) {
+		err = f.claimSegment(ctx, nn, seg)
 	}
-	if err != nil && !errors.As(err, new(refused)) && !errors.As(err, new(fault)) {
-		return f.overtaken(ctx, nn, from, fmt.Errorf("provide network %s/%s: %w", nn.Namespace, nn.Name, err))
+	if err != nil && !errors.As(err, new(reconcile.UserError)) && !errors.As(err, new(provider.Error)) {
+		return f.releaseIfDeleted(ctx, nn, from, fmt.Errorf("provide network %s/%s: %w", nn.Namespace, nn.Name, err))
 	}
 	before := nn.DeepCopy()
-	told := decide(nn, seg, err, f.now())
+	outcome := setResult(nn, seg, err, f.now())
 	if isReady(nn) {
-		if err := f.summarize(ctx, nn); err != nil {
+		if err := f.setUsage(ctx, nn); err != nil {
 			return err
 		}
 	}
-	if err := f.write(ctx, before, nn, told); err != nil {
-		return f.overtaken(ctx, nn, from, err)
+	if _, err := reconcile.PatchStatus(ctx, f.kube, before, nn, nn.Status.Phase, outcome); err != nil {
+		return f.releaseIfDeleted(ctx, nn, from, err)
 	}
-	if err := f.endMissedWait(ctx, nn, known); err != nil {
+	if err := f.retryIfAdmitted(ctx, nn, known); err != nil {
 		return err
 	}
-	return f.later(nextCheck(nn))
+	return f.redeliverBefore(nextCheck(nn))
 }
 
-// errEarly says that a network has to be looked at again in a moment, for which the
-// broker delivers again.
-var errEarly = errors.New("it is too early to ask the source again")
+// redeliverWindow is how long the Broker redelivers an event. Resync delivers what is due
+// later.
+const redeliverWindow = 15 * time.Second
 
-// later asks for a redelivery where the time to look again is near. Resync looks
-// at what is due later.
-func (f *function) later(until time.Time) error {
-	if now := f.now(); until.After(now) && until.Sub(now) <= soon {
-		return errEarly
+// errRedeliver has the Broker deliver the event again in a moment.
+var errRedeliver = errors.New("it is too early to ask the provider again")
+
+// redeliverBefore returns errRedeliver if a time is soon.
+func (f *function) redeliverBefore(next time.Time) error {
+	if now := f.now(); next.After(now) && next.Sub(now) <= redeliverWindow {
+		return errRedeliver
 	}
 	return nil
 }
 
-// begin notes on a network who is asked for its segment, before that is asked, so
-// that the same one is asked to take it back. Who asked for another look is
-// answered by taking the annotation away. It returns the source to ask, which is absent for a
-// request that no NetworkPool allows.
-func (f *function) begin(ctx context.Context, nn *v1alpha2.NetworkNamespace, pools networkpool.Pools) (source, error) {
-	provider, _ := providerOf(nn.Spec)
-	from := f.source(provider)
-	if why := inPool(pools, nn, requestedSegment(nn)); why != nil && !holds(nn) {
-		from = absent{why}
-	}
-	before := nn.DeepCopy()
-	kube.AddFinalizer(nn, v1alpha1.FinalizerNetworkNamespace)
-	delete(nn.Annotations, v1alpha1.AnnotationReconcile)
-	if asked := nn.Annotations[v1alpha1.AnnotationProvider]; asked != "" && asked != provider {
-		if isReady(nn) {
-			from = absent{final("ProviderChanged", "provider %s has provided the segment: set spec.networkProvisioning.provider back to it, or delete this network and create it again", asked)}
-		} else if err := f.source(asked).Release(ctx, nn); err != nil {
-			from = absent{final("ProviderChanged", "provider %s has been asked for a segment, and has to take it back first: %s", asked, err)}
-		} else {
-			delete(nn.Annotations, v1alpha1.AnnotationProvider)
-		}
-	}
-	if _, isAbsent := from.(absent); !isAbsent {
-		if nn.Annotations == nil {
-			nn.Annotations = map[string]string{}
-		}
-		nn.Annotations[v1alpha1.AnnotationProvider] = provider
-	}
-	_, err := f.kube.Patch(ctx, before, nn)
-	return from, err
-}
-
-// reserve notes on a network that a server is being asked for its segment, so that
-// no other delivery asks at the same time. The note lapses when the delivery that
-// wrote it must have ended.
-func (f *function) reserve(ctx context.Context, nn *v1alpha2.NetworkNamespace, from source) error {
-	switch from.(type) {
-	case nam, netbox:
-	default:
-		return nil
-	}
-	if isReady(nn) {
-		return nil
-	}
-	before := nn.DeepCopy()
-	nn.Status.ObservedGeneration, nn.Status.NextCheckTime = nn.Generation, at(f.now(), asking)
-	if c := meta.FindStatusCondition(nn.Status.Conditions, v1alpha1.ConditionReady); c == nil || c.ObservedGeneration != nn.Generation {
-		provider, _ := providerOf(nn.Spec)
-		kube.SetReady(&nn.Status.Conditions, nn.Generation, false, reasonAsking, "asks "+provider+" for the segment")
-	}
-	_, err := f.kube.PatchStatus(ctx, before, nn)
-	return err
-}
-
-// source is the one of a provider. What has none of its own is asked by events.
-func (f *function) source(provider string) source {
-	if from, ok := f.sources[provider]; ok {
-		return from
-	}
-	return external{name: provider, sender: f.sender, now: f.now}
-}
-
-// provide is the segment that the source gives, or that an IPAM has answered with. It
-// returns a user error where the segment has no address for a machine, and a fault where
-// it is another one than the network has given out.
-func (f *function) provide(ctx context.Context, nn *v1alpha2.NetworkNamespace, from source, how look) (segment, error) {
-	var seg segment
-	var err error
-	has, canFind := from.(finder)
-	switch {
-	case how.said != nil:
-		seg, err = how.said.segment, how.said.err
-	case canFind && isReady(nn):
-		seg, err = f.find(ctx, nn, has)
-	default:
-		seg, err = from.Provide(ctx, nn)
-		counted(nn, "provide", err)
-	}
-	if err != nil {
-		return segment{}, err
-	}
-	if holds(nn) {
-		if err := unchanged(nn, seg); err != nil {
-			return segment{}, err
-		}
-		if err := suited(nn); err != nil {
-			return segment{}, err
-		}
-		if err := f.alone(ctx, nn, seg); err != nil {
-			return segment{}, err
-		}
-	}
-	return seg, usable(nn, seg)
-}
-
-// answered puts the answer of an external IPAM into the network that it is for. An
-// answer for a network that is gone is answered by the event that sets the segment
-// free.
-func (f *function) answered(ctx context.Context, in event.Event) (*event.Event, error) {
-	said, err := readAnswer(in)
+// handleAnswer reconciles the network that an external IPAM answers about. If the network
+// no longer exists, the reply is the event that releases the segment.
+func (f *function) handleAnswer(ctx context.Context, in event.Event) (*event.Event, error) {
+	answer, err := external.ReadAnswer(in)
 	if err != nil {
 		return nil, err
 	}
-	nn, err := f.byUID(ctx, said.uid)
+	nn, err := f.networkByUID(ctx, answer.UID)
 	if err != nil {
 		return nil, err
 	}
 	if nn == nil {
-		return f.late(ctx, in, said)
+		return releaseLateAnswer(ctx, in, answer)
 	}
 	asked := nn.Annotations[v1alpha1.AnnotationProvider]
-	_, ownSource := f.sources[asked]
-	if asked == "" || ownSource || (said.provider != "" && said.provider != asked) {
+	_, isRegistered := f.providers[asked]
+	if asked == "" || isRegistered || (answer.Provider != "" && answer.Provider != asked) {
 		return nil, events.Permanent(fmt.Errorf("use the answer for network %s/%s: its provider is %s, and has not been asked by an event", nn.Namespace, nn.Name, asked))
 	}
-	if said.err != nil && isReady(nn) {
-		events.Report(ctx, nn.Status.Phase, "Dropped a refusal that comes after the segment")
+	if answer.Err != nil && isReady(nn) {
+		events.Report(ctx, nn.Status.Phase, "Dropped a refusal that came after the segment")
 		return nil, nil
 	}
-	return nil, kube.OnConflict(func() error { return f.settle(ctx, nn.Namespace, nn.Name, look{said: &said}) })
+	o := reconcileOptions{answer: &answer}
+	return nil, kube.OnConflict(func() error { return f.reconcileNetwork(ctx, nn.Namespace, nn.Name, o) })
 }
 
-// late answers an IPAM that has made a segment for a network that is gone: it has
-// been told so before it had made any, and is told again by a reply, so that it
-// keeps none for nobody.
-func (f *function) late(ctx context.Context, in event.Event, said answer) (*event.Event, error) {
-	reply, ok := said.refuse(in)
+// isAnswerFor reports whether an answer is of the provider that the spec of nn names. After
+// the spec has changed, the segment of an earlier provider is released, not used.
+func isAnswerFor(nn *v1alpha2.NetworkNamespace, answer *external.Answer) bool {
+	providerName, _ := providerOf(nn.Spec)
+	return answer != nil && nn.Annotations[v1alpha1.AnnotationProvider] == providerName
+}
+
+// releaseLateAnswer replies to the answer of an IPAM for a network that no longer exists. The
+// event of the deletion was sent before the IPAM had a segment.
+func releaseLateAnswer(ctx context.Context, in event.Event, answer external.Answer) (*event.Event, error) {
+	reply, ok := answer.ReleaseEvent(in)
 	if !ok {
 		events.Report(ctx, "", "Dropped an answer for a network that does not exist")
 		return nil, nil
 	}
-	events.Report(ctx, phaseDeleting, "Released the segment of a network that is gone")
+	events.Report(ctx, phaseDeleting, "Released the segment of a network that no longer exists")
 	return reply, nil
 }
 
-// byUID finds a network, and is nil where it does not exist.
-func (f *function) byUID(ctx context.Context, uid string) (*v1alpha2.NetworkNamespace, error) {
+// networkByUID returns the network with a UID, or nil.
+func (f *function) networkByUID(ctx context.Context, uid string) (*v1alpha2.NetworkNamespace, error) {
 	list := &v1alpha2.NetworkNamespaceList{}
 	if err := f.kube.List(ctx, "", "", list); err != nil {
 		return nil, err
@@ -330,14 +271,64 @@ func (f *function) byUID(ctx context.Context, uid string) (*v1alpha2.NetworkName
 	return nil, nil
 }
 
-// write patches the status if it has changed, and tells people if the reason has.
-func (f *function) write(ctx context.Context, before, nn *v1alpha2.NetworkNamespace, told story) error {
-	if _, err := f.kube.PatchStatus(ctx, before, nn); err != nil {
+// reconcileOverlapping reconciles the networks that wait for a segment of another network.
+func (f *function) reconcileOverlapping(ctx context.Context) error {
+	waiting, err := f.overlappingNetworks(ctx)
+	if err != nil {
 		return err
 	}
-	if told.news {
-		f.kube.Tell(ctx, nn, told.warning, told.reason, told.message)
+	for _, nn := range waiting {
+		if err := kube.OnConflict(func() error { return f.reconcileNetwork(ctx, nn.Namespace, nn.Name, reconcileOptions{}) }); err != nil {
+			return err
+		}
 	}
-	events.Report(ctx, nn.Status.Phase, told.message)
 	return nil
+}
+
+// reconcileUsers counts the addresses in the networks of a namespace after an object has
+// got or released some, and continues deletions that waited for a deleted object. Changes
+// at the same time are counted once. If many deliveries wait to count again, resync
+// finishes the counts.
+func (f *function) reconcileUsers(ctx context.Context, namespace string, deleted bool) error {
+	var counted []*v1alpha2.NetworkNamespace
+	began := f.now()
+	err := f.counts.Do(ctx, fmt.Sprint(namespace, deleted), func(ctx context.Context) (err error) {
+		counted, err = f.countNetworks(ctx, namespace, deleted)
+		return err
+	})
+	if len(counted) == 0 {
+		return err
+	}
+	defer f.waiting.Add(-1)
+	if f.waiting.Add(1) > maxWaiting {
+		return err
+	}
+	pause := max(f.pause, min(pauseFactor*f.now().Sub(began), maxPause))
+	return errors.Join(err, f.countAgain(ctx, counted, pause))
+}
+
+// countNetworks counts the addresses in the networks of a namespace. It returns those that
+// have to be counted again after a pause, because their counts have changed.
+func (f *function) countNetworks(ctx context.Context, namespace string, deleted bool) (counted []*v1alpha2.NetworkNamespace, err error) {
+	list := &v1alpha2.NetworkNamespaceList{}
+	if err := f.kube.List(ctx, namespace, "", list); err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		nn := &list.Items[i]
+		changed := false
+		switch {
+		case nn.DeletionTimestamp != nil && deleted:
+			err = kube.OnConflict(func() error { return f.reconcileNetwork(ctx, nn.Namespace, nn.Name, reconcileOptions{}) })
+		case nn.DeletionTimestamp == nil && isReady(nn) && nn.Status.NextCheckTime == nil:
+			changed, err = f.beginCount(ctx, nn)
+		}
+		if err != nil {
+			return counted, err
+		}
+		if changed {
+			counted = append(counted, nn)
+		}
+	}
+	return counted, nil
 }

@@ -12,37 +12,34 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+	"github.com/vitistack/stack/functions/provision-network/provider"
 )
 
-const (
-	phaseDeleting   = "Deleting"
-	reasonInUse     = "InUse"
-	reasonReleasing = "Releasing"
-)
-
-// release waits for the users of the network to go, gives the segment back, and
-// then lets the object go.
-func (f *function) release(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
+// deleteNetwork waits until nothing uses the network, releases the segment, and then
+// removes the finalizer.
+func (f *function) deleteNetwork(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
 	if !slices.Contains(nn.Finalizers, v1alpha1.FinalizerNetworkNamespace) {
 		return nil
 	}
-	users, err := f.users(ctx, nn)
+	users, err := f.listUsers(ctx, nn)
 	if err != nil {
 		return err
 	}
 	before := nn.DeepCopy()
 	if len(users) > 0 {
-		told := deleting(nn, reasonInUse, "waits for "+sentence(users)+" to be deleted")
-		if err := f.summarize(ctx, nn); err != nil {
+		outcome := setDeleting(nn, reasonInUse, "waiting for "+joinNames(users)+" to be deleted")
+		if err := f.setUsage(ctx, nn); err != nil {
 			return err
 		}
-		return f.write(ctx, before, nn, told)
+		_, err = reconcile.PatchStatus(ctx, f.kube, before, nn, nn.Status.Phase, outcome)
+		return err
 	}
 	if next := nextCheck(nn); nn.Status.Phase == phaseDeleting && f.now().Before(next) && !kube.AskedFor(nn) {
-		return f.later(next)
+		return f.redeliverBefore(next)
 	}
-	if err := f.giveBack(ctx, nn); err != nil {
-		return f.notReleased(ctx, nn, err)
+	if err := f.releaseSegment(ctx, nn); err != nil {
+		return f.writeReleaseError(ctx, nn, err)
 	}
 	kube.RemoveFinalizer(nn, v1alpha1.FinalizerNetworkNamespace)
 	if _, err := f.kube.Patch(ctx, before, nn); err != nil && !kube.NotFound(err) {
@@ -52,60 +49,60 @@ func (f *function) release(ctx context.Context, nn *v1alpha2.NetworkNamespace) e
 	return nil
 }
 
-// overtaken gives back what was made for a network that has been deleted meanwhile:
-// its release may have come before, and does not come again. why is what is returned
-// then.
-func (f *function) overtaken(ctx context.Context, nn *v1alpha2.NetworkNamespace, from source, why error) error {
-	if _, makes := from.(finder); !makes {
-		return why
+// releaseSegment releases the segment at the provider that was asked for it.
+func (f *function) releaseSegment(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
+	asked := nn.Annotations[v1alpha1.AnnotationProvider]
+	if asked == "" {
+		return nil
+	}
+	err := f.provider(asked).Release(ctx, nn)
+	countRequest(nn, "release", err)
+	return err
+}
+
+// releaseIfDeleted releases what a server created for a network that was deleted during the
+// request: the release by the deletion may have come before, and is not repeated. It returns
+// cause, or why the segment cannot be released.
+func (f *function) releaseIfDeleted(ctx context.Context, nn *v1alpha2.NetworkNamespace, from provider.Interface, cause error) error {
+	if _, isServer := from.(provider.Server); !isServer {
+		return cause
 	}
 	gone, err := f.kube.Gone(ctx, nn)
 	if err != nil {
 		return err
 	}
 	if !gone {
-		return why
+		return cause
 	}
 	err = from.Release(ctx, nn)
-	counted(nn, "release", err)
-	if f := (fault{}); err != nil && (!errors.As(err, &f) || f.reason != reasonWorking) {
-		return fmt.Errorf("release what was made for network %s/%s, which is gone: %w", nn.Namespace, nn.Name, err)
+	countRequest(nn, "release", err)
+	if e := (provider.Error{}); err != nil && (!errors.As(err, &e) || e.Reason != provider.ReasonWorking) {
+		return fmt.Errorf("release the segment of network %s/%s, which was deleted meanwhile: %w", nn.Namespace, nn.Name, err)
 	}
-	return why
+	return cause
 }
 
-// giveBack has whoever was asked for the segment take it back.
-func (f *function) giveBack(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
-	asked := nn.Annotations[v1alpha1.AnnotationProvider]
-	if asked == "" {
-		return nil
+// writeReleaseError writes why a segment cannot be released, and when that is tried again.
+func (f *function) writeReleaseError(ctx context.Context, nn *v1alpha2.NetworkNamespace, cause error) error {
+	var problem provider.Error
+	if !errors.As(cause, &problem) {
+		return fmt.Errorf("release network %s/%s: %w", nn.Namespace, nn.Name, cause)
 	}
-	err := f.source(asked).Release(ctx, nn)
-	counted(nn, "release", err)
-	return err
-}
-
-// notReleased says why a segment cannot be given back, and when that is tried again.
-func (f *function) notReleased(ctx context.Context, nn *v1alpha2.NetworkNamespace, why error) error {
-	var problem fault
-	if !errors.As(why, &problem) {
-		return fmt.Errorf("release network %s/%s: %w", nn.Namespace, nn.Name, why)
-	}
-	before, reason := nn.DeepCopy(), problem.reason
-	if reason == reasonWorking {
+	before, reason := nn.DeepCopy(), problem.Reason
+	if reason == provider.ReasonWorking {
 		reason = reasonReleasing
 	}
-	lasting := f.now().Sub(nn.DeletionTimestamp.Time)
-	told := deleting(nn, reason, problem.message)
-	nn.Status.NextCheckTime = at(f.now(), problem.wait(lasting))
-	if err := f.write(ctx, before, nn, told); err != nil {
+	failing := f.now().Sub(nn.DeletionTimestamp.Time)
+	outcome := setDeleting(nn, reason, problem.Message)
+	nn.Status.NextCheckTime = checkTime(f.now(), problem.Delay(failing))
+	if _, err := reconcile.PatchStatus(ctx, f.kube, before, nn, nn.Status.Phase, outcome); err != nil {
 		return err
 	}
-	return f.later(nn.Status.NextCheckTime.Time)
+	return f.redeliverBefore(nn.Status.NextCheckTime.Time)
 }
 
-// users names what still needs the network.
-func (f *function) users(ctx context.Context, nn *v1alpha2.NetworkNamespace) ([]string, error) {
+// listUsers returns the kinds and names of the objects that use the network.
+func (f *function) listUsers(ctx context.Context, nn *v1alpha2.NetworkNamespace) ([]string, error) {
 	clusters, configurations, allocations := &v1alpha1.KubernetesClusterList{}, &v1alpha1.NetworkConfigurationList{}, &v1alpha2.IPAllocationList{}
 	named := metav1.ListOptions{FieldSelector: "spec.networkNamespaceName=" + nn.Name}
 	err := errors.Join(

@@ -6,30 +6,31 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/provision-network/provider"
 )
 
-// overtaking is a source that is asked while the network is deleted, and released by
+// overtaking is a provider that is asked while the network is deleted, and released by
 // another delivery before the request for the segment arrives.
 type overtaking struct {
-	nam
+	provider.Server
 	before func()
 }
 
-func (o overtaking) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (segment, error) {
+func (o overtaking) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (provider.Segment, error) {
 	o.before()
-	return o.nam.Provide(ctx, nn)
+	return o.Server.Provide(ctx, nn)
 }
 
-// TestOvertaken leaves no segment at the manager that nobody would give back.
-func TestOvertaken(t *testing.T) {
+// TestReleaseIfDeleted leaves no segment at the manager that nobody would give back.
+func TestReleaseIfDeleted(t *testing.T) {
 	t.Parallel()
 	m := newManager(t, 0)
-	var w *world
-	w = newWorld(t, map[string]source{"nam": overtaking{m.nam, func() {
+	var w *env
+	w = newEnv(t, map[string]provider.Interface{"nam": overtaking{m.nam, func() {
 		w.delete(w.get("net"))
 		other := &function{kube: w.kube, sender: w.sent, now: w.clock.Now, datacenters: w.apart(), optionalPools: true}
-		other.sources = map[string]source{"nam": m.nam}
-		if err := other.settle(t.Context(), w.namespace, "net", look{}); err != nil || w.get("net") != nil {
+		other.providers = map[string]provider.Interface{"nam": m.nam}
+		if err := other.reconcileNetwork(t.Context(), w.namespace, "net", reconcileOptions{}); err != nil || w.get("net") != nil {
 			t.Errorf("it has to be gone before its segment is made: %v", err)
 		}
 	}}})

@@ -11,90 +11,124 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
-	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+	"github.com/vitistack/stack/functions/provision-network/provider"
 )
 
-// story is what people are told about a decision.
-type story struct {
-	reason, message string
-	warning         bool
-	// news is whether it has not been told before.
-	news bool
+// Reasons of the condition Ready that more than one function uses, and the phase of a
+// network that is being deleted.
+const (
+	reasonProvisioned = "Provisioned"
+	reasonAsking      = "Asking"
+	reasonInUse       = "InUse"
+	reasonReleasing   = "Releasing"
+	phaseDeleting     = "Deleting"
+)
+
+// setResult writes the result of a request for a segment into the status of nn:
+//
+//	err                        before  provisioningPhase  phase    status      Ready
+//	nil                                Ready              Active   OK          True   Provisioned
+//	UserError                  Ready   Ready              Active   OK          False  its reason
+//	UserError                          Error              Error    its reason  False  its reason
+//	provider.Error             Ready   Ready              Active   OK          False  its reason
+//	provider.Error, permanent          Error              Error    its reason  False  its reason
+//	provider.Error                     Pending            Pending  its reason  False  its reason
+//
+// A segment that has been Ready stays in the status, whatever the provider or the spec says
+// later, because machines use it. A segment that was only claimed is removed from the status
+// if somebody has to change something.
+func setResult(nn *v1alpha2.NetworkNamespace, seg provider.Segment, err error, now time.Time) reconcile.Outcome {
+	if err == nil {
+		setSegment(nn, seg)
+		return setStatus(nn, v1alpha2.ProvisioningReady, reasonProvisioned, provisionedMessage(nn))
+	}
+	var failure provider.Error
+	userError, isUserError := reconcile.AsUserError(err)
+	if isUserError {
+		failure = provider.Error{Reason: userError.Reason, Message: userError.Message, Permanent: true}
+	} else if !errors.As(err, &failure) {
+		return reconcile.Outcome{}
+	}
+	failing, phase := failingFor(nn, now), v1alpha2.ProvisioningPending
+	switch {
+	case isReady(nn), isUserError && holdsSegment(nn):
+		phase = nn.Status.ProvisioningPhase
+	case failure.Permanent:
+		clearSegment(nn)
+		phase = v1alpha2.ProvisioningError
+	}
+	outcome := setStatus(nn, phase, failure.Reason, failure.Message)
+	if !isUserError {
+		nn.Status.NextCheckTime = checkTime(now, failure.Delay(failing))
+	}
+	return outcome
 }
 
-// decide writes into nn's status what became of asking for its segment at a time:
-//
-//	err      before  provisioningPhase  phase    status        Ready
-//	nil              Ready              Active   OK            True   Provisioned
-//	refused  Ready   Ready              Active   OK            False  its reason
-//	refused          Error              Error    its reason    False  its reason
-//	fault    Ready   Ready              Active   OK            False  its reason
-//	final            Error              Error    its reason    False  its reason
-//	waiting          Pending            Pending  its reason    False  its reason
-//
-// A segment that has been Ready stays in the status, whatever the source or the spec says
-// later: machines are using it. One that has only been claimed is given up where somebody
-// has to change something.
-func decide(nn *v1alpha2.NetworkNamespace, seg segment, err error, now time.Time) story {
-	var r refused
-	var f fault
-	s := &nn.Status
-	switch {
-	case err == nil:
-		describe(nn, seg)
-		return settleAs(nn, v1alpha2.ProvisioningReady, "Active", "OK", reasonProvisioned, provisioned(nn))
-	case errors.As(err, &r) && holds(nn):
-		return settleAs(nn, s.ProvisioningPhase, "Active", "OK", r.reason, r.message)
-	case errors.As(err, &r):
-		forget(nn)
-		return settleAs(nn, v1alpha2.ProvisioningError, "Error", r.reason, r.reason, r.message)
-	case !errors.As(err, &f):
-		return story{}
-	}
-	lasting := lastingFor(nn, now)
-	var told story
-	switch {
-	case s.ProvisioningPhase == v1alpha2.ProvisioningReady:
-		told = settleAs(nn, s.ProvisioningPhase, "Active", "OK", f.reason, f.message)
-	case f.final:
-		forget(nn)
-		told = settleAs(nn, v1alpha2.ProvisioningError, "Error", f.reason, f.reason, f.message)
-	default:
-		told = settleAs(nn, v1alpha2.ProvisioningPending, "Pending", f.reason, f.reason, f.message)
-	}
-	s.NextCheckTime = at(now, f.wait(lasting))
-	return told
-}
-
-const reasonProvisioned = "Provisioned"
-
-func settleAs(nn *v1alpha2.NetworkNamespace, provisioning v1alpha2.ProvisioningPhase, phase, status, reason, message string) story {
+// setStatus writes phases and the condition Ready of a network.
+func setStatus(nn *v1alpha2.NetworkNamespace, phase v1alpha2.ProvisioningPhase, reason, message string) reconcile.Outcome {
 	s := &nn.Status
 	s.DatacenterIdentifier, s.SupervisorIdentifier = datacenterOf(nn), nn.Spec.SupervisorIdentifier
-	s.ProvisioningPhase, s.Phase, s.Status = provisioning, phase, status
-	s.ObservedGeneration = nn.Generation
-	s.NextCheckTime = nil
-	ok := reason == reasonProvisioned
-	news := kube.SetReady(&s.Conditions, nn.Generation, ok, reason, message)
-	return story{reason: reason, message: message, warning: !ok && reason != reasonWorking, news: news}
+	s.ProvisioningPhase, s.Phase, s.Status = phase, string(phase), reason
+	if phase == v1alpha2.ProvisioningReady {
+		s.Phase, s.Status = "Active", "OK"
+	}
+	s.ObservedGeneration, s.NextCheckTime = nn.Generation, nil
+	o := reconcile.SetReady(&s.Conditions, nn.Generation, reason == reasonProvisioned, reason, message)
+	o.Warning = reason != reasonProvisioned && reason != provider.ReasonWorking
+	return o
 }
 
-// lastingFor is for how long a network has been without what it wants.
-func lastingFor(nn *v1alpha2.NetworkNamespace, now time.Time) time.Duration {
-	c := meta.FindStatusCondition(nn.Status.Conditions, v1alpha1.ConditionReady)
-	if c == nil || c.Status == metav1.ConditionTrue || c.ObservedGeneration != nn.Generation {
+// setDeleting writes what the deletion of a network waits for.
+func setDeleting(nn *v1alpha2.NetworkNamespace, reason, message string) reconcile.Outcome {
+	s := &nn.Status
+	s.ProvisioningPhase, s.Phase, s.Status = v1alpha2.ProvisioningDeleting, phaseDeleting, reason
+	s.ObservedGeneration, s.NextCheckTime = nn.Generation, nil
+	o := reconcile.SetReady(&s.Conditions, nn.Generation, false, reason, message)
+	o.Warning = reason != reasonInUse && reason != reasonReleasing
+	return o
+}
+
+// setSegment copies a segment into the status.
+func setSegment(nn *v1alpha2.NetworkNamespace, seg provider.Segment) {
+	s := &nn.Status
+	s.NamespaceID = seg.ID
+	s.IPv4Prefix, s.IPv4Gateway, s.IPv4EgressIP = provider.Text(seg.IPv4), provider.Text(seg.IPv4Gateway), provider.Text(seg.IPv4Egress)
+	s.IPv6Prefix, s.IPv6Gateway, s.IPv6EgressIP = provider.Text(seg.IPv6), provider.Text(seg.IPv6Gateway), provider.Text(seg.IPv6Egress)
+	s.VLANID = seg.VLAN
+	s.DNS = seg.DNS
+}
+
+// clearSegment removes the segment and its usage from the status.
+func clearSegment(nn *v1alpha2.NetworkNamespace) {
+	setSegment(nn, provider.Segment{})
+	nn.Status.IPAllocationSummary = nil
+}
+
+// readyCondition returns the condition Ready, which is empty if there is none.
+func readyCondition(nn *v1alpha2.NetworkNamespace) metav1.Condition {
+	if c := meta.FindStatusCondition(nn.Status.Conditions, v1alpha1.ConditionReady); c != nil {
+		return *c
+	}
+	return metav1.Condition{}
+}
+
+// failingFor returns for how long the condition Ready has been False for the present spec.
+func failingFor(nn *v1alpha2.NetworkNamespace, now time.Time) time.Duration {
+	c := readyCondition(nn)
+	if c.Status != metav1.ConditionFalse || c.ObservedGeneration != nn.Generation {
 		return 0
 	}
 	return now.Sub(c.LastTransitionTime.Time)
 }
 
-// at is the time of an API object a while after now, in whole seconds.
-func at(now time.Time, wait time.Duration) *metav1.Time {
-	t := metav1.NewTime(now.Add(wait).Truncate(time.Second).Add(time.Second))
+// checkTime returns the time of an API object after a delay, in whole seconds.
+func checkTime(now time.Time, delay time.Duration) *metav1.Time {
+	t := metav1.NewTime(now.Add(delay).Truncate(time.Second).Add(time.Second))
 	return &t
 }
 
-// nextCheck is when to look again, and the zero time where nothing says so.
+// nextCheck returns status.nextCheckTime, or the zero time.
 func nextCheck(nn *v1alpha2.NetworkNamespace) time.Time {
 	if nn.Status.NextCheckTime == nil {
 		return time.Time{}
@@ -102,72 +136,35 @@ func nextCheck(nn *v1alpha2.NetworkNamespace) time.Time {
 	return nn.Status.NextCheckTime.Time
 }
 
-// restsUntil is when the source of a network is to be asked again, and the zero
-// time where it may be asked now.
-func restsUntil(nn *v1alpha2.NetworkNamespace, now time.Time) time.Time {
-	next := nextCheck(nn)
-	if !now.Before(next) || nn.Status.ObservedGeneration != nn.Generation || kube.AskedFor(nn) {
-		return time.Time{}
-	}
-	return next
+// isReady reports whether machines may be in the network.
+func isReady(nn *v1alpha2.NetworkNamespace) bool {
+	return nn.Status.ProvisioningPhase == v1alpha2.ProvisioningReady
 }
 
-// provided tells whether a network has what its spec asks for.
-func provided(nn *v1alpha2.NetworkNamespace) bool {
-	return nn.Status.ObservedGeneration == nn.Generation && nn.Status.ProvisioningPhase == v1alpha2.ProvisioningReady &&
-		meta.IsStatusConditionTrue(nn.Status.Conditions, v1alpha1.ConditionReady)
+// isProvisioned reports whether a network has what its present spec asks for.
+func isProvisioned(nn *v1alpha2.NetworkNamespace) bool {
+	return isReady(nn) && nn.Status.ObservedGeneration == nn.Generation && readyCondition(nn).Status == metav1.ConditionTrue
 }
 
-// deleting writes into nn's status what its deletion waits for.
-func deleting(nn *v1alpha2.NetworkNamespace, reason, message string) story {
-	nn.Status.ProvisioningPhase, nn.Status.Phase, nn.Status.Status = v1alpha2.ProvisioningDeleting, phaseDeleting, reason
-	nn.Status.ObservedGeneration = nn.Generation
-	nn.Status.NextCheckTime = nil
-	news := kube.SetReady(&nn.Status.Conditions, nn.Generation, false, reason, message)
-	return story{reason: reason, message: message, news: news, warning: reason != reasonInUse && reason != reasonReleasing}
+// holdsSegment reports whether machines may use the segment in the status, because the
+// network is Ready or being deleted.
+func holdsSegment(nn *v1alpha2.NetworkNamespace) bool {
+	return isReady(nn) || nn.Status.ProvisioningPhase == v1alpha2.ProvisioningDeleting
 }
 
-// describe copies the segment into the status.
-func describe(nn *v1alpha2.NetworkNamespace, seg segment) {
-	s := &nn.Status
-	s.NamespaceID = seg.id
-	s.IPv4Prefix, s.IPv4Gateway, s.IPv4EgressIP = text(seg.ipv4), text(seg.ipv4Gateway), text(seg.ipv4Egress)
-	s.IPv6Prefix, s.IPv6Gateway, s.IPv6EgressIP = text(seg.ipv6), text(seg.ipv6Gateway), text(seg.ipv6Egress)
-	s.VLANID = seg.vlan
-	s.DNS = seg.dns
-}
-
-// forget takes out of the status what a network that is refused does not have.
-func forget(nn *v1alpha2.NetworkNamespace) {
-	describe(nn, segment{})
-	nn.Status.IPAllocationSummary = nil
-}
-
-func provisioned(nn *v1alpha2.NetworkNamespace) string {
-	provider, inferred := providerOf(nn.Spec)
+func provisionedMessage(nn *v1alpha2.NetworkNamespace) string {
+	providerName, inferred := providerOf(nn.Spec)
 	if inferred {
-		return fmt.Sprintf("provider %s, which spec.networkProvisioning leaves to be inferred, has provided the segment", provider)
+		return fmt.Sprintf("provider %s, inferred because spec.networkProvisioning is not set, has provided the segment", providerName)
 	}
-	return fmt.Sprintf("provider %s has provided the segment", provider)
+	return fmt.Sprintf("provider %s has provided the segment", providerName)
 }
 
-// providerOf is the one provider that serves a network, and whether it is
-// inferred: a network that describes itself in ipAllocation.static is manual.
-func providerOf(spec v1alpha2.NetworkNamespaceSpec) (provider string, inferred bool) {
-	if spec.NetworkProvisioning != nil {
-		return spec.NetworkProvisioning.Provider, false
-	}
-	if a := spec.IPAllocation; a != nil && a.Static != nil && a.Static.IPv4CIDR != "" && a.Static.IPv4Gateway != "" {
-		return v1alpha2.ProviderManual, true
-	}
-	return v1alpha2.ProviderNAM, true
-}
-
-// sentence joins names for people, and counts those beyond the first few.
-func sentence(names []string) string {
-	const few = 5
-	if len(names) <= few {
+// joinNames joins names for a message, and counts those after the first few.
+func joinNames(names []string) string {
+	const maxNames = 5
+	if len(names) <= maxNames {
 		return strings.Join(names, ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), len(names)-maxNames)
 }

@@ -18,14 +18,15 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/provision-network/provider"
 	"github.com/vitistack/stack/tests/stand/apiserver"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
-// world is a namespace of a real API server with a function that serves it.
-type world struct {
+// env is a namespace of a real API server with a function that serves it.
+type env struct {
 	t         *testing.T
 	server    *apiserver.Server
 	config    *rest.Config
@@ -37,42 +38,42 @@ type world struct {
 }
 
 // sentTypes are the types of the events that the function has sent.
-func (w *world) sentTypes() (types []string) {
+func (w *env) sentTypes() (types []string) {
 	for _, e := range w.sent.Events() {
 		types = append(types, e.Type())
 	}
 	return types
 }
 
-// newWorld makes a world whose function has these sources beside manual.
-func newWorld(t *testing.T, sources map[string]source) *world {
+// newEnv makes a env whose function has these sources beside manual.
+func newEnv(t *testing.T, sources map[string]provider.Interface) *env {
 	t.Helper()
 	server := apiserver.Start(t)
 	server.Install(t, "networknamespaces", "networkconfigurations", "ipallocations", "kubernetesclusters", "networkpools")
-	w := &world{t: t, server: server, config: server.Config(), namespace: server.Namespace(t), clock: feed.NewClock(), sent: &feed.Outbox{}}
+	w := &env{t: t, server: server, config: server.Config(), namespace: server.Namespace(t), clock: feed.NewClock(), sent: &feed.Outbox{}}
 	w.kube = w.client(w.config)
-	all := environment{getenv: func(string) string { return "" }}.sources()
+	all := config{getenv: func(string) string { return "" }}.providers()
 	for name, s := range sources {
 		all[name] = s
 	}
-	w.f = &function{kube: w.kube, sources: all, sender: w.sent, now: w.clock.Now, datacenters: w.apart(), optionalPools: true}
+	w.f = &function{kube: w.kube, providers: all, sender: w.sent, now: w.clock.Now, datacenters: w.apart(), optionalPools: true}
 	return w
 }
 
 // apart is the data centre of this test, which has no bridge in common with those of
 // other tests.
-func (w *world) apart() map[v1alpha2.Identifier]bool {
+func (w *env) apart() map[v1alpha2.Identifier]bool {
 	return map[v1alpha2.Identifier]bool{v1alpha2.Identifier(w.namespace): true}
 }
 
-func (w *world) client(config *rest.Config) *kube.Client {
+func (w *env) client(config *rest.Config) *kube.Client {
 	w.t.Helper()
 	c, err := kube.New(config, name, append(slices.Clone(kinds), kube.Kinds(coordinationv1.SchemeGroupVersion, &coordinationv1.Lease{}))...)
 	w.must(err)
 	return c
 }
 
-func (w *world) must(err error) {
+func (w *env) must(err error) {
 	w.t.Helper()
 	if err != nil {
 		w.t.Fatal(err)
@@ -80,7 +81,7 @@ func (w *world) must(err error) {
 }
 
 // network makes a network of a data centre of this test's own.
-func (w *world) network(name string, spec v1alpha2.NetworkNamespaceSpec) *v1alpha2.NetworkNamespace {
+func (w *env) network(name string, spec v1alpha2.NetworkNamespaceSpec) *v1alpha2.NetworkNamespace {
 	w.t.Helper()
 	nn := &v1alpha2.NetworkNamespace{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, Spec: spec}
 	if nn.Spec.DatacenterIdentifier == "" {
@@ -101,7 +102,7 @@ func asks(provider string) v1alpha2.NetworkNamespaceSpec {
 }
 
 // deliver has the function handle an event about an object, and returns its error.
-func (w *world) deliver(kind, name, eventType string) error {
+func (w *env) deliver(kind, name, eventType string) error {
 	w.t.Helper()
 	e := event.New()
 	e.SetType(eventType)
@@ -113,16 +114,16 @@ func (w *world) deliver(kind, name, eventType string) error {
 }
 
 // look delivers an event about a network, and returns what became of it.
-func (w *world) look(name string) *v1alpha2.NetworkNamespace {
+func (w *env) look(name string) *v1alpha2.NetworkNamespace {
 	w.t.Helper()
-	if err := w.deliver(kindNetwork, name, events.TypeRefUpdate); err != nil && !errors.Is(err, errEarly) {
+	if err := w.deliver(kindNetwork, name, events.TypeRefUpdate); err != nil && !errors.Is(err, errRedeliver) {
 		w.t.Fatal(err)
 	}
 	return w.get(name)
 }
 
 // get is nil for what is gone.
-func (w *world) get(name string) *v1alpha2.NetworkNamespace {
+func (w *env) get(name string) *v1alpha2.NetworkNamespace {
 	w.t.Helper()
 	nn := &v1alpha2.NetworkNamespace{}
 	err := w.kube.Get(w.t.Context(), w.namespace, name, nn)
@@ -133,13 +134,13 @@ func (w *world) get(name string) *v1alpha2.NetworkNamespace {
 	return nn
 }
 
-func (w *world) delete(obj kube.Object) {
+func (w *env) delete(obj kube.Object) {
 	w.t.Helper()
 	w.must(w.kube.Delete(w.t.Context(), obj))
 }
 
 // change changes the spec of a network.
-func (w *world) change(name string, how func(*v1alpha2.NetworkNamespace)) {
+func (w *env) change(name string, how func(*v1alpha2.NetworkNamespace)) {
 	w.t.Helper()
 	nn := w.get(name)
 	before := nn.DeepCopy()
@@ -150,7 +151,7 @@ func (w *world) change(name string, how func(*v1alpha2.NetworkNamespace)) {
 
 // changeBehind changes the spec of a network in a way that the API server refuses now, as
 // an earlier version may have done.
-func (w *world) changeBehind(name string, how func(*v1alpha2.NetworkNamespace)) {
+func (w *env) changeBehind(name string, how func(*v1alpha2.NetworkNamespace)) {
 	w.t.Helper()
 	nn := w.get(name)
 	before, status := nn.DeepCopy(), nn.Status
@@ -165,7 +166,7 @@ func (w *world) changeBehind(name string, how func(*v1alpha2.NetworkNamespace)) 
 }
 
 // configuration makes a NetworkConfiguration of a network with an address.
-func (w *world) configuration(name, network, cluster string, status v1alpha1.InterfaceStatus) *v1alpha1.NetworkConfiguration {
+func (w *env) configuration(name, network, cluster string, status v1alpha1.InterfaceStatus) *v1alpha1.NetworkConfiguration {
 	w.t.Helper()
 	nc := &v1alpha1.NetworkConfiguration{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
 	nc.Spec.NetworkNamespaceName, nc.Spec.ClusterIdentifier = network, cluster
@@ -179,7 +180,7 @@ func (w *world) configuration(name, network, cluster string, status v1alpha1.Int
 }
 
 // allocation makes an IPAllocation that has an address.
-func (w *world) allocation(name, network, configuration, address string) *v1alpha2.IPAllocation {
+func (w *env) allocation(name, network, configuration, address string) *v1alpha2.IPAllocation {
 	w.t.Helper()
 	a := &v1alpha2.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
 	a.Spec.NetworkNamespaceName, a.Spec.NetworkConfigurationName = network, configuration
@@ -200,7 +201,7 @@ func ready(nn *v1alpha2.NetworkNamespace) (status metav1.ConditionStatus, reason
 }
 
 // expect checks phase and reason of a network, and returns the message.
-func (w *world) expect(nn *v1alpha2.NetworkNamespace, phase v1alpha2.ProvisioningPhase, reason string) string {
+func (w *env) expect(nn *v1alpha2.NetworkNamespace, phase v1alpha2.ProvisioningPhase, reason string) string {
 	w.t.Helper()
 	if nn == nil {
 		w.t.Fatal("the network is gone")
@@ -245,7 +246,7 @@ func (r *writes) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // counting makes a client that counts its writes, and dies after some if left is
 // not negative.
-func (w *world) counting(left int) (*kube.Client, *writes) {
+func (w *env) counting(left int) (*kube.Client, *writes) {
 	w.t.Helper()
 	config := rest.CopyConfig(w.config)
 	r := &writes{left: left}

@@ -5,45 +5,47 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/pool"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+	"github.com/vitistack/stack/functions/provision-network/provider"
 )
 
-// usable returns a user error where a network could never give a machine an address of
-// its segment: its pool is not in order, or empty.
-func usable(nn *v1alpha2.NetworkNamespace, seg segment) error {
-	described := nn.DeepCopy()
-	describe(described, seg)
-	if !static(nn) {
-		return usableByKea(described, seg)
+const reasonNoAddress = "NoUsableAddress"
+
+// checkUsable returns a user error if a network could never give a machine an address of a
+// segment, because its pool is invalid or empty.
+func checkUsable(nn *v1alpha2.NetworkNamespace, seg provider.Segment) error {
+	with := nn.DeepCopy()
+	setSegment(with, seg)
+	if !isStatic(nn) {
+		return checkUsableByKea(with, seg)
 	}
 	for _, family := range []v1alpha2.IPFamily{v1alpha2.IPv4, v1alpha2.IPv6} {
-		prefix := seg.ipv4
+		prefix := seg.IPv4
 		if family == v1alpha2.IPv6 {
-			prefix = seg.ipv6
+			prefix = seg.IPv6
 		}
 		if !prefix.IsValid() {
 			continue
 		}
-		p, err := pool.New(described, family)
+		p, err := pool.New(with, family)
 		switch {
 		case err != nil:
-			return refused{"InvalidPool", err.Error()}
+			return reconcile.UserError{Reason: "InvalidPool", Message: err.Error()}
 		case p.Size() == 0:
-			return refused{reasonNoAddress, fmt.Sprintf(
+			return reconcile.UserError{Reason: reasonNoAddress, Message: fmt.Sprintf(
 				"spec.ipAllocation.static leaves no %s address of %s for a machine: enlarge the range, exclude fewer addresses, or use a larger prefix", family, prefix)}
 		}
 	}
 	return nil
 }
 
-const reasonNoAddress = "NoUsableAddress"
-
-func usableByKea(nn *v1alpha2.NetworkNamespace, seg segment) error {
-	if !seg.ipv4.IsValid() {
-		return refused{reasonNoAddress, fmt.Sprintf(
-			"%s has no IPv4 prefix, and Kea gives out IPv4 addresses only: set spec.ipAllocation.type to static, or delete this network and create it again with an IPv4 prefix", seg.prefixes())}
+func checkUsableByKea(nn *v1alpha2.NetworkNamespace, seg provider.Segment) error {
+	if !seg.IPv4.IsValid() {
+		return reconcile.UserError{Reason: reasonNoAddress, Message: fmt.Sprintf(
+			"%s has no IPv4 prefix, and Kea reserves IPv4 addresses only: set spec.ipAllocation.type to static, or delete this network and create it again with an IPv4 prefix", seg.Prefixes())}
 	}
-	if p, err := wholePool(nn, v1alpha2.IPv4); err != nil || p.Size() == 0 || seg.ipv4.IsSingleIP() {
-		return refused{reasonNoAddress, fmt.Sprintf("%s has no address for a machine beside its gateway: use a larger prefix", seg.ipv4)}
+	if p, err := keaPool(nn, v1alpha2.IPv4); err != nil || p.Size() == 0 || seg.IPv4.IsSingleIP() {
+		return reconcile.UserError{Reason: reasonNoAddress, Message: fmt.Sprintf("%s has no address for a machine beside its gateway: use a larger prefix", seg.IPv4)}
 	}
 	return nil
 }

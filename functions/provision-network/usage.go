@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -20,23 +19,23 @@ import (
 )
 
 const (
-	// recount is after what time resync finishes the count of a process that died.
-	recount = 30 * time.Second
-	// easing is how many times longer than a count is the wait for the next, so that
-	// networks of thousands of addresses, which are all read, are counted less often.
-	easing = 50
-	// late is how late a count may be for that.
-	late = recount / 3
-	// waiters is how many deliveries of a process wait at the same time to count again:
-	// they take the places of others, which a broker has a limited number of.
-	waiters = 10
-	// mostCounted is the largest integer that every JSON reader keeps.
-	mostCounted = 1 << 53
+	// countTimeout is the time after which resync finishes the count of a process that died.
+	countTimeout = 30 * time.Second
+	// pauseFactor is the pause before the next count as a multiple of the time of a count, so
+	// that networks with thousands of addresses, which are all read, are counted less often.
+	pauseFactor = 50
+	// maxPause bounds that pause.
+	maxPause = countTimeout / 3
+	// maxWaiting is how many deliveries of a process wait at the same time to count again.
+	// They occupy places of other deliveries, whose number a broker limits.
+	maxWaiting = 10
+	// maxCount is the largest integer that every JSON reader keeps.
+	maxCount = 1 << 53
 )
 
-// countedByAllocations tells whether an event is of a NetworkConfiguration that changes
-// nothing that is counted but what its IPAllocations have events for.
-func countedByAllocations(in event.Event, kind string) bool {
+// isCountedByAllocations reports whether an event of a NetworkConfiguration needs no count,
+// because its IPAllocations have events of their own for everything that is counted.
+func isCountedByAllocations(in event.Event, kind string) bool {
 	nc := &v1alpha1.NetworkConfiguration{}
 	if kind != "NetworkConfiguration" || events.IsDelete(in.Type()) || !events.Carried(in, nc) || nc.Spec.ClusterIdentifier != "" {
 		return false
@@ -45,64 +44,15 @@ func countedByAllocations(in event.Event, kind string) bool {
 	return len(nc.Status.NetworkInterfaces) > 0 && !slices.ContainsFunc(nc.Status.NetworkInterfaces, dynamic)
 }
 
-// usersChanged looks at the networks of a namespace in which something has got, or
-// given up, addresses: deletions may wait for that, and it is counted. Many changes
-// at the same time are looked at once. While networks of many namespaces are counted,
-// resync finishes the counts.
-func (f *function) usersChanged(ctx context.Context, namespace string, gone bool) error {
-	var noted []*v1alpha2.NetworkNamespace
-	began := f.now()
-	err := f.looks.Do(ctx, fmt.Sprint(namespace, gone), func(ctx context.Context) (err error) {
-		noted, err = f.noteUsers(ctx, namespace, gone)
-		return err
-	})
-	if len(noted) == 0 {
-		return err
-	}
-	defer f.waiting.Add(-1)
-	if f.waiting.Add(1) > waiters {
-		return err
-	}
-	pause := max(f.pause, min(easing*f.now().Sub(began), late))
-	return errors.Join(err, f.finishCount(ctx, noted, pause))
-}
-
-// noteUsers counts the users of the networks of a namespace, and returns those for
-// which it has noted that they have to be counted again when more has had a moment
-// to happen. The note is nextCheckTime: it keeps others from counting, and has
-// resync do it if this process dies. In a conflict somebody else counts.
-func (f *function) noteUsers(ctx context.Context, namespace string, gone bool) (noted []*v1alpha2.NetworkNamespace, err error) {
-	list := &v1alpha2.NetworkNamespaceList{}
-	if err := f.kube.List(ctx, namespace, "", list); err != nil {
-		return nil, err
-	}
-	for i := range list.Items {
-		nn := &list.Items[i]
-		count := false
-		switch {
-		case nn.DeletionTimestamp != nil && gone:
-			err = kube.OnConflict(func() error { return f.settle(ctx, nn.Namespace, nn.Name, look{}) })
-		case nn.DeletionTimestamp == nil && isReady(nn) && nn.Status.NextCheckTime == nil:
-			count, err = f.note(ctx, nn)
-		}
-		if err != nil {
-			return noted, err
-		}
-		if count {
-			noted = append(noted, nn)
-		}
-	}
-	return noted, nil
-}
-
-// note counts the users of a network, and reports whether it has noted that they
-// are others than before.
-func (f *function) note(ctx context.Context, nn *v1alpha2.NetworkNamespace) (bool, error) {
+// beginCount counts the users of a network and reports whether it has written another
+// count. Then nextCheckTime keeps other deliveries from counting until countAgain, and has
+// resync count if this process dies. After a conflict another delivery counts.
+func (f *function) beginCount(ctx context.Context, nn *v1alpha2.NetworkNamespace) (bool, error) {
 	before := nn.DeepCopy()
-	if err := f.summarize(ctx, nn); err != nil || !changed(before, nn) {
+	if err := f.setUsage(ctx, nn); err != nil || !hasUsageChanged(before, nn) {
 		return false, err
 	}
-	nn.Status.NextCheckTime = at(f.now(), recount)
+	nn.Status.NextCheckTime = checkTime(f.now(), countTimeout)
 	wrote, err := f.kube.PatchStatus(ctx, before, nn)
 	if kube.Conflict(err) || kube.NotFound(err) {
 		return false, nil
@@ -110,30 +60,29 @@ func (f *function) note(ctx context.Context, nn *v1alpha2.NetworkNamespace) (boo
 	return wrote, err
 }
 
-// finishCount counts the users of networks again after a while, and takes the note
-// away that kept others from counting.
-func (f *function) finishCount(ctx context.Context, noted []*v1alpha2.NetworkNamespace, pause time.Duration) error {
+// countAgain counts the users of networks again after a pause.
+func (f *function) countAgain(ctx context.Context, counted []*v1alpha2.NetworkNamespace, pause time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return nil
 	case <-time.After(pause):
 	}
-	for _, nn := range noted {
-		if err := f.countLast(ctx, nn); err != nil {
+	for _, nn := range counted {
+		if err := f.finishCount(ctx, nn); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// countLast takes the note away, and counts after that, so that it sees whoever was
-// kept from counting by the note.
-func (f *function) countLast(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
+// finishCount clears nextCheckTime and counts after that, so that it counts what other
+// deliveries have left to this one.
+func (f *function) finishCount(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
 	err := kube.OnConflict(func() error {
 		if err := f.kube.Get(ctx, nn.Namespace, nn.Name, nn); err != nil {
 			return err
 		}
-		if !provided(nn) || nn.DeletionTimestamp != nil {
+		if !isProvisioned(nn) || nn.DeletionTimestamp != nil {
 			return nil
 		}
 		before := nn.DeepCopy()
@@ -141,7 +90,7 @@ func (f *function) countLast(ctx context.Context, nn *v1alpha2.NetworkNamespace)
 		if _, err := f.kube.PatchStatus(ctx, before, nn); err != nil {
 			return err
 		}
-		return f.recount(ctx, nn)
+		return f.writeUsage(ctx, nn)
 	})
 	if kube.NotFound(err) {
 		return nil
@@ -149,55 +98,56 @@ func (f *function) countLast(ctx context.Context, nn *v1alpha2.NetworkNamespace)
 	return err
 }
 
-func changed(before, after *v1alpha2.NetworkNamespace) bool {
+// hasUsageChanged reports whether the usage in two statuses differs.
+func hasUsageChanged(before, after *v1alpha2.NetworkNamespace) bool {
 	a, b := before.Status, after.Status
 	return !slices.Equal(a.AssociatedKubernetesClusterIDs, b.AssociatedKubernetesClusterIDs) ||
 		(a.IPAllocationSummary == nil) != (b.IPAllocationSummary == nil) ||
 		(a.IPAllocationSummary != nil && *a.IPAllocationSummary != *b.IPAllocationSummary)
 }
 
-// count brings the summary of a network up to date that has all that it wants,
-// unless somebody is doing so.
-func (f *function) count(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
+// updateUsage writes the usage of a network, unless another delivery is about to.
+func (f *function) updateUsage(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
 	if f.now().Before(nextCheck(nn)) {
 		return nil
 	}
-	return f.recount(ctx, nn)
+	return f.writeUsage(ctx, nn)
 }
 
-func (f *function) recount(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
+func (f *function) writeUsage(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
 	before := nn.DeepCopy()
 	nn.Status.NextCheckTime = nil
-	if err := f.summarize(ctx, nn); err != nil {
+	if err := f.setUsage(ctx, nn); err != nil {
 		return err
 	}
 	_, err := f.kube.PatchStatus(ctx, before, nn)
 	return err
 }
 
-// summarize counts the addresses that are given out, and names the clusters that
-// have machines in the network.
-func (f *function) summarize(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
+// setUsage writes the number of allocated addresses, and the clusters that have machines in
+// the network, into the status of nn.
+func (f *function) setUsage(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
 	configurations, allocations := &v1alpha1.NetworkConfigurationList{}, &v1alpha2.IPAllocationList{}
 	in := metav1.ListOptions{FieldSelector: "status.networkNamespaceName=" + nn.Name}
 	named := metav1.ListOptions{FieldSelector: "spec.networkNamespaceName=" + nn.Name}
 	if err := f.kube.ListPage(ctx, nn.Namespace, in, configurations); err != nil {
 		return err
 	}
-	if static(nn) {
+	if isStatic(nn) {
 		if err := f.kube.ListPage(ctx, nn.Namespace, named, allocations); err != nil {
 			return err
 		}
 	}
 	nn.Status.AssociatedKubernetesClusterIDs = clusterIDs(configurations.Items)
-	nn.Status.IPAllocationSummary = summaryOf(nn, configurations.Items, allocations.Items)
+	nn.Status.IPAllocationSummary = summarize(nn, configurations.Items, allocations.Items)
 	return nil
 }
 
-func static(nn *v1alpha2.NetworkNamespace) bool {
+func isStatic(nn *v1alpha2.NetworkNamespace) bool {
 	return nn.Spec.IPAllocation != nil && nn.Spec.IPAllocation.Type == v1alpha2.AllocationStatic
 }
 
+// clusterIDs returns the identifiers of the clusters of NetworkConfigurations.
 func clusterIDs(configurations []v1alpha1.NetworkConfiguration) []string {
 	var ids []string
 	for _, c := range configurations {
@@ -209,21 +159,20 @@ func clusterIDs(configurations []v1alpha1.NetworkConfiguration) []string {
 	return slices.Compact(ids)
 }
 
-// summaryOf counts the addresses of one family: IPv4, or IPv6 where there is no
-// IPv4. It is nil for a network whose pool is not in order, of which allocate-ip
-// tells.
-func summaryOf(nn *v1alpha2.NetworkNamespace, configurations []v1alpha1.NetworkConfiguration, allocations []v1alpha2.IPAllocation) *v1alpha2.IPAllocationSummary {
+// summarize counts the addresses of one family: IPv4, or IPv6 if there is no IPv4. It
+// returns nil for an invalid pool, which allocate-ip reports.
+func summarize(nn *v1alpha2.NetworkNamespace, configurations []v1alpha1.NetworkConfiguration, allocations []v1alpha2.IPAllocation) *v1alpha2.IPAllocationSummary {
 	family := v1alpha2.IPv4
 	if nn.Status.IPv4Prefix == "" {
 		family = v1alpha2.IPv6
 	}
 	s := &v1alpha2.IPAllocationSummary{Type: v1alpha2.AllocationDHCP, Provider: "kea"}
-	p, err := wholePool(nn, family)
-	addresses := reserved(configurations, family)
-	if static(nn) {
+	p, err := keaPool(nn, family)
+	addresses := reservedAddresses(configurations, family)
+	if isStatic(nn) {
 		s.Type, s.Provider = v1alpha2.AllocationStatic, "static-ip-operator"
 		p, err = pool.New(nn, family)
-		addresses = allocated(allocations)
+		addresses = allocatedAddresses(allocations)
 	}
 	if err != nil {
 		return nil
@@ -242,13 +191,13 @@ func summaryOf(nn *v1alpha2.NetworkNamespace, configurations []v1alpha1.NetworkC
 			inPool++
 		}
 	}
-	s.TotalCount = int64(min(p.Size(), mostCounted))
+	s.TotalCount = int64(min(p.Size(), maxCount))
 	s.AvailableCount = s.TotalCount - inPool
 	return s
 }
 
-// wholePool is the pool of a network whose addresses are reserved in Kea.
-func wholePool(nn *v1alpha2.NetworkNamespace, family v1alpha2.IPFamily) (pool.Pool, error) {
+// keaPool returns the pool of a network whose addresses are reserved in Kea.
+func keaPool(nn *v1alpha2.NetworkNamespace, family v1alpha2.IPFamily) (pool.Pool, error) {
 	text := nn.Status.IPv4Prefix
 	if family == v1alpha2.IPv6 {
 		text = nn.Status.IPv6Prefix
@@ -260,8 +209,8 @@ func wholePool(nn *v1alpha2.NetworkNamespace, family v1alpha2.IPFamily) (pool.Po
 	return pool.Whole(prefix, pool.Gateway(nn, family)), nil
 }
 
-// allocated are the addresses of static allocations.
-func allocated(allocations []v1alpha2.IPAllocation) (addresses []string) {
+// allocatedAddresses returns the addresses of IPAllocations.
+func allocatedAddresses(allocations []v1alpha2.IPAllocation) (addresses []string) {
 	for _, a := range allocations {
 		if a.Status.Address != "" {
 			addresses = append(addresses, a.Status.Address)
@@ -270,8 +219,8 @@ func allocated(allocations []v1alpha2.IPAllocation) (addresses []string) {
 	return addresses
 }
 
-// reserved are the addresses of reservations.
-func reserved(configurations []v1alpha1.NetworkConfiguration, family v1alpha2.IPFamily) (addresses []string) {
+// reservedAddresses returns the addresses of a family that are reserved in Kea.
+func reservedAddresses(configurations []v1alpha1.NetworkConfiguration, family v1alpha2.IPFamily) (addresses []string) {
 	for _, c := range configurations {
 		for _, i := range c.Status.NetworkInterfaces {
 			switch {

@@ -10,7 +10,7 @@ import (
 	"github.com/vitistack/stack/events"
 )
 
-func TestCountedByAllocations(t *testing.T) {
+func TestIsCountedByAllocations(t *testing.T) {
 	t.Parallel()
 	static, dynamic := v1alpha1.InterfaceStatus{AllocationMethod: v1alpha2.AllocationStatic}, v1alpha1.InterfaceStatus{AllocationMethod: v1alpha2.AllocationDHCP}
 	of := func(cluster string, interfaces ...v1alpha1.InterfaceStatus) *v1alpha1.NetworkConfiguration {
@@ -36,7 +36,7 @@ func TestCountedByAllocations(t *testing.T) {
 		if err := e.SetData(event.ApplicationJSON, tc.carried); err != nil {
 			t.Fatal(err)
 		}
-		if got := countedByAllocations(e, tc.kind); got != tc.want {
+		if got := isCountedByAllocations(e, tc.kind); got != tc.want {
 			t.Errorf("%s: %s: got %t", name, tc.reason, got)
 		}
 	}

@@ -24,14 +24,26 @@ type program struct {
 	places map[string]int
 }
 
-// sources parses what is in folders of the repository, without its tests.
+// sources parses what is in folders of the repository, without its tests. The packages below
+// a function are part of it.
 func sources(t *testing.T, folders ...string) program {
 	t.Helper()
 	p := program{texts: map[string]bool{}, constants: map[string]string{}, places: map[string]int{}}
 	for _, folder := range folders {
-		paths, err := filepath.Glob(filepath.Join(engine.Root(), folder, "*.go"))
-		if err != nil || len(paths) == 0 {
-			t.Fatalf("find the source of %s: %d files, %v", folder, len(paths), err)
+		patterns := []string{"*.go"}
+		if strings.HasPrefix(folder, "functions/") {
+			patterns = append(patterns, "*/*.go", "*/*/*.go")
+		}
+		var paths []string
+		for _, pattern := range patterns {
+			found, err := filepath.Glob(filepath.Join(engine.Root(), folder, pattern))
+			if err != nil {
+				t.Fatal(err)
+			}
+			paths = append(paths, found...)
+		}
+		if len(paths) == 0 {
+			t.Fatalf("%s has no source", folder)
 		}
 		for _, path := range paths {
 			if strings.HasSuffix(path, "_test.go") {

@@ -1,5 +1,5 @@
 // Package nam simulates a Network Automation Manager with the API of
-// functions/provision-network/nam.openapi.yaml: it is as strict about what it is
+// functions/provision-network/provider/nam/nam.openapi.yaml: it is as strict about what it is
 // sent as that says, takes its time, and fails and lies when told to.
 package nam
 

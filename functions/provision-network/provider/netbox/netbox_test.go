@@ -1,4 +1,4 @@
-package main
+package netbox
 
 import (
 	"encoding/json"
@@ -13,9 +13,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/wire"
+	"github.com/vitistack/stack/functions/provision-network/provider"
 	"github.com/vitistack/stack/tests/sim/faults"
 	sim "github.com/vitistack/stack/tests/sim/netbox"
 )
@@ -27,7 +30,7 @@ type library struct {
 	*sim.Server
 	plan   *faults.Plan
 	url    string
-	netbox netbox
+	netbox Provider
 }
 
 func newLibrary(t *testing.T, o sim.Options) *library {
@@ -48,13 +51,13 @@ func newLibrary(t *testing.T, o sim.Options) *library {
 	return l
 }
 
-func reader(t *testing.T, url, token string) netbox {
+func reader(t *testing.T, url, token string) Provider {
 	t.Helper()
-	c, err := wire.New(wire.Config{URL: url, Token: token, TokenScheme: netboxScheme(token), Timeout: 2 * time.Second})
+	c, err := wire.New(wire.Config{URL: url, Token: token, TokenScheme: TokenScheme(token), Timeout: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return netbox{netboxAPI{c}}
+	return Provider{api{c}}
 }
 
 // shelves are two parents of one site, of which the first has room for two /26.
@@ -78,7 +81,7 @@ func netboxSpec(r v1alpha2.NetBoxRequest) v1alpha2.NetworkNamespaceSpec {
 
 func uid(n int) string { return fmt.Sprintf("%08d-8f6e-4a55-9a31-0c5f6f3a7d10", n) }
 
-func TestNetBox(t *testing.T) {
+func TestProvide(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]sim.Options{"Now": shelves(), "BeforeScopes": func() sim.Options { o := shelves(); o.Sites = true; return o }(),
 		"NewToken":   func() sim.Options { o := shelves(); o.Token = "nbt_abc.def"; return o }(),
@@ -95,10 +98,10 @@ func TestNetBox(t *testing.T) {
 					t.Fatal(err)
 				}
 				again, err := l.netbox.Provide(t.Context(), nn)
-				if err != nil || !first.same(again) {
+				if err != nil || !first.Same(again) {
 					t.Errorf("asked again it gives %+v and not %+v: %v", again, first, err)
 				}
-				got = append(got, fmt.Sprintf("%s %s %d", first.ipv4, first.ipv4Gateway, first.vlan))
+				got = append(got, fmt.Sprintf("%s %s %d", first.IPv4, first.IPv4Gateway, first.VLAN))
 			}
 			want := []string{"10.51.0.0/26 10.51.0.1 300", "10.51.0.64/26 10.51.0.65 301", "10.52.0.0/26 10.52.0.1 302"}
 			if diff := cmp.Diff(want, got); diff != "" {
@@ -125,9 +128,9 @@ func TestNetBox(t *testing.T) {
 	}
 }
 
-// TestNetBoxPages lists what is on more than a page, of a server that gives as many
+// TestPages lists what is on more than a page, of a server that gives as many
 // objects as it wants.
-func TestNetBoxPages(t *testing.T) {
+func TestPages(t *testing.T) {
 	t.Parallel()
 	const many = 250
 	parents := make([]sim.Parent, many)
@@ -151,21 +154,21 @@ func TestNetBoxPages(t *testing.T) {
 		"Endless": {"a server that does not know offset says the same again", "TooManyObjects", pageSize},
 		"Empty":   {"nobody knows what is missing", "SourceUnexpectedAnswer", 0},
 	} {
-		page, err := json.Marshal(map[string]any{"count": 1, "next": "https://netbox/", "results": make([]netboxObject, tc.objects)})
+		page, err := json.Marshal(map[string]any{"count": 1, "next": "https://netbox/", "results": make([]object, tc.objects)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(page) }))
 		t.Cleanup(server.Close)
-		if _, err := list[netboxObject](t.Context(), reader(t, server.URL, "").api, "prefixes", nil); reasonIn(err) != tc.want {
+		if _, err := list[object](t.Context(), reader(t, server.URL, "").api, "prefixes", nil); reasonIn(err) != tc.want {
 			t.Errorf("%s: %s: got %v", name, tc.reason, err)
 		}
 	}
 }
 
-// TestNetBoxListsTwice has an object move to the next page while pages are read, which
+// TestListsTwice has an object move to the next page while pages are read, which
 // makes it no surplus of itself.
-func TestNetBoxListsTwice(t *testing.T) {
+func TestListsTwice(t *testing.T) {
 	t.Parallel()
 	nn := someNetwork(uidA, v1alpha2.NetworkNamespaceSpec{})
 	object := map[string]any{"id": 7, "prefix": "10.51.0.0/24", "vid": 300, "custom_fields": map[string]any{fieldUID: uidA}}
@@ -191,14 +194,14 @@ func TestNetBoxListsTwice(t *testing.T) {
 
 // reasonIn is the reason of a fault, or nothing.
 func reasonIn(err error) string {
-	var f fault
+	var f provider.Error
 	if errors.As(err, &f) {
-		return f.reason
+		return f.Reason
 	}
 	return ""
 }
 
-func TestNetBoxChooses(t *testing.T) {
+func TestChooses(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason  string
@@ -220,15 +223,15 @@ func TestNetBoxChooses(t *testing.T) {
 			t.Parallel()
 			l := newLibrary(t, shelves())
 			got, err := l.netbox.Provide(t.Context(), someNetwork(uidA, netboxSpec(tc.request)))
-			if reasonIn(err) != tc.refuse || (err != nil && !strings.Contains(err.Error(), tc.says)) || got.prefixes() != tc.prefix {
-				t.Errorf("%s: got %s, %v", tc.reason, got.prefixes(), err)
+			if reasonIn(err) != tc.refuse || (err != nil && !strings.Contains(err.Error(), tc.says)) || got.Prefixes() != tc.prefix {
+				t.Errorf("%s: got %s, %v", tc.reason, got.Prefixes(), err)
 			}
 		})
 	}
 }
 
-// TestNetBoxFaults is what becomes of each way in which NetBox may fail.
-func TestNetBoxFaults(t *testing.T) {
+// TestFaults is what becomes of each way in which NetBox may fail.
+func TestFaults(t *testing.T) {
 	t.Parallel()
 	const list, take = "GET /api/ipam/prefixes/", "POST /api/ipam/prefixes/*/available-prefixes/"
 	for name, tc := range map[string]struct {
@@ -257,8 +260,8 @@ func TestNetBoxFaults(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err := l.netbox.Provide(t.Context(), nn)
-			var f fault
-			if !errors.As(err, &f) || f.reason != tc.reason || f.final != tc.final || !strings.Contains(f.message, tc.says) {
+			var f provider.Error
+			if !errors.As(err, &f) || f.Reason != tc.reason || f.Permanent != tc.final || !strings.Contains(f.Message, tc.says) {
 				t.Errorf("got %+v (%v), want %s, final %t, with %q in it", f, err, tc.reason, tc.final, tc.says)
 			}
 			if _, err := l.netbox.Provide(t.Context(), nn); err != nil {
@@ -284,17 +287,17 @@ func TestNetBoxFaults(t *testing.T) {
 }
 
 // parents are the prefixes that were there from the beginning.
-func (l *library) parents(t *testing.T) []netboxPrefix {
+func (l *library) parents(t *testing.T) []prefix {
 	t.Helper()
-	all, err := list[netboxPrefix](t.Context(), l.netbox.api, "prefixes", nil)
+	all, err := list[prefix](t.Context(), l.netbox.api, "prefixes", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return all
 }
 
-// TestNetBoxLosesAnswers loses the answer to each request that was carried out.
-func TestNetBoxLosesAnswers(t *testing.T) {
+// TestLosesAnswers loses the answer to each request that was carried out.
+func TestLosesAnswers(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, shelves())
 	nn := someNetwork(uidA, netboxSpec(v1alpha2.NetBoxRequest{VLANGroup: "leafs"}))
@@ -330,8 +333,8 @@ func TestNetBoxLosesAnswers(t *testing.T) {
 	}
 }
 
-// TestNetBoxRace asks for one network's segment many times at once.
-func TestNetBoxRace(t *testing.T) {
+// TestRace asks for one network's segment many times at once.
+func TestRace(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, shelves())
 	nn := someNetwork(uidA, netboxSpec(v1alpha2.NetBoxRequest{VLANGroup: "leafs", SegmentRequest: v1alpha2.SegmentRequest{IPv4PrefixLength: 28}}))
@@ -350,7 +353,13 @@ func TestNetBoxRace(t *testing.T) {
 		t.Fatal(err)
 	}
 	prefixes, addresses, vlans := l.Taken()
-	if len(prefixes) != 1 || len(vlans) != 1 || prefixes[0] != seg.ipv4.String() || vlans[0] != int(seg.vlan) || len(addresses) == 0 {
+	if len(prefixes) != 1 || len(vlans) != 1 || prefixes[0] != seg.IPv4.String() || vlans[0] != int(seg.VLAN) || len(addresses) == 0 {
 		t.Errorf("got %+v of %v, %v, %v", seg, prefixes, addresses, vlans)
 	}
+}
+
+const uidA = "0f5b3b9e-8f6e-4a55-9a31-0c5f6f3a7d10"
+
+func someNetwork(uid string, spec v1alpha2.NetworkNamespaceSpec) *v1alpha2.NetworkNamespace {
+	return &v1alpha2.NetworkNamespace{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "prod", UID: types.UID(uid)}, Spec: spec}
 }

@@ -1,4 +1,4 @@
-package main
+package nam
 
 import (
 	"bytes"
@@ -21,6 +21,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/wire"
+	"github.com/vitistack/stack/functions/provision-network/provider"
 	"github.com/vitistack/stack/tests/sim/faults"
 	sim "github.com/vitistack/stack/tests/sim/nam"
 	"github.com/vitistack/stack/tests/stand/feed"
@@ -33,7 +34,7 @@ type manager struct {
 	*sim.Server
 	plan  *faults.Plan
 	clock *feed.Clock
-	nam   nam
+	nam   Provider
 	url   string
 }
 
@@ -47,7 +48,7 @@ func newManager(t *testing.T, slow time.Duration) *manager {
 	server := httptest.NewServer(conforming(t, m.Server))
 	t.Cleanup(server.Close)
 	m.url = server.URL + "/v1"
-	m.nam = nam{client(t, m.url, namToken)}
+	m.nam = Provider{client(t, m.url, namToken)}
 	return m
 }
 
@@ -147,12 +148,12 @@ func conforms(t *testing.T, schema string, body []byte) {
 	}
 }
 
-func TestNAMTakesItsTime(t *testing.T) {
+func TestTakesItsTime(t *testing.T) {
 	t.Parallel()
 	m := newManager(t, 15*time.Second)
 	nn := someNetwork(uidA, namSpec(v1alpha2.SegmentRequest{IPFamilies: []v1alpha2.IPFamily{"IPv4", "IPv6"}, IPv4PrefixLength: 26}))
 	_, err := m.nam.Provide(t.Context(), nn)
-	if f := asFault(t, err); f.reason != reasonWorking || f.after != 15*time.Second {
+	if f := asError(t, err); f.Reason != provider.ReasonWorking || f.RetryAfter != 15*time.Second {
 		t.Fatalf("a manager that is at work says for how long: got %+v", f)
 	}
 	m.clock.Pass(15 * time.Second)
@@ -160,10 +161,10 @@ func TestNAMTakesItsTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if seg.ipv4.Bits() != 26 || !seg.ipv6.IsValid() || !seg.ipv4.Contains(seg.ipv4Gateway) || seg.vlan == 0 || seg.id == "" {
+	if seg.IPv4.Bits() != 26 || !seg.IPv6.IsValid() || !seg.IPv4.Contains(seg.IPv4Gateway) || seg.VLAN == 0 || seg.ID == "" {
 		t.Errorf("got %+v", seg)
 	}
-	if err := m.nam.Release(t.Context(), nn); asFault(t, err).reason != reasonWorking {
+	if err := m.nam.Release(t.Context(), nn); asError(t, err).Reason != provider.ReasonWorking {
 		t.Errorf("taking back takes time as well: got %v", err)
 	}
 	m.clock.Pass(15 * time.Second)
@@ -172,45 +173,17 @@ func TestNAMTakesItsTime(t *testing.T) {
 	}
 }
 
-// TestNAMRequestChanges edits a spec while its segment is being made, and after it was given
-// out. Only the first makes another segment.
-func TestNAMRequestChanges(t *testing.T) {
-	t.Parallel()
-	m := newManager(t, 15*time.Second)
-	w := newWorld(t, map[string]source{"nam": m.nam})
-	spec := asks("nam")
-	spec.SupervisorIdentifier = "team-a"
-	w.network("net", spec)
-	w.expect(w.look("net"), "Pending", reasonWorking)
-	w.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Spec.SupervisorIdentifier = "team-b" })
-	for range 5 {
-		w.look("net")
-		m.clock.Pass(15 * time.Second)
-		w.clock.Pass(longestWork)
-	}
-	w.expect(w.look("net"), "Ready", reasonProvisioned)
-	given := w.get("net").Status.IPv4Prefix
-	if _, err := m.nam.Provide(t.Context(), w.get("net")); err != nil || len(m.Segments()) != 1 {
-		t.Errorf("the manager has %+v, want one segment, made for what the spec says now: %v", m.Segments(), err)
-	}
-	w.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Spec.SupervisorIdentifier = "team-c" })
-	w.look("net")
-	if got := w.get("net").Status.IPv4Prefix; got != given || len(m.Segments()) != 1 {
-		t.Errorf("a network that is in use has %s now, and had %s", got, given)
-	}
-}
-
-func asFault(t *testing.T, err error) fault {
+func asError(t *testing.T, err error) provider.Error {
 	t.Helper()
-	var f fault
+	var f provider.Error
 	if !errors.As(err, &f) {
-		t.Fatalf("got %v, want a fault", err)
+		t.Fatalf("got %v, want an Error", err)
 	}
 	return f
 }
 
-// TestNAMFaults is what becomes of each way in which a manager may fail or lie.
-func TestNAMFaults(t *testing.T) {
+// TestFaults is what becomes of each way in which a manager may fail or lie.
+func TestFaults(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		fault  string
@@ -249,8 +222,8 @@ func TestNAMFaults(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err := m.nam.Provide(t.Context(), nn)
-			f := asFault(t, err)
-			if f.reason != tc.reason || f.final != tc.final || !strings.Contains(f.message, tc.says) {
+			f := asError(t, err)
+			if f.Reason != tc.reason || f.Permanent != tc.final || !strings.Contains(f.Message, tc.says) {
 				t.Errorf("got %+v, want %s, final %t, with %q in it", f, tc.reason, tc.final, tc.says)
 			}
 			if _, err := m.nam.Provide(t.Context(), nn); err != nil || len(m.Segments()) != 1 {
@@ -260,18 +233,18 @@ func TestNAMFaults(t *testing.T) {
 	}
 }
 
-func TestNAMIsNotThere(t *testing.T) {
+func TestIsNotThere(t *testing.T) {
 	t.Parallel()
 	nn := someNetwork(uidA, namSpec(v1alpha2.SegmentRequest{}))
 	gone := httptest.NewServer(http.NotFoundHandler())
 	elsewhere := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(elsewhere.Close)
-	refusing := nam{client(t, gone.URL, "")}
+	refusing := Provider{client(t, gone.URL, "")}
 	gone.Close()
-	if _, err := refusing.Provide(t.Context(), nn); asFault(t, err).reason != "SourceUnavailable" || !strings.Contains(err.Error(), "refused") {
+	if _, err := refusing.Provide(t.Context(), nn); asError(t, err).Reason != "SourceUnavailable" || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("a port that nobody listens on: got %v", err)
 	}
-	if err := (nam{client(t, elsewhere.URL, "")}).Release(t.Context(), nn); err == nil || asFault(t, err).reason != "SourceNotFound" {
+	if err := (Provider{client(t, elsewhere.URL, "")}).Release(t.Context(), nn); err == nil || asError(t, err).Reason != "SourceNotFound" {
 		t.Errorf("the 404 of something else does not mean that the segment is gone: got %v", err)
 	}
 	slow := newManager(t, 0)
@@ -282,17 +255,17 @@ func TestNAMIsNotThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (nam{impatient}).Provide(t.Context(), nn); asFault(t, err).reason != "SourceUnavailable" || !strings.Contains(err.Error(), "in time") {
+	if _, err := (Provider{impatient}).Provide(t.Context(), nn); asError(t, err).Reason != "SourceUnavailable" || !strings.Contains(err.Error(), "in time") {
 		t.Errorf("a manager that does not answer: got %v", err)
 	}
-	wrong := nam{client(t, slow.url, "wrong")}
-	if _, err := wrong.Provide(t.Context(), nn); asFault(t, err).reason != "SourceUnauthorized" {
+	wrong := Provider{client(t, slow.url, "wrong")}
+	if _, err := wrong.Provide(t.Context(), nn); asError(t, err).Reason != "SourceUnauthorized" {
 		t.Errorf("a wrong token: got %v", err)
 	}
 }
 
-// TestNAMLosesAnswers loses the answer to a request that was carried out.
-func TestNAMLosesAnswers(t *testing.T) {
+// TestLosesAnswers loses the answer to a request that was carried out.
+func TestLosesAnswers(t *testing.T) {
 	t.Parallel()
 	m := newManager(t, 0)
 	nn := someNetwork(uidA, namSpec(v1alpha2.SegmentRequest{}))
@@ -319,8 +292,8 @@ func lose(t *testing.T, m *manager, operation string, act func() error) {
 	}
 }
 
-// TestNAMRefusesStrangers sends what the API does not have.
-func TestNAMRefusesStrangers(t *testing.T) {
+// TestRefusesStrangers sends what the API does not have.
+func TestRefusesStrangers(t *testing.T) {
 	t.Parallel()
 	s, err := sim.New(sim.Options{})
 	if err != nil {

@@ -1,0 +1,147 @@
+package provider
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/internal/wire"
+)
+
+// Reasons of Errors that more than one package uses.
+const (
+	// ReasonWorking is the reason while a provider creates or removes a segment.
+	ReasonWorking = "Provisioning"
+	// ReasonGone is the reason of a network whose provider no longer has its segment.
+	ReasonGone = "SegmentGone"
+	// ReasonFailed is the reason of a provider that gives no reason of its own.
+	ReasonFailed = "SourceFailed"
+)
+
+const (
+	// minDelay and MaxDelay bound the delay before a provider is asked again. In between, the
+	// delay is as long as the network has been failing, so that no counter is needed.
+	minDelay = time.Second
+	MaxDelay = 5 * time.Minute
+	// MaxWorkDelay bounds how late the end of a provider's work is noticed.
+	MaxWorkDelay = 30 * time.Second
+	// throttledDelay is for a provider that throttles and does not say for how long.
+	throttledDelay = 30 * time.Second
+)
+
+// Error says why a provider has no segment, or does not release one, now. A segment that
+// was provided before stays.
+type Error struct {
+	// Reason is one word in CamelCase, for a condition. Message says what is waited for, or
+	// what to change.
+	Reason, Message string
+	// Permanent is whether the error stays until somebody changes something.
+	Permanent bool
+	// RetryAfter is the shortest delay before the provider is asked again.
+	RetryAfter time.Duration
+	// MaxDelay is the longest delay unless RetryAfter is longer. Zero means the package's
+	// MaxDelay.
+	MaxDelay time.Duration
+}
+
+func (e Error) Error() string { return e.Reason + ": " + e.Message }
+
+// Delay returns how long to wait before the provider is asked again, for a network that
+// has been failing for a duration.
+func (e Error) Delay(failing time.Duration) time.Duration {
+	if e.Permanent {
+		return MaxDelay
+	}
+	return min(max(e.RetryAfter, minDelay, failing), max(e.RetryAfter, cmp.Or(e.MaxDelay, MaxDelay)))
+}
+
+// PermanentError returns an Error that stays until somebody changes something.
+func PermanentError(reason, format string, args ...any) Error {
+	return Error{Reason: reason, Message: fmt.Sprintf(format, args...), Permanent: true}
+}
+
+// Working returns the Error of a provider that has accepted the work and has to be asked
+// again for its result. Failures before that do not lengthen its delay.
+func Working(message string, after time.Duration) Error {
+	return Error{Reason: ReasonWorking, Message: message, RetryAfter: after, MaxDelay: MaxWorkDelay}
+}
+
+// Backend is how messages name a provider, and what to correct to reach it.
+type Backend struct {
+	// Name is for sentences, for example NetBox.
+	Name string
+	// URL and Access name the settings of its address and of its credentials.
+	URL, Access string
+}
+
+// RequestError returns the Error for a failed request to the backend:
+//
+//	Unreachable, Timeout, ServerFault  SourceUnavailable       retried with a growing delay
+//	Throttled                          SourceThrottled         retried after the delay that the backend asks for
+//	Unauthorized                       SourceUnauthorized      correct the credentials
+//	Untrusted                          SourceUntrusted         correct the certificates
+//	NotAllowed                         SourceNotAllowed        correct ALLOWED_ENDPOINTS
+//	NotFound, Redirected               SourceNotFound          correct the address
+//	Conflict                           SourceConflict          see the backend's message
+//	Rejected                           SourceRejected          see the backend's message
+//	Malformed                          SourceUnexpectedAnswer  something else answers at the address
+//
+// It returns any other error unchanged.
+func (b Backend) RequestError(err error) error {
+	var e *wire.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	said := ""
+	if detail := e.Detail(); detail != "" {
+		said = ": " + detail
+	}
+	switch e.Kind {
+	case wire.Unreachable, wire.Timeout, wire.ServerFault:
+		return Error{Reason: "SourceUnavailable", Message: fmt.Sprintf("%s is not available: %s", b.Name, e), RetryAfter: e.RetryAfter}
+	case wire.Throttled:
+		return Error{Reason: "SourceThrottled", Message: b.Name + " throttles requests; retrying later", RetryAfter: cmp.Or(e.RetryAfter, throttledDelay)}
+	case wire.Unauthorized:
+		return PermanentError("SourceUnauthorized", "%s refuses the credentials (%s): correct %s", b.Name, e, b.Access)
+	case wire.Untrusted:
+		return PermanentError("SourceUntrusted", "%s: correct the certificates of %s, or %s", e, b.Name, b.URL)
+	case wire.NotAllowed:
+		return PermanentError("SourceNotAllowed", "%s", e)
+	case wire.NotFound, wire.Redirected:
+		return PermanentError("SourceNotFound", "%s was not found at the address (%s): correct %s", b.Name, e, b.URL)
+	case wire.Conflict:
+		return PermanentError("SourceConflict", "%s reports a conflict about the segment of this network%s", b.Name, said)
+	case wire.Rejected:
+		return PermanentError("SourceRejected", "%s rejected the request%s", b.Name, cmp.Or(said, " ("+e.Error()+")"))
+	default:
+		return b.InvalidResponse(e.Error())
+	}
+}
+
+// IsKind reports whether err is a failed request of a kind.
+func IsKind(err error, kind wire.Kind) bool {
+	var e *wire.Error
+	return errors.As(err, &e) && e.Kind == kind
+}
+
+// IsNotFound reports whether a backend says that an object does not exist. A 404 counts only
+// with a detail, as APIs send it, because a proxy that does not know the address answers
+// 404 as well.
+func IsNotFound(err error) bool {
+	var e *wire.Error
+	return errors.As(err, &e) && e.Kind == wire.NotFound && e.Detail() != ""
+}
+
+// InvalidResponse returns the Error for a response that cannot be used.
+func (b Backend) InvalidResponse(problem string) Error {
+	return PermanentError("SourceUnexpectedAnswer", "invalid response from %s: %s", b.Name, problem)
+}
+
+// SegmentGone returns the Error for a part of the segment of nn that the backend no longer
+// has. Nothing is created in its place, because that would be another segment.
+func (b Backend) SegmentGone(nn *v1alpha2.NetworkNamespace, part string) Error {
+	return PermanentError(ReasonGone, "%s no longer has the %s of this network. The network keeps it, because machines may use it: restore it there with the UID %s, or delete this network and create it again",
+		b.Name, part, nn.UID)
+}

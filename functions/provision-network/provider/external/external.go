@@ -1,0 +1,169 @@
+// Package external provides segments of an IPAM that is asked by an event and answers by an
+// event. It serves every provider that has no package of its own.
+package external
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/provision-network/provider"
+)
+
+// AnswerTime is the least time that an IPAM has to answer before it is asked again.
+const AnswerTime = 30 * time.Second
+
+// Provider requests segments of the IPAM with its name. The IPAM identifies a segment by
+// the UID of its NetworkNamespace, so that a repeated request has the same answer.
+type Provider struct {
+	Name   string
+	Sender Sender
+	Now    func() time.Time
+}
+
+// Sender sends events to the Broker.
+type Sender interface {
+	Send(ctx context.Context, e event.Event) error
+}
+
+// Provide sends the request and returns at once. The answer is another event, for
+// ReadAnswer.
+func (p Provider) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (provider.Segment, error) {
+	if nn.Status.ProvisioningPhase == v1alpha2.ProvisioningReady {
+		return provider.StatusSegment(nn)
+	}
+	request := events.NetworkRequested{
+		Object: objectOf(nn), Provider: p.Name,
+		DatacenterIdentifier: string(nn.Spec.DatacenterIdentifier), SupervisorIdentifier: string(nn.Spec.SupervisorIdentifier),
+	}
+	if np := nn.Spec.NetworkProvisioning; np != nil {
+		request.Parameters = np.Parameters
+	}
+	if err := p.send(ctx, nn, events.TypeNetworkRequested, p.requestID(nn), request); err != nil {
+		return provider.Segment{}, err
+	}
+	return provider.Segment{}, provider.Error{
+		Reason: provider.ReasonWorking, RetryAfter: AnswerTime,
+		Message: fmt.Sprintf("waiting for IPAM %s to answer the event of type %s", p.Name, events.TypeNetworkRequested),
+	}
+}
+
+// requestID identifies a request. A request that is repeated after AnswerTime has another
+// ID: the ID of an answer is made of the request's, the gateway accepts an ID once, and the
+// first answer may have been lost behind the gateway.
+func (p Provider) requestID(nn *v1alpha2.NetworkNamespace) string {
+	return fmt.Sprintf("requested.%d.%d", nn.Generation, p.Now().Truncate(AnswerTime).Unix())
+}
+
+// Release tells the IPAM that the segment is free. A second call sends the same event.
+func (p Provider) Release(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
+	return p.send(ctx, nn, events.TypeNetworkReleased, "released", events.NetworkReleased{
+		Object: objectOf(nn), Provider: p.Name, ID: nn.Status.NamespaceID,
+		IPv4Prefix: nn.Status.IPv4Prefix, IPv6Prefix: nn.Status.IPv6Prefix,
+	})
+}
+
+func (p Provider) send(ctx context.Context, nn *v1alpha2.NetworkNamespace, eventType, id string, data any) error {
+	e, err := newEvent(eventType, p.Name, objectOf(nn), data)
+	if err != nil {
+		return err
+	}
+	e.SetID(string(nn.UID) + "." + id)
+	return p.Sender.Send(ctx, e)
+}
+
+// newEvent returns an event about a network for the IPAM that serves a provider.
+func newEvent(eventType, providerName string, nn events.Object, data any) (event.Event, error) {
+	e := event.New()
+	e.SetType(eventType)
+	e.SetSource("/functions/provision-network")
+	e.SetExtension("provider", providerName) // for the filter of a Trigger
+	ref := events.Ref{APIVersion: v1alpha2.GroupVersion.String(), Kind: "NetworkNamespace", Namespace: nn.Namespace, Name: nn.Name}
+	ref.Set(&e, nn.UID)
+	if err := e.SetData(event.ApplicationJSON, data); err != nil {
+		return e, fmt.Errorf("write event %s: %w", eventType, err)
+	}
+	return e, nil
+}
+
+func objectOf(nn *v1alpha2.NetworkNamespace) events.Object {
+	return events.Object{UID: string(nn.UID), Namespace: nn.Namespace, Name: nn.Name}
+}
+
+// Answer is the answer of an IPAM: the segment of the network with a UID, or Err, which
+// says why there is none. Provider may be empty.
+type Answer struct {
+	UID, Provider string
+	Segment       provider.Segment
+	Err           error
+}
+
+// ReadAnswer reads the event of an IPAM. It returns a permanent error if the data is not
+// that of its type: any pod can send events to the Broker, past the schema of the gateway.
+func ReadAnswer(in event.Event) (Answer, error) {
+	if in.Type() == events.TypeNetworkFailed {
+		var data events.NetworkFailed
+		if err := json.Unmarshal(in.Data(), &data); err != nil || data.UID == "" {
+			return Answer{}, invalidData(in)
+		}
+		message := cmp.Or(data.Message, "it gives no reason")
+		return Answer{UID: data.UID, Provider: data.Provider, Err: provider.PermanentError(conditionReason(data.Reason), "the IPAM provides no segment: %s", message)}, nil
+	}
+	var data struct {
+		provider.Description
+		UID      string `json:"uid"`
+		Provider string `json:"provider"`
+	}
+	if err := json.Unmarshal(in.Data(), &data); err != nil || data.UID == "" {
+		return Answer{}, invalidData(in)
+	}
+	a := Answer{UID: data.UID, Provider: data.Provider}
+	if a.Segment, a.Err = data.Segment(); a.Err != nil {
+		a.Err = provider.Backend{Name: "the IPAM"}.InvalidResponse(a.Err.Error())
+	}
+	return a, nil
+}
+
+func invalidData(in event.Event) error {
+	return events.Permanent(fmt.Errorf("read event %s: its data has to be that of %s", in.ID(), in.Type()))
+}
+
+// ReleaseEvent returns the event that releases the segment of an answer whose network no
+// longer exists. It reports false if the answer has no segment, or lacks the subject or the
+// provider that the event needs. Its ID is made of the answer's, because the IPAM may have
+// received the event of the deletion before.
+func (a Answer) ReleaseEvent(in event.Event) (*event.Event, bool) {
+	_, place, _ := strings.Cut(in.Subject(), "/namespaces/")
+	parts := strings.Split(place, "/")
+	if in.Type() != events.TypeNetworkProvisioned || a.Provider == "" || len(parts) != 3 {
+		return nil, false
+	}
+	nn := events.Object{UID: a.UID, Namespace: parts[0], Name: parts[2]}
+	e, err := newEvent(events.TypeNetworkReleased, a.Provider, nn, events.NetworkReleased{
+		Object: nn, Provider: a.Provider, ID: a.Segment.ID, IPv4Prefix: provider.Text(a.Segment.IPv4), IPv6Prefix: provider.Text(a.Segment.IPv6),
+	})
+	e.SetID(in.ID() + ".released")
+	return &e, err == nil
+}
+
+// conditionReason returns the reason of an IPAM, or provider.ReasonFailed if it is not one
+// word in CamelCase.
+func conditionReason(reason string) string {
+	const maxLength = 64
+	if reason == "" || len(reason) > maxLength || reason[0] < 'A' || reason[0] > 'Z' {
+		return provider.ReasonFailed
+	}
+	for _, c := range reason {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') {
+			return provider.ReasonFailed
+		}
+	}
+	return reason
+}

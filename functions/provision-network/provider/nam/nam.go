@@ -1,0 +1,167 @@
+// Package nam provides segments of a Network Automation Manager, by the API of
+// nam.openapi.yaml.
+package nam
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/internal/wire"
+	"github.com/vitistack/stack/functions/provision-network/provider"
+)
+
+// Provider requests segments of the manager. The key of a segment is the UID of its
+// NetworkNamespace, so that a repeated request returns the same segment.
+type Provider struct{ client *wire.Client }
+
+// New returns the provider that sends its requests by client.
+func New(client *wire.Client) provider.Interface { return Provider{client} }
+
+// TokenScheme returns the scheme of the Authorization header.
+func TokenScheme(string) string { return "Bearer" }
+
+var backend = provider.Backend{Name: "the Network Automation Manager", URL: "NAM_URL", Access: "NAM_TOKEN, or the client certificate"}
+
+// request is the body of PUT /segments/{uid}.
+type request struct {
+	Name                 string              `json:"name"`
+	Namespace            string              `json:"namespace"`
+	DatacenterIdentifier v1alpha2.Identifier `json:"datacenterIdentifier,omitempty"`
+	SupervisorIdentifier v1alpha2.Identifier `json:"supervisorIdentifier,omitempty"`
+	IPFamilies           []v1alpha2.IPFamily `json:"ipFamilies"`
+	IPv4PrefixLength     int32               `json:"ipv4PrefixLength,omitempty"`
+	IPv6PrefixLength     int32               `json:"ipv6PrefixLength,omitempty"`
+}
+
+// response is a segment with its state.
+type response struct {
+	provider.Description
+	UID     string `json:"uid"`
+	State   string `json:"state"`
+	Message string `json:"message"`
+}
+
+// States of a segment.
+const (
+	statePending  = "pending"
+	stateReady    = "ready"
+	stateError    = "error"
+	stateDeleting = "deleting"
+)
+
+// Provide requests the segment. The manager answers 200 with the segment, or 202 while it
+// creates it.
+func (p Provider) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (provider.Segment, error) {
+	size := requestedSize(nn)
+	if len(size.IPFamilies) == 0 {
+		size.IPFamilies = []v1alpha2.IPFamily{v1alpha2.IPv4}
+	}
+	var answer response
+	res, err := p.client.Do(ctx, wire.Request{Method: http.MethodPut, Path: segmentPath(nn), Body: request{
+		Name: nn.Name, Namespace: nn.Namespace,
+		DatacenterIdentifier: nn.Spec.DatacenterIdentifier, SupervisorIdentifier: nn.Spec.SupervisorIdentifier,
+		IPFamilies: size.IPFamilies, IPv4PrefixLength: size.IPv4PrefixLength, IPv6PrefixLength: size.IPv6PrefixLength,
+	}}, &answer)
+	if provider.IsKind(err, wire.Conflict) && nn.Status.IPv4Prefix == "" && nn.Status.IPv6Prefix == "" {
+		return provider.Segment{}, p.replace(ctx, nn, err)
+	}
+	if err != nil {
+		return provider.Segment{}, backend.RequestError(err)
+	}
+	seg, err := answer.segment(nn, res.RetryAfter())
+	if err != nil {
+		return provider.Segment{}, err
+	}
+	if err := seg.CheckRequest(size); err != nil {
+		return provider.Segment{}, backend.InvalidResponse(err.Error())
+	}
+	return seg, nil
+}
+
+// replace releases a segment that was requested by an earlier spec, so that the next
+// request creates another one. It is only for a network that has given out nothing of the
+// segment. Any other conflict is returned as it is.
+func (p Provider) replace(ctx context.Context, nn *v1alpha2.NetworkNamespace, conflict error) error {
+	if _, err := p.client.Do(ctx, wire.Request{Method: http.MethodGet, Path: segmentPath(nn)}, &response{}); err != nil {
+		return backend.RequestError(conflict)
+	}
+	if err := p.Release(ctx, nn); err != nil {
+		return err
+	}
+	return provider.Working(backend.Name+" has removed the segment of the earlier spec; requesting another", time.Second)
+}
+
+func requestedSize(nn *v1alpha2.NetworkNamespace) v1alpha2.SegmentRequest {
+	if p := nn.Spec.NetworkProvisioning; p != nil && p.NAM != nil {
+		return *p.NAM
+	}
+	return v1alpha2.SegmentRequest{}
+}
+
+// CheckRequest implements provider.Server.
+func (Provider) CheckRequest(nn *v1alpha2.NetworkNamespace, seg provider.Segment) error {
+	return seg.CheckRequest(requestedSize(nn))
+}
+
+// Find implements provider.Server.
+func (p Provider) Find(ctx context.Context, nn *v1alpha2.NetworkNamespace) (provider.Segment, error) {
+	var answer response
+	res, err := p.client.Do(ctx, wire.Request{Method: http.MethodGet, Path: segmentPath(nn)}, &answer)
+	switch {
+	case provider.IsNotFound(err):
+		return provider.Segment{}, backend.SegmentGone(nn, "segment")
+	case err != nil:
+		return provider.Segment{}, backend.RequestError(err)
+	}
+	return answer.segment(nn, res.RetryAfter())
+}
+
+// segment returns the segment of a response, and an Error if it is not ready.
+func (r response) segment(nn *v1alpha2.NetworkNamespace, after time.Duration) (provider.Segment, error) {
+	if r.UID != string(nn.UID) {
+		return provider.Segment{}, backend.InvalidResponse("it is about the segment of another network")
+	}
+	switch r.State {
+	case statePending:
+		return provider.Segment{}, provider.Working(backend.Name+" is creating the segment", after)
+	case stateDeleting:
+		return provider.Segment{}, provider.Working(backend.Name+" is removing the earlier segment of this network", after)
+	case stateError:
+		return provider.Segment{}, provider.PermanentError(provider.ReasonFailed, "%s could not create the segment: %s", backend.Name, cmp.Or(r.Message, "it gives no reason"))
+	case stateReady:
+	default:
+		return provider.Segment{}, backend.InvalidResponse(fmt.Sprintf("state %q is not one of pending, ready, error and deleting", r.State))
+	}
+	s, err := r.Segment()
+	if err != nil {
+		return provider.Segment{}, backend.InvalidResponse(err.Error())
+	}
+	return s, nil
+}
+
+// Release deletes the segment. The manager answers 204 once it is gone, or 202 while it
+// removes it.
+func (p Provider) Release(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
+	res, err := p.client.Do(ctx, wire.Request{Method: http.MethodDelete, Path: segmentPath(nn)}, nil)
+	switch {
+	case provider.IsNotFound(err):
+		return nil
+	case err != nil:
+		return backend.RequestError(err)
+	case res.Status == http.StatusAccepted:
+		return provider.Working(backend.Name+" is removing the segment", res.RetryAfter())
+	case res.Status != http.StatusNoContent:
+		return backend.InvalidResponse(fmt.Sprintf("status %d is neither 202 nor 204", res.Status))
+	default:
+		return nil
+	}
+}
+
+func segmentPath(nn *v1alpha2.NetworkNamespace) string {
+	return "/segments/" + url.PathEscape(string(nn.UID))
+}

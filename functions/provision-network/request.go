@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/networkpool"
+	"github.com/vitistack/stack/functions/provision-network/provider"
+	"github.com/vitistack/stack/functions/provision-network/provider/external"
+	"github.com/vitistack/stack/functions/provision-network/provider/manual"
+)
+
+// requestTimeout is the time that a delivery has.
+const requestTimeout = 25 * time.Second
+
+// providerOf returns the provider of a network, and whether it is inferred: a network that
+// describes its segment in ipAllocation.static is manual.
+func providerOf(spec v1alpha2.NetworkNamespaceSpec) (providerName string, inferred bool) {
+	if spec.NetworkProvisioning != nil {
+		return spec.NetworkProvisioning.Provider, false
+	}
+	if a := spec.IPAllocation; a != nil && a.Static != nil && a.Static.IPv4CIDR != "" && a.Static.IPv4Gateway != "" {
+		return v1alpha2.ProviderManual, true
+	}
+	return v1alpha2.ProviderNAM, true
+}
+
+// provider returns the provider with a name: that of the registry, or else an external IPAM.
+func (f *function) provider(name string) provider.Interface {
+	if p, ok := f.providers[name]; ok {
+		return p
+	}
+	return external.Provider{Name: name, Sender: f.sender, Now: f.now}
+}
+
+// decideProvider returns the provider that has to release its segment before the one in the
+// spec is asked, or else why that one is not asked:
+//
+//	asked before        network  in a NetworkPool  release  refusal
+//	another provider    Ready    any                        ProviderChanged
+//	another provider    else     yes               it
+//	another provider    else     no                it       NotInPool
+//	the same, or none   any      yes
+//	the same, or none   Ready    no
+//	the same, or none   else     no                         NotInPool
+func decideProvider(nn *v1alpha2.NetworkNamespace, pools networkpool.Pools) (release string, refusal error) {
+	if err := checkPools(pools, nn, requestedSegment(nn)); err != nil && !holdsSegment(nn) {
+		refusal = err
+	}
+	providerName, _ := providerOf(nn.Spec)
+	asked := nn.Annotations[v1alpha1.AnnotationProvider]
+	switch {
+	case asked == "" || asked == providerName:
+		return "", refusal
+	case isReady(nn):
+		return "", provider.PermanentError("ProviderChanged", "provider %s provided the segment: set spec.networkProvisioning.provider back to it, or delete this network and create it again", asked)
+	default:
+		return asked, refusal
+	}
+}
+
+// prepareRequest returns the provider to ask for the segment of a network, which is
+// Unavailable if the network may not use it. Before the request it writes the provider into
+// an annotation, so that the same provider is asked to release the segment. It removes the
+// annotation vitistack.io/reconcile, because this is the delivery that it requests.
+func (f *function) prepareRequest(ctx context.Context, nn *v1alpha2.NetworkNamespace, pools networkpool.Pools) (provider.Interface, error) {
+	providerName, _ := providerOf(nn.Spec)
+	from := f.provider(providerName)
+	release, refusal := decideProvider(nn, pools)
+	before := nn.DeepCopy()
+	if release != "" {
+		if err := f.provider(release).Release(ctx, nn); err != nil {
+			refusal = provider.PermanentError("ProviderChanged", "provider %s was asked for a segment, and has to release it first: %s", release, err)
+		} else {
+			delete(nn.Annotations, v1alpha1.AnnotationProvider)
+		}
+	}
+	if refusal != nil {
+		from = provider.Unavailable{Err: refusal}
+	}
+	kube.AddFinalizer(nn, v1alpha1.FinalizerNetworkNamespace)
+	delete(nn.Annotations, v1alpha1.AnnotationReconcile)
+	if _, isUnavailable := from.(provider.Unavailable); !isUnavailable {
+		if nn.Annotations == nil {
+			nn.Annotations = map[string]string{}
+		}
+		nn.Annotations[v1alpha1.AnnotationProvider] = providerName
+	}
+	_, err := f.kube.Patch(ctx, before, nn)
+	return from, err
+}
+
+// lockRequest sets nextCheckTime while a server is asked for the segment of a network, so
+// that no other delivery asks at the same time. The lock expires with the delivery.
+func (f *function) lockRequest(ctx context.Context, nn *v1alpha2.NetworkNamespace, from provider.Interface) error {
+	if _, isServer := from.(provider.Server); !isServer || isReady(nn) {
+		return nil
+	}
+	before := nn.DeepCopy()
+	nn.Status.ObservedGeneration, nn.Status.NextCheckTime = nn.Generation, checkTime(f.now(), requestTimeout)
+	if readyCondition(nn).ObservedGeneration != nn.Generation {
+		providerName, _ := providerOf(nn.Spec)
+		kube.SetReady(&nn.Status.Conditions, nn.Generation, false, reasonAsking, "requesting the segment from provider "+providerName)
+	}
+	_, err := f.kube.PatchStatus(ctx, before, nn)
+	return err
+}
+
+// getSegment returns the segment of a network: that of the answer, or else that of the
+// provider. It returns a user error if no machine could use the segment, and a permanent
+// Error if it is not the one that the network has given out.
+func (f *function) getSegment(ctx context.Context, nn *v1alpha2.NetworkNamespace, from provider.Interface, answer *external.Answer) (provider.Segment, error) {
+	var seg provider.Segment
+	var err error
+	server, isServer := from.(provider.Server)
+	switch {
+	case answer != nil:
+		seg, err = answer.Segment, answer.Err
+	case isServer && isReady(nn):
+		seg, err = f.findSegment(ctx, nn, server)
+	default:
+		seg, err = from.Provide(ctx, nn)
+		countRequest(nn, "provide", err)
+	}
+	if err == nil && holdsSegment(nn) {
+		err = f.checkHeldSegment(ctx, nn, from, seg)
+	}
+	if err == nil {
+		err = checkUsable(nn, seg)
+	}
+	return seg, err
+}
+
+// findSegment looks up the segment of a network without creating one.
+func (f *function) findSegment(ctx context.Context, nn *v1alpha2.NetworkNamespace, server provider.Server) (provider.Segment, error) {
+	seg, err := server.Find(ctx, nn)
+	countRequest(nn, "find", err)
+	return seg, err
+}
+
+// checkHeldSegment checks the segment that the provider has for a network which has given
+// out addresses of it.
+func (f *function) checkHeldSegment(ctx context.Context, nn *v1alpha2.NetworkNamespace, from provider.Interface, seg provider.Segment) error {
+	if err := checkUnchanged(nn, seg); err != nil {
+		return err
+	}
+	if err := checkRequest(nn, from); err != nil {
+		return err
+	}
+	return f.checkOverlap(ctx, nn, seg)
+}
+
+// checkUnchanged returns a permanent Error if seg is not the segment in the status of a
+// network that is Ready.
+func checkUnchanged(nn *v1alpha2.NetworkNamespace, seg provider.Segment) error {
+	has, err := provider.StatusSegment(nn)
+	if err != nil || has.Same(seg) && has.IPv4Gateway == seg.IPv4Gateway && has.IPv6Gateway == seg.IPv6Gateway {
+		return nil
+	}
+	if providerName, _ := providerOf(nn.Spec); providerName == v1alpha2.ProviderManual {
+		_, path := manual.Block(nn.Spec)
+		return provider.PermanentError("SegmentChanged", "spec.%s describes %s, but the network has given out %s and keeps it, because machines use it: write that back, or delete this network and create it again",
+			path, seg, has)
+	}
+	return provider.PermanentError("SourceChanged", "the provider has %s, but provided %s before, which the network keeps, because machines may use it: correct it at the provider", seg, has)
+}
+
+// checkRequest returns a permanent Error if the segment in the status of a network that is
+// Ready is not what its spec requests of a server.
+func checkRequest(nn *v1alpha2.NetworkNamespace, from provider.Interface) error {
+	server, isServer := from.(provider.Server)
+	has, err := provider.StatusSegment(nn)
+	if err != nil || !isServer {
+		return nil
+	}
+	if err := server.CheckRequest(nn, has); err != nil {
+		providerName, _ := providerOf(nn.Spec)
+		return provider.PermanentError("RequestChanged", "the spec requests another segment than the network has (%s). The network keeps its segment, because machines may use it: change spec.networkProvisioning.%s back, or delete this network and create it again",
+			err, providerName)
+	}
+	return nil
+}

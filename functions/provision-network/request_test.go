@@ -1,0 +1,91 @@
+package main
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/internal/networkpool"
+	"github.com/vitistack/stack/functions/provision-network/provider"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestDecideStep(t *testing.T) {
+	t.Parallel()
+	type network = v1alpha2.NetworkNamespace
+	provisioned := func(nn *network) {
+		nn.Status.ProvisioningPhase, nn.Status.ObservedGeneration = v1alpha2.ProvisioningReady, 1
+		nn.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
+	}
+	waits := func(nn *network) {
+		nn.Status.ObservedGeneration, nn.Status.NextCheckTime = 1, in(time.Minute)
+	}
+	annotated := func(nn *network) { nn.Annotations = map[string]string{v1alpha1.AnnotationReconcile: "now"} }
+	edited := func(nn *network) { nn.Generation = 2 }
+	for name, tc := range map[string]struct {
+		reason   string
+		network  []func(*network)
+		answered bool
+		want     step
+	}{
+		"New":          {"it has no segment", nil, false, stepRequest},
+		"Provisioned":  {"it has what it asks for", []func(*network){provisioned}, false, stepCheck},
+		"Edited":       {"it may ask for something else", []func(*network){provisioned, edited}, false, stepRequest},
+		"Annotated":    {"a person asks for it", []func(*network){provisioned, annotated}, false, stepRequest},
+		"Waits":        {"the provider was asked a moment ago", []func(*network){waits}, false, stepWait},
+		"WaitsEdited":  {"the provider was asked for something else", []func(*network){waits, edited}, false, stepRequest},
+		"WaitsPerson":  {"a person does not wait", []func(*network){waits, annotated}, false, stepRequest},
+		"WaitsDue":     {"the time has come", []func(*network){waits, func(nn *network) { nn.Status.NextCheckTime = in(0) }}, false, stepRequest},
+		"Answer":       {"the answer ends the wait", []func(*network){waits}, true, stepRequest},
+		"AnswerAgain":  {"the answer is compared with what the network has", []func(*network){provisioned}, true, stepRequest},
+		"Deleted":      {"its segment is released", []func(*network){provisioned, func(nn *network) { nn.DeletionTimestamp = in(0) }}, false, stepDelete},
+		"DeletedWaits": {"the deletion has waits of its own", []func(*network){waits, func(nn *network) { nn.DeletionTimestamp = in(0) }}, true, stepDelete},
+	} {
+		nn := &network{ObjectMeta: metav1.ObjectMeta{Generation: 1}}
+		for _, change := range tc.network {
+			change(nn)
+		}
+		if got := decideStep(nn, tc.answered, noon); got != tc.want {
+			t.Errorf("%s: %s: got %d, want %d", name, tc.reason, got, tc.want)
+		}
+	}
+}
+
+func TestDecideProvider(t *testing.T) {
+	t.Parallel()
+	anything, err := networkpool.Select(nil, "team-a", nil, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nothing, err := networkpool.Select(nil, "team-a", nil, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		reason           string
+		asked            string
+		phase            v1alpha2.ProvisioningPhase
+		pools            networkpool.Pools
+		release, refusal string
+	}{
+		"New":           {"it may ask", "", "", anything, "", ""},
+		"Again":         {"it asks the same provider again", "nam", "Pending", anything, "", ""},
+		"NotInPool":     {"no pool allows the provider", "", "", nothing, "", reasonNotInPool},
+		"Kept":          {"a network that is in use keeps its segment", "nam", "Ready", nothing, "", ""},
+		"Changed":       {"the other provider may have created a segment", "netbox", "Pending", anything, "netbox", ""},
+		"ChangedNoPool": {"the other provider releases its segment all the same", "netbox", "Pending", nothing, "netbox", reasonNotInPool},
+		"ChangedReady":  {"machines use the segment of the other provider", "netbox", "Ready", anything, "", "ProviderChanged"},
+	} {
+		nn := someNetwork(uidA, asks("nam"))
+		nn.Annotations = map[string]string{v1alpha1.AnnotationProvider: tc.asked}
+		nn.Status.ProvisioningPhase = tc.phase
+		release, refusal := decideProvider(nn, tc.pools)
+		var problem provider.Error
+		if _ = errors.As(refusal, &problem); release != tc.release || problem.Reason != tc.refusal {
+			t.Errorf("%s: %s: got release %q, refusal %v", name, tc.reason, release, refusal)
+		}
+	}
+}
