@@ -1,5 +1,5 @@
-// Provision-network makes the network segment of each NetworkNamespace: layer 1
-// of the stack.
+// Provision-network provides the network segment of each NetworkNamespace: layer 1 of the
+// stack.
 package main
 
 import (

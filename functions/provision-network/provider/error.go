@@ -21,9 +21,10 @@ const (
 )
 
 const (
-	// minDelay and MaxDelay bound the delay before a provider is asked again. In between, the
-	// delay is as long as the network has been failing, so that no counter is needed.
+	// minDelay is the shortest delay before a provider is asked again. The delay grows to as
+	// long as the network has been failing, so that no counter is needed.
 	minDelay = time.Second
+	// MaxDelay bounds that delay.
 	MaxDelay = 5 * time.Minute
 	// MaxWorkDelay bounds how late the end of a provider's work is noticed.
 	MaxWorkDelay = 30 * time.Second
