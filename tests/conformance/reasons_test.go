@@ -13,9 +13,10 @@ var toldReasons = regexp.MustCompile("(?:True|False) ((?:`[A-Za-z]+`(?:, | or | 
 // page, and the page against the code.
 func TestReasonsAreDocumented(t *testing.T) {
 	t.Parallel()
-	network := "functions/internal/network" // says why a network is not found
+	network := "functions/internal/network"   // says why a network is not found
+	secrets := "functions/internal/reconcile" // says that rights on Secrets are missing
 	for name, shared := range map[string][]string{
-		"provision-network": nil, "allocate-ip": {network}, "kea-reserve": {network}, "create-vm": {network}, "bootstrap-talos": {network}, "etcd-backup": nil,
+		"provision-network": nil, "allocate-ip": {network}, "kea-reserve": {network}, "create-vm": {network, secrets}, "bootstrap-talos": {network}, "etcd-backup": {secrets},
 	} {
 		page := readPage(t, "functions", name)
 		p := sources(t, append(shared, "functions/"+name, "functions/internal/kube")...)
