@@ -52,7 +52,7 @@ test: prepare ## Run all tests, on real servers
 	@echo "Testing the whole stack ..."
 	@$(TEST) --format pkgname -- -timeout 30m -p 1 $(WHOLE)
 	@echo "Testing every part ..."
-	@$(TEST) --format pkgname -- -race -timeout 30m $(PARTS)
+	@$(TEST) --format pkgname -- -race -timeout 60m $(PARTS)
 test: TEST = go tool -modfile=$(CURDIR)/tools/go.mod gotestsum
 
 check: ## Check format, rules, workflows, and that what is generated is up to date and committed
