@@ -25,17 +25,19 @@ var pages = []string{"install", "observe", "debug", "scale", "brokers", "securit
 // unfinished are commands that a page names without saying on what, and those that it
 // names for another release than the one that is there, with the reason.
 var unfinished = map[string]string{
-	"helm install vitistack … --take-ownership --force-conflicts": "it is installed already",
-	"kubectl scale deployment --replicas=0":                       "of other operators",
-	"kubectl apply --server-side --subresource=status":            "a file that was saved elsewhere",
-	"kubectl create role … --resource=machines.vitistack.io":      "the verbs are the reader's",
+	"helm install vitistack … --take-ownership --force-conflicts":    "it is installed already",
+	"kubectl scale deployment --replicas=0":                          "of other operators",
+	"kubectl apply --server-side --subresource=status":               "a file that was saved elsewhere",
+	"kubectl rollout restart deployment,daemonset,statefulset -n NS": "in the cluster whose authorities are rotated",
+	"kubectl create role … --resource=machines.vitistack.io":         "the verbs are the reader's",
 }
 
 // waiting are the beginnings of commands that wait for what runs in pods, and what
 // they say where no kubelet runs one.
 var waiting = map[string]string{
-	"helm test vitistack": "Pod in progress",
-	"kubectl exec":        "timed out waiting for the condition",
+	"helm test vitistack":                                 "Pod in progress",
+	"kubectl wait --for=condition=AuthoritiesRotated":     "timed out waiting for the condition",
+	"kubectl exec":                                        "timed out waiting for the condition",
 	"kubectl logs -n vitistack-system deployment/gateway": "timed out waiting for the condition",
 	"kubectl apply -f networkpool.yaml -f network.yaml &": "timed out waiting for the condition",
 }
@@ -140,7 +142,7 @@ func newDesk(t *testing.T, h *helm) *desk {
 var names = strings.NewReplacer(
 	"oci://ghcr.io/vitistack/helm/vitistack", chart(), "vitistack … --reset-then-reuse-values", "vitistack "+chart()+" --reset-then-reuse-values",
 	"helm upgrade …", "helm upgrade vitistack "+chart()+" --reuse-values", " NAME", " web-1", "=NAME", "=web-1", "-n NS", "-n default",
-	"kubectl wait ", "kubectl wait --timeout=1s ", "kubectl exec ", "kubectl exec --pod-running-timeout=1s ",
+	" --timeout=1h", "", "kubectl wait ", "kubectl wait --timeout=1s ", "kubectl exec ", "kubectl exec --pod-running-timeout=1s ",
 	"deployment/gateway -f", "deployment/gateway --pod-running-timeout=1s", "helm test vitistack", "helm test vitistack --timeout 1s",
 )
 
@@ -176,6 +178,11 @@ apiVersion: vitistack.io/v1alpha1
 kind: NetworkConfiguration
 metadata: {name: web-1, namespace: default}
 spec: {networkInterfaces: [{name: eth0}]}
+---
+apiVersion: vitistack.io/v1alpha1
+kind: KubernetesCluster
+metadata: {name: simple-cluster, namespace: default}
+spec: {data: {}, topology: {version: "1.33", controlplane: {replicas: 1}}}
 ---
 apiVersion: kubevirt.io/v1
 kind: VirtualMachineInstance
