@@ -61,7 +61,7 @@ func (s *stand) client(config *rest.Config) *kube.Client {
 // to itself.
 func (s *stand) replica(config *rest.Config) *function {
 	client := s.client(config)
-	f := &function{kube: client, ledger: &ledger{kube: client, now: time.Now}, now: time.Now}
+	f := &function{kube: client, leases: &leaseStore{kube: client, now: time.Now}, now: time.Now}
 	f.sender = loop{f}
 	return f
 }
@@ -310,7 +310,7 @@ func TestPoolGrows(t *testing.T) {
 		if err := s.kube.List(t.Context(), s.namespace, "", list); err != nil {
 			return false, err.Error()
 		}
-		waiting := slices.DeleteFunc(list.Items, func(a v1alpha2.IPAllocation) bool { return !exhausted(&a) })
+		waiting := slices.DeleteFunc(list.Items, func(a v1alpha2.IPAllocation) bool { return !isPoolExhausted(&a) })
 		return len(waiting) == 5, fmt.Sprintf("%d wait", len(waiting))
 	})
 	if err := s.kube.Get(t.Context(), s.namespace, "net", nn); err != nil {
@@ -345,7 +345,7 @@ func TestBurst(t *testing.T) {
 		for _, f := range replicas[i%8 : i%8+1] {
 			group.Go(func() {
 				for range 2 { // every event twice
-					if err := kube.OnConflict(func() error { return f.settleConfiguration(t.Context(), s.namespace, nc.Name, true) }); err != nil && !kube.Conflict(err) {
+					if err := kube.OnConflict(func() error { return f.reconcileConfiguration(t.Context(), s.namespace, nc.Name, true) }); err != nil && !kube.Conflict(err) {
 						t.Error(err)
 					}
 				}
@@ -385,7 +385,7 @@ func TestProcessDiesBetweenWrites(t *testing.T) {
 	s := setUp(t)
 	s.network("net", "10.0.0.0/28", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1"})
 	s.configuration("other", "net", eth0())
-	if err := s.replica(s.config).settleConfiguration(t.Context(), s.namespace, "other", true); err != nil {
+	if err := s.replica(s.config).reconcileConfiguration(t.Context(), s.namespace, "other", true); err != nil {
 		t.Fatal(err)
 	}
 	const writes = 8
@@ -396,8 +396,8 @@ func TestProcessDiesBetweenWrites(t *testing.T) {
 		d := &dying{}
 		d.left.Store(int32(n))
 		config.Wrap(func(rt http.RoundTripper) http.RoundTripper { d.RoundTripper = rt; return d })
-		_ = s.replica(config).settleConfiguration(t.Context(), s.namespace, name, true)
-		if err := s.replica(s.config).settleConfiguration(t.Context(), s.namespace, name, true); err != nil {
+		_ = s.replica(config).reconcileConfiguration(t.Context(), s.namespace, name, true)
+		if err := s.replica(s.config).reconcileConfiguration(t.Context(), s.namespace, name, true); err != nil {
 			t.Fatalf("after %d writes: %v", n, err)
 		}
 		s.until(name, "NetworkConfigured")

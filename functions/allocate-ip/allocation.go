@@ -16,12 +16,12 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/network"
 	"github.com/vitistack/stack/functions/internal/pool"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// settleAllocation brings one IPAllocation a step further, and with it the
-// NetworkConfiguration that waits for it. Unless resync is why, it leaves one alone for
-// which there is nothing to do.
-func (f *function) settleAllocation(ctx context.Context, namespace, name, why string) error {
+// reconcileAllocation reconciles one IPAllocation, and the NetworkConfiguration that waits for
+// it. Unless the event is of resync, it does nothing for an idle IPAllocation.
+func (f *function) reconcileAllocation(ctx context.Context, namespace, name, why string) error {
 	a := &v1alpha2.IPAllocation{}
 	if err := f.kube.Get(ctx, namespace, name, a); err != nil {
 		if kube.NotFound(err) {
@@ -30,40 +30,40 @@ func (f *function) settleAllocation(ctx context.Context, namespace, name, why st
 		return err
 	}
 	switch {
-	case why != events.TypeResync && f.leaves(a, why):
+	case why != events.TypeResync && f.isIdle(a, why):
 		return nil
 	case a.DeletionTimestamp != nil:
-		return f.releaseAllocation(ctx, a)
+		return f.deleteAllocation(ctx, a)
 	default:
-		return f.serve(ctx, a)
+		return f.reconcileActive(ctx, a)
 	}
 }
 
-// leaves tells whether there is nothing to do for an allocation: it has its address,
-// or none to give back, or it has just been made for a NetworkConfiguration, by whoever
-// is going to give it its address.
-func (f *function) leaves(a *v1alpha2.IPAllocation, why string) bool {
+// isIdle reports whether there is nothing to do for an IPAllocation: it has its address, or
+// none to release, or the delivery that has just created it for a NetworkConfiguration
+// allocates its address.
+func (f *function) isIdle(a *v1alpha2.IPAllocation, why string) bool {
 	switch {
 	case a.DeletionTimestamp != nil:
 		return !slices.Contains(a.Finalizers, v1alpha1.FinalizerStaticIP)
-	case a.Status.Phase == v1alpha2.IPAllocationAllocated && !f.due(a) && !kube.AskedFor(a):
+	case a.Status.Phase == v1alpha2.IPAllocationAllocated && !f.isRenewalDue(a) && !kube.AskedFor(a):
 		return true
 	default:
 		return events.IsAdd(why) && a.Spec.NetworkConfigurationName != ""
 	}
 }
 
-// serve gives an allocation that needs one its address, and tells the
-// NetworkConfiguration that waits for that.
-func (f *function) serve(ctx context.Context, a *v1alpha2.IPAllocation) error {
+// reconcileActive allocates the address of an IPAllocation, and requeues the
+// NetworkConfiguration that waits for it.
+func (f *function) reconcileActive(ctx context.Context, a *v1alpha2.IPAllocation) error {
 	nn, err := network.Find(ctx, f.kube, a.Namespace, a.Spec.NetworkNamespaceName)
 	var unresolved network.Unresolved
 	if err != nil && !errors.As(err, &unresolved) {
 		return err
 	}
 	before := a.DeepCopy()
-	if told, ok := gate(a, nn, unresolved); !ok {
-		_, err := f.writeAllocation(ctx, before, a, told)
+	if outcome, ok := checkNetwork(a, nn, unresolved); !ok {
+		_, err := f.writeAllocation(ctx, before, a, outcome)
 		return err
 	}
 	nc, err := f.configurationOf(ctx, a)
@@ -72,20 +72,20 @@ func (f *function) serve(ctx context.Context, a *v1alpha2.IPAllocation) error {
 	}
 	mac := ""
 	if a.Status.Address == "" {
-		mac = claimed(nc, nn, a)
+		mac = macToClaim(nc, nn, a)
 	}
-	changed, err := f.allocate(ctx, nn, a, mac)
+	changed, err := f.allocateAddress(ctx, nn, a, mac)
 	if err != nil || !changed {
 		return err
 	}
 	if a.Spec.NetworkConfigurationName == "" {
 		return nil
 	}
-	return f.settleConfiguration(ctx, a.Namespace, a.Spec.NetworkConfigurationName, true)
+	return f.reconcileConfiguration(ctx, a.Namespace, a.Spec.NetworkConfigurationName, true)
 }
 
-// configurationOf returns the NetworkConfiguration that an allocation is for, which is
-// empty where there is none.
+// configurationOf returns the NetworkConfiguration of an IPAllocation, which is empty if there
+// is none.
 func (f *function) configurationOf(ctx context.Context, a *v1alpha2.IPAllocation) (*v1alpha1.NetworkConfiguration, error) {
 	nc := &v1alpha1.NetworkConfiguration{}
 	if a.Spec.NetworkConfigurationName == "" {
@@ -98,28 +98,28 @@ func (f *function) configurationOf(ctx context.Context, a *v1alpha2.IPAllocation
 	return nc, err
 }
 
-// gate keeps an allocation waiting, or refuses it, for as long as its network
-// cannot give it a static address. One that has its address keeps it.
-func gate(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace, unresolved network.Unresolved) (story, bool) {
+// checkNetwork writes why the network of an IPAllocation cannot give it a static address, and
+// reports whether it can. An IPAllocation that has its address keeps it.
+func checkNetwork(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace, unresolved network.Unresolved) (reconcile.Outcome, bool) {
 	if nn == nil {
-		return pending(a, unresolved.Reason, unresolved.Message), false
+		return setPending(a, unresolved.Reason, unresolved.Message), false
 	}
 	if ours, _ := servesStatic(nn, ""); !ours {
-		return failed(a, "NetworkNotStatic", fmt.Sprintf(
+		return setFailed(a, "NetworkNotStatic", fmt.Sprintf(
 			"NetworkNamespace %s gives addresses out by dhcp: name one whose ipAllocation.type is static", nn.Name)), false
 	}
-	if problem := notReady(nn); problem != "" && a.Status.Address == "" {
-		return pending(a, "NetworkNotReady", problem), false
+	if problem := waitsForNetwork(nn); problem != "" && a.Status.Address == "" {
+		return setPending(a, "NetworkNotReady", problem), false
 	}
-	return story{}, true
+	return reconcile.Outcome{}, true
 }
 
-// allocate gives an IPAllocation its address, or renews it, and writes what came
-// of it into its status. It reports whether the status has changed. One that has
-// waited for an address to become free wakes the next that does. mac is the MAC address
-// that the allocation has to have to itself in the network, and empty for none.
-func (f *function) allocate(ctx context.Context, nn *v1alpha2.NetworkNamespace, a *v1alpha2.IPAllocation, mac string) (bool, error) {
-	before, waited := a.DeepCopy(), exhausted(a)
+// allocateAddress allocates or renews the address of an IPAllocation, and writes the result
+// into its status. It reports whether the status has changed. An IPAllocation that has waited
+// for an address requeues the next. mac is the MAC address that no other IPAllocation of the
+// network may have, or empty.
+func (f *function) allocateAddress(ctx context.Context, nn *v1alpha2.NetworkNamespace, a *v1alpha2.IPAllocation, mac string) (bool, error) {
+	before, waited := a.DeepCopy(), isPoolExhausted(a)
 	if kube.AddFinalizer(a, v1alpha1.FinalizerStaticIP) {
 		if _, err := f.kube.Patch(ctx, before, a); err != nil {
 			return false, err
@@ -129,108 +129,108 @@ func (f *function) allocate(ctx context.Context, nn *v1alpha2.NetworkNamespace, 
 	p, invalid := pool.New(nn, familyOf(a, nn))
 	h := holderOf(a, ttlOf(nn))
 	var address netip.Addr
-	var until term
-	taken, verdict := f.ledger.takeMAC(ctx, nn.Name, mac, h)
-	if twin := (errTwin{}); a.Status.Address != "" && errors.As(verdict, &twin) {
-		return false, errRefused{reasonTwin, twin.Error()} // it keeps its address
+	var until validity
+	taken, verdict := f.leases.claimMAC(ctx, nn.Name, mac, h)
+	if twin := (errDuplicateMAC{}); a.Status.Address != "" && errors.As(verdict, &twin) {
+		return false, reconcile.UserError{Reason: reasonDuplicateMAC, Message: twin.Error()} // it keeps its address
 	}
 	if verdict == nil {
-		address, until, verdict = f.addressFor(ctx, nn, p, invalid, a, h)
+		address, until, verdict = f.obtainAddress(ctx, nn, p, invalid, a, h)
 	}
-	if verdict != nil && !isVerdict(verdict) {
+	if verdict != nil && !isResult(verdict) {
 		return false, verdict
 	}
-	changed, err := f.writeAllocation(ctx, before, a, conclude(a, nn, p, address, until, verdict))
-	if address.IsValid() && mayBeSuperfluous(err, taken && !changed) {
-		err = errors.Join(err, f.giveUp(ctx, nn.Name, address, mac, a, h))
+	changed, err := f.writeAllocation(ctx, before, a, setAllocationResult(a, nn, p, address, until, verdict))
+	if address.IsValid() && mayBeReleased(err, taken && !changed) {
+		err = errors.Join(err, f.releaseSuperfluous(ctx, nn.Name, address, mac, a, h))
 	}
-	if err == nil && errors.Is(verdict, errLapsed) {
-		err = f.free(ctx, a, nn)
+	if err == nil && errors.Is(verdict, errExpired) {
+		err = f.releaseAddresses(ctx, a, nn)
 	}
 	if err == nil && changed && waited && a.Status.Phase == v1alpha2.IPAllocationAllocated {
-		err = f.wakeOldest(ctx, a.Namespace, nn.Name)
+		err = f.requeueOldest(ctx, a.Namespace, nn.Name)
 	}
 	return changed, err
 }
 
-// mayBeSuperfluous tells whether another delivery may have released what this one has just
-// taken: the allocation has changed or gone meanwhile, or nothing was written to it that
-// would have shown so.
-func mayBeSuperfluous(err error, unwritten bool) bool {
+// mayBeReleased reports whether another delivery may have released what this one has just
+// claimed: the IPAllocation has changed or was deleted, or nothing was written that would have
+// shown so.
+func mayBeReleased(err error, unwritten bool) bool {
 	return kube.Conflict(err) || kube.NotFound(err) || unwritten
 }
 
-// addressFor is the address that an allocation has, whatever has become of its
-// pool, or gets, and for how long.
-func (f *function) addressFor(ctx context.Context, nn *v1alpha2.NetworkNamespace, p pool.Pool, invalid error, a *v1alpha2.IPAllocation, h holder) (netip.Addr, term, error) {
+// obtainAddress returns the address that an IPAllocation has, whatever its pool has become, or
+// a new one, and how long it is valid.
+func (f *function) obtainAddress(ctx context.Context, nn *v1alpha2.NetworkNamespace, p pool.Pool, invalid error, a *v1alpha2.IPAllocation, h holder) (netip.Addr, validity, error) {
 	if a.Status.Phase == v1alpha2.IPAllocationReleased {
-		return netip.Addr{}, term{}, errLapsed
+		return netip.Addr{}, validity{}, errExpired
 	}
 	if have, err := netip.ParseAddr(a.Status.Address); err == nil {
-		until, err := f.keep(ctx, nn.Name, have, a, h)
+		until, err := f.renewAddress(ctx, nn.Name, have, a, h)
 		return have, until, err
 	}
 	if closed := network.Closed(nn); closed != "" {
-		return netip.Addr{}, term{}, errClosed{closed}
+		return netip.Addr{}, validity{}, errNetworkClosed{closed}
 	}
 	if invalid != nil {
-		return netip.Addr{}, term{}, errInvalidPool{invalid}
+		return netip.Addr{}, validity{}, errInvalidPool{invalid}
 	}
 	if a.Spec.RequestedAddress == "" {
-		got, err := f.choose(ctx, nn, p, a, h)
-		return got, f.termFor(h.ttl), err
+		got, err := f.selectAddress(ctx, nn, p, a, h)
+		return got, f.validityFor(h.ttl), err
 	}
 	requested, err := netip.ParseAddr(a.Spec.RequestedAddress)
 	if err != nil || !p.Contains(requested) {
-		return netip.Addr{}, term{}, errOutside{a.Spec.RequestedAddress}
+		return netip.Addr{}, validity{}, errOutsidePool{a.Spec.RequestedAddress}
 	}
-	return requested, f.termFor(h.ttl), f.ledger.take(ctx, nn.Name, requested, h)
+	return requested, f.validityFor(h.ttl), f.leases.claimAddress(ctx, nn.Name, requested, h)
 }
 
-// keep renews an address that lapses, for as long as its NetworkConfiguration is
-// there, and lets it go once that has been gone for longer.
-func (f *function) keep(ctx context.Context, network string, have netip.Addr, a *v1alpha2.IPAllocation, h holder) (term, error) {
-	if h.ttl > 0 && a.Status.ExpiresAt != nil && !f.due(a) {
-		return term{expires: a.Status.ExpiresAt, check: a.Status.NextCheckTime}, nil
+// renewAddress renews an address that expires while its NetworkConfiguration exists, and
+// releases it once that has been gone for longer than its validity.
+func (f *function) renewAddress(ctx context.Context, network string, have netip.Addr, a *v1alpha2.IPAllocation, h holder) (validity, error) {
+	if h.ttl > 0 && a.Status.ExpiresAt != nil && !f.isRenewalDue(a) {
+		return validity{expires: a.Status.ExpiresAt, check: a.Status.NextCheckTime}, nil
 	}
 	if h.ttl == 0 && a.Status.ExpiresAt == nil {
-		return term{}, nil
+		return validity{}, nil
 	}
 	if a.Spec.NetworkConfigurationName != "" {
 		err := f.kube.Get(ctx, a.Namespace, a.Spec.NetworkConfigurationName, &v1alpha1.NetworkConfiguration{})
 		if err != nil && !kube.NotFound(err) {
-			return term{}, err
+			return validity{}, err
 		}
 		if err != nil && a.Status.ExpiresAt != nil {
-			return f.lapse(a)
+			return f.checkExpiry(a)
 		}
 	}
-	return f.termFor(h.ttl), f.ledger.renew(ctx, network, have, h)
+	return f.validityFor(h.ttl), f.leases.renew(ctx, network, have, h)
 }
 
-// lapse is errLapsed once the time of an address is over that nobody needs any
-// more.
-func (f *function) lapse(a *v1alpha2.IPAllocation) (term, error) {
+// checkExpiry returns errExpired if the time of an address is over and no NetworkConfiguration
+// needs it.
+func (f *function) checkExpiry(a *v1alpha2.IPAllocation) (validity, error) {
 	if f.now().Before(a.Status.ExpiresAt.Time) {
-		return term{expires: a.Status.ExpiresAt, check: a.Status.ExpiresAt}, nil
+		return validity{expires: a.Status.ExpiresAt, check: a.Status.ExpiresAt}, nil
 	}
-	return term{}, errLapsed
+	return validity{}, errExpired
 }
 
-// free gives the addresses of an allocation back, and wakes who waits for one. After a
-// delay it is resync that does.
-func (f *function) free(ctx context.Context, a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace) error {
+// releaseAddresses releases the addresses of an IPAllocation, and requeues the one that has
+// waited longest. If the network delays the reuse of addresses, resync does that later.
+func (f *function) releaseAddresses(ctx context.Context, a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace) error {
 	delay := reuseDelay(nn)
-	if err := f.ledger.releaseAll(ctx, holderOf(a, 0), delay); err != nil || delay > 0 {
+	if err := f.leases.releaseAll(ctx, holderOf(a, 0), delay); err != nil || delay > 0 {
 		return err
 	}
-	return f.wakeOldest(ctx, a.Namespace, a.Spec.NetworkNamespaceName)
+	return f.requeueOldest(ctx, a.Namespace, a.Spec.NetworkNamespaceName)
 }
 
-// giveUp releases an address and a MAC address that another delivery for the same
-// allocation made superfluous, by settling on a different address, or by releasing the
-// allocation.
-func (f *function) giveUp(ctx context.Context, network string, address netip.Addr, mac string, a *v1alpha2.IPAllocation, h holder) error {
+// releaseSuperfluous releases an address and a MAC address that another delivery for the same
+// IPAllocation has made superfluous, by claiming a different address, or by releasing the
+// IPAllocation.
+func (f *function) releaseSuperfluous(ctx context.Context, network string, address netip.Addr, mac string, a *v1alpha2.IPAllocation, h holder) error {
 	now := &v1alpha2.IPAllocation{}
 	err := f.kube.Get(ctx, a.Namespace, a.Name, now)
 	if err != nil && !kube.NotFound(err) {
@@ -240,21 +240,21 @@ func (f *function) giveUp(ctx context.Context, network string, address netip.Add
 	if err == nil && string(now.UID) == h.uid && (undecided || now.Status.Address == address.String()) {
 		return nil
 	}
-	if err := f.ledger.release(ctx, network, address, h); err != nil {
+	if err := f.leases.releaseAddress(ctx, network, address, h); err != nil {
 		return err
 	}
 	if gone := err != nil || string(now.UID) != h.uid || now.DeletionTimestamp != nil; gone && mac != "" {
-		if err := f.ledger.releaseMAC(ctx, network, mac, h); err != nil {
+		if err := f.leases.releaseMAC(ctx, network, mac, h); err != nil {
 			return err
 		}
 	}
-	return f.wakeOldest(ctx, a.Namespace, network)
+	return f.requeueOldest(ctx, a.Namespace, network)
 }
 
-// releaseAllocation gives the addresses back and lets the object go, unless its
-// NetworkConfiguration needs it. That does not show the address any more then, and the
-// allocation says that it is released, before anybody else is given it.
-func (f *function) releaseAllocation(ctx context.Context, a *v1alpha2.IPAllocation) error {
+// deleteAllocation releases the addresses and removes the finalizer, unless the
+// NetworkConfiguration needs the address. Before another IPAllocation can get the address, the
+// NetworkConfiguration no longer shows it, and the IPAllocation is Released.
+func (f *function) deleteAllocation(ctx context.Context, a *v1alpha2.IPAllocation) error {
 	if !slices.Contains(a.Finalizers, v1alpha1.FinalizerStaticIP) {
 		return nil
 	}
@@ -264,15 +264,15 @@ func (f *function) releaseAllocation(ctx context.Context, a *v1alpha2.IPAllocati
 	}
 	address := a.Status.Address
 	if address != "" {
-		if needed, err := f.part(ctx, nn, a); needed || err != nil {
+		if needed, err := f.withdrawAddress(ctx, nn, a); needed || err != nil {
 			return err
 		}
 		before := a.DeepCopy()
-		if _, err := f.writeAllocation(ctx, before, a, released(a, "Released", "address "+address+" is given back")); err != nil {
+		if _, err := f.writeAllocation(ctx, before, a, setReleased(a, "Released", "address "+address+" is given back")); err != nil {
 			return err
 		}
 	}
-	if err := f.free(ctx, a, nn); err != nil {
+	if err := f.releaseAddresses(ctx, a, nn); err != nil {
 		return err
 	}
 	before := a.DeepCopy()
@@ -281,13 +281,13 @@ func (f *function) releaseAllocation(ctx context.Context, a *v1alpha2.IPAllocati
 		return err
 	}
 	events.Report(ctx, string(v1alpha2.IPAllocationReleased), "Gave back its address "+address)
-	return f.settleConfiguration(ctx, a.Namespace, a.Spec.NetworkConfigurationName, true)
+	return f.reconcileConfiguration(ctx, a.Namespace, a.Spec.NetworkConfigurationName, true)
 }
 
-// part takes the address of an allocation that is being deleted out of the status of
-// its NetworkConfiguration. Where that needs it, or a virtual machine has it, it reports
-// so, and the address is kept like any other.
-func (f *function) part(ctx context.Context, nn *v1alpha2.NetworkNamespace, a *v1alpha2.IPAllocation) (needed bool, err error) {
+// withdrawAddress removes the address of an IPAllocation that is being deleted from the status
+// of its NetworkConfiguration. If the NetworkConfiguration needs it, or a virtual machine has
+// it, the address stays, and needed is true.
+func (f *function) withdrawAddress(ctx context.Context, nn *v1alpha2.NetworkNamespace, a *v1alpha2.IPAllocation) (needed bool, err error) {
 	nc := &v1alpha1.NetworkConfiguration{}
 	err = f.kube.Get(ctx, a.Namespace, a.Spec.NetworkConfigurationName, nc)
 	switch {
@@ -296,7 +296,7 @@ func (f *function) part(ctx context.Context, nn *v1alpha2.NetworkNamespace, a *v
 	case err != nil:
 		return false, err
 	}
-	if needed = needs(nc, nn, a); !needed {
+	if needed = needsAddress(nc, nn, a); !needed {
 		user, err := network.UserOf(ctx, f.kube, nc, a.Status.Address)
 		if err != nil {
 			return false, err
@@ -305,50 +305,43 @@ func (f *function) part(ctx context.Context, nn *v1alpha2.NetworkNamespace, a *v
 	}
 	switch {
 	case !needed:
-		if err = f.settleConfiguration(ctx, a.Namespace, nc.Name, true); errors.Is(err, errGoing) {
+		if err = f.reconcileConfiguration(ctx, a.Namespace, nc.Name, true); errors.Is(err, errReleasing) {
 			err = nil
 		}
 		return false, err
-	case notReady(nn) != "":
+	case waitsForNetwork(nn) != "":
 		return true, nil
 	}
-	_, err = f.allocate(ctx, nn, a, "")
+	_, err = f.allocateAddress(ctx, nn, a, "")
 	return true, err
 }
 
-// writeAllocation patches the status if it has changed, which it reports, and
-// tells people if the reason has. That one has its address which a NetworkConfiguration
-// needs is told on that.
-func (f *function) writeAllocation(ctx context.Context, before, a *v1alpha2.IPAllocation, told story) (bool, error) {
-	changed, err := f.kube.PatchStatus(ctx, before, a)
-	if err != nil {
-		return false, err
+// writeAllocation writes the status if it differs, which it reports, and records an Event. The
+// Event of an address for a NetworkConfiguration is recorded on the NetworkConfiguration.
+func (f *function) writeAllocation(ctx context.Context, before, a *v1alpha2.IPAllocation, outcome reconcile.Outcome) (bool, error) {
+	if a.Spec.NetworkConfigurationName != "" && outcome.Reason == reasonAllocated {
+		outcome.Changed = false
 	}
-	elsewhere := a.Spec.NetworkConfigurationName != "" && told.reason == reasonAllocated
-	if told.news && !elsewhere {
-		f.kube.Tell(ctx, a, told.warning, told.reason, told.message)
-	}
-	events.Report(ctx, string(a.Status.Phase), told.message)
-	return changed, nil
+	return reconcile.PatchStatus(ctx, f.kube, before, a, string(a.Status.Phase), outcome)
 }
 
-// due tells whether it is time to renew the address of an allocation.
-func (f *function) due(a *v1alpha2.IPAllocation) bool {
+// isRenewalDue reports whether the address of an IPAllocation is due for renewal.
+func (f *function) isRenewalDue(a *v1alpha2.IPAllocation) bool {
 	return a.Status.NextCheckTime != nil && !f.now().Before(a.Status.NextCheckTime.Time)
 }
 
-// term is for how long an address is given: until when, and when to renew it. It
-// is empty where addresses don't lapse.
-type term struct{ expires, check *metav1.Time }
+// validity says when an address expires and when it is renewed. It is empty if addresses do
+// not expire.
+type validity struct{ expires, check *metav1.Time }
 
-// termFor is the term of an address that is taken or renewed now. It is renewed
-// half way through.
-func (f *function) termFor(ttl int32) term {
+// validityFor returns the validity of an address that is claimed or renewed now. It is renewed
+// after half of ttl, which is in seconds.
+func (f *function) validityFor(ttl int32) validity {
 	if ttl == 0 {
-		return term{}
+		return validity{}
 	}
 	whole := time.Duration(ttl) * time.Second
 	expires := metav1.NewTime(f.now().Add(whole).Truncate(time.Second))
 	check := metav1.NewTime(expires.Add(-whole / 2))
-	return term{expires: &expires, check: &check}
+	return validity{expires: &expires, check: &check}
 }

@@ -74,7 +74,7 @@ func TestCost(t *testing.T) {
 					name := fmt.Sprintf("c%d-%d", i, j)
 					own.configuration(name, "net", eth0())
 					n.Store(0)
-					if err := counted.settleConfiguration(t.Context(), own.namespace, name, true); err != nil {
+					if err := counted.reconcileConfiguration(t.Context(), own.namespace, name, true); err != nil {
 						t.Fatal(err)
 					}
 					own.until(name, "NetworkConfigured")
@@ -93,7 +93,7 @@ func TestCarried(t *testing.T) {
 	s := setUp(t)
 	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1"})
 	s.configuration("web", "net", eth0())
-	if err := s.replica(s.config).settleConfiguration(t.Context(), s.namespace, "web", false); err != nil {
+	if err := s.replica(s.config).reconcileConfiguration(t.Context(), s.namespace, "web", false); err != nil {
 		t.Fatal(err)
 	}
 	nc, a := s.until("web", "NetworkConfigured"), &v1alpha2.IPAllocation{}
@@ -163,14 +163,14 @@ func (s *stand) fill(nn *v1alpha2.NetworkNamespace, from, to int) int {
 	if err != nil {
 		s.Fatal(err)
 	}
-	l := s.replica(s.config).ledger
+	l := s.replica(s.config).leases
 	var group sync.WaitGroup
 	places := make(chan int)
 	for range 8 {
 		group.Go(func() {
 			for i := range places {
 				h := holder{uid: fmt.Sprint(i), namespace: s.namespace, name: fmt.Sprintf("other%d", i)}
-				_ = l.take(s.Context(), nn.Name, p.At(uint64(i)), h) // unless somebody has it
+				_ = l.claimAddress(s.Context(), nn.Name, p.At(uint64(i)), h) // unless somebody has it
 			}
 		})
 	}

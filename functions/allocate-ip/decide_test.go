@@ -87,17 +87,17 @@ func TestDecide(t *testing.T) {
 			t.Parallel()
 			nc := &v1alpha1.NetworkConfiguration{Spec: v1alpha1.NetworkConfigurationSpec{NetworkInterfaces: tc.interfaces}}
 			nn := networked("10.0.0.0/24", "10.0.0.1", v1alpha2.StaticPool{})
-			told := decide(nc, nn, tc.held)
+			told := setConfigurationResult(nc, nn, tc.held)
 			var allocated []bool
 			for _, i := range nc.Status.NetworkInterfaces {
 				allocated = append(allocated, i.IPAllocated)
 			}
-			if nc.Status.Phase != tc.phase || told.reason != tc.why || !cmp.Equal(allocated, tc.allocated) {
-				t.Errorf("%s: got phase %s, reason %s, allocated %v", tc.reason, nc.Status.Phase, told.reason, allocated)
+			if nc.Status.Phase != tc.phase || told.Reason != tc.why || !cmp.Equal(allocated, tc.allocated) {
+				t.Errorf("%s: got phase %s, reason %s, allocated %v", tc.reason, nc.Status.Phase, told.Reason, allocated)
 			}
 			before := nc.DeepCopy()
-			if again := decide(nc, nn, tc.held); again.news || !cmp.Equal(before.Status, nc.Status) {
-				t.Errorf("deciding again must change nothing, got news %t", again.news)
+			if again := setConfigurationResult(nc, nn, tc.held); again.Changed || !cmp.Equal(before.Status, nc.Status) {
+				t.Errorf("deciding again must change nothing, got news %t", again.Changed)
 			}
 		})
 	}
@@ -107,8 +107,8 @@ func TestStale(t *testing.T) {
 	t.Parallel()
 	nn := networked("10.0.0.0/24", "10.0.0.1", v1alpha2.StaticPool{DNS: []string{"10.0.0.53"}})
 	nc := &v1alpha1.NetworkConfiguration{Spec: v1alpha1.NetworkConfigurationSpec{NetworkInterfaces: []v1alpha1.InterfaceSpec{eth0()}}}
-	decide(nc, nn, []v1alpha2.IPAllocation{allocation("eth0", "Allocated", "10.0.0.5", "Allocated")})
-	if stale(nc, nn) {
+	setConfigurationResult(nc, nn, []v1alpha2.IPAllocation{allocation("eth0", "Allocated", "10.0.0.5", "Allocated")})
+	if isConfigurationOutdated(nc, nn) {
 		t.Error("what has just been decided repeats the terms of its network")
 	}
 	for name, change := range map[string]func(*v1alpha2.NetworkNamespace){
@@ -119,7 +119,7 @@ func TestStale(t *testing.T) {
 		"segment": func(nn *v1alpha2.NetworkNamespace) { nn.Status.IPv4Prefix, nn.Status.IPv4Gateway = "10.1.0.0/24", "" },
 	} {
 		changed := nn.DeepCopy()
-		if change(changed); !stale(nc, changed) {
+		if change(changed); !isConfigurationOutdated(nc, changed) {
 			t.Errorf("a changed %s has to reach the machines of the network", name)
 		}
 	}
@@ -136,18 +136,18 @@ func TestConclude(t *testing.T) {
 	cases := map[string]struct {
 		reason  string
 		address string
-		until   term
+		until   validity
 		err     error
 		phase   v1alpha2.IPAllocationPhase
 		why     string
 		warning bool
 	}{
 		"Allocated": {reason: "the address is there", address: "10.0.0.5", phase: "Allocated", why: "Allocated"},
-		"Term":      {reason: "an address that lapses says when", address: "10.0.0.5", until: term{expires: &expires, check: &expires}, phase: "Allocated", why: "Allocated"},
+		"Term":      {reason: "an address that lapses says when", address: "10.0.0.5", until: validity{expires: &expires, check: &expires}, phase: "Allocated", why: "Allocated"},
 		"Exhausted": {reason: "it will be served", err: errExhausted, phase: "Pending", why: "PoolExhausted"},
-		"Taken":     {reason: "another address is never given instead", err: errTaken{by: "IPAllocation x"}, phase: "Error", why: "AddressTaken", warning: true},
-		"Outside":   {reason: "another address is never given instead", err: errOutside{"10.9.9.9"}, phase: "Error", why: "AddressOutsidePool", warning: true},
-		"Lapsed":    {reason: "nobody needs it any more", err: errLapsed, phase: "Released", why: "Lapsed"},
+		"Taken":     {reason: "another address is never given instead", err: errAddressTaken{by: "IPAllocation x"}, phase: "Error", why: "AddressTaken", warning: true},
+		"Outside":   {reason: "another address is never given instead", err: errOutsidePool{"10.9.9.9"}, phase: "Error", why: "AddressOutsidePool", warning: true},
+		"Lapsed":    {reason: "nobody needs it any more", err: errExpired, phase: "Released", why: "Lapsed"},
 		"Invalid":   {reason: "the network's owner has to change the pool", err: errInvalidPool{errors.New("no")}, phase: "Pending", why: "InvalidPool"},
 		"Kept":      {reason: "a machine uses it, whatever the pool is now", address: "10.0.0.1", phase: "Allocated", why: "OutsidePool", warning: true},
 	}
@@ -156,9 +156,9 @@ func TestConclude(t *testing.T) {
 			t.Parallel()
 			a := &v1alpha2.IPAllocation{}
 			address, _ := netip.ParseAddr(tc.address)
-			told := conclude(a, nn, p, address, tc.until, tc.err)
-			if a.Status.Phase != tc.phase || told.reason != tc.why || told.warning != tc.warning || a.Status.Address != tc.address {
-				t.Errorf("%s: got phase %s, reason %s, warning %t, address %q", tc.reason, a.Status.Phase, told.reason, told.warning, a.Status.Address)
+			told := setAllocationResult(a, nn, p, address, tc.until, tc.err)
+			if a.Status.Phase != tc.phase || told.Reason != tc.why || told.Warning != tc.warning || a.Status.Address != tc.address {
+				t.Errorf("%s: got phase %s, reason %s, warning %t, address %q", tc.reason, a.Status.Phase, told.Reason, told.Warning, a.Status.Address)
 			}
 			if a.Status.ExpiresAt != tc.until.expires || a.Status.NextCheckTime != tc.until.check {
 				t.Errorf("%s: got expiry %v", tc.reason, a.Status.ExpiresAt)

@@ -206,7 +206,7 @@ func (s *schedule) spawn(name string) *function {
 	f := s.replica(config)
 	f.sender = silent{}
 	f.now = func() time.Time { return s.clock }
-	f.ledger.now = f.now
+	f.leases.now = f.now
 	return f
 }
 
@@ -219,20 +219,20 @@ func (s *schedule) errand(f *function, name string) {
 	ctx, holder := s.Context(), fmt.Sprintf("c%d", s.random.IntN(s.addresses+1))
 	switch s.random.IntN(10) {
 	case 0, 1, 2:
-		_ = f.settleConfiguration(ctx, s.namespace, holder, true)
+		_ = f.reconcileConfiguration(ctx, s.namespace, holder, true)
 	case 3, 4:
-		_ = f.settleAllocation(ctx, s.namespace, holder+"-eth0", events.TypeResync)
+		_ = f.reconcileAllocation(ctx, s.namespace, holder+"-eth0", events.TypeResync)
 	case 5:
 		address := netip.MustParseAddr(fmt.Sprintf("10.0.0.%d", 10+s.random.IntN(s.addresses)))
-		_, _ = f.ledger.sweep(ctx, s.namespace, leaseName("net", address))
+		_, _ = f.leases.deleteUnused(ctx, s.namespace, leaseName("net", address))
 	case 6:
 		s.trace = append(s.trace, name+": delete "+holder)
 		s.remove(holder)
-		_ = f.settleAllocation(ctx, s.namespace, holder+"-eth0", events.TypeRefUpdate)
+		_ = f.reconcileAllocation(ctx, s.namespace, holder+"-eth0", events.TypeRefUpdate)
 	case 7:
 		s.trace = append(s.trace, name+": delete the allocation of "+holder)
 		_ = s.kube.Delete(ctx, &v1alpha2.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: holder + "-eth0"}})
-		_ = f.settleAllocation(ctx, s.namespace, holder+"-eth0", events.TypeRefUpdate)
+		_ = f.reconcileAllocation(ctx, s.namespace, holder+"-eth0", events.TypeRefUpdate)
 	case 8:
 		address := ""
 		if n := s.random.IntN(s.addresses + 1); n > 0 {
@@ -240,7 +240,7 @@ func (s *schedule) errand(f *function, name string) {
 		}
 		s.trace = append(s.trace, name+": "+holder+" asks for "+address)
 		_ = s.ask(holder, address)
-		_ = f.settleConfiguration(ctx, s.namespace, holder, false)
+		_ = f.reconcileConfiguration(ctx, s.namespace, holder, false)
 	default:
 		s.clock = s.clock.Add(40 * time.Second)
 		s.create(holder)
@@ -306,7 +306,7 @@ func TestInterleavings(t *testing.T) {
 func (s *schedule) settleAll() {
 	s.Helper()
 	f := s.replica(s.config)
-	f.sender, f.now, f.ledger.now = silent{}, func() time.Time { return s.clock }, func() time.Time { return s.clock }
+	f.sender, f.now, f.leases.now = silent{}, func() time.Time { return s.clock }, func() time.Time { return s.clock }
 	for i := range s.addresses + 1 {
 		_ = s.ask(fmt.Sprintf("c%d", i), "") // two cannot be served that ask for the same
 	}
@@ -321,16 +321,16 @@ func (s *schedule) settleAll() {
 			if err := s.kube.Get(s.Context(), s.namespace, owner.Name, nc); kube.NotFound(err) || nc.UID != owner.UID {
 				_ = s.kube.Delete(s.Context(), &a) // the garbage collector does
 			}
-			_ = kube.OnConflict(func() error { return f.settleAllocation(s.Context(), s.namespace, a.Name, events.TypeResync) })
+			_ = kube.OnConflict(func() error { return f.reconcileAllocation(s.Context(), s.namespace, a.Name, events.TypeResync) })
 		}
 		for i := range s.addresses {
 			address := netip.MustParseAddr(fmt.Sprintf("10.0.0.%d", 10+i))
-			if _, err := f.ledger.sweep(s.Context(), s.namespace, leaseName("net", address)); err != nil {
+			if _, err := f.leases.deleteUnused(s.Context(), s.namespace, leaseName("net", address)); err != nil {
 				s.Error(err)
 			}
 		}
 		for i := range s.addresses + 1 {
-			_ = kube.OnConflict(func() error { return f.settleConfiguration(s.Context(), s.namespace, fmt.Sprintf("c%d", i), true) })
+			_ = kube.OnConflict(func() error { return f.reconcileConfiguration(s.Context(), s.namespace, fmt.Sprintf("c%d", i), true) })
 		}
 		s.unique()
 	}
@@ -341,7 +341,7 @@ func (s *schedule) settleAll() {
 	}
 	served := 0
 	for _, nc := range alive.Items {
-		if settled(&nc) {
+		if isConfigured(&nc) {
 			served++
 		}
 	}
@@ -361,7 +361,7 @@ func TestProcessDiesWhileItReleases(t *testing.T) {
 	for n := range int32(5) {
 		for _, name := range names {
 			check.create(name)
-			if err := s.replica(s.config).settleConfiguration(t.Context(), s.namespace, name, true); err != nil {
+			if err := s.replica(s.config).reconcileConfiguration(t.Context(), s.namespace, name, true); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -378,9 +378,9 @@ func TestProcessDiesWhileItReleases(t *testing.T) {
 		config.Wrap(func(rt http.RoundTripper) http.RoundTripper { d.RoundTripper = rt; return d })
 		dies := s.replica(config)
 		dies.sender = silent{}
-		_ = dies.settleAllocation(t.Context(), s.namespace, meta.Name, events.TypeRefUpdate)
+		_ = dies.reconcileAllocation(t.Context(), s.namespace, meta.Name, events.TypeRefUpdate)
 		for _, who := range []string{names[1], names[0], names[1]} {
-			if err := s.replica(s.config).settleAllocation(t.Context(), s.namespace, who+"-eth0", events.TypeResync); err != nil {
+			if err := s.replica(s.config).reconcileAllocation(t.Context(), s.namespace, who+"-eth0", events.TypeResync); err != nil {
 				t.Fatal(err)
 			}
 			check.unique()

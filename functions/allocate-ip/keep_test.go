@@ -60,8 +60,8 @@ func TestMachineKeepsItsAddress(t *testing.T) {
 			}
 			resync := func() {
 				t.Helper()
-				_ = f.settleConfiguration(t.Context(), s.namespace, "web", true) // it may wait
-				if err := kube.OnConflict(func() error { return f.settleAllocation(t.Context(), s.namespace, "web-eth0", events.TypeResync) }); err != nil {
+				_ = f.reconcileConfiguration(t.Context(), s.namespace, "web", true) // it may wait
+				if err := kube.OnConflict(func() error { return f.reconcileAllocation(t.Context(), s.namespace, "web-eth0", events.TypeResync) }); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -115,7 +115,7 @@ func TestClosedNetwork(t *testing.T) {
 			t.Errorf("%s: what is settled was written: %+v", phase, now.Status)
 		}
 		f.now = func() time.Time { return time.Now().Add(5 * time.Minute) }
-		if err := f.settleAllocation(t.Context(), s.namespace, "web-eth0", events.TypeResync); err != nil {
+		if err := f.reconcileAllocation(t.Context(), s.namespace, "web-eth0", events.TypeResync); err != nil {
 			t.Fatal(err)
 		}
 		f.now = time.Now
@@ -128,7 +128,7 @@ func TestClosedNetwork(t *testing.T) {
 	if err := s.kube.Create(t.Context(), own); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.settleAllocation(t.Context(), s.namespace, "own", events.TypeAdd); err != nil {
+	if err := f.reconcileAllocation(t.Context(), s.namespace, "own", events.TypeAdd); err != nil {
 		t.Fatal(err)
 	}
 	s.says("own", "NetworkDeleting")

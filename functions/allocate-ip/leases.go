@@ -24,17 +24,17 @@ const (
 	managedBy         = "allocate-ip"
 )
 
-// ledger records who holds which address of a network. There is one Lease for
-// each address that has a holder; the Lease's name says which, so that the API
-// server lets one of two writers win. An address that was given back but must not
-// be given out again yet has a Lease without a holder.
-type ledger struct {
+// leaseStore records which IPAllocation holds which address of a network. Each address with a
+// holder has a Lease whose name derives from the address, so that the API server decides
+// between two that claim it. An address that was released and must not be allocated yet has a
+// Lease without a holder.
+type leaseStore struct {
 	kube     *kube.Client
 	now      func() time.Time
 	listings merge.Calls[listing]
 }
 
-// holder is an IPAllocation, as the ledger knows it.
+// holder is an IPAllocation as its Leases record it.
 type holder struct {
 	uid             string
 	namespace, name string
@@ -46,84 +46,92 @@ func holderOf(a *v1alpha2.IPAllocation, ttl int32) holder {
 	return holder{uid: string(a.UID), namespace: a.Namespace, name: a.Name, ttl: ttl}
 }
 
-// errTaken says that an address has another holder, by whose name it is.
-type errTaken struct{ by string }
+// errAddressTaken says that an address has another holder, with its name.
+type errAddressTaken struct{ by string }
 
-func (e errTaken) Error() string { return "the address is held by " + e.by }
+func (e errAddressTaken) Error() string { return "the address is held by " + e.by }
 
-func takenBy(lease *coordinationv1.Lease) error {
+func takenError(lease *coordinationv1.Lease) error {
 	if holderUID(lease) == "" {
-		return errTaken{by: "nobody, but kept back for reuseDelaySeconds"}
+		return errAddressTaken{by: "nobody, but kept back for reuseDelaySeconds"}
 	}
-	return errTaken{by: "IPAllocation " + lease.Annotations[annotationHolder]}
+	return errAddressTaken{by: "IPAllocation " + lease.Annotations[annotationHolder]}
 }
 
-// take records that h holds the address. It is no error if h holds it already.
-// Of any number of holders that ask for one address, all but one get errTaken.
-func (l *ledger) take(ctx context.Context, network string, a netip.Addr, h holder) error {
-	lease := l.lease(network, a, h)
-	err := l.kube.Create(ctx, lease)
-	if !kube.AlreadyExists(err) {
-		return err
-	}
-	old := &coordinationv1.Lease{}
-	if err := l.kube.Get(ctx, h.namespace, lease.Name, old); err != nil {
-		return err
-	}
+// claimAddress records that h holds the address. It succeeds if h holds it already. Of several
+// holders that claim one address, all but one get errAddressTaken.
+func (l *leaseStore) claimAddress(ctx context.Context, network string, a netip.Addr, h holder) error {
+	lease := l.addressLease(network, a, h)
+	existing, err := l.create(ctx, lease)
 	switch {
-	case holderUID(old) == h.uid:
-		return nil
-	case !l.reusable(old):
-		return takenBy(old)
+	case err != nil || existing == nil || holderUID(existing) == h.uid:
+		return err
+	case !l.isReusable(existing):
+		return takenError(existing)
 	}
-	lease.ResourceVersion = old.ResourceVersion
+	lease.ResourceVersion = existing.ResourceVersion
 	return l.kube.Update(ctx, lease)
 }
 
-// vacant is errTaken where the address of a Lease has a holder, or must not be given
-// out yet.
-func (l *ledger) vacant(ctx context.Context, namespace, name string) error {
+// create creates a Lease, or returns the existing Lease of its name.
+func (l *leaseStore) create(ctx context.Context, lease *coordinationv1.Lease) (existing *coordinationv1.Lease, err error) {
+	err = l.kube.Create(ctx, lease)
+	if !kube.AlreadyExists(err) {
+		return nil, err
+	}
+	existing = &coordinationv1.Lease{}
+	return existing, l.kube.Get(ctx, lease.Namespace, lease.Name, existing)
+}
+
+// checkFree returns errAddressTaken if the address of a Lease has a holder, or must not be
+// allocated yet.
+func (l *leaseStore) checkFree(ctx context.Context, namespace, name string) error {
 	lease := &coordinationv1.Lease{}
 	err := l.kube.Get(ctx, namespace, name, lease)
 	switch {
 	case kube.NotFound(err):
 		return nil
-	case err != nil || l.reusable(lease):
+	case err != nil || l.isReusable(lease):
 		return err
 	default:
-		return takenBy(lease)
+		return takenError(lease)
 	}
 }
 
-// releaseAll gives back every address that h holds. For delay they are not given
-// out again.
-func (l *ledger) releaseAll(ctx context.Context, h holder, delay time.Duration) error {
+// releaseAll releases every address that h holds. They are not allocated again before delay is
+// over.
+func (l *leaseStore) releaseAll(ctx context.Context, h holder, delay time.Duration) error {
 	list := &coordinationv1.LeaseList{}
 	if err := l.kube.List(ctx, h.namespace, labelHolder+"="+h.uid, list); err != nil {
 		return err
 	}
 	for i := range list.Items {
-		if err := l.giveBack(ctx, &list.Items[i], delay); err != nil && !kube.Conflict(err) && !kube.NotFound(err) {
+		if err := l.releaseLease(ctx, &list.Items[i], delay); err != nil && !kube.Conflict(err) && !kube.NotFound(err) {
 			return err
 		}
 	}
 	return nil
 }
 
-// release gives one address back, if h holds it.
-func (l *ledger) release(ctx context.Context, network string, a netip.Addr, h holder) error {
+// releaseAddress releases one address, if h holds it.
+func (l *leaseStore) releaseAddress(ctx context.Context, network string, a netip.Addr, h holder) error {
+	return l.release(ctx, leaseName(network, a), h)
+}
+
+// release releases the Lease of a name, if h holds it.
+func (l *leaseStore) release(ctx context.Context, name string, h holder) error {
 	lease := &coordinationv1.Lease{}
-	err := l.kube.Get(ctx, h.namespace, leaseName(network, a), lease)
+	err := l.kube.Get(ctx, h.namespace, name, lease)
 	if kube.NotFound(err) || (err == nil && holderUID(lease) != h.uid) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return l.giveBack(ctx, lease, 0)
+	return l.releaseLease(ctx, lease, 0)
 }
 
-func (l *ledger) giveBack(ctx context.Context, lease *coordinationv1.Lease, delay time.Duration) error {
+func (l *leaseStore) releaseLease(ctx context.Context, lease *coordinationv1.Lease, delay time.Duration) error {
 	if _, isMAC := lease.Annotations[annotationMAC]; delay <= 0 || isMAC {
 		return l.kube.DeleteExactly(ctx, lease)
 	}
@@ -134,10 +142,10 @@ func (l *ledger) giveBack(ctx context.Context, lease *coordinationv1.Lease, dela
 	return l.kube.Update(ctx, lease)
 }
 
-// sweep deletes the Lease of a name if it keeps an address from being given out
-// for nobody: its holder is gone, has released it or settled on another address, or
-// it has no holder and its delay is over. It reports whether it has.
-func (l *ledger) sweep(ctx context.Context, namespace, name string) (bool, error) {
+// deleteUnused deletes the Lease of a name if no object uses its address: its holder does not
+// exist, has released it or has another address, or the Lease has no holder and its delay is
+// over. It reports whether it has deleted the Lease.
+func (l *leaseStore) deleteUnused(ctx context.Context, namespace, name string) (bool, error) {
 	lease := &coordinationv1.Lease{}
 	err := l.kube.Get(ctx, namespace, name, lease)
 	if kube.NotFound(err) || (err == nil && lease.Labels[v1alpha1.LabelManagedBy] != managedBy) {
@@ -157,36 +165,36 @@ func (l *ledger) sweep(ctx context.Context, namespace, name string) (bool, error
 		if err == nil && string(a.UID) == uid && !other && a.Status.Phase != v1alpha2.IPAllocationReleased {
 			return false, nil
 		}
-	} else if !l.reusable(lease) {
+	} else if !l.isReusable(lease) {
 		return false, nil
 	}
 	err = l.kube.DeleteExactly(ctx, lease)
 	return err == nil, err
 }
 
-// renew starts the time again after which the address lapses. It returns errTaken
-// where the address has another holder by now.
-func (l *ledger) renew(ctx context.Context, network string, a netip.Addr, h holder) error {
+// renew restarts the time after which an address expires. It returns errAddressTaken if the
+// address has another holder.
+func (l *leaseStore) renew(ctx context.Context, network string, a netip.Addr, h holder) error {
 	lease := &coordinationv1.Lease{}
 	err := l.kube.Get(ctx, h.namespace, leaseName(network, a), lease)
 	if kube.NotFound(err) {
-		return l.take(ctx, network, a, h)
+		return l.claimAddress(ctx, network, a, h)
 	}
 	if err != nil {
 		return err
 	}
 	if holderUID(lease) != h.uid {
-		return takenBy(lease)
+		return takenError(lease)
 	}
 	before := lease.DeepCopy()
-	lease.Spec = l.lease(network, a, h).Spec
+	lease.Spec = l.addressLease(network, a, h).Spec
 	lease.Spec.AcquireTime = before.Spec.AcquireTime
 	_, err = l.kube.Patch(ctx, before, lease)
 	return err
 }
 
-// listing is what the Leases of a network say, or why nobody knows. It is shared, so
-// nobody may change it.
+// listing is what the Leases of a network say, or the error of reading them. Deliveries share
+// it, so it must not be changed.
 type listing struct {
 	// taken has the addresses that cannot be given out.
 	taken map[netip.Addr]bool
@@ -195,7 +203,7 @@ type listing struct {
 	err  error
 }
 
-// free is the number of addresses of a pool that can be given out.
+// free returns the number of addresses of a pool that can be allocated.
 func (seen listing) free(p pool.Pool) uint64 {
 	free := p.Size()
 	for a := range seen.taken {
@@ -206,16 +214,15 @@ func (seen listing) free(p pool.Pool) uint64 {
 	return free
 }
 
-// read looks at a network's Leases. Who does so at the same time shares one request, and
-// what it says.
-func (l *ledger) read(ctx context.Context, namespace, network string) (listing, error) {
+// listShared reads a network's Leases. Concurrent callers share one request and its result.
+func (l *leaseStore) listShared(ctx context.Context, namespace, network string) (listing, error) {
 	seen := l.listings.Do(ctx, namespace+"/"+network, func(ctx context.Context) listing {
 		return l.list(ctx, namespace, network)
 	})
 	return seen, seen.err
 }
 
-func (l *ledger) list(ctx context.Context, namespace, network string) listing {
+func (l *leaseStore) list(ctx context.Context, namespace, network string) listing {
 	list := &coordinationv1.LeaseList{}
 	selector := v1alpha2.LabelNetworkNamespace + "=" + kube.LabelValue(network) + "," + v1alpha1.LabelManagedBy + "=" + managedBy
 	if err := l.kube.List(ctx, namespace, selector, list); err != nil {
@@ -230,17 +237,17 @@ func (l *ledger) list(ctx context.Context, namespace, network string) listing {
 		if uid := holderUID(&list.Items[i]); uid != "" {
 			seen.held[uid] = a
 		}
-		if !l.reusable(&list.Items[i]) {
+		if !l.isReusable(&list.Items[i]) {
 			seen.taken[a] = true
 		}
 	}
 	return seen
 }
 
-// reusable tells whether an address that has a Lease may be given out: it has no
-// holder, and its delay is over. A Lease that has a holder is never taken away
-// here, however old it is: its holder may be alive, and only slow.
-func (l *ledger) reusable(lease *coordinationv1.Lease) bool {
+// isReusable reports whether an address with a Lease may be allocated: the Lease has no
+// holder, and its delay is over. A Lease with a holder is never taken over here, however old
+// it is, because its holder may only be slow.
+func (l *leaseStore) isReusable(lease *coordinationv1.Lease) bool {
 	s := lease.Spec
 	if holderUID(lease) != "" {
 		return false
@@ -249,8 +256,8 @@ func (l *ledger) reusable(lease *coordinationv1.Lease) bool {
 		!l.now().Before(s.RenewTime.Add(time.Duration(*s.LeaseDurationSeconds)*time.Second))
 }
 
-func (l *ledger) lease(network string, a netip.Addr, h holder) *coordinationv1.Lease {
-	lease := l.leaseOf(leaseName(network, a), h)
+func (l *leaseStore) addressLease(network string, a netip.Addr, h holder) *coordinationv1.Lease {
+	lease := l.newLease(leaseName(network, a), h)
 	lease.Labels[v1alpha2.LabelNetworkNamespace] = kube.LabelValue(network)
 	lease.Annotations[annotationAddress] = a.String()
 	if h.ttl > 0 {
@@ -259,8 +266,8 @@ func (l *ledger) lease(network string, a netip.Addr, h holder) *coordinationv1.L
 	return lease
 }
 
-// leaseOf is a Lease of a name that has a holder.
-func (l *ledger) leaseOf(name string, h holder) *coordinationv1.Lease {
+// newLease returns a Lease of a name with a holder.
+func (l *leaseStore) newLease(name string, h holder) *coordinationv1.Lease {
 	now := metav1.NewMicroTime(l.now())
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
@@ -279,8 +286,7 @@ func holderUID(lease *coordinationv1.Lease) string {
 	return *lease.Spec.HolderIdentity
 }
 
-// leaseName is the one name that an address has in a network, however it is
-// written.
+// leaseName returns the one name that an address has in a network, however it is written.
 func leaseName(network string, a netip.Addr) string {
 	return kube.Name(network, strings.NewReplacer(".", "-", ":", "-").Replace(a.StringExpanded()))
 }

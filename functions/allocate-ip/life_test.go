@@ -30,19 +30,19 @@ func TestReleaseDelaysReuse(t *testing.T) {
 	now := time.Now()
 	clock := func() time.Time { return now }
 	f := s.replica(s.config)
-	f.ledger.now = clock
+	f.leases.now = clock
 	p, err := pool.New(nn, v1alpha2.IPv4)
 	if err != nil {
 		t.Fatal(err)
 	}
 	choose := func(uid string) (netip.Addr, error) {
 		a := &v1alpha2.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "a" + uid, UID: types.UID(uid)}}
-		return f.choose(t.Context(), nn, p, a, holderOf(a, 0))
+		return f.selectAddress(t.Context(), nn, p, a, holderOf(a, 0))
 	}
 	if _, err := choose("1"); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.ledger.releaseAll(t.Context(), holder{uid: "1", namespace: s.namespace, name: "a1"}, reuseDelay(nn)); err != nil {
+	if err := f.leases.releaseAll(t.Context(), holder{uid: "1", namespace: s.namespace, name: "a1"}, reuseDelay(nn)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := choose("2"); !errors.Is(err, errExhausted) {
@@ -52,7 +52,7 @@ func TestReleaseDelaysReuse(t *testing.T) {
 	if a, err := choose("2"); err != nil || a.String() != "10.0.0.2" {
 		t.Errorf("after the delay: got %s, %v", a, err)
 	}
-	if _, err := f.ledger.sweep(t.Context(), s.namespace, leaseName("net", netip.MustParseAddr("10.0.0.2"))); err != nil {
+	if _, err := f.leases.deleteUnused(t.Context(), s.namespace, leaseName("net", netip.MustParseAddr("10.0.0.2"))); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.kube.Get(t.Context(), s.namespace, leaseName("net", netip.MustParseAddr("10.0.0.2")), &coordinationv1.Lease{}); !kube.NotFound(err) {
@@ -76,8 +76,8 @@ func TestInterfaceGoesEarly(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := s.replica(s.config)
-	for _, want := range wanted(nc, nn) {
-		if _, err := f.ensure(t.Context(), nc, nn, want, nil); err != nil {
+	for _, want := range requiredAllocations(nc, nn) {
+		if _, err := f.ensureAllocation(t.Context(), nc, nn, want, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -102,17 +102,17 @@ func TestTTL(t *testing.T) {
 	now := time.Now()
 	f := s.replica(s.config)
 	f.now = func() time.Time { return now }
-	f.ledger.now = f.now
+	f.leases.now = f.now
 	nc := s.configuration("web", "net", eth0())
 	settle := func() *v1alpha2.IPAllocation {
 		t.Helper()
 		a := &v1alpha2.IPAllocation{}
-		if err := errors.Join(f.settleAllocation(t.Context(), s.namespace, "web-eth0", events.TypeRefUpdate), s.kube.Get(t.Context(), s.namespace, "web-eth0", a)); err != nil {
+		if err := errors.Join(f.reconcileAllocation(t.Context(), s.namespace, "web-eth0", events.TypeRefUpdate), s.kube.Get(t.Context(), s.namespace, "web-eth0", a)); err != nil {
 			t.Fatal(err)
 		}
 		return a
 	}
-	if err := f.settleConfiguration(t.Context(), s.namespace, "web", true); err != nil {
+	if err := f.reconcileConfiguration(t.Context(), s.namespace, "web", true); err != nil {
 		t.Fatal(err)
 	}
 	first := settle()
@@ -247,7 +247,7 @@ func TestControlPlaneIsKept(t *testing.T) {
 		for _, a := range list.Items {
 			if a.Status.Address != "" {
 				got = append(got, a.Status.Address)
-			} else if exhausted(&a) {
+			} else if isPoolExhausted(&a) {
 				waiting++
 			}
 		}
@@ -306,7 +306,7 @@ func TestNextIsWoken(t *testing.T) {
 	f, heard := s.replica(s.config), &woken{}
 	f.sender = heard
 	look := func(name string) {
-		if err := f.settleConfiguration(t.Context(), s.namespace, name, false); err != nil {
+		if err := f.reconcileConfiguration(t.Context(), s.namespace, name, false); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -353,7 +353,7 @@ func TestCountWakesNobody(t *testing.T) {
 	} {
 		heard.names = nil
 		s.change("net", step.change)
-		if err := f.wakeNetwork(t.Context(), s.namespace, "net", step.thorough); err != nil {
+		if err := f.requeueNetwork(t.Context(), s.namespace, "net", step.thorough); err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Equal(heard.names, step.want) {
@@ -361,10 +361,10 @@ func TestCountWakesNobody(t *testing.T) {
 		}
 	}
 	nn := &v1alpha2.NetworkNamespace{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "net"}}
-	if err := errors.Join(s.kube.Delete(t.Context(), nn), f.wakeNetwork(t.Context(), s.namespace, "net", false)); err != nil {
+	if err := errors.Join(s.kube.Delete(t.Context(), nn), f.requeueNetwork(t.Context(), s.namespace, "net", false)); err != nil {
 		t.Fatal(err)
 	}
-	if _, known := f.woken.Load(s.namespace + "/net"); known {
+	if _, known := f.requeuedFor.Load(s.namespace + "/net"); known {
 		t.Error("the terms of a network are remembered that is gone")
 	}
 }

@@ -5,103 +5,86 @@ import (
 	"fmt"
 	"strings"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// annotationMAC has the MAC address that a Lease keeps for its holder. Such a Lease has
-// no label of a network, so that it is not among those of addresses.
+// annotationMAC has the MAC address that a Lease records for its holder. Such a Lease has no
+// label of a network, so that a listing of addresses does not include it.
 const annotationMAC = "vitistack.io/mac-address"
 
-const reasonTwin = "DuplicateMACAddress"
+const reasonDuplicateMAC = "DuplicateMACAddress"
 
-// errTwin says that another allocation of the network has the MAC address.
-type errTwin struct{ mac, by string }
+// errDuplicateMAC says that another IPAllocation of the network has the MAC address.
+type errDuplicateMAC struct{ mac, by string }
 
-func (e errTwin) Error() string {
+func (e errDuplicateMAC) Error() string {
 	return fmt.Sprintf("MAC address %s is the one of IPAllocation %s in the same network: give the interface another, or delete the other one", e.mac, e.by)
 }
 
-// claimed returns the MAC address that an allocation has to have to itself before it
-// gets an address, or nothing where it has it, as the status of its NetworkConfiguration
-// shows. Of the allocations of an interface, the one of the first family has it.
-func claimed(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, a *v1alpha2.IPAllocation) string {
+// macToClaim returns the MAC address that an IPAllocation has to claim before it gets an
+// address, or nothing if the status of its NetworkConfiguration shows that it has it. Of the
+// IPAllocations of an interface, the one of the first family claims it.
+func macToClaim(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, a *v1alpha2.IPAllocation) string {
 	if served := families(nn); len(served) == 0 || familyOf(a, nn) != served[0] {
 		return ""
 	}
 	for _, i := range nc.Spec.NetworkInterfaces {
-		if mac := normalMAC(i.MACAddress); i.Name == a.Spec.InterfaceName && mac != shownMAC(nc, i.Name) {
+		if mac := normalizeMAC(i.MACAddress); i.Name == a.Spec.InterfaceName && mac != allocatedMAC(nc, i.Name) {
 			return mac
 		}
 	}
 	return ""
 }
 
-// shownMAC is the MAC address with which the status of a NetworkConfiguration shows an
-// interface that has its addresses, or nothing.
-func shownMAC(nc *v1alpha1.NetworkConfiguration, name string) string {
+// allocatedMAC returns the MAC address of an interface that has its addresses in the status of
+// a NetworkConfiguration, or nothing.
+func allocatedMAC(nc *v1alpha1.NetworkConfiguration, name string) string {
 	for _, s := range nc.Status.NetworkInterfaces {
 		if s.Name == name && s.IPAllocated {
-			return normalMAC(s.MACAddress)
+			return normalizeMAC(s.MACAddress)
 		}
 	}
 	return ""
 }
 
-// normalMAC writes a MAC address in the one way that a Lease is named by.
-func normalMAC(mac v1alpha1.MACAddress) string {
+// normalizeMAC returns a MAC address in the form that names of Leases derive from.
+func normalizeMAC(mac v1alpha1.MACAddress) string {
 	return strings.ToLower(strings.ReplaceAll(string(mac), "-", ":"))
 }
 
-// dropMAC gives back the MAC address that an interface had before its present one.
-func (f *function) dropMAC(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, a *v1alpha2.IPAllocation) error {
-	had := shownMAC(nc, a.Spec.InterfaceName)
-	if had == "" || claimed(nc, nn, a) == "" || a.Status.Phase != v1alpha2.IPAllocationAllocated {
+// releaseFormerMAC releases the MAC address that an interface had before its present one.
+func (f *function) releaseFormerMAC(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, a *v1alpha2.IPAllocation) error {
+	had := allocatedMAC(nc, a.Spec.InterfaceName)
+	if had == "" || macToClaim(nc, nn, a) == "" || a.Status.Phase != v1alpha2.IPAllocationAllocated {
 		return nil
 	}
-	return f.ledger.releaseMAC(ctx, nn.Name, had, holderOf(a, 0))
+	return f.leases.releaseMAC(ctx, nn.Name, had, holderOf(a, 0))
 }
 
-// takeMAC records that h has a MAC address in a network, and reports whether h has it by
-// this call. It is no error if h has it already, or if mac is empty. Of any number of
-// holders, all but one get errTwin.
-func (l *ledger) takeMAC(ctx context.Context, network, mac string, h holder) (taken bool, err error) {
+// claimMAC records that h has a MAC address in a network, and reports whether this call has
+// created the record. It succeeds if h has the address already, or if mac is empty. Of several
+// holders that claim one address all but one get errDuplicateMAC.
+func (l *leaseStore) claimMAC(ctx context.Context, network, mac string, h holder) (created bool, err error) {
 	if mac == "" {
 		return false, nil
 	}
-	lease := l.leaseOf(macLeaseName(network, mac), h)
+	lease := l.newLease(macLeaseName(network, mac), h)
 	lease.Annotations[annotationMAC] = mac
-	err = l.kube.Create(ctx, lease)
-	if !kube.AlreadyExists(err) {
-		return err == nil, err
+	existing, err := l.create(ctx, lease)
+	if err == nil && existing != nil && holderUID(existing) != h.uid {
+		err = errDuplicateMAC{mac, existing.Annotations[annotationHolder]}
 	}
-	old := &coordinationv1.Lease{}
-	if err := l.kube.Get(ctx, h.namespace, lease.Name, old); err != nil {
-		return false, err
-	}
-	if holderUID(old) != h.uid {
-		return false, errTwin{mac, old.Annotations[annotationHolder]}
-	}
-	return false, nil
+	return err == nil && existing == nil, err
 }
 
-// releaseMAC gives a MAC address back, if h has it.
-func (l *ledger) releaseMAC(ctx context.Context, network, mac string, h holder) error {
-	lease := &coordinationv1.Lease{}
-	err := l.kube.Get(ctx, h.namespace, macLeaseName(network, mac), lease)
-	if kube.NotFound(err) || (err == nil && holderUID(lease) != h.uid) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return l.kube.DeleteExactly(ctx, lease)
+// releaseMAC releases a MAC address, if h has it.
+func (l *leaseStore) releaseMAC(ctx context.Context, network, mac string, h holder) error {
+	return l.release(ctx, macLeaseName(network, mac), h)
 }
 
-// macLeaseName is the one name that a MAC address has in a network.
+// macLeaseName returns the one name that a MAC address has in a network.
 func macLeaseName(network, mac string) string {
 	return kube.Name(network, "mac", strings.ReplaceAll(mac, ":", "-"))
 }

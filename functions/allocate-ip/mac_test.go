@@ -17,7 +17,7 @@ import (
 // settle has a process reconcile a NetworkConfiguration as for resync.
 func (s *stand) settle(f *function, name string) {
 	s.Helper()
-	if err := kube.OnConflict(func() error { return f.settleConfiguration(s.Context(), s.namespace, name, true) }); err != nil {
+	if err := kube.OnConflict(func() error { return f.reconcileConfiguration(s.Context(), s.namespace, name, true) }); err != nil {
 		s.Fatal(err)
 	}
 }
@@ -54,14 +54,14 @@ func TestDuplicateMAC(t *testing.T) {
 	s.configuration("both", "net", with("eth0", "52:54:00:00:00:01"), with("eth1", "52:54:00:00:00:01"))
 	for name, says := range map[string]string{"second": "IPAllocation first-eth0", "both": "IPAllocation both-eth0"} {
 		s.settle(f, name)
-		nc := s.until(name, reasonTwin)
+		nc := s.until(name, reasonDuplicateMAC)
 		last := nc.Status.NetworkInterfaces[len(nc.Status.NetworkInterfaces)-1]
 		if nc.Status.Phase != v1alpha1.NetworkConfigurationError || last.IPAllocated || len(last.IPv4Addresses) > 0 || !strings.Contains(nc.Status.Message, says) {
 			t.Errorf("%s: phase %s, interface %+v, message %s", name, nc.Status.Phase, last, nc.Status.Message)
 		}
 	}
-	version := s.until("second", reasonTwin).ResourceVersion
-	if s.settle(f, "second"); s.until("second", reasonTwin).ResourceVersion != version {
+	version := s.until("second", reasonDuplicateMAC).ResourceVersion
+	if s.settle(f, "second"); s.until("second", reasonDuplicateMAC).ResourceVersion != version {
 		t.Error("nothing has changed, and the status was written")
 	}
 	if err := s.edit("second", func(nc *v1alpha1.NetworkConfiguration) {
@@ -101,7 +101,7 @@ func TestMACChanges(t *testing.T) {
 		s.settle(f, name)
 		return s.until(name, reason).Status.NetworkInterfaces[0]
 	}
-	if got := change("a", macFor("b", "eth0"), reasonTwin); got.IPv4Addresses[0] != had.IPv4Addresses[0] || got.MACAddress != had.MACAddress {
+	if got := change("a", macFor("b", "eth0"), reasonDuplicateMAC); got.IPv4Addresses[0] != had.IPv4Addresses[0] || got.MACAddress != had.MACAddress {
 		t.Errorf("got %+v, want to keep %+v", got, had)
 	}
 	s.says("a-eth0", "Allocated")
@@ -134,7 +134,7 @@ func TestOneOfManyHasTheMAC(t *testing.T) {
 		}
 		reasons[reasonOf(nc.Status.Conditions)]++
 	}
-	if reasons["NetworkConfigured"] != 1 || reasons[reasonTwin] != many-1 || s.consistent() != 1 {
+	if reasons["NetworkConfigured"] != 1 || reasons[reasonDuplicateMAC] != many-1 || s.consistent() != 1 {
 		t.Errorf("got %v, want one to have an address", reasons)
 	}
 }
@@ -208,10 +208,10 @@ func TestLateDelivery(t *testing.T) {
 	if err := s.kube.Get(t.Context(), s.namespace, late.Name, deleted); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.releaseAllocation(t.Context(), deleted); err != nil {
+	if err := f.deleteAllocation(t.Context(), deleted); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.allocate(t.Context(), nn, late, string(macFor("a", "eth0"))); err != nil && !kube.NotFound(err) {
+	if _, err := f.allocateAddress(t.Context(), nn, late, string(macFor("a", "eth0"))); err != nil && !kube.NotFound(err) {
 		t.Fatal(err)
 	}
 	left := &coordinationv1.LeaseList{}

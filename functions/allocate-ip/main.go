@@ -21,7 +21,7 @@ func main() {
 			return nil, err
 		}
 		sender := events.NewSender(client.BrokerURL)
-		f := &function{kube: client, ledger: &ledger{kube: client, now: time.Now}, sender: sender, now: time.Now}
+		f := &function{kube: client, leases: &leaseStore{kube: client, now: time.Now}, sender: sender, now: time.Now}
 		return sender.Require(f.handle), nil
 	})
 }

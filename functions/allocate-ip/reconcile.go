@@ -18,19 +18,20 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/network"
 	"github.com/vitistack/stack/functions/internal/pool"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 type function struct {
 	kube   *kube.Client
-	ledger *ledger
+	leases *leaseStore
 	sender sender
 	now    func() time.Time
-	// woken has the terms of each network, by namespace and name, on which those were
-	// woken that wait for it.
-	woken sync.Map
+	// requeuedFor has the settings of each network, by namespace and name, for which the
+	// objects that wait for it were requeued. Losing it costs one listing.
+	requeuedFor sync.Map
 }
 
-// sender sends events to the broker.
+// sender sends events to the Broker.
 type sender interface {
 	Send(ctx context.Context, e event.Event) error
 }
@@ -42,26 +43,28 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	}
 	switch ref.Kind {
 	case "NetworkConfiguration":
-		thorough := in.Type() == events.TypeResync
-		if nc := (v1alpha1.NetworkConfiguration{}); events.Carried(in, &nc) && rests(&nc) {
+		full := in.Type() == events.TypeResync
+		if nc := (v1alpha1.NetworkConfiguration{}); events.Carried(in, &nc) && isComplete(&nc) {
 			return nil, nil
 		}
-		return nil, kube.OnConflict(func() error { return f.settleConfiguration(ctx, ref.Namespace, ref.Name, thorough) })
+		return nil, kube.OnConflict(func() error { return f.reconcileConfiguration(ctx, ref.Namespace, ref.Name, full) })
 	case "IPAllocation":
-		if a := (v1alpha2.IPAllocation{}); events.Carried(in, &a) && f.leaves(&a, in.Type()) {
+		if a := (v1alpha2.IPAllocation{}); events.Carried(in, &a) && f.isIdle(&a, in.Type()) {
 			return nil, nil
 		}
-		return nil, kube.OnConflict(func() error { return f.settleAllocation(ctx, ref.Namespace, ref.Name, in.Type()) })
+		return nil, kube.OnConflict(func() error { return f.reconcileAllocation(ctx, ref.Namespace, ref.Name, in.Type()) })
 	case "NetworkNamespace":
-		return nil, f.wakeNetwork(ctx, ref.Namespace, ref.Name, in.Type() == events.TypeResync)
-	default: // a Lease, of which resync tells
-		return nil, f.sweep(ctx, ref.Namespace, ref.Name)
+		return nil, f.requeueNetwork(ctx, ref.Namespace, ref.Name, in.Type() == events.TypeResync)
+	case "Lease":
+		return nil, f.deleteUnusedLease(ctx, ref.Namespace, ref.Name)
+	default:
+		return nil, events.Permanent(fmt.Errorf("reconcile %s %s/%s: %s has nothing to do for this kind: correct the filter of its Trigger", ref.Kind, ref.Namespace, ref.Name, name))
 	}
 }
 
-// settleConfiguration gives each interface of a NetworkConfiguration its
-// addresses. Unless it is thorough, it leaves one alone that has them.
-func (f *function) settleConfiguration(ctx context.Context, namespace, name string, thorough bool) error {
+// reconcileConfiguration allocates the addresses of each interface of a NetworkConfiguration.
+// Unless it is full, it does nothing if the status says that every interface has them.
+func (f *function) reconcileConfiguration(ctx context.Context, namespace, name string, full bool) error {
 	nc := &v1alpha1.NetworkConfiguration{}
 	if err := f.kube.Get(ctx, namespace, name, nc); err != nil {
 		if kube.NotFound(err) {
@@ -69,7 +72,7 @@ func (f *function) settleConfiguration(ctx context.Context, namespace, name stri
 		}
 		return err
 	}
-	if nc.DeletionTimestamp != nil || (rests(nc) && !thorough) {
+	if nc.DeletionTimestamp != nil || (isComplete(nc) && !full) {
 		return nil
 	}
 	before := nc.DeepCopy()
@@ -77,7 +80,7 @@ func (f *function) settleConfiguration(ctx context.Context, namespace, name stri
 	var unresolved network.Unresolved
 	switch {
 	case errors.As(err, &unresolved):
-		return f.writeConfiguration(ctx, before, nc, waiting(nc, unresolved.Reason, unresolved.Message))
+		return f.writeConfiguration(ctx, before, nc, setWaiting(nc, unresolved.Reason, unresolved.Message))
 	case err != nil:
 		return err
 	}
@@ -85,56 +88,56 @@ func (f *function) settleConfiguration(ctx context.Context, namespace, name stri
 		if problem == "" {
 			return nil
 		}
-		return f.writeConfiguration(ctx, before, nc, waiting(nc, "ProviderMismatch", problem))
+		return f.writeConfiguration(ctx, before, nc, setWaiting(nc, "ProviderMismatch", problem))
 	}
 	nc.Status.NetworkNamespaceName = nn.Name
-	if problem := notReady(nn); problem != "" {
-		if settled(nc) {
+	if problem := waitsForNetwork(nn); problem != "" {
+		if isConfigured(nc) {
 			return nil // it keeps what it has
 		}
-		return f.writeConfiguration(ctx, before, nc, waiting(nc, "NetworkNotReady", problem))
+		return f.writeConfiguration(ctx, before, nc, setWaiting(nc, "NetworkNotReady", problem))
 	}
 	if problem := network.OtherVLAN(nc, nn); problem != "" {
-		return f.writeConfiguration(ctx, before, nc, refuse(nc, "VLANMismatch", problem))
+		return f.writeConfiguration(ctx, before, nc, setRefused(nc, "VLANMismatch", problem))
 	}
-	known, err := f.dropUnwanted(ctx, nc, nn)
+	known, err := f.deleteObsolete(ctx, nc, nn)
 	if err != nil {
 		return err
 	}
-	return f.give(ctx, before, nc, nn, known)
+	return f.allocateInterfaces(ctx, before, nc, nn, known)
 }
 
-// give makes the IPAllocations of a NetworkConfiguration, gives them their addresses,
-// and writes into its status what became of that. One that has yet to go is an error,
-// but the status does not show its address any more then.
-func (f *function) give(ctx context.Context, before, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, known allocations) error {
-	held, err := f.ensureAll(ctx, nc, nn, known)
-	foreign, refused := errForeign{}, errRefused{}
+// allocateInterfaces creates the IPAllocations of a NetworkConfiguration, allocates their
+// addresses, and writes the result into its status. While an IPAllocation is being released it
+// returns errReleasing, after it has removed its address from the status.
+func (f *function) allocateInterfaces(ctx context.Context, before, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, known allocations) error {
+	held, err := f.ensureAllocations(ctx, nc, nn, known)
+	foreign, refused := errNameTaken{}, reconcile.UserError{}
 	switch {
 	case errors.As(err, &foreign):
-		return f.writeConfiguration(ctx, before, nc, waiting(nc, "AllocationNameTaken", foreign.Error()))
+		return f.writeConfiguration(ctx, before, nc, setWaiting(nc, "AllocationNameTaken", foreign.Error()))
 	case errors.As(err, &refused):
-		return f.writeConfiguration(ctx, before, nc, refuse(nc, refused.reason, refused.message))
-	case err != nil && !errors.Is(err, errGoing):
+		return f.writeConfiguration(ctx, before, nc, setRefused(nc, refused.Reason, refused.Message))
+	case err != nil && !errors.Is(err, errReleasing):
 		return err
 	}
-	if unwritten := f.writeConfiguration(ctx, before, nc, decide(nc, nn, held)); unwritten != nil {
+	if unwritten := f.writeConfiguration(ctx, before, nc, setConfigurationResult(nc, nn, held)); unwritten != nil {
 		return unwritten
 	}
 	return err
 }
 
-// ensureAll ensures all IPAllocations of a NetworkConfiguration. Those that have yet to
-// go are errGoing, and have no status among the others. known are those that a listing
-// found, which are not asked for one by one.
-func (f *function) ensureAll(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, known allocations) (held []v1alpha2.IPAllocation, going error) {
-	if err := unserved(nc, nn); err != nil {
+// ensureAllocations returns the IPAllocations of a NetworkConfiguration. Those that are being
+// released have no status, and their error is errReleasing. known are those that a listing
+// found, which need no request of their own.
+func (f *function) ensureAllocations(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, known allocations) (held []v1alpha2.IPAllocation, going error) {
+	if err := checkFamilies(nc, nn); err != nil {
 		return nil, err
 	}
-	for _, want := range wanted(nc, nn) {
-		a, err := f.ensure(ctx, nc, nn, want, known[want.Name])
+	for _, want := range requiredAllocations(nc, nn) {
+		a, err := f.ensureAllocation(ctx, nc, nn, want, known[want.Name])
 		switch {
-		case errors.Is(err, errGoing):
+		case errors.Is(err, errReleasing):
 			a, going = want, err
 		case err != nil:
 			return nil, err
@@ -144,9 +147,9 @@ func (f *function) ensureAll(ctx context.Context, nc *v1alpha1.NetworkConfigurat
 	return held, going
 }
 
-// ensure makes the IPAllocation of one interface, unless it is known, and gives it its
+// ensureAllocation makes the IPAllocation of one interface, unless it is known, and gives it its
 // address.
-func (f *function) ensure(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, want, known *v1alpha2.IPAllocation) (*v1alpha2.IPAllocation, error) {
+func (f *function) ensureAllocation(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, want, known *v1alpha2.IPAllocation) (*v1alpha2.IPAllocation, error) {
 	a, err := known, error(nil)
 	if a == nil {
 		a = want.DeepCopy()
@@ -157,50 +160,50 @@ func (f *function) ensure(ctx context.Context, nc *v1alpha1.NetworkConfiguration
 		known = a
 	}
 	if err == nil && known != nil {
-		err = f.accept(ctx, nc, nn, a, want)
+		err = f.checkExisting(ctx, nc, nn, a, want)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if _, err := f.allocate(ctx, nn, a, claimed(nc, nn, a)); err != nil {
+	if _, err := f.allocateAddress(ctx, nn, a, macToClaim(nc, nn, a)); err != nil {
 		return a, err
 	}
-	return a, f.dropMAC(ctx, nc, nn, a)
+	return a, f.releaseFormerMAC(ctx, nc, nn, a)
 }
 
-// accept is an error where an allocation that exists is not the wanted one. One of the
+// checkExisting is an error where an allocation that exists is not the wanted one. One of the
 // NetworkConfiguration's own that has another address than the interface asks for is
 // deleted, unless that cannot be had: then the interface keeps what it has.
-func (f *function) accept(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, a, want *v1alpha2.IPAllocation) error {
+func (f *function) checkExisting(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, a, want *v1alpha2.IPAllocation) error {
 	switch {
-	case orphan(a, nc) || (a.DeletionTimestamp != nil && !needs(nc, nn, a)):
-		return fmt.Errorf("allocate %s/%s: %w", a.Namespace, a.Name, errGoing)
-	case !belongs(a, want):
-		return errForeign{a.Name}
-	case !differs(a, want):
+	case isOrphaned(a, nc) || (a.DeletionTimestamp != nil && !needsAddress(nc, nn, a)):
+		return fmt.Errorf("allocate %s/%s: %w", a.Namespace, a.Name, errReleasing)
+	case !isForInterface(a, want):
+		return errNameTaken{a.Name}
+	case !needsOtherAddress(a, want):
 		return nil
 	case !metav1.IsControlledBy(a, nc):
-		return errForeign{a.Name}
+		return errNameTaken{a.Name}
 	case a.Status.Address != "":
-		if err := f.unused(ctx, nc, a); err != nil {
+		if err := f.checkUnused(ctx, nc, a); err != nil {
 			return err
 		}
-		if err := f.vacant(ctx, nn, want); err != nil {
+		if err := f.checkRequestedAddress(ctx, nn, want); err != nil {
 			return err
 		}
 	}
-	if err := f.current(ctx, nc); err != nil {
+	if err := f.checkGeneration(ctx, nc); err != nil {
 		return err
 	}
 	if err := f.kube.Delete(ctx, a); err != nil {
 		return err
 	}
-	return fmt.Errorf("replace %s/%s: %w", a.Namespace, a.Name, errGoing)
+	return fmt.Errorf("replace %s/%s: %w", a.Namespace, a.Name, errReleasing)
 }
 
-// current is a conflict where the spec of a NetworkConfiguration has changed since it
+// checkGeneration is a conflict where the spec of a NetworkConfiguration has changed since it
 // was read: another delivery may have made what it asks for now.
-func (f *function) current(ctx context.Context, nc *v1alpha1.NetworkConfiguration) error {
+func (f *function) checkGeneration(ctx context.Context, nc *v1alpha1.NetworkConfiguration) error {
 	now := &v1alpha1.NetworkConfiguration{}
 	err := f.kube.Get(ctx, nc.Namespace, nc.Name, now)
 	if err == nil && now.Generation != nc.Generation {
@@ -209,60 +212,55 @@ func (f *function) current(ctx context.Context, nc *v1alpha1.NetworkConfiguratio
 	return err
 }
 
-// unused is an errRefused where a virtual machine has the address of an allocation, and
+// checkUnused is an reconcile.UserError where a virtual machine has the address of an allocation, and
 // would go on using it when somebody else is given it.
-func (f *function) unused(ctx context.Context, nc *v1alpha1.NetworkConfiguration, a *v1alpha2.IPAllocation) error {
+func (f *function) checkUnused(ctx context.Context, nc *v1alpha1.NetworkConfiguration, a *v1alpha2.IPAllocation) error {
 	user, err := network.UserOf(ctx, f.kube, nc, a.Status.Address)
 	if err != nil || user == "" {
 		return err
 	}
-	return errRefused{"AddressInUse", fmt.Sprintf("interface %s keeps %s, which Machine %s has: ask for %s, or delete Machine %s first",
+	return reconcile.UserError{Reason: "AddressInUse", Message: fmt.Sprintf("interface %s keeps %s, which Machine %s has: ask for %s, or delete Machine %s first",
 		a.Spec.InterfaceName, a.Status.Address, user, a.Status.Address, user)}
 }
 
-// vacant is an errRefused where the address that an interface asks for cannot be had.
-func (f *function) vacant(ctx context.Context, nn *v1alpha2.NetworkNamespace, want *v1alpha2.IPAllocation) error {
+// checkRequestedAddress is an reconcile.UserError where the address that an interface asks for cannot be had.
+func (f *function) checkRequestedAddress(ctx context.Context, nn *v1alpha2.NetworkNamespace, want *v1alpha2.IPAllocation) error {
 	p, _ := pool.New(nn, want.Spec.IPFamily) // one that cannot be contains nothing
 	var verdict error
 	if requested, err := netip.ParseAddr(want.Spec.RequestedAddress); err != nil || !p.Contains(requested) {
-		verdict = errOutside{want.Spec.RequestedAddress}
+		verdict = errOutsidePool{want.Spec.RequestedAddress}
 	} else {
-		verdict = f.ledger.vacant(ctx, want.Namespace, leaseName(nn.Name, requested))
+		verdict = f.leases.checkFree(ctx, want.Namespace, leaseName(nn.Name, requested))
 	}
-	if verdict == nil || !isVerdict(verdict) {
+	if verdict == nil || !isResult(verdict) {
 		return verdict
 	}
-	told := conclude(want.DeepCopy(), nn, p, netip.Addr{}, term{}, verdict)
-	return errRefused{told.reason, told.message}
+	outcome := setAllocationResult(want.DeepCopy(), nn, p, netip.Addr{}, validity{}, verdict)
+	return reconcile.UserError{Reason: outcome.Reason, Message: outcome.Message}
 }
 
-// errForeign says that the name of an allocation belongs to something else.
-type errForeign struct{ name string }
+// errNameTaken says that the name of an allocation belongs to something else.
+type errNameTaken struct{ name string }
 
-func (e errForeign) Error() string {
+func (e errNameTaken) Error() string {
 	return "IPAllocation " + e.name + " is not for this interface: delete it, so that it can be made anew"
 }
 
-// errRefused says why an interface cannot have the address that it asks for now.
-type errRefused struct{ reason, message string }
-
-func (e errRefused) Error() string { return e.message }
-
-// errGoing says that an allocation of the same name is about to go: the one of an
+// errReleasing says that an allocation of the same name is about to go: the one of an
 // earlier NetworkConfiguration, or of an earlier address.
-var errGoing = errors.New("the allocation is still being released")
+var errReleasing = errors.New("the allocation is still being released")
 
 // allocations are IPAllocations by their names.
 type allocations map[string]*v1alpha2.IPAllocation
 
-// dropUnwanted deletes the allocations of interfaces that are no longer there. It
+// deleteObsolete deletes the allocations of interfaces that are no longer there. It
 // returns those that it has read of the others.
-func (f *function) dropUnwanted(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) (allocations, error) {
-	known, err := f.dropForgotten(ctx, nc)
+func (f *function) deleteObsolete(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) (allocations, error) {
+	known, err := f.deleteRemoved(ctx, nc)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range unwanted(nc, nn) {
+	for _, name := range obsoleteNames(nc, nn) {
 		a, err := known[name], error(nil)
 		if a == nil {
 			a = &v1alpha2.IPAllocation{}
@@ -281,10 +279,10 @@ func (f *function) dropUnwanted(ctx context.Context, nc *v1alpha1.NetworkConfigu
 	return known, nil
 }
 
-// dropForgotten deletes the allocations of interfaces that were taken away, also before
+// deleteRemoved deletes the allocations of interfaces that were taken away, also before
 // the status told of them, and returns all that it has read. Only a change of the spec
 // takes one away.
-func (f *function) dropForgotten(ctx context.Context, nc *v1alpha1.NetworkConfiguration) (allocations, error) {
+func (f *function) deleteRemoved(ctx context.Context, nc *v1alpha1.NetworkConfiguration) (allocations, error) {
 	if nc.Generation < 2 {
 		return nil, nil
 	}
@@ -310,13 +308,7 @@ func (f *function) dropForgotten(ctx context.Context, nc *v1alpha1.NetworkConfig
 
 // writeConfiguration patches the status if it has changed, and tells people if
 // the reason has.
-func (f *function) writeConfiguration(ctx context.Context, before, nc *v1alpha1.NetworkConfiguration, told story) error {
-	if _, err := f.kube.PatchStatus(ctx, before, nc); err != nil {
-		return err
-	}
-	if told.news {
-		f.kube.Tell(ctx, nc, told.warning, told.reason, told.message)
-	}
-	events.Report(ctx, string(nc.Status.Phase), told.message)
-	return nil
+func (f *function) writeConfiguration(ctx context.Context, before, nc *v1alpha1.NetworkConfiguration, outcome reconcile.Outcome) error {
+	_, err := reconcile.PatchStatus(ctx, f.kube, before, nc, string(nc.Status.Phase), outcome)
+	return err
 }

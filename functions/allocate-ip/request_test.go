@@ -122,10 +122,10 @@ func TestLapsedBeforehand(t *testing.T) {
 	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1", TTLSeconds: 60})
 	f, now := s.replica(s.config), time.Now()
 	f.now = func() time.Time { return now }
-	f.ledger.now = f.now
+	f.leases.now = f.now
 	s.beforehand("web", "10.0.0.50")
 	for range 2 {
-		if err := f.settleAllocation(t.Context(), s.namespace, "web-eth0", events.TypeResync); err != nil {
+		if err := f.reconcileAllocation(t.Context(), s.namespace, "web-eth0", events.TypeResync); err != nil {
 			t.Fatal(err)
 		}
 		now = now.Add(61 * time.Second)
@@ -178,7 +178,7 @@ func TestNamespaceDeleted(t *testing.T) {
 	}
 	edit(network.Leave)
 	f := s.replica(s.config)
-	if err := kube.OnConflict(func() error { return f.settleAllocation(t.Context(), s.namespace, a.Name, events.TypeResync) }); err != nil {
+	if err := kube.OnConflict(func() error { return f.reconcileAllocation(t.Context(), s.namespace, a.Name, events.TypeResync) }); err != nil {
 		t.Fatal(err)
 	}
 	if gone, err := s.kube.Gone(t.Context(), a); !gone || err != nil {
@@ -196,7 +196,7 @@ func TestDeletedInUse(t *testing.T) {
 	f := s.replica(s.config)
 	resync := func(name string) {
 		t.Helper()
-		if err := kube.OnConflict(func() error { return f.settleAllocation(t.Context(), s.namespace, name, events.TypeResync) }); err != nil {
+		if err := kube.OnConflict(func() error { return f.reconcileAllocation(t.Context(), s.namespace, name, events.TypeResync) }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -320,8 +320,8 @@ func TestProcessDiesWhileAddressGoes(t *testing.T) {
 	check, healthy := &schedule{stand: s}, s.replica(s.config)
 	healthy.sender = silent{}
 	settle := func(f *function, name string) {
-		_ = kube.OnConflict(func() error { return f.settleConfiguration(t.Context(), s.namespace, name, true) })
-		_ = kube.OnConflict(func() error { return f.settleAllocation(t.Context(), s.namespace, name+"-eth0", events.TypeResync) })
+		_ = kube.OnConflict(func() error { return f.reconcileConfiguration(t.Context(), s.namespace, name, true) })
+		_ = kube.OnConflict(func() error { return f.reconcileAllocation(t.Context(), s.namespace, name+"-eth0", events.TypeResync) })
 		check.unique()
 	}
 	for n := range int32(9) {

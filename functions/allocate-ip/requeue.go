@@ -18,41 +18,40 @@ import (
 
 const source = "/functions/" + name
 
-// wakeNetwork asks for another look at everything that waits for a network, or
-// that was given addresses on terms that the network has changed since. Of those
-// that wait for an address only the oldest is woken, which wakes the next. Unless it
-// is thorough, it looks for no others if it has done so on the same terms before: a
-// network that fills is counted again and again, and has more of them each time.
-func (f *function) wakeNetwork(ctx context.Context, namespace, name string, thorough bool) error {
+// requeueNetwork requeues every object that waits for a network, or whose addresses have
+// former settings of it. Of those that wait for an address it requeues only the oldest, which
+// requeues the next. Unless it is full, it does nothing more if it has requeued them for the
+// same settings before, because each count of a network's users changes its status.
+func (f *function) requeueNetwork(ctx context.Context, namespace, name string, full bool) error {
 	nn, key := &v1alpha2.NetworkNamespace{}, namespace+"/"+name
 	if err := f.kube.Get(ctx, namespace, name, nn); err != nil {
 		if kube.NotFound(err) {
-			f.woken.Delete(key)
+			f.requeuedFor.Delete(key)
 			return nil
 		}
 		return err
 	}
-	if ours, _ := servesStatic(nn, ""); !ours || notReady(nn) != "" {
+	if ours, _ := servesStatic(nn, ""); !ours || waitsForNetwork(nn) != "" {
 		return nil
 	}
-	terms, err := termsOf(nn)
+	terms, err := settingsOf(nn)
 	if err != nil {
 		return err
 	}
-	if known, _ := f.woken.Load(key); thorough || known != terms {
-		if err := f.wakeConfigurations(ctx, nn); err != nil {
+	if known, _ := f.requeuedFor.Load(key); full || known != terms {
+		if err := f.requeueConfigurations(ctx, nn); err != nil {
 			return err
 		}
-		if err := f.wakeAllocations(ctx, nn); err != nil {
+		if err := f.requeueAllocations(ctx, nn); err != nil {
 			return err
 		}
-		f.woken.Store(key, terms)
+		f.requeuedFor.Store(key, terms)
 	}
-	return f.wakeOldest(ctx, namespace, name)
+	return f.requeueOldest(ctx, namespace, name)
 }
 
-// termsOf is what a network says, its UID among it, but for the count of its users.
-func termsOf(nn *v1alpha2.NetworkNamespace) (string, error) {
+// settingsOf returns the settings of a network with its UID, without the count of its users.
+func settingsOf(nn *v1alpha2.NetworkNamespace) (string, error) {
 	said := *nn
 	said.ResourceVersion, said.ManagedFields = "", nil
 	said.Status.IPAllocationSummary, said.Status.AssociatedKubernetesClusterIDs, said.Status.NextCheckTime = nil, nil, nil
@@ -63,16 +62,17 @@ func termsOf(nn *v1alpha2.NetworkNamespace) (string, error) {
 	return string(text), nil
 }
 
-// sweep deletes a Lease that keeps an address for nobody, and wakes who waits for one.
-func (f *function) sweep(ctx context.Context, namespace, name string) error {
-	freed, err := f.ledger.sweep(ctx, namespace, name)
+// deleteUnusedLease deletes a Lease whose address no object uses, and requeues the
+// IPAllocation that has waited longest.
+func (f *function) deleteUnusedLease(ctx context.Context, namespace, name string) error {
+	freed, err := f.leases.deleteUnused(ctx, namespace, name)
 	if err != nil || !freed {
 		return err
 	}
-	return f.wakeOldest(ctx, namespace, "")
+	return f.requeueOldest(ctx, namespace, "")
 }
 
-func (f *function) wakeConfigurations(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
+func (f *function) requeueConfigurations(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
 	list := &v1alpha1.NetworkConfigurationList{}
 	if err := f.kube.List(ctx, nn.Namespace, "", list); err != nil {
 		return err
@@ -82,18 +82,18 @@ func (f *function) wakeConfigurations(ctx context.Context, nn *v1alpha2.NetworkN
 		in := nc.Spec.NetworkNamespaceName == nn.Name || nc.Spec.NetworkNamespaceName == ""
 		queued := reasonOf(nc.Status.Conditions) == "PoolExhausted"
 		coming := network.Unseen(nn, nc.CreationTimestamp, nc.Status.Conditions)
-		if !in || queued || coming || nc.DeletionTimestamp != nil || (settled(nc) && !stale(nc, nn)) {
+		if !in || queued || coming || nc.DeletionTimestamp != nil || (isConfigured(nc) && !isConfigurationOutdated(nc, nn)) {
 			continue
 		}
-		if err := f.wake(ctx, nc, "NetworkConfiguration", v1alpha1.GroupVersion.String(), nn.ResourceVersion); err != nil {
+		if err := f.requeue(ctx, nc, "NetworkConfiguration", v1alpha1.GroupVersion.String(), nn.ResourceVersion); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// wakeAllocations is for those that users have made.
-func (f *function) wakeAllocations(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
+// requeueAllocations requeues the IPAllocations that users have created.
+func (f *function) requeueAllocations(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
 	list := &v1alpha2.IPAllocationList{}
 	own := metav1.ListOptions{FieldSelector: "spec.networkNamespaceName=" + nn.Name + ",spec.networkConfigurationName="}
 	if err := f.kube.ListPage(ctx, nn.Namespace, own, list); err != nil {
@@ -101,23 +101,22 @@ func (f *function) wakeAllocations(ctx context.Context, nn *v1alpha2.NetworkName
 	}
 	for i := range list.Items {
 		a := &list.Items[i]
-		asIs := a.Status.Phase == v1alpha2.IPAllocationAllocated && !outdated(a, nn)
-		if a.DeletionTimestamp != nil || exhausted(a) || asIs {
+		asIs := a.Status.Phase == v1alpha2.IPAllocationAllocated && !isOutdated(a, nn)
+		if a.DeletionTimestamp != nil || isPoolExhausted(a) || asIs {
 			continue
 		}
-		if err := f.wake(ctx, a, "IPAllocation", v1alpha2.GroupVersion.String(), nn.ResourceVersion); err != nil {
+		if err := f.requeue(ctx, a, "IPAllocation", v1alpha2.GroupVersion.String(), nn.ResourceVersion); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// wakeOldest asks for another look at the allocation that has waited longest for
-// an address of each pool of a network, or of all where network is empty. It is
-// called when an address has become free, and again by each allocation that was
-// served, until there is none left.
-func (f *function) wakeOldest(ctx context.Context, namespace, network string) error {
-	waiting, err := f.waiters(ctx, namespace)
+// requeueOldest requeues the IPAllocation that has waited longest for an address of each pool
+// of a network, or of all networks if network is empty. It is called when an address has
+// become free, and again by each IPAllocation that gets one, until none waits.
+func (f *function) requeueOldest(ctx context.Context, namespace, network string) error {
+	waiting, err := f.waitingAllocations(ctx, namespace)
 	if err != nil {
 		return err
 	}
@@ -125,20 +124,20 @@ func (f *function) wakeOldest(ctx context.Context, namespace, network string) er
 	for _, a := range waiting {
 		other := network != "" && network != a.Spec.NetworkNamespaceName
 		pool := a.Spec.NetworkNamespaceName + "/" + string(a.Spec.IPFamily)
-		if !exhausted(a) || other || woken[pool] {
+		if !isPoolExhausted(a) || other || woken[pool] {
 			continue
 		}
 		woken[pool] = true
-		if err := f.wake(ctx, a, "IPAllocation", v1alpha2.GroupVersion.String(), a.ResourceVersion); err != nil {
+		if err := f.requeue(ctx, a, "IPAllocation", v1alpha2.GroupVersion.String(), a.ResourceVersion); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// waiters are the allocations of a namespace that wait, the oldest first. Nobody may
-// change them.
-func (f *function) waiters(ctx context.Context, namespace string) (waiting []*v1alpha2.IPAllocation, err error) {
+// waitingAllocations returns the IPAllocations of a namespace that wait for an address, the
+// oldest first. Deliveries share them, so they must not be changed.
+func (f *function) waitingAllocations(ctx context.Context, namespace string) (waiting []*v1alpha2.IPAllocation, err error) {
 	pending := metav1.ListOptions{FieldSelector: "status.phase=" + string(v1alpha2.IPAllocationPending)}
 	list, err := kube.View[v1alpha2.IPAllocationList](ctx, f.kube, namespace, pending)
 	if err != nil {
@@ -149,16 +148,16 @@ func (f *function) waiters(ctx context.Context, namespace string) (waiting []*v1
 			waiting = append(waiting, a)
 		}
 	}
-	slices.SortFunc(waiting, older)
+	slices.SortFunc(waiting, compareAge)
 	return waiting, nil
 }
 
-// older orders allocations by their age, and those of one second by their names.
-func older(a, b *v1alpha2.IPAllocation) int {
+// compareAge orders IPAllocations by their age, and those of the same second by their names.
+func compareAge(a, b *v1alpha2.IPAllocation) int {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 }
 
-func (f *function) wake(ctx context.Context, obj kube.Object, kind, apiVersion, cause string) error {
+func (f *function) requeue(ctx context.Context, obj kube.Object, kind, apiVersion, cause string) error {
 	ref := events.Ref{APIVersion: apiVersion, Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
 	return f.sender.Send(ctx, events.LookAgain(source, ref, string(obj.GetUID()), cause))
 }

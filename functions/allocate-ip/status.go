@@ -15,30 +15,23 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/network"
 	"github.com/vitistack/stack/functions/internal/pool"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// story is what people are told about a decision.
-type story struct {
-	reason, message string
-	warning         bool
-	// news is whether it has not been told before.
-	news bool
-}
-
-// settled tells whether a NetworkConfiguration has what its spec asks for.
-func settled(nc *v1alpha1.NetworkConfiguration) bool {
+// isConfigured reports whether a NetworkConfiguration has what its spec asks for.
+func isConfigured(nc *v1alpha1.NetworkConfiguration) bool {
 	return meta.IsStatusConditionTrue(nc.Status.Conditions, v1alpha1.ConditionReady) && nc.Status.ObservedGeneration == nc.Generation
 }
 
-// rests tells whether there is nothing to do for a NetworkConfiguration, for as long
-// as nobody asks for a thorough look.
-func rests(nc *v1alpha1.NetworkConfiguration) bool {
-	return nc.DeletionTimestamp != nil || (settled(nc) && !kube.AskedFor(nc))
+// isComplete reports whether there is nothing to do for a NetworkConfiguration, unless a
+// reconcile is requested.
+func isComplete(nc *v1alpha1.NetworkConfiguration) bool {
+	return nc.DeletionTimestamp != nil || (isConfigured(nc) && !kube.AskedFor(nc))
 }
 
-// stale tells whether a NetworkConfiguration that is settled repeats terms of its
-// network that are no longer true.
-func stale(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) bool {
+// isConfigurationOutdated reports whether a NetworkConfiguration that has its addresses shows
+// settings that its network no longer has.
+func isConfigurationOutdated(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) bool {
 	four, _ := pool.New(nn, v1alpha2.IPv4) // one that cannot be contains nothing
 	six, _ := pool.New(nn, v1alpha2.IPv6)
 	var outside []string
@@ -52,44 +45,45 @@ func stale(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) boo
 			if err != nil || (!four.Contains(address) && !six.Contains(address)) {
 				outside = append(outside, text)
 			}
-			describe(&now, nn, address)
+			setNetworkSettings(&now, nn, address)
 		}
-		if !equalTerms(i, now) {
+		if !hasSameSettings(i, now) {
 			return true
 		}
 	}
-	return nc.Status.Message != completed(outside)
+	return nc.Status.Message != completedMessage(outside)
 }
 
-// completed says that a NetworkConfiguration has what it needs.
-func completed(outside []string) string {
+// completedMessage says that a NetworkConfiguration has what it needs. outside are addresses
+// that its network no longer has.
+func completedMessage(outside []string) string {
 	if len(outside) == 0 {
 		return "every interface has its addresses"
 	}
 	return "every interface has its addresses, of which the network does not give out any more: " + strings.Join(outside, ", ")
 }
 
-func equalTerms(a, b v1alpha1.InterfaceStatus) bool {
+func hasSameSettings(a, b v1alpha1.InterfaceStatus) bool {
 	return a.VLAN == b.VLAN && a.IPv4Gateway == b.IPv4Gateway && a.IPv6Gateway == b.IPv6Gateway &&
 		a.IPv4Subnet == b.IPv4Subnet && a.IPv6Subnet == b.IPv6Subnet && slices.Equal(a.DNS, b.DNS)
 }
 
-// wanted are the IPAllocations that a NetworkConfiguration needs: one for each
-// interface with a MAC address and each family of the network.
-func wanted(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) []*v1alpha2.IPAllocation {
+// requiredAllocations returns the IPAllocations that a NetworkConfiguration needs: one for
+// each interface with a MAC address and each family of the network.
+func requiredAllocations(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) []*v1alpha2.IPAllocation {
 	var all []*v1alpha2.IPAllocation
 	for _, i := range nc.Spec.NetworkInterfaces {
 		if i.MACAddress == "" {
 			continue
 		}
 		for _, family := range families(nn) {
-			all = append(all, want(nc, nn, i, family))
+			all = append(all, requiredAllocation(nc, nn, i, family))
 		}
 	}
 	return all
 }
 
-func want(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, i v1alpha1.InterfaceSpec, family v1alpha2.IPFamily) *v1alpha2.IPAllocation {
+func requiredAllocation(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, i v1alpha1.InterfaceSpec, family v1alpha2.IPFamily) *v1alpha2.IPAllocation {
 	a := &v1alpha2.IPAllocation{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: nc.Namespace, Name: allocationName(nc.Name, i.Name, family),
@@ -113,7 +107,7 @@ func want(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, i v1
 	return a
 }
 
-// allocationName is <networkconfiguration>-<interface>, with -v6 for IPv6.
+// allocationName returns <networkconfiguration>-<interface>, with -v6 for IPv6.
 func allocationName(nc, iface string, family v1alpha2.IPFamily) string {
 	if family == v1alpha2.IPv6 {
 		return kube.Name(nc, iface, "v6")
@@ -121,9 +115,9 @@ func allocationName(nc, iface string, family v1alpha2.IPFamily) string {
 	return kube.Name(nc, iface)
 }
 
-// unwanted are the names of allocations of interfaces that the status still has
-// and the spec no longer.
-func unwanted(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) []string {
+// obsoleteNames returns the names of the IPAllocations of interfaces that the status has and
+// the spec does not.
+func obsoleteNames(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) []string {
 	var names []string
 	for _, had := range nc.Status.NetworkInterfaces {
 		if !hasInterface(nc, had.Name) {
@@ -135,31 +129,31 @@ func unwanted(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) 
 	return names
 }
 
-// hasInterface tells whether there is an interface that addresses can be had for.
+// hasInterface reports whether the spec has an interface of a name with a MAC address.
 func hasInterface(nc *v1alpha1.NetworkConfiguration, name string) bool {
 	return slices.ContainsFunc(nc.Spec.NetworkInterfaces, func(i v1alpha1.InterfaceSpec) bool {
 		return i.Name == name && i.MACAddress != ""
 	})
 }
 
-// orphan tells whether an allocation is the one of an earlier NetworkConfiguration
-// of the same name, which the garbage collector is about to delete.
-func orphan(a *v1alpha2.IPAllocation, nc *v1alpha1.NetworkConfiguration) bool {
+// isOrphaned reports whether an IPAllocation belongs to a deleted NetworkConfiguration of the
+// same name. The garbage collector deletes it.
+func isOrphaned(a *v1alpha2.IPAllocation, nc *v1alpha1.NetworkConfiguration) bool {
 	owner := metav1.GetControllerOf(a)
 	return owner != nil && owner.Kind == "NetworkConfiguration" && owner.UID != nc.UID
 }
 
-// belongs tells whether an allocation that exists is the wanted one. A user may
-// have made it beforehand, to ask for an address.
-func belongs(a, want *v1alpha2.IPAllocation) bool {
+// isForInterface reports whether an existing IPAllocation is the wanted one. A user may have
+// created it before, to request an address.
+func isForInterface(a, want *v1alpha2.IPAllocation) bool {
 	s, w := a.Spec, want.Spec
 	return s.NetworkNamespaceName == w.NetworkNamespaceName && s.NetworkConfigurationName == w.NetworkConfigurationName && s.InterfaceName == w.InterfaceName
 }
 
-// differs tells whether an allocation that exists has another address than the wanted
-// one asks for, or as long as it has none, waits for another. A user who made it may
-// ask for an address that the interface does not.
-func differs(a, want *v1alpha2.IPAllocation) bool {
+// needsOtherAddress reports whether an existing IPAllocation has another address than the
+// wanted one requests, or waits for another. A user who created it may request an address that
+// the interface does not.
+func needsOtherAddress(a, want *v1alpha2.IPAllocation) bool {
 	has, asks := a.Status.Address, want.Spec.RequestedAddress
 	if has == "" && (asks != "" || metav1.GetControllerOf(a) != nil) {
 		return !sameAddress(a.Spec.RequestedAddress, asks)
@@ -167,46 +161,46 @@ func differs(a, want *v1alpha2.IPAllocation) bool {
 	return has != "" && asks != "" && !sameAddress(has, asks)
 }
 
-// sameAddress tells whether two texts mean the same address, or both none.
+// sameAddress reports whether two texts mean the same address, or both none.
 func sameAddress(a, b string) bool {
 	one, _ := netip.ParseAddr(a)
 	other, _ := netip.ParseAddr(b)
 	return one == other
 }
 
-// needs tells whether a NetworkConfiguration needs the address that an allocation has.
-// Its spec decides, whatever its status has so far: who would still write that by an
-// older spec is refused. One that is being deleted does while machines use it.
-func needs(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, a *v1alpha2.IPAllocation) bool {
+// needsAddress reports whether a NetworkConfiguration needs the address of an IPAllocation.
+// Its spec decides, because a delivery that would write the status for an older spec gets a
+// conflict. A NetworkConfiguration that is being deleted needs it while machines use it.
+func needsAddress(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, a *v1alpha2.IPAllocation) bool {
 	ours, _ := servesStatic(nn, nc.Spec.Provider)
 	named := network.NameFor(nc)
 	elsewhere := named != "" && named != a.Spec.NetworkNamespaceName
 	going := nc.DeletionTimestamp != nil && len(network.Users(nc)) == 0
-	if a.Status.Phase != v1alpha2.IPAllocationAllocated || going || orphan(a, nc) || !ours || elsewhere {
+	if a.Status.Phase != v1alpha2.IPAllocationAllocated || going || isOrphaned(a, nc) || !ours || elsewhere {
 		return false
 	}
-	return notReady(nn) != "" || slices.ContainsFunc(wanted(nc, nn), func(want *v1alpha2.IPAllocation) bool {
-		return want.Name == a.Name && belongs(a, want) && !differs(a, want)
+	return waitsForNetwork(nn) != "" || slices.ContainsFunc(requiredAllocations(nc, nn), func(want *v1alpha2.IPAllocation) bool {
+		return want.Name == a.Name && isForInterface(a, want) && !needsOtherAddress(a, want)
 	})
 }
 
-// unserved is an errRefused where an address is asked for that is of no family of the
-// network.
-func unserved(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) error {
+// checkFamilies returns a UserError if an interface requests an address of a family that the
+// network does not have.
+func checkFamilies(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) error {
 	const message = "interface %s asks for %s, but NetworkNamespace %s has no %s prefix: ask for none of that family, or use a network that has one"
 	served := families(nn)
 	for _, i := range nc.Spec.NetworkInterfaces {
 		switch {
 		case len(i.IPv4Addresses) > 0 && !slices.Contains(served, v1alpha2.IPv4):
-			return errRefused{"IPv4NotServed", fmt.Sprintf(message, i.Name, i.IPv4Addresses[0], nn.Name, v1alpha2.IPv4)}
+			return reconcile.UserError{Reason: "IPv4NotServed", Message: fmt.Sprintf(message, i.Name, i.IPv4Addresses[0], nn.Name, v1alpha2.IPv4)}
 		case len(i.IPv6Addresses) > 0 && !slices.Contains(served, v1alpha2.IPv6):
-			return errRefused{"IPv6NotServed", fmt.Sprintf(message, i.Name, i.IPv6Addresses[0], nn.Name, v1alpha2.IPv6)}
+			return reconcile.UserError{Reason: "IPv6NotServed", Message: fmt.Sprintf(message, i.Name, i.IPv6Addresses[0], nn.Name, v1alpha2.IPv6)}
 		}
 	}
 	return nil
 }
 
-// decide writes into nc's status what its interfaces have:
+// setConfigurationResult writes into nc's status what its interfaces have:
 //
 //	interfaces without MAC  allocations          phase    Ready
 //	all                     -                    Pending  False  WaitingForMAC
@@ -214,15 +208,15 @@ func unserved(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) 
 //	none                    one not Allocated    Pending  False  that one's reason
 //	none                    one in Error         Error    False  that one's reason
 //	none                    all Allocated        Ready    True   NetworkConfigured
-func decide(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, held []v1alpha2.IPAllocation) story {
-	nc.Status.NetworkInterfaces = interfaces(nc, nn, held)
+func setConfigurationResult(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, held []v1alpha2.IPAllocation) reconcile.Outcome {
+	nc.Status.NetworkInterfaces = interfaceStatuses(nc, nn, held)
 	for _, i := range nc.Spec.NetworkInterfaces {
 		if i.MACAddress == "" {
-			return waiting(nc, "WaitingForMAC", fmt.Sprintf("interface %s has no macAddress yet: a Machine brings it, or write one", i.Name))
+			return setWaiting(nc, "WaitingForMAC", fmt.Sprintf("interface %s has no macAddress yet: a Machine brings it, or write one", i.Name))
 		}
 	}
 	if len(nc.Spec.NetworkInterfaces) == 0 {
-		return waiting(nc, "WaitingForMAC", "there is no interface yet: a Machine brings it, or write one into spec.networkInterfaces")
+		return setWaiting(nc, "WaitingForMAC", "there is no interface yet: a Machine brings it, or write one into spec.networkInterfaces")
 	}
 	var outside []string
 	for _, a := range held {
@@ -237,15 +231,15 @@ func decide(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, he
 			reason, message = c.Reason, fmt.Sprintf("IPAllocation %s: %s", a.Name, c.Message)
 		}
 		if a.Status.Phase == v1alpha2.IPAllocationError {
-			return refuse(nc, reason, message)
+			return setRefused(nc, reason, message)
 		}
-		return waiting(nc, reason, message)
+		return setWaiting(nc, reason, message)
 	}
-	return settle(nc, v1alpha1.NetworkConfigurationReady, "OK", "NetworkConfigured", completed(outside))
+	return setConfigurationStatus(nc, v1alpha1.NetworkConfigurationReady, "OK", "NetworkConfigured", completedMessage(outside))
 }
 
-// interfaces are the interfaces with a MAC address, and what each of them has.
-func interfaces(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, held []v1alpha2.IPAllocation) []v1alpha1.InterfaceStatus {
+// interfaceStatuses returns the interfaces with a MAC address, and the addresses of each.
+func interfaceStatuses(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, held []v1alpha2.IPAllocation) []v1alpha1.InterfaceStatus {
 	var all []v1alpha1.InterfaceStatus
 	for _, i := range nc.Spec.NetworkInterfaces {
 		if i.MACAddress == "" {
@@ -263,15 +257,15 @@ func interfaces(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace
 				s.IPAllocated = false
 				continue
 			}
-			bring(&s, a.Status)
+			setAddress(&s, a.Status)
 		}
 		all = append(all, s)
 	}
 	return all
 }
 
-// bring writes an allocated address and its terms into an interface.
-func bring(s *v1alpha1.InterfaceStatus, a v1alpha2.IPAllocationStatus) {
+// setAddress writes an allocated address and its network settings into an interface.
+func setAddress(s *v1alpha1.InterfaceStatus, a v1alpha2.IPAllocationStatus) {
 	address, err := netip.ParseAddr(a.Address)
 	if err != nil {
 		return
@@ -285,9 +279,9 @@ func bring(s *v1alpha1.InterfaceStatus, a v1alpha2.IPAllocationStatus) {
 	s.VLAN, s.DNS, s.AllocationExpiry = strconv.Itoa(int(a.VLANID)), a.DNS, a.ExpiresAt
 }
 
-// describe writes the terms of a network into an interface with an address of it.
+// setNetworkSettings writes the settings of a network into an interface with an address of it.
 // An address of another segment keeps its own.
-func describe(s *v1alpha1.InterfaceStatus, nn *v1alpha2.NetworkNamespace, address netip.Addr) {
+func setNetworkSettings(s *v1alpha1.InterfaceStatus, nn *v1alpha2.NetworkNamespace, address netip.Addr) {
 	family, prefix := v1alpha2.IPv4, nn.Status.IPv4Prefix
 	if address.Is6() {
 		family, prefix = v1alpha2.IPv6, nn.Status.IPv6Prefix
@@ -304,18 +298,19 @@ func describe(s *v1alpha1.InterfaceStatus, nn *v1alpha2.NetworkNamespace, addres
 	s.VLAN, s.DNS = strconv.Itoa(int(nn.Status.VLANID)), dnsOf(nn)
 }
 
-func waiting(nc *v1alpha1.NetworkConfiguration, reason, message string) story {
-	return settle(nc, v1alpha1.NetworkConfigurationPending, reason, reason, message)
+func setWaiting(nc *v1alpha1.NetworkConfiguration, reason, message string) reconcile.Outcome {
+	return setConfigurationStatus(nc, v1alpha1.NetworkConfigurationPending, reason, reason, message)
 }
 
-func refuse(nc *v1alpha1.NetworkConfiguration, reason, message string) story {
-	return settle(nc, v1alpha1.NetworkConfigurationError, reason, reason, message)
+func setRefused(nc *v1alpha1.NetworkConfiguration, reason, message string) reconcile.Outcome {
+	return setConfigurationStatus(nc, v1alpha1.NetworkConfigurationError, reason, reason, message)
 }
 
-func settle(nc *v1alpha1.NetworkConfiguration, phase v1alpha1.NetworkConfigurationPhase, status, reason, message string) story {
+func setConfigurationStatus(nc *v1alpha1.NetworkConfiguration, phase v1alpha1.NetworkConfigurationPhase, status, reason, message string) reconcile.Outcome {
 	s := &nc.Status
 	s.Phase, s.Status, s.Message = phase, status, message
 	s.ObservedGeneration = nc.Generation
-	news := kube.SetReady(&s.Conditions, nc.Generation, phase == v1alpha1.NetworkConfigurationReady, reason, message)
-	return story{reason: reason, message: message, news: news, warning: phase == v1alpha1.NetworkConfigurationError}
+	outcome := reconcile.SetReady(&s.Conditions, nc.Generation, phase == v1alpha1.NetworkConfigurationReady, reason, message)
+	outcome.Warning = phase == v1alpha1.NetworkConfigurationError
+	return outcome
 }

@@ -17,9 +17,9 @@ import (
 // staticProvider is the value of provider that selects this function.
 const staticProvider = "static-ip-operator"
 
-// servesStatic tells whether this function gives out the addresses of a network,
-// to somebody who asks for provider. A network may name somebody else for that. Where
-// the two contradict each other, problem says what to change.
+// servesStatic reports whether this function allocates the addresses of a network for the
+// value provider. If the network and provider contradict each other, problem says what to
+// change.
 func servesStatic(nn *v1alpha2.NetworkNamespace, provider string) (ours bool, problem string) {
 	policy := nn.Spec.IPAllocation
 	static := policy != nil && policy.Type == v1alpha2.AllocationStatic
@@ -37,8 +37,8 @@ func servesStatic(nn *v1alpha2.NetworkNamespace, provider string) (ours bool, pr
 	}
 }
 
-// notReady says what a network waits for, and nothing if it is there.
-func notReady(nn *v1alpha2.NetworkNamespace) string {
+// waitsForNetwork says what a network waits for, and is empty if it is provisioned.
+func waitsForNetwork(nn *v1alpha2.NetworkNamespace) string {
 	if network.Provisioned(nn) {
 		return ""
 	}
@@ -48,7 +48,7 @@ func notReady(nn *v1alpha2.NetworkNamespace) string {
 	return fmt.Sprintf("waits for NetworkNamespace %s to be provisioned", nn.Name)
 }
 
-// families are those that a network has, IPv4 first.
+// families returns the address families of a network, IPv4 first.
 func families(nn *v1alpha2.NetworkNamespace) (f []v1alpha2.IPFamily) {
 	if nn.Status.IPv4Prefix != "" {
 		f = append(f, v1alpha2.IPv4)
@@ -87,7 +87,7 @@ func reuseDelay(nn *v1alpha2.NetworkNamespace) time.Duration {
 	return 0
 }
 
-// familyOf is the family of an allocation's address.
+// familyOf returns the family of an IPAllocation's address.
 func familyOf(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace) v1alpha2.IPFamily {
 	if a.Spec.IPFamily != "" {
 		return a.Spec.IPFamily
