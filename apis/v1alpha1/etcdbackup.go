@@ -8,9 +8,9 @@ import (
 // +kubebuilder:validation:Enum=Pending;Scheduled;Running;Completed;Failed
 type EtcdBackupPhase string
 
-// Pending has what is to be changed in a condition, Scheduled waits for its next
-// time, Running takes a snapshot, Completed has taken its only one, Failed tries
-// again.
+// Phases of an EtcdBackup. Pending needs a change that its condition Ready names,
+// Scheduled waits for the next time of its schedule, Running takes a snapshot,
+// Completed has taken its only snapshot, and Failed retries.
 const (
 	EtcdBackupPending   EtcdBackupPhase = "Pending"
 	EtcdBackupScheduled EtcdBackupPhase = "Scheduled"
@@ -60,13 +60,13 @@ type EtcdBackupSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([a-z0-9-]*[a-z0-9])?$')",message="write the name of a KubernetesCluster: lower case letters, digits and - only"
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="clusterName cannot be changed: make another EtcdBackup for another cluster"
 	ClusterName string `json:"clusterName"`
-	// When to take a snapshot, in UTC: five fields as of cron, or @hourly, @daily,
-	// @weekly, @monthly or @every 6h. Absent means once.
+	// When to take a snapshot, in UTC: five fields as in cron, or @hourly, @daily,
+	// @weekly, @monthly or @every 6h. Default: once. Example: 0 2 * * *.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(@(hourly|daily|midnight|weekly|monthly|yearly|annually)|@every [0-9hms.]+|([^ @=]+ +){4}[^ @=]+)$')",message="write five fields such as 0 2 * * *, or @daily, or @every 6h; times are UTC"
 	Schedule string `json:"schedule,omitempty"`
-	// Number of snapshots that are kept.
+	// Number of snapshots to keep. Older ones are deleted. Default: 7.
 	// +kubebuilder:default=7
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
@@ -97,12 +97,12 @@ type BackupStorage struct {
 	// +kubebuilder:validation:XValidation:rule="self in ['s3', 'local']",message="write s3 for an object store, also Google's and others that speak S3, or local for a volume"
 	// +kubebuilder:validation:MaxLength=16
 	Type BackupStorageType `json:"type"`
-	// URL of the object store, for type s3. Absent means that of AWS.
+	// URL of the object store, for type s3. Default: AWS S3.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getScheme() in ['http', 'https']",message="write a URL such as https://s3.example.com"
 	Endpoint string `json:"endpoint,omitempty"`
-	// Region of the bucket, for type s3. Absent means us-east-1.
+	// Region of the bucket, for type s3. Default: us-east-1.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Region string `json:"region,omitempty"`
@@ -147,18 +147,18 @@ type EtcdBackupStatus struct {
 	// Size of the newest snapshot, for example 25.6 MiB.
 	// +optional
 	BackupSize string `json:"backupSize,omitempty"`
-	// Number of snapshots that are kept.
+	// Number of snapshots that exist.
 	// +optional
 	BackupCount int32 `json:"backupCount,omitempty"`
-	// Snapshots that are kept, the newest first, at most 20 of them.
+	// The newest snapshots, newest first, at most 20.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	Backups []BackupFile `json:"backups,omitempty"`
-	// When to look again.
+	// When the next reconcile is due.
 	// +optional
 	NextCheckTime *metav1.Time `json:"nextCheckTime,omitempty"`
-	// Who takes a snapshot now.
+	// Delivery that takes a snapshot at present.
 	// +optional
 	Attempt *BackupAttempt `json:"attempt,omitempty"`
 	// Conditions of the backup, by type. Ready sums the others up, and its message says what to
@@ -171,10 +171,10 @@ type EtcdBackupStatus struct {
 
 // BackupAttempt is a delivery that takes a snapshot.
 type BackupAttempt struct {
-	// Holder is another one for each delivery.
+	// Random identity of the delivery.
 	Holder string `json:"holder"`
-	// RenewTime is when it last said that it is at it. Who has not done so for a
-	// minute has died.
+	// Time of the last heartbeat. Another delivery takes over an attempt without a
+	// heartbeat for one minute.
 	RenewTime metav1.MicroTime `json:"renewTime"`
 }
 
@@ -184,8 +184,8 @@ type BackupFile struct {
 	Name string `json:"name"`
 	// Size in bytes.
 	Size int64 `json:"size"`
-	// SHA-256 of the file, by which it was verified when it was taken. Absent where
-	// that is not known any more.
+	// SHA-256 of the file, which was verified when the snapshot was taken. Absent if
+	// the storage has no record of it.
 	// +optional
 	SHA256 string `json:"sha256,omitempty"`
 }

@@ -2,12 +2,13 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// ClusterPhase is where a KubernetesCluster is in its life.
+// ClusterPhase is the phase of a KubernetesCluster.
 // +kubebuilder:validation:Enum=Pending;PendingApproval;Provisioning;Running;Updating;Deleting;Failed
 type ClusterPhase string
 
-// Pending waits for a valid spec or its network, Provisioning builds the first
-// nodes, Updating changes a cluster that has been Running.
+// Phases of a KubernetesCluster. Pending waits for a valid spec or for its network,
+// Provisioning creates the first nodes, and Updating changes a cluster that has been
+// Running.
 const (
 	ClusterPending         ClusterPhase = "Pending"
 	ClusterPendingApproval ClusterPhase = "PendingApproval"
@@ -18,7 +19,8 @@ const (
 	ClusterFailed          ClusterPhase = "Failed"
 )
 
-// Conditions of a KubernetesCluster beside Ready, in the order of its life.
+// Conditions of a KubernetesCluster in addition to Ready, in the order in which they
+// become True.
 const (
 	ConditionTopologyValid    = "TopologyValid"
 	ConditionNetworkAvailable = "NetworkAvailable"
@@ -27,14 +29,14 @@ const (
 	ConditionConfigApplied    = "ConfigApplied"
 	ConditionBootstrapped     = "Bootstrapped"
 	ConditionNodesReady       = "NodesReady"
-	// ConditionApproved is there only where approval is required.
+	// ConditionApproved is set only if the cluster needs approval.
 	ConditionApproved = "Approved"
-	// ConditionVersionsCurrent tells whether every node runs the wanted versions.
+	// ConditionVersionsCurrent is True if every node runs the versions of the spec.
 	ConditionVersionsCurrent = "VersionsCurrent"
 	ConditionEtcdHealthy     = "EtcdHealthy"
-	// ConditionConfigCurrent tells whether every node runs the wanted configuration.
+	// ConditionConfigCurrent is True if every node runs the configuration of the spec.
 	ConditionConfigCurrent = "ConfigCurrent"
-	// ConditionAuthoritiesRotated is there only where a rotation was asked for.
+	// ConditionAuthoritiesRotated is set only after spec.talos.rotateAuthorities was set.
 	ConditionAuthoritiesRotated = "AuthoritiesRotated"
 )
 
@@ -76,22 +78,23 @@ type KubernetesClusterList struct {
 	Items           []KubernetesCluster `json:"items"`
 }
 
-// KubernetesClusterSpec says which cluster is wanted.
+// KubernetesClusterSpec is the desired state of a cluster.
 //
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.networkNamespaceName) || (has(self.networkNamespaceName) && self.networkNamespaceName == oldSelf.networkNamespaceName)",message="networkNamespaceName cannot be changed: a cluster does not move between networks"
 type KubernetesClusterSpec struct {
-	// Who and what the cluster is for.
+	// Identity of the cluster in inventories and reports.
 	Data ClusterData `json:"data"`
 	// Machines of the cluster.
 	Topology ClusterTopology `json:"topology"`
-	// NetworkNamespace, in the same namespace, that the machines are in. May be
-	// left out where the namespace holds exactly one.
+	// NetworkNamespace of the machines, in the same namespace. Default: the only
+	// NetworkNamespace of the namespace. Example: prod-net.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	NetworkNamespaceName string `json:"networkNamespaceName,omitempty"`
-	// Where the workload API is reached. Absent means a virtual IP address for a
-	// cluster that has or had more than one control plane, and otherwise the address
-	// of the first, which moves on when that leaves.
+	// Address of the cluster's Kubernetes API. Default: a virtual IP address for a
+	// cluster that has or had more than one control plane machine, and otherwise the
+	// address of the first control plane machine, which changes when that machine is
+	// replaced.
 	// +optional
 	ControlPlaneEndpoint *ControlPlaneEndpoint `json:"controlPlaneEndpoint,omitempty"`
 	// +optional
@@ -100,37 +103,37 @@ type KubernetesClusterSpec struct {
 	Talos *TalosOptions `json:"talos,omitempty"`
 	// +optional
 	Upgrade *UpgradeOptions `json:"upgrade,omitempty"`
-	// Decision of a ticketing system that the cluster waits for. The annotation
-	// vitistack.io/approval of the namespace asks for the same for all clusters in
-	// it.
+	// Requires the approval of a ticketing system. The annotation
+	// vitistack.io/approval on the namespace requires it for all clusters of the
+	// namespace. Default: no approval.
 	// +optional
 	Approval *ApprovalOptions `json:"approval,omitempty"`
-	// Stops every change to the cluster for as long as it is true.
+	// Stops all changes to the cluster while true. Default: false.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 }
 
-// ClusterData says who and what a cluster is for.
+// ClusterData identifies a cluster in inventories and reports.
 type ClusterData struct {
-	// Unique identifier of the cluster for people and other systems. It identifies
-	// nothing here: metadata.uid does.
+	// Unique identifier of the cluster in other systems. The stack itself identifies
+	// the cluster by metadata.uid.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	ClusterUID string `json:"clusterUid,omitempty"`
-	// Identifier for people. Absent means metadata.name.
+	// Readable identifier. Default: metadata.name.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	ClusterID string `json:"clusterId,omitempty"`
-	// Always talos.
+	// Provider of the cluster: talos. Default: talos.
 	// +kubebuilder:default=talos
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self == 'talos'",message="the only provider of clusters is talos: write talos, or leave provider out"
 	Provider string `json:"provider,omitempty"`
-	// For example dev, staging or prod.
+	// Environment of the cluster. Example: prod.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Environment string `json:"environment,omitempty"`
-	// Data centre that the cluster is in, for people and reports. Example: oslo-dc1.
+	// Data centre of the cluster, for reports. Example: oslo-dc1.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Datacenter string `json:"datacenter,omitempty"`
@@ -142,7 +145,7 @@ type ClusterData struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Region string `json:"region,omitempty"`
-	// Work order in the ticketing system that the cluster was asked for by.
+	// Work order of the cluster in the ticketing system. Example: CHG0031337.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Workorder string `json:"workorder,omitempty"`
@@ -160,19 +163,19 @@ type ClusterData struct {
 //
 // +kubebuilder:validation:XValidation:rule="!isCIDR((has(self.podCIDR) ? self.podCIDR : '10.244.0.0/16')) || !isCIDR((has(self.serviceCIDR) ? self.serviceCIDR : '10.96.0.0/12')) || !(cidr((has(self.podCIDR) ? self.podCIDR : '10.244.0.0/16')).containsCIDR(cidr((has(self.serviceCIDR) ? self.serviceCIDR : '10.96.0.0/12'))) || cidr((has(self.serviceCIDR) ? self.serviceCIDR : '10.96.0.0/12')).containsCIDR(cidr((has(self.podCIDR) ? self.podCIDR : '10.244.0.0/16'))))",message="podCIDR (absent: 10.244.0.0/16) and serviceCIDR (absent: 10.96.0.0/12) overlap: write two prefixes that do not"
 type ClusterNetworking struct {
-	// Prefix of pods. Absent means 10.244.0.0/16. It may overlap neither serviceCIDR nor
-	// the network of the machines.
+	// Prefix of the pods. It must not overlap serviceCIDR or the network of the
+	// machines. Default: 10.244.0.0/16.
 	// +optional
 	// +kubebuilder:validation:MaxLength=49
 	// +kubebuilder:validation:XValidation:rule="isCIDR(self)",message="write a prefix, for example 10.244.0.0/16"
 	PodCIDR string `json:"podCIDR,omitempty"`
-	// Prefix of Services. Absent means 10.96.0.0/12. It may overlap neither podCIDR nor the
-	// network of the machines.
+	// Prefix of the Services. It must not overlap podCIDR or the network of the
+	// machines. Default: 10.96.0.0/12.
 	// +optional
 	// +kubebuilder:validation:MaxLength=49
 	// +kubebuilder:validation:XValidation:rule="isCIDR(self)",message="write a prefix, for example 10.96.0.0/12"
 	ServiceCIDR string `json:"serviceCIDR,omitempty"`
-	// Absent means cluster.local.
+	// DNS domain of the Services. Default: cluster.local.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	DNSDomain string `json:"dnsDomain,omitempty"`
@@ -180,53 +183,57 @@ type ClusterNetworking struct {
 
 // TalosOptions are options of Talos Linux.
 type TalosOptions struct {
-	// Version of Talos, for example 1.13.9. Absent means the stack's default,
-	// which the cluster then keeps.
+	// Talos version. Default: the default version of the stack when the cluster is
+	// created. Example: 1.13.9.
 	// +optional
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="self.matches('^v?1[.][0-9]{1,3}[.][0-9]{1,3}$')",message="write a full Talos version such as 1.13.9"
 	Version string `json:"version,omitempty"`
-	// Schematic of the image factory, which says which extensions are installed.
+	// Schematic ID of the Talos Image Factory, which selects the system extensions.
+	// Default: the schematic with qemu-guest-agent.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9a-f]{64}$')",message="write the 64 hex digits that the image factory gave for the schematic"
 	Schematic string `json:"schematic,omitempty"`
-	// Disk that Talos is installed to. Absent means /dev/vda.
+	// Disk that Talos is installed to. Default: /dev/vda.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	InstallDisk string `json:"installDisk,omitempty"`
-	// Changes to the configuration of nodes.
+	// Patches of the machine configurations.
 	// +optional
 	Patches *ConfigPatches `json:"patches,omitempty"`
-	// What is done about a changed configuration that a node takes only with a reboot.
+	// How a changed configuration that needs a reboot is applied. NoReboot reports it
+	// in the condition ConfigCurrent, Staged applies it at the next boot, and Reboot
+	// reboots one node after the other. Default: NoReboot.
 	// +optional
 	// +kubebuilder:default=NoReboot
 	ConfigChanges ConfigChanges `json:"configChanges,omitempty"`
-	// Replaces the certificate authorities of the Talos API and of Kubernetes once for
-	// each new value, for example 2026-11. Every talosconfig and kubeconfig handed out
-	// before ceases to work: read the Secrets in status.secrets again. A value that is
-	// there when the cluster is made replaces nothing. A value written during a rotation
-	// has its turn after that.
+	// Rotates the certificate authorities of the Talos API and of Kubernetes once for
+	// each new value. Existing talosconfigs and kubeconfigs stop working: read the
+	// Secrets in status.secrets again. The value at the creation of the cluster starts
+	// no rotation. A value that is set during a rotation starts the next rotation
+	// afterwards. Example: 2026-11.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	RotateAuthorities string `json:"rotateAuthorities,omitempty"`
 }
 
-// ConfigPatches names ConfigMaps, in the same namespace, whose every key is a patch
-// of machine configurations in the form that talosctl patch takes. They apply in
-// the order here, and those of a pool after them; the keys of one in their order.
+// ConfigPatches names ConfigMaps in the namespace of the cluster. Each key of a
+// ConfigMap is a machine configuration patch in the format of talosctl patch. The
+// patches are applied in the order all, controlPlane or workers, pool, and within a
+// ConfigMap in the alphabetical order of the keys.
 type ConfigPatches struct {
-	// For every node.
+	// ConfigMaps with patches for every node. Example: [ntp-servers].
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
 	All []ObjectName `json:"all,omitempty"`
-	// For control planes.
+	// ConfigMaps with patches for control plane nodes.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
 	ControlPlane []ObjectName `json:"controlPlane,omitempty"`
-	// For workers of all pools.
+	// ConfigMaps with patches for the workers of all pools.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
@@ -238,40 +245,41 @@ type ConfigPatches struct {
 // +kubebuilder:validation:MaxLength=253
 type ObjectName string
 
-// ConfigChanges is what is done about a changed configuration that a node takes
-// only with a reboot.
+// ConfigChanges is how a changed configuration that needs a reboot is applied.
 // +kubebuilder:validation:Enum=NoReboot;Staged;Reboot
 type ConfigChanges string
 
-// NoReboot only tells, Staged has the node take it at its next boot, Reboot reboots
-// one node after the other.
+// ConfigNoReboot reports the change, ConfigStaged applies it at the node's next boot,
+// and ConfigReboot reboots one node after the other.
 const (
 	ConfigNoReboot ConfigChanges = "NoReboot"
 	ConfigStaged   ConfigChanges = "Staged"
 	ConfigReboot   ConfigChanges = "Reboot"
 )
 
-// UpgradeOptions say how versions are changed.
+// UpgradeOptions configures upgrades.
 type UpgradeOptions struct {
-	// Begins with no other node while true. What a node has begun is finished.
-	// Setting it back to false also tries again what has failed.
+	// Stops the upgrade from starting on further nodes while true. The nodes that are
+	// being upgraded finish. Setting it to false also retries failed nodes. Default:
+	// false.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 }
 
-// ApprovalPolicy is what has to be approved.
+// ApprovalPolicy selects what needs approval.
 // +kubebuilder:validation:Enum=creation;growth
 type ApprovalPolicy string
 
-// Only the first machines of a cluster, or also every later growth: more
-// machines, another pool, or another template.
+// ApprovalCreation requires approval for the creation of the cluster. ApprovalGrowth
+// also requires it for more machines, another pool or another template.
 const (
 	ApprovalCreation ApprovalPolicy = "creation"
 	ApprovalGrowth   ApprovalPolicy = "growth"
 )
 
-// ApprovalOptions ask for approval.
+// ApprovalOptions requires the approval of a ticketing system.
 type ApprovalOptions struct {
-	// creation or growth.
+	// What needs approval: creation (the first machines of the cluster) or growth (also
+	// more machines, another pool, or another template).
 	Policy ApprovalPolicy `json:"policy"`
 }

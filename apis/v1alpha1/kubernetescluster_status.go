@@ -21,36 +21,34 @@ type KubernetesClusterStatus struct {
 	// Kubernetes version that the control plane runs.
 	// +optional
 	Version string `json:"version,omitempty"`
-	// Talos version of the cluster, which new nodes get.
+	// Talos version of new nodes.
 	// +optional
 	TalosVersion string `json:"talosVersion,omitempty"`
-	// Ready and wanted control plane nodes, for example 1/3.
+	// Ready and desired control plane nodes. Example: 1/3.
 	// +optional
 	ControlPlaneReady string `json:"controlPlaneReady,omitempty"`
-	// Ready and wanted workers over all pools, for example 2/2.
+	// Ready and desired workers of all pools. Example: 2/2.
 	// +optional
 	WorkersReady string `json:"workersReady,omitempty"`
-	// Name of the control plane machine that etcd was bootstrapped on. It is chosen
-	// once.
+	// Control plane Machine on which etcd is bootstrapped.
 	// +optional
 	BootstrapMachine string `json:"bootstrapMachine,omitempty"`
 	// UID of that machine.
 	// +optional
 	BootstrapUID types.UID `json:"bootstrapUID,omitempty"`
-	// The last spec that was valid, by which the cluster is kept while the present one is
-	// not.
+	// Last valid spec. It stays in effect while the current spec is invalid.
 	// +optional
 	Accepted *AcceptedSpec `json:"accepted,omitempty"`
-	// Last request to begin etcd, until etcd is seen to run.
+	// Last bootstrap request, until etcd runs.
 	// +optional
 	BootstrapRequest *BootstrapRequest `json:"bootstrapRequest,omitempty"`
-	// Machines that are about to be made, after the first ones.
+	// Machines that are about to be created, after the first machines of the cluster.
 	// +optional
 	Adding []string `json:"adding,omitempty"`
-	// Control plane machine that is leaving. There is never more than one.
+	// Control plane Machine that is being removed. There is at most one.
 	// +optional
 	Removing string `json:"removing,omitempty"`
-	// Workers that pools with autoscaling have together.
+	// Number of workers of all pools with autoscaling.
 	// +optional
 	ScaledWorkers int32 `json:"scaledWorkers,omitempty"`
 	// Labels of the Machines of those workers, for autoscalers.
@@ -66,10 +64,10 @@ type KubernetesClusterStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	Nodes []NodeStatus `json:"nodes,omitempty"`
-	// Change of versions that is under way, or that has failed.
+	// Upgrade that is in progress or has failed.
 	// +optional
 	Upgrade *UpgradeStatus `json:"upgrade,omitempty"`
-	// Rotation of the certificate authorities, where one was asked for.
+	// Rotation of the certificate authorities. Absent if none was requested.
 	// +optional
 	Authorities *AuthoritiesStatus `json:"authorities,omitempty"`
 	// Decision of the ticketing system, where one is required.
@@ -78,7 +76,7 @@ type KubernetesClusterStatus struct {
 	// Secrets with the credentials of the cluster, in the same namespace.
 	// +optional
 	Secrets *ClusterSecrets `json:"secrets,omitempty"`
-	// When to look again at something that tells nobody when it is done.
+	// When the next reconcile is due if no event arrives earlier.
 	// +optional
 	NextCheckTime *metav1.Time `json:"nextCheckTime,omitempty"`
 	// Conditions of the cluster, by type. Ready sums the others up, and its message says what to
@@ -98,15 +96,15 @@ type AcceptedSpec struct {
 	TalosVersion string `json:"talosVersion,omitempty"`
 }
 
-// BootstrapRequest is a request to begin etcd. A node keeps it in memory until it has
-// pulled etcd's image, so that a reboot before that loses it.
+// BootstrapRequest is a request to a node to bootstrap etcd. The node keeps it in
+// memory until it has pulled the image of etcd, so a reboot before that loses it.
 type BootstrapRequest struct {
-	// When it was sent.
+	// When the request was sent.
 	Time metav1.Time `json:"time"`
-	// Boot of the node that it was sent to.
+	// Boot ID of the node when the request was sent.
 	// +optional
 	BootID string `json:"bootID,omitempty"`
-	// Whether the node has accepted it.
+	// Whether the node accepted the request.
 	// +optional
 	Accepted bool `json:"accepted,omitempty"`
 }
@@ -115,9 +113,9 @@ type BootstrapRequest struct {
 type PoolStatus struct {
 	// Name of the pool, as in spec.topology.workers.
 	Name string `json:"name"`
-	// Machines wanted.
+	// Desired number of machines.
 	Replicas int32 `json:"replicas"`
-	// Machines that are nodes which are Ready.
+	// Machines whose node is Ready.
 	ReadyReplicas int32 `json:"readyReplicas"`
 }
 
@@ -159,10 +157,10 @@ type UpgradeStatus struct {
 	Kind UpgradeKind `json:"kind"`
 	// Generation of the spec that asked for it.
 	Generation int64 `json:"generation"`
-	// Nodes that run the wanted version, and nodes in all, for example 2/5.
+	// Nodes that run the desired version, and all nodes. Example: 2/5.
 	// +optional
 	Progress string `json:"progress,omitempty"`
-	// Nodes that are being changed now, or that have failed.
+	// Nodes that are being upgraded, or whose upgrade failed.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -173,8 +171,8 @@ type UpgradeStatus struct {
 // +kubebuilder:validation:Enum=Draining;Requested;Failed
 type UpgradeStep string
 
-// Draining moves pods away, Requested has told the node or is about to, Failed
-// stops the upgrade of the cluster.
+// UpgradeDraining evicts pods, UpgradeRequested sends the upgrade request and waits
+// for the node, and UpgradeFailed stops the upgrade of the cluster.
 const (
 	UpgradeDraining  UpgradeStep = "Draining"
 	UpgradeRequested UpgradeStep = "Requested"
@@ -187,22 +185,22 @@ type NodeUpgrade struct {
 	Name string `json:"name"`
 	// Draining, Requested or Failed.
 	Step UpgradeStep `json:"step"`
-	// Version that the node ran before, and the one that it goes to.
+	// Version that the node ran before.
 	From string `json:"from"`
 	// Version that the node is upgraded to.
 	To string `json:"to"`
-	// Boot of the node before it was told to upgrade.
+	// Boot ID of the node before the upgrade request.
 	// +optional
 	BootID string `json:"bootID,omitempty"`
-	// Whether it was cordoned for the upgrade, and is to be uncordoned after it.
+	// Whether the node was cordoned for the upgrade and is uncordoned after it.
 	// +optional
 	Cordoned bool `json:"cordoned,omitempty"`
 	// When the step began.
 	Since metav1.Time `json:"since"`
-	// When the node was told last.
+	// When the last upgrade request was sent.
 	// +optional
 	Asked *metav1.Time `json:"asked,omitempty"`
-	// What stops the node, where something does.
+	// What blocks the upgrade of the node.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
@@ -235,10 +233,10 @@ type AuthoritiesStatus struct {
 	// When the phase began.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
-	// Nodes that have come through the phase, and nodes in all, for example 2/5.
+	// Nodes that have completed the phase, and all nodes. Example: 2/5.
 	// +optional
 	Progress string `json:"progress,omitempty"`
-	// Last value of spec.talos.rotateAuthorities that is done.
+	// Value of spec.talos.rotateAuthorities of the last completed rotation.
 	// +optional
 	Completed string `json:"completed,omitempty"`
 }

@@ -24,9 +24,9 @@ type ClusterTopology struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Workers []WorkerPool `json:"workers,omitempty"`
-	// Workers of all pools with autoscaling together, which is what an autoscaler sets
-	// through the subresource scale. The pools are filled in their order, each within
-	// its bounds. Absent means what the pools' replicas come to, and is then filled in.
+	// Number of workers of all pools with autoscaling. An autoscaler sets it through the
+	// subresource scale. The pools are filled in their order, each within its bounds.
+	// Default: the sum of the replicas of these pools, which the stack fills in.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=16000
@@ -38,7 +38,7 @@ type ControlPlaneTopology struct {
 	// Number of control plane machines: 1, 3, 5 or 7.
 	// +kubebuilder:validation:XValidation:rule="self in [1, 3, 5, 7]",message="write 1, 3, 5 or 7: etcd needs an odd number of members to keep a majority"
 	Replicas int32 `json:"replicas"`
-	// Kubernetes version of the control plane. Absent means topology.version.
+	// Kubernetes version of the control plane. Default: topology.version.
 	// +optional
 	Version KubernetesVersion `json:"version,omitempty"`
 
@@ -57,13 +57,13 @@ type WorkerPool struct {
 	// Number of workers.
 	// +kubebuilder:validation:XValidation:rule="self >= 0 && self <= 500",message="write a number from 0 to 500"
 	Replicas int32 `json:"replicas"`
-	// Kubernetes version of the pool. Absent means topology.version.
+	// Kubernetes version of the pool. Default: topology.version.
 	// +optional
 	Version KubernetesVersion `json:"version,omitempty"`
 	// Bounds within which an autoscaler may change replicas.
 	// +optional
 	Autoscaling *Autoscaling `json:"autoscaling,omitempty"`
-	// Workers that are upgraded at the same time. Absent means 1.
+	// Number of workers that are upgraded at the same time. Default: 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=50
@@ -75,12 +75,12 @@ type WorkerPool struct {
 // MachineProperties are what the machines of a control plane or a pool have in
 // common.
 type MachineProperties struct {
-	// Size of the machines. Absent means large for a control plane and medium for
-	// workers.
+	// Size of the machines: small, medium or large. Default: large for the control
+	// plane, medium for workers.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Template string `json:"template,omitempty"`
-	// MachineProvider of the machines.
+	// MachineProvider of the machines. Default: the default MachineProvider.
 	// +optional
 	ProviderRef *ProviderReference `json:"providerRef,omitempty"`
 	// Labels of the nodes.
@@ -98,9 +98,10 @@ type MachineProperties struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
 	Patches []ObjectName `json:"patches,omitempty"`
-	// How long pods have to go from a machine, for example 30m. One that leaves goes
-	// without them then; an upgrade stops. Absent means that PodDisruptionBudgets
-	// are respected for ever, and that somebody is told so after an hour.
+	// Time limit for draining a node. After it, a machine that is being removed is
+	// deleted with its remaining pods, and an upgrade stops. Default: no limit;
+	// PodDisruptionBudgets are always respected, and after one hour a condition names
+	// the pods that block the drain. Example: 30m.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=16
@@ -130,12 +131,12 @@ type Autoscaling struct {
 	// maxReplicas.
 	// +optional
 	Enabled bool `json:"enabled,omitempty"`
-	// Least number of machines.
+	// Minimum number of machines. Default: 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=500
 	MinReplicas int32 `json:"minReplicas,omitempty"`
-	// Greatest number of machines.
+	// Maximum number of machines.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=500
 	MaxReplicas int32 `json:"maxReplicas"`
@@ -145,8 +146,9 @@ type Autoscaling struct {
 // +kubebuilder:validation:Enum=vip;custom;node
 type EndpointMode string
 
-// A virtual IP address that the control planes share, an address that somebody
-// else provides, or the first control plane's address.
+// EndpointVIP is a virtual IP address that the control plane nodes share,
+// EndpointCustom an external load balancer, and EndpointNode the address of the first
+// control plane node.
 const (
 	EndpointVIP    EndpointMode = "vip"
 	EndpointCustom EndpointMode = "custom"
@@ -166,13 +168,13 @@ type ControlPlaneEndpoint struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="isIP(self) || self.matches('^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$')",message="write an IP address or a DNS name, without scheme and port"
 	Host string `json:"host,omitempty"`
-	// Absent means 6443. In the modes vip and node the API servers listen on it; in mode
+	// Default: 6443. In the modes vip and node the API servers listen on it; in mode
 	// custom they listen on 6443, to which host has to lead.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port,omitempty"`
-	// Address for mode vip. Absent means one that is allocated.
+	// Address for mode vip. Default: an address that the stack allocates.
 	// +optional
 	// +kubebuilder:validation:MaxLength=45
 	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="write one IP address, for example 192.168.10.5"

@@ -9,12 +9,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// MachinePhase is where a Machine is in its life.
+// MachinePhase is the phase of a Machine.
 // +kubebuilder:validation:Enum=Pending;Creating;Running;Stopped;Failed;Deleting
 type MachinePhase string
 
-// Pending waits for something outside (its network, its template), Creating has
-// begun to make disks and VM. Failed is left by a new generation of the spec.
+// Phases of a Machine. Pending waits for something else, for example its network;
+// Creating creates the disks and the virtual machine. A change of the spec ends
+// Failed.
 const (
 	MachinePending  MachinePhase = "Pending"
 	MachineCreating MachinePhase = "Creating"
@@ -24,19 +25,19 @@ const (
 	MachineDeleting MachinePhase = "Deleting"
 )
 
-// Conditions of a Machine beside Ready.
+// Conditions of a Machine in addition to Ready.
 const (
 	ConditionVirtualMachineReady = "VirtualMachineReady"
 	ConditionStorageReady        = "StorageReady"
 	ConditionNetworkReady        = "NetworkReady"
-	// ConditionRestartRequired is True while a part of the spec waits for the next
-	// restart, and otherwise absent.
+	// ConditionRestartRequired is True while a change of the spec needs a restart, and
+	// otherwise absent.
 	ConditionRestartRequired = "RestartRequired"
 )
 
 // Machine is a virtual machine on the hypervisor that its MachineProvider names.
-// What cannot be changed in place can be changed for as long as there is no virtual
-// machine, so that a mistake can be mended.
+// Fields that cannot be changed in place can be changed until the virtual machine
+// exists, so that a user can correct a mistake.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -79,8 +80,8 @@ type MachineList struct {
 	Items           []Machine `json:"items"`
 }
 
-// MachineSpec says which machine is wanted. Everything that it says stands over
-// what its template gives.
+// MachineSpec is the desired state of a machine. Its fields override those of the
+// template.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.template) || (has(self.resources) && has(self.resources.cpu) && has(self.resources.memory) && has(self.disks))",message="give template (small, medium or large), or else resources.cpu, resources.memory and disks"
 // +kubebuilder:validation:XValidation:rule="!has(self.disks) || self.disks.all(d, has(d.size) || (has(self.template) && d.name == 'root'))",message="every disk needs a size, for example 20Gi; only the disk root of a template may leave it out"
@@ -91,31 +92,31 @@ type MachineSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Template string `json:"template,omitempty"`
-	// MachineProvider that makes the machine. Absent means the only one, or the
-	// one that is marked default.
+	// MachineProvider that creates the machine. Default: the only MachineProvider, or
+	// the one with spec.default.
 	// +optional
 	ProviderRef *ProviderReference `json:"providerRef,omitempty"`
 	// +optional
 	Resources *MachineResources `json:"resources,omitempty"`
-	// Disks, merged by name with those of the template.
+	// Disks of the machine. They are merged by name with those of the template.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	Disks []MachineDisk `json:"disks,omitempty"`
-	// Network interfaces. Absent means one interface, eth0, in the namespace's
-	// network.
+	// Network interfaces. Default: one interface, eth0, in the network that
+	// networkNamespaceName names.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=8
 	Networks []MachineNetwork `json:"networks,omitempty"`
-	// NetworkNamespace of a machine without networks. May be left out where the
-	// namespace holds exactly one.
+	// NetworkNamespace of a machine without networks. Default: the only
+	// NetworkNamespace of the namespace.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	NetworkNamespaceName string `json:"networkNamespaceName,omitempty"`
-	// Devices to boot from, in this order.
+	// Devices to boot from, in order. Example: [disk, network].
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=3
@@ -125,27 +126,27 @@ type MachineSpec struct {
 	CloudInit *CloudInit `json:"cloudInit,omitempty"`
 	// +optional
 	Domain *MachineDomain `json:"domain,omitempty"`
-	// Operating system to boot. Absent means empty disks.
+	// Operating system to boot. Default: empty disks.
 	// +optional
 	OS *MachineOS `json:"os,omitempty"`
-	// Whether the machine is to be on.
+	// Desired power state: Running or Stopped. Default: Running.
 	// +optional
 	// +kubebuilder:default=Running
 	PowerState PowerState `json:"powerState,omitempty"`
-	// Restarts the machine once for each new value, for example the present time.
+	// Restarts the machine once for each new value. Example: 2026-11-24T10:00:00Z.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	RestartToken string `json:"restartToken,omitempty"`
-	// Host of the hypervisor to run on. Absent leaves the choice to the provider.
+	// Host of the hypervisor to run on. Default: the MachineProvider chooses.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	NodeName string `json:"nodeName,omitempty"`
-	// Refuses to delete the virtual machine for as long as it is true.
+	// Keeps the virtual machine from being deleted while true. Default: false.
 	// +optional
 	Protected bool `json:"protected,omitempty"`
 }
 
-// PowerState is what a machine's power switch is to be at.
+// PowerState is the desired power state of a machine.
 // +kubebuilder:validation:Enum=Running;Stopped
 type PowerState string
 
@@ -163,7 +164,7 @@ type ProviderReference struct {
 	Name string `json:"name"`
 }
 
-// MachineResources stand over those of the template, field by field.
+// MachineResources override those of the template, field by field.
 type MachineResources struct {
 	// +optional
 	CPU *MachineCPU `json:"cpu,omitempty"`
@@ -193,7 +194,7 @@ type MachineCPU struct {
 
 // MachineMemory is the memory that the guest sees.
 type MachineMemory struct {
-	// For example 4Gi.
+	// Amount of memory. Example: 4Gi.
 	Size Size `json:"size"`
 }
 
@@ -225,7 +226,7 @@ func (s Size) Quantity() (resource.Quantity, error) {
 	return q, nil
 }
 
-// MachineDisk is a disk. One with the name of a template's disk stands over it,
+// MachineDisk is a disk. It overrides the disk of the template that has the same name,
 // field by field.
 type MachineDisk struct {
 	// Name of the disk, unique in the machine. The disk named root is the one that the machine
@@ -235,27 +236,29 @@ type MachineDisk struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",message="use lower case letters, digits and - only, for example data"
 	// +kubebuilder:validation:XValidation:rule="!(self in ['cloudinitdisk', 'cdrom', 'cloudinit'])",message="the stack keeps that name for itself: choose another"
 	Name string `json:"name"`
-	// For example 20Gi.
+	// Size of the disk. Default: the size in the template. Example: 20Gi.
 	// +optional
 	Size Size `json:"size,omitempty"`
-	// StorageClass for KubeVirt, storage for Proxmox VE. Absent or default means
-	// the provider's default, or else the cluster's.
+	// StorageClass on KubeVirt, storage on Proxmox VE. Absent or default selects the
+	// default of the MachineProvider, or else the default StorageClass.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	StorageClass string `json:"storageClass,omitempty"`
-	// Absent means ReadWriteOnce, which is the only one on Proxmox VE.
+	// Access mode of the disk. Proxmox VE supports ReadWriteOnce only. Default:
+	// ReadWriteOnce.
 	// +optional
 	AccessMode DiskAccessMode `json:"accessMode,omitempty"`
-	// Absent means Filesystem. On Proxmox VE the kind of the storage determines it.
+	// Volume mode of the disk. On Proxmox VE the storage determines it. Default:
+	// Filesystem.
 	// +optional
 	VolumeMode DiskVolumeMode `json:"volumeMode,omitempty"`
 }
 
-// DiskAccessMode is how many hosts may have a disk open.
+// DiskAccessMode is how many hosts may use a disk at the same time.
 // +kubebuilder:validation:Enum=ReadWriteOnce;ReadWriteMany;ReadOnlyMany
 type DiskAccessMode string
 
-// DiskVolumeMode is how a disk is kept.
+// DiskVolumeMode is how a disk is stored: in a filesystem, or as a block device.
 // +kubebuilder:validation:Enum=Filesystem;Block
 type DiskVolumeMode string
 
@@ -277,14 +280,14 @@ type MachineNetwork struct {
 	// +kubebuilder:validation:MaxLength=15
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",message="use lower case letters, digits and - only, for example eth0"
 	Name string `json:"name"`
-	// NetworkConfiguration, in the same namespace, that the interface is in.
+	// NetworkConfiguration of the interface, in the same namespace.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	NetworkName string `json:"networkName"`
-	// Absent means virtio.
+	// Model of the network card. Default: virtio.
 	// +optional
 	Model NICModel `json:"model,omitempty"`
-	// Absent means an address that is derived from the machine.
+	// MAC address of the interface. Default: derived from the UID of the Machine.
 	// +optional
 	MACAddress MACAddress `json:"macAddress,omitempty"`
 }
@@ -297,17 +300,17 @@ type NICModel string
 //
 // +kubebuilder:validation:XValidation:rule="has(self.userData) || has(self.networkData) || has(self.secretRef)",message="give userData, networkData or secretRef, or leave cloudInit out"
 type CloudInit struct {
-	// User data, for example a #cloud-config document. secretRef stands over it.
+	// User data, for example a #cloud-config document. secretRef overrides it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=524288
 	UserData string `json:"userData,omitempty"`
-	// Network configuration of version 1 or 2. Absent means that the addresses of
-	// layer 2 are written down for the guest where they are static.
+	// Network configuration of cloud-init, version 1 or 2. Default: the allocated
+	// addresses if they are static, and otherwise DHCP.
 	// +optional
 	// +kubebuilder:validation:MaxLength=65536
 	NetworkData string `json:"networkData,omitempty"`
 	// Secret, in the same namespace, that holds the user data. It needs the label
-	// vitistack.io/cloud-init=true, and whoever names it has to be allowed to read it.
+	// vitistack.io/cloud-init=true.
 	// +optional
 	SecretRef *CloudInitSecretReference `json:"secretRef,omitempty"`
 }
@@ -376,11 +379,11 @@ type Bootloader struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.imageID) || !has(self.isoUri)",message="give imageID for a disk image or isoUri for an installer, not both"
 type MachineOS struct {
-	// For example linux.
+	// Family of the operating system. Example: linux.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Family string `json:"family,omitempty"`
-	// For example talos.
+	// Distribution of the operating system. Example: talos.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Distribution string `json:"distribution,omitempty"`
@@ -388,18 +391,18 @@ type MachineOS struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Version string `json:"version,omitempty"`
-	// For example amd64.
+	// Architecture of the operating system. Example: amd64.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Architecture string `json:"architecture,omitempty"`
-	// Disk image to copy to the disk root, or to the first disk where none has that
-	// name: a URL such as https://images.example.com/ubuntu-24.04.qcow2, or for
-	// Proxmox VE the VMID or name of a template.
+	// Disk image that is copied to the disk root, or to the first disk if no disk has
+	// that name: a URL, or on Proxmox VE the VMID or name of a template. Example:
+	// https://images.example.com/ubuntu-24.04.qcow2.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	ImageID string `json:"imageID,omitempty"`
-	// Installer to put into the CD drive: a URL for KubeVirt, a volume such as
-	// local:iso/talos.iso for Proxmox VE.
+	// Installer image in the CD drive: a URL on KubeVirt, a volume on Proxmox VE.
+	// Example: local:iso/talos.iso.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	ISOURI string `json:"isoUri,omitempty"`

@@ -2,17 +2,17 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// MachineStatus is the machine as it is.
+// MachineStatus is the observed state of a machine.
 type MachineStatus struct {
 	// +optional
 	Phase MachinePhase `json:"phase,omitempty"`
 	// Generation of the spec that this status answers.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// MachineProvider that makes the machine.
+	// MachineProvider of the machine.
 	// +optional
 	Provider string `json:"provider,omitempty"`
-	// Name of the machine at its provider, for example proxmox://pve1/10000.
+	// ID of the virtual machine at its provider. Example: proxmox://pve1/10000.
 	// +optional
 	ProviderID string `json:"providerID,omitempty"`
 	// Name of the virtual machine.
@@ -21,30 +21,31 @@ type MachineStatus struct {
 	// Name of the running instance of the virtual machine.
 	// +optional
 	VMIName string `json:"vmiName,omitempty"`
-	// Addresses that layer 2 gave, in the order of the interfaces.
+	// Allocated addresses, in the order of the interfaces.
 	// +optional
 	// +listType=atomic
 	IPAddresses []string `json:"ipAddresses,omitempty"`
 	// Host that runs the virtual machine.
 	// +optional
 	NodeName string `json:"nodeName,omitempty"`
-	// Last value of spec.restartToken that was obeyed.
+	// Last value of spec.restartToken that restarted the machine.
 	// +optional
 	RestartToken string `json:"restartToken,omitempty"`
-	// What the provider is doing at the moment, to be looked up again.
+	// Task in progress at the provider.
 	// +optional
 	Task *ProviderTask `json:"task,omitempty"`
 	// When this status last changed.
 	// +optional
 	LastUpdated *metav1.Time `json:"lastUpdated,omitempty"`
-	// resourceVersion of the Machine that this status was decided on.
+	// resourceVersion of the Machine from which this status was computed.
 	// +optional
 	ResourceVersion string `json:"resourceVersion,omitempty"`
-	// Number of failed attempts in a row since the spec last changed. The time between two attempts doubles with each of them,
-	// up to a minute.
+	// Number of consecutive failed attempts since the last change of the spec. The delay
+	// between two attempts doubles with each failure, up to one minute.
 	// +optional
 	Failures int32 `json:"failures,omitempty"`
-	// When to look again at something that tells nobody when it is done, and after a failure when the next attempt is.
+	// When the next reconcile is due if no event arrives earlier; after a failure, the
+	// time of the next attempt.
 	// +optional
 	NextCheckTime *metav1.Time `json:"nextCheckTime,omitempty"`
 	// Conditions of the machine, by type. Ready sums the others up, and its message says what to
@@ -58,7 +59,7 @@ type MachineStatus struct {
 
 // ProviderTask is work that a provider does in the background.
 type ProviderTask struct {
-	// Name of the task at the provider.
+	// ID of the task at the provider.
 	ID string `json:"id"`
 	// What the task does: create, clone, start, stop, resize or delete.
 	Action string `json:"action"`

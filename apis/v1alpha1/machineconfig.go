@@ -7,18 +7,18 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 )
 
-// The machine configuration of a cluster's node goes to its virtual machine through the
-// hypervisor, so that nobody else on the network can ask for the keys in it:
-// bootstrap-talos writes it into the Secret that spec.cloudInit.secretRef of the Machine
-// names, and create-vm hands it over as user data. Both take it back as soon as the node
+// A node gets its machine configuration through the hypervisor, because another host on
+// the network could otherwise request the keys in it. bootstrap-talos writes the
+// configuration into the Secret that spec.cloudInit.secretRef of the Machine names, and
+// create-vm passes it to the virtual machine as user data. Both delete it when the node
 // has it on its own disk.
 const (
-	// AnnotationMachineConfig is on a Machine whose Secret has a machine configuration
-	// that the node has not been seen with. Its value is the SHA-256 of the
+	// AnnotationMachineConfig is set on a Machine while its Secret has a machine
+	// configuration that the node has not installed. Its value is the SHA-256 of the
 	// configuration.
 	AnnotationMachineConfig = "vitistack.io/machine-config"
-	// AnnotationInstalled, with the value true, is on a Machine whose node has its
-	// configuration on its disk, until the node is found without it.
+	// AnnotationInstalled, with the value true, is set on a Machine while its node has
+	// its configuration on its disk.
 	AnnotationInstalled = "vitistack.io/os-installed"
 	// ConditionMachineConfigRemoved of a Machine is False while its hypervisor has the
 	// machine configuration of the node, and True after it has been removed there.
@@ -34,7 +34,7 @@ const machineConfigHeld = "the hypervisor has the machine configuration with the
 func MachineConfigHeldMessage(digest string) string { return machineConfigHeld + digest }
 
 // MachineConfigSecret is the name of the Secret with the machine configuration of a node,
-// or empty where the Machine is no node or was made without one.
+// or empty if the Machine is not a node of a cluster or was created without one.
 func (m *Machine) MachineConfigSecret() string {
 	if m.Labels[LabelClusterName] == "" || m.Spec.CloudInit == nil || m.Spec.CloudInit.SecretRef == nil ||
 		m.Spec.CloudInit.SecretRef.Name != MachineConfigSecretName(m.Name) {

@@ -15,11 +15,12 @@ const (
 	ProviderProxmox  ProviderType = "proxmox"
 )
 
-// ProviderPhase tells whether a MachineProvider can be used.
+// ProviderPhase is the phase of a MachineProvider.
 // +kubebuilder:validation:Enum=Pending;Ready;Failed;Offline
 type ProviderPhase string
 
-// Failed needs somebody to change something, Offline does not answer.
+// Phases of a MachineProvider. Failed needs a change that the condition Ready names.
+// The hypervisor of an Offline MachineProvider does not answer.
 const (
 	ProviderPending ProviderPhase = "Pending"
 	ProviderReady   ProviderPhase = "Ready"
@@ -27,19 +28,20 @@ const (
 	ProviderOffline ProviderPhase = "Offline"
 )
 
-// ConditionPrivilegesGranted is a condition of a MachineProvider beside Ready. It says whether its user has every privilege that machines need,
-// and names those that it lacks.
+// ConditionPrivilegesGranted is a condition of a MachineProvider. It is True if its user
+// has every privilege that machines need, and its message names the missing ones.
 const ConditionPrivilegesGranted = "PrivilegesGranted"
 
-// ConditionSpoofProtection is a condition of a MachineProvider of type proxmox. It says
-// whether its machines can send from their own MAC addresses only.
+// ConditionSpoofProtection is a condition of a MachineProvider of type proxmox. It is
+// True if its machines can send from their own MAC addresses only.
 const ConditionSpoofProtection = "SpoofProtection"
 
-// ConditionOrphansFound is a condition of a MachineProvider beside Ready. It says whether the hypervisor has virtual machines of the stack
-// whose Machine does not exist, and how to remove them. It is Unknown where they cannot be listed.
+// ConditionOrphansFound is a condition of a MachineProvider. It is True if the hypervisor
+// has virtual machines of the stack whose Machine does not exist, and its message says
+// how to remove them. It is Unknown if the virtual machines cannot be listed.
 const ConditionOrphansFound = "OrphansFound"
 
-// MachineProvider is a hypervisor that machines are made on.
+// MachineProvider is a hypervisor on which Machines are created.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -71,20 +73,21 @@ type MachineProviderList struct {
 	Items           []MachineProvider `json:"items"`
 }
 
-// MachineProviderSpec says how to reach the hypervisor and what to make by
-// default.
+// MachineProviderSpec says how to connect to the hypervisor, and has defaults for its
+// Machines.
 //
 // +kubebuilder:validation:XValidation:rule="self.type == oldSelf.type",message="type cannot be changed: create another MachineProvider"
 // +kubebuilder:validation:XValidation:rule="self.type != 'proxmox' || (has(self.endpoint) && has(self.endpoint.url) && has(self.credentialsRef))",message="type proxmox needs endpoint.url, for example https://pve1:8006, and credentialsRef"
 // +kubebuilder:validation:XValidation:rule="self.type == 'proxmox' || !has(self.proxmox)",message="the block proxmox is only read for type proxmox: remove it"
 // +kubebuilder:validation:XValidation:rule="self.type == 'kubevirt' || !has(self.kubevirt)",message="the block kubevirt is only read for type kubevirt: remove it"
 type MachineProviderSpec struct {
-	// kubevirt or proxmox.
+	// Type of the hypervisor: kubevirt or proxmox.
 	Type ProviderType `json:"type"`
-	// Whether Machines without providerRef are made here.
+	// Whether Machines without providerRef are created on this MachineProvider. Default:
+	// false.
 	// +optional
 	Default bool `json:"default,omitempty"`
-	// Name for people, on the status page. Default: the name of the object.
+	// Name on the status page. Default: metadata.name.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	DisplayName string `json:"displayName,omitempty"`
@@ -97,7 +100,7 @@ type MachineProviderSpec struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
 	Zones []string `json:"zones,omitempty"`
-	// Where the hypervisor's API is. Absent for the KubeVirt of this cluster.
+	// Endpoint of the hypervisor's API. Default: KubeVirt in this cluster.
 	// +optional
 	Endpoint *ProviderEndpoint `json:"endpoint,omitempty"`
 	// Secret with the credentials. For proxmox its keys are tokenID and
@@ -105,15 +108,16 @@ type MachineProviderSpec struct {
 	// kubeconfig; ca.crt may hold the authority of the endpoint.
 	// +optional
 	CredentialsRef *SecretReference `json:"credentialsRef,omitempty"`
-	// Namespaces whose Machines may be made here. Absent means all. Machines that exist are
-	// not affected by a change.
+	// Namespaces whose Machines may use this MachineProvider. A change does not affect
+	// existing Machines. Default: all.
 	// +optional
 	AllowedNamespaces *AllowedNamespaces `json:"allowedNamespaces,omitempty"`
-	// Whether another installation of the stack makes machines at the same hypervisor. This
-	// installation cannot tell orphans from the machines of the other one, so it reports none.
+	// Whether another installation of the stack uses the same hypervisor. Then this
+	// installation reports no orphans, because it cannot distinguish them from the
+	// machines of the other installation. Default: false.
 	// +optional
 	Shared bool `json:"shared,omitempty"`
-	// What machines get that do not say otherwise.
+	// Defaults for Machines.
 	// +optional
 	Defaults *ProviderDefaults `json:"defaults,omitempty"`
 	// +optional
@@ -152,7 +156,7 @@ type ProviderEndpoint struct {
 	// then read the credentials.
 	// +optional
 	InsecureSkipVerify bool `json:"insecureSkipVerify,omitempty"`
-	// Seconds until a call is given up. Absent means 10.
+	// Timeout of a call in seconds. Default: 10.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=60
@@ -177,7 +181,7 @@ type ProviderDefaults struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	StorageClass string `json:"storageClass,omitempty"`
-	// Bridge that interfaces are attached to. Absent means br0 for kubevirt and
+	// Bridge of the interfaces. Default: br0 for kubevirt and
 	// vmbr0 for proxmox.
 	// +optional
 	// +kubebuilder:validation:MaxLength=15
@@ -191,7 +195,7 @@ type ProviderDefaults struct {
 
 // KubeVirtOptions are options of a KubeVirt cluster.
 type KubeVirtOptions struct {
-	// CPU model that guests see. Absent means host-model.
+	// CPU model that guests see. Default: host-model.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	CPUModel string `json:"cpuModel,omitempty"`
@@ -201,29 +205,30 @@ type KubeVirtOptions struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.vmidStart) || !has(self.vmidEnd) || self.vmidStart <= self.vmidEnd",message="vmidStart comes after vmidEnd: exchange the two"
 type ProxmoxOptions struct {
-	// First VMID to use. Absent means 10000.
+	// First VMID to use. Default: 10000.
 	// +optional
 	// +kubebuilder:validation:Minimum=100
 	// +kubebuilder:validation:Maximum=999999999
 	VMIDStart int32 `json:"vmidStart,omitempty"`
-	// Last VMID to use. Absent means 99999.
+	// Last VMID to use. Default: 99999.
 	// +optional
 	// +kubebuilder:validation:Minimum=100
 	// +kubebuilder:validation:Maximum=999999999
 	VMIDEnd int32 `json:"vmidEnd,omitempty"`
-	// Resource pool that machines are put into.
+	// Resource pool of the virtual machines. Default: none.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Pool string `json:"pool,omitempty"`
-	// CPU type that guests see. Absent means x86-64-v2-AES.
+	// CPU type of the guests. Default: x86-64-v2-AES.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	CPUType string `json:"cpuType,omitempty"`
-	// Whether a machine that is made from a template shares the template's disk.
+	// Whether a machine that is cloned from a template shares the disk of the template.
+	// Default: false.
 	// +optional
 	LinkedClone bool `json:"linkedClone,omitempty"`
-	// Snippets that Machines may name in cloudInit.userData, for example
-	// local:snippets/base.yaml. Absent means none, since snippets of a storage may be anybody's.
+	// Snippets that Machines may name in cloudInit.userData, because a snippet may hold
+	// data of another team. Default: none. Example: [local:snippets/base.yaml].
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=256
@@ -232,7 +237,7 @@ type ProxmoxOptions struct {
 	AllowedSnippets []string `json:"allowedSnippets,omitempty"`
 }
 
-// MachineProviderStatus is the hypervisor as it was last seen.
+// MachineProviderStatus is the observed state of the hypervisor.
 type MachineProviderStatus struct {
 	// +optional
 	Phase ProviderPhase `json:"phase,omitempty"`
@@ -242,7 +247,7 @@ type MachineProviderStatus struct {
 	// Version of the hypervisor.
 	// +optional
 	Version string `json:"version,omitempty"`
-	// Machines that are made here.
+	// Number of Machines that use this MachineProvider.
 	// +optional
 	MachineCount int32 `json:"machineCount,omitempty"`
 	// +optional
@@ -257,10 +262,10 @@ type MachineProviderStatus struct {
 	// +listType=map
 	// +listMapKey=id
 	Orphans []Orphan `json:"orphans,omitempty"`
-	// Orphans that two checks have found.
+	// Number of orphans that two checks have found.
 	// +optional
 	OrphanCount int32 `json:"orphanCount,omitempty"`
-	// When to look again.
+	// When the next reconcile is due.
 	// +optional
 	NextCheckTime *metav1.Time `json:"nextCheckTime,omitempty"`
 	// Conditions of the provider, by type. Ready sums the others up, and its message says what to
@@ -277,7 +282,7 @@ type ProviderCapacity struct {
 	CPU resource.Quantity `json:"cpu"`
 	// Memory of the hosts.
 	Memory resource.Quantity `json:"memory"`
-	// Memory that machines may still take.
+	// Memory that is available for more machines.
 	// +optional
 	MemoryAvailable resource.Quantity `json:"memoryAvailable,omitempty,omitzero"`
 }
@@ -286,7 +291,7 @@ type ProviderCapacity struct {
 type ProviderNode struct {
 	// Name of the host.
 	Name string `json:"name"`
-	// Whether the host takes machines.
+	// Whether the host accepts machines.
 	Ready bool `json:"ready"`
 	// CPUs of the host.
 	// +optional

@@ -1,6 +1,6 @@
 package v1alpha1
 
-// Labels that the stack sets, and by which it finds what belongs together.
+// Labels of objects that belong together.
 const (
 	// LabelClusterName is the KubernetesCluster that an object belongs to.
 	LabelClusterName = "cluster.vitistack.io/cluster-name"
@@ -8,17 +8,17 @@ const (
 	LabelClusterRole = "cluster.vitistack.io/role"
 	// LabelWorkerGroup is the worker pool that a Machine belongs to.
 	LabelWorkerGroup = "cluster.vitistack.io/worker-group"
-	// LabelMachine is the Machine that an object was made for.
+	// LabelMachine is the Machine for which an object was created.
 	LabelMachine = "vitistack.io/machine"
-	// LabelMachineTemplate is the template that a Machine is sized by.
+	// LabelMachineTemplate is the template of a Machine.
 	LabelMachineTemplate = "vitistack.io/machine-template"
 	// LabelCloudInit, with the value true, lets Machines take their user data from a
 	// Secret.
 	LabelCloudInit = "vitistack.io/cloud-init"
-	// LabelManagedBy names who made an object.
+	// LabelManagedBy names the function that created an object.
 	LabelManagedBy = "vitistack.io/managed-by"
-	// LabelSourceMachine, LabelClusterID and LabelNodeRole carry the same facts
-	// under the names that the separate operators used.
+	// LabelSourceMachine, LabelClusterID and LabelNodeRole have the same values under
+	// the names of the separate operators.
 	LabelSourceMachine = "vitistack.io/source-machine"
 	LabelClusterID     = "vitistack.io/clusterid"
 	LabelNodeRole      = "vitistack.io/node-role"
@@ -32,58 +32,59 @@ const (
 
 // Annotations that the stack reads or sets.
 const (
-	// AnnotationReconcile asks for a look at an object: any new value wakes the
-	// functions that serve it.
+	// AnnotationReconcile requests a reconcile of an object at each new value.
 	AnnotationReconcile = "vitistack.io/reconcile"
 	// AnnotationNodePool is the worker pool of a Machine.
 	AnnotationNodePool = "vitistack.io/nodepool"
-	// AnnotationProvider is the provider that a NetworkNamespace's segment was asked
-	// of, which is the one that has to take it back.
+	// AnnotationProvider is the provider that provisioned the segment of a
+	// NetworkNamespace and releases it, or the MachineProvider of a Machine.
 	AnnotationProvider = "vitistack.io/provisioned-by"
-	// AnnotationApproval of a Namespace asks for approval of all clusters in it: an
-	// ApprovalPolicy.
+	// AnnotationApproval on a Namespace is the ApprovalPolicy of all clusters in it.
 	AnnotationApproval = "vitistack.io/approval"
-	// AnnotationRemove, with the value true, names a Machine of a cluster that is to
-	// go before any other. What takes its place is made first where it still works.
+	// AnnotationRemove, with the value true, has a cluster remove a Machine before any
+	// other. If its node works, its replacement is created first.
 	AnnotationRemove = "vitistack.io/remove"
-	// AnnotationRemoving tells since when a Machine has been leaving its cluster.
+	// AnnotationRemoving is the time at which the removal of a Machine from its cluster
+	// started.
 	AnnotationRemoving = "vitistack.io/removing"
-	// AnnotationForce, with the value true, gives up on what a removal waits for: on
-	// a Machine its drain and its etcd member, on a KubernetesCluster its Machines.
+	// AnnotationForce, with the value true, has a deletion no longer wait: on a Machine
+	// for its drain and its etcd member, on a KubernetesCluster for its Machines.
 	AnnotationForce = "vitistack.io/force"
-	// AnnotationRotation of a Secret with the keys of a cluster is the value of
-	// spec.talos.rotateAuthorities that they were made for, and AnnotationRotationPhase,
-	// on the keys of a rotation that is under way, its RotationPhase.
+	// AnnotationRotation on a Secret with the keys of a cluster is the value of
+	// spec.talos.rotateAuthorities for which they were generated.
+	// AnnotationRotationPhase on the keys of a rotation in progress is its
+	// RotationPhase.
 	AnnotationRotation      = "vitistack.io/rotation"
 	AnnotationRotationPhase = "vitistack.io/rotation-phase"
-	// AnnotationUID is the UID of the object that asked for the annotated one.
+	// AnnotationUID is the UID of the object for which the annotated one was created.
 	AnnotationUID = "vitistack.io/uid"
 )
 
 // Finalizers, by the function that removes them.
 const (
-	// FinalizerMachine keeps a Machine until its VM, disks and network are gone.
+	// FinalizerMachine keeps a Machine until its virtual machine, disks and network
+	// interfaces are deleted.
 	FinalizerMachine = "machine.vitistack.io/cleanup"
-	// FinalizerEtcd keeps the Machine of a control plane until etcd has a majority without
-	// it. Its virtual machine is kept until then.
+	// FinalizerEtcd keeps the Machine of a control plane node, and its virtual machine,
+	// until etcd has a majority without it.
 	FinalizerEtcd = "cluster.vitistack.io/etcd-member"
 	// FinalizerUsedBy, followed by the name of a Machine, keeps a NetworkConfiguration
-	// until that has no virtual machine any more, which would still have its addresses.
+	// until the virtual machine of that Machine, which uses its addresses, is deleted.
 	FinalizerUsedBy = "used-by.vitistack.io/"
-	// FinalizerMachineProvider keeps a MachineProvider until no Machine is made on it any
-	// more, since a Machine cannot be deleted without its provider.
+	// FinalizerMachineProvider keeps a MachineProvider until no Machine uses it, because a
+	// Machine cannot be deleted without its MachineProvider.
 	FinalizerMachineProvider = "machineprovider.vitistack.io/finalizer"
 	// FinalizerCluster keeps a KubernetesCluster until its Machines are gone.
 	FinalizerCluster = "cluster.vitistack.io/finalizer"
-	// FinalizerNetworkNamespace keeps a NetworkNamespace until its users are gone
-	// and its source has taken the segment back.
+	// FinalizerNetworkNamespace keeps a NetworkNamespace until its users are gone and its
+	// provider has released the segment.
 	FinalizerNetworkNamespace = "networknamespace.vitistack.io/finalizer"
-	// FinalizerStaticIP keeps an IPAllocation until its address is given back.
+	// FinalizerStaticIP keeps an IPAllocation until its address is released.
 	FinalizerStaticIP = "vitistack.io/static-ip-finalizer"
-	// FinalizerKea keeps a NetworkConfiguration until its reservations are gone.
+	// FinalizerKea keeps a NetworkConfiguration until its reservations are deleted.
 	FinalizerKea = "vitistack.io/networkconfiguration-finalizer"
 )
 
-// ConditionReady is the condition that every kind has. Its reason and message
-// say what is being waited for, or what to change.
+// ConditionReady is a condition of every kind. Its reason and message say what the object
+// waits for, or what to change.
 const ConditionReady = "Ready"

@@ -54,21 +54,21 @@ type NetworkConfigurationList struct {
 	Items           []NetworkConfiguration `json:"items"`
 }
 
-// NetworkConfigurationSpec says which interfaces need addresses, and of which
+// NetworkConfigurationSpec is the desired state: interfaces that need addresses of a
 // network.
 //
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.networkNamespaceName) || (has(self.networkNamespaceName) && self.networkNamespaceName == oldSelf.networkNamespaceName)",message="networkNamespaceName cannot be changed: delete the NetworkConfiguration and create a new one"
 type NetworkConfigurationSpec struct {
-	// NetworkNamespace, in the same namespace, that the interfaces are in. May be
-	// left out where the namespace holds exactly one.
+	// NetworkNamespace of the interfaces, in the same namespace. Default: the only
+	// NetworkNamespace of the namespace.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	NetworkNamespaceName string `json:"networkNamespaceName,omitempty"`
-	// Name for people. Absent means metadata.name.
+	// Readable name. Default: metadata.name.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name,omitempty"`
-	// Text for people.
+	// Description in your own words.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Description string `json:"description,omitempty"`
@@ -80,28 +80,29 @@ type NetworkConfigurationSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	ClusterIdentifier string `json:"clusterIdentifier,omitempty"`
-	// Who gives the addresses out: static-ip-operator or kea. Absent leaves it to
-	// the NetworkNamespace.
+	// Allocator of the addresses: static-ip-operator or kea. Default: the one of the
+	// NetworkNamespace.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_-]+$`
 	Provider string `json:"provider,omitempty"`
-	// VLAN that the interfaces have to be in. It must be the one of the
-	// NetworkNamespace, and is best left out.
+	// VLAN of the interfaces. It must be the VLAN of the NetworkNamespace, so leave it
+	// out. Default: the VLAN of the NetworkNamespace.
 	// +optional
 	VLAN *v1alpha2.VLANID `json:"vlan,omitempty"`
-	// Bridge of the hypervisor to attach to, over the one of the MachineProvider.
+	// Bridge of the hypervisor, which a NetworkPool has to list. Default: the bridge of
+	// the MachineProvider. Example: vmbr1.
 	// +optional
 	// +kubebuilder:validation:MaxLength=15
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9._-]+$')",message="write the name of a bridge such as vmbr0: letters, digits, dots, dashes and underscores"
 	Bridge string `json:"bridge,omitempty"`
-	// Largest packet of the network in bytes. Absent leaves it to the hypervisor.
+	// MTU of the network in bytes. Default: the hypervisor chooses.
 	// +optional
 	// +kubebuilder:validation:Minimum=576
 	// +kubebuilder:validation:Maximum=9216
 	MTU int32 `json:"mtu,omitempty"`
-	// The interfaces, up to 512. One without a MAC address waits until a machine brings
-	// it.
+	// The interfaces, up to 512. An interface without a MAC address waits until a Machine
+	// uses it.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -111,24 +112,24 @@ type NetworkConfigurationSpec struct {
 
 // InterfaceSpec is an interface that needs an address.
 type InterfaceSpec struct {
-	// Name of the interface, for example eth0. In a NetworkConfiguration that
-	// several machines share it is the machine's name with dashes for dots, a dash,
-	// and the interface; where another machine's is called so, a hash follows.
+	// Name of the interface. In a NetworkConfiguration that several Machines share it is
+	// <machine>-<interface> with dashes for dots, followed by a hash if another Machine
+	// uses the same name. Example: eth0.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=80
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",message="use lower case letters, digits and - only, for example eth0"
 	Name string `json:"name"`
-	// MAC address, for example 52:54:00:12:34:56. The stack fills in the one of
-	// the machine.
+	// MAC address. The stack fills in the one of the Machine. Example:
+	// 52:54:00:12:34:56.
 	// +optional
 	MACAddress MACAddress `json:"macAddress,omitempty"`
-	// IPv4 address to ask for. If it cannot be had, the NetworkConfiguration says
-	// so; another address is never given instead.
+	// Requested IPv4 address. If it is not available, the condition Ready says so; no
+	// other address is allocated instead. Default: any free address.
 	// +optional
 	// +kubebuilder:validation:MaxItems=1
 	// +listType=atomic
 	IPv4Addresses []v1alpha2.IPv4Address `json:"ipv4Addresses,omitempty"`
-	// IPv6 address to ask for.
+	// Requested IPv6 address. Default: any free address.
 	// +optional
 	// +kubebuilder:validation:MaxItems=1
 	// +listType=atomic
@@ -142,11 +143,11 @@ type InterfaceSpec struct {
 // +kubebuilder:validation:XValidation:rule="self.matches('[1-9A-Fa-f]')",message="a MAC address of zeros is no address of an interface: write the one of the interface, for example 52:54:00:12:34:56, or leave it out"
 type MACAddress string
 
-// NetworkConfigurationStatus has the addresses.
+// NetworkConfigurationStatus is the observed state: the addresses of the interfaces.
 type NetworkConfigurationStatus struct {
 	// +optional
 	Phase NetworkConfigurationPhase `json:"phase,omitempty"`
-	// OK, or in one word what is wrong.
+	// OK, or the reason of the condition Ready.
 	// +optional
 	Status string `json:"status,omitempty"`
 	// Message of the condition Ready.
@@ -155,17 +156,17 @@ type NetworkConfigurationStatus struct {
 	// Generation of the spec that this status answers.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// NetworkNamespace that the addresses are of.
+	// NetworkNamespace of the addresses.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	NetworkNamespaceName string `json:"networkNamespaceName,omitempty"`
-	// What each interface has been given, in the order of the spec.
+	// Addresses of each interface, in the order of the spec.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=512
 	NetworkInterfaces []InterfaceStatus `json:"networkInterfaces,omitempty"`
-	// When to look again.
+	// When the next reconcile is due.
 	// +optional
 	NextCheckTime *metav1.Time `json:"nextCheckTime,omitempty"`
 	// Conditions of the NetworkConfiguration, by type. Ready sums the others up, and its message
@@ -209,15 +210,15 @@ type InterfaceStatus struct {
 	// +optional
 	// +listType=atomic
 	DNS []string `json:"dns,omitempty"`
-	// Whether the DHCP server has been read back to hold the reservation.
+	// Whether the DHCP server has the reservation. The function reads it back.
 	// +optional
 	DHCPReserved bool `json:"dhcpReserved,omitempty"`
-	// Whether every address that the interface needs is there.
+	// Whether the interface has every address that it needs.
 	// +optional
 	IPAllocated bool `json:"ipAllocated,omitempty"`
 	// +optional
 	AllocationMethod v1alpha2.AllocationType `json:"allocationMethod,omitempty"`
-	// When the address lapses if its holder does not renew it.
+	// When the address expires unless it is renewed.
 	// +optional
 	AllocationExpiry *metav1.Time `json:"allocationExpiry,omitempty"`
 }

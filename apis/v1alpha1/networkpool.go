@@ -4,9 +4,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// NetworkPool says which network segments the NetworkNamespaces of some namespaces may have. The
-// platform team writes it. A segment is allowed if one NetworkPool of its namespace allows all of
-// it: provider, VLAN and prefixes.
+// NetworkPool says which network segments the NetworkNamespaces of some namespaces may use. The
+// platform team creates it. A segment is allowed if a single NetworkPool of its namespace allows
+// its provider, its VLAN and its prefixes.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=networkpools,scope=Cluster,shortName=netpool,categories=vitistack
@@ -35,13 +35,13 @@ type NetworkPoolList struct {
 
 // NetworkPoolSpec says what may be used, and by which namespaces. A list that is absent or empty
 // allows any value, except that a bridge always has to be listed, with its VLANs. A network that is
-// Ready keeps its segment, whatever a change says.
+// Ready keeps its segment when the pool changes.
 type NetworkPoolSpec struct {
-	// Namespaces that may use this pool. Absent means all. Example: list: [team-a].
+	// Namespaces that may use this pool. Default: all. Example: list: [team-a].
 	// +optional
 	AllowedNamespaces *AllowedNamespaces `json:"allowedNamespaces,omitempty"`
 	// Providers that segments may come from: manual, nam, netbox, or names of external IPAMs.
-	// Absent means any. Example: [nam].
+	// Default: any. Example: [nam].
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -50,7 +50,7 @@ type NetworkPoolSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(p, p.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$'))",message="use lower case letters, digits and - only: manual, nam, netbox, or the name of an external IPAM"
 	Providers []string `json:"providers,omitempty"`
 	// Bridges that NetworkConfigurations may name in spec.bridge, for networks in a VLAN that
-	// vlans lists. Absent means none; the bridge of the MachineProvider needs no entry.
+	// vlans lists. Default: none; the bridge of the MachineProvider needs no entry.
 	// Example: [br1].
 	// +optional
 	// +listType=set
@@ -59,7 +59,7 @@ type NetworkPoolSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(b, b.matches('^[A-Za-z0-9._-]+$'))",message="write names of bridges such as vmbr0: letters, digits, dots, dashes and underscores"
 	Bridges []string `json:"bridges,omitempty"`
 	// VLANs that segments may be in: numbers or ranges from 0 to 4094, where 0 is untagged.
-	// Absent means any. Example: ["100-199", "300"].
+	// Default: any. Example: ["100-199", "300"].
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -70,7 +70,7 @@ type NetworkPoolSpec struct {
 	// +optional
 	ShareVLANs bool `json:"shareVLANs,omitempty"`
 	// Prefixes that the prefixes of segments have to lie in. A segment with IPv4 and IPv6
-	// needs one of each. Absent means any. Example: [10.20.0.0/16, "2001:db8:20::/48"].
+	// needs one of each. Default: any. Example: [10.20.0.0/16, "2001:db8:20::/48"].
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64

@@ -13,26 +13,28 @@ const (
 	OrphansInLeases = "leases"
 )
 
-// OrphanReport is what the checks for orphans at a backend have shown.
+// OrphanReport is the result of the checks for orphans at a backend.
 type OrphanReport struct {
-	// At most 100.
+	// Orphans at the backend, at most 100.
 	Orphans []Orphan `json:"orphans,omitempty"`
-	// Names those that two checks have found, and says how to remove them.
+	// Names the orphans that two checks have found, and says how to remove them.
 	Message string `json:"message,omitempty"`
 }
 
-// Orphan is something that the stack made at a backend for an object that does not exist.
+// Orphan is a resource at a backend that the stack created for an object that does not
+// exist.
 type Orphan struct {
-	// Where the backend has it. Example: pve1/10001.
+	// ID at the backend. Example: pve1/10001.
 	ID string `json:"id"`
 	// Name at the backend.
 	// +optional
 	Name string `json:"name,omitempty"`
-	// UID of the object that it was made for.
+	// UID of the object for which it was created.
 	UID string `json:"uid"`
 	// When a check first found it.
 	FirstSeen metav1.Time `json:"firstSeen"`
-	// Whether a later check has found it again. Until then its object may just be on its way.
+	// Whether a second check has found it again. Until then its object may be about to be
+	// created.
 	// +optional
 	Confirmed bool `json:"confirmed,omitempty"`
 }

@@ -10,12 +10,12 @@ const (
 	LabelNetworkConfiguration = "vitistack.io/network-configuration"
 )
 
-// IPAllocationPhase is where an allocation is in its life.
+// IPAllocationPhase is the phase of an IPAllocation.
 // +kubebuilder:validation:Enum=Pending;Allocated;Released;Error
 type IPAllocationPhase string
 
-// Pending waits for an address, Allocated has one, Released has given it back,
-// and Error asks for something that cannot be had.
+// Phases of an IPAllocation. Pending waits for an address, Allocated has one, Released has
+// released it, and Error requests an address that is not available.
 const (
 	IPAllocationPending   IPAllocationPhase = "Pending"
 	IPAllocationAllocated IPAllocationPhase = "Allocated"
@@ -23,10 +23,10 @@ const (
 	IPAllocationError     IPAllocationPhase = "Error"
 )
 
-// IPAllocation is one address of a NetworkNamespace and its holder. The stack
-// makes one for each interface of a NetworkConfiguration; users may make their
-// own, with requestedAddress to ask for a particular one. One that is deleted goes
-// once its NetworkConfiguration does not need it any more.
+// IPAllocation is one address of a NetworkNamespace and its holder. The stack creates one for
+// each interface of a NetworkConfiguration. Users may create their own to reserve an address,
+// with requestedAddress for a particular one. The deletion of an IPAllocation completes when
+// its NetworkConfiguration does not need the address.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -59,26 +59,25 @@ type IPAllocationList struct {
 	Items           []IPAllocation `json:"items"`
 }
 
-// IPAllocationSpec says which address is wanted. It cannot be changed: delete
-// the allocation and make a new one.
+// IPAllocationSpec is the desired address. It cannot be changed: delete the IPAllocation and
+// create a new one.
 //
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="an IPAllocation cannot be changed: delete it and create a new one"
 // +kubebuilder:validation:XValidation:rule="!has(self.requestedAddress) || !has(self.ipFamily) || !isIP(self.requestedAddress) || (ip(self.requestedAddress).family() == 4) == (self.ipFamily == 'IPv4')",message="requestedAddress is of the other family: change ipFamily, or leave it out"
 type IPAllocationSpec struct {
-	// NetworkNamespace, in the same namespace, that the address is taken from.
+	// NetworkNamespace of the address, in the same namespace.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	NetworkNamespaceName string `json:"networkNamespaceName"`
-	// NetworkConfiguration that holds the address. Absent for an address that a
-	// user reserves.
+	// NetworkConfiguration that holds the address. Leave it out to reserve an address.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	NetworkConfigurationName string `json:"networkConfigurationName,omitempty"`
-	// Interface of the NetworkConfiguration that the address is for.
+	// Interface of the NetworkConfiguration that uses the address.
 	// +optional
 	// +kubebuilder:validation:MaxLength=80
 	InterfaceName string `json:"interfaceName,omitempty"`
-	// Family of the address. Absent means the family of requestedAddress, or IPv4
+	// Family of the address. Default: the family of requestedAddress, or IPv4
 	// where the network has it.
 	// +optional
 	IPFamily IPFamily `json:"ipFamily,omitempty"`
@@ -110,7 +109,7 @@ type IPAllocationStatus struct {
 	// +optional
 	// +listType=atomic
 	DNS []string `json:"dns,omitempty"`
-	// When the address lapses if its holder does not renew it.
+	// When the address expires unless it is renewed.
 	// +optional
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
 	// Message of the condition Ready.

@@ -12,7 +12,8 @@ const (
 	ProviderNetBox = "netbox"
 )
 
-// ProvisioningPhase tells whether a segment is there. Layer 2 waits for Ready.
+// ProvisioningPhase is the phase of the provisioning of a segment. Addresses are allocated when
+// it is Ready.
 // +kubebuilder:validation:Enum=Pending;Ready;Error;Deleting
 type ProvisioningPhase string
 
@@ -25,7 +26,7 @@ const (
 	ProvisioningDeleting ProvisioningPhase = "Deleting"
 )
 
-// AllocationType is the way in which addresses are given out.
+// AllocationType is how addresses are allocated.
 // +kubebuilder:validation:Enum=dhcp;static
 type AllocationType string
 
@@ -84,7 +85,7 @@ type NetworkNamespaceList struct {
 	Items           []NetworkNamespace `json:"items"`
 }
 
-// NetworkNamespaceSpec says which segment is wanted.
+// NetworkNamespaceSpec is the desired state of a network.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.networkProvisioning) || self.networkProvisioning.provider != 'manual' || has(self.networkProvisioning.manual)",message="networkProvisioning.manual is missing: provider manual takes the segment from there, so give manual.ipv4CIDR or manual.ipv6CIDR"
 // +kubebuilder:validation:XValidation:rule="!has(self.networkProvisioning) || self.networkProvisioning.provider == 'manual' || !has(self.networkProvisioning.manual)",message="networkProvisioning.manual is only read by provider manual: set provider to manual, or remove the block"
@@ -98,19 +99,20 @@ type NetworkNamespaceList struct {
 // +kubebuilder:validation:XValidation:rule="!self.?networkProvisioning.?manual.?ipv6CIDR.hasValue() || !self.?ipAllocation.?static.hasValue() || self.?ipAllocation.?static.?ipv6CIDR.hasValue() || !has(self.ipAllocation.static.ipv6Gateway) || cidr(self.networkProvisioning.manual.ipv6CIDR).containsIP(self.ipAllocation.static.ipv6Gateway) || ip(self.ipAllocation.static.ipv6Gateway).isLinkLocalUnicast()",message="ipAllocation.static.ipv6Gateway lies outside networkProvisioning.manual.ipv6CIDR: give an address of that prefix or a link-local one such as fe80::1"
 // +kubebuilder:validation:XValidation:rule="self.?ipAllocation.?type.orValue('dhcp') != 'dhcp' || !self.?networkProvisioning.?manual.hasValue() || has(self.networkProvisioning.manual.ipv4CIDR)",message="type dhcp gives out IPv4 addresses only: add networkProvisioning.manual.ipv4CIDR, or set ipAllocation.type to static"
 type NetworkNamespaceSpec struct {
-	// Data centre that the segment belongs to, <country>-<region>-<zone>. It cannot be
-	// changed once the network is Ready. Segments of one VLAN may not overlap, whatever
-	// data centre they name, unless the platform team has declared it separate.
+	// Data centre of the segment, <country>-<region>-<zone>. It cannot be changed once the
+	// network is Ready. The segments of a VLAN must not overlap, even if they name different data
+	// centres, unless the platform team has declared a data centre separate. Example:
+	// no-west-az1.
 	// +optional
 	DatacenterIdentifier Identifier `json:"datacenterIdentifier,omitempty"`
-	// Supervisor that the segment is made for, unique in its data centre.
+	// Supervisor of the segment, unique in its data centre.
 	// +optional
 	SupervisorIdentifier Identifier `json:"supervisorIdentifier,omitempty"`
-	// Where the segment comes from. Absent means manual where ipAllocation.static
-	// has both ipv4CIDR and ipv4Gateway, and nam otherwise.
+	// Provider of the segment. Default: manual if ipAllocation.static has both ipv4CIDR and
+	// ipv4Gateway, and otherwise nam.
 	// +optional
 	NetworkProvisioning *NetworkProvisioning `json:"networkProvisioning,omitempty"`
-	// How addresses are given out. Absent means dhcp.
+	// How addresses are allocated. Default: dhcp.
 	// +optional
 	IPAllocation *IPAllocationPolicy `json:"ipAllocation,omitempty"`
 }
@@ -122,10 +124,10 @@ type NetworkNamespaceSpec struct {
 // +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9_-]+$')",message="use letters, digits, - and _ only, for example no-west-az1"
 type Identifier string
 
-// NetworkProvisioning selects the one source that provides the segment.
+// NetworkProvisioning selects the provider of the segment.
 type NetworkProvisioning struct {
-	// manual, nam, netbox, or the name of an external IPAM that answers
-	// io.vitistack.network.requested events.
+	// Provider: manual, nam, netbox, or the name of an external IPAM that answers
+	// io.vitistack.network.requested events. Default: nam.
 	// +kubebuilder:default=nam
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=32
@@ -134,19 +136,19 @@ type NetworkProvisioning struct {
 	// The segment itself, for provider manual.
 	// +optional
 	Manual *ManualSegment `json:"manual,omitempty"`
-	// What to ask the Network Automation Manager for, for provider nam.
+	// Request to the Network Automation Manager, for provider nam.
 	// +optional
 	NAM *SegmentRequest `json:"nam,omitempty"`
-	// What to ask NetBox for, for provider netbox.
+	// Request to NetBox, for provider netbox.
 	// +optional
 	NetBox *NetBoxRequest `json:"netbox,omitempty"`
-	// Passed on to an external IPAM as it is.
+	// Parameters for an external IPAM, which the stack passes on unchanged.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
 	Parameters map[string]string `json:"parameters,omitempty"`
 }
 
-// ManualSegment is a segment that somebody else has made.
+// ManualSegment is an existing segment.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.ipv4CIDR) || has(self.ipv6CIDR)",message="give ipv4CIDR, ipv6CIDR or both"
 // +kubebuilder:validation:XValidation:rule="!has(self.ipv4Gateway) || (has(self.ipv4CIDR) && cidr(self.ipv4CIDR).containsIP(self.ipv4Gateway))",message="ipv4Gateway lies outside ipv4CIDR: give an address of that prefix, such as its first one"
@@ -156,14 +158,14 @@ type ManualSegment struct {
 	// IPv4 prefix of the segment.
 	// +optional
 	IPv4CIDR IPv4CIDR `json:"ipv4CIDR,omitempty"`
-	// Default gateway for IPv4. Absent means that the segment has none.
+	// Default gateway for IPv4. Default: none.
 	// +optional
 	IPv4Gateway IPv4Address `json:"ipv4Gateway,omitempty"`
 	// IPv6 prefix of the segment.
 	// +optional
 	IPv6CIDR IPv6CIDR `json:"ipv6CIDR,omitempty"`
 	// Default gateway for IPv6, an address of the prefix or a link-local one such as
-	// fe80::1. Absent means that the segment has none.
+	// fe80::1. Default: none.
 	// +optional
 	IPv6Gateway IPv6Address `json:"ipv6Gateway,omitempty"`
 	// VLAN of the segment, 0 meaning untagged.
@@ -171,35 +173,35 @@ type ManualSegment struct {
 	VLANID VLANID `json:"vlanId,omitempty"`
 }
 
-// SegmentRequest is the size of segment to ask for.
+// SegmentRequest is the requested size of a segment.
 type SegmentRequest struct {
-	// Families wanted. Absent means IPv4.
+	// IP families of the segment. Default: [IPv4].
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=2
 	IPFamilies []IPFamily `json:"ipFamilies,omitempty"`
-	// Length of the IPv4 prefix, for example 24. Absent leaves it to the source.
+	// Length of the IPv4 prefix. Default: the provider chooses. Example: 24.
 	// +optional
 	// +kubebuilder:validation:Minimum=8
 	// +kubebuilder:validation:Maximum=30
 	IPv4PrefixLength int32 `json:"ipv4PrefixLength,omitempty"`
-	// Length of the IPv6 prefix, for example 64. Absent leaves it to the source.
+	// Length of the IPv6 prefix. Default: the provider chooses. Example: 64.
 	// +optional
 	// +kubebuilder:validation:Minimum=16
 	// +kubebuilder:validation:Maximum=126
 	IPv6PrefixLength int32 `json:"ipv6PrefixLength,omitempty"`
 }
 
-// NetBoxRequest is the size of segment to ask for, and where in NetBox to look
-// for a parent that has room. Conditions that are absent match any parent; the
-// data centre always has to match the parent's site unless site is given.
+// NetBoxRequest is the requested size of a segment, and selects the parent prefix in NetBox. An
+// absent field matches any parent prefix, except that the site of the parent prefix has to
+// match the data centre unless site is set.
 type NetBoxRequest struct {
 	SegmentRequest `json:",inline"`
 	// Slug of the parent prefix's role.
 	// +optional
 	// +kubebuilder:validation:MaxLength=100
 	Role string `json:"role,omitempty"`
-	// Slug of the parent prefix's site. Absent means datacenterIdentifier.
+	// Slug of the parent prefix's site. Default: datacenterIdentifier.
 	// +optional
 	// +kubebuilder:validation:MaxLength=100
 	Site string `json:"site,omitempty"`
@@ -207,14 +209,13 @@ type NetBoxRequest struct {
 	// +optional
 	// +kubebuilder:validation:MaxProperties=8
 	CustomFields map[string]string `json:"customFields,omitempty"`
-	// Slug of the VLAN group that the segment's VLAN is taken from. Absent means
-	// an untagged segment.
+	// Slug of the VLAN group of the segment's VLAN. Default: an untagged segment.
 	// +optional
 	// +kubebuilder:validation:MaxLength=100
 	VLANGroup string `json:"vlanGroup,omitempty"`
 }
 
-// IPAllocationPolicy says how addresses of the segment are given out.
+// IPAllocationPolicy says how addresses of the segment are allocated.
 //
 // +kubebuilder:validation:XValidation:rule="self.type == 'static' || !has(self.static)",message="ipAllocation.static is only read for type static: set type to static, or remove the block"
 // +kubebuilder:validation:XValidation:rule="self.type == 'dhcp' || !has(self.provider) || self.provider.lowerAscii() != 'kea'",message="kea gives addresses out by dhcp: set ipAllocation.type to dhcp, or leave out ipAllocation.provider"
@@ -222,15 +223,15 @@ type NetBoxRequest struct {
 // +kubebuilder:validation:XValidation:rule="self.type == 'static' || !has(self.provider) || self.provider.lowerAscii() != 'static-ip-operator'",message="static-ip-operator gives static addresses out: set ipAllocation.type to static, or leave out ipAllocation.provider"
 // +kubebuilder:validation:XValidation:rule="self.type == 'dhcp' || !has(self.dhcp)",message="ipAllocation.dhcp is only read for type dhcp: set type to dhcp, or remove the block"
 type IPAllocationPolicy struct {
-	// static or dhcp.
+	// How addresses are allocated: static or dhcp.
 	Type AllocationType `json:"type"`
-	// What gives the addresses out: static-ip-operator for static, kea for dhcp.
-	// Absent means these, and there is no other.
+	// Allocator of the addresses: static-ip-operator for static, kea for dhcp. Leave it out,
+	// because there is no other. Default: the allocator of type.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_-]+$`
 	Provider string `json:"provider,omitempty"`
-	// The pool of static addresses. Absent means all of the segment.
+	// The pool of static addresses. Default: the whole segment.
 	// +optional
 	Static *StaticPool `json:"static,omitempty"`
 	// Options of dhcp.
@@ -238,8 +239,8 @@ type IPAllocationPolicy struct {
 	DHCP *DHCPOptions `json:"dhcp,omitempty"`
 }
 
-// StaticPool is the part of a segment that static addresses are taken from. What
-// is absent is taken from the provisioned segment.
+// StaticPool is the part of a segment from which static addresses are allocated. The defaults of
+// its fields are those of the provisioned segment.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.ipv4Gateway) || !has(self.ipv4CIDR) || cidr(self.ipv4CIDR).containsIP(self.ipv4Gateway)",message="ipv4Gateway lies outside ipv4CIDR: give an address of that prefix, such as its first one"
 // +kubebuilder:validation:XValidation:rule="!has(self.ipv4CIDR) || ((!has(self.ipv4RangeStart) || cidr(self.ipv4CIDR).containsIP(self.ipv4RangeStart)) && (!has(self.ipv4RangeEnd) || cidr(self.ipv4CIDR).containsIP(self.ipv4RangeEnd)))",message="ipv4RangeStart and ipv4RangeEnd must lie inside ipv4CIDR"
@@ -251,30 +252,30 @@ type StaticPool struct {
 	// IPv4 prefix of the pool.
 	// +optional
 	IPv4CIDR IPv4CIDR `json:"ipv4CIDR,omitempty"`
-	// Default gateway for IPv4, which is never given out.
+	// Default gateway for IPv4, which is never allocated.
 	// +optional
 	IPv4Gateway IPv4Address `json:"ipv4Gateway,omitempty"`
-	// First address to give out. Absent means the prefix's second usable one.
+	// First address to allocate. Default: the second usable address of the prefix.
 	// +optional
 	IPv4RangeStart IPv4Address `json:"ipv4RangeStart,omitempty"`
-	// Last address to give out. Absent means the prefix's last usable one.
+	// Last address to allocate. Default: the last usable address of the prefix.
 	// +optional
 	IPv4RangeEnd IPv4Address `json:"ipv4RangeEnd,omitempty"`
 	// IPv6 prefix of the pool.
 	// +optional
 	IPv6CIDR IPv6CIDR `json:"ipv6CIDR,omitempty"`
-	// Default gateway for IPv6, which is never given out. It may be link-local, such as
+	// Default gateway for IPv6, which is never allocated. It may be link-local, such as
 	// fe80::1.
 	// +optional
 	IPv6Gateway IPv6Address `json:"ipv6Gateway,omitempty"`
-	// First IPv6 address to give out. Absent means the prefix's second.
+	// First IPv6 address to allocate. Default: the second address of the prefix.
 	// +optional
 	IPv6RangeStart IPv6Address `json:"ipv6RangeStart,omitempty"`
-	// Last IPv6 address to give out. Absent means the prefix's last.
+	// Last IPv6 address to allocate. Default: the last address of the prefix.
 	// +optional
 	IPv6RangeEnd IPv6Address `json:"ipv6RangeEnd,omitempty"`
-	// Addresses that are never given out: single addresses, prefixes, or ranges
-	// written first-last.
+	// Addresses that are never allocated: single addresses, prefixes, or ranges written
+	// first-last. Example: [192.168.10.1-192.168.10.9].
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=90
@@ -289,13 +290,13 @@ type StaticPool struct {
 	// +kubebuilder:validation:items:MaxLength=45
 	// +kubebuilder:validation:XValidation:rule="self.all(a, isIP(a))",message="each DNS server is an IP address, for example 192.168.10.1"
 	DNS []string `json:"dns,omitempty"`
-	// Seconds after which an address lapses that its holder no longer renews.
-	// Absent means that an address is kept for as long as its holder exists.
+	// Seconds after which an address expires unless its NetworkConfiguration exists.
+	// Default: an address does not expire.
 	// +optional
 	// +kubebuilder:validation:Minimum=60
 	TTLSeconds int32 `json:"ttlSeconds,omitempty"`
-	// Seconds for which a released address is not given out again, so that caches
-	// of the network forget its last holder.
+	// Seconds after its release before an address is allocated again, so that ARP caches of
+	// the network expire. Default: 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=604800
@@ -304,9 +305,8 @@ type StaticPool struct {
 
 // DHCPOptions are options of reservations in ISC Kea.
 type DHCPOptions struct {
-	// Client classes that Kea looks at for the clients of the subnet, beside those
-	// that it always does, so that their options apply. Absent means those of the
-	// installation.
+	// Client classes that Kea evaluates additionally for the clients of the subnet, so that
+	// their options apply. Default: those of the installation.
 	// +optional
 	// +kubebuilder:validation:MaxItems=16
 	RequireClientClasses []string `json:"requireClientClasses,omitempty"`
@@ -318,15 +318,15 @@ type DHCPOptions struct {
 	DNS []string `json:"dns,omitempty"`
 }
 
-// NetworkNamespaceStatus is the provisioned segment.
+// NetworkNamespaceStatus is the observed state: the provisioned segment.
 type NetworkNamespaceStatus struct {
-	// Whether the segment is there. Layer 2 waits for Ready.
+	// Phase of the provisioning of the segment. Addresses are allocated when it is Ready.
 	// +optional
 	ProvisioningPhase ProvisioningPhase `json:"provisioningPhase,omitempty"`
 	// Pending, Active, Error or Deleting.
 	// +optional
 	Phase string `json:"phase,omitempty"`
-	// OK, or in one word what is wrong.
+	// OK, or the reason of the condition Ready.
 	// +optional
 	Status string `json:"status,omitempty"`
 	// Generation of the spec that this status answers.
@@ -336,7 +336,7 @@ type NetworkNamespaceStatus struct {
 	DatacenterIdentifier Identifier `json:"datacenterIdentifier,omitempty"`
 	// +optional
 	SupervisorIdentifier Identifier `json:"supervisorIdentifier,omitempty"`
-	// Name of the segment at its source.
+	// ID of the segment at its provider.
 	// +optional
 	NamespaceID string `json:"namespaceId,omitempty"`
 	// IPv4 prefix of the network. Example: 192.168.10.0/24.
@@ -347,7 +347,7 @@ type NetworkNamespaceStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=15
 	IPv4Gateway string `json:"ipv4Gateway,omitempty"`
-	// Address that traffic of the segment leaves the data centre with.
+	// Source address of the segment's traffic outside the data centre.
 	// +optional
 	// +kubebuilder:validation:MaxLength=15
 	IPv4EgressIP string `json:"ipv4EgressIp,omitempty"`
@@ -359,14 +359,14 @@ type NetworkNamespaceStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=45
 	IPv6Gateway string `json:"ipv6Gateway,omitempty"`
-	// Address that traffic of the segment leaves the data centre with.
+	// Source address of the segment's traffic outside the data centre.
 	// +optional
 	// +kubebuilder:validation:MaxLength=45
 	IPv6EgressIP string `json:"ipv6EgressIp,omitempty"`
 	// VLAN of the network. 0 means that it has none.
 	// +optional
 	VLANID int32 `json:"vlanId,omitempty"`
-	// DNS servers that the source announces for the segment.
+	// DNS servers of the segment, from its provider.
 	// +optional
 	// +listType=atomic
 	DNS []string `json:"dns,omitempty"`
@@ -374,10 +374,10 @@ type NetworkNamespaceStatus struct {
 	// +optional
 	// +listType=set
 	AssociatedKubernetesClusterIDs []string `json:"associatedKubernetesClusterIds,omitempty"`
-	// How many addresses are given out, as of a minute or two ago.
+	// Number of allocated and available addresses, which may be up to two minutes old.
 	// +optional
 	IPAllocationSummary *IPAllocationSummary `json:"ipAllocationSummary,omitempty"`
-	// When to look again at something that tells nobody when it is done.
+	// When the next reconcile is due if no event arrives earlier.
 	// +optional
 	NextCheckTime *metav1.Time `json:"nextCheckTime,omitempty"`
 	// Conditions of the network, by type. Ready sums the others up, and its message says what to
@@ -390,18 +390,18 @@ type NetworkNamespaceStatus struct {
 
 // IPAllocationSummary counts the addresses of a network's pool: those of IPv4, or
 // of IPv6 where the network has no IPv4. Counts of pools with more than 2^53
-// addresses stop there. It follows what happens within two minutes.
+// addresses stop there. The counts may be up to two minutes old.
 type IPAllocationSummary struct {
 	// +optional
 	Type AllocationType `json:"type,omitempty"`
-	// Who gives out addresses in this network, as in ipAllocation.provider of the spec.
+	// Allocator of the addresses, as in spec.ipAllocation.provider.
 	// +optional
 	Provider string `json:"provider,omitempty"`
-	// Addresses that have a holder.
+	// Number of addresses that have a holder.
 	AllocatedCount int64 `json:"allocatedCount"`
-	// Addresses that have none. Those that were released within reuseDelaySeconds are
-	// given out after it.
+	// Number of addresses without a holder. It includes addresses that were released within
+	// reuseDelaySeconds.
 	AvailableCount int64 `json:"availableCount"`
-	// Addresses that the pool has, without those that are never given out.
+	// Number of addresses of the pool, without those that are never allocated.
 	TotalCount int64 `json:"totalCount"`
 }
