@@ -12,8 +12,8 @@ import (
 // event is delivered again.
 const ArrivalTime = "knativearrivaltime"
 
-// Age is how long ago the Broker received an event. An event without ArrivalTime, which came by another way, is older
-// than any other.
+// Age returns how long ago the Broker received an event. An event without ArrivalTime, which did not come from a
+// Broker, is older than any other.
 func Age(e event.Event, now time.Time) time.Duration {
 	arrived, err := types.ToTime(e.Extensions()[ArrivalTime])
 	if err != nil {

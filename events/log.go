@@ -35,10 +35,9 @@ func NewLogger(w io.Writer, level string) *slog.Logger {
 	}))
 }
 
-// Report says what a delivery came to: the phase that its object is in now, and
-// in a few words what was done or is waited for. It becomes part of the
-// delivery's log line; a later call in the same delivery stands over an earlier
-// one. Outside a delivery it does nothing.
+// Report adds the result of a delivery to its log line: the phase of the object, and a
+// short message about what was done or what the object waits for. A later call in the
+// same delivery overrides an earlier one. Outside of a delivery it does nothing.
 func Report(ctx context.Context, phase, message string) {
 	if d, ok := ctx.Value(deliveryKey{}).(*delivery); ok {
 		d.mu.Lock()

@@ -5,9 +5,9 @@ import (
 	"net/http"
 )
 
-// Permanent marks an error that no redelivery mends. The delivery ends in the
-// dead letters; a fault of the object itself also belongs into its conditions.
-// Every other error is transient, and the broker delivers again.
+// Permanent marks an error that a redelivery cannot resolve. The Broker sends the event to
+// the dead letter sink. Write a problem of the object itself into its conditions too.
+// After any other error the Broker redelivers the event.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -15,7 +15,7 @@ func Permanent(err error) error {
 	return permanent{err}
 }
 
-// IsPermanent tells whether err, or an error that it wraps, is Permanent.
+// IsPermanent reports whether err, or an error that it wraps, is Permanent.
 func IsPermanent(err error) bool {
 	var p permanent
 	return errors.As(err, &p)
@@ -25,8 +25,8 @@ type permanent struct{ error }
 
 func (p permanent) Unwrap() error { return p.error }
 
-// Status codes by which a function answers its three outcomes. Knative delivers
-// again on 404, 408, 409, 429 and 5xx, so a permanent fault must be none of them.
+// Status codes of the three outcomes. Knative redelivers on 404, 408, 409, 429 and 5xx, so
+// the code of a permanent error must be none of them.
 const (
 	statusDone      = http.StatusAccepted
 	statusReply     = http.StatusOK
@@ -34,7 +34,7 @@ const (
 	statusPermanent = http.StatusUnprocessableEntity
 )
 
-// outcome names what became of a delivery, and its status code.
+// outcome returns the name and the status code of a delivery's outcome.
 func outcome(err error) (string, int) {
 	switch {
 	case err == nil:

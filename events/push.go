@@ -16,30 +16,30 @@ import (
 	"github.com/vitistack/stack/events/outbound"
 )
 
-// pusher tells the gateway what this process has counted, because a process that is
-// gone cannot be asked. Each push has all of it, so that the next one makes up for one
-// that fails. A process that counts nothing pushes nothing.
+// pusher pushes the metrics of this process to the gateway, because a process that has
+// scaled to zero cannot be scraped. Each push has all metrics, so the next push makes up
+// for a failed one. A process that counts nothing pushes nothing.
 type pusher struct {
-	// url is where to; empty pushes nothing.
+	// url is the target. If it is empty, nothing is pushed.
 	url string
-	// pause is from the first thing that is counted until the push.
+	// pause is the time between the first count and the push.
 	pause time.Duration
 	log   *slog.Logger
 
 	mu sync.Mutex
-	// timer is for the next push, if there is something to push.
+	// timer runs until the next push, and is nil if there is nothing to push.
 	timer *time.Timer
-	// counts tells whether anything was ever counted.
+	// counts is whether anything has been counted.
 	counts, ended bool
 
 	// pushing is held during a push.
 	pushing sync.Mutex
-	// instance tells this process from others.
+	// instance identifies this process.
 	instance string
 	failing  bool
 }
 
-// counted notes that there is something to push.
+// counted schedules a push.
 func (p *pusher) counted() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,7 +61,7 @@ func (p *pusher) due() {
 	}
 }
 
-// end pushes for the last time.
+// end pushes a last time.
 func (p *pusher) end() {
 	p.mu.Lock()
 	p.ended = true
@@ -82,7 +82,7 @@ func (p *pusher) end() {
 	p.push(p.url + separator + "ended=true")
 }
 
-// push pushes once. Of a series of failures the first is logged.
+// push pushes once. Of consecutive failures only the first is logged.
 func (p *pusher) push(url string) {
 	if p.instance == "" {
 		p.instance = rand.Text()
@@ -94,7 +94,7 @@ func (p *pusher) push(url string) {
 	p.failing = err != nil
 }
 
-// labelled is what this process has counted, each line with the label instance.
+// labelled returns the metrics of this process, each with the label instance.
 func labelled(instance string) *bytes.Buffer {
 	var all, out bytes.Buffer
 	metrics.WritePrometheus(&all, false)

@@ -15,15 +15,15 @@ import (
 	"github.com/cloudevents/sdk-go/v2/types"
 )
 
-// attributePrefix is what the headers of attributes begin with in binary mode
+// attributePrefix is the prefix of the headers of attributes in binary mode
 // (CloudEvents HTTP binding 1.0.2, 3.1.3.1).
 const attributePrefix = "Ce-"
 
-// Read reads one valid event out of a request in binary or structured mode. The keys
-// of header are canonical. What two readers could read differently is an error: an
-// attribute that is given twice, or otherwise in a header than in the body, and text
-// with control characters. An error for which errors.Is finds
-// binding.ErrUnknownEncoding means that there is no event at all.
+// Read reads one valid event from a request in binary or structured mode. The keys of
+// header are canonical. Read refuses what two readers could interpret differently: a
+// repeated attribute, an attribute whose value differs between header and body, and text
+// with control characters. The error is binding.ErrUnknownEncoding if the request has no
+// event.
 func Read(ctx context.Context, header http.Header, body io.ReadCloser) (*event.Event, error) {
 	if err := checkHeader(header); err != nil {
 		return nil, err
@@ -45,8 +45,8 @@ func Read(ctx context.Context, header http.Header, body io.ReadCloser) (*event.E
 	return e, CheckText(*e)
 }
 
-// checkHeader refuses headers of attributes that are no name of one, or that are
-// there more than once.
+// checkHeader refuses headers whose names are not names of attributes, and repeated
+// headers.
 func checkHeader(header http.Header) error {
 	for key, values := range header {
 		name, found := strings.CutPrefix(key, attributePrefix)
@@ -62,24 +62,24 @@ func checkHeader(header http.Header) error {
 
 func notInName(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') }
 
-// agree refuses headers that say otherwise than the event in the body. The time may
-// be written in more than one way, and nothing is decided by it.
+// agree refuses headers that differ from the event in the body. It ignores the time,
+// which has several notations and decides nothing.
 func agree(header http.Header, e event.Event) error {
-	told := map[string]string{"specversion": e.SpecVersion(), "id": e.ID(), "source": e.Source(), "type": e.Type(), "subject": e.Subject(), "dataschema": e.DataSchema(), "datacontenttype": e.DataContentType()}
+	attributes := map[string]string{"specversion": e.SpecVersion(), "id": e.ID(), "source": e.Source(), "type": e.Type(), "subject": e.Subject(), "dataschema": e.DataSchema(), "datacontenttype": e.DataContentType()}
 	for name, value := range e.Extensions() {
-		told[name], _ = types.Format(value)
+		attributes[name], _ = types.Format(value)
 	}
 	for key, values := range header {
 		name, found := strings.CutPrefix(key, attributePrefix)
-		if found && name != "Time" && told[strings.ToLower(name)] != values[0] {
+		if found && name != "Time" && attributes[strings.ToLower(name)] != values[0] {
 			return fmt.Errorf("the header %s is not what the body says: leave it out, or send the event in binary mode", key)
 		}
 	}
 	return nil
 }
 
-// CheckText refuses attributes with control characters, which CloudEvents 1.0
-// forbids, since no header and no line of a log can hold them.
+// CheckText refuses attributes with control characters, which CloudEvents 1.0 forbids
+// because neither a header nor a log line can hold them.
 func CheckText(e event.Event) error {
 	attributes := map[string]any{"id": e.ID(), "source": e.Source(), "type": e.Type(), "subject": e.Subject(), "datacontenttype": e.DataContentType(), "dataschema": e.DataSchema()}
 	for name, value := range e.Extensions() {

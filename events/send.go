@@ -17,8 +17,7 @@ import (
 	"github.com/vitistack/stack/events/outbound"
 )
 
-// Sender posts events to the Broker, which is how a function sends more than the one
-// event that it may reply.
+// Sender posts events to the Broker. A function uses it to send more than its reply.
 type Sender struct {
 	sink *Sink
 	http *http.Client
@@ -36,9 +35,8 @@ func NewSender(find FindSink) *Sender {
 // sendTimeout is for the broker to accept one event.
 const sendTimeout = 10 * time.Second
 
-// Require returns a Handler that calls handle once the sink's address is known. Until
-// then each delivery fails with a transient error before anything is done, so that no
-// delivery stops halfway.
+// Require returns a Handler that calls handle once the address of the sink is known. Until
+// then each delivery fails with a transient error before it has side effects.
 func (s *Sender) Require(handle Handler) Handler {
 	return func(ctx context.Context, in event.Event) (*event.Event, error) {
 		if _, err := s.sink.URL(ctx); err != nil {
@@ -48,8 +46,7 @@ func (s *Sender) Require(handle Handler) Handler {
 	}
 }
 
-// Send posts one event in binary mode. An error means that it may or may not have
-// arrived.
+// Send posts one event in binary mode. After an error the event may have arrived or not.
 func (s *Sender) Send(ctx context.Context, e event.Event) error {
 	if err := s.send(ctx, e); err != nil {
 		s.sink.Forget()

@@ -24,19 +24,20 @@ import (
 	"github.com/vitistack/stack/events/oidc"
 )
 
-// Handler acts on one event. It may be called many times at once, and more than
-// once with the same event, so it keeps nothing between calls. Of events that say
-// the same of an object and wait at the same time, one is handled. An event that it
-// returns is sent back to the broker. See Permanent for what its errors mean.
+// Handler handles one event. It is called concurrently, and more than once with the same
+// event, so it keeps no state between calls. Of waiting events that say the same about an
+// object, one is handled. An event that Handler returns is sent to the Broker as the reply.
+// Permanent documents its errors.
 type Handler func(ctx context.Context, in event.Event) (*event.Event, error)
 
-// Run is a function's main: it serves the handler that build makes until SIGTERM
-// or SIGINT, and then ends the process. build is called once, before anything is
-// served; an error from it is logged, and the process exits with 1.
+// Run is the main function of a program: it serves the handler that build returns until
+// SIGTERM or SIGINT, and then ends the process. It calls build once, before it serves. An
+// error of build is logged, and the process exits with 1.
 //
-// The environment gives PORT (8080), the port to listen on, LOG_LEVEL (info), and
-// METRICS_PUSH_URL, where the gateway takes metrics; without it none are pushed. With
-// OIDC_ENABLED (false), each delivery needs a token for OIDC_AUDIENCE of one of OIDC_SUBJECTS.
+// Environment variables, with their defaults: PORT (8080) is the port to listen on,
+// LOG_LEVEL (info) the least level that is logged, and METRICS_PUSH_URL (none) the URL of
+// the gateway for metrics. If OIDC_ENABLED (false) is true, each delivery needs a token for
+// OIDC_AUDIENCE of one of OIDC_SUBJECTS.
 func Run(name string, build func() (Handler, error), options ...Option) {
 	log := NewLogger(os.Stderr, os.Getenv("LOG_LEVEL"))
 	if err := run(signals.NewContext(), name, build, log, options...); err != nil {
@@ -48,14 +49,14 @@ func Run(name string, build func() (Handler, error), options ...Option) {
 // Option changes how a function is served.
 type Option func(*receiver)
 
-// WithTimeout is for a function whose deliveries take longer than usual. The
-// timeouts of its Trigger and its Service have to be longer still.
+// WithTimeout sets the timeout of a delivery. The timeouts of the Trigger and of the Service
+// of the function have to be longer.
 func WithTimeout(d time.Duration) Option { return func(r *receiver) { r.timeout = d } }
 
-// WithVerifier has deliveries refused that v does not verify. A nil v refuses none.
+// WithVerifier refuses deliveries that v does not verify. A nil v accepts all.
 func WithVerifier(v *oidc.Verifier) Option { return func(r *receiver) { r.verifier = v } }
 
-// pushTo has metrics pushed, a while after something is counted.
+// pushTo pushes metrics to a URL after each pause in which something was counted.
 func pushTo(url string, pause time.Duration) Option {
 	return func(r *receiver) { r.push.url, r.push.pause = url, pause }
 }
@@ -89,9 +90,8 @@ func newVerifier(name string) (*oidc.Verifier, error) {
 	return oidc.New(settings, func() (*rest.Config, error) { return oidc.Config(name) })
 }
 
-// Serve serves handle on the listener until ctx ends, and then lets the
-// deliveries that are under way come to their end. Beside events, which are
-// posted to any path, it answers /healthz, /readyz and /metrics.
+// Serve serves handle on the listener until ctx ends, and then waits for the deliveries in
+// progress. It accepts events at any path, and also answers /healthz, /readyz and /metrics.
 func Serve(ctx context.Context, listener net.Listener, name string, handle Handler, log *slog.Logger, options ...Option) error {
 	log = log.With("function", name)
 	r := &receiver{name: name, handle: handle, log: log, timeout: deliveryTimeout, push: pusher{log: log}}
@@ -131,12 +131,12 @@ type receiver struct {
 	name   string
 	handle Handler
 	log    *slog.Logger
-	// timeout is for a delivery to come to an outcome.
+	// timeout is the timeout of a delivery.
 	timeout time.Duration
 	push    pusher
-	// verifier verifies deliveries; nil where they need no token.
+	// verifier verifies deliveries. It is nil if they need no token.
 	verifier *oidc.Verifier
-	// inTurns is call, for one object after the other.
+	// inTurns is call, one delivery at a time for each object.
 	inTurns Handler
 }
 
@@ -187,7 +187,8 @@ func (r *receiver) receive(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// authenticate returns whether the sender of a request may deliver, and answers the request if not. It does not read the body.
+// authenticate reports whether the sender of a request may deliver events. If not, it
+// answers the request. It does not read the body.
 func (r *receiver) authenticate(w http.ResponseWriter, req *http.Request) bool {
 	if r.verifier == nil {
 		return true
@@ -210,8 +211,8 @@ func (r *receiver) authenticate(w http.ResponseWriter, req *http.Request) bool {
 	return false
 }
 
-// call runs the handler. A panic is a fault of the code, which a redelivery does
-// not mend; it must not take the other deliveries with it.
+// call runs the handler. A panic ends this delivery with a permanent error, and does not
+// affect other deliveries.
 func (r *receiver) call(ctx context.Context, in event.Event) (reply *event.Event, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -222,7 +223,7 @@ func (r *receiver) call(ctx context.Context, in event.Event) (reply *event.Event
 	return r.handle(ctx, in)
 }
 
-// refuse answers a request that is no event.
+// refuse answers a request without a valid event.
 func (r *receiver) refuse(w http.ResponseWriter, err error) {
 	status := http.StatusBadRequest
 	if tooLarge := new(http.MaxBytesError); errors.As(err, &tooLarge) {
@@ -235,14 +236,14 @@ func (r *receiver) refuse(w http.ResponseWriter, err error) {
 	http.Error(w, brief("send a CloudEvent of version 1.0 in binary or structured mode: "+err.Error()), status)
 }
 
-// brief cuts the text of an answer to what every broker can put into a dead letter,
-// between two characters.
+// brief cuts the text of an answer, between two characters, to the size that every broker
+// can put into a dead letter.
 func brief(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), maxErrorBytes)], "")
 }
 
-// complete fills in what a reply owes to its cause, so that a redelivery of the
-// cause gives the same event again.
+// complete derives the attributes of a reply from its cause, so that a redelivery of the
+// cause results in the same reply.
 func complete(reply *event.Event, cause event.Event, function string) error {
 	if reply.ID() == "" {
 		reply.SetID(cause.ID() + "." + function)

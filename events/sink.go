@@ -11,15 +11,14 @@ import (
 // that the Broker has none yet.
 type FindSink func(context.Context) (string, error)
 
-// ErrNoSink is the error of a Sink whose address is not known yet. It is transient:
-// the delivery is tried again.
+// ErrNoSink is the error of a Sink whose address is not known yet. It is transient, so the
+// Broker redelivers the event.
 var ErrNoSink = errors.New("the Broker's address is not known yet: wait until the Broker is Ready, or let a SinkBinding set K_SINK")
 
 // Sink is the Broker that events are sent to. A SinkBinding writes its address into
 // the environment of a process, but only after the first revision of a Knative
-// Service has started, and only in namespaces that Knative's webhook looks at. A Sink
-// therefore asks the cluster where the environment has no address. It may be used by
-// many at once.
+// Service has started, and only in namespaces that Knative's webhook serves. A Sink therefore
+// asks the cluster if the environment has no address. It is safe for concurrent use.
 type Sink struct {
 	configured string
 	find       FindSink

@@ -7,21 +7,20 @@ import (
 	"github.com/cloudevents/sdk-go/v2/event"
 )
 
-// turns has deliveries for one object handled one after the other, and of those
-// that say the same and wait at the same time just one: it reads the object after
-// all of them have come, so it sees what any of them was sent for. It is no lock:
-// it saves work and conflicts within a process, while others may do the same at the
-// same time, and who has waited for patience goes ahead.
+// turns handles the deliveries for one object one after the other. Of waiting deliveries
+// that say the same it handles one, which reads the object after all of them have arrived.
+// It is not a lock: it saves work and conflicts within a process, while other processes may
+// handle the same object, and a delivery that has waited for patience proceeds.
 type turns struct {
 	mu      sync.Mutex
 	objects map[string]*turn
 }
 
-// turn is where the deliveries for one object queue.
+// turn is the queue of deliveries for one object.
 type turn struct {
 	busy  chan struct{}
 	users int
-	// waiting are the deliveries that have not begun, by what they say.
+	// waiting has the deliveries that have not started, by their content.
 	waiting map[string]*waiting
 }
 
@@ -30,9 +29,10 @@ type waiting struct {
 	err  error
 }
 
-// saying is the object that an event is about, and all that the event says of it. There
-// is none for events that say more than about an object. Of those that carry theirs only
-// a duplicate says the same: another may carry a state for which there is more to do.
+// saying returns the object of an event, and all that the event says about it. Both are
+// empty for an event that is about more than an object. For an event that carries its
+// object only a duplicate says the same, because another event may carry a state that
+// needs more work.
 func saying(in event.Event) (object, text string) {
 	ref, err := RefOf(in)
 	switch {
@@ -46,17 +46,15 @@ func saying(in event.Event) (object, text string) {
 	return ref.Namespace + "/" + ref.Name, text
 }
 
-// InTurns has a handler called as a function's process calls it: for one object after
-// the other, and once for events that say the same of an object and wait at the same
-// time.
+// InTurns returns a Handler that calls handle as Serve does: one delivery at a time for
+// each object, and once for waiting events that say the same about an object.
 func InTurns(handle Handler) Handler {
 	t := &turns{objects: map[string]*turn{}}
 	return func(ctx context.Context, in event.Event) (*event.Event, error) { return t.handle(ctx, in, handle) }
 }
 
-// handle has a handler called when it is the turn of the event's object, for this event
-// or for one that says the same and whose call begins later. The reply goes to the event
-// that was handled.
+// handle calls a handler when it is the event's turn, for this event or for a later one that
+// says the same. The reply goes to the event that was handled.
 func (t *turns) handle(ctx context.Context, in event.Event, handle Handler) (reply *event.Event, err error) {
 	object, text := saying(in)
 	if object == "" {
@@ -72,8 +70,8 @@ func (t *turns) handle(ctx context.Context, in event.Event, handle Handler) (rep
 	return reply, err
 }
 
-// take calls handle when it is the turn of the object, or waits for another call
-// that began after this one, and returns what that came to. merged tells which.
+// take calls handle when it is the delivery's turn, or waits for another call that started
+// after this one and returns its error. merged reports the latter.
 func (t *turns) take(ctx context.Context, object, text string, handle func() error) (merged bool, err error) {
 	own := t.enter(object)
 	defer t.leave(object)
@@ -99,8 +97,8 @@ func (t *turns) take(ctx context.Context, object, text string, handle func() err
 	return false, w.err
 }
 
-// await waits until nobody else handles the object, but for no longer than
-// patience, and returns what lets the next one begin.
+// await waits until no other delivery handles the object, but no longer than patience. It
+// returns a function that starts the next delivery.
 func (t *turn) await(ctx context.Context) (end func()) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -1,14 +1,12 @@
-// Package events is the vocabulary of the pipeline and the runtime of its
-// functions: which CloudEvents there are, what they carry, and how a function
-// receives one and answers.
+// Package events defines the CloudEvents of the stack, and the runtime in which functions
+// receive and answer them.
 package events
 
 import "time"
 
-// Types of the events that the Kubernetes API server's changes become, and of
-// those that ask to look at an object again. All that matters of most is in the
-// attributes: see Ref. For kinds that have nothing to hide, the data of a change is
-// the object as it was then: see Carried.
+// Types of events about changes in the Kubernetes API, and of requests for a reconcile.
+// Their attributes name the object: see Ref. For kinds without secrets, the data of a
+// change is the object at that time: see Carried.
 const (
 	TypeRefAdd    = "dev.knative.apiserver.ref.add"
 	TypeRefUpdate = "dev.knative.apiserver.ref.update"
@@ -16,13 +14,13 @@ const (
 	TypeAdd       = "dev.knative.apiserver.resource.add"
 	TypeUpdate    = "dev.knative.apiserver.resource.update"
 	TypeDelete    = "dev.knative.apiserver.resource.delete"
-	// TypeResync comes from the function resync for each object that is not
-	// settled.
+	// TypeResync comes from the function resync for each object that needs a
+	// reconcile.
 	TypeResync = "io.vitistack.resync"
-	// TypeResyncRequested comes from the gateway and asks the function resync for a
-	// round, because an object is due.
+	// TypeResyncRequested comes from the gateway and requests a round of the function
+	// resync, because the next check of an object is due.
 	TypeResyncRequested = "io.vitistack.resync.requested"
-	// TypePing comes from the PingSource and asks the function resync for a full round.
+	// TypePing comes from the PingSource and requests a full round of the function resync.
 	TypePing = "dev.knative.sources.ping"
 )
 
@@ -50,32 +48,32 @@ const (
 	TypeNetworkConfigured = "infrastructure.network.configured"
 )
 
-// Object is the identity of a Kubernetes object. Its UID tells it from an
-// earlier object of the same name.
+// Object identifies a Kubernetes object. Its UID distinguishes it from an earlier object of
+// the same name.
 type Object struct {
 	UID       string `json:"uid"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 }
 
-// NetworkRequested asks an external IPAM for a segment. The same request, known
-// by its UID, may come again; the answer then has to be the same segment.
+// NetworkRequested requests a segment from an external IPAM. A request with the same UID may
+// arrive again, and has to be answered with the same segment.
 type NetworkRequested struct {
 	Object
-	// Provider is the name that the NetworkNamespace selected the IPAM by.
+	// Provider is the name of the IPAM in spec.networkProvisioning.provider.
 	Provider             string            `json:"provider"`
 	DatacenterIdentifier string            `json:"datacenterIdentifier,omitempty"`
 	SupervisorIdentifier string            `json:"supervisorIdentifier,omitempty"`
 	Parameters           map[string]string `json:"parameters,omitempty"`
 }
 
-// NetworkProvisioned is an external IPAM's answer: the segment is there.
+// NetworkProvisioned is the answer of an external IPAM that has provisioned a segment.
 type NetworkProvisioned struct {
-	// UID is the one of the request.
+	// UID is that of the request.
 	UID string `json:"uid"`
-	// Provider, where it is given, has to be the one of the request.
+	// Provider is optional, and has to be that of the request.
 	Provider string `json:"provider,omitempty"`
-	// ID is the name of the segment at the IPAM.
+	// ID identifies the segment at the IPAM.
 	ID           string `json:"id,omitempty"`
 	IPv4Prefix   string `json:"ipv4Prefix,omitempty"`
 	IPv4Gateway  string `json:"ipv4Gateway,omitempty"`
@@ -88,11 +86,11 @@ type NetworkProvisioned struct {
 	DNS    []string `json:"dns,omitempty"`
 }
 
-// NetworkFailed is an external IPAM's answer: the segment cannot be had.
+// NetworkFailed is the answer of an external IPAM that cannot provision a segment.
 type NetworkFailed struct {
-	// UID is the one of the request.
+	// UID is that of the request.
 	UID string `json:"uid"`
-	// Provider, where it is given, has to be the one of the request.
+	// Provider is optional, and has to be that of the request.
 	Provider string `json:"provider,omitempty"`
 	// Reason is one word in CamelCase, for example NoFreePrefix.
 	Reason string `json:"reason"`
@@ -100,23 +98,23 @@ type NetworkFailed struct {
 	Message string `json:"message"`
 }
 
-// NetworkReleased tells an external IPAM that nobody uses the segment any more.
+// NetworkReleased informs an external IPAM that a segment is unused.
 type NetworkReleased struct {
 	Object
 	Provider string `json:"provider"`
-	// ID is the one that the IPAM gave.
+	// ID identifies the segment at the IPAM.
 	ID         string `json:"id,omitempty"`
 	IPv4Prefix string `json:"ipv4Prefix,omitempty"`
 	IPv6Prefix string `json:"ipv6Prefix,omitempty"`
 }
 
-// WorkorderRequested asks a ticketing system whether a cluster may be made, or
-// changed, as described.
+// WorkorderRequested requests the approval of a ticketing system for the creation or change
+// of a cluster.
 type WorkorderRequested struct {
 	Object
-	// Workorder is the work order that the cluster names.
+	// Workorder is spec.data.workorder of the cluster.
 	Workorder string `json:"workorder"`
-	// Generation is the generation of the cluster that is to be approved.
+	// Generation is the generation of the cluster that needs approval.
 	Generation  int64  `json:"generation"`
 	ClusterID   string `json:"clusterId,omitempty"`
 	Environment string `json:"environment,omitempty"`
@@ -128,28 +126,28 @@ type WorkorderRequested struct {
 	Workers       int32  `json:"workers"`
 }
 
-// WorkorderApproved is a ticketing system's answer: go ahead.
+// WorkorderApproved is the approval of a ticketing system.
 type WorkorderApproved struct {
 	// UID and Generation are those of the request.
 	UID        string `json:"uid"`
 	Generation int64  `json:"generation"`
-	// By is who decided.
+	// By names the person or system that decided.
 	By      string `json:"by"`
 	Comment string `json:"comment,omitempty"`
 }
 
-// WorkorderRejected is a ticketing system's answer: don't.
+// WorkorderRejected is the rejection by a ticketing system.
 type WorkorderRejected struct {
 	// UID and Generation are those of the request.
 	UID        string `json:"uid"`
 	Generation int64  `json:"generation"`
-	// By is who decided.
+	// By names the person or system that decided.
 	By string `json:"by"`
 	// Reason is shown to the owner of the cluster.
 	Reason string `json:"reason"`
 }
 
-// MachineCreated announces a machine that runs for the first time.
+// MachineCreated says that a machine runs for the first time.
 type MachineCreated struct {
 	Object
 	Cluster     string    `json:"cluster,omitempty"`
@@ -160,22 +158,20 @@ type MachineCreated struct {
 	CreatedAt   time.Time `json:"createdAt"`
 }
 
-// MachineDeleted announces that a machine is gone.
+// MachineDeleted says that a machine is deleted.
 type MachineDeleted struct {
 	Object
 	Cluster string            `json:"cluster,omitempty"`
 	Labels  map[string]string `json:"labels,omitempty"`
 }
 
-// ClusterUpdated announces what has changed in a cluster's specification or
-// phase.
+// ClusterUpdated lists changes of a cluster's spec or phase.
 type ClusterUpdated struct {
 	Object
 	Changes []Change `json:"changes"`
 }
 
-// Change is one field that has another value than before. From is absent where
-// the field is new, To where it is gone.
+// Change is the change of one field. From is absent for a new field, To for a removed one.
 type Change struct {
 	// Path is a JSON pointer, for example /spec/topology/workers/0/replicas.
 	Path string `json:"path"`
@@ -183,7 +179,7 @@ type Change struct {
 	To   any    `json:"to,omitempty"`
 }
 
-// OperatorStatus announces that a layer's health has changed.
+// OperatorStatus says that the health of a layer has changed.
 type OperatorStatus struct {
 	// Operator is proxmox, talos, kea or kubevirt.
 	Operator string `json:"operator"`
@@ -193,8 +189,7 @@ type OperatorStatus struct {
 	Message  string `json:"message,omitempty"`
 }
 
-// NetworkConfigured announces that every interface of a machine has its
-// addresses.
+// NetworkConfigured says that every interface of a machine has its addresses.
 type NetworkConfigured struct {
 	Object
 	NetworkNamespace string             `json:"networkNamespace,omitempty"`

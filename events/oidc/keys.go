@@ -64,7 +64,7 @@ func (s *keySource) find(ctx context.Context, issuer, id string) (crypto.PublicK
 		return nil, cmp.Or(s.failed, err)
 	}
 	s.tried = s.now()
-	// Other requests wait for the keys too, so the fetch goes on when this sender hangs up.
+	// Other requests wait for the keys too, so the fetch continues when this sender hangs up.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fetchTimeout)
 	defer cancel()
 	set, failed := s.fetch(ctx)

@@ -26,7 +26,7 @@ type Settings struct {
 	Enabled bool
 	// Audience is the receiver, as spec.subscriber.audience of the Trigger has it.
 	Audience string
-	// Subjects are the ServiceAccounts of the Triggers. An entry that ends in * expects every name that begins like it.
+	// Subjects are the ServiceAccounts of the Triggers. An entry that ends in * matches every name with that prefix.
 	Subjects []string
 }
 
@@ -47,7 +47,7 @@ func FromEnvironment(getenv func(string) string) (Settings, error) {
 	return s, nil
 }
 
-// accountPrefix is what the subjects of ServiceAccounts begin with.
+// accountPrefix is the prefix of the subjects of ServiceAccounts.
 const accountPrefix = "system:serviceaccount:"
 
 func (s Settings) check() error {
@@ -67,7 +67,7 @@ func (s Settings) check() error {
 	return nil
 }
 
-// Verifier tells requests of the expected Triggers from others.
+// Verifier verifies that requests come from the expected Triggers.
 type Verifier struct {
 	settings Settings
 	keys     *keySource

@@ -1,5 +1,5 @@
-// Package outbound says which servers functions and the gateway may connect to,
-// where an object, a Secret or a setting names one.
+// Package outbound restricts the servers that functions and the gateway may connect to, if
+// an object, a Secret or a setting names them.
 package outbound
 
 import (
@@ -23,8 +23,8 @@ import (
 // Variable is the environment variable with the list that Parse reads.
 const Variable = "ALLOWED_ENDPOINTS"
 
-// metadata are addresses where clouds hand out credentials to whoever asks, and
-// others that belong to the machine itself. Nothing of the stack's is there.
+// metadata has the addresses at which clouds serve credentials without authentication, and
+// other addresses of the host itself. No backend of the stack uses them.
 var metadata = prefixes(
 	"169.254.0.0/16", "fe80::/10", // link-local: AWS, Azure, Google, OpenStack
 	"fd00:ec2::/32", "fd20:ce::254/128", // AWS and Google by IPv6
@@ -42,23 +42,22 @@ func prefixes(all ...string) []netip.Prefix {
 	return parsed
 }
 
-// Rules say who may be connected to. The zero Rules allow everybody but
-// link-local addresses and others that are known to hand out metadata.
+// Rules say which servers may be connected to. The zero Rules allow all except link-local
+// addresses and other addresses of metadata services.
 type Rules struct {
 	hosts    []string
 	prefixes []netip.Prefix
 	broken   error
-	// proxy carries connections to all but its exceptions, unless it is nil.
+	// proxy is the proxy for all connections except the exceptions, or nil.
 	proxy *url.URL
 	// direct are the exceptions, in the form of NO_PROXY.
 	direct string
 }
 
-// Parse reads a list separated by commas, of host names (s3.example.com), names
-// with all below them (*.example.com), addresses and CIDRs. An empty list gives the
-// zero Rules; with any other, only who is listed may be connected to. A link-local
-// address is allowed only by a CIDR or an address of the list, never by a name. A
-// list that cannot be read allows nobody, and each refusal says what to write.
+// Parse reads a comma-separated list of host names (s3.example.com), wildcards
+// (*.example.com), addresses and CIDRs. An empty list results in the zero Rules. Any other
+// list allows only the servers on it. Only a CIDR or an address allows a link-local address,
+// a name does not. An invalid list allows nothing, and each refusal says what to write.
 func Parse(list string) Rules {
 	var r Rules
 	for entry := range strings.SplitSeq(list, ",") {
@@ -79,23 +78,22 @@ func Parse(list string) Rules {
 	return r
 }
 
-// isName tells whether text is a host name, and no address that is misspelt.
+// isName reports whether text is a host name and not a misspelt address.
 func isName(text string) bool {
 	last := text[strings.LastIndexByte(text, '.')+1:]
 	return strings.Trim(last, "0123456789") != "" && !strings.HasPrefix(last, "0x") &&
 		strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == "" && !strings.Contains(text, "..")
 }
 
-// FromEnvironment are the rules that this process was started with. Connections go
-// through the SOCKS5 proxy in ALL_PROXY, except to the hosts, addresses and CIDRs in
-// NO_PROXY.
+// FromEnvironment returns the rules of this process. Connections use the SOCKS5 proxy in
+// ALL_PROXY, except to the hosts, addresses and CIDRs in NO_PROXY.
 var FromEnvironment = sync.OnceValue(func() Rules {
 	return Parse(os.Getenv(Variable)).through(os.Getenv("ALL_PROXY"), os.Getenv("NO_PROXY"))
 })
 
 // through returns the rules with a proxy, whose URL has the form
-// socks5://[user:password@]host:port. An empty URL means none. Rules with a URL that
-// cannot be used allow nobody.
+// socks5://[user:password@]host:port. An empty URL means none. Rules with an invalid URL
+// allow nothing.
 func (r Rules) through(proxyURL, direct string) Rules {
 	if proxyURL == "" || r.broken != nil {
 		return r
@@ -110,7 +108,7 @@ func (r Rules) through(proxyURL, direct string) Rules {
 
 // Denied is a connection that the rules do not allow.
 type Denied struct {
-	// Host is who was to be connected to, as whoever asked for it wrote it.
+	// Host is the server as the request named it.
 	Host   string
 	broken error
 }
@@ -122,10 +120,10 @@ func (d *Denied) Error() string {
 	return "connections to " + d.Host + " are not allowed here: name another server, or have it added to " + Variable
 }
 
-// Unwrap returns what is wrong with the list, if nobody is allowed because of that.
+// Unwrap returns the error of an invalid list, or nil.
 func (d *Denied) Unwrap() error { return d.broken }
 
-// names tells whether the list has a host's name.
+// names reports whether the list has the name of a host.
 func (r Rules) names(host string) bool {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	return slices.ContainsFunc(r.hosts, func(h string) bool {
@@ -133,8 +131,8 @@ func (r Rules) names(host string) bool {
 	})
 }
 
-// allows tells whether an address may be connected to; named is whether the list
-// has the name that it was found by.
+// allows reports whether an address may be connected to. named is whether the list has the
+// name that resolved to the address.
 func (r Rules) allows(a netip.Addr, named bool) bool {
 	a = a.Unmap().WithZone("")
 	within := func(p netip.Prefix) bool { return p.Contains(a) }
@@ -150,13 +148,13 @@ func (r Rules) allows(a netip.Addr, named bool) bool {
 	}
 }
 
-// connectTimeout is for one address to be connected to.
+// connectTimeout is the timeout of a connection to one address.
 const connectTimeout = 10 * time.Second
 
-// DialContext is net.Dialer's for servers that may be connected to. What counts is
-// the address that a name leads to when it is connected to, whatever the name led
-// to before. Any other is an error for which errors.As finds *Denied. Through a proxy,
-// which looks names up itself, a name is judged as CheckURL judges it.
+// DialContext is net.Dialer.DialContext for servers that the rules allow. It checks the
+// address to which a name resolves at the time of the connection, which prevents DNS
+// rebinding. The error for any other server is *Denied. A proxy resolves names itself, so
+// for a connection through a proxy DialContext checks a name as CheckURL does.
 func (r Rules) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil || !strings.HasPrefix(network, "tcp") {
@@ -181,13 +179,13 @@ func (r Rules) DialContext(ctx context.Context, network, address string) (net.Co
 	return by.DialContext(ctx, network, address)
 }
 
-// proxied connects through a proxy to hosts that may be connected to.
+// proxied connects through a proxy to hosts that the rules allow.
 type proxied struct {
 	rules Rules
 	proxy.Dialer
 }
 
-// DialContext connects to an address, for which the proxy has as long as for a direct
+// DialContext connects to an address through the proxy, with the timeout of a direct
 // connection.
 func (p proxied) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	if host, _, err := net.SplitHostPort(address); err != nil || !p.rules.allowsHost(host) {
@@ -201,13 +199,12 @@ func (p proxied) DialContext(ctx context.Context, network, address string) (net.
 	return p.Dial(network, address)
 }
 
-// Stay is the CheckRedirect of clients whose requests hold credentials: they are sent
-// to nobody else, and the answer is the redirect.
+// Stay is the CheckRedirect of clients whose requests have credentials. It follows no
+// redirect, so the credentials reach no other server.
 func Stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// CheckURL is for a URL that somebody else is going to fetch, so that nobody here
-// sees the address that its name leads to. Its error is a *Denied; a URL without a
-// host is not judged.
+// CheckURL checks a URL that another system will fetch, so that the address of its host is
+// not known here. The error is *Denied. A URL without a host is allowed.
 func (r Rules) CheckURL(address string) error {
 	u, err := url.Parse(address)
 	if err != nil || u.Hostname() == "" {
@@ -219,9 +216,9 @@ func (r Rules) CheckURL(address string) error {
 	return nil
 }
 
-// allowsHost reports whether somebody else may connect to a host, whose name is looked
-// up there. A listed name may lead anywhere; one that is not listed is allowed only
-// where there is no list, and not if it is an address in disguise, such as 0xa9fea9fe.
+// allowsHost reports whether another system, which resolves the name itself, may connect to
+// a host. A listed name may resolve to any address. A name that is not listed is allowed
+// only without a list, and not if it is an address in another notation, such as 0xa9fea9fe.
 func (r Rules) allowsHost(host string) bool {
 	if a, err := netip.ParseAddr(host); err == nil {
 		return r.allows(a, false)

@@ -10,7 +10,7 @@ import (
 )
 
 // Names of the Secret and the ConfigMap, in the namespace of the stack, that keep the private key and the public keys.
-// Each entry of them is named for the time at which the key was made, in KeyTime's form, followed by KeySuffix.
+// The name of each entry is the time at which the key was generated, in the format KeyTime, followed by KeySuffix.
 const (
 	SecretName    = "event-signing-key"
 	ConfigMapName = "event-signing-keys"
@@ -23,7 +23,7 @@ const (
 	publicBlock  = "PUBLIC KEY"
 )
 
-// NewKey makes a key.
+// NewKey generates a key.
 func NewKey() (ed25519.PrivateKey, error) {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

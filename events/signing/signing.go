@@ -69,8 +69,8 @@ func Sign(e *event.Event, key ed25519.PrivateKey) error {
 	return nil
 }
 
-// Verify returns nil if one of the keys has signed the event as it is, and ErrUnsigned if nobody has signed it. It says
-// nothing about extensions.
+// Verify returns nil if one of the keys has signed the event, and ErrUnsigned if the event has no signature. It does not
+// verify extensions.
 func Verify(e event.Event, keys []ed25519.PublicKey) error {
 	text, err := read(e)
 	if err != nil {

@@ -69,7 +69,7 @@ func (d delivery) reconcileBackup(ctx context.Context, namespace, name string) e
 	p, err := makePlan(b, d.now())
 	if err == nil && !b.Spec.Suspend {
 		if (!p.due.IsZero() && d.isTakenElsewhere(b)) || (hasFailed(b) && !d.retryFailed) {
-			return nil // somebody else is at it, or has just been
+			return nil // another delivery takes it, or has just taken it
 		}
 		before, err = d.takeIfDue(ctx, b, p)
 		if kube.Conflict(err) {
@@ -131,9 +131,9 @@ func (d delivery) renewAttempt(ctx context.Context, b *v1alpha1.EtcdBackup) (end
 	}
 }
 
-// takeIfDue takes the snapshot that is due, once it has said so. Where none is, it deletes
-// those that are too many if that has failed, and finds out whether the next one can be
-// taken. It returns the backup as the API server has it.
+// takeIfDue takes the snapshot that is due, after it has started an attempt. If none is due, it
+// retries a failed deletion of excess snapshots, and checks whether the next snapshot can be
+// taken. It returns the EtcdBackup as written last.
 func (d delivery) takeIfDue(ctx context.Context, b *v1alpha1.EtcdBackup, p plan) (*v1alpha1.EtcdBackup, error) {
 	before, over := b.DeepCopy(), p.due.IsZero() && p.next.IsZero()
 	hindered := !meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionReady)

@@ -199,7 +199,7 @@ func (b bucket) Delete(ctx context.Context, name string) error {
 }
 
 // userErrorOf returns a UserError for an answer of the object store that only a user can
-// resolve, and any other error as it is.
+// resolve, and any other error unchanged.
 func userErrorOf(err error, what string) error {
 	if err == nil {
 		return nil

@@ -14,7 +14,7 @@ import (
 
 // plan says when snapshots are taken.
 type plan struct {
-	// due is when the snapshot that is to be taken now was due, zero where none is.
+	// due is the due time of the snapshot to take now, or zero if none is due.
 	due time.Time
 	// next is when the next one is, zero where there is none.
 	next time.Time
@@ -28,8 +28,7 @@ type plan struct {
 //	a time has come since the last one  now, once for all that were missed
 //	otherwise                           at the next time
 //
-// All times are UTC. The time that a snapshot was due names it, so that whoever
-// tries again writes the same one.
+// All times are UTC. The due time names the snapshot, so that a retry writes the same file.
 func makePlan(b *v1alpha1.EtcdBackup, now time.Time) (plan, error) {
 	last := b.CreationTimestamp.UTC()
 	if b.Status.LastBackupTime != nil {

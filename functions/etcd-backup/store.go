@@ -14,8 +14,8 @@ import (
 // store keeps the files of snapshots. Every method may be repeated.
 type store interface {
 	// Put writes all of a file or nothing, also where content ends in an error.
-	// A file of that name is replaced. What somebody who died while writing to the same
-	// folder has left is removed once it is abandoned.
+	// A file of that name is replaced. Unfinished files of crashed deliveries in the same
+	// folder are removed after abandonedAfter.
 	Put(ctx context.Context, name string, content io.Reader) error
 	// List returns the files in a folder, by their whole names.
 	List(ctx context.Context, folder string) ([]file, error)

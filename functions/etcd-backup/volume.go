@@ -57,7 +57,7 @@ func (v volume) Put(_ context.Context, name string, content io.Reader) (err erro
 	return os.Rename(temp.Name(), target)
 }
 
-// partName begins the names of files that are being written.
+// partName is the prefix of the names of unfinished files.
 const partName = ".part-"
 
 // removeAbandoned removes unfinished files whose delivery has crashed.
@@ -91,7 +91,7 @@ func (v volume) List(_ context.Context, folder string) ([]file, error) {
 	for _, e := range entries {
 		info, err := e.Info()
 		if err != nil || e.IsDir() {
-			continue // gone meanwhile, or somebody else's
+			continue // deleted since the listing, or not a snapshot
 		}
 		files = append(files, file{path.Join(folder, e.Name()), info.Size()})
 	}

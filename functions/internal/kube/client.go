@@ -1,6 +1,5 @@
-// Package kube is the functions' access to the Kubernetes API: one connection, a
-// scheme of just the kinds that a function uses, and writes that are either
-// conditional or not made at all.
+// Package kube reads and writes the Kubernetes API for functions: one connection, a scheme
+// with only the kinds that a function uses, and conditional writes.
 package kube
 
 import (
@@ -40,8 +39,8 @@ type ObjectList interface {
 	metav1.ListInterface
 }
 
-// Client reads and writes the kinds that it was made with. It caches nothing, but
-// callers that ask for the same at the same time share an answer.
+// Client reads and writes the kinds that it was created with. It has no cache, but
+// concurrent identical reads share one request.
 type Client struct {
 	scheme *runtime.Scheme
 	params runtime.ParameterCodec
@@ -50,9 +49,9 @@ type Client struct {
 	views  merge.Calls[view]
 }
 
-// Connect makes a client for the API server that the file in KUBECONFIG names, or
-// else for the one of the pod's service account. The client-side rate limit is off,
-// since the API server has a fair one of its own. For the rest it is like New.
+// Connect returns a client for the API server in the file KUBECONFIG, or else for the one of
+// the pod's ServiceAccount. The client-side rate limit is off, because the API server has API
+// Priority and Fairness. Otherwise it is like New.
 func Connect(userAgent string, add ...func(*runtime.Scheme) error) (*Client, error) {
 	config, err := load()
 	if err != nil {
@@ -69,14 +68,14 @@ func load() (*rest.Config, error) {
 	return rest.InClusterConfig()
 }
 
-// New makes a client for the kinds that add registers. userAgent names the
-// function in the API server's logs.
+// New returns a client for the kinds that add registers. userAgent names the function in the
+// logs of the API server.
 func New(config *rest.Config, userAgent string, add ...func(*runtime.Scheme) error) (*Client, error) {
 	return newClient(config, rest.HTTPClientFor, userAgent, add)
 }
 
-// NewElsewhere is New for an API server that somebody else has named, as
-// HTTPClientFor has it.
+// NewElsewhere is New for an API server that an object or a Secret names. It connects by
+// HTTPClientFor.
 func NewElsewhere(config *rest.Config, userAgent string, add ...func(*runtime.Scheme) error) (*Client, error) {
 	return newClient(config, HTTPClientFor, userAgent, add)
 }
@@ -129,8 +128,8 @@ func Kinds(gv schema.GroupVersion, objects ...runtime.Object) func(*runtime.Sche
 	}
 }
 
-// Secrets returns a reader of what Secrets hold, which waits for no longer than
-// timeout. The client has to know the kind.
+// Secrets returns a function that reads the data of Secrets, with a timeout. The client needs
+// the kind Secret.
 func (c *Client) Secrets(timeout time.Duration) func(namespace, name string) (map[string][]byte, error) {
 	return func(namespace, name string) (map[string][]byte, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -141,10 +140,9 @@ func (c *Client) Secrets(timeout time.Duration) func(namespace, name string) (ma
 	}
 }
 
-// Get reads an object into obj. What obj held before is gone then: it says nothing
-// that the object does not. An error leaves obj as it was. An object that does not
-// exist is an error for which NotFound is true; so is one with a name that none can
-// have, such as ../other/secret.
+// Get reads an object into obj, and replaces all that obj held. An error leaves obj
+// unchanged. NotFound is true for the error if the object does not exist, or if its name is
+// invalid, such as ../other/secret.
 func (c *Client) Get(ctx context.Context, namespace, name string, obj Object) error {
 	client, ref, err := c.resource(obj)
 	if err != nil {
@@ -158,8 +156,8 @@ func (c *Client) Get(ctx context.Context, namespace, name string, obj Object) er
 	return wrap(err, "read", ref, namespace, name)
 }
 
-// Gone tells whether an object has been deleted since it was read, or is about to be.
-// A later object of the same name is another one.
+// Gone reports whether an object has been deleted since it was read, or is being deleted.
+// A later object of the same name does not count.
 func (c *Client) Gone(ctx context.Context, obj Object) (bool, error) {
 	now := obj.DeepCopyObject().(Object)
 	err := c.Get(ctx, obj.GetNamespace(), obj.GetName(), now)
@@ -223,9 +221,9 @@ func parse(answer rest.Result, into any) error {
 	return nil
 }
 
-// Create makes obj and reads back what the API server made of it. If an object of
-// that name exists, it is an error for which AlreadyExists is true, and nothing
-// is changed. Fields that the API server does not know are refused.
+// Create creates obj and replaces it by the object that the API server has stored. If an
+// object of that name exists, it returns an error for which AlreadyExists is true, and
+// changes nothing. The API server refuses unknown fields.
 func (c *Client) Create(ctx context.Context, obj Object) error {
 	client, ref, err := c.resource(obj)
 	if err != nil {
@@ -237,8 +235,8 @@ func (c *Client) Create(ctx context.Context, obj Object) error {
 	return wrap(err, "create", ref, obj.GetNamespace(), obj.GetName())
 }
 
-// Delete asks for obj to go, if it still has obj's UID. It is no error if it is
-// gone already, or has been replaced by another object of the same name.
+// Delete deletes obj if the object still has its UID. It returns no error if the object does
+// not exist, or was replaced by another object of the same name.
 func (c *Client) Delete(ctx context.Context, obj Object) error {
 	uid := obj.GetUID()
 	var preconditions *metav1.Preconditions
@@ -252,8 +250,8 @@ func (c *Client) Delete(ctx context.Context, obj Object) error {
 	return err
 }
 
-// DeleteExactly is Delete on the condition that nobody has written obj since it
-// was read. Otherwise it is an error for which Conflict is true.
+// DeleteExactly is Delete on the condition that obj has not been written since it was read.
+// Otherwise it returns an error for which Conflict is true.
 func (c *Client) DeleteExactly(ctx context.Context, obj Object) error {
 	uid, version := obj.GetUID(), obj.GetResourceVersion()
 	return c.remove(ctx, obj, &metav1.Preconditions{UID: &uid, ResourceVersion: &version})
@@ -274,8 +272,8 @@ func (c *Client) remove(ctx context.Context, obj Object, preconditions *metav1.P
 	return wrap(err, "delete", ref, obj.GetNamespace(), obj.GetName())
 }
 
-// Update writes obj whole, on the condition that nobody has written it since it
-// was read. Otherwise it is an error for which Conflict is true.
+// Update replaces obj, on the condition that it has not been written since it was read.
+// Otherwise it returns an error for which Conflict is true.
 func (c *Client) Update(ctx context.Context, obj Object) error {
 	client, ref, err := c.resource(obj)
 	if err != nil {
@@ -336,17 +334,16 @@ func wrap(err error, verb string, ref schema.GroupVersionResource, namespace, na
 	}
 }
 
-// NotFound tells whether an object is missing.
+// NotFound reports whether an object does not exist.
 func NotFound(err error) bool { return apierrors.IsNotFound(err) }
 
-// AlreadyExists tells whether a name is taken.
+// AlreadyExists reports whether an object of the same name exists.
 func AlreadyExists(err error) bool { return apierrors.IsAlreadyExists(err) }
 
-// Conflict tells whether somebody else has written an object meanwhile.
+// Conflict reports whether an object has been written since it was read.
 func Conflict(err error) bool { return apierrors.IsConflict(err) }
 
-// Refused tells whether the API server does not accept an object as it is, and
-// gives its reasons in words for people.
+// Refused reports whether the API server rejects an object, and returns its message.
 func Refused(err error) (string, bool) {
 	if !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) && !apierrors.IsForbidden(err) {
 		return "", false

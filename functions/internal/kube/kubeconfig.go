@@ -12,17 +12,18 @@ import (
 	"github.com/vitistack/stack/events/outbound"
 )
 
-// What is wrong with a kubeconfig. Neither quotes it, since it holds secrets.
+// Errors of a kubeconfig. They do not quote it, because it has secrets.
 var (
-	// ErrNotKubeconfig is a document that is no kubeconfig with a current context.
+	// ErrNotKubeconfig is the error of a document that is not a kubeconfig with a current
+	// context.
 	ErrNotKubeconfig = errors.New("it is not a kubeconfig with a current context")
-	// ErrReachesHere is a kubeconfig that names programs or files, which would be
-	// run and read where the function runs: its token among them.
+	// ErrReachesHere is the error of a kubeconfig that names programs or files. The
+	// function would run or read them, its own token among them.
 	ErrReachesHere = errors.New("it names a program or a file")
 )
 
-// ReadKubeconfig reads a kubeconfig that somebody else may have written. Nothing
-// that it names is run or read. Its errors are the two above.
+// ReadKubeconfig reads a kubeconfig of a tenant. It runs and reads nothing that the
+// kubeconfig names. Its error is ErrNotKubeconfig or ErrReachesHere.
 func ReadKubeconfig(kubeconfig []byte) (*rest.Config, error) {
 	file, err := clientcmd.Load(kubeconfig)
 	if err != nil {
@@ -48,8 +49,8 @@ func ReadKubeconfig(kubeconfig []byte) (*rest.Config, error) {
 // dial is one for all clients, since client-go keeps connections by it.
 var dial = &transport.DialHolder{Dial: outbound.FromEnvironment().DialContext}
 
-// HTTPClientFor is rest.HTTPClientFor for an API server that somebody else has
-// named: it has to be one that may be connected to, and no redirect is followed.
+// HTTPClientFor is rest.HTTPClientFor for an API server that an object or a Secret names: the
+// outbound rules have to allow it, and no redirect is followed.
 func HTTPClientFor(config *rest.Config) (*http.Client, error) {
 	settings, err := config.TransportConfig()
 	if err != nil {

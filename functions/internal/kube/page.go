@@ -22,7 +22,7 @@ const acceptMetadata = "application/json;as=PartialObjectMetadataList;g=meta.k8s
 
 // ListInto reads a page of a resource into list. list may be of any type that its
 // JSON decodes into, so that a caller that needs a few fields of many objects
-// decodes no more than those.
+// decodes only those.
 func (c *Client) ListInto(ctx context.Context, resource schema.GroupVersionResource, page Page, list any) error {
 	path := []string{"/apis", resource.Group, resource.Version}
 	if page.Namespace != "" {

@@ -9,10 +9,10 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// PatchStatus writes what differs in after's status from before's, on the
-// condition that nobody has written the object since before was read; otherwise
-// it is an error for which Conflict is true. It writes nothing, and returns
-// false, when nothing differs.
+// PatchStatus writes the difference between the status of before and of after, on the
+// condition that the object has not been written since before was read. Otherwise it returns
+// an error for which Conflict is true. Without a difference it sends no request and returns
+// false.
 func (c *Client) PatchStatus(ctx context.Context, before, after Object) (bool, error) {
 	return c.difference(ctx, before, after, "status")
 }
@@ -22,8 +22,8 @@ func (c *Client) Patch(ctx context.Context, before, after Object) (bool, error) 
 	return c.difference(ctx, before, after)
 }
 
-// Merge writes the fields of a JSON merge patch (RFC 7396) into obj, whoever has
-// written it meanwhile. It is for fields that have one writer each.
+// Merge writes the fields of a JSON merge patch (RFC 7396) into obj without a condition. Use
+// it for fields with a single writer.
 func (c *Client) Merge(ctx context.Context, obj Object, fields map[string]any) error {
 	body, err := json.Marshal(fields)
 	if err != nil {
@@ -93,8 +93,8 @@ func withVersion(status json.RawMessage, resourceVersion string) ([]byte, error)
 	})
 }
 
-// OnConflict calls f again, a few times at most, for as long as it ends in a
-// conflict. f has to begin by reading.
+// OnConflict calls f, and calls it again a few times after a conflict. f has to read the
+// object first.
 func OnConflict(f func() error) error {
 	return retry.OnError(retry.DefaultRetry, Conflict, f)
 }

@@ -16,16 +16,16 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
-// Bounds of what people are told, in bytes: of a condition, which may have 32768, and
+// Maximum lengths of messages in bytes: of a condition, for which the API allows 32768, and
 // of an Event.
 const (
 	maxMessage = 4096
 	maxEvent   = 1024
 )
 
-// Text is what a backend, or a person, has said, so that a terminal, a log and the
-// API server can hold it: on one line, without control characters and those that
-// change the direction of text, and cut to a number of bytes.
+// Text makes the text of a backend or of a user safe for a terminal, a log and the API
+// server: one line, without control characters and characters that change the direction of
+// text, and cut to a number of bytes.
 func Text(said string, most int) string {
 	said = strings.Map(func(c rune) rune {
 		switch {
@@ -43,9 +43,9 @@ func Text(said string, most int) string {
 	return strings.ToValidUTF8(said[:most-len(more)], "") + more
 }
 
-// SetReady writes the condition Ready. ok says whether the object is as wanted;
-// reason and message say what is waited for, or what to change. It reports
-// whether status or reason have changed, which is when people want to be told.
+// SetReady writes the condition Ready. ok is whether the object is in its desired state.
+// reason and message say what it waits for, or what to change. SetReady reports whether the
+// status or the reason has changed, which is worth an Event.
 func SetReady(conditions *[]metav1.Condition, generation int64, ok bool, reason, message string) bool {
 	return SetCondition(conditions, generation, "Ready", ok, reason, message)
 }
@@ -57,14 +57,14 @@ func SetCondition(conditions *[]metav1.Condition, generation int64, kind string,
 		status = metav1.ConditionTrue
 	}
 	old := meta.FindStatusCondition(*conditions, kind)
-	told := old != nil && old.Status == status && old.Reason == reason
+	same := old != nil && old.Status == status && old.Reason == reason
 	meta.SetStatusCondition(conditions, metav1.Condition{
 		Type: kind, Status: status, ObservedGeneration: generation, Reason: reason, Message: Text(message, maxMessage),
 	})
-	return !told
+	return !same
 }
 
-// AddFinalizer puts a finalizer on obj, and reports whether it was missing.
+// AddFinalizer adds a finalizer to obj, and reports whether it was missing.
 func AddFinalizer(obj Object, finalizer string) bool {
 	if slices.Contains(obj.GetFinalizers(), finalizer) {
 		return false
@@ -73,7 +73,7 @@ func AddFinalizer(obj Object, finalizer string) bool {
 	return true
 }
 
-// RemoveFinalizer takes a finalizer off obj, and reports whether it was there.
+// RemoveFinalizer removes a finalizer from obj, and reports whether obj had it.
 func RemoveFinalizer(obj Object, finalizer string) bool {
 	kept := slices.DeleteFunc(slices.Clone(obj.GetFinalizers()), func(f string) bool { return f == finalizer })
 	if len(kept) == len(obj.GetFinalizers()) {
@@ -83,9 +83,9 @@ func RemoveFinalizer(obj Object, finalizer string) bool {
 	return true
 }
 
-// Tell records a Kubernetes Event on obj, for kubectl describe and kubectl get
-// events. Telling the same again for the same generation changes nothing. The
-// object's status has the truth, so an Event that cannot be written is no error.
+// Tell records a Kubernetes Event on obj. A second call with the same reason and message
+// changes nothing. An Event that cannot be written is not an error, because the status of
+// the object has the same information.
 func (c *Client) Tell(ctx context.Context, obj Object, warning bool, reason, message string) {
 	kinds, _, err := c.scheme.ObjectKinds(obj)
 	if err != nil {
@@ -119,9 +119,9 @@ func eventName(object string, sum []byte) string {
 	return object[:min(len(object), room)] + "." + hex.EncodeToString(sum)
 }
 
-// Owned makes owner the controller of what it is put on, so that the garbage
-// collector takes that away when the owner is gone. It does not block the owner's
-// deletion, for which a function would need more rights.
+// Owned returns an owner reference that makes owner the controller of an object, so that the
+// garbage collector deletes the object with its owner. It does not block the deletion of
+// the owner, because a function has no right to set blockOwnerDeletion.
 func Owned(owner Object, apiVersion, kind string) []metav1.OwnerReference {
 	controller := true
 	return []metav1.OwnerReference{{
@@ -129,8 +129,8 @@ func Owned(owner Object, apiVersion, kind string) []metav1.OwnerReference {
 	}}
 }
 
-// AskedFor tells whether somebody wants an object looked at although it is settled:
-// kubectl annotate ... vitistack.io/reconcile=now.
+// AskedFor reports whether a user has requested a reconcile of an object by the annotation
+// vitistack.io/reconcile.
 func AskedFor(obj Object) bool {
 	_, asked := obj.GetAnnotations()[v1alpha1.AnnotationReconcile]
 	return asked

@@ -6,15 +6,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// view is a list that several look at, or why there is none.
+// view is a list that several callers share, or the error of its request.
 type view struct {
 	list ObjectList
 	err  error
 }
 
-// View is ListPage for callers that change nothing in the list. Those that ask for the
-// same at the same time share one, so that a hundred that look at thousands of objects
-// need no more memory than one.
+// View is ListPage for callers that do not change the list. Concurrent identical calls share
+// one list, so that a hundred callers need no more memory than one.
 func View[T any, L interface {
 	*T
 	ObjectList

@@ -1,5 +1,4 @@
-// Package merge has calls that are wanted several times at the same moment made
-// once.
+// Package merge makes identical concurrent calls once.
 package merge
 
 import (
@@ -7,9 +6,9 @@ import (
 	"sync"
 )
 
-// Calls are calls whose results serve everybody who asked before they began. It
-// remembers nothing: whoever asks while a call is under way waits for the next one.
-// Its zero value is ready for use.
+// Calls makes identical calls once for all callers that arrived before the call started. It
+// has no cache: a caller that arrives during a call waits for the next one, unlike with
+// golang.org/x/sync/singleflight. Its zero value is ready for use.
 type Calls[T any] struct {
 	mu      sync.Mutex
 	current map[string]*call[T]
@@ -24,7 +23,7 @@ type call[T any] struct {
 }
 
 // Do returns the result of f, called here or by another caller of Do with the same
-// key, and always after Do was called. Results are shared: nobody may change them.
+// key, and always after Do was called. Callers share the result and must not change it.
 func (c *Calls[T]) Do(ctx context.Context, key string, f func(context.Context) T) T {
 	c.mu.Lock()
 	if c.current == nil {

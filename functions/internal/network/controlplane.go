@@ -10,9 +10,8 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// ControlPlanes are the addresses at which the clusters of a namespace say that
-// their control planes are reached. They are not for machines that don't ask for
-// them.
+// ControlPlanes returns the addresses that the clusters of a namespace request for their
+// control planes. They are allocated only to machines that request them.
 func ControlPlanes(ctx context.Context, c *kube.Client, namespace string) (map[netip.Addr]bool, error) {
 	list, err := kube.View[v1alpha1.KubernetesClusterList](ctx, c, namespace, metav1.ListOptions{})
 	if err != nil {

@@ -15,21 +15,20 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// Unresolved says why there is no one network that an object is in. Reason is one
-// word for a condition, Message says what to write.
+// Unresolved says why the network of an object cannot be determined. Reason is the reason of
+// a condition, and Message says what to write.
 type Unresolved struct{ Reason, Message string }
 
 func (u Unresolved) Error() string { return u.Reason + ": " + u.Message }
 
-// Reasons that a network that is made takes away.
+// Reasons that the creation of a network resolves.
 const (
 	reasonNotFound = "NetworkNamespaceNotFound"
 	reasonNone     = "NoNetworkNamespace"
 )
 
-// Find returns the NetworkNamespace of a name, or where the name is empty the
-// only one of the namespace. It returns Unresolved where there is none, or more
-// than one to choose from.
+// Find returns the NetworkNamespace with a name, or with an empty name the only one of the
+// namespace. It returns Unresolved if there is none, or more than one to choose from.
 func Find(ctx context.Context, c *kube.Client, namespace, name string) (*v1alpha2.NetworkNamespace, error) {
 	if name != "" {
 		nn := &v1alpha2.NetworkNamespace{}
@@ -57,25 +56,24 @@ func NameFor(nc *v1alpha1.NetworkConfiguration) string {
 	return nc.Spec.NetworkNamespaceName
 }
 
-// Provisioned tells whether a network has its segment. One that is being deleted keeps
-// it for those who use it.
+// Provisioned reports whether a network has its segment. A network that is being deleted
+// keeps its segment for its users.
 func Provisioned(nn *v1alpha2.NetworkNamespace) bool {
 	s := nn.Status
 	return s.ProvisioningPhase == v1alpha2.ProvisioningReady ||
 		s.ProvisioningPhase == v1alpha2.ProvisioningDeleting && (s.IPv4Prefix != "" || s.IPv6Prefix != "")
 }
 
-// Closed returns why a network takes no newcomers, and nothing where it does.
+// Closed returns why a network accepts no new users, or nothing if it does.
 func Closed(nn *v1alpha2.NetworkNamespace) string {
 	if nn.DeletionTimestamp == nil {
 		return ""
 	}
-	return fmt.Sprintf("NetworkNamespace %s is being deleted, and gives out no more addresses: delete this object, and create it again in another network", nn.Name)
+	return fmt.Sprintf("NetworkNamespace %s is being deleted, and allocates no more addresses: delete this object, and create it again in another network", nn.Name)
 }
 
-// OtherVLAN returns what is wrong with the VLAN that a NetworkConfiguration names, and
-// nothing where it is the one of its network. In another VLAN its addresses may belong to
-// others.
+// OtherVLAN returns a message if a NetworkConfiguration names another VLAN than that of its
+// network, and nothing otherwise. Other machines may use its addresses in another VLAN.
 func OtherVLAN(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) string {
 	if nc.Spec.VLAN == nil || int32(*nc.Spec.VLAN) == nn.Status.VLANID {
 		return ""
@@ -83,8 +81,8 @@ func OtherVLAN(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace)
 	return fmt.Sprintf("spec.vlan is %d, but NetworkNamespace %s is in VLAN %d: leave spec.vlan out, or write %d", *nc.Spec.VLAN, nn.Name, nn.Status.VLANID, nn.Status.VLANID)
 }
 
-// Missing tells whether an object waits, by its conditions, because Find found no
-// network for it.
+// Missing reports whether an object, by its conditions, waits because Find found no network
+// for it.
 func Missing(conditions []metav1.Condition) bool {
 	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
 	return ready != nil && ready.Status == metav1.ConditionFalse && (ready.Reason == reasonNotFound || ready.Reason == reasonNone)

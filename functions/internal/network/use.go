@@ -9,18 +9,18 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// Use keeps a NetworkConfiguration for a Machine.
+// Use adds the finalizer by which a Machine keeps a NetworkConfiguration.
 func Use(nc *v1alpha1.NetworkConfiguration, machine string) {
 	kube.AddFinalizer(nc, v1alpha1.FinalizerUsedBy+machine)
 }
 
-// Leave lets a NetworkConfiguration go as far as a Machine is concerned.
+// Leave removes the finalizer that Use has added.
 func Leave(nc *v1alpha1.NetworkConfiguration, machine string) {
 	kube.RemoveFinalizer(nc, v1alpha1.FinalizerUsedBy+machine)
 }
 
-// Users are the Machines that a NetworkConfiguration is kept for. Until there is none,
-// their virtual machines may have its addresses, whether it is being deleted or not.
+// Users returns the Machines that keep a NetworkConfiguration. Their virtual machines may use
+// its addresses, even while it is being deleted.
 func Users(nc *v1alpha1.NetworkConfiguration) []string {
 	var machines []string
 	for _, finalizer := range nc.Finalizers {
@@ -31,9 +31,9 @@ func Users(nc *v1alpha1.NetworkConfiguration) []string {
 	return machines
 }
 
-// UserOf returns the name of a Machine whose virtual machine may have an address of a
-// NetworkConfiguration, or nothing. A virtual machine whose addresses are not known yet
-// may have any.
+// UserOf returns the name of a Machine whose virtual machine may use an address of a
+// NetworkConfiguration, or nothing. A virtual machine whose addresses are unknown may use
+// any of them.
 func UserOf(ctx context.Context, c *kube.Client, nc *v1alpha1.NetworkConfiguration, address string) (string, error) {
 	for _, name := range Users(nc) {
 		m := &v1alpha1.Machine{}

@@ -28,8 +28,7 @@ type Pools struct {
 	optional  bool
 }
 
-// Of reads the NetworkPools that a namespace may use. A request of several callers at a time is
-// one.
+// Of reads the NetworkPools that a namespace may use. Concurrent calls share one request.
 func Of(ctx context.Context, c *kube.Client, namespace string, optional bool) (Pools, error) {
 	list, err := kube.View[v1alpha1.NetworkPoolList](ctx, c, "", metav1.ListOptions{})
 	if err != nil {

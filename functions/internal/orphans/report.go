@@ -41,7 +41,7 @@ func IsRef(ref events.Ref) bool {
 
 // Report writes what a check has found under the key of its backend into the ConfigMap orphans.
 // It writes nothing where the ConfigMap says so already. A missing ConfigMap is an error if there
-// are orphans to report; another try does not mend it.
+// are orphans to report, and a redelivery does not resolve it.
 func Report(ctx context.Context, api API, c Check) error {
 	held := &corev1.ConfigMap{}
 	err := api.Get(ctx, c.Namespace, v1alpha1.ConfigMapOrphans, held)
@@ -55,7 +55,7 @@ func Report(ctx context.Context, api API, c Check) error {
 	}
 	said := held.Data[c.Backend]
 	var known v1alpha1.OrphanReport
-	_ = json.Unmarshal([]byte(said), &known) // what cannot be read is written anew
+	_ = json.Unmarshal([]byte(said), &known) // an invalid report is replaced
 	report := v1alpha1.OrphanReport{Orphans: Merge(known.Orphans, c.Found, c.Now)}
 	if confirmed := Confirmed(report.Orphans); len(confirmed) > 0 {
 		report.Message = kube.Text(c.Message(confirmed), 1024)

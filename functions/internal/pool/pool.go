@@ -1,4 +1,4 @@
-// Package pool is the arithmetic of the addresses that a network may give out.
+// Package pool computes the addresses that a network may allocate.
 package pool
 
 import (
@@ -14,9 +14,8 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 )
 
-// Pool is the addresses of one family that may be given out: disjoint ranges in
-// ascending order. Its methods take time by the number of ranges, whatever their
-// Size is.
+// Pool has the addresses of one family that may be allocated, as disjoint ranges in ascending
+// order. The time of its methods depends on the number of ranges, not on their size.
 type Pool struct {
 	// Prefix is the segment's, and Gateway its gateway, which may be invalid.
 	Prefix  netip.Prefix
@@ -24,9 +23,9 @@ type Pool struct {
 	ranges  []netipx.IPRange
 }
 
-// New works out the pool of a family from a provisioned network. The network
-// address, the broadcast address, the gateway and the excluded addresses are not
-// in it. It returns an error that says what to change where the pool cannot be.
+// New returns the pool of a family of a provisioned network, without the network address, the
+// broadcast address, the gateway and the excluded addresses. The error of an invalid pool
+// says what to change.
 func New(nn *v1alpha2.NetworkNamespace, family v1alpha2.IPFamily) (Pool, error) {
 	o, err := optionsOf(nn, family)
 	if err != nil {
@@ -55,8 +54,8 @@ func New(nn *v1alpha2.NetworkNamespace, family v1alpha2.IPFamily) (Pool, error) 
 	return Pool{Prefix: o.segment, Gateway: o.gateway, ranges: set.Ranges()}, nil
 }
 
-// Whole is the pool of a whole prefix: all of its addresses but the network's own,
-// the one for broadcast, and the gateway.
+// Whole returns the pool of a whole prefix, without the network address, the broadcast
+// address and the gateway.
 func Whole(prefix netip.Prefix, gateway netip.Addr) Pool {
 	var b netipx.IPSetBuilder
 	b.AddPrefix(prefix)
@@ -76,7 +75,7 @@ func Whole(prefix netip.Prefix, gateway netip.Addr) Pool {
 	return p
 }
 
-// Without is the pool without some addresses.
+// Without returns the pool without some addresses.
 func (p Pool) Without(addresses map[netip.Addr]bool) Pool {
 	var b netipx.IPSetBuilder
 	for _, r := range p.ranges {
@@ -91,8 +90,8 @@ func (p Pool) Without(addresses map[netip.Addr]bool) Pool {
 	return p
 }
 
-// Gateway is the gateway of a family that machines of a network are told: the one
-// of its pool, or else the one of its segment. It is invalid where there is none.
+// Gateway returns the gateway of a family for machines of a network: that of its pool, or else
+// that of its segment. It is invalid if there is none.
 func Gateway(nn *v1alpha2.NetworkNamespace, family v1alpha2.IPFamily) netip.Addr {
 	o, err := optionsOf(nn, family)
 	if err != nil {
@@ -218,7 +217,7 @@ func (p Pool) At(i uint64) netip.Addr {
 	return netip.Addr{}
 }
 
-// Contains tells whether an address may be given out.
+// Contains reports whether an address may be allocated.
 func (p Pool) Contains(a netip.Addr) bool {
 	for _, r := range p.ranges {
 		if r.Contains(a) {
@@ -228,9 +227,9 @@ func (p Pool) Contains(a netip.Addr) bool {
 	return false
 }
 
-// Start is where the search for a holder begins. It is the same for the same
-// holder every time, and different holders are spread over the pool, so that
-// replicas don't queue for the same address.
+// Start returns the index at which the search for the address of a holder starts. It is always
+// the same for a holder, and differs between holders, so that concurrent allocations do not
+// compete for the same address.
 func (p Pool) Start(holder string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(holder))
@@ -238,9 +237,9 @@ func (p Pool) Start(holder string) uint64 {
 	return hi
 }
 
-// FirstFree is the first address at or after start, going round once, that is not
-// taken. It reports false where all are. It takes as many steps as there are taken ones
-// in between.
+// FirstFree returns the first free address at or after the index start, and continues at the
+// first address after the last. It reports false if there is none. Each taken address in
+// between costs one step.
 func (p Pool) FirstFree(start uint64, taken func(netip.Addr) bool) (netip.Addr, bool) {
 	size := p.Size()
 	for i := range size {

@@ -1,5 +1,5 @@
-// Package reconcile has what every function does with the result of a delivery: it tells
-// the user's mistakes from failures, and writes status, Event and log line together.
+// Package reconcile handles the result of a delivery in every function: it distinguishes
+// mistakes of users from failures, and writes status, Event and log line together.
 package reconcile
 
 import (
@@ -74,7 +74,7 @@ func PatchStatus(ctx context.Context, client *kube.Client, before, after kube.Ob
 }
 
 // SecretsError returns a UserError for a request for a Secret or a ConfigMap that RBAC
-// refuses to a function, and any other error as it is.
+// refuses to a function, and any other error unchanged.
 func SecretsError(err error, function string) error {
 	if message, ok := kube.SecretsForbidden(err, function); ok {
 		return UserError{Reason: "SecretsNotAllowed", Message: message}

@@ -1,4 +1,4 @@
-// Package talosconfig reads talosconfigs that somebody else may have written.
+// Package talosconfig reads talosconfigs, which a tenant may have written.
 package talosconfig
 
 import (

@@ -1,7 +1,6 @@
-// Package wire is the functions' way to the HTTP APIs of other systems: one
-// request at a time, with a deadline, a bound on the answer, and errors whose
-// texts do not vary, so that they can stand in a condition. It never tries again;
-// the broker does that.
+// Package wire calls the HTTP APIs of other systems: one request at a time, with a deadline, a
+// limited size of the answer, and errors with stable texts for conditions. It does not retry,
+// because the Broker redelivers events.
 package wire
 
 import (
@@ -32,8 +31,8 @@ const (
 
 // Config says how to reach one server.
 type Config struct {
-	// URL is where the API begins, for example https://nam.example.com/v1. It has
-	// no credentials in it.
+	// URL is the base URL of the API, without credentials. Example:
+	// https://nam.example.com/v1.
 	URL string
 	// Timeout is for one request, from connecting to the last byte of the answer.
 	// 0 means 10 s.
@@ -49,9 +48,9 @@ type Config struct {
 	MaxBody int64
 	// UserAgent names the function in the server's logs.
 	UserAgent string
-	// Outbound says who may be connected to.
+	// Outbound says which servers may be connected to.
 	Outbound outbound.Rules
-	// Renew reads the configuration anew. The client calls it after the server has refused
+	// Renew reads the configuration again. The client calls it after the server has refused
 	// the credentials or the certificate, at most once in renewInterval, and then sends the
 	// request again if Credentials differ. nil means that they never change.
 	Renew func() (Config, error)
@@ -140,7 +139,7 @@ type Response struct {
 func (r Response) RetryAfter() time.Duration { return retryAfter(r.Header) }
 
 // Do sends a request, and decodes the JSON of its answer into the value that into
-// points to, unless into is nil. An answer without a body leaves it as it is.
+// points to, unless into is nil. An answer without a body leaves it unchanged.
 // Every error is an *Error, except for a request that cannot be encoded.
 func (c *Client) Do(ctx context.Context, r Request, into any) (Response, error) {
 	used := c.session.Load()

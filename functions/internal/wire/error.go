@@ -20,8 +20,8 @@ import (
 // Kind is what went wrong with a request, by what can be done about it.
 type Kind string
 
-// The kinds of errors. Unreachable, Timeout, Throttled and ServerFault may mend
-// themselves; the others need somebody to change something.
+// The kinds of errors. A retry may resolve Unreachable, Timeout, Throttled and ServerFault.
+// The others need a change by a user or by the platform team.
 const (
 	// Unreachable is a host that is not found, refuses, or breaks the connection.
 	Unreachable Kind = "Unreachable"
@@ -50,12 +50,12 @@ const (
 	Malformed Kind = "Malformed"
 )
 
-// Error is a request that did not get an answer of its API, or got one that says
-// no. Its text is the same whenever the same goes wrong: it has no port, no
-// address of a socket, no time, nothing of the answer, and no secret.
+// Error is the error of a request without an answer of the API, or with an answer that is an
+// error. Its text is stable for a condition: it has no port, socket address, time, secret, or
+// part of the answer.
 type Error struct {
 	Kind Kind
-	// Method and Where tell the request: Where is host and path.
+	// Method and Where describe the request. Where is host and path.
 	Method, Where string
 	// Status is the HTTP status, and 0 where there was none.
 	Status int
@@ -70,10 +70,10 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("%s %s: %s", e.Method, e.Where, e.what) }
 
-// Unwrap gives what the standard library said, which may vary.
+// Unwrap returns the error of the standard library, whose text may vary.
 func (e *Error) Unwrap() error { return e.cause }
 
-// Transient tells whether another try may succeed with nothing changed.
+// Transient reports whether a retry may succeed.
 func (e *Error) Transient() bool {
 	switch e.Kind {
 	case Unreachable, Timeout, Throttled, ServerFault:
@@ -83,9 +83,9 @@ func (e *Error) Transient() bool {
 	}
 }
 
-// Detail is what the server says about its error, in the field detail, message,
-// text, error or title of a JSON object, cut to one short line. It may vary from
-// try to try: judge the API before showing it in a condition.
+// Detail returns the message of the server, from the field detail, message, text, error or
+// title of a JSON object, cut to one short line. It may vary between requests, so use it in a
+// condition only for an API with stable messages.
 func (e *Error) Detail() string {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(e.Body, &fields) != nil {
@@ -178,8 +178,7 @@ func unreachable(err error) string {
 // remoteAlert is how crypto/tls marks what the other side complains about.
 const remoteAlert = "remote error"
 
-// Untrustworthy tells what is wrong with a certificate, and is empty where none is
-// the matter.
+// Untrustworthy returns the problem with a certificate, or nothing for another error.
 func Untrustworthy(err error) string {
 	var (
 		alert   *net.OpError
