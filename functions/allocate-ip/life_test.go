@@ -323,48 +323,60 @@ func TestNextIsWoken(t *testing.T) {
 	}
 }
 
-// TestCountWakesNobody has a network tell of itself again and again, with somebody
-// waiting for it whom only its events can wake.
-func TestCountWakesNobody(t *testing.T) {
+// TestNetworkRequeuesWhatWaitsForIt changes a network whose NetworkConfiguration waits for
+// several reasons.
+func TestNetworkRequeuesWhatWaitsForIt(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
 	f, heard := s.replica(s.config), &woken{}
 	f.sender = heard
 	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4RangeStart: "10.0.0.10", IPv4RangeEnd: "10.0.0.10"})
 	s.configuration("nic", "net", eth0())
-	nobody, nic := []string(nil), []string{"nic"}
+	none, nic := []string(nil), []string{"nic"}
+	count := func(nn *v1alpha2.NetworkNamespace) {
+		nn.Status.IPAllocationSummary = &v1alpha2.IPAllocationSummary{AllocatedCount: 1}
+	}
 	for _, step := range []struct {
-		reason   string
-		thorough bool
-		change   func(nn *v1alpha2.NetworkNamespace)
-		want     []string
+		reason string
+		waits  string
+		full   bool
+		change func(nn *v1alpha2.NetworkNamespace)
+		want   []string
 	}{
-		{"this process sees the network for the first time", false, func(*v1alpha2.NetworkNamespace) {}, nic},
-		{"it has woken all on these terms", false, func(nn *v1alpha2.NetworkNamespace) { nn.Labels = nil }, nobody},
-		{"it is only counted", false, func(nn *v1alpha2.NetworkNamespace) {
-			nn.Status.IPAllocationSummary = &v1alpha2.IPAllocationSummary{AllocatedCount: 1}
-		}, nobody},
-		{"an event may have been lost", true, func(*v1alpha2.NetworkNamespace) {}, nic},
-		{"its terms are others", false, func(nn *v1alpha2.NetworkNamespace) { nn.Status.VLANID++ }, nic},
-		{"its pool is another", false, func(nn *v1alpha2.NetworkNamespace) { nn.Spec.IPAllocation.Static.IPv4RangeEnd = "10.0.0.20" }, nic},
-		{"somebody asks for it", false, func(nn *v1alpha2.NetworkNamespace) {
+		{"no delivery has written its condition", "", false, func(*v1alpha2.NetworkNamespace) {}, nic},
+		{"the VLAN may be the right one now", "VLANMismatch", false, func(nn *v1alpha2.NetworkNamespace) { nn.Status.VLANID++ }, nic},
+		{"the pool may have the address now", "AddressOutsidePool", false, func(nn *v1alpha2.NetworkNamespace) { nn.Spec.IPAllocation.Static.IPv4RangeEnd = "10.0.0.20" }, nic},
+		{"a Machine brings the address, the network does not", "WaitingForMAC", false, count, none},
+		{"another object has the address, whatever the pool", "AddressTaken", false, count, none},
+		{"another object has the MAC address", reasonDuplicateMAC, false, count, none},
+		{"its IPAllocation is requeued instead", "PoolExhausted", true, count, none},
+		{"an event may have been lost", "WaitingForMAC", true, func(*v1alpha2.NetworkNamespace) {}, nic},
+		{"a user requests a reconcile", "WaitingForMAC", false, func(nn *v1alpha2.NetworkNamespace) {
 			metav1.SetMetaDataAnnotation(&nn.ObjectMeta, v1alpha1.AnnotationReconcile, "now")
 		}, nic},
 	} {
+		if step.waits != "" {
+			nc := &v1alpha1.NetworkConfiguration{}
+			if err := s.kube.Get(t.Context(), s.namespace, "nic", nc); err != nil {
+				t.Fatal(err)
+			}
+			before := nc.DeepCopy()
+			setWaiting(nc, step.waits, step.reason)
+			if _, err := s.kube.PatchStatus(t.Context(), before, nc); err != nil {
+				t.Fatal(err)
+			}
+		}
 		heard.names = nil
 		s.change("net", step.change)
-		if err := f.requeueNetwork(t.Context(), s.namespace, "net", step.thorough); err != nil {
+		if err := f.requeueNetwork(t.Context(), s.namespace, "net", step.full); err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Equal(heard.names, step.want) {
-			t.Errorf("%s: woken: %v, want %v", step.reason, heard.names, step.want)
+			t.Errorf("%s: requeued %v, want %v", step.reason, heard.names, step.want)
 		}
 	}
 	nn := &v1alpha2.NetworkNamespace{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "net"}}
 	if err := errors.Join(s.kube.Delete(t.Context(), nn), f.requeueNetwork(t.Context(), s.namespace, "net", false)); err != nil {
 		t.Fatal(err)
-	}
-	if _, known := f.requeuedFor.Load(s.namespace + "/net"); known {
-		t.Error("the terms of a network are remembered that is gone")
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
@@ -26,9 +25,6 @@ type function struct {
 	leases *leaseStore
 	sender sender
 	now    func() time.Time
-	// requeuedFor has the settings of each network, by namespace and name, for which the
-	// objects that wait for it were requeued. Losing it costs one listing.
-	requeuedFor sync.Map
 }
 
 // sender sends events to the Broker.

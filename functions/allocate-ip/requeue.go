@@ -3,8 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,14 +17,13 @@ import (
 const source = "/functions/" + name
 
 // requeueNetwork requeues every object that waits for a network, or whose addresses have
-// former settings of it. Of those that wait for an address it requeues only the oldest, which
-// requeues the next. Unless it is full, it does nothing more if it has requeued them for the
-// same settings before, because each count of a network's users changes its status.
+// outdated settings of it. If it is full, it also requeues objects that wait for something
+// else. Of the IPAllocations that wait for an address it requeues only the oldest, which
+// requeues the next. A second call sends the same events again.
 func (f *function) requeueNetwork(ctx context.Context, namespace, name string, full bool) error {
-	nn, key := &v1alpha2.NetworkNamespace{}, namespace+"/"+name
+	nn := &v1alpha2.NetworkNamespace{}
 	if err := f.kube.Get(ctx, namespace, name, nn); err != nil {
 		if kube.NotFound(err) {
-			f.requeuedFor.Delete(key)
 			return nil
 		}
 		return err
@@ -34,32 +31,14 @@ func (f *function) requeueNetwork(ctx context.Context, namespace, name string, f
 	if ours, _ := servesStatic(nn, ""); !ours || waitsForNetwork(nn) != "" {
 		return nil
 	}
-	terms, err := settingsOf(nn)
-	if err != nil {
+	full = full || kube.AskedFor(nn)
+	if err := f.requeueConfigurations(ctx, nn, full); err != nil {
 		return err
 	}
-	if known, _ := f.requeuedFor.Load(key); full || known != terms {
-		if err := f.requeueConfigurations(ctx, nn); err != nil {
-			return err
-		}
-		if err := f.requeueAllocations(ctx, nn); err != nil {
-			return err
-		}
-		f.requeuedFor.Store(key, terms)
+	if err := f.requeueAllocations(ctx, nn, full); err != nil {
+		return err
 	}
 	return f.requeueOldest(ctx, namespace, name)
-}
-
-// settingsOf returns the settings of a network with its UID, without the count of its users.
-func settingsOf(nn *v1alpha2.NetworkNamespace) (string, error) {
-	said := *nn
-	said.ResourceVersion, said.ManagedFields = "", nil
-	said.Status.IPAllocationSummary, said.Status.AssociatedKubernetesClusterIDs, said.Status.NextCheckTime = nil, nil, nil
-	text, err := json.Marshal(&said)
-	if err != nil {
-		return "", fmt.Errorf("write down NetworkNamespace %s/%s: %w", nn.Namespace, nn.Name, err)
-	}
-	return string(text), nil
 }
 
 // deleteUnusedLease deletes a Lease whose address no object uses, and requeues the
@@ -72,7 +51,18 @@ func (f *function) deleteUnusedLease(ctx context.Context, namespace, name string
 	return f.requeueOldest(ctx, namespace, "")
 }
 
-func (f *function) requeueConfigurations(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
+// reasonsOutside are the reasons of waiting objects that no change of their network resolves.
+// Each count of its users changes a network, so these objects are not requeued with it.
+var reasonsOutside = []string{"WaitingForMAC", "WaitingForAddress", "AllocationNameTaken", "AddressTaken", "AddressInUse", reasonDuplicateMAC}
+
+// waitsForNetworkChange reports whether an object that has no address waits for a change of
+// its network, by its conditions. An object without a condition may do so.
+func waitsForNetworkChange(conditions []metav1.Condition, full bool) bool {
+	reason := reasonOf(conditions)
+	return reason != "PoolExhausted" && (full || !slices.Contains(reasonsOutside, reason))
+}
+
+func (f *function) requeueConfigurations(ctx context.Context, nn *v1alpha2.NetworkNamespace, full bool) error {
 	list := &v1alpha1.NetworkConfigurationList{}
 	if err := f.kube.List(ctx, nn.Namespace, "", list); err != nil {
 		return err
@@ -80,9 +70,11 @@ func (f *function) requeueConfigurations(ctx context.Context, nn *v1alpha2.Netwo
 	for i := range list.Items {
 		nc := &list.Items[i]
 		in := nc.Spec.NetworkNamespaceName == nn.Name || nc.Spec.NetworkNamespaceName == ""
-		queued := reasonOf(nc.Status.Conditions) == "PoolExhausted"
-		coming := network.Unseen(nn, nc.CreationTimestamp, nc.Status.Conditions)
-		if !in || queued || coming || nc.DeletionTimestamp != nil || (isConfigured(nc) && !isConfigurationOutdated(nc, nn)) {
+		needed := waitsForNetworkChange(nc.Status.Conditions, full) && !network.Unseen(nn, nc.CreationTimestamp, nc.Status.Conditions)
+		if isConfigured(nc) {
+			needed = isConfigurationOutdated(nc, nn)
+		}
+		if !in || !needed || nc.DeletionTimestamp != nil {
 			continue
 		}
 		if err := f.requeue(ctx, nc, "NetworkConfiguration", v1alpha1.GroupVersion.String(), nn.ResourceVersion); err != nil {
@@ -93,7 +85,7 @@ func (f *function) requeueConfigurations(ctx context.Context, nn *v1alpha2.Netwo
 }
 
 // requeueAllocations requeues the IPAllocations that users have created.
-func (f *function) requeueAllocations(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
+func (f *function) requeueAllocations(ctx context.Context, nn *v1alpha2.NetworkNamespace, full bool) error {
 	list := &v1alpha2.IPAllocationList{}
 	own := metav1.ListOptions{FieldSelector: "spec.networkNamespaceName=" + nn.Name + ",spec.networkConfigurationName="}
 	if err := f.kube.ListPage(ctx, nn.Namespace, own, list); err != nil {
@@ -101,8 +93,11 @@ func (f *function) requeueAllocations(ctx context.Context, nn *v1alpha2.NetworkN
 	}
 	for i := range list.Items {
 		a := &list.Items[i]
-		asIs := a.Status.Phase == v1alpha2.IPAllocationAllocated && !isOutdated(a, nn)
-		if a.DeletionTimestamp != nil || isPoolExhausted(a) || asIs {
+		needed := waitsForNetworkChange(a.Status.Conditions, full)
+		if a.Status.Phase == v1alpha2.IPAllocationAllocated {
+			needed = isOutdated(a, nn)
+		}
+		if !needed || a.DeletionTimestamp != nil {
 			continue
 		}
 		if err := f.requeue(ctx, a, "IPAllocation", v1alpha2.GroupVersion.String(), nn.ResourceVersion); err != nil {
@@ -120,14 +115,14 @@ func (f *function) requeueOldest(ctx context.Context, namespace, network string)
 	if err != nil {
 		return err
 	}
-	woken := map[string]bool{}
+	requeued := map[string]bool{}
 	for _, a := range waiting {
 		other := network != "" && network != a.Spec.NetworkNamespaceName
 		pool := a.Spec.NetworkNamespaceName + "/" + string(a.Spec.IPFamily)
-		if !isPoolExhausted(a) || other || woken[pool] {
+		if !isPoolExhausted(a) || other || requeued[pool] {
 			continue
 		}
-		woken[pool] = true
+		requeued[pool] = true
 		if err := f.requeue(ctx, a, "IPAllocation", v1alpha2.GroupVersion.String(), a.ResourceVersion); err != nil {
 			return err
 		}
