@@ -218,7 +218,7 @@ type NetBoxRequest struct {
 // IPAllocationPolicy says how addresses of the segment are allocated.
 //
 // +kubebuilder:validation:XValidation:rule="self.type == 'static' || !has(self.static)",message="ipAllocation.static is only read for type static: set type to static, or remove the block"
-// +kubebuilder:validation:XValidation:rule="self.type == 'dhcp' || !has(self.provider) || self.provider.lowerAscii() != 'kea'",message="kea gives addresses out by dhcp: set ipAllocation.type to dhcp, or leave out ipAllocation.provider"
+// +kubebuilder:validation:XValidation:rule="self.type == 'dhcp' || !has(self.provider) || self.provider.lowerAscii() != 'kea'",message="kea allocates addresses by dhcp: set ipAllocation.type to dhcp, or leave out ipAllocation.provider"
 // +kubebuilder:validation:XValidation:rule="!has(self.provider) || self.provider.lowerAscii() in ['kea', 'static-ip-operator']",message="ipAllocation.provider is not one that gives addresses out: write static-ip-operator for type static or kea for type dhcp, or leave it out"
 // +kubebuilder:validation:XValidation:rule="self.type == 'static' || !has(self.provider) || self.provider.lowerAscii() != 'static-ip-operator'",message="static-ip-operator gives static addresses out: set ipAllocation.type to static, or leave out ipAllocation.provider"
 // +kubebuilder:validation:XValidation:rule="self.type == 'dhcp' || !has(self.dhcp)",message="ipAllocation.dhcp is only read for type dhcp: set type to dhcp, or remove the block"

@@ -106,7 +106,7 @@ func checkNetwork(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace, unres
 	}
 	if ours, _ := servesStatic(nn, ""); !ours {
 		return setFailed(a, "NetworkNotStatic", fmt.Sprintf(
-			"NetworkNamespace %s gives addresses out by dhcp: name one whose ipAllocation.type is static", nn.Name)), false
+			"NetworkNamespace %s allocates addresses by dhcp: name one whose ipAllocation.type is static", nn.Name)), false
 	}
 	if problem := waitsForNetwork(nn); problem != "" && a.Status.Address == "" {
 		return setPending(a, "NetworkNotReady", problem), false
@@ -268,7 +268,7 @@ func (f *function) deleteAllocation(ctx context.Context, a *v1alpha2.IPAllocatio
 			return err
 		}
 		before := a.DeepCopy()
-		if _, err := f.writeAllocation(ctx, before, a, setReleased(a, "Released", "address "+address+" is given back")); err != nil {
+		if _, err := f.writeAllocation(ctx, before, a, setReleased(a, "Released", "address "+address+" is released")); err != nil {
 			return err
 		}
 	}
@@ -280,7 +280,7 @@ func (f *function) deleteAllocation(ctx context.Context, a *v1alpha2.IPAllocatio
 	if _, err := f.kube.Patch(ctx, before, a); err != nil && !kube.NotFound(err) {
 		return err
 	}
-	events.Report(ctx, string(v1alpha2.IPAllocationReleased), "Gave back its address "+address)
+	events.Report(ctx, string(v1alpha2.IPAllocationReleased), "Released address "+address)
 	return f.reconcileConfiguration(ctx, a.Namespace, a.Spec.NetworkConfigurationName, true)
 }
 

@@ -16,19 +16,19 @@ import (
 )
 
 // errExpired says that an IPAllocation has lost its address because no delivery renewed it.
-var errExpired = errors.New("the address lapsed: its NetworkConfiguration has been gone for longer than ttlSeconds: delete the IPAllocation, so that it can be made anew")
+var errExpired = errors.New("the address expired, because its NetworkConfiguration has not existed for longer than ttlSeconds: delete the IPAllocation to have a new one created")
 
 // errOutsidePool says that a requested address is not in the pool.
 type errOutsidePool struct{ address string }
 
 func (e errOutsidePool) Error() string {
-	return fmt.Sprintf("address %s is outside of the pool, or kept out of it: ask for another, or change the NetworkNamespace's ipAllocation.static", e.address)
+	return fmt.Sprintf("address %s is outside of the pool, or excluded from it: request another address, or change ipAllocation.static of the NetworkNamespace", e.address)
 }
 
 // errInvalidPool says what to change in a network that has no valid pool.
 type errInvalidPool struct{ error }
 
-// errNetworkClosed says that a network is being deleted and allocates no more addresses.
+// errNetworkClosed is the error of a network that is being deleted and allocates no addresses.
 type errNetworkClosed struct{ message string }
 
 func (e errNetworkClosed) Error() string { return e.message }
@@ -40,7 +40,7 @@ func isResult(err error) bool {
 		errors.As(err, new(errAddressTaken)) || errors.As(err, new(errDuplicateMAC)) || errors.As(err, new(errNetworkClosed)) || errors.As(err, new(errOutsidePool)) || errors.As(err, new(errInvalidPool))
 }
 
-// setAllocationResult writes into a's status what became of asking for its address:
+// setAllocationResult writes the result of an allocation into a's status:
 //
 //	err                  phase      Ready
 //	nil                  Allocated  True   Allocated
@@ -54,8 +54,8 @@ func isResult(err error) bool {
 //	errOutsidePool       Error      False  AddressOutsidePool
 //	errExpired            Released   False  Lapsed
 //
-// An address that the pool does not have any more stays, since a machine uses it;
-// one that is outside of the whole segment also keeps the terms of the earlier one.
+// An address that is outside of the pool stays, because a machine uses it. If it is outside of
+// the whole segment, it also keeps its gateway, VLAN and DNS servers.
 func setAllocationResult(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace, p pool.Pool, address netip.Addr, until validity, err error) reconcile.Outcome {
 	switch {
 	case errors.Is(err, errExhausted):
@@ -71,7 +71,7 @@ func setAllocationResult(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace
 	case errors.As(err, new(errOutsidePool)):
 		return setFailed(a, "AddressOutsidePool", err.Error())
 	case err != nil:
-		return setFailed(a, "AddressTaken", fmt.Sprintf("%s: ask for another", err))
+		return setFailed(a, "AddressTaken", fmt.Sprintf("%s: request another address", err))
 	}
 	s := &a.Status
 	s.Address = address.String()
@@ -83,12 +83,12 @@ func setAllocationResult(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace
 	switch {
 	case p.Contains(address) && a.DeletionTimestamp != nil:
 		outcome = setAllocationStatus(a, v1alpha2.IPAllocationAllocated, reasonInUse, fmt.Sprintf(
-			"address %s is given back once NetworkConfiguration %s is gone, or asks for another", s.Address, a.Spec.NetworkConfigurationName))
+			"address %s is released when NetworkConfiguration %s is deleted or requests another address", s.Address, a.Spec.NetworkConfigurationName))
 	case p.Contains(address):
 		outcome = setAllocationStatus(a, v1alpha2.IPAllocationAllocated, reasonAllocated, "address "+s.Address+" is allocated")
 	default:
 		outcome = setAllocationStatus(a, v1alpha2.IPAllocationAllocated, reasonOutside, fmt.Sprintf(
-			"address %s is kept for as long as this IPAllocation exists, although NetworkNamespace %s does not give it out any more", s.Address, nn.Name))
+			"address %s is kept while this IPAllocation exists, although it is outside of the pool of NetworkNamespace %s", s.Address, nn.Name))
 		outcome.Warning = true
 	}
 	s.ExpiresAt, s.NextCheckTime = until.expires, until.check
@@ -98,7 +98,7 @@ func setAllocationResult(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace
 // isOutdated reports whether an IPAllocation that has its address shows a gateway, prefix or
 // DNS server that its network no longer has.
 func isOutdated(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace) bool {
-	p, _ := pool.New(nn, familyOf(a, nn)) // one that cannot be contains nothing
+	p, _ := pool.New(nn, familyOf(a, nn)) // an invalid pool contains no addresses
 	address, err := netip.ParseAddr(a.Status.Address)
 	if err != nil {
 		return false
@@ -110,8 +110,8 @@ func isOutdated(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace) bool {
 		!slices.Equal(was.DNS, is.DNS) || reasonOf(was.Conditions) != reasonOf(is.Conditions)
 }
 
-// Reasons of an address that is given out, of one that cannot be given back yet, and of
-// one that its pool does not have any more.
+// Reasons of an IPAllocation with an address: allocated, still in use during its deletion, or
+// outside of its pool.
 const (
 	reasonAllocated = "Allocated"
 	reasonInUse     = "InUse"

@@ -71,7 +71,7 @@ func TestMachineKeepsItsAddress(t *testing.T) {
 			s.until("rival", "AddressTaken")
 			if name == "Address" {
 				nc := s.until("web", "AddressInUse")
-				if !strings.Contains(nc.Status.Message, "ask for 10.0.0.77, or delete Machine web") || nc.Status.NetworkInterfaces[0].IPv4Addresses[0] != "10.0.0.77" {
+				if !strings.Contains(nc.Status.Message, "request 10.0.0.77, or delete Machine web") || nc.Status.NetworkInterfaces[0].IPv4Addresses[0] != "10.0.0.77" {
 					t.Errorf("status %+v, want it to keep what the machine has", nc.Status)
 				}
 			}

@@ -38,7 +38,7 @@ type leaseStore struct {
 type holder struct {
 	uid             string
 	namespace, name string
-	// ttl is after how many seconds a Lease lapses, 0 meaning never.
+	// ttl is the number of seconds after which a Lease expires. 0 means never.
 	ttl int32
 }
 
@@ -53,7 +53,7 @@ func (e errAddressTaken) Error() string { return "the address is held by " + e.b
 
 func takenError(lease *coordinationv1.Lease) error {
 	if holderUID(lease) == "" {
-		return errAddressTaken{by: "nobody, but kept back for reuseDelaySeconds"}
+		return errAddressTaken{by: "no object, but reserved for reuseDelaySeconds"}
 	}
 	return errAddressTaken{by: "IPAllocation " + lease.Annotations[annotationHolder]}
 }
@@ -196,7 +196,7 @@ func (l *leaseStore) renew(ctx context.Context, network string, a netip.Addr, h 
 // listing is what the Leases of a network say, or the error of reading them. Deliveries share
 // it, so it must not be changed.
 type listing struct {
-	// taken has the addresses that cannot be given out.
+	// taken has the addresses that cannot be allocated.
 	taken map[netip.Addr]bool
 	// held has the addresses of holders by their UIDs.
 	held map[string]netip.Addr
@@ -286,7 +286,7 @@ func holderUID(lease *coordinationv1.Lease) string {
 	return *lease.Spec.HolderIdentity
 }
 
-// leaseName returns the one name that an address has in a network, however it is written.
+// leaseName returns the name of the Lease of an address in a network, the same for every notation.
 func leaseName(network string, a netip.Addr) string {
 	return kube.Name(network, strings.NewReplacer(".", "-", ":", "-").Replace(a.StringExpanded()))
 }

@@ -20,12 +20,12 @@ const reasonDuplicateMAC = "DuplicateMACAddress"
 type errDuplicateMAC struct{ mac, by string }
 
 func (e errDuplicateMAC) Error() string {
-	return fmt.Sprintf("MAC address %s is the one of IPAllocation %s in the same network: give the interface another, or delete the other one", e.mac, e.by)
+	return fmt.Sprintf("MAC address %s is also that of IPAllocation %s in the same network: use another MAC address for the interface, or delete that IPAllocation", e.mac, e.by)
 }
 
 // macToClaim returns the MAC address that an IPAllocation has to claim before it gets an
 // address, or nothing if the status of its NetworkConfiguration shows that it has it. Of the
-// IPAllocations of an interface, the one of the first family claims it.
+// IPAllocations of an interface, that of the first family claims it.
 func macToClaim(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, a *v1alpha2.IPAllocation) string {
 	if served := families(nn); len(served) == 0 || familyOf(a, nn) != served[0] {
 		return ""
@@ -84,7 +84,7 @@ func (l *leaseStore) releaseMAC(ctx context.Context, network, mac string, h hold
 	return l.release(ctx, macLeaseName(network, mac), h)
 }
 
-// macLeaseName returns the one name that a MAC address has in a network.
+// macLeaseName returns the name of the Lease of a MAC address in a network.
 func macLeaseName(network, mac string) string {
 	return kube.Name(network, "mac", strings.ReplaceAll(mac, ":", "-"))
 }

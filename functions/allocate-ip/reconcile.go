@@ -143,8 +143,8 @@ func (f *function) ensureAllocations(ctx context.Context, nc *v1alpha1.NetworkCo
 	return held, going
 }
 
-// ensureAllocation makes the IPAllocation of one interface, unless it is known, and gives it its
-// address.
+// ensureAllocation creates the IPAllocation of one interface, unless it is known, and allocates
+// its address.
 func (f *function) ensureAllocation(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, want, known *v1alpha2.IPAllocation) (*v1alpha2.IPAllocation, error) {
 	a, err := known, error(nil)
 	if a == nil {
@@ -167,9 +167,9 @@ func (f *function) ensureAllocation(ctx context.Context, nc *v1alpha1.NetworkCon
 	return a, f.releaseFormerMAC(ctx, nc, nn, a)
 }
 
-// checkExisting is an error where an allocation that exists is not the wanted one. One of the
-// NetworkConfiguration's own that has another address than the interface asks for is
-// deleted, unless that cannot be had: then the interface keeps what it has.
+// checkExisting returns an error if an existing IPAllocation differs from the required one. An
+// IPAllocation of this NetworkConfiguration with another address than the interface requests is
+// deleted, unless the requested address is not available: then the interface keeps its address.
 func (f *function) checkExisting(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, a, want *v1alpha2.IPAllocation) error {
 	switch {
 	case isOrphaned(a, nc) || (a.DeletionTimestamp != nil && !needsAddress(nc, nn, a)):
@@ -197,8 +197,8 @@ func (f *function) checkExisting(ctx context.Context, nc *v1alpha1.NetworkConfig
 	return fmt.Errorf("replace %s/%s: %w", a.Namespace, a.Name, errReleasing)
 }
 
-// checkGeneration is a conflict where the spec of a NetworkConfiguration has changed since it
-// was read: another delivery may have made what it asks for now.
+// checkGeneration returns a conflict if the spec of a NetworkConfiguration has changed since it was
+// read, because another delivery may have created what the new spec requires.
 func (f *function) checkGeneration(ctx context.Context, nc *v1alpha1.NetworkConfiguration) error {
 	now := &v1alpha1.NetworkConfiguration{}
 	err := f.kube.Get(ctx, nc.Namespace, nc.Name, now)
@@ -208,20 +208,21 @@ func (f *function) checkGeneration(ctx context.Context, nc *v1alpha1.NetworkConf
 	return err
 }
 
-// checkUnused is an reconcile.UserError where a virtual machine has the address of an allocation, and
-// would go on using it when somebody else is given it.
+// checkUnused returns a UserError if a virtual machine has the address of an allocation, because it
+// would continue to use it after it is allocated to another object.
 func (f *function) checkUnused(ctx context.Context, nc *v1alpha1.NetworkConfiguration, a *v1alpha2.IPAllocation) error {
 	user, err := network.UserOf(ctx, f.kube, nc, a.Status.Address)
 	if err != nil || user == "" {
 		return err
 	}
-	return reconcile.UserError{Reason: "AddressInUse", Message: fmt.Sprintf("interface %s keeps %s, which Machine %s has: ask for %s, or delete Machine %s first",
+	return reconcile.UserError{Reason: "AddressInUse", Message: fmt.Sprintf("interface %s keeps %s, which Machine %s uses: request %s, or delete Machine %s first",
 		a.Spec.InterfaceName, a.Status.Address, user, a.Status.Address, user)}
 }
 
-// checkRequestedAddress is an reconcile.UserError where the address that an interface asks for cannot be had.
+// checkRequestedAddress returns a UserError if the address that an interface requests is not
+// available.
 func (f *function) checkRequestedAddress(ctx context.Context, nn *v1alpha2.NetworkNamespace, want *v1alpha2.IPAllocation) error {
-	p, _ := pool.New(nn, want.Spec.IPFamily) // one that cannot be contains nothing
+	p, _ := pool.New(nn, want.Spec.IPFamily) // an invalid pool contains no addresses
 	var verdict error
 	if requested, err := netip.ParseAddr(want.Spec.RequestedAddress); err != nil || !p.Contains(requested) {
 		verdict = errOutsidePool{want.Spec.RequestedAddress}
@@ -235,22 +236,22 @@ func (f *function) checkRequestedAddress(ctx context.Context, nn *v1alpha2.Netwo
 	return reconcile.UserError{Reason: outcome.Reason, Message: outcome.Message}
 }
 
-// errNameTaken says that the name of an allocation belongs to something else.
+// errNameTaken says that another object has the name of an IPAllocation.
 type errNameTaken struct{ name string }
 
 func (e errNameTaken) Error() string {
-	return "IPAllocation " + e.name + " is not for this interface: delete it, so that it can be made anew"
+	return "IPAllocation " + e.name + " is not for this interface: delete it to have a new one created"
 }
 
-// errReleasing says that an allocation of the same name is about to go: the one of an
-// earlier NetworkConfiguration, or of an earlier address.
+// errReleasing says that an IPAllocation of the same name is being deleted: that of an earlier
+// NetworkConfiguration, or of an earlier address.
 var errReleasing = errors.New("the allocation is still being released")
 
 // allocations are IPAllocations by their names.
 type allocations map[string]*v1alpha2.IPAllocation
 
 // deleteObsolete deletes the allocations of interfaces that are no longer there. It
-// returns those that it has read of the others.
+// returns the other IPAllocations that it has read.
 func (f *function) deleteObsolete(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) (allocations, error) {
 	known, err := f.deleteRemoved(ctx, nc)
 	if err != nil {
@@ -275,9 +276,9 @@ func (f *function) deleteObsolete(ctx context.Context, nc *v1alpha1.NetworkConfi
 	return known, nil
 }
 
-// deleteRemoved deletes the allocations of interfaces that were taken away, also before
-// the status told of them, and returns all that it has read. Only a change of the spec
-// takes one away.
+// deleteRemoved deletes the allocations of interfaces that were removed, also before
+// the status listed them, and returns all that it has read. Only a change of the spec removes
+// an interface.
 func (f *function) deleteRemoved(ctx context.Context, nc *v1alpha1.NetworkConfiguration) (allocations, error) {
 	if nc.Generation < 2 {
 		return nil, nil
@@ -302,8 +303,8 @@ func (f *function) deleteRemoved(ctx context.Context, nc *v1alpha1.NetworkConfig
 	return known, nil
 }
 
-// writeConfiguration patches the status if it has changed, and tells people if
-// the reason has.
+// writeConfiguration patches the status if it has changed, and records an Event if the reason
+// has.
 func (f *function) writeConfiguration(ctx context.Context, before, nc *v1alpha1.NetworkConfiguration, outcome reconcile.Outcome) error {
 	_, err := reconcile.PatchStatus(ctx, f.kube, before, nc, string(nc.Status.Phase), outcome)
 	return err

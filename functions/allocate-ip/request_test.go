@@ -301,7 +301,7 @@ func TestFamilyNotServed(t *testing.T) {
 	i.IPv6Addresses = []v1alpha2.IPv6Address{"2001:db8::5"}
 	s.configuration("web", "net", i)
 	nc := s.until("web", "IPv6NotServed")
-	if nc.Status.Phase != v1alpha1.NetworkConfigurationError || !strings.Contains(nc.Status.Message, "asks for 2001:db8::5") {
+	if nc.Status.Phase != v1alpha1.NetworkConfigurationError || !strings.Contains(nc.Status.Message, "requests 2001:db8::5") {
 		t.Errorf("phase %s, message %q", nc.Status.Phase, nc.Status.Message)
 	}
 	s.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Status.IPv4Prefix, nn.Status.IPv6Prefix = "", "2001:db8::/64" })

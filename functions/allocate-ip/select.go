@@ -23,7 +23,7 @@ const (
 	// looks is how often an allocation reads which addresses are taken, and races how
 	// many others may be faster each time.
 	maxListings, races = 5, 8
-	// crowded is the number of free addresses from which down those who wait longer
+	// crowded is the number of free addresses from which down IPAllocations that wait longer
 	// are asked for first. So is one of twenty, whichever is more.
 	nearlyFull = 16
 )

@@ -29,9 +29,9 @@ func servesStatic(nn *v1alpha2.NetworkNamespace, provider string) (ours bool, pr
 	case static && (provider == "" || strings.EqualFold(provider, staticProvider)):
 		return true, ""
 	case static:
-		return false, fmt.Sprintf("NetworkNamespace %s gives addresses out by %s, but spec.provider is %s: leave spec.provider out", nn.Name, staticProvider, provider)
+		return false, fmt.Sprintf("NetworkNamespace %s allocates addresses by %s, but spec.provider is %s: leave spec.provider out", nn.Name, staticProvider, provider)
 	case strings.EqualFold(provider, staticProvider):
-		return false, fmt.Sprintf("NetworkNamespace %s gives addresses out by dhcp, but spec.provider is %s: leave spec.provider out", nn.Name, provider)
+		return false, fmt.Sprintf("NetworkNamespace %s allocates addresses by dhcp, but spec.provider is %s: leave spec.provider out", nn.Name, provider)
 	default:
 		return false, ""
 	}

@@ -32,7 +32,7 @@ func isComplete(nc *v1alpha1.NetworkConfiguration) bool {
 // isConfigurationOutdated reports whether a NetworkConfiguration that has its addresses shows
 // settings that its network no longer has.
 func isConfigurationOutdated(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) bool {
-	four, _ := pool.New(nn, v1alpha2.IPv4) // one that cannot be contains nothing
+	four, _ := pool.New(nn, v1alpha2.IPv4) // an invalid pool contains no addresses
 	six, _ := pool.New(nn, v1alpha2.IPv6)
 	var outside []string
 	for _, i := range nc.Status.NetworkInterfaces {
@@ -60,7 +60,7 @@ func completedMessage(outside []string) string {
 	if len(outside) == 0 {
 		return "every interface has its addresses"
 	}
-	return "every interface has its addresses, of which the network does not give out any more: " + strings.Join(outside, ", ")
+	return "every interface has its addresses, but these are outside of the pool of the network: " + strings.Join(outside, ", ")
 }
 
 func hasSameSettings(a, b v1alpha1.InterfaceStatus) bool {
@@ -151,7 +151,7 @@ func isForInterface(a, want *v1alpha2.IPAllocation) bool {
 }
 
 // needsOtherAddress reports whether an existing IPAllocation has another address than the
-// wanted one requests, or waits for another. A user who created it may request an address that
+// required one requests, or waits for another. A user who created it may request an address that
 // the interface does not.
 func needsOtherAddress(a, want *v1alpha2.IPAllocation) bool {
 	has, asks := a.Status.Address, want.Spec.RequestedAddress
@@ -187,7 +187,7 @@ func needsAddress(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespa
 // checkFamilies returns a UserError if an interface requests an address of a family that the
 // network does not have.
 func checkFamilies(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) error {
-	const message = "interface %s asks for %s, but NetworkNamespace %s has no %s prefix: ask for none of that family, or use a network that has one"
+	const message = "interface %s requests %s, but NetworkNamespace %s has no %s prefix: remove the address of that family, or use a network that has one"
 	served := families(nn)
 	for _, i := range nc.Spec.NetworkInterfaces {
 		switch {

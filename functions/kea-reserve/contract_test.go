@@ -205,9 +205,9 @@ func TestForeign(t *testing.T) {
 		for name, want := range map[string]string{
 			"mine": "False ForeignReservation: Kea has a reservation of 10.77.0.50 for hw-address " + macA +
 				" that this stack did not make: remove it, or set \"vitistack.io/uid\" in its user-context to " + string(mine.UID) + " to hand it over",
-			"taken":   "False AddressTaken: interface eth0 asks for 10.77.0.60, which has a reservation of client-id 010203: ask for another, or for none",
-			"marked":  "False AddressTaken: interface eth0 asks for 10.77.0.70, which has NetworkConfiguration other/vm: ask for another, or for none",
-			"gateway": "False AddressOutsidePool: interface eth0 asks for 10.77.0.1, which is no usable address of 10.77.0.0/24: ask for another, or for none",
+			"taken":   "False AddressTaken: interface eth0 requests 10.77.0.60, which has a reservation of client-id 010203: request another address, or remove it from the interface",
+			"marked":  "False AddressTaken: interface eth0 requests 10.77.0.70, which has NetworkConfiguration other/vm: request another address, or remove it from the interface",
+			"gateway": "False AddressOutsidePool: interface eth0 requests 10.77.0.1, which is not a usable address of 10.77.0.0/24: request another address, or remove it from the interface",
 		} {
 			nc := w.settle(name)
 			if strings.ReplaceAll(ready(nc), "01:02:03", "010203") != want || nc.Status.Phase != v1alpha1.NetworkConfigurationError || nc.Status.NextCheckTime == nil {

@@ -42,7 +42,7 @@ func isServed(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, 
 		return false, nil
 	case provider != "" && !strings.EqualFold(provider, keaProvider):
 		return true, reconcile.UserError{Reason: "ProviderMismatch", Message: fmt.Sprintf(
-			"NetworkNamespace %s gives addresses out by %s, but spec.provider is %s: leave spec.provider out", nn.Name, keaProvider, provider)}
+			"NetworkNamespace %s allocates addresses by %s, but spec.provider is %s: leave spec.provider out", nn.Name, keaProvider, provider)}
 	case strict && provider == "":
 		return true, reconcile.UserError{Reason: "ProviderNotExplicit", Message: "KEA_STRICT_DEFAULTS is set: write kea into spec.provider"}
 	case strict && policy == nil:

@@ -92,11 +92,11 @@ func TestWaiting(t *testing.T) {
 			change: func(nc *v1alpha1.NetworkConfiguration) {
 				nc.Spec.NetworkInterfaces[0].IPv6Addresses = []v1alpha2.IPv6Address{"2001:db8::9"}
 			},
-			ready: "False IPv6NotServed: interface eth0 asks for 2001:db8::9, but Kea gives out IPv4 addresses only: remove ipv6Addresses, or use a network whose ipAllocation.type is static",
+			ready: "False IPv6NotServed: interface eth0 requests 2001:db8::9, but Kea allocates IPv4 addresses only: remove ipv6Addresses, or use a network whose ipAllocation.type is static",
 		},
 		"NoIPv4": {
 			reason: "the network is IPv6 only", network: func(nn *v1alpha2.NetworkNamespace) { nn.Status.IPv4Prefix = "" }, macs: []string{macA}, phase: "Error",
-			ready: "False NoIPv4Prefix: NetworkNamespace net has no IPv4 prefix, and Kea gives out IPv4 addresses: use a network with one, or set its ipAllocation.type to static",
+			ready: "False NoIPv4Prefix: NetworkNamespace net has no IPv4 prefix, and Kea allocates IPv4 addresses only: use a network with one, or set its ipAllocation.type to static",
 		},
 		"Ambiguous": {
 			reason: "a guess would be wrong half of the time", second: true, macs: []string{macA}, phase: "Pending",

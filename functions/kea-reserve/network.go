@@ -164,17 +164,17 @@ func (f *function) releaseFormerPrefix(ctx context.Context, nc *v1alpha1.Network
 	}
 	macs := macsOf(nc)
 	find := func(ctx context.Context, s kea.Server) (kea.View, error) { return s.Find(ctx, macs) }
-	stray := func(r kea.Reservation) bool { return req.owns(r.Owner) && !req.prefix.Contains(r.Address) }
+	outside := func(r kea.Reservation) bool { return req.owns(r.Owner) && !req.prefix.Contains(r.Address) }
 	if !away {
 		all := kea.Connect(ctx, f.clients, find)
 		if len(all.Down()) > 0 {
 			return all.Outage()
 		}
-		if countRemovals(all, stray) == 0 {
+		if countRemovals(all, outside) == 0 {
 			return nil
 		}
 	}
-	if err := f.removeFromServers(ctx, find, stray); err != nil {
+	if err := f.removeFromServers(ctx, find, outside); err != nil {
 		return err
 	}
 	return f.removeSubnets(ctx, nn)

@@ -201,7 +201,7 @@ func TestClosed(t *testing.T) {
 		w.configuration("vm", []string{macA}, nil)
 		vm := w.settle("vm")
 		w.configuration("twin", []string{macA}, nil)
-		if got, want := ready(w.settle("twin")), "False DuplicateMACAddress: MAC address "+macA+" of interface eth0 is the one of NetworkConfiguration "+w.namespace+"/vm in the same network"; !strings.HasPrefix(got, want) {
+		if got, want := ready(w.settle("twin")), "False DuplicateMACAddress: MAC address "+macA+" of interface eth0 is also that of NetworkConfiguration "+w.namespace+"/vm in the same network"; !strings.HasPrefix(got, want) {
 			t.Errorf("twin: got %s, want %s", got, want)
 		}
 		other := v1alpha2.VLANID(7)

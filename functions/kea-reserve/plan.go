@@ -50,7 +50,7 @@ func makePlan(req request, views []kea.View) (plan, error) {
 		if r, ok := findForeignReservation(req, nic, views); ok {
 			if r.Owner.Name != "" {
 				return plan{}, reconcile.UserError{Reason: "DuplicateMACAddress", Message: fmt.Sprintf(
-					"MAC address %s of interface %s is the one of NetworkConfiguration %s in the same network: give the interface another, or delete the other one", nic.mac, nic.name, r.Owner.Name)}
+					"MAC address %s of interface %s is also that of NetworkConfiguration %s in the same network: use another MAC address for the interface, or delete that NetworkConfiguration", nic.mac, nic.name, r.Owner.Name)}
 			}
 			return plan{}, reconcile.UserError{Reason: "ForeignReservation", Message: fmt.Sprintf(
 				"Kea has a reservation of %s for %s that this stack did not make: remove it, or set %q in its user-context to %s to hand it over",
@@ -84,11 +84,11 @@ func chooseAddress(req request, nic interfaceRequest, views []kea.View, taken ma
 	if nic.requested.IsValid() {
 		if !req.isUsable(nic.requested) {
 			return netip.Addr{}, reconcile.UserError{Reason: "AddressOutsidePool", Message: fmt.Sprintf(
-				"interface %s asks for %s, which is no usable address of %s: ask for another, or for none", nic.name, nic.requested, req.prefix)}
+				"interface %s requests %s, which is not a usable address of %s: request another address, or remove it from the interface", nic.name, nic.requested, req.prefix)}
 		}
 		if holder, ok := taken[nic.requested]; ok && !isReservedFor(req, nic, nic.requested, views) {
 			return netip.Addr{}, reconcile.UserError{Reason: "AddressTaken", Message: fmt.Sprintf(
-				"interface %s asks for %s, which has %s: ask for another, or for none", nic.name, nic.requested, holder)}
+				"interface %s requests %s, which has %s: request another address, or remove it from the interface", nic.name, nic.requested, holder)}
 		}
 		return nic.requested, nil
 	}

@@ -142,7 +142,7 @@ func TestDecide(t *testing.T) {
 		},
 		"MACOfAnother": {
 			reason: "somebody else has it on the other server", request: nics(asking(macB, "10.77.0.50")),
-			views: []kea.View{there(own("10.77.0.50")), there(others(macC, "10.77.0.50"))}, userError: "AddressTaken: interface eth0 asks for 10.77.0.50, which has a reservation of hw-address " + macC,
+			views: []kea.View{there(own("10.77.0.50")), there(others(macC, "10.77.0.50"))}, userError: "AddressTaken: interface eth0 requests 10.77.0.50, which has a reservation of hw-address " + macC,
 		},
 		"MACOfHad": {
 			reason: "an address that nobody uses goes with its interface", request: nics(had(macB, "10.77.0.50")), views: []kea.View{there(own("10.77.0.50"))}, address: "10.77.0.50",
@@ -168,11 +168,11 @@ func TestDecide(t *testing.T) {
 		},
 		"BothAsk": {
 			reason: "what is given up is given once", request: nics(asking(macB, "10.77.0.50"), second(asking(macC, "10.77.0.50"))),
-			views: []kea.View{there(own("10.77.0.50"))}, userError: "AddressTaken: interface eth1 asks for 10.77.0.50, which has interface eth0",
+			views: []kea.View{there(own("10.77.0.50"))}, userError: "AddressTaken: interface eth1 requests 10.77.0.50, which has interface eth0",
 		},
 		"KeptByItsOwn": {
 			reason: "an interface that asks for none keeps what it has", request: nics(had(macA, "10.77.0.50"), second(asking(macB, "10.77.0.50"))),
-			views: []kea.View{there(own("10.77.0.50"))}, userError: "AddressTaken: interface eth1 asks for 10.77.0.50, which has NetworkConfiguration ns/vm",
+			views: []kea.View{there(own("10.77.0.50"))}, userError: "AddressTaken: interface eth1 requests 10.77.0.50, which has NetworkConfiguration ns/vm",
 		},
 		"Twice": {
 			reason: "a database and the configuration may both have it", request: testRequest(nil),
@@ -194,11 +194,11 @@ func TestDecide(t *testing.T) {
 		},
 		"Gateway": {
 			reason: "nobody would be reached any more", request: testRequest(func(w *request) { w.interfaces[0].requested = addr("10.77.0.1") }),
-			views: []kea.View{there()}, userError: "AddressOutsidePool: interface eth0 asks for 10.77.0.1, which is no usable address of 10.77.0.0/24",
+			views: []kea.View{there()}, userError: "AddressOutsidePool: interface eth0 requests 10.77.0.1, which is not a usable address of 10.77.0.0/24",
 		},
 		"LeasedToAnother": {
 			reason: "somebody is using it", request: testRequest(func(w *request) { w.interfaces[0].requested = addr("10.77.0.9") }),
-			views: []kea.View{there(), leased(there(), kea.Lease{MAC: macB, Address: addr("10.77.0.9")})}, userError: "AddressTaken: interface eth0 asks for 10.77.0.9, which has a lease of " + macB,
+			views: []kea.View{there(), leased(there(), kea.Lease{MAC: macB, Address: addr("10.77.0.9")})}, userError: "AddressTaken: interface eth0 requests 10.77.0.9, which has a lease of " + macB,
 		},
 		"NoSubnet": {
 			reason: "a server without subnet_cmds cannot make one", request: testRequest(nil), views: []kea.View{{}},

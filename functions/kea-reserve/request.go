@@ -49,7 +49,7 @@ func newRequest(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace
 	var err error
 	if req.prefix, err = netip.ParsePrefix(nn.Status.IPv4Prefix); err != nil || !req.prefix.Addr().Is4() {
 		return request{}, reconcile.UserError{Reason: "NoIPv4Prefix", Message: fmt.Sprintf(
-			"NetworkNamespace %s has no IPv4 prefix, and Kea gives out IPv4 addresses: use a network with one, or set its ipAllocation.type to static", nn.Name)}
+			"NetworkNamespace %s has no IPv4 prefix, and Kea allocates IPv4 addresses only: use a network with one, or set its ipAllocation.type to static", nn.Name)}
 	}
 	req.prefix = req.prefix.Masked()
 	// A network without a gateway has an empty one.
@@ -88,7 +88,7 @@ func newInterfaceRequest(nc *v1alpha1.NetworkConfiguration, i int) (interfaceReq
 	nic := interfaceRequest{name: spec.Name, mac: kea.CanonicalMAC(string(spec.MACAddress))}
 	if len(spec.IPv6Addresses) > 0 {
 		return interfaceRequest{}, reconcile.UserError{Reason: "IPv6NotServed", Message: fmt.Sprintf(
-			"interface %s asks for %s, but Kea gives out IPv4 addresses only: remove ipv6Addresses, or use a network whose ipAllocation.type is static", nic.name, spec.IPv6Addresses[0])}
+			"interface %s requests %s, but Kea allocates IPv4 addresses only: remove ipv6Addresses, or use a network whose ipAllocation.type is static", nic.name, spec.IPv6Addresses[0])}
 	}
 	if len(spec.IPv4Addresses) > 0 {
 		// The API server's rules have refused what does not parse.
