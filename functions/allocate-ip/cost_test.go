@@ -43,7 +43,7 @@ func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // counted is a process whose requests to the API server are counted.
-func (s *stand) counted() (*function, *atomic.Int64) {
+func (s *env) counted() (*function, *atomic.Int64) {
 	s.Helper()
 	n := &atomic.Int64{}
 	config := rest.CopyConfig(s.config)
@@ -153,7 +153,7 @@ func carrying(t *testing.T, eventType string, object kube.Object) event.Event {
 }
 
 // fill gives the next addresses of a network to others.
-func (s *stand) fill(nn *v1alpha2.NetworkNamespace, from, to int) int {
+func (s *env) fill(nn *v1alpha2.NetworkNamespace, from, to int) int {
 	s.Helper()
 	family := v1alpha2.IPv4
 	if nn.Status.IPv4Prefix == "" {

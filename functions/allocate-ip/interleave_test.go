@@ -27,7 +27,7 @@ import (
 // may die, and any read may be answered as it would have been earlier. After each
 // write of an allocation it looks whether two have the same address.
 type schedule struct {
-	*stand
+	*env
 	random  *rand.Rand
 	arrive  chan turn
 	ended   chan struct{}
@@ -273,7 +273,7 @@ func TestInterleavings(t *testing.T) {
 			own := *base
 			own.T, own.namespace = t, base.server.Namespace(t)
 			s := &schedule{
-				stand: &own, random: rand.New(rand.NewPCG(seed, 1)), clock: time.Now(),
+				env: &own, random: rand.New(rand.NewPCG(seed, 1)), clock: time.Now(),
 				arrive: make(chan turn), ended: make(chan struct{}), history: map[string][][]byte{},
 			}
 			s.addresses = int(1 + seed%2)
@@ -357,7 +357,7 @@ func TestProcessDiesWhileItReleases(t *testing.T) {
 	s := setUp(t)
 	s.network("net", "10.0.0.0/30", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1"})
 	names := []string{"holder", "waiter"}
-	check := &schedule{stand: s}
+	check := &schedule{env: s}
 	for n := range int32(5) {
 		for _, name := range names {
 			check.create(name)

@@ -17,7 +17,7 @@ import (
 
 // machine makes a Machine with a virtual machine that has an address of a
 // NetworkConfiguration, which is kept for it.
-func (s *stand) machine(name, nc, address string) *v1alpha1.Machine {
+func (s *env) machine(name, nc, address string) *v1alpha1.Machine {
 	s.Helper()
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}, Spec: v1alpha1.MachineSpec{Template: "small"}}
 	if err := s.kube.Create(s.Context(), m); err != nil {

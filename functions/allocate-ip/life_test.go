@@ -143,7 +143,7 @@ func TestTTL(t *testing.T) {
 
 // change writes a network: its status first, since a segment that moves goes on with
 // the terms that the spec still has.
-func (s *stand) change(name string, edit func(*v1alpha2.NetworkNamespace)) {
+func (s *env) change(name string, edit func(*v1alpha2.NetworkNamespace)) {
 	s.Helper()
 	for _, status := range []bool{true, false} {
 		nn := &v1alpha2.NetworkNamespace{}
@@ -163,7 +163,7 @@ func (s *stand) change(name string, edit func(*v1alpha2.NetworkNamespace)) {
 }
 
 // says waits until an allocation has a reason, and returns it as it is then.
-func (s *stand) says(name, reason string) *v1alpha2.IPAllocation {
+func (s *env) says(name, reason string) *v1alpha2.IPAllocation {
 	s.Helper()
 	var a *v1alpha2.IPAllocation
 	feed.Until(s.T, name+" is "+reason, func() (bool, string) {

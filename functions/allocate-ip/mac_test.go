@@ -15,7 +15,7 @@ import (
 )
 
 // settle has a process reconcile a NetworkConfiguration as for resync.
-func (s *stand) settle(f *function, name string) {
+func (s *env) settle(f *function, name string) {
 	s.Helper()
 	if err := kube.OnConflict(func() error { return f.reconcileConfiguration(s.Context(), s.namespace, name, true) }); err != nil {
 		s.Fatal(err)
@@ -23,7 +23,7 @@ func (s *stand) settle(f *function, name string) {
 }
 
 // edit changes the spec of a NetworkConfiguration.
-func (s *stand) edit(name string, how func(*v1alpha1.NetworkConfiguration)) error {
+func (s *env) edit(name string, how func(*v1alpha1.NetworkConfiguration)) error {
 	s.Helper()
 	return kube.OnConflict(func() error {
 		nc := &v1alpha1.NetworkConfiguration{}

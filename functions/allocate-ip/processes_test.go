@@ -67,7 +67,7 @@ func TestProcesses(t *testing.T) {
 
 // processes starts the function's program several times, and returns how to give
 // an event to one of them after the other. What they send comes back to them.
-func (s *stand) processes(n int) func(context.Context, event.Event) (*event.Event, error) {
+func (s *env) processes(n int) func(context.Context, event.Event) (*event.Event, error) {
 	s.Helper()
 	dir := s.TempDir()
 	program, kubeconfig := filepath.Join(dir, name), filepath.Join(dir, "kubeconfig")
@@ -129,7 +129,7 @@ func post(ctx context.Context, url string, e event.Event) error {
 	return nil
 }
 
-func (s *stand) writeKubeconfig(path string) {
+func (s *env) writeKubeconfig(path string) {
 	s.Helper()
 	tls := s.config.TLSClientConfig
 	config := clientcmdapi.Config{

@@ -32,7 +32,7 @@ func asking(address string) v1alpha1.InterfaceSpec {
 
 // ask has the interface of a NetworkConfiguration ask for an address, or for any where
 // there is none.
-func (s *stand) ask(nc, address string) error {
+func (s *env) ask(nc, address string) error {
 	now := &v1alpha1.NetworkConfiguration{}
 	return kube.OnConflict(func() error {
 		if err := s.kube.Get(s.Context(), s.namespace, nc, now); err != nil {
@@ -49,7 +49,7 @@ func (s *stand) ask(nc, address string) error {
 
 // has waits until a NetworkConfiguration that is asked anew has a reason, and checks the
 // address of its interface.
-func (s *stand) has(name, reason, address string) {
+func (s *env) has(name, reason, address string) {
 	s.Helper()
 	nc := &v1alpha1.NetworkConfiguration{}
 	feed.Until(s.T, fmt.Sprintf("%s is %s, with %q", name, reason, address), func() (bool, string) {
@@ -66,7 +66,7 @@ func (s *stand) has(name, reason, address string) {
 }
 
 // beforehand is an allocation that a user makes for a NetworkConfiguration to come.
-func (s *stand) beforehand(nc, address string) {
+func (s *env) beforehand(nc, address string) {
 	s.Helper()
 	a := &v1alpha2.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: nc + "-eth0"}, Spec: v1alpha2.IPAllocationSpec{
 		NetworkNamespaceName: "net", NetworkConfigurationName: nc, InterfaceName: "eth0", RequestedAddress: address,
@@ -317,7 +317,7 @@ func TestProcessDiesWhileAddressGoes(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
 	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1"})
-	check, healthy := &schedule{stand: s}, s.replica(s.config)
+	check, healthy := &schedule{env: s}, s.replica(s.config)
 	healthy.sender = silent{}
 	settle := func(f *function, name string) {
 		_ = kube.OnConflict(func() error { return f.reconcileConfiguration(t.Context(), s.namespace, name, true) })

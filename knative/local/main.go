@@ -26,7 +26,7 @@ Usage: viti-local [command]
 The supervisor also runs: etcd, kube-apiserver, kube-controllers, apiserversource.
 `
 
-// components are the commands that run until they are told to stop.
+// components are the commands that run until they are stopped.
 var components = map[string]func(ctx context.Context, args []string) error{
 	"up":               up,
 	"etcd":             component.Etcd,

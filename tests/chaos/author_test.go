@@ -14,7 +14,7 @@ import (
 type step struct {
 	// pause is the time before it.
 	pause time.Duration
-	do    func(*world)
+	do    func(*env)
 }
 
 // want is what an object has to come to: a phase, or the reason for which it is not
@@ -65,27 +65,27 @@ func (a *author) step() step {
 }
 
 // create tells that an object is made.
-func (a *author) create(b *being, kind string, version string, spec map[string]any) func(*world) {
+func (a *author) create(b *being, kind string, version string, spec map[string]any) func(*env) {
 	a.living = append(a.living, b)
 	s, w := b.subject, b.want
 	manifest := map[string]any{"apiVersion": "vitistack.io/" + version, "kind": kind, "spec": spec}
-	return func(world *world) { world.create(s, w, manifest) }
+	return func(world *env) { world.create(s, w, manifest) }
 }
 
 // patch tells that an object's spec is changed.
-func (a *author) patch(b *being, merge string) func(*world) {
+func (a *author) patch(b *being, merge string) func(*env) {
 	s, w := b.subject, b.want
-	return func(world *world) { world.patch(s, w, merge) }
+	return func(world *env) { world.patch(s, w, merge) }
 }
 
 // remove tells that objects are deleted.
-func (a *author) remove(all ...*being) func(*world) {
+func (a *author) remove(all ...*being) func(*env) {
 	var subjects []subject
 	for _, b := range all {
 		subjects = append(subjects, b.subject)
 		a.living = slices.DeleteFunc(a.living, func(other *being) bool { return other == b })
 	}
-	return func(world *world) {
+	return func(world *env) {
 		for _, s := range subjects {
 			world.remove(s)
 		}

@@ -43,7 +43,7 @@ type proxmoxCluster struct {
 	}
 }
 
-func (w *world) proxmox() (c proxmoxCluster) {
+func (w *env) proxmox() (c proxmoxCluster) {
 	w.t.Helper()
 	w.read(w.simState("proxmox.json"), &c)
 	return c
@@ -55,7 +55,7 @@ type talosCluster struct {
 	Etcd *struct{ ID uint64 }
 }
 
-func (w *world) talosClusters() (all []talosCluster) {
+func (w *env) talosClusters() (all []talosCluster) {
 	w.t.Helper()
 	paths, err := filepath.Glob(w.simState("talos", "clusters", "*.json"))
 	if err != nil {
@@ -73,7 +73,7 @@ func (w *world) talosClusters() (all []talosCluster) {
 // read reads what a simulator has kept, and leaves to as it is where that is nothing.
 // Not all simulators replace their files as a whole: what is half written is read
 // again.
-func (w *world) read(path string, to any) {
+func (w *env) read(path string, to any) {
 	w.t.Helper()
 	const patience = 20
 	var err error
@@ -95,7 +95,7 @@ func (w *world) read(path string, to any) {
 
 // stray names something that a backend has without an owner, or that is missing
 // there although its owner exists.
-func (w *world) stray() string {
+func (w *env) stray() string {
 	w.t.Helper()
 	var wrong []string
 	for name, both := range w.books() {
@@ -118,7 +118,7 @@ func (w *world) stray() string {
 type books struct{ there, wanted map[string]bool }
 
 // books are those of each backend.
-func (w *world) books() map[string]books {
+func (w *env) books() map[string]books {
 	w.t.Helper()
 	all := map[string]books{}
 	for _, name := range append(slices.Clone(simulators), "ipam", "proxmox's volumes") {
@@ -161,7 +161,7 @@ func (w *world) books() map[string]books {
 }
 
 // networkBooks reads what the sources of networks have given out.
-func (w *world) networkBooks(all map[string]books) {
+func (w *env) networkBooks(all map[string]books) {
 	w.t.Helper()
 	for _, name := range []string{"nam", "ipam"} {
 		var segments map[string]struct{ GoneAt time.Time }
@@ -188,7 +188,7 @@ func (w *world) networkBooks(all map[string]books) {
 
 // reservations compares those of Kea with the interfaces that have one, by MAC
 // address.
-func (w *world) reservations(both books) {
+func (w *env) reservations(both books) {
 	w.t.Helper()
 	for _, path := range []string{w.simState("kea", "kea-dhcp4.conf"), w.simState("kea.json")} {
 		var config map[string]any

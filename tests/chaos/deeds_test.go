@@ -17,7 +17,7 @@ var (
 // deed is something that happens with a weight. tell is nil where it cannot.
 type deed struct {
 	weight int
-	tell   func(*author) func(*world)
+	tell   func(*author) func(*env)
 }
 
 // deeds are what users do, and what befalls the parts of the stack.
@@ -30,7 +30,7 @@ var deeds = []deed{
 	{1, restartAll}, {5, troubleBackend}, {4, troubleAPI}, {2, turnClock},
 }
 
-func newMachine(a *author) func(*world) {
+func newMachine(a *author) func(*env) {
 	if a.count(engine.Machines) >= 14 {
 		return nil
 	}
@@ -43,7 +43,7 @@ func newMachine(a *author) func(*world) {
 }
 
 // wrongMachine is a user's mistake, which has to be told by a reason, and mended.
-func wrongMachine(a *author) func(*world) {
+func wrongMachine(a *author) func(*env) {
 	if a.count(engine.Machines) >= 14 {
 		return nil
 	}
@@ -61,7 +61,7 @@ func wrongMachine(a *author) func(*world) {
 	return a.create(b, "Machine", "v1alpha1", m.spec)
 }
 
-func mend(a *author) func(*world) {
+func mend(a *author) func(*env) {
 	for _, resource := range []struct {
 		of   *being
 		want want
@@ -79,7 +79,7 @@ func mend(a *author) func(*world) {
 	return nil
 }
 
-func newCluster(a *author) func(*world) {
+func newCluster(a *author) func(*env) {
 	if a.count(engine.KubernetesClusters) >= 3 {
 		return nil
 	}
@@ -92,7 +92,7 @@ func newCluster(a *author) func(*world) {
 }
 
 // wrongCluster asks for a version that there is not.
-func wrongCluster(a *author) func(*world) {
+func wrongCluster(a *author) func(*env) {
 	if a.count(engine.KubernetesClusters) >= 3 {
 		return nil
 	}
@@ -115,7 +115,7 @@ func clusterSpec(b *being, number int) map[string]any {
 }
 
 // scale changes how many control planes or workers a cluster has.
-func scale(a *author) func(*world) {
+func scale(a *author) func(*env) {
 	b := a.pick(engine.KubernetesClusters, right)
 	if b == nil {
 		return nil
@@ -128,7 +128,7 @@ func scale(a *author) func(*world) {
 	return a.patch(b, b.asked())
 }
 
-func upgrade(a *author) func(*world) {
+func upgrade(a *author) func(*env) {
 	b := a.pick(engine.KubernetesClusters, func(b *being) bool { return right(b) && b.minor == 33 })
 	if b == nil {
 		return nil
@@ -138,7 +138,7 @@ func upgrade(a *author) func(*world) {
 }
 
 // deleteCluster deletes a cluster, and the backups of it.
-func deleteCluster(a *author) func(*world) {
+func deleteCluster(a *author) func(*env) {
 	b := a.pick(engine.KubernetesClusters, nil)
 	if b == nil {
 		return nil
@@ -152,7 +152,7 @@ func deleteCluster(a *author) func(*world) {
 	return a.remove(all...)
 }
 
-func newBackup(a *author) func(*world) {
+func newBackup(a *author) func(*env) {
 	cluster := a.pick(engine.KubernetesClusters, right)
 	if cluster == nil || a.count(engine.EtcdBackups) >= 3 {
 		return nil
@@ -166,10 +166,10 @@ func newBackup(a *author) func(*world) {
 	return a.create(b, "EtcdBackup", "v1alpha1", spec)
 }
 
-func deleteBackup(a *author) func(*world) { return deleteOne(a, a.pick(engine.EtcdBackups, nil)) }
+func deleteBackup(a *author) func(*env) { return deleteOne(a, a.pick(engine.EtcdBackups, nil)) }
 
 // newNetwork makes a network that nobody uses.
-func newNetwork(a *author) func(*world) {
+func newNetwork(a *author) func(*env) {
 	if a.count(engine.NetworkNamespaces) >= 4 {
 		return nil
 	}
@@ -179,11 +179,11 @@ func newNetwork(a *author) func(*world) {
 	return a.create(b, "NetworkNamespace", "v1alpha2", spec)
 }
 
-func deleteNetwork(a *author) func(*world) {
+func deleteNetwork(a *author) func(*env) {
 	return deleteOne(a, a.pick(engine.NetworkNamespaces, nil))
 }
 
-func resize(a *author) func(*world) {
+func resize(a *author) func(*env) {
 	b := a.pick(engine.Machines, right)
 	if b == nil {
 		return nil
@@ -191,7 +191,7 @@ func resize(a *author) func(*world) {
 	return a.patch(b, fmt.Sprintf(`{"spec":{"resources":{"cpu":{"cores":%d}}}}`, 1+a.random.IntN(4)))
 }
 
-func power(a *author) func(*world) {
+func power(a *author) func(*env) {
 	b := a.pick(engine.Machines, right)
 	if b == nil {
 		return nil
@@ -200,7 +200,7 @@ func power(a *author) func(*world) {
 	return a.patch(b, fmt.Sprintf(`{"spec":{"powerState":%q}}`, b.want.phase))
 }
 
-func restart(a *author) func(*world) {
+func restart(a *author) func(*env) {
 	b := a.pick(engine.Machines, right)
 	if b == nil {
 		return nil
@@ -209,9 +209,9 @@ func restart(a *author) func(*world) {
 	return a.patch(b, fmt.Sprintf(`{"spec":{"restartToken":"%d"}}`, a.next))
 }
 
-func deleteMachine(a *author) func(*world) { return deleteOne(a, a.pick(engine.Machines, nil)) }
+func deleteMachine(a *author) func(*env) { return deleteOne(a, a.pick(engine.Machines, nil)) }
 
-func deleteOne(a *author, b *being) func(*world) {
+func deleteOne(a *author, b *being) func(*env) {
 	if b == nil {
 		return nil
 	}

@@ -36,9 +36,9 @@ var wrongNetworkEdits = []string{
 
 // editNetwork changes a network that machines use in a way that has to be refused. One
 // that is not Ready yet is left alone: there everything may be changed.
-func editNetwork(a *author) func(*world) {
+func editNetwork(a *author) func(*env) {
 	s, merge := subject{engine.NetworkNamespaces, a.of(namespaces...), "network"}, a.of(wrongNetworkEdits...)
-	return func(w *world) {
+	return func(w *env) {
 		if nn := w.get(s); nn != nil && phaseOf(nn) == "Ready" {
 			w.refused(s, merge)
 		}
@@ -46,7 +46,7 @@ func editNetwork(a *author) func(*world) {
 }
 
 // tuneNetwork changes what may be changed of a network, whoever uses it.
-func tuneNetwork(a *author) func(*world) {
+func tuneNetwork(a *author) func(*env) {
 	namespace := a.of("chaos-a", "chaos-b", "chaos-c", "chaos-e")
 	tail := 100 + a.random.IntN(20)
 	all := []string{
@@ -56,12 +56,12 @@ func tuneNetwork(a *author) func(*world) {
 		`{"spec":{"ipAllocation":{"static":{"excludedAddresses":null}}}}`,
 	}
 	s, merge := subject{engine.NetworkNamespaces, namespace, "network"}, a.of(all...)
-	return func(w *world) { w.patch(s, want{phase: "Ready"}, merge) }
+	return func(w *env) { w.patch(s, want{phase: "Ready"}, merge) }
 }
 
 // newRival makes a network whose segment is part of one that machines use. It becomes
 // Ready with another VLAN.
-func newRival(a *author) func(*world) {
+func newRival(a *author) func(*env) {
 	if a.count(engine.NetworkNamespaces) >= 4 {
 		return nil
 	}
@@ -71,7 +71,7 @@ func newRival(a *author) func(*world) {
 	spec := map[string]any{"ipAllocation": map[string]any{"type": "static"}, "datacenterIdentifier": a.of("no-west-az1", "no-east-az1")}
 	b.mend = fmt.Sprintf(`{"spec":{"networkProvisioning":{"manual":{"vlanId":%d}}}}`, number)
 	do := a.create(b, "NetworkNamespace", "v1alpha2", spec)
-	return func(w *world) {
+	return func(w *env) {
 		spec["networkProvisioning"] = map[string]any{"provider": "manual", "manual": map[string]any{
 			"ipv4CIDR": fmt.Sprintf("%s.%d/26", w.base(), 128*i), "vlanId": 100 + i,
 		}}
@@ -98,19 +98,19 @@ func machineOf(a *author) *being     { return a.pick(engine.Machines, nil) }
 func clusterOf(a *author) *being     { return a.pick(engine.KubernetesClusters, nil) }
 func reservationOf(a *author) *being { return a.pick(engine.IPAllocations, nil) }
 
-func wrongEdit(a *author) func(*world) {
+func wrongEdit(a *author) func(*env) {
 	edit := wrongEdits[a.random.IntN(len(wrongEdits))]
 	b := edit.of(a)
 	if b == nil {
 		return nil
 	}
 	s := b.subject
-	return func(w *world) { w.refused(s, edit.merge) }
+	return func(w *env) { w.refused(s, edit.merge) }
 }
 
 // editConfiguration changes the NetworkConfiguration of a machine, and changes it back a
 // moment later.
-func editConfiguration(a *author) func(*world) {
+func editConfiguration(a *author) func(*env) {
 	b := a.pick(engine.Machines, right)
 	if b == nil {
 		return nil
@@ -118,7 +118,7 @@ func editConfiguration(a *author) func(*world) {
 	s := subject{engine.NetworkConfigurations, b.namespace, b.name}
 	pause := time.Duration(a.random.IntN(2000)) * time.Millisecond
 	edit := a.of("vlan", "description", "address", "mac", "interface")
-	return func(w *world) {
+	return func(w *env) {
 		nc := w.get(s)
 		if nc == nil || nc.GetDeletionTimestamp() != nil {
 			return
@@ -156,7 +156,7 @@ func macIn(interfaces []any) string {
 }
 
 // newReservation has a user reserve an address.
-func newReservation(a *author) func(*world) {
+func newReservation(a *author) func(*env) {
 	if a.count(engine.IPAllocations) >= 4 {
 		return nil
 	}
@@ -164,12 +164,12 @@ func newReservation(a *author) func(*world) {
 	return a.create(b, "IPAllocation", "v1alpha2", map[string]any{"networkNamespaceName": "network"})
 }
 
-func deleteReservation(a *author) func(*world) {
+func deleteReservation(a *author) func(*env) {
 	return deleteOne(a, a.pick(engine.IPAllocations, nil))
 }
 
 // refused changes an object in a way that the API server has to refuse.
-func (w *world) refused(s subject, merge string) {
+func (w *env) refused(s subject, merge string) {
 	w.t.Helper()
 	w.tell("patch %s %s, which has to be refused", s, merge)
 	w.try("patch "+s.String(), func(ctx context.Context) error {
@@ -185,7 +185,7 @@ func (w *world) refused(s subject, merge string) {
 }
 
 // edit changes a spec, if the object is still there.
-func (w *world) edit(s subject, spec map[string]any) {
+func (w *env) edit(s subject, spec map[string]any) {
 	w.t.Helper()
 	merge, err := json.Marshal(map[string]any{"spec": spec})
 	if err != nil {

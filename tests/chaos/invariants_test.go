@@ -20,7 +20,7 @@ import (
 )
 
 // always checks what has to hold at any moment.
-func (w *world) always() {
+func (w *env) always() {
 	w.t.Helper()
 	holders := map[string]string{}
 	for _, a := range w.list(engine.IPAllocations) {
@@ -66,7 +66,7 @@ func (w *world) always() {
 
 // oneSegmentEach checks that no two networks have overlapping prefixes on a VLAN, and that
 // on no VLAN two interfaces or machines have one address, whatever namespace they are in.
-func (w *world) oneSegmentEach() {
+func (w *env) oneSegmentEach() {
 	w.t.Helper()
 	type segment struct {
 		vlan   int64
@@ -117,7 +117,7 @@ func (w *world) oneSegmentEach() {
 	}
 }
 
-func (w *world) holds(holders map[string]string, address, namespace, name string) {
+func (w *env) holds(holders map[string]string, address, namespace, name string) {
 	w.t.Helper()
 	holder := namespace + "/" + name
 	if other, taken := holders[address]; taken {
@@ -126,7 +126,7 @@ func (w *world) holds(holders map[string]string, address, namespace, name string
 	holders[address] = holder
 }
 
-func (w *world) oneEach(machines map[string]string, owner, namespace, name string) {
+func (w *env) oneEach(machines map[string]string, owner, namespace, name string) {
 	w.t.Helper()
 	if other, taken := machines[owner]; taken {
 		w.fail(namespace, "the Machine with UID %s has the virtual machines %s and %s", owner, other, name)
@@ -135,7 +135,7 @@ func (w *world) oneEach(machines map[string]string, owner, namespace, name strin
 }
 
 // oneClusterEach checks that a cluster keeps its keys, and that its etcd began once.
-func (w *world) oneClusterEach() {
+func (w *env) oneClusterEach() {
 	w.t.Helper()
 	for _, secret := range w.list(engine.Secrets) {
 		for _, owner := range secret.GetOwnerReferences() {
@@ -197,7 +197,7 @@ func untrue(obj *unstructured.Unstructured) string {
 const calmFor = 8 * time.Minute
 
 // settle ends all trouble, and waits until everything is as it was asked for.
-func (w *world) settle() {
+func (w *env) settle() {
 	w.t.Helper()
 	w.tell("calm")
 	w.n.SetWeather(Weather{})
@@ -212,7 +212,7 @@ func (w *world) settle() {
 }
 
 // unsettled names an object that is not yet as it was asked for.
-func (w *world) unsettled() (namespace, why string) {
+func (w *env) unsettled() (namespace, why string) {
 	w.t.Helper()
 	w.always()
 	for _, s := range w.order {
@@ -259,7 +259,7 @@ func reasonOf(conditions []any) string {
 }
 
 // owned waits until what was made for an object is there once, and nothing else.
-func (w *world) owned() {
+func (w *env) owned() {
 	w.t.Helper()
 	w.until(calmFor, time.Second, func() (namespace, why string) {
 		if why := w.orphan(); why != "" {
@@ -270,7 +270,7 @@ func (w *world) owned() {
 }
 
 // orphan names something that is there without its owner, or not there with it.
-func (w *world) orphan() string {
+func (w *env) orphan() string {
 	w.t.Helper()
 	uids := map[types.UID]bool{}
 	for _, kind := range []schema.GroupVersionResource{engine.KubernetesClusters, engine.Machines, engine.NetworkConfigurations, engine.NetworkNamespaces, engine.IPAllocations} {
@@ -292,7 +292,7 @@ func (w *world) orphan() string {
 }
 
 // quiet checks that nothing is written while nothing changes.
-func (w *world) quiet() {
+func (w *env) quiet() {
 	w.t.Helper()
 	feed.Until(w.t, "nobody writes", func() (bool, string) {
 		since := time.Now()
@@ -309,7 +309,7 @@ func (w *world) quiet() {
 
 // gone deletes what is left, networks and their users in any order, and checks that
 // nothing stays of it.
-func (w *world) gone() {
+func (w *env) gone() {
 	w.t.Helper()
 	for _, s := range w.order {
 		if _, lives := w.living[s]; lives {

@@ -34,7 +34,7 @@ type costs struct {
 }
 
 // bounded checks that nothing costs too much for two minutes one after the other.
-func (w *world) bounded() {
+func (w *env) bounded() {
 	w.t.Helper()
 	now := time.Now()
 	if w.costs.checked.IsZero() {
@@ -70,7 +70,7 @@ func (w *world) bounded() {
 }
 
 // writes counts the requests of functions that change an object, by object.
-func (w *world) writes(since time.Time) map[string]int {
+func (w *env) writes(since time.Time) map[string]int {
 	w.t.Helper()
 	n := map[string]int{}
 	for _, r := range w.e.Requests(since) {
@@ -84,7 +84,7 @@ func (w *world) writes(since time.Time) map[string]int {
 // churn returns the changes of an object within some seconds, and how its writes were
 // answered, so that the cause of too many writes can be seen. It returns nothing for what is
 // no object.
-func (w *world) churn(what string) string {
+func (w *env) churn(what string) string {
 	resources := map[string]schema.GroupVersionResource{"kubernetesclusters": engine.KubernetesClusters, "machines": engine.Machines,
 		"networkconfigurations": engine.NetworkConfigurations, "networknamespaces": engine.NetworkNamespaces, "machineproviders": engine.MachineProviders}
 	kind, place, _ := strings.Cut(strings.TrimPrefix(what, "the functions write "), " ")
@@ -117,7 +117,7 @@ func (w *world) churn(what string) string {
 }
 
 // calls are the operations that simulators were asked for since they started.
-func (w *world) calls() map[string]map[string]int {
+func (w *env) calls() map[string]map[string]int {
 	all := map[string]map[string]int{}
 	for _, name := range simulators {
 		if n, err := w.e.Calls(name); err == nil { // it may have been killed

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func changeWeather(a *author) func(*world) {
+func changeWeather(a *author) func(*env) {
 	all := []Weather{
 		{}, {Drop: 0.2}, {Duplicate: 1}, {Delay: 2 * time.Second}, {Drop: 0.3, Duplicate: 0.5, Delay: 5 * time.Second}, {Drop: 1},
 	}
@@ -15,7 +15,7 @@ func changeWeather(a *author) func(*world) {
 		all = append(all, Weather{Delay: 3 * time.Minute}, Weather{Duplicate: 1, Delay: 2 * time.Minute})
 	}
 	weather := all[a.random.IntN(len(all))]
-	return func(w *world) {
+	return func(w *env) {
 		w.tell("the weather of events: %+v", weather)
 		w.n.SetWeather(weather)
 		w.lossy = w.lossy || weather.Drop > 0
@@ -24,31 +24,31 @@ func changeWeather(a *author) func(*world) {
 
 // troubleAPI makes the API server refuse, forget and lose answers, or functions end
 // at a write.
-func troubleAPI(a *author) func(*world) {
+func troubleAPI(a *author) func(*env) {
 	all := []Trouble{
 		{}, {Conflict: 0.3}, {Throttle: 0.2}, {Timeout: 0.1}, {Lost: 0.1}, {Kill: 0.05}, {Slow: 0.5},
 		{Conflict: 0.1, Throttle: 0.05, Timeout: 0.05, Lost: 0.05, Kill: 0.02, Slow: 0.1},
 	}
 	trouble := all[a.random.IntN(len(all))]
-	return func(w *world) {
+	return func(w *env) {
 		w.tell("the API server troubles functions: %+v", trouble)
 		w.api.SetTrouble(trouble)
 	}
 }
 
-func killFunction(a *author) func(*world) { return kill(a.of(functions...)) }
+func killFunction(a *author) func(*env) { return kill(a.of(functions...)) }
 
-func killSource(a *author) func(*world) {
+func killSource(a *author) func(*env) {
 	return kill(a.of("apiserversource-vitistack", "apiserversource-vitistack-resources"))
 }
 
-func killAPIServer(*author) func(*world)  { return kill("kube-apiserver") }
-func killEtcd(*author) func(*world)       { return kill("etcd") }
-func killGateway(*author) func(*world)    { return kill("gateway") }
-func killSimulators(*author) func(*world) { return kill("sim") }
+func killAPIServer(*author) func(*env)  { return kill("kube-apiserver") }
+func killEtcd(*author) func(*env)       { return kill("etcd") }
+func killGateway(*author) func(*env)    { return kill("gateway") }
+func killSimulators(*author) func(*env) { return kill("sim") }
 
-func kill(name string) func(*world) {
-	return func(w *world) {
+func kill(name string) func(*env) {
+	return func(w *env) {
 		w.tell("kill -9 %s", name)
 		_ = w.e.KillProcess(name)
 	}
@@ -56,8 +56,8 @@ func kill(name string) func(*world) {
 
 // restartAll kills everything at once, the broker with the events that it has, and
 // starts it again on what it has kept.
-func restartAll(*author) func(*world) {
-	return func(w *world) {
+func restartAll(*author) func(*env) {
+	return func(w *env) {
 		w.tell("kill -9 everything, and start it again")
 		w.lossy = true
 		w.e.Kill()
@@ -100,22 +100,22 @@ var misbehaviours = map[string][]string{
 // simulators are those of misbehaviours, in a fixed order.
 var simulators = []string{"talos", "kubevirt", "proxmox", "nam", "netbox", "kea"}
 
-func troubleBackend(a *author) func(*world) {
+func troubleBackend(a *author) func(*env) {
 	name := a.of(simulators...)
 	rule := a.of(misbehaviours[name]...)
-	return func(w *world) {
+	return func(w *env) {
 		w.tell("%s misbehaves: %s", name, rule)
 		w.e.SetFaults(name, rule)
 	}
 }
 
 // turnClock makes a function's clock go wrong by up to three minutes.
-func turnClock(a *author) func(*world) {
+func turnClock(a *author) func(*env) {
 	if !a.long {
 		return nil
 	}
 	function, off := a.of(functions...), time.Duration(a.random.IntN(360)-180)*time.Second
-	return func(w *world) {
+	return func(w *env) {
 		w.tell("the clock of %s is off by %s", function, off)
 		w.setClock(function, off)
 	}
@@ -123,7 +123,7 @@ func turnClock(a *author) func(*world) {
 
 // setClock is heeded at once by the function, if it was built to have a clock of
 // its own.
-func (w *world) setClock(function string, off time.Duration) {
+func (w *env) setClock(function string, off time.Duration) {
 	w.t.Helper()
 	path := filepath.Join(w.clocks, function)
 	if err := os.WriteFile(path+".new", []byte(fmt.Sprint(off)), 0o600); err != nil {

@@ -104,10 +104,10 @@ func TestRandomStory(t *testing.T) {
 }
 
 // newWorld starts an engine whose events, requests and clocks the story can trouble.
-func newWorld(t *testing.T, s settings) *world {
+func newWorld(t *testing.T, s settings) *env {
 	t.Helper()
 	t.Logf("seed %d", s.seed)
-	w := &world{
+	w := &env{
 		t: t, settings: s, clocks: t.TempDir(), began: time.Now(), at: -1,
 		living: map[subject]want{}, keys: map[string]string{}, etcds: map[string]uint64{},
 	}
@@ -125,7 +125,7 @@ func newWorld(t *testing.T, s settings) *world {
 }
 
 // simState is the folder of a simulator's state.
-func (w *world) simState(name ...string) string {
+func (w *env) simState(name ...string) string {
 	return filepath.Join(append([]string{w.e.Dir, "sim"}, name...)...)
 }
 

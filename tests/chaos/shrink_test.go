@@ -71,7 +71,7 @@ func TestShrink(t *testing.T) {
 
 // shorter tells the story again without some of its steps, in processes of their
 // own, and returns what the shortest one that fails says.
-func (w *world) shorter() string {
+func (w *env) shorter() string {
 	if w.settings.attempts == 0 || w.settings.steps != nil {
 		return ""
 	}

@@ -26,7 +26,7 @@ var confidential = regexp.MustCompile(`(?i)(?:key|secret|token|key-data):\s*"?([
 var word = regexp.MustCompile(`(?i)(token|secret|password)$`)
 
 // secretsKept looks for what Secrets hold wherever else the stack writes.
-func (w *world) secretsKept() {
+func (w *env) secretsKept() {
 	w.t.Helper()
 	type secret struct{ name, value string }
 	var secrets []secret
@@ -91,7 +91,7 @@ func (w *world) secretsKept() {
 
 // historyBegins waits until the gateway has its database: what was there before the
 // history began is no news.
-func (w *world) historyBegins() {
+func (w *env) historyBegins() {
 	w.t.Helper()
 	feed.Until(w.t, "the history begins", func() (bool, string) {
 		_, err := w.e.Ask("health/database")
@@ -101,7 +101,7 @@ func (w *world) historyBegins() {
 
 // remembered checks that the history has the making of each Machine, and the end of
 // those that are gone, exactly once.
-func (w *world) remembered() {
+func (w *env) remembered() {
 	w.t.Helper()
 	machines := map[string]string{}
 	for _, m := range w.list(engine.Machines) {
@@ -134,7 +134,7 @@ func (w *world) remembered() {
 }
 
 // history counts the events of a type, by the object that they are about.
-func (w *world) history(eventType string) (map[string]int, error) {
+func (w *env) history(eventType string) (map[string]int, error) {
 	const most = 1000
 	body, err := w.e.Ask(fmt.Sprintf("api/v1/events?limit=%d&type=%s", most, eventType))
 	if err != nil {

@@ -79,7 +79,7 @@ func TestKnative(t *testing.T) {
 }
 
 // serve says of each Knative Service where it is, in the place of Knative Serving.
-func (r *rig) serve() {
+func (r *env) serve() {
 	r.t.Helper()
 	for _, function := range r.List(functions, namespace, "") {
 		status := fmt.Sprintf(`{"status":{"address":{"url":"http://%s.%s.svc.cluster.local"}}}`, function.GetName(), namespace)
@@ -91,7 +91,7 @@ func (r *rig) serve() {
 }
 
 // untilReady waits until all objects of a kind are, in the words of Knative.
-func (r *rig) untilReady(kind schema.GroupVersionResource) {
+func (r *env) untilReady(kind schema.GroupVersionResource) {
 	r.t.Helper()
 	var names []string
 	feed.Until(r.t, kind.Resource+" are ready", func() (bool, string) {
@@ -122,7 +122,7 @@ func conditionOf(object *unstructured.Unstructured, kind string) string {
 }
 
 // defaultsAreFilledIn sees that Knative's webhook has looked at what was applied.
-func (r *rig) defaultsAreFilledIn(t *testing.T) {
+func (r *env) defaultsAreFilledIn(t *testing.T) {
 	for _, trigger := range r.List(triggers, namespace, "") {
 		if trigger.GetLabels()["eventing.knative.dev/broker"] != "vitistack" {
 			t.Errorf("Trigger %s has no label of its Broker", trigger.GetName())
@@ -130,7 +130,7 @@ func (r *rig) defaultsAreFilledIn(t *testing.T) {
 	}
 }
 
-func (r *rig) nonsenseIsRefused(t *testing.T) {
+func (r *env) nonsenseIsRefused(t *testing.T) {
 	trigger := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "eventing.knative.dev/v1", "kind": "Trigger", "metadata": map[string]any{"name": "nonsense"},
 		"spec": map[string]any{"broker": "vitistack"},
@@ -142,7 +142,7 @@ func (r *rig) nonsenseIsRefused(t *testing.T) {
 }
 
 // sinksAreInjected sees that Knative tells the Broker's address to those who send.
-func (r *rig) sinksAreInjected(t *testing.T) {
+func (r *env) sinksAreInjected(t *testing.T) {
 	const want = "http://broker-ingress.knative-eventing.svc.cluster.local/vitistack-system/vitistack"
 	subjects := map[string]schema.GroupVersionResource{
 		"gateway": deployments, "resync": functions, "allocate-ip": functions, "kea-reserve": functions, "provision-network": functions,
@@ -158,7 +158,7 @@ func (r *rig) sinksAreInjected(t *testing.T) {
 
 // restartPrograms makes the gateway and the functions see their environment, as a new
 // revision does.
-func (r *rig) restartPrograms() {
+func (r *env) restartPrograms() {
 	r.t.Helper()
 	r.RestartFree()
 	if err := r.KillProcess("gateway"); err != nil {
@@ -166,7 +166,7 @@ func (r *rig) restartPrograms() {
 	}
 }
 
-func (r *rig) clusterGetsRunning(t *testing.T) {
+func (r *env) clusterGetsRunning(t *testing.T) {
 	r.Apply("default", r.StaticNetwork("network", 10, 250))
 	r.Apply("default", r.Example("simple-kubernetescluster.yaml"))
 	r.UntilPhase(engine.KubernetesClusters, "default", "simple-cluster", "Running")
@@ -176,7 +176,7 @@ func (r *rig) clusterGetsRunning(t *testing.T) {
 }
 
 // resyncIsAsked sees that the PingSource wakes the function resync.
-func (r *rig) resyncIsAsked(t *testing.T) {
+func (r *env) resyncIsAsked(t *testing.T) {
 	feed.Until(t, "resync is started", func() (bool, string) {
 		for _, p := range r.Report().Processes {
 			if p.Name == "resync" && p.Starts > 0 {
@@ -188,7 +188,7 @@ func (r *rig) resyncIsAsked(t *testing.T) {
 }
 
 // deadLetterIsKept has a Trigger with this name, of which nobody takes the events.
-func (r *rig) deadLetterIsKept(t *testing.T, name string) {
+func (r *env) deadLetterIsKept(t *testing.T, name string) {
 	r.kubectl(`apiVersion: eventing.knative.dev/v1
 kind: Trigger
 metadata: {name: `+name+`, namespace: vitistack-system}

@@ -17,7 +17,7 @@ import (
 
 // authenticate turns authentication-oidc on in Knative, and the verification of deliveries in the stack, and waits until
 // both know who is who.
-func (r *rig) authenticate() {
+func (r *env) authenticate() {
 	r.t.Helper()
 	r.kubectl("", "patch", "configmap", "config-features", "--namespace", "knative-eventing", "--type", "merge", "--patch", `{"data":{"authentication-oidc":"enabled"}}`)
 	r.kubectl("", "patch", "configmap", "vitistack-config", "--namespace", namespace, "--type", "merge", "--patch", `{"data":{"OIDC_ENABLED":"true"}}`)
@@ -44,7 +44,7 @@ func (r *rig) authenticate() {
 
 // triggersHaveTokens sees that Knative knows what a token of each Trigger of the stack is for, and that it is the
 // ServiceAccount that the function expects.
-func (r *rig) triggersHaveTokens(t *testing.T) {
+func (r *env) triggersHaveTokens(t *testing.T) {
 	for _, trigger := range r.List(triggers, namespace, "") {
 		audience, _, _ := unstructured.NestedString(trigger.Object, "status", "subscriberAudience")
 		account, _, _ := unstructured.NestedString(trigger.Object, "status", "auth", "serviceAccountName")
@@ -62,7 +62,7 @@ func (r *rig) triggersHaveTokens(t *testing.T) {
 }
 
 // authenticatedClusterGetsRunning has a cluster made while each delivery has to prove its Trigger, and every event its sender.
-func (r *rig) authenticatedClusterGetsRunning(t *testing.T) {
+func (r *env) authenticatedClusterGetsRunning(t *testing.T) {
 	r.Apply("default", strings.ReplaceAll(r.Example("simple-kubernetescluster.yaml"), "simple-cluster", "proven-cluster"))
 	r.UntilPhase(engine.KubernetesClusters, "default", "proven-cluster", "Running")
 	logs, err := filepath.Glob(filepath.Join(r.Dir, "logs", "*.log"))

@@ -51,7 +51,7 @@ type TriggerStats struct {
 }
 
 // New returns a broker without Triggers. It logs what it loses or gives to a dead letter sink. near, if not nil, is
-// given each request first, and returns http.ErrSkipAltProtocol for one that is to go over the network.
+// called first for each request, and returns http.ErrSkipAltProtocol for a request over the network.
 func New(log *slog.Logger, near http.RoundTripper) *Broker {
 	ctx, cancel := context.WithCancel(context.Background())
 	transport := &http.Transport{

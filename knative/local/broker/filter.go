@@ -38,7 +38,7 @@ func newFilters(specs []eventingv1.SubscriptionsAPIFilter) ([]eventfilter.Filter
 }
 
 // newDialect makes one filter. Knative's conjunction and disjunction reorder themselves in a goroutine, which races
-// with their use, and its leaves copy all extensions of the event to look at one.
+// with their use, and its leaves copy all extensions of the event to read one.
 func newDialect(spec eventingv1.SubscriptionsAPIFilter) (eventfilter.Filter, error) {
 	switch {
 	case len(spec.Exact) > 0:

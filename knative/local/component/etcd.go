@@ -40,7 +40,7 @@ func Etcd(ctx context.Context, args []string) error {
 	config.ListenPeerUrls = []url.URL{{Scheme: "unix", Host: peerSocket}}
 	config.InitialCluster = config.InitialClusterFromName(config.Name)
 	config.UnsafeNoFsync = true
-	// With one member there is nobody to hear from: elect at once. The default ticks add up to a second to a start.
+	// A single member needs no votes of others, so it starts the election at once. The default ticks add up to a second to a start.
 	config.TickMs, config.ElectionMs = 20, 100
 	config.LogLevel = "warn"
 	config.WarningUnaryRequestDuration = time.Second
@@ -68,7 +68,7 @@ func Etcd(ctx context.Context, args []string) error {
 	}
 }
 
-// ready tells the supervisor that the component does its work.
+// ready notifies the supervisor that the component is ready.
 func ready(supervisor *os.File) error {
 	_, err := supervisor.Write([]byte{1})
 	if err := errors.Join(err, supervisor.Close()); err != nil {

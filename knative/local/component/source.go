@@ -21,11 +21,11 @@ import (
 // Source runs Knative's ApiServerSource adapter until ctx ends. Its configuration is in the environment, exactly as
 // Knative's controller puts it there (K_SOURCE_CONFIG, K_SINK, NAME, NAMESPACE, ...). --watches says how many
 // watches it opens; when the last one stands, one byte goes to ReadyFD, because only from then on is a change
-// to an object an event. KUBE_FEATURE_WatchListClient must be false, so that a watch begins where its list ended.
+// to an object an event. KUBE_FEATURE_WatchListClient must be false, so that a watch starts where its list ended.
 func Source(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("apiserversource", flag.ContinueOnError)
 	kubeconfig := flags.String("kubeconfig", "kubeconfig", "file with the address and credentials of the API server")
-	watches := flags.Int("watches", 1, "number of watches that the configuration asks for")
+	watches := flags.Int("watches", 1, "number of watches that the configuration needs")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func Source(ctx context.Context, args []string) error {
 	return nil
 }
 
-// watchCounter sees every request of the adapter and tells once when want different watches have been answered.
+// watchCounter sees every request of the adapter, and calls back once when it has seen answers to want different watches.
 type watchCounter struct {
 	next  http.RoundTripper
 	want  int

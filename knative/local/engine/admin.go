@@ -25,7 +25,7 @@ type report struct {
 	URLs      Summary               `json:"urls"`
 }
 
-// admin is the engine's own HTTP endpoint, on the loopback address, for people and tests.
+// admin is the engine's own HTTP endpoint, on the loopback address, for users and tests.
 func (e *engine) admin() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", e.serveReport)

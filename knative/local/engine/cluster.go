@@ -175,7 +175,7 @@ func (c *cluster) Secret(ctx context.Context, namespace, name string) (map[strin
 	return values, nil
 }
 
-// configMap returns the ConfigMap that --config asks for.
+// configMap returns the ConfigMap with the values of --config.
 func configMap(namespace, name string, data map[string]string) (*unstructured.Unstructured, error) {
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&corev1.ConfigMap{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},

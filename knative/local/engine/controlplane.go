@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/vitistack/stack/knative/local/pki"
@@ -97,7 +98,7 @@ func (p *controlPlane) apiServer() process.Spec {
 }
 
 // apiServerEnv trades memory for CPU, of which a fifth would go into collecting garbage and growing stacks otherwise.
-// What is set in the engine's own environment stands over it.
+// Variables in the engine's own environment override it.
 func apiServerEnv() []string { return []string{"GOGC=200", "GODEBUG=adaptivestackstart=1"} }
 
 func (p *controlPlane) apiServerFlags() []string {
@@ -114,7 +115,7 @@ func (p *controlPlane) apiServerFlags() []string {
 		"--service-account-signing-key-file=" + p.keys.ServiceAccountKey,
 		"--service-cluster-ip-range=" + serviceNetwork,
 		"--profiling=false",
-		// Nobody protects volumes that are in use, so nobody would take the finalizer away again.
+		// The controller that removes this finalizer does not run here.
 		"--disable-admission-plugins=StorageObjectInUseProtection",
 		// An idle API server shall write nothing: no endpoints, no lease of its own.
 		"--endpoint-reconciler-type=none",
@@ -128,7 +129,7 @@ func (p *controlPlane) apiServerFlags() []string {
 }
 
 // bootstrap are checks of readiness that an administrator need not wait for. They make roles and classes, and wait a second
-// before they begin.
+// before they start.
 var bootstrap = []string{"poststarthook/rbac/bootstrap-roles", "poststarthook/scheduling/bootstrap-system-priority-classes"}
 
 // awaitReady waits until the API server is ready for everybody.
@@ -178,21 +179,16 @@ func controllers(o Options, s *state) process.Spec {
 	}
 }
 
-// poll calls holds until it returns true or ctx ends.
+// poll calls holds until it returns true or ctx ends, and then returns the cause of that.
 func poll(ctx context.Context, holds func() bool) error {
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-tick.C:
-		}
+	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(context.Context) (bool, error) { return holds(), nil })
+	if err != nil {
+		return context.Cause(ctx)
 	}
 	return nil
 }
 
-// readyPipe is how a component tells that it does its work: by a byte on its file descriptor 3.
+// readyPipe is how a component reports that it is ready: by a byte on its file descriptor 3.
 type readyPipe struct {
 	mu            sync.Mutex
 	parent, child *os.File

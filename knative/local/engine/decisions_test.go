@@ -40,19 +40,19 @@ func TestRead(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		object string
-		want   story
+		want   progress
 	}{
 		"Nothing":      {reason: "a new object tells nothing", object: "metadata: {name: a}"},
-		"Phase":        {reason: "status.phase", object: "status: {phase: Running}", want: story{phase: "Running"}},
-		"Provisioning": {reason: "status.provisioningPhase goes first", object: "status: {phase: Active, provisioningPhase: Ready}", want: story{phase: "Ready"}},
-		"Deleting":     {reason: "what is being deleted says so", object: "metadata: {deletionTimestamp: '2026-01-01T00:00:00Z'}\nstatus: {phase: Running}", want: story{phase: "Deleting"}},
-		"Ready":        {reason: "a condition that is met is no reason", object: "status: {phase: Running, conditions: [{type: Ready, status: 'True', reason: AllGood}]}", want: story{phase: "Running"}},
-		"NotReady":     {reason: "why it is not ready", object: "status: {phase: Pending, conditions: [{type: Other, status: 'False', reason: X}, {type: Ready, status: 'False', reason: NoNetwork, message: create one}]}", want: story{phase: "Pending", reason: "NoNetwork", message: "create one"}},
+		"Phase":        {reason: "status.phase", object: "status: {phase: Running}", want: progress{phase: "Running"}},
+		"Provisioning": {reason: "status.provisioningPhase goes first", object: "status: {phase: Active, provisioningPhase: Ready}", want: progress{phase: "Ready"}},
+		"Deleting":     {reason: "what is being deleted says so", object: "metadata: {deletionTimestamp: '2026-01-01T00:00:00Z'}\nstatus: {phase: Running}", want: progress{phase: "Deleting"}},
+		"Ready":        {reason: "a condition that is met is no reason", object: "status: {phase: Running, conditions: [{type: Ready, status: 'True', reason: AllGood}]}", want: progress{phase: "Running"}},
+		"NotReady":     {reason: "why it is not ready", object: "status: {phase: Pending, conditions: [{type: Other, status: 'False', reason: X}, {type: Ready, status: 'False', reason: NoNetwork, message: create one}]}", want: progress{phase: "Pending", reason: "NoNetwork", message: "create one"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(tc.want, read(object(t, tc.object)), cmp.AllowUnexported(story{})); diff != "" {
+			if diff := cmp.Diff(tc.want, read(object(t, tc.object)), cmp.AllowUnexported(progress{})); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})
@@ -63,23 +63,23 @@ func TestTell(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason      string
-		before, now story
+		before, now progress
 		want        string // empty: nothing is told
 	}{
-		"First":         {reason: "the first phase", now: story{phase: "Pending"}, want: "Pending"},
-		"Next":          {reason: "a new phase, and how long the old one took", before: story{phase: "Creating"}, now: story{phase: "Running"}, want: "Creating → Running  (4.2 s)"},
-		"Same":          {reason: "nothing new", before: story{phase: "Running"}, now: story{phase: "Running"}},
-		"Waiting":       {reason: "a reason to wait", before: story{phase: "Pending"}, now: story{phase: "Pending", reason: "NoNetwork", message: "create one"}, want: "Pending  waiting: NoNetwork: create one"},
-		"SameReason":    {reason: "another message is not told", before: story{phase: "Pending", reason: "NoNetwork", message: "a"}, now: story{phase: "Pending", reason: "NoNetwork", message: "b"}},
-		"OtherReason":   {reason: "another reason is", before: story{phase: "Pending", reason: "NoNetwork"}, now: story{phase: "Pending", reason: "NoAddress"}, want: "Pending  waiting: NoAddress"},
-		"PhaseAsReason": {reason: "a reason that repeats the phase says nothing", before: story{phase: "Pending"}, now: story{phase: "Pending", reason: "Pending"}},
-		"Both":          {reason: "a new phase with a reason to wait", before: story{phase: "Running"}, now: story{phase: "Failed", reason: "DiskLost", message: "gone"}, want: "Running → Failed  (4.2 s)  waiting: DiskLost: gone"},
-		"Resolved":      {reason: "a reason that goes away is told by the phase", before: story{phase: "Pending", reason: "NoNetwork"}, now: story{phase: "Pending"}},
+		"First":         {reason: "the first phase", now: progress{phase: "Pending"}, want: "Pending"},
+		"Next":          {reason: "a new phase, and how long the old one took", before: progress{phase: "Creating"}, now: progress{phase: "Running"}, want: "Creating → Running  (4.2 s)"},
+		"Same":          {reason: "nothing new", before: progress{phase: "Running"}, now: progress{phase: "Running"}},
+		"Waiting":       {reason: "a reason to wait", before: progress{phase: "Pending"}, now: progress{phase: "Pending", reason: "NoNetwork", message: "create one"}, want: "Pending  waiting: NoNetwork: create one"},
+		"SameReason":    {reason: "another message is not printed", before: progress{phase: "Pending", reason: "NoNetwork", message: "a"}, now: progress{phase: "Pending", reason: "NoNetwork", message: "b"}},
+		"OtherReason":   {reason: "another reason is", before: progress{phase: "Pending", reason: "NoNetwork"}, now: progress{phase: "Pending", reason: "NoAddress"}, want: "Pending  waiting: NoAddress"},
+		"PhaseAsReason": {reason: "a reason that repeats the phase says nothing", before: progress{phase: "Pending"}, now: progress{phase: "Pending", reason: "Pending"}},
+		"Both":          {reason: "a new phase with a reason to wait", before: progress{phase: "Running"}, now: progress{phase: "Failed", reason: "DiskLost", message: "gone"}, want: "Running → Failed  (4.2 s)  waiting: DiskLost: gone"},
+		"Resolved":      {reason: "a reason that goes away shows in the phase", before: progress{phase: "Pending", reason: "NoNetwork"}, now: progress{phase: "Pending"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			line, ok := tell(tc.before, tc.now, 4200*time.Millisecond)
+			line, ok := formatTransition(tc.before, tc.now, 4200*time.Millisecond)
 			if diff := cmp.Diff(tc.want, line); diff != "" || ok != (tc.want != "") {
 				t.Errorf("%s (-want +got, told %v):\n%s", tc.reason, ok, diff)
 			}

@@ -258,7 +258,7 @@ func (e *engine) install(ctx context.Context) error {
 	return e.plane.awaitReady(ctx)
 }
 
-// documents are the manifests, and the ConfigMap that --config asks for.
+// documents are the manifests, and the ConfigMap with the values of --config.
 func (e *engine) documents() ([]manifest.Document, error) {
 	if len(e.options.Config) == 0 {
 		return e.topology.Documents, nil

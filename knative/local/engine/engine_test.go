@@ -32,7 +32,7 @@ func TestEngine(t *testing.T) {
 	r := startRig(t, o, out)
 	for _, part := range []struct {
 		name string
-		run  func(*testing.T, *rig)
+		run  func(*testing.T, *env)
 	}{
 		{"AppliedFileIsSeen", appliedFileIsSeen},
 		{"NotesAreTold", notesAreTold},
@@ -52,20 +52,20 @@ func TestEngine(t *testing.T) {
 		{"SecondStartChangesNothing", secondStartChangesNothing},
 	} {
 		if !t.Run(part.name, func(t *testing.T) {
-			part.run(t, &rig{t: t, options: r.options, out: r.out, summary: r.summary, cluster: r.cluster, stop: r.stop})
+			part.run(t, &env{t: t, options: r.options, out: r.out, summary: r.summary, cluster: r.cluster, stop: r.stop})
 		}) {
 			return
 		}
 	}
 }
 
-func notesAreTold(t *testing.T, r *rig) {
+func notesAreTold(t *testing.T, r *env) {
 	if !strings.Contains(r.out.String(), "\n  extra        http://there\n") {
 		t.Errorf("the start-up block does not tell what a process notes:\n%s", r.out)
 	}
 }
 
-func (r *rig) create(name string) *unstructured.Unstructured {
+func (r *env) create(name string) *unstructured.Unstructured {
 	r.t.Helper()
 	created, err := r.cluster.dynamic.Resource(widgets).Namespace("default").Create(context.Background(), widget(name), metav1.CreateOptions{})
 	if err != nil {
@@ -74,7 +74,7 @@ func (r *rig) create(name string) *unstructured.Unstructured {
 	return created
 }
 
-func (r *rig) awaitRecord(program, kind, name string) line {
+func (r *env) awaitRecord(program, kind, name string) line {
 	r.t.Helper()
 	var found line
 	r.eventually(fmt.Sprintf("%s gets %s of %s", program, kind, name), func() bool {
@@ -86,11 +86,11 @@ func (r *rig) awaitRecord(program, kind, name string) line {
 }
 
 // appliedFileIsSeen: the source watches before --apply, so the creation is an event.
-func appliedFileIsSeen(_ *testing.T, r *rig) {
+func appliedFileIsSeen(_ *testing.T, r *env) {
 	r.awaitRecord("paint", "dev.knative.apiserver.ref.add", "applied")
 }
 
-func pingAtStart(t *testing.T, r *rig) {
+func pingAtStart(t *testing.T, r *env) {
 	r.eventually("the first ping", func() bool {
 		return slices.ContainsFunc(r.records("paint"), func(l line) bool { return l.Type == "dev.knative.sources.ping" && l.Data == `{"tick":true}` })
 	})
@@ -105,7 +105,7 @@ func pingAtStart(t *testing.T, r *rig) {
 	}
 }
 
-func functionActsAsItsServiceAccount(t *testing.T, r *rig) {
+func functionActsAsItsServiceAccount(t *testing.T, r *env) {
 	r.create("one")
 	got := r.awaitRecord("paint", "dev.knative.apiserver.ref.add", "one")
 	want := line{
@@ -126,14 +126,14 @@ func functionActsAsItsServiceAccount(t *testing.T, r *rig) {
 	}
 }
 
-func replyReachesTheGateway(t *testing.T, r *rig) {
+func replyReachesTheGateway(t *testing.T, r *env) {
 	got := r.awaitRecord("gateway", "test.painted", "one")
 	if diff := cmp.Diff([]string{"/events", "system:serviceaccount:vitistack-system:gateway"}, []string{got.Path, got.User}); diff != "" {
 		t.Errorf("path and user of the delivery (-want +got):\n%s", diff)
 	}
 }
 
-func transitionsAreTold(_ *testing.T, r *rig) {
+func transitionsAreTold(_ *testing.T, r *env) {
 	r.eventually("the new phase is printed", func() bool {
 		return strings.Contains(r.out.String(), "Widget default/one  created") && strings.Contains(r.out.String(), "Widget default/one  Painted")
 	})
@@ -143,7 +143,7 @@ func transitionsAreTold(_ *testing.T, r *rig) {
 	r.eventually("the end is printed", func() bool { return strings.Contains(r.out.String(), "Widget default/one  Painted → gone") })
 }
 
-func knativeObjectsAreReady(t *testing.T, r *rig) {
+func knativeObjectsAreReady(t *testing.T, r *env) {
 	cases := map[string]struct {
 		gvr  schema.GroupVersionResource
 		name string
@@ -171,7 +171,7 @@ func knativeObjectsAreReady(t *testing.T, r *rig) {
 }
 
 // placed is the port of this machine that a name has.
-func (r *rig) placed(name string) int {
+func (r *env) placed(name string) int {
 	r.t.Helper()
 	var all map[string]int
 	text, err := os.ReadFile(filepath.Join(r.options.State, "ports.json"))
@@ -194,7 +194,7 @@ func readyCondition(object *unstructured.Unstructured) string {
 	return ""
 }
 
-func triggerAtRunTime(t *testing.T, r *rig) {
+func triggerAtRunTime(t *testing.T, r *env) {
 	got := make(chan string, 100)
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) { got <- request.Header.Get("Ce-Subject") }))
 	t.Cleanup(server.Close)
@@ -244,7 +244,7 @@ func triggerAtRunTime(t *testing.T, r *rig) {
 }
 
 // ownedObjectsAreCollected needs the garbage collector and the namespace controller.
-func ownedObjectsAreCollected(t *testing.T, r *rig) {
+func ownedObjectsAreCollected(t *testing.T, r *env) {
 	owner := r.create("owner")
 	owned := widget("owned")
 	owned.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "test.vitistack.io/v1", Kind: "Widget", Name: owner.GetName(), UID: owner.GetUID()}})
@@ -273,7 +273,7 @@ func ownedObjectsAreCollected(t *testing.T, r *rig) {
 	})
 }
 
-func adminEndpoint(t *testing.T, r *rig) {
+func adminEndpoint(t *testing.T, r *env) {
 	r.post("/kill/nobody", http.StatusNotFound)
 	r.post("/kill/etcd?signal=nonsense", http.StatusBadRequest)
 	r.post("/kill/etcd?signal=CONT", http.StatusNoContent)
@@ -294,7 +294,7 @@ func adminEndpoint(t *testing.T, r *rig) {
 	}
 }
 
-func kubectlScript(t *testing.T, r *rig) {
+func kubectlScript(t *testing.T, r *env) {
 	out, err := command(t, filepath.Join(r.options.State, "kubectl"), "get", "ksvc,trigger", "-n", "vitistack-system")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)

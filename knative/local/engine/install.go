@@ -97,7 +97,7 @@ func (d definitions) awaitEstablished(ctx context.Context, c *cluster) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, establishTimeout)
 	defer cancel()
-	// Without a resource version a watch begins with what is there.
+	// A watch without a resource version starts with the existing objects.
 	watcher, err := c.dynamic.Resource(crdResource).Watch(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("watch CRDs: %w", err)
@@ -109,9 +109,9 @@ func (d definitions) awaitEstablished(ctx context.Context, c *cluster) error {
 			continue
 		}
 		switch {
-		case holds(object, apiextensionsv1.Established):
+		case hasCondition(object, apiextensionsv1.Established):
 			delete(missing, object.GetName())
-		case event.Type == watch.Added && holds(object, apiextensionsv1.NamesAccepted):
+		case event.Type == watch.Added && hasCondition(object, apiextensionsv1.NamesAccepted):
 			if err := touch(ctx, c, object.GetName()); err != nil {
 				return err
 			}
@@ -123,8 +123,8 @@ func (d definitions) awaitEstablished(ctx context.Context, c *cluster) error {
 	return fmt.Errorf("wait for CRDs: %v not established within %s", slices.Sorted(maps.Keys(missing)), establishTimeout)
 }
 
-// holds tells whether a CRD has a condition.
-func holds(object *unstructured.Unstructured, condition apiextensionsv1.CustomResourceDefinitionConditionType) bool {
+// hasCondition reports whether a CRD has a condition.
+func hasCondition(object *unstructured.Unstructured, condition apiextensionsv1.CustomResourceDefinitionConditionType) bool {
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, crd); err != nil {
 		return false
@@ -191,13 +191,13 @@ func (i *installation) applyOne(ctx context.Context, d manifest.Document) error 
 	return nil
 }
 
-// finish deletes what is not in the manifests any more.
+// finish deletes objects that the manifests do not have.
 func (i *installation) finish(ctx context.Context) error {
 	var before []applied
 	if err := i.state.read("applied.json", &before); err != nil {
 		return err
 	}
-	// What is to be deleted is remembered until it is.
+	// The names of objects to delete are stored until the objects are deleted.
 	if err := i.state.write("applied.json", slices.Concat(i.done, before)); err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/vitistack/stack/knative/local/process"
 )
 
-func idleFunctionStops(t *testing.T, r *rig) {
+func idleFunctionStops(t *testing.T, r *env) {
 	r.eventually("the idle function is stopped", func() bool { return r.process("paint").State == process.StateStopped })
 	before := r.process("paint")
 	if before.LastStartMillis <= 0 || before.LastError != "" {
@@ -38,7 +38,7 @@ func idleFunctionStops(t *testing.T, r *rig) {
 }
 
 // idleSystemWritesNothing counts requests that could write, for a while in which nothing happens.
-func idleSystemWritesNothing(t *testing.T, r *rig) {
+func idleSystemWritesNothing(t *testing.T, r *env) {
 	const idle = 8 * time.Second
 	began := time.Now()
 	<-time.After(idle)
@@ -62,7 +62,7 @@ func idleSystemWritesNothing(t *testing.T, r *rig) {
 	}
 }
 
-func killedComponentsComeBack(_ *testing.T, r *rig) {
+func killedComponentsComeBack(_ *testing.T, r *env) {
 	for _, name := range []string{"apiserversource", "kube-controllers", "etcd", "kube-apiserver", "gateway", "extra"} {
 		before := r.process(name)
 		r.post("/kill/"+name, http.StatusNoContent)
@@ -85,7 +85,7 @@ func killedComponentsComeBack(_ *testing.T, r *rig) {
 	}
 }
 
-func cleanStop(t *testing.T, r *rig) {
+func cleanStop(t *testing.T, r *env) {
 	var pids []int
 	for _, status := range r.report().Processes {
 		if status.PID != 0 {
@@ -109,7 +109,7 @@ func cleanStop(t *testing.T, r *rig) {
 }
 
 // secondStartChangesNothing, except that an object that is left out of the manifests is deleted.
-func secondStartChangesNothing(t *testing.T, r *rig) {
+func secondStartChangesNothing(t *testing.T, r *env) {
 	o := r.options
 	o.Apply = nil
 	o.Root = filepath.Join(t.TempDir(), "root")

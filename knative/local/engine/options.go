@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Options are what `viti-local up` can be told.
+// Options are the flags of `viti-local up`.
 type Options struct {
 	Root          string // of the repository
 	State         string
@@ -46,7 +46,7 @@ type extraProcess struct{ name, command string }
 const usage = `viti-local up: run the whole stack on this machine, with a real Kubernetes API server, etcd and Knative event source.
 
 It reads apis/crds/*.yaml and knative/*.yaml below --root, starts what they describe as processes, and stays in the
-foreground; Ctrl-C stops everything. Its state is in --state: remove that directory to begin anew.
+foreground; Ctrl-C stops everything. Its state is in --state: remove that directory to start from scratch.
 
 Usage: viti-local up [flags]
 
@@ -56,7 +56,7 @@ Usage: viti-local up [flags]
 func ParseOptions(args []string, out io.Writer) (Options, error) {
 	o := Options{Out: out, Config: map[string]string{}}
 	flags := flag.NewFlagSet("viti-local up", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // the caller tells the error
+	flags.SetOutput(io.Discard) // the caller prints the error
 	flags.Usage = func() {}
 	flags.StringVar(&o.Root, "root", ".", "`directory` of the repository")
 	flags.StringVar(&o.State, "state", ".run", "`directory` of the state: data, keys, kubeconfig, logs")

@@ -50,7 +50,7 @@ func (e *engine) placeDeployments() error {
 	return nil
 }
 
-// place finds a port for each of the container. The first one is the program's own, which it is told as PORT.
+// place finds a port for each of the container. The first is the program's own port, in the variable PORT.
 func (e *engine) place(program manifest.Program) (ports, error) {
 	placed := ports{}
 	of := func(name string, port int, flag string) (int, error) {

@@ -63,7 +63,7 @@ func (p *programs) current(ctx context.Context, program manifest.Program) (manif
 	return manifest.ReadProgram(object)
 }
 
-// command resolves environment and credentials anew, as a kubelet does for each container that it starts.
+// command resolves environment and credentials each time, as a kubelet does for each container that it starts.
 func (p *programs) command(ctx context.Context, program manifest.Program, port int) (process.Command, error) {
 	program, err := p.current(ctx, program)
 	if err != nil {
@@ -153,7 +153,7 @@ func replaceFiles(dir string, files map[string]string) error {
 // tokenMount is where a SinkBinding of Knative's own puts the token for its sink.
 const tokenMount = "/oidc"
 
-// relocate points what the program is told of its volumes to directories of the state.
+// relocate replaces the paths of volumes in arguments and environment by directories of the state.
 func (p *programs) relocate(program manifest.Program, env map[string]string, args []string) error {
 	directories, err := program.Directories()
 	if err != nil {
@@ -196,14 +196,14 @@ func flatten(env map[string]string) []string {
 	return list
 }
 
-// extra returns what --process asks for. gateway is where the gateway will be, or empty.
+// extra returns the programs of --process. gateway is where the gateway will be, or empty.
 func (p *programs) extra(e extraProcess, gateway string) process.Spec {
 	return process.Spec{
 		Name: e.name, Kind: "process", Grace: componentGrace,
 		Command: func(context.Context) (process.Command, error) {
 			notes := p.state.path("notes", e.name)
 			if err := errors.Join(os.MkdirAll(filepath.Dir(notes), 0o700), os.RemoveAll(notes)); err != nil {
-				return process.Command{}, fmt.Errorf("make room for what %s tells: %w", e.name, err)
+				return process.Command{}, fmt.Errorf("create the log of %s: %w", e.name, err)
 			}
 			env := append(os.Environ(), "KUBECONFIG="+p.state.path("kubeconfig"), "NOTES="+notes, "GATEWAY_URL="+gateway)
 			return process.Command{Path: "/bin/sh", Args: []string{"-c", "exec " + e.command}, Env: env, Dir: p.options.Root}, nil

@@ -36,7 +36,7 @@ func (e *engine) startPrograms(ctx, background context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := narrate(ctx, background, e.cluster, e.printer, e.definitions.own); err != nil {
+	if err := printTransitions(ctx, background, e.cluster, e.printer, e.definitions.own); err != nil {
 		return err
 	}
 	if err := e.writeStatuses(ctx); err != nil {
@@ -52,7 +52,7 @@ func (e *engine) startPrograms(ctx, background context.Context) error {
 	return e.startPings(background)
 }
 
-// startBrokers makes Triggers heeded. Where the manifests have no Broker, Triggers are somebody else's.
+// startBrokers starts the Brokers and their Triggers, if the manifests have a Broker.
 func (e *engine) startBrokers(ctx, background context.Context) error {
 	if len(e.topology.Brokers) == 0 {
 		return nil
@@ -105,7 +105,7 @@ func (e *engine) startSources(ctx context.Context) ([]*process.Service, error) {
 
 // awaitDeployments waits for each, but not forever: the rest works without.
 func (e *engine) awaitDeployments(ctx context.Context, deployments []*process.Service) {
-	patience, cancel := context.WithTimeoutCause(ctx, gatewayTimeout, fmt.Errorf("not ready within %s; going on without", gatewayTimeout))
+	patience, cancel := context.WithTimeoutCause(ctx, gatewayTimeout, fmt.Errorf("not ready within %s; continuing without it", gatewayTimeout))
 	defer cancel()
 	for _, service := range deployments {
 		if err := service.Wait(patience); err != nil && ctx.Err() == nil {

@@ -54,7 +54,7 @@ func (e *engine) serve(listener net.Listener, handler http.Handler) {
 func (e *engine) listenFunctions() error {
 	for _, program := range e.topology.Functions {
 		if e.listeners[program.Name] != nil {
-			return fmt.Errorf("read the Knative Services: two are called %s; the local engine tells them apart by name", program.Name)
+			return fmt.Errorf("read the Knative Services: two are called %s; the local engine identifies them by name", program.Name)
 		}
 		listener, err := e.state.listen(program.Name, 0, "")
 		if err != nil {

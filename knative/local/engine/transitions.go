@@ -15,16 +15,16 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// story is what an object tells of itself.
-type story struct {
+// progress is the phase of an object, and why it is not ready.
+type progress struct {
 	phase   string
 	reason  string // why it is not ready; empty when it is, or does not say
 	message string
 }
 
 // read takes the phase from status.phase or status.provisioningPhase and the reason from the condition Ready.
-func read(object *unstructured.Unstructured) story {
-	var s story
+func read(object *unstructured.Unstructured) progress {
+	var s progress
 	for _, field := range []string{"provisioningPhase", "phase"} {
 		if phase, _, _ := unstructured.NestedString(object.Object, "status", field); phase != "" {
 			s.phase = phase
@@ -49,9 +49,9 @@ func text(value any) string {
 	return s
 }
 
-// tell returns the line for a change from one story to the next, and false when there is nothing to tell: the phase is
-// the same, and the reason too, or it only repeats the phase. took is how long the object was in the old phase.
-func tell(before, now story, took time.Duration) (string, bool) {
+// formatTransition returns the line for a change of progress. It returns false if phase and reason are the same, or if
+// the new reason only repeats the phase. took is how long the object was in the old phase.
+func formatTransition(before, now progress, took time.Duration) (string, bool) {
 	waiting := ""
 	if now.reason != "" && !strings.EqualFold(now.reason, now.phase) {
 		waiting = strings.TrimSuffix("waiting: "+now.reason+": "+now.message, ": ")
@@ -68,17 +68,17 @@ func tell(before, now story, took time.Duration) (string, bool) {
 	return "", false
 }
 
-// narrator prints a line for each transition of the objects of some kinds.
-type narrator struct {
+// transitionPrinter prints a line for each transition of the objects of some kinds.
+type transitionPrinter struct {
 	printer *printer
 
 	mu    sync.Mutex
 	since map[types.UID]time.Time // of the phase an object is in
 }
 
-// narrate watches the kinds until background ends. What is there at its start is not told.
-func narrate(ctx, background context.Context, c *cluster, p *printer, kinds []*apiextensionsv1.CustomResourceDefinition) error {
-	n := &narrator{printer: p, since: map[types.UID]time.Time{}}
+// printTransitions watches the kinds until background ends. It prints nothing for the objects that exist at its start.
+func printTransitions(ctx, background context.Context, c *cluster, p *printer, kinds []*apiextensionsv1.CustomResourceDefinition) error {
+	n := &transitionPrinter{printer: p, since: map[types.UID]time.Time{}}
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(c.dynamic, 0)
 	for _, crd := range kinds {
 		version, ok := storedVersion(crd)
@@ -105,30 +105,30 @@ func narrate(ctx, background context.Context, c *cluster, p *printer, kinds []*a
 	return nil
 }
 
-func (n *narrator) added(kind string, object *unstructured.Unstructured, initial bool) {
+func (n *transitionPrinter) added(kind string, object *unstructured.Unstructured, initial bool) {
 	n.enter(object.GetUID())
 	if initial {
 		return
 	}
-	if line, ok := tell(story{}, read(object), 0); ok {
+	if line, ok := formatTransition(progress{}, read(object), 0); ok {
 		n.print(kind, object, line)
 		return
 	}
 	n.print(kind, object, "created")
 }
 
-func (n *narrator) updated(kind string, before, now *unstructured.Unstructured) {
+func (n *transitionPrinter) updated(kind string, before, now *unstructured.Unstructured) {
 	old, current := read(before), read(now)
 	took := n.age(now.GetUID())
 	if old.phase != current.phase {
 		took = n.enter(now.GetUID())
 	}
-	if line, ok := tell(old, current, took); ok {
+	if line, ok := formatTransition(old, current, took); ok {
 		n.print(kind, now, line)
 	}
 }
 
-func (n *narrator) deleted(kind string, object any) {
+func (n *transitionPrinter) deleted(kind string, object any) {
 	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = unknown.Obj
 	}
@@ -148,7 +148,7 @@ func (n *narrator) deleted(kind string, object any) {
 }
 
 // enter notes that an object enters a phase now, and returns how long it was in the one before.
-func (n *narrator) enter(uid types.UID) time.Duration {
+func (n *transitionPrinter) enter(uid types.UID) time.Duration {
 	took := n.age(uid)
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -156,7 +156,7 @@ func (n *narrator) enter(uid types.UID) time.Duration {
 	return took
 }
 
-func (n *narrator) age(uid types.UID) time.Duration {
+func (n *transitionPrinter) age(uid types.UID) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if began, ok := n.since[uid]; ok {
@@ -165,7 +165,7 @@ func (n *narrator) age(uid types.UID) time.Duration {
 	return 0
 }
 
-func (n *narrator) print(kind string, object *unstructured.Unstructured, line string) {
+func (n *transitionPrinter) print(kind string, object *unstructured.Unstructured, line string) {
 	name := object.GetName()
 	if namespace := object.GetNamespace(); namespace != "" {
 		name = namespace + "/" + name

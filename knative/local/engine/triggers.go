@@ -19,8 +19,8 @@ import (
 	"github.com/vitistack/stack/knative/local/broker"
 )
 
-// brokerSet is the running brokers and their Triggers, which are those that the API server has: one that is applied later is
-// heeded too.
+// brokerSet has the running brokers and their Triggers, as the API server has them: it also serves Triggers that are applied
+// later.
 type brokerSet struct {
 	cluster   *cluster
 	addresses *addresses
@@ -29,7 +29,7 @@ type brokerSet struct {
 	running   map[string]*broker.Broker // by namespace/name
 	informer  cache.SharedIndexInformer
 	changed   chan struct{}
-	faults    map[string]string // by Trigger, so that each is told once
+	faults    map[string]string // by Trigger, so that each is printed once
 	tokens    broker.Tokens     // nil: deliveries carry none
 }
 
@@ -42,7 +42,7 @@ func newBrokerSet(c *cluster, a *addresses, p *printer, objects []*eventingv1.Br
 	notice := func() {
 		select {
 		case b.changed <- struct{}{}:
-		default: // somebody will look already
+		default: // a reconcile is pending
 		}
 	}
 	_, err := b.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -74,7 +74,7 @@ func (b *brokerSet) start(ctx, background context.Context) error {
 	return nil
 }
 
-// run tells faults, and does not end for them.
+// run prints errors, and continues after them.
 func (b *brokerSet) run(ctx context.Context) {
 	for {
 		select {

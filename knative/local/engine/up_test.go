@@ -34,7 +34,7 @@ func TestKilledEngineLeavesNothing(t *testing.T) {
 	if err := first.Start(); err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, options: o, out: out}
+	r := &env{t: t, options: o, out: out}
 	r.eventually("engine.json appears", func() bool {
 		text, err := os.ReadFile(filepath.Join(o.State, "engine.json"))
 		return err == nil && json.Unmarshal(text, &r.summary) == nil

@@ -48,7 +48,7 @@ func (e *engine) welcome(took time.Duration) {
 		add("  %s get %s -A", e.kubectl(), kinds)
 	}
 	add("")
-	add("Ctrl-C stops everything. What changes is told below.")
+	add("Ctrl-C stops everything. Changes are printed below.")
 	add("")
 	e.printer.printf("%s", strings.Join(lines, "\n"))
 }
@@ -58,7 +58,7 @@ func (e *engine) notes() (lines []string) {
 	for _, extra := range e.options.Extra {
 		text, err := os.ReadFile(e.state.path("notes", extra.name))
 		if err != nil {
-			continue // it tells nothing
+			continue // it has no address
 		}
 		for line := range strings.Lines(string(text)) {
 			what, where, _ := strings.Cut(strings.TrimSpace(line), "\t")

@@ -71,7 +71,7 @@ func (p Program) addAll(ctx context.Context, store Store, source corev1.EnvFromS
 	return nil
 }
 
-// value says whether the variable is to be set.
+// value reports whether the variable is set.
 func (p Program) value(ctx context.Context, store Store, variable corev1.EnvVar, env map[string]string) (string, bool, error) {
 	from := variable.ValueFrom
 	switch {

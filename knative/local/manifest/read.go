@@ -1,4 +1,4 @@
-// Package manifest reads the YAML that describes the system: what Kubernetes takes as it is, and what of Knative the
+// Package manifest reads the YAML that describes the system: the objects for Kubernetes, and what of Knative the
 // local engine carries out itself.
 package manifest
 

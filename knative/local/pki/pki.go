@@ -20,7 +20,7 @@ import (
 
 const (
 	lifetime = 10 * 365 * 24 * time.Hour
-	renewal  = 30 * 24 * time.Hour // what expires within it is made anew
+	renewal  = 30 * 24 * time.Hour // certificates that expire within it are renewed
 )
 
 // Files are the paths of what Ensure made.

@@ -47,7 +47,7 @@ type Spec struct {
 	// Ready returns nil when the process does its work. It is called once after each start, with a context that
 	// ends when the process does. Nil means ready at once.
 	Ready func(context.Context) error
-	// Ended is told, before the next start, how a process ended that nobody stopped.
+	// Ended is called before the next start with the result of a process that ended by itself.
 	Ended func(error)
 }
 
@@ -61,22 +61,22 @@ type Service struct {
 	process *Process
 	status  Status
 
-	settleOnce sync.Once
-	settled    chan struct{} // closed when the first start has succeeded or failed
-	firstErr   error
+	startedOnce sync.Once
+	started     chan struct{} // closed when the first start has succeeded or failed
+	firstErr    error
 }
 
 // NewService returns a service that prints to log. Run starts it.
 func NewService(spawner *Spawner, log *Log, spec Spec) *Service {
 	return &Service{
-		spec: spec, spawner: spawner, log: log, settled: make(chan struct{}),
+		spec: spec, spawner: spawner, log: log, started: make(chan struct{}),
 		status: Status{Name: spec.Name, Kind: spec.Kind, State: StateStopped, Port: spec.Port},
 	}
 }
 
 // Run starts the process, starts it again whenever it ends, and stops it when ctx ends. It returns when the process is gone.
 func (s *Service) Run(ctx context.Context) {
-	defer s.settle(context.Canceled)
+	defer s.reportStart(context.Canceled)
 	backoff := firstBackoff
 	for ctx.Err() == nil {
 		began := time.Now()
@@ -84,7 +84,7 @@ func (s *Service) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		s.settle(err)
+		s.reportStart(err)
 		if s.spec.Ended != nil {
 			s.spec.Ended(err)
 		}
@@ -103,7 +103,7 @@ func (s *Service) Run(ctx context.Context) {
 // last lines that it printed.
 func (s *Service) Wait(ctx context.Context) error {
 	select {
-	case <-s.settled:
+	case <-s.started:
 	case <-ctx.Done():
 		return fmt.Errorf("wait for %s: %w; last lines of %s:\n%s", s.spec.Name, context.Cause(ctx), s.log.Path(), s.log.Tail(tailLines))
 	}
@@ -166,7 +166,7 @@ func (s *Service) awaitReady(ctx context.Context, process *Process) {
 	if s.spec.Ready != nil {
 		if err := s.spec.Ready(ctx); err != nil {
 			if ctx.Err() == nil {
-				s.settle(err)
+				s.reportStart(err)
 			}
 			return
 		}
@@ -179,7 +179,7 @@ func (s *Service) awaitReady(ctx context.Context, process *Process) {
 		}
 	}
 	s.mu.Unlock()
-	s.settle(nil)
+	s.reportStart(nil)
 }
 
 func (s *Service) record(err error) error {
@@ -189,9 +189,9 @@ func (s *Service) record(err error) error {
 	return err
 }
 
-func (s *Service) settle(err error) {
-	s.settleOnce.Do(func() {
+func (s *Service) reportStart(err error) {
+	s.startedOnce.Do(func() {
 		s.firstErr = err
-		close(s.settled)
+		close(s.started)
 	})
 }

@@ -40,7 +40,7 @@ func (f *Function) acquire(ctx context.Context) (*instance, error) {
 	}
 }
 
-// release gives back what acquire returned.
+// release releases what acquire returned.
 func (f *Function) release(in *instance) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -68,7 +68,7 @@ func (f *Function) free() *instance {
 	return nil
 }
 
-// grow starts a process when those that are starting will not do for all who wait. It fails when none runs, and none
+// grow starts a process if the starting processes are too few for the waiting requests. It fails when none runs, and none
 // may be started yet because the last ones died.
 func (f *Function) grow() error {
 	starting := 0
@@ -126,7 +126,7 @@ func (f *Function) rest(in *instance) {
 	})
 }
 
-// failed notes that a process died that nobody stopped, and delays the next start if it was not the first in a row.
+// failed records that a process ended by itself, and delays the next start after two failures in a row.
 func (f *Function) failed(err error) {
 	if err == nil {
 		err = errors.New("exit status 0")
@@ -138,7 +138,7 @@ func (f *Function) failed(err error) {
 	}
 }
 
-// wake makes all who wait look again.
+// wake has all waiting requests check again.
 func (f *Function) wake() {
 	close(f.changed)
 	f.changed = make(chan struct{})

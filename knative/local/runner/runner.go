@@ -1,4 +1,4 @@
-// Package runner runs a function the way Knative Serving does, with processes instead of pods: none while nobody asks,
+// Package runner runs a function the way Knative Serving does, with processes instead of pods: none while there are no requests,
 // one started by the first request, more when all are full, and none again after a while without requests.
 package runner
 
@@ -57,7 +57,7 @@ type Function struct {
 	mu        sync.Mutex
 	instances []*instance
 	waiting   int           // requests that wait for a process
-	changed   chan struct{} // closed and replaced whenever a waiting request should look again
+	changed   chan struct{} // closed and replaced whenever waiting requests have to check again
 	closed    bool
 
 	crashes   int       // processes that died in a row, without a request answered in between

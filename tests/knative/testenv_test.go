@@ -22,8 +22,8 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// rig is a local engine that leaves eventing to Knative.
-type rig struct {
+// env is a local engine that leaves eventing to Knative.
+type env struct {
 	*engine.Engine
 	t       *testing.T
 	network *network
@@ -43,10 +43,10 @@ egressSelections:
 
 // newRig starts the engine with what of the manifests is not Knative Eventing's, and
 // the network and the kubelet.
-func newRig(t *testing.T, bin string) *rig {
+func newRig(t *testing.T, bin string) *env {
 	t.Helper()
 	dir := t.TempDir()
-	r := &rig{t: t, network: &network{elsewhere: map[string]string{}}}
+	r := &env{t: t, network: &network{elsewhere: map[string]string{}}}
 	outside, proxy := filepath.Join(dir, "proxy"), ""
 	for _, where := range [][2]string{{"unix", outside}, {"tcp", "127.0.0.1:0"}} {
 		listener, err := net.Listen(where[0], where[1])
@@ -93,7 +93,7 @@ func newRig(t *testing.T, bin string) *rig {
 }
 
 // tellWhatRuns makes the names of functions and of the gateway lead to the engine.
-func (r *rig) tellWhatRuns() {
+func (r *env) tellWhatRuns() {
 	r.t.Helper()
 	text, err := os.ReadFile(filepath.Join(r.Dir, "engine.json"))
 	if err != nil {
@@ -169,7 +169,7 @@ func module(t *testing.T, name string) string {
 }
 
 // kubectl runs kubectl as the administrator.
-func (r *rig) kubectl(stdin string, args ...string) string {
+func (r *env) kubectl(stdin string, args ...string) string {
 	r.t.Helper()
 	command := exec.CommandContext(r.t.Context(), engine.Local(r.t), append([]string{"kubectl", "--kubeconfig", r.Kubeconfig()}, args...)...)
 	command.Stdin = strings.NewReader(stdin)
@@ -182,7 +182,7 @@ func (r *rig) kubectl(stdin string, args ...string) string {
 }
 
 // apply applies files and folders below another one.
-func (r *rig) apply(below string, paths ...string) {
+func (r *env) apply(below string, paths ...string) {
 	r.t.Helper()
 	args := []string{"apply", "--server-side", "--force-conflicts"}
 	for _, path := range paths {
@@ -200,7 +200,7 @@ data: {transform-jsonata: none}
 
 // installKnative applies the manifests that Knative Eventing is released with, and
 // waits until its webhooks answer.
-func (r *rig) installKnative() {
+func (r *env) installKnative() {
 	r.t.Helper()
 	const core, channel, broker = "config/core/", "config/channels/in-memory-channel/", "config/brokers/mt-channel-broker/"
 	eventing := module(r.t, "eventing")
@@ -219,7 +219,7 @@ func (r *rig) installKnative() {
 	}
 }
 
-func (r *rig) untilAvailable(deployment string) {
+func (r *env) untilAvailable(deployment string) {
 	r.t.Helper()
 	feed.Until(r.t, "Deployment "+deployment+" is available", func() (bool, string) {
 		object := r.Get(deployments, "knative-eventing", deployment)

@@ -73,8 +73,8 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// rig is an engine that runs in the test's process, with its components in theirs.
-type rig struct {
+// env is an engine that runs in the test's process, with its components in theirs.
+type env struct {
 	t       *testing.T
 	options Options
 	out     *output
@@ -99,12 +99,12 @@ func testOptions(t *testing.T, args ...string) (Options, *output) {
 }
 
 // start runs an engine until the test ends, or stop is called.
-func startRig(t *testing.T, o Options, out *output) *rig {
+func startRig(t *testing.T, o Options, out *output) *env {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- Run(ctx, o) }()
-	r := &rig{t: t, options: o, out: out, stop: sync.OnceValue(func() error {
+	r := &env{t: t, options: o, out: out, stop: sync.OnceValue(func() error {
 		cancel()
 		return <-done
 	})}
@@ -132,7 +132,7 @@ func startRig(t *testing.T, o Options, out *output) *rig {
 	return r
 }
 
-func (r *rig) logTails() {
+func (r *env) logTails() {
 	files, _ := filepath.Glob(filepath.Join(r.options.State, "logs", "*.log"))
 	for _, file := range files {
 		if filepath.Base(file) == "audit.log" {
@@ -144,7 +144,7 @@ func (r *rig) logTails() {
 	}
 }
 
-func (r *rig) eventually(what string, holds func() bool) {
+func (r *env) eventually(what string, holds func() bool) {
 	r.t.Helper()
 	for end := time.Now().Add(deadline); !holds(); {
 		if time.Now().After(end) {
@@ -155,7 +155,7 @@ func (r *rig) eventually(what string, holds func() bool) {
 }
 
 // report asks the admin endpoint.
-func (r *rig) report() report {
+func (r *env) report() report {
 	r.t.Helper()
 	response, err := http.Get(r.summary.Admin)
 	if err != nil {
@@ -169,7 +169,7 @@ func (r *rig) report() report {
 	return answer
 }
 
-func (r *rig) process(name string) process.Status {
+func (r *env) process(name string) process.Status {
 	r.t.Helper()
 	for _, status := range r.report().Processes {
 		if status.Name == name {
@@ -180,7 +180,7 @@ func (r *rig) process(name string) process.Status {
 	return process.Status{}
 }
 
-func (r *rig) post(path string, want int) {
+func (r *env) post(path string, want int) {
 	r.t.Helper()
 	response, err := http.Post(strings.TrimSuffix(r.summary.Admin, "/")+path, "", nil)
 	if err != nil {
@@ -199,7 +199,7 @@ type line struct {
 }
 
 // records returns what a program wrote down.
-func (r *rig) records(program string) []line {
+func (r *env) records(program string) []line {
 	r.t.Helper()
 	file, err := os.Open(filepath.Join(r.options.State, "volumes", program, "data", "record.jsonl"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -220,7 +220,7 @@ func (r *rig) records(program string) []line {
 }
 
 // recorded returns the first event of a type about a widget that the program wrote down.
-func (r *rig) recorded(program, kind, widget string) (line, bool) {
+func (r *env) recorded(program, kind, widget string) (line, bool) {
 	for _, l := range r.records(program) {
 		if l.Type == kind && strings.HasSuffix(l.Subject, "/"+widget) {
 			return l, true

@@ -27,9 +27,9 @@ type subject struct {
 
 func (s subject) String() string { return s.resource.Resource + " " + s.namespace + "/" + s.name }
 
-// world is an engine to which a story happens. The same seed tells the same story;
-// how the engine's parts interleave is up to the machine.
-type world struct {
+// env is an engine to which a random sequence of steps happens. A seed determines the sequence;
+// the interleaving of the engine's parts depends on the machine.
+type env struct {
 	t        *testing.T
 	settings settings
 	e        *engine.Engine
@@ -56,16 +56,16 @@ type world struct {
 }
 
 // base is how the addresses begin that the engine's guests can be reached at.
-func (w *world) base() string { return strings.TrimSuffix(w.e.Network().Addr().String(), ".0") }
+func (w *env) base() string { return strings.TrimSuffix(w.e.Network().Addr().String(), ".0") }
 
 // tell adds a line to the story.
-func (w *world) tell(format string, args ...any) {
+func (w *env) tell(format string, args ...any) {
 	w.story = append(w.story, fmt.Sprintf("%6.1fs #%d  ", time.Since(w.began).Seconds(), w.at)+fmt.Sprintf(format, args...))
 }
 
 // fail ends the test with the part of the story that concerns what went wrong:
 // all that happened to the same namespace, and everything that hit them all.
-func (w *world) fail(namespace, format string, args ...any) {
+func (w *env) fail(namespace, format string, args ...any) {
 	w.t.Helper()
 	var lines []string
 	for _, line := range w.story {
@@ -82,7 +82,7 @@ func (w *world) fail(namespace, format string, args ...any) {
 
 // try asks the API server until it answers, since the story may have just killed it.
 // What the API server refuses ends the test.
-func (w *world) try(what string, ask func(ctx context.Context) error) {
+func (w *env) try(what string, ask func(ctx context.Context) error) {
 	w.t.Helper()
 	const patience = 4 * time.Minute
 	deadline := time.Now().Add(patience)
@@ -105,7 +105,7 @@ func (w *world) try(what string, ask func(ctx context.Context) error) {
 }
 
 // create makes an object of a manifest, and says what it has to come to.
-func (w *world) create(s subject, to want, manifest map[string]any) {
+func (w *env) create(s subject, to want, manifest map[string]any) {
 	w.t.Helper()
 	text, err := json.Marshal(manifest)
 	if err != nil {
@@ -130,7 +130,7 @@ func (w *world) create(s subject, to want, manifest map[string]any) {
 }
 
 // patch changes an object's spec, and says what it has to come to then.
-func (w *world) patch(s subject, to want, merge string) {
+func (w *env) patch(s subject, to want, merge string) {
 	w.t.Helper()
 	if _, lives := w.living[s]; !lives {
 		return // this story was told without it
@@ -144,7 +144,7 @@ func (w *world) patch(s subject, to want, merge string) {
 }
 
 // remove asks for an object to go.
-func (w *world) remove(s subject) {
+func (w *env) remove(s subject) {
 	w.t.Helper()
 	if _, lives := w.living[s]; !lives {
 		return // this story was told without it
@@ -161,7 +161,7 @@ func (w *world) remove(s subject) {
 }
 
 // list reads all objects of a kind.
-func (w *world) list(resource schema.GroupVersionResource) []unstructured.Unstructured {
+func (w *env) list(resource schema.GroupVersionResource) []unstructured.Unstructured {
 	w.t.Helper()
 	var items []unstructured.Unstructured
 	w.try("list "+resource.Resource, func(ctx context.Context) error {
@@ -175,7 +175,7 @@ func (w *world) list(resource schema.GroupVersionResource) []unstructured.Unstru
 }
 
 // get reads an object, and is nil where it is gone.
-func (w *world) get(s subject) (obj *unstructured.Unstructured) {
+func (w *env) get(s subject) (obj *unstructured.Unstructured) {
 	w.t.Helper()
 	w.try("get "+s.String(), func(ctx context.Context) (err error) {
 		obj, err = w.e.Client.Resource(s.resource).Namespace(s.namespace).Get(ctx, s.name, metav1.GetOptions{})
@@ -189,7 +189,7 @@ func (w *world) get(s subject) (obj *unstructured.Unstructured) {
 
 // until looks again and again until look gives no reason to wait. Out of patience,
 // it ends the test with the reason and the story of the namespace.
-func (w *world) until(patience, pause time.Duration, look func() (namespace, why string)) {
+func (w *env) until(patience, pause time.Duration, look func() (namespace, why string)) {
 	w.t.Helper()
 	deadline := time.Now().Add(patience)
 	for {
@@ -204,7 +204,7 @@ func (w *world) until(patience, pause time.Duration, look func() (namespace, why
 	}
 }
 
-func (w *world) count(resource schema.GroupVersionResource) int {
+func (w *env) count(resource schema.GroupVersionResource) int {
 	n := 0
 	for s := range w.living {
 		if s.resource == resource {

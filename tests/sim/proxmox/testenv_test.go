@@ -23,8 +23,8 @@ const (
 
 var everything = []proxmox.Grant{{Path: "/", Privileges: proxmox.Administrator}}
 
-// rig is a cluster, and somebody who calls its API.
-type rig struct {
+// env is a cluster, and somebody who calls its API.
+type env struct {
 	*testing.T
 	server *proxmox.Server
 	url    string
@@ -32,7 +32,7 @@ type rig struct {
 	header http.Header
 }
 
-func setUp(t *testing.T, options proxmox.Options) *rig {
+func setUp(t *testing.T, options proxmox.Options) *env {
 	t.Helper()
 	if options.Users == nil {
 		options.Users = []proxmox.User{{Name: "viti@pve", Password: "pass", Grants: everything}}
@@ -59,7 +59,7 @@ func setUp(t *testing.T, options proxmox.Options) *rig {
 	roots.AppendCertsFromPEM(endpoint.CA)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &rig{
+	return &env{
 		T: t, server: server, url: endpoint.URL + "/api2/json", client: &http.Client{Transport: transport},
 		header: http.Header{"Authorization": {"PVEAPIToken=" + tokenID + "=" + secret}},
 	}
@@ -77,7 +77,7 @@ type answer struct {
 type params map[string]any
 
 // call makes one call, with a body of JSON for POST and PUT.
-func (r *rig) call(method, path string, with params) answer {
+func (r *env) call(method, path string, with params) answer {
 	r.Helper()
 	var body io.Reader
 	if with != nil {
@@ -108,7 +108,7 @@ func (r *rig) call(method, path string, with params) answer {
 }
 
 // do makes a call that has to succeed, and returns its data.
-func (r *rig) do(method, path string, with params) json.RawMessage {
+func (r *env) do(method, path string, with params) json.RawMessage {
 	r.Helper()
 	a := r.call(method, path, with)
 	if a.status != "200 OK" {
@@ -118,7 +118,7 @@ func (r *rig) do(method, path string, with params) json.RawMessage {
 }
 
 // get reads something.
-func (r *rig) get(path string, into any) {
+func (r *env) get(path string, into any) {
 	r.Helper()
 	if err := json.Unmarshal(r.do(http.MethodGet, path, nil), into); err != nil {
 		r.Fatalf("GET %s: %v", path, err)
@@ -126,7 +126,7 @@ func (r *rig) get(path string, into any) {
 }
 
 // task makes a call that starts a task, and returns how the task ended.
-func (r *rig) task(method, path string, with params) string {
+func (r *env) task(method, path string, with params) string {
 	r.Helper()
 	var upid string
 	if err := json.Unmarshal(r.do(method, path, with), &upid); err != nil {
@@ -136,7 +136,7 @@ func (r *rig) task(method, path string, with params) string {
 }
 
 // end waits for a task.
-func (r *rig) end(upid string) string {
+func (r *env) end(upid string) string {
 	r.Helper()
 	node := strings.Split(upid, ":")[1]
 	for r.Context().Err() == nil {
@@ -151,7 +151,7 @@ func (r *rig) end(upid string) string {
 }
 
 // done makes a call whose task has to succeed.
-func (r *rig) done(method, path string, with params) {
+func (r *env) done(method, path string, with params) {
 	r.Helper()
 	if exit := r.task(method, path, with); exit != "OK" {
 		r.Fatalf("%s %s: task ended with %q", method, path, exit)
@@ -159,7 +159,7 @@ func (r *rig) done(method, path string, with params) {
 }
 
 // config is the configuration of a machine.
-func (r *rig) config(node string, id int) map[string]any {
+func (r *env) config(node string, id int) map[string]any {
 	r.Helper()
 	config := map[string]any{}
 	r.get(fmt.Sprintf("/nodes/%s/qemu/%d/config", node, id), &config)
