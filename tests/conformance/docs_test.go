@@ -65,7 +65,7 @@ func TestEventsAreDocumented(t *testing.T) {
 // TestBackupHasEveryKind looks up every kind of the stack in the command that saves them.
 func TestBackupHasEveryKind(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join(engine.Root(), "charts", "vitistack", "docs", "backup.md"))
+	page, err := os.ReadFile(filepath.Join(engine.Root(), "docs", "backup.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -108,7 +108,7 @@ func (r *report) load(b *strings.Builder) {
 	for _, name := range r.ordered("Load", "-cpu-s") {
 		fmt.Fprintf(b, "| %s | %s | %s |\n", name, r.get("Load", name+"-cpu-s"), r.get("Load", name+"-MB"))
 	}
-	b.WriteString("\nThe process with the most CPU is the next limit. [Scale](../../charts/vitistack/docs/scale.md) says what to turn then.\n\n")
+	b.WriteString("\nThe process with the most CPU is the next limit. [Scale](../../docs/scale.md) says what to turn then.\n\n")
 }
 
 // operators compares with what people run today.

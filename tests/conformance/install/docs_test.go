@@ -50,7 +50,7 @@ var (
 // commandsOf are the commands of a page, in their order.
 func commandsOf(t *testing.T, page string) []string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(chart(), "docs", page+".md"))
+	text, err := os.ReadFile(filepath.Join(chart(), "..", "..", "docs", page+".md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +238,7 @@ func TestValuesOfPages(t *testing.T) {
 	value := regexp.MustCompile("`([a-z][A-Za-z]*(?:\\.[A-Za-z_*]+)+)(?:: [^`]*)?`")
 	looked := 0
 	for _, page := range pages {
-		text, err := os.ReadFile(filepath.Join(chart(), "docs", page+".md"))
+		text, err := os.ReadFile(filepath.Join(chart(), "..", "..", "docs", page+".md"))
 		if err != nil {
 			t.Fatal(err)
 		}
