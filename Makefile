@@ -16,7 +16,7 @@ TOOL := go tool -modfile=tools/go.mod
 WHOLE := ./tests/attack/... ./tests/e2e/... ./tests/chaos/...
 PARTS = $(filter-out github.com/vitistack/stack/tests/attack% github.com/vitistack/stack/tests/e2e% github.com/vitistack/stack/tests/chaos% github.com/vitistack/stack/tests/bench,$(shell go list ./...))
 
-.PHONY: help build run screenshots clean-run prepare test test-knative check generate helm images pin deploy chaos roles bench vuln
+.PHONY: help build run screenshots clean-run prepare test test-knative check style generate helm images pin deploy chaos roles bench vuln
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -62,6 +62,9 @@ check: ## Check format, rules, workflows, and that what is generated is up to da
 	@go tool -modfile=tools/workflows/go.mod actionlint
 	@$(MAKE) --no-print-directory generate
 	@test -z "$$(git status --porcelain)" || (git status --short; echo "Commit these, or run make generate and commit."; exit 1)
+
+style: ## Report on structure and language: circles, long functions, words to replace (fails for nothing)
+	@go run ./tests/style
 
 generate: ## Generate deep copies and CRDs from the types, and the chart's README from its values
 	@$(TOOL) controller-gen object crd output:crd:dir=apis/crds paths=./apis/...
