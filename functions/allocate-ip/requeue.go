@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/cloudevents/sdk-go/v2/event"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -155,4 +156,9 @@ func compareAge(a, b *v1alpha2.IPAllocation) int {
 func (f *function) requeue(ctx context.Context, obj kube.Object, kind, apiVersion, cause string) error {
 	ref := events.Ref{APIVersion: apiVersion, Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
 	return f.sender.Send(ctx, events.LookAgain(source, ref, string(obj.GetUID()), cause))
+}
+
+// sender sends events to the Broker.
+type sender interface {
+	Send(ctx context.Context, e event.Event) error
 }

@@ -194,15 +194,6 @@ func (f *function) areSeparate(a, b *v1alpha2.NetworkNamespace) bool {
 	return one != other && (f.datacenters[one] || f.datacenters[other])
 }
 
-// datacenterOf returns the data centre of a network, which a network that holds a segment
-// keeps.
-func datacenterOf(nn *v1alpha2.NetworkNamespace) v1alpha2.Identifier {
-	if holdsSegment(nn) {
-		return nn.Status.DatacenterIdentifier
-	}
-	return nn.Spec.DatacenterIdentifier
-}
-
 // overlappingNetworks returns the networks that have no segment because of an overlap.
 func (f *function) overlappingNetworks(ctx context.Context) (waiting []v1alpha2.NetworkNamespace, err error) {
 	list := &v1alpha2.NetworkNamespaceList{}

@@ -16,18 +16,6 @@ import (
 // requestTimeout is the time that a delivery has.
 const requestTimeout = 25 * time.Second
 
-// providerOf returns the provider of a network, and whether it is inferred: a network that
-// describes its segment in ipAllocation.static is manual.
-func providerOf(spec v1alpha2.NetworkNamespaceSpec) (providerName string, inferred bool) {
-	if spec.NetworkProvisioning != nil {
-		return spec.NetworkProvisioning.Provider, false
-	}
-	if a := spec.IPAllocation; a != nil && a.Static != nil && a.Static.IPv4CIDR != "" && a.Static.IPv4Gateway != "" {
-		return v1alpha2.ProviderManual, true
-	}
-	return v1alpha2.ProviderNAM, true
-}
-
 // provider returns the provider with a name: that of the registry, or else an external IPAM.
 func (f *function) provider(name string) provider.Interface {
 	if p, ok := f.providers[name]; ok {

@@ -6,10 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 	"github.com/vitistack/stack/functions/provision-network/provider"
@@ -87,69 +83,6 @@ func setDeleting(nn *v1alpha2.NetworkNamespace, reason, message string) reconcil
 	o := reconcile.SetReady(&s.Conditions, nn.Generation, false, reason, message)
 	o.Warning = reason != reasonInUse && reason != reasonReleasing
 	return o
-}
-
-// setSegment copies a segment into the status.
-func setSegment(nn *v1alpha2.NetworkNamespace, seg provider.Segment) {
-	s := &nn.Status
-	s.NamespaceID = seg.ID
-	s.IPv4Prefix, s.IPv4Gateway, s.IPv4EgressIP = provider.Text(seg.IPv4), provider.Text(seg.IPv4Gateway), provider.Text(seg.IPv4Egress)
-	s.IPv6Prefix, s.IPv6Gateway, s.IPv6EgressIP = provider.Text(seg.IPv6), provider.Text(seg.IPv6Gateway), provider.Text(seg.IPv6Egress)
-	s.VLANID = seg.VLAN
-	s.DNS = seg.DNS
-}
-
-// clearSegment removes the segment and its usage from the status.
-func clearSegment(nn *v1alpha2.NetworkNamespace) {
-	setSegment(nn, provider.Segment{})
-	nn.Status.IPAllocationSummary = nil
-}
-
-// readyCondition returns the condition Ready, which is empty if there is none.
-func readyCondition(nn *v1alpha2.NetworkNamespace) metav1.Condition {
-	if c := meta.FindStatusCondition(nn.Status.Conditions, v1alpha1.ConditionReady); c != nil {
-		return *c
-	}
-	return metav1.Condition{}
-}
-
-// failingFor returns for how long the condition Ready has been False for the present spec.
-func failingFor(nn *v1alpha2.NetworkNamespace, now time.Time) time.Duration {
-	c := readyCondition(nn)
-	if c.Status != metav1.ConditionFalse || c.ObservedGeneration != nn.Generation {
-		return 0
-	}
-	return now.Sub(c.LastTransitionTime.Time)
-}
-
-// checkTime returns the time of an API object after a delay, in whole seconds.
-func checkTime(now time.Time, delay time.Duration) *metav1.Time {
-	t := metav1.NewTime(now.Add(delay).Truncate(time.Second).Add(time.Second))
-	return &t
-}
-
-// nextCheck returns status.nextCheckTime, or the zero time.
-func nextCheck(nn *v1alpha2.NetworkNamespace) time.Time {
-	if nn.Status.NextCheckTime == nil {
-		return time.Time{}
-	}
-	return nn.Status.NextCheckTime.Time
-}
-
-// isReady reports whether machines may be in the network.
-func isReady(nn *v1alpha2.NetworkNamespace) bool {
-	return nn.Status.ProvisioningPhase == v1alpha2.ProvisioningReady
-}
-
-// isProvisioned reports whether a network has what its present spec asks for.
-func isProvisioned(nn *v1alpha2.NetworkNamespace) bool {
-	return isReady(nn) && nn.Status.ObservedGeneration == nn.Generation && readyCondition(nn).Status == metav1.ConditionTrue
-}
-
-// holdsSegment reports whether machines may use the segment in the status, because the
-// network is Ready or being deleted.
-func holdsSegment(nn *v1alpha2.NetworkNamespace) bool {
-	return isReady(nn) || nn.Status.ProvisioningPhase == v1alpha2.ProvisioningDeleting
 }
 
 func provisionedMessage(nn *v1alpha2.NetworkNamespace) string {

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/netip"
 	"slices"
 	"time"
@@ -143,10 +142,6 @@ func (f *function) setUsage(ctx context.Context, nn *v1alpha2.NetworkNamespace) 
 	return nil
 }
 
-func isStatic(nn *v1alpha2.NetworkNamespace) bool {
-	return nn.Spec.IPAllocation != nil && nn.Spec.IPAllocation.Type == v1alpha2.AllocationStatic
-}
-
 // clusterIDs returns the identifiers of the clusters of NetworkConfigurations.
 func clusterIDs(configurations []v1alpha1.NetworkConfiguration) []string {
 	var ids []string
@@ -194,19 +189,6 @@ func summarize(nn *v1alpha2.NetworkNamespace, configurations []v1alpha1.NetworkC
 	s.TotalCount = int64(min(p.Size(), maxCount))
 	s.AvailableCount = s.TotalCount - inPool
 	return s
-}
-
-// keaPool returns the pool of a network whose addresses are reserved in Kea.
-func keaPool(nn *v1alpha2.NetworkNamespace, family v1alpha2.IPFamily) (pool.Pool, error) {
-	text := nn.Status.IPv4Prefix
-	if family == v1alpha2.IPv6 {
-		text = nn.Status.IPv6Prefix
-	}
-	prefix, err := netip.ParsePrefix(text)
-	if err != nil {
-		return pool.Pool{}, fmt.Errorf("read the prefix of NetworkNamespace %s: %w", nn.Name, err)
-	}
-	return pool.Whole(prefix, pool.Gateway(nn, family)), nil
 }
 
 // allocatedAddresses returns the addresses of IPAllocations.

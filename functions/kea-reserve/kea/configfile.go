@@ -58,24 +58,6 @@ func (s *configFile) Find(ctx context.Context, macs []string) (View, error) {
 	return v, nil
 }
 
-// readConfiguration reads the configuration of a server.
-func readConfiguration(ctx context.Context, c *Client) (*Configuration, error) {
-	var answer struct {
-		Dhcp4 json.RawMessage `json:"Dhcp4"`
-		// Hash is there since 2.4.
-		Hash string `json:"hash"`
-	}
-	if err := c.do(ctx, "config-get", nil, &answer); err != nil {
-		return nil, err
-	}
-	d, err := ParseConfiguration(answer.Dhcp4)
-	if err != nil {
-		return nil, err
-	}
-	d.hash = answer.Hash
-	return d, nil
-}
-
 func (s *configFile) Change(ctx context.Context, v View, c Change) error {
 	var err error
 	for _, key := range c.classKeys() {

@@ -238,3 +238,21 @@ func ReadReservations(ctx context.Context, clients []*Client) ([]Reservation, er
 	}
 	return made, nil
 }
+
+// readConfiguration reads the configuration of a server.
+func readConfiguration(ctx context.Context, c *Client) (*Configuration, error) {
+	var answer struct {
+		Dhcp4 json.RawMessage `json:"Dhcp4"`
+		// Hash is there since 2.4.
+		Hash string `json:"hash"`
+	}
+	if err := c.do(ctx, "config-get", nil, &answer); err != nil {
+		return nil, err
+	}
+	d, err := ParseConfiguration(answer.Dhcp4)
+	if err != nil {
+		return nil, err
+	}
+	d.hash = answer.Hash
+	return d, nil
+}

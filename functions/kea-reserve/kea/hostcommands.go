@@ -195,19 +195,6 @@ func (s *hostCommands) Persist(ctx context.Context) error {
 	return s.client.do(ctx, "config-write", nil, nil)
 }
 
-// subnetOwner returns the UID of the NetworkNamespace for which the stack created a subnet. It
-// is empty for any other subnet.
-func subnetOwner(context json.RawMessage) string {
-	var m map[string]any
-	if json.Unmarshal(context, &m) != nil {
-		return ""
-	}
-	uid, _ := m[SubnetOwnerKey].(string)
-	return uid
-}
-
-func isEmpty(err error) bool { return errors.Is(err, errEmpty) }
-
 // IsFinal reports whether a server that refused a Change will refuse it again, because it
 // still lacks what was tried. Otherwise another client changed the server meanwhile.
 func (e CommandError) IsFinal(tried, remaining Change) bool {

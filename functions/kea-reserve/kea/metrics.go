@@ -56,3 +56,5 @@ func countReservation(operation string, err error) {
 	}
 	metrics.GetOrCreateCounter(fmt.Sprintf(`kea_operator_dhcp_reservations_total{operation=%q,status=%q}`, operation, status)).Inc()
 }
+
+func isEmpty(err error) bool { return errors.Is(err, errEmpty) }

@@ -80,26 +80,3 @@ func connect(ctx context.Context, c *Client) (Server, error) {
 	}
 	return &configFile{client: c, has: has}, nil
 }
-
-// leasesOf reads the leases of a subnet, or none if the server lacks the hook lease_cmds.
-func leasesOf(ctx context.Context, c *Client, has map[string]bool, subnet uint32) ([]Lease, error) {
-	if !has["lease4-get-all"] {
-		return nil, nil
-	}
-	var answer struct {
-		Leases []leaseJSON `json:"leases"`
-	}
-	err := c.do(ctx, "lease4-get-all", map[string]any{"subnets": []uint32{subnet}}, &answer)
-	if err != nil && !isEmpty(err) {
-		return nil, err
-	}
-	slices.SortStableFunc(answer.Leases, func(a, b leaseJSON) int { return int(b.LastTransaction - a.LastTransaction) })
-	var leases []Lease
-	for _, l := range answer.Leases {
-		address, err := netip.ParseAddr(l.IPAddress)
-		if err == nil && l.State != leaseReclaimed {
-			leases = append(leases, Lease{MAC: CanonicalMAC(l.HWAddress), Address: address})
-		}
-	}
-	return leases, nil
-}

@@ -2,6 +2,7 @@ package kea
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"net/netip"
 
@@ -80,4 +81,15 @@ func findSubnet(network netip.Prefix, subnets []Subnet) (s Subnet, found bool, e
 func SubnetID(network netip.Prefix) uint32 {
 	first := network.Masked().Addr().As4()
 	return binary.BigEndian.Uint32(first[:])
+}
+
+// subnetOwner returns the UID of the NetworkNamespace for which the stack created a subnet. It
+// is empty for any other subnet.
+func subnetOwner(context json.RawMessage) string {
+	var m map[string]any
+	if json.Unmarshal(context, &m) != nil {
+		return ""
+	}
+	uid, _ := m[SubnetOwnerKey].(string)
+	return uid
 }

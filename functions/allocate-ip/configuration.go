@@ -1,0 +1,270 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/network"
+	"github.com/vitistack/stack/functions/internal/pool"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+// reconcileConfiguration allocates the addresses of each interface of a NetworkConfiguration.
+// Unless it is full, it does nothing if the status says that every interface has them.
+func (f *function) reconcileConfiguration(ctx context.Context, namespace, name string, full bool) error {
+	nc := &v1alpha1.NetworkConfiguration{}
+	if err := f.kube.Get(ctx, namespace, name, nc); err != nil {
+		if kube.NotFound(err) {
+			return nil
+		}
+		return err
+	}
+	if nc.DeletionTimestamp != nil || (isComplete(nc) && !full) {
+		return nil
+	}
+	before := nc.DeepCopy()
+	nn, err := network.Find(ctx, f.kube, namespace, network.NameFor(nc))
+	var unresolved network.Unresolved
+	switch {
+	case errors.As(err, &unresolved):
+		return f.writeConfiguration(ctx, before, nc, setWaiting(nc, unresolved.Reason, unresolved.Message))
+	case err != nil:
+		return err
+	}
+	if ours, problem := servesStatic(nn, nc.Spec.Provider); !ours {
+		if problem == "" {
+			return nil
+		}
+		return f.writeConfiguration(ctx, before, nc, setWaiting(nc, "ProviderMismatch", problem))
+	}
+	nc.Status.NetworkNamespaceName = nn.Name
+	if problem := waitsForNetwork(nn); problem != "" {
+		if isConfigured(nc) {
+			return nil // it keeps what it has
+		}
+		return f.writeConfiguration(ctx, before, nc, setWaiting(nc, "NetworkNotReady", problem))
+	}
+	if problem := network.OtherVLAN(nc, nn); problem != "" {
+		return f.writeConfiguration(ctx, before, nc, setRefused(nc, "VLANMismatch", problem))
+	}
+	known, err := f.deleteObsolete(ctx, nc, nn)
+	if err != nil {
+		return err
+	}
+	return f.allocateInterfaces(ctx, before, nc, nn, known)
+}
+
+// allocateInterfaces creates the IPAllocations of a NetworkConfiguration, allocates their
+// addresses, and writes the result into its status. While an IPAllocation is being released it
+// returns errReleasing, after it has removed its address from the status.
+func (f *function) allocateInterfaces(ctx context.Context, before, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, known allocations) error {
+	held, err := f.ensureAllocations(ctx, nc, nn, known)
+	foreign, refused := errNameTaken{}, reconcile.UserError{}
+	switch {
+	case errors.As(err, &foreign):
+		return f.writeConfiguration(ctx, before, nc, setWaiting(nc, "AllocationNameTaken", foreign.Error()))
+	case errors.As(err, &refused):
+		return f.writeConfiguration(ctx, before, nc, setRefused(nc, refused.Reason, refused.Message))
+	case err != nil && !errors.Is(err, errReleasing):
+		return err
+	}
+	if unwritten := f.writeConfiguration(ctx, before, nc, setConfigurationResult(nc, nn, held)); unwritten != nil {
+		return unwritten
+	}
+	return err
+}
+
+// ensureAllocations returns the IPAllocations of a NetworkConfiguration. Those that are being
+// released have no status, and their error is errReleasing. known are those that a listing
+// found, which need no request of their own.
+func (f *function) ensureAllocations(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, known allocations) (held []v1alpha2.IPAllocation, going error) {
+	if err := checkFamilies(nc, nn); err != nil {
+		return nil, err
+	}
+	for _, want := range requiredAllocations(nc, nn) {
+		a, err := f.ensureAllocation(ctx, nc, nn, want, known[want.Name])
+		switch {
+		case errors.Is(err, errReleasing):
+			a, going = want, err
+		case err != nil:
+			return nil, err
+		}
+		held = append(held, *a)
+	}
+	return held, going
+}
+
+// ensureAllocation creates the IPAllocation of one interface, unless it is known, and allocates
+// its address.
+func (f *function) ensureAllocation(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, want, known *v1alpha2.IPAllocation) (*v1alpha2.IPAllocation, error) {
+	a, err := known, error(nil)
+	if a == nil {
+		a = want.DeepCopy()
+		err = f.kube.Create(ctx, a)
+	}
+	if kube.AlreadyExists(err) {
+		err = f.kube.Get(ctx, want.Namespace, want.Name, a)
+		known = a
+	}
+	if err == nil && known != nil {
+		err = f.checkExisting(ctx, nc, nn, a, want)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if _, err := f.allocateAddress(ctx, nn, a, macToClaim(nc, nn, a)); err != nil {
+		return a, err
+	}
+	return a, f.releaseFormerMAC(ctx, nc, nn, a)
+}
+
+// checkExisting returns an error if an existing IPAllocation differs from the required one. An
+// IPAllocation of this NetworkConfiguration with another address than the interface requests is
+// deleted, unless the requested address is not available: then the interface keeps its address.
+func (f *function) checkExisting(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, a, want *v1alpha2.IPAllocation) error {
+	switch {
+	case isOrphaned(a, nc) || (a.DeletionTimestamp != nil && !needsAddress(nc, nn, a)):
+		return fmt.Errorf("allocate %s/%s: %w", a.Namespace, a.Name, errReleasing)
+	case !isForInterface(a, want):
+		return errNameTaken{a.Name}
+	case !needsOtherAddress(a, want):
+		return nil
+	case !metav1.IsControlledBy(a, nc):
+		return errNameTaken{a.Name}
+	case a.Status.Address != "":
+		if err := f.checkUnused(ctx, nc, a); err != nil {
+			return err
+		}
+		if err := f.checkRequestedAddress(ctx, nn, want); err != nil {
+			return err
+		}
+	}
+	if err := f.checkGeneration(ctx, nc); err != nil {
+		return err
+	}
+	if err := f.kube.Delete(ctx, a); err != nil {
+		return err
+	}
+	return fmt.Errorf("replace %s/%s: %w", a.Namespace, a.Name, errReleasing)
+}
+
+// checkGeneration returns a conflict if the spec of a NetworkConfiguration has changed since it was
+// read, because another delivery may have created what the new spec requires.
+func (f *function) checkGeneration(ctx context.Context, nc *v1alpha1.NetworkConfiguration) error {
+	now := &v1alpha1.NetworkConfiguration{}
+	err := f.kube.Get(ctx, nc.Namespace, nc.Name, now)
+	if err == nil && now.Generation != nc.Generation {
+		err = apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("networkconfigurations").GroupResource(), nc.Name, errors.New("its spec has changed"))
+	}
+	return err
+}
+
+// checkUnused returns a UserError if a virtual machine has the address of an allocation, because it
+// would continue to use it after it is allocated to another object.
+func (f *function) checkUnused(ctx context.Context, nc *v1alpha1.NetworkConfiguration, a *v1alpha2.IPAllocation) error {
+	user, err := network.UserOf(ctx, f.kube, nc, a.Status.Address)
+	if err != nil || user == "" {
+		return err
+	}
+	return reconcile.UserError{Reason: "AddressInUse", Message: fmt.Sprintf("interface %s keeps %s, which Machine %s uses: request %s, or delete Machine %s first",
+		a.Spec.InterfaceName, a.Status.Address, user, a.Status.Address, user)}
+}
+
+// checkRequestedAddress returns a UserError if the address that an interface requests is not
+// available.
+func (f *function) checkRequestedAddress(ctx context.Context, nn *v1alpha2.NetworkNamespace, want *v1alpha2.IPAllocation) error {
+	p, _ := pool.New(nn, want.Spec.IPFamily) // an invalid pool contains no addresses
+	var verdict error
+	if requested, err := netip.ParseAddr(want.Spec.RequestedAddress); err != nil || !p.Contains(requested) {
+		verdict = errOutsidePool{want.Spec.RequestedAddress}
+	} else {
+		verdict = f.leases.checkFree(ctx, want.Namespace, leaseName(nn.Name, requested))
+	}
+	if verdict == nil || !isResult(verdict) {
+		return verdict
+	}
+	outcome := setAllocationResult(want.DeepCopy(), nn, p, netip.Addr{}, validity{}, verdict)
+	return reconcile.UserError{Reason: outcome.Reason, Message: outcome.Message}
+}
+
+// errNameTaken says that another object has the name of an IPAllocation.
+type errNameTaken struct{ name string }
+
+func (e errNameTaken) Error() string {
+	return "IPAllocation " + e.name + " is not for this interface: delete it to have a new one created"
+}
+
+// errReleasing says that an IPAllocation of the same name is being deleted: that of an earlier
+// NetworkConfiguration, or of an earlier address.
+var errReleasing = errors.New("the allocation is still being released")
+
+// allocations are IPAllocations by their names.
+type allocations map[string]*v1alpha2.IPAllocation
+
+// deleteObsolete deletes the allocations of interfaces that are no longer there. It
+// returns the other IPAllocations that it has read.
+func (f *function) deleteObsolete(ctx context.Context, nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) (allocations, error) {
+	known, err := f.deleteRemoved(ctx, nc)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range obsoleteNames(nc, nn) {
+		a, err := known[name], error(nil)
+		if a == nil {
+			a = &v1alpha2.IPAllocation{}
+			err = f.kube.Get(ctx, nc.Namespace, name, a)
+		}
+		switch {
+		case kube.NotFound(err), err == nil && (a.Spec.NetworkConfigurationName != nc.Name || a.DeletionTimestamp != nil):
+		case err != nil:
+			return nil, err
+		default:
+			if err := f.kube.Delete(ctx, a); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return known, nil
+}
+
+// deleteRemoved deletes the allocations of interfaces that were removed, also before
+// the status listed them, and returns all that it has read. Only a change of the spec removes
+// an interface.
+func (f *function) deleteRemoved(ctx context.Context, nc *v1alpha1.NetworkConfiguration) (allocations, error) {
+	if nc.Generation < 2 {
+		return nil, nil
+	}
+	list := &v1alpha2.IPAllocationList{}
+	if err := f.kube.List(ctx, nc.Namespace, v1alpha2.LabelNetworkConfiguration+"="+kube.LabelValue(nc.Name), list); err != nil {
+		return nil, err
+	}
+	known := allocations{}
+	for i := range list.Items {
+		a := &list.Items[i]
+		known[a.Name] = a
+		if !metav1.IsControlledBy(a, nc) || a.DeletionTimestamp != nil || hasInterface(nc, a.Spec.InterfaceName) {
+			continue
+		}
+		if err := f.kube.Delete(ctx, a); err != nil {
+			return nil, err
+		}
+		now := metav1.Now()
+		a.DeletionTimestamp = &now
+	}
+	return known, nil
+}
+
+// writeConfiguration patches the status if it has changed, and records an Event if the reason
+// has.
+func (f *function) writeConfiguration(ctx context.Context, before, nc *v1alpha1.NetworkConfiguration, outcome reconcile.Outcome) error {
+	_, err := reconcile.PatchStatus(ctx, f.kube, before, nc, string(nc.Status.Phase), outcome)
+	return err
+}
