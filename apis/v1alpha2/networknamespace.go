@@ -38,7 +38,7 @@ const (
 )
 
 // NetworkNamespace is a network segment: its prefix, gateway and VLAN, where
-// they come from, and how addresses in it are given out.
+// they come from, and how addresses in it are allocated.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -97,7 +97,7 @@ type NetworkNamespaceList struct {
 // +kubebuilder:validation:XValidation:rule="!self.?networkProvisioning.?manual.?ipv4CIDR.hasValue() || !self.?ipAllocation.?static.hasValue() || self.?ipAllocation.?static.?ipv4CIDR.hasValue() || !has(self.ipAllocation.static.ipv4Gateway) || cidr(self.networkProvisioning.manual.ipv4CIDR).containsIP(self.ipAllocation.static.ipv4Gateway)",message="ipAllocation.static.ipv4Gateway lies outside networkProvisioning.manual.ipv4CIDR: give an address of that prefix"
 // +kubebuilder:validation:XValidation:rule="!self.?networkProvisioning.?manual.?ipv6CIDR.hasValue() || !self.?ipAllocation.?static.hasValue() || self.?ipAllocation.?static.?ipv6CIDR.hasValue() || ((!has(self.ipAllocation.static.ipv6RangeStart) || cidr(self.networkProvisioning.manual.ipv6CIDR).containsIP(self.ipAllocation.static.ipv6RangeStart)) && (!has(self.ipAllocation.static.ipv6RangeEnd) || cidr(self.networkProvisioning.manual.ipv6CIDR).containsIP(self.ipAllocation.static.ipv6RangeEnd)))",message="ipAllocation.static.ipv6RangeStart and ipv6RangeEnd must lie inside networkProvisioning.manual.ipv6CIDR: write addresses of that prefix, or leave them out"
 // +kubebuilder:validation:XValidation:rule="!self.?networkProvisioning.?manual.?ipv6CIDR.hasValue() || !self.?ipAllocation.?static.hasValue() || self.?ipAllocation.?static.?ipv6CIDR.hasValue() || !has(self.ipAllocation.static.ipv6Gateway) || cidr(self.networkProvisioning.manual.ipv6CIDR).containsIP(self.ipAllocation.static.ipv6Gateway) || ip(self.ipAllocation.static.ipv6Gateway).isLinkLocalUnicast()",message="ipAllocation.static.ipv6Gateway lies outside networkProvisioning.manual.ipv6CIDR: give an address of that prefix or a link-local one such as fe80::1"
-// +kubebuilder:validation:XValidation:rule="self.?ipAllocation.?type.orValue('dhcp') != 'dhcp' || !self.?networkProvisioning.?manual.hasValue() || has(self.networkProvisioning.manual.ipv4CIDR)",message="type dhcp gives out IPv4 addresses only: add networkProvisioning.manual.ipv4CIDR, or set ipAllocation.type to static"
+// +kubebuilder:validation:XValidation:rule="self.?ipAllocation.?type.orValue('dhcp') != 'dhcp' || !self.?networkProvisioning.?manual.hasValue() || has(self.networkProvisioning.manual.ipv4CIDR)",message="type dhcp allocates IPv4 addresses only: add networkProvisioning.manual.ipv4CIDR, or set ipAllocation.type to static"
 type NetworkNamespaceSpec struct {
 	// Data centre of the segment, <country>-<region>-<zone>. It cannot be changed once the
 	// network is Ready. The segments of a VLAN must not overlap, even if they name different data

@@ -89,7 +89,7 @@ func TestRequestedAddress(t *testing.T) {
 		}
 	}
 	if n := s.consistent(); n != 1 {
-		t.Errorf("%d addresses were given out, want 1: another than the one asked for must never be given", n)
+		t.Errorf("%d addresses were allocated, want 1: another than the one asked for must never be given", n)
 	}
 }
 

@@ -294,7 +294,7 @@ func TestInterleavings(t *testing.T) {
 				}()
 			}
 			s.run(processes)
-			s.settleAll()
+			s.reconcileAll()
 			if t.Failed() {
 				t.Log("\n" + strings.Join(s.trace, "\n"))
 			}
@@ -302,8 +302,8 @@ func TestInterleavings(t *testing.T) {
 	}
 }
 
-// settleAll looks at everything again as resync does, until nothing changes.
-func (s *schedule) settleAll() {
+// reconcileAll looks at everything again as resync does, until nothing changes.
+func (s *schedule) reconcileAll() {
 	s.Helper()
 	f := s.replica(s.config)
 	f.sender, f.now, f.leases.now = silent{}, func() time.Time { return s.clock }, func() time.Time { return s.clock }

@@ -52,7 +52,7 @@ func TestMachineKeepsItsAddress(t *testing.T) {
 			s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1"})
 			f := s.replica(s.config)
 			s.configuration("web", "net", asking("10.0.0.77"))
-			s.settle(f, "web")
+			s.reconcile(f, "web")
 			s.until("web", "NetworkConfigured")
 			s.machine("web", "web", "10.0.0.77")
 			if err := s.edit("web", edit); err != nil {
@@ -67,7 +67,7 @@ func TestMachineKeepsItsAddress(t *testing.T) {
 			}
 			resync()
 			s.configuration("rival", "net", asking("10.0.0.77"))
-			s.settle(f, "rival")
+			s.reconcile(f, "rival")
 			s.until("rival", "AddressTaken")
 			if name == "Address" {
 				nc := s.until("web", "AddressInUse")
@@ -80,7 +80,7 @@ func TestMachineKeepsItsAddress(t *testing.T) {
 			}
 			resync()
 			resync()
-			s.settle(f, "rival")
+			s.reconcile(f, "rival")
 			s.until("rival", "NetworkConfigured")
 			s.consistent()
 		})
@@ -95,7 +95,7 @@ func TestClosedNetwork(t *testing.T) {
 	nn := s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1", TTLSeconds: 600})
 	f := s.replica(s.config)
 	s.configuration("web", "net", eth0())
-	s.settle(f, "web")
+	s.reconcile(f, "web")
 	had := s.until("web", "NetworkConfigured")
 	s.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Finalizers = []string{v1alpha1.FinalizerNetworkNamespace} })
 	if err := s.kube.Delete(t.Context(), nn); err != nil {
@@ -105,12 +105,12 @@ func TestClosedNetwork(t *testing.T) {
 		s.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Status.ProvisioningPhase = phase })
 		name := "late-" + strings.ToLower(string(phase))
 		s.configuration(name, "net", eth0())
-		s.settle(f, name)
+		s.reconcile(f, name)
 		nc := s.until(name, "NetworkDeleting")
 		if len(nc.Status.NetworkInterfaces) > 0 && nc.Status.NetworkInterfaces[0].IPAllocated || !strings.Contains(nc.Status.Message, "create it again in another network") {
 			t.Errorf("%s: status %+v, want it to get nothing", phase, nc.Status)
 		}
-		s.settle(f, "web")
+		s.reconcile(f, "web")
 		if now := s.until("web", "NetworkConfigured"); now.ResourceVersion != had.ResourceVersion {
 			t.Errorf("%s: what is settled was written: %+v", phase, now.Status)
 		}
@@ -170,19 +170,19 @@ func TestStaysInItsNetwork(t *testing.T) {
 	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1"})
 	f := s.replica(s.config)
 	s.configuration("web", "", eth0())
-	s.settle(f, "web")
+	s.reconcile(f, "web")
 	had := s.until("web", "NetworkConfigured")
 	s.network("other", "10.1.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.1.0.1"})
 	if err := s.edit("web", func(nc *v1alpha1.NetworkConfiguration) { nc.Spec.Description = "seen again" }); err != nil {
 		t.Fatal(err)
 	}
-	s.settle(f, "web")
+	s.reconcile(f, "web")
 	feed.Until(t, "it is looked at again", func() (bool, string) {
 		now := s.until("web", "NetworkConfigured")
 		return now.Status.ObservedGeneration == now.Generation && now.Status.NetworkInterfaces[0].IPv4Addresses[0] == had.Status.NetworkInterfaces[0].IPv4Addresses[0], now.Status.Message
 	})
 	s.configuration("late", "", eth0())
-	s.settle(f, "late")
+	s.reconcile(f, "late")
 	s.until("late", "NetworkNamespaceAmbiguous")
 }
 
@@ -193,7 +193,7 @@ func TestLinkLocalGateway(t *testing.T) {
 	s.network("net", "", "2001:db8::/64", v1alpha2.StaticPool{IPv6Gateway: "fe80::1"})
 	f := s.replica(s.config)
 	s.configuration("web", "net", eth0())
-	s.settle(f, "web")
+	s.reconcile(f, "web")
 	if got := s.until("web", "NetworkConfigured").Status.NetworkInterfaces[0]; got.IPv6Gateway != "fe80::1" || got.IPv6Subnet != "2001:db8::/64" || len(got.IPv6Addresses) != 1 {
 		t.Errorf("got %+v", got)
 	}

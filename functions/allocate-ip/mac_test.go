@@ -14,8 +14,8 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// settle has a process reconcile a NetworkConfiguration as for resync.
-func (s *env) settle(f *function, name string) {
+// reconcile has a process reconcile a NetworkConfiguration as for resync.
+func (s *env) reconcile(f *function, name string) {
 	s.Helper()
 	if err := kube.OnConflict(func() error { return f.reconcileConfiguration(s.Context(), s.namespace, name, true) }); err != nil {
 		s.Fatal(err)
@@ -48,12 +48,12 @@ func TestDuplicateMAC(t *testing.T) {
 		return v1alpha1.InterfaceSpec{Name: name, MACAddress: v1alpha1.MACAddress(mac)}
 	}
 	s.configuration("first", "net", with("eth0", "52:54:00:aa:bb:cc"))
-	s.settle(f, "first")
+	s.reconcile(f, "first")
 	s.until("first", "NetworkConfigured")
 	s.configuration("second", "net", with("eth0", "52-54-00-AA-BB-CC"))
 	s.configuration("both", "net", with("eth0", "52:54:00:00:00:01"), with("eth1", "52:54:00:00:00:01"))
 	for name, says := range map[string]string{"second": "IPAllocation first-eth0", "both": "IPAllocation both-eth0"} {
-		s.settle(f, name)
+		s.reconcile(f, name)
 		nc := s.until(name, reasonDuplicateMAC)
 		last := nc.Status.NetworkInterfaces[len(nc.Status.NetworkInterfaces)-1]
 		if nc.Status.Phase != v1alpha1.NetworkConfigurationError || last.IPAllocated || len(last.IPv4Addresses) > 0 || !strings.Contains(nc.Status.Message, says) {
@@ -61,7 +61,7 @@ func TestDuplicateMAC(t *testing.T) {
 		}
 	}
 	version := s.until("second", reasonDuplicateMAC).ResourceVersion
-	if s.settle(f, "second"); s.until("second", reasonDuplicateMAC).ResourceVersion != version {
+	if s.reconcile(f, "second"); s.until("second", reasonDuplicateMAC).ResourceVersion != version {
 		t.Error("nothing has changed, and the status was written")
 	}
 	if err := s.edit("second", func(nc *v1alpha1.NetworkConfiguration) {
@@ -69,14 +69,14 @@ func TestDuplicateMAC(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	s.settle(f, "second")
+	s.reconcile(f, "second")
 	s.until("second", "NetworkConfigured")
 	if err := s.edit("both", func(nc *v1alpha1.NetworkConfiguration) {
 		nc.Spec.NetworkInterfaces = nc.Spec.NetworkInterfaces[:1]
 	}); err != nil {
 		t.Fatal(err)
 	}
-	s.settle(f, "both")
+	s.reconcile(f, "both")
 	s.until("both", "NetworkConfigured")
 	s.consistent()
 }
@@ -90,7 +90,7 @@ func TestMACChanges(t *testing.T) {
 	f := s.replica(s.config)
 	for _, name := range []string{"a", "b"} {
 		s.configuration(name, "net", eth0())
-		s.settle(f, name)
+		s.reconcile(f, name)
 	}
 	had := s.until("a", "NetworkConfigured").Status.NetworkInterfaces[0]
 	change := func(name string, to v1alpha1.MACAddress, reason string) v1alpha1.InterfaceStatus {
@@ -98,7 +98,7 @@ func TestMACChanges(t *testing.T) {
 		if err := s.edit(name, func(nc *v1alpha1.NetworkConfiguration) { nc.Spec.NetworkInterfaces[0].MACAddress = to }); err != nil {
 			t.Fatal(err)
 		}
-		s.settle(f, name)
+		s.reconcile(f, name)
 		return s.until(name, reason).Status.NetworkInterfaces[0]
 	}
 	if got := change("a", macFor("b", "eth0"), reasonDuplicateMAC); got.IPv4Addresses[0] != had.IPv4Addresses[0] || got.MACAddress != had.MACAddress {
@@ -123,7 +123,7 @@ func TestOneOfManyHasTheMAC(t *testing.T) {
 		name := fmt.Sprintf("n%d", i)
 		s.configuration(name, "net", v1alpha1.InterfaceSpec{Name: "eth0", MACAddress: "52:54:00:aa:bb:cc"})
 		f := s.replica(s.config)
-		group.Go(func() { s.settle(f, name) })
+		group.Go(func() { s.reconcile(f, name) })
 	}
 	group.Wait()
 	reasons := map[string]int{}
@@ -165,7 +165,7 @@ func TestSharedByMany(t *testing.T) {
 		t.Errorf("%d addresses for %d interfaces", s.consistent(), machines)
 	}
 	counted, n := s.counted()
-	s.settle(counted, "shared")
+	s.reconcile(counted, "shared")
 	if most := int64(10); n.Load() > most {
 		t.Errorf("%d requests for a look at what is settled, want at most %d", n.Load(), most)
 	}
@@ -174,7 +174,7 @@ func TestSharedByMany(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	feed.Until(t, "the others are given back", func() (bool, string) {
+	feed.Until(t, "the others are released", func() (bool, string) {
 		addresses, all := &coordinationv1.LeaseList{}, &coordinationv1.LeaseList{}
 		if err := s.kube.List(t.Context(), s.namespace, "", all); err != nil {
 			return false, err.Error()
@@ -187,14 +187,14 @@ func TestSharedByMany(t *testing.T) {
 }
 
 // TestLateDelivery has a delivery that has read an interface go on after another one has
-// given back the addresses of the interface.
+// released the addresses of the interface.
 func TestLateDelivery(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
 	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1"})
 	f := s.replica(s.config)
 	s.configuration("a", "net", eth0())
-	s.settle(f, "a")
+	s.reconcile(f, "a")
 	s.until("a", "NetworkConfigured")
 	late, nn := s.says("a-eth0", "Allocated"), &v1alpha2.NetworkNamespace{}
 	if err := s.kube.Get(t.Context(), s.namespace, "net", nn); err != nil {
@@ -203,7 +203,7 @@ func TestLateDelivery(t *testing.T) {
 	if err := s.edit("a", func(nc *v1alpha1.NetworkConfiguration) { nc.Spec.NetworkInterfaces = nil }); err != nil {
 		t.Fatal(err)
 	}
-	s.settle(f, "a")
+	s.reconcile(f, "a")
 	deleted := &v1alpha2.IPAllocation{}
 	if err := s.kube.Get(t.Context(), s.namespace, late.Name, deleted); err != nil {
 		t.Fatal(err)

@@ -17,10 +17,10 @@ func TestDeadAttempt(t *testing.T) {
 	if err := dead.startAttempt(t.Context(), s.backup("nightly")); err != nil {
 		t.Fatal(err)
 	}
-	s.expect(s.look("nightly"), v1alpha1.EtcdBackupRunning, reasonRunning)
+	s.expect(s.resync("nightly"), v1alpha1.EtcdBackupRunning, reasonRunning)
 	clock := time.Now().Add(s.function.attemptTimeout)
 	s.function.now = func() time.Time { return clock }
-	b := s.look("nightly")
+	b := s.resync("nightly")
 	s.expect(b, v1alpha1.EtcdBackupCompleted, "Completed")
 	if b.Status.Attempt != nil {
 		t.Errorf("nobody takes a snapshot: got %+v", b.Status.Attempt)
@@ -70,7 +70,7 @@ func TestLongAttempt(t *testing.T) {
 		if a == nil {
 			continue
 		}
-		if a = s.look("nightly").Status.Attempt; a != nil && a.Holder != "first" {
+		if a = s.resync("nightly").Status.Attempt; a != nil && a.Holder != "first" {
 			t.Fatalf("%s takes the snapshot that another still takes", a.Holder)
 		}
 	}

@@ -62,23 +62,23 @@ func TestBackups(t *testing.T) {
 	s.create(backupTo(at, "0 2 * * *", 2))
 	clock := time.Now()
 	s.function.now = func() time.Time { return clock }
-	b := s.look("nightly")
+	b := s.resync("nightly")
 	s.expect(b, v1alpha1.EtcdBackupPending, "CredentialsNotFound") // long before it would hinder anything
 	if b.Status.NextBackupTime == nil || b.Status.NextCheckTime != nil {
 		t.Errorf("the next is due at %v, but resync looks every time at what is hindered: %v", b.Status.NextBackupTime, b.Status.NextCheckTime)
 	}
 	s.create(secret)
-	s.expect(s.look("nightly"), v1alpha1.EtcdBackupScheduled, "Scheduled")
+	s.expect(s.resync("nightly"), v1alpha1.EtcdBackupScheduled, "Scheduled")
 	clock = clock.Add(24 * time.Hour)
 	for range 3 {
-		b := s.look("nightly")
+		b := s.resync("nightly")
 		s.expect(b, v1alpha1.EtcdBackupScheduled, "Scheduled")
 		newest := b.Status.Backups[0]
 		content, ok := sim.Object(newest.Name)
 		if sum := sha256.Sum256(content); !ok || hex.EncodeToString(sum[:]) != newest.SHA256 || int64(len(content)) != newest.Size {
 			t.Errorf("%+v is not what is stored: %d bytes, %x", newest, len(content), sum)
 		}
-		if again := s.look("nightly"); again.ResourceVersion != b.ResourceVersion {
+		if again := s.resync("nightly"); again.ResourceVersion != b.ResourceVersion {
 			t.Error("nothing was due, and something was written")
 		}
 		clock = clock.Add(24 * time.Hour)
@@ -90,16 +90,16 @@ func TestBackups(t *testing.T) {
 	if err := s.plan.Set(faults.Rule{Operation: "MachineService/EtcdSnapshot", Error: "unavailable"}); err != nil {
 		t.Fatal(err)
 	}
-	b = s.look("nightly")
+	b = s.resync("nightly")
 	s.expect(b, v1alpha1.EtcdBackupFailed, "BackupFailed")
 	if b.Status.NextCheckTime != nil {
 		t.Errorf("one that has failed is tried again by the next resync, not at %v", b.Status.NextCheckTime)
 	}
-	s.sleeps("nightly", "its own writing is no cause to try again at once")
+	s.staysIdle("nightly", "its own writing is no cause to try again at once")
 	if err := s.plan.Set(); err != nil {
 		t.Fatal(err)
 	}
-	s.expect(s.look("nightly"), v1alpha1.EtcdBackupScheduled, "Scheduled")
+	s.expect(s.resync("nightly"), v1alpha1.EtcdBackupScheduled, "Scheduled")
 }
 
 // TestRetention has the store refuse for a while to delete what is too much.
@@ -112,15 +112,15 @@ func TestRetention(t *testing.T) {
 	clock := time.Now()
 	s.function.now = func() time.Time { return clock }
 	clock = clock.Add(24 * time.Hour)
-	s.expect(s.look("nightly"), v1alpha1.EtcdBackupScheduled, "Scheduled")
+	s.expect(s.resync("nightly"), v1alpha1.EtcdBackupScheduled, "Scheduled")
 	if err := sim.Plan.Set(faults.Rule{Operation: "DeleteObject", Error: "AccessDenied"}); err != nil {
 		t.Fatal(err)
 	}
 	clock = clock.Add(24 * time.Hour)
 	for range 2 { // the snapshot is kept, and taken once
-		b := s.look("nightly")
+		b := s.resync("nightly")
 		s.expect(b, v1alpha1.EtcdBackupFailed, "StorageRefused")
-		s.sleeps("nightly", "that nothing is due does not mean that nothing is wrong")
+		s.staysIdle("nightly", "that nothing is due does not mean that nothing is wrong")
 		if len(b.Status.Backups) != 2 || b.Status.Backups[0].SHA256 == "" || len(sim.Keys()) != 4 {
 			t.Errorf("got %+v, and %v in the store", b.Status.Backups, sim.Keys())
 		}
@@ -128,7 +128,7 @@ func TestRetention(t *testing.T) {
 	if err := sim.Plan.Set(); err != nil {
 		t.Fatal(err)
 	}
-	b := s.look("nightly")
+	b := s.resync("nightly")
 	s.expect(b, v1alpha1.EtcdBackupScheduled, "Scheduled")
 	if len(b.Status.Backups) != 1 || b.Status.Backups[0].SHA256 == "" || len(sim.Keys()) != 2 {
 		t.Errorf("got %+v, and %v in the store, want the newest only", b.Status.Backups, sim.Keys())
@@ -144,7 +144,7 @@ func TestRestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.create(backupTo(v1alpha1.BackupStorage{Type: v1alpha1.BackupLocal}, "", 1))
-	b := s.look("nightly")
+	b := s.resync("nightly")
 	s.expect(b, v1alpha1.EtcdBackupCompleted, "Completed")
 	snapshot, err := os.ReadFile(s.function.volume + "/" + b.Status.Backups[0].Name)
 	if err != nil {

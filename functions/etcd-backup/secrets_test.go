@@ -27,12 +27,12 @@ func TestSecretsNotAllowed(t *testing.T) {
 		b.Name = name
 		s.create(b)
 		s.function.kube, s.function.now = limited, time.Now
-		b = s.look(name)
+		b = s.resync(name)
 		s.expect(b, v1alpha1.EtcdBackupPending, "SecretsNotAllowed")
 		if message := b.Status.Conditions[0].Message; !strings.Contains(message, `cannot get resource "secrets"`) || !strings.Contains(message, "bind ClusterRole vitistack-etcd-backup-secrets") {
 			t.Errorf("EtcdBackup %s: %q does not say what to do", name, message)
 		}
 		s.function.kube = all
-		s.expect(s.look(name), v1alpha1.EtcdBackupCompleted, "Completed")
+		s.expect(s.resync(name), v1alpha1.EtcdBackupCompleted, "Completed")
 	}
 }

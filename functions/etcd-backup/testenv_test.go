@@ -215,8 +215,8 @@ func (s *env) workload() *kubernetes.Clientset {
 	return api
 }
 
-// look delivers an event about a backup, and returns what has become of it.
-func (s *env) look(name string) *v1alpha1.EtcdBackup {
+// resync delivers an event about a backup, and returns what has become of it.
+func (s *env) resync(name string) *v1alpha1.EtcdBackup {
 	s.Helper()
 	s.next++
 	ref := events.Ref{APIVersion: v1alpha1.GroupVersion.String(), Kind: "EtcdBackup", Namespace: s.namespace, Name: name}
@@ -236,8 +236,8 @@ func (s *env) backup(name string) *v1alpha1.EtcdBackup {
 	return b
 }
 
-// sleeps delivers the event of a backup's own writing, which must change nothing.
-func (s *env) sleeps(name, reason string) {
+// staysIdle delivers the event of a backup's own writing, which must change nothing.
+func (s *env) staysIdle(name, reason string) {
 	s.Helper()
 	before := s.backup(name)
 	e := events.LookAgain("/functions/resync", events.Ref{APIVersion: v1alpha1.GroupVersion.String(), Kind: "EtcdBackup", Namespace: s.namespace, Name: name}, "uid", "own")

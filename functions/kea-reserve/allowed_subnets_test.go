@@ -40,7 +40,7 @@ func TestSubnetsOfOthers(t *testing.T) {
 				w := newEnv(t, []string{b.URL()}, allowedVariable+"="+tc.allowed)
 				w.network("net", tc.network, nil)
 				w.configuration("vm", []string{macA}, nil)
-				nc := w.settle("vm")
+				nc := w.reconcile("vm")
 				if !tc.refused {
 					if got := hosts(t, b)[macA]; got == "" || got != addressOf(t, nc, 0) {
 						t.Errorf("%s: Kea has %q, Ready %s", tc.reason, got, ready(nc))
@@ -68,14 +68,14 @@ func TestSubnetTakenOffTheList(t *testing.T) {
 		w := newEnv(t, []string{b.URL()}, allowedVariable+"=7")
 		w.network("net", "10.77.0.0/24", nil)
 		w.configuration("vm", []string{macA}, nil)
-		address := addressOf(t, w.settle("vm"), 0)
+		address := addressOf(t, w.reconcile("vm"), 0)
 		w.f = w.function([]string{b.URL()}, allowedVariable+"=")
 		w.must(w.deliver("NetworkConfiguration", "vm", events.TypeResync))
 		if nc := w.get("vm"); hosts(t, b)[macA] != address || !strings.HasPrefix(ready(nc), "True") {
 			t.Errorf("Kea has %v, Ready %s: the machine uses %s", hosts(t, b), ready(nc), address)
 		}
 		w.configuration("new", []string{macB}, nil)
-		if got := ready(w.settle("new")); !strings.Contains(got, "SubnetNotAllowed") {
+		if got := ready(w.reconcile("new")); !strings.Contains(got, "SubnetNotAllowed") {
 			t.Errorf("a new interface: Ready %s", got)
 		}
 		w.delete("vm")

@@ -22,7 +22,7 @@ func TestReserve(t *testing.T) {
 		w := newEnv(t, []string{b.URL()})
 		w.network("net", "10.77.0.0/24", nil)
 		w.configuration("vm", []string{macA, "52-54-00-00-00-0B"}, nil)
-		nc := w.settle("vm")
+		nc := w.reconcile("vm")
 		first, second := addressOf(t, nc, 0), addressOf(t, nc, 1)
 		want := v1alpha1.NetworkConfigurationStatus{
 			Phase: v1alpha1.NetworkConfigurationReady, Status: "OK", Message: "Kea has a reservation for every interface",
@@ -65,7 +65,7 @@ func TestRedelivery(t *testing.T) {
 		w := newEnv(t, []string{b.URL()})
 		w.network("net", "10.77.0.0/24", nil)
 		w.configuration("vm", []string{macA}, nil)
-		first, there := w.settle("vm"), hosts(t, b)
+		first, there := w.reconcile("vm"), hosts(t, b)
 		for _, eventType := range []string{events.TypeRefAdd, events.TypeRefUpdate, events.TypeResync, events.TypeResync} {
 			w.must(w.deliver("NetworkConfiguration", "vm", eventType))
 		}
@@ -98,7 +98,7 @@ func TestRepair(t *testing.T) {
 		w := newEnv(t, []string{b.URL()})
 		w.network("net", "10.77.0.0/24", nil)
 		w.configuration("vm", []string{macA}, nil)
-		want := addressOf(t, w.settle("vm"), 0)
+		want := addressOf(t, w.reconcile("vm"), 0)
 		forget(t, b, stand.Subnet{ID: 7, Subnet: "10.77.0.0/24"})
 		w.must(w.deliver("NetworkConfiguration", "vm", events.TypeResync))
 		if got := hosts(t, b)[macA]; got != want {
@@ -134,7 +134,7 @@ func TestSubnets(t *testing.T) {
 				w := newEnv(t, []string{b.URL()})
 				w.network("net", tc.network, nil)
 				w.configuration("vm", []string{macA}, nil)
-				nc := w.settle("vm")
+				nc := w.reconcile("vm")
 				if tc.ready != "" {
 					if ready(nc) != tc.ready || len(hosts(t, b)) != 0 || nc.Status.Phase != v1alpha1.NetworkConfigurationError {
 						t.Errorf("%s: got phase %s, Ready %s", tc.reason, nc.Status.Phase, ready(nc))
@@ -169,14 +169,14 @@ func TestLeases(t *testing.T) {
 			return func(nc *v1alpha1.NetworkConfiguration) { nc.Spec.NetworkNamespaceName = network }
 		}
 		w.configuration("had", []string{macA}, in("net"))
-		if got := addressOf(t, w.settle("had"), 0); got != "10.77.0.123" {
+		if got := addressOf(t, w.reconcile("had"), 0); got != "10.77.0.123" {
 			t.Errorf("a machine with a lease of 10.77.0.123 has a reservation of %s", got)
 		}
 		for _, address := range []string{"10.78.0.2", "10.78.0.3", "10.78.0.5", "10.78.0.6"} {
 			lease("52:54:00:00:01:0"+address[8:], address, 8)
 		}
 		w.configuration("new", []string{macB}, in("small"))
-		if got := addressOf(t, w.settle("new"), 0); got != "10.78.0.4" {
+		if got := addressOf(t, w.reconcile("new"), 0); got != "10.78.0.4" {
 			t.Errorf("got %s, want 10.78.0.4, the only address that nobody has", got)
 		}
 	})
@@ -209,7 +209,7 @@ func TestForeign(t *testing.T) {
 			"marked":  "False AddressTaken: interface eth0 requests 10.77.0.70, which has NetworkConfiguration other/vm: request another address, or remove it from the interface",
 			"gateway": "False AddressOutsidePool: interface eth0 requests 10.77.0.1, which is not a usable address of 10.77.0.0/24: request another address, or remove it from the interface",
 		} {
-			nc := w.settle(name)
+			nc := w.reconcile(name)
 			if strings.ReplaceAll(ready(nc), "01:02:03", "010203") != want || nc.Status.Phase != v1alpha1.NetworkConfigurationError || nc.Status.NextCheckTime == nil {
 				t.Errorf("%s: got phase %s, next check %v, Ready %s, want %s", name, nc.Status.Phase, nc.Status.NextCheckTime, ready(nc), want)
 			}
@@ -223,7 +223,7 @@ func TestForeign(t *testing.T) {
 			t.Errorf("deleting took somebody else's reservation along (-want +got):\n%s", diff)
 		}
 		w.configuration("free", []string{macB}, asking("10.77.0.80"))
-		if got := addressOf(t, w.settle("free"), 0); got != "10.77.0.80" || hosts(t, b)[macB] != got {
+		if got := addressOf(t, w.reconcile("free"), 0); got != "10.77.0.80" || hosts(t, b)[macB] != got {
 			t.Errorf("a free address that is asked for is not given: got %s", got)
 		}
 	})
@@ -237,11 +237,11 @@ func TestExhausted(t *testing.T) {
 		for i, name := range []string{"first", "second", "third"} {
 			w.configuration(name, []string{macA[:16] + string(rune('a'+i))}, nil)
 		}
-		if got := addressOf(t, w.settle("first"), 0); got != "10.77.0.2" {
+		if got := addressOf(t, w.reconcile("first"), 0); got != "10.77.0.2" {
 			t.Errorf("got %s, want 10.77.0.2, the only address that is neither the network's, the gateway's, nor for broadcast", got)
 		}
 		for _, name := range []string{"third", "second"} {
-			nc := w.settle(name)
+			nc := w.reconcile(name)
 			want := "False PoolExhausted: 10.77.0.0/30 has no free address: release one, or use a larger network"
 			if ready(nc) != want || nc.Status.Phase != v1alpha1.NetworkConfigurationPending {
 				t.Errorf("%s: got phase %s, Ready %s", name, nc.Status.Phase, ready(nc))
@@ -268,8 +268,8 @@ func TestDelete(t *testing.T) {
 		w.network("net", "10.77.0.0/24", nil)
 		w.configuration("vm", []string{macA, macB}, nil)
 		w.configuration("other", []string{"52:54:00:00:00:0c"}, nil)
-		w.settle("vm")
-		other := addressOf(t, w.settle("other"), 0)
+		w.reconcile("vm")
+		other := addressOf(t, w.reconcile("other"), 0)
 		w.delete("vm")
 		if w.gone("vm") {
 			t.Fatal("the finalizer does not keep it")
@@ -293,7 +293,7 @@ func TestDeleteInUse(t *testing.T) {
 		w := newEnv(t, []string{b.URL()})
 		w.network("net", "10.77.0.0/24", nil)
 		w.configuration("vm", []string{macA}, func(nc *v1alpha1.NetworkConfiguration) { network.Use(nc, "one") })
-		w.settle("vm")
+		w.reconcile("vm")
 		there := hosts(t, b)
 		w.delete("vm")
 		for _, eventType := range []string{events.TypeRefUpdate, events.TypeResync} {
@@ -321,14 +321,14 @@ func TestChanges(t *testing.T) {
 		w := newEnv(t, []string{b.URL()})
 		nn := w.network("net", "10.77.0.0/24", nil)
 		w.configuration("vm", []string{macA, macB}, nil)
-		nc := w.settle("vm")
+		nc := w.reconcile("vm")
 		kept := addressOf(t, nc, 0)
 
 		before := nc.DeepCopy()
 		nc.Spec.NetworkInterfaces[1].MACAddress = "52:54:00:00:00:0f"
 		_, err := w.kube.Patch(t.Context(), before, nc)
 		w.must(err)
-		nc = w.settle("vm")
+		nc = w.reconcile("vm")
 		if diff := cmp.Diff(map[string]string{macA: kept, "52:54:00:00:00:0f": addressOf(t, nc, 1)}, hosts(t, b)); diff != "" {
 			t.Errorf("after another MAC address (-want +got):\n%s", diff)
 		}
@@ -357,7 +357,7 @@ func TestChanges(t *testing.T) {
 		nc.Spec.Provider = "static-ip-operator"
 		_, err = w.kube.Patch(t.Context(), before, nc)
 		w.must(err)
-		if nc = w.settle("vm"); len(hosts(t, b)) != 0 || len(nc.Finalizers) != 0 {
+		if nc = w.reconcile("vm"); len(hosts(t, b)) != 0 || len(nc.Finalizers) != 0 {
 			t.Errorf("another provider serves it: Kea still has %v, finalizers %v", hosts(t, b), nc.Finalizers)
 		}
 	})
@@ -382,13 +382,13 @@ func TestOwnAddresses(t *testing.T) {
 			change(nc)
 			_, err := w.kube.Patch(t.Context(), before, nc)
 			w.must(err)
-			nc = w.settle("vm")
+			nc = w.reconcile("vm")
 			if diff := cmp.Diff(want, hosts(t, b)); diff != "" || nc.Status.Phase != v1alpha1.NetworkConfigurationReady {
 				t.Errorf("after %s: Ready %s, reservations (-want +got):\n%s", what, ready(nc), diff)
 			}
 		}
 		w.configuration("vm", []string{macA, macB}, func(nc *v1alpha1.NetworkConfiguration) { ask(nc, "10.77.0.50", "10.77.0.51") })
-		w.settle("vm")
+		w.reconcile("vm")
 		after("an exchange", func(nc *v1alpha1.NetworkConfiguration) { ask(nc, "10.77.0.51", "10.77.0.50") }, map[string]string{macA: "10.77.0.51", macB: "10.77.0.50"})
 		offer, err := b.Lease(t.Context(), macA, netip.MustParseAddr("10.77.0.1"))
 		if err != nil || offer.Address.String() != "10.77.0.51" {

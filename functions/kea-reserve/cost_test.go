@@ -47,7 +47,7 @@ func TestCost(t *testing.T) {
 			w := newEnv(t, []string{front.URL}, allowedVariable+"=")
 			w.network("net", "10.77.0.0/24", nil)
 			w.configuration("other", []string{macB}, nil)
-			w.settle("other")
+			w.reconcile("other")
 			w.configuration("vm", []string{macA}, nil)
 
 			called := w.count()
@@ -73,7 +73,7 @@ func TestCost(t *testing.T) {
 }
 
 // TestCostOfOthers counts what a NetworkConfiguration costs the API server whose
-// addresses another function gives out.
+// addresses another function allocates.
 func TestCostOfOthers(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, nil)

@@ -128,12 +128,12 @@ func TestWaiting(t *testing.T) {
 				w.network("second", "10.78.0.0/24", nil)
 			}
 			w.configuration("vm", tc.macs, tc.change)
-			nc := w.settle("vm")
+			nc := w.reconcile("vm")
 			want := expand(tc.ready, w.namespace)
 			if ready(nc) != want || nc.Status.Phase != tc.phase || len(nc.Finalizers) != 0 {
 				t.Errorf("%s: got phase %s, finalizers %v, Ready %s, want %s", tc.reason, nc.Status.Phase, nc.Finalizers, ready(nc), want)
 			}
-			if again := w.settle("vm"); again.ResourceVersion != nc.ResourceVersion {
+			if again := w.reconcile("vm"); again.ResourceVersion != nc.ResourceVersion {
 				t.Errorf("%s: waiting on wrote a difference", tc.reason)
 			}
 		})

@@ -95,7 +95,7 @@ func TestErrorClasses(t *testing.T) {
 				return
 			}
 			w.must(b.faults.Set())
-			if got := addressOf(t, w.settle("vm"), 0); hosts(t, b)[macA] != got || w.get("vm").Status.NextCheckTime != nil {
+			if got := addressOf(t, w.reconcile("vm"), 0); hosts(t, b)[macA] != got || w.get("vm").Status.NextCheckTime != nil {
 				t.Errorf("%s: once mended, the status has %s and Kea %v", tc.reason, got, hosts(t, b))
 			}
 		})
@@ -179,11 +179,11 @@ func TestNotPersisted(t *testing.T) {
 			w.network("net", "10.77.0.0/24", nil)
 			w.configuration("vm", []string{macA}, nil)
 			undo := b.Protect(t)
-			if nc := w.settle("vm"); !strings.HasPrefix(ready(nc), "False KeaNotPersisted: ") || len(nc.Status.NetworkInterfaces) != 0 {
+			if nc := w.reconcile("vm"); !strings.HasPrefix(ready(nc), "False KeaNotPersisted: ") || len(nc.Status.NetworkInterfaces) != 0 {
 				t.Errorf("got Ready %s, interfaces %v", ready(nc), nc.Status.NetworkInterfaces)
 			}
 			undo()
-			want := addressOf(t, w.settle("vm"), 0)
+			want := addressOf(t, w.reconcile("vm"), 0)
 			b.Restart(t)
 			if got := hosts(t, b)[macA]; got != want {
 				t.Errorf("after a restart Kea has %q, want %s", got, want)
@@ -217,7 +217,7 @@ func TestSlow(t *testing.T) {
 	w.network("net", "10.77.0.0/24", nil)
 	w.configuration("vm", []string{macA}, nil)
 	w.must(primary.faults.Set(faults.Rule{Latency: "1h"}))
-	nc := w.settle("vm")
+	nc := w.reconcile("vm")
 	if got := condition(nc, conditionRedundant); addressOf(t, nc, 0) != hosts(t, secondary)[macA] || !strings.Contains(got, "no answer in time") {
 		t.Errorf("got %s, Redundant %s, and the secondary has %v", addressOf(t, nc, 0), got, hosts(t, secondary))
 	}

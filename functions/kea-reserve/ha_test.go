@@ -47,7 +47,7 @@ func TestFailover(t *testing.T) {
 			w := newEnv(t, []string{primary.URL(), secondary.URL()})
 			w.network("net", "10.77.0.0/24", nil)
 			w.configuration("before", []string{macA}, nil)
-			nc := w.settle("before")
+			nc := w.reconcile("before")
 			first := addressOf(t, nc, 0)
 			if condition(nc, conditionRedundant) != "True InStep: every Kea server has the reservations" || nc.Status.NextCheckTime != nil {
 				t.Errorf("both servers up: Redundant %s, next check %v", condition(nc, conditionRedundant), nc.Status.NextCheckTime)
@@ -58,13 +58,13 @@ func TestFailover(t *testing.T) {
 
 			primary.Stop()
 			w.configuration("during", []string{macB}, nil)
-			nc = w.settle("during")
+			nc = w.reconcile("during")
 			second := addressOf(t, nc, 0)
 			want := "False KeaUnavailable: ask the primary Kea server for list-commands: POST 127.0.0.1/: connection refused"
 			if condition(nc, conditionRedundant) != want || nc.Status.Status != "Degraded" || nc.Status.Phase != v1alpha1.NetworkConfigurationReady || nc.Status.NextCheckTime == nil {
 				t.Errorf("primary down: phase %s, status %s, next check %v, Redundant %s", nc.Status.Phase, nc.Status.Status, nc.Status.NextCheckTime, condition(nc, conditionRedundant))
 			}
-			if again := w.settle("during"); again.ResourceVersion != nc.ResourceVersion {
+			if again := w.reconcile("during"); again.ResourceVersion != nc.ResourceVersion {
 				t.Error("looking again while the primary is down writes")
 			}
 			offer, err := secondary.Lease(t.Context(), macB, netip.MustParseAddr("10.77.0.1"))
@@ -104,7 +104,7 @@ func TestOutage(t *testing.T) {
 			w := newEnv(t, []string{primary.URL(), secondary.URL()})
 			w.network("net", "10.77.0.0/24", nil)
 			w.configuration("served", []string{macA}, nil)
-			address := addressOf(t, w.settle("served"), 0)
+			address := addressOf(t, w.reconcile("served"), 0)
 			primary.Stop()
 			secondary.Stop()
 
@@ -174,7 +174,7 @@ func TestSplit(t *testing.T) {
 		away := []*stand.Server{primary, secondary}[i%2]
 		away.Stop()
 		w.configuration(name, []string{mac}, nil)
-		w.settle(name)
+		w.reconcile(name)
 		away.Restart(t)
 	}
 	want := map[string]string{}
@@ -263,7 +263,7 @@ func TestLock(t *testing.T) {
 		t.Errorf("Kea was changed without the lock: %v", hosts(t, b))
 	}
 	w.clock.Pass(41 * time.Second)
-	if addressOf(t, w.settle("vm"), 0) == "" {
+	if addressOf(t, w.reconcile("vm"), 0) == "" {
 		t.Error("the lock of a holder that crashed is not taken over")
 	}
 	lease = &coordinationv1.Lease{}

@@ -21,7 +21,7 @@ func TestMetrics(t *testing.T) {
 	w.network("net", "10.77.0.0/24", nil)
 	w.configuration("vm", []string{macA}, nil)
 	w.must(primary.faults.Set(faults.Rule{Error: "503"}))
-	w.settle("vm")
+	w.reconcile("vm")
 	var b bytes.Buffer
 	metrics.WritePrometheus(&b, false)
 	lines := strings.Split(b.String(), "\n")
@@ -53,7 +53,7 @@ func TestKept(t *testing.T) {
 	for i, mac := range []string{"52:54:00:00:00:01", "52:54:00:00:00:02", "52:54:00:00:00:03", "52:54:00:00:00:04"} {
 		name := "vm" + string(rune('a'+i))
 		w.configuration(name, []string{mac}, nil)
-		got = append(got, addressOf(t, w.settle(name), 0))
+		got = append(got, addressOf(t, w.reconcile(name), 0))
 	}
 	slices.Sort(got)
 	if want := []string{"10.77.0.2", "10.77.0.4", "10.77.0.5", "10.77.0.6"}; !slices.Equal(got, want) {

@@ -24,7 +24,7 @@ func TestRetire(t *testing.T) {
 		networks := []*v1alpha2.NetworkNamespace{w.network("made", "10.77.0.0/24", keep), w.network("found", "10.78.0.0/24", keep)}
 		for i, nn := range networks {
 			w.configuration(nn.Name, []string{[]string{macA, macB}[i]}, func(nc *v1alpha1.NetworkConfiguration) { nc.Spec.NetworkNamespaceName = nn.Name })
-			w.settle(nn.Name)
+			w.reconcile(nn.Name)
 			w.must(w.kube.Delete(t.Context(), nn))
 			w.must(w.deliver("NetworkNamespace", nn.Name, events.TypeRefUpdate))
 		}
@@ -57,7 +57,7 @@ func TestLostReservations(t *testing.T) {
 		command("config-get", nil, &backup)
 		w.network("net", "10.77.0.0/24", nil)
 		w.configuration("vm", []string{macA, macB}, nil)
-		w.settle("vm")
+		w.reconcile("vm")
 		want := hosts(t, b)
 		command("config-set", map[string]any{"Dhcp4": backup.Dhcp4}, nil)
 
@@ -87,7 +87,7 @@ func TestSweep(t *testing.T) {
 		w.network("net", "10.77.0.0/24", nil)
 		w.configuration("lost", []string{macA}, nil)
 		w.configuration("vm", []string{macB}, nil)
-		lost, kept := w.settle("lost"), addressOf(t, w.settle("vm"), 0)
+		lost, kept := w.reconcile("lost"), addressOf(t, w.reconcile("vm"), 0)
 		before := lost.DeepCopy()
 		lost.Finalizers = nil
 		_, err := w.kube.Patch(t.Context(), before, lost)
@@ -103,7 +103,7 @@ func TestSweep(t *testing.T) {
 		}
 
 		w.configuration("lost", []string{macA}, nil)
-		if got := addressOf(t, w.settle("lost"), 0); hosts(t, b)[macA] != got {
+		if got := addressOf(t, w.reconcile("lost"), 0); hosts(t, b)[macA] != got {
 			t.Errorf("a successor of the same name has %s, and Kea %v", got, hosts(t, b))
 		}
 	})
@@ -129,7 +129,7 @@ func TestMove(t *testing.T) {
 		nn := w.network("net", "10.77.0.0/24", keep)
 		for name, mac := range map[string]string{"first": macA, "last": macB, "going": "52:54:00:00:00:0c"} {
 			w.configuration(name, []string{mac}, nil)
-			w.settle(name)
+			w.reconcile(name)
 		}
 		has := func(what string, reservations int, subnets ...string) {
 			t.Helper()
@@ -138,11 +138,11 @@ func TestMove(t *testing.T) {
 			}
 		}
 		w.move(nn, "10.78.0.0/24", "10.78.0.1")
-		if got := addressOf(t, w.settle("first"), 0); hosts(t, b)[macA] != got || !strings.HasPrefix(got, "10.78.0.") {
+		if got := addressOf(t, w.reconcile("first"), 0); hosts(t, b)[macA] != got || !strings.HasPrefix(got, "10.78.0.") {
 			t.Errorf("it has %s, and Kea %v", got, hosts(t, b))
 		}
 		has("one has moved", 3, "10.77.0.0/24", "10.78.0.0/24", "10.79.0.0/24")
-		w.settle("last")
+		w.reconcile("last")
 		w.delete("going")
 		w.must(w.deliver("NetworkConfiguration", "going", events.TypeRefUpdate))
 		b.Restart(t)
@@ -170,10 +170,10 @@ func TestMoveInOutage(t *testing.T) {
 			w := newEnv(t, []string{primary.URL(), secondary.URL()})
 			nn := w.network("net", "10.77.0.0/24", nil)
 			w.configuration("vm", []string{macA}, nil)
-			w.settle("vm")
+			w.reconcile("vm")
 			w.must(secondary.faults.Set(faults.Rule{Error: "503"}))
 			w.move(nn, "10.78.0.0/24", "10.78.0.1")
-			if nc := w.settle("vm"); nc.Status.Status != "Degraded" || nc.Status.NetworkInterfaces[0].IPv4Subnet != "10.78.0.0/24" {
+			if nc := w.reconcile("vm"); nc.Status.Status != "Degraded" || nc.Status.NetworkInterfaces[0].IPv4Subnet != "10.78.0.0/24" {
 				t.Fatalf("it moves on the server that is there: %+v", nc.Status)
 			}
 			w.must(secondary.faults.Set())
@@ -199,14 +199,14 @@ func TestClosed(t *testing.T) {
 		w := newEnv(t, []string{b.URL()})
 		nn := w.network("net", "10.77.0.0/24", func(nn *v1alpha2.NetworkNamespace) { nn.Finalizers = []string{v1alpha1.FinalizerNetworkNamespace} })
 		w.configuration("vm", []string{macA}, nil)
-		vm := w.settle("vm")
+		vm := w.reconcile("vm")
 		w.configuration("twin", []string{macA}, nil)
-		if got, want := ready(w.settle("twin")), "False DuplicateMACAddress: MAC address "+macA+" of interface eth0 is also that of NetworkConfiguration "+w.namespace+"/vm in the same network"; !strings.HasPrefix(got, want) {
+		if got, want := ready(w.reconcile("twin")), "False DuplicateMACAddress: MAC address "+macA+" of interface eth0 is also that of NetworkConfiguration "+w.namespace+"/vm in the same network"; !strings.HasPrefix(got, want) {
 			t.Errorf("twin: got %s, want %s", got, want)
 		}
 		other := v1alpha2.VLANID(7)
 		w.configuration("tagged", []string{macB}, func(nc *v1alpha1.NetworkConfiguration) { nc.Spec.VLAN = &other })
-		if got := ready(w.settle("tagged")); !strings.HasPrefix(got, "False VLANMismatch: spec.vlan is 7, but NetworkNamespace net is in VLAN 42") {
+		if got := ready(w.reconcile("tagged")); !strings.HasPrefix(got, "False VLANMismatch: spec.vlan is 7, but NetworkNamespace net is in VLAN 42") {
 			t.Errorf("tagged: got %s", got)
 		}
 		w.must(w.kube.Delete(t.Context(), nn))
@@ -218,7 +218,7 @@ func TestClosed(t *testing.T) {
 			w.must(err)
 			name := "late-" + strings.ToLower(string(phase))
 			w.configuration(name, []string{macB}, nil)
-			if got := ready(w.settle(name)); !strings.HasPrefix(got, "False NetworkDeleting: NetworkNamespace net is being deleted") {
+			if got := ready(w.reconcile(name)); !strings.HasPrefix(got, "False NetworkDeleting: NetworkNamespace net is being deleted") {
 				t.Errorf("%s: got %s", name, got)
 			}
 			w.must(w.deliver("NetworkConfiguration", "vm", events.TypeResync))

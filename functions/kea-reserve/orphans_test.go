@@ -37,7 +37,7 @@ func TestOrphanedReservations(t *testing.T) {
 		w.network("net", "10.77.0.0/24", nil)
 		w.configuration("lost", []string{macA}, nil)
 		w.configuration("going", []string{macB}, nil)
-		lost, _ := w.settle("lost"), w.settle("going")
+		lost, _ := w.reconcile("lost"), w.reconcile("going")
 		before, address := lost.DeepCopy(), addressOf(t, lost, 0)
 		lost.Finalizers = nil
 		_, err := w.kube.Patch(t.Context(), before, lost)

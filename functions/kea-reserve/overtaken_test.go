@@ -56,7 +56,7 @@ func TestOvertaken(t *testing.T) {
 					}
 				})
 				if tc.repaired {
-					w.settle("vm")
+					w.reconcile("vm")
 					forget(t, b, subnet)
 					armed = true
 				}

@@ -41,7 +41,7 @@ func TestRights(t *testing.T) {
 	w.network("net", "10.77.0.0/24", nil)
 	w.configuration("vm", []string{macA}, nil)
 	w.must(w.deliver("NetworkNamespace", "net", events.TypeRefUpdate))
-	address := addressOf(t, w.settle("vm"), 0)
+	address := addressOf(t, w.reconcile("vm"), 0)
 	w.must(w.deliver("NetworkNamespace", "net", events.TypeResync))
 	if got := hosts(t, b)[macA]; got != address {
 		t.Errorf("Kea has %q, want %s", got, address)

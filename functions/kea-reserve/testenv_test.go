@@ -182,9 +182,9 @@ func about(kind, namespace, name, eventType string) event.Event {
 	return e
 }
 
-// settle delivers an event about a NetworkConfiguration, and returns it as it is
+// reconcile delivers an event about a NetworkConfiguration, and returns it as it is
 // then.
-func (w *env) settle(name string) *v1alpha1.NetworkConfiguration {
+func (w *env) reconcile(name string) *v1alpha1.NetworkConfiguration {
 	w.t.Helper()
 	w.must(w.deliver("NetworkConfiguration", name, events.TypeRefUpdate))
 	return w.get(name)
@@ -196,7 +196,7 @@ func (w *env) delete(name string) {
 	w.must(w.kube.Delete(w.t.Context(), w.get(name)))
 }
 
-// gone tells whether a NetworkConfiguration is not there any more.
+// gone reports whether a NetworkConfiguration is not there any more.
 func (w *env) gone(name string) bool {
 	w.t.Helper()
 	err := w.kube.Get(w.t.Context(), w.namespace, name, &v1alpha1.NetworkConfiguration{})

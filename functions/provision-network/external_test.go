@@ -110,7 +110,7 @@ func TestAnswerTooLate(t *testing.T) {
 		released                   bool
 	}{
 		"Segment":   {"nobody will give it back otherwise", events.TypeNetworkProvisioned, subject, good, true},
-		"Failed":    {"there is none to give back", events.TypeNetworkFailed, subject, failed, false},
+		"Failed":    {"there is none to release", events.TypeNetworkFailed, subject, failed, false},
 		"Nobody":    {"without a provider there is nobody to tell", events.TypeNetworkProvisioned, subject, events.NetworkProvisioned{UID: good.UID, IPv4Prefix: good.IPv4Prefix}, false},
 		"Nameless":  {"the answer does not say whose segment it is", events.TypeNetworkProvisioned, "", good, false},
 		"Elsewhere": {"its subject is no network", events.TypeNetworkProvisioned, "/ipam/segments/1", good, false},

@@ -219,7 +219,7 @@ func TestSegmentStays(t *testing.T) {
 				t.Errorf("the message says what to write: %s", message)
 			}
 			if has, _ := provider.StatusSegment(now); now.Status.IPv4Prefix != was.Status.IPv4Prefix || has.String() != "10.17.0.0/24 (gateway 10.17.0.1, VLAN 17)" {
-				t.Errorf("status %+v, want what it has given out", now.Status)
+				t.Errorf("status %+v, want what it has allocated", now.Status)
 			}
 			w.network("newcomer", manualSpec("10.17.0.0/25", "", 17))
 			w.expect(w.look("newcomer"), "Error", reasonOverlap)
@@ -309,7 +309,7 @@ func TestDeletionWaitsForUsers(t *testing.T) {
 	}
 	for _, user := range []kube.Object{nc, a, cluster} {
 		if len(m.Segments()) != 1 {
-			t.Fatal("the segment was given back although it is in use")
+			t.Fatal("the segment was released although it is in use")
 		}
 		w.delete(user)
 		w.must(w.deliver("NetworkConfiguration", user.GetName(), events.TypeRefDelete))
@@ -420,7 +420,7 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// TestBurstIsCounted gives out many addresses at once.
+// TestBurstIsCounted allocates many addresses at once.
 func TestBurstIsCounted(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, nil)

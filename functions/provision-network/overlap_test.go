@@ -143,7 +143,7 @@ func TestBothReady(t *testing.T) {
 		_, reason, _ := ready(nn)
 		reasons[reason]++
 		if !isReady(nn) || nn.Status.IPv4Prefix != "10.4.0.0/24" || nn.Status.VLANID != 9 {
-			t.Errorf("%s: status %+v, want what it has given out", name, nn.Status)
+			t.Errorf("%s: status %+v, want what it has allocated", name, nn.Status)
 		}
 	}
 	if reasons[reasonOverlap] != 1 || reasons[reasonProvisioned] != 1 {
@@ -245,7 +245,7 @@ func TestDecideOverlap(t *testing.T) {
 		"BothNewAgain":    {reason: "the older one comes first", nn: make("b", 2, ""), other: make("a", 1, "")},
 		"SameSecond":      {reason: "of two of the same second one comes first", nn: make("b", 1, ""), other: make("a", 1, ""), gives: true},
 		"InUse":           {reason: "machines use the younger one's segment", nn: make("a", 2, ""), other: make("b", 1, "Ready"), gives: true},
-		"InUseMoved":      {reason: "what it has given out is its own, whatever its spec says", nn: make("a", 2, ""), other: moved, gives: true},
+		"InUseMoved":      {reason: "what it has allocated is its own, whatever its spec says", nn: make("a", 2, ""), other: moved, gives: true},
 		"InUseDeleted":    {reason: "machines use it until it is gone", nn: make("a", 2, ""), other: make("b", 1, "Deleting"), gives: true},
 		"Refused":         {reason: "what was refused has nothing", nn: make("a", 1, ""), other: make("b", 2, "Error")},
 		"Claimed":         {reason: "it may be Ready in a moment", nn: make("a", 2, ""), other: make("b", 1, "Pending"), gives: true},

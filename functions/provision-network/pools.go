@@ -58,7 +58,7 @@ func providedSegment(nn *v1alpha2.NetworkNamespace, seg provider.Segment) networ
 	return s
 }
 
-// knownSegment returns what is known of the segment of a network: what it has given out, or
+// knownSegment returns what is known of the segment of a network: what it has allocated, or
 // else what it requests.
 func knownSegment(nn *v1alpha2.NetworkNamespace) networkpool.Segment {
 	if seg, err := provider.StatusSegment(nn); err == nil && holdsSegment(nn) {

@@ -162,9 +162,9 @@ func TestRequestChanged(t *testing.T) {
 		"NAMOther":      {"the segment is the same", namSpec(small), func(nn *v1alpha2.NetworkNamespace) { nn.Spec.SupervisorIdentifier = "team-b" }, ""},
 		"NetBoxLength":  {"a segment has one size", netboxSpec(v1alpha2.NetBoxRequest{SegmentRequest: small}), netbox(func(r *v1alpha2.NetBoxRequest) { r.IPv4PrefixLength = 25 }), "is not a /25"},
 		"NetBoxFamily":  {"none is added", netboxSpec(v1alpha2.NetBoxRequest{SegmentRequest: small}), netbox(func(r *v1alpha2.NetBoxRequest) { r.IPFamilies = both }), "IPv6 prefix that was requested is missing"},
-		"NetBoxFewer":   {"none is given back", netboxSpec(v1alpha2.NetBoxRequest{SegmentRequest: v1alpha2.SegmentRequest{IPFamilies: both}}), netbox(func(r *v1alpha2.NetBoxRequest) { r.IPFamilies = both[:1] }), "only one of"},
+		"NetBoxFewer":   {"none is released", netboxSpec(v1alpha2.NetBoxRequest{SegmentRequest: v1alpha2.SegmentRequest{IPFamilies: both}}), netbox(func(r *v1alpha2.NetBoxRequest) { r.IPFamilies = both[:1] }), "only one of"},
 		"NetBoxVLAN":    {"none is added", netboxSpec(v1alpha2.NetBoxRequest{}), netbox(func(r *v1alpha2.NetBoxRequest) { r.VLANGroup = "leafs" }), "group leafs"},
-		"NetBoxNoVLAN":  {"it is not given back", netboxSpec(v1alpha2.NetBoxRequest{VLANGroup: "leafs"}), netbox(func(r *v1alpha2.NetBoxRequest) { r.VLANGroup = "" }), "VLAN 300"},
+		"NetBoxNoVLAN":  {"it is not released", netboxSpec(v1alpha2.NetBoxRequest{VLANGroup: "leafs"}), netbox(func(r *v1alpha2.NetBoxRequest) { r.VLANGroup = "" }), "VLAN 300"},
 		"NetBoxAnother": {"it says which parent to take a new one of", netboxSpec(v1alpha2.NetBoxRequest{}), netbox(func(r *v1alpha2.NetBoxRequest) { r.Role = "tenants" }), ""},
 	} {
 		t.Run(name, func(t *testing.T) {

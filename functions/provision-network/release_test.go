@@ -21,7 +21,7 @@ func (o overtaking) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) 
 	return o.Server.Provide(ctx, nn)
 }
 
-// TestReleaseIfDeleted leaves no segment at the manager that nobody would give back.
+// TestReleaseIfDeleted leaves no segment at the manager that nobody would release.
 func TestReleaseIfDeleted(t *testing.T) {
 	t.Parallel()
 	m := newManager(t, 0)

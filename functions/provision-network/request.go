@@ -99,7 +99,7 @@ func (f *function) lockRequest(ctx context.Context, nn *v1alpha2.NetworkNamespac
 
 // getSegment returns the segment of a network: that of the answer, or else that of the
 // provider. It returns a user error if no machine could use the segment, and a permanent
-// Error if it is not the one that the network has given out.
+// Error if it is not the one that the network has allocated.
 func (f *function) getSegment(ctx context.Context, nn *v1alpha2.NetworkNamespace, from provider.Interface, answer *external.Answer) (provider.Segment, error) {
 	var seg provider.Segment
 	var err error
@@ -150,7 +150,7 @@ func checkUnchanged(nn *v1alpha2.NetworkNamespace, seg provider.Segment) error {
 	}
 	if providerName, _ := providerOf(nn.Spec); providerName == v1alpha2.ProviderManual {
 		_, path := manual.Block(nn.Spec)
-		return provider.PermanentError("SegmentChanged", "spec.%s describes %s, but the network has given out %s and keeps it, because machines use it: write that back, or delete this network and create it again",
+		return provider.PermanentError("SegmentChanged", "spec.%s describes %s, but the network has allocated %s and keeps it, because machines use it: write that back, or delete this network and create it again",
 			path, seg, has)
 	}
 	return provider.PermanentError("SourceChanged", "the provider has %s, but provided %s before, which the network keeps, because machines may use it: correct it at the provider", seg, has)

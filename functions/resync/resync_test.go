@@ -80,7 +80,7 @@ func TestIsUnused(t *testing.T) {
 		"Surplus":   {reason: "its holder has another address", doc: by("b"), want: true},
 		"Undecided": {reason: "its holder has no address yet", doc: by("c")},
 		"Fresh":     {reason: "its holder may be about to write its status", doc: `{"metadata":{"creationTimestamp":"2026-01-02T03:04:00Z","labels":{"vitistack.io/holder":"x"}}}`},
-		"Delayed":   {reason: "it must not be given out again yet", doc: `{"metadata":{` + old + `},"spec":{"renewTime":"2026-01-02T03:04:00.000000Z","leaseDurationSeconds":10}}`},
+		"Delayed":   {reason: "it must not be allocated again yet", doc: `{"metadata":{` + old + `},"spec":{"renewTime":"2026-01-02T03:04:00.000000Z","leaseDurationSeconds":10}}`},
 		"Over":      {reason: "its delay is over", doc: `{"metadata":{` + old + `},"spec":{"renewTime":"2026-01-02T03:03:55.000000Z","leaseDurationSeconds":10}}`, want: true},
 	}
 	for name, tc := range cases {

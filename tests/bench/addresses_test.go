@@ -199,7 +199,7 @@ func distinct(b *testing.B, e *engine.Engine, namespace string, n int) {
 		in, _, _ := unstructured.NestedString(a.Object, "spec", "networkNamespaceName")
 		if key := a.GetNamespace() + "/" + in + "/" + address; address != "" {
 			if addresses[key] {
-				b.Fatalf("address %s is given out twice", key)
+				b.Fatalf("address %s is allocated twice", key)
 			}
 			addresses[key] = true
 		}

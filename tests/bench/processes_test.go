@@ -15,7 +15,7 @@ import (
 	"github.com/vitistack/stack/tests/stand/process"
 )
 
-// BenchmarkProcesses gives out addresses with several processes of each function, which
+// BenchmarkProcesses allocates addresses with several processes of each function, which
 // share what one gets at once, and with a second event source that tells everything
 // again. It fails unless every address is unique, and all processes took part.
 func BenchmarkProcesses(b *testing.B) {

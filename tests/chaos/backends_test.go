@@ -30,7 +30,7 @@ type proxmoxVM struct {
 // uid is that of the Machine that it was made for.
 func (vm proxmoxVM) uid() string { return uidIn.FindString(vm.Config["description"]) }
 
-// unborn tells whether only the name of a virtual machine is taken: Proxmox VE writes
+// unborn reports whether only the name of a virtual machine is taken: Proxmox VE writes
 // whose it is when it has made the disks.
 func (vm proxmoxVM) unborn() bool { return vm.Config["lock"] != "" && vm.Config["description"] == "" }
 
@@ -160,7 +160,7 @@ func (w *env) books() map[string]books {
 	return all
 }
 
-// networkBooks reads what the sources of networks have given out.
+// networkBooks reads what the sources of networks have allocated.
 func (w *env) networkBooks(all map[string]books) {
 	w.t.Helper()
 	for _, name := range []string{"nam", "ipam"} {

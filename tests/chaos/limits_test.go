@@ -127,7 +127,7 @@ func (w *env) calls() map[string]map[string]int {
 	return all
 }
 
-// changes tells whether an operation is a request that changes something.
+// changes reports whether an operation is a request that changes something.
 func changes(operation string) bool {
 	method, _, _ := strings.Cut(operation, " ")
 	return slices.Contains([]string{"POST", "PUT", "PATCH", "DELETE"}, method) || strings.HasPrefix(operation, "task/")

@@ -56,7 +56,7 @@ func settingsOf(t *testing.T, getenv func(string) string) settings {
 	return s
 }
 
-// goesOn tells whether there is a step of a number after some time.
+// goesOn reports whether there is a step of a number after some time.
 func (s settings) goesOn(step int, since time.Duration) bool {
 	if s.steps != nil {
 		return step <= s.last

@@ -378,7 +378,7 @@ func TestSegmentIsWrittenBack(t *testing.T) {
 		t.Errorf("a third segment is not what machines have: %v", err)
 	}
 	if err := update(spec(1, 7)); err != nil {
-		t.Errorf("want the spec to be corrected to what the network has given out, got %v", err)
+		t.Errorf("want the spec to be corrected to what the network has allocated, got %v", err)
 	}
 }
 

@@ -52,7 +52,7 @@ spec: {datacenterIdentifier: no-west-az1, networkProvisioning: {provider: corp-i
 	for namespace, name := range networks {
 		e.Delete(engine.NetworkNamespaces, namespace, name)
 	}
-	feed.Until(t, "all networks are given back", func() (bool, string) {
+	feed.Until(t, "all networks are released", func() (bool, string) {
 		left := e.List(engine.NetworkNamespaces, "", "")
 		return len(left) == 0, fmt.Sprint(len(left), " are left")
 	})

@@ -51,7 +51,7 @@ func seedOf(guest kubevirt.Guest) []byte {
 	return []byte(guest.UserData)
 }
 
-// static tells whether the guest's network data gives it the address, so that it is
+// static reports whether the guest's network data gives it the address, so that it is
 // not from DHCP.
 func static(guest kubevirt.Guest) bool {
 	return strings.Contains(guest.NetworkData, guest.NICs[0].Addresses[0].Addr().String())

@@ -33,8 +33,8 @@ func TestNew(t *testing.T) {
 		err         string
 	}{
 		"Range":     {reason: "the range is what the owner wrote", nn: networked("192.168.10.0/24", "192.168.10.1", v1alpha2.StaticPool{IPv4RangeStart: "192.168.10.10", IPv4RangeEnd: "192.168.10.200"}), size: 191, first: "192.168.10.10", last: "192.168.10.200"},
-		"Default":   {reason: "without a range all but network, first host, and broadcast are given out", nn: networked("10.0.0.0/24", "10.0.0.1", v1alpha2.StaticPool{}), size: 253, first: "10.0.0.2", last: "10.0.0.254"},
-		"Gateway":   {reason: "the gateway is never given out, wherever it is", nn: networked("10.0.0.0/24", "10.0.0.254", v1alpha2.StaticPool{}), size: 252, first: "10.0.0.2", last: "10.0.0.253"},
+		"Default":   {reason: "without a range all but network, first host, and broadcast are allocated", nn: networked("10.0.0.0/24", "10.0.0.1", v1alpha2.StaticPool{}), size: 253, first: "10.0.0.2", last: "10.0.0.254"},
+		"Gateway":   {reason: "the gateway is never allocated, wherever it is", nn: networked("10.0.0.0/24", "10.0.0.254", v1alpha2.StaticPool{}), size: 252, first: "10.0.0.2", last: "10.0.0.253"},
 		"Edges":     {reason: "a range may not reach the network and the broadcast address", nn: networked("10.0.0.0/24", "", v1alpha2.StaticPool{IPv4RangeStart: "10.0.0.0", IPv4RangeEnd: "10.0.0.255"}), size: 254, first: "10.0.0.1", last: "10.0.0.254"},
 		"Smallest":  {reason: "a /30 has one address beside its gateway", nn: networked("10.0.0.0/30", "10.0.0.1", v1alpha2.StaticPool{}), size: 1, first: "10.0.0.2", last: "10.0.0.2"},
 		"Largest":   {reason: "a /8 is not scanned", nn: networked("10.0.0.0/8", "10.0.0.1", v1alpha2.StaticPool{}), size: 1<<24 - 3, first: "10.0.0.2", last: "10.255.255.254"},

@@ -57,7 +57,7 @@ func TestBothWays(t *testing.T) {
 						t.Errorf("%s, %s: header %s (-want +got):\n%s", tc.reason, way, name, diff)
 					}
 				}
-				eventually(t, "the process is given back", func() bool { return f.Statuses()[0].InFlight == 0 })
+				eventually(t, "the process is released", func() bool { return f.Statuses()[0].InFlight == 0 })
 			}
 		})
 	}

@@ -53,7 +53,7 @@ func (r *report) machines(b *strings.Builder) {
 }
 
 func (r *report) processes(b *strings.Builder) {
-	b.WriteString("## Several processes, several event sources\n\n400 addresses from so many processes of each function, which share the same number of deliveries at once, told of by so many event sources. The benchmark fails if an address is given out twice.\n\n")
+	b.WriteString("## Several processes, several event sources\n\n400 addresses from so many processes of each function, which share the same number of deliveries at once, told of by so many event sources. The benchmark fails if an address is allocated twice.\n\n")
 	r.table(b, "processes-from-sources", "Processes", [][2]string{{"addresses a second", "addresses/s"}})
 	b.WriteString("One process fills this machine already where all backends answer at once. Where a backend is slow, more of them get more done: 32 Machines on a Proxmox VE that takes 200 ms for everything, with two deliveries at once in each process.\n\n")
 	r.table(b, "processes", "SlowHypervisor", [][2]string{{"Machines a second", "machines/s"}})

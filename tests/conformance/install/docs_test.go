@@ -258,7 +258,7 @@ func TestValuesOfPages(t *testing.T) {
 	}
 }
 
-// has tells whether a JSON schema has a value at a path. NAME stands for any one.
+// has reports whether a JSON schema has a value at a path. NAME stands for any one.
 func has(schema map[string]any, path []string) bool {
 	if len(path) == 0 {
 		return true

@@ -133,7 +133,7 @@ func policiesOf(t *testing.T, objects []*unstructured.Unstructured) []networking
 	return all
 }
 
-// reaches tells whether policies let a connection out of one pod and into another. Every
+// reaches reports whether policies let a connection out of one pod and into another. Every
 // namespace but that of the stack is without policies.
 func reaches(t *testing.T, policies []networkingv1.NetworkPolicy, from, to place, port int32) bool {
 	t.Helper()

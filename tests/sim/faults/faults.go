@@ -125,7 +125,7 @@ func (p *Plan) Seed(seed uint64) {
 	p.rand = rand.New(rand.NewPCG(seed, seed))
 }
 
-// Next tells what the next call of operation suffers. The latencies of all
+// Next returns what the next call of operation suffers. The latencies of all
 // matching rules add up; the first error wins.
 func (p *Plan) Next(operation string) Fault {
 	p.mu.Lock()

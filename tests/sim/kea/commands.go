@@ -260,7 +260,7 @@ func (s *Server) subnetOf(arguments object) (*subnet, *reply) {
 	return n, nil
 }
 
-// memory tells whether a command reaches the reservations in memory, by its
+// memory reports whether a command reaches the reservations in memory, by its
 // operation-target. There is no database of hosts.
 func memory(arguments object, standard bool) (bool, *reply) {
 	switch target, given := arguments["operation-target"]; {
@@ -276,7 +276,7 @@ func memory(arguments object, standard bool) (bool, *reply) {
 	}
 }
 
-// isClient tells whether a host is the one that a command names.
+// isClient reports whether a host is the one that a command names.
 func isClient(arguments object) (func(object) bool, *reply) {
 	if address, ok := arguments["ip-address"].(string); ok {
 		return func(h object) bool { return h["ip-address"] == address }, nil
@@ -305,7 +305,7 @@ func shown(n *subnet, host object) object {
 	return h
 }
 
-// valid tells whether an address is one of IPv4.
+// valid reports whether an address is one of IPv4.
 func valid(text any) bool {
 	s, _ := text.(string)
 	a, err := netip.ParseAddr(s)

@@ -106,7 +106,7 @@ func (c *config) parseSubnets(owner object, g Generation, shared any) ([]*subnet
 	return all, nil
 }
 
-// differs tells whether a subnet may be added to others.
+// differs reports whether a subnet may be added to others.
 func (n *subnet) differs(others []*subnet) error {
 	for _, other := range others {
 		if other.id == n.id {

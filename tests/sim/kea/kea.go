@@ -265,7 +265,7 @@ type Offer struct {
 // ErrNoOffer says that the server would not answer a client.
 var ErrNoOffer = errors.New("the server offers nothing")
 
-// Serve tells what a client with a MAC address would be given in the subnet that
+// Serve returns what a client with a MAC address would be given in the subnet that
 // link is an address of. Only clients with a reservation are given anything.
 func (s *Server) Serve(mac, link string) (Offer, error) {
 	s.mu.Lock()

@@ -216,12 +216,12 @@ func TestAssign(t *testing.T) {
 	last := inPhase(virtv1.Pending)
 	last.UID = "last"
 	if p, _ := h.assign(last, nodes, all); p.address.IsValid() {
-		t.Errorf("the network's gateway or last address %s is given out", p.address)
+		t.Errorf("the network's gateway or last address %s is allocated", p.address)
 	}
 	h.release(last.UID)
 	h.release(all[0].UID)
 	if p, _ := h.assign(last, nodes, all); !p.address.IsValid() {
-		t.Error("a released address is not given out again")
+		t.Error("a released address is not allocated again")
 	}
 }
 

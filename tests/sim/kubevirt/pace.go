@@ -40,7 +40,7 @@ func newPace(plan *faults.Plan) *pace {
 }
 
 // wait asks the plan what the step suffers when it is called for the first time,
-// and tells how much of the step's time, with the fault's latency, is left. When
+// and returns how much of the step's time, with the fault's latency, is left. When
 // that is zero the caller performs the step, with the fault, and calls done; until
 // then the plan is not asked again.
 func (p *pace) wait(s step, duration time.Duration) (left time.Duration, fault faults.Fault) {

@@ -162,7 +162,7 @@ func (s *Server) Segments() []Segment {
 	return all
 }
 
-// Lying tells whether the last answer was not the truth.
+// Lying reports whether the last answer was not the truth.
 func (s *Server) Lying() bool { return s.lied.Load() }
 
 // SetInUse has the manager refuse to take a segment back, or not any more.

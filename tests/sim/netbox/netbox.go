@@ -1,5 +1,5 @@
 // Package netbox simulates the part of NetBox's REST API, as of version 4, that
-// gives out prefixes and VLANs: /api/ipam/prefixes/, available-prefixes,
+// allocates prefixes and VLANs: /api/ipam/prefixes/, available-prefixes,
 // vlan-groups, available-vlans, vlans and ip-addresses. It is as strict about
 // fields as NetBox, answers with its status codes, and like NetBox ignores
 // conditions that it does not know.

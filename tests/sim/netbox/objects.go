@@ -53,7 +53,7 @@ func number(text string, standard int) int {
 	return standard
 }
 
-// meets tells whether an object meets all conditions of a query that NetBox knows.
+// meets reports whether an object meets all conditions of a query that NetBox knows.
 func (s *Server) meets(o fields, query map[string][]string) bool {
 	for name, values := range query {
 		var has string

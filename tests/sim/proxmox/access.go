@@ -169,7 +169,7 @@ func effective(grants []Grant, path string) []string {
 	return found
 }
 
-// may tells whether a caller has all of some privileges on a path. A machine has
+// may reports whether a caller has all of some privileges on a path. A machine has
 // those of its pool as well.
 func (c *call) may(path string, privileges ...string) bool {
 	has := c.server.privileges(c.user, path)

@@ -24,7 +24,7 @@
 // and grants that deeper paths and pools replace or add to; 400 with an error for each parameter, 401,
 // 403 with path and privilege, 500 with the first line of the message as reason
 // phrase, 501 for what does not exist, 595 for a node that does not answer; a VMID
-// that is claimed when a call is accepted, and given back when its task fails; the
+// that is claimed when a call is accepted, and released when its task fails; the
 // digest of a configuration, its lock, and one task at a time for each machine;
 // what is rewritten in a new configuration; changes that a running machine cannot
 // take on and that stay pending; cloud-init's drive and uploaded CDs; full and

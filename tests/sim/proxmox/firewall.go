@@ -23,7 +23,7 @@ func firewallMethods(add adder) {
 		params: merge(onMachine, firewallOptions, schema{"delete": text().with(isOptionList), "digest": text().atMost(64)})})
 }
 
-// clusterFirewall tells whether any firewall of the cluster works.
+// clusterFirewall reports whether any firewall of the cluster works.
 func clusterFirewall(c *call) (any, error) {
 	enable := 0
 	if c.server.options.Firewall {

@@ -93,7 +93,7 @@ var (
 	})
 )
 
-// deaf tells whether a guest does not hear that it is to shut down: it has not
+// deaf reports whether a guest does not hear that it is to shut down: it has not
 // booted yet.
 func (m *machine) deaf() bool { return !m.booted && m.Config["acpi"] == "0" }
 

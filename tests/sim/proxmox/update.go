@@ -148,7 +148,7 @@ func (m *machine) setPending(name, value string) {
 // and virtio disks. It changes the medium of a CD drive that is there, on any bus.
 var hotplugged = regexp.MustCompile(`^(scsi|virtio)\d+$`)
 
-// hotplugs tells whether a running machine takes an option on at once.
+// hotplugs reports whether a running machine takes an option on at once.
 func (s *Server) hotplugs(m *machine, name, value string) bool {
 	features := m.Config["hotplug"]
 	if features == "" || features == "1" {

@@ -31,7 +31,7 @@ type volume struct {
 // newDisk is how a drive asks for a volume to be made: storage:GiB.
 var newDisk = regexp.MustCompile(`^([^/:\s]+):(\d+(?:\.\d+)?)$`)
 
-// isFile tells whether a storage keeps its volumes as files.
+// isFile reports whether a storage keeps its volumes as files.
 func (s Storage) isFile() bool { return s.Type == "dir" || s.Type == "nfs" || s.Type == "cifs" }
 
 // on finds a storage on a node.
@@ -110,7 +110,7 @@ func (s *Server) diskName(st Storage, node string, id int) string {
 	}
 }
 
-// taken tells whether there is a disk of a name, be it a linked clone or not.
+// taken reports whether there is a disk of a name, be it a linked clone or not.
 func (s *Server) taken(st Storage, node, name string) bool {
 	for key := range s.volumes {
 		if key.Storage == st.Name && (st.Shared || key.Node == node) && (key.Name == name || strings.HasSuffix(key.Name, "/"+name)) {

@@ -60,7 +60,7 @@ func (a *api) ApplyConfiguration(ctx context.Context, in *machineapi.ApplyConfig
 
 var errRestarting = status.Error(codes.Unavailable, "the node is restarting")
 
-// inMaintenance tells whether the insecure API is up.
+// inMaintenance reports whether the insecure API is up.
 func (b *boot) inMaintenance() bool {
 	id := b.identity.Load()
 	return id != nil && id.maintenance
@@ -200,7 +200,7 @@ func (b *boot) applyNext(in *machineapi.ApplyConfigurationRequest) (*machineapi.
 	return applied(&machineapi.ApplyConfiguration{Mode: mode, Warnings: warnings, ModeDetails: details}), nil
 }
 
-// dryRun tells what would be done, and what would change.
+// dryRun returns what would be done, and what would change.
 func dryRun(details string, current config.Encoder, next config.Provider) (string, error) {
 	diff, err := configdiff.DiffConfigs(current, next)
 	if err != nil {

@@ -78,7 +78,7 @@ func (c *cluster) live() etcd.Live {
 
 func (c *cluster) quorum() bool { return c.Etcd != nil && c.Etcd.Quorum(c.live()) }
 
-// online tells whether some API server can answer.
+// online reports whether some API server can answer.
 func (c *cluster) online() bool {
 	return c.quorum() && slices.ContainsFunc(c.controlPlanes(), func(n *node) bool { return n.boot.kubernetes != nil })
 }

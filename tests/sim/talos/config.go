@@ -66,7 +66,7 @@ func speaks(version *config.VersionContract, cfg config.Provider) error {
 	return nil
 }
 
-// immediately tells whether a running node takes a new configuration over
+// immediately reports whether a running node takes a new configuration over
 // without a reboot, and otherwise why not.
 func immediately(current, next config.Provider) error {
 	now, then := current.RawV1Alpha1(), next.RawV1Alpha1()

@@ -139,7 +139,7 @@ func (a *api) EtcdForfeitLeadership(ctx context.Context, _ *machineapi.EtcdForfe
 	return &machineapi.EtcdForfeitLeadershipResponse{Messages: []*machineapi.EtcdForfeitLeadership{{Member: leader}}}, nil
 }
 
-// EtcdStatus tells how the node's own member is.
+// EtcdStatus returns how the node's own member is.
 func (a *api) EtcdStatus(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdStatusResponse, error) {
 	s := &machineapi.EtcdMemberStatus{ProtocolVersion: etcdVersion, StorageVersion: "3.6.0"}
 	err := a.withEtcd(ctx, "etcd status", true, func(c *cluster) error {

@@ -69,7 +69,7 @@ func (l *eventLog) read(n int) {
 	l.readers += n
 }
 
-// watched tells whether somebody follows the events.
+// watched reports whether somebody follows the events.
 func (l *eventLog) watched() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

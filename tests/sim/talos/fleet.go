@@ -244,7 +244,7 @@ func (f *Fleet) Destroy(id string) error {
 	return f.settleAll()
 }
 
-// probe tells whether an address can be listened on now.
+// probe reports whether an address can be listened on now.
 func probe(addr netip.Addr) error {
 	l, err := listenOn(addr, apidPort)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/proto"
 )
 
-// selectsDevice tells whether an interface of the classic configuration means
+// selectsDevice reports whether an interface of the classic configuration means
 // a link, by its name or by what it looks like.
 func selectsDevice(name string, selector configs.NetworkDeviceSelector, link Link) bool {
 	if selector == nil {

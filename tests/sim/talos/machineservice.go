@@ -42,7 +42,7 @@ func (b *boot) onlyControlPlane(name string) error {
 	return nil
 }
 
-// Version tells what the machine runs.
+// Version returns what the machine runs.
 func (a *api) Version(context.Context, *emptypb.Empty) (*machineapi.VersionResponse, error) {
 	b := a.boot
 	unlock, err := b.accept()
@@ -139,12 +139,12 @@ func (b *boot) pullEtcd(restore func() error) {
 	b.pulling = pull
 }
 
-// pulling tells whether a bootstrap of another machine waits for etcd's image.
+// pulling reports whether a bootstrap of another machine waits for etcd's image.
 func (c *cluster) pulling(except *node) bool {
 	return slices.ContainsFunc(c.controlPlanes(), func(n *node) bool { return n != except && n.boot.pulling != nil })
 }
 
-// beginning tells whether a bootstrapped etcd is just starting.
+// beginning reports whether a bootstrapped etcd is just starting.
 func (c *cluster) beginning() bool {
 	for _, n := range c.controlPlanes() {
 		if m, ok := c.memberOf(n); ok && !m.Learner && n.boot.etcd == etcdStarting {
@@ -221,7 +221,7 @@ func kubeconfig(k configs.ClusterConfig, now time.Time) ([]byte, error) {
 	})
 }
 
-// ServiceList tells which services the machine runs, and how they are.
+// ServiceList reports which services the machine runs, and how they are.
 func (a *api) ServiceList(context.Context, *emptypb.Empty) (*machineapi.ServiceListResponse, error) {
 	b := a.boot
 	unlock, err := b.accept()

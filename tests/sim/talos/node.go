@@ -165,7 +165,7 @@ func (n *node) bringUp() {
 	}
 }
 
-// needsInstall tells whether a machine with a configuration has to write Talos
+// needsInstall reports whether a machine with a configuration has to write Talos
 // to a disk first.
 func (n *node) needsInstall() bool { return !n.Installed && !n.Machine.mode().InContainer() }
 

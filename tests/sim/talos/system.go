@@ -24,7 +24,7 @@ func (b *boot) hardware() (Machine, time.Time, error) {
 	return b.node.Machine, b.began, nil
 }
 
-// Memory tells how much memory the machine has; a quarter of it is used.
+// Memory returns how much memory the machine has; a quarter of it is used.
 func (a *api) Memory(context.Context, *emptypb.Empty) (*machineapi.MemoryResponse, error) {
 	m, _, err := a.boot.hardware()
 	if err != nil {

@@ -27,7 +27,7 @@ type Request struct {
 	Received time.Time `json:"requestReceivedTimestamp"`
 }
 
-// Writes tells whether a request changes something.
+// Writes reports whether a request changes something.
 func (r Request) Writes() bool {
 	switch r.Verb {
 	case "create", "update", "patch", "delete", "deletecollection":

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 )
 
-// Race tells whether the programs detect races, for which RACE is set.
+// Race reports whether the programs detect races, for which RACE is set.
 func Race() bool { return os.Getenv("RACE") != "" }
 
 // noRaces fails the test with the first data race that each program has reported.

@@ -44,7 +44,7 @@ func find(g Generation) (software, error) {
 	return software{}, fmt.Errorf("find Kea %d: it is neither installed nor in the cache: run tests/stand/kea/install.sh", g)
 }
 
-// complete tells whether the tree has what the generation needs.
+// complete reports whether the tree has what the generation needs.
 func (s *software) complete() bool {
 	libraries, err := filepath.Glob(filepath.Join(s.root, "usr/lib/*/kea/hooks/libdhcp_lease_cmds.so"))
 	if err != nil || len(libraries) == 0 {

@@ -74,7 +74,7 @@ const (
 	pidFile = "kea-dhcp4.kea-dhcp4.pid"
 )
 
-// Opened tells whether Open has succeeded in a folder before.
+// Opened reports whether Open has succeeded in a folder before.
 func Opened(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, portFile))
 	return err == nil

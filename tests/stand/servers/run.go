@@ -44,7 +44,7 @@ type kind struct {
 	// prepare makes the data directory; args are the server's.
 	prepare func(s *server) error
 	args    func(s *server) []string
-	// ready tells whether the server takes connections.
+	// ready reports whether the server takes connections.
 	ready func(ctx context.Context, s *server) error
 
 	mu      sync.Mutex

@@ -84,7 +84,7 @@ func (p Provider) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (p
 }
 
 // replace releases a segment that was requested by an earlier spec, so that the next
-// request creates another one. It is only for a network that has given out nothing of the
+// request creates another one. It is only for a network that has allocated nothing of the
 // segment. Any other conflict is returned as it is.
 func (p Provider) replace(ctx context.Context, nn *v1alpha2.NetworkNamespace, conflict error) error {
 	if _, err := p.client.Do(ctx, wire.Request{Method: http.MethodGet, Path: segmentPath(nn)}, &response{}); err != nil {

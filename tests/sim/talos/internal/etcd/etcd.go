@@ -32,7 +32,7 @@ type Member struct {
 	Learner   bool   `json:"learner,omitempty"`
 }
 
-// Started tells whether the member has ever joined.
+// Started reports whether the member has ever joined.
 func (m Member) Started() bool { return m.Name != "" }
 
 // Cluster is one etcd cluster. The zero Cluster has no members. Its methods
@@ -59,7 +59,7 @@ func (c *Cluster) Member(id uint64) (Member, bool) {
 	return c.Members[i], true
 }
 
-// Quorum tells whether the running voters are a majority.
+// Quorum reports whether the running voters are a majority.
 func (c *Cluster) Quorum(live Live) bool {
 	voters := c.voters()
 	return len(voters) > 0 && active(voters, live) > len(voters)/2

@@ -73,7 +73,7 @@ func (c *Cluster) Remove() error {
 	return c.store.journal.remove()
 }
 
-// SetOnline tells whether the control plane works. While it does not, nothing
+// SetOnline reports whether the control plane works. While it does not, nothing
 // is scheduled, started or declared lost.
 func (c *Cluster) SetOnline(online bool) error {
 	c.mu.Lock()
@@ -85,7 +85,7 @@ func (c *Cluster) SetOnline(online bool) error {
 	return c.settle()
 }
 
-// Seeded tells whether the cluster has been given its first objects.
+// Seeded reports whether the cluster has been given its first objects.
 func (c *Cluster) Seeded() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -149,7 +149,7 @@ func (c *Cluster) after(d time.Duration, work func() error) *timer {
 	return t
 }
 
-// pending tells whether the work is still to come. Callers hold mu.
+// pending reports whether the work is still to come. Callers hold mu.
 func (t *timer) pending() bool {
 	if t == nil {
 		return false

@@ -16,7 +16,7 @@ func condition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCon
 	return nil
 }
 
-// NodeReady tells whether a Node says of itself that it is ready.
+// NodeReady reports whether a Node says of itself that it is ready.
 func NodeReady(node *corev1.Node) bool {
 	c := condition(node, corev1.NodeReady)
 	return c != nil && c.Status == corev1.ConditionTrue
@@ -52,7 +52,7 @@ func setCondition(node *corev1.Node, kind corev1.NodeConditionType, status corev
 	c.Status, c.Reason, c.Message, c.LastHeartbeatTime = status, reason, message, at
 }
 
-// lifecycleTaint tells whether the node controller sets and removes a taint.
+// lifecycleTaint reports whether the node controller sets and removes a taint.
 func lifecycleTaint(t corev1.Taint) bool {
 	return t.Key == corev1.TaintNodeUnreachable || t.Key == corev1.TaintNodeNotReady
 }

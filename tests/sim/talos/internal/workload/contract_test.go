@@ -151,7 +151,7 @@ func (a *api) nodeOf(got answer) answer {
 	return got
 }
 
-// going tells what has become of pods.
+// going returns what has become of pods.
 func (a *api) going(names ...string) answer {
 	a.Helper()
 	states := map[string]string{}

@@ -71,7 +71,7 @@ func (c *Cluster) mayEvict(pod *corev1.Pod) error {
 	return refusal
 }
 
-// mayGoUnready tells whether a pod that does not count as healthy may go
+// mayGoUnready reports whether a pod that does not count as healthy may go
 // although its budget allows no disruption.
 func mayGoUnready(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
 	if podReady(pod) {

@@ -40,7 +40,7 @@ func keepOtherHalf(r *request, old, next runtime.Object) runtime.Object {
 	return merged
 }
 
-// unchanged tells whether a write would store what is stored already. The real
+// unchanged reports whether a write would store what is stored already. The real
 // server does not move the resource version then.
 func unchanged(old, next runtime.Object) bool {
 	return equality.Semantic.DeepEqual(old, next)

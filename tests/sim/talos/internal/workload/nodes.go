@@ -134,7 +134,7 @@ func (c *Cluster) settleNodes() error {
 	return nil
 }
 
-// Node tells what the cluster knows of a node.
+// Node returns what the cluster knows of a node.
 func (c *Cluster) Node(name string) (node *corev1.Node, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -263,7 +263,7 @@ func remember(node *corev1.Node, annotation string, names []string) {
 	node.Annotations[annotation] = string(encoded)
 }
 
-// restrictedLabel tells whether the NodeRestriction admission plugin keeps a
+// restrictedLabel reports whether the NodeRestriction admission plugin keeps a
 // kubelet from setting a label on its own Node.
 func restrictedLabel(name string) bool {
 	domain, _, _ := strings.Cut(name, "/")

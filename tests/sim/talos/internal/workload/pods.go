@@ -81,7 +81,7 @@ func (c *Cluster) collectPods() error {
 	return nil
 }
 
-// stopped tells whether a pod has had the time to stop since it was deleted.
+// stopped reports whether a pod has had the time to stop since it was deleted.
 func (c *Cluster) stopped(pod *corev1.Pod) bool {
 	began := pod.DeletionTimestamp.Time
 	if pod.DeletionGracePeriodSeconds != nil {
@@ -223,7 +223,7 @@ func (c *Cluster) Drain(name string) {
 	}
 }
 
-// StaticPodsReady tells how many of a node's static pods are shown and ready.
+// StaticPodsReady returns how many of a node's static pods are shown and ready.
 func (c *Cluster) StaticPodsReady(node string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -135,7 +135,7 @@ func apiOf(parts []string) (group, version string, rest []string) {
 	return "", "", nil
 }
 
-// has tells whether the resource has a subresource.
+// has reports whether the resource has a subresource.
 func (k *kind) has(sub string) bool {
 	return (sub == "status" && k.status) || (sub == "eviction" && k == podKind)
 }

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// wantsTable tells whether the client prefers columns to objects, as kubectl
+// wantsTable reports whether the client prefers columns to objects, as kubectl
 // get does.
 func wantsTable(req *http.Request) bool {
 	first, _, _ := strings.Cut(req.Header.Get("Accept"), ",")
