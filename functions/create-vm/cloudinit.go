@@ -8,11 +8,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// emptyUserData is a user-data file that configures nothing. KubeVirt writes an empty
-// file where there is network data alone; Talos takes that for a machine configuration
-// which it cannot read, and ignores a file with this first line.
-const emptyUserData = "#cloud-config\n"
-
 // secondaryMetric is the metric of a default route by DHCP on an interface that does not
 // have the machine's default route. It is above the metrics of static routes and of other
 // leases.
@@ -31,9 +26,9 @@ func networkConfig(nics []nic) (string, error) {
 	for _, n := range nics {
 		e := map[string]any{"match": map[string]any{"macaddress": n.mac}, "set-name": n.name}
 		if n.static {
-			n.describeStatic(e)
+			describeStatic(n, e)
 		} else {
-			n.describeLease(e)
+			describeLease(n, e)
 		}
 		if n.mtu > 0 {
 			e["mtu"] = n.mtu
@@ -49,7 +44,7 @@ func networkConfig(nics []nic) (string, error) {
 
 // describeStatic writes the addresses of an interface into its part of a network
 // configuration.
-func (n nic) describeStatic(e map[string]any) {
+func describeStatic(n nic, e map[string]any) {
 	e["dhcp4"], e["dhcp6"] = false, false
 	e["addresses"] = texts(n.addresses)
 	for _, g := range n.gateways {
@@ -65,7 +60,7 @@ func (n nic) describeStatic(e map[string]any) {
 }
 
 // describeLease has an interface ask for leases.
-func (n nic) describeLease(e map[string]any) {
+func describeLease(n nic, e map[string]any) {
 	e["dhcp4"], e["dhcp6"] = true, slices.ContainsFunc(n.addresses, func(p netip.Prefix) bool { return p.Addr().Is6() })
 	if n.secondary {
 		e["dhcp4-overrides"] = map[string]any{"route-metric": secondaryMetric}

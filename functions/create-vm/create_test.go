@@ -13,6 +13,7 @@ import (
 	"github.com/cloudevents/sdk-go/v2/event"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubevirtv1 "kubevirt.io/api/core/v1"
@@ -55,7 +56,7 @@ func setUpWith(t *testing.T, options kubevirtsim.Options) *stand {
 	if s.kube, err = kube.New(server.Config(), "test", testKinds...); err != nil {
 		t.Fatal(err)
 	}
-	s.function = &function{kube: s.kube, connect: connect(credentials{s.kube, []string{s.namespace}}, nil), local: local(s.kube), now: time.Now}
+	s.function = &function{kube: s.kube, connect: testConnector(s.kube, s.namespace, nil), local: local(s.kube), now: time.Now}
 	s.create(&v1alpha2.NetworkNamespace{ObjectMeta: metav1.ObjectMeta{Name: "net"}})
 	s.defaultProvider()
 	feed.Run(t, server.Config(), s.namespace, s.function.handle,
@@ -176,7 +177,7 @@ func TestExamplesRun(t *testing.T) {
 		m := s.until(name, "runs, and says so of all its parts", func(m *v1alpha1.Machine) bool {
 			all := ready("MachineRunning")(m)
 			for _, c := range []string{"VirtualMachineReady", "StorageReady", "NetworkReady"} {
-				all = all && isTrue(m.Status.Conditions, c)
+				all = all && meta.IsStatusConditionTrue(m.Status.Conditions, c)
 			}
 			return all
 		})

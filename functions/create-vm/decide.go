@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
-	"github.com/vitistack/stack/events/outbound"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
@@ -86,7 +85,7 @@ func decideLocalAction(m *v1alpha1.Machine, cause string) string {
 		return actionNone
 	}
 	coming := !made || m.Status.Phase == v1alpha1.MachineCreating // its virtual machine tells when it goes on
-	if cause == causeClaim && (coming || isTrue(m.Status.Conditions, v1alpha1.ConditionStorageReady)) {
+	if cause == causeClaim && (coming || meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionStorageReady)) {
 		return actionNone
 	}
 	if cause == causeInstance && (!made || m.Status.Phase != v1alpha1.MachineRunning) {
@@ -267,23 +266,4 @@ func setLastUpdated(before, m *v1alpha1.Machine, now time.Time) {
 	}
 	m.Status.LastUpdated = &metav1.Time{Time: now.Truncate(time.Second)}
 	m.Status.ResourceVersion = before.ResourceVersion
-}
-
-func isTrue(conditions []metav1.Condition, condition string) bool {
-	return meta.IsStatusConditionTrue(conditions, condition)
-}
-
-// isRetried reports whether another delivery may resolve an error.
-func isRetried(err error) bool {
-	_, isFault := asUserError(err)
-	return err != nil && !errors.As(err, new(reconcile.WaitError)) && (!isFault || errors.As(err, new(retriedUserError)))
-}
-
-func asUserError(err error) (reconcile.UserError, bool) {
-	var f reconcile.UserError
-	var denied *outbound.Denied
-	if errors.As(err, &denied) {
-		return reconcile.UserError{Reason: "EndpointNotAllowed", Message: denied.Error()}, true
-	}
-	return f, errors.As(err, &f)
 }

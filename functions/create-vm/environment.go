@@ -13,9 +13,9 @@ var withoutMeaning = []struct{ variable, instead string }{
 	{"NAMESPACE", "a MachineProvider names the namespace of its Secret, which is that of the stack or one of CREDENTIALS_NAMESPACES"},
 }
 
-// environment says which variables that are set have no meaning for a function
+// reportIgnoredVariables logs which variables that are set have no meaning for a function
 // without state, and what to use instead.
-func environment(log *slog.Logger, getenv func(string) string) {
+func reportIgnoredVariables(log *slog.Logger, getenv func(string) string) {
 	for _, v := range withoutMeaning {
 		if getenv(v.variable) != "" {
 			log.Info("Variable has no meaning here", "function", functionName, "variable", v.variable, "instead", v.instead)

@@ -14,25 +14,6 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// nic is a network interface of a machine with its addresses from layer 2.
-type nic struct {
-	name, mac string
-	model     v1alpha1.NICModel
-	// network is the NetworkNamespace, vlan its VLAN with 0 meaning untagged.
-	network string
-	vlan    int32
-	bridge  string
-	mtu     int32
-	// addresses have the length of the prefix that they are in.
-	addresses []netip.Prefix
-	gateways  []netip.Addr
-	// secondary is whether another interface has the machine's default route.
-	secondary bool
-	dns       []string
-	// static is whether the guest has to be told its addresses.
-	static bool
-}
-
 // ownInterface is the interface of a machine that says nothing about networks.
 const ownInterface = "eth0"
 
@@ -96,12 +77,13 @@ func interfaceFromStatus(nc *v1alpha1.NetworkConfiguration, n v1alpha1.MachineNe
 	if vlan, err := strconv.ParseInt(s.VLAN, 10, 32); err == nil {
 		out.vlan = int32(vlan)
 	}
-	out.address(s.IPv4Addresses, s.IPv4Subnet, s.IPv4Gateway)
-	out.address(s.IPv6Addresses, s.IPv6Subnet, s.IPv6Gateway)
+	addAddresses(&out, s.IPv4Addresses, s.IPv4Subnet, s.IPv4Gateway)
+	addAddresses(&out, s.IPv6Addresses, s.IPv6Subnet, s.IPv6Gateway)
 	return out, "", false
 }
 
-func (n *nic) address(addresses []string, subnet, gateway string) {
+// addAddresses adds the addresses and the gateway of one family to an interface.
+func addAddresses(n *nic, addresses []string, subnet, gateway string) {
 	prefix, err := netip.ParsePrefix(subnet)
 	if err != nil {
 		return

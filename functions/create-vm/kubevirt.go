@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
@@ -101,7 +102,7 @@ func (k *kubevirt) read(ctx context.Context, m *v1alpha1.Machine, vm *kubevirtv1
 			return seen{}, err
 		}
 	}
-	if s.storage != "" || (isTrue(m.Status.Conditions, v1alpha1.ConditionStorageReady) && s.reason != "Provisioning") {
+	if s.storage != "" || (meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionStorageReady) && s.reason != "Provisioning") {
 		return s, nil
 	}
 	if len(claims) == 0 {
@@ -133,10 +134,6 @@ func (k *kubevirt) id(m *v1alpha1.Machine) string {
 	}
 	return "kubevirt://" + k.provider + "/" + m.Namespace + "/" + m.Name
 }
-
-// localID returns the name of a virtual machine of this cluster that is unique among all
-// hypervisors.
-func localID(namespace, name string) string { return "kubevirt://" + namespace + "/" + name }
 
 // create creates the disks, the network attachments and the first configuration of a machine,
 // and last the virtual machine, which needs them. It returns the virtual machine and the

@@ -3,39 +3,59 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net/http"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/internal/kube"
-	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // kubeconfigKey is the key of the Secret of a KubeVirt in another cluster.
 const kubeconfigKey = "kubeconfig"
+
+// kubevirtBackend is the kind of hypervisor.
+var kubevirtBackend = backend{kinds: kubevirtKinds, open: func(env environment) connector {
+	return func(ctx context.Context, p *v1alpha1.MachineProvider) (hypervisor, error) {
+		return connectKubeVirt(ctx, env, p)
+	}
+}}
+
+// kubevirtKinds are the kinds that the backend reads and writes, here or in the cluster of a
+// kubeconfig.
+var kubevirtKinds = []func(*runtime.Scheme) error{
+	v1alpha2.AddToScheme,
+	kube.Kinds(corev1.SchemeGroupVersion, &corev1.Secret{}, &corev1.Namespace{}, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaimList{}, &corev1.NodeList{}),
+	kube.Kinds(storagev1.SchemeGroupVersion, &storagev1.StorageClassList{}),
+	kube.Kinds(kubevirtv1.GroupVersion, &kubevirtv1.VirtualMachine{}, &kubevirtv1.VirtualMachineInstance{}, &kubevirtv1.KubeVirtList{}),
+	kube.Kinds(attachmentVersion, &NetworkAttachmentDefinition{}),
+}
 
 // local returns the KubeVirt of the cluster that the function runs in.
 func local(home *kube.Client) *kubevirt { return &kubevirt{home: home, guests: home, owned: true} }
 
 // connectKubeVirt returns the hypervisor of a MachineProvider of type kubevirt: this cluster,
 // or that of the kubeconfig in its credentials.
-func connectKubeVirt(ctx context.Context, read credentials, p *v1alpha1.MachineProvider, wrap transport) (hypervisor, error) {
-	k := local(read.home)
+func connectKubeVirt(ctx context.Context, env environment, p *v1alpha1.MachineProvider) (hypervisor, error) {
+	k := local(env.home)
 	k.provider, k.defaults = p.Name, defaultsOf(p)
 	if p.Spec.KubeVirt != nil {
 		k.options = *p.Spec.KubeVirt
 	}
 	if p.Spec.CredentialsRef == nil {
 		if p.Spec.Endpoint != nil && p.Spec.Endpoint.URL != "" {
-			_, err := read.of(ctx, p)
+			_, err := env.credentials.of(ctx, p)
 			return nil, err
 		}
 		return k, nil
 	}
-	data, err := read.of(ctx, p)
+	data, err := env.credentials.of(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -43,14 +63,11 @@ func connectKubeVirt(ctx context.Context, read credentials, p *v1alpha1.MachineP
 	if err != nil {
 		return nil, err
 	}
-	config.Wrap(func(rt http.RoundTripper) http.RoundTripper {
-		if wrap == nil {
-			return rt
-		}
-		return wrap(rt)
-	})
+	if env.wrap != nil {
+		config.Wrap(env.wrap)
+	}
 	k.owned = false
-	k.guests, err = kube.NewElsewhere(config, functionName, kinds...)
+	k.guests, err = kube.NewElsewhere(config, functionName, kubevirtKinds...)
 	if err != nil {
 		return nil, unusable(p, "the cluster of its kubeconfig cannot be reached with it: check its certificates and keys")
 	}
@@ -90,6 +107,13 @@ func remoteConfig(p *v1alpha1.MachineProvider, kubeconfig []byte) (*rest.Config,
 	return config, nil
 }
 
-func unusable(p *v1alpha1.MachineProvider, why string) error {
-	return reconcile.UserError{Reason: "CredentialsInvalid", Message: fmt.Sprintf("Secret %s/%s of MachineProvider %s: %s", p.Spec.CredentialsRef.Namespace, p.Spec.CredentialsRef.Name, p.Name, why)}
+// countProvisionedDisks counts how long it took to provision disks that are bound now.
+func countProvisionedDisks(claims []corev1.PersistentVolumeClaim, now time.Time) {
+	for _, c := range claims {
+		class := ""
+		if c.Spec.StorageClassName != nil {
+			class = *c.Spec.StorageClassName
+		}
+		countProvisionedDisk(v1alpha1.ProviderKubeVirt, class, now.Sub(c.CreationTimestamp.Time))
+	}
 }

@@ -15,8 +15,6 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-const reasonNotInstalled = "KubeVirtNotInstalled"
-
 // Inspect implements hypervisor.
 func (k *kubevirt) Inspect(ctx context.Context) (health, error) {
 	nodes := &corev1.NodeList{}
@@ -26,7 +24,7 @@ func (k *kubevirt) Inspect(ctx context.Context) (health, error) {
 	installed := &kubevirtv1.KubeVirtList{}
 	err := k.guests.List(ctx, "", "", installed)
 	if kube.NotFound(err) || (err == nil && len(installed.Items) == 0) {
-		return health{}, reconcile.UserError{Reason: reasonNotInstalled, Message: "the cluster has no KubeVirt: install it"}
+		return health{}, notInstalledError{reconcile.UserError{Reason: "KubeVirtNotInstalled", Message: "the cluster has no KubeVirt: install it"}}
 	}
 	if err != nil {
 		return health{}, err

@@ -138,7 +138,7 @@ func TestTroubleShows(t *testing.T) {
 				t.Fatal(err)
 			}
 			m = s.until("vm", "runs when it is over", running)
-			if !isTrue(m.Status.Conditions, "StorageReady") || !isTrue(m.Status.Conditions, "VirtualMachineReady") {
+			if !meta.IsStatusConditionTrue(m.Status.Conditions, "StorageReady") || !meta.IsStatusConditionTrue(m.Status.Conditions, "VirtualMachineReady") {
 				t.Errorf("%s: conditions %+v", tc.reason, m.Status.Conditions)
 			}
 			if err := s.kube.Delete(t.Context(), m); err != nil {
@@ -166,7 +166,9 @@ func TestLiveChange(t *testing.T) {
 	edit(func(m *v1alpha1.Machine) {
 		m.Spec.Disks = []v1alpha1.MachineDisk{{Name: "root", Size: "30Gi"}, {Name: "data", Size: "1Gi", StorageClass: "fast-ssd"}}
 	})
-	m = s.until("vm", "has its disks", func(m *v1alpha1.Machine) bool { return running(m) && isTrue(m.Status.Conditions, "StorageReady") })
+	m = s.until("vm", "has its disks", func(m *v1alpha1.Machine) bool {
+		return running(m) && meta.IsStatusConditionTrue(m.Status.Conditions, "StorageReady")
+	})
 	claim := &corev1.PersistentVolumeClaim{}
 	for name, size := range map[string]string{"vm-root": "30Gi", "vm-data": "1Gi"} {
 		if err := s.kube.Get(t.Context(), s.namespace, name, claim); err != nil {

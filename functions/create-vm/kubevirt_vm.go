@@ -323,3 +323,28 @@ func attachmentConfig(n nic, name string, defaults v1alpha1.ProviderDefaults) (s
 	}
 	return string(config), nil
 }
+
+// bootOrder numbers a machine's devices from 1 in the order of boot: for each kind in turn all
+// devices of that kind. A device whose kind is not in order has no number. Without an order
+// there are no numbers.
+func bootOrder(order []v1alpha1.BootDevice, disks, nics, cdroms int) (disk, nic, cdrom []uint) {
+	var next uint
+	number := func(n int) (numbers []uint) {
+		for range n {
+			next++
+			numbers = append(numbers, next)
+		}
+		return numbers
+	}
+	for _, device := range order {
+		switch device {
+		case v1alpha1.BootDisk:
+			disk = number(disks)
+		case v1alpha1.BootNetwork:
+			nic = number(nics)
+		case v1alpha1.BootCDROM:
+			cdrom = number(cdroms)
+		}
+	}
+	return disk, nic, cdrom
+}

@@ -19,18 +19,6 @@ import (
 // waits for its machine configuration.
 const reasonWaitingForMachineConfig = "WaitingForMachineConfig"
 
-// handover is what a hypervisor does with the machine configuration of a node.
-type handover string
-
-const (
-	// handoverNone leaves everything as it is.
-	handoverNone handover = ""
-	// handoverGive has the virtual machine find the configuration at its next start.
-	handoverGive handover = "Give"
-	// handoverTake takes the configuration, and the keys in it, away from the hypervisor.
-	handoverTake handover = "Take"
-)
-
 // nextHandover decides what a hypervisor does with the machine configuration of a node:
 //
 //	not a node of a cluster                        nothing

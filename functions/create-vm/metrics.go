@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/VictoriaMetrics/metrics"
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/internal/reconcile"
@@ -41,26 +40,6 @@ func countReconcile(operator string, err error, took time.Duration) {
 	if errors.As(err, &u) {
 		metrics.GetOrCreateCounter(fmt.Sprintf(`%s_network_configuration_errors_total{network_name=%q}`, operator, u.network)).Inc()
 	}
-}
-
-// countProvisionedDisks counts how long it took to provision disks that are bound now.
-func countProvisionedDisks(claims []corev1.PersistentVolumeClaim, now time.Time) {
-	for _, c := range claims {
-		class := ""
-		if c.Spec.StorageClassName != nil {
-			class = *c.Spec.StorageClassName
-		}
-		countProvisionedDisk(v1alpha1.ProviderKubeVirt, class, now.Sub(c.CreationTimestamp.Time))
-	}
-}
-
-// slow are the upper bounds of what takes seconds or minutes.
-var slow = []float64{.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600}
-
-// countProvisionedDisk counts how long it took to provision one disk.
-func countProvisionedDisk(kind v1alpha1.ProviderType, class string, took time.Duration) {
-	metrics.GetOrCreatePrometheusHistogramExt(fmt.Sprintf(`%s_operator_storage_provisioning_duration_seconds{storage_class=%q}`, kind, class), slow).
-		Update(took.Seconds())
 }
 
 // gauges are the gauges that countAll has set.

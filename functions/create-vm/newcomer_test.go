@@ -27,7 +27,7 @@ func (l *late) Inspect(context.Context) (health, error) {
 
 func TestNewcomer(t *testing.T) {
 	t.Parallel()
-	missing, wrong := reconcile.UserError{Reason: reasonNotInstalled, Message: "install it"}, reconcile.UserError{Reason: "CredentialsInvalid", Message: "write others"}
+	missing, wrong := notInstalledError{reconcile.UserError{Reason: "NotInstalled", Message: "install it"}}, reconcile.UserError{Reason: "CredentialsInvalid", Message: "write others"}
 	cases := map[string]struct {
 		reason string
 		phase  v1alpha1.ProviderPhase

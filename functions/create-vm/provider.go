@@ -170,6 +170,8 @@ type inspection struct {
 	// guests are the virtual machines that the stack made. unlisted is why they are unknown.
 	guests   []v1alpha1.Orphan
 	unlisted error
+	// removalCommand returns how an administrator removes a guest.
+	removalCommand func(id string) string
 }
 
 // inspect reads the state of the hypervisor of a provider. On the first read it waits a moment
@@ -182,15 +184,15 @@ func (f *function) inspect(ctx context.Context, p *v1alpha1.MachineProvider) (i 
 	const pause = 250 * time.Millisecond
 	over := time.After(patience)
 	for {
-		var backend hypervisor
-		if backend, err = f.connect(ctx, p); err == nil {
-			i.health, err = backend.Inspect(ctx)
+		var h hypervisor
+		if h, err = f.connect(ctx, p); err == nil {
+			i.health, err = h.Inspect(ctx)
 		}
-		if guests, ok := backend.(guestLister); ok && err == nil && !p.Spec.Shared {
-			i.guests, i.unlisted = guests.Guests(ctx)
+		if lister, ok := h.(guestLister); ok && err == nil && !p.Spec.Shared {
+			i.removalCommand = lister.RemovalCommand
+			i.guests, i.unlisted = lister.Guests(ctx)
 		}
-		no, refused := asUserError(err)
-		if err == nil || (refused && no.Reason != reasonNotInstalled) {
+		if _, refused := asUserError(err); err == nil || (refused && !errors.As(err, new(notInstalledError))) {
 			return i, err
 		}
 		select {
@@ -228,7 +230,7 @@ func setProviderStatus(p *v1alpha1.MachineProvider, h health, machines int32, er
 	s.Phase, s.Version, s.Nodes = v1alpha1.ProviderReady, h.version, h.nodes
 	s.Capacity = capacityOf(h)
 	setPrivileges(p, h)
-	describeSpoofing(p, h.spoofing)
+	setSpoofProtection(p, h.spoofing)
 	return setProviderReady(p, "Healthy", "the hypervisor answers")
 }
 
@@ -322,10 +324,13 @@ func isSmallChange(before, now *resource.Quantity, whole resource.Quantity) bool
 	return math.Abs(difference) < whole.AsApproximateFloat64()/20
 }
 
-// defaultsOf returns the defaults of a provider for machines.
-func defaultsOf(p *v1alpha1.MachineProvider) v1alpha1.ProviderDefaults {
-	if p.Spec.Defaults == nil {
-		return v1alpha1.ProviderDefaults{}
+// setSpoofProtection writes whether machines of a provider can use the MAC address of another
+// machine.
+func setSpoofProtection(p *v1alpha1.MachineProvider, found *finding) {
+	const condition = v1alpha1.ConditionSpoofProtection
+	if found == nil {
+		meta.RemoveStatusCondition(&p.Status.Conditions, condition)
+		return
 	}
-	return *p.Spec.Defaults
+	kube.SetCondition(&p.Status.Conditions, p.Generation, condition, found.ok, found.reason, found.message)
 }

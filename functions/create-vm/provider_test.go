@@ -69,7 +69,7 @@ func TestAllowedNamespaces(t *testing.T) {
 	t.Parallel()
 	server := apiserver.Start(t)
 	namespace := server.Namespace(t)
-	client, err := kube.New(server.Config(), "test", kinds...)
+	client, err := kube.New(server.Config(), "test", kinds()...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestProviderStatus(t *testing.T) {
 	}
 	p := r.providerNow()
 	s := p.Status
-	if s.Phase != v1alpha1.ProviderReady || s.Version == "" || s.MachineCount != 1 || len(s.Nodes) < 3 || !isTrue(s.Conditions, "Ready") {
+	if s.Phase != v1alpha1.ProviderReady || s.Version == "" || s.MachineCount != 1 || len(s.Nodes) < 3 || !meta.IsStatusConditionTrue(s.Conditions, "Ready") {
 		t.Errorf("got %+v", s)
 	}
 	if s.Capacity == nil || s.Capacity.CPU.Sign() <= 0 || s.Capacity.MemoryAvailable.Cmp(s.Capacity.Memory) >= 0 {
@@ -351,7 +351,7 @@ func TestMetrics(t *testing.T) {
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	environment(slog.New(slog.NewTextHandler(&out, nil)), func(name string) string {
+	reportIgnoredVariables(slog.New(slog.NewTextHandler(&out, nil)), func(name string) string {
 		return map[string]string{"LEADER_ELECTION": "true", "RECONCILE_INTERVAL": "30s", "KUBECONFIG": "x"}[name]
 	})
 	if said := out.String(); strings.Count(said, "\n") != 2 || !strings.Contains(said, "LEADER_ELECTION") || !strings.Contains(said, "PingSource") {

@@ -84,13 +84,13 @@ func (x *proxmox) ensure(ctx context.Context, m *v1alpha1.Machine, want wanted) 
 // isTaken reports whether a task has failed because what it had to make exists. That is no
 // failure where it is the machine's own, after an answer that was lost.
 func isTaken(recorded *v1alpha1.ProviderTask, failed error) bool {
-	f, isFault := asUserError(failed)
+	f, isFault := reconcile.AsUserError(failed)
 	return isFault && recorded != nil && (recorded.Action == actionCreate || recorded.Action == actionClone) && strings.Contains(f.Message, "already exists")
 }
 
 // isFull reports whether the first start of a machine has failed for want of memory.
 func isFull(m *v1alpha1.Machine, recorded *v1alpha1.ProviderTask, failed error) bool {
-	f, isFault := asUserError(failed)
+	f, isFault := reconcile.AsUserError(failed)
 	return isFault && f.Reason == insufficient && recorded != nil && recorded.Action == actionStart && m.Status.Phase == v1alpha1.MachineCreating
 }
 
@@ -187,9 +187,6 @@ func underway(m *v1alpha1.Machine, t *v1alpha1.ProviderTask) seen {
 	return s
 }
 
-// unnamedTask is the ID of a task whose name is unknown.
-const unnamedTask = "none"
-
 // taskOf is a task for a machine's status. Some calls that start one name none.
 func taskOf(action string, t *pve.Task) *v1alpha1.ProviderTask {
 	if t == nil {
@@ -245,7 +242,7 @@ func (x *proxmox) Inspect(ctx context.Context) (health, error) {
 		return health{}, x.asUserError(err)
 	}
 	h.missing = append([]string{}, missing...)
-	if h.spoofing, err = x.spoofing(ctx); err != nil {
+	if h.spoofing, err = x.inspectSpoofing(ctx); err != nil {
 		return health{}, x.asUserError(err)
 	}
 	slices.SortFunc(h.nodes, func(a, b v1alpha1.ProviderNode) int { return strings.Compare(a.Name, b.Name) })

@@ -12,10 +12,14 @@ import (
 	"sync"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+
 	pve "github.com/luthermonson/go-proxmox"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events/outbound"
+	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 	wireclient "github.com/vitistack/stack/functions/internal/wire"
 )
@@ -52,10 +56,20 @@ func (c *connections) to(trust wireclient.TLS) (*http.Transport, error) {
 	return t, nil
 }
 
-// connectProxmox makes the hypervisor of a MachineProvider of type proxmox. claims is
-// the namespace that VMIDs are claimed in.
-func connectProxmox(ctx context.Context, read credentials, p *v1alpha1.MachineProvider, claims string, open *connections, wrap transport) (hypervisor, error) {
-	data, err := read.of(ctx, p)
+// proxmoxBackend is the kind of hypervisor.
+var proxmoxBackend = backend{
+	kinds: []func(*runtime.Scheme) error{kube.Kinds(coordinationv1.SchemeGroupVersion, &coordinationv1.Lease{}, &coordinationv1.LeaseList{})},
+	open: func(env environment) connector {
+		open := &connections{}
+		return func(ctx context.Context, p *v1alpha1.MachineProvider) (hypervisor, error) {
+			return connectProxmox(ctx, env, p, open)
+		}
+	},
+}
+
+// connectProxmox returns the hypervisor of a MachineProvider of type proxmox.
+func connectProxmox(ctx context.Context, env environment, p *v1alpha1.MachineProvider, open *connections) (hypervisor, error) {
+	data, err := env.credentials.of(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -73,8 +87,8 @@ func connectProxmox(ctx context.Context, read credentials, p *v1alpha1.MachinePr
 		timeout = time.Duration(end.TimeoutSeconds) * time.Second
 	}
 	var under http.RoundTripper = through
-	if wrap != nil {
-		under = wrap(under)
+	if env.wrap != nil {
+		under = env.wrap(under)
 	}
 	options := []pve.Option{pve.WithUserAgent(functionName), pve.WithHTTPClient(&http.Client{
 		Transport: truthful{under}, Timeout: timeout,
@@ -90,7 +104,7 @@ func connectProxmox(ctx context.Context, read credentials, p *v1alpha1.MachinePr
 	default:
 		return nil, unusable(p, "it needs the keys tokenID, for example viti@pve!stack, and tokenSecret, or else username and password")
 	}
-	x := &proxmox{home: read.home, namespace: claims, provider: p, defaults: defaultsOf(p), client: pve.NewClient(strings.TrimRight(end.URL, "/")+"/api2/json", options...)}
+	x := &proxmox{home: env.home, namespace: env.namespace, provider: p, defaults: defaultsOf(p), client: pve.NewClient(strings.TrimRight(end.URL, "/")+"/api2/json", options...)}
 	if p.Spec.Proxmox != nil {
 		x.options = *p.Spec.Proxmox
 	}
@@ -190,11 +204,6 @@ func (x *proxmox) asUserError(err error) error {
 		return err
 	}
 }
-
-// retriedUserError is a fault that may mend itself: it is told, and tried again.
-type retriedUserError struct{ reconcile.UserError }
-
-func (t retriedUserError) Unwrap() error { return t.UserError }
 
 // task is a task of Proxmox VE as it is.
 type task struct {

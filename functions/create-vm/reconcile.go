@@ -20,8 +20,6 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-const functionName = "create-vm"
-
 type function struct {
 	kube *kube.Client
 	// connect makes the hypervisor of a MachineProvider.

@@ -14,25 +14,6 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// size is a machine's processors, memory and disks.
-type size struct {
-	cores, threads, sockets int32
-	memory                  resource.Quantity
-	disks                   []disk
-}
-
-// disk is a disk of a machine.
-type disk struct {
-	name         string
-	size         resource.Quantity
-	storageClass string
-	accessMode   v1alpha1.DiskAccessMode
-	volumeMode   v1alpha1.DiskVolumeMode
-}
-
-// rootDisk is the disk of every template, which is booted from.
-const rootDisk = "root"
-
 // templates are the sizes to start from, by name.
 var templates = map[string]size{
 	"small":  {1, 1, 1, resource.MustParse("2Gi"), root("20Gi")},
@@ -43,9 +24,6 @@ var templates = map[string]size{
 func root(quantity string) []disk {
 	return []disk{{name: rootDisk, size: resource.MustParse(quantity), storageClass: defaultClass}}
 }
-
-// defaultClass is the storage class that stands for whatever the default is.
-const defaultClass = "default"
 
 // resolve returns the size of a machine: its template, overridden by each field of the spec,
 // and the disks of both merged by name. It returns a UserError if the template does not exist
@@ -159,31 +137,6 @@ func mergeDisks(template []disk, spec []v1alpha1.MachineDisk) ([]disk, error) {
 		}
 	}
 	return merged, nil
-}
-
-// bootOrder numbers a machine's devices from 1 in the order of boot: for each kind in turn all
-// devices of that kind. A device whose kind is not in order has no number. Without an order
-// there are no numbers.
-func bootOrder(order []v1alpha1.BootDevice, disks, nics, cdroms int) (disk, nic, cdrom []uint) {
-	var next uint
-	number := func(n int) (numbers []uint) {
-		for range n {
-			next++
-			numbers = append(numbers, next)
-		}
-		return numbers
-	}
-	for _, device := range order {
-		switch device {
-		case v1alpha1.BootDisk:
-			disk = number(disks)
-		case v1alpha1.BootNetwork:
-			nic = number(nics)
-		case v1alpha1.BootCDROM:
-			cdrom = number(cdroms)
-		}
-	}
-	return disk, nic, cdrom
 }
 
 // normalMAC returns a MAC address in lower case with colons.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -202,11 +203,11 @@ func (r *rig) process(w *wire) *function {
 	r.Helper()
 	config := rest.CopyConfig(r.config)
 	config.Wrap(w.through)
-	client, err := kube.New(config, functionName, kinds...)
+	client, err := kube.New(config, functionName, kinds()...)
 	if err != nil {
 		r.Fatal(err)
 	}
-	return &function{kube: client, connect: connect(credentials{client, []string{r.namespace}}, w.through), local: local(client), now: r.clock.now}
+	return &function{kube: client, connect: testConnector(client, r.namespace, w.through), local: local(client), now: r.clock.now}
 }
 
 // machine makes a small Machine on the site.
@@ -294,4 +295,10 @@ func gone(m *v1alpha1.Machine) bool { return m == nil }
 func deliver(ctx context.Context, f *function, e event.Event) error {
 	_, err := f.handle(ctx, e)
 	return err
+}
+
+// testConnector connects to all backends. It reads credentials from a namespace, and wraps the
+// connections that do not use the client.
+func testConnector(client *kube.Client, namespace string, wrap func(http.RoundTripper) http.RoundTripper) connector {
+	return connectBackends(backends, environment{home: client, credentials: credentials{client, []string{namespace}}, namespace: kube.Namespace(os.Getenv), wrap: wrap})
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kubevirtv1 "kubevirt.io/api/core/v1"
@@ -158,7 +159,9 @@ func TestFirstConfiguration(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	m := s.until("static", "runs with its address", func(m *v1alpha1.Machine) bool { return running(m) && isTrue(m.Status.Conditions, "NetworkReady") })
+	m := s.until("static", "runs with its address", func(m *v1alpha1.Machine) bool {
+		return running(m) && meta.IsStatusConditionTrue(m.Status.Conditions, "NetworkReady")
+	})
 	own := &corev1.Secret{}
 	if err := s.kube.Get(t.Context(), s.namespace, "static-cloudinit", own); err != nil {
 		t.Fatal(err)
@@ -398,7 +401,7 @@ func TestNetworkCanBeChosen(t *testing.T) {
 	server := apiserver.Start(t)
 	server.Install(t, "machines")
 	namespace := server.Namespace(t)
-	client, err := kube.New(server.Config(), "test", kinds...)
+	client, err := kube.New(server.Config(), "test", kinds()...)
 	if err != nil {
 		t.Fatal(err)
 	}

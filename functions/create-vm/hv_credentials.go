@@ -19,8 +19,9 @@ const credentialsVariable = "CREDENTIALS_NAMESPACES"
 
 // credentials reads the Secrets with the credentials of MachineProviders.
 type credentials struct {
+	// home is the client for the cluster of the Secrets.
 	home *kube.Client
-	// namespaces are those that the Secrets may be in.
+	// namespaces are the namespaces that Secrets may be in.
 	namespaces []string
 }
 
@@ -36,8 +37,8 @@ func credentialsNamespaces(getenv func(string) string) []string {
 	return namespaces
 }
 
-// of reads the Secret that a MachineProvider names. It returns a fault where there is none,
-// or where the Secret is in a namespace that credentials are not read from.
+// of returns the data of the Secret that a MachineProvider names. It returns a UserError if
+// there is none, or if credentials are not read from its namespace.
 func (c credentials) of(ctx context.Context, p *v1alpha1.MachineProvider) (map[string][]byte, error) {
 	ref := p.Spec.CredentialsRef
 	switch {
@@ -53,4 +54,10 @@ func (c credentials) of(ctx context.Context, p *v1alpha1.MachineProvider) (map[s
 		return nil, reconcile.UserError{Reason: "CredentialsMissing", Message: fmt.Sprintf("Secret %s/%s of MachineProvider %s does not exist: create it, or change spec.credentialsRef", ref.Namespace, ref.Name, p.Name)}
 	}
 	return secret.Data, reconcile.SecretsError(err, functionName)
+}
+
+// unusable returns the UserError of a MachineProvider with a Secret that cannot be used. why
+// says what to change in the Secret. The MachineProvider must name one.
+func unusable(p *v1alpha1.MachineProvider, why string) error {
+	return reconcile.UserError{Reason: "CredentialsInvalid", Message: fmt.Sprintf("Secret %s/%s of MachineProvider %s: %s", p.Spec.CredentialsRef.Namespace, p.Spec.CredentialsRef.Name, p.Name, why)}
 }
