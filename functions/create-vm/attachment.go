@@ -40,8 +40,8 @@ func (d *NetworkAttachmentDefinition) DeepCopyObject() runtime.Object {
 
 // attach creates the missing NetworkAttachmentDefinitions of interfaces. They belong to the
 // network, not to the machine.
-func (k *kubevirt) attach(ctx context.Context, m *v1alpha1.Machine, want wanted) error {
-	for _, n := range want.nics {
+func (k *Hypervisor) attach(ctx context.Context, m *v1alpha1.Machine, want Desired) error {
+	for _, n := range want.NICs {
 		if err := k.attachOne(ctx, m, n); err != nil {
 			return err
 		}
@@ -49,7 +49,7 @@ func (k *kubevirt) attach(ctx context.Context, m *v1alpha1.Machine, want wanted)
 	return nil
 }
 
-func (k *kubevirt) attachOne(ctx context.Context, m *v1alpha1.Machine, n nic) error {
+func (k *Hypervisor) attachOne(ctx context.Context, m *v1alpha1.Machine, n NIC) error {
 	name := attachmentName(n, k.defaults)
 	config, err := attachmentConfig(n, name, k.defaults)
 	if err != nil {
@@ -65,14 +65,14 @@ func (k *kubevirt) attachOne(ctx context.Context, m *v1alpha1.Machine, n nic) er
 	}
 	if !sameSegment(there.Spec.Config, config) {
 		return reconcile.UserError{Reason: "NameTaken", Message: fmt.Sprintf(
-			"NetworkAttachmentDefinition %s is not of bridge %s and VLAN %d: delete it if no machine uses it, or rename the network or the bridge", name, bridgeOf(n, k.defaults), n.vlan)}
+			"NetworkAttachmentDefinition %s is not of bridge %s and VLAN %d: delete it if no machine uses it, or rename the network or the bridge", name, bridgeOf(n, k.defaults), n.VLAN)}
 	}
 	return k.checkSpoofing(ctx, there)
 }
 
 // checkSpoofing enables the check of MAC addresses in an attachment that the stack has
 // created. It does not change those of others.
-func (k *kubevirt) checkSpoofing(ctx context.Context, there *NetworkAttachmentDefinition) error {
+func (k *Hypervisor) checkSpoofing(ctx context.Context, there *NetworkAttachmentDefinition) error {
 	if there.Labels[v1alpha1.LabelManagedBy] != kubevirtManager {
 		return nil
 	}
@@ -82,13 +82,13 @@ func (k *kubevirt) checkSpoofing(ctx context.Context, there *NetworkAttachmentDe
 	return err
 }
 
-func (k *kubevirt) makeAttachment(ctx context.Context, m *v1alpha1.Machine, n nic, name, config string) error {
+func (k *Hypervisor) makeAttachment(ctx context.Context, m *v1alpha1.Machine, n NIC, name, config string) error {
 	definition := &NetworkAttachmentDefinition{
 		ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: name, Labels: map[string]string{v1alpha1.LabelManagedBy: kubevirtManager}},
 		Spec:       NetworkAttachmentDefinitionSpec{Config: config},
 	}
 	if k.owned {
-		owner, err := k.networkOwner(ctx, m.Namespace, n.network)
+		owner, err := k.networkOwner(ctx, m.Namespace, n.Network)
 		if err != nil {
 			return err
 		}
@@ -157,7 +157,7 @@ func withSpoofCheck(config string) string {
 
 // networkOwner makes the NetworkNamespace own its attachments, so that they go
 // with it. A network that is gone owns nothing.
-func (k *kubevirt) networkOwner(ctx context.Context, namespace, name string) ([]metav1.OwnerReference, error) {
+func (k *Hypervisor) networkOwner(ctx context.Context, namespace, name string) ([]metav1.OwnerReference, error) {
 	nn := &v1alpha2.NetworkNamespace{}
 	err := k.home.Get(ctx, namespace, name, nn)
 	if kube.NotFound(err) {

@@ -15,28 +15,28 @@ import (
 
 // backends has a line for each kind of hypervisor. To add one, write its package, a line here,
 // an entry in apis/backend, and a line in the contract test.
-var backends = map[v1alpha1.ProviderType]backend{
-	v1alpha1.ProviderKubeVirt: kubevirtBackend,
-	v1alpha1.ProviderProxmox:  proxmoxBackend,
+var backends = map[v1alpha1.ProviderType]Backend{
+	v1alpha1.ProviderKubeVirt: KubeVirtBackend,
+	v1alpha1.ProviderProxmox:  ProxmoxBackend,
 }
 
 // kinds returns the kinds that the function and its backends read and write in its cluster.
 func kinds() []func(*runtime.Scheme) error {
 	all := []func(*runtime.Scheme) error{v1alpha1.AddToScheme, v1alpha2.AddToScheme, kube.Kinds(corev1.SchemeGroupVersion, &corev1.Event{}, &corev1.Secret{}, &corev1.Namespace{})}
 	for _, b := range backends {
-		all = append(all, b.kinds...)
+		all = append(all, b.Kinds...)
 	}
 	return all
 }
 
 // connectBackends returns a connector that selects the backend by the type of a
 // MachineProvider. It returns a UserError for a type without a backend.
-func connectBackends(backends map[v1alpha1.ProviderType]backend, env environment) connector {
-	connectors := map[v1alpha1.ProviderType]connector{}
+func connectBackends(backends map[v1alpha1.ProviderType]Backend, env Environment) Connector {
+	connectors := map[v1alpha1.ProviderType]Connector{}
 	for kind, b := range backends {
-		connectors[kind] = b.open(env)
+		connectors[kind] = b.Open(env)
 	}
-	return func(ctx context.Context, p *v1alpha1.MachineProvider) (hypervisor, error) {
+	return func(ctx context.Context, p *v1alpha1.MachineProvider) (Interface, error) {
 		connect, ok := connectors[p.Spec.Type]
 		if !ok {
 			return nil, reconcile.UserError{Reason: "MachineProviderNotSupported", Message: fmt.Sprintf("MachineProvider %s is of type %s, which this installation cannot reach", p.Name, p.Spec.Type)}

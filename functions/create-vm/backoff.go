@@ -57,7 +57,7 @@ func isRepeated(before, now *v1alpha1.ProviderTask) bool {
 	if before == nil || now == nil || before.Action != now.Action {
 		return false
 	}
-	return before.ID != now.ID || now.ID == unnamedTask
+	return before.ID != now.ID || now.ID == UnnamedTask
 }
 
 // waitForBackOff reports whether a delivery has to wait until the back-off of m is over, and the

@@ -50,12 +50,12 @@ func TestRepeats(t *testing.T) {
 		before, now *v1alpha1.ProviderTask
 		want        bool
 	}{
-		"first":   {"nothing was done before", nil, task(actionUpload, "UPID:1"), false},
-		"end":     {"nothing has to be done any more", task(actionStart, "UPID:1"), nil, false},
-		"running": {"the same task still runs", task(actionCreate, "UPID:1"), task(actionCreate, "UPID:1"), false},
-		"next":    {"the next task is another one", task(actionCreate, "UPID:1"), task(actionStart, "UPID:2"), false},
-		"again":   {"the task has changed nothing", task(actionUpload, "UPID:1"), task(actionUpload, "UPID:2"), true},
-		"unnamed": {"a task without a name has ended when it is looked up", task(actionCreate, unnamedTask), task(actionCreate, unnamedTask), true},
+		"first":   {"nothing was done before", nil, task("upload", "UPID:1"), false},
+		"end":     {"nothing has to be done any more", task("start", "UPID:1"), nil, false},
+		"running": {"the same task still runs", task("create", "UPID:1"), task("create", "UPID:1"), false},
+		"next":    {"the next task is another one", task("create", "UPID:1"), task("start", "UPID:2"), false},
+		"again":   {"the task has changed nothing", task("upload", "UPID:1"), task("upload", "UPID:2"), true},
+		"unnamed": {"a task without a name has ended when it is looked up", task("create", UnnamedTask), task("create", UnnamedTask), true},
 	}
 	for name, tc := range cases {
 		if got := isRepeated(tc.before, tc.now); got != tc.want {
@@ -234,7 +234,7 @@ func TestHiddenVMID(t *testing.T) {
 		Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.site.provider},
 	}}
 	r.create(m)
-	taken := 500 + turnOf(m, 11)
+	taken := preferredVMID(m, 500, 510)
 	hidden := map[string]string{"name": "hidden", "memory": "1024"}
 	if err := sim.AddMachine(proxmoxsim.Machine{ID: taken, Node: "pve3", Config: maps.Clone(hidden)}, ""); err != nil {
 		t.Fatal(err)
@@ -242,7 +242,7 @@ func TestHiddenVMID(t *testing.T) {
 	w := &wire{}
 	r.drive("m1", w, "says that its VMID is taken", ready("VMIDTaken"))
 	m = r.drive("m1", w, "runs under the next VMID", running)
-	if _, vmid := placeOf(m); vmid == taken || sum(w.count, "POST /api2/json/nodes/pve*/qemu") > 3 {
+	if vmid := vmidOf(m); vmid == taken || sum(w.count, "POST /api2/json/nodes/pve*/qemu") > 3 {
 		t.Errorf("VMID %d, requests %v", vmid, w.count)
 	}
 	r.clean(m, &wire{})

@@ -18,22 +18,22 @@ const secondaryMetric = 4096
 // lease. With a configuration, a guest sets up no interface that is not in it, so that it
 // has them all. The gateways are in gateway4 and gateway6, since cloud-init 22.4 turns a
 // route to ::/0 into one to ::/64.
-func networkConfig(nics []nic) (string, error) {
-	if len(nics) == 0 || (len(nics) == 1 && !nics[0].static) {
+func networkConfig(nics []NIC) (string, error) {
+	if len(nics) == 0 || (len(nics) == 1 && !nics[0].Static) {
 		return "", nil
 	}
 	ethernets := map[string]any{}
 	for _, n := range nics {
-		e := map[string]any{"match": map[string]any{"macaddress": n.mac}, "set-name": n.name}
-		if n.static {
+		e := map[string]any{"match": map[string]any{"macaddress": n.MAC}, "set-name": n.Name}
+		if n.Static {
 			describeStatic(n, e)
 		} else {
 			describeLease(n, e)
 		}
-		if n.mtu > 0 {
-			e["mtu"] = n.mtu
+		if n.MTU > 0 {
+			e["mtu"] = n.MTU
 		}
-		ethernets[n.name] = e
+		ethernets[n.Name] = e
 	}
 	out, err := yaml.Marshal(map[string]any{"version": 2, "ethernets": ethernets})
 	if err != nil {
@@ -44,25 +44,25 @@ func networkConfig(nics []nic) (string, error) {
 
 // describeStatic writes the addresses of an interface into its part of a network
 // configuration.
-func describeStatic(n nic, e map[string]any) {
+func describeStatic(n NIC, e map[string]any) {
 	e["dhcp4"], e["dhcp6"] = false, false
-	e["addresses"] = texts(n.addresses)
-	for _, g := range n.gateways {
+	e["addresses"] = texts(n.Addresses)
+	for _, g := range n.Gateways {
 		if g.Is6() {
 			e["gateway6"] = g.String()
 		} else {
 			e["gateway4"] = g.String()
 		}
 	}
-	if len(n.dns) > 0 {
-		e["nameservers"] = map[string]any{"addresses": n.dns}
+	if len(n.DNS) > 0 {
+		e["nameservers"] = map[string]any{"addresses": n.DNS}
 	}
 }
 
 // describeLease has an interface ask for leases.
-func describeLease(n nic, e map[string]any) {
-	e["dhcp4"], e["dhcp6"] = true, slices.ContainsFunc(n.addresses, func(p netip.Prefix) bool { return p.Addr().Is6() })
-	if n.secondary {
+func describeLease(n NIC, e map[string]any) {
+	e["dhcp4"], e["dhcp6"] = true, slices.ContainsFunc(n.Addresses, func(p netip.Prefix) bool { return p.Addr().Is6() })
+	if n.Secondary {
 		e["dhcp4-overrides"] = map[string]any{"route-metric": secondaryMetric}
 	}
 }

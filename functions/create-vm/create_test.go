@@ -56,7 +56,7 @@ func setUpWith(t *testing.T, options kubevirtsim.Options) *stand {
 	if s.kube, err = kube.New(server.Config(), "test", testKinds...); err != nil {
 		t.Fatal(err)
 	}
-	s.function = &function{kube: s.kube, connect: testConnector(s.kube, s.namespace, nil), local: local(s.kube), now: time.Now}
+	s.function = &function{kube: s.kube, connect: testConnector(s.kube, s.namespace, nil), local: Local(s.kube), now: time.Now}
 	s.create(&v1alpha2.NetworkNamespace{ObjectMeta: metav1.ObjectMeta{Name: "net"}})
 	s.defaultProvider()
 	feed.Run(t, server.Config(), s.namespace, s.function.handle,

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
@@ -14,33 +13,13 @@ import (
 	"github.com/vitistack/stack/tests/stand/apiserver"
 )
 
-func TestCredentialsNamespaces(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason, own, listed string
-		want                []string
-	}{
-		"Default":   {"the stack is in the namespace of the chart's documentation", "", "", []string{"vitistack-system"}},
-		"Elsewhere": {"the stack is in another namespace", "viti", "", []string{"viti"}},
-		"Listed":    {"the platform team keeps credentials apart", "viti", "creds, more,", []string{"viti", "creds", "more"}},
-		"Twice":     {"a namespace is listed that is one anyway", "viti", "viti,viti", []string{"viti"}},
-	} {
-		getenv := func(key string) string {
-			return map[string]string{"POD_NAMESPACE": tc.own, credentialsVariable: tc.listed}[key]
-		}
-		if got := credentialsNamespaces(getenv); !slices.Equal(got, tc.want) {
-			t.Errorf("%s: %v, want %v, because %s", name, got, tc.want, tc.reason)
-		}
-	}
-}
-
 // TestCredentialsOfOthers has a MachineProvider name a Secret in a namespace that the
 // platform team has not listed. The function does not read it, whether it exists or not.
 func TestCredentialsOfOthers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, kubevirtSite)
 	theirs := apiserver.Start(t).Namespace(t)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: theirs, Name: "root"}, Data: map[string][]byte{kubeconfigKey: []byte("hello")}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: theirs, Name: "root"}, Data: map[string][]byte{"kubeconfig": []byte("hello")}}
 	if err := r.kube.Create(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}

@@ -19,8 +19,8 @@ import (
 // progress is the state of a machine after an attempt: its interfaces, and its virtual machine
 // if there is one.
 type progress struct {
-	nics []nic
-	vm   *seen
+	nics []NIC
+	vm   *State
 	err  error
 	// last is the task that was recorded before the attempt, and now is when the attempt
 	// ended.
@@ -66,7 +66,7 @@ func decideAction(m *v1alpha1.Machine, cause string) string {
 	worth := true
 	switch cause {
 	case causeMachine:
-		worth = m.Status.Phase == "" || m.Status.ObservedGeneration != m.Generation || m.Status.Task != nil || kube.AskedFor(m) || hasFailed(m) || nextHandover(m) != handoverNone
+		worth = m.Status.Phase == "" || m.Status.ObservedGeneration != m.Generation || m.Status.Task != nil || kube.AskedFor(m) || hasFailed(m) || nextHandover(m) != HandoverNone
 	case causeNetwork, causeNamespace:
 		worth = m.Status.VMName == ""
 	case causeVM, causeInstance, causeClaim:
@@ -81,7 +81,7 @@ func decideAction(m *v1alpha1.Machine, cause string) string {
 // decideLocalAction is decideAction for events about the virtual machines of this cluster.
 func decideLocalAction(m *v1alpha1.Machine, cause string) string {
 	made := m.Status.VMName != ""
-	if made && m.Status.ProviderID != localID(m.Namespace, m.Name) {
+	if made && m.Status.ProviderID != LocalID(m.Namespace, m.Name) {
 		return actionNone
 	}
 	coming := !made || m.Status.Phase == v1alpha1.MachineCreating // its virtual machine tells when it goes on
@@ -92,7 +92,7 @@ func decideLocalAction(m *v1alpha1.Machine, cause string) string {
 		return actionNone
 	}
 	settled := m.Status.ObservedGeneration == m.Generation && m.Status.RestartToken == m.Spec.RestartToken
-	if made && settled && !isSpecImpossible(m) && !hasFailed(m) && nextHandover(m) == handoverNone {
+	if made && settled && !isSpecImpossible(m) && !hasFailed(m) && nextHandover(m) == HandoverNone {
 		return actionObserve
 	}
 	return actionEnsure
@@ -128,38 +128,38 @@ func setStatus(m *v1alpha1.Machine, p progress) reconcile.Outcome {
 		return setProblem(m, p)
 	}
 	vm := p.vm
-	s.Phase, s.ProviderID, s.VMName, s.VMIName = vm.phase, vm.providerID, vm.vmName, vm.vmiName
-	s.RestartToken, s.Task = vm.restartToken, vm.task
-	s.NodeName = vm.nodeName
+	s.Phase, s.ProviderID, s.VMName, s.VMIName = vm.Phase, vm.ProviderID, vm.VMName, vm.VMIName
+	s.RestartToken, s.Task = vm.RestartToken, vm.Task
+	s.NodeName = vm.NodeName
 	s.NextCheckTime = nil
-	if vm.silent {
+	if vm.Polled {
 		s.NextCheckTime = &m.CreationTimestamp
 	}
 	switch {
-	case vm.retried || isRepeated(p.last, vm.task):
+	case vm.Retried || isRepeated(p.last, vm.Task):
 		recordFailure(m, p.now)
-	case vm.task == nil:
+	case vm.Task == nil:
 		s.Failures = 0
 	}
 	switch {
-	case vm.failed:
-		setCondition(m, v1alpha1.ConditionVirtualMachineReady, false, "VMFailed", vm.message)
-	case vm.vmName != "":
-		setCondition(m, v1alpha1.ConditionVirtualMachineReady, true, "VMCreated", "virtual machine "+vm.vmName+" is made")
+	case vm.Failed:
+		setCondition(m, v1alpha1.ConditionVirtualMachineReady, false, "VMFailed", vm.Message)
+	case vm.VMName != "":
+		setCondition(m, v1alpha1.ConditionVirtualMachineReady, true, "VMCreated", "virtual machine "+vm.VMName+" is made")
 	}
-	setMachineConfigRemoved(m, vm.handover)
-	if vm.restart == "" {
+	setMachineConfigRemoved(m, vm.Handover)
+	if vm.RestartPending == "" {
 		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionRestartRequired)
 	} else {
-		setCondition(m, v1alpha1.ConditionRestartRequired, true, "SpecChanged", vm.restart)
+		setCondition(m, v1alpha1.ConditionRestartRequired, true, "SpecChanged", vm.RestartPending)
 	}
-	if vm.storage == "" {
+	if vm.StoragePending == "" {
 		setCondition(m, v1alpha1.ConditionStorageReady, true, "PVCBound", "every disk is there")
 	} else {
-		setCondition(m, v1alpha1.ConditionStorageReady, false, "PVCPending", vm.storage)
+		setCondition(m, v1alpha1.ConditionStorageReady, false, "PVCPending", vm.StoragePending)
 	}
-	if vm.reason != "" {
-		return setReady(m, false, vm.reason, vm.message)
+	if vm.Reason != "" {
+		return setReady(m, false, vm.Reason, vm.Message)
 	}
 	return setReady(m, true, "MachineRunning", "the machine is running")
 }
@@ -217,7 +217,7 @@ func setNetworkStatus(m *v1alpha1.Machine, p progress) {
 	if len(p.nics) > 0 {
 		m.Status.IPAddresses = nil
 		for _, n := range p.nics {
-			for _, a := range n.addresses {
+			for _, a := range n.Addresses {
 				m.Status.IPAddresses = append(m.Status.IPAddresses, a.Addr().String())
 			}
 		}
@@ -234,20 +234,20 @@ func setNetworkStatus(m *v1alpha1.Machine, p progress) {
 
 // missingAddresses says which of the given addresses the guest does not have, and is empty if
 // it has all. A guest that reports nothing has no agent, and proves nothing.
-func missingAddresses(given []string, vm *seen) string {
-	if vm == nil || len(vm.reported) == 0 {
+func missingAddresses(given []string, vm *State) string {
+	if vm == nil || len(vm.GuestAddresses) == 0 {
 		return ""
 	}
 	var missing []string
 	for _, a := range given {
-		if !slices.Contains(vm.reported, a) {
+		if !slices.Contains(vm.GuestAddresses, a) {
 			missing = append(missing, a)
 		}
 	}
 	if len(missing) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the guest does not have %s, but %s: check its network configuration", strings.Join(missing, ", "), strings.Join(vm.reported, ", "))
+	return fmt.Sprintf("the guest does not have %s, but %s: check its network configuration", strings.Join(missing, ", "), strings.Join(vm.GuestAddresses, ", "))
 }
 
 func setCondition(m *v1alpha1.Machine, condition string, ok bool, reason, message string) {

@@ -18,7 +18,7 @@ var withoutMeaning = []struct{ variable, instead string }{
 func reportIgnoredVariables(log *slog.Logger, getenv func(string) string) {
 	for _, v := range withoutMeaning {
 		if getenv(v.variable) != "" {
-			log.Info("Variable has no meaning here", "function", functionName, "variable", v.variable, "instead", v.instead)
+			log.Info("Variable has no meaning here", "function", FunctionName, "variable", v.variable, "instead", v.instead)
 		}
 	}
 }

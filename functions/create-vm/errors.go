@@ -10,7 +10,7 @@ import (
 // isRetried reports whether another delivery may resolve an error.
 func isRetried(err error) bool {
 	_, isFault := asUserError(err)
-	return err != nil && !errors.As(err, new(reconcile.WaitError)) && (!isFault || errors.As(err, new(retriedUserError)))
+	return err != nil && !errors.As(err, new(reconcile.WaitError)) && (!isFault || errors.As(err, new(RetriedUserError)))
 }
 
 func asUserError(err error) (reconcile.UserError, bool) {

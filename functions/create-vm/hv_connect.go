@@ -10,38 +10,38 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// functionName is the name of the function in labels, logs, user agents and messages.
-const functionName = "create-vm"
+// FunctionName is the name of the function in labels, logs, user agents and messages.
+const FunctionName = "create-vm"
 
-// backend is one kind of hypervisor. Its package exports one.
-type backend struct {
-	// kinds register the types that the backend reads and writes in the cluster of the
+// Backend is one kind of hypervisor. Its package exports one.
+type Backend struct {
+	// Kinds register the types that the backend reads and writes in the cluster of the
 	// function, beside those of the stack.
-	kinds []func(*runtime.Scheme) error
-	// open prepares what lives as long as the process, such as idle connections, and returns
+	Kinds []func(*runtime.Scheme) error
+	// Open prepares what lives as long as the process, such as idle connections, and returns
 	// the function that connects to one hypervisor. It sends no request.
-	open func(environment) connector
+	Open func(Environment) Connector
 }
 
-// connector returns the hypervisor of a MachineProvider. It is called in each delivery, and
+// Connector returns the hypervisor of a MachineProvider. It is called in each delivery, and
 // reads the credentials each time, so that they can change at any time. It returns a UserError
 // if the spec or the credentials cannot be used.
-type connector func(ctx context.Context, p *v1alpha1.MachineProvider) (hypervisor, error)
+type Connector func(ctx context.Context, p *v1alpha1.MachineProvider) (Interface, error)
 
-// environment is what a process gives to its backends.
-type environment struct {
-	// home is the client for the cluster of the function.
-	home *kube.Client
-	// credentials reads the Secrets of MachineProviders.
-	credentials credentials
-	// namespace is the stack's. Claims of IDs are Leases in it.
-	namespace string
-	// wrap wraps the connections that do not use the client home; nil changes nothing.
-	wrap func(http.RoundTripper) http.RoundTripper
+// Environment is what a process gives to its backends.
+type Environment struct {
+	// Home is the client for the cluster of the function.
+	Home *kube.Client
+	// Credentials reads the Secrets of MachineProviders.
+	Credentials Credentials
+	// Namespace is the stack's. Claims of IDs are Leases in it.
+	Namespace string
+	// Wrap wraps the connections that do not use the client home; nil changes nothing.
+	Wrap func(http.RoundTripper) http.RoundTripper
 }
 
-// defaultsOf returns the defaults of a MachineProvider for its machines.
-func defaultsOf(p *v1alpha1.MachineProvider) v1alpha1.ProviderDefaults {
+// DefaultsOf returns the defaults of a MachineProvider for its machines.
+func DefaultsOf(p *v1alpha1.MachineProvider) v1alpha1.ProviderDefaults {
 	if p.Spec.Defaults == nil {
 		return v1alpha1.ProviderDefaults{}
 	}

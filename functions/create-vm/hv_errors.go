@@ -6,19 +6,19 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// errGone is the error of Observe if the virtual machine does not exist.
-var errGone = errors.New("the virtual machine is gone")
+// ErrGone is the error of Observe if the virtual machine does not exist.
+var ErrGone = errors.New("the virtual machine is gone")
 
-// retriedUserError is a UserError that may resolve itself: it is reported, and the delivery is
+// RetriedUserError is a UserError that may resolve itself: it is reported, and the delivery is
 // repeated.
-type retriedUserError struct{ reconcile.UserError }
+type RetriedUserError struct{ reconcile.UserError }
 
 // Unwrap returns the UserError.
-func (e retriedUserError) Unwrap() error { return e.UserError }
+func (e RetriedUserError) Unwrap() error { return e.UserError }
 
-// notInstalledError is the UserError of a hypervisor that is not installed, or is being
+// NotInstalledError is the UserError of a hypervisor that is not installed, or is being
 // installed.
-type notInstalledError struct{ reconcile.UserError }
+type NotInstalledError struct{ reconcile.UserError }
 
 // Unwrap returns the UserError.
-func (e notInstalledError) Unwrap() error { return e.UserError }
+func (e NotInstalledError) Unwrap() error { return e.UserError }

@@ -6,64 +6,64 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
-// seen is the observed state of a virtual machine.
-type seen struct {
-	// phase is Creating, Running or Stopped.
-	phase v1alpha1.MachinePhase
-	// reason and message say why the Machine is not Ready. Both are empty if it is.
-	reason, message string
-	// failed is whether the reason is a failure that waiting does not resolve.
-	failed bool
-	// restart says which change of the spec takes effect at the next restart. It is empty if
+// State is the observed state of a virtual machine.
+type State struct {
+	// Phase is Creating, Running or Stopped.
+	Phase v1alpha1.MachinePhase
+	// Reason and message say why the Machine is not Ready. Both are empty if it is.
+	Reason, Message string
+	// Failed is whether the reason is a failure that waiting does not resolve.
+	Failed bool
+	// RestartPending says which change of the spec takes effect at the next restart. It is empty if
 	// all have taken effect.
-	restart string
-	// silent is whether changes of the virtual machine cause no event, so that every resync
+	RestartPending string
+	// Polled is whether changes of the virtual machine cause no event, so that every resync
 	// has to observe it.
-	silent bool
-	// providerID identifies the virtual machine among all hypervisors.
-	providerID      string
-	vmName, vmiName string
-	nodeName        string
-	// reported are the addresses that the guest reports, sorted, without link-local ones.
-	reported []string
-	// storage says what the disks wait for. It is empty if all are bound.
-	storage string
-	// restartToken is the spec.restartToken that has been served.
-	restartToken string
-	// task is what the hypervisor works on, or an ID that is claimed there. No event follows its
+	Polled bool
+	// ProviderID identifies the virtual machine among all hypervisors.
+	ProviderID      string
+	VMName, VMIName string
+	NodeName        string
+	// GuestAddresses are the addresses that the guest reports, sorted, without link-local ones.
+	GuestAddresses []string
+	// StoragePending says what the disks wait for. It is empty if all are bound.
+	StoragePending string
+	// RestartToken is the spec.restartToken that has been served.
+	RestartToken string
+	// Task is what the hypervisor works on, or an ID that is claimed there. No event follows its
 	// end, so the delivery is repeated until there is none. The next call finds it in
 	// m.Status.Task.
-	task *v1alpha1.ProviderTask
-	// handover is what was done with the machine configuration of a node.
-	handover handover
-	// retried is whether an attempt has failed and another one was started. It counts as a
+	Task *v1alpha1.ProviderTask
+	// Handover is what was done with the machine configuration of a node.
+	Handover Handover
+	// Retried is whether an attempt has failed and another one was started. It counts as a
 	// failure.
-	retried bool
+	Retried bool
 }
 
-// health is the observed state of a hypervisor.
-type health struct {
-	version string
-	nodes   []v1alpha1.ProviderNode
-	// memoryAvailable is the memory that new machines can have. Nil stands for the memory that
+// Health is the observed state of a hypervisor.
+type Health struct {
+	Version string
+	Nodes   []v1alpha1.ProviderNode
+	// MemoryAvailable is the memory that new machines can have. Nil stands for the memory that
 	// the nodes do not use.
-	memoryAvailable *resource.Quantity
-	// spoofing is the condition SpoofProtection. Nil leaves it out.
-	spoofing *finding
-	// missing are the privileges that the user lacks. Nil stands for a hypervisor without a
+	MemoryAvailable *resource.Quantity
+	// SpoofProtection is the condition SpoofProtection. Nil leaves it out.
+	SpoofProtection *Finding
+	// MissingPrivileges are the privileges that the user lacks. Nil stands for a hypervisor without a
 	// check of privileges.
-	missing []string
+	MissingPrivileges []string
 }
 
-// finding is a condition as a hypervisor reports it: its status, its reason in CamelCase, and
+// Finding is a condition as a hypervisor reports it: its status, its reason in CamelCase, and
 // a message that says what to change.
-type finding struct {
-	ok              bool
-	reason, message string
+type Finding struct {
+	OK              bool
+	Reason, Message string
 }
 
-// unnamedTask is the ID of a task without a known ID.
-const unnamedTask = "none"
+// UnnamedTask is the ID of a task without a known ID.
+const UnnamedTask = "none"
 
-// localID returns the providerID of a virtual machine in the cluster of the function.
-func localID(namespace, name string) string { return "kubevirt://" + namespace + "/" + name }
+// LocalID returns the providerID of a virtual machine in the cluster of the function.
+func LocalID(namespace, name string) string { return "kubevirt://" + namespace + "/" + name }

@@ -36,7 +36,7 @@ func macOf(m *v1alpha1.Machine, n v1alpha1.MachineNetwork) string {
 // ownConfiguration returns the NetworkConfiguration of a machine without spec.networks.
 func ownConfiguration(m *v1alpha1.Machine, networkNamespace string) *v1alpha1.NetworkConfiguration {
 	labels := map[string]string{
-		v1alpha1.LabelMachine: kube.LabelValue(m.Name), v1alpha1.LabelSourceMachine: kube.LabelValue(m.Name), v1alpha1.LabelManagedBy: functionName,
+		v1alpha1.LabelMachine: kube.LabelValue(m.Name), v1alpha1.LabelSourceMachine: kube.LabelValue(m.Name), v1alpha1.LabelManagedBy: FunctionName,
 	}
 	if cluster := m.Labels[v1alpha1.LabelClusterName]; cluster != "" {
 		labels[v1alpha1.LabelClusterName] = cluster
@@ -59,7 +59,7 @@ func ownConfiguration(m *v1alpha1.Machine, networkNamespace string) *v1alpha1.Ne
 // interfaceFromStatus returns an interface from what layer 2 wrote into the status of its
 // NetworkConfiguration under a name. While the addresses are missing it returns false and why;
 // failed is whether a user has to act.
-func interfaceFromStatus(nc *v1alpha1.NetworkConfiguration, n v1alpha1.MachineNetwork, name, mac string) (out nic, why string, failed bool) {
+func interfaceFromStatus(nc *v1alpha1.NetworkConfiguration, n v1alpha1.MachineNetwork, name, mac string) (out NIC, why string, failed bool) {
 	i := slices.IndexFunc(nc.Status.NetworkInterfaces, func(s v1alpha1.InterfaceStatus) bool { return s.Name == name })
 	if i < 0 || !nc.Status.NetworkInterfaces[i].IPAllocated || normalMAC(nc.Status.NetworkInterfaces[i].MACAddress) != mac {
 		why = fmt.Sprintf("waits for an address from NetworkConfiguration %s", nc.Name)
@@ -67,15 +67,15 @@ func interfaceFromStatus(nc *v1alpha1.NetworkConfiguration, n v1alpha1.MachineNe
 		if ready != nil && ready.Status != metav1.ConditionTrue && nc.Status.ObservedGeneration == nc.Generation {
 			why = fmt.Sprintf("NetworkConfiguration %s: %s", nc.Name, ready.Message)
 		}
-		return nic{}, why, nc.Status.Phase == v1alpha1.NetworkConfigurationError
+		return NIC{}, why, nc.Status.Phase == v1alpha1.NetworkConfigurationError
 	}
 	s := nc.Status.NetworkInterfaces[i]
-	out = nic{
-		name: n.Name, mac: mac, model: n.Model, network: nc.Status.NetworkNamespaceName,
-		bridge: nc.Spec.Bridge, mtu: nc.Spec.MTU, dns: s.DNS, static: s.AllocationMethod == v1alpha2.AllocationStatic,
+	out = NIC{
+		Name: n.Name, MAC: mac, Model: n.Model, Network: nc.Status.NetworkNamespaceName,
+		Bridge: nc.Spec.Bridge, MTU: nc.Spec.MTU, DNS: s.DNS, Static: s.AllocationMethod == v1alpha2.AllocationStatic,
 	}
 	if vlan, err := strconv.ParseInt(s.VLAN, 10, 32); err == nil {
-		out.vlan = int32(vlan)
+		out.VLAN = int32(vlan)
 	}
 	addAddresses(&out, s.IPv4Addresses, s.IPv4Subnet, s.IPv4Gateway)
 	addAddresses(&out, s.IPv6Addresses, s.IPv6Subnet, s.IPv6Gateway)
@@ -83,32 +83,32 @@ func interfaceFromStatus(nc *v1alpha1.NetworkConfiguration, n v1alpha1.MachineNe
 }
 
 // addAddresses adds the addresses and the gateway of one family to an interface.
-func addAddresses(n *nic, addresses []string, subnet, gateway string) {
+func addAddresses(n *NIC, addresses []string, subnet, gateway string) {
 	prefix, err := netip.ParsePrefix(subnet)
 	if err != nil {
 		return
 	}
 	for _, text := range addresses {
 		if a, err := netip.ParseAddr(text); err == nil {
-			n.addresses = append(n.addresses, netip.PrefixFrom(a, prefix.Bits()))
+			n.Addresses = append(n.Addresses, netip.PrefixFrom(a, prefix.Bits()))
 		}
 	}
-	if g, err := netip.ParseAddr(gateway); err == nil && len(n.addresses) > 0 {
-		n.gateways = append(n.gateways, g)
+	if g, err := netip.ParseAddr(gateway); err == nil && len(n.Addresses) > 0 {
+		n.Gateways = append(n.Gateways, g)
 	}
 }
 
 // assignDefaultRoutes leaves the default route of each family to the first interface with a
 // gateway of that family: netplan refuses two default routes of one metric, and Talos would
 // use either.
-func assignDefaultRoutes(nics []nic) []nic {
+func assignDefaultRoutes(nics []NIC) []NIC {
 	out := slices.Clone(nics)
 	assigned := map[bool]bool{}
 	for i := range out {
 		n := &out[i]
-		own := slices.DeleteFunc(slices.Clone(n.gateways), func(g netip.Addr) bool { return assigned[g.Is6()] })
-		n.secondary = len(own) < len(n.gateways)
-		n.gateways = own
+		own := slices.DeleteFunc(slices.Clone(n.Gateways), func(g netip.Addr) bool { return assigned[g.Is6()] })
+		n.Secondary = len(own) < len(n.Gateways)
+		n.Gateways = own
 		for _, g := range own {
 			assigned[g.Is6()] = true
 		}

@@ -20,8 +20,8 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// kubevirt creates virtual machines as VirtualMachine objects of a cluster.
-type kubevirt struct {
+// Hypervisor creates virtual machines as VirtualMachine objects of a cluster.
+type Hypervisor struct {
 	// home is the cluster of the Machines, guests the one of the virtual machines.
 	home, guests *kube.Client
 	// owned is whether the two are the same, so that Machines can own what is made
@@ -34,8 +34,8 @@ type kubevirt struct {
 }
 
 // Ensure implements hypervisor.
-func (k *kubevirt) Ensure(ctx context.Context, m *v1alpha1.Machine, want wanted) (seen, error) {
-	want.defaults = k.defaults
+func (k *Hypervisor) Ensure(ctx context.Context, m *v1alpha1.Machine, want Desired) (State, error) {
+	want.Defaults = k.defaults
 	vm := &kubevirtv1.VirtualMachine{}
 	err := k.guests.Get(ctx, m.Namespace, m.Name, vm)
 	existed := err == nil
@@ -44,38 +44,38 @@ func (k *kubevirt) Ensure(ctx context.Context, m *v1alpha1.Machine, want wanted)
 		vm, made, err = k.create(ctx, m, want)
 	}
 	if err != nil {
-		return seen{}, k.asUserError(err)
+		return State{}, k.asUserError(err)
 	}
 	if !isMadeFor(vm, m) {
-		return seen{}, nameTaken(vm)
+		return State{}, nameTaken(vm)
 	}
 	if existed {
 		if err := k.change(ctx, m, want, vm); err != nil {
-			return seen{}, k.asUserError(err)
+			return State{}, k.asUserError(err)
 		}
 	}
 	if err := k.moveMachineConfig(ctx, m, want, vm); err != nil {
-		return seen{}, k.asUserError(err)
+		return State{}, k.asUserError(err)
 	}
 	s, err := k.read(ctx, m, vm, made)
 	if err != nil {
-		return seen{}, err
+		return State{}, err
 	}
-	s.handover = want.handover
+	s.Handover = want.Handover
 	return s, k.restart(ctx, m, vm, &s)
 }
 
 // Observe implements observer.
-func (k *kubevirt) Observe(ctx context.Context, m *v1alpha1.Machine) (seen, error) {
+func (k *Hypervisor) Observe(ctx context.Context, m *v1alpha1.Machine) (State, error) {
 	vm := &kubevirtv1.VirtualMachine{}
 	if err := k.guests.Get(ctx, m.Namespace, m.Name, vm); err != nil {
 		if kube.NotFound(err) {
-			return seen{}, errGone
+			return State{}, ErrGone
 		}
-		return seen{}, err
+		return State{}, err
 	}
 	if !isMadeFor(vm, m) {
-		return seen{}, nameTaken(vm)
+		return State{}, nameTaken(vm)
 	}
 	return k.read(ctx, m, vm, nil)
 }
@@ -87,39 +87,39 @@ func nameTaken(vm *kubevirtv1.VirtualMachine) error {
 
 // read reads the state of a virtual machine: of its instance if it runs, and of its disks if
 // it does not. claims are disks that were just created.
-func (k *kubevirt) read(ctx context.Context, m *v1alpha1.Machine, vm *kubevirtv1.VirtualMachine, claims []corev1.PersistentVolumeClaim) (seen, error) {
+func (k *Hypervisor) read(ctx context.Context, m *v1alpha1.Machine, vm *kubevirtv1.VirtualMachine, claims []corev1.PersistentVolumeClaim) (State, error) {
 	s := readVM(vm, m.Status.Phase, m.Spec.PowerState)
-	s.providerID, s.silent = k.id(m), !k.owned
-	s.restartToken = m.Status.RestartToken
-	if s.phase == v1alpha1.MachineRunning && vm.Status.Created {
+	s.ProviderID, s.Polled = k.id(m), !k.owned
+	s.RestartToken = m.Status.RestartToken
+	if s.Phase == v1alpha1.MachineRunning && vm.Status.Created {
 		vmi := &kubevirtv1.VirtualMachineInstance{}
 		err := k.guests.Get(ctx, m.Namespace, m.Name, vmi)
 		if err == nil {
 			readVMI(&s, vmi)
-			s.storage = unpluggedDisks(vm, vmi)
+			s.StoragePending = unpluggedDisks(vm, vmi)
 		}
 		if err != nil && !kube.NotFound(err) {
-			return seen{}, err
+			return State{}, err
 		}
 	}
-	if s.storage != "" || (meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionStorageReady) && s.reason != "Provisioning") {
+	if s.StoragePending != "" || (meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionStorageReady) && s.Reason != "Provisioning") {
 		return s, nil
 	}
 	if len(claims) == 0 {
 		var err error
 		if claims, err = k.claimsOf(ctx, m); err != nil {
-			return seen{}, err
+			return State{}, err
 		}
 	}
-	s.storage = readClaims(claims)
-	if s.storage == "" && m.Status.Phase != v1alpha1.MachineRunning {
+	s.StoragePending = readClaims(claims)
+	if s.StoragePending == "" && m.Status.Phase != v1alpha1.MachineRunning {
 		countProvisionedDisks(claims, time.Now())
 	}
 	return s, nil
 }
 
 // claimsOf returns the PersistentVolumeClaims of a machine.
-func (k *kubevirt) claimsOf(ctx context.Context, m *v1alpha1.Machine) ([]corev1.PersistentVolumeClaim, error) {
+func (k *Hypervisor) claimsOf(ctx context.Context, m *v1alpha1.Machine) ([]corev1.PersistentVolumeClaim, error) {
 	claims := &corev1.PersistentVolumeClaimList{}
 	if err := k.guests.List(ctx, m.Namespace, v1alpha1.LabelMachine+"="+m.Name, claims); err != nil {
 		return nil, err
@@ -128,9 +128,9 @@ func (k *kubevirt) claimsOf(ctx context.Context, m *v1alpha1.Machine) ([]corev1.
 }
 
 // id returns the name of a machine's virtual machine that is unique among all hypervisors.
-func (k *kubevirt) id(m *v1alpha1.Machine) string {
+func (k *Hypervisor) id(m *v1alpha1.Machine) string {
 	if k.owned {
-		return localID(m.Namespace, m.Name)
+		return LocalID(m.Namespace, m.Name)
 	}
 	return "kubevirt://" + k.provider + "/" + m.Namespace + "/" + m.Name
 }
@@ -138,9 +138,9 @@ func (k *kubevirt) id(m *v1alpha1.Machine) string {
 // create creates the disks, the network attachments and the first configuration of a machine,
 // and last the virtual machine, which needs them. It returns the virtual machine and the
 // disks.
-func (k *kubevirt) create(ctx context.Context, m *v1alpha1.Machine, want wanted) (*kubevirtv1.VirtualMachine, []corev1.PersistentVolumeClaim, error) {
-	if want.networkData != "" && want.userData == "" {
-		want.userData = emptyUserData
+func (k *Hypervisor) create(ctx context.Context, m *v1alpha1.Machine, want Desired) (*kubevirtv1.VirtualMachine, []corev1.PersistentVolumeClaim, error) {
+	if want.NetworkData != "" && want.UserData == "" {
+		want.UserData = EmptyUserData
 	}
 	if err := checkImages(m.Spec.OS); err != nil {
 		return nil, nil, err
@@ -148,7 +148,7 @@ func (k *kubevirt) create(ctx context.Context, m *v1alpha1.Machine, want wanted)
 	if err := k.checkHost(ctx, m); err != nil {
 		return nil, nil, err
 	}
-	class, err := k.classesOf(ctx, want.disks)
+	class, err := k.classesOf(ctx, want.Disks)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -156,11 +156,11 @@ func (k *kubevirt) create(ctx context.Context, m *v1alpha1.Machine, want wanted)
 		return nil, nil, err
 	}
 	var claims []corev1.PersistentVolumeClaim
-	for _, d := range want.disks {
-		if imageOf(m, want.disks, d) != "" {
+	for _, d := range want.Disks {
+		if imageOf(m, want.Disks, d) != "" {
 			continue
 		}
-		claim := renderClaim(m, d, class[d.storageClass], k.owned)
+		claim := renderClaim(m, d, class[d.StorageClass], k.owned)
 		if err := k.createOwned(ctx, m, claim); err != nil {
 			return nil, nil, err
 		}
@@ -186,7 +186,7 @@ func (k *kubevirt) create(ctx context.Context, m *v1alpha1.Machine, want wanted)
 
 // checkHost returns a UserError if the host that spec.nodeName names does not exist. It runs
 // before anything is created, while spec.nodeName can be changed.
-func (k *kubevirt) checkHost(ctx context.Context, m *v1alpha1.Machine) error {
+func (k *Hypervisor) checkHost(ctx context.Context, m *v1alpha1.Machine) error {
 	host, field := m.Spec.NodeName, "spec.nodeName"
 	if host == "" {
 		host, field = k.defaults.NodeName, "spec.defaults.nodeName of MachineProvider "+k.provider
@@ -212,25 +212,25 @@ func (k *kubevirt) checkHost(ctx context.Context, m *v1alpha1.Machine) error {
 }
 
 // classesOf returns the StorageClasses of disks.
-func (k *kubevirt) classesOf(ctx context.Context, disks []disk) (map[string]string, error) {
+func (k *Hypervisor) classesOf(ctx context.Context, disks []Disk) (map[string]string, error) {
 	classes := &storagev1.StorageClassList{}
 	if err := k.guests.List(ctx, "", "", classes); err != nil {
 		return nil, err
 	}
 	class := map[string]string{}
-	for _, d := range append(slices.Clone(disks), disk{}) {
-		name, err := chooseClass(classes.Items, d.storageClass, k.defaults.StorageClass)
-		if err != nil && d.name != "" {
+	for _, d := range append(slices.Clone(disks), Disk{}) {
+		name, err := chooseClass(classes.Items, d.StorageClass, k.defaults.StorageClass)
+		if err != nil && d.Name != "" {
 			return nil, err
 		}
-		class[d.storageClass] = name
+		class[d.StorageClass] = name
 	}
 	return class, nil
 }
 
 // ensureNamespace creates the namespace of a machine if its virtual machines are in another
 // cluster.
-func (k *kubevirt) ensureNamespace(ctx context.Context, namespace string) error {
+func (k *Hypervisor) ensureNamespace(ctx context.Context, namespace string) error {
 	if k.owned {
 		return nil
 	}
@@ -244,7 +244,7 @@ func (k *kubevirt) ensureNamespace(ctx context.Context, namespace string) error 
 }
 
 // createOwned creates an object of a machine, unless it exists.
-func (k *kubevirt) createOwned(ctx context.Context, m *v1alpha1.Machine, obj kube.Object) error {
+func (k *Hypervisor) createOwned(ctx context.Context, m *v1alpha1.Machine, obj kube.Object) error {
 	err := k.guests.Create(ctx, obj)
 	if !kube.AlreadyExists(err) {
 		return err
@@ -263,8 +263,8 @@ func (k *kubevirt) createOwned(ctx context.Context, m *v1alpha1.Machine, obj kub
 
 // moveMachineConfig gives or takes the machine configuration of a node: in the Secret of its
 // first configuration, which KubeVirt reads at each start of an instance.
-func (k *kubevirt) moveMachineConfig(ctx context.Context, m *v1alpha1.Machine, want wanted, vm *kubevirtv1.VirtualMachine) error {
-	if want.handover == handoverNone {
+func (k *Hypervisor) moveMachineConfig(ctx context.Context, m *v1alpha1.Machine, want Desired, vm *kubevirtv1.VirtualMachine) error {
+	if want.Handover == HandoverNone {
 		return nil
 	}
 	secret := &corev1.Secret{}
@@ -273,30 +273,30 @@ func (k *kubevirt) moveMachineConfig(ctx context.Context, m *v1alpha1.Machine, w
 		return err
 	}
 	if err != nil || !isMadeFor(secret, m) {
-		if want.handover == handoverTake {
+		if want.Handover == HandoverTake {
 			return nil
 		}
 		return reconcile.UserError{Reason: "CloudInitSecretNotFound", Message: fmt.Sprintf("VirtualMachine %s has no Secret for a machine configuration: delete Machine %s, and its cluster makes another", vm.Name, m.Name)}
 	}
 	before := secret.DeepCopy()
-	secret.Data["userdata"] = []byte(want.userData)
+	secret.Data["userdata"] = []byte(want.UserData)
 	_, err = k.guests.Patch(ctx, before, secret)
 	return err
 }
 
-func cloudInitSecret(m *v1alpha1.Machine, name string, w wanted, owned bool) *corev1.Secret {
+func cloudInitSecret(m *v1alpha1.Machine, name string, w Desired, owned bool) *corev1.Secret {
 	data := map[string][]byte{}
-	if w.userData != "" {
-		data["userdata"] = []byte(w.userData)
+	if w.UserData != "" {
+		data["userdata"] = []byte(w.UserData)
 	}
-	if w.networkData != "" {
-		data["networkdata"] = []byte(w.networkData)
+	if w.NetworkData != "" {
+		data["networkdata"] = []byte(w.NetworkData)
 	}
 	return &corev1.Secret{ObjectMeta: metaOf(m, name, owned), Data: data}
 }
 
 // Remove implements hypervisor.
-func (k *kubevirt) Remove(ctx context.Context, m *v1alpha1.Machine) (string, error) {
+func (k *Hypervisor) Remove(ctx context.Context, m *v1alpha1.Machine) (string, error) {
 	vm := &kubevirtv1.VirtualMachine{}
 	gone, err := k.remove(ctx, m, m.Name, vm)
 	if err != nil || !gone {
@@ -328,15 +328,15 @@ func (k *kubevirt) Remove(ctx context.Context, m *v1alpha1.Machine) (string, err
 
 // secretsError is reconcile.SecretsError for this cluster. Rights in another cluster come with
 // its kubeconfig.
-func (k *kubevirt) secretsError(err error) error {
+func (k *Hypervisor) secretsError(err error) error {
 	if k.owned {
-		return reconcile.SecretsError(err, functionName)
+		return reconcile.SecretsError(err, FunctionName)
 	}
 	return err
 }
 
 // remove deletes one object that was created for the machine, and reports whether it is gone.
-func (k *kubevirt) remove(ctx context.Context, m *v1alpha1.Machine, name string, obj kube.Object) (bool, error) {
+func (k *Hypervisor) remove(ctx context.Context, m *v1alpha1.Machine, name string, obj kube.Object) (bool, error) {
 	for range 2 {
 		err := k.guests.Get(ctx, m.Namespace, name, obj)
 		if kube.NotFound(err) || (err == nil && !isMadeFor(obj, m)) {
@@ -368,7 +368,7 @@ func isMadeFor(obj kube.Object, m *v1alpha1.Machine) bool {
 
 // asUserError returns a UserError for what the cluster of the virtual machines refuses, and
 // any other error as it is.
-func (k *kubevirt) asUserError(err error) error {
+func (k *Hypervisor) asUserError(err error) error {
 	if apierrors.IsUnauthorized(err) && !k.owned {
 		return reconcile.UserError{Reason: "CredentialsInvalid", Message: fmt.Sprintf("the cluster of MachineProvider %s does not accept its credentials: renew the kubeconfig in their Secret", k.provider)}
 	}

@@ -19,7 +19,7 @@ import (
 // before it. KubeVirt applies what it can while the machine runs, and reports that the rest
 // waits for a restart. After all other changes it returns a UserError for a disk that is
 // larger than wanted.
-func (k *kubevirt) change(ctx context.Context, m *v1alpha1.Machine, want wanted, vm *kubevirtv1.VirtualMachine) error {
+func (k *Hypervisor) change(ctx context.Context, m *v1alpha1.Machine, want Desired, vm *kubevirtv1.VirtualMachine) error {
 	if vm.DeletionTimestamp != nil || vm.Spec.Template == nil {
 		return nil
 	}
@@ -57,25 +57,25 @@ func isStarting(m *v1alpha1.Machine, vm *kubevirtv1.VirtualMachine) bool {
 }
 
 // setSize writes CPU and memory into a domain, unless they are equal.
-func setSize(d *kubevirtv1.DomainSpec, want wanted) {
+func setSize(d *kubevirtv1.DomainSpec, want Desired) {
 	if d.CPU == nil {
 		d.CPU = &kubevirtv1.CPU{}
 	}
-	d.CPU.Cores, d.CPU.Threads, d.CPU.Sockets = uint32(want.cores), uint32(want.threads), uint32(want.sockets)
+	d.CPU.Cores, d.CPU.Threads, d.CPU.Sockets = uint32(want.Cores), uint32(want.Threads), uint32(want.Sockets)
 	if d.Memory == nil {
 		d.Memory = &kubevirtv1.Memory{}
 	}
-	if d.Memory.Guest == nil || !d.Memory.Guest.Equal(want.memory) {
-		memory := want.memory
+	if d.Memory.Guest == nil || !d.Memory.Guest.Equal(want.Memory) {
+		memory := want.Memory
 		d.Memory.Guest = &memory
 	}
 }
 
 // addDisks creates the disks that the virtual machine lacks, and plugs them in.
-func (k *kubevirt) addDisks(ctx context.Context, m *v1alpha1.Machine, want wanted, vm *kubevirtv1.VirtualMachine) error {
+func (k *Hypervisor) addDisks(ctx context.Context, m *v1alpha1.Machine, want Desired, vm *kubevirtv1.VirtualMachine) error {
 	spec := &vm.Spec.Template.Spec
-	missing := slices.DeleteFunc(slices.Clone(want.disks), func(d disk) bool {
-		return slices.ContainsFunc(spec.Volumes, func(v kubevirtv1.Volume) bool { return v.Name == d.name })
+	missing := slices.DeleteFunc(slices.Clone(want.Disks), func(d Disk) bool {
+		return slices.ContainsFunc(spec.Volumes, func(v kubevirtv1.Volume) bool { return v.Name == d.Name })
 	})
 	if len(missing) == 0 {
 		return nil
@@ -85,11 +85,11 @@ func (k *kubevirt) addDisks(ctx context.Context, m *v1alpha1.Machine, want wante
 		return err
 	}
 	for _, d := range missing {
-		if err := k.createOwned(ctx, m, renderClaim(m, d, class[d.storageClass], k.owned)); err != nil {
+		if err := k.createOwned(ctx, m, renderClaim(m, d, class[d.StorageClass], k.owned)); err != nil {
 			return err
 		}
 		// Every release that can plug in a disk can do so on a SCSI bus.
-		addClaim(spec, d.name, claimName(m, d.name), diskTarget(kubevirtv1.DiskBusSCSI), nil)
+		addClaim(spec, d.Name, claimName(m, d.Name), diskTarget(kubevirtv1.DiskBusSCSI), nil)
 		spec.Volumes[len(spec.Volumes)-1].PersistentVolumeClaim.Hotpluggable = true
 	}
 	return nil
@@ -97,27 +97,27 @@ func (k *kubevirt) addDisks(ctx context.Context, m *v1alpha1.Machine, want wante
 
 // growDisks requests more storage for each disk that is smaller than wanted. A larger disk
 // stays, and is the UserError shrunk.
-func (k *kubevirt) growDisks(ctx context.Context, m *v1alpha1.Machine, want wanted) (shrunk, err error) {
+func (k *Hypervisor) growDisks(ctx context.Context, m *v1alpha1.Machine, want Desired) (shrunk, err error) {
 	claims, err := k.claimsOf(ctx, m)
 	if err != nil {
 		return nil, err
 	}
-	for _, d := range want.disks {
-		i := slices.IndexFunc(claims, func(c corev1.PersistentVolumeClaim) bool { return c.Name == claimName(m, d.name) })
+	for _, d := range want.Disks {
+		i := slices.IndexFunc(claims, func(c corev1.PersistentVolumeClaim) bool { return c.Name == claimName(m, d.Name) })
 		if i < 0 {
 			continue
 		}
 		c := &claims[i]
 		has := c.Spec.Resources.Requests[corev1.ResourceStorage]
-		switch order := d.size.Cmp(has); {
+		switch order := d.Size.Cmp(has); {
 		case order < 0:
-			shrunk = reconcile.UserError{Reason: "DiskCannotShrink", Message: fmt.Sprintf("disk %s has %s, which would be lost in part: write at least that into spec.disks", d.name, has.String())}
+			shrunk = reconcile.UserError{Reason: "DiskCannotShrink", Message: fmt.Sprintf("disk %s has %s, which would be lost in part: write at least that into spec.disks", d.Name, has.String())}
 		case order > 0 && c.Status.Phase == corev1.ClaimBound:
 			before := c.DeepCopy()
-			c.Spec.Resources.Requests[corev1.ResourceStorage] = d.size
+			c.Spec.Resources.Requests[corev1.ResourceStorage] = d.Size
 			_, err := k.guests.Patch(ctx, before, c)
 			if message, refused := kube.Refused(err); refused {
-				return nil, reconcile.UserError{Reason: "DiskCannotGrow", Message: fmt.Sprintf("disk %s cannot grow: allow it in its StorageClass with allowVolumeExpansion, or write %s again (%s)", d.name, has.String(), message)}
+				return nil, reconcile.UserError{Reason: "DiskCannotGrow", Message: fmt.Sprintf("disk %s cannot grow: allow it in its StorageClass with allowVolumeExpansion, or write %s again (%s)", d.Name, has.String(), message)}
 			}
 			if err != nil {
 				return nil, err
@@ -134,7 +134,7 @@ const annotationRestart = "vitistack.io/restart"
 // restart deletes the instance once for each new token, whether it runs or waits for a host;
 // the run strategy creates it again. The instance is recorded before, so that a second attempt
 // does not end its successor. A token counts as used if there is no instance.
-func (k *kubevirt) restart(ctx context.Context, m *v1alpha1.Machine, vm *kubevirtv1.VirtualMachine, s *seen) error {
+func (k *Hypervisor) restart(ctx context.Context, m *v1alpha1.Machine, vm *kubevirtv1.VirtualMachine, s *State) error {
 	token := m.Spec.RestartToken
 	if token == m.Status.RestartToken {
 		return nil
@@ -142,8 +142,8 @@ func (k *kubevirt) restart(ctx context.Context, m *v1alpha1.Machine, vm *kubevir
 	vmi := &kubevirtv1.VirtualMachineInstance{}
 	err := k.guests.Get(ctx, m.Namespace, m.Name, vmi)
 	if kube.NotFound(err) {
-		if s.phase != v1alpha1.MachineRunning {
-			s.restartToken = token
+		if s.Phase != v1alpha1.MachineRunning {
+			s.RestartToken = token
 		}
 		return nil
 	}
@@ -164,14 +164,14 @@ func (k *kubevirt) restart(ctx context.Context, m *v1alpha1.Machine, vm *kubevir
 			return err
 		}
 	}
-	s.restartToken = token
+	s.RestartToken = token
 	return nil
 }
 
 // replaceUnscheduled deletes an instance that no host has taken if the virtual machine has
 // another size now. KubeVirt changes instances that run, and creates new ones from the
 // template, but does not change those that wait for a host.
-func (k *kubevirt) replaceUnscheduled(ctx context.Context, vm *kubevirtv1.VirtualMachine) error {
+func (k *Hypervisor) replaceUnscheduled(ctx context.Context, vm *kubevirtv1.VirtualMachine) error {
 	if vm.Status.PrintableStatus != kubevirtv1.VirtualMachineStatusUnschedulable || vm.Spec.Template == nil {
 		return nil
 	}

@@ -20,16 +20,16 @@ import (
 // kubeconfigKey is the key of the Secret of a KubeVirt in another cluster.
 const kubeconfigKey = "kubeconfig"
 
-// kubevirtBackend is the kind of hypervisor.
-var kubevirtBackend = backend{kinds: kubevirtKinds, open: func(env environment) connector {
-	return func(ctx context.Context, p *v1alpha1.MachineProvider) (hypervisor, error) {
+// KubeVirtBackend is the kind of hypervisor.
+var KubeVirtBackend = Backend{Kinds: kubevirtObjects, Open: func(env Environment) Connector {
+	return func(ctx context.Context, p *v1alpha1.MachineProvider) (Interface, error) {
 		return connectKubeVirt(ctx, env, p)
 	}
 }}
 
-// kubevirtKinds are the kinds that the backend reads and writes, here or in the cluster of a
+// kubevirtObjects are the kinds that the backend reads and writes, here or in the cluster of a
 // kubeconfig.
-var kubevirtKinds = []func(*runtime.Scheme) error{
+var kubevirtObjects = []func(*runtime.Scheme) error{
 	v1alpha2.AddToScheme,
 	kube.Kinds(corev1.SchemeGroupVersion, &corev1.Secret{}, &corev1.Namespace{}, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaimList{}, &corev1.NodeList{}),
 	kube.Kinds(storagev1.SchemeGroupVersion, &storagev1.StorageClassList{}),
@@ -37,25 +37,25 @@ var kubevirtKinds = []func(*runtime.Scheme) error{
 	kube.Kinds(attachmentVersion, &NetworkAttachmentDefinition{}),
 }
 
-// local returns the KubeVirt of the cluster that the function runs in.
-func local(home *kube.Client) *kubevirt { return &kubevirt{home: home, guests: home, owned: true} }
+// Local returns the KubeVirt of the cluster that the function runs in.
+func Local(home *kube.Client) *Hypervisor { return &Hypervisor{home: home, guests: home, owned: true} }
 
 // connectKubeVirt returns the hypervisor of a MachineProvider of type kubevirt: this cluster,
 // or that of the kubeconfig in its credentials.
-func connectKubeVirt(ctx context.Context, env environment, p *v1alpha1.MachineProvider) (hypervisor, error) {
-	k := local(env.home)
-	k.provider, k.defaults = p.Name, defaultsOf(p)
+func connectKubeVirt(ctx context.Context, env Environment, p *v1alpha1.MachineProvider) (Interface, error) {
+	k := Local(env.Home)
+	k.provider, k.defaults = p.Name, DefaultsOf(p)
 	if p.Spec.KubeVirt != nil {
 		k.options = *p.Spec.KubeVirt
 	}
 	if p.Spec.CredentialsRef == nil {
 		if p.Spec.Endpoint != nil && p.Spec.Endpoint.URL != "" {
-			_, err := env.credentials.of(ctx, p)
+			_, err := env.Credentials.Of(ctx, p)
 			return nil, err
 		}
 		return k, nil
 	}
-	data, err := env.credentials.of(ctx, p)
+	data, err := env.Credentials.Of(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -63,13 +63,13 @@ func connectKubeVirt(ctx context.Context, env environment, p *v1alpha1.MachinePr
 	if err != nil {
 		return nil, err
 	}
-	if env.wrap != nil {
-		config.Wrap(env.wrap)
+	if env.Wrap != nil {
+		config.Wrap(env.Wrap)
 	}
 	k.owned = false
-	k.guests, err = kube.NewElsewhere(config, functionName, kubevirtKinds...)
+	k.guests, err = kube.NewElsewhere(config, FunctionName, kubevirtObjects...)
 	if err != nil {
-		return nil, unusable(p, "the cluster of its kubeconfig cannot be reached with it: check its certificates and keys")
+		return nil, UnusableSecret(p, "the cluster of its kubeconfig cannot be reached with it: check its certificates and keys")
 	}
 	return k, nil
 }
@@ -77,14 +77,14 @@ func connectKubeVirt(ctx context.Context, env environment, p *v1alpha1.MachinePr
 // remoteConfig reads a kubeconfig. The endpoint of the MachineProvider overrides its server.
 func remoteConfig(p *v1alpha1.MachineProvider, kubeconfig []byte) (*rest.Config, error) {
 	if len(kubeconfig) == 0 {
-		return nil, unusable(p, "it has no key "+kubeconfigKey+": add the kubeconfig of the KubeVirt cluster under it")
+		return nil, UnusableSecret(p, "it has no key "+kubeconfigKey+": add the kubeconfig of the KubeVirt cluster under it")
 	}
 	config, err := kube.ReadKubeconfig(kubeconfig)
 	switch {
 	case errors.Is(err, kube.ErrReachesHere):
-		return nil, unusable(p, "its kubeconfig names a program or a file: write token, certificates and keys into it")
+		return nil, UnusableSecret(p, "its kubeconfig names a program or a file: write token, certificates and keys into it")
 	case err != nil:
-		return nil, unusable(p, "its key "+kubeconfigKey+" is not a kubeconfig with a current context: write one as kubectl config view --flatten --minify does")
+		return nil, UnusableSecret(p, "its key "+kubeconfigKey+" is not a kubeconfig with a current context: write one as kubectl config view --flatten --minify does")
 	}
 	t := &config.TLSClientConfig
 	config.QPS = -1
@@ -114,6 +114,6 @@ func countProvisionedDisks(claims []corev1.PersistentVolumeClaim, now time.Time)
 		if c.Spec.StorageClassName != nil {
 			class = *c.Spec.StorageClassName
 		}
-		countProvisionedDisk(v1alpha1.ProviderKubeVirt, class, now.Sub(c.CreationTimestamp.Time))
+		CountProvisionedDisk(v1alpha1.ProviderKubeVirt, class, now.Sub(c.CreationTimestamp.Time))
 	}
 }

@@ -16,34 +16,34 @@ import (
 )
 
 // Inspect implements hypervisor.
-func (k *kubevirt) Inspect(ctx context.Context) (health, error) {
+func (k *Hypervisor) Inspect(ctx context.Context) (Health, error) {
 	nodes := &corev1.NodeList{}
 	if err := k.guests.List(ctx, "", "kubevirt.io/schedulable=true", nodes); err != nil {
-		return health{}, k.asUserError(err)
+		return Health{}, k.asUserError(err)
 	}
 	installed := &kubevirtv1.KubeVirtList{}
 	err := k.guests.List(ctx, "", "", installed)
 	if kube.NotFound(err) || (err == nil && len(installed.Items) == 0) {
-		return health{}, notInstalledError{reconcile.UserError{Reason: "KubeVirtNotInstalled", Message: "the cluster has no KubeVirt: install it"}}
+		return Health{}, NotInstalledError{reconcile.UserError{Reason: "KubeVirtNotInstalled", Message: "the cluster has no KubeVirt: install it"}}
 	}
 	if err != nil {
-		return health{}, err
+		return Health{}, err
 	}
-	h := health{}
+	h := Health{}
 	for _, i := range installed.Items {
-		h.version = i.Status.ObservedKubeVirtVersion
+		h.Version = i.Status.ObservedKubeVirtVersion
 	}
 	used, err := k.usage(ctx)
 	if err != nil {
-		return health{}, err
+		return Health{}, err
 	}
 	for _, n := range nodes.Items {
-		h.nodes = append(h.nodes, v1alpha1.ProviderNode{
+		h.Nodes = append(h.Nodes, v1alpha1.ProviderNode{
 			Name: n.Name, Ready: nodeReady(n), CPU: *n.Status.Allocatable.Cpu(), Memory: *n.Status.Allocatable.Memory(),
 			CPUUsed: used[n.Name].cpu, MemoryUsed: used[n.Name].memory,
 		})
 	}
-	h.memoryAvailable, err = k.memoryLeft(ctx, h.nodes)
+	h.MemoryAvailable, err = k.memoryLeft(ctx, h.Nodes)
 	return h, err
 }
 
@@ -57,7 +57,7 @@ var nodeMetrics = schema.GroupVersionResource{Group: "metrics.k8s.io", Version: 
 
 // usage returns what is in use of each host, by name. It is empty if the cluster does not
 // measure it, or does not show it.
-func (k *kubevirt) usage(ctx context.Context) (map[string]usage, error) {
+func (k *Hypervisor) usage(ctx context.Context) (map[string]usage, error) {
 	used := map[string]usage{}
 	for page := (kube.Page{Limit: pageSize}); ; {
 		var list struct {
@@ -93,7 +93,7 @@ var virtualMachines = kubevirtv1.GroupVersion.WithResource("virtualmachines")
 var instances = kubevirtv1.GroupVersion.WithResource("virtualmachineinstances")
 
 // memoryLeft returns the memory of the hosts that take machines, less that of their guests.
-func (k *kubevirt) memoryLeft(ctx context.Context, nodes []v1alpha1.ProviderNode) (*resource.Quantity, error) {
+func (k *Hypervisor) memoryLeft(ctx context.Context, nodes []v1alpha1.ProviderNode) (*resource.Quantity, error) {
 	left := &resource.Quantity{Format: resource.BinarySI}
 	ready := map[string]bool{}
 	for _, n := range nodes {

@@ -14,7 +14,7 @@ import (
 )
 
 // Guests implements guestLister.
-func (k *kubevirt) Guests(ctx context.Context) ([]v1alpha1.Orphan, error) {
+func (k *Hypervisor) Guests(ctx context.Context) ([]v1alpha1.Orphan, error) {
 	var guests []v1alpha1.Orphan
 	for page := (kube.Page{Limit: pageSize, Selector: v1alpha1.LabelManagedBy + "=" + kubevirtManager, Metadata: true}); ; {
 		var list metav1.PartialObjectMetadataList
@@ -38,7 +38,7 @@ func (k *kubevirt) Guests(ctx context.Context) ([]v1alpha1.Orphan, error) {
 }
 
 // RemovalCommand implements guestLister.
-func (k *kubevirt) RemovalCommand(id string) string {
+func (k *Hypervisor) RemovalCommand(id string) string {
 	namespace, name, _ := strings.Cut(id, "/")
 	return fmt.Sprintf("in the cluster of KubeVirt: kubectl --namespace %s delete virtualmachine %s", namespace, name)
 }

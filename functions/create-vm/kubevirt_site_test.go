@@ -53,7 +53,7 @@ func kubevirtSite(r *rig) *site {
 		if err := r.kube.Get(r.Context(), r.namespace, m.Name+"-cloudinit", secret); err != nil {
 			return false
 		}
-		return string(secret.Data["userdata"]) != emptyUserData
+		return string(secret.Data["userdata"]) != EmptyUserData
 	}
 	return s
 }

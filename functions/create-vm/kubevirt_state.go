@@ -33,29 +33,29 @@ import (
 //
 // "Creating, or before" is Running for a machine that has been Running: it is
 // down, but it is not new.
-func readVM(vm *kubevirtv1.VirtualMachine, before v1alpha1.MachinePhase, power v1alpha1.PowerState) seen {
-	s := seen{vmName: vm.Name, phase: v1alpha1.MachineCreating, restart: restartCondition(vm)}
+func readVM(vm *kubevirtv1.VirtualMachine, before v1alpha1.MachinePhase, power v1alpha1.PowerState) State {
+	s := State{VMName: vm.Name, Phase: v1alpha1.MachineCreating, RestartPending: restartCondition(vm)}
 	if before == v1alpha1.MachineRunning || (before == v1alpha1.MachineStopped && power == v1alpha1.PowerStopped) {
-		s.phase = before
+		s.Phase = before
 	}
 	switch status := vm.Status.PrintableStatus; status {
 	case kubevirtv1.VirtualMachineStatusRunning, kubevirtv1.VirtualMachineStatusMigrating:
-		s.phase = v1alpha1.MachineRunning
+		s.Phase = v1alpha1.MachineRunning
 	case kubevirtv1.VirtualMachineStatusPaused:
-		s.phase = v1alpha1.MachineRunning
-		s.reason, s.message = "Paused", "the virtual machine is paused: unpause it at its hypervisor"
+		s.Phase = v1alpha1.MachineRunning
+		s.Reason, s.Message = "Paused", "the virtual machine is paused: unpause it at its hypervisor"
 	case kubevirtv1.VirtualMachineStatusStopped:
 		if power == v1alpha1.PowerStopped {
-			s.phase = v1alpha1.MachineStopped
-			s.reason, s.message = "Stopped", "the machine is off, as spec.powerState asks"
+			s.Phase = v1alpha1.MachineStopped
+			s.Reason, s.Message = "Stopped", "the machine is off, as spec.powerState asks"
 			break
 		}
-		s.reason, s.message = "Starting", "waits for the virtual machine to start"
+		s.Reason, s.Message = "Starting", "waits for the virtual machine to start"
 	case kubevirtv1.VirtualMachineStatusStopping, kubevirtv1.VirtualMachineStatusTerminating:
-		s.reason, s.message = "Stopping", "waits for the virtual machine to stop"
+		s.Reason, s.Message = "Stopping", "waits for the virtual machine to stop"
 	default:
-		s.reason, s.message = whyNotRunning(vm)
-		s.failed = s.reason != "Provisioning" && s.reason != "Starting"
+		s.Reason, s.Message = whyNotRunning(vm)
+		s.Failed = s.Reason != "Provisioning" && s.Reason != "Starting"
 	}
 	return s
 }
@@ -107,16 +107,16 @@ func detailOf(vm *kubevirtv1.VirtualMachine) string {
 }
 
 // readVMI adds what the running instance reports.
-func readVMI(s *seen, vmi *kubevirtv1.VirtualMachineInstance) {
-	s.vmiName, s.nodeName = vmi.Name, vmi.Status.NodeName
+func readVMI(s *State, vmi *kubevirtv1.VirtualMachineInstance) {
+	s.VMIName, s.NodeName = vmi.Name, vmi.Status.NodeName
 	for _, i := range vmi.Status.Interfaces {
 		for _, text := range i.IPs {
 			if a, err := netip.ParseAddr(text); err == nil && !a.IsLinkLocalUnicast() {
-				s.reported = append(s.reported, a.String())
+				s.GuestAddresses = append(s.GuestAddresses, a.String())
 			}
 		}
 	}
-	slices.Sort(s.reported)
+	slices.Sort(s.GuestAddresses)
 }
 
 // unpluggedDisks says which disks of a running virtual machine are not plugged in yet, and
@@ -177,7 +177,7 @@ func chooseClass(classes []storagev1.StorageClass, disk, provider string) (strin
 		return slices.ContainsFunc(classes, func(c storagev1.StorageClass) bool { return c.Name == name })
 	}
 	name := disk
-	if disk == "" || (disk == defaultClass && !exists(defaultClass)) {
+	if disk == "" || (disk == DefaultClass && !exists(DefaultClass)) {
 		name = provider
 	}
 	if name != "" {

@@ -58,32 +58,32 @@ func metaOf(m *v1alpha1.Machine, name string, owned bool) metav1.ObjectMeta {
 func claimName(m *v1alpha1.Machine, name string) string { return kube.Name(m.Name, name) }
 
 // renderClaim renders the PersistentVolumeClaim of a disk in a StorageClass.
-func renderClaim(m *v1alpha1.Machine, d disk, class string, owned bool) *corev1.PersistentVolumeClaim {
+func renderClaim(m *v1alpha1.Machine, d Disk, class string, owned bool) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
-		ObjectMeta: metaOf(m, claimName(m, d.name), owned),
+		ObjectMeta: metaOf(m, claimName(m, d.Name), owned),
 		Spec:       claimSpec(d, class),
 	}
 }
 
-func claimSpec(d disk, class string) corev1.PersistentVolumeClaimSpec {
+func claimSpec(d Disk, class string) corev1.PersistentVolumeClaimSpec {
 	access, volume := corev1.ReadWriteOnce, corev1.PersistentVolumeFilesystem
-	if d.accessMode != "" {
-		access = corev1.PersistentVolumeAccessMode(d.accessMode)
+	if d.AccessMode != "" {
+		access = corev1.PersistentVolumeAccessMode(d.AccessMode)
 	}
-	if d.volumeMode != "" {
-		volume = corev1.PersistentVolumeMode(d.volumeMode)
+	if d.VolumeMode != "" {
+		volume = corev1.PersistentVolumeMode(d.VolumeMode)
 	}
 	return corev1.PersistentVolumeClaimSpec{
 		StorageClassName: &class,
 		AccessModes:      []corev1.PersistentVolumeAccessMode{access},
 		VolumeMode:       &volume,
-		Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: d.size}},
+		Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: d.Size}},
 	}
 }
 
 // renderVM renders the VirtualMachine of a machine. class resolves the StorageClass of a disk;
 // cloudInit is the Secret of the guest's first configuration, or empty if that is inline.
-func renderVM(m *v1alpha1.Machine, w wanted, class func(string) string, options v1alpha1.KubeVirtOptions, cloudInit string, owned bool) *kubevirtv1.VirtualMachine {
+func renderVM(m *v1alpha1.Machine, w Desired, class func(string) string, options v1alpha1.KubeVirtOptions, cloudInit string, owned bool) *kubevirtv1.VirtualMachine {
 	strategy := runStrategy(m.Spec.PowerState)
 	vm := &kubevirtv1.VirtualMachine{
 		ObjectMeta: metaOf(m, m.Name, owned),
@@ -96,32 +96,32 @@ func renderVM(m *v1alpha1.Machine, w wanted, class func(string) string, options 
 		},
 	}
 	spec := &vm.Spec.Template.Spec
-	if host := cmp.Or(m.Spec.NodeName, w.defaults.NodeName); host != "" {
+	if host := cmp.Or(m.Spec.NodeName, w.Defaults.NodeName); host != "" {
 		spec.NodeSelector = map[string]string{corev1.LabelHostname: host}
 	}
 	installers := 0
 	if m.Spec.OS != nil && m.Spec.OS.ISOURI != "" {
 		installers = 1
 	}
-	diskBoot, nicBoot, cdromBoot := bootOrder(m.Spec.BootOrder, len(w.disks), len(w.nics), installers)
-	for i, d := range w.disks {
-		addClaim(spec, d.name, claimName(m, d.name), diskTarget("virtio"), position(diskBoot, i))
-		if image := imageOf(m, w.disks, d); image != "" {
-			vm.Spec.DataVolumeTemplates = append(vm.Spec.DataVolumeTemplates, importTemplate(m, claimName(m, d.name), image, claimSpec(d, class(d.storageClass))))
+	diskBoot, nicBoot, cdromBoot := bootOrder(m.Spec.BootOrder, len(w.Disks), len(w.NICs), installers)
+	for i, d := range w.Disks {
+		addClaim(spec, d.Name, claimName(m, d.Name), diskTarget("virtio"), position(diskBoot, i))
+		if image := imageOf(m, w.Disks, d); image != "" {
+			vm.Spec.DataVolumeTemplates = append(vm.Spec.DataVolumeTemplates, importTemplate(m, claimName(m, d.Name), image, claimSpec(d, class(d.StorageClass))))
 		}
 	}
 	if installers > 0 {
 		addClaim(spec, installerDisk, claimName(m, installerDisk), cdromTarget(), position(cdromBoot, 0))
 		vm.Spec.DataVolumeTemplates = append(vm.Spec.DataVolumeTemplates, importTemplate(m, claimName(m, installerDisk), m.Spec.OS.ISOURI,
-			claimSpec(disk{size: resource.MustParse(installerSize)}, class(""))))
+			claimSpec(Disk{Size: resource.MustParse(installerSize)}, class(""))))
 	}
-	if w.userData != "" || w.networkData != "" {
+	if w.UserData != "" || w.NetworkData != "" {
 		spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, kubevirtv1.Disk{Name: cloudInitDisk, DiskDevice: diskTarget("virtio")})
 		spec.Volumes = append(spec.Volumes, kubevirtv1.Volume{Name: cloudInitDisk, VolumeSource: kubevirtv1.VolumeSource{CloudInitNoCloud: renderCloudInit(w, cloudInit)}})
 	}
-	for i, n := range w.nics {
-		spec.Networks = append(spec.Networks, kubevirtv1.Network{Name: n.name, NetworkSource: kubevirtv1.NetworkSource{
-			Multus: &kubevirtv1.MultusNetwork{NetworkName: attachmentName(n, w.defaults)}}})
+	for i, n := range w.NICs {
+		spec.Networks = append(spec.Networks, kubevirtv1.Network{Name: n.Name, NetworkSource: kubevirtv1.NetworkSource{
+			Multus: &kubevirtv1.MultusNetwork{NetworkName: attachmentName(n, w.Defaults)}}})
 		spec.Domain.Devices.Interfaces = append(spec.Domain.Devices.Interfaces, renderInterface(n, position(nicBoot, i)))
 	}
 	return vm
@@ -134,12 +134,12 @@ func runStrategy(power v1alpha1.PowerState) kubevirtv1.VirtualMachineRunStrategy
 	return kubevirtv1.RunStrategyAlways
 }
 
-func renderDomain(m *v1alpha1.Machine, w wanted, options v1alpha1.KubeVirtOptions) kubevirtv1.DomainSpec {
+func renderDomain(m *v1alpha1.Machine, w Desired, options v1alpha1.KubeVirtOptions) kubevirtv1.DomainSpec {
 	multiqueue, podInterface := true, false
-	memory := w.memory
+	memory := w.Memory
 	d := kubevirtv1.DomainSpec{
 		CPU: &kubevirtv1.CPU{
-			Cores: uint32(w.cores), Threads: uint32(w.threads), Sockets: uint32(w.sockets), Model: options.CPUModel,
+			Cores: uint32(w.Cores), Threads: uint32(w.Threads), Sockets: uint32(w.Sockets), Model: options.CPUModel,
 		},
 		Memory:   &kubevirtv1.Memory{Guest: &memory},
 		Firmware: &kubevirtv1.Firmware{UUID: m.UID, Serial: string(m.UID)},
@@ -220,9 +220,9 @@ func position(numbers []uint, i int) *uint {
 
 // imageOf returns the image of a disk, or nothing: the disk root has one, or the first disk if
 // none has that name.
-func imageOf(m *v1alpha1.Machine, disks []disk, d disk) string {
-	boot := slices.IndexFunc(disks, func(d disk) bool { return d.name == rootDisk })
-	if m.Spec.OS == nil || d.name != disks[max(boot, 0)].name {
+func imageOf(m *v1alpha1.Machine, disks []Disk, d Disk) string {
+	boot := slices.IndexFunc(disks, func(d Disk) bool { return d.Name == RootDisk })
+	if m.Spec.OS == nil || d.Name != disks[max(boot, 0)].Name {
 		return ""
 	}
 	return m.Spec.OS.ImageID
@@ -256,49 +256,49 @@ func importTemplate(m *v1alpha1.Machine, name, url string, claim corev1.Persiste
 	}
 }
 
-func renderCloudInit(w wanted, secret string) *kubevirtv1.CloudInitNoCloudSource {
+func renderCloudInit(w Desired, secret string) *kubevirtv1.CloudInitNoCloudSource {
 	if secret == "" {
-		return &kubevirtv1.CloudInitNoCloudSource{UserData: w.userData, NetworkData: w.networkData}
+		return &kubevirtv1.CloudInitNoCloudSource{UserData: w.UserData, NetworkData: w.NetworkData}
 	}
 	out, ref := &kubevirtv1.CloudInitNoCloudSource{}, &corev1.LocalObjectReference{Name: secret}
-	if w.userData != "" {
+	if w.UserData != "" {
 		out.UserDataSecretRef = ref
 	}
-	if w.networkData != "" {
+	if w.NetworkData != "" {
 		out.NetworkDataSecretRef = ref
 	}
 	return out
 }
 
 // needsSecret reports whether the guest's first configuration cannot be inline.
-func needsSecret(w wanted) bool {
-	return w.secretData || len(w.userData) > maxInlineData || len(w.networkData) > maxInlineData
+func needsSecret(w Desired) bool {
+	return w.SecretUserData || len(w.UserData) > maxInlineData || len(w.NetworkData) > maxInlineData
 }
 
-func renderInterface(n nic, boot *uint) kubevirtv1.Interface {
-	model := string(n.model)
+func renderInterface(n NIC, boot *uint) kubevirtv1.Interface {
+	model := string(n.Model)
 	if model == "" {
 		model = "virtio"
 	}
 	return kubevirtv1.Interface{
-		Name: n.name, Model: model, MacAddress: n.mac, BootOrder: boot,
+		Name: n.Name, Model: model, MacAddress: n.MAC, BootOrder: boot,
 		InterfaceBindingMethod: kubevirtv1.InterfaceBindingMethod{Bridge: &kubevirtv1.InterfaceBridge{}},
 	}
 }
 
 // attachmentName returns the name of the NetworkAttachmentDefinition of an interface. Machines
 // of one network share it.
-func attachmentName(n nic, defaults v1alpha1.ProviderDefaults) string {
-	if n.vlan == 0 {
-		return kube.Name(n.network, bridgeOf(n, defaults))
+func attachmentName(n NIC, defaults v1alpha1.ProviderDefaults) string {
+	if n.VLAN == 0 {
+		return kube.Name(n.Network, bridgeOf(n, defaults))
 	}
-	return kube.Name(n.network, bridgeOf(n, defaults), fmt.Sprintf("vlan%d", n.vlan))
+	return kube.Name(n.Network, bridgeOf(n, defaults), fmt.Sprintf("vlan%d", n.VLAN))
 }
 
-func bridgeOf(n nic, defaults v1alpha1.ProviderDefaults) string {
+func bridgeOf(n NIC, defaults v1alpha1.ProviderDefaults) string {
 	switch {
-	case n.bridge != "":
-		return n.bridge
+	case n.Bridge != "":
+		return n.Bridge
 	case defaults.Bridge != "":
 		return defaults.Bridge
 	default:
@@ -309,13 +309,13 @@ func bridgeOf(n nic, defaults v1alpha1.ProviderDefaults) string {
 // attachmentConfig returns the CNI configuration of an interface: a port of a bridge on the
 // host, without address management, because layer 2 allocates the addresses. The port accepts
 // frames only from the MAC address of the interface.
-func attachmentConfig(n nic, name string, defaults v1alpha1.ProviderDefaults) (string, error) {
+func attachmentConfig(n NIC, name string, defaults v1alpha1.ProviderDefaults) (string, error) {
 	plugin := map[string]any{"type": "bridge", "bridge": bridgeOf(n, defaults), "ipam": map[string]any{}, spoofCheck: true}
-	if n.vlan != 0 {
-		plugin["vlan"] = n.vlan
+	if n.VLAN != 0 {
+		plugin["vlan"] = n.VLAN
 	}
-	if n.mtu != 0 {
-		plugin["mtu"] = n.mtu
+	if n.MTU != 0 {
+		plugin["mtu"] = n.MTU
 	}
 	config, err := json.Marshal(map[string]any{"cniVersion": "1.0.0", "name": name, "plugins": []any{plugin}})
 	if err != nil {

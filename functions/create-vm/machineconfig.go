@@ -28,27 +28,27 @@ const reasonWaitingForMachineConfig = "WaitingForMachineConfig"
 //
 // A virtual machine whose disk is created again must find no configuration: a control plane
 // would join etcd before its earlier member has left.
-func nextHandover(m *v1alpha1.Machine) handover {
+func nextHandover(m *v1alpha1.Machine) Handover {
 	removed := meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionMachineConfigRemoved)
 	switch {
 	case m.MachineConfigSecret() == "":
-		return handoverNone
+		return HandoverNone
 	case m.Installed() && !removed:
-		return handoverTake
+		return HandoverTake
 	case !m.Installed() && m.Annotations[v1alpha1.AnnotationMachineConfig] != "" && !m.HoldsMachineConfig():
-		return handoverGive
+		return HandoverGive
 	default:
-		return handoverNone
+		return HandoverNone
 	}
 }
 
 // addMachineConfig sets the machine configuration of a node as user data. It returns a
 // WaitError if the configuration does not exist yet. If the virtual machine exists, and always
 // after the node has its configuration, the user data configures nothing.
-func (f *function) addMachineConfig(ctx context.Context, m *v1alpha1.Machine, want *wanted) error {
-	want.userData, want.secretData, want.handover = emptyUserData, true, nextHandover(m)
+func (f *function) addMachineConfig(ctx context.Context, m *v1alpha1.Machine, want *Desired) error {
+	want.UserData, want.SecretUserData, want.Handover = EmptyUserData, true, nextHandover(m)
 	made := m.Status.VMName != ""
-	if m.Installed() || (made && want.handover == handoverNone) {
+	if m.Installed() || (made && want.Handover == HandoverNone) {
 		return nil
 	}
 	digest := m.Annotations[v1alpha1.AnnotationMachineConfig]
@@ -68,7 +68,7 @@ func (f *function) addMachineConfig(ctx context.Context, m *v1alpha1.Machine, wa
 	case !metav1.IsControlledBy(secret, m):
 		return reconcile.UserError{Reason: "CloudInitSecretNotAllowed", Message: fmt.Sprintf("Secret %s was not made for this machine: delete it", secret.Name)}
 	}
-	want.userData = string(data)
+	want.UserData = string(data)
 	return nil
 }
 
@@ -93,12 +93,12 @@ func configDigest(data []byte) string {
 
 // setMachineConfigRemoved writes what a hypervisor has done with the machine configuration of
 // a node.
-func setMachineConfigRemoved(m *v1alpha1.Machine, done handover) {
+func setMachineConfigRemoved(m *v1alpha1.Machine, done Handover) {
 	switch done {
-	case handoverGive:
+	case HandoverGive:
 		setCondition(m, v1alpha1.ConditionMachineConfigRemoved, false, "Held", v1alpha1.MachineConfigHeldMessage(m.Annotations[v1alpha1.AnnotationMachineConfig]))
-	case handoverTake:
+	case HandoverTake:
 		setCondition(m, v1alpha1.ConditionMachineConfigRemoved, true, "Removed", "the node has its machine configuration, and the hypervisor does not have it any more")
-	case handoverNone:
+	case HandoverNone:
 	}
 }

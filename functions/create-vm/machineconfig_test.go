@@ -21,24 +21,24 @@ func TestNextHandover(t *testing.T) {
 			setCondition(m, v1alpha1.ConditionMachineConfigRemoved, false, "Held", v1alpha1.MachineConfigHeldMessage(digest))
 		}
 	}
-	removed := func(m *v1alpha1.Machine) { setMachineConfigRemoved(m, handoverTake) }
+	removed := func(m *v1alpha1.Machine) { setMachineConfigRemoved(m, HandoverTake) }
 	for name, tc := range map[string]struct {
 		reason  string
 		changes []change
-		want    handover
+		want    Handover
 	}{
-		"New":       {"its configuration does not exist yet", nil, handoverNone},
-		"Provided":  {"the node needs it", []change{provided}, handoverGive},
-		"Held":      {"the node starts with it", []change{provided, holds(digest)}, handoverNone},
-		"Changed":   {"another one has been provided since", []change{provided, holds("d0")}, handoverGive},
-		"Installed": {"the keys must not stay at the hypervisor", []change{installed, holds(digest)}, handoverTake},
-		"Forgotten": {"what the status does not say may be there", []change{installed}, handoverTake},
-		"Removed":   {"there is nothing left to do", []change{installed, removed}, handoverNone},
-		"Reset":     {"its disk was made anew", []change{provided, removed}, handoverGive},
-		"Waiting":   {"its disk was made anew, and nothing is provided yet", []change{removed}, handoverNone},
+		"New":       {"its configuration does not exist yet", nil, HandoverNone},
+		"Provided":  {"the node needs it", []change{provided}, HandoverGive},
+		"Held":      {"the node starts with it", []change{provided, holds(digest)}, HandoverNone},
+		"Changed":   {"another one has been provided since", []change{provided, holds("d0")}, HandoverGive},
+		"Installed": {"the keys must not stay at the hypervisor", []change{installed, holds(digest)}, HandoverTake},
+		"Forgotten": {"what the status does not say may be there", []change{installed}, HandoverTake},
+		"Removed":   {"there is nothing left to do", []change{installed, removed}, HandoverNone},
+		"Reset":     {"its disk was made anew", []change{provided, removed}, HandoverGive},
+		"Waiting":   {"its disk was made anew, and nothing is provided yet", []change{removed}, HandoverNone},
 		"Stranger": {"it is no node of a cluster", []change{provided, func(m *v1alpha1.Machine) {
 			m.Spec.CloudInit.SecretRef.Name = "my-data"
-		}}, handoverNone},
+		}}, HandoverNone},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -105,7 +105,7 @@ func held(t *testing.T, at func(*rig) *site) {
 			t.Errorf("%s (%s): the node found %q, want %q", name, w.harm, got, first)
 		}
 		r.installed(m)
-		m = r.drive(name, w, "has its configuration taken away", func(m *v1alpha1.Machine) bool { return running(m) && nextHandover(m) == handoverNone })
+		m = r.drive(name, w, "has its configuration taken away", func(m *v1alpha1.Machine) bool { return running(m) && nextHandover(m) == HandoverNone })
 		if err := r.kube.Get(r.Context(), r.namespace, m.MachineConfigSecret(), &corev1.Secret{}); !kube.NotFound(err) {
 			t.Errorf("%s (%s): the Secret is left: %v", name, w.harm, err)
 		}

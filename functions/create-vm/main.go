@@ -12,15 +12,15 @@ import (
 )
 
 func main() {
-	events.Run(functionName, func() (events.Handler, error) {
+	events.Run(FunctionName, func() (events.Handler, error) {
 		reportIgnoredVariables(events.NewLogger(os.Stderr, os.Getenv("LOG_LEVEL")), os.Getenv)
-		client, err := kube.Connect(functionName, kinds()...)
+		client, err := kube.Connect(FunctionName, kinds()...)
 		if err != nil {
 			return nil, err
 		}
 		f := &function{
-			kube: client, connect: connectBackends(backends, environment{home: client, credentials: credentials{client, credentialsNamespaces(os.Getenv)}, namespace: kube.Namespace(os.Getenv)}),
-			local: local(client), images: allowedImages(os.Getenv), optionalPools: networkpool.Optional(os.Getenv), now: time.Now, patience: 5 * time.Second,
+			kube: client, connect: connectBackends(backends, Environment{Home: client, Credentials: Credentials{client, CredentialsNamespaces(os.Getenv)}, Namespace: kube.Namespace(os.Getenv)}),
+			local: Local(client), images: allowedImages(os.Getenv), optionalPools: networkpool.Optional(os.Getenv), now: time.Now, patience: 5 * time.Second,
 		}
 		return f.handle, nil
 	})

@@ -29,7 +29,7 @@ func (u networkError) Unwrap() error { return u.UserError }
 // interfaces when each has its addresses. Until then it returns a WaitError, or a UserError.
 // If a NetworkConfiguration is missing it publishes nothing, so that the machine can still use
 // other networks.
-func (f *function) ensureNetworks(ctx context.Context, m *v1alpha1.Machine) ([]nic, error) {
+func (f *function) ensureNetworks(ctx context.Context, m *v1alpha1.Machine) ([]NIC, error) {
 	var configurations []*v1alpha1.NetworkConfiguration
 	for _, n := range networksOf(m) {
 		nc, err := f.configurationOf(ctx, m, n)
@@ -38,7 +38,7 @@ func (f *function) ensureNetworks(ctx context.Context, m *v1alpha1.Machine) ([]n
 		}
 		configurations = append(configurations, nc)
 	}
-	var nics []nic
+	var nics []NIC
 	for i, n := range networksOf(m) {
 		nc := configurations[i]
 		name, err := f.publishInterface(ctx, m, n, nc)
@@ -68,15 +68,15 @@ func (f *function) ensureNetworks(ctx context.Context, m *v1alpha1.Machine) ([]n
 // checkBridge returns a UserError unless a NetworkPool of the namespace lists the bridge that
 // a NetworkConfiguration names, with the VLAN of its network. A bridge selects another
 // physical network, where the VLAN may belong to another tenant.
-func (f *function) checkBridge(ctx context.Context, nc *v1alpha1.NetworkConfiguration, n nic) error {
-	if n.bridge == "" {
+func (f *function) checkBridge(ctx context.Context, nc *v1alpha1.NetworkConfiguration, n NIC) error {
+	if n.Bridge == "" {
 		return nil
 	}
 	pools, err := networkpool.Of(ctx, f.kube, nc.Namespace, f.optionalPools)
 	if err != nil {
 		return err
 	}
-	if why := pools.CheckBridge(n.bridge, n.vlan); why != "" {
+	if why := pools.CheckBridge(n.Bridge, n.VLAN); why != "" {
 		return networkError{reconcile.UserError{Reason: reasonBridge, Message: fmt.Sprintf("NetworkConfiguration %s: %s", nc.Name, why)}, nc.Name}
 	}
 	return nil

@@ -12,22 +12,22 @@ import (
 
 // late is a hypervisor that answers from the third look on.
 type late struct {
-	hypervisor
+	Interface
 	err   error
 	looks int
 }
 
 // Inspect implements hypervisor.
-func (l *late) Inspect(context.Context) (health, error) {
+func (l *late) Inspect(context.Context) (Health, error) {
 	if l.looks++; l.looks < 3 {
-		return health{}, l.err
+		return Health{}, l.err
 	}
-	return health{version: "1"}, nil
+	return Health{Version: "1"}, nil
 }
 
 func TestNewcomer(t *testing.T) {
 	t.Parallel()
-	missing, wrong := notInstalledError{reconcile.UserError{Reason: "NotInstalled", Message: "install it"}}, reconcile.UserError{Reason: "CredentialsInvalid", Message: "write others"}
+	missing, wrong := NotInstalledError{reconcile.UserError{Reason: "NotInstalled", Message: "install it"}}, reconcile.UserError{Reason: "CredentialsInvalid", Message: "write others"}
 	cases := map[string]struct {
 		reason string
 		phase  v1alpha1.ProviderPhase
@@ -43,7 +43,7 @@ func TestNewcomer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			backend := &late{err: tc.err}
-			f := &function{patience: time.Minute, connect: func(context.Context, *v1alpha1.MachineProvider) (hypervisor, error) { return backend, nil }}
+			f := &function{patience: time.Minute, connect: func(context.Context, *v1alpha1.MachineProvider) (Interface, error) { return backend, nil }}
 			p := &v1alpha1.MachineProvider{Status: v1alpha1.MachineProviderStatus{Phase: tc.phase}}
 			_, err := f.inspect(t.Context(), p)
 			if backend.looks != tc.looks || (err == nil) != (tc.looks == 3) {

@@ -10,30 +10,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
 	proxmoxsim "github.com/vitistack/stack/tests/sim/proxmox"
 	"github.com/vitistack/stack/tests/stand/apiserver"
 )
-
-func TestUIDOfTags(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason, tags, want string
-	}{
-		"Ours":    {"both tags are there", "uid-1-2;vitistack", "1-2"},
-		"Cluster": {"more tags do not matter", "cluster-a;role-worker;uid-1-2;vitistack", "1-2"},
-		"NoUID":   {"nothing says which Machine it was made for", "vitistack", ""},
-		"Foreign": {"somebody else's tag may look alike", "uid-1-2", ""},
-		"None":    {"it has no tags", "", ""},
-	} {
-		if got := uidOfTags(splitTags(tc.tags)); got != tc.want {
-			t.Errorf("%s: %s: got %q, want %q", name, tc.reason, got, tc.want)
-		}
-	}
-}
 
 func TestWithoutMachine(t *testing.T) {
 	t.Parallel()
@@ -150,7 +132,7 @@ func TestNewMachineIsNoOrphan(t *testing.T) {
 		if strings.HasSuffix(req.URL.Path, "/cluster/resources") {
 			once.Do(func() {
 				m := r.machine("new")
-				if err := sim.AddMachine(proxmoxsim.Machine{ID: 20000, Node: "pve1", Config: map[string]string{"name": "new", "tags": tagsOf(m)}}, ""); err != nil {
+				if err := sim.AddMachine(proxmoxsim.Machine{ID: 20000, Node: "pve1", Config: map[string]string{"name": "new", "tags": "vitistack;uid-" + string(m.UID)}}, ""); err != nil {
 					t.Error(err)
 				}
 			})
@@ -163,7 +145,7 @@ func TestNewMachineIsNoOrphan(t *testing.T) {
 	if s := r.providerNow().Status; len(s.Orphans) != 0 {
 		t.Errorf("its Machine exists: %+v", s.Orphans)
 	}
-	if err := sim.AddMachine(proxmoxsim.Machine{ID: 20001, Node: "pve1", Config: map[string]string{"name": "old", "tags": "vitistack;" + tagOf(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{UID: types.UID("gone")}})}}, ""); err != nil {
+	if err := sim.AddMachine(proxmoxsim.Machine{ID: 20001, Node: "pve1", Config: map[string]string{"name": "old", "tags": "vitistack;uid-gone"}}, ""); err != nil {
 		t.Fatal(err)
 	}
 	if s := r.checked(); len(s.Orphans) != 1 || s.Orphans[0].ID != "20001" {

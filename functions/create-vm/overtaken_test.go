@@ -35,11 +35,11 @@ func TestOvertaken(t *testing.T) {
 		})
 	}
 	config := rest.CopyConfig(r.config)
-	client, err := kube.New(config, functionName, kinds()...)
+	client, err := kube.New(config, FunctionName, kinds()...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	slow := &function{kube: client, connect: testConnector(client, r.namespace, through), local: local(client), now: time.Now}
+	slow := &function{kube: client, connect: testConnector(client, r.namespace, through), local: Local(client), now: time.Now}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for armed && ctx.Err() == nil {

@@ -152,7 +152,7 @@ func (f *function) reconcileProvider(ctx context.Context, name, cause string) er
 		return err
 	}
 	setMachineGauges(machines.Items, providers.Items)
-	told := setProviderStatus(p, i.health, countMachines(machines.Items, name), err)
+	told := setProviderStatus(p, i.Health, countMachines(machines.Items, name), err)
 	found := err == nil && setOrphans(p, i, machines.Items, f.now())
 	if _, err := reconcile.PatchStatus(ctx, f.kube, before, p, string(p.Status.Phase), told); err != nil {
 		return err
@@ -166,7 +166,7 @@ func (f *function) reconcileProvider(ctx context.Context, name, cause string) er
 
 // inspection is what a hypervisor has shown.
 type inspection struct {
-	health
+	Health
 	// guests are the virtual machines that the stack made. unlisted is why they are unknown.
 	guests   []v1alpha1.Orphan
 	unlisted error
@@ -184,15 +184,15 @@ func (f *function) inspect(ctx context.Context, p *v1alpha1.MachineProvider) (i 
 	const pause = 250 * time.Millisecond
 	over := time.After(patience)
 	for {
-		var h hypervisor
+		var h Interface
 		if h, err = f.connect(ctx, p); err == nil {
-			i.health, err = h.Inspect(ctx)
+			i.Health, err = h.Inspect(ctx)
 		}
-		if lister, ok := h.(guestLister); ok && err == nil && !p.Spec.Shared {
+		if lister, ok := h.(GuestLister); ok && err == nil && !p.Spec.Shared {
 			i.removalCommand = lister.RemovalCommand
 			i.guests, i.unlisted = lister.Guests(ctx)
 		}
-		if _, refused := asUserError(err); err == nil || (refused && !errors.As(err, new(notInstalledError))) {
+		if _, refused := asUserError(err); err == nil || (refused && !errors.As(err, new(NotInstalledError))) {
 			return i, err
 		}
 		select {
@@ -215,7 +215,7 @@ func countMachines(machines []v1alpha1.Machine, provider string) (n int32) {
 }
 
 // setProviderStatus writes the result of an inspection into the status of a provider.
-func setProviderStatus(p *v1alpha1.MachineProvider, h health, machines int32, err error) reconcile.Outcome {
+func setProviderStatus(p *v1alpha1.MachineProvider, h Health, machines int32, err error) reconcile.Outcome {
 	s := &p.Status
 	s.ObservedGeneration, s.MachineCount = p.Generation, machines
 	if f, ok := asUserError(err); ok {
@@ -226,25 +226,25 @@ func setProviderStatus(p *v1alpha1.MachineProvider, h health, machines int32, er
 		s.Phase = v1alpha1.ProviderOffline
 		return setProviderReady(p, "Unreachable", "the hypervisor does not answer as it should: "+stableMessage(err))
 	}
-	keepSmallChanges(s.Nodes, h.nodes)
-	s.Phase, s.Version, s.Nodes = v1alpha1.ProviderReady, h.version, h.nodes
+	keepSmallChanges(s.Nodes, h.Nodes)
+	s.Phase, s.Version, s.Nodes = v1alpha1.ProviderReady, h.Version, h.Nodes
 	s.Capacity = capacityOf(h)
 	setPrivileges(p, h)
-	setSpoofProtection(p, h.spoofing)
+	setSpoofProtection(p, h.SpoofProtection)
 	return setProviderReady(p, "Healthy", "the hypervisor answers")
 }
 
 // setPrivileges writes which privileges the user of a provider lacks.
-func setPrivileges(p *v1alpha1.MachineProvider, h health) {
+func setPrivileges(p *v1alpha1.MachineProvider, h Health) {
 	const condition = v1alpha1.ConditionPrivilegesGranted
 	switch {
-	case h.missing == nil:
+	case h.MissingPrivileges == nil:
 		meta.RemoveStatusCondition(&p.Status.Conditions, condition)
-	case len(h.missing) == 0:
+	case len(h.MissingPrivileges) == 0:
 		kube.SetCondition(&p.Status.Conditions, p.Generation, condition, true, "PrivilegesGranted", "the user has every privilege that machines need")
 	default:
 		kube.SetCondition(&p.Status.Conditions, p.Generation, condition, false, "PrivilegesMissing",
-			"grant to the user, and to its token if privileges are separated: "+strings.Join(h.missing, ", "))
+			"grant to the user, and to its token if privileges are separated: "+strings.Join(h.MissingPrivileges, ", "))
 	}
 }
 
@@ -278,10 +278,10 @@ func stableMessage(err error) string {
 	return err.Error()
 }
 
-func capacityOf(h health) *v1alpha1.ProviderCapacity {
+func capacityOf(h Health) *v1alpha1.ProviderCapacity {
 	cpu, memory := resource.Quantity{Format: resource.DecimalSI}, resource.Quantity{Format: resource.BinarySI}
 	free := memory
-	for _, n := range h.nodes {
+	for _, n := range h.Nodes {
 		if !n.Ready {
 			continue
 		}
@@ -292,8 +292,8 @@ func capacityOf(h health) *v1alpha1.ProviderCapacity {
 			free.Sub(*n.MemoryUsed)
 		}
 	}
-	if h.memoryAvailable != nil {
-		free = *h.memoryAvailable
+	if h.MemoryAvailable != nil {
+		free = *h.MemoryAvailable
 	}
 	return &v1alpha1.ProviderCapacity{CPU: cpu, Memory: memory, MemoryAvailable: free}
 }
@@ -326,11 +326,11 @@ func isSmallChange(before, now *resource.Quantity, whole resource.Quantity) bool
 
 // setSpoofProtection writes whether machines of a provider can use the MAC address of another
 // machine.
-func setSpoofProtection(p *v1alpha1.MachineProvider, found *finding) {
+func setSpoofProtection(p *v1alpha1.MachineProvider, found *Finding) {
 	const condition = v1alpha1.ConditionSpoofProtection
 	if found == nil {
 		meta.RemoveStatusCondition(&p.Status.Conditions, condition)
 		return
 	}
-	kube.SetCondition(&p.Status.Conditions, p.Generation, condition, found.ok, found.reason, found.message)
+	kube.SetCondition(&p.Status.Conditions, p.Generation, condition, found.OK, found.Reason, found.Message)
 }

@@ -230,7 +230,7 @@ spec:
 		"timestamp": "2026-01-02T03:04:05Z", "window": "10s", "usage": map[string]any{"cpu": cpu, "memory": memory},
 	}}
 	for {
-		_, err = client.Resource(nodeMetrics).Create(r.Context(), measured, metav1.CreateOptions{})
+		_, err = client.Resource(schema.GroupVersionResource{Group: "metrics.k8s.io", Version: "v1beta1", Resource: "nodes"}).Create(r.Context(), measured, metav1.CreateOptions{})
 		if !kube.NotFound(err) {
 			break
 		}

@@ -15,9 +15,9 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// proxmox makes virtual machines on a cluster of Proxmox VE. It lives for one
+// proxmoxHypervisor makes virtual machines on a cluster of Proxmox VE. It lives for one
 // delivery: what it has begun is in the machine's status.
-type proxmox struct {
+type proxmoxHypervisor struct {
 	home     *kube.Client
 	client   *pve.Client
 	provider *v1alpha1.MachineProvider
@@ -43,12 +43,12 @@ const (
 )
 
 // Ensure implements hypervisor.
-func (x *proxmox) Ensure(ctx context.Context, m *v1alpha1.Machine, want wanted) (seen, error) {
+func (x *proxmoxHypervisor) Ensure(ctx context.Context, m *v1alpha1.Machine, want Desired) (State, error) {
 	s, err := x.ensure(ctx, m, want)
 	return s, x.asUserError(err)
 }
 
-func (x *proxmox) ensure(ctx context.Context, m *v1alpha1.Machine, want wanted) (seen, error) {
+func (x *proxmoxHypervisor) ensure(ctx context.Context, m *v1alpha1.Machine, want Desired) (State, error) {
 	recorded := m.Status.Task
 	busy, failed := x.await(ctx, m)
 	if busy {
@@ -56,14 +56,14 @@ func (x *proxmox) ensure(ctx context.Context, m *v1alpha1.Machine, want wanted) 
 	}
 	exists, full := isTaken(recorded, failed), isFull(m, recorded, failed)
 	if failed != nil && !full && !exists {
-		return seen{}, failed
+		return State{}, failed
 	}
 	vm, all, err := x.find(ctx, m)
 	if err != nil {
-		return seen{}, err
+		return State{}, err
 	}
 	if exists && vm == nil {
-		return seen{}, failed
+		return State{}, failed
 	}
 	if full && vm != nil {
 		return x.elsewhere(ctx, m, want, vm, failed)
@@ -96,35 +96,35 @@ func isFull(m *v1alpha1.Machine, recorded *v1alpha1.ProviderTask, failed error) 
 
 // locked observes a virtual machine that Proxmox VE has locked, for a backup for example.
 // It runs on meanwhile, but Proxmox VE refuses every change until the lock is gone.
-func (x *proxmox) locked(ctx context.Context, m *v1alpha1.Machine, want wanted, vm *virtualMachine, lock string) (seen, error) {
+func (x *proxmoxHypervisor) locked(ctx context.Context, m *v1alpha1.Machine, want Desired, vm *virtualMachine, lock string) (State, error) {
 	p, err := x.status(ctx, vm)
 	if err != nil {
-		return seen{}, err
+		return State{}, err
 	}
 	s := underway(m, nil)
-	s.vmName, s.nodeName, s.reason = nameOf(m, vm), vm.node, ""
+	s.VMName, s.NodeName, s.Reason = nameOf(m, vm), vm.node, ""
 	running := p.Status == pve.StatusVirtualMachineRunning
 	if running {
 		x.running(ctx, want, vm, p, &s)
 	} else {
-		s.phase = v1alpha1.MachineStopped
+		s.Phase = v1alpha1.MachineStopped
 	}
 	waiting := running != (m.Spec.PowerState != v1alpha1.PowerStopped) || m.Spec.RestartToken != m.Status.RestartToken || len(x.changes(m, want, vm)) > 0
 	switch {
 	case lock == "suspended":
-		s.reason, s.message = "Suspended", fmt.Sprintf("VM %d is suspended: resume it at Proxmox VE", vm.id)
+		s.Reason, s.Message = "Suspended", fmt.Sprintf("VM %d is suspended: resume it at Proxmox VE", vm.id)
 	case waiting:
-		s.reason, s.message = "Locked", fmt.Sprintf("VM %d is locked (%s): a change of the machine waits until Proxmox VE unlocks it. If nothing works on it any more, run qm unlock %d on node %s",
+		s.Reason, s.Message = "Locked", fmt.Sprintf("VM %d is locked (%s): a change of the machine waits until Proxmox VE unlocks it. If nothing works on it any more, run qm unlock %d on node %s",
 			vm.id, lock, vm.id, vm.node)
 	case !running:
-		s.reason, s.message = "Stopped", "the machine is off, as spec.powerState asks"
+		s.Reason, s.Message = "Stopped", "the machine is off, as spec.powerState asks"
 	}
 	return s, nil
 }
 
 // await looks a recorded task up, and reports whether it still runs. It forgets
 // one that has ended, and returns a fault for one that has failed.
-func (x *proxmox) await(ctx context.Context, m *v1alpha1.Machine) (busy bool, err error) {
+func (x *proxmoxHypervisor) await(ctx context.Context, m *v1alpha1.Machine) (busy bool, err error) {
 	recorded := m.Status.Task
 	if recorded == nil {
 		return false, nil
@@ -157,32 +157,32 @@ func taskFault(action, failure string) error {
 	if reason == insufficient {
 		return f
 	}
-	return retriedUserError{f}
+	return RetriedUserError{f}
 }
 
 const insufficient = "InsufficientResources"
 
 // underway is what is seen of a machine that a task works on.
-func underway(m *v1alpha1.Machine, t *v1alpha1.ProviderTask) seen {
-	s := seen{
-		phase: v1alpha1.MachineCreating, reason: "Provisioning", silent: true, providerID: m.Status.ProviderID, vmName: m.Status.VMName, nodeName: m.Status.NodeName,
-		restartToken: m.Status.RestartToken, task: t,
+func underway(m *v1alpha1.Machine, t *v1alpha1.ProviderTask) State {
+	s := State{
+		Phase: v1alpha1.MachineCreating, Reason: "Provisioning", Polled: true, ProviderID: m.Status.ProviderID, VMName: m.Status.VMName, NodeName: m.Status.NodeName,
+		RestartToken: m.Status.RestartToken, Task: t,
 	}
 	if m.Status.Phase == v1alpha1.MachineRunning || m.Status.Phase == v1alpha1.MachineStopped {
-		s.phase = m.Status.Phase
+		s.Phase = m.Status.Phase
 	}
 	if t == nil {
 		return s
 	}
 	switch t.Action {
 	case actionClaim:
-		s.message = "the virtual machine has its place"
+		s.Message = "the virtual machine has its place"
 	case actionStart:
-		s.reason, s.message = "Starting", "waits for the virtual machine to start"
+		s.Reason, s.Message = "Starting", "waits for the virtual machine to start"
 	case actionStop:
-		s.reason, s.message = "Stopping", "waits for the virtual machine to stop"
+		s.Reason, s.Message = "Stopping", "waits for the virtual machine to stop"
 	default:
-		s.message = "waits for Proxmox VE to " + t.Action + " the virtual machine"
+		s.Message = "waits for Proxmox VE to " + t.Action + " the virtual machine"
 	}
 	return s
 }
@@ -190,7 +190,7 @@ func underway(m *v1alpha1.Machine, t *v1alpha1.ProviderTask) seen {
 // taskOf is a task for a machine's status. Some calls that start one name none.
 func taskOf(action string, t *pve.Task) *v1alpha1.ProviderTask {
 	if t == nil {
-		return &v1alpha1.ProviderTask{ID: unnamedTask, Action: action}
+		return &v1alpha1.ProviderTask{ID: UnnamedTask, Action: action}
 	}
 	return &v1alpha1.ProviderTask{ID: string(t.UPID), Action: action}
 }
@@ -203,24 +203,24 @@ type power struct {
 	CPUs      int32  `json:"cpus"`
 }
 
-func (x *proxmox) status(ctx context.Context, vm *virtualMachine) (p power, err error) {
+func (x *proxmoxHypervisor) status(ctx context.Context, vm *virtualMachine) (p power, err error) {
 	return p, x.client.Get(ctx, vm.path()+"/status/current", &p)
 }
 
 // Inspect implements hypervisor.
-func (x *proxmox) Inspect(ctx context.Context) (health, error) {
+func (x *proxmoxHypervisor) Inspect(ctx context.Context) (Health, error) {
 	var version pve.Version
 	if err := x.client.Get(ctx, "/version", &version); err != nil {
-		return health{}, x.asUserError(err)
+		return Health{}, x.asUserError(err)
 	}
 	all, err := x.resources(ctx)
 	if err != nil {
-		return health{}, x.asUserError(err)
+		return Health{}, x.asUserError(err)
 	}
 	if major := majorOf(version.Version); major != 0 && major < oldestProxmox {
-		return health{}, reconcile.UserError{Reason: "VersionNotSupported", Message: fmt.Sprintf("Proxmox VE %s is not supported: upgrade it to %d or later", version.Version, oldestProxmox)}
+		return Health{}, reconcile.UserError{Reason: "VersionNotSupported", Message: fmt.Sprintf("Proxmox VE %s is not supported: upgrade it to %d or later", version.Version, oldestProxmox)}
 	}
-	h := health{version: version.Version}
+	h := Health{Version: version.Version}
 	for _, r := range all {
 		if r.Type != "node" {
 			continue
@@ -232,64 +232,64 @@ func (x *proxmox) Inspect(ctx context.Context) (health, error) {
 			n.CPUUsed = resource.NewMilliQuantity(int64(r.CPU*r.MaxCPU*1000), resource.DecimalSI)
 			n.MemoryUsed = resource.NewQuantity(r.Mem, resource.BinarySI)
 		}
-		h.nodes = append(h.nodes, n)
+		h.Nodes = append(h.Nodes, n)
 	}
-	if len(h.nodes) == 0 {
-		return health{}, reconcile.UserError{Reason: "PermissionDenied", Message: "Proxmox VE shows no node: grant Sys.Audit on /nodes"}
+	if len(h.Nodes) == 0 {
+		return Health{}, reconcile.UserError{Reason: "PermissionDenied", Message: "Proxmox VE shows no node: grant Sys.Audit on /nodes"}
 	}
-	missing, err := x.missingPrivileges(ctx, h.version, all)
+	missing, err := x.missingPrivileges(ctx, h.Version, all)
 	if err != nil {
-		return health{}, x.asUserError(err)
+		return Health{}, x.asUserError(err)
 	}
-	h.missing = append([]string{}, missing...)
-	if h.spoofing, err = x.inspectSpoofing(ctx); err != nil {
-		return health{}, x.asUserError(err)
+	h.MissingPrivileges = append([]string{}, missing...)
+	if h.SpoofProtection, err = x.inspectSpoofing(ctx); err != nil {
+		return Health{}, x.asUserError(err)
 	}
-	slices.SortFunc(h.nodes, func(a, b v1alpha1.ProviderNode) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(h.Nodes, func(a, b v1alpha1.ProviderNode) int { return strings.Compare(a.Name, b.Name) })
 	return h, nil
 }
 
 // settle brings a virtual machine that exists a step towards what is wanted, and
 // tells what it is.
-func (x *proxmox) settle(ctx context.Context, m *v1alpha1.Machine, want wanted, vm *virtualMachine) (seen, error) {
+func (x *proxmoxHypervisor) settle(ctx context.Context, m *v1alpha1.Machine, want Desired, vm *virtualMachine) (State, error) {
 	if t, err := x.converge(ctx, m, want, vm); err != nil || t != nil {
 		return x.begin(m, vm, t), err
 	}
 	p, err := x.status(ctx, vm)
 	if err != nil {
-		return seen{}, err
+		return State{}, err
 	}
 	s := underway(m, nil)
-	s.vmName, s.nodeName, s.reason, s.handover = nameOf(m, vm), vm.node, "", want.handover
+	s.VMName, s.NodeName, s.Reason, s.Handover = nameOf(m, vm), vm.node, "", want.Handover
 	running := p.Status == pve.StatusVirtualMachineRunning
 	stop := running && m.Spec.PowerState == v1alpha1.PowerStopped
 	restart := m.Spec.RestartToken != m.Status.RestartToken
-	s.restartToken = m.Spec.RestartToken
+	s.RestartToken = m.Spec.RestartToken
 	switch {
 	case stop, running && restart:
 		t, err := x.shutdown(ctx, vm)
 		begun := x.begin(m, vm, taskOf(actionStop, t))
-		begun.restartToken, begun.handover = m.Spec.RestartToken, want.handover
+		begun.RestartToken, begun.Handover = m.Spec.RestartToken, want.Handover
 		return begun, err
 	case running:
 		x.running(ctx, want, vm, p, &s)
 	case m.Spec.PowerState == v1alpha1.PowerStopped:
-		s.phase, s.reason, s.message = v1alpha1.MachineStopped, "Stopped", "the machine is off, as spec.powerState asks"
+		s.Phase, s.Reason, s.Message = v1alpha1.MachineStopped, "Stopped", "the machine is off, as spec.powerState asks"
 	default:
 		if err := x.filterMACs(ctx, vm); err != nil {
-			return seen{}, err
+			return State{}, err
 		}
 		t, err := x.handle(vm).Start(ctx)
 		begun := x.begin(m, vm, taskOf(actionStart, t))
-		begun.restartToken, begun.handover = m.Spec.RestartToken, want.handover
+		begun.RestartToken, begun.Handover = m.Spec.RestartToken, want.Handover
 		return begun, err
 	}
 	return s, nil
 }
 
-func (x *proxmox) begin(m *v1alpha1.Machine, vm *virtualMachine, t *v1alpha1.ProviderTask) seen {
+func (x *proxmoxHypervisor) begin(m *v1alpha1.Machine, vm *virtualMachine, t *v1alpha1.ProviderTask) State {
 	s := underway(m, t)
-	s.vmName, s.nodeName = nameOf(m, vm), vm.node
+	s.VMName, s.NodeName = nameOf(m, vm), vm.node
 	return s
 }
 
@@ -301,22 +301,22 @@ func nameOf(m *v1alpha1.Machine, vm *virtualMachine) string {
 }
 
 // running tells what is to be told of a machine that is on.
-func (x *proxmox) running(ctx context.Context, want wanted, vm *virtualMachine, p power, s *seen) {
-	s.phase = v1alpha1.MachineRunning
+func (x *proxmoxHypervisor) running(ctx context.Context, want Desired, vm *virtualMachine, p power, s *State) {
+	s.Phase = v1alpha1.MachineRunning
 	if p.QMPStatus == pve.StatusVirtualMachinePaused {
-		s.reason, s.message = "Paused", "the virtual machine is paused: resume it at Proxmox VE"
+		s.Reason, s.Message = "Paused", "the virtual machine is paused: resume it at Proxmox VE"
 		return
 	}
-	if p.MaxMem != megabytes(want)<<20 || p.CPUs != want.cores*want.threads*want.sockets {
-		s.restart = fmt.Sprintf("the machine runs with %d CPUs and %s; it gets %d and %s at its next restart: set spec.restartToken",
-			p.CPUs, resource.NewQuantity(p.MaxMem, resource.BinarySI), want.cores*want.threads*want.sockets, want.memory.String())
+	if p.MaxMem != megabytes(want)<<20 || p.CPUs != want.Cores*want.Threads*want.Sockets {
+		s.RestartPending = fmt.Sprintf("the machine runs with %d CPUs and %s; it gets %d and %s at its next restart: set spec.restartToken",
+			p.CPUs, resource.NewQuantity(p.MaxMem, resource.BinarySI), want.Cores*want.Threads*want.Sockets, want.Memory.String())
 	}
-	s.reported = x.addresses(ctx, vm)
+	s.GuestAddresses = x.addresses(ctx, vm)
 }
 
 // addresses are those that the guest's agent reports. A guest without one reports
 // nothing.
-func (x *proxmox) addresses(ctx context.Context, vm *virtualMachine) []string {
+func (x *proxmoxHypervisor) addresses(ctx context.Context, vm *virtualMachine) []string {
 	interfaces, err := x.handle(vm).AgentGetNetworkIFaces(ctx)
 	if err != nil {
 		return nil
@@ -335,28 +335,28 @@ func (x *proxmox) addresses(ctx context.Context, vm *virtualMachine) []string {
 
 // elsewhere takes away a virtual machine that has never been on, since its host has
 // too little memory for it, if another host has enough.
-func (x *proxmox) elsewhere(ctx context.Context, m *v1alpha1.Machine, want wanted, vm *virtualMachine, failed error) (seen, error) {
+func (x *proxmoxHypervisor) elsewhere(ctx context.Context, m *v1alpha1.Machine, want Desired, vm *virtualMachine, failed error) (State, error) {
 	all, err := x.resources(ctx)
 	if err != nil {
-		return seen{}, err
+		return State{}, err
 	}
 	source, err := x.source(ctx, m, all)
 	if err != nil {
-		return seen{}, err
+		return State{}, err
 	}
 	fit, _ := all.rankHosts(x.demandOf(m, want, source))
 	if !slices.ContainsFunc(fit, func(p place) bool { return p.node != vm.node }) {
-		return seen{}, failed
+		return State{}, failed
 	}
 	t, err := x.destroy(ctx, vm)
 	m.Status.ProviderID, m.Status.VMName = proxmoxID("", vm.id), ""
 	s := underway(m, taskOf(actionDelete, t))
-	s.retried = true
+	s.Retried = true
 	return s, err
 }
 
 // shutdown asks the guest to shut down, and cuts its power where it does not.
-func (x *proxmox) shutdown(ctx context.Context, vm *virtualMachine) (*pve.Task, error) {
+func (x *proxmoxHypervisor) shutdown(ctx context.Context, vm *virtualMachine) (*pve.Task, error) {
 	const patience = 120
 	var upid pve.UPID
 	err := x.client.Post(ctx, vm.path()+"/status/shutdown", map[string]any{"forceStop": 1, "timeout": patience}, &upid)

@@ -18,7 +18,7 @@ import (
 // converge writes what differs into the configuration of a virtual machine that
 // exists, makes disks that are missing and grows those that are too small. It
 // returns the task that it has begun, if any: one at a time.
-func (x *proxmox) converge(ctx context.Context, m *v1alpha1.Machine, want wanted, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
+func (x *proxmoxHypervisor) converge(ctx context.Context, m *v1alpha1.Machine, want Desired, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
 	change := x.changes(m, want, vm)
 	if !slices.Contains(splitTags(vm.config["tags"]), tagOf(m)) {
 		if t, err := x.adopt(ctx, m, want, vm, change); err != nil || t != nil {
@@ -39,16 +39,16 @@ func (x *proxmox) converge(ctx context.Context, m *v1alpha1.Machine, want wanted
 
 // moveMachineConfig gives or takes the machine configuration of a node: as a CD in its drive.
 // It returns the task that it has started, or nil if it is done.
-func (x *proxmox) moveMachineConfig(ctx context.Context, m *v1alpha1.Machine, want wanted, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
+func (x *proxmoxHypervisor) moveMachineConfig(ctx context.Context, m *v1alpha1.Machine, want Desired, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
 	volume, _, _ := strings.Cut(vm.config[cloudDrive], ",")
 	switch {
-	case want.handover == handoverTake:
+	case want.Handover == HandoverTake:
 		t, err := x.deleteCD(ctx, m, vm)
 		if err != nil || t == nil {
 			return nil, err
 		}
 		return taskOf(actionDeleteCD, t), nil
-	case want.handover == handoverGive && !strings.HasSuffix(volume, ":iso/"+cdName(m)):
+	case want.Handover == HandoverGive && !strings.HasSuffix(volume, ":iso/"+cdName(m)):
 		cd, t, err := x.provideCD(ctx, m, want, vm)
 		if err != nil || t != nil {
 			return t, err
@@ -61,7 +61,7 @@ func (x *proxmox) moveMachineConfig(ctx context.Context, m *v1alpha1.Machine, wa
 
 // provideCD brings the CD with the first configuration of a machine to the host of its virtual
 // machine. It returns the option of the drive, or the task that brings the CD.
-func (x *proxmox) provideCD(ctx context.Context, m *v1alpha1.Machine, want wanted, vm *virtualMachine) (string, *v1alpha1.ProviderTask, error) {
+func (x *proxmoxHypervisor) provideCD(ctx context.Context, m *v1alpha1.Machine, want Desired, vm *virtualMachine) (string, *v1alpha1.ProviderTask, error) {
 	first := firstBoot(m, want)
 	all, err := x.resources(ctx)
 	if err == nil {
@@ -78,7 +78,7 @@ func (x *proxmox) provideCD(ctx context.Context, m *v1alpha1.Machine, want wante
 }
 
 // changes returns the options that a machine's spec has changed.
-func (x *proxmox) changes(m *v1alpha1.Machine, want wanted, vm *virtualMachine) map[string]string {
+func (x *proxmoxHypervisor) changes(m *v1alpha1.Machine, want Desired, vm *virtualMachine) map[string]string {
 	change := alterable(m, want)
 	if vm.config["protection"] == "1" && change["protection"] == "0" && !strings.Contains(vm.config["description"], protectedLine) {
 		delete(change, "protection") // somebody else protects it
@@ -107,7 +107,7 @@ func same(key, has, value string) bool {
 }
 
 // adopt gives a fresh clone everything that a new machine has.
-func (x *proxmox) adopt(ctx context.Context, m *v1alpha1.Machine, want wanted, vm *virtualMachine, change map[string]string) (*v1alpha1.ProviderTask, error) {
+func (x *proxmoxHypervisor) adopt(ctx context.Context, m *v1alpha1.Machine, want Desired, vm *virtualMachine, change map[string]string) (*v1alpha1.ProviderTask, error) {
 	first := firstBoot(m, want)
 	if first.iso() {
 		drive, t, err := x.provideCD(ctx, m, want, vm)
@@ -116,7 +116,7 @@ func (x *proxmox) adopt(ctx context.Context, m *v1alpha1.Machine, want wanted, v
 		}
 		first.options = map[string]string{cloudDrive: drive}
 	}
-	storage, _, _ := strings.Cut(vm.config[slotOf(vm, 0, disk{name: rootDisk})], ":")
+	storage, _, _ := strings.Cut(vm.config[slotOf(vm, 0, Disk{Name: RootDisk})], ":")
 	for key, value := range x.fixed(m, want, first) {
 		switch key {
 		case "scsihw", "bios", "machine", "ostype", "boot", "numa":
@@ -138,7 +138,7 @@ func (x *proxmox) adopt(ctx context.Context, m *v1alpha1.Machine, want wanted, v
 }
 
 // configure changes options, unless somebody else has changed some meanwhile.
-func (x *proxmox) configure(ctx context.Context, vm *virtualMachine, change map[string]string) error {
+func (x *proxmoxHypervisor) configure(ctx context.Context, vm *virtualMachine, change map[string]string) error {
 	var options []pve.VirtualMachineOption
 	for key, value := range change {
 		options = append(options, pve.VirtualMachineOption{Name: key, Value: value})
@@ -159,8 +159,8 @@ func (x *proxmox) configure(ctx context.Context, vm *virtualMachine, change map[
 }
 
 // disks makes a disk that is missing, or grows one that is too small.
-func (x *proxmox) disks(ctx context.Context, want wanted, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
-	for i, d := range want.disks {
+func (x *proxmoxHypervisor) disks(ctx context.Context, want Desired, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
+	for i, d := range want.Disks {
 		slot := slotOf(vm, i, d)
 		if slot == "" {
 			return x.addDisk(ctx, vm, d)
@@ -169,9 +169,9 @@ func (x *proxmox) disks(ctx context.Context, want wanted, vm *virtualMachine) (*
 		has := sizeOf(properties)
 		if has > gigabytes(d)<<30 {
 			return nil, reconcile.UserError{Reason: "DiskCannotShrink", Message: fmt.Sprintf("disk %s has %s, which would be lost in part: write at least that into spec.disks",
-				d.name, resource.NewQuantity(has, resource.BinarySI))}
+				d.Name, resource.NewQuantity(has, resource.BinarySI))}
 		}
-		if has > 0 && has < d.size.Value() {
+		if has > 0 && has < d.Size.Value() {
 			t, err := x.handle(vm).ResizeDisk(ctx, slot, fmt.Sprintf("%dG", gigabytes(d)))
 			return taskOf(actionResize, t), err
 		}
@@ -181,9 +181,9 @@ func (x *proxmox) disks(ctx context.Context, want wanted, vm *virtualMachine) (*
 
 // slotOf is where a virtual machine has a disk: by its name, which is its serial
 // number, or for the first one where it boots from.
-func slotOf(vm *virtualMachine, index int, d disk) string {
+func slotOf(vm *virtualMachine, index int, d Disk) string {
 	for key, value := range vm.config {
-		if strings.HasPrefix(key, "scsi") && propertiesOf(value)["serial"] == d.name {
+		if strings.HasPrefix(key, "scsi") && propertiesOf(value)["serial"] == d.Name {
 			return key
 		}
 	}
@@ -197,14 +197,14 @@ func slotOf(vm *virtualMachine, index int, d disk) string {
 	return order
 }
 
-func (x *proxmox) addDisk(ctx context.Context, vm *virtualMachine, d disk) (*v1alpha1.ProviderTask, error) {
+func (x *proxmoxHypervisor) addDisk(ctx context.Context, vm *virtualMachine, d Disk) (*v1alpha1.ProviderTask, error) {
 	all, err := x.resources(ctx)
 	if err != nil {
 		return nil, err
 	}
-	storages, refusal := all.findStorages(vm.node, demand{disks: []disk{d}, storage: x.defaults.StorageClass})
+	storages, refusal := all.findStorages(vm.node, demand{disks: []Disk{d}, storage: x.defaults.StorageClass})
 	if refusal != "" {
-		return nil, reconcile.UserError{Reason: insufficient, Message: fmt.Sprintf("node %s cannot take disk %s: %s", vm.node, d.name, refusal)}
+		return nil, reconcile.UserError{Reason: insufficient, Message: fmt.Sprintf("node %s cannot take disk %s: %s", vm.node, d.Name, refusal)}
 	}
 	const slots = 31
 	for i := range slots {
@@ -219,5 +219,5 @@ func (x *proxmox) addDisk(ctx context.Context, vm *virtualMachine, d disk) (*v1a
 		}
 		return taskOf(actionConfigure, t), err
 	}
-	return nil, reconcile.UserError{Reason: "TooManyDisks", Message: fmt.Sprintf("disk %s has no place: Proxmox VE takes %d disks", d.name, slots)}
+	return nil, reconcile.UserError{Reason: "TooManyDisks", Message: fmt.Sprintf("disk %s has no place: Proxmox VE takes %d disks", d.Name, slots)}
 }

@@ -45,7 +45,7 @@ func placeOf(m *v1alpha1.Machine) (node string, vmid int) {
 // begins at a place that the machine's UID gives, so that a second try finds what
 // the first one took and machines do not queue for the same one, or at from, where
 // that is in the range. The claim counts once it is in the machine's status.
-func (x *proxmox) claimVMID(ctx context.Context, m *v1alpha1.Machine, taken map[int]bool, from int) (int, error) {
+func (x *proxmoxHypervisor) claimVMID(ctx context.Context, m *v1alpha1.Machine, taken map[int]bool, from int) (int, error) {
 	first, last := firstVMID, lastVMID
 	if x.options.VMIDStart != 0 {
 		first = int(x.options.VMIDStart)
@@ -84,12 +84,12 @@ func turnOf(m *v1alpha1.Machine, size int) int {
 	return int(hash.Sum64() % uint64(size))
 }
 
-func (x *proxmox) takeVMID(ctx context.Context, m *v1alpha1.Machine, vmid int) (bool, error) {
+func (x *proxmoxHypervisor) takeVMID(ctx context.Context, m *v1alpha1.Machine, vmid int) (bool, error) {
 	holder := string(m.UID)
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: x.namespace, Name: kube.Name("vmid", x.provider.Name, strconv.Itoa(vmid)),
-			Labels:      map[string]string{v1alpha1.LabelManagedBy: functionName, labelHolder: holder},
+			Labels:      map[string]string{v1alpha1.LabelManagedBy: FunctionName, labelHolder: holder},
 			Annotations: map[string]string{v1alpha1.LabelMachine: m.Namespace + "/" + m.Name},
 		},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder},
@@ -113,7 +113,7 @@ func (x *proxmox) takeVMID(ctx context.Context, m *v1alpha1.Machine, vmid int) (
 const labelHolder = "vitistack.io/holder"
 
 // releaseVMIDs gives all VMIDs of a machine back.
-func (x *proxmox) releaseVMIDs(ctx context.Context, m *v1alpha1.Machine) error {
+func (x *proxmoxHypervisor) releaseVMIDs(ctx context.Context, m *v1alpha1.Machine) error {
 	leases := &coordinationv1.LeaseList{}
 	if err := x.home.List(ctx, x.namespace, labelHolder+"="+string(m.UID), leases); err != nil {
 		return err

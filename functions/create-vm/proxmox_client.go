@@ -56,20 +56,20 @@ func (c *connections) to(trust wireclient.TLS) (*http.Transport, error) {
 	return t, nil
 }
 
-// proxmoxBackend is the kind of hypervisor.
-var proxmoxBackend = backend{
-	kinds: []func(*runtime.Scheme) error{kube.Kinds(coordinationv1.SchemeGroupVersion, &coordinationv1.Lease{}, &coordinationv1.LeaseList{})},
-	open: func(env environment) connector {
+// ProxmoxBackend is the kind of hypervisor.
+var ProxmoxBackend = Backend{
+	Kinds: []func(*runtime.Scheme) error{kube.Kinds(coordinationv1.SchemeGroupVersion, &coordinationv1.Lease{}, &coordinationv1.LeaseList{})},
+	Open: func(env Environment) Connector {
 		open := &connections{}
-		return func(ctx context.Context, p *v1alpha1.MachineProvider) (hypervisor, error) {
+		return func(ctx context.Context, p *v1alpha1.MachineProvider) (Interface, error) {
 			return connectProxmox(ctx, env, p, open)
 		}
 	},
 }
 
 // connectProxmox returns the hypervisor of a MachineProvider of type proxmox.
-func connectProxmox(ctx context.Context, env environment, p *v1alpha1.MachineProvider, open *connections) (hypervisor, error) {
-	data, err := env.credentials.of(ctx, p)
+func connectProxmox(ctx context.Context, env Environment, p *v1alpha1.MachineProvider, open *connections) (Interface, error) {
+	data, err := env.Credentials.Of(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -80,17 +80,17 @@ func connectProxmox(ctx context.Context, env environment, p *v1alpha1.MachinePro
 	}
 	through, err := open.to(trust)
 	if err != nil {
-		return nil, unusable(p, err.Error())
+		return nil, UnusableSecret(p, err.Error())
 	}
 	timeout := proxmoxTimeout
 	if end.TimeoutSeconds > 0 {
 		timeout = time.Duration(end.TimeoutSeconds) * time.Second
 	}
 	var under http.RoundTripper = through
-	if env.wrap != nil {
-		under = env.wrap(under)
+	if env.Wrap != nil {
+		under = env.Wrap(under)
 	}
-	options := []pve.Option{pve.WithUserAgent(functionName), pve.WithHTTPClient(&http.Client{
+	options := []pve.Option{pve.WithUserAgent(FunctionName), pve.WithHTTPClient(&http.Client{
 		Transport: truthful{under}, Timeout: timeout,
 		CheckRedirect: outbound.Stay,
 	})}
@@ -102,9 +102,9 @@ func connectProxmox(ctx context.Context, env environment, p *v1alpha1.MachinePro
 		login = true
 		options = append(options, pve.WithCredentials(&pve.Credentials{Username: word(data["username"]), Password: string(data["password"])}), pve.WithDefaultRealm("pam"))
 	default:
-		return nil, unusable(p, "it needs the keys tokenID, for example viti@pve!stack, and tokenSecret, or else username and password")
+		return nil, UnusableSecret(p, "it needs the keys tokenID, for example viti@pve!stack, and tokenSecret, or else username and password")
 	}
-	x := &proxmox{home: env.home, namespace: env.namespace, provider: p, defaults: defaultsOf(p), client: pve.NewClient(strings.TrimRight(end.URL, "/")+"/api2/json", options...)}
+	x := &proxmoxHypervisor{home: env.Home, namespace: env.Namespace, provider: p, defaults: DefaultsOf(p), client: pve.NewClient(strings.TrimRight(end.URL, "/")+"/api2/json", options...)}
 	if p.Spec.Proxmox != nil {
 		x.options = *p.Spec.Proxmox
 	}
@@ -183,7 +183,7 @@ func modified(err error) bool {
 }
 
 // asUserError turns what Proxmox VE refuses into something for people to change.
-func (x *proxmox) asUserError(err error) error {
+func (x *proxmoxHypervisor) asUserError(err error) error {
 	var e *apiError
 	if !errors.As(err, &e) {
 		if untrusted := wireclient.Untrustworthy(err); untrusted != "" {
@@ -193,13 +193,13 @@ func (x *proxmox) asUserError(err error) error {
 	}
 	switch {
 	case e.status == http.StatusUnauthorized:
-		return unusable(x.provider, "Proxmox VE does not accept its credentials: "+e.message)
+		return UnusableSecret(x.provider, "Proxmox VE does not accept its credentials: "+e.message)
 	case e.status == http.StatusForbidden:
 		return reconcile.UserError{Reason: "PermissionDenied", Message: "Proxmox VE: " + e.message + ": grant that privilege to the user, and to its token if privileges are separated"}
 	case e.status == http.StatusBadRequest, e.status == http.StatusNotImplemented && !says(err, "Service Unavailable"):
 		return reconcile.UserError{Reason: "ProxmoxApiError", Message: "Proxmox VE: " + e.message}
 	case e.status == http.StatusInternalServerError:
-		return retriedUserError{reconcile.UserError{Reason: "ProxmoxApiError", Message: "Proxmox VE: " + e.message}}
+		return RetriedUserError{reconcile.UserError{Reason: "ProxmoxApiError", Message: "Proxmox VE: " + e.message}}
 	default:
 		return err
 	}
@@ -214,7 +214,7 @@ type task struct {
 }
 
 // look asks after a task. One that nobody knows any more has ended.
-func (x *proxmox) look(ctx context.Context, upid string) (task, error) {
+func (x *proxmoxHypervisor) look(ctx context.Context, upid string) (task, error) {
 	if !strings.HasPrefix(upid, "UPID:") || strings.Count(upid, ":") < 8 {
 		return task{}, nil
 	}
@@ -232,7 +232,7 @@ func (x *proxmox) look(ctx context.Context, upid string) (task, error) {
 }
 
 // lastWords are the last lines of a task's log that its exit status does not tell.
-func (x *proxmox) lastWords(ctx context.Context, t *pve.Task) string {
+func (x *proxmoxHypervisor) lastWords(ctx context.Context, t *pve.Task) string {
 	const lines = 200
 	log, err := t.Log(ctx, 0, lines)
 	if err != nil {

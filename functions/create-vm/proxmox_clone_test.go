@@ -27,12 +27,12 @@ func TestProxmoxClones(t *testing.T) {
 	}{
 		"linked-moved": {"a linked clone of a shared template can be on another host", true, "shared", "", "pve3", "MachineRunning", "", "pve3", "fast-ssd:base-9001-disk-0/vm-"},
 		"linked-stays": {"one of a host's own template is on that host", true, "local", "", "", "MachineRunning", "", "pve2", "local-lvm:vm-"},
-		"linked-far":   {"it cannot be elsewhere", true, "local", "", "pve3", insufficient, "template local is on a storage of node pve2 alone", "", ""},
+		"linked-far":   {"it cannot be elsewhere", true, "local", "", "pve3", "InsufficientResources", "template local is on a storage of node pve2 alone", "", ""},
 		"full-moved":   {"a full clone on shared storage can be on another host", false, "shared", "fast-ssd", "pve3", "MachineRunning", "", "pve3", "fast-ssd:vm-"},
 		"full-stays":   {"one to a host's own storage is made where the template is", false, "shared", "local-lvm", "", "MachineRunning", "", "pve2", "local-lvm:vm-"},
-		"full-far":     {"it cannot be elsewhere", false, "shared", "local-lvm", "pve1", insufficient, "can only be copied to a shared storage", "", ""},
+		"full-far":     {"it cannot be elsewhere", false, "shared", "local-lvm", "pve1", "InsufficientResources", "can only be copied to a shared storage", "", ""},
 		"full-own":     {"a full clone of a host's own template is on that host", false, "local", "", "", "MachineRunning", "", "pve2", ":vm-"},
-		"full-own-far": {"it cannot be elsewhere", false, "local", "fast-ssd", "pve1", insufficient, "template local is on a storage of node pve2 alone", "", ""},
+		"full-own-far": {"it cannot be elsewhere", false, "local", "fast-ssd", "pve1", "InsufficientResources", "template local is on a storage of node pve2 alone", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

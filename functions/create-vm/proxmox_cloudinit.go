@@ -44,12 +44,12 @@ var snippet = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]*:snippets/[^\s,]+$`)
 //	one user with nothing but keys   no                   drive with ciuser and sshkeys
 //	other                            no                   CD with user and network data
 //	any                              yes                  CD with user and network data
-func firstBoot(m *v1alpha1.Machine, want wanted) firstConfig {
+func firstBoot(m *v1alpha1.Machine, want Desired) firstConfig {
 	given := m.Spec.CloudInit != nil && m.Spec.CloudInit.NetworkData != ""
 	// Proxmox VE would upgrade all packages at the first boot, and write a config drive
 	// instead of NoCloud for the type of Windows guests.
 	o := map[string]string{"ciupgrade": "0", "citype": "nocloud"}
-	userData := strings.TrimSpace(want.userData)
+	userData := strings.TrimSpace(want.UserData)
 	simple := userData == ""
 	if name, keys, ok := simpleUser(userData); ok {
 		simple = true
@@ -63,16 +63,16 @@ func firstBoot(m *v1alpha1.Machine, want wanted) firstConfig {
 		o["cicustom"] = "user=" + userData
 	}
 	if given || !simple {
-		f := firstConfig{userData: want.userData, networkData: want.networkData}
+		f := firstConfig{userData: want.UserData, networkData: want.NetworkData}
 		if f.userData == "" {
-			f.userData = emptyUserData
+			f.userData = EmptyUserData
 		}
 		return f
 	}
 	var servers []string
-	for i, n := range want.nics {
+	for i, n := range want.NICs {
 		o["ipconfig"+strconv.Itoa(i)] = ipConfig(n)
-		for _, s := range n.dns {
+		for _, s := range n.DNS {
 			if !slices.Contains(servers, s) {
 				servers = append(servers, s)
 			}
@@ -159,7 +159,7 @@ func burn(m *v1alpha1.Machine, f firstConfig) ([]byte, error) {
 
 // cd is the volume of a machine's CD, once it is there. Until then it returns the
 // task that brings it.
-func (x *proxmox) cd(ctx context.Context, m *v1alpha1.Machine, all cluster, node string, f firstConfig) (volume string, begun *pve.Task, err error) {
+func (x *proxmoxHypervisor) cd(ctx context.Context, m *v1alpha1.Machine, all cluster, node string, f firstConfig) (volume string, begun *pve.Task, err error) {
 	s, ok := all.storageWithMostRoom(node, "iso")
 	if !ok {
 		return "", nil, reconcile.UserError{Reason: "StorageClassNotFound", Message: "node " + node + " has no storage for ISO images, which the first configuration of the machine needs: allow that content on one"}
@@ -181,7 +181,7 @@ func (x *proxmox) cd(ctx context.Context, m *v1alpha1.Machine, all cluster, node
 // emptyDrive is the option of a drive without a CD, which a running machine takes on too.
 const emptyDrive = "none,media=cdrom"
 
-func (x *proxmox) hasVolume(ctx context.Context, node, storage, content, volume string) (bool, error) {
+func (x *proxmoxHypervisor) hasVolume(ctx context.Context, node, storage, content, volume string) (bool, error) {
 	var volumes []struct {
 		VolID string `json:"volid"`
 	}
@@ -198,7 +198,7 @@ func (x *proxmox) hasVolume(ctx context.Context, node, storage, content, volume 
 
 // deleteCD deletes the CD of a machine, and then empties the drive. In this order a crash in
 // between leaves no CD that nothing names. It returns the task, or nil if there is no CD.
-func (x *proxmox) deleteCD(ctx context.Context, m *v1alpha1.Machine, vm *virtualMachine) (*pve.Task, error) {
+func (x *proxmoxHypervisor) deleteCD(ctx context.Context, m *v1alpha1.Machine, vm *virtualMachine) (*pve.Task, error) {
 	volume, _, _ := strings.Cut(vm.config[cloudDrive], ",")
 	storage, name, ok := strings.Cut(volume, ":")
 	if !ok || name != "iso/"+cdName(m) {
@@ -216,7 +216,7 @@ func (x *proxmox) deleteCD(ctx context.Context, m *v1alpha1.Machine, vm *virtual
 
 // deleteOrphanedCD deletes the CDs of a machine without a virtual machine on every host. It
 // returns the task, or nil if there is no CD.
-func (x *proxmox) deleteOrphanedCD(ctx context.Context, m *v1alpha1.Machine, all cluster) (*pve.Task, error) {
+func (x *proxmoxHypervisor) deleteOrphanedCD(ctx context.Context, m *v1alpha1.Machine, all cluster) (*pve.Task, error) {
 	if m.Spec.CloudInit == nil {
 		return nil, nil
 	}
@@ -234,7 +234,7 @@ func (x *proxmox) deleteOrphanedCD(ctx context.Context, m *v1alpha1.Machine, all
 	return nil, nil
 }
 
-func (x *proxmox) deleteVolume(ctx context.Context, node, storage, volume string) (*pve.Task, error) {
+func (x *proxmoxHypervisor) deleteVolume(ctx context.Context, node, storage, volume string) (*pve.Task, error) {
 	var upid pve.UPID
 	err := x.client.Delete(ctx, "/nodes/"+node+"/storage/"+storage+"/content/"+url.PathEscape(volume), &upid)
 	if err == nil && upid == "" {

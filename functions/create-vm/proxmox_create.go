@@ -22,28 +22,28 @@ import (
 // createMachine creates the virtual machine of a machine, one step in each call: it claims a
 // VMID and a host, which the caller records, then brings what the first boot needs to the
 // host, and then creates the virtual machine.
-func (x *proxmox) createMachine(ctx context.Context, m *v1alpha1.Machine, want wanted, all cluster) (seen, error) {
-	if err := cmp.Or(checkExpressible(m), x.checkSnippet(want.userData)); err != nil {
-		return seen{}, err
+func (x *proxmoxHypervisor) createMachine(ctx context.Context, m *v1alpha1.Machine, want Desired, all cluster) (State, error) {
+	if err := cmp.Or(checkExpressible(m), x.checkSnippet(want.UserData)); err != nil {
+		return State{}, err
 	}
 	m.Status.VMName, m.Status.NodeName = "", ""
 	first := firstBoot(m, want)
 	all, err := x.withCDStorages(ctx, all, first)
 	if err != nil {
-		return seen{}, err
+		return State{}, err
 	}
 	source, err := x.source(ctx, m, all)
 	if err != nil {
-		return seen{}, err
+		return State{}, err
 	}
 	where, err := x.place(ctx, m, want, all, source)
 	if err != nil {
-		return seen{}, err
+		return State{}, err
 	}
 	node, vmid := placeOf(m)
 	if vmid == 0 {
 		if vmid, err = x.claimVMID(ctx, m, all.vmids(), 0); err != nil {
-			return seen{}, err
+			return State{}, err
 		}
 	}
 	if node != where.node {
@@ -51,7 +51,7 @@ func (x *proxmox) createMachine(ctx context.Context, m *v1alpha1.Machine, want w
 		return underway(m, &v1alpha1.ProviderTask{ID: strconv.Itoa(vmid), Action: actionClaim}), nil
 	}
 	if err := x.confirmWanted(ctx, m); err != nil {
-		return seen{}, err
+		return State{}, err
 	}
 	image, fetching, err := x.image(ctx, m, all, where.node)
 	if err != nil || fetching != nil {
@@ -60,7 +60,7 @@ func (x *proxmox) createMachine(ctx context.Context, m *v1alpha1.Machine, want w
 	if first.iso() && source.VMID == 0 {
 		volume, t, err := x.cd(ctx, m, all, where.node, first)
 		if err != nil {
-			return seen{}, err
+			return State{}, err
 		}
 		if t != nil {
 			return underway(m, taskOf(actionUpload, t)), nil
@@ -83,28 +83,28 @@ func (x *proxmox) createMachine(ctx context.Context, m *v1alpha1.Machine, want w
 
 // adoptOrSkipVMID handles a VMID that is in use although the user sees no virtual machine with
 // it. It is the machine's own if an answer was lost. Otherwise the machine gets the next VMID.
-func (x *proxmox) adoptOrSkipVMID(ctx context.Context, m *v1alpha1.Machine, node string, vmid int, all cluster) (seen, error) {
+func (x *proxmoxHypervisor) adoptOrSkipVMID(ctx context.Context, m *v1alpha1.Machine, node string, vmid int, all cluster) (State, error) {
 	vm, err := x.read(ctx, node, vmid)
 	if err == nil && (vm.isOf(m) || vm.isClaimedBy(m)) {
 		return underway(m, taskOf(actionCreate, nil)), nil
 	}
 	if err != nil && !missing(err) && !denied(err) {
-		return seen{}, err
+		return State{}, err
 	}
 	used := all.vmids()
 	used[vmid] = true
 	next, err := x.claimVMID(ctx, m, used, vmid+1)
 	if err != nil {
-		return seen{}, err
+		return State{}, err
 	}
 	m.Status.ProviderID = proxmoxID(node, next)
-	return seen{}, retriedUserError{reconcile.UserError{Reason: "VMIDTaken", Message: fmt.Sprintf("VMID %d belongs to a virtual machine that the user of MachineProvider %s cannot see; VMID %d is tried next: "+
+	return State{}, RetriedUserError{reconcile.UserError{Reason: "VMIDTaken", Message: fmt.Sprintf("VMID %d belongs to a virtual machine that the user of MachineProvider %s cannot see; VMID %d is tried next: "+
 		"reserve VMIDs for this provider in spec.proxmox.vmidStart and vmidEnd, or grant VM.Audit on /vms", vmid, x.provider.Name, next)}}
 }
 
 // confirmWanted returns an error for a machine that is being deleted, or whose placement
 // another delivery has written. It is the last check before something is created.
-func (x *proxmox) confirmWanted(ctx context.Context, m *v1alpha1.Machine) error {
+func (x *proxmoxHypervisor) confirmWanted(ctx context.Context, m *v1alpha1.Machine) error {
 	now := &v1alpha1.Machine{}
 	if err := x.home.Get(ctx, m.Namespace, m.Name, now); err != nil {
 		return err
@@ -136,7 +136,7 @@ func checkExpressible(m *v1alpha1.Machine) error {
 
 // checkSnippet returns a UserError for a snippet that the platform team has not listed,
 // because the snippets of a storage may belong to other tenants.
-func (x *proxmox) checkSnippet(userData string) error {
+func (x *proxmoxHypervisor) checkSnippet(userData string) error {
 	name := strings.TrimSpace(userData)
 	if !snippet.MatchString(name) || slices.Contains(x.options.AllowedSnippets, name) {
 		return nil
@@ -154,7 +154,7 @@ func isInstaller(text string) bool {
 }
 
 // create creates a virtual machine with disks of its own.
-func (x *proxmox) create(ctx context.Context, m *v1alpha1.Machine, want wanted, where place, vmid int, image string, first firstConfig) (*pve.Task, error) {
+func (x *proxmoxHypervisor) create(ctx context.Context, m *v1alpha1.Machine, want Desired, where place, vmid int, image string, first firstConfig) (*pve.Task, error) {
 	options := x.fixed(m, want, first)
 	if options[cloudDrive] == "" {
 		options[cloudDrive] = where.storages[0] + ":cloudinit"
@@ -176,7 +176,7 @@ func (x *proxmox) create(ctx context.Context, m *v1alpha1.Machine, want wanted, 
 }
 
 // source returns the template from which a machine is cloned, or nothing.
-func (x *proxmox) source(ctx context.Context, m *v1alpha1.Machine, all cluster) (item, error) {
+func (x *proxmoxHypervisor) source(ctx context.Context, m *v1alpha1.Machine, all cluster) (item, error) {
 	id := imageID(m)
 	if id == "" || imageURL(m) != "" {
 		return item{}, nil
@@ -224,7 +224,7 @@ func (vm *virtualMachine) isShared(all cluster) bool {
 
 // clone copies a template. The copy has the options of the template at first, and the
 // description that marks it as the machine's.
-func (x *proxmox) clone(ctx context.Context, m *v1alpha1.Machine, where place, source item, vmid int) (*pve.Task, error) {
+func (x *proxmoxHypervisor) clone(ctx context.Context, m *v1alpha1.Machine, where place, source item, vmid int) (*pve.Task, error) {
 	options := &pve.VirtualMachineCloneOptions{NewID: vmid, Name: hostnameOf(m), Description: describe(m), Pool: x.options.Pool}
 	if !x.options.LinkedClone {
 		options.Full, options.Storage = true, where.storages[0]
@@ -260,7 +260,7 @@ func imageURL(m *v1alpha1.Machine) string {
 // image returns the volume of a machine's image on a host, and nothing if the machine has no
 // image. Until the volume is there it returns the task that fetches it. Machines with the same
 // image share the volume.
-func (x *proxmox) image(ctx context.Context, m *v1alpha1.Machine, all cluster, node string) (volume string, begun *v1alpha1.ProviderTask, err error) {
+func (x *proxmoxHypervisor) image(ctx context.Context, m *v1alpha1.Machine, all cluster, node string) (volume string, begun *v1alpha1.ProviderTask, err error) {
 	from := imageURL(m)
 	if from == "" {
 		return "", nil, nil

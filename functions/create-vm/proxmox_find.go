@@ -18,7 +18,7 @@ type virtualMachine struct {
 	config map[string]string
 }
 
-func (x *proxmox) handle(vm *virtualMachine) *pve.VirtualMachine {
+func (x *proxmoxHypervisor) handle(vm *virtualMachine) *pve.VirtualMachine {
 	h := &pve.VirtualMachine{}
 	h.New(x.client, vm.node, vm.id)
 	return h
@@ -29,7 +29,7 @@ func (vm *virtualMachine) path() string { return fmt.Sprintf("/nodes/%s/qemu/%d"
 // find returns the machine's virtual machine: at the recorded place, or else by its UID in the
 // whole cluster, whose resources it then returns too. It returns nil if there is none. Another
 // virtual machine with the recorded VMID ends the claim.
-func (x *proxmox) find(ctx context.Context, m *v1alpha1.Machine) (*virtualMachine, cluster, error) {
+func (x *proxmoxHypervisor) find(ctx context.Context, m *v1alpha1.Machine) (*virtualMachine, cluster, error) {
 	node, vmid := placeOf(m)
 	if node != "" && m.Status.VMName != "" {
 		vm, err := x.read(ctx, node, vmid)
@@ -68,7 +68,7 @@ func (x *proxmox) find(ctx context.Context, m *v1alpha1.Machine) (*virtualMachin
 // isUnusedVMID reports whether no virtual machine has a VMID, after an error of reading it. A
 // user whose rights come from a pool cannot read the configuration of a deleted virtual
 // machine, because it is in no pool. So it asks Proxmox VE whether the VMID is unused.
-func (x *proxmox) isUnusedVMID(ctx context.Context, vmid int, err error) bool {
+func (x *proxmoxHypervisor) isUnusedVMID(ctx context.Context, vmid int, err error) bool {
 	if missing(err) || !denied(err) {
 		return missing(err)
 	}
@@ -77,7 +77,7 @@ func (x *proxmox) isUnusedVMID(ctx context.Context, vmid int, err error) bool {
 }
 
 // read reads a virtual machine's configuration with its pending changes.
-func (x *proxmox) read(ctx context.Context, node string, vmid int) (*virtualMachine, error) {
+func (x *proxmoxHypervisor) read(ctx context.Context, node string, vmid int) (*virtualMachine, error) {
 	vm := &virtualMachine{id: vmid, node: node, config: map[string]string{}}
 	var config map[string]any
 	if err := x.client.Get(ctx, vm.path()+"/config", &config); err != nil {

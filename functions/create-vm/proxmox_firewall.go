@@ -14,7 +14,7 @@ type firewallOptions struct {
 
 // filterMACs has Proxmox VE drop what a machine sends from a MAC address that is not its
 // own. All other traffic passes: what a platform team has set itself stays.
-func (x *proxmox) filterMACs(ctx context.Context, vm *virtualMachine) error {
+func (x *proxmoxHypervisor) filterMACs(ctx context.Context, vm *virtualMachine) error {
 	var has firewallOptions
 	if err := x.client.Get(ctx, vm.path()+"/firewall/options", &has); err != nil {
 		return err
@@ -32,20 +32,20 @@ func (x *proxmox) filterMACs(ctx context.Context, vm *virtualMachine) error {
 
 // inspectSpoofing returns whether machines can use the MAC addresses of others. The firewall of
 // a machine works only if that of the datacenter is on.
-func (x *proxmox) inspectSpoofing(ctx context.Context) (*finding, error) {
+func (x *proxmoxHypervisor) inspectSpoofing(ctx context.Context) (*Finding, error) {
 	var options struct {
 		Enable int `json:"enable"`
 	}
 	err := x.client.Get(ctx, "/cluster/firewall/options", &options)
 	switch {
 	case denied(err):
-		return &finding{reason: "FirewallUnknown", message: "the user may not see whether the firewall of the datacenter is on: grant it Sys.Audit on /"}, nil
+		return &Finding{Reason: "FirewallUnknown", Message: "the user may not see whether the firewall of the datacenter is on: grant it Sys.Audit on /"}, nil
 	case err != nil:
 		return nil, err
 	case options.Enable == 0:
-		return &finding{reason: "FirewallDisabled", message: "the firewall of the datacenter is off, and with it the MAC filter of every machine, so that a machine can pass for another one on its network: " +
+		return &Finding{Reason: "FirewallDisabled", Message: "the firewall of the datacenter is off, and with it the MAC filter of every machine, so that a machine can pass for another one on its network: " +
 			"allow what reaches the hosts (only SSH and port 8006 from their own network are allowed without a rule), and then run on one of them: pvesh set /cluster/firewall/options --enable 1"}, nil
 	default:
-		return &finding{ok: true, reason: "MACFilter", message: "machines send from their own MAC addresses only"}, nil
+		return &Finding{OK: true, Reason: "MACFilter", Message: "machines send from their own MAC addresses only"}, nil
 	}
 }

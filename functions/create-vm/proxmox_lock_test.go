@@ -21,7 +21,7 @@ func TestProxmoxLock(t *testing.T) {
 	})
 	r.machine("m1")
 	m := r.drive("m1", &wire{}, "runs", running)
-	_, vmid := placeOf(m)
+	vmid := vmidOf(m)
 	lock := func(value string) {
 		t.Helper()
 		if err := sim.Set(vmid, "lock", value); err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // Guests implements guestLister.
-func (x *proxmox) Guests(ctx context.Context) ([]v1alpha1.Orphan, error) {
+func (x *proxmoxHypervisor) Guests(ctx context.Context) ([]v1alpha1.Orphan, error) {
 	all, err := x.resources(ctx)
 	if err != nil {
 		return nil, x.asUserError(err)
@@ -41,6 +41,6 @@ func uidOfTags(tags []string) (uid string) {
 }
 
 // RemovalCommand implements guestLister.
-func (x *proxmox) RemovalCommand(id string) string {
+func (x *proxmoxHypervisor) RemovalCommand(id string) string {
 	return fmt.Sprintf("on its node: qm stop %[1]s; qm destroy %[1]s --purge", id)
 }

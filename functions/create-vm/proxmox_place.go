@@ -46,7 +46,7 @@ func (i item) has(content string) bool {
 // cluster lists the resources of a cluster of Proxmox VE.
 type cluster []item
 
-func (x *proxmox) resources(ctx context.Context) (all cluster, err error) {
+func (x *proxmoxHypervisor) resources(ctx context.Context) (all cluster, err error) {
 	return all, x.client.Get(ctx, "/cluster/resources", &all)
 }
 
@@ -91,7 +91,7 @@ type demand struct {
 	field  string
 	memory int64
 	cpus   int32
-	disks  []disk
+	disks  []Disk
 	// storage is what disks are on that name none, or empty.
 	storage string
 	// group are the tags that machines share which are to be spread.
@@ -180,8 +180,8 @@ func (c cluster) findStorages(node string, d demand) (storages []string, refusal
 		}
 	}
 	for _, disk := range d.disks {
-		name := disk.storageClass
-		if name == "" || name == defaultClass {
+		name := disk.StorageClass
+		if name == "" || name == DefaultClass {
 			name = d.storage
 		}
 		if name == "" {
@@ -195,7 +195,7 @@ func (c cluster) findStorages(node string, d demand) (storages []string, refusal
 		if !ok || !s.has("images") {
 			return nil, "it has no storage " + name + " for disks"
 		}
-		if left[name] -= disk.size.Value(); left[name] < 0 {
+		if left[name] -= disk.Size.Value(); left[name] < 0 {
 			return nil, "its storage " + name + " is full"
 		}
 		storages = append(storages, name)
@@ -221,7 +221,7 @@ func (c cluster) classes() []string {
 
 // place chooses the host of a machine: the one that it has if that can still take it, or else
 // the first of the ranked hosts that has its bridges.
-func (x *proxmox) place(ctx context.Context, m *v1alpha1.Machine, want wanted, all cluster, source item) (place, error) {
+func (x *proxmoxHypervisor) place(ctx context.Context, m *v1alpha1.Machine, want Desired, all cluster, source item) (place, error) {
 	d := x.demandOf(m, want, source)
 	if err := all.checkNamed(d); err != nil {
 		return place{}, err
@@ -270,8 +270,8 @@ func (x *proxmox) place(ctx context.Context, m *v1alpha1.Machine, want wanted, a
 func (c cluster) checkNamed(d demand) error {
 	classes := c.classes()
 	for _, dk := range d.disks {
-		if named := dk.storageClass != "" && dk.storageClass != defaultClass; named && !slices.Contains(classes, dk.storageClass) {
-			return reconcile.UserError{Reason: "StorageClassNotFound", Message: fmt.Sprintf("Proxmox VE has no storage %s for disk %s: name one of %s", dk.storageClass, dk.name, strings.Join(classes, ", "))}
+		if named := dk.StorageClass != "" && dk.StorageClass != DefaultClass; named && !slices.Contains(classes, dk.StorageClass) {
+			return reconcile.UserError{Reason: "StorageClassNotFound", Message: fmt.Sprintf("Proxmox VE has no storage %s for disk %s: name one of %s", dk.StorageClass, dk.Name, strings.Join(classes, ", "))}
 		}
 	}
 	var nodes []string
@@ -287,9 +287,9 @@ func (c cluster) checkNamed(d demand) error {
 	return nil
 }
 
-func (x *proxmox) demandOf(m *v1alpha1.Machine, want wanted, source item) demand {
+func (x *proxmoxHypervisor) demandOf(m *v1alpha1.Machine, want Desired, source item) demand {
 	d := demand{
-		node: m.Spec.NodeName, field: "spec.nodeName", memory: megabytes(want) << 20, cpus: want.cores * want.threads * want.sockets, disks: want.disks,
+		node: m.Spec.NodeName, field: "spec.nodeName", memory: megabytes(want) << 20, cpus: want.Cores * want.Threads * want.Sockets, disks: want.Disks,
 		storage: x.defaults.StorageClass,
 	}
 	if d.node == "" {
@@ -312,8 +312,8 @@ func (x *proxmox) demandOf(m *v1alpha1.Machine, want wanted, source item) demand
 }
 
 // missingBridge returns a bridge that a machine needs and a node lacks, or nothing.
-func (x *proxmox) missingBridge(ctx context.Context, node string, want wanted) (string, error) {
-	if len(want.nics) == 0 {
+func (x *proxmoxHypervisor) missingBridge(ctx context.Context, node string, want Desired) (string, error) {
+	if len(want.NICs) == 0 {
 		return "", nil
 	}
 	var networks []struct {
@@ -322,7 +322,7 @@ func (x *proxmox) missingBridge(ctx context.Context, node string, want wanted) (
 	if err := x.client.Get(ctx, "/nodes/"+node+"/network?type=any_bridge", &networks); err != nil {
 		return "", err
 	}
-	for _, n := range want.nics {
+	for _, n := range want.NICs {
 		bridge := x.bridge(n)
 		if !slices.ContainsFunc(networks, func(i struct {
 			Iface string `json:"iface"`
@@ -336,4 +336,4 @@ func (x *proxmox) missingBridge(ctx context.Context, node string, want wanted) (
 }
 
 // bridge returns the bridge of an interface.
-func (x *proxmox) bridge(n nic) string { return cmp.Or(n.bridge, x.defaults.Bridge, "vmbr0") }
+func (x *proxmoxHypervisor) bridge(n NIC) string { return cmp.Or(n.Bridge, x.defaults.Bridge, "vmbr0") }

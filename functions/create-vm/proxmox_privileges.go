@@ -45,7 +45,7 @@ func majorOf(version string) int {
 }
 
 // privileges returns what the user may do on a path.
-func (x *proxmox) privileges(ctx context.Context, path string) ([]string, error) {
+func (x *proxmoxHypervisor) privileges(ctx context.Context, path string) ([]string, error) {
 	var paths map[string]map[string]any
 	if err := x.client.Get(ctx, "/access/permissions?path="+url.QueryEscape(path), &paths); err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (x *proxmox) privileges(ctx context.Context, path string) ([]string, error)
 }
 
 // lacksPrivileges returns those of some privileges that the user lacks on a path, as text.
-func (x *proxmox) lacksPrivileges(ctx context.Context, path string, needed ...string) (missing []string, err error) {
+func (x *proxmoxHypervisor) lacksPrivileges(ctx context.Context, path string, needed ...string) (missing []string, err error) {
 	has, err := x.privileges(ctx, path)
 	for _, privilege := range needed {
 		if err == nil && !slices.Contains(has, privilege) {
@@ -69,7 +69,7 @@ func (x *proxmox) lacksPrivileges(ctx context.Context, path string, needed ...st
 }
 
 // missingPrivileges returns every privilege that the user lacks for a Machine of any kind.
-func (x *proxmox) missingPrivileges(ctx context.Context, version string, all cluster) (missing []string, err error) {
+func (x *proxmoxHypervisor) missingPrivileges(ctx context.Context, version string, all cluster) (missing []string, err error) {
 	agent := "VM.GuestAgent.Audit"
 	if majorOf(version) < agentPrivileges {
 		agent = "VM.Monitor"
@@ -107,7 +107,7 @@ func (x *proxmox) missingPrivileges(ctx context.Context, version string, all clu
 
 // missingOnStorages returns what the user lacks on the storage for a content on which it
 // lacks the least. It is empty where one storage grants everything, or there is none.
-func (x *proxmox) missingOnStorages(ctx context.Context, all cluster, content string, needed []string) (least []string, err error) {
+func (x *proxmoxHypervisor) missingOnStorages(ctx context.Context, all cluster, content string, needed []string) (least []string, err error) {
 	var seen []string
 	for _, s := range all {
 		named := content != "images" || x.defaults.StorageClass == "" || s.Storage == x.defaults.StorageClass
@@ -133,7 +133,7 @@ func (x *proxmox) missingOnStorages(ctx context.Context, all cluster, content st
 // user may not delete a CD again: that needs Datastore.Allocate (pve-storage,
 // PVE/API2/Storage/Content.pm). A CD holds keys, so none is made that would stay. A guest
 // without a CD needs none of them.
-func (x *proxmox) withCDStorages(ctx context.Context, all cluster, first firstConfig) (cluster, error) {
+func (x *proxmoxHypervisor) withCDStorages(ctx context.Context, all cluster, first firstConfig) (cluster, error) {
 	if !first.iso() {
 		return all, nil
 	}

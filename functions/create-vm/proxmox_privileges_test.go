@@ -108,7 +108,7 @@ func TestProxmoxCDPrivilege(t *testing.T) {
 	}
 	sim.SetUser(proxmoxsim.User{Name: pveUser, Grants: pveGrants})
 	m = r.drive("m1", &wire{}, "runs with the documented role", running)
-	if !slices.ContainsFunc(sim.Volumes(), func(v string) bool { return strings.Contains(v, "local:iso/"+cdName(m)) }) {
+	if !slices.ContainsFunc(sim.Volumes(), func(v string) bool { return strings.Contains(v, "local:iso/"+cdFile(m)) }) {
 		t.Errorf("no CD: %v", sim.Volumes())
 	}
 	r.clean(m, &wire{})

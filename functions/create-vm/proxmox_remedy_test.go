@@ -33,7 +33,7 @@ func TestProxmoxRemedies(t *testing.T) {
 		"elsewhere": {func(s *v1alpha1.MachineSpec) { s.NodeName = "pve9" }, "NodeNotFound", "write one of pve1, pve2, pve3 into spec.nodeName",
 			func(s *v1alpha1.MachineSpec) { s.NodeName = "pve2" }},
 		"anywhere": {func(s *v1alpha1.MachineSpec) { s.NodeName = "pve9" }, "NodeNotFound", "or leave it out", func(s *v1alpha1.MachineSpec) { s.NodeName = "" }},
-		"less":     {memory("500Gi"), insufficient, "or ask for less", memory("4Gi")},
+		"less":     {memory("500Gi"), "InsufficientResources", "or ask for less", memory("4Gi")},
 		"classy":   {root(v1alpha1.MachineDisk{StorageClass: "slow"}), "StorageClassNotFound", "name one of fast-ssd, local-lvm", root(v1alpha1.MachineDisk{StorageClass: "local-lvm"})},
 		"shared":   {root(v1alpha1.MachineDisk{AccessMode: "ReadWriteMany"}), "NotSupported", "leave out accessMode", root(v1alpha1.MachineDisk{})},
 		"packed": {func(s *v1alpha1.MachineSpec) { s.OS = &v1alpha1.MachineOS{ImageID: "https://x/debian.raw.xz"} }, "ImageNotSupported", "images that end with .qcow2",

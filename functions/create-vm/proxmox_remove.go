@@ -12,12 +12,12 @@ import (
 )
 
 // Remove implements hypervisor.
-func (x *proxmox) Remove(ctx context.Context, m *v1alpha1.Machine) (string, error) {
+func (x *proxmoxHypervisor) Remove(ctx context.Context, m *v1alpha1.Machine) (string, error) {
 	waitsFor, err := x.remove(ctx, m)
 	return waitsFor, x.asUserError(err)
 }
 
-func (x *proxmox) remove(ctx context.Context, m *v1alpha1.Machine) (string, error) {
+func (x *proxmoxHypervisor) remove(ctx context.Context, m *v1alpha1.Machine) (string, error) {
 	if busy, err := x.await(ctx, m); err != nil || busy {
 		return "the task of Proxmox VE", err
 	}
@@ -71,7 +71,7 @@ func (x *proxmox) remove(ctx context.Context, m *v1alpha1.Machine) (string, erro
 	return begun(actionDelete, t, err)
 }
 
-func (x *proxmox) destroy(ctx context.Context, vm *virtualMachine) (*pve.Task, error) {
+func (x *proxmoxHypervisor) destroy(ctx context.Context, vm *virtualMachine) (*pve.Task, error) {
 	var upid pve.UPID
 	err := x.client.DeleteWithParams(ctx, vm.path(), &pve.VirtualMachineDeleteOptions{Purge: true, DestroyUnreferencedDisks: true}, &upid)
 	if missing(err) {

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"hash/fnv"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -80,6 +82,22 @@ func (r *rig) pve(options proxmoxsim.Options, change func(*v1alpha1.MachineProvi
 // defaultNamespace is where VMIDs are claimed.
 const defaultNamespace = "vitistack-system"
 
+// vmidOf returns the VMID in the status of a Machine, or 0.
+func vmidOf(m *v1alpha1.Machine) (vmid int) {
+	_, _ = fmt.Sscan(path.Base(m.Status.ProviderID), &vmid)
+	return vmid
+}
+
+// preferredVMID returns the VMID of a range that a Machine claims if it is unused.
+func preferredVMID(m *v1alpha1.Machine, first, last uint64) int {
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(m.UID))
+	return int(first + hash.Sum64()%(last-first+1))
+}
+
+// cdFile returns the name of the CD with the first configuration of a Machine.
+func cdFile(m *v1alpha1.Machine) string { return "vitistack-" + string(m.UID) + ".iso" }
+
 // proxmoxSite is Proxmox VE.
 func proxmoxSite(r *rig) *site {
 	started := &startedGuests{}
@@ -87,8 +105,8 @@ func proxmoxSite(r *rig) *site {
 	s := pveSite(r, sim, p.Name)
 	s.found = started.of
 	s.held = func(m *v1alpha1.Machine) bool {
-		cd := slices.ContainsFunc(sim.Volumes(), func(v string) bool { return strings.HasSuffix(v, cdName(m)) })
-		return cd || slices.ContainsFunc(sim.Machines(), func(vm proxmoxsim.Machine) bool { return strings.Contains(vm.Config[cloudDrive], cdName(m)) })
+		cd := slices.ContainsFunc(sim.Volumes(), func(v string) bool { return strings.HasSuffix(v, cdFile(m)) })
+		return cd || slices.ContainsFunc(sim.Machines(), func(vm proxmoxsim.Machine) bool { return strings.Contains(vm.Config["ide2"], cdFile(m)) })
 	}
 	return s
 }
@@ -119,12 +137,12 @@ func pveSite(r *rig, sim *proxmoxsim.Server, provider string) *site {
 	s.left = func(m *v1alpha1.Machine) (left []string) {
 		left = s.vms(m)
 		for _, volume := range sim.Volumes() {
-			if _, vmid := placeOf(m); strings.Contains(volume, string(m.UID)) || (vmid != 0 && strings.Contains(volume, fmt.Sprintf("vm-%d-", vmid))) {
+			if vmid := vmidOf(m); strings.Contains(volume, string(m.UID)) || (vmid != 0 && strings.Contains(volume, fmt.Sprintf("vm-%d-", vmid))) {
 				left = append(left, volume)
 			}
 		}
 		leases := &coordinationv1.LeaseList{}
-		if err := r.kube.List(r.Context(), defaultNamespace, labelHolder+"="+string(m.UID), leases); err != nil {
+		if err := r.kube.List(r.Context(), defaultNamespace, "vitistack.io/holder="+string(m.UID), leases); err != nil {
 			r.Error(err)
 		}
 		for _, l := range leases.Items {
@@ -133,9 +151,9 @@ func pveSite(r *rig, sim *proxmoxsim.Server, provider string) *site {
 		return left
 	}
 	s.foreign = func(m *v1alpha1.Machine) func() bool {
-		_, vmid := placeOf(m)
+		vmid := vmidOf(m)
 		if vmid == 0 {
-			vmid = firstVMID + turnOf(m, lastVMID-firstVMID+1)
+			vmid = preferredVMID(m, 10000, 99999)
 		}
 		others := map[int]map[string]string{100: {"name": m.Name, "memory": "1024"}, vmid: {"name": "other", "memory": "1024"}}
 		for id, config := range others {
@@ -162,7 +180,9 @@ func pveSite(r *rig, sim *proxmoxsim.Server, provider string) *site {
 	s.sizes = func(m *v1alpha1.Machine) (cpus int, root string) {
 		for _, vm := range of(m) {
 			_, _ = fmt.Sscan(cmp.Or(vm.Pending["cores"], vm.Config["cores"]), &cpus)
-			root = propertiesOf(vm.Config["scsi0"])["size"] + "i"
+			_, size, _ := strings.Cut(vm.Config["scsi0"], "size=")
+			root, _, _ = strings.Cut(size, ",")
+			root += "i"
 		}
 		return cpus, root
 	}

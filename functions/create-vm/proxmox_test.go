@@ -1,125 +1,16 @@
 package main
 
 import (
-	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
 	proxmoxsim "github.com/vitistack/stack/tests/sim/proxmox"
 )
-
-func TestChoose(t *testing.T) {
-	t.Parallel()
-	const gib = 1 << 30
-	node := func(name string, used int64) item {
-		return item{Type: "node", Node: name, Status: "online", MaxCPU: 8, MaxMem: 16 * gib, Mem: used * gib}
-	}
-	disks := func(node string, used int64) item {
-		return item{Type: "storage", Node: node, Storage: "lvm", Status: "available", Content: "images,rootdir", MaxDisk: 100 * gib, Disk: used * gib}
-	}
-	vm := func(node, status string, tags ...string) item {
-		return item{Type: "qemu", Node: node, Status: status, VMID: 1, MaxMem: 12 * gib, TagList: strings.Join(append(tags, tagManaged), ";")}
-	}
-	base := cluster{node("a", 4), node("b", 2), node("c", 6), disks("a", 0), disks("b", 0), disks("c", 0)}
-	need := demand{memory: 4 * gib, cpus: 2, disks: []disk{{name: "root", size: resource.MustParse("20Gi")}}}
-	group := []string{"cluster-x", "role-worker"}
-	cases := map[string]struct {
-		reason string
-		more   cluster
-		change func(*demand)
-		want   []string
-		why    map[string]string
-	}{
-		"memory":  {reason: "the most free memory comes first", want: []string{"b", "a", "c"}},
-		"named":   {reason: "only the named host counts", change: func(d *demand) { d.node = "c" }, want: []string{"c"}},
-		"reserve": {reason: "a machine of ours that is off will be on", more: cluster{vm("b", "stopped")}, want: []string{"a", "c"}, why: map[string]string{"b": "it has 2Gi of memory left"}},
-		"spread": {reason: "hosts with fewer of the group come first", more: cluster{vm("b", "running", group...), vm("a", "running", group...)},
-			change: func(d *demand) { d.group = group }, want: []string{"c", "a", "b"}},
-		"turns": {reason: "machines of a group that are made at once take turns", change: func(d *demand) { d.group, d.ordinal = group, 1 }, want: []string{"b", "c", "a"}},
-		"full": {reason: "a full storage is left out", more: cluster{}, change: func(d *demand) { d.disks = []disk{{name: "root", size: resource.MustParse("200Gi")}} },
-			why: map[string]string{"a": "its storage lvm is full", "b": "its storage lvm is full", "c": "its storage lvm is full"}},
-		"cpus": {reason: "a host has as many processors as the machine", change: func(d *demand) { d.cpus = 16 }, why: map[string]string{"a": "it has 8 CPUs", "b": "it has 8 CPUs", "c": "it has 8 CPUs"}},
-		"off":  {reason: "a host that does not answer is left out", more: cluster{{Type: "node", Node: "d", Status: "offline"}}, want: []string{"b", "a", "c"}, why: map[string]string{"d": "it does not answer"}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := need
-			if tc.change != nil {
-				tc.change(&d)
-			}
-			fit, why := append(slices.Clone(base), tc.more...).rankHosts(d)
-			var got []string
-			for _, p := range fit {
-				got = append(got, p.node)
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
-			}
-			for node, what := range tc.why {
-				if why[node] != what {
-					t.Errorf("%s: %s: got %q, want %q", tc.reason, node, why[node], what)
-				}
-			}
-		})
-	}
-}
-
-func TestFirstBoot(t *testing.T) {
-	t.Parallel()
-	nics := []nic{{
-		static: true, dns: []string{"192.0.2.1"}, addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.10/24"), netip.MustParsePrefix("2001:db8::10/64")},
-		gateways: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")},
-	}, {}}
-	addresses := map[string]string{"ciupgrade": "0", "citype": "nocloud", "ipconfig0": "ip=192.0.2.10/24,ip6=2001:db8::10/64,gw=192.0.2.1,gw6=2001:db8::1", "ipconfig1": "ip=dhcp", "nameserver": "192.0.2.1"}
-	with := func(more map[string]string) map[string]string {
-		for key, value := range addresses {
-			more[key] = value
-		}
-		return more
-	}
-	const admin = "#cloud-config\nusers:\n  - name: admin\n    sudo: ALL=(ALL) NOPASSWD:ALL\n    ssh_authorized_keys: [ssh-rsa AAAA+]\n"
-	cases := map[string]struct {
-		reason, userData, networkData string
-		options                       map[string]string
-		cd                            bool
-	}{
-		"none":    {reason: "addresses alone fit into the drive", options: with(map[string]string{})},
-		"admin":   {reason: "so does one administrator", userData: admin, options: with(map[string]string{"ciuser": "admin", "sshkeys": "ssh-rsa%20AAAA%2B"})},
-		"more":    {reason: "packages do not", userData: admin + "packages: [curl]\n", cd: true},
-		"snippet": {reason: "a snippet is named", userData: "local:snippets/base.yaml\n", options: with(map[string]string{"cicustom": "user=local:snippets/base.yaml"})},
-		"script":  {reason: "a script does not fit", userData: "#!/bin/sh\n", cd: true},
-		"network": {reason: "a network configuration of one's own does not fit", networkData: "version: 2", cd: true},
-	}
-	for name, tc := range cases {
-		m := &v1alpha1.Machine{Spec: v1alpha1.MachineSpec{CloudInit: &v1alpha1.CloudInit{UserData: tc.userData, NetworkData: tc.networkData}}}
-		got := firstBoot(m, wanted{nics: nics, userData: tc.userData, networkData: tc.networkData})
-		if diff := cmp.Diff(tc.options, got.options); diff != "" || got.iso() != tc.cd {
-			t.Errorf("%s: %s: CD %t, options (-want +got):\n%s", name, tc.reason, got.iso(), diff)
-		}
-	}
-}
-
-func TestImageURL(t *testing.T) {
-	t.Parallel()
-	talos := "https://factory.talos.dev/image/" + strings.Repeat("0a", 32) + "/v1.13.9/nocloud-amd64"
-	for id, want := range map[string]string{
-		"9000": "", "debian-13": "", "https://x/debian.qcow2": "https://x/debian.qcow2", talos + ".raw.xz": talos + ".qcow2", talos + ".raw.zst": talos + ".qcow2",
-	} {
-		m := &v1alpha1.Machine{Spec: v1alpha1.MachineSpec{OS: &v1alpha1.MachineOS{ImageID: id}}}
-		if got := imageURL(m); got != want {
-			t.Errorf("%s: got %q, want %q", id, got, want)
-		}
-	}
-}
 
 // TestProxmoxMachines makes a machine of each kind, or shows what to change.
 func TestProxmoxMachines(t *testing.T) {
@@ -163,7 +54,7 @@ func TestProxmoxMachines(t *testing.T) {
 		}, "NotSupported", nil},
 		"enormous": {"more memory than any host has", func(s *v1alpha1.MachineSpec) {
 			s.Resources = &v1alpha1.MachineResources{Memory: &v1alpha1.MachineMemory{Size: "500Gi"}}
-		}, insufficient, nil},
+		}, "InsufficientResources", nil},
 	}
 	for name, tc := range cases {
 		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.MachineSpec{Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.site.provider}}}

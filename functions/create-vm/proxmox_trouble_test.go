@@ -35,7 +35,7 @@ func TestProxmoxTrouble(t *testing.T) {
 	}
 	m = r.drive("m1", &wire{}, "runs on the next host", running)
 	r.one(m, &wire{})
-	_, vmid := placeOf(m)
+	vmid := vmidOf(m)
 	if err := sim.Set(vmid, "protection", "1"); err != nil {
 		t.Fatal(err)
 	}

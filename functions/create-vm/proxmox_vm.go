@@ -67,13 +67,13 @@ func hostnameOf(m *v1alpha1.Machine) string {
 }
 
 // megabytes is the memory of a machine in MiB, rounded up.
-func megabytes(want wanted) int64 {
-	return unitsOf(want.memory.Value(), 1<<20)
+func megabytes(want Desired) int64 {
+	return unitsOf(want.Memory.Value(), 1<<20)
 }
 
 // gigabytes is the size of a disk in GiB, rounded up, since disks are made in them.
-func gigabytes(d disk) int64 {
-	return unitsOf(d.size.Value(), 1<<30)
+func gigabytes(d Disk) int64 {
+	return unitsOf(d.Size.Value(), 1<<30)
 }
 
 // unitsOf is how many units a positive value fills, also partly.
@@ -85,20 +85,20 @@ const (
 )
 
 // alterable are the options that a machine's spec can change.
-func alterable(m *v1alpha1.Machine, want wanted) map[string]string {
+func alterable(m *v1alpha1.Machine, want Desired) map[string]string {
 	protection := "0"
 	if m.Spec.Protected {
 		protection = "1"
 	}
 	return map[string]string{
-		"cores": strconv.Itoa(int(want.cores * want.threads)), "sockets": strconv.Itoa(int(want.sockets)), "memory": strconv.FormatInt(megabytes(want), 10),
+		"cores": strconv.Itoa(int(want.Cores * want.Threads)), "sockets": strconv.Itoa(int(want.Sockets)), "memory": strconv.FormatInt(megabytes(want), 10),
 		"protection": protection, "tags": tagsOf(m), "description": describe(m),
 	}
 }
 
 // fixed are the options that stay as a machine is made. Threads count as cores,
 // since Proxmox VE has none.
-func (x *proxmox) fixed(m *v1alpha1.Machine, want wanted, cd firstConfig) map[string]string {
+func (x *proxmoxHypervisor) fixed(m *v1alpha1.Machine, want Desired, cd firstConfig) map[string]string {
 	o := map[string]string{
 		"name": hostnameOf(m), "cpu": "x86-64-v2-AES", "numa": "0", "balloon": "0", "agent": "enabled=1", "scsihw": "virtio-scsi-single", "ostype": "l26",
 		"onboot": "1", "machine": "q35", "bios": "seabios", "serial0": "socket",
@@ -120,7 +120,7 @@ func (x *proxmox) fixed(m *v1alpha1.Machine, want wanted, cd firstConfig) map[st
 			o["bios"] = "ovmf"
 		}
 	}
-	for i, n := range want.nics {
+	for i, n := range want.NICs {
 		o["net"+strconv.Itoa(i)] = x.network(n)
 	}
 	for key, value := range cd.options {
@@ -134,25 +134,25 @@ func (x *proxmox) fixed(m *v1alpha1.Machine, want wanted, cd firstConfig) map[st
 }
 
 // network is a network interface as an option.
-func (x *proxmox) network(n nic) string {
-	model := string(n.model)
+func (x *proxmoxHypervisor) network(n NIC) string {
+	model := string(n.Model)
 	if model == "" {
 		model = "virtio"
 	}
-	value := fmt.Sprintf("%s=%s,bridge=%s", model, strings.ToUpper(n.mac), x.bridge(n))
-	if n.vlan != 0 {
-		value += fmt.Sprintf(",tag=%d", n.vlan)
+	value := fmt.Sprintf("%s=%s,bridge=%s", model, strings.ToUpper(n.MAC), x.bridge(n))
+	if n.VLAN != 0 {
+		value += fmt.Sprintf(",tag=%d", n.VLAN)
 	}
 	value += ",firewall=1"
-	if n.mtu != 0 && model == "virtio" {
-		value += fmt.Sprintf(",mtu=%d", n.mtu)
+	if n.MTU != 0 && model == "virtio" {
+		value += fmt.Sprintf(",mtu=%d", n.MTU)
 	}
 	return value
 }
 
 // bootDevices are the devices to boot from. Without an order these are the disk and
 // then the CD, so that an installer runs while the disk is empty.
-func bootDevices(m *v1alpha1.Machine, want wanted) []string {
+func bootDevices(m *v1alpha1.Machine, want Desired) []string {
 	order := m.Spec.BootOrder
 	if len(order) == 0 {
 		order = []v1alpha1.BootDevice{v1alpha1.BootDisk, v1alpha1.BootCDROM}
@@ -161,11 +161,11 @@ func bootDevices(m *v1alpha1.Machine, want wanted) []string {
 	for _, kind := range order {
 		switch kind {
 		case v1alpha1.BootDisk:
-			for i := range want.disks {
+			for i := range want.Disks {
 				devices = append(devices, "scsi"+strconv.Itoa(i))
 			}
 		case v1alpha1.BootNetwork:
-			for i := range want.nics {
+			for i := range want.NICs {
 				devices = append(devices, "net"+strconv.Itoa(i))
 			}
 		case v1alpha1.BootCDROM:
@@ -179,9 +179,9 @@ func bootDevices(m *v1alpha1.Machine, want wanted) []string {
 
 // newDisks are the disks of a new machine as options. image is the volume that the
 // first one is copied from, or empty.
-func newDisks(m *v1alpha1.Machine, want wanted, storages []string, image string) map[string]string {
+func newDisks(m *v1alpha1.Machine, want Desired, storages []string, image string) map[string]string {
 	o := map[string]string{}
-	for i, d := range want.disks {
+	for i, d := range want.Disks {
 		value := newDisk(d, storages[i])
 		if i == 0 && image != "" {
 			value = fmt.Sprintf("%s:0,import-from=%s%s", storages[0], image, diskOptions(d))
@@ -198,17 +198,17 @@ func newDisks(m *v1alpha1.Machine, want wanted, storages []string, image string)
 	return o
 }
 
-func newDisk(d disk, storage string) string {
+func newDisk(d Disk, storage string) string {
 	return fmt.Sprintf("%s:%d%s", storage, gigabytes(d), diskOptions(d))
 }
 
 // diskOptions are the options of a disk. Its serial number is its name, by which
 // it is known for ever.
-func diskOptions(d disk) string { return ",serial=" + d.name + ",discard=on,iothread=1" }
+func diskOptions(d Disk) string { return ",serial=" + d.Name + ",discard=on,iothread=1" }
 
 // ipConfig is what cloud-init is told of an interface.
-func ipConfig(n nic) string {
-	if !n.static {
+func ipConfig(n NIC) string {
+	if !n.Static {
 		return "ip=dhcp"
 	}
 	var parts []string
@@ -218,9 +218,9 @@ func ipConfig(n nic) string {
 			if v6 {
 				name += "6"
 			}
-			value := firstAddress(n.addresses, v6)
+			value := firstAddress(n.Addresses, v6)
 			if key == "gw" {
-				value = firstGateway(n.gateways, v6)
+				value = firstGateway(n.Gateways, v6)
 			}
 			if value != "" {
 				parts = append(parts, name+"="+value)

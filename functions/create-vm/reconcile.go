@@ -23,9 +23,9 @@ import (
 type function struct {
 	kube *kube.Client
 	// connect makes the hypervisor of a MachineProvider.
-	connect func(ctx context.Context, p *v1alpha1.MachineProvider) (hypervisor, error)
+	connect func(ctx context.Context, p *v1alpha1.MachineProvider) (Interface, error)
 	// local is the KubeVirt of this cluster, whose changes come as events.
-	local observer
+	local Observer
 	// images are the hosts that hypervisors may fetch images from.
 	images outbound.Rules
 	// optionalPools is whether namespaces that may use no NetworkPool may name any bridge.
@@ -97,11 +97,11 @@ func (f *function) reconcileMachine(ctx context.Context, namespace, name, cause 
 		return err
 	}
 	began, before := f.now(), m.DeepCopy()
-	p := progress{err: errGone}
+	p := progress{err: ErrGone}
 	if next == actionObserve {
 		p = f.observeMachine(ctx, m)
 	}
-	if errors.Is(p.err, errGone) {
+	if errors.Is(p.err, ErrGone) {
 		size, provider, err := f.resolveMachine(ctx, m)
 		if err == nil && cause == causeMachine && f.createConfiguration(ctx, m) {
 			return nil
@@ -140,13 +140,13 @@ func requeueError(m *v1alpha1.Machine, wrote bool) error {
 }
 
 // resolveMachine returns the size and the MachineProvider of a Machine. It changes nothing.
-func (f *function) resolveMachine(ctx context.Context, m *v1alpha1.Machine) (size, *v1alpha1.MachineProvider, error) {
+func (f *function) resolveMachine(ctx context.Context, m *v1alpha1.Machine) (Size, *v1alpha1.MachineProvider, error) {
 	s, err := resolve(m.Spec)
 	if err == nil && m.Status.VMName == "" { // afterwards nothing is fetched, and os cannot be changed
 		err = checkImageHost(m.Spec.OS, f.images)
 	}
 	if err != nil {
-		return size{}, nil, err
+		return Size{}, nil, err
 	}
 	provider, err := f.providerOf(ctx, m)
 	return s, provider, err
@@ -178,22 +178,22 @@ func (f *function) recordProvider(ctx context.Context, before, m *v1alpha1.Machi
 
 // ensureMachine creates or changes the networks and the virtual machine as far as possible
 // now.
-func (f *function) ensureMachine(ctx context.Context, m *v1alpha1.Machine, size size, provider *v1alpha1.MachineProvider) (p progress) {
-	want := wanted{size: size}
+func (f *function) ensureMachine(ctx context.Context, m *v1alpha1.Machine, size Size, provider *v1alpha1.MachineProvider) (p progress) {
+	want := Desired{Size: size}
 	m.Status.Provider = provider.Name
 	if p.nics, p.err = f.ensureNetworks(ctx, m); p.err != nil {
 		return p
 	}
-	want.nics = assignDefaultRoutes(p.nics)
+	want.NICs = assignDefaultRoutes(p.nics)
 	if p.err = f.fillUserData(ctx, m, &want); p.err != nil {
 		return p
 	}
-	var backend hypervisor
+	var backend Interface
 	if backend, p.err = f.connect(ctx, provider); p.err != nil {
 		return p
 	}
-	var vm seen
-	if vm, p.err = backend.Ensure(ctx, m, want); p.err == nil && vm.handover == handoverTake {
+	var vm State
+	if vm, p.err = backend.Ensure(ctx, m, want); p.err == nil && vm.Handover == HandoverTake {
 		p.err = f.deleteMachineConfigSecret(ctx, m)
 	}
 	if p.err == nil {
@@ -212,17 +212,17 @@ func (f *function) observeMachine(ctx context.Context, m *v1alpha1.Machine) (p p
 }
 
 // fillUserData reads the Secrets with the first configuration of the guest.
-func (f *function) fillUserData(ctx context.Context, m *v1alpha1.Machine, want *wanted) (err error) {
+func (f *function) fillUserData(ctx context.Context, m *v1alpha1.Machine, want *Desired) (err error) {
 	if c := m.Spec.CloudInit; c != nil {
-		want.userData, want.networkData = c.UserData, c.NetworkData
+		want.UserData, want.NetworkData = c.UserData, c.NetworkData
 	}
-	if want.networkData == "" {
-		if want.networkData, err = networkConfig(want.nics); err != nil {
+	if want.NetworkData == "" {
+		if want.NetworkData, err = networkConfig(want.NICs); err != nil {
 			return err
 		}
 	}
 	if m.MachineConfigSecret() != "" {
-		return reconcile.SecretsError(f.addMachineConfig(ctx, m, want), functionName)
+		return reconcile.SecretsError(f.addMachineConfig(ctx, m, want), FunctionName)
 	}
 	if m.Spec.CloudInit == nil || m.Spec.CloudInit.SecretRef == nil {
 		return nil
@@ -233,7 +233,7 @@ func (f *function) fillUserData(ctx context.Context, m *v1alpha1.Machine, want *
 		return reconcile.UserError{Reason: "CloudInitSecretNotFound", Message: fmt.Sprintf("Secret %s does not exist: create it, or change spec.cloudInit.secretRef", ref.Name)}
 	}
 	if err != nil {
-		return reconcile.SecretsError(err, functionName)
+		return reconcile.SecretsError(err, FunctionName)
 	}
 	if m.Status.VMName == "" { // afterwards the guest has it
 		if err := checkGuestSecret(secret); err != nil {
@@ -244,7 +244,7 @@ func (f *function) fillUserData(ctx context.Context, m *v1alpha1.Machine, want *
 	if !ok {
 		return reconcile.UserError{Reason: "CloudInitSecretNotFound", Message: fmt.Sprintf("Secret %s has no key %s: add it, or change spec.cloudInit.secretRef.key", ref.Name, ref.Key)}
 	}
-	want.userData, want.secretData = string(data), true
+	want.UserData, want.SecretUserData = string(data), true
 	return nil
 }
 

@@ -15,49 +15,49 @@ import (
 )
 
 // templates are the sizes to start from, by name.
-var templates = map[string]size{
+var templates = map[string]Size{
 	"small":  {1, 1, 1, resource.MustParse("2Gi"), root("20Gi")},
 	"medium": {2, 1, 1, resource.MustParse("4Gi"), root("40Gi")},
 	"large":  {4, 1, 1, resource.MustParse("8Gi"), root("80Gi")},
 }
 
-func root(quantity string) []disk {
-	return []disk{{name: rootDisk, size: resource.MustParse(quantity), storageClass: defaultClass}}
+func root(quantity string) []Disk {
+	return []Disk{{Name: RootDisk, Size: resource.MustParse(quantity), StorageClass: DefaultClass}}
 }
 
 // resolve returns the size of a machine: its template, overridden by each field of the spec,
 // and the disks of both merged by name. It returns a UserError if the template does not exist
 // or a field is missing.
-func resolve(spec v1alpha1.MachineSpec) (size, error) {
-	s := size{cores: 1, threads: 1, sockets: 1}
+func resolve(spec v1alpha1.MachineSpec) (Size, error) {
+	s := Size{Cores: 1, Threads: 1, Sockets: 1}
 	if spec.Template != "" {
 		template, ok := templates[spec.Template]
 		if !ok {
-			return size{}, reconcile.UserError{Reason: "TemplateNotFound", Message: fmt.Sprintf("template %q does not exist: write small, medium or large into spec.template", spec.Template)}
+			return Size{}, reconcile.UserError{Reason: "TemplateNotFound", Message: fmt.Sprintf("template %q does not exist: write small, medium or large into spec.template", spec.Template)}
 		}
 		s = template
 	}
 	if r := spec.Resources; r != nil && r.CPU != nil {
-		s.cores, s.threads, s.sockets = firstSet(r.CPU.Cores, s.cores), firstSet(r.CPU.Threads, s.threads), firstSet(r.CPU.Sockets, s.sockets)
+		s.Cores, s.Threads, s.Sockets = firstSet(r.CPU.Cores, s.Cores), firstSet(r.CPU.Threads, s.Threads), firstSet(r.CPU.Sockets, s.Sockets)
 	}
 	var err error
 	if r := spec.Resources; r != nil && r.Memory != nil {
-		if s.memory, err = r.Memory.Size.Quantity(); err != nil {
-			return size{}, reconcile.UserError{Reason: "InvalidSpec", Message: "spec.resources.memory.size: " + err.Error()}
+		if s.Memory, err = r.Memory.Size.Quantity(); err != nil {
+			return Size{}, reconcile.UserError{Reason: "InvalidSpec", Message: "spec.resources.memory.size: " + err.Error()}
 		}
 	}
-	if s.disks, err = mergeDisks(s.disks, spec.Disks); err != nil {
-		return size{}, reconcile.UserError{Reason: "InvalidSpec", Message: "spec.disks: " + err.Error()}
+	if s.Disks, err = mergeDisks(s.Disks, spec.Disks); err != nil {
+		return Size{}, reconcile.UserError{Reason: "InvalidSpec", Message: "spec.disks: " + err.Error()}
 	}
 	switch {
-	case s.memory.IsZero():
-		return size{}, reconcile.UserError{Reason: "InvalidSpec", Message: "the machine has no memory: write spec.template, or spec.resources.memory.size"}
-	case len(s.disks) == 0:
-		return size{}, reconcile.UserError{Reason: "InvalidSpec", Message: "the machine has no disk: write spec.template, or spec.disks"}
+	case s.Memory.IsZero():
+		return Size{}, reconcile.UserError{Reason: "InvalidSpec", Message: "the machine has no memory: write spec.template, or spec.resources.memory.size"}
+	case len(s.Disks) == 0:
+		return Size{}, reconcile.UserError{Reason: "InvalidSpec", Message: "the machine has no disk: write spec.template, or spec.disks"}
 	}
-	for _, d := range s.disks {
-		if d.size.Sign() <= 0 {
-			return size{}, reconcile.UserError{Reason: "InvalidSpec", Message: fmt.Sprintf("disk %s has no size: write it into spec.disks, for example 20Gi", d.name)}
+	for _, d := range s.Disks {
+		if d.Size.Sign() <= 0 {
+			return Size{}, reconcile.UserError{Reason: "InvalidSpec", Message: fmt.Sprintf("disk %s has no size: write it into spec.disks, for example 20Gi", d.Name)}
 		}
 	}
 	return s, nil
@@ -111,29 +111,29 @@ func firstSet(value, otherwise int32) int32 {
 
 // mergeDisks overrides the disks of the template by those of the spec with the same name,
 // field by field, and appends the others.
-func mergeDisks(template []disk, spec []v1alpha1.MachineDisk) ([]disk, error) {
+func mergeDisks(template []Disk, spec []v1alpha1.MachineDisk) ([]Disk, error) {
 	merged := slices.Clone(template)
 	for _, d := range spec {
-		i := slices.IndexFunc(merged, func(m disk) bool { return m.name == d.Name })
+		i := slices.IndexFunc(merged, func(m Disk) bool { return m.Name == d.Name })
 		if i < 0 {
 			i = len(merged)
-			merged = append(merged, disk{name: d.Name})
+			merged = append(merged, Disk{Name: d.Name})
 		}
 		m := &merged[i]
 		if d.Size != "" {
 			var err error
-			if m.size, err = d.Size.Quantity(); err != nil {
+			if m.Size, err = d.Size.Quantity(); err != nil {
 				return nil, err
 			}
 		}
 		if d.StorageClass != "" {
-			m.storageClass = d.StorageClass
+			m.StorageClass = d.StorageClass
 		}
 		if d.AccessMode != "" {
-			m.accessMode = d.AccessMode
+			m.AccessMode = d.AccessMode
 		}
 		if d.VolumeMode != "" {
-			m.volumeMode = d.VolumeMode
+			m.VolumeMode = d.VolumeMode
 		}
 	}
 	return merged, nil

@@ -21,34 +21,34 @@ func TestResolve(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		spec   v1alpha1.MachineSpec
-		want   size
+		want   Size
 		why    string
 	}{
-		"Small":  {reason: "documented size", spec: v1alpha1.MachineSpec{Template: "small"}, want: size{1, 1, 1, resource.MustParse("2Gi"), root("20Gi")}},
-		"Medium": {reason: "documented size", spec: v1alpha1.MachineSpec{Template: "medium"}, want: size{2, 1, 1, resource.MustParse("4Gi"), root("40Gi")}},
-		"Large":  {reason: "documented size", spec: v1alpha1.MachineSpec{Template: "large"}, want: size{4, 1, 1, resource.MustParse("8Gi"), root("80Gi")}},
+		"Small":  {reason: "documented size", spec: v1alpha1.MachineSpec{Template: "small"}, want: Size{1, 1, 1, resource.MustParse("2Gi"), root("20Gi")}},
+		"Medium": {reason: "documented size", spec: v1alpha1.MachineSpec{Template: "medium"}, want: Size{2, 1, 1, resource.MustParse("4Gi"), root("40Gi")}},
+		"Large":  {reason: "documented size", spec: v1alpha1.MachineSpec{Template: "large"}, want: Size{4, 1, 1, resource.MustParse("8Gi"), root("80Gi")}},
 		"Override": {
 			reason: "cores and memory stand over the template, the disk stays",
 			spec: v1alpha1.MachineSpec{Template: "medium", Resources: &v1alpha1.MachineResources{
 				CPU: &v1alpha1.MachineCPU{Cores: 4}, Memory: &v1alpha1.MachineMemory{Size: "8Gi"}}},
-			want: size{4, 1, 1, resource.MustParse("8Gi"), root("40Gi")},
+			want: Size{4, 1, 1, resource.MustParse("8Gi"), root("40Gi")},
 		},
-		"OneField": {reason: "threads alone leave the template's cores", spec: v1alpha1.MachineSpec{Template: "large", Resources: cpu(0, 2, 0)}, want: size{4, 2, 1, resource.MustParse("8Gi"), root("80Gi")}},
+		"OneField": {reason: "threads alone leave the template's cores", spec: v1alpha1.MachineSpec{Template: "large", Resources: cpu(0, 2, 0)}, want: Size{4, 2, 1, resource.MustParse("8Gi"), root("80Gi")}},
 		"AddDisk": {
 			reason: "a disk of another name is added",
 			spec:   v1alpha1.MachineSpec{Template: "small", Disks: []v1alpha1.MachineDisk{{Name: "data", Size: "100Gi", StorageClass: "fast-ssd"}}},
-			want:   size{1, 1, 1, resource.MustParse("2Gi"), append(root("20Gi"), disk{name: "data", size: resource.MustParse("100Gi"), storageClass: "fast-ssd"})},
+			want:   Size{1, 1, 1, resource.MustParse("2Gi"), append(root("20Gi"), Disk{Name: "data", Size: resource.MustParse("100Gi"), StorageClass: "fast-ssd"})},
 		},
 		"ChangeDisk": {
 			reason: "a disk of the template's name changes only what it says",
 			spec:   v1alpha1.MachineSpec{Template: "small", Disks: []v1alpha1.MachineDisk{{Name: "root", StorageClass: "fast-ssd", VolumeMode: "Block"}}},
-			want:   size{1, 1, 1, resource.MustParse("2Gi"), []disk{{name: "root", size: resource.MustParse("20Gi"), storageClass: "fast-ssd", volumeMode: "Block"}}},
+			want:   Size{1, 1, 1, resource.MustParse("2Gi"), []Disk{{Name: "root", Size: resource.MustParse("20Gi"), StorageClass: "fast-ssd", VolumeMode: "Block"}}},
 		},
 		"Own": {
 			reason: "a machine can do without a template",
 			spec: v1alpha1.MachineSpec{Resources: &v1alpha1.MachineResources{CPU: &v1alpha1.MachineCPU{Cores: 3}, Memory: &v1alpha1.MachineMemory{Size: "1Gi"}},
 				Disks: []v1alpha1.MachineDisk{{Name: "root", Size: "1Gi"}}},
-			want: size{3, 1, 1, resource.MustParse("1Gi"), []disk{{name: "root", size: resource.MustParse("1Gi")}}},
+			want: Size{3, 1, 1, resource.MustParse("1Gi"), []Disk{{Name: "root", Size: resource.MustParse("1Gi")}}},
 		},
 		"Unknown":  {reason: "the owner has to choose one that exists", spec: v1alpha1.MachineSpec{Template: "huge"}, why: "TemplateNotFound"},
 		"NoMemory": {reason: "there is nothing to start from", why: "InvalidSpec"},
@@ -62,12 +62,12 @@ func TestResolve(t *testing.T) {
 			if errors.As(err, &f); f.Reason != tc.why {
 				t.Fatalf("%s: got %v, want %q", tc.reason, err, tc.why)
 			}
-			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(size{}, disk{})); diff != "" {
+			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(Size{}, Disk{})); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})
 	}
-	if templates["small"].disks[0].storageClass != defaultClass {
+	if templates["small"].Disks[0].StorageClass != DefaultClass {
 		t.Error("merging disks changed a template")
 	}
 }
@@ -114,72 +114,5 @@ func TestImagesFromForbiddenPlaces(t *testing.T) {
 	}
 	if err := checkImageHost(nil, outbound.Rules{}); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestSnippetsOfOthers has a tenant name a snippet that is another tenant's, or no snippet.
-func TestSnippetsOfOthers(t *testing.T) {
-	t.Parallel()
-	x := &proxmox{options: v1alpha1.ProxmoxOptions{AllowedSnippets: []string{"local:snippets/base.yaml"}}}
-	for text, refused := range map[string]bool{
-		"local:snippets/base.yaml\n":        false,
-		"#cloud-config\n{}\n":               false,
-		"":                                  false,
-		"local:snippets/keys.yaml":          true,
-		"other:snippets/base.yaml":          true,
-		"local:snippets/../../etc/shadow":   true,
-		"local:snippets/base.yaml/../x.yml": true,
-	} {
-		err := x.checkSnippet(text)
-		if f, _ := asUserError(err); (f.Reason == "SnippetNotAllowed") != refused || (err != nil) != refused {
-			t.Errorf("%q: %v, want a refusal: %t", text, err, refused)
-		}
-	}
-	if (&proxmox{}).checkSnippet("local:snippets/base.yaml") == nil {
-		t.Error("a provider that lists no snippets allows one")
-	}
-}
-
-// TestInstallersOfOthers has a tenant name what is on a storage and not for everybody.
-func TestInstallersOfOthers(t *testing.T) {
-	t.Parallel()
-	for text, reason := range map[string]string{
-		"local-lvm:vm-100-disk-0": "the disk of another machine",
-		"/dev/sda":                "a disk of the host",
-		"local:iso/vitistack-1b4e28ba-2fa1-11d2-883f-0016d3cca427.iso": "the first configuration of another machine, with keys",
-		"local:iso/../../../etc/shadow":                                "a path",
-		"local:iso/a.iso,file=local-lvm:vm-100-disk-0":                 "an option more",
-		"local:iso/a.iso\n":                                            "a line more",
-		"local:backup/vzdump-qemu-100.vma.iso":                         "a backup",
-		"none":                                                         "no volume",
-	} {
-		if err := checkExpressible(&v1alpha1.Machine{Spec: v1alpha1.MachineSpec{OS: &v1alpha1.MachineOS{ISOURI: text}}}); err == nil {
-			t.Errorf("%s is accepted: %s", text, reason)
-		}
-	}
-	if !isInstaller("local:iso/talos-1.13.9_amd64.iso") {
-		t.Error("an installer is refused")
-	}
-}
-
-func TestBootPositions(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct {
-		reason           string
-		order            []v1alpha1.BootDevice
-		disk, nic, cdrom []uint
-	}{
-		"None":      {reason: "the hypervisor has an order of its own"},
-		"DiskFirst": {reason: "numbers are unique over disks and interfaces", order: []v1alpha1.BootDevice{"disk", "network"}, disk: []uint{1, 2}, nic: []uint{3}},
-		"NetFirst":  {reason: "the order is as written", order: []v1alpha1.BootDevice{"network", "cdrom", "disk"}, nic: []uint{1}, cdrom: []uint{2}, disk: []uint{3, 4}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			disk, nic, cdrom := bootOrder(tc.order, 2, 1, 1)
-			if !cmp.Equal(disk, tc.disk) || !cmp.Equal(nic, tc.nic) || !cmp.Equal(cdrom, tc.cdrom) {
-				t.Errorf("%s: got disks %v, interfaces %v, CD drives %v", tc.reason, disk, nic, cdrom)
-			}
-		})
 	}
 }

@@ -203,11 +203,11 @@ func (r *rig) process(w *wire) *function {
 	r.Helper()
 	config := rest.CopyConfig(r.config)
 	config.Wrap(w.through)
-	client, err := kube.New(config, functionName, kinds()...)
+	client, err := kube.New(config, FunctionName, kinds()...)
 	if err != nil {
 		r.Fatal(err)
 	}
-	return &function{kube: client, connect: testConnector(client, r.namespace, w.through), local: local(client), now: r.clock.now}
+	return &function{kube: client, connect: testConnector(client, r.namespace, w.through), local: Local(client), now: r.clock.now}
 }
 
 // machine makes a small Machine on the site.
@@ -299,6 +299,6 @@ func deliver(ctx context.Context, f *function, e event.Event) error {
 
 // testConnector connects to all backends. It reads credentials from a namespace, and wraps the
 // connections that do not use the client.
-func testConnector(client *kube.Client, namespace string, wrap func(http.RoundTripper) http.RoundTripper) connector {
-	return connectBackends(backends, environment{home: client, credentials: credentials{client, []string{namespace}}, namespace: kube.Namespace(os.Getenv), wrap: wrap})
+func testConnector(client *kube.Client, namespace string, wrap func(http.RoundTripper) http.RoundTripper) Connector {
+	return connectBackends(backends, Environment{Home: client, Credentials: Credentials{client, []string{namespace}}, Namespace: kube.Namespace(os.Getenv), Wrap: wrap})
 }

@@ -320,30 +320,11 @@ func TestUnpluggedDisk(t *testing.T) {
 	})
 }
 
-// TestImageWithoutRoot has the image on the first disk of a machine that calls none root.
-func TestImageWithoutRoot(t *testing.T) {
-	t.Parallel()
-	m := machineWith("m", func(m *v1alpha1.MachineSpec) { m.OS = &v1alpha1.MachineOS{ImageID: "https://images.example.com/a.raw"} })
-	for reason, tc := range map[string]struct {
-		disks []disk
-		want  string
-	}{
-		"the disk root, wherever it is":         {[]disk{{name: "data"}, {name: "root"}}, "root"},
-		"the first one, where none is the root": {[]disk{{name: "system"}, {name: "data"}}, "system"},
-	} {
-		for _, d := range tc.disks {
-			if filled := imageOf(m, tc.disks, d) != ""; filled != (d.name == tc.want) {
-				t.Errorf("%s: disk %s is filled: %t", reason, d.name, filled)
-			}
-		}
-	}
-}
-
 func TestStep(t *testing.T) {
 	t.Parallel()
 	made := func(change func(*v1alpha1.Machine)) *v1alpha1.Machine {
 		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "m", Generation: 1}, Status: v1alpha1.MachineStatus{
-			Phase: v1alpha1.MachineRunning, ObservedGeneration: 1, VMName: "m", ProviderID: localID("n", "m"),
+			Phase: v1alpha1.MachineRunning, ObservedGeneration: 1, VMName: "m", ProviderID: LocalID("n", "m"),
 			Conditions: []metav1.Condition{{Type: "StorageReady", Status: metav1.ConditionTrue}},
 		}}
 		change(m)

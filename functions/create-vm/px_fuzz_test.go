@@ -31,7 +31,7 @@ func FuzzSize(f *testing.F) {
 		if err != nil || q.Sign() <= 0 {
 			return
 		}
-		memory, disk := megabytes(wanted{size: size{memory: q}}), gigabytes(disk{size: q})
+		memory, disk := megabytes(Desired{Size: Size{Memory: q}}), gigabytes(Disk{Size: q})
 		if memory <= 0 || disk <= 0 || disk > memory {
 			t.Errorf("%q is %d MiB and %d GiB", text, memory, disk)
 		}
