@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/kubevirt"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
@@ -20,8 +21,8 @@ func TestAttachmentOfAnotherNetwork(t *testing.T) {
 	outer := configuration("outer")
 	outer.Spec.Bridge = "br0"
 	s.create(outer)
-	there := &NetworkAttachmentDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: "net-br0-vlan200"}, Spec: NetworkAttachmentDefinitionSpec{Config: `{"type":"bridge","bridge":"br0-vlan200"}`},
+	there := &kubevirt.NetworkAttachmentDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "net-br0-vlan200"}, Spec: kubevirt.NetworkAttachmentDefinitionSpec{Config: `{"type":"bridge","bridge":"br0-vlan200"}`},
 	}
 	s.create(there)
 	s.create(inNetworks("out", "outer"))
@@ -55,10 +56,10 @@ func TestLostAttachment(t *testing.T) {
 	power(v1alpha1.PowerStopped)
 	s.until("vm", "is off", func(m *v1alpha1.Machine) bool { return m.Status.Phase == v1alpha1.MachineStopped })
 	name := "net-br0-vlan200"
-	s.remove(&NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	s.remove(&kubevirt.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	power(v1alpha1.PowerRunning)
 	s.until("vm", "runs again", running)
-	if err := s.kube.Get(t.Context(), s.namespace, name, &NetworkAttachmentDefinition{}); err != nil {
+	if err := s.kube.Get(t.Context(), s.namespace, name, &kubevirt.NetworkAttachmentDefinition{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -83,12 +84,12 @@ func TestSpoofCheckOfEarlierAttachments(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			t.Parallel()
 			s := setUp(t)
-			s.create(&NetworkAttachmentDefinition{
-				ObjectMeta: metav1.ObjectMeta{Name: name, Labels: tc.labels}, Spec: NetworkAttachmentDefinitionSpec{Config: config},
+			s.create(&kubevirt.NetworkAttachmentDefinition{
+				ObjectMeta: metav1.ObjectMeta{Name: name, Labels: tc.labels}, Spec: kubevirt.NetworkAttachmentDefinitionSpec{Config: config},
 			})
 			s.create(machineWith("vm", func(*v1alpha1.MachineSpec) {}))
 			s.until("vm", "runs", running)
-			there := &NetworkAttachmentDefinition{}
+			there := &kubevirt.NetworkAttachmentDefinition{}
 			if err := s.kube.Get(t.Context(), s.namespace, name, there); err != nil {
 				t.Fatal(err)
 			}

@@ -9,15 +9,18 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/kubevirt"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/proxmox"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // backends has a line for each kind of hypervisor. To add one, write its package, a line here,
 // an entry in apis/backend, and a line in the contract test.
-var backends = map[v1alpha1.ProviderType]Backend{
-	v1alpha1.ProviderKubeVirt: KubeVirtBackend,
-	v1alpha1.ProviderProxmox:  ProxmoxBackend,
+var backends = map[v1alpha1.ProviderType]hypervisor.Backend{
+	v1alpha1.ProviderKubeVirt: kubevirt.KubeVirtBackend,
+	v1alpha1.ProviderProxmox:  proxmox.ProxmoxBackend,
 }
 
 // kinds returns the kinds that the function and its backends read and write in its cluster.
@@ -31,12 +34,12 @@ func kinds() []func(*runtime.Scheme) error {
 
 // connectBackends returns a connector that selects the backend by the type of a
 // MachineProvider. It returns a UserError for a type without a backend.
-func connectBackends(backends map[v1alpha1.ProviderType]Backend, env Environment) Connector {
-	connectors := map[v1alpha1.ProviderType]Connector{}
+func connectBackends(backends map[v1alpha1.ProviderType]hypervisor.Backend, env hypervisor.Environment) hypervisor.Connector {
+	connectors := map[v1alpha1.ProviderType]hypervisor.Connector{}
 	for kind, b := range backends {
 		connectors[kind] = b.Open(env)
 	}
-	return func(ctx context.Context, p *v1alpha1.MachineProvider) (Interface, error) {
+	return func(ctx context.Context, p *v1alpha1.MachineProvider) (hypervisor.Interface, error) {
 		connect, ok := connectors[p.Spec.Type]
 		if !ok {
 			return nil, reconcile.UserError{Reason: "MachineProviderNotSupported", Message: fmt.Sprintf("MachineProvider %s is of type %s, which this installation cannot reach", p.Name, p.Spec.Type)}

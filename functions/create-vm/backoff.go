@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
@@ -57,7 +58,7 @@ func isRepeated(before, now *v1alpha1.ProviderTask) bool {
 	if before == nil || now == nil || before.Action != now.Action {
 		return false
 	}
-	return before.ID != now.ID || now.ID == UnnamedTask
+	return before.ID != now.ID || now.ID == hypervisor.UnnamedTask
 }
 
 // waitForBackOff reports whether a delivery has to wait until the back-off of m is over, and the

@@ -16,6 +16,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 	"github.com/vitistack/stack/tests/sim/faults"
 	proxmoxsim "github.com/vitistack/stack/tests/sim/proxmox"
 )
@@ -55,7 +56,7 @@ func TestRepeats(t *testing.T) {
 		"running": {"the same task still runs", task("create", "UPID:1"), task("create", "UPID:1"), false},
 		"next":    {"the next task is another one", task("create", "UPID:1"), task("start", "UPID:2"), false},
 		"again":   {"the task has changed nothing", task("upload", "UPID:1"), task("upload", "UPID:2"), true},
-		"unnamed": {"a task without a name has ended when it is looked up", task("create", UnnamedTask), task("create", UnnamedTask), true},
+		"unnamed": {"a task without a name has ended when it is looked up", task("create", hypervisor.UnnamedTask), task("create", hypervisor.UnnamedTask), true},
 	}
 	for name, tc := range cases {
 		if got := isRepeated(tc.before, tc.now); got != tc.want {

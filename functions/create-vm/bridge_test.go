@@ -9,6 +9,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/kubevirt"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
@@ -26,7 +27,7 @@ func (s *stand) allowBridge(bridge string, vlans ...v1alpha1.VLANRange) {
 
 func (s *stand) attached(bridge string) bool {
 	s.Helper()
-	err := s.kube.Get(s.Context(), s.namespace, "net-"+bridge+"-vlan200", &NetworkAttachmentDefinition{})
+	err := s.kube.Get(s.Context(), s.namespace, "net-"+bridge+"-vlan200", &kubevirt.NetworkAttachmentDefinition{})
 	if err != nil && !kube.NotFound(err) {
 		s.Fatal(err)
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 )
 
 // secondaryMetric is the metric of a default route by DHCP on an interface that does not
@@ -18,7 +20,7 @@ const secondaryMetric = 4096
 // lease. With a configuration, a guest sets up no interface that is not in it, so that it
 // has them all. The gateways are in gateway4 and gateway6, since cloud-init 22.4 turns a
 // route to ::/0 into one to ::/64.
-func networkConfig(nics []NIC) (string, error) {
+func networkConfig(nics []hypervisor.NIC) (string, error) {
 	if len(nics) == 0 || (len(nics) == 1 && !nics[0].Static) {
 		return "", nil
 	}
@@ -44,7 +46,7 @@ func networkConfig(nics []NIC) (string, error) {
 
 // describeStatic writes the addresses of an interface into its part of a network
 // configuration.
-func describeStatic(n NIC, e map[string]any) {
+func describeStatic(n hypervisor.NIC, e map[string]any) {
 	e["dhcp4"], e["dhcp6"] = false, false
 	e["addresses"] = texts(n.Addresses)
 	for _, g := range n.Gateways {
@@ -60,7 +62,7 @@ func describeStatic(n NIC, e map[string]any) {
 }
 
 // describeLease has an interface ask for leases.
-func describeLease(n NIC, e map[string]any) {
+func describeLease(n hypervisor.NIC, e map[string]any) {
 	e["dhcp4"], e["dhcp6"] = true, slices.ContainsFunc(n.Addresses, func(p netip.Prefix) bool { return p.Addr().Is6() })
 	if n.Secondary {
 		e["dhcp4-overrides"] = map[string]any{"route-metric": secondaryMetric}

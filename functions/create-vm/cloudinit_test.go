@@ -8,13 +8,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 	"github.com/vitistack/stack/tests/stand/cloudinit"
 )
 
 // aNIC is an interface with addresses, each with the first address of its prefix as
 // gateway where routed is true.
-func aNIC(name, mac string, static, routed bool, addresses ...string) NIC {
-	n := NIC{Name: name, MAC: mac, Static: static}
+func aNIC(name, mac string, static, routed bool, addresses ...string) hypervisor.NIC {
+	n := hypervisor.NIC{Name: name, MAC: mac, Static: static}
 	for _, text := range addresses {
 		p := netip.MustParsePrefix(text)
 		n.Addresses = append(n.Addresses, p)
@@ -44,23 +45,23 @@ func TestNetworkConfig(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		reason string
-		nics   []NIC
+		nics   []hypervisor.NIC
 		want   map[string]any
 	}{
 		"Lease": {
 			reason: "a guest asks for one lease by itself",
-			nics:   []NIC{aNIC("eth0", mac1, false, true, "10.0.0.5/24")},
+			nics:   []hypervisor.NIC{aNIC("eth0", mac1, false, true, "10.0.0.5/24")},
 		},
 		"Static": {
 			reason: "the guest is told everything, with IPv6 in the form that every version reads",
-			nics:   []NIC{aNIC("eth0", mac1, true, true, "10.0.0.5/24", "2001:db8::5/64")},
+			nics:   []hypervisor.NIC{aNIC("eth0", mac1, true, true, "10.0.0.5/24", "2001:db8::5/64")},
 			want: map[string]any{"eth0": static("eth0", mac1, ethernet{
 				"addresses": []any{"10.0.0.5/24", "2001:db8::5/64"}, "gateway4": "10.0.0.1", "gateway6": "2001:db8::1",
 			})},
 		},
 		"TwoStatic": {
 			reason: "two default routes of one metric are refused: the first interface has it",
-			nics:   []NIC{aNIC("eth0", mac1, true, true, "10.0.0.5/24"), aNIC("eth1", mac2, true, true, "10.1.0.5/24")},
+			nics:   []hypervisor.NIC{aNIC("eth0", mac1, true, true, "10.0.0.5/24"), aNIC("eth1", mac2, true, true, "10.1.0.5/24")},
 			want: map[string]any{
 				"eth0": static("eth0", mac1, ethernet{"addresses": []any{"10.0.0.5/24"}, "gateway4": "10.0.0.1"}),
 				"eth1": static("eth1", mac2, ethernet{"addresses": []any{"10.1.0.5/24"}}),
@@ -68,7 +69,7 @@ func TestNetworkConfig(t *testing.T) {
 		},
 		"NoGatewayFirst": {
 			reason: "an interface without a gateway leaves the default route to the next",
-			nics:   []NIC{aNIC("eth0", mac1, true, false, "10.0.0.5/24"), aNIC("eth1", mac2, true, true, "10.1.0.5/24")},
+			nics:   []hypervisor.NIC{aNIC("eth0", mac1, true, false, "10.0.0.5/24"), aNIC("eth1", mac2, true, true, "10.1.0.5/24")},
 			want: map[string]any{
 				"eth0": static("eth0", mac1, ethernet{"addresses": []any{"10.0.0.5/24"}}),
 				"eth1": static("eth1", mac2, ethernet{"addresses": []any{"10.1.0.5/24"}, "gateway4": "10.1.0.1"}),
@@ -76,7 +77,7 @@ func TestNetworkConfig(t *testing.T) {
 		},
 		"StaticAndLease": {
 			reason: "what the configuration does not name is not set up",
-			nics:   []NIC{aNIC("eth0", mac1, true, true, "10.0.0.5/24"), aNIC("eth1", mac2, false, true, "10.1.0.5/24")},
+			nics:   []hypervisor.NIC{aNIC("eth0", mac1, true, true, "10.0.0.5/24"), aNIC("eth1", mac2, false, true, "10.1.0.5/24")},
 			want: map[string]any{
 				"eth0": static("eth0", mac1, ethernet{"addresses": []any{"10.0.0.5/24"}, "gateway4": "10.0.0.1"}),
 				"eth1": leased("eth1", mac2, ethernet{"dhcp4-overrides": map[string]any{"route-metric": 4096.}}),
@@ -84,7 +85,7 @@ func TestNetworkConfig(t *testing.T) {
 		},
 		"LeaseAndStatic": {
 			reason: "the default route comes with the lease",
-			nics:   []NIC{aNIC("eth0", mac1, false, true, "10.0.0.5/24"), aNIC("eth1", mac2, true, true, "10.1.0.5/24")},
+			nics:   []hypervisor.NIC{aNIC("eth0", mac1, false, true, "10.0.0.5/24"), aNIC("eth1", mac2, true, true, "10.1.0.5/24")},
 			want: map[string]any{
 				"eth0": leased("eth0", mac1, nil),
 				"eth1": static("eth1", mac2, ethernet{"addresses": []any{"10.1.0.5/24"}}),
@@ -92,7 +93,7 @@ func TestNetworkConfig(t *testing.T) {
 		},
 		"TwoLeases": {
 			reason: "without a configuration a guest asks for a lease on its first interface alone",
-			nics:   []NIC{aNIC("eth0", mac1, false, true, "10.0.0.5/24"), aNIC("eth1", mac2, false, true, "10.1.0.5/24")},
+			nics:   []hypervisor.NIC{aNIC("eth0", mac1, false, true, "10.0.0.5/24"), aNIC("eth1", mac2, false, true, "10.1.0.5/24")},
 			want: map[string]any{
 				"eth0": leased("eth0", mac1, nil),
 				"eth1": leased("eth1", mac2, ethernet{"dhcp4-overrides": map[string]any{"route-metric": 4096.}}),
@@ -125,32 +126,32 @@ func TestNetworkConfigIsRead(t *testing.T) {
 	linkLocal.Gateways = []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fe80::1")}
 	for name, tc := range map[string]struct {
 		reason string
-		nics   []NIC
+		nics   []hypervisor.NIC
 		// has are lines of the file of each interface, and lacks lines that it has not.
 		has, lacks map[string][]string
 		eni        []string
 	}{
 		"DualStack": {
 			reason: "both default routes are there, with ifupdown too, where cloud-init loses ::/0",
-			nics:   []NIC{routed},
+			nics:   []hypervisor.NIC{routed},
 			has:    map[string][]string{"eth0": {"Address=10.0.0.5/24", "Address=2001:db8::5/64", "Gateway=10.0.0.1", "Gateway=2001:db8::1"}},
 			eni:    []string{"gateway 10.0.0.1", "gateway 2001:db8::1"},
 		},
 		"LinkLocal": {
 			reason: "the usual gateway of IPv6 is link-local",
-			nics:   []NIC{linkLocal},
+			nics:   []hypervisor.NIC{linkLocal},
 			has:    map[string][]string{"eth0": {"Gateway=10.0.0.1", "Gateway=fe80::1"}},
 			eni:    []string{"gateway fe80::1"},
 		},
 		"TwoStatic": {
 			reason: "netplan refuses two default routes of one metric",
-			nics:   []NIC{routed, aNIC("eth1", mac2, true, true, "10.1.0.5/24", "2001:db8:1::5/64")},
+			nics:   []hypervisor.NIC{routed, aNIC("eth1", mac2, true, true, "10.1.0.5/24", "2001:db8:1::5/64")},
 			has:    map[string][]string{"eth0": {"Gateway=10.0.0.1"}, "eth1": {"Address=10.1.0.5/24"}},
 			lacks:  map[string][]string{"eth1": {"Gateway="}},
 		},
 		"StaticAndLease": {
 			reason: "an interface that is not in the configuration is not set up",
-			nics:   []NIC{routed, aNIC("eth1", mac2, false, true, "10.1.0.5/24")},
+			nics:   []hypervisor.NIC{routed, aNIC("eth1", mac2, false, true, "10.1.0.5/24")},
 			has:    map[string][]string{"eth0": {"Gateway=10.0.0.1"}, "eth1": {"DHCP=ipv4", "RouteMetric=4096"}},
 		},
 	} {

@@ -23,6 +23,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/kubevirt"
 	"github.com/vitistack/stack/functions/internal/kube"
 	kubevirtsim "github.com/vitistack/stack/tests/sim/kubevirt"
 	"github.com/vitistack/stack/tests/stand/apiserver"
@@ -56,7 +57,7 @@ func setUpWith(t *testing.T, options kubevirtsim.Options) *stand {
 	if s.kube, err = kube.New(server.Config(), "test", testKinds...); err != nil {
 		t.Fatal(err)
 	}
-	s.function = &function{kube: s.kube, connect: testConnector(s.kube, s.namespace, nil), local: Local(s.kube), now: time.Now}
+	s.function = &function{kube: s.kube, connect: testConnector(s.kube, s.namespace, nil), local: kubevirt.Local(s.kube), now: time.Now}
 	s.create(&v1alpha2.NetworkNamespace{ObjectMeta: metav1.ObjectMeta{Name: "net"}})
 	s.defaultProvider()
 	feed.Run(t, server.Config(), s.namespace, s.function.handle,
@@ -91,7 +92,7 @@ func (s *stand) layer2() events.Handler {
 			nc.Status.Phase, nc.Status.NetworkNamespaceName = v1alpha1.NetworkConfigurationReady, "net"
 			nc.Status.ObservedGeneration = nc.Generation
 			nc.Status.NetworkInterfaces = slices.DeleteFunc(nc.Status.NetworkInterfaces, func(st v1alpha1.InterfaceStatus) bool {
-				return macIn(nc, st.Name) != normalMAC(st.MACAddress)
+				return macIn(nc, st.Name) != st.MACAddress.Normalized()
 			})
 			for _, i := range nc.Spec.NetworkInterfaces {
 				has := slices.ContainsFunc(nc.Status.NetworkInterfaces, func(st v1alpha1.InterfaceStatus) bool { return st.Name == i.Name })

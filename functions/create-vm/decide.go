@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
@@ -19,8 +20,8 @@ import (
 // progress is the state of a machine after an attempt: its interfaces, and its virtual machine
 // if there is one.
 type progress struct {
-	nics []NIC
-	vm   *State
+	nics []hypervisor.NIC
+	vm   *hypervisor.State
 	err  error
 	// last is the task that was recorded before the attempt, and now is when the attempt
 	// ended.
@@ -66,7 +67,7 @@ func decideAction(m *v1alpha1.Machine, cause string) string {
 	worth := true
 	switch cause {
 	case causeMachine:
-		worth = m.Status.Phase == "" || m.Status.ObservedGeneration != m.Generation || m.Status.Task != nil || kube.AskedFor(m) || hasFailed(m) || nextHandover(m) != HandoverNone
+		worth = m.Status.Phase == "" || m.Status.ObservedGeneration != m.Generation || m.Status.Task != nil || kube.AskedFor(m) || hasFailed(m) || nextHandover(m) != hypervisor.HandoverNone
 	case causeNetwork, causeNamespace:
 		worth = m.Status.VMName == ""
 	case causeVM, causeInstance, causeClaim:
@@ -81,7 +82,7 @@ func decideAction(m *v1alpha1.Machine, cause string) string {
 // decideLocalAction is decideAction for events about the virtual machines of this cluster.
 func decideLocalAction(m *v1alpha1.Machine, cause string) string {
 	made := m.Status.VMName != ""
-	if made && m.Status.ProviderID != LocalID(m.Namespace, m.Name) {
+	if made && m.Status.ProviderID != hypervisor.LocalID(m.Namespace, m.Name) {
 		return actionNone
 	}
 	coming := !made || m.Status.Phase == v1alpha1.MachineCreating // its virtual machine tells when it goes on
@@ -92,7 +93,7 @@ func decideLocalAction(m *v1alpha1.Machine, cause string) string {
 		return actionNone
 	}
 	settled := m.Status.ObservedGeneration == m.Generation && m.Status.RestartToken == m.Spec.RestartToken
-	if made && settled && !isSpecImpossible(m) && !hasFailed(m) && nextHandover(m) == HandoverNone {
+	if made && settled && !isSpecImpossible(m) && !hasFailed(m) && nextHandover(m) == hypervisor.HandoverNone {
 		return actionObserve
 	}
 	return actionEnsure
@@ -234,7 +235,7 @@ func setNetworkStatus(m *v1alpha1.Machine, p progress) {
 
 // missingAddresses says which of the given addresses the guest does not have, and is empty if
 // it has all. A guest that reports nothing has no agent, and proves nothing.
-func missingAddresses(given []string, vm *State) string {
+func missingAddresses(given []string, vm *hypervisor.State) string {
 	if vm == nil || len(vm.GuestAddresses) == 0 {
 		return ""
 	}

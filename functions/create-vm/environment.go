@@ -1,6 +1,10 @@
 package main
 
-import "log/slog"
+import (
+	"log/slog"
+
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
+)
 
 // withoutMeaning are variables of the operator that this function stands in for,
 // and what does their work here.
@@ -18,7 +22,7 @@ var withoutMeaning = []struct{ variable, instead string }{
 func reportIgnoredVariables(log *slog.Logger, getenv func(string) string) {
 	for _, v := range withoutMeaning {
 		if getenv(v.variable) != "" {
-			log.Info("Variable has no meaning here", "function", FunctionName, "variable", v.variable, "instead", v.instead)
+			log.Info("Variable has no meaning here", "function", hypervisor.FunctionName, "variable", v.variable, "instead", v.instead)
 		}
 	}
 }

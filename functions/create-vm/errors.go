@@ -4,13 +4,14 @@ import (
 	"errors"
 
 	"github.com/vitistack/stack/events/outbound"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // isRetried reports whether another delivery may resolve an error.
 func isRetried(err error) bool {
 	_, isFault := asUserError(err)
-	return err != nil && !errors.As(err, new(reconcile.WaitError)) && (!isFault || errors.As(err, new(RetriedUserError)))
+	return err != nil && !errors.As(err, new(reconcile.WaitError)) && (!isFault || errors.As(err, new(hypervisor.RetriedUserError)))
 }
 
 func asUserError(err error) (reconcile.UserError, bool) {

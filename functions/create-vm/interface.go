@@ -11,6 +11,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
@@ -28,7 +29,7 @@ func networksOf(m *v1alpha1.Machine) []v1alpha1.MachineNetwork {
 // macOf returns the MAC address of an interface of a machine.
 func macOf(m *v1alpha1.Machine, n v1alpha1.MachineNetwork) string {
 	if n.MACAddress != "" {
-		return normalMAC(n.MACAddress)
+		return n.MACAddress.Normalized()
 	}
 	return deriveMAC(m.UID, n.Name)
 }
@@ -36,7 +37,7 @@ func macOf(m *v1alpha1.Machine, n v1alpha1.MachineNetwork) string {
 // ownConfiguration returns the NetworkConfiguration of a machine without spec.networks.
 func ownConfiguration(m *v1alpha1.Machine, networkNamespace string) *v1alpha1.NetworkConfiguration {
 	labels := map[string]string{
-		v1alpha1.LabelMachine: kube.LabelValue(m.Name), v1alpha1.LabelSourceMachine: kube.LabelValue(m.Name), v1alpha1.LabelManagedBy: FunctionName,
+		v1alpha1.LabelMachine: kube.LabelValue(m.Name), v1alpha1.LabelSourceMachine: kube.LabelValue(m.Name), v1alpha1.LabelManagedBy: hypervisor.FunctionName,
 	}
 	if cluster := m.Labels[v1alpha1.LabelClusterName]; cluster != "" {
 		labels[v1alpha1.LabelClusterName] = cluster
@@ -59,18 +60,18 @@ func ownConfiguration(m *v1alpha1.Machine, networkNamespace string) *v1alpha1.Ne
 // interfaceFromStatus returns an interface from what layer 2 wrote into the status of its
 // NetworkConfiguration under a name. While the addresses are missing it returns false and why;
 // failed is whether a user has to act.
-func interfaceFromStatus(nc *v1alpha1.NetworkConfiguration, n v1alpha1.MachineNetwork, name, mac string) (out NIC, why string, failed bool) {
+func interfaceFromStatus(nc *v1alpha1.NetworkConfiguration, n v1alpha1.MachineNetwork, name, mac string) (out hypervisor.NIC, why string, failed bool) {
 	i := slices.IndexFunc(nc.Status.NetworkInterfaces, func(s v1alpha1.InterfaceStatus) bool { return s.Name == name })
-	if i < 0 || !nc.Status.NetworkInterfaces[i].IPAllocated || normalMAC(nc.Status.NetworkInterfaces[i].MACAddress) != mac {
+	if i < 0 || !nc.Status.NetworkInterfaces[i].IPAllocated || nc.Status.NetworkInterfaces[i].MACAddress.Normalized() != mac {
 		why = fmt.Sprintf("waits for an address from NetworkConfiguration %s", nc.Name)
 		ready := meta.FindStatusCondition(nc.Status.Conditions, v1alpha1.ConditionReady)
 		if ready != nil && ready.Status != metav1.ConditionTrue && nc.Status.ObservedGeneration == nc.Generation {
 			why = fmt.Sprintf("NetworkConfiguration %s: %s", nc.Name, ready.Message)
 		}
-		return NIC{}, why, nc.Status.Phase == v1alpha1.NetworkConfigurationError
+		return hypervisor.NIC{}, why, nc.Status.Phase == v1alpha1.NetworkConfigurationError
 	}
 	s := nc.Status.NetworkInterfaces[i]
-	out = NIC{
+	out = hypervisor.NIC{
 		Name: n.Name, MAC: mac, Model: n.Model, Network: nc.Status.NetworkNamespaceName,
 		Bridge: nc.Spec.Bridge, MTU: nc.Spec.MTU, DNS: s.DNS, Static: s.AllocationMethod == v1alpha2.AllocationStatic,
 	}
@@ -83,7 +84,7 @@ func interfaceFromStatus(nc *v1alpha1.NetworkConfiguration, n v1alpha1.MachineNe
 }
 
 // addAddresses adds the addresses and the gateway of one family to an interface.
-func addAddresses(n *NIC, addresses []string, subnet, gateway string) {
+func addAddresses(n *hypervisor.NIC, addresses []string, subnet, gateway string) {
 	prefix, err := netip.ParsePrefix(subnet)
 	if err != nil {
 		return
@@ -101,7 +102,7 @@ func addAddresses(n *NIC, addresses []string, subnet, gateway string) {
 // assignDefaultRoutes leaves the default route of each family to the first interface with a
 // gateway of that family: netplan refuses two default routes of one metric, and Talos would
 // use either.
-func assignDefaultRoutes(nics []NIC) []NIC {
+func assignDefaultRoutes(nics []hypervisor.NIC) []hypervisor.NIC {
 	out := slices.Clone(nics)
 	assigned := map[bool]bool{}
 	for i := range out {

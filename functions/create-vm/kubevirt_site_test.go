@@ -15,6 +15,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 	"github.com/vitistack/stack/functions/internal/kube"
 	kubevirtsim "github.com/vitistack/stack/tests/sim/kubevirt"
 	"github.com/vitistack/stack/tests/stand/feed"
@@ -53,7 +54,7 @@ func kubevirtSite(r *rig) *site {
 		if err := r.kube.Get(r.Context(), r.namespace, m.Name+"-cloudinit", secret); err != nil {
 			return false
 		}
-		return string(secret.Data["userdata"]) != EmptyUserData
+		return string(secret.Data["userdata"]) != hypervisor.EmptyUserData
 	}
 	return s
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
@@ -28,27 +29,27 @@ const reasonWaitingForMachineConfig = "WaitingForMachineConfig"
 //
 // A virtual machine whose disk is created again must find no configuration: a control plane
 // would join etcd before its earlier member has left.
-func nextHandover(m *v1alpha1.Machine) Handover {
+func nextHandover(m *v1alpha1.Machine) hypervisor.Handover {
 	removed := meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionMachineConfigRemoved)
 	switch {
 	case m.MachineConfigSecret() == "":
-		return HandoverNone
+		return hypervisor.HandoverNone
 	case m.Installed() && !removed:
-		return HandoverTake
+		return hypervisor.HandoverTake
 	case !m.Installed() && m.Annotations[v1alpha1.AnnotationMachineConfig] != "" && !m.HoldsMachineConfig():
-		return HandoverGive
+		return hypervisor.HandoverGive
 	default:
-		return HandoverNone
+		return hypervisor.HandoverNone
 	}
 }
 
 // addMachineConfig sets the machine configuration of a node as user data. It returns a
 // WaitError if the configuration does not exist yet. If the virtual machine exists, and always
 // after the node has its configuration, the user data configures nothing.
-func (f *function) addMachineConfig(ctx context.Context, m *v1alpha1.Machine, want *Desired) error {
-	want.UserData, want.SecretUserData, want.Handover = EmptyUserData, true, nextHandover(m)
+func (f *function) addMachineConfig(ctx context.Context, m *v1alpha1.Machine, want *hypervisor.Desired) error {
+	want.UserData, want.SecretUserData, want.Handover = hypervisor.EmptyUserData, true, nextHandover(m)
 	made := m.Status.VMName != ""
-	if m.Installed() || (made && want.Handover == HandoverNone) {
+	if m.Installed() || (made && want.Handover == hypervisor.HandoverNone) {
 		return nil
 	}
 	digest := m.Annotations[v1alpha1.AnnotationMachineConfig]
@@ -93,12 +94,12 @@ func configDigest(data []byte) string {
 
 // setMachineConfigRemoved writes what a hypervisor has done with the machine configuration of
 // a node.
-func setMachineConfigRemoved(m *v1alpha1.Machine, done Handover) {
+func setMachineConfigRemoved(m *v1alpha1.Machine, done hypervisor.Handover) {
 	switch done {
-	case HandoverGive:
+	case hypervisor.HandoverGive:
 		setCondition(m, v1alpha1.ConditionMachineConfigRemoved, false, "Held", v1alpha1.MachineConfigHeldMessage(m.Annotations[v1alpha1.AnnotationMachineConfig]))
-	case HandoverTake:
+	case hypervisor.HandoverTake:
 		setCondition(m, v1alpha1.ConditionMachineConfigRemoved, true, "Removed", "the node has its machine configuration, and the hypervisor does not have it any more")
-	case HandoverNone:
+	case hypervisor.HandoverNone:
 	}
 }

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
@@ -21,24 +22,24 @@ func TestNextHandover(t *testing.T) {
 			setCondition(m, v1alpha1.ConditionMachineConfigRemoved, false, "Held", v1alpha1.MachineConfigHeldMessage(digest))
 		}
 	}
-	removed := func(m *v1alpha1.Machine) { setMachineConfigRemoved(m, HandoverTake) }
+	removed := func(m *v1alpha1.Machine) { setMachineConfigRemoved(m, hypervisor.HandoverTake) }
 	for name, tc := range map[string]struct {
 		reason  string
 		changes []change
-		want    Handover
+		want    hypervisor.Handover
 	}{
-		"New":       {"its configuration does not exist yet", nil, HandoverNone},
-		"Provided":  {"the node needs it", []change{provided}, HandoverGive},
-		"Held":      {"the node starts with it", []change{provided, holds(digest)}, HandoverNone},
-		"Changed":   {"another one has been provided since", []change{provided, holds("d0")}, HandoverGive},
-		"Installed": {"the keys must not stay at the hypervisor", []change{installed, holds(digest)}, HandoverTake},
-		"Forgotten": {"what the status does not say may be there", []change{installed}, HandoverTake},
-		"Removed":   {"there is nothing left to do", []change{installed, removed}, HandoverNone},
-		"Reset":     {"its disk was made anew", []change{provided, removed}, HandoverGive},
-		"Waiting":   {"its disk was made anew, and nothing is provided yet", []change{removed}, HandoverNone},
+		"New":       {"its configuration does not exist yet", nil, hypervisor.HandoverNone},
+		"Provided":  {"the node needs it", []change{provided}, hypervisor.HandoverGive},
+		"Held":      {"the node starts with it", []change{provided, holds(digest)}, hypervisor.HandoverNone},
+		"Changed":   {"another one has been provided since", []change{provided, holds("d0")}, hypervisor.HandoverGive},
+		"Installed": {"the keys must not stay at the hypervisor", []change{installed, holds(digest)}, hypervisor.HandoverTake},
+		"Forgotten": {"what the status does not say may be there", []change{installed}, hypervisor.HandoverTake},
+		"Removed":   {"there is nothing left to do", []change{installed, removed}, hypervisor.HandoverNone},
+		"Reset":     {"its disk was made anew", []change{provided, removed}, hypervisor.HandoverGive},
+		"Waiting":   {"its disk was made anew, and nothing is provided yet", []change{removed}, hypervisor.HandoverNone},
 		"Stranger": {"it is no node of a cluster", []change{provided, func(m *v1alpha1.Machine) {
 			m.Spec.CloudInit.SecretRef.Name = "my-data"
-		}}, HandoverNone},
+		}}, hypervisor.HandoverNone},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -105,7 +106,7 @@ func held(t *testing.T, at func(*rig) *site) {
 			t.Errorf("%s (%s): the node found %q, want %q", name, w.harm, got, first)
 		}
 		r.installed(m)
-		m = r.drive(name, w, "has its configuration taken away", func(m *v1alpha1.Machine) bool { return running(m) && nextHandover(m) == HandoverNone })
+		m = r.drive(name, w, "has its configuration taken away", func(m *v1alpha1.Machine) bool { return running(m) && nextHandover(m) == hypervisor.HandoverNone })
 		if err := r.kube.Get(r.Context(), r.namespace, m.MachineConfigSecret(), &corev1.Secret{}); !kube.NotFound(err) {
 			t.Errorf("%s (%s): the Secret is left: %v", name, w.harm, err)
 		}

@@ -7,20 +7,22 @@ import (
 	"time"
 
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/kubevirt"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/networkpool"
 )
 
 func main() {
-	events.Run(FunctionName, func() (events.Handler, error) {
+	events.Run(hypervisor.FunctionName, func() (events.Handler, error) {
 		reportIgnoredVariables(events.NewLogger(os.Stderr, os.Getenv("LOG_LEVEL")), os.Getenv)
-		client, err := kube.Connect(FunctionName, kinds()...)
+		client, err := kube.Connect(hypervisor.FunctionName, kinds()...)
 		if err != nil {
 			return nil, err
 		}
 		f := &function{
-			kube: client, connect: connectBackends(backends, Environment{Home: client, Credentials: Credentials{client, CredentialsNamespaces(os.Getenv)}, Namespace: kube.Namespace(os.Getenv)}),
-			local: Local(client), images: allowedImages(os.Getenv), optionalPools: networkpool.Optional(os.Getenv), now: time.Now, patience: 5 * time.Second,
+			kube: client, connect: connectBackends(backends, hypervisor.Environment{Home: client, Credentials: hypervisor.Credentials{Home: client, Namespaces: hypervisor.CredentialsNamespaces(os.Getenv)}, Namespace: kube.Namespace(os.Getenv)}),
+			local: kubevirt.Local(client), images: allowedImages(os.Getenv), optionalPools: networkpool.Optional(os.Getenv), now: time.Now, patience: 5 * time.Second,
 		}
 		return f.handle, nil
 	})

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/network"
 	"github.com/vitistack/stack/functions/internal/networkpool"
@@ -29,7 +30,7 @@ func (u networkError) Unwrap() error { return u.UserError }
 // interfaces when each has its addresses. Until then it returns a WaitError, or a UserError.
 // If a NetworkConfiguration is missing it publishes nothing, so that the machine can still use
 // other networks.
-func (f *function) ensureNetworks(ctx context.Context, m *v1alpha1.Machine) ([]NIC, error) {
+func (f *function) ensureNetworks(ctx context.Context, m *v1alpha1.Machine) ([]hypervisor.NIC, error) {
 	var configurations []*v1alpha1.NetworkConfiguration
 	for _, n := range networksOf(m) {
 		nc, err := f.configurationOf(ctx, m, n)
@@ -38,7 +39,7 @@ func (f *function) ensureNetworks(ctx context.Context, m *v1alpha1.Machine) ([]N
 		}
 		configurations = append(configurations, nc)
 	}
-	var nics []NIC
+	var nics []hypervisor.NIC
 	for i, n := range networksOf(m) {
 		nc := configurations[i]
 		name, err := f.publishInterface(ctx, m, n, nc)
@@ -68,7 +69,7 @@ func (f *function) ensureNetworks(ctx context.Context, m *v1alpha1.Machine) ([]N
 // checkBridge returns a UserError unless a NetworkPool of the namespace lists the bridge that
 // a NetworkConfiguration names, with the VLAN of its network. A bridge selects another
 // physical network, where the VLAN may belong to another tenant.
-func (f *function) checkBridge(ctx context.Context, nc *v1alpha1.NetworkConfiguration, n NIC) error {
+func (f *function) checkBridge(ctx context.Context, nc *v1alpha1.NetworkConfiguration, n hypervisor.NIC) error {
 	if n.Bridge == "" {
 		return nil
 	}

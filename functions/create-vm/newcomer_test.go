@@ -7,27 +7,28 @@ import (
 	"time"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // late is a hypervisor that answers from the third look on.
 type late struct {
-	Interface
+	hypervisor.Interface
 	err   error
 	looks int
 }
 
 // Inspect implements hypervisor.
-func (l *late) Inspect(context.Context) (Health, error) {
+func (l *late) Inspect(context.Context) (hypervisor.Health, error) {
 	if l.looks++; l.looks < 3 {
-		return Health{}, l.err
+		return hypervisor.Health{}, l.err
 	}
-	return Health{Version: "1"}, nil
+	return hypervisor.Health{Version: "1"}, nil
 }
 
 func TestNewcomer(t *testing.T) {
 	t.Parallel()
-	missing, wrong := NotInstalledError{reconcile.UserError{Reason: "NotInstalled", Message: "install it"}}, reconcile.UserError{Reason: "CredentialsInvalid", Message: "write others"}
+	missing, wrong := hypervisor.NotInstalledError{UserError: reconcile.UserError{Reason: "NotInstalled", Message: "install it"}}, reconcile.UserError{Reason: "CredentialsInvalid", Message: "write others"}
 	cases := map[string]struct {
 		reason string
 		phase  v1alpha1.ProviderPhase
@@ -43,7 +44,7 @@ func TestNewcomer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			backend := &late{err: tc.err}
-			f := &function{patience: time.Minute, connect: func(context.Context, *v1alpha1.MachineProvider) (Interface, error) { return backend, nil }}
+			f := &function{patience: time.Minute, connect: func(context.Context, *v1alpha1.MachineProvider) (hypervisor.Interface, error) { return backend, nil }}
 			p := &v1alpha1.MachineProvider{Status: v1alpha1.MachineProviderStatus{Phase: tc.phase}}
 			_, err := f.inspect(t.Context(), p)
 			if backend.looks != tc.looks || (err == nil) != (tc.looks == 3) {

@@ -11,6 +11,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/kubevirt"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
@@ -35,11 +37,11 @@ func TestOvertaken(t *testing.T) {
 		})
 	}
 	config := rest.CopyConfig(r.config)
-	client, err := kube.New(config, FunctionName, kinds()...)
+	client, err := kube.New(config, hypervisor.FunctionName, kinds()...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	slow := &function{kube: client, connect: testConnector(client, r.namespace, through), local: Local(client), now: time.Now}
+	slow := &function{kube: client, connect: testConnector(client, r.namespace, through), local: kubevirt.Local(client), now: time.Now}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for armed && ctx.Err() == nil {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
@@ -166,7 +167,7 @@ func (f *function) reconcileProvider(ctx context.Context, name, cause string) er
 
 // inspection is what a hypervisor has shown.
 type inspection struct {
-	Health
+	hypervisor.Health
 	// guests are the virtual machines that the stack made. unlisted is why they are unknown.
 	guests   []v1alpha1.Orphan
 	unlisted error
@@ -184,15 +185,15 @@ func (f *function) inspect(ctx context.Context, p *v1alpha1.MachineProvider) (i 
 	const pause = 250 * time.Millisecond
 	over := time.After(patience)
 	for {
-		var h Interface
+		var h hypervisor.Interface
 		if h, err = f.connect(ctx, p); err == nil {
 			i.Health, err = h.Inspect(ctx)
 		}
-		if lister, ok := h.(GuestLister); ok && err == nil && !p.Spec.Shared {
+		if lister, ok := h.(hypervisor.GuestLister); ok && err == nil && !p.Spec.Shared {
 			i.removalCommand = lister.RemovalCommand
 			i.guests, i.unlisted = lister.Guests(ctx)
 		}
-		if _, refused := asUserError(err); err == nil || (refused && !errors.As(err, new(NotInstalledError))) {
+		if _, refused := asUserError(err); err == nil || (refused && !errors.As(err, new(hypervisor.NotInstalledError))) {
 			return i, err
 		}
 		select {
@@ -215,7 +216,7 @@ func countMachines(machines []v1alpha1.Machine, provider string) (n int32) {
 }
 
 // setProviderStatus writes the result of an inspection into the status of a provider.
-func setProviderStatus(p *v1alpha1.MachineProvider, h Health, machines int32, err error) reconcile.Outcome {
+func setProviderStatus(p *v1alpha1.MachineProvider, h hypervisor.Health, machines int32, err error) reconcile.Outcome {
 	s := &p.Status
 	s.ObservedGeneration, s.MachineCount = p.Generation, machines
 	if f, ok := asUserError(err); ok {
@@ -235,7 +236,7 @@ func setProviderStatus(p *v1alpha1.MachineProvider, h Health, machines int32, er
 }
 
 // setPrivileges writes which privileges the user of a provider lacks.
-func setPrivileges(p *v1alpha1.MachineProvider, h Health) {
+func setPrivileges(p *v1alpha1.MachineProvider, h hypervisor.Health) {
 	const condition = v1alpha1.ConditionPrivilegesGranted
 	switch {
 	case h.MissingPrivileges == nil:
@@ -278,7 +279,7 @@ func stableMessage(err error) string {
 	return err.Error()
 }
 
-func capacityOf(h Health) *v1alpha1.ProviderCapacity {
+func capacityOf(h hypervisor.Health) *v1alpha1.ProviderCapacity {
 	cpu, memory := resource.Quantity{Format: resource.DecimalSI}, resource.Quantity{Format: resource.BinarySI}
 	free := memory
 	for _, n := range h.Nodes {
@@ -326,7 +327,7 @@ func isSmallChange(before, now *resource.Quantity, whole resource.Quantity) bool
 
 // setSpoofProtection writes whether machines of a provider can use the MAC address of another
 // machine.
-func setSpoofProtection(p *v1alpha1.MachineProvider, found *Finding) {
+func setSpoofProtection(p *v1alpha1.MachineProvider, found *hypervisor.Finding) {
 	const condition = v1alpha1.ConditionSpoofProtection
 	if found == nil {
 		meta.RemoveStatusCondition(&p.Status.Conditions, condition)

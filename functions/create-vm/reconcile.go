@@ -16,6 +16,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/events/outbound"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
@@ -23,9 +24,9 @@ import (
 type function struct {
 	kube *kube.Client
 	// connect makes the hypervisor of a MachineProvider.
-	connect func(ctx context.Context, p *v1alpha1.MachineProvider) (Interface, error)
+	connect func(ctx context.Context, p *v1alpha1.MachineProvider) (hypervisor.Interface, error)
 	// local is the KubeVirt of this cluster, whose changes come as events.
-	local Observer
+	local hypervisor.Observer
 	// images are the hosts that hypervisors may fetch images from.
 	images outbound.Rules
 	// optionalPools is whether namespaces that may use no NetworkPool may name any bridge.
@@ -97,11 +98,11 @@ func (f *function) reconcileMachine(ctx context.Context, namespace, name, cause 
 		return err
 	}
 	began, before := f.now(), m.DeepCopy()
-	p := progress{err: ErrGone}
+	p := progress{err: hypervisor.ErrGone}
 	if next == actionObserve {
 		p = f.observeMachine(ctx, m)
 	}
-	if errors.Is(p.err, ErrGone) {
+	if errors.Is(p.err, hypervisor.ErrGone) {
 		size, provider, err := f.resolveMachine(ctx, m)
 		if err == nil && cause == causeMachine && f.createConfiguration(ctx, m) {
 			return nil
@@ -140,13 +141,13 @@ func requeueError(m *v1alpha1.Machine, wrote bool) error {
 }
 
 // resolveMachine returns the size and the MachineProvider of a Machine. It changes nothing.
-func (f *function) resolveMachine(ctx context.Context, m *v1alpha1.Machine) (Size, *v1alpha1.MachineProvider, error) {
+func (f *function) resolveMachine(ctx context.Context, m *v1alpha1.Machine) (hypervisor.Size, *v1alpha1.MachineProvider, error) {
 	s, err := resolve(m.Spec)
 	if err == nil && m.Status.VMName == "" { // afterwards nothing is fetched, and os cannot be changed
 		err = checkImageHost(m.Spec.OS, f.images)
 	}
 	if err != nil {
-		return Size{}, nil, err
+		return hypervisor.Size{}, nil, err
 	}
 	provider, err := f.providerOf(ctx, m)
 	return s, provider, err
@@ -178,8 +179,8 @@ func (f *function) recordProvider(ctx context.Context, before, m *v1alpha1.Machi
 
 // ensureMachine creates or changes the networks and the virtual machine as far as possible
 // now.
-func (f *function) ensureMachine(ctx context.Context, m *v1alpha1.Machine, size Size, provider *v1alpha1.MachineProvider) (p progress) {
-	want := Desired{Size: size}
+func (f *function) ensureMachine(ctx context.Context, m *v1alpha1.Machine, size hypervisor.Size, provider *v1alpha1.MachineProvider) (p progress) {
+	want := hypervisor.Desired{Size: size}
 	m.Status.Provider = provider.Name
 	if p.nics, p.err = f.ensureNetworks(ctx, m); p.err != nil {
 		return p
@@ -188,12 +189,12 @@ func (f *function) ensureMachine(ctx context.Context, m *v1alpha1.Machine, size 
 	if p.err = f.fillUserData(ctx, m, &want); p.err != nil {
 		return p
 	}
-	var backend Interface
+	var backend hypervisor.Interface
 	if backend, p.err = f.connect(ctx, provider); p.err != nil {
 		return p
 	}
-	var vm State
-	if vm, p.err = backend.Ensure(ctx, m, want); p.err == nil && vm.Handover == HandoverTake {
+	var vm hypervisor.State
+	if vm, p.err = backend.Ensure(ctx, m, want); p.err == nil && vm.Handover == hypervisor.HandoverTake {
 		p.err = f.deleteMachineConfigSecret(ctx, m)
 	}
 	if p.err == nil {
@@ -212,7 +213,7 @@ func (f *function) observeMachine(ctx context.Context, m *v1alpha1.Machine) (p p
 }
 
 // fillUserData reads the Secrets with the first configuration of the guest.
-func (f *function) fillUserData(ctx context.Context, m *v1alpha1.Machine, want *Desired) (err error) {
+func (f *function) fillUserData(ctx context.Context, m *v1alpha1.Machine, want *hypervisor.Desired) (err error) {
 	if c := m.Spec.CloudInit; c != nil {
 		want.UserData, want.NetworkData = c.UserData, c.NetworkData
 	}
@@ -222,7 +223,7 @@ func (f *function) fillUserData(ctx context.Context, m *v1alpha1.Machine, want *
 		}
 	}
 	if m.MachineConfigSecret() != "" {
-		return reconcile.SecretsError(f.addMachineConfig(ctx, m, want), FunctionName)
+		return reconcile.SecretsError(f.addMachineConfig(ctx, m, want), hypervisor.FunctionName)
 	}
 	if m.Spec.CloudInit == nil || m.Spec.CloudInit.SecretRef == nil {
 		return nil
@@ -233,7 +234,7 @@ func (f *function) fillUserData(ctx context.Context, m *v1alpha1.Machine, want *
 		return reconcile.UserError{Reason: "CloudInitSecretNotFound", Message: fmt.Sprintf("Secret %s does not exist: create it, or change spec.cloudInit.secretRef", ref.Name)}
 	}
 	if err != nil {
-		return reconcile.SecretsError(err, FunctionName)
+		return reconcile.SecretsError(err, hypervisor.FunctionName)
 	}
 	if m.Status.VMName == "" { // afterwards the guest has it
 		if err := checkGuestSecret(secret); err != nil {

@@ -1,66 +1,69 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/resource"
-
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events/outbound"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
-
-// templates are the sizes to start from, by name.
-var templates = map[string]Size{
-	"small":  {1, 1, 1, resource.MustParse("2Gi"), root("20Gi")},
-	"medium": {2, 1, 1, resource.MustParse("4Gi"), root("40Gi")},
-	"large":  {4, 1, 1, resource.MustParse("8Gi"), root("80Gi")},
-}
-
-func root(quantity string) []Disk {
-	return []Disk{{Name: RootDisk, Size: resource.MustParse(quantity), StorageClass: DefaultClass}}
-}
 
 // resolve returns the size of a machine: its template, overridden by each field of the spec,
 // and the disks of both merged by name. It returns a UserError if the template does not exist
 // or a field is missing.
-func resolve(spec v1alpha1.MachineSpec) (Size, error) {
-	s := Size{Cores: 1, Threads: 1, Sockets: 1}
+func resolve(spec v1alpha1.MachineSpec) (hypervisor.Size, error) {
+	s := hypervisor.Size{Cores: 1, Threads: 1, Sockets: 1}
+	var err error
 	if spec.Template != "" {
-		template, ok := templates[spec.Template]
-		if !ok {
-			return Size{}, reconcile.UserError{Reason: "TemplateNotFound", Message: fmt.Sprintf("template %q does not exist: write small, medium or large into spec.template", spec.Template)}
+		template, unknown := v1alpha1.FindMachineTemplate(spec.Template)
+		if unknown != nil {
+			return hypervisor.Size{}, reconcile.UserError{Reason: "TemplateNotFound", Message: unknown.Error() + " into spec.template"}
 		}
-		s = template
+		if s, err = sizeOf(template); err != nil {
+			return hypervisor.Size{}, err
+		}
 	}
 	if r := spec.Resources; r != nil && r.CPU != nil {
-		s.Cores, s.Threads, s.Sockets = firstSet(r.CPU.Cores, s.Cores), firstSet(r.CPU.Threads, s.Threads), firstSet(r.CPU.Sockets, s.Sockets)
+		s.Cores, s.Threads, s.Sockets = cmp.Or(r.CPU.Cores, s.Cores), cmp.Or(r.CPU.Threads, s.Threads), cmp.Or(r.CPU.Sockets, s.Sockets)
 	}
-	var err error
 	if r := spec.Resources; r != nil && r.Memory != nil {
 		if s.Memory, err = r.Memory.Size.Quantity(); err != nil {
-			return Size{}, reconcile.UserError{Reason: "InvalidSpec", Message: "spec.resources.memory.size: " + err.Error()}
+			return hypervisor.Size{}, reconcile.UserError{Reason: "InvalidSpec", Message: "spec.resources.memory.size: " + err.Error()}
 		}
 	}
 	if s.Disks, err = mergeDisks(s.Disks, spec.Disks); err != nil {
-		return Size{}, reconcile.UserError{Reason: "InvalidSpec", Message: "spec.disks: " + err.Error()}
+		return hypervisor.Size{}, reconcile.UserError{Reason: "InvalidSpec", Message: "spec.disks: " + err.Error()}
 	}
 	switch {
 	case s.Memory.IsZero():
-		return Size{}, reconcile.UserError{Reason: "InvalidSpec", Message: "the machine has no memory: write spec.template, or spec.resources.memory.size"}
+		return hypervisor.Size{}, reconcile.UserError{Reason: "InvalidSpec", Message: "the machine has no memory: write spec.template, or spec.resources.memory.size"}
 	case len(s.Disks) == 0:
-		return Size{}, reconcile.UserError{Reason: "InvalidSpec", Message: "the machine has no disk: write spec.template, or spec.disks"}
+		return hypervisor.Size{}, reconcile.UserError{Reason: "InvalidSpec", Message: "the machine has no disk: write spec.template, or spec.disks"}
 	}
 	for _, d := range s.Disks {
 		if d.Size.Sign() <= 0 {
-			return Size{}, reconcile.UserError{Reason: "InvalidSpec", Message: fmt.Sprintf("disk %s has no size: write it into spec.disks, for example 20Gi", d.Name)}
+			return hypervisor.Size{}, reconcile.UserError{Reason: "InvalidSpec", Message: fmt.Sprintf("disk %s has no size: write it into spec.disks, for example 20Gi", d.Name)}
 		}
 	}
 	return s, nil
+}
+
+// sizeOf returns a template as a size.
+func sizeOf(t v1alpha1.MachineTemplate) (s hypervisor.Size, err error) {
+	root := hypervisor.Disk{Name: v1alpha1.RootDisk, StorageClass: hypervisor.DefaultClass}
+	s = hypervisor.Size{Cores: t.Cores, Threads: 1, Sockets: 1}
+	if s.Memory, err = t.Memory.Quantity(); err != nil {
+		return s, err
+	}
+	root.Size, err = t.Disk.Quantity()
+	s.Disks = []hypervisor.Disk{root}
+	return s, err
 }
 
 // imageHosts is the environment variable with the hosts that hypervisors may fetch images
@@ -102,22 +105,15 @@ func checkImageHost(os *v1alpha1.MachineOS, allowed outbound.Rules) error {
 	return nil
 }
 
-func firstSet(value, otherwise int32) int32 {
-	if value != 0 {
-		return value
-	}
-	return otherwise
-}
-
 // mergeDisks overrides the disks of the template by those of the spec with the same name,
 // field by field, and appends the others.
-func mergeDisks(template []Disk, spec []v1alpha1.MachineDisk) ([]Disk, error) {
+func mergeDisks(template []hypervisor.Disk, spec []v1alpha1.MachineDisk) ([]hypervisor.Disk, error) {
 	merged := slices.Clone(template)
 	for _, d := range spec {
-		i := slices.IndexFunc(merged, func(m Disk) bool { return m.Name == d.Name })
+		i := slices.IndexFunc(merged, func(m hypervisor.Disk) bool { return m.Name == d.Name })
 		if i < 0 {
 			i = len(merged)
-			merged = append(merged, Disk{Name: d.Name})
+			merged = append(merged, hypervisor.Disk{Name: d.Name})
 		}
 		m := &merged[i]
 		if d.Size != "" {
@@ -137,9 +133,4 @@ func mergeDisks(template []Disk, spec []v1alpha1.MachineDisk) ([]Disk, error) {
 		}
 	}
 	return merged, nil
-}
-
-// normalMAC returns a MAC address in lower case with colons.
-func normalMAC(mac v1alpha1.MACAddress) string {
-	return strings.ReplaceAll(strings.ToLower(string(mac)), "-", ":")
 }

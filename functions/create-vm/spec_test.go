@@ -15,6 +15,8 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/kubevirt"
 	"github.com/vitistack/stack/functions/internal/kube"
 	kubevirtsim "github.com/vitistack/stack/tests/sim/kubevirt"
 	"github.com/vitistack/stack/tests/stand/apiserver"
@@ -71,7 +73,7 @@ func TestEverythingIsAdmitted(t *testing.T) {
 	if i := domain.Devices.Interfaces[0]; i.MacAddress != "52:54:00:aa:bb:cc" || i.Model != "e1000" {
 		t.Errorf("first interface %+v", i)
 	}
-	definition := &NetworkAttachmentDefinition{}
+	definition := &kubevirt.NetworkAttachmentDefinition{}
 	if err := s.kube.Get(t.Context(), s.namespace, "net-br7-vlan200", definition); err != nil {
 		t.Fatal(err)
 	}
@@ -324,7 +326,7 @@ func TestStep(t *testing.T) {
 	t.Parallel()
 	made := func(change func(*v1alpha1.Machine)) *v1alpha1.Machine {
 		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "m", Generation: 1}, Status: v1alpha1.MachineStatus{
-			Phase: v1alpha1.MachineRunning, ObservedGeneration: 1, VMName: "m", ProviderID: LocalID("n", "m"),
+			Phase: v1alpha1.MachineRunning, ObservedGeneration: 1, VMName: "m", ProviderID: hypervisor.LocalID("n", "m"),
 			Conditions: []metav1.Condition{{Type: "StorageReady", Status: metav1.ConditionTrue}},
 		}}
 		change(m)

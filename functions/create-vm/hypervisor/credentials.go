@@ -1,0 +1,63 @@
+package hypervisor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+// CredentialsVariable lists namespaces whose Secrets a MachineProvider may name, beside
+// the namespace of the stack.
+const CredentialsVariable = "CREDENTIALS_NAMESPACES"
+
+// Credentials reads the Secrets with the credentials of MachineProviders.
+type Credentials struct {
+	// Home is the client for the cluster of the Secrets.
+	Home *kube.Client
+	// Namespaces are the namespaces that Secrets may be in.
+	Namespaces []string
+}
+
+// CredentialsNamespaces returns the namespaces whose Secrets a MachineProvider may name:
+// the namespace of the stack, and those of CREDENTIALS_NAMESPACES with commas between.
+func CredentialsNamespaces(getenv func(string) string) []string {
+	namespaces := []string{kube.Namespace(getenv)}
+	for name := range strings.SplitSeq(getenv(CredentialsVariable), ",") {
+		if name = strings.TrimSpace(name); name != "" && !slices.Contains(namespaces, name) {
+			namespaces = append(namespaces, name)
+		}
+	}
+	return namespaces
+}
+
+// Of returns the data of the Secret that a MachineProvider names. It returns a UserError if
+// there is none, or if credentials are not read from its namespace.
+func (c Credentials) Of(ctx context.Context, p *v1alpha1.MachineProvider) (map[string][]byte, error) {
+	ref := p.Spec.CredentialsRef
+	switch {
+	case ref == nil:
+		return nil, reconcile.UserError{Reason: "CredentialsMissing", Message: fmt.Sprintf("MachineProvider %s has no credentials: name their Secret in spec.credentialsRef", p.Name)}
+	case !slices.Contains(c.Namespaces, ref.Namespace):
+		return nil, reconcile.UserError{Reason: "CredentialsNotAllowed", Message: fmt.Sprintf("MachineProvider %s names Secret %s/%s, and credentials are read only from %s: create the Secret there and write that namespace into spec.credentialsRef.namespace, or have %s added to %s of create-vm (credentials.namespaces of the chart)",
+			p.Name, ref.Namespace, ref.Name, strings.Join(c.Namespaces, ", "), ref.Namespace, CredentialsVariable)}
+	}
+	secret := &corev1.Secret{}
+	err := c.Home.Get(ctx, ref.Namespace, ref.Name, secret)
+	if kube.NotFound(err) {
+		return nil, reconcile.UserError{Reason: "CredentialsMissing", Message: fmt.Sprintf("Secret %s/%s of MachineProvider %s does not exist: create it, or change spec.credentialsRef", ref.Namespace, ref.Name, p.Name)}
+	}
+	return secret.Data, reconcile.SecretsError(err, FunctionName)
+}
+
+// UnusableSecret returns the UserError of a MachineProvider with a Secret that cannot be used. why
+// says what to change in the Secret. The MachineProvider must name one.
+func UnusableSecret(p *v1alpha1.MachineProvider, why string) error {
+	return reconcile.UserError{Reason: "CredentialsInvalid", Message: fmt.Sprintf("Secret %s/%s of MachineProvider %s: %s", p.Spec.CredentialsRef.Namespace, p.Spec.CredentialsRef.Name, p.Name, why)}
+}

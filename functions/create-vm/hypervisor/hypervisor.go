@@ -1,0 +1,49 @@
+package hypervisor
+
+import (
+	"context"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+)
+
+// Interface creates, changes and removes virtual machines at one hypervisor. Each delivery
+// connects anew, so an implementation keeps nothing between calls. Everything that it creates
+// bears the Machine's UID and is looked up before it is created, so every method can be called
+// again at any time, also by two callers at once.
+//
+// A method returns a reconcile.UserError if a user or the platform team has to change
+// something, and a retriedUserError if that may also resolve itself. Another call may succeed
+// after any other error.
+type Interface interface {
+	// Ensure creates the virtual machine of a Machine if it does not exist, and otherwise
+	// takes at most one step that lasts towards the desired state. It returns the state that
+	// it observed and waits for nothing that it started.
+	Ensure(ctx context.Context, m *v1alpha1.Machine, want Desired) (State, error)
+	// Remove removes everything that was created for a Machine: the virtual machine, and then
+	// its disks. It returns what it waits for, and nothing once everything is gone. It keeps
+	// what was created for another UID. If no event follows the end of what it waits for, it
+	// writes the task into m.Status.Task.
+	Remove(ctx context.Context, m *v1alpha1.Machine) (waitsFor string, err error)
+	// Inspect reads the state of the hypervisor itself. It returns a notInstalledError while
+	// the hypervisor is being installed.
+	Inspect(ctx context.Context) (Health, error)
+}
+
+// Observer is implemented by a hypervisor whose virtual machines are objects of the cluster of
+// the function, so that their changes arrive as events.
+type Observer interface {
+	// Observe returns what Ensure would observe, and changes nothing. It returns errGone if
+	// the virtual machine does not exist.
+	Observe(ctx context.Context, m *v1alpha1.Machine) (State, error)
+}
+
+// GuestLister is implemented by a hypervisor that can list its virtual machines, so that
+// orphans are found.
+type GuestLister interface {
+	// Guests returns the ID and the name of each virtual machine that the stack created, and
+	// the UID of its Machine. It leaves out those that are being deleted.
+	Guests(ctx context.Context) ([]v1alpha1.Orphan, error)
+	// RemovalCommand returns the command with which an administrator removes a virtual machine
+	// with an ID from Guests, and says where to run it.
+	RemovalCommand(id string) string
+}

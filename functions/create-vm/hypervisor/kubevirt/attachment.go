@@ -1,0 +1,173 @@
+package kubevirt
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+// NetworkAttachmentDefinition is the kind of the Network Plumbing Working Group,
+// as far as it is written here. Its own module is not needed for two fields.
+type NetworkAttachmentDefinition struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec NetworkAttachmentDefinitionSpec `json:"spec"`
+}
+
+// NetworkAttachmentDefinitionSpec is a CNI configuration in JSON.
+type NetworkAttachmentDefinitionSpec struct {
+	Config string `json:"config"`
+}
+
+var attachmentVersion = schema.GroupVersion{Group: "k8s.cni.cncf.io", Version: "v1"}
+
+// DeepCopyObject implements runtime.Object.
+func (d *NetworkAttachmentDefinition) DeepCopyObject() runtime.Object {
+	out := *d
+	d.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	return &out
+}
+
+// attach creates the missing NetworkAttachmentDefinitions of interfaces. They belong to the
+// network, not to the machine.
+func (k *Hypervisor) attach(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired) error {
+	for _, n := range want.NICs {
+		if err := k.attachOne(ctx, m, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *Hypervisor) attachOne(ctx context.Context, m *v1alpha1.Machine, n hypervisor.NIC) error {
+	name := attachmentName(n, k.defaults)
+	config, err := attachmentConfig(n, name, k.defaults)
+	if err != nil {
+		return err
+	}
+	there := &NetworkAttachmentDefinition{}
+	err = k.guests.Get(ctx, m.Namespace, name, there)
+	if kube.NotFound(err) {
+		return k.makeAttachment(ctx, m, n, name, config)
+	}
+	if err != nil {
+		return err
+	}
+	if !sameSegment(there.Spec.Config, config) {
+		return reconcile.UserError{Reason: "NameTaken", Message: fmt.Sprintf(
+			"NetworkAttachmentDefinition %s is not of bridge %s and VLAN %d: delete it if no machine uses it, or rename the network or the bridge", name, bridgeOf(n, k.defaults), n.VLAN)}
+	}
+	return k.checkSpoofing(ctx, there)
+}
+
+// checkSpoofing enables the check of MAC addresses in an attachment that the stack has
+// created. It does not change those of others.
+func (k *Hypervisor) checkSpoofing(ctx context.Context, there *NetworkAttachmentDefinition) error {
+	if there.Labels[v1alpha1.LabelManagedBy] != kubevirtManager {
+		return nil
+	}
+	before := *there
+	there.Spec.Config = withSpoofCheck(there.Spec.Config)
+	_, err := k.guests.Patch(ctx, &before, there)
+	return err
+}
+
+func (k *Hypervisor) makeAttachment(ctx context.Context, m *v1alpha1.Machine, n hypervisor.NIC, name, config string) error {
+	definition := &NetworkAttachmentDefinition{
+		ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: name, Labels: map[string]string{v1alpha1.LabelManagedBy: kubevirtManager}},
+		Spec:       NetworkAttachmentDefinitionSpec{Config: config},
+	}
+	if k.owned {
+		owner, err := k.networkOwner(ctx, m.Namespace, n.Network)
+		if err != nil {
+			return err
+		}
+		definition.OwnerReferences = owner
+	}
+	err := k.guests.Create(ctx, definition)
+	if kube.AlreadyExists(err) {
+		return k.attachOne(ctx, m, n) // another machine was faster
+	}
+	return err
+}
+
+// sameSegment tells whether two CNI configurations lead to one bridge and VLAN. What
+// else somebody has written into one that was there, such as another plugin, stands.
+func sameSegment(there, wanted string) bool {
+	type plugin struct {
+		Bridge string `json:"bridge"`
+		VLAN   int32  `json:"vlan"`
+	}
+	segment := func(config string) (plugin, bool) {
+		var c struct {
+			plugin
+			Plugins []plugin `json:"plugins"`
+		}
+		if json.Unmarshal([]byte(config), &c) != nil {
+			return plugin{}, false
+		}
+		for _, p := range append(c.Plugins, c.plugin) {
+			if p.Bridge != "" {
+				return p, true
+			}
+		}
+		return plugin{}, false
+	}
+	a, known := segment(there)
+	b, _ := segment(wanted)
+	return known && a == b
+}
+
+// spoofCheck is the parameter with which the CNI plugin bridge drops frames whose source
+// is not the MAC address of the interface (https://www.cni.dev/plugins/current/main/bridge/).
+const spoofCheck = "macspoofchk"
+
+// withSpoofCheck returns a CNI configuration with the check of MAC addresses on in each
+// plugin that leads to a bridge. One that says so already, or is malformed, is returned
+// as it is.
+func withSpoofCheck(config string) string {
+	var c map[string]any
+	if json.Unmarshal([]byte(config), &c) != nil {
+		return config
+	}
+	plugins, _ := c["plugins"].([]any)
+	changed := false
+	for _, p := range append(plugins, c) {
+		plugin, _ := p.(map[string]any)
+		if bridge, _ := plugin["bridge"].(string); bridge != "" && plugin[spoofCheck] != true {
+			plugin[spoofCheck], changed = true, true
+		}
+	}
+	out, err := json.Marshal(c)
+	if !changed || err != nil {
+		return config
+	}
+	return string(out)
+}
+
+// networkOwner makes the NetworkNamespace own its attachments, so that they go
+// with it. A network that is gone owns nothing.
+func (k *Hypervisor) networkOwner(ctx context.Context, namespace, name string) ([]metav1.OwnerReference, error) {
+	nn := &v1alpha2.NetworkNamespace{}
+	err := k.home.Get(ctx, namespace, name, nn)
+	if kube.NotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return []metav1.OwnerReference{{
+		APIVersion: v1alpha2.GroupVersion.String(), Kind: "NetworkNamespace", Name: nn.Name, UID: nn.UID,
+	}}, nil
+}

@@ -1,0 +1,120 @@
+package kubevirt
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+// kubeconfigKey is the key of the Secret of a KubeVirt in another cluster.
+const kubeconfigKey = "kubeconfig"
+
+// KubeVirtBackend is the kind of hypervisor.
+var KubeVirtBackend = hypervisor.Backend{Kinds: kubevirtObjects, Open: func(env hypervisor.Environment) hypervisor.Connector {
+	return func(ctx context.Context, p *v1alpha1.MachineProvider) (hypervisor.Interface, error) {
+		return connectKubeVirt(ctx, env, p)
+	}
+}}
+
+// kubevirtObjects are the kinds that the backend reads and writes, here or in the cluster of a
+// kubeconfig.
+var kubevirtObjects = []func(*runtime.Scheme) error{
+	v1alpha2.AddToScheme,
+	kube.Kinds(corev1.SchemeGroupVersion, &corev1.Secret{}, &corev1.Namespace{}, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaimList{}, &corev1.NodeList{}),
+	kube.Kinds(storagev1.SchemeGroupVersion, &storagev1.StorageClassList{}),
+	kube.Kinds(kubevirtv1.GroupVersion, &kubevirtv1.VirtualMachine{}, &kubevirtv1.VirtualMachineInstance{}, &kubevirtv1.KubeVirtList{}),
+	kube.Kinds(attachmentVersion, &NetworkAttachmentDefinition{}),
+}
+
+// Local returns the KubeVirt of the cluster that the function runs in.
+func Local(home *kube.Client) *Hypervisor { return &Hypervisor{home: home, guests: home, owned: true} }
+
+// connectKubeVirt returns the hypervisor of a MachineProvider of type kubevirt: this cluster,
+// or that of the kubeconfig in its credentials.
+func connectKubeVirt(ctx context.Context, env hypervisor.Environment, p *v1alpha1.MachineProvider) (hypervisor.Interface, error) {
+	k := Local(env.Home)
+	k.provider, k.defaults = p.Name, hypervisor.DefaultsOf(p)
+	if p.Spec.KubeVirt != nil {
+		k.options = *p.Spec.KubeVirt
+	}
+	if p.Spec.CredentialsRef == nil {
+		if p.Spec.Endpoint != nil && p.Spec.Endpoint.URL != "" {
+			_, err := env.Credentials.Of(ctx, p)
+			return nil, err
+		}
+		return k, nil
+	}
+	data, err := env.Credentials.Of(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	config, err := remoteConfig(p, data[kubeconfigKey])
+	if err != nil {
+		return nil, err
+	}
+	if env.Wrap != nil {
+		config.Wrap(env.Wrap)
+	}
+	k.owned = false
+	k.guests, err = kube.NewElsewhere(config, hypervisor.FunctionName, kubevirtObjects...)
+	if err != nil {
+		return nil, hypervisor.UnusableSecret(p, "the cluster of its kubeconfig cannot be reached with it: check its certificates and keys")
+	}
+	return k, nil
+}
+
+// remoteConfig reads a kubeconfig. The endpoint of the MachineProvider overrides its server.
+func remoteConfig(p *v1alpha1.MachineProvider, kubeconfig []byte) (*rest.Config, error) {
+	if len(kubeconfig) == 0 {
+		return nil, hypervisor.UnusableSecret(p, "it has no key "+kubeconfigKey+": add the kubeconfig of the KubeVirt cluster under it")
+	}
+	config, err := kube.ReadKubeconfig(kubeconfig)
+	switch {
+	case errors.Is(err, kube.ErrReachesHere):
+		return nil, hypervisor.UnusableSecret(p, "its kubeconfig names a program or a file: write token, certificates and keys into it")
+	case err != nil:
+		return nil, hypervisor.UnusableSecret(p, "its key "+kubeconfigKey+" is not a kubeconfig with a current context: write one as kubectl config view --flatten --minify does")
+	}
+	t := &config.TLSClientConfig
+	config.QPS = -1
+	const patience = 10 * time.Second
+	config.Timeout = patience
+	if e := p.Spec.Endpoint; e != nil {
+		if e.URL != "" {
+			config.Host = e.URL
+		}
+		if e.CABundle != "" {
+			t.CAData = []byte(e.CABundle)
+		}
+		if e.InsecureSkipVerify {
+			t.Insecure, t.CAData = true, nil
+		}
+		if e.TimeoutSeconds > 0 {
+			config.Timeout = time.Duration(e.TimeoutSeconds) * time.Second
+		}
+	}
+	return config, nil
+}
+
+// countProvisionedDisks counts how long it took to provision disks that are bound now.
+func countProvisionedDisks(claims []corev1.PersistentVolumeClaim, now time.Time) {
+	for _, c := range claims {
+		class := ""
+		if c.Spec.StorageClassName != nil {
+			class = *c.Spec.StorageClassName
+		}
+		hypervisor.CountProvisionedDisk(v1alpha1.ProviderKubeVirt, class, now.Sub(c.CreationTimestamp.Time))
+	}
+}

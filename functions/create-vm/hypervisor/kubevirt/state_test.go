@@ -1,0 +1,83 @@
+package kubevirt
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+)
+
+func TestReadVM(t *testing.T) {
+	t.Parallel()
+	const unbound = "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims."
+	cases := map[string]struct {
+		reason string
+		status kubevirtv1.VirtualMachinePrintableStatus
+		detail string
+		before v1alpha1.MachinePhase
+		power  v1alpha1.PowerState
+		phase  v1alpha1.MachinePhase
+		why    string
+		failed bool
+	}{
+		"Running":       {reason: "it runs", status: "Running", phase: "Running"},
+		"Migrating":     {reason: "it runs on, on another host", status: "Migrating", before: "Running", phase: "Running"},
+		"Paused":        {reason: "it has not ended", status: "Paused", before: "Running", phase: "Running", why: "Paused"},
+		"Off":           {reason: "as it is wanted", status: "Stopped", before: "Running", power: "Stopped", phase: "Stopped", why: "Stopped"},
+		"Begins":        {reason: "it has not been started yet", status: "Stopped", phase: "Creating", why: "Starting"},
+		"Down":          {reason: "it is started again", status: "Stopped", before: "Running", phase: "Running", why: "Starting"},
+		"Stopping":      {reason: "it is not off yet", status: "Stopping", before: "Running", power: "Stopped", phase: "Running", why: "Stopping"},
+		"Terminating":   {reason: "somebody deletes it", status: "Terminating", before: "Running", phase: "Running", why: "Stopping"},
+		"Provisioning":  {reason: "CDI works", status: "Provisioning", phase: "Creating", why: "Provisioning"},
+		"NotBound":      {reason: "volumes come with the host", status: "WaitingForVolumeBinding", phase: "Creating", why: "Provisioning"},
+		"New":           {reason: "nobody has looked at it", phase: "Creating", why: "Provisioning"},
+		"Full":          {reason: "no host has room", status: "ErrorUnschedulable", detail: "3 Insufficient memory", phase: "Creating", why: "InsufficientResources", failed: true},
+		"NoVolume":      {reason: "it is the disk that is missing, not the host", status: "ErrorUnschedulable", detail: unbound, phase: "Creating", why: "Provisioning"},
+		"DiskGone":      {reason: "somebody deleted it", status: "ErrorPvcNotFound", before: "Running", phase: "Running", why: "DiskNotFound", failed: true},
+		"Import":        {reason: "the image cannot be read", status: "DataVolumeError", phase: "Creating", why: "ImageImportFailed", failed: true},
+		"Pull":          {reason: "the registry does not answer", status: "ImagePullBackOff", phase: "Creating", why: "ImagePullFailed", failed: true},
+		"CrashLoop":     {reason: "it fails again and again", status: "CrashLoopBackOff", before: "Running", phase: "Running", why: "CrashLoop", failed: true},
+		"Unknown":       {reason: "it is not known to be worse", status: "Unknown", before: "Running", phase: "Running", why: "Starting"},
+		"StaysOff":      {reason: "it is off and stays so", status: "Unknown", before: "Stopped", power: "Stopped", phase: "Stopped", why: "Starting"},
+		"StartsFromOff": {reason: "it is to be switched on", status: "Starting", before: "Stopped", phase: "Creating", why: "Starting"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			vm := &kubevirtv1.VirtualMachine{Status: kubevirtv1.VirtualMachineStatus{PrintableStatus: tc.status}}
+			if tc.detail != "" {
+				vm.Status.Conditions = []kubevirtv1.VirtualMachineCondition{{Type: "PodScheduled", Status: corev1.ConditionFalse, Message: tc.detail}}
+			}
+			s := readVM(vm, tc.before, tc.power)
+			if s.Phase != tc.phase || s.Reason != tc.why || s.Failed != tc.failed || !strings.Contains(s.Message, tc.detail) {
+				t.Errorf("%s: got %+v", tc.reason, s)
+			}
+		})
+	}
+}
+
+func TestDetailOf(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason    string
+		condition kubevirtv1.VirtualMachineCondition
+		want      string
+	}{
+		"Failure":     {"KubeVirt cannot make the instance", kubevirtv1.VirtualMachineCondition{Type: kubevirtv1.VirtualMachineFailure, Status: corev1.ConditionTrue, Message: "exceeded quota"}, " (exceeded quota)"},
+		"Unscheduled": {"no host takes its pod", kubevirtv1.VirtualMachineCondition{Type: "PodScheduled", Status: corev1.ConditionFalse, Message: "Insufficient memory"}, " (Insufficient memory)"},
+		"Unable":      {"the host cannot start the domain", kubevirtv1.VirtualMachineCondition{Type: "Synchronized", Status: corev1.ConditionFalse, Message: "command SyncVMI failed"}, " (command SyncVMI failed)"},
+		"Able":        {"nothing is wrong with it", kubevirtv1.VirtualMachineCondition{Type: "Synchronized", Status: corev1.ConditionTrue, Message: "fine"}, ""},
+	}
+	for name, tc := range cases {
+		vm := &kubevirtv1.VirtualMachine{Status: kubevirtv1.VirtualMachineStatus{
+			PrintableStatus: kubevirtv1.VirtualMachineStatusStarting, Conditions: []kubevirtv1.VirtualMachineCondition{tc.condition},
+		}}
+		s := readVM(vm, v1alpha1.MachineCreating, v1alpha1.PowerRunning)
+		if want := "waits for the virtual machine to start" + tc.want; s.Message != want {
+			t.Errorf("%s: %s: got %q, want %q", name, tc.reason, s.Message, want)
+		}
+	}
+}

@@ -1,0 +1,224 @@
+package proxmox
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	pve "github.com/luthermonson/go-proxmox"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+// converge writes what differs into the configuration of a virtual machine that
+// exists, makes disks that are missing and grows those that are too small. It
+// returns the task that it has begun, if any: one at a time.
+func (x *proxmoxHypervisor) converge(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
+	change := x.changes(m, want, vm)
+	if !slices.Contains(splitTags(vm.config["tags"]), tagOf(m)) {
+		if t, err := x.adopt(ctx, m, want, vm, change); err != nil || t != nil {
+			return t, err
+		}
+		maps.DeleteFunc(change, func(key, value string) bool { return same(key, vm.config[key], value) })
+	}
+	if len(change) > 0 {
+		if err := x.configure(ctx, vm, change); err != nil {
+			return nil, err
+		}
+	}
+	if t, err := x.moveMachineConfig(ctx, m, want, vm); err != nil || t != nil {
+		return t, err
+	}
+	return x.disks(ctx, want, vm)
+}
+
+// moveMachineConfig gives or takes the machine configuration of a node: as a CD in its drive.
+// It returns the task that it has started, or nil if it is done.
+func (x *proxmoxHypervisor) moveMachineConfig(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
+	volume, _, _ := strings.Cut(vm.config[cloudDrive], ",")
+	switch {
+	case want.Handover == hypervisor.HandoverTake:
+		t, err := x.deleteCD(ctx, m, vm)
+		if err != nil || t == nil {
+			return nil, err
+		}
+		return taskOf(actionDeleteCD, t), nil
+	case want.Handover == hypervisor.HandoverGive && !strings.HasSuffix(volume, ":iso/"+cdName(m)):
+		cd, t, err := x.provideCD(ctx, m, want, vm)
+		if err != nil || t != nil {
+			return t, err
+		}
+		return nil, x.configure(ctx, vm, map[string]string{cloudDrive: cd})
+	default:
+		return nil, nil
+	}
+}
+
+// provideCD brings the CD with the first configuration of a machine to the host of its virtual
+// machine. It returns the option of the drive, or the task that brings the CD.
+func (x *proxmoxHypervisor) provideCD(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) (string, *v1alpha1.ProviderTask, error) {
+	first := firstBoot(m, want)
+	all, err := x.resources(ctx)
+	if err == nil {
+		all, err = x.withCDStorages(ctx, all, first)
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	volume, t, err := x.cd(ctx, m, all, vm.node, first)
+	if err != nil || t == nil {
+		return volume + ",media=cdrom", nil, err
+	}
+	return "", taskOf(actionUpload, t), nil
+}
+
+// changes returns the options that a machine's spec has changed.
+func (x *proxmoxHypervisor) changes(m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) map[string]string {
+	change := alterable(m, want)
+	if vm.config["protection"] == "1" && change["protection"] == "0" && !strings.Contains(vm.config["description"], protectedLine) {
+		delete(change, "protection") // somebody else protects it
+	}
+	maps.DeleteFunc(change, func(key, value string) bool { return same(key, vm.config[key], value) })
+	return change
+}
+
+// same tells whether an option has a value already.
+func same(key, has, value string) bool {
+	switch key {
+	case "description":
+		return strings.TrimSpace(has) == strings.TrimSpace(value)
+	case "protection":
+		return (has == "1") == (value == "1")
+	case "tags":
+		for _, tag := range splitTags(value) {
+			if !slices.Contains(splitTags(has), tag) {
+				return false
+			}
+		}
+		return true
+	default:
+		return strings.TrimPrefix(has, "current=") == value
+	}
+}
+
+// adopt gives a fresh clone everything that a new machine has.
+func (x *proxmoxHypervisor) adopt(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine, change map[string]string) (*v1alpha1.ProviderTask, error) {
+	first := firstBoot(m, want)
+	if first.iso() {
+		drive, t, err := x.provideCD(ctx, m, want, vm)
+		if err != nil || t != nil {
+			return t, err
+		}
+		first.options = map[string]string{cloudDrive: drive}
+	}
+	storage, _, _ := strings.Cut(vm.config[slotOf(vm, 0, hypervisor.Disk{Name: v1alpha1.RootDisk})], ":")
+	for key, value := range x.fixed(m, want, first) {
+		switch key {
+		case "scsihw", "bios", "machine", "ostype", "boot", "numa":
+			// What the template's system was installed with stays. With numa and memory in
+			// its option hotplug it takes on more memory while it runs.
+		default:
+			change[key] = value
+		}
+	}
+	for key := range vm.config {
+		if strings.HasPrefix(key, "net") && change[key] == "" {
+			change["delete"] = strings.TrimPrefix(change["delete"]+","+key, ",")
+		}
+	}
+	if change[cloudDrive] == "" && !strings.Contains(vm.config[cloudDrive], "cloudinit") && storage != "" {
+		change[cloudDrive] = storage + ":cloudinit"
+	}
+	return nil, nil
+}
+
+// configure changes options, unless somebody else has changed some meanwhile.
+func (x *proxmoxHypervisor) configure(ctx context.Context, vm *virtualMachine, change map[string]string) error {
+	var options []pve.VirtualMachineOption
+	for key, value := range change {
+		options = append(options, pve.VirtualMachineOption{Name: key, Value: value})
+	}
+	options = append(options, pve.VirtualMachineOption{Name: "digest", Value: vm.config["digest"]})
+	if err := x.handle(vm).ConfigSync(ctx, options...); err != nil {
+		if modified(err) {
+			return errRaced
+		}
+		return err
+	}
+	fresh, err := x.read(ctx, vm.node, vm.id)
+	if err != nil {
+		return err
+	}
+	vm.config = fresh.config
+	return nil
+}
+
+// disks makes a disk that is missing, or grows one that is too small.
+func (x *proxmoxHypervisor) disks(ctx context.Context, want hypervisor.Desired, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
+	for i, d := range want.Disks {
+		slot := slotOf(vm, i, d)
+		if slot == "" {
+			return x.addDisk(ctx, vm, d)
+		}
+		properties := propertiesOf(vm.config[slot])
+		has := sizeOf(properties)
+		if has > gigabytes(d)<<30 {
+			return nil, reconcile.UserError{Reason: "DiskCannotShrink", Message: fmt.Sprintf("disk %s has %s, which would be lost in part: write at least that into spec.disks",
+				d.Name, resource.NewQuantity(has, resource.BinarySI))}
+		}
+		if has > 0 && has < d.Size.Value() {
+			t, err := x.handle(vm).ResizeDisk(ctx, slot, fmt.Sprintf("%dG", gigabytes(d)))
+			return taskOf(actionResize, t), err
+		}
+	}
+	return nil, nil
+}
+
+// slotOf is where a virtual machine has a disk: by its name, which is its serial
+// number, or for the first one where it boots from.
+func slotOf(vm *virtualMachine, index int, d hypervisor.Disk) string {
+	for key, value := range vm.config {
+		if strings.HasPrefix(key, "scsi") && propertiesOf(value)["serial"] == d.Name {
+			return key
+		}
+	}
+	if index > 0 {
+		return ""
+	}
+	order, _, _ := strings.Cut(strings.TrimPrefix(propertiesOf(vm.config["boot"])["order"], "order="), ";")
+	if strings.HasPrefix(order, "net") || vm.config[order] == "" {
+		order = "scsi0"
+	}
+	return order
+}
+
+func (x *proxmoxHypervisor) addDisk(ctx context.Context, vm *virtualMachine, d hypervisor.Disk) (*v1alpha1.ProviderTask, error) {
+	all, err := x.resources(ctx)
+	if err != nil {
+		return nil, err
+	}
+	storages, refusal := all.findStorages(vm.node, demand{disks: []hypervisor.Disk{d}, storage: x.defaults.StorageClass})
+	if refusal != "" {
+		return nil, reconcile.UserError{Reason: insufficient, Message: fmt.Sprintf("node %s cannot take disk %s: %s", vm.node, d.Name, refusal)}
+	}
+	const slots = 31
+	for i := range slots {
+		slot := "scsi" + strconv.Itoa(i)
+		if vm.config[slot] != "" {
+			continue
+		}
+		t, err := x.handle(vm).Config(ctx, pve.VirtualMachineOption{Name: slot, Value: newDisk(d, storages[0])},
+			pve.VirtualMachineOption{Name: "digest", Value: vm.config["digest"]})
+		if modified(err) {
+			return nil, errRaced
+		}
+		return taskOf(actionConfigure, t), err
+	}
+	return nil, reconcile.UserError{Reason: "TooManyDisks", Message: fmt.Sprintf("disk %s has no place: Proxmox VE takes %d disks", d.Name, slots)}
+}

@@ -1,0 +1,294 @@
+package proxmox
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
+)
+
+// tagManaged is on every virtual machine that is made here.
+const tagManaged = "vitistack"
+
+var notInTags = regexp.MustCompile(`[^a-z0-9_.+-]+`)
+
+// tag is a tag of Proxmox VE that says what something's name is.
+func tag(kind, name string) string {
+	return kind + "-" + notInTags.ReplaceAllString(strings.ToLower(name), "-")
+}
+
+// tagOf is the tag by which a machine's virtual machine is found.
+func tagOf(m *v1alpha1.Machine) string { return tag("uid", string(m.UID)) }
+
+func tagsOf(m *v1alpha1.Machine) string {
+	tags := []string{tagManaged, tagOf(m)}
+	if name := m.Labels[v1alpha1.LabelClusterName]; name != "" {
+		tags = append(tags, tag("cluster", name), tag("role", m.Labels[v1alpha1.LabelClusterRole]))
+	}
+	slices.Sort(tags)
+	return strings.Join(tags, ";")
+}
+
+func splitTags(tags string) []string {
+	return strings.FieldsFunc(tags, func(r rune) bool { return r == ';' || r == ',' || r == ' ' })
+}
+
+// protectedLine in a description says that the protection was asked for by the
+// machine, and so goes with its wish.
+const protectedLine = "protected by spec.protected"
+
+func uidLine(m *v1alpha1.Machine) string { return "uid: " + string(m.UID) }
+
+// describe is the description of a machine's virtual machine.
+func describe(m *v1alpha1.Machine) string {
+	lines := []string{"Machine " + m.Namespace + "/" + m.Name, uidLine(m)}
+	if m.Spec.Protected {
+		lines = append(lines, protectedLine)
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// hostnameOf returns a machine's name as one label of DNS. It is the name of the virtual
+// machine, which Proxmox VE and cloud-init would cut at its first dot for the guest.
+func hostnameOf(m *v1alpha1.Machine) string {
+	const longest = 63
+	name := strings.ReplaceAll(m.Name, ".", "-")
+	if len(name) <= longest {
+		return name
+	}
+	sum := sha256.Sum256([]byte(m.Name))
+	hash := fmt.Sprintf("-%x", sum[:4])
+	return name[:longest-len(hash)] + hash
+}
+
+// megabytes is the memory of a machine in MiB, rounded up.
+func megabytes(want hypervisor.Desired) int64 {
+	return unitsOf(want.Memory.Value(), 1<<20)
+}
+
+// gigabytes is the size of a disk in GiB, rounded up, since disks are made in them.
+func gigabytes(d hypervisor.Disk) int64 {
+	return unitsOf(d.Size.Value(), 1<<30)
+}
+
+// unitsOf is how many units a positive value fills, also partly.
+func unitsOf(value, unit int64) int64 { return (value-1)/unit + 1 }
+
+const (
+	cdrom      = "ide0"
+	cloudDrive = "ide2"
+)
+
+// alterable are the options that a machine's spec can change.
+func alterable(m *v1alpha1.Machine, want hypervisor.Desired) map[string]string {
+	protection := "0"
+	if m.Spec.Protected {
+		protection = "1"
+	}
+	return map[string]string{
+		"cores": strconv.Itoa(int(want.Cores * want.Threads)), "sockets": strconv.Itoa(int(want.Sockets)), "memory": strconv.FormatInt(megabytes(want), 10),
+		"protection": protection, "tags": tagsOf(m), "description": describe(m),
+	}
+}
+
+// fixed are the options that stay as a machine is made. Threads count as cores,
+// since Proxmox VE has none.
+func (x *proxmoxHypervisor) fixed(m *v1alpha1.Machine, want hypervisor.Desired, cd firstConfig) map[string]string {
+	o := map[string]string{
+		"name": hostnameOf(m), "cpu": "x86-64-v2-AES", "numa": "0", "balloon": "0", "agent": "enabled=1", "scsihw": "virtio-scsi-single", "ostype": "l26",
+		"onboot": "1", "machine": "q35", "bios": "seabios", "serial0": "socket",
+	}
+	if x.options.CPUType != "" {
+		o["cpu"] = x.options.CPUType
+	}
+	if d := m.Spec.Domain; d != nil {
+		if d.Machine != nil && d.Machine.Type == "pc-i440fx" {
+			o["machine"] = "pc"
+		}
+		if f := d.Features; f != nil && f.HyperV != nil && *f.HyperV {
+			o["ostype"] = "win11"
+		}
+		if f := d.Features; f != nil && f.ACPI != nil && !*f.ACPI {
+			o["acpi"] = "0"
+		}
+		if d.Firmware != nil && d.Firmware.Bootloader.EFI {
+			o["bios"] = "ovmf"
+		}
+	}
+	for i, n := range want.NICs {
+		o["net"+strconv.Itoa(i)] = x.network(n)
+	}
+	for key, value := range cd.options {
+		o[key] = value
+	}
+	if m.Spec.OS != nil && m.Spec.OS.ISOURI != "" {
+		o[cdrom] = m.Spec.OS.ISOURI + ",media=cdrom"
+	}
+	o["boot"] = "order=" + strings.Join(bootDevices(m, want), ";")
+	return o
+}
+
+// network is a network interface as an option.
+func (x *proxmoxHypervisor) network(n hypervisor.NIC) string {
+	model := string(n.Model)
+	if model == "" {
+		model = "virtio"
+	}
+	value := fmt.Sprintf("%s=%s,bridge=%s", model, strings.ToUpper(n.MAC), x.bridge(n))
+	if n.VLAN != 0 {
+		value += fmt.Sprintf(",tag=%d", n.VLAN)
+	}
+	value += ",firewall=1"
+	if n.MTU != 0 && model == "virtio" {
+		value += fmt.Sprintf(",mtu=%d", n.MTU)
+	}
+	return value
+}
+
+// bootDevices are the devices to boot from. Without an order these are the disk and
+// then the CD, so that an installer runs while the disk is empty.
+func bootDevices(m *v1alpha1.Machine, want hypervisor.Desired) []string {
+	order := m.Spec.BootOrder
+	if len(order) == 0 {
+		order = []v1alpha1.BootDevice{v1alpha1.BootDisk, v1alpha1.BootCDROM}
+	}
+	var devices []string
+	for _, kind := range order {
+		switch kind {
+		case v1alpha1.BootDisk:
+			for i := range want.Disks {
+				devices = append(devices, "scsi"+strconv.Itoa(i))
+			}
+		case v1alpha1.BootNetwork:
+			for i := range want.NICs {
+				devices = append(devices, "net"+strconv.Itoa(i))
+			}
+		case v1alpha1.BootCDROM:
+			if m.Spec.OS != nil && m.Spec.OS.ISOURI != "" {
+				devices = append(devices, cdrom)
+			}
+		}
+	}
+	return devices
+}
+
+// newDisks are the disks of a new machine as options. image is the volume that the
+// first one is copied from, or empty.
+func newDisks(m *v1alpha1.Machine, want hypervisor.Desired, storages []string, image string) map[string]string {
+	o := map[string]string{}
+	for i, d := range want.Disks {
+		value := newDisk(d, storages[i])
+		if i == 0 && image != "" {
+			value = fmt.Sprintf("%s:0,import-from=%s%s", storages[0], image, diskOptions(d))
+		}
+		o["scsi"+strconv.Itoa(i)] = value
+	}
+	if d := m.Spec.Domain; d != nil && d.Firmware != nil && d.Firmware.Bootloader.EFI {
+		keys := "0"
+		if d.Firmware.Bootloader.SecureBoot {
+			keys = "1"
+		}
+		o["efidisk0"] = storages[0] + ":1,efitype=4m,pre-enrolled-keys=" + keys
+	}
+	return o
+}
+
+func newDisk(d hypervisor.Disk, storage string) string {
+	return fmt.Sprintf("%s:%d%s", storage, gigabytes(d), diskOptions(d))
+}
+
+// diskOptions are the options of a disk. Its serial number is its name, by which
+// it is known for ever.
+func diskOptions(d hypervisor.Disk) string { return ",serial=" + d.Name + ",discard=on,iothread=1" }
+
+// ipConfig is what cloud-init is told of an interface.
+func ipConfig(n hypervisor.NIC) string {
+	if !n.Static {
+		return "ip=dhcp"
+	}
+	var parts []string
+	for _, key := range []string{"ip", "gw"} {
+		for _, v6 := range []bool{false, true} {
+			name := key
+			if v6 {
+				name += "6"
+			}
+			value := firstAddress(n.Addresses, v6)
+			if key == "gw" {
+				value = firstGateway(n.Gateways, v6)
+			}
+			if value != "" {
+				parts = append(parts, name+"="+value)
+			}
+		}
+	}
+	return strings.Join(parts, ",")
+}
+
+func firstAddress(addresses []netip.Prefix, v6 bool) string {
+	for _, a := range addresses {
+		if a.Addr().Is6() == v6 {
+			return a.String()
+		}
+	}
+	return ""
+}
+
+func firstGateway(gateways []netip.Addr, v6 bool) string {
+	for _, g := range gateways {
+		if g.Is6() == v6 {
+			return g.String()
+		}
+	}
+	return ""
+}
+
+// plain writes a value of JSON as Proxmox VE takes it.
+func plain(value any) string {
+	switch v := value.(type) {
+	case string:
+		return v
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	case bool:
+		if v {
+			return "1"
+		}
+		return "0"
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+// propertiesOf reads a property string: what has no key is under the empty one.
+func propertiesOf(value string) map[string]string {
+	found := map[string]string{}
+	for part := range strings.SplitSeq(value, ",") {
+		key, v, ok := strings.Cut(part, "=")
+		if !ok {
+			key, v = "", part
+		}
+		found[key] = v
+	}
+	return found
+}
+
+// sizeOf is the size in bytes that a disk says it has, or 0.
+func sizeOf(properties map[string]string) int64 {
+	size := properties["size"]
+	if size == "" {
+		return 0
+	}
+	shift := map[byte]int{'K': 10, 'M': 20, 'G': 30, 'T': 40}[size[len(size)-1]]
+	n, err := strconv.ParseInt(strings.TrimRight(size, "KMGT"), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n << shift
+}

@@ -1,0 +1,165 @@
+package proxmox
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+const (
+	// oldestProxmox is the first major release that is supported. Earlier ones have
+	// neither SDN.Use nor the content import.
+	oldestProxmox = 8
+	// agentPrivileges is the major release that has VM.GuestAgent.Audit in place of
+	// VM.Monitor.
+	agentPrivileges = 9
+)
+
+// vmPrivileges are what a user needs on virtual machines, beside that of the guest agent.
+var vmPrivileges = []string{
+	"VM.Allocate", "VM.Audit", "VM.Clone", "VM.Config.CDROM", "VM.Config.CPU", "VM.Config.Cloudinit", "VM.Config.Disk", "VM.Config.HWType",
+	"VM.Config.Memory", "VM.Config.Network", "VM.Config.Options", "VM.PowerMgmt",
+}
+
+// storagePrivileges are what a user needs on one storage of each content: to make disks,
+// to bring CDs with first configurations and delete them, and to fetch images.
+var storagePrivileges = []struct {
+	content    string
+	privileges []string
+}{
+	{"images", []string{"Datastore.AllocateSpace", "Datastore.Audit"}},
+	{"iso", []string{"Datastore.Allocate", "Datastore.AllocateTemplate", "Datastore.Audit"}},
+	{"import", []string{"Datastore.AllocateTemplate", "Datastore.Audit"}},
+}
+
+// majorOf returns the number of a major release, and 0 where a version has none.
+func majorOf(version string) int {
+	number, _, _ := strings.Cut(version, ".")
+	n, _ := strconv.Atoi(number)
+	return n
+}
+
+// privileges returns what the user may do on a path.
+func (x *proxmoxHypervisor) privileges(ctx context.Context, path string) ([]string, error) {
+	var paths map[string]map[string]any
+	if err := x.client.Get(ctx, "/access/permissions?path="+url.QueryEscape(path), &paths); err != nil {
+		return nil, err
+	}
+	var names []string
+	for name := range paths[path] {
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+// lacksPrivileges returns those of some privileges that the user lacks on a path, as text.
+func (x *proxmoxHypervisor) lacksPrivileges(ctx context.Context, path string, needed ...string) (missing []string, err error) {
+	has, err := x.privileges(ctx, path)
+	for _, privilege := range needed {
+		if err == nil && !slices.Contains(has, privilege) {
+			missing = append(missing, privilege+" on "+path)
+		}
+	}
+	return missing, err
+}
+
+// missingPrivileges returns every privilege that the user lacks for a Machine of any kind.
+func (x *proxmoxHypervisor) missingPrivileges(ctx context.Context, version string, all cluster) (missing []string, err error) {
+	agent := "VM.GuestAgent.Audit"
+	if majorOf(version) < agentPrivileges {
+		agent = "VM.Monitor"
+	}
+	vms := "/vms"
+	if x.options.Pool != "" {
+		vms = "/pool/" + x.options.Pool
+	}
+	check := func(path string, needed ...string) {
+		if err != nil {
+			return
+		}
+		var more []string
+		more, err = x.lacksPrivileges(ctx, path, needed...)
+		missing = append(missing, more...)
+	}
+	check(vms, append(slices.Clone(vmPrivileges), agent)...)
+	check("/sdn/zones/localnetwork", "SDN.Use")
+	if i := slices.IndexFunc(all, func(i item) bool { return i.Type == "node" }); i >= 0 {
+		check("/nodes/"+all[i].Node, "Sys.Audit", "Sys.AccessNetwork")
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range storagePrivileges {
+		more, err := x.missingOnStorages(ctx, all, s.content, s.privileges)
+		if err != nil {
+			return nil, err
+		}
+		missing = append(missing, more...)
+	}
+	slices.Sort(missing)
+	return slices.Compact(missing), nil
+}
+
+// missingOnStorages returns what the user lacks on the storage for a content on which it
+// lacks the least. It is empty where one storage grants everything, or there is none.
+func (x *proxmoxHypervisor) missingOnStorages(ctx context.Context, all cluster, content string, needed []string) (least []string, err error) {
+	var seen []string
+	for _, s := range all {
+		named := content != "images" || x.defaults.StorageClass == "" || s.Storage == x.defaults.StorageClass
+		if !s.has(content) || !named || slices.Contains(seen, s.Storage) {
+			continue
+		}
+		seen = append(seen, s.Storage)
+		missing, err := x.lacksPrivileges(ctx, "/storage/"+s.Storage, needed...)
+		if err != nil {
+			return nil, err
+		}
+		if len(missing) == 0 {
+			return nil, nil
+		}
+		if least == nil || len(missing) < len(least) {
+			least = missing
+		}
+	}
+	return least, nil
+}
+
+// withCDStorages returns the cluster without the content iso of storages from which the
+// user may not delete a CD again: that needs Datastore.Allocate (pve-storage,
+// PVE/API2/Storage/Content.pm). A CD holds keys, so none is made that would stay. A guest
+// without a CD needs none of them.
+func (x *proxmoxHypervisor) withCDStorages(ctx context.Context, all cluster, first firstConfig) (cluster, error) {
+	if !first.iso() {
+		return all, nil
+	}
+	may := map[string]bool{}
+	var refused []string
+	kept := slices.Clone(all)
+	for i, s := range kept {
+		if !s.has("iso") {
+			continue
+		}
+		if _, known := may[s.Storage]; !known {
+			missing, err := x.lacksPrivileges(ctx, "/storage/"+s.Storage, "Datastore.Allocate", "Datastore.AllocateTemplate")
+			if err != nil {
+				return nil, err
+			}
+			may[s.Storage] = len(missing) == 0
+			refused = append(refused, missing...)
+		}
+		if !may[s.Storage] {
+			kept[i].Content = strings.Join(slices.DeleteFunc(strings.Split(s.Content, ","), func(c string) bool { return c == "iso" }), ",")
+		}
+	}
+	if len(refused) > 0 && !slices.ContainsFunc(kept, func(i item) bool { return i.has("iso") }) {
+		slices.Sort(refused)
+		return nil, reconcile.UserError{Reason: "PermissionDenied", Message: fmt.Sprintf("the machine needs a CD for its first configuration, which the user of MachineProvider %s may not bring and delete: "+
+			"grant Datastore.Allocate and Datastore.AllocateTemplate on one storage for ISO images; missing: %s", x.provider.Name, strings.Join(refused, ", "))}
+	}
+	return kept, nil
+}

@@ -1,0 +1,81 @@
+package proxmox
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	pve "github.com/luthermonson/go-proxmox"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+// Remove implements hypervisor.
+func (x *proxmoxHypervisor) Remove(ctx context.Context, m *v1alpha1.Machine) (string, error) {
+	waitsFor, err := x.remove(ctx, m)
+	return waitsFor, x.asUserError(err)
+}
+
+func (x *proxmoxHypervisor) remove(ctx context.Context, m *v1alpha1.Machine) (string, error) {
+	if busy, err := x.await(ctx, m); err != nil || busy {
+		return "the task of Proxmox VE", err
+	}
+	vm, all, err := x.find(ctx, m)
+	if err != nil {
+		return "", err
+	}
+	if vm == nil {
+		if t, err := x.deleteOrphanedCD(ctx, m, all); err != nil || t != nil {
+			m.Status.Task = taskOf(actionDeleteCD, t)
+			return "the CD of the machine", err
+		}
+		return "", x.releaseVMIDs(ctx, m)
+	}
+	name := fmt.Sprintf("VM %d on %s", vm.id, vm.node)
+	begun := func(action string, t *pve.Task, err error) (string, error) {
+		if err != nil {
+			return "", err
+		}
+		m.Status.Task = taskOf(action, t)
+		return name, nil
+	}
+	switch lock := vm.config["lock"]; lock {
+	case "":
+	case actionCreate, actionClone:
+		m.Status.Task = &v1alpha1.ProviderTask{ID: fmt.Sprintf("VM %d is locked (%s)", vm.id, lock), Action: actionDelete}
+		return name, nil
+	default:
+		return "", reconcile.UserError{Reason: "Locked", Message: fmt.Sprintf("%s is locked (%s), and is deleted when Proxmox VE unlocks it. If nothing works on it any more, run qm unlock %d there", name, lock, vm.id)}
+	}
+	if vm.config["protection"] == "1" {
+		if !strings.Contains(vm.config["description"], protectedLine) {
+			return "", reconcile.UserError{Reason: "Protected", Message: name + " is protected: take its protection off at Proxmox VE, under Options"}
+		}
+		if err := x.configure(ctx, vm, map[string]string{"protection": "0"}); err != nil {
+			return "", err
+		}
+	}
+	status, err := x.status(ctx, vm)
+	if err != nil {
+		return "", err
+	}
+	if status.Status == pve.StatusVirtualMachineRunning {
+		t, err := x.handle(vm).Stop(ctx)
+		return begun(actionStop, t, err)
+	}
+	if t, err := x.deleteCD(ctx, m, vm); err != nil || t != nil {
+		return begun(actionDeleteCD, t, err)
+	}
+	t, err := x.destroy(ctx, vm)
+	return begun(actionDelete, t, err)
+}
+
+func (x *proxmoxHypervisor) destroy(ctx context.Context, vm *virtualMachine) (*pve.Task, error) {
+	var upid pve.UPID
+	err := x.client.DeleteWithParams(ctx, vm.path(), &pve.VirtualMachineDeleteOptions{Purge: true, DestroyUnreferencedDisks: true}, &upid)
+	if missing(err) {
+		return nil, nil
+	}
+	return pve.NewTask(upid, x.client), err
+}
