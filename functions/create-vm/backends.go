@@ -17,7 +17,7 @@ import (
 )
 
 // backends has a line for each kind of hypervisor. To add one, write its package, a line here,
-// an entry in apis/backend, and a line in the contract test.
+// an entry in apis/backend, and a site in TestContract.
 var backends = map[v1alpha1.ProviderType]hypervisor.Backend{
 	v1alpha1.ProviderKubeVirt: kubevirt.KubeVirtBackend,
 	v1alpha1.ProviderProxmox:  proxmox.ProxmoxBackend,

@@ -9,36 +9,37 @@ import (
 
 	"github.com/VictoriaMetrics/metrics"
 
+	"github.com/vitistack/stack/apis/backend"
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// operatorOf returns the prefix of a machine's metrics: the operator of its hypervisor, or
-// KubeVirt's if the hypervisor is not known yet.
-func operatorOf(m *v1alpha1.Machine, kind v1alpha1.ProviderType) string {
-	if kind == "" && strings.HasPrefix(m.Status.ProviderID, string(v1alpha1.ProviderProxmox)) {
-		kind = v1alpha1.ProviderProxmox
+// metricsPrefix returns how the names of a machine's metrics begin, by the kind of its
+// hypervisor. If that is not known yet, the machine counts as one of KubeVirt's.
+func metricsPrefix(m *v1alpha1.Machine, kind v1alpha1.ProviderType) string {
+	scheme, _, _ := strings.Cut(m.Status.ProviderID, "://")
+	for _, name := range []string{string(kind), scheme} {
+		if k, ok := backend.Find(name); ok {
+			return k.MetricsPrefix
+		}
 	}
-	if kind == "" {
-		kind = v1alpha1.ProviderKubeVirt
-	}
-	return string(kind) + "_operator"
+	return "kubevirt_operator"
 }
 
 // countReconcile counts one reconcile of a Machine by its duration and its result.
-func countReconcile(operator string, err error, took time.Duration) {
-	metrics.GetOrCreatePrometheusHistogram(operator + `_reconciliation_duration_seconds{controller="Machine"}`).Update(took.Seconds())
-	f, isFault := asUserError(err)
+func countReconcile(prefix string, err error, took time.Duration) {
+	metrics.GetOrCreatePrometheusHistogram(prefix + `_reconciliation_duration_seconds{controller="Machine"}`).Update(took.Seconds())
+	problem, isUserError := asUserError(err)
 	switch {
 	case err == nil, errors.As(err, new(reconcile.WaitError)):
 		return
-	case !isFault:
-		f.Reason = "ProviderUnavailable"
+	case !isUserError:
+		problem.Reason = "ProviderUnavailable"
 	}
-	metrics.GetOrCreateCounter(fmt.Sprintf(`%s_reconciliation_errors_total{controller="Machine",error_type=%q}`, operator, f.Reason)).Inc()
-	var u networkError
-	if errors.As(err, &u) {
-		metrics.GetOrCreateCounter(fmt.Sprintf(`%s_network_configuration_errors_total{network_name=%q}`, operator, u.network)).Inc()
+	metrics.GetOrCreateCounter(fmt.Sprintf(`%s_reconciliation_errors_total{controller="Machine",error_type=%q}`, prefix, problem.Reason)).Inc()
+	var network networkError
+	if errors.As(err, &network) {
+		metrics.GetOrCreateCounter(fmt.Sprintf(`%s_network_configuration_errors_total{network_name=%q}`, prefix, network.network)).Inc()
 	}
 }
 
@@ -58,10 +59,10 @@ func setMachineGauges(machines []v1alpha1.Machine, providers []v1alpha1.MachineP
 	count := map[string]float64{}
 	for i := range machines {
 		m := &machines[i]
-		operator := operatorOf(m, kinds[m.Status.Provider])
-		count[fmt.Sprintf(`%s_machines_total{phase=%q,template=%q}`, operator, m.Status.Phase, m.Spec.Template)]++
+		prefix := metricsPrefix(m, kinds[m.Status.Provider])
+		count[fmt.Sprintf(`%s_machines_total{phase=%q,template=%q}`, prefix, m.Status.Phase, m.Spec.Template)]++
 		if m.Status.VMName != "" {
-			count[fmt.Sprintf(`%s_virtual_machines_total{status=%q}`, operator, m.Status.Phase)]++
+			count[fmt.Sprintf(`%s_virtual_machines_total{status=%q}`, prefix, m.Status.Phase)]++
 		}
 	}
 	gauges.Lock()

@@ -326,7 +326,7 @@ func TestMetrics(t *testing.T) {
 	}
 	setMachineGauges([]v1alpha1.Machine{{Spec: v1alpha1.MachineSpec{Template: "large"}, Status: v1alpha1.MachineStatus{Phase: v1alpha1.MachineStopped, Provider: "pve", VMName: "x"}}},
 		[]v1alpha1.MachineProvider{{ObjectMeta: metav1.ObjectMeta{Name: "pve"}, Spec: v1alpha1.MachineProviderSpec{Type: v1alpha1.ProviderProxmox}}})
-	countReconcile(operatorOf(&v1alpha1.Machine{}, v1alpha1.ProviderProxmox), reconcile.UserError{Reason: "InsufficientResources", Message: ""}, time.Second)
+	countReconcile(metricsPrefix(&v1alpha1.Machine{}, v1alpha1.ProviderProxmox), reconcile.UserError{Reason: "InsufficientResources", Message: ""}, time.Second)
 	var b bytes.Buffer
 	metrics.WritePrometheus(&b, false)
 	lines := strings.Split(b.String(), "\n")

@@ -119,7 +119,7 @@ func (f *function) reconcileMachine(ctx context.Context, namespace, name, cause 
 		return p.err
 	}
 	p.last, p.now = before.Status.Task, f.now()
-	countReconcile(operatorOf(m, p.kind), p.err, p.now.Sub(began))
+	countReconcile(metricsPrefix(m, p.kind), p.err, p.now.Sub(began))
 	wrote, err := f.patchStatus(ctx, before, m, setStatus(m, p))
 	if err != nil {
 		return f.removeIfDeleted(ctx, m, err)

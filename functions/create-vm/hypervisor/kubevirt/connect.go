@@ -107,14 +107,3 @@ func remoteConfig(p *v1alpha1.MachineProvider, kubeconfig []byte) (*rest.Config,
 	}
 	return config, nil
 }
-
-// countProvisionedDisks counts how long it took to provision disks that are bound now.
-func countProvisionedDisks(claims []corev1.PersistentVolumeClaim, now time.Time) {
-	for _, c := range claims {
-		class := ""
-		if c.Spec.StorageClassName != nil {
-			class = *c.Spec.StorageClassName
-		}
-		hypervisor.CountProvisionedDisk(v1alpha1.ProviderKubeVirt, class, now.Sub(c.CreationTimestamp.Time))
-	}
-}
