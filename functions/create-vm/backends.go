@@ -19,8 +19,8 @@ import (
 // backends has a line for each kind of hypervisor. To add one, write its package, a line here,
 // an entry in apis/backend, and a site in TestContract.
 var backends = map[v1alpha1.ProviderType]hypervisor.Backend{
-	v1alpha1.ProviderKubeVirt: kubevirt.KubeVirtBackend,
-	v1alpha1.ProviderProxmox:  proxmox.ProxmoxBackend,
+	v1alpha1.ProviderKubeVirt: kubevirt.Backend,
+	v1alpha1.ProviderProxmox:  proxmox.Backend,
 }
 
 // kinds returns the kinds that the function and its backends read and write in its cluster.

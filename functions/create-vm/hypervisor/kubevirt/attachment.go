@@ -39,18 +39,18 @@ func (d *NetworkAttachmentDefinition) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// attach creates the missing NetworkAttachmentDefinitions of interfaces. They belong to the
+// ensureAttachments creates the missing NetworkAttachmentDefinitions of interfaces. They belong to the
 // network, not to the machine.
-func (k *Hypervisor) attach(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired) error {
+func (k *Hypervisor) ensureAttachments(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired) error {
 	for _, n := range want.NICs {
-		if err := k.attachOne(ctx, m, n); err != nil {
+		if err := k.ensureAttachment(ctx, m, n); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (k *Hypervisor) attachOne(ctx context.Context, m *v1alpha1.Machine, n hypervisor.NIC) error {
+func (k *Hypervisor) ensureAttachment(ctx context.Context, m *v1alpha1.Machine, n hypervisor.NIC) error {
 	name := attachmentName(n, k.defaults)
 	config, err := attachmentConfig(n, name, k.defaults)
 	if err != nil {
@@ -59,22 +59,22 @@ func (k *Hypervisor) attachOne(ctx context.Context, m *v1alpha1.Machine, n hyper
 	there := &NetworkAttachmentDefinition{}
 	err = k.guests.Get(ctx, m.Namespace, name, there)
 	if kube.NotFound(err) {
-		return k.makeAttachment(ctx, m, n, name, config)
+		return k.createAttachment(ctx, m, n, name, config)
 	}
 	if err != nil {
 		return err
 	}
 	if !sameSegment(there.Spec.Config, config) {
 		return reconcile.UserError{Reason: "NameTaken", Message: fmt.Sprintf(
-			"NetworkAttachmentDefinition %s is not of bridge %s and VLAN %d: delete it if no machine uses it, or rename the network or the bridge", name, bridgeOf(n, k.defaults), n.VLAN)}
+			"NetworkAttachmentDefinition %s is not of bridge %s and VLAN %d: delete it if no machine uses it, or rename the network or the bridge", name, bridgeName(n, k.defaults), n.VLAN)}
 	}
-	return k.checkSpoofing(ctx, there)
+	return k.enableSpoofCheck(ctx, there)
 }
 
-// checkSpoofing enables the check of MAC addresses in an attachment that the stack has
+// enableSpoofCheck enables the check of MAC addresses in an attachment that the stack has
 // created. It does not change those of others.
-func (k *Hypervisor) checkSpoofing(ctx context.Context, there *NetworkAttachmentDefinition) error {
-	if there.Labels[v1alpha1.LabelManagedBy] != kubevirtManager {
+func (k *Hypervisor) enableSpoofCheck(ctx context.Context, there *NetworkAttachmentDefinition) error {
+	if there.Labels[v1alpha1.LabelManagedBy] != managedBy {
 		return nil
 	}
 	before := *there
@@ -83,12 +83,12 @@ func (k *Hypervisor) checkSpoofing(ctx context.Context, there *NetworkAttachment
 	return err
 }
 
-func (k *Hypervisor) makeAttachment(ctx context.Context, m *v1alpha1.Machine, n hypervisor.NIC, name, config string) error {
+func (k *Hypervisor) createAttachment(ctx context.Context, m *v1alpha1.Machine, n hypervisor.NIC, name, config string) error {
 	definition := &NetworkAttachmentDefinition{
-		ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: name, Labels: map[string]string{v1alpha1.LabelManagedBy: kubevirtManager}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: name, Labels: map[string]string{v1alpha1.LabelManagedBy: managedBy}},
 		Spec:       NetworkAttachmentDefinitionSpec{Config: config},
 	}
-	if k.owned {
+	if k.local {
 		owner, err := k.networkOwner(ctx, m.Namespace, n.Network)
 		if err != nil {
 			return err
@@ -97,7 +97,7 @@ func (k *Hypervisor) makeAttachment(ctx context.Context, m *v1alpha1.Machine, n 
 	}
 	err := k.guests.Create(ctx, definition)
 	if kube.AlreadyExists(err) {
-		return k.attachOne(ctx, m, n) // another machine was faster
+		return k.ensureAttachment(ctx, m, n) // another machine was faster
 	}
 	return err
 }

@@ -16,16 +16,16 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// change brings an existing virtual machine to what is wanted, in one patch, and its disks
+// update brings an existing virtual machine to what is wanted, in one patch, and its disks
 // before it. KubeVirt applies what it can while the machine runs, and reports that the rest
 // waits for a restart. After all other changes it returns a UserError for a disk that is
 // larger than wanted.
-func (k *Hypervisor) change(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *kubevirtv1.VirtualMachine) error {
+func (k *Hypervisor) update(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *kubevirtv1.VirtualMachine) error {
 	if vm.DeletionTimestamp != nil || vm.Spec.Template == nil {
 		return nil
 	}
 	if isStarting(m, vm) {
-		if err := k.attach(ctx, m, want); err != nil {
+		if err := k.ensureAttachments(ctx, m, want); err != nil {
 			return err
 		}
 	}
@@ -81,12 +81,12 @@ func (k *Hypervisor) addDisks(ctx context.Context, m *v1alpha1.Machine, want hyp
 	if len(missing) == 0 {
 		return nil
 	}
-	class, err := k.classesOf(ctx, missing)
+	class, err := k.resolveClasses(ctx, missing)
 	if err != nil {
 		return err
 	}
 	for _, d := range missing {
-		if err := k.createOwned(ctx, m, renderClaim(m, d, class[d.StorageClass], k.owned)); err != nil {
+		if err := k.createObject(ctx, m, renderClaim(m, d, class[d.StorageClass], k.local)); err != nil {
 			return err
 		}
 		// Every release that can plug in a disk can do so on a SCSI bus.
@@ -99,7 +99,7 @@ func (k *Hypervisor) addDisks(ctx context.Context, m *v1alpha1.Machine, want hyp
 // growDisks requests more storage for each disk that is smaller than wanted. A larger disk
 // stays, and is the UserError shrunk.
 func (k *Hypervisor) growDisks(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired) (shrunk, err error) {
-	claims, err := k.claimsOf(ctx, m)
+	claims, err := k.listClaims(ctx, m)
 	if err != nil {
 		return nil, err
 	}

@@ -21,16 +21,16 @@ import (
 // kubeconfigKey is the key of the Secret of a KubeVirt in another cluster.
 const kubeconfigKey = "kubeconfig"
 
-// KubeVirtBackend is the kind of hypervisor.
-var KubeVirtBackend = hypervisor.Backend{Kinds: kubevirtObjects, Open: func(env hypervisor.Environment) hypervisor.Connector {
+// Backend is the kind of hypervisor.
+var Backend = hypervisor.Backend{Kinds: kinds, Open: func(env hypervisor.Environment) hypervisor.Connector {
 	return func(ctx context.Context, p *v1alpha1.MachineProvider) (hypervisor.Interface, error) {
-		return connectKubeVirt(ctx, env, p)
+		return connect(ctx, env, p)
 	}
 }}
 
-// kubevirtObjects are the kinds that the backend reads and writes, here or in the cluster of a
+// kinds are the kinds that the backend reads and writes, here or in the cluster of a
 // kubeconfig.
-var kubevirtObjects = []func(*runtime.Scheme) error{
+var kinds = []func(*runtime.Scheme) error{
 	v1alpha2.AddToScheme,
 	kube.Kinds(corev1.SchemeGroupVersion, &corev1.Secret{}, &corev1.Namespace{}, &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolumeClaimList{}, &corev1.NodeList{}),
 	kube.Kinds(storagev1.SchemeGroupVersion, &storagev1.StorageClassList{}),
@@ -39,11 +39,11 @@ var kubevirtObjects = []func(*runtime.Scheme) error{
 }
 
 // Local returns the KubeVirt of the cluster that the function runs in.
-func Local(home *kube.Client) *Hypervisor { return &Hypervisor{home: home, guests: home, owned: true} }
+func Local(home *kube.Client) *Hypervisor { return &Hypervisor{home: home, guests: home, local: true} }
 
-// connectKubeVirt returns the hypervisor of a MachineProvider of type kubevirt: this cluster,
+// connect returns the hypervisor of a MachineProvider of type kubevirt: this cluster,
 // or that of the kubeconfig in its credentials.
-func connectKubeVirt(ctx context.Context, env hypervisor.Environment, p *v1alpha1.MachineProvider) (hypervisor.Interface, error) {
+func connect(ctx context.Context, env hypervisor.Environment, p *v1alpha1.MachineProvider) (hypervisor.Interface, error) {
 	k := Local(env.Home)
 	k.provider, k.defaults = p.Name, hypervisor.DefaultsOf(p)
 	if p.Spec.KubeVirt != nil {
@@ -67,8 +67,8 @@ func connectKubeVirt(ctx context.Context, env hypervisor.Environment, p *v1alpha
 	if env.Wrap != nil {
 		config.Wrap(env.Wrap)
 	}
-	k.owned = false
-	k.guests, err = kube.NewElsewhere(config, hypervisor.FunctionName, kubevirtObjects...)
+	k.local = false
+	k.guests, err = kube.NewElsewhere(config, hypervisor.FunctionName, kinds...)
 	if err != nil {
 		return nil, hypervisor.UnusableSecret(p, "the cluster of its kubeconfig cannot be reached with it: check its certificates and keys")
 	}

@@ -16,7 +16,7 @@ import (
 // Guests implements guestLister.
 func (k *Hypervisor) Guests(ctx context.Context) ([]v1alpha1.Orphan, error) {
 	var guests []v1alpha1.Orphan
-	for page := (kube.Page{Limit: pageSize, Selector: v1alpha1.LabelManagedBy + "=" + kubevirtManager, Metadata: true}); ; {
+	for page := (kube.Page{Limit: pageSize, Selector: v1alpha1.LabelManagedBy + "=" + managedBy, Metadata: true}); ; {
 		var list metav1.PartialObjectMetadataList
 		err := k.guests.ListInto(ctx, virtualMachines, page, &list)
 		if apierrors.IsForbidden(err) {

@@ -34,17 +34,17 @@ func (k *Hypervisor) Inspect(ctx context.Context) (hypervisor.Health, error) {
 	for _, i := range installed.Items {
 		h.Version = i.Status.ObservedKubeVirtVersion
 	}
-	used, err := k.usage(ctx)
+	used, err := k.readUsage(ctx)
 	if err != nil {
 		return hypervisor.Health{}, err
 	}
 	for _, n := range nodes.Items {
 		h.Nodes = append(h.Nodes, v1alpha1.ProviderNode{
-			Name: n.Name, Ready: nodeReady(n), CPU: *n.Status.Allocatable.Cpu(), Memory: *n.Status.Allocatable.Memory(),
+			Name: n.Name, Ready: isNodeReady(n), CPU: *n.Status.Allocatable.Cpu(), Memory: *n.Status.Allocatable.Memory(),
 			CPUUsed: used[n.Name].cpu, MemoryUsed: used[n.Name].memory,
 		})
 	}
-	h.MemoryAvailable, err = k.memoryLeft(ctx, h.Nodes)
+	h.MemoryAvailable, err = k.availableMemory(ctx, h.Nodes)
 	return h, err
 }
 
@@ -56,9 +56,9 @@ type usage struct{ cpu, memory *resource.Quantity }
 // nodeMetrics is what metrics-server measures.
 var nodeMetrics = schema.GroupVersionResource{Group: "metrics.k8s.io", Version: "v1beta1", Resource: "nodes"}
 
-// usage returns what is in use of each host, by name. It is empty if the cluster does not
+// readUsage returns what is in use of each host, by name. It is empty if the cluster does not
 // measure it, or does not show it.
-func (k *Hypervisor) usage(ctx context.Context) (map[string]usage, error) {
+func (k *Hypervisor) readUsage(ctx context.Context) (map[string]usage, error) {
 	used := map[string]usage{}
 	for page := (kube.Page{Limit: pageSize}); ; {
 		var list struct {
@@ -93,8 +93,8 @@ var virtualMachines = kubevirtv1.GroupVersion.WithResource("virtualmachines")
 // instances are the running virtual machines, of all namespaces.
 var instances = kubevirtv1.GroupVersion.WithResource("virtualmachineinstances")
 
-// memoryLeft returns the memory of the hosts that take machines, less that of their guests.
-func (k *Hypervisor) memoryLeft(ctx context.Context, nodes []v1alpha1.ProviderNode) (*resource.Quantity, error) {
+// availableMemory returns the memory of the hosts that take machines, less that of their guests.
+func (k *Hypervisor) availableMemory(ctx context.Context, nodes []v1alpha1.ProviderNode) (*resource.Quantity, error) {
 	left := &resource.Quantity{Format: resource.BinarySI}
 	ready := map[string]bool{}
 	for _, n := range nodes {
@@ -131,7 +131,7 @@ func (k *Hypervisor) memoryLeft(ctx context.Context, nodes []v1alpha1.ProviderNo
 	}
 }
 
-func nodeReady(n corev1.Node) bool {
+func isNodeReady(n corev1.Node) bool {
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {
 			return c.Status == corev1.ConditionTrue && !n.Spec.Unschedulable

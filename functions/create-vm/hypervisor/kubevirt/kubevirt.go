@@ -25,9 +25,9 @@ import (
 type Hypervisor struct {
 	// home is the cluster of the Machines, guests the one of the virtual machines.
 	home, guests *kube.Client
-	// owned is whether the two are the same, so that Machines can own what is made
+	// local is whether the two are the same, so that Machines can own what is made
 	// for them.
-	owned bool
+	local bool
 	// provider is the name of the MachineProvider.
 	provider string
 	options  v1alpha1.KubeVirtOptions
@@ -42,23 +42,23 @@ func (k *Hypervisor) Ensure(ctx context.Context, m *v1alpha1.Machine, want hyper
 	existed := err == nil
 	var made []corev1.PersistentVolumeClaim
 	if kube.NotFound(err) {
-		vm, made, err = k.create(ctx, m, want)
+		vm, made, err = k.createMachine(ctx, m, want)
 	}
 	if err != nil {
 		return hypervisor.State{}, k.asUserError(err)
 	}
 	if !isMadeFor(vm, m) {
-		return hypervisor.State{}, nameTaken(vm)
+		return hypervisor.State{}, nameTakenError(vm)
 	}
 	if existed {
-		if err := k.change(ctx, m, want, vm); err != nil {
+		if err := k.update(ctx, m, want, vm); err != nil {
 			return hypervisor.State{}, k.asUserError(err)
 		}
 	}
-	if err := k.moveMachineConfig(ctx, m, want, vm); err != nil {
+	if err := k.handOverMachineConfig(ctx, m, want, vm); err != nil {
 		return hypervisor.State{}, k.asUserError(err)
 	}
-	s, err := k.read(ctx, m, vm, made)
+	s, err := k.readState(ctx, m, vm, made)
 	if err != nil {
 		return hypervisor.State{}, err
 	}
@@ -76,27 +76,27 @@ func (k *Hypervisor) Observe(ctx context.Context, m *v1alpha1.Machine) (hypervis
 		return hypervisor.State{}, err
 	}
 	if !isMadeFor(vm, m) {
-		return hypervisor.State{}, nameTaken(vm)
+		return hypervisor.State{}, nameTakenError(vm)
 	}
-	return k.read(ctx, m, vm, nil)
+	return k.readState(ctx, m, vm, nil)
 }
 
-func nameTaken(vm *kubevirtv1.VirtualMachine) error {
+func nameTakenError(vm *kubevirtv1.VirtualMachine) error {
 	return reconcile.UserError{Reason: "VirtualMachineNameTaken", Message: fmt.Sprintf(
 		"VirtualMachine %s was not made for this machine: delete it, or give the machine another name", vm.Name)}
 }
 
-// read reads the state of a virtual machine: of its instance if it runs, and of its disks if
+// readState reads the state of a virtual machine: of its instance if it runs, and of its disks if
 // it does not. claims are disks that were just created.
-func (k *Hypervisor) read(ctx context.Context, m *v1alpha1.Machine, vm *kubevirtv1.VirtualMachine, claims []corev1.PersistentVolumeClaim) (hypervisor.State, error) {
-	s := readVM(vm, m.Status.Phase, m.Spec.PowerState)
-	s.ProviderID, s.Polled = k.id(m), !k.owned
+func (k *Hypervisor) readState(ctx context.Context, m *v1alpha1.Machine, vm *kubevirtv1.VirtualMachine, claims []corev1.PersistentVolumeClaim) (hypervisor.State, error) {
+	s := vmState(vm, m.Status.Phase, m.Spec.PowerState)
+	s.ProviderID, s.Polled = k.providerID(m), !k.local
 	s.RestartToken = m.Status.RestartToken
 	if s.Phase == v1alpha1.MachineRunning && vm.Status.Created {
 		vmi := &kubevirtv1.VirtualMachineInstance{}
 		err := k.guests.Get(ctx, m.Namespace, m.Name, vmi)
 		if err == nil {
-			readVMI(&s, vmi)
+			addInstanceState(&s, vmi)
 			s.StoragePending = unpluggedDisks(vm, vmi)
 		}
 		if err != nil && !kube.NotFound(err) {
@@ -108,19 +108,19 @@ func (k *Hypervisor) read(ctx context.Context, m *v1alpha1.Machine, vm *kubevirt
 	}
 	if len(claims) == 0 {
 		var err error
-		if claims, err = k.claimsOf(ctx, m); err != nil {
+		if claims, err = k.listClaims(ctx, m); err != nil {
 			return hypervisor.State{}, err
 		}
 	}
-	s.StoragePending = readClaims(claims)
+	s.StoragePending = pendingClaims(claims)
 	if s.StoragePending == "" && m.Status.Phase != v1alpha1.MachineRunning {
 		countProvisionedDisks(claims, time.Now())
 	}
 	return s, nil
 }
 
-// claimsOf returns the PersistentVolumeClaims of a machine.
-func (k *Hypervisor) claimsOf(ctx context.Context, m *v1alpha1.Machine) ([]corev1.PersistentVolumeClaim, error) {
+// listClaims returns the PersistentVolumeClaims of a machine.
+func (k *Hypervisor) listClaims(ctx context.Context, m *v1alpha1.Machine) ([]corev1.PersistentVolumeClaim, error) {
 	claims := &corev1.PersistentVolumeClaimList{}
 	if err := k.guests.List(ctx, m.Namespace, v1alpha1.LabelMachine+"="+m.Name, claims); err != nil {
 		return nil, err
@@ -128,18 +128,18 @@ func (k *Hypervisor) claimsOf(ctx context.Context, m *v1alpha1.Machine) ([]corev
 	return slices.DeleteFunc(claims.Items, func(c corev1.PersistentVolumeClaim) bool { return !isMadeFor(&c, m) }), nil
 }
 
-// id returns the name of a machine's virtual machine that is unique among all hypervisors.
-func (k *Hypervisor) id(m *v1alpha1.Machine) string {
-	if k.owned {
+// providerID returns the name of a machine's virtual machine that is unique among all hypervisors.
+func (k *Hypervisor) providerID(m *v1alpha1.Machine) string {
+	if k.local {
 		return hypervisor.LocalID(m.Namespace, m.Name)
 	}
 	return "kubevirt://" + k.provider + "/" + m.Namespace + "/" + m.Name
 }
 
-// create creates the disks, the network attachments and the first configuration of a machine,
+// createMachine creates the disks, the network attachments and the first configuration of a machine,
 // and last the virtual machine, which needs them. It returns the virtual machine and the
 // disks.
-func (k *Hypervisor) create(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired) (*kubevirtv1.VirtualMachine, []corev1.PersistentVolumeClaim, error) {
+func (k *Hypervisor) createMachine(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired) (*kubevirtv1.VirtualMachine, []corev1.PersistentVolumeClaim, error) {
 	if want.NetworkData != "" && want.UserData == "" {
 		want.UserData = hypervisor.EmptyUserData
 	}
@@ -149,7 +149,7 @@ func (k *Hypervisor) create(ctx context.Context, m *v1alpha1.Machine, want hyper
 	if err := k.checkHost(ctx, m); err != nil {
 		return nil, nil, err
 	}
-	class, err := k.classesOf(ctx, want.Disks)
+	class, err := k.resolveClasses(ctx, want.Disks)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -158,26 +158,26 @@ func (k *Hypervisor) create(ctx context.Context, m *v1alpha1.Machine, want hyper
 	}
 	var claims []corev1.PersistentVolumeClaim
 	for _, d := range want.Disks {
-		if imageOf(m, want.Disks, d) != "" {
+		if diskImage(m, want.Disks, d) != "" {
 			continue
 		}
-		claim := renderClaim(m, d, class[d.StorageClass], k.owned)
-		if err := k.createOwned(ctx, m, claim); err != nil {
+		claim := renderClaim(m, d, class[d.StorageClass], k.local)
+		if err := k.createObject(ctx, m, claim); err != nil {
 			return nil, nil, err
 		}
 		claims = append(claims, *claim)
 	}
-	if err := k.attach(ctx, m, want); err != nil {
+	if err := k.ensureAttachments(ctx, m, want); err != nil {
 		return nil, nil, err
 	}
 	secret := ""
 	if needsSecret(want) {
 		secret = kube.Name(m.Name, "cloudinit")
-		if err := k.createOwned(ctx, m, cloudInitSecret(m, secret, want, k.owned)); err != nil {
+		if err := k.createObject(ctx, m, cloudInitSecret(m, secret, want, k.local)); err != nil {
 			return nil, nil, err
 		}
 	}
-	vm := renderVM(m, want, func(c string) string { return class[c] }, k.options, secret, k.owned)
+	vm := renderVM(m, want, func(c string) string { return class[c] }, k.options, secret, k.local)
 	err = k.guests.Create(ctx, vm)
 	if kube.AlreadyExists(err) {
 		err = k.guests.Get(ctx, m.Namespace, m.Name, vm)
@@ -212,15 +212,15 @@ func (k *Hypervisor) checkHost(ctx context.Context, m *v1alpha1.Machine) error {
 	return reconcile.UserError{Reason: "NodeNotFound", Message: fmt.Sprintf("no host is called %s: write one of %s into %s, or leave it out", host, strings.Join(names, ", "), field)}
 }
 
-// classesOf returns the StorageClasses of disks.
-func (k *Hypervisor) classesOf(ctx context.Context, disks []hypervisor.Disk) (map[string]string, error) {
+// resolveClasses returns the StorageClasses of disks.
+func (k *Hypervisor) resolveClasses(ctx context.Context, disks []hypervisor.Disk) (map[string]string, error) {
 	classes := &storagev1.StorageClassList{}
 	if err := k.guests.List(ctx, "", "", classes); err != nil {
 		return nil, err
 	}
 	class := map[string]string{}
 	for _, d := range append(slices.Clone(disks), hypervisor.Disk{}) {
-		name, err := chooseClass(classes.Items, d.StorageClass, k.defaults.StorageClass)
+		name, err := resolveClass(classes.Items, d.StorageClass, k.defaults.StorageClass)
 		if err != nil && d.Name != "" {
 			return nil, err
 		}
@@ -232,11 +232,11 @@ func (k *Hypervisor) classesOf(ctx context.Context, disks []hypervisor.Disk) (ma
 // ensureNamespace creates the namespace of a machine if its virtual machines are in another
 // cluster.
 func (k *Hypervisor) ensureNamespace(ctx context.Context, namespace string) error {
-	if k.owned {
+	if k.local {
 		return nil
 	}
 	err := k.guests.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: namespace, Labels: map[string]string{v1alpha1.LabelManagedBy: kubevirtManager},
+		Name: namespace, Labels: map[string]string{v1alpha1.LabelManagedBy: managedBy},
 	}})
 	if kube.AlreadyExists(err) {
 		return nil
@@ -244,8 +244,8 @@ func (k *Hypervisor) ensureNamespace(ctx context.Context, namespace string) erro
 	return err
 }
 
-// createOwned creates an object of a machine, unless it exists.
-func (k *Hypervisor) createOwned(ctx context.Context, m *v1alpha1.Machine, obj kube.Object) error {
+// createObject creates an object of a machine, unless it exists.
+func (k *Hypervisor) createObject(ctx context.Context, m *v1alpha1.Machine, obj kube.Object) error {
 	err := k.guests.Create(ctx, obj)
 	if !kube.AlreadyExists(err) {
 		return err
@@ -262,9 +262,9 @@ func (k *Hypervisor) createOwned(ctx context.Context, m *v1alpha1.Machine, obj k
 	return nil
 }
 
-// moveMachineConfig gives or takes the machine configuration of a node: in the Secret of its
+// handOverMachineConfig gives or takes the machine configuration of a node: in the Secret of its
 // first configuration, which KubeVirt reads at each start of an instance.
-func (k *Hypervisor) moveMachineConfig(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *kubevirtv1.VirtualMachine) error {
+func (k *Hypervisor) handOverMachineConfig(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *kubevirtv1.VirtualMachine) error {
 	if want.Handover == hypervisor.HandoverNone {
 		return nil
 	}
@@ -293,28 +293,28 @@ func cloudInitSecret(m *v1alpha1.Machine, name string, w hypervisor.Desired, own
 	if w.NetworkData != "" {
 		data["networkdata"] = []byte(w.NetworkData)
 	}
-	return &corev1.Secret{ObjectMeta: metaOf(m, name, owned), Data: data}
+	return &corev1.Secret{ObjectMeta: objectMeta(m, name, owned), Data: data}
 }
 
 // Remove implements hypervisor.
 func (k *Hypervisor) Remove(ctx context.Context, m *v1alpha1.Machine) (string, error) {
 	vm := &kubevirtv1.VirtualMachine{}
-	gone, err := k.remove(ctx, m, m.Name, vm)
+	gone, err := k.deleteObject(ctx, m, m.Name, vm)
 	if err != nil || !gone {
 		return "VirtualMachine " + m.Name, err
 	}
-	gone, err = k.remove(ctx, m, m.Name, &kubevirtv1.VirtualMachineInstance{})
+	gone, err = k.deleteObject(ctx, m, m.Name, &kubevirtv1.VirtualMachineInstance{})
 	if err != nil || !gone {
 		return "VirtualMachineInstance " + m.Name, err
 	}
-	claims, err := k.claimsOf(ctx, m)
+	claims, err := k.listClaims(ctx, m)
 	if err != nil {
 		return "", err
 	}
 	waitsFor := ""
 	for i := range claims {
 		c := &claims[i]
-		if gone, err := k.remove(ctx, m, c.Name, c); err != nil {
+		if gone, err := k.deleteObject(ctx, m, c.Name, c); err != nil {
 			return "", err
 		} else if !gone {
 			waitsFor = "PersistentVolumeClaim " + c.Name
@@ -323,21 +323,21 @@ func (k *Hypervisor) Remove(ctx context.Context, m *v1alpha1.Machine) (string, e
 	if waitsFor != "" {
 		return waitsFor, nil
 	}
-	_, err = k.remove(ctx, m, kube.Name(m.Name, "cloudinit"), &corev1.Secret{})
-	return "", k.secretsError(err)
+	_, err = k.deleteObject(ctx, m, kube.Name(m.Name, "cloudinit"), &corev1.Secret{})
+	return "", k.secretError(err)
 }
 
-// secretsError is reconcile.SecretsError for this cluster. Rights in another cluster come with
+// secretError is reconcile.SecretsError for this cluster. Rights in another cluster come with
 // its kubeconfig.
-func (k *Hypervisor) secretsError(err error) error {
-	if k.owned {
+func (k *Hypervisor) secretError(err error) error {
+	if k.local {
 		return reconcile.SecretsError(err, hypervisor.FunctionName)
 	}
 	return err
 }
 
-// remove deletes one object that was created for the machine, and reports whether it is gone.
-func (k *Hypervisor) remove(ctx context.Context, m *v1alpha1.Machine, name string, obj kube.Object) (bool, error) {
+// deleteObject deletes one object that was created for the machine, and reports whether it is gone.
+func (k *Hypervisor) deleteObject(ctx context.Context, m *v1alpha1.Machine, name string, obj kube.Object) (bool, error) {
 	for range 2 {
 		err := k.guests.Get(ctx, m.Namespace, name, obj)
 		if kube.NotFound(err) || (err == nil && !isMadeFor(obj, m)) {
@@ -370,10 +370,10 @@ func isMadeFor(obj kube.Object, m *v1alpha1.Machine) bool {
 // asUserError returns a UserError for what the cluster of the virtual machines refuses, and
 // any other error as it is.
 func (k *Hypervisor) asUserError(err error) error {
-	if apierrors.IsUnauthorized(err) && !k.owned {
+	if apierrors.IsUnauthorized(err) && !k.local {
 		return reconcile.UserError{Reason: "CredentialsInvalid", Message: fmt.Sprintf("the cluster of MachineProvider %s does not accept its credentials: renew the kubeconfig in their Secret", k.provider)}
 	}
-	if err = k.secretsError(err); errors.As(err, new(reconcile.UserError)) {
+	if err = k.secretError(err); errors.As(err, new(reconcile.UserError)) {
 		return err
 	}
 	if message, ok := kube.Refused(err); ok {

@@ -21,20 +21,20 @@ import (
 
 // Names inside a virtual machine, and of what belongs to it.
 const (
-	kubevirtManager = "kubevirt-operator"
-	cloudInitDisk   = "cloudinitdisk"
-	installerDisk   = "cdrom"
-	defaultBridge   = "br0"
+	managedBy     = "kubevirt-operator"
+	cloudInitDisk = "cloudinitdisk"
+	installerDisk = "cdrom"
+	defaultBridge = "br0"
 	// maxInlineData is how much user data, and how much network data, KubeVirt
 	// takes in the VirtualMachine itself.
 	maxInlineData = 2048
 	installerSize = "8Gi"
 )
 
-// labelsOf returns the labels of every object of a machine.
-func labelsOf(m *v1alpha1.Machine) map[string]string {
+// machineLabels returns the labels of every object of a machine.
+func machineLabels(m *v1alpha1.Machine) map[string]string {
 	labels := map[string]string{
-		v1alpha1.LabelMachine: m.Name, v1alpha1.LabelSourceMachine: m.Name, v1alpha1.LabelManagedBy: kubevirtManager,
+		v1alpha1.LabelMachine: m.Name, v1alpha1.LabelSourceMachine: m.Name, v1alpha1.LabelManagedBy: managedBy,
 	}
 	if cluster := m.Labels[v1alpha1.LabelClusterName]; cluster != "" {
 		labels[v1alpha1.LabelClusterName] = cluster
@@ -42,11 +42,11 @@ func labelsOf(m *v1alpha1.Machine) map[string]string {
 	return labels
 }
 
-// metaOf returns the metadata of an object of a machine. In the machine's own cluster, the
+// objectMeta returns the metadata of an object of a machine. In the machine's own cluster, the
 // machine owns it.
-func metaOf(m *v1alpha1.Machine, name string, owned bool) metav1.ObjectMeta {
+func objectMeta(m *v1alpha1.Machine, name string, owned bool) metav1.ObjectMeta {
 	meta := metav1.ObjectMeta{
-		Namespace: m.Namespace, Name: name, Labels: labelsOf(m),
+		Namespace: m.Namespace, Name: name, Labels: machineLabels(m),
 		Annotations: map[string]string{v1alpha1.AnnotationUID: string(m.UID)},
 	}
 	if owned {
@@ -61,7 +61,7 @@ func claimName(m *v1alpha1.Machine, name string) string { return kube.Name(m.Nam
 // renderClaim renders the PersistentVolumeClaim of a disk in a StorageClass.
 func renderClaim(m *v1alpha1.Machine, d hypervisor.Disk, class string, owned bool) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
-		ObjectMeta: metaOf(m, claimName(m, d.Name), owned),
+		ObjectMeta: objectMeta(m, claimName(m, d.Name), owned),
 		Spec:       claimSpec(d, class),
 	}
 }
@@ -87,11 +87,11 @@ func claimSpec(d hypervisor.Disk, class string) corev1.PersistentVolumeClaimSpec
 func renderVM(m *v1alpha1.Machine, w hypervisor.Desired, class func(string) string, options v1alpha1.KubeVirtOptions, cloudInit string, owned bool) *kubevirtv1.VirtualMachine {
 	strategy := runStrategy(m.Spec.PowerState)
 	vm := &kubevirtv1.VirtualMachine{
-		ObjectMeta: metaOf(m, m.Name, owned),
+		ObjectMeta: objectMeta(m, m.Name, owned),
 		Spec: kubevirtv1.VirtualMachineSpec{
 			RunStrategy: &strategy,
 			Template: &kubevirtv1.VirtualMachineInstanceTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labelsOf(m), Annotations: map[string]string{v1alpha1.AnnotationUID: string(m.UID)}},
+				ObjectMeta: metav1.ObjectMeta{Labels: machineLabels(m), Annotations: map[string]string{v1alpha1.AnnotationUID: string(m.UID)}},
 				Spec:       kubevirtv1.VirtualMachineInstanceSpec{Domain: renderDomain(m, w, options)},
 			},
 		},
@@ -106,14 +106,14 @@ func renderVM(m *v1alpha1.Machine, w hypervisor.Desired, class func(string) stri
 	}
 	diskBoot, nicBoot, cdromBoot := bootOrder(m.Spec.BootOrder, len(w.Disks), len(w.NICs), installers)
 	for i, d := range w.Disks {
-		addClaim(spec, d.Name, claimName(m, d.Name), diskTarget("virtio"), position(diskBoot, i))
-		if image := imageOf(m, w.Disks, d); image != "" {
-			vm.Spec.DataVolumeTemplates = append(vm.Spec.DataVolumeTemplates, importTemplate(m, claimName(m, d.Name), image, claimSpec(d, class(d.StorageClass))))
+		addClaim(spec, d.Name, claimName(m, d.Name), diskTarget("virtio"), bootNumber(diskBoot, i))
+		if image := diskImage(m, w.Disks, d); image != "" {
+			vm.Spec.DataVolumeTemplates = append(vm.Spec.DataVolumeTemplates, renderDataVolume(m, claimName(m, d.Name), image, claimSpec(d, class(d.StorageClass))))
 		}
 	}
 	if installers > 0 {
-		addClaim(spec, installerDisk, claimName(m, installerDisk), cdromTarget(), position(cdromBoot, 0))
-		vm.Spec.DataVolumeTemplates = append(vm.Spec.DataVolumeTemplates, importTemplate(m, claimName(m, installerDisk), m.Spec.OS.ISOURI,
+		addClaim(spec, installerDisk, claimName(m, installerDisk), cdromTarget(), bootNumber(cdromBoot, 0))
+		vm.Spec.DataVolumeTemplates = append(vm.Spec.DataVolumeTemplates, renderDataVolume(m, claimName(m, installerDisk), m.Spec.OS.ISOURI,
 			claimSpec(hypervisor.Disk{Size: resource.MustParse(installerSize)}, class(""))))
 	}
 	if w.UserData != "" || w.NetworkData != "" {
@@ -123,7 +123,7 @@ func renderVM(m *v1alpha1.Machine, w hypervisor.Desired, class func(string) stri
 	for i, n := range w.NICs {
 		spec.Networks = append(spec.Networks, kubevirtv1.Network{Name: n.Name, NetworkSource: kubevirtv1.NetworkSource{
 			Multus: &kubevirtv1.MultusNetwork{NetworkName: attachmentName(n, w.Defaults)}}})
-		spec.Domain.Devices.Interfaces = append(spec.Domain.Devices.Interfaces, renderInterface(n, position(nicBoot, i)))
+		spec.Domain.Devices.Interfaces = append(spec.Domain.Devices.Interfaces, renderInterface(n, bootNumber(nicBoot, i)))
 	}
 	return vm
 }
@@ -212,16 +212,16 @@ func addClaim(spec *kubevirtv1.VirtualMachineInstanceSpec, name, claim string, d
 			PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}})
 }
 
-func position(numbers []uint, i int) *uint {
+func bootNumber(numbers []uint, i int) *uint {
 	if i >= len(numbers) {
 		return nil
 	}
 	return &numbers[i]
 }
 
-// imageOf returns the image of a disk, or nothing: the disk root has one, or the first disk if
+// diskImage returns the image of a disk, or nothing: the disk root has one, or the first disk if
 // none has that name.
-func imageOf(m *v1alpha1.Machine, disks []hypervisor.Disk, d hypervisor.Disk) string {
+func diskImage(m *v1alpha1.Machine, disks []hypervisor.Disk, d hypervisor.Disk) string {
 	boot := slices.IndexFunc(disks, func(d hypervisor.Disk) bool { return d.Name == v1alpha1.RootDisk })
 	if m.Spec.OS == nil || d.Name != disks[max(boot, 0)].Name {
 		return ""
@@ -244,9 +244,9 @@ func checkImages(os *v1alpha1.MachineOS) error {
 	return nil
 }
 
-// importTemplate has CDI fill a claim from a URL before the machine starts.
-func importTemplate(m *v1alpha1.Machine, name, url string, claim corev1.PersistentVolumeClaimSpec) kubevirtv1.DataVolumeTemplateSpec {
-	labels := labelsOf(m)
+// renderDataVolume has CDI fill a claim from a URL before the machine starts.
+func renderDataVolume(m *v1alpha1.Machine, name, url string, claim corev1.PersistentVolumeClaimSpec) kubevirtv1.DataVolumeTemplateSpec {
+	labels := machineLabels(m)
 	labels[v1alpha1.AnnotationUID] = string(m.UID)
 	return kubevirtv1.DataVolumeTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, Annotations: map[string]string{v1alpha1.AnnotationUID: string(m.UID)}},
@@ -291,12 +291,12 @@ func renderInterface(n hypervisor.NIC, boot *uint) kubevirtv1.Interface {
 // of one network share it.
 func attachmentName(n hypervisor.NIC, defaults v1alpha1.ProviderDefaults) string {
 	if n.VLAN == 0 {
-		return kube.Name(n.Network, bridgeOf(n, defaults))
+		return kube.Name(n.Network, bridgeName(n, defaults))
 	}
-	return kube.Name(n.Network, bridgeOf(n, defaults), fmt.Sprintf("vlan%d", n.VLAN))
+	return kube.Name(n.Network, bridgeName(n, defaults), fmt.Sprintf("vlan%d", n.VLAN))
 }
 
-func bridgeOf(n hypervisor.NIC, defaults v1alpha1.ProviderDefaults) string {
+func bridgeName(n hypervisor.NIC, defaults v1alpha1.ProviderDefaults) string {
 	switch {
 	case n.Bridge != "":
 		return n.Bridge
@@ -311,7 +311,7 @@ func bridgeOf(n hypervisor.NIC, defaults v1alpha1.ProviderDefaults) string {
 // host, without address management, because layer 2 allocates the addresses. The port accepts
 // frames only from the MAC address of the interface.
 func attachmentConfig(n hypervisor.NIC, name string, defaults v1alpha1.ProviderDefaults) (string, error) {
-	plugin := map[string]any{"type": "bridge", "bridge": bridgeOf(n, defaults), "ipam": map[string]any{}, spoofCheck: true}
+	plugin := map[string]any{"type": "bridge", "bridge": bridgeName(n, defaults), "ipam": map[string]any{}, spoofCheck: true}
 	if n.VLAN != 0 {
 		plugin["vlan"] = n.VLAN
 	}

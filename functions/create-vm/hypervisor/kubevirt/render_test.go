@@ -43,7 +43,7 @@ func TestImageWithoutRoot(t *testing.T) {
 		"the first one, where none is the root": {[]hypervisor.Disk{{Name: "system"}, {Name: "data"}}, "system"},
 	} {
 		for _, d := range tc.disks {
-			if filled := imageOf(m, tc.disks, d) != ""; filled != (d.Name == tc.want) {
+			if filled := diskImage(m, tc.disks, d) != ""; filled != (d.Name == tc.want) {
 				t.Errorf("%s: disk %s is filled: %t", reason, d.Name, filled)
 			}
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// readVM says what a VirtualMachine's state means for its Machine, which was in
+// vmState says what a VirtualMachine's state means for its Machine, which was in
 // phase before:
 //
 //	printableStatus                            phase                    reason
@@ -34,7 +34,7 @@ import (
 //
 // "Creating, or before" is Running for a machine that has been Running: it is
 // down, but it is not new.
-func readVM(vm *kubevirtv1.VirtualMachine, before v1alpha1.MachinePhase, power v1alpha1.PowerState) hypervisor.State {
+func vmState(vm *kubevirtv1.VirtualMachine, before v1alpha1.MachinePhase, power v1alpha1.PowerState) hypervisor.State {
 	s := hypervisor.State{VMName: vm.Name, Phase: v1alpha1.MachineCreating, RestartPending: restartCondition(vm)}
 	if before == v1alpha1.MachineRunning || (before == v1alpha1.MachineStopped && power == v1alpha1.PowerStopped) {
 		s.Phase = before
@@ -55,7 +55,7 @@ func readVM(vm *kubevirtv1.VirtualMachine, before v1alpha1.MachinePhase, power v
 	case kubevirtv1.VirtualMachineStatusStopping, kubevirtv1.VirtualMachineStatusTerminating:
 		s.Reason, s.Message = "Stopping", "waits for the virtual machine to stop"
 	default:
-		s.Reason, s.Message = whyNotRunning(vm)
+		s.Reason, s.Message = notRunningReason(vm)
 		s.Failed = s.Reason != "Provisioning" && s.Reason != "Starting"
 	}
 	return s
@@ -71,8 +71,8 @@ func restartCondition(vm *kubevirtv1.VirtualMachine) string {
 	return ""
 }
 
-func whyNotRunning(vm *kubevirtv1.VirtualMachine) (reason, message string) {
-	detail := detailOf(vm)
+func notRunningReason(vm *kubevirtv1.VirtualMachine) (reason, message string) {
+	detail := conditionMessage(vm)
 	switch status := vm.Status.PrintableStatus; status {
 	case kubevirtv1.VirtualMachineStatusUnschedulable:
 		if strings.Contains(detail, "unbound immediate PersistentVolumeClaims") {
@@ -94,8 +94,8 @@ func whyNotRunning(vm *kubevirtv1.VirtualMachine) (reason, message string) {
 	}
 }
 
-// detailOf returns what KubeVirt reports about a virtual machine that does not run.
-func detailOf(vm *kubevirtv1.VirtualMachine) string {
+// conditionMessage returns what KubeVirt reports about a virtual machine that does not run.
+func conditionMessage(vm *kubevirtv1.VirtualMachine) string {
 	for _, c := range vm.Status.Conditions {
 		failure := c.Type == kubevirtv1.VirtualMachineFailure && c.Status == corev1.ConditionTrue
 		unscheduled := string(c.Type) == string(corev1.PodScheduled) && c.Status == corev1.ConditionFalse
@@ -107,8 +107,8 @@ func detailOf(vm *kubevirtv1.VirtualMachine) string {
 	return ""
 }
 
-// readVMI adds what the running instance reports.
-func readVMI(s *hypervisor.State, vmi *kubevirtv1.VirtualMachineInstance) {
+// addInstanceState adds what the running instance reports.
+func addInstanceState(s *hypervisor.State, vmi *kubevirtv1.VirtualMachineInstance) {
 	s.VMIName, s.NodeName = vmi.Name, vmi.Status.NodeName
 	for _, i := range vmi.Status.Interfaces {
 		for _, text := range i.IPs {
@@ -144,8 +144,8 @@ func unpluggedDisks(vm *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachin
 	return fmt.Sprintf("waits for KubeVirt to plug in disk %s: if it does not within a minute, write a new value into spec.restartToken, or enable KubeVirt's feature gate DeclarativeHotplugVolumes", strings.Join(missing, ", "))
 }
 
-// readClaims says what disks wait for, and nothing if all are bound and as large as requested.
-func readClaims(claims []corev1.PersistentVolumeClaim) string {
+// pendingClaims says what disks wait for, and nothing if all are bound and as large as requested.
+func pendingClaims(claims []corev1.PersistentVolumeClaim) string {
 	var unbound, small []string
 	for _, c := range claims {
 		is := c.Status.Capacity[corev1.ResourceStorage]
@@ -171,9 +171,9 @@ func readClaims(claims []corev1.PersistentVolumeClaim) string {
 // isDefaultClass marks the StorageClass that stands for no class.
 const isDefaultClass = "storageclass.kubernetes.io/is-default-class"
 
-// chooseClass returns the StorageClass of a disk: its own, the provider's default, or the
+// resolveClass returns the StorageClass of a disk: its own, the provider's default, or the
 // cluster's. It returns a UserError if that does not exist.
-func chooseClass(classes []storagev1.StorageClass, disk, provider string) (string, error) {
+func resolveClass(classes []storagev1.StorageClass, disk, provider string) (string, error) {
 	exists := func(name string) bool {
 		return slices.ContainsFunc(classes, func(c storagev1.StorageClass) bool { return c.Name == name })
 	}
@@ -185,7 +185,7 @@ func chooseClass(classes []storagev1.StorageClass, disk, provider string) (strin
 		if exists(name) {
 			return name, nil
 		}
-		return "", reconcile.UserError{Reason: "StorageClassNotFound", Message: fmt.Sprintf("StorageClass %s does not exist: create it, or name one of %s", name, namesOf(classes))}
+		return "", reconcile.UserError{Reason: "StorageClassNotFound", Message: fmt.Sprintf("StorageClass %s does not exist: create it, or name one of %s", name, classNames(classes))}
 	}
 	for _, c := range classes {
 		if c.Annotations[isDefaultClass] == "true" {
@@ -193,10 +193,10 @@ func chooseClass(classes []storagev1.StorageClass, disk, provider string) (strin
 		}
 	}
 	return "", reconcile.UserError{Reason: "StorageClassNotFound", Message: fmt.Sprintf(
-		"no StorageClass is the cluster's default: mark one with the annotation %s, or name one of %s in the disk", isDefaultClass, namesOf(classes))}
+		"no StorageClass is the cluster's default: mark one with the annotation %s, or name one of %s in the disk", isDefaultClass, classNames(classes))}
 }
 
-func namesOf(classes []storagev1.StorageClass) string {
+func classNames(classes []storagev1.StorageClass) string {
 	if len(classes) == 0 {
 		return "none, since there is none"
 	}

@@ -51,7 +51,7 @@ func TestReadVM(t *testing.T) {
 			if tc.detail != "" {
 				vm.Status.Conditions = []kubevirtv1.VirtualMachineCondition{{Type: "PodScheduled", Status: corev1.ConditionFalse, Message: tc.detail}}
 			}
-			s := readVM(vm, tc.before, tc.power)
+			s := vmState(vm, tc.before, tc.power)
 			if s.Phase != tc.phase || s.Reason != tc.why || s.Failed != tc.failed || !strings.Contains(s.Message, tc.detail) {
 				t.Errorf("%s: got %+v", tc.reason, s)
 			}
@@ -75,7 +75,7 @@ func TestDetailOf(t *testing.T) {
 		vm := &kubevirtv1.VirtualMachine{Status: kubevirtv1.VirtualMachineStatus{
 			PrintableStatus: kubevirtv1.VirtualMachineStatusStarting, Conditions: []kubevirtv1.VirtualMachineCondition{tc.condition},
 		}}
-		s := readVM(vm, v1alpha1.MachineCreating, v1alpha1.PowerRunning)
+		s := vmState(vm, v1alpha1.MachineCreating, v1alpha1.PowerRunning)
 		if want := "waits for the virtual machine to start" + tc.want; s.Message != want {
 			t.Errorf("%s: %s: got %q, want %q", name, tc.reason, s.Message, want)
 		}

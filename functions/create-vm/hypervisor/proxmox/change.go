@@ -16,31 +16,31 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// converge writes what differs into the configuration of a virtual machine that
+// applyChanges writes what differs into the configuration of a virtual machine that
 // exists, makes disks that are missing and grows those that are too small. It
 // returns the task that it has begun, if any: one at a time.
-func (x *proxmoxHypervisor) converge(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
-	change := x.changes(m, want, vm)
-	if !slices.Contains(splitTags(vm.config["tags"]), tagOf(m)) {
-		if t, err := x.adopt(ctx, m, want, vm, change); err != nil || t != nil {
+func (x *Hypervisor) applyChanges(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
+	change := x.pendingChanges(m, want, vm)
+	if !slices.Contains(splitTags(vm.config["tags"]), uidTag(m)) {
+		if t, err := x.configureClone(ctx, m, want, vm, change); err != nil || t != nil {
 			return t, err
 		}
-		maps.DeleteFunc(change, func(key, value string) bool { return same(key, vm.config[key], value) })
+		maps.DeleteFunc(change, func(key, value string) bool { return isUpToDate(key, vm.config[key], value) })
 	}
 	if len(change) > 0 {
 		if err := x.configure(ctx, vm, change); err != nil {
 			return nil, err
 		}
 	}
-	if t, err := x.moveMachineConfig(ctx, m, want, vm); err != nil || t != nil {
+	if t, err := x.handOverMachineConfig(ctx, m, want, vm); err != nil || t != nil {
 		return t, err
 	}
-	return x.disks(ctx, want, vm)
+	return x.ensureDisks(ctx, want, vm)
 }
 
-// moveMachineConfig gives or takes the machine configuration of a node: as a CD in its drive.
+// handOverMachineConfig gives or takes the machine configuration of a node: as a CD in its drive.
 // It returns the task that it has started, or nil if it is done.
-func (x *proxmoxHypervisor) moveMachineConfig(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
+func (x *Hypervisor) handOverMachineConfig(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
 	volume, _, _ := strings.Cut(vm.config[cloudDrive], ",")
 	switch {
 	case want.Handover == hypervisor.HandoverTake:
@@ -50,7 +50,7 @@ func (x *proxmoxHypervisor) moveMachineConfig(ctx context.Context, m *v1alpha1.M
 		}
 		return taskOf(actionDeleteCD, t), nil
 	case want.Handover == hypervisor.HandoverGive && !strings.HasSuffix(volume, ":iso/"+cdName(m)):
-		cd, t, err := x.provideCD(ctx, m, want, vm)
+		cd, t, err := x.ensureCDOption(ctx, m, want, vm)
 		if err != nil || t != nil {
 			return t, err
 		}
@@ -60,36 +60,36 @@ func (x *proxmoxHypervisor) moveMachineConfig(ctx context.Context, m *v1alpha1.M
 	}
 }
 
-// provideCD brings the CD with the first configuration of a machine to the host of its virtual
+// ensureCDOption brings the CD with the first configuration of a machine to the host of its virtual
 // machine. It returns the option of the drive, or the task that brings the CD.
-func (x *proxmoxHypervisor) provideCD(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) (string, *v1alpha1.ProviderTask, error) {
-	first := firstBoot(m, want)
-	all, err := x.resources(ctx)
+func (x *Hypervisor) ensureCDOption(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) (string, *v1alpha1.ProviderTask, error) {
+	first := decideFirstBoot(m, want)
+	all, err := x.readInventory(ctx)
 	if err == nil {
 		all, err = x.withCDStorages(ctx, all, first)
 	}
 	if err != nil {
 		return "", nil, err
 	}
-	volume, t, err := x.cd(ctx, m, all, vm.node, first)
+	volume, t, err := x.ensureCD(ctx, m, all, vm.node, first)
 	if err != nil || t == nil {
 		return volume + ",media=cdrom", nil, err
 	}
 	return "", taskOf(actionUpload, t), nil
 }
 
-// changes returns the options that a machine's spec has changed.
-func (x *proxmoxHypervisor) changes(m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) map[string]string {
-	change := alterable(m, want)
+// pendingChanges returns the options that a machine's spec has changed.
+func (x *Hypervisor) pendingChanges(m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) map[string]string {
+	change := updatableOptions(m, want)
 	if vm.config["protection"] == "1" && change["protection"] == "0" && !strings.Contains(vm.config["description"], protectedLine) {
 		delete(change, "protection") // somebody else protects it
 	}
-	maps.DeleteFunc(change, func(key, value string) bool { return same(key, vm.config[key], value) })
+	maps.DeleteFunc(change, func(key, value string) bool { return isUpToDate(key, vm.config[key], value) })
 	return change
 }
 
-// same tells whether an option has a value already.
-func same(key, has, value string) bool {
+// isUpToDate tells whether an option has a value already.
+func isUpToDate(key, has, value string) bool {
 	switch key {
 	case "description":
 		return strings.TrimSpace(has) == strings.TrimSpace(value)
@@ -107,18 +107,18 @@ func same(key, has, value string) bool {
 	}
 }
 
-// adopt gives a fresh clone everything that a new machine has.
-func (x *proxmoxHypervisor) adopt(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine, change map[string]string) (*v1alpha1.ProviderTask, error) {
-	first := firstBoot(m, want)
+// configureClone gives a fresh clone everything that a new machine has.
+func (x *Hypervisor) configureClone(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine, change map[string]string) (*v1alpha1.ProviderTask, error) {
+	first := decideFirstBoot(m, want)
 	if first.iso() {
-		drive, t, err := x.provideCD(ctx, m, want, vm)
+		drive, t, err := x.ensureCDOption(ctx, m, want, vm)
 		if err != nil || t != nil {
 			return t, err
 		}
 		first.options = map[string]string{cloudDrive: drive}
 	}
-	storage, _, _ := strings.Cut(vm.config[slotOf(vm, 0, hypervisor.Disk{Name: v1alpha1.RootDisk})], ":")
-	for key, value := range x.fixed(m, want, first) {
+	storage, _, _ := strings.Cut(vm.config[diskSlot(vm, 0, hypervisor.Disk{Name: v1alpha1.RootDisk})], ":")
+	for key, value := range x.creationOptions(m, want, first) {
 		switch key {
 		case "scsihw", "bios", "machine", "ostype", "boot", "numa":
 			// What the template's system was installed with stays. With numa and memory in
@@ -139,15 +139,15 @@ func (x *proxmoxHypervisor) adopt(ctx context.Context, m *v1alpha1.Machine, want
 }
 
 // configure changes options, unless somebody else has changed some meanwhile.
-func (x *proxmoxHypervisor) configure(ctx context.Context, vm *virtualMachine, change map[string]string) error {
+func (x *Hypervisor) configure(ctx context.Context, vm *virtualMachine, change map[string]string) error {
 	var options []pve.VirtualMachineOption
 	for key, value := range change {
 		options = append(options, pve.VirtualMachineOption{Name: key, Value: value})
 	}
 	options = append(options, pve.VirtualMachineOption{Name: "digest", Value: vm.config["digest"]})
-	if err := x.handle(vm).ConfigSync(ctx, options...); err != nil {
-		if modified(err) {
-			return errRaced
+	if err := x.vmClient(vm).ConfigSync(ctx, options...); err != nil {
+		if isModified(err) {
+			return errConflict
 		}
 		return err
 	}
@@ -159,53 +159,53 @@ func (x *proxmoxHypervisor) configure(ctx context.Context, vm *virtualMachine, c
 	return nil
 }
 
-// disks makes a disk that is missing, or grows one that is too small.
-func (x *proxmoxHypervisor) disks(ctx context.Context, want hypervisor.Desired, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
+// ensureDisks makes a disk that is missing, or grows one that is too small.
+func (x *Hypervisor) ensureDisks(ctx context.Context, want hypervisor.Desired, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
 	for i, d := range want.Disks {
-		slot := slotOf(vm, i, d)
+		slot := diskSlot(vm, i, d)
 		if slot == "" {
 			return x.addDisk(ctx, vm, d)
 		}
-		properties := propertiesOf(vm.config[slot])
-		has := sizeOf(properties)
+		properties := parseProperties(vm.config[slot])
+		has := parseSize(properties)
 		if has > gigabytes(d)<<30 {
 			return nil, reconcile.UserError{Reason: "DiskCannotShrink", Message: fmt.Sprintf("disk %s has %s, which would be lost in part: write at least that into spec.disks",
 				d.Name, resource.NewQuantity(has, resource.BinarySI))}
 		}
 		if has > 0 && has < d.Size.Value() {
-			t, err := x.handle(vm).ResizeDisk(ctx, slot, fmt.Sprintf("%dG", gigabytes(d)))
+			t, err := x.vmClient(vm).ResizeDisk(ctx, slot, fmt.Sprintf("%dG", gigabytes(d)))
 			return taskOf(actionResize, t), err
 		}
 	}
 	return nil, nil
 }
 
-// slotOf is where a virtual machine has a disk: by its name, which is its serial
+// diskSlot is where a virtual machine has a disk: by its name, which is its serial
 // number, or for the first one where it boots from.
-func slotOf(vm *virtualMachine, index int, d hypervisor.Disk) string {
+func diskSlot(vm *virtualMachine, index int, d hypervisor.Disk) string {
 	for key, value := range vm.config {
-		if strings.HasPrefix(key, "scsi") && propertiesOf(value)["serial"] == d.Name {
+		if strings.HasPrefix(key, "scsi") && parseProperties(value)["serial"] == d.Name {
 			return key
 		}
 	}
 	if index > 0 {
 		return ""
 	}
-	order, _, _ := strings.Cut(strings.TrimPrefix(propertiesOf(vm.config["boot"])["order"], "order="), ";")
+	order, _, _ := strings.Cut(strings.TrimPrefix(parseProperties(vm.config["boot"])["order"], "order="), ";")
 	if strings.HasPrefix(order, "net") || vm.config[order] == "" {
 		order = "scsi0"
 	}
 	return order
 }
 
-func (x *proxmoxHypervisor) addDisk(ctx context.Context, vm *virtualMachine, d hypervisor.Disk) (*v1alpha1.ProviderTask, error) {
-	all, err := x.resources(ctx)
+func (x *Hypervisor) addDisk(ctx context.Context, vm *virtualMachine, d hypervisor.Disk) (*v1alpha1.ProviderTask, error) {
+	all, err := x.readInventory(ctx)
 	if err != nil {
 		return nil, err
 	}
 	storages, refusal := all.findStorages(vm.node, demand{disks: []hypervisor.Disk{d}, storage: x.defaults.StorageClass})
 	if refusal != "" {
-		return nil, reconcile.UserError{Reason: insufficient, Message: fmt.Sprintf("node %s cannot take disk %s: %s", vm.node, d.Name, refusal)}
+		return nil, reconcile.UserError{Reason: reasonInsufficient, Message: fmt.Sprintf("node %s cannot take disk %s: %s", vm.node, d.Name, refusal)}
 	}
 	const slots = 31
 	for i := range slots {
@@ -213,10 +213,10 @@ func (x *proxmoxHypervisor) addDisk(ctx context.Context, vm *virtualMachine, d h
 		if vm.config[slot] != "" {
 			continue
 		}
-		t, err := x.handle(vm).Config(ctx, pve.VirtualMachineOption{Name: slot, Value: newDisk(d, storages[0])},
+		t, err := x.vmClient(vm).Config(ctx, pve.VirtualMachineOption{Name: slot, Value: newDiskOption(d, storages[0])},
 			pve.VirtualMachineOption{Name: "digest", Value: vm.config["digest"]})
-		if modified(err) {
-			return nil, errRaced
+		if isModified(err) {
+			return nil, errConflict
 		}
 		return taskOf(actionConfigure, t), err
 	}

@@ -22,17 +22,17 @@ const (
 	lastVMID  = 99999
 )
 
-const proxmoxScheme = "proxmox://"
+const providerIDScheme = "proxmox://"
 
-// proxmoxID names a virtual machine, and before it is made the place that it is
+// formatProviderID names a virtual machine, and before it is made the place that it is
 // claimed for.
-func proxmoxID(node string, vmid int) string {
-	return proxmoxScheme + node + "/" + strconv.Itoa(vmid)
+func formatProviderID(node string, vmid int) string {
+	return providerIDScheme + node + "/" + strconv.Itoa(vmid)
 }
 
-// placeOf reads a proxmoxID. It returns zero values where there is none yet.
-func placeOf(m *v1alpha1.Machine) (node string, vmid int) {
-	rest, ok := strings.CutPrefix(m.Status.ProviderID, proxmoxScheme)
+// recordedPlacement reads a proxmoxID. It returns zero values where there is none yet.
+func recordedPlacement(m *v1alpha1.Machine) (node string, vmid int) {
+	rest, ok := strings.CutPrefix(m.Status.ProviderID, providerIDScheme)
 	node, number, _ := strings.Cut(rest, "/")
 	vmid, err := strconv.Atoi(number)
 	if !ok || err != nil {
@@ -46,7 +46,7 @@ func placeOf(m *v1alpha1.Machine) (node string, vmid int) {
 // begins at a place that the machine's UID gives, so that a second try finds what
 // the first one took and machines do not queue for the same one, or at from, where
 // that is in the range. The claim counts once it is in the machine's status.
-func (x *proxmoxHypervisor) claimVMID(ctx context.Context, m *v1alpha1.Machine, taken map[int]bool, from int) (int, error) {
+func (x *Hypervisor) claimVMID(ctx context.Context, m *v1alpha1.Machine, taken map[int]bool, from int) (int, error) {
 	first, last := firstVMID, lastVMID
 	if x.options.VMIDStart != 0 {
 		first = int(x.options.VMIDStart)
@@ -58,7 +58,7 @@ func (x *proxmoxHypervisor) claimVMID(ctx context.Context, m *v1alpha1.Machine, 
 		return 0, reconcile.UserError{Reason: "VMIDRangeInvalid", Message: fmt.Sprintf("MachineProvider %s: its VMIDs end at %d before they begin at %d: correct spec.proxmox.vmidEnd", x.provider.Name, last, first)}
 	}
 	size := last - first + 1
-	start := turnOf(m, size)
+	start := firstCandidate(m, size)
 	if from >= first && from <= last {
 		start = from - first
 	}
@@ -67,7 +67,7 @@ func (x *proxmoxHypervisor) claimVMID(ctx context.Context, m *v1alpha1.Machine, 
 		if taken[vmid] {
 			continue
 		}
-		mine, err := x.takeVMID(ctx, m, vmid)
+		mine, err := x.createVMIDLease(ctx, m, vmid)
 		if err != nil {
 			return 0, err
 		}
@@ -78,14 +78,14 @@ func (x *proxmoxHypervisor) claimVMID(ctx context.Context, m *v1alpha1.Machine, 
 	return 0, reconcile.UserError{Reason: "VMIDsExhausted", Message: fmt.Sprintf("MachineProvider %s: every VMID from %d to %d is taken: raise spec.proxmox.vmidEnd, or delete machines", x.provider.Name, first, last)}
 }
 
-// turnOf is where in a range of VMIDs a machine begins to look for one.
-func turnOf(m *v1alpha1.Machine, size int) int {
+// firstCandidate is where in a range of VMIDs a machine begins to look for one.
+func firstCandidate(m *v1alpha1.Machine, size int) int {
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(m.UID))
 	return int(hash.Sum64() % uint64(size))
 }
 
-func (x *proxmoxHypervisor) takeVMID(ctx context.Context, m *v1alpha1.Machine, vmid int) (bool, error) {
+func (x *Hypervisor) createVMIDLease(ctx context.Context, m *v1alpha1.Machine, vmid int) (bool, error) {
 	holder := string(m.UID)
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
@@ -114,7 +114,7 @@ func (x *proxmoxHypervisor) takeVMID(ctx context.Context, m *v1alpha1.Machine, v
 const labelHolder = "vitistack.io/holder"
 
 // releaseVMIDs gives all VMIDs of a machine back.
-func (x *proxmoxHypervisor) releaseVMIDs(ctx context.Context, m *v1alpha1.Machine) error {
+func (x *Hypervisor) releaseVMIDs(ctx context.Context, m *v1alpha1.Machine) error {
 	leases := &coordinationv1.LeaseList{}
 	if err := x.home.List(ctx, x.namespace, labelHolder+"="+string(m.UID), leases); err != nil {
 		return err

@@ -30,15 +30,15 @@ const (
 	maxErrorBody   = 64 << 10
 )
 
-// connections keeps idle connections from one delivery to the next, by the
+// transports keeps idle connections from one delivery to the next, by the
 // authority that they trust.
-type connections struct {
+type transports struct {
 	mu   sync.Mutex
 	open map[string]*http.Transport
 }
 
-// to is the transport for a trust.
-func (c *connections) to(trust wireclient.TLS) (*http.Transport, error) {
+// transport is the transport for a trust.
+func (c *transports) transport(trust wireclient.TLS) (*http.Transport, error) {
 	config, err := trust.Config()
 	if err != nil {
 		return nil, err
@@ -57,19 +57,19 @@ func (c *connections) to(trust wireclient.TLS) (*http.Transport, error) {
 	return t, nil
 }
 
-// ProxmoxBackend is the kind of hypervisor.
-var ProxmoxBackend = hypervisor.Backend{
+// Backend is the kind of hypervisor.
+var Backend = hypervisor.Backend{
 	Kinds: []func(*runtime.Scheme) error{kube.Kinds(coordinationv1.SchemeGroupVersion, &coordinationv1.Lease{}, &coordinationv1.LeaseList{})},
 	Open: func(env hypervisor.Environment) hypervisor.Connector {
-		open := &connections{}
+		open := &transports{}
 		return func(ctx context.Context, p *v1alpha1.MachineProvider) (hypervisor.Interface, error) {
-			return connectProxmox(ctx, env, p, open)
+			return connect(ctx, env, p, open)
 		}
 	},
 }
 
-// connectProxmox returns the hypervisor of a MachineProvider of type proxmox.
-func connectProxmox(ctx context.Context, env hypervisor.Environment, p *v1alpha1.MachineProvider, open *connections) (hypervisor.Interface, error) {
+// connect returns the hypervisor of a MachineProvider of type proxmox.
+func connect(ctx context.Context, env hypervisor.Environment, p *v1alpha1.MachineProvider, open *transports) (hypervisor.Interface, error) {
 	data, err := env.Credentials.Of(ctx, p)
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func connectProxmox(ctx context.Context, env hypervisor.Environment, p *v1alpha1
 	if end.CABundle != "" {
 		trust.CA = []byte(end.CABundle)
 	}
-	through, err := open.to(trust)
+	through, err := open.transport(trust)
 	if err != nil {
 		return nil, hypervisor.UnusableSecret(p, err.Error())
 	}
@@ -92,20 +92,20 @@ func connectProxmox(ctx context.Context, env hypervisor.Environment, p *v1alpha1
 		under = env.Wrap(under)
 	}
 	options := []pve.Option{pve.WithUserAgent(hypervisor.FunctionName), pve.WithHTTPClient(&http.Client{
-		Transport: truthful{under}, Timeout: timeout,
+		Transport: errorTransport{under}, Timeout: timeout,
 		CheckRedirect: outbound.Stay,
 	})}
 	login := false
 	switch {
 	case len(data["tokenID"]) > 0 && len(data["tokenSecret"]) > 0:
-		options = append(options, pve.WithAPIToken(word(data["tokenID"]), word(data["tokenSecret"])))
+		options = append(options, pve.WithAPIToken(trimmed(data["tokenID"]), trimmed(data["tokenSecret"])))
 	case len(data["username"]) > 0 && len(data["password"]) > 0:
 		login = true
-		options = append(options, pve.WithCredentials(&pve.Credentials{Username: word(data["username"]), Password: string(data["password"])}), pve.WithDefaultRealm("pam"))
+		options = append(options, pve.WithCredentials(&pve.Credentials{Username: trimmed(data["username"]), Password: string(data["password"])}), pve.WithDefaultRealm("pam"))
 	default:
 		return nil, hypervisor.UnusableSecret(p, "it needs the keys tokenID, for example viti@pve!stack, and tokenSecret, or else username and password")
 	}
-	x := &proxmoxHypervisor{home: env.Home, namespace: env.Namespace, provider: p, defaults: hypervisor.DefaultsOf(p), client: pve.NewClient(strings.TrimRight(end.URL, "/")+"/api2/json", options...)}
+	x := &Hypervisor{home: env.Home, namespace: env.Namespace, provider: p, defaults: hypervisor.DefaultsOf(p), client: pve.NewClient(strings.TrimRight(end.URL, "/")+"/api2/json", options...)}
 	if p.Spec.Proxmox != nil {
 		x.options = *p.Spec.Proxmox
 	}
@@ -117,7 +117,7 @@ func connectProxmox(ctx context.Context, env hypervisor.Environment, p *v1alpha1
 	return x, nil
 }
 
-func word(b []byte) string { return strings.TrimSpace(string(b)) }
+func trimmed(b []byte) string { return strings.TrimSpace(string(b)) }
 
 // apiError is an answer of Proxmox VE that says no.
 type apiError struct {
@@ -128,12 +128,12 @@ type apiError struct {
 
 func (e *apiError) Error() string { return fmt.Sprintf("%d %s", e.status, e.message) }
 
-// truthful makes an error of every answer that is one, with all that Proxmox VE
+// errorTransport makes an error of every answer that is one, with all that Proxmox VE
 // says. The library keeps the reason phrase of some and nothing of others.
-type truthful struct{ under http.RoundTripper }
+type errorTransport struct{ under http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
-func (t truthful) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t errorTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := t.under.RoundTrip(r)
 	if err != nil || response.StatusCode < http.StatusMultipleChoices {
 		return response, err
@@ -160,31 +160,31 @@ func (t truthful) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, e
 }
 
-// says tells whether an error is an answer of Proxmox VE with a text in it.
-func says(err error, text string) bool {
+// hasMessage tells whether an error is an answer of Proxmox VE with a text in it.
+func hasMessage(err error, text string) bool {
 	var e *apiError
 	return errors.As(err, &e) && strings.Contains(e.message, text)
 }
 
-// missing tells whether an error says that a virtual machine does not exist, for
+// isMissing tells whether an error says that a virtual machine does not exist, for
 // which Proxmox VE has no status of its own.
-func missing(err error) bool {
-	return says(err, "Configuration file 'nodes/") && says(err, "does not exist")
+func isMissing(err error) bool {
+	return hasMessage(err, "Configuration file 'nodes/") && hasMessage(err, "does not exist")
 }
 
-// denied reports whether an error says that the user lacks a privilege.
-func denied(err error) bool {
+// isForbidden reports whether an error says that the user lacks a privilege.
+func isForbidden(err error) bool {
 	var e *apiError
 	return errors.As(err, &e) && e.status == http.StatusForbidden
 }
 
-// modified tells whether somebody has changed the configuration meanwhile.
-func modified(err error) bool {
-	return says(err, "checksum mismatch") || says(err, "detected modified configuration")
+// isModified tells whether somebody has changed the configuration meanwhile.
+func isModified(err error) bool {
+	return hasMessage(err, "checksum mismatch") || hasMessage(err, "detected modified configuration")
 }
 
 // asUserError turns what Proxmox VE refuses into something for people to change.
-func (x *proxmoxHypervisor) asUserError(err error) error {
+func (x *Hypervisor) asUserError(err error) error {
 	var e *apiError
 	if !errors.As(err, &e) {
 		if untrusted := wireclient.Untrustworthy(err); untrusted != "" {
@@ -197,7 +197,7 @@ func (x *proxmoxHypervisor) asUserError(err error) error {
 		return hypervisor.UnusableSecret(x.provider, "Proxmox VE does not accept its credentials: "+e.message)
 	case e.status == http.StatusForbidden:
 		return reconcile.UserError{Reason: "PermissionDenied", Message: "Proxmox VE: " + e.message + ": grant that privilege to the user, and to its token if privileges are separated"}
-	case e.status == http.StatusBadRequest, e.status == http.StatusNotImplemented && !says(err, "Service Unavailable"):
+	case e.status == http.StatusBadRequest, e.status == http.StatusNotImplemented && !hasMessage(err, "Service Unavailable"):
 		return reconcile.UserError{Reason: "ProxmoxApiError", Message: "Proxmox VE: " + e.message}
 	case e.status == http.StatusInternalServerError:
 		return hypervisor.RetriedUserError{UserError: reconcile.UserError{Reason: "ProxmoxApiError", Message: "Proxmox VE: " + e.message}}
@@ -206,34 +206,34 @@ func (x *proxmoxHypervisor) asUserError(err error) error {
 	}
 }
 
-// task is a task of Proxmox VE as it is.
-type task struct {
+// taskResult is a task of Proxmox VE as it is.
+type taskResult struct {
 	running bool
 	// failure is why it failed, with what its log says last; it is empty where it
 	// succeeded.
 	failure string
 }
 
-// look asks after a task. One that nobody knows any more has ended.
-func (x *proxmoxHypervisor) look(ctx context.Context, upid string) (task, error) {
+// readTask asks after a task. One that nobody knows any more has ended.
+func (x *Hypervisor) readTask(ctx context.Context, upid string) (taskResult, error) {
 	if !strings.HasPrefix(upid, "UPID:") || strings.Count(upid, ":") < 8 {
-		return task{}, nil
+		return taskResult{}, nil
 	}
 	t := pve.NewTask(pve.UPID(upid), x.client)
 	if err := t.Ping(ctx); err != nil {
-		if says(err, "no such task") {
-			return task{}, nil
+		if hasMessage(err, "no such task") {
+			return taskResult{}, nil
 		}
-		return task{}, err
+		return taskResult{}, err
 	}
 	if t.IsRunning || t.IsSuccessful || strings.HasPrefix(t.ExitStatus, "WARNINGS") {
-		return task{running: t.IsRunning}, nil
+		return taskResult{running: t.IsRunning}, nil
 	}
-	return task{failure: strings.TrimSpace(t.ExitStatus + x.lastWords(ctx, t))}, nil
+	return taskResult{failure: strings.TrimSpace(t.ExitStatus + x.lastLogLine(ctx, t))}, nil
 }
 
-// lastWords are the last lines of a task's log that its exit status does not tell.
-func (x *proxmoxHypervisor) lastWords(ctx context.Context, t *pve.Task) string {
+// lastLogLine are the last lines of a task's log that its exit status does not tell.
+func (x *Hypervisor) lastLogLine(ctx context.Context, t *pve.Task) string {
 	const lines = 200
 	log, err := t.Log(ctx, 0, lines)
 	if err != nil {

@@ -22,20 +22,20 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// firstConfig is how a guest gets its first configuration: by Proxmox VE's own
+// firstBootConfig is how a guest gets its first configuration: by Proxmox VE's own
 // drive, whose options these are, or by a CD of ours.
-type firstConfig struct {
+type firstBootConfig struct {
 	options map[string]string
 	// userData and networkData are for the CD, and empty where there is none.
 	userData, networkData string
 }
 
-func (f firstConfig) iso() bool { return f.userData != "" || f.networkData != "" }
+func (f firstBootConfig) iso() bool { return f.userData != "" || f.networkData != "" }
 
 // snippet is user data that is the volume of a snippet on a storage.
 var snippet = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]*:snippets/[^\s,]+$`)
 
-// firstBoot decides how a guest is configured. Proxmox VE's own drive can carry a
+// decideFirstBoot decides how a guest is configured. Proxmox VE's own drive can carry a
 // user with keys, addresses and name servers, and a snippet; all else takes a CD,
 // since the API takes no other files:
 //
@@ -45,7 +45,7 @@ var snippet = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]*:snippets/[^\s,]+$`)
 //	one user with nothing but keys   no                   drive with ciuser and sshkeys
 //	other                            no                   CD with user and network data
 //	any                              yes                  CD with user and network data
-func firstBoot(m *v1alpha1.Machine, want hypervisor.Desired) firstConfig {
+func decideFirstBoot(m *v1alpha1.Machine, want hypervisor.Desired) firstBootConfig {
 	given := m.Spec.CloudInit != nil && m.Spec.CloudInit.NetworkData != ""
 	// Proxmox VE would upgrade all packages at the first boot, and write a config drive
 	// instead of NoCloud for the type of Windows guests.
@@ -64,7 +64,7 @@ func firstBoot(m *v1alpha1.Machine, want hypervisor.Desired) firstConfig {
 		o["cicustom"] = "user=" + userData
 	}
 	if given || !simple {
-		f := firstConfig{userData: want.UserData, networkData: want.NetworkData}
+		f := firstBootConfig{userData: want.UserData, networkData: want.NetworkData}
 		if f.userData == "" {
 			f.userData = hypervisor.EmptyUserData
 		}
@@ -72,7 +72,7 @@ func firstBoot(m *v1alpha1.Machine, want hypervisor.Desired) firstConfig {
 	}
 	var servers []string
 	for i, n := range want.NICs {
-		o["ipconfig"+strconv.Itoa(i)] = ipConfig(n)
+		o["ipconfig"+strconv.Itoa(i)] = ipConfigOption(n)
 		for _, s := range n.DNS {
 			if !slices.Contains(servers, s) {
 				servers = append(servers, s)
@@ -82,7 +82,7 @@ func firstBoot(m *v1alpha1.Machine, want hypervisor.Desired) firstConfig {
 	if len(servers) > 0 {
 		o["nameserver"] = strings.Join(servers, " ")
 	}
-	return firstConfig{options: o}
+	return firstBootConfig{options: o}
 }
 
 // simpleUser reads user data that asks for nothing but one administrator, and
@@ -111,8 +111,8 @@ const cdPrefix = "vitistack-"
 // cdName returns the name of the file of a machine's CD.
 func cdName(m *v1alpha1.Machine) string { return cdPrefix + string(m.UID) + ".iso" }
 
-// burn makes the CD of a machine, as cloud-init's NoCloud reads it.
-func burn(m *v1alpha1.Machine, f firstConfig) ([]byte, error) {
+// renderCD makes the CD of a machine, as cloud-init's NoCloud reads it.
+func renderCD(m *v1alpha1.Machine, f firstBootConfig) ([]byte, error) {
 	folder, err := os.MkdirTemp("", "cd-")
 	if err != nil {
 		return nil, fmt.Errorf("make a CD: %w", err)
@@ -134,7 +134,7 @@ func burn(m *v1alpha1.Machine, f firstConfig) ([]byte, error) {
 		return nil, fmt.Errorf("make a CD: %w", err)
 	}
 	files := map[string]string{
-		"user-data": f.userData, "meta-data": fmt.Sprintf("instance-id: %s\nlocal-hostname: %s\n", m.UID, hostnameOf(m)), "network-config": f.networkData,
+		"user-data": f.userData, "meta-data": fmt.Sprintf("instance-id: %s\nlocal-hostname: %s\n", m.UID, hostname(m)), "network-config": f.networkData,
 	}
 	for name, text := range files {
 		if text == "" {
@@ -158,9 +158,9 @@ func burn(m *v1alpha1.Machine, f firstConfig) ([]byte, error) {
 	return os.ReadFile(name)
 }
 
-// cd is the volume of a machine's CD, once it is there. Until then it returns the
+// ensureCD is the volume of a machine's CD, once it is there. Until then it returns the
 // task that brings it.
-func (x *proxmoxHypervisor) cd(ctx context.Context, m *v1alpha1.Machine, all cluster, node string, f firstConfig) (volume string, begun *pve.Task, err error) {
+func (x *Hypervisor) ensureCD(ctx context.Context, m *v1alpha1.Machine, all inventory, node string, f firstBootConfig) (volume string, begun *pve.Task, err error) {
 	s, ok := all.storageWithMostRoom(node, "iso")
 	if !ok {
 		return "", nil, reconcile.UserError{Reason: "StorageClassNotFound", Message: "node " + node + " has no storage for ISO images, which the first configuration of the machine needs: allow that content on one"}
@@ -170,7 +170,7 @@ func (x *proxmoxHypervisor) cd(ctx context.Context, m *v1alpha1.Machine, all clu
 	if err != nil || has {
 		return volume, nil, err
 	}
-	image, err := burn(m, f)
+	image, err := renderCD(m, f)
 	if err != nil {
 		return "", nil, err
 	}
@@ -182,7 +182,7 @@ func (x *proxmoxHypervisor) cd(ctx context.Context, m *v1alpha1.Machine, all clu
 // emptyDrive is the option of a drive without a CD, which a running machine takes on too.
 const emptyDrive = "none,media=cdrom"
 
-func (x *proxmoxHypervisor) hasVolume(ctx context.Context, node, storage, content, volume string) (bool, error) {
+func (x *Hypervisor) hasVolume(ctx context.Context, node, storage, content, volume string) (bool, error) {
 	var volumes []struct {
 		VolID string `json:"volid"`
 	}
@@ -199,7 +199,7 @@ func (x *proxmoxHypervisor) hasVolume(ctx context.Context, node, storage, conten
 
 // deleteCD deletes the CD of a machine, and then empties the drive. In this order a crash in
 // between leaves no CD that nothing names. It returns the task, or nil if there is no CD.
-func (x *proxmoxHypervisor) deleteCD(ctx context.Context, m *v1alpha1.Machine, vm *virtualMachine) (*pve.Task, error) {
+func (x *Hypervisor) deleteCD(ctx context.Context, m *v1alpha1.Machine, vm *virtualMachine) (*pve.Task, error) {
 	volume, _, _ := strings.Cut(vm.config[cloudDrive], ",")
 	storage, name, ok := strings.Cut(volume, ":")
 	if !ok || name != "iso/"+cdName(m) {
@@ -217,7 +217,7 @@ func (x *proxmoxHypervisor) deleteCD(ctx context.Context, m *v1alpha1.Machine, v
 
 // deleteOrphanedCD deletes the CDs of a machine without a virtual machine on every host. It
 // returns the task, or nil if there is no CD.
-func (x *proxmoxHypervisor) deleteOrphanedCD(ctx context.Context, m *v1alpha1.Machine, all cluster) (*pve.Task, error) {
+func (x *Hypervisor) deleteOrphanedCD(ctx context.Context, m *v1alpha1.Machine, all inventory) (*pve.Task, error) {
 	if m.Spec.CloudInit == nil {
 		return nil, nil
 	}
@@ -235,7 +235,7 @@ func (x *proxmoxHypervisor) deleteOrphanedCD(ctx context.Context, m *v1alpha1.Ma
 	return nil, nil
 }
 
-func (x *proxmoxHypervisor) deleteVolume(ctx context.Context, node, storage, volume string) (*pve.Task, error) {
+func (x *Hypervisor) deleteVolume(ctx context.Context, node, storage, volume string) (*pve.Task, error) {
 	var upid pve.UPID
 	err := x.client.Delete(ctx, "/nodes/"+node+"/storage/"+storage+"/content/"+url.PathEscape(volume), &upid)
 	if err == nil && upid == "" {

@@ -16,7 +16,7 @@ import (
 func TestBurn(t *testing.T) {
 	t.Parallel()
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "vm", UID: "u"}}
-	image, err := burn(m, firstConfig{userData: "#cloud-config\n{}\n", networkData: "version: 2\n"})
+	image, err := renderCD(m, firstBootConfig{userData: "#cloud-config\n{}\n", networkData: "version: 2\n"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestFirstBoot(t *testing.T) {
 	}
 	for name, tc := range cases {
 		m := &v1alpha1.Machine{Spec: v1alpha1.MachineSpec{CloudInit: &v1alpha1.CloudInit{UserData: tc.userData, NetworkData: tc.networkData}}}
-		got := firstBoot(m, hypervisor.Desired{NICs: nics, UserData: tc.userData, NetworkData: tc.networkData})
+		got := decideFirstBoot(m, hypervisor.Desired{NICs: nics, UserData: tc.userData, NetworkData: tc.networkData})
 		if diff := cmp.Diff(tc.options, got.options); diff != "" || got.iso() != tc.cd {
 			t.Errorf("%s: %s: CD %t, options (-want +got):\n%s", name, tc.reason, got.iso(), diff)
 		}

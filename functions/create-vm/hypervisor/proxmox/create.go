@@ -23,48 +23,48 @@ import (
 // createMachine creates the virtual machine of a machine, one step in each call: it claims a
 // VMID and a host, which the caller records, then brings what the first boot needs to the
 // host, and then creates the virtual machine.
-func (x *proxmoxHypervisor) createMachine(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, all cluster) (hypervisor.State, error) {
+func (x *Hypervisor) createMachine(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, all inventory) (hypervisor.State, error) {
 	if err := cmp.Or(checkExpressible(m), x.checkSnippet(want.UserData)); err != nil {
 		return hypervisor.State{}, err
 	}
 	m.Status.VMName, m.Status.NodeName = "", ""
-	first := firstBoot(m, want)
+	first := decideFirstBoot(m, want)
 	all, err := x.withCDStorages(ctx, all, first)
 	if err != nil {
 		return hypervisor.State{}, err
 	}
-	source, err := x.source(ctx, m, all)
+	source, err := x.findTemplate(ctx, m, all)
 	if err != nil {
 		return hypervisor.State{}, err
 	}
-	where, err := x.place(ctx, m, want, all, source)
+	where, err := x.choosePlacement(ctx, m, want, all, source)
 	if err != nil {
 		return hypervisor.State{}, err
 	}
-	node, vmid := placeOf(m)
+	node, vmid := recordedPlacement(m)
 	if vmid == 0 {
 		if vmid, err = x.claimVMID(ctx, m, all.vmids(), 0); err != nil {
 			return hypervisor.State{}, err
 		}
 	}
 	if node != where.node {
-		m.Status.ProviderID = proxmoxID(where.node, vmid)
-		return underway(m, &v1alpha1.ProviderTask{ID: strconv.Itoa(vmid), Action: actionClaim}), nil
+		m.Status.ProviderID = formatProviderID(where.node, vmid)
+		return taskState(m, &v1alpha1.ProviderTask{ID: strconv.Itoa(vmid), Action: actionClaim}), nil
 	}
-	if err := x.confirmWanted(ctx, m); err != nil {
+	if err := x.confirmClaim(ctx, m); err != nil {
 		return hypervisor.State{}, err
 	}
-	image, fetching, err := x.image(ctx, m, all, where.node)
+	image, fetching, err := x.ensureImage(ctx, m, all, where.node)
 	if err != nil || fetching != nil {
-		return underway(m, fetching), err
+		return taskState(m, fetching), err
 	}
 	if first.iso() && source.VMID == 0 {
-		volume, t, err := x.cd(ctx, m, all, where.node, first)
+		volume, t, err := x.ensureCD(ctx, m, all, where.node, first)
 		if err != nil {
 			return hypervisor.State{}, err
 		}
 		if t != nil {
-			return underway(m, taskOf(actionUpload, t)), nil
+			return taskState(m, taskOf(actionUpload, t)), nil
 		}
 		first.options = map[string]string{cloudDrive: volume + ",media=cdrom"}
 	}
@@ -76,20 +76,20 @@ func (x *proxmoxHypervisor) createMachine(ctx context.Context, m *v1alpha1.Machi
 	} else {
 		t, err = x.create(ctx, m, want, where, vmid, image, first)
 	}
-	if says(err, "already exists") {
+	if hasMessage(err, "already exists") {
 		return x.adoptOrSkipVMID(ctx, m, where.node, vmid, all)
 	}
-	return underway(m, taskOf(action, t)), err
+	return taskState(m, taskOf(action, t)), err
 }
 
 // adoptOrSkipVMID handles a VMID that is in use although the user sees no virtual machine with
 // it. It is the machine's own if an answer was lost. Otherwise the machine gets the next VMID.
-func (x *proxmoxHypervisor) adoptOrSkipVMID(ctx context.Context, m *v1alpha1.Machine, node string, vmid int, all cluster) (hypervisor.State, error) {
+func (x *Hypervisor) adoptOrSkipVMID(ctx context.Context, m *v1alpha1.Machine, node string, vmid int, all inventory) (hypervisor.State, error) {
 	vm, err := x.read(ctx, node, vmid)
 	if err == nil && (vm.isOf(m) || vm.isClaimedBy(m)) {
-		return underway(m, taskOf(actionCreate, nil)), nil
+		return taskState(m, taskOf(actionCreate, nil)), nil
 	}
-	if err != nil && !missing(err) && !denied(err) {
+	if err != nil && !isMissing(err) && !isForbidden(err) {
 		return hypervisor.State{}, err
 	}
 	used := all.vmids()
@@ -98,20 +98,20 @@ func (x *proxmoxHypervisor) adoptOrSkipVMID(ctx context.Context, m *v1alpha1.Mac
 	if err != nil {
 		return hypervisor.State{}, err
 	}
-	m.Status.ProviderID = proxmoxID(node, next)
+	m.Status.ProviderID = formatProviderID(node, next)
 	return hypervisor.State{}, hypervisor.RetriedUserError{UserError: reconcile.UserError{Reason: "VMIDTaken", Message: fmt.Sprintf("VMID %d belongs to a virtual machine that the user of MachineProvider %s cannot see; VMID %d is tried next: "+
 		"reserve VMIDs for this provider in spec.proxmox.vmidStart and vmidEnd, or grant VM.Audit on /vms", vmid, x.provider.Name, next)}}
 }
 
-// confirmWanted returns an error for a machine that is being deleted, or whose placement
+// confirmClaim returns an error for a machine that is being deleted, or whose placement
 // another delivery has written. It is the last check before something is created.
-func (x *proxmoxHypervisor) confirmWanted(ctx context.Context, m *v1alpha1.Machine) error {
+func (x *Hypervisor) confirmClaim(ctx context.Context, m *v1alpha1.Machine) error {
 	now := &v1alpha1.Machine{}
 	if err := x.home.Get(ctx, m.Namespace, m.Name, now); err != nil {
 		return err
 	}
 	if now.UID != m.UID || now.DeletionTimestamp != nil || now.Status.ProviderID != m.Status.ProviderID {
-		return errRaced
+		return errConflict
 	}
 	return nil
 }
@@ -137,7 +137,7 @@ func checkExpressible(m *v1alpha1.Machine) error {
 
 // checkSnippet returns a UserError for a snippet that the platform team has not listed,
 // because the snippets of a storage may belong to other tenants.
-func (x *proxmoxHypervisor) checkSnippet(userData string) error {
+func (x *Hypervisor) checkSnippet(userData string) error {
 	name := strings.TrimSpace(userData)
 	if !snippet.MatchString(name) || slices.Contains(x.options.AllowedSnippets, name) {
 		return nil
@@ -155,12 +155,12 @@ func isInstaller(text string) bool {
 }
 
 // create creates a virtual machine with disks of its own.
-func (x *proxmoxHypervisor) create(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, where place, vmid int, image string, first firstConfig) (*pve.Task, error) {
-	options := x.fixed(m, want, first)
+func (x *Hypervisor) create(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, where placement, vmid int, image string, first firstBootConfig) (*pve.Task, error) {
+	options := x.creationOptions(m, want, first)
 	if options[cloudDrive] == "" {
 		options[cloudDrive] = where.storages[0] + ":cloudinit"
 	}
-	for _, more := range []map[string]string{alterable(m, want), newDisks(m, want, where.storages, image)} {
+	for _, more := range []map[string]string{updatableOptions(m, want), newDiskOptions(m, want, where.storages, image)} {
 		for key, value := range more {
 			options[key] = value
 		}
@@ -176,11 +176,11 @@ func (x *proxmoxHypervisor) create(ctx context.Context, m *v1alpha1.Machine, wan
 	return node.NewVirtualMachine(ctx, vmid, given...)
 }
 
-// source returns the template from which a machine is cloned, or nothing.
-func (x *proxmoxHypervisor) source(ctx context.Context, m *v1alpha1.Machine, all cluster) (item, error) {
+// findTemplate returns the template from which a machine is cloned, or nothing.
+func (x *Hypervisor) findTemplate(ctx context.Context, m *v1alpha1.Machine, all inventory) (inventoryItem, error) {
 	id := imageID(m)
 	if id == "" || imageURL(m) != "" {
-		return item{}, nil
+		return inventoryItem{}, nil
 	}
 	var names []string
 	for _, i := range all {
@@ -197,7 +197,7 @@ func (x *proxmoxHypervisor) source(ctx context.Context, m *v1alpha1.Machine, all
 		names = append(names, fmt.Sprintf("%s (%d)", i.Name, i.VMID))
 	}
 	slices.Sort(names)
-	return item{}, reconcile.UserError{Reason: "ImageNotFound", Message: fmt.Sprintf("Proxmox VE has no template %s: name one of those that it has (%s), or the URL of an image", id, strings.Join(names, ", "))}
+	return inventoryItem{}, reconcile.UserError{Reason: "ImageNotFound", Message: fmt.Sprintf("Proxmox VE has no template %s: name one of those that it has (%s), or the URL of an image", id, strings.Join(names, ", "))}
 }
 
 func imageID(m *v1alpha1.Machine) string {
@@ -210,7 +210,7 @@ func imageID(m *v1alpha1.Machine) string {
 var diskOption = regexp.MustCompile(`^(?:scsi|virtio|sata|ide|efidisk|tpmstate)[0-9]+$`)
 
 // isShared reports whether all disks of a virtual machine are on shared storages.
-func (vm *virtualMachine) isShared(all cluster) bool {
+func (vm *virtualMachine) isShared(all inventory) bool {
 	for key, value := range vm.config {
 		if !diskOption.MatchString(key) || strings.Contains(value, "media=cdrom") {
 			continue
@@ -225,15 +225,15 @@ func (vm *virtualMachine) isShared(all cluster) bool {
 
 // clone copies a template. The copy has the options of the template at first, and the
 // description that marks it as the machine's.
-func (x *proxmoxHypervisor) clone(ctx context.Context, m *v1alpha1.Machine, where place, source item, vmid int) (*pve.Task, error) {
-	options := &pve.VirtualMachineCloneOptions{NewID: vmid, Name: hostnameOf(m), Description: describe(m), Pool: x.options.Pool}
+func (x *Hypervisor) clone(ctx context.Context, m *v1alpha1.Machine, where placement, source inventoryItem, vmid int) (*pve.Task, error) {
+	options := &pve.VirtualMachineCloneOptions{NewID: vmid, Name: hostname(m), Description: machineDescription(m), Pool: x.options.Pool}
 	if !x.options.LinkedClone {
 		options.Full, options.Storage = true, where.storages[0]
 	}
 	if where.node != source.Node {
 		options.Target = where.node
 	}
-	from := x.handle(&virtualMachine{id: source.VMID, node: source.Node})
+	from := x.vmClient(&virtualMachine{id: source.VMID, node: source.Node})
 	_, t, err := from.Clone(ctx, options)
 	return t, err
 }
@@ -258,10 +258,10 @@ func imageURL(m *v1alpha1.Machine) string {
 	return id
 }
 
-// image returns the volume of a machine's image on a host, and nothing if the machine has no
+// ensureImage returns the volume of a machine's image on a host, and nothing if the machine has no
 // image. Until the volume is there it returns the task that fetches it. Machines with the same
 // image share the volume.
-func (x *proxmoxHypervisor) image(ctx context.Context, m *v1alpha1.Machine, all cluster, node string) (volume string, begun *v1alpha1.ProviderTask, err error) {
+func (x *Hypervisor) ensureImage(ctx context.Context, m *v1alpha1.Machine, all inventory, node string) (volume string, begun *v1alpha1.ProviderTask, err error) {
 	from := imageURL(m)
 	if from == "" {
 		return "", nil, nil

@@ -24,7 +24,7 @@ func TestImageURL(t *testing.T) {
 // TestSnippetsOfOthers has a tenant name a snippet that is another tenant's, or no snippet.
 func TestSnippetsOfOthers(t *testing.T) {
 	t.Parallel()
-	x := &proxmoxHypervisor{options: v1alpha1.ProxmoxOptions{AllowedSnippets: []string{"local:snippets/base.yaml"}}}
+	x := &Hypervisor{options: v1alpha1.ProxmoxOptions{AllowedSnippets: []string{"local:snippets/base.yaml"}}}
 	for text, refused := range map[string]bool{
 		"local:snippets/base.yaml\n":        false,
 		"#cloud-config\n{}\n":               false,
@@ -39,7 +39,7 @@ func TestSnippetsOfOthers(t *testing.T) {
 			t.Errorf("%q: %v, want a refusal: %t", text, err, refused)
 		}
 	}
-	if (&proxmoxHypervisor{}).checkSnippet("local:snippets/base.yaml") == nil {
+	if (&Hypervisor{}).checkSnippet("local:snippets/base.yaml") == nil {
 		t.Error("a provider that lists no snippets allows one")
 	}
 }

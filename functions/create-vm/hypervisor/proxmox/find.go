@@ -18,7 +18,7 @@ type virtualMachine struct {
 	config map[string]string
 }
 
-func (x *proxmoxHypervisor) handle(vm *virtualMachine) *pve.VirtualMachine {
+func (x *Hypervisor) vmClient(vm *virtualMachine) *pve.VirtualMachine {
 	h := &pve.VirtualMachine{}
 	h.New(x.client, vm.node, vm.id)
 	return h
@@ -29,8 +29,8 @@ func (vm *virtualMachine) path() string { return fmt.Sprintf("/nodes/%s/qemu/%d"
 // find returns the machine's virtual machine: at the recorded place, or else by its UID in the
 // whole cluster, whose resources it then returns too. It returns nil if there is none. Another
 // virtual machine with the recorded VMID ends the claim.
-func (x *proxmoxHypervisor) find(ctx context.Context, m *v1alpha1.Machine) (*virtualMachine, cluster, error) {
-	node, vmid := placeOf(m)
+func (x *Hypervisor) find(ctx context.Context, m *v1alpha1.Machine) (*virtualMachine, inventory, error) {
+	node, vmid := recordedPlacement(m)
 	if node != "" && m.Status.VMName != "" {
 		vm, err := x.read(ctx, node, vmid)
 		if err == nil && vm.isOf(m) {
@@ -40,25 +40,25 @@ func (x *proxmoxHypervisor) find(ctx context.Context, m *v1alpha1.Machine) (*vir
 			return nil, nil, err
 		}
 	}
-	all, err := x.resources(ctx)
+	all, err := x.readInventory(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	at := slices.IndexFunc(all, func(r item) bool { return r.isVM() && slices.Contains(r.tags(), tagOf(m)) })
+	at := slices.IndexFunc(all, func(r inventoryItem) bool { return r.isVM() && slices.Contains(r.tags(), uidTag(m)) })
 	if at < 0 && vmid != 0 {
-		at = slices.IndexFunc(all, func(r item) bool { return r.isVM() && r.VMID == vmid })
+		at = slices.IndexFunc(all, func(r inventoryItem) bool { return r.isVM() && r.VMID == vmid })
 	}
 	if at < 0 {
 		return nil, all, nil
 	}
 	vm, err := x.read(ctx, all[at].Node, all[at].VMID)
 	switch {
-	case missing(err):
+	case isMissing(err):
 		return nil, all, nil
 	case err != nil:
 		return nil, nil, err
 	case vm.isOf(m) || vm.isClaimedBy(m):
-		m.Status.ProviderID = proxmoxID(vm.node, vm.id)
+		m.Status.ProviderID = formatProviderID(vm.node, vm.id)
 		return vm, all, nil
 	}
 	m.Status.ProviderID, m.Status.VMName = "", ""
@@ -68,36 +68,36 @@ func (x *proxmoxHypervisor) find(ctx context.Context, m *v1alpha1.Machine) (*vir
 // isUnusedVMID reports whether no virtual machine has a VMID, after an error of reading it. A
 // user whose rights come from a pool cannot read the configuration of a deleted virtual
 // machine, because it is in no pool. So it asks Proxmox VE whether the VMID is unused.
-func (x *proxmoxHypervisor) isUnusedVMID(ctx context.Context, vmid int, err error) bool {
-	if missing(err) || !denied(err) {
-		return missing(err)
+func (x *Hypervisor) isUnusedVMID(ctx context.Context, vmid int, err error) bool {
+	if isMissing(err) || !isForbidden(err) {
+		return isMissing(err)
 	}
 	var next any
 	return x.client.Get(ctx, fmt.Sprintf("/cluster/nextid?vmid=%d", vmid), &next) == nil
 }
 
 // read reads a virtual machine's configuration with its pending changes.
-func (x *proxmoxHypervisor) read(ctx context.Context, node string, vmid int) (*virtualMachine, error) {
+func (x *Hypervisor) read(ctx context.Context, node string, vmid int) (*virtualMachine, error) {
 	vm := &virtualMachine{id: vmid, node: node, config: map[string]string{}}
 	var config map[string]any
 	if err := x.client.Get(ctx, vm.path()+"/config", &config); err != nil {
 		return nil, err
 	}
 	for key, value := range config {
-		vm.config[key] = plain(value)
+		vm.config[key] = formatValue(value)
 	}
 	return vm, nil
 }
 
 // isOf reports whether a virtual machine was created for a machine.
 func (vm *virtualMachine) isOf(m *v1alpha1.Machine) bool {
-	return slices.Contains(splitTags(vm.config["tags"]), tagOf(m)) || strings.Contains(vm.config["description"], uidLine(m))
+	return slices.Contains(splitTags(vm.config["tags"]), uidTag(m)) || strings.Contains(vm.config["description"], uidLine(m))
 }
 
 // isClaimedBy reports whether a virtual machine is being created under the VMID that the
 // machine has claimed.
 func (vm *virtualMachine) isClaimedBy(m *v1alpha1.Machine) bool {
-	_, vmid := placeOf(m)
+	_, vmid := recordedPlacement(m)
 	lock := vm.config["lock"]
 	return vmid == vm.id && (lock == "create" || lock == "clone")
 }

@@ -16,7 +16,7 @@ type firewallOptions struct {
 
 // filterMACs has Proxmox VE drop what a machine sends from a MAC address that is not its
 // own. All other traffic passes: what a platform team has set itself stays.
-func (x *proxmoxHypervisor) filterMACs(ctx context.Context, vm *virtualMachine) error {
+func (x *Hypervisor) filterMACs(ctx context.Context, vm *virtualMachine) error {
 	var has firewallOptions
 	if err := x.client.Get(ctx, vm.path()+"/firewall/options", &has); err != nil {
 		return err
@@ -34,13 +34,13 @@ func (x *proxmoxHypervisor) filterMACs(ctx context.Context, vm *virtualMachine) 
 
 // inspectSpoofing returns whether machines can use the MAC addresses of others. The firewall of
 // a machine works only if that of the datacenter is on.
-func (x *proxmoxHypervisor) inspectSpoofing(ctx context.Context) (*hypervisor.Finding, error) {
+func (x *Hypervisor) inspectSpoofing(ctx context.Context) (*hypervisor.Finding, error) {
 	var options struct {
 		Enable int `json:"enable"`
 	}
 	err := x.client.Get(ctx, "/cluster/firewall/options", &options)
 	switch {
-	case denied(err):
+	case isForbidden(err):
 		return &hypervisor.Finding{Reason: "FirewallUnknown", Message: "the user may not see whether the firewall of the datacenter is on: grant it Sys.Audit on /"}, nil
 	case err != nil:
 		return nil, err

@@ -14,7 +14,7 @@ func FuzzProperties(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if n := sizeOf(propertiesOf(text)); n < 0 && !strings.Contains(text, "-") && !strings.ContainsAny(text, "KMGT") {
+		if n := parseSize(parseProperties(text)); n < 0 && !strings.Contains(text, "-") && !strings.ContainsAny(text, "KMGT") {
 			t.Errorf("%q has %d bytes", text, n)
 		}
 		_ = splitTags(text)

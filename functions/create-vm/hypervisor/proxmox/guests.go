@@ -10,23 +10,23 @@ import (
 )
 
 // Guests implements guestLister.
-func (x *proxmoxHypervisor) Guests(ctx context.Context) ([]v1alpha1.Orphan, error) {
-	all, err := x.resources(ctx)
+func (x *Hypervisor) Guests(ctx context.Context) ([]v1alpha1.Orphan, error) {
+	all, err := x.readInventory(ctx)
 	if err != nil {
 		return nil, x.asUserError(err)
 	}
 	var guests []v1alpha1.Orphan
 	for _, r := range all {
-		if uid := uidOfTags(r.tags()); r.isVM() && r.Template != 1 && uid != "" {
+		if uid := ownerUID(r.tags()); r.isVM() && r.Template != 1 && uid != "" {
 			guests = append(guests, v1alpha1.Orphan{ID: strconv.Itoa(r.VMID), Name: r.Name + " on node " + r.Node, UID: uid})
 		}
 	}
 	return guests, nil
 }
 
-// uidOfTags returns the UID of the Machine that a virtual machine with these tags was made for.
+// ownerUID returns the UID of the Machine that a virtual machine with these tags was made for.
 // It is empty where the stack did not make the virtual machine.
-func uidOfTags(tags []string) (uid string) {
+func ownerUID(tags []string) (uid string) {
 	managed := false
 	for _, t := range tags {
 		if rest, ok := strings.CutPrefix(t, "uid-"); ok {
@@ -41,6 +41,6 @@ func uidOfTags(tags []string) (uid string) {
 }
 
 // RemovalCommand implements guestLister.
-func (x *proxmoxHypervisor) RemovalCommand(id string) string {
+func (x *Hypervisor) RemovalCommand(id string) string {
 	return fmt.Sprintf("on its node: qm stop %[1]s; qm destroy %[1]s --purge", id)
 }

@@ -13,7 +13,7 @@ func TestUIDOfTags(t *testing.T) {
 		"Foreign": {"somebody else's tag may look alike", "uid-1-2", ""},
 		"None":    {"it has no tags", "", ""},
 	} {
-		if got := uidOfTags(splitTags(tc.tags)); got != tc.want {
+		if got := ownerUID(splitTags(tc.tags)); got != tc.want {
 			t.Errorf("%s: %s: got %q, want %q", name, tc.reason, got, tc.want)
 		}
 	}

@@ -23,11 +23,11 @@ func tag(kind, name string) string {
 	return kind + "-" + notInTags.ReplaceAllString(strings.ToLower(name), "-")
 }
 
-// tagOf is the tag by which a machine's virtual machine is found.
-func tagOf(m *v1alpha1.Machine) string { return tag("uid", string(m.UID)) }
+// uidTag is the tag by which a machine's virtual machine is found.
+func uidTag(m *v1alpha1.Machine) string { return tag("uid", string(m.UID)) }
 
-func tagsOf(m *v1alpha1.Machine) string {
-	tags := []string{tagManaged, tagOf(m)}
+func machineTags(m *v1alpha1.Machine) string {
+	tags := []string{tagManaged, uidTag(m)}
 	if name := m.Labels[v1alpha1.LabelClusterName]; name != "" {
 		tags = append(tags, tag("cluster", name), tag("role", m.Labels[v1alpha1.LabelClusterRole]))
 	}
@@ -45,8 +45,8 @@ const protectedLine = "protected by spec.protected"
 
 func uidLine(m *v1alpha1.Machine) string { return "uid: " + string(m.UID) }
 
-// describe is the description of a machine's virtual machine.
-func describe(m *v1alpha1.Machine) string {
+// machineDescription is the description of a machine's virtual machine.
+func machineDescription(m *v1alpha1.Machine) string {
 	lines := []string{"Machine " + m.Namespace + "/" + m.Name, uidLine(m)}
 	if m.Spec.Protected {
 		lines = append(lines, protectedLine)
@@ -54,9 +54,9 @@ func describe(m *v1alpha1.Machine) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// hostnameOf returns a machine's name as one label of DNS. It is the name of the virtual
+// hostname returns a machine's name as one label of DNS. It is the name of the virtual
 // machine, which Proxmox VE and cloud-init would cut at its first dot for the guest.
-func hostnameOf(m *v1alpha1.Machine) string {
+func hostname(m *v1alpha1.Machine) string {
 	const longest = 63
 	name := strings.ReplaceAll(m.Name, ".", "-")
 	if len(name) <= longest {
@@ -69,39 +69,39 @@ func hostnameOf(m *v1alpha1.Machine) string {
 
 // megabytes is the memory of a machine in MiB, rounded up.
 func megabytes(want hypervisor.Desired) int64 {
-	return unitsOf(want.Memory.Value(), 1<<20)
+	return ceilUnits(want.Memory.Value(), 1<<20)
 }
 
 // gigabytes is the size of a disk in GiB, rounded up, since disks are made in them.
 func gigabytes(d hypervisor.Disk) int64 {
-	return unitsOf(d.Size.Value(), 1<<30)
+	return ceilUnits(d.Size.Value(), 1<<30)
 }
 
-// unitsOf is how many units a positive value fills, also partly.
-func unitsOf(value, unit int64) int64 { return (value-1)/unit + 1 }
+// ceilUnits is how many units a positive value fills, also partly.
+func ceilUnits(value, unit int64) int64 { return (value-1)/unit + 1 }
 
 const (
 	cdrom      = "ide0"
 	cloudDrive = "ide2"
 )
 
-// alterable are the options that a machine's spec can change.
-func alterable(m *v1alpha1.Machine, want hypervisor.Desired) map[string]string {
+// updatableOptions are the options that a machine's spec can change.
+func updatableOptions(m *v1alpha1.Machine, want hypervisor.Desired) map[string]string {
 	protection := "0"
 	if m.Spec.Protected {
 		protection = "1"
 	}
 	return map[string]string{
 		"cores": strconv.Itoa(int(want.Cores * want.Threads)), "sockets": strconv.Itoa(int(want.Sockets)), "memory": strconv.FormatInt(megabytes(want), 10),
-		"protection": protection, "tags": tagsOf(m), "description": describe(m),
+		"protection": protection, "tags": machineTags(m), "description": machineDescription(m),
 	}
 }
 
-// fixed are the options that stay as a machine is made. Threads count as cores,
+// creationOptions are the options that stay as a machine is made. Threads count as cores,
 // since Proxmox VE has none.
-func (x *proxmoxHypervisor) fixed(m *v1alpha1.Machine, want hypervisor.Desired, cd firstConfig) map[string]string {
+func (x *Hypervisor) creationOptions(m *v1alpha1.Machine, want hypervisor.Desired, cd firstBootConfig) map[string]string {
 	o := map[string]string{
-		"name": hostnameOf(m), "cpu": "x86-64-v2-AES", "numa": "0", "balloon": "0", "agent": "enabled=1", "scsihw": "virtio-scsi-single", "ostype": "l26",
+		"name": hostname(m), "cpu": "x86-64-v2-AES", "numa": "0", "balloon": "0", "agent": "enabled=1", "scsihw": "virtio-scsi-single", "ostype": "l26",
 		"onboot": "1", "machine": "q35", "bios": "seabios", "serial0": "socket",
 	}
 	if x.options.CPUType != "" {
@@ -122,7 +122,7 @@ func (x *proxmoxHypervisor) fixed(m *v1alpha1.Machine, want hypervisor.Desired, 
 		}
 	}
 	for i, n := range want.NICs {
-		o["net"+strconv.Itoa(i)] = x.network(n)
+		o["net"+strconv.Itoa(i)] = x.networkOption(n)
 	}
 	for key, value := range cd.options {
 		o[key] = value
@@ -134,13 +134,13 @@ func (x *proxmoxHypervisor) fixed(m *v1alpha1.Machine, want hypervisor.Desired, 
 	return o
 }
 
-// network is a network interface as an option.
-func (x *proxmoxHypervisor) network(n hypervisor.NIC) string {
+// networkOption is a network interface as an option.
+func (x *Hypervisor) networkOption(n hypervisor.NIC) string {
 	model := string(n.Model)
 	if model == "" {
 		model = "virtio"
 	}
-	value := fmt.Sprintf("%s=%s,bridge=%s", model, strings.ToUpper(n.MAC), x.bridge(n))
+	value := fmt.Sprintf("%s=%s,bridge=%s", model, strings.ToUpper(n.MAC), x.bridgeName(n))
 	if n.VLAN != 0 {
 		value += fmt.Sprintf(",tag=%d", n.VLAN)
 	}
@@ -178,14 +178,14 @@ func bootDevices(m *v1alpha1.Machine, want hypervisor.Desired) []string {
 	return devices
 }
 
-// newDisks are the disks of a new machine as options. image is the volume that the
+// newDiskOptions are the disks of a new machine as options. image is the volume that the
 // first one is copied from, or empty.
-func newDisks(m *v1alpha1.Machine, want hypervisor.Desired, storages []string, image string) map[string]string {
+func newDiskOptions(m *v1alpha1.Machine, want hypervisor.Desired, storages []string, image string) map[string]string {
 	o := map[string]string{}
 	for i, d := range want.Disks {
-		value := newDisk(d, storages[i])
+		value := newDiskOption(d, storages[i])
 		if i == 0 && image != "" {
-			value = fmt.Sprintf("%s:0,import-from=%s%s", storages[0], image, diskOptions(d))
+			value = fmt.Sprintf("%s:0,import-from=%s%s", storages[0], image, diskSuffix(d))
 		}
 		o["scsi"+strconv.Itoa(i)] = value
 	}
@@ -199,16 +199,16 @@ func newDisks(m *v1alpha1.Machine, want hypervisor.Desired, storages []string, i
 	return o
 }
 
-func newDisk(d hypervisor.Disk, storage string) string {
-	return fmt.Sprintf("%s:%d%s", storage, gigabytes(d), diskOptions(d))
+func newDiskOption(d hypervisor.Disk, storage string) string {
+	return fmt.Sprintf("%s:%d%s", storage, gigabytes(d), diskSuffix(d))
 }
 
-// diskOptions are the options of a disk. Its serial number is its name, by which
+// diskSuffix are the options of a disk. Its serial number is its name, by which
 // it is known for ever.
-func diskOptions(d hypervisor.Disk) string { return ",serial=" + d.Name + ",discard=on,iothread=1" }
+func diskSuffix(d hypervisor.Disk) string { return ",serial=" + d.Name + ",discard=on,iothread=1" }
 
-// ipConfig is what cloud-init is told of an interface.
-func ipConfig(n hypervisor.NIC) string {
+// ipConfigOption is what cloud-init is told of an interface.
+func ipConfigOption(n hypervisor.NIC) string {
 	if !n.Static {
 		return "ip=dhcp"
 	}
@@ -249,8 +249,8 @@ func firstGateway(gateways []netip.Addr, v6 bool) string {
 	return ""
 }
 
-// plain writes a value of JSON as Proxmox VE takes it.
-func plain(value any) string {
+// formatValue writes a value of JSON as Proxmox VE takes it.
+func formatValue(value any) string {
 	switch v := value.(type) {
 	case string:
 		return v
@@ -266,8 +266,8 @@ func plain(value any) string {
 	}
 }
 
-// propertiesOf reads a property string: what has no key is under the empty one.
-func propertiesOf(value string) map[string]string {
+// parseProperties reads a property string: what has no key is under the empty one.
+func parseProperties(value string) map[string]string {
 	found := map[string]string{}
 	for part := range strings.SplitSeq(value, ",") {
 		key, v, ok := strings.Cut(part, "=")
@@ -279,8 +279,8 @@ func propertiesOf(value string) map[string]string {
 	return found
 }
 
-// sizeOf is the size in bytes that a disk says it has, or 0.
-func sizeOf(properties map[string]string) int64 {
+// parseSize is the size in bytes that a disk says it has, or 0.
+func parseSize(properties map[string]string) int64 {
 	size := properties["size"]
 	if size == "" {
 		return 0

@@ -12,11 +12,11 @@ import (
 func TestHostnameOf(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{"web": "web", "web.example.com": "web-example-com"} {
-		if got := hostnameOf(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name}}); got != want {
+		if got := hostname(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name}}); got != want {
 			t.Errorf("%s: got %s, want %s", name, got, want)
 		}
 	}
-	long := hostnameOf(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("a.", 100) + "a"}})
+	long := hostname(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("a.", 100) + "a"}})
 	if len(long) != 63 || strings.Contains(long, ".") {
 		t.Errorf("a long name fits into a label: %s", long)
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// item is a host, a storage on a host, or a virtual machine, as /cluster/resources lists them.
-type item struct {
+// inventoryItem is a host, a storage on a host, or a virtual machine, as /cluster/resources lists them.
+type inventoryItem struct {
 	Type       string  `json:"type"`
 	Node       string  `json:"node"`
 	Name       string  `json:"name"`
@@ -37,22 +37,22 @@ type item struct {
 	PluginType string  `json:"plugintype"`
 }
 
-func (i item) isVM() bool     { return i.Type == "qemu" }
-func (i item) online() bool   { return i.Status == "online" }
-func (i item) tags() []string { return splitTags(i.TagList) }
-func (i item) has(content string) bool {
+func (i inventoryItem) isVM() bool     { return i.Type == "qemu" }
+func (i inventoryItem) online() bool   { return i.Status == "online" }
+func (i inventoryItem) tags() []string { return splitTags(i.TagList) }
+func (i inventoryItem) has(content string) bool {
 	return i.Type == "storage" && i.Status == "available" && slices.Contains(strings.Split(i.Content, ","), content)
 }
 
-// cluster lists the resources of a cluster of Proxmox VE.
-type cluster []item
+// inventory lists the resources of a cluster of Proxmox VE.
+type inventory []inventoryItem
 
-func (x *proxmoxHypervisor) resources(ctx context.Context) (all cluster, err error) {
+func (x *Hypervisor) readInventory(ctx context.Context) (all inventory, err error) {
 	return all, x.client.Get(ctx, "/cluster/resources", &all)
 }
 
 // vmids returns the VMIDs in use, also by containers.
-func (c cluster) vmids() map[int]bool {
+func (c inventory) vmids() map[int]bool {
 	used := map[int]bool{}
 	for _, i := range c {
 		if i.VMID != 0 {
@@ -63,17 +63,17 @@ func (c cluster) vmids() map[int]bool {
 }
 
 // storage returns a storage on a node.
-func (c cluster) storage(node, name string) (item, bool) {
+func (c inventory) storage(node, name string) (inventoryItem, bool) {
 	for _, i := range c {
 		if i.Type == "storage" && i.Node == node && i.Storage == name {
 			return i, true
 		}
 	}
-	return item{}, false
+	return inventoryItem{}, false
 }
 
 // storageWithMostRoom returns the storage of a node with the most free space for a content.
-func (c cluster) storageWithMostRoom(node, content string) (best item, ok bool) {
+func (c inventory) storageWithMostRoom(node, content string) (best inventoryItem, ok bool) {
 	for _, i := range c {
 		if i.Node != node || !i.has(content) {
 			continue
@@ -103,8 +103,8 @@ type demand struct {
 	content []string
 }
 
-// place is a host, and a storage there for each disk.
-type place struct {
+// placement is a host, and a storage there for each disk.
+type placement struct {
 	node     string
 	storages []string
 }
@@ -114,7 +114,7 @@ type place struct {
 // time. A machine without a group goes to the host with the most free memory. why says for
 // every other host what it lacks. A machine of the stack that is off counts with all of its
 // memory, because it will start.
-func (c cluster) rankHosts(d demand) (fit []place, why map[string]string) {
+func (c inventory) rankHosts(d demand) (fit []placement, why map[string]string) {
 	why = map[string]string{}
 	free, group := c.count(d.group)
 	for _, n := range c {
@@ -132,14 +132,14 @@ func (c cluster) rankHosts(d demand) (fit []place, why map[string]string) {
 		case refusal != "":
 			why[n.Node] = refusal
 		default:
-			fit = append(fit, place{node: n.Node, storages: storages})
+			fit = append(fit, placement{node: n.Node, storages: storages})
 		}
 	}
 	turn := map[string]int{}
 	for i, p := range fit {
 		turn[p.node] = (i - d.ordinal%len(fit) + len(fit)) % len(fit)
 	}
-	slices.SortStableFunc(fit, func(a, b place) int {
+	slices.SortStableFunc(fit, func(a, b placement) int {
 		if len(d.group) > 0 {
 			return cmp.Or(group[a.node]-group[b.node], turn[a.node]-turn[b.node])
 		}
@@ -149,7 +149,7 @@ func (c cluster) rankHosts(d demand) (fit []place, why map[string]string) {
 }
 
 // count returns the free memory of each host, and its number of machines of a group.
-func (c cluster) count(tags []string) (free map[string]int64, group map[string]int) {
+func (c inventory) count(tags []string) (free map[string]int64, group map[string]int) {
 	free, group = map[string]int64{}, map[string]int{}
 	for _, i := range c {
 		switch {
@@ -173,7 +173,7 @@ func ordinalOf(name string) int {
 }
 
 // findStorages returns a storage on a node for each disk, or says what is missing.
-func (c cluster) findStorages(node string, d demand) (storages []string, refusal string) {
+func (c inventory) findStorages(node string, d demand) (storages []string, refusal string) {
 	left := map[string]int64{}
 	for _, i := range c {
 		if i.Type == "storage" && i.Node == node {
@@ -210,7 +210,7 @@ func (c cluster) findStorages(node string, d demand) (storages []string, refusal
 }
 
 // classes returns the storages of the cluster that take disks.
-func (c cluster) classes() []string {
+func (c inventory) classes() []string {
 	names := map[string]bool{}
 	for _, i := range c {
 		if i.has("images") {
@@ -220,16 +220,16 @@ func (c cluster) classes() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// place chooses the host of a machine: the one that it has if that can still take it, or else
+// choosePlacement chooses the host of a machine: the one that it has if that can still take it, or else
 // the first of the ranked hosts that has its bridges.
-func (x *proxmoxHypervisor) place(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, all cluster, source item) (place, error) {
+func (x *Hypervisor) choosePlacement(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, all inventory, source inventoryItem) (placement, error) {
 	d := x.demandOf(m, want, source)
 	if err := all.checkNamed(d); err != nil {
-		return place{}, err
+		return placement{}, err
 	}
 	fit, why := all.rankHosts(d)
-	if had, _ := placeOf(m); had != "" {
-		slices.SortStableFunc(fit, func(a, b place) int {
+	if had, _ := recordedPlacement(m); had != "" {
+		slices.SortStableFunc(fit, func(a, b placement) int {
 			return cmp.Compare(map[bool]int{true: 0, false: 1}[a.node == had], map[bool]int{true: 0, false: 1}[b.node == had])
 		})
 	}
@@ -245,7 +245,7 @@ func (x *proxmoxHypervisor) place(ctx context.Context, m *v1alpha1.Machine, want
 		}
 		lacks, err := x.missingBridge(ctx, p.node, want)
 		if err != nil {
-			return place{}, err
+			return placement{}, err
 		}
 		if lacks == "" {
 			return p, nil
@@ -258,17 +258,17 @@ func (x *proxmoxHypervisor) place(ctx context.Context, m *v1alpha1.Machine, want
 		reasons = append(reasons, node+": "+why[node])
 	}
 	if bridge != "" && len(fit) == len(why) {
-		return place{}, reconcile.UserError{Reason: "BridgeNotFound", Message: fmt.Sprintf("no node has bridge %s: make it at Proxmox VE, or name another in the NetworkConfiguration or in spec.defaults.bridge of the MachineProvider", bridge)}
+		return placement{}, reconcile.UserError{Reason: "BridgeNotFound", Message: fmt.Sprintf("no node has bridge %s: make it at Proxmox VE, or name another in the NetworkConfiguration or in spec.defaults.bridge of the MachineProvider", bridge)}
 	}
 	remedy := "add nodes, free some, or ask for less"
 	if d.node != "" {
 		remedy = "free it, ask for less, or name another node in " + d.field
 	}
-	return place{}, reconcile.UserError{Reason: insufficient, Message: "no node has room for the machine: " + remedy + ": " + strings.Join(reasons, "; ")}
+	return placement{}, reconcile.UserError{Reason: reasonInsufficient, Message: "no node has room for the machine: " + remedy + ": " + strings.Join(reasons, "; ")}
 }
 
 // checkNamed returns a UserError if a machine names a storage or a host that does not exist.
-func (c cluster) checkNamed(d demand) error {
+func (c inventory) checkNamed(d demand) error {
 	classes := c.classes()
 	for _, dk := range d.disks {
 		if named := dk.StorageClass != "" && dk.StorageClass != hypervisor.DefaultClass; named && !slices.Contains(classes, dk.StorageClass) {
@@ -288,7 +288,7 @@ func (c cluster) checkNamed(d demand) error {
 	return nil
 }
 
-func (x *proxmoxHypervisor) demandOf(m *v1alpha1.Machine, want hypervisor.Desired, source item) demand {
+func (x *Hypervisor) demandOf(m *v1alpha1.Machine, want hypervisor.Desired, source inventoryItem) demand {
 	d := demand{
 		node: m.Spec.NodeName, field: "spec.nodeName", memory: megabytes(want) << 20, cpus: want.Cores * want.Threads * want.Sockets, disks: want.Disks,
 		storage: x.defaults.StorageClass,
@@ -306,14 +306,14 @@ func (x *proxmoxHypervisor) demandOf(m *v1alpha1.Machine, want hypervisor.Desire
 	if imageURL(m) != "" {
 		d.content = append(d.content, "import")
 	}
-	if firstBoot(m, want).iso() {
+	if decideFirstBoot(m, want).iso() {
 		d.content = append(d.content, "iso")
 	}
 	return d
 }
 
 // missingBridge returns a bridge that a machine needs and a node lacks, or nothing.
-func (x *proxmoxHypervisor) missingBridge(ctx context.Context, node string, want hypervisor.Desired) (string, error) {
+func (x *Hypervisor) missingBridge(ctx context.Context, node string, want hypervisor.Desired) (string, error) {
 	if len(want.NICs) == 0 {
 		return "", nil
 	}
@@ -324,7 +324,7 @@ func (x *proxmoxHypervisor) missingBridge(ctx context.Context, node string, want
 		return "", err
 	}
 	for _, n := range want.NICs {
-		bridge := x.bridge(n)
+		bridge := x.bridgeName(n)
 		if !slices.ContainsFunc(networks, func(i struct {
 			Iface string `json:"iface"`
 		}) bool {
@@ -336,7 +336,7 @@ func (x *proxmoxHypervisor) missingBridge(ctx context.Context, node string, want
 	return "", nil
 }
 
-// bridge returns the bridge of an interface.
-func (x *proxmoxHypervisor) bridge(n hypervisor.NIC) string {
+// bridgeName returns the bridge of an interface.
+func (x *Hypervisor) bridgeName(n hypervisor.NIC) string {
 	return cmp.Or(n.Bridge, x.defaults.Bridge, "vmbr0")
 }

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// oldestProxmox is the first major release that is supported. Earlier ones have
+	// oldestRelease is the first major release that is supported. Earlier ones have
 	// neither SDN.Use nor the content import.
-	oldestProxmox = 8
+	oldestRelease = 8
 	// agentPrivileges is the major release that has VM.GuestAgent.Audit in place of
 	// VM.Monitor.
 	agentPrivileges = 9
@@ -45,7 +45,7 @@ func majorOf(version string) int {
 }
 
 // privileges returns what the user may do on a path.
-func (x *proxmoxHypervisor) privileges(ctx context.Context, path string) ([]string, error) {
+func (x *Hypervisor) privileges(ctx context.Context, path string) ([]string, error) {
 	var paths map[string]map[string]any
 	if err := x.client.Get(ctx, "/access/permissions?path="+url.QueryEscape(path), &paths); err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (x *proxmoxHypervisor) privileges(ctx context.Context, path string) ([]stri
 }
 
 // lacksPrivileges returns those of some privileges that the user lacks on a path, as text.
-func (x *proxmoxHypervisor) lacksPrivileges(ctx context.Context, path string, needed ...string) (missing []string, err error) {
+func (x *Hypervisor) lacksPrivileges(ctx context.Context, path string, needed ...string) (missing []string, err error) {
 	has, err := x.privileges(ctx, path)
 	for _, privilege := range needed {
 		if err == nil && !slices.Contains(has, privilege) {
@@ -69,7 +69,7 @@ func (x *proxmoxHypervisor) lacksPrivileges(ctx context.Context, path string, ne
 }
 
 // missingPrivileges returns every privilege that the user lacks for a Machine of any kind.
-func (x *proxmoxHypervisor) missingPrivileges(ctx context.Context, version string, all cluster) (missing []string, err error) {
+func (x *Hypervisor) missingPrivileges(ctx context.Context, version string, all inventory) (missing []string, err error) {
 	agent := "VM.GuestAgent.Audit"
 	if majorOf(version) < agentPrivileges {
 		agent = "VM.Monitor"
@@ -88,7 +88,7 @@ func (x *proxmoxHypervisor) missingPrivileges(ctx context.Context, version strin
 	}
 	check(vms, append(slices.Clone(vmPrivileges), agent)...)
 	check("/sdn/zones/localnetwork", "SDN.Use")
-	if i := slices.IndexFunc(all, func(i item) bool { return i.Type == "node" }); i >= 0 {
+	if i := slices.IndexFunc(all, func(i inventoryItem) bool { return i.Type == "node" }); i >= 0 {
 		check("/nodes/"+all[i].Node, "Sys.Audit", "Sys.AccessNetwork")
 	}
 	if err != nil {
@@ -107,7 +107,7 @@ func (x *proxmoxHypervisor) missingPrivileges(ctx context.Context, version strin
 
 // missingOnStorages returns what the user lacks on the storage for a content on which it
 // lacks the least. It is empty where one storage grants everything, or there is none.
-func (x *proxmoxHypervisor) missingOnStorages(ctx context.Context, all cluster, content string, needed []string) (least []string, err error) {
+func (x *Hypervisor) missingOnStorages(ctx context.Context, all inventory, content string, needed []string) (least []string, err error) {
 	var seen []string
 	for _, s := range all {
 		named := content != "images" || x.defaults.StorageClass == "" || s.Storage == x.defaults.StorageClass
@@ -133,7 +133,7 @@ func (x *proxmoxHypervisor) missingOnStorages(ctx context.Context, all cluster, 
 // user may not delete a CD again: that needs Datastore.Allocate (pve-storage,
 // PVE/API2/Storage/Content.pm). A CD holds keys, so none is made that would stay. A guest
 // without a CD needs none of them.
-func (x *proxmoxHypervisor) withCDStorages(ctx context.Context, all cluster, first firstConfig) (cluster, error) {
+func (x *Hypervisor) withCDStorages(ctx context.Context, all inventory, first firstBootConfig) (inventory, error) {
 	if !first.iso() {
 		return all, nil
 	}
@@ -156,7 +156,7 @@ func (x *proxmoxHypervisor) withCDStorages(ctx context.Context, all cluster, fir
 			kept[i].Content = strings.Join(slices.DeleteFunc(strings.Split(s.Content, ","), func(c string) bool { return c == "iso" }), ",")
 		}
 	}
-	if len(refused) > 0 && !slices.ContainsFunc(kept, func(i item) bool { return i.has("iso") }) {
+	if len(refused) > 0 && !slices.ContainsFunc(kept, func(i inventoryItem) bool { return i.has("iso") }) {
 		slices.Sort(refused)
 		return nil, reconcile.UserError{Reason: "PermissionDenied", Message: fmt.Sprintf("the machine needs a CD for its first configuration, which the user of MachineProvider %s may not bring and delete: "+
 			"grant Datastore.Allocate and Datastore.AllocateTemplate on one storage for ISO images; missing: %s", x.provider.Name, strings.Join(refused, ", "))}

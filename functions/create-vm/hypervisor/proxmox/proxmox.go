@@ -16,9 +16,9 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// proxmoxHypervisor makes virtual machines on a cluster of Proxmox VE. It lives for one
+// Hypervisor makes virtual machines on a cluster of Proxmox VE. It lives for one
 // delivery: what it has begun is in the machine's status.
-type proxmoxHypervisor struct {
+type Hypervisor struct {
 	home     *kube.Client
 	client   *pve.Client
 	provider *v1alpha1.MachineProvider
@@ -44,18 +44,18 @@ const (
 )
 
 // Ensure implements hypervisor.
-func (x *proxmoxHypervisor) Ensure(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired) (hypervisor.State, error) {
+func (x *Hypervisor) Ensure(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired) (hypervisor.State, error) {
 	s, err := x.ensure(ctx, m, want)
 	return s, x.asUserError(err)
 }
 
-func (x *proxmoxHypervisor) ensure(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired) (hypervisor.State, error) {
+func (x *Hypervisor) ensure(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired) (hypervisor.State, error) {
 	recorded := m.Status.Task
-	busy, failed := x.await(ctx, m)
+	busy, failed := x.awaitTask(ctx, m)
 	if busy {
-		return underway(m, m.Status.Task), nil
+		return taskState(m, m.Status.Task), nil
 	}
-	exists, full := isTaken(recorded, failed), isFull(m, recorded, failed)
+	exists, full := isAlreadyExists(recorded, failed), isOutOfMemory(m, recorded, failed)
 	if failed != nil && !full && !exists {
 		return hypervisor.State{}, failed
 	}
@@ -67,50 +67,50 @@ func (x *proxmoxHypervisor) ensure(ctx context.Context, m *v1alpha1.Machine, wan
 		return hypervisor.State{}, failed
 	}
 	if full && vm != nil {
-		return x.elsewhere(ctx, m, want, vm, failed)
+		return x.moveToOtherHost(ctx, m, want, vm, failed)
 	}
 	if vm == nil {
 		return x.createMachine(ctx, m, want, all)
 	}
 	switch lock := vm.config["lock"]; lock {
 	case "":
-		return x.settle(ctx, m, want, vm)
+		return x.reconcilePower(ctx, m, want, vm)
 	case actionCreate, actionClone:
-		return underway(m, &v1alpha1.ProviderTask{ID: fmt.Sprintf("VM %d is locked (%s)", vm.id, lock), Action: lock}), nil
+		return taskState(m, &v1alpha1.ProviderTask{ID: fmt.Sprintf("VM %d is locked (%s)", vm.id, lock), Action: lock}), nil
 	default:
-		return x.locked(ctx, m, want, vm, lock)
+		return x.observeLocked(ctx, m, want, vm, lock)
 	}
 }
 
-// isTaken reports whether a task has failed because what it had to make exists. That is no
+// isAlreadyExists reports whether a task has failed because what it had to make exists. That is no
 // failure where it is the machine's own, after an answer that was lost.
-func isTaken(recorded *v1alpha1.ProviderTask, failed error) bool {
+func isAlreadyExists(recorded *v1alpha1.ProviderTask, failed error) bool {
 	f, isFault := reconcile.AsUserError(failed)
 	return isFault && recorded != nil && (recorded.Action == actionCreate || recorded.Action == actionClone) && strings.Contains(f.Message, "already exists")
 }
 
-// isFull reports whether the first start of a machine has failed for want of memory.
-func isFull(m *v1alpha1.Machine, recorded *v1alpha1.ProviderTask, failed error) bool {
+// isOutOfMemory reports whether the first start of a machine has failed for want of memory.
+func isOutOfMemory(m *v1alpha1.Machine, recorded *v1alpha1.ProviderTask, failed error) bool {
 	f, isFault := reconcile.AsUserError(failed)
-	return isFault && f.Reason == insufficient && recorded != nil && recorded.Action == actionStart && m.Status.Phase == v1alpha1.MachineCreating
+	return isFault && f.Reason == reasonInsufficient && recorded != nil && recorded.Action == actionStart && m.Status.Phase == v1alpha1.MachineCreating
 }
 
-// locked observes a virtual machine that Proxmox VE has locked, for a backup for example.
+// observeLocked observes a virtual machine that Proxmox VE has locked, for a backup for example.
 // It runs on meanwhile, but Proxmox VE refuses every change until the lock is gone.
-func (x *proxmoxHypervisor) locked(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine, lock string) (hypervisor.State, error) {
-	p, err := x.status(ctx, vm)
+func (x *Hypervisor) observeLocked(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine, lock string) (hypervisor.State, error) {
+	p, err := x.readPower(ctx, vm)
 	if err != nil {
 		return hypervisor.State{}, err
 	}
-	s := underway(m, nil)
+	s := taskState(m, nil)
 	s.VMName, s.NodeName, s.Reason = nameOf(m, vm), vm.node, ""
 	running := p.Status == pve.StatusVirtualMachineRunning
 	if running {
-		x.running(ctx, want, vm, p, &s)
+		x.observeRunning(ctx, want, vm, p, &s)
 	} else {
 		s.Phase = v1alpha1.MachineStopped
 	}
-	waiting := running != (m.Spec.PowerState != v1alpha1.PowerStopped) || m.Spec.RestartToken != m.Status.RestartToken || len(x.changes(m, want, vm)) > 0
+	waiting := running != (m.Spec.PowerState != v1alpha1.PowerStopped) || m.Spec.RestartToken != m.Status.RestartToken || len(x.pendingChanges(m, want, vm)) > 0
 	switch {
 	case lock == "suspended":
 		s.Reason, s.Message = "Suspended", fmt.Sprintf("VM %d is suspended: resume it at Proxmox VE", vm.id)
@@ -123,24 +123,24 @@ func (x *proxmoxHypervisor) locked(ctx context.Context, m *v1alpha1.Machine, wan
 	return s, nil
 }
 
-// await looks a recorded task up, and reports whether it still runs. It forgets
+// awaitTask looks a recorded task up, and reports whether it still runs. It forgets
 // one that has ended, and returns a fault for one that has failed.
-func (x *proxmoxHypervisor) await(ctx context.Context, m *v1alpha1.Machine) (busy bool, err error) {
+func (x *Hypervisor) awaitTask(ctx context.Context, m *v1alpha1.Machine) (busy bool, err error) {
 	recorded := m.Status.Task
 	if recorded == nil {
 		return false, nil
 	}
-	t, err := x.look(ctx, recorded.ID)
+	t, err := x.readTask(ctx, recorded.ID)
 	if err != nil || t.running {
 		return t.running, err
 	}
 	m.Status.Task = nil
-	return false, taskFault(recorded.Action, t.failure)
+	return false, taskError(recorded.Action, t.failure)
 }
 
-// taskFault says what a failed task means. Failures that leave things as they were
+// taskError says what a failed task means. Failures that leave things as they were
 // wanted mean nothing.
-func taskFault(action, failure string) error {
+func taskError(action, failure string) error {
 	harmless := map[string]string{
 		actionDownload: "refusing to override existing file", actionStart: "already running",
 		actionDelete: "does not exist", actionDeleteCD: "no such file",
@@ -151,20 +151,20 @@ func taskFault(action, failure string) error {
 	reason := "ProxmoxApiError"
 	for _, full := range []string{"Cannot allocate memory", "free space", "No space left", "vcpus allowed"} {
 		if strings.Contains(failure, full) {
-			reason = insufficient
+			reason = reasonInsufficient
 		}
 	}
 	f := reconcile.UserError{Reason: reason, Message: fmt.Sprintf("Proxmox VE could not %s the virtual machine: %s", action, failure)}
-	if reason == insufficient {
+	if reason == reasonInsufficient {
 		return f
 	}
 	return hypervisor.RetriedUserError{UserError: f}
 }
 
-const insufficient = "InsufficientResources"
+const reasonInsufficient = "InsufficientResources"
 
-// underway is what is seen of a machine that a task works on.
-func underway(m *v1alpha1.Machine, t *v1alpha1.ProviderTask) hypervisor.State {
+// taskState is what is seen of a machine that a task works on.
+func taskState(m *v1alpha1.Machine, t *v1alpha1.ProviderTask) hypervisor.State {
 	s := hypervisor.State{
 		Phase: v1alpha1.MachineCreating, Reason: "Provisioning", Polled: true, ProviderID: m.Status.ProviderID, VMName: m.Status.VMName, NodeName: m.Status.NodeName,
 		RestartToken: m.Status.RestartToken, Task: t,
@@ -196,30 +196,30 @@ func taskOf(action string, t *pve.Task) *v1alpha1.ProviderTask {
 	return &v1alpha1.ProviderTask{ID: string(t.UPID), Action: action}
 }
 
-// power is the state of a virtual machine's power.
-type power struct {
+// powerState is the state of a virtual machine's power.
+type powerState struct {
 	Status    string `json:"status"`
 	QMPStatus string `json:"qmpstatus"`
 	MaxMem    int64  `json:"maxmem"`
 	CPUs      int32  `json:"cpus"`
 }
 
-func (x *proxmoxHypervisor) status(ctx context.Context, vm *virtualMachine) (p power, err error) {
+func (x *Hypervisor) readPower(ctx context.Context, vm *virtualMachine) (p powerState, err error) {
 	return p, x.client.Get(ctx, vm.path()+"/status/current", &p)
 }
 
 // Inspect implements hypervisor.
-func (x *proxmoxHypervisor) Inspect(ctx context.Context) (hypervisor.Health, error) {
+func (x *Hypervisor) Inspect(ctx context.Context) (hypervisor.Health, error) {
 	var version pve.Version
 	if err := x.client.Get(ctx, "/version", &version); err != nil {
 		return hypervisor.Health{}, x.asUserError(err)
 	}
-	all, err := x.resources(ctx)
+	all, err := x.readInventory(ctx)
 	if err != nil {
 		return hypervisor.Health{}, x.asUserError(err)
 	}
-	if major := majorOf(version.Version); major != 0 && major < oldestProxmox {
-		return hypervisor.Health{}, reconcile.UserError{Reason: "VersionNotSupported", Message: fmt.Sprintf("Proxmox VE %s is not supported: upgrade it to %d or later", version.Version, oldestProxmox)}
+	if major := majorOf(version.Version); major != 0 && major < oldestRelease {
+		return hypervisor.Health{}, reconcile.UserError{Reason: "VersionNotSupported", Message: fmt.Sprintf("Proxmox VE %s is not supported: upgrade it to %d or later", version.Version, oldestRelease)}
 	}
 	h := hypervisor.Health{Version: version.Version}
 	for _, r := range all {
@@ -250,17 +250,17 @@ func (x *proxmoxHypervisor) Inspect(ctx context.Context) (hypervisor.Health, err
 	return h, nil
 }
 
-// settle brings a virtual machine that exists a step towards what is wanted, and
+// reconcilePower brings a virtual machine that exists a step towards what is wanted, and
 // tells what it is.
-func (x *proxmoxHypervisor) settle(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) (hypervisor.State, error) {
-	if t, err := x.converge(ctx, m, want, vm); err != nil || t != nil {
-		return x.begin(m, vm, t), err
+func (x *Hypervisor) reconcilePower(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) (hypervisor.State, error) {
+	if t, err := x.applyChanges(ctx, m, want, vm); err != nil || t != nil {
+		return x.startedState(m, vm, t), err
 	}
-	p, err := x.status(ctx, vm)
+	p, err := x.readPower(ctx, vm)
 	if err != nil {
 		return hypervisor.State{}, err
 	}
-	s := underway(m, nil)
+	s := taskState(m, nil)
 	s.VMName, s.NodeName, s.Reason, s.Handover = nameOf(m, vm), vm.node, "", want.Handover
 	running := p.Status == pve.StatusVirtualMachineRunning
 	stop := running && m.Spec.PowerState == v1alpha1.PowerStopped
@@ -269,27 +269,27 @@ func (x *proxmoxHypervisor) settle(ctx context.Context, m *v1alpha1.Machine, wan
 	switch {
 	case stop, running && restart:
 		t, err := x.shutdown(ctx, vm)
-		begun := x.begin(m, vm, taskOf(actionStop, t))
+		begun := x.startedState(m, vm, taskOf(actionStop, t))
 		begun.RestartToken, begun.Handover = m.Spec.RestartToken, want.Handover
 		return begun, err
 	case running:
-		x.running(ctx, want, vm, p, &s)
+		x.observeRunning(ctx, want, vm, p, &s)
 	case m.Spec.PowerState == v1alpha1.PowerStopped:
 		s.Phase, s.Reason, s.Message = v1alpha1.MachineStopped, "Stopped", "the machine is off, as spec.powerState asks"
 	default:
 		if err := x.filterMACs(ctx, vm); err != nil {
 			return hypervisor.State{}, err
 		}
-		t, err := x.handle(vm).Start(ctx)
-		begun := x.begin(m, vm, taskOf(actionStart, t))
+		t, err := x.vmClient(vm).Start(ctx)
+		begun := x.startedState(m, vm, taskOf(actionStart, t))
 		begun.RestartToken, begun.Handover = m.Spec.RestartToken, want.Handover
 		return begun, err
 	}
 	return s, nil
 }
 
-func (x *proxmoxHypervisor) begin(m *v1alpha1.Machine, vm *virtualMachine, t *v1alpha1.ProviderTask) hypervisor.State {
-	s := underway(m, t)
+func (x *Hypervisor) startedState(m *v1alpha1.Machine, vm *virtualMachine, t *v1alpha1.ProviderTask) hypervisor.State {
+	s := taskState(m, t)
 	s.VMName, s.NodeName = nameOf(m, vm), vm.node
 	return s
 }
@@ -301,8 +301,8 @@ func nameOf(m *v1alpha1.Machine, vm *virtualMachine) string {
 	return m.Name
 }
 
-// running tells what is to be told of a machine that is on.
-func (x *proxmoxHypervisor) running(ctx context.Context, want hypervisor.Desired, vm *virtualMachine, p power, s *hypervisor.State) {
+// observeRunning tells what is to be told of a machine that is on.
+func (x *Hypervisor) observeRunning(ctx context.Context, want hypervisor.Desired, vm *virtualMachine, p powerState, s *hypervisor.State) {
 	s.Phase = v1alpha1.MachineRunning
 	if p.QMPStatus == pve.StatusVirtualMachinePaused {
 		s.Reason, s.Message = "Paused", "the virtual machine is paused: resume it at Proxmox VE"
@@ -317,8 +317,8 @@ func (x *proxmoxHypervisor) running(ctx context.Context, want hypervisor.Desired
 
 // addresses are those that the guest's agent reports. A guest without one reports
 // nothing.
-func (x *proxmoxHypervisor) addresses(ctx context.Context, vm *virtualMachine) []string {
-	interfaces, err := x.handle(vm).AgentGetNetworkIFaces(ctx)
+func (x *Hypervisor) addresses(ctx context.Context, vm *virtualMachine) []string {
+	interfaces, err := x.vmClient(vm).AgentGetNetworkIFaces(ctx)
 	if err != nil {
 		return nil
 	}
@@ -334,34 +334,34 @@ func (x *proxmoxHypervisor) addresses(ctx context.Context, vm *virtualMachine) [
 	return found
 }
 
-// elsewhere takes away a virtual machine that has never been on, since its host has
+// moveToOtherHost takes away a virtual machine that has never been on, since its host has
 // too little memory for it, if another host has enough.
-func (x *proxmoxHypervisor) elsewhere(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine, failed error) (hypervisor.State, error) {
-	all, err := x.resources(ctx)
+func (x *Hypervisor) moveToOtherHost(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine, failed error) (hypervisor.State, error) {
+	all, err := x.readInventory(ctx)
 	if err != nil {
 		return hypervisor.State{}, err
 	}
-	source, err := x.source(ctx, m, all)
+	source, err := x.findTemplate(ctx, m, all)
 	if err != nil {
 		return hypervisor.State{}, err
 	}
 	fit, _ := all.rankHosts(x.demandOf(m, want, source))
-	if !slices.ContainsFunc(fit, func(p place) bool { return p.node != vm.node }) {
+	if !slices.ContainsFunc(fit, func(p placement) bool { return p.node != vm.node }) {
 		return hypervisor.State{}, failed
 	}
 	t, err := x.destroy(ctx, vm)
-	m.Status.ProviderID, m.Status.VMName = proxmoxID("", vm.id), ""
-	s := underway(m, taskOf(actionDelete, t))
+	m.Status.ProviderID, m.Status.VMName = formatProviderID("", vm.id), ""
+	s := taskState(m, taskOf(actionDelete, t))
 	s.Retried = true
 	return s, err
 }
 
 // shutdown asks the guest to shut down, and cuts its power where it does not.
-func (x *proxmoxHypervisor) shutdown(ctx context.Context, vm *virtualMachine) (*pve.Task, error) {
+func (x *Hypervisor) shutdown(ctx context.Context, vm *virtualMachine) (*pve.Task, error) {
 	const patience = 120
 	var upid pve.UPID
 	err := x.client.Post(ctx, vm.path()+"/status/shutdown", map[string]any{"forceStop": 1, "timeout": patience}, &upid)
 	return pve.NewTask(upid, x.client), err
 }
 
-var errRaced = errors.New("the machine has changed meanwhile")
+var errConflict = errors.New("the machine has changed meanwhile")

@@ -12,13 +12,13 @@ import (
 )
 
 // Remove implements hypervisor.
-func (x *proxmoxHypervisor) Remove(ctx context.Context, m *v1alpha1.Machine) (string, error) {
+func (x *Hypervisor) Remove(ctx context.Context, m *v1alpha1.Machine) (string, error) {
 	waitsFor, err := x.remove(ctx, m)
 	return waitsFor, x.asUserError(err)
 }
 
-func (x *proxmoxHypervisor) remove(ctx context.Context, m *v1alpha1.Machine) (string, error) {
-	if busy, err := x.await(ctx, m); err != nil || busy {
+func (x *Hypervisor) remove(ctx context.Context, m *v1alpha1.Machine) (string, error) {
+	if busy, err := x.awaitTask(ctx, m); err != nil || busy {
 		return "the task of Proxmox VE", err
 	}
 	vm, all, err := x.find(ctx, m)
@@ -56,12 +56,12 @@ func (x *proxmoxHypervisor) remove(ctx context.Context, m *v1alpha1.Machine) (st
 			return "", err
 		}
 	}
-	status, err := x.status(ctx, vm)
+	status, err := x.readPower(ctx, vm)
 	if err != nil {
 		return "", err
 	}
 	if status.Status == pve.StatusVirtualMachineRunning {
-		t, err := x.handle(vm).Stop(ctx)
+		t, err := x.vmClient(vm).Stop(ctx)
 		return begun(actionStop, t, err)
 	}
 	if t, err := x.deleteCD(ctx, m, vm); err != nil || t != nil {
@@ -71,10 +71,10 @@ func (x *proxmoxHypervisor) remove(ctx context.Context, m *v1alpha1.Machine) (st
 	return begun(actionDelete, t, err)
 }
 
-func (x *proxmoxHypervisor) destroy(ctx context.Context, vm *virtualMachine) (*pve.Task, error) {
+func (x *Hypervisor) destroy(ctx context.Context, vm *virtualMachine) (*pve.Task, error) {
 	var upid pve.UPID
 	err := x.client.DeleteWithParams(ctx, vm.path(), &pve.VirtualMachineDeleteOptions{Purge: true, DestroyUnreferencedDisks: true}, &upid)
-	if missing(err) {
+	if isMissing(err) {
 		return nil, nil
 	}
 	return pve.NewTask(upid, x.client), err
