@@ -3,15 +3,8 @@ package proxmox
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"net/url"
-	"path"
-	"regexp"
-	"slices"
 	"strconv"
-	"strings"
 
 	pve "github.com/luthermonson/go-proxmox"
 
@@ -116,44 +109,6 @@ func (x *Hypervisor) confirmClaim(ctx context.Context, m *v1alpha1.Machine) erro
 	return nil
 }
 
-// oneHost is the only access mode of disks on Proxmox VE.
-const oneHost v1alpha1.DiskAccessMode = "ReadWriteOnce"
-
-// checkExpressible returns a UserError for a spec that Proxmox VE cannot express.
-func checkExpressible(m *v1alpha1.Machine) error {
-	if d := m.Spec.Domain; d != nil && d.Features != nil && d.Features.APIC != nil && !*d.Features.APIC {
-		return reconcile.UserError{Reason: "NotSupported", Message: "Proxmox VE cannot switch the APIC off: leave out spec.domain.features.apic"}
-	}
-	if m.Spec.OS != nil && m.Spec.OS.ISOURI != "" && !isInstaller(m.Spec.OS.ISOURI) {
-		return reconcile.UserError{Reason: "NotSupported", Message: "Proxmox VE boots installers from its storages: write a volume such as local:iso/talos.iso into spec.os.isoUri"}
-	}
-	for _, d := range m.Spec.Disks {
-		if d.AccessMode != "" && d.AccessMode != oneHost {
-			return reconcile.UserError{Reason: "NotSupported", Message: fmt.Sprintf("Proxmox VE gives a disk to one machine: leave out accessMode of disk %s, or write %s", d.Name, oneHost)}
-		}
-	}
-	return nil
-}
-
-// checkSnippet returns a UserError for a snippet that the platform team has not listed,
-// because the snippets of a storage may belong to other tenants.
-func (x *Hypervisor) checkSnippet(userData string) error {
-	name := strings.TrimSpace(userData)
-	if !snippet.MatchString(name) || slices.Contains(x.options.AllowedSnippets, name) {
-		return nil
-	}
-	return reconcile.UserError{Reason: "SnippetNotAllowed", Message: fmt.Sprintf("snippet %s is not for everybody: write the user data itself into spec.cloudInit, or have the snippet added to spec.proxmox.allowedSnippets of the MachineProvider", name)}
-}
-
-var installer = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]*:iso/[A-Za-z0-9][A-Za-z0-9._+-]*\.(?:iso|img|ISO|IMG)$`)
-
-// isInstaller reports whether text names a volume that every tenant may use: no device or
-// disk, no further options, and no CD with the first configuration of a machine, which
-// contains keys.
-func isInstaller(text string) bool {
-	return installer.MatchString(text) && !strings.Contains(text, ":iso/"+cdPrefix)
-}
-
 // create creates a virtual machine with disks of its own.
 func (x *Hypervisor) create(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, where placement, vmid int, image string, first firstBootConfig) (*pve.Task, error) {
 	options := x.creationOptions(m, want, first)
@@ -176,53 +131,6 @@ func (x *Hypervisor) create(ctx context.Context, m *v1alpha1.Machine, want hyper
 	return node.NewVirtualMachine(ctx, vmid, given...)
 }
 
-// findTemplate returns the template from which a machine is cloned, or nothing.
-func (x *Hypervisor) findTemplate(ctx context.Context, m *v1alpha1.Machine, all inventory) (inventoryItem, error) {
-	id := imageID(m)
-	if id == "" || imageURL(m) != "" {
-		return inventoryItem{}, nil
-	}
-	var names []string
-	for _, i := range all {
-		if !i.isVM() || i.Template == 0 {
-			continue
-		}
-		if i.Name == id || strconv.Itoa(i.VMID) == id {
-			template, err := x.read(ctx, i.Node, i.VMID)
-			if err == nil && template.isShared(all) {
-				i.Shared = 1
-			}
-			return i, err
-		}
-		names = append(names, fmt.Sprintf("%s (%d)", i.Name, i.VMID))
-	}
-	slices.Sort(names)
-	return inventoryItem{}, reconcile.UserError{Reason: "ImageNotFound", Message: fmt.Sprintf("Proxmox VE has no template %s: name one of those that it has (%s), or the URL of an image", id, strings.Join(names, ", "))}
-}
-
-func imageID(m *v1alpha1.Machine) string {
-	if m.Spec.OS == nil {
-		return ""
-	}
-	return m.Spec.OS.ImageID
-}
-
-var diskOption = regexp.MustCompile(`^(?:scsi|virtio|sata|ide|efidisk|tpmstate)[0-9]+$`)
-
-// isShared reports whether all disks of a virtual machine are on shared storages.
-func (vm *virtualMachine) isShared(all inventory) bool {
-	for key, value := range vm.config {
-		if !diskOption.MatchString(key) || strings.Contains(value, "media=cdrom") {
-			continue
-		}
-		name, _, _ := strings.Cut(value, ":")
-		if s, ok := all.storage(vm.node, name); !ok || s.Shared == 0 {
-			return false
-		}
-	}
-	return true
-}
-
 // clone copies a template. The copy has the options of the template at first, and the
 // description that marks it as the machine's.
 func (x *Hypervisor) clone(ctx context.Context, m *v1alpha1.Machine, where placement, source inventoryItem, vmid int) (*pve.Task, error) {
@@ -236,64 +144,4 @@ func (x *Hypervisor) clone(ctx context.Context, m *v1alpha1.Machine, where place
 	from := x.vmClient(&virtualMachine{id: source.VMID, node: source.Node})
 	_, t, err := from.Clone(ctx, options)
 	return t, err
-}
-
-// talosRaw is a compressed image of Talos' image factory, which has every image
-// in several formats.
-var talosRaw = regexp.MustCompile(`^(https?://.+/image/[0-9a-f]{64}/v[^/]+/[^/]+)\.raw\.(?:xz|zst|gz)$`)
-
-// importable are the formats that Proxmox VE imports.
-var importable = []string{".qcow2", ".raw", ".vmdk"}
-
-// imageURL returns the URL of the image of a machine in a format that Proxmox VE imports, or
-// nothing.
-func imageURL(m *v1alpha1.Machine) string {
-	id := imageID(m)
-	if !strings.HasPrefix(id, "https://") && !strings.HasPrefix(id, "http://") {
-		return ""
-	}
-	if match := talosRaw.FindStringSubmatch(id); match != nil {
-		return match[1] + ".qcow2"
-	}
-	return id
-}
-
-// ensureImage returns the volume of a machine's image on a host, and nothing if the machine has no
-// image. Until the volume is there it returns the task that fetches it. Machines with the same
-// image share the volume.
-func (x *Hypervisor) ensureImage(ctx context.Context, m *v1alpha1.Machine, all inventory, node string) (volume string, begun *v1alpha1.ProviderTask, err error) {
-	from := imageURL(m)
-	if from == "" {
-		return "", nil, nil
-	}
-	address, err := url.Parse(from)
-	if err != nil || !slices.Contains(importable, path.Ext(address.Path)) {
-		return "", nil, reconcile.UserError{Reason: "ImageNotSupported", Message: fmt.Sprintf("Proxmox VE imports images that end with %s: give the URL of such a one in spec.os.imageID, or the VMID or name of a template", strings.Join(importable, ", "))}
-	}
-	s, ok := all.storageWithMostRoom(node, "import")
-	if !ok {
-		return "", nil, reconcile.UserError{Reason: "StorageClassNotFound", Message: "node " + node + " has no storage for content import, which images are fetched to: allow it on one"}
-	}
-	sum := sha256.Sum256([]byte(from))
-	name := "vitistack-" + hex.EncodeToString(sum[:8]) + path.Ext(address.Path)
-	volume = s.Storage + ":import/" + name
-	has, err := x.hasVolume(ctx, node, s.Storage, "import", volume)
-	if err != nil || has {
-		return volume, nil, err
-	}
-	var active []struct {
-		UPID string `json:"upid"`
-		ID   string `json:"id"`
-	}
-	if err := x.client.Get(ctx, "/nodes/"+node+"/tasks?source=active&typefilter=download", &active); err != nil {
-		return "", nil, err
-	}
-	for _, a := range active {
-		if a.ID == name {
-			return "", &v1alpha1.ProviderTask{ID: a.UPID, Action: actionDownload}, nil
-		}
-	}
-	var upid pve.UPID
-	err = x.client.Post(ctx, "/nodes/"+node+"/storage/"+s.Storage+"/download-url", map[string]any{"content": "import", "filename": name, "url": from}, &upid)
-	return "", taskOf(actionDownload, pve.NewTask(upid, x.client)), err
 }

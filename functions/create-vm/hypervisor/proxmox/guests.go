@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
@@ -22,22 +21,6 @@ func (x *Hypervisor) Guests(ctx context.Context) ([]v1alpha1.Orphan, error) {
 		}
 	}
 	return guests, nil
-}
-
-// ownerUID returns the UID of the Machine that a virtual machine with these tags was made for.
-// It is empty where the stack did not make the virtual machine.
-func ownerUID(tags []string) (uid string) {
-	managed := false
-	for _, t := range tags {
-		if rest, ok := strings.CutPrefix(t, "uid-"); ok {
-			uid = rest
-		}
-		managed = managed || t == tagManaged
-	}
-	if !managed {
-		return ""
-	}
-	return uid
 }
 
 // RemovalCommand implements guestLister.

@@ -1,71 +1,14 @@
 package proxmox
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"net/netip"
-	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 )
-
-// tagManaged is on every virtual machine that is made here.
-const tagManaged = "vitistack"
-
-var notInTags = regexp.MustCompile(`[^a-z0-9_.+-]+`)
-
-// tag is a tag of Proxmox VE that says what something's name is.
-func tag(kind, name string) string {
-	return kind + "-" + notInTags.ReplaceAllString(strings.ToLower(name), "-")
-}
-
-// uidTag is the tag by which a machine's virtual machine is found.
-func uidTag(m *v1alpha1.Machine) string { return tag("uid", string(m.UID)) }
-
-func machineTags(m *v1alpha1.Machine) string {
-	tags := []string{tagManaged, uidTag(m)}
-	if name := m.Labels[v1alpha1.LabelClusterName]; name != "" {
-		tags = append(tags, tag("cluster", name), tag("role", m.Labels[v1alpha1.LabelClusterRole]))
-	}
-	slices.Sort(tags)
-	return strings.Join(tags, ";")
-}
-
-func splitTags(tags string) []string {
-	return strings.FieldsFunc(tags, func(r rune) bool { return r == ';' || r == ',' || r == ' ' })
-}
-
-// protectedLine in a description says that the protection was asked for by the
-// machine, and so goes with its wish.
-const protectedLine = "protected by spec.protected"
-
-func uidLine(m *v1alpha1.Machine) string { return "uid: " + string(m.UID) }
-
-// machineDescription is the description of a machine's virtual machine.
-func machineDescription(m *v1alpha1.Machine) string {
-	lines := []string{"Machine " + m.Namespace + "/" + m.Name, uidLine(m)}
-	if m.Spec.Protected {
-		lines = append(lines, protectedLine)
-	}
-	return strings.Join(lines, "\n") + "\n"
-}
-
-// hostname returns a machine's name as one label of DNS. It is the name of the virtual
-// machine, which Proxmox VE and cloud-init would cut at its first dot for the guest.
-func hostname(m *v1alpha1.Machine) string {
-	const longest = 63
-	name := strings.ReplaceAll(m.Name, ".", "-")
-	if len(name) <= longest {
-		return name
-	}
-	sum := sha256.Sum256([]byte(m.Name))
-	hash := fmt.Sprintf("-%x", sum[:4])
-	return name[:longest-len(hash)] + hash
-}
 
 // megabytes is the memory of a machine in MiB, rounded up.
 func megabytes(want hypervisor.Desired) int64 {
@@ -247,48 +190,4 @@ func firstGateway(gateways []netip.Addr, v6 bool) string {
 		}
 	}
 	return ""
-}
-
-// formatValue writes a value of JSON as Proxmox VE takes it.
-func formatValue(value any) string {
-	switch v := value.(type) {
-	case string:
-		return v
-	case float64:
-		return strconv.FormatFloat(v, 'f', -1, 64)
-	case bool:
-		if v {
-			return "1"
-		}
-		return "0"
-	default:
-		return fmt.Sprint(v)
-	}
-}
-
-// parseProperties reads a property string: what has no key is under the empty one.
-func parseProperties(value string) map[string]string {
-	found := map[string]string{}
-	for part := range strings.SplitSeq(value, ",") {
-		key, v, ok := strings.Cut(part, "=")
-		if !ok {
-			key, v = "", part
-		}
-		found[key] = v
-	}
-	return found
-}
-
-// parseSize is the size in bytes that a disk says it has, or 0.
-func parseSize(properties map[string]string) int64 {
-	size := properties["size"]
-	if size == "" {
-		return 0
-	}
-	shift := map[byte]int{'K': 10, 'M': 20, 'G': 30, 'T': 40}[size[len(size)-1]]
-	n, err := strconv.ParseInt(strings.TrimRight(size, "KMGT"), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return n << shift
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/vitistack/stack/functions/internal/reconcile"
@@ -35,13 +34,6 @@ var storagePrivileges = []struct {
 	{"images", []string{"Datastore.AllocateSpace", "Datastore.Audit"}},
 	{"iso", []string{"Datastore.Allocate", "Datastore.AllocateTemplate", "Datastore.Audit"}},
 	{"import", []string{"Datastore.AllocateTemplate", "Datastore.Audit"}},
-}
-
-// majorOf returns the number of a major release, and 0 where a version has none.
-func majorOf(version string) int {
-	number, _, _ := strings.Cut(version, ".")
-	n, _ := strconv.Atoi(number)
-	return n
 }
 
 // privileges returns what the user may do on a path.

@@ -1,0 +1,115 @@
+package proxmox
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	pve "github.com/luthermonson/go-proxmox"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events/outbound"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
+	"github.com/vitistack/stack/functions/internal/kube"
+	wireclient "github.com/vitistack/stack/functions/internal/wire"
+)
+
+const (
+	proxmoxTimeout = 10 * time.Second
+	maxErrorBody   = 64 << 10
+)
+
+// transports keeps idle connections from one delivery to the next, by the
+// authority that they trust.
+type transports struct {
+	mu   sync.Mutex
+	open map[string]*http.Transport
+}
+
+// transport is the transport for a trust.
+func (c *transports) transport(trust wireclient.TLS) (*http.Transport, error) {
+	config, err := trust.Config()
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := fmt.Sprintf("%t %s", trust.Insecure, trust.CA)
+	if t, ok := c.open[key]; ok {
+		return t, nil
+	}
+	t := &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: outbound.FromEnvironment().DialContext, TLSClientConfig: config, IdleConnTimeout: 30 * time.Second, MaxIdleConnsPerHost: 20}
+	if c.open == nil {
+		c.open = map[string]*http.Transport{}
+	}
+	c.open[key] = t
+	return t, nil
+}
+
+// Backend is the kind of hypervisor.
+var Backend = hypervisor.Backend{
+	Kinds: []func(*runtime.Scheme) error{kube.Kinds(coordinationv1.SchemeGroupVersion, &coordinationv1.Lease{}, &coordinationv1.LeaseList{})},
+	Open: func(env hypervisor.Environment) hypervisor.Connector {
+		open := &transports{}
+		return func(ctx context.Context, p *v1alpha1.MachineProvider) (hypervisor.Interface, error) {
+			return connect(ctx, env, p, open)
+		}
+	},
+}
+
+// connect returns the hypervisor of a MachineProvider of type proxmox.
+func connect(ctx context.Context, env hypervisor.Environment, p *v1alpha1.MachineProvider, open *transports) (hypervisor.Interface, error) {
+	data, err := env.Credentials.Of(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	end := p.Spec.Endpoint // the API server has refused a provider without one
+	trust := wireclient.TLS{Insecure: end.InsecureSkipVerify, CA: data["ca.crt"]}
+	if end.CABundle != "" {
+		trust.CA = []byte(end.CABundle)
+	}
+	through, err := open.transport(trust)
+	if err != nil {
+		return nil, hypervisor.UnusableSecret(p, err.Error())
+	}
+	timeout := proxmoxTimeout
+	if end.TimeoutSeconds > 0 {
+		timeout = time.Duration(end.TimeoutSeconds) * time.Second
+	}
+	var under http.RoundTripper = through
+	if env.Wrap != nil {
+		under = env.Wrap(under)
+	}
+	options := []pve.Option{pve.WithUserAgent(hypervisor.FunctionName), pve.WithHTTPClient(&http.Client{
+		Transport: errorTransport{under}, Timeout: timeout,
+		CheckRedirect: outbound.Stay,
+	})}
+	login := false
+	switch {
+	case len(data["tokenID"]) > 0 && len(data["tokenSecret"]) > 0:
+		options = append(options, pve.WithAPIToken(trimmed(data["tokenID"]), trimmed(data["tokenSecret"])))
+	case len(data["username"]) > 0 && len(data["password"]) > 0:
+		login = true
+		options = append(options, pve.WithCredentials(&pve.Credentials{Username: trimmed(data["username"]), Password: string(data["password"])}), pve.WithDefaultRealm("pam"))
+	default:
+		return nil, hypervisor.UnusableSecret(p, "it needs the keys tokenID, for example viti@pve!stack, and tokenSecret, or else username and password")
+	}
+	x := &Hypervisor{home: env.Home, namespace: env.Namespace, provider: p, defaults: hypervisor.DefaultsOf(p), client: pve.NewClient(strings.TrimRight(end.URL, "/")+"/api2/json", options...)}
+	if p.Spec.Proxmox != nil {
+		x.options = *p.Spec.Proxmox
+	}
+	if login {
+		if err := x.client.CreateSession(ctx); err != nil {
+			return nil, x.asUserError(err)
+		}
+	}
+	return x, nil
+}
+
+func trimmed(b []byte) string { return strings.TrimSpace(string(b)) }

@@ -1,0 +1,104 @@
+package proxmox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+	wireclient "github.com/vitistack/stack/functions/internal/wire"
+)
+
+// apiError is an answer of Proxmox VE that says no.
+type apiError struct {
+	status int
+	// message is all that it says, on one line.
+	message string
+}
+
+func (e *apiError) Error() string { return fmt.Sprintf("%d %s", e.status, e.message) }
+
+// errorTransport makes an error of every answer that is one, with all that Proxmox VE
+// says. The library keeps the reason phrase of some and nothing of others.
+type errorTransport struct{ under http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (t errorTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := t.under.RoundTrip(r)
+	if err != nil || response.StatusCode < http.StatusMultipleChoices {
+		return response, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxErrorBody))
+	if err != nil {
+		return nil, err
+	}
+	var told struct {
+		Message string            `json:"message"`
+		Errors  map[string]string `json:"errors"`
+	}
+	e := &apiError{status: response.StatusCode, message: strings.TrimSpace(strings.TrimPrefix(response.Status, fmt.Sprint(response.StatusCode)))}
+	if json.Unmarshal(body, &told) == nil && told.Message != "" {
+		e.message = told.Message
+	}
+	var wrong []string
+	for name, what := range told.Errors {
+		wrong = append(wrong, name+": "+what)
+	}
+	slices.Sort(wrong)
+	e.message = strings.Join(strings.Fields(e.message+" "+strings.Join(wrong, ", ")), " ")
+	return nil, e
+}
+
+// hasMessage tells whether an error is an answer of Proxmox VE with a text in it.
+func hasMessage(err error, text string) bool {
+	var e *apiError
+	return errors.As(err, &e) && strings.Contains(e.message, text)
+}
+
+// isMissing tells whether an error says that a virtual machine does not exist, for
+// which Proxmox VE has no status of its own.
+func isMissing(err error) bool {
+	return hasMessage(err, "Configuration file 'nodes/") && hasMessage(err, "does not exist")
+}
+
+// isForbidden reports whether an error says that the user lacks a privilege.
+func isForbidden(err error) bool {
+	var e *apiError
+	return errors.As(err, &e) && e.status == http.StatusForbidden
+}
+
+// isModified tells whether somebody has changed the configuration meanwhile.
+func isModified(err error) bool {
+	return hasMessage(err, "checksum mismatch") || hasMessage(err, "detected modified configuration")
+}
+
+// asUserError turns what Proxmox VE refuses into something for people to change.
+func (x *Hypervisor) asUserError(err error) error {
+	var e *apiError
+	if !errors.As(err, &e) {
+		if untrusted := wireclient.Untrustworthy(err); untrusted != "" {
+			return reconcile.UserError{Reason: "EndpointUntrusted", Message: fmt.Sprintf("MachineProvider %s: %s: write its authority into spec.endpoint.caBundle, or into ca.crt of its Secret", x.provider.Name, untrusted)}
+		}
+		return err
+	}
+	switch {
+	case e.status == http.StatusUnauthorized:
+		return hypervisor.UnusableSecret(x.provider, "Proxmox VE does not accept its credentials: "+e.message)
+	case e.status == http.StatusForbidden:
+		return reconcile.UserError{Reason: "PermissionDenied", Message: "Proxmox VE: " + e.message + ": grant that privilege to the user, and to its token if privileges are separated"}
+	case e.status == http.StatusBadRequest, e.status == http.StatusNotImplemented && !hasMessage(err, "Service Unavailable"):
+		return reconcile.UserError{Reason: "ProxmoxApiError", Message: "Proxmox VE: " + e.message}
+	case e.status == http.StatusInternalServerError:
+		return hypervisor.RetriedUserError{UserError: reconcile.UserError{Reason: "ProxmoxApiError", Message: "Proxmox VE: " + e.message}}
+	default:
+		return err
+	}
+}
+
+var errConflict = errors.New("the machine has changed meanwhile")

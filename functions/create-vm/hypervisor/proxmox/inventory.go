@@ -1,0 +1,91 @@
+package proxmox
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// inventoryItem is a host, a storage on a host, or a virtual machine, as /cluster/resources lists them.
+type inventoryItem struct {
+	Type       string  `json:"type"`
+	Node       string  `json:"node"`
+	Name       string  `json:"name"`
+	Status     string  `json:"status"`
+	TagList    string  `json:"tags"`
+	Storage    string  `json:"storage"`
+	Content    string  `json:"content"`
+	VMID       int     `json:"vmid"`
+	Template   int     `json:"template"`
+	Shared     int     `json:"shared"`
+	MaxCPU     float64 `json:"maxcpu"`
+	CPU        float64 `json:"cpu"`
+	MaxMem     int64   `json:"maxmem"`
+	Mem        int64   `json:"mem"`
+	MaxDisk    int64   `json:"maxdisk"`
+	Disk       int64   `json:"disk"`
+	PluginType string  `json:"plugintype"`
+}
+
+func (i inventoryItem) isVM() bool { return i.Type == "qemu" }
+
+func (i inventoryItem) online() bool { return i.Status == "online" }
+
+func (i inventoryItem) tags() []string { return splitTags(i.TagList) }
+
+func (i inventoryItem) has(content string) bool {
+	return i.Type == "storage" && i.Status == "available" && slices.Contains(strings.Split(i.Content, ","), content)
+}
+
+// inventory lists the resources of a cluster of Proxmox VE.
+type inventory []inventoryItem
+
+func (x *Hypervisor) readInventory(ctx context.Context) (all inventory, err error) {
+	return all, x.client.Get(ctx, "/cluster/resources", &all)
+}
+
+// vmids returns the VMIDs in use, also by containers.
+func (c inventory) vmids() map[int]bool {
+	used := map[int]bool{}
+	for _, i := range c {
+		if i.VMID != 0 {
+			used[i.VMID] = true
+		}
+	}
+	return used
+}
+
+// storage returns a storage on a node.
+func (c inventory) storage(node, name string) (inventoryItem, bool) {
+	for _, i := range c {
+		if i.Type == "storage" && i.Node == node && i.Storage == name {
+			return i, true
+		}
+	}
+	return inventoryItem{}, false
+}
+
+// storageWithMostRoom returns the storage of a node with the most free space for a content.
+func (c inventory) storageWithMostRoom(node, content string) (best inventoryItem, ok bool) {
+	for _, i := range c {
+		if i.Node != node || !i.has(content) {
+			continue
+		}
+		if room := i.MaxDisk - i.Disk; !ok || room > best.MaxDisk-best.Disk || (room == best.MaxDisk-best.Disk && i.Storage < best.Storage) {
+			best, ok = i, true
+		}
+	}
+	return best, ok
+}
+
+// classes returns the storages of the cluster that take disks.
+func (c inventory) classes() []string {
+	names := map[string]bool{}
+	for _, i := range c {
+		if i.has("images") {
+			names[i.Storage] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}

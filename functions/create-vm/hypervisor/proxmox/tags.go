@@ -1,0 +1,81 @@
+package proxmox
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+)
+
+// tagManaged is on every virtual machine that is made here.
+const tagManaged = "vitistack"
+
+var notInTags = regexp.MustCompile(`[^a-z0-9_.+-]+`)
+
+// tag is a tag of Proxmox VE that says what something's name is.
+func tag(kind, name string) string {
+	return kind + "-" + notInTags.ReplaceAllString(strings.ToLower(name), "-")
+}
+
+// uidTag is the tag by which a machine's virtual machine is found.
+func uidTag(m *v1alpha1.Machine) string { return tag("uid", string(m.UID)) }
+
+func machineTags(m *v1alpha1.Machine) string {
+	tags := []string{tagManaged, uidTag(m)}
+	if name := m.Labels[v1alpha1.LabelClusterName]; name != "" {
+		tags = append(tags, tag("cluster", name), tag("role", m.Labels[v1alpha1.LabelClusterRole]))
+	}
+	slices.Sort(tags)
+	return strings.Join(tags, ";")
+}
+
+func splitTags(tags string) []string {
+	return strings.FieldsFunc(tags, func(r rune) bool { return r == ';' || r == ',' || r == ' ' })
+}
+
+// protectedLine in a description says that the protection was asked for by the
+// machine, and so goes with its wish.
+const protectedLine = "protected by spec.protected"
+
+func uidLine(m *v1alpha1.Machine) string { return "uid: " + string(m.UID) }
+
+// machineDescription is the description of a machine's virtual machine.
+func machineDescription(m *v1alpha1.Machine) string {
+	lines := []string{"Machine " + m.Namespace + "/" + m.Name, uidLine(m)}
+	if m.Spec.Protected {
+		lines = append(lines, protectedLine)
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// hostname returns a machine's name as one label of DNS. It is the name of the virtual
+// machine, which Proxmox VE and cloud-init would cut at its first dot for the guest.
+func hostname(m *v1alpha1.Machine) string {
+	const longest = 63
+	name := strings.ReplaceAll(m.Name, ".", "-")
+	if len(name) <= longest {
+		return name
+	}
+	sum := sha256.Sum256([]byte(m.Name))
+	hash := fmt.Sprintf("-%x", sum[:4])
+	return name[:longest-len(hash)] + hash
+}
+
+// ownerUID returns the UID of the Machine that a virtual machine with these tags was made for.
+// It is empty where the stack did not make the virtual machine.
+func ownerUID(tags []string) (uid string) {
+	managed := false
+	for _, t := range tags {
+		if rest, ok := strings.CutPrefix(t, "uid-"); ok {
+			uid = rest
+		}
+		managed = managed || t == tagManaged
+	}
+	if !managed {
+		return ""
+	}
+	return uid
+}

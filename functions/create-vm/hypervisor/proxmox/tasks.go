@@ -1,0 +1,169 @@
+package proxmox
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	pve "github.com/luthermonson/go-proxmox"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+// What a task does, for a machine's status.
+const (
+	actionClaim     = "claim"
+	actionDownload  = "download"
+	actionUpload    = "upload"
+	actionCreate    = "create"
+	actionClone     = "clone"
+	actionConfigure = "configure"
+	actionResize    = "resize"
+	actionStart     = "start"
+	actionStop      = "stop"
+	actionDelete    = "delete"
+	actionDeleteCD  = "delete-cd"
+)
+
+// isAlreadyExists reports whether a task has failed because what it had to make exists. That is no
+// failure where it is the machine's own, after an answer that was lost.
+func isAlreadyExists(recorded *v1alpha1.ProviderTask, failed error) bool {
+	f, isFault := reconcile.AsUserError(failed)
+	return isFault && recorded != nil && (recorded.Action == actionCreate || recorded.Action == actionClone) && strings.Contains(f.Message, "already exists")
+}
+
+// isOutOfMemory reports whether the first start of a machine has failed for want of memory.
+func isOutOfMemory(m *v1alpha1.Machine, recorded *v1alpha1.ProviderTask, failed error) bool {
+	f, isFault := reconcile.AsUserError(failed)
+	return isFault && f.Reason == reasonInsufficient && recorded != nil && recorded.Action == actionStart && m.Status.Phase == v1alpha1.MachineCreating
+}
+
+// awaitTask looks a recorded task up, and reports whether it still runs. It forgets
+// one that has ended, and returns a fault for one that has failed.
+func (x *Hypervisor) awaitTask(ctx context.Context, m *v1alpha1.Machine) (busy bool, err error) {
+	recorded := m.Status.Task
+	if recorded == nil {
+		return false, nil
+	}
+	t, err := x.readTask(ctx, recorded.ID)
+	if err != nil || t.running {
+		return t.running, err
+	}
+	m.Status.Task = nil
+	return false, taskError(recorded.Action, t.failure)
+}
+
+// taskError says what a failed task means. Failures that leave things as they were
+// wanted mean nothing.
+func taskError(action, failure string) error {
+	harmless := map[string]string{
+		actionDownload: "refusing to override existing file", actionStart: "already running",
+		actionDelete: "does not exist", actionDeleteCD: "no such file",
+	}
+	if failure == "" || (harmless[action] != "" && strings.Contains(failure, harmless[action])) {
+		return nil
+	}
+	reason := "ProxmoxApiError"
+	for _, full := range []string{"Cannot allocate memory", "free space", "No space left", "vcpus allowed"} {
+		if strings.Contains(failure, full) {
+			reason = reasonInsufficient
+		}
+	}
+	f := reconcile.UserError{Reason: reason, Message: fmt.Sprintf("Proxmox VE could not %s the virtual machine: %s", action, failure)}
+	if reason == reasonInsufficient {
+		return f
+	}
+	return hypervisor.RetriedUserError{UserError: f}
+}
+
+const reasonInsufficient = "InsufficientResources"
+
+// taskState is what is seen of a machine that a task works on.
+func taskState(m *v1alpha1.Machine, t *v1alpha1.ProviderTask) hypervisor.State {
+	s := hypervisor.State{
+		Phase: v1alpha1.MachineCreating, Reason: "Provisioning", Polled: true, ProviderID: m.Status.ProviderID, VMName: m.Status.VMName, NodeName: m.Status.NodeName,
+		RestartToken: m.Status.RestartToken, Task: t,
+	}
+	if m.Status.Phase == v1alpha1.MachineRunning || m.Status.Phase == v1alpha1.MachineStopped {
+		s.Phase = m.Status.Phase
+	}
+	if t == nil {
+		return s
+	}
+	switch t.Action {
+	case actionClaim:
+		s.Message = "the virtual machine has its place"
+	case actionStart:
+		s.Reason, s.Message = "Starting", "waits for the virtual machine to start"
+	case actionStop:
+		s.Reason, s.Message = "Stopping", "waits for the virtual machine to stop"
+	default:
+		s.Message = "waits for Proxmox VE to " + t.Action + " the virtual machine"
+	}
+	return s
+}
+
+// taskOf is a task for a machine's status. Some calls that start one name none.
+func taskOf(action string, t *pve.Task) *v1alpha1.ProviderTask {
+	if t == nil {
+		return &v1alpha1.ProviderTask{ID: hypervisor.UnnamedTask, Action: action}
+	}
+	return &v1alpha1.ProviderTask{ID: string(t.UPID), Action: action}
+}
+
+func (x *Hypervisor) startedState(m *v1alpha1.Machine, vm *virtualMachine, t *v1alpha1.ProviderTask) hypervisor.State {
+	s := taskState(m, t)
+	s.VMName, s.NodeName = nameOf(m, vm), vm.node
+	return s
+}
+
+func nameOf(m *v1alpha1.Machine, vm *virtualMachine) string {
+	if vm.config["name"] != "" {
+		return vm.config["name"]
+	}
+	return m.Name
+}
+
+// taskResult is a task of Proxmox VE as it is.
+type taskResult struct {
+	running bool
+	// failure is why it failed, with what its log says last; it is empty where it
+	// succeeded.
+	failure string
+}
+
+// readTask asks after a task. One that nobody knows any more has ended.
+func (x *Hypervisor) readTask(ctx context.Context, upid string) (taskResult, error) {
+	if !strings.HasPrefix(upid, "UPID:") || strings.Count(upid, ":") < 8 {
+		return taskResult{}, nil
+	}
+	t := pve.NewTask(pve.UPID(upid), x.client)
+	if err := t.Ping(ctx); err != nil {
+		if hasMessage(err, "no such task") {
+			return taskResult{}, nil
+		}
+		return taskResult{}, err
+	}
+	if t.IsRunning || t.IsSuccessful || strings.HasPrefix(t.ExitStatus, "WARNINGS") {
+		return taskResult{running: t.IsRunning}, nil
+	}
+	return taskResult{failure: strings.TrimSpace(t.ExitStatus + x.lastLogLine(ctx, t))}, nil
+}
+
+// lastLogLine are the last lines of a task's log that its exit status does not tell.
+func (x *Hypervisor) lastLogLine(ctx context.Context, t *pve.Task) string {
+	const lines = 200
+	log, err := t.Log(ctx, 0, lines)
+	if err != nil {
+		return ""
+	}
+	for n := len(log) - 1; n >= 0; n-- {
+		line := strings.TrimSpace(log[n])
+		if line != "" && !strings.HasPrefix(line, "TASK ") && line != t.ExitStatus {
+			return " (" + line + ")"
+		}
+	}
+	return ""
+}
