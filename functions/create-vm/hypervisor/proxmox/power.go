@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 )
 
-// powerState is the state of a virtual machine's power.
+// powerState is the current state of a virtual machine.
 type powerState struct {
 	Status    string `json:"status"`
 	QMPStatus string `json:"qmpstatus"`
@@ -21,13 +21,14 @@ type powerState struct {
 	CPUs      int32  `json:"cpus"`
 }
 
+// readPower reads the current state of a virtual machine.
 func (x *Hypervisor) readPower(ctx context.Context, vm *virtualMachine) (p powerState, err error) {
 	return p, x.client.Get(ctx, vm.path()+"/status/current", &p)
 }
 
-// reconcilePower brings a virtual machine that exists a step towards what is wanted, and
-// tells what it is.
-func (x *Hypervisor) reconcilePower(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) (hypervisor.State, error) {
+// updateMachine takes one step towards the desired state of a virtual machine that exists: it
+// changes its configuration, then its power.
+func (x *Hypervisor) updateMachine(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) (hypervisor.State, error) {
 	if t, err := x.applyChanges(ctx, m, want, vm); err != nil || t != nil {
 		return x.startedState(m, vm, t), err
 	}
@@ -35,35 +36,37 @@ func (x *Hypervisor) reconcilePower(ctx context.Context, m *v1alpha1.Machine, wa
 	if err != nil {
 		return hypervisor.State{}, err
 	}
-	s := taskState(m, nil)
-	s.VMName, s.NodeName, s.Reason, s.Handover = nameOf(m, vm), vm.node, "", want.Handover
+	s := x.startedState(m, vm, nil)
 	running := p.Status == pve.StatusVirtualMachineRunning
-	stop := running && m.Spec.PowerState == v1alpha1.PowerStopped
-	restart := m.Spec.RestartToken != m.Status.RestartToken
-	s.RestartToken = m.Spec.RestartToken
-	switch {
-	case stop, running && restart:
-		t, err := x.shutdown(ctx, vm)
-		begun := x.startedState(m, vm, taskOf(actionStop, t))
-		begun.RestartToken, begun.Handover = m.Spec.RestartToken, want.Handover
-		return begun, err
-	case running:
+	if action := decidePower(m, running); action != "" {
+		t, err := x.changePower(ctx, vm, action)
+		s = x.startedState(m, vm, t)
+		s.RestartToken, s.Handover = m.Spec.RestartToken, want.Handover
+		return s, err
+	}
+	s.Reason, s.RestartToken, s.Handover = "", m.Spec.RestartToken, want.Handover
+	if running {
 		x.observeRunning(ctx, want, vm, p, &s)
-	case m.Spec.PowerState == v1alpha1.PowerStopped:
+	} else {
 		s.Phase, s.Reason, s.Message = v1alpha1.MachineStopped, "Stopped", "the machine is off, as spec.powerState asks"
-	default:
-		if err := x.filterMACs(ctx, vm); err != nil {
-			return hypervisor.State{}, err
-		}
-		t, err := x.vmClient(vm).Start(ctx)
-		begun := x.startedState(m, vm, taskOf(actionStart, t))
-		begun.RestartToken, begun.Handover = m.Spec.RestartToken, want.Handover
-		return begun, err
 	}
 	return s, nil
 }
 
-// observeRunning tells what is to be told of a machine that is on.
+// changePower starts or stops a virtual machine, and returns the task.
+func (x *Hypervisor) changePower(ctx context.Context, vm *virtualMachine, action string) (*v1alpha1.ProviderTask, error) {
+	if action == actionStop {
+		t, err := x.shutdown(ctx, vm)
+		return taskOf(action, t), err
+	}
+	if err := x.filterMACs(ctx, vm); err != nil {
+		return nil, err
+	}
+	t, err := x.vmClient(vm).Start(ctx)
+	return taskOf(action, t), err
+}
+
+// observeRunning adds the state of a virtual machine that runs.
 func (x *Hypervisor) observeRunning(ctx context.Context, want hypervisor.Desired, vm *virtualMachine, p powerState, s *hypervisor.State) {
 	s.Phase = v1alpha1.MachineRunning
 	if p.QMPStatus == pve.StatusVirtualMachinePaused {
@@ -77,8 +80,7 @@ func (x *Hypervisor) observeRunning(ctx context.Context, want hypervisor.Desired
 	s.GuestAddresses = x.addresses(ctx, vm)
 }
 
-// addresses are those that the guest's agent reports. A guest without one reports
-// nothing.
+// addresses returns the addresses that the guest agent reports, and none without an agent.
 func (x *Hypervisor) addresses(ctx context.Context, vm *virtualMachine) []string {
 	interfaces, err := x.vmClient(vm).AgentGetNetworkIFaces(ctx)
 	if err != nil {
@@ -96,10 +98,11 @@ func (x *Hypervisor) addresses(ctx context.Context, vm *virtualMachine) []string
 	return found
 }
 
-// shutdown asks the guest to shut down, and cuts its power where it does not.
+// shutdown asks the guest to shut down. Proxmox VE cuts the power if the guest has not done so
+// after two minutes.
 func (x *Hypervisor) shutdown(ctx context.Context, vm *virtualMachine) (*pve.Task, error) {
-	const patience = 120
+	const timeout = 120
 	var upid pve.UPID
-	err := x.client.Post(ctx, vm.path()+"/status/shutdown", map[string]any{"forceStop": 1, "timeout": patience}, &upid)
+	err := x.client.Post(ctx, vm.path()+"/status/shutdown", map[string]any{"forceStop": 1, "timeout": timeout}, &upid)
 	return pve.NewTask(upid, x.client), err
 }

@@ -12,65 +12,64 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// Hypervisor makes virtual machines on a cluster of Proxmox VE. It lives for one
-// delivery: what it has begun is in the machine's status.
+// Hypervisor creates virtual machines on a cluster of Proxmox VE. It exists for one delivery: the
+// task that it has started is in the Machine's status.
 type Hypervisor struct {
 	home     *kube.Client
 	client   *pve.Client
 	provider *v1alpha1.MachineProvider
 	options  v1alpha1.ProxmoxOptions
 	defaults v1alpha1.ProviderDefaults
-	// namespace is where claims of VMIDs are.
+	// namespace is the namespace of the Leases that claim VMIDs.
 	namespace string
 }
 
-// Ensure implements hypervisor.
+// Ensure implements hypervisor.Interface.
 func (x *Hypervisor) Ensure(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired) (hypervisor.State, error) {
 	s, err := x.ensure(ctx, m, want)
 	return s, x.asUserError(err)
 }
 
+// ensure reads the state, decides the step, and takes it.
 func (x *Hypervisor) ensure(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired) (hypervisor.State, error) {
 	recorded := m.Status.Task
 	busy, failed := x.awaitTask(ctx, m)
 	if busy {
 		return taskState(m, m.Status.Task), nil
 	}
-	exists, full := isAlreadyExists(recorded, failed), isOutOfMemory(m, recorded, failed)
-	if failed != nil && !full && !exists {
+	failure := classifyFailure(m, recorded, failed)
+	if failure == failureFinal {
 		return hypervisor.State{}, failed
 	}
 	vm, all, err := x.find(ctx, m)
 	if err != nil {
 		return hypervisor.State{}, err
 	}
-	if exists && vm == nil {
-		return hypervisor.State{}, failed
-	}
-	if full && vm != nil {
-		return x.moveToOtherHost(ctx, m, want, vm, failed)
-	}
-	if vm == nil {
+	switch decideStep(vm, failure) {
+	case stepCreate:
 		return x.createMachine(ctx, m, want, all)
-	}
-	switch lock := vm.config["lock"]; lock {
-	case "":
-		return x.reconcilePower(ctx, m, want, vm)
-	case actionCreate, actionClone:
+	case stepMove:
+		return x.moveToOtherHost(ctx, m, want, vm, failed)
+	case stepWait:
+		lock := vm.config["lock"]
 		return taskState(m, &v1alpha1.ProviderTask{ID: fmt.Sprintf("VM %d is locked (%s)", vm.id, lock), Action: lock}), nil
+	case stepObserve:
+		return x.observeLocked(ctx, m, want, vm)
+	case stepUpdate:
+		return x.updateMachine(ctx, m, want, vm)
 	default:
-		return x.observeLocked(ctx, m, want, vm, lock)
+		return hypervisor.State{}, failed
 	}
 }
 
 // observeLocked observes a virtual machine that Proxmox VE has locked, for a backup for example.
-// It runs on meanwhile, but Proxmox VE refuses every change until the lock is gone.
-func (x *Hypervisor) observeLocked(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine, lock string) (hypervisor.State, error) {
+// The virtual machine keeps running, but Proxmox VE refuses every change.
+func (x *Hypervisor) observeLocked(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) (hypervisor.State, error) {
 	p, err := x.readPower(ctx, vm)
 	if err != nil {
 		return hypervisor.State{}, err
 	}
-	s := taskState(m, nil)
+	s, lock := taskState(m, nil), vm.config["lock"]
 	s.VMName, s.NodeName, s.Reason = nameOf(m, vm), vm.node, ""
 	running := p.Status == pve.StatusVirtualMachineRunning
 	if running {
@@ -91,8 +90,8 @@ func (x *Hypervisor) observeLocked(ctx context.Context, m *v1alpha1.Machine, wan
 	return s, nil
 }
 
-// moveToOtherHost takes away a virtual machine that has never been on, since its host has
-// too little memory for it, if another host has enough.
+// moveToOtherHost deletes a virtual machine that has never run, because its host has too little
+// memory for it, if another host has enough. The next call creates it there.
 func (x *Hypervisor) moveToOtherHost(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine, failed error) (hypervisor.State, error) {
 	all, err := x.readInventory(ctx)
 	if err != nil {

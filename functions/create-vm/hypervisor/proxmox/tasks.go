@@ -27,21 +27,8 @@ const (
 	actionDeleteCD  = "delete-cd"
 )
 
-// isAlreadyExists reports whether a task has failed because what it had to make exists. That is no
-// failure where it is the machine's own, after an answer that was lost.
-func isAlreadyExists(recorded *v1alpha1.ProviderTask, failed error) bool {
-	f, isFault := reconcile.AsUserError(failed)
-	return isFault && recorded != nil && (recorded.Action == actionCreate || recorded.Action == actionClone) && strings.Contains(f.Message, "already exists")
-}
-
-// isOutOfMemory reports whether the first start of a machine has failed for want of memory.
-func isOutOfMemory(m *v1alpha1.Machine, recorded *v1alpha1.ProviderTask, failed error) bool {
-	f, isFault := reconcile.AsUserError(failed)
-	return isFault && f.Reason == reasonInsufficient && recorded != nil && recorded.Action == actionStart && m.Status.Phase == v1alpha1.MachineCreating
-}
-
-// awaitTask looks a recorded task up, and reports whether it still runs. It forgets
-// one that has ended, and returns a fault for one that has failed.
+// awaitTask reads the task that is recorded in a Machine, and reports whether it still runs. It
+// removes a task that has ended from the status, and returns the error of one that has failed.
 func (x *Hypervisor) awaitTask(ctx context.Context, m *v1alpha1.Machine) (busy bool, err error) {
 	recorded := m.Status.Task
 	if recorded == nil {
@@ -55,8 +42,8 @@ func (x *Hypervisor) awaitTask(ctx context.Context, m *v1alpha1.Machine) (busy b
 	return false, taskError(recorded.Action, t.failure)
 }
 
-// taskError says what a failed task means. Failures that leave things as they were
-// wanted mean nothing.
+// taskError returns the error of a failed task. It returns nil for a failure that leaves the
+// desired state.
 func taskError(action, failure string) error {
 	harmless := map[string]string{
 		actionDownload: "refusing to override existing file", actionStart: "already running",
@@ -71,16 +58,17 @@ func taskError(action, failure string) error {
 			reason = reasonInsufficient
 		}
 	}
-	f := reconcile.UserError{Reason: reason, Message: fmt.Sprintf("Proxmox VE could not %s the virtual machine: %s", action, failure)}
+	problem := reconcile.UserError{Reason: reason, Message: fmt.Sprintf("Proxmox VE could not %s the virtual machine: %s", action, failure)}
 	if reason == reasonInsufficient {
-		return f
+		return problem
 	}
-	return hypervisor.RetriedUserError{UserError: f}
+	return hypervisor.RetriedUserError{UserError: problem}
 }
 
+// reasonInsufficient is the reason of a Machine that no host has room for.
 const reasonInsufficient = "InsufficientResources"
 
-// taskState is what is seen of a machine that a task works on.
+// taskState returns the state of a machine that a task works on, as far as it is recorded.
 func taskState(m *v1alpha1.Machine, t *v1alpha1.ProviderTask) hypervisor.State {
 	s := hypervisor.State{
 		Phase: v1alpha1.MachineCreating, Reason: "Provisioning", Polled: true, ProviderID: m.Status.ProviderID, VMName: m.Status.VMName, NodeName: m.Status.NodeName,
@@ -105,7 +93,7 @@ func taskState(m *v1alpha1.Machine, t *v1alpha1.ProviderTask) hypervisor.State {
 	return s
 }
 
-// taskOf is a task for a machine's status. Some calls that start one name none.
+// taskOf returns a task for a Machine's status. Some calls start a task without an ID.
 func taskOf(action string, t *pve.Task) *v1alpha1.ProviderTask {
 	if t == nil {
 		return &v1alpha1.ProviderTask{ID: hypervisor.UnnamedTask, Action: action}
@@ -113,12 +101,14 @@ func taskOf(action string, t *pve.Task) *v1alpha1.ProviderTask {
 	return &v1alpha1.ProviderTask{ID: string(t.UPID), Action: action}
 }
 
+// startedState returns the state of a machine after a task was started for its virtual machine.
 func (x *Hypervisor) startedState(m *v1alpha1.Machine, vm *virtualMachine, t *v1alpha1.ProviderTask) hypervisor.State {
 	s := taskState(m, t)
 	s.VMName, s.NodeName = nameOf(m, vm), vm.node
 	return s
 }
 
+// nameOf returns the name of a virtual machine, or that of its Machine.
 func nameOf(m *v1alpha1.Machine, vm *virtualMachine) string {
 	if vm.config["name"] != "" {
 		return vm.config["name"]
