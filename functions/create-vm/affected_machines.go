@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/network"
 )
@@ -24,8 +26,10 @@ func (f *function) affectedMachines(ctx context.Context, in event.Event, ref eve
 		return f.machinesWaitingForNetwork(ctx, in, ref)
 	case causeNamespace:
 		return f.selectMachines(ctx, ref.Namespace, func(m *v1alpha1.Machine) bool { return network.Missing(m.Status.Conditions) })
-	default:
+	case causeClaim:
 		return f.machineOfVolumeClaim(ctx, in, ref)
+	default:
+		return nil, events.Permanent(fmt.Errorf("reconcile %s %s/%s: %s has nothing to do for this kind: correct the filter of its Trigger", ref.Kind, ref.Namespace, ref.Name, hypervisor.FunctionName))
 	}
 }
 
@@ -33,11 +37,11 @@ func (f *function) affectedMachines(ctx context.Context, in event.Event, ref eve
 // NetworkConfiguration or NetworkNamespace may affect.
 func (f *function) machinesWaitingForNetwork(ctx context.Context, in event.Event, ref events.Ref) ([]string, error) {
 	nc := &v1alpha1.NetworkConfiguration{}
-	there, err := f.readCarried(ctx, in, ref, nc)
+	there, err := f.readObject(ctx, in, ref, nc)
 	switch {
 	case err != nil:
 		return nil, err
-	case there && (isUnanswered(nc) || isLeft(nc)):
+	case there && (isNew(nc) || isReleased(nc)):
 		return nil, nil
 	case there && isOwn(nc):
 		return []string{ref.Name}, nil
@@ -52,7 +56,7 @@ func (f *function) machinesWaitingForNetwork(ctx context.Context, in event.Event
 		}
 	}
 	return f.selectMachines(ctx, ref.Namespace, func(m *v1alpha1.Machine) bool {
-		return slices.ContainsFunc(networksOf(m), func(n v1alpha1.MachineNetwork) bool { return n.NetworkName == ref.Name })
+		return slices.ContainsFunc(machineNetworks(m), func(n v1alpha1.MachineNetwork) bool { return n.NetworkName == ref.Name })
 	})
 }
 
@@ -60,7 +64,7 @@ func (f *function) machinesWaitingForNetwork(ctx context.Context, in event.Event
 // deleted.
 func (f *function) machineOfVolumeClaim(ctx context.Context, in event.Event, ref events.Ref) ([]string, error) {
 	claim := &corev1.PersistentVolumeClaim{}
-	there, err := f.readCarried(ctx, in, ref, claim)
+	there, err := f.readObject(ctx, in, ref, claim)
 	if err != nil {
 		return nil, err
 	}
@@ -76,9 +80,9 @@ func (f *function) machineOfVolumeClaim(ctx context.Context, in event.Event, ref
 	return []string{name}, nil
 }
 
-// readCarried reads an object from an event that carries it, or else from the API server, and
+// readObject reads an object from an event that carries it, or else from the API server, and
 // reports whether it exists.
-func (f *function) readCarried(ctx context.Context, in event.Event, ref events.Ref, into kube.Object) (bool, error) {
+func (f *function) readObject(ctx context.Context, in event.Event, ref events.Ref, into kube.Object) (bool, error) {
 	if events.IsDelete(in.Type()) {
 		return false, nil
 	}
@@ -92,9 +96,9 @@ func (f *function) readCarried(ctx context.Context, in event.Event, ref events.R
 	return err == nil, err
 }
 
-// selectMachines returns the names of the Machines of a namespace that wanted accepts. It
+// selectMachines returns the names of the Machines of a namespace that match accepts. It
 // leaves out Machines that run, because they wait for nothing and may be many.
-func (f *function) selectMachines(ctx context.Context, namespace string, wanted func(*v1alpha1.Machine) bool) ([]string, error) {
+func (f *function) selectMachines(ctx context.Context, namespace string, match func(*v1alpha1.Machine) bool) ([]string, error) {
 	list := &v1alpha1.MachineList{}
 	waiting := metav1.ListOptions{FieldSelector: "status.phase!=" + string(v1alpha1.MachineRunning)}
 	if err := f.kube.ListPage(ctx, namespace, waiting, list); err != nil {
@@ -102,7 +106,7 @@ func (f *function) selectMachines(ctx context.Context, namespace string, wanted 
 	}
 	var names []string
 	for i := range list.Items {
-		if wanted(&list.Items[i]) {
+		if match(&list.Items[i]) {
 			names = append(names, list.Items[i].Name)
 		}
 	}

@@ -156,7 +156,7 @@ func (s *stand) stuck(name string) {
 	other.Spec.Description = unserved
 	s.create(other)
 	s.create(inNetworks(name, "lan-a", "lan-b"))
-	s.until(name, "waits for an address", ready(reasonWaiting))
+	s.until(name, "waits for an address", ready(reasonWaitingForAddress))
 	s.untilNetwork("lan-b", "is used", func(nc *v1alpha1.NetworkConfiguration) bool {
 		return nc != nil && slices.Contains(nc.Finalizers, v1alpha1.FinalizerUsedBy+name)
 	})

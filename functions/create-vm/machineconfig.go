@@ -20,7 +20,7 @@ import (
 // waits for its machine configuration.
 const reasonWaitingForMachineConfig = "WaitingForMachineConfig"
 
-// nextHandover decides what a hypervisor does with the machine configuration of a node:
+// decideHandover decides what a hypervisor does with the machine configuration of a node:
 //
 //	not a node of a cluster                        nothing
 //	the node has it, and the hypervisor may too    take
@@ -29,7 +29,7 @@ const reasonWaitingForMachineConfig = "WaitingForMachineConfig"
 //
 // A virtual machine whose disk is created again must find no configuration: a control plane
 // would join etcd before its earlier member has left.
-func nextHandover(m *v1alpha1.Machine) hypervisor.Handover {
+func decideHandover(m *v1alpha1.Machine) hypervisor.Handover {
 	removed := meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionMachineConfigRemoved)
 	switch {
 	case m.MachineConfigSecret() == "":
@@ -47,9 +47,9 @@ func nextHandover(m *v1alpha1.Machine) hypervisor.Handover {
 // WaitError if the configuration does not exist yet. If the virtual machine exists, and always
 // after the node has its configuration, the user data configures nothing.
 func (f *function) addMachineConfig(ctx context.Context, m *v1alpha1.Machine, want *hypervisor.Desired) error {
-	want.UserData, want.SecretUserData, want.Handover = hypervisor.EmptyUserData, true, nextHandover(m)
-	made := m.Status.VMName != ""
-	if m.Installed() || (made && want.Handover == hypervisor.HandoverNone) {
+	want.UserData, want.SecretUserData, want.Handover = hypervisor.EmptyUserData, true, decideHandover(m)
+	exists := m.Status.VMName != ""
+	if m.Installed() || (exists && want.Handover == hypervisor.HandoverNone) {
 		return nil
 	}
 	digest := m.Annotations[v1alpha1.AnnotationMachineConfig]

@@ -47,7 +47,7 @@ func TestNextHandover(t *testing.T) {
 			for _, change := range tc.changes {
 				change(m)
 			}
-			if got := nextHandover(m); got != tc.want {
+			if got := decideHandover(m); got != tc.want {
 				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
 			}
 		})
@@ -106,7 +106,7 @@ func held(t *testing.T, at func(*rig) *site) {
 			t.Errorf("%s (%s): the node found %q, want %q", name, w.harm, got, first)
 		}
 		r.installed(m)
-		m = r.drive(name, w, "has its configuration taken away", func(m *v1alpha1.Machine) bool { return running(m) && nextHandover(m) == hypervisor.HandoverNone })
+		m = r.drive(name, w, "has its configuration taken away", func(m *v1alpha1.Machine) bool { return running(m) && decideHandover(m) == hypervisor.HandoverNone })
 		if err := r.kube.Get(r.Context(), r.namespace, m.MachineConfigSecret(), &corev1.Secret{}); !kube.NotFound(err) {
 			t.Errorf("%s (%s): the Secret is left: %v", name, w.harm, err)
 		}

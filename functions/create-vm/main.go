@@ -1,4 +1,4 @@
-// Create-vm makes the virtual machine of each Machine on the hypervisor of its
+// Create-vm creates the virtual machine of each Machine on the hypervisor of its
 // MachineProvider: layer 3 of the stack.
 package main
 
@@ -22,7 +22,7 @@ func main() {
 		}
 		f := &function{
 			kube: client, connect: connectBackends(backends, hypervisor.Environment{Home: client, Credentials: hypervisor.Credentials{Home: client, Namespaces: hypervisor.CredentialsNamespaces(os.Getenv)}, Namespace: kube.Namespace(os.Getenv)}),
-			local: kubevirt.Local(client), images: allowedImages(os.Getenv), optionalPools: networkpool.Optional(os.Getenv), now: time.Now, patience: 5 * time.Second,
+			local: kubevirt.Local(client), images: allowedImages(os.Getenv), optionalPools: networkpool.Optional(os.Getenv), now: time.Now, installTimeout: 5 * time.Second,
 		}
 		return f.handle, nil
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/network"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // isDeletingInUse reports whether a NetworkConfiguration is being deleted while machines use
@@ -19,15 +20,15 @@ func isDeletingInUse(nc *v1alpha1.NetworkConfiguration) bool {
 	return nc.DeletionTimestamp != nil && len(network.Users(nc)) > 0
 }
 
-// isLeft reports whether a NetworkConfiguration is a machine's own which the machine no longer
-// uses. Only its end is an event for the machine.
-func isLeft(nc *v1alpha1.NetworkConfiguration) bool {
+// isReleased reports whether a NetworkConfiguration is a machine's own and the machine has
+// released it. Only its deletion matters to the machine.
+func isReleased(nc *v1alpha1.NetworkConfiguration) bool {
 	return isOwn(nc) && len(network.Users(nc)) == 0
 }
 
-// explainDeletion writes into a NetworkConfiguration that is being deleted which machines it
+// explainNetworkDeletion writes into a NetworkConfiguration that is being deleted which machines it
 // waits for. It removes the finalizers of machines that do not exist.
-func (f *function) explainDeletion(ctx context.Context, in event.Event, ref events.Ref) error {
+func (f *function) explainNetworkDeletion(ctx context.Context, in event.Event, ref events.Ref) error {
 	nc := &v1alpha1.NetworkConfiguration{}
 	if events.IsDelete(in.Type()) || (events.Carried(in, nc) && !isDeletingInUse(nc)) {
 		return nil
@@ -52,14 +53,9 @@ func (f *function) explainDeletion(ctx context.Context, in event.Event, ref even
 	message := "waits for " + strings.Join(users, ", ") + " to be deleted"
 	s := &nc.Status
 	s.Phase, s.Status, s.Message, s.ObservedGeneration = v1alpha1.NetworkConfigurationDeleting, reason, message, nc.Generation
-	news := kube.SetReady(&s.Conditions, nc.Generation, false, reason, message)
-	if _, err := f.kube.PatchStatus(ctx, before, nc); err != nil {
-		return err
-	}
-	if news {
-		f.kube.Tell(ctx, nc, false, reason, message)
-	}
-	return nil
+	outcome := reconcile.SetReady(&s.Conditions, nc.Generation, false, reason, message)
+	_, err = reconcile.PatchStatus(ctx, f.kube, before, nc, string(s.Phase), outcome)
+	return err
 }
 
 // releaseForDeletedMachines removes the finalizers of machines that do not exist from a

@@ -13,8 +13,8 @@ import (
 )
 
 // withoutMachine returns the guests whose Machine does not exist. The guests have to be listed
-// before the Machines, because a Machine is there before its virtual machine is made, and
-// until after it is removed.
+// before the Machines, because a Machine exists before its virtual machine is created and until
+// after it is removed.
 func withoutMachine(guests []v1alpha1.Orphan, machines []v1alpha1.Machine) (found []v1alpha1.Orphan) {
 	exists := map[string]bool{}
 	for i := range machines {
@@ -28,19 +28,19 @@ func withoutMachine(guests []v1alpha1.Orphan, machines []v1alpha1.Machine) (foun
 	return found
 }
 
-// setOrphans writes into a MachineProvider's status what a check for orphans has shown at
-// a time. It reports whether users want to be told.
-func setOrphans(p *v1alpha1.MachineProvider, i inspection, machines []v1alpha1.Machine, now time.Time) (news bool) {
+// setOrphans writes the result of a check for orphans at a time into a MachineProvider's status.
+// It reports whether the condition has changed, so that an Event is recorded.
+func setOrphans(p *v1alpha1.MachineProvider, i inspection, machines []v1alpha1.Machine, now time.Time) (changed bool) {
 	s := &p.Status
 	if p.Spec.Shared {
 		s.Orphans, s.OrphanCount = nil, 0
 		meta.RemoveStatusCondition(&s.Conditions, v1alpha1.ConditionOrphansFound)
 		return false
 	}
-	if i.unlisted != nil {
-		message := stableMessage(i.unlisted)
-		if f, ok := asUserError(i.unlisted); ok {
-			message = f.Message
+	if i.listError != nil {
+		message := stableMessage(i.listError)
+		if problem, ok := asUserError(i.listError); ok {
+			message = problem.Message
 		}
 		meta.SetStatusCondition(&s.Conditions, metav1.Condition{
 			Type: v1alpha1.ConditionOrphansFound, Status: metav1.ConditionUnknown, ObservedGeneration: p.Generation,

@@ -9,6 +9,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // addProviderFinalizer adds the finalizer to a MachineProvider that lacks it.
@@ -40,7 +41,7 @@ func (f *function) confirmProvider(ctx context.Context, m *v1alpha1.Machine, nam
 	if _, err := f.kube.Patch(ctx, before, m); err != nil {
 		return err
 	}
-	return fmt.Errorf("make machine %s/%s: MachineProvider %s is being deleted", m.Namespace, m.Name, name)
+	return fmt.Errorf("create machine %s/%s: MachineProvider %s is being deleted", m.Namespace, m.Name, name)
 }
 
 // releaseProvider removes the finalizer of a MachineProvider that is being deleted once no
@@ -64,14 +65,10 @@ func (f *function) releaseProvider(ctx context.Context, p *v1alpha1.MachineProvi
 	}
 	p.Status.ObservedGeneration, p.Status.MachineCount = p.Generation, countMachines(machines.Items, p.Name)
 	message := "waits for " + enumerate(users) + " to be deleted"
-	news := kube.SetReady(&p.Status.Conditions, p.Generation, false, "InUse", message)
-	if _, err := f.kube.PatchStatus(ctx, before, p); err != nil {
-		return err
-	}
-	if news {
-		f.kube.Tell(ctx, p, true, "InUse", message)
-	}
-	return nil
+	outcome := reconcile.SetReady(&p.Status.Conditions, p.Generation, false, "InUse", message)
+	outcome.Warning = true
+	_, err := reconcile.PatchStatus(ctx, f.kube, before, p, string(p.Status.Phase), outcome)
+	return err
 }
 
 // usersOf returns the names of the Machines that use a MachineProvider, sorted.

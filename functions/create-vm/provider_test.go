@@ -55,7 +55,7 @@ func TestDefaultProvider(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p, err := defaultProvider(tc.items)
+			p, err := chooseDefault(tc.items)
 			f, _ := asUserError(err)
 			if f.Reason != tc.why || !strings.Contains(f.Message, tc.says) || (err == nil && p.Name != tc.want) {
 				t.Errorf("%s: got %v, %v", tc.reason, p, err)
@@ -101,11 +101,11 @@ func TestAllowedNamespaces(t *testing.T) {
 		if flt, _ := asUserError(err); (flt.Reason == "MachineProviderNotAllowed") != tc.refused || (err != nil) != tc.refused {
 			t.Errorf("%s: %s: %v", name, tc.reason, err)
 		}
-		_, alone := f.defaultFor(t.Context(), namespace, []v1alpha1.MachineProvider{p})
+		_, alone := f.defaultProvider(t.Context(), namespace, []v1alpha1.MachineProvider{p})
 		if (alone != nil) != tc.refused {
 			t.Errorf("%s: as the only provider: %v", name, alone)
 		}
-		chosen, err := f.defaultFor(t.Context(), namespace, []v1alpha1.MachineProvider{p, open})
+		chosen, err := f.defaultProvider(t.Context(), namespace, []v1alpha1.MachineProvider{p, open})
 		if tc.refused && (err != nil || chosen.Name != "open") {
 			t.Errorf("%s: beside one that is for every namespace: %v, %v", name, chosen, err)
 		}

@@ -18,16 +18,16 @@ import (
 // ownInterface is the interface of a machine that says nothing about networks.
 const ownInterface = "eth0"
 
-// networksOf returns the interfaces that a machine asks for.
-func networksOf(m *v1alpha1.Machine) []v1alpha1.MachineNetwork {
+// machineNetworks returns the interfaces that a machine asks for.
+func machineNetworks(m *v1alpha1.Machine) []v1alpha1.MachineNetwork {
 	if len(m.Spec.Networks) > 0 {
 		return m.Spec.Networks
 	}
 	return []v1alpha1.MachineNetwork{{Name: ownInterface, NetworkName: m.Name}}
 }
 
-// macOf returns the MAC address of an interface of a machine.
-func macOf(m *v1alpha1.Machine, n v1alpha1.MachineNetwork) string {
+// interfaceMAC returns the MAC address of an interface of a machine.
+func interfaceMAC(m *v1alpha1.Machine, n v1alpha1.MachineNetwork) string {
 	if n.MACAddress != "" {
 		return n.MACAddress.Normalized()
 	}
@@ -42,7 +42,7 @@ func ownConfiguration(m *v1alpha1.Machine, networkNamespace string) *v1alpha1.Ne
 	if cluster := m.Labels[v1alpha1.LabelClusterName]; cluster != "" {
 		labels[v1alpha1.LabelClusterName] = cluster
 	}
-	n := networksOf(m)[0]
+	n := machineNetworks(m)[0]
 	return &v1alpha1.NetworkConfiguration{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: m.Namespace, Name: m.Name, Labels: labels,
@@ -52,7 +52,7 @@ func ownConfiguration(m *v1alpha1.Machine, networkNamespace string) *v1alpha1.Ne
 		Spec: v1alpha1.NetworkConfigurationSpec{
 			NetworkNamespaceName: networkNamespace,
 			ClusterIdentifier:    m.Labels[v1alpha1.LabelClusterID],
-			NetworkInterfaces:    []v1alpha1.InterfaceSpec{{Name: n.Name, MACAddress: v1alpha1.MACAddress(macOf(m, n))}},
+			NetworkInterfaces:    []v1alpha1.InterfaceSpec{{Name: n.Name, MACAddress: v1alpha1.MACAddress(interfaceMAC(m, n))}},
 		},
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -32,7 +31,7 @@ func (u networkError) Unwrap() error { return u.UserError }
 // other networks.
 func (f *function) ensureNetworks(ctx context.Context, m *v1alpha1.Machine) ([]hypervisor.NIC, error) {
 	var configurations []*v1alpha1.NetworkConfiguration
-	for _, n := range networksOf(m) {
+	for _, n := range machineNetworks(m) {
 		nc, err := f.configurationOf(ctx, m, n)
 		if err != nil {
 			return nil, err
@@ -40,15 +39,15 @@ func (f *function) ensureNetworks(ctx context.Context, m *v1alpha1.Machine) ([]h
 		configurations = append(configurations, nc)
 	}
 	var nics []hypervisor.NIC
-	for i, n := range networksOf(m) {
+	for i, n := range machineNetworks(m) {
 		nc := configurations[i]
 		name, err := f.publishInterface(ctx, m, n, nc)
 		if err != nil {
 			return nil, err
 		}
-		joined, why, failed := interfaceFromStatus(nc, n, name, macOf(m, n))
+		joined, why, failed := interfaceFromStatus(nc, n, name, interfaceMAC(m, n))
 		if why != "" && m.Status.VMName == "" {
-			if err := f.leaveDeletedNetworks(ctx, m, configurations); err != nil {
+			if err := f.releaseDeletedNetworks(ctx, m, configurations); err != nil {
 				return nil, err
 			}
 		}
@@ -56,7 +55,7 @@ func (f *function) ensureNetworks(ctx context.Context, m *v1alpha1.Machine) ([]h
 		case failed:
 			return nil, networkError{reconcile.UserError{Reason: "NetworkFailed", Message: why}, nc.Name}
 		case why != "":
-			return nil, reconcile.WaitError{Reason: reasonWaiting, Message: why}
+			return nil, reconcile.WaitError{Reason: reasonWaitingForAddress, Message: why}
 		}
 		if err := f.checkBridge(ctx, nc, joined); err != nil {
 			return nil, err
@@ -78,30 +77,14 @@ func (f *function) checkBridge(ctx context.Context, nc *v1alpha1.NetworkConfigur
 		return err
 	}
 	if why := pools.CheckBridge(n.Bridge, n.VLAN); why != "" {
-		return networkError{reconcile.UserError{Reason: reasonBridge, Message: fmt.Sprintf("NetworkConfiguration %s: %s", nc.Name, why)}, nc.Name}
+		return networkError{reconcile.UserError{Reason: reasonBridgeNotAllowed, Message: fmt.Sprintf("NetworkConfiguration %s: %s", nc.Name, why)}, nc.Name}
 	}
 	return nil
 }
 
-// reasonBridge is the reason of a Machine whose NetworkConfiguration names a bridge that no
+// reasonBridgeNotAllowed is the reason of a Machine whose NetworkConfiguration names a bridge that no
 // NetworkPool lists.
-const reasonBridge = "BridgeNotAllowed"
-
-// requeueForPools reconciles the Machines that wait for a NetworkPool to list a bridge.
-func (f *function) requeueForPools(ctx context.Context) error {
-	list := &v1alpha1.MachineList{}
-	if err := f.kube.List(ctx, "", "", list); err != nil {
-		return err
-	}
-	var problems []error
-	for _, m := range list.Items {
-		if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady); c == nil || c.Reason != reasonBridge {
-			continue
-		}
-		problems = append(problems, kube.OnConflict(func() error { return f.reconcileMachine(ctx, m.Namespace, m.Name, causeResync) }))
-	}
-	return errors.Join(problems...)
-}
+const reasonBridgeNotAllowed = "BridgeNotAllowed"
 
 // publishInterface writes into a NetworkConfiguration that a machine uses it, and the MAC
 // address of an interface unless the NetworkConfiguration is the machine's own. It returns the
@@ -122,14 +105,14 @@ func (f *function) publishInterface(ctx context.Context, m *v1alpha1.Machine, n 
 	return name, err
 }
 
-// leaveDeletedNetworks releases the networks that are being deleted while the machine waits
+// releaseDeletedNetworks releases the networks that are being deleted while the machine waits
 // for others and so has no virtual machine.
-func (f *function) leaveDeletedNetworks(ctx context.Context, m *v1alpha1.Machine, configurations []*v1alpha1.NetworkConfiguration) error {
+func (f *function) releaseDeletedNetworks(ctx context.Context, m *v1alpha1.Machine, configurations []*v1alpha1.NetworkConfiguration) error {
 	for _, nc := range configurations {
 		if nc.DeletionTimestamp == nil {
 			continue
 		}
-		if err := f.leaveNetwork(ctx, m, nc); err != nil {
+		if err := f.releaseNetwork(ctx, m, nc); err != nil {
 			return err
 		}
 	}
@@ -161,7 +144,7 @@ func (f *function) createConfiguration(ctx context.Context, m *v1alpha1.Machine)
 		return false
 	}
 	nc, err := f.ensureOwnConfiguration(ctx, m)
-	return err == nil && isUnanswered(nc)
+	return err == nil && isNew(nc)
 }
 
 // ensureOwnConfiguration returns the NetworkConfiguration of a machine without spec.networks,
@@ -186,9 +169,9 @@ func (f *function) ensureOwnConfiguration(ctx context.Context, m *v1alpha1.Machi
 	return nc, err
 }
 
-// isUnanswered reports whether a NetworkConfiguration is a machine's own and layer 2 has not
+// isNew reports whether a NetworkConfiguration is a machine's own and layer 2 has not
 // written its status yet, so that the machine need not reconcile.
-func isUnanswered(nc *v1alpha1.NetworkConfiguration) bool {
+func isNew(nc *v1alpha1.NetworkConfiguration) bool {
 	return isOwn(nc) && nc.DeletionTimestamp == nil && equality.Semantic.DeepEqual(nc.Status, v1alpha1.NetworkConfigurationStatus{})
 }
 
@@ -218,16 +201,16 @@ func checkUsable(m *v1alpha1.Machine, nc *v1alpha1.NetworkConfiguration) error {
 	}
 }
 
-// leaveNetworks removes a machine's interfaces from its networks, and returns what it still
+// releaseNetworks removes a machine's interfaces from its networks, and returns what it still
 // waits for.
-func (f *function) leaveNetworks(ctx context.Context, m *v1alpha1.Machine) (waitsFor string, err error) {
+func (f *function) releaseNetworks(ctx context.Context, m *v1alpha1.Machine) (waitsFor string, err error) {
 	configurations, err := f.configurationsUsedBy(ctx, m)
 	if err != nil {
 		return "", err
 	}
 	for i := range configurations {
 		nc := &configurations[i]
-		if err := f.leaveNetwork(ctx, m, nc); err != nil {
+		if err := f.releaseNetwork(ctx, m, nc); err != nil {
 			return "", err
 		}
 		if !metav1.IsControlledBy(nc, m) {
@@ -260,14 +243,14 @@ func (f *function) configurationsUsedBy(ctx context.Context, m *v1alpha1.Machine
 		return nil, err
 	}
 	return slices.DeleteFunc(list.Items, func(nc v1alpha1.NetworkConfiguration) bool {
-		named := slices.ContainsFunc(networksOf(m), func(n v1alpha1.MachineNetwork) bool { return n.NetworkName == nc.Name })
+		named := slices.ContainsFunc(machineNetworks(m), func(n v1alpha1.MachineNetwork) bool { return n.NetworkName == nc.Name })
 		return !named && !metav1.IsControlledBy(&nc, m) && !slices.Contains(network.Users(&nc), m.Name)
 	}), nil
 }
 
-// leaveNetwork removes a machine's interfaces from a network. A deleted machine of the same
+// releaseNetwork removes a machine's interfaces from a network. A deleted machine of the same
 // name leaves what the present one uses.
-func (f *function) leaveNetwork(ctx context.Context, m *v1alpha1.Machine, nc *v1alpha1.NetworkConfiguration) error {
+func (f *function) releaseNetwork(ctx context.Context, m *v1alpha1.Machine, nc *v1alpha1.NetworkConfiguration) error {
 	before := nc.DeepCopy()
 	if metav1.IsControlledBy(nc, m) || releaseInterfaces(nc, m) || m.DeletionTimestamp != nil {
 		network.Leave(nc, m.Name)

@@ -29,7 +29,7 @@ func TestUnanswered(t *testing.T) {
 	for name, tc := range cases {
 		nc := ownConfiguration(m, "net")
 		tc.change(nc)
-		if got := isUnanswered(nc); got != tc.want {
+		if got := isNew(nc); got != tc.want {
 			t.Errorf("%s: %s: got %t, want %t", name, tc.reason, got, tc.want)
 		}
 	}

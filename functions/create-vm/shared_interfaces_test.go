@@ -59,7 +59,7 @@ func TestSharedNetwork(t *testing.T) {
 		for i, m := range tc.machines {
 			s.create(m)
 			m = s.until(m.Name, "runs", running)
-			want[tc.want[i]] = macOf(m, m.Spec.Networks[0])
+			want[tc.want[i]] = interfaceMAC(m, m.Spec.Networks[0])
 			addresses[m.Status.IPAddresses[0]] = true
 		}
 		if diff := cmp.Diff(want, s.interfacesOf(name)); diff != "" {

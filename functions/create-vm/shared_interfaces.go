@@ -28,7 +28,7 @@ func sharedNames(machine, iface string) (plain, apart string) {
 // shared name otherwise. It takes over the interface of a deleted machine of the same name,
 // but never that of another machine.
 func (f *function) claimInterface(ctx context.Context, m *v1alpha1.Machine, n v1alpha1.MachineNetwork, nc *v1alpha1.NetworkConfiguration) (string, error) {
-	mac := macOf(m, n)
+	mac := interfaceMAC(m, n)
 	plain, apart := sharedNames(m.Name, n.Name)
 	for _, name := range []string{plain, apart, n.Name} {
 		if macIn(nc, name) == mac {
@@ -63,8 +63,8 @@ func (f *function) isUsedByOther(ctx context.Context, m *v1alpha1.Machine, netwo
 		return false, err
 	}
 	return slices.ContainsFunc(list.Items, func(other v1alpha1.Machine) bool {
-		return other.Name != m.Name && slices.ContainsFunc(networksOf(&other), func(n v1alpha1.MachineNetwork) bool {
-			return n.NetworkName == network && macOf(&other, n) == mac
+		return other.Name != m.Name && slices.ContainsFunc(machineNetworks(&other), func(n v1alpha1.MachineNetwork) bool {
+			return n.NetworkName == network && interfaceMAC(&other, n) == mac
 		})
 	}), nil
 }
@@ -106,13 +106,13 @@ func releaseInterfaces(nc *v1alpha1.NetworkConfiguration, m *v1alpha1.Machine) (
 // under any name.
 func isInterfaceOf(m *v1alpha1.Machine, s v1alpha1.InterfaceSpec) (of, shared bool) {
 	own := strings.TrimPrefix(s.Name, strings.ReplaceAll(m.Name, ".", "-")+"-")
-	named := slices.Clone(networksOf(m))
+	named := slices.Clone(machineNetworks(m))
 	for _, name := range []string{s.Name, own, own[:max(0, strings.LastIndex(own, "-"))]} {
 		named = append(named, v1alpha1.MachineNetwork{Name: name})
 	}
 	for _, n := range named {
 		plain, apart := sharedNames(m.Name, n.Name)
-		if s.MACAddress != "" && s.MACAddress.Normalized() == macOf(m, n) && slices.Contains([]string{plain, apart, n.Name}, s.Name) {
+		if s.MACAddress != "" && s.MACAddress.Normalized() == interfaceMAC(m, n) && slices.Contains([]string{plain, apart, n.Name}, s.Name) {
 			return true, s.Name != n.Name
 		}
 	}

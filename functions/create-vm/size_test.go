@@ -58,7 +58,7 @@ func TestResolve(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := resolve(tc.spec)
+			got, err := resolveSize(tc.spec)
 			var f reconcile.UserError
 			if errors.As(err, &f); f.Reason != tc.why {
 				t.Fatalf("%s: got %v, want %q", tc.reason, err, tc.why)

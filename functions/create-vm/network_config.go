@@ -48,7 +48,7 @@ func networkConfig(nics []hypervisor.NIC) (string, error) {
 // configuration.
 func describeStatic(n hypervisor.NIC, e map[string]any) {
 	e["dhcp4"], e["dhcp6"] = false, false
-	e["addresses"] = texts(n.Addresses)
+	e["addresses"] = formatPrefixes(n.Addresses)
 	for _, g := range n.Gateways {
 		if g.Is6() {
 			e["gateway6"] = g.String()
@@ -69,7 +69,7 @@ func describeLease(n hypervisor.NIC, e map[string]any) {
 	}
 }
 
-func texts(prefixes []netip.Prefix) []string {
+func formatPrefixes(prefixes []netip.Prefix) []string {
 	out := make([]string, len(prefixes))
 	for i, p := range prefixes {
 		out[i] = p.String()

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+// reconcileProvider refreshes the status of a MachineProvider on an event of resync or when
+// its spec has changed.
+func (f *function) reconcileProvider(ctx context.Context, name, cause string) error {
+	p := &v1alpha1.MachineProvider{}
+	if err := f.kube.Get(ctx, "", name, p); err != nil {
+		if kube.NotFound(err) {
+			return nil
+		}
+		return err
+	}
+	if p.DeletionTimestamp != nil {
+		return f.releaseProvider(ctx, p)
+	}
+	if err := f.addProviderFinalizer(ctx, p); err != nil {
+		return err
+	}
+	if cause != causeResync && p.Status.ObservedGeneration == p.Generation && !kube.AskedFor(p) {
+		return nil
+	}
+	before := p.DeepCopy()
+	i, err := f.inspect(ctx, p)
+	machines := &v1alpha1.MachineList{}
+	if err := f.kube.List(ctx, "", "", machines); err != nil {
+		return err
+	}
+	providers := &v1alpha1.MachineProviderList{}
+	if err := f.kube.List(ctx, "", "", providers); err != nil {
+		return err
+	}
+	setMachineGauges(machines.Items, providers.Items)
+	outcome := setProviderStatus(p, i.Health, countMachines(machines.Items, name), err)
+	orphansFound := err == nil && setOrphans(p, i, machines.Items, f.now())
+	if _, err := reconcile.PatchStatus(ctx, f.kube, before, p, string(p.Status.Phase), outcome); err != nil {
+		return err
+	}
+	if orphansFound {
+		c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionOrphansFound)
+		f.kube.Tell(ctx, p, true, c.Reason, c.Message)
+	}
+	return nil
+}
+
+// inspection is the observed state of a hypervisor.
+type inspection struct {
+	hypervisor.Health
+	// guests are the virtual machines that the stack created. listError is why they are unknown.
+	guests    []v1alpha1.Orphan
+	listError error
+	// removalCommand returns how an administrator removes a guest.
+	removalCommand func(id string) string
+}
+
+// inspect reads the state of the hypervisor of a provider. If the provider is new, it waits a
+// moment for a hypervisor that is being installed at the same time.
+func (f *function) inspect(ctx context.Context, p *v1alpha1.MachineProvider) (i inspection, err error) {
+	timeout := f.installTimeout
+	if p.Status.Phase != "" {
+		timeout = 0
+	}
+	const pause = 250 * time.Millisecond
+	_ = wait.PollUntilContextTimeout(ctx, pause, timeout, true, func(context.Context) (bool, error) {
+		i, err = f.inspectOnce(ctx, p)
+		_, isUserError := asUserError(err)
+		return err == nil || (isUserError && !errors.As(err, new(hypervisor.NotInstalledError))), nil
+	})
+	return i, err
+}
+
+// inspectOnce reads the state of the hypervisor of a provider, and lists its guests.
+func (f *function) inspectOnce(ctx context.Context, p *v1alpha1.MachineProvider) (i inspection, err error) {
+	h, err := f.connect(ctx, p)
+	if err != nil {
+		return i, err
+	}
+	i.Health, err = h.Inspect(ctx)
+	if lister, ok := h.(hypervisor.GuestLister); ok && err == nil && !p.Spec.Shared {
+		i.removalCommand = lister.RemovalCommand
+		i.guests, i.listError = lister.Guests(ctx)
+	}
+	return i, err
+}
+
+// countMachines returns the number of Machines on a MachineProvider.
+func countMachines(machines []v1alpha1.Machine, provider string) (n int32) {
+	for _, m := range machines {
+		if m.Status.Provider == provider {
+			n++
+		}
+	}
+	return n
+}
