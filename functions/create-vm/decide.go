@@ -9,6 +9,17 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
+// Causes of a reconcile: the kind of object that has changed, or resync.
+const (
+	causeMachine   = "Machine"
+	causeVM        = "VirtualMachine"
+	causeInstance  = "VirtualMachineInstance"
+	causeNetwork   = "NetworkConfiguration"
+	causeNamespace = "NetworkNamespace"
+	causeClaim     = "PersistentVolumeClaim"
+	causeResync    = "resync"
+)
+
 // What a delivery does with a Machine.
 const (
 	actionNone    = "none"

@@ -91,15 +91,3 @@ func configDigest(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
 }
-
-// setMachineConfigRemoved writes what a hypervisor has done with the machine configuration of
-// a node.
-func setMachineConfigRemoved(m *v1alpha1.Machine, done hypervisor.Handover) {
-	switch done {
-	case hypervisor.HandoverGive:
-		setCondition(m, v1alpha1.ConditionMachineConfigRemoved, false, "Held", v1alpha1.MachineConfigHeldMessage(m.Annotations[v1alpha1.AnnotationMachineConfig]))
-	case hypervisor.HandoverTake:
-		setCondition(m, v1alpha1.ConditionMachineConfigRemoved, true, "Removed", "the node has its machine configuration, and the hypervisor does not have it any more")
-	case hypervisor.HandoverNone:
-	}
-}

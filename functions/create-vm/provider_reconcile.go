@@ -95,13 +95,3 @@ func (f *function) inspectOnce(ctx context.Context, p *v1alpha1.MachineProvider)
 	}
 	return i, err
 }
-
-// countMachines returns the number of Machines on a MachineProvider.
-func countMachines(machines []v1alpha1.Machine, provider string) (n int32) {
-	for _, m := range machines {
-		if m.Status.Provider == provider {
-			n++
-		}
-	}
-	return n
-}

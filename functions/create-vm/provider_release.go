@@ -113,3 +113,13 @@ func (f *function) releaseProviderOf(ctx context.Context, m *v1alpha1.Machine) e
 		return f.releaseProvider(ctx, p)
 	})
 }
+
+// countMachines returns the number of Machines on a MachineProvider.
+func countMachines(machines []v1alpha1.Machine, provider string) (n int32) {
+	for _, m := range machines {
+		if m.Status.Provider == provider {
+			n++
+		}
+	}
+	return n
+}

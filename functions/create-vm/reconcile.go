@@ -30,7 +30,7 @@ type function struct {
 	optionalPools bool
 	// now returns the time.
 	now func() time.Time
-	// installTimeout is how long a hypervisor may take that is only just being installed.
+	// installTimeout is how long a delivery waits for a hypervisor that is being installed.
 	installTimeout time.Duration
 }
 
@@ -64,17 +64,6 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	}
 	return nil, nil
 }
-
-// Causes of a reconcile: the kind of object that has changed, or resync.
-const (
-	causeMachine   = "Machine"
-	causeVM        = "VirtualMachine"
-	causeInstance  = "VirtualMachineInstance"
-	causeNetwork   = "NetworkConfiguration"
-	causeNamespace = "NetworkNamespace"
-	causeClaim     = "PersistentVolumeClaim"
-	causeResync    = "resync"
-)
 
 // reconcileMachine reconciles one Machine as far as cause requires. A second call changes
 // nothing.

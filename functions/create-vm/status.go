@@ -214,3 +214,15 @@ func setLastUpdated(before, m *v1alpha1.Machine, now time.Time) {
 	m.Status.LastUpdated = &metav1.Time{Time: now.Truncate(time.Second)}
 	m.Status.ResourceVersion = before.ResourceVersion
 }
+
+// setMachineConfigRemoved writes what a hypervisor has done with the machine configuration of
+// a node.
+func setMachineConfigRemoved(m *v1alpha1.Machine, done hypervisor.Handover) {
+	switch done {
+	case hypervisor.HandoverGive:
+		setCondition(m, v1alpha1.ConditionMachineConfigRemoved, false, "Held", v1alpha1.MachineConfigHeldMessage(m.Annotations[v1alpha1.AnnotationMachineConfig]))
+	case hypervisor.HandoverTake:
+		setCondition(m, v1alpha1.ConditionMachineConfigRemoved, true, "Removed", "the node has its machine configuration, and the hypervisor does not have it any more")
+	case hypervisor.HandoverNone:
+	}
+}

@@ -2,7 +2,6 @@ package kubevirt
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -100,60 +99,6 @@ func (k *Hypervisor) createAttachment(ctx context.Context, m *v1alpha1.Machine, 
 		return k.ensureAttachment(ctx, m, n) // another machine was faster
 	}
 	return err
-}
-
-// sameSegment tells whether two CNI configurations lead to one bridge and VLAN. What
-// else somebody has written into one that was there, such as another plugin, stands.
-func sameSegment(there, wanted string) bool {
-	type plugin struct {
-		Bridge string `json:"bridge"`
-		VLAN   int32  `json:"vlan"`
-	}
-	segment := func(config string) (plugin, bool) {
-		var c struct {
-			plugin
-			Plugins []plugin `json:"plugins"`
-		}
-		if json.Unmarshal([]byte(config), &c) != nil {
-			return plugin{}, false
-		}
-		for _, p := range append(c.Plugins, c.plugin) {
-			if p.Bridge != "" {
-				return p, true
-			}
-		}
-		return plugin{}, false
-	}
-	a, known := segment(there)
-	b, _ := segment(wanted)
-	return known && a == b
-}
-
-// spoofCheck is the parameter with which the CNI plugin bridge drops frames whose source
-// is not the MAC address of the interface (https://www.cni.dev/plugins/current/main/bridge/).
-const spoofCheck = "macspoofchk"
-
-// withSpoofCheck returns a CNI configuration with the check of MAC addresses on in each
-// plugin that leads to a bridge. One that says so already, or is malformed, is returned
-// as it is.
-func withSpoofCheck(config string) string {
-	var c map[string]any
-	if json.Unmarshal([]byte(config), &c) != nil {
-		return config
-	}
-	plugins, _ := c["plugins"].([]any)
-	changed := false
-	for _, p := range append(plugins, c) {
-		plugin, _ := p.(map[string]any)
-		if bridge, _ := plugin["bridge"].(string); bridge != "" && plugin[spoofCheck] != true {
-			plugin[spoofCheck], changed = true, true
-		}
-	}
-	out, err := json.Marshal(c)
-	if !changed || err != nil {
-		return config
-	}
-	return string(out)
 }
 
 // networkOwner makes the NetworkNamespace own its attachments, so that they go

@@ -21,7 +21,7 @@ import (
 // kubeconfigKey is the key of the Secret of a KubeVirt in another cluster.
 const kubeconfigKey = "kubeconfig"
 
-// Backend is the kind of hypervisor.
+// Backend is the kind of hypervisor kubevirt.
 var Backend = hypervisor.Backend{Kinds: kinds, Open: func(env hypervisor.Environment) hypervisor.Connector {
 	return func(ctx context.Context, p *v1alpha1.MachineProvider) (hypervisor.Interface, error) {
 		return connect(ctx, env, p)

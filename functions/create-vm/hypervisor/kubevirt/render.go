@@ -2,7 +2,6 @@ package kubevirt
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"net/url"
 	"slices"
@@ -24,7 +23,6 @@ const (
 	managedBy     = "kubevirt-operator"
 	cloudInitDisk = "cloudinitdisk"
 	installerDisk = "cdrom"
-	defaultBridge = "br0"
 	// maxInlineData is how much user data, and how much network data, KubeVirt
 	// takes in the VirtualMachine itself.
 	maxInlineData = 2048
@@ -285,44 +283,6 @@ func renderInterface(n hypervisor.NIC, boot *uint) kubevirtv1.Interface {
 		Name: n.Name, Model: model, MacAddress: n.MAC, BootOrder: boot,
 		InterfaceBindingMethod: kubevirtv1.InterfaceBindingMethod{Bridge: &kubevirtv1.InterfaceBridge{}},
 	}
-}
-
-// attachmentName returns the name of the NetworkAttachmentDefinition of an interface. Machines
-// of one network share it.
-func attachmentName(n hypervisor.NIC, defaults v1alpha1.ProviderDefaults) string {
-	if n.VLAN == 0 {
-		return kube.Name(n.Network, bridgeName(n, defaults))
-	}
-	return kube.Name(n.Network, bridgeName(n, defaults), fmt.Sprintf("vlan%d", n.VLAN))
-}
-
-func bridgeName(n hypervisor.NIC, defaults v1alpha1.ProviderDefaults) string {
-	switch {
-	case n.Bridge != "":
-		return n.Bridge
-	case defaults.Bridge != "":
-		return defaults.Bridge
-	default:
-		return defaultBridge
-	}
-}
-
-// attachmentConfig returns the CNI configuration of an interface: a port of a bridge on the
-// host, without address management, because layer 2 allocates the addresses. The port accepts
-// frames only from the MAC address of the interface.
-func attachmentConfig(n hypervisor.NIC, name string, defaults v1alpha1.ProviderDefaults) (string, error) {
-	plugin := map[string]any{"type": "bridge", "bridge": bridgeName(n, defaults), "ipam": map[string]any{}, spoofCheck: true}
-	if n.VLAN != 0 {
-		plugin["vlan"] = n.VLAN
-	}
-	if n.MTU != 0 {
-		plugin["mtu"] = n.MTU
-	}
-	config, err := json.Marshal(map[string]any{"cniVersion": "1.0.0", "name": name, "plugins": []any{plugin}})
-	if err != nil {
-		return "", fmt.Errorf("write CNI configuration %s: %w", name, err)
-	}
-	return string(config), nil
 }
 
 // bootOrder numbers a machine's devices from 1 in the order of boot: for each kind in turn all

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -94,21 +93,6 @@ func (x *Hypervisor) ensureCD(ctx context.Context, m *v1alpha1.Machine, all inve
 // emptyDrive is the option of a drive without a CD, which a running machine takes on too.
 const emptyDrive = "none,media=cdrom"
 
-func (x *Hypervisor) hasVolume(ctx context.Context, node, storage, content, volume string) (bool, error) {
-	var volumes []struct {
-		VolID string `json:"volid"`
-	}
-	if err := x.client.Get(ctx, "/nodes/"+node+"/storage/"+storage+"/content?content="+content, &volumes); err != nil {
-		return false, err
-	}
-	for _, v := range volumes {
-		if v.VolID == volume {
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
 // deleteCD deletes the CD of a machine, and then empties the drive. In this order a crash in
 // between leaves no CD that nothing names. It returns the task, or nil if there is no CD.
 func (x *Hypervisor) deleteCD(ctx context.Context, m *v1alpha1.Machine, vm *virtualMachine) (*pve.Task, error) {
@@ -145,13 +129,4 @@ func (x *Hypervisor) deleteOrphanedCD(ctx context.Context, m *v1alpha1.Machine, 
 		}
 	}
 	return nil, nil
-}
-
-func (x *Hypervisor) deleteVolume(ctx context.Context, node, storage, volume string) (*pve.Task, error) {
-	var upid pve.UPID
-	err := x.client.Delete(ctx, "/nodes/"+node+"/storage/"+storage+"/content/"+url.PathEscape(volume), &upid)
-	if err == nil && upid == "" {
-		return &pve.Task{}, nil
-	}
-	return pve.NewTask(upid, x.client), err
 }

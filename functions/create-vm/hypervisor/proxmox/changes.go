@@ -138,27 +138,6 @@ func (x *Hypervisor) configureClone(ctx context.Context, m *v1alpha1.Machine, wa
 	return nil, nil
 }
 
-// configure changes options, unless somebody else has changed some meanwhile.
-func (x *Hypervisor) configure(ctx context.Context, vm *virtualMachine, change map[string]string) error {
-	var options []pve.VirtualMachineOption
-	for key, value := range change {
-		options = append(options, pve.VirtualMachineOption{Name: key, Value: value})
-	}
-	options = append(options, pve.VirtualMachineOption{Name: "digest", Value: vm.config["digest"]})
-	if err := x.vmClient(vm).ConfigSync(ctx, options...); err != nil {
-		if isModified(err) {
-			return errConflict
-		}
-		return err
-	}
-	fresh, err := x.read(ctx, vm.node, vm.id)
-	if err != nil {
-		return err
-	}
-	vm.config = fresh.config
-	return nil
-}
-
 // ensureDisks makes a disk that is missing, or grows one that is too small.
 func (x *Hypervisor) ensureDisks(ctx context.Context, want hypervisor.Desired, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
 	for i, d := range want.Disks {

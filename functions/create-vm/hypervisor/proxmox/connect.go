@@ -20,19 +20,16 @@ import (
 	wireclient "github.com/vitistack/stack/functions/internal/wire"
 )
 
-const (
-	proxmoxTimeout = 10 * time.Second
-	maxErrorBody   = 64 << 10
-)
+// defaultTimeout bounds a request if the MachineProvider names no timeout.
+const defaultTimeout = 10 * time.Second
 
-// transports keeps idle connections from one delivery to the next, by the
-// authority that they trust.
+// transports keeps idle connections between deliveries, by the authority that they trust.
 type transports struct {
 	mu   sync.Mutex
 	open map[string]*http.Transport
 }
 
-// transport is the transport for a trust.
+// transport returns the transport for connections that trust an authority.
 func (c *transports) transport(trust wireclient.TLS) (*http.Transport, error) {
 	config, err := trust.Config()
 	if err != nil {
@@ -52,7 +49,7 @@ func (c *transports) transport(trust wireclient.TLS) (*http.Transport, error) {
 	return t, nil
 }
 
-// Backend is the kind of hypervisor.
+// Backend is the kind of hypervisor proxmox.
 var Backend = hypervisor.Backend{
 	Kinds: []func(*runtime.Scheme) error{kube.Kinds(coordinationv1.SchemeGroupVersion, &coordinationv1.Lease{}, &coordinationv1.LeaseList{})},
 	Open: func(env hypervisor.Environment) hypervisor.Connector {
@@ -78,7 +75,7 @@ func connect(ctx context.Context, env hypervisor.Environment, p *v1alpha1.Machin
 	if err != nil {
 		return nil, hypervisor.UnusableSecret(p, err.Error())
 	}
-	timeout := proxmoxTimeout
+	timeout := defaultTimeout
 	if end.TimeoutSeconds > 0 {
 		timeout = time.Duration(end.TimeoutSeconds) * time.Second
 	}
@@ -100,7 +97,7 @@ func connect(ctx context.Context, env hypervisor.Environment, p *v1alpha1.Machin
 	default:
 		return nil, hypervisor.UnusableSecret(p, "it needs the keys tokenID, for example viti@pve!stack, and tokenSecret, or else username and password")
 	}
-	x := &Hypervisor{home: env.Home, namespace: env.Namespace, provider: p, defaults: hypervisor.DefaultsOf(p), client: pve.NewClient(strings.TrimRight(end.URL, "/")+"/api2/json", options...)}
+	x := &Hypervisor{home: env.Home, namespace: env.Namespace, provider: p, defaults: hypervisor.DefaultsOf(p), api: api{pve.NewClient(strings.TrimRight(end.URL, "/")+"/api2/json", options...)}}
 	if p.Spec.Proxmox != nil {
 		x.options = *p.Spec.Proxmox
 	}
@@ -112,4 +109,5 @@ func connect(ctx context.Context, env hypervisor.Environment, p *v1alpha1.Machin
 	return x, nil
 }
 
+// trimmed returns a value of a Secret without the line break that editors append.
 func trimmed(b []byte) string { return strings.TrimSpace(string(b)) }

@@ -14,6 +14,9 @@ import (
 	wireclient "github.com/vitistack/stack/functions/internal/wire"
 )
 
+// maxErrorBody bounds what is read of an error.
+const maxErrorBody = 64 << 10
+
 // apiError is an answer of Proxmox VE that says no.
 type apiError struct {
 	status int

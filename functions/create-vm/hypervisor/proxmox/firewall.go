@@ -16,7 +16,7 @@ type firewallOptions struct {
 
 // filterMACs has Proxmox VE drop what a machine sends from a MAC address that is not its
 // own. All other traffic passes: what a platform team has set itself stays.
-func (x *Hypervisor) filterMACs(ctx context.Context, vm *virtualMachine) error {
+func (x api) filterMACs(ctx context.Context, vm *virtualMachine) error {
 	var has firewallOptions
 	if err := x.client.Get(ctx, vm.path()+"/firewall/options", &has); err != nil {
 		return err
@@ -34,7 +34,7 @@ func (x *Hypervisor) filterMACs(ctx context.Context, vm *virtualMachine) error {
 
 // inspectSpoofing returns whether machines can use the MAC addresses of others. The firewall of
 // a machine works only if that of the datacenter is on.
-func (x *Hypervisor) inspectSpoofing(ctx context.Context) (*hypervisor.Finding, error) {
+func (x api) inspectSpoofing(ctx context.Context) (*hypervisor.Finding, error) {
 	var options struct {
 		Enable int `json:"enable"`
 	}

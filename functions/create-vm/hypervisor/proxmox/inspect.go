@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	pve "github.com/luthermonson/go-proxmox"
@@ -55,11 +54,4 @@ func (x *Hypervisor) Inspect(ctx context.Context) (hypervisor.Health, error) {
 	}
 	slices.SortFunc(h.Nodes, func(a, b v1alpha1.ProviderNode) int { return strings.Compare(a.Name, b.Name) })
 	return h, nil
-}
-
-// majorOf returns the number of a major release, and 0 where a version has none.
-func majorOf(version string) int {
-	number, _, _ := strings.Cut(version, ".")
-	n, _ := strconv.Atoi(number)
-	return n
 }

@@ -41,7 +41,7 @@ func (i inventoryItem) has(content string) bool {
 // inventory lists the resources of a cluster of Proxmox VE.
 type inventory []inventoryItem
 
-func (x *Hypervisor) readInventory(ctx context.Context) (all inventory, err error) {
+func (x api) readInventory(ctx context.Context) (all inventory, err error) {
 	return all, x.client.Get(ctx, "/cluster/resources", &all)
 }
 

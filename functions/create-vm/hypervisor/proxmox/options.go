@@ -1,6 +1,7 @@
 package proxmox
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -190,4 +191,9 @@ func firstGateway(gateways []netip.Addr, v6 bool) string {
 		}
 	}
 	return ""
+}
+
+// bridgeName returns the bridge of an interface.
+func (x *Hypervisor) bridgeName(n hypervisor.NIC) string {
+	return cmp.Or(n.Bridge, x.defaults.Bridge, "vmbr0")
 }

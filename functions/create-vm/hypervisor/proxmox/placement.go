@@ -107,8 +107,3 @@ func (x *Hypervisor) missingBridge(ctx context.Context, node string, want hyperv
 	}
 	return "", nil
 }
-
-// bridgeName returns the bridge of an interface.
-func (x *Hypervisor) bridgeName(n hypervisor.NIC) string {
-	return cmp.Or(n.Bridge, x.defaults.Bridge, "vmbr0")
-}

@@ -22,7 +22,7 @@ type powerState struct {
 }
 
 // readPower reads the current state of a virtual machine.
-func (x *Hypervisor) readPower(ctx context.Context, vm *virtualMachine) (p powerState, err error) {
+func (x api) readPower(ctx context.Context, vm *virtualMachine) (p powerState, err error) {
 	return p, x.client.Get(ctx, vm.path()+"/status/current", &p)
 }
 
@@ -54,7 +54,7 @@ func (x *Hypervisor) updateMachine(ctx context.Context, m *v1alpha1.Machine, wan
 }
 
 // changePower starts or stops a virtual machine, and returns the task.
-func (x *Hypervisor) changePower(ctx context.Context, vm *virtualMachine, action string) (*v1alpha1.ProviderTask, error) {
+func (x api) changePower(ctx context.Context, vm *virtualMachine, action string) (*v1alpha1.ProviderTask, error) {
 	if action == actionStop {
 		t, err := x.shutdown(ctx, vm)
 		return taskOf(action, t), err
@@ -81,7 +81,7 @@ func (x *Hypervisor) observeRunning(ctx context.Context, want hypervisor.Desired
 }
 
 // addresses returns the addresses that the guest agent reports, and none without an agent.
-func (x *Hypervisor) addresses(ctx context.Context, vm *virtualMachine) []string {
+func (x api) addresses(ctx context.Context, vm *virtualMachine) []string {
 	interfaces, err := x.vmClient(vm).AgentGetNetworkIFaces(ctx)
 	if err != nil {
 		return nil
@@ -100,7 +100,7 @@ func (x *Hypervisor) addresses(ctx context.Context, vm *virtualMachine) []string
 
 // shutdown asks the guest to shut down. Proxmox VE cuts the power if the guest has not done so
 // after two minutes.
-func (x *Hypervisor) shutdown(ctx context.Context, vm *virtualMachine) (*pve.Task, error) {
+func (x api) shutdown(ctx context.Context, vm *virtualMachine) (*pve.Task, error) {
 	const timeout = 120
 	var upid pve.UPID
 	err := x.client.Post(ctx, vm.path()+"/status/shutdown", map[string]any{"forceStop": 1, "timeout": timeout}, &upid)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/vitistack/stack/functions/internal/reconcile"
@@ -37,7 +38,7 @@ var storagePrivileges = []struct {
 }
 
 // privileges returns what the user may do on a path.
-func (x *Hypervisor) privileges(ctx context.Context, path string) ([]string, error) {
+func (x api) privileges(ctx context.Context, path string) ([]string, error) {
 	var paths map[string]map[string]any
 	if err := x.client.Get(ctx, "/access/permissions?path="+url.QueryEscape(path), &paths); err != nil {
 		return nil, err
@@ -50,7 +51,7 @@ func (x *Hypervisor) privileges(ctx context.Context, path string) ([]string, err
 }
 
 // lacksPrivileges returns those of some privileges that the user lacks on a path, as text.
-func (x *Hypervisor) lacksPrivileges(ctx context.Context, path string, needed ...string) (missing []string, err error) {
+func (x api) lacksPrivileges(ctx context.Context, path string, needed ...string) (missing []string, err error) {
 	has, err := x.privileges(ctx, path)
 	for _, privilege := range needed {
 		if err == nil && !slices.Contains(has, privilege) {
@@ -154,4 +155,11 @@ func (x *Hypervisor) withCDStorages(ctx context.Context, all inventory, first fi
 			"grant Datastore.Allocate and Datastore.AllocateTemplate on one storage for ISO images; missing: %s", x.provider.Name, strings.Join(refused, ", "))}
 	}
 	return kept, nil
+}
+
+// majorOf returns the number of a major release, and 0 where a version has none.
+func majorOf(version string) int {
+	number, _, _ := strings.Cut(version, ".")
+	n, _ := strconv.Atoi(number)
+	return n
 }

@@ -15,8 +15,10 @@ import (
 // Hypervisor creates virtual machines on a cluster of Proxmox VE. It exists for one delivery: the
 // task that it has started is in the Machine's status.
 type Hypervisor struct {
+	api
+
+	// home is the client for the cluster of the function.
 	home     *kube.Client
-	client   *pve.Client
 	provider *v1alpha1.MachineProvider
 	options  v1alpha1.ProxmoxOptions
 	defaults v1alpha1.ProviderDefaults

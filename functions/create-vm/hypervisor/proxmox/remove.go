@@ -71,7 +71,7 @@ func (x *Hypervisor) remove(ctx context.Context, m *v1alpha1.Machine) (string, e
 	return begun(actionDelete, t, err)
 }
 
-func (x *Hypervisor) destroy(ctx context.Context, vm *virtualMachine) (*pve.Task, error) {
+func (x api) destroy(ctx context.Context, vm *virtualMachine) (*pve.Task, error) {
 	var upid pve.UPID
 	err := x.client.DeleteWithParams(ctx, vm.path(), &pve.VirtualMachineDeleteOptions{Purge: true, DestroyUnreferencedDisks: true}, &upid)
 	if isMissing(err) {

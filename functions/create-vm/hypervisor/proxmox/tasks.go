@@ -125,7 +125,7 @@ type taskResult struct {
 }
 
 // readTask asks after a task. One that nobody knows any more has ended.
-func (x *Hypervisor) readTask(ctx context.Context, upid string) (taskResult, error) {
+func (x api) readTask(ctx context.Context, upid string) (taskResult, error) {
 	if !strings.HasPrefix(upid, "UPID:") || strings.Count(upid, ":") < 8 {
 		return taskResult{}, nil
 	}
@@ -143,7 +143,7 @@ func (x *Hypervisor) readTask(ctx context.Context, upid string) (taskResult, err
 }
 
 // lastLogLine are the last lines of a task's log that its exit status does not tell.
-func (x *Hypervisor) lastLogLine(ctx context.Context, t *pve.Task) string {
+func (x api) lastLogLine(ctx context.Context, t *pve.Task) string {
 	const lines = 200
 	log, err := t.Log(ctx, 0, lines)
 	if err != nil {

@@ -18,7 +18,7 @@ type virtualMachine struct {
 	config map[string]string
 }
 
-func (x *Hypervisor) vmClient(vm *virtualMachine) *pve.VirtualMachine {
+func (x api) vmClient(vm *virtualMachine) *pve.VirtualMachine {
 	h := &pve.VirtualMachine{}
 	h.New(x.client, vm.node, vm.id)
 	return h
@@ -68,7 +68,7 @@ func (x *Hypervisor) find(ctx context.Context, m *v1alpha1.Machine) (*virtualMac
 // isUnusedVMID reports whether no virtual machine has a VMID, after an error of reading it. A
 // user whose rights come from a pool cannot read the configuration of a deleted virtual
 // machine, because it is in no pool. So it asks Proxmox VE whether the VMID is unused.
-func (x *Hypervisor) isUnusedVMID(ctx context.Context, vmid int, err error) bool {
+func (x api) isUnusedVMID(ctx context.Context, vmid int, err error) bool {
 	if isMissing(err) || !isForbidden(err) {
 		return isMissing(err)
 	}
@@ -77,7 +77,7 @@ func (x *Hypervisor) isUnusedVMID(ctx context.Context, vmid int, err error) bool
 }
 
 // read reads a virtual machine's configuration with its pending changes.
-func (x *Hypervisor) read(ctx context.Context, node string, vmid int) (*virtualMachine, error) {
+func (x api) read(ctx context.Context, node string, vmid int) (*virtualMachine, error) {
 	vm := &virtualMachine{id: vmid, node: node, config: map[string]string{}}
 	var config map[string]any
 	if err := x.client.Get(ctx, vm.path()+"/config", &config); err != nil {
@@ -100,4 +100,25 @@ func (vm *virtualMachine) isClaimedBy(m *v1alpha1.Machine) bool {
 	_, vmid := recordedPlacement(m)
 	lock := vm.config["lock"]
 	return vmid == vm.id && (lock == "create" || lock == "clone")
+}
+
+// configure changes options, unless somebody else has changed some meanwhile.
+func (x api) configure(ctx context.Context, vm *virtualMachine, change map[string]string) error {
+	var options []pve.VirtualMachineOption
+	for key, value := range change {
+		options = append(options, pve.VirtualMachineOption{Name: key, Value: value})
+	}
+	options = append(options, pve.VirtualMachineOption{Name: "digest", Value: vm.config["digest"]})
+	if err := x.vmClient(vm).ConfigSync(ctx, options...); err != nil {
+		if isModified(err) {
+			return errConflict
+		}
+		return err
+	}
+	fresh, err := x.read(ctx, vm.node, vm.id)
+	if err != nil {
+		return err
+	}
+	vm.config = fresh.config
+	return nil
 }

@@ -1,0 +1,105 @@
+package kubevirt
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+// defaultBridge is the bridge of a network if nothing names one.
+const defaultBridge = "br0"
+
+// attachmentName returns the name of the NetworkAttachmentDefinition of an interface. Machines
+// of one network share it.
+func attachmentName(n hypervisor.NIC, defaults v1alpha1.ProviderDefaults) string {
+	if n.VLAN == 0 {
+		return kube.Name(n.Network, bridgeName(n, defaults))
+	}
+	return kube.Name(n.Network, bridgeName(n, defaults), fmt.Sprintf("vlan%d", n.VLAN))
+}
+
+func bridgeName(n hypervisor.NIC, defaults v1alpha1.ProviderDefaults) string {
+	switch {
+	case n.Bridge != "":
+		return n.Bridge
+	case defaults.Bridge != "":
+		return defaults.Bridge
+	default:
+		return defaultBridge
+	}
+}
+
+// attachmentConfig returns the CNI configuration of an interface: a port of a bridge on the
+// host, without address management, because layer 2 allocates the addresses. The port accepts
+// frames only from the MAC address of the interface.
+func attachmentConfig(n hypervisor.NIC, name string, defaults v1alpha1.ProviderDefaults) (string, error) {
+	plugin := map[string]any{"type": "bridge", "bridge": bridgeName(n, defaults), "ipam": map[string]any{}, spoofCheck: true}
+	if n.VLAN != 0 {
+		plugin["vlan"] = n.VLAN
+	}
+	if n.MTU != 0 {
+		plugin["mtu"] = n.MTU
+	}
+	config, err := json.Marshal(map[string]any{"cniVersion": "1.0.0", "name": name, "plugins": []any{plugin}})
+	if err != nil {
+		return "", fmt.Errorf("write CNI configuration %s: %w", name, err)
+	}
+	return string(config), nil
+}
+
+// sameSegment tells whether two CNI configurations lead to one bridge and VLAN. What
+// else somebody has written into one that was there, such as another plugin, stands.
+func sameSegment(there, wanted string) bool {
+	type plugin struct {
+		Bridge string `json:"bridge"`
+		VLAN   int32  `json:"vlan"`
+	}
+	segment := func(config string) (plugin, bool) {
+		var c struct {
+			plugin
+			Plugins []plugin `json:"plugins"`
+		}
+		if json.Unmarshal([]byte(config), &c) != nil {
+			return plugin{}, false
+		}
+		for _, p := range append(c.Plugins, c.plugin) {
+			if p.Bridge != "" {
+				return p, true
+			}
+		}
+		return plugin{}, false
+	}
+	a, known := segment(there)
+	b, _ := segment(wanted)
+	return known && a == b
+}
+
+// spoofCheck is the parameter with which the CNI plugin bridge drops frames whose source
+// is not the MAC address of the interface (https://www.cni.dev/plugins/current/main/bridge/).
+const spoofCheck = "macspoofchk"
+
+// withSpoofCheck returns a CNI configuration with the check of MAC addresses on in each
+// plugin that leads to a bridge. One that says so already, or is malformed, is returned
+// as it is.
+func withSpoofCheck(config string) string {
+	var c map[string]any
+	if json.Unmarshal([]byte(config), &c) != nil {
+		return config
+	}
+	plugins, _ := c["plugins"].([]any)
+	changed := false
+	for _, p := range append(plugins, c) {
+		plugin, _ := p.(map[string]any)
+		if bridge, _ := plugin["bridge"].(string); bridge != "" && plugin[spoofCheck] != true {
+			plugin[spoofCheck], changed = true, true
+		}
+	}
+	out, err := json.Marshal(c)
+	if !changed || err != nil {
+		return config
+	}
+	return string(out)
+}

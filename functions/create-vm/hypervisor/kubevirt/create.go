@@ -1,0 +1,103 @@
+package kubevirt
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+// createMachine creates the disks, the network attachments and the first configuration of a machine,
+// and last the virtual machine, which needs them. It returns the virtual machine and the
+// disks.
+func (k *Hypervisor) createMachine(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired) (*kubevirtv1.VirtualMachine, []corev1.PersistentVolumeClaim, error) {
+	if want.NetworkData != "" && want.UserData == "" {
+		want.UserData = hypervisor.EmptyUserData
+	}
+	if err := checkImages(m.Spec.OS); err != nil {
+		return nil, nil, err
+	}
+	if err := k.checkHost(ctx, m); err != nil {
+		return nil, nil, err
+	}
+	class, err := k.resolveClasses(ctx, want.Disks)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := k.ensureNamespace(ctx, m.Namespace); err != nil {
+		return nil, nil, err
+	}
+	var claims []corev1.PersistentVolumeClaim
+	for _, d := range want.Disks {
+		if diskImage(m, want.Disks, d) != "" {
+			continue
+		}
+		claim := renderClaim(m, d, class[d.StorageClass], k.local)
+		if err := k.createObject(ctx, m, claim); err != nil {
+			return nil, nil, err
+		}
+		claims = append(claims, *claim)
+	}
+	if err := k.ensureAttachments(ctx, m, want); err != nil {
+		return nil, nil, err
+	}
+	secret := ""
+	if needsSecret(want) {
+		secret = kube.Name(m.Name, "cloudinit")
+		if err := k.createObject(ctx, m, cloudInitSecret(m, secret, want, k.local)); err != nil {
+			return nil, nil, err
+		}
+	}
+	vm := renderVM(m, want, func(c string) string { return class[c] }, k.options, secret, k.local)
+	err = k.guests.Create(ctx, vm)
+	if kube.AlreadyExists(err) {
+		err = k.guests.Get(ctx, m.Namespace, m.Name, vm)
+	}
+	return vm, claims, err
+}
+
+// checkHost returns a UserError if the host that spec.nodeName names does not exist. It runs
+// before anything is created, while spec.nodeName can be changed.
+func (k *Hypervisor) checkHost(ctx context.Context, m *v1alpha1.Machine) error {
+	host, field := m.Spec.NodeName, "spec.nodeName"
+	if host == "" {
+		host, field = k.defaults.NodeName, "spec.defaults.nodeName of MachineProvider "+k.provider
+	}
+	if host == "" {
+		return nil
+	}
+	nodes := &corev1.NodeList{}
+	if err := k.guests.List(ctx, "", "", nodes); err != nil {
+		return err
+	}
+	var names []string
+	for _, n := range nodes.Items {
+		if n.Labels[corev1.LabelHostname] == host {
+			return nil
+		}
+		if n.Labels[kubevirtv1.NodeSchedulable] == "true" {
+			names = append(names, n.Labels[corev1.LabelHostname])
+		}
+	}
+	slices.Sort(names)
+	return reconcile.UserError{Reason: "NodeNotFound", Message: fmt.Sprintf("no host is called %s: write one of %s into %s, or leave it out", host, strings.Join(names, ", "), field)}
+}
+
+func cloudInitSecret(m *v1alpha1.Machine, name string, w hypervisor.Desired, owned bool) *corev1.Secret {
+	data := map[string][]byte{}
+	if w.UserData != "" {
+		data["userdata"] = []byte(w.UserData)
+	}
+	if w.NetworkData != "" {
+		data["networkdata"] = []byte(w.NetworkData)
+	}
+	return &corev1.Secret{ObjectMeta: objectMeta(m, name, owned), Data: data}
+}

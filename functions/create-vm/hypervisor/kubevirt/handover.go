@@ -1,0 +1,37 @@
+package kubevirt
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+// handOverMachineConfig gives or takes the machine configuration of a node: in the Secret of its
+// first configuration, which KubeVirt reads at each start of an instance.
+func (k *Hypervisor) handOverMachineConfig(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *kubevirtv1.VirtualMachine) error {
+	if want.Handover == hypervisor.HandoverNone {
+		return nil
+	}
+	secret := &corev1.Secret{}
+	err := k.guests.Get(ctx, m.Namespace, kube.Name(m.Name, "cloudinit"), secret)
+	if err != nil && !kube.NotFound(err) {
+		return err
+	}
+	if err != nil || !isMadeFor(secret, m) {
+		if want.Handover == hypervisor.HandoverTake {
+			return nil
+		}
+		return reconcile.UserError{Reason: "CloudInitSecretNotFound", Message: fmt.Sprintf("VirtualMachine %s has no Secret for a machine configuration: delete Machine %s, and its cluster makes another", vm.Name, m.Name)}
+	}
+	before := secret.DeepCopy()
+	secret.Data["userdata"] = []byte(want.UserData)
+	_, err = k.guests.Patch(ctx, before, secret)
+	return err
+}

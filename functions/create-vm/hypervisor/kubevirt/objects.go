@@ -1,0 +1,106 @@
+package kubevirt
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+// listClaims returns the PersistentVolumeClaims of a machine.
+func (k *Hypervisor) listClaims(ctx context.Context, m *v1alpha1.Machine) ([]corev1.PersistentVolumeClaim, error) {
+	claims := &corev1.PersistentVolumeClaimList{}
+	if err := k.guests.List(ctx, m.Namespace, v1alpha1.LabelMachine+"="+m.Name, claims); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(claims.Items, func(c corev1.PersistentVolumeClaim) bool { return !isMadeFor(&c, m) }), nil
+}
+
+// resolveClasses returns the StorageClasses of disks.
+func (k *Hypervisor) resolveClasses(ctx context.Context, disks []hypervisor.Disk) (map[string]string, error) {
+	classes := &storagev1.StorageClassList{}
+	if err := k.guests.List(ctx, "", "", classes); err != nil {
+		return nil, err
+	}
+	class := map[string]string{}
+	for _, d := range append(slices.Clone(disks), hypervisor.Disk{}) {
+		name, err := resolveClass(classes.Items, d.StorageClass, k.defaults.StorageClass)
+		if err != nil && d.Name != "" {
+			return nil, err
+		}
+		class[d.StorageClass] = name
+	}
+	return class, nil
+}
+
+// ensureNamespace creates the namespace of a machine if its virtual machines are in another
+// cluster.
+func (k *Hypervisor) ensureNamespace(ctx context.Context, namespace string) error {
+	if k.local {
+		return nil
+	}
+	err := k.guests.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: namespace, Labels: map[string]string{v1alpha1.LabelManagedBy: managedBy},
+	}})
+	if kube.AlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// createObject creates an object of a machine, unless it exists.
+func (k *Hypervisor) createObject(ctx context.Context, m *v1alpha1.Machine, obj kube.Object) error {
+	err := k.guests.Create(ctx, obj)
+	if !kube.AlreadyExists(err) {
+		return err
+	}
+	if err := k.guests.Get(ctx, m.Namespace, obj.GetName(), obj); err != nil {
+		return err
+	}
+	switch {
+	case obj.GetDeletionTimestamp() != nil:
+		return fmt.Errorf("create %T %s/%s: an earlier one is still being deleted", obj, m.Namespace, obj.GetName())
+	case !isMadeFor(obj, m):
+		return reconcile.UserError{Reason: "NameTaken", Message: fmt.Sprintf("%T %s was not made for this machine: delete it, or give the machine another name", obj, obj.GetName())}
+	}
+	return nil
+}
+
+// deleteObject deletes one object that was created for the machine, and reports whether it is gone.
+func (k *Hypervisor) deleteObject(ctx context.Context, m *v1alpha1.Machine, name string, obj kube.Object) (bool, error) {
+	for range 2 {
+		err := k.guests.Get(ctx, m.Namespace, name, obj)
+		if kube.NotFound(err) || (err == nil && !isMadeFor(obj, m)) {
+			return true, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		if obj.GetDeletionTimestamp() != nil {
+			return false, nil
+		}
+		if err := k.guests.Delete(ctx, obj); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// isMadeFor reports whether an object was created for the machine, and not for a deleted one
+// of the same name or by another user. CDI copies only the labels of a DataVolume to its
+// claim, so that claims bear the UID in a label.
+func isMadeFor(obj kube.Object, m *v1alpha1.Machine) bool {
+	uid, ok := obj.GetAnnotations()[v1alpha1.AnnotationUID]
+	if !ok {
+		uid = obj.GetLabels()[v1alpha1.AnnotationUID]
+	}
+	return uid == string(m.UID)
+}

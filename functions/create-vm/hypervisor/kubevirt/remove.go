@@ -1,0 +1,42 @@
+package kubevirt
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+// Remove implements hypervisor.
+func (k *Hypervisor) Remove(ctx context.Context, m *v1alpha1.Machine) (string, error) {
+	vm := &kubevirtv1.VirtualMachine{}
+	gone, err := k.deleteObject(ctx, m, m.Name, vm)
+	if err != nil || !gone {
+		return "VirtualMachine " + m.Name, err
+	}
+	gone, err = k.deleteObject(ctx, m, m.Name, &kubevirtv1.VirtualMachineInstance{})
+	if err != nil || !gone {
+		return "VirtualMachineInstance " + m.Name, err
+	}
+	claims, err := k.listClaims(ctx, m)
+	if err != nil {
+		return "", err
+	}
+	waitsFor := ""
+	for i := range claims {
+		c := &claims[i]
+		if gone, err := k.deleteObject(ctx, m, c.Name, c); err != nil {
+			return "", err
+		} else if !gone {
+			waitsFor = "PersistentVolumeClaim " + c.Name
+		}
+	}
+	if waitsFor != "" {
+		return waitsFor, nil
+	}
+	_, err = k.deleteObject(ctx, m, kube.Name(m.Name, "cloudinit"), &corev1.Secret{})
+	return "", k.secretError(err)
+}
