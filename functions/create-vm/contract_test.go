@@ -12,7 +12,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
-// sites are the hypervisors that the contract is checked on.
+// sites are the hypervisors that the contract is checked on, by the titles of their kinds.
 var sites = map[string]func(*rig) *site{
 	"KubeVirt":   kubevirtSite,
 	"Proxmox VE": proxmoxSite,
