@@ -123,13 +123,13 @@ var clientsOfTheAPI = []string{"daemonsets/kube-proxy", "daemonsets/kube-flannel
 
 // restartAddons restarts the addons of Talos in a rotation, once each, as soon as pods are told
 // to trust the new authority of Kubernetes. What is not there stays away.
-func (w *workload) restartAddons(ctx context.Context, k *keys) error {
-	var told corev1.ConfigMap
-	err := w.call(ctx, http.MethodGet, "/api/v1/namespaces/kube-system/configmaps/kube-root-ca.crt", "", nil, &told)
-	if err != nil || !sameCertificates([]byte(told.Data["ca.crt"]), k.next.Certs.K8s.Crt) {
+func (w *workload) restartAddons(ctx context.Context, rotation string, trusted func(ca []byte) bool) error {
+	var root corev1.ConfigMap
+	err := w.call(ctx, http.MethodGet, "/api/v1/namespaces/kube-system/configmaps/kube-root-ca.crt", "", nil, &root)
+	if err != nil || !trusted([]byte(root.Data["ca.crt"])) {
 		return waits{reason: "Rotating", message: "waits for ConfigMap kube-system/kube-root-ca.crt of the cluster to have the new authority", silent: true}
 	}
-	annotations := map[string]string{v1alpha1.AnnotationRotation: k.rotation}
+	annotations := map[string]string{v1alpha1.AnnotationRotation: rotation}
 	patch := map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": annotations}}}}
 	for _, addon := range clientsOfTheAPI {
 		err := w.call(ctx, http.MethodPatch, "/apis/apps/v1/namespaces/kube-system/"+addon, "application/merge-patch+json", patch, nil)

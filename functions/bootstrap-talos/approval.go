@@ -105,7 +105,7 @@ func wantedPools(t v1alpha1.ClusterTopology) []v1alpha1.ApprovedPool {
 		}
 		return template
 	}
-	pools := []v1alpha1.ApprovedPool{{Name: "cp", Replicas: t.ControlPlane.Replicas, Template: named(t.ControlPlane.Template, controlPlaneTemplate)}}
+	pools := []v1alpha1.ApprovedPool{{Name: controlPlanePool, Replicas: t.ControlPlane.Replicas, Template: named(t.ControlPlane.Template, controlPlaneTemplate)}}
 	for _, p := range t.Workers {
 		pools = append(pools, v1alpha1.ApprovedPool{Name: p.Name, Replicas: p.Replicas, Template: named(p.Template, workerTemplate)})
 	}
@@ -121,7 +121,7 @@ func presentPools(s v1alpha1.KubernetesClusterStatus) []v1alpha1.ApprovedPool {
 			planes++
 		}
 	}
-	pools := []v1alpha1.ApprovedPool{{Name: "cp", Replicas: planes}}
+	pools := []v1alpha1.ApprovedPool{{Name: controlPlanePool, Replicas: planes}}
 	for _, p := range s.Pools {
 		pools = append(pools, v1alpha1.ApprovedPool{Name: p.Name, Replicas: p.Replicas})
 	}
@@ -153,7 +153,7 @@ func within(kc *v1alpha1.KubernetesCluster, approved []v1alpha1.ApprovedPool) *v
 		}
 		return true
 	}
-	limit("cp", &t.ControlPlane.Replicas, &t.ControlPlane.Template)
+	limit(controlPlanePool, &t.ControlPlane.Replicas, &t.ControlPlane.Template)
 	var pools []v1alpha1.WorkerPool
 	for _, p := range t.Workers {
 		if limit(p.Name, &p.Replicas, &p.Template) {
@@ -175,7 +175,7 @@ func describePools(a *v1alpha1.ApprovalStatus) string {
 
 func machinesIn(pools []v1alpha1.ApprovedPool) (controlPlanes, workers int32) {
 	for _, p := range pools {
-		if p.Name == "cp" {
+		if p.Name == controlPlanePool {
 			controlPlanes += p.Replicas
 		} else {
 			workers += p.Replicas
@@ -224,6 +224,7 @@ func (f *function) decided(ctx context.Context, in event.Event) error {
 	if err := json.Unmarshal(in.Data(), &d); err != nil || d.UID == "" || d.Generation == 0 || d.By == "" {
 		return events.Permanent(fmt.Errorf("read event %s: its data has to be that of %s, with uid, generation and by", in.ID(), in.Type()))
 	}
+	d.By, d.Comment, d.Reason = kube.Text(d.By, maxBy), kube.Text(d.Comment, maxComment), kube.Text(d.Reason, maxComment)
 	list := &v1alpha1.KubernetesClusterList{}
 	if err := f.kube.List(ctx, "", "", list); err != nil {
 		return err
@@ -258,9 +259,9 @@ func decide(a *v1alpha1.ApprovalStatus, d decision, at metav1.Time) bool {
 	if a == nil || a.State != v1alpha1.ApprovalRequested || a.Generation != d.Generation {
 		return false
 	}
-	a.By, a.Time, a.Comment = kube.Text(d.By, maxBy), &at, kube.Text(d.Comment, maxComment)
+	a.By, a.Time, a.Comment = d.By, &at, d.Comment
 	if !d.approved {
-		a.State, a.Comment = v1alpha1.ApprovalRejected, kube.Text(d.Reason, maxComment)
+		a.State, a.Comment = v1alpha1.ApprovalRejected, d.Reason
 		return true
 	}
 	a.State, a.Approved = v1alpha1.ApprovalApproved, a.Requested

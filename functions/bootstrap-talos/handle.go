@@ -23,10 +23,10 @@ import (
 type function struct {
 	kube    *kube.Client
 	results *results
-	// talos is the Talos version of clusters that name none, factory the URL of the
-	// image factory, and schematic the one of clusters that name none.
-	talos, factory, schematic string
-	now                       func() time.Time
+	// talos is the Talos version of clusters that name none.
+	talos  string
+	images images
+	now    func() time.Time
 	// peopled are the namespaces that have had a cluster.
 	peopled sync.Map
 }

@@ -82,7 +82,10 @@ func (c *cluster) askMajority(ctx context.Context) etcdMajority {
 			continue
 		}
 		group.Go(func() error {
-			empty, leader, err := majorityOf(ctx, m, c.access)
+			empty, leader, err := false, false, errNotRunning
+			if m.Status.Phase == v1alpha1.MachineRunning && firstAddress(m) != "" {
+				empty, leader, err = majorityOf(ctx, addressOf(m), c.access)
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -104,16 +107,13 @@ func (c *cluster) askMajority(ctx context.Context) etcdMajority {
 
 // majorityOf asks one control plane whether it has no data of etcd, and otherwise whether
 // its member knows a leader.
-func majorityOf(ctx context.Context, m *v1alpha1.Machine, a *access) (empty, leader bool, err error) {
-	if m.Status.Phase != v1alpha1.MachineRunning || len(m.Status.IPAddresses) == 0 {
-		return false, false, errors.New("its machine is not running")
-	}
-	ctx, c, end, err := talk(ctx, addressOf(m), a, dialTimeout)
+func majorityOf(ctx context.Context, address string, a *access) (empty, leader bool, err error) {
+	ctx, c, end, err := talk(ctx, address, a, dialTimeout)
 	if err != nil {
 		return false, false, err
 	}
 	defer end()
-	service, err := etcdServiceOf(ctx, c, addressOf(m))
+	service, err := etcdServiceOf(ctx, c, address)
 	switch {
 	case err != nil:
 		return false, false, err
@@ -124,7 +124,7 @@ func majorityOf(ctx context.Context, m *v1alpha1.Machine, a *access) (empty, lea
 	}
 	status, err := c.EtcdStatus(ctx)
 	if err != nil {
-		return false, false, fmt.Errorf("read the status of etcd on %s: %w", addressOf(m), err)
+		return false, false, fmt.Errorf("read the status of etcd on %s: %w", address, err)
 	}
 	if len(status.GetMessages()) == 0 {
 		return false, false, errNotRunning

@@ -22,7 +22,7 @@ func (f *function) ensureMachines(ctx context.Context, c *cluster) error {
 		if c.machines[m.name] != nil || c.unmade[m.name] {
 			continue
 		}
-		machine := machineOf(c.KubernetesCluster, c.plan, m, f.image(c))
+		machine := machineOf(c.KubernetesCluster, c.plan, m, f.images.disk(c.KubernetesCluster, c.plan.talos))
 		content, err := manifest(machine)
 		if err != nil {
 			return err

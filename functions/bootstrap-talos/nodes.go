@@ -173,7 +173,7 @@ func (f *function) renderAll(ctx context.Context, c *cluster, members []member) 
 func (f *function) clusterConfig(c *cluster) clusterConfig {
 	common := clusterConfig{
 		name: c.Name, endpoint: c.Status.Endpoint, talos: c.plan.talos, contract: c.plan.contract,
-		disk: "/dev/vda", installer: f.installer(c), keys: c.keys, vip: c.vip, port: c.plan.localPort(),
+		disk: "/dev/vda", installer: f.images.installer(c.KubernetesCluster, c.plan.talos), keys: c.keys, vip: c.vip, port: c.plan.localPort(),
 	}
 	if c.Spec.Networking != nil {
 		common.networking = *c.Spec.Networking

@@ -41,12 +41,11 @@ const (
 // control planes, and for each pool as many as its numbers need.
 func shelf(cluster, file string) string {
 	machine, _, _ := strings.Cut(file, ".")
-	pool, number := cutLast(strings.TrimPrefix(machine, cluster+"-"), "-")
-	n, err := strconv.Atoi(number)
-	if pool == controlPlanePool || err != nil {
+	pool, number, ok := parseMachineName(cluster, machine)
+	if pool == controlPlanePool || !ok {
 		return kube.Name(cluster, resultsName)
 	}
-	return kube.Name(cluster, resultsName, pool, strconv.Itoa(n/sharing))
+	return kube.Name(cluster, resultsName, pool, strconv.Itoa(number/sharing))
 }
 
 // save keeps files, by name, beside those that were saved before, also while

@@ -119,7 +119,7 @@ func (f *function) rotate(ctx context.Context, c *cluster, late error) error {
 	if errors.As(late, new(fault)) {
 		return late
 	}
-	r, err := newRotation(c)
+	r, err := newRotation(c.keys)
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (f *function) rotateOnce(ctx context.Context, c *cluster, r *rotation) erro
 	if err == nil {
 		c.nodes = c.current(nodes)
 	}
-	shown := r.observe(ctx, c)
+	shown := c.observeRotation(ctx, r)
 	serve := c.credentialsServe(f.now())
 	step := decideRotation(c.keys.phase, shown, serve)
 	r.renew = step.renew
@@ -161,7 +161,9 @@ func (f *function) rotateOnce(ctx context.Context, c *cluster, r *rotation) erro
 	c.Status.Authorities.Progress = fmt.Sprintf("%d/%d", step.done, len(shown))
 	c.reportRotation(step.waits)
 	if step.next == v1alpha1.RotationRemovingKubernetes {
-		if err := c.workload.restartAddons(ctx, c.keys); err != nil {
+		if err := c.workload.restartAddons(ctx, c.keys.rotation, func(ca []byte) bool {
+			return sameCertificates(ca, c.keys.next.Certs.K8s.Crt)
+		}); err != nil {
 			if w := (waits{}); errors.As(err, &w) {
 				c.reportRotation(w.message)
 			}
@@ -175,7 +177,7 @@ func (f *function) rotateOnce(ctx context.Context, c *cluster, r *rotation) erro
 		if err := f.checkKeys(ctx, c); err != nil {
 			return err
 		}
-		if err := r.change(ctx, c, c.keys, step.change); err != nil {
+		if err := r.change(ctx, c.keys, c.addressesOf(step.change)); err != nil {
 			return err
 		}
 	}
@@ -189,7 +191,7 @@ func (f *function) setBack(ctx context.Context, c *cluster, r *rotation) error {
 	if err := f.checkKeys(ctx, c); err != nil {
 		return err
 	}
-	return r.change(ctx, c, c.keys.before(), r.renew)
+	return r.change(ctx, c.keys.before(), c.addressesOf(r.renew))
 }
 
 // enterPhase writes the next phase beside the next keys, unless another delivery has done so.
@@ -241,8 +243,8 @@ type rotation struct {
 	renew []string
 }
 
-func newRotation(c *cluster) (*rotation, error) {
-	r, k := &rotation{}, c.keys
+func newRotation(k *keys) (*rotation, error) {
+	r := &rotation{}
 	var err error
 	for _, client := range []struct {
 		to    **access
@@ -293,7 +295,7 @@ func kubernetesAccess(bundle *secrets.Bundle, others ...*secrets.Bundle) (*acces
 
 // observe finds out what every node shows that has its configuration, or may have it. Nodes
 // without one get it as the phase is then.
-func (r *rotation) observe(ctx context.Context, c *cluster) []rotatingNode {
+func (c *cluster) observeRotation(ctx context.Context, r *rotation) []rotatingNode {
 	var shown []rotatingNode
 	for name, m := range c.machines {
 		if installed(m) || provided(m) {
@@ -310,7 +312,8 @@ func (r *rotation) observe(ctx context.Context, c *cluster) []rotatingNode {
 			continue
 		}
 		group.Go(func() error {
-			r.look(ctx, c, n)
+			node, _ := c.node(n.name)
+			r.look(ctx, c.keys, addressOf(c.machines[n.name]), c.plan.localPort(), node.ready, n)
 			return nil
 		})
 	}
@@ -319,15 +322,14 @@ func (r *rotation) observe(ctx context.Context, c *cluster) []rotatingNode {
 }
 
 // look asks a node, as a client of the present and of the next authorities.
-func (r *rotation) look(ctx context.Context, c *cluster, n *rotatingNode) {
-	address := addressOf(c.machines[n.name])
+func (r *rotation) look(ctx context.Context, k *keys, address string, port int32, nodeReady bool, n *rotatingNode) {
 	kubelet := false
 	read := func(ctx context.Context, node *client.Client) error {
 		active, err := safe.StateGetByID[*resources.MachineConfig](ctx, node.COSI, resources.ActiveID)
 		if err != nil {
 			return err
 		}
-		changed, err := c.keys.withAuthorities(active.Provider())
+		changed, err := k.withAuthorities(active.Provider())
 		if err != nil {
 			return err
 		}
@@ -345,10 +347,9 @@ func (r *rotation) look(ctx context.Context, c *cluster, n *rotatingNode) {
 	}
 	n.answers = n.talos.acceptsNext || n.talos.acceptsPresent
 	n.talos.servesNext = served != nil && served.CheckSignatureFrom(r.talos.next.authorities[0]) == nil
-	node, _ := c.node(n.name)
-	n.ready = kubelet && node.ready
+	n.ready = kubelet && nodeReady
 	if n.controlPlane {
-		host := net.JoinHostPort(address, strconv.Itoa(int(c.plan.localPort())))
+		host := net.JoinHostPort(address, strconv.Itoa(int(port)))
 		served, n.kubernetes.acceptsNext = askKubernetes(ctx, host, r.kubernetes.next)
 		_, n.kubernetes.acceptsPresent = askKubernetes(ctx, host, r.kubernetes.present)
 		n.kubernetes.servesNext = served != nil && served.CheckSignatureFrom(r.kubernetes.next.authorities[0]) == nil
@@ -402,10 +403,9 @@ func serviceHealthy(ctx context.Context, node *client.Client, name string) bool 
 
 // change gives nodes the authorities that the keys have in their phase, and nothing else. A
 // node that does not answer is asked again by the next look.
-func (r *rotation) change(ctx context.Context, c *cluster, k *keys, names []string) error {
+func (r *rotation) change(ctx context.Context, k *keys, addresses map[string]string) error {
 	var group errgroup.Group
-	for _, name := range names {
-		address := addressOf(c.machines[name])
+	for name, address := range addresses {
 		group.Go(func() error {
 			var refused fault
 			for _, client := range []*access{r.talos.next, r.talos.present} {
@@ -445,4 +445,13 @@ func (k *keys) changeNode(ctx context.Context, node *client.Client) error {
 // phase that the rotation is in.
 func (c *cluster) credentialsServe(now time.Time) bool {
 	return kubeconfigServes(c.kubeconfig, c.Status.Endpoint, c.keys, now)
+}
+
+// addressesOf returns the addresses of some nodes, by name.
+func (c *cluster) addressesOf(names []string) map[string]string {
+	addresses := map[string]string{}
+	for _, name := range names {
+		addresses[name] = addressOf(c.machines[name])
+	}
+	return addresses
 }

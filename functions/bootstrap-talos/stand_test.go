@@ -112,7 +112,7 @@ func setUp(t *testing.T, o standing) *stand {
 	client := s.client(config)
 	s.function = &function{
 		kube: client, results: &results{kube: client, dir: t.TempDir()}, talos: defaultTalos,
-		factory: defaultFactory, schematic: defaultSchematic, now: time.Now,
+		images: images{factory: defaultFactory, schematic: defaultSchematic}, now: time.Now,
 	}
 	if o.now != nil {
 		s.function.now = o.now

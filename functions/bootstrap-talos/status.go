@@ -249,7 +249,7 @@ func describeNodes(c *cluster) {
 		}
 	}
 	describeScale(c)
-	s.ControlPlaneReady = fmt.Sprintf("%d/%d", ready["cp"], c.plan.count(v1alpha1.RoleControlPlane))
+	s.ControlPlaneReady = fmt.Sprintf("%d/%d", ready[controlPlanePool], c.plan.count(v1alpha1.RoleControlPlane))
 	s.WorkersReady = fmt.Sprintf("%d/%d", workers, c.plan.count(v1alpha1.RoleWorker))
 }
 

@@ -110,9 +110,7 @@ func ailing(v etcdView, wanted []string) string {
 func strays(cluster string, nodes []workloadNode, exists func(name string) bool) []string {
 	var found []string
 	for _, n := range nodes {
-		tail, ours := strings.CutPrefix(n.name, cluster+"-")
-		_, number := cutLast(tail, "-")
-		if _, err := strconv.Atoi(number); ours && err == nil && !exists(n.name) {
+		if _, _, ours := parseMachineName(cluster, n.name); ours && !exists(n.name) {
 			found = append(found, n.name)
 		}
 	}
@@ -120,11 +118,14 @@ func strays(cluster string, nodes []workloadNode, exists func(name string) bool)
 	return found
 }
 
-// cutLast is what comes before the last separator, and after it.
-func cutLast(s, sep string) (before, after string) {
-	i := strings.LastIndex(s, sep)
-	if i < 0 {
-		return s, ""
+// parseMachineName returns the pool and the ordinal in the name of a machine, which is the
+// cluster's name, the pool's and the ordinal, joined by dashes. ok is false for other names.
+func parseMachineName(cluster, name string) (pool string, ordinal int, ok bool) {
+	tail, ok := strings.CutPrefix(name, cluster+"-")
+	i := strings.LastIndex(tail, "-")
+	if !ok || i < 0 {
+		return "", 0, false
 	}
-	return s[:i], s[i+len(sep):]
+	ordinal, err := strconv.Atoi(tail[i+1:])
+	return tail[:i], ordinal, err == nil
 }

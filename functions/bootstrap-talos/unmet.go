@@ -8,8 +8,6 @@ import (
 
 	"github.com/cosi-project/runtime/pkg/safe"
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
-
-	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
 // withUnmet adds to what a cluster waits for what Talos says on the first node that is not
@@ -25,7 +23,7 @@ func (c *cluster) withUnmet(ctx context.Context, late error) error {
 		if !running(machine) || !installed(machine) || n.ready {
 			continue
 		}
-		if said := c.unmetOn(ctx, machine); said != "" {
+		if said := unmetOn(ctx, addressOf(machine), c.access); said != "" {
 			w.message += fmt.Sprintf("; Talos on %s is %s", m.name, said)
 		}
 		return w
@@ -34,11 +32,11 @@ func (c *cluster) withUnmet(ctx context.Context, late error) error {
 }
 
 // unmetOn is the stage of a node, and what Talos says that it waits for.
-func (c *cluster) unmetOn(ctx context.Context, m *v1alpha1.Machine) string {
-	if state, _ := probe(ctx, addressOf(m), c.access); state != stateOurs {
+func unmetOn(ctx context.Context, address string, a *access) string {
+	if state, _ := probe(ctx, address, a); state != stateOurs {
 		return ""
 	}
-	ctx, client, end, err := talk(ctx, addressOf(m), c.access, dialTimeout)
+	ctx, client, end, err := talk(ctx, address, a, dialTimeout)
 	if err != nil {
 		return ""
 	}

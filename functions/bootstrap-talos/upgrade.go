@@ -56,7 +56,7 @@ func (f *function) upgradeOnce(ctx context.Context, c *cluster, w *workload) err
 		s = &v1alpha1.UpgradeStatus{Kind: kind, Generation: c.Generation}
 		c.Status.Upgrade = s
 	}
-	c.renew(s, nodes, metav1.NewTime(f.now()))
+	c.plan.renew(s, c.Generation, nodes, metav1.NewTime(f.now()))
 	left := len(c.plan.pending(s.Kind, nodes))
 	s.Progress = fmt.Sprintf("%d/%d", len(nodes)-left, len(nodes))
 	describeNodes(c)
@@ -105,18 +105,18 @@ func lowest(otherwise string, nodes []observed) string {
 
 // renew drops nodes that have left the cluster, and where the spec has changed, lets
 // those that have not begun or have failed go for what is wanted now.
-func (c *cluster) renew(s *v1alpha1.UpgradeStatus, nodes []observed, now metav1.Time) {
+func (p plan) renew(s *v1alpha1.UpgradeStatus, generation int64, nodes []observed, now metav1.Time) {
 	s.Nodes = slices.DeleteFunc(s.Nodes, func(u v1alpha1.NodeUpgrade) bool { return find(nodes, u.Name) == nil })
-	if s.Generation == c.Generation {
+	if s.Generation == generation {
 		return
 	}
-	s.Generation = c.Generation
+	s.Generation = generation
 	for i := range s.Nodes {
 		u := &s.Nodes[i]
 		if u.Step == v1alpha1.UpgradeRequested {
 			continue
 		}
-		u.To = c.plan.wants(s.Kind, find(nodes, u.Name).member)
+		u.To = p.wants(s.Kind, find(nodes, u.Name).member)
 		if u.Step == v1alpha1.UpgradeFailed {
 			u.Step, u.Since, u.Asked, u.Message = v1alpha1.UpgradeDraining, now, nil, ""
 		}
@@ -142,7 +142,7 @@ func (f *function) takeTurns(ctx context.Context, c *cluster, w *workload, nodes
 	}
 	f.prepareNodes(ctx, c, w, turns, nodes)
 	for i := range s.Nodes {
-		f.record(s.Kind, &s.Nodes[i], turns[s.Nodes[i].Name], find(nodes, s.Nodes[i].Name))
+		record(s.Kind, &s.Nodes[i], turns[s.Nodes[i].Name], find(nodes, s.Nodes[i].Name), metav1.NewTime(f.now()))
 	}
 	s.Nodes = slices.DeleteFunc(s.Nodes, func(u v1alpha1.NodeUpgrade) bool { return turns[u.Name] == turnFinish })
 	for _, o := range f.begin(ctx, c, nodes) {
@@ -230,8 +230,7 @@ func eachNode(nodes []v1alpha1.NodeUpgrade, do func(*v1alpha1.NodeUpgrade)) {
 }
 
 // record writes down what is about to happen to a node.
-func (f *function) record(kind v1alpha1.UpgradeKind, u *v1alpha1.NodeUpgrade, now turn, o *observed) {
-	at := metav1.NewTime(f.now())
+func record(kind v1alpha1.UpgradeKind, u *v1alpha1.NodeUpgrade, now turn, o *observed, at metav1.Time) {
 	switch now {
 	case turnAsk:
 		if u.Step != v1alpha1.UpgradeRequested {
@@ -334,7 +333,7 @@ func (f *function) askNodes(ctx context.Context, c *cluster, turns map[string]tu
 		var err error
 		address := addressOf(c.machines[u.Name])
 		if s.Kind == v1alpha1.UpgradeTalos {
-			err = requestTalos(ctx, address, c.access, f.installerOf(c, u.To), u.To)
+			err = requestTalos(ctx, address, c.access, f.images.installer(c.KubernetesCluster, u.To), u.To)
 		} else {
 			err = requestKubernetes(ctx, address, c.access, s.Kind, u.To)
 		}
