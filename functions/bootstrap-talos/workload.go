@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -66,6 +67,9 @@ func (r refusal) Error() string {
 	return fmt.Sprintf("the workload API answered %d: %s", r.code, r.message)
 }
 
+// requestTimeout is the deadline of one request.
+const requestTimeout = 5 * time.Second
+
 // maxAnswer bounds what is read of a workload API, which may be any server.
 const maxAnswer = 32 << 20
 
@@ -97,7 +101,7 @@ func (w *workload) call(ctx context.Context, method, path, media string, in, out
 }
 
 func (w *workload) ask(ctx context.Context, method, target, media string, body []byte, out any) error {
-	ctx, cancel := context.WithTimeout(ctx, shortRPC)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, target, bytes.NewReader(body))
 	if err != nil {
