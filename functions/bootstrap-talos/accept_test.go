@@ -38,7 +38,7 @@ func TestInvalidSpec(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := setUp(t, standing{})
+			s := newEnv(t, envOptions{})
 			s.create(s.cluster("shop", 1, 2))
 			before := s.running("shop")
 			s.change("shop", tc.edit)
@@ -62,7 +62,7 @@ func TestInvalidSpec(t *testing.T) {
 
 // observedAs checks that a cluster's status shows what it showed before, but for the
 // condition of a mistake, and Ready.
-func (s *stand) observedAs(before *v1alpha1.KubernetesCluster, condition string) {
+func (s *env) observedAs(before *v1alpha1.KubernetesCluster, condition string) {
 	s.Helper()
 	feed.Until(s, "the status shows the nodes", func() (bool, string) {
 		kc := s.get(before.Name)

@@ -12,13 +12,14 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
-	"github.com/vitistack/stack/tests/sim/talos"
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
+	simtalos "github.com/vitistack/stack/tests/sim/talos"
 	"github.com/vitistack/stack/tests/stand/apiserver"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
 // until waits until a Node is as wanted.
-func (s *stand) until(cluster, node, what string, is func(*corev1.Node) bool) {
+func (s *env) until(cluster, node, what string, is func(*corev1.Node) bool) {
 	s.Helper()
 	client := s.workload(cluster)
 	feed.Until(s, what, func() (bool, string) {
@@ -32,7 +33,7 @@ func (s *stand) until(cluster, node, what string, is func(*corev1.Node) bool) {
 
 func TestLabelsAndTaints(t *testing.T) {
 	t.Parallel()
-	s := setUp(t, standing{})
+	s := newEnv(t, envOptions{})
 	kc := s.cluster("shop", 1, 1)
 	pool := &kc.Spec.Topology.Workers[0]
 	pool.Labels = map[string]string{"tier": "front", "node-role.kubernetes.io/front": ""}
@@ -64,7 +65,7 @@ func TestLabelsAndTaints(t *testing.T) {
 
 func TestPatchesAndDrift(t *testing.T) {
 	t.Parallel()
-	s := setUp(t, standing{})
+	s := newEnv(t, envOptions{})
 	s.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "patches"}, Data: map[string]string{"a.yaml": "machine:\n  sysctls:\n    vm.swappiness: \"1\"\n"}})
 	kc := s.cluster("shop", 1, 1)
 	kc.Spec.Talos = &v1alpha1.TalosOptions{Patches: &v1alpha1.ConfigPatches{All: []v1alpha1.ObjectName{"patches"}}}
@@ -108,7 +109,7 @@ func TestPatchesAndDrift(t *testing.T) {
 // before the cluster is Running, which takes longer than one delivery.
 func TestPatchedMeanwhile(t *testing.T) {
 	t.Parallel()
-	s := setUp(t, standing{timing: talos.Timing{NodeReady: longPatience + 2*time.Second}})
+	s := newEnv(t, envOptions{timing: simtalos.Timing{NodeReady: nodePollTime + 2*time.Second}})
 	patches := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "patches"}, Data: map[string]string{"a.yaml": "machine:\n  sysctls:\n    vm.swappiness: \"1\"\n"}}
 	s.create(patches)
 	kc := s.cluster("shop", 1, 0)
@@ -117,7 +118,7 @@ func TestPatchedMeanwhile(t *testing.T) {
 	feed.Until(t, "the node has its configuration", func() (bool, string) {
 		m := &v1alpha1.Machine{}
 		err := s.kube.Get(t.Context(), s.namespace, "shop-cp-0", m)
-		return err == nil && installed(m), string(m.Status.Phase)
+		return err == nil && plan.IsInstalled(m), string(m.Status.Phase)
 	})
 	if isTrue(s.get("shop"), v1alpha1.ConditionReady) {
 		t.Fatal("the cluster is Running already")
@@ -135,7 +136,7 @@ func TestPatchedMeanwhile(t *testing.T) {
 // others.
 func TestPatchesOfRolesAndPools(t *testing.T) {
 	t.Parallel()
-	s := setUp(t, standing{})
+	s := newEnv(t, envOptions{})
 	for _, name := range []string{"everybody", "planes", "workers", "special"} {
 		s.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"a.yaml": "machine:\n  sysctls:\n    net." + name + ": \"1\"\n    vm.swappiness: \"" + name + "\"\n"}})
 	}
@@ -165,7 +166,7 @@ func TestPatchesOfRolesAndPools(t *testing.T) {
 // TestAutoscaling scales by the subresource, as autoscalers do.
 func TestAutoscaling(t *testing.T) {
 	t.Parallel()
-	s := setUp(t, standing{})
+	s := newEnv(t, envOptions{})
 	kc := s.cluster("shop", 1, 1)
 	kc.Spec.Topology.Workers[0].Autoscaling = &v1alpha1.Autoscaling{Enabled: true, MinReplicas: 1, MaxReplicas: 3}
 	s.create(kc)

@@ -11,7 +11,7 @@ import (
 // somebody lets them reach a time server.
 func TestWrongClock(t *testing.T) {
 	t.Parallel()
-	s := setUp(t, standing{})
+	s := newEnv(t, envOptions{})
 	s.skew.Store(int64(72 * time.Hour))
 	s.create(s.cluster("shop", 1, 0))
 	s.waits("shop", "ClockSkew", "shop-cp-0", "reach a time server")

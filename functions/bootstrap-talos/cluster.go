@@ -1,447 +1,206 @@
 package main
 
 import (
-	"cmp"
-	"context"
-	"errors"
-	"fmt"
 	"net/netip"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
-	"github.com/vitistack/stack/functions/internal/kube"
-	"github.com/vitistack/stack/functions/internal/network"
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
+	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
+	"github.com/vitistack/stack/functions/bootstrap-talos/workload"
 )
 
-// cluster is a KubernetesCluster, with what one delivery has learnt about it.
+// cluster is a KubernetesCluster in one delivery. Phases read what is observed and planned, talk
+// through the connections, and write what they find into the report.
 type cluster struct {
 	*v1alpha1.KubernetesCluster
 	// before is the object as the API server has it.
 	before *v1alpha1.KubernetesCluster
-	// until is how long the delivery may wait for nodes, which tell nobody when they
-	// are ready, and patient whether it waits at all.
-	until   time.Time
-	patient bool
-	// event is the one that is handled.
-	event string
-	plan  plan
-	// network is the name of its NetworkNamespace, which gives out addresses when it is
-	// ready.
+	// eventID is the ID of the event that is delivered.
+	eventID string
+	// deadline is the time until which the delivery polls nodes, which send no events, and polls
+	// is whether it does so at all.
+	deadline time.Time
+	polls    bool
+	// accepted is the cluster with its last valid spec, as far as it is approved. It is nil if
+	// the present spec is both.
+	accepted *v1alpha1.KubernetesCluster
+	// plan is computed from the accepted spec and the Machines that exist.
+	plan        plan.Plan
+	observed    observed
+	connections connections
+	report      report
+}
+
+// observed is what a delivery has read about a cluster.
+type observed struct {
+	// network is the name of the NetworkNamespace, and networkReady whether it gives out
+	// addresses.
 	network      string
 	networkReady bool
-	// unmade are members whose machines cannot be made as the spec is.
-	unmade map[string]bool
-	// machines are those of the cluster that exist, by name, also those that leave.
+	// withoutProvider has the members whose MachineProvider does not exist.
+	withoutProvider map[string]bool
+	// machines are the Machines of the cluster by name, also those that are being removed.
 	machines map[string]*v1alpha1.Machine
-	keys     *keys
-	access   *access
-	// vip is the virtual address of the control planes, or the zero value, and
-	// endpoint where the workload API should be reached.
-	vip      netip.Addr
-	endpoint string
-	states   map[string]nodeState
-	// macs are the addresses of the interfaces of machines that get a configuration.
-	macs map[string][]string
-	// workload is the connection to the cluster's own API, once there is one, and
-	// nodes what that has listed.
-	workload *workload
-	nodes    []workloadNode
-	// etcd counts its members, once they all vote and answer.
-	etcd string
-	// patches are those that have been read, by their ConfigMaps, and config is what
-	// people are told about the configuration of nodes.
-	patches map[v1alpha1.ObjectName][]patch
-	config  configReport
-	// authorities is what people are told about the rotation of the authorities.
-	authorities configReport
-	// kubeconfig is the administrator's, once a node has handed it out.
+	keys     *talos.Keys
+	// kubeconfig is the administrator's. It is nil before a node has returned one.
 	kubeconfig []byte
-	// faults are users' mistakes that do not stop the delivery, in the order in which they
-	// were found.
-	faults []specFault
-	// held is what keeps it from being as its spec says until somebody approves, and
-	// allowed its spec without what is invalid or has not been approved.
-	held    error
-	allowed *v1alpha1.KubernetesCluster
-	// versions is what people are told about its versions, and gate why no other node
-	// may be upgraded now.
-	versions versionReport
-	gate     string
-	// created, credentials, bootstrapped and reachable are how far it has come.
-	created, credentials, bootstrapped, reachable bool
+	// vip is the virtual address of the control planes, or the zero value.
+	vip netip.Addr
+	// wantedEndpoint is the URL at which the workload API should be reached. status.endpoint is
+	// the one that nodes know.
+	wantedEndpoint string
+	// nodeStates has the states of the nodes that this delivery has probed.
+	nodeStates map[string]talos.State
+	// macs are the MAC addresses of the interfaces of machines whose configuration is rendered.
+	macs map[string][]string
+	// patches are the patches that have been read, by their ConfigMaps.
+	patches map[v1alpha1.ObjectName][]talos.Patch
+	// apiAnswers is whether the workload API has answered, and nodes what it has listed.
+	apiAnswers bool
+	nodes      []plan.Node
+}
+
+// connections is how a delivery reaches the nodes and the API of a cluster.
+type connections struct {
+	credentials *talos.Credentials
+	// workload is nil before the cluster has a kubeconfig.
+	workload *workload.Client
+}
+
+// report is what phases have found, for the status.
+type report struct {
+	// userErrors are those that do not stop the delivery, in the order in which they were found.
+	userErrors []conditionError
+	// approval is the error that keeps the cluster at its approved topology, nil for none.
+	approval error
+	// machinesCreated, keysCreated and bootstrapped are how far the cluster has come.
+	machinesCreated, keysCreated, bootstrapped bool
 	// bootstrapSent is whether this delivery has sent a bootstrap request.
 	bootstrapSent bool
-	// unanswered is whether its API has not answered, or cannot even be asked.
-	unanswered bool
+	// apiUnanswered is whether the workload API has not answered, or cannot be asked.
+	apiUnanswered bool
+	// etcd counts the members of etcd once all of them vote and answer. It is empty before.
+	etcd string
+	// versions, config and authorities are the conditions VersionsCurrent, ConfigCurrent and
+	// AuthoritiesRotated.
+	versions, config, authorities conditionReport
+	// upgradeBlocker is why no other node may be upgraded now.
+	upgradeBlocker string
 }
 
-// waits says what a cluster waits for. Silent is whether it tells nobody when it is
-// there, so that somebody has to look again.
-type waits struct {
+// conditionReport is what a condition says. It is empty if a delivery has found out nothing.
+type conditionReport struct {
+	current         bool
 	reason, message string
-	silent          bool
 }
 
-func (w waits) Error() string { return w.reason + ": " + w.message }
-
-// installed tells whether the node of a machine has its configuration on its disk.
-func installed(m *v1alpha1.Machine) bool { return m.Installed() }
-
-// running tells whether a machine is up and has an address.
-func running(m *v1alpha1.Machine) bool {
-	return addressed(m) && m.Status.Phase == v1alpha1.MachineRunning
-}
-
-// addressed tells whether a machine has its addresses, which it has before it is made.
-func addressed(m *v1alpha1.Machine) bool {
-	return m != nil && len(m.Status.IPAddresses) > 0 && m.DeletionTimestamp == nil
-}
-
-// addressOf is the first address of a machine, at which its node is reached.
-func addressOf(m *v1alpha1.Machine) string { return m.Status.IPAddresses[0] }
-
-// advance brings a cluster as far as it goes: its machines, its keys, the
-// configuration of each node that is up, etcd, and the kubeconfig. It returns a
-// fault or waits where it goes no further.
-func (f *function) advance(ctx context.Context, c *cluster) error {
-	if err := f.readPlan(ctx, c); err != nil {
-		return err
-	}
-	if err := f.prepareMachines(ctx, c); err != nil {
-		return err
-	}
-	members, configs, err := f.renderUnprovided(ctx, c)
-	if err != nil {
-		return err
-	}
-	late := poll(ctx, c.until, func(ctx context.Context) error {
-		return f.admit(ctx, c, f.lookOnce(ctx, c, members, configs))
-	})
-	if err := f.readmit(ctx, c); err != nil {
-		late = worst([]error{err, late})
-	}
-	switch waiting := errors.As(late, new(waits)); {
-	case waiting && c.unanswered:
-		late = f.checkLost(ctx, c, late)
-	case waiting && c.reachable && c.bootstrapped && c.etcd == "" && !c.busy():
-		late = worst([]error{late, f.checkEtcd(ctx, c)}) // what is missing may be no control plane
-	}
-	if c.keys.next != nil && c.reachable {
-		return f.rotate(ctx, c, late)
-	}
-	return f.changeNodes(ctx, c, late)
-}
-
-// changeNodes brings the nodes of a cluster to what its spec says by now: their versions,
-// labels, configuration and authorities. late is what the cluster waits for.
-func (f *function) changeNodes(ctx context.Context, c *cluster, late error) error {
-	if !c.reachable || (late != nil && c.Status.Upgrade == nil) {
-		return cmp.Or(f.amendEarly(ctx, c), c.withUnmet(ctx, late))
-	}
-	err := worst(slices.DeleteFunc([]error{f.upgrade(ctx, c), late}, func(err error) bool { return err == nil }))
-	if err != nil || c.Status.Upgrade != nil {
-		return err
-	}
-	if err := f.maintain(ctx, c); err != nil {
-		return err
-	}
-	return f.beginRotation(ctx, c)
-}
-
-// readPlan reads a cluster's machines, lets those go that have left etcd, and makes the
-// plan of the spec that the cluster follows.
-func (f *function) readPlan(ctx context.Context, c *cluster) error {
-	if err := f.readMachines(ctx, c); err != nil {
-		return err
-	}
-	if err := f.releaseDeleted(ctx, c); err != nil {
-		return err
-	}
-	var err error
-	if c.plan, err = makePlan(c.wanted(), c.machines, f.talos); err != nil {
-		return err
-	}
-	c.states = map[string]nodeState{}
-	if c.Status.TalosVersion == "" {
-		c.Status.TalosVersion = c.plan.talos
-	}
-	return nil
-}
-
-// renderUnprovided returns the members whose nodes have not been seen with their
-// configuration, and the configurations of those that have not been provided. There are
-// none where the spec of a cluster with nodes has a fault that concerns configurations
-// only.
-func (f *function) renderUnprovided(ctx context.Context, c *cluster) ([]member, map[string][]byte, error) {
-	members := c.unconfigured()
-	configs, err := f.renderAll(ctx, c, c.unprovided(members))
-	if err != nil {
-		return nil, configs, c.tolerate(v1alpha1.ConditionConfigApplied, err)
-	}
-	return members, configs, nil
-}
-
-// prepareMachines makes the machines that are missing, and everything that the
-// configuration of their nodes needs. What a user has to change about that keeps a cluster
-// with nodes only from what it concerns.
-func (f *function) prepareMachines(ctx context.Context, c *cluster) error {
-	if err := c.tolerate(v1alpha1.ConditionNetworkAvailable, f.checkNetwork(ctx, c)); err != nil {
-		return err
-	}
-	for _, step := range []func(context.Context, *cluster) error{f.reserveEndpoint, f.checkProviders, f.ensureMachines, f.protect, f.ensureCredentials, f.ensureEndpoint} {
-		if err := step(ctx, c); err != nil {
-			return err
+// hasNodes reports whether a node has its configuration.
+func (c *cluster) hasNodes() bool {
+	for _, m := range c.observed.machines {
+		if plan.IsInstalled(m) {
+			return true
 		}
 	}
-	return nil
+	return false
 }
 
-// lookOnce does what can be done with the nodes now. Who leaves does so whatever the
-// others wait for.
-func (f *function) lookOnce(ctx context.Context, c *cluster, members []member, configs map[string][]byte) error {
-	late := f.configureOnce(ctx, c, members, configs)
-	refused := errors.As(late, new(fault))
-	if !refused {
-		late = f.ensureBootstrap(ctx, c)
+// effectiveCluster is the cluster as its last valid spec says, as far as it has been approved.
+func (c *cluster) effectiveCluster() *v1alpha1.KubernetesCluster {
+	if c.accepted != nil {
+		return c.accepted
 	}
-	if late == nil {
-		late = f.lookAtNodes(ctx, c)
-		c.unanswered = errors.As(late, new(waits)) || errors.As(late, new(fault))
-	}
-	if err := f.shrink(ctx, c); err != nil && !refused {
-		late = err
-	}
-	if late == nil {
-		late = f.missingNodes(c)
-	}
-	if late == nil && !c.busy() {
-		late = f.checkEtcd(ctx, c)
-	}
-	return late
-}
-
-// maintain looks after a cluster whose nodes are all there: their labels and
-// taints, and their configuration, which may have been made before the spec changed.
-func (f *function) maintain(ctx context.Context, c *cluster) error {
-	if err := f.labelNodes(ctx, c); err != nil {
-		return err
-	}
-	if err := f.fillScale(ctx, c); err != nil {
-		return err
-	}
-	return f.moveEndpoint(ctx, c)
-}
-
-// admit writes into the status of a cluster that has been Ready that it is so no
-// more, since people should not be told so for as long as a delivery waits.
-func (f *function) admit(ctx context.Context, c *cluster, late error) error {
-	if !errors.As(late, new(waits)) || !isTrue(c.KubernetesCluster, v1alpha1.ConditionReady) {
-		return late
-	}
-	told := summarise(c, late)
-	if err := f.write(ctx, c, told); err != nil {
-		return err
-	}
-	return late
+	return c.KubernetesCluster
 }
 
 // controlPlanes are the addresses of the control planes that have their
 // configuration, by name, also of those that leave.
 func (c *cluster) controlPlanes() map[string]string {
 	addresses := map[string]string{}
-	for name, m := range c.machines {
-		if poolOf(m) == controlPlanePool && installed(m) && m.Status.Phase == v1alpha1.MachineRunning && len(m.Status.IPAddresses) > 0 {
-			addresses[name] = addressOf(m)
+	for name, m := range c.observed.machines {
+		if plan.PoolOf(m) == plan.ControlPlanePool && plan.IsInstalled(m) && m.Status.Phase == v1alpha1.MachineRunning && len(m.Status.IPAddresses) > 0 {
+			addresses[name] = plan.Address(m)
 		}
 	}
 	return addresses
 }
 
-// close ends the connections of a delivery.
-func (c *cluster) close() {
+// close closes the connections of a delivery.
+func (c connections) close() {
 	if c.workload != nil {
-		c.workload.close()
+		c.workload.Close()
 	}
 }
 
-// unconfigured are the members that are on their way to their configuration: whose
-// machines have addresses, and whose nodes have not been seen with it. A control plane
-// that grows takes one at a time, and none while one leaves.
-func (c *cluster) unconfigured() []member {
-	busy := c.Status.Version != "" && c.controlPlaneChanges()
-	var found []member
-	for _, m := range c.plan.members {
-		machine := c.machines[m.name]
-		if !addressed(machine) || installed(machine) {
-			continue
-		}
-		if m.role == v1alpha1.RoleControlPlane && c.Status.Version != "" {
-			if busy && !provided(machine) {
-				continue
-			}
-			busy = true
-		}
-		found = append(found, m)
-	}
-	return found
+// currentNodes leaves out the Nodes of machines that have no configuration yet. Those are
+// what earlier machines of the same names have left, and say that they are Ready
+// until the cluster misses their kubelets.
+func (c *cluster) currentNodes(nodes []plan.Node) []plan.Node {
+	return slices.DeleteFunc(nodes, func(n plan.Node) bool {
+		m := c.observed.machines[n.Name]
+		return m != nil && !plan.IsInstalled(m)
+	})
 }
 
-// controlPlaneChanges tells whether a control plane is joining or leaving, by what
-// was last seen of the nodes.
-func (c *cluster) controlPlaneChanges() bool {
-	if c.Status.Removing != "" {
-		return true
+// addressesOf returns the addresses of some nodes, by name.
+func (c *cluster) addressesOf(names []string) map[string]string {
+	addresses := map[string]string{}
+	for _, name := range names {
+		addresses[name] = plan.Address(c.observed.machines[name])
 	}
-	for name, m := range c.machines {
-		if poolOf(m) != controlPlanePool || !(installed(m) || provided(m)) {
-			continue
-		}
-		ready := slices.ContainsFunc(c.Status.Nodes, func(n v1alpha1.NodeStatus) bool { return n.Name == name && n.State == "Ready" })
-		if heldByEtcd(m) {
-			continue // etcd needs another member before this one can leave
-		}
-		if leaving(m) || ((running(m) || !installed(m)) && !ready && m.Annotations[v1alpha1.AnnotationRemove] == "") {
-			return true
-		}
-	}
-	return false
+	return addresses
 }
 
-// heldByEtcd reports whether a user has deleted a control plane that waits to leave etcd.
-func heldByEtcd(m *v1alpha1.Machine) bool {
-	return m.DeletionTimestamp != nil && protected(m) && m.Annotations[v1alpha1.AnnotationRemoving] == ""
-}
-
-// checkNetwork makes sure that there is a network for the machines to be in.
-func (f *function) checkNetwork(ctx context.Context, c *cluster) error {
-	if c.network = c.Spec.NetworkNamespaceName; isTrue(c.KubernetesCluster, v1alpha1.ConditionNetworkAvailable) && c.network != "" && c.Status.Endpoint != "" {
-		return nil
-	}
-	nn, err := network.Find(ctx, f.kube, c.Namespace, c.Spec.NetworkNamespaceName)
-	var unresolved network.Unresolved
-	if errors.As(err, &unresolved) {
-		return fault{unresolved.Reason, unresolved.Message}
-	}
-	if err != nil {
-		return err
-	}
-	c.network, c.networkReady = nn.Name, isReady(nn)
-	if c.Status.Endpoint == "" {
-		return checkPlacement(c, nn)
-	}
-	return nil
-}
-
-// checkProviders makes sure that the providers of machines that are to be made
-// exist. A cluster with nodes goes on without the machines of one that does not.
-func (f *function) checkProviders(ctx context.Context, c *cluster) error {
-	known := map[string]error{}
-	c.unmade = map[string]bool{}
-	for _, m := range c.plan.members {
-		ref := m.properties.ProviderRef
-		if ref == nil || c.machines[m.name] != nil {
-			continue
-		}
-		err, asked := known[ref.Name]
-		if !asked {
-			err = f.kube.Get(ctx, "", ref.Name, &v1alpha1.MachineProvider{})
-			if kube.NotFound(err) {
-				err = fault{"ProviderNotFound", fmt.Sprintf("pool %s: MachineProvider %s does not exist: create it, or change providerRef", m.pool, ref.Name)}
-			}
-			known[ref.Name] = err
-		}
-		if c.unmade[m.name] = err != nil; err != nil {
-			if err := c.tolerate(v1alpha1.ConditionMachinesCreated, err); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// generating is how long keys are given to be made by whoever has begun.
-const generating = 30 * time.Second
-
-// ensureCredentials reads the keys of the cluster, or makes them once: nodes that have
-// their configuration know no other keys. Making them takes a second of CPU, so a
-// delivery that begins says so in the status, and others leave it to that one. If it
-// fails, its event comes again, and goes on.
-func (f *function) ensureCredentials(ctx context.Context, c *cluster) error {
-	var err error
-	if c.keys, err = f.readKeys(ctx, c.KubernetesCluster); err != nil {
-		return err
-	}
-	if c.keys == nil {
-		if c.keyed() {
-			c.unanswered = true
-			return fault{"KeysLost", fmt.Sprintf(
-				"Secret %s is gone, and nodes know no other keys than those: restore it from a backup, or delete the cluster and create it again", secretName(c.KubernetesCluster, pkiSecret))}
-		}
-		if c.madeByAnother(f.now()) {
-			return waits{reason: reasonGenerating, message: "waits for the cluster's keys to be made"}
-		}
-		if err := f.announce(ctx, c); err != nil {
-			return err
-		}
-		if c.keys, err = f.createKeys(ctx, c.KubernetesCluster, c.plan.contract); err != nil {
-			return err
-		}
-		if err := f.readMachines(ctx, c); err != nil {
-			return err
-		}
-	}
-	c.credentials = true
-	if err := c.mirrorRotation(metav1.NewTime(f.now())); err != nil {
-		return err
-	}
-	c.access, err = c.keys.access()
-	return err
-}
-
-// keyed tells whether the keys of the cluster are in use: a node has or may have its
-// configuration, or etcd has begun, whatever has become of that node.
-func (c *cluster) keyed() bool {
-	if isTrue(c.KubernetesCluster, v1alpha1.ConditionBootstrapped) || c.hasNodes() {
-		return true
-	}
-	for _, m := range c.machines {
-		if provided(m) {
-			return true
-		}
-	}
-	return false
-}
-
-// announce writes into the status that this delivery makes the keys. Of two that
-// begin at once, one gets a conflict.
-func (f *function) announce(ctx context.Context, c *cluster) error {
-	meta.RemoveStatusCondition(&c.Status.Conditions, conditionCredentials)
-	summarise(c, waits{reason: reasonGenerating, message: "makes the cluster's keys"})
-	return f.patchStatus(ctx, c)
-}
-
-// madeByAnother tells whether a delivery has begun to make the keys, not long ago, that
-// is not an earlier one of the event that is handled.
-func (c *cluster) madeByAnother(now time.Time) bool {
-	made := meta.FindStatusCondition(c.Status.Conditions, conditionCredentials)
-	if made == nil || made.Reason != reasonGenerating || now.Sub(made.LastTransitionTime.Time) >= generating {
+// isWorking tells whether a machine is a working node, as far as is known.
+func (c *cluster) isWorking(name string) bool {
+	if !plan.IsRunning(c.observed.machines[name]) {
 		return false
 	}
-	return c.event == "" || made.Message != c.making()
+	if !c.observed.apiAnswers {
+		return plan.IsInstalled(c.observed.machines[name])
+	}
+	n, ok := c.node(name)
+	return ok && n.Ready
 }
 
-// making says who makes the keys.
-func (c *cluster) making() string { return "the cluster's keys are being made for event " + c.event }
-
-// patchStatus writes what has changed in the status since the object was read.
-func (f *function) patchStatus(ctx context.Context, c *cluster) error {
-	if _, err := f.kube.PatchStatus(ctx, c.before, c.KubernetesCluster); err != nil {
-		return err
+func (c *cluster) node(name string) (plan.Node, bool) {
+	i := slices.IndexFunc(c.observed.nodes, func(n plan.Node) bool { return n.Name == name })
+	if i < 0 {
+		return plan.Node{}, false
 	}
-	c.before = c.KubernetesCluster.DeepCopy()
-	return nil
+	return c.observed.nodes[i], true
+}
+
+func isTrue(kc *v1alpha1.KubernetesCluster, condition string) bool {
+	return meta.IsStatusConditionTrue(kc.Status.Conditions, condition)
+}
+
+// conditionSince is since when a condition has had a reason.
+func conditionSince(kc *v1alpha1.KubernetesCluster, condition, reason string) (time.Time, bool) {
+	c := meta.FindStatusCondition(kc.Status.Conditions, condition)
+	if c == nil || c.Reason != reason {
+		return time.Time{}, false
+	}
+	return c.LastTransitionTime.Time, true
+}
+
+func (c *cluster) hasMachine(name string) bool { return c.observed.machines[name] != nil }
+
+func (c *cluster) isControlPlaneWorking() bool {
+	return !slices.ContainsFunc(c.plan.ControlPlanes(), func(m plan.Member) bool { return !c.isWorking(m.Name) })
+}
+
+func (c *cluster) isUpgradePaused() bool { return c.Spec.Upgrade != nil && c.Spec.Upgrade.Paused }
+
+// isUpgrading tells whether any node is.
+func (c *cluster) isUpgrading() bool {
+	return c.Status.Upgrade != nil && len(c.Status.Upgrade.Nodes) > 0
+}
+
+// isNodeUpgrading tells whether a node is being upgraded, and so may be away.
+func (c *cluster) isNodeUpgrading(name string) bool {
+	return c.Status.Upgrade != nil && slices.ContainsFunc(c.Status.Upgrade.Nodes, func(u v1alpha1.NodeUpgrade) bool { return u.Name == name })
 }

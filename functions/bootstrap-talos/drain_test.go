@@ -18,31 +18,33 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
+	"github.com/vitistack/stack/functions/bootstrap-talos/workload"
 	"github.com/vitistack/stack/tests/stand/apiserver"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// drainStand is a workload API with one Ready node.
-type drainStand struct {
+// drainEnv is a workload API with one Ready node.
+type drainEnv struct {
 	*testing.T
 	*kubernetes.Clientset
-	w               *workload
+	w               *workload.Client
 	namespace, node string
 	// real is whether the test has to do the work of kubelets and controllers.
 	real bool
 }
 
 // simulated is the workload API of a simulated cluster.
-func simulated(t *testing.T) *drainStand {
+func simulated(t *testing.T) *drainEnv {
 	t.Helper()
-	s := setUp(t, standing{})
+	s := newEnv(t, envOptions{})
 	s.create(s.cluster("shop", 1, 1))
 	s.running("shop")
-	return &drainStand{T: t, Clientset: s.workload("shop"), w: openFor(t, s.secret("shop-kubeconfig").Data[kubeconfigKey]), namespace: "default", node: "shop-pool-0"}
+	return &drainEnv{T: t, Clientset: s.workload("shop"), w: openFor(t, s.secret("shop-kubeconfig").Data[kubeconfigKey]), namespace: "default", node: "shop-pool-0"}
 }
 
 // genuine is a real kube-apiserver.
-func genuine(t *testing.T) *drainStand {
+func genuine(t *testing.T) *drainEnv {
 	t.Helper()
 	server := apiserver.Start(t)
 	config := server.Config()
@@ -59,7 +61,7 @@ func genuine(t *testing.T) *drainStand {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &drainStand{T: t, Clientset: client, w: openFor(t, kubeconfig), namespace: server.Namespace(t), real: true}
+	d := &drainEnv{T: t, Clientset: client, w: openFor(t, kubeconfig), namespace: server.Namespace(t), real: true}
 	d.node = d.namespace + "-node"
 	n, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: d.node}}, metav1.CreateOptions{})
 	if err != nil {
@@ -77,7 +79,7 @@ func genuine(t *testing.T) *drainStand {
 	return d
 }
 
-func openFor(t *testing.T, kubeconfig []byte) *workload {
+func openFor(t *testing.T, kubeconfig []byte) *workload.Client {
 	t.Helper()
 	config, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
 	if err != nil {
@@ -91,16 +93,16 @@ func openFor(t *testing.T, kubeconfig []byte) *workload {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := openWorkload(kubeconfig, int32(port), host.Hostname())
+	w, err := workload.Connect(kubeconfig, int32(port), host.Hostname())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(w.close)
+	t.Cleanup(w.Close)
 	return w
 }
 
 // run makes a pod that runs on the node.
-func (d *drainStand) run(name string, edit func(*corev1.Pod)) {
+func (d *drainEnv) run(name string, edit func(*corev1.Pod)) {
 	d.Helper()
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "db"}},
@@ -128,7 +130,7 @@ func (d *drainStand) run(name string, edit func(*corev1.Pod)) {
 }
 
 // budget keeps two of the pods, of which there are so many.
-func (d *drainStand) budget(healthy int32) {
+func (d *drainEnv) budget(healthy int32) {
 	d.Helper()
 	stay := intstr.FromInt32(2)
 	budgets := d.PolicyV1().PodDisruptionBudgets(d.namespace)
@@ -151,7 +153,7 @@ func (d *drainStand) budget(healthy int32) {
 }
 
 // stop ends the pods that have been told to go, as their kubelet does.
-func (d *drainStand) stop() {
+func (d *drainEnv) stop() {
 	d.Helper()
 	if !d.real {
 		return
@@ -173,7 +175,7 @@ func (d *drainStand) stop() {
 }
 
 // left are the pods that are on the node and stay there.
-func (d *drainStand) left() (names []string) {
+func (d *drainEnv) left() (names []string) {
 	d.Helper()
 	list, err := d.CoreV1().Pods(d.namespace).List(d.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -187,13 +189,13 @@ func (d *drainStand) left() (names []string) {
 	return names
 }
 
-func (d *drainStand) seen() workloadNode {
+func (d *drainEnv) seen() plan.Node {
 	d.Helper()
-	nodes, err := d.w.nodes(d.Context())
+	nodes, err := d.w.Nodes(d.Context())
 	if err != nil {
 		d.Fatal(err)
 	}
-	i := slices.IndexFunc(nodes, func(n workloadNode) bool { return n.name == d.node })
+	i := slices.IndexFunc(nodes, func(n plan.Node) bool { return n.Name == d.node })
 	if i < 0 {
 		d.Fatalf("node %s is not there", d.node)
 	}
@@ -201,7 +203,7 @@ func (d *drainStand) seen() workloadNode {
 }
 
 // refreshed gives kube-proxy another version, and leaves alone what is not Talos's.
-func (d *drainStand) refreshed() {
+func (d *drainEnv) refreshed() {
 	d.Helper()
 	sets := d.AppsV1().DaemonSets("kube-system")
 	if d.real {
@@ -224,7 +226,7 @@ func (d *drainStand) refreshed() {
 		d.Cleanup(func() { _ = sets.Delete(context.Background(), "kube-proxy", metav1.DeleteOptions{}) })
 	}
 	for _, image := range []string{"registry.k8s.io/kube-proxy:v1.34.2", "registry.k8s.io/kube-proxy:v1.34.2", "mirror.example.com/proxy:v1.34.3"} {
-		if err := d.w.refresh(d.Context(), addon{"daemonsets", "kube-proxy", image, "registry.k8s.io/kube-proxy"}); err != nil {
+		if err := d.w.RefreshAddon(d.Context(), plan.Addon{Resource: "daemonsets", Name: "kube-proxy", Image: image, DefaultImage: "registry.k8s.io/kube-proxy"}); err != nil {
 			d.Fatal(err)
 		}
 		set, err := sets.Get(d.Context(), "kube-proxy", metav1.GetOptions{})
@@ -236,7 +238,7 @@ func (d *drainStand) refreshed() {
 			d.Errorf("kube-proxy runs %v, want %s", containers, image)
 		}
 	}
-	if err := d.w.refresh(d.Context(), addon{"daemonsets", "nobody", "a:1", "a"}); err != nil {
+	if err := d.w.RefreshAddon(d.Context(), plan.Addon{Resource: "daemonsets", Name: "nobody", Image: "a:1", DefaultImage: "a"}); err != nil {
 		d.Errorf("what is not there stays so: %v", err)
 	}
 }
@@ -245,7 +247,7 @@ func (d *drainStand) refreshed() {
 // image, in a simulated workload API and in a real one.
 func TestDrain(t *testing.T) {
 	t.Parallel()
-	for name, open := range map[string]func(*testing.T) *drainStand{"Simulated": simulated, "Real": genuine} {
+	for name, open := range map[string]func(*testing.T) *drainEnv{"Simulated": simulated, "Real": genuine} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := open(t)
@@ -253,7 +255,7 @@ func TestDrain(t *testing.T) {
 			d.refreshed()
 			d.drained()
 			for range 2 { // the second time it is gone
-				if err := d.w.deleteNode(t.Context(), d.node); err != nil {
+				if err := d.w.DeleteNode(t.Context(), d.node); err != nil {
 					t.Error(err)
 				}
 			}
@@ -261,31 +263,31 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-func (d *drainStand) labelled() {
+func (d *drainEnv) labelled() {
 	d.Helper()
-	if n := d.seen(); !n.ready || n.cordoned || n.talos != "1.13.9" || !strings.HasPrefix(n.version, "v1.34.") || n.boot == "" {
+	if n := d.seen(); !n.Ready || n.Cordoned || n.TalosVersion != "1.13.9" || !strings.HasPrefix(n.Version, "v1.34.") || n.BootID == "" {
 		d.Errorf("the node is seen as %+v", n)
 	}
-	others := len(d.seen().taints)
+	others := len(d.seen().Taints)
 	properties := v1alpha1.MachineProperties{
 		Labels: map[string]string{"tier": "front", "node-role.kubernetes.io/front": ""},
 		Taints: []v1alpha1.NodeTaint{{Key: "only", Value: "front", Effect: "NoSchedule"}},
 	}
 	for _, p := range []v1alpha1.MachineProperties{properties, {}} {
-		if err := d.w.patchNode(d.Context(), d.node, relabel(d.seen(), p)); err != nil {
+		if err := d.w.PatchNode(d.Context(), d.node, workload.LabelPatch(d.seen(), p)); err != nil {
 			d.Fatal(err)
 		}
 		n := d.seen()
-		if n.labels["tier"] != p.Labels["tier"] || len(n.taints) != others+len(p.Taints) {
-			d.Errorf("labels %v and taints %v, want %v and %v", n.labels, n.taints, p.Labels, p.Taints)
+		if n.Labels["tier"] != p.Labels["tier"] || len(n.Taints) != others+len(p.Taints) {
+			d.Errorf("labels %v and taints %v, want %v and %v", n.Labels, n.Taints, p.Labels, p.Taints)
 		}
-		if again := relabel(n, p); again != nil {
+		if again := workload.LabelPatch(n, p); again != nil {
 			d.Errorf("a Node that is as it should be is changed again: %v", again)
 		}
 	}
 }
 
-func (d *drainStand) drained() {
+func (d *drainEnv) drained() {
 	d.Helper()
 	controller := true
 	d.run("agent", func(p *corev1.Pod) {
@@ -297,13 +299,13 @@ func (d *drainStand) drained() {
 	}
 	d.budget(3)
 	u := v1alpha1.NodeUpgrade{Name: d.node, Cordoned: true}
-	prepare := func() (turn, string) { return prepareNode(d.Context(), d.w, v1alpha1.UpgradeTalos, u) }
+	prepare := func() (plan.UpgradeStep, string) { return drainNode(d.Context(), d.w, v1alpha1.UpgradeTalos, u) }
 	now, why := prepare()
-	if now != turnDrain || !strings.Contains(why, "may not be moved: Cannot evict pod as it would violate the pod's disruption budget. The disruption budget db ") {
+	if now != plan.UpgradeDrain || !strings.Contains(why, "may not be moved: Cannot evict pod as it would violate the pod's disruption budget. The disruption budget db ") {
 		d.Errorf("the budget keeps two pods: got %s, %s", now, why)
 	}
-	if left := d.left(); len(left) != 3 || !d.seen().cordoned {
-		d.Errorf("pods %v are left on the node, want the agent and two; cordoned: %t", left, d.seen().cordoned)
+	if left := d.left(); len(left) != 3 || !d.seen().Cordoned {
+		d.Errorf("pods %v are left on the node, want the agent and two; cordoned: %t", left, d.seen().Cordoned)
 	}
 	if err := d.PolicyV1().PodDisruptionBudgets(d.namespace).Delete(d.Context(), "db", metav1.DeleteOptions{}); err != nil {
 		d.Fatal(err)
@@ -311,7 +313,7 @@ func (d *drainStand) drained() {
 	feed.Until(d, "the node is empty", func() (bool, string) {
 		now, why = prepare()
 		d.stop()
-		return now == turnAsk, why
+		return now == plan.UpgradeRequest, why
 	})
 	if left := d.left(); !slices.Equal(left, []string{"agent"}) {
 		d.Errorf("pods %v are left on the node, want the agent", left)

@@ -11,12 +11,13 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
 // reachedAt waits until everybody knows an endpoint: the status, people's kubeconfig,
 // and the configuration of these nodes. The API has to answer there.
-func (s *stand) reachedAt(cluster, host string, nodes ...string) {
+func (s *env) reachedAt(cluster, host string, nodes ...string) {
 	s.Helper()
 	want := "https://" + net.JoinHostPort(host, "6443")
 	feed.Until(s, "the endpoint is "+want, func() (bool, string) {
@@ -40,20 +41,20 @@ func (s *stand) reachedAt(cluster, host string, nodes ...string) {
 // TestEndpointOfANode replaces the node whose address is the endpoint.
 func TestEndpointOfANode(t *testing.T) {
 	t.Parallel()
-	s := setUp(t, standing{})
+	s := newEnv(t, envOptions{})
 	s.create(s.cluster("shop", 1, 1))
 	s.running("shop", "cp-0", "pool-0")
-	s.reachedAt("shop", addressOf(s.machine("shop-cp-0")), "cp-0", "pool-0")
+	s.reachedAt("shop", plan.Address(s.machine("shop-cp-0")), "cp-0", "pool-0")
 	s.annotate("shop-cp-0", v1alpha1.AnnotationRemove, "true")
 	s.running("shop", "cp-1", "pool-0")
-	s.reachedAt("shop", addressOf(s.machine("shop-cp-1")), "cp-1", "pool-0")
+	s.reachedAt("shop", plan.Address(s.machine("shop-cp-1")), "cp-1", "pool-0")
 }
 
 // TestEndpointBecomesVirtual has the endpoint of one node become that of three, and
 // stay when two of them go.
 func TestEndpointBecomesVirtual(t *testing.T) {
 	t.Parallel()
-	s := setUp(t, standing{})
+	s := newEnv(t, envOptions{})
 	s.create(s.cluster("shop", 1, 1))
 	s.running("shop", "cp-0", "pool-0")
 	s.change("shop", replicas(3, map[string]int32{"pool": 1}))
@@ -70,7 +71,7 @@ func TestEndpointBecomesVirtual(t *testing.T) {
 // that nobody takes the virtual address.
 func TestEndpointIsServed(t *testing.T) {
 	t.Parallel()
-	s := setUp(t, standing{})
+	s := newEnv(t, envOptions{})
 	s.temporary = true
 	s.create(s.cluster("shop", 3, 0))
 	s.waits("shop", "WaitingForEndpoint", "nothing serves the endpoint", "control planes answer", "shop-cp-0", "02:00:00", "alias net0")
@@ -80,7 +81,7 @@ func TestEndpointIsServed(t *testing.T) {
 }
 
 // vip is the virtual address of a cluster.
-func (s *stand) vip(cluster string) string {
+func (s *env) vip(cluster string) string {
 	s.Helper()
 	a := &v1alpha2.IPAllocation{}
 	if err := s.kube.Get(s.Context(), s.namespace, cluster+"-vip", a); err != nil {

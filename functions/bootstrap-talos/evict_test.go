@@ -15,11 +15,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
+	"github.com/vitistack/stack/functions/bootstrap-talos/workload"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // keeping is a workload API whose node has two pods. It answers the eviction of the
 // first one with a code, and that of the other one as it should.
-func keeping(t *testing.T, code int, message string) (w *workload, evicted func() []string) {
+func keeping(t *testing.T, code int, message string) (w *workload.Client, evicted func() []string) {
 	t.Helper()
 	var mu sync.Mutex
 	var asked []string
@@ -41,7 +44,7 @@ func keeping(t *testing.T, code int, message string) (w *workload, evicted func(
 		}
 	}))
 	t.Cleanup(server.Close)
-	return &workload{http: server.Client(), hosts: []string{server.URL}}, func() []string {
+	return &workload.Client{Http: server.Client(), Hosts: []string{server.URL}}, func() []string {
 		mu.Lock()
 		defer mu.Unlock()
 		return asked
@@ -73,7 +76,7 @@ func TestRefusedEviction(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w, evicted := keeping(t, tc.code, tc.message)
-			late := time.Now().Add(drainPatience + time.Minute)
+			late := time.Now().Add(plan.DefaultDrainTimeout + time.Minute)
 			f := &function{now: func() time.Time { return late }}
 			for _, o := range []outcome{upgradeOf(t, f, w), removalOf(t, f, w)} {
 				if !o.ended || !strings.Contains(o.message, tc.want) {
@@ -93,28 +96,28 @@ type outcome struct {
 	ended         bool
 }
 
-func upgradeOf(t *testing.T, f *function, w *workload) outcome {
+func upgradeOf(t *testing.T, f *function, w *workload.Client) outcome {
 	t.Helper()
 	c := &cluster{KubernetesCluster: &v1alpha1.KubernetesCluster{}}
 	c.Status.Upgrade = &v1alpha1.UpgradeStatus{Kind: v1alpha1.UpgradeTalos, Nodes: []v1alpha1.NodeUpgrade{
 		{Name: "n", Step: v1alpha1.UpgradeDraining, Since: metav1.Now(), Cordoned: true},
 	}}
-	turns := map[string]turn{"n": turnDrain}
-	f.prepareNodes(t.Context(), c, w, turns, []observed{{member: member{name: "n"}}})
-	return outcome{"the upgrade", c.Status.Upgrade.Nodes[0].Message, turns["n"] == turnFail}
+	turns := map[string]plan.UpgradeStep{"n": plan.UpgradeDrain}
+	f.drainNodes(t.Context(), c, w, turns, []plan.UpgradeNode{{Member: plan.Member{Name: "n"}}})
+	return outcome{"the upgrade", c.Status.Upgrade.Nodes[0].Message, turns["n"] == plan.UpgradeFail}
 }
 
-func removalOf(t *testing.T, f *function, w *workload) outcome {
+func removalOf(t *testing.T, f *function, w *workload.Client) outcome {
 	t.Helper()
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{
 		Name: "n", Labels: map[string]string{v1alpha1.LabelWorkerGroup: "pool"},
 		Annotations: map[string]string{v1alpha1.AnnotationRemoving: time.Now().Format(time.RFC3339)},
 	}}
-	c := &cluster{KubernetesCluster: &v1alpha1.KubernetesCluster{}, workload: w, reachable: true, nodes: []workloadNode{{name: "n", ready: true, cordoned: true}}}
-	c.plan.groups = []group{{pool: "pool"}}
-	var blocked fault
-	err := f.depart(t.Context(), c, m)
-	return outcome{"the removal", err.Error(), errors.As(err, &blocked) && blocked.reason == "DrainBlocked"}
+	c := &cluster{KubernetesCluster: &v1alpha1.KubernetesCluster{}, connections: connections{workload: w}, observed: observed{apiAnswers: true, nodes: []plan.Node{{Name: "n", Ready: true, Cordoned: true}}}}
+	c.plan.Groups = []plan.Group{{Pool: "pool"}}
+	var blocked reconcile.UserError
+	err := f.removeNode(t.Context(), c, m)
+	return outcome{"the removal", err.Error(), errors.As(err, &blocked) && blocked.Reason == "DrainBlocked"}
 }
 
 // TestRefusedCordon has an admission policy refuse what an upgrade begins with.
@@ -125,8 +128,8 @@ func TestRefusedCordon(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(metav1.Status{Message: "nodes are not yours"})
 	}))
 	t.Cleanup(server.Close)
-	late := time.Now().Add(drainPatience + time.Minute)
-	o := upgradeOf(t, &function{now: func() time.Time { return late }}, &workload{http: server.Client(), hosts: []string{server.URL}})
+	late := time.Now().Add(plan.DefaultDrainTimeout + time.Minute)
+	o := upgradeOf(t, &function{now: func() time.Time { return late }}, &workload.Client{Http: server.Client(), Hosts: []string{server.URL}})
 	if !o.ended || !strings.Contains(o.message, "nodes are not yours") {
 		t.Errorf("%s ended %t and said %q", o.what, o.ended, o.message)
 	}

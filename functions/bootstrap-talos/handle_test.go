@@ -56,7 +56,7 @@ func (u *unreadable) RoundTrip(req *http.Request) (*http.Response, error) {
 func TestRequestFails(t *testing.T) {
 	t.Parallel()
 	u := &unreadable{}
-	s := setUp(t, standing{wrap: func(next http.RoundTripper) http.RoundTripper { u.RoundTripper = next; return u }})
+	s := newEnv(t, envOptions{wrap: func(next http.RoundTripper) http.RoundTripper { u.RoundTripper = next; return u }})
 	s.create(s.cluster("shop", 1, 1))
 	before := s.running("shop")
 	u.on.Store(true)
@@ -68,13 +68,13 @@ func TestRequestFails(t *testing.T) {
 	if diff := cmp.Diff(before.Status, s.get("shop").Status); diff != "" {
 		t.Errorf("one failure has changed the status:\n%s", diff)
 	}
-	look.SetExtension(events.ArrivalTime, time.Now().Add(-quietly))
+	look.SetExtension(events.ArrivalTime, time.Now().Add(-retryGracePeriod))
 	if _, err := s.function.handle(t.Context(), look); err == nil {
 		t.Fatal("Secrets can be read")
 	}
 	after := s.get("shop")
 	if ready := meta.FindStatusCondition(after.Status.Conditions, v1alpha1.ConditionReady); ready == nil || ready.Reason != "Retrying" {
-		t.Errorf("Ready is %+v after %s of failures, want the reason Retrying", ready, quietly)
+		t.Errorf("Ready is %+v after %s of failures, want the reason Retrying", ready, retryGracePeriod)
 	}
 	meta.SetStatusCondition(&after.Status.Conditions, *meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionReady))
 	after.Status.Message = before.Status.Message
@@ -91,7 +91,7 @@ func TestMachineOfNoCluster(t *testing.T) {
 	t.Parallel()
 	server := apiserver.Start(t)
 	server.Install(t)
-	s, listens := &stand{T: t, namespace: server.Namespace(t)}, &asked{}
+	s, listens := &env{T: t, namespace: server.Namespace(t)}, &asked{}
 	s.kube = s.client(server.Config())
 	config := server.Config()
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {

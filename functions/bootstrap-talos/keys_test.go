@@ -16,6 +16,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/tests/sim/faults"
 	"github.com/vitistack/stack/tests/stand/feed"
@@ -40,7 +41,7 @@ func TestMakerOfKeysFails(t *testing.T) {
 	t.Parallel()
 	r := &refusing{}
 	r.left.Store(1)
-	s := setUp(t, standing{
+	s := newEnv(t, envOptions{
 		wrap:   func(next http.RoundTripper) http.RoundTripper { r.RoundTripper = next; return r },
 		handle: deaf,
 	})
@@ -72,20 +73,20 @@ func TestKeysAreDeleted(t *testing.T) {
 		// point.
 		refused string
 		closed  bool
-		reached func(*stand, *v1alpha1.KubernetesCluster) bool
+		reached func(*env, *v1alpha1.KubernetesCluster) bool
 		lost    bool
 	}{
-		{"NoNode", "no node has a configuration by them", "", true, func(_ *stand, kc *v1alpha1.KubernetesCluster) bool {
+		{"NoNode", "no node has a configuration by them", "", true, func(_ *env, kc *v1alpha1.KubernetesCluster) bool {
 			return isTrue(kc, conditionCredentials)
 		}, false},
-		{"Configured", "a node has its configuration by them, etcd has not begun", "Bootstrap", false, func(s *stand, _ *v1alpha1.KubernetesCluster) bool {
-			return slices.Contains(s.machines("shop"), "cp-0") && installed(s.machine("shop-cp-0"))
+		{"Configured", "a node has its configuration by them, etcd has not begun", "Bootstrap", false, func(s *env, _ *v1alpha1.KubernetesCluster) bool {
+			return slices.Contains(s.machines("shop"), "cp-0") && plan.IsInstalled(s.machine("shop-cp-0"))
 		}, true},
-		{"Running", "the cluster runs", "", false, func(_ *stand, kc *v1alpha1.KubernetesCluster) bool { return settled(kc) }, true},
+		{"Running", "the cluster runs", "", false, func(_ *env, kc *v1alpha1.KubernetesCluster) bool { return isUpToDate(kc) }, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			s := setUp(t, standing{})
+			s := newEnv(t, envOptions{})
 			s.closed.Store(tc.closed)
 			if err := s.plan.Set(faults.Rule{Operation: "MachineService/" + tc.refused, Error: "Unavailable"}); err != nil {
 				t.Fatal(err)
@@ -129,18 +130,18 @@ func TestKeysAreDeleted(t *testing.T) {
 
 // withoutKeys has a cluster grow whose keys are lost, which makes none and gives no node
 // a configuration, and looks whether it says so.
-func (s *stand) withoutKeys(cluster string) {
+func (s *env) withoutKeys(cluster string) {
 	s.Helper()
 	s.change(cluster, func(kc *v1alpha1.KubernetesCluster) {
 		kc.Spec.Topology.Workers = []v1alpha1.WorkerPool{{Name: "pool", Replicas: 1}}
 	})
 	feed.Until(s, "the new machine has its address", func() (bool, string) {
 		kc := s.get(cluster)
-		up := slices.Contains(s.machines(cluster), "pool-0") && addressed(s.machine(cluster+"-pool-0"))
+		up := slices.Contains(s.machines(cluster), "pool-0") && plan.HasAddress(s.machine(cluster+"-pool-0"))
 		return up && kc.Status.ObservedGeneration == kc.Generation, kc.Status.Message
 	})
 	s.look(cluster)
-	if provided(s.machine(cluster + "-pool-0")) {
+	if plan.HasMachineConfig(s.machine(cluster + "-pool-0")) {
 		s.Error("a node has a configuration by keys that nobody has")
 	}
 	if err := s.kube.Get(s.Context(), s.namespace, cluster+"-talos-secrets", &corev1.Secret{}); !kube.NotFound(err) {
@@ -153,7 +154,7 @@ func (s *stand) withoutKeys(cluster string) {
 }
 
 // restore makes a Secret that was deleted anew, as it was.
-func (s *stand) restore(secret *corev1.Secret) {
+func (s *env) restore(secret *corev1.Secret) {
 	s.Helper()
 	secret = secret.DeepCopy()
 	secret.UID, secret.ResourceVersion = "", ""
@@ -163,7 +164,7 @@ func (s *stand) restore(secret *corev1.Secret) {
 // TestRemoveWithoutKeys deletes a cluster whose keys are lost.
 func TestRemoveWithoutKeys(t *testing.T) {
 	t.Parallel()
-	s := setUp(t, standing{})
+	s := newEnv(t, envOptions{})
 	s.create(s.cluster("shop", 1, 0))
 	s.running("shop")
 	if err := s.kube.Delete(t.Context(), s.secret("shop-talos-secrets")); err != nil {

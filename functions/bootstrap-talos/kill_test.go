@@ -81,7 +81,7 @@ func TestKilledBetweenSideEffects(t *testing.T) {
 		t.Run(fmt.Sprint(tc.first), func(t *testing.T) {
 			t.Parallel()
 			r := &reaper{}
-			s := setUp(t, standing{wrap: r.wrap, handle: r.handle})
+			s := newEnv(t, envOptions{wrap: r.wrap, handle: r.handle})
 			s.plan.Seed(uint64(tc.first))
 			if err := s.plan.Set(
 				faults.Rule{Operation: "MachineService/*", Error: "Unavailable", Rate: 0.1},
@@ -97,7 +97,7 @@ func TestKilledBetweenSideEffects(t *testing.T) {
 			s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.ControlPlane.Replicas = tc.then })
 			feed.Until(t, "the control plane has changed", func() (bool, string) {
 				kc := s.get("shop")
-				return settled(kc) && len(s.machines("shop")) == int(tc.then)+1, kc.Status.Message
+				return isUpToDate(kc) && len(s.machines("shop")) == int(tc.then)+1, kc.Status.Message
 			})
 			s.consistent("shop", int(tc.then))
 			if s.secret("shop-talos-secrets").UID != keys || r.keys.Load() != 1 {
@@ -117,7 +117,7 @@ func TestKilledBetweenSideEffects(t *testing.T) {
 
 // consistent checks that a cluster has one etcd, whose members are its control
 // planes.
-func (s *stand) consistent(cluster string, controlPlanes int) {
+func (s *env) consistent(cluster string, controlPlanes int) {
 	s.Helper()
 	if err := s.plan.Set(); err != nil {
 		s.Fatal(err)

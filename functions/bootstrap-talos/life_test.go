@@ -2,10 +2,7 @@ package main
 
 import (
 	"bytes"
-	"crypto"
-	"crypto/tls"
 	"encoding/base64"
-	"encoding/pem"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
@@ -27,7 +25,7 @@ import (
 // plays by a finalizer that nobody takes away.
 func TestDeadClusterIsGivenUpOn(t *testing.T) {
 	t.Parallel()
-	s := setUp(t, standing{})
+	s := newEnv(t, envOptions{})
 	s.create(s.cluster("shop", 1, 1))
 	s.running("shop")
 	const held = "example.com/held"
@@ -72,19 +70,19 @@ func TestDeadClusterIsGivenUpOn(t *testing.T) {
 // they would be after some months.
 func TestCredentialsAreRenewed(t *testing.T) {
 	t.Parallel()
-	s := setUp(t, standing{})
+	s := newEnv(t, envOptions{})
 	s.create(s.cluster("shop", 1, 0))
 	s.running("shop")
 	keys := s.secret("shop-talos-secrets").Data[pkiKey]
-	certs := s.authoritiesOf("shop").present.Certs
+	certs := s.authoritiesOf("shop").Present.Certs
 	for _, tc := range []struct {
 		reason  string
 		age     time.Duration
 		renewed bool
 	}{
-		{"less than half of its lifetime is over", peopleCertificate/2 - time.Hour, false},
-		{"half of its lifetime is over", peopleCertificate/2 + time.Minute, true},
-		{"it has ended", peopleCertificate + time.Hour, true},
+		{"less than half of its lifetime is over", talos.TalosconfigLifetime/2 - time.Hour, false},
+		{"half of its lifetime is over", talos.TalosconfigLifetime/2 + time.Minute, true},
+		{"it has ended", talos.TalosconfigLifetime + time.Hour, true},
 	} {
 		old := map[string][]byte{}
 		for name, data := range map[string][]byte{
@@ -142,9 +140,14 @@ func agedKubeconfig(t *testing.T, data, certificate []byte) []byte {
 // aged is a certificate that an authority made so long ago, for as long as people's are.
 func aged(t *testing.T, authority *talosx509.PEMEncodedCertificateAndKey, age time.Duration) []byte {
 	t.Helper()
-	pair, err := tls.X509KeyPair(authority.Crt, authority.Key)
+	ca, err := talosx509.NewCertificateAuthorityFromCertificateAndKey(authority)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed(t, pair.Leaf, pair.PrivateKey.(crypto.Signer), time.Now().Add(-age), peopleCertificate).Raw})
+	from := time.Now().Add(-age)
+	pair, err := talosx509.NewKeyPair(ca, talosx509.NotBefore(from), talosx509.NotAfter(from.Add(talos.TalosconfigLifetime)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair.CrtPEM
 }

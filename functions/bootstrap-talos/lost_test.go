@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"net/http"
 	"slices"
@@ -17,8 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
+	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
 	"github.com/vitistack/stack/tests/sim/faults"
-	"github.com/vitistack/stack/tests/sim/talos"
+	simtalos "github.com/vitistack/stack/tests/sim/talos"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
@@ -45,7 +46,7 @@ func (w *witness) RoundTrip(req *http.Request) (*http.Response, error) {
 		if bytes.Contains(body, []byte(`"Unknown"`)) {
 			w.unknown.Store(true)
 		}
-		if bytes.Contains(body, []byte(reasonEtcdLost)) {
+		if bytes.Contains(body, []byte(plan.ReasonEtcdLost)) {
 			w.lost.Store(true)
 		}
 	}
@@ -59,34 +60,34 @@ func TestNobodyAnswers(t *testing.T) {
 	for _, tc := range []struct {
 		name, reason string
 		planes       int32
-		timing       talos.Timing
-		away         func(*stand)
+		timing       simtalos.Timing
+		away         func(*env)
 		unknown      bool
 	}{
-		{"Moment", "the API does not answer some requests", 1, talos.Timing{}, func(s *stand) {
+		{"Moment", "the API does not answer some requests", 1, simtalos.Timing{}, func(s *env) {
 			s.faulty(faults.Rule{Operation: "workload", Error: "503", Times: 3})
 			s.look("shop")
 		}, false},
-		{"API", "the API does not answer at all", 1, talos.Timing{}, func(s *stand) {
+		{"API", "the API does not answer at all", 1, simtalos.Timing{}, func(s *env) {
 			s.faulty(faults.Rule{Operation: "workload", Error: "503"})
 			s.look("shop")
 			s.unanswered("shop", "WaitingForAPI", metav1.ConditionUnknown, "last seen: 1 member")
 			s.faulty()
 		}, true},
-		{"Boot", "the only control plane boots, and its etcd takes its time", 1, talos.Timing{EtcdStart: longPatience + time.Second}, func(s *stand) {
+		{"Boot", "the only control plane boots, and its etcd takes its time", 1, simtalos.Timing{EtcdStart: nodePollTime + time.Second}, func(s *env) {
 			if err := s.fleet.Reboot(string(s.machine("shop-cp-0").UID)); err != nil {
 				s.Fatal(err)
 			}
 			s.look("shop")
 		}, true},
-		{"Replaced", "one of three control planes is replaced", 3, talos.Timing{}, func(s *stand) {
+		{"Replaced", "one of three control planes is replaced", 3, simtalos.Timing{}, func(s *env) {
 			s.lose(s.machine("shop-cp-1"))
 		}, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			w := &witness{}
-			s := setUp(t, standing{timing: tc.timing, wrap: w.wrap})
+			s := newEnv(t, envOptions{timing: tc.timing, wrap: w.wrap})
 			s.create(s.cluster("shop", tc.planes, 0))
 			s.running("shop")
 			tc.away(s)
@@ -107,7 +108,7 @@ func TestNobodyAnswers(t *testing.T) {
 // begin on the new one, as somebody does who restores a snapshot.
 func TestEtcdIsLost(t *testing.T) {
 	t.Parallel()
-	s := setUp(t, standing{})
+	s := newEnv(t, envOptions{})
 	s.create(s.cluster("shop", 1, 0))
 	s.running("shop")
 	old := s.machine("shop-cp-0").UID
@@ -115,7 +116,7 @@ func TestEtcdIsLost(t *testing.T) {
 	if err := s.kube.Delete(t.Context(), s.machine("shop-cp-0")); err != nil {
 		t.Fatal(err)
 	}
-	s.unanswered("shop", reasonEtcdLost, metav1.ConditionFalse, "restore a snapshot")
+	s.unanswered("shop", plan.ReasonEtcdLost, metav1.ConditionFalse, "restore a snapshot")
 	s.look("shop")
 	kc := s.get("shop")
 	s.look("shop")
@@ -127,7 +128,7 @@ func TestEtcdIsLost(t *testing.T) {
 	if m.UID == old || len(planes) != 1 {
 		t.Fatalf("machines %v, want the one that has the place of the other", planes)
 	}
-	if err := bootstrap(t.Context(), addressOf(m), s.access("shop")); err != nil {
+	if err := talos.Bootstrap(t.Context(), plan.Address(m), s.access("shop")); err != nil {
 		t.Fatal(err)
 	}
 	if kc := s.running("shop", planes...); !isTrue(kc, v1alpha1.ConditionEtcdHealthy) || !isTrue(kc, v1alpha1.ConditionNodesReady) {
@@ -135,37 +136,10 @@ func TestEtcdIsLost(t *testing.T) {
 	}
 }
 
-// TestMajority decides when etcd has come to an end.
-func TestMajority(t *testing.T) {
-	t.Parallel()
-	one, two := []string{"a"}, []string{"a", "b"}
-	for name, tc := range map[string]struct {
-		reason string
-		e      etcdMajority
-		want   string
-	}{
-		"Nobody":   {"no control plane has a configuration", etcdMajority{wanted: 3}, ""},
-		"Leads":    {"only the API does not answer", etcdMajority{wanted: 3, led: true, empty: two}, ""},
-		"Empty":    {"no control plane has its data", etcdMajority{wanted: 3, empty: two}, reasonEtcdLost},
-		"Silent":   {"the one that does not answer may have its data", etcdMajority{wanted: 1, silent: one}, ""},
-		"MayCome":  {"two of three would be a majority", etcdMajority{wanted: 3, leaderless: one, silent: one}, ""},
-		"Minority": {"one of three never is", etcdMajority{wanted: 3, leaderless: one, empty: two}, reasonEtcdUnavailable},
-		"Starts":   {"nobody says that there is no leader", etcdMajority{wanted: 3, silent: one, empty: two}, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var got fault
-			if _ = errors.As(tc.e.lost(), &got); got.reason != tc.want {
-				t.Errorf("%s: got %q, want %q", tc.reason, got.reason, tc.want)
-			}
-		})
-	}
-}
-
 // TestMinorityIsLeft gives up on two of three control planes.
 func TestMinorityIsLeft(t *testing.T) {
 	t.Parallel()
-	s := setUp(t, standing{})
+	s := newEnv(t, envOptions{})
 	s.create(s.cluster("shop", 3, 0))
 	s.running("shop")
 	for _, name := range []string{"shop-cp-1", "shop-cp-2"} {
@@ -177,10 +151,10 @@ func TestMinorityIsLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.waits("shop", reasonEtcdUnavailable, "1 of 3 members of etcd left (shop-cp-0)", "restore", "create it again")
+	s.waits("shop", plan.ReasonEtcdUnavailable, "1 of 3 members of etcd left (shop-cp-0)", "restore", "create it again")
 	feed.Until(t, "EtcdHealthy is False", func() (bool, string) {
 		c := meta.FindStatusCondition(s.get("shop").Status.Conditions, v1alpha1.ConditionEtcdHealthy)
-		return c.Status == metav1.ConditionFalse && c.Reason == reasonEtcdUnavailable, c.String()
+		return c.Status == metav1.ConditionFalse && c.Reason == plan.ReasonEtcdUnavailable, c.String()
 	})
 }
 
@@ -198,7 +172,7 @@ func TestDeletedControlPlanesLeave(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := setUp(t, standing{})
+			s := newEnv(t, envOptions{})
 			s.create(s.cluster("shop", tc.planes, 0))
 			s.running("shop")
 			kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}}
@@ -237,7 +211,7 @@ func TestDeletedControlPlanesLeave(t *testing.T) {
 // takes its place, and only force deletes it.
 func TestLastMemberStays(t *testing.T) {
 	t.Parallel()
-	s := setUp(t, standing{})
+	s := newEnv(t, envOptions{})
 	s.create(s.cluster("shop", 1, 0))
 	s.running("shop")
 	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Paused = true })
@@ -256,7 +230,7 @@ func TestLastMemberStays(t *testing.T) {
 
 // unanswered waits until a cluster of one node, whose API is away, says so everywhere: its
 // condition Ready, that of its nodes, and that of etcd, with these words.
-func (s *stand) unanswered(cluster, reason string, etcd metav1.ConditionStatus, words string) {
+func (s *env) unanswered(cluster, reason string, etcd metav1.ConditionStatus, words string) {
 	s.Helper()
 	s.waits(cluster, reason)
 	feed.Until(s, "nobody says that nodes and etcd are well", func() (bool, string) {
@@ -268,7 +242,7 @@ func (s *stand) unanswered(cluster, reason string, etcd metav1.ConditionStatus, 
 }
 
 // faulty has the nodes suffer these faults from now on, and no others.
-func (s *stand) faulty(rules ...faults.Rule) {
+func (s *env) faulty(rules ...faults.Rule) {
 	s.Helper()
 	if err := s.plan.Set(rules...); err != nil {
 		s.Fatal(err)

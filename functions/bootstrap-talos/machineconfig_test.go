@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
@@ -16,7 +17,7 @@ import (
 // the cluster says what is wrong.
 func TestKeysGoToNobody(t *testing.T) {
 	t.Parallel()
-	s := setUp(t, standing{})
+	s := newEnv(t, envOptions{})
 	s.seedless = true
 	s.create(s.cluster("shop", 1, 1))
 	feed.Until(t, "machines are restarted with their configuration", func() (bool, string) {
@@ -35,8 +36,8 @@ func TestKeysGoToNobody(t *testing.T) {
 		t.Errorf("a configuration was sent %d times to a node that had not proved who it is", n)
 	}
 	for _, name := range []string{"shop-cp-0", "shop-pool-0"} {
-		if m := s.machine(name); installed(m) || m.Generation > 2 {
-			t.Errorf("%s: installed %t, generation %d; want false, and one restart", name, installed(m), m.Generation)
+		if m := s.machine(name); plan.IsInstalled(m) || m.Generation > 2 {
+			t.Errorf("%s: installed %t, generation %d; want false, and one restart", name, plan.IsInstalled(m), m.Generation)
 		}
 	}
 	if kc := s.get("shop"); kc.Status.Phase != v1alpha1.ClusterProvisioning {
@@ -47,7 +48,7 @@ func TestKeysGoToNobody(t *testing.T) {
 // TestConfigurationsAreRemoved looks for the configurations of a cluster that runs.
 func TestConfigurationsAreRemoved(t *testing.T) {
 	t.Parallel()
-	s := setUp(t, standing{})
+	s := newEnv(t, envOptions{})
 	s.create(s.cluster("shop", 3, 1))
 	s.running("shop", "cp-0", "cp-1", "cp-2", "pool-0")
 	if n := s.plan.Calls()["MachineService/ApplyConfiguration"]; n != 0 {
@@ -56,7 +57,7 @@ func TestConfigurationsAreRemoved(t *testing.T) {
 	for _, name := range s.machines("shop") {
 		m := s.machine("shop-" + name)
 		err := s.kube.Get(t.Context(), s.namespace, m.MachineConfigSecret(), &corev1.Secret{})
-		if !kube.NotFound(err) || provided(m) {
+		if !kube.NotFound(err) || plan.HasMachineConfig(m) {
 			t.Errorf("%s: annotations %v, Secret: %v; want it gone", name, m.Annotations, err)
 		}
 	}
@@ -65,7 +66,7 @@ func TestConfigurationsAreRemoved(t *testing.T) {
 // TestSecretIsTaken has somebody's own Secret under the name of a node's configuration.
 func TestSecretIsTaken(t *testing.T) {
 	t.Parallel()
-	s := setUp(t, standing{})
+	s := newEnv(t, envOptions{})
 	taken := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "shop-cp-0-machine-config"}, Data: map[string][]byte{"userdata": []byte("mine")}}
 	s.create(taken)
 	s.create(s.cluster("shop", 1, 0))
@@ -99,9 +100,9 @@ func TestUnprovided(t *testing.T) {
 			if tc.provided {
 				m.Annotations = map[string]string{v1alpha1.AnnotationMachineConfig: "d"}
 			}
-			kube.SetReady(&m.Status.Conditions, 1, false, reasonWaitingForMachineConfig, "waits")
-			c := &cluster{patient: tc.patient, machines: map[string]*v1alpha1.Machine{"n": m}}
-			if got := len(c.unprovided([]member{{name: "n"}})); got != tc.want {
+			kube.SetReady(&m.Status.Conditions, 1, false, plan.ReasonWaitingForMachineConfig, "waits")
+			c := &cluster{polls: tc.patient, observed: observed{machines: map[string]*v1alpha1.Machine{"n": m}}}
+			if got := len(c.membersWithoutConfig([]plan.Member{{Name: "n"}})); got != tc.want {
 				t.Errorf("%s: got %d, want %d", tc.reason, got, tc.want)
 			}
 		})

@@ -12,22 +12,25 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/bootstrap-talos/manifests"
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
+	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
 func main() {
-	events.Run(functionName, func() (events.Handler, error) {
-		client, err := kube.Connect(functionName, v1alpha1.AddToScheme, v1alpha2.AddToScheme, core)
+	events.Run(plan.FunctionName, func() (events.Handler, error) {
+		client, err := kube.Connect(plan.FunctionName, v1alpha1.AddToScheme, v1alpha2.AddToScheme, core)
 		if err != nil {
 			return nil, err
 		}
 		f := &function{
-			kube:    client,
-			results: &results{kube: client, dir: os.Getenv("RESULTS_PATH")},
-			talos:   envOr("TALOS_VERSION", defaultTalos),
-			images: images{
-				factory:   strings.TrimSuffix(envOr("IMAGE_FACTORY", defaultFactory), "/"),
-				schematic: envOr("TALOS_SCHEMATIC", defaultSchematic),
+			kube:         client,
+			manifests:    &manifests.Store{Kube: client, Dir: os.Getenv("RESULTS_PATH")},
+			talosVersion: envOr("TALOS_VERSION", plan.DefaultTalosVersion),
+			images: talos.Images{
+				Factory:   strings.TrimSuffix(envOr("IMAGE_FACTORY", talos.DefaultFactory), "/"),
+				Schematic: envOr("TALOS_SCHEMATIC", talos.DefaultSchematic),
 			},
 			now: time.Now,
 		}

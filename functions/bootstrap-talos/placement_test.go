@@ -11,7 +11,7 @@ import (
 )
 
 // network makes another network, of a type and with a prefix, that is Ready.
-func (s *stand) network(name string, kind v1alpha2.AllocationType, prefix string) {
+func (s *env) network(name string, kind v1alpha2.AllocationType, prefix string) {
 	s.Helper()
 	nn := &v1alpha2.NetworkNamespace{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -57,7 +57,7 @@ func TestRemediesOfNewClusters(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := setUp(t, standing{})
+			s := newEnv(t, envOptions{})
 			s.network("lan", tc.network, tc.prefix)
 			kc := s.cluster("shop", tc.planes, 0)
 			kc.Spec.NetworkNamespaceName = "lan"
@@ -76,7 +76,7 @@ func TestRemediesOfNewClusters(t *testing.T) {
 // TestEndpointPort has the API servers listen on the port of the endpoint.
 func TestEndpointPort(t *testing.T) {
 	t.Parallel()
-	s := setUp(t, standing{})
+	s := newEnv(t, envOptions{})
 	kc := s.cluster("shop", 1, 0)
 	kc.Spec.ControlPlaneEndpoint = &v1alpha1.ControlPlaneEndpoint{Mode: v1alpha1.EndpointNode, Port: 7443}
 	s.create(kc)

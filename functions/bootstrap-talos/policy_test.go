@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
 	"github.com/vitistack/stack/tests/sim/faults"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
@@ -19,7 +20,7 @@ import (
 // as TestDrainRespectsBudgets has it.
 func TestDrainTimeout(t *testing.T) {
 	t.Parallel()
-	s := setUp(t, standing{})
+	s := newEnv(t, envOptions{})
 	kc := s.cluster("shop", 1, 2)
 	kc.Spec.Topology.Workers[0].DrainTimeout = &metav1.Duration{Duration: time.Hour}
 	s.create(kc)
@@ -40,19 +41,19 @@ func TestDrainTimeout(t *testing.T) {
 func TestDrainBlocked(t *testing.T) {
 	t.Parallel()
 	var later atomic.Int64
-	s := setUp(t, standing{now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
+	s := newEnv(t, envOptions{now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
 	s.create(s.cluster("shop", 1, 2))
 	s.running("shop")
 	s.deploy("shop", "web", 4, 4)
 	s.change("shop", replicas(1, map[string]int32{"pool": 1}))
 	s.waits("shop", "RemovingNodes", "pool-", "The disruption budget web needs 4 healthy pods")
-	later.Store(int64(drainPatience + time.Minute))
+	later.Store(int64(plan.DefaultDrainTimeout + time.Minute))
 	s.waits("shop", "DrainBlocked", "shop-pool-", "within 1h0m0s", "The disruption budget web needs 4 healthy pods", "drainTimeout", v1alpha1.AnnotationForce+"=true")
 	if got := s.machines("shop"); len(got) != 3 {
 		t.Errorf("machines %v, want all three", got)
 	}
 	for _, name := range []string{"shop-pool-0", "shop-pool-1"} {
-		if leaving(s.machine(name)) {
+		if plan.IsLeaving(s.machine(name)) {
 			s.annotate(name, v1alpha1.AnnotationForce, "true")
 			break
 		}
@@ -66,7 +67,7 @@ func TestDrainBlocked(t *testing.T) {
 func TestConfigChanges(t *testing.T) {
 	t.Parallel()
 	const rule = "SUBSYSTEM==\"block\""
-	s := setUp(t, standing{})
+	s := newEnv(t, envOptions{})
 	s.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "patches"}, Data: map[string]string{"a.yaml": "machine:\n  sysctls:\n    vm.swappiness: \"1\"\n"}})
 	kc := s.cluster("shop", 1, 0)
 	kc.Spec.Talos = &v1alpha1.TalosOptions{Patches: &v1alpha1.ConfigPatches{All: []v1alpha1.ObjectName{"patches"}}}
@@ -107,7 +108,7 @@ func TestConfigChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.look("shop") // what is staged is not sent again, which would fail now
-	if kc := s.get("shop"); !settled(kc) {
+	if kc := s.get("shop"); !isUpToDate(kc) {
 		t.Errorf("a node that waits for its boot is bothered again: %s", kc.Status.Message)
 	}
 	if err := s.plan.Set(); err != nil {

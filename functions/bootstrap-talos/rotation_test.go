@@ -20,6 +20,8 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
+	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/talosconfig"
 	"github.com/vitistack/stack/tests/sim/faults"
@@ -27,7 +29,7 @@ import (
 )
 
 // rotate asks for a rotation.
-func (s *stand) rotate(cluster, rotation string) {
+func (s *env) rotate(cluster, rotation string) {
 	s.Helper()
 	s.change(cluster, func(kc *v1alpha1.KubernetesCluster) {
 		if kc.Spec.Talos == nil {
@@ -38,7 +40,7 @@ func (s *stand) rotate(cluster, rotation string) {
 }
 
 // rotated waits until a rotation is done, and returns the cluster.
-func (s *stand) rotated(cluster, rotation string) *v1alpha1.KubernetesCluster {
+func (s *env) rotated(cluster, rotation string) *v1alpha1.KubernetesCluster {
 	s.Helper()
 	feed.Until(s, "rotation "+rotation+" is done", func() (bool, string) {
 		kc := s.get(cluster)
@@ -53,29 +55,29 @@ func (s *stand) rotated(cluster, rotation string) *v1alpha1.KubernetesCluster {
 }
 
 // authoritiesOf are the keys of a cluster, as a user has saved them.
-func (s *stand) authoritiesOf(cluster string) *keys {
+func (s *env) authoritiesOf(cluster string) *talos.Keys {
 	s.Helper()
-	bundle, err := decodeBundle(s.secret(cluster + "-talos-secrets").Data[pkiKey])
+	bundle, err := talos.DecodeBundle(s.secret(cluster + "-talos-secrets").Data[pkiKey])
 	if err != nil {
 		s.Fatal(err)
 	}
-	return &keys{present: bundle}
+	return &talos.Keys{Present: bundle}
 }
 
 // handedOut is what a user has of a cluster.
 type handedOut struct {
 	talosconfig, kubeconfig []byte
-	keys                    *keys
+	keys                    *talos.Keys
 }
 
-func (s *stand) handedOut(cluster string) handedOut {
+func (s *env) handedOut(cluster string) handedOut {
 	s.Helper()
 	return handedOut{s.secret(cluster + "-talosconfig").Data[talosconfigKey], s.secret(cluster + "-kubeconfig").Data[kubeconfigKey], s.authoritiesOf(cluster)}
 }
 
 // admitted reports whether a node answers a client with a talosconfig, whomever the client
 // trusts.
-func (s *stand) admitted(node string, document []byte) bool {
+func (s *env) admitted(node string, document []byte) bool {
 	s.Helper()
 	current, err := talosconfig.Read(document)
 	if err != nil {
@@ -88,9 +90,9 @@ func (s *stand) admitted(node string, document []byte) bool {
 	return s.answers(node, &tls.Config{Certificates: []tls.Certificate{pair}, InsecureSkipVerify: true})
 }
 
-func (s *stand) answers(node string, config *tls.Config) bool {
+func (s *env) answers(node string, config *tls.Config) bool {
 	s.Helper()
-	ctx, c, end, err := dial(s.Context(), addressOf(s.machine(node)), config, shortRPC)
+	ctx, c, end, err := talos.Dial(s.Context(), plan.Address(s.machine(node)), config, talos.ShortTimeout)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -101,17 +103,17 @@ func (s *stand) answers(node string, config *tls.Config) bool {
 
 // strangers checks that nobody gets into a cluster by what was handed out before a rotation,
 // and that everybody does by what is there now.
-func (s *stand) strangers(cluster string, old handedOut) {
+func (s *env) strangers(cluster string, old handedOut) {
 	s.Helper()
 	now := s.handedOut(cluster)
-	if bytes.Equal(old.keys.present.Certs.OS.Crt, now.keys.present.Certs.OS.Crt) || bytes.Equal(old.keys.present.Certs.K8s.Crt, now.keys.present.Certs.K8s.Crt) {
+	if bytes.Equal(old.keys.Present.Certs.OS.Crt, now.keys.Present.Certs.OS.Crt) || bytes.Equal(old.keys.Present.Certs.K8s.Crt, now.keys.Present.Certs.K8s.Crt) {
 		s.Error("an authority is the old one")
 	}
-	stolen, err := kubernetesAccess(old.keys.present, now.keys.present)
+	stolen, err := talos.KubernetesCredentials(old.keys.Present, now.keys.Present)
 	if err != nil {
 		s.Fatal(err)
 	}
-	own, err := kubernetesAccess(now.keys.present)
+	own, err := talos.KubernetesCredentials(now.keys.Present)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -126,11 +128,11 @@ func (s *stand) strangers(cluster string, old handedOut) {
 		if s.machine(node).Labels[v1alpha1.LabelClusterRole] != v1alpha1.RoleControlPlane {
 			continue
 		}
-		host := addressOf(s.machine(node)) + ":6443"
-		if _, ok := askKubernetes(s.Context(), host, stolen); ok {
+		host := plan.Address(s.machine(node)) + ":6443"
+		if _, ok := talos.AskKubernetes(s.Context(), host, stolen); ok {
 			s.Errorf("the API server of %s admits an administrator of the old authority", node)
 		}
-		if _, ok := askKubernetes(s.Context(), host, own); !ok {
+		if _, ok := talos.AskKubernetes(s.Context(), host, own); !ok {
 			s.Errorf("the API server of %s refuses an administrator", node)
 		}
 	}
@@ -149,17 +151,17 @@ func (s *stand) strangers(cluster string, old handedOut) {
 
 // talosconfigServesOnly reports whether a talosconfig or kubeconfig trusts the authority of
 // some keys and no other.
-func talosconfigServesOnly(document []byte, k *keys) bool {
+func talosconfigServesOnly(document []byte, k *talos.Keys) bool {
 	if current, err := talosconfig.Read(document); err == nil {
-		return sameCertificates(current.CA, k.trustedTalos())
+		return talos.SameCertificates(current.CA, k.TrustedTalos())
 	}
 	config, err := kube.ReadKubeconfig(document)
-	return err == nil && sameCertificates(config.CAData, k.trustedKubernetes())
+	return err == nil && talos.SameCertificates(config.CAData, k.TrustedKubernetes())
 }
 
 // watched calls a function until the test says that it is enough, and returns how often it
 // has failed in a row at most.
-func (s *stand) watched(call func(context.Context) error) (enough func() (worst time.Duration, last error)) {
+func (s *env) watched(call func(context.Context) error) (enough func() (worst time.Duration, last error)) {
 	stop, done := make(chan struct{}), make(chan struct{})
 	var worst time.Duration
 	var last error
@@ -190,7 +192,7 @@ func (s *stand) watched(call func(context.Context) error) (enough func() (worst 
 // as etcd-backup and people use it.
 func TestRotation(t *testing.T) {
 	t.Parallel()
-	s := setUp(t, standing{})
+	s := newEnv(t, envOptions{})
 	kc := s.cluster("shop", 3, 2)
 	kc.Spec.Talos = &v1alpha1.TalosOptions{RotateAuthorities: "first"}
 	s.create(kc)
@@ -213,7 +215,7 @@ func TestRotation(t *testing.T) {
 		}
 		config := &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: poolOfPEM(current.CA), MinVersion: tls.VersionTLS12}
 		for _, endpoint := range current.Endpoints {
-			ctx, c, end, err := dial(ctx, endpoint, config, dialTimeout)
+			ctx, c, end, err := talos.Dial(ctx, endpoint, config, talos.DialTimeout)
 			if err != nil {
 				return err
 			}
@@ -254,7 +256,7 @@ func TestRotation(t *testing.T) {
 }
 
 // eventsWith counts the Events with a reason.
-func (s *stand) eventsWith(reason string) (n int) {
+func (s *env) eventsWith(reason string) (n int) {
 	s.Helper()
 	client, err := kubernetes.NewForConfig(s.config)
 	if err != nil {
@@ -277,7 +279,7 @@ func (s *stand) eventsWith(reason string) (n int) {
 func TestRotationIsKilled(t *testing.T) {
 	t.Parallel()
 	r := &reaper{}
-	s := setUp(t, standing{wrap: r.wrap, handle: r.handle})
+	s := newEnv(t, envOptions{wrap: r.wrap, handle: r.handle})
 	s.plan.Seed(7)
 	s.create(s.cluster("shop", 3, 1))
 	s.running("shop")
@@ -301,7 +303,7 @@ func TestRotationIsKilled(t *testing.T) {
 }
 
 // phase waits until a rotation is in a phase, and says what it waits for.
-func (s *stand) phase(cluster string, phase v1alpha1.RotationPhase, words ...string) {
+func (s *env) phase(cluster string, phase v1alpha1.RotationPhase, words ...string) {
 	s.Helper()
 	feed.Until(s, "the rotation is "+string(phase), func() (bool, string) {
 		kc := s.get(cluster)
@@ -322,13 +324,13 @@ func (s *stand) phase(cluster string, phase v1alpha1.RotationPhase, words ...str
 // meanwhile, and with another rotation that is asked for meanwhile.
 func TestRotationWaitsForNode(t *testing.T) {
 	t.Parallel()
-	for name, remedy := range map[string]func(*stand) error{
-		"Start":  func(s *stand) error { return s.power(t.Context(), s.machine("shop-pool-1")) },
-		"Delete": func(s *stand) error { return s.kube.Delete(t.Context(), s.machine("shop-pool-1")) },
+	for name, remedy := range map[string]func(*env) error{
+		"Start":  func(s *env) error { return s.power(t.Context(), s.machine("shop-pool-1")) },
+		"Delete": func(s *env) error { return s.kube.Delete(t.Context(), s.machine("shop-pool-1")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := setUp(t, standing{})
+			s := newEnv(t, envOptions{})
 			s.create(s.cluster("shop", 1, 2))
 			s.running("shop")
 			old := s.handedOut("shop")
@@ -337,7 +339,7 @@ func TestRotationWaitsForNode(t *testing.T) {
 			s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Workers[0].Replicas = 3 })
 			feed.Until(t, "the new machine has its configuration", func() (bool, string) {
 				names := s.machines("shop")
-				return slices.Contains(names, "pool-2") && installed(s.machine("shop-pool-2")), s.get("shop").Status.Message
+				return slices.Contains(names, "pool-2") && plan.IsInstalled(s.machine("shop-pool-2")), s.get("shop").Status.Message
 			})
 			s.phase("shop", v1alpha1.RotationAccepting, "rotation first", "3/4", "shop-pool-1")
 			if err := remedy(s); err != nil {
@@ -360,7 +362,7 @@ func TestRotationWaitsForNode(t *testing.T) {
 func TestWorkerIsCertifiedAnew(t *testing.T) {
 	t.Parallel()
 	var deliveries sync.RWMutex
-	s := setUp(t, standing{handle: func(next events.Handler) events.Handler {
+	s := newEnv(t, envOptions{handle: func(next events.Handler) events.Handler {
 		return func(ctx context.Context, in event.Event) (*event.Event, error) {
 			deliveries.RLock()
 			defer deliveries.RUnlock()
@@ -385,7 +387,7 @@ func TestWorkerIsCertifiedAnew(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := askTalos(t.Context(), addressOf(s.machine("shop-pool-0")), s.access("shop"), k.changeNode); err != nil {
+		if _, err := talos.AskTalos(t.Context(), plan.Address(s.machine("shop-pool-0")), s.access("shop"), k.ChangeNode); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(200 * time.Millisecond) // the control plane certifies the worker
@@ -397,7 +399,7 @@ func TestWorkerIsCertifiedAnew(t *testing.T) {
 
 // rotateWithout begins a rotation of a cluster with three nodes, of which one goes down before it
 // accepts the new authorities.
-func (s *stand) rotateWithout(cluster, rotation, node string) {
+func (s *env) rotateWithout(cluster, rotation, node string) {
 	s.Helper()
 	if err := s.plan.Set(faults.Rule{Operation: "MachineService/ApplyConfiguration", Error: "Unavailable"}); err != nil {
 		s.Fatal(err)
@@ -414,7 +416,7 @@ func (s *stand) rotateWithout(cluster, rotation, node string) {
 }
 
 // mark sets an annotation of a Secret.
-func (s *stand) mark(secret, annotation, value string) {
+func (s *env) mark(secret, annotation, value string) {
 	s.Helper()
 	if err := s.kube.Merge(s.Context(), s.secret(secret), map[string]any{"metadata": map[string]any{"annotations": map[string]any{annotation: value}}}); err != nil {
 		s.Fatal(err)
@@ -422,7 +424,7 @@ func (s *stand) mark(secret, annotation, value string) {
 }
 
 // recorded writes how far a rotation is into the status of a cluster.
-func (s *stand) recorded(cluster string, a *v1alpha1.AuthoritiesStatus) {
+func (s *env) recorded(cluster string, a *v1alpha1.AuthoritiesStatus) {
 	s.Helper()
 	err := kube.OnConflict(func() error {
 		kc := s.get(cluster)
@@ -440,7 +442,7 @@ func (s *stand) recorded(cluster string, a *v1alpha1.AuthoritiesStatus) {
 // authorities and later.
 func TestKeysOfARotationAreDeleted(t *testing.T) {
 	t.Parallel()
-	s := setUp(t, standing{})
+	s := newEnv(t, envOptions{})
 	s.create(s.cluster("shop", 1, 1))
 	s.running("shop")
 	old := s.handedOut("shop")
@@ -490,17 +492,17 @@ func TestKeysOfARotationAreDeleted(t *testing.T) {
 // it dies at the end of a rotation.
 func TestRotationEndsOnce(t *testing.T) {
 	t.Parallel()
-	s := setUp(t, standing{})
+	s := newEnv(t, envOptions{})
 	s.create(s.cluster("shop", 1, 0))
 	s.running("shop")
 	s.rotate("shop", "2026-11")
 	s.rotated("shop", "2026-11")
 	done := s.secret("shop-talos-secrets")
-	contract, err := config.ParseContractFromVersion("v" + defaultTalos)
+	contract, err := config.ParseContractFromVersion("v" + plan.DefaultTalosVersion)
 	if err != nil {
 		t.Fatal(err)
 	}
-	former, err := withNewAuthorities(s.authoritiesOf("shop").present, time.Now(), contract)
+	former, err := talos.WithNewAuthorities(s.authoritiesOf("shop").Present, time.Now(), contract)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,10 +12,10 @@ import (
 // deleted.
 func TestSecretsNotAllowed(t *testing.T) {
 	t.Parallel()
-	s := setUp(t, standing{handle: deaf})
+	s := newEnv(t, envOptions{handle: deaf})
 	all := s.function.kube
 	limited := s.client(s.server.WithoutSecrets(t))
-	rights := func(c *kube.Client) { s.function.kube, s.function.results.kube = c, c }
+	rights := func(c *kube.Client) { s.function.kube, s.function.manifests.Kube = c, c }
 	look := func() {
 		t.Helper()
 		if _, err := s.function.handle(t.Context(), lookAt(s.namespace, "shop", "look")); err != nil {

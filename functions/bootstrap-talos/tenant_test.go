@@ -11,6 +11,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
@@ -19,7 +20,7 @@ import (
 // Secrets that a cluster there has, and name what is elsewhere.
 func TestSecretsOfATenant(t *testing.T) {
 	t.Parallel()
-	s := setUp(t, standing{})
+	s := newEnv(t, envOptions{})
 	// Keys that somebody knows are not made those of a cluster.
 	s.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "shop-talos-secrets"}, Data: map[string][]byte{pkiKey: []byte("certs: null")}})
 	s.create(s.cluster("shop", 1, 0))
@@ -75,12 +76,12 @@ func TestSecretsOfATenant(t *testing.T) {
 // cluster would have.
 func TestNamesOfATenant(t *testing.T) {
 	t.Parallel()
-	s := setUp(t, standing{})
+	s := newEnv(t, envOptions{})
 	foreign := []kube.Object{
 		&v1alpha2.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: "shop-vip"}, Spec: v1alpha2.IPAllocationSpec{NetworkNamespaceName: "net"}},
 		&v1alpha1.Machine{
 			ObjectMeta: metav1.ObjectMeta{Name: "shop-cp-0", Finalizers: []string{v1alpha1.FinalizerMachine}},
-			Spec:       v1alpha1.MachineSpec{Template: "small", OS: &v1alpha1.MachineOS{Version: defaultTalos}},
+			Spec:       v1alpha1.MachineSpec{Template: "small", OS: &v1alpha1.MachineOS{Version: plan.DefaultTalosVersion}},
 		},
 	}
 	for _, obj := range foreign {

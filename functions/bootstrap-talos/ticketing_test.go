@@ -51,7 +51,7 @@ func answer(t *testing.T, asked event.Event, kind string, more map[string]any) e
 func TestApproval(t *testing.T) {
 	t.Parallel()
 	asked := make(mailbox, 100)
-	s := setUp(t, standing{handle: asked.listen})
+	s := newEnv(t, envOptions{handle: asked.listen})
 	ns := &corev1.Namespace{}
 	if err := s.kube.Get(t.Context(), "", s.namespace, ns); err != nil {
 		t.Fatal(err)

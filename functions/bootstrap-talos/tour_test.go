@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
 )
 
 // TestTour makes a cluster of each Talos version, and does with the talosconfig that
@@ -22,7 +23,7 @@ func TestTour(t *testing.T) {
 	for _, version := range []string{"1.11.6", "1.12.6", "1.13.9"} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
-			s := setUp(t, standing{})
+			s := newEnv(t, envOptions{})
 			kc := s.cluster("shop", 1, 1)
 			kc.Spec.Topology.Version, kc.Spec.Talos = "1.34.1", &v1alpha1.TalosOptions{Version: version}
 			s.create(kc)
@@ -36,7 +37,7 @@ func TestTour(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = c.Close() }()
-			ctx := client.WithNodes(t.Context(), addressOf(s.machine("shop-cp-0")), addressOf(s.machine("shop-pool-0")))
+			ctx := client.WithNodes(t.Context(), plan.Address(s.machine("shop-cp-0")), plan.Address(s.machine("shop-pool-0")))
 			answers, err := c.Version(ctx)
 			if err != nil || len(answers.Messages) != 2 {
 				t.Fatalf("version: %v, %v", answers, err)

@@ -30,11 +30,11 @@ func nodeVersions(kc *v1alpha1.KubernetesCluster) map[string]string {
 }
 
 // upgraded waits until a cluster is Running with these versions on every node.
-func (s *stand) upgraded(name, kubernetes, talos string) {
+func (s *env) upgraded(name, kubernetes, talos string) {
 	s.Helper()
 	feed.Until(s, fmt.Sprintf("%s runs Kubernetes %s on Talos %s", name, kubernetes, talos), func() (bool, string) {
 		kc := s.get(name)
-		ok := settled(kc) && kc.Status.Version == kubernetes && kc.Status.TalosVersion == talos && kc.Status.Upgrade == nil
+		ok := isUpToDate(kc) && kc.Status.Version == kubernetes && kc.Status.TalosVersion == talos && kc.Status.Upgrade == nil
 		found := nodeVersions(kc)
 		for _, v := range found {
 			ok = ok && v == "v"+kubernetes+" on "+talos
@@ -44,7 +44,7 @@ func (s *stand) upgraded(name, kubernetes, talos string) {
 }
 
 // installed waits until all nodes of a cluster run a version of Talos.
-func (s *stand) installed(name, talos string) {
+func (s *env) installed(name, talos string) {
 	s.Helper()
 	feed.Until(s, name+" runs Talos "+talos, func() (bool, string) {
 		kc := s.get(name)
@@ -54,7 +54,7 @@ func (s *stand) installed(name, talos string) {
 }
 
 // old is a cluster that is going to be upgraded.
-func (s *stand) old(name string, controlPlanes, workers int32) {
+func (s *env) old(name string, controlPlanes, workers int32) {
 	s.Helper()
 	kc := s.cluster(name, controlPlanes, workers)
 	kc.Spec.Topology.Version, kc.Spec.Talos = "1.33.4", &v1alpha1.TalosOptions{Version: "1.12.6"}
@@ -64,7 +64,7 @@ func (s *stand) old(name string, controlPlanes, workers int32) {
 }
 
 // addons checks the images of what Talos has put into a cluster.
-func (s *stand) addons(cluster, proxy, dns string) {
+func (s *env) addons(cluster, proxy, dns string) {
 	s.Helper()
 	api := s.workload(cluster).AppsV1()
 	set, err := api.DaemonSets("kube-system").Get(s.Context(), "kube-proxy", metav1.GetOptions{})
@@ -90,7 +90,7 @@ func talosTo(version string) func(*v1alpha1.KubernetesCluster) {
 
 // watchUpgrade looks at a cluster after each of its changes until the test ends, and
 // reports upgrades out of order.
-func (s *stand) watchUpgrade(cluster string, most int) {
+func (s *env) watchUpgrade(cluster string, most int) {
 	look := func(ctx context.Context, _ event.Event) (*event.Event, error) {
 		kc := &v1alpha1.KubernetesCluster{}
 		if s.kube.Get(ctx, s.namespace, cluster, kc) == nil && kc.Status.Upgrade != nil {
@@ -101,7 +101,7 @@ func (s *stand) watchUpgrade(cluster string, most int) {
 	feed.Run(s, s.config, s.namespace, look, clusters)
 }
 
-func (s *stand) inOrder(kc *v1alpha1.KubernetesCluster, most int) {
+func (s *env) inOrder(kc *v1alpha1.KubernetesCluster, most int) {
 	u := kc.Status.Upgrade
 	if len(u.Nodes) > most {
 		s.Errorf("%d nodes are upgraded at the same time, want %d at most: %v", len(u.Nodes), most, u.Nodes)
@@ -123,7 +123,7 @@ func (s *stand) inOrder(kc *v1alpha1.KubernetesCluster, most int) {
 
 func TestUpgrades(t *testing.T) {
 	t.Parallel()
-	s := setUp(t, standing{})
+	s := newEnv(t, envOptions{})
 	s.old("shop", 3, 3)
 	s.addons("shop", "registry.k8s.io/kube-proxy:v1.33.4", "registry.k8s.io/coredns/coredns:v1.13.2")
 	s.watchUpgrade("shop", 2)
@@ -157,7 +157,7 @@ func TestUpgrades(t *testing.T) {
 // pool allows.
 func TestUpgradeRespectsBudgets(t *testing.T) {
 	t.Parallel()
-	s := setUp(t, standing{})
+	s := newEnv(t, envOptions{})
 	s.old("shop", 1, 1)
 	api := s.workload("shop")
 	labels := map[string]string{"app": "db"}
@@ -193,7 +193,7 @@ func TestUpgradeRespectsBudgets(t *testing.T) {
 // TestUpgradeStops has a node that refuses, which nobody must follow.
 func TestUpgradeStops(t *testing.T) {
 	t.Parallel()
-	s := setUp(t, standing{})
+	s := newEnv(t, envOptions{})
 	s.old("shop", 1, 2)
 	if err := s.plan.Set(faults.Rule{Operation: "MachineService/Upgrade", Error: "error validating installer image"}); err != nil {
 		t.Fatal(err)
@@ -217,7 +217,7 @@ func TestUpgradeStops(t *testing.T) {
 		kc := s.get("shop")
 		for _, c := range kc.Status.Conditions {
 			if c.Type == v1alpha1.ConditionVersionsCurrent {
-				return settled(kc) && c.Reason == "UpgradePaused" && strings.Contains(c.Message, "3 nodes with Kubernetes 1.33.4 on Talos 1.13.9"), c.Message
+				return isUpToDate(kc) && c.Reason == "UpgradePaused" && strings.Contains(c.Message, "3 nodes with Kubernetes 1.33.4 on Talos 1.13.9"), c.Message
 			}
 		}
 		return false, "no condition"
@@ -228,7 +228,7 @@ func TestUpgradeStops(t *testing.T) {
 func TestUpgradeSurvives(t *testing.T) {
 	t.Parallel()
 	var hurry atomic.Bool
-	s := setUp(t, standing{now: hurried(&hurry)})
+	s := newEnv(t, envOptions{now: hurried(&hurry)})
 	s.old("shop", 1, 1)
 	s.plan.Seed(7)
 	if err := s.plan.Set(

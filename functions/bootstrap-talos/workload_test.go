@@ -10,6 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/siderolabs/talos/pkg/machinery/config"
+
+	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
+	"github.com/vitistack/stack/functions/bootstrap-talos/workload"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
@@ -28,10 +32,14 @@ func TestKubeconfigOfATenant(t *testing.T) {
 	}
 	doc := []byte("current-context: x\nclusters: [{name: c, cluster: {server: '" + server.URL + "', insecure-skip-tls-verify: true}}]\n" +
 		"contexts: [{name: x, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {tokenFile: '" + token + "'}}]\n")
-	if kubeconfigServes(doc, server.URL, &keys{present: testBundle()}, time.Now()) {
+	bundle, err := talos.NewBundle(time.Now(), config.TalosVersion1_13)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if talos.IsKubeconfigCurrent(doc, server.URL, &talos.Keys{Present: bundle}, time.Now()) {
 		t.Error("it serves")
 	}
-	if _, err := openWorkload(doc, 6443); !errors.Is(err, kube.ErrReachesHere) || strings.Contains(err.Error(), token) || asked {
+	if _, err := workload.Connect(doc, 6443); !errors.Is(err, kube.ErrReachesHere) || strings.Contains(err.Error(), token) || asked {
 		t.Errorf("asked %t, %v", asked, err)
 	}
 }
@@ -45,14 +53,14 @@ func TestRedirectingWorkload(t *testing.T) {
 	t.Cleanup(second.Close)
 	first := httptest.NewServer(http.RedirectHandler(second.URL, http.StatusFound))
 	t.Cleanup(first.Close)
-	w, err := openWorkload([]byte("current-context: x\nclusters: [{name: c, cluster: {server: '"+first.URL+"'}}]\n"+
+	w, err := workload.Connect([]byte("current-context: x\nclusters: [{name: c, cluster: {server: '"+first.URL+"'}}]\n"+
 		"contexts: [{name: x, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {token: t}}]\n"), 6443)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.close()
-	var r refusal
-	if _, err := w.nodes(t.Context()); !errors.As(err, &r) || r.code != http.StatusFound || followed {
+	defer w.Close()
+	var r workload.StatusError
+	if _, err := w.Nodes(t.Context()); !errors.As(err, &r) || r.Code != http.StatusFound || followed {
 		t.Errorf("followed %t, %v", followed, err)
 	}
 }

@@ -31,12 +31,15 @@ func AsUserError(err error) (UserError, bool) {
 }
 
 // WaitError says what an object waits for. The change that ends the wait causes an event
-// of its own, so the delivery has succeeded.
+// of its own, so the delivery has succeeded, unless Requeue is set.
 type WaitError struct {
 	// Reason is one word in CamelCase, for a condition.
 	Reason string
 	// Message names what is waited for.
 	Message string
+	// Requeue is whether nothing sends an event when the wait ends, so that the object has to be
+	// reconciled again.
+	Requeue bool
 }
 
 func (e WaitError) Error() string { return e.Reason + ": " + e.Message }

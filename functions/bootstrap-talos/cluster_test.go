@@ -1,0 +1,32 @@
+package main
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
+)
+
+func TestCurrentNodes(t *testing.T) {
+	t.Parallel()
+	configured := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationInstalled: "true"}}}
+	c := &cluster{observed: observed{machines: map[string]*v1alpha1.Machine{"old": configured, "anew": {}}}}
+	cases := map[string]struct {
+		reason, node string
+		want         bool
+	}{
+		"Configured": {"it is the machine's", "old", true},
+		"Replaced":   {"a machine without a configuration has no kubelet: this is its predecessor's", "anew", false},
+		"Stray":      {"it has to be known in order to be taken away", "gone", true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := len(c.currentNodes([]plan.Node{{Name: tc.node, Ready: true}})) == 1; got != tc.want {
+				t.Errorf("known: %t, since %s", got, tc.reason)
+			}
+		})
+	}
+}

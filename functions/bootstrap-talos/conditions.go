@@ -1,0 +1,107 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
+	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+// setConditions writes the conditions in the order of a cluster's life, up to
+// where it has come.
+func setConditions(c *cluster, err error) {
+	set := func(condition string, ok bool, reason, message string) {
+		if flt, noted := c.userErrorOf(condition); noted {
+			ok, reason, message = false, flt.Reason, flt.Message
+		}
+		kube.SetCondition(&c.Status.Conditions, c.Generation, condition, ok, reason, message)
+	}
+	var flt reconcile.UserError
+	if errors.As(err, &flt) && len(c.plan.Members) == 0 {
+		set(v1alpha1.ConditionTopologyValid, false, flt.Reason, flt.Message)
+		return
+	}
+	if len(c.plan.Members) == 0 {
+		return
+	}
+	set(v1alpha1.ConditionTopologyValid, true, "TopologyValid", fmt.Sprintf("Kubernetes %s on Talos %s", c.plan.Kubernetes, c.plan.Talos))
+	if a := c.Status.Approval; a != nil {
+		setApprovalCondition(a, set)
+	}
+	if c.report.approval != nil && errors.Is(err, c.report.approval) && !c.report.machinesCreated {
+		return
+	}
+	if _, noted := c.userErrorOf(v1alpha1.ConditionNetworkAvailable); c.observed.network == "" && !noted {
+		if flt.Reason != "" {
+			set(v1alpha1.ConditionNetworkAvailable, false, flt.Reason, flt.Message)
+		}
+		return
+	}
+	set(v1alpha1.ConditionNetworkAvailable, true, "NetworkAvailable", "the machines are in NetworkNamespace "+c.observed.network)
+	if !c.report.machinesCreated {
+		if flt.Reason != "" {
+			set(v1alpha1.ConditionMachinesCreated, false, flt.Reason, flt.Message)
+		}
+		return
+	}
+	set(v1alpha1.ConditionMachinesCreated, true, "MachinesCreated", plan.Quantity(len(c.observed.machines), "machine"))
+	setCredentialsCondition(c, flt, set)
+	setMemberConditions(c, set)
+}
+
+// setCredentialsCondition writes whether the keys are made. Keys that a delivery has not come to
+// stay as they were last seen.
+func setCredentialsCondition(c *cluster, flt reconcile.UserError, set func(condition string, ok bool, reason, message string)) {
+	_, begun := conditionSince(c.KubernetesCluster, conditionCredentials, reasonGenerating)
+	switch {
+	case c.report.keysCreated:
+		set(conditionCredentials, true, "CredentialsCreated", "the cluster's keys are made")
+	case flt.Reason != "":
+		set(conditionCredentials, false, flt.Reason, flt.Message)
+	case !begun && !isTrue(c.KubernetesCluster, conditionCredentials):
+		set(conditionCredentials, false, reasonGenerating, c.keyGenerationMessage())
+	}
+}
+
+// setMemberConditions writes the conditions that count machines and nodes.
+func setMemberConditions(c *cluster, set func(condition string, ok bool, reason, message string)) {
+	var up, configured, ready int
+	for _, m := range c.plan.Members {
+		machine := c.observed.machines[m.Name]
+		if plan.IsRunning(machine) {
+			up++
+		}
+		if machine != nil && stateOf(c, machine) == string(talos.Configured) {
+			configured++
+		}
+		if slices.ContainsFunc(c.observed.nodes, func(n plan.Node) bool { return n.Name == m.Name && n.Ready }) {
+			ready++
+		}
+	}
+	total := len(c.plan.Members)
+	set(v1alpha1.ConditionMachinesRunning, up == total, plan.Pick(up == total, "MachinesRunning", "WaitingForMachines"), fmt.Sprintf("%d of %s", up, plan.Quantity(total, "machine")))
+	set(v1alpha1.ConditionConfigApplied, configured == total, plan.Pick(configured == total, "ConfigApplied", "WaitingForNodes"), fmt.Sprintf("%d of %s", configured, plan.Quantity(total, "node")))
+	if c.report.bootstrapped {
+		set(v1alpha1.ConditionBootstrapped, true, "Bootstrapped", "etcd has begun on "+c.Status.BootstrapMachine)
+	}
+	if c.report.versions.reason != "" {
+		defer set(v1alpha1.ConditionVersionsCurrent, c.report.versions.current, c.report.versions.reason, c.report.versions.message)
+	}
+	if c.report.config.reason != "" {
+		defer set(v1alpha1.ConditionConfigCurrent, c.report.config.current, c.report.config.reason, c.report.config.message)
+	}
+	if c.report.authorities.reason != "" {
+		defer set(v1alpha1.ConditionAuthoritiesRotated, c.report.authorities.current, c.report.authorities.reason, c.report.authorities.message)
+	}
+	if c.report.bootstrapped && c.observed.apiAnswers {
+		set(v1alpha1.ConditionEtcdHealthy, c.report.etcd != "", plan.Pick(c.report.etcd != "", "EtcdHealthy", "WaitingForEtcd"), plan.Pick(c.report.etcd != "", c.report.etcd, "not every control plane is known to be a member that votes"))
+	}
+	if c.observed.apiAnswers {
+		set(v1alpha1.ConditionNodesReady, ready == total, plan.Pick(ready == total, "NodesReady", "WaitingForNodes"), fmt.Sprintf("%d of %s", ready, plan.Quantity(total, "node")))
+	}
+}

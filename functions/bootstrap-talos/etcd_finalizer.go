@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+// addEtcdFinalizers keeps the Machines of control planes whose nodes have their configuration: a
+// deletion waits then until they have left etcd. One that leaves is released last.
+func (f *function) addEtcdFinalizers(ctx context.Context, c *cluster) error {
+	for _, m := range c.observed.machines {
+		if plan.PoolOf(m) != plan.ControlPlanePool || plan.IsLeaving(m) || plan.HasEtcdFinalizer(m) {
+			continue
+		}
+		before := m.DeepCopy()
+		kube.AddFinalizer(m, v1alpha1.FinalizerEtcd)
+		if _, err := f.kube.Patch(ctx, before, m); err != nil && !kube.NotFound(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// releaseMachine lets a Machine go as far as etcd is concerned.
+func (f *function) releaseMachine(ctx context.Context, m *v1alpha1.Machine) error {
+	before := m.DeepCopy()
+	if !kube.RemoveFinalizer(m, v1alpha1.FinalizerEtcd) {
+		return nil
+	}
+	if _, err := f.kube.Patch(ctx, before, m); err != nil && !kube.NotFound(err) {
+		return err
+	}
+	return nil
+}
+
+// releaseDeleted releases the Machines that are being deleted and have nothing to wait
+// for: their nodes cannot have had a configuration, or a user gives up on their members.
+func (f *function) releaseDeleted(ctx context.Context, c *cluster) error {
+	for _, m := range c.observed.machines {
+		if m.DeletionTimestamp == nil || (plan.MayHaveJoinedEtcd(m) && m.Annotations[v1alpha1.AnnotationForce] != "true") {
+			continue
+		}
+		if err := f.releaseMachine(ctx, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// releaseOrphan releases a Machine that is being deleted and belongs to no cluster any
+// more. It reports whether it was one.
+func (f *function) releaseOrphan(ctx context.Context, m *v1alpha1.Machine, owner *metav1.OwnerReference) (bool, error) {
+	if m.DeletionTimestamp == nil || !plan.HasEtcdFinalizer(m) {
+		return false, nil
+	}
+	kc := &v1alpha1.KubernetesCluster{}
+	err := f.kube.Get(ctx, m.Namespace, owner.Name, kc)
+	switch {
+	case err != nil && !kube.NotFound(err):
+		return false, err
+	case err == nil && kc.UID == owner.UID && m.Labels[v1alpha1.LabelClusterName] == kc.Name:
+		return false, nil
+	default:
+		return true, f.releaseMachine(ctx, m)
+	}
+}

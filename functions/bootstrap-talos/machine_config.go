@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
+	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+// renderConfigs writes the configurations of members, and saves them, without secrets,
+// before any is provided.
+func (f *function) renderConfigs(ctx context.Context, c *cluster, members []plan.Member) (map[string][]byte, error) {
+	if len(members) == 0 {
+		return nil, nil
+	}
+	configs, files := map[string][]byte{}, map[string][]byte{}
+	c.observed.macs = map[string][]string{}
+	common := f.clusterConfig(c)
+	for _, m := range members {
+		nc := &v1alpha1.NetworkConfiguration{}
+		if err := f.kube.Get(ctx, c.Namespace, m.Name, nc); err != nil && !kube.NotFound(err) {
+			return nil, err
+		}
+		c.observed.macs[m.Name] = talos.MACsOf(nc)
+		patches, err := f.loadPatches(ctx, c, m)
+		if err != nil {
+			return nil, err
+		}
+		p, err := talos.Render(talos.InContractOf(common, c.observed.machines[m.Name]), talos.NodeConfig{
+			Name: m.Name, Role: m.Role, Version: plan.JoiningVersion(m.Version, c.Status.Version), Links: talos.LinksOf(nc),
+			Labels: m.Properties.Labels, Taints: m.Properties.Taints, Patches: patches,
+		})
+		if errors.As(err, new(reconcile.UserError)) {
+			return nil, err
+		}
+		if err != nil {
+			return nil, reconcile.UserError{Reason: "InvalidConfiguration", Message: err.Error()}
+		}
+		if configs[m.Name], err = talos.Encode(p); err != nil {
+			return nil, fmt.Errorf("encode configuration of %s: %w", m.Name, err)
+		}
+		if files[m.Name+".talos.yaml"], err = talos.EncodeRedacted(p); err != nil {
+			return nil, fmt.Errorf("encode configuration of %s: %w", m.Name, err)
+		}
+	}
+	return configs, f.manifests.Save(ctx, c.KubernetesCluster, files)
+}
+
+func (f *function) clusterConfig(c *cluster) talos.ClusterConfig {
+	common := talos.ClusterConfig{
+		Name: c.Name, Endpoint: c.Status.Endpoint, Talos: c.plan.Talos, Contract: c.plan.Contract,
+		Disk: "/dev/vda", Installer: f.images.Installer(c.KubernetesCluster, c.plan.Talos), Keys: c.observed.keys, Vip: c.observed.vip, Port: c.plan.LocalPort(),
+	}
+	if c.Spec.Networking != nil {
+		common.Networking = *c.Spec.Networking
+	}
+	if c.Spec.Talos != nil && c.Spec.Talos.InstallDisk != "" {
+		common.Disk = c.Spec.Talos.InstallDisk
+	}
+	if c.observed.vip.IsValid() {
+		common.Sans = append(common.Sans, c.observed.vip.String())
+	}
+	if u, err := url.Parse(c.observed.wantedEndpoint); err == nil && c.observed.wantedEndpoint != c.Status.Endpoint && u.Hostname() != c.observed.vip.String() {
+		common.Sans = append(common.Sans, u.Hostname()) // it is asked before it moves
+	}
+	return common
+}
+
+// patchesOf are the ConfigMaps with the patches of a member, in their order.
+func patchesOf(kc *v1alpha1.KubernetesCluster, m plan.Member) []v1alpha1.ObjectName {
+	var names []v1alpha1.ObjectName
+	if kc.Spec.Talos != nil && kc.Spec.Talos.Patches != nil {
+		p := kc.Spec.Talos.Patches
+		names = append(names, p.All...)
+		names = append(names, plan.Pick(m.Role == v1alpha1.RoleControlPlane, p.ControlPlane, p.Workers)...)
+	}
+	return append(names, m.Properties.Patches...)
+}
+
+// loadPatches reads the patches of a member. A ConfigMap is read once for all.
+func (f *function) loadPatches(ctx context.Context, c *cluster, m plan.Member) ([]talos.Patch, error) {
+	if c.observed.patches == nil {
+		c.observed.patches = map[v1alpha1.ObjectName][]talos.Patch{}
+	}
+	var all []talos.Patch
+	for _, name := range patchesOf(c.KubernetesCluster, m) {
+		found, read := c.observed.patches[name]
+		if !read {
+			var err error
+			if found, err = f.readPatches(ctx, c.Namespace, string(name)); err != nil {
+				return nil, err
+			}
+			c.observed.patches[name] = found
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+func (f *function) readPatches(ctx context.Context, namespace, name string) ([]talos.Patch, error) {
+	cm := &corev1.ConfigMap{}
+	err := f.kube.Get(ctx, namespace, name, cm)
+	if kube.NotFound(err) {
+		return nil, reconcile.UserError{Reason: "PatchNotFound", Message: fmt.Sprintf("ConfigMap %s with patches does not exist: create it, or take it out of the spec", name)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	var all []talos.Patch
+	for _, key := range slices.Sorted(maps.Keys(cm.Data)) {
+		p, err := talos.ReadPatch(fmt.Sprintf("%s of ConfigMap %s", key, name), []byte(cm.Data[key]))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+// provideConfig writes the configuration of a node into the Secret that its Machine names, and
+// then says so to create-vm.
+func (f *function) provideConfig(ctx context.Context, c *cluster, m *v1alpha1.Machine, config []byte) error {
+	if err := f.checkKeys(ctx, c); err != nil {
+		return err
+	}
+	if err := f.writeConfigSecret(ctx, m, config); err != nil {
+		return err
+	}
+	before := m.DeepCopy()
+	sum := sha256.Sum256(config)
+	metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationMachineConfig, hex.EncodeToString(sum[:]))
+	wrote, err := f.kube.Patch(ctx, before, m)
+	switch {
+	case kube.NotFound(err):
+		return nil
+	case kube.Conflict(err), err == nil && !wrote:
+		return cmp.Or(f.withdrawConfig(ctx, before), err)
+	default:
+		return err
+	}
+}
+
+// withdrawConfig deletes the configuration of a node that another delivery has seen with it
+// meanwhile.
+func (f *function) withdrawConfig(ctx context.Context, m *v1alpha1.Machine) error {
+	now := &v1alpha1.Machine{}
+	err := f.kube.Get(ctx, m.Namespace, m.Name, now)
+	if kube.NotFound(err) || (err == nil && (now.UID != m.UID || !plan.IsInstalled(now))) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	err = f.kube.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.MachineConfigSecret()}})
+	if kube.NotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// machineConfigSecret is the Secret with the configuration of a node. Its Machine owns it.
+func machineConfigSecret(m *v1alpha1.Machine, config []byte) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: m.Namespace, Name: m.MachineConfigSecret(),
+			Labels:          map[string]string{v1alpha1.LabelClusterName: m.Labels[v1alpha1.LabelClusterName], v1alpha1.LabelManagedBy: plan.FunctionName},
+			OwnerReferences: kube.Owned(m, v1alpha1.GroupVersion.String(), "Machine"),
+		},
+		Data: map[string][]byte{v1alpha1.MachineConfigKey: config},
+	}
+}
+
+// writeConfigSecret writes a configuration into the Secret that its Machine names. A Secret of
+// somebody else, or of an earlier Machine of the name, is a fault.
+func (f *function) writeConfigSecret(ctx context.Context, m *v1alpha1.Machine, config []byte) error {
+	secret := &corev1.Secret{}
+	err := f.kube.Get(ctx, m.Namespace, m.MachineConfigSecret(), secret)
+	if kube.NotFound(err) {
+		return f.kube.Create(ctx, machineConfigSecret(m, config))
+	}
+	if err != nil {
+		return err
+	}
+	if !metav1.IsControlledBy(secret, m) {
+		return reconcile.UserError{Reason: "NameTaken", Message: fmt.Sprintf("Secret %s was not made for Machine %s: delete it", secret.Name, m.Name)}
+	}
+	if bytes.Equal(secret.Data[v1alpha1.MachineConfigKey], config) {
+		return nil
+	}
+	before := secret.DeepCopy()
+	secret.Data = map[string][]byte{v1alpha1.MachineConfigKey: config}
+	_, err = f.kube.Patch(ctx, before, secret)
+	return err
+}
+
+// checkKeys returns an error unless the keys that this delivery has read are still those of
+// the cluster, in the same phase of a rotation. A Secret that is deleted before any
+// configuration is provided is replaced by other keys, and a node with the first ones would
+// be a stranger to them.
+func (f *function) checkKeys(ctx context.Context, c *cluster) error {
+	now, err := f.readKeys(ctx, c.KubernetesCluster)
+	if err == nil && now != nil && now.NextSecret == nil {
+		now, err = f.readNextKeys(ctx, c.KubernetesCluster, now) // a rotation may have begun meanwhile
+	}
+	if err != nil {
+		return err
+	}
+	if now == nil || !now.Equal(c.observed.keys) {
+		return errors.New("the keys of the cluster have been replaced")
+	}
+	return nil
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
+	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+// removeNode does the next step for a machine that leaves, and says what that waits
+// for.
+func (f *function) removeNode(ctx context.Context, c *cluster, m *v1alpha1.Machine) error {
+	d := f.nodeRemovalOf(c, m)
+	view, member, err := f.readMembership(ctx, c, m, &d)
+	if err != nil {
+		return err
+	}
+	why := d.Objection
+	if d.Next() == plan.RemovalDrain {
+		pods, err := c.connections.workload.Drain(ctx, m.Name)
+		switch {
+		case err != nil && !d.DrainOverdue:
+			return reconcile.WaitError{Reason: "WaitingForAPI", Message: "waits for the workload API, to move pods from " + m.Name, Requeue: true}
+		case err != nil:
+			why = err.Error()
+		case pods.Blocked != "":
+			why = pods.Blocked
+		case pods.IsDone():
+			d.Drained = true
+		default:
+			why = fmt.Sprintf("waits for %s to end, first of all %s", plan.Quantity(len(pods.Remaining), "pod"), pods.Remaining[0])
+		}
+	}
+	step := d.Next()
+	if step == plan.RemovalDrain && d.DrainOverdue {
+		return reconcile.UserError{Reason: "DrainBlocked", Message: fmt.Sprintf(
+			"node %s is to leave, and its pods have not gone within %s: %s; let them go, or go on without them by drainTimeout of its pool, or by the annotation %s=true on Machine %s",
+			m.Name, plan.DefaultDrainTimeout, why, v1alpha1.AnnotationForce, m.Name)}
+	}
+	return f.doRemovalStep(ctx, c, m, step, view, member, why)
+}
+
+func (f *function) nodeRemovalOf(c *cluster, m *v1alpha1.Machine) plan.NodeRemoval {
+	n, ok := c.node(m.Name)
+	d := plan.NodeRemoval{
+		Deleted: m.DeletionTimestamp != nil, Forced: m.Annotations[v1alpha1.AnnotationForce] == "true",
+		APIAnswers: c.observed.apiAnswers, HasNode: ok, Ready: n.Ready, Cordoned: n.Cordoned, MembersAgree: true,
+	}
+	since, err := time.Parse(time.RFC3339, m.Annotations[v1alpha1.AnnotationRemoving])
+	if err != nil {
+		return d
+	}
+	var properties v1alpha1.MachineProperties
+	if i := slices.IndexFunc(c.plan.Groups, func(g plan.Group) bool { return g.Pool == plan.PoolOf(m) }); i >= 0 {
+		properties = c.plan.Groups[i].Properties
+	}
+	late := f.now().Sub(since) > plan.DrainTimeout(properties)
+	d.DrainExpired, d.DrainOverdue = late && properties.DrainTimeout != nil, late && properties.DrainTimeout == nil
+	return d
+}
+
+// readMembership finds out what etcd has of a machine. A worker has nothing to do with it,
+// nor has a cluster for which no control plane was chosen to begin it. etcd may have begun
+// on the chosen one although that has not been seen.
+func (f *function) readMembership(ctx context.Context, c *cluster, m *v1alpha1.Machine, d *plan.NodeRemoval) (plan.EtcdView, plan.EtcdMember, error) {
+	if plan.PoolOf(m) != plan.ControlPlanePool || (!c.report.bootstrapped && c.Status.BootstrapMachine == "") || d.Forced {
+		return plan.EtcdView{}, plan.EtcdMember{}, nil
+	}
+	view, err := talos.ReadEtcd(ctx, c.controlPlanes(), c.connections.credentials)
+	if err != nil && (!c.report.bootstrapped || (d.Deleted && !plan.HasEtcdFinalizer(m))) {
+		return view, plan.EtcdMember{}, nil // nothing can be asked, and nothing holds it up
+	}
+	if err != nil {
+		return view, plan.EtcdMember{}, reconcile.UserError{Reason: "EtcdUnavailable", Message: fmt.Sprintf(
+			"control plane %s cannot leave: no member of etcd answers; bring one back, or set the annotation %s=true on Machine %s to give up on its member", m.Name, v1alpha1.AnnotationForce, m.Name)}
+	}
+	member, listed := view.Member(m.Name, plan.FirstAddress(m))
+	if d.IsMember = listed; listed {
+		d.Objection = plan.RemovalObjection(view, member)
+	}
+	_, d.MemberAnswers = view.MemberIDs[m.Name]
+	d.MembersAgree = view.IsAgreed()
+	return view, member, nil
+}
+
+// doRemovalStep does one step.
+func (f *function) doRemovalStep(ctx context.Context, c *cluster, m *v1alpha1.Machine, step plan.RemovalStep, view plan.EtcdView, member plan.EtcdMember, why string) error {
+	removing := func(message string, silent bool) error {
+		return reconcile.WaitError{Reason: "RemovingNodes", Message: fmt.Sprintf("removes node %s: %s", m.Name, message), Requeue: silent}
+	}
+	var err error
+	switch step {
+	case plan.RemovalBlocked:
+		message := fmt.Sprintf("control plane %s cannot leave: %s; the annotation %s=true on Machine %s gives up on its member", m.Name, why, v1alpha1.AnnotationForce, m.Name)
+		if plan.IsHeldByEtcd(m) {
+			return reconcile.WaitError{Reason: plan.ReasonQuorumAtRisk, Message: message, Requeue: true} // its substitute may be joining
+		}
+		return reconcile.UserError{Reason: plan.ReasonQuorumAtRisk, Message: message}
+	case plan.RemovalWaitsForAPI:
+		return reconcile.WaitError{Reason: "WaitingForAPI", Message: fmt.Sprintf("waits for the workload API at %s, to move pods from %s", c.Status.Endpoint, m.Name), Requeue: true}
+	case plan.RemovalDrain:
+		return removing(why, true)
+	case plan.RemovalCordon:
+		if err = c.connections.workload.SetCordoned(ctx, m.Name, true); err == nil {
+			return removing("keeps new pods from it", true)
+		}
+	case plan.RemovalLeaveEtcd:
+		if err = talos.LeaveEtcd(ctx, c.controlPlanes()[m.Name], c.connections.credentials, view.Leaders[m.Name]); err == nil {
+			return removing("has left etcd", true)
+		}
+	case plan.RemovalExpelMember:
+		if err = f.expelMember(ctx, c, view, member); err == nil {
+			return removing("is taken out of etcd", true)
+		}
+	case plan.RemovalWaitsForMembers:
+		return removing("waits for all members of etcd to know that it has left", true)
+	case plan.RemovalDeleteMachine:
+		if err = f.releaseMachine(ctx, m); err != nil {
+			return err
+		}
+		if err = f.kube.Delete(ctx, m); err != nil {
+			return err
+		}
+		return removing("waits for its machine to be deleted", false)
+	case plan.RemovalReleaseMachine:
+		if err = f.releaseMachine(ctx, m); err != nil {
+			return err
+		}
+		return removing("waits for its machine to be deleted"+plan.WhyNotReady(m), false)
+	}
+	return reconcile.WaitError{Reason: "RemovingNodes", Message: fmt.Sprintf("removes node %s: it is tried again, since something did not answer as it should", m.Name), Requeue: true}
+}
+
+// expelMember has a member of etcd that answers take out another one, the leader first.
+func (f *function) expelMember(ctx context.Context, c *cluster, view plan.EtcdView, member plan.EtcdMember) error {
+	addresses := c.controlPlanes()
+	peers := slices.Sorted(maps.Keys(view.MemberIDs))
+	slices.SortStableFunc(peers, func(a, b string) int {
+		return plan.Pick(view.Leaders[a], -1, plan.Pick(view.Leaders[b], 1, 0))
+	})
+	var problems []error
+	for _, name := range peers {
+		if name == member.Name {
+			continue
+		}
+		err := talos.RemoveEtcdMember(ctx, addresses[name], c.connections.credentials, member.Id)
+		if err == nil {
+			return nil
+		}
+		problems = append(problems, err)
+	}
+	return errors.Join(append(problems, errors.New("no other member of etcd answers"))...)
+}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
+	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
+	"github.com/vitistack/stack/functions/bootstrap-talos/workload"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+// refreshAddons brings kube-proxy and CoreDNS to the images that a control plane's
+// Talos would put into a new cluster now: Talos itself leaves them at those that the
+// cluster began with. What is not there, or runs an image of another name, is
+// somebody else's and stays.
+func (f *function) refreshAddons(ctx context.Context, c *cluster) error {
+	addons, err := f.readAddons(ctx, c)
+	if err != nil {
+		return err
+	}
+	for _, a := range addons {
+		err := c.connections.workload.RefreshAddon(ctx, a)
+		if r := (workload.StatusError{}); errors.As(err, &r) && slices.Contains([]int{http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusBadRequest}, r.Code) {
+			return reconcile.UserError{Reason: "AddonRefused", Message: fmt.Sprintf("the cluster's own API refuses image %s for %s: %s; change the policy that does", a.Image, a.Name, r.Message)}
+		}
+		if err != nil {
+			return reconcile.WaitError{Reason: "Upgrading", Message: "waits for the workload API, to give " + a.Name + " the image " + a.Image, Requeue: true}
+		}
+	}
+	return nil
+}
+
+// readAddons asks one control plane which images it would run.
+func (f *function) readAddons(ctx context.Context, c *cluster) ([]plan.Addon, error) {
+	addresses := c.controlPlanes()
+	for _, name := range slices.Sorted(maps.Keys(addresses)) {
+		if addons, err := talos.ReadAddons(ctx, addresses[name], c.connections.credentials); err == nil {
+			return addons, nil
+		}
+	}
+	return nil, reconcile.WaitError{Reason: "Upgrading", Message: "waits for a control plane to say which kube-proxy and CoreDNS it would run", Requeue: true}
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+// checkApproval finds out whether the cluster that the spec describes may be made. It
+// returns waits or a fault where it may not, or not yet. What has been approved
+// before stands meanwhile.
+func (f *function) checkApproval(ctx context.Context, c *cluster) error {
+	policy, err := f.approvalPolicy(ctx, c)
+	if err != nil {
+		return err
+	}
+	if policy == "" {
+		c.Status.Approval = nil
+		return nil
+	}
+	c.Status.Approval = plan.NextApproval(c.Status.Approval, policy, c.Generation, c.Spec.Data.Workorder, plan.WantedPools(plan.EffectiveTopology(c.Spec.Topology)))
+	a := c.Status.Approval
+	switch a.State {
+	case v1alpha1.ApprovalRequested:
+		return reconcile.WaitError{Reason: "PendingApproval", Message: fmt.Sprintf("waits for approval of %s, asked for by an event of type %s for generation %d", plan.DescribePools(a), events.TypeWorkorderRequested, a.Generation)}
+	case v1alpha1.ApprovalRejected:
+		return reconcile.UserError{Reason: "ApprovalRejected", Message: fmt.Sprintf("%s has rejected %s: %s; change the topology to ask again", a.By, plan.DescribePools(a), a.Comment)}
+	default:
+		return nil
+	}
+}
+
+// approvalPolicy is the stricter of what the cluster and its namespace ask for. A
+// cluster that was made before somebody asked has been approved as it is.
+func (f *function) approvalPolicy(ctx context.Context, c *cluster) (v1alpha1.ApprovalPolicy, error) {
+	policy := v1alpha1.ApprovalPolicy("")
+	if c.Spec.Approval != nil {
+		policy = c.Spec.Approval.Policy
+	}
+	if a := c.Status.Approval; a == nil && c.Status.ObservedGeneration == c.Generation && isTrue(c.KubernetesCluster, v1alpha1.ConditionMachinesCreated) {
+		return "", nil
+	}
+	ns := &corev1.Namespace{}
+	if err := f.kube.Get(ctx, "", c.Namespace, ns); err != nil {
+		return "", err
+	}
+	of := v1alpha1.ApprovalPolicy(ns.Annotations[v1alpha1.AnnotationApproval])
+	switch of {
+	case "", v1alpha1.ApprovalCreation, v1alpha1.ApprovalGrowth:
+	default:
+		return "", reconcile.UserError{Reason: "ApprovalPolicyUnknown", Message: fmt.Sprintf("the annotation %s of namespace %s is %q: write %s or %s", v1alpha1.AnnotationApproval, c.Namespace, of, v1alpha1.ApprovalCreation, v1alpha1.ApprovalGrowth)}
+	}
+	if of == v1alpha1.ApprovalGrowth || policy == "" {
+		policy = of
+	}
+	if policy != "" && c.Status.Approval == nil && c.Status.Version != "" {
+		c.Status.Approval = &v1alpha1.ApprovalStatus{State: v1alpha1.ApprovalApproved, Generation: c.Status.ObservedGeneration, Approved: plan.PresentPools(c.Status)}
+	}
+	return policy, nil
+}
+
+// approvalRequest is the event that asks the ticketing system. Asking again for the same
+// generation is the same event.
+func approvalRequest(kc *v1alpha1.KubernetesCluster) (*event.Event, error) {
+	a := kc.Status.Approval
+	planes, workers := plan.CountMachines(a.Requested)
+	e := event.New()
+	e.SetType(events.TypeWorkorderRequested)
+	e.SetSource("/functions/" + plan.FunctionName)
+	e.SetID(fmt.Sprintf("%s.workorder.%d", kc.UID, a.Generation))
+	ref := events.Ref{APIVersion: v1alpha1.GroupVersion.String(), Kind: "KubernetesCluster", Namespace: kc.Namespace, Name: kc.Name}
+	ref.Set(&e, string(kc.UID))
+	err := e.SetData(event.ApplicationJSON, events.WorkorderRequested{
+		Object:    events.Object{UID: string(kc.UID), Namespace: kc.Namespace, Name: kc.Name},
+		Workorder: a.Workorder, Generation: a.Generation, ClusterID: plan.ClusterID(kc),
+		Environment: kc.Spec.Data.Environment, Project: kc.Spec.Data.Project, Workspace: kc.Spec.Data.Workspace,
+		Version: string(kc.Spec.Topology.Version), ControlPlanes: planes, Workers: workers,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("write event %s: %w", e.ID(), err)
+	}
+	return &e, nil
+}
+
+// recordDecision writes a ticketing system's decision into the status of its cluster. One
+// about what is no longer asked changes nothing.
+func (f *function) recordDecision(ctx context.Context, in event.Event) error {
+	d := plan.Decision{Approved: in.Type() == events.TypeWorkorderApproved}
+	if err := json.Unmarshal(in.Data(), &d); err != nil || d.UID == "" || d.Generation == 0 || d.By == "" {
+		return events.Permanent(fmt.Errorf("read event %s: its data has to be that of %s, with uid, generation and by", in.ID(), in.Type()))
+	}
+	d.By, d.Comment, d.Reason = kube.Text(d.By, maxBy), kube.Text(d.Comment, maxComment), kube.Text(d.Reason, maxComment)
+	list := &v1alpha1.KubernetesClusterList{}
+	if err := f.kube.List(ctx, "", "", list); err != nil {
+		return err
+	}
+	i := slices.IndexFunc(list.Items, func(kc v1alpha1.KubernetesCluster) bool { return string(kc.UID) == d.UID })
+	if i < 0 {
+		events.Report(ctx, "", "Dropped a decision about a cluster that does not exist")
+		return nil
+	}
+	kc := &list.Items[i]
+	before := kc.DeepCopy()
+	if !plan.ApplyDecision(kc.Status.Approval, d, metav1.NewTime(f.now())) {
+		events.Report(ctx, string(kc.Status.Phase), "Dropped a decision that is not asked for any more")
+		return nil
+	}
+	if _, err := f.kube.PatchStatus(ctx, before, kc); err != nil {
+		return err
+	}
+	f.kube.Tell(ctx, kc, !d.Approved, string(kc.Status.Approval.State), fmt.Sprintf("%s has decided about generation %d: %s", kc.Status.Approval.By, d.Generation, kc.Status.Approval.Comment))
+	return nil
+}
+
+// Bounds of what a decision says, which are those of its schema.
+const (
+	maxBy      = 253
+	maxComment = 1024
+)
+
+// needsApprovalRequest tells whether a delivery sends the request: the one that has written it down,
+// and, since the event may be lost, resync's in the first minutes and then every
+// hour.
+func (f *function) needsApprovalRequest(c *cluster, asked int64, thorough bool) bool {
+	now := plan.RequestedGeneration(c.Status.Approval)
+	if now == 0 || now != asked {
+		return now != 0
+	}
+	since, _ := conditionSince(c.KubernetesCluster, v1alpha1.ConditionApproved, "PendingApproval")
+	age := f.now().Sub(since)
+	return thorough && (age < 5*time.Minute || age%time.Hour < time.Minute)
+}
+
+// reconcileWithinApproval is advance as far as the cluster has been approved. An invalid spec
+// asks for no approval, and what has been approved before limits the last valid one.
+func (f *function) reconcileWithinApproval(ctx context.Context, c *cluster) error {
+	if err := f.acceptSpec(c); err != nil {
+		return err
+	}
+	a := c.Status.Approval
+	if _, invalid := c.userErrorOf(v1alpha1.ConditionTopologyValid); invalid {
+		switch {
+		case a != nil && len(a.Approved) == 0:
+			return c.report.userErrors[0].UserError
+		case a != nil:
+			c.accepted = plan.LimitToApproved(c.accepted, a.Approved)
+		}
+		return f.runPhases(ctx, c)
+	}
+	c.report.approval = f.checkApproval(ctx, c)
+	if c.report.approval != nil {
+		a = c.Status.Approval
+		known := errors.As(c.report.approval, new(reconcile.WaitError)) || errors.As(c.report.approval, new(reconcile.UserError))
+		if !known || a == nil || len(a.Approved) == 0 {
+			return c.report.approval
+		}
+		c.accepted = plan.LimitToApproved(c.KubernetesCluster, a.Approved)
+	}
+	if err := f.runPhases(ctx, c); err != nil {
+		return err
+	}
+	return c.report.approval
+}
+
+func setApprovalCondition(a *v1alpha1.ApprovalStatus, set func(condition string, ok bool, reason, message string)) {
+	switch a.State {
+	case v1alpha1.ApprovalApproved:
+		by := "it was there before approval was asked for"
+		if a.By != "" {
+			by = "approved by " + a.By
+		}
+		set(v1alpha1.ConditionApproved, true, "Approved", by)
+	case v1alpha1.ApprovalRejected:
+		set(v1alpha1.ConditionApproved, false, "ApprovalRejected", "rejected by "+a.By+": "+a.Comment)
+	default:
+		set(v1alpha1.ConditionApproved, false, "PendingApproval", "generation "+strconv.FormatInt(a.Generation, 10)+" waits for a decision")
+	}
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/vitistack/stack/apis"
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
+)
+
+// TestRequestIsDocumented holds the event against what the ticketing system is
+// promised.
+func TestRequestIsDocumented(t *testing.T) {
+	t.Parallel()
+	kc := example(t)
+	kc.UID, kc.Generation = "0f5b", 4
+	kc.Status.Approval = plan.NextApproval(nil, v1alpha1.ApprovalCreation, kc.Generation, kc.Spec.Data.Workorder, plan.WantedPools(kc.Spec.Topology))
+	e, err := approvalRequest(kc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got events.WorkorderRequested
+	if err := json.Unmarshal(e.Data(), &got); err != nil {
+		t.Fatal(err)
+	}
+	want := events.WorkorderRequested{
+		Object: events.Object{UID: "0f5b", Namespace: "default", Name: "simple-cluster"}, Workorder: "simple-workorder", Generation: 4,
+		ClusterID: "simple-cluster-id", Environment: "dev", Project: "simple-project", Workspace: "simple-workspace", Version: "1.33", ControlPlanes: 1, Workers: 2,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("request (-want +got):\n%s", diff)
+	}
+	if e.ID() != "0f5b.workorder.4" || e.Subject() != "/apis/vitistack.io/v1alpha1/namespaces/default/kubernetesclusters/simple-cluster" {
+		t.Errorf("asked twice it has to be the same event: got %s about %s", e.ID(), e.Subject())
+	}
+}
+
+// example is the cluster that the documentation starts from.
+func example(t *testing.T) *v1alpha1.KubernetesCluster {
+	t.Helper()
+	doc, err := apis.Examples.ReadFile("examples/simple-kubernetescluster.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kc := &v1alpha1.KubernetesCluster{}
+	if err := yaml.UnmarshalStrict(doc, kc); err != nil {
+		t.Fatal(err)
+	}
+	kc.Namespace = "default"
+	return kc
+}

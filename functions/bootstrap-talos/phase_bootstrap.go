@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
+	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+// ensureBootstrap begins etcd on one control plane, which is recorded first with its UID,
+// and so is the same at every try: a machine that has only its name would begin another
+// etcd. A cluster whose control plane has answered keeps the condition Bootstrapped;
+// before that the machine is asked each time, because it may have lost the request.
+func (f *function) ensureBootstrap(ctx context.Context, c *cluster) error {
+	begun := isTrue(c.KubernetesCluster, v1alpha1.ConditionBootstrapped)
+	b := c.bootstrapState()
+	if c.report.bootstrapped || (begun && (c.Status.Version != "" || b.Lost || !b.IsReady)) {
+		c.report.bootstrapped = true
+		return nil
+	}
+	if b.Lost {
+		f.askOtherMembers(ctx, c, &b)
+	}
+	switch b.Next() {
+	case plan.BootstrapDone:
+		c.report.bootstrapped = true
+		return nil
+	case plan.BootstrapWait:
+		if len(b.Unanswered) > 0 {
+			return waitForEtcdAnswers(b.Unanswered, "since Machine "+c.Status.BootstrapMachine+", which was to begin etcd, is gone")
+		}
+		return f.waitForMachines(c)
+	case plan.BootstrapChooseMachine:
+		m := c.observed.machines[c.bootstrapCandidate()]
+		c.Status.BootstrapMachine, c.Status.BootstrapUID, c.Status.BootstrapRequest = m.Name, m.UID, nil
+		if err := f.patchStatus(ctx, c); err != nil {
+			return err
+		}
+	case plan.BootstrapAskMachine:
+	}
+	return f.bootstrapMachine(ctx, c, c.observed.machines[c.Status.BootstrapMachine], begun)
+}
+
+// waitForEtcdAnswers waits for control planes that may have the data of etcd.
+func waitForEtcdAnswers(silent []string, why string) error {
+	slices.Sort(silent)
+	return reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf(
+		"waits for %s to say whether it has etcd, %s; if it does not come back, delete Machine %s", strings.Join(silent, ", "), why, silent[0]), Requeue: true}
+}
+
+func (c *cluster) bootstrapState() plan.BootstrapState {
+	b := plan.BootstrapState{Chosen: c.Status.BootstrapMachine != ""}
+	m := c.observed.machines[c.Status.BootstrapMachine]
+	if b.Chosen && (m == nil || (c.Status.BootstrapUID != "" && m.UID != c.Status.BootstrapUID)) {
+		b.Lost = true
+	}
+	if b.Chosen && !b.Lost {
+		b.IsReady = plan.IsRunning(m)
+		return b
+	}
+	b.IsReady = c.bootstrapCandidate() != ""
+	return b
+}
+
+// bootstrapCandidate is the first control plane that has its configuration.
+func (c *cluster) bootstrapCandidate() string {
+	for _, m := range c.plan.ControlPlanes() {
+		if machine := c.observed.machines[m.Name]; plan.IsRunning(machine) && plan.IsInstalled(machine) {
+			return m.Name
+		}
+	}
+	return ""
+}
+
+// askOtherMembers finds out whether a control plane other than the chosen one has etcd.
+func (f *function) askOtherMembers(ctx context.Context, c *cluster, b *plan.BootstrapState) {
+	b.HasOtherMembers, b.Unanswered = false, nil
+	for name, address := range c.controlPlanes() {
+		if name == c.Status.BootstrapMachine && !b.Lost {
+			continue
+		}
+		service, err := talos.ReadEtcdService(ctx, address, c.connections.credentials)
+		switch {
+		case err != nil:
+			b.Unanswered = append(b.Unanswered, name)
+		case service.HasData():
+			b.HasOtherMembers = true
+		}
+	}
+}
+
+// bootstrapMachine has the chosen machine begin etcd, and waits until it has. begun is
+// whether etcd has been seen on it before.
+func (f *function) bootstrapMachine(ctx context.Context, c *cluster, m *v1alpha1.Machine, begun bool) error {
+	state, _ := talos.Probe(ctx, plan.Address(m), c.connections.credentials)
+	var service plan.EtcdService
+	err := errNotOurs
+	if state == talos.Configured {
+		service, err = talos.ReadEtcdService(ctx, plan.Address(m), c.connections.credentials)
+	}
+	switch {
+	case err != nil && begun:
+		c.report.bootstrapped = true
+		return nil
+	case err != nil:
+		return f.waitForNode(c, m, state)
+	}
+	last := c.Status.BootstrapRequest
+	step := plan.NextBootstrapRequest(service, last, f.now())
+	if step == plan.RequestSend && (begun || last != nil) {
+		var others plan.BootstrapState
+		if f.askOtherMembers(ctx, c, &others); others.HasOtherMembers {
+			step = plan.RequestDone
+		} else if len(others.Unanswered) > 0 {
+			return waitForEtcdAnswers(others.Unanswered, "since node "+m.Name+" has lost the request to begin it")
+		}
+	}
+	switch {
+	case step == plan.RequestDone:
+		c.report.bootstrapped, c.Status.BootstrapRequest = true, nil
+		return nil
+	case step == plan.RequestSend && !c.report.bootstrapSent:
+		if err := f.sendBootstrap(ctx, c, m, service.BootID); err != nil {
+			return err
+		}
+	case service.State != plan.EtcdPreparing:
+		return reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("waits for node %s to be ready for etcd, which is %s", m.Name, service.State), Requeue: true}
+	}
+	return reconcile.WaitError{Reason: "WaitingForEtcd", Message: fmt.Sprintf("waits for node %s to pull the image of etcd and begin it", m.Name), Requeue: true}
+}
+
+var errNotOurs = errors.New("the node does not show a certificate of the cluster")
+
+// sendBootstrap records a bootstrap request, and sends it once in a delivery. One that was
+// recorded for this boot and has no answer is sent without another record.
+func (f *function) sendBootstrap(ctx context.Context, c *cluster, m *v1alpha1.Machine, boot string) error {
+	if last := c.Status.BootstrapRequest; last == nil || last.BootID != boot || last.Accepted {
+		c.Status.BootstrapRequest = &v1alpha1.BootstrapRequest{Time: metav1.NewTime(f.now()), BootID: boot}
+		if err := f.patchStatus(ctx, c); err != nil {
+			return err
+		}
+	}
+	c.report.bootstrapSent = true
+	if err := talos.Bootstrap(ctx, plan.Address(m), c.connections.credentials); err != nil {
+		return reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("waits for node %s to accept the request to begin etcd", m.Name), Requeue: true}
+	}
+	c.Status.BootstrapRequest.Accepted = true
+	return nil
+}
+
+// waitForNode says why the chosen machine cannot be asked about etcd.
+func (f *function) waitForNode(c *cluster, m *v1alpha1.Machine, state talos.State) error {
+	message := fmt.Sprintf("waits for node %s to start with its configuration", m.Name)
+	if state == talos.Skewed {
+		return clockSkewError(m)
+	}
+	if since, applied := conditionSince(c.KubernetesCluster, v1alpha1.ConditionConfigApplied, "ConfigApplied"); state == talos.Maintenance && applied && f.now().Sub(since) > startTimeout {
+		message += fmt.Sprintf("; if it has lost that, by a new disk or a reset, delete Machine %s", m.Name)
+	}
+	return reconcile.WaitError{Reason: "WaitingForNode", Message: message, Requeue: true}
+}
+
+// startTimeout is how long a node may take to start with its configuration. It shows
+// the certificate of maintenance mode until it has.
+const startTimeout = 5 * time.Minute

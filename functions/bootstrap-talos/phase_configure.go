@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
+	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+// unconfiguredMembers are the members that are on their way to their configuration: whose
+// machines have addresses, and whose nodes have not been seen with it. A control plane
+// that grows takes one at a time, and none while one leaves.
+func (c *cluster) unconfiguredMembers() []plan.Member {
+	busy := c.Status.Version != "" && c.isControlPlaneChanging()
+	var found []plan.Member
+	for _, m := range c.plan.Members {
+		machine := c.observed.machines[m.Name]
+		if !plan.HasAddress(machine) || plan.IsInstalled(machine) {
+			continue
+		}
+		if m.Role == v1alpha1.RoleControlPlane && c.Status.Version != "" {
+			if busy && !plan.HasMachineConfig(machine) {
+				continue
+			}
+			busy = true
+		}
+		found = append(found, m)
+	}
+	return found
+}
+
+// isControlPlaneChanging tells whether a control plane is joining or leaving, by what
+// was last seen of the nodes.
+func (c *cluster) isControlPlaneChanging() bool {
+	if c.Status.Removing != "" {
+		return true
+	}
+	for name, m := range c.observed.machines {
+		if plan.PoolOf(m) != plan.ControlPlanePool || !(plan.IsInstalled(m) || plan.HasMachineConfig(m)) {
+			continue
+		}
+		ready := slices.ContainsFunc(c.Status.Nodes, func(n v1alpha1.NodeStatus) bool { return n.Name == name && n.State == "Ready" })
+		if plan.IsHeldByEtcd(m) {
+			continue // etcd needs another member before this one can leave
+		}
+		if plan.IsLeaving(m) || ((plan.IsRunning(m) || !plan.IsInstalled(m)) && !ready && m.Annotations[v1alpha1.AnnotationRemove] == "") {
+			return true
+		}
+	}
+	return false
+}
+
+// membersWithoutConfig are those of some members whose configurations have to be provided: also
+// where create-vm says that it does not find one.
+func (c *cluster) membersWithoutConfig(members []plan.Member) []plan.Member {
+	var found []plan.Member
+	for _, m := range members {
+		machine := c.observed.machines[m.Name]
+		if !plan.HasMachineConfig(machine) || (c.polls && plan.ReadyReason(machine) == plan.ReasonWaitingForMachineConfig) {
+			found = append(found, m)
+		}
+	}
+	return found
+}
+
+// configureNode does the next step until the node of a machine has its configuration: it
+// provides that, waits for the machine to be started with it, and marks the Machine when
+// the node shows a certificate of the cluster. It returns what the node is, if it asked.
+func (f *function) configureNode(ctx context.Context, c *cluster, m *v1alpha1.Machine, config []byte) (talos.State, error) {
+	if m.MachineConfigSecret() == "" {
+		return "", reconcile.UserError{Reason: "MachineOutdated", Message: fmt.Sprintf("Machine %s was made without a place for a machine configuration: delete it, and the cluster makes another", m.Name)}
+	}
+	if config != nil {
+		if err := f.provideConfig(ctx, c, m, config); err != nil {
+			return "", err
+		}
+	}
+	if !plan.IsRunning(m) {
+		return "", reconcile.WaitError{Reason: "WaitingForMachines", Message: "waits for machine " + m.Name + plan.WhyNotReady(m)}
+	}
+	state, shown := talos.Probe(ctx, plan.Address(m), c.connections.credentials)
+	switch state {
+	case talos.Configured:
+		return state, f.markInstalled(ctx, m)
+	case talos.Foreign:
+		return state, reconcile.UserError{Reason: "ForeignNode", Message: fmt.Sprintf(
+			"the node at %s has a configuration of another cluster: reset it, or delete Machine %s", plan.Address(m), m.Name)}
+	case talos.Skewed:
+		return state, clockSkewError(m)
+	case talos.Maintenance:
+		return state, f.restartWithConfig(ctx, m, shown)
+	default:
+		return state, reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("waits for node %s to answer", m.Name), Requeue: true}
+	}
+}
+
+// markInstalled marks the Machine of a node that has its configuration, so that create-vm
+// takes the configuration away from the hypervisor and deletes its Secret.
+func (f *function) markInstalled(ctx context.Context, m *v1alpha1.Machine) error {
+	before := m.DeepCopy()
+	metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationInstalled, "true")
+	delete(m.Annotations, v1alpha1.AnnotationMachineConfig)
+	if _, err := f.kube.Patch(ctx, before, m); err != nil && !kube.NotFound(err) && !kube.Conflict(err) {
+		return err
+	}
+	return nil
+}
+
+// restartWithConfig restarts the machine of a node that has started without its
+// configuration, once the hypervisor has that: Talos reads its seed at each start. It
+// restarts once for each Secret, and says what to do if that has not helped. A node that is
+// another machine is a fault.
+func (f *function) restartWithConfig(ctx context.Context, m *v1alpha1.Machine, shown talos.Fingerprint) error {
+	nc := &v1alpha1.NetworkConfiguration{}
+	if err := f.kube.Get(ctx, m.Namespace, m.Name, nc); err != nil && !kube.NotFound(err) {
+		return err
+	}
+	if err := checkIdentity(ctx, m, talos.MACsOf(nc), shown); errors.As(err, new(reconcile.UserError)) {
+		return err
+	} else if err != nil {
+		return reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("waits for node %s to answer", m.Name), Requeue: true}
+	}
+	if !m.HoldsMachineConfig() {
+		return reconcile.WaitError{Reason: "WaitingForMachines", Message: fmt.Sprintf("waits until the hypervisor of machine %s has its machine configuration", m.Name)}
+	}
+	secret := &corev1.Secret{}
+	if err := f.kube.Get(ctx, m.Namespace, m.MachineConfigSecret(), secret); err != nil {
+		return err
+	}
+	token := "machine-config-" + string(secret.UID)
+	switch {
+	case m.Spec.RestartToken != token:
+		before := m.DeepCopy()
+		m.Spec.RestartToken = token
+		if _, err := f.kube.Patch(ctx, before, m); err != nil {
+			return err
+		}
+		fallthrough
+	case m.Status.RestartToken != token:
+		return reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("waits for machine %s to restart with its machine configuration", m.Name)}
+	default:
+		return reconcile.WaitError{Reason: "WaitingForNode", Requeue: true, Message: fmt.Sprintf(
+			"waits for node %s to start with its machine configuration; if it stays in maintenance mode, look at the console of the virtual machine, or delete Machine %s", m.Name, m.Name)}
+	}
+}
+
+// checkIdentity makes sure that a node in maintenance mode is the machine that it should
+// be. It returns a fault where that is another one.
+func checkIdentity(ctx context.Context, m *v1alpha1.Machine, macs []string, pinned talos.Fingerprint) error {
+	id, err := talos.Identify(ctx, plan.Address(m), pinned)
+	if err != nil {
+		return err
+	}
+	if !id.Matches(string(m.UID), macs) {
+		return reconcile.UserError{Reason: "WrongNode", Message: fmt.Sprintf(
+			"the node at %s has %s, but Machine %s has UID %s and MAC addresses %s: two machines may have one address",
+			plan.Address(m), id, m.Name, m.UID, strings.Join(macs, ", "))}
+	}
+	return nil
+}
+
+// configureNodes does the next step for each member that has not been seen with its
+// configuration, some at the same time.
+func (f *function) configureNodes(ctx context.Context, c *cluster, members []plan.Member, configs map[string][]byte) error {
+	var mu sync.Mutex
+	var problems []error
+	var group errgroup.Group
+	group.SetLimit(plan.MaxConcurrentNodes)
+	left := slices.DeleteFunc(slices.Clone(members), func(m plan.Member) bool { return c.observed.nodeStates[m.Name] == talos.Configured })
+	missing := maps.Clone(configs)
+	for _, m := range left {
+		group.Go(func() error {
+			machine := c.observed.machines[m.Name]
+			state, err := f.configureNode(ctx, c, machine, missing[m.Name])
+			mu.Lock()
+			defer mu.Unlock()
+			if plan.HasMachineConfig(machine) {
+				delete(configs, m.Name) // once: another delivery may have taken it back by the next look
+			}
+			if state != "" {
+				c.observed.nodeStates[m.Name] = state
+			}
+			if err != nil {
+				problems = append(problems, err)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait()
+	return worstError(problems)
+}
+
+// clockSkewError is what people are told of a node whose certificate is not valid now.
+func clockSkewError(m *v1alpha1.Machine) reconcile.UserError {
+	return reconcile.UserError{Reason: "ClockSkew", Message: fmt.Sprintf(
+		"node %s at %s is of this cluster, but its certificate is not valid at this time: let the node, or its hypervisor, reach a time server", m.Name, plan.Address(m))}
+}

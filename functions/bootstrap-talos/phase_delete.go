@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/bootstrap-talos/manifests"
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+// conditionForced tells what a forced deletion does not wait for.
+const conditionForced = "Forced"
+
+// deleteCluster takes a cluster down: its machines, which are waited for, then its
+// virtual address, what was saved for people, and its keys last of all, since
+// without them nobody could reach a node that is left. Dead nodes are nobody's
+// concern here; what may hang is a machine whose hypervisor is gone, and somebody
+// can give up on that.
+func (f *function) deleteCluster(ctx context.Context, c *cluster) error {
+	if err := f.readMachines(ctx, c); err != nil {
+		return err
+	}
+	var left []string
+	for name, m := range c.observed.machines {
+		left = append(left, name)
+		if err := f.releaseMachine(ctx, m); err != nil {
+			return err
+		}
+		if m.DeletionTimestamp == nil {
+			if err := f.kube.Delete(ctx, m); err != nil {
+				return err
+			}
+		}
+	}
+	slices.Sort(left)
+	forced := c.Annotations[v1alpha1.AnnotationForce] == "true"
+	if len(left) > 0 && !forced {
+		return f.writeStatus(ctx, c, setDeleting(c, reasonDeleting, fmt.Sprintf("waits for %s to be deleted, first of all %s%s; the annotation %s=true gives up on them",
+			plan.Quantity(len(left), "machine"), left[0], plan.WhyNotReady(c.observed.machines[left[0]]), v1alpha1.AnnotationForce), false))
+	}
+	if len(left) > 0 {
+		kube.SetCondition(&c.Status.Conditions, c.Generation, conditionForced, true, "MachinesSkipped", "does not wait for these machines, which their provider has to delete: "+strings.Join(left, ", "))
+		if err := f.writeStatus(ctx, c, setDeleting(c, reasonDeleting, fmt.Sprintf("gives up on %s, first of all %s", plan.Quantity(len(left), "machine"), left[0]), false)); err != nil {
+			return err
+		}
+	}
+	if err := f.deleteOwned(ctx, c, vipName(c.KubernetesCluster), &v1alpha2.IPAllocation{}); err != nil {
+		return err
+	}
+	if err := f.manifests.DeleteAll(ctx, c.KubernetesCluster); err != nil {
+		return err
+	}
+	for _, name := range []string{kubeconfigSecret, talosconfigSecret, nextPKISecret, pkiSecret} {
+		if err := f.deleteOwned(ctx, c, secretName(c.KubernetesCluster, name), &corev1.Secret{}); err != nil {
+			return err
+		}
+	}
+	if !kube.RemoveFinalizer(c.KubernetesCluster, v1alpha1.FinalizerCluster) {
+		return nil
+	}
+	if _, err := f.kube.Patch(ctx, c.before, c.KubernetesCluster); err != nil && !kube.NotFound(err) {
+		return err
+	}
+	events.Report(ctx, string(v1alpha1.ClusterDeleting), "Removed cluster")
+	return nil
+}
+
+// reconcileDeletion takes a cluster down, or writes into its status which right on Secrets that
+// needs.
+func (f *function) reconcileDeletion(ctx context.Context, c *cluster) error {
+	err := secretsError(f.deleteCluster(ctx, c))
+	var flt reconcile.UserError
+	if !errors.As(err, &flt) {
+		return err
+	}
+	return f.writeStatus(ctx, c, setDeleting(c, flt.Reason, flt.Message, true))
+}
+
+// deleteOwned deletes one object, if it is there and belongs to the cluster.
+func (f *function) deleteOwned(ctx context.Context, c *cluster, name string, obj kube.Object) error {
+	err := f.kube.Get(ctx, c.Namespace, name, obj)
+	if kube.NotFound(err) || (err == nil && manifests.CheckOwner(obj, c.KubernetesCluster) != nil) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return f.kube.Delete(ctx, obj)
+}
+
+const reasonDeleting = "Deleting"
+
+// setDeleting writes into the status of a cluster that is being deleted what that waits for.
+func setDeleting(c *cluster, reason, message string, warning bool) reconcile.Outcome {
+	c.Status.Phase = v1alpha1.ClusterDeleting
+	c.Status.ObservedGeneration = c.Generation
+	return setReady(c, reason, message, warning)
+}

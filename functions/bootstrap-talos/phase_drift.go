@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
+	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+// updateConfigs compares what every node runs with what it should, and changes what
+// differs: without a reboot where Talos can, and otherwise as the spec says. It
+// tells in the condition ConfigCurrent. Nodes that are rebooted are so one after
+// the other, since it is called only while all are Ready.
+func (f *function) updateConfigs(ctx context.Context, c *cluster) error {
+	configs, err := f.renderConfigs(ctx, c, c.plan.Members)
+	if err != nil {
+		return err
+	}
+	policy := v1alpha1.ConfigNoReboot
+	if c.Spec.Talos != nil && c.Spec.Talos.ConfigChanges != "" {
+		policy = c.Spec.Talos.ConfigChanges
+	}
+	c.report.config = conditionReport{true, "ConfigCurrent", "every node runs what is wanted"}
+	for _, m := range c.plan.Members {
+		machine := c.observed.machines[m.Name]
+		if !plan.IsRunning(machine) || !plan.IsInstalled(machine) {
+			continue
+		}
+		outcome, diff, err := talos.UpdateConfig(ctx, plan.Address(machine), c.connections.credentials, configs[m.Name], policy)
+		if err != nil {
+			return reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("waits for node %s, to compare its configuration", m.Name), Requeue: true}
+		}
+		if outcome == talos.ConfigUnchanged || outcome == talos.ConfigChanged {
+			continue
+		}
+		c.report.config = conditionReport{false, string(outcome), fmt.Sprintf("node %s: %s", m.Name, diff)}
+		if outcome == talos.ConfigReboots {
+			return reconcile.WaitError{Reason: "ChangingNodes", Message: fmt.Sprintf("reboots node %s, which takes its new configuration only so", m.Name), Requeue: true}
+		}
+	}
+	return nil
+}
+
+// updateConfigsEarly gives the nodes of a cluster that has never been Running the changes that need
+// no reboot: a registry mirror may be what they wait for. Nodes that do not answer in time
+// have their turn in the next delivery. It returns only what a user has to change.
+func (f *function) updateConfigsEarly(ctx context.Context, c *cluster) error {
+	if !c.polls || c.Status.Version != "" || c.connections.credentials == nil {
+		return nil
+	}
+	members := slices.DeleteFunc(slices.Clone(c.plan.Members), func(m plan.Member) bool {
+		return !plan.IsRunning(c.observed.machines[m.Name]) || !plan.IsInstalled(c.observed.machines[m.Name])
+	})
+	configs, err := f.renderConfigs(ctx, c, members)
+	if err != nil {
+		return err
+	}
+	for end := f.now().Add(nodePollTime); len(members) > 0 && f.now().Before(end); members = members[1:] {
+		m := members[0]
+		address := plan.Address(c.observed.machines[m.Name])
+		if state, _ := talos.Probe(ctx, address, c.connections.credentials); state != talos.Configured {
+			continue
+		}
+		outcome, diff, err := talos.UpdateConfig(ctx, address, c.connections.credentials, configs[m.Name], v1alpha1.ConfigNoReboot)
+		if err == nil && outcome == talos.ConfigNeedsReboot {
+			c.report.config = conditionReport{false, string(outcome), fmt.Sprintf("node %s: %s", m.Name, diff)}
+		}
+	}
+	return nil
+}
+
+// moveEndpoint keeps the configuration of every node current. Where the endpoint has to
+// change, because one control plane has become more or because the spec names another, it
+// first gives the nodes what they need to serve the new endpoint, and has the nodes and the
+// kubeconfig name it once the API answers there. A cluster is Running only while the API
+// answers at its endpoint, because the function's own client falls back to the control
+// planes' addresses.
+func (f *function) moveEndpoint(ctx context.Context, c *cluster) error {
+	moves := c.observed.wantedEndpoint != c.Status.Endpoint
+	served := moves && c.checkEndpointServed(ctx) == nil
+	if served {
+		c.Status.Endpoint = c.observed.wantedEndpoint
+	}
+	if err := f.updateConfigs(ctx, c); err != nil {
+		return err
+	}
+	if !served {
+		if err := f.waitForEndpoint(ctx, c); err != nil {
+			return err
+		}
+		if !moves {
+			return nil
+		}
+		c.Status.Endpoint = c.observed.wantedEndpoint
+		if err := f.updateConfigs(ctx, c); err != nil {
+			return err
+		}
+	}
+	return f.ensureClientConfigs(ctx, c)
+}
+
+// checkEndpointServed returns an error unless the API answers at the endpoint that the cluster has
+// or is to have.
+func (c *cluster) checkEndpointServed(ctx context.Context) error {
+	_, err := c.connections.workload.At(c.observed.wantedEndpoint).Version(ctx)
+	return err
+}
+
+// waitForEndpoint polls the endpoint until the deadline of the delivery: a control plane may
+// have received its configuration just now.
+func (f *function) waitForEndpoint(ctx context.Context, c *cluster) error {
+	return poll(ctx, c.deadline, func(ctx context.Context) error {
+		err := c.checkEndpointServed(ctx)
+		if err == nil {
+			return nil
+		}
+		message := fmt.Sprintf("nothing serves the endpoint %s, although control planes answer at their own addresses (%s)", c.observed.wantedEndpoint, kube.Text(err.Error(), talos.MaxDiff))
+		if links := c.unmatchedLinks(ctx); links != "" {
+			message += "; " + links
+		}
+		return reconcile.WaitError{Reason: "WaitingForEndpoint", Message: message, Requeue: true}
+	})
+}
+
+// unmatchedLinks names a control plane whose configuration found no network interface to
+// put the virtual address on: Talos does not report that.
+func (c *cluster) unmatchedLinks(ctx context.Context) string {
+	if !c.observed.vip.IsValid() || !c.plan.Contract.MultidocNetworkConfigSupported() {
+		return ""
+	}
+	addresses := c.controlPlanes()
+	for _, name := range slices.Sorted(maps.Keys(addresses)) {
+		if found, err := talos.HasLinkAlias(ctx, addresses[name], c.connections.credentials, talos.LinkAlias(0)); err == nil && !found {
+			return fmt.Sprintf("node %s has no network interface whose permanent MAC address is %s, so that its configuration gives none the alias %s and the virtual address: let the hypervisor set it",
+				name, strings.Join(c.observed.macs[name], ", "), talos.LinkAlias(0))
+		}
+	}
+	return ""
+}

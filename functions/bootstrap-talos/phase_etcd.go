@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
+	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+// checkQuorumLost finds out whether an API does not answer because etcd has come to an end, and
+// otherwise returns what the cluster waits for. The machine that etcd was to begin on may
+// be beginning until the cluster has run.
+func (f *function) checkQuorumLost(ctx context.Context, c *cluster, late error) error {
+	if !c.report.bootstrapped || (c.Status.Version == "" && !c.bootstrapState().Lost) {
+		return late
+	}
+	if err := c.readQuorum(ctx).Check(); err != nil {
+		return err
+	}
+	return late
+}
+
+// readQuorum asks every control plane that has its configuration about its etcd.
+func (c *cluster) readQuorum(ctx context.Context) plan.QuorumState {
+	e := plan.QuorumState{Wanted: c.plan.CountRole(v1alpha1.RoleControlPlane)}
+	var mu sync.Mutex
+	var group errgroup.Group
+	group.SetLimit(plan.MaxConcurrentNodes)
+	for name, m := range c.observed.machines {
+		if plan.PoolOf(m) != plan.ControlPlanePool || !plan.IsInstalled(m) {
+			continue
+		}
+		group.Go(func() error {
+			empty, leader, err := false, false, talos.ErrEtcdNotRunning
+			if m.Status.Phase == v1alpha1.MachineRunning && plan.FirstAddress(m) != "" {
+				empty, leader, err = talos.ReadEtcdLeader(ctx, plan.Address(m), c.connections.credentials)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err != nil:
+				e.Silent = append(e.Silent, name)
+			case empty:
+				e.Empty = append(e.Empty, name)
+			case leader:
+				e.HasLeader = true
+			default:
+				e.Leaderless = append(e.Leaderless, name)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait()
+	return e
+}
+
+// checkEtcd makes sure that every control plane is a voting member of etcd, and
+// nobody else is: a member whose machine is gone is expelled.
+func (f *function) checkEtcd(ctx context.Context, c *cluster) error {
+	c.report.etcd = ""
+	view, err := talos.ReadEtcd(ctx, c.controlPlanes(), c.connections.credentials)
+	if err != nil {
+		return reconcile.WaitError{Reason: "WaitingForEtcd", Message: "waits for a member of etcd to answer", Requeue: true}
+	}
+	if left := plan.OrphanedMembers(view.Members, c.hasMachine); len(left) > 0 {
+		return f.expelOrphanedMember(ctx, c, view, left[0])
+	}
+	var wanted []string
+	for _, m := range c.plan.ControlPlanes() {
+		wanted = append(wanted, m.Name)
+	}
+	if name := plan.UnhealthyMember(view, wanted); name != "" {
+		return reconcile.WaitError{Reason: "WaitingForEtcd", Message: fmt.Sprintf("waits for control plane %s to be a member of etcd that votes and answers", name), Requeue: true}
+	}
+	c.report.etcd = plan.Quantity(len(wanted), "member")
+	return nil
+}
+
+// expelOrphanedMember takes a member out of etcd whose machine is gone.
+func (f *function) expelOrphanedMember(ctx context.Context, c *cluster, view plan.EtcdView, m plan.EtcdMember) error {
+	message := fmt.Sprintf("takes %s, whose machine is gone, out of etcd", m.Name)
+	gone, err := f.isMachineGone(ctx, c, m.Name)
+	switch {
+	case err != nil:
+		return err
+	case !gone:
+		message = fmt.Sprintf("waits for %s, which has just joined etcd", m.Name)
+	default:
+		if why := plan.RemovalObjection(view, m); why != "" {
+			return reconcile.UserError{Reason: plan.ReasonQuorumAtRisk, Message: fmt.Sprintf("member %s of etcd, whose machine is gone, cannot be taken out: %s", m.Name, why)}
+		}
+		if f.expelMember(ctx, c, view, m) != nil {
+			message = fmt.Sprintf("waits for a member of etcd to take out %s, whose machine is gone", m.Name)
+		}
+	}
+	return reconcile.WaitError{Reason: "WaitingForEtcd", Message: message, Requeue: true}
+}

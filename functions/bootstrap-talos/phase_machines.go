@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/bootstrap-talos/manifests"
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
+	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+// checkProviders makes sure that the providers of machines that are to be made
+// exist. A cluster with nodes goes on without the machines of one that does not.
+func (f *function) checkProviders(ctx context.Context, c *cluster) error {
+	known := map[string]error{}
+	c.observed.withoutProvider = map[string]bool{}
+	for _, m := range c.plan.Members {
+		ref := m.Properties.ProviderRef
+		if ref == nil || c.observed.machines[m.Name] != nil {
+			continue
+		}
+		err, asked := known[ref.Name]
+		if !asked {
+			err = f.kube.Get(ctx, "", ref.Name, &v1alpha1.MachineProvider{})
+			if kube.NotFound(err) {
+				err = reconcile.UserError{Reason: "ProviderNotFound", Message: fmt.Sprintf("pool %s: MachineProvider %s does not exist: create it, or change providerRef", m.Pool, ref.Name)}
+			}
+			known[ref.Name] = err
+		}
+		if c.observed.withoutProvider[m.Name] = err != nil; err != nil {
+			if err := c.tolerateUserError(v1alpha1.ConditionMachinesCreated, err); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// ensureMachines saves the manifests of the machines, and makes those that are
+// missing.
+func (f *function) ensureMachines(ctx context.Context, c *cluster) error {
+	var missing []*v1alpha1.Machine
+	files := map[string][]byte{}
+	for _, m := range c.plan.Members {
+		if c.observed.machines[m.Name] != nil || c.observed.withoutProvider[m.Name] {
+			continue
+		}
+		machine := manifests.NewMachine(c.KubernetesCluster, c.plan, m, f.images.Disk(c.KubernetesCluster, c.plan.Talos))
+		content, err := manifests.EncodeMachine(machine)
+		if err != nil {
+			return err
+		}
+		missing, files[m.Name+".yaml"] = append(missing, machine), content
+	}
+	if len(missing) > 0 {
+		if err := f.recordNewMachines(ctx, c, missing); err != nil {
+			return err
+		}
+		if err := f.manifests.Save(ctx, c.KubernetesCluster, files); err != nil {
+			return err
+		}
+	}
+	for _, m := range missing {
+		if err := c.tolerateUserError(v1alpha1.ConditionMachinesCreated, f.createMachine(ctx, c, m)); err != nil {
+			return err
+		}
+	}
+	c.report.machinesCreated, c.Status.Adding = true, nil
+	return nil
+}
+
+// recordNewMachines writes down which machines are about to be made, where a cluster has had
+// all of its machines before. Two deliveries, one of which still sees a machine that
+// the other has seen go, would give two names to the one that takes its place: the
+// later of them gets a conflict, and then makes the same.
+func (f *function) recordNewMachines(ctx context.Context, c *cluster, missing []*v1alpha1.Machine) error {
+	if !isTrue(c.KubernetesCluster, v1alpha1.ConditionMachinesCreated) {
+		return nil
+	}
+	c.Status.Adding = nil
+	for _, m := range missing {
+		c.Status.Adding = append(c.Status.Adding, m.Name)
+	}
+	adding := reconcile.WaitError{Reason: "WaitingForMachines", Message: "adds " + plan.Quantity(len(missing), "machine") + ", first of all " + missing[0].Name}
+	if err := f.reportWaiting(ctx, c, adding); !errors.As(err, new(reconcile.WaitError)) {
+		return err
+	}
+	return f.patchStatus(ctx, c)
+}
+
+func (f *function) createMachine(ctx context.Context, c *cluster, m *v1alpha1.Machine) error {
+	err := f.kube.Create(ctx, m)
+	if kube.AlreadyExists(err) {
+		if err = f.kube.Get(ctx, m.Namespace, m.Name, m); err == nil {
+			err = manifests.CheckOwner(m, c.KubernetesCluster)
+		}
+	}
+	if message, refused := kube.Refused(err); refused {
+		return reconcile.UserError{Reason: "MachineRefused", Message: message}
+	}
+	if err != nil {
+		return err
+	}
+	c.observed.machines[m.Name] = m
+	return nil
+}
+
+// waitForMachines says which machines are not up yet, and why.
+func (f *function) waitForMachines(c *cluster) error {
+	var late []string
+	detail := ""
+	for _, m := range c.plan.Members {
+		machine := c.observed.machines[m.Name]
+		if plan.IsRunning(machine) {
+			continue
+		}
+		late = append(late, m.Name)
+		if detail == "" && machine != nil {
+			detail = plan.WhyNotReady(machine)
+		}
+	}
+	if len(late) == 0 {
+		return f.waitForTalos(c)
+	}
+	slices.Sort(late)
+	message := "waits for " + plan.Quantity(len(late), "machine") + ", first of all " + late[0]
+	return reconcile.WaitError{Reason: "WaitingForMachines", Message: message + detail}
+}
+
+// waitForTalos says which node has to answer first while all machines run.
+func (f *function) waitForTalos(c *cluster) error {
+	message := fmt.Sprintf("%d of %s are running; waiting for Talos to answer", len(c.plan.Members), plan.Quantity(len(c.plan.Members), "machine"))
+	for _, m := range c.plan.Members {
+		if machine := c.observed.machines[m.Name]; !plan.IsInstalled(machine) {
+			message += fmt.Sprintf(" on %s (%s)", m.Name, net.JoinHostPort(plan.Address(machine), talos.APIPort))
+			break
+		}
+	}
+	return reconcile.WaitError{Reason: "WaitingForNode", Message: message, Requeue: true}
+}
+
+// missingNodes says which machines are no Ready nodes yet. Machines that are not
+// up tell so themselves, nodes tell nobody.
+func (f *function) missingNodes(c *cluster) error {
+	silent := false
+	var late []string
+	for _, m := range c.plan.Members {
+		ready := slices.ContainsFunc(c.observed.nodes, func(n plan.Node) bool { return n.Name == m.Name && n.Ready })
+		if ready || c.isNodeUpgrading(m.Name) {
+			continue
+		}
+		late = append(late, m.Name)
+		silent = silent || plan.IsRunning(c.observed.machines[m.Name])
+	}
+	if len(late) == 0 {
+		return nil
+	}
+	if !silent {
+		return f.waitForMachines(c)
+	}
+	return reconcile.WaitError{Reason: "WaitingForNodes", Message: fmt.Sprintf("waits for %s to be Ready, first of all %s", plan.Quantity(len(late), "node"), late[0]), Requeue: true}
+}

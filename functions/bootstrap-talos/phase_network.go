@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/bootstrap-talos/manifests"
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/network"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+// checkNetwork makes sure that there is a network for the machines to be in.
+func (f *function) checkNetwork(ctx context.Context, c *cluster) error {
+	if c.observed.network = c.Spec.NetworkNamespaceName; isTrue(c.KubernetesCluster, v1alpha1.ConditionNetworkAvailable) && c.observed.network != "" && c.Status.Endpoint != "" {
+		return nil
+	}
+	nn, err := network.Find(ctx, f.kube, c.Namespace, c.Spec.NetworkNamespaceName)
+	var unresolved network.Unresolved
+	if errors.As(err, &unresolved) {
+		return reconcile.UserError{Reason: unresolved.Reason, Message: unresolved.Message}
+	}
+	if err != nil {
+		return err
+	}
+	c.observed.network, c.observed.networkReady = nn.Name, isNetworkReady(nn)
+	if c.Status.Endpoint == "" {
+		return checkPlacement(c, nn)
+	}
+	return nil
+}
+
+// ensureEndpoint finds out where the workload API is reached, and where it should
+// be. A cluster that has begun keeps what every node's configuration names, until
+// maintain moves it; where nobody has that address any more it moves at once.
+func (f *function) ensureEndpoint(ctx context.Context, c *cluster) error {
+	host, held, err := f.endpointHost(ctx, c)
+	if err != nil {
+		return err
+	}
+	c.observed.wantedEndpoint = "https://" + net.JoinHostPort(host, strconv.Itoa(int(c.plan.Port)))
+	if c.Status.Endpoint == "" || !held {
+		c.Status.Endpoint = c.observed.wantedEndpoint
+	}
+	return nil
+}
+
+// endpointHost is the address or name at which the workload API should be reached,
+// and whether what the status says serves until it is.
+func (f *function) endpointHost(ctx context.Context, c *cluster) (host string, held bool, err error) {
+	switch c.plan.Endpoint.Mode {
+	case v1alpha1.EndpointCustom:
+		return c.plan.Endpoint.Host, true, nil
+	case v1alpha1.EndpointVIP:
+		c.observed.vip, err = f.ensureVIP(ctx, c)
+		return c.observed.vip.String(), true, err
+	}
+	now := ""
+	if u, err := url.Parse(c.Status.Endpoint); err == nil {
+		now = u.Hostname()
+	}
+	planes := c.endpointNodes()
+	if now != "" && c.Spec.ControlPlaneEndpoint == nil && !slices.ContainsFunc(planes, func(p plan.EndpointNode) bool { return p.Address == now }) {
+		if c.observed.vip, err = f.keptVIP(ctx, c, now); err != nil || c.observed.vip.IsValid() {
+			return now, true, err
+		}
+	}
+	if host = plan.ChooseEndpointNode(now, planes); host == "" {
+		return "", false, f.waitForMachines(c)
+	}
+	return host, host == now, nil
+}
+
+// endpointNodes are the control planes that have an address, those that stay first.
+func (c *cluster) endpointNodes() []plan.EndpointNode {
+	var staying, going []plan.EndpointNode
+	for i, m := range c.plan.ControlPlanes() {
+		if machine := c.observed.machines[m.Name]; plan.HasAddress(machine) {
+			staying = append(staying, plan.EndpointNode{Address: plan.Address(machine), Running: plan.IsInstalled(machine) && plan.IsRunning(machine), Stays: true, First: i == 0})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.observed.machines)) {
+		m := c.observed.machines[name]
+		if plan.PoolOf(m) != plan.ControlPlanePool || len(m.Status.IPAddresses) == 0 || slices.ContainsFunc(staying, func(p plan.EndpointNode) bool { return p.Address == plan.Address(m) }) {
+			continue
+		}
+		going = append(going, plan.EndpointNode{Address: plan.Address(m), Running: plan.IsInstalled(m) && plan.IsRunning(m), Stays: !plan.IsLeaving(m), First: false})
+	}
+	return append(staying, going...)
+}
+
+// keptVIP is the virtual address of a cluster that has shrunk to one control plane,
+// if now is that. It stays, as everybody knows it.
+func (f *function) keptVIP(ctx context.Context, c *cluster, now string) (netip.Addr, error) {
+	a := &v1alpha2.IPAllocation{}
+	err := f.kube.Get(ctx, c.Namespace, vipName(c.KubernetesCluster), a)
+	if kube.NotFound(err) || (err == nil && (manifests.CheckOwner(a, c.KubernetesCluster) != nil || a.Status.Address != now)) {
+		return netip.Addr{}, nil
+	}
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	return netip.ParseAddr(now)
+}
+
+func vipName(kc *v1alpha1.KubernetesCluster) string { return kube.Name(kc.Name, "vip") }
+
+// ensureVIP allocates the virtual address of the control planes, like that of any
+// machine.
+func (f *function) ensureVIP(ctx context.Context, c *cluster) (netip.Addr, error) {
+	a := &v1alpha2.IPAllocation{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: c.Namespace, Name: vipName(c.KubernetesCluster), Labels: manifests.Labels(c.KubernetesCluster),
+			OwnerReferences: kube.Owned(c.KubernetesCluster, v1alpha1.GroupVersion.String(), "KubernetesCluster"),
+		},
+		Spec: v1alpha2.IPAllocationSpec{NetworkNamespaceName: c.observed.network, RequestedAddress: c.plan.Endpoint.Address},
+	}
+	err := f.kube.Get(ctx, a.Namespace, a.Name, a)
+	if kube.NotFound(err) {
+		err = f.kube.Create(ctx, a)
+	}
+	if err == nil {
+		err = manifests.CheckOwner(a, c.KubernetesCluster)
+	}
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	if c.Status.Endpoint == "" && a.Spec.RequestedAddress != c.plan.Endpoint.Address {
+		if err := f.kube.Delete(ctx, a); err != nil {
+			return netip.Addr{}, err
+		}
+		return netip.Addr{}, reconcile.WaitError{Reason: "WaitingForVirtualAddress", Message: fmt.Sprintf("waits for IPAllocation %q, which asks for the address that the spec named before, to be deleted", a.Name), Requeue: true}
+	}
+	switch a.Status.Phase {
+	case v1alpha2.IPAllocationAllocated:
+		return netip.ParseAddr(a.Status.Address)
+	case v1alpha2.IPAllocationError:
+		return netip.Addr{}, reconcile.UserError{Reason: "VirtualAddressFailed", Message: fmt.Sprintf("IPAllocation %q: %s; the address is written in spec.controlPlaneEndpoint.address", a.Name, a.Status.Message)}
+	default:
+		return netip.Addr{}, reconcile.WaitError{Reason: "WaitingForVirtualAddress", Message: fmt.Sprintf("waits for an address from IPAllocation %q", a.Name), Requeue: true}
+	}
+}
+
+// checkPlacement judges whether a cluster that has no endpoint yet fits into its network,
+// before any machine is made: nothing of it can be changed later.
+func checkPlacement(c *cluster, nn *v1alpha2.NetworkNamespace) error {
+	if err := plan.CheckOverlap(c.Spec.Networking, nn); err != nil {
+		c.noteUserError(v1alpha1.ConditionTopologyValid, err)
+		return err
+	}
+	allocation := nn.Spec.IPAllocation
+	if dhcp := allocation == nil || allocation.Type == v1alpha2.AllocationDHCP; dhcp && c.plan.Endpoint.Mode == v1alpha1.EndpointVIP {
+		return reconcile.UserError{Reason: "VirtualAddressFailed", Message: fmt.Sprintf(
+			"NetworkNamespace %q is of type dhcp, in which no virtual address can be reserved: write mode node into spec.controlPlaneEndpoint, or mode custom with the host of a load balancer", nn.Name)}
+	}
+	return nil
+}
+
+// reserveEndpoint allocates the virtual address of a new cluster before its machines are
+// made, where its network can give one out now.
+func (f *function) reserveEndpoint(ctx context.Context, c *cluster) error {
+	if c.Status.Endpoint != "" {
+		return nil
+	}
+	if c.plan.Endpoint.Mode != v1alpha1.EndpointVIP {
+		return f.deleteOwned(ctx, c, vipName(c.KubernetesCluster), &v1alpha2.IPAllocation{}) // of an endpoint that the spec named before
+	}
+	until := time.Time{}
+	if c.observed.networkReady {
+		until = c.deadline
+	}
+	err := poll(ctx, until, func(ctx context.Context) error {
+		_, err := f.ensureVIP(ctx, c)
+		return err
+	})
+	if errors.As(err, new(reconcile.WaitError)) && !c.observed.networkReady {
+		return nil
+	}
+	return err
+}
+
+func isNetworkReady(nn *v1alpha2.NetworkNamespace) bool {
+	return meta.IsStatusConditionTrue(nn.Status.Conditions, v1alpha1.ConditionReady)
+}

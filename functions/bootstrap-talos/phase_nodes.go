@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
+	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
+	"github.com/vitistack/stack/functions/bootstrap-talos/workload"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+// labelNodes brings the Nodes' labels and taints to what their pools have.
+func (f *function) labelNodes(ctx context.Context, c *cluster) error {
+	for _, m := range c.plan.Members {
+		n, ok := c.node(m.Name)
+		if !ok {
+			continue
+		}
+		patch := workload.LabelPatch(n, m.Properties)
+		if patch == nil {
+			continue
+		}
+		if err := c.connections.workload.PatchNode(ctx, m.Name, patch); err != nil {
+			return reconcile.WaitError{Reason: "WaitingForAPI", Message: "waits for the workload API, to label node " + m.Name, Requeue: true}
+		}
+	}
+	return nil
+}
+
+// fillScale writes into the spec how many workers autoscalers begin from, where
+// nobody has: the subresource scale has no answer before.
+func (f *function) fillScale(ctx context.Context, c *cluster) error {
+	n, any := plan.CountScaledWorkers(c.Spec.Topology)
+	if !any || c.Spec.Topology.ScaledWorkers != nil {
+		return nil
+	}
+	c.Spec.Topology.ScaledWorkers = &n
+	if _, err := f.kube.Patch(ctx, c.before, c.KubernetesCluster); err != nil {
+		return err
+	}
+	c.before = c.KubernetesCluster.DeepCopy()
+	return nil
+}
+
+// withUnmetConditions adds to what a cluster waits for what Talos says on the first node that is not
+// Ready, control planes first. A node that does not answer adds nothing.
+func (c *cluster) withUnmetConditions(ctx context.Context, late error) error {
+	var w reconcile.WaitError
+	if !errors.As(late, &w) || !w.Requeue || w.Reason == "RemovingNodes" || c.connections.credentials == nil {
+		return late
+	}
+	for _, m := range c.plan.Members {
+		machine := c.observed.machines[m.Name]
+		n, _ := c.node(m.Name)
+		if !plan.IsRunning(machine) || !plan.IsInstalled(machine) || n.Ready {
+			continue
+		}
+		if said := talos.UnmetConditions(ctx, plan.Address(machine), c.connections.credentials); said != "" {
+			w.Message += fmt.Sprintf("; Talos on %s is %s", m.Name, said)
+		}
+		return w
+	}
+	return late
+}

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
+	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
+	simtalos "github.com/vitistack/stack/tests/sim/talos"
+	"github.com/vitistack/stack/tests/stand/feed"
+)
+
+// renew gives a machine a new disk, as a hypervisor does that makes it again.
+func (s *env) renew(name string) {
+	s.Helper()
+	m := s.machine(name)
+	feed.Until(s, name+" has its configuration on its disk alone", func() (bool, string) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.seeds[string(m.UID)] == nil, ""
+	})
+	if err := s.fleet.Destroy(string(m.UID)); err != nil {
+		s.Fatal(err)
+	}
+	if err := s.power(s.Context(), m); err != nil {
+		s.Fatal(err)
+	}
+	if got := s.state(name); got != talos.Maintenance {
+		s.Fatalf("%s with a new disk is %s", name, got)
+	}
+}
+
+// state is what a machine of the cluster shop shows.
+func (s *env) state(name string) talos.State {
+	s.Helper()
+	state, _ := talos.Probe(s.Context(), plan.Address(s.machine(name)), s.access("shop"))
+	return state
+}
+
+// says looks at a cluster until it says that it waits for a reason.
+func (s *env) says(cluster, reason string, words ...string) {
+	s.Helper()
+	feed.Until(s, cluster+" is not settled", func() (bool, string) {
+		s.look(cluster)
+		kc := s.get(cluster)
+		return !isUpToDate(kc), kc.Status.Message
+	})
+	s.waits(cluster, reason, words...)
+}
+
+// TestResetNodeIsConfiguredAgain has a worker, and then the control plane that etcd
+// began on, lose what they have on their disks.
+func TestResetNodeIsConfiguredAgain(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, envOptions{})
+	s.create(s.cluster("shop", 3, 1))
+	first := s.running("shop").Status.BootstrapMachine
+	other := plan.Pick(first == "shop-cp-1", "shop-cp-2", "shop-cp-1")
+	before := s.memberIDs("shop", other)
+	for _, name := range []string{"shop-pool-0", first} {
+		uid := s.machine(name).UID
+		s.renew(name)
+		feed.Until(t, name+" is configured again", func() (bool, string) {
+			s.look("shop")
+			kc := s.get("shop")
+			return s.state(name) == talos.Configured && isUpToDate(kc), kc.Status.Message
+		})
+		s.running("shop", "cp-0", "cp-1", "cp-2", "pool-0")
+		if s.machine(name).UID != uid {
+			t.Errorf("%s is another Machine now", name)
+		}
+	}
+	after := s.memberIDs("shop", other)
+	if before[first] == after[first] {
+		t.Errorf("%s is the member of etcd whose data is gone", first)
+	}
+	delete(before, first)
+	delete(after, first)
+	if !maps.Equal(before, after) {
+		t.Errorf("the other members of etcd were %x and are %x: another one has begun", before, after)
+	}
+}
+
+// TestResetControlPlaneHasNobodyToJoin leaves it to people what becomes of an etcd
+// whose majority has lost its data.
+func TestResetControlPlaneHasNobodyToJoin(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		planes int32
+		reset  []string
+	}{
+		"Only":     {1, []string{"shop-cp-0"}},
+		"Majority": {3, []string{"shop-cp-0", "shop-cp-2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newEnv(t, envOptions{})
+			s.create(s.cluster("shop", tc.planes, 0))
+			s.running("shop")
+			for _, name := range tc.reset {
+				s.renew(name)
+			}
+			s.says("shop", "NodeReset", "control plane shop-cp-0", "while etcd has a majority without it: ", "restore a backup", v1alpha1.AnnotationInstalled)
+			applied := meta.FindStatusCondition(s.get("shop").Status.Conditions, v1alpha1.ConditionConfigApplied)
+			if want := fmt.Sprintf("%d of %s", int(tc.planes)-len(tc.reset), plan.Quantity(int(tc.planes), "node")); applied.Message != want {
+				t.Errorf("ConfigApplied: %s, want %s", applied.Message, want)
+			}
+			for _, name := range tc.reset {
+				if got := s.state(name); got != talos.Maintenance || !plan.IsInstalled(s.machine(name)) {
+					t.Errorf("%s is %s, and was to be left alone", name, got)
+				}
+			}
+			if len(tc.reset) == int(tc.planes) {
+				s.forRestore(tc.reset[0])
+			}
+		})
+	}
+}
+
+// forRestore has a control plane be configured without an etcd to join, and checks that
+// it waits for a backup.
+func (s *env) forRestore(name string) {
+	s.Helper()
+	if err := s.kube.Merge(s.Context(), s.machine(name), map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationInstalled: nil}}}); err != nil {
+		s.Fatal(err)
+	}
+	feed.Until(s, name+" is configured", func() (bool, string) { return s.state(name) == talos.Configured, s.get("shop").Status.Message })
+	s.look("shop")
+	if etcd, err := talos.ReadEtcdService(s.Context(), plan.Address(s.machine(name)), s.access("shop")); err != nil || etcd.HasData() {
+		s.Errorf("another etcd has begun on %s: %+v, %v", name, etcd, err)
+	}
+}
+
+// TestSilentNodeIsLeftAlone has a worker be away, or another machine have its address.
+// Nothing is written of what its Machine remembers.
+func TestSilentNodeIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	s := newEnv(t, envOptions{})
+	s.create(s.cluster("shop", 1, 1))
+	s.running("shop")
+	m := s.machine("shop-pool-0")
+	if err := s.fleet.PowerOff(string(m.UID)); err != nil {
+		t.Fatal(err)
+	}
+	s.says("shop", "WaitingForNodes", "shop-pool-0")
+	const stranger = "5c1c1b1a-0000-4000-8000-000000000000"
+	if err := s.fleet.PowerOn(t.Context(), simtalos.Machine{
+		ID: stranger, Links: []simtalos.Link{{Name: "eth0", MAC: "02:00:00:00:ff:ff"}}, Static: true,
+		Address: s.net.Address(s.place(string(m.UID))), Version: "v" + m.Spec.OS.Version, Kind: "nocloud", Preinstalled: true,
+		Disks: []simtalos.Disk{{Device: "/dev/vda", Size: 40 << 30}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	s.waits("shop", "WrongNode", "shop-pool-0", "02:00:00:00:ff:ff")
+	if got := s.state("shop-pool-0"); got != talos.Maintenance {
+		t.Errorf("the other machine is %s", got)
+	}
+	if err := s.fleet.Destroy(stranger); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.power(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	s.running("shop", "cp-0", "pool-0")
+	if got := s.machine("shop-pool-0").ResourceVersion; got != m.ResourceVersion {
+		t.Errorf("the Machine has been written")
+	}
+}
+
+func TestSuspects(t *testing.T) {
+	t.Parallel()
+	worker := func(_ *v1alpha1.Machine, c *cluster) { c.plan.Members[0].Role = v1alpha1.RoleWorker }
+	plane := func(_ *v1alpha1.Machine, c *cluster) { c.plan.Members[0].Role = v1alpha1.RoleControlPlane }
+	ready := func(_ *v1alpha1.Machine, c *cluster) { c.observed.nodes[0].Ready = true }
+	silent := func(_ *v1alpha1.Machine, c *cluster) { c.observed.nodes, c.observed.apiAnswers = nil, false }
+	type change = func(*v1alpha1.Machine, *cluster)
+	for name, tc := range map[string]struct {
+		reason  string
+		changes []change
+		want    bool
+	}{
+		"Worker":       {"it is not Ready", []change{worker}, true},
+		"ControlPlane": {"it is not Ready", []change{plane}, true},
+		"Ready":        {"who works costs nothing", []change{plane, ready}, false},
+		"Unknown":      {"a hundred workers are not asked because the API is away", []change{worker, silent}, false},
+		"NoAPI":        {"the API may be away because of it", []change{plane, silent}, true},
+		"Beginning":    {"its etcd may have begun while nobody was told so", []change{plane, func(_ *v1alpha1.Machine, c *cluster) { c.before.Status.Conditions = nil }}, false},
+		"Leaving":      {"it is not needed any more", []change{worker, func(m *v1alpha1.Machine, _ *cluster) { m.Annotations[v1alpha1.AnnotationRemoving] = "now" }}, false},
+		"New":          {"it has had no configuration", []change{worker, func(m *v1alpha1.Machine, _ *cluster) { delete(m.Annotations, v1alpha1.AnnotationInstalled) }}, false},
+		"Off":          {"there is nobody to ask", []change{worker, func(m *v1alpha1.Machine, _ *cluster) { m.Status.Phase = v1alpha1.MachineStopped }}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "n", Annotations: map[string]string{v1alpha1.AnnotationInstalled: "true"}}}
+			m.Status.Phase, m.Status.IPAddresses = v1alpha1.MachineRunning, []string{"192.0.2.1"}
+			kc := &v1alpha1.KubernetesCluster{}
+			kc.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionBootstrapped, Status: metav1.ConditionTrue}}
+			c := &cluster{KubernetesCluster: kc, before: kc.DeepCopy(), observed: observed{machines: map[string]*v1alpha1.Machine{"n": m}, nodes: []plan.Node{{Name: "n"}}, apiAnswers: true}}
+			c.plan.Members = []plan.Member{{Name: "n"}}
+			for _, change := range tc.changes {
+				change(m, c)
+			}
+			if got := slices.Contains(c.possiblyResetNodes(), m); got != tc.want {
+				t.Errorf("%s: suspected %t, want %t", tc.reason, got, tc.want)
+			}
+		})
+	}
+}

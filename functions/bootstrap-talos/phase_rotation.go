@@ -1,0 +1,255 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/siderolabs/talos/pkg/machinery/config"
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
+	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+// reasonTalosTooOld is the reason of AuthoritiesRotated where nodes know no accepted authorities.
+const reasonTalosTooOld = "TalosTooOld"
+
+// recordRotation writes into the status how far the rotation is that the keys show. It is a
+// fault where the next keys are gone that nodes have.
+func (c *cluster) recordRotation(now metav1.Time) error {
+	k, s := c.observed.keys, c.Status.Authorities
+	begun := plan.IsRotating(c.KubernetesCluster) && s.Rotation != k.Rotated
+	wanted := plan.WantedRotation(c.KubernetesCluster)
+	if k.Next == nil && k.Rotated != "" && !begun {
+		c.Status.Authorities = &v1alpha1.AuthoritiesStatus{Completed: k.Rotated}
+		c.report.authorities = conditionReport{true, v1alpha1.ConditionAuthoritiesRotated, "the authorities are those of rotation " + k.Rotated}
+	}
+	switch {
+	case k.Next != nil:
+		if s == nil || s.Rotation != k.Rotation || s.Phase != k.Phase {
+			c.Status.Authorities = &v1alpha1.AuthoritiesStatus{Rotation: k.Rotation, Phase: k.Phase, Since: &now, Completed: k.Rotated}
+		}
+		c.reportRotation("waits for the cluster's API")
+	case begun && s.Phase != v1alpha1.RotationAccepting:
+		c.report.apiUnanswered = true
+		return reconcile.UserError{Reason: "KeysLost", Message: fmt.Sprintf(
+			"Secret %s is gone, and nodes have certificates of the authorities in it: restore it from a backup, or delete the cluster and create it again", secretName(c.KubernetesCluster, nextPKISecret))}
+	case begun:
+		c.report.authorities = conditionReport{false, string(s.Phase), "rotation " + s.Rotation + " begins"}
+	case wanted != "" && wanted != k.Rotated && !c.plan.Contract.Greater(config.TalosVersion1_6):
+		c.report.authorities = conditionReport{false, reasonTalosTooOld, fmt.Sprintf(
+			"Talos %s cannot accept two authorities at a time: write 1.7.0 or a later version into spec.talos.version, and rotation %s follows", c.plan.Talos, wanted)}
+	case wanted != "" && wanted != k.Rotated:
+		c.report.authorities = conditionReport{false, "WaitingForCluster", fmt.Sprintf(
+			"rotation %s begins when every node is Ready and runs the wanted versions and configuration", wanted)}
+	}
+	return nil
+}
+
+// reportRotation says in the condition how far the rotation is, and for what it waits.
+func (c *cluster) reportRotation(waits string) {
+	s := c.Status.Authorities
+	message := "rotation " + s.Rotation
+	if words := plan.RotationProgress[s.Phase]; words != "" && s.Progress != "" {
+		message += fmt.Sprintf(": %s of the nodes %s", s.Progress, words)
+	}
+	if waits != "" {
+		message += "; " + waits
+	}
+	c.report.authorities = conditionReport{false, string(s.Phase), message}
+}
+
+// startRotation makes the next keys of a cluster that is in order, if its spec asks for
+// others. That it does so is in the status before.
+func (f *function) startRotation(ctx context.Context, c *cluster) error {
+	rotation := plan.WantedRotation(c.KubernetesCluster)
+	if plan.IsRotating(c.KubernetesCluster) && c.Status.Authorities.Rotation != c.observed.keys.Rotated {
+		rotation = c.Status.Authorities.Rotation
+	}
+	if rotation == "" || rotation == c.observed.keys.Rotated || !c.report.config.current || c.report.authorities.reason == reasonTalosTooOld {
+		return nil
+	}
+	if !plan.IsRotating(c.KubernetesCluster) {
+		now := metav1.NewTime(f.now())
+		c.Status.Authorities = &v1alpha1.AuthoritiesStatus{Rotation: rotation, Phase: v1alpha1.RotationAccepting, Since: &now, Completed: c.observed.keys.Rotated}
+		if err := f.patchStatus(ctx, c); err != nil {
+			return err
+		}
+	}
+	data, err := talos.WithNewAuthorities(c.observed.keys.Present, f.now(), c.plan.Contract)
+	if err != nil {
+		return err
+	}
+	secret := keysSecret(c.KubernetesCluster, nextPKISecret, rotation, data)
+	secret.Annotations[v1alpha1.AnnotationRotationPhase] = string(v1alpha1.RotationAccepting)
+	if err := f.kube.Create(ctx, secret); err != nil {
+		return err
+	}
+	c.reportRotation("begins")
+	f.kube.Tell(ctx, c.KubernetesCluster, false, "RotationStarted", fmt.Sprintf("rotation %s of the certificate authorities of the Talos API and of Kubernetes has started", rotation))
+	return nil
+}
+
+// reconcileRotation goes on with the rotation that is under way, until the phase ends or the delivery's
+// time is over. late is what else the cluster waits for: nodes that are not Ready may wait for
+// what the rotation changes next.
+func (f *function) reconcileRotation(ctx context.Context, c *cluster, late error) error {
+	if errors.As(late, new(reconcile.UserError)) {
+		return late
+	}
+	r, err := talos.NewRotationClients(c.observed.keys)
+	if err != nil {
+		return err
+	}
+	err = poll(ctx, c.deadline, func(ctx context.Context) error { return f.rotateOneStep(ctx, c, r) })
+	if errors.As(err, new(reconcile.WaitError)) {
+		err = nil // the condition tells
+		if c.polls && len(r.Renew) > 0 {
+			err = f.revertWorkers(ctx, c, r)
+		}
+	}
+	if err == nil {
+		err = late
+	}
+	if err == nil && c.observed.keys.Phase != v1alpha1.RotationFinishing {
+		err = f.missingNodes(c)
+	}
+	return err
+}
+
+// rotateOneStep looks at every node, and does the next step. It returns waits while the phase
+// lasts.
+func (f *function) rotateOneStep(ctx context.Context, c *cluster, r *talos.RotationClients) error {
+	if c.observed.keys.Phase == v1alpha1.RotationFinishing {
+		return f.finishRotation(ctx, c)
+	}
+	nodes, err := c.connections.workload.Nodes(ctx)
+	if err == nil {
+		c.observed.nodes = c.currentNodes(nodes)
+	}
+	shown := c.observeRotation(ctx, r)
+	serve := c.isKubeconfigCurrent(f.now())
+	step := plan.DecideRotation(c.observed.keys.Phase, shown, serve)
+	r.Renew = step.Renew
+	if !serve && step.Done == len(shown) {
+		if err := f.ensureClientConfigs(ctx, c); err != nil { // a node can sign a kubeconfig by now
+			return err
+		}
+	}
+	c.Status.Authorities.Progress = fmt.Sprintf("%d/%d", step.Done, len(shown))
+	c.reportRotation(step.WaitsFor)
+	if step.Next == v1alpha1.RotationRemovingKubernetes {
+		if err := c.connections.workload.RestartAddons(ctx, c.observed.keys.Rotation, func(ca []byte) bool {
+			return talos.SameCertificates(ca, c.observed.keys.Next.Certs.K8s.Crt)
+		}); err != nil {
+			if w := (reconcile.WaitError{}); errors.As(err, &w) {
+				c.reportRotation(w.Message)
+			}
+			return err
+		}
+	}
+	if step.Next != "" {
+		return f.enterPhase(ctx, c, step.Next)
+	}
+	if len(step.Change) > 0 {
+		if err := f.checkKeys(ctx, c); err != nil {
+			return err
+		}
+		if err := r.ChangeAuthorities(ctx, c.observed.keys, c.addressesOf(step.Change)); err != nil {
+			return err
+		}
+	}
+	return reconcile.WaitError{Reason: "Rotating", Message: step.WaitsFor, Requeue: true}
+}
+
+// revertWorkers gives workers the authorities of the phase before, since they have waited in vain for
+// certificates of this one. The next look gives them those of this one again, with which they
+// ask for other certificates.
+func (f *function) revertWorkers(ctx context.Context, c *cluster, r *talos.RotationClients) error {
+	if err := f.checkKeys(ctx, c); err != nil {
+		return err
+	}
+	return r.ChangeAuthorities(ctx, c.observed.keys.InPhaseBefore(), c.addressesOf(r.Renew))
+}
+
+// enterPhase writes the next phase beside the next keys, unless another delivery has done so.
+// The status then wakes the delivery that goes on with it.
+func (f *function) enterPhase(ctx context.Context, c *cluster, next v1alpha1.RotationPhase) error {
+	before := c.observed.keys.NextSecret
+	after := before.DeepCopy()
+	metav1.SetMetaDataAnnotation(&after.ObjectMeta, v1alpha1.AnnotationRotationPhase, string(next))
+	if _, err := f.kube.Patch(ctx, before, after); err != nil {
+		return err
+	}
+	now := metav1.NewTime(f.now())
+	s := c.Status.Authorities
+	s.Phase, s.Since, s.Progress = next, &now, ""
+	c.reportRotation("")
+	return nil
+}
+
+// finishRotation replaces the keys of the cluster by those that all nodes have by now. At each
+// moment one Secret has them.
+func (f *function) finishRotation(ctx context.Context, c *cluster) error {
+	k := c.observed.keys
+	data := k.NextSecret.Data[pkiKey]
+	if k.PresentSecret != nil && k.Rotated != k.Rotation {
+		if err := f.kube.DeleteExactly(ctx, k.PresentSecret); err != nil {
+			return err
+		}
+		k.PresentSecret = nil
+	}
+	if k.PresentSecret == nil {
+		if err := f.kube.Create(ctx, keysSecret(c.KubernetesCluster, pkiSecret, k.Rotation, data)); err != nil {
+			return err
+		}
+	}
+	if err := f.kube.DeleteExactly(ctx, k.NextSecret); err != nil {
+		return err
+	}
+	c.Status.Authorities = &v1alpha1.AuthoritiesStatus{Completed: k.Rotation}
+	c.report.authorities = conditionReport{true, v1alpha1.ConditionAuthoritiesRotated, "the authorities are those of rotation " + k.Rotation}
+	f.kube.Tell(ctx, c.KubernetesCluster, false, "RotationFinished", fmt.Sprintf(
+		"rotation %s is done: every talosconfig and kubeconfig that was handed out before it has ceased to work", k.Rotation))
+	return nil
+}
+
+// observe finds out what every node shows that has its configuration, or may have it. Nodes
+// without one get it as the phase is then.
+func (c *cluster) observeRotation(ctx context.Context, r *talos.RotationClients) []plan.RotatingNode {
+	var shown []plan.RotatingNode
+	for name, m := range c.observed.machines {
+		if plan.IsInstalled(m) || plan.HasMachineConfig(m) {
+			member := slices.ContainsFunc(c.plan.Members, func(p plan.Member) bool { return p.Name == name })
+			shown = append(shown, plan.RotatingNode{Name: name, ControlPlane: plan.PoolOf(m) == plan.ControlPlanePool, Leaving: !member || plan.IsLeaving(m) || m.DeletionTimestamp != nil})
+		}
+	}
+	slices.SortFunc(shown, func(a, b plan.RotatingNode) int { return plan.Pick(a.Name < b.Name, -1, 1) })
+	var group errgroup.Group
+	group.SetLimit(plan.MaxConcurrentNodes)
+	for i := range shown {
+		n := &shown[i]
+		if m := c.observed.machines[n.Name]; n.Leaving || !plan.IsInstalled(m) || !plan.IsRunning(m) {
+			continue
+		}
+		group.Go(func() error {
+			node, _ := c.node(n.Name)
+			r.Observe(ctx, c.observed.keys, plan.Address(c.observed.machines[n.Name]), c.plan.LocalPort(), node.Ready, n)
+			return nil
+		})
+	}
+	_ = group.Wait()
+	return shown
+}
+
+// isKubeconfigCurrent reports whether the Secrets that people and other functions use serve in the
+// phase that the rotation is in.
+func (c *cluster) isKubeconfigCurrent(now time.Time) bool {
+	return talos.IsKubeconfigCurrent(c.observed.kubeconfig, c.Status.Endpoint, c.observed.keys, now)
+}

@@ -1,0 +1,307 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
+	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
+	"github.com/vitistack/stack/functions/bootstrap-talos/workload"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+// reportUpgrade says how far an upgrade is.
+func (c *cluster) reportUpgrade(nodes []plan.UpgradeNode) error {
+	s := c.Status.Upgrade
+	what := map[v1alpha1.UpgradeKind]string{
+		v1alpha1.UpgradeTalos:        "Talos to " + c.plan.Talos,
+		v1alpha1.UpgradeControlPlane: "the control plane to Kubernetes " + c.plan.Kubernetes,
+		v1alpha1.UpgradeKubelet:      "the kubelets to Kubernetes " + c.plan.Kubernetes,
+	}[s.Kind]
+	skew := plan.DescribeVersions(nodes)
+	if u := plan.FailedNode(s); u != nil {
+		message := fmt.Sprintf("the upgrade of %s has stopped: node %s: %s; change the versions, or set spec.upgrade.paused to true and back to try again", what, u.Name, u.Message)
+		c.report.versions = conditionReport{false, "UpgradeFailed", skew}
+		return reconcile.UserError{Reason: "UpgradeFailed", Message: message}
+	}
+	var names []string
+	for _, u := range s.Nodes {
+		name := u.Name
+		if u.Message != "" {
+			name += " (" + u.Message + ")"
+		}
+		names = append(names, name)
+	}
+	switch {
+	case len(names) > 0:
+		c.report.versions = conditionReport{false, "Upgrading", skew}
+		return reconcile.WaitError{Reason: "Upgrading", Message: fmt.Sprintf("upgrades %s, %s nodes are done, now %s", what, s.Progress, strings.Join(names, ", ")), Requeue: true}
+	case c.isUpgradePaused():
+		c.report.versions = conditionReport{false, "UpgradePaused", skew + "; spec.upgrade.paused is true"}
+		return nil
+	default:
+		c.report.versions = conditionReport{false, "Upgrading", skew}
+		message := fmt.Sprintf("upgrades %s, %s nodes are done", what, s.Progress)
+		if c.report.upgradeBlocker != "" {
+			message += ", and waits: " + c.report.upgradeBlocker
+		}
+		return reconcile.WaitError{Reason: "Upgrading", Message: message, Requeue: true}
+	}
+}
+
+// upgrade brings the nodes of a cluster to the wanted versions, one after the other.
+// It returns waits while it does, and a fault when a node has failed. What it is
+// about to do is written down first, so that a delivery that dies loses nothing and
+// two do nothing twice.
+func (f *function) upgrade(ctx context.Context, c *cluster) error {
+	w, fresh := c.connections.workload, true
+	return poll(ctx, c.deadline, func(ctx context.Context) error {
+		if !fresh {
+			nodes, err := w.Nodes(ctx)
+			if err != nil {
+				return reconcile.WaitError{Reason: "WaitingForAPI", Message: "waits for the workload API at " + c.Status.Endpoint, Requeue: true}
+			}
+			c.observed.nodes = c.currentNodes(nodes)
+		}
+		fresh = false
+		return f.upgradeOnce(ctx, c, w)
+	})
+}
+
+// upgradeOnce does at most one step with each node.
+func (f *function) upgradeOnce(ctx context.Context, c *cluster, w *workload.Client) error {
+	nodes := c.observeVersions(ctx, w)
+	c.Status.Version = plan.LowestAPIVersion(c.Status.Version, nodes)
+	s := c.Status.Upgrade
+	if s == nil || len(s.Nodes) == 0 {
+		kind := c.plan.NextUpgradeKind(nodes)
+		if kind == "" {
+			if s != nil {
+				if err := f.refreshAddons(ctx, c); err != nil {
+					return err
+				}
+			}
+			c.Status.Upgrade, c.Status.TalosVersion = nil, c.plan.Talos
+			c.report.versions = conditionReport{true, "VersionsCurrent", fmt.Sprintf("every node runs what is wanted: Kubernetes %s on Talos %s", c.plan.Kubernetes, c.plan.Talos)}
+			return nil
+		}
+		s = &v1alpha1.UpgradeStatus{Kind: kind, Generation: c.Generation}
+		c.Status.Upgrade = s
+	}
+	c.plan.RenewUpgrade(s, c.Generation, nodes, metav1.NewTime(f.now()))
+	left := len(c.plan.OutdatedNodes(s.Kind, nodes))
+	s.Progress = fmt.Sprintf("%d/%d", len(nodes)-left, len(nodes))
+	setNodes(c)
+	if err := f.runUpgradeSteps(ctx, c, w, nodes); err != nil {
+		return err
+	}
+	return c.reportUpgrade(nodes)
+}
+
+// observeVersions puts together what is known of each member's versions.
+func (c *cluster) observeVersions(ctx context.Context, w *workload.Client) []plan.UpgradeNode {
+	nodes := make([]plan.UpgradeNode, len(c.plan.Members))
+	var group errgroup.Group
+	group.SetLimit(plan.MaxConcurrentNodes)
+	for i, m := range c.plan.Members {
+		nodes[i].Member = m
+		if at := slices.IndexFunc(c.observed.nodes, func(n plan.Node) bool { return n.Name == m.Name }); at >= 0 {
+			nodes[i].Node = c.observed.nodes[at]
+		}
+		if m.Role != v1alpha1.RoleControlPlane || !plan.IsRunning(c.observed.machines[m.Name]) {
+			continue
+		}
+		group.Go(func() error {
+			host := "https://" + net.JoinHostPort(plan.Address(c.observed.machines[m.Name]), strconv.Itoa(int(c.plan.LocalPort())))
+			nodes[i].APIVersion, _ = w.At(host).Version(ctx) // empty where it does not answer
+			return nil
+		})
+	}
+	_ = group.Wait()
+	return nodes
+}
+
+// runUpgradeSteps goes on with the nodes that are under way, and begins with others where
+// nothing speaks against it. What is about to happen to a node is in the status
+// before it happens.
+func (f *function) runUpgradeSteps(ctx context.Context, c *cluster, w *workload.Client, nodes []plan.UpgradeNode) error {
+	s := c.Status.Upgrade
+	turns := map[string]plan.UpgradeStep{}
+	for _, u := range s.Nodes {
+		turns[u.Name] = plan.NextUpgradeStep(s.Kind, u, *plan.FindNode(nodes, u.Name), f.now())
+	}
+	f.drainNodes(ctx, c, w, turns, nodes)
+	for i := range s.Nodes {
+		plan.RecordStep(s.Kind, &s.Nodes[i], turns[s.Nodes[i].Name], plan.FindNode(nodes, s.Nodes[i].Name), metav1.NewTime(f.now()))
+	}
+	s.Nodes = slices.DeleteFunc(s.Nodes, func(u v1alpha1.NodeUpgrade) bool { return turns[u.Name] == plan.UpgradeFinish })
+	for _, o := range f.nextUpgrades(ctx, c, nodes) {
+		u := v1alpha1.NodeUpgrade{
+			Name: o.Name, Step: v1alpha1.UpgradeDraining, From: o.RunningVersion(s.Kind), To: c.plan.WantedVersion(s.Kind, o.Member),
+			Since: metav1.NewTime(f.now()), Cordoned: s.Kind == v1alpha1.UpgradeTalos && !o.Node.Cordoned,
+		}
+		s.Nodes = append(s.Nodes, u)
+	}
+	if err := f.patchStatus(ctx, c); err != nil {
+		return err
+	}
+	f.requestUpgrades(ctx, c, turns)
+	return nil
+}
+
+// drainNodes drains the nodes whose turn it is, and lets pods come back to those
+// that are done. A drain that has come to its end becomes a request, and one whose
+// time is over a failure.
+func (f *function) drainNodes(ctx context.Context, c *cluster, w *workload.Client, turns map[string]plan.UpgradeStep, nodes []plan.UpgradeNode) {
+	s := c.Status.Upgrade
+	var mu sync.Mutex
+	forEachNode(s.Nodes, func(u *v1alpha1.NodeUpgrade) {
+		mu.Lock()
+		now := turns[u.Name]
+		mu.Unlock()
+		message := u.Message
+		switch now {
+		case plan.UpgradeDrain:
+			limit := plan.DrainTimeout(plan.FindNode(nodes, u.Name).Properties)
+			if now, message = drainNode(ctx, w, s.Kind, *u); now == plan.UpgradeDrain {
+				now = plan.UpgradeWait
+				if f.now().Sub(u.Since.Time) > limit {
+					now, message = plan.UpgradeFail, fmt.Sprintf("its pods have not gone within %s: %s", limit, message)
+				}
+			}
+		case plan.UpgradeFinish:
+			if u.Cordoned {
+				if err := w.SetCordoned(ctx, u.Name, false); err != nil {
+					now, message = plan.UpgradeWait, err.Error()
+				}
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		turns[u.Name], u.Message = now, message
+	})
+}
+
+// drainNode makes a node ready for its upgrade. Only a change of Talos reboots it,
+// and so needs its pods to go. It drains still while there are any.
+func drainNode(ctx context.Context, w *workload.Client, kind v1alpha1.UpgradeKind, u v1alpha1.NodeUpgrade) (plan.UpgradeStep, string) {
+	if kind != v1alpha1.UpgradeTalos {
+		return plan.UpgradeRequest, ""
+	}
+	if u.Cordoned {
+		if err := w.SetCordoned(ctx, u.Name, true); err != nil {
+			return plan.UpgradeDrain, err.Error()
+		}
+	}
+	d, err := w.Drain(ctx, u.Name)
+	switch {
+	case err != nil:
+		return plan.UpgradeDrain, err.Error()
+	case d.IsDone():
+		return plan.UpgradeRequest, ""
+	case d.Blocked != "":
+		return plan.UpgradeDrain, d.Blocked
+	default:
+		return plan.UpgradeDrain, "waits for " + plan.Quantity(len(d.Remaining), "pod") + " to go, first of all " + d.Remaining[0]
+	}
+}
+
+// forEachNode does something with some nodes at the same time.
+func forEachNode(nodes []v1alpha1.NodeUpgrade, do func(*v1alpha1.NodeUpgrade)) {
+	var group errgroup.Group
+	group.SetLimit(plan.MaxConcurrentNodes)
+	for i := range nodes {
+		group.Go(func() error {
+			do(&nodes[i])
+			return nil
+		})
+	}
+	_ = group.Wait()
+}
+
+// nextUpgrades are the nodes that are to be upgraded next. While one has failed, or the
+// cluster is not in order, those are none.
+func (f *function) nextUpgrades(ctx context.Context, c *cluster, nodes []plan.UpgradeNode) []plan.UpgradeNode {
+	s := c.Status.Upgrade
+	c.report.upgradeBlocker = ""
+	if c.isUpgradePaused() || plan.FailedNode(s) != nil {
+		return nil
+	}
+	next := c.plan.NextNodes(s.Kind, nodes, s.Nodes, c.concurrency())
+	if len(next) > 0 {
+		if c.report.upgradeBlocker = f.upgradeBlocker(ctx, c, nodes); c.report.upgradeBlocker != "" {
+			return nil
+		}
+	}
+	return next
+}
+
+// concurrency is how many nodes of each pool may be upgraded at the same time.
+func (c *cluster) concurrency() map[string]int {
+	out := map[string]int{}
+	for _, p := range c.Spec.Topology.Workers {
+		out[p.Name] = int(p.UpgradeConcurrency)
+	}
+	return out
+}
+
+// upgradeBlocker says why no other node may be taken out of service now, empty where one
+// may: every other node is Ready, every API server answers, and every etcd member is
+// a healthy voter.
+func (f *function) upgradeBlocker(ctx context.Context, c *cluster, nodes []plan.UpgradeNode) string {
+	for _, o := range nodes {
+		switch {
+		case slices.ContainsFunc(c.Status.Upgrade.Nodes, func(u v1alpha1.NodeUpgrade) bool { return u.Name == o.Name }):
+		case !o.Node.Ready:
+			return "node " + o.Name + " is not Ready"
+		case o.Role == v1alpha1.RoleControlPlane && o.APIVersion == "":
+			return "the API server of " + o.Name + " does not answer"
+		}
+	}
+	for name, m := range c.observed.machines {
+		if plan.IsLeaving(m) {
+			return "node " + name + " is leaving"
+		}
+	}
+	var w reconcile.WaitError
+	switch err := f.checkEtcd(ctx, c); {
+	case errors.As(err, &w):
+		return "it " + w.Message
+	case err != nil:
+		return err.Error()
+	default:
+		return ""
+	}
+}
+
+// requestUpgrades sends the request to each node whose turn it is. A node that refuses has
+// failed; one that does not answer is asked again later.
+func (f *function) requestUpgrades(ctx context.Context, c *cluster, turns map[string]plan.UpgradeStep) {
+	s := c.Status.Upgrade
+	forEachNode(s.Nodes, func(u *v1alpha1.NodeUpgrade) {
+		if turns[u.Name] != plan.UpgradeRequest || !plan.IsRunning(c.observed.machines[u.Name]) {
+			return
+		}
+		var err error
+		address := plan.Address(c.observed.machines[u.Name])
+		if s.Kind == v1alpha1.UpgradeTalos {
+			err = talos.UpgradeTalos(ctx, address, c.connections.credentials, f.images.Installer(c.KubernetesCluster, u.To), u.To)
+		} else {
+			err = talos.UpgradeKubernetes(ctx, address, c.connections.credentials, s.Kind, u.To)
+		}
+		var refused reconcile.UserError
+		if errors.As(err, &refused) {
+			u.Step, u.Since, u.Message = v1alpha1.UpgradeFailed, metav1.NewTime(f.now()), refused.Message
+		}
+	})
+}

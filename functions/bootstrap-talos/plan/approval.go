@@ -1,0 +1,155 @@
+package plan
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+)
+
+// NextApproval decides what has become of an approval:
+//
+//	nothing was asked yet                           ask
+//	the spec fits into what was approved            approved
+//	it has grown, and only the creation matters     approved
+//	it has grown beyond what was approved or asked  ask again
+//	it is what was asked for                        as it was
+func NextApproval(a *v1alpha1.ApprovalStatus, policy v1alpha1.ApprovalPolicy, generation int64, workorder string, wanted []v1alpha1.ApprovedPool) *v1alpha1.ApprovalStatus {
+	ask := &v1alpha1.ApprovalStatus{State: v1alpha1.ApprovalRequested, Generation: generation, Workorder: workorder, Requested: wanted}
+	if a == nil {
+		return ask
+	}
+	ask.Approved = a.Approved
+	switch {
+	case len(a.Approved) > 0 && (policy == v1alpha1.ApprovalCreation || !hasGrown(a.Approved, wanted)):
+		if a.State != v1alpha1.ApprovalApproved {
+			a = &v1alpha1.ApprovalStatus{State: v1alpha1.ApprovalApproved, Generation: generation, Workorder: a.Workorder, Approved: a.Approved}
+		}
+		return a
+	case a.State == v1alpha1.ApprovalApproved, !slices.Equal(a.Requested, wanted):
+		return ask
+	default:
+		return a
+	}
+}
+
+// WantedPools are the machines that a topology asks for, by pool.
+func WantedPools(t v1alpha1.ClusterTopology) []v1alpha1.ApprovedPool {
+	named := func(template, otherwise string) string {
+		if template == "" {
+			return otherwise
+		}
+		return template
+	}
+	pools := []v1alpha1.ApprovedPool{{Name: ControlPlanePool, Replicas: t.ControlPlane.Replicas, Template: named(t.ControlPlane.Template, controlPlaneTemplate)}}
+	for _, p := range t.Workers {
+		pools = append(pools, v1alpha1.ApprovedPool{Name: p.Name, Replicas: p.Replicas, Template: named(p.Template, workerTemplate)})
+	}
+	return pools
+}
+
+// PresentPools are the machines that a cluster has. Of which size they are is not
+// asked, so that any fits.
+func PresentPools(s v1alpha1.KubernetesClusterStatus) []v1alpha1.ApprovedPool {
+	var planes int32
+	for _, n := range s.Nodes {
+		if n.Role == v1alpha1.RoleControlPlane {
+			planes++
+		}
+	}
+	pools := []v1alpha1.ApprovedPool{{Name: ControlPlanePool, Replicas: planes}}
+	for _, p := range s.Pools {
+		pools = append(pools, v1alpha1.ApprovedPool{Name: p.Name, Replicas: p.Replicas})
+	}
+	return pools
+}
+
+// hasGrown tells whether a topology has more than what was approved: more machines,
+// another pool, or another template.
+func hasGrown(approved, wanted []v1alpha1.ApprovedPool) bool {
+	return slices.ContainsFunc(wanted, func(w v1alpha1.ApprovedPool) bool {
+		i := slices.IndexFunc(approved, func(a v1alpha1.ApprovedPool) bool { return a.Name == w.Name })
+		return i < 0 || w.Replicas > approved[i].Replicas || (approved[i].Template != "" && w.Template != approved[i].Template)
+	})
+}
+
+// LimitToApproved is a cluster with no more machines than were approved.
+func LimitToApproved(kc *v1alpha1.KubernetesCluster, approved []v1alpha1.ApprovedPool) *v1alpha1.KubernetesCluster {
+	kc = kc.DeepCopy()
+	kc.Spec.Topology = EffectiveTopology(kc.Spec.Topology)
+	t := &kc.Spec.Topology
+	limit := func(name string, replicas *int32, template *string) bool {
+		i := slices.IndexFunc(approved, func(a v1alpha1.ApprovedPool) bool { return a.Name == name })
+		if i < 0 {
+			return false
+		}
+		*replicas = min(*replicas, approved[i].Replicas)
+		if approved[i].Template != "" {
+			*template = approved[i].Template
+		}
+		return true
+	}
+	limit(ControlPlanePool, &t.ControlPlane.Replicas, &t.ControlPlane.Template)
+	var pools []v1alpha1.WorkerPool
+	for _, p := range t.Workers {
+		if limit(p.Name, &p.Replicas, &p.Template) {
+			pools = append(pools, p)
+		}
+	}
+	t.Workers = pools
+	return kc
+}
+
+func DescribePools(a *v1alpha1.ApprovalStatus) string {
+	planes, workers := CountMachines(a.Requested)
+	text := Quantity(int(planes), "control plane") + " and " + Quantity(int(workers), "worker")
+	if a.Workorder != "" {
+		text += " by work order " + a.Workorder
+	}
+	return text
+}
+
+func CountMachines(pools []v1alpha1.ApprovedPool) (controlPlanes, workers int32) {
+	for _, p := range pools {
+		if p.Name == ControlPlanePool {
+			controlPlanes += p.Replicas
+		} else {
+			workers += p.Replicas
+		}
+	}
+	return controlPlanes, workers
+}
+
+// Decision is what a ticketing system says.
+type Decision struct {
+	UID        string `json:"uid"`
+	Generation int64  `json:"generation"`
+	By         string `json:"by"`
+	Comment    string `json:"comment"`
+	Reason     string `json:"reason"`
+	Approved   bool
+}
+
+// ApplyDecision puts a decision into an approval, if that waits for it: the first decision
+// stands, and one about another generation than was asked about says nothing.
+func ApplyDecision(a *v1alpha1.ApprovalStatus, d Decision, at metav1.Time) bool {
+	if a == nil || a.State != v1alpha1.ApprovalRequested || a.Generation != d.Generation {
+		return false
+	}
+	a.By, a.Time, a.Comment = d.By, &at, d.Comment
+	if !d.Approved {
+		a.State, a.Comment = v1alpha1.ApprovalRejected, d.Reason
+		return true
+	}
+	a.State, a.Approved = v1alpha1.ApprovalApproved, a.Requested
+	return true
+}
+
+// RequestedGeneration is the generation that is being asked about, 0 for none.
+func RequestedGeneration(a *v1alpha1.ApprovalStatus) int64 {
+	if a == nil || a.State != v1alpha1.ApprovalRequested {
+		return 0
+	}
+	return a.Generation
+}

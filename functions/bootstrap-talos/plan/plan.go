@@ -1,0 +1,187 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+// WithAcceptedSpec is a cluster with the last valid spec, nil where there never was one.
+func WithAcceptedSpec(kc *v1alpha1.KubernetesCluster) *v1alpha1.KubernetesCluster {
+	accepted := kc.Status.Accepted
+	if accepted == nil {
+		return nil
+	}
+	kc = kc.DeepCopy()
+	kc.Spec.Topology = *accepted.Topology.DeepCopy()
+	if kc.Spec.Talos == nil && accepted.TalosVersion != "" {
+		kc.Spec.Talos = &v1alpha1.TalosOptions{}
+	}
+	if kc.Spec.Talos != nil {
+		kc.Spec.Talos.Version = accepted.TalosVersion
+	}
+	return kc
+}
+
+const FunctionName = "bootstrap-talos"
+
+// MaxConcurrentNodes is how many nodes a delivery talks to at the same time.
+const MaxConcurrentNodes = 8
+
+// Plan is what a cluster's spec comes to.
+type Plan struct {
+	Versions
+	// Groups are the control plane and the pools, members the machines that they
+	// have, control planes first. While a group shrinks it has more members than
+	// replicas.
+	Groups   []Group
+	Members  []Member
+	Endpoint v1alpha1.ControlPlaneEndpoint
+	Port     int32
+}
+
+// Group is the control plane or a pool.
+type Group struct {
+	Pool, Role string
+	Replicas   int
+	// version is the Kubernetes version of its machines, without v.
+	version    string
+	Properties v1alpha1.MachineProperties
+}
+
+// Member is one machine of a cluster.
+type Member struct {
+	Name, Role, Pool string
+	// Version is the Kubernetes version of the machine, without v.
+	Version    string
+	Properties v1alpha1.MachineProperties
+}
+
+// Templates of machines whose pool names none. A control plane of the smallest
+// size has no room for etcd beside the API server.
+const (
+	controlPlaneTemplate = "large"
+	workerTemplate       = "medium"
+	DefaultPort          = int32(6443)
+)
+
+// ControlPlanePool is what the names of control planes have in the place of a
+// pool's.
+const ControlPlanePool = "cp"
+
+// Make works out a cluster's machines and versions. machines are those that it
+// has: who stays keeps its name. It returns a fault where the spec cannot be.
+func Make(kc *v1alpha1.KubernetesCluster, machines map[string]*v1alpha1.Machine, talos string) (Plan, error) {
+	t := EffectiveTopology(kc.Spec.Topology)
+	requested := ""
+	if kc.Spec.Talos != nil {
+		requested = kc.Spec.Talos.Version
+	}
+	if requested == "" {
+		requested = kc.Status.TalosVersion
+	}
+	p := Plan{Endpoint: endpointOf(kc), Port: DefaultPort}
+	if p.Endpoint.Port != 0 {
+		p.Port = p.Endpoint.Port
+	}
+	wanted := t.Version
+	if t.ControlPlane.Version != "" {
+		wanted = t.ControlPlane.Version
+	}
+	var err error
+	if p.Versions, err = resolveVersions(pinnedVersion(wanted, kc), requested, talos); err != nil {
+		return Plan{}, err
+	}
+	if t.ControlPlane.Replicas < 1 || t.ControlPlane.Replicas%2 == 0 {
+		return Plan{}, reconcile.UserError{Reason: "InvalidTopology", Message: fmt.Sprintf("%d control planes cannot keep a majority: write 1, 3, 5 or 7 into topology.controlplane.replicas", t.ControlPlane.Replicas)}
+	}
+	p.addGroup(kc, machines, Group{ControlPlanePool, v1alpha1.RoleControlPlane, int(t.ControlPlane.Replicas), p.Kubernetes, t.ControlPlane.MachineProperties})
+	for _, pool := range t.Workers {
+		version := p.Kubernetes
+		if pool.Version != "" {
+			if version, err = resolveKubernetes(pinnedVersion(pool.Version, kc), p.Talos); err != nil {
+				return Plan{}, err
+			}
+		}
+		p.addGroup(kc, machines, Group{pool.Name, v1alpha1.RoleWorker, int(pool.Replicas), version, pool.MachineProperties})
+	}
+	if err := p.checkMachines(); err != nil {
+		return Plan{}, err
+	}
+	return p, p.checkSkew(kc)
+}
+
+func (p *Plan) addGroup(kc *v1alpha1.KubernetesCluster, machines map[string]*v1alpha1.Machine, g Group) {
+	if g.Properties.Template == "" {
+		g.Properties.Template = Pick(g.Role == v1alpha1.RoleControlPlane, controlPlaneTemplate, workerTemplate)
+	}
+	p.Groups = append(p.Groups, g)
+	prefix := NamePrefix(kc.Name, g.Pool)
+	for _, name := range machineNames(prefix, g.Replicas, PoolMachines(machines, g.Pool, prefix, assumeHealthy), kc.Status.Adding) {
+		p.Members = append(p.Members, Member{Name: name, Role: g.Role, Pool: g.Pool, Version: g.version, Properties: g.Properties})
+	}
+}
+
+// templates are the sizes that create-vm knows.
+var templates = []string{"small", "medium", "large"}
+
+// checkMachines refuses names that two machines would bear, or that are too long for a
+// host.
+func (p Plan) checkMachines() error {
+	const maxHost = 63
+	for _, g := range p.Groups {
+		if !slices.Contains(templates, g.Properties.Template) {
+			return reconcile.UserError{Reason: "TemplateNotFound", Message: fmt.Sprintf("pool %s: template %q does not exist: write %s", g.Pool, g.Properties.Template, strings.Join(templates, ", "))}
+		}
+	}
+	seen := map[string]bool{}
+	for _, m := range p.Members {
+		if len(m.Name) > maxHost {
+			return reconcile.UserError{Reason: "InvalidTopology", Message: fmt.Sprintf("machine name %s has more than %d characters: shorten the name of the cluster or of pool %s", m.Name, maxHost, m.Pool)}
+		}
+		if seen[m.Name] {
+			return reconcile.UserError{Reason: "InvalidTopology", Message: fmt.Sprintf("two machines would be called %s: rename pool %s", m.Name, m.Pool)}
+		}
+		seen[m.Name] = true
+	}
+	return nil
+}
+
+// ControlPlanes are the members that run the control plane.
+func (p Plan) ControlPlanes() []Member {
+	return slices.DeleteFunc(slices.Clone(p.Members), func(m Member) bool { return m.Role != v1alpha1.RoleControlPlane })
+}
+
+func (p Plan) CountRole(role string) (n int) {
+	for _, m := range p.Members {
+		if m.Role == role {
+			n++
+		}
+	}
+	return n
+}
+
+// ClusterID is the name of a cluster for people and other systems.
+func ClusterID(kc *v1alpha1.KubernetesCluster) string {
+	if kc.Spec.Data.ClusterID != "" {
+		return kc.Spec.Data.ClusterID
+	}
+	return kc.Name
+}
+
+func Pick[T any](ok bool, yes, no T) T {
+	if ok {
+		return yes
+	}
+	return no
+}
+
+func Quantity(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -1,0 +1,102 @@
+package plan
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+func TestRemovalObjection(t *testing.T) {
+	t.Parallel()
+	// view is an etcd of members a, b, ..., of which the named ones answer.
+	view := func(n int, answer ...string) EtcdView {
+		v := EtcdView{MemberIDs: map[string][]uint64{}}
+		for i := range n {
+			v.Members = append(v.Members, EtcdMember{Id: uint64(i + 1), Name: string(rune('a' + i))})
+		}
+		for _, name := range answer {
+			v.MemberIDs[name] = nil
+		}
+		return v
+	}
+	learning := view(2, "a")
+	learning.Members[1].Learner = true
+	cases := map[string]struct {
+		reason string
+		v      EtcdView
+		leaves string
+		may    bool
+	}{
+		"Last":       {"the data would go with it", view(1, "a"), "a", false},
+		"OneOfTwo":   {"the other one is a majority", view(2, "a", "b"), "b", true},
+		"OneOfThree": {"two of two answer", view(3, "a", "b", "c"), "c", true},
+		"Dead":       {"a dead one helps nobody", view(3, "a", "b"), "c", true},
+		"AliveOfTwo": {"then one of two would answer", view(3, "a", "b"), "b", false},
+		"NoMajority": {"etcd takes no change", view(3, "a"), "c", false},
+		"OfFive":     {"three of four answer", view(5, "a", "b", "c", "d"), "d", true},
+		"OfFiveTwo":  {"two of four would answer", view(5, "a", "b", "c"), "c", false},
+		"DeadOfTwo":  {"one of two is no majority", view(2, "a"), "b", false},
+		"Learner":    {"nobody counts on one that learns", learning, "b", true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m, _ := tc.v.Member(tc.leaves, "")
+			if why := RemovalObjection(tc.v, m); (why == "") != tc.may {
+				t.Errorf("%s: got %q, want leave to go: %t", tc.reason, why, tc.may)
+			}
+		})
+	}
+}
+
+func TestEtcdView(t *testing.T) {
+	t.Parallel()
+	joining := EtcdMember{Id: 3, PeerHost: "192.0.2.3"}
+	v := EtcdView{Members: []EtcdMember{{Id: 1, Name: "a"}, {Id: 2, Name: "gone"}, joining}, MemberIDs: map[string][]uint64{"a": {1, 2, 3}}}
+	if got := OrphanedMembers(v.Members, func(name string) bool { return name == "a" }); len(got) != 1 || got[0].Id != 2 {
+		t.Errorf("a member without a name is about to join and stays: forsaken are %v", got)
+	}
+	if m, ok := v.Member("new", "192.0.2.3"); !ok || m.Id != 3 {
+		t.Errorf("a member without a name is known by its address: got %v", m)
+	}
+	for want, wanted := range map[string][]string{"": {"a"}, "b": {"a", "b"}, "gone": {"gone"}} {
+		if got := UnhealthyMember(v, wanted); got != want {
+			t.Errorf("of %v, %q ails, want %q", wanted, got, want)
+		}
+	}
+	if !v.IsAgreed() {
+		t.Error("one list agrees with itself")
+	}
+	v.MemberIDs["b"] = []uint64{1, 3}
+	if v.IsAgreed() {
+		t.Error("two lists that differ don't agree")
+	}
+}
+
+// TestQuorumState decides when etcd has come to an end.
+func TestQuorumState(t *testing.T) {
+	t.Parallel()
+	one, two := []string{"a"}, []string{"a", "b"}
+	for name, tc := range map[string]struct {
+		reason string
+		e      QuorumState
+		want   string
+	}{
+		"Nobody":   {"no control plane has a configuration", QuorumState{Wanted: 3}, ""},
+		"Leads":    {"only the API does not answer", QuorumState{Wanted: 3, HasLeader: true, Empty: two}, ""},
+		"Empty":    {"no control plane has its data", QuorumState{Wanted: 3, Empty: two}, ReasonEtcdLost},
+		"Silent":   {"the one that does not answer may have its data", QuorumState{Wanted: 1, Silent: one}, ""},
+		"MayCome":  {"two of three would be a majority", QuorumState{Wanted: 3, Leaderless: one, Silent: one}, ""},
+		"Minority": {"one of three never is", QuorumState{Wanted: 3, Leaderless: one, Empty: two}, ReasonEtcdUnavailable},
+		"Starts":   {"nobody says that there is no leader", QuorumState{Wanted: 3, Silent: one, Empty: two}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got reconcile.UserError
+			if _ = errors.As(tc.e.Check(), &got); got.Reason != tc.want {
+				t.Errorf("%s: got %q, want %q", tc.reason, got.Reason, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,141 @@
+package plan
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+)
+
+func TestNextUpgradeStep(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	ago := func(d time.Duration) *metav1.Time { at := metav1.NewTime(now.Add(-d)); return &at }
+	node := func(talos, boot string, ready bool) UpgradeNode {
+		return UpgradeNode{Node: Node{Name: "n", TalosVersion: talos, BootID: boot, Ready: ready}}
+	}
+	asked := func(since, last time.Duration) v1alpha1.NodeUpgrade {
+		return v1alpha1.NodeUpgrade{Step: v1alpha1.UpgradeRequested, To: "1.13.9", BootID: "a", Since: *ago(since), Asked: ago(last)}
+	}
+	drains := v1alpha1.NodeUpgrade{Step: v1alpha1.UpgradeDraining, To: "1.13.9", Since: *ago(time.Hour)}
+	failed := v1alpha1.NodeUpgrade{Step: v1alpha1.UpgradeFailed, To: "1.13.9", BootID: "a", Since: *ago(time.Hour)}
+	cases := map[string]struct {
+		reason string
+		u      v1alpha1.NodeUpgrade
+		o      UpgradeNode
+		want   UpgradeStep
+	}{
+		"Done":        {"it runs what is wanted", asked(time.Minute, time.Minute), node("1.13.9", "b", true), UpgradeFinish},
+		"NotReady":    {"it runs what is wanted, but no pod yet", asked(time.Minute, time.Second), node("1.13.9", "b", false), UpgradeWait},
+		"Draining":    {"a drain takes as long as budgets say", drains, node("1.12.6", "a", true), UpgradeDrain},
+		"Reverted":    {"the wish for another version was taken back", drains, node("1.13.9", "a", true), UpgradeFinish},
+		"Asked":       {"it has just been told", asked(time.Second, time.Second), node("1.12.6", "a", true), UpgradeWait},
+		"Lost":        {"the request may not have arrived", asked(2*time.Minute, time.Minute), node("1.12.6", "a", true), UpgradeRequest},
+		"Died":        {"nobody has told it before the delivery died", v1alpha1.NodeUpgrade{Step: v1alpha1.UpgradeRequested, To: "1.13.9", BootID: "a", Since: *ago(time.Second)}, node("1.12.6", "a", true), UpgradeRequest},
+		"RolledBack":  {"the new version did not start", asked(time.Minute, time.Minute), node("1.12.6", "b", true), UpgradeFail},
+		"BackTooSoon": {"it is only just booting", asked(time.Minute, time.Second), node("1.12.6", "b", false), UpgradeWait},
+		"GivenUp":     {"nothing came of it", asked(UpgradeTimeout, time.Minute), node("1.12.6", "a", false), UpgradeFail},
+		"Failed":      {"somebody has to look", failed, node("1.12.6", "b", true), UpgradeWait},
+		"Healed":      {"it came up after all", failed, node("1.13.9", "b", true), UpgradeFinish},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := NextUpgradeStep(v1alpha1.UpgradeTalos, tc.u, tc.o, now); got != tc.want {
+				t.Errorf("%s: got %s, want %s", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+// fleetOf are 3 control planes and pools a of 3 and b of 1, of which those that are
+// named run the old versions.
+func fleetOf(old ...string) (Plan, []UpgradeNode) {
+	p := Plan{Versions: Versions{Kubernetes: "1.34.1", Talos: "1.13.9"}}
+	var nodes []UpgradeNode
+	for _, m := range []Member{
+		{Name: "cp-0", Role: v1alpha1.RoleControlPlane, Pool: "cp"}, {Name: "cp-1", Role: v1alpha1.RoleControlPlane, Pool: "cp"},
+		{Name: "cp-2", Role: v1alpha1.RoleControlPlane, Pool: "cp"}, {Name: "a-0", Role: v1alpha1.RoleWorker, Pool: "a"},
+		{Name: "a-1", Role: v1alpha1.RoleWorker, Pool: "a"}, {Name: "a-2", Role: v1alpha1.RoleWorker, Pool: "a"}, {Name: "b-0", Role: v1alpha1.RoleWorker, Pool: "b"},
+	} {
+		m.Version = p.Kubernetes
+		o := UpgradeNode{Member: m, Node: Node{Name: m.Name, Ready: true, Version: "v1.34.1", TalosVersion: "1.13.9"}}
+		if m.Role == v1alpha1.RoleControlPlane {
+			o.APIVersion = "1.34.1"
+		}
+		if slices.Contains(old, m.Name) {
+			o.Node.TalosVersion, o.Node.Version = "1.12.6", "v1.33.4"
+		}
+		p.Members, nodes = append(p.Members, m), append(nodes, o)
+	}
+	return p, nodes
+}
+
+func TestNextNodes(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason    string
+		old, busy []string
+		atOnce    map[string]int
+		want      []string
+	}{
+		"Nothing":      {reason: "every node is done"},
+		"First":        {reason: "one control plane at a time, before any worker", old: []string{"cp-0", "cp-1", "cp-2", "a-0"}, atOnce: map[string]int{"a": 2}, want: []string{"cp-0"}},
+		"Busy":         {reason: "a control plane is away", old: []string{"cp-1", "cp-2", "a-0"}, busy: []string{"cp-1"}},
+		"Workers":      {reason: "a worker after the control planes", old: []string{"a-0", "a-1", "b-0"}, want: []string{"a-0"}},
+		"LastOfPlanes": {reason: "the last control plane is not done", old: []string{"cp-2", "a-0"}, busy: []string{"cp-2"}},
+		"Several":      {reason: "a pool may have several away", old: []string{"a-0", "a-1", "a-2", "b-0"}, atOnce: map[string]int{"a": 2}, want: []string{"a-0", "a-1"}},
+		"OneMore":      {reason: "one of two is away", old: []string{"a-0", "a-1", "a-2"}, busy: []string{"a-0"}, atOnce: map[string]int{"a": 2}, want: []string{"a-1"}},
+		"NextPool":     {reason: "the pool before has a node away", old: []string{"a-2", "b-0"}, busy: []string{"a-2"}, atOnce: map[string]int{"a": 2}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, nodes := fleetOf(tc.old...)
+			var busy []v1alpha1.NodeUpgrade
+			for _, n := range tc.busy {
+				busy = append(busy, v1alpha1.NodeUpgrade{Name: n})
+			}
+			var got []string
+			for _, o := range p.NextNodes(v1alpha1.UpgradeTalos, nodes, busy, tc.atOnce) {
+				got = append(got, o.Name)
+			}
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestNextUpgradeKind(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		change func(p *Plan, nodes []UpgradeNode)
+		want   v1alpha1.UpgradeKind
+	}{
+		"Nothing": {"every node runs what is wanted", func(*Plan, []UpgradeNode) {}, ""},
+		"Unknown": {"what a node runs is not known", func(_ *Plan, nodes []UpgradeNode) { nodes[3].Node = Node{} }, ""},
+		"TalosFirst": {"a newer Talos runs both", func(_ *Plan, nodes []UpgradeNode) {
+			nodes[0].Node.TalosVersion, nodes[0].APIVersion = "1.12.6", "1.33.4"
+		}, v1alpha1.UpgradeTalos},
+		"ControlPlane": {"no kubelet is newer than an API server", func(_ *Plan, nodes []UpgradeNode) { nodes[2].APIVersion, nodes[3].Node.Version = "1.33.4", "v1.33.4" }, v1alpha1.UpgradeControlPlane},
+		"Kubelet":      {"the API servers are done", func(_ *Plan, nodes []UpgradeNode) { nodes[3].Node.Version = "v1.33.4" }, v1alpha1.UpgradeKubelet},
+		"KubernetesFirst": {"the newer Talos does not run the Kubernetes that is there", func(_ *Plan, nodes []UpgradeNode) {
+			nodes[0].Node.TalosVersion, nodes[0].Node.Version, nodes[0].APIVersion = "1.12.6", "v1.30.14", "1.30.14"
+		}, v1alpha1.UpgradeControlPlane},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, nodes := fleetOf()
+			tc.change(&p, nodes)
+			if got := p.NextUpgradeKind(nodes); got != tc.want {
+				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
+			}
+		})
+	}
+}

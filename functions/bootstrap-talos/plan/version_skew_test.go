@@ -1,0 +1,72 @@
+package plan
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+func TestCheckSkew(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason                       string
+		runs, talos                  string // what the cluster has now
+		wanted, wantedTalos, kubelet string
+		why                          string
+	}{
+		"New":            {reason: "a new cluster has no past", wanted: "1.34.1", wantedTalos: "1.13.9", kubelet: "1.34.1"},
+		"Patch":          {reason: "a patch release", runs: "1.34.1", talos: "1.13.9", wanted: "1.34.13", wantedTalos: "1.13.9", kubelet: "1.34.13"},
+		"Minor":          {reason: "the next minor release", runs: "1.33.4", talos: "1.13.9", wanted: "1.34.1", wantedTalos: "1.13.9", kubelet: "1.34.1"},
+		"OldPatch":       {reason: "back by a patch release", runs: "1.34.13", talos: "1.13.9", wanted: "1.34.1", wantedTalos: "1.13.9", kubelet: "1.34.1"},
+		"TwoMinors":      {reason: "no minor may be left out", runs: "1.33.4", talos: "1.13.9", wanted: "1.35.1", wantedTalos: "1.13.9", kubelet: "1.35.1", why: "KubernetesUpgradePath"},
+		"Back":           {reason: "older API servers don't read newer data", runs: "1.34.1", talos: "1.13.9", wanted: "1.33.4", wantedTalos: "1.13.9", kubelet: "1.33.4", why: "KubernetesDowngrade"},
+		"NewerKubelet":   {reason: "no kubelet is newer than the API server", wanted: "1.33.4", wantedTalos: "1.13.9", kubelet: "1.34.1", why: "VersionSkew"},
+		"OlderKubelet":   {reason: "three minors behind are allowed", wanted: "1.35.1", wantedTalos: "1.13.9", kubelet: "1.32.1"},
+		"AncientKubelet": {reason: "four minors behind are not", wanted: "1.36.1", wantedTalos: "1.13.9", kubelet: "1.32.1", why: "VersionSkew"},
+		"Talos":          {reason: "the next Talos", runs: "1.34.1", talos: "1.12.6", wanted: "1.34.1", wantedTalos: "1.13.9", kubelet: "1.34.1"},
+		"TalosTooFar":    {reason: "its installer refuses a Talos that old", runs: "1.33.4", talos: "1.9.0", wanted: "1.33.4", wantedTalos: "1.13.9", kubelet: "1.33.4", why: "TalosUpgradePath"},
+		"BothApart":      {reason: "neither order has a Talos that runs its Kubernetes", runs: "1.30.14", talos: "1.11.3", wanted: "1.36.1", wantedTalos: "1.13.9", kubelet: "1.36.1", why: "KubernetesUpgradePath"},
+		"ThenTalos":      {reason: "Kubernetes first, since the new Talos does not run the old one", runs: "1.30.14", talos: "1.11.3", wanted: "1.31.14", wantedTalos: "1.13.9", kubelet: "1.31.14"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			kc := &v1alpha1.KubernetesCluster{}
+			kc.Status.Version, kc.Status.TalosVersion = tc.runs, tc.talos
+			p := Plan{Versions: Versions{Kubernetes: tc.wanted, Talos: tc.wantedTalos}, Members: []Member{{Name: "w-0", Pool: "w", Version: tc.kubelet}}}
+			var f reconcile.UserError
+			if err := p.checkSkew(kc); !errors.As(err, &f) && err != nil || f.Reason != tc.why {
+				t.Errorf("%s: got %v, want %q", tc.reason, err, tc.why)
+			}
+		})
+	}
+}
+
+func TestPinnedVersion(t *testing.T) {
+	t.Parallel()
+	kc := &v1alpha1.KubernetesCluster{}
+	if got := pinnedVersion("1.34", kc); got != "1.34" {
+		t.Errorf("a new cluster gets the newest patch release: got %s", got)
+	}
+	kc.Status.Version = "1.34.1"
+	for wanted, want := range map[v1alpha1.KubernetesVersion]string{"1.34": "1.34.1", "v1.34": "1.34.1", "1.35": "1.35", "1.34.2": "1.34.2", "1.3": "1.3"} {
+		if got := pinnedVersion(wanted, kc); got != want {
+			t.Errorf("%s in a cluster with 1.34.1: got %s, want %s", wanted, got, want)
+		}
+	}
+}
+
+func TestJoiningVersion(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ reason, wanted, running, want string }{
+		{"a first node", "1.34.1", "", "1.34.1"},
+		{"no kubelet is newer than the API server", "1.34.1", "1.33.4", "1.33.4"},
+		{"a pool that stays behind", "1.32.1", "1.33.4", "1.32.1"},
+	} {
+		if got := JoiningVersion(tc.wanted, tc.running); got != tc.want {
+			t.Errorf("%s: got %s, want %s", tc.reason, got, tc.want)
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package talos
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"slices"
+	"time"
+
+	talosx509 "github.com/siderolabs/crypto/x509"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/talosconfig"
+)
+
+// IsTalosconfigCurrent tells whether a talosconfig is good for a while, names exactly these
+// nodes, and is of the authorities that the keys have in their phase.
+func IsTalosconfigCurrent(data []byte, endpoints []string, k *Keys, now time.Time) bool {
+	c, err := talosconfig.Read(data)
+	return err == nil && slices.Equal(c.Endpoints, endpoints) && SameCertificates(c.CA, k.TrustedTalos()) && isFresh(c.Crt, k.issuer().Certs.OS, now)
+}
+
+// IsKubeconfigCurrent tells whether a kubeconfig is good for a while, names the endpoint, and
+// is of the authorities that the keys have in their phase.
+func IsKubeconfigCurrent(data []byte, endpoint string, k *Keys, now time.Time) bool {
+	config, err := kube.ReadKubeconfig(data)
+	return err == nil && config.Host == endpoint && SameCertificates(config.CAData, k.TrustedKubernetes()) && isFresh(config.CertData, k.issuer().Certs.K8s, now)
+}
+
+// isFresh tells whether an authority has signed a certificate, and less than half of its
+// lifetime is over.
+func isFresh(certificate []byte, authority *talosx509.PEMEncodedCertificateAndKey, now time.Time) bool {
+	all := parseCertificates(certificate)
+	by, err := authority.GetCert()
+	return err == nil && len(all) > 0 && all[0].CheckSignatureFrom(by) == nil && now.Before(all[0].NotBefore.Add(all[0].NotAfter.Sub(all[0].NotBefore)/2))
+}
+
+// SameCertificates tells whether two files in PEM have the same certificates, in any order.
+func SameCertificates(one, other []byte) bool {
+	a, b := parseCertificates(one), parseCertificates(other)
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(c *x509.Certificate) bool { return !slices.ContainsFunc(b, c.Equal) })
+}
+
+// parseCertificates are those of a file in PEM. What is none is left out.
+func parseCertificates(file []byte) (all []*x509.Certificate) {
+	for block, rest := pem.Decode(file); block != nil; block, rest = pem.Decode(rest) {
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// RenderKubeconfig is a kubeconfig that names an endpoint and trusts some authorities: a node names
+// those that its own configuration has, which may be a step behind.
+func RenderKubeconfig(kubeconfig []byte, endpoint string, authorities []byte) ([]byte, error) {
+	file, err := clientcmd.Load(kubeconfig)
+	if err != nil {
+		return nil, kube.ErrNotKubeconfig
+	}
+	for _, c := range file.Clusters {
+		c.Server, c.CertificateAuthorityData = endpoint, authorities
+	}
+	data, err := clientcmd.Write(*file)
+	if err != nil {
+		return nil, kube.ErrNotKubeconfig // the cause could quote a secret
+	}
+	return data, nil
+}
+
+// FetchKubeconfig asks a control plane for an administrator's kubeconfig.
+func FetchKubeconfig(ctx context.Context, address string, a *Credentials) ([]byte, error) {
+	ctx, c, end, err := Connect(ctx, address, a, ShortTimeout)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	data, err := c.Kubeconfig(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("fetch kubeconfig from %s: %w", address, err)
+	}
+	return data, nil
+}

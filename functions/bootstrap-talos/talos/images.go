@@ -1,0 +1,42 @@
+package talos
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+)
+
+// Defaults of the environment variables IMAGE_FACTORY and TALOS_SCHEMATIC. The schematic is the
+// image factory's for the one extension qemu-guest-agent, which reports a guest's addresses to
+// its hypervisor.
+const (
+	DefaultFactory   = "https://factory.talos.dev"
+	DefaultSchematic = "ce4c980550dd2ab1b17bbf2b08801c7eb59418eafe8f279833297925d67c7515"
+)
+
+// Images names the images of an image factory. The disk image and the installer of a cluster
+// have the same schematic, and so the same extensions.
+type Images struct {
+	// Factory is the URL of the image factory, without a slash at its end, and schematic the
+	// one of clusters that name none.
+	Factory, Schematic string
+}
+
+// Disk returns the URL of the disk image that a Machine of the cluster boots. version has no v.
+func (i Images) Disk(kc *v1alpha1.KubernetesCluster, version string) string {
+	return fmt.Sprintf("%s/image/%s/v%s/nocloud-amd64.raw.xz", i.Factory, i.schematicOf(kc), version)
+}
+
+// Installer returns the reference of the image that installs or upgrades Talos. version has no v.
+func (i Images) Installer(kc *v1alpha1.KubernetesCluster, version string) string {
+	host := strings.TrimPrefix(strings.TrimPrefix(i.Factory, "https://"), "http://")
+	return fmt.Sprintf("%s/nocloud-installer/%s:v%s", host, i.schematicOf(kc), version)
+}
+
+func (i Images) schematicOf(kc *v1alpha1.KubernetesCluster) string {
+	if kc.Spec.Talos != nil && kc.Spec.Talos.Schematic != "" {
+		return kc.Spec.Talos.Schematic
+	}
+	return i.Schematic
+}

@@ -1,0 +1,56 @@
+package talos
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/cosi-project/runtime/pkg/safe"
+	"github.com/siderolabs/talos/pkg/machinery/constants"
+	"github.com/siderolabs/talos/pkg/machinery/resources/k8s"
+	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
+
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
+)
+
+func ReadAddons(ctx context.Context, address string, a *Credentials) ([]plan.Addon, error) {
+	ctx, c, end, err := Connect(ctx, address, a, ShortTimeout)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	manifests, err := safe.StateGetByID[*k8s.BootstrapManifestsConfig](ctx, c.COSI, k8s.BootstrapManifestsConfigID)
+	if err != nil {
+		return nil, fmt.Errorf("read what %s puts into clusters: %w", address, err)
+	}
+	spec := manifests.TypedSpec()
+	var addons []plan.Addon
+	if spec.ProxyEnabled {
+		addons = append(addons, plan.Addon{Resource: "daemonsets", Name: "kube-proxy", Image: spec.ProxyImage, DefaultImage: constants.KubeProxyImage})
+	}
+	if spec.CoreDNSEnabled {
+		addons = append(addons, plan.Addon{Resource: "deployments", Name: "coredns", Image: spec.CoreDNSImage, DefaultImage: constants.CoreDNSImage})
+	}
+	return addons, nil
+}
+
+// UnmetConditions is the stage of a node, and what Talos says that it waits for.
+func UnmetConditions(ctx context.Context, address string, a *Credentials) string {
+	if state, _ := Probe(ctx, address, a); state != Configured {
+		return ""
+	}
+	ctx, client, end, err := Connect(ctx, address, a, DialTimeout)
+	if err != nil {
+		return ""
+	}
+	defer end()
+	status, err := safe.StateGetByID[*runtime.MachineStatus](ctx, client.COSI, runtime.MachineStatusID)
+	if err != nil || status.TypedSpec().Status.Ready {
+		return ""
+	}
+	var unmet []string
+	for _, u := range status.TypedSpec().Status.UnmetConditions {
+		unmet = append(unmet, u.Reason)
+	}
+	return fmt.Sprintf("%s: %s", status.TypedSpec().Stage, strings.Join(unmet, ", "))
+}

@@ -1,0 +1,132 @@
+package talos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cosi-project/runtime/pkg/safe"
+	"github.com/siderolabs/talos/pkg/machinery/api/machine"
+	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
+	machineconfig "github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
+	resources "github.com/siderolabs/talos/pkg/machinery/resources/config"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	vitistack "github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+// upgradeTimeout is for a node to fetch an installer image before it answers. A node
+// that needs longer keeps what it has, and is asked again.
+const upgradeTimeout = 18 * time.Second
+
+// UpgradeTalos tells a node to install an image beside its present one and to reboot
+// into it. The node answers before it does so. A node that runs the version already
+// is left alone. It is a fault where the node refuses.
+func UpgradeTalos(ctx context.Context, address string, a *Credentials, image, version string) error {
+	ctx, c, end, err := Connect(ctx, address, a, upgradeTimeout)
+	if err != nil {
+		return err
+	}
+	defer end()
+	now, err := c.Version(ctx)
+	if err != nil {
+		return fmt.Errorf("read version of %s: %w", address, err)
+	}
+	if m := now.GetMessages(); len(m) > 0 && strings.TrimPrefix(m[0].GetVersion().GetTag(), "v") == version {
+		return nil
+	}
+	// This call is what 1.11 to 1.13 have in common, and it goes on after its answer,
+	// as a function needs that does not wait.
+	_, err = c.MachineClient.Upgrade(ctx, &machine.UpgradeRequest{Image: image, Preserve: true}) //nolint:staticcheck // its successor is not there before 1.13
+	return refusedError(err, "install "+image)
+}
+
+// refusedError is a fault where a node has answered that it does not do something, and
+// err otherwise.
+func refusedError(err error, what string) error {
+	switch status.Code(err) {
+	case codes.OK, codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
+		return err
+	default:
+		return reconcile.UserError{Reason: "UpgradeRefused", Message: fmt.Sprintf("it does not %s: %s", what, status.Convert(err).Message())}
+	}
+}
+
+// UpgradeKubernetes changes the images of a node's Kubernetes components to those of
+// a version, in the configuration that it runs, and nothing else in it.
+func UpgradeKubernetes(ctx context.Context, address string, a *Credentials, kind vitistack.UpgradeKind, version string) error {
+	ctx, c, end, err := Connect(ctx, address, a, longTimeout)
+	if err != nil {
+		return err
+	}
+	defer end()
+	current, err := safe.StateGetByID[*resources.MachineConfig](ctx, c.COSI, resources.ActiveID)
+	if err != nil {
+		return fmt.Errorf("read configuration of %s: %w", address, err)
+	}
+	changed, err := withKubernetesVersion(current.Provider(), kind, version)
+	if err != nil || changed == nil {
+		return err
+	}
+	_, err = c.ApplyConfiguration(ctx, &machine.ApplyConfigurationRequest{Data: changed, Mode: machine.ApplyConfigurationRequest_NO_REBOOT})
+	return refusedError(err, "take Kubernetes "+version)
+}
+
+// withKubernetesVersion is a configuration with other images, or nil where it has them
+// already. Registries and names of images stay.
+func withKubernetesVersion(p talosconfig.Provider, kind vitistack.UpgradeKind, version string) ([]byte, error) {
+	same := true
+	retag := func(image *string, otherwise string) {
+		if *image == "" {
+			*image = otherwise
+		}
+		if tagged := plan.WithTag(*image, "v"+version); tagged != *image {
+			*image, same = tagged, false
+		}
+	}
+	next, err := p.PatchV1Alpha1(func(v *machineconfig.Config) error {
+		switch {
+		case v.MachineConfig == nil || v.ClusterConfig == nil:
+			return errors.New("it has no Kubernetes")
+		case kind == vitistack.UpgradeKubelet:
+			if v.MachineConfig.MachineKubelet == nil {
+				v.MachineConfig.MachineKubelet = &machineconfig.KubeletConfig{}
+			}
+			retag(&v.MachineConfig.MachineKubelet.KubeletImage, "ghcr.io/siderolabs/kubelet")
+		default:
+			retagControlPlane(v.ClusterConfig, retag)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("change configuration: %w", err)
+	}
+	if same {
+		return nil, nil
+	}
+	return Encode(next)
+}
+
+func retagControlPlane(c *machineconfig.ClusterConfig, retag func(image *string, otherwise string)) {
+	if c.APIServerConfig == nil {
+		c.APIServerConfig = &machineconfig.APIServerConfig{}
+	}
+	if c.ControllerManagerConfig == nil {
+		c.ControllerManagerConfig = &machineconfig.ControllerManagerConfig{}
+	}
+	if c.SchedulerConfig == nil {
+		c.SchedulerConfig = &machineconfig.SchedulerConfig{}
+	}
+	if c.ProxyConfig == nil {
+		c.ProxyConfig = &machineconfig.ProxyConfig{}
+	}
+	retag(&c.APIServerConfig.ContainerImage, "registry.k8s.io/kube-apiserver")
+	retag(&c.ControllerManagerConfig.ContainerImage, "registry.k8s.io/kube-controller-manager")
+	retag(&c.SchedulerConfig.ContainerImage, "registry.k8s.io/kube-scheduler")
+	retag(&c.ProxyConfig.ContainerImage, "registry.k8s.io/kube-proxy")
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+// conditionError is a user's mistake that does not keep a cluster with nodes from being
+// observed and repaired. Only its condition and Ready carry it.
+type conditionError struct {
+	condition string
+	reconcile.UserError
+}
+
+// noteUserError keeps a fault for its condition, so that the delivery can go on. It reports
+// whether err is one.
+func (c *cluster) noteUserError(condition string, err error) bool {
+	var flt reconcile.UserError
+	if !errors.As(err, &flt) {
+		return false
+	}
+	if _, noted := c.userErrorOf(condition); !noted {
+		c.report.userErrors = append(c.report.userErrors, conditionError{condition, flt})
+	}
+	return true
+}
+
+// tolerateUserError notes a fault of a cluster that has nodes to observe. Anything else is
+// returned.
+func (c *cluster) tolerateUserError(condition string, err error) error {
+	if err != nil && c.hasNodes() && c.noteUserError(condition, err) {
+		return nil
+	}
+	return err
+}
+
+// userErrorOf is the fault that a condition carries.
+func (c *cluster) userErrorOf(condition string) (reconcile.UserError, bool) {
+	i := slices.IndexFunc(c.report.userErrors, func(f conditionError) bool { return f.condition == condition })
+	if i < 0 {
+		return reconcile.UserError{}, false
+	}
+	return c.report.userErrors[i].UserError, true
+}

@@ -1,0 +1,69 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+// RefreshAddon gives an addon its image, where it runs another version of it.
+func (w *Client) RefreshAddon(ctx context.Context, a plan.Addon) error {
+	path := "/apis/apps/v1/namespaces/kube-system/" + a.Resource + "/" + a.Name
+	var present struct {
+		Spec struct {
+			Template corev1.PodTemplateSpec `json:"template"`
+		} `json:"spec"`
+	}
+	err := w.call(ctx, http.MethodGet, path, "", nil, &present)
+	if r := (StatusError{}); errors.As(err, &r) && r.Code == http.StatusNotFound {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", a.Name, err)
+	}
+	containers := a.Outdated(present.Spec.Template.Spec.Containers)
+	if len(containers) == 0 {
+		return nil
+	}
+	patch := map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"containers": containers}}}}
+	if err := w.call(ctx, http.MethodPatch, path, "application/strategic-merge-patch+json", patch, nil); err != nil {
+		return fmt.Errorf("change %s: %w", a.Name, err)
+	}
+	return nil
+}
+
+// restartedAddons are what Talos puts into a new cluster and what talks to its API. client-go
+// reads at its start whom to trust, and newer versions minutes later again.
+var restartedAddons = []string{"daemonsets/kube-proxy", "daemonsets/kube-flannel", "deployments/coredns"}
+
+// RestartAddons restarts the addons of Talos in a rotation, once each, as soon as pods are told
+// to trust the new authority of Kubernetes. What is not there stays away.
+func (w *Client) RestartAddons(ctx context.Context, rotation string, trusted func(ca []byte) bool) error {
+	var root corev1.ConfigMap
+	err := w.call(ctx, http.MethodGet, "/api/v1/namespaces/kube-system/configmaps/kube-root-ca.crt", "", nil, &root)
+	if err != nil || !trusted([]byte(root.Data["ca.crt"])) {
+		return reconcile.WaitError{Reason: "Rotating", Message: "waits for ConfigMap kube-system/kube-root-ca.crt of the cluster to have the new authority", Requeue: true}
+	}
+	annotations := map[string]string{v1alpha1.AnnotationRotation: rotation}
+	patch := map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": annotations}}}}
+	for _, addon := range restartedAddons {
+		err := w.call(ctx, http.MethodPatch, "/apis/apps/v1/namespaces/kube-system/"+addon, "application/merge-patch+json", patch, nil)
+		r := StatusError{}
+		switch isRefusal := errors.As(err, &r); {
+		case err == nil || (isRefusal && r.Code == http.StatusNotFound):
+		case isRefusal && slices.Contains([]int{http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusBadRequest}, r.Code):
+			return reconcile.UserError{Reason: "AddonRefused", Message: fmt.Sprintf("the cluster's own API refuses an annotation of the pods of %s, which have to restart: %s; change the policy that does", addon, r.Message)}
+		default:
+			return reconcile.WaitError{Reason: "Rotating", Message: "waits for the cluster's API, to restart " + addon, Requeue: true}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
+)
+
+// Nodes lists the nodes of the cluster.
+func (w *Client) Nodes(ctx context.Context) ([]plan.Node, error) {
+	list := &corev1.NodeList{}
+	if err := w.call(ctx, http.MethodGet, "/api/v1/nodes", "", nil, list); err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	nodes := make([]plan.Node, 0, len(list.Items))
+	for _, item := range list.Items {
+		info := item.Status.NodeInfo
+		n := plan.Node{
+			Name: item.Name, Version: info.KubeletVersion, TalosVersion: TalosVersion(info.OSImage), BootID: info.BootID,
+			Cordoned: item.Spec.Unschedulable, Labels: item.Labels, Annotations: item.Annotations, Taints: item.Spec.Taints,
+		}
+		for _, c := range item.Status.Conditions {
+			if c.Type == corev1.NodeReady {
+				n.Ready = c.Status == corev1.ConditionTrue
+			}
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes, nil
+}
+
+// TalosVersion reads the version out of "Talos (v1.13.9)", which is how a node names its
+// operating system.
+func TalosVersion(image string) string {
+	version, found := strings.CutPrefix(image, "Talos (v")
+	if !found {
+		return ""
+	}
+	return strings.TrimSuffix(version, ")")
+}
+
+// Version is the Kubernetes version of the API server that answers, without v.
+func (w *Client) Version(ctx context.Context) (string, error) {
+	var info struct {
+		GitVersion string `json:"gitVersion"`
+	}
+	if err := w.call(ctx, http.MethodGet, "/version", "", nil, &info); err != nil {
+		return "", fmt.Errorf("read version: %w", err)
+	}
+	return strings.TrimPrefix(info.GitVersion, "v"), nil
+}
+
+// SetCordoned keeps new pods from a node, or lets them come again.
+func (w *Client) SetCordoned(ctx context.Context, node string, on bool) error {
+	return w.PatchNode(ctx, node, map[string]any{"spec": map[string]any{"unschedulable": on}})
+}
+
+// PatchNode changes a Node by a JSON merge patch (RFC 7396).
+func (w *Client) PatchNode(ctx context.Context, node string, fields map[string]any) error {
+	err := w.call(ctx, http.MethodPatch, "/api/v1/nodes/"+url.PathEscape(node), "application/merge-patch+json", fields, nil)
+	if err != nil {
+		return fmt.Errorf("change node %s: %w", node, err)
+	}
+	return nil
+}
+
+// DeleteNode deletes a Node. That it is gone is success.
+func (w *Client) DeleteNode(ctx context.Context, node string) error {
+	err := w.call(ctx, http.MethodDelete, "/api/v1/nodes/"+url.PathEscape(node), "", nil, nil)
+	if r := (StatusError{}); errors.As(err, &r) && r.Code == http.StatusNotFound {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("delete node %s: %w", node, err)
+	}
+	return nil
+}
