@@ -55,6 +55,10 @@ type observed struct {
 	wantedEndpoint string
 	// nodeStates has the states of the nodes that this delivery has probed.
 	nodeStates map[string]talos.State
+	// unconfigured are the members whose nodes have not been seen with their configurations, and
+	// configs the configurations of those that have not been provided.
+	unconfigured []plan.Member
+	configs      map[string][]byte
 	// macs are the MAC addresses of the interfaces of machines whose configuration is rendered.
 	macs map[string][]string
 	// patches are the patches that have been read, by their ConfigMaps.

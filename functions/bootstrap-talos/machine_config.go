@@ -17,6 +17,19 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
+// renderMissing finds the members whose nodes have not been seen with their configurations, and
+// renders those that have not been provided. A UserError about a configuration leaves the nodes of
+// a cluster as they are.
+func (f *function) renderMissing(ctx context.Context, c *cluster) error {
+	members := c.unconfiguredMembers()
+	configs, err := f.renderConfigs(ctx, c, c.membersWithoutConfig(members))
+	if err != nil {
+		return c.tolerateUserError(v1alpha1.ConditionConfigApplied, err)
+	}
+	c.observed.unconfigured, c.observed.configs = members, configs
+	return nil
+}
+
 // renderConfigs writes the configurations of members, and saves them, without secrets,
 // before any is provided.
 func (f *function) renderConfigs(ctx context.Context, c *cluster, members []plan.Member) (map[string][]byte, error) {

@@ -145,35 +145,30 @@ func (f *function) needsApprovalRequest(c *cluster, asked int64, thorough bool) 
 	return thorough && (age < 5*time.Minute || age%time.Hour < time.Minute)
 }
 
-// reconcileWithinApproval is advance as far as the cluster has been approved. An invalid spec
-// asks for no approval, and what has been approved before limits the last valid one.
-func (f *function) reconcileWithinApproval(ctx context.Context, c *cluster) error {
-	if err := f.acceptSpec(c); err != nil {
-		return err
-	}
-	a := c.Status.Approval
+// limitToApproved limits the spec that the cluster follows to what has been approved. An invalid
+// spec requests no approval: the last valid one is limited. It returns an error while nothing has
+// been approved, and otherwise keeps it for the status.
+func (f *function) limitToApproved(ctx context.Context, c *cluster) error {
 	if _, invalid := c.userErrorOf(v1alpha1.ConditionTopologyValid); invalid {
-		switch {
+		switch a := c.Status.Approval; {
 		case a != nil && len(a.Approved) == 0:
 			return c.report.userErrors[0].UserError
 		case a != nil:
 			c.accepted = plan.LimitToApproved(c.accepted, a.Approved)
 		}
-		return f.runPhases(ctx, c)
+		return nil
 	}
 	c.report.approval = f.checkApproval(ctx, c)
-	if c.report.approval != nil {
-		a = c.Status.Approval
-		known := errors.As(c.report.approval, new(reconcile.WaitError)) || errors.As(c.report.approval, new(reconcile.UserError))
-		if !known || a == nil || len(a.Approved) == 0 {
-			return c.report.approval
-		}
-		c.accepted = plan.LimitToApproved(c.KubernetesCluster, a.Approved)
+	if c.report.approval == nil {
+		return nil
 	}
-	if err := f.runPhases(ctx, c); err != nil {
-		return err
+	a := c.Status.Approval
+	known := errors.As(c.report.approval, new(reconcile.WaitError)) || errors.As(c.report.approval, new(reconcile.UserError))
+	if !known || a == nil || len(a.Approved) == 0 {
+		return c.report.approval
 	}
-	return c.report.approval
+	c.accepted = plan.LimitToApproved(c.KubernetesCluster, a.Approved)
+	return nil
 }
 
 func setApprovalCondition(a *v1alpha1.ApprovalStatus, set func(condition string, ok bool, reason, message string)) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,11 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
-	"github.com/vitistack/stack/events/outbound"
 	"github.com/vitistack/stack/functions/bootstrap-talos/manifests"
 	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
 	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
-	"github.com/vitistack/stack/functions/bootstrap-talos/workload"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
@@ -56,34 +53,6 @@ func (f *function) fetchKubeconfig(ctx context.Context, c *cluster) ([]byte, err
 		}
 	}
 	return nil, reconcile.WaitError{Reason: "WaitingForKubeconfig", Message: fmt.Sprintf("waits for node %s to hand out a kubeconfig", names[0]), Requeue: true}
-}
-
-// readNodes keeps the credentials for people, and lists the nodes that the
-// cluster's own API knows.
-func (f *function) readNodes(ctx context.Context, c *cluster) error {
-	if c.observed.kubeconfig == nil {
-		if err := f.ensureClientConfigs(ctx, c); err != nil {
-			return err
-		}
-	}
-	if c.connections.workload == nil {
-		w, err := workload.Connect(c.observed.kubeconfig, c.plan.LocalPort(), slices.Sorted(maps.Values(c.controlPlanes()))...)
-		if err != nil {
-			return err
-		}
-		c.connections.workload = w
-	}
-	nodes, err := c.connections.workload.Nodes(ctx)
-	if err != nil {
-		c.observed.apiAnswers = false
-		var denied *outbound.Denied
-		if errors.As(err, &denied) {
-			return reconcile.UserError{Reason: "EndpointNotAllowed", Message: denied.Error()}
-		}
-		return reconcile.WaitError{Reason: "WaitingForAPI", Message: "waits for the workload API at " + c.Status.Endpoint, Requeue: true}
-	}
-	c.observed.nodes, c.observed.apiAnswers = c.currentNodes(nodes), true
-	return nil
 }
 
 // Secrets of a cluster, by what their names end in, and their keys.

@@ -172,15 +172,15 @@ func checkIdentity(ctx context.Context, m *v1alpha1.Machine, macs []string, pinn
 	return nil
 }
 
-// configureNodes does the next step for each member that has not been seen with its
+// configureNodes does the next step for each member whose node has not been seen with its
 // configuration, some at the same time.
-func (f *function) configureNodes(ctx context.Context, c *cluster, members []plan.Member, configs map[string][]byte) error {
+func (f *function) configureNodes(ctx context.Context, c *cluster) error {
 	var mu sync.Mutex
 	var problems []error
 	var group errgroup.Group
 	group.SetLimit(plan.MaxConcurrentNodes)
-	left := slices.DeleteFunc(slices.Clone(members), func(m plan.Member) bool { return c.observed.nodeStates[m.Name] == talos.Configured })
-	missing := maps.Clone(configs)
+	left := slices.DeleteFunc(slices.Clone(c.observed.unconfigured), func(m plan.Member) bool { return c.observed.nodeStates[m.Name] == talos.Configured })
+	missing := maps.Clone(c.observed.configs)
 	for _, m := range left {
 		group.Go(func() error {
 			machine := c.observed.machines[m.Name]
@@ -188,7 +188,7 @@ func (f *function) configureNodes(ctx context.Context, c *cluster, members []pla
 			mu.Lock()
 			defer mu.Unlock()
 			if plan.HasMachineConfig(machine) {
-				delete(configs, m.Name) // once: another delivery may have taken it back by the next look
+				delete(c.observed.configs, m.Name) // provide it once: another delivery may withdraw it before the next attempt
 			}
 			if state != "" {
 				c.observed.nodeStates[m.Name] = state
@@ -200,7 +200,7 @@ func (f *function) configureNodes(ctx context.Context, c *cluster, members []pla
 		})
 	}
 	_ = group.Wait()
-	return worstError(problems)
+	return reconcile.MostUrgent(problems...)
 }
 
 // clockSkewError is what people are told of a node whose certificate is not valid now.

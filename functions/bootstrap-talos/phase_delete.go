@@ -78,7 +78,7 @@ func (f *function) deleteCluster(ctx context.Context, c *cluster) error {
 // reconcileDeletion takes a cluster down, or writes into its status which right on Secrets that
 // needs.
 func (f *function) reconcileDeletion(ctx context.Context, c *cluster) error {
-	err := secretsError(f.deleteCluster(ctx, c))
+	err := reconcile.SecretsError(f.deleteCluster(ctx, c), plan.FunctionName)
 	var flt reconcile.UserError
 	if !errors.As(err, &flt) {
 		return err

@@ -116,7 +116,7 @@ func (c *cluster) checkEndpointServed(ctx context.Context) error {
 // waitForEndpoint polls the endpoint until the deadline of the delivery: a control plane may
 // have received its configuration just now.
 func (f *function) waitForEndpoint(ctx context.Context, c *cluster) error {
-	return poll(ctx, c.deadline, func(ctx context.Context) error {
+	return reconcile.Poll(ctx, c.deadline, func(ctx context.Context) error {
 		err := c.checkEndpointServed(ctx)
 		if err == nil {
 			return nil

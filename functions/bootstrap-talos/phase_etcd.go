@@ -60,6 +60,14 @@ func (c *cluster) readQuorum(ctx context.Context) plan.QuorumState {
 	return e
 }
 
+// checkEtcdHealthy is checkEtcd, except while a node is being upgraded.
+func (f *function) checkEtcdHealthy(ctx context.Context, c *cluster) error {
+	if c.isUpgrading() {
+		return nil
+	}
+	return f.checkEtcd(ctx, c)
+}
+
 // checkEtcd makes sure that every control plane is a voting member of etcd, and
 // nobody else is: a member whose machine is gone is expelled.
 func (f *function) checkEtcd(ctx context.Context, c *cluster) error {

@@ -145,9 +145,9 @@ func (f *function) waitForTalos(c *cluster) error {
 	return reconcile.WaitError{Reason: "WaitingForNode", Message: message, Requeue: true}
 }
 
-// missingNodes says which machines are no Ready nodes yet. Machines that are not
+// checkNodesReady returns a WaitError for the machines that are no Ready nodes yet. Machines that are not
 // up tell so themselves, nodes tell nobody.
-func (f *function) missingNodes(c *cluster) error {
+func (f *function) checkNodesReady(_ context.Context, c *cluster) error {
 	silent := false
 	var late []string
 	for _, m := range c.plan.Members {

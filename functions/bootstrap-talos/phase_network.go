@@ -24,6 +24,12 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
+// findNetwork finds the network of the machines. Its UserError leaves the nodes of a cluster as
+// they are.
+func (f *function) findNetwork(ctx context.Context, c *cluster) error {
+	return c.tolerateUserError(v1alpha1.ConditionNetworkAvailable, f.checkNetwork(ctx, c))
+}
+
 // checkNetwork makes sure that there is a network for the machines to be in.
 func (f *function) checkNetwork(ctx context.Context, c *cluster) error {
 	if c.observed.network = c.Spec.NetworkNamespaceName; isTrue(c.KubernetesCluster, v1alpha1.ConditionNetworkAvailable) && c.observed.network != "" && c.Status.Endpoint != "" {
@@ -183,7 +189,7 @@ func (f *function) reserveEndpoint(ctx context.Context, c *cluster) error {
 	if c.observed.networkReady {
 		until = c.deadline
 	}
-	err := poll(ctx, until, func(ctx context.Context) error {
+	err := reconcile.Poll(ctx, until, func(ctx context.Context) error {
 		_, err := f.ensureVIP(ctx, c)
 		return err
 	})

@@ -4,12 +4,48 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
+	"github.com/vitistack/stack/events/outbound"
 	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
 	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
 	"github.com/vitistack/stack/functions/bootstrap-talos/workload"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
+
+// readNodes reads the nodes from the workload API, through the kubeconfig that it makes first.
+func (f *function) readNodes(ctx context.Context, c *cluster) error {
+	err := f.listNodes(ctx, c)
+	c.report.apiUnanswered = errors.As(err, new(reconcile.WaitError)) || errors.As(err, new(reconcile.UserError))
+	return err
+}
+
+func (f *function) listNodes(ctx context.Context, c *cluster) error {
+	if c.observed.kubeconfig == nil {
+		if err := f.ensureClientConfigs(ctx, c); err != nil {
+			return err
+		}
+	}
+	if c.connections.workload == nil {
+		w, err := workload.Connect(c.observed.kubeconfig, c.plan.LocalPort(), slices.Sorted(maps.Values(c.controlPlanes()))...)
+		if err != nil {
+			return err
+		}
+		c.connections.workload = w
+	}
+	nodes, err := c.connections.workload.Nodes(ctx)
+	if err != nil {
+		c.observed.apiAnswers = false
+		var denied *outbound.Denied
+		if errors.As(err, &denied) {
+			return reconcile.UserError{Reason: "EndpointNotAllowed", Message: denied.Error()}
+		}
+		return reconcile.WaitError{Reason: "WaitingForAPI", Message: "waits for the workload API at " + c.Status.Endpoint, Requeue: true}
+	}
+	c.observed.nodes, c.observed.apiAnswers = c.currentNodes(nodes), true
+	return nil
+}
 
 // labelNodes brings the Nodes' labels and taints to what their pools have.
 func (f *function) labelNodes(ctx context.Context, c *cluster) error {

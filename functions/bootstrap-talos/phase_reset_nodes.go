@@ -34,7 +34,7 @@ func (f *function) reconfigureResetNodes(ctx context.Context, c *cluster) error 
 			problems = append(problems, err)
 		}
 	}
-	return worstError(problems)
+	return reconcile.MostUrgent(problems...)
 }
 
 // possiblyResetNodes are the nodes that may have lost their configuration: those that have

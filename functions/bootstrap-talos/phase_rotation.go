@@ -107,7 +107,7 @@ func (f *function) reconcileRotation(ctx context.Context, c *cluster, late error
 	if err != nil {
 		return err
 	}
-	err = poll(ctx, c.deadline, func(ctx context.Context) error { return f.rotateOneStep(ctx, c, r) })
+	err = reconcile.Poll(ctx, c.deadline, func(ctx context.Context) error { return f.rotateOneStep(ctx, c, r) })
 	if errors.As(err, new(reconcile.WaitError)) {
 		err = nil // the condition tells
 		if c.polls && len(r.Renew) > 0 {
@@ -118,7 +118,7 @@ func (f *function) reconcileRotation(ctx context.Context, c *cluster, late error
 		err = late
 	}
 	if err == nil && c.observed.keys.Phase != v1alpha1.RotationFinishing {
-		err = f.missingNodes(c)
+		err = f.checkNodesReady(ctx, c)
 	}
 	return err
 }

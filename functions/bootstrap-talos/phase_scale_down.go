@@ -32,7 +32,7 @@ func (f *function) scaleDown(ctx context.Context, c *cluster) error {
 			problems = append(problems, f.removeNode(ctx, c, m))
 		}
 	}
-	if err := worstError(slices.DeleteFunc(problems, func(err error) bool { return err == nil })); err != nil {
+	if err := reconcile.MostUrgent(problems...); err != nil {
 		return err
 	}
 	return f.cleanUpRemovedNodes(ctx, c)

@@ -8,12 +8,14 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
+	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
+	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// acceptSpec works out the plan of the spec, and records a valid spec in the status. A
-// cluster whose present spec is invalid is kept by the last valid one, and the fault is
-// noted. It returns the fault where there never was a valid spec.
-func (f *function) acceptSpec(c *cluster) error {
+// acceptSpec makes the plan of the spec, and records a valid spec in the status. A cluster with an
+// invalid spec follows its last valid one, and the UserError is kept for the status. It is returned
+// if there never was a valid spec.
+func (f *function) acceptSpec(_ context.Context, c *cluster) error {
 	var err error
 	if c.plan, err = plan.Make(c.KubernetesCluster, nil, f.talosVersion); err == nil {
 		accepted := &v1alpha1.AcceptedSpec{Topology: *c.Spec.Topology.DeepCopy()}
@@ -50,5 +52,30 @@ func (f *function) readMachines(ctx context.Context, c *cluster) error {
 			c.observed.machines[m.Name] = m
 		}
 	}
+	return nil
+}
+
+// makePlan makes the plan of the spec that the cluster follows and of the Machines that exist.
+func (f *function) makePlan(_ context.Context, c *cluster) error {
+	var err error
+	if c.plan, err = plan.Make(c.effectiveCluster(), c.observed.machines, f.talosVersion); err != nil {
+		return err
+	}
+	c.observed.nodeStates = map[string]talos.State{}
+	if c.Status.TalosVersion == "" {
+		c.Status.TalosVersion = c.plan.Talos
+	}
+	return nil
+}
+
+// addFinalizer adds the cluster's finalizer, if it is missing.
+func (f *function) addFinalizer(ctx context.Context, c *cluster) error {
+	if !kube.AddFinalizer(c.KubernetesCluster, v1alpha1.FinalizerCluster) {
+		return nil
+	}
+	if _, err := f.kube.Patch(ctx, c.before, c.KubernetesCluster); err != nil {
+		return err
+	}
+	c.before = c.KubernetesCluster.DeepCopy()
 	return nil
 }

@@ -65,7 +65,7 @@ func (c *cluster) reportUpgrade(nodes []plan.UpgradeNode) error {
 // two do nothing twice.
 func (f *function) upgrade(ctx context.Context, c *cluster) error {
 	w, fresh := c.connections.workload, true
-	return poll(ctx, c.deadline, func(ctx context.Context) error {
+	return reconcile.Poll(ctx, c.deadline, func(ctx context.Context) error {
 		if !fresh {
 			nodes, err := w.Nodes(ctx)
 			if err != nil {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -146,10 +148,44 @@ func setPhase(c *cluster, err error) reconcile.Outcome {
 	}
 }
 
+// setReady writes the condition Ready and the message of the status.
 func setReady(c *cluster, reason, message string, warning bool) reconcile.Outcome {
 	c.Status.Message = message
-	news := kube.SetReady(&c.Status.Conditions, c.Generation, reason == reasonRunning, reason, message)
-	return reconcile.Outcome{Reason: reason, Message: message, Warning: warning, Changed: news}
+	outcome := reconcile.SetReady(&c.Status.Conditions, c.Generation, reason == reasonRunning, reason, message)
+	outcome.Warning = warning
+	return outcome
+}
+
+// writeStatus writes the status, the Event and the log line of a delivery.
+func (f *function) writeStatus(ctx context.Context, c *cluster, outcome reconcile.Outcome) error {
+	if _, err := reconcile.PatchStatus(ctx, f.kube, c.before, c.KubernetesCluster, string(c.Status.Phase), outcome); err != nil {
+		return err
+	}
+	c.before = c.KubernetesCluster.DeepCopy()
+	return nil
+}
+
+// patchStatus writes what a delivery is about to do into the status, before it does so.
+func (f *function) patchStatus(ctx context.Context, c *cluster) error {
+	if _, err := f.kube.PatchStatus(ctx, c.before, c.KubernetesCluster); err != nil {
+		return err
+	}
+	c.before = c.KubernetesCluster.DeepCopy()
+	return nil
+}
+
+// reportWaiting writes a WaitError into the status of a cluster that is Ready, because the delivery
+// may poll for some time. It returns err.
+func (f *function) reportWaiting(ctx context.Context, c *cluster, err error) error {
+	if !errors.As(err, new(reconcile.WaitError)) || !isTrue(c.KubernetesCluster, v1alpha1.ConditionReady) {
+		return err
+	}
+	return cmp.Or(f.writeStatus(ctx, c, setStatus(c, err)), err)
+}
+
+// reportPaused writes into the status that the cluster is paused.
+func (f *function) reportPaused(ctx context.Context, c *cluster) error {
+	return f.writeStatus(ctx, c, setReady(c, "Paused", "nothing is changed while spec.paused is true", false))
 }
 
 // setNodes writes each node with its state, and counts them.

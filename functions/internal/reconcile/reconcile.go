@@ -30,6 +30,21 @@ func AsUserError(err error) (UserError, bool) {
 	return found, ok
 }
 
+// MostUrgent returns the first UserError of errs, and without one the first error. It returns nil
+// if all are nil.
+func MostUrgent(errs ...error) error {
+	var first error
+	for _, err := range errs {
+		if _, ok := AsUserError(err); ok {
+			return err
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
 // WaitError says what an object waits for. The change that ends the wait causes an event
 // of its own, so the delivery has succeeded, unless Requeue is set.
 type WaitError struct {

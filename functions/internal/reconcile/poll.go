@@ -1,0 +1,34 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Pauses between two attempts of Poll. The first is doubled up to the longest.
+const (
+	firstPause   = 10 * time.Millisecond
+	longestPause = 500 * time.Millisecond
+)
+
+// Poll calls attempt, at once and then with growing pauses, until it returns something other
+// than a WaitError with Requeue set, until the next attempt would be after the deadline, or
+// until ctx ends. It returns what the last attempt has returned. A deadline in the past gives
+// one attempt.
+func Poll(ctx context.Context, deadline time.Time, attempt func(context.Context) error) error {
+	pause := firstPause
+	for {
+		err := attempt(ctx)
+		var wait WaitError
+		if !errors.As(err, &wait) || !wait.Requeue || time.Now().Add(pause).After(deadline) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, longestPause)
+	}
+}

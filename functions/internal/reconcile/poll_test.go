@@ -1,0 +1,57 @@
+package reconcile_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+func TestPoll(t *testing.T) {
+	t.Parallel()
+	silent, loud, failed := reconcile.WaitError{Reason: "WaitingForNode", Requeue: true}, reconcile.WaitError{Reason: "WaitingForMachines"}, errors.New("connection refused")
+	for name, tc := range map[string]struct {
+		because  string
+		timeout  time.Duration
+		answers  []error
+		want     error
+		attempts int
+	}{
+		"Done":     {"nothing is left to wait for", time.Minute, []error{silent, silent, nil}, nil, 3},
+		"Event":    {"an event tells when the wait ends", time.Minute, []error{silent, loud}, loud, 2},
+		"Failure":  {"an error is not waited for", time.Minute, []error{failed}, failed, 1},
+		"Deadline": {"the deadline has passed", -time.Minute, []error{silent}, silent, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			attempts := 0
+			err := reconcile.Poll(t.Context(), time.Now().Add(tc.timeout), func(context.Context) error {
+				attempts++
+				return tc.answers[attempts-1]
+			})
+			if !errors.Is(err, tc.want) || attempts != tc.attempts {
+				t.Errorf("%s: got %v after %d attempts, want %v after %d", tc.because, err, attempts, tc.want, tc.attempts)
+			}
+		})
+	}
+}
+
+func TestMostUrgent(t *testing.T) {
+	t.Parallel()
+	failed, problem := errors.New("connection refused"), reconcile.UserError{Reason: "NodeReset"}
+	for _, tc := range []struct {
+		because string
+		errs    []error
+		want    error
+	}{
+		{"nothing went wrong", []error{nil, nil}, nil},
+		{"a user has to act", []error{nil, failed, problem}, problem},
+		{"the first of the others", []error{nil, failed, reconcile.WaitError{}}, failed},
+	} {
+		if got := reconcile.MostUrgent(tc.errs...); !errors.Is(got, tc.want) {
+			t.Errorf("%s: got %v, want %v", tc.because, got, tc.want)
+		}
+	}
+}
