@@ -11,6 +11,7 @@ import (
 	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
 	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
 	"github.com/vitistack/stack/functions/bootstrap-talos/workload"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // cluster is a KubernetesCluster in one delivery. Phases read what is observed and planned, talk
@@ -207,4 +208,11 @@ func (c *cluster) isUpgrading() bool {
 // isNodeUpgrading tells whether a node is being upgraded, and so may be away.
 func (c *cluster) isNodeUpgrading(name string) bool {
 	return c.Status.Upgrade != nil && slices.ContainsFunc(c.Status.Upgrade.Nodes, func(u v1alpha1.NodeUpgrade) bool { return u.Name == name })
+}
+
+// conditionError is a user's mistake that does not keep a cluster with nodes from being
+// observed and repaired. Only its condition and Ready carry it.
+type conditionError struct {
+	condition string
+	reconcile.UserError
 }

@@ -105,3 +105,23 @@ func setMemberConditions(c *cluster, set func(condition string, ok bool, reason,
 		set(v1alpha1.ConditionNodesReady, ready == total, plan.Pick(ready == total, "NodesReady", "WaitingForNodes"), fmt.Sprintf("%d of %s", ready, plan.Quantity(total, "node")))
 	}
 }
+
+// keyGenerationMessage says who makes the keys.
+func (c *cluster) keyGenerationMessage() string {
+	return "the cluster's keys are being made for event " + c.eventID
+}
+
+// stateOf is what is known of a node before it is seen in the workload API.
+func stateOf(c *cluster, m *v1alpha1.Machine) string {
+	if state, probed := c.observed.nodeStates[m.Name]; probed {
+		return string(state)
+	}
+	return plan.Pick(plan.IsInstalled(m), string(talos.Configured), "Waiting")
+}
+
+// conditionCredentials tells whether the keys of a cluster are made.
+const (
+	conditionCredentials = "CredentialsCreated"
+	reasonGenerating     = "Generating"
+	reasonRunning        = "ClusterRunning"
+)

@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -92,22 +91,4 @@ func (f *function) writeConfigSecret(ctx context.Context, m *v1alpha1.Machine, c
 	secret.Data = map[string][]byte{v1alpha1.MachineConfigKey: config}
 	_, err = f.kube.Patch(ctx, before, secret)
 	return err
-}
-
-// checkKeys returns an error unless the keys that this delivery has read are still those of
-// the cluster, in the same phase of a rotation. A Secret that is deleted before any
-// configuration is provided is replaced by other keys, and a node with the first ones would
-// be a stranger to them.
-func (f *function) checkKeys(ctx context.Context, c *cluster) error {
-	now, err := f.readKeys(ctx, c.KubernetesCluster)
-	if err == nil && now != nil && now.NextSecret == nil {
-		now, err = f.readNextKeys(ctx, c.KubernetesCluster, now) // a rotation may have begun meanwhile
-	}
-	if err != nil {
-		return err
-	}
-	if now == nil || !now.Equal(c.observed.keys) {
-		return errors.New("the keys of the cluster have been replaced")
-	}
-	return nil
 }

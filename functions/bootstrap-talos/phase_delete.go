@@ -12,7 +12,6 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
-	"github.com/vitistack/stack/functions/bootstrap-talos/manifests"
 	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/reconcile"
@@ -84,18 +83,6 @@ func (f *function) reconcileDeletion(ctx context.Context, c *cluster) error {
 		return err
 	}
 	return f.writeStatus(ctx, c, setDeleting(c, flt.Reason, flt.Message, true))
-}
-
-// deleteOwned deletes one object, if it is there and belongs to the cluster.
-func (f *function) deleteOwned(ctx context.Context, c *cluster, name string, obj kube.Object) error {
-	err := f.kube.Get(ctx, c.Namespace, name, obj)
-	if kube.NotFound(err) || (err == nil && manifests.CheckOwner(obj, c.KubernetesCluster) != nil) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return f.kube.Delete(ctx, obj)
 }
 
 const reasonDeleting = "Deleting"

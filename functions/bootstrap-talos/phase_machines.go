@@ -7,6 +7,8 @@ import (
 	"net"
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/bootstrap-talos/manifests"
 	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
@@ -165,4 +167,29 @@ func (f *function) checkNodesReady(_ context.Context, c *cluster) error {
 		return f.waitForMachines(c)
 	}
 	return reconcile.WaitError{Reason: "WaitingForNodes", Message: fmt.Sprintf("waits for %s to be Ready, first of all %s", plan.Quantity(len(late), "node"), late[0]), Requeue: true}
+}
+
+// isMachineGone makes sure that a machine is gone now: it may have been made after the
+// delivery has listed what there is.
+func (f *function) isMachineGone(ctx context.Context, c *cluster, name string) (bool, error) {
+	err := f.kube.Get(ctx, c.Namespace, name, &v1alpha1.Machine{})
+	if kube.NotFound(err) {
+		return true, nil
+	}
+	return false, err
+}
+
+func (f *function) readMachines(ctx context.Context, c *cluster) error {
+	list := &v1alpha1.MachineList{}
+	if err := f.kube.List(ctx, c.Namespace, v1alpha1.LabelClusterName+"="+c.Name, list); err != nil {
+		return err
+	}
+	c.observed.machines = map[string]*v1alpha1.Machine{}
+	for i := range list.Items {
+		m := &list.Items[i]
+		if metav1.IsControlledBy(m, c.KubernetesCluster) {
+			c.observed.machines[m.Name] = m
+		}
+	}
+	return nil
 }

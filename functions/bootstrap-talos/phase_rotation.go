@@ -20,6 +20,17 @@ import (
 // reasonTalosTooOld is the reason of AuthoritiesRotated where nodes know no accepted authorities.
 const reasonTalosTooOld = "TalosTooOld"
 
+// readRotation records how far a rotation is, and makes the client certificate that every node
+// accepts in its phase.
+func (f *function) readRotation(_ context.Context, c *cluster) error {
+	if err := c.recordRotation(metav1.NewTime(f.now())); err != nil {
+		return err
+	}
+	var err error
+	c.connections.credentials, err = c.observed.keys.Credentials()
+	return err
+}
+
 // recordRotation writes into the status how far the rotation is that the keys show. It is a
 // fault where the next keys are gone that nodes have.
 func (c *cluster) recordRotation(now metav1.Time) error {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
-	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
@@ -118,14 +117,4 @@ func (f *function) cleanUpRemovedNodes(ctx context.Context, c *cluster) error {
 		}
 	}
 	return nil
-}
-
-// isMachineGone makes sure that a machine is gone now: it may have been made after the
-// delivery has listed what there is.
-func (f *function) isMachineGone(ctx context.Context, c *cluster, name string) (bool, error) {
-	err := f.kube.Get(ctx, c.Namespace, name, &v1alpha1.Machine{})
-	if kube.NotFound(err) {
-		return true, nil
-	}
-	return false, err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
@@ -37,21 +36,6 @@ func (f *function) acceptSpec(_ context.Context, c *cluster) error {
 	}
 	c.plan, c.accepted = kept, last
 	c.noteUserError(v1alpha1.ConditionTopologyValid, err)
-	return nil
-}
-
-func (f *function) readMachines(ctx context.Context, c *cluster) error {
-	list := &v1alpha1.MachineList{}
-	if err := f.kube.List(ctx, c.Namespace, v1alpha1.LabelClusterName+"="+c.Name, list); err != nil {
-		return err
-	}
-	c.observed.machines = map[string]*v1alpha1.Machine{}
-	for i := range list.Items {
-		m := &list.Items[i]
-		if metav1.IsControlledBy(m, c.KubernetesCluster) {
-			c.observed.machines[m.Name] = m
-		}
-	}
 	return nil
 }
 

@@ -68,7 +68,8 @@ func (f *function) runPhases(ctx context.Context, c *cluster) error {
 		f.checkProviders,
 		f.ensureMachines,
 		f.addEtcdFinalizers,
-		f.ensureCredentials,
+		f.ensureKeys,
+		f.readRotation,
 		f.ensureEndpoint,
 		f.renderMissing,
 	)

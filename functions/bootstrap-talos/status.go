@@ -13,7 +13,6 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
-	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
@@ -59,13 +58,6 @@ func setScale(c *cluster) {
 		}
 	}
 }
-
-// conditionCredentials tells whether the keys of a cluster are made.
-const (
-	conditionCredentials = "CredentialsCreated"
-	reasonGenerating     = "Generating"
-	reasonRunning        = "ClusterRunning"
-)
 
 // setStatus writes into the status how far the cluster has come, and what stops
 // it:
@@ -222,12 +214,4 @@ func setNodes(c *cluster) {
 	setScale(c)
 	s.ControlPlaneReady = fmt.Sprintf("%d/%d", ready[plan.ControlPlanePool], c.plan.CountRole(v1alpha1.RoleControlPlane))
 	s.WorkersReady = fmt.Sprintf("%d/%d", workers, c.plan.CountRole(v1alpha1.RoleWorker))
-}
-
-// stateOf is what is known of a node before it is seen in the workload API.
-func stateOf(c *cluster, m *v1alpha1.Machine) string {
-	if state, probed := c.observed.nodeStates[m.Name]; probed {
-		return string(state)
-	}
-	return plan.Pick(plan.IsInstalled(m), string(talos.Configured), "Waiting")
 }

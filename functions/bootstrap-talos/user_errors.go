@@ -7,13 +7,6 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// conditionError is a user's mistake that does not keep a cluster with nodes from being
-// observed and repaired. Only its condition and Ready carry it.
-type conditionError struct {
-	condition string
-	reconcile.UserError
-}
-
 // noteUserError keeps a fault for its condition, so that the delivery can go on. It reports
 // whether err is one.
 func (c *cluster) noteUserError(condition string, err error) bool {

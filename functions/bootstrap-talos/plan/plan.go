@@ -26,51 +26,12 @@ func WithAcceptedSpec(kc *v1alpha1.KubernetesCluster) *v1alpha1.KubernetesCluste
 	return kc
 }
 
-const FunctionName = "bootstrap-talos"
-
-// MaxConcurrentNodes is how many nodes a delivery talks to at the same time.
-const MaxConcurrentNodes = 8
-
-// Plan is what a cluster's spec comes to.
-type Plan struct {
-	Versions
-	// Groups are the control plane and the pools, members the machines that they
-	// have, control planes first. While a group shrinks it has more members than
-	// replicas.
-	Groups   []Group
-	Members  []Member
-	Endpoint v1alpha1.ControlPlaneEndpoint
-	Port     int32
-}
-
-// Group is the control plane or a pool.
-type Group struct {
-	Pool, Role string
-	Replicas   int
-	// version is the Kubernetes version of its machines, without v.
-	version    string
-	Properties v1alpha1.MachineProperties
-}
-
-// Member is one machine of a cluster.
-type Member struct {
-	Name, Role, Pool string
-	// Version is the Kubernetes version of the machine, without v.
-	Version    string
-	Properties v1alpha1.MachineProperties
-}
-
 // Templates of machines whose pool names none. A control plane of the smallest
 // size has no room for etcd beside the API server.
 const (
 	controlPlaneTemplate = "large"
 	workerTemplate       = "medium"
-	DefaultPort          = int32(6443)
 )
-
-// ControlPlanePool is what the names of control planes have in the place of a
-// pool's.
-const ControlPlanePool = "cp"
 
 // Make works out a cluster's machines and versions. machines are those that it
 // has: who stays keeps its name. It returns a fault where the spec cannot be.
@@ -148,40 +109,4 @@ func (p Plan) checkMachines() error {
 		seen[m.Name] = true
 	}
 	return nil
-}
-
-// ControlPlanes are the members that run the control plane.
-func (p Plan) ControlPlanes() []Member {
-	return slices.DeleteFunc(slices.Clone(p.Members), func(m Member) bool { return m.Role != v1alpha1.RoleControlPlane })
-}
-
-func (p Plan) CountRole(role string) (n int) {
-	for _, m := range p.Members {
-		if m.Role == role {
-			n++
-		}
-	}
-	return n
-}
-
-// ClusterID is the name of a cluster for people and other systems.
-func ClusterID(kc *v1alpha1.KubernetesCluster) string {
-	if kc.Spec.Data.ClusterID != "" {
-		return kc.Spec.Data.ClusterID
-	}
-	return kc.Name
-}
-
-func Pick[T any](ok bool, yes, no T) T {
-	if ok {
-		return yes
-	}
-	return no
-}
-
-func Quantity(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -91,22 +91,6 @@ func checkTalosUpgrade(from, to string) error {
 	return target.UpgradeableFrom(host)
 }
 
-// isSupported tells whether a Talos version runs a Kubernetes version.
-func isSupported(talos, kubernetes string) bool {
-	target, err := compatibility.ParseTalosVersion(&machine.VersionInfo{Tag: "v" + talos})
-	if err != nil {
-		return false
-	}
-	version, err := compatibility.ParseKubernetesVersion(kubernetes)
-	return err == nil && version.SupportedWith(target) == nil
-}
-
-// parseVersion is a version that resolveKubernetes has accepted.
-func parseVersion(version string) semver.Version {
-	v, _ := semver.ParseTolerant(version)
-	return v
-}
-
 // JoiningVersion is the Kubernetes version that a new node gets: the wanted one, but none
 // newer than the control plane has now.
 func JoiningVersion(wanted, running string) string {

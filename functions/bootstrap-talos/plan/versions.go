@@ -86,3 +86,19 @@ func resolveVersions(kubernetes, talos, fallback string) (Versions, error) {
 	v.Kubernetes, err = resolveKubernetes(kubernetes, v.Talos)
 	return v, err
 }
+
+// isSupported tells whether a Talos version runs a Kubernetes version.
+func isSupported(talos, kubernetes string) bool {
+	target, err := compatibility.ParseTalosVersion(&machine.VersionInfo{Tag: "v" + talos})
+	if err != nil {
+		return false
+	}
+	version, err := compatibility.ParseKubernetesVersion(kubernetes)
+	return err == nil && version.SupportedWith(target) == nil
+}
+
+// parseVersion is a version that resolveKubernetes has accepted.
+func parseVersion(version string) semver.Version {
+	v, _ := semver.ParseTolerant(version)
+	return v
+}

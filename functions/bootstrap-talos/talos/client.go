@@ -59,3 +59,6 @@ func Dial(ctx context.Context, address string, config *tls.Config, limit time.Du
 	}
 	return ctx, c, end, nil
 }
+
+// Fingerprint is the SHA-256 of a certificate.
+type Fingerprint [sha256.Size]byte

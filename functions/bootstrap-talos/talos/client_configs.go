@@ -9,6 +9,8 @@ import (
 	"time"
 
 	talosx509 "github.com/siderolabs/crypto/x509"
+	"github.com/siderolabs/talos/pkg/machinery/client/config"
+	"github.com/siderolabs/talos/pkg/machinery/role"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/vitistack/stack/functions/internal/kube"
@@ -80,6 +82,24 @@ func FetchKubeconfig(ctx context.Context, address string, a *Credentials) ([]byt
 	data, err := c.Kubeconfig(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("fetch kubeconfig from %s: %w", address, err)
+	}
+	return data, nil
+}
+
+// RenderTalosconfig writes the file that talosctl reads. Its endpoints are the
+// addresses of nodes: a virtual address is not there when it is needed most.
+func RenderTalosconfig(cluster string, k *Keys, endpoints []string) ([]byte, error) {
+	pair, err := k.issuer().GenerateTalosAPIClientCertificateWithTTL(role.MakeSet(role.Admin), TalosconfigLifetime)
+	if err != nil {
+		return nil, fmt.Errorf("make talosconfig: %w", err)
+	}
+	file := config.NewConfig(cluster, endpoints, k.TrustedTalos(), pair)
+	for _, c := range file.Contexts {
+		c.Nodes = endpoints
+	}
+	data, err := file.Bytes()
+	if err != nil {
+		return nil, fmt.Errorf("make talosconfig: %w", err)
 	}
 	return data, nil
 }

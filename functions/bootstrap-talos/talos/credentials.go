@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/siderolabs/talos/pkg/machinery/client/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"github.com/siderolabs/talos/pkg/machinery/role"
 )
@@ -64,22 +63,4 @@ func (a *Credentials) signed(c *x509.Certificate) bool {
 
 func (a *Credentials) TLSConfig() *tls.Config {
 	return &tls.Config{RootCAs: a.pool(), Certificates: []tls.Certificate{a.certificate}, MinVersion: tls.VersionTLS12}
-}
-
-// RenderTalosconfig writes the file that talosctl reads. Its endpoints are the
-// addresses of nodes: a virtual address is not there when it is needed most.
-func RenderTalosconfig(cluster string, k *Keys, endpoints []string) ([]byte, error) {
-	pair, err := k.issuer().GenerateTalosAPIClientCertificateWithTTL(role.MakeSet(role.Admin), TalosconfigLifetime)
-	if err != nil {
-		return nil, fmt.Errorf("make talosconfig: %w", err)
-	}
-	file := config.NewConfig(cluster, endpoints, k.TrustedTalos(), pair)
-	for _, c := range file.Contexts {
-		c.Nodes = endpoints
-	}
-	data, err := file.Bytes()
-	if err != nil {
-		return nil, fmt.Errorf("make talosconfig: %w", err)
-	}
-	return data, nil
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config"
 	documents "github.com/siderolabs/talos/pkg/machinery/config/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/container"
-	"github.com/siderolabs/talos/pkg/machinery/config/encoder"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate"
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 	"github.com/siderolabs/talos/pkg/machinery/config/types/network"
@@ -155,16 +154,6 @@ func setLabels(m *machineconfig.MachineConfig, n NodeConfig) {
 		}
 		m.MachineNodeTaints[t.Key] = strings.TrimPrefix(t.Value+":"+t.Effect, ":")
 	}
-}
-
-// Encode writes a configuration as it is sent to a node.
-func Encode(p config.Provider) ([]byte, error) {
-	return p.EncodeBytes(encoder.WithComments(encoder.CommentsDisabled))
-}
-
-// EncodeRedacted writes a configuration for people, without any secret.
-func EncodeRedacted(p config.Provider) ([]byte, error) {
-	return Encode(p.RedactSecrets("REDACTED"))
 }
 
 // metal is the mode that configurations are validated for: machines that install

@@ -28,9 +28,6 @@ const (
 	Foreign State = "Foreign"
 )
 
-// Fingerprint is the SHA-256 of a certificate.
-type Fingerprint [sha256.Size]byte
-
 // Probe tells the state of a node, and the fingerprint of the certificate that it
 // shows. a is nil while the cluster has no keys; no node can be ours then.
 func Probe(ctx context.Context, address string, a *Credentials) (State, Fingerprint) {

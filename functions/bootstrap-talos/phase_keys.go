@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
+	"github.com/vitistack/stack/functions/internal/reconcile"
+)
+
+// keyGenerationTimeout is how long keys are given to be made by whoever has begun.
+const keyGenerationTimeout = 30 * time.Second
+
+// ensureKeys reads the keys of the cluster, or generates them once: nodes that have their
+// configuration know no other keys. Because that takes a second of CPU, a delivery records it in
+// the status first, and other deliveries leave it to this one. If it fails, its event is
+// redelivered and generates them.
+func (f *function) ensureKeys(ctx context.Context, c *cluster) error {
+	var err error
+	if c.observed.keys, err = f.readKeys(ctx, c.KubernetesCluster); err != nil {
+		return err
+	}
+	if c.observed.keys == nil {
+		if c.hasKeysInUse() {
+			c.report.apiUnanswered = true
+			return reconcile.UserError{Reason: "KeysLost", Message: fmt.Sprintf(
+				"Secret %s is gone, and nodes know no other keys than those: restore it from a backup, or delete the cluster and create it again", secretName(c.KubernetesCluster, pkiSecret))}
+		}
+		if c.isGeneratedByAnother(f.now()) {
+			return reconcile.WaitError{Reason: reasonGenerating, Message: "waits for the cluster's keys to be made"}
+		}
+		if err := f.recordKeyGeneration(ctx, c); err != nil {
+			return err
+		}
+		if c.observed.keys, err = f.createKeys(ctx, c.KubernetesCluster, c.plan.Contract); err != nil {
+			return err
+		}
+		if err := f.readMachines(ctx, c); err != nil {
+			return err
+		}
+	}
+	c.report.keysCreated = true
+	return nil
+}
+
+// hasKeysInUse tells whether the keys of the cluster are in use: a node has or may have its
+// configuration, or etcd has begun, whatever has become of that node.
+func (c *cluster) hasKeysInUse() bool {
+	if isTrue(c.KubernetesCluster, v1alpha1.ConditionBootstrapped) || c.hasNodes() {
+		return true
+	}
+	for _, m := range c.observed.machines {
+		if plan.HasMachineConfig(m) {
+			return true
+		}
+	}
+	return false
+}
+
+// recordKeyGeneration writes into the status that this delivery makes the keys. Of two that
+// begin at once, one gets a conflict.
+func (f *function) recordKeyGeneration(ctx context.Context, c *cluster) error {
+	meta.RemoveStatusCondition(&c.Status.Conditions, conditionCredentials)
+	setStatus(c, reconcile.WaitError{Reason: reasonGenerating, Message: "makes the cluster's keys"})
+	return f.patchStatus(ctx, c)
+}
+
+// isGeneratedByAnother tells whether a delivery has begun to make the keys, not long ago, that
+// is not an earlier one of the event that is handled.
+func (c *cluster) isGeneratedByAnother(now time.Time) bool {
+	made := meta.FindStatusCondition(c.Status.Conditions, conditionCredentials)
+	if made == nil || made.Reason != reasonGenerating || now.Sub(made.LastTransitionTime.Time) >= keyGenerationTimeout {
+		return false
+	}
+	return c.eventID == "" || made.Message != c.keyGenerationMessage()
+}
