@@ -1,9 +1,14 @@
 package conformance
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,6 +40,10 @@ func TestImports(t *testing.T) {
 func forbidden(importer, imported string) string {
 	from, to := top(importer), top(imported)
 	switch {
+	case isBackend(importer) && isBackend(imported) && path.Dir(importer) == path.Dir(imported):
+		return "backends behind one interface do not know each other: put what two need beside the interface"
+	case path.Base(importer) == "plan" && isClient(imported):
+		return "a plan is computed from values alone: read what it needs before, and pass it in"
 	case from == to || to == "":
 		return ""
 	case to == "tests" && from != "tools":
@@ -47,6 +56,42 @@ func forbidden(importer, imported string) string {
 		return "the gateway is a program of its own"
 	}
 	return ""
+}
+
+// isBackend reports whether a package is one of several behind the interface of their parent folder.
+func isBackend(name string) bool {
+	parent := path.Base(path.Dir(name))
+	return strings.HasPrefix(name, "functions/") && (parent == "provider" || parent == "hypervisor")
+}
+
+// isClient reports whether a package lets code read the world: a context, a clock, a log, or a client.
+func isClient(imported string) bool {
+	return imported == "context" || imported == "log/slog" || imported == "net/http" || imported == "os" ||
+		strings.HasPrefix(imported, "k8s.io/client-go/") || strings.HasPrefix(imported, "google.golang.org/grpc") || strings.HasPrefix(imported, "functions/internal/kube")
+}
+
+// TestPlansAreComputed checks that packages called plan do not read the clock. TestImports checks that they import no
+// client, context or log.
+func TestPlansAreComputed(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../../functions/*/plan/*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no packages called plan: %v", err)
+	}
+	for _, file := range files {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			if s, ok := n.(*ast.SelectorExpr); ok && !strings.HasSuffix(file, "_test.go") {
+				if x, ok := s.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains([]string{"Now", "Since", "Until", "Sleep", "After"}, s.Sel.Name) {
+					t.Errorf("%s calls time.%s: pass the time in", file, s.Sel.Name)
+				}
+			}
+			return true
+		})
+	}
 }
 
 // top returns the part of this module that a package belongs to: its first folder, and for
@@ -75,6 +120,10 @@ func TestForbidden(t *testing.T) {
 		"Tester":   {reason: "tests use what they test", importer: "tests/e2e", imported: "gateway/config"},
 		"API":      {reason: "clients import the types alone", importer: "apis/due", imported: "events", want: true},
 		"Own":      {reason: "both are types", importer: "apis/due", imported: "apis/v1alpha1"},
+		"Backends": {reason: "each is one package and one line", importer: "functions/create-vm/hypervisor/proxmox", imported: "functions/create-vm/hypervisor/kubevirt", want: true},
+		"Contract": {reason: "a backend implements it", importer: "functions/create-vm/hypervisor/proxmox", imported: "functions/create-vm/hypervisor"},
+		"Plan":     {reason: "a decision that waits cannot be tested as a table", importer: "functions/bootstrap-talos/plan", imported: "context", want: true},
+		"Pure":     {reason: "a plan is about these", importer: "functions/bootstrap-talos/plan", imported: "apis/v1alpha1"},
 		"Library":  {reason: "other modules are chosen in go.mod", importer: "apis/due", imported: "k8s.io/apimachinery/pkg/apis/meta/v1"},
 	} {
 		if got := forbidden(tc.importer, tc.imported) != ""; got != tc.want {
