@@ -38,7 +38,7 @@ run: build ## Run the whole stack on this machine, with a tour (TOUR=0 starts em
 	  $(if $(filter-out 0,$(TOUR)),$(addprefix --apply ,$(TOUR_FILES)))
 
 screenshots: ## Take the pictures of the README, of what make run TOUR=busy shows
-	@go run ./tests/screenshots --url http://127.0.0.1:$(GATEWAY_PORT) --to gateway/page/docs
+	@go run ./tests/screenshots --url http://127.0.0.1:$(GATEWAY_PORT) --to gateway/internal/page/docs
 
 clean-run: ## Forget what make run has made
 	rm -rf $(STATE) hack/results

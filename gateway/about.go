@@ -7,9 +7,9 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
-	"github.com/vitistack/stack/gateway/openapi"
-	"github.com/vitistack/stack/gateway/page"
-	"github.com/vitistack/stack/gateway/state"
+	"github.com/vitistack/stack/gateway/internal/inventory"
+	"github.com/vitistack/stack/gateway/internal/openapi"
+	"github.com/vitistack/stack/gateway/internal/page"
 )
 
 // aboutEndpoints show the description of the API. It is made at the first request
@@ -27,7 +27,7 @@ func aboutEndpoints() []endpoint {
 }
 
 type madeBody struct {
-	body state.Body
+	body inventory.Body
 	tag  string
 }
 
@@ -39,7 +39,7 @@ func made(contentType string, make func() ([]byte, error)) fiber.Handler {
 			return madeBody{}, err
 		}
 		sum := sha256.Sum256(content)
-		return madeBody{body: state.NewBody(content), tag: hex.EncodeToString(sum[:8])}, nil
+		return madeBody{body: inventory.NewBody(content), tag: hex.EncodeToString(sum[:8])}, nil
 	})
 	return func(c *fiber.Ctx) error {
 		m, err := once()

@@ -6,8 +6,8 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
-	"github.com/vitistack/stack/gateway/state"
-	"github.com/vitistack/stack/gateway/watch"
+	"github.com/vitistack/stack/gateway/internal/inventory"
+	"github.com/vitistack/stack/gateway/internal/watch"
 )
 
 // infrastructure serves what all resources add up to.
@@ -20,7 +20,7 @@ func (g *gateway) infrastructure(c *fiber.Ctx) error {
 }
 
 // snapshot is what there is at present, once it is known.
-func (g *gateway) snapshot() (*state.Snapshot, error) {
+func (g *gateway) snapshot() (*inventory.Snapshot, error) {
 	if !g.health.ready.Load() {
 		p := refuse(http.StatusServiceUnavailable, "the gateway is still reading the Kubernetes API: try again in a moment")
 		p.retryAfter = 1
@@ -32,7 +32,7 @@ func (g *gateway) snapshot() (*state.Snapshot, error) {
 type readyJSON struct {
 	Status string `json:"status"`
 	// Waiting are the kinds that have not been read yet.
-	Waiting []state.Kind `json:"waiting,omitempty"`
+	Waiting []inventory.Kind `json:"waiting,omitempty"`
 }
 
 // isReady tells whether requests may come.

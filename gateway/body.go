@@ -14,7 +14,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
-	"github.com/vitistack/stack/gateway/connlimit"
+	"github.com/vitistack/stack/gateway/internal/connlimit"
 )
 
 // prefetched is how much of a body fasthttp reads before it calls a handler. Only

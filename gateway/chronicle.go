@@ -11,12 +11,12 @@ import (
 
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/events/outbound"
-	"github.com/vitistack/stack/gateway/announce"
-	"github.com/vitistack/stack/gateway/config"
-	"github.com/vitistack/stack/gateway/history"
-	"github.com/vitistack/stack/gateway/state"
-	"github.com/vitistack/stack/gateway/watch"
-	"github.com/vitistack/stack/gateway/webhook"
+	"github.com/vitistack/stack/gateway/internal/announce"
+	"github.com/vitistack/stack/gateway/internal/config"
+	"github.com/vitistack/stack/gateway/internal/history"
+	"github.com/vitistack/stack/gateway/internal/inventory"
+	"github.com/vitistack/stack/gateway/internal/watch"
+	"github.com/vitistack/stack/gateway/internal/webhook"
 )
 
 // brokerName is the Broker among the endpoints that are told of events.
@@ -49,7 +49,7 @@ func (g *gateway) keepHistory() error {
 	}
 	g.announcer = announce.New(announce.Options{
 		Store: g.store, History: g.history, Tell: g.announced, Patience: wait, Log: g.log.With("component", "events"),
-		Synced: func(kind state.Kind) bool { return g.progress()[kind].State == watch.Synced },
+		Synced: func(kind inventory.Kind) bool { return g.progress()[kind].State == watch.Synced },
 		Deliveries: func(e event.Event, namespace string, direct bool) []history.Delivery {
 			skip := ""
 			if direct {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
-	"github.com/vitistack/stack/gateway/state"
+	"github.com/vitistack/stack/gateway/internal/inventory"
 )
 
 // clusterModel is the cluster resource model.
@@ -48,7 +48,7 @@ type clusterMetadata struct {
 
 // showCluster serves one cluster.
 func (g *gateway) showCluster(c *fiber.Ctx) error {
-	i, snapshot, err := g.find(c, state.TopicClusters)
+	i, snapshot, err := g.find(c, inventory.TopicClusters)
 	if err != nil {
 		return err
 	}
@@ -56,20 +56,20 @@ func (g *gateway) showCluster(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	return sendBody(c, snapshot.ETag()+"-"+i.ID, fiber.MIMEApplicationJSON, state.Body{Plain: body})
+	return sendBody(c, snapshot.ETag()+"-"+i.ID, fiber.MIMEApplicationJSON, inventory.Body{Plain: body})
 }
 
-func modelOf(i *state.Item, s *state.Snapshot) clusterModel {
-	f := i.Object.Facts.(*state.Cluster)
+func modelOf(i *inventory.Item, s *inventory.Snapshot) clusterModel {
+	f := i.Object.Facts.(*inventory.Cluster)
 	m := clusterModel{
 		ID: i.ID, Name: i.Name, Namespace: i.Namespace, Type: i.Attribute("type"), Status: i.Status,
 		Nodes:      clusterNodes{Total: f.Total, Ready: f.Ready, Unready: max(f.Total-f.Ready, 0)},
 		Networking: clusterNetworking{PodCIDR: f.PodCIDR, ServiceCIDR: f.ServiceCIDR, DNSName: f.DNSName},
-		Operators:  clusterOperators{Installed: state.UsesOf(i).Names(), Healthy: []string{}},
+		Operators:  clusterOperators{Installed: inventory.UsesOf(i).Names(), Healthy: []string{}},
 		Metadata:   clusterMetadata{CreatedAt: i.Created, UpdatedAt: i.Updated, Version: f.Version},
 	}
 	for _, name := range m.Operators.Installed {
-		if o := s.Collection(state.TopicOperators).Find(name); o == nil || o.Status == state.Healthy {
+		if o := s.Collection(inventory.TopicOperators).Find(name); o == nil || o.Status == inventory.Healthy {
 			m.Operators.Healthy = append(m.Operators.Healthy, name)
 		}
 	}
@@ -78,21 +78,21 @@ func modelOf(i *state.Item, s *state.Snapshot) clusterModel {
 
 // belongings are what a cluster is made of.
 type belongings struct {
-	network   *state.Item
-	machines  []*state.Item
-	addresses []*state.Item
+	network   *inventory.Item
+	machines  []*inventory.Item
+	addresses []*inventory.Item
 }
 
-func belongingsOf(i *state.Item, s *state.Snapshot) belongings {
+func belongingsOf(i *inventory.Item, s *inventory.Snapshot) belongings {
 	b := belongings{network: networkOf(i, s)}
 	names := map[string]bool{}
-	for _, m := range s.Collection(state.TopicMachines).InNamespace(i.Namespace) {
+	for _, m := range s.Collection(inventory.TopicMachines).InNamespace(i.Namespace) {
 		if m.Attribute("cluster") == i.Name {
 			b.machines = append(b.machines, m)
 			names[m.Name] = true
 		}
 	}
-	for _, a := range s.Collection(state.TopicAddresses).InNamespace(i.Namespace) {
+	for _, a := range s.Collection(inventory.TopicAddresses).InNamespace(i.Namespace) {
 		if names[a.Attribute("machine")] || a.Attribute("cluster") == i.Name {
 			b.addresses = append(b.addresses, a)
 		}
@@ -102,8 +102,8 @@ func belongingsOf(i *state.Item, s *state.Snapshot) belongings {
 
 // networkOf is the network that a cluster names, or the only one of its
 // namespace.
-func networkOf(i *state.Item, s *state.Snapshot) *state.Item {
-	networks := s.Collection(state.TopicNetworks)
+func networkOf(i *inventory.Item, s *inventory.Snapshot) *inventory.Item {
+	networks := s.Collection(inventory.TopicNetworks)
 	if name := i.Attribute("network"); name != "" {
 		return networks.FindNamed(i.Namespace, name)
 	}
@@ -114,7 +114,7 @@ func networkOf(i *state.Item, s *state.Snapshot) *state.Item {
 }
 
 // conditionsOf reads the conditions of an object, in the order of their time.
-func conditionsOf(o *state.Object) []conditionJSON {
+func conditionsOf(o *inventory.Object) []conditionJSON {
 	var status struct {
 		Conditions []conditionJSON `json:"conditions"`
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/events/outbound"
-	"github.com/vitistack/stack/gateway/nodeprobe"
-	"github.com/vitistack/stack/gateway/state"
+	"github.com/vitistack/stack/gateway/internal/inventory"
+	"github.com/vitistack/stack/gateway/internal/nodeprobe"
 )
 
 const (
@@ -35,7 +35,7 @@ func (g *gateway) probeClusters(ctx context.Context) {
 	ticker := time.NewTicker(g.config.NodeProbeInterval)
 	defer ticker.Stop()
 	for {
-		clusters := runningClusters(g.store.Objects(state.KindCluster))
+		clusters := runningClusters(g.store.Objects(inventory.KindCluster))
 		now := time.Now()
 		for uid := range prober.Round(ctx, now, targets(clusters)) {
 			pending[uid] = true
@@ -56,7 +56,7 @@ func (g *gateway) probeClusters(ctx context.Context) {
 // requestReconcile sends the event that has a cluster reconciled, and reports whether the
 // Broker has taken it. Replicas that notice the same in one interval send the same id. A
 // cluster that is gone needs no event.
-func (g *gateway) requestReconcile(ctx context.Context, now time.Time, o *state.Object) bool {
+func (g *gateway) requestReconcile(ctx context.Context, now time.Time, o *inventory.Object) bool {
 	if o == nil {
 		return true
 	}
@@ -74,10 +74,10 @@ func (g *gateway) requestReconcile(ctx context.Context, now time.Time, o *state.
 }
 
 // runningClusters returns the clusters that are Running or Updating, by UID.
-func runningClusters(objects []*state.Object) map[string]*state.Object {
-	all := map[string]*state.Object{}
+func runningClusters(objects []*inventory.Object) map[string]*inventory.Object {
+	all := map[string]*inventory.Object{}
 	for _, o := range objects {
-		switch v1alpha1.ClusterPhase(o.Facts.(*state.Cluster).Phase) {
+		switch v1alpha1.ClusterPhase(o.Facts.(*inventory.Cluster).Phase) {
 		case v1alpha1.ClusterRunning, v1alpha1.ClusterUpdating:
 			if !o.Deleting {
 				all[o.UID] = o
@@ -88,10 +88,10 @@ func runningClusters(objects []*state.Object) map[string]*state.Object {
 }
 
 // targets returns the addresses of each cluster: its nodes' Talos APIs and its endpoint.
-func targets(clusters map[string]*state.Object) []nodeprobe.Cluster {
+func targets(clusters map[string]*inventory.Object) []nodeprobe.Cluster {
 	all := make([]nodeprobe.Cluster, 0, len(clusters))
 	for uid, o := range clusters {
-		facts := o.Facts.(*state.Cluster)
+		facts := o.Facts.(*inventory.Cluster)
 		c := nodeprobe.Cluster{UID: uid, Ready: o.Story.Ready}
 		for _, address := range facts.NodeAddresses {
 			c.Addresses = append(c.Addresses, net.JoinHostPort(address, talosPort))

@@ -15,7 +15,7 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/getkin/kin-openapi/routers/gorillamux"
 
-	"github.com/vitistack/stack/gateway/openapi"
+	"github.com/vitistack/stack/gateway/internal/openapi"
 )
 
 // contract is the description of the API, ready to check responses against it.

@@ -4,19 +4,19 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/vitistack/stack/gateway/state"
+	"github.com/vitistack/stack/gateway/internal/inventory"
 )
 
 // others is the label of what is beyond the bound of a metric's series.
 const others = "_other"
 
-func countClusters(s *state.Snapshot, add addSeries) {
+func countClusters(s *inventory.Snapshot, add addSeries) {
 	type series struct{ status, kind string }
 	counts := map[series]int{}
-	for _, i := range s.Collection(state.TopicClusters).Items {
+	for _, i := range s.Collection(inventory.TopicClusters).Items {
 		counts[series{i.Status, i.Attribute("type")}]++
 	}
-	for _, status := range []string{state.StatusActive, state.StatusInactive, state.StatusFailed} {
+	for _, status := range []string{inventory.StatusActive, inventory.StatusInactive, inventory.StatusFailed} {
 		for _, kind := range []string{"kubernetes", "proxmox", "talos"} {
 			// The series of the usual type are there from the start, so that a first
 			// failure is an increase.
@@ -27,15 +27,15 @@ func countClusters(s *state.Snapshot, add addSeries) {
 	}
 }
 
-func countMachines(s *state.Snapshot, most int, add addSeries) {
+func countMachines(s *inventory.Snapshot, most int, add addSeries) {
 	type series struct{ operator, status, cluster string }
 	counts := map[series]int{}
-	clusters := map[state.Key]string{}
+	clusters := map[inventory.Key]string{}
 	var order []series
-	for _, i := range s.Collection(state.TopicMachines).Items {
-		key := state.Key{Namespace: i.Namespace, Name: i.Attribute("cluster")}
+	for _, i := range s.Collection(inventory.TopicMachines).Items {
+		key := inventory.Key{Namespace: i.Namespace, Name: i.Attribute("cluster")}
 		if key.Name == "" {
-			key = state.Key{}
+			key = inventory.Key{}
 		}
 		label, known := clusters[key]
 		if !known {
@@ -61,9 +61,9 @@ func countMachines(s *state.Snapshot, most int, add addSeries) {
 	}
 }
 
-func countOperators(s *state.Snapshot, add addSeries) {
-	for _, i := range s.Collection(state.TopicOperators).Items {
-		for _, status := range []string{state.Healthy, state.Degraded, state.Unhealthy, state.Unreachable} {
+func countOperators(s *inventory.Snapshot, add addSeries) {
+	for _, i := range s.Collection(inventory.TopicOperators).Items {
+		for _, status := range []string{inventory.Healthy, inventory.Degraded, inventory.Unhealthy, inventory.Unreachable} {
 			value := 0.0
 			if i.Status == status {
 				value = 1
@@ -77,8 +77,8 @@ func countOperators(s *state.Snapshot, add addSeries) {
 // functions have a few each; anybody could write others into a status.
 const mostReasons = 50
 
-func countWaiting(s *state.Snapshot, add addSeries) {
-	for _, topic := range state.Topics {
+func countWaiting(s *inventory.Snapshot, add addSeries) {
+	for _, topic := range inventory.Topics {
 		layer, ok := layerOf[topic]
 		if !ok {
 			continue
@@ -105,11 +105,11 @@ func countWaiting(s *state.Snapshot, add addSeries) {
 	}
 }
 
-func countFree(s *state.Snapshot, most int, add addSeries) {
+func countFree(s *inventory.Snapshot, most int, add addSeries) {
 	told := 0
 	var rest int64
-	for _, i := range s.Collection(state.TopicNetworks).Items {
-		f := i.Object.Facts.(*state.Network)
+	for _, i := range s.Collection(inventory.TopicNetworks).Items {
+		f := i.Object.Facts.(*inventory.Network)
 		switch {
 		case !f.Counted:
 		case told < most:

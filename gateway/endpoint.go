@@ -13,8 +13,8 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/gofiber/fiber/v2/utils"
 
-	"github.com/vitistack/stack/gateway/connlimit"
-	"github.com/vitistack/stack/gateway/webhook"
+	"github.com/vitistack/stack/events/standardwebhooks"
+	"github.com/vitistack/stack/gateway/internal/connlimit"
 )
 
 // endpoint is one route and what is done around its handler.
@@ -189,7 +189,7 @@ func excluded(paths []string, path string) bool {
 // shownHeaders are a request's headers without credentials, of which one is in
 // keyHeader.
 func shownHeaders(c *fiber.Ctx, keyHeader string) map[string]string {
-	secret := []string{fiber.HeaderAuthorization, fiber.HeaderCookie, fiber.HeaderProxyAuthorization, webhook.HeaderSignature, keyHeader}
+	secret := []string{fiber.HeaderAuthorization, fiber.HeaderCookie, fiber.HeaderProxyAuthorization, standardwebhooks.HeaderSignature, keyHeader}
 	headers := map[string]string{}
 	c.Request().Header.VisitAll(func(name, value []byte) {
 		n := string(name)

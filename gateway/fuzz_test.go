@@ -7,7 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/vitistack/stack/gateway/ingest"
+	"github.com/vitistack/stack/gateway/internal/ingest"
 )
 
 // listed is an entry of a list of the fuzz tests.

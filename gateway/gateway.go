@@ -13,24 +13,24 @@ import (
 
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/events/oidc"
-	"github.com/vitistack/stack/gateway/announce"
-	"github.com/vitistack/stack/gateway/apiserver"
-	"github.com/vitistack/stack/gateway/cache"
-	"github.com/vitistack/stack/gateway/config"
-	"github.com/vitistack/stack/gateway/history"
-	"github.com/vitistack/stack/gateway/ingest"
-	"github.com/vitistack/stack/gateway/signer"
-	"github.com/vitistack/stack/gateway/state"
-	"github.com/vitistack/stack/gateway/stream"
-	"github.com/vitistack/stack/gateway/watch"
-	"github.com/vitistack/stack/gateway/webhook"
+	"github.com/vitistack/stack/gateway/internal/announce"
+	"github.com/vitistack/stack/gateway/internal/apiserver"
+	"github.com/vitistack/stack/gateway/internal/cache"
+	"github.com/vitistack/stack/gateway/internal/config"
+	"github.com/vitistack/stack/gateway/internal/history"
+	"github.com/vitistack/stack/gateway/internal/ingest"
+	"github.com/vitistack/stack/gateway/internal/inventory"
+	"github.com/vitistack/stack/gateway/internal/signer"
+	"github.com/vitistack/stack/gateway/internal/stream"
+	"github.com/vitistack/stack/gateway/internal/watch"
+	"github.com/vitistack/stack/gateway/internal/webhook"
 )
 
 // gateway is the parts that serve requests.
 type gateway struct {
 	config  *config.Config
 	log     *slog.Logger
-	store   *state.Store
+	store   *inventory.Store
 	hub     *stream.Hub
 	health  *health
 	metrics *meters
@@ -66,19 +66,19 @@ type gateway struct {
 	// published is closed when the first snapshot is there.
 	published chan struct{}
 	// progress tells how far the watches have come.
-	progress func() map[state.Kind]watch.Progress
+	progress func() map[inventory.Kind]watch.Progress
 	started  time.Time
 }
 
 // newGateway puts the parts together. A setting that cannot be used is an error
 // that names it.
-func newGateway(c *config.Config, kubernetes *rest.Config, store *state.Store, log *slog.Logger) (*gateway, error) {
+func newGateway(c *config.Config, kubernetes *rest.Config, store *inventory.Store, log *slog.Logger) (*gateway, error) {
 	g := &gateway{
 		config: c, log: log, store: store, started: time.Now(), published: make(chan struct{}),
 		hub: stream.NewHub(store.Current(), stream.Limits{
 			Clients: c.Stream.MaxClients, ClientsPerAddress: c.Stream.MaxClientsPerAddress, Heartbeat: c.Stream.Heartbeat,
 		}),
-		progress: func() map[state.Kind]watch.Progress { return nil },
+		progress: func() map[inventory.Kind]watch.Progress { return nil },
 		limiter:  newLimiter(c.RateLimit),
 		bodies:   newBodies(c.Server.MaxBodies), brokerBodies: newBodies(c.Server.MaxBodies),
 	}

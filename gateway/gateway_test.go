@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
-	"github.com/vitistack/stack/gateway/fakeapi"
+	"github.com/vitistack/stack/tests/fakeapi"
 )
 
 func TestClusters(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
-	"github.com/vitistack/stack/gateway/state"
+	"github.com/vitistack/stack/gateway/internal/inventory"
 )
 
 // check is one dependency that is looked at from time to time. It is nil where
@@ -20,7 +20,7 @@ type check func(context.Context) error
 // health has the results of the last checks, encoded. Requests never wait for a
 // check.
 type health struct {
-	snapshot func() *state.Snapshot
+	snapshot func() *inventory.Snapshot
 
 	mu       sync.Mutex
 	database dependency
@@ -55,7 +55,7 @@ const (
 	unhealthy = "unhealthy"
 )
 
-func newHealth(snapshot func() *state.Snapshot) *health {
+func newHealth(snapshot func() *inventory.Snapshot) *health {
 	h := &health{snapshot: snapshot, database: dependency{mode: "none"}, cache: dependency{mode: "memory"}}
 	h.refresh(time.Now())
 	return h
@@ -142,11 +142,11 @@ func (h *health) refresh(now time.Time) {
 	h.mu.Unlock()
 	now = now.UTC()
 	r := &report{database: database.answer(now), cache: cache.answer(now)}
-	items := h.snapshot().Collection(state.TopicOperators).Items
+	items := h.snapshot().Collection(inventory.TopicOperators).Items
 	all := operatorsJSON{Status: healthy, Timestamp: now, Operators: map[string]configuredJSON{}}
 	short := map[string]string{}
 	down := 0
-	for _, name := range state.Operators {
+	for _, name := range inventory.Operators {
 		all.Operators[name] = configuredJSON{}
 	}
 	for _, i := range items {
@@ -155,7 +155,7 @@ func (h *health) refresh(now time.Time) {
 		if short[i.ID] != healthy {
 			down++
 		}
-		if i.Status != state.Healthy {
+		if i.Status != inventory.Healthy {
 			all.Status = degraded
 		}
 	}
@@ -177,7 +177,7 @@ func (h *health) refresh(now time.Time) {
 
 // operatorCheck is an operator's status in the words that /health has for it.
 func operatorCheck(status string) string {
-	if status == state.Degraded {
+	if status == inventory.Degraded {
 		return healthy
 	}
 	return status

@@ -12,7 +12,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/gofiber/fiber/v2/utils"
 
-	"github.com/vitistack/stack/gateway/history"
+	"github.com/vitistack/stack/gateway/internal/history"
 )
 
 // eventJSON is an event of the history, with the attributes of CloudEvents under

@@ -16,8 +16,8 @@ import (
 
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/events/signing"
-	"github.com/vitistack/stack/gateway/apiserver"
-	"github.com/vitistack/stack/gateway/webhook"
+	"github.com/vitistack/stack/events/standardwebhooks"
+	"github.com/vitistack/stack/gateway/internal/apiserver"
 )
 
 // approved is an answer of a ticketing system, in structured mode.
@@ -164,13 +164,13 @@ func TestIngestWhileTheBrokerFails(t *testing.T) {
 func TestSignedEvents(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
-	secret := webhook.Secret("0123456789abcdef0123456789abcdef")
+	secret := standardwebhooks.Secret("0123456789abcdef0123456789abcdef")
 	s := start(t, "--broker.sink="+b.URL, "--ingest.secrets=whsec_"+base64.StdEncoding.EncodeToString(secret))
 	body := approved("1", `{"uid":"u","generation":1,"by":"me"}`)
 	send := func(signature string, at time.Time) reply {
 		t.Helper()
-		return s.do(http.MethodPost, "/api/v1/events", body, "Content-Type", structured, webhook.HeaderID, "m1",
-			webhook.HeaderTimestamp, jsonNumber(at.Unix()), webhook.HeaderSignature, signature)
+		return s.do(http.MethodPost, "/api/v1/events", body, "Content-Type", structured, standardwebhooks.HeaderID, "m1",
+			standardwebhooks.HeaderTimestamp, jsonNumber(at.Unix()), standardwebhooks.HeaderSignature, signature)
 	}
 	now, old := time.Now(), time.Now().Add(-time.Hour)
 	if r := send(secret.Sign("m1", now, []byte(body)), now); r.StatusCode != http.StatusAccepted {
@@ -179,7 +179,7 @@ func TestSignedEvents(t *testing.T) {
 	if r := send(secret.Sign("m1", old, []byte(body)), old); r.StatusCode != http.StatusUnauthorized {
 		t.Errorf("replayed: %s", r.Status)
 	}
-	if r := send(webhook.Secret("another secret of thirty-two byte").Sign("m1", now, []byte(body)), now); r.StatusCode != http.StatusUnauthorized {
+	if r := send(standardwebhooks.Secret("another secret of thirty-two byte").Sign("m1", now, []byte(body)), now); r.StatusCode != http.StatusUnauthorized {
 		t.Errorf("forged: %s", r.Status)
 	}
 	if r := s.do(http.MethodPost, "/api/v1/events", body, "Content-Type", structured); r.StatusCode != http.StatusUnauthorized {

@@ -17,19 +17,19 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/vitistack/stack/events"
-	"github.com/vitistack/stack/gateway/ingest"
-	"github.com/vitistack/stack/gateway/webhook"
+	"github.com/vitistack/stack/events/standardwebhooks"
+	"github.com/vitistack/stack/gateway/internal/ingest"
 )
 
 // secrets are those of external systems at present.
 type secrets struct {
-	all atomic.Pointer[[]webhook.Secret]
+	all atomic.Pointer[[]standardwebhooks.Secret]
 }
 
 func (s *secrets) load(configured []string, file []byte) error {
-	var all []webhook.Secret
+	var all []standardwebhooks.Secret
 	for i, text := range append(append([]string(nil), configured...), lines(file)...) {
-		secret, err := webhook.ParseSecret(text)
+		secret, err := standardwebhooks.ParseSecret(text)
 		if err != nil {
 			return fmt.Errorf("secret %d: %w", i+1, err)
 		}
@@ -41,7 +41,7 @@ func (s *secrets) load(configured []string, file []byte) error {
 
 // signed tells whether a request is signed by somebody who knows a secret.
 func (s *secrets) signed(c *fiber.Ctx) bool {
-	id, at, signature := c.Get(webhook.HeaderID), c.Get(webhook.HeaderTimestamp), c.Get(webhook.HeaderSignature)
+	id, at, signature := c.Get(standardwebhooks.HeaderID), c.Get(standardwebhooks.HeaderTimestamp), c.Get(standardwebhooks.HeaderSignature)
 	right := false
 	for _, secret := range *s.all.Load() {
 		right = secret.Verify(id, at, signature, c.Request().Body(), time.Now()) == nil || right
@@ -119,7 +119,7 @@ func (g *gateway) mayIngest(c *fiber.Ctx) (caller, error) {
 // mayBringEvents refuses by the head alone those who have no key and do not claim to
 // sign. Whether a signature is right only the body tells.
 func (g *gateway) mayBringEvents(c *fiber.Ctx) error {
-	if c.Get(webhook.HeaderSignature) != "" && len(*g.secrets.all.Load()) > 0 {
+	if c.Get(standardwebhooks.HeaderSignature) != "" && len(*g.secrets.all.Load()) > 0 {
 		return nil
 	}
 	_, err := g.keyForEvents(c)

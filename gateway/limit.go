@@ -9,7 +9,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
-	"github.com/vitistack/stack/gateway/config"
+	"github.com/vitistack/stack/gateway/internal/config"
 )
 
 // limiter is a token bucket for each caller. A bucket is one time: when it will be

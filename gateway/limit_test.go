@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/vitistack/stack/gateway/config"
+	"github.com/vitistack/stack/gateway/internal/config"
 )
 
 func TestRateLimit(t *testing.T) {

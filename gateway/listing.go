@@ -14,8 +14,8 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/gofiber/fiber/v2/utils"
 
-	"github.com/vitistack/stack/gateway/apiserver"
-	"github.com/vitistack/stack/gateway/state"
+	"github.com/vitistack/stack/gateway/internal/apiserver"
+	"github.com/vitistack/stack/gateway/internal/inventory"
 )
 
 // entry is one line of a list.
@@ -44,7 +44,7 @@ type listing struct {
 
 // view is what a query has found.
 type view struct {
-	body  state.Body
+	body  inventory.Body
 	total int
 	// next is where the next page begins, or nil.
 	next *cursor
@@ -58,7 +58,7 @@ func (g *gateway) serveListing(c *fiber.Ctx, l listing) error {
 		return err
 	}
 	if q.limit == 0 {
-		q.limit = state.PageSize
+		q.limit = inventory.PageSize
 	}
 	visible, err := g.visibilityOf(c, "list", q.namespaces(), l.resources)
 	if err != nil {
@@ -84,7 +84,7 @@ func (q *query) find(l listing) view {
 	for i, e := range page {
 		encoded[i] = pick(e.Listed(), q.fields)
 	}
-	return view{body: state.NewBody(join(l.field, encoded)), total: total, next: next}
+	return view{body: inventory.NewBody(join(l.field, encoded)), total: total, next: next}
 }
 
 // ranked is an entry with what it is sorted by.
@@ -146,9 +146,9 @@ func (q *query) compare(a, b []string) int {
 		case i >= len(q.sort):
 			order = strings.Compare(a[i], b[i])
 		case q.sort[i].descending:
-			order = state.CompareAttribute(q.sort[i].attribute, b[i], a[i])
+			order = inventory.CompareAttribute(q.sort[i].attribute, b[i], a[i])
 		default:
-			order = state.CompareAttribute(q.sort[i].attribute, a[i], b[i])
+			order = inventory.CompareAttribute(q.sort[i].attribute, a[i], b[i])
 		}
 		if order != 0 {
 			return order
@@ -193,12 +193,12 @@ func join(field string, items [][]byte) []byte {
 }
 
 // topicEntry is an item of a topic as an entry.
-type topicEntry struct{ *state.Item }
+type topicEntry struct{ *inventory.Item }
 
 // Place is where the item is in its collection.
 func (e topicEntry) Place() []string { return []string{e.Namespace, e.Name, e.ID} }
 
-func entries(items []*state.Item) iter.Seq[entry] {
+func entries(items []*inventory.Item) iter.Seq[entry] {
 	return func(yield func(entry) bool) {
 		for _, i := range items {
 			if !yield(topicEntry{i}) {
@@ -210,11 +210,11 @@ func entries(items []*state.Item) iter.Seq[entry] {
 
 // list serves a topic. Asked for without conditions it is sent as it has been
 // encoded beforehand.
-func (g *gateway) list(topic state.Topic) fiber.Handler {
+func (g *gateway) list(topic inventory.Topic) fiber.Handler {
 	words := vocabulary{
-		attributes: slices.Concat(state.CommonAttributes, state.Attributes[topic]),
-		fields:     state.Fields(topic),
-		values:     map[string][]string{"status": state.Statuses(topic)},
+		attributes: slices.Concat(inventory.CommonAttributes, inventory.Attributes[topic]),
+		fields:     inventory.Fields(topic),
+		values:     map[string][]string{"status": inventory.Statuses(topic)},
 	}
 	return func(c *fiber.Ctx) error {
 		snapshot, err := g.snapshot()
@@ -236,7 +236,7 @@ func (g *gateway) list(topic state.Topic) fiber.Handler {
 // find is the item of a topic that a path names: by its identifier, or by
 // namespace/name with the slash written %2F, or by its name where it is in no
 // namespace.
-func (g *gateway) find(c *fiber.Ctx, topic state.Topic) (*state.Item, *state.Snapshot, error) {
+func (g *gateway) find(c *fiber.Ctx, topic inventory.Topic) (*inventory.Item, *inventory.Snapshot, error) {
 	snapshot, err := g.snapshot()
 	if err != nil {
 		return nil, nil, err
@@ -270,13 +270,13 @@ func unescapeSlash(s string) string {
 }
 
 // item serves one item of a topic.
-func (g *gateway) item(topic state.Topic) fiber.Handler {
+func (g *gateway) item(topic inventory.Topic) fiber.Handler {
 	return func(c *fiber.Ctx) error {
 		i, snapshot, err := g.find(c, topic)
 		if err != nil {
 			return err
 		}
-		return sendBody(c, snapshot.ETag()+"-"+i.ID, fiber.MIMEApplicationJSON, state.Body{Plain: i.Listed()})
+		return sendBody(c, snapshot.ETag()+"-"+i.ID, fiber.MIMEApplicationJSON, inventory.Body{Plain: i.Listed()})
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"syscall"
 
 	"github.com/vitistack/stack/events"
-	"github.com/vitistack/stack/gateway/config"
+	"github.com/vitistack/stack/gateway/internal/config"
 )
 
 // version is set by the linker for a release.

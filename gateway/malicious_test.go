@@ -19,7 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/events"
-	"github.com/vitistack/stack/gateway/webhook"
+	"github.com/vitistack/stack/events/standardwebhooks"
 )
 
 // raw sends bytes as they are, and returns the statuses of the answers until the
@@ -143,14 +143,14 @@ func TestOversizedEvents(t *testing.T) {
 func TestForgedEvents(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
-	secret := webhook.Secret("0123456789abcdef0123456789abcdef")
+	secret := standardwebhooks.Secret("0123456789abcdef0123456789abcdef")
 	s := start(t, "--broker.sink="+b.URL, "--ingest.secrets=whsec_"+base64.StdEncoding.EncodeToString(secret))
 	now := time.Now()
 	good := `{"uid":"u","generation":1,"by":"me"}`
 	event := approved("1", good)
 	send := func(id string, at time.Time, body, signature string, headers ...string) reply {
 		t.Helper()
-		return s.do(http.MethodPost, "/api/v1/events", body, append([]string{webhook.HeaderID, id, webhook.HeaderTimestamp, jsonNumber(at.Unix()), webhook.HeaderSignature, signature}, headers...)...)
+		return s.do(http.MethodPost, "/api/v1/events", body, append([]string{standardwebhooks.HeaderID, id, standardwebhooks.HeaderTimestamp, jsonNumber(at.Unix()), standardwebhooks.HeaderSignature, signature}, headers...)...)
 	}
 	if r := send("m1", now, event, secret.Sign("m1", now, []byte(event)), "Content-Type", structured); r.StatusCode != http.StatusAccepted {
 		t.Fatalf("signed: %s %s", r.Status, r.body)

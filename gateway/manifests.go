@@ -10,7 +10,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
-	"github.com/vitistack/stack/gateway/state"
+	"github.com/vitistack/stack/gateway/internal/inventory"
 )
 
 // manifestsJSON is what has been generated for a cluster.
@@ -34,7 +34,7 @@ const manifestsTTL = 5 * time.Second
 
 // showManifests serves what has been generated for a cluster.
 func (g *gateway) showManifests(c *fiber.Ctx) error {
-	i, _, err := g.find(c, state.TopicClusters)
+	i, _, err := g.find(c, inventory.TopicClusters)
 	if err != nil {
 		return err
 	}

@@ -10,26 +10,26 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/VictoriaMetrics/metrics"
+	victoria "github.com/VictoriaMetrics/metrics"
 	"github.com/gofiber/fiber/v2"
 
-	"github.com/vitistack/stack/gateway/cache"
-	"github.com/vitistack/stack/gateway/state"
-	"github.com/vitistack/stack/gateway/telemetry"
+	"github.com/vitistack/stack/gateway/internal/cache"
+	"github.com/vitistack/stack/gateway/internal/inventory"
+	"github.com/vitistack/stack/gateway/internal/metrics"
 )
 
 // meters are the gateway's metrics.
 type meters struct {
-	registry   telemetry.Registry
-	pushed     telemetry.Pushed
-	requests   *telemetry.Family
-	durations  *telemetry.Family
-	events     *telemetry.Family
-	deliveries *telemetry.Family
-	layers     map[state.Topic]*metrics.PrometheusHistogram
-	hits       map[string]*metrics.Counter
-	misses     map[string]*metrics.Counter
-	commit     *metrics.PrometheusHistogram
+	registry   metrics.Registry
+	pushed     metrics.Pushed
+	requests   *metrics.Family
+	durations  *metrics.Family
+	events     *metrics.Family
+	deliveries *metrics.Family
+	layers     map[inventory.Topic]*victoria.PrometheusHistogram
+	hits       map[string]*victoria.Counter
+	misses     map[string]*victoria.Counter
+	commit     *victoria.PrometheusHistogram
 	// once are the objects that have been ready, so that the time until then is
 	// counted once.
 	once map[string]struct{}
@@ -43,16 +43,16 @@ var (
 )
 
 // layerOf names the layers of the pipeline, by the topic of their objects.
-var layerOf = map[state.Topic]string{
-	state.TopicNetworks: "network", state.TopicAddresses: "address", state.TopicMachines: "machine", state.TopicClusters: "cluster",
+var layerOf = map[inventory.Topic]string{
+	inventory.TopicNetworks: "network", inventory.TopicAddresses: "address", inventory.TopicMachines: "machine", inventory.TopicClusters: "cluster",
 }
 
 func newMeters(g *gateway) *meters {
-	m := &meters{once: map[string]struct{}{}, layers: map[state.Topic]*metrics.PrometheusHistogram{}}
+	m := &meters{once: map[string]struct{}{}, layers: map[inventory.Topic]*victoria.PrometheusHistogram{}}
 	m.registry.Fresh = g.config.Handlers.MetricsInterval
 	r := &m.registry
 	gauge := func(name, help string, labels []string, collect func(add addSeries)) {
-		r.Collected(telemetry.Gauge, name, help, labels, func(add func(float64, ...string)) { collect(add) })
+		r.Collected(metrics.Gauge, name, help, labels, func(add func(float64, ...string)) { collect(add) })
 	}
 	gauge("vitistack_operator_info", "Operator information", []string{"version"}, func(add addSeries) { add(1, version) })
 	gauge("vitistack_operator_clusters_total", "Total number of managed clusters", []string{"status", "type"},
@@ -63,8 +63,8 @@ func newMeters(g *gateway) *meters {
 	m.durations = r.Histogram("vitistack_operator_api_request_duration_seconds", "API request duration", fast, "method", "endpoint")
 	hits := r.Counter("vitistack_operator_cache_hits_total", "Cache hit count", "cache_type")
 	misses := r.Counter("vitistack_operator_cache_misses_total", "Cache miss count", "cache_type")
-	m.hits = map[string]*metrics.Counter{cache.Memory: hits.Count(cache.Memory), cache.Redis: hits.Count(cache.Redis)}
-	m.misses = map[string]*metrics.Counter{cache.Memory: misses.Count(cache.Memory), cache.Redis: misses.Count(cache.Redis)}
+	m.hits = map[string]*victoria.Counter{cache.Memory: hits.Count(cache.Memory), cache.Redis: hits.Count(cache.Redis)}
+	m.misses = map[string]*victoria.Counter{cache.Memory: misses.Count(cache.Memory), cache.Redis: misses.Count(cache.Redis)}
 	gauge("vitistack_operator_operator_status", "Operator health status", []string{"operator", "status"},
 		func(add addSeries) { countOperators(g.store.Current(), add) })
 	m.events = r.Counter("vitistack_operator_events_processed_total", "Processed event count", "event_type", "status")
@@ -76,7 +76,7 @@ func newMeters(g *gateway) *meters {
 	})
 	m.pipeline(g, gauge)
 	m.stream(g, gauge)
-	r.Collected(telemetry.Counter, "vitistack_operator_pushed_series_refused_total", "Series of functions that were left out, being none, invalid or too many", nil,
+	r.Collected(metrics.Counter, "vitistack_operator_pushed_series_refused_total", "Series of functions that were left out, being none, invalid or too many", nil,
 		func(add func(float64, ...string)) { add(float64(m.pushed.Refused())) })
 	processMeters(r, float64(g.started.UnixMilli())/1000)
 	return m
@@ -96,7 +96,7 @@ func (m *meters) pipeline(g *gateway, gauge func(string, string, []string, func(
 	gauge("vitistack_network_free_addresses", "Addresses of a network that can be given out", []string{"namespace", "network"},
 		func(add addSeries) { countFree(g.store.Current(), g.config.Metrics.MaxSeries, add) })
 	gauge("vitistack_orphans", "Things that the stack made at a backend for objects that do not exist", []string{"backend"}, func(add addSeries) {
-		for _, backend := range state.OrphanBackends {
+		for _, backend := range inventory.OrphanBackends {
 			add(float64(g.store.Current().Orphans(backend)), backend)
 		}
 	})
@@ -108,7 +108,7 @@ func (m *meters) pipeline(g *gateway, gauge func(string, string, []string, func(
 func (m *meters) stream(g *gateway, gauge func(string, string, []string, func(addSeries))) {
 	gauge("vitistack_operator_sse_clients", "Clients of the event stream", nil, func(add addSeries) { add(float64(g.hub.Stats().Clients)) })
 	counter := func(name, help string, value func() uint64) {
-		m.registry.Collected(telemetry.Counter, name, help, nil, func(add func(float64, ...string)) { add(float64(value())) })
+		m.registry.Collected(metrics.Counter, name, help, nil, func(add func(float64, ...string)) { add(float64(value())) })
 	}
 	counter("vitistack_operator_sse_frames_total", "Frames published to the event stream", func() uint64 { return g.hub.Stats().Frames })
 	counter("vitistack_operator_sse_snapshots_total", "Snapshots sent to clients of the event stream", func() uint64 { return g.hub.Stats().Snapshots })
@@ -136,7 +136,7 @@ func (m *meters) cached(level string, hit bool) {
 
 // begin takes note of the objects that are ready at the start: how long they took
 // was counted by whoever was there.
-func (m *meters) begin(s *state.Snapshot) {
+func (m *meters) begin(s *inventory.Snapshot) {
 	for topic := range m.layers {
 		for _, i := range s.Collection(topic).Items {
 			if i.Story.Ready {
@@ -147,7 +147,7 @@ func (m *meters) begin(s *state.Snapshot) {
 }
 
 // observe counts how long objects took that have just become ready.
-func (m *meters) observe(changes []state.Change) {
+func (m *meters) observe(changes []inventory.Change) {
 	for _, change := range changes {
 		histogram := m.layers[change.Topic]
 		if histogram == nil {
@@ -171,12 +171,12 @@ type endpointMeter struct {
 	label  string
 	// counts has the counters of the usual methods and status codes, so that a
 	// request need not look one up by its name.
-	counts    [2][600]atomic.Pointer[metrics.Counter]
-	durations [2]*metrics.PrometheusHistogram
+	counts    [2][600]atomic.Pointer[victoria.Counter]
+	durations [2]*victoria.PrometheusHistogram
 }
 
 func (m *meters) endpoint(label string) *endpointMeter {
-	return &endpointMeter{meters: m, label: label, durations: [2]*metrics.PrometheusHistogram{
+	return &endpointMeter{meters: m, label: label, durations: [2]*victoria.PrometheusHistogram{
 		m.durations.Observe(fiber.MethodGet, label), m.durations.Observe(fiber.MethodPost, label),
 	}}
 }

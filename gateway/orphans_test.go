@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
-	"github.com/vitistack/stack/gateway/state"
+	"github.com/vitistack/stack/gateway/internal/inventory"
 )
 
 // withOrphans returns a MachineProvider at which checks have found VMs without a Machine.
@@ -46,7 +46,7 @@ func TestOrphans(t *testing.T) {
 	counts := func(want map[string]float64) func() bool {
 		return func() bool {
 			f := families(t, s)["vitistack_orphans"]
-			for _, backend := range state.OrphanBackends {
+			for _, backend := range inventory.OrphanBackends {
 				if n, there := value(f, "backend", backend); !there || n != want[backend] {
 					return false
 				}

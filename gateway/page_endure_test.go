@@ -12,7 +12,7 @@ import (
 	"github.com/chromedp/chromedp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/vitistack/stack/gateway/fakeapi"
+	"github.com/vitistack/stack/tests/fakeapi"
 )
 
 // moving are the elements that an animation or a transition may move.

@@ -18,8 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/events"
-	"github.com/vitistack/stack/gateway/config"
-	"github.com/vitistack/stack/gateway/fakeapi"
+	"github.com/vitistack/stack/gateway/internal/config"
+	"github.com/vitistack/stack/tests/fakeapi"
 )
 
 // TestPageLive follows a change into the page, and the page over a restart of the

@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"github.com/vitistack/stack/gateway/fakeapi"
+	"github.com/vitistack/stack/tests/fakeapi"
 )
 
 // pages are all views of the busy data centre, and a text that each has to show.

@@ -8,8 +8,8 @@ import (
 	"github.com/cloudevents/sdk-go/v2/event"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/vitistack/stack/gateway/fakeapi"
-	"github.com/vitistack/stack/gateway/state"
+	"github.com/vitistack/stack/gateway/internal/inventory"
+	"github.com/vitistack/stack/tests/fakeapi"
 )
 
 // TestPageEvents follows the stream of events: history first, then what comes, with
@@ -104,7 +104,7 @@ func TestPageFunctions(t *testing.T) {
 	b := browse(t, s.url, 1200, 800)
 	b.open("#/overview")
 	b.wait("a page without problems", `document.querySelector("main .headline.good")`)
-	service := &state.KnativeService{TypeMeta: metav1.TypeMeta{APIVersion: "serving.knative.dev/v1", Kind: "Service"}, ObjectMeta: meta("vitistack-system", "allocate-ip")}
+	service := &inventory.KnativeService{TypeMeta: metav1.TypeMeta{APIVersion: "serving.knative.dev/v1", Kind: "Service"}, ObjectMeta: meta("vitistack-system", "allocate-ip")}
 	service.Labels = map[string]string{"app.kubernetes.io/part-of": "vitistack"}
 	service.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: "False", Reason: "RevisionFailed", Message: "the image cannot be pulled", LastTransitionTime: metav1.Now()}}
 	s.api.Put(t, "services", service)

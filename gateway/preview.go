@@ -8,8 +8,8 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/gofiber/fiber/v2/utils"
 
-	"github.com/vitistack/stack/gateway/preview"
-	"github.com/vitistack/stack/gateway/state"
+	"github.com/vitistack/stack/gateway/internal/inventory"
+	"github.com/vitistack/stack/gateway/internal/preview"
 )
 
 // makePreview tells what a manifest would become, and applies nothing.
@@ -27,7 +27,7 @@ func (g *gateway) makePreview(c *fiber.Ctx) error {
 		return err
 	}
 	if made.Namespace != "" {
-		if err := g.mustSee(c, made.Namespace, resourcesIn(state.TopicNetworks)); err != nil {
+		if err := g.mustSee(c, made.Namespace, resourcesIn(inventory.TopicNetworks)); err != nil {
 			return err
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/vitistack/stack/events/outbound"
-	"github.com/vitistack/stack/gateway/config"
-	"github.com/vitistack/stack/gateway/state"
+	"github.com/vitistack/stack/gateway/internal/config"
+	"github.com/vitistack/stack/gateway/internal/inventory"
 )
 
 // Bounds of asking an operator.
@@ -33,7 +33,7 @@ func (g *gateway) probeOperators(ctx context.Context) {
 	o := g.config.Operators
 	var running sync.WaitGroup
 	for name, settings := range map[string]config.Operator{
-		state.OperatorProxmox: o.Proxmox, state.OperatorTalos: o.Talos, state.OperatorKea: o.Kea, state.OperatorKubeVirt: o.KubeVirt,
+		inventory.OperatorProxmox: o.Proxmox, inventory.OperatorTalos: o.Talos, inventory.OperatorKea: o.Kea, inventory.OperatorKubeVirt: o.KubeVirt,
 	} {
 		if settings.Endpoint != "" {
 			running.Go(func() { g.probeOperator(ctx, name, settings) })
@@ -82,8 +82,8 @@ func withNamespace(endpoint, namespace string) string {
 
 // probe asks an operator at /status for the operator status model. One that has
 // no such path is asked at /healthz whether it is well.
-func probe(ctx context.Context, endpoint string) (state.Probe, error) {
-	p := state.Probe{Endpoint: endpoint, Status: state.Unreachable}
+func probe(ctx context.Context, endpoint string) (inventory.Probe, error) {
+	p := inventory.Probe{Endpoint: endpoint, Status: inventory.Unreachable}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	code, body, err := fetch(ctx, strings.TrimSuffix(endpoint, "/")+"/status")
@@ -96,19 +96,19 @@ func probe(ctx context.Context, endpoint string) (state.Probe, error) {
 	}
 	p.Seen = time.Now().UTC()
 	if code/100 != 2 {
-		p.Status, p.Message = state.Unhealthy, fmt.Sprintf("it answers %d", code)
+		p.Status, p.Message = inventory.Unhealthy, fmt.Sprintf("it answers %d", code)
 		return p, nil
 	}
-	p.Status = state.Healthy
-	var model state.OperatorModel
+	p.Status = inventory.Healthy
+	var model inventory.OperatorModel
 	if err := json.Unmarshal(body, &model); err == nil {
 		p.Version, p.Capabilities = model.Version, model.Capabilities
 		switch model.Status {
-		case state.Healthy, state.Degraded, state.Unhealthy, state.Unreachable:
+		case inventory.Healthy, inventory.Degraded, inventory.Unhealthy, inventory.Unreachable:
 			p.Status = model.Status
 		}
 	}
-	if p.Status != state.Healthy {
+	if p.Status != inventory.Healthy {
 		p.Message = "it says that it is " + p.Status
 	}
 	return p, nil

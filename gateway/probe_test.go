@@ -5,7 +5,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/vitistack/stack/gateway/state"
+	"github.com/vitistack/stack/gateway/internal/inventory"
 )
 
 func TestProbe(t *testing.T) {
@@ -15,11 +15,11 @@ func TestProbe(t *testing.T) {
 		paths  map[string]int
 		want   string
 	}{
-		"Model":    {"it has the operator status model", map[string]int{"/status": 200}, state.Healthy},
-		"None":     {"it says only whether it is well", map[string]int{"/status": 404, "/healthz": 200}, state.Healthy},
-		"Function": {"it takes events at every path, and nothing else", map[string]int{"/status": 405, "/healthz": 200}, state.Healthy},
-		"Ill":      {"it says that it is not well", map[string]int{"/status": 404, "/healthz": 500}, state.Unhealthy},
-		"Broken":   {"it should know better", map[string]int{"/status": 500, "/healthz": 200}, state.Unhealthy},
+		"Model":    {"it has the operator status model", map[string]int{"/status": 200}, inventory.Healthy},
+		"None":     {"it says only whether it is well", map[string]int{"/status": 404, "/healthz": 200}, inventory.Healthy},
+		"Function": {"it takes events at every path, and nothing else", map[string]int{"/status": 405, "/healthz": 200}, inventory.Healthy},
+		"Ill":      {"it says that it is not well", map[string]int{"/status": 404, "/healthz": 500}, inventory.Unhealthy},
+		"Broken":   {"it should know better", map[string]int{"/status": 500, "/healthz": 200}, inventory.Unhealthy},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

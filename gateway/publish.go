@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/vitistack/stack/gateway/state"
+	"github.com/vitistack/stack/gateway/internal/inventory"
 )
 
 // publish makes snapshots and tells the stream of them, until ctx ends. It begins
@@ -43,14 +43,14 @@ func (g *gateway) publish(ctx context.Context, settled <-chan struct{}) {
 }
 
 // commit makes a snapshot, tells the stream of it, and returns what has changed.
-func (g *gateway) commit() []state.Change {
+func (g *gateway) commit() []inventory.Change {
 	start := time.Now()
 	last := g.store.Current()
 	snapshot, changes := g.store.Commit(start)
 	g.metrics.commit.Update(time.Since(start).Seconds())
 	g.hub.Publish(snapshot, changes)
 	for _, change := range changes {
-		if change.Topic == state.TopicOperators {
+		if change.Topic == inventory.TopicOperators {
 			g.health.refresh(start)
 		}
 	}
@@ -60,8 +60,8 @@ func (g *gateway) commit() []state.Change {
 
 // warm makes the lists again that somebody has read since they were last made, so
 // that the next reader does not wait for them.
-func (g *gateway) warm(last, next *state.Snapshot) {
-	for _, topic := range state.Topics {
+func (g *gateway) warm(last, next *inventory.Snapshot) {
+	for _, topic := range inventory.Topics {
 		before, now := last.Collection(topic), next.Collection(topic)
 		if before != now && before.Read() {
 			now.List()

@@ -20,7 +20,7 @@ import (
 
 	"github.com/vitistack/stack/apis"
 	"github.com/vitistack/stack/events"
-	"github.com/vitistack/stack/gateway/config"
+	"github.com/vitistack/stack/gateway/internal/config"
 	"github.com/vitistack/stack/tests/stand/apiserver"
 )
 

@@ -18,10 +18,10 @@ import (
 
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/events/oidc"
-	"github.com/vitistack/stack/gateway/announce"
-	"github.com/vitistack/stack/gateway/history"
-	"github.com/vitistack/stack/gateway/ingest"
-	"github.com/vitistack/stack/gateway/state"
+	"github.com/vitistack/stack/gateway/internal/announce"
+	"github.com/vitistack/stack/gateway/internal/history"
+	"github.com/vitistack/stack/gateway/internal/ingest"
+	"github.com/vitistack/stack/gateway/internal/inventory"
 )
 
 // What became of an event, as the metrics have it.
@@ -85,10 +85,10 @@ func (g *gateway) receiveChange(ctx context.Context, c *fiber.Ctx, in *event.Eve
 	if err != nil {
 		return g.conclude(c, in, refused, refuse(http.StatusUnprocessableEntity, "%s", err))
 	}
-	if !announce.Announces(state.Kind(ref.Kind)) {
+	if !announce.Announces(inventory.Kind(ref.Kind)) {
 		return g.conclude(c, in, ignored, nil)
 	}
-	reply, err := g.announcer.Look(ctx, state.Kind(ref.Kind), ref.Namespace, ref.Name, in.ID())
+	reply, err := g.announcer.Look(ctx, inventory.Kind(ref.Kind), ref.Namespace, ref.Name, in.ID())
 	if err != nil {
 		return g.conclude(c, in, failed, g.unrecorded(err))
 	}
@@ -123,7 +123,7 @@ func (g *gateway) record(ctx context.Context, in *event.Event) (bool, error) {
 	ref := subjectRef(in.Subject())
 	kept := announce.Recorded(*in, ref.Namespace, "")
 	kept.Kind, kept.Name = ref.Kind, ref.Name
-	if ref.Kind == string(state.KindCluster) {
+	if ref.Kind == string(inventory.KindCluster) {
 		kept.Cluster = ref.Name
 	}
 	written, err := g.history.Write(ctx, history.Record{
@@ -140,8 +140,8 @@ func (g *gateway) record(ctx context.Context, in *event.Event) (bool, error) {
 // subjectRef reads an object's path in the API, which the subjects of events are.
 func subjectRef(subject string) events.Ref {
 	parts := strings.Split(strings.TrimPrefix(subject, "/apis/"), "/")
-	kinds := map[string]state.Kind{}
-	for _, k := range state.Kinds {
+	kinds := map[string]inventory.Kind{}
+	for _, k := range inventory.Kinds {
 		kinds[strings.ToLower(string(k))+"s"] = k
 	}
 	switch {

@@ -17,8 +17,8 @@ import (
 
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/events/oidc"
-	"github.com/vitistack/stack/gateway/config"
-	"github.com/vitistack/stack/gateway/state"
+	"github.com/vitistack/stack/gateway/internal/config"
+	"github.com/vitistack/stack/gateway/internal/inventory"
 	"github.com/vitistack/stack/tests/stand/apiserver"
 )
 
@@ -235,7 +235,7 @@ func TestHalfAConfigurationIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = newGateway(c, &rest.Config{}, state.NewStore("x"), events.NewLogger(io.Discard, "error"))
+	_, err = newGateway(c, &rest.Config{}, inventory.NewStore("x"), events.NewLogger(io.Discard, "error"))
 	if err == nil || !strings.Contains(err.Error(), "OIDC_SUBJECTS is empty: set it to") {
 		t.Errorf("%v, want what to set", err)
 	}

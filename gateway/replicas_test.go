@@ -17,7 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/vitistack/stack/events"
-	"github.com/vitistack/stack/gateway/fakeapi"
+	"github.com/vitistack/stack/tests/fakeapi"
 	"github.com/vitistack/stack/tests/stand/apiserver"
 	"github.com/vitistack/stack/tests/stand/servers"
 )

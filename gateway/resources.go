@@ -11,13 +11,13 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/gofiber/fiber/v2/utils"
 
-	"github.com/vitistack/stack/gateway/state"
+	"github.com/vitistack/stack/gateway/internal/inventory"
 )
 
 // resource is anything that the stack looks after, in one model for all kinds. A
 // volume is a resource of its own.
 type resource struct {
-	item *state.Item
+	item *inventory.Item
 	// volume is the place of a machine's volume, or -1 for the item itself.
 	volume int
 }
@@ -56,7 +56,7 @@ var resourceVocabulary = vocabulary{
 	fields:     []string{"id", "type", "name", "namespace", "operator", "status", "metadata", "spec", "statusDetail"},
 	values: map[string][]string{
 		"type":   {typeCluster, typeMachine, typeNetwork, typeStorage},
-		"status": state.Statuses(state.TopicMachines),
+		"status": inventory.Statuses(inventory.TopicMachines),
 	},
 }
 
@@ -64,9 +64,9 @@ func (r resource) kind() string {
 	switch {
 	case r.volume >= 0:
 		return typeStorage
-	case r.item.Topic == state.TopicClusters:
+	case r.item.Topic == inventory.TopicClusters:
 		return typeCluster
-	case r.item.Topic == state.TopicMachines:
+	case r.item.Topic == inventory.TopicMachines:
 		return typeMachine
 	default:
 		return typeNetwork
@@ -87,18 +87,18 @@ func (r resource) name() string {
 	return r.item.Name + "-" + r.disk().Name
 }
 
-func (r resource) machine() *state.Machine { return r.item.Object.Facts.(*state.Machine) }
+func (r resource) machine() *inventory.Machine { return r.item.Object.Facts.(*inventory.Machine) }
 
-func (r resource) disk() state.Volume { return r.machine().Volumes[r.volume] }
+func (r resource) disk() inventory.Volume { return r.machine().Volumes[r.volume] }
 
 // operator is the operator that looks after the resource.
 func (r resource) operator() string {
 	switch r.kind() {
 	case typeCluster:
-		return state.OperatorTalos
+		return inventory.OperatorTalos
 	case typeNetwork:
 		if r.item.Attribute("allocation") == "dhcp" {
-			return state.OperatorKea
+			return inventory.OperatorKea
 		}
 		return ""
 	default:
@@ -110,15 +110,15 @@ func (r resource) operator() string {
 func (r resource) status() string {
 	switch {
 	case r.volume >= 0 && r.machine().StorageReady:
-		return state.StatusRunning
+		return inventory.StatusRunning
 	case r.volume >= 0:
-		return state.StatusPending
-	case r.item.Status == state.StatusActive:
-		return state.StatusRunning
-	case r.item.Status == state.StatusInactive && r.item.Deleting:
-		return state.StatusUnknown
-	case r.item.Status == state.StatusInactive:
-		return state.StatusPending
+		return inventory.StatusPending
+	case r.item.Status == inventory.StatusActive:
+		return inventory.StatusRunning
+	case r.item.Status == inventory.StatusInactive && r.item.Deleting:
+		return inventory.StatusUnknown
+	case r.item.Status == inventory.StatusInactive:
+		return inventory.StatusPending
 	default:
 		return r.item.Status
 	}
@@ -181,17 +181,17 @@ func (r resource) Listed() []byte {
 }
 
 // resourcesOf lists all resources of a snapshot, in the order of their places.
-func resourcesOf(s *state.Snapshot) iter.Seq[entry] {
+func resourcesOf(s *inventory.Snapshot) iter.Seq[entry] {
 	return func(yield func(entry) bool) {
-		for _, topic := range []state.Topic{state.TopicClusters, state.TopicMachines, state.TopicNetworks} {
+		for _, topic := range []inventory.Topic{inventory.TopicClusters, inventory.TopicMachines, inventory.TopicNetworks} {
 			for _, i := range s.Collection(topic).Items {
 				if !yield(resource{i, -1}) {
 					return
 				}
 			}
 		}
-		for _, i := range s.Collection(state.TopicMachines).Items {
-			for n := range i.Object.Facts.(*state.Machine).Volumes {
+		for _, i := range s.Collection(inventory.TopicMachines).Items {
+			for n := range i.Object.Facts.(*inventory.Machine).Volumes {
 				if !yield(resource{i, n}) {
 					return
 				}
@@ -207,7 +207,7 @@ func (g *gateway) listResources(c *fiber.Ctx) error {
 		return err
 	}
 	return g.serveListing(c, listing{field: "resources", vocabulary: resourceVocabulary, tag: s.ETag() + "-resources", all: resourcesOf(s),
-		resources: resourcesIn(state.TopicClusters, state.TopicMachines, state.TopicNetworks)})
+		resources: resourcesIn(inventory.TopicClusters, inventory.TopicMachines, inventory.TopicNetworks)})
 }
 
 // showResource serves one of them.
@@ -218,9 +218,9 @@ func (g *gateway) showResource(c *fiber.Ctx) error {
 	}
 	id := utils.CopyString(c.Params("id"))
 	owner, disk, isVolume := strings.Cut(id, ".disk.")
-	for _, topic := range []state.Topic{state.TopicClusters, state.TopicMachines, state.TopicNetworks} {
+	for _, topic := range []inventory.Topic{inventory.TopicClusters, inventory.TopicMachines, inventory.TopicNetworks} {
 		i := s.Collection(topic).Find(owner)
-		if i == nil || (isVolume && topic != state.TopicMachines) {
+		if i == nil || (isVolume && topic != inventory.TopicMachines) {
 			continue
 		}
 		visible, err := g.visibilityOf(c, "get", []string{i.Namespace}, resourcesIn(topic))
@@ -239,7 +239,7 @@ func (g *gateway) showResource(c *fiber.Ctx) error {
 			}
 		}
 		if isVolume == (r.volume >= 0) {
-			return sendBody(c, s.ETag()+"-"+id, fiber.MIMEApplicationJSON, state.Body{Plain: r.Listed()})
+			return sendBody(c, s.ETag()+"-"+id, fiber.MIMEApplicationJSON, inventory.Body{Plain: r.Listed()})
 		}
 	}
 	return refuse(http.StatusNotFound, "there is no resource with this id: /api/v1/resources lists them")

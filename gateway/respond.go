@@ -6,7 +6,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
-	"github.com/vitistack/stack/gateway/state"
+	"github.com/vitistack/stack/gateway/internal/inventory"
 )
 
 // coding is how a body is compressed, and the suffix of its entity tag.
@@ -49,7 +49,7 @@ func accepted(header string) coding {
 
 // sendBody writes a body, unless the caller knows it already. tag is its entity tag
 // without the quotes and without the suffix of a coding.
-func sendBody(c *fiber.Ctx, tag, contentType string, b state.Body) error {
+func sendBody(c *fiber.Ctx, tag, contentType string, b inventory.Body) error {
 	h := &c.Context().Response.Header
 	h.Add(fiber.HeaderVary, "Accept-Encoding")
 	h.Set(fiber.HeaderCacheControl, "no-cache")

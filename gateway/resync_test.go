@@ -10,7 +10,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
-	"github.com/vitistack/stack/gateway/fakeapi"
+	"github.com/vitistack/stack/tests/fakeapi"
 )
 
 // TestRequestsResync asks for rounds of resync as long as an object is due, and no longer.

@@ -15,10 +15,10 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/vitistack/stack/gateway/config"
-	"github.com/vitistack/stack/gateway/connlimit"
-	"github.com/vitistack/stack/gateway/state"
-	"github.com/vitistack/stack/gateway/watch"
+	"github.com/vitistack/stack/gateway/internal/config"
+	"github.com/vitistack/stack/gateway/internal/connlimit"
+	"github.com/vitistack/stack/gateway/internal/inventory"
+	"github.com/vitistack/stack/gateway/internal/watch"
 )
 
 // run listens, and serves until ctx ends.
@@ -54,7 +54,7 @@ func listen(ctx context.Context, c *config.Config, key string, port int) (net.Li
 // then lets requests and streams come to their end. begun is called with the parts
 // when they are together.
 func serve(ctx context.Context, c *config.Config, kubernetes *rest.Config, listener, broker net.Listener, log *slog.Logger, begun func(*gateway)) error {
-	store := state.NewStore(newEpoch())
+	store := inventory.NewStore(newEpoch())
 	watcher, err := watch.New(kubernetes, platformNamespace(), store, log.With("component", "watch"))
 	if err != nil {
 		return err

@@ -20,8 +20,8 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
-	"github.com/vitistack/stack/gateway/fakeapi"
-	"github.com/vitistack/stack/gateway/webhook"
+	"github.com/vitistack/stack/events/standardwebhooks"
+	"github.com/vitistack/stack/tests/fakeapi"
 )
 
 // keyLine makes a key, and the line that configures it.
@@ -371,9 +371,9 @@ func TestHashKey(t *testing.T) {
 // TestWebhookSecretIsReadAgain replaces the secret by which events to an endpoint are signed.
 func TestWebhookSecretIsReadAgain(t *testing.T) {
 	t.Parallel()
-	first, second := webhook.Secret("0123456789abcdef0123456789abcdef"), webhook.Secret("another secret of thirty-two byte")
+	first, second := standardwebhooks.Secret("0123456789abcdef0123456789abcdef"), standardwebhooks.Secret("another secret of thirty-two byte")
 	path := filepath.Join(t.TempDir(), "secret")
-	write := func(secret webhook.Secret) {
+	write := func(secret standardwebhooks.Secret) {
 		if err := os.WriteFile(path, []byte("whsec_"+base64.StdEncoding.EncodeToString(secret)+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -381,8 +381,8 @@ func TestWebhookSecretIsReadAgain(t *testing.T) {
 	var signedByFirst, signedBySecond atomic.Int32
 	endpoint := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		for secret, count := range map[*webhook.Secret]*atomic.Int32{&first: &signedByFirst, &second: &signedBySecond} {
-			if secret.Verify(r.Header.Get(webhook.HeaderID), r.Header.Get(webhook.HeaderTimestamp), r.Header.Get(webhook.HeaderSignature), body, time.Now()) == nil {
+		for secret, count := range map[*standardwebhooks.Secret]*atomic.Int32{&first: &signedByFirst, &second: &signedBySecond} {
+			if secret.Verify(r.Header.Get(standardwebhooks.HeaderID), r.Header.Get(standardwebhooks.HeaderTimestamp), r.Header.Get(standardwebhooks.HeaderSignature), body, time.Now()) == nil {
 				count.Add(1)
 			}
 		}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
-	"github.com/vitistack/stack/gateway/page"
-	"github.com/vitistack/stack/gateway/state"
+	"github.com/vitistack/stack/gateway/internal/inventory"
+	"github.com/vitistack/stack/gateway/internal/page"
 )
 
 // drainTimeout is for requests to come to their end after SIGTERM.
@@ -107,7 +107,7 @@ func (g *gateway) endpoints() []endpoint {
 		{method: fiber.MethodGet, path: "/events/stream", handle: g.streamEvents, scope: scopeRead, limited: true, staying: true},
 		{method: fiber.MethodGet, path: base + "/stream", handle: g.streamEvents, scope: scopeRead, limited: true, staying: true},
 		reading(base+"/infrastructure", g.infrastructure),
-		byNamespace(reading(base+"/clusters", g.list(state.TopicClusters))),
+		byNamespace(reading(base+"/clusters", g.list(inventory.TopicClusters))),
 		byNamespace(reading(base+"/clusters/:id", g.showCluster)),
 		byNamespace(reading(base+"/clusters/:id/timeline", g.showTimeline)),
 		byNamespace(reading(base+"/clusters/:id/manifests", g.showManifests)),
@@ -121,8 +121,8 @@ func (g *gateway) endpoints() []endpoint {
 		{method: fiber.MethodPost, path: base + "/session", handle: g.beginSession, limited: true, bodies: g.bodies},
 		{method: fiber.MethodDelete, path: base + "/session", handle: g.endSession, limited: true},
 	}
-	for _, topic := range state.Topics {
-		if topic != state.TopicClusters {
+	for _, topic := range inventory.Topics {
+		if topic != inventory.TopicClusters {
 			path := base + "/" + string(topic)
 			several, one := reading(path, g.list(topic)), reading(path+"/:id", g.item(topic))
 			if _, inNamespaces := topicResources[topic]; inNamespaces {

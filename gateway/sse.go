@@ -9,8 +9,8 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/gofiber/fiber/v2/utils"
 
-	"github.com/vitistack/stack/gateway/connlimit"
-	"github.com/vitistack/stack/gateway/stream"
+	"github.com/vitistack/stack/gateway/internal/connlimit"
+	"github.com/vitistack/stack/gateway/internal/stream"
 )
 
 // streamEvents hands the connection over to the stream. The response is not

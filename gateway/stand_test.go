@@ -21,8 +21,8 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/events/signing"
-	"github.com/vitistack/stack/gateway/config"
-	"github.com/vitistack/stack/gateway/fakeapi"
+	"github.com/vitistack/stack/gateway/internal/config"
+	"github.com/vitistack/stack/tests/fakeapi"
 )
 
 // stand is a gateway with a fake API server.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
-	"github.com/vitistack/stack/gateway/history"
-	"github.com/vitistack/stack/gateway/state"
+	"github.com/vitistack/stack/gateway/internal/history"
+	"github.com/vitistack/stack/gateway/internal/inventory"
 )
 
 // timelineJSON is the life of a cluster over all layers.
@@ -50,7 +50,7 @@ const mostTold = 500
 
 // showTimeline serves the life of a cluster.
 func (g *gateway) showTimeline(c *fiber.Ctx) error {
-	i, snapshot, err := g.find(c, state.TopicClusters)
+	i, snapshot, err := g.find(c, inventory.TopicClusters)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (g *gateway) showTimeline(c *fiber.Ctx) error {
 
 // spansOf are the spans of a cluster and of what it is made of, the earliest
 // first within each layer.
-func spansOf(cluster *state.Item, b belongings, now time.Time) []spanJSON {
+func spansOf(cluster *inventory.Item, b belongings, now time.Time) []spanJSON {
 	var spans []spanJSON
 	if b.network != nil {
 		spans = append(spans, spanOf(1, b.network, now))
@@ -110,7 +110,7 @@ func spansOf(cluster *state.Item, b belongings, now time.Time) []spanJSON {
 	return spans
 }
 
-func spanOf(layer int, i *state.Item, now time.Time) spanJSON {
+func spanOf(layer int, i *inventory.Item, now time.Time) spanJSON {
 	s := spanJSON{
 		Layer: layer, Topic: string(i.Topic), ID: i.ID, Name: i.Name, Status: i.Status,
 		Reason: i.Story.Reason, Message: i.Story.Message, Start: i.Created,
@@ -125,7 +125,7 @@ func spanOf(layer int, i *state.Item, now time.Time) spanJSON {
 
 // stepsOf are the conditions of an object, each of which takes from the one before
 // it until it became true.
-func stepsOf(layer int, i *state.Item, now time.Time) []spanJSON {
+func stepsOf(layer int, i *inventory.Item, now time.Time) []spanJSON {
 	var steps []spanJSON
 	from := i.Created
 	for _, c := range conditionsOf(i.Object) {
@@ -133,11 +133,11 @@ func stepsOf(layer int, i *state.Item, now time.Time) []spanJSON {
 			continue
 		}
 		s := spanJSON{
-			Layer: layer, Topic: string(i.Topic), ID: i.ID, Name: i.Name, Step: c.Type, Status: state.StatusPending,
+			Layer: layer, Topic: string(i.Topic), ID: i.ID, Name: i.Name, Step: c.Type, Status: inventory.StatusPending,
 			Reason: c.Reason, Message: c.Message, Start: from,
 		}
 		if c.Status == "True" {
-			s.Status = state.StatusRunning
+			s.Status = inventory.StatusRunning
 			s.end(c.Since)
 			from = c.Since
 		} else {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/vitistack/stack/gateway/history"
+	"github.com/vitistack/stack/gateway/internal/history"
 )
 
 func TestTimeline(t *testing.T) {

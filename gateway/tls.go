@@ -10,7 +10,7 @@ import (
 	"os"
 	"sync/atomic"
 
-	"github.com/vitistack/stack/gateway/config"
+	"github.com/vitistack/stack/gateway/internal/config"
 )
 
 // certificates are the files of TLS, as they are at present.

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vitistack/stack/gateway/fakeapi"
+	"github.com/vitistack/stack/tests/fakeapi"
 )
 
 // authority issues certificates for tests.

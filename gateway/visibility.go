@@ -14,8 +14,8 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
-	"github.com/vitistack/stack/gateway/apiserver"
-	"github.com/vitistack/stack/gateway/state"
+	"github.com/vitistack/stack/gateway/internal/apiserver"
+	"github.com/vitistack/stack/gateway/internal/inventory"
 )
 
 // visibility is the namespaces that the answer to one request may come from. The zero value
@@ -88,20 +88,20 @@ func (g *gateway) callerOf(c *fiber.Ctx) caller {
 }
 
 // What rights on the objects of each topic are called in the Kubernetes API.
-var topicResources = map[state.Topic]apiserver.Resource{
-	state.TopicNetworks:    {Group: "vitistack.io", Name: "networknamespaces"},
-	state.TopicAddresses:   {Group: "vitistack.io", Name: "networkconfigurations"},
-	state.TopicAllocations: {Group: "vitistack.io", Name: "ipallocations"},
-	state.TopicMachines:    {Group: "vitistack.io", Name: "machines"},
-	state.TopicVMs:         {Group: "kubevirt.io", Name: "virtualmachines"},
-	state.TopicClusters:    {Group: "vitistack.io", Name: "kubernetesclusters"},
+var topicResources = map[inventory.Topic]apiserver.Resource{
+	inventory.TopicNetworks:    {Group: "vitistack.io", Name: "networknamespaces"},
+	inventory.TopicAddresses:   {Group: "vitistack.io", Name: "networkconfigurations"},
+	inventory.TopicAllocations: {Group: "vitistack.io", Name: "ipallocations"},
+	inventory.TopicMachines:    {Group: "vitistack.io", Name: "machines"},
+	inventory.TopicVMs:         {Group: "kubevirt.io", Name: "virtualmachines"},
+	inventory.TopicClusters:    {Group: "vitistack.io", Name: "kubernetesclusters"},
 }
 
 // manifestResources are what manifests are read from.
 var manifestResources = []apiserver.Resource{{Name: "configmaps"}}
 
 // resourcesIn returns what rights on these topics are called.
-func resourcesIn(topics ...state.Topic) []apiserver.Resource {
+func resourcesIn(topics ...inventory.Topic) []apiserver.Resource {
 	all := make([]apiserver.Resource, len(topics))
 	for i, topic := range topics {
 		all[i] = topicResources[topic]
@@ -110,7 +110,7 @@ func resourcesIn(topics ...state.Topic) []apiserver.Resource {
 }
 
 // historyResources are what the history tells about.
-var historyResources = resourcesIn(state.TopicNetworks, state.TopicAddresses, state.TopicAllocations, state.TopicMachines, state.TopicClusters)
+var historyResources = resourcesIn(inventory.TopicNetworks, inventory.TopicAddresses, inventory.TopicAllocations, inventory.TopicMachines, inventory.TopicClusters)
 
 // mostAsked bounds the namespaces that the Kubernetes API is asked about for one request.
 const mostAsked = 10

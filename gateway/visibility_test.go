@@ -15,10 +15,10 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 
-	"github.com/vitistack/stack/gateway/apiserver"
-	"github.com/vitistack/stack/gateway/fakeapi"
-	"github.com/vitistack/stack/gateway/history"
-	"github.com/vitistack/stack/gateway/openapi"
+	"github.com/vitistack/stack/gateway/internal/apiserver"
+	"github.com/vitistack/stack/gateway/internal/history"
+	"github.com/vitistack/stack/gateway/internal/openapi"
+	"github.com/vitistack/stack/tests/fakeapi"
 )
 
 func TestVisibility(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/vitistack/stack/gateway/webhook"
+	"github.com/vitistack/stack/events/standardwebhooks"
 	"github.com/vitistack/stack/tests/stand/engine"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
@@ -61,7 +61,7 @@ spec: {datacenterIdentifier: no-west-az1, networkProvisioning: {provider: corp-i
 // answer sends what an IPAM says to the gateway, signed as Standard Webhooks are.
 func answer(t *testing.T, e *engine.Engine, key, data string) (int, string) {
 	t.Helper()
-	secret, err := webhook.ParseSecret(key)
+	secret, err := standardwebhooks.ParseSecret(key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,9 +72,9 @@ func answer(t *testing.T, e *engine.Engine, key, data string) (int, string) {
 		t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/cloudevents+json")
-	req.Header.Set(webhook.HeaderID, id)
-	req.Header.Set(webhook.HeaderTimestamp, fmt.Sprint(now.Unix()))
-	req.Header.Set(webhook.HeaderSignature, secret.Sign(id, now, []byte(body)))
+	req.Header.Set(standardwebhooks.HeaderID, id)
+	req.Header.Set(standardwebhooks.HeaderTimestamp, fmt.Sprint(now.Unix()))
+	req.Header.Set(standardwebhooks.HeaderSignature, secret.Sign(id, now, []byte(body)))
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)

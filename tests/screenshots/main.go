@@ -30,7 +30,7 @@ var shots = []shot{
 
 func main() {
 	url := flag.String("url", "http://127.0.0.1:9991", "`address` of the gateway")
-	folder := flag.String("to", "gateway/page/docs", "`folder` to write to")
+	folder := flag.String("to", "gateway/internal/page/docs", "`folder` to write to")
 	width := flag.Int64("width", 1360, "width of the window in `pixels`")
 	flag.Func("view", "`name=hash`: take this view instead, for example hosts=#/hosts (repeatable)", addView())
 	flag.Parse()

@@ -1,0 +1,178 @@
+package announce
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/gateway/internal/inventory"
+)
+
+func machineItem(phase string) *inventory.Item {
+	return &inventory.Item{
+		ID: "u", Phase: phase, Created: time.Unix(0, 0).UTC(),
+		Object: &inventory.Object{ResourceVersion: "7", Labels: map[string]string{"a": "b"}, Facts: &inventory.Machine{Phase: phase, Cluster: "shop", Addresses: []string{"10.0.0.5"}}},
+	}
+}
+
+func clusterItem(phase, spec string) *inventory.Item {
+	return &inventory.Item{ID: "u", Phase: phase, Object: &inventory.Object{ResourceVersion: "7", Spec: json.RawMessage(spec), Facts: &inventory.Cluster{}}}
+}
+
+func addressItem(interfaces ...inventory.Interface) *inventory.Item {
+	return &inventory.Item{ID: "u", Object: &inventory.Object{ResourceVersion: "7", Facts: &inventory.Address{Network: "net", Interfaces: interfaces}}}
+}
+
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	object := events.Object{UID: "u", Namespace: "team-a", Name: "n"}
+	complete := inventory.Interface{Name: "eth0", MAC: "02:00", Addresses: []string{"10.0.0.5"}, Ready: true}
+	created := happening{events.TypeMachineCreated, "created", events.MachineCreated{
+		Object: object, Cluster: "shop", IPAddresses: []string{"10.0.0.5"}, CreatedAt: time.Unix(0, 0).UTC(),
+	}}
+	cases := map[string]struct {
+		reason  string
+		kind    inventory.Kind
+		now     *inventory.Item
+		known   string
+		old     bool
+		changed bool
+		forget  bool
+		want    []happening
+	}{
+		"Unknown":          {reason: "nothing is there and nothing was", kind: inventory.KindMachine},
+		"MachineWaits":     {reason: "a machine that does not run yet is only recorded", kind: inventory.KindMachine, now: machineItem("Pending"), changed: true},
+		"MachineRuns":      {reason: "its first run is told", kind: inventory.KindMachine, now: machineItem("Running"), known: `{"created":false}`, changed: true, want: []happening{created}},
+		"MachineFound":     {reason: "one that was made while nobody watched is told", kind: inventory.KindMachine, now: machineItem("Running"), changed: true, want: []happening{created}},
+		"MachineOld":       {reason: "one that is older than the history is no news", kind: inventory.KindMachine, now: machineItem("Running"), old: true, changed: true},
+		"MachineOldRuns":   {reason: "but if it had not run yet, its run is", kind: inventory.KindMachine, now: machineItem("Running"), old: true, known: `{"created":false}`, changed: true, want: []happening{created}},
+		"MachineSame":      {reason: "the second look changes nothing", kind: inventory.KindMachine, now: machineItem("Running"), known: `{"created":true,"cluster":"shop","labels":{"a":"b"}}`},
+		"MachineRestarts":  {reason: "a second run is not told", kind: inventory.KindMachine, now: machineItem("Running"), known: `{"created":true,"cluster":"shop"}`, changed: true},
+		"MachineGone":      {reason: "its end is told with what was known", kind: inventory.KindMachine, known: `{"created":true,"cluster":"shop","labels":{"a":"b"}}`, changed: true, forget: true, want: []happening{{events.TypeMachineDeleted, "deleted", events.MachineDeleted{Object: object, Cluster: "shop", Labels: map[string]string{"a": "b"}}}}},
+		"MachineNeverRan":  {reason: "what never ran does not end", kind: inventory.KindMachine, known: `{"created":false}`, changed: true, forget: true},
+		"ClusterNew":       {reason: "a new cluster is told whole", kind: inventory.KindCluster, now: clusterItem("Pending", `{"v":1}`), changed: true, want: []happening{{events.TypeClusterUpdated, "updated.7", events.ClusterUpdated{Object: object, Changes: []events.Change{{Path: "/phase", To: "Pending"}, {Path: "/spec", To: map[string]any{"v": json.Number("1")}}}}}}},
+		"ClusterScaled":    {reason: "a change is told by its innermost field", kind: inventory.KindCluster, now: clusterItem("Running", `{"workers":[{"replicas":3}]}`), known: `{"phase":"Running","spec":{"workers":[{"replicas":2}]}}`, changed: true, want: []happening{{events.TypeClusterUpdated, "updated.7", events.ClusterUpdated{Object: object, Changes: []events.Change{{Path: "/spec/workers/0/replicas", From: json.Number("2"), To: json.Number("3")}}}}}},
+		"ClusterSame":      {reason: "another order of fields is no change", kind: inventory.KindCluster, now: clusterItem("Running", `{"a":1,"b":2}`), known: `{"spec":{"b":2,"a":1},"phase":"Running"}`},
+		"ClusterOld":       {reason: "one that is older than the history is no news", kind: inventory.KindCluster, now: clusterItem("Running", `{}`), old: true, changed: true},
+		"ClusterGone":      {reason: "its end is told", kind: inventory.KindCluster, known: `{"phase":"Deleting","spec":{}}`, changed: true, forget: true, want: []happening{{events.TypeClusterUpdated, "deleted", events.ClusterUpdated{Object: object, Changes: []events.Change{{Path: "/phase", From: "Deleting"}, {Path: "/spec", From: map[string]any{}}}}}}},
+		"AddressWaits":     {reason: "an interface without an address is not configured", kind: inventory.KindAddress, now: addressItem(complete, inventory.Interface{Name: "eth1"}), changed: true},
+		"AddressComplete":  {reason: "the last address makes it configured", kind: inventory.KindAddress, now: addressItem(complete), known: `{"interfaces":null}`, changed: true, want: []happening{{events.TypeNetworkConfigured, "configured.7", events.NetworkConfigured{Object: object, NetworkNamespace: "net", Interfaces: []events.NetworkInterface{{Name: "eth0", MACAddress: "02:00", Addresses: []string{"10.0.0.5"}}}}}}},
+		"AddressSame":      {reason: "it is told once", kind: inventory.KindAddress, now: addressItem(complete), known: `{"interfaces":[{"name":"eth0","macAddress":"02:00","addresses":["10.0.0.5"]}]}`},
+		"AddressForAWhile": {reason: "losing an address is not yet another configuration", kind: inventory.KindAddress, now: addressItem(inventory.Interface{Name: "eth0"}), known: `{"interfaces":[{"name":"eth0","macAddress":"02:00","addresses":["10.0.0.5"]}]}`},
+		"AddressGone":      {reason: "it is forgotten", kind: inventory.KindAddress, known: `{"interfaces":null}`, changed: true, forget: true},
+		"OtherKinds":       {reason: "are not told of", kind: inventory.KindNetwork, now: machineItem("Running")},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := observed{id: "u", now: tc.now, old: tc.old, namespace: "team-a", name: "n"}
+			if tc.known != "" {
+				o.known = json.RawMessage(tc.known)
+			}
+			v, err := decide(tc.kind, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if v.changed != tc.changed || (v.changed && (v.document == nil) != tc.forget) {
+				t.Errorf("%s: changed %v, document %v", tc.reason, v.changed, v.document)
+			}
+			if diff := cmp.Diff(tc.want, v.events, cmp.AllowUnexported(happening{})); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+			if v.document == nil || !v.changed {
+				return
+			}
+			document, err := json.Marshal(v.document)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.known = document
+			if again, err := decide(tc.kind, o); err != nil || again.changed {
+				t.Errorf("%s: a second look finds a change again: %+v %v", tc.reason, again, err)
+			}
+		})
+	}
+}
+
+func TestDecideOperator(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason, known, now string
+		changed            bool
+		events             int
+	}{
+		"First":     {reason: "being well is no news", now: "healthy", changed: true},
+		"FirstSick": {reason: "being sick is", now: "unreachable", changed: true, events: 1},
+		"Same":      {reason: "no change", known: "degraded", now: "degraded"},
+		"Worse":     {reason: "a change for the worse", known: "healthy", now: "degraded", changed: true, events: 1},
+		"Better":    {reason: "a change for the better", known: "degraded", now: "healthy", changed: true, events: 1},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var known json.RawMessage
+			if tc.known != "" {
+				known = json.RawMessage(`{"status":"` + tc.known + `"}`)
+			}
+			v, err := decideOperator(&inventory.Item{ID: "kea", Status: tc.now}, known, time.UnixMilli(5))
+			if err != nil || v.changed != tc.changed || len(v.events) != tc.events {
+				t.Fatalf("%s: %+v %v", tc.reason, v, err)
+			}
+			if tc.events == 1 && (v.events[0].mark != tc.now+".5" || v.events[0].data.(events.OperatorStatus).Previous != tc.known) {
+				t.Errorf("%s: %+v", tc.reason, v.events[0])
+			}
+		})
+	}
+}
+
+func TestDifference(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason, from, to string
+		want             []events.Change
+	}{
+		"Equal":   {reason: "nothing", from: `{"a":[1,null,{"b":true}]}`, to: `{"a":[1,null,{"b":true}]}`, want: []events.Change{}},
+		"Type":    {reason: "another type is another value", from: `{"a":1}`, to: `{"a":"1"}`, want: []events.Change{{Path: "/a", From: json.Number("1"), To: "1"}}},
+		"Null":    {reason: "null is a value", from: `{"a":null}`, to: `{"a":1}`, want: []events.Change{{Path: "/a", To: json.Number("1")}}},
+		"Longer":  {reason: "a list that grows", from: `{"a":[1]}`, to: `{"a":[1,2]}`, want: []events.Change{{Path: "/a/1", To: json.Number("2")}}},
+		"Shorter": {reason: "a list that shrinks", from: `{"a":[1,2]}`, to: `{"a":[1]}`, want: []events.Change{{Path: "/a/1", From: json.Number("2")}}},
+		"Escapes": {reason: "names with a slash or a tilde", from: `{"a/b~c":1}`, to: `{"a/b~c":2}`, want: []events.Change{{Path: "/a~1b~0c", From: json.Number("1"), To: json.Number("2")}}},
+		"Sorted":  {reason: "paths are in order", from: `{"c":1,"a":1}`, to: `{"b":1}`, want: []events.Change{{Path: "/a", From: json.Number("1")}, {Path: "/b", To: json.Number("1")}, {Path: "/c", From: json.Number("1")}}},
+		"Large":   {reason: "large numbers stay exact", from: `{"a":9007199254740993}`, to: `{"a":9007199254740992}`, want: []events.Change{{Path: "/a", From: json.Number("9007199254740993"), To: json.Number("9007199254740992")}}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := difference(json.RawMessage(tc.from), json.RawMessage(tc.to))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+func FuzzDifference(f *testing.F) {
+	f.Add(`{"a":1}`, `{"a":[1]}`)
+	f.Add(`{"a":{"b":[]}}`, `{"a":{"b":{}}}`)
+	f.Add(`null`, `{}`)
+	f.Fuzz(func(t *testing.T, from, to string) {
+		changes, err := difference(json.RawMessage(from), json.RawMessage(to))
+		if err != nil {
+			return
+		}
+		same, err := difference(json.RawMessage(from), json.RawMessage(from))
+		if err != nil || len(same) != 0 {
+			t.Errorf("%s differs from itself: %v %v", from, same, err)
+		}
+		back, err := difference(json.RawMessage(to), json.RawMessage(from))
+		if err != nil || len(back) != len(changes) {
+			t.Errorf("%s and %s differ by %d fields one way and %d the other", from, to, len(changes), len(back))
+		}
+	})
+}

@@ -1,0 +1,152 @@
+package announce
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/gateway/internal/history"
+)
+
+// Recorded is an event as the history keeps it. cause is the identifier of the
+// event whose delivery led to it, or empty.
+func Recorded(e event.Event, namespace, cause string) history.Event {
+	var about struct {
+		UID     string `json:"uid"`
+		Name    string `json:"name"`
+		Cluster string `json:"cluster"`
+	}
+	// Data that is no such object is about nothing in particular.
+	_ = json.Unmarshal(e.Data(), &about)
+	h := history.Event{
+		ID: e.ID(), Source: e.Source(), Type: e.Type(), Subject: e.Subject(), Time: e.Time(),
+		Object: history.Object{Kind: extension(e, "kind"), Namespace: namespace, Name: extension(e, "name")},
+		UID:    about.UID, Cluster: about.Cluster, Cause: cause, Data: Data(e),
+	}
+	if h.Name == "" {
+		h.Name = about.Name
+	}
+	if h.Kind == "KubernetesCluster" {
+		h.Cluster = h.Name
+	}
+	return h
+}
+
+// Data is an event's data as JSON.
+func Data(e event.Event) json.RawMessage {
+	if len(e.Data()) == 0 {
+		return json.RawMessage("null")
+	}
+	if json.Valid(e.Data()) {
+		return e.Data()
+	}
+	quoted, err := json.Marshal(string(e.Data()))
+	if err != nil {
+		return json.RawMessage("null")
+	}
+	return quoted
+}
+
+// Rebuild is an event of the history as it was.
+func Rebuild(h history.Event) event.Event {
+	e := event.New()
+	e.SetID(h.ID)
+	e.SetSource(h.Source)
+	e.SetType(h.Type)
+	e.SetSubject(h.Subject)
+	e.SetTime(h.Time)
+	if h.Source == Source {
+		e.SetDataSchema(schemaOf(h.Type))
+		if h.UID != "" {
+			e.SetExtension("apiversion", apiVersion)
+		}
+	}
+	for name, value := range map[string]string{"kind": h.Kind, "namespace": h.Namespace, "name": h.Name, "partitionkey": h.UID} {
+		if value != "" {
+			e.SetExtension(name, value)
+		}
+	}
+	if string(h.Data) != "null" {
+		// Data from the history is JSON, which can always be set.
+		_ = e.SetData(event.ApplicationJSON, h.Data)
+	}
+	return e
+}
+
+// apiVersion is the one of the kinds that are announced.
+const apiVersion = "vitistack.io/v1alpha1"
+
+func schemaOf(eventType string) string { return "https://vitistack.io/schemas/" + eventType + ".json" }
+
+func extension(e event.Event, name string) string {
+	s, _ := e.Extensions()[name].(string)
+	return s
+}
+
+// record writes a verdict, and tells the events in it that are new.
+func (a *Announcer) record(ctx context.Context, s subject, known history.Known, v verdict, cause string) ([]event.Event, error) {
+	known.Object = history.Object{Kind: string(s.kind), Namespace: s.namespace, Name: s.name}
+	r := history.Record{Known: &known, Forget: v.document == nil}
+	if r.Forget && known.Version == 0 {
+		return nil, nil
+	}
+	var err error
+	if !r.Forget {
+		if known.Document, err = json.Marshal(v.document); err != nil {
+			return nil, fmt.Errorf("encode what is known of %s: %w", s.name, err)
+		}
+	}
+	made := make([]event.Event, 0, len(v.events))
+	for _, h := range v.events {
+		e, err := a.event(s, h)
+		if err != nil {
+			return nil, err
+		}
+		made = append(made, e)
+		r.Events = append(r.Events, Recorded(e, s.namespace, cause))
+		r.Deliveries = append(r.Deliveries, a.Deliveries(e, s.namespace, cause != "")...)
+	}
+	write := a.History.Write
+	if len(made) == 0 && cause == "" {
+		write = a.History.WriteLater
+	}
+	written, err := write(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	var told []event.Event
+	for _, e := range made {
+		for _, w := range written.Events {
+			if w.ID == e.ID() {
+				a.Tell(e, s.namespace)
+				told = append(told, e)
+			}
+		}
+	}
+	return told, nil
+}
+
+// event gives a happening its identity.
+func (a *Announcer) event(s subject, h happening) (event.Event, error) {
+	e := event.New()
+	e.SetID(s.id + "." + h.mark)
+	e.SetSource(Source)
+	e.SetType(h.eventType)
+	e.SetTime(time.Now().UTC().Truncate(time.Microsecond))
+	e.SetDataSchema(schemaOf(h.eventType))
+	if s.kind == KindOperator {
+		e.SetSubject(s.id)
+		e.SetExtension("partitionkey", s.id)
+	} else {
+		ref := events.Ref{APIVersion: apiVersion, Kind: string(s.kind), Namespace: s.namespace, Name: s.name}
+		ref.Set(&e, s.id)
+	}
+	if err := e.SetData(event.ApplicationJSON, h.data); err != nil {
+		return e, fmt.Errorf("encode event %s: %w", e.ID(), err)
+	}
+	return e, nil
+}

@@ -1,0 +1,200 @@
+// Package history keeps what has happened in a database: the events, what was
+// last known of each object, what webhooks have still to be told, and what could
+// not be delivered.
+package history
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/vitistack/stack/gateway/internal/config"
+)
+
+// ErrNotReady is that the database has not been reached yet, or its schema is not
+// yet in place.
+var ErrNotReady = errors.New("the database is not ready")
+
+// ErrConflict is that somebody else has recorded something newer of an object.
+var ErrConflict = errors.New("the object has been recorded by somebody else")
+
+// Store is the database. Its methods may be called by many at once.
+type Store struct {
+	dialect dialect
+	db      *sql.DB
+	log     *slog.Logger
+	// insertEvent and insertKnown are statements as the dialect has them.
+	insertEvent, insertKnown string
+	// kept are the statements that stay prepared, by their text.
+	kept map[string]*sql.Stmt
+
+	batchSize     int
+	flushInterval time.Duration
+	retention     time.Duration
+
+	ready    atomic.Bool
+	migrated chan struct{}
+	baseline atomic.Int64
+	outbox   chan struct{}
+
+	mu       sync.Mutex
+	closed   bool
+	pending  []*request
+	arrived  chan struct{}
+	fallback error
+}
+
+// Open prepares the database of a URL. It does not wait for the database: Run
+// does. An unknown kind of URL is an error.
+func Open(c *config.Database, log *slog.Logger) (*Store, error) {
+	d, dsn, err := parseURL(c.URL, c.StateDir)
+	if err != nil {
+		return nil, fmt.Errorf("read DATABASE_URL: %w", err)
+	}
+	db, err := sql.Open(d.driver, dsn)
+	if err != nil {
+		return nil, fmt.Errorf("read DATABASE_URL: %w", hide(err, c.URL))
+	}
+	d.pool(db, c)
+	return &Store{
+		dialect: d, db: db, log: log,
+		insertEvent: d.insertNew("events", "id, source, type, subject, time, kind, namespace, name, uid, cluster, cause, data", 12),
+		insertKnown: d.insertNew("known", "id, kind, namespace, name, version, document", 6),
+		batchSize:   c.BatchSize, flushInterval: c.FlushInterval, retention: c.Retention,
+		migrated: make(chan struct{}), outbox: make(chan struct{}, 1), arrived: make(chan struct{}, 1),
+	}, nil
+}
+
+// Mode names the kind of database.
+func (s *Store) Mode() string { return s.dialect.name }
+
+// Migrated is closed when the schema is in place.
+func (s *Store) Migrated() <-chan struct{} { return s.migrated }
+
+// Baseline is when the history began. What was there before is not news.
+func (s *Store) Baseline() time.Time { return time.UnixMicro(s.baseline.Load()).UTC() }
+
+// Ping tells whether the database answers.
+func (s *Store) Ping(ctx context.Context) error {
+	if !s.ready.Load() {
+		return s.whyNotReady()
+	}
+	if err := s.db.PingContext(ctx); err != nil {
+		return fmt.Errorf("reach the database: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) whyNotReady() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fallback != nil {
+		return fmt.Errorf("%w: %w", ErrNotReady, s.fallback)
+	}
+	return ErrNotReady
+}
+
+// Stats are the connections to the database.
+func (s *Store) Stats() sql.DBStats { return s.db.Stats() }
+
+// reconnectDelay is between two tries to reach the database at the start.
+const reconnectDelay = 2 * time.Second
+
+// Run puts the schema in place, however long the database takes to be there, and
+// writes what is recorded until ctx ends. Then it writes what is still waiting,
+// and closes the database.
+func (s *Store) Run(ctx context.Context) {
+	defer func() { _ = s.db.Close() }()
+	for {
+		err := s.prepare(ctx)
+		if err == nil {
+			break
+		}
+		s.mu.Lock()
+		news := s.fallback == nil || s.fallback.Error() != err.Error()
+		s.fallback = err
+		s.mu.Unlock()
+		if news && ctx.Err() == nil {
+			s.log.Warn("Cannot use the database, trying again", "mode", s.dialect.name, "error", err.Error())
+		}
+		select {
+		case <-ctx.Done():
+			s.shut(ErrNotReady)
+			return
+		case <-time.After(reconnectDelay):
+		}
+	}
+	s.ready.Store(true)
+	close(s.migrated)
+	s.log.Info("Database is ready", "mode", s.dialect.name)
+	var running sync.WaitGroup
+	running.Go(func() { s.expire(ctx) })
+	s.write(ctx)
+	running.Wait()
+}
+
+// prepare migrates the schema, reads the baseline and prepares what is often asked.
+func (s *Store) prepare(ctx context.Context) error {
+	if err := s.migrate(ctx); err != nil {
+		return err
+	}
+	now := time.Now().UnixMicro()
+	if _, err := s.exec(ctx, nil, s.dialect.insertNew("marks", "name, time", 2), "baseline", now); err != nil {
+		return fmt.Errorf("write the baseline: %w", err)
+	}
+	var baseline int64
+	row := s.queryRow(ctx, "SELECT time FROM marks WHERE name = ?", "baseline")
+	if err := row.Scan(&baseline); err != nil {
+		return fmt.Errorf("read the baseline: %w", err)
+	}
+	s.baseline.Store(baseline)
+	return s.keep(ctx)
+}
+
+// Old events are first removed some time after the start, so that deleting many
+// does not delay the first requests, and then once in each period.
+const (
+	firstExpiry  = time.Minute
+	expiryPeriod = time.Hour
+)
+
+// expire removes what is older than the retention, until ctx ends.
+func (s *Store) expire(ctx context.Context) {
+	timer := time.NewTimer(firstExpiry)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		if err := s.Expire(ctx, time.Now().Add(-s.retention)); err != nil && ctx.Err() == nil {
+			s.log.Warn("Cannot remove old events", "error", err.Error())
+		}
+		timer.Reset(expiryPeriod)
+	}
+}
+
+// Expire removes the events, dead letters and undelivered webhooks of before a
+// time.
+func (s *Store) Expire(ctx context.Context, before time.Time) error {
+	if !s.ready.Load() {
+		return ErrNotReady
+	}
+	at := before.UnixMicro()
+	for _, statement := range []string{
+		"DELETE FROM events WHERE time < ?",
+		"DELETE FROM dead_letters WHERE time < ?",
+		"DELETE FROM deliveries WHERE created < ?",
+	} {
+		if _, err := s.exec(ctx, nil, statement, at); err != nil {
+			return fmt.Errorf("remove old events: %w", err)
+		}
+	}
+	return nil
+}

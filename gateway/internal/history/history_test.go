@@ -1,0 +1,340 @@
+package history
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/vitistack/stack/gateway/internal/config"
+	"github.com/vitistack/stack/tests/stand/servers"
+)
+
+func TestEventsAreKeptOnce(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, url string) {
+		s, stop := open(t, url)
+		e := anEvent("e1")
+		if w := write(t, s, Record{Events: []Event{e}}); len(w.Events) != 1 {
+			t.Errorf("the first write kept %d events", len(w.Events))
+		}
+		again := e
+		again.Type = "another"
+		if w := write(t, s, Record{Events: []Event{again}}); len(w.Events) != 0 {
+			t.Error("a duplicate was kept")
+		}
+		got, err := s.Events(t.Context(), Query{Limit: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]Event{e}, got, cmpopts.IgnoreFields(Event{}, "Sequence")); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+		if caused, err := s.CausedBy(t.Context(), "raw-1"); err != nil || len(caused) != 1 {
+			t.Errorf("caused by raw-1: %v %v", caused, err)
+		}
+		if url == MemoryURL {
+			return
+		}
+		baseline := s.Baseline()
+		stop()
+		if _, err := s.Write(t.Context(), Record{Events: []Event{e}}); !errors.Is(err, ErrNotReady) {
+			t.Errorf("a write after the end: %v", err)
+		}
+		s, _ = open(t, url)
+		if has, err := s.Has(t.Context(), "e1", "/gateway"); !has || err != nil {
+			t.Errorf("the event has not outlived the process: %v %v", has, err)
+		}
+		if !s.Baseline().Equal(baseline) {
+			t.Errorf("the history began at %s and now at %s", baseline, s.Baseline())
+		}
+	})
+}
+
+// TestTimesThatNoJSONHas reads an event back that is of the year 10000, or of before
+// the year 0.
+func TestTimesThatNoJSONHas(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, url string) {
+		s, _ := open(t, url)
+		for id, year := range map[string]int{"late": 10_000, "early": -1} {
+			e := anEvent(id)
+			e.Time = time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)
+			write(t, s, Record{Events: []Event{e}})
+		}
+		got, err := s.Events(t.Context(), Query{Limit: 10})
+		if err != nil || len(got) != 2 {
+			t.Fatalf("%d events: %v", len(got), err)
+		}
+		if _, err := json.Marshal(got); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestQueries(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, url string) {
+		s, _ := open(t, url)
+		var all []Event
+		for i := range 5 {
+			e := anEvent(fmt.Sprintf("e%d", i))
+			e.Time = noon.Add(time.Duration(i) * time.Minute)
+			e.Name = fmt.Sprintf("m%d", i)
+			if i >= 3 {
+				e.Type, e.Namespace, e.Cluster = "io.vitistack.network.failed", "team-b", ""
+			}
+			all = append(all, e)
+		}
+		write(t, s, Record{Events: all})
+		newest, err := s.Events(t.Context(), Query{Limit: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cases := map[string]struct {
+			reason string
+			query  Query
+			want   []string
+		}{
+			"All":       {reason: "the newest come first", query: Query{}, want: []string{"e4", "e3", "e2", "e1", "e0"}},
+			"Limit":     {reason: "no more than asked for", query: Query{Limit: 2}, want: []string{"e4", "e3"}},
+			"Before":    {reason: "the next page", query: Query{Before: newest[0].Sequence}, want: []string{"e3", "e2", "e1", "e0"}},
+			"Type":      {reason: "an exact type", query: Query{Types: []string{"infrastructure.machine.created"}}, want: []string{"e2", "e1", "e0"}},
+			"Prefix":    {reason: "a type's beginning", query: Query{Types: []string{"io.vitistack.*", "none"}}, want: []string{"e4", "e3"}},
+			"Wildcards": {reason: "what the database takes for wildcards is text", query: Query{Types: []string{"io%*", "io_vitistack*"}}},
+			"Object":    {reason: "one object", query: Query{Namespace: "team-a", Name: "m1"}, want: []string{"e1"}},
+			"Cluster":   {reason: "what belongs to a cluster", query: Query{Cluster: "shop", Namespace: "team-a"}, want: []string{"e2", "e1", "e0"}},
+			"Time":      {reason: "since is included and until is not", query: Query{Since: noon.Add(time.Minute), Until: noon.Add(3 * time.Minute)}, want: []string{"e2", "e1"}},
+			"Visible":   {reason: "the namespaces of a caller", query: Query{Namespaces: []string{"team-b", "team-c"}}, want: []string{"e4", "e3"}},
+			"Narrowed":  {reason: "along with everything else", query: Query{Types: []string{"io.*", "infrastructure.*"}, Namespaces: []string{"team-a"}, Name: "m2"}, want: []string{"e2"}},
+			"Hidden":    {reason: "what a caller asks for gives it nothing", query: Query{Namespace: "team-a", Namespaces: []string{"team-b"}}},
+			"Nothing":   {reason: "a caller of no namespace sees nothing", query: Query{Namespaces: []string{}}},
+			"Injection": {reason: "a value is a value", query: Query{Name: "' OR '1'='1"}},
+		}
+		for name, tc := range cases {
+			t.Run(name, func(t *testing.T) {
+				counted, err := s.Count(t.Context(), tc.query, 100)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if tc.query.Limit == 0 {
+					if tc.query.Before == 0 && counted != len(tc.want) {
+						t.Errorf("%s: counted %d", tc.reason, counted)
+					}
+					tc.query.Limit = 10
+				}
+				got, err := s.Events(t.Context(), tc.query)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var ids []string
+				for _, e := range got {
+					ids = append(ids, e.ID)
+				}
+				if diff := cmp.Diff(tc.want, ids); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+				}
+			})
+		}
+	})
+}
+
+// TestOneRecordsAnObject lets many record the same object at the same time. One
+// of them has to win each round, and the others have to learn of it.
+func TestOneRecordsAnObject(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, url string) {
+		s, _ := open(t, url)
+		for round := range 3 {
+			known, err := s.Known(t.Context(), "u1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if known.Version != int64(round) {
+				t.Fatalf("round %d finds version %d", round, known.Version)
+			}
+			known.Object = Object{Kind: "Machine", Namespace: "team-a", Name: "m1"}
+			known.Document = json.RawMessage(fmt.Sprintf(`{"round":%d}`, round))
+			var won, lost int
+			var mu sync.Mutex
+			var writers sync.WaitGroup
+			for i := range 8 {
+				writers.Go(func() {
+					w, err := s.Write(t.Context(), Record{Known: &known, Events: []Event{anEvent(fmt.Sprintf("r%d-%d", round, i))}})
+					mu.Lock()
+					defer mu.Unlock()
+					switch {
+					case err == nil && len(w.Events) == 1:
+						won++
+					case errors.Is(err, ErrConflict):
+						lost++
+					default:
+						t.Errorf("writer %d: %v", i, err)
+					}
+				})
+			}
+			writers.Wait()
+			if won != 1 || lost != 7 {
+				t.Errorf("round %d: %d have won and %d have lost", round, won, lost)
+			}
+		}
+		if n, err := s.Count(t.Context(), Query{}, 100); n != 3 || err != nil {
+			t.Errorf("%d events were kept for 3 rounds: %v", n, err)
+		}
+		known, err := s.KnownNamed(t.Context(), Object{Kind: "Machine", Namespace: "team-a", Name: "m1"})
+		if err != nil || len(known) != 1 || string(known[0].Document) != `{"round":2}` {
+			t.Fatalf("known: %v %v", known, err)
+		}
+		write(t, s, Record{Known: &known[0], Forget: true})
+		if _, err := s.Write(t.Context(), Record{Known: &known[0], Forget: true}); !errors.Is(err, ErrConflict) {
+			t.Errorf("forgetting what is forgotten: %v", err)
+		}
+	})
+}
+
+func TestRetention(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, url string) {
+		s, _ := open(t, url)
+		old, young := anEvent("old"), anEvent("young")
+		old.Time, young.Time = noon.Add(-time.Hour), noon
+		write(t, s, Record{Events: []Event{old, young}, DeadLetters: []DeadLetter{{ID: "old", Time: old.Time}}})
+		if err := s.Expire(t.Context(), noon); err != nil {
+			t.Fatal(err)
+		}
+		events, err := s.Events(t.Context(), Query{Limit: 10})
+		if err != nil || len(events) != 1 || events[0].ID != "young" {
+			t.Errorf("kept: %v %v", events, err)
+		}
+		if n, err := s.CountDeadLetters(t.Context()); n != 0 || err != nil {
+			t.Errorf("%d dead letters are left: %v", n, err)
+		}
+	})
+}
+
+func TestMigrationsGoBothWays(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, url string) {
+		s, _ := open(t, url)
+		if err := s.migrateDown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Events(t.Context(), Query{Limit: 1}); err == nil {
+			t.Error("the schema is still there")
+		}
+		if err := s.migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Events(t.Context(), Query{Limit: 1}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestNothingIsLostAtTheEnd ends the store while records wait for their batch.
+func TestNothingIsLostAtTheEnd(t *testing.T) {
+	t.Parallel()
+	url := "sqlite://" + filepath.Join(t.TempDir(), "h.db")
+	s, stop := open(t, url, func(c *config.Database) { c.FlushInterval = time.Hour })
+	const n = 30
+	var writers sync.WaitGroup
+	for i := range n {
+		writers.Go(func() {
+			if _, err := s.WriteLater(context.Background(), Record{Events: []Event{anEvent(fmt.Sprint(i))}}); err != nil {
+				t.Errorf("write %d: %v", i, err)
+			}
+		})
+	}
+	for {
+		s.mu.Lock()
+		waiting := len(s.pending)
+		s.mu.Unlock()
+		if waiting == n {
+			break
+		}
+	}
+	stop()
+	writers.Wait()
+	s, _ = open(t, url)
+	if got, err := s.Count(t.Context(), Query{}, 100); got != n || err != nil {
+		t.Errorf("%d of %d were written: %v", got, n, err)
+	}
+}
+
+// TestOneBadRecordHarmsNobody writes a record that the database refuses along with
+// others.
+func TestOneBadRecordHarmsNobody(t *testing.T) {
+	t.Parallel()
+	s, _ := open(t, servers.Postgres(t), func(c *config.Database) { c.FlushInterval = time.Hour })
+	bad := anEvent("bad")
+	bad.Subject = "\x00"
+	errs := make(chan error, 2)
+	go func() { _, err := s.WriteLater(t.Context(), Record{Events: []Event{bad}}); errs <- err }()
+	for waiting := 0; waiting == 0; {
+		s.mu.Lock()
+		waiting = len(s.pending)
+		s.mu.Unlock()
+	}
+	if _, err := s.Write(t.Context(), Record{Events: []Event{anEvent("good")}}); err != nil {
+		t.Errorf("the good record: %v", err)
+	}
+	if err := <-errs; err == nil {
+		t.Error("the bad record was written")
+	}
+}
+
+func TestDatabaseComesLater(t *testing.T) {
+	t.Parallel()
+	c := &config.Database{URL: "postgres://nobody@127.0.0.1:1/none?sslmode=disable&connect_timeout=1", BatchSize: 1, FlushInterval: time.Second, Retention: time.Hour}
+	s, err := Open(c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); s.Run(ctx) }()
+	if _, err := s.Write(t.Context(), Record{Events: []Event{anEvent("e")}}); !errors.Is(err, ErrNotReady) {
+		t.Errorf("a write without a database: %v", err)
+	}
+	if err := s.Ping(t.Context()); !errors.Is(err, ErrNotReady) {
+		t.Errorf("ping: %v", err)
+	}
+	cancel()
+	<-done
+}
+
+func TestURLs(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason, url, mode string
+	}{
+		"Postgres":  {reason: "a URL of PostgreSQL", url: "postgres://u:p@h/d", mode: "postgresql"},
+		"MySQL":     {reason: "a URL of MySQL", url: "mysql://u:p@h/d?tls=true", mode: "mysql"},
+		"SQLite":    {reason: "a file", url: "sqlite:///tmp/x.db", mode: "sqlite"},
+		"Default":   {reason: "nothing means a file", url: "", mode: "sqlite"},
+		"Unknown":   {reason: "other databases are refused", url: "mongodb://h/d"},
+		"NoName":    {reason: "a MySQL URL names its database", url: "mysql://u:p@h/"},
+		"Nonsense":  {reason: "no URL at all", url: "my database"},
+		"EmptyFile": {reason: "a file needs a name", url: "sqlite://"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, err := Open(&config.Database{URL: tc.url, StateDir: t.TempDir(), FlushInterval: time.Second}, slog.New(slog.DiscardHandler))
+			if (err == nil) != (tc.mode != "") {
+				t.Fatalf("%s: %v", tc.reason, err)
+			}
+			if err == nil && s.Mode() != tc.mode {
+				t.Errorf("%s: mode %s", tc.reason, s.Mode())
+			}
+		})
+	}
+}

@@ -1,0 +1,142 @@
+package inventory
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+)
+
+// FromKubernetes keeps of an object what the gateway needs. The object may be
+// dropped afterwards. A type that the gateway does not know is an error.
+func FromKubernetes(from any) (*Object, error) {
+	switch o := from.(type) {
+	case *v1alpha2.NetworkNamespace:
+		return fromNetwork(o)
+	case *v1alpha1.NetworkConfiguration:
+		return fromAddress(o)
+	case *v1alpha2.IPAllocation:
+		return fromAllocation(o)
+	case *v1alpha1.Machine:
+		return fromMachine(o)
+	case *v1alpha1.MachineProvider:
+		return fromProvider(o)
+	case *v1alpha1.KubernetesCluster:
+		return fromCluster(o)
+	case *v1alpha1.EtcdBackup:
+		return fromBackup(o)
+	case *corev1.Node:
+		return fromNode(o)
+	case *VirtualMachine:
+		return fromVM(o)
+	case *VirtualMachineInstance:
+		return fromInstance(o)
+	case *KnativeService:
+		return fromFunction(o)
+	case *corev1.ConfigMap:
+		return fromReport(o)
+	default:
+		return nil, fmt.Errorf("convert object: the gateway knows no %T", from)
+	}
+}
+
+// vitistack is the group that the stack's own kinds are in.
+const vitistack = "vitistack.io"
+
+// lastApplied holds a copy of the whole object, and with it whatever is secret.
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+// newObject fills in what all kinds have. spec and status may be nil.
+func newObject(kind Kind, apiVersion string, m *metav1.ObjectMeta, facts, spec, status any) (*Object, error) {
+	o := &Object{
+		Kind: kind, APIVersion: apiVersion,
+		Key: Key{Namespace: m.Namespace, Name: m.Name},
+		UID: string(m.UID), ResourceVersion: m.ResourceVersion, Generation: m.Generation,
+		Deleting: m.DeletionTimestamp != nil,
+		Created:  m.CreationTimestamp.UTC(),
+		Updated:  updated(m),
+		Labels:   m.Labels,
+		Facts:    facts,
+	}
+	if len(m.Annotations) > 0 {
+		o.Annotations = maps.Clone(m.Annotations)
+		delete(o.Annotations, lastApplied)
+	}
+	var err error
+	if o.Spec, err = document(spec); err != nil {
+		return nil, fmt.Errorf("convert %s %s/%s: %w", kind, m.Namespace, m.Name, err)
+	}
+	if o.Status, err = document(status); err != nil {
+		return nil, fmt.Errorf("convert %s %s/%s: %w", kind, m.Namespace, m.Name, err)
+	}
+	if o.Reconcile, err = reconcileOf(o, m); err != nil {
+		return nil, fmt.Errorf("convert %s %s/%s: %w", kind, m.Namespace, m.Name, err)
+	}
+	return o, nil
+}
+
+func document(v any) (json.RawMessage, error) {
+	if v == nil {
+		return json.RawMessage("{}"), nil
+	}
+	return json.Marshal(v)
+}
+
+// updated is the latest time at which a writer says that it wrote the object.
+func updated(m *metav1.ObjectMeta) time.Time {
+	latest := m.CreationTimestamp.Time
+	for _, f := range m.ManagedFields {
+		if f.Time != nil && f.Time.After(latest) {
+			latest = f.Time.Time
+		}
+	}
+	return latest.UTC()
+}
+
+// story reads the condition Ready.
+func story(conditions []metav1.Condition) Story {
+	c := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
+	if c == nil {
+		return Story{}
+	}
+	return Story{
+		Ready: c.Status == metav1.ConditionTrue, Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.UTC(),
+	}
+}
+
+// owner is the name of the owner of a kind, or empty.
+func owner(m *metav1.ObjectMeta, kind Kind) string {
+	for _, o := range m.OwnerReferences {
+		if o.Kind == string(kind) && strings.HasPrefix(o.APIVersion, vitistack) {
+			return o.Name
+		}
+	}
+	return ""
+}
+
+// firstOf returns the first value that is not empty.
+func firstOf(values ...string) string {
+	for _, v := range values {
+		if v != "" {
+			return v
+		}
+	}
+	return ""
+}
+
+func firstTime(times ...time.Time) time.Time {
+	for _, t := range times {
+		if !t.IsZero() {
+			return t
+		}
+	}
+	return time.Time{}
+}

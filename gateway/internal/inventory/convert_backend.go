@@ -1,0 +1,94 @@
+package inventory
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// controlPlaneLabel marks the nodes that keep virtual machines off.
+const controlPlaneLabel = "node-role.kubernetes.io/control-plane"
+
+// schedulableLabel is what KubeVirt puts on the nodes that it runs on. It is not
+// "true" where KubeVirt takes no machine there.
+const schedulableLabel = "kubevirt.io/schedulable"
+
+func fromNode(n *corev1.Node) (*Object, error) {
+	_, controlPlane := n.Labels[controlPlaneLabel]
+	schedulable, host := n.Labels[schedulableLabel]
+	capacity, free := n.Status.Capacity, n.Status.Allocatable
+	facts := &Node{
+		Host: host, ControlPlane: controlPlane,
+		Unschedulable: n.Spec.Unschedulable || schedulable != "true",
+		Version:       n.Status.NodeInfo.KubeletVersion,
+		MilliCPUs:     capacity.Cpu().MilliValue(), Memory: capacity.Memory().Value(),
+		MilliCPUsFree: free.Cpu().MilliValue(), MemoryFree: free.Memory().Value(),
+	}
+	told := Story{}
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			facts.Ready = c.Status == corev1.ConditionTrue
+			told = Story{Ready: facts.Ready, Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.UTC()}
+		}
+	}
+	o, err := newObject(KindNode, "v1", &n.ObjectMeta, facts, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	// A kubelet renews its status every few seconds, which is no news.
+	o.Updated = firstTime(told.Since, o.Created)
+	o.Annotations, o.Story = nil, told
+	return o, nil
+}
+
+// KnativeGroupVersion is where Knative Services are.
+var KnativeGroupVersion = schema.GroupVersion{Group: "serving.knative.dev", Version: "v1"}
+
+// KnativeService is the little of a Knative Service that tells its health.
+type KnativeService struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Status            KnativeServiceStatus `json:"status,omitempty"`
+}
+
+// KnativeServiceStatus has the conditions. Knative leaves out fields that the
+// API conventions require, so that only these are read.
+type KnativeServiceStatus struct {
+	URL        string             `json:"url,omitempty"`
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// DeepCopyObject copies the service.
+func (s *KnativeService) DeepCopyObject() runtime.Object {
+	out := *s
+	s.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	out.Status.Conditions = append([]metav1.Condition(nil), s.Status.Conditions...)
+	return &out
+}
+
+// KnativeServiceList is a list of KnativeServices.
+type KnativeServiceList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []KnativeService `json:"items"`
+}
+
+// DeepCopyObject copies the list.
+func (l *KnativeServiceList) DeepCopyObject() runtime.Object {
+	out := &KnativeServiceList{TypeMeta: l.TypeMeta, ListMeta: *l.ListMeta.DeepCopy()}
+	for i := range l.Items {
+		out.Items = append(out.Items, *l.Items[i].DeepCopyObject().(*KnativeService))
+	}
+	return out
+}
+
+func fromFunction(s *KnativeService) (*Object, error) {
+	told := story(s.Status.Conditions)
+	o, err := newObject(KindFunction, KnativeGroupVersion.String(), &s.ObjectMeta, &Function{Ready: told.Ready, URL: s.Status.URL}, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	o.Annotations, o.Story = nil, told
+	return o, nil
+}

@@ -1,0 +1,78 @@
+package inventory
+
+import "github.com/vitistack/stack/apis/v1alpha1"
+
+// What a cluster's network is where its spec says nothing.
+const (
+	defaultPodCIDR     = "10.244.0.0/16"
+	defaultServiceCIDR = "10.96.0.0/12"
+	defaultDNSName     = "cluster.local"
+)
+
+// nodeReady and nodeUnreachable are states of a cluster's node.
+const (
+	nodeReady       = "Ready"
+	nodeUnreachable = "Unreachable"
+)
+
+func fromCluster(c *v1alpha1.KubernetesCluster) (*Object, error) {
+	s, d := &c.Status, &c.Spec.Data
+	facts := &Cluster{
+		Phase:     firstOf(string(s.Phase), string(v1alpha1.ClusterPending)),
+		ClusterID: firstOf(d.ClusterID, c.Name), Provider: d.Provider,
+		Environment: d.Environment, Datacenter: d.Datacenter, Project: d.Project, Region: d.Region,
+		Workorder: d.Workorder, Zone: d.Zone, Workspace: d.Workspace,
+		Network:      c.Spec.NetworkNamespaceName,
+		Version:      firstOf(s.Version, string(c.Spec.Topology.Version)),
+		TalosVersion: s.TalosVersion,
+		Endpoint:     s.Endpoint, ControlPlane: s.ControlPlaneReady, Workers: s.WorkersReady,
+		PodCIDR: defaultPodCIDR, ServiceCIDR: defaultServiceCIDR, DNSName: defaultDNSName,
+	}
+	if n := c.Spec.Networking; n != nil {
+		facts.PodCIDR = firstOf(n.PodCIDR, facts.PodCIDR)
+		facts.ServiceCIDR = firstOf(n.ServiceCIDR, facts.ServiceCIDR)
+		facts.DNSName = firstOf(n.DNSDomain, facts.DNSName)
+	}
+	facts.countNodes(c)
+	o, err := newObject(KindCluster, v1alpha1.GroupVersion.String(), &c.ObjectMeta, facts, c.Spec, c.Status)
+	if err != nil {
+		return nil, err
+	}
+	o.Story = story(s.Conditions)
+	return o, nil
+}
+
+func fromBackup(b *v1alpha1.EtcdBackup) (*Object, error) {
+	o, err := newObject(KindBackup, v1alpha1.GroupVersion.String(), &b.ObjectMeta, &Backup{Phase: string(b.Status.Phase)}, b.Spec, b.Status)
+	if err != nil {
+		return nil, err
+	}
+	o.Story = story(b.Status.Conditions)
+	return o, nil
+}
+
+// countNodes counts the wanted nodes and those that are there. While a cluster
+// shrinks, it has more than it wants.
+func (f *Cluster) countNodes(c *v1alpha1.KubernetesCluster) {
+	f.Wanted = int(c.Spec.Topology.ControlPlane.Replicas)
+	ready := map[string]int32{}
+	for _, p := range c.Status.Pools {
+		ready[p.Name] = p.ReadyReplicas
+	}
+	for _, p := range c.Spec.Topology.Workers {
+		f.Wanted += int(p.Replicas)
+		f.Pools = append(f.Pools, Pool{Name: p.Name, Total: p.Replicas, Ready: ready[p.Name]})
+	}
+	for _, n := range c.Status.Nodes {
+		if n.Address != "" {
+			f.NodeAddresses = append(f.NodeAddresses, n.Address)
+		}
+		switch n.State {
+		case nodeReady:
+			f.Ready++
+		case nodeUnreachable:
+			f.Unreachable++
+		}
+	}
+	f.Total = max(f.Wanted, len(c.Status.Nodes))
+}

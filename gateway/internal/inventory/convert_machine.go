@@ -1,0 +1,153 @@
+package inventory
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+)
+
+// redacted stands where something secret was.
+const redacted = "(redacted)"
+
+func fromMachine(m *v1alpha1.Machine) (*Object, error) {
+	s := &m.Status
+	facts := &Machine{
+		Phase:     firstOf(string(s.Phase), string(v1alpha1.MachinePending)),
+		Provider:  s.Provider,
+		Template:  m.Spec.Template,
+		Host:      s.NodeName,
+		VM:        s.VMName,
+		Cluster:   firstOf(m.Labels[v1alpha1.LabelClusterName], owner(&m.ObjectMeta, KindCluster)),
+		Role:      m.Labels[v1alpha1.LabelClusterRole],
+		Pool:      m.Labels[v1alpha1.LabelWorkerGroup],
+		Power:     firstOf(string(m.Spec.PowerState), string(v1alpha1.PowerRunning)),
+		Network:   m.Spec.NetworkNamespaceName,
+		Addresses: s.IPAddresses,
+	}
+	if facts.Provider == "" && m.Spec.ProviderRef != nil {
+		facts.Provider = m.Spec.ProviderRef.Name
+	}
+	size := SizeOf(&m.Spec)
+	facts.CPUs, facts.Memory, facts.Volumes = size.CPUs, size.Memory, size.Volumes
+	facts.StorageReady = meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionStorageReady)
+	facts.VMFailed = meta.IsStatusConditionFalse(s.Conditions, v1alpha1.ConditionVirtualMachineReady)
+	spec := m.Spec
+	spec.CloudInit = redact(spec.CloudInit)
+	o, err := newObject(KindMachine, v1alpha1.GroupVersion.String(), &m.ObjectMeta, facts, spec, m.Status)
+	if err != nil {
+		return nil, err
+	}
+	o.Story = story(s.Conditions)
+	return o, nil
+}
+
+// redact hides user and network data, which may hold passwords and keys.
+func redact(c *v1alpha1.CloudInit) *v1alpha1.CloudInit {
+	if c == nil {
+		return nil
+	}
+	hidden := *c
+	if hidden.UserData != "" {
+		hidden.UserData = redacted
+	}
+	if hidden.NetworkData != "" {
+		hidden.NetworkData = redacted
+	}
+	return &hidden
+}
+
+// Size is what a machine has.
+type Size struct {
+	CPUs, Memory int64
+	Volumes      []Volume
+}
+
+const gibibyte = 1 << 30
+
+// Sizes are the templates that a Machine may name.
+var Sizes = map[string]Size{
+	"small":  {CPUs: 1, Memory: 2 * gibibyte, Volumes: []Volume{{rootDisk, 20 * gibibyte}}},
+	"medium": {CPUs: 2, Memory: 4 * gibibyte, Volumes: []Volume{{rootDisk, 40 * gibibyte}}},
+	"large":  {CPUs: 4, Memory: 8 * gibibyte, Volumes: []Volume{{rootDisk, 80 * gibibyte}}},
+}
+
+// SizeOf is a machine's template and what stands over it, field by field.
+func SizeOf(spec *v1alpha1.MachineSpec) Size {
+	size := Sizes[spec.Template]
+	if r := spec.Resources; r != nil {
+		if c := r.CPU; c != nil {
+			size.CPUs = int64(atLeast(c.Cores, int32(size.CPUs))) * int64(atLeast(c.Threads, 1)) * int64(atLeast(c.Sockets, 1))
+		}
+		if r.Memory != nil {
+			size.Memory = bytesOr(r.Memory.Size, size.Memory)
+		}
+	}
+	size.Volumes = slices.Clone(size.Volumes)
+	for _, d := range spec.Disks {
+		i := slices.IndexFunc(size.Volumes, func(v Volume) bool { return v.Name == d.Name })
+		if i < 0 {
+			i = len(size.Volumes)
+			size.Volumes = append(size.Volumes, Volume{Name: d.Name})
+		}
+		size.Volumes[i].Bytes = bytesOr(d.Size, size.Volumes[i].Bytes)
+	}
+	return size
+}
+
+// atLeast is a number where it is given, and otherwise the other one, or 1.
+func atLeast(n, otherwise int32) int32 {
+	if n > 0 {
+		return n
+	}
+	return max(otherwise, 1)
+}
+
+// rootDisk is the name of a template's disk.
+const rootDisk = "root"
+
+// bytesOr reads a size, or returns the other where there is none that can be read.
+func bytesOr(size v1alpha1.Size, otherwise int64) int64 {
+	q, err := resource.ParseQuantity(string(size))
+	if err != nil {
+		return otherwise
+	}
+	return q.Value()
+}
+
+func fromProvider(p *v1alpha1.MachineProvider) (*Object, error) {
+	s := &p.Status
+	facts := &Provider{
+		Phase:    firstOf(string(s.Phase), string(v1alpha1.ProviderPending)),
+		Type:     string(p.Spec.Type),
+		Local:    p.Spec.Type == v1alpha1.ProviderKubeVirt && p.Spec.CredentialsRef == nil,
+		Version:  s.Version,
+		Default:  p.Spec.Default,
+		Machines: s.MachineCount,
+	}
+	facts.Orphans = newOrphans(s.Orphans, orphanCondition(s.Conditions).Message)
+	if p.Spec.Endpoint != nil {
+		facts.Endpoint = p.Spec.Endpoint.URL
+	}
+	if c := s.Capacity; c != nil {
+		facts.CPUs, facts.Memory, facts.Free = c.CPU.Value(), c.Memory.Value(), c.MemoryAvailable.Value()
+	}
+	for _, n := range s.Nodes {
+		h := ProviderHost{Name: n.Name, Ready: n.Ready, CPUs: n.CPU.Value(), Memory: n.Memory.Value()}
+		if n.CPUUsed != nil {
+			h.Used.MilliCPUs = new(n.CPUUsed.MilliValue())
+		}
+		if n.MemoryUsed != nil {
+			h.Used.Memory = new(n.MemoryUsed.Value())
+		}
+		facts.Hosts = append(facts.Hosts, h)
+	}
+	o, err := newObject(KindProvider, v1alpha1.GroupVersion.String(), &p.ObjectMeta, facts, p.Spec, p.Status)
+	if err != nil {
+		return nil, err
+	}
+	o.Story = story(s.Conditions)
+	return o, nil
+}

@@ -1,0 +1,35 @@
+package inventory
+
+import (
+	"reflect"
+	"strings"
+)
+
+// listed are the structs that the lists' items are encoded from.
+var listed = map[Topic]reflect.Type{
+	TopicNetworks:    reflect.TypeFor[networkJSON](),
+	TopicAddresses:   reflect.TypeFor[addressJSON](),
+	TopicAllocations: reflect.TypeFor[allocationJSON](),
+	TopicMachines:    reflect.TypeFor[machineJSON](),
+	TopicProviders:   reflect.TypeFor[providerJSON](),
+	TopicHosts:       reflect.TypeFor[hostJSON](),
+	TopicVMs:         reflect.TypeFor[vmJSON](),
+	TopicClusters:    reflect.TypeFor[clusterListJSON](),
+	TopicOperators:   reflect.TypeFor[OperatorModel](),
+}
+
+// Fields are the fields of a list's items.
+func Fields(topic Topic) []string { return fieldsOf(listed[topic]) }
+
+func fieldsOf(t reflect.Type) []string {
+	var names []string
+	for f := range t.Fields() {
+		if f.Anonymous {
+			names = append(names, fieldsOf(f.Type)...)
+			continue
+		}
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	return names
+}

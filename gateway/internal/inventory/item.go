@@ -1,0 +1,191 @@
+package inventory
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+)
+
+// Topic is a collection of items: a list of the REST API and a topic of the
+// stream.
+type Topic string
+
+// The topics, in the order of the layers.
+const (
+	TopicNetworks    Topic = "networks"
+	TopicAddresses   Topic = "addresses"
+	TopicAllocations Topic = "allocations"
+	TopicMachines    Topic = "machines"
+	TopicProviders   Topic = "providers"
+	TopicHosts       Topic = "hosts"
+	TopicVMs         Topic = "vms"
+	TopicClusters    Topic = "clusters"
+	TopicOperators   Topic = "operators"
+)
+
+// Topics are all topics, in the order of the layers.
+var Topics = []Topic{
+	TopicNetworks, TopicAddresses, TopicAllocations, TopicMachines, TopicProviders,
+	TopicHosts, TopicVMs, TopicClusters, TopicOperators,
+}
+
+// Status of an item, as the resource model has it.
+const (
+	StatusPending = "pending"
+	StatusRunning = "running"
+	StatusFailed  = "failed"
+	StatusUnknown = "unknown"
+)
+
+// Status of a cluster.
+const (
+	StatusActive   = "active"
+	StatusInactive = "inactive"
+)
+
+// Item is one entry of a topic. It is never changed.
+type Item struct {
+	Topic     Topic
+	ID        string
+	Namespace string
+	Name      string
+	Status    string
+	Phase     string
+	Deleting  bool
+	Story     Story
+	Created   time.Time
+	Updated   time.Time
+	// Object is the one that the item tells of, or nil where it tells of none.
+	Object *Object
+	// JSON is the item as it is in the stream, and in its list unless List is set.
+	JSON []byte
+	// List is the item as it is in its list.
+	List []byte
+
+	facts attributed
+}
+
+// attributed is what the facts of a topic can be filtered and sorted by.
+type attributed interface {
+	// attribute returns the value of a name that Attributes lists for the topic.
+	attribute(name string) string
+}
+
+// Attributes are what items of a topic can be filtered and sorted by, beside the
+// attributes that all have.
+var Attributes = map[Topic][]string{
+	TopicNetworks:    {"provider", "allocation", "datacenter", "vlan"},
+	TopicAddresses:   {"network", "machine", "cluster"},
+	TopicAllocations: {"network", "holder", "address", "family", "method"},
+	TopicMachines:    {"cluster", "role", "pool", "provider", "operator", "template", "host", "address"},
+	TopicProviders:   {"type", "version"},
+	TopicHosts:       {"provider", "type"},
+	TopicVMs:         {"host", "machine", "cluster"},
+	TopicClusters:    {"type", "version", "environment", "datacenter", "project", "region", "workorder", "zone", "workspace", "network"},
+	TopicOperators:   {"version"},
+}
+
+// CommonAttributes are what items of every topic can be filtered and sorted by.
+var CommonAttributes = []string{"id", "name", "namespace", "status", "phase", "reason", "createdAt", "lastUpdated"}
+
+// Attribute is the value of an attribute, or empty. CompareAttribute orders them.
+func (i *Item) Attribute(name string) string {
+	switch name {
+	case "id":
+		return i.ID
+	case "name":
+		return i.Name
+	case "namespace":
+		return i.Namespace
+	case "status":
+		return i.Status
+	case "phase":
+		return i.Phase
+	case "reason":
+		return i.Story.Reason
+	case "createdAt":
+		return i.Created.Format(time.RFC3339)
+	case "lastUpdated":
+		return i.Updated.Format(time.RFC3339)
+	}
+	if i.facts == nil {
+		return ""
+	}
+	return i.facts.attribute(name)
+}
+
+// Mentions tells whether the item's name, namespace, identifier, or one of its
+// attributes contains text, which has to be in lower case.
+func (i *Item) Mentions(text string) bool {
+	if contains(i.Name, text) || contains(i.Namespace, text) || contains(i.ID, text) || contains(i.Phase, text) || contains(i.Story.Reason, text) {
+		return true
+	}
+	for _, name := range Attributes[i.Topic] {
+		if contains(i.facts.attribute(name), text) {
+			return true
+		}
+	}
+	return false
+}
+
+func contains(s, lower string) bool {
+	return len(s) >= len(lower) && strings.Contains(strings.ToLower(s), lower)
+}
+
+// Listed is the item as it is in its list.
+func (i *Item) Listed() []byte {
+	if i.List != nil {
+		return i.List
+	}
+	return i.JSON
+}
+
+// head is what the JSON of all items begins with.
+type head struct {
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	Namespace string `json:"namespace,omitempty"`
+	Status    string `json:"status"`
+	Phase     string `json:"phase"`
+	Ready     bool   `json:"ready"`
+	// Reason and Message say what is waited for, or what to change.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	// Since is when ready became what it is.
+	Since    time.Time `json:"since,omitzero"`
+	Deleting bool      `json:"deleting,omitempty"`
+}
+
+// tail is what the JSON of all items ends with.
+type tail struct {
+	CreatedAt   time.Time `json:"createdAt,omitzero"`
+	LastUpdated time.Time `json:"lastUpdated,omitzero"`
+}
+
+// itemOf begins an item that tells of an object.
+func itemOf(topic Topic, o *Object, status, phase string, facts attributed) *Item {
+	return &Item{
+		Topic: topic, ID: o.UID, Namespace: o.Namespace, Name: o.Name,
+		Status: status, Phase: phase, Deleting: o.Deleting, Story: o.Story,
+		Created: o.Created, Updated: o.Updated, Object: o, facts: facts,
+	}
+}
+
+func (i *Item) head() head {
+	return head{
+		ID: i.ID, Name: i.Name, Namespace: i.Namespace, Status: i.Status, Phase: i.Phase,
+		Ready: i.Story.Ready, Reason: i.Story.Reason, Message: i.Story.Message, Since: i.Story.Since, Deleting: i.Deleting,
+	}
+}
+
+func (i *Item) tail() tail { return tail{CreatedAt: i.Created, LastUpdated: i.Updated} }
+
+// encode is json.Marshal for the structs of this package, which hold nothing that
+// cannot be encoded.
+func encode(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("encode item: " + err.Error())
+	}
+	return b
+}

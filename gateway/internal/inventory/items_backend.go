@@ -1,0 +1,129 @@
+package inventory
+
+import "github.com/vitistack/stack/apis/v1alpha1"
+
+type quantityJSON struct {
+	Total     int64  `json:"total"`
+	Free      int64  `json:"allocatable"`
+	Requested int64  `json:"requested"`
+	Used      *int64 `json:"used,omitempty"`
+}
+
+type hostJSON struct {
+	head
+	Provider     string       `json:"provider,omitempty"`
+	Type         string       `json:"type"`
+	Local        bool         `json:"local,omitempty"`
+	Version      string       `json:"version,omitempty"`
+	ControlPlane bool         `json:"controlPlane,omitempty"`
+	Schedulable  bool         `json:"schedulable"`
+	VMs          int          `json:"vms"`
+	MilliCPUs    quantityJSON `json:"milliCpus"`
+	Memory       quantityJSON `json:"memoryBytes"`
+	tail
+}
+
+type hostFacts struct{ provider, kind string }
+
+func (f *hostFacts) attribute(name string) string {
+	switch name {
+	case "provider":
+		return f.provider
+	case "type":
+		return f.kind
+	}
+	return ""
+}
+
+// load is what the virtual machines of a host ask for.
+type load struct {
+	vms          int
+	cpus, memory int64
+}
+
+func (l *load) add(cpus, memory int64) {
+	l.vms++
+	l.cpus += cpus
+	l.memory += memory
+}
+
+// nodeItem is a node of this cluster, which KubeVirt runs virtual machines on for
+// a provider, or for others where that is empty.
+func nodeItem(o *Object, provider string, used Usage, l load) *Item {
+	f := o.Facts.(*Node)
+	phase := "Ready"
+	if !f.Ready {
+		phase = "NotReady"
+	}
+	i := itemOf(TopicHosts, o, readyStatus(f.Ready), phase, &hostFacts{provider: provider, kind: OperatorKubeVirt})
+	i.JSON = encode(hostJSON{
+		head: i.head(), tail: i.tail(), Provider: provider, Type: OperatorKubeVirt, Local: true, Version: f.Version,
+		ControlPlane: f.ControlPlane, Schedulable: f.Ready && !f.Unschedulable, VMs: l.vms,
+		MilliCPUs: quantityJSON{Total: f.MilliCPUs, Free: f.MilliCPUsFree, Requested: l.cpus * 1000, Used: used.MilliCPUs},
+		Memory:    quantityJSON{Total: f.Memory, Free: f.MemoryFree, Requested: l.memory, Used: used.Memory},
+	})
+	return i
+}
+
+func hostID(o *Object, h ProviderHost) string { return o.UID + "." + h.Name }
+
+// providerHostItem is a host that a MachineProvider tells of.
+func providerHostItem(o *Object, h ProviderHost, l load) *Item {
+	f := o.Facts.(*Provider)
+	phase := "Ready"
+	if !h.Ready {
+		phase = "NotReady"
+	}
+	i := itemOf(TopicHosts, o, readyStatus(h.Ready), phase, &hostFacts{provider: o.Name, kind: f.Type})
+	i.ID, i.Name, i.Story = hostID(o, h), h.Name, Story{Ready: h.Ready}
+	i.JSON = encode(hostJSON{
+		head: i.head(), tail: i.tail(), Provider: o.Name, Type: f.Type, Version: f.Version, Schedulable: h.Ready, VMs: l.vms,
+		MilliCPUs: quantityJSON{Total: h.CPUs * 1000, Free: h.CPUs * 1000, Requested: l.cpus * 1000, Used: h.Used.MilliCPUs},
+		Memory:    quantityJSON{Total: h.Memory, Free: h.Memory, Requested: l.memory, Used: h.Used.Memory},
+	})
+	return i
+}
+
+type vmJSON struct {
+	head
+	Host      string   `json:"host,omitempty"`
+	Machine   string   `json:"machine,omitempty"`
+	Cluster   string   `json:"cluster,omitempty"`
+	CPUs      int64    `json:"cpus"`
+	Memory    int64    `json:"memoryBytes"`
+	Addresses []string `json:"addresses"`
+	tail
+}
+
+type vmFacts struct{ host, machine, cluster string }
+
+func (f *vmFacts) attribute(name string) string {
+	switch name {
+	case "host":
+		return f.host
+	case "machine":
+		return f.machine
+	case "cluster":
+		return f.cluster
+	}
+	return ""
+}
+
+// vmItem is a virtual machine of KubeVirt with the instance that runs, or nil.
+func vmItem(o *Object, running *Instance) *Item {
+	f := o.Facts.(*VM)
+	if running == nil {
+		running = &Instance{CPUs: f.CPUs, Memory: f.Memory}
+	}
+	facts := &vmFacts{host: running.Host, machine: f.Machine, cluster: firstOf(f.Cluster, o.Labels[v1alpha1.LabelClusterID])}
+	i := itemOf(TopicVMs, o, vmStatus(f.Phase), f.Phase, facts)
+	addresses := running.Addresses
+	if addresses == nil {
+		addresses = []string{}
+	}
+	i.JSON = encode(vmJSON{
+		head: i.head(), tail: i.tail(), Host: facts.host, Machine: facts.machine, Cluster: facts.cluster,
+		CPUs: running.CPUs, Memory: running.Memory, Addresses: addresses,
+	})
+	return i
+}

@@ -1,0 +1,125 @@
+package inventory
+
+import "time"
+
+// Uses tells which operators a cluster is made by.
+type Uses struct {
+	Proxmox  bool `json:"proxmox"`
+	Talos    bool `json:"talos"`
+	Kea      bool `json:"kea"`
+	KubeVirt bool `json:"kubeVirt"`
+}
+
+// Names lists the operators in use.
+func (u Uses) Names() []string {
+	names := []string{}
+	for _, o := range []struct {
+		name string
+		used bool
+	}{{OperatorProxmox, u.Proxmox}, {OperatorTalos, u.Talos}, {OperatorKea, u.Kea}, {OperatorKubeVirt, u.KubeVirt}} {
+		if o.used {
+			names = append(names, o.name)
+		}
+	}
+	return names
+}
+
+// clusterListJSON is one cluster in GET /clusters.
+type clusterListJSON struct {
+	ID          string        `json:"id"`
+	Name        string        `json:"name"`
+	Namespace   string        `json:"namespace"`
+	Status      string        `json:"status"`
+	Nodes       nodesListJSON `json:"nodes"`
+	Operators   Uses          `json:"operators"`
+	LastUpdated time.Time     `json:"lastUpdated"`
+}
+
+type nodesListJSON struct {
+	Total int `json:"total"`
+	Ready int `json:"ready"`
+}
+
+// clusterJSON is one cluster in the stream.
+type clusterJSON struct {
+	head
+	Type         string        `json:"type"`
+	Nodes        nodesListJSON `json:"nodes"`
+	Operators    Uses          `json:"operators"`
+	ClusterID    string        `json:"clusterId"`
+	Version      string        `json:"version,omitempty"`
+	TalosVersion string        `json:"talosVersion,omitempty"`
+	Endpoint     string        `json:"endpoint,omitempty"`
+	ControlPlane string        `json:"controlPlaneReady,omitempty"`
+	Workers      string        `json:"workersReady,omitempty"`
+	Pools        []Pool        `json:"pools,omitempty"`
+	Network      string        `json:"network,omitempty"`
+	Machines     int           `json:"machines"`
+	Environment  string        `json:"environment,omitempty"`
+	Datacenter   string        `json:"datacenter,omitempty"`
+	Project      string        `json:"project,omitempty"`
+	Region       string        `json:"region,omitempty"`
+	Workorder    string        `json:"workorder,omitempty"`
+	Zone         string        `json:"zone,omitempty"`
+	Workspace    string        `json:"workspace,omitempty"`
+	tail
+}
+
+// clusterFacts are a KubernetesCluster's facts with what its machines and its
+// network add.
+type clusterFacts struct {
+	*Cluster
+	uses     Uses
+	machines int
+}
+
+func clusterItem(o *Object, uses Uses, machines int) *Item {
+	f := &clusterFacts{Cluster: o.Facts.(*Cluster), uses: uses, machines: machines}
+	i := itemOf(TopicClusters, o, clusterStatus(f.Phase, o.Story.Reason), f.Phase, f)
+	nodes := nodesListJSON{Total: f.Total, Ready: f.Ready}
+	i.List = encode(clusterListJSON{
+		ID: i.ID, Name: i.Name, Namespace: i.Namespace, Status: i.Status, Nodes: nodes, Operators: uses, LastUpdated: i.Updated,
+	})
+	i.JSON = encode(clusterJSON{
+		head: i.head(), tail: i.tail(), Type: clusterType(f.Provider), Nodes: nodes, Operators: uses,
+		ClusterID: f.ClusterID, Version: f.Version, TalosVersion: f.TalosVersion, Endpoint: f.Endpoint,
+		ControlPlane: f.ControlPlane, Workers: f.Workers, Pools: f.Pools, Network: f.Network, Machines: machines,
+		Environment: f.Environment, Datacenter: f.Datacenter, Project: f.Project, Region: f.Region,
+		Workorder: f.Workorder, Zone: f.Zone, Workspace: f.Workspace,
+	})
+	return i
+}
+
+func (f *clusterFacts) attribute(name string) string {
+	switch name {
+	case "type":
+		return clusterType(f.Provider)
+	case "version":
+		return f.Version
+	case "environment":
+		return f.Environment
+	case "datacenter":
+		return f.Datacenter
+	case "project":
+		return f.Project
+	case "region":
+		return f.Region
+	case "workorder":
+		return f.Workorder
+	case "zone":
+		return f.Zone
+	case "workspace":
+		return f.Workspace
+	case "network":
+		return f.Network
+	}
+	return ""
+}
+
+// UsesOf tells which operators a cluster's item is made by.
+func UsesOf(i *Item) Uses {
+	if f, ok := i.facts.(*clusterFacts); ok {
+		return f.uses
+	}
+	return Uses{}
+}

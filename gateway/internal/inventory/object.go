@@ -1,0 +1,261 @@
+// Package inventory keeps what the gateway knows of the stack: it turns Kubernetes
+// objects into facts, facts into items, and items into immutable snapshots whose
+// bytes are ready to be sent.
+package inventory
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Kind is a kind of Kubernetes object that the gateway knows.
+type Kind string
+
+// The kinds, in the order of the layers.
+const (
+	KindNetwork    Kind = "NetworkNamespace"
+	KindAddress    Kind = "NetworkConfiguration"
+	KindAllocation Kind = "IPAllocation"
+	KindMachine    Kind = "Machine"
+	KindProvider   Kind = "MachineProvider"
+	KindCluster    Kind = "KubernetesCluster"
+	KindBackup     Kind = "EtcdBackup"
+	KindNode       Kind = "Node"
+	KindVM         Kind = "VirtualMachine"
+	KindVMI        Kind = "VirtualMachineInstance"
+	KindFunction   Kind = "Service"
+	KindReport     Kind = "ConfigMap"
+)
+
+// Kinds are all kinds, in the order of the layers.
+var Kinds = []Kind{
+	KindNetwork, KindAddress, KindAllocation, KindMachine, KindProvider, KindCluster, KindBackup,
+	KindNode, KindVM, KindVMI, KindFunction, KindReport,
+}
+
+// Key is where an object is. Namespace is empty for cluster-scoped kinds.
+type Key struct {
+	Namespace, Name string
+}
+
+// Object is what is kept of a Kubernetes object. It is never changed.
+type Object struct {
+	Kind       Kind
+	APIVersion string
+	Key
+	UID             string
+	ResourceVersion string
+	Generation      int64
+	Deleting        bool
+	Created         time.Time
+	// Updated is when anybody last wrote the object, its status included.
+	Updated     time.Time
+	Labels      map[string]string
+	Annotations map[string]string
+	Story       Story
+	// Reconcile is when the object is due. It is nil for kinds that no function reconciles.
+	Reconcile *Reconcile
+	// Facts is the kind's own: *Network, *Address, *Allocation, *Machine,
+	// *Provider, *Cluster, *Backup, *Node, *VM, *Instance, *Function or *Report.
+	Facts any
+	// Spec and Status are the object's, as JSON, without anything secret.
+	Spec, Status json.RawMessage
+}
+
+// Story is what the condition Ready tells.
+type Story struct {
+	Ready   bool
+	Reason  string
+	Message string
+	// Since is when Ready became what it is.
+	Since time.Time
+}
+
+// Network is a NetworkNamespace.
+type Network struct {
+	Phase       string
+	Provider    string
+	Allocation  string
+	IPv4Prefix  string
+	IPv4Gateway string
+	IPv6Prefix  string
+	IPv6Gateway string
+	VLAN        int32
+	Datacenter  string
+	Counted     bool
+	Total       int64
+	Allocated   int64
+	Free        int64
+}
+
+// Address is a NetworkConfiguration.
+type Address struct {
+	Phase      string
+	Network    string
+	Machine    string
+	Cluster    string
+	Interfaces []Interface
+}
+
+// Interface is one interface of a NetworkConfiguration.
+type Interface struct {
+	Name      string   `json:"name"`
+	MAC       string   `json:"macAddress,omitempty"`
+	Addresses []string `json:"addresses,omitempty"`
+	Method    string   `json:"method,omitempty"`
+	Ready     bool     `json:"ready"`
+	// Reserved tells whether a DHCP server holds a reservation.
+	Reserved bool `json:"reserved,omitempty"`
+}
+
+// Allocation is an IPAllocation.
+type Allocation struct {
+	Phase     string
+	Network   string
+	Address   string
+	Family    string
+	Holder    string
+	Interface string
+	Requested string
+	Expires   time.Time
+}
+
+// Machine is a Machine. CPUs and the sizes in bytes are those of its template
+// where its spec says nothing else.
+type Machine struct {
+	Phase    string
+	Provider string
+	Template string
+	Host     string
+	VM       string
+	Cluster  string
+	Role     string
+	Pool     string
+	Power    string
+	Network  string
+	CPUs     int64
+	Memory   int64
+	Volumes  []Volume
+	// StorageReady tells whether every volume is there.
+	StorageReady bool
+	// VMFailed tells whether the hypervisor says that the virtual machine has failed.
+	VMFailed  bool
+	Addresses []string
+}
+
+// Volume is one disk of a machine.
+type Volume struct {
+	Name  string `json:"name"`
+	Bytes int64  `json:"bytes"`
+}
+
+// Provider is a MachineProvider.
+type Provider struct {
+	Phase string
+	// Local tells whether it makes machines on the nodes of this cluster.
+	Local    bool
+	Type     string
+	Version  string
+	Default  bool
+	Endpoint string
+	Machines int32
+	CPUs     int64
+	Memory   int64
+	Free     int64
+	Hosts    []ProviderHost
+	Orphans  Orphans
+}
+
+// ProviderHost is one host of a MachineProvider.
+type ProviderHost struct {
+	Name   string
+	Ready  bool
+	CPUs   int64
+	Memory int64
+	Used   Usage
+}
+
+// Usage is what the hypervisor measures of a host. Nil means that it does not.
+type Usage struct {
+	MilliCPUs, Memory *int64
+}
+
+// Cluster is a KubernetesCluster.
+type Cluster struct {
+	Phase        string
+	ClusterID    string
+	Provider     string
+	Environment  string
+	Datacenter   string
+	Project      string
+	Region       string
+	Workorder    string
+	Zone         string
+	Workspace    string
+	Network      string
+	Version      string
+	TalosVersion string
+	Endpoint     string
+	ControlPlane string
+	Workers      string
+	PodCIDR      string
+	ServiceCIDR  string
+	DNSName      string
+	Wanted       int
+	Ready        int
+	Unreachable  int
+	Total        int
+	Pools        []Pool
+	// NodeAddresses are the addresses of its nodes.
+	NodeAddresses []string
+}
+
+// Pool is one worker pool of a cluster.
+type Pool struct {
+	Name  string `json:"name"`
+	Total int32  `json:"total"`
+	Ready int32  `json:"ready"`
+}
+
+// Backup is an EtcdBackup.
+type Backup struct {
+	Phase string
+}
+
+// Node is a node of this Kubernetes cluster.
+type Node struct {
+	// Host tells whether KubeVirt runs virtual machines on it.
+	Host          bool
+	Ready         bool
+	Unschedulable bool
+	ControlPlane  bool
+	Version       string
+	MilliCPUs     int64
+	Memory        int64
+	MilliCPUsFree int64
+	MemoryFree    int64
+}
+
+// VM is a VirtualMachine of KubeVirt.
+type VM struct {
+	Phase   string
+	Machine string
+	Cluster string
+	CPUs    int64
+	Memory  int64
+}
+
+// Instance is a VirtualMachineInstance of KubeVirt.
+type Instance struct {
+	Phase     string
+	Host      string
+	CPUs      int64
+	Memory    int64
+	Addresses []string
+}
+
+// Function is a Knative Service of the stack.
+type Function struct {
+	Ready bool
+	URL   string
+}

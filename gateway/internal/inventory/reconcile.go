@@ -1,0 +1,55 @@
+package inventory
+
+import (
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/due"
+)
+
+// Reconcile is when an object is due, and what it is due for.
+type Reconcile struct {
+	due.Need
+	// Provider is the MachineProvider that counts a Machine, and Counted the number of
+	// Machines that a MachineProvider has counted.
+	Provider string
+	Counted  int
+}
+
+// reconcileOf returns when an object is due, or nil for a kind that no function
+// reconciles.
+func reconcileOf(o *Object, m *metav1.ObjectMeta) (*Reconcile, error) {
+	if !strings.HasPrefix(o.APIVersion, vitistack) {
+		return nil, nil
+	}
+	status, err := due.Decode(o.Status)
+	if err != nil {
+		return nil, err
+	}
+	return &Reconcile{Need: due.Decide(string(o.Kind), m, status), Provider: status.Provider, Counted: status.MachineCount}, nil
+}
+
+// Due returns the first object, in the order of the layers, that is due at a time although
+// nobody has written it for longer than grace, in which the event of the last write is
+// delivered. It is nil where there is none.
+func (s *Store) Due(now time.Time, grace time.Duration) *Object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	machines := map[string]int{}
+	for _, m := range s.objects[KindMachine] {
+		machines[m.Reconcile.Provider]++
+	}
+	for _, name := range due.Kinds {
+		for _, o := range s.objects[Kind(name)] {
+			if now.Sub(o.Updated) < grace {
+				continue
+			}
+			if o.Reconcile.Due(now) || (o.Kind == KindProvider && o.Reconcile.Counted != machines[o.Name]) {
+				return o
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+package inventory
+
+import (
+	"slices"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+)
+
+// Statuses are those that items of a topic may have.
+func Statuses(topic Topic) []string {
+	switch topic {
+	case TopicClusters:
+		return []string{StatusActive, StatusInactive, StatusFailed}
+	case TopicOperators:
+		return []string{Healthy, Degraded, Unhealthy, Unreachable}
+	default:
+		return []string{StatusPending, StatusRunning, StatusFailed, StatusUnknown}
+	}
+}
+
+// machineStatus is a machine's phase in the words of the resource model. A machine
+// keeps its phase when its virtual machine fails, which is told by a condition.
+func machineStatus(m *Machine) string {
+	phase := v1alpha1.MachinePhase(m.Phase)
+	if m.VMFailed && phase != v1alpha1.MachineDeleting {
+		return StatusFailed
+	}
+	switch phase {
+	case v1alpha1.MachinePending, v1alpha1.MachineCreating:
+		return StatusPending
+	case v1alpha1.MachineRunning:
+		return StatusRunning
+	case v1alpha1.MachineFailed:
+		return StatusFailed
+	default:
+		return StatusUnknown
+	}
+}
+
+// A cluster keeps its phase when something fails, which its condition Ready tells.
+var (
+	// broken are the reasons of a cluster that does not go on by itself, whatever it was.
+	broken = []string{"UpgradeFailed", "UpgradeRefused", "EtcdLost", "EtcdUnavailable", "KeysLost"}
+	// invalid are those of a spec that no cluster can be made of.
+	invalid = []string{
+		"InvalidTopology", "NetworkOverlap", "KubernetesVersionUnknown", "KubernetesVersionNotSupported", "TalosVersionUnknown", "MachineRefused",
+		"TemplateNotFound", "ProviderNotFound", "PatchNotFound", "InvalidPatch", "InvalidConfiguration", "ConfigRefused",
+	}
+)
+
+// clusterStatus is a cluster's phase and reason in the words of the cluster model.
+func clusterStatus(phase, reason string) string {
+	p := v1alpha1.ClusterPhase(phase)
+	switch up := p == v1alpha1.ClusterRunning || p == v1alpha1.ClusterUpdating; {
+	case p == v1alpha1.ClusterFailed, slices.Contains(broken, reason), !up && slices.Contains(invalid, reason):
+		return StatusFailed
+	case up:
+		return StatusActive
+	default:
+		return StatusInactive
+	}
+}
+
+// clusterType is the type of the cluster model that a cluster's provider is.
+func clusterType(provider string) string {
+	switch provider {
+	case "talos", "proxmox":
+		return provider
+	default:
+		return "kubernetes"
+	}
+}
+
+// networkStatus is a segment's phase in the words of the resource model.
+func networkStatus(phase string) string {
+	switch v1alpha2.ProvisioningPhase(phase) {
+	case v1alpha2.ProvisioningReady:
+		return StatusRunning
+	case v1alpha2.ProvisioningError:
+		return StatusFailed
+	case v1alpha2.ProvisioningDeleting:
+		return StatusUnknown
+	default:
+		return StatusPending
+	}
+}
+
+func addressStatus(phase string) string {
+	switch v1alpha1.NetworkConfigurationPhase(phase) {
+	case v1alpha1.NetworkConfigurationReady:
+		return StatusRunning
+	case v1alpha1.NetworkConfigurationError:
+		return StatusFailed
+	case v1alpha1.NetworkConfigurationDeleting:
+		return StatusUnknown
+	default:
+		return StatusPending
+	}
+}
+
+func allocationStatus(phase string) string {
+	switch v1alpha2.IPAllocationPhase(phase) {
+	case v1alpha2.IPAllocationAllocated:
+		return StatusRunning
+	case v1alpha2.IPAllocationError:
+		return StatusFailed
+	case v1alpha2.IPAllocationReleased:
+		return StatusUnknown
+	default:
+		return StatusPending
+	}
+}
+
+func providerStatus(phase string) string {
+	switch v1alpha1.ProviderPhase(phase) {
+	case v1alpha1.ProviderReady:
+		return StatusRunning
+	case v1alpha1.ProviderFailed:
+		return StatusFailed
+	case v1alpha1.ProviderOffline:
+		return StatusUnknown
+	default:
+		return StatusPending
+	}
+}
+
+func readyStatus(ready bool) string {
+	if ready {
+		return StatusRunning
+	}
+	return StatusFailed
+}
+
+// vmStatus is KubeVirt's printable status in the words of the resource model.
+func vmStatus(phase string) string {
+	switch phase {
+	case "Running":
+		return StatusRunning
+	case "Starting", "Provisioning", "WaitingForVolumeBinding", "Migrating":
+		return StatusPending
+	case "CrashLoopBackOff", "ErrorUnschedulable", "ErrImagePull", "ImagePullBackOff", "ErrorPvcNotFound", "DataVolumeError":
+		return StatusFailed
+	default:
+		return StatusUnknown
+	}
+}

@@ -1,0 +1,224 @@
+package inventory
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Store holds the objects that have been seen, and makes snapshots of them. Put,
+// Remove and Replace may be called by many at once; Commit by one at a time.
+type Store struct {
+	epoch   string
+	current atomic.Pointer[Snapshot]
+
+	mu      sync.Mutex
+	objects map[Kind]map[Key]*Object
+	// before has, for each object that has changed since the last commit, what it
+	// was then, or nil where it was not there.
+	before map[Kind]map[Key]*Object
+	// again are objects that have not changed, but whose items may have.
+	again map[Kind]map[Key]struct{}
+	// changed is signalled when something has changed since the last commit.
+	changed chan struct{}
+	probes  map[string]Probe
+
+	machinesOfCluster index
+	machinesOnHost    index
+	instancesOnHost   index
+	networksIn        index
+	clustersIn        index
+}
+
+// NewStore makes an empty store. epoch tells its snapshots from those of any
+// other process.
+func NewStore(epoch string) *Store {
+	s := &Store{
+		epoch:   epoch,
+		objects: map[Kind]map[Key]*Object{}, before: map[Kind]map[Key]*Object{}, again: map[Kind]map[Key]struct{}{},
+		changed:           make(chan struct{}, 1),
+		probes:            map[string]Probe{},
+		machinesOfCluster: index{}, machinesOnHost: index{}, instancesOnHost: index{}, networksIn: index{}, clustersIn: index{},
+	}
+	for _, k := range Kinds {
+		s.objects[k], s.before[k], s.again[k] = map[Key]*Object{}, map[Key]*Object{}, map[Key]struct{}{}
+	}
+	first := &Snapshot{Epoch: epoch, collections: map[Topic]*Collection{}}
+	for _, t := range Topics {
+		first.collections[t] = &Collection{Topic: t, Tally: tally(nil)}
+	}
+	first.finish()
+	s.current.Store(first)
+	return s
+}
+
+// Current is the snapshot of the last commit.
+func (s *Store) Current() *Snapshot { return s.current.Load() }
+
+// Objects returns the objects of a kind, in no order.
+func (s *Store) Objects(kind Kind) []*Object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.objects[kind]))
+}
+
+// Changed receives a value after something has changed since the last commit.
+func (s *Store) Changed() <-chan struct{} { return s.changed }
+
+// Put records an object as it is now. One that is recorded already with the same
+// UID and resourceVersion changes nothing.
+func (s *Store) Put(o *Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.put(o) {
+		s.signal()
+	}
+}
+
+// Remove records that an object is gone.
+func (s *Store) Remove(kind Kind, key Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.remove(kind, key) {
+		s.signal()
+	}
+}
+
+// Replace records that the objects are all that there are of a kind.
+func (s *Store) Replace(kind Kind, objects []*Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kept := make(map[Key]struct{}, len(objects))
+	changed := false
+	for _, o := range objects {
+		kept[o.Key] = struct{}{}
+		changed = s.put(o) || changed
+	}
+	for key := range s.objects[kind] {
+		if _, ok := kept[key]; !ok {
+			changed = s.remove(kind, key) || changed
+		}
+	}
+	if changed {
+		s.signal()
+	}
+}
+
+// SetProbe records what an operator's own endpoint has answered.
+func (s *Store) SetProbe(operator string, p Probe) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.probes[operator] = p
+	s.signal()
+}
+
+func (s *Store) signal() {
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (s *Store) put(o *Object) bool {
+	old := s.objects[o.Kind][o.Key]
+	if old != nil && old.UID == o.UID && old.ResourceVersion == o.ResourceVersion {
+		return false
+	}
+	s.remember(o.Kind, o.Key, old)
+	if old != nil {
+		s.unindex(old)
+	}
+	s.objects[o.Kind][o.Key] = o
+	s.index(o)
+	return true
+}
+
+func (s *Store) remove(kind Kind, key Key) bool {
+	old := s.objects[kind][key]
+	if old == nil {
+		return false
+	}
+	s.remember(kind, key, old)
+	s.unindex(old)
+	delete(s.objects[kind], key)
+	return true
+}
+
+// remember keeps what an object was at the last commit.
+func (s *Store) remember(kind Kind, key Key, old *Object) {
+	if _, ok := s.before[kind][key]; !ok {
+		s.before[kind][key] = old
+	}
+}
+
+func (s *Store) index(o *Object) {
+	switch o.Kind {
+	case KindMachine:
+		s.machinesOfCluster.put(clusterOf(o), o)
+		s.machinesOnHost.put(hostOf(o), o)
+	case KindVMI:
+		s.instancesOnHost.put(o.Facts.(*Instance).Host, o)
+	case KindNetwork:
+		s.networksIn.put(o.Namespace, o)
+	case KindCluster:
+		s.clustersIn.put(o.Namespace, o)
+	}
+}
+
+func (s *Store) unindex(o *Object) {
+	switch o.Kind {
+	case KindMachine:
+		s.machinesOfCluster.remove(clusterOf(o), o)
+		s.machinesOnHost.remove(hostOf(o), o)
+	case KindVMI:
+		s.instancesOnHost.remove(o.Facts.(*Instance).Host, o)
+	case KindNetwork:
+		s.networksIn.remove(o.Namespace, o)
+	case KindCluster:
+		s.clustersIn.remove(o.Namespace, o)
+	}
+}
+
+// Commit makes a snapshot of all that has been recorded, and tells what has
+// changed since the last one. Where nothing has, it returns the last one again.
+func (s *Store) Commit(now time.Time) (*Snapshot, []Change) {
+	s.mu.Lock()
+	items := s.rebuild()
+	probes := make(map[string]Probe, len(s.probes))
+	for name, p := range s.probes {
+		probes[name] = p
+	}
+	functions := make([]*Object, 0, len(s.objects[KindFunction]))
+	for _, o := range s.objects[KindFunction] {
+		functions = append(functions, o)
+	}
+	orphans, orphanCounts := orphanGroups(slices.Collect(maps.Values(s.objects[KindProvider])), slices.Collect(maps.Values(s.objects[KindReport])))
+	s.mu.Unlock()
+
+	last := s.Current()
+	next := &Snapshot{Epoch: s.epoch, Version: last.Version + 1, Time: now, collections: map[Topic]*Collection{}, functions: functionsOf(functions), orphans: orphans, orphanCounts: orphanCounts}
+	var changes []Change
+	replaced := !slices.Equal(last.functions, next.functions) || !slices.Equal(last.orphans, next.orphans) || !maps.Equal(last.orphanCounts, next.orphanCounts)
+	step := func(topic Topic, changed map[string]*Item) {
+		c, change := last.collections[topic].apply(changed, next.Version)
+		next.collections[topic] = c
+		replaced = replaced || c != last.collections[topic]
+		if !change.Empty() {
+			changes = append(changes, change)
+		}
+	}
+	for _, topic := range Topics {
+		if topic != TopicOperators {
+			step(topic, items[topic])
+		}
+	}
+	step(TopicOperators, operatorChanges(last.collections[TopicOperators], operators(next, functions, probes)))
+	if !replaced {
+		return last, nil
+	}
+	next.finish()
+	s.current.Store(next)
+	return next, changes
+}

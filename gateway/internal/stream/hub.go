@@ -1,0 +1,344 @@
+// Package stream tells many clients of every change by server-sent events. A
+// client first gets everything and then each change; one that cannot keep up gets
+// everything again. It may be late, never wrong.
+package stream
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vitistack/stack/gateway/internal/inventory"
+)
+
+// ErrFull is that the hub has as many clients as it may have; ErrFullForAddress,
+// that the address has.
+var (
+	ErrFull           = errors.New("the stream has as many clients as it may have")
+	ErrFullForAddress = errors.New("the stream has as many clients from this address as it may have")
+	ErrClosed         = errors.New("the stream is shutting down")
+)
+
+// Limits bound what the hub takes on.
+type Limits struct {
+	Clients           int
+	ClientsPerAddress int
+	// Heartbeat is how often a client without news hears from the hub.
+	Heartbeat time.Duration
+}
+
+// Limits that nobody needs to change.
+const (
+	// backlog is how many frames a client may be behind before it gets everything
+	// again.
+	backlog = 64
+	// maxMissed is how many frames a client that comes back may have missed.
+	maxMissed = 1024
+	// keptFrames and keptBytes bound what is kept for clients that come back.
+	keptFrames = 4096
+	keptBytes  = 16 << 20
+)
+
+// frame is one event of the stream, encoded once for all clients.
+type frame struct {
+	seq   uint64
+	topic string
+	// namespace is the one that the frame is about, for frames of one object.
+	namespace string
+	data      []byte
+	// change is what a patch tells of, and version the snapshot that it leads to,
+	// for clients that see one namespace only.
+	change  *inventory.Change
+	version uint64
+}
+
+// Hub has the clients, and the frames of the recent past.
+type Hub struct {
+	epoch  string
+	limits Limits
+	now    func() time.Time
+	chunks chunkCache
+
+	mu       sync.Mutex
+	seq      uint64
+	snapshot *inventory.Snapshot
+	// deliveries is what Deliver has told last, as JSON.
+	deliveries []byte
+	kept       []*frame
+	keptBytes  int
+	clients    map[*Client]struct{}
+	addresses  map[string]int
+	closed     bool
+	stats      Stats
+}
+
+// Stats are what has happened since the hub was made.
+type Stats struct {
+	// Clients are those at present.
+	Clients int
+	// Frames were published, Snapshots sent to clients that could not resume, and
+	// Lagging are clients that were behind so far that they got everything again.
+	Frames, Snapshots, Resumed, Lagging, Refused uint64
+}
+
+// NewHub makes a hub that begins with a snapshot.
+func NewHub(snapshot *inventory.Snapshot, limits Limits) *Hub {
+	return &Hub{
+		epoch: snapshot.Epoch, limits: limits, now: time.Now, snapshot: snapshot,
+		clients: map[*Client]struct{}{}, addresses: map[string]int{},
+	}
+}
+
+// Publish tells all clients of the changes that led to a snapshot.
+func (h *Hub) Publish(snapshot *inventory.Snapshot, changes []inventory.Change) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	last := h.snapshot
+	h.snapshot = snapshot
+	h.chunks.keep(snapshot)
+	if len(changes) == 0 && bytes.Equal(last.Summary(), snapshot.Summary()) {
+		return
+	}
+	for _, change := range changes {
+		h.send(&frame{topic: string(change.Topic), change: &change, version: snapshot.Version}, func(id string) []byte {
+			return patchFrame(id, snapshot.Version, &change, "")
+		})
+	}
+	h.send(&frame{topic: TopicSummary}, func(id string) []byte { return summaryFrame(id, snapshot) })
+}
+
+// Announce tells all clients of an event, given as a CloudEvent in JSON.
+func (h *Hub) Announce(namespace string, cloudEvent []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.send(&frame{topic: TopicEvents, namespace: namespace}, func(id string) []byte {
+		return encodeFrame(id, "event", cloudEvent)
+	})
+}
+
+// Missed tells all clients that they may lack events since a time.
+func (h *Hub) Missed(since time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.send(&frame{topic: TopicEvents}, func(id string) []byte {
+		return encodeFrame(id, "missed", []byte(`{"since":"`+since.UTC().Format(time.RFC3339)+`"}`))
+	})
+}
+
+// Deliver tells all clients how the functions get on with their events: by
+// function, how many there were of each outcome.
+func (h *Hub) Deliver(counts map[string]map[string]uint64) {
+	encoded, err := json.Marshal(counts)
+	if err != nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if bytes.Equal(encoded, h.deliveries) {
+		return
+	}
+	h.deliveries = encoded
+	h.send(&frame{topic: TopicSummary}, func(id string) []byte { return encodeFrame(id, "deliveries", encoded) })
+}
+
+// send numbers a frame, keeps it, and queues it for each client that wants it.
+func (h *Hub) send(f *frame, encode func(id string) []byte) {
+	h.seq++
+	h.stats.Frames++
+	f.seq = h.seq
+	f.data = encode(frameID(h.epoch, f.seq))
+	h.kept = append(h.kept, f)
+	h.keptBytes += len(f.data)
+	for len(h.kept) > 1 && (len(h.kept) > keptFrames || h.keptBytes > keptBytes) {
+		h.keptBytes -= len(h.kept[0].data)
+		h.kept[0] = nil
+		h.kept = h.kept[1:]
+	}
+	for c := range h.clients {
+		if c.filter.wants(f) && c.push(f) {
+			h.stats.Lagging++
+		}
+	}
+}
+
+// Subscribe adds a client. lastID is the last event identifier that it has seen,
+// or empty. What it has missed since then comes first, and everything where that
+// is not known; nothing falls between that and what comes next. The address is
+// the one that the client is counted under.
+func (h *Hub) Subscribe(address, lastID string, filter Filter) (*Client, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.closed:
+		return nil, ErrClosed
+	case len(h.clients) >= h.limits.Clients:
+		h.stats.Refused++
+		return nil, ErrFull
+	case h.addresses[address] >= h.limits.ClientsPerAddress:
+		h.stats.Refused++
+		return nil, ErrFullForAddress
+	}
+	c := &Client{hub: h, address: address, filter: filter, limit: backlog, wake: make(chan struct{}, 1)}
+	if missed, seq, ok := h.since(lastID); ok {
+		h.stats.Resumed++
+		c.seq = seq
+		for _, f := range missed {
+			if filter.wants(f) {
+				c.queue = append(c.queue, f)
+			}
+		}
+		c.limit += len(c.queue)
+	} else {
+		c.fresh = true
+	}
+	c.signal()
+	h.clients[c] = struct{}{}
+	h.addresses[address]++
+	return c, nil
+}
+
+// since returns the frames after an identifier, and its number, and false where
+// they are not all known.
+func (h *Hub) since(lastID string) ([]*frame, uint64, bool) {
+	epoch, seq, ok := parseID(lastID)
+	if !ok || epoch != h.epoch || seq > h.seq {
+		return nil, 0, false
+	}
+	missing := h.seq - seq
+	if missing > uint64(len(h.kept)) || missing > maxMissed {
+		return nil, 0, false
+	}
+	return h.kept[uint64(len(h.kept))-missing:], seq, true
+}
+
+// leave removes a client.
+func (h *Hub) leave(c *Client) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, ok := h.clients[c]; !ok {
+		return
+	}
+	delete(h.clients, c)
+	if h.addresses[c.address]--; h.addresses[c.address] == 0 {
+		delete(h.addresses, c.address)
+	}
+}
+
+// version is the version of the present snapshot.
+func (h *Hub) version() uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.snapshot.Version
+}
+
+// begin is where a client begins that gets everything: the snapshot, the
+// deliveries or nil, and the number of the last frame that is part of it.
+func (h *Hub) begin() (snapshot *inventory.Snapshot, deliveries []byte, seq uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stats.Snapshots++
+	return h.snapshot, h.deliveries, h.seq
+}
+
+// reached is the number of the last frame that a client has or did not want.
+func (h *Hub) reached(c *Client) uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if c.upToDate() {
+		return h.seq
+	}
+	return c.seq
+}
+
+// Stats are the hub's counters.
+func (h *Hub) Stats() Stats {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.stats
+	s.Clients = len(h.clients)
+	return s
+}
+
+// Close tells all clients that the stream ends, and lets no more in. It does not
+// wait for them.
+func (h *Hub) Close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return
+	}
+	h.closed = true
+	for c := range h.clients {
+		c.end()
+	}
+}
+
+// Filter is what a client wants to hear of.
+type Filter struct {
+	// Topics are the topics; none means all.
+	Topics map[string]bool
+	// Namespace is the one that the client sees, beside what is in none. Empty
+	// means all.
+	Namespace string
+}
+
+func (f Filter) topic(name string) bool { return len(f.Topics) == 0 || f.Topics[name] }
+
+func (f Filter) wants(fr *frame) bool {
+	if !f.topic(fr.topic) {
+		return false
+	}
+	return f.Namespace == "" || fr.namespace == "" || fr.namespace == f.Namespace
+}
+
+// Topics beside those of the state.
+const (
+	TopicSummary = "summary"
+	TopicEvents  = "events"
+)
+
+// TopicNames are all topics that there are.
+func TopicNames() []string {
+	names := []string{TopicSummary, TopicEvents}
+	for _, t := range inventory.Topics {
+		names = append(names, string(t))
+	}
+	return names
+}
+
+// ParseTopics reads a list of topics with commas between. An empty list means
+// all; the first unknown topic is returned.
+func ParseTopics(list string) (topics map[string]bool, unknown string) {
+	if list == "" {
+		return nil, ""
+	}
+	known := TopicNames()
+	topics = map[string]bool{}
+	for name := range strings.SplitSeq(list, ",") {
+		if name == "" {
+			return nil, `""`
+		}
+		if !slices.Contains(known, name) {
+			return nil, name
+		}
+		topics[strings.Clone(name)] = true
+	}
+	return topics, ""
+}
+
+func frameID(epoch string, seq uint64) string { return epoch + "-" + strconv.FormatUint(seq, 10) }
+
+// parseID reads an event identifier.
+func parseID(id string) (epoch string, seq uint64, ok bool) {
+	epoch, number, found := strings.Cut(id, "-")
+	if !found || epoch == "" {
+		return "", 0, false
+	}
+	seq, err := strconv.ParseUint(number, 10, 64)
+	return epoch, seq, err == nil
+}

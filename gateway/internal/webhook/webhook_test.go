@@ -1,0 +1,318 @@
+package webhook_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vitistack/stack/events/outbound"
+	"github.com/vitistack/stack/events/standardwebhooks"
+	"github.com/vitistack/stack/gateway/internal/config"
+	"github.com/vitistack/stack/gateway/internal/history"
+	"github.com/vitistack/stack/gateway/internal/webhook"
+)
+
+// receiver is an endpoint that answers as it is told, and then with 204.
+type receiver struct {
+	*httptest.Server
+	secret standardwebhooks.Secret
+
+	mu       sync.Mutex
+	answers  []int
+	received []string
+	bad      []error
+}
+
+func newReceiver(t *testing.T, secret standardwebhooks.Secret, answers ...int) *receiver {
+	t.Helper()
+	r := &receiver{secret: secret, answers: answers}
+	r.Server = httptest.NewServer(r)
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	body, _ := io.ReadAll(req.Body)
+	var e event.Event
+	_ = json.Unmarshal(body, &e)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.received = append(r.received, e.ID())
+	if r.secret != nil {
+		h := req.Header
+		if err := r.secret.Verify(h.Get(standardwebhooks.HeaderID), h.Get(standardwebhooks.HeaderTimestamp), h.Get(standardwebhooks.HeaderSignature), body, time.Now()); err != nil {
+			r.bad = append(r.bad, err)
+		}
+	}
+	code := http.StatusNoContent
+	if len(r.answers) > 0 {
+		code, r.answers = r.answers[0], r.answers[1:]
+	}
+	if code == http.StatusFound {
+		w.Header().Set("Location", "http://127.0.0.1:1/")
+	}
+	w.WriteHeader(code)
+}
+
+func (r *receiver) ids() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]string(nil), r.received...)
+}
+
+// stand is a history with a deliverer.
+type stand struct {
+	t        *testing.T
+	store    *history.Store
+	plan     func(e event.Event, namespace, skip string) []history.Delivery
+	outcomes chan string
+	stop     func()
+}
+
+func start(t *testing.T, url string, endpoints ...webhook.Endpoint) *stand {
+	t.Helper()
+	return startWithin(t, outbound.Rules{}, url, endpoints...)
+}
+
+func startWithin(t *testing.T, rules outbound.Rules, url string, endpoints ...webhook.Endpoint) *stand {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	store, err := history.Open(&config.Database{
+		URL: url, MaxOpenConns: 5, MaxIdleConns: 2, BatchSize: 10, FlushInterval: 10 * time.Millisecond, Retention: 1000 * time.Hour,
+	}, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &stand{t: t, store: store, outcomes: make(chan string, 100)}
+	for i := range endpoints {
+		endpoints[i].FirstDelay = time.Millisecond
+	}
+	d := &webhook.Deliverer{
+		History: store, Endpoints: endpoints, Log: log, Outbound: rules,
+		Count: func(endpoint, outcome string) { s.outcomes <- endpoint + " " + outcome },
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { d.Run(ctx) })
+	storing, end := context.WithCancel(context.Background())
+	stored := make(chan struct{})
+	go func() { defer close(stored); store.Run(storing) }()
+	s.stop = sync.OnceFunc(func() {
+		cancel()
+		running.Wait()
+		end()
+		<-stored
+	})
+	t.Cleanup(s.stop)
+	<-store.Migrated()
+	s.plan = d.Plan
+	return s
+}
+
+// announce records an event with what is to be delivered of it.
+func (s *stand) announce(id, eventType, namespace string) {
+	s.t.Helper()
+	e := event.New()
+	e.SetID(id)
+	e.SetSource("/gateway")
+	e.SetType(eventType)
+	_, err := s.store.Write(s.t.Context(), history.Record{
+		Events:     []history.Event{{ID: id, Source: "/gateway", Type: eventType, Time: time.Now(), Data: json.RawMessage("{}")}},
+		Deliveries: s.plan(e, namespace, ""),
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// expect waits for outcomes in this order.
+func (s *stand) expect(outcomes ...string) {
+	s.t.Helper()
+	for _, want := range outcomes {
+		select {
+		case got := <-s.outcomes:
+			if got != want {
+				s.t.Fatalf("got %q, want %q", got, want)
+			}
+		case <-time.After(3 * time.Minute):
+			s.t.Fatalf("waited too long for %q", want)
+		}
+	}
+}
+
+var secret = standardwebhooks.Secret("0123456789abcdef0123456789abcdef")
+
+func signingKey(t *testing.T) *webhook.SigningKey {
+	t.Helper()
+	key, err := webhook.NewSigningKey("whsec_"+base64.StdEncoding.EncodeToString(secret), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// TestSigningKey replaces the secret of an endpoint, first by one that is none.
+func TestSigningKey(t *testing.T) {
+	t.Parallel()
+	key, now := signingKey(t), time.Now()
+	if err := key.Replace("whsec_short"); err == nil || key.Sign("m", now, nil) != secret.Sign("m", now, nil) {
+		t.Errorf("an invalid secret has replaced a valid one (%v)", err)
+	}
+	next := standardwebhooks.Secret("another secret of thirty-two byte")
+	if err := key.Replace("whsec_" + base64.StdEncoding.EncodeToString(next) + "\n"); err != nil || key.Sign("m", now, nil) != next.Sign("m", now, nil) {
+		t.Errorf("a valid secret does not sign (%v)", err)
+	}
+}
+
+func TestDeliveries(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason  string
+		answers []int
+		retries int
+		want    []string
+	}{
+		"AtOnce":    {reason: "an endpoint that works is told once", want: []string{"w delivered"}},
+		"Later":     {reason: "a failure is tried again", answers: []int{500, 503}, retries: 3, want: []string{"w retried", "w retried", "w delivered"}},
+		"Throttled": {reason: "429, 408 and 425 get better", answers: []int{429, 408, 425}, retries: 3, want: []string{"w retried", "w retried", "w retried", "w delivered"}},
+		"TooOften":  {reason: "retries come to an end", answers: []int{500, 500, 500}, retries: 2, want: []string{"w retried", "w retried", "w dead"}},
+		"Refused":   {reason: "what the endpoint refuses is not tried again", answers: []int{410}, retries: 3, want: []string{"w dead"}},
+		"Redirect":  {reason: "an endpoint does not send us elsewhere", answers: []int{302}, retries: 3, want: []string{"w dead"}},
+		"ForEver":   {reason: "the broker is told until it listens", answers: []int{404, 410, 500}, retries: -1, want: []string{"w retried", "w retried", "w retried", "w delivered"}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newReceiver(t, secret, tc.answers...)
+			s := start(t, "sqlite://"+filepath.Join(t.TempDir(), "h.db"), webhook.Endpoint{Name: "w", URL: r.URL, Timeout: 5 * time.Second, Retries: tc.retries, Key: signingKey(t)})
+			s.announce("u1.created", "infrastructure.machine.created", "team-a")
+			s.expect(tc.want...)
+			s.stop()
+			for _, err := range r.bad {
+				t.Errorf("signature: %v", err)
+			}
+			if got := len(r.ids()); got != len(tc.want) {
+				t.Errorf("%s: %d requests came", tc.reason, got)
+			}
+		})
+	}
+}
+
+// TestRestart ends the gateway between a failure and the next try.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	r := newReceiver(t, nil, 500)
+	url := "sqlite://" + filepath.Join(t.TempDir(), "h.db")
+	endpoint := webhook.Endpoint{Name: "w", URL: r.URL, Timeout: time.Second, Retries: 3}
+	s := start(t, url, endpoint)
+	s.announce("e1", "t", "")
+	s.expect("w retried")
+	s.stop()
+	s = start(t, url, endpoint)
+	if len(r.ids()) == 1 {
+		s.expect("w delivered")
+	}
+	if diff := cmp.Diff([]string{"e1", "e1"}, r.ids()); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+func TestDeadLetter(t *testing.T) {
+	t.Parallel()
+	r := newReceiver(t, nil, 410)
+	s := start(t, "memory:", webhook.Endpoint{Name: "w", URL: r.URL, Timeout: time.Second, Retries: 3})
+	s.announce("e1", "t", "")
+	s.expect("w dead")
+	var letters []history.DeadLetter
+	for len(letters) == 0 {
+		var err error
+		if letters, err = s.store.DeadLetters(t.Context(), 0, 10); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := letters[0]
+	if l.ID != "e1" || l.Destination != "w" || l.Code != 410 || l.Source != "/gateway" {
+		t.Errorf("dead letter: %+v", l)
+	}
+}
+
+func TestFilters(t *testing.T) {
+	t.Parallel()
+	r := newReceiver(t, nil)
+	s := start(t, "memory:", webhook.Endpoint{
+		Name: "w", URL: r.URL, Timeout: time.Second, Types: []string{"infrastructure.machine.*"}, Namespaces: []string{"team-a"},
+	})
+	s.announce("other-type", "infrastructure.cluster.updated", "team-a")
+	s.announce("other-namespace", "infrastructure.machine.created", "team-b")
+	s.announce("wanted", "infrastructure.machine.created", "team-a")
+	s.expect("w delivered")
+	if diff := cmp.Diff([]string{"wanted"}, r.ids()); diff != "" {
+		t.Errorf("delivered (-want +got):\n%s", diff)
+	}
+}
+
+// TestSSRF has webhooks lead to where a cloud keeps credentials, and to who is not
+// listed: nothing is sent there, and the dead letter says why.
+func TestSSRF(t *testing.T) {
+	t.Parallel()
+	r := newReceiver(t, nil)
+	for name, tc := range map[string]struct {
+		url, list string
+		inside    bool
+		want      string
+	}{
+		"metadata": {url: "http://169.254.169.254/latest/api/token", want: "connections to 169.254.169.254 are not allowed here"},
+		"other":    {url: r.URL, list: "hooks.example.com,10.0.0.0/8", want: "connections to 127.0.0.1 are not allowed here"},
+		"listed":   {url: r.URL, list: "127.0.0.1"},
+		"broker":   {url: r.URL, list: "10.0.0.0/8", inside: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := startWithin(t, outbound.Parse(tc.list), "memory:", webhook.Endpoint{Name: name, URL: tc.url, Timeout: time.Second, Inside: tc.inside})
+			s.announce(name, "t", "")
+			if tc.want == "" {
+				s.expect(name + " delivered")
+				return
+			}
+			s.expect(name + " dead")
+			var letters []history.DeadLetter
+			for len(letters) == 0 {
+				var err error
+				if letters, err = s.store.DeadLetters(t.Context(), 0, 10); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if !strings.Contains(letters[0].Error, tc.want) || slices.Contains(r.ids(), name) {
+				t.Errorf("dead letter %q, received %v", letters[0].Error, r.ids())
+			}
+		})
+	}
+}
+
+// TestHangingEndpointHoldsUpNobody has one endpoint that never answers.
+func TestHangingEndpointHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	hanging := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
+	t.Cleanup(hanging.Close)
+	t.Cleanup(func() { close(release) })
+	r := newReceiver(t, nil)
+	s := start(t, "memory:",
+		webhook.Endpoint{Name: "hangs", URL: hanging.URL, Timeout: time.Minute, Retries: 3},
+		webhook.Endpoint{Name: "works", URL: r.URL, Timeout: time.Second, Retries: 3})
+	s.announce("e1", "t", "")
+	s.expect("works delivered")
+}
