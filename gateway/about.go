@@ -1,15 +1,11 @@
 package main
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"sync"
-
 	"github.com/gofiber/fiber/v2"
 
-	"github.com/vitistack/stack/gateway/internal/inventory"
 	"github.com/vitistack/stack/gateway/internal/openapi"
 	"github.com/vitistack/stack/gateway/internal/page"
+	"github.com/vitistack/stack/gateway/internal/response"
 )
 
 // aboutEndpoints show the description of the API. It is made at the first request
@@ -19,34 +15,9 @@ func aboutEndpoints() []endpoint {
 		return func() ([]byte, error) { return content, nil }
 	}
 	return []endpoint{
-		open(base+"/openapi.json", made(fiber.MIMEApplicationJSON, openapi.JSON)),
-		open(base+"/openapi.yaml", made("application/yaml", plain(openapi.YAML()))),
-		open(base+"/docs", made(fiber.MIMETextHTMLCharsetUTF8, plain(openapi.HTML()))),
-		open(base+"/docs.css", made("text/css; charset=utf-8", plain(openapi.Style()))),
-	}
-}
-
-type madeBody struct {
-	body inventory.Body
-	tag  string
-}
-
-// made serves something that never changes.
-func made(contentType string, make func() ([]byte, error)) fiber.Handler {
-	once := sync.OnceValues(func() (madeBody, error) {
-		content, err := make()
-		if err != nil {
-			return madeBody{}, err
-		}
-		sum := sha256.Sum256(content)
-		return madeBody{body: inventory.NewBody(content), tag: hex.EncodeToString(sum[:8])}, nil
-	})
-	return func(c *fiber.Ctx) error {
-		m, err := once()
-		if err != nil {
-			return err
-		}
-		page.Protect(c)
-		return sendBody(c, m.tag, contentType, m.body)
+		open(base+"/openapi.json", response.Static(fiber.MIMEApplicationJSON, openapi.JSON, page.Protect)),
+		open(base+"/openapi.yaml", response.Static("application/yaml", plain(openapi.YAML()), page.Protect)),
+		open(base+"/docs", response.Static(fiber.MIMETextHTMLCharsetUTF8, plain(openapi.HTML()), page.Protect)),
+		open(base+"/docs.css", response.Static("text/css; charset=utf-8", plain(openapi.Style()), page.Protect)),
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/vitistack/stack/gateway/internal/inventory"
+	"github.com/vitistack/stack/gateway/internal/problem"
+	"github.com/vitistack/stack/gateway/internal/response"
 	"github.com/vitistack/stack/gateway/internal/watch"
 )
 
@@ -16,15 +18,13 @@ func (g *gateway) infrastructure(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	return sendBody(c, snapshot.ETag(), fiber.MIMEApplicationJSON, snapshot.Infrastructure())
+	return response.Send(c, snapshot.ETag(), fiber.MIMEApplicationJSON, snapshot.Infrastructure())
 }
 
 // snapshot is what there is at present, once it is known.
 func (g *gateway) snapshot() (*inventory.Snapshot, error) {
 	if !g.health.ready.Load() {
-		p := refuse(http.StatusServiceUnavailable, "the gateway is still reading the Kubernetes API: try again in a moment")
-		p.retryAfter = 1
-		return nil, p
+		return nil, problem.New(http.StatusServiceUnavailable, "the gateway is still reading the Kubernetes API: try again in a moment").WithRetryAfter(1)
 	}
 	return g.store.Current(), nil
 }
@@ -39,9 +39,9 @@ type readyJSON struct {
 func (g *gateway) isReady(c *fiber.Ctx) error {
 	switch {
 	case g.health.draining.Load():
-		return newAnswer(http.StatusServiceUnavailable, readyJSON{Status: "draining"}).send(c)
+		return response.Encode(http.StatusServiceUnavailable, readyJSON{Status: "draining"}).Send(c)
 	case g.health.ready.Load():
-		return newAnswer(http.StatusOK, readyJSON{Status: "ready"}).send(c)
+		return response.Encode(http.StatusOK, readyJSON{Status: "ready"}).Send(c)
 	}
 	out := readyJSON{Status: "starting"}
 	for kind, p := range g.progress() {
@@ -50,7 +50,7 @@ func (g *gateway) isReady(c *fiber.Ctx) error {
 		}
 	}
 	slices.Sort(out.Waiting)
-	return newAnswer(http.StatusServiceUnavailable, out).send(c)
+	return response.Encode(http.StatusServiceUnavailable, out).Send(c)
 }
 
 type liveJSON struct {
@@ -60,7 +60,7 @@ type liveJSON struct {
 // live tells whether the process is alive, whatever it depends on.
 func (g *gateway) live(c *fiber.Ctx) error {
 	if g.health.draining.Load() {
-		return newAnswer(http.StatusServiceUnavailable, liveJSON{Status: "draining"}).send(c)
+		return response.Encode(http.StatusServiceUnavailable, liveJSON{Status: "draining"}).Send(c)
 	}
-	return newAnswer(http.StatusOK, liveJSON{Status: "alive"}).send(c)
+	return response.Encode(http.StatusOK, liveJSON{Status: "alive"}).Send(c)
 }

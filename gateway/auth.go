@@ -16,6 +16,8 @@ import (
 	"github.com/gofiber/fiber/v2/utils"
 
 	"github.com/vitistack/stack/gateway/internal/apiserver"
+	"github.com/vitistack/stack/gateway/internal/problem"
+	"github.com/vitistack/stack/gateway/internal/response"
 	"github.com/vitistack/stack/gateway/internal/session"
 )
 
@@ -233,18 +235,18 @@ func (g *gateway) admit(c *fiber.Ctx, e *endpoint) error {
 		var err error
 		if who, err = g.review(ctx, pending); err != nil {
 			g.log.Warn("Cannot review a token", "component", "auth", "error", err.Error())
-			return refuse(http.StatusServiceUnavailable, "the Kubernetes API does not say who the token belongs to: try again later, or use an API key")
+			return problem.New(http.StatusServiceUnavailable, "the Kubernetes API does not say who the token belongs to: try again later, or use an API key")
 		}
 	}
 	if who.Name == "" {
 		g.challenge(c)
-		return refuse(http.StatusUnauthorized, "a key is needed: send it as %s: %s", g.config.Auth.KeyHeader, strings.TrimSpace(g.config.Auth.KeyPrefix+" KEY"))
+		return problem.New(http.StatusUnauthorized, "a key is needed: send it as %s: %s", g.config.Auth.KeyHeader, strings.TrimSpace(g.config.Auth.KeyPrefix+" KEY"))
 	}
 	if !who.Scopes.has(scope) {
-		return refuse(http.StatusForbidden, "%s may %s, and this needs %s", who.Name, strings.Join(who.Scopes.names(), ", "), strings.Join(scope.names(), ", "))
+		return problem.New(http.StatusForbidden, "%s may %s, and this needs %s", who.Name, strings.Join(who.Scopes.names(), ", "), strings.Join(scope.names(), ", "))
 	}
 	if who.limited() && !e.byNamespace {
-		return refuse(http.StatusForbidden, "%s, and this shows the whole installation: use %s/clusters, %s/machines or %s/events, or a key without namespaces", who.what(), base, base, base)
+		return problem.New(http.StatusForbidden, "%s, and this shows the whole installation: use %s/clusters, %s/machines or %s/events, or a key without namespaces", who.what(), base, base, base)
 	}
 	c.Locals(callerKey, who)
 	return nil
@@ -274,7 +276,7 @@ func (g *gateway) showSession(c *fiber.Ctx) error {
 		who, _ = g.review(ctx, pending)
 	}
 	out.Name, out.Scopes = who.Name, who.Scopes.names()
-	return sendJSON(c, http.StatusOK, out)
+	return response.JSON(c, http.StatusOK, out)
 }
 
 // beginSession logs a browser in: it keeps a session in a cookie that its scripts cannot
@@ -285,19 +287,19 @@ func (g *gateway) beginSession(c *fiber.Ctx) error {
 		Key string `json:"key"`
 	}
 	if err := json.Unmarshal(c.Request().Body(), &in); err != nil || in.Key == "" {
-		return refuse(http.StatusBadRequest, `write {"key":"..."}`)
+		return problem.New(http.StatusBadRequest, `write {"key":"..."}`)
 	}
 	key, ok := g.keys.find(in.Key)
 	if !ok {
-		return refuse(http.StatusUnauthorized, "the key is not valid")
+		return problem.New(http.StatusUnauthorized, "the key is not valid")
 	}
 	if key.namespaces != nil {
-		return refuse(http.StatusForbidden, "the key reads the namespaces %s alone, and the page shows the whole installation: send the key to %s/clusters and its like, or log in with a key without namespaces", strings.Join(key.namespaces, ", "), base)
+		return problem.New(http.StatusForbidden, "the key reads the namespaces %s alone, and the page shows the whole installation: send the key to %s/clusters and its like, or log in with a key without namespaces", strings.Join(key.namespaces, ", "), base)
 	}
 	secret, err := g.sessionSecret()
 	if err != nil {
 		g.log.Warn("Cannot begin a session", "component", "auth", "error", err.Error())
-		return refuse(http.StatusServiceUnavailable, "no session can be begun now, since the Kubernetes API does not answer: try again later, or send the key with each request")
+		return problem.New(http.StatusServiceUnavailable, "no session can be begun now, since the Kubernetes API does not answer: try again later, or send the key with each request")
 	}
 	token, err := session.Seal(secret, sha256.Sum256([]byte(in.Key)), time.Now())
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/vitistack/stack/gateway/internal/connlimit"
+	"github.com/vitistack/stack/gateway/internal/problem"
 )
 
 // prefetched is how much of a body fasthttp reads before it calls a handler. Only
@@ -57,7 +58,7 @@ func (g *gateway) readBody(c *fiber.Ctx, places *bodies) error {
 		return nil
 	}
 	most := g.config.Server.MaxBodyBytes
-	tooLarge := refuse(http.StatusRequestEntityTooLarge, "the body has more than %d bytes: send less, or raise server.maxBodyBytes", most)
+	tooLarge := problem.New(http.StatusRequestEntityTooLarge, "the body has more than %d bytes: send less, or raise server.maxBodyBytes", most)
 	if length > most {
 		return tooLarge
 	}
@@ -68,13 +69,13 @@ func (g *gateway) readBody(c *fiber.Ctx, places *bodies) error {
 	_, err := body.ReadFrom(io.LimitReader(stream, int64(most)+1))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return refuse(http.StatusRequestTimeout, "the body did not arrive in time: send it again")
+		return problem.New(http.StatusRequestTimeout, "the body did not arrive in time: send it again")
 	case err != nil:
-		return refuse(http.StatusBadRequest, "the body cannot be read: %s", err)
+		return problem.New(http.StatusBadRequest, "the body cannot be read: %s", err)
 	case body.Len() > most:
 		return tooLarge
 	case length >= 0 && body.Len() != length:
-		return refuse(http.StatusBadRequest, "the body has %d bytes instead of the %d of Content-Length", body.Len(), length)
+		return problem.New(http.StatusBadRequest, "the body has %d bytes instead of the %d of Content-Length", body.Len(), length)
 	}
 	c.Request().SetBodyRaw(body.Bytes())
 	return nil

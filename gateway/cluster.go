@@ -7,7 +7,9 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"github.com/vitistack/stack/gateway/internal/httpbody"
 	"github.com/vitistack/stack/gateway/internal/inventory"
+	"github.com/vitistack/stack/gateway/internal/response"
 )
 
 // clusterModel is the cluster resource model.
@@ -56,7 +58,7 @@ func (g *gateway) showCluster(c *fiber.Ctx) error {
 	if err != nil {
 		return err
 	}
-	return sendBody(c, snapshot.ETag()+"-"+i.ID, fiber.MIMEApplicationJSON, inventory.Body{Plain: body})
+	return response.Send(c, snapshot.ETag()+"-"+i.ID, fiber.MIMEApplicationJSON, httpbody.Body{Plain: body})
 }
 
 func modelOf(i *inventory.Item, s *inventory.Snapshot) clusterModel {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/vitistack/stack/events/standardwebhooks"
 	"github.com/vitistack/stack/gateway/internal/connlimit"
+	"github.com/vitistack/stack/gateway/internal/problem"
 )
 
 // endpoint is one route and what is done around its handler.
@@ -86,7 +87,7 @@ func (g *gateway) serveEndpoint(e endpoint) fiber.Handler {
 			err = g.admit(c, &e)
 		}
 		if err == nil && !e.packed && len(c.Request().Header.ContentEncoding()) > 0 {
-			err = refuse(fiber.StatusUnsupportedMediaType, "a body in another encoding is not unpacked here: send it without Content-Encoding")
+			err = problem.New(fiber.StatusUnsupportedMediaType, "a body in another encoding is not unpacked here: send it without Content-Encoding")
 		}
 		if err == nil && e.early != nil {
 			err = e.early(c)
@@ -100,7 +101,7 @@ func (g *gateway) serveEndpoint(e endpoint) fiber.Handler {
 			served()
 		}
 		if err != nil {
-			asProblem(err).send(c, id)
+			problem.From(err).Send(c, id)
 		}
 		closeUnread(c)
 		took := time.Since(start)
@@ -128,7 +129,7 @@ func measured(c *fiber.Ctx) error {
 		return nil
 	}
 	c.Context().SetConnectionClose()
-	return refuse(fiber.StatusBadRequest, "the length of the body is told more than once: send one Content-Length, or Transfer-Encoding")
+	return problem.New(fiber.StatusBadRequest, "the length of the body is told more than once: send one Content-Length, or Transfer-Encoding")
 }
 
 // call runs a handler. A panic is logged, and is an error for the caller.
@@ -140,7 +141,7 @@ func (g *gateway) call(handle fiber.Handler, c *fiber.Ctx, id string) (err error
 		}
 	}()
 	err = handle(c)
-	if err != nil && asProblem(err).Status == fiber.StatusInternalServerError {
+	if err != nil && problem.From(err).Status == fiber.StatusInternalServerError {
 		g.log.Error("Request failed", "component", "httpserver", "requestId", id, "error", err.Error())
 	}
 	return err

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/vitistack/stack/gateway/internal/ingest"
+	"github.com/vitistack/stack/gateway/internal/problem"
 )
 
 // listed is an entry of a list of the fuzz tests.
@@ -37,7 +37,7 @@ func FuzzQuery(f *testing.F) {
 		for range len(all) + 1 {
 			q, err := parseQuery(raw, v)
 			if err != nil {
-				if p := asProblem(err); p.Status != 400 || p.Detail == "" {
+				if p := problem.From(err); p.Status != 400 || p.Detail == "" {
 					t.Fatalf("%q is refused with %d %q", raw, p.Status, p.Detail)
 				}
 				return
@@ -62,42 +62,12 @@ func FuzzQuery(f *testing.F) {
 	})
 }
 
-// FuzzIngest takes any body as a batch of events. Each fault that is found names a
-// field, and can be told.
-func FuzzIngest(f *testing.F) {
-	for _, body := range []string{
-		"[]", "[{}]", `[{"specversion":"1.0","id":"1","source":"/ipam","type":"io.vitistack.network.failed","data":{}}]`,
-		`[{"specversion":"1.0","id":"1","source":"%","type":"io.vitistack.network.provisioned","data_base64":"AA=="}]`, `[[[[`, `[{"time":1}]`,
-	} {
-		f.Add([]byte(body))
-	}
-	checker, err := ingest.NewChecker([]string{"io.vitistack.network.provisioned", "io.vitistack.network.failed"})
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Fuzz(func(t *testing.T, body []byte) {
-		all, err := ingest.ParseBatch(body)
-		if err != nil {
-			return
-		}
-		for i, e := range all {
-			for _, fault := range checker.Check(e, ingest.Place(i)) {
-				if !strings.HasPrefix(fault.Pointer, ingest.Place(i)) || fault.Detail == "" {
-					t.Errorf("fault %+v of %s", fault, body)
-				}
-			}
-		}
-	})
-}
-
 // FuzzHeaders reads headers that callers write as they like.
 func FuzzHeaders(f *testing.F) {
 	for _, text := range []string{"gzip;q=0.5, zstd", "*;q=0", `W/"a", "b"`, "req-1\r\nSet-Cookie: a", "name sha256:00 read+write", "\xff"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		_ = accepted(text)
-		_ = matches(text, "tag")
 		if id := requestID(text); !utf8.ValidString(id) || strings.ContainsAny(id, "\r\n\"\\ ") {
 			t.Errorf("request id %q of %q", id, text)
 		}

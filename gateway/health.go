@@ -2,15 +2,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/gofiber/fiber/v2"
-
 	"github.com/vitistack/stack/gateway/internal/inventory"
+	"github.com/vitistack/stack/gateway/internal/response"
 )
 
 // check is one dependency that is looked at from time to time. It is nil where
@@ -40,13 +38,7 @@ type dependency struct {
 
 // report is the answers of all health endpoints at one moment.
 type report struct {
-	overall, operators, database, cache answer
-}
-
-// answer is the status code and body of a health endpoint.
-type answer struct {
-	code int
-	body []byte
+	overall, operators, database, cache response.Encoded
 }
 
 const (
@@ -163,13 +155,13 @@ func (h *health) refresh(now time.Time) {
 	if down > 0 {
 		all.Status, code = unhealthy, http.StatusServiceUnavailable
 	}
-	r.operators = newAnswer(code, all)
+	r.operators = response.Encode(code, all)
 	status := overall(h.ready.Load(), database.err, cache.err, all.Status != healthy, down > 0 && down == len(items))
 	code = http.StatusOK
 	if status == unhealthy {
 		code = http.StatusServiceUnavailable
 	}
-	r.overall = newAnswer(code, overallJSON{Status: status, Timestamp: now, Checks: checksJSON{
+	r.overall = response.Encode(code, overallJSON{Status: status, Timestamp: now, Checks: checksJSON{
 		Database: word(database.err), Cache: word(cache.err), Operators: short,
 	}})
 	h.report.Store(r)
@@ -203,28 +195,11 @@ func word(err error) string {
 	return healthy
 }
 
-func (d dependency) answer(now time.Time) answer {
+func (d dependency) answer(now time.Time) response.Encoded {
 	out := dependencyJSON{Status: word(d.err), Mode: d.mode, Timestamp: now}
 	if d.err == nil {
-		return newAnswer(http.StatusOK, out)
+		return response.Encode(http.StatusOK, out)
 	}
 	out.Message = d.err.Error()
-	return newAnswer(http.StatusServiceUnavailable, out)
-}
-
-func newAnswer(code int, body any) answer {
-	b, err := json.Marshal(body)
-	if err != nil {
-		return answer{code: http.StatusInternalServerError, body: []byte(`{}`)}
-	}
-	return answer{code: code, body: b}
-}
-
-func (a answer) send(c *fiber.Ctx) error {
-	h := &c.Context().Response.Header
-	h.Set(fiber.HeaderCacheControl, "no-store")
-	h.SetContentType(fiber.MIMEApplicationJSON)
-	c.Status(a.code)
-	c.Context().Response.SetBodyRaw(a.body)
-	return nil
+	return response.Encode(http.StatusServiceUnavailable, out)
 }

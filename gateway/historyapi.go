@@ -13,6 +13,8 @@ import (
 	"github.com/gofiber/fiber/v2/utils"
 
 	"github.com/vitistack/stack/gateway/internal/history"
+	"github.com/vitistack/stack/gateway/internal/problem"
+	"github.com/vitistack/stack/gateway/internal/response"
 )
 
 // eventJSON is an event of the history, with the attributes of CloudEvents under
@@ -58,7 +60,7 @@ type parameters struct {
 func parametersOf(c *fiber.Ctx) (*parameters, error) {
 	values, err := url.ParseQuery(utils.CopyString(string(c.Request().URI().QueryString())))
 	if err != nil {
-		return nil, refuse(http.StatusBadRequest, "the query cannot be read: write name=value pairs with & between")
+		return nil, problem.New(http.StatusBadRequest, "the query cannot be read: write name=value pairs with & between")
 	}
 	return &parameters{values: values}, nil
 }
@@ -74,7 +76,7 @@ func (p *parameters) rest() error {
 		p.values.Del(name)
 	}
 	for name := range p.values {
-		return refuseParameter(name, "it is unknown here: write %s", strings.Join(p.known, ", "))
+		return problem.Parameter(name, "it is unknown here: write %s", strings.Join(p.known, ", "))
 	}
 	return nil
 }
@@ -84,12 +86,12 @@ func (p *parameters) page() (limit int, before int64, err error) {
 	limit = usualPage
 	if text := p.get("limit"); text != "" {
 		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > mostListed {
-			return 0, 0, refuseParameter("limit", "write a number from 1 to %d", mostListed)
+			return 0, 0, problem.Parameter("limit", "write a number from 1 to %d", mostListed)
 		}
 	}
 	if text := p.get("continue"); text != "" {
 		if before, err = strconv.ParseInt(text, 36, 64); err != nil || before < 1 {
-			return 0, 0, refuseParameter("continue", "it is none that the gateway has given: leave it out to begin anew")
+			return 0, 0, problem.Parameter("continue", "it is none that the gateway has given: leave it out to begin anew")
 		}
 	}
 	return limit, before, nil
@@ -110,7 +112,7 @@ func (g *gateway) listEvents(c *fiber.Ctx) error {
 		q.Types = strings.Split(types, ",")
 	}
 	if len(q.Types) > mostTypes {
-		return refuseParameter("type", "it has %d types: write at most %d", len(q.Types), mostTypes)
+		return problem.Parameter("type", "it has %d types: write at most %d", len(q.Types), mostTypes)
 	}
 	if q.Since, err = timeParameter("since", p.get("since")); err != nil {
 		return err
@@ -145,7 +147,7 @@ func (g *gateway) listEvents(c *fiber.Ctx) error {
 	if len(events) == q.Limit {
 		linkNext(c, original, events[len(events)-1].Sequence)
 	}
-	return sendJSON(c, http.StatusOK, out)
+	return response.JSON(c, http.StatusOK, out)
 }
 
 // visibleHistory returns the namespaces whose events a caller sees, or nil for all. asked is
@@ -175,9 +177,7 @@ func linkNext(c *fiber.Ctx, original string, before int64) {
 // unreadable is the answer while the database cannot be read.
 func (g *gateway) unreadable(err error) error {
 	g.log.Warn("Cannot read the history", "component", "history", "error", err.Error())
-	p := refuse(http.StatusServiceUnavailable, "the history cannot be read at present: /health/database says why")
-	p.retryAfter = 5
-	return p
+	return problem.New(http.StatusServiceUnavailable, "the history cannot be read at present: /health/database says why").WithRetryAfter(5)
 }
 
 // deadLetterJSON is an event that nobody took.
@@ -234,5 +234,5 @@ func (g *gateway) listDeadLetters(c *fiber.Ctx) error {
 	if len(letters) == limit {
 		linkNext(c, "limit="+strconv.Itoa(limit), letters[len(letters)-1].Sequence)
 	}
-	return sendJSON(c, http.StatusOK, out)
+	return response.JSON(c, http.StatusOK, out)
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/gofiber/fiber/v2"
+
+	"github.com/vitistack/stack/gateway/internal/problem"
 )
 
 // checkHost refuses requests for hosts that are not the gateway's, as long as it asks for no
@@ -21,7 +23,7 @@ func (g *gateway) checkHost(c *fiber.Ctx) error {
 	if isOwnHost(host, g.config.Server.AllowedHosts) {
 		return nil
 	}
-	return refuse(http.StatusMisdirectedRequest, "host %q is not known to be this gateway's: set auth.enabled, or add the host to server.allowedHosts (SERVER_ALLOWEDHOSTS)", host)
+	return problem.New(http.StatusMisdirectedRequest, "host %q is not known to be this gateway's: set auth.enabled, or add the host to server.allowedHosts (SERVER_ALLOWEDHOSTS)", host)
 }
 
 // hostOf is a Host header without its port, in small letters.

@@ -19,6 +19,8 @@ import (
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/events/standardwebhooks"
 	"github.com/vitistack/stack/gateway/internal/ingest"
+	"github.com/vitistack/stack/gateway/internal/problem"
+	"github.com/vitistack/stack/gateway/internal/response"
 )
 
 // secrets are those of external systems at present.
@@ -64,7 +66,7 @@ func (g *gateway) ingestEvents(c *fiber.Ctx) error {
 		return err
 	}
 	if len(c.Request().Body()) > g.config.Ingest.MaxBytes {
-		return refuse(http.StatusRequestEntityTooLarge, "the events have %d bytes: send at most %d", len(c.Request().Body()), g.config.Ingest.MaxBytes)
+		return problem.New(http.StatusRequestEntityTooLarge, "the events have %d bytes: send at most %d", len(c.Request().Body()), g.config.Ingest.MaxBytes)
 	}
 	all, batch, err := eventsOf(c)
 	if err != nil {
@@ -75,15 +77,13 @@ func (g *gateway) ingestEvents(c *fiber.Ctx) error {
 	}
 	for _, e := range all {
 		if about := subjectRef(e.Subject()).Namespace; !decideVisibility(who, nil, nil).includes(about) {
-			return refuse(http.StatusForbidden, "%s, and event %s is about %s: use a key for that namespace", who.what(), e.ID(), e.Subject())
+			return problem.New(http.StatusForbidden, "%s, and event %s is about %s: use a key for that namespace", who.what(), e.ID(), e.Subject())
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), g.config.APITimeout)
 	defer cancel()
 	if _, err := g.sink.URL(ctx); err != nil {
-		p := refuse(http.StatusServiceUnavailable, "the event cannot be passed on: %s", err)
-		p.retryAfter = 5
-		return p
+		return problem.New(http.StatusServiceUnavailable, "the event cannot be passed on: %s", err).WithRetryAfter(5)
 	}
 	var out acceptedJSON
 	for _, e := range all {
@@ -91,9 +91,7 @@ func (g *gateway) ingestEvents(c *fiber.Ctx) error {
 		if err != nil {
 			g.metrics.event(g, e.Type(), failed, 1)
 			g.log.Warn("Cannot pass an event on", "component", "events", "eventId", e.ID(), "error", err.Error())
-			p := refuse(http.StatusServiceUnavailable, "the event cannot be passed on at present: send all events again later, those that were taken are recognised")
-			p.retryAfter = 5
-			return p
+			return problem.New(http.StatusServiceUnavailable, "the event cannot be passed on at present: send all events again later, those that were taken are recognised").WithRetryAfter(5)
 		}
 		if taken {
 			out.Accepted++
@@ -101,7 +99,7 @@ func (g *gateway) ingestEvents(c *fiber.Ctx) error {
 			out.Duplicates++
 		}
 	}
-	return sendJSON(c, http.StatusAccepted, out)
+	return response.JSON(c, http.StatusAccepted, out)
 }
 
 // mayIngest returns the caller of a request that may bring events: with a key that has the
@@ -109,7 +107,7 @@ func (g *gateway) ingestEvents(c *fiber.Ctx) error {
 func (g *gateway) mayIngest(c *fiber.Ctx) (caller, error) {
 	if g.secrets.signed(c) {
 		if !strings.HasPrefix(c.Get(fiber.HeaderContentType), "application/cloudevents") {
-			return caller{}, refuse(http.StatusUnauthorized, "the signature covers the body alone, and not the headers that the event is in: sign an event in structured mode, or a batch")
+			return caller{}, problem.New(http.StatusUnauthorized, "the signature covers the body alone, and not the headers that the event is in: sign an event in structured mode, or a batch")
 		}
 		return caller{}, nil
 	}
@@ -135,7 +133,7 @@ func (g *gateway) keyForEvents(c *fiber.Ctx) (caller, error) {
 		defer cancel()
 		var err error
 		if who, err = g.review(ctx, pending); err != nil {
-			return caller{}, refuse(http.StatusServiceUnavailable, "the Kubernetes API does not say who the token belongs to: try again later")
+			return caller{}, problem.New(http.StatusServiceUnavailable, "the Kubernetes API does not say who the token belongs to: try again later")
 		}
 	}
 	switch {
@@ -143,10 +141,10 @@ func (g *gateway) keyForEvents(c *fiber.Ctx) (caller, error) {
 		who.User = nil
 		return who, nil
 	case who.Name != "":
-		return caller{}, refuse(http.StatusForbidden, "%s may not send events: its key needs the scope events", who.Name)
+		return caller{}, problem.New(http.StatusForbidden, "%s may not send events: its key needs the scope events", who.Name)
 	}
 	g.challenge(c)
-	return caller{}, refuse(http.StatusUnauthorized, "send a key with the scope events, or sign the request as Standard Webhooks do: webhook-id, webhook-timestamp and webhook-signature")
+	return caller{}, problem.New(http.StatusUnauthorized, "send a key with the scope events, or sign the request as Standard Webhooks do: webhook-id, webhook-timestamp and webhook-signature")
 }
 
 // eventsOf reads one event, or a batch.
@@ -154,7 +152,7 @@ func eventsOf(c *fiber.Ctx) (all []event.Event, batch bool, err error) {
 	if strings.HasPrefix(c.Get(fiber.HeaderContentType), event.ApplicationCloudEventsBatchJSON) {
 		all, err = ingest.ParseBatch(bytes.Clone(c.Request().Body()))
 		if err != nil {
-			return nil, true, refuse(http.StatusBadRequest, "%s", err)
+			return nil, true, problem.New(http.StatusBadRequest, "%s", err)
 		}
 		return all, true, nil
 	}
@@ -166,21 +164,21 @@ func eventsOf(c *fiber.Ctx) (all []event.Event, batch bool, err error) {
 }
 
 func (g *gateway) checkEvents(all []event.Event, batch bool) error {
-	var faults []fieldError
+	var faults []problem.FieldError
 	for i, e := range all {
 		place := ""
 		if batch {
 			place = ingest.Place(i)
 		}
 		for _, f := range g.checker.Check(e, place) {
-			faults = append(faults, fieldError{Pointer: f.Pointer, Detail: f.Detail})
+			faults = append(faults, problem.FieldError{Pointer: f.Pointer, Detail: f.Detail})
 		}
 	}
 	if len(faults) == 0 {
 		return nil
 	}
 	g.metrics.event(g, others, refused, len(faults))
-	p := refuse(http.StatusUnprocessableEntity, "%s: %s", faults[0].Pointer, faults[0].Detail)
+	p := problem.New(http.StatusUnprocessableEntity, "%s: %s", faults[0].Pointer, faults[0].Detail)
 	p.Errors = faults
 	return p
 }

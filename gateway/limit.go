@@ -10,6 +10,7 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/vitistack/stack/gateway/internal/config"
+	"github.com/vitistack/stack/gateway/internal/problem"
 )
 
 // limiter is a token bucket for each caller. A bucket is one time: when it will be
@@ -112,7 +113,5 @@ func (g *gateway) limit(c *fiber.Ctx, e *endpoint, who caller) error {
 	if ok {
 		return nil
 	}
-	p := refuse(http.StatusTooManyRequests, "too many requests: wait %s s; a stream at /api/v1/stream tells changes without asking", seconds)
-	p.retryAfter = int(next/time.Second) + 1
-	return p
+	return problem.New(http.StatusTooManyRequests, "too many requests: wait %s s; a stream at /api/v1/stream tells changes without asking", seconds).WithRetryAfter(int(next/time.Second) + 1)
 }

@@ -15,7 +15,10 @@ import (
 	"github.com/gofiber/fiber/v2/utils"
 
 	"github.com/vitistack/stack/gateway/internal/apiserver"
+	"github.com/vitistack/stack/gateway/internal/httpbody"
 	"github.com/vitistack/stack/gateway/internal/inventory"
+	"github.com/vitistack/stack/gateway/internal/problem"
+	"github.com/vitistack/stack/gateway/internal/response"
 )
 
 // entry is one line of a list.
@@ -44,7 +47,7 @@ type listing struct {
 
 // view is what a query has found.
 type view struct {
-	body  inventory.Body
+	body  httpbody.Body
 	total int
 	// next is where the next page begins, or nil.
 	next *cursor
@@ -74,7 +77,7 @@ func (g *gateway) serveListing(c *fiber.Ctx, l listing) error {
 	if found.next != nil {
 		h.Set(fiber.HeaderLink, "<"+q.next(c.Path(), found.next)+`>; rel="next"`)
 	}
-	return sendBody(c, tag, fiber.MIMEApplicationJSON, found.body)
+	return response.Send(c, tag, fiber.MIMEApplicationJSON, found.body)
 }
 
 // find selects, sorts and cuts.
@@ -84,7 +87,7 @@ func (q *query) find(l listing) view {
 	for i, e := range page {
 		encoded[i] = pick(e.Listed(), q.fields)
 	}
-	return view{body: inventory.NewBody(join(l.field, encoded)), total: total, next: next}
+	return view{body: httpbody.New(join(l.field, encoded)), total: total, next: next}
 }
 
 // ranked is an entry with what it is sorted by.
@@ -229,7 +232,7 @@ func (g *gateway) list(topic inventory.Topic) fiber.Handler {
 			})
 		}
 		c.Context().Response.Header.Set("X-Total-Count", strconv.Itoa(len(collection.Items)))
-		return sendBody(c, collection.ETag(snapshot.Epoch), fiber.MIMEApplicationJSON, collection.List())
+		return response.Send(c, collection.ETag(snapshot.Epoch), fiber.MIMEApplicationJSON, collection.List())
 	}
 }
 
@@ -262,7 +265,7 @@ func (g *gateway) find(c *fiber.Ctx, topic inventory.Topic) (*inventory.Item, *i
 	if i != nil && visible.includes(i.Namespace) {
 		return i, snapshot, nil
 	}
-	return nil, nil, refuse(http.StatusNotFound, "there is no %s with this id: /api/v1/%s lists them; namespace%%2Fname is an id too", strings.TrimSuffix(string(topic), "s"), topic)
+	return nil, nil, problem.New(http.StatusNotFound, "there is no %s with this id: /api/v1/%s lists them; namespace%%2Fname is an id too", strings.TrimSuffix(string(topic), "s"), topic)
 }
 
 func unescapeSlash(s string) string {
@@ -276,22 +279,8 @@ func (g *gateway) item(topic inventory.Topic) fiber.Handler {
 		if err != nil {
 			return err
 		}
-		return sendBody(c, snapshot.ETag()+"-"+i.ID, fiber.MIMEApplicationJSON, inventory.Body{Plain: i.Listed()})
+		return response.Send(c, snapshot.ETag()+"-"+i.ID, fiber.MIMEApplicationJSON, httpbody.Body{Plain: i.Listed()})
 	}
-}
-
-// sendJSON writes something that is made for this one request.
-func sendJSON(c *fiber.Ctx, status int, v any) error {
-	body, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	h := &c.Context().Response.Header
-	h.Set(fiber.HeaderCacheControl, "no-store")
-	h.SetContentType(fiber.MIMEApplicationJSON)
-	c.Status(status)
-	c.Context().Response.SetBodyRaw(body)
-	return nil
 }
 
 // timeParameter reads a time in a query.
@@ -301,7 +290,7 @@ func timeParameter(name, text string) (time.Time, error) {
 	}
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return time.Time{}, refuseParameter(name, "write a time such as 2026-01-02T15:04:05Z")
+		return time.Time{}, problem.Parameter(name, "write a time such as 2026-01-02T15:04:05Z")
 	}
 	return t, nil
 }

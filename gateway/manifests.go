@@ -11,6 +11,8 @@ import (
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/vitistack/stack/gateway/internal/inventory"
+	"github.com/vitistack/stack/gateway/internal/problem"
+	"github.com/vitistack/stack/gateway/internal/response"
 )
 
 // manifestsJSON is what has been generated for a cluster.
@@ -45,19 +47,19 @@ func (g *gateway) showManifests(c *fiber.Ctx) error {
 	defer cancel()
 	key := "manifests:" + i.ID
 	if body, ok := g.cache.Get(ctx, key); ok {
-		return answer{http.StatusOK, body}.send(c)
+		return response.Encoded{Status: http.StatusOK, Body: body}.Send(c)
 	}
 	files, err := g.kubernetes.Manifests(ctx, i.Namespace, i.Name)
 	if err != nil {
 		g.log.Warn("Cannot read manifests", "component", "httpserver", "error", err.Error())
-		return refuse(http.StatusBadGateway, "the Kubernetes API does not give the manifests out: the gateway needs to list configmaps in namespace %s", i.Namespace)
+		return problem.New(http.StatusBadGateway, "the Kubernetes API does not give the manifests out: the gateway needs to list configmaps in namespace %s", i.Namespace)
 	}
 	body, err := json.Marshal(manifestsJSON{ID: i.ID, Name: i.Name, Namespace: i.Namespace, Files: shownFiles(files)})
 	if err != nil {
 		return err
 	}
 	g.cache.Set(ctx, key, body, min(manifestsTTL, g.config.Cache.TTL))
-	return answer{http.StatusOK, body}.send(c)
+	return response.Encoded{Status: http.StatusOK, Body: body}.Send(c)
 }
 
 // privateKeys are what private keys in PEM begin with, as text and in base64.

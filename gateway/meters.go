@@ -16,6 +16,7 @@ import (
 	"github.com/vitistack/stack/gateway/internal/cache"
 	"github.com/vitistack/stack/gateway/internal/inventory"
 	"github.com/vitistack/stack/gateway/internal/metrics"
+	"github.com/vitistack/stack/gateway/internal/problem"
 )
 
 // meters are the gateway's metrics.
@@ -226,14 +227,14 @@ func (g *gateway) takeMetrics(c *fiber.Ctx) error {
 	if strings.EqualFold(c.Get(fiber.HeaderContentEncoding), "gzip") {
 		unpacked, err := gzip.NewReader(body)
 		if err != nil {
-			return refuse(http.StatusBadRequest, "the body is no gzip")
+			return problem.New(http.StatusBadRequest, "the body is no gzip")
 		}
 		body = unpacked
 	}
 	text, err := io.ReadAll(io.LimitReader(body, mostPushed+1))
 	push := pushedMetrics{Text: string(text), Ended: c.QueryBool("ended")}
 	if err != nil || len(text) > mostPushed || g.addMetrics(push) != nil {
-		return refuse(http.StatusBadRequest, "the body cannot be read: push metrics in the text format of Prometheus, of 1 MiB at most")
+		return problem.New(http.StatusBadRequest, "the body cannot be read: push metrics in the text format of Prometheus, of 1 MiB at most")
 	}
 	g.share(sharedEvent{Metrics: &push})
 	c.Status(http.StatusNoContent)

@@ -10,6 +10,8 @@ import (
 
 	"github.com/vitistack/stack/gateway/internal/inventory"
 	"github.com/vitistack/stack/gateway/internal/preview"
+	"github.com/vitistack/stack/gateway/internal/problem"
+	"github.com/vitistack/stack/gateway/internal/response"
 )
 
 // makePreview tells what a manifest would become, and applies nothing.
@@ -21,7 +23,7 @@ func (g *gateway) makePreview(c *fiber.Ctx) error {
 	namespace := utils.CopyString(c.Query("namespace", "default"))
 	made, err := preview.Make(bytes.Clone(c.Request().Body()), namespace, snapshot)
 	if errors.Is(err, preview.ErrUnreadable) {
-		return refuse(http.StatusUnprocessableEntity, "%s", err)
+		return problem.New(http.StatusUnprocessableEntity, "%s", err)
 	}
 	if err != nil {
 		return err
@@ -31,5 +33,5 @@ func (g *gateway) makePreview(c *fiber.Ctx) error {
 			return err
 		}
 	}
-	return sendJSON(c, http.StatusOK, made)
+	return response.JSON(c, http.StatusOK, made)
 }

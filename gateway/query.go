@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/vitistack/stack/gateway/internal/problem"
 )
 
 // mostListed is how many items a page has at most.
@@ -61,7 +63,7 @@ type vocabulary struct {
 func parseQuery(raw string, v vocabulary) (*query, error) {
 	values, err := url.ParseQuery(raw)
 	if err != nil {
-		return nil, refuse(400, "the query cannot be read: write name=value pairs with & between")
+		return nil, problem.New(400, "the query cannot be read: write name=value pairs with & between")
 	}
 	q := &query{raw: raw}
 	names := make([]string, 0, len(values))
@@ -76,7 +78,7 @@ func parseQuery(raw string, v vocabulary) (*query, error) {
 	}
 	q.canonical = q.describe()
 	if q.after != nil && q.after.Mark != q.mark() {
-		return nil, refuseParameter("continue", "it belongs to another query: leave it out to begin anew")
+		return nil, problem.Parameter("continue", "it belongs to another query: leave it out to begin anew")
 	}
 	return q, nil
 }
@@ -87,7 +89,7 @@ func (q *query) set(name string, values []string, v vocabulary) error {
 	case name == "limit":
 		n, err := strconv.Atoi(last)
 		if err != nil || n < 1 || n > mostListed {
-			return refuseParameter(name, "write a number from 1 to %d", mostListed)
+			return problem.Parameter(name, "write a number from 1 to %d", mostListed)
 		}
 		q.limit = n
 	case name == "continue":
@@ -104,19 +106,19 @@ func (q *query) set(name string, values []string, v vocabulary) error {
 		q.fields = splitAll(values)
 		for _, f := range q.fields {
 			if !slices.Contains(v.fields, f) {
-				return refuseParameter(name, "there is no field %s: write %s", f, strings.Join(v.fields, ", "))
+				return problem.Parameter(name, "there is no field %s: write %s", f, strings.Join(v.fields, ", "))
 			}
 		}
 	case slices.Contains(v.attributes, name):
 		wanted := splitAll(values)
 		for _, value := range wanted {
 			if known := v.values[name]; known != nil && !slices.Contains(known, value) {
-				return refuseParameter(name, "there is no %s %s: write %s", name, value, strings.Join(known, ", "))
+				return problem.Parameter(name, "there is no %s %s: write %s", name, value, strings.Join(known, ", "))
 			}
 		}
 		q.filters = append(q.filters, filter{attribute: name, values: wanted})
 	default:
-		return refuseParameter(name, "it is unknown here: write limit, continue, sort, fields, q, %s", strings.Join(v.attributes, ", "))
+		return problem.Parameter(name, "it is unknown here: write limit, continue, sort, fields, q, %s", strings.Join(v.attributes, ", "))
 	}
 	return nil
 }
@@ -125,7 +127,7 @@ func (q *query) setSort(values []string, v vocabulary) error {
 	for _, key := range splitAll(values) {
 		attribute, descending := strings.CutPrefix(key, "-")
 		if !slices.Contains(v.attributes, attribute) {
-			return refuseParameter("sort", "nothing can be sorted by %s: write %s, each with - before it for the reverse", attribute, strings.Join(v.attributes, ", "))
+			return problem.Parameter("sort", "nothing can be sorted by %s: write %s, each with - before it for the reverse", attribute, strings.Join(v.attributes, ", "))
 		}
 		q.sort = append(q.sort, sortKey{attribute, descending})
 	}
@@ -194,7 +196,7 @@ func parseCursor(text string) (*cursor, error) {
 		err = json.Unmarshal(decoded, c)
 	}
 	if err != nil || len(c.Place) == 0 {
-		return nil, refuseParameter("continue", "it is none that the gateway has given: leave it out to begin anew")
+		return nil, problem.Parameter("continue", "it is none that the gateway has given: leave it out to begin anew")
 	}
 	return c, nil
 }

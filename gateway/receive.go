@@ -22,6 +22,7 @@ import (
 	"github.com/vitistack/stack/gateway/internal/history"
 	"github.com/vitistack/stack/gateway/internal/ingest"
 	"github.com/vitistack/stack/gateway/internal/inventory"
+	"github.com/vitistack/stack/gateway/internal/problem"
 )
 
 // What became of an event, as the metrics have it.
@@ -52,11 +53,11 @@ func (g *gateway) authenticateDelivery(c *fiber.Ctx) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, oidc.ErrUnavailable):
-		return refuse(http.StatusServiceUnavailable, "the delivery is not authenticated: %s", err)
+		return problem.New(http.StatusServiceUnavailable, "the delivery is not authenticated: %s", err)
 	}
 	g.metrics.event(g, others, unauthenticated, 1)
 	c.Set(fiber.HeaderWWWAuthenticate, "Bearer")
-	return refuse(http.StatusUnauthorized, "the delivery is not authenticated: %s", err)
+	return problem.New(http.StatusUnauthorized, "the delivery is not authenticated: %s", err)
 }
 
 // receiveEvent takes an event that the Broker delivers. It is acknowledged when
@@ -83,7 +84,7 @@ func (g *gateway) receiveEvent(c *fiber.Ctx) error {
 func (g *gateway) receiveChange(ctx context.Context, c *fiber.Ctx, in *event.Event) error {
 	ref, err := events.RefOf(*in)
 	if err != nil {
-		return g.conclude(c, in, refused, refuse(http.StatusUnprocessableEntity, "%s", err))
+		return g.conclude(c, in, refused, problem.New(http.StatusUnprocessableEntity, "%s", err))
 	}
 	if !announce.Announces(inventory.Kind(ref.Kind)) {
 		return g.conclude(c, in, ignored, nil)
@@ -158,9 +159,7 @@ func subjectRef(subject string) events.Ref {
 // again.
 func (g *gateway) unrecorded(err error) error {
 	g.log.Warn("Cannot record event, leaving it to the broker", "component", "events", "error", err.Error())
-	p := refuse(http.StatusServiceUnavailable, "the history cannot be written at present: deliver the event again later")
-	p.retryAfter = 5
-	return p
+	return problem.New(http.StatusServiceUnavailable, "the history cannot be written at present: deliver the event again later").WithRetryAfter(5)
 }
 
 // conclude counts an event and answers for it.
@@ -233,10 +232,10 @@ func readEvent(c *fiber.Ctx) (*event.Event, error) {
 	c.Request().Header.VisitAll(func(name, value []byte) { header.Add(string(name), string(value)) })
 	e, err := events.Read(context.Background(), header, io.NopCloser(bytes.NewReader(bytes.Clone(c.Request().Body()))))
 	if errors.Is(err, binding.ErrUnknownEncoding) {
-		return nil, refuse(http.StatusUnsupportedMediaType, "send a CloudEvent of version 1.0 in binary or structured mode")
+		return nil, problem.New(http.StatusUnsupportedMediaType, "send a CloudEvent of version 1.0 in binary or structured mode")
 	}
 	if err != nil {
-		return nil, refuse(http.StatusBadRequest, "the request is no valid CloudEvent: %s", strings.Join(strings.Fields(err.Error()), " "))
+		return nil, problem.New(http.StatusBadRequest, "the request is no valid CloudEvent: %s", strings.Join(strings.Fields(err.Error()), " "))
 	}
 	return e, nil
 }

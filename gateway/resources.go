@@ -11,7 +11,10 @@ import (
 	"github.com/gofiber/fiber/v2"
 	"github.com/gofiber/fiber/v2/utils"
 
+	"github.com/vitistack/stack/gateway/internal/httpbody"
 	"github.com/vitistack/stack/gateway/internal/inventory"
+	"github.com/vitistack/stack/gateway/internal/problem"
+	"github.com/vitistack/stack/gateway/internal/response"
 )
 
 // resource is anything that the stack looks after, in one model for all kinds. A
@@ -239,8 +242,8 @@ func (g *gateway) showResource(c *fiber.Ctx) error {
 			}
 		}
 		if isVolume == (r.volume >= 0) {
-			return sendBody(c, s.ETag()+"-"+id, fiber.MIMEApplicationJSON, inventory.Body{Plain: r.Listed()})
+			return response.Send(c, s.ETag()+"-"+id, fiber.MIMEApplicationJSON, httpbody.Body{Plain: r.Listed()})
 		}
 	}
-	return refuse(http.StatusNotFound, "there is no resource with this id: /api/v1/resources lists them")
+	return problem.New(http.StatusNotFound, "there is no resource with this id: /api/v1/resources lists them")
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/vitistack/stack/gateway/internal/inventory"
 	"github.com/vitistack/stack/gateway/internal/page"
+	"github.com/vitistack/stack/gateway/internal/problem"
+	"github.com/vitistack/stack/gateway/internal/response"
 )
 
 // drainTimeout is for requests to come to their end after SIGTERM.
@@ -86,16 +88,16 @@ func (g *gateway) unknown(c *fiber.Ctx) error {
 	}
 	var missed *fiber.Error
 	if errors.As(c.Next(), &missed) && missed.Code == fiber.StatusMethodNotAllowed {
-		return refuse(missed.Code, "%s is not served here: use %s", c.Method(), c.GetRespHeader(fiber.HeaderAllow))
+		return problem.New(missed.Code, "%s is not served here: use %s", c.Method(), c.GetRespHeader(fiber.HeaderAllow))
 	}
-	return refuse(fiber.StatusNotFound, "nothing is served at this path: /api/v1/docs lists what is")
+	return problem.New(fiber.StatusNotFound, "nothing is served at this path: /api/v1/docs lists what is")
 }
 
 // outerError answers for requests that do not come as far as a route.
 func (g *gateway) outerError(c *fiber.Ctx, err error) error {
 	id := newRequestID()
 	c.Set(fiber.HeaderXRequestID, id)
-	asProblem(err).send(c, id)
+	problem.From(err).Send(c, id)
 	return nil
 }
 
@@ -134,11 +136,11 @@ func (g *gateway) endpoints() []endpoint {
 	all = append(all, aboutEndpoints()...)
 	for _, prefix := range []string{"", base} {
 		all = append(all,
-			open(prefix+"/health", func(c *fiber.Ctx) error { return g.health.report.Load().overall.send(c) }),
+			open(prefix+"/health", func(c *fiber.Ctx) error { return g.health.report.Load().overall.Send(c) }),
 			open(prefix+"/health/live", g.live),
-			open(prefix+"/health/operators", func(c *fiber.Ctx) error { return g.health.report.Load().operators.send(c) }),
-			open(prefix+"/health/database", func(c *fiber.Ctx) error { return g.health.report.Load().database.send(c) }),
-			open(prefix+"/health/cache", func(c *fiber.Ctx) error { return g.health.report.Load().cache.send(c) }),
+			open(prefix+"/health/operators", func(c *fiber.Ctx) error { return g.health.report.Load().operators.Send(c) }),
+			open(prefix+"/health/database", func(c *fiber.Ctx) error { return g.health.report.Load().database.Send(c) }),
+			open(prefix+"/health/cache", func(c *fiber.Ctx) error { return g.health.report.Load().cache.Send(c) }),
 			open(prefix+"/ready", g.isReady),
 		)
 		if g.config.Metrics.Enabled {
@@ -190,12 +192,12 @@ func servePage(name func(*fiber.Ctx) string) fiber.Handler {
 	}
 	handlers := map[string]fiber.Handler{}
 	for _, file := range files {
-		handlers[file.Name] = made(file.ContentType, func() ([]byte, error) { return file.Content, nil })
+		handlers[file.Name] = response.Static(file.ContentType, func() ([]byte, error) { return file.Content, nil }, page.Protect)
 	}
 	return func(c *fiber.Ctx) error {
 		handle, ok := handlers[name(c)]
 		if !ok {
-			return refuse(fiber.StatusNotFound, "the status page has no such file")
+			return problem.New(fiber.StatusNotFound, "the status page has no such file")
 		}
 		return handle(c)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/gofiber/fiber/v2/utils"
 
 	"github.com/vitistack/stack/gateway/internal/connlimit"
+	"github.com/vitistack/stack/gateway/internal/problem"
 	"github.com/vitistack/stack/gateway/internal/stream"
 )
 
@@ -22,7 +23,7 @@ func (g *gateway) streamEvents(c *fiber.Ctx) error {
 	}
 	topics, unknown := stream.ParseTopics(c.Query("topics"))
 	if unknown != "" {
-		return refuseParameter("topics", "there is no topic %s: write %s", utils.CopyString(unknown), strings.Join(stream.TopicNames(), ", "))
+		return problem.Parameter("topics", "there is no topic %s: write %s", utils.CopyString(unknown), strings.Join(stream.TopicNames(), ", "))
 	}
 	filter := stream.Filter{Topics: topics, Namespace: utils.CopyString(c.Query("namespace"))}
 	if c.Method() == fiber.MethodHead {
@@ -36,9 +37,7 @@ func (g *gateway) streamEvents(c *fiber.Ctx) error {
 		if errors.Is(err, stream.ErrFullForAddress) {
 			status = http.StatusTooManyRequests
 		}
-		p := refuse(status, "%s: try again later", err)
-		p.retryAfter = 10
-		return p
+		return problem.New(status, "%s: try again later", err).WithRetryAfter(10)
 	}
 	head, standing := streamHead(c), g.standing(c)
 	c.Context().HijackSetNoResponse(true)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vitistack/stack/gateway/internal/history"
 	"github.com/vitistack/stack/gateway/internal/inventory"
+	"github.com/vitistack/stack/gateway/internal/response"
 )
 
 // timelineJSON is the life of a cluster over all layers.
@@ -80,7 +81,7 @@ func (g *gateway) showTimeline(c *fiber.Ctx) error {
 	for _, e := range events {
 		out.Events = append(out.Events, eventOf(e))
 	}
-	return sendJSON(c, fiber.StatusOK, out)
+	return response.JSON(c, fiber.StatusOK, out)
 }
 
 // spansOf are the spans of a cluster and of what it is made of, the earliest

@@ -16,6 +16,7 @@ import (
 
 	"github.com/vitistack/stack/gateway/internal/apiserver"
 	"github.com/vitistack/stack/gateway/internal/inventory"
+	"github.com/vitistack/stack/gateway/internal/problem"
 )
 
 // visibility is the namespaces that the answer to one request may come from. The zero value
@@ -123,16 +124,16 @@ func (g *gateway) visibilityOf(c *fiber.Ctx, verb string, asked []string, resour
 		return decideVisibility(who, asked, nil), nil
 	}
 	if len(asked) > mostAsked {
-		return visibility{}, refuseParameter("namespace", "it has %d namespaces: write at most %d", len(asked), mostAsked)
+		return visibility{}, problem.Parameter("namespace", "it has %d namespaces: write at most %d", len(asked), mostAsked)
 	}
 	granted, err := g.granted(*who.User, verb, asked, resources)
 	if err != nil {
 		g.log.Warn("Cannot review access", "component", "auth", "user", who.Name, "error", err.Error())
-		return visibility{}, refuse(http.StatusServiceUnavailable, "the Kubernetes API does not say what %s may read: try again later, or use an API key", who.Name)
+		return visibility{}, problem.New(http.StatusServiceUnavailable, "the Kubernetes API does not say what %s may read: try again later, or use an API key", who.Name)
 	}
 	v := decideVisibility(who, asked, granted)
 	if !v.all && len(asked) == 0 {
-		return visibility{}, refuse(http.StatusForbidden, "%s may not %s %s in all namespaces: name those to read, as in ?namespace=team-a", who.Name, verb, namesOf(resources))
+		return visibility{}, problem.New(http.StatusForbidden, "%s may not %s %s in all namespaces: name those to read, as in ?namespace=team-a", who.Name, verb, namesOf(resources))
 	}
 	return v, nil
 }
@@ -141,7 +142,7 @@ func (g *gateway) visibilityOf(c *fiber.Ctx, verb string, asked []string, resour
 func (g *gateway) mustSee(c *fiber.Ctx, namespace string, resources []apiserver.Resource) error {
 	v, err := g.visibilityOf(c, "list", []string{namespace}, resources)
 	if err == nil && !v.includes(namespace) {
-		err = refuse(http.StatusForbidden, "%s, and this shows %s of namespace %s", g.callerOf(c).what(), namesOf(resources), namespace)
+		err = problem.New(http.StatusForbidden, "%s, and this shows %s of namespace %s", g.callerOf(c).what(), namesOf(resources), namespace)
 	}
 	return err
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/vitistack/stack/gateway/internal/httpbody"
 )
 
 // Collection is all items of a topic at one moment. It is never changed: apply
@@ -22,7 +24,7 @@ type Collection struct {
 	byID []*Item
 	body sync.Once
 	read atomic.Bool
-	view Body
+	view httpbody.Body
 }
 
 // Change is what has become of a topic between two snapshots.

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/vitistack/stack/gateway/internal/httpbody"
 )
 
 // Snapshot is everything at one moment. It is never changed.
@@ -18,7 +20,7 @@ type Snapshot struct {
 	orphans        []orphansJSON
 	orphanCounts   map[string]int
 	summary        []byte
-	infrastructure Body
+	infrastructure httpbody.Body
 }
 
 // Collection is all items of a topic.
@@ -28,7 +30,7 @@ func (s *Snapshot) Collection(topic Topic) *Collection { return s.collections[to
 func (s *Snapshot) Summary() []byte { return s.summary }
 
 // Infrastructure is the body of GET /infrastructure.
-func (s *Snapshot) Infrastructure() Body { return s.infrastructure }
+func (s *Snapshot) Infrastructure() httpbody.Body { return s.infrastructure }
 
 // ETag is the strong entity tag of what depends on the whole snapshot.
 func (s *Snapshot) ETag() string { return s.Epoch + "-" + strconv.FormatUint(s.Version, 10) }
@@ -68,7 +70,7 @@ func (s *Snapshot) finish() {
 		Functions []functionJSON  `json:"functions"`
 		Orphans   []orphansJSON   `json:"orphans,omitempty"`
 	}{tallies, s.functions, s.orphans})
-	s.infrastructure = NewBody(encode(s.infrastructureOf()))
+	s.infrastructure = httpbody.New(encode(s.infrastructureOf()))
 }
 
 type infrastructureJSON struct {

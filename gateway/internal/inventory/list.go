@@ -1,47 +1,14 @@
 package inventory
 
 import (
-	"bytes"
 	"strconv"
 
-	"github.com/klauspost/compress/gzip"
-	"github.com/klauspost/compress/zstd"
+	"github.com/vitistack/stack/gateway/internal/httpbody"
 )
 
 // PageSize is how many items a list has that is asked for without a limit. The
 // list of clusters has all of them.
 const PageSize = 1000
-
-// Body is the bytes of a response, plain and compressed. Gzip and Zstd are nil
-// where compression would not pay.
-type Body struct {
-	Plain, Gzip, Zstd []byte
-}
-
-// worthwhile is the size below which a body is sent as it is: it fits in one
-// packet anyway.
-const worthwhile = 1400
-
-// NewBody compresses what is to be sent often.
-func NewBody(plain []byte) Body {
-	b := Body{Plain: plain}
-	if len(plain) < worthwhile {
-		return b
-	}
-	var packed bytes.Buffer
-	packed.Grow(len(plain) / 8)
-	w, err := gzip.NewWriterLevel(&packed, gzip.BestSpeed)
-	if err == nil {
-		_, err = w.Write(plain)
-	}
-	if err == nil && w.Close() == nil {
-		b.Gzip = bytes.Clone(packed.Bytes())
-	}
-	if encoder, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1)); err == nil {
-		b.Zstd = encoder.EncodeAll(plain, make([]byte, 0, len(plain)/8))
-	}
-	return b
-}
 
 // ETag is the strong entity tag of the collection's list, without the suffix of a
 // coding. epoch tells snapshots of different processes apart.
@@ -59,9 +26,9 @@ func (c *Collection) Shown() int {
 
 // List is the body of the list that is asked for without conditions. It is made
 // at the first call.
-func (c *Collection) List() Body {
+func (c *Collection) List() httpbody.Body {
 	c.body.Do(func() {
-		c.view = NewBody(c.encodeList(c.Items[:c.Shown()]))
+		c.view = httpbody.New(c.encodeList(c.Items[:c.Shown()]))
 		c.read.Store(true)
 	})
 	return c.view
