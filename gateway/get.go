@@ -30,8 +30,8 @@ func get(ctx context.Context, args []string, local string, out io.Writer) error 
 	return getFrom(ctx, own, local+args[0], out)
 }
 
-// beside is the URL of the gateway that has this environment.
-func beside(getenv func(string) string) string {
+// localURL returns the URL of the gateway on this machine that has this environment.
+func localURL(getenv func(string) string) string {
 	scheme := "http"
 	if on, err := strconv.ParseBool(getenv("TLS_ENABLED")); err == nil && on {
 		scheme = "https"

@@ -39,7 +39,7 @@ func TestGet(t *testing.T) {
 		})
 	}
 	env := map[string]string{"TLS_ENABLED": "true", "PORT": "9443"}
-	if got := beside(func(name string) string { return env[name] }); got != "https://127.0.0.1:9443" {
+	if got := localURL(func(name string) string { return env[name] }); got != "https://127.0.0.1:9443" {
 		t.Errorf("the gateway beside is asked at %s", got)
 	}
 	if err := get(t.Context(), nil, "", nil); err == nil {

@@ -1,5 +1,5 @@
-// The gateway shows the stack: it watches the Kubernetes API and serves what it
-// sees as a REST API, a stream of events, a status page and metrics.
+// The gateway serves the state of the stack: it watches the Kubernetes API and offers a REST API, a stream of events, a status page
+// and metrics. It also receives events of external systems and sends webhooks.
 package main
 
 import (
@@ -14,19 +14,21 @@ import (
 	"syscall"
 
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/gateway/internal/app"
+	"github.com/vitistack/stack/gateway/internal/auth"
 	"github.com/vitistack/stack/gateway/internal/config"
 )
 
 // version is set by the linker for a release.
 var version = "dev"
 
-// commands are what the program does instead of serving.
+// commands are the commands beside serving.
 var commands = map[string]func(args []string) error{
-	"hash-key": func(args []string) error { return hashKey(args, typed(os.Stdin), os.Stdout) },
+	"hash-key": func(args []string) error { return auth.HashKey(args, pipedInput(os.Stdin), os.Stdout) },
 	"get": func(args []string) error {
 		ctx, stop := context.WithTimeout(context.Background(), getTimeout)
 		defer stop()
-		return get(ctx, args, beside(os.Getenv), os.Stdout)
+		return get(ctx, args, localURL(os.Getenv), os.Stdout)
 	},
 }
 
@@ -47,7 +49,7 @@ func main() {
 	log := events.NewLogger(os.Stderr, "info")
 	if err == nil {
 		log = events.NewLogger(os.Stderr, c.LogLevel)
-		err = run(ctx, c, log)
+		err = app.Run(ctx, version, c, log)
 	}
 	if err != nil {
 		log.Error("Cannot run", "component", "gateway", "error", err.Error())
@@ -55,8 +57,8 @@ func main() {
 	}
 }
 
-// typed is what is piped into a file, and nothing where that is a terminal.
-func typed(f *os.File) io.Reader {
+// pipedInput returns what is piped into a file, or nothing if the file is a terminal.
+func pipedInput(f *os.File) io.Reader {
 	if info, err := f.Stat(); err != nil || info.Mode()&os.ModeCharDevice != 0 {
 		return strings.NewReader("")
 	}

@@ -31,7 +31,7 @@ func sources(t *testing.T, folders ...string) program {
 	p := program{texts: map[string]bool{}, constants: map[string]string{}, places: map[string]int{}}
 	for _, folder := range folders {
 		patterns := []string{"*.go"}
-		if strings.HasPrefix(folder, "functions/") {
+		if folder == "gateway" || strings.HasPrefix(folder, "functions/") {
 			patterns = append(patterns, "*/*.go", "*/*/*.go")
 		}
 		var paths []string

@@ -1,5 +1,4 @@
-// Package openapi is the description of the gateway's API, for programs and for
-// people.
+// Package openapi holds the OpenAPI description of the gateway's API, and the page that shows it.
 package openapi
 
 import (
@@ -20,10 +19,13 @@ var docs []byte
 //go:embed docs.css
 var style []byte
 
-// YAML is the description as it is written.
+// BasePath is the prefix of every path of the API.
+const BasePath = "/api/v1"
+
+// YAML returns the description as it is written.
 func YAML() []byte { return document }
 
-// JSON is the description as JSON.
+// JSON returns the description as JSON.
 func JSON() ([]byte, error) {
 	encoded, err := yaml.YAMLToJSON(document)
 	if err != nil {
@@ -32,9 +34,8 @@ func JSON() ([]byte, error) {
 	return encoded, nil
 }
 
-// HTML is a page that shows the description. It needs its style sheet at
-// docs.css, and nothing else.
+// HTML returns a page that shows the description. The page loads only its style sheet, docs.css beside it.
 func HTML() []byte { return docs }
 
-// Style is the style sheet of that page.
+// Style returns the style sheet of that page.
 func Style() []byte { return style }

@@ -1,0 +1,220 @@
+// Package app connects the parts of the gateway, starts them, and drains them at the end.
+package app
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+	"k8s.io/client-go/rest"
+
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/events/oidc"
+	"github.com/vitistack/stack/events/outbound"
+	"github.com/vitistack/stack/gateway/internal/announce"
+	"github.com/vitistack/stack/gateway/internal/apiserver"
+	"github.com/vitistack/stack/gateway/internal/auth"
+	"github.com/vitistack/stack/gateway/internal/broker"
+	"github.com/vitistack/stack/gateway/internal/cache"
+	"github.com/vitistack/stack/gateway/internal/config"
+	"github.com/vitistack/stack/gateway/internal/filewatch"
+	"github.com/vitistack/stack/gateway/internal/health"
+	"github.com/vitistack/stack/gateway/internal/history"
+	"github.com/vitistack/stack/gateway/internal/httpserver"
+	"github.com/vitistack/stack/gateway/internal/ingest"
+	"github.com/vitistack/stack/gateway/internal/inventory"
+	"github.com/vitistack/stack/gateway/internal/metrics"
+	"github.com/vitistack/stack/gateway/internal/replicas"
+	"github.com/vitistack/stack/gateway/internal/signer"
+	"github.com/vitistack/stack/gateway/internal/stream"
+	"github.com/vitistack/stack/gateway/internal/watch"
+	"github.com/vitistack/stack/gateway/internal/webhook"
+)
+
+// app is the parts of the gateway.
+type app struct {
+	config  *config.Config
+	log     *slog.Logger
+	started time.Time
+
+	// kubernetes reads what is not watched.
+	kubernetes *apiserver.Client
+	store      *inventory.Store
+	watcher    *watch.Watcher
+	hub        *stream.Hub
+	metrics    *metrics.Gateway
+	cache      *cache.Cache
+	history    *history.Store
+	health     *health.Health
+	broker     *broker.Client
+	signer     *signer.Signer
+
+	auth         *auth.Authenticator
+	certificates *httpserver.Certificates
+	server       *httpserver.Server
+
+	replicas   *replicas.Replicas
+	deliverer  *webhook.Deliverer
+	announcer  *announce.Announcer
+	deliveries *ingest.Deliveries
+	external   *ingest.External
+}
+
+// brokerPatience is the time that a change waits for the Broker to deliver its event.
+const brokerPatience = 2 * time.Second
+
+// newApp creates the parts. An invalid setting is an error that names its key.
+func newApp(version string, c *config.Config, kubernetes *rest.Config, log *slog.Logger) (*app, error) {
+	a := &app{config: c, log: log, started: time.Now(), store: inventory.NewStore(newEpoch())}
+	a.hub = stream.NewHub(a.store.Current(), stream.Limits{
+		Clients: c.Stream.MaxClients, ClientsPerAddress: c.Stream.MaxClientsPerAddress, Heartbeat: c.Stream.Heartbeat,
+	})
+	a.metrics = metrics.NewGateway(metrics.Options{
+		Version: version, Started: a.started, Fresh: c.Handlers.MetricsInterval, MaxSeries: c.Metrics.MaxSeries, CountEvents: c.Handlers.Metrics,
+	}, metrics.Sources{
+		Snapshot: a.store.Current, Stream: a.hub.Stats,
+		Database: func() sql.DBStats { return a.history.Stats() }, Displaced: func() uint64 { return a.server.Displaced() },
+	})
+	for _, create := range []func(*rest.Config) error{a.createKubernetes, a.createStores, a.createServer, a.createEvents} {
+		if err := create(kubernetes); err != nil {
+			return nil, err
+		}
+	}
+	return a, nil
+}
+
+// createKubernetes creates what reads the Kubernetes API.
+func (a *app) createKubernetes(kubernetes *rest.Config) error {
+	var err error
+	if a.watcher, err = watch.New(kubernetes, platformNamespace(), a.store, a.component("watch")); err != nil {
+		return err
+	}
+	if a.kubernetes, err = apiserver.New(kubernetes); err != nil {
+		return err
+	}
+	a.broker = broker.New(events.NewSink(a.config.SinkURL, func(ctx context.Context) (string, error) {
+		return a.kubernetes.BrokerURL(ctx, platformNamespace())
+	}))
+	a.signer = &signer.Signer{Store: a.kubernetes.SigningKeys(platformNamespace()), Now: time.Now}
+	return nil
+}
+
+// createStores creates the cache and the history.
+func (a *app) createStores(*rest.Config) error {
+	var err error
+	if a.cache, err = cache.New(a.config.Cache.Redis); err != nil {
+		return err
+	}
+	a.cache.Count = a.metrics.Cached
+	database := a.config.Database
+	if !a.config.Handlers.Database {
+		database.URL = history.MemoryURL
+	}
+	if a.history, err = history.Open(&database, a.component("history")); err != nil {
+		return err
+	}
+	a.health = health.New(a.store.Current, a.watcher.Progress,
+		health.Dependency{Mode: a.history.Mode(), Check: a.history.Ping, Err: history.ErrNotReady},
+		health.Dependency{Mode: a.cache.Mode(), Check: a.cache.Ping})
+	return nil
+}
+
+// createServer creates what authenticates and serves requests.
+func (a *app) createServer(*rest.Config) error {
+	c := a.config
+	var err error
+	a.auth, err = auth.New(auth.Options{
+		Settings: c.Auth, Timeout: c.APITimeout, CacheTTL: c.Cache.TTL, SecureCookies: c.TLS.Enabled,
+		API: a.kubernetes, Cache: a.cache, DeriveKey: a.signer.Derive, Log: a.component("auth"),
+	})
+	if err != nil {
+		return err
+	}
+	if c.TLS.Enabled {
+		if a.certificates, err = httpserver.NewCertificates(c.TLS, a.component("tls")); err != nil {
+			return err
+		}
+	}
+	a.server, err = httpserver.New(httpserver.Options{
+		Settings: c.Server, Logging: c.Logging, CORS: c.CORS, RateLimit: c.RateLimit,
+		Auth: a.auth, Meter: a.metrics.Route, Log: a.component("httpserver"),
+	})
+	return err
+}
+
+// createEvents creates what receives, records, sends and shows events.
+func (a *app) createEvents(kubernetes *rest.Config) error {
+	c, log := a.config, a.component("events")
+	verifier, err := oidc.New(c.OIDC, func() (*rest.Config, error) { return kubernetes, nil })
+	if err != nil {
+		return fmt.Errorf("read configuration: %w", err)
+	}
+	endpoints, err := webhook.Endpoints(c)
+	if err != nil {
+		return err
+	}
+	a.replicas = &replicas.Replicas{Cache: a.cache, Hub: a.hub, Pushed: &a.metrics.Pushed, Epoch: a.store.Current().Epoch, Timeout: c.APITimeout, Log: log}
+	a.deliverer = &webhook.Deliverer{
+		History: a.history, Endpoints: endpoints, Log: a.component("webhook"), Outbound: outbound.FromEnvironment(), Count: a.metrics.Delivery,
+	}
+	patience := time.Duration(0)
+	if c.SinkURL != "" {
+		patience = brokerPatience
+	}
+	a.announcer = announce.New(announce.Options{
+		Store: a.store, History: a.history, Tell: a.showOwnEvent, Patience: patience, Log: log,
+		Synced: func(kind inventory.Kind) bool { return a.watcher.Progress()[kind].State == watch.Synced },
+		Deliveries: func(e event.Event, namespace string, direct bool) []history.Delivery {
+			skip := ""
+			if direct {
+				skip = webhook.BrokerName
+			}
+			return a.deliverer.Plan(e, namespace, skip)
+		},
+	})
+	recorder := &ingest.Recorder{History: a.history, Deliverer: a.deliverer, Show: a.replicas.ShowEvent}
+	a.deliveries = &ingest.Deliveries{
+		Verifier: verifier, Announcer: a.announcer, Recorder: recorder, Metrics: a.metrics, Timeout: c.APITimeout, Log: log,
+	}
+	a.external, err = ingest.NewExternal(ingest.Options{
+		Settings: c.Ingest, Auth: a.auth, Signer: a.signer, Broker: a.broker, Recorder: recorder, Cache: a.cache, CacheTTL: c.Cache.TTL,
+		Metrics: a.metrics, Timeout: c.APITimeout, Log: log,
+	})
+	return err
+}
+
+// component returns the log of a component.
+func (a *app) component(name string) *slog.Logger { return a.log.With("component", name) }
+
+// showOwnEvent counts and shows an event of the gateway itself.
+func (a *app) showOwnEvent(e event.Event, namespace string) {
+	a.metrics.Event(e.Type(), ingest.Processed, 1)
+	a.replicas.ShowEvent(e, namespace)
+}
+
+// followFiles loads files of keys and certificates again when they change, until ctx ends.
+func (a *app) followFiles(ctx context.Context) {
+	var running sync.WaitGroup
+	running.Go(func() { a.auth.FollowKeys(ctx) })
+	running.Go(func() { a.external.FollowSecrets(ctx) })
+	for _, e := range a.deliverer.Endpoints {
+		if e.Key != nil {
+			running.Go(func() {
+				filewatch.Follow(ctx, e.Key.File, func(content []byte) error { return e.Key.Replace(string(content)) }, a.component("webhook"))
+			})
+		}
+	}
+	if a.certificates != nil {
+		running.Go(func() { a.certificates.Follow(ctx) })
+	}
+	running.Wait()
+}
+
+// platformNamespace returns the namespace of the stack's Knative Services and of the gateway itself.
+func platformNamespace() string { return cmp.Or(os.Getenv("POD_NAMESPACE"), "vitistack-system") }

@@ -1,0 +1,134 @@
+package app
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestRateLimit(t *testing.T) {
+	t.Parallel()
+	s := start(t, "--rateLimit.enabled=true", "--rateLimit.requestsPerMinute=6", "--rateLimit.burstSize=3", "--server.trustedProxies=127.0.0.0/8")
+	var codes []int
+	var last reply
+	for range 5 {
+		last = s.get("/api/v1/clusters", "X-Forwarded-For", "203.0.113.7")
+		codes = append(codes, last.StatusCode)
+	}
+	if diff := cmp.Diff([]int{200, 200, 200, 429, 429}, codes); diff != "" {
+		t.Errorf("five at once (-want +got):\n%s", diff)
+	}
+	for header, want := range map[string]string{"RateLimit-Policy": `"default";q=6;w=60`, "X-RateLimit-Limit": "3", "X-RateLimit-Remaining": "0"} {
+		if got := last.Header.Get(header); got != want {
+			t.Errorf("%s is %q, want %q", header, got, want)
+		}
+	}
+	if !strings.HasPrefix(last.Header.Get("RateLimit"), `"default";r=0;t=`) || last.Header.Get("Retry-After") == "" {
+		t.Errorf("RateLimit %q, Retry-After %q", last.Header.Get("RateLimit"), last.Header.Get("Retry-After"))
+	}
+	if r := s.get("/api/v1/session", "X-Forwarded-For", "203.0.113.7"); r.StatusCode != 200 {
+		t.Errorf("the same caller's page, which connects: %s", r.Status)
+	}
+	if r := s.get("/api/v1/clusters", "X-Forwarded-For", "203.0.113.8"); r.StatusCode != 200 {
+		t.Errorf("another caller: %s", r.Status)
+	}
+	if r := s.get("/api/v1/clusters", "X-Forwarded-For", "198.51.100.1, 203.0.113.7"); r.StatusCode != 429 {
+		t.Errorf("a caller who invents a hop before the proxy: %s", r.Status)
+	}
+	for range 10 {
+		if r := s.get("/health", "X-Forwarded-For", "203.0.113.7"); r.StatusCode != 200 {
+			t.Fatalf("health is limited: %s", r.Status)
+		}
+	}
+}
+
+// TestRoughClients have requests that are too large, never end, or are none. The
+// gateway has to serve others meanwhile.
+func TestRoughClients(t *testing.T) {
+	t.Parallel()
+	s := start(t, "--server.maxBodyBytes=4096", "--server.maxHeaderBytes=8192", "--server.readTimeout=2s")
+	address := strings.TrimPrefix(s.url, "http://")
+	for range 200 {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		_, _ = conn.Write([]byte("GET /api/v1/clusters HTTP/1.1\r\nHost: x\r\nX-Slow: "))
+	}
+	if r := s.get("/api/v1/clusters"); r.StatusCode != 200 {
+		t.Errorf("while others are slow: %s", r.Status)
+	}
+	if r := s.do(http.MethodPost, "/api/v1/preview", strings.Repeat("x", 5000)); r.StatusCode != http.StatusRequestEntityTooLarge {
+		t.Errorf("a body that is too large: %s %s", r.Status, r.body)
+	}
+	if r := s.get("/api/v1/clusters", "X-Large", strings.Repeat("x", 9000)); r.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("a head that is too large: %s %s", r.Status, r.body)
+	}
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	_, _ = conn.Write([]byte("\x00\x01\x02 nonsense\r\n\r\n"))
+	_ = conn.SetReadDeadline(time.Now().Add(3 * time.Minute))
+	if answer, _ := io.ReadAll(conn); !bytes.Contains(answer, []byte("HTTP/1.1 400")) {
+		t.Errorf("nonsense is answered with %q", answer)
+	}
+	slow, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = slow.Close() }()
+	_, _ = slow.Write([]byte("POST /api/v1/preview HTTP/1.1\r\nHost: x\r\nContent-Length: 4000\r\n\r\n{"))
+	_ = slow.SetReadDeadline(time.Now().Add(3 * time.Minute))
+	if _, err := io.ReadAll(slow); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("a body that does not come is waited for")
+	}
+	if r := s.get("/api/v1/clusters"); r.StatusCode != 200 {
+		t.Errorf("after all that: %s", r.Status)
+	}
+}
+
+// TestFlood sends many requests at once, most of which are refused.
+func TestFlood(t *testing.T) {
+	t.Parallel()
+	s := start(t, "--rateLimit.enabled=true", "--server.trustedProxies=127.0.0.1")
+	begun := time.Now()
+	codes := make(chan int, 400)
+	for range 8 {
+		go func() {
+			for range 50 {
+				req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/api/v1/clusters", nil)
+				req.Header.Set("X-Forwarded-For", "203.0.113.1")
+				res, err := http.DefaultTransport.RoundTrip(req)
+				if err != nil {
+					codes <- 0
+					continue
+				}
+				_, _ = io.Copy(io.Discard, res.Body)
+				_ = res.Body.Close()
+				codes <- res.StatusCode
+			}
+		}()
+	}
+	count := map[int]int{}
+	for range 400 {
+		count[<-codes]++
+	}
+	// Ten at once, and one for each second since the first.
+	if most := 11 + int(time.Since(begun).Seconds()); count[200] < 10 || count[200] > most || count[200]+count[429] != 400 {
+		t.Errorf("answers to 400 requests: %v, want at most %d of 200", count, most)
+	}
+	if r := s.get("/api/v1/clusters", "X-Forwarded-For", "203.0.113.2"); r.StatusCode != 200 {
+		t.Errorf("somebody else: %s", r.Status)
+	}
+}

@@ -1,0 +1,76 @@
+package app
+
+import (
+	"testing"
+
+	"github.com/vitistack/stack/tests/fakeapi"
+)
+
+// pages are all views of the busy data centre, and a text that each has to show.
+var pages = []struct{ name, hash, shows string }{
+	{"overview", "#/overview", "Needs attention"},
+	{"pipeline", "#/pipeline", "Dead letters"},
+	{"clusters", "#/clusters", "analytics"},
+	{"cluster", "#/clusters/team-a/shop", "Every node is ready"},
+	{"cluster-large", "#/clusters/team-c/analytics", "37 ready"},
+	{"machines", "#/machines", "analytics-cp-0"},
+	{"machine", "#/machines/team-a/shop-cp-0", "hypervisor-01"},
+	{"networks", "#/networks", "10.20.1.0/24"},
+	{"network", "#/networks/team-a/team-a-net", "excluded"},
+	{"addresses", "#/addresses", "10.20.1.20"},
+	{"address", "#/addresses/team-a/printer", "reserved"},
+	{"hosts", "#/hosts", "Proxmox VE"},
+	{"provider", "#/providers/kubevirt", "v1.6.0"},
+	{"events", "#/events", "Hold still"},
+	{"missing", "#/clusters/team-a/nothing", "There is no cluster"},
+	{"unknown", "#/nowhere", "There is no such page"},
+}
+
+// windows are what the page is looked at with: zoomed is a laptop at 200 %.
+var windows = []struct {
+	name                string
+	width, height, zoom int64
+}{{"phone", 320, 800, 1}, {"tablet", 1024, 768, 1}, {"laptop", 1440, 900, 1}, {"zoomed", 1280, 900, 2}, {"wall", 3840, 2160, 1}}
+
+// cutOff lists what cannot be seen whole, also by scrolling down or in a part of the
+// page that is made for it.
+const cutOff = `(() => {
+	const scrolls = (e) => e && e !== document.documentElement && (/auto|scroll/.test(getComputedStyle(e).overflowX) || scrolls(e.parentElement));
+	const found = document.documentElement.scrollWidth > innerWidth ? ["the page scrolls sideways"] : [];
+	for (const e of document.querySelectorAll("body *")) {
+		if (e.closest(".quiet, .skip, dialog, svg svg *")) continue;
+		const right = e.getBoundingClientRect().right;
+		const hides = /hidden|clip/.test(getComputedStyle(e).overflowX) && e.scrollWidth > e.clientWidth + 1 && !e.closest("[title]");
+		if (hides || (right > innerWidth + 1 && !scrolls(e))) found.push(e.outerHTML.slice(0, 160));
+	}
+	return found.slice(0, 10).join("\n");
+})()`
+
+// TestPageViews looks at every view in both themes and in windows of all sizes, with a
+// checker of accessibility.
+func TestPageViews(t *testing.T) {
+	t.Parallel()
+	s := startCold(t, func(api *fakeapi.Server) { busy(t, api) })
+	s.waitReady()
+	b := browse(t, s.url, 1440, 900)
+	b.open("#/overview")
+	for _, v := range pages {
+		b.see(v.hash)
+		b.wait(v.name, `document.querySelector("main").textContent.includes(`+quote(v.shows)+`)`)
+		for _, scheme := range []string{"light", "dark"} {
+			b.media("prefers-color-scheme", scheme)
+			b.accessible(v.name + " " + scheme)
+			b.picture(v.name + "-" + scheme)
+		}
+		for _, w := range windows {
+			b.zoom(w.width, w.height, w.zoom)
+			if cut := eval[string](b, cutOff); cut != "" {
+				t.Errorf("%s cuts something off %s:\n%s", v.name, w.name, cut)
+			}
+		}
+		b.size(320, 800)
+		b.picture(v.name + "-narrow")
+		b.size(1440, 900)
+	}
+	b.clean()
+}

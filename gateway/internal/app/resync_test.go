@@ -1,0 +1,57 @@
+package app
+
+import (
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/tests/fakeapi"
+)
+
+// TestRequestsResync asks for rounds of resync as long as an object is due, and no longer.
+func TestRequestsResync(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	ready := []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
+	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "web", UID: "u1", Generation: 2}}
+	m.Status.ObservedGeneration, m.Status.Conditions = 1, ready
+	s := startCold(t, func(api *fakeapi.Server) { api.Put(t, "machines", m) }, "--broker.sink="+b.URL, "--resync.period=1s")
+	s.waitReady()
+	rounds := func() []string {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		var ids []string
+		for _, e := range b.events {
+			if e.Type() == events.TypeResyncRequested {
+				ids = append(ids, e.ID())
+			}
+		}
+		return ids
+	}
+	eventually(t, "a round for each period", func() bool { return len(rounds()) >= 3 })
+	if ids := rounds(); len(slices.Compact(slices.Clone(ids))) != len(ids) {
+		t.Errorf("rounds of different periods have the same id: %v", ids)
+	}
+	m.Status.ObservedGeneration = 2
+	s.api.Put(t, "machines", m)
+	eventually(t, "the machine is seen", func() bool {
+		return s.get("/api/v1/machines/team-a%2Fweb").StatusCode == http.StatusOK
+	})
+	last := len(rounds())
+	quiet := time.Now()
+	eventually(t, "no more rounds", func() bool {
+		if n := len(rounds()); n != last {
+			last, quiet = n, time.Now()
+		}
+		return time.Since(quiet) > 3*time.Second
+	})
+	p := &v1alpha1.MachineProvider{ObjectMeta: metav1.ObjectMeta{Name: "kubevirt", UID: "u2", Generation: 1}}
+	p.Status.ObservedGeneration, p.Status.Conditions, p.Status.MachineCount = 1, ready, 1
+	s.api.Put(t, "machineproviders", p)
+	eventually(t, "a round for a provider that counts a machine which is not there", func() bool { return len(rounds()) > last })
+}

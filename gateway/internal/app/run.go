@@ -1,0 +1,121 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"sync"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/vitistack/stack/gateway/internal/config"
+	"github.com/vitistack/stack/gateway/internal/health"
+	"github.com/vitistack/stack/gateway/internal/nodeprobe"
+	"github.com/vitistack/stack/gateway/internal/resync"
+	"github.com/vitistack/stack/gateway/internal/watch"
+)
+
+// Run listens on the configured ports and serves until ctx ends.
+func Run(ctx context.Context, version string, c *config.Config, log *slog.Logger) error {
+	limitMemory("/sys/fs/cgroup")
+	listener, err := listen(ctx, c, "server.port", c.Server.Port)
+	if err != nil {
+		return err
+	}
+	var brokerListener net.Listener
+	if c.Server.BrokerPort != 0 {
+		if brokerListener, err = listen(ctx, c, "server.brokerPort", c.Server.BrokerPort); err != nil {
+			return err
+		}
+	}
+	kubernetes, err := watch.Config()
+	if err != nil {
+		return err
+	}
+	return serve(ctx, version, c, kubernetes, listener, brokerListener, log, func(*app) {})
+}
+
+func listen(ctx context.Context, c *config.Config, key string, port int) (net.Listener, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", net.JoinHostPort(c.Server.Host, strconv.Itoa(port)))
+	if err != nil {
+		return nil, fmt.Errorf("listen on server.host and %s: %w", key, err)
+	}
+	return l, nil
+}
+
+// serve runs all parts and answers on the listeners until ctx ends. It then ends streams and waits for requests. brokerListener is
+// nil if the Broker delivers to the same port as others. created is called with the parts before they run.
+func serve(ctx context.Context, version string, c *config.Config, kubernetes *rest.Config, listener, brokerListener net.Listener, log *slog.Logger, created func(*app)) error {
+	a, err := newApp(version, c, kubernetes, log)
+	if err != nil {
+		return err
+	}
+	created(a)
+	ports, err := a.ports(listener, brokerListener)
+	if err != nil {
+		return err
+	}
+
+	// The history outlives the requests, which wait for it.
+	requests, stop := context.WithCancel(ctx)
+	defer stop()
+	records, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	var recording, running sync.WaitGroup
+	recording.Go(func() { a.history.Run(records) })
+	for _, part := range a.parts() {
+		running.Go(func() { part(requests) })
+	}
+	log.Info("Listening", "component", "httpserver", "address", listener.Addr().String())
+	err = a.server.Serve(ctx, ports, func() {
+		a.health.Drain()
+		a.hub.Close()
+	})
+	stop()
+	running.Wait()
+	end()
+	recording.Wait()
+	return errors.Join(err, a.cache.Close())
+}
+
+// parts returns what runs until the requests end.
+func (a *app) parts() []func(context.Context) {
+	c := a.config
+	p := newPublisher(a)
+	rounds := &resync.Requester{Store: a.store, Broker: a.broker, Period: c.ResyncPeriod, Timeout: c.APITimeout, Log: a.component("resync")}
+	nodes := &nodeprobe.Watcher{Store: a.store, Broker: a.broker, Interval: c.NodeProbeInterval, Timeout: c.APITimeout, Log: a.component("nodeprobe")}
+	operators := &health.OperatorProber{Store: a.store, Operators: c.Operators, Log: a.component("operators")}
+	return []func(context.Context){
+		a.watcher.Run,
+		func(ctx context.Context) { p.run(ctx, a.watcher.Settled()) },
+		func(ctx context.Context) { a.health.Run(ctx, c.HealthCheckInterval, a.history.Migrated()) },
+		func(ctx context.Context) { a.announcer.Run(ctx, p.published) },
+		a.deliverer.Run,
+		p.after(rounds.Run),
+		p.after(nodes.Run),
+		a.followFiles,
+		operators.Run,
+		a.replicas.Run,
+	}
+}
+
+// limited bounds the connections of both listeners, and adds TLS to the one of callers.
+func (a *app) limited(listener, brokerListener net.Listener) (forCallers, forBroker net.Listener) {
+	forCallers = a.server.Limit(listener)
+	if a.certificates != nil {
+		forCallers = tls.NewListener(forCallers, a.certificates.Config())
+	}
+	if brokerListener != nil {
+		forBroker = a.server.LimitAll(brokerListener)
+	}
+	return forCallers, forBroker
+}
+
+// newEpoch returns a name for this process, so that clients distinguish its versions from those of other processes.
+func newEpoch() string { return rand.Text()[:8] }

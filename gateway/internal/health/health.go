@@ -1,0 +1,147 @@
+// Package health checks what the gateway depends on, probes the endpoints of operators, and serves the results.
+package health
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/vitistack/stack/gateway/internal/inventory"
+	"github.com/vitistack/stack/gateway/internal/response"
+	"github.com/vitistack/stack/gateway/internal/watch"
+)
+
+// checkTimeout bounds the check of one dependency.
+const checkTimeout = 5 * time.Second
+
+// Dependency is a database or a cache.
+type Dependency struct {
+	// Mode is how the gateway uses the dependency, for example sqlite or memory.
+	Mode string
+	// Check returns an error if the dependency does not work. It is nil if the gateway does without.
+	Check func(context.Context) error
+	// Err is the result of the last check, or of none before the first.
+	Err error
+}
+
+// Health holds the results of the last checks. Requests never wait for a check.
+type Health struct {
+	snapshot func() *inventory.Snapshot
+	progress func() map[inventory.Kind]watch.Progress
+
+	mu              sync.Mutex
+	database, cache Dependency
+	ready, draining atomic.Bool
+	report          atomic.Pointer[report]
+}
+
+// New returns a Health that is not ready. progress reports the progress of the watches.
+func New(snapshot func() *inventory.Snapshot, progress func() map[inventory.Kind]watch.Progress, database, cache Dependency) *Health {
+	h := &Health{snapshot: snapshot, progress: progress, database: database, cache: cache}
+	h.Refresh(time.Now())
+	return h
+}
+
+// SetReady makes the gateway ready, once the first snapshot exists.
+func (h *Health) SetReady() {
+	h.ready.Store(true)
+	h.Refresh(time.Now())
+}
+
+// IsReady reports whether the first snapshot exists.
+func (h *Health) IsReady() bool { return h.ready.Load() }
+
+// Drain makes the gateway not ready and not alive, because it is about to end.
+func (h *Health) Drain() { h.draining.Store(true) }
+
+// Run checks the dependencies at the interval, and once when first is closed, until ctx ends.
+func (h *Health) Run(ctx context.Context, interval time.Duration, first <-chan struct{}) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		h.checkAll(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		case <-first:
+			first = nil
+		}
+	}
+}
+
+func (h *Health) checkAll(ctx context.Context) {
+	for _, d := range []*Dependency{&h.database, &h.cache} {
+		if d.Check == nil {
+			continue
+		}
+		limited, cancel := context.WithTimeout(ctx, checkTimeout)
+		err := d.Check(limited)
+		cancel()
+		h.mu.Lock()
+		d.Err = err
+		h.mu.Unlock()
+	}
+	h.Refresh(time.Now())
+}
+
+// Refresh encodes the reports again. Call it after a change of the operators.
+func (h *Health) Refresh(now time.Time) {
+	h.mu.Lock()
+	database, cache := h.database, h.cache
+	h.mu.Unlock()
+	h.report.Store(newReport(h.ready.Load(), database, cache, h.snapshot().Collection(inventory.TopicOperators).Items, now.UTC()))
+}
+
+// ShowOverall serves the health of the gateway.
+func (h *Health) ShowOverall(c *fiber.Ctx) error { return h.report.Load().overall.Send(c) }
+
+// ShowOperators serves the health of the operators.
+func (h *Health) ShowOperators(c *fiber.Ctx) error { return h.report.Load().operators.Send(c) }
+
+// ShowDatabase serves the health of the database.
+func (h *Health) ShowDatabase(c *fiber.Ctx) error { return h.report.Load().database.Send(c) }
+
+// ShowCache serves the health of the cache.
+func (h *Health) ShowCache(c *fiber.Ctx) error { return h.report.Load().cache.Send(c) }
+
+type readyJSON struct {
+	Status string `json:"status"`
+	// Waiting are the kinds that have not been read yet.
+	Waiting []inventory.Kind `json:"waiting,omitempty"`
+}
+
+// ShowReady serves whether the gateway accepts requests, for a readiness probe.
+func (h *Health) ShowReady(c *fiber.Ctx) error {
+	switch {
+	case h.draining.Load():
+		return response.Encode(http.StatusServiceUnavailable, readyJSON{Status: "draining"}).Send(c)
+	case h.ready.Load():
+		return response.Encode(http.StatusOK, readyJSON{Status: "ready"}).Send(c)
+	}
+	out := readyJSON{Status: "starting"}
+	for kind, p := range h.progress() {
+		if p.State == watch.Pending || (p.State == watch.Failing && !p.Optional) {
+			out.Waiting = append(out.Waiting, kind)
+		}
+	}
+	slices.Sort(out.Waiting)
+	return response.Encode(http.StatusServiceUnavailable, out).Send(c)
+}
+
+type liveJSON struct {
+	Status string `json:"status"`
+}
+
+// ShowLive serves whether the process is alive, independent of its dependencies, for a liveness probe.
+func (h *Health) ShowLive(c *fiber.Ctx) error {
+	if h.draining.Load() {
+		return response.Encode(http.StatusServiceUnavailable, liveJSON{Status: "draining"}).Send(c)
+	}
+	return response.Encode(http.StatusOK, liveJSON{Status: "alive"}).Send(c)
+}

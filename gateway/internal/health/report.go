@@ -1,0 +1,127 @@
+package health
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/vitistack/stack/gateway/internal/inventory"
+	"github.com/vitistack/stack/gateway/internal/response"
+)
+
+// Status of the gateway, of a dependency, and of all operators.
+const (
+	healthy   = "healthy"
+	degraded  = "degraded"
+	unhealthy = "unhealthy"
+)
+
+// report holds the responses of all health routes at one moment.
+type report struct {
+	overall, operators, database, cache response.Encoded
+}
+
+type overallJSON struct {
+	Status    string     `json:"status"`
+	Timestamp time.Time  `json:"timestamp"`
+	Checks    checksJSON `json:"checks"`
+}
+
+type checksJSON struct {
+	Database  string            `json:"database"`
+	Cache     string            `json:"cache"`
+	Operators map[string]string `json:"operators"`
+}
+
+type dependencyJSON struct {
+	Status    string    `json:"status"`
+	Mode      string    `json:"mode"`
+	Message   string    `json:"message,omitempty"`
+	Timestamp time.Time `json:"timestamp"`
+}
+
+type operatorsJSON struct {
+	Status    string                  `json:"status"`
+	Timestamp time.Time               `json:"timestamp"`
+	Operators map[string]operatorJSON `json:"operators"`
+}
+
+type operatorJSON struct {
+	Configured bool   `json:"configured"`
+	Status     string `json:"status,omitempty"`
+	Message    string `json:"message,omitempty"`
+}
+
+// newReport encodes the health of the gateway. items are the operators in use.
+func newReport(ready bool, database, cache Dependency, items []*inventory.Item, now time.Time) *report {
+	all := operatorsJSON{Status: healthy, Timestamp: now, Operators: map[string]operatorJSON{}}
+	checks := map[string]string{}
+	down := 0
+	for _, name := range inventory.Operators {
+		all.Operators[name] = operatorJSON{}
+	}
+	for _, i := range items {
+		all.Operators[i.ID] = operatorJSON{Configured: true, Status: i.Status, Message: i.Story.Message}
+		checks[i.ID] = operatorCheck(i.Status)
+		if checks[i.ID] != healthy {
+			down++
+		}
+		if i.Status != inventory.Healthy {
+			all.Status = degraded
+		}
+	}
+	if down > 0 {
+		all.Status = unhealthy
+	}
+	overall := overallJSON{
+		Status:    overallStatus(ready, database.Err, cache.Err, all.Status != healthy, down > 0 && down == len(items)),
+		Timestamp: now,
+		Checks:    checksJSON{Database: statusOf(database.Err), Cache: statusOf(cache.Err), Operators: checks},
+	}
+	return &report{
+		overall: encode(overall.Status, overall), operators: encode(all.Status, all),
+		database: database.encode(now), cache: cache.encode(now),
+	}
+}
+
+// encode encodes a response, with status 503 if the gateway, the operators or a dependency are unhealthy.
+func encode(status string, v any) response.Encoded {
+	if status == unhealthy {
+		return response.Encode(http.StatusServiceUnavailable, v)
+	}
+	return response.Encode(http.StatusOK, v)
+}
+
+// operatorCheck returns an operator's status in the words of /health, where a degraded operator counts as healthy.
+func operatorCheck(status string) string {
+	if status == inventory.Degraded {
+		return healthy
+	}
+	return status
+}
+
+// overallStatus returns unhealthy if the gateway cannot serve, and degraded if it serves with less than it is configured for.
+func overallStatus(ready bool, database, cache error, operatorDown, allOperatorsDown bool) string {
+	switch {
+	case !ready, database != nil, allOperatorsDown:
+		return unhealthy
+	case cache != nil, operatorDown:
+		return degraded
+	default:
+		return healthy
+	}
+}
+
+func statusOf(err error) string {
+	if err != nil {
+		return unhealthy
+	}
+	return healthy
+}
+
+func (d Dependency) encode(now time.Time) response.Encoded {
+	out := dependencyJSON{Status: statusOf(d.Err), Mode: d.Mode, Timestamp: now}
+	if d.Err != nil {
+		out.Message = d.Err.Error()
+	}
+	return encode(out.Status, out)
+}

@@ -1,0 +1,70 @@
+package ingest
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/vitistack/stack/gateway/internal/announce"
+	"github.com/vitistack/stack/gateway/internal/history"
+)
+
+// ReceiveDeadLetter records an event that the Broker could not deliver.
+func (d *Deliveries) ReceiveDeadLetter(c *fiber.Ctx) error {
+	in, err := readEvent(c)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), d.Timeout)
+	defer cancel()
+	letter := newDeadLetter(in)
+	written, err := d.Recorder.History.Write(ctx, history.Record{DeadLetters: []history.DeadLetter{letter}})
+	if err != nil {
+		return d.finish(c, in, failed, d.unrecorded(err))
+	}
+	if written.DeadLetters == 0 {
+		return d.finish(c, in, duplicate, nil)
+	}
+	d.Recorder.Show(*in, letter.Namespace)
+	return d.finish(c, in, deadLettered, nil)
+}
+
+// newDeadLetter reads what the Broker reports about an event that it could not deliver.
+func newDeadLetter(in *event.Event) history.DeadLetter {
+	text := func(name string) string {
+		switch v := in.Extensions()[name].(type) {
+		case string:
+			return v
+		case nil:
+			return ""
+		default:
+			return fmt.Sprint(v)
+		}
+	}
+	code, _ := strconv.Atoi(text("knativeerrorcode"))
+	letter := history.DeadLetter{
+		ID: in.ID(), Source: in.Source(), Destination: text("knativeerrordest"), Type: in.Type(), Subject: in.Subject(),
+		Namespace: text("namespace"), Name: text("name"), Code: code, Error: decodeErrorData(text("knativeerrordata")),
+		Time: time.Now(), Data: string(announce.Data(*in)),
+	}
+	if letter.Name == "" {
+		ref := subjectRef(in.Subject())
+		letter.Namespace, letter.Name = ref.Namespace, ref.Name
+	}
+	return letter
+}
+
+// decodeErrorData decodes the response of a function, which Knative encodes in base64.
+func decodeErrorData(text string) string {
+	decoded, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || !utf8.Valid(decoded) {
+		return text
+	}
+	return string(decoded)
+}

@@ -1,0 +1,146 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+	"github.com/gofiber/fiber/v2"
+
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/events/oidc"
+	"github.com/vitistack/stack/gateway/internal/announce"
+	"github.com/vitistack/stack/gateway/internal/inventory"
+	"github.com/vitistack/stack/gateway/internal/metrics"
+	"github.com/vitistack/stack/gateway/internal/problem"
+)
+
+// Outcomes of events in metrics.
+const (
+	Processed    = "processed"
+	duplicate    = "duplicate"
+	ignored      = "ignored"
+	failed       = "failed"
+	refused      = "refused"
+	deadLettered = "dead"
+	// unauthenticated is a delivery without the token of an expected Trigger.
+	unauthenticated = "unauthenticated"
+)
+
+// Deliveries receives what the Broker delivers to the gateway.
+type Deliveries struct {
+	// Verifier verifies the tokens of deliveries. It is nil if deliveries need no token.
+	Verifier  *oidc.Verifier
+	Announcer *announce.Announcer
+	Recorder  *Recorder
+	Metrics   *metrics.Gateway
+	// Timeout bounds the handling of one delivery.
+	Timeout time.Duration
+	Log     *slog.Logger
+}
+
+// Authenticate refuses a delivery without the token of an expected Trigger, before the body is read.
+func (d *Deliveries) Authenticate(c *fiber.Ctx) error {
+	if d.Verifier == nil {
+		return nil
+	}
+	var authorization []string
+	for _, value := range c.Request().Header.PeekAll(fiber.HeaderAuthorization) {
+		authorization = append(authorization, string(value))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), d.Timeout)
+	defer cancel()
+	err := d.Verifier.Verify(ctx, authorization)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, oidc.ErrUnavailable):
+		return problem.New(http.StatusServiceUnavailable, "the delivery is not authenticated: %s", err)
+	}
+	d.Metrics.Event(metrics.Other, unauthenticated, 1)
+	c.Set(fiber.HeaderWWWAuthenticate, "Bearer")
+	return problem.New(http.StatusUnauthorized, "the delivery is not authenticated: %s", err)
+}
+
+// Receive handles an event that the Broker delivers. It acknowledges the event once its result is in the history; until then the
+// Broker redelivers it.
+func (d *Deliveries) Receive(c *fiber.Ctx) error {
+	in, err := readEvent(c)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), d.Timeout)
+	defer cancel()
+	switch {
+	case events.IsChange(in.Type()), in.Type() == events.TypeResync:
+		return d.receiveChange(ctx, c, in)
+	case in.Source() == announce.Source && strings.HasPrefix(in.Type(), "infrastructure."):
+		// The gateway's own events come back if a Trigger selects them. They are in the history already.
+		return d.finish(c, in, duplicate, nil)
+	default:
+		return d.receiveForeign(ctx, c, in)
+	}
+}
+
+// receiveChange compares the object of an event with the history, and replies with the event that a change leads to.
+func (d *Deliveries) receiveChange(ctx context.Context, c *fiber.Ctx, in *event.Event) error {
+	ref, err := events.RefOf(*in)
+	if err != nil {
+		return d.finish(c, in, refused, problem.New(http.StatusUnprocessableEntity, "%s", err))
+	}
+	if !announce.Announces(inventory.Kind(ref.Kind)) {
+		return d.finish(c, in, ignored, nil)
+	}
+	reply, err := d.Announcer.Look(ctx, inventory.Kind(ref.Kind), ref.Namespace, ref.Name, in.ID())
+	if err != nil {
+		return d.finish(c, in, failed, d.unrecorded(err))
+	}
+	if reply == nil {
+		return d.finish(c, in, Processed, nil)
+	}
+	if err := writeEvent(c, *reply); err != nil {
+		return d.finish(c, in, failed, err)
+	}
+	d.Metrics.Event(in.Type(), Processed, 1)
+	return nil
+}
+
+// receiveForeign records an event of a conversation with an external system.
+func (d *Deliveries) receiveForeign(ctx context.Context, c *fiber.Ctx, in *event.Event) error {
+	written, err := d.Recorder.Record(ctx, in)
+	if err != nil {
+		return d.finish(c, in, failed, d.unrecorded(err))
+	}
+	if !written {
+		return d.finish(c, in, duplicate, nil)
+	}
+	return d.finish(c, in, Processed, nil)
+}
+
+// unrecorded returns the problem that makes the Broker redeliver an event that could not be recorded.
+func (d *Deliveries) unrecorded(err error) error {
+	d.Log.Warn("Cannot record event, leaving it to the broker", "error", err.Error())
+	return problem.New(http.StatusServiceUnavailable, "the history cannot be written at present: deliver the event again later").WithRetryAfter(5)
+}
+
+// finish counts an event by its outcome, and acknowledges it unless err is set.
+func (d *Deliveries) finish(c *fiber.Ctx, in *event.Event, outcome string, err error) error {
+	d.Metrics.Event(boundedType(in.Type()), outcome, 1)
+	if err != nil {
+		return err
+	}
+	c.Status(http.StatusAccepted)
+	return nil
+}
+
+// boundedType returns a type as a label of a metric. Types of other systems share one label.
+func boundedType(t string) string {
+	if _, known := events.NewData(t); known || events.IsChange(t) || t == events.TypeResync || t == events.TypeResyncRequested {
+		return t
+	}
+	return metrics.Other
+}

@@ -1,0 +1,225 @@
+package listing
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"hash/fnv"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/vitistack/stack/gateway/internal/problem"
+)
+
+// MaxLimit bounds the parameter limit.
+const MaxLimit = 1000
+
+// Query is what a request asks of a list. It holds no memory of the request.
+type Query struct {
+	vocabulary Vocabulary
+
+	limit  int
+	text   string
+	fields []string
+	sort   []sortKey
+	// filters select by the values of attributes.
+	filters []filter
+	// after is the last entry of the previous page, or nil for the first page.
+	after *cursor
+	// canonical is equal for queries that select the same entries in the same order, on any page.
+	canonical string
+	raw       string
+}
+
+type sortKey struct {
+	attribute  string
+	descending bool
+}
+
+type filter struct {
+	attribute string
+	values    []string
+}
+
+// cursor is the last entry of a page: its keys, and the digest of the query that it belongs to. It stays valid while entries are
+// added and removed.
+type cursor struct {
+	Mark  string   `json:"m"`
+	Place []string `json:"p"`
+}
+
+// Vocabulary is what queries on a list may name.
+type Vocabulary struct {
+	Attributes []string
+	Fields     []string
+	// Values are the possible values of attributes that have few.
+	Values map[string][]string
+	// Compare orders two values of an attribute.
+	Compare func(attribute, a, b string) int
+}
+
+// Parse reads a query string. limit is the number of entries of a page if the query names none. An unknown or invalid parameter
+// is a problem that names it.
+func Parse(raw string, v Vocabulary, limit int) (*Query, error) {
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		return nil, problem.New(400, "the query cannot be read: write name=value pairs with & between")
+	}
+	q := &Query{raw: raw, vocabulary: v, limit: limit}
+	names := make([]string, 0, len(values))
+	for name := range values {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if err := q.set(name, values[name]); err != nil {
+			return nil, err
+		}
+	}
+	q.canonical = q.describe()
+	if q.after != nil && q.after.Mark != q.digest() {
+		return nil, problem.Parameter("continue", "it belongs to another query: leave it out to begin anew")
+	}
+	return q, nil
+}
+
+func (q *Query) set(name string, values []string) error {
+	v := q.vocabulary
+	last := values[len(values)-1]
+	switch {
+	case name == "limit":
+		n, err := strconv.Atoi(last)
+		if err != nil || n < 1 || n > MaxLimit {
+			return problem.Parameter(name, "write a number from 1 to %d", MaxLimit)
+		}
+		q.limit = n
+	case name == "continue":
+		c, err := parseCursor(last)
+		if err != nil {
+			return err
+		}
+		q.after = c
+	case name == "q":
+		q.text = strings.ToLower(last)
+	case name == "sort":
+		return q.setSort(values)
+	case name == "fields":
+		q.fields = splitAll(values)
+		for _, f := range q.fields {
+			if !slices.Contains(v.Fields, f) {
+				return problem.Parameter(name, "there is no field %s: write %s", f, strings.Join(v.Fields, ", "))
+			}
+		}
+	case slices.Contains(v.Attributes, name):
+		wanted := splitAll(values)
+		for _, value := range wanted {
+			if known := v.Values[name]; known != nil && !slices.Contains(known, value) {
+				return problem.Parameter(name, "there is no %s %s: write %s", name, value, strings.Join(known, ", "))
+			}
+		}
+		q.filters = append(q.filters, filter{attribute: name, values: wanted})
+	default:
+		return problem.Parameter(name, "it is unknown here: write limit, continue, sort, fields, q, %s", strings.Join(v.Attributes, ", "))
+	}
+	return nil
+}
+
+func (q *Query) setSort(values []string) error {
+	for _, key := range splitAll(values) {
+		attribute, descending := strings.CutPrefix(key, "-")
+		if !slices.Contains(q.vocabulary.Attributes, attribute) {
+			return problem.Parameter("sort", "nothing can be sorted by %s: write %s, each with - before it for the reverse", attribute, strings.Join(q.vocabulary.Attributes, ", "))
+		}
+		q.sort = append(q.sort, sortKey{attribute, descending})
+	}
+	return nil
+}
+
+// splitAll splits values at their commas.
+func splitAll(values []string) []string {
+	var all []string
+	for _, value := range values {
+		for part := range strings.SplitSeq(value, ",") {
+			all = append(all, part)
+		}
+	}
+	return all
+}
+
+// Namespaces returns the namespaces that the query filters by, or none.
+func (q *Query) Namespaces() []string {
+	for _, f := range q.filters {
+		if f.attribute == "namespace" {
+			return f.values
+		}
+	}
+	return nil
+}
+
+func (q *Query) describe() string {
+	described, err := json.Marshal([]any{q.text, q.sort, q.filters})
+	if err != nil {
+		return q.raw
+	}
+	var b strings.Builder
+	b.Write(described)
+	for _, s := range q.sort {
+		b.WriteString(s.attribute)
+		b.WriteString(strconv.FormatBool(s.descending))
+	}
+	for _, f := range q.filters {
+		b.WriteString(f.attribute + "=" + strings.Join(f.values, ",") + "&")
+	}
+	return b.String()
+}
+
+// digest identifies what the query selects, and its order.
+func (q *Query) digest() string {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(q.canonical))
+	return strconv.FormatUint(h.Sum64(), 36)
+}
+
+// Digest identifies the whole query, including its page.
+func (q *Query) Digest() string {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(q.canonical + "\x00" + strings.Join(q.fields, ",") + "\x00" + strconv.Itoa(q.limit)))
+	if q.after != nil {
+		_, _ = h.Write([]byte("\x00" + strings.Join(q.after.Place, "\x00")))
+	}
+	return strconv.FormatUint(h.Sum64(), 36)
+}
+
+func parseCursor(text string) (*cursor, error) {
+	decoded, err := base64.RawURLEncoding.DecodeString(text)
+	c := &cursor{}
+	if err == nil {
+		err = json.Unmarshal(decoded, c)
+	}
+	if err != nil || len(c.Place) == 0 {
+		return nil, problem.Parameter("continue", "it is none that the gateway has given: leave it out to begin anew")
+	}
+	return c, nil
+}
+
+func (c *cursor) String() string {
+	encoded, err := json.Marshal(c)
+	if err != nil {
+		return ""
+	}
+	return base64.RawURLEncoding.EncodeToString(encoded)
+}
+
+// NextPath returns the path and query of the page after p, or nothing if p is the last page.
+func (q *Query) NextPath(path string, p Page) string {
+	if p.next == nil {
+		return ""
+	}
+	values, err := url.ParseQuery(q.raw)
+	if err != nil {
+		values = url.Values{}
+	}
+	values.Set("continue", p.next.String())
+	return path + "?" + values.Encode()
+}

@@ -1,0 +1,124 @@
+package metrics
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/vitistack/stack/gateway/internal/inventory"
+)
+
+// Other is the value of a label beyond the bound of a metric's series.
+const Other = "_other"
+
+func countClusters(s *inventory.Snapshot, add addSeries) {
+	type series struct{ status, kind string }
+	counts := map[series]int{}
+	for _, i := range s.Collection(inventory.TopicClusters).Items {
+		counts[series{i.Status, i.Attribute("type")}]++
+	}
+	for _, status := range []string{inventory.StatusActive, inventory.StatusInactive, inventory.StatusFailed} {
+		for _, kind := range []string{"kubernetes", "proxmox", "talos"} {
+			// The series of talos exist from the start, so that the first failure is an increase.
+			if n := counts[series{status, kind}]; n > 0 || kind == "talos" {
+				add(float64(n), status, kind)
+			}
+		}
+	}
+}
+
+func countMachines(s *inventory.Snapshot, maxSeries int, add addSeries) {
+	type series struct{ operator, status, cluster string }
+	counts := map[series]int{}
+	clusters := map[inventory.Key]string{}
+	var order []series
+	for _, i := range s.Collection(inventory.TopicMachines).Items {
+		key := inventory.Key{Namespace: i.Namespace, Name: i.Attribute("cluster")}
+		if key.Name == "" {
+			key = inventory.Key{}
+		}
+		label, known := clusters[key]
+		if !known {
+			switch {
+			case key.Name == "":
+			case len(clusters) >= maxSeries:
+				label = Other
+			default:
+				label = key.Namespace + "/" + key.Name
+			}
+			if label != Other {
+				clusters[key] = label
+			}
+		}
+		at := series{i.Attribute("operator"), i.Status, label}
+		if counts[at] == 0 {
+			order = append(order, at)
+		}
+		counts[at]++
+	}
+	for _, at := range order {
+		add(float64(counts[at]), at.operator, at.status, at.cluster)
+	}
+}
+
+func countOperators(s *inventory.Snapshot, add addSeries) {
+	for _, i := range s.Collection(inventory.TopicOperators).Items {
+		for _, status := range []string{inventory.Healthy, inventory.Degraded, inventory.Unhealthy, inventory.Unreachable} {
+			value := 0.0
+			if i.Status == status {
+				value = 1
+			}
+			add(value, i.ID, status)
+		}
+	}
+}
+
+// maxReasons bounds the reasons of a layer that have series of their own. The
+// functions have a few each; anybody could write Other into a status.
+const maxReasons = 50
+
+func countWaiting(s *inventory.Snapshot, add addSeries) {
+	for _, topic := range inventory.Topics {
+		layer, ok := layerOf[topic]
+		if !ok {
+			continue
+		}
+		waiting := s.Collection(topic).Tally.Waiting
+		reasons := make([]string, 0, len(waiting))
+		for reason := range waiting {
+			reasons = append(reasons, reason)
+		}
+		slices.SortFunc(reasons, func(a, b string) int {
+			return cmp.Or(waiting[b]-waiting[a], cmp.Compare(a, b))
+		})
+		rest := 0
+		for n, reason := range reasons {
+			if n < maxReasons {
+				add(float64(waiting[reason]), layer, reason)
+			} else {
+				rest += waiting[reason]
+			}
+		}
+		if rest > 0 {
+			add(float64(rest), layer, Other)
+		}
+	}
+}
+
+func countFree(s *inventory.Snapshot, maxSeries int, add addSeries) {
+	added := 0
+	var rest int64
+	for _, i := range s.Collection(inventory.TopicNetworks).Items {
+		f := i.Object.Facts.(*inventory.Network)
+		switch {
+		case !f.Counted:
+		case added < maxSeries:
+			add(float64(f.Free), i.Namespace, i.Name)
+			added++
+		default:
+			rest += f.Free
+		}
+	}
+	if added == maxSeries && rest > 0 {
+		add(float64(rest), Other, Other)
+	}
+}
