@@ -203,7 +203,7 @@ func decideOperator(now *inventory.Item, recorded json.RawMessage, at time.Time)
 	v := verdict{document: knownOperator{Status: now.Status}, changed: true}
 	if recorded != nil || now.Status != inventory.Healthy {
 		v.events = []happening{{events.TypeOperatorStatus, fmt.Sprintf("%s.%d", now.Status, at.UnixMilli()), events.OperatorStatus{
-			Operator: now.ID, Status: now.Status, Previous: known.Status, Message: now.Story.Message,
+			Operator: now.ID, Status: now.Status, Previous: known.Status, Message: now.Readiness.Message,
 		}}}
 	}
 	return v, nil

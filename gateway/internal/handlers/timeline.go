@@ -62,8 +62,8 @@ func (h *History) ShowTimeline(c *fiber.Ctx) error {
 		ID: i.ID, Name: i.Name, Namespace: i.Namespace, Phase: i.Phase, Start: i.Created,
 		Spans: spansOf(i, partsOf(i, snapshot), now), Events: []eventJSON{},
 	}
-	if i.Story.Ready {
-		out.End = &i.Story.Since
+	if i.Readiness.Ready {
+		out.End = &i.Readiness.Since
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), h.Timeout)
 	defer cancel()
@@ -112,10 +112,10 @@ func spansOf(cluster *inventory.Item, parts clusterParts, now time.Time) []spanJ
 func spanOf(layer int, i *inventory.Item, now time.Time) spanJSON {
 	s := spanJSON{
 		Layer: layer, Topic: string(i.Topic), ID: i.ID, Name: i.Name, Status: i.Status,
-		Reason: i.Story.Reason, Message: i.Story.Message, Start: i.Created,
+		Reason: i.Readiness.Reason, Message: i.Readiness.Message, Start: i.Created,
 	}
-	if i.Story.Ready {
-		s.end(i.Story.Since)
+	if i.Readiness.Ready {
+		s.end(i.Readiness.Since)
 	} else {
 		s.Seconds = seconds(s.Start, now)
 	}

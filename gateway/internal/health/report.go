@@ -60,7 +60,7 @@ func newReport(ready bool, database, cache Dependency, items []*inventory.Item, 
 		all.Operators[name] = operatorJSON{}
 	}
 	for _, i := range items {
-		all.Operators[i.ID] = operatorJSON{Configured: true, Status: i.Status, Message: i.Story.Message}
+		all.Operators[i.ID] = operatorJSON{Configured: true, Status: i.Status, Message: i.Readiness.Message}
 		checks[i.ID] = operatorCheck(i.Status)
 		if checks[i.ID] != healthy {
 			down++

@@ -62,7 +62,7 @@ func (c *Collection) apply(changes map[string]*Item, version uint64) (*Collectio
 			change.Removes = append(change.Removes, old)
 		case item != nil && !same(old, item):
 			change.Upserts = append(change.Upserts, item)
-			if item.Story.Ready && (old == nil || !old.Story.Ready) {
+			if item.Readiness.Ready && (old == nil || !old.Readiness.Ready) {
 				change.Became = append(change.Became, item)
 			}
 			put = append(put, item)
@@ -159,10 +159,10 @@ func tally(items []*Item) Tally {
 		t.Total++
 		t.ByStatus[i.Status]++
 		t.ByPhase[i.Phase]++
-		if i.Story.Ready {
+		if i.Readiness.Ready {
 			t.Ready++
 		} else {
-			t.Waiting[firstOf(i.Story.Reason, "Unknown")]++
+			t.Waiting[firstOf(i.Readiness.Reason, "Unknown")]++
 		}
 	}
 	return t

@@ -101,13 +101,13 @@ func updated(m *metav1.ObjectMeta) time.Time {
 	return latest.UTC()
 }
 
-// story reads the condition Ready.
-func story(conditions []metav1.Condition) Story {
+// readinessOf reads the condition Ready.
+func readinessOf(conditions []metav1.Condition) Readiness {
 	c := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
 	if c == nil {
-		return Story{}
+		return Readiness{}
 	}
-	return Story{
+	return Readiness{
 		Ready: c.Status == metav1.ConditionTrue, Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.UTC(),
 	}
 }

@@ -25,11 +25,11 @@ func fromNode(n *corev1.Node) (*Object, error) {
 		MilliCPUs:     capacity.Cpu().MilliValue(), Memory: capacity.Memory().Value(),
 		MilliCPUsFree: free.Cpu().MilliValue(), MemoryFree: free.Memory().Value(),
 	}
-	told := Story{}
+	told := Readiness{}
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {
 			facts.Ready = c.Status == corev1.ConditionTrue
-			told = Story{Ready: facts.Ready, Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.UTC()}
+			told = Readiness{Ready: facts.Ready, Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.UTC()}
 		}
 	}
 	o, err := newObject(KindNode, "v1", &n.ObjectMeta, facts, nil, nil)
@@ -38,7 +38,7 @@ func fromNode(n *corev1.Node) (*Object, error) {
 	}
 	// A kubelet renews its status every few seconds, which is no news.
 	o.Updated = firstTime(told.Since, o.Created)
-	o.Annotations, o.Story = nil, told
+	o.Annotations, o.Readiness = nil, told
 	return o, nil
 }
 
@@ -84,11 +84,11 @@ func (l *KnativeServiceList) DeepCopyObject() runtime.Object {
 }
 
 func fromFunction(s *KnativeService) (*Object, error) {
-	told := story(s.Status.Conditions)
+	told := readinessOf(s.Status.Conditions)
 	o, err := newObject(KindFunction, KnativeGroupVersion.String(), &s.ObjectMeta, &Function{Ready: told.Ready, URL: s.Status.URL}, nil, nil)
 	if err != nil {
 		return nil, err
 	}
-	o.Annotations, o.Story = nil, told
+	o.Annotations, o.Readiness = nil, told
 	return o, nil
 }

@@ -38,7 +38,7 @@ func fromCluster(c *v1alpha1.KubernetesCluster) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Story = story(s.Conditions)
+	o.Readiness = readinessOf(s.Conditions)
 	return o, nil
 }
 
@@ -47,7 +47,7 @@ func fromBackup(b *v1alpha1.EtcdBackup) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Story = story(b.Status.Conditions)
+	o.Readiness = readinessOf(b.Status.Conditions)
 	return o, nil
 }
 

@@ -116,7 +116,7 @@ func fromVM(v *VirtualMachine) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Story = story(v.Status.Conditions)
+	o.Readiness = readinessOf(v.Status.Conditions)
 	return o, nil
 }
 

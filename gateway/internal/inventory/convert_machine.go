@@ -40,7 +40,7 @@ func fromMachine(m *v1alpha1.Machine) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Story = story(s.Conditions)
+	o.Readiness = readinessOf(s.Conditions)
 	return o, nil
 }
 
@@ -148,6 +148,6 @@ func fromProvider(p *v1alpha1.MachineProvider) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Story = story(s.Conditions)
+	o.Readiness = readinessOf(s.Conditions)
 	return o, nil
 }

@@ -28,7 +28,7 @@ func fromNetwork(n *v1alpha2.NetworkNamespace) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Story = story(s.Conditions)
+	o.Readiness = readinessOf(s.Conditions)
 	return o, nil
 }
 
@@ -67,7 +67,7 @@ func fromAddress(n *v1alpha1.NetworkConfiguration) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Story = story(s.Conditions)
+	o.Readiness = readinessOf(s.Conditions)
 	return o, nil
 }
 
@@ -100,6 +100,6 @@ func fromAllocation(a *v1alpha2.IPAllocation) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Story = story(a.Status.Conditions)
+	o.Readiness = readinessOf(a.Status.Conditions)
 	return o, nil
 }

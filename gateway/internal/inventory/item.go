@@ -52,7 +52,7 @@ type Item struct {
 	Status    string
 	Phase     string
 	Deleting  bool
-	Story     Story
+	Readiness Readiness
 	Created   time.Time
 	Updated   time.Time
 	// Object is the one that the item tells of, or nil where it tells of none.
@@ -102,7 +102,7 @@ func (i *Item) Attribute(name string) string {
 	case "phase":
 		return i.Phase
 	case "reason":
-		return i.Story.Reason
+		return i.Readiness.Reason
 	case "createdAt":
 		return i.Created.Format(time.RFC3339)
 	case "lastUpdated":
@@ -117,7 +117,7 @@ func (i *Item) Attribute(name string) string {
 // Mentions tells whether the item's name, namespace, identifier, or one of its
 // attributes contains text, which has to be in lower case.
 func (i *Item) Mentions(text string) bool {
-	if contains(i.Name, text) || contains(i.Namespace, text) || contains(i.ID, text) || contains(i.Phase, text) || contains(i.Story.Reason, text) {
+	if contains(i.Name, text) || contains(i.Namespace, text) || contains(i.ID, text) || contains(i.Phase, text) || contains(i.Readiness.Reason, text) {
 		return true
 	}
 	for _, name := range Attributes[i.Topic] {
@@ -166,7 +166,7 @@ type tail struct {
 func itemOf(topic Topic, o *Object, status, phase string, facts attributed) *Item {
 	return &Item{
 		Topic: topic, ID: o.UID, Namespace: o.Namespace, Name: o.Name,
-		Status: status, Phase: phase, Deleting: o.Deleting, Story: o.Story,
+		Status: status, Phase: phase, Deleting: o.Deleting, Readiness: o.Readiness,
 		Created: o.Created, Updated: o.Updated, Object: o, facts: facts,
 	}
 }
@@ -174,7 +174,7 @@ func itemOf(topic Topic, o *Object, status, phase string, facts attributed) *Ite
 func (i *Item) head() head {
 	return head{
 		ID: i.ID, Name: i.Name, Namespace: i.Namespace, Status: i.Status, Phase: i.Phase,
-		Ready: i.Story.Ready, Reason: i.Story.Reason, Message: i.Story.Message, Since: i.Story.Since, Deleting: i.Deleting,
+		Ready: i.Readiness.Ready, Reason: i.Readiness.Reason, Message: i.Readiness.Message, Since: i.Readiness.Since, Deleting: i.Deleting,
 	}
 }
 

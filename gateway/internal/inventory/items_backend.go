@@ -75,7 +75,7 @@ func providerHostItem(o *Object, h ProviderHost, l load) *Item {
 		phase = "NotReady"
 	}
 	i := itemOf(TopicHosts, o, readyStatus(h.Ready), phase, &hostFacts{provider: o.Name, kind: f.Type})
-	i.ID, i.Name, i.Story = hostID(o, h), h.Name, Story{Ready: h.Ready}
+	i.ID, i.Name, i.Readiness = hostID(o, h), h.Name, Readiness{Ready: h.Ready}
 	i.JSON = encode(hostJSON{
 		head: i.head(), tail: i.tail(), Provider: o.Name, Type: f.Type, Version: f.Version, Schedulable: h.Ready, VMs: l.vms,
 		MilliCPUs: quantityJSON{Total: h.CPUs * 1000, Free: h.CPUs * 1000, Requested: l.cpus * 1000, Used: h.Used.MilliCPUs},

@@ -2,28 +2,6 @@ package inventory
 
 import "time"
 
-// Uses tells which operators a cluster is made by.
-type Uses struct {
-	Proxmox  bool `json:"proxmox"`
-	Talos    bool `json:"talos"`
-	Kea      bool `json:"kea"`
-	KubeVirt bool `json:"kubeVirt"`
-}
-
-// Names lists the operators in use.
-func (u Uses) Names() []string {
-	names := []string{}
-	for _, o := range []struct {
-		name string
-		used bool
-	}{{OperatorProxmox, u.Proxmox}, {OperatorTalos, u.Talos}, {OperatorKea, u.Kea}, {OperatorKubeVirt, u.KubeVirt}} {
-		if o.used {
-			names = append(names, o.name)
-		}
-	}
-	return names
-}
-
 // clusterListJSON is one cluster in GET /clusters.
 type clusterListJSON struct {
 	ID          string        `json:"id"`
@@ -75,7 +53,7 @@ type clusterFacts struct {
 
 func clusterItem(o *Object, uses Uses, machines int) *Item {
 	f := &clusterFacts{Cluster: o.Facts.(*Cluster), uses: uses, machines: machines}
-	i := itemOf(TopicClusters, o, clusterStatus(f.Phase, o.Story.Reason), f.Phase, f)
+	i := itemOf(TopicClusters, o, clusterStatus(f.Phase, o.Readiness.Reason), f.Phase, f)
 	nodes := nodesListJSON{Total: f.Total, Ready: f.Ready}
 	i.List = encode(clusterListJSON{
 		ID: i.ID, Name: i.Name, Namespace: i.Namespace, Status: i.Status, Nodes: nodes, Operators: uses, LastUpdated: i.Updated,

@@ -180,7 +180,7 @@ func reservationItem(o *Object, f *Address, n Interface, address string) *Item {
 	r := &reservation{network: f.Network, holder: o.Name, address: address, family: family(address)}
 	i := itemOf(TopicAllocations, o, allocationStatus(phase), phase, r)
 	i.ID, i.Name = reservationID(o, n, address), o.Name+"-"+n.Name
-	i.Story.Ready = n.Reserved
+	i.Readiness.Ready = n.Reserved
 	i.JSON = encode(allocationJSON{
 		head: i.head(), tail: i.tail(), Network: r.network, Address: address, Family: r.family,
 		Method: string(v1alpha2.AllocationDHCP), Holder: o.Name, Interface: n.Name,

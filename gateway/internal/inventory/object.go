@@ -52,7 +52,7 @@ type Object struct {
 	Updated     time.Time
 	Labels      map[string]string
 	Annotations map[string]string
-	Story       Story
+	Readiness   Readiness
 	// Reconcile is when the object is due. It is nil for kinds that no function reconciles.
 	Reconcile *Reconcile
 	// Facts is the kind's own: *Network, *Address, *Allocation, *Machine,
@@ -62,8 +62,8 @@ type Object struct {
 	Spec, Status json.RawMessage
 }
 
-// Story is what the condition Ready tells.
-type Story struct {
+// Readiness is what the condition Ready tells.
+type Readiness struct {
 	Ready   bool
 	Reason  string
 	Message string

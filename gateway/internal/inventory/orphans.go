@@ -13,12 +13,6 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
-// OrphanBackends are the backends that are checked for orphans, in the order in which they
-// are listed.
-var OrphanBackends = []string{
-	OperatorProxmox, OperatorKubeVirt, v1alpha1.OrphansInKea, v1alpha1.OrphansInNetBox, v1alpha1.OrphansInLeases,
-}
-
 // Orphans is what the stack made at a backend for objects that do not exist, as two checks of
 // a function have found it.
 type Orphans struct {

@@ -49,9 +49,9 @@ type functionJSON struct {
 func functionsOf(objects []*Object) []functionJSON {
 	all := make([]functionJSON, 0, len(objects))
 	for _, o := range objects {
-		f := functionJSON{Name: o.Name, Ready: o.Story.Ready || o.Story.Reason+o.Story.Message == "", Since: o.Story.Since}
+		f := functionJSON{Name: o.Name, Ready: o.Readiness.Ready || o.Readiness.Reason+o.Readiness.Message == "", Since: o.Readiness.Since}
 		if !f.Ready {
-			f.Reason, f.Message = o.Story.Reason, o.Story.Message
+			f.Reason, f.Message = o.Readiness.Reason, o.Readiness.Message
 		}
 		all = append(all, f)
 	}

@@ -19,8 +19,8 @@ type Store struct {
 	// before has, for each object that has changed since the last commit, what it
 	// was then, or nil where it was not there.
 	before map[Kind]map[Key]*Object
-	// again are objects that have not changed, but whose items may have.
-	again map[Kind]map[Key]struct{}
+	// dependents are objects that have not changed, but whose items may have.
+	dependents map[Kind]map[Key]struct{}
 	// changed is signalled when something has changed since the last commit.
 	changed chan struct{}
 	probes  map[string]Probe
@@ -37,13 +37,13 @@ type Store struct {
 func NewStore(epoch string) *Store {
 	s := &Store{
 		epoch:   epoch,
-		objects: map[Kind]map[Key]*Object{}, before: map[Kind]map[Key]*Object{}, again: map[Kind]map[Key]struct{}{},
+		objects: map[Kind]map[Key]*Object{}, before: map[Kind]map[Key]*Object{}, dependents: map[Kind]map[Key]struct{}{},
 		changed:           make(chan struct{}, 1),
 		probes:            map[string]Probe{},
 		machinesOfCluster: index{}, machinesOnHost: index{}, instancesOnHost: index{}, networksIn: index{}, clustersIn: index{},
 	}
 	for _, k := range Kinds {
-		s.objects[k], s.before[k], s.again[k] = map[Key]*Object{}, map[Key]*Object{}, map[Key]struct{}{}
+		s.objects[k], s.before[k], s.dependents[k] = map[Key]*Object{}, map[Key]*Object{}, map[Key]struct{}{}
 	}
 	first := &Snapshot{Epoch: epoch, collections: map[Topic]*Collection{}}
 	for _, t := range Topics {

@@ -172,7 +172,7 @@ func (m *Gateway) Cached(level string, hit bool) {
 func (m *Gateway) Begin(s *inventory.Snapshot) {
 	for topic := range m.layers {
 		for _, i := range s.Collection(topic).Items {
-			if i.Story.Ready {
+			if i.Readiness.Ready {
 				m.timed[i.ID] = struct{}{}
 			}
 		}
@@ -189,7 +189,7 @@ func (m *Gateway) Changed(changes []inventory.Change) {
 		for _, i := range change.Became {
 			if _, before := m.timed[i.ID]; !before {
 				m.timed[i.ID] = struct{}{}
-				histogram.Update(max(i.Story.Since.Sub(i.Created).Seconds(), 0))
+				histogram.Update(max(i.Readiness.Since.Sub(i.Created).Seconds(), 0))
 			}
 		}
 		for _, i := range change.Removes {

@@ -97,7 +97,7 @@ func targets(clusters map[string]*inventory.Object) []Cluster {
 	all := make([]Cluster, 0, len(clusters))
 	for uid, o := range clusters {
 		facts := o.Facts.(*inventory.Cluster)
-		c := Cluster{UID: uid, Ready: o.Story.Ready}
+		c := Cluster{UID: uid, Ready: o.Readiness.Ready}
 		for _, address := range facts.NodeAddresses {
 			c.Addresses = append(c.Addresses, net.JoinHostPort(address, talosPort))
 		}

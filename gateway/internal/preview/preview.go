@@ -287,7 +287,7 @@ func (m maker) network(name string, needed bool) {
 	case i == nil:
 		m.warn("namespace %s does not hold exactly one NetworkNamespace: write networkNamespaceName, or machines wait", m.Namespace)
 		return
-	case !i.Story.Ready:
+	case !i.Readiness.Ready:
 		m.warn("NetworkNamespace %s is not ready: machines wait until it is", i.Name)
 	}
 	if f := i.Object.Facts.(*inventory.Network); f.Counted && f.Free < int64(m.Totals.Addresses) {
