@@ -1,6 +1,5 @@
-// Package config reads the gateway's configuration out of flags, the
-// environment and a file, in that order of precedence, and refuses what it does
-// not understand by the name of the key.
+// Package config reads the gateway's configuration from flags, the environment and a file, in that order of precedence. An unknown
+// key or invalid value is an error that names the key.
 package config
 
 import (
@@ -9,14 +8,13 @@ import (
 	"github.com/vitistack/stack/events/oidc"
 )
 
-// Config is the whole configuration. Load fills it in; afterwards nobody changes
-// it.
+// Config is the whole configuration. It does not change after Load.
 type Config struct {
 	LogLevel            string
 	APITimeout          time.Duration
 	HealthCheckInterval time.Duration
 	SinkURL             string
-	// ResyncPeriod is the least time between two rounds of resync that are asked for.
+	// ResyncPeriod is the shortest time between two requested rounds of resync.
 	ResyncPeriod time.Duration
 	// NodeProbeInterval is the time between two dials of a cluster's node.
 	NodeProbeInterval time.Duration
@@ -27,7 +25,8 @@ type Config struct {
 	RateLimit RateLimit
 	Metrics   Metrics
 	Stream    Stream
-	Operators Operators
+	// Operators are the operators by name.
+	Operators map[string]*Operator
 	Database  Database
 	Cache     Cache
 	Webhooks  Webhooks
@@ -38,24 +37,23 @@ type Config struct {
 	OIDC      oidc.Settings
 }
 
-// Auth is who may use the API.
+// Auth configures authentication.
 type Auth struct {
 	Enabled   bool
 	KeyHeader string
 	KeyPrefix string
-	// Keys and the lines of KeysFile are API keys, as ParseKey of the gateway reads
-	// them.
+	// Keys and the lines of KeysFile are API keys: name sha256:HEX scope+scope namespaces=a+b.
 	Keys     []string
 	KeysFile string
-	// TokenReview lets tokens of the Kubernetes API server in.
+	// TokenReview accepts tokens of the Kubernetes API server.
 	TokenReview bool
-	// CertificateScopes are what the owner of a client certificate may do.
+	// CertificateScopes are the scopes of client certificates.
 	CertificateScopes []string
-	// Metrics tells whether /metrics needs a key too.
+	// Metrics requires a key for /metrics.
 	Metrics bool
 }
 
-// TLS is how connections are secured.
+// TLS configures TLS.
 type TLS struct {
 	Enabled    bool
 	CertFile   string
@@ -65,17 +63,16 @@ type TLS struct {
 	ClientAuth string
 }
 
-// Ingest is what external systems may send.
+// Ingest configures events of external systems.
 type Ingest struct {
 	AllowedTypes []string
-	// Secrets sign what systems without an API key send. SecretsFile has one in each
-	// line.
+	// Secrets verify the signatures of systems without an API key. SecretsFile has one secret in each line.
 	Secrets     []string
 	SecretsFile string
 	MaxBytes    int
 }
 
-// Database is where the history is kept.
+// Database configures the database of the history.
 type Database struct {
 	// URL is empty for an SQLite file in StateDir.
 	URL             string
@@ -84,23 +81,22 @@ type Database struct {
 	MaxIdleConns    int
 	ConnMaxLifetime time.Duration
 	ConnMaxIdleTime time.Duration
-	// BatchSize records are written at once, or what has come within
-	// FlushInterval.
+	// BatchSize bounds the records of one write, FlushInterval the time until a record is written.
 	BatchSize     int
 	FlushInterval time.Duration
-	// Retention is how long events are kept.
+	// Retention is the time after which events are deleted.
 	Retention time.Duration
 }
 
-// Cache is what is kept for a while instead of being asked for again.
+// Cache configures the cache of answers of the Kubernetes API and of lists.
 type Cache struct {
 	TTL   time.Duration
 	Redis Redis
 }
 
-// Redis is the second level of the cache.
+// Redis configures the second level of the cache, which replicas share.
 type Redis struct {
-	// Used tells whether anybody has said where Redis is.
+	// Used reports that the URL or host of Redis is configured.
 	Used       bool
 	URL        string
 	Host       string
@@ -111,17 +107,16 @@ type Redis struct {
 	PoolSize   int
 }
 
-// Handlers switch what becomes of events.
+// Handlers configures the handling of events.
 type Handlers struct {
-	// Database off means that the history ends with the process.
+	// Database stores events. Without it the history ends with the process.
 	Database bool
 	Metrics  bool
-	// MetricsInterval is how long a metric that is counted from objects is told
-	// again before it is counted anew.
+	// MetricsInterval is the maximum age of metrics that are computed from objects.
 	MetricsInterval time.Duration
 }
 
-// Webhooks are the endpoints that are told of events.
+// Webhooks configures the endpoints that events are sent to.
 type Webhooks struct {
 	Enabled   bool
 	Endpoints []Webhook
@@ -131,29 +126,27 @@ type Webhooks struct {
 type Webhook struct {
 	URL     string   `json:"url"`
 	Timeout Duration `json:"timeout"`
-	// Retries are tried after the first try has failed.
+	// Retries is the number of attempts after the first.
 	Retries *int `json:"retries"`
-	// Types and Namespaces bound what the endpoint is told of; none means all. A
-	// type may end in *.
+	// Types and Namespaces select the events; none means all. A type may end in *.
 	Types      []string `json:"types"`
 	Namespaces []string `json:"namespaces"`
-	// Secret signs what is sent, in the form that Standard Webhooks give it.
-	// SecretFile is a file that has it.
+	// Secret signs deliveries, in the form of Standard Webhooks. SecretFile is a file that contains it.
 	Secret     string `json:"secret"`
 	SecretFile string `json:"secretFile"`
 }
 
-// Duration is written as text, for example 30s.
+// Duration is a duration in text form, for example 30s.
 type Duration time.Duration
 
-// UnmarshalText reads the text.
+// UnmarshalText parses the text form.
 func (d *Duration) UnmarshalText(text []byte) error {
 	parsed, err := time.ParseDuration(string(text))
 	*d = Duration(parsed)
 	return err
 }
 
-// Server is where and how HTTP is served.
+// Server configures the HTTP server.
 type Server struct {
 	Host           string
 	Port           int
@@ -162,24 +155,24 @@ type Server struct {
 	IdleTimeout    time.Duration
 	MaxHeaderBytes int
 	MaxBodyBytes   int
-	// MaxBodies, MaxConnections and MaxConnectionsPerAddress are for one port.
+	// MaxBodies, MaxConnections and MaxConnectionsPerAddress apply to each port.
 	MaxBodies                int
 	MaxConnections           int
 	MaxConnectionsPerAddress int
 	TrustedProxies           []string
 	AllowedHosts             []string
-	// BrokerPort is where the Broker delivers; 0 means Port.
+	// BrokerPort is the port that the Broker delivers to; 0 means Port.
 	BrokerPort int
 }
 
-// Logging is the access log.
+// Logging configures the access log.
 type Logging struct {
 	Enabled        bool
 	IncludeHeaders bool
 	ExcludePaths   []string
 }
 
-// CORS says which pages of other origins may call the API.
+// CORS configures which pages of other origins may call the API.
 type CORS struct {
 	Enabled        bool
 	AllowedOrigins []string
@@ -189,7 +182,7 @@ type CORS struct {
 	MaxAge         int
 }
 
-// RateLimit is a token bucket for each caller.
+// RateLimit configures the token bucket of each caller.
 type RateLimit struct {
 	Enabled           bool
 	RequestsPerMinute int
@@ -197,29 +190,23 @@ type RateLimit struct {
 	KeyGenerator      string
 }
 
-// Metrics is the Prometheus endpoint.
+// Metrics configures the Prometheus endpoint.
 type Metrics struct {
 	Enabled bool
-	// MaxSeries bounds the values of labels that come from objects, such as
-	// cluster; what is beyond is counted together.
+	// MaxSeries bounds the values of labels that come from objects, such as cluster. Further values share one series.
 	MaxSeries int
 }
 
-// Stream is the stream of server-sent events.
+// Stream configures the stream of server-sent events.
 type Stream struct {
 	MaxClients           int
 	MaxClientsPerAddress int
 	Heartbeat            time.Duration
-	// Window is how long changes are gathered before they are sent together.
+	// Window is the time for which changes are collected into one frame.
 	Window time.Duration
 }
 
-// Operators are the four operators, of which an endpoint may be polled.
-type Operators struct {
-	Proxmox, Talos, Kea, KubeVirt Operator
-}
-
-// Operator is one operator. Endpoint is empty where nothing is polled.
+// Operator is one operator. Endpoint is empty if nothing is polled.
 type Operator struct {
 	Endpoint     string
 	Namespace    string

@@ -52,7 +52,7 @@ func TestDefaults(t *testing.T) {
 	if diff := cmp.Diff([]string{"/health", "/ready"}, c.Logging.ExcludePaths); diff != "" {
 		t.Errorf("excluded paths (-want +got):\n%s", diff)
 	}
-	if c.Operators.KubeVirt.Namespace != "kubevirt" || c.Operators.KubeVirt.SyncInterval != 45*time.Second || c.Operators.Kea.SyncInterval != 30*time.Second {
+	if c.Operators["kubevirt"].Namespace != "kubevirt" || c.Operators["kubevirt"].SyncInterval != 45*time.Second || c.Operators["kea"].SyncInterval != 30*time.Second {
 		t.Errorf("operators: %+v", c.Operators)
 	}
 }

@@ -25,10 +25,10 @@ func (c *Config) general() []Key {
 		duration(&c.APITimeout, "api.timeout", "API_TIMEOUT", "30s", time.Second, "How long a request may take."),
 		duration(&c.HealthCheckInterval, "health.checkInterval", "HEALTH_CHECK_INTERVAL", "30s", time.Second, "How often database, cache and operators are checked."),
 		address(&c.SinkURL, "broker.sink", "K_SINK", "Address of the Broker, which a SinkBinding sets. Empty means that nothing is sent to a Broker."),
-		duration(&c.ResyncPeriod, "resync.period", "RESYNC_PERIOD", "1m", time.Second, "How often at most the function resync is asked for a round because an object is due."),
-		duration(&c.NodeProbeInterval, "nodes.probeInterval", "NODE_PROBE_INTERVAL", "10s", time.Second, "How often the nodes and endpoints of Running clusters are dialled. One that is silent twice has its cluster reconciled."),
+		duration(&c.ResyncPeriod, "resync.period", "RESYNC_PERIOD", "1m", time.Second, "Shortest time between two rounds that the gateway requests from the function resync because an object is due."),
+		duration(&c.NodeProbeInterval, "nodes.probeInterval", "NODE_PROBE_INTERVAL", "10s", time.Second, "How often the nodes and endpoints of Running clusters are dialled. A cluster is reconciled when one of them fails to answer twice."),
 		boolean(&c.Metrics.Enabled, "metrics.enabled", "METRICS_ENABLED", true, "Whether /metrics is served."),
-		integer(&c.Metrics.MaxSeries, "metrics.maxSeries", "", 1000, 1, 1_000_000, "Clusters and networks that have series of their own; the rest is counted as _other."),
+		integer(&c.Metrics.MaxSeries, "metrics.maxSeries", "", 1000, 1, 1_000_000, "Clusters and networks with metric series of their own; the rest is counted as _other."),
 	}
 }
 
@@ -37,17 +37,17 @@ func (c *Config) server() []Key {
 	return []Key{
 		text(&s.Host, "server.host", "", "0.0.0.0", "Address to listen on."),
 		integer(&s.Port, "server.port", "PORT", 9991, 0, 65535, "Port to listen on. 0 means any free one."),
-		duration(&s.ReadTimeout, "server.readTimeout", "", "30s", time.Second, "For a request to arrive whole."),
-		duration(&s.WriteTimeout, "server.writeTimeout", "", "30s", time.Second, "For a response to be taken."),
-		duration(&s.IdleTimeout, "server.idleTimeout", "", "120s", time.Second, "For which an idle connection is kept."),
+		duration(&s.ReadTimeout, "server.readTimeout", "", "30s", time.Second, "Read timeout of a request, head and body together."),
+		duration(&s.WriteTimeout, "server.writeTimeout", "", "30s", time.Second, "Write timeout of a response."),
+		duration(&s.IdleTimeout, "server.idleTimeout", "", "120s", time.Second, "Idle timeout of a connection."),
 		integer(&s.MaxHeaderBytes, "server.maxHeaderBytes", "", 1<<20, 4096, 16<<20, "Largest head of a request in bytes."),
 		integer(&s.MaxBodyBytes, "server.maxBodyBytes", "", 2<<20, 1024, 64<<20, "Largest body of a request in bytes."),
-		integer(&s.MaxBodies, "server.maxBodies", "", 16, 1, 10_000, "Bodies above 8 KiB that are read at once, at each port. A new one ends the one that has been arriving longest."),
-		integer(&s.MaxConnections, "server.maxConnections", "", 512, 16, 1_000_000, "Connections at once, at each port, without those of the event stream. A new one ends the one that has waited longest."),
-		integer(&s.MaxConnectionsPerAddress, "server.maxConnectionsPerAddress", "", 128, 1, 1_000_000, "The same from one IPv4 address or IPv6 /64; trusted proxies and the Broker's port are exempt."),
-		list(&s.TrustedProxies, "server.trustedProxies", "", "Addresses or prefixes of proxies whose X-Forwarded-For is believed."),
+		integer(&s.MaxBodies, "server.maxBodies", "", 16, 1, 10_000, "Bodies above 8 KiB that are read at once, at each port. A new body ends the oldest one."),
+		integer(&s.MaxConnections, "server.maxConnections", "", 512, 16, 1_000_000, "Connections at once, at each port, without those of the event stream. A new connection closes the one that has been idle longest."),
+		integer(&s.MaxConnectionsPerAddress, "server.maxConnectionsPerAddress", "", 128, 1, 1_000_000, "Connections at once from one IPv4 address or IPv6 /64. Trusted proxies and the Broker's port are exempt."),
+		list(&s.TrustedProxies, "server.trustedProxies", "", "Addresses or prefixes of proxies whose X-Forwarded-For is trusted."),
 		list(&s.AllowedHosts, "server.allowedHosts", "", "Names by which browsers reach the gateway while auth.enabled is false, such as vitistack.example.com or *.example.com, beside addresses, localhost and names of Services."),
-		integer(&s.BrokerPort, "server.brokerPort", "", 0, 0, 65535, "Port that the Broker delivers to, so that a NetworkPolicy can keep others from it. 0 means server.port."),
+		integer(&s.BrokerPort, "server.brokerPort", "", 0, 0, 65535, "Separate port for the Broker, which a NetworkPolicy can protect. 0 means server.port."),
 	}
 }
 
@@ -60,14 +60,14 @@ func (c *Config) middleware() []Key {
 		list(&l.ExcludePaths, "logging.excludePaths", "/health,/ready", "Paths that are not logged, with everything below them."),
 		boolean(&o.Enabled, "cors.enabled", "", true, "Whether pages of other origins may call the API."),
 		list(&o.AllowedOrigins, "cors.allowedOrigins", "*", "Origins that may call the API; * means any."),
-		list(&o.AllowedMethods, "cors.allowedMethods", "GET,POST,PUT,DELETE", "Methods that they may use."),
-		list(&o.AllowedHeaders, "cors.allowedHeaders", "Content-Type,Authorization,If-None-Match,Last-Event-ID,X-Request-ID", "Headers that they may send."),
-		list(&o.ExposedHeaders, "cors.exposedHeaders", "X-Total-Count,ETag,Link,X-Request-ID,Retry-After,RateLimit,RateLimit-Policy", "Headers that they may read."),
-		integer(&o.MaxAge, "cors.maxAge", "", 86400, 0, 1<<31-1, "Seconds for which a browser may remember this."),
-		boolean(&r.Enabled, "rateLimit.enabled", "", true, "Whether requests are limited. Health, metrics, the page and the Broker's deliveries never are."),
+		list(&o.AllowedMethods, "cors.allowedMethods", "GET,POST,PUT,DELETE", "Methods that these origins may use."),
+		list(&o.AllowedHeaders, "cors.allowedHeaders", "Content-Type,Authorization,If-None-Match,Last-Event-ID,X-Request-ID", "Headers that these origins may send."),
+		list(&o.ExposedHeaders, "cors.exposedHeaders", "X-Total-Count,ETag,Link,X-Request-ID,Retry-After,RateLimit,RateLimit-Policy", "Headers that these origins may read."),
+		integer(&o.MaxAge, "cors.maxAge", "", 86400, 0, 1<<31-1, "Seconds for which a browser may cache these rules."),
+		boolean(&r.Enabled, "rateLimit.enabled", "", true, "Whether the request rate is limited. Health, metrics, the page and the Broker's deliveries have no limit."),
 		integer(&r.RequestsPerMinute, "rateLimit.requestsPerMinute", "", 60, 1, 1_000_000, "Requests per minute and caller."),
-		integer(&r.BurstSize, "rateLimit.burstSize", "", 10, 1, 1_000_000, "Requests that may come at once."),
-		text(&r.KeyGenerator, "rateLimit.keyGenerator", "", "ip", "What a caller is: ip for the address, key for the API key, or the address where there is none.", "ip", "key"),
+		integer(&r.BurstSize, "rateLimit.burstSize", "", 10, 1, 1_000_000, "Requests in a burst."),
+		text(&r.KeyGenerator, "rateLimit.keyGenerator", "", "ip", "How callers are distinguished: ip by address, key by API key or, without a key, by address.", "ip", "key"),
 	}
 }
 
@@ -81,65 +81,72 @@ func (c *Config) stream() []Key {
 	return []Key{
 		integer(&s.MaxClients, "stream.maxClients", "", 10000, 1, 1_000_000, "Clients of the event stream at once."),
 		integer(&s.MaxClientsPerAddress, "stream.maxClientsPerAddress", "", 20, 1, 1_000_000, "Clients of the event stream at once from one address."),
-		duration(&s.Heartbeat, "stream.heartbeat", "", "15s", time.Second, "How often a stream without news gets a heartbeat."),
-		duration(&s.Window, "stream.window", "", "200ms", time.Millisecond, "How long changes are gathered after the first one before they are sent together."),
+		duration(&s.Heartbeat, "stream.heartbeat", "", "15s", time.Second, "Interval of heartbeats on a stream without changes."),
+		duration(&s.Window, "stream.window", "", "200ms", time.Millisecond, "Time for which changes are collected into one frame after the first change."),
 	}
 }
 
-func (c *Config) operators() []Key {
-	o := &c.Operators
-	return join(
-		operator(&o.Proxmox, "proxmox", "PROXMOX", "default", "60s"),
-		operator(&o.Talos, "talos", "TALOS", "default", "60s"),
-		operator(&o.Kea, "kea", "KEA", "default", "30s"),
-		operator(&o.KubeVirt, "kubevirt", "KUBEVIRT", "kubevirt", "45s"),
-	)
+// operatorDefaults are the operators whose endpoints can be probed, with the prefix of their environment variables. Their names are
+// those of inventory.Operators.
+var operatorDefaults = []struct{ name, env, namespace, interval string }{
+	{"proxmox", "PROXMOX", "default", "60s"},
+	{"talos", "TALOS", "default", "60s"},
+	{"kea", "KEA", "default", "30s"},
+	{"kubevirt", "KUBEVIRT", "kubevirt", "45s"},
 }
 
-func operator(o *Operator, name, env, namespace, interval string) []Key {
-	return []Key{
-		address(&o.Endpoint, "operators."+name+".endpoint", env+"_OPERATOR_ENDPOINT", "Address of the "+name+" operator's API, polled for its status. Empty means that its status is read from its resources."),
-		text(&o.Namespace, "operators."+name+".namespace", env+"_OPERATOR_NAMESPACE", namespace, "Namespace of the "+name+" operator."),
-		duration(&o.SyncInterval, "operators."+name+".syncInterval", env+"_SYNC_INTERVAL", interval, time.Second, "How often that address is polled."),
+func (c *Config) operators() (all []Key) {
+	if c.Operators == nil {
+		c.Operators = map[string]*Operator{}
 	}
+	for _, d := range operatorDefaults {
+		o := &Operator{}
+		c.Operators[d.name] = o
+		all = append(all,
+			address(&o.Endpoint, "operators."+d.name+".endpoint", d.env+"_OPERATOR_ENDPOINT", "Address of the "+d.name+" operator's API, which is polled for its status. Empty means that the status is derived from its resources."),
+			text(&o.Namespace, "operators."+d.name+".namespace", d.env+"_OPERATOR_NAMESPACE", d.namespace, "Namespace of the "+d.name+" operator."),
+			duration(&o.SyncInterval, "operators."+d.name+".syncInterval", d.env+"_SYNC_INTERVAL", d.interval, time.Second, "Interval of the polls."),
+		)
+	}
+	return all
 }
 
 func (c *Config) database() []Key {
 	d := &c.Database
 	return []Key{
-		text(&d.URL, "database.url", "DATABASE_URL", "", "Database of the history: postgres://, mysql:// or sqlite://. Empty means an SQLite file in state.dir, memory: one that ends with the process."),
-		text(&d.StateDir, "state.dir", "", "", "Directory for what the gateway keeps itself. Empty means /var/lib/vitistack where that can be written, and otherwise vitistack in the user's state directory."),
+		text(&d.URL, "database.url", "DATABASE_URL", "", "Database of the history: postgres://, mysql:// or sqlite://. Empty means an SQLite file in state.dir, memory: an in-memory database that ends with the process."),
+		text(&d.StateDir, "state.dir", "", "", "Directory of the gateway's own data. Empty means /var/lib/vitistack if it is writable, or else vitistack in the user's state directory."),
 		duration(&d.Retention, "history.retention", "", "720h", time.Hour, "How long events are kept."),
 		integer(&d.MaxOpenConns, "db.maxOpenConns", "", 25, 1, 10000, "Connections to the database at once."),
-		integer(&d.MaxIdleConns, "db.maxIdleConns", "", 5, 0, 10000, "Connections that are kept while nothing is asked."),
-		duration(&d.ConnMaxLifetime, "db.connMaxLifetime", "", "300s", 0, "How long a connection is used. 0s means for ever."),
-		duration(&d.ConnMaxIdleTime, "db.connMaxIdleTime", "", "60s", 0, "How long a connection is kept while nothing is asked. 0s means for ever."),
+		integer(&d.MaxIdleConns, "db.maxIdleConns", "", 5, 0, 10000, "Idle connections that are kept."),
+		duration(&d.ConnMaxLifetime, "db.connMaxLifetime", "", "300s", 0, "Maximum lifetime of a connection. 0s means no limit."),
+		duration(&d.ConnMaxIdleTime, "db.connMaxIdleTime", "", "60s", 0, "Maximum idle time of a connection. 0s means no limit."),
 	}
 }
 
 func (c *Config) handlers() []Key {
 	h, d, w := &c.Handlers, &c.Database, &c.Webhooks
 	return []Key{
-		boolean(&h.Database, "handlers.database.enabled", "", true, "Whether events are kept. Without it the history ends with the process."),
-		integer(&d.BatchSize, "handlers.database.batchSize", "", 100, 1, 10000, "Events that are written at once."),
-		duration(&d.FlushInterval, "handlers.database.flushInterval", "", "10s", 10*time.Millisecond, "How long an event may wait to be written that no sender waits for."),
-		boolean(&w.Enabled, "handlers.webhook.enabled", "", false, "Whether endpoints are told of events."),
+		boolean(&h.Database, "handlers.database.enabled", "", true, "Whether events are stored. If false, the history ends with the process."),
+		integer(&d.BatchSize, "handlers.database.batchSize", "", 100, 1, 10000, "Events in one write to the database."),
+		duration(&d.FlushInterval, "handlers.database.flushInterval", "", "10s", 10*time.Millisecond, "Longest time until an event is written that no sender waits for."),
+		boolean(&w.Enabled, "handlers.webhook.enabled", "", false, "Whether events are sent to webhooks."),
 		webhooks(&w.Endpoints, "handlers.webhook.endpoints", "Endpoints: url, timeout (30s), retries (3), types, namespaces, secret or secretFile, which is read again when it changes."),
 		boolean(&h.Metrics, "handlers.metrics.enabled", "", true, "Whether events are counted in the metrics."),
-		duration(&h.MetricsInterval, "handlers.metrics.updateInterval", "", "5s", 0, "How old a metric may be that is counted from objects."),
+		duration(&h.MetricsInterval, "handlers.metrics.updateInterval", "", "5s", 0, "Maximum age of metrics that are computed from objects."),
 	}
 }
 
 func (c *Config) cache() []Key {
 	r := &c.Cache.Redis
 	return []Key{
-		duration(&c.Cache.TTL, "cache.ttl", "CACHE_TTL", "300s", time.Second, "How long something is cached."),
-		text(&r.URL, "cache.redis.url", "REDIS_URL", "", "Redis, as redis://user:password@host:6379/0 or rediss:// for TLS. It stands over the keys below."),
-		text(&r.Host, "cache.redis.host", "", "localhost", "Host of Redis. Redis is used where this or cache.redis.url is set."),
+		duration(&c.Cache.TTL, "cache.ttl", "CACHE_TTL", "300s", time.Second, "Maximum time for which a value is cached."),
+		text(&r.URL, "cache.redis.url", "REDIS_URL", "", "Redis, as redis://user:password@host:6379/0 or rediss:// for TLS. It overrides the keys below."),
+		text(&r.Host, "cache.redis.host", "", "localhost", "Host of Redis. The gateway uses Redis if this or cache.redis.url is set."),
 		integer(&r.Port, "cache.redis.port", "", 6379, 1, 65535, "Port of Redis."),
 		integer(&r.DB, "cache.redis.db", "", 0, 0, 1<<16, "Number of the database in Redis."),
 		text(&r.Password, "cache.redis.password", "", "", "Password of Redis."),
-		integer(&r.MaxRetries, "cache.redis.maxRetries", "", 3, 0, 100, "How often a request to Redis is tried again."),
+		integer(&r.MaxRetries, "cache.redis.maxRetries", "", 3, 0, 100, "Retries of a request to Redis."),
 		integer(&r.PoolSize, "cache.redis.poolSize", "", 10, 1, 10000, "Connections to Redis at once."),
 	}
 }
@@ -147,14 +154,14 @@ func (c *Config) cache() []Key {
 func (c *Config) auth() []Key {
 	a := &c.Auth
 	return []Key{
-		boolean(&a.Enabled, "auth.enabled", "", false, "Whether the API needs a key. Health and the page's files never do."),
+		boolean(&a.Enabled, "auth.enabled", "", false, "Whether the API requires a key. Health and the page's files need none."),
 		text(&a.KeyHeader, "auth.keyHeader", "", "Authorization", "Header that the key is in."),
-		text(&a.KeyPrefix, "auth.keyPrefix", "", "Bearer", "What stands before the key in that header."),
+		text(&a.KeyPrefix, "auth.keyPrefix", "", "Bearer", "Scheme before the key in that header."),
 		list(&a.Keys, "auth.keys", "", "API keys, each as: name sha256:HEX scope+scope namespaces=a+b, with the scopes read, write and events. Without namespaces a key is for the whole installation. gateway hash-key NAME SCOPES NAMESPACES makes such a line."),
 		text(&a.KeysFile, "auth.keysFile", "", "", "File with one API key in each line. It is read again when it changes."),
-		boolean(&a.TokenReview, "auth.tokenReview", "", false, "Whether tokens of the Kubernetes API server are let in. Their owners read by namespace what they may get and list there; a ClusterRole gives more: get or post on the nonResourceURL /vitistack/api/v1 for the whole installation, or post on /vitistack/api/v1/events."),
+		boolean(&a.TokenReview, "auth.tokenReview", "", false, "Whether tokens of the Kubernetes API server are accepted. Their owners read by namespace what they may get and list there. A ClusterRole grants more: get or post on the nonResourceURL /vitistack/api/v1 for the whole installation, or post on /vitistack/api/v1/events."),
 		list(&a.CertificateScopes, "auth.certificateScopes", "read", "What the owner of a client certificate may do: read, write and events."),
-		boolean(&a.Metrics, "auth.metrics", "", false, "Whether /metrics needs a key too. It does where a key is limited to namespaces."),
+		boolean(&a.Metrics, "auth.metrics", "", false, "Whether /metrics requires a key. It always does once a key is limited to namespaces."),
 	}
 }
 
@@ -166,7 +173,7 @@ func (c *Config) tls() []Key {
 		text(&t.KeyFile, "tls.keyFile", "", "", "File with its private key in PEM."),
 		text(&t.CAFile, "tls.caFile", "", "", "File with the authorities of client certificates in PEM."),
 		text(&t.MinVersion, "tls.minVersion", "", "1.2", "Oldest version of TLS: 1.2 or 1.3.", "1.2", "1.3"),
-		text(&t.ClientAuth, "tls.clientAuth", "", "verify", "With tls.caFile: verify lets clients without a certificate in, require does not.", "verify", "require"),
+		text(&t.ClientAuth, "tls.clientAuth", "", "verify", "With tls.caFile: verify accepts clients without a certificate, require refuses them.", "verify", "require"),
 	}
 }
 
@@ -184,7 +191,7 @@ func (c *Config) oidc() []Key {
 	o := &c.OIDC
 	return []Key{
 		boolean(&o.Enabled, "oidc.enabled", "", false, "Whether deliveries of the Broker need the token of their Trigger, which Knative sends with authentication-oidc."),
-		text(&o.Audience, "oidc.audience", "", "", "What such a token is for: spec.subscriber.audience of the Trigger, and spec.delivery.deadLetterSink.audience of the Broker."),
+		text(&o.Audience, "oidc.audience", "", "", "Audience of the token: spec.subscriber.audience of the Trigger, and spec.delivery.deadLetterSink.audience of the Broker."),
 		list(&o.Subjects, "oidc.subjects", "", "ServiceAccounts of Triggers that may deliver events and dead letters, as system:serviceaccount:NAMESPACE:NAME. NAME may end in *."),
 	}
 }

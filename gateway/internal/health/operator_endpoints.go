@@ -30,19 +30,16 @@ var errUnreachable = errors.New("the operator does not answer")
 // OperatorProber requests the status of operators that have an endpoint of their own.
 type OperatorProber struct {
 	Store     *inventory.Store
-	Operators config.Operators
+	Operators map[string]*config.Operator
 	Log       *slog.Logger
 }
 
 // Run probes each operator with an endpoint at its interval, until ctx ends.
 func (p *OperatorProber) Run(ctx context.Context) {
-	o := p.Operators
 	var running sync.WaitGroup
-	for name, settings := range map[string]config.Operator{
-		inventory.OperatorProxmox: o.Proxmox, inventory.OperatorTalos: o.Talos, inventory.OperatorKea: o.Kea, inventory.OperatorKubeVirt: o.KubeVirt,
-	} {
+	for name, settings := range p.Operators {
 		if settings.Endpoint != "" {
-			running.Go(func() { p.run(ctx, name, settings) })
+			running.Go(func() { p.run(ctx, name, *settings) })
 		}
 	}
 	running.Wait()

@@ -11,7 +11,7 @@ const (
 )
 
 // operatorKind is what the gateway knows of an operator. A new kind needs an entry in operatorKinds, a configuration key in
-// config.OperatorNames, and a word in page/words.js.
+// config.operatorDefaults, and words in page/words.js.
 type operatorKind struct {
 	name string
 	// function is the Knative Service that does the operator's work.
