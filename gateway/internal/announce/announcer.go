@@ -22,64 +22,61 @@ const Source = "/gateway"
 // KindOperator stands for an operator, which is no Kubernetes object.
 const KindOperator inventory.Kind = "Operator"
 
-// Options are what an Announcer works with.
+// Options are the parts and settings of an Announcer.
 type Options struct {
 	Store   *inventory.Store
 	History *history.Store
-	// Synced tells whether all objects of a kind are in the store, so that one that
-	// is not there is gone.
+	// Synced reports whether all objects of a kind are in the store, so that a missing object is deleted.
 	Synced func(inventory.Kind) bool
-	// Deliveries are those that an event leads to. direct tells that the event is
-	// replied to the broker.
+	// Deliveries returns the deliveries of an event to endpoints. direct reports that the Broker gets the event as a reply.
 	Deliveries func(e event.Event, namespace string, direct bool) []history.Delivery
-	// Tell is called once for each event that has been recorded.
-	Tell func(e event.Event, namespace string)
-	// Patience is how long a change waits for the broker to tell of it, before the
-	// gateway acts on having seen it itself.
-	Patience time.Duration
-	Log      *slog.Logger
+	// Show is called once for each recorded event.
+	Show func(e event.Event, namespace string)
+	// BrokerDelay is the time for which a change that the gateway has seen waits for the Broker to deliver it, so that its event can be
+	// a reply.
+	BrokerDelay time.Duration
+	Log         *slog.Logger
 }
 
-// Announcer finds out what has happened, and records and tells it once.
+// Announcer records the domain events of changed objects, and shows and delivers each event once.
 type Announcer struct {
 	Options
 	queue workqueue.TypedRateLimitingInterface[subject]
 	seed  maphash.Seed
 
 	mu sync.Mutex
-	// seen has, for each object that is there, what was decided last about which
-	// version of it, so that looking again costs nothing.
-	seen map[string]uint64
+	// recorded maps each existing object to the digest of its last recorded version, so that an unchanged object needs no query.
+	recorded map[string]uint64
 }
 
-// subject is an object to look at.
+// subject is an object to reconcile.
 type subject struct {
 	kind            inventory.Kind
 	id              string
 	namespace, name string
 }
 
-// New makes an announcer.
+// New returns an Announcer. Call Run to start it.
 func New(o Options) *Announcer {
 	return &Announcer{
-		Options: o, seed: maphash.MakeSeed(), seen: map[string]uint64{},
+		Options: o, seed: maphash.MakeSeed(), recorded: map[string]uint64{},
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[subject](200*time.Millisecond, 30*time.Second)),
 	}
 }
 
-// kindOf are the kinds whose changes are announced, by topic.
+// kindOf maps the topics whose changes have domain events to their kinds.
 var kindOf = map[inventory.Topic]inventory.Kind{
 	inventory.TopicMachines: inventory.KindMachine, inventory.TopicClusters: inventory.KindCluster,
 	inventory.TopicAddresses: inventory.KindAddress, inventory.TopicOperators: KindOperator,
 }
 
-// Announces tells whether changes of a kind lead to domain events.
-func Announces(kind inventory.Kind) bool {
+// Announces reports whether changes of a kind lead to domain events.
+func HasEvents(kind inventory.Kind) bool {
 	return kind == inventory.KindMachine || kind == inventory.KindCluster || kind == inventory.KindAddress
 }
 
-// Changed takes note of what has changed between two snapshots.
+// Changed queues the objects that have changed between two snapshots.
 func (a *Announcer) Changed(changes []inventory.Change) {
 	for _, change := range changes {
 		kind, ok := kindOf[change.Topic]
@@ -88,21 +85,19 @@ func (a *Announcer) Changed(changes []inventory.Change) {
 		}
 		for _, items := range [][]*inventory.Item{change.Upserts, change.Removes} {
 			for _, i := range items {
-				a.queue.AddAfter(subject{kind, i.ID, i.Namespace, i.Name}, a.Patience)
+				a.queue.AddAfter(subject{kind, i.ID, i.Namespace, i.Name}, a.BrokerDelay)
 			}
 		}
 	}
 }
 
-// workers look at objects at the same time. Most of the time they wait for the
-// database, which writes what they have for it together.
+// workers reconcile objects at the same time. They mostly wait for the database, which writes their records together.
 const workers = 64
 
-// sweepPeriod is between two looks at everything.
-const sweepPeriod = 10 * time.Minute
+// resyncPeriod is the time between two comparisons of all objects with the history.
+const resyncPeriod = 10 * time.Minute
 
-// Run looks at what has changed until ctx ends. It begins when begin is closed,
-// with a look at everything.
+// Run reconciles changed objects until ctx ends. It begins when begin is closed, with all objects.
 func (a *Announcer) Run(ctx context.Context, begin <-chan struct{}) {
 	defer a.queue.ShutDown()
 	for _, wait := range []<-chan struct{}{begin, a.History.Migrated()} {
@@ -116,12 +111,12 @@ func (a *Announcer) Run(ctx context.Context, begin <-chan struct{}) {
 	for range workers {
 		running.Go(func() { a.work(ctx) })
 	}
-	ticker := time.NewTicker(sweepPeriod)
+	ticker := time.NewTicker(resyncPeriod)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		for _, kind := range kindOf {
-			if err := a.sweep(ctx, kind); err != nil && ctx.Err() == nil {
-				a.Log.Warn("Cannot compare with what is recorded", "kind", kind, "error", err.Error())
+			if err := a.resync(ctx, kind); err != nil && ctx.Err() == nil {
+				a.Log.Warn("Cannot compare objects with the history", "kind", kind, "error", err.Error())
 			}
 		}
 		select {
@@ -139,20 +134,19 @@ func (a *Announcer) work(ctx context.Context) {
 		if stop {
 			return
 		}
-		_, err := a.examine(ctx, s, "")
+		_, err := a.reconcile(ctx, s, "")
 		a.queue.Done(s)
 		if err == nil || ctx.Err() != nil {
 			a.queue.Forget(s)
 			continue
 		}
-		a.Log.Debug("Cannot record, trying again", "kind", s.kind, "namespace", s.namespace, "name", s.name, "error", err.Error())
+		a.Log.Debug("Cannot record an event, retrying", "kind", s.kind, "namespace", s.namespace, "name", s.name, "error", err.Error())
 		a.queue.AddRateLimited(s)
 	}
 }
 
-// sweep compares all objects of a kind with what is recorded, and has those
-// looked at that differ.
-func (a *Announcer) sweep(ctx context.Context, kind inventory.Kind) error {
+// resync compares all objects of a kind with the history, and queues those that differ.
+func (a *Announcer) resync(ctx context.Context, kind inventory.Kind) error {
 	rows, err := a.History.KnownOf(ctx, string(kind))
 	if err != nil {
 		return err
@@ -172,9 +166,9 @@ func (a *Announcer) sweep(ctx context.Context, kind inventory.Kind) error {
 				return err
 			}
 			if v.changed {
-				a.queue.AddAfter(s, a.Patience)
+				a.queue.AddAfter(s, a.BrokerDelay)
 			} else {
-				a.remember(s, i)
+				a.markRecorded(s, i)
 			}
 			delete(known, recordID(s))
 		}
@@ -187,22 +181,21 @@ func (a *Announcer) sweep(ctx context.Context, kind inventory.Kind) error {
 	return nil
 }
 
-// Look looks at the object that an event of the broker is about, and returns the
-// domain event to reply, or nil. cause is the event's identifier; the same one
-// again is replied to in the same way.
-func (a *Announcer) Look(ctx context.Context, kind inventory.Kind, namespace, name, cause string) (*event.Event, error) {
-	subjects, err := a.named(ctx, kind, namespace, name)
+// Look reconciles the object that an event of the Broker is about, and returns the domain event to reply, or nil. cause is the
+// identifier of the Broker's event; a repetition gets the same reply.
+func (a *Announcer) Reconcile(ctx context.Context, kind inventory.Kind, namespace, name, cause string) (*event.Event, error) {
+	subjects, err := a.findSubjects(ctx, kind, namespace, name)
 	if err != nil {
 		return nil, err
 	}
 	var reply *event.Event
 	for _, s := range subjects {
 		if reply != nil {
-			// A reply is one event; what else there is goes its own way.
+			// A reply is one event. The queue handles the others.
 			a.queue.Add(s)
 			continue
 		}
-		made, err := a.examine(ctx, s, cause)
+		made, err := a.reconcile(ctx, s, cause)
 		if err != nil {
 			return nil, err
 		}
@@ -217,13 +210,13 @@ func (a *Announcer) Look(ctx context.Context, kind inventory.Kind, namespace, na
 	if err != nil || len(recorded) == 0 {
 		return nil, err
 	}
-	again := Rebuild(recorded[0])
+	again := Restore(recorded[0])
 	return &again, nil
 }
 
-// named finds the objects of a name: the one that is there, unless there is
-// nothing new to say of it, and those of before it that are recorded.
-func (a *Announcer) named(ctx context.Context, kind inventory.Kind, namespace, name string) ([]subject, error) {
+// findSubjects returns the objects of a name to reconcile: the existing object unless it is recorded, or else the recorded objects
+// that had the name before.
+func (a *Announcer) findSubjects(ctx context.Context, kind inventory.Kind, namespace, name string) ([]subject, error) {
 	var subjects []subject
 	for topic, k := range kindOf {
 		if k != kind {
@@ -231,7 +224,7 @@ func (a *Announcer) named(ctx context.Context, kind inventory.Kind, namespace, n
 		}
 		if i := a.Store.Current().Collection(topic).FindNamed(namespace, name); i != nil {
 			s := subject{kind, i.ID, namespace, name}
-			if !a.told(s, i) {
+			if !a.isRecorded(s, i) {
 				subjects = append(subjects, s)
 			}
 			return subjects, nil
@@ -244,18 +237,17 @@ func (a *Announcer) named(ctx context.Context, kind inventory.Kind, namespace, n
 	return subjects, err
 }
 
-// attempts bound how often an object is decided about that others record too.
+// attempts bounds the retries for an object that other replicas record at the same time.
 const attempts = 5
 
-// examine decides about one object, and records and tells what has happened to
-// it. It returns the events that are new.
-func (a *Announcer) examine(ctx context.Context, s subject, cause string) ([]event.Event, error) {
+// reconcile records what has happened to one object since it was last recorded, and returns the new events.
+func (a *Announcer) reconcile(ctx context.Context, s subject, cause string) ([]event.Event, error) {
 	for range attempts {
 		now := a.find(s)
-		if now == nil && !a.present(s.kind) {
+		if now == nil && !a.knowsDeletions(s.kind) {
 			return nil, nil
 		}
-		if now != nil && a.told(s, now) {
+		if now != nil && a.isRecorded(s, now) {
 			return nil, nil
 		}
 		known, err := a.History.Known(ctx, recordID(s))
@@ -267,7 +259,7 @@ func (a *Announcer) examine(ctx context.Context, s subject, cause string) ([]eve
 			return nil, err
 		}
 		if !v.changed {
-			a.remember(s, now)
+			a.markRecorded(s, now)
 			return nil, nil
 		}
 		made, err := a.record(ctx, s, known, v, cause)
@@ -275,15 +267,15 @@ func (a *Announcer) examine(ctx context.Context, s subject, cause string) ([]eve
 			continue
 		}
 		if err == nil {
-			a.remember(s, now)
+			a.markRecorded(s, now)
 		}
 		return made, err
 	}
 	return nil, fmt.Errorf("record %s %s/%s: %w", s.kind, s.namespace, s.name, history.ErrConflict)
 }
 
-// present tells whether an object of the kind that is not in the store is gone.
-func (a *Announcer) present(kind inventory.Kind) bool {
+// knowsDeletions reports whether an object of the kind that is not in the store is deleted.
+func (a *Announcer) knowsDeletions(kind inventory.Kind) bool {
 	return kind != KindOperator && a.Synced(kind)
 }
 
@@ -296,7 +288,7 @@ func (a *Announcer) find(s subject) *inventory.Item {
 	return nil
 }
 
-// recordID is what an object is recorded under.
+// recordID returns the identifier of an object in the history.
 func recordID(s subject) string {
 	if s.kind == KindOperator {
 		return "operator/" + s.id
@@ -304,40 +296,39 @@ func recordID(s subject) string {
 	return s.id
 }
 
-func (a *Announcer) decide(s subject, now *inventory.Item, known history.Known) (verdict, error) {
+func (a *Announcer) decide(s subject, now *inventory.Item, known history.Known) (decision, error) {
 	if s.kind == KindOperator {
 		return decideOperator(now, known.Document, time.Now())
 	}
 	o := observed{id: s.id, now: now, known: known.Document, namespace: s.namespace, name: s.name}
 	if now != nil {
-		// Kubernetes knows the second in which an object was created.
-		o.old = now.Created.Before(a.History.Baseline().Truncate(time.Second))
+		// Kubernetes records creation times in seconds.
+		o.isOld = now.Created.Before(a.History.Baseline().Truncate(time.Second))
 	}
 	return decide(s.kind, o)
 }
 
-// told tells whether everything has been told of the object as it is.
-func (a *Announcer) told(s subject, now *inventory.Item) bool {
+// recorded tells whether everything has been recorded of the object as it is.
+func (a *Announcer) isRecorded(s subject, now *inventory.Item) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	sum, ok := a.seen[recordID(s)]
+	sum, ok := a.recorded[recordID(s)]
 	return ok && sum == a.digest(now)
 }
 
-// remember takes note that everything has been told of an object as it is; nil
-// means that it is gone.
-func (a *Announcer) remember(s subject, now *inventory.Item) {
+// markRecorded remembers that the current version of an object is recorded. now is nil for a deleted object.
+func (a *Announcer) markRecorded(s subject, now *inventory.Item) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if now == nil {
-		delete(a.seen, recordID(s))
+		delete(a.recorded, recordID(s))
 		return
 	}
-	a.seen[recordID(s)] = a.digest(now)
+	a.recorded[recordID(s)] = a.digest(now)
 }
 
-// digest stands for what a decision depends on. An operator has no object, and
-// its item's JSON has times in it that are no news.
+// digest identifies what a decision depends on. An operator has no object, and the JSON of its item contains times, which lead to no
+// event.
 func (a *Announcer) digest(i *inventory.Item) uint64 {
 	if i.Object == nil {
 		return maphash.String(a.seed, i.Status)

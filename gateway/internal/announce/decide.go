@@ -1,5 +1,4 @@
-// Package announce turns what changes in the stack into the domain events, each
-// of which is recorded and told exactly once.
+// Package announce turns changes of objects into domain events, and records, delivers and shows each event exactly once.
 package announce
 
 import (
@@ -14,49 +13,45 @@ import (
 	"github.com/vitistack/stack/gateway/internal/inventory"
 )
 
-// happening is a domain event before it has an identity.
-type happening struct {
+// draft is a domain event without its envelope.
+type draft struct {
 	eventType string
-	// mark tells the event from others of the same object; with the object's UID it
-	// makes the event's identifier.
-	mark string
-	data any
+	// suffix distinguishes the event from others of the same object. The event's identifier is the object's UID and the suffix.
+	suffix string
+	data   any
 }
 
-// verdict is what to do about an object.
-type verdict struct {
-	// document is what is to be known of the object from now on. It is nil where
-	// the object is to be forgotten.
+// decision is what to record of an object, and the events to send.
+type decision struct {
+	// document is the next record of the object. Nil deletes the record.
 	document any
-	// changed tells whether document is other than what is known.
+	// changed reports whether document differs from the record.
 	changed bool
-	events  []happening
+	events  []draft
 }
 
-// observed is one object: as it is now, or nil where it is gone, and as it was
-// last recorded, or nil where it never was.
+// observed is one object: its current item, or nil if it is deleted, and its record, or nil if it has none.
 type observed struct {
 	id    string
 	now   *inventory.Item
 	known json.RawMessage
-	// old tells that the object is older than the history, so that finding it is no
-	// news.
-	old bool
-	// namespace and name are those of an object that is gone.
+	// isOld reports that the object is older than the history, so that its existence leads to no event.
+	isOld bool
+	// namespace and name also identify a deleted object.
 	namespace, name string
 }
 
-// decide says what has happened to an object since it was last recorded.
+// decide returns what has happened to an object since it was last recorded.
 //
-//	recorded  now             verdict
-//	no        gone            nothing
-//	no        there, old      record it
-//	no        there           record it, and tell what has happened so far
-//	yes       gone            forget it, and tell that
-//	yes       there           record and tell what differs
-func decide(kind inventory.Kind, o observed) (verdict, error) {
+//	record  object       decision
+//	no      deleted      nothing
+//	no      exists, old  record it
+//	no      exists       record it, and send events for what has happened so far
+//	yes     deleted      delete the record, and send an event
+//	yes     exists       record the difference, and send an event for it
+func decide(kind inventory.Kind, o observed) (decision, error) {
 	if o.now == nil && o.known == nil {
-		return verdict{}, nil
+		return decision{}, nil
 	}
 	switch kind {
 	case inventory.KindMachine:
@@ -66,28 +61,28 @@ func decide(kind inventory.Kind, o observed) (verdict, error) {
 	case inventory.KindAddress:
 		return decideAddress(o)
 	default:
-		return verdict{}, nil
+		return decision{}, nil
 	}
 }
 
 // knownMachine is what is recorded of a Machine.
 type knownMachine struct {
-	// Created tells that the machine has been announced.
+	// Created reports that the event of the machine's creation was sent.
 	Created bool              `json:"created"`
 	Cluster string            `json:"cluster,omitempty"`
 	Labels  map[string]string `json:"labels,omitempty"`
 }
 
-func decideMachine(o observed) (verdict, error) {
+func decideMachine(o observed) (decision, error) {
 	var known knownMachine
 	if err := read(o.known, &known); err != nil {
-		return verdict{}, err
+		return decision{}, err
 	}
 	object := events.Object{UID: o.id, Namespace: o.namespace, Name: o.name}
 	if o.now == nil {
-		v := verdict{changed: true}
+		v := decision{changed: true}
 		if known.Created {
-			v.events = []happening{{events.TypeMachineDeleted, "deleted", events.MachineDeleted{
+			v.events = []draft{{events.TypeMachineDeleted, "deleted", events.MachineDeleted{
 				Object: object, Cluster: known.Cluster, Labels: known.Labels,
 			}}}
 		}
@@ -96,9 +91,9 @@ func decideMachine(o observed) (verdict, error) {
 	f := o.now.Object.Facts.(*inventory.Machine)
 	runs := f.Phase == string(v1alpha1.MachineRunning)
 	next := knownMachine{Created: known.Created || runs, Cluster: f.Cluster, Labels: o.now.Object.Labels}
-	v := verdict{document: next, changed: o.known == nil || !equal(known, next)}
-	if runs && !known.Created && !(o.old && o.known == nil) {
-		v.events = []happening{{events.TypeMachineCreated, "created", events.MachineCreated{
+	v := decision{document: next, changed: o.known == nil || !equal(known, next)}
+	if runs && !known.Created && !(o.isOld && o.known == nil) {
+		v.events = []draft{{events.TypeMachineCreated, "created", events.MachineCreated{
 			Object: object, Cluster: f.Cluster, Provider: f.Provider, Template: f.Template,
 			NodeName: f.Host, IPAddresses: f.Addresses, CreatedAt: o.now.Created,
 		}}}
@@ -112,30 +107,30 @@ type knownCluster struct {
 	Spec  json.RawMessage `json:"spec"`
 }
 
-func decideCluster(o observed) (verdict, error) {
+func decideCluster(o observed) (decision, error) {
 	var known knownCluster
 	if err := read(o.known, &known); err != nil {
-		return verdict{}, err
+		return decision{}, err
 	}
 	object := events.Object{UID: o.id, Namespace: o.namespace, Name: o.name}
 	if o.now == nil {
 		changes, err := difference(o.known, nil)
-		return verdict{changed: true, events: []happening{{events.TypeClusterUpdated, "deleted", events.ClusterUpdated{
+		return decision{changed: true, events: []draft{{events.TypeClusterUpdated, "deleted", events.ClusterUpdated{
 			Object: object, Changes: changes,
 		}}}}, err
 	}
 	next := knownCluster{Phase: o.now.Phase, Spec: o.now.Object.Spec}
 	document, err := json.Marshal(next)
 	if err != nil {
-		return verdict{}, fmt.Errorf("encode cluster: %w", err)
+		return decision{}, fmt.Errorf("encode cluster: %w", err)
 	}
 	changes, err := difference(o.known, document)
 	if err != nil {
-		return verdict{}, err
+		return decision{}, err
 	}
-	v := verdict{document: next, changed: len(changes) > 0}
-	if v.changed && !(o.old && o.known == nil) {
-		v.events = []happening{{events.TypeClusterUpdated, "updated." + o.now.Object.ResourceVersion, events.ClusterUpdated{
+	v := decision{document: next, changed: len(changes) > 0}
+	if v.changed && !(o.isOld && o.known == nil) {
+		v.events = []draft{{events.TypeClusterUpdated, "updated." + o.now.Object.ResourceVersion, events.ClusterUpdated{
 			Object: object, Changes: changes,
 		}}}
 	}
@@ -147,23 +142,23 @@ type knownAddress struct {
 	Interfaces []events.NetworkInterface `json:"interfaces"`
 }
 
-func decideAddress(o observed) (verdict, error) {
+func decideAddress(o observed) (decision, error) {
 	var known knownAddress
 	if err := read(o.known, &known); err != nil {
-		return verdict{}, err
+		return decision{}, err
 	}
 	if o.now == nil {
-		return verdict{changed: true}, nil
+		return decision{changed: true}, nil
 	}
 	f := o.now.Object.Facts.(*inventory.Address)
 	next, complete := configured(f)
 	if !complete {
-		// What was configured stays recorded until it is configured otherwise.
-		return verdict{document: known, changed: o.known == nil}, nil
+		// The last complete configuration stays recorded until the next one.
+		return decision{document: known, changed: o.known == nil}, nil
 	}
-	v := verdict{document: next, changed: o.known == nil || !equal(known, next)}
-	if v.changed && !(o.old && o.known == nil) {
-		v.events = []happening{{events.TypeNetworkConfigured, "configured." + o.now.Object.ResourceVersion, events.NetworkConfigured{
+	v := decision{document: next, changed: o.known == nil || !equal(known, next)}
+	if v.changed && !(o.isOld && o.known == nil) {
+		v.events = []draft{{events.TypeNetworkConfigured, "configured." + o.now.Object.ResourceVersion, events.NetworkConfigured{
 			Object:           events.Object{UID: o.id, Namespace: o.namespace, Name: o.name},
 			NetworkNamespace: f.Network, Interfaces: next.Interfaces,
 		}}}
@@ -171,8 +166,7 @@ func decideAddress(o observed) (verdict, error) {
 	return v, nil
 }
 
-// configured is the interfaces with their addresses, and false where one has none
-// yet.
+// configured returns the interfaces with their addresses, and false if an interface has none yet.
 func configured(f *inventory.Address) (knownAddress, bool) {
 	var all knownAddress
 	for _, i := range f.Interfaces {
@@ -190,26 +184,25 @@ type knownOperator struct {
 	Status string `json:"status"`
 }
 
-// decideOperator says whether an operator's health has changed. One that is
-// healthy when it is first seen is no news.
-func decideOperator(now *inventory.Item, recorded json.RawMessage, at time.Time) (verdict, error) {
+// decideOperator returns whether an operator's health has changed. An operator that is healthy at first leads to no event.
+func decideOperator(now *inventory.Item, recorded json.RawMessage, at time.Time) (decision, error) {
 	var known knownOperator
 	if err := read(recorded, &known); err != nil {
-		return verdict{}, err
+		return decision{}, err
 	}
 	if now == nil || known.Status == now.Status {
-		return verdict{}, nil
+		return decision{}, nil
 	}
-	v := verdict{document: knownOperator{Status: now.Status}, changed: true}
+	v := decision{document: knownOperator{Status: now.Status}, changed: true}
 	if recorded != nil || now.Status != inventory.Healthy {
-		v.events = []happening{{events.TypeOperatorStatus, fmt.Sprintf("%s.%d", now.Status, at.UnixMilli()), events.OperatorStatus{
+		v.events = []draft{{events.TypeOperatorStatus, fmt.Sprintf("%s.%d", now.Status, at.UnixMilli()), events.OperatorStatus{
 			Operator: now.ID, Status: now.Status, Previous: known.Status, Message: now.Readiness.Message,
 		}}}
 	}
 	return v, nil
 }
 
-// read decodes what is recorded; nothing leaves into as it is.
+// read decodes a record. No record leaves into unchanged.
 func read(recorded json.RawMessage, into any) error {
 	if recorded == nil {
 		return nil

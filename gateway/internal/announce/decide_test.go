@@ -30,7 +30,7 @@ func TestDecide(t *testing.T) {
 	t.Parallel()
 	object := events.Object{UID: "u", Namespace: "team-a", Name: "n"}
 	complete := inventory.Interface{Name: "eth0", MAC: "02:00", Addresses: []string{"10.0.0.5"}, Ready: true}
-	created := happening{events.TypeMachineCreated, "created", events.MachineCreated{
+	created := draft{events.TypeMachineCreated, "created", events.MachineCreated{
 		Object: object, Cluster: "shop", IPAddresses: []string{"10.0.0.5"}, CreatedAt: time.Unix(0, 0).UTC(),
 	}}
 	cases := map[string]struct {
@@ -41,34 +41,34 @@ func TestDecide(t *testing.T) {
 		old     bool
 		changed bool
 		forget  bool
-		want    []happening
+		want    []draft
 	}{
 		"Unknown":          {reason: "nothing is there and nothing was", kind: inventory.KindMachine},
 		"MachineWaits":     {reason: "a machine that does not run yet is only recorded", kind: inventory.KindMachine, now: machineItem("Pending"), changed: true},
-		"MachineRuns":      {reason: "its first run is told", kind: inventory.KindMachine, now: machineItem("Running"), known: `{"created":false}`, changed: true, want: []happening{created}},
-		"MachineFound":     {reason: "one that was made while nobody watched is told", kind: inventory.KindMachine, now: machineItem("Running"), changed: true, want: []happening{created}},
-		"MachineOld":       {reason: "one that is older than the history is no news", kind: inventory.KindMachine, now: machineItem("Running"), old: true, changed: true},
-		"MachineOldRuns":   {reason: "but if it had not run yet, its run is", kind: inventory.KindMachine, now: machineItem("Running"), old: true, known: `{"created":false}`, changed: true, want: []happening{created}},
+		"MachineRuns":      {reason: "its first run is recorded", kind: inventory.KindMachine, now: machineItem("Running"), known: `{"created":false}`, changed: true, want: []draft{created}},
+		"MachineFound":     {reason: "one that was made while nobody watched is recorded", kind: inventory.KindMachine, now: machineItem("Running"), changed: true, want: []draft{created}},
+		"MachineOld":       {reason: "one that is older than the history is no news", kind: inventory.KindMachine, now: machineItem("Running"), isOld: true, changed: true},
+		"MachineOldRuns":   {reason: "but if it had not run yet, its run is", kind: inventory.KindMachine, now: machineItem("Running"), isOld: true, known: `{"created":false}`, changed: true, want: []draft{created}},
 		"MachineSame":      {reason: "the second look changes nothing", kind: inventory.KindMachine, now: machineItem("Running"), known: `{"created":true,"cluster":"shop","labels":{"a":"b"}}`},
-		"MachineRestarts":  {reason: "a second run is not told", kind: inventory.KindMachine, now: machineItem("Running"), known: `{"created":true,"cluster":"shop"}`, changed: true},
-		"MachineGone":      {reason: "its end is told with what was known", kind: inventory.KindMachine, known: `{"created":true,"cluster":"shop","labels":{"a":"b"}}`, changed: true, forget: true, want: []happening{{events.TypeMachineDeleted, "deleted", events.MachineDeleted{Object: object, Cluster: "shop", Labels: map[string]string{"a": "b"}}}}},
+		"MachineRestarts":  {reason: "a second run is not recorded", kind: inventory.KindMachine, now: machineItem("Running"), known: `{"created":true,"cluster":"shop"}`, changed: true},
+		"MachineGone":      {reason: "its end is recorded with what was known", kind: inventory.KindMachine, known: `{"created":true,"cluster":"shop","labels":{"a":"b"}}`, changed: true, forget: true, want: []draft{{events.TypeMachineDeleted, "deleted", events.MachineDeleted{Object: object, Cluster: "shop", Labels: map[string]string{"a": "b"}}}}},
 		"MachineNeverRan":  {reason: "what never ran does not end", kind: inventory.KindMachine, known: `{"created":false}`, changed: true, forget: true},
-		"ClusterNew":       {reason: "a new cluster is told whole", kind: inventory.KindCluster, now: clusterItem("Pending", `{"v":1}`), changed: true, want: []happening{{events.TypeClusterUpdated, "updated.7", events.ClusterUpdated{Object: object, Changes: []events.Change{{Path: "/phase", To: "Pending"}, {Path: "/spec", To: map[string]any{"v": json.Number("1")}}}}}}},
-		"ClusterScaled":    {reason: "a change is told by its innermost field", kind: inventory.KindCluster, now: clusterItem("Running", `{"workers":[{"replicas":3}]}`), known: `{"phase":"Running","spec":{"workers":[{"replicas":2}]}}`, changed: true, want: []happening{{events.TypeClusterUpdated, "updated.7", events.ClusterUpdated{Object: object, Changes: []events.Change{{Path: "/spec/workers/0/replicas", From: json.Number("2"), To: json.Number("3")}}}}}},
+		"ClusterNew":       {reason: "a new cluster is recorded whole", kind: inventory.KindCluster, now: clusterItem("Pending", `{"v":1}`), changed: true, want: []draft{{events.TypeClusterUpdated, "updated.7", events.ClusterUpdated{Object: object, Changes: []events.Change{{Path: "/phase", To: "Pending"}, {Path: "/spec", To: map[string]any{"v": json.Number("1")}}}}}}},
+		"ClusterScaled":    {reason: "a change is recorded by its innermost field", kind: inventory.KindCluster, now: clusterItem("Running", `{"workers":[{"replicas":3}]}`), known: `{"phase":"Running","spec":{"workers":[{"replicas":2}]}}`, changed: true, want: []draft{{events.TypeClusterUpdated, "updated.7", events.ClusterUpdated{Object: object, Changes: []events.Change{{Path: "/spec/workers/0/replicas", From: json.Number("2"), To: json.Number("3")}}}}}},
 		"ClusterSame":      {reason: "another order of fields is no change", kind: inventory.KindCluster, now: clusterItem("Running", `{"a":1,"b":2}`), known: `{"spec":{"b":2,"a":1},"phase":"Running"}`},
-		"ClusterOld":       {reason: "one that is older than the history is no news", kind: inventory.KindCluster, now: clusterItem("Running", `{}`), old: true, changed: true},
-		"ClusterGone":      {reason: "its end is told", kind: inventory.KindCluster, known: `{"phase":"Deleting","spec":{}}`, changed: true, forget: true, want: []happening{{events.TypeClusterUpdated, "deleted", events.ClusterUpdated{Object: object, Changes: []events.Change{{Path: "/phase", From: "Deleting"}, {Path: "/spec", From: map[string]any{}}}}}}},
+		"ClusterOld":       {reason: "one that is older than the history is no news", kind: inventory.KindCluster, now: clusterItem("Running", `{}`), isOld: true, changed: true},
+		"ClusterGone":      {reason: "its end is recorded", kind: inventory.KindCluster, known: `{"phase":"Deleting","spec":{}}`, changed: true, forget: true, want: []draft{{events.TypeClusterUpdated, "deleted", events.ClusterUpdated{Object: object, Changes: []events.Change{{Path: "/phase", From: "Deleting"}, {Path: "/spec", From: map[string]any{}}}}}}},
 		"AddressWaits":     {reason: "an interface without an address is not configured", kind: inventory.KindAddress, now: addressItem(complete, inventory.Interface{Name: "eth1"}), changed: true},
-		"AddressComplete":  {reason: "the last address makes it configured", kind: inventory.KindAddress, now: addressItem(complete), known: `{"interfaces":null}`, changed: true, want: []happening{{events.TypeNetworkConfigured, "configured.7", events.NetworkConfigured{Object: object, NetworkNamespace: "net", Interfaces: []events.NetworkInterface{{Name: "eth0", MACAddress: "02:00", Addresses: []string{"10.0.0.5"}}}}}}},
-		"AddressSame":      {reason: "it is told once", kind: inventory.KindAddress, now: addressItem(complete), known: `{"interfaces":[{"name":"eth0","macAddress":"02:00","addresses":["10.0.0.5"]}]}`},
+		"AddressComplete":  {reason: "the last address makes it configured", kind: inventory.KindAddress, now: addressItem(complete), known: `{"interfaces":null}`, changed: true, want: []draft{{events.TypeNetworkConfigured, "configured.7", events.NetworkConfigured{Object: object, NetworkNamespace: "net", Interfaces: []events.NetworkInterface{{Name: "eth0", MACAddress: "02:00", Addresses: []string{"10.0.0.5"}}}}}}},
+		"AddressSame":      {reason: "it is recorded once", kind: inventory.KindAddress, now: addressItem(complete), known: `{"interfaces":[{"name":"eth0","macAddress":"02:00","addresses":["10.0.0.5"]}]}`},
 		"AddressForAWhile": {reason: "losing an address is not yet another configuration", kind: inventory.KindAddress, now: addressItem(inventory.Interface{Name: "eth0"}), known: `{"interfaces":[{"name":"eth0","macAddress":"02:00","addresses":["10.0.0.5"]}]}`},
 		"AddressGone":      {reason: "it is forgotten", kind: inventory.KindAddress, known: `{"interfaces":null}`, changed: true, forget: true},
-		"OtherKinds":       {reason: "are not told of", kind: inventory.KindNetwork, now: machineItem("Running")},
+		"OtherKinds":       {reason: "are not recorded of", kind: inventory.KindNetwork, now: machineItem("Running")},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := observed{id: "u", now: tc.now, old: tc.old, namespace: "team-a", name: "n"}
+			o := observed{id: "u", now: tc.now, isOld: tc.old, namespace: "team-a", name: "n"}
 			if tc.known != "" {
 				o.known = json.RawMessage(tc.known)
 			}
@@ -79,7 +79,7 @@ func TestDecide(t *testing.T) {
 			if v.changed != tc.changed || (v.changed && (v.document == nil) != tc.forget) {
 				t.Errorf("%s: changed %v, document %v", tc.reason, v.changed, v.document)
 			}
-			if diff := cmp.Diff(tc.want, v.events, cmp.AllowUnexported(happening{})); diff != "" {
+			if diff := cmp.Diff(tc.want, v.events, cmp.AllowUnexported(draft{})); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
 			if v.document == nil || !v.changed {
@@ -121,7 +121,7 @@ func TestDecideOperator(t *testing.T) {
 			if err != nil || v.changed != tc.changed || len(v.events) != tc.events {
 				t.Fatalf("%s: %+v %v", tc.reason, v, err)
 			}
-			if tc.events == 1 && (v.events[0].mark != tc.now+".5" || v.events[0].data.(events.OperatorStatus).Previous != tc.known) {
+			if tc.events == 1 && (v.events[0].suffix != tc.now+".5" || v.events[0].data.(events.OperatorStatus).Previous != tc.known) {
 				t.Errorf("%s: %+v", tc.reason, v.events[0])
 			}
 		})

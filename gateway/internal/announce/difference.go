@@ -11,9 +11,8 @@ import (
 	"github.com/vitistack/stack/events"
 )
 
-// difference lists what differs between two JSON documents, in the order of the
-// paths. A document that is nil has nothing. Fields that one of the two lacks are
-// told as a whole; all others by their innermost difference.
+// difference returns the differences of two JSON documents in the order of their paths. A nil document is empty. A field that only
+// one document has is one difference; other fields differ by their innermost values.
 func difference(from, to json.RawMessage) ([]events.Change, error) {
 	before, err := tree(from)
 	if err != nil {
@@ -103,5 +102,5 @@ func compareLists(path string, a, b []any, changes *[]events.Change) {
 	}
 }
 
-// pointer writes a name as a JSON pointer has it.
+// pointer escapes a name for a JSON pointer.
 var pointer = strings.NewReplacer("~", "~0", "/", "~1")

@@ -12,15 +12,14 @@ import (
 	"github.com/vitistack/stack/gateway/internal/history"
 )
 
-// Recorded is an event as the history keeps it. cause is the identifier of the
-// event whose delivery led to it, or empty.
-func Recorded(e event.Event, namespace, cause string) history.Event {
+// Recorded converts an event for the history. cause is the identifier of the event whose delivery led to it, or empty.
+func ToHistory(e event.Event, namespace, cause string) history.Event {
 	var about struct {
 		UID     string `json:"uid"`
 		Name    string `json:"name"`
 		Cluster string `json:"cluster"`
 	}
-	// Data that is no such object is about nothing in particular.
+	// Other data describes no object.
 	_ = json.Unmarshal(e.Data(), &about)
 	h := history.Event{
 		ID: e.ID(), Source: e.Source(), Type: e.Type(), Subject: e.Subject(), Time: e.Time(),
@@ -36,7 +35,7 @@ func Recorded(e event.Event, namespace, cause string) history.Event {
 	return h
 }
 
-// Data is an event's data as JSON.
+// Data returns the data of an event as JSON.
 func Data(e event.Event) json.RawMessage {
 	if len(e.Data()) == 0 {
 		return json.RawMessage("null")
@@ -51,8 +50,8 @@ func Data(e event.Event) json.RawMessage {
 	return quoted
 }
 
-// Rebuild is an event of the history as it was.
-func Rebuild(h history.Event) event.Event {
+// Rebuild converts an event of the history back.
+func Restore(h history.Event) event.Event {
 	e := event.New()
 	e.SetID(h.ID)
 	e.SetSource(h.Source)
@@ -71,13 +70,13 @@ func Rebuild(h history.Event) event.Event {
 		}
 	}
 	if string(h.Data) != "null" {
-		// Data from the history is JSON, which can always be set.
+		// The history holds only JSON, which SetData accepts.
 		_ = e.SetData(event.ApplicationJSON, h.Data)
 	}
 	return e
 }
 
-// apiVersion is the one of the kinds that are announced.
+// apiVersion is the API version of the kinds with events.
 const apiVersion = "vitistack.io/v1alpha1"
 
 func schemaOf(eventType string) string { return "https://vitistack.io/schemas/" + eventType + ".json" }
@@ -87,8 +86,8 @@ func extension(e event.Event, name string) string {
 	return s
 }
 
-// record writes a verdict, and tells the events in it that are new.
-func (a *Announcer) record(ctx context.Context, s subject, known history.Known, v verdict, cause string) ([]event.Event, error) {
+// record writes a decision to the history, and shows and returns its new events.
+func (a *Announcer) record(ctx context.Context, s subject, known history.Known, v decision, cause string) ([]event.Event, error) {
 	known.Object = history.Object{Kind: string(s.kind), Namespace: s.namespace, Name: s.name}
 	r := history.Record{Known: &known, Forget: v.document == nil}
 	if r.Forget && known.Version == 0 {
@@ -101,13 +100,13 @@ func (a *Announcer) record(ctx context.Context, s subject, known history.Known, 
 		}
 	}
 	made := make([]event.Event, 0, len(v.events))
-	for _, h := range v.events {
-		e, err := a.event(s, h)
+	for _, d := range v.events {
+		e, err := a.event(s, d)
 		if err != nil {
 			return nil, err
 		}
 		made = append(made, e)
-		r.Events = append(r.Events, Recorded(e, s.namespace, cause))
+		r.Events = append(r.Events, ToHistory(e, s.namespace, cause))
 		r.Deliveries = append(r.Deliveries, a.Deliveries(e, s.namespace, cause != "")...)
 	}
 	write := a.History.Write
@@ -118,26 +117,26 @@ func (a *Announcer) record(ctx context.Context, s subject, known history.Known, 
 	if err != nil {
 		return nil, err
 	}
-	var told []event.Event
+	var recorded []event.Event
 	for _, e := range made {
 		for _, w := range written.Events {
 			if w.ID == e.ID() {
-				a.Tell(e, s.namespace)
-				told = append(told, e)
+				a.Show(e, s.namespace)
+				recorded = append(recorded, e)
 			}
 		}
 	}
-	return told, nil
+	return recorded, nil
 }
 
-// event gives a happening its identity.
-func (a *Announcer) event(s subject, h happening) (event.Event, error) {
+// event completes a draft.
+func (a *Announcer) event(s subject, d draft) (event.Event, error) {
 	e := event.New()
-	e.SetID(s.id + "." + h.mark)
+	e.SetID(s.id + "." + d.suffix)
 	e.SetSource(Source)
-	e.SetType(h.eventType)
+	e.SetType(d.eventType)
 	e.SetTime(time.Now().UTC().Truncate(time.Microsecond))
-	e.SetDataSchema(schemaOf(h.eventType))
+	e.SetDataSchema(schemaOf(d.eventType))
 	if s.kind == KindOperator {
 		e.SetSubject(s.id)
 		e.SetExtension("partitionkey", s.id)
@@ -145,7 +144,7 @@ func (a *Announcer) event(s subject, h happening) (event.Event, error) {
 		ref := events.Ref{APIVersion: apiVersion, Kind: string(s.kind), Namespace: s.namespace, Name: s.name}
 		ref.Set(&e, s.id)
 	}
-	if err := e.SetData(event.ApplicationJSON, h.data); err != nil {
+	if err := e.SetData(event.ApplicationJSON, d.data); err != nil {
 		return e, fmt.Errorf("encode event %s: %w", e.ID(), err)
 	}
 	return e, nil

@@ -66,8 +66,8 @@ type app struct {
 	external   *ingest.External
 }
 
-// brokerPatience is the time that a change waits for the Broker to deliver its event.
-const brokerPatience = 2 * time.Second
+// brokerDelay is the time that a change waits for the Broker to deliver its event.
+const brokerDelay = 2 * time.Second
 
 // newApp creates the parts. An invalid setting is an error that names its key.
 func newApp(version string, c *config.Config, kubernetes *rest.Config, log *slog.Logger) (*app, error) {
@@ -163,12 +163,12 @@ func (a *app) createEvents(kubernetes *rest.Config) error {
 	a.deliverer = &webhook.Deliverer{
 		History: a.history, Endpoints: endpoints, Log: a.component("webhook"), Outbound: outbound.FromEnvironment(), Count: a.metrics.Delivery,
 	}
-	patience := time.Duration(0)
+	delay := time.Duration(0)
 	if c.SinkURL != "" {
-		patience = brokerPatience
+		delay = brokerDelay
 	}
 	a.announcer = announce.New(announce.Options{
-		Store: a.store, History: a.history, Tell: a.showOwnEvent, Patience: patience, Log: log,
+		Store: a.store, History: a.history, Show: a.showOwnEvent, BrokerDelay: delay, Log: log,
 		Synced: func(kind inventory.Kind) bool { return a.watcher.Progress()[kind].State == watch.Synced },
 		Deliveries: func(e event.Event, namespace string, direct bool) []history.Delivery {
 			skip := ""

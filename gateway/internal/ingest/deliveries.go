@@ -92,10 +92,10 @@ func (d *Deliveries) receiveChange(ctx context.Context, c *fiber.Ctx, in *event.
 	if err != nil {
 		return d.finish(c, in, refused, problem.New(http.StatusUnprocessableEntity, "%s", err))
 	}
-	if !announce.Announces(inventory.Kind(ref.Kind)) {
+	if !announce.HasEvents(inventory.Kind(ref.Kind)) {
 		return d.finish(c, in, ignored, nil)
 	}
-	reply, err := d.Announcer.Look(ctx, inventory.Kind(ref.Kind), ref.Namespace, ref.Name, in.ID())
+	reply, err := d.Announcer.Reconcile(ctx, inventory.Kind(ref.Kind), ref.Namespace, ref.Name, in.ID())
 	if err != nil {
 		return d.finish(c, in, failed, d.unrecorded(err))
 	}

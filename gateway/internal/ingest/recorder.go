@@ -29,7 +29,7 @@ func (r *Recorder) Record(ctx context.Context, in *event.Event) (bool, error) {
 		in.SetTime(now)
 	}
 	ref := subjectRef(in.Subject())
-	recorded := announce.Recorded(*in, ref.Namespace, "")
+	recorded := announce.ToHistory(*in, ref.Namespace, "")
 	recorded.Kind, recorded.Name = ref.Kind, ref.Name
 	if ref.Kind == string(inventory.KindCluster) {
 		recorded.Cluster = ref.Name
