@@ -203,7 +203,7 @@ func TestReplicasCountTogether(t *testing.T) {
 // after a time, and returns since when, or for the event itself.
 func missedSince(t *testing.T, stream <-chan string, after time.Time) (since time.Time, missed bool) {
 	t.Helper()
-	delay := time.After(3 * time.Minute)
+	deadline := time.After(3 * time.Minute)
 	for named := false; ; {
 		select {
 		case line := <-stream:
@@ -223,7 +223,7 @@ func missedSince(t *testing.T, stream <-chan string, after time.Time) (since tim
 			if named = false; !told.Since.Before(after) {
 				return told.Since, true
 			}
-		case <-brokerDelay:
+		case <-deadline:
 			t.Fatal("the clients of the other replica do not hear that they have missed something")
 		}
 	}

@@ -1,6 +1,5 @@
-// Package cache keeps answers for a while: in memory, and where there is a Redis
-// also there, so that replicas and restarts share them. A Redis that is down costs
-// what it would have saved, and nothing else.
+// Package cache caches values in memory and, if configured, in Redis, so that replicas and restarts share them. Nothing fails while
+// Redis is down; only its savings are lost.
 package cache
 
 import (
@@ -26,21 +25,21 @@ const (
 
 // Bounds of the cache.
 const (
-	// mostKept is how many answers are kept in memory, and mostBytes how large they
+	// maxEntries is how many answers are kept in memory, and maxBytes how large they
 	// may be together.
-	mostKept  = 10_000
-	mostBytes = 16 << 20
-	// patience is how long Redis may take. Asking anew is not much slower.
-	patience = 100 * time.Millisecond
-	// pause is how long Redis is left alone after it has failed.
+	maxEntries = 10_000
+	maxBytes   = 16 << 20
+	// redisTimeout bounds a request to Redis. A longer wait saves nothing over the original request.
+	redisTimeout = 100 * time.Millisecond
+	// pause is the time without requests to Redis after a failure.
 	pause = 5 * time.Second
 	// prefix is what the keys in Redis begin with.
 	prefix = "vitistack:"
 )
 
-// Cache keeps answers by key.
+// Cache caches values by key.
 type Cache struct {
-	// Count is called for each look at a level.
+	// Count is called for each lookup in a level.
 	Count func(level string, hit bool)
 
 	redis   *redis.Client
@@ -61,8 +60,7 @@ type item struct {
 	expires time.Time
 }
 
-// New makes a cache. A Redis that cannot be reached is no error; an address that
-// cannot be one is.
+// New returns a cache. An invalid address of Redis is an error; an unreachable Redis is not.
 func New(c config.Redis) (*Cache, error) {
 	made := &Cache{Count: func(string, bool) {}, now: time.Now, kept: map[string]*list.Element{}}
 	if !c.Used {
@@ -86,14 +84,13 @@ func New(c config.Redis) (*Cache, error) {
 	return made, nil
 }
 
-// quiet keeps the client from writing lines of its own: what is wrong with Redis
-// the health check says.
+// quiet discards the log of the Redis client. The health check reports problems with Redis.
 type quiet struct{}
 
 // Printf writes nothing.
 func (quiet) Printf(context.Context, string, ...any) {}
 
-// Mode names the highest level.
+// Mode returns the highest level.
 func (c *Cache) Mode() string {
 	if c.redis != nil {
 		return Redis
@@ -109,7 +106,7 @@ func (c *Cache) Close() error {
 	return c.redis.Close()
 }
 
-// Ping tells whether Redis answers. Without one there is nothing that could fail.
+// Ping returns an error if Redis does not answer. Without Redis it returns nil.
 func (c *Cache) Ping(ctx context.Context) error {
 	if c.redis == nil {
 		return nil
@@ -123,7 +120,7 @@ func (c *Cache) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Get looks for an answer that is still good.
+// Get returns a value that has not expired.
 func (c *Cache) Get(ctx context.Context, key string) ([]byte, bool) {
 	value, ok := c.inMemory(key)
 	c.Count(Memory, ok)
@@ -133,7 +130,7 @@ func (c *Cache) Get(ctx context.Context, key string) ([]byte, bool) {
 	if !c.redisUsable() {
 		return nil, false
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
 	pipe := c.redis.Pipeline()
 	got, left := pipe.Get(ctx, prefix+key), pipe.PTTL(ctx, prefix+key)
@@ -155,13 +152,13 @@ func (c *Cache) Get(ctx context.Context, key string) ([]byte, bool) {
 	return value, true
 }
 
-// Set keeps an answer for a time.
+// Set caches a value for a time.
 func (c *Cache) Set(ctx context.Context, key string, value []byte, ttl time.Duration) {
 	c.keep(key, value, ttl)
 	if !c.redisUsable() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
 	if err := c.redis.Set(ctx, prefix+key, value, ttl).Err(); err != nil {
 		c.failed()
@@ -192,7 +189,7 @@ func (c *Cache) keep(key string, value []byte, ttl time.Duration) {
 	}
 	c.kept[key] = c.order.PushFront(&item{key, value, c.now().Add(ttl)})
 	c.bytes += len(key) + len(value)
-	for len(c.kept) > mostKept || (c.bytes > mostBytes && len(c.kept) > 1) {
+	for len(c.kept) > maxEntries || (c.bytes > maxBytes && len(c.kept) > 1) {
 		c.drop(c.order.Back())
 	}
 }
@@ -203,7 +200,7 @@ func (c *Cache) drop(e *list.Element) {
 	c.bytes -= len(i.key) + len(i.value)
 }
 
-// redisUsable tells whether there is a Redis that has not just failed.
+// redisUsable reports whether Redis is configured and has not just failed.
 func (c *Cache) redisUsable() bool {
 	if c.redis == nil {
 		return false

@@ -103,7 +103,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	for i := range 100 {
 		c.Set(t.Context(), strconv.Itoa(i), make([]byte, 1<<20), time.Hour)
 	}
-	if c.bytes > mostBytes || len(c.kept) != c.order.Len() {
+	if c.bytes > maxBytes || len(c.kept) != c.order.Len() {
 		t.Errorf("%d bytes in %d answers, %d in order", c.bytes, len(c.kept), c.order.Len())
 	}
 	if _, ok := c.Get(t.Context(), "99"); !ok {

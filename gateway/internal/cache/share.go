@@ -8,12 +8,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// channelOf is where the replicas with one database tell each other what has happened.
-// Redis has the same channels for all its databases, and each may be somebody's.
+// channelOf returns the channel of the replicas that share a database of Redis. Channels are common to all databases, and another
+// installation may use another database.
 func channelOf(database int) string { return prefix + strconv.Itoa(database) + ":events" }
 
-// Publish tells the other replicas, and returns whether Redis has taken it. Without
-// Redis there are none.
+// Publish sends a message to the other replicas, and reports whether Redis has accepted it. Without Redis it returns true.
 func (c *Cache) Publish(ctx context.Context, message []byte) bool {
 	if c.redis == nil {
 		return true
@@ -21,7 +20,7 @@ func (c *Cache) Publish(ctx context.Context, message []byte) bool {
 	if !c.redisUsable() {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, redisTimeout)
 	defer cancel()
 	if err := c.redis.Publish(ctx, c.channel, message).Err(); err != nil {
 		c.failed()
@@ -30,15 +29,13 @@ func (c *Cache) Publish(ctx context.Context, message []byte) bool {
 	return true
 }
 
-// Subscribe calls heard with what any replica publishes, this one too, until ctx
-// ends. It goes on when Redis has been away: each time that it begins to listen, it
-// calls begun with when Redis last answered before, since when it may have missed
-// something.
+// Subscribe calls heard with the messages of all replicas, including this one, until ctx ends. It reconnects after an interruption of
+// Redis: each time it begins to listen, it calls begun with the time of the last answer before, since which messages may be lost.
 func (c *Cache) Subscribe(ctx context.Context, heard func([]byte), begun func(since time.Time)) {
 	if c.redis == nil {
 		return
 	}
-	c.proven()
+	c.noteAnswer()
 	s := c.redis.Subscribe(ctx, c.channel)
 	defer func() { _ = s.Close() }()
 	news := s.ChannelWithSubscriptions()
@@ -50,7 +47,7 @@ func (c *Cache) Subscribe(ctx context.Context, heard func([]byte), begun func(si
 			if !ok {
 				return
 			}
-			since := c.proven()
+			since := c.noteAnswer()
 			switch n := n.(type) {
 			case *redis.Subscription:
 				begun(since)
@@ -61,8 +58,8 @@ func (c *Cache) Subscribe(ctx context.Context, heard func([]byte), begun func(si
 	}
 }
 
-// proven notes that Redis answers, and returns when it last did.
-func (c *Cache) proven() (before time.Time) {
+// noteAnswer records that Redis answers, and returns the time of the previous answer.
+func (c *Cache) noteAnswer() (before time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before, c.answered = c.answered, c.now()

@@ -1,6 +1,4 @@
-// Package history keeps what has happened in a database: the events, what was
-// last known of each object, what webhooks have still to be told, and what could
-// not be delivered.
+// Package history stores events, the last record of each object, pending deliveries and dead letters in a database.
 package history
 
 import (
@@ -16,21 +14,20 @@ import (
 	"github.com/vitistack/stack/gateway/internal/config"
 )
 
-// ErrNotReady is that the database has not been reached yet, or its schema is not
-// yet in place.
+// ErrNotReady is returned until the database has been reached and its schema is migrated.
 var ErrNotReady = errors.New("the database is not ready")
 
-// ErrConflict is that somebody else has recorded something newer of an object.
-var ErrConflict = errors.New("the object has been recorded by somebody else")
+// ErrConflict is returned if another replica has recorded a newer version of an object.
+var ErrConflict = errors.New("another replica has recorded a newer version of the object")
 
-// Store is the database. Its methods may be called by many at once.
+// Store is the database. Its methods are safe for concurrent use.
 type Store struct {
 	dialect dialect
 	db      *sql.DB
 	log     *slog.Logger
-	// insertEvent and insertKnown are statements as the dialect has them.
+	// insertEvent and insertKnown are statements in the dialect of the database.
 	insertEvent, insertKnown string
-	// kept are the statements that stay prepared, by their text.
+	// kept are the prepared statements by their text.
 	kept map[string]*sql.Stmt
 
 	batchSize     int
@@ -49,8 +46,7 @@ type Store struct {
 	fallback error
 }
 
-// Open prepares the database of a URL. It does not wait for the database: Run
-// does. An unknown kind of URL is an error.
+// Open opens the database of a URL without connecting to it; Run connects. A URL of an unknown kind is an error.
 func Open(c *config.Database, log *slog.Logger) (*Store, error) {
 	d, dsn, err := parseURL(c.URL, c.StateDir)
 	if err != nil {
@@ -70,16 +66,16 @@ func Open(c *config.Database, log *slog.Logger) (*Store, error) {
 	}, nil
 }
 
-// Mode names the kind of database.
+// Mode returns the kind of the database, for example sqlite.
 func (s *Store) Mode() string { return s.dialect.name }
 
-// Migrated is closed when the schema is in place.
+// Migrated returns a channel that is closed when the schema is migrated.
 func (s *Store) Migrated() <-chan struct{} { return s.migrated }
 
-// Baseline is when the history began. What was there before is not news.
+// Baseline returns when the history began. Older objects lead to no events.
 func (s *Store) Baseline() time.Time { return time.UnixMicro(s.baseline.Load()).UTC() }
 
-// Ping tells whether the database answers.
+// Ping returns an error unless the database answers and is migrated.
 func (s *Store) Ping(ctx context.Context) error {
 	if !s.ready.Load() {
 		return s.whyNotReady()
@@ -99,15 +95,14 @@ func (s *Store) whyNotReady() error {
 	return ErrNotReady
 }
 
-// Stats are the connections to the database.
+// Stats returns statistics of the connections to the database.
 func (s *Store) Stats() sql.DBStats { return s.db.Stats() }
 
-// reconnectDelay is between two tries to reach the database at the start.
+// reconnectDelay is the time between two attempts to reach the database at the start.
 const reconnectDelay = 2 * time.Second
 
-// Run puts the schema in place, however long the database takes to be there, and
-// writes what is recorded until ctx ends. Then it writes what is still waiting,
-// and closes the database.
+// Run waits for the database, migrates the schema, and writes records until ctx ends. It then writes pending records and closes the
+// database.
 func (s *Store) Run(ctx context.Context) {
 	defer func() { _ = s.db.Close() }()
 	for {
@@ -138,7 +133,7 @@ func (s *Store) Run(ctx context.Context) {
 	running.Wait()
 }
 
-// prepare migrates the schema, reads the baseline and prepares what is often asked.
+// prepare migrates the schema, reads the baseline and prepares frequent statements.
 func (s *Store) prepare(ctx context.Context) error {
 	if err := s.migrate(ctx); err != nil {
 		return err
@@ -156,14 +151,14 @@ func (s *Store) prepare(ctx context.Context) error {
 	return s.keep(ctx)
 }
 
-// Old events are first removed some time after the start, so that deleting many
-// does not delay the first requests, and then once in each period.
+// Old events are first deleted some time after the start, so that a large deletion does not delay the first requests, and then once
+// in each period.
 const (
 	firstExpiry  = time.Minute
 	expiryPeriod = time.Hour
 )
 
-// expire removes what is older than the retention, until ctx ends.
+// expire deletes what is older than the retention, until ctx ends.
 func (s *Store) expire(ctx context.Context) {
 	timer := time.NewTimer(firstExpiry)
 	defer timer.Stop()
@@ -180,8 +175,7 @@ func (s *Store) expire(ctx context.Context) {
 	}
 }
 
-// Expire removes the events, dead letters and undelivered webhooks of before a
-// time.
+// Expire deletes the events, dead letters and pending deliveries from before a time.
 func (s *Store) Expire(ctx context.Context, before time.Time) error {
 	if !s.ready.Load() {
 		return ErrNotReady

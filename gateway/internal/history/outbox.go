@@ -18,12 +18,11 @@ func (s *Store) insertDelivery(ctx context.Context, tx *sql.Tx, d Delivery) erro
 	return nil
 }
 
-// Outbox is signalled when there may be something new to deliver.
+// Outbox returns a channel that receives a value when new deliveries may be due.
 func (s *Store) Outbox() <-chan struct{} { return s.outbox }
 
-// Claim takes up to eight deliveries to an endpoint that are due, and puts them off
-// until the time given, so that nobody else takes them meanwhile. They come again
-// then unless Delivered, PutOff or Bury says otherwise.
+// Claim returns up to eight due deliveries to an endpoint, and postpones them to until, so that other replicas do not claim them
+// meanwhile. They become due again then, unless Delivered, Retry or MoveToDeadLetters is called.
 func (s *Store) Claim(ctx context.Context, endpoint string, now, until time.Time) ([]Delivery, error) {
 	if !s.ready.Load() {
 		return nil, ErrNotReady
@@ -56,8 +55,7 @@ func (s *Store) Claim(ctx context.Context, endpoint string, now, until time.Time
 	return claimed, nil
 }
 
-// NextDue is when the next delivery to an endpoint is due, and false where there
-// is none.
+// NextDue returns when the next delivery to an endpoint is due, and false if there is none.
 func (s *Store) NextDue(ctx context.Context, endpoint string) (time.Time, bool, error) {
 	if !s.ready.Load() {
 		return time.Time{}, false, ErrNotReady
@@ -70,9 +68,8 @@ func (s *Store) NextDue(ctx context.Context, endpoint string) (time.Time, bool, 
 	return time.UnixMicro(due.Int64), due.Valid, nil
 }
 
-// KeepEndpoints removes the deliveries to all other endpoints, whom nobody tells
-// of anything any more.
-func (s *Store) KeepEndpoints(ctx context.Context, names []string) error {
+// RemoveOtherEndpoints deletes the pending deliveries to endpoints that are not configured.
+func (s *Store) RemoveOtherEndpoints(ctx context.Context, names []string) error {
 	if !s.ready.Load() {
 		return ErrNotReady
 	}
@@ -86,7 +83,7 @@ func (s *Store) KeepEndpoints(ctx context.Context, names []string) error {
 	return nil
 }
 
-// Delivered removes a delivery that has been taken.
+// Delivered deletes a delivery that the endpoint has accepted.
 func (s *Store) Delivered(ctx context.Context, d Delivery) error {
 	err := s.submit(ctx, &request{urgent: true, apply: func(ctx context.Context, tx *sql.Tx) error {
 		_, err := s.exec(ctx, tx, deleteDelivery, d.Sequence)
@@ -98,31 +95,31 @@ func (s *Store) Delivered(ctx context.Context, d Delivery) error {
 	return nil
 }
 
-// PutOff records that a delivery was not taken, and is due again at d.Due.
-func (s *Store) PutOff(ctx context.Context, d Delivery) error {
+// Retry records that a delivery failed and is due again at d.Due.
+func (s *Store) Retry(ctx context.Context, d Delivery) error {
 	_, err := s.exec(ctx, nil, "UPDATE deliveries SET attempts = ?, due = ?, error = ? WHERE seq = ?",
 		d.Attempts, d.Due.UnixMicro(), fit(d.Error, 1024), d.Sequence)
 	if err != nil {
-		return fmt.Errorf("put off delivery of event %s: %w", d.EventID, err)
+		return fmt.Errorf("postpone delivery of event %s: %w", d.EventID, err)
 	}
 	return nil
 }
 
-// Bury turns a delivery that will never be taken into a dead letter.
-func (s *Store) Bury(ctx context.Context, d Delivery, letter DeadLetter) error {
+// MoveToDeadLetters replaces a delivery that failed for good by a dead letter.
+func (s *Store) MoveToDeadLetters(ctx context.Context, d Delivery, letter DeadLetter) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
-		return fmt.Errorf("bury delivery of event %s: %w", d.EventID, err)
+		return fmt.Errorf("move delivery of event %s to the dead letters: %w", d.EventID, err)
 	}
 	defer func() { _ = tx.Rollback() }()
 	if _, err := s.apply(ctx, tx, &Record{DeadLetters: []DeadLetter{letter}}); err != nil {
 		return err
 	}
 	if _, err := s.exec(ctx, tx, deleteDelivery, d.Sequence); err != nil {
-		return fmt.Errorf("bury delivery of event %s: %w", d.EventID, err)
+		return fmt.Errorf("move delivery of event %s to the dead letters: %w", d.EventID, err)
 	}
 	if err := tx.Commit(); err != nil {
-		return fmt.Errorf("bury delivery of event %s: %w", d.EventID, err)
+		return fmt.Errorf("move delivery of event %s to the dead letters: %w", d.EventID, err)
 	}
 	return nil
 }

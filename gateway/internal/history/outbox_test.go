@@ -29,14 +29,14 @@ func TestOutbox(t *testing.T) {
 			t.Fatalf("a claim that nobody concluded: %v %v", after, err)
 		}
 		after[0].Attempts, after[0].Error, after[0].Due = 1, "refused", noon.Add(time.Hour)
-		if err := s.PutOff(t.Context(), after[0]); err != nil {
+		if err := s.Retry(t.Context(), after[0]); err != nil {
 			t.Fatal(err)
 		}
 		if due, ok, err := s.NextDue(t.Context(), "w"); !ok || !due.Equal(noon.Add(time.Hour)) || err != nil {
 			t.Errorf("next due: %v %v %v", due, ok, err)
 		}
 		letter := DeadLetter{ID: "e1", Source: "/gateway", Destination: "w", Type: "t", Code: 410, Error: "gone", Time: noon, Data: "{}"}
-		if err := s.Bury(t.Context(), after[0], letter); err != nil {
+		if err := s.MoveToDeadLetters(t.Context(), after[0], letter); err != nil {
 			t.Fatal(err)
 		}
 		if _, ok, _ := s.NextDue(t.Context(), "w"); ok {
@@ -50,7 +50,7 @@ func TestOutbox(t *testing.T) {
 			t.Errorf("dead letter (-want +got):\n%s", diff)
 		}
 		write(t, s, Record{Events: []Event{anEvent("e2")}, Deliveries: []Delivery{d}})
-		if err := s.KeepEndpoints(t.Context(), []string{"other"}); err != nil {
+		if err := s.RemoveOtherEndpoints(t.Context(), []string{"other"}); err != nil {
 			t.Fatal(err)
 		}
 		if _, ok, _ := s.NextDue(t.Context(), "w"); ok {

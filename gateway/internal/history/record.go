@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// Event is something that has happened.
+// Event is an event in the history.
 type Event struct {
-	// Sequence is its place in the history, given by the database.
+	// Sequence is the position in the history. The database assigns it.
 	Sequence int64
 	ID       string
 	Source   string
@@ -23,28 +23,27 @@ type Event struct {
 	Object
 	UID     string
 	Cluster string
-	// Cause is the identifier of the event whose delivery led to this one, or
-	// empty.
+	// Cause is the identifier of the event whose delivery led to this one, or empty.
 	Cause string
 	Data  json.RawMessage
 }
 
-// Object is what an event is about. Its fields may be empty.
+// Object is the object of an event. Its fields may be empty.
 type Object struct {
 	Kind, Namespace, Name string
 }
 
-// Known is what was last recorded of an object.
+// Known is the last record of an object.
 type Known struct {
-	// ID is the object's UID, or another name that is never used again.
+	// ID is the object's UID, or another identifier that is never reused.
 	ID string
 	Object
-	// Version counts the records of the object. 0 is one that is not recorded yet.
+	// Version counts the records of the object. 0 means that the object has no record.
 	Version  int64
 	Document json.RawMessage
 }
 
-// Delivery is an event that an endpoint has still to be told.
+// Delivery is a pending delivery of an event to an endpoint.
 type Delivery struct {
 	Sequence int64
 	Endpoint string
@@ -63,7 +62,7 @@ type DeadLetter struct {
 	Sequence int64
 	ID       string
 	Source   string
-	// Destination is who did not take it.
+	// Destination is the endpoint or function that did not accept the event.
 	Destination string
 	Type        string
 	Subject     string
@@ -76,26 +75,25 @@ type DeadLetter struct {
 	Data  string
 }
 
-// Record is what is written together, or not at all.
+// Record is written in one transaction.
 type Record struct {
-	// Known replaces what is recorded of an object, if that still has the version
-	// of Known; Forget removes it. Otherwise nothing is written, and the outcome is
-	// ErrConflict.
+	// Known replaces the record of an object if that still has the version of Known; Forget deletes it. Otherwise nothing is written
+	// and the error is ErrConflict.
 	Known  *Known
 	Forget bool
-	// Events are left alone that are in the history already.
+	// Events are written unless they are in the history already.
 	Events []Event
-	// Deliveries are written only along with events that are new.
+	// Deliveries are written only for events that are new.
 	Deliveries []Delivery
-	// DeadLetters are left alone that are there already.
+	// DeadLetters are written unless they exist already.
 	DeadLetters []DeadLetter
 }
 
-// Written says what a record has changed.
+// Written is what a record has changed.
 type Written struct {
-	// Events are those that were not in the history before.
+	// Events are the events that were new.
 	Events []Event
-	// DeadLetters counts those that were not there before.
+	// DeadLetters is the number of new dead letters.
 	DeadLetters int
 }
 

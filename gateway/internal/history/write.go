@@ -8,19 +8,18 @@ import (
 	"time"
 )
 
-// Write records something and waits until it is in the database.
+// Write writes a record and waits until it is in the database.
 func (s *Store) Write(ctx context.Context, r Record) (Written, error) {
 	return s.record(ctx, r, true)
 }
 
-// WriteLater is Write for what nobody waits for: it may take as long as the flush
-// interval, so that many are written at once.
+// WriteLater writes a record within the flush interval, together with others. Use it if no request waits for the record.
 func (s *Store) WriteLater(ctx context.Context, r Record) (Written, error) {
 	return s.record(ctx, r, false)
 }
 
-// mostPending bounds what waits to be written. What is beyond waits at the broker.
-const mostPending = 10_000
+// maxPending bounds the pending records. Further events wait at the Broker.
+const maxPending = 10_000
 
 func (s *Store) record(ctx context.Context, r Record, urgent bool) (Written, error) {
 	if !s.ready.Load() {
@@ -37,13 +36,12 @@ func (s *Store) record(ctx context.Context, r Record, urgent bool) (Written, err
 	return written, nil
 }
 
-// request is a change of the database that waits to be made, together with others.
+// request is a pending change of the database.
 type request struct {
-	// apply makes the change. Where the transaction fails, it is called again in
-	// another one.
+	// apply makes the change. If the transaction fails, it is called again in another one.
 	apply  func(ctx context.Context, tx *sql.Tx) error
 	urgent bool
-	// delivers tells that the change adds to the outbox.
+	// delivers reports that the change adds to the outbox.
 	delivers bool
 	err      error
 	done     chan struct{}
@@ -53,7 +51,7 @@ type request struct {
 func (s *Store) submit(ctx context.Context, req *request) error {
 	req.done = make(chan struct{})
 	s.mu.Lock()
-	if s.closed || len(s.pending) >= mostPending {
+	if s.closed || len(s.pending) >= maxPending {
 		s.mu.Unlock()
 		return fmt.Errorf("write to the history: %w", ErrNotReady)
 	}
@@ -74,8 +72,7 @@ func (s *Store) submit(ctx context.Context, req *request) error {
 	}
 }
 
-// write takes what waits, in batches, until ctx ends and nothing waits any more.
-// While one batch is being written, the next gathers.
+// write makes the pending changes in batches, until ctx ends and none is pending. While it writes one batch, the next one collects.
 func (s *Store) write(ctx context.Context) {
 	ticker := time.NewTicker(s.flushInterval)
 	defer ticker.Stop()
@@ -92,10 +89,10 @@ func (s *Store) write(ctx context.Context) {
 	}
 }
 
-// writeTimeout is for one batch.
+// writeTimeout bounds the write of one batch.
 const writeTimeout = 20 * time.Second
 
-// flush writes everything that waits.
+// flush makes all pending changes.
 func (s *Store) flush() {
 	for {
 		s.mu.Lock()
@@ -116,7 +113,7 @@ func (s *Store) flush() {
 	}
 }
 
-// shut refuses what comes later, and what still waits.
+// shut refuses all pending and later changes.
 func (s *Store) shut(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,8 +125,8 @@ func (s *Store) shut(err error) {
 	s.pending = nil
 }
 
-// writeBatch makes a batch of changes in one transaction. If that fails, each is
-// tried alone, so that one that cannot be made does not hold up the others.
+// writeBatch makes a batch of changes in one transaction. If that fails, it makes each change in a transaction of its own, so that
+// one failing change does not block the others.
 func (s *Store) writeBatch(ctx context.Context, batch []*request) {
 	err := s.transact(ctx, batch)
 	if err != nil && len(batch) > 1 && s.db.PingContext(ctx) == nil {
@@ -143,12 +140,12 @@ func (s *Store) writeBatch(ctx context.Context, batch []*request) {
 			r.err = err
 		}
 	}
-	told := false
+	delivers := false
 	for _, r := range batch {
-		told = told || (r.err == nil && r.delivers)
+		delivers = delivers || (r.err == nil && r.delivers)
 		close(r.done)
 	}
-	if told {
+	if delivers {
 		select {
 		case s.outbox <- struct{}{}:
 		default:
@@ -156,8 +153,7 @@ func (s *Store) writeBatch(ctx context.Context, batch []*request) {
 	}
 }
 
-// transact makes changes in one transaction. A conflict concerns only the one that
-// has it.
+// transact makes changes in one transaction. A conflict fails only its own change.
 func (s *Store) transact(ctx context.Context, batch []*request) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {

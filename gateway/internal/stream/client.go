@@ -8,8 +8,7 @@ import (
 	"github.com/vitistack/stack/gateway/internal/inventory"
 )
 
-// writeTimeout is for a client to take what it is sent. One that takes nothing
-// for that long is gone.
+// writeTimeout is the time after which a client that reads nothing is disconnected.
 const writeTimeout = 20 * time.Second
 
 // Client is one subscriber.
@@ -26,13 +25,12 @@ type Client struct {
 	queue []*frame
 	// limit is how long queue may get.
 	limit int
-	// fresh says that the client needs everything.
+	// fresh reports that the client needs a snapshot.
 	fresh bool
 	ended bool
 }
 
-// push queues a frame, and tells whether the client has fallen so far behind that
-// it gets everything instead.
+// push queues a frame, and reports whether the client has fallen so far behind that it gets a new snapshot instead.
 func (c *Client) push(f *frame) (lagging bool) {
 	c.mu.Lock()
 	switch {
@@ -61,7 +59,7 @@ func (c *Client) end() {
 	c.signal()
 }
 
-// upToDate tells whether nothing is queued.
+// upToDate reports whether no frame is queued.
 func (c *Client) upToDate() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,17 +75,14 @@ func (c *Client) take() (frames []*frame, fresh, ended bool) {
 	return frames, fresh, ended
 }
 
-// Serve writes the stream to a connection until the client leaves, takes nothing
-// any more, or the hub closes, or allowed, which is asked as often as an idle client
-// gets heartbeats, says no. head is written first. The connection is the caller's to
-// close.
+// Serve writes head and then the stream to a connection, until the client disconnects or stops reading, the hub closes, or allowed
+// returns false. It calls allowed at the interval of heartbeats. The caller closes the connection.
 func (c *Client) Serve(conn net.Conn, head []byte, allowed func() bool) {
 	defer c.hub.leave(c)
 	left := make(chan struct{})
 	go func() {
 		defer close(left)
-		// A client of this protocol sends nothing. What ends the read is its leaving,
-		// or the deadline that is set when writing has ended.
+		// A client of this protocol sends nothing. The read ends when the client disconnects, or by the deadline after the last write.
 		var b [1]byte
 		for {
 			if _, err := conn.Read(b[:]); err != nil {
@@ -130,14 +125,14 @@ func (c *Client) write(conn net.Conn, head []byte, left <-chan struct{}, allowed
 	}
 }
 
-// resumes tells whether the client goes on from where it was.
+// resumes reports whether the client resumes at its last identifier.
 func (c *Client) resumes() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.fresh
 }
 
-// writeNews writes what has been queued, or everything where that is due.
+// writeNews writes the queued frames, or a snapshot if the client needs one.
 func (c *Client) writeNews(w *writer) (ended bool) {
 	frames, fresh, ended := c.take()
 	if fresh {
@@ -157,7 +152,7 @@ func (c *Client) writeNews(w *writer) (ended bool) {
 	return ended
 }
 
-// show is a frame as this client sees it, which may be nothing.
+// show returns a frame as this client sees it, or nil.
 func (c *Client) show(f *frame) []byte {
 	if c.filter.Namespace == "" || f.change == nil {
 		return f.data
@@ -165,8 +160,7 @@ func (c *Client) show(f *frame) []byte {
 	return patchFrame(frameID(c.hub.epoch, f.seq), f.version, f.change, c.filter.Namespace)
 }
 
-// writeAll writes a snapshot, and returns the number of the last frame that is
-// part of it.
+// writeAll writes a snapshot, and returns the number of the last frame that it includes.
 func (c *Client) writeAll(w *writer) uint64 {
 	snapshot, deliveries, seq := c.hub.begin()
 	for _, topic := range inventory.Topics {
@@ -184,8 +178,8 @@ func (c *Client) writeAll(w *writer) uint64 {
 			w.send(f)
 		}
 	}
-	// A client that has fallen behind gets no hello, and begins anew with the first
-	// items. The counts come after those, so that they are not thrown away then.
+	// A client that has fallen behind gets no hello, and resets at the first items. The counts follow the items, so that the reset
+	// does not drop them.
 	if c.filter.topic(TopicSummary) {
 		w.send(summaryFrame("", snapshot))
 		if deliveries != nil {
@@ -196,12 +190,12 @@ func (c *Client) writeAll(w *writer) uint64 {
 	return seq
 }
 
-// within are the items that a client of a namespace sees.
+// within returns the items that a client of a namespace sees.
 func within(c *inventory.Collection, namespace string) []*inventory.Item {
 	return append(append([]*inventory.Item(nil), c.InNamespace("")...), c.InNamespace(namespace)...)
 }
 
-// writer gathers frames, and gives up at the first error.
+// writer buffers frames, and writes nothing after the first error.
 type writer struct {
 	conn    net.Conn
 	pending net.Buffers

@@ -9,7 +9,7 @@ import (
 	"github.com/vitistack/stack/gateway/internal/inventory"
 )
 
-// encodeFrame is one server-sent event. id may be empty; data has no line breaks.
+// encodeFrame returns one server-sent event. id may be empty; data has no line breaks.
 func encodeFrame(id, event string, data []byte) []byte {
 	b := make([]byte, 0, len(id)+len(event)+len(data)+32)
 	b = appendHead(b, id, event)
@@ -28,8 +28,7 @@ func appendHead(b []byte, id, event string) []byte {
 	return append(b, "\ndata: "...)
 }
 
-// patchFrame tells what has changed in a topic. With a namespace it leaves out
-// what is in another one, and is nil where nothing is left.
+// patchFrame returns the changes of a topic. With a namespace it leaves out items of other namespaces; it is nil if none is left.
 func patchFrame(id string, version uint64, change *inventory.Change, namespace string) []byte {
 	b := appendHead(nil, id, "patch")
 	b = append(b, `{"topic":"`...)
@@ -37,12 +36,12 @@ func patchFrame(id string, version uint64, change *inventory.Change, namespace s
 	b = append(b, `","version":`...)
 	b = strconv.AppendUint(b, version, 10)
 	b = append(b, `,"upserts":[`...)
-	told := 0
+	upserted := 0
 	for _, i := range change.Upserts {
 		if seen(i, namespace) {
-			b = appendComma(b, told)
+			b = appendComma(b, upserted)
 			b = append(b, i.JSON...)
-			told++
+			upserted++
 		}
 	}
 	b = append(b, `],"removes":[`...)
@@ -54,13 +53,13 @@ func patchFrame(id string, version uint64, change *inventory.Change, namespace s
 			removed++
 		}
 	}
-	if told+removed == 0 {
+	if upserted+removed == 0 {
 		return nil
 	}
 	return append(b, "]}\n\n"...)
 }
 
-// seen tells whether a client of a namespace sees an item.
+// seen reports whether a client of a namespace sees an item.
 func seen(i *inventory.Item, namespace string) bool {
 	return namespace == "" || i.Namespace == "" || i.Namespace == namespace
 }
@@ -96,17 +95,15 @@ func heartbeatFrame(id string, now time.Time) []byte {
 	return encodeFrame(id, "heartbeat", []byte(`{"serverTime":"`+now.UTC().Format(time.RFC3339)+`"}`))
 }
 
-// syncedFrame ends a snapshot. From its identifier on the stream can be resumed.
+// syncedFrame ends a snapshot. A client can resume at its identifier.
 func syncedFrame(id string, version uint64) []byte {
 	return encodeFrame(id, "synced", []byte(`{"version":`+strconv.FormatUint(version, 10)+`}`))
 }
 
-// chunkSize is how many items one frame of a snapshot has at most, so that a
-// browser can draw between two of them.
+// chunkSize bounds the items of one frame of a snapshot, so that a browser can draw between two frames.
 const chunkSize = 500
 
-// snapshotFrames are a topic's items, in frames of at most chunkSize items. There
-// is at least one.
+// snapshotFrames returns a topic's items in frames of at most chunkSize items. There is at least one frame.
 func snapshotFrames(topic inventory.Topic, items []*inventory.Item) [][]byte {
 	parts := max((len(items)+chunkSize-1)/chunkSize, 1)
 	frames := make([][]byte, 0, parts)
@@ -133,8 +130,7 @@ func snapshotFrames(topic inventory.Topic, items []*inventory.Item) [][]byte {
 	return frames
 }
 
-// chunkCache has the frames of the present collections, so that many clients that
-// come at once share them.
+// chunkCache holds the frames of the current collections, so that clients which connect at the same time share them.
 type chunkCache struct {
 	mu sync.Mutex
 	of map[*inventory.Collection]func() [][]byte
@@ -154,7 +150,7 @@ func (c *chunkCache) frames(collection *inventory.Collection) [][]byte {
 	return made()
 }
 
-// keep forgets the frames of collections that are not those of the snapshot.
+// keep drops the frames of collections that are not part of the snapshot.
 func (c *chunkCache) keep(s *inventory.Snapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

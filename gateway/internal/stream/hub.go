@@ -1,6 +1,5 @@
-// Package stream tells many clients of every change by server-sent events. A
-// client first gets everything and then each change; one that cannot keep up gets
-// everything again. It may be late, never wrong.
+// Package stream sends snapshots, changes and events to many clients as server-sent events. A client first gets a snapshot and then
+// each change; a client that cannot keep up gets a new snapshot. A client may be late, but is never wrong.
 package stream
 
 import (
@@ -16,30 +15,28 @@ import (
 	"github.com/vitistack/stack/gateway/internal/inventory"
 )
 
-// ErrFull is that the hub has as many clients as it may have; ErrFullForAddress,
-// that the address has.
+// ErrFull is returned if the hub has the maximum of clients, ErrFullForAddress if the address has.
 var (
 	ErrFull           = errors.New("the stream has as many clients as it may have")
 	ErrFullForAddress = errors.New("the stream has as many clients from this address as it may have")
 	ErrClosed         = errors.New("the stream is shutting down")
 )
 
-// Limits bound what the hub takes on.
+// Limits bound the clients of a hub.
 type Limits struct {
 	Clients           int
 	ClientsPerAddress int
-	// Heartbeat is how often a client without news hears from the hub.
+	// Heartbeat is the interval of heartbeats to an idle client.
 	Heartbeat time.Duration
 }
 
-// Limits that nobody needs to change.
+// Limits without a setting.
 const (
-	// backlog is how many frames a client may be behind before it gets everything
-	// again.
+	// backlog is the number of queued frames beyond which a client gets a new snapshot.
 	backlog = 64
-	// maxMissed is how many frames a client that comes back may have missed.
+	// maxMissed is the number of missed frames beyond which a client cannot resume.
 	maxMissed = 1024
-	// keptFrames and keptBytes bound what is kept for clients that come back.
+	// keptFrames and keptBytes bound the frames that are kept for clients that resume.
 	keptFrames = 4096
 	keptBytes  = 16 << 20
 )
@@ -48,16 +45,15 @@ const (
 type frame struct {
 	seq   uint64
 	topic string
-	// namespace is the one that the frame is about, for frames of one object.
+	// namespace is the namespace of a frame about one object.
 	namespace string
 	data      []byte
-	// change is what a patch tells of, and version the snapshot that it leads to,
-	// for clients that see one namespace only.
+	// change is the content of a patch, and version the snapshot that it leads to. They encode the patch for clients of one namespace.
 	change  *inventory.Change
 	version uint64
 }
 
-// Hub has the clients, and the frames of the recent past.
+// Hub holds the clients and the recent frames.
 type Hub struct {
 	epoch  string
 	limits Limits
@@ -67,7 +63,7 @@ type Hub struct {
 	mu       sync.Mutex
 	seq      uint64
 	snapshot *inventory.Snapshot
-	// deliveries is what Deliver has told last, as JSON.
+	// deliveries are the last counts of Deliver as JSON.
 	deliveries []byte
 	kept       []*frame
 	keptBytes  int
@@ -77,16 +73,16 @@ type Hub struct {
 	stats      Stats
 }
 
-// Stats are what has happened since the hub was made.
+// Stats are the counters of a hub since its creation.
 type Stats struct {
-	// Clients are those at present.
+	// Clients is the current number of clients.
 	Clients int
-	// Frames were published, Snapshots sent to clients that could not resume, and
-	// Lagging are clients that were behind so far that they got everything again.
+	// Frames were published, Snapshots sent to clients that could not resume. Lagging counts clients that fell behind and got a new
+	// snapshot.
 	Frames, Snapshots, Resumed, Lagging, Refused uint64
 }
 
-// NewHub makes a hub that begins with a snapshot.
+// NewHub returns a hub with a first snapshot.
 func NewHub(snapshot *inventory.Snapshot, limits Limits) *Hub {
 	return &Hub{
 		epoch: snapshot.Epoch, limits: limits, now: time.Now, snapshot: snapshot,
@@ -94,7 +90,7 @@ func NewHub(snapshot *inventory.Snapshot, limits Limits) *Hub {
 	}
 }
 
-// Publish tells all clients of the changes that led to a snapshot.
+// Publish sends the changes that led to a snapshot to all clients.
 func (h *Hub) Publish(snapshot *inventory.Snapshot, changes []inventory.Change) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -112,7 +108,7 @@ func (h *Hub) Publish(snapshot *inventory.Snapshot, changes []inventory.Change) 
 	h.send(&frame{topic: TopicSummary}, func(id string) []byte { return summaryFrame(id, snapshot) })
 }
 
-// Announce tells all clients of an event, given as a CloudEvent in JSON.
+// Announce sends an event about a namespace to all clients that see it. The event is a CloudEvent in JSON.
 func (h *Hub) Announce(namespace string, cloudEvent []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -121,7 +117,7 @@ func (h *Hub) Announce(namespace string, cloudEvent []byte) {
 	})
 }
 
-// Missed tells all clients that they may lack events since a time.
+// Missed tells all clients that they may have missed events since a time.
 func (h *Hub) Missed(since time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -130,8 +126,7 @@ func (h *Hub) Missed(since time.Time) {
 	})
 }
 
-// Deliver tells all clients how the functions get on with their events: by
-// function, how many there were of each outcome.
+// Deliver sends the number of deliveries to all clients, by function and outcome.
 func (h *Hub) Deliver(counts map[string]map[string]uint64) {
 	encoded, err := json.Marshal(counts)
 	if err != nil {
@@ -146,7 +141,7 @@ func (h *Hub) Deliver(counts map[string]map[string]uint64) {
 	h.send(&frame{topic: TopicSummary}, func(id string) []byte { return encodeFrame(id, "deliveries", encoded) })
 }
 
-// send numbers a frame, keeps it, and queues it for each client that wants it.
+// send numbers a frame, keeps it, and queues it for each client whose filter selects it.
 func (h *Hub) send(f *frame, encode func(id string) []byte) {
 	h.seq++
 	h.stats.Frames++
@@ -166,10 +161,8 @@ func (h *Hub) send(f *frame, encode func(id string) []byte) {
 	}
 }
 
-// Subscribe adds a client. lastID is the last event identifier that it has seen,
-// or empty. What it has missed since then comes first, and everything where that
-// is not known; nothing falls between that and what comes next. The address is
-// the one that the client is counted under.
+// Subscribe adds a client, which is counted by its address. lastID is the last event identifier that the client has received, or
+// empty. The client first gets the frames since lastID or, if those are not known, a snapshot; it misses no frame after that.
 func (h *Hub) Subscribe(address, lastID string, filter Filter) (*Client, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -202,8 +195,7 @@ func (h *Hub) Subscribe(address, lastID string, filter Filter) (*Client, error) 
 	return c, nil
 }
 
-// since returns the frames after an identifier, and its number, and false where
-// they are not all known.
+// since returns the frames after an identifier and its number, and false if not all of them are kept.
 func (h *Hub) since(lastID string) ([]*frame, uint64, bool) {
 	epoch, seq, ok := parseID(lastID)
 	if !ok || epoch != h.epoch || seq > h.seq {
@@ -229,15 +221,15 @@ func (h *Hub) leave(c *Client) {
 	}
 }
 
-// version is the version of the present snapshot.
+// version returns the version of the current snapshot.
 func (h *Hub) version() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.snapshot.Version
 }
 
-// begin is where a client begins that gets everything: the snapshot, the
-// deliveries or nil, and the number of the last frame that is part of it.
+// begin returns what a client without a position gets: the snapshot, the deliveries or nil, and the number of the last frame that
+// they include.
 func (h *Hub) begin() (snapshot *inventory.Snapshot, deliveries []byte, seq uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -245,7 +237,7 @@ func (h *Hub) begin() (snapshot *inventory.Snapshot, deliveries []byte, seq uint
 	return h.snapshot, h.deliveries, h.seq
 }
 
-// reached is the number of the last frame that a client has or did not want.
+// reached returns the number of the last frame that a client has received or does not select.
 func (h *Hub) reached(c *Client) uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -255,7 +247,7 @@ func (h *Hub) reached(c *Client) uint64 {
 	return c.seq
 }
 
-// Stats are the hub's counters.
+// Stats returns the hub's counters.
 func (h *Hub) Stats() Stats {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -264,8 +256,7 @@ func (h *Hub) Stats() Stats {
 	return s
 }
 
-// Close tells all clients that the stream ends, and lets no more in. It does not
-// wait for them.
+// Close ends the streams of all clients and refuses new ones. It does not wait for the clients.
 func (h *Hub) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -278,12 +269,11 @@ func (h *Hub) Close() {
 	}
 }
 
-// Filter is what a client wants to hear of.
+// Filter selects the frames of a client.
 type Filter struct {
 	// Topics are the topics; none means all.
 	Topics map[string]bool
-	// Namespace is the one that the client sees, beside what is in none. Empty
-	// means all.
+	// Namespace is the namespace that the client sees, beside cluster-scoped items. Empty means all.
 	Namespace string
 }
 
@@ -296,13 +286,13 @@ func (f Filter) wants(fr *frame) bool {
 	return f.Namespace == "" || fr.namespace == "" || fr.namespace == f.Namespace
 }
 
-// Topics beside those of the state.
+// Topics beside those of the inventory.
 const (
 	TopicSummary = "summary"
 	TopicEvents  = "events"
 )
 
-// TopicNames are all topics that there are.
+// TopicNames returns the names of all topics.
 func TopicNames() []string {
 	names := []string{TopicSummary, TopicEvents}
 	for _, t := range inventory.Topics {
@@ -311,8 +301,7 @@ func TopicNames() []string {
 	return names
 }
 
-// ParseTopics reads a list of topics with commas between. An empty list means
-// all; the first unknown topic is returned.
+// ParseTopics parses a list of topics that are separated by commas. An empty list means all. It returns the first unknown topic.
 func ParseTopics(list string) (topics map[string]bool, unknown string) {
 	if list == "" {
 		return nil, ""
@@ -333,7 +322,7 @@ func ParseTopics(list string) (topics map[string]bool, unknown string) {
 
 func frameID(epoch string, seq uint64) string { return epoch + "-" + strconv.FormatUint(seq, 10) }
 
-// parseID reads an event identifier.
+// parseID parses an event identifier.
 func parseID(id string) (epoch string, seq uint64, ok bool) {
 	epoch, number, found := strings.Cut(id, "-")
 	if !found || epoch == "" {

@@ -24,35 +24,34 @@ import (
 	"github.com/vitistack/stack/gateway/internal/history"
 )
 
-// Endpoint is somebody who is told of events.
+// Endpoint is a receiver of events.
 type Endpoint struct {
-	// Name tells endpoints apart, and has nothing secret.
+	// Name identifies the endpoint in logs and metrics. It contains nothing secret.
 	Name    string
 	URL     string
 	Timeout time.Duration
-	// Retries are tried after the first try; a negative number means without end.
+	// Retries is the number of attempts after the first; a negative number means no limit.
 	Retries int
-	// Types and Namespaces bound what the endpoint is told of; none means all.
+	// Types and Namespaces select the events; none means all.
 	Types      []string
 	Namespaces []string
-	// Key signs what is sent, unless it is nil.
+	// Key signs deliveries. It may be nil.
 	Key *SigningKey
-	// FirstDelay is the pause after the first failure; it doubles with each further
-	// one.
+	// FirstDelay is the delay after the first failure. It doubles with each further failure.
 	FirstDelay time.Duration
-	// Identify says in a request who sends it, unless it is nil.
+	// Identify adds credentials to a request. It may be nil.
 	Identify func(*http.Request)
-	// Inside is for an endpoint of the cluster itself, which no rules bound.
+	// Inside is for an endpoint of the cluster itself. The outbound rules do not apply to it.
 	Inside bool
 }
 
-// Wants tells whether the endpoint is to be told of an event.
+// Wants reports whether the endpoint receives an event.
 func (e Endpoint) Wants(eventType, namespace string) bool {
 	return (len(e.Types) == 0 || slices.ContainsFunc(e.Types, func(t string) bool { return Matches(t, eventType) })) &&
 		(len(e.Namespaces) == 0 || slices.Contains(e.Namespaces, namespace))
 }
 
-// Matches tells whether a type is the pattern's, which may end in *.
+// Matches reports whether a type matches a pattern, which may end in *.
 func Matches(pattern, eventType string) bool {
 	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
 		return strings.HasPrefix(eventType, prefix)
@@ -60,46 +59,45 @@ func Matches(pattern, eventType string) bool {
 	return pattern == eventType
 }
 
-// Outcomes of a try.
+// Outcomes of an attempt.
 const (
 	Delivered = "delivered"
 	Retried   = "retried"
 	Dead      = "dead"
 )
 
-// Deliverer delivers what the history's outbox holds.
+// Deliverer delivers the events of the history's outbox.
 type Deliverer struct {
 	History   *history.Store
 	Endpoints []Endpoint
-	// Count is called after each try.
+	// Count is called after each attempt.
 	Count func(endpoint, outcome string)
 	Log   *slog.Logger
-	// Outbound says who outside of the cluster may be connected to.
+	// Outbound are the rules for connections to endpoints outside of the cluster.
 	Outbound outbound.Rules
 
-	// inside and outside are for the cluster itself and for others.
+	// inside and outside connect to endpoints inside and outside of the cluster.
 	inside, outside *http.Client
 }
 
-// newClient makes a client that sends nothing anywhere else than it is told.
+// newClient returns a client that follows no redirects.
 func newClient(through http.RoundTripper) *http.Client {
 	return &http.Client{Transport: through, CheckRedirect: outbound.Stay}
 }
 
 // Bounds of delivering.
 const (
-	// longestDelay bounds the pauses between tries.
+	// longestDelay bounds the delay between attempts.
 	longestDelay = 10 * time.Minute
-	// idleDelay is between two looks at an outbox that says nothing.
+	// idleDelay is the time between two reads of an outbox without signals.
 	idleDelay = 30 * time.Second
-	// lease is how long a delivery is nobody else's, beside its timeout.
+	// lease is the time beyond its timeout for which other replicas do not claim a delivery.
 	lease = 10 * time.Second
-	// maxAnswer is how much of an answer is read.
+	// maxAnswer bounds in bytes what is read of a response.
 	maxAnswer = 4096
 )
 
-// Plan is the deliveries that an event leads to. The endpoint named skip gets it
-// in another way.
+// Plan returns the deliveries of an event to all endpoints that want it, except the endpoint named skip.
 func (d *Deliverer) Plan(e event.Event, namespace, skip string) []history.Delivery {
 	var planned []history.Delivery
 	var body []byte
@@ -123,9 +121,8 @@ func (d *Deliverer) Plan(e event.Event, namespace, skip string) []history.Delive
 	return planned
 }
 
-// Run delivers until ctx ends. Deliveries that are under way then are made again
-// after the next start. Each endpoint has its own pace, so that one that hangs
-// holds up nobody else.
+// Run delivers until ctx ends. Interrupted deliveries are repeated after the next start. Each endpoint has a goroutine of its own, so
+// that a slow endpoint delays no other.
 func (d *Deliverer) Run(ctx context.Context) {
 	d.inside = newClient(http.DefaultTransport)
 	through := http.DefaultTransport.(*http.Transport).Clone()
@@ -140,7 +137,7 @@ func (d *Deliverer) Run(ctx context.Context) {
 	for _, e := range d.Endpoints {
 		names = append(names, e.Name)
 	}
-	d.note(d.History.KeepEndpoints(ctx, names))
+	d.logError(d.History.RemoveOtherEndpoints(ctx, names))
 	var running sync.WaitGroup
 	wakes := make([]chan struct{}, len(d.Endpoints))
 	for i, e := range d.Endpoints {
@@ -167,7 +164,7 @@ func (d *Deliverer) serve(ctx context.Context, e Endpoint, wake <-chan struct{})
 	for ctx.Err() == nil {
 		n, err := d.round(ctx, e)
 		if err != nil && ctx.Err() == nil {
-			d.Log.Warn("Cannot read the outbox, trying again", "endpoint", e.Name, "error", err.Error())
+			d.Log.Warn("Cannot read the outbox, retrying", "endpoint", e.Name, "error", err.Error())
 		}
 		if n > 0 && err == nil {
 			continue
@@ -182,7 +179,7 @@ func (d *Deliverer) serve(ctx context.Context, e Endpoint, wake <-chan struct{})
 	}
 }
 
-// pause is until the next delivery is due.
+// pause returns the time until the next delivery is due.
 func (d *Deliverer) pause(ctx context.Context, e Endpoint) time.Duration {
 	due, ok, err := d.History.NextDue(ctx, e.Name)
 	if err != nil || !ok {
@@ -191,8 +188,7 @@ func (d *Deliverer) pause(ctx context.Context, e Endpoint) time.Duration {
 	return min(max(time.Until(due), 10*time.Millisecond), idleDelay)
 }
 
-// round makes deliveries that are due at the same time, and returns how many there
-// were.
+// round makes the due deliveries in parallel, and returns their number.
 func (d *Deliverer) round(ctx context.Context, e Endpoint) (int, error) {
 	now := time.Now()
 	claimed, err := d.History.Claim(ctx, e.Name, now, now.Add(e.Timeout+lease))
@@ -211,7 +207,7 @@ func (d *Deliverer) deliver(ctx context.Context, endpoint Endpoint, delivery his
 	}
 	if answer.err == nil {
 		d.Count(endpoint.Name, Delivered)
-		d.note(d.History.Delivered(ctx, delivery))
+		d.logError(d.History.Delivered(ctx, delivery))
 		return
 	}
 	delivery.Attempts++
@@ -219,30 +215,30 @@ func (d *Deliverer) deliver(ctx context.Context, endpoint Endpoint, delivery his
 	if answer.final || (endpoint.Retries >= 0 && delivery.Attempts > endpoint.Retries) {
 		d.Count(endpoint.Name, Dead)
 		d.Log.Warn("Event cannot be delivered", "endpoint", endpoint.Name, "eventId", delivery.EventID, "attempts", delivery.Attempts, "error", delivery.Error)
-		d.note(d.History.Bury(ctx, delivery, letter(endpoint, delivery, answer.code)))
+		d.logError(d.History.MoveToDeadLetters(ctx, delivery, letter(endpoint, delivery, answer.code)))
 		return
 	}
 	d.Count(endpoint.Name, Retried)
 	delivery.Due = time.Now().Add(max(endpoint.delay(delivery.Attempts), answer.retryAfter))
-	d.note(d.History.PutOff(ctx, delivery))
+	d.logError(d.History.Retry(ctx, delivery))
 }
 
-func (d *Deliverer) note(err error) {
+func (d *Deliverer) logError(err error) {
 	if err != nil {
-		d.Log.Warn("Cannot record a delivery, it will be made again", "error", err.Error())
+		d.Log.Warn("Cannot record a delivery, it will be repeated", "error", err.Error())
 	}
 }
 
-// delay is the pause after a number of failures, a little different each time.
+// delay returns the delay after a number of failures, with jitter.
 func (e Endpoint) delay(failures int) time.Duration {
 	pause := longestDelay
 	if shift := failures - 1; shift < 20 {
 		pause = min(e.FirstDelay<<shift, longestDelay)
 	}
-	return pause + time.Duration(rand.Int64N(int64(pause)/5+1)) //nolint:gosec // nobody gains by guessing a pause
+	return pause + time.Duration(rand.Int64N(int64(pause)/5+1)) //nolint:gosec // a delay needs no secure random number
 }
 
-// answer is what a try came to.
+// answer is the result of an attempt.
 type answer struct {
 	err        error
 	code       int
@@ -287,7 +283,7 @@ func (d *Deliverer) try(ctx context.Context, endpoint Endpoint, delivery history
 	}
 }
 
-// final tells whether an answer will not get better: the request is at fault.
+// final reports whether a status is permanent, because the request is at fault.
 func final(code int) bool {
 	switch code {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
@@ -296,7 +292,7 @@ func final(code int) bool {
 	return code/100 == 3 || code/100 == 4
 }
 
-// retryAfter reads a Retry-After header in seconds, up to a bound.
+// retryAfter parses a Retry-After header in seconds, up to longestDelay.
 func retryAfter(header string) time.Duration {
 	seconds, err := strconv.Atoi(header)
 	if err != nil || seconds < 0 {
@@ -312,7 +308,7 @@ func (d *Deliverer) clientFor(e Endpoint) *http.Client {
 	return d.outside
 }
 
-// letter is the dead letter of a delivery.
+// letter returns the dead letter of a delivery.
 func letter(endpoint Endpoint, d history.Delivery, code int) history.DeadLetter {
 	out := history.DeadLetter{
 		ID: d.EventID, Destination: endpoint.Name, Type: d.Type, Code: code, Error: d.Error, Time: time.Now(), Data: d.Body,
