@@ -308,7 +308,7 @@ func (a *Announcer) decide(s subject, now *inventory.Item, known history.Known) 
 	return decide(s.kind, o)
 }
 
-// recorded tells whether everything has been recorded of the object as it is.
+// recorded reports whether everything has been recorded of the object as it is.
 func (a *Announcer) isRecorded(s subject, now *inventory.Item) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

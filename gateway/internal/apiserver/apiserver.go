@@ -83,7 +83,7 @@ func (c *Client) Authenticate(ctx context.Context, token string) (User, bool, er
 	return u, true, nil
 }
 
-// Allowed tells whether a user may use a verb, such as get or post, on a path of
+// Allowed reports whether a user may use a verb, such as get or post, on a path of
 // the gateway. It is granted like the API server's own paths, as nonResourceURLs
 // of a ClusterRole.
 func (c *Client) Allowed(ctx context.Context, u User, verb, path string) (bool, error) {
@@ -93,7 +93,7 @@ func (c *Client) Allowed(ctx context.Context, u User, verb, path string) (bool, 
 // Resource is a kind of objects as rights name it, by its plural.
 type Resource struct{ Group, Name string }
 
-// MayUse tells whether a user may use a verb, such as list, on the objects of a resource in
+// MayUse reports whether a user may use a verb, such as list, on the objects of a resource in
 // a namespace. An empty namespace means all of them.
 func (c *Client) MayUse(ctx context.Context, u User, verb string, r Resource, namespace string) (bool, error) {
 	return c.review(ctx, u, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{

@@ -91,7 +91,7 @@ func (l *Listener) admit(c net.Conn) *conn {
 	return made
 }
 
-// room tells whether there is a place for one more connection from an address, and
+// room reports whether there is a place for one more connection from an address, and
 // whose place that is where all are taken. The caller holds the lock.
 func (l *Listener) room(of netip.Prefix) (victim *conn, ok bool) {
 	waiting := l.waiting

@@ -91,7 +91,7 @@ func (s *Store) CausedBy(ctx context.Context, id string) ([]Event, error) {
 	return s.events(ctx, eventsCausedBy, fit(id, 255))
 }
 
-// Has tells whether an event is in the history.
+// Has reports whether an event is in the history.
 func (s *Store) Has(ctx context.Context, id, source string) (bool, error) {
 	if !s.ready.Load() {
 		return false, s.whyNotReady()

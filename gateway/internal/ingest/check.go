@@ -18,6 +18,7 @@ import (
 	"golang.org/x/text/message"
 
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/gateway/internal/problem"
 )
 
 // Bounds of an event's attributes, which are those of the history's columns.
@@ -31,14 +32,6 @@ const (
 	mostAhead  = 24 * time.Hour
 	mostBehind = 365 * 24 * time.Hour
 )
-
-// Fault is what is wrong with one field.
-type Fault struct {
-	// Pointer is a JSON pointer to the field; in a batch it begins with the place of
-	// the event.
-	Pointer string
-	Detail  string
-}
 
 // Checker knows which events may come, and what their data has to be.
 type Checker struct {
@@ -101,48 +94,48 @@ func ParseBatch(body []byte) ([]event.Event, error) {
 }
 
 // Check lists what is wrong with an event. place is what pointers begin with.
-func (c *Checker) Check(e event.Event, place string) []Fault {
-	var faults []Fault
-	fault := func(field, detail string, args ...any) {
-		faults = append(faults, Fault{Pointer: place + field, Detail: fmt.Sprintf(detail, args...)})
+func (c *Checker) Check(e event.Event, place string) []problem.FieldError {
+	var found []problem.FieldError
+	report := func(field, detail string, args ...any) {
+		found = append(found, problem.FieldError{Pointer: place + field, Detail: fmt.Sprintf(detail, args...)})
 	}
 	if c.schemas[e.Type()] == nil {
-		fault("/type", "events of type %s are not taken: write %s", e.Type(), strings.Join(c.allowed, ", "))
-		return faults
+		report("/type", "events of type %s are not taken: write %s", e.Type(), strings.Join(c.allowed, ", "))
+		return found
 	}
 	for _, a := range []struct {
 		field, value string
 		most         int
 	}{{"/id", e.ID(), longestName}, {"/source", e.Source(), longestName}, {"/subject", e.Subject(), longestSubject}} {
 		if len(a.value) > a.most {
-			fault(a.field, "it has %d bytes: write at most %d", len(a.value), a.most)
+			report(a.field, "it has %d bytes: write at most %d", len(a.value), a.most)
 		}
 	}
 	if err := e.Validate(); err != nil {
 		var invalid event.ValidationError
 		if errors.As(err, &invalid) {
 			for _, field := range sortedFields(invalid) {
-				fault("/"+field, "%s", strings.Join(strings.Fields(invalid[field].Error()), " "))
+				report("/"+field, "%s", strings.Join(strings.Fields(invalid[field].Error()), " "))
 			}
 		} else {
-			fault("", "%s", err)
+			report("", "%s", err)
 		}
 	}
 	if now := time.Now(); !e.Time().IsZero() && !Plausible(e.Time(), now) {
-		fault("/time", "it is not from %s to %s: write when it happened, such as %s, or leave it out",
+		report("/time", "it is not from %s to %s: write when it happened, such as %s, or leave it out",
 			rfc3339(now.Add(-mostBehind)), rfc3339(now.Add(mostAhead)), rfc3339(now))
 	}
 	if err := events.CheckText(e); err != nil {
-		fault("", "%s", err)
+		report("", "%s", err)
 	}
 	if media := e.DataContentType(); media != "" && !strings.HasPrefix(media, event.ApplicationJSON) {
-		fault("/datacontenttype", "the data has to be application/json, not %s", media)
-		return faults
+		report("/datacontenttype", "the data has to be application/json, not %s", media)
+		return found
 	}
-	return append(faults, c.checkData(e, place+"/data")...)
+	return append(found, c.checkData(e, place+"/data")...)
 }
 
-// Plausible tells whether something can have happened at a time.
+// Plausible reports whether something can have happened at a time.
 func Plausible(t, now time.Time) bool {
 	return t.After(now.Add(-mostBehind)) && t.Before(now.Add(mostAhead))
 }
@@ -158,30 +151,30 @@ func sortedFields(e event.ValidationError) []string {
 	return fields
 }
 
-func (c *Checker) checkData(e event.Event, place string) []Fault {
+func (c *Checker) checkData(e event.Event, place string) []problem.FieldError {
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(e.Data()))
 	if err != nil {
-		return []Fault{{Pointer: place, Detail: "the data is no JSON"}}
+		return []problem.FieldError{{Pointer: place, Detail: "the data is no JSON"}}
 	}
 	var refused *jsonschema.ValidationError
 	if err := c.schemas[e.Type()].Validate(value); errors.As(err, &refused) {
 		return c.reasons(refused, place)
 	} else if err != nil {
-		return []Fault{{Pointer: place, Detail: err.Error()}}
+		return []problem.FieldError{{Pointer: place, Detail: err.Error()}}
 	}
 	return nil
 }
 
 // reasons lists the innermost reasons of a refusal.
-func (c *Checker) reasons(e *jsonschema.ValidationError, place string) []Fault {
+func (c *Checker) reasons(e *jsonschema.ValidationError, place string) []problem.FieldError {
 	if len(e.Causes) == 0 {
 		at := place
 		for _, step := range e.InstanceLocation {
 			at += "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(step)
 		}
-		return []Fault{{Pointer: at, Detail: e.ErrorKind.LocalizedString(c.printer)}}
+		return []problem.FieldError{{Pointer: at, Detail: e.ErrorKind.LocalizedString(c.printer)}}
 	}
-	var all []Fault
+	var all []problem.FieldError
 	for _, cause := range e.Causes {
 		all = append(all, c.reasons(cause, place)...)
 	}

@@ -163,9 +163,7 @@ func (x *External) checkEvents(all []event.Event, batch bool) error {
 		if batch {
 			place = Place(i)
 		}
-		for _, f := range x.checker.Check(e, place) {
-			found = append(found, problem.FieldError{Pointer: f.Pointer, Detail: f.Detail})
-		}
+		found = append(found, x.checker.Check(e, place)...)
 	}
 	if len(found) == 0 {
 		return nil

@@ -23,9 +23,9 @@ func FuzzCheck(f *testing.F) {
 			return
 		}
 		for i, e := range all {
-			for _, fault := range checker.Check(e, Place(i)) {
-				if !strings.HasPrefix(fault.Pointer, Place(i)) || fault.Detail == "" {
-					t.Errorf("fault %+v of %s", fault, body)
+			for _, found := range checker.Check(e, Place(i)) {
+				if !strings.HasPrefix(found.Pointer, Place(i)) || found.Detail == "" {
+					t.Errorf("found %+v of %s", found, body)
 				}
 			}
 		}

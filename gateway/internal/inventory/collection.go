@@ -11,8 +11,7 @@ import (
 	"github.com/vitistack/stack/gateway/internal/httpbody"
 )
 
-// Collection is all items of a topic at one moment. It is never changed: apply
-// makes the next one.
+// Collection holds all items of a topic at one moment. It is immutable: apply returns the next one.
 type Collection struct {
 	Topic Topic
 	// Version is the version of the snapshot in which the collection last changed.
@@ -27,29 +26,27 @@ type Collection struct {
 	view httpbody.Body
 }
 
-// Change is what has become of a topic between two snapshots.
+// Change is the difference of a topic between two snapshots.
 type Change struct {
 	Topic   Topic
 	Upserts []*Item
 	Removes []*Item
-	// Became are those of the upserts that were not ready before and are now.
+	// Became are the upserts that have become ready.
 	Became []*Item
 }
 
-// Empty tells whether nothing has changed.
+// Empty reports whether nothing has changed.
 func (c Change) Empty() bool { return len(c.Upserts) == 0 && len(c.Removes) == 0 }
 
-// byPlace is the order of items in a collection.
+// byPlace orders the items of a collection.
 func byPlace(a, b *Item) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.ID, b.ID))
 }
 
 func byID(a, b *Item) int { return strings.Compare(a.ID, b.ID) }
 
-// apply returns the collection after the changes, which give an identifier its
-// new item, or nil where it is gone, and what has really changed. Items that are
-// as they were are not mentioned, and where that is so of all, the collection
-// stays the same.
+// apply returns the collection after changes, and the actual difference. changes maps an identifier to its new item, or to nil if it
+// is deleted. An item that clients cannot distinguish from the old one is no difference; without a difference apply returns c.
 func (c *Collection) apply(changes map[string]*Item, version uint64) (*Collection, Change) {
 	change := Change{Topic: c.Topic}
 	replaced := false
@@ -88,13 +85,13 @@ func (c *Collection) apply(changes map[string]*Item, version uint64) (*Collectio
 	return next, change
 }
 
-// same tells whether two items look the same to everybody outside.
+// same reports whether clients see no difference between two items.
 func same(a, b *Item) bool {
 	return a != nil && bytes.Equal(a.JSON, b.JSON) && bytes.Equal(a.List, b.List)
 }
 
-// merge puts items, which are sorted, into a copy of old, which is too, each in
-// the place of the one that is equal in that order, and leaves out what is gone.
+// merge returns a copy of old with the items of put, and without those that are gone. old and put are sorted by order; an item of put
+// replaces the item with its identifier.
 func merge(old, put []*Item, gone map[string]bool, order func(a, b *Item) int) []*Item {
 	merged := make([]*Item, 0, len(old)+len(put)-len(gone))
 	for _, item := range old {
@@ -145,11 +142,11 @@ func (c *Collection) InNamespace(namespace string) []*Item {
 // Tally counts the items of a collection.
 type Tally struct {
 	Total int `json:"total"`
-	// Ready are those whose condition Ready is true.
+	// Ready counts the items whose condition Ready is true.
 	Ready    int            `json:"ready"`
 	ByStatus map[string]int `json:"byStatus"`
 	ByPhase  map[string]int `json:"byPhase"`
-	// Waiting has, by reason, those that are not ready.
+	// Waiting counts the items that are not ready, by reason.
 	Waiting map[string]int `json:"waiting"`
 }
 

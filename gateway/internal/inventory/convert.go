@@ -15,8 +15,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 )
 
-// FromKubernetes keeps of an object what the gateway needs. The object may be
-// dropped afterwards. A type that the gateway does not know is an error.
+// FromKubernetes extracts what the gateway needs of an object. It keeps no reference to the object. An unknown type is an error.
 func FromKubernetes(from any) (*Object, error) {
 	switch o := from.(type) {
 	case *v1alpha2.NetworkNamespace:
@@ -48,13 +47,13 @@ func FromKubernetes(from any) (*Object, error) {
 	}
 }
 
-// vitistack is the group that the stack's own kinds are in.
+// vitistack is the API group of the stack's own kinds.
 const vitistack = "vitistack.io"
 
-// lastApplied holds a copy of the whole object, and with it whatever is secret.
+// lastApplied is the annotation with a copy of the whole object, including its secrets.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// newObject fills in what all kinds have. spec and status may be nil.
+// newObject returns an object with the fields that all kinds have. spec and status may be nil.
 func newObject(kind Kind, apiVersion string, m *metav1.ObjectMeta, facts, spec, status any) (*Object, error) {
 	o := &Object{
 		Kind: kind, APIVersion: apiVersion,
@@ -90,7 +89,7 @@ func document(v any) (json.RawMessage, error) {
 	return json.Marshal(v)
 }
 
-// updated is the latest time at which a writer says that it wrote the object.
+// updated returns the latest time in an object's managed fields, or its creation.
 func updated(m *metav1.ObjectMeta) time.Time {
 	latest := m.CreationTimestamp.Time
 	for _, f := range m.ManagedFields {
@@ -101,7 +100,7 @@ func updated(m *metav1.ObjectMeta) time.Time {
 	return latest.UTC()
 }
 
-// readinessOf reads the condition Ready.
+// readinessOf returns the condition Ready, or nothing.
 func readinessOf(conditions []metav1.Condition) Readiness {
 	c := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
 	if c == nil {
@@ -112,7 +111,7 @@ func readinessOf(conditions []metav1.Condition) Readiness {
 	}
 }
 
-// owner is the name of the owner of a kind, or empty.
+// owner returns the name of the owner of a kind, or nothing.
 func owner(m *metav1.ObjectMeta, kind Kind) string {
 	for _, o := range m.OwnerReferences {
 		if o.Kind == string(kind) && strings.HasPrefix(o.APIVersion, vitistack) {

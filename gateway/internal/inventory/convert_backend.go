@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// controlPlaneLabel marks the nodes that keep virtual machines off.
+// controlPlaneLabel marks the nodes that run no virtual machines.
 const controlPlaneLabel = "node-role.kubernetes.io/control-plane"
 
 // schedulableLabel is what KubeVirt puts on the nodes that it runs on. It is not
@@ -36,24 +36,23 @@ func fromNode(n *corev1.Node) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A kubelet renews its status every few seconds, which is no news.
+	// A kubelet renews its status every few seconds, which is no update.
 	o.Updated = firstTime(told.Since, o.Created)
 	o.Annotations, o.Readiness = nil, told
 	return o, nil
 }
 
-// KnativeGroupVersion is where Knative Services are.
+// KnativeGroupVersion is the API version of Knative Services.
 var KnativeGroupVersion = schema.GroupVersion{Group: "serving.knative.dev", Version: "v1"}
 
-// KnativeService is the little of a Knative Service that tells its health.
+// KnativeService has the fields of a Knative Service that show its health.
 type KnativeService struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 	Status            KnativeServiceStatus `json:"status,omitempty"`
 }
 
-// KnativeServiceStatus has the conditions. Knative leaves out fields that the
-// API conventions require, so that only these are read.
+// KnativeServiceStatus has the conditions. Knative leaves out other fields that the API conventions require.
 type KnativeServiceStatus struct {
 	URL        string             `json:"url,omitempty"`
 	Conditions []metav1.Condition `json:"conditions,omitempty"`

@@ -2,14 +2,14 @@ package inventory
 
 import "github.com/vitistack/stack/apis/v1alpha1"
 
-// What a cluster's network is where its spec says nothing.
+// Defaults of a cluster's network.
 const (
 	defaultPodCIDR     = "10.244.0.0/16"
 	defaultServiceCIDR = "10.96.0.0/12"
 	defaultDNSName     = "cluster.local"
 )
 
-// nodeReady and nodeUnreachable are states of a cluster's node.
+// States of a cluster's node.
 const (
 	nodeReady       = "Ready"
 	nodeUnreachable = "Unreachable"
@@ -51,8 +51,7 @@ func fromBackup(b *v1alpha1.EtcdBackup) (*Object, error) {
 	return o, nil
 }
 
-// countNodes counts the wanted nodes and those that are there. While a cluster
-// shrinks, it has more than it wants.
+// countNodes counts the wanted and the existing nodes. A cluster that scales down has more nodes than it wants.
 func (f *Cluster) countNodes(c *v1alpha1.KubernetesCluster) {
 	f.Wanted = int(c.Spec.Topology.ControlPlane.Replicas)
 	ready := map[string]int32{}

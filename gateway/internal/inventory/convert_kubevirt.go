@@ -10,11 +10,10 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
-// KubeVirtGroupVersion is where virtual machines and their instances are.
+// KubeVirtGroupVersion is the API version of virtual machines and their instances.
 var KubeVirtGroupVersion = schema.GroupVersion{Group: "kubevirt.io", Version: "v1"}
 
-// VirtualMachine is the little of a VirtualMachine of KubeVirt that is shown. It is
-// never changed, so that its copy is itself.
+// VirtualMachine has the fields of a VirtualMachine of KubeVirt that the gateway shows. It is immutable, so that its copy is itself.
 type VirtualMachine struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -42,8 +41,8 @@ type VirtualMachineList struct {
 // DeepCopyObject returns the list itself.
 func (l *VirtualMachineList) DeepCopyObject() runtime.Object { return l }
 
-// VirtualMachineInstance is the little of a VirtualMachineInstance of KubeVirt that
-// is shown. It is never changed, so that its copy is itself.
+// VirtualMachineInstance has the fields of a VirtualMachineInstance of KubeVirt that the gateway shows. It is immutable, so that its
+// copy is itself.
 type VirtualMachineInstance struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -88,7 +87,7 @@ type domain struct {
 	} `json:"resources"`
 }
 
-// size is what the guest sees, or where that is left out what is requested for it.
+// size returns what the guest sees or, without that, the requests.
 func (d *domain) size() (cpus, memory int64) {
 	if c := d.CPU; c != nil {
 		cpus = int64(max(c.Cores, 1)) * int64(max(c.Sockets, 1)) * int64(max(c.Threads, 1))

@@ -9,7 +9,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
-// redacted stands where something secret was.
+// redacted replaces secret values.
 const redacted = "(redacted)"
 
 func fromMachine(m *v1alpha1.Machine) (*Object, error) {
@@ -44,7 +44,7 @@ func fromMachine(m *v1alpha1.Machine) (*Object, error) {
 	return o, nil
 }
 
-// redact hides user and network data, which may hold passwords and keys.
+// redact replaces user and network data, which may contain passwords and keys.
 func redact(c *v1alpha1.CloudInit) *v1alpha1.CloudInit {
 	if c == nil {
 		return nil
@@ -59,7 +59,7 @@ func redact(c *v1alpha1.CloudInit) *v1alpha1.CloudInit {
 	return &hidden
 }
 
-// Size is what a machine has.
+// Size is the CPUs, memory and disks of a machine.
 type Size struct {
 	CPUs, Memory int64
 	Volumes      []Volume
@@ -67,14 +67,14 @@ type Size struct {
 
 const gibibyte = 1 << 30
 
-// Sizes are the templates that a Machine may name.
+// Sizes are the templates that a Machine can name.
 var Sizes = map[string]Size{
 	"small":  {CPUs: 1, Memory: 2 * gibibyte, Volumes: []Volume{{rootDisk, 20 * gibibyte}}},
 	"medium": {CPUs: 2, Memory: 4 * gibibyte, Volumes: []Volume{{rootDisk, 40 * gibibyte}}},
 	"large":  {CPUs: 4, Memory: 8 * gibibyte, Volumes: []Volume{{rootDisk, 80 * gibibyte}}},
 }
 
-// SizeOf is a machine's template and what stands over it, field by field.
+// SizeOf returns the size of a machine's template, overridden field by field by its spec.
 func SizeOf(spec *v1alpha1.MachineSpec) Size {
 	size := Sizes[spec.Template]
 	if r := spec.Resources; r != nil {
@@ -97,7 +97,7 @@ func SizeOf(spec *v1alpha1.MachineSpec) Size {
 	return size
 }
 
-// atLeast is a number where it is given, and otherwise the other one, or 1.
+// atLeast returns the first number if it is set, or else the other one, or 1.
 func atLeast(n, otherwise int32) int32 {
 	if n > 0 {
 		return n
@@ -105,10 +105,10 @@ func atLeast(n, otherwise int32) int32 {
 	return max(otherwise, 1)
 }
 
-// rootDisk is the name of a template's disk.
+// rootDisk is the name of the disk of a template.
 const rootDisk = "root"
 
-// bytesOr reads a size, or returns the other where there is none that can be read.
+// bytesOr parses a size. It returns the default for a missing or invalid size.
 func bytesOr(size v1alpha1.Size, otherwise int64) int64 {
 	q, err := resource.ParseQuantity(string(size))
 	if err != nil {

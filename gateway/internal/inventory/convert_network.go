@@ -32,7 +32,7 @@ func fromNetwork(n *v1alpha2.NetworkNamespace) (*Object, error) {
 	return o, nil
 }
 
-// provisioner is who provides the segment, by the rule of the field's comment.
+// provisioner returns the provider of a segment, by the rule in the comment of the API field.
 func provisioner(spec *v1alpha2.NetworkNamespaceSpec) string {
 	if p := spec.NetworkProvisioning; p != nil {
 		return p.Provider

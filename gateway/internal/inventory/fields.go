@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// listed are the structs that the lists' items are encoded from.
+// listed maps each topic to the struct that its list is encoded from.
 var listed = map[Topic]reflect.Type{
 	TopicNetworks:    reflect.TypeFor[networkJSON](),
 	TopicAddresses:   reflect.TypeFor[addressJSON](),
@@ -18,7 +18,7 @@ var listed = map[Topic]reflect.Type{
 	TopicOperators:   reflect.TypeFor[OperatorModel](),
 }
 
-// Fields are the fields of a list's items.
+// Fields returns the names of the fields of a topic's list.
 func Fields(topic Topic) []string { return fieldsOf(listed[topic]) }
 
 func fieldsOf(t reflect.Type) []string {

@@ -1,6 +1,6 @@
 package inventory
 
-// index finds objects by something that several may have in common.
+// index finds objects by a key that several objects share.
 type index map[string]map[Key]*Object
 
 func (x index) put(at string, o *Object) {
@@ -30,12 +30,12 @@ func place(a, b string) string {
 	return a + "/" + b
 }
 
-// clusterOf is where a machine's cluster is, as the index has it.
+// clusterOf returns the index key of a machine's cluster.
 func clusterOf(o *Object) string {
 	return place(o.Namespace, o.Facts.(*Machine).Cluster)
 }
 
-// hostOf is where a machine's host is, as the index has it.
+// hostOf returns the index key of a machine's host.
 func hostOf(o *Object) string {
 	m := o.Facts.(*Machine)
 	return place(m.Provider, m.Host)

@@ -29,7 +29,7 @@ var Topics = []Topic{
 	TopicHosts, TopicVMs, TopicClusters, TopicOperators,
 }
 
-// Status of an item, as the resource model has it.
+// Status of an item in the API.
 const (
 	StatusPending = "pending"
 	StatusRunning = "running"
@@ -43,7 +43,7 @@ const (
 	StatusInactive = "inactive"
 )
 
-// Item is one entry of a topic. It is never changed.
+// Item is one entry of a topic. It is immutable.
 type Item struct {
 	Topic     Topic
 	ID        string
@@ -55,24 +55,23 @@ type Item struct {
 	Readiness Readiness
 	Created   time.Time
 	Updated   time.Time
-	// Object is the one that the item tells of, or nil where it tells of none.
+	// Object is the Kubernetes object of the item, or nil if it has none.
 	Object *Object
-	// JSON is the item as it is in the stream, and in its list unless List is set.
+	// JSON is the item in the stream, and in its list unless List is set.
 	JSON []byte
-	// List is the item as it is in its list.
+	// List is the item in its list.
 	List []byte
 
 	facts attributed
 }
 
-// attributed is what the facts of a topic can be filtered and sorted by.
+// attributed gives the attributes that queries filter and sort by.
 type attributed interface {
 	// attribute returns the value of a name that Attributes lists for the topic.
 	attribute(name string) string
 }
 
-// Attributes are what items of a topic can be filtered and sorted by, beside the
-// attributes that all have.
+// Attributes are the names that queries on a topic can filter and sort by, beside CommonAttributes.
 var Attributes = map[Topic][]string{
 	TopicNetworks:    {"provider", "allocation", "datacenter", "vlan"},
 	TopicAddresses:   {"network", "machine", "cluster"},
@@ -85,10 +84,10 @@ var Attributes = map[Topic][]string{
 	TopicOperators:   {"version"},
 }
 
-// CommonAttributes are what items of every topic can be filtered and sorted by.
+// CommonAttributes are the names that queries on every topic can filter and sort by.
 var CommonAttributes = []string{"id", "name", "namespace", "status", "phase", "reason", "createdAt", "lastUpdated"}
 
-// Attribute is the value of an attribute, or empty. CompareAttribute orders them.
+// Attribute returns the value of an attribute, or nothing. CompareAttribute orders values.
 func (i *Item) Attribute(name string) string {
 	switch name {
 	case "id":
@@ -114,7 +113,7 @@ func (i *Item) Attribute(name string) string {
 	return i.facts.attribute(name)
 }
 
-// Mentions tells whether the item's name, namespace, identifier, or one of its
+// Mentions reports whether the item's name, namespace, identifier, or one of its
 // attributes contains text, which has to be in lower case.
 func (i *Item) Mentions(text string) bool {
 	if contains(i.Name, text) || contains(i.Namespace, text) || contains(i.ID, text) || contains(i.Phase, text) || contains(i.Readiness.Reason, text) {
@@ -132,7 +131,7 @@ func contains(s, lower string) bool {
 	return len(s) >= len(lower) && strings.Contains(strings.ToLower(s), lower)
 }
 
-// Listed is the item as it is in its list.
+// Listed returns the item as JSON in its list.
 func (i *Item) Listed() []byte {
 	if i.List != nil {
 		return i.List
@@ -148,10 +147,10 @@ type head struct {
 	Status    string `json:"status"`
 	Phase     string `json:"phase"`
 	Ready     bool   `json:"ready"`
-	// Reason and Message say what is waited for, or what to change.
+	// Reason and Message are those of the condition Ready.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	// Since is when ready became what it is.
+	// Since is the last transition of the condition Ready.
 	Since    time.Time `json:"since,omitzero"`
 	Deleting bool      `json:"deleting,omitempty"`
 }
@@ -162,7 +161,7 @@ type tail struct {
 	LastUpdated time.Time `json:"lastUpdated,omitzero"`
 }
 
-// itemOf begins an item that tells of an object.
+// itemOf returns an item of an object, without its JSON.
 func itemOf(topic Topic, o *Object, status, phase string, facts attributed) *Item {
 	return &Item{
 		Topic: topic, ID: o.UID, Namespace: o.Namespace, Name: o.Name,
@@ -180,8 +179,7 @@ func (i *Item) head() head {
 
 func (i *Item) tail() tail { return tail{CreatedAt: i.Created, LastUpdated: i.Updated} }
 
-// encode is json.Marshal for the structs of this package, which hold nothing that
-// cannot be encoded.
+// encode encodes a struct of this package, which cannot fail.
 func encode(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -35,7 +35,7 @@ func (f *hostFacts) attribute(name string) string {
 	return ""
 }
 
-// load is what the virtual machines of a host ask for.
+// load is the sum of the requests of a host's virtual machines.
 type load struct {
 	vms          int
 	cpus, memory int64
@@ -47,8 +47,7 @@ func (l *load) add(cpus, memory int64) {
 	l.memory += memory
 }
 
-// nodeItem is a node of this cluster, which KubeVirt runs virtual machines on for
-// a provider, or for others where that is empty.
+// nodeItem returns the item of a node that KubeVirt uses. provider is the MachineProvider that creates machines on it, or empty.
 func nodeItem(o *Object, provider string, used Usage, l load) *Item {
 	f := o.Facts.(*Node)
 	phase := "Ready"
@@ -67,7 +66,7 @@ func nodeItem(o *Object, provider string, used Usage, l load) *Item {
 
 func hostID(o *Object, h ProviderHost) string { return o.UID + "." + h.Name }
 
-// providerHostItem is a host that a MachineProvider tells of.
+// providerHostItem returns the item of a host in the status of a MachineProvider.
 func providerHostItem(o *Object, h ProviderHost, l load) *Item {
 	f := o.Facts.(*Provider)
 	phase := "Ready"
@@ -109,7 +108,7 @@ func (f *vmFacts) attribute(name string) string {
 	return ""
 }
 
-// vmItem is a virtual machine of KubeVirt with the instance that runs, or nil.
+// vmItem returns the item of a virtual machine of KubeVirt. running is its instance, or nil.
 func vmItem(o *Object, running *Instance) *Item {
 	f := o.Facts.(*VM)
 	if running == nil {

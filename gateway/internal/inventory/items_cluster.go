@@ -94,7 +94,7 @@ func (f *clusterFacts) attribute(name string) string {
 	return ""
 }
 
-// UsesOf tells which operators a cluster's item is made by.
+// UsesOf returns the operators that a cluster depends on.
 func UsesOf(i *Item) Uses {
 	if f, ok := i.facts.(*clusterFacts); ok {
 		return f.uses

@@ -130,8 +130,7 @@ func (f *Allocation) attribute(name string) string {
 	return ""
 }
 
-// reservation is one address that a DHCP server holds for an interface. It is
-// listed among the allocations.
+// reservation is one address that a DHCP server reserves for an interface. It is listed with the allocations.
 type reservation struct {
 	network, holder, address, family string
 }
@@ -152,8 +151,7 @@ func (r *reservation) attribute(name string) string {
 	return ""
 }
 
-// reservationItems are the allocations of the interfaces that a DHCP server
-// serves.
+// reservationItems returns the items of the reservations of a NetworkConfiguration.
 func reservationItems(o *Object) []*Item {
 	f := o.Facts.(*Address)
 	var items []*Item

@@ -6,17 +6,16 @@ import (
 	"github.com/vitistack/stack/gateway/internal/httpbody"
 )
 
-// PageSize is how many items a list has that is asked for without a limit. The
-// list of clusters has all of them.
+// PageSize is the number of items of a list without a limit. The list of clusters has no limit.
 const PageSize = 1000
 
-// ETag is the strong entity tag of the collection's list, without the suffix of a
-// coding. epoch tells snapshots of different processes apart.
+// ETag returns the strong entity tag of the collection's list, without the suffix of a coding. epoch distinguishes the snapshots of
+// different processes.
 func (c *Collection) ETag(epoch string) string {
 	return epoch + "-" + strconv.FormatUint(c.Version, 10) + "-" + string(c.Topic)
 }
 
-// Shown is how many items the list has that is asked for without a limit.
+// Shown returns the number of items of the list without a limit.
 func (c *Collection) Shown() int {
 	if c.Topic == TopicClusters {
 		return len(c.Items)
@@ -24,8 +23,7 @@ func (c *Collection) Shown() int {
 	return min(len(c.Items), PageSize)
 }
 
-// List is the body of the list that is asked for without conditions. It is made
-// at the first call.
+// List returns the body of the list without a query. It is encoded at the first call.
 func (c *Collection) List() httpbody.Body {
 	c.body.Do(func() {
 		c.view = httpbody.New(c.encodeList(c.Items[:c.Shown()]))
@@ -34,15 +32,14 @@ func (c *Collection) List() httpbody.Body {
 	return c.view
 }
 
-// Read tells whether anybody has asked for the list.
+// Read reports whether List has been called.
 func (c *Collection) Read() bool { return c.read.Load() }
 
 func (c *Collection) encodeList(items []*Item) []byte {
 	return EncodeList(string(c.Topic), items, (*Item).Listed)
 }
 
-// EncodeList is a JSON object with one field, which holds the items as each
-// encodes itself.
+// EncodeList returns a JSON object with one field, which holds the items.
 func EncodeList(field string, items []*Item, encoded func(*Item) []byte) []byte {
 	size := len(field) + 8
 	for _, i := range items {

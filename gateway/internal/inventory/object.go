@@ -1,6 +1,5 @@
-// Package inventory keeps what the gateway knows of the stack: it turns Kubernetes
-// objects into facts, facts into items, and items into immutable snapshots whose
-// bytes are ready to be sent.
+// Package inventory holds the current state of the stack. It converts Kubernetes objects (convert*.go) into facts (object.go), facts
+// into items of the API (items*.go), and items into immutable snapshots whose responses are encoded in advance.
 package inventory
 
 import (
@@ -33,12 +32,12 @@ var Kinds = []Kind{
 	KindNode, KindVM, KindVMI, KindFunction, KindReport,
 }
 
-// Key is where an object is. Namespace is empty for cluster-scoped kinds.
+// Key is the namespace and name of an object. Namespace is empty for cluster-scoped kinds.
 type Key struct {
 	Namespace, Name string
 }
 
-// Object is what is kept of a Kubernetes object. It is never changed.
+// Object is what the gateway keeps of a Kubernetes object. It is immutable.
 type Object struct {
 	Kind       Kind
 	APIVersion string
@@ -48,26 +47,26 @@ type Object struct {
 	Generation      int64
 	Deleting        bool
 	Created         time.Time
-	// Updated is when anybody last wrote the object, its status included.
+	// Updated is the last write of the object, including its status.
 	Updated     time.Time
 	Labels      map[string]string
 	Annotations map[string]string
 	Readiness   Readiness
 	// Reconcile is when the object is due. It is nil for kinds that no function reconciles.
 	Reconcile *Reconcile
-	// Facts is the kind's own: *Network, *Address, *Allocation, *Machine,
+	// Facts are specific to the kind: *Network, *Address, *Allocation, *Machine,
 	// *Provider, *Cluster, *Backup, *Node, *VM, *Instance, *Function or *Report.
 	Facts any
-	// Spec and Status are the object's, as JSON, without anything secret.
+	// Spec and Status are the object's as JSON, without secrets.
 	Spec, Status json.RawMessage
 }
 
-// Readiness is what the condition Ready tells.
+// Readiness is the condition Ready of an object.
 type Readiness struct {
 	Ready   bool
 	Reason  string
 	Message string
-	// Since is when Ready became what it is.
+	// Since is the last transition of the condition.
 	Since time.Time
 }
 
@@ -104,7 +103,7 @@ type Interface struct {
 	Addresses []string `json:"addresses,omitempty"`
 	Method    string   `json:"method,omitempty"`
 	Ready     bool     `json:"ready"`
-	// Reserved tells whether a DHCP server holds a reservation.
+	// Reserved reports whether a DHCP server holds a reservation.
 	Reserved bool `json:"reserved,omitempty"`
 }
 
@@ -120,8 +119,7 @@ type Allocation struct {
 	Expires   time.Time
 }
 
-// Machine is a Machine. CPUs and the sizes in bytes are those of its template
-// where its spec says nothing else.
+// Machine is a Machine. CPUs and the sizes in bytes are those of its template unless its spec overrides them.
 type Machine struct {
 	Phase    string
 	Provider string
@@ -136,9 +134,9 @@ type Machine struct {
 	CPUs     int64
 	Memory   int64
 	Volumes  []Volume
-	// StorageReady tells whether every volume is there.
+	// StorageReady reports whether every volume exists.
 	StorageReady bool
-	// VMFailed tells whether the hypervisor says that the virtual machine has failed.
+	// VMFailed reports whether the hypervisor reports that the virtual machine has failed.
 	VMFailed  bool
 	Addresses []string
 }
@@ -152,7 +150,7 @@ type Volume struct {
 // Provider is a MachineProvider.
 type Provider struct {
 	Phase string
-	// Local tells whether it makes machines on the nodes of this cluster.
+	// Local reports whether it creates machines on the nodes of this cluster.
 	Local    bool
 	Type     string
 	Version  string
@@ -175,7 +173,7 @@ type ProviderHost struct {
 	Used   Usage
 }
 
-// Usage is what the hypervisor measures of a host. Nil means that it does not.
+// Usage is the measured usage of a host. Nil means that it is not measured.
 type Usage struct {
 	MilliCPUs, Memory *int64
 }
@@ -224,7 +222,7 @@ type Backup struct {
 
 // Node is a node of this Kubernetes cluster.
 type Node struct {
-	// Host tells whether KubeVirt runs virtual machines on it.
+	// Host reports whether KubeVirt runs virtual machines on it.
 	Host          bool
 	Ready         bool
 	Unschedulable bool

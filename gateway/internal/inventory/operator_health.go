@@ -16,8 +16,7 @@ const (
 	Unreachable = "unreachable"
 )
 
-// Probe is what an operator's own endpoint answered. Endpoint is where it was
-// asked.
+// Probe is the response of an operator's own endpoint.
 type Probe struct {
 	Endpoint     string
 	Status       string
@@ -27,18 +26,18 @@ type Probe struct {
 	Seen         time.Time
 }
 
-// Operator is an operator as the stack's resources and its own endpoint show it.
+// Operator is the health of an operator, derived from the stack's resources and from its own endpoint.
 type Operator struct {
 	Name    string
 	Version string
 	Status  string
-	// Message says in words what is wrong.
+	// Message says what is wrong.
 	Message  string
 	LastSeen time.Time
 	Total    int
 	Healthy  int
 	Failed   int
-	// Orphans are what the stack made there for objects that do not exist.
+	// Orphans counts what the stack created there for objects that do not exist.
 	Orphans int
 	// Capabilities are what the operator does.
 	Capabilities []string

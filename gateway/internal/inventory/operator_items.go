@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// OperatorModel is the operator status model of the API.
+// OperatorModel is an operator in the API.
 type OperatorModel struct {
 	Operator     string            `json:"operator"`
 	Version      string            `json:"version"`
@@ -16,7 +16,7 @@ type OperatorModel struct {
 	Endpoints    OperatorEndpoints `json:"endpoints"`
 }
 
-// OperatorResources counts what an operator looks after.
+// OperatorResources counts the resources of an operator.
 type OperatorResources struct {
 	Total   int `json:"total"`
 	Healthy int `json:"healthy"`
@@ -54,7 +54,7 @@ type operatorJSON struct {
 	Endpoints    OperatorEndpoints `json:"endpoints"`
 }
 
-// operatorChanges compares the operators with the items that there are.
+// operatorChanges returns the changed items of the operators.
 func operatorChanges(last *Collection, now []*Operator) map[string]*Item {
 	changes := map[string]*Item{}
 	for _, i := range last.Items {

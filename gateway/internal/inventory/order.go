@@ -9,8 +9,7 @@ import (
 	"github.com/blang/semver/v4"
 )
 
-// CompareAttribute orders two values of an attribute: numbers, versions and addresses
-// by what they are, and all others as text.
+// CompareAttribute orders two values of an attribute: numbers, versions and addresses by value, and others as text.
 func CompareAttribute(name, a, b string) int {
 	switch name {
 	case "vlan":

@@ -13,21 +13,20 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
-// Orphans is what the stack made at a backend for objects that do not exist, as two checks of
-// a function have found it.
+// Orphans is what the stack created at a backend for objects that do not exist. Two checks of a function have confirmed each.
 type Orphans struct {
 	All []v1alpha1.Orphan
-	// Message names the first ones, and says how to remove them.
+	// Message names the first orphans, and says how to remove them.
 	Message string
 	Since   time.Time
 }
 
-// Report is the ConfigMap with what was found at backends that no object stands for.
+// Report is the ConfigMap with the orphans of backends that have no object of their own.
 type Report struct {
 	Orphans map[string]Orphans
 }
 
-// newOrphans keeps of what checks have found what two of them have.
+// newOrphans returns the orphans that two checks have confirmed.
 func newOrphans(found []v1alpha1.Orphan, message string) (o Orphans) {
 	for _, f := range found {
 		if !f.Confirmed {
@@ -78,8 +77,7 @@ func fromReport(c *corev1.ConfigMap) (*Object, error) {
 	return o, nil
 }
 
-// orphansJSON is what was found at one backend, in the summary. Name is the MachineProvider, where
-// one stands for the backend.
+// orphansJSON are the orphans of one backend in the summary. Name is the backend's MachineProvider, if it has one.
 type orphansJSON struct {
 	Backend string    `json:"backend"`
 	Name    string    `json:"name,omitempty"`
@@ -88,8 +86,8 @@ type orphansJSON struct {
 	Since   time.Time `json:"since,omitzero"`
 }
 
-// orphanGroups are the backends at which orphans were found, and how many there are of each
-// kind of backend. Of one that several MachineProviders stand for, each counts once.
+// orphanGroups returns the backends with orphans, and the number of orphans by kind of backend. An orphan that several
+// MachineProviders report counts once.
 func orphanGroups(providers, reports []*Object) (groups []orphansJSON, counts map[string]int) {
 	counts = map[string]int{}
 	counted := map[[3]string]bool{}
@@ -120,5 +118,5 @@ func orphanGroups(providers, reports []*Object) (groups []orphansJSON, counts ma
 	return groups, counts
 }
 
-// Orphans is how many orphans were found at a kind of backend.
+// Orphans returns the number of orphans at a kind of backend.
 func (s *Snapshot) Orphans(backend string) int { return s.orphanCounts[backend] }

@@ -31,9 +31,8 @@ func reconcileOf(o *Object, m *metav1.ObjectMeta) (*Reconcile, error) {
 	return &Reconcile{Need: due.Decide(string(o.Kind), m, status), Provider: status.Provider, Counted: status.MachineCount}, nil
 }
 
-// Due returns the first object, in the order of the layers, that is due at a time although
-// nobody has written it for longer than grace, in which the event of the last write is
-// delivered. It is nil where there is none.
+// Due returns the first object, in the order of the layers, that is due at a time and was last written more than grace before, so that
+// the event of its last write has been delivered. It returns nil if no object is due.
 func (s *Store) Due(now time.Time, grace time.Duration) *Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/vitistack/stack/gateway/internal/httpbody"
 )
 
-// Snapshot is everything at one moment. It is never changed.
+// Snapshot is the inventory at one moment. It is immutable.
 type Snapshot struct {
 	Epoch   string
 	Version uint64
@@ -23,20 +23,19 @@ type Snapshot struct {
 	infrastructure httpbody.Body
 }
 
-// Collection is all items of a topic.
+// Collection returns the items of a topic.
 func (s *Snapshot) Collection(topic Topic) *Collection { return s.collections[topic] }
 
-// Summary is the counts of all topics, as JSON.
+// Summary returns the counts of all topics as JSON.
 func (s *Snapshot) Summary() []byte { return s.summary }
 
-// Infrastructure is the body of GET /infrastructure.
+// Infrastructure returns the body of GET /infrastructure.
 func (s *Snapshot) Infrastructure() httpbody.Body { return s.infrastructure }
 
-// ETag is the strong entity tag of what depends on the whole snapshot.
+// ETag returns the strong entity tag of a response that depends on the whole snapshot.
 func (s *Snapshot) ETag() string { return s.Epoch + "-" + strconv.FormatUint(s.Version, 10) }
 
-// functionJSON is the health of one of the stack's functions, as its Knative
-// Service tells it. One that has not been looked at yet counts as ready.
+// functionJSON is the readiness of a function's Knative Service. A Service without conditions counts as ready.
 type functionJSON struct {
 	Name    string    `json:"name"`
 	Ready   bool      `json:"ready"`
@@ -45,7 +44,7 @@ type functionJSON struct {
 	Since   time.Time `json:"since,omitzero"`
 }
 
-// functionsOf are the functions in the order of their names.
+// functionsOf returns the functions in the order of their names.
 func functionsOf(objects []*Object) []functionJSON {
 	all := make([]functionJSON, 0, len(objects))
 	for _, o := range objects {
@@ -59,7 +58,7 @@ func functionsOf(objects []*Object) []functionJSON {
 	return all
 }
 
-// finish makes what the collections add up to.
+// finish encodes the sums over the collections.
 func (s *Snapshot) finish() {
 	tallies := make(map[Topic]Tally, len(s.collections))
 	for topic, c := range s.collections {

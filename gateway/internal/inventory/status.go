@@ -7,7 +7,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 )
 
-// Statuses are those that items of a topic may have.
+// Statuses returns the possible statuses of a topic's items.
 func Statuses(topic Topic) []string {
 	switch topic {
 	case TopicClusters:
@@ -19,8 +19,7 @@ func Statuses(topic Topic) []string {
 	}
 }
 
-// machineStatus is a machine's phase in the words of the resource model. A machine
-// keeps its phase when its virtual machine fails, which is told by a condition.
+// machineStatus returns the status of a machine. Its phase does not change when its virtual machine fails; a condition shows that.
 func machineStatus(m *Machine) string {
 	phase := v1alpha1.MachinePhase(m.Phase)
 	if m.VMFailed && phase != v1alpha1.MachineDeleting {
@@ -38,18 +37,18 @@ func machineStatus(m *Machine) string {
 	}
 }
 
-// A cluster keeps its phase when something fails, which its condition Ready tells.
+// The phase of a cluster does not change when something fails; its condition Ready shows that.
 var (
-	// broken are the reasons of a cluster that does not go on by itself, whatever it was.
+	// broken are the reasons of a cluster in any phase that needs an intervention.
 	broken = []string{"UpgradeFailed", "UpgradeRefused", "EtcdLost", "EtcdUnavailable", "KeysLost"}
-	// invalid are those of a spec that no cluster can be made of.
+	// invalid are the reasons of an invalid spec.
 	invalid = []string{
 		"InvalidTopology", "NetworkOverlap", "KubernetesVersionUnknown", "KubernetesVersionNotSupported", "TalosVersionUnknown", "MachineRefused",
 		"TemplateNotFound", "ProviderNotFound", "PatchNotFound", "InvalidPatch", "InvalidConfiguration", "ConfigRefused",
 	}
 )
 
-// clusterStatus is a cluster's phase and reason in the words of the cluster model.
+// clusterStatus returns the status of a cluster from its phase and reason.
 func clusterStatus(phase, reason string) string {
 	p := v1alpha1.ClusterPhase(phase)
 	switch up := p == v1alpha1.ClusterRunning || p == v1alpha1.ClusterUpdating; {
@@ -62,7 +61,7 @@ func clusterStatus(phase, reason string) string {
 	}
 }
 
-// clusterType is the type of the cluster model that a cluster's provider is.
+// clusterType returns the type of a cluster from its provider.
 func clusterType(provider string) string {
 	switch provider {
 	case "talos", "proxmox":
@@ -72,7 +71,7 @@ func clusterType(provider string) string {
 	}
 }
 
-// networkStatus is a segment's phase in the words of the resource model.
+// networkStatus returns the status of a network from its phase.
 func networkStatus(phase string) string {
 	switch v1alpha2.ProvisioningPhase(phase) {
 	case v1alpha2.ProvisioningReady:
@@ -132,7 +131,7 @@ func readyStatus(ready bool) string {
 	return StatusFailed
 }
 
-// vmStatus is KubeVirt's printable status in the words of the resource model.
+// vmStatus returns the status of a virtual machine from KubeVirt's printable status.
 func vmStatus(phase string) string {
 	switch phase {
 	case "Running":

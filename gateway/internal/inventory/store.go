@@ -8,20 +8,19 @@ import (
 	"time"
 )
 
-// Store holds the objects that have been seen, and makes snapshots of them. Put,
-// Remove and Replace may be called by many at once; Commit by one at a time.
+// Store holds the current objects and commits snapshots of them. Put, Remove and Replace are safe for concurrent use; calls of Commit
+// must not overlap.
 type Store struct {
 	epoch   string
 	current atomic.Pointer[Snapshot]
 
 	mu      sync.Mutex
 	objects map[Kind]map[Key]*Object
-	// before has, for each object that has changed since the last commit, what it
-	// was then, or nil where it was not there.
+	// before maps each object that has changed since the last commit to its state then, or to nil if it did not exist.
 	before map[Kind]map[Key]*Object
 	// dependents are objects that have not changed, but whose items may have.
 	dependents map[Kind]map[Key]struct{}
-	// changed is signalled when something has changed since the last commit.
+	// changed receives a value after a change since the last commit.
 	changed chan struct{}
 	probes  map[string]Probe
 
@@ -32,8 +31,7 @@ type Store struct {
 	clustersIn        index
 }
 
-// NewStore makes an empty store. epoch tells its snapshots from those of any
-// other process.
+// NewStore returns an empty store. epoch identifies its snapshots among those of other processes.
 func NewStore(epoch string) *Store {
 	s := &Store{
 		epoch:   epoch,
@@ -54,7 +52,7 @@ func NewStore(epoch string) *Store {
 	return s
 }
 
-// Current is the snapshot of the last commit.
+// Current returns the snapshot of the last commit.
 func (s *Store) Current() *Snapshot { return s.current.Load() }
 
 // Objects returns the objects of a kind, in no order.
@@ -64,11 +62,10 @@ func (s *Store) Objects(kind Kind) []*Object {
 	return slices.Collect(maps.Values(s.objects[kind]))
 }
 
-// Changed receives a value after something has changed since the last commit.
+// Changed returns a channel that receives a value after a change since the last commit.
 func (s *Store) Changed() <-chan struct{} { return s.changed }
 
-// Put records an object as it is now. One that is recorded already with the same
-// UID and resourceVersion changes nothing.
+// Put stores an object. The same UID and resourceVersion again change nothing.
 func (s *Store) Put(o *Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,7 +74,7 @@ func (s *Store) Put(o *Object) {
 	}
 }
 
-// Remove records that an object is gone.
+// Remove removes an object.
 func (s *Store) Remove(kind Kind, key Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +83,7 @@ func (s *Store) Remove(kind Kind, key Key) {
 	}
 }
 
-// Replace records that the objects are all that there are of a kind.
+// Replace replaces all objects of a kind.
 func (s *Store) Replace(kind Kind, objects []*Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +103,7 @@ func (s *Store) Replace(kind Kind, objects []*Object) {
 	}
 }
 
-// SetProbe records what an operator's own endpoint has answered.
+// SetProbe stores the response of an operator's own endpoint.
 func (s *Store) SetProbe(operator string, p Probe) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,7 +143,7 @@ func (s *Store) remove(kind Kind, key Key) bool {
 	return true
 }
 
-// remember keeps what an object was at the last commit.
+// remember keeps the state of an object at the last commit.
 func (s *Store) remember(kind Kind, key Key, old *Object) {
 	if _, ok := s.before[kind][key]; !ok {
 		s.before[kind][key] = old
@@ -181,8 +178,7 @@ func (s *Store) unindex(o *Object) {
 	}
 }
 
-// Commit makes a snapshot of all that has been recorded, and tells what has
-// changed since the last one. Where nothing has, it returns the last one again.
+// Commit returns a snapshot of the current objects, and the changes since the last one. Without changes it returns the last snapshot.
 func (s *Store) Commit(now time.Time) (*Snapshot, []Change) {
 	s.mu.Lock()
 	items := s.rebuild()

@@ -86,7 +86,7 @@ func parseLine(text string, kinds map[string]string) (sample, bool) {
 	return s, s.valid()
 }
 
-// valid tells whether the name is one of its kind, and the value one of that.
+// valid reports whether the name is one of its kind, and the value one of that.
 func (s sample) valid() bool {
 	family := s.family()
 	if s.gauge {

@@ -19,7 +19,7 @@ type Preview struct {
 	Kind      string `json:"kind"`
 	Name      string `json:"name"`
 	Namespace string `json:"namespace"`
-	// Valid tells whether the manifest has no errors. Rules that compare fields are
+	// Valid reports whether the manifest has no errors. Rules that compare fields are
 	// the API server's: kubectl apply --dry-run=server checks them too.
 	Valid  bool    `json:"valid"`
 	Errors []Fault `json:"errors"`

@@ -3,7 +3,6 @@ package watch
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -19,25 +18,24 @@ import (
 	"github.com/vitistack/stack/gateway/internal/inventory"
 )
 
-// Progress of a kind.
+// States of a kind.
 const (
-	// Pending has not been listed yet.
+	// Pending is a kind that has not been listed yet.
 	Pending = "pending"
-	// Synced is in the store and kept current.
+	// Synced is a kind whose objects are in the store and watched.
 	Synced = "synced"
 	// Absent is a kind that the API server does not serve.
 	Absent = "absent"
 	// Forbidden is a kind that the gateway may not list.
 	Forbidden = "forbidden"
-	// Failing could not be listed for another reason.
+	// Failing is a kind that cannot be listed for another reason.
 	Failing = "failing"
 )
 
-// pageSize is how many objects are listed at once.
+// pageSize is the number of objects in one page of a list.
 const pageSize = 500
 
-// Watcher watches all kinds. One that the API server does not serve, or does not
-// allow, is tried again and again without holding up the others.
+// Watcher watches all kinds. It retries a kind that the API server does not serve or does not allow, without delaying the others.
 type Watcher struct {
 	store   *inventory.Store
 	log     *slog.Logger
@@ -47,21 +45,21 @@ type Watcher struct {
 
 	mu       sync.Mutex
 	progress map[inventory.Kind]Progress
-	settled  chan struct{}
+	synced   chan struct{}
 }
 
-// Progress is how far a kind has come.
+// Progress is the progress of the watch of one kind.
 type Progress struct {
 	State string
-	// Since is when State became what it is.
+	// Since is when State last changed.
 	Since time.Time
-	// Message says what is wrong, in the states Forbidden and Failing.
+	// Message is the error in the states Forbidden and Failing.
 	Message string
-	// Optional is a kind that the others do not wait for.
+	// Optional marks a kind whose failure does not delay the start.
 	Optional bool
 }
 
-// New makes a watcher. functions is the namespace of the stack's Knative Services.
+// New returns a watcher that fills a store. functions is the namespace of the stack's Knative Services.
 func New(config *rest.Config, functions string, store *inventory.Store, log *slog.Logger) (*Watcher, error) {
 	scheme, err := newScheme()
 	if err != nil {
@@ -70,7 +68,7 @@ func New(config *rest.Config, functions string, store *inventory.Store, log *slo
 	w := &Watcher{
 		store: store, log: log, sources: sources(functions),
 		params:   runtime.NewParameterCodec(scheme),
-		progress: map[inventory.Kind]Progress{}, settled: make(chan struct{}),
+		progress: map[inventory.Kind]Progress{}, synced: make(chan struct{}),
 	}
 	if w.clients, err = clients(config, scheme, w.sources); err != nil {
 		return nil, err
@@ -110,7 +108,7 @@ func (w *Watcher) watch(ctx context.Context, s source, quiet *logr.Logger) {
 func (w *Watcher) failed(kind inventory.Kind, err error) {
 	switch {
 	case apierrors.IsNotFound(err):
-		// What the API server no longer serves is gone.
+		// The objects of a kind that the API server does not serve do not exist.
 		w.store.Replace(kind, nil)
 		w.reached(kind, Absent, "")
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
@@ -120,26 +118,25 @@ func (w *Watcher) failed(kind inventory.Kind, err error) {
 	}
 }
 
-// resumed records that a kind, which has been in the store before, is kept
-// current again.
+// resumed records that the watch of a kind works again.
 func (w *Watcher) resumed(kind inventory.Kind) {
 	if p := w.Progress()[kind]; p.State == Failing || p.State == Forbidden {
 		w.reached(kind, Synced, "")
 	}
 }
 
-// reached records a kind's progress, and logs it if it is news.
+// reached records a kind's progress, and logs a change.
 func (w *Watcher) reached(kind inventory.Kind, to, message string) {
 	w.mu.Lock()
 	before := w.progress[kind]
 	if before.State != to {
 		w.progress[kind] = Progress{State: to, Since: time.Now(), Message: message, Optional: before.Optional}
 	}
-	if w.allSettled() {
+	if w.allSynced() {
 		select {
-		case <-w.settled:
+		case <-w.synced:
 		default:
-			close(w.settled)
+			close(w.synced)
 		}
 	}
 	w.mu.Unlock()
@@ -156,9 +153,9 @@ func (w *Watcher) reached(kind inventory.Kind, to, message string) {
 	}
 }
 
-// allSettled tells whether every kind is in the store, not served, not allowed,
+// allSynced reports whether every kind is in the store, not served, not allowed,
 // or optional and failing.
-func (w *Watcher) allSettled() bool {
+func (w *Watcher) allSynced() bool {
 	for _, p := range w.progress {
 		if p.State == Pending || (p.State == Failing && !p.Optional) {
 			return false
@@ -167,11 +164,10 @@ func (w *Watcher) allSettled() bool {
 	return true
 }
 
-// Settled is closed when, for the first time, every kind is in the store, not
-// served, not allowed, or optional and failing.
-func (w *Watcher) Settled() <-chan struct{} { return w.settled }
+// Synced returns a channel that is closed once every kind is in the store, not served, not allowed, or optional and failing.
+func (w *Watcher) Synced() <-chan struct{} { return w.synced }
 
-// Progress is how far each kind has come.
+// Progress returns the progress of each kind.
 func (w *Watcher) Progress() map[inventory.Kind]Progress {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -180,18 +176,6 @@ func (w *Watcher) Progress() map[inventory.Kind]Progress {
 		copied[kind] = p
 	}
 	return copied
-}
-
-// Troubled lists the kinds that cannot be watched at present, sorted.
-func (w *Watcher) Troubled() []inventory.Kind {
-	var kinds []inventory.Kind
-	for kind, p := range w.Progress() {
-		if p.State == Pending || p.State == Failing {
-			kinds = append(kinds, kind)
-		}
-	}
-	slices.Sort(kinds)
-	return kinds
 }
 
 var _ cache.ListerWatcherWithContext = &listerWatcher{}

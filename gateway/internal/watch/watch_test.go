@@ -82,7 +82,7 @@ func TestWatch(t *testing.T) {
 		api.Put(t, "machines", machine(fmt.Sprintf("m%04d", n), "Pending"))
 	}
 	store, w := begin(t, api)
-	<-w.Settled()
+	<-w.Synced()
 	store.Commit(time.Unix(0, 0))
 	if n := len(store.Current().Collection(inventory.TopicMachines).Items); n != 1200 {
 		t.Errorf("%d machines were read, want 1200 in three pages", n)
@@ -101,7 +101,7 @@ func TestAbsentKindComesLater(t *testing.T) {
 	api := fakeapi.Start(t)
 	api.Serve(plurals[:3]...)
 	store, w := begin(t, api)
-	<-w.Settled()
+	<-w.Synced()
 	api.Put(t, "machines", machine("m1", "Running"))
 	eventually(t, "the kind to be found", func() bool { return phase(store, "m1") == "Running" })
 	if s := w.Progress()[inventory.KindMachine].State; s != watch.Synced {
@@ -119,12 +119,12 @@ func TestAPIServerFails(t *testing.T) {
 	store, w := begin(t, api)
 	eventually(t, "trouble to be known", func() bool { return w.Progress()[inventory.KindMachine].State == watch.Failing })
 	select {
-	case <-w.Settled():
+	case <-w.Synced():
 		t.Fatal("the watches have settled while the API server fails")
 	default:
 	}
 	api.Fail(0)
-	<-w.Settled()
+	<-w.Synced()
 	eventually(t, "the machine", func() bool { return phase(store, "m1") == "Pending" })
 
 	api.Fail(503)
@@ -148,7 +148,7 @@ func TestForbiddenKindsDoNotBlock(t *testing.T) {
 	api.FailResource("nodes", 403)
 	api.FailResource("virtualmachines", 503)
 	_, w := begin(t, api)
-	<-w.Settled()
+	<-w.Synced()
 	p := w.Progress()
 	if p[inventory.KindNode].State != watch.Forbidden || p[inventory.KindVM].State != watch.Failing || p[inventory.KindCluster].State != watch.Synced {
 		t.Errorf("progress: %v", p)
