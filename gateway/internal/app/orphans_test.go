@@ -111,7 +111,7 @@ func TestPageOrphans(t *testing.T) {
 	orphan := v1alpha1.Orphan{ID: "10001", UID: "1", FirstSeen: metav1.NewTime(time.Now().Add(-time.Hour)), Confirmed: true}
 	s.api.Put(t, "machineproviders", withOrphans("pve", v1alpha1.ProviderProxmox, orphan))
 	b.wait("the provider", `document.querySelector(".attention")?.textContent.includes("remove 10001: qm destroy")`)
-	if text := b.text(".attention"); !strings.Contains(text, "whoever runs the platform") || !strings.Contains(text, "Check that nobody needs") {
+	if text := b.text(".attention"); !strings.Contains(text, "platform team") || !strings.Contains(text, "Check that the objects") {
 		t.Errorf("the entry has to say who acts, and how: %s", text)
 	}
 	if href := eval[string](b, `document.querySelector(".attention a").getAttribute("href")`); !strings.HasPrefix(href, "#/providers/pve") {

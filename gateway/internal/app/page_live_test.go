@@ -39,7 +39,7 @@ func TestPageLive(t *testing.T) {
 	first := startAt(t, api, address, folder)
 	b := browse(t, "http://"+address, 1200, 800)
 	b.open("#/machines?q=fresh")
-	b.wait("the empty table", `document.querySelector("main").textContent.includes("No machine is like that")`)
+	b.wait("the empty table", `document.querySelector("main").textContent.includes("No machine matches")`)
 	b.do(`window.mark = "the same page"`)
 
 	m := aMachine("team-a", "fresh-one", "Creating")
@@ -51,7 +51,7 @@ func TestPageLive(t *testing.T) {
 	b.wait("its new state", `document.querySelector("tbody")?.textContent.includes("Running")`)
 
 	b.do(`document.getElementById("pause").click()`)
-	b.wait("the notice", `document.getElementById("notice").textContent.includes("stands still")`)
+	b.wait("the notice", `document.getElementById("notice").textContent.includes("Updates paused")`)
 	api.Put(t, "machines", aMachine("team-a", "fresh-two", "Failed"))
 	b.wait("the count of what was missed", `/[1-9]\d* change/.test(document.getElementById("notice").textContent)`)
 	if strings.Contains(b.text("tbody"), "fresh-two") {
@@ -63,7 +63,7 @@ func TestPageLive(t *testing.T) {
 	if err := first(); err != nil {
 		t.Fatal(err)
 	}
-	b.wait("the age of what is shown", `/What you see is .* old/.test(document.getElementById("notice").textContent)`)
+	b.wait("the age of what is shown", `/Data is .* old/.test(document.getElementById("notice").textContent)`)
 	if !strings.Contains(b.text("tbody"), "fresh-two") {
 		t.Error("the page has forgotten what it knew")
 	}

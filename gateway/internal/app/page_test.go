@@ -21,7 +21,7 @@ var pages = []struct{ name, hash, shows string }{
 	{"address", "#/addresses/team-a/printer", "reserved"},
 	{"hosts", "#/hosts", "Proxmox VE"},
 	{"provider", "#/providers/kubevirt", "v1.6.0"},
-	{"events", "#/events", "Hold still"},
+	{"events", "#/events", "Pause"},
 	{"missing", "#/clusters/team-a/nothing", "There is no cluster"},
 	{"unknown", "#/nowhere", "There is no such page"},
 }

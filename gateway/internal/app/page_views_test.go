@@ -26,7 +26,7 @@ func TestPageEvents(t *testing.T) {
 	s.api.Put(t, "machines", running)
 	b.wait("the event", `document.querySelector(".event-list")?.textContent.includes("Machine runs")`)
 
-	hold := `[...document.querySelectorAll("main button")].find((x) => /Hold still|Go on/.test(x.textContent)).click()`
+	hold := `[...document.querySelectorAll("main button")].find((x) => /^(Pause|Resume)/.test(x.textContent)).click()`
 	b.do(hold)
 	e := event.New()
 	e.SetID("held")
@@ -37,7 +37,7 @@ func TestPageEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.app.replicas.ShowEvent(e, "team-b")
-	b.wait("the count of what is held", `document.querySelector("main").textContent.includes("Go on (1 new)")`)
+	b.wait("the count of what is held", `document.querySelector("main").textContent.includes("Resume (1 new)")`)
 	if strings.Contains(b.text(".event-list"), "two") {
 		t.Error("a list that is held still has changed")
 	}
@@ -68,7 +68,7 @@ func TestPageEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.see("#/pipeline")
-	b.wait("no dead letters", `document.querySelector("main").textContent.includes("None: every event")`)
+	b.wait("no dead letters", `document.querySelector("main").textContent.includes("No dead letters")`)
 	if r := s.do("POST", "/dead-letters", string(encoded), "Content-Type", structured); r.StatusCode >= 300 {
 		t.Fatalf("the dead letter: %s %s", r.Status, r.body)
 	}
@@ -143,7 +143,7 @@ func TestPageTables(t *testing.T) {
 	b.do(`[...document.querySelectorAll("thead button")].find((x) => x.textContent.startsWith("Name")).click()`)
 	b.wait("the order in the URL", `location.hash.includes("sort=name")`)
 	b.do(`{ const s = [...document.querySelectorAll("label.field")].find((x) => x.textContent.startsWith("State")).querySelector("select"); s.value = "Pending"; s.dispatchEvent(new Event("change")); }`)
-	b.wait("nothing", `document.querySelector("main .empty")?.textContent.includes("No machine is like that")`)
+	b.wait("nothing", `document.querySelector("main .empty")?.textContent.includes("No machine matches")`)
 	b.do(`[...document.querySelectorAll(".filters button")].find((x) => x.textContent === "Clear").click()`)
 	b.wait("everything", `location.hash === "#/machines?sort=name" && document.querySelectorAll("tbody tr[data-row]").length > 5`)
 	csv := eval[string](b, `new Promise((done) => {

@@ -1,4 +1,4 @@
-// What the stream does not tell is asked for when somebody looks at it, and again
+// What the stream does not contain is requested when it is shown, and again
 // when the stream says that it has changed.
 import { h } from "./dom.js";
 import { connection } from "./connection.js";
@@ -43,7 +43,7 @@ async function fetchInto(entry, path, stamp) {
       entry.error = "";
       entry.stamp = stamp;
     } else if (answer.status === 429 || answer.status === 503) {
-      // Somebody who looks at much in little time only has to wait.
+      // A user who opens many views in a short time only waits.
       entry.error = answer.status === 429 ? "" : body.detail;
       entry.timer = setTimeout(
         () => {

@@ -78,8 +78,8 @@ export function missing(view, noun, namespace, name) {
       h(
         "p",
         {},
-        "It may have been deleted, or is not there yet: this page shows it as soon as it is. ",
-        link(href(view), `All of them`),
+        "It may have been deleted or not created yet. This page updates automatically. ",
+        link(href(view), `Back to all ${view}`),
         ".",
       ),
     ),
@@ -143,7 +143,7 @@ export function conditions(list = []) {
     return h(
       "p",
       { class: "empty" },
-      "None yet: nobody has looked at it so far. If that lasts, look whether the function of this layer runs.",
+      "No conditions yet. If this lasts more than a minute, check that the function for this layer is running.",
     );
   const sorted = [...list].sort(
     (a, b) =>
@@ -279,13 +279,13 @@ export const curl = (path) => `curl -fsS ${location.origin}${path}`;
 function clusterCommands(c) {
   const at = `-n ${c.namespace}`;
   return [
-    ["Its state, and its history", `kubectl describe kubernetescluster ${c.name} ${at}`],
-    ["Its machines", `kubectl get machines ${at} -l cluster.vitistack.io/cluster-name=${c.name} -o wide`],
-    ["Its kubeconfig", `kubectl get secret ${c.name}-kubeconfig ${at} -o jsonpath='{.data.kubeconfig}' | base64 -d > ${c.name}.kubeconfig`],
-    ["Its nodes, once you have that", `kubectl --kubeconfig ${c.name}.kubeconfig get nodes -o wide`],
-    ["Look at it again now", `kubectl annotate kubernetescluster ${c.name} ${at} vitistack.io/reconcile="$(date +%s)" --overwrite`],
-    ["The cluster over REST", curl(`/api/v1/clusters/${encodeURIComponent(`${c.namespace}/${c.name}`)}`)],
-    ["Its timeline over REST", curl(`/api/v1/clusters/${c.id}/timeline`)],
-    ["Changes of its namespace, live", `curl -N '${location.origin}/api/v1/stream?topics=clusters,machines&namespace=${c.namespace}'`],
+    ["Describe cluster", `kubectl describe kubernetescluster ${c.name} ${at}`],
+    ["List machines", `kubectl get machines ${at} -l cluster.vitistack.io/cluster-name=${c.name} -o wide`],
+    ["Get kubeconfig", `kubectl get secret ${c.name}-kubeconfig ${at} -o jsonpath='{.data.kubeconfig}' | base64 -d > ${c.name}.kubeconfig`],
+    ["List nodes (needs the kubeconfig)", `kubectl --kubeconfig ${c.name}.kubeconfig get nodes -o wide`],
+    ["Reconcile now", `kubectl annotate kubernetescluster ${c.name} ${at} vitistack.io/reconcile="$(date +%s)" --overwrite`],
+    ["Cluster over REST", curl(`/api/v1/clusters/${encodeURIComponent(`${c.namespace}/${c.name}`)}`)],
+    ["Timeline over REST", curl(`/api/v1/clusters/${c.id}/timeline`)],
+    ["Watch the namespace", `curl -N '${location.origin}/api/v1/stream?topics=clusters,machines&namespace=${c.namespace}'`],
   ];
 }

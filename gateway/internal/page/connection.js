@@ -135,7 +135,7 @@ export function summary() {
   }
 }
 
-// watchConnection notices silence, and rests while nobody looks.
+// watchConnection detects a silent connection, and does nothing while the page is hidden.
 export function watchConnection() {
   setInterval(() => {
     if (connection.state === "live" && dataAge() > heartbeat * silence) lost("The gateway has fallen silent.");

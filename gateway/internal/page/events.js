@@ -119,7 +119,7 @@ export const eventsView = {
               tell("answer");
             },
           },
-          view.paused ? `Go on (${count(behind)} new)` : "Hold still",
+          view.paused ? `Resume (${count(behind)} new)` : "Pause",
         ),
       ),
       view.failed &&

@@ -210,7 +210,7 @@ export const hostsView = {
               : c.type === "kubevirt" && "What the nodes use is not measured: install metrics-server in their cluster.",
           ),
           shown.length === 0
-            ? h("p", { class: "soft" }, "No node or machine here has that in its name.")
+            ? h("p", { class: "soft" }, "No matching nodes or machines.")
             : h("ul", { class: "cards" }, shown.map(card)),
         );
       }),

@@ -40,7 +40,7 @@ const unknown = {
   title: () => "Not found",
   draw: () => [
     h("h1", { tabindex: "-1" }, "There is no such page"),
-    h("p", {}, "Choose one above, or go to the ", h("a", { href: href("overview") }, "overview"), "."),
+    h("p", {}, "Choose a page above, or go to the ", h("a", { href: href("overview") }, "overview"), "."),
   ],
 };
 
@@ -138,22 +138,22 @@ function drawFrame(route) {
   ]);
 }
 
-// notice tells that what is shown may be old, how old it is, and what happens next.
+// notice says that the shown data may be old, how old it is, and what happens next.
 function notice(s) {
   if (paused)
-    return h("p", { class: "note wait" }, icon("wait"), ` This page stands still. ${plural(known.pausedChanges, "change")} since then.`);
+    return h("p", { class: "note wait" }, icon("wait"), ` Updates paused. ${plural(known.pausedChanges, "change")} pending.`);
   if (connection.state !== "reconnecting" || !known.synced) return null;
   const next = Math.max(0, (connection.retryAt - Date.now()) / 1000);
   return h(
     "p",
     { class: `note ${s.state}` },
     icon(s.state),
-    ` ${s.detail} What you see is ${whole(dataAge())} old. ${next > 1 ? `Tries again in ${Math.ceil(next)} s. ` : "Tries again now. "}`,
+    ` ${s.detail} Data is ${whole(dataAge())} old. ${next > 1 ? `Retrying in ${Math.ceil(next)} s. ` : "Retrying now. "}`,
     h("button", { type: "button", class: "small", onclick: connect }, "Try now"),
   );
 }
 
-// openNotice tells that the gateway asks nobody for a key.
+// openNotice says that the gateway requires no key.
 function openNotice() {
   if (connection.session?.required !== false) return null;
   return h(
@@ -216,7 +216,7 @@ function loginPage() {
       h(
         "p",
         {},
-        "This gateway asks for an API key with the scope read. Whoever runs the platform makes one and adds it to auth.keysFile of the gateway.",
+        "This gateway asks for an API key with the scope read. Ask your platform administrator for a key.",
       ),
       h("label", { for: "key" }, "API key"),
       h("input", {

@@ -96,9 +96,9 @@ function chain(m, network) {
 }
 
 const usual = (topic, item) => [
-  ["Its state, and its history", `kubectl describe ${resourceOf[topic]} ${item.name}${item.namespace ? ` -n ${item.namespace}` : ""}`],
-  ["Its manifest and status", `kubectl get ${resourceOf[topic]} ${item.name}${item.namespace ? ` -n ${item.namespace}` : ""} -o yaml`],
-  ["The same over REST", curl(`/api/v1/${topic}/${item.id}`)],
+  ["Describe", `kubectl describe ${resourceOf[topic]} ${item.name}${item.namespace ? ` -n ${item.namespace}` : ""}`],
+  ["Manifest and status", `kubectl get ${resourceOf[topic]} ${item.name}${item.namespace ? ` -n ${item.namespace}` : ""} -o yaml`],
+  ["Over REST", curl(`/api/v1/${topic}/${item.id}`)],
 ];
 
 export const networkView = {
@@ -169,7 +169,7 @@ function maps(n, spec) {
 function users(n) {
   const clusters = all("clusters").filter((c) => networkOf(c) === n);
   const machines = all("addresses").filter((a) => networkOf(a) === n);
-  if (clusters.length + machines.length === 0) return h("p", { class: "empty" }, "Nobody yet.");
+  if (clusters.length + machines.length === 0) return h("p", { class: "empty" }, "None yet.");
   return h(
     "ul",
     { class: "plain" },
@@ -194,7 +194,7 @@ export const addressView = {
         ["Address", a.address || "none yet"],
         ["Asked for", a.requestedAddress],
         ["Network", link(href("networks", [namespace, a.network]), a.network)],
-        ["Held by", a.holder || "nobody: it is reserved"],
+        ["Held by", a.holder || "none: it is reserved"],
         ["Machine", machine && link(to("machines", machine), machine.name)],
         ["Interface", a.interface],
         ["Lapses", a.expiresAt && moment(a.expiresAt)],
@@ -206,7 +206,7 @@ export const addressView = {
           a.method === "dhcp"
             ? [
                 ["What the DHCP server was asked for", `kubectl describe networkconfiguration ${a.holder} -n ${a.namespace}`],
-                ["The same over REST", curl(`/api/v1/allocations/${encodeURIComponent(a.id)}`)],
+                ["Over REST", curl(`/api/v1/allocations/${encodeURIComponent(a.id)}`)],
               ]
             : usual("allocations", a),
         ),

@@ -37,8 +37,8 @@ function headline(found) {
   const detail =
     found.length === 0
       ? moving
-        ? `${plural(moving, "object")} on the way, as they should be.`
-        : "Everything that was asked for is there."
+        ? `${plural(moving, "object")} in progress, none delayed.`
+        : "All objects are ready."
       : `${plural(stuck, "object")} stuck${held ? `, and ${count(held)} held up by them` : ""}.`;
   return h(
     "p",
@@ -60,7 +60,7 @@ function attention(found, everything) {
           { class: "empty" },
           all("networks").length + all("clusters").length + all("machines").length === 0
             ? "Nothing has been declared yet. Begin with a network: kubectl apply -f apis/examples/tour-network.yaml"
-            : "Nothing. What fails, waits for somebody, or takes too long is listed here.",
+            : "Nothing. Objects that fail, wait for an action, or take too long are listed here.",
         )
       : h("ul", { class: "attention" }, shown.map(problem)),
     shown.length < found.length &&
@@ -163,7 +163,7 @@ function tiles() {
           h("span", { class: "label" }, "Hypervisor nodes"),
           h("strong", {}, count(up)),
           h("span", { class: "soft" }, ` of ${count(hosts.reduce((n, c) => n + c.hosts, 0))} up`),
-          h("span", { class: "under" }, hosts.length ? `${may === 0 ? "none" : may} may fail` : "none known"),
+          h("span", { class: "under" }, hosts.length ? may === 0 ? "cannot lose a node" : `can lose ${plural(may, "node")}` : "none known"),
         ]),
       ),
     ),
@@ -171,7 +171,7 @@ function tiles() {
 }
 
 function tile(view, title, n, what) {
-  const under = n.failed ? `${count(n.failed)} failed` : n.ready < n.total ? `${count(n.total - n.ready)} not yet` : "";
+  const under = n.failed ? `${count(n.failed)} failed` : n.ready < n.total ? `${count(n.total - n.ready)} not ready` : "";
   return h(
     "li",
     { key: view },

@@ -138,18 +138,18 @@ function deliveries() {
     { "aria-labelledby": "deliveries-title" },
     h("h2", { id: "deliveries-title" }, "Deliveries"),
     names.length === 0
-      ? h("p", { class: "empty" }, "No function has told how many events it took yet. They do so a while after their first event.")
+      ? h("p", { class: "empty" }, "No delivery metrics yet. Functions report about 10 s after their first event.")
       : h(
           "table",
           { class: "lines" },
-          h("caption", { class: "quiet" }, "Events that each function was delivered"),
+          h("caption", { class: "quiet" }, "Events delivered to each function"),
           h(
             "thead",
             {},
             h(
               "tr",
               {},
-              ["Function", "Taken", "To be tried again", "Refused"].map((t, n) => h("th", { scope: "col", class: n ? "number" : "" }, t)),
+              ["Function", "Delivered", "Retrying", "Failed"].map((t, n) => h("th", { scope: "col", class: n ? "number" : "" }, t)),
             ),
           ),
           h(
@@ -168,7 +168,7 @@ function deliveries() {
             }),
           ),
         ),
-    h("p", { class: "soft small" }, "An event that has to wait is delivered again by the Broker; what is never taken is a dead letter."),
+    h("p", { class: "soft small" }, "The Broker redelivers an event that a function did not accept. After the last attempt it becomes a dead letter."),
   );
 }
 
@@ -182,7 +182,7 @@ function deadLetters() {
     h("h2", { id: "letters-title" }, "Dead letters ", h("small", {}, answer.total ? count(Number(answer.total)) : "")),
     answered(path, answer, ({ deadLetters: letters }) =>
       letters.length === 0
-        ? h("p", { class: "empty" }, "None: every event was taken by somebody.")
+        ? h("p", { class: "empty" }, "No dead letters.")
         : h(
             "ul",
             { class: "plain letters" },
@@ -202,7 +202,7 @@ function deadLetters() {
                     " ",
                     h("span", { class: "soft" }, `${functionOf(l.destination)} answered ${l.code || "nothing"}`),
                   ),
-                  h("p", {}, l.error || "It said nothing."),
+                  h("p", {}, l.error || "No error message."),
                   h(
                     "pre",
                     { tabindex: "0" },

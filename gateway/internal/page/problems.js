@@ -1,4 +1,4 @@
-// Problems are what needs attention: what has failed, what somebody has to act on,
+// Problems are what needs attention: what has failed, what needs an action,
 // and what takes too long. What waits for something else that has a problem is not
 // told by itself, but as held up by that.
 import { addressesOf, all, derive, machinesOf, networkOf } from "./store.js";

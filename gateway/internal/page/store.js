@@ -1,6 +1,6 @@
 // The store has everything that the stream has told, and tells its listeners when
 // something has changed. A snapshot takes the place of what was known when it is
-// complete, so that nobody sees half of it.
+// complete, so that no view shows half of it.
 export const topics = ["networks", "addresses", "allocations", "machines", "providers", "hosts", "vms", "clusters", "operators"];
 
 const mostEvents = 1000;
@@ -96,7 +96,7 @@ export function networkOf(item) {
 
 const touch = (topic) => versions.set(topic, versions.get(topic) + 1);
 
-// clear forgets everything, as for somebody who has logged out.
+// clear forgets everything, for example after a logout.
 export function clear() {
   state = empty();
   incoming = null;
@@ -188,7 +188,7 @@ export const handlers = {
   shutdown() {},
 };
 
-// forget drops marks of changes that nobody looks at any more.
+// forget drops marks of changes that are not shown any longer.
 export function forget() {
   const old = Date.now() - 4000;
   for (const [id, at] of changes) if (at < old) changes.delete(id);

@@ -215,8 +215,8 @@ export function table(view) {
         rows.length === 0
           ? [h("p", { class: "lead" }, none), h("p", {}, todo)]
           : [
-              h("p", { class: "lead" }, `No ${nounOf[topic]} is like that.`),
-              h("p", {}, "Search for less, or press Clear to see all of them again."),
+              h("p", { class: "lead" }, `No ${nounOf[topic]} matches.`),
+              h("p", {}, "Change the search, or press Clear to see all."),
             ];
       return [
         h("h1", { tabindex: "-1" }, t.title, " ", h("small", {}, count(rows.length))),

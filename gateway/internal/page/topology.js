@@ -268,6 +268,6 @@ export function topology(cluster, nodes, query) {
         ),
       ),
     ),
-    query.get("open") && h("button", { type: "button", onclick: () => setQuery({ open: "" }) }, "Fold equal machines again"),
+    query.get("open") && h("button", { type: "button", onclick: () => setQuery({ open: "" }) }, "Collapse"),
   ];
 }

@@ -60,8 +60,8 @@ export function waterfall(life, query) {
       "p",
       { class: "soft" },
       life.end
-        ? `In service ${span((f.ready - f.start) / 1000)} after it was asked for, at ${clock(life.start)}.`
-        : `Asked for ${span((Date.now() - Date.parse(life.start)) / 1000)} ago, and not in service yet.`,
+        ? `Ready ${span((f.ready - f.start) / 1000)} after its creation at ${clock(life.start)}.`
+        : `Created ${span((Date.now() - Date.parse(life.start)) / 1000)} ago, not ready yet.`,
     ),
     h(
       "div",
@@ -75,13 +75,13 @@ export function waterfall(life, query) {
             "aria-pressed": String(query.get("spans") === "all"),
             onclick: () => setQuery({ spans: query.get("spans") ? "" : "all" }),
           },
-          "Each machine by itself",
+          "Show each machine",
         ),
       f.late &&
         h(
           "button",
           { type: "button", class: "small", "aria-pressed": String(whole), onclick: () => setQuery({ life: whole ? "" : "all" }) },
-          "With what came later",
+          "Show full history",
         ),
     ),
     h(

@@ -1,5 +1,5 @@
 // Conditions and reasons in plain words. A message of a function says what is
-// particular; this says what it means, who has to act, and what to do.
+// particular; this file says what it means, which role has to act, and what to do.
 export const layers = [
   { number: 1, name: "Networks", topics: ["networks"], functions: ["provision-network"], does: "A segment with prefix, gateway and VLAN" },
   { number: 2, name: "Addresses", topics: ["addresses"], functions: ["allocate-ip", "kea-reserve"], does: "An address for each interface" },
@@ -51,45 +51,45 @@ export const nounOf = {
   orphans: "backend with orphans",
 };
 
-// Each rule is a pattern of reasons, who has to act, and what to do. The first one
-// that matches holds. wait is for what goes on by itself.
+// Each rule is a pattern of reasons, the role that has to act, and what to do. The first
+// matching rule applies. wait means that the stack continues without an action.
 const rules = [
-  [/^WaitingForMachines?$/, "wait", "Its machines are on their way; what holds them up is named with them."],
-  [/^(NetworkNotReady|NetworkNotAvailable)$/, "wait", "The network comes first; what holds it up is named with it."],
-  [/^Held$/, "wait", "The hypervisor has the keys of the node until the node has started with them."],
-  [/^WaitingForAddress$/, "wait", "Layer 2 gives the address out; what holds it up is named there."],
+  [/^WaitingForMachines?$/, "wait", "Waiting for its machines. See the machines below for the cause."],
+  [/^(NetworkNotReady|NetworkNotAvailable)$/, "wait", "Waiting for the network. See the network for the cause."],
+  [/^Held$/, "wait", "The hypervisor holds the keys of the node until the node has started with them."],
+  [/^WaitingForAddress$/, "wait", "Waiting for an address from layer 2. See the address for the cause."],
   [
     /^(WaitingFor\w+|Provisioning|Starting|Stopping|Generating|Creating|Releasing|Deleting|Waiting|Retrying|MachinesRunning)$/,
     "wait",
-    "Nothing to do: it goes on by itself.",
+    "No action: this continues without you.",
   ],
   [
     /^OrphansFound$/,
     "operator",
-    "Check that nobody needs what the message names, then remove it at the backend with the command that it says: the stack removes none of it. The entry goes at the next check, within ten minutes.",
+    "Check that the objects in the message are unused, then remove them at the backend with the command in the message; the stack does not remove them. The entry disappears at the next check, within ten minutes.",
   ],
-  [/^(Stopped|Paused)$/, "user", "It is off because that is asked for: change spec.powerState or spec.paused to go on."],
-  [/^(PoolExhausted|Exhausted)$/, "network", "Delete what is no longer used, or enlarge the pool of the network."],
+  [/^(Stopped|Paused)$/, "user", "Stopped on purpose. Set spec.powerState: Running (or spec.paused: false) to resume."],
+  [/^(PoolExhausted|Exhausted)$/, "network", "Delete unused machines or addresses, or enlarge the pool of the network."],
   [/^(InvalidPool|\w*Overlap\w*|NoIPv4Prefix|SubnetMissing|NetworkNotStatic)$/, "network", "Change the network as the message says."],
   [
     /^(NoNetworkNamespace|NetworkNamespace\w*|NetworkConfigurationNotFound)$/,
     "user",
-    "Create the network that is missing, or name another one.",
+    "Create the missing network, or name another one.",
   ],
   [
     /^(AddressTaken|AddressOutsidePool|ForeignReservation|DuplicateMACAddress|AddressMismatch)$/,
     "user",
-    "Ask for another address, or free the one that is taken: the message names its holder.",
+    "Request another address, or release the one in use: the message names its holder.",
   ],
   [
     /^(NoMachineProvider|MachineProvider(Not\w*Found|Ambiguous|NotFound)|Provider(Mismatch|NotExplicit))$/,
     "user",
-    "Name a machine provider that exists, or mark one as the default.",
+    "Name an existing machine provider, or mark one as the default.",
   ],
   [
     /^(ProviderUnavailable|ProviderNotAvailable|KubeVirtApiError|ProxmoxApiError|SourceUnavailable|KeaUnavailable|Unreachable|Unavailable|Offline|NotReachable)$/,
     "operator",
-    "Check that the backend runs and can be reached; it is tried again by itself.",
+    "Check that the backend runs and is reachable. The stack retries automatically.",
   ],
   [/^(Machine)?Provider(NotConfigured|NotSupported)$/, "operator", "Configure the backend in this installation, or choose another one."],
   [
@@ -101,15 +101,15 @@ const rules = [
   [
     /^(InsufficientResources|Unschedulable|ErrorUnschedulable|NoCapacity)$/,
     "operator",
-    "Make room on the hypervisors: add a node, or remove machines.",
+    "Add capacity to the hypervisors: add a node, or remove machines.",
   ],
   [
     /^(StorageClassNotFound|DiskNotFound|ImagePullFailed|ImageImportFailed|DataVolume\w*)$/,
     "operator",
-    "Provide the storage class or image that the message names, or ask for another one.",
+    "Provide the storage class or image in the message, or choose another one.",
   ],
   [/^Disk\w*$/, "user", "Change the disks of the machine as the message says."],
-  [/^(Workorder\w*|Approval\w*|Awaiting\w*)$/, "user", "Somebody has to approve it: ask whoever decides on work orders."],
+  [/^(Workorder\w*|Approval\w*|Awaiting\w*)$/, "user", "Waiting for approval of the work order in the ticketing system."],
   [
     /^(CloudInitSecretNotFound|TemplateNotFound|InvalidSpec|InvalidTopology|InvalidConfiguration|Kubernetes(Version)?\w*|Talos\w*|MachineRefused|Refused|Rejected|ConfigRefused|Invalid\w*)$/,
     "user",
@@ -118,18 +118,18 @@ const rules = [
   [
     /^(NameTaken|AllocationNameTaken|VirtualMachineNameTaken|WrongNode|ForeignNode|Conflict|Protected)$/,
     "user",
-    "Remove what stands in the way: the message names it.",
+    "Remove the conflicting object that the message names.",
   ],
   [
     /^(CrashLoop|EtcdLost|EtcdUnavailable|KeysLost|NodeReset|QuorumAtRisk|VersionSkew|Upgrade\w*|Rotation\w*|VirtualAddressFailed|NotReady|Degraded|Unhealthy|NodesNotReady|NetworkFailed)$/,
     "operator",
-    "Look at what the message names, and at its own log.",
+    "Check the object named in the message and its logs.",
   ],
 ];
 
-const people = { user: "whoever asked for it", network: "whoever runs the network", operator: "whoever runs the platform", wait: "nobody" };
+const people = { user: "requester", network: "network team", operator: "platform team", wait: "no action" };
 
-// verdict says how an item stands: state is good, wait, act or bad.
+// verdict returns the state of an item (good, wait, act, bad or idle), the role that has to act, and what to do.
 export function verdict(item) {
   const rule = rules.find(([pattern]) => pattern.test(item.reason || item.phase || ""));
   const who = rule?.[1] ?? (item.status === "failed" ? "operator" : "wait");
@@ -143,17 +143,17 @@ export function verdict(item) {
       state: "bad",
       who: people.operator,
       waits: false,
-      todo: "Look at its Knative Service and its log: the events of its layer wait until it runs.",
+      todo: "Check its Knative Service and its log: the events of its layer wait until it runs.",
     };
   }
-  const todo = "schedulable" in item ? "Bring the node back, or take it out: until then the others carry its load." : rule?.[2];
-  return { state, who: people[who], waits: who === "wait", todo: todo ?? "The message says what it waits for." };
+  const todo = "schedulable" in item ? "Repair or remove the node: until then the other nodes carry its load." : rule?.[2];
+  return { state, who: people[who], waits: who === "wait", todo: todo ?? "See the message for details." };
 }
 
 const steps = {
-  TopologyValid: "The request is understood",
-  NetworkAvailable: "The network is there",
-  CredentialsCreated: "Keys and certificates are made",
+  TopologyValid: "The request is valid",
+  NetworkAvailable: "The network is ready",
+  CredentialsCreated: "Keys and certificates are created",
   MachinesCreated: "Machines are requested",
   MachinesRunning: "Machines run",
   ConfigApplied: "Nodes have their configuration",
@@ -166,8 +166,8 @@ const steps = {
   StorageReady: "Has its disks",
   MachineConfigRemoved: "Node has its keys, and the hypervisor does not",
   VirtualMachineReady: "The virtual machine runs",
-  Redundant: "Both DHCP servers know it",
-  Provisioned: "The segment is there",
+  Redundant: "Both DHCP servers have the reservation",
+  Provisioned: "The segment is provisioned",
 };
 
 // step is a condition's type in words.
