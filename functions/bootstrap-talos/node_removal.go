@@ -81,7 +81,7 @@ func (f *function) readMembership(ctx context.Context, c *cluster, m *v1alpha1.M
 		return view, plan.EtcdMember{}, reconcile.UserError{Reason: "EtcdUnavailable", Message: fmt.Sprintf(
 			"control plane %s cannot leave: no member of etcd answers; bring one back, or set the annotation %s=true on Machine %s to give up on its member", m.Name, v1alpha1.AnnotationForce, m.Name)}
 	}
-	member, listed := view.Member(m.Name, plan.FirstAddress(m))
+	member, listed := view.Member(m.Name, plan.Address(m))
 	if d.IsMember = listed; listed {
 		d.Objection = plan.RemovalObjection(view, member)
 	}
@@ -150,7 +150,7 @@ func (f *function) expelMember(ctx context.Context, c *cluster, view plan.EtcdVi
 		if name == member.Name {
 			continue
 		}
-		err := talos.RemoveEtcdMember(ctx, addresses[name], c.connections.credentials, member.Id)
+		err := talos.RemoveEtcdMember(ctx, addresses[name], c.connections.credentials, member.ID)
 		if err == nil {
 			return nil
 		}

@@ -38,7 +38,7 @@ func (c *cluster) readQuorum(ctx context.Context) plan.QuorumState {
 		}
 		group.Go(func() error {
 			empty, leader, err := false, false, talos.ErrEtcdNotRunning
-			if m.Status.Phase == v1alpha1.MachineRunning && plan.FirstAddress(m) != "" {
+			if m.Status.Phase == v1alpha1.MachineRunning && plan.Address(m) != "" {
 				empty, leader, err = talos.ReadEtcdLeader(ctx, plan.Address(m), c.connections.credentials)
 			}
 			mu.Lock()

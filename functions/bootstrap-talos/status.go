@@ -191,7 +191,7 @@ func setNodes(c *cluster) {
 	for _, m := range c.plan.Members {
 		n := v1alpha1.NodeStatus{Name: m.Name, Role: m.Role, State: "Waiting"}
 		if machine := c.observed.machines[m.Name]; machine != nil {
-			n.State, n.Address = stateOf(c, machine), plan.FirstAddress(machine)
+			n.State, n.Address = stateOf(c, machine), plan.Address(machine)
 		}
 		i := slices.IndexFunc(c.observed.nodes, func(w plan.Node) bool { return w.Name == m.Name })
 		if i >= 0 {

@@ -6,17 +6,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Addon is something that Talos puts into a new cluster, and does not touch again.
+// Addon is a workload that Talos installs once into a new cluster and never upgrades.
 type Addon struct {
-	// resource and Name are its path in the namespace kube-system.
+	// Resource and Name are its path in the namespace kube-system.
 	Resource, Name string
-	// Image is what a node's Talos would run now, and usual the name of the image
-	// unless the configuration says another one.
+	// Image is the image that Talos would install now, and DefaultImage the name of the image
+	// unless the configuration names another one.
 	Image, DefaultImage string
 }
 
-// Outdated are the containers, by what a patch needs of them, that run another
-// version of the image.
+// Outdated returns the containers that run another version of the image, as a strategic merge
+// patch needs them.
 func (a Addon) Outdated(containers []corev1.Container) []map[string]string {
 	var found []map[string]string
 	for _, c := range containers {
@@ -28,7 +28,7 @@ func (a Addon) Outdated(containers []corev1.Container) []map[string]string {
 	return found
 }
 
-// WithTag is an image reference with another tag, and without a digest.
+// WithTag returns an image reference with another tag and without a digest.
 func WithTag(image, tag string) string {
 	image, _, _ = strings.Cut(image, "@")
 	slash := strings.LastIndex(image, "/")

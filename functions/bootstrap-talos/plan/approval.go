@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -8,13 +9,13 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
-// NextApproval decides what has become of an approval:
+// NextApproval decides the approval of a spec, from the approval before:
 //
-//	nothing was asked yet                           ask
-//	the spec fits into what was approved            approved
-//	it has grown, and only the creation matters     approved
-//	it has grown beyond what was approved or asked  ask again
-//	it is what was asked for                        as it was
+//	none was requested                                request
+//	the spec fits into what was approved              approved
+//	it has grown, and only creation needs approval    approved
+//	it has grown beyond what was approved, requested  request again
+//	it is what was requested                          unchanged
 func NextApproval(a *v1alpha1.ApprovalStatus, policy v1alpha1.ApprovalPolicy, generation int64, workorder string, wanted []v1alpha1.ApprovedPool) *v1alpha1.ApprovalStatus {
 	ask := &v1alpha1.ApprovalStatus{State: v1alpha1.ApprovalRequested, Generation: generation, Workorder: workorder, Requested: wanted}
 	if a == nil {
@@ -34,23 +35,17 @@ func NextApproval(a *v1alpha1.ApprovalStatus, policy v1alpha1.ApprovalPolicy, ge
 	}
 }
 
-// WantedPools are the machines that a topology asks for, by pool.
+// WantedPools returns the machines that a topology asks for, by pool.
 func WantedPools(t v1alpha1.ClusterTopology) []v1alpha1.ApprovedPool {
-	named := func(template, otherwise string) string {
-		if template == "" {
-			return otherwise
-		}
-		return template
-	}
-	pools := []v1alpha1.ApprovedPool{{Name: ControlPlanePool, Replicas: t.ControlPlane.Replicas, Template: named(t.ControlPlane.Template, controlPlaneTemplate)}}
+	pools := []v1alpha1.ApprovedPool{{Name: ControlPlanePool, Replicas: t.ControlPlane.Replicas, Template: cmp.Or(t.ControlPlane.Template, controlPlaneTemplate)}}
 	for _, p := range t.Workers {
-		pools = append(pools, v1alpha1.ApprovedPool{Name: p.Name, Replicas: p.Replicas, Template: named(p.Template, workerTemplate)})
+		pools = append(pools, v1alpha1.ApprovedPool{Name: p.Name, Replicas: p.Replicas, Template: cmp.Or(p.Template, workerTemplate)})
 	}
 	return pools
 }
 
-// PresentPools are the machines that a cluster has. Of which size they are is not
-// asked, so that any fits.
+// PresentPools returns the machines that a cluster has, by pool. Their template is empty, so
+// that every template fits.
 func PresentPools(s v1alpha1.KubernetesClusterStatus) []v1alpha1.ApprovedPool {
 	var planes int32
 	for _, n := range s.Nodes {
@@ -65,8 +60,8 @@ func PresentPools(s v1alpha1.KubernetesClusterStatus) []v1alpha1.ApprovedPool {
 	return pools
 }
 
-// hasGrown tells whether a topology has more than what was approved: more machines,
-// another pool, or another template.
+// hasGrown reports whether a topology has more machines than were approved, another pool or
+// another template.
 func hasGrown(approved, wanted []v1alpha1.ApprovedPool) bool {
 	return slices.ContainsFunc(wanted, func(w v1alpha1.ApprovedPool) bool {
 		i := slices.IndexFunc(approved, func(a v1alpha1.ApprovedPool) bool { return a.Name == w.Name })
@@ -74,7 +69,7 @@ func hasGrown(approved, wanted []v1alpha1.ApprovedPool) bool {
 	})
 }
 
-// LimitToApproved is a cluster with no more machines than were approved.
+// LimitToApproved returns a copy of the cluster with no more machines than were approved.
 func LimitToApproved(kc *v1alpha1.KubernetesCluster, approved []v1alpha1.ApprovedPool) *v1alpha1.KubernetesCluster {
 	kc = kc.DeepCopy()
 	kc.Spec.Topology = EffectiveTopology(kc.Spec.Topology)
@@ -101,6 +96,7 @@ func LimitToApproved(kc *v1alpha1.KubernetesCluster, approved []v1alpha1.Approve
 	return kc
 }
 
+// DescribePools returns the number of machines that an approval requests, for a message.
 func DescribePools(a *v1alpha1.ApprovalStatus) string {
 	planes, workers := CountMachines(a.Requested)
 	text := Quantity(int(planes), "control plane") + " and " + Quantity(int(workers), "worker")
@@ -110,6 +106,7 @@ func DescribePools(a *v1alpha1.ApprovalStatus) string {
 	return text
 }
 
+// CountMachines returns the number of control planes and workers in pools.
 func CountMachines(pools []v1alpha1.ApprovedPool) (controlPlanes, workers int32) {
 	for _, p := range pools {
 		if p.Name == ControlPlanePool {
@@ -121,18 +118,19 @@ func CountMachines(pools []v1alpha1.ApprovedPool) (controlPlanes, workers int32)
 	return controlPlanes, workers
 }
 
-// Decision is what a ticketing system says.
+// Decision is the data of an event by which a ticketing system decides about an approval.
 type Decision struct {
 	UID        string `json:"uid"`
 	Generation int64  `json:"generation"`
 	By         string `json:"by"`
 	Comment    string `json:"comment"`
 	Reason     string `json:"reason"`
-	Approved   bool
+	// Approved is known from the type of the event, never from its data.
+	Approved bool `json:"-"`
 }
 
-// ApplyDecision puts a decision into an approval, if that waits for it: the first decision
-// stands, and one about another generation than was asked about says nothing.
+// ApplyDecision writes a decision into an approval, and reports whether it has. The first
+// decision about the requested generation counts, and every other one is ignored.
 func ApplyDecision(a *v1alpha1.ApprovalStatus, d Decision, at metav1.Time) bool {
 	if a == nil || a.State != v1alpha1.ApprovalRequested || a.Generation != d.Generation {
 		return false
@@ -146,7 +144,7 @@ func ApplyDecision(a *v1alpha1.ApprovalStatus, d Decision, at metav1.Time) bool 
 	return true
 }
 
-// RequestedGeneration is the generation that is being asked about, 0 for none.
+// RequestedGeneration returns the generation whose approval is requested, or 0.
 func RequestedGeneration(a *v1alpha1.ApprovalStatus) int64 {
 	if a == nil || a.State != v1alpha1.ApprovalRequested {
 		return 0

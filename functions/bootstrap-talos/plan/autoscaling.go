@@ -4,9 +4,9 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
-// EffectiveTopology is a topology as autoscaling leaves it: with the replicas that each
-// pool has, and nothing left to scale. Pools that are scaled are within their
-// bounds, and share scaledWorkers in their order.
+// EffectiveTopology returns a topology with the replicas that autoscaling gives each pool, and
+// without autoscaling. Autoscaled pools stay within their bounds, and share scaledWorkers in
+// their order.
 func EffectiveTopology(t v1alpha1.ClusterTopology) v1alpha1.ClusterTopology {
 	t = *t.DeepCopy()
 	left := int32(0)
@@ -34,9 +34,10 @@ func EffectiveTopology(t v1alpha1.ClusterTopology) v1alpha1.ClusterTopology {
 	return t
 }
 
+// IsAutoscaled reports whether a pool is autoscaled.
 func IsAutoscaled(p v1alpha1.WorkerPool) bool { return p.Autoscaling != nil && p.Autoscaling.Enabled }
 
-// CountScaledWorkers counts the workers of pools with autoscaling, and tells whether there are
+// CountScaledWorkers returns the number of workers of autoscaled pools, and whether there are
 // such pools.
 func CountScaledWorkers(t v1alpha1.ClusterTopology) (n int32, any bool) {
 	for i, p := range EffectiveTopology(t).Workers {

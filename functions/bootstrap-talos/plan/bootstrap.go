@@ -9,6 +9,7 @@ import (
 // BootstrapStep is what is done so that a cluster has an etcd.
 type BootstrapStep string
 
+// Steps of a bootstrap.
 const (
 	BootstrapWait          BootstrapStep = "Wait"
 	BootstrapChooseMachine BootstrapStep = "Choose"
@@ -16,27 +17,26 @@ const (
 	BootstrapDone          BootstrapStep = "Done"
 )
 
-// BootstrapState is what is known of a cluster whose etcd may not have begun.
+// BootstrapState is what is known of a cluster whose etcd may not be bootstrapped.
 type BootstrapState struct {
-	// Chosen is whether somebody has been chosen to begin, and lost whether the disk
-	// of that one is gone, so that what it may have begun has to be asked of others.
+	// Chosen is whether a machine has been chosen, and Lost whether its disk is gone, so that the
+	// other control planes have to be asked whether it was bootstrapped.
 	Chosen, Lost bool
-	// IsReady is whether the one that is chosen, or would be, has its configuration.
+	// IsReady is whether the machine that is chosen, or would be, has its configuration.
 	IsReady bool
-	// HasOtherMembers is whether another control plane has etcd, and silent are those that have
-	// their configuration and do not say.
+	// HasOtherMembers is whether another control plane has data of etcd, and Unanswered are the
+	// configured ones that do not answer.
 	HasOtherMembers bool
 	Unanswered      []string
 }
 
-// Next decides how etcd begins. It begins once, on a machine that is written down
-// before:
+// Next decides how etcd is bootstrapped. That happens once, on a machine that is recorded first:
 //
-//	nobody is chosen              choose, once there is somebody
-//	the chosen one is there       ask it, however often: it remembers
-//	it is lost, others run etcd   it had begun: done
-//	it is lost, somebody silent   wait: that one may have joined it
-//	it is lost, nobody has etcd   choose again
+//	no machine is chosen                    choose one, once one is ready
+//	the chosen machine exists               ask it, as often as needed
+//	it is lost, others run etcd             done: it was bootstrapped
+//	it is lost, another does not answer     wait: that one may have joined it
+//	it is lost, none has etcd               choose again
 func (b BootstrapState) Next() BootstrapStep {
 	switch {
 	case b.Chosen && !b.Lost:
@@ -50,40 +50,40 @@ func (b BootstrapState) Next() BootstrapStep {
 	}
 }
 
-// Times after which a bootstrap request is sent again to a node that has not booted since.
-// Each request begins the pull of etcd's image again, so that an accepted one is given
-// the time of a slow pull.
+// Times after which a bootstrap request is repeated to a node that has not booted since. Each
+// request restarts the pull of etcd's image, so an accepted one gets the time of a slow pull.
 const (
 	acceptedTimeout   = 5 * time.Minute
 	unansweredTimeout = 10 * time.Second
 )
 
-// EtcdService is the service etcd of a control plane.
+// EtcdService is the Talos service etcd of a control plane.
 type EtcdService struct {
-	// State is Talos's word for it: Waiting, Preparing, Running and so on.
+	// State is the state of the service: Waiting, Preparing, Running and so on.
 	State string
-	// Empty is whether there is no data of etcd on the node. It is only known while the
-	// service is Preparing: before that the disk may not be mounted.
+	// Empty is whether the node has no data of etcd. It is only known while the service is
+	// Preparing: before that the disk may not be mounted.
 	Empty bool
-	// BootID is the node's boot ID.
+	// BootID changes with each boot.
 	BootID string
 }
 
-// HasData reports whether the node has the data of an etcd.
+// HasData reports whether the node has data of etcd.
 func (s EtcdService) HasData() bool {
 	return s.State == EtcdRunning || (s.State == EtcdPreparing && !s.Empty)
 }
 
-// States of the service etcd. One that waits for a bootstrap, for its image or for an etcd
-// to join is Preparing.
+// States of the service etcd. It is Preparing while it waits for a bootstrap, for its image or for
+// an etcd to join.
 const (
 	EtcdRunning   = "Running"
 	EtcdPreparing = "Preparing"
 )
 
-// RequestStep is what is done about the chosen machine.
+// RequestStep is what is done about a bootstrap request.
 type RequestStep string
 
+// Steps of a bootstrap request.
 const (
 	RequestDone RequestStep = "Done"
 	RequestSend RequestStep = "Send"
@@ -95,10 +95,10 @@ const (
 //	has data of etcd                       done
 //	etcd is not Preparing yet              wait
 //	no request has been sent               send
-//	it has booted since the last request   send: the request was in memory only
-//	the last one has no answer in time     send: it may not have arrived, or not been sent
-//	the last one was accepted long ago     send: it came to nothing
-//	otherwise                              wait: another request begins the pull again
+//	has booted since the last request      send: Talos keeps a request in memory only
+//	the last one is not answered in time   send: it may be lost
+//	the last one was accepted long ago     send: it has failed
+//	otherwise                              wait: a request restarts the image pull
 func NextBootstrapRequest(s EtcdService, last *v1alpha1.BootstrapRequest, now time.Time) RequestStep {
 	switch {
 	case s.HasData():

@@ -10,44 +10,44 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// EndpointNode is a control plane, as far as it matters for who is the endpoint.
+// EndpointNode is a control plane that may be the endpoint.
 type EndpointNode struct {
 	Address string
-	// up has its configuration and runs, stays has not been told to go, and next is
-	// the first of those that a new cluster will have.
+	// Running is whether it runs with its configuration, Stays whether it is not being removed, and
+	// First whether it is the first one of a new cluster.
 	Running, Stays, First bool
 }
 
-// ChooseEndpointNode decides whose address is the endpoint of a cluster that has neither a
-// virtual address nor a custom one:
+// ChooseEndpointNode decides whose address is the endpoint of a cluster with neither a virtual
+// address nor a custom endpoint. present is the one of the status:
 //
-//	who has it now stays                 the same, also while it is down
-//	a new cluster                        its first control plane, once it has that
-//	who had it leaves, or is gone        the first one that works and stays
-//	and there is none                    the same: somebody has to come back
-func ChooseEndpointNode(now string, planes []EndpointNode) string {
+//	present one stays                      the same, also while it is down
+//	new cluster                            the first control plane, once it has an address
+//	present one leaves or does not exist   the first one that runs and stays
+//	and no other one does                  the same, because it may come back
+func ChooseEndpointNode(present string, planes []EndpointNode) string {
 	for _, p := range planes {
 		switch {
-		case now != "" && p.Address == now && p.Stays:
-			return now
-		case now == "" && p.First:
+		case present != "" && p.Address == present && p.Stays:
+			return present
+		case present == "" && p.First:
 			return p.Address
 		}
 	}
-	if i := slices.IndexFunc(planes, func(p EndpointNode) bool { return p.Running && p.Stays }); now != "" && i >= 0 {
+	if i := slices.IndexFunc(planes, func(p EndpointNode) bool { return p.Running && p.Stays }); present != "" && i >= 0 {
 		return planes[i].Address
 	}
-	return now
+	return present
 }
 
-// Prefixes of clusters that name none, which are Talos's own.
+// Prefixes of clusters that name none. They are the defaults of Talos.
 const (
 	defaultPodCIDR     = "10.244.0.0/16"
 	defaultServiceCIDR = "10.96.0.0/12"
 )
 
-// CheckOverlap refuses prefixes of pods and Services that overlap the machines' network:
-// the nodes would not reach each other.
+// CheckOverlap returns a UserError if the prefixes of pods or Services overlap the machines'
+// network: the nodes could not reach each other.
 func CheckOverlap(n *v1alpha1.ClusterNetworking, nn *v1alpha2.NetworkNamespace) error {
 	inside := map[string]string{"podCIDR": defaultPodCIDR, "serviceCIDR": defaultServiceCIDR}
 	if n != nil && n.PodCIDR != "" {
@@ -69,8 +69,8 @@ func CheckOverlap(n *v1alpha1.ClusterNetworking, nn *v1alpha2.NetworkNamespace) 
 	return nil
 }
 
-// endpointOf is how the workload API is reached: as the spec says, or else by a
-// virtual address where there is more than one control plane.
+// endpointOf returns the endpoint of the spec, and without one a virtual address if there is
+// more than one control plane.
 func endpointOf(kc *v1alpha1.KubernetesCluster) v1alpha1.ControlPlaneEndpoint {
 	switch {
 	case kc.Spec.ControlPlaneEndpoint != nil:
@@ -82,8 +82,8 @@ func endpointOf(kc *v1alpha1.KubernetesCluster) v1alpha1.ControlPlaneEndpoint {
 	}
 }
 
-// LocalPort is where the API server of each control plane listens. What is in front of a
-// custom endpoint leads its port there.
+// LocalPort returns the port on which the API server of each control plane listens. A custom
+// endpoint forwards its port to it.
 func (p Plan) LocalPort() int32 {
 	return Pick(p.Endpoint.Mode == v1alpha1.EndpointCustom, DefaultPort, p.Port)
 }

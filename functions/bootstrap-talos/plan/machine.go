@@ -9,35 +9,42 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
-// IsInstalled tells whether the node of a machine has its configuration on its disk.
+// IsInstalled reports whether the node of a Machine has been seen with its configuration.
 func IsInstalled(m *v1alpha1.Machine) bool { return m.Installed() }
 
-// IsRunning tells whether a machine is up and has an address.
+// IsRunning reports whether a Machine runs, has an address and is not being deleted.
 func IsRunning(m *v1alpha1.Machine) bool {
 	return HasAddress(m) && m.Status.Phase == v1alpha1.MachineRunning
 }
 
-// HasAddress tells whether a machine has its addresses, which it has before it is made.
+// HasAddress reports whether a Machine has its addresses and is not being deleted. It has them
+// before its virtual machine is created.
 func HasAddress(m *v1alpha1.Machine) bool {
 	return m != nil && len(m.Status.IPAddresses) > 0 && m.DeletionTimestamp == nil
 }
 
-// Address is the first address of a machine, at which its node is reached.
-func Address(m *v1alpha1.Machine) string { return m.Status.IPAddresses[0] }
+// Address returns the first address of a Machine, at which its node is reached, or an empty
+// string.
+func Address(m *v1alpha1.Machine) string {
+	if len(m.Status.IPAddresses) == 0 {
+		return ""
+	}
+	return m.Status.IPAddresses[0]
+}
 
-// IsHeldByEtcd reports whether a user has deleted a control plane that waits to leave etcd.
+// IsHeldByEtcd reports whether a control plane that a user has deleted waits to leave etcd.
 func IsHeldByEtcd(m *v1alpha1.Machine) bool {
 	return m.DeletionTimestamp != nil && HasEtcdFinalizer(m) && m.Annotations[v1alpha1.AnnotationRemoving] == ""
 }
 
-// NeedsConfig tells whether a machine alone is to be looked at: its configuration has to be
-// provided, or its node may have started with it.
+// NeedsConfig reports whether the configuration of a Machine has to be provided, or its node may
+// have started with it.
 func NeedsConfig(m *v1alpha1.Machine) bool {
 	return HasAddress(m) && !IsInstalled(m) && (IsRunning(m) || !HasMachineConfig(m))
 }
 
-// IsProgressing tells whether a new machine goes from step to step by itself, so that
-// its cluster has nothing to do and nothing to tell.
+// IsProgressing reports whether a new Machine continues without the function, so that its
+// cluster needs no reconcile.
 func IsProgressing(m *v1alpha1.Machine) bool {
 	if IsInstalled(m) || IsRunning(m) || m.DeletionTimestamp != nil {
 		return false
@@ -52,7 +59,7 @@ func IsProgressing(m *v1alpha1.Machine) bool {
 	}
 }
 
-// ReadyReason is the reason of a machine's condition Ready, or empty.
+// ReadyReason returns the reason of a Machine's condition Ready, or an empty string.
 func ReadyReason(m *v1alpha1.Machine) string {
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady); c != nil {
 		return c.Reason
@@ -60,11 +67,11 @@ func ReadyReason(m *v1alpha1.Machine) string {
 	return ""
 }
 
-// ReasonWaitingForMachineConfig is the reason of Ready of a Machine that has its addresses,
-// and is made as soon as create-vm finds its configuration.
+// ReasonWaitingForMachineConfig is the reason of Ready of a Machine that has its addresses and
+// waits for its configuration before create-vm creates it.
 const ReasonWaitingForMachineConfig = "WaitingForMachineConfig"
 
-// HasMachineConfig tells whether the configuration of a machine's node is in its Secret.
+// HasMachineConfig reports whether the configuration of a Machine's node is in its Secret.
 func HasMachineConfig(m *v1alpha1.Machine) bool {
 	return m.Annotations[v1alpha1.AnnotationMachineConfig] != ""
 }
@@ -74,7 +81,7 @@ func HasEtcdFinalizer(m *v1alpha1.Machine) bool {
 	return slices.Contains(m.Finalizers, v1alpha1.FinalizerEtcd)
 }
 
-// PoolOf is the pool of a machine, cp for the control plane.
+// PoolOf returns the pool of a Machine, ControlPlanePool for a control plane.
 func PoolOf(m *v1alpha1.Machine) string {
 	if m.Labels[v1alpha1.LabelClusterRole] == v1alpha1.RoleControlPlane {
 		return ControlPlanePool
@@ -82,25 +89,19 @@ func PoolOf(m *v1alpha1.Machine) string {
 	return m.Labels[v1alpha1.LabelWorkerGroup]
 }
 
-// IsLeaving tells whether a machine has been told to go.
+// IsLeaving reports whether the removal of a Machine has begun.
 func IsLeaving(m *v1alpha1.Machine) bool {
 	return m.DeletionTimestamp != nil || m.Annotations[v1alpha1.AnnotationRemoving] != ""
 }
 
-// MayHaveJoinedEtcd tells whether a control plane may be a member of etcd: its node has its
-// configuration, or its virtual machine was made with it.
+// MayHaveJoinedEtcd reports whether a control plane may be a member of etcd: its node has its
+// configuration, or its virtual machine was created with it.
 func MayHaveJoinedEtcd(m *v1alpha1.Machine) bool {
 	return IsInstalled(m) || (PoolOf(m) == ControlPlanePool && HasMachineConfig(m) && m.Status.VMName != "")
 }
 
-func FirstAddress(m *v1alpha1.Machine) string {
-	if len(m.Status.IPAddresses) == 0 {
-		return ""
-	}
-	return Address(m)
-}
-
-// WhyNotReady is what a machine itself says about what it waits for.
+// WhyNotReady returns the message of the condition Ready of a Machine after ": ", or an empty
+// string for a Machine that is Ready.
 func WhyNotReady(m *v1alpha1.Machine) string {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady)
 	if c == nil || c.Status == metav1.ConditionTrue {

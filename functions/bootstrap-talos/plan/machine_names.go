@@ -11,25 +11,27 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
+// NamePrefix returns what the names of a pool's machines begin with. An ordinal follows.
 func NamePrefix(cluster, pool string) string { return cluster + "-" + pool + "-" }
 
+// assumeHealthy is for decisions that do not depend on the health of machines.
 func assumeHealthy(string) bool { return true }
 
-// PoolMachine is a machine that a pool has, as far as it matters for who stays.
+// PoolMachine is an existing machine of a pool.
 type PoolMachine struct {
 	name string
-	// ordinal is what the name ends in.
+	// ordinal is the number at the end of the name.
 	ordinal int
 	created time.Time
-	// leaving has been told to go, Marked is to go because somebody said so, and
-	// Unhealthy is no working node.
+	// Leaving is whether its removal has begun, Marked whether it is annotated with
+	// vitistack.io/remove=true, and Unhealthy whether it is no working node.
 	Leaving, Marked, Unhealthy bool
 }
 
-// machineNames decides which machines a pool of so many has: those that are there and
-// stay, in the order of their numbers, then those that are being added, and then new
-// ones with the lowest numbers that nobody has. It may return more than wanted: who
-// of them goes is decided by surplus, once their nodes are known.
+// machineNames returns the names of the machines of a pool: those that exist and stay, ordered
+// by ordinal, then those in adding, which an earlier delivery has recorded, and then new ones
+// with the lowest free ordinals. There are more than wanted while the pool is scaled down:
+// NextToLeave decides which of them leave.
 func machineNames(prefix string, wanted int, present []PoolMachine, adding []string) []string {
 	slices.SortFunc(present, func(a, b PoolMachine) int { return cmp.Compare(a.ordinal, b.ordinal) })
 	taken := map[int]bool{}
@@ -41,9 +43,9 @@ func machineNames(prefix string, wanted int, present []PoolMachine, adding []str
 		}
 	}
 	for _, name := range adding {
-		number, ok := ordinalOf(name, prefix)
-		if ok && !taken[number] && len(names) < wanted {
-			taken[number] = true
+		ordinal, ok := ordinalOf(name, prefix)
+		if ok && !taken[ordinal] && len(names) < wanted {
+			taken[ordinal] = true
 			names = append(names, name)
 		}
 	}
@@ -55,31 +57,32 @@ func machineNames(prefix string, wanted int, present []PoolMachine, adding []str
 	return names
 }
 
-// PoolMachines are the machines of a pool, whose names begin with prefix.
-func PoolMachines(machines map[string]*v1alpha1.Machine, pool, prefix string, healthy func(name string) bool) []PoolMachine {
+// PoolMachines returns the existing machines of a pool, whose names begin with prefix. isHealthy
+// reports whether a machine is a working node.
+func PoolMachines(machines map[string]*v1alpha1.Machine, pool, prefix string, isHealthy func(name string) bool) []PoolMachine {
 	var found []PoolMachine
 	for name, m := range machines {
-		number, ok := ordinalOf(name, prefix)
+		ordinal, ok := ordinalOf(name, prefix)
 		if !ok || PoolOf(m) != pool {
 			continue
 		}
 		found = append(found, PoolMachine{
-			name: name, ordinal: number, created: m.CreationTimestamp.Time,
-			Leaving: IsLeaving(m), Marked: m.Annotations[v1alpha1.AnnotationRemove] == "true", Unhealthy: !healthy(name),
+			name: name, ordinal: ordinal, created: m.CreationTimestamp.Time,
+			Leaving: IsLeaving(m), Marked: m.Annotations[v1alpha1.AnnotationRemove] == "true", Unhealthy: !isHealthy(name),
 		})
 	}
 	return found
 }
 
-// ordinalOf is what the name of a machine ends in, after the prefix of its pool.
+// ordinalOf returns the number that follows the prefix of the pool in the name of a machine.
 func ordinalOf(name, prefix string) (int, bool) {
 	tail, ok := strings.CutPrefix(name, prefix)
-	number, err := strconv.Atoi(tail)
-	return number, ok && err == nil
+	ordinal, err := strconv.Atoi(tail)
+	return ordinal, ok && err == nil
 }
 
-// OrphanedNodes are the nodes whose names are those of machines of the cluster, but whose
-// machines are gone. Nodes that somebody else has added bear other names.
+// OrphanedNodes returns the Nodes named like machines of the cluster whose Machine does not
+// exist. Nodes that users have added have other names.
 func OrphanedNodes(cluster string, nodes []Node, exists func(name string) bool) []string {
 	var found []string
 	for _, n := range nodes {

@@ -4,27 +4,30 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
+// FunctionName is the name of the function in labels, events and certificates.
 const FunctionName = "bootstrap-talos"
 
-// MaxConcurrentNodes is how many nodes a delivery talks to at the same time.
+// MaxConcurrentNodes is the number of nodes that a delivery talks to at the same time.
 const MaxConcurrentNodes = 8
 
-// Plan is what a cluster's spec comes to.
+// Plan is what a spec asks for: machines, versions and an endpoint.
 type Plan struct {
 	Versions
-	// Groups are the control plane and the pools, members the machines that they
-	// have, control planes first. While a group shrinks it has more members than
-	// replicas.
+	// Groups are the control plane and the pools, and Members their machines, control planes
+	// first. A group that is scaled down has more members than replicas until they are removed.
 	Groups   []Group
 	Members  []Member
 	Endpoint v1alpha1.ControlPlaneEndpoint
-	Port     int32
+	// Port is the port of the endpoint.
+	Port int32
 }
 
-// Group is the control plane or a pool.
+// Group is the control plane or a pool of workers.
 type Group struct {
 	Pool, Role string
 	Replicas   int
@@ -33,7 +36,7 @@ type Group struct {
 	Properties v1alpha1.MachineProperties
 }
 
-// Member is one machine of a cluster.
+// Member is one planned machine of a cluster.
 type Member struct {
 	Name, Role, Pool string
 	// Version is the Kubernetes version of the machine, without v.
@@ -41,10 +44,10 @@ type Member struct {
 	Properties v1alpha1.MachineProperties
 }
 
-// ControlPlanePool is what the names of control planes have in the place of a
-// pool's.
+// ControlPlanePool stands for the pool in the names of control planes: shop-cp-0.
 const ControlPlanePool = "cp"
 
+// CountRole returns the number of members with a role.
 func (p Plan) CountRole(role string) (n int) {
 	for _, m := range p.Members {
 		if m.Role == role {
@@ -54,11 +57,12 @@ func (p Plan) CountRole(role string) (n int) {
 	return n
 }
 
-// ControlPlanes are the members that run the control plane.
+// ControlPlanes returns the members that run the control plane.
 func (p Plan) ControlPlanes() []Member {
 	return slices.DeleteFunc(slices.Clone(p.Members), func(m Member) bool { return m.Role != v1alpha1.RoleControlPlane })
 }
 
+// Pick returns yes if ok is true, and otherwise no.
 func Pick[T any](ok bool, yes, no T) T {
 	if ok {
 		return yes
@@ -66,6 +70,7 @@ func Pick[T any](ok bool, yes, no T) T {
 	return no
 }
 
+// Quantity returns a number with its noun, for a message: "1 machine", "3 machines".
 func Quantity(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -73,7 +78,8 @@ func Quantity(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// ClusterID is the name of a cluster for people and other systems.
+// ClusterID returns the identifier of a cluster for external systems. It is the cluster's name
+// if the spec has none.
 func ClusterID(kc *v1alpha1.KubernetesCluster) string {
 	if kc.Spec.Data.ClusterID != "" {
 		return kc.Spec.Data.ClusterID
@@ -83,3 +89,17 @@ func ClusterID(kc *v1alpha1.KubernetesCluster) string {
 
 // DefaultPort is where the API server of a cluster listens unless its spec names another port.
 const DefaultPort = int32(6443)
+
+// Node is a Node of the workload cluster.
+type Node struct {
+	Name  string
+	Ready bool
+	// Version is the version of the kubelet, with v, and TalosVersion the one of Talos, without.
+	Version, TalosVersion string
+	// BootID changes with each boot.
+	BootID string
+	// Cordoned is whether the Node is unschedulable.
+	Cordoned            bool
+	Labels, Annotations map[string]string
+	Taints              []corev1.Taint
+}

@@ -1,53 +1,54 @@
 package plan
 
-// NodeRemoval is what is known of a machine that leaves.
+// NodeRemoval is what is known of a machine that is being removed.
 type NodeRemoval struct {
-	// Deleted is whether its Machine is being deleted, and forced whether somebody
-	// gave up on its drain and its etcd member.
+	// Deleted is whether the Machine is being deleted, and Forced whether it is annotated with
+	// vitistack.io/force=true, which skips the drain and etcd.
 	Deleted, Forced bool
-	// APIAnswers is whether the workload API answers, and node whether that has a Node of
-	// it, which may be ready and cordoned.
+	// APIAnswers is whether the workload API answers, and HasNode whether it has a Node of the
+	// machine, which may be Ready and Cordoned.
 	APIAnswers, HasNode, Ready, Cordoned bool
-	// Drained is whether its pods are gone, expired whether they have had the time
-	// that the spec gives them, and overdue whether they have taken long without one.
+	// Drained is whether no pod is left to evict, DrainExpired whether the drainTimeout of the pool
+	// is over, and DrainOverdue whether DefaultDrainTimeout is over for a pool that has none.
 	Drained, DrainExpired, DrainOverdue bool
-	// IsMember is whether etcd has it, objection why it cannot be taken out of that, and
-	// agreed whether all members of etcd have the same list.
+	// IsMember is whether it is a member of etcd, Objection why it cannot leave etcd, and
+	// MembersAgree whether all members of etcd have the same member list.
 	IsMember     bool
 	Objection    string
 	MembersAgree bool
-	// MemberAnswers is whether its own member of etcd does.
+	// MemberAnswers is whether its own member of etcd answers.
 	MemberAnswers bool
 }
 
-// RemovalStep is what is done next for a machine that leaves.
+// RemovalStep is the next step of a removal.
 type RemovalStep string
 
+// Steps of a removal, in their order.
 const (
-	RemovalBlocked         RemovalStep = "Object"
-	RemovalWaitsForAPI     RemovalStep = "Blind"
+	RemovalBlocked         RemovalStep = "Blocked"
+	RemovalWaitsForAPI     RemovalStep = "WaitForAPI"
 	RemovalCordon          RemovalStep = "Cordon"
 	RemovalDrain           RemovalStep = "Drain"
 	RemovalLeaveEtcd       RemovalStep = "LeaveEtcd"
-	RemovalExpelMember     RemovalStep = "Expel"
-	RemovalWaitsForMembers RemovalStep = "Agree"
-	RemovalDeleteMachine   RemovalStep = "Delete"
-	RemovalReleaseMachine  RemovalStep = "Goes"
+	RemovalExpelMember     RemovalStep = "ExpelMember"
+	RemovalWaitsForMembers RemovalStep = "WaitForMembers"
+	RemovalDeleteMachine   RemovalStep = "DeleteMachine"
+	RemovalReleaseMachine  RemovalStep = "ReleaseMachine"
 )
 
-// Next decides the next step of a machine that leaves:
+// Next decides the next step of a removal:
 //
-//	in etcd, and cannot be taken out       object
-//	nothing is known of its pods           wait for the workload API
-//	its pods can move, not cordoned        cordon
-//	its pods can move, and are there       drain
-//	in etcd, and answers                   leave etcd
-//	in etcd, and is dead                   be expelled by another member
-//	out of etcd, not in everybody's list   wait until all agree
-//	otherwise                              delete the Machine, and wait until it is gone
+//	member of etcd that cannot leave             blocked
+//	workload API does not answer                 wait for it
+//	Node is Ready and not cordoned               cordon
+//	Node is Ready and has pods to evict          drain
+//	member of etcd that answers                  leave etcd
+//	member of etcd that does not                 another member removes it
+//	no member, and still in a member list        wait until all members agree
+//	otherwise                                    delete the Machine, and release it
 //
-// Pods of a node that is not Ready cannot end, so that nobody waits for those.
-// What is forced or deleted already waits for nothing but its end.
+// A node that is not Ready is not drained, because its pods cannot terminate. A Machine that is
+// forced or being deleted is not drained either.
 func (d NodeRemoval) Next() RemovalStep {
 	inEtcd := d.IsMember && !d.Forced
 	pods := d.nextForPods()
@@ -69,7 +70,7 @@ func (d NodeRemoval) Next() RemovalStep {
 	}
 }
 
-// nextForPods is the next step for its pods, empty where there is none.
+// nextForPods returns the next step of the drain, or an empty string.
 func (d NodeRemoval) nextForPods() RemovalStep {
 	switch {
 	case d.Forced || d.Deleted:

@@ -1,3 +1,6 @@
+// Package plan decides, from a spec and from what is observed, what happens to a cluster: which
+// machines it has, which of them leaves or is upgraded next, and when etcd permits that. Its
+// functions have no client, clock or log.
 package plan
 
 import (
@@ -9,7 +12,8 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// WithAcceptedSpec is a cluster with the last valid spec, nil where there never was one.
+// WithAcceptedSpec returns a copy of the cluster with its last valid spec, or nil if there never
+// was one.
 func WithAcceptedSpec(kc *v1alpha1.KubernetesCluster) *v1alpha1.KubernetesCluster {
 	accepted := kc.Status.Accepted
 	if accepted == nil {
@@ -26,16 +30,17 @@ func WithAcceptedSpec(kc *v1alpha1.KubernetesCluster) *v1alpha1.KubernetesCluste
 	return kc
 }
 
-// Templates of machines whose pool names none. A control plane of the smallest
-// size has no room for etcd beside the API server.
+// Templates of machines whose pool names none. A small control plane has no room for etcd beside
+// the API server.
 const (
 	controlPlaneTemplate = "large"
 	workerTemplate       = "medium"
 )
 
-// Make works out a cluster's machines and versions. machines are those that it
-// has: who stays keeps its name. It returns a fault where the spec cannot be.
-func Make(kc *v1alpha1.KubernetesCluster, machines map[string]*v1alpha1.Machine, talos string) (Plan, error) {
+// Make plans the machines and versions of a cluster. machines are the Machines that exist: those
+// that are not being removed keep their names. defaultTalos is the Talos version of clusters
+// that name none. A spec that cannot be fulfilled is a UserError.
+func Make(kc *v1alpha1.KubernetesCluster, machines map[string]*v1alpha1.Machine, defaultTalos string) (Plan, error) {
 	t := EffectiveTopology(kc.Spec.Topology)
 	requested := ""
 	if kc.Spec.Talos != nil {
@@ -53,7 +58,7 @@ func Make(kc *v1alpha1.KubernetesCluster, machines map[string]*v1alpha1.Machine,
 		wanted = t.ControlPlane.Version
 	}
 	var err error
-	if p.Versions, err = resolveVersions(pinnedVersion(wanted, kc), requested, talos); err != nil {
+	if p.Versions, err = resolveVersions(pinnedVersion(wanted, kc), requested, defaultTalos); err != nil {
 		return Plan{}, err
 	}
 	if t.ControlPlane.Replicas < 1 || t.ControlPlane.Replicas%2 == 0 {
@@ -86,11 +91,11 @@ func (p *Plan) addGroup(kc *v1alpha1.KubernetesCluster, machines map[string]*v1a
 	}
 }
 
-// templates are the sizes that create-vm knows.
+// templates are the machine templates of create-vm.
 var templates = []string{"small", "medium", "large"}
 
-// checkMachines refuses names that two machines would bear, or that are too long for a
-// host.
+// checkMachines returns a UserError for an unknown template, and for a machine name that is not
+// unique or too long for a host name.
 func (p Plan) checkMachines() error {
 	const maxHost = 63
 	for _, g := range p.Groups {

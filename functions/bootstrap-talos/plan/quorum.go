@@ -9,28 +9,27 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// EtcdMember is one entry of etcd's member list.
+// EtcdMember is an entry of etcd's member list.
 type EtcdMember struct {
-	Id uint64
+	ID uint64
 	// Name is empty until the member has started for the first time.
 	Name string
-	// PeerHost is the address at which other members reach it.
+	// PeerHost is the address at which the other members reach it.
 	PeerHost string
 	Learner  bool
 }
 
-// EtcdView is what the control planes of a cluster say of its etcd.
+// EtcdView is what the control planes of a cluster report about etcd.
 type EtcdView struct {
-	// Members is the list that the leader has.
+	// Members is the list of the leader, if it answers, and otherwise that of another member.
 	Members []EtcdMember
-	// MemberIDs are the members' IDs as each control plane that answers has them, and
-	// leads tells which of them leads, by the names of their Machines.
+	// MemberIDs has the member list of each control plane that answers, and Leaders whether it is
+	// the leader, by the names of the Machines.
 	MemberIDs map[string][]uint64
 	Leaders   map[string]bool
 }
 
-// Member is the member of a machine, by its name or, before it has started, its
-// address.
+// Member returns the member of a Machine by its name, or by its address before it has started.
 func (v EtcdView) Member(name, address string) (EtcdMember, bool) {
 	i := slices.IndexFunc(v.Members, func(m EtcdMember) bool { return m.Name == name })
 	if i < 0 && address != "" {
@@ -42,11 +41,11 @@ func (v EtcdView) Member(name, address string) (EtcdMember, bool) {
 	return v.Members[i], true
 }
 
-// IsAgreed tells whether all control planes that answer have the same list.
+// IsAgreed reports whether all control planes that answer have the same member list.
 func (v EtcdView) IsAgreed() bool {
 	var ids []uint64
 	for _, m := range v.Members {
-		ids = append(ids, m.Id)
+		ids = append(ids, m.ID)
 	}
 	slices.Sort(ids)
 	for _, list := range v.MemberIDs {
@@ -57,7 +56,7 @@ func (v EtcdView) IsAgreed() bool {
 	return true
 }
 
-// countVoters counts the members that vote, and those of them that answer.
+// countVoters returns the number of voting members, and how many of them answer.
 func (v EtcdView) countVoters() (n, answering int) {
 	for _, m := range v.Members {
 		if m.Learner {
@@ -71,13 +70,13 @@ func (v EtcdView) countVoters() (n, answering int) {
 	return n, answering
 }
 
-// RemovalObjection decides whether a member can be taken out of etcd without those that
-// remain losing their majority. It returns why not, or nothing.
+// RemovalObjection returns why a member cannot leave etcd without the remaining members losing
+// their majority, or an empty string if it can:
 //
-//	the last voter                                 never
-//	no majority answers now                        no: etcd takes no change
-//	a learner, or one that does not answer         yes: nobody counts on it
-//	those that remain and answer are a majority    yes
+//	the last voter                                cannot
+//	no majority answers now                       cannot: etcd accepts no change
+//	a learner, or a member that does not answer   can: it does not count
+//	the remaining that answer are a majority      can
 func RemovalObjection(v EtcdView, m EtcdMember) string {
 	voters, answering := v.countVoters()
 	_, counted := v.MemberIDs[m.Name]
@@ -95,38 +94,38 @@ func RemovalObjection(v EtcdView, m EtcdMember) string {
 	}
 }
 
-// OrphanedMembers are members that no machine stands behind. One without a name is about
-// to join.
+// OrphanedMembers returns the members whose Machine does not exist. A member without a name is
+// about to join.
 func OrphanedMembers(members []EtcdMember, exists func(name string) bool) []EtcdMember {
 	return slices.DeleteFunc(slices.Clone(members), func(m EtcdMember) bool { return m.Name == "" || exists(m.Name) })
 }
 
-// Reasons for which a cluster has no etcd, or soon would have none.
+// Reasons for which a cluster has no etcd, or would lose it.
 const (
 	ReasonEtcdLost        = "EtcdLost"
 	ReasonEtcdUnavailable = "EtcdUnavailable"
 	ReasonQuorumAtRisk    = "QuorumAtRisk"
 )
 
-// QuorumState is what the control planes of a cluster whose API does not answer say about
-// etcd, each by its name.
+// QuorumState is what the control planes report about etcd while the workload API does not
+// answer.
 type QuorumState struct {
-	// Wanted is how many control planes the cluster has when all are there.
+	// Wanted is the number of control planes that the cluster should have.
 	Wanted int
-	// leaderless run etcd, and know no leader; silent may have its data and do not say;
-	// empty have none.
+	// Leaderless are the control planes whose member knows no leader, Silent those that do not
+	// answer and may have data of etcd, and Empty those that have none.
 	Leaderless, Silent, Empty []string
 	// HasLeader is whether a member knows a leader.
 	HasLeader bool
 }
 
-// Check decides whether etcd has come to an end, and what a user has to do:
+// Check returns a UserError if etcd has lost its data or its majority for good:
 //
-//	nobody has a configuration              not known
-//	a member knows a leader                 no: only the API does not answer
-//	every control plane says it has no data yes: it is lost
-//	those that may have data are a majority no: they may come back
-//	a member runs without a leader          yes: it has no majority and cannot get one
+//	no node has a configuration                     not known
+//	a member knows a leader                         no: only the API does not answer
+//	no control plane has data                       EtcdLost
+//	those that may have data are a majority         no: they may come back
+//	a member runs without a leader                  EtcdUnavailable
 func (e QuorumState) Check() error {
 	left := len(e.Leaderless) + len(e.Silent)
 	switch {
@@ -143,14 +142,14 @@ func (e QuorumState) Check() error {
 	}
 }
 
-// IsQuorumLost reports whether an error says that etcd has come to an end.
+// IsQuorumLost reports whether an error is one of Check.
 func IsQuorumLost(err error) bool {
 	var flt reconcile.UserError
 	return errors.As(err, &flt) && (flt.Reason == ReasonEtcdLost || flt.Reason == ReasonEtcdUnavailable)
 }
 
-// UnhealthyMember is the first of the wanted members of etcd that is none, does not vote,
-// or does not answer.
+// UnhealthyMember returns the first of the wanted names that is no voting member of etcd or does
+// not answer, or an empty string.
 func UnhealthyMember(v EtcdView, wanted []string) string {
 	for _, name := range wanted {
 		m, ok := v.Member(name, "")

@@ -13,7 +13,7 @@ func TestRemovalObjection(t *testing.T) {
 	view := func(n int, answer ...string) EtcdView {
 		v := EtcdView{MemberIDs: map[string][]uint64{}}
 		for i := range n {
-			v.Members = append(v.Members, EtcdMember{Id: uint64(i + 1), Name: string(rune('a' + i))})
+			v.Members = append(v.Members, EtcdMember{ID: uint64(i + 1), Name: string(rune('a' + i))})
 		}
 		for _, name := range answer {
 			v.MemberIDs[name] = nil
@@ -52,12 +52,12 @@ func TestRemovalObjection(t *testing.T) {
 
 func TestEtcdView(t *testing.T) {
 	t.Parallel()
-	joining := EtcdMember{Id: 3, PeerHost: "192.0.2.3"}
-	v := EtcdView{Members: []EtcdMember{{Id: 1, Name: "a"}, {Id: 2, Name: "gone"}, joining}, MemberIDs: map[string][]uint64{"a": {1, 2, 3}}}
-	if got := OrphanedMembers(v.Members, func(name string) bool { return name == "a" }); len(got) != 1 || got[0].Id != 2 {
+	joining := EtcdMember{ID: 3, PeerHost: "192.0.2.3"}
+	v := EtcdView{Members: []EtcdMember{{ID: 1, Name: "a"}, {ID: 2, Name: "gone"}, joining}, MemberIDs: map[string][]uint64{"a": {1, 2, 3}}}
+	if got := OrphanedMembers(v.Members, func(name string) bool { return name == "a" }); len(got) != 1 || got[0].ID != 2 {
 		t.Errorf("a member without a name is about to join and stays: forsaken are %v", got)
 	}
-	if m, ok := v.Member("new", "192.0.2.3"); !ok || m.Id != 3 {
+	if m, ok := v.Member("new", "192.0.2.3"); !ok || m.ID != 3 {
 		t.Errorf("a member without a name is known by its address: got %v", m)
 	}
 	for want, wanted := range map[string][]string{"": {"a"}, "b": {"a", "b"}, "gone": {"gone"}} {

@@ -5,25 +5,25 @@ import (
 	"slices"
 )
 
-// NextToLeave decides which machines of a pool are to go next: those that somebody
-// named, then of the rest, while they are more than wanted, the unhealthy before
-// the youngest. at is how many may leave at the same time, with those that
-// already do. Somebody named who still works waits for who takes the place:
-// settled is how many others work.
-func NextToLeave(wanted, at, settled int, present []PoolMachine) []string {
+// NextToLeave decides which machines of a pool are removed next. Marked machines come first,
+// then, while the pool has more machines than wanted, unhealthy ones and then the newest. limit
+// is how many may be in removal at the same time, with those that already are. A marked machine
+// that works stays until its replacement does: working is the number of other machines that
+// work.
+func NextToLeave(wanted, limit, working int, present []PoolMachine) []string {
 	var rest []PoolMachine
-	var going []string
+	var leaving []string
 	for _, s := range present {
 		switch {
 		case s.Leaving:
-			at--
-		case s.Marked && (s.Unhealthy || settled >= wanted):
-			going = append(going, s.name)
+			limit--
+		case s.Marked && (s.Unhealthy || working >= wanted):
+			leaving = append(leaving, s.name)
 		case !s.Marked:
 			rest = append(rest, s)
 		}
 	}
-	slices.Sort(going)
+	slices.Sort(leaving)
 	slices.SortFunc(rest, func(a, b PoolMachine) int {
 		if a.Unhealthy != b.Unhealthy {
 			return Pick(a.Unhealthy, -1, 1)
@@ -31,7 +31,7 @@ func NextToLeave(wanted, at, settled int, present []PoolMachine) []string {
 		return cmp.Or(b.created.Compare(a.created), cmp.Compare(b.ordinal, a.ordinal))
 	})
 	for i := 0; len(rest)-i > wanted; i++ {
-		going = append(going, rest[i].name)
+		leaving = append(leaving, rest[i].name)
 	}
-	return going[:max(0, min(len(going), at))]
+	return leaving[:max(0, min(len(leaving), limit))]
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
-// WantedRotation is the value of the field that starts a rotation.
+// WantedRotation returns spec.talos.rotateAuthorities, which starts a rotation when it changes.
 func WantedRotation(kc *v1alpha1.KubernetesCluster) string {
 	if kc.Spec.Talos == nil {
 		return ""
@@ -15,39 +15,37 @@ func WantedRotation(kc *v1alpha1.KubernetesCluster) string {
 	return kc.Spec.Talos.RotateAuthorities
 }
 
-// IsRotating reports whether a rotation is under way, by what the status says.
+// IsRotating reports whether the status says that a rotation is under way.
 func IsRotating(kc *v1alpha1.KubernetesCluster) bool {
 	return kc.Status.Authorities != nil && kc.Status.Authorities.Phase != ""
 }
 
-// NeedsRotation reports whether a rotation is under way, or the spec asks for one that is not
-// done.
+// NeedsRotation reports whether a rotation is under way, or requested and not completed.
 func NeedsRotation(kc *v1alpha1.KubernetesCluster) bool {
 	wanted := WantedRotation(kc)
 	return IsRotating(kc) || (wanted != "" && (kc.Status.Authorities == nil || kc.Status.Authorities.Completed != wanted))
 }
 
-// RotatingNode is what a node shows of the authorities during a rotation.
+// RotatingNode is what a node shows of its certificate authorities during a rotation.
 type RotatingNode struct {
 	Name         string
 	ControlPlane bool
-	// Leaving is whether its Machine goes, so that the node is left as it is.
+	// Leaving is whether the node is being removed, and so is not changed.
 	Leaving bool
-	// Answers is whether the Talos API of the node answers, current whether the node runs the
-	// authorities of the phase, and ready whether its kubelet runs and its Node is Ready.
+	// Answers is whether the Talos API of the node answers, Current whether the node runs the
+	// authorities of the phase, and Ready whether its kubelet runs and its Node is Ready.
 	Answers, Current, Ready bool
-	// Talos is what the Talos API shows, kubernetes the API server of a control plane.
+	// Talos is what the Talos API shows, and Kubernetes what the API server of a control plane shows.
 	Talos, Kubernetes ShownAuthorities
 }
 
-// ShownAuthorities is what a server shows of authorities by the certificates that it serves
-// and accepts.
+// ShownAuthorities is what a server shows by the certificates that it serves and accepts.
 type ShownAuthorities struct {
 	ServesNext, AcceptsPresent, AcceptsNext bool
 }
 
-// isDone reports whether a node has come through a phase: it runs the authorities of the phase,
-// and its servers show so.
+// isDone reports whether a node has completed a phase: it runs the authorities of the phase, and
+// its servers show that.
 //
 //	Accepting            accept clients of the next authorities
 //	Issuing              serve certificates of the next authorities
@@ -73,21 +71,21 @@ func (n RotatingNode) isDone(phase v1alpha1.RotationPhase) bool {
 
 // RotationStep is what a rotation does next.
 type RotationStep struct {
-	// Change are the nodes that are given the authorities of the phase, and next the phase
-	// that follows, empty while this one lasts.
+	// Change are the nodes that get the authorities of the phase, and Next is the phase that
+	// follows, empty while this one lasts.
 	Change []string
 	Next   v1alpha1.RotationPhase
-	// Renew are the workers that have the authorities of the phase, and a certificate from a
-	// control plane that did not have them. Talos asks for another one only when the
-	// authorities of a worker change.
+	// Renew are the workers that have the authorities of the phase and a certificate from a
+	// control plane without them. Talos requests another certificate only when the authorities
+	// of a worker change.
 	Renew []string
-	// done counts the nodes that have come through the phase, and waits says for what the
-	// phase lasts.
+	// Done is the number of nodes that have completed the phase, and WaitsFor says what the phase
+	// waits for.
 	Done     int
 	WaitsFor string
 }
 
-// PhaseAfter is the order of the phases.
+// PhaseAfter has the phase that follows each phase.
 var PhaseAfter = map[v1alpha1.RotationPhase]v1alpha1.RotationPhase{
 	v1alpha1.RotationAccepting:          v1alpha1.RotationIssuing,
 	v1alpha1.RotationIssuing:            v1alpha1.RotationRemovingKubernetes,
@@ -96,16 +94,15 @@ var PhaseAfter = map[v1alpha1.RotationPhase]v1alpha1.RotationPhase{
 }
 
 // DecideRotation decides what a rotation does next in a phase. credentials is whether the
-// Secrets for people and for etcd-backup serve in this phase.
+// kubeconfig and the talosconfig in the Secrets are accepted in this phase.
 //
-// Control planes change one at a time, since the API server of each restarts. They come before
-// the workers, which accept what the control plane names that certifies them. In
-// RemovingKubernetes the workers come first: a kubelet with a certificate of the present
-// authority is refused as soon as one API server no longer accepts it.
+// Control planes change one at a time, because the API server of each restarts. They come before
+// the workers, whose certificates they sign. In RemovingKubernetes the workers come first: a
+// kubelet with a certificate of the present authority is refused as soon as one API server no
+// longer accepts it.
 //
-// A node that does not answer keeps the control planes as they are, and the phase from its
-// end. Others on the way to a phase may be NotReady, and are changed nevertheless: the change
-// may be what mends them.
+// While a node does not answer, no control plane changes and the phase does not end. Nodes that
+// are NotReady are changed too, because the change may make them Ready.
 func DecideRotation(phase v1alpha1.RotationPhase, nodes []RotatingNode, credentials bool) RotationStep {
 	s := countDone(phase, nodes)
 	if !credentials && phase != v1alpha1.RotationIssuing {
@@ -134,8 +131,8 @@ func DecideRotation(phase v1alpha1.RotationPhase, nodes []RotatingNode, credenti
 	return s
 }
 
-// countDone counts the nodes that have come through a phase, and lists the workers whose certificates
-// keep them from that.
+// countDone counts the nodes that have completed a phase, and lists the workers that need a new
+// certificate for that.
 func countDone(phase v1alpha1.RotationPhase, nodes []RotatingNode) (s RotationStep) {
 	for _, n := range nodes {
 		switch {
@@ -149,8 +146,8 @@ func countDone(phase v1alpha1.RotationPhase, nodes []RotatingNode) (s RotationSt
 	return s
 }
 
-// changeGroup decides which nodes of the control plane or of the workers change now, and for
-// what the others wait.
+// changeGroup decides which nodes of the control plane or of the workers change now, and what
+// the other nodes wait for.
 func changeGroup(phase v1alpha1.RotationPhase, group []RotatingNode) (change []string, waits string) {
 	most, under := MaxConcurrentNodes, 0
 	for _, n := range group {
@@ -182,7 +179,7 @@ func changeGroup(phase v1alpha1.RotationPhase, group []RotatingNode) (change []s
 	return change, waits
 }
 
-// awaited says what a node that runs the authorities of a phase does not show yet.
+// awaited returns what a node that runs the authorities of a phase does not show yet.
 func (n RotatingNode) awaited(phase v1alpha1.RotationPhase) string {
 	switch {
 	case !n.Ready:
@@ -196,7 +193,7 @@ func (n RotatingNode) awaited(phase v1alpha1.RotationPhase) string {
 	}
 }
 
-// RotationProgress say what the nodes that are done with a phase do.
+// RotationProgress says for each phase what the nodes that have completed it do.
 var RotationProgress = map[v1alpha1.RotationPhase]string{
 	v1alpha1.RotationAccepting:          "accept the new authorities",
 	v1alpha1.RotationIssuing:            "use certificates of the new authorities",

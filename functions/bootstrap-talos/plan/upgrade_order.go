@@ -12,7 +12,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
-// DescribeVersions lists which versions there are, and how many nodes run each.
+// DescribeVersions returns the versions that nodes run, with the number of nodes of each.
 func DescribeVersions(nodes []UpgradeNode) string {
 	counts := map[string]int{}
 	for _, o := range nodes {
@@ -28,26 +28,26 @@ func DescribeVersions(nodes []UpgradeNode) string {
 	return strings.Join(parts, ", ")
 }
 
-// Times of a node's upgrade.
+// Times of the upgrade of a node.
 const (
-	// requestInterval is when a node that has not changed is asked again, since the request
-	// may not have reached it.
+	// requestInterval is the time after which a request is repeated, because it may be lost.
 	requestInterval = time.Minute
-	// UpgradeTimeout is when a node that has not changed is given up.
+	// UpgradeTimeout is the time after which the upgrade of a node has failed.
 	UpgradeTimeout = 20 * time.Minute
-	// DefaultDrainTimeout is how long pods have to go from a node whose pool says nothing.
+	// DefaultDrainTimeout is the DrainTimeout of a pool that names none.
 	DefaultDrainTimeout = time.Hour
 )
 
-// UpgradeNode is a member with what it runs.
+// UpgradeNode is a member with the versions that it runs.
 type UpgradeNode struct {
 	Member
 	Node Node
-	// APIVersion is the version of its API server, without v, for control planes.
+	// APIVersion is the version of the API server of a control plane, without v.
 	APIVersion string
 }
 
-// RunningVersion is the version of a kind that a node runs, empty where that is not known.
+// RunningVersion returns the version of a kind that a node runs, or an empty string if that is
+// unknown.
 func (o UpgradeNode) RunningVersion(kind v1alpha1.UpgradeKind) string {
 	switch kind {
 	case v1alpha1.UpgradeTalos:
@@ -59,8 +59,8 @@ func (o UpgradeNode) RunningVersion(kind v1alpha1.UpgradeKind) string {
 	}
 }
 
-// WantedVersion is the version of a kind that a node should run, empty where it has none of
-// that kind.
+// WantedVersion returns the version of a kind that a node should run. It is empty for a worker
+// that is asked for the control plane.
 func (p Plan) WantedVersion(kind v1alpha1.UpgradeKind, m Member) string {
 	switch {
 	case kind == v1alpha1.UpgradeTalos:
@@ -74,7 +74,7 @@ func (p Plan) WantedVersion(kind v1alpha1.UpgradeKind, m Member) string {
 	}
 }
 
-// DrainTimeout is how long pods have to go from a machine.
+// DrainTimeout returns the maximum time to drain a machine of a pool.
 func DrainTimeout(p v1alpha1.MachineProperties) time.Duration {
 	if p.DrainTimeout != nil {
 		return p.DrainTimeout.Duration
@@ -82,7 +82,7 @@ func DrainTimeout(p v1alpha1.MachineProperties) time.Duration {
 	return DefaultDrainTimeout
 }
 
-// OutdatedNodes are the nodes that are known to run another version than they should.
+// OutdatedNodes returns the nodes known to run another version than the wanted one.
 func (p Plan) OutdatedNodes(kind v1alpha1.UpgradeKind, nodes []UpgradeNode) []UpgradeNode {
 	var out []UpgradeNode
 	for _, o := range nodes {
@@ -94,9 +94,10 @@ func (p Plan) OutdatedNodes(kind v1alpha1.UpgradeKind, nodes []UpgradeNode) []Up
 	return out
 }
 
-// NextUpgradeKind is what is upgraded now, empty where nothing has to be. Talos comes
-// first if it runs the Kubernetes that is there, and otherwise after that. A kubelet
-// is never newer than an API server.
+// NextUpgradeKind returns what is upgraded next, or an empty string. Talos comes first if it
+// supports the Kubernetes version that runs, and otherwise last. The control plane comes before
+// the kubelets, because a kubelet must not be newer than an API server
+// (https://kubernetes.io/releases/version-skew-policy).
 func (p Plan) NextUpgradeKind(nodes []UpgradeNode) v1alpha1.UpgradeKind {
 	talos := p.OutdatedNodes(v1alpha1.UpgradeTalos, nodes)
 	fits := !slices.ContainsFunc(talos, func(o UpgradeNode) bool { return !isSupported(p.Talos, o.RunningVersion(v1alpha1.UpgradeKubelet)) })
@@ -112,32 +113,32 @@ func (p Plan) NextUpgradeKind(nodes []UpgradeNode) v1alpha1.UpgradeKind {
 	}
 }
 
-// NextNodes are the nodes that an upgrade goes on with, where so many of each pool may be
-// changed at the same time and busy are: one control plane at a time, and no worker
-// before the last of them; then one pool after the other.
-func (p Plan) NextNodes(kind v1alpha1.UpgradeKind, nodes []UpgradeNode, busy []v1alpha1.NodeUpgrade, atOnce map[string]int) []UpgradeNode {
+// NextNodes returns the nodes whose upgrade begins next: one control plane at a time, and then
+// one pool after the other. busy are the nodes that are being upgraded, and concurrency is how
+// many of each pool may be at the same time, 1 if it has none.
+func (p Plan) NextNodes(kind v1alpha1.UpgradeKind, nodes []UpgradeNode, busy []v1alpha1.NodeUpgrade, concurrency map[string]int) []UpgradeNode {
 	under := map[string]int{}
-	working := func(name string) bool {
+	isBusy := func(name string) bool {
 		return slices.ContainsFunc(busy, func(u v1alpha1.NodeUpgrade) bool { return u.Name == name })
 	}
 	for _, o := range nodes {
-		if working(o.Name) {
+		if isBusy(o.Name) {
 			under[o.Pool]++
 		}
 	}
-	waiting := slices.DeleteFunc(p.OutdatedNodes(kind, nodes), func(o UpgradeNode) bool { return working(o.Name) })
+	waiting := slices.DeleteFunc(p.OutdatedNodes(kind, nodes), func(o UpgradeNode) bool { return isBusy(o.Name) })
 	if len(waiting) == 0 {
 		return nil
 	}
 	pool := waiting[0].Pool
 	for other := range under {
-		if other != pool { // the pool before has not come to its end
+		if other != pool { // the pool before is not done
 			return nil
 		}
 	}
 	var out []UpgradeNode
 	for _, o := range waiting {
-		if o.Pool == pool && under[pool] < max(1, atOnce[pool]) {
+		if o.Pool == pool && under[pool] < max(1, concurrency[pool]) {
 			out = append(out, o)
 			under[pool]++
 		}
@@ -145,26 +146,27 @@ func (p Plan) NextNodes(kind v1alpha1.UpgradeKind, nodes []UpgradeNode, busy []v
 	return out
 }
 
-// UpgradeStep is what happens to a node whose upgrade is under way.
+// UpgradeStep is the next step of a node that is being upgraded.
 type UpgradeStep string
 
+// Steps of the upgrade of a node.
 const (
 	UpgradeWait    UpgradeStep = "wait"
 	UpgradeDrain   UpgradeStep = "drain"
-	UpgradeRequest UpgradeStep = "ask"
+	UpgradeRequest UpgradeStep = "request"
 	UpgradeFinish  UpgradeStep = "finish"
 	UpgradeFail    UpgradeStep = "fail"
 )
 
-// NextUpgradeStep decides that:
+// NextUpgradeStep decides the next step of a node that is being upgraded:
 //
-//	runs the wanted version, and is Ready    finish
+//	runs the wanted version and is Ready     finish
 //	has failed                               wait
-//	still drains                             drain
-//	has booted again, with the old version   fail
-//	was asked long ago                       fail
-//	was asked some time ago                  ask, for the request may be lost
-//	was asked just now                       wait
+//	is being drained                         drain
+//	has booted again with the old version    fail
+//	UpgradeTimeout is over                   fail
+//	last request is a minute old             request again: the request may be lost
+//	otherwise                                wait
 func NextUpgradeStep(kind v1alpha1.UpgradeKind, u v1alpha1.NodeUpgrade, o UpgradeNode, now time.Time) UpgradeStep {
 	changed := o.RunningVersion(kind) == u.To
 	rebooted := u.BootID != "" && o.Node.BootID != "" && o.Node.BootID != u.BootID
@@ -186,7 +188,8 @@ func NextUpgradeStep(kind v1alpha1.UpgradeKind, u v1alpha1.NodeUpgrade, o Upgrad
 	}
 }
 
-// LowestAPIVersion is the oldest version of the API servers that answer.
+// LowestAPIVersion returns the oldest version of the API servers that answer, or otherwise if
+// none does.
 func LowestAPIVersion(otherwise string, nodes []UpgradeNode) string {
 	var oldest *semver.Version
 	for _, o := range nodes {
@@ -200,8 +203,9 @@ func LowestAPIVersion(otherwise string, nodes []UpgradeNode) string {
 	return oldest.String()
 }
 
-// RenewUpgrade drops nodes that have left the cluster, and where the spec has changed, lets
-// those that have not begun or have failed go for what is wanted now.
+// RenewUpgrade drops nodes that have left the cluster from an upgrade. If the generation of the
+// spec has changed, nodes that have not begun or have failed begin again with the versions that
+// are wanted now.
 func (p Plan) RenewUpgrade(s *v1alpha1.UpgradeStatus, generation int64, nodes []UpgradeNode, now metav1.Time) {
 	s.Nodes = slices.DeleteFunc(s.Nodes, func(u v1alpha1.NodeUpgrade) bool { return FindNode(nodes, u.Name) == nil })
 	if s.Generation == generation {
@@ -220,6 +224,7 @@ func (p Plan) RenewUpgrade(s *v1alpha1.UpgradeStatus, generation int64, nodes []
 	}
 }
 
+// FindNode returns the node with a name, or nil.
 func FindNode(nodes []UpgradeNode, name string) *UpgradeNode {
 	i := slices.IndexFunc(nodes, func(o UpgradeNode) bool { return o.Name == name })
 	if i < 0 {
@@ -228,7 +233,7 @@ func FindNode(nodes []UpgradeNode, name string) *UpgradeNode {
 	return &nodes[i]
 }
 
-// RecordStep writes down what is about to happen to a node.
+// RecordStep writes a step into the status of a node's upgrade, before it is done.
 func RecordStep(kind v1alpha1.UpgradeKind, u *v1alpha1.NodeUpgrade, now UpgradeStep, o *UpgradeNode, at metav1.Time) {
 	switch now {
 	case UpgradeRequest:
@@ -248,6 +253,7 @@ func RecordStep(kind v1alpha1.UpgradeKind, u *v1alpha1.NodeUpgrade, now UpgradeS
 	}
 }
 
+// FailedNode returns the first node whose upgrade has failed, or nil.
 func FailedNode(s *v1alpha1.UpgradeStatus) *v1alpha1.NodeUpgrade {
 	i := slices.IndexFunc(s.Nodes, func(u v1alpha1.NodeUpgrade) bool { return u.Step == v1alpha1.UpgradeFailed })
 	if i < 0 {

@@ -16,8 +16,8 @@ import (
 // (https://kubernetes.io/releases/version-skew-policy).
 const maxKubeletSkew = 3
 
-// pinnedVersion is the version that a minor version means in a cluster that runs one: the
-// patch release it has, so that a new release of this function changes no cluster.
+// pinnedVersion returns the running patch release for a minor version that the cluster already
+// runs, so that a new release of this function upgrades no cluster.
 func pinnedVersion(wanted v1alpha1.KubernetesVersion, kc *v1alpha1.KubernetesCluster) string {
 	minor := strings.TrimPrefix(string(wanted), "v")
 	if strings.Count(minor, ".") == 1 && strings.HasPrefix(kc.Status.Version, minor+".") {
@@ -26,8 +26,8 @@ func pinnedVersion(wanted v1alpha1.KubernetesVersion, kc *v1alpha1.KubernetesClu
 	return string(wanted)
 }
 
-// checkSkew refuses versions that nodes cannot have beside each other, and those
-// that a running cluster cannot be brought to in one step.
+// checkSkew returns a UserError for versions that nodes cannot run side by side, and for an
+// upgrade that is not possible in one step.
 func (p Plan) checkSkew(kc *v1alpha1.KubernetesCluster) error {
 	control := parseVersion(p.Kubernetes)
 	for _, m := range p.Members {
@@ -45,7 +45,8 @@ func (p Plan) checkSkew(kc *v1alpha1.KubernetesCluster) error {
 	return checkTalosPath(kc, p)
 }
 
-// checkKubernetesPath refuses to leave out a minor version, and to go back to one.
+// checkKubernetesPath returns a UserError if a minor version is skipped or lower than the
+// running one.
 func checkKubernetesPath(from string, to semver.Version) error {
 	running, err := semver.Parse(from)
 	switch {
@@ -60,8 +61,8 @@ func checkKubernetesPath(from string, to semver.Version) error {
 	}
 }
 
-// checkTalosPath refuses a change of Talos that its installer would refuse, and one
-// that leaves nodes with a Kubernetes that their Talos does not run.
+// checkTalosPath returns a UserError for an upgrade that the Talos installer refuses, and for
+// one after which nodes run a Kubernetes version that their Talos does not support.
 func checkTalosPath(kc *v1alpha1.KubernetesCluster, p Plan) error {
 	from := kc.Status.TalosVersion
 	if from == "" || from == p.Talos {
@@ -77,8 +78,8 @@ func checkTalosPath(kc *v1alpha1.KubernetesCluster, p Plan) error {
 	return reconcile.UserError{Reason: "TalosUpgradePath", Message: fmt.Sprintf("Talos %s does not run Kubernetes %s, and Talos %s does not run %s: go to a Kubernetes version first that both run", p.Talos, running, from, p.Kubernetes)}
 }
 
-// checkTalosUpgrade asks the rules of a Talos version's installer whether it may take the
-// place of another version.
+// checkTalosUpgrade returns an error unless the installer of a Talos version upgrades from
+// another one.
 func checkTalosUpgrade(from, to string) error {
 	host, err := compatibility.ParseTalosVersion(&machine.VersionInfo{Tag: "v" + from})
 	if err != nil {
@@ -91,8 +92,8 @@ func checkTalosUpgrade(from, to string) error {
 	return target.UpgradeableFrom(host)
 }
 
-// JoiningVersion is the Kubernetes version that a new node gets: the wanted one, but none
-// newer than the control plane has now.
+// JoiningVersion returns the Kubernetes version of a new node: the wanted one, unless that is
+// newer than the one of the control plane.
 func JoiningVersion(wanted, running string) string {
 	now, err := semver.Parse(running)
 	if err != nil || parseVersion(wanted).LTE(now) {

@@ -13,11 +13,12 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
+// DefaultTalosVersion is the Talos version of clusters that name none, unless TALOS_VERSION
+// names another.
 const DefaultTalosVersion = "1.13.9"
 
-// patchReleases is the newest patch release of each Kubernetes minor version.
-// Talos renders image tags from the version, so a minor alone would name images
-// that nobody publishes.
+// patchReleases has the newest patch release of each Kubernetes minor version. Talos renders
+// image tags from the version, and no image has a tag of only a minor version.
 var patchReleases = map[string]string{
 	"1.29": "1.29.15", "1.30": "1.30.14", "1.31": "1.31.14", "1.32": "1.32.13",
 	"1.33": "1.33.13", "1.34": "1.34.13", "1.35": "1.35.10", "1.36": "1.36.6",
@@ -25,14 +26,14 @@ var patchReleases = map[string]string{
 
 // Versions are the versions of a cluster.
 type Versions struct {
-	// kubernetes and Talos are full versions without v.
+	// Kubernetes and Talos are full versions without v.
 	Kubernetes, Talos string
-	// Contract is the dialect of machine configuration that the Talos version speaks.
+	// Contract says which features the machine configuration of the Talos version has.
 	Contract *config.VersionContract
 }
 
-// resolveKubernetes turns a minor version into its newest patch release, and
-// checks that the Talos version supports it.
+// resolveKubernetes returns the newest patch release of a minor version, or a full version as it
+// is. A version that the Talos version does not support is a UserError.
 func resolveKubernetes(wanted, talos string) (string, error) {
 	version := strings.TrimPrefix(wanted, "v")
 	if strings.Count(version, ".") == 1 {
@@ -56,7 +57,7 @@ func resolveKubernetes(wanted, talos string) (string, error) {
 	return version, nil
 }
 
-// supportedBy says which Kubernetes versions a Talos version runs, for a message.
+// supportedBy returns which Kubernetes versions a Talos version supports, for a message.
 func supportedBy(talos string) string {
 	var minors []semver.Version
 	for minor, full := range patchReleases {
@@ -72,8 +73,8 @@ func supportedBy(talos string) string {
 	return fmt.Sprintf("a version from %d.%d to %d.%d", first.Major, first.Minor, last.Major, last.Minor)
 }
 
-// resolveVersions works out the versions of a cluster. fallback is the Talos
-// version of a cluster that names none.
+// resolveVersions returns the versions of a cluster. fallback is the Talos version of a cluster
+// that names none.
 func resolveVersions(kubernetes, talos, fallback string) (Versions, error) {
 	v := Versions{Talos: strings.TrimPrefix(talos, "v")}
 	if v.Talos == "" {
@@ -87,7 +88,7 @@ func resolveVersions(kubernetes, talos, fallback string) (Versions, error) {
 	return v, err
 }
 
-// isSupported tells whether a Talos version runs a Kubernetes version.
+// isSupported reports whether a Talos version supports a Kubernetes version.
 func isSupported(talos, kubernetes string) bool {
 	target, err := compatibility.ParseTalosVersion(&machine.VersionInfo{Tag: "v" + talos})
 	if err != nil {
@@ -97,7 +98,7 @@ func isSupported(talos, kubernetes string) bool {
 	return err == nil && version.SupportedWith(target) == nil
 }
 
-// parseVersion is a version that resolveKubernetes has accepted.
+// parseVersion parses a version that resolveKubernetes has accepted.
 func parseVersion(version string) semver.Version {
 	v, _ := semver.ParseTolerant(version)
 	return v

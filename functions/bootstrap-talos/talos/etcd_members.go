@@ -41,7 +41,7 @@ func ReadEtcd(ctx context.Context, nodes map[string]string, a *Credentials) (pla
 		v.Leaders[got.name] = got.leads
 		v.MemberIDs[got.name] = []uint64{}
 		for _, m := range got.members {
-			v.MemberIDs[got.name] = append(v.MemberIDs[got.name], m.Id)
+			v.MemberIDs[got.name] = append(v.MemberIDs[got.name], m.ID)
 		}
 		if v.Members == nil || got.leads {
 			v.Members = got.members
@@ -78,7 +78,7 @@ func readMember(ctx context.Context, address string, a *Credentials) ([]plan.Etc
 	own := status.Messages[0].GetMemberStatus()
 	var members []plan.EtcdMember
 	for _, m := range list.Messages[0].GetMembers() {
-		members = append(members, plan.EtcdMember{Id: m.Id, Name: m.Hostname, PeerHost: hostOf(m.PeerUrls), Learner: m.IsLearner})
+		members = append(members, plan.EtcdMember{ID: m.Id, Name: m.Hostname, PeerHost: hostOf(m.PeerUrls), Learner: m.IsLearner})
 	}
 	return members, own.GetLeader() != 0 && own.GetLeader() == own.GetMemberId(), nil
 }
