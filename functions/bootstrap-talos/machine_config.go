@@ -72,7 +72,7 @@ func (f *function) renderConfigs(ctx context.Context, c *cluster, members []plan
 func (f *function) clusterConfig(c *cluster) talos.ClusterConfig {
 	common := talos.ClusterConfig{
 		Name: c.Name, Endpoint: c.Status.Endpoint, Talos: c.plan.Talos, Contract: c.plan.Contract,
-		Disk: "/dev/vda", Installer: f.images.Installer(c.KubernetesCluster, c.plan.Talos), Keys: c.observed.keys, Vip: c.observed.vip, Port: c.plan.LocalPort(),
+		Disk: "/dev/vda", Installer: f.images.Installer(c.KubernetesCluster, c.plan.Talos), Keys: c.observed.keys, VIP: c.observed.vip, Port: c.plan.LocalPort(),
 	}
 	if c.Spec.Networking != nil {
 		common.Networking = *c.Spec.Networking
@@ -81,10 +81,10 @@ func (f *function) clusterConfig(c *cluster) talos.ClusterConfig {
 		common.Disk = c.Spec.Talos.InstallDisk
 	}
 	if c.observed.vip.IsValid() {
-		common.Sans = append(common.Sans, c.observed.vip.String())
+		common.SANs = append(common.SANs, c.observed.vip.String())
 	}
 	if u, err := url.Parse(c.observed.wantedEndpoint); err == nil && c.observed.wantedEndpoint != c.Status.Endpoint && u.Hostname() != c.observed.vip.String() {
-		common.Sans = append(common.Sans, u.Hostname()) // it is asked before it moves
+		common.SANs = append(common.SANs, u.Hostname()) // it is asked before it moves
 	}
 	return common
 }

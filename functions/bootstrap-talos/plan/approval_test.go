@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -108,5 +109,16 @@ func TestLimitToApproved(t *testing.T) {
 	}
 	if kc.Spec.Topology.ControlPlane.Replicas != 3 || len(kc.Spec.Topology.Workers) != 2 {
 		t.Error("the spec itself must stay")
+	}
+}
+
+func TestDecisionData(t *testing.T) {
+	t.Parallel()
+	d := Decision{}
+	if err := json.Unmarshal([]byte(`{"uid": "0f5b", "generation": 2, "by": "kari", "approved": true, "Approved": true}`), &d); err != nil {
+		t.Fatal(err)
+	}
+	if d.Approved {
+		t.Error("the data of a rejection cannot approve: only the type of the event does")
 	}
 }

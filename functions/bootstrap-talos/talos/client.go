@@ -15,7 +15,7 @@ import (
 	"github.com/vitistack/stack/events/outbound"
 )
 
-// Limits of a delivery's talks with nodes.
+// APIPort is the port of the Talos API, and the others are deadlines of its calls.
 const (
 	APIPort      = "50000"
 	DialTimeout  = 2 * time.Second
@@ -23,10 +23,10 @@ const (
 	longTimeout  = 10 * time.Second
 )
 
-// connectPinned opens a client to a node in maintenance mode. It is bound to the
-// certificate of a fingerprint, so that nobody can take the node's place between
-// two calls. What is asked ends with the context that it returns, after the limit, and
-// the caller has to call the function.
+// connectPinned opens a client to a node in maintenance mode. It accepts only the certificate of
+// the fingerprint, so that no other server can take the place of the node between two calls.
+// Calls have to use the returned context, which ends after the limit, and the caller has to call
+// the returned function.
 func connectPinned(ctx context.Context, address string, pinned Fingerprint, limit time.Duration) (context.Context, *client.Client, func(), error) {
 	config := &tls.Config{
 		InsecureSkipVerify: true, //nolint:gosec // the certificate is compared instead
@@ -40,7 +40,8 @@ func connectPinned(ctx context.Context, address string, pinned Fingerprint, limi
 	return Dial(ctx, address, config, limit)
 }
 
-// Connect opens a client to a node of the cluster, in the same way.
+// Connect opens a client to a node of the cluster. Calls have to use the returned context, which
+// ends after the limit, and the caller has to call the returned function.
 func Connect(ctx context.Context, address string, a *Credentials, limit time.Duration) (context.Context, *client.Client, func(), error) {
 	return Dial(ctx, address, a.TLSConfig(), limit)
 }

@@ -17,21 +17,21 @@ import (
 	"github.com/vitistack/stack/functions/internal/talosconfig"
 )
 
-// IsTalosconfigCurrent tells whether a talosconfig is good for a while, names exactly these
-// nodes, and is of the authorities that the keys have in their phase.
+// IsTalosconfigCurrent reports whether a talosconfig has less than half of its lifetime behind
+// it, names exactly these nodes, and has the authorities of the keys in their phase.
 func IsTalosconfigCurrent(data []byte, endpoints []string, k *Keys, now time.Time) bool {
 	c, err := talosconfig.Read(data)
 	return err == nil && slices.Equal(c.Endpoints, endpoints) && SameCertificates(c.CA, k.TrustedTalos()) && isFresh(c.Crt, k.issuer().Certs.OS, now)
 }
 
-// IsKubeconfigCurrent tells whether a kubeconfig is good for a while, names the endpoint, and
-// is of the authorities that the keys have in their phase.
+// IsKubeconfigCurrent reports whether a kubeconfig has less than half of its lifetime behind it,
+// names the endpoint, and has the authorities of the keys in their phase.
 func IsKubeconfigCurrent(data []byte, endpoint string, k *Keys, now time.Time) bool {
 	config, err := kube.ReadKubeconfig(data)
 	return err == nil && config.Host == endpoint && SameCertificates(config.CAData, k.TrustedKubernetes()) && isFresh(config.CertData, k.issuer().Certs.K8s, now)
 }
 
-// isFresh tells whether an authority has signed a certificate, and less than half of its
+// isFresh reports whether the authority has signed a certificate, and less than half of its
 // lifetime is over.
 func isFresh(certificate []byte, authority *talosx509.PEMEncodedCertificateAndKey, now time.Time) bool {
 	all := parseCertificates(certificate)
@@ -39,13 +39,14 @@ func isFresh(certificate []byte, authority *talosx509.PEMEncodedCertificateAndKe
 	return err == nil && len(all) > 0 && all[0].CheckSignatureFrom(by) == nil && now.Before(all[0].NotBefore.Add(all[0].NotAfter.Sub(all[0].NotBefore)/2))
 }
 
-// SameCertificates tells whether two files in PEM have the same certificates, in any order.
+// SameCertificates reports whether two PEM files have the same certificates, in any order.
 func SameCertificates(one, other []byte) bool {
 	a, b := parseCertificates(one), parseCertificates(other)
 	return len(a) == len(b) && !slices.ContainsFunc(a, func(c *x509.Certificate) bool { return !slices.ContainsFunc(b, c.Equal) })
 }
 
-// parseCertificates are those of a file in PEM. What is none is left out.
+// parseCertificates returns the certificates of a PEM file. Blocks that are no certificate are
+// left out.
 func parseCertificates(file []byte) (all []*x509.Certificate) {
 	for block, rest := pem.Decode(file); block != nil; block, rest = pem.Decode(rest) {
 		if c, err := x509.ParseCertificate(block.Bytes); err == nil {
@@ -55,8 +56,8 @@ func parseCertificates(file []byte) (all []*x509.Certificate) {
 	return all
 }
 
-// RenderKubeconfig is a kubeconfig that names an endpoint and trusts some authorities: a node names
-// those that its own configuration has, which may be a step behind.
+// RenderKubeconfig returns a kubeconfig with another endpoint and other authorities: a node
+// names those of its own configuration, which may be a phase behind.
 func RenderKubeconfig(kubeconfig []byte, endpoint string, authorities []byte) ([]byte, error) {
 	file, err := clientcmd.Load(kubeconfig)
 	if err != nil {
@@ -72,7 +73,7 @@ func RenderKubeconfig(kubeconfig []byte, endpoint string, authorities []byte) ([
 	return data, nil
 }
 
-// FetchKubeconfig asks a control plane for an administrator's kubeconfig.
+// FetchKubeconfig returns an administrator's kubeconfig from a control plane.
 func FetchKubeconfig(ctx context.Context, address string, a *Credentials) ([]byte, error) {
 	ctx, c, end, err := Connect(ctx, address, a, ShortTimeout)
 	if err != nil {
@@ -86,8 +87,8 @@ func FetchKubeconfig(ctx context.Context, address string, a *Credentials) ([]byt
 	return data, nil
 }
 
-// RenderTalosconfig writes the file that talosctl reads. Its endpoints are the
-// addresses of nodes: a virtual address is not there when it is needed most.
+// RenderTalosconfig returns the file that talosctl reads. Its endpoints are addresses of nodes,
+// because a virtual address may be down exactly when talosctl is needed.
 func RenderTalosconfig(cluster string, k *Keys, endpoints []string) ([]byte, error) {
 	pair, err := k.issuer().GenerateTalosAPIClientCertificateWithTTL(role.MakeSet(role.Admin), TalosconfigLifetime)
 	if err != nil {

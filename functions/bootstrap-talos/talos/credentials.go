@@ -12,22 +12,20 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/role"
 )
 
-// Lifetimes of client certificates: of those that a delivery makes for itself, and
-// of the one in the talosconfig that people use.
+// Lifetimes of client certificates: of those of a delivery, and of the one in the talosconfig.
 const (
 	clientLifetime      = time.Hour
 	TalosconfigLifetime = 365 * 24 * time.Hour
 )
 
-// Credentials is how a delivery proves to nodes of a cluster who it is, and by whose certificates
-// it knows them.
+// Credentials is the client certificate of a delivery, and the authorities that it trusts.
 type Credentials struct {
 	authorities []*x509.Certificate
 	certificate tls.Certificate
 }
 
-// NewCredentials makes a client certificate for as long as a delivery may need it. Nodes are known
-// also by the authorities of the other bundles.
+// NewCredentials makes a client certificate that outlives a delivery. The authorities of the
+// other bundles are trusted too.
 func NewCredentials(bundle *secrets.Bundle, others ...*secrets.Bundle) (*Credentials, error) {
 	pair, err := bundle.GenerateTalosAPIClientCertificateWithTTL(role.MakeSet(role.Admin), clientLifetime)
 	if err != nil {
@@ -61,6 +59,7 @@ func (a *Credentials) signed(c *x509.Certificate) bool {
 	return slices.ContainsFunc(a.authorities, func(authority *x509.Certificate) bool { return c.CheckSignatureFrom(authority) == nil })
 }
 
+// TLSConfig returns the configuration of a client of the cluster.
 func (a *Credentials) TLSConfig() *tls.Config {
 	return &tls.Config{RootCAs: a.pool(), Certificates: []tls.Certificate{a.certificate}, MinVersion: tls.VersionTLS12}
 }

@@ -19,9 +19,10 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
-// ConfigUpdate is what has become of a node's difference.
+// ConfigUpdate is the outcome of UpdateConfig.
 type ConfigUpdate string
 
+// Outcomes of UpdateConfig. Those that leave a difference are reasons of a condition.
 const (
 	ConfigUnchanged   ConfigUpdate = "Same"
 	ConfigChanged     ConfigUpdate = "Changed"
@@ -30,8 +31,9 @@ const (
 	ConfigNeedsReboot ConfigUpdate = "RebootNeeded"
 )
 
-// UpdateConfig has a node run a configuration. It returns what has become of that, and
-// the difference without secrets.
+// UpdateConfig has a node run a configuration: without a reboot if Talos can, and otherwise as
+// the policy says. It returns the outcome, and the difference without secrets. A second call
+// does nothing.
 func UpdateConfig(ctx context.Context, address string, a *Credentials, wanted []byte, policy v1alpha1.ConfigChanges) (ConfigUpdate, string, error) {
 	ctx, c, end, err := Connect(ctx, address, a, longTimeout)
 	if err != nil {
@@ -70,7 +72,7 @@ func UpdateConfig(ctx context.Context, address string, a *Credentials, wanted []
 	}
 }
 
-// isStaged tells whether a configuration waits on the node's disk for its next boot.
+// isStaged reports whether a configuration is on the disk of the node for its next boot.
 func isStaged(ctx context.Context, c *client.Client, wanted config.Provider) bool {
 	kept, err := safe.StateGetByID[*resources.MachineConfig](ctx, c.COSI, resources.PersistentID)
 	if err != nil {
@@ -88,11 +90,11 @@ func applyConfig(ctx context.Context, c *client.Client, config []byte, mode mach
 	return nil
 }
 
-// MaxDiff is how much of a difference people are shown.
+// MaxDiff is the number of bytes of a difference that a message quotes.
 const MaxDiff = 400
 
-// diffConfigs lists the lines by which two configurations differ, without secrets.
-// It is empty where they say the same.
+// diffConfigs returns the lines by which two configurations differ, without secrets. It is empty
+// if they are equal.
 func diffConfigs(present, wanted config.Provider) (string, error) {
 	before, err := Encode(present)
 	if err != nil {

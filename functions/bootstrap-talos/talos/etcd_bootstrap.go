@@ -17,13 +17,13 @@ import (
 
 // Paths on a node.
 const (
-	// etcdData is where a control plane has the data of etcd.
+	// etcdData is the folder with the data of etcd.
 	etcdData = "/var/lib/etcd"
 	// bootIDFile changes with each boot.
 	bootIDFile = "/proc/sys/kernel/random/boot_id"
 )
 
-// ReadEtcdService asks a control plane for its service etcd.
+// ReadEtcdService returns the state of the service etcd of a control plane.
 func ReadEtcdService(ctx context.Context, address string, a *Credentials) (plan.EtcdService, error) {
 	ctx, c, end, err := Connect(ctx, address, a, ShortTimeout)
 	if err != nil {
@@ -73,10 +73,10 @@ func isEmptyFolder(ctx context.Context, c *client.Client, folder string) (bool, 
 	}
 }
 
-// maxFile bounds what is read of a node's file.
+// maxFile is the number of bytes that are read of a file of a node.
 const maxFile = 4096
 
-// readFile reads a small text file of a node.
+// readFile returns the text of a small file of a node.
 func readFile(ctx context.Context, c *client.Client, path string) (string, error) {
 	from, err := c.Read(ctx, path)
 	if err != nil {
@@ -87,8 +87,8 @@ func readFile(ctx context.Context, c *client.Client, path string) (string, error
 	return strings.TrimSpace(string(text)), err
 }
 
-// Bootstrap lets a node begin the cluster's etcd. That it has been done before is
-// success: the node itself remembers it, whoever lost the answer.
+// Bootstrap has a node bootstrap etcd. AlreadyExists counts as success: the answer to an earlier
+// request may be lost.
 func Bootstrap(ctx context.Context, address string, a *Credentials) error {
 	ctx, c, end, err := Connect(ctx, address, a, longTimeout)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
 )
 
-// ReadEtcd asks control planes, by name and address, for their view of etcd. Those
-// that don't answer in time are left out.
+// ReadEtcd asks control planes, given by name and address, for their view of etcd. Those that do
+// not answer in time are left out, and it is an error if none answers.
 func ReadEtcd(ctx context.Context, nodes map[string]string, a *Credentials) (plan.EtcdView, error) {
 	v := plan.EtcdView{MemberIDs: map[string][]uint64{}, Leaders: map[string]bool{}}
 	type answer struct {
@@ -53,8 +53,8 @@ func ReadEtcd(ctx context.Context, nodes map[string]string, a *Credentials) (pla
 	return v, nil
 }
 
-// readMember asks one control plane for the members of etcd, and whether it leads.
-// One whose own member does not run answers nothing.
+// readMember asks one control plane for the members of etcd, and whether its own member leads.
+// It is an error if that does not run.
 func readMember(ctx context.Context, address string, a *Credentials) ([]plan.EtcdMember, bool, error) {
 	ctx, c, end, err := Connect(ctx, address, a, DialTimeout)
 	if err != nil {
@@ -83,8 +83,8 @@ func readMember(ctx context.Context, address string, a *Credentials) ([]plan.Etc
 	return members, own.GetLeader() != 0 && own.GetLeader() == own.GetMemberId(), nil
 }
 
-// checkEtcdRuns returns an error where the service etcd of a control plane does not run. The
-// calls that etcd itself answers would wait for it until their deadline.
+// checkEtcdRuns returns an error unless the service etcd of a control plane runs. Calls that
+// etcd itself answers would wait for it until their deadline.
 func checkEtcdRuns(ctx context.Context, c *client.Client, address string) error {
 	info, err := c.ServiceInfo(ctx, "etcd")
 	switch {
@@ -108,7 +108,7 @@ func hostOf(urls []string) string {
 	return ""
 }
 
-// LeaveEtcd has a control plane hand over the leadership and leave etcd.
+// LeaveEtcd has a control plane leave etcd, after it has handed over the leadership if it leads.
 func LeaveEtcd(ctx context.Context, address string, a *Credentials, leads bool) error {
 	ctx, c, end, err := Connect(ctx, address, a, longTimeout)
 	if err != nil {
@@ -126,7 +126,7 @@ func LeaveEtcd(ctx context.Context, address string, a *Credentials, leads bool) 
 	return nil
 }
 
-// RemoveEtcdMember has one control plane take another member out of etcd.
+// RemoveEtcdMember has one control plane remove another member of etcd.
 func RemoveEtcdMember(ctx context.Context, address string, a *Credentials, id uint64) error {
 	ctx, c, end, err := Connect(ctx, address, a, ShortTimeout)
 	if err != nil {
@@ -166,4 +166,5 @@ func ReadEtcdLeader(ctx context.Context, address string, a *Credentials) (empty,
 	return false, status.Messages[0].GetMemberStatus().GetLeader() != 0, nil
 }
 
+// ErrEtcdNotRunning is the error of a control plane whose member of etcd does not run.
 var ErrEtcdNotRunning = errors.New("its etcd does not run")

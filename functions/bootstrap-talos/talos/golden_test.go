@@ -80,8 +80,8 @@ func goldenConfig(t testing.TB, talos, role string) config.Provider {
 		t.Fatal(err)
 	}
 	p, err := Render(ClusterConfig{
-		Name: "shop", Endpoint: "https://192.168.10.5:6443", Sans: []string{"192.168.10.5"}, Talos: talos, Contract: contract,
-		Disk: "/dev/vda", Installer: "installer.example.com/x:v" + talos, Keys: &Keys{Present: testBundle()}, Vip: netip.MustParseAddr("192.168.10.5"),
+		Name: "shop", Endpoint: "https://192.168.10.5:6443", SANs: []string{"192.168.10.5"}, Talos: talos, Contract: contract,
+		Disk: "/dev/vda", Installer: "installer.example.com/x:v" + talos, Keys: &Keys{Present: testBundle()}, VIP: netip.MustParseAddr("192.168.10.5"),
 	}, NodeConfig{
 		Name: "shop-" + role + "-0", Role: role, Version: "1.33.13",
 		Labels: map[string]string{"tier": "front", "node-role.kubernetes.io/front": ""},

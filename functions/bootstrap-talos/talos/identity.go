@@ -12,26 +12,26 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/network"
 )
 
-// Identity is by what a node is recognised before it has a configuration.
+// Identity is what identifies a node before it has a configuration.
 type Identity struct {
-	// uuid is the identifier that its firmware shows, and macs are the permanent
-	// addresses of its interfaces, all in lower case.
+	// uuid is the system UUID of the firmware, and macs are the permanent MAC addresses of the
+	// physical interfaces, in lower case.
 	uuid string
 	macs []string
 }
 
-// Matches tells whether a node is the machine with a UID and these MAC addresses. One of
-// the two is enough: not every hypervisor lets choose the UUID, and not every
-// network the addresses.
+// Matches reports whether a node is the machine with a UID or one of these MAC addresses. One is
+// enough, because some hypervisors choose the UUID themselves, and some networks the addresses.
 func (i Identity) Matches(uid string, macs []string) bool {
 	return i.uuid == strings.ToLower(uid) || slices.ContainsFunc(i.macs, func(mac string) bool { return slices.Contains(macs, mac) })
 }
 
+// String describes the identity, for a message.
 func (i Identity) String() string {
 	return fmt.Sprintf("system UUID %s and MAC addresses %s", i.uuid, strings.Join(i.macs, ", "))
 }
 
-// Identify reads what a node in maintenance mode shows of itself.
+// Identify reads the identity of a node in maintenance mode.
 func Identify(ctx context.Context, address string, pinned Fingerprint) (Identity, error) {
 	ctx, c, end, err := connectPinned(ctx, address, pinned, ShortTimeout)
 	if err != nil {

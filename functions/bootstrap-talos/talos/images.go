@@ -18,8 +18,8 @@ const (
 // Images names the images of an image factory. The disk image and the installer of a cluster
 // have the same schematic, and so the same extensions.
 type Images struct {
-	// Factory is the URL of the image factory, without a slash at its end, and schematic the
-	// one of clusters that name none.
+	// Factory is the URL of the image factory, without a slash at its end, and Schematic the
+	// schematic of clusters that name none.
 	Factory, Schematic string
 }
 
@@ -28,7 +28,8 @@ func (i Images) Disk(kc *v1alpha1.KubernetesCluster, version string) string {
 	return fmt.Sprintf("%s/image/%s/v%s/nocloud-amd64.raw.xz", i.Factory, i.schematicOf(kc), version)
 }
 
-// Installer returns the reference of the image that installs or upgrades Talos. version has no v.
+// Installer returns the reference of the image that installs or upgrades Talos. version has no
+// v.
 func (i Images) Installer(kc *v1alpha1.KubernetesCluster, version string) string {
 	host := strings.TrimPrefix(strings.TrimPrefix(i.Factory, "https://"), "http://")
 	return fmt.Sprintf("%s/nocloud-installer/%s:v%s", host, i.schematicOf(kc), version)

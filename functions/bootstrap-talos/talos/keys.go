@@ -16,22 +16,22 @@ import (
 	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
 )
 
-// Keys are the keys of a cluster. During a rotation there are two sets, which differ only in
-// the authorities of the Talos API and of Kubernetes.
+// Keys are the keys of a cluster. During a rotation there are two sets, which differ only in the
+// authorities of the Talos API and of Kubernetes.
 type Keys struct {
-	// Present is the set in the Secret that outlives rotations. rotated is the rotation that
-	// made it, or that the spec named when it was made.
+	// Present is the set in the Secret that outlives rotations. Rotated is the rotation that made
+	// it, or the one that the spec had when it was made.
 	Present *secrets.Bundle
 	Rotated string
-	// Next is the other set, nil outside of a rotation. rotation and phase are from its Secret.
+	// Next is the other set, nil outside of a rotation. Rotation and Phase are from its Secret.
 	Next     *secrets.Bundle
 	Rotation string
 	Phase    v1alpha1.RotationPhase
-	// presentSecret and NextSecret are the Secrets as they were read, nil where there is none.
+	// PresentSecret and NextSecret are the Secrets as they were read, nil if they do not exist.
 	PresentSecret, NextSecret *corev1.Secret
 }
 
-// issuer is the set whose authorities sign certificates in this phase.
+// issuer returns the set whose authorities sign certificates in this phase.
 func (k *Keys) issuer() *secrets.Bundle {
 	if k.Next == nil || k.Phase == "" || k.Phase == v1alpha1.RotationAccepting {
 		return k.Present
@@ -39,8 +39,8 @@ func (k *Keys) issuer() *secrets.Bundle {
 	return k.Next
 }
 
-// acceptedTalos is the authority of the Talos API that nodes accept in this phase beside the
-// one that signs, and acceptedKubernetes that of Kubernetes. They are nil where there is none.
+// acceptedTalos returns the second authority of the Talos API that nodes accept in this phase,
+// or nil.
 func (k *Keys) acceptedTalos() []byte {
 	if other := k.other(v1alpha1.RotationAccepting, v1alpha1.RotationIssuing, v1alpha1.RotationRemovingKubernetes); other != nil {
 		return other.Certs.OS.Crt
@@ -48,6 +48,8 @@ func (k *Keys) acceptedTalos() []byte {
 	return nil
 }
 
+// acceptedKubernetes returns the second authority of Kubernetes that nodes accept in this phase,
+// or nil.
 func (k *Keys) acceptedKubernetes() []byte {
 	if other := k.other(v1alpha1.RotationAccepting, v1alpha1.RotationIssuing); other != nil {
 		return other.Certs.K8s.Crt
@@ -55,7 +57,7 @@ func (k *Keys) acceptedKubernetes() []byte {
 	return nil
 }
 
-// other is the set that does not sign, in some phases of a rotation, and otherwise nil.
+// other returns the set that does not sign if this phase is one of phases, and otherwise nil.
 func (k *Keys) other(phases ...v1alpha1.RotationPhase) *secrets.Bundle {
 	switch {
 	case k.Next == nil || !slices.Contains(phases, k.Phase):
@@ -67,17 +69,20 @@ func (k *Keys) other(phases ...v1alpha1.RotationPhase) *secrets.Bundle {
 	}
 }
 
-// TrustedTalos and trustedKubernetes are the authorities that clients trust in this phase.
+// TrustedTalos returns the authorities of the Talos API that clients trust in this phase, as
+// PEM.
 func (k *Keys) TrustedTalos() []byte {
 	return slices.Concat(k.issuer().Certs.OS.Crt, k.acceptedTalos())
 }
 
+// TrustedKubernetes returns the authorities of Kubernetes that clients trust in this phase, as
+// PEM.
 func (k *Keys) TrustedKubernetes() []byte {
 	return slices.Concat(k.issuer().Certs.K8s.Crt, k.acceptedKubernetes())
 }
 
-// Credentials is the function's own to the nodes: with a certificate that each node accepts in
-// this phase, trusting both authorities, since a node may be a phase behind.
+// Credentials makes a client certificate that every node accepts in this phase. It trusts both
+// authorities, because a node may be a phase behind.
 func (k *Keys) Credentials() (*Credentials, error) {
 	if k.Next == nil {
 		return NewCredentials(k.Present)
@@ -85,7 +90,7 @@ func (k *Keys) Credentials() (*Credentials, error) {
 	return NewCredentials(k.issuer(), k.Present, k.Next)
 }
 
-// InPhaseBefore are the keys in the phase before this one, and before the first in no phase.
+// InPhaseBefore returns the keys in the phase before this one, or in no phase before the first.
 func (k *Keys) InPhaseBefore() *Keys {
 	b := *k
 	b.Phase = ""
@@ -97,14 +102,14 @@ func (k *Keys) InPhaseBefore() *Keys {
 	return &b
 }
 
-// Equal reports whether two reads found the same keys in the same phase.
+// Equal reports whether two reads have found the same keys in the same phase.
 func (k *Keys) Equal(other *Keys) bool {
 	return k.Present.Cluster.ID == other.Present.Cluster.ID && k.Phase == other.Phase && k.Rotation == other.Rotation &&
 		bytes.Equal(k.TrustedTalos(), other.TrustedTalos()) && bytes.Equal(k.TrustedKubernetes(), other.TrustedKubernetes())
 }
 
-// setAuthorities has a configuration name the authorities of this phase, and leaves those
-// that somebody has added to it. Only control planes have the keys that sign.
+// setAuthorities writes the authorities of this phase into a configuration, and keeps those that
+// a user has added. Only control planes get the private keys.
 func (k *Keys) setAuthorities(c *machineconfig.Config) error {
 	if c.MachineConfig == nil || c.ClusterConfig == nil {
 		return errors.New("it has no Kubernetes")
@@ -126,7 +131,8 @@ func (k *Keys) setAuthorities(c *machineconfig.Config) error {
 	return nil
 }
 
-// acceptedAuthorities is a list of authorities with one of ours, or with none where that is nil.
+// acceptedAuthorities returns a list in which accepted replaces the authorities of the cluster.
+// nil removes them.
 func acceptedAuthorities(list []*talosx509.PEMEncodedCertificate, ours [][]byte, accepted []byte) []*talosx509.PEMEncodedCertificate {
 	list = slices.DeleteFunc(slices.Clone(list), func(ca *talosx509.PEMEncodedCertificate) bool {
 		return slices.ContainsFunc(ours, func(crt []byte) bool { return bytes.Equal(crt, ca.Crt) })
@@ -140,7 +146,7 @@ func acceptedAuthorities(list []*talosx509.PEMEncodedCertificate, ours [][]byte,
 	return list
 }
 
-// withAuthorities is a configuration with the authorities of this phase, or nil where it has
+// withAuthorities returns a configuration with the authorities of this phase, or nil if it has
 // them already.
 func (k *Keys) withAuthorities(p talosconfig.Provider) ([]byte, error) {
 	before, err := Encode(p)

@@ -18,38 +18,38 @@ import (
 	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
 )
 
-// ClusterConfig is what all nodes of a cluster have in common.
+// ClusterConfig is what the configurations of all nodes of a cluster have in common.
 type ClusterConfig struct {
 	Name     string
 	Endpoint string
-	// Sans are the other names and addresses of the control plane.
-	Sans       []string
+	// SANs are further names and addresses of the API server.
+	SANs       []string
 	Talos      string
 	Contract   *config.VersionContract
 	Disk       string
 	Installer  string
 	Networking v1alpha1.ClusterNetworking
 	Keys       *Keys
-	// Vip is the virtual address that control planes share, or the zero value.
-	Vip netip.Addr
-	// Port is where API servers listen, zero for Talos's default.
+	// VIP is the virtual address that control planes share, or the zero value.
+	VIP netip.Addr
+	// Port is the port of the API servers, zero for the default of Talos.
 	Port int32
 }
 
-// NodeConfig is what one node has of its own.
+// NodeConfig is what the configuration of one node has of its own.
 type NodeConfig struct {
 	Name    string
 	Role    string
 	Version string
 	Links   []Link
-	// labels and taints are those of its pool, patches what somebody changes.
+	// Labels and Taints are those of the pool, and Patches those of the spec.
 	Labels  map[string]string
 	Taints  []v1alpha1.NodeTaint
 	Patches []Patch
 }
 
-// Render writes the machine configuration of a node in the dialect of its
-// cluster's Talos version, and validates it as a node would, strictly.
+// Render returns the machine configuration of a node for its Talos version, validated strictly
+// as the node does. A UserError names the patch that is wrong.
 func Render(c ClusterConfig, n NodeConfig) (config.Provider, error) {
 	input, err := generate.NewInput(c.Name, c.Endpoint, n.Version, generateOptions(c)...)
 	if err != nil {
@@ -92,7 +92,7 @@ func generateOptions(c ClusterConfig) []generate.Option {
 	o := []generate.Option{
 		generate.WithSecretsBundle(c.Keys.issuer()), generate.WithVersionContract(c.Contract),
 		generate.WithInstallDisk(c.Disk), generate.WithInstallImage(c.Installer),
-		generate.WithAdditionalSubjectAltNames(c.Sans),
+		generate.WithAdditionalSubjectAltNames(c.SANs),
 	}
 	if c.Port != 0 && c.Port != plan.DefaultPort {
 		o = append(o, generate.WithLocalAPIServerPort(int(c.Port)))
@@ -103,9 +103,8 @@ func generateOptions(c ClusterConfig) []generate.Option {
 	return o
 }
 
-// addNodeSettings adds a node's name, addresses and share of the virtual address:
-// in documents of their own where the dialect has them, and otherwise in the one
-// document of older versions.
+// addNodeSettings adds a node's name, addresses and share of the virtual address: as separate
+// documents since Talos 1.12, and in the v1alpha1 document before.
 func addNodeSettings(p config.Provider, c ClusterConfig, n NodeConfig) (config.Provider, error) {
 	if len(n.Labels) > 0 || len(n.Taints) > 0 {
 		var err error
@@ -135,8 +134,8 @@ func addNodeSettings(p config.Provider, c ClusterConfig, n NodeConfig) (config.P
 	return container.New(append(kept, extra...)...)
 }
 
-// setLabels has a node begin with its labels and taints, so that no pod comes before
-// them. What a kubelet may not set itself it gets later.
+// setLabels has a node register with its labels and taints, so that no pod is scheduled before
+// them. Labels that a kubelet must not set itself follow through the workload API.
 func setLabels(m *machineconfig.MachineConfig, n NodeConfig) {
 	labels := n.Labels
 	if n.Role == v1alpha1.RoleWorker {
@@ -156,16 +155,15 @@ func setLabels(m *machineconfig.MachineConfig, n NodeConfig) {
 	}
 }
 
-// metal is the mode that configurations are validated for: machines that install
-// Talos to their disk.
+// metal is the mode for which configurations are validated: Talos is installed to a disk.
 type metal struct{}
 
 func (metal) String() string        { return "metal" }
 func (metal) RequiresInstall() bool { return true }
 func (metal) InContainer() bool     { return false }
 
-// kubeletLabels are the labels that a kubelet may give its own Node, by the admission
-// plugin NodeRestriction. With another one among them it could set none.
+// kubeletLabels returns the labels that a kubelet may set on its own Node. The admission plugin
+// NodeRestriction refuses all labels if one is not allowed.
 func kubeletLabels(labels map[string]string) map[string]string {
 	free := map[string]string{}
 	for key, value := range labels {
@@ -177,8 +175,8 @@ func kubeletLabels(labels map[string]string) map[string]string {
 	return free
 }
 
-// InContractOf is the configuration in the dialect of the Talos version that a machine
-// was made with, which newer versions understand and keep.
+// InContractOf returns the configuration for the Talos version that a Machine was created with.
+// Newer versions understand and keep it.
 func InContractOf(common ClusterConfig, m *v1alpha1.Machine) ClusterConfig {
 	if m == nil || m.Spec.OS == nil {
 		return common

@@ -78,11 +78,11 @@ func TestRender(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := ClusterConfig{
-				Name: "shop", Endpoint: "https://192.168.10.5:6443", Sans: []string{"192.168.10.10"}, Talos: tc.talos, Contract: contract,
+				Name: "shop", Endpoint: "https://192.168.10.5:6443", SANs: []string{"192.168.10.10"}, Talos: tc.talos, Contract: contract,
 				Disk: "/dev/vda", Installer: "installer.example.com/x:v" + tc.talos, Keys: &Keys{Present: testBundle()},
 			}
 			if tc.vip != "" {
-				c.Vip = netip.MustParseAddr(tc.vip)
+				c.VIP = netip.MustParseAddr(tc.vip)
 			}
 			p, err := Render(c, tc.node)
 			if err != nil {

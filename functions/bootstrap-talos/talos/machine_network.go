@@ -12,10 +12,10 @@ import (
 	machineconfig "github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
 
-	vitistack "github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
-// Link is a network interface of a node whose addresses are static.
+// Link is a network interface of a node with static addresses.
 type Link struct {
 	mac       string
 	mtu       int32
@@ -24,8 +24,8 @@ type Link struct {
 	dns       []netip.Addr
 }
 
-// LinkAlias is the name that configurations give to the i-th interface of a node,
-// whatever the kernel calls it.
+// LinkAlias returns the name that configurations give to the i-th interface of a node, because
+// the name of the kernel is not known.
 func LinkAlias(i int) string { return fmt.Sprintf("net%d", i) }
 
 func networkDocuments(c ClusterConfig, n NodeConfig) ([]documents.Document, error) {
@@ -59,8 +59,8 @@ func networkDocuments(c ClusterConfig, n NodeConfig) ([]documents.Document, erro
 		resolver.ResolverNameservers = resolvers
 		all = append(all, resolver)
 	}
-	if c.Vip.IsValid() && n.Role == vitistack.RoleControlPlane && len(n.Links) > 0 {
-		vip := network.NewLayer2VIPConfigV1Alpha1(c.Vip.String())
+	if c.VIP.IsValid() && n.Role == v1alpha1.RoleControlPlane && len(n.Links) > 0 {
+		vip := network.NewLayer2VIPConfigV1Alpha1(c.VIP.String())
 		vip.LinkName = LinkAlias(0)
 		all = append(all, vip)
 	}
@@ -86,8 +86,8 @@ func legacyNetwork(c ClusterConfig, n NodeConfig) *machineconfig.NetworkConfig {
 		for _, d := range l.dns {
 			out.NameServers = append(out.NameServers, d.String())
 		}
-		if i == 0 && c.Vip.IsValid() && n.Role == vitistack.RoleControlPlane {
-			device.DeviceVIPConfig = &machineconfig.DeviceVIPConfig{SharedIP: c.Vip.String()}
+		if i == 0 && c.VIP.IsValid() && n.Role == v1alpha1.RoleControlPlane {
+			device.DeviceVIPConfig = &machineconfig.DeviceVIPConfig{SharedIP: c.VIP.String()}
 		}
 		out.NetworkInterfaces = append(out.NetworkInterfaces, device)
 	}
@@ -101,8 +101,9 @@ func defaultRoute(gateway netip.Addr) string {
 	return "0.0.0.0/0"
 }
 
-// links are the static interfaces of a machine, as layer 2 wrote them down.
-func LinksOf(nc *vitistack.NetworkConfiguration) []Link {
+// LinksOf returns the interfaces with static addresses from the status of a
+// NetworkConfiguration.
+func LinksOf(nc *v1alpha1.NetworkConfiguration) []Link {
 	var links []Link
 	for _, i := range nc.Status.NetworkInterfaces {
 		if i.AllocationMethod != "static" {
@@ -136,8 +137,8 @@ func (l *Link) add(addresses []string, subnet, gateway string) {
 	}
 }
 
-// MACsOf are the addresses of a machine's interfaces, as layer 3 made them.
-func MACsOf(nc *vitistack.NetworkConfiguration) []string {
+// MACsOf returns the MAC addresses in the spec of a NetworkConfiguration, in lower case.
+func MACsOf(nc *v1alpha1.NetworkConfiguration) []string {
 	var macs []string
 	for _, i := range nc.Spec.NetworkInterfaces {
 		if i.MACAddress != "" {

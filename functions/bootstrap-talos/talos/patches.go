@@ -9,15 +9,15 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// Patch is a change of configurations that somebody has written.
+// Patch is a strategic merge patch of machine configurations.
 type Patch struct {
-	// from says where it is, for people.
+	// from names the key and the ConfigMap of the patch.
 	from string
 	configpatcher.Patch
 }
 
-// ReadPatch reads what somebody has written. A document that would become many times
-// as large is refused by the YAML library.
+// ReadPatch parses a patch. from names its place, for messages. JSON patches and invalid YAML
+// are a UserError. The YAML library refuses a document that expands too much.
 func ReadPatch(from string, text []byte) (Patch, error) {
 	loaded, err := configpatcher.LoadPatch(text)
 	if err != nil {
@@ -29,8 +29,8 @@ func ReadPatch(from string, text []byte) (Patch, error) {
 	return Patch{from: from, Patch: loaded}, nil
 }
 
-// apply changes a configuration as somebody wrote, and refuses what would make a
-// node another one: its role, its cluster or its name.
+// apply returns the patched configuration. A patch that changes the role, the cluster or the
+// name of the node is a UserError.
 func (p Patch) apply(before config.Provider, hostname string) (config.Provider, error) {
 	out, err := configpatcher.Apply(configpatcher.WithConfig(before), []configpatcher.Patch{p.Patch})
 	if err != nil {

@@ -7,13 +7,15 @@ import (
 	"time"
 
 	talosx509 "github.com/siderolabs/crypto/x509"
+	"github.com/siderolabs/talos/pkg/machinery/config"
 	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
+	"github.com/siderolabs/talos/pkg/machinery/config/encoder"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"go.yaml.in/yaml/v4"
 )
 
-// WithNewAuthorities is a set of keys with other authorities of the Talos API and of
-// Kubernetes, in the form in which it is kept.
+// WithNewAuthorities returns an encoded copy of a bundle with new authorities of the Talos API
+// and of Kubernetes.
 func WithNewAuthorities(present *secrets.Bundle, now time.Time, contract *talosconfig.VersionContract) ([]byte, error) {
 	api, err := secrets.NewTalosCA(now)
 	if err != nil {
@@ -30,9 +32,8 @@ func WithNewAuthorities(present *secrets.Bundle, now time.Time, contract *talosc
 	return EncodeBundle(&next)
 }
 
-// NewBundle makes the keys, certificates and tokens of a cluster. It takes about
-// a second of CPU, nearly all of it for the RSA key by which service accounts are
-// signed.
+// NewBundle generates the keys, certificates and tokens of a cluster. It takes about a second of
+// CPU, nearly all of it for the RSA key that signs service account tokens.
 func NewBundle(now time.Time, contract *talosconfig.VersionContract) (*secrets.Bundle, error) {
 	bundle, err := secrets.NewBundle(secrets.NewFixedClock(now), contract)
 	if err != nil {
@@ -41,8 +42,8 @@ func NewBundle(now time.Time, contract *talosconfig.VersionContract) (*secrets.B
 	return bundle, nil
 }
 
-// DecodeBundle reads what encodeBundle wrote, which is also what talosctl gen
-// secrets writes.
+// DecodeBundle parses what EncodeBundle has written, which is the format of talosctl gen
+// secrets.
 func DecodeBundle(data []byte) (*secrets.Bundle, error) {
 	bundle := &secrets.Bundle{}
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
@@ -56,10 +57,21 @@ func DecodeBundle(data []byte) (*secrets.Bundle, error) {
 	return bundle, nil
 }
 
+// EncodeBundle returns a bundle as YAML.
 func EncodeBundle(bundle *secrets.Bundle) ([]byte, error) {
 	data, err := yaml.Marshal(bundle)
 	if err != nil {
 		return nil, fmt.Errorf("encode secrets: %w", err)
 	}
 	return data, nil
+}
+
+// Encode returns a configuration as it is sent to a node.
+func Encode(p config.Provider) ([]byte, error) {
+	return p.EncodeBytes(encoder.WithComments(encoder.CommentsDisabled))
+}
+
+// EncodeRedacted returns a configuration without secrets.
+func EncodeRedacted(p config.Provider) ([]byte, error) {
+	return Encode(p.RedactSecrets("REDACTED"))
 }

@@ -1,3 +1,6 @@
+// Package talos is everything that is said to nodes through the Talos API: probes, machine
+// configurations, etcd, upgrades, and the keys of a cluster. An address is an IP address without a
+// port.
 package talos
 
 import (
@@ -11,25 +14,25 @@ import (
 	"github.com/vitistack/stack/events/outbound"
 )
 
-// State is what a node is, told by its TLS handshake alone.
+// State is what the TLS handshake shows of a node.
 type State string
 
+// States of a node.
 const (
-	// Unreachable does not answer: it is off, starting, or cut off.
+	// Unreachable means that the node does not answer: it is off, starting or cut off.
 	Unreachable State = "Unreachable"
-	// Maintenance waits for its configuration, and asks nobody who they are.
+	// Maintenance means that the node waits for a configuration. It accepts every client.
 	Maintenance State = "Maintenance"
-	// Configured has a certificate of the cluster's authority.
+	// Configured means that the cluster's authority has signed the certificate.
 	Configured State = "Configured"
-	// Skewed is ours, but its clock and the one here differ by so much that
-	// nobody can talk to it.
+	// Skewed means that it has, but the clocks differ so much that the certificate is not valid.
 	Skewed State = "Skewed"
-	// Foreign has a configuration of another cluster.
+	// Foreign means that the node belongs to another cluster.
 	Foreign State = "Foreign"
 )
 
-// Probe tells the state of a node, and the fingerprint of the certificate that it
-// shows. a is nil while the cluster has no keys; no node can be ours then.
+// Probe returns the state of a node, and the fingerprint of its certificate. a is nil before the
+// cluster has keys.
 func Probe(ctx context.Context, address string, a *Credentials) (State, Fingerprint) {
 	ctx, cancel := context.WithTimeout(ctx, DialTimeout)
 	defer cancel()
@@ -54,15 +57,15 @@ func Probe(ctx context.Context, address string, a *Credentials) (State, Fingerpr
 	return classify(peer, asked, a, time.Now()), sha256.Sum256(peer.Raw)
 }
 
-// classify judges a node by the certificate that it shows, and by whether it asks
-// for one:
+// classify decides the state of a node by its certificate, and by whether it requests one of the
+// client:
 //
-//	signed by the cluster's authority    ours, or skewed where it is not valid now
-//	otherwise, asks for no certificate   maintenance
-//	otherwise                            foreign
+//	signed by the cluster's authority        Configured, or Skewed if it is not valid now
+//	otherwise, requests no certificate       Maintenance
+//	otherwise                                Foreign
 //
-// Talos has the authority itself sign its nodes' certificates. Whose a node is does
-// not depend on what time it is there, so that only the signature tells.
+// The authority itself signs the certificates of nodes. Validity is checked apart from the
+// signature, because the clock of a node does not change its cluster.
 func classify(peer *x509.Certificate, asked bool, a *Credentials, now time.Time) State {
 	switch {
 	case a != nil && a.signed(peer):

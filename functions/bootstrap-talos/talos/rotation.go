@@ -26,13 +26,15 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// RotationClients is how a delivery finds out what nodes show: as a client of either authority.
+// RotationClients are clients of the present and of the next authorities, by which a node shows
+// what it accepts.
 type RotationClients struct {
 	talos, kubernetes struct{ present, next *Credentials }
-	// Renew are the workers whose certificates are not of the phase, as seen last.
+	// Renew are the workers that need a new certificate, as observed last.
 	Renew []string
 }
 
+// NewRotationClients makes the clients for keys that are being rotated.
 func NewRotationClients(k *Keys) (*RotationClients, error) {
 	r := &RotationClients{}
 	var err error
@@ -54,8 +56,8 @@ func NewRotationClients(k *Keys) (*RotationClients, error) {
 	return r, nil
 }
 
-// KubernetesCredentials is an administrator's to the API servers of a cluster, for as long as a
-// delivery may need it.
+// KubernetesCredentials makes an administrator's certificate for the API servers of a cluster
+// that outlives a delivery.
 func KubernetesCredentials(bundle *secrets.Bundle, others ...*secrets.Bundle) (*Credentials, error) {
 	failed := func(err error) (*Credentials, error) {
 		return nil, fmt.Errorf("make Kubernetes client certificate: %w", err)
@@ -83,7 +85,8 @@ func KubernetesCredentials(bundle *secrets.Bundle, others ...*secrets.Bundle) (*
 	return a, nil
 }
 
-// Observe asks a node, as a client of the present and of the next authorities.
+// Observe completes n with what a node shows to clients of the present and of the next
+// authorities. port is that of the API server, and nodeReady is whether the Node is Ready.
 func (r *RotationClients) Observe(ctx context.Context, k *Keys, address string, port int32, nodeReady bool, n *plan.RotatingNode) {
 	kubelet := false
 	read := func(ctx context.Context, node *client.Client) error {
@@ -138,8 +141,8 @@ func AskTalos(ctx context.Context, address string, a *Credentials, call func(con
 	return served, call(ctx, node)
 }
 
-// AskKubernetes calls an API server, and returns the certificate that it serves, and whether it
-// accepts the client. Nobody else may list nodes.
+// AskKubernetes lists a Node of an API server, which only an accepted client may. It returns the
+// certificate that is served, and whether the client is accepted.
 func AskKubernetes(ctx context.Context, host string, a *Credentials) (*stdx509.Certificate, bool) {
 	ctx, cancel := context.WithTimeout(ctx, DialTimeout)
 	defer cancel()
@@ -157,14 +160,14 @@ func AskKubernetes(ctx context.Context, host string, a *Credentials) (*stdx509.C
 	return res.TLS.PeerCertificates[0], res.StatusCode == http.StatusOK
 }
 
-// isServiceHealthy reports whether a service of a node runs and is well.
+// isServiceHealthy reports whether a service of a node runs and is healthy.
 func isServiceHealthy(ctx context.Context, node *client.Client, name string) bool {
 	info, err := node.ServiceInfo(ctx, name)
 	return err == nil && len(info) > 0 && info[0].Service.GetState() == "Running" && info[0].Service.GetHealth().GetHealthy()
 }
 
-// ChangeAuthorities gives nodes the authorities that the keys have in their phase, and nothing else. A
-// node that does not answer is asked again by the next look.
+// ChangeAuthorities gives nodes, by name and address, the authorities that the keys have in
+// their phase, and changes nothing else. A node that does not answer is left to the next call.
 func (r *RotationClients) ChangeAuthorities(ctx context.Context, k *Keys, addresses map[string]string) error {
 	var group errgroup.Group
 	for name, address := range addresses {
@@ -185,8 +188,8 @@ func (r *RotationClients) ChangeAuthorities(ctx context.Context, k *Keys, addres
 	return group.Wait()
 }
 
-// ChangeNode gives a node the authorities of the phase in the configuration that it runs.
-// Talos takes them without a reboot.
+// ChangeNode gives a node the authorities of the phase in the configuration that it runs. Talos
+// applies them without a reboot.
 func (k *Keys) ChangeNode(ctx context.Context, node *client.Client) error {
 	active, err := safe.StateGetByID[*resources.MachineConfig](ctx, node.COSI, resources.ActiveID)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
 )
 
+// ReadAddons returns the addons that a control plane's Talos would install into a new cluster.
 func ReadAddons(ctx context.Context, address string, a *Credentials) ([]plan.Addon, error) {
 	ctx, c, end, err := Connect(ctx, address, a, ShortTimeout)
 	if err != nil {
@@ -34,7 +35,8 @@ func ReadAddons(ctx context.Context, address string, a *Credentials) ([]plan.Add
 	return addons, nil
 }
 
-// UnmetConditions is the stage of a node, and what Talos says that it waits for.
+// UnmetConditions returns the stage of a node and the conditions that it waits for, or an empty
+// string.
 func UnmetConditions(ctx context.Context, address string, a *Credentials) string {
 	if state, _ := Probe(ctx, address, a); state != Configured {
 		return ""

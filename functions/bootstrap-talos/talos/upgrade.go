@@ -20,13 +20,13 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// upgradeTimeout is for a node to fetch an installer image before it answers. A node
-// that needs longer keeps what it has, and is asked again.
+// upgradeTimeout is the time in which a node pulls an installer image before it answers. A node
+// that needs longer keeps what it has pulled, and gets another request.
 const upgradeTimeout = 18 * time.Second
 
-// UpgradeTalos tells a node to install an image beside its present one and to reboot
-// into it. The node answers before it does so. A node that runs the version already
-// is left alone. It is a fault where the node refuses.
+// UpgradeTalos has a node install an image beside its present one and reboot into it. The node
+// answers before it does so. A node that runs the version is left alone. A refusal of the node
+// is a UserError.
 func UpgradeTalos(ctx context.Context, address string, a *Credentials, image, version string) error {
 	ctx, c, end, err := Connect(ctx, address, a, upgradeTimeout)
 	if err != nil {
@@ -40,14 +40,13 @@ func UpgradeTalos(ctx context.Context, address string, a *Credentials, image, ve
 	if m := now.GetMessages(); len(m) > 0 && strings.TrimPrefix(m[0].GetVersion().GetTag(), "v") == version {
 		return nil
 	}
-	// This call is what 1.11 to 1.13 have in common, and it goes on after its answer,
-	// as a function needs that does not wait.
+	// Talos 1.11 to 1.13 have this call in common. It continues after its answer, so the delivery
+	// can end.
 	_, err = c.MachineClient.Upgrade(ctx, &machine.UpgradeRequest{Image: image, Preserve: true}) //nolint:staticcheck // its successor is not there before 1.13
 	return refusedError(err, "install "+image)
 }
 
-// refusedError is a fault where a node has answered that it does not do something, and
-// err otherwise.
+// refusedError returns a UserError if the node has answered that it refuses, and otherwise err.
 func refusedError(err error, what string) error {
 	switch status.Code(err) {
 	case codes.OK, codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
@@ -57,8 +56,8 @@ func refusedError(err error, what string) error {
 	}
 }
 
-// UpgradeKubernetes changes the images of a node's Kubernetes components to those of
-// a version, in the configuration that it runs, and nothing else in it.
+// UpgradeKubernetes changes the images of the Kubernetes components in the configuration that a
+// node runs, and changes nothing else. A refusal of the node is a UserError.
 func UpgradeKubernetes(ctx context.Context, address string, a *Credentials, kind vitistack.UpgradeKind, version string) error {
 	ctx, c, end, err := Connect(ctx, address, a, longTimeout)
 	if err != nil {
@@ -77,8 +76,8 @@ func UpgradeKubernetes(ctx context.Context, address string, a *Credentials, kind
 	return refusedError(err, "take Kubernetes "+version)
 }
 
-// withKubernetesVersion is a configuration with other images, or nil where it has them
-// already. Registries and names of images stay.
+// withKubernetesVersion returns a configuration with the images of a version, or nil if it has
+// them. Registries and names of images stay.
 func withKubernetesVersion(p talosconfig.Provider, kind vitistack.UpgradeKind, version string) ([]byte, error) {
 	same := true
 	retag := func(image *string, otherwise string) {
