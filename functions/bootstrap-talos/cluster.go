@@ -113,7 +113,8 @@ func (c *cluster) hasNodes() bool {
 	return false
 }
 
-// effectiveCluster is the cluster as its last valid spec says, as far as it has been approved.
+// effectiveCluster returns the cluster with the spec that it follows: the last valid one, as far
+// as it is approved.
 func (c *cluster) effectiveCluster() *v1alpha1.KubernetesCluster {
 	if c.accepted != nil {
 		return c.accepted
@@ -121,8 +122,8 @@ func (c *cluster) effectiveCluster() *v1alpha1.KubernetesCluster {
 	return c.KubernetesCluster
 }
 
-// controlPlanes are the addresses of the control planes that have their
-// configuration, by name, also of those that leave.
+// controlPlanes returns the addresses by name of the control planes that run with their
+// configuration, also of those that are being removed.
 func (c *cluster) controlPlanes() map[string]string {
 	addresses := map[string]string{}
 	for name, m := range c.observed.machines {
@@ -140,9 +141,8 @@ func (c connections) close() {
 	}
 }
 
-// currentNodes leaves out the Nodes of machines that have no configuration yet. Those are
-// what earlier machines of the same names have left, and say that they are Ready
-// until the cluster misses their kubelets.
+// currentNodes leaves out the Nodes of Machines without a configuration. Earlier Machines of the
+// same names have left these, and they are Ready until Kubernetes misses their kubelets.
 func (c *cluster) currentNodes(nodes []plan.Node) []plan.Node {
 	return slices.DeleteFunc(nodes, func(n plan.Node) bool {
 		m := c.observed.machines[n.Name]
@@ -159,7 +159,7 @@ func (c *cluster) addressesOf(names []string) map[string]string {
 	return addresses
 }
 
-// isWorking tells whether a machine is a working node, as far as is known.
+// isWorking reports whether a machine is a working node, as far as that is known.
 func (c *cluster) isWorking(name string) bool {
 	if !plan.IsRunning(c.observed.machines[name]) {
 		return false
@@ -171,6 +171,7 @@ func (c *cluster) isWorking(name string) bool {
 	return ok && n.Ready
 }
 
+// node returns the Node of a machine, as listed last.
 func (c *cluster) node(name string) (plan.Node, bool) {
 	i := slices.IndexFunc(c.observed.nodes, func(n plan.Node) bool { return n.Name == name })
 	if i < 0 {
@@ -179,11 +180,12 @@ func (c *cluster) node(name string) (plan.Node, bool) {
 	return c.observed.nodes[i], true
 }
 
+// isTrue reports whether a condition of the cluster is True.
 func isTrue(kc *v1alpha1.KubernetesCluster, condition string) bool {
 	return meta.IsStatusConditionTrue(kc.Status.Conditions, condition)
 }
 
-// conditionSince is since when a condition has had a reason.
+// conditionSince returns since when a condition has had a reason, and whether it has that.
 func conditionSince(kc *v1alpha1.KubernetesCluster, condition, reason string) (time.Time, bool) {
 	c := meta.FindStatusCondition(kc.Status.Conditions, condition)
 	if c == nil || c.Reason != reason {
@@ -192,26 +194,28 @@ func conditionSince(kc *v1alpha1.KubernetesCluster, condition, reason string) (t
 	return c.LastTransitionTime.Time, true
 }
 
+// hasMachine reports whether a Machine of a name exists.
 func (c *cluster) hasMachine(name string) bool { return c.observed.machines[name] != nil }
 
+// isControlPlaneWorking reports whether every control plane is a working node.
 func (c *cluster) isControlPlaneWorking() bool {
 	return !slices.ContainsFunc(c.plan.ControlPlanes(), func(m plan.Member) bool { return !c.isWorking(m.Name) })
 }
 
 func (c *cluster) isUpgradePaused() bool { return c.Spec.Upgrade != nil && c.Spec.Upgrade.Paused }
 
-// isUpgrading tells whether any node is.
+// isUpgrading reports whether any node is being upgraded.
 func (c *cluster) isUpgrading() bool {
 	return c.Status.Upgrade != nil && len(c.Status.Upgrade.Nodes) > 0
 }
 
-// isNodeUpgrading tells whether a node is being upgraded, and so may be away.
+// isNodeUpgrading reports whether a node is being upgraded, and so may be unreachable.
 func (c *cluster) isNodeUpgrading(name string) bool {
 	return c.Status.Upgrade != nil && slices.ContainsFunc(c.Status.Upgrade.Nodes, func(u v1alpha1.NodeUpgrade) bool { return u.Name == name })
 }
 
-// conditionError is a user's mistake that does not keep a cluster with nodes from being
-// observed and repaired. Only its condition and Ready carry it.
+// conditionError is a UserError that does not keep a cluster with nodes from being observed and
+// repaired. Only its condition and Ready report it.
 type conditionError struct {
 	condition string
 	reconcile.UserError

@@ -12,8 +12,8 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// setConditions writes the conditions in the order of a cluster's life, up to
-// where it has come.
+// setConditions writes the conditions in the order of the phases, up to the one that the cluster
+// has reached.
 func setConditions(c *cluster, err error) {
 	set := func(condition string, ok bool, reason, message string) {
 		if flt, noted := c.userErrorOf(condition); noted {
@@ -54,8 +54,8 @@ func setConditions(c *cluster, err error) {
 	setMemberConditions(c, set)
 }
 
-// setCredentialsCondition writes whether the keys are made. Keys that a delivery has not come to
-// stay as they were last seen.
+// setCredentialsCondition writes whether the keys are created. The condition stays if the
+// delivery has not reached the keys.
 func setCredentialsCondition(c *cluster, flt reconcile.UserError, set func(condition string, ok bool, reason, message string)) {
 	_, begun := conditionSince(c.KubernetesCluster, conditionCredentials, reasonGenerating)
 	switch {
@@ -106,12 +106,12 @@ func setMemberConditions(c *cluster, set func(condition string, ok bool, reason,
 	}
 }
 
-// keyGenerationMessage says who makes the keys.
+// keyGenerationMessage names the event whose delivery generates the keys.
 func (c *cluster) keyGenerationMessage() string {
 	return "the cluster's keys are being made for event " + c.eventID
 }
 
-// stateOf is what is known of a node before it is seen in the workload API.
+// stateOf returns the state of a node that the workload API does not list.
 func stateOf(c *cluster, m *v1alpha1.Machine) string {
 	if state, probed := c.observed.nodeStates[m.Name]; probed {
 		return string(state)
@@ -119,7 +119,7 @@ func stateOf(c *cluster, m *v1alpha1.Machine) string {
 	return plan.Pick(plan.IsInstalled(m), string(talos.Configured), "Waiting")
 }
 
-// conditionCredentials tells whether the keys of a cluster are made.
+// A condition that only this function has, and reasons.
 const (
 	conditionCredentials = "CredentialsCreated"
 	reasonGenerating     = "Generating"

@@ -10,8 +10,8 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// addEtcdFinalizers keeps the Machines of control planes whose nodes have their configuration: a
-// deletion waits then until they have left etcd. One that leaves is released last.
+// addEtcdFinalizers adds the finalizer of etcd to the Machines of control planes, so that their
+// deletion waits until they have left etcd.
 func (f *function) addEtcdFinalizers(ctx context.Context, c *cluster) error {
 	for _, m := range c.observed.machines {
 		if plan.PoolOf(m) != plan.ControlPlanePool || plan.IsLeaving(m) || plan.HasEtcdFinalizer(m) {
@@ -26,7 +26,7 @@ func (f *function) addEtcdFinalizers(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// releaseMachine lets a Machine go as far as etcd is concerned.
+// releaseMachine removes the finalizer of etcd from a Machine.
 func (f *function) releaseMachine(ctx context.Context, m *v1alpha1.Machine) error {
 	before := m.DeepCopy()
 	if !kube.RemoveFinalizer(m, v1alpha1.FinalizerEtcd) {
@@ -38,8 +38,8 @@ func (f *function) releaseMachine(ctx context.Context, m *v1alpha1.Machine) erro
 	return nil
 }
 
-// releaseDeleted releases the Machines that are being deleted and have nothing to wait
-// for: their nodes cannot have had a configuration, or a user gives up on their members.
+// releaseDeleted releases the Machines that are being deleted and never joined etcd, or whose
+// member a user gives up.
 func (f *function) releaseDeleted(ctx context.Context, c *cluster) error {
 	for _, m := range c.observed.machines {
 		if m.DeletionTimestamp == nil || (plan.MayHaveJoinedEtcd(m) && m.Annotations[v1alpha1.AnnotationForce] != "true") {
@@ -52,8 +52,8 @@ func (f *function) releaseDeleted(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// releaseOrphan releases a Machine that is being deleted and belongs to no cluster any
-// more. It reports whether it was one.
+// releaseOrphan releases a Machine that is being deleted and whose cluster does not exist, and
+// reports whether it is one.
 func (f *function) releaseOrphan(ctx context.Context, m *v1alpha1.Machine, owner *metav1.OwnerReference) (bool, error) {
 	if m.DeletionTimestamp == nil || !plan.HasEtcdFinalizer(m) {
 		return false, nil

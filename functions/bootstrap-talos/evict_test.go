@@ -44,7 +44,7 @@ func keeping(t *testing.T, code int, message string) (w *workload.Client, evicte
 		}
 	}))
 	t.Cleanup(server.Close)
-	return &workload.Client{Http: server.Client(), Hosts: []string{server.URL}}, func() []string {
+	return workload.New(server.Client(), server.URL), func() []string {
 		mu.Lock()
 		defer mu.Unlock()
 		return asked
@@ -129,7 +129,7 @@ func TestRefusedCordon(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	late := time.Now().Add(plan.DefaultDrainTimeout + time.Minute)
-	o := upgradeOf(t, &function{now: func() time.Time { return late }}, &workload.Client{Http: server.Client(), Hosts: []string{server.URL}})
+	o := upgradeOf(t, &function{now: func() time.Time { return late }}, workload.New(server.Client(), server.URL))
 	if !o.ended || !strings.Contains(o.message, "nodes are not yours") {
 		t.Errorf("%s ended %t and said %q", o.what, o.ended, o.message)
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// createKeys makes the keys of a cluster. Where somebody was faster, it returns
-// theirs.
+// createKeys generates the keys of a cluster and stores them. If another delivery was faster, it
+// returns its keys.
 func (f *function) createKeys(ctx context.Context, kc *v1alpha1.KubernetesCluster, contract *config.VersionContract) (*talos.Keys, error) {
 	bundle, err := talos.NewBundle(f.now(), contract)
 	if err != nil {
@@ -38,8 +38,8 @@ func (f *function) createKeys(ctx context.Context, kc *v1alpha1.KubernetesCluste
 	return &talos.Keys{Present: bundle, Rotated: plan.WantedRotation(kc)}, err // of one that was there and is gone too: it is tried again
 }
 
-// readKeys returns the keys of a cluster, or nil where they have not been made. It looks for
-// those of a rotation where the cluster has or may have begun one.
+// readKeys returns the keys of a cluster, or nil if there are none. It reads the keys of a
+// rotation if one may be under way.
 func (f *function) readKeys(ctx context.Context, kc *v1alpha1.KubernetesCluster) (*talos.Keys, error) {
 	k := &talos.Keys{}
 	var err error
@@ -55,8 +55,8 @@ func (f *function) readKeys(ctx context.Context, kc *v1alpha1.KubernetesCluster)
 	return f.readNextKeys(ctx, kc, k)
 }
 
-// readNextKeys adds the keys of a rotation to those of a cluster. While the present ones are
-// replaced at its end, the next ones are the only ones.
+// readNextKeys adds the keys of a rotation to those of a cluster. At the end of a rotation they
+// are the only ones for a moment.
 func (f *function) readNextKeys(ctx context.Context, kc *v1alpha1.KubernetesCluster, k *talos.Keys) (*talos.Keys, error) {
 	var err error
 	if k.NextSecret, k.Next, err = f.readBundle(ctx, kc, nextPKISecret); err != nil {
@@ -85,8 +85,8 @@ func (f *function) readNextKeys(ctx context.Context, kc *v1alpha1.KubernetesClus
 	return k, nil
 }
 
-// readBundle reads one set of keys. An error never means that it is missing: what exists must
-// not be made again.
+// readBundle reads one set of keys, nil if its Secret does not exist. A failed request is always
+// an error, because keys that exist must not be generated again.
 func (f *function) readBundle(ctx context.Context, kc *v1alpha1.KubernetesCluster, name string) (*corev1.Secret, *secrets.Bundle, error) {
 	secret := &corev1.Secret{}
 	err := f.kube.Get(ctx, kc.Namespace, secretName(kc, name), secret)
@@ -103,7 +103,7 @@ func (f *function) readBundle(ctx context.Context, kc *v1alpha1.KubernetesCluste
 	return secret, bundle, err
 }
 
-// keysSecret is an immutable Secret with keys that were made for a rotation.
+// keysSecret returns an immutable Secret with keys that were generated for a rotation.
 func keysSecret(kc *v1alpha1.KubernetesCluster, name, rotation string, data []byte) *corev1.Secret {
 	secret := newSecret(kc, name, pkiKey, data)
 	immutable := true
@@ -114,10 +114,9 @@ func keysSecret(kc *v1alpha1.KubernetesCluster, name, rotation string, data []by
 	return secret
 }
 
-// checkKeys returns an error unless the keys that this delivery has read are still those of
-// the cluster, in the same phase of a rotation. A Secret that is deleted before any
-// configuration is provided is replaced by other keys, and a node with the first ones would
-// be a stranger to them.
+// checkKeys returns an error if the keys of the cluster have changed since this delivery has
+// read them. A Secret that is deleted early is replaced by other keys, and nodes with the first
+// ones would not join.
 func (f *function) checkKeys(ctx context.Context, c *cluster) error {
 	now, err := f.readKeys(ctx, c.KubernetesCluster)
 	if err == nil && now != nil && now.NextSecret == nil {

@@ -30,8 +30,7 @@ func (f *function) renderMissing(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// renderConfigs writes the configurations of members, and saves them, without secrets,
-// before any is provided.
+// renderConfigs renders the configurations of members, and saves them without secrets.
 func (f *function) renderConfigs(ctx context.Context, c *cluster, members []plan.Member) (map[string][]byte, error) {
 	if len(members) == 0 {
 		return nil, nil
@@ -69,6 +68,7 @@ func (f *function) renderConfigs(ctx context.Context, c *cluster, members []plan
 	return configs, f.manifests.Save(ctx, c.KubernetesCluster, files)
 }
 
+// clusterConfig returns what the configurations of all nodes have in common.
 func (f *function) clusterConfig(c *cluster) talos.ClusterConfig {
 	common := talos.ClusterConfig{
 		Name: c.Name, Endpoint: c.Status.Endpoint, Talos: c.plan.Talos, Contract: c.plan.Contract,
@@ -89,7 +89,8 @@ func (f *function) clusterConfig(c *cluster) talos.ClusterConfig {
 	return common
 }
 
-// patchesOf are the ConfigMaps with the patches of a member, in their order.
+// patchesOf returns the ConfigMaps with the patches of a member, in the order in which they are
+// applied.
 func patchesOf(kc *v1alpha1.KubernetesCluster, m plan.Member) []v1alpha1.ObjectName {
 	var names []v1alpha1.ObjectName
 	if kc.Spec.Talos != nil && kc.Spec.Talos.Patches != nil {
@@ -100,7 +101,7 @@ func patchesOf(kc *v1alpha1.KubernetesCluster, m plan.Member) []v1alpha1.ObjectN
 	return append(names, m.Properties.Patches...)
 }
 
-// loadPatches reads the patches of a member. A ConfigMap is read once for all.
+// loadPatches returns the patches of a member. A delivery reads each ConfigMap once.
 func (f *function) loadPatches(ctx context.Context, c *cluster, m plan.Member) ([]talos.Patch, error) {
 	if c.observed.patches == nil {
 		c.observed.patches = map[v1alpha1.ObjectName][]talos.Patch{}

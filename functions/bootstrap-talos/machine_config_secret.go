@@ -1,5 +1,10 @@
 package main
 
+// The machine configuration of a node contains the keys of its cluster. It reaches the node through
+// the hypervisor, and is never sent to an address, because any machine could answer there. Talos
+// then starts without maintenance mode, and one Secret is all that has to be deleted once the node
+// has shown a certificate of the cluster.
+
 import (
 	"bytes"
 	"cmp"
@@ -18,7 +23,7 @@ import (
 )
 
 // provideConfig writes the configuration of a node into the Secret that its Machine names, and
-// then says so to create-vm.
+// then annotates the Machine for create-vm.
 func (f *function) provideConfig(ctx context.Context, c *cluster, m *v1alpha1.Machine, config []byte) error {
 	if err := f.checkKeys(ctx, c); err != nil {
 		return err
@@ -40,8 +45,8 @@ func (f *function) provideConfig(ctx context.Context, c *cluster, m *v1alpha1.Ma
 	}
 }
 
-// withdrawConfig deletes the configuration of a node that another delivery has seen with it
-// meanwhile.
+// withdrawConfig deletes the Secret of a node that another delivery has seen with its
+// configuration meanwhile.
 func (f *function) withdrawConfig(ctx context.Context, m *v1alpha1.Machine) error {
 	now := &v1alpha1.Machine{}
 	err := f.kube.Get(ctx, m.Namespace, m.Name, now)
@@ -58,7 +63,7 @@ func (f *function) withdrawConfig(ctx context.Context, m *v1alpha1.Machine) erro
 	return err
 }
 
-// machineConfigSecret is the Secret with the configuration of a node. Its Machine owns it.
+// machineConfigSecret returns the Secret with the configuration of a node. Its Machine owns it.
 func machineConfigSecret(m *v1alpha1.Machine, config []byte) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
@@ -70,8 +75,8 @@ func machineConfigSecret(m *v1alpha1.Machine, config []byte) *corev1.Secret {
 	}
 }
 
-// writeConfigSecret writes a configuration into the Secret that its Machine names. A Secret of
-// somebody else, or of an earlier Machine of the name, is a fault.
+// writeConfigSecret writes a configuration into the Secret that its Machine names. A Secret with
+// another owner is a UserError.
 func (f *function) writeConfigSecret(ctx context.Context, m *v1alpha1.Machine, config []byte) error {
 	secret := &corev1.Secret{}
 	err := f.kube.Get(ctx, m.Namespace, m.MachineConfigSecret(), secret)

@@ -14,8 +14,7 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// removeNode does the next step for a machine that leaves, and says what that waits
-// for.
+// removeNode does the next step of a removal, and returns what that waits for.
 func (f *function) removeNode(ctx context.Context, c *cluster, m *v1alpha1.Machine) error {
 	d := f.nodeRemovalOf(c, m)
 	view, member, err := f.readMembership(ctx, c, m, &d)
@@ -47,6 +46,7 @@ func (f *function) removeNode(ctx context.Context, c *cluster, m *v1alpha1.Machi
 	return f.doRemovalStep(ctx, c, m, step, view, member, why)
 }
 
+// nodeRemovalOf returns what is known of a removal without asking etcd.
 func (f *function) nodeRemovalOf(c *cluster, m *v1alpha1.Machine) plan.NodeRemoval {
 	n, ok := c.node(m.Name)
 	d := plan.NodeRemoval{
@@ -66,9 +66,8 @@ func (f *function) nodeRemovalOf(c *cluster, m *v1alpha1.Machine) plan.NodeRemov
 	return d
 }
 
-// readMembership finds out what etcd has of a machine. A worker has nothing to do with it,
-// nor has a cluster for which no control plane was chosen to begin it. etcd may have begun
-// on the chosen one although that has not been seen.
+// readMembership completes d with what etcd reports of a machine. A worker has no member, and a
+// cluster for which no machine was chosen to bootstrap has no etcd.
 func (f *function) readMembership(ctx context.Context, c *cluster, m *v1alpha1.Machine, d *plan.NodeRemoval) (plan.EtcdView, plan.EtcdMember, error) {
 	if plan.PoolOf(m) != plan.ControlPlanePool || (!c.report.bootstrapped && c.Status.BootstrapMachine == "") || d.Forced {
 		return plan.EtcdView{}, plan.EtcdMember{}, nil
@@ -90,7 +89,7 @@ func (f *function) readMembership(ctx context.Context, c *cluster, m *v1alpha1.M
 	return view, member, nil
 }
 
-// doRemovalStep does one step.
+// doRemovalStep does one step of a removal.
 func (f *function) doRemovalStep(ctx context.Context, c *cluster, m *v1alpha1.Machine, step plan.RemovalStep, view plan.EtcdView, member plan.EtcdMember, why string) error {
 	removing := func(message string, silent bool) error {
 		return reconcile.WaitError{Reason: "RemovingNodes", Message: fmt.Sprintf("removes node %s: %s", m.Name, message), Requeue: silent}
@@ -138,7 +137,7 @@ func (f *function) doRemovalStep(ctx context.Context, c *cluster, m *v1alpha1.Ma
 	return reconcile.WaitError{Reason: "RemovingNodes", Message: fmt.Sprintf("removes node %s: it is tried again, since something did not answer as it should", m.Name), Requeue: true}
 }
 
-// expelMember has a member of etcd that answers take out another one, the leader first.
+// expelMember has another member of etcd remove a member, first the leader.
 func (f *function) expelMember(ctx context.Context, c *cluster, view plan.EtcdView, member plan.EtcdMember) error {
 	addresses := c.controlPlanes()
 	peers := slices.Sorted(maps.Keys(view.MemberIDs))

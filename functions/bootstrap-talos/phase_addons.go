@@ -14,10 +14,8 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// refreshAddons brings kube-proxy and CoreDNS to the images that a control plane's
-// Talos would put into a new cluster now: Talos itself leaves them at those that the
-// cluster began with. What is not there, or runs an image of another name, is
-// somebody else's and stays.
+// refreshAddons gives kube-proxy and CoreDNS the images that Talos would install into a new
+// cluster now, because Talos never upgrades them.
 func (f *function) refreshAddons(ctx context.Context, c *cluster) error {
 	addons, err := f.readAddons(ctx, c)
 	if err != nil {
@@ -35,7 +33,7 @@ func (f *function) refreshAddons(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// readAddons asks one control plane which images it would run.
+// readAddons asks one control plane which addons it would install.
 func (f *function) readAddons(ctx context.Context, c *cluster) ([]plan.Addon, error) {
 	addresses := c.controlPlanes()
 	for _, name := range slices.Sorted(maps.Keys(addresses)) {

@@ -20,9 +20,8 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// checkApproval finds out whether the cluster that the spec describes may be made. It
-// returns waits or a fault where it may not, or not yet. What has been approved
-// before stands meanwhile.
+// checkApproval returns a WaitError or a UserError unless the spec is approved. What was
+// approved before stays approved.
 func (f *function) checkApproval(ctx context.Context, c *cluster) error {
 	policy, err := f.approvalPolicy(ctx, c)
 	if err != nil {
@@ -44,8 +43,8 @@ func (f *function) checkApproval(ctx context.Context, c *cluster) error {
 	}
 }
 
-// approvalPolicy is the stricter of what the cluster and its namespace ask for. A
-// cluster that was made before somebody asked has been approved as it is.
+// approvalPolicy returns the stricter of the policies of the cluster and of its namespace. A
+// cluster that is older than the policy is approved as it is.
 func (f *function) approvalPolicy(ctx context.Context, c *cluster) (v1alpha1.ApprovalPolicy, error) {
 	policy := v1alpha1.ApprovalPolicy("")
 	if c.Spec.Approval != nil {
@@ -73,7 +72,7 @@ func (f *function) approvalPolicy(ctx context.Context, c *cluster) (v1alpha1.App
 	return policy, nil
 }
 
-// approvalRequest is the event that asks the ticketing system. Asking again for the same
+// approvalRequest returns the event that requests an approval. A second request for the same
 // generation is the same event.
 func approvalRequest(kc *v1alpha1.KubernetesCluster) (*event.Event, error) {
 	a := kc.Status.Approval
@@ -96,8 +95,8 @@ func approvalRequest(kc *v1alpha1.KubernetesCluster) (*event.Event, error) {
 	return &e, nil
 }
 
-// recordDecision writes a ticketing system's decision into the status of its cluster. One
-// about what is no longer asked changes nothing.
+// recordDecision writes the decision of a ticketing system into the status of its cluster. A
+// decision about another generation is dropped.
 func (f *function) recordDecision(ctx context.Context, in event.Event) error {
 	d := plan.Decision{Approved: in.Type() == events.TypeWorkorderApproved}
 	if err := json.Unmarshal(in.Data(), &d); err != nil || d.UID == "" || d.Generation == 0 || d.By == "" {
@@ -126,23 +125,23 @@ func (f *function) recordDecision(ctx context.Context, in event.Event) error {
 	return nil
 }
 
-// Bounds of what a decision says, which are those of its schema.
+// Maximum lengths of the texts of a decision, which are those of its schema.
 const (
 	maxBy      = 253
 	maxComment = 1024
 )
 
-// needsApprovalRequest tells whether a delivery sends the request: the one that has written it down,
-// and, since the event may be lost, resync's in the first minutes and then every
-// hour.
-func (f *function) needsApprovalRequest(c *cluster, asked int64, thorough bool) bool {
+// needsApprovalRequest reports whether a delivery sends the request: the one that has recorded
+// it, and, because the event may be lost, a full reconcile in the first minutes and then every
+// hour. requested is the generation that was requested before this delivery.
+func (f *function) needsApprovalRequest(c *cluster, requested int64, full bool) bool {
 	now := plan.RequestedGeneration(c.Status.Approval)
-	if now == 0 || now != asked {
+	if now == 0 || now != requested {
 		return now != 0
 	}
 	since, _ := conditionSince(c.KubernetesCluster, v1alpha1.ConditionApproved, "PendingApproval")
 	age := f.now().Sub(since)
-	return thorough && (age < 5*time.Minute || age%time.Hour < time.Minute)
+	return full && (age < 5*time.Minute || age%time.Hour < time.Minute)
 }
 
 // limitToApproved limits the spec that the cluster follows to what has been approved. An invalid
@@ -171,6 +170,7 @@ func (f *function) limitToApproved(ctx context.Context, c *cluster) error {
 	return nil
 }
 
+// setApprovalCondition writes the condition Approved.
 func setApprovalCondition(a *v1alpha1.ApprovalStatus, set func(condition string, ok bool, reason, message string)) {
 	switch a.State {
 	case v1alpha1.ApprovalApproved:

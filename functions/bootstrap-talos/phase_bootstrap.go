@@ -16,10 +16,10 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// ensureBootstrap begins etcd on one control plane, which is recorded first with its UID,
-// and so is the same at every try: a machine that has only its name would begin another
-// etcd. A cluster whose control plane has answered keeps the condition Bootstrapped;
-// before that the machine is asked each time, because it may have lost the request.
+// ensureBootstrap bootstraps etcd on one control plane, which is recorded first with its UID:
+// another Machine of its name would bootstrap a second etcd. The condition Bootstrapped stays
+// once a control plane has answered. Before that the machine is asked each time, because it may
+// have lost the request.
 func (f *function) ensureBootstrap(ctx context.Context, c *cluster) error {
 	begun := isTrue(c.KubernetesCluster, v1alpha1.ConditionBootstrapped)
 	b := c.bootstrapState()
@@ -50,13 +50,14 @@ func (f *function) ensureBootstrap(ctx context.Context, c *cluster) error {
 	return f.bootstrapMachine(ctx, c, c.observed.machines[c.Status.BootstrapMachine], begun)
 }
 
-// waitForEtcdAnswers waits for control planes that may have the data of etcd.
+// waitForEtcdAnswers returns a WaitError for control planes that may have data of etcd.
 func waitForEtcdAnswers(silent []string, why string) error {
 	slices.Sort(silent)
 	return reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf(
 		"waits for %s to say whether it has etcd, %s; if it does not come back, delete Machine %s", strings.Join(silent, ", "), why, silent[0]), Requeue: true}
 }
 
+// bootstrapState returns what is known without asking nodes.
 func (c *cluster) bootstrapState() plan.BootstrapState {
 	b := plan.BootstrapState{Chosen: c.Status.BootstrapMachine != ""}
 	m := c.observed.machines[c.Status.BootstrapMachine]
@@ -71,7 +72,7 @@ func (c *cluster) bootstrapState() plan.BootstrapState {
 	return b
 }
 
-// bootstrapCandidate is the first control plane that has its configuration.
+// bootstrapCandidate returns the first control plane that has its configuration.
 func (c *cluster) bootstrapCandidate() string {
 	for _, m := range c.plan.ControlPlanes() {
 		if machine := c.observed.machines[m.Name]; plan.IsRunning(machine) && plan.IsInstalled(machine) {
@@ -81,7 +82,8 @@ func (c *cluster) bootstrapCandidate() string {
 	return ""
 }
 
-// askOtherMembers finds out whether a control plane other than the chosen one has etcd.
+// askOtherMembers asks the control planes other than the chosen one whether they have data of
+// etcd.
 func (f *function) askOtherMembers(ctx context.Context, c *cluster, b *plan.BootstrapState) {
 	b.HasOtherMembers, b.Unanswered = false, nil
 	for name, address := range c.controlPlanes() {
@@ -98,7 +100,7 @@ func (f *function) askOtherMembers(ctx context.Context, c *cluster, b *plan.Boot
 	}
 }
 
-// bootstrapMachine has the chosen machine begin etcd, and waits until it has. begun is
+// bootstrapMachine has the chosen machine bootstrap etcd, and waits until it has. begun is
 // whether etcd has been seen on it before.
 func (f *function) bootstrapMachine(ctx context.Context, c *cluster, m *v1alpha1.Machine, begun bool) error {
 	state, _ := talos.Probe(ctx, plan.Address(m), c.connections.credentials)
@@ -140,8 +142,8 @@ func (f *function) bootstrapMachine(ctx context.Context, c *cluster, m *v1alpha1
 
 var errNotOurs = errors.New("the node does not show a certificate of the cluster")
 
-// sendBootstrap records a bootstrap request, and sends it once in a delivery. One that was
-// recorded for this boot and has no answer is sent without another record.
+// sendBootstrap records a bootstrap request, and sends it once in a delivery. A request that was
+// recorded for this boot and is not answered is sent without another record.
 func (f *function) sendBootstrap(ctx context.Context, c *cluster, m *v1alpha1.Machine, boot string) error {
 	if last := c.Status.BootstrapRequest; last == nil || last.BootID != boot || last.Accepted {
 		c.Status.BootstrapRequest = &v1alpha1.BootstrapRequest{Time: metav1.NewTime(f.now()), BootID: boot}
@@ -157,7 +159,7 @@ func (f *function) sendBootstrap(ctx context.Context, c *cluster, m *v1alpha1.Ma
 	return nil
 }
 
-// waitForNode says why the chosen machine cannot be asked about etcd.
+// waitForNode returns why the chosen machine cannot be asked about etcd.
 func (f *function) waitForNode(c *cluster, m *v1alpha1.Machine, state talos.State) error {
 	message := fmt.Sprintf("waits for node %s to start with its configuration", m.Name)
 	if state == talos.Skewed {
@@ -169,6 +171,6 @@ func (f *function) waitForNode(c *cluster, m *v1alpha1.Machine, state talos.Stat
 	return reconcile.WaitError{Reason: "WaitingForNode", Message: message, Requeue: true}
 }
 
-// startTimeout is how long a node may take to start with its configuration. It shows
-// the certificate of maintenance mode until it has.
+// startTimeout is how long a node may take to start with its configuration. Until then it shows
+// the certificate of maintenance mode.
 const startTimeout = 5 * time.Minute

@@ -11,9 +11,8 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// ensureClientConfigs keeps the talosconfig and the kubeconfig that people use, and
-// makes them anew when half of their lifetime is over, or when they name others
-// than the control planes and the endpoint that there are.
+// ensureClientConfigs keeps the talosconfig and the kubeconfig in their Secrets. It renews them
+// when half of their lifetime is over, and when the control planes or the endpoint have changed.
 func (f *function) ensureClientConfigs(ctx context.Context, c *cluster) error {
 	endpoints := slices.Sorted(maps.Values(c.controlPlanes()))
 	_, err := f.ensureSecret(ctx, c.KubernetesCluster, talosconfigSecret, talosconfigKey,
@@ -30,8 +29,8 @@ func (f *function) ensureClientConfigs(ctx context.Context, c *cluster) error {
 	return err
 }
 
-// fetchKubeconfig asks the control planes in turn, first the one that etcd began
-// on.
+// fetchKubeconfig asks the control planes for a kubeconfig, first the one that has bootstrapped
+// etcd.
 func (f *function) fetchKubeconfig(ctx context.Context, c *cluster) ([]byte, error) {
 	addresses := c.controlPlanes()
 	names := slices.Sorted(maps.Keys(addresses))

@@ -20,9 +20,9 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// unconfiguredMembers are the members that are on their way to their configuration: whose
-// machines have addresses, and whose nodes have not been seen with it. A control plane
-// that grows takes one at a time, and none while one leaves.
+// unconfiguredMembers returns the members whose Machines have addresses and whose nodes have not
+// been seen with their configurations. A running control plane grows by one member at a time,
+// and by none while another one leaves.
 func (c *cluster) unconfiguredMembers() []plan.Member {
 	busy := c.Status.Version != "" && c.isControlPlaneChanging()
 	var found []plan.Member
@@ -42,8 +42,8 @@ func (c *cluster) unconfiguredMembers() []plan.Member {
 	return found
 }
 
-// isControlPlaneChanging tells whether a control plane is joining or leaving, by what
-// was last seen of the nodes.
+// isControlPlaneChanging reports whether a control plane is joining or leaving, by what the
+// status says of the nodes.
 func (c *cluster) isControlPlaneChanging() bool {
 	if c.Status.Removing != "" {
 		return true
@@ -63,8 +63,8 @@ func (c *cluster) isControlPlaneChanging() bool {
 	return false
 }
 
-// membersWithoutConfig are those of some members whose configurations have to be provided: also
-// where create-vm says that it does not find one.
+// membersWithoutConfig returns the members whose configurations have to be provided, also those
+// that create-vm does not find.
 func (c *cluster) membersWithoutConfig(members []plan.Member) []plan.Member {
 	var found []plan.Member
 	for _, m := range members {
@@ -76,9 +76,9 @@ func (c *cluster) membersWithoutConfig(members []plan.Member) []plan.Member {
 	return found
 }
 
-// configureNode does the next step until the node of a machine has its configuration: it
-// provides that, waits for the machine to be started with it, and marks the Machine when
-// the node shows a certificate of the cluster. It returns what the node is, if it asked.
+// configureNode does the next step of a node without its configuration: it provides that, waits
+// until the machine has started with it, and marks the Machine when the node shows a certificate
+// of the cluster. It returns the state of the node, if it has probed it.
 func (f *function) configureNode(ctx context.Context, c *cluster, m *v1alpha1.Machine, config []byte) (talos.State, error) {
 	if m.MachineConfigSecret() == "" {
 		return "", reconcile.UserError{Reason: "MachineOutdated", Message: fmt.Sprintf("Machine %s was made without a place for a machine configuration: delete it, and the cluster makes another", m.Name)}
@@ -107,8 +107,8 @@ func (f *function) configureNode(ctx context.Context, c *cluster, m *v1alpha1.Ma
 	}
 }
 
-// markInstalled marks the Machine of a node that has its configuration, so that create-vm
-// takes the configuration away from the hypervisor and deletes its Secret.
+// markInstalled marks the Machine of a node that has its configuration. create-vm then removes
+// the configuration from the hypervisor and deletes its Secret.
 func (f *function) markInstalled(ctx context.Context, m *v1alpha1.Machine) error {
 	before := m.DeepCopy()
 	metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationInstalled, "true")
@@ -119,10 +119,9 @@ func (f *function) markInstalled(ctx context.Context, m *v1alpha1.Machine) error
 	return nil
 }
 
-// restartWithConfig restarts the machine of a node that has started without its
-// configuration, once the hypervisor has that: Talos reads its seed at each start. It
-// restarts once for each Secret, and says what to do if that has not helped. A node that is
-// another machine is a fault.
+// restartWithConfig restarts a machine that has started without its configuration, once the
+// hypervisor has it: Talos reads its seed at each start. It restarts once for each Secret. A
+// node that is another machine is a UserError.
 func (f *function) restartWithConfig(ctx context.Context, m *v1alpha1.Machine, shown talos.Fingerprint) error {
 	nc := &v1alpha1.NetworkConfiguration{}
 	if err := f.kube.Get(ctx, m.Namespace, m.Name, nc); err != nil && !kube.NotFound(err) {
@@ -157,8 +156,7 @@ func (f *function) restartWithConfig(ctx context.Context, m *v1alpha1.Machine, s
 	}
 }
 
-// checkIdentity makes sure that a node in maintenance mode is the machine that it should
-// be. It returns a fault where that is another one.
+// checkIdentity returns a UserError if a node in maintenance mode is another machine.
 func checkIdentity(ctx context.Context, m *v1alpha1.Machine, macs []string, pinned talos.Fingerprint) error {
 	id, err := talos.Identify(ctx, plan.Address(m), pinned)
 	if err != nil {
@@ -203,7 +201,7 @@ func (f *function) configureNodes(ctx context.Context, c *cluster) error {
 	return reconcile.MostUrgent(problems...)
 }
 
-// clockSkewError is what people are told of a node whose certificate is not valid now.
+// clockSkewError is the UserError for a node whose certificate is not valid now.
 func clockSkewError(m *v1alpha1.Machine) reconcile.UserError {
 	return reconcile.UserError{Reason: "ClockSkew", Message: fmt.Sprintf(
 		"node %s at %s is of this cluster, but its certificate is not valid at this time: let the node, or its hypervisor, reach a time server", m.Name, plan.Address(m))}

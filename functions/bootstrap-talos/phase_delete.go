@@ -17,14 +17,13 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// conditionForced tells what a forced deletion does not wait for.
+// conditionForced is the condition that lists what a forced deletion does not wait for.
 const conditionForced = "Forced"
 
-// deleteCluster takes a cluster down: its machines, which are waited for, then its
-// virtual address, what was saved for people, and its keys last of all, since
-// without them nobody could reach a node that is left. Dead nodes are nobody's
-// concern here; what may hang is a machine whose hypervisor is gone, and somebody
-// can give up on that.
+// deleteCluster deletes the Machines and waits for them, then the virtual address, the saved
+// manifests, and last the keys, without which a remaining node could not be reached. Nodes are
+// not drained. If a hypervisor does not exist any more, the annotation vitistack.io/force=true
+// stops the wait for its machines.
 func (f *function) deleteCluster(ctx context.Context, c *cluster) error {
 	if err := f.readMachines(ctx, c); err != nil {
 		return err
@@ -74,8 +73,7 @@ func (f *function) deleteCluster(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// reconcileDeletion takes a cluster down, or writes into its status which right on Secrets that
-// needs.
+// reconcileDeletion deletes what belongs to a cluster, and writes a UserError into its status.
 func (f *function) reconcileDeletion(ctx context.Context, c *cluster) error {
 	err := reconcile.SecretsError(f.deleteCluster(ctx, c), plan.FunctionName)
 	var flt reconcile.UserError
@@ -87,7 +85,7 @@ func (f *function) reconcileDeletion(ctx context.Context, c *cluster) error {
 
 const reasonDeleting = "Deleting"
 
-// setDeleting writes into the status of a cluster that is being deleted what that waits for.
+// setDeleting writes what a deletion waits for into the status.
 func setDeleting(c *cluster, reason, message string, warning bool) reconcile.Outcome {
 	c.Status.Phase = v1alpha1.ClusterDeleting
 	c.Status.ObservedGeneration = c.Generation

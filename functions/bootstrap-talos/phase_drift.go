@@ -14,10 +14,9 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// updateConfigs compares what every node runs with what it should, and changes what
-// differs: without a reboot where Talos can, and otherwise as the spec says. It
-// tells in the condition ConfigCurrent. Nodes that are rebooted are so one after
-// the other, since it is called only while all are Ready.
+// updateConfigs has every node run its rendered configuration: without a reboot if Talos can,
+// and otherwise as spec.talos.configChanges says. It reports the condition ConfigCurrent.
+// Because it runs only while all nodes are Ready, they reboot one after the other.
 func (f *function) updateConfigs(ctx context.Context, c *cluster) error {
 	configs, err := f.renderConfigs(ctx, c, c.plan.Members)
 	if err != nil {
@@ -48,9 +47,9 @@ func (f *function) updateConfigs(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// updateConfigsEarly gives the nodes of a cluster that has never been Running the changes that need
-// no reboot: a registry mirror may be what they wait for. Nodes that do not answer in time
-// have their turn in the next delivery. It returns only what a user has to change.
+// updateConfigsEarly gives the nodes of a cluster that has never been Running the changes that
+// need no reboot, such as the registry mirror that they may wait for. Nodes that do not answer
+// in time are left to the next delivery. It returns only a UserError.
 func (f *function) updateConfigsEarly(ctx context.Context, c *cluster) error {
 	if !c.polls || c.Status.Version != "" || c.connections.credentials == nil {
 		return nil
@@ -76,12 +75,10 @@ func (f *function) updateConfigsEarly(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// moveEndpoint keeps the configuration of every node current. Where the endpoint has to
-// change, because one control plane has become more or because the spec names another, it
-// first gives the nodes what they need to serve the new endpoint, and has the nodes and the
-// kubeconfig name it once the API answers there. A cluster is Running only while the API
-// answers at its endpoint, because the function's own client falls back to the control
-// planes' addresses.
+// moveEndpoint keeps the configurations of all nodes current. To change the endpoint, it first
+// gives the nodes what they need to serve the new one, and then has the nodes and the kubeconfig
+// name it once the API answers there. A cluster is Running only while the API answers at its
+// endpoint, because the function itself falls back to the addresses of the control planes.
 func (f *function) moveEndpoint(ctx context.Context, c *cluster) error {
 	moves := c.observed.wantedEndpoint != c.Status.Endpoint
 	served := moves && c.checkEndpointServed(ctx) == nil
@@ -106,15 +103,14 @@ func (f *function) moveEndpoint(ctx context.Context, c *cluster) error {
 	return f.ensureClientConfigs(ctx, c)
 }
 
-// checkEndpointServed returns an error unless the API answers at the endpoint that the cluster has
-// or is to have.
+// checkEndpointServed returns an error unless the API answers at the wanted endpoint.
 func (c *cluster) checkEndpointServed(ctx context.Context) error {
 	_, err := c.connections.workload.At(c.observed.wantedEndpoint).Version(ctx)
 	return err
 }
 
-// waitForEndpoint polls the endpoint until the deadline of the delivery: a control plane may
-// have received its configuration just now.
+// waitForEndpoint polls the endpoint until the deadline of the delivery, because a control plane
+// may have just got its configuration.
 func (f *function) waitForEndpoint(ctx context.Context, c *cluster) error {
 	return reconcile.Poll(ctx, c.deadline, func(ctx context.Context) error {
 		err := c.checkEndpointServed(ctx)
@@ -129,8 +125,8 @@ func (f *function) waitForEndpoint(ctx context.Context, c *cluster) error {
 	})
 }
 
-// unmatchedLinks names a control plane whose configuration found no network interface to
-// put the virtual address on: Talos does not report that.
+// unmatchedLinks names a control plane on which no network interface matches the one of the
+// virtual address. Talos does not report that.
 func (c *cluster) unmatchedLinks(ctx context.Context) string {
 	if !c.observed.vip.IsValid() || !c.plan.Contract.MultidocNetworkConfigSupported() {
 		return ""

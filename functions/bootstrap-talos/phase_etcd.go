@@ -13,20 +13,20 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// checkQuorumLost finds out whether an API does not answer because etcd has come to an end, and
-// otherwise returns what the cluster waits for. The machine that etcd was to begin on may
-// be beginning until the cluster has run.
-func (f *function) checkQuorumLost(ctx context.Context, c *cluster, late error) error {
+// checkQuorumLost returns a UserError if the workload API does not answer because etcd has lost
+// its quorum, and otherwise waiting. Before a cluster has run, the chosen machine may still be
+// bootstrapping.
+func (f *function) checkQuorumLost(ctx context.Context, c *cluster, waiting error) error {
 	if !c.report.bootstrapped || (c.Status.Version == "" && !c.bootstrapState().Lost) {
-		return late
+		return waiting
 	}
 	if err := c.readQuorum(ctx).Check(); err != nil {
 		return err
 	}
-	return late
+	return waiting
 }
 
-// readQuorum asks every control plane that has its configuration about its etcd.
+// readQuorum asks every configured control plane about etcd.
 func (c *cluster) readQuorum(ctx context.Context) plan.QuorumState {
 	e := plan.QuorumState{Wanted: c.plan.CountRole(v1alpha1.RoleControlPlane)}
 	var mu sync.Mutex
@@ -68,8 +68,8 @@ func (f *function) checkEtcdHealthy(ctx context.Context, c *cluster) error {
 	return f.checkEtcd(ctx, c)
 }
 
-// checkEtcd makes sure that every control plane is a voting member of etcd, and
-// nobody else is: a member whose machine is gone is expelled.
+// checkEtcd returns an error unless exactly the control planes are members of etcd, vote and
+// answer. It removes a member whose Machine does not exist.
 func (f *function) checkEtcd(ctx context.Context, c *cluster) error {
 	c.report.etcd = ""
 	view, err := talos.ReadEtcd(ctx, c.controlPlanes(), c.connections.credentials)
@@ -90,7 +90,7 @@ func (f *function) checkEtcd(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// expelOrphanedMember takes a member out of etcd whose machine is gone.
+// expelOrphanedMember removes a member of etcd whose Machine does not exist.
 func (f *function) expelOrphanedMember(ctx context.Context, c *cluster, view plan.EtcdView, m plan.EtcdMember) error {
 	message := fmt.Sprintf("takes %s, whose machine is gone, out of etcd", m.Name)
 	gone, err := f.isMachineGone(ctx, c, m.Name)

@@ -12,7 +12,7 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// keyGenerationTimeout is how long keys are given to be made by whoever has begun.
+// keyGenerationTimeout is how long another delivery may take to generate the keys.
 const keyGenerationTimeout = 30 * time.Second
 
 // ensureKeys reads the keys of the cluster, or generates them once: nodes that have their
@@ -47,8 +47,8 @@ func (f *function) ensureKeys(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// hasKeysInUse tells whether the keys of the cluster are in use: a node has or may have its
-// configuration, or etcd has begun, whatever has become of that node.
+// hasKeysInUse reports whether a node has or may have a configuration with the keys, or etcd is
+// bootstrapped.
 func (c *cluster) hasKeysInUse() bool {
 	if isTrue(c.KubernetesCluster, v1alpha1.ConditionBootstrapped) || c.hasNodes() {
 		return true
@@ -61,16 +61,16 @@ func (c *cluster) hasKeysInUse() bool {
 	return false
 }
 
-// recordKeyGeneration writes into the status that this delivery makes the keys. Of two that
-// begin at once, one gets a conflict.
+// recordKeyGeneration writes into the status that this delivery generates the keys. Of two
+// deliveries, one gets a conflict.
 func (f *function) recordKeyGeneration(ctx context.Context, c *cluster) error {
 	meta.RemoveStatusCondition(&c.Status.Conditions, conditionCredentials)
 	setStatus(c, reconcile.WaitError{Reason: reasonGenerating, Message: "makes the cluster's keys"})
 	return f.patchStatus(ctx, c)
 }
 
-// isGeneratedByAnother tells whether a delivery has begun to make the keys, not long ago, that
-// is not an earlier one of the event that is handled.
+// isGeneratedByAnother reports whether the delivery of another event has recently begun to
+// generate the keys.
 func (c *cluster) isGeneratedByAnother(now time.Time) bool {
 	made := meta.FindStatusCondition(c.Status.Conditions, conditionCredentials)
 	if made == nil || made.Reason != reasonGenerating || now.Sub(made.LastTransitionTime.Time) >= keyGenerationTimeout {

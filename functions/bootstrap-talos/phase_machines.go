@@ -17,8 +17,8 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// checkProviders makes sure that the providers of machines that are to be made
-// exist. A cluster with nodes goes on without the machines of one that does not.
+// checkProviders returns a UserError for a MachineProvider that does not exist. A cluster with
+// nodes only does without its machines.
 func (f *function) checkProviders(ctx context.Context, c *cluster) error {
 	known := map[string]error{}
 	c.observed.withoutProvider = map[string]bool{}
@@ -44,8 +44,7 @@ func (f *function) checkProviders(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// ensureMachines saves the manifests of the machines, and makes those that are
-// missing.
+// ensureMachines saves the manifests of missing machines, and creates them.
 func (f *function) ensureMachines(ctx context.Context, c *cluster) error {
 	var missing []*v1alpha1.Machine
 	files := map[string][]byte{}
@@ -77,10 +76,9 @@ func (f *function) ensureMachines(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// recordNewMachines writes down which machines are about to be made, where a cluster has had
-// all of its machines before. Two deliveries, one of which still sees a machine that
-// the other has seen go, would give two names to the one that takes its place: the
-// later of them gets a conflict, and then makes the same.
+// recordNewMachines writes the names of new machines into the status of a cluster that was
+// complete before. Otherwise a delivery that still sees a deleted Machine would choose another
+// name for its replacement. It gets a conflict instead, and creates the same one.
 func (f *function) recordNewMachines(ctx context.Context, c *cluster, missing []*v1alpha1.Machine) error {
 	if !isTrue(c.KubernetesCluster, v1alpha1.ConditionMachinesCreated) {
 		return nil
@@ -96,6 +94,7 @@ func (f *function) recordNewMachines(ctx context.Context, c *cluster, missing []
 	return f.patchStatus(ctx, c)
 }
 
+// createMachine creates a Machine. One that exists has to belong to the cluster.
 func (f *function) createMachine(ctx context.Context, c *cluster, m *v1alpha1.Machine) error {
 	err := f.kube.Create(ctx, m)
 	if kube.AlreadyExists(err) {
@@ -113,7 +112,7 @@ func (f *function) createMachine(ctx context.Context, c *cluster, m *v1alpha1.Ma
 	return nil
 }
 
-// waitForMachines says which machines are not up yet, and why.
+// waitForMachines returns a WaitError that names the machines that do not run, and why.
 func (f *function) waitForMachines(c *cluster) error {
 	var late []string
 	detail := ""
@@ -135,7 +134,7 @@ func (f *function) waitForMachines(c *cluster) error {
 	return reconcile.WaitError{Reason: "WaitingForMachines", Message: message + detail}
 }
 
-// waitForTalos says which node has to answer first while all machines run.
+// waitForTalos returns a WaitError that names the node that has to answer, if all machines run.
 func (f *function) waitForTalos(c *cluster) error {
 	message := fmt.Sprintf("%d of %s are running; waiting for Talos to answer", len(c.plan.Members), plan.Quantity(len(c.plan.Members), "machine"))
 	for _, m := range c.plan.Members {
@@ -147,8 +146,8 @@ func (f *function) waitForTalos(c *cluster) error {
 	return reconcile.WaitError{Reason: "WaitingForNode", Message: message, Requeue: true}
 }
 
-// checkNodesReady returns a WaitError for the machines that are no Ready nodes yet. Machines that are not
-// up tell so themselves, nodes tell nobody.
+// checkNodesReady returns a WaitError for members that are no Ready Nodes. Machines send an
+// event when they run, and Nodes send none.
 func (f *function) checkNodesReady(_ context.Context, c *cluster) error {
 	silent := false
 	var late []string
@@ -169,8 +168,8 @@ func (f *function) checkNodesReady(_ context.Context, c *cluster) error {
 	return reconcile.WaitError{Reason: "WaitingForNodes", Message: fmt.Sprintf("waits for %s to be Ready, first of all %s", plan.Quantity(len(late), "node"), late[0]), Requeue: true}
 }
 
-// isMachineGone makes sure that a machine is gone now: it may have been made after the
-// delivery has listed what there is.
+// isMachineGone reports whether a Machine does not exist now: it may have been created after the
+// delivery has listed them.
 func (f *function) isMachineGone(ctx context.Context, c *cluster, name string) (bool, error) {
 	err := f.kube.Get(ctx, c.Namespace, name, &v1alpha1.Machine{})
 	if kube.NotFound(err) {
@@ -179,6 +178,7 @@ func (f *function) isMachineGone(ctx context.Context, c *cluster, name string) (
 	return false, err
 }
 
+// readMachines reads the Machines of the cluster.
 func (f *function) readMachines(ctx context.Context, c *cluster) error {
 	list := &v1alpha1.MachineList{}
 	if err := f.kube.List(ctx, c.Namespace, v1alpha1.LabelClusterName+"="+c.Name, list); err != nil {

@@ -30,7 +30,8 @@ func (f *function) findNetwork(ctx context.Context, c *cluster) error {
 	return c.tolerateUserError(v1alpha1.ConditionNetworkAvailable, f.checkNetwork(ctx, c))
 }
 
-// checkNetwork makes sure that there is a network for the machines to be in.
+// checkNetwork returns a UserError if the machines have no network, or a new cluster does not
+// fit into it.
 func (f *function) checkNetwork(ctx context.Context, c *cluster) error {
 	if c.observed.network = c.Spec.NetworkNamespaceName; isTrue(c.KubernetesCluster, v1alpha1.ConditionNetworkAvailable) && c.observed.network != "" && c.Status.Endpoint != "" {
 		return nil
@@ -50,9 +51,8 @@ func (f *function) checkNetwork(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// ensureEndpoint finds out where the workload API is reached, and where it should
-// be. A cluster that has begun keeps what every node's configuration names, until
-// maintain moves it; where nobody has that address any more it moves at once.
+// ensureEndpoint finds the wanted endpoint. A running cluster keeps the one that its nodes know
+// until moveEndpoint changes it. If no control plane has that address, it changes at once.
 func (f *function) ensureEndpoint(ctx context.Context, c *cluster) error {
 	host, held, err := f.endpointHost(ctx, c)
 	if err != nil {
@@ -65,8 +65,8 @@ func (f *function) ensureEndpoint(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// endpointHost is the address or name at which the workload API should be reached,
-// and whether what the status says serves until it is.
+// endpointHost returns the address or name of the wanted endpoint, and whether the endpoint in
+// the status works until it is served.
 func (f *function) endpointHost(ctx context.Context, c *cluster) (host string, held bool, err error) {
 	switch c.plan.Endpoint.Mode {
 	case v1alpha1.EndpointCustom:
@@ -91,7 +91,7 @@ func (f *function) endpointHost(ctx context.Context, c *cluster) (host string, h
 	return host, host == now, nil
 }
 
-// endpointNodes are the control planes that have an address, those that stay first.
+// endpointNodes returns the control planes that have an address, first those that stay.
 func (c *cluster) endpointNodes() []plan.EndpointNode {
 	var staying, going []plan.EndpointNode
 	for i, m := range c.plan.ControlPlanes() {
@@ -109,8 +109,8 @@ func (c *cluster) endpointNodes() []plan.EndpointNode {
 	return append(staying, going...)
 }
 
-// keptVIP is the virtual address of a cluster that has shrunk to one control plane,
-// if now is that. It stays, as everybody knows it.
+// keptVIP returns the virtual address of a cluster that was scaled down to one control plane, if
+// the endpoint is that.
 func (f *function) keptVIP(ctx context.Context, c *cluster, now string) (netip.Addr, error) {
 	a := &v1alpha2.IPAllocation{}
 	err := f.kube.Get(ctx, c.Namespace, vipName(c.KubernetesCluster), a)
@@ -125,8 +125,7 @@ func (f *function) keptVIP(ctx context.Context, c *cluster, now string) (netip.A
 
 func vipName(kc *v1alpha1.KubernetesCluster) string { return kube.Name(kc.Name, "vip") }
 
-// ensureVIP allocates the virtual address of the control planes, like that of any
-// machine.
+// ensureVIP allocates the virtual address of the control planes by an IPAllocation.
 func (f *function) ensureVIP(ctx context.Context, c *cluster) (netip.Addr, error) {
 	a := &v1alpha2.IPAllocation{
 		ObjectMeta: metav1.ObjectMeta{
@@ -161,8 +160,8 @@ func (f *function) ensureVIP(ctx context.Context, c *cluster) (netip.Addr, error
 	}
 }
 
-// checkPlacement judges whether a cluster that has no endpoint yet fits into its network,
-// before any machine is made: nothing of it can be changed later.
+// checkPlacement returns a UserError if a new cluster does not fit into its network. Afterwards
+// that cannot be changed.
 func checkPlacement(c *cluster, nn *v1alpha2.NetworkNamespace) error {
 	if err := plan.CheckOverlap(c.Spec.Networking, nn); err != nil {
 		c.noteUserError(v1alpha1.ConditionTopologyValid, err)
@@ -177,7 +176,7 @@ func checkPlacement(c *cluster, nn *v1alpha2.NetworkNamespace) error {
 }
 
 // reserveEndpoint allocates the virtual address of a new cluster before its machines are
-// made, where its network can give one out now.
+// created, if its network is Ready.
 func (f *function) reserveEndpoint(ctx context.Context, c *cluster) error {
 	if c.Status.Endpoint != "" {
 		return nil

@@ -21,6 +21,7 @@ func (f *function) readNodes(ctx context.Context, c *cluster) error {
 	return err
 }
 
+// listNodes connects to the workload API and lists its Nodes.
 func (f *function) listNodes(ctx context.Context, c *cluster) error {
 	if c.observed.kubeconfig == nil {
 		if err := f.ensureClientConfigs(ctx, c); err != nil {
@@ -47,7 +48,7 @@ func (f *function) listNodes(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// labelNodes brings the Nodes' labels and taints to what their pools have.
+// labelNodes gives the Nodes the labels and taints of their pools.
 func (f *function) labelNodes(ctx context.Context, c *cluster) error {
 	for _, m := range c.plan.Members {
 		n, ok := c.node(m.Name)
@@ -65,8 +66,8 @@ func (f *function) labelNodes(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// fillScale writes into the spec how many workers autoscalers begin from, where
-// nobody has: the subresource scale has no answer before.
+// fillScale writes the number of autoscaled workers into the spec if it has none, because the
+// subresource scale needs it.
 func (f *function) fillScale(ctx context.Context, c *cluster) error {
 	n, any := plan.CountScaledWorkers(c.Spec.Topology)
 	if !any || c.Spec.Topology.ScaledWorkers != nil {
@@ -80,7 +81,7 @@ func (f *function) fillScale(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// withUnmetConditions adds to what a cluster waits for what Talos says on the first node that is not
+// withUnmetConditions adds to a WaitError what Talos waits for on the first node that is not
 // Ready, control planes first. A node that does not answer adds nothing.
 func (c *cluster) withUnmetConditions(ctx context.Context, late error) error {
 	var w reconcile.WaitError

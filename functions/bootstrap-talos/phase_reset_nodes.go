@@ -18,11 +18,9 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// reconfigureResetNodes finds nodes that have lost their configuration, since their disk is new or
-// somebody has reset them, and takes back what their Machines remember of it: they get
-// it again as new nodes do. Nobody is asked by a delivery that waits for no node, since
-// each Machine of a new cluster brings one of those. It returns waits when it has found
-// one, and a fault where somebody has to decide.
+// reconfigureResetNodes finds nodes that have lost their configuration by a new disk or a reset,
+// and marks their Machines so that they get it again. Only a delivery that polls probes nodes.
+// It returns a WaitError for a node that it has found, and a UserError if a user has to decide.
 func (f *function) reconfigureResetNodes(ctx context.Context, c *cluster) error {
 	if !c.polls {
 		return nil
@@ -37,10 +35,8 @@ func (f *function) reconfigureResetNodes(ctx context.Context, c *cluster) error 
 	return reconcile.MostUrgent(problems...)
 }
 
-// possiblyResetNodes are the nodes that may have lost their configuration: those that have
-// taken it, and are not Ready. Where the workload API does not answer, only control
-// planes are, as they may be the reason; a cluster whose etcd may not have begun has
-// none of those.
+// possiblyResetNodes returns the configured nodes that are not Ready. If the workload API does
+// not answer, these are only the control planes, and none before etcd is bootstrapped.
 func (c *cluster) possiblyResetNodes() []*v1alpha1.Machine {
 	var found []*v1alpha1.Machine
 	begun := isTrue(c.before, v1alpha1.ConditionBootstrapped)
@@ -54,9 +50,8 @@ func (c *cluster) possiblyResetNodes() []*v1alpha1.Machine {
 	return found
 }
 
-// nodesInMaintenance asks suspects what they are. It returns the certificates of those that
-// wait for a configuration, by their names. Who is not asked in time is so by the next
-// delivery: others that do not answer may take long.
+// nodesInMaintenance probes the nodes that may be reset, and returns the certificates of those
+// in maintenance mode, by name. Nodes that are not probed in time are left to the next delivery.
 func (c *cluster) nodesInMaintenance(ctx context.Context) map[string]talos.Fingerprint {
 	var mu sync.Mutex
 	var group errgroup.Group
@@ -79,8 +74,8 @@ func (c *cluster) nodesInMaintenance(ctx context.Context) map[string]talos.Finge
 	return found
 }
 
-// reconfigureNode takes back that a node has its configuration, if it is the machine that
-// it should be. A control plane has to have others to join.
+// reconfigureNode marks the Machine of a reset node so that it gets its configuration again, if
+// the node is that machine. A control plane needs other members of etcd to join.
 func (f *function) reconfigureNode(ctx context.Context, c *cluster, m *v1alpha1.Machine, shown talos.Fingerprint) error {
 	nc := &v1alpha1.NetworkConfiguration{}
 	if err := f.kube.Get(ctx, m.Namespace, m.Name, nc); err != nil && !kube.NotFound(err) {
@@ -90,7 +85,7 @@ func (f *function) reconfigureNode(ctx context.Context, c *cluster, m *v1alpha1.
 		if errors.As(err, new(reconcile.UserError)) {
 			return err
 		}
-		return nil // it may be restarting; the next look tells
+		return nil // it may be restarting: the next delivery probes it
 	}
 	c.observed.nodeStates[m.Name] = talos.Maintenance
 	if plan.PoolOf(m) == plan.ControlPlanePool {
@@ -112,10 +107,9 @@ func (f *function) reconfigureNode(ctx context.Context, c *cluster, m *v1alpha1.
 	return reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("node %s has lost its configuration, by a new disk or a reset, and gets it again", m.Name), Requeue: true}
 }
 
-// rejoinObjection says why a control plane that has lost its configuration may not have it
-// now, or nothing. It never begins another etcd, whatever it has lost: where its data
-// is still there it is the member that it was, and otherwise Talos replaces that,
-// which takes the majority of the others.
+// rejoinObjection returns why a reset control plane cannot get its configuration now, or an
+// empty string. It never bootstraps: with its data it is the member that it was, and otherwise
+// Talos replaces the member, which needs the majority of the others.
 func (c *cluster) rejoinObjection(ctx context.Context, m *v1alpha1.Machine) string {
 	view, err := talos.ReadEtcd(ctx, c.controlPlanes(), c.connections.credentials)
 	if err != nil {

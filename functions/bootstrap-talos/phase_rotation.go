@@ -1,5 +1,10 @@
 package main
 
+// The authorities of a cluster are rotated as talosctl rotate-ca does it. Each phase only changes
+// the authorities that nodes have, and begins when every node has completed the phase before, so
+// that neighbouring phases work together. The phase is stored with the next keys: a delivery that
+// reads them knows which nodes have them.
+
 import (
 	"context"
 	"errors"
@@ -17,7 +22,7 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// reasonTalosTooOld is the reason of AuthoritiesRotated where nodes know no accepted authorities.
+// reasonTalosTooOld is the reason of AuthoritiesRotated if Talos cannot accept two authorities.
 const reasonTalosTooOld = "TalosTooOld"
 
 // readRotation records how far a rotation is, and makes the client certificate that every node
@@ -31,8 +36,8 @@ func (f *function) readRotation(_ context.Context, c *cluster) error {
 	return err
 }
 
-// recordRotation writes into the status how far the rotation is that the keys show. It is a
-// fault where the next keys are gone that nodes have.
+// recordRotation writes into the status how far the rotation of the keys is. If the next keys
+// that nodes have do not exist, it returns a UserError.
 func (c *cluster) recordRotation(now metav1.Time) error {
 	k, s := c.observed.keys, c.Status.Authorities
 	begun := plan.IsRotating(c.KubernetesCluster) && s.Rotation != k.Rotated
@@ -63,7 +68,7 @@ func (c *cluster) recordRotation(now metav1.Time) error {
 	return nil
 }
 
-// reportRotation says in the condition how far the rotation is, and for what it waits.
+// reportRotation reports how far the rotation is, and what it waits for.
 func (c *cluster) reportRotation(waits string) {
 	s := c.Status.Authorities
 	message := "rotation " + s.Rotation
@@ -76,8 +81,8 @@ func (c *cluster) reportRotation(waits string) {
 	c.report.authorities = conditionReport{false, string(s.Phase), message}
 }
 
-// startRotation makes the next keys of a cluster that is in order, if its spec asks for
-// others. That it does so is in the status before.
+// startRotation generates the next keys of a cluster that is up to date, if its spec requests a
+// rotation. It records that in the status first.
 func (f *function) startRotation(ctx context.Context, c *cluster) error {
 	rotation := plan.WantedRotation(c.KubernetesCluster)
 	if plan.IsRotating(c.KubernetesCluster) && c.Status.Authorities.Rotation != c.observed.keys.Rotated {
@@ -107,12 +112,12 @@ func (f *function) startRotation(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// reconcileRotation goes on with the rotation that is under way, until the phase ends or the delivery's
-// time is over. late is what else the cluster waits for: nodes that are not Ready may wait for
-// what the rotation changes next.
-func (f *function) reconcileRotation(ctx context.Context, c *cluster, late error) error {
-	if errors.As(late, new(reconcile.UserError)) {
-		return late
+// reconcileRotation continues a rotation until its phase ends or the deadline is over. waiting
+// is what the cluster waits for otherwise: nodes that are not Ready may need the next step of
+// the rotation.
+func (f *function) reconcileRotation(ctx context.Context, c *cluster, waiting error) error {
+	if errors.As(waiting, new(reconcile.UserError)) {
+		return waiting
 	}
 	r, err := talos.NewRotationClients(c.observed.keys)
 	if err != nil {
@@ -120,13 +125,13 @@ func (f *function) reconcileRotation(ctx context.Context, c *cluster, late error
 	}
 	err = reconcile.Poll(ctx, c.deadline, func(ctx context.Context) error { return f.rotateOneStep(ctx, c, r) })
 	if errors.As(err, new(reconcile.WaitError)) {
-		err = nil // the condition tells
+		err = nil // the condition reports it
 		if c.polls && len(r.Renew) > 0 {
 			err = f.revertWorkers(ctx, c, r)
 		}
 	}
 	if err == nil {
-		err = late
+		err = waiting
 	}
 	if err == nil && c.observed.keys.Phase != v1alpha1.RotationFinishing {
 		err = f.checkNodesReady(ctx, c)
@@ -134,8 +139,8 @@ func (f *function) reconcileRotation(ctx context.Context, c *cluster, late error
 	return err
 }
 
-// rotateOneStep looks at every node, and does the next step. It returns waits while the phase
-// lasts.
+// rotateOneStep observes every node and does the next step. It returns a WaitError while the
+// phase lasts.
 func (f *function) rotateOneStep(ctx context.Context, c *cluster, r *talos.RotationClients) error {
 	if c.observed.keys.Phase == v1alpha1.RotationFinishing {
 		return f.finishRotation(ctx, c)
@@ -179,9 +184,9 @@ func (f *function) rotateOneStep(ctx context.Context, c *cluster, r *talos.Rotat
 	return reconcile.WaitError{Reason: "Rotating", Message: step.WaitsFor, Requeue: true}
 }
 
-// revertWorkers gives workers the authorities of the phase before, since they have waited in vain for
-// certificates of this one. The next look gives them those of this one again, with which they
-// ask for other certificates.
+// revertWorkers gives workers that wait in vain for a certificate the authorities of the phase
+// before. The next step gives them those of this phase again, which makes them request a
+// certificate.
 func (f *function) revertWorkers(ctx context.Context, c *cluster, r *talos.RotationClients) error {
 	if err := f.checkKeys(ctx, c); err != nil {
 		return err
@@ -189,8 +194,8 @@ func (f *function) revertWorkers(ctx context.Context, c *cluster, r *talos.Rotat
 	return r.ChangeAuthorities(ctx, c.observed.keys.InPhaseBefore(), c.addressesOf(r.Renew))
 }
 
-// enterPhase writes the next phase beside the next keys, unless another delivery has done so.
-// The status then wakes the delivery that goes on with it.
+// enterPhase writes the next phase into the Secret of the next keys. The status change causes
+// the delivery that continues.
 func (f *function) enterPhase(ctx context.Context, c *cluster, next v1alpha1.RotationPhase) error {
 	before := c.observed.keys.NextSecret
 	after := before.DeepCopy()
@@ -205,8 +210,8 @@ func (f *function) enterPhase(ctx context.Context, c *cluster, next v1alpha1.Rot
 	return nil
 }
 
-// finishRotation replaces the keys of the cluster by those that all nodes have by now. At each
-// moment one Secret has them.
+// finishRotation replaces the keys of the cluster by the next ones, which all nodes have. At
+// each moment one Secret has them.
 func (f *function) finishRotation(ctx context.Context, c *cluster) error {
 	k := c.observed.keys
 	data := k.NextSecret.Data[pkiKey]
@@ -231,8 +236,8 @@ func (f *function) finishRotation(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// observe finds out what every node shows that has its configuration, or may have it. Nodes
-// without one get it as the phase is then.
+// observeRotation observes every node that has or may have a configuration. Other nodes get the
+// configuration of the phase in which they join.
 func (c *cluster) observeRotation(ctx context.Context, r *talos.RotationClients) []plan.RotatingNode {
 	var shown []plan.RotatingNode
 	for name, m := range c.observed.machines {
@@ -259,8 +264,8 @@ func (c *cluster) observeRotation(ctx context.Context, r *talos.RotationClients)
 	return shown
 }
 
-// isKubeconfigCurrent reports whether the Secrets that people and other functions use serve in the
-// phase that the rotation is in.
+// isKubeconfigCurrent reports whether the kubeconfig in its Secret is accepted in the phase of
+// the rotation.
 func (c *cluster) isKubeconfigCurrent(now time.Time) bool {
 	return talos.IsKubeconfigCurrent(c.observed.kubeconfig, c.Status.Endpoint, c.observed.keys, now)
 }

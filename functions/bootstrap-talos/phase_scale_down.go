@@ -15,12 +15,11 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// maxConcurrentRemovals is how many workers may leave a pool at the same time.
+// maxConcurrentRemovals is the number of workers of a pool that are removed at the same time.
 const maxConcurrentRemovals = 10
 
-// scaleDown brings every machine that is too many, or that somebody named, one step
-// closer to its end, and takes away what those before have left behind. It
-// returns waits for as long as a machine leaves.
+// scaleDown does the next step for every machine that is being removed, and cleans up after
+// those that are deleted. It returns a WaitError while a machine is being removed.
 func (f *function) scaleDown(ctx context.Context, c *cluster) error {
 	if err := f.chooseNodesToRemove(ctx, c); err != nil {
 		return err
@@ -37,10 +36,9 @@ func (f *function) scaleDown(ctx context.Context, c *cluster) error {
 	return f.cleanUpRemovedNodes(ctx, c)
 }
 
-// chooseNodesToRemove decides who leaves, and writes it down: a delivery that comes after a
-// crash goes on with the same machine, whatever has become of the others. For the
-// control plane it is written into the cluster's status first, where of two that
-// choose at once one gets a conflict.
+// chooseNodesToRemove decides which machines are removed, and records that: a delivery after a
+// crash continues with the same machine. A control plane is recorded in the cluster's status
+// first, where one of two concurrent deliveries gets a conflict.
 func (f *function) chooseNodesToRemove(ctx context.Context, c *cluster) error {
 	for _, g := range c.allGroups() {
 		present := plan.PoolMachines(c.observed.machines, g.Pool, plan.NamePrefix(c.Name, g.Pool), c.isWorking)
@@ -63,7 +61,7 @@ func (f *function) chooseNodesToRemove(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// allGroups are the groups of the plan, and those that are no more in the spec.
+// allGroups returns the groups of the plan, and those of Machines whose pool is not in the spec.
 func (c *cluster) allGroups() []plan.Group {
 	groups := slices.Clone(c.plan.Groups)
 	for _, m := range c.observed.machines {
@@ -75,8 +73,8 @@ func (c *cluster) allGroups() []plan.Group {
 	return groups
 }
 
-// recordRemoval writes down that a machine leaves. One that never was a node goes at
-// once, unless it becomes one meanwhile.
+// recordRemoval annotates a Machine that is to be removed. A Machine that never became a node is
+// deleted at once.
 func (f *function) recordRemoval(ctx context.Context, c *cluster, m *v1alpha1.Machine) error {
 	if !plan.MayHaveJoinedEtcd(m) {
 		return f.kube.DeleteExactly(ctx, m)
@@ -96,9 +94,8 @@ func (f *function) recordRemoval(ctx context.Context, c *cluster, m *v1alpha1.Ma
 	return err
 }
 
-// cleanUpRemovedNodes takes away what machines that are gone have left behind: their Nodes, what
-// was saved of them for people, and, where they ended without leaving it, their
-// members of etcd.
+// cleanUpRemovedNodes deletes the Nodes and the saved manifests of Machines that do not exist,
+// and removes their members from etcd.
 func (f *function) cleanUpRemovedNodes(ctx context.Context, c *cluster) error {
 	if c.Status.Version != "" && !c.isControlPlaneWorking() {
 		if err := f.checkEtcd(ctx, c); errors.As(err, new(reconcile.UserError)) {

@@ -20,7 +20,7 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// reportUpgrade says how far an upgrade is.
+// reportUpgrade reports how far an upgrade is.
 func (c *cluster) reportUpgrade(nodes []plan.UpgradeNode) error {
 	s := c.Status.Upgrade
 	what := map[v1alpha1.UpgradeKind]string{
@@ -59,10 +59,9 @@ func (c *cluster) reportUpgrade(nodes []plan.UpgradeNode) error {
 	}
 }
 
-// upgrade brings the nodes of a cluster to the wanted versions, one after the other.
-// It returns waits while it does, and a fault when a node has failed. What it is
-// about to do is written down first, so that a delivery that dies loses nothing and
-// two do nothing twice.
+// upgrade upgrades the nodes to the wanted versions. It returns a WaitError while it does, and a
+// UserError when a node has failed. Each step is in the status first, so that a crash loses
+// nothing and two deliveries do nothing twice.
 func (f *function) upgrade(ctx context.Context, c *cluster) error {
 	w, fresh := c.connections.workload, true
 	return reconcile.Poll(ctx, c.deadline, func(ctx context.Context) error {
@@ -108,7 +107,7 @@ func (f *function) upgradeOnce(ctx context.Context, c *cluster, w *workload.Clie
 	return c.reportUpgrade(nodes)
 }
 
-// observeVersions puts together what is known of each member's versions.
+// observeVersions returns the versions that each member runs.
 func (c *cluster) observeVersions(ctx context.Context, w *workload.Client) []plan.UpgradeNode {
 	nodes := make([]plan.UpgradeNode, len(c.plan.Members))
 	var group errgroup.Group
@@ -131,9 +130,8 @@ func (c *cluster) observeVersions(ctx context.Context, w *workload.Client) []pla
 	return nodes
 }
 
-// runUpgradeSteps goes on with the nodes that are under way, and begins with others where
-// nothing speaks against it. What is about to happen to a node is in the status
-// before it happens.
+// runUpgradeSteps does the next step of the nodes that are being upgraded, and begins with
+// others unless something blocks that.
 func (f *function) runUpgradeSteps(ctx context.Context, c *cluster, w *workload.Client, nodes []plan.UpgradeNode) error {
 	s := c.Status.Upgrade
 	turns := map[string]plan.UpgradeStep{}
@@ -159,9 +157,8 @@ func (f *function) runUpgradeSteps(ctx context.Context, c *cluster, w *workload.
 	return nil
 }
 
-// drainNodes drains the nodes whose turn it is, and lets pods come back to those
-// that are done. A drain that has come to its end becomes a request, and one whose
-// time is over a failure.
+// drainNodes drains the nodes whose step that is, and uncordons those that are done. A drain
+// that is done becomes a request, and one whose time is over a failure.
 func (f *function) drainNodes(ctx context.Context, c *cluster, w *workload.Client, turns map[string]plan.UpgradeStep, nodes []plan.UpgradeNode) {
 	s := c.Status.Upgrade
 	var mu sync.Mutex
@@ -192,8 +189,7 @@ func (f *function) drainNodes(ctx context.Context, c *cluster, w *workload.Clien
 	})
 }
 
-// drainNode makes a node ready for its upgrade. Only a change of Talos reboots it,
-// and so needs its pods to go. It drains still while there are any.
+// drainNode drains a node. Only an upgrade of Talos reboots it, and so needs that.
 func drainNode(ctx context.Context, w *workload.Client, kind v1alpha1.UpgradeKind, u v1alpha1.NodeUpgrade) (plan.UpgradeStep, string) {
 	if kind != v1alpha1.UpgradeTalos {
 		return plan.UpgradeRequest, ""
@@ -216,7 +212,7 @@ func drainNode(ctx context.Context, w *workload.Client, kind v1alpha1.UpgradeKin
 	}
 }
 
-// forEachNode does something with some nodes at the same time.
+// forEachNode calls do for nodes, some at the same time.
 func forEachNode(nodes []v1alpha1.NodeUpgrade, do func(*v1alpha1.NodeUpgrade)) {
 	var group errgroup.Group
 	group.SetLimit(plan.MaxConcurrentNodes)
@@ -229,8 +225,8 @@ func forEachNode(nodes []v1alpha1.NodeUpgrade, do func(*v1alpha1.NodeUpgrade)) {
 	_ = group.Wait()
 }
 
-// nextUpgrades are the nodes that are to be upgraded next. While one has failed, or the
-// cluster is not in order, those are none.
+// nextUpgrades returns the nodes whose upgrade begins now: none while one has failed or the
+// cluster is unhealthy.
 func (f *function) nextUpgrades(ctx context.Context, c *cluster, nodes []plan.UpgradeNode) []plan.UpgradeNode {
 	s := c.Status.Upgrade
 	c.report.upgradeBlocker = ""
@@ -246,7 +242,7 @@ func (f *function) nextUpgrades(ctx context.Context, c *cluster, nodes []plan.Up
 	return next
 }
 
-// concurrency is how many nodes of each pool may be upgraded at the same time.
+// concurrency returns how many nodes of each pool may be upgraded at the same time.
 func (c *cluster) concurrency() map[string]int {
 	out := map[string]int{}
 	for _, p := range c.Spec.Topology.Workers {
@@ -255,9 +251,8 @@ func (c *cluster) concurrency() map[string]int {
 	return out
 }
 
-// upgradeBlocker says why no other node may be taken out of service now, empty where one
-// may: every other node is Ready, every API server answers, and every etcd member is
-// a healthy voter.
+// upgradeBlocker returns why no other node may be taken out of service now. It is empty if every
+// other node is Ready, every API server answers, and every member of etcd votes and answers.
 func (f *function) upgradeBlocker(ctx context.Context, c *cluster, nodes []plan.UpgradeNode) string {
 	for _, o := range nodes {
 		switch {
@@ -284,8 +279,8 @@ func (f *function) upgradeBlocker(ctx context.Context, c *cluster, nodes []plan.
 	}
 }
 
-// requestUpgrades sends the request to each node whose turn it is. A node that refuses has
-// failed; one that does not answer is asked again later.
+// requestUpgrades sends the request to each node whose step that is. A node that refuses has
+// failed, and one that does not answer gets another request later.
 func (f *function) requestUpgrades(ctx context.Context, c *cluster, turns map[string]plan.UpgradeStep) {
 	s := c.Status.Upgrade
 	forEachNode(s.Nodes, func(u *v1alpha1.NodeUpgrade) {

@@ -21,12 +21,13 @@ const (
 	kubeconfigKey     = "kubeconfig"
 )
 
-// nextPKISecret is what the name of the Secret with the next keys of a cluster ends in,
-// while its authorities are rotated.
+// nextPKISecret is the suffix of the Secret with the next keys during a rotation.
 const nextPKISecret = pkiSecret + "-next"
 
+// secretName returns the name of a Secret of the cluster, for a suffix.
 func secretName(kc *v1alpha1.KubernetesCluster, name string) string { return kube.Name(kc.Name, name) }
 
+// newSecret returns a Secret of the cluster with one key.
 func newSecret(kc *v1alpha1.KubernetesCluster, name, key string, data []byte) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
@@ -37,9 +38,9 @@ func newSecret(kc *v1alpha1.KubernetesCluster, name, key string, data []byte) *c
 	}
 }
 
-// ensureSecret makes one of a cluster's other Secrets, unless one is there that
-// serves. One that does not is replaced where a new one can be had.
-func (f *function) ensureSecret(ctx context.Context, kc *v1alpha1.KubernetesCluster, name, key string, serves func([]byte) bool, data func() ([]byte, error)) ([]byte, error) {
+// ensureSecret returns the content of a Secret for which isCurrent is true. It creates a missing
+// Secret, and replaces an outdated one if render succeeds: the old content works until then.
+func (f *function) ensureSecret(ctx context.Context, kc *v1alpha1.KubernetesCluster, name, key string, isCurrent func([]byte) bool, render func() ([]byte, error)) ([]byte, error) {
 	secret := &corev1.Secret{}
 	err := f.kube.Get(ctx, kc.Namespace, secretName(kc, name), secret)
 	if err == nil {
@@ -49,15 +50,15 @@ func (f *function) ensureSecret(ctx context.Context, kc *v1alpha1.KubernetesClus
 		return nil, err
 	}
 	missing := err != nil
-	if !missing && serves(secret.Data[key]) {
+	if !missing && isCurrent(secret.Data[key]) {
 		return secret.Data[key], nil
 	}
-	content, err := data()
+	content, err := render()
 	switch {
 	case err != nil && missing:
 		return nil, err
-	case !missing && (err != nil || !serves(content)):
-		return secret.Data[key], nil // the old one is good for half of its lifetime yet
+	case !missing && (err != nil || !isCurrent(content)):
+		return secret.Data[key], nil // the old content works for the second half of its lifetime
 	case !missing:
 		return content, f.kube.Merge(ctx, secret, map[string]any{"data": map[string][]byte{key: content}})
 	}
@@ -68,7 +69,7 @@ func (f *function) ensureSecret(ctx context.Context, kc *v1alpha1.KubernetesClus
 	return content, nil
 }
 
-// deleteOwned deletes one object, if it is there and belongs to the cluster.
+// deleteOwned deletes an object that belongs to the cluster, if it exists.
 func (f *function) deleteOwned(ctx context.Context, c *cluster, name string, obj kube.Object) error {
 	err := f.kube.Get(ctx, c.Namespace, name, obj)
 	if kube.NotFound(err) || (err == nil && manifests.CheckOwner(obj, c.KubernetesCluster) != nil) {

@@ -17,8 +17,7 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// setUnanswered writes the conditions that are asked of nodes, where nobody has
-// answered for as long as a delivery may wait.
+// setUnanswered writes the conditions that only nodes can report, after they have not answered.
 func setUnanswered(c *cluster, err error) {
 	setUnknown(c, v1alpha1.ConditionNodesReady)
 	var flt reconcile.UserError
@@ -29,8 +28,8 @@ func setUnanswered(c *cluster, err error) {
 	setUnknown(c, v1alpha1.ConditionEtcdHealthy)
 }
 
-// setUnknown keeps what a condition has said last. One that has said nothing yet
-// is left out.
+// setUnknown sets a condition to Unknown and keeps its last message. A condition that does not
+// exist is not added.
 func setUnknown(c *cluster, kind string) {
 	last := meta.FindStatusCondition(c.Status.Conditions, kind)
 	if last == nil {
@@ -43,7 +42,7 @@ func setUnknown(c *cluster, kind string) {
 	})
 }
 
-// setScale writes into the status what autoscalers read.
+// setScale writes what autoscalers read.
 func setScale(c *cluster) {
 	c.Status.ScaledWorkers, c.Status.Selector = 0, ""
 	for _, p := range c.Spec.Topology.Workers {
@@ -59,23 +58,20 @@ func setScale(c *cluster) {
 	}
 }
 
-// setStatus writes into the status how far the cluster has come, and what stops
-// it:
+// setStatus writes into the status how far the cluster is, and the error that stops it:
 //
-//	err     has been Running  phase         Ready
-//	held    any               PendingApproval  False  its reason
-//	nil     any               Running       True   ClusterRunning
-//	fault   no                Pending, or   False  its reason
-//	                          Provisioning
-//	waits   no                Provisioning  False  its reason
-//	fault   yes               Running       False  its reason
-//	waits   yes               Updating      False  its reason
-//	other   any               as before     False  Retrying
+//	err         has been Running  phase                      Ready
+//	approval    any               PendingApproval            False  its reason
+//	nil         any               Running                    True   ClusterRunning
+//	UserError   no                Pending, or Provisioning   False  its reason
+//	WaitError   no                Provisioning               False  its reason
+//	UserError   yes               Running                    False  its reason
+//	WaitError   yes               Updating                   False  its reason
+//	other       any               as before                  False  Retrying
 //
-// After any other error all that the delivery has not seen stays as it was last seen.
+// After another error everything that the delivery has not observed stays as it was.
 //
-// A user's mistake that has not stopped the delivery keeps Ready False with its reason,
-// whatever err is.
+// A UserError in the report keeps Ready False with its reason, whatever err is.
 func setStatus(c *cluster, err error) reconcile.Outcome {
 	s := &c.Status
 	s.ObservedGeneration = c.Generation
@@ -98,8 +94,8 @@ func setStatus(c *cluster, err error) reconcile.Outcome {
 	return setReady(c, first.Reason, first.Message, true)
 }
 
-// isUnexpected tells whether err is neither a mistake of users nor something that is
-// waited for, but a request that failed.
+// isUnexpected reports whether err is a failed request: no UserError, no WaitError, and not the
+// approval.
 func isUnexpected(c *cluster, err error) bool {
 	return err != nil && !errors.As(err, new(reconcile.UserError)) && !errors.As(err, new(reconcile.WaitError)) && !(c.report.approval != nil && errors.Is(err, c.report.approval))
 }
@@ -180,7 +176,7 @@ func (f *function) reportPaused(ctx context.Context, c *cluster) error {
 	return f.writeStatus(ctx, c, setReady(c, "Paused", "nothing is changed while spec.paused is true", false))
 }
 
-// setNodes writes each node with its state, and counts them.
+// setNodes writes the state of each node, and counts them.
 func setNodes(c *cluster) {
 	if len(c.plan.Members) == 0 {
 		return

@@ -7,7 +7,7 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// noteUserError keeps a fault for its condition, so that the delivery can go on. It reports
+// noteUserError keeps a UserError for its condition, so that the delivery continues. It reports
 // whether err is one.
 func (c *cluster) noteUserError(condition string, err error) bool {
 	var flt reconcile.UserError
@@ -20,8 +20,7 @@ func (c *cluster) noteUserError(condition string, err error) bool {
 	return true
 }
 
-// tolerateUserError notes a fault of a cluster that has nodes to observe. Anything else is
-// returned.
+// tolerateUserError keeps a UserError of a cluster that has nodes. Other errors are returned.
 func (c *cluster) tolerateUserError(condition string, err error) error {
 	if err != nil && c.hasNodes() && c.noteUserError(condition, err) {
 		return nil
@@ -29,7 +28,7 @@ func (c *cluster) tolerateUserError(condition string, err error) error {
 	return err
 }
 
-// userErrorOf is the fault that a condition carries.
+// userErrorOf returns the UserError that a condition reports.
 func (c *cluster) userErrorOf(condition string) (reconcile.UserError, bool) {
 	i := slices.IndexFunc(c.report.userErrors, func(f conditionError) bool { return f.condition == condition })
 	if i < 0 {

@@ -13,7 +13,8 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// CheckOwner refuses what was made for another cluster of the same name.
+// CheckOwner returns a UserError for an object that the cluster does not own, such as one of
+// another cluster of the same name.
 func CheckOwner(obj kube.Object, kc *v1alpha1.KubernetesCluster) error {
 	if metav1.IsControlledBy(obj, kc) {
 		return nil
@@ -21,7 +22,7 @@ func CheckOwner(obj kube.Object, kc *v1alpha1.KubernetesCluster) error {
 	return reconcile.UserError{Reason: "NameTaken", Message: fmt.Sprintf("%T %s was not made for this cluster: delete it, or give the cluster another name", obj, obj.GetName())}
 }
 
-// Labels are the labels of everything that belongs to a cluster.
+// Labels returns the labels of everything that belongs to a cluster.
 func Labels(kc *v1alpha1.KubernetesCluster) map[string]string {
 	return map[string]string{
 		v1alpha1.LabelClusterName: kc.Name,
@@ -30,7 +31,7 @@ func Labels(kc *v1alpha1.KubernetesCluster) map[string]string {
 	}
 }
 
-// labelSafe leaves out of a text what a label value cannot have.
+// labelSafe removes the characters from a text that a label value cannot have.
 func labelSafe(s string) string {
 	safe := strings.Map(func(r rune) rune {
 		switch {
@@ -43,7 +44,7 @@ func labelSafe(s string) string {
 	return kube.LabelValue(strings.Trim(safe, "-_."))
 }
 
-// NewMachine is the Machine of a member. image is the disk image that it boots.
+// NewMachine returns the Machine of a member. image is the URL of its disk image.
 func NewMachine(kc *v1alpha1.KubernetesCluster, p plan.Plan, m plan.Member, image string) *v1alpha1.Machine {
 	labels := Labels(kc)
 	labels[v1alpha1.LabelClusterRole] = m.Role
@@ -75,7 +76,7 @@ func NewMachine(kc *v1alpha1.KubernetesCluster, p plan.Plan, m plan.Member, imag
 	}
 }
 
-// EncodeMachine is a Machine as a file that kubectl apply takes.
+// EncodeMachine returns a Machine as YAML for kubectl apply.
 func EncodeMachine(m *v1alpha1.Machine) ([]byte, error) {
 	m = m.DeepCopy()
 	m.Status = v1alpha1.MachineStatus{}

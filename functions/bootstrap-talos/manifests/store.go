@@ -1,3 +1,4 @@
+// Package manifests renders the objects of a cluster, and saves them for people.
 package manifests
 
 import (
@@ -20,25 +21,24 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// Store keeps what is generated for a cluster, before it is applied, for people
-// to look at: in ConfigMaps beside the cluster, and where there is a disk also in
-// a folder of files. Nothing in it is secret.
+// Store saves what is generated for a cluster before it is applied: in ConfigMaps beside the
+// cluster, and in files if there is a disk. It contains no secrets.
 type Store struct {
 	Kube *kube.Client
-	// Dir is empty where there is no disk.
+	// Dir is the folder of the files, empty if there is no disk.
 	Dir string
 }
 
 const (
-	// configMapSuffix is what the names of the ConfigMaps have after the cluster's.
+	// configMapSuffix follows the name of the cluster in the names of the ConfigMaps.
 	configMapSuffix = "manifests"
-	// workersPerConfigMap is how many workers share a ConfigMap: it holds 1 MiB, and a worker's
-	// files take about 3 KiB before anybody patches them.
+	// workersPerConfigMap is the number of workers that share a ConfigMap. It holds 1 MiB, and the
+	// files of a worker take about 3 KiB without patches.
 	workersPerConfigMap = 50
 )
 
-// configMapName is the name of the ConfigMap that keeps a file of a machine: one for the
-// control planes, and for each pool as many as its numbers need.
+// configMapName returns the name of the ConfigMap for a file of a machine. The control planes
+// have one, and each pool has one for every workersPerConfigMap workers.
 func configMapName(cluster, file string) string {
 	machine, _, _ := strings.Cut(file, ".")
 	pool, number, ok := plan.ParseMachineName(cluster, machine)
@@ -48,54 +48,52 @@ func configMapName(cluster, file string) string {
 	return kube.Name(cluster, configMapSuffix, pool, strconv.Itoa(number/workersPerConfigMap))
 }
 
-// Save keeps files, by name, beside those that were saved before, also while
-// others save files of other names. A name is that of a machine, a dot, and a kind.
-func (r *Store) Save(ctx context.Context, kc *v1alpha1.KubernetesCluster, files map[string][]byte) error {
-	if err := r.saveFiles(kc, files); err != nil {
+// Save saves files beside those saved before, also while another delivery saves other files. A
+// file is named for a machine: shop-cp-0.yaml.
+func (s *Store) Save(ctx context.Context, kc *v1alpha1.KubernetesCluster, files map[string][]byte) error {
+	if err := s.saveFiles(kc, files); err != nil {
 		return err
 	}
-	shelves := map[string]map[string]any{}
+	configMaps := map[string]map[string]any{}
 	for name, content := range files {
 		at := configMapName(kc.Name, name)
-		if shelves[at] == nil {
-			shelves[at] = map[string]any{}
+		if configMaps[at] == nil {
+			configMaps[at] = map[string]any{}
 		}
-		shelves[at][name] = string(content)
+		configMaps[at][name] = string(content)
 	}
-	return r.writeConfigMaps(ctx, kc, shelves)
+	return s.writeConfigMaps(ctx, kc, configMaps)
 }
 
-// Forget deletes what was saved of one machine.
-func (r *Store) Forget(ctx context.Context, kc *v1alpha1.KubernetesCluster, machine string) error {
+// Forget deletes the files of one machine.
+func (s *Store) Forget(ctx context.Context, kc *v1alpha1.KubernetesCluster, machine string) error {
 	gone := map[string]any{}
 	for _, suffix := range []string{".yaml", ".talos.yaml"} {
 		gone[machine+suffix] = nil
-		if r.Dir == "" {
+		if s.Dir == "" {
 			continue
 		}
-		if err := os.Remove(filepath.Join(r.folderOf(kc), machine+suffix)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := os.Remove(filepath.Join(s.folderOf(kc), machine+suffix)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("remove results: %w", err)
 		}
 	}
-	return r.writeConfigMaps(ctx, kc, map[string]map[string]any{configMapName(kc.Name, machine+".yaml"): gone})
+	return s.writeConfigMaps(ctx, kc, map[string]map[string]any{configMapName(kc.Name, machine+".yaml"): gone})
 }
 
-// writeConfigMaps brings files to these contents, nil for none, by the names of their
-// ConfigMaps.
-func (r *Store) writeConfigMaps(ctx context.Context, kc *v1alpha1.KubernetesCluster, shelves map[string]map[string]any) error {
-	for _, name := range slices.Sorted(maps.Keys(shelves)) {
-		if err := r.writeConfigMap(ctx, kc, name, shelves[name]); err != nil {
+// writeConfigMaps writes files, nil for none, into ConfigMaps by name.
+func (s *Store) writeConfigMaps(ctx context.Context, kc *v1alpha1.KubernetesCluster, configMaps map[string]map[string]any) error {
+	for _, name := range slices.Sorted(maps.Keys(configMaps)) {
+		if err := s.writeConfigMap(ctx, kc, name, configMaps[name]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// writeConfigMap brings the files of one ConfigMap to these contents, and writes only those
-// that differ.
-func (r *Store) writeConfigMap(ctx context.Context, kc *v1alpha1.KubernetesCluster, name string, files map[string]any) error {
+// writeConfigMap writes the files of one ConfigMap that differ.
+func (s *Store) writeConfigMap(ctx context.Context, kc *v1alpha1.KubernetesCluster, name string, files map[string]any) error {
 	cm := &corev1.ConfigMap{}
-	err := r.Kube.Get(ctx, kc.Namespace, name, cm)
+	err := s.Kube.Get(ctx, kc.Namespace, name, cm)
 	if kube.NotFound(err) {
 		cm = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 			Namespace: kc.Namespace, Name: name, Labels: Labels(kc),
@@ -109,11 +107,11 @@ func (r *Store) writeConfigMap(ctx context.Context, kc *v1alpha1.KubernetesClust
 		if len(cm.Data) == 0 {
 			return nil
 		}
-		if err = r.Kube.Create(ctx, cm); err == nil {
+		if err = s.Kube.Create(ctx, cm); err == nil {
 			return nil
 		}
 		if kube.AlreadyExists(err) {
-			err = r.Kube.Get(ctx, cm.Namespace, cm.Name, cm)
+			err = s.Kube.Get(ctx, cm.Namespace, cm.Name, cm)
 		}
 	}
 	if err != nil {
@@ -132,14 +130,15 @@ func (r *Store) writeConfigMap(ctx context.Context, kc *v1alpha1.KubernetesClust
 	if len(changed) == 0 {
 		return nil
 	}
-	return r.Kube.Merge(ctx, cm, map[string]any{"data": changed})
+	return s.Kube.Merge(ctx, cm, map[string]any{"data": changed})
 }
 
-func (r *Store) saveFiles(kc *v1alpha1.KubernetesCluster, files map[string][]byte) error {
-	if r.Dir == "" {
+// saveFiles writes files into the folder of the cluster, if there is a disk.
+func (s *Store) saveFiles(kc *v1alpha1.KubernetesCluster, files map[string][]byte) error {
+	if s.Dir == "" {
 		return nil
 	}
-	folder := r.folderOf(kc)
+	folder := s.folderOf(kc)
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return fmt.Errorf("save results: %w", err)
 	}
@@ -158,30 +157,30 @@ func (r *Store) saveFiles(kc *v1alpha1.KubernetesCluster, files map[string][]byt
 	return nil
 }
 
-// folderOf is <dir>/<cluster>, with the namespace before it for clusters outside of
-// the namespace default. Neither name has a dot.
-func (r *Store) folderOf(kc *v1alpha1.KubernetesCluster) string {
+// folderOf returns <dir>/<cluster>, or <dir>/<namespace>.<cluster> outside of the namespace
+// default. Neither name has a dot.
+func (s *Store) folderOf(kc *v1alpha1.KubernetesCluster) string {
 	if kc.Namespace == metav1.NamespaceDefault {
-		return filepath.Join(r.Dir, kc.Name)
+		return filepath.Join(s.Dir, kc.Name)
 	}
-	return filepath.Join(r.Dir, kc.Namespace+"."+kc.Name)
+	return filepath.Join(s.Dir, kc.Namespace+"."+kc.Name)
 }
 
 // DeleteAll deletes everything that was saved for a cluster.
-func (r *Store) DeleteAll(ctx context.Context, kc *v1alpha1.KubernetesCluster) error {
-	if r.Dir != "" {
-		if err := os.RemoveAll(r.folderOf(kc)); err != nil {
+func (s *Store) DeleteAll(ctx context.Context, kc *v1alpha1.KubernetesCluster) error {
+	if s.Dir != "" {
+		if err := os.RemoveAll(s.folderOf(kc)); err != nil {
 			return fmt.Errorf("remove results: %w", err)
 		}
 	}
 	list := &corev1.ConfigMapList{}
 	mine := v1alpha1.LabelClusterName + "=" + kc.Name + "," + v1alpha1.LabelManagedBy + "=" + plan.FunctionName
-	if err := r.Kube.List(ctx, kc.Namespace, mine, list); err != nil {
+	if err := s.Kube.List(ctx, kc.Namespace, mine, list); err != nil {
 		return err
 	}
 	for i := range list.Items {
 		if cm := &list.Items[i]; CheckOwner(cm, kc) == nil {
-			if err := r.Kube.Delete(ctx, cm); err != nil {
+			if err := s.Kube.Delete(ctx, cm); err != nil {
 				return err
 			}
 		}

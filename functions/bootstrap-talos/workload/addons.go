@@ -14,7 +14,8 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// RefreshAddon gives an addon its image, where it runs another version of it.
+// RefreshAddon gives an addon its image if it runs another version of it. An addon that does not
+// exist, or that runs an image of another name, is left alone.
 func (w *Client) RefreshAddon(ctx context.Context, a plan.Addon) error {
 	path := "/apis/apps/v1/namespaces/kube-system/" + a.Resource + "/" + a.Name
 	var present struct {
@@ -40,16 +41,16 @@ func (w *Client) RefreshAddon(ctx context.Context, a plan.Addon) error {
 	return nil
 }
 
-// restartedAddons are what Talos puts into a new cluster and what talks to its API. client-go
-// reads at its start whom to trust, and newer versions minutes later again.
+// restartedAddons are the addons of Talos that talk to the API server. client-go reads the
+// authorities that it trusts when it starts, and newer versions again minutes later.
 var restartedAddons = []string{"daemonsets/kube-proxy", "daemonsets/kube-flannel", "deployments/coredns"}
 
-// RestartAddons restarts the addons of Talos in a rotation, once each, as soon as pods are told
-// to trust the new authority of Kubernetes. What is not there stays away.
-func (w *Client) RestartAddons(ctx context.Context, rotation string, trusted func(ca []byte) bool) error {
+// RestartAddons restarts the addons of Talos once in a rotation, as soon as isTrusted accepts
+// the authorities that pods trust. Addons that do not exist are skipped.
+func (w *Client) RestartAddons(ctx context.Context, rotation string, isTrusted func(ca []byte) bool) error {
 	var root corev1.ConfigMap
 	err := w.call(ctx, http.MethodGet, "/api/v1/namespaces/kube-system/configmaps/kube-root-ca.crt", "", nil, &root)
-	if err != nil || !trusted([]byte(root.Data["ca.crt"])) {
+	if err != nil || !isTrusted([]byte(root.Data["ca.crt"])) {
 		return reconcile.WaitError{Reason: "Rotating", Message: "waits for ConfigMap kube-system/kube-root-ca.crt of the cluster to have the new authority", Requeue: true}
 	}
 	annotations := map[string]string{v1alpha1.AnnotationRotation: rotation}

@@ -1,3 +1,6 @@
+// Package workload is everything that is said to the API of a workload cluster: nodes, their
+// labels and taints, drains, and the addons of Talos. It has a client of its own, because the
+// control planes have to be asked at their own addresses while the endpoint does not answer.
 package workload
 
 import (
@@ -19,18 +22,17 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// Client is a cluster's own API, spoken to as its administrator.
+// Client is a client of the API of a workload cluster, as its administrator.
 type Client struct {
-	Http *http.Client
-	// Hosts are where it is served: the endpoint, and then the control planes
-	// themselves, since an endpoint of one node goes with that node.
-	Hosts []string
+	http *http.Client
+	// hosts are the URLs of the API: the endpoint, and then the control planes, because an
+	// endpoint may be a node that is removed.
+	hosts []string
 	mu    sync.Mutex
 }
 
-// Connect connects by the kubeconfig that a node has handed out, and where its
-// endpoint is out of reach at the addresses of control planes. Whoever opens it
-// closes it.
+// Connect returns a client for a kubeconfig. If its endpoint is out of reach, requests go to the
+// addresses of the control planes, at port. The caller has to close it.
 func Connect(kubeconfig []byte, port int32, controlPlanes ...string) (*Client, error) {
 	config, err := kube.ReadKubeconfig(kubeconfig)
 	if err != nil {
@@ -40,21 +42,25 @@ func Connect(kubeconfig []byte, port int32, controlPlanes ...string) (*Client, e
 	if err != nil {
 		return nil, fmt.Errorf("connect to workload API: %w", err)
 	}
-	w := &Client{Http: client, Hosts: []string{config.Host}}
+	w := &Client{http: client, hosts: []string{config.Host}}
 	for _, address := range controlPlanes {
 		if host := "https://" + net.JoinHostPort(address, strconv.Itoa(int(port))); host != config.Host {
-			w.Hosts = append(w.Hosts, host)
+			w.hosts = append(w.hosts, host)
 		}
 	}
 	return w, nil
 }
 
-func (w *Client) Close() { w.Http.CloseIdleConnections() }
+// Close closes the idle connections.
+func (w *Client) Close() { w.http.CloseIdleConnections() }
 
-// At is the same API on another address, such as that of one control plane.
-func (w *Client) At(host string) *Client { return &Client{Http: w.Http, Hosts: []string{host}} }
+// New returns a client of an API that is served at these URLs, the first of which is preferred.
+func New(client *http.Client, hosts ...string) *Client { return &Client{http: client, hosts: hosts} }
 
-// StatusError is an answer of a workload API that is no success.
+// At returns a client of the same API at another URL, such as that of one control plane.
+func (w *Client) At(host string) *Client { return &Client{http: w.http, hosts: []string{host}} }
+
+// StatusError is an answer of a workload API other than success.
 type StatusError struct {
 	Code    int
 	Message string
@@ -67,12 +73,13 @@ func (r StatusError) Error() string {
 // requestTimeout is the deadline of one request.
 const requestTimeout = 5 * time.Second
 
-// maxAnswer bounds what is read of a workload API, which may be any server.
+// maxAnswer is the number of bytes that are read of an answer, because the API may be any
+// server.
 const maxAnswer = 32 << 20
 
-// call sends a request with a JSON body, unless in is nil, to the first host that
-// can be reached, and decodes the answer into out, unless that is nil. Its error is
-// a refusal where the API has answered.
+// call sends a request with a JSON body, unless in is nil, to the first host that answers, and
+// decodes the answer into out, unless that is nil. An answer other than success is a
+// StatusError.
 func (w *Client) call(ctx context.Context, method, path, media string, in, out any) error {
 	var body []byte
 	if in != nil {
@@ -82,14 +89,14 @@ func (w *Client) call(ctx context.Context, method, path, media string, in, out a
 		}
 	}
 	w.mu.Lock()
-	hosts := slices.Clone(w.Hosts)
+	hosts := slices.Clone(w.hosts)
 	w.mu.Unlock()
 	var err error
 	for i, host := range hosts {
 		if err = w.ask(ctx, method, host+path, media, body, out); err == nil || errors.As(err, new(StatusError)) {
 			hosts[0], hosts[i] = hosts[i], hosts[0]
 			w.mu.Lock()
-			w.Hosts = hosts
+			w.hosts = hosts
 			w.mu.Unlock()
 			break
 		}
@@ -108,7 +115,7 @@ func (w *Client) ask(ctx context.Context, method, target, media string, body []b
 	if media != "" {
 		req.Header.Set("Content-Type", media)
 	}
-	res, err := w.Http.Do(req)
+	res, err := w.http.Do(req)
 	if err != nil {
 		return err
 	}

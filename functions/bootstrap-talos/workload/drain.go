@@ -14,22 +14,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// DrainProgress says how far a drain is.
+// DrainProgress is how far a drain is.
 type DrainProgress struct {
-	// Remaining are the pods, as namespace/name, that are still on the node.
+	// Remaining are the pods that are still on the node, as namespace/name.
 	Remaining []string
-	// blocked says why the first of those that may not go stays, empty where all are
-	// on their way.
+	// Blocked is why the first pod that cannot be evicted stays. It is empty if all are terminating.
 	Blocked string
 }
 
-// IsDone tells whether no pod is left that a drain moves.
+// IsDone reports whether no pod is left to evict.
 func (d DrainProgress) IsDone() bool { return len(d.Remaining) == 0 }
 
-// Drain asks every pod of a node to go that somebody would start elsewhere, through
-// the eviction API, so that PodDisruptionBudgets are respected. It does not wait:
-// whoever calls it again sees how far it is. Pods of DaemonSets, static pods, and
-// pods that have ended stay.
+// Drain evicts the pods of a node through the eviction API, which respects PodDisruptionBudgets.
+// It does not wait: each call returns how far the drain is. Pods of DaemonSets, static pods and
+// terminated pods stay.
 func (w *Client) Drain(ctx context.Context, node string) (DrainProgress, error) {
 	list := &corev1.PodList{}
 	if err := w.call(ctx, http.MethodGet, "/api/v1/pods?fieldSelector="+url.QueryEscape("spec.nodeName="+node), "", nil, list); err != nil {
@@ -57,11 +55,11 @@ func (w *Client) Drain(ctx context.Context, node string) (DrainProgress, error) 
 	return d, nil
 }
 
-// staysOnNode tells whether a drain leaves a pod where it is:
+// staysOnNode reports whether a drain leaves a pod on its node:
 //
 //	mirror of a static pod    the kubelet would start it again
-//	of a DaemonSet            it tolerates that the node is cordoned
-//	ended                     it does nothing any more
+//	of a DaemonSet            it tolerates the cordon
+//	terminated                it does nothing
 func staysOnNode(pod *corev1.Pod) bool {
 	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	owner := metav1.GetControllerOf(pod)
@@ -69,11 +67,11 @@ func staysOnNode(pod *corev1.Pod) bool {
 	return mirror || ended || (owner != nil && owner.Kind == "DaemonSet")
 }
 
-// evict asks a pod to go. It returns why it may not go now, where that is so:
+// evict evicts a pod. It returns why the pod cannot be evicted now, or an empty string:
 //
-//	gone, or another one has its name      it is on its way
-//	the API knows nobody, or is not well   an error: it is not the pod that is refused
-//	a budget, two of them, or a webhook    it may not go
+//	deleted or replaced meanwhile                 evicted
+//	unauthorized, or the API server fails         an error: the pod is not the reason
+//	refused by budgets or by a webhook            the reason
 func (w *Client) evict(ctx context.Context, pod *corev1.Pod) (why string, err error) {
 	path := "/api/v1/namespaces/" + url.PathEscape(pod.Namespace) + "/pods/" + url.PathEscape(pod.Name) + "/eviction"
 	err = w.call(ctx, http.MethodPost, path, "application/json", &policyv1.Eviction{

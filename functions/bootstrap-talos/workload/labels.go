@@ -11,16 +11,15 @@ import (
 	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
 )
 
-// Annotations of a Node that remember which of its labels and taints are the
-// spec's, so that what leaves the spec also leaves the Node, and nothing else does.
+// Annotations of a Node that list its labels and taints from the spec. Only those are removed when
+// they leave the spec.
 const (
 	ownedLabels = "vitistack.io/owned-labels"
 	ownedTaints = "vitistack.io/owned-taints"
 )
 
-// LabelPatch decides what to change in a Node so that it has the labels and taints of
-// its pool beside those that others gave it. It returns a merge patch, or nil. A
-// kubelet may not set all of these itself, so they go through the workload API.
+// LabelPatch returns a merge patch that gives a Node the labels and taints of its pool and keeps
+// those of others, or nil if nothing differs. A kubelet must not set all of these itself.
 func LabelPatch(n plan.Node, p v1alpha1.MachineProperties) map[string]any {
 	labels := map[string]any{}
 	for _, key := range splitList(n.Annotations[ownedLabels]) {
@@ -61,8 +60,8 @@ func LabelPatch(n plan.Node, p v1alpha1.MachineProperties) map[string]any {
 	return patch
 }
 
-// mergeTaints is a list of taints without those that are no more wanted, and with those
-// that are.
+// mergeTaints returns the present taints without owned ones that are not wanted, and with the
+// wanted ones.
 func mergeTaints(present []corev1.Taint, owned []string, wanted []v1alpha1.NodeTaint) []corev1.Taint {
 	wants := func(t corev1.Taint) int {
 		return slices.IndexFunc(wanted, func(w v1alpha1.NodeTaint) bool { return w.Key == t.Key && w.Effect == string(t.Effect) })
@@ -87,6 +86,7 @@ func mergeTaints(present []corev1.Taint, owned []string, wanted []v1alpha1.NodeT
 	return all
 }
 
+// setOwned records in an annotation which keys are the ones of the pool.
 func setOwned(annotations map[string]any, present map[string]string, name string, keys []string) {
 	text := strings.Join(keys, ",")
 	switch {
@@ -98,6 +98,7 @@ func setOwned(annotations map[string]any, present map[string]string, name string
 	}
 }
 
+// splitList returns the parts of a list separated by commas.
 func splitList(text string) []string {
 	if text == "" {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
 )
 
-// Nodes lists the nodes of the cluster.
+// Nodes lists the Nodes of the cluster.
 func (w *Client) Nodes(ctx context.Context) ([]plan.Node, error) {
 	list := &corev1.NodeList{}
 	if err := w.call(ctx, http.MethodGet, "/api/v1/nodes", "", nil, list); err != nil {
@@ -36,8 +36,8 @@ func (w *Client) Nodes(ctx context.Context) ([]plan.Node, error) {
 	return nodes, nil
 }
 
-// TalosVersion reads the version out of "Talos (v1.13.9)", which is how a node names its
-// operating system.
+// TalosVersion returns the version in "Talos (v1.13.9)", which is how a Node names its operating
+// system.
 func TalosVersion(image string) string {
 	version, found := strings.CutPrefix(image, "Talos (v")
 	if !found {
@@ -46,7 +46,7 @@ func TalosVersion(image string) string {
 	return strings.TrimSuffix(version, ")")
 }
 
-// Version is the Kubernetes version of the API server that answers, without v.
+// Version returns the Kubernetes version of the API server that answers, without v.
 func (w *Client) Version(ctx context.Context) (string, error) {
 	var info struct {
 		GitVersion string `json:"gitVersion"`
@@ -57,7 +57,7 @@ func (w *Client) Version(ctx context.Context) (string, error) {
 	return strings.TrimPrefix(info.GitVersion, "v"), nil
 }
 
-// SetCordoned keeps new pods from a node, or lets them come again.
+// SetCordoned cordons or uncordons a Node.
 func (w *Client) SetCordoned(ctx context.Context, node string, on bool) error {
 	return w.PatchNode(ctx, node, map[string]any{"spec": map[string]any{"unschedulable": on}})
 }
@@ -71,7 +71,7 @@ func (w *Client) PatchNode(ctx context.Context, node string, fields map[string]a
 	return nil
 }
 
-// DeleteNode deletes a Node. That it is gone is success.
+// DeleteNode deletes a Node. A Node that does not exist is success.
 func (w *Client) DeleteNode(ctx context.Context, node string) error {
 	err := w.call(ctx, http.MethodDelete, "/api/v1/nodes/"+url.PathEscape(node), "", nil, nil)
 	if r := (StatusError{}); errors.As(err, &r) && r.Code == http.StatusNotFound {
