@@ -16,7 +16,7 @@ func TestReasonsAreDocumented(t *testing.T) {
 	network := "functions/internal/network"   // says why a network is not found
 	secrets := "functions/internal/reconcile" // says that rights on Secrets are missing
 	for name, shared := range map[string][]string{
-		"provision-network": nil, "allocate-ip": {network}, "kea-reserve": {network}, "create-vm": {network, secrets}, "bootstrap-talos": {network}, "etcd-backup": {secrets},
+		"provision-network": nil, "allocate-ip": {network}, "kea-reserve": {network}, "create-vm": {network, secrets}, "bootstrap-talos": {network, secrets}, "etcd-backup": {secrets},
 	} {
 		page := readPage(t, "functions", name)
 		p := sources(t, append(shared, "functions/"+name, "functions/internal/kube")...)
