@@ -68,12 +68,12 @@ func TestRepeats(t *testing.T) {
 // period delivers events about a Machine for a time of the rig's clock: one a second, as
 // a Broker that requeues a lot does, and one for each time that the Machine was written,
 // as the event source does. It returns how often each request was made.
-func (r *rig) period(name string, length time.Duration) map[string]int {
+func (r *env) period(name string, length time.Duration) map[string]int {
 	r.Helper()
 	return r.periodOn(&wire{}, name, length)
 }
 
-func (r *rig) periodOn(w *wire, name string, length time.Duration) map[string]int {
+func (r *env) periodOn(w *wire, name string, length time.Duration) map[string]int {
 	r.Helper()
 	f := r.process(w)
 	own := look(r.namespace, name)
@@ -120,7 +120,7 @@ func TestProxmoxBackOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			plan := &faults.Plan{}
-			r := newRig(t, func(r *rig) *site {
+			r := newEnv(t, func(r *env) *site {
 				server, p := r.pve(proxmoxsim.Options{Plan: plan}, nil)
 				return pveSite(r, server, p.Name)
 			})
@@ -160,7 +160,7 @@ func TestProxmoxBackOff(t *testing.T) {
 }
 
 // triesAtOnce shows that a new spec and the annotation end a back-off, once each.
-func (r *rig) triesAtOnce(m *v1alpha1.Machine, request string) {
+func (r *env) triesAtOnce(m *v1alpha1.Machine, request string) {
 	r.Helper()
 	r.edit(m.Name, func(m *v1alpha1.Machine) { m.Spec.RestartToken = "again" })
 	if n := sum(r.period(m.Name, time.Second), request); n == 0 {
@@ -182,7 +182,7 @@ func TestKubeVirtBackOff(t *testing.T) {
 	for name, status := range map[string]int{"Webhook": http.StatusInternalServerError, "Quota": http.StatusForbidden, "Busy": http.StatusServiceUnavailable} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, kubevirtSite)
+			r := newEnv(t, kubevirtSite)
 			r.machine("m1")
 			var tries atomic.Int64
 			refuse := func(req *http.Request) *http.Response {
@@ -224,7 +224,7 @@ func TestHiddenVMID(t *testing.T) {
 	inPool := slices.Clone(pveGrants)
 	inPool[0].Path = "/pool/tenants"
 	var sim *proxmoxsim.Server
-	r := newRig(t, func(r *rig) *site {
+	r := newEnv(t, func(r *env) *site {
 		server, p := r.pve(proxmoxsim.Options{Pools: []string{"tenants"}, Users: []proxmoxsim.User{{Name: pveUser, Grants: inPool}}}, func(p *v1alpha1.MachineProvider) {
 			p.Spec.Proxmox = &v1alpha1.ProxmoxOptions{VMIDStart: 500, VMIDEnd: 510, Pool: "tenants"}
 		})

@@ -14,7 +14,7 @@ import (
 )
 
 // allowBridge makes a NetworkPool that lists a bridge and VLANs for the namespace of this test.
-func (s *stand) allowBridge(bridge string, vlans ...v1alpha1.VLANRange) {
+func (s *env) allowBridge(bridge string, vlans ...v1alpha1.VLANRange) {
 	s.Helper()
 	pool := &v1alpha1.NetworkPool{ObjectMeta: metav1.ObjectMeta{Name: s.namespace + "-" + bridge}, Spec: v1alpha1.NetworkPoolSpec{
 		AllowedNamespaces: &v1alpha1.AllowedNamespaces{List: []string{s.namespace}}, Bridges: []string{bridge}, VLANs: vlans,
@@ -25,7 +25,7 @@ func (s *stand) allowBridge(bridge string, vlans ...v1alpha1.VLANRange) {
 	s.Cleanup(func() { _ = s.kube.Delete(context.Background(), pool) })
 }
 
-func (s *stand) attached(bridge string) bool {
+func (s *env) attached(bridge string) bool {
 	s.Helper()
 	err := s.kube.Get(s.Context(), s.namespace, "net-"+bridge+"-vlan200", &kubevirt.NetworkAttachmentDefinition{})
 	if err != nil && !kube.NotFound(err) {

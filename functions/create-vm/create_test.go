@@ -1,157 +1,21 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"os"
-	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
-	"github.com/cloudevents/sdk-go/v2/event"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubevirtv1 "kubevirt.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
-	"github.com/vitistack/stack/apis"
 	"github.com/vitistack/stack/apis/v1alpha1"
-	"github.com/vitistack/stack/apis/v1alpha2"
-	"github.com/vitistack/stack/events"
-	"github.com/vitistack/stack/functions/create-vm/hypervisor/kubevirt"
 	"github.com/vitistack/stack/functions/internal/kube"
-	kubevirtsim "github.com/vitistack/stack/tests/sim/kubevirt"
-	"github.com/vitistack/stack/tests/stand/apiserver"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
-
-func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
-
-// stand is a cluster with KubeVirt, in which the function runs and layer 2 is
-// played by the test.
-type stand struct {
-	*testing.T
-	namespace string
-	kube      *kube.Client
-	function  *function
-}
-
-func setUp(t *testing.T) *stand {
-	t.Helper()
-	return setUpWith(t, kubevirtsim.Options{})
-}
-
-func setUpWith(t *testing.T, options kubevirtsim.Options) *stand {
-	t.Helper()
-	server := apiserver.Start(t)
-	server.Install(t)
-	s := &stand{T: t, namespace: server.Namespace(t)}
-	options.Namespace = s.namespace
-	simulate(t, server.Config(), options)
-	var err error
-	if s.kube, err = kube.New(server.Config(), "test", testKinds...); err != nil {
-		t.Fatal(err)
-	}
-	s.function = &function{kube: s.kube, connect: testConnector(s.kube, s.namespace, nil), local: kubevirt.Local(s.kube), now: time.Now}
-	s.create(&v1alpha2.NetworkNamespace{ObjectMeta: metav1.ObjectMeta{Name: "net"}})
-	s.defaultProvider()
-	feed.Run(t, server.Config(), s.namespace, s.function.handle,
-		feed.Kind{Resource: v1alpha1.GroupVersion.WithResource("machines"), Name: "Machine"},
-		feed.Kind{Resource: v1alpha1.GroupVersion.WithResource("networkconfigurations"), Name: "NetworkConfiguration"},
-		feed.Kind{Resource: kubevirtv1.GroupVersion.WithResource("virtualmachines"), Name: "VirtualMachine"},
-		feed.Kind{Resource: kubevirtv1.GroupVersion.WithResource("virtualmachineinstances"), Name: "VirtualMachineInstance"},
-		feed.Kind{Resource: corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims"), Name: "PersistentVolumeClaim"},
-	)
-	feed.Run(t, server.Config(), s.namespace, s.layer2(), feed.Kind{Resource: v1alpha1.GroupVersion.WithResource("networkconfigurations"), Name: "NetworkConfiguration"})
-	return s
-}
-
-const unserved = "unserved"
-
-// layer2 gives every interface with a MAC address the next address, but where the
-// description is unserved.
-func (s *stand) layer2() events.Handler {
-	var next atomic.Int32
-	next.Store(9)
-	return func(ctx context.Context, in event.Event) (*event.Event, error) {
-		ref, err := events.RefOf(in)
-		if err != nil {
-			return nil, err
-		}
-		return nil, kube.OnConflict(func() error {
-			nc := &v1alpha1.NetworkConfiguration{}
-			if err := s.kube.Get(ctx, ref.Namespace, ref.Name, nc); err != nil || nc.DeletionTimestamp != nil || nc.Spec.Description == unserved {
-				return nil
-			}
-			before := nc.DeepCopy()
-			nc.Status.Phase, nc.Status.NetworkNamespaceName = v1alpha1.NetworkConfigurationReady, "net"
-			nc.Status.ObservedGeneration = nc.Generation
-			nc.Status.NetworkInterfaces = slices.DeleteFunc(nc.Status.NetworkInterfaces, func(st v1alpha1.InterfaceStatus) bool {
-				return macIn(nc, st.Name) != st.MACAddress.Normalized()
-			})
-			for _, i := range nc.Spec.NetworkInterfaces {
-				has := slices.ContainsFunc(nc.Status.NetworkInterfaces, func(st v1alpha1.InterfaceStatus) bool { return st.Name == i.Name })
-				if i.MACAddress == "" || has {
-					continue
-				}
-				nc.Status.NetworkInterfaces = append(nc.Status.NetworkInterfaces, v1alpha1.InterfaceStatus{
-					Name: i.Name, MACAddress: i.MACAddress, IPAllocated: true, AllocationMethod: v1alpha2.AllocationStatic, VLAN: "200",
-					IPv4Addresses: []string{fmt.Sprintf("192.168.10.%d", next.Add(1))}, IPv4Subnet: "192.168.10.0/24", IPv4Gateway: "192.168.10.1",
-				})
-			}
-			_, err := s.kube.PatchStatus(ctx, before, nc)
-			return err
-		})
-	}
-}
-
-func (s *stand) create(obj kube.Object) {
-	s.Helper()
-	obj.SetNamespace(s.namespace)
-	if err := s.kube.Create(s.Context(), obj); err != nil {
-		s.Fatal(err)
-	}
-}
-
-// example applies the first object of a manifest that users start from.
-func (s *stand) example(file string, into kube.Object) {
-	s.Helper()
-	doc, err := apis.Examples.ReadFile("examples/" + file)
-	if err != nil {
-		s.Fatal(err)
-	}
-	first, _, _ := strings.Cut(string(doc), "\n---\n")
-	if err := yaml.UnmarshalStrict([]byte(first), into); err != nil {
-		s.Fatal(err)
-	}
-	s.create(into)
-}
-
-// until waits until a Machine is as done wants it.
-func (s *stand) until(name, what string, done func(*v1alpha1.Machine) bool) *v1alpha1.Machine {
-	s.Helper()
-	m := &v1alpha1.Machine{}
-	feed.Until(s.T, name+" "+what, func() (bool, string) {
-		m = &v1alpha1.Machine{}
-		if err := s.kube.Get(s.Context(), s.namespace, name, m); err != nil {
-			return false, err.Error()
-		}
-		state, _ := yaml.Marshal(m.Status)
-		return done(m), string(state)
-	})
-	return m
-}
-
-func ready(reason string) func(*v1alpha1.Machine) bool {
-	return func(m *v1alpha1.Machine) bool {
-		return slices.ContainsFunc(m.Status.Conditions, func(c metav1.Condition) bool { return c.Type == "Ready" && c.Reason == reason })
-	}
-}
 
 func TestExamplesRun(t *testing.T) {
 	t.Parallel()
@@ -214,24 +78,6 @@ func TestExamplesRun(t *testing.T) {
 		}
 	}
 	s.empty()
-}
-
-// empty waits until nothing is left of any machine.
-func (s *stand) empty() {
-	s.Helper()
-	feed.Until(s.T, "everything is gone", func() (bool, string) {
-		machines, vms, claims := &v1alpha1.MachineList{}, &kubevirtv1.VirtualMachineList{}, &corev1.PersistentVolumeClaimList{}
-		for _, list := range []kube.ObjectList{machines, vms, claims} {
-			if err := s.kube.List(s.Context(), s.namespace, "", list); err != nil {
-				return false, err.Error()
-			}
-		}
-		state := fmt.Sprintf("%d machines, %d virtual machines, %d claims", len(machines.Items), len(vms.Items), len(claims.Items))
-		for _, m := range machines.Items {
-			state += fmt.Sprintf("; %s: %+v", m.Name, m.Status.Conditions)
-		}
-		return len(machines.Items)+len(vms.Items)+len(claims.Items) == 0, state
-	})
 }
 
 func TestMistakesWaitForTheirAuthor(t *testing.T) {

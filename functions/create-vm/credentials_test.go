@@ -17,7 +17,7 @@ import (
 // platform team has not listed. The function does not read it, whether it exists or not.
 func TestCredentialsOfOthers(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, kubevirtSite)
+	r := newEnv(t, kubevirtSite)
 	theirs := apiserver.Start(t).Namespace(t)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: theirs, Name: "root"}, Data: map[string][]byte{"kubeconfig": []byte("hello")}}
 	if err := r.kube.Create(t.Context(), secret); err != nil {
@@ -50,7 +50,7 @@ func TestCredentialsOfOthers(t *testing.T) {
 // not retried, and the Machines go on, and are deleted, once the function has the rights.
 func TestSecretsNotAllowed(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, kubevirtSite)
+	r := newEnv(t, kubevirtSite)
 	all := r.config
 	r.config = apiserver.Start(t).WithoutSecrets(t)
 	r.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "mine", Labels: map[string]string{v1alpha1.LabelCloudInit: "true"}}, Data: map[string][]byte{"userdata": []byte("#cloud-config\n")}})

@@ -35,8 +35,8 @@ func kubeconfigFor(t *testing.T, config *rest.Config) []byte {
 }
 
 // elsewhere is KubeVirt in a cluster that is not the one of the Machines.
-func elsewhere(remote *rest.Config) func(*rig) *site {
-	return func(r *rig) *site {
+func elsewhere(remote *rest.Config) func(*env) *site {
+	return func(r *env) *site {
 		guests, err := kube.New(remote, "test", testKinds...)
 		if err != nil {
 			r.Fatal(err)
@@ -64,11 +64,7 @@ func TestElsewhere(t *testing.T) {
 	t.Parallel()
 	remote := apiserver.StartAnother(t).Config()
 	t.Run("contract", func(t *testing.T) {
-		t.Run("MUST make exactly one virtual machine for many deliveries at once", func(t *testing.T) { raced(t, elsewhere(remote)) })
-		t.Run("MUST find again what it made when nothing tells", func(t *testing.T) { forgotten(t, elsewhere(remote)) })
-		t.Run("MUST leave alone what is not its own", func(t *testing.T) { foreign(t, elsewhere(remote), false) })
-		t.Run("MUST leave alone what has taken the place that it claimed", func(t *testing.T) { foreign(t, elsewhere(remote), true) })
-		t.Run("MUST write nothing about a machine that is settled", func(t *testing.T) { idle(t, elsewhere(remote)) })
+		runContractWithoutFaults(t, func(t *testing.T) *ht { return newEnv(t, elsewhere(remote)).ht })
 		t.Run("status and owners", func(t *testing.T) { elsewhereStatus(t, remote) })
 		t.Run("credentials", func(t *testing.T) { elsewhereCredentials(t, remote) })
 	})
@@ -78,7 +74,7 @@ func TestElsewhere(t *testing.T) {
 // that has to look, since no event comes.
 func elsewhereStatus(t *testing.T, remote *rest.Config) {
 	t.Parallel()
-	r := newRig(t, elsewhere(remote))
+	r := newEnv(t, elsewhere(remote))
 	guests, err := kube.New(remote, "test", testKinds...)
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +108,7 @@ func elsewhereStatus(t *testing.T, remote *rest.Config) {
 
 func elsewhereCredentials(t *testing.T, remote *rest.Config) {
 	t.Parallel()
-	r := newRig(t, elsewhere(remote))
+	r := newEnv(t, elsewhere(remote))
 	good := string(kubeconfigFor(t, remote))
 	set := func(data map[string][]byte) {
 		secret := &corev1.Secret{}

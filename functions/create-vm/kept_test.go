@@ -22,7 +22,7 @@ func inNetworks(name string, networks ...string) *v1alpha1.Machine {
 	})
 }
 
-func (s *stand) remove(obj kube.Object) {
+func (s *env) remove(obj kube.Object) {
 	s.Helper()
 	obj.SetNamespace(s.namespace)
 	if err := s.kube.Delete(s.Context(), obj); err != nil {
@@ -36,7 +36,7 @@ func configuration(name string) *v1alpha1.NetworkConfiguration {
 
 // untilNetwork waits until a NetworkConfiguration is as done wants it. nc is nil once
 // it is gone.
-func (s *stand) untilNetwork(name, what string, done func(nc *v1alpha1.NetworkConfiguration) bool) {
+func (s *env) untilNetwork(name, what string, done func(nc *v1alpha1.NetworkConfiguration) bool) {
 	s.Helper()
 	feed.Until(s.T, "NetworkConfiguration "+name+" "+what, func() (bool, string) {
 		nc := &v1alpha1.NetworkConfiguration{}
@@ -149,7 +149,7 @@ func TestNetworksOfEarlierAreLeft(t *testing.T) {
 }
 
 // stuck makes a machine in lan-a and lan-b, which gets no address of lan-b.
-func (s *stand) stuck(name string) {
+func (s *env) stuck(name string) {
 	s.Helper()
 	s.create(configuration("lan-a"))
 	other := configuration("lan-b")

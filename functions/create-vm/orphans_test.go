@@ -38,9 +38,9 @@ func TestOrphans(t *testing.T) {
 	t.Run("Proxmox", func(t *testing.T) { orphaned(t, proxmoxSite, "qm stop ") })
 }
 
-func orphaned(t *testing.T, at func(*rig) *site, remedy string) {
+func orphaned(t *testing.T, at func(*env) *site, remedy string) {
 	t.Parallel()
-	r := newRig(t, at)
+	r := newEnv(t, at)
 	r.machine("stays")
 	r.machine("m1")
 	stays, m := r.drive("stays", &wire{}, "runs", running), r.drive("m1", &wire{}, "runs", running)
@@ -80,7 +80,7 @@ func orphaned(t *testing.T, at func(*rig) *site, remedy string) {
 }
 
 // checked has the MachineProvider looked at as resync does, and returns its status.
-func (r *rig) checked() v1alpha1.MachineProviderStatus {
+func (r *env) checked() v1alpha1.MachineProviderStatus {
 	r.Helper()
 	if err := deliver(r.Context(), r.process(&wire{}), lookAtProvider(r.site.provider, events.TypeResync)); err != nil {
 		r.Fatal(err)
@@ -89,7 +89,7 @@ func (r *rig) checked() v1alpha1.MachineProviderStatus {
 }
 
 // forsake deletes a Machine whose finalizers somebody has removed by hand.
-func (r *rig) forsake(m *v1alpha1.Machine) {
+func (r *env) forsake(m *v1alpha1.Machine) {
 	r.Helper()
 	if err := r.kube.Merge(r.Context(), m.DeepCopy(), map[string]any{"metadata": map[string]any{"finalizers": nil}}); err != nil {
 		r.Fatal(err)
@@ -100,7 +100,7 @@ func (r *rig) forsake(m *v1alpha1.Machine) {
 }
 
 // removeByHand removes the virtual machine of a Machine that is gone.
-func (r *rig) removeByHand(m *v1alpha1.Machine) {
+func (r *env) removeByHand(m *v1alpha1.Machine) {
 	r.Helper()
 	backend, err := r.process(&wire{}).connect(r.Context(), r.providerNow())
 	if err != nil {
@@ -122,7 +122,7 @@ func (r *rig) removeByHand(m *v1alpha1.Machine) {
 func TestNewMachineIsNoOrphan(t *testing.T) {
 	t.Parallel()
 	var sim *proxmoxsim.Server
-	r := newRig(t, func(r *rig) *site {
+	r := newEnv(t, func(r *env) *site {
 		server, p := r.pve(proxmoxsim.Options{}, nil)
 		sim = server
 		return pveSite(r, server, p.Name)
@@ -163,7 +163,7 @@ func TestNewMachineIsNoOrphan(t *testing.T) {
 // TestOrphansAreNotListed has a user of KubeVirt who may not list virtual machines.
 func TestOrphansAreNotListed(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, elsewhere(apiserver.StartAnother(t).Config()))
+	r := newEnv(t, elsewhere(apiserver.StartAnother(t).Config()))
 	known := v1alpha1.Orphan{ID: "a/b", UID: "1", FirstSeen: metav1.NewTime(time.Now().Truncate(time.Second)), Confirmed: true}
 	p := r.providerNow()
 	before := p.DeepCopy()

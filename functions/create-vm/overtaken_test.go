@@ -20,7 +20,7 @@ import (
 // on its way, and has another process remove it before that arrives.
 func TestOvertaken(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, proxmoxSite)
+	r := newEnv(t, proxmoxSite)
 	// One without a CD, whose absence would stop the virtual machine being made.
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
 		Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.site.provider},

@@ -14,7 +14,7 @@ import (
 )
 
 // dropProvider deletes a MachineProvider at the end of a test, whatever keeps it.
-func (r *rig) dropProvider(name string) {
+func (r *env) dropProvider(name string) {
 	r.Cleanup(func() {
 		_ = kube.OnConflict(func() error {
 			p := &v1alpha1.MachineProvider{}
@@ -34,7 +34,7 @@ func (r *rig) dropProvider(name string) {
 // TestProviderInUse deletes a MachineProvider under its Machine.
 func TestProviderInUse(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, proxmoxSite)
+	r := newEnv(t, proxmoxSite)
 	r.machine("m1")
 	m := r.drive("m1", &wire{}, "runs", running)
 	if err := r.kube.Delete(t.Context(), r.providerNow()); err != nil {
@@ -83,7 +83,7 @@ func TestEnumerate(t *testing.T) {
 // reads it and the moment that the delivery records its Machine. The record is undone.
 func TestProviderReleasedMeanwhile(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, proxmoxSite)
+	r := newEnv(t, proxmoxSite)
 	f, p := r.process(&wire{}), r.providerNow()
 	if err := f.addProviderFinalizer(t.Context(), p); err != nil {
 		t.Fatal(err)

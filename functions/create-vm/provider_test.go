@@ -146,7 +146,7 @@ func lookAtProvider(name, kind string) event.Event {
 	return e
 }
 
-func (r *rig) providerNow() *v1alpha1.MachineProvider {
+func (r *env) providerNow() *v1alpha1.MachineProvider {
 	r.Helper()
 	p := &v1alpha1.MachineProvider{}
 	if err := r.kube.Get(r.Context(), "", r.site.provider, p); err != nil {
@@ -158,7 +158,7 @@ func (r *rig) providerNow() *v1alpha1.MachineProvider {
 func TestProviderStatus(t *testing.T) {
 	t.Parallel()
 	remote := apiserver.StartAnother(t).Config()
-	r := newRig(t, elsewhere(remote))
+	r := newEnv(t, elsewhere(remote))
 	r.machine("m1")
 	m := r.drive("m1", &wire{}, "runs", running)
 	w := &wire{}
@@ -199,7 +199,7 @@ func TestProviderStatus(t *testing.T) {
 }
 
 // measure makes a cluster tell what a node uses, as metrics-server does.
-func (r *rig) measure(cluster *rest.Config, node, cpu, memory string) {
+func (r *env) measure(cluster *rest.Config, node, cpu, memory string) {
 	r.Helper()
 	client, err := dynamic.NewForConfig(cluster)
 	if err != nil {
@@ -276,7 +276,7 @@ func TestKeepSteady(t *testing.T) {
 }
 
 // providerBreaks lets the hypervisor stop to answer and come back.
-func (r *rig) providerBreaks(f *function, w *wire) {
+func (r *env) providerBreaks(f *function, w *wire) {
 	r.Helper()
 	spec := func(change func(*v1alpha1.MachineProviderSpec)) *v1alpha1.MachineProvider {
 		p := r.providerNow()
@@ -313,7 +313,7 @@ func (r *rig) providerBreaks(f *function, w *wire) {
 
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, kubevirtSite)
+	r := newEnv(t, kubevirtSite)
 	r.create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
 		Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: "kubevirt"},
 		Networks: []v1alpha1.MachineNetwork{{Name: "eth0", NetworkName: "nowhere"}},

@@ -37,7 +37,7 @@ func TestProxmoxClones(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var sim *proxmoxsim.Server
-			r := newRig(t, func(r *rig) *site {
+			r := newEnv(t, func(r *env) *site {
 				server, p := r.pve(proxmoxsim.Options{}, func(p *v1alpha1.MachineProvider) {
 					p.Spec.Proxmox = &v1alpha1.ProxmoxOptions{LinkedClone: tc.linked}
 					p.Spec.Defaults = &v1alpha1.ProviderDefaults{StorageClass: tc.storage}
@@ -98,7 +98,7 @@ func TestProxmoxMemoryWhileRunning(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var sim *proxmoxsim.Server
-			r := newRig(t, func(r *rig) *site {
+			r := newEnv(t, func(r *env) *site {
 				server, p := r.pve(proxmoxsim.Options{}, nil)
 				sim = server
 				return pveSite(r, server, p.Name)

@@ -17,7 +17,7 @@ import (
 func TestProxmoxMACFilter(t *testing.T) {
 	t.Parallel()
 	var sim *proxmoxsim.Server
-	r := newRig(t, func(r *rig) *site {
+	r := newEnv(t, func(r *env) *site {
 		server, p := r.pve(proxmoxsim.Options{}, nil)
 		sim = server
 		return pveSite(r, server, p.Name)
@@ -63,7 +63,7 @@ func TestProxmoxSpoofProtection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, func(r *rig) *site {
+			r := newEnv(t, func(r *env) *site {
 				server, p := r.pve(proxmoxsim.Options{Firewall: tc.on, Users: []proxmoxsim.User{{Name: pveUser, Grants: tc.grants}}}, nil)
 				return pveSite(r, server, p.Name)
 			})

@@ -35,7 +35,7 @@ func TestProxmoxGuest(t *testing.T) {
 	t.Parallel()
 	log := &guestLog{guests: map[string]proxmoxsim.Guest{}}
 	var sim *proxmoxsim.Server
-	r := newRig(t, func(r *rig) *site {
+	r := newEnv(t, func(r *env) *site {
 		server, p := r.pve(proxmoxsim.Options{Guests: log}, nil)
 		sim = server
 		return pveSite(r, server, p.Name)

@@ -14,7 +14,7 @@ import (
 func TestProxmoxLock(t *testing.T) {
 	t.Parallel()
 	var sim *proxmoxsim.Server
-	r := newRig(t, func(r *rig) *site {
+	r := newEnv(t, func(r *env) *site {
 		server, p := r.pve(proxmoxsim.Options{}, nil)
 		sim = server
 		return pveSite(r, server, p.Name)

@@ -27,7 +27,7 @@ func without(privilege string) []proxmoxsim.Grant {
 func TestProxmoxPrivileges(t *testing.T) {
 	t.Parallel()
 	var sim *proxmoxsim.Server
-	r := newRig(t, func(r *rig) *site {
+	r := newEnv(t, func(r *env) *site {
 		server, p := r.pve(proxmoxsim.Options{}, nil)
 		sim = server
 		return pveSite(r, server, p.Name)
@@ -70,7 +70,7 @@ func TestProxmoxVersions(t *testing.T) {
 			t.Parallel()
 			grants := without("VM.GuestAgent.Audit")
 			grants[0].Privileges = append(grants[0].Privileges, tc.instead)
-			r := newRig(t, func(r *rig) *site {
+			r := newEnv(t, func(r *env) *site {
 				server, p := r.pve(proxmoxsim.Options{Version: tc.version, Users: []proxmoxsim.User{{Name: pveUser, Grants: grants}}}, nil)
 				return pveSite(r, server, p.Name)
 			})
@@ -93,7 +93,7 @@ func TestProxmoxVersions(t *testing.T) {
 func TestProxmoxCDPrivilege(t *testing.T) {
 	t.Parallel()
 	var sim *proxmoxsim.Server
-	r := newRig(t, func(r *rig) *site {
+	r := newEnv(t, func(r *env) *site {
 		server, p := r.pve(proxmoxsim.Options{Users: []proxmoxsim.User{{Name: pveUser, Grants: without("Datastore.Allocate")}}}, nil)
 		sim = server
 		return pveSite(r, server, p.Name)

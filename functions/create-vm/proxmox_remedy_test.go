@@ -13,7 +13,7 @@ import (
 // TestProxmoxRemedies follows literally what a message says.
 func TestProxmoxRemedies(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, proxmoxSite)
+	r := newEnv(t, proxmoxSite)
 	memory := func(size v1alpha1.Size) func(*v1alpha1.MachineSpec) {
 		return func(s *v1alpha1.MachineSpec) {
 			s.Resources = &v1alpha1.MachineResources{Memory: &v1alpha1.MachineMemory{Size: size}}

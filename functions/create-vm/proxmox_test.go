@@ -16,7 +16,7 @@ import (
 func TestProxmoxMachines(t *testing.T) {
 	t.Parallel()
 	var sim *proxmoxsim.Server
-	r := newRig(t, func(r *rig) *site {
+	r := newEnv(t, func(r *env) *site {
 		server, p := r.pve(proxmoxsim.Options{Pools: []string{"tenants"}}, func(p *v1alpha1.MachineProvider) {
 			p.Spec.Proxmox = &v1alpha1.ProxmoxOptions{VMIDStart: 500, VMIDEnd: 520, Pool: "tenants", CPUType: "host"}
 			p.Spec.Defaults = &v1alpha1.ProviderDefaults{StorageClass: "local-lvm"}
@@ -85,7 +85,7 @@ func TestProxmoxMachines(t *testing.T) {
 func TestProxmoxCredentials(t *testing.T) {
 	t.Parallel()
 	var sim *proxmoxsim.Server
-	r := newRig(t, func(r *rig) *site {
+	r := newEnv(t, func(r *env) *site {
 		server, p := r.pve(proxmoxsim.Options{Users: []proxmoxsim.User{{Name: "ops@pam", Password: "old", Grants: pveGrants}}}, nil)
 		sim = server
 		return pveSite(r, server, p.Name)
@@ -132,7 +132,7 @@ func TestProxmoxCredentials(t *testing.T) {
 // TestProxmoxProviderStatus reads of hosts what they use, and what is left on them.
 func TestProxmoxProviderStatus(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, proxmoxSite)
+	r := newEnv(t, proxmoxSite)
 	r.machine("m1")
 	m := r.drive("m1", &wire{}, "runs", running)
 	w := &wire{}

@@ -17,7 +17,7 @@ func TestProxmoxTrouble(t *testing.T) {
 	t.Parallel()
 	plan := &faults.Plan{}
 	var sim *proxmoxsim.Server
-	r := newRig(t, func(r *rig) *site {
+	r := newEnv(t, func(r *env) *site {
 		server, p := r.pve(proxmoxsim.Options{Plan: plan}, nil)
 		sim = server
 		return pveSite(r, server, p.Name)

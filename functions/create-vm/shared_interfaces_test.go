@@ -20,7 +20,7 @@ func named(name, iface, in string) *v1alpha1.Machine {
 
 // interfacesOf are the MAC addresses of a NetworkConfiguration by the names of its
 // interfaces.
-func (s *stand) interfacesOf(name string) map[string]string {
+func (s *env) interfacesOf(name string) map[string]string {
 	s.Helper()
 	nc := &v1alpha1.NetworkConfiguration{}
 	if err := s.kube.Get(s.Context(), s.namespace, name, nc); err != nil {

@@ -188,7 +188,7 @@ func TestFirstConfiguration(t *testing.T) {
 }
 
 // saysNowhere fails if a text is in anything that people can read.
-func (s *stand) saysNowhere(text string) {
+func (s *env) saysNowhere(text string) {
 	s.Helper()
 	for _, list := range []kube.ObjectList{&v1alpha1.MachineList{}, &kubevirtv1.VirtualMachineList{}, &v1alpha1.NetworkConfigurationList{}, &corev1.EventList{}} {
 		if err := s.kube.List(s.Context(), s.namespace, "", list); err != nil {

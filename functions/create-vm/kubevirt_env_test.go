@@ -43,7 +43,7 @@ func simulate(t *testing.T, config *rest.Config, options kubevirtsim.Options) {
 }
 
 // kubevirtSite is KubeVirt in the cluster of the Machines.
-func kubevirtSite(r *rig) *site {
+func kubevirtSite(r *env) *site {
 	started := &startedGuests{}
 	simulate(r.T, r.config, kubevirtsim.Options{Namespace: r.namespace, Guests: kubevirtGuests{started}})
 	r.defaultProvider()
@@ -79,7 +79,7 @@ func (s kubevirtGuests) PowerOn(g kubevirtsim.Guest) error {
 }
 
 // defaultProvider makes the MachineProvider of this cluster, which all tests share.
-func (s *stand) defaultProvider() {
+func (s *env) defaultProvider() {
 	s.Helper()
 	provider := &v1alpha1.MachineProvider{
 		ObjectMeta: metav1.ObjectMeta{Name: "kubevirt"}, Spec: v1alpha1.MachineProviderSpec{Type: v1alpha1.ProviderKubeVirt, Default: true},
@@ -90,7 +90,7 @@ func (s *stand) defaultProvider() {
 }
 
 // startsSeen counts the instances of each virtual machine.
-func startsSeen(r *rig, config *rest.Config) func(*v1alpha1.Machine) int {
+func startsSeen(r *env, config *rest.Config) func(*v1alpha1.Machine) int {
 	var mu sync.Mutex
 	seen := map[string]map[any]bool{}
 	feed.Run(r.T, config, r.namespace, func(_ context.Context, in event.Event) (*event.Event, error) {
@@ -112,7 +112,7 @@ func startsSeen(r *rig, config *rest.Config) func(*v1alpha1.Machine) int {
 
 // kubevirtCluster is a site in the cluster of config. It looks at KubeVirt through
 // KubeVirt's own client, and not through the one that is tested.
-func kubevirtCluster(r *rig, config *rest.Config, provider string) *site {
+func kubevirtCluster(r *env, config *rest.Config, provider string) *site {
 	guests, err := kube.New(config, "test", testKinds...)
 	if err != nil {
 		r.Fatal(err)

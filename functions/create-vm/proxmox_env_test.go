@@ -38,7 +38,7 @@ var pveGrants = []proxmoxsim.Grant{
 }
 
 // pve starts a simulated Proxmox VE, and makes a MachineProvider for it.
-func (r *rig) pve(options proxmoxsim.Options, change func(*v1alpha1.MachineProvider)) (*proxmoxsim.Server, *v1alpha1.MachineProvider) {
+func (r *env) pve(options proxmoxsim.Options, change func(*v1alpha1.MachineProvider)) (*proxmoxsim.Server, *v1alpha1.MachineProvider) {
 	r.Helper()
 	if !slices.ContainsFunc(options.Users, func(u proxmoxsim.User) bool { return u.Name == pveUser }) {
 		options.Users = append(options.Users, proxmoxsim.User{Name: pveUser, Grants: pveGrants})
@@ -99,7 +99,7 @@ func preferredVMID(m *v1alpha1.Machine, first, last uint64) int {
 func cdFile(m *v1alpha1.Machine) string { return "vitistack-" + string(m.UID) + ".iso" }
 
 // proxmoxSite is Proxmox VE.
-func proxmoxSite(r *rig) *site {
+func proxmoxSite(r *env) *site {
 	started := &startedGuests{}
 	sim, p := r.pve(proxmoxsim.Options{Guests: proxmoxGuests{started}}, nil)
 	s := pveSite(r, sim, p.Name)
@@ -118,7 +118,7 @@ func (s proxmoxGuests) PowerOn(g proxmoxsim.Guest) error {
 	return nil
 }
 
-func pveSite(r *rig, sim *proxmoxsim.Server, provider string) *site {
+func pveSite(r *env, sim *proxmoxsim.Server, provider string) *site {
 	of := func(m *v1alpha1.Machine) (found []proxmoxsim.Machine) {
 		for _, vm := range sim.Machines() {
 			if strings.Contains(vm.Config["description"]+vm.Config["tags"], string(m.UID)) {

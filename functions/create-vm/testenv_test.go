@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cloudevents/sdk-go/v2/event"
+	"gopkg.in/yaml.v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/vitistack/stack/apis"
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/kubevirt"
+	"github.com/vitistack/stack/functions/internal/kube"
+	kubevirtsim "github.com/vitistack/stack/tests/sim/kubevirt"
+	"github.com/vitistack/stack/tests/stand/apiserver"
+	"github.com/vitistack/stack/tests/stand/feed"
+)
+
+// env is a namespace of an API server with a network, in which the test plays layer 2 and runs
+// the function.
+type env struct {
+	*ht
+	// function receives the events of the namespace, if newKubeVirtEnv has made the env.
+	function *function
+}
+
+// newEnv returns an env with a site. Only the test delivers events to the function.
+func newEnv(t *testing.T, at func(*env) *site) *env {
+	t.Helper()
+	server := apiserver.Start(t)
+	server.Install(t)
+	client, err := kube.New(server.Config(), "test", testKinds...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &env{ht: newHT(t, server.Config(), client, server.Namespace(t))}
+	e.newHandler = func(w *wire) events.Handler { return e.process(w).handle }
+	e.site = at(e)
+	return e
+}
+
+// process returns a function as it is after its start. All of its requests pass through w.
+func (e *env) process(w *wire) *function {
+	e.Helper()
+	config := rest.CopyConfig(e.config)
+	config.Wrap(w.through)
+	client, err := kube.New(config, hypervisor.FunctionName, kinds()...)
+	if err != nil {
+		e.Fatal(err)
+	}
+	return &function{kube: client, connect: testConnector(client, e.namespace, w.through), local: kubevirt.Local(client), now: e.clock.now}
+}
+
+// deliver hands one event to a process.
+func deliver(ctx context.Context, f *function, e event.Event) error {
+	_, err := f.handle(ctx, e)
+	return err
+}
+
+// testConnector connects to all backends. It reads credentials from a namespace, and wraps the
+// connections that do not use the client.
+func testConnector(client *kube.Client, namespace string, wrap func(http.RoundTripper) http.RoundTripper) hypervisor.Connector {
+	return connectBackends(backends, hypervisor.Environment{Home: client, Credentials: hypervisor.Credentials{Home: client, Namespaces: []string{namespace}}, Namespace: kube.Namespace(os.Getenv), Wrap: wrap})
+}
+
+func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
+
+// setUp returns an env with KubeVirt in this cluster, whose function receives every event.
+func setUp(t *testing.T) *env {
+	t.Helper()
+	return setUpWith(t, kubevirtsim.Options{})
+}
+
+// setUpWith is setUp with options of KubeVirt's simulator.
+func setUpWith(t *testing.T, options kubevirtsim.Options) *env {
+	t.Helper()
+	e := newEnv(t, func(e *env) *site {
+		options.Namespace = e.namespace
+		simulate(t, e.config, options)
+		e.defaultProvider()
+		return &site{provider: "kubevirt"}
+	})
+	e.function = &function{kube: e.kube, connect: testConnector(e.kube, e.namespace, nil), local: kubevirt.Local(e.kube), now: time.Now}
+	feed.Run(t, e.config, e.namespace, e.function.handle,
+		feed.Kind{Resource: v1alpha1.GroupVersion.WithResource("machines"), Name: "Machine"},
+		feed.Kind{Resource: v1alpha1.GroupVersion.WithResource("networkconfigurations"), Name: "NetworkConfiguration"},
+		feed.Kind{Resource: kubevirtv1.GroupVersion.WithResource("virtualmachines"), Name: "VirtualMachine"},
+		feed.Kind{Resource: kubevirtv1.GroupVersion.WithResource("virtualmachineinstances"), Name: "VirtualMachineInstance"},
+		feed.Kind{Resource: corev1.SchemeGroupVersion.WithResource("persistentvolumeclaims"), Name: "PersistentVolumeClaim"},
+	)
+	return e
+}
+
+// example applies the first object of a manifest that users start from.
+func (s *env) example(file string, into kube.Object) {
+	s.Helper()
+	doc, err := apis.Examples.ReadFile("examples/" + file)
+	if err != nil {
+		s.Fatal(err)
+	}
+	first, _, _ := strings.Cut(string(doc), "\n---\n")
+	if err := yaml.UnmarshalStrict([]byte(first), into); err != nil {
+		s.Fatal(err)
+	}
+	s.create(into)
+}
+
+// until waits until a Machine is as done wants it.
+func (s *env) until(name, what string, done func(*v1alpha1.Machine) bool) *v1alpha1.Machine {
+	s.Helper()
+	m := &v1alpha1.Machine{}
+	feed.Until(s.T, name+" "+what, func() (bool, string) {
+		m = &v1alpha1.Machine{}
+		if err := s.kube.Get(s.Context(), s.namespace, name, m); err != nil {
+			return false, err.Error()
+		}
+		state, _ := yaml.Marshal(m.Status)
+		return done(m), string(state)
+	})
+	return m
+}
+
+// empty waits until nothing is left of any machine.
+func (s *env) empty() {
+	s.Helper()
+	feed.Until(s.T, "everything is gone", func() (bool, string) {
+		machines, vms, claims := &v1alpha1.MachineList{}, &kubevirtv1.VirtualMachineList{}, &corev1.PersistentVolumeClaimList{}
+		for _, list := range []kube.ObjectList{machines, vms, claims} {
+			if err := s.kube.List(s.Context(), s.namespace, "", list); err != nil {
+				return false, err.Error()
+			}
+		}
+		state := fmt.Sprintf("%d machines, %d virtual machines, %d claims", len(machines.Items), len(vms.Items), len(claims.Items))
+		for _, m := range machines.Items {
+			state += fmt.Sprintf("; %s: %+v", m.Name, m.Status.Conditions)
+		}
+		return len(machines.Items)+len(vms.Items)+len(claims.Items) == 0, state
+	})
+}
