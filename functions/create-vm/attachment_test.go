@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor/kubevirt"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
@@ -20,13 +21,13 @@ func TestAttachmentOfAnotherNetwork(t *testing.T) {
 	s.allowBridge("br0", "200")
 	outer := configuration("outer")
 	outer.Spec.Bridge = "br0"
-	s.create(outer)
+	s.Create(outer)
 	there := &kubevirt.NetworkAttachmentDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: "net-br0-vlan200"}, Spec: kubevirt.NetworkAttachmentDefinitionSpec{Config: `{"type":"bridge","bridge":"br0-vlan200"}`},
 	}
-	s.create(there)
-	s.create(inNetworks("out", "outer"))
-	m := s.until("out", "is not attached", ready("NameTaken"))
+	s.Create(there)
+	s.Create(inNetworks("out", "outer"))
+	m := s.until("out", "is not attached", hypervisortest.HasReason("NameTaken"))
 	if got := condition(m, "Ready"); !strings.Contains(got, "NetworkAttachmentDefinition net-br0-vlan200 is not of bridge br0 and VLAN 200") {
 		t.Errorf("got %s", got)
 	}
@@ -36,30 +37,30 @@ func TestAttachmentOfAnotherNetwork(t *testing.T) {
 func TestLostAttachment(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
-	s.create(machineWith("vm", func(*v1alpha1.MachineSpec) {}))
+	s.Create(machineWith("vm", func(*v1alpha1.MachineSpec) {}))
 	power := func(state v1alpha1.PowerState) {
 		err := kube.OnConflict(func() error {
 			m := &v1alpha1.Machine{}
-			if err := s.kube.Get(t.Context(), s.namespace, "vm", m); err != nil {
+			if err := s.Kube.Get(t.Context(), s.Namespace, "vm", m); err != nil {
 				return err
 			}
 			before := m.DeepCopy()
 			m.Spec.PowerState = state
-			_, err := s.kube.Patch(t.Context(), before, m)
+			_, err := s.Kube.Patch(t.Context(), before, m)
 			return err
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.until("vm", "runs", running)
+	s.until("vm", "runs", hypervisortest.IsRunning)
 	power(v1alpha1.PowerStopped)
 	s.until("vm", "is off", func(m *v1alpha1.Machine) bool { return m.Status.Phase == v1alpha1.MachineStopped })
 	name := "net-br0-vlan200"
 	s.remove(&kubevirt.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	power(v1alpha1.PowerRunning)
-	s.until("vm", "runs again", running)
-	if err := s.kube.Get(t.Context(), s.namespace, name, &kubevirt.NetworkAttachmentDefinition{}); err != nil {
+	s.until("vm", "runs again", hypervisortest.IsRunning)
+	if err := s.Kube.Get(t.Context(), s.Namespace, name, &kubevirt.NetworkAttachmentDefinition{}); err != nil {
 		t.Error(err)
 	}
 }
@@ -84,13 +85,13 @@ func TestSpoofCheckOfEarlierAttachments(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			t.Parallel()
 			s := setUp(t)
-			s.create(&kubevirt.NetworkAttachmentDefinition{
+			s.Create(&kubevirt.NetworkAttachmentDefinition{
 				ObjectMeta: metav1.ObjectMeta{Name: name, Labels: tc.labels}, Spec: kubevirt.NetworkAttachmentDefinitionSpec{Config: config},
 			})
-			s.create(machineWith("vm", func(*v1alpha1.MachineSpec) {}))
-			s.until("vm", "runs", running)
+			s.Create(machineWith("vm", func(*v1alpha1.MachineSpec) {}))
+			s.until("vm", "runs", hypervisortest.IsRunning)
 			there := &kubevirt.NetworkAttachmentDefinition{}
-			if err := s.kube.Get(t.Context(), s.namespace, name, there); err != nil {
+			if err := s.Kube.Get(t.Context(), s.Namespace, name, there); err != nil {
 				t.Fatal(err)
 			}
 			if got := there.Spec.Config; (got != config) != tc.want || strings.Contains(got, `"macspoofchk":true`) != tc.want {

@@ -17,6 +17,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 	"github.com/vitistack/stack/tests/sim/faults"
 	proxmoxsim "github.com/vitistack/stack/tests/sim/proxmox"
 )
@@ -70,22 +71,22 @@ func TestRepeats(t *testing.T) {
 // as the event source does. It returns how often each request was made.
 func (r *env) period(name string, length time.Duration) map[string]int {
 	r.Helper()
-	return r.periodOn(&wire{}, name, length)
+	return r.periodOn(&hypervisortest.Wire{}, name, length)
 }
 
-func (r *env) periodOn(w *wire, name string, length time.Duration) map[string]int {
+func (r *env) periodOn(w *hypervisortest.Wire, name string, length time.Duration) map[string]int {
 	r.Helper()
 	f := r.process(w)
-	own := look(r.namespace, name)
+	own := hypervisortest.ResyncEvent(r.Namespace, name)
 	own.SetType(events.TypeUpdate)
 	version := ""
-	for end := r.clock.now().Add(length); r.clock.now().Before(end); r.clock.advance(time.Second) {
-		for _, e := range []event.Event{look(r.namespace, name), own} {
+	for end := r.Clock.Now().Add(length); r.Clock.Now().Before(end); r.Clock.Advance(time.Second) {
+		for _, e := range []event.Event{hypervisortest.ResyncEvent(r.Namespace, name), own} {
 			_ = deliver(r.Context(), f, e)
 		}
 		for range 50 {
 			m := &v1alpha1.Machine{}
-			if err := r.kube.Get(r.Context(), r.namespace, name, m); err != nil {
+			if err := r.Kube.Get(r.Context(), r.Namespace, name, m); err != nil {
 				r.Fatal(err)
 			}
 			if m.ResourceVersion == version {
@@ -95,7 +96,7 @@ func (r *env) periodOn(w *wire, name string, length time.Duration) map[string]in
 			_ = deliver(r.Context(), f, own)
 		}
 	}
-	return w.count
+	return w.Count
 }
 
 // TestProxmoxBackOff counts the requests that a Machine costs whose task fails whenever
@@ -120,7 +121,7 @@ func TestProxmoxBackOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			plan := &faults.Plan{}
-			r := newEnv(t, func(r *env) *site {
+			r := newEnv(t, func(r *env) *hypervisortest.Site {
 				server, p := r.pve(proxmoxsim.Options{Plan: plan}, nil)
 				return pveSite(r, server, p.Name)
 			})
@@ -128,12 +129,12 @@ func TestProxmoxBackOff(t *testing.T) {
 				t.Fatal(err)
 			}
 			m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
-				Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.site.provider},
+				Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider},
 			}}
 			if tc.change != nil {
 				tc.change(m)
 			}
-			r.create(m)
+			r.Create(m)
 			first := sum(r.period("m1", 10*time.Minute), tc.request)
 			if first < 3 || first > 20 {
 				t.Errorf("%s: %d attempts in ten minutes, want at most 20", tc.reason, first)
@@ -145,16 +146,18 @@ func TestProxmoxBackOff(t *testing.T) {
 			if writes := sum(count, "PATCH /apis/vitistack.io"); writes > 60 {
 				t.Errorf("%s: %d writes in ten minutes", tc.reason, writes)
 			}
-			m = r.drive("m1", &wire{}, "says what fails", func(m *v1alpha1.Machine) bool { return hasFailed(m) && (tc.ready == "" || ready(tc.ready)(m)) })
+			m = r.Drive("m1", &hypervisortest.Wire{}, "says what fails", func(m *v1alpha1.Machine) bool {
+				return hasFailed(m) && (tc.ready == "" || hypervisortest.HasReason(tc.ready)(m))
+			})
 			r.triesAtOnce(m, tc.request)
 			if err := plan.Set(); err != nil {
 				t.Fatal(err)
 			}
-			r.edit("m1", func(m *v1alpha1.Machine) { m.Spec.OS = nil })
-			if m = r.drive("m1", &wire{}, "runs", running); hasFailed(m) {
+			r.Edit("m1", func(m *v1alpha1.Machine) { m.Spec.OS = nil })
+			if m = r.Drive("m1", &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning); hasFailed(m) {
 				t.Errorf("a Machine that runs has no failures: %d", m.Status.Failures)
 			}
-			r.clean(m, &wire{})
+			r.DeleteMachine(m, &hypervisortest.Wire{})
 		})
 	}
 }
@@ -162,12 +165,12 @@ func TestProxmoxBackOff(t *testing.T) {
 // triesAtOnce shows that a new spec and the annotation end a back-off, once each.
 func (r *env) triesAtOnce(m *v1alpha1.Machine, request string) {
 	r.Helper()
-	r.edit(m.Name, func(m *v1alpha1.Machine) { m.Spec.RestartToken = "again" })
+	r.Edit(m.Name, func(m *v1alpha1.Machine) { m.Spec.RestartToken = "again" })
 	if n := sum(r.period(m.Name, time.Second), request); n == 0 {
 		r.Error("a new generation is not tried at once")
 	}
 	r.period(m.Name, 4*time.Minute)
-	r.edit(m.Name, func(m *v1alpha1.Machine) {
+	r.Edit(m.Name, func(m *v1alpha1.Machine) {
 		metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationReconcile, "now")
 	})
 	if n := sum(r.period(m.Name, 3*time.Second), request); n == 0 || n > 4 {
@@ -183,7 +186,7 @@ func TestKubeVirtBackOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newEnv(t, kubevirtSite)
-			r.machine("m1")
+			r.CreateMachine("m1")
 			var tries atomic.Int64
 			refuse := func(req *http.Request) *http.Response {
 				if req.Method != http.MethodPost || !strings.HasSuffix(req.URL.Path, "/virtualmachines") {
@@ -192,14 +195,14 @@ func TestKubeVirtBackOff(t *testing.T) {
 				body := fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":%d,"message":"refused, request %d"}`, status, tries.Add(1))
 				return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: req}
 			}
-			r.periodOn(&wire{answer: refuse}, "m1", 10*time.Minute)
+			r.periodOn(&hypervisortest.Wire{Answer: refuse}, "m1", 10*time.Minute)
 			first := tries.Swap(0)
-			w := &wire{answer: refuse}
+			w := &hypervisortest.Wire{Answer: refuse}
 			count := r.periodOn(w, "m1", 5*time.Minute)
 			if later := tries.Load(); later > 6 || later == 0 || first > 20 {
 				t.Errorf("%d attempts in ten minutes, then %d in five: %v", first, later, count)
 			}
-			r.clean(r.drive("m1", &wire{}, "runs once KubeVirt takes it", running), &wire{})
+			r.DeleteMachine(r.Drive("m1", &hypervisortest.Wire{}, "runs once KubeVirt takes it", hypervisortest.IsRunning), &hypervisortest.Wire{})
 		})
 	}
 }
@@ -224,7 +227,7 @@ func TestHiddenVMID(t *testing.T) {
 	inPool := slices.Clone(pveGrants)
 	inPool[0].Path = "/pool/tenants"
 	var sim *proxmoxsim.Server
-	r := newEnv(t, func(r *env) *site {
+	r := newEnv(t, func(r *env) *hypervisortest.Site {
 		server, p := r.pve(proxmoxsim.Options{Pools: []string{"tenants"}, Users: []proxmoxsim.User{{Name: pveUser, Grants: inPool}}}, func(p *v1alpha1.MachineProvider) {
 			p.Spec.Proxmox = &v1alpha1.ProxmoxOptions{VMIDStart: 500, VMIDEnd: 510, Pool: "tenants"}
 		})
@@ -232,21 +235,21 @@ func TestHiddenVMID(t *testing.T) {
 		return pveSite(r, server, p.Name)
 	})
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
-		Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.site.provider},
+		Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider},
 	}}
-	r.create(m)
+	r.Create(m)
 	taken := preferredVMID(m, 500, 510)
 	hidden := map[string]string{"name": "hidden", "memory": "1024"}
 	if err := sim.AddMachine(proxmoxsim.Machine{ID: taken, Node: "pve3", Config: maps.Clone(hidden)}, ""); err != nil {
 		t.Fatal(err)
 	}
-	w := &wire{}
-	r.drive("m1", w, "says that its VMID is taken", ready("VMIDTaken"))
-	m = r.drive("m1", w, "runs under the next VMID", running)
-	if vmid := vmidOf(m); vmid == taken || sum(w.count, "POST /api2/json/nodes/pve*/qemu") > 3 {
-		t.Errorf("VMID %d, requests %v", vmid, w.count)
+	w := &hypervisortest.Wire{}
+	r.Drive("m1", w, "says that its VMID is taken", hypervisortest.HasReason("VMIDTaken"))
+	m = r.Drive("m1", w, "runs under the next VMID", hypervisortest.IsRunning)
+	if vmid := vmidOf(m); vmid == taken || sum(w.Count, "POST /api2/json/nodes/pve*/qemu") > 3 {
+		t.Errorf("VMID %d, requests %v", vmid, w.Count)
 	}
-	r.clean(m, &wire{})
+	r.DeleteMachine(m, &hypervisortest.Wire{})
 	for _, vm := range sim.Machines() {
 		if vm.ID == taken && (!maps.Equal(vm.Config, hidden) || vm.Starts > 0) {
 			t.Errorf("the other virtual machine has changed: %v", vm)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor/kubevirt"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
@@ -16,18 +17,18 @@ import (
 // allowBridge makes a NetworkPool that lists a bridge and VLANs for the namespace of this test.
 func (s *env) allowBridge(bridge string, vlans ...v1alpha1.VLANRange) {
 	s.Helper()
-	pool := &v1alpha1.NetworkPool{ObjectMeta: metav1.ObjectMeta{Name: s.namespace + "-" + bridge}, Spec: v1alpha1.NetworkPoolSpec{
-		AllowedNamespaces: &v1alpha1.AllowedNamespaces{List: []string{s.namespace}}, Bridges: []string{bridge}, VLANs: vlans,
+	pool := &v1alpha1.NetworkPool{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace + "-" + bridge}, Spec: v1alpha1.NetworkPoolSpec{
+		AllowedNamespaces: &v1alpha1.AllowedNamespaces{List: []string{s.Namespace}}, Bridges: []string{bridge}, VLANs: vlans,
 	}}
-	if err := s.kube.Create(s.Context(), pool); err != nil {
+	if err := s.Kube.Create(s.Context(), pool); err != nil {
 		s.Fatal(err)
 	}
-	s.Cleanup(func() { _ = s.kube.Delete(context.Background(), pool) })
+	s.Cleanup(func() { _ = s.Kube.Delete(context.Background(), pool) })
 }
 
 func (s *env) attached(bridge string) bool {
 	s.Helper()
-	err := s.kube.Get(s.Context(), s.namespace, "net-"+bridge+"-vlan200", &kubevirt.NetworkAttachmentDefinition{})
+	err := s.Kube.Get(s.Context(), s.Namespace, "net-"+bridge+"-vlan200", &kubevirt.NetworkAttachmentDefinition{})
 	if err != nil && !kube.NotFound(err) {
 		s.Fatal(err)
 	}
@@ -43,11 +44,11 @@ func TestBridgesOfOthers(t *testing.T) {
 	s.allowBridge("br8", "100-199") // the network is in VLAN 200
 	management, other := configuration("management"), configuration("other")
 	management.Spec.Bridge, other.Spec.Bridge = "br-mgmt", "br8"
-	s.create(management)
-	s.create(other)
+	s.Create(management)
+	s.Create(other)
 	for name, bridge := range map[string]string{"management": "br-mgmt", "other": "br8"} {
-		s.create(inNetworks(name, name))
-		m := s.until(name, "is refused", ready("BridgeNotAllowed"))
+		s.Create(inNetworks(name, name))
+		m := s.until(name, "is refused", hypervisortest.HasReason("BridgeNotAllowed"))
 		got := condition(m, "Ready")
 		for _, part := range []string{"NetworkConfiguration " + name, bridge + " together with VLAN 200", "leave spec.bridge out", "ask the platform team"} {
 			if !strings.Contains(got, part) {
@@ -60,36 +61,36 @@ func TestBridgesOfOthers(t *testing.T) {
 	}
 
 	s.allowBridge("br-mgmt", "200")
-	e := lookAtProvider(s.namespace+"-br-mgmt", events.TypeRefAdd)
-	events.Ref{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NetworkPool", Name: s.namespace + "-br-mgmt"}.Set(&e, "")
+	e := lookAtProvider(s.Namespace+"-br-mgmt", events.TypeRefAdd)
+	events.Ref{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NetworkPool", Name: s.Namespace + "-br-mgmt"}.Set(&e, "")
 	if _, err := s.function.handle(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
-	s.until("management", "goes on when the bridge is listed", running)
+	s.until("management", "goes on when the bridge is listed", hypervisortest.IsRunning)
 
 	given := configuration("given")
 	given.Spec.Bridge = "br7"
-	s.create(given)
-	s.create(inNetworks("given", "given"))
-	s.until("given", "runs", running)
+	s.Create(given)
+	s.Create(inNetworks("given", "given"))
+	s.until("given", "runs", hypervisortest.IsRunning)
 	if !s.attached("br7") {
 		t.Error("a bridge that is listed can be used")
 	}
 	before := &v1alpha1.NetworkConfiguration{}
-	if err := s.kube.Get(t.Context(), s.namespace, "given", before); err != nil {
+	if err := s.Kube.Get(t.Context(), s.Namespace, "given", before); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.kube.Merge(t.Context(), before, map[string]any{"spec": map[string]any{"bridge": "br8"}}); err != nil {
+	if err := s.Kube.Merge(t.Context(), before, map[string]any{"spec": map[string]any{"bridge": "br8"}}); err != nil {
 		t.Fatal(err)
 	}
 	m := &v1alpha1.Machine{}
-	if err := s.kube.Get(t.Context(), s.namespace, "given", m); err != nil {
+	if err := s.Kube.Get(t.Context(), s.Namespace, "given", m); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.kube.Merge(t.Context(), m, map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationReconcile: "now"}}}); err != nil {
+	if err := s.Kube.Merge(t.Context(), m, map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationReconcile: "now"}}}); err != nil {
 		t.Fatal(err)
 	}
-	m = s.until("given", "says so", ready("BridgeNotAllowed"))
+	m = s.until("given", "says so", hypervisortest.HasReason("BridgeNotAllowed"))
 	if m.Status.Phase != v1alpha1.MachineRunning || s.attached("br8") {
 		t.Errorf("phase %s: the machine goes on where it is", m.Status.Phase)
 	}

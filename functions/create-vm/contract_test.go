@@ -2,10 +2,12 @@ package main
 
 import (
 	"testing"
+
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 )
 
 // sites are the hypervisors that the contract is checked on, by the titles of their kinds.
-var sites = map[string]func(*env) *site{
+var sites = map[string]func(*env) *hypervisortest.Site{
 	"KubeVirt":   kubevirtSite,
 	"Proxmox VE": proxmoxSite,
 }
@@ -16,7 +18,7 @@ func TestContract(t *testing.T) {
 	for name, at := range sites {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			runContract(t, func(t *testing.T) *ht { return newEnv(t, at).ht })
+			hypervisortest.Run(t, func(t *testing.T) *hypervisortest.Env { return newEnv(t, at).Env })
 		})
 	}
 }

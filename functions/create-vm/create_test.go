@@ -13,6 +13,7 @@ import (
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
@@ -21,7 +22,7 @@ func TestExamplesRun(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
 	for _, name := range []string{"prod-network", "storage-network"} {
-		s.create(&v1alpha1.NetworkConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		s.Create(&v1alpha1.NetworkConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
 	cases := map[string]struct {
 		reason     string
@@ -40,14 +41,14 @@ func TestExamplesRun(t *testing.T) {
 	}
 	for name, tc := range cases {
 		m := s.until(name, "runs, and says so of all its parts", func(m *v1alpha1.Machine) bool {
-			all := ready("MachineRunning")(m)
+			all := hypervisortest.HasReason("MachineRunning")(m)
 			for _, c := range []string{"VirtualMachineReady", "StorageReady", "NetworkReady"} {
 				all = all && meta.IsStatusConditionTrue(m.Status.Conditions, c)
 			}
 			return all
 		})
 		vm := &kubevirtv1.VirtualMachine{}
-		if err := s.kube.Get(t.Context(), s.namespace, name, vm); err != nil {
+		if err := s.Kube.Get(t.Context(), s.Namespace, name, vm); err != nil {
 			t.Fatal(err)
 		}
 		if labels := vm.Labels; labels["vitistack.io/machine"] != name || labels["vitistack.io/managed-by"] != "kubevirt-operator" || !metav1.IsControlledBy(vm, m) {
@@ -58,7 +59,7 @@ func TestExamplesRun(t *testing.T) {
 			t.Errorf("%s: %s: got %d cores, %s, %d interfaces", name, tc.reason, domain.CPU.Cores, domain.Memory.Guest, len(domain.Devices.Interfaces))
 		}
 		claims := &corev1.PersistentVolumeClaimList{}
-		if err := s.kube.List(t.Context(), s.namespace, "vitistack.io/machine="+name, claims); err != nil {
+		if err := s.Kube.List(t.Context(), s.Namespace, "vitistack.io/machine="+name, claims); err != nil {
 			t.Fatal(err)
 		}
 		sizes := map[string]string{}
@@ -73,7 +74,7 @@ func TestExamplesRun(t *testing.T) {
 		}
 	}
 	for name := range cases {
-		if err := s.kube.Delete(t.Context(), &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}); err != nil {
+		if err := s.Kube.Delete(t.Context(), &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -109,10 +110,10 @@ func TestMistakesWaitForTheirAuthor(t *testing.T) {
 			func(m *v1alpha1.Machine) { m.Spec.NetworkNamespaceName = "" }},
 	}
 	for _, tc := range cases {
-		s.create(tc.machine)
+		s.Create(tc.machine)
 	}
 	for name, tc := range cases {
-		m := s.until(name, "says what to change", ready(tc.reason))
+		m := s.until(name, "says what to change", hypervisortest.HasReason(tc.reason))
 		message := ""
 		for _, c := range m.Status.Conditions {
 			if c.Type == "Ready" {
@@ -126,17 +127,17 @@ func TestMistakesWaitForTheirAuthor(t *testing.T) {
 			t.Errorf("%s: %s is %q, want %s", name, kind, condition(m, kind), want)
 		}
 		if tc.mend == nil {
-			s.create(&v1alpha1.NetworkConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "late"}})
+			s.Create(&v1alpha1.NetworkConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "late"}})
 			continue
 		}
 		before := m.DeepCopy()
 		tc.mend(m)
-		if _, err := s.kube.Patch(t.Context(), before, m); err != nil {
+		if _, err := s.Kube.Patch(t.Context(), before, m); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for name := range cases {
-		s.until(name, "runs once it is mended", ready("MachineRunning"))
+		s.until(name, "runs once it is mended", hypervisortest.HasReason("MachineRunning"))
 	}
 }
 
@@ -147,17 +148,17 @@ func TestForeignVirtualMachineIsLeftAlone(t *testing.T) {
 	foreign := &kubevirtv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Name: "taken"}, Spec: kubevirtv1.VirtualMachineSpec{
 		RunStrategy: &halted, Template: &kubevirtv1.VirtualMachineInstanceTemplateSpec{},
 	}}
-	s.create(foreign)
-	s.create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "taken"}, Spec: v1alpha1.MachineSpec{Template: "small"}})
-	m := s.until("taken", "says that its name is taken", ready("VirtualMachineNameTaken"))
-	if err := s.kube.Delete(t.Context(), m); err != nil {
+	s.Create(foreign)
+	s.Create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "taken"}, Spec: v1alpha1.MachineSpec{Template: "small"}})
+	m := s.until("taken", "says that its name is taken", hypervisortest.HasReason("VirtualMachineNameTaken"))
+	if err := s.Kube.Delete(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
 	feed.Until(t, "the machine is gone", func() (bool, string) {
-		err := s.kube.Get(t.Context(), s.namespace, "taken", &v1alpha1.Machine{})
+		err := s.Kube.Get(t.Context(), s.Namespace, "taken", &v1alpha1.Machine{})
 		return kube.NotFound(err), fmt.Sprint(err)
 	})
-	if err := s.kube.Get(t.Context(), s.namespace, "taken", foreign); err != nil {
+	if err := s.Kube.Get(t.Context(), s.Namespace, "taken", foreign); err != nil {
 		t.Errorf("a virtual machine of somebody else was deleted: %v", err)
 	}
 }
@@ -172,20 +173,20 @@ func TestForeignDiskIsLeftAlone(t *testing.T) {
 		StorageClassName: &class, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 		Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("5Gi")}},
 	}}
-	s.create(foreign)
-	s.create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "vm"}, Spec: v1alpha1.MachineSpec{Template: "small"}})
-	m := s.until("vm", "says that the name of its disk is taken", ready("NameTaken"))
-	if err := s.kube.Get(t.Context(), s.namespace, "vm", &kubevirtv1.VirtualMachine{}); !kube.NotFound(err) {
+	s.Create(foreign)
+	s.Create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "vm"}, Spec: v1alpha1.MachineSpec{Template: "small"}})
+	m := s.until("vm", "says that the name of its disk is taken", hypervisortest.HasReason("NameTaken"))
+	if err := s.Kube.Get(t.Context(), s.Namespace, "vm", &kubevirtv1.VirtualMachine{}); !kube.NotFound(err) {
 		t.Errorf("there is a virtual machine on a disk of somebody else: %v", err)
 	}
-	if err := s.kube.Delete(t.Context(), m); err != nil {
+	if err := s.Kube.Delete(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
 	feed.Until(t, "the machine is gone", func() (bool, string) {
-		err := s.kube.Get(t.Context(), s.namespace, "vm", &v1alpha1.Machine{})
+		err := s.Kube.Get(t.Context(), s.Namespace, "vm", &v1alpha1.Machine{})
 		return kube.NotFound(err), fmt.Sprint(err)
 	})
-	if gone, err := s.kube.Gone(t.Context(), foreign); gone || err != nil {
+	if gone, err := s.Kube.Gone(t.Context(), foreign); gone || err != nil {
 		t.Errorf("a disk of somebody else was deleted: %v", err)
 	}
 }
@@ -193,27 +194,27 @@ func TestForeignDiskIsLeftAlone(t *testing.T) {
 func TestPower(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
-	s.create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "vm"}, Spec: v1alpha1.MachineSpec{Template: "small"}})
-	m := s.until("vm", "runs", ready("MachineRunning"))
+	s.Create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "vm"}, Spec: v1alpha1.MachineSpec{Template: "small"}})
+	m := s.until("vm", "runs", hypervisortest.HasReason("MachineRunning"))
 	change := func(f func(*v1alpha1.Machine)) {
 		before := m.DeepCopy()
 		f(m)
-		if _, err := s.kube.Patch(t.Context(), before, m); err != nil {
+		if _, err := s.Kube.Patch(t.Context(), before, m); err != nil {
 			t.Fatal(err)
 		}
 	}
 	change(func(m *v1alpha1.Machine) { m.Spec.PowerState = v1alpha1.PowerStopped })
 	m = s.until("vm", "stops", func(m *v1alpha1.Machine) bool { return m.Status.Phase == v1alpha1.MachineStopped })
 	change(func(m *v1alpha1.Machine) { m.Spec.PowerState = v1alpha1.PowerRunning })
-	m = s.until("vm", "runs again", ready("MachineRunning"))
+	m = s.until("vm", "runs again", hypervisortest.HasReason("MachineRunning"))
 	vmi := &kubevirtv1.VirtualMachineInstance{}
-	if err := s.kube.Get(t.Context(), s.namespace, "vm", vmi); err != nil {
+	if err := s.Kube.Get(t.Context(), s.Namespace, "vm", vmi); err != nil {
 		t.Fatal(err)
 	}
 	change(func(m *v1alpha1.Machine) { m.Spec.RestartToken = "once" })
 	s.until("vm", "restarts", func(m *v1alpha1.Machine) bool {
 		now := &kubevirtv1.VirtualMachineInstance{}
-		err := s.kube.Get(t.Context(), s.namespace, "vm", now)
-		return err == nil && now.UID != vmi.UID && m.Status.RestartToken == "once" && ready("MachineRunning")(m)
+		err := s.Kube.Get(t.Context(), s.Namespace, "vm", now)
+		return err == nil && now.UID != vmi.UID && m.Status.RestartToken == "once" && hypervisortest.HasReason("MachineRunning")(m)
 	})
 }

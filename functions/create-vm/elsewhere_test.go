@@ -14,6 +14,7 @@ import (
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 	"github.com/vitistack/stack/functions/internal/kube"
 	kubevirtsim "github.com/vitistack/stack/tests/sim/kubevirt"
 	"github.com/vitistack/stack/tests/stand/apiserver"
@@ -35,24 +36,24 @@ func kubeconfigFor(t *testing.T, config *rest.Config) []byte {
 }
 
 // elsewhere is KubeVirt in a cluster that is not the one of the Machines.
-func elsewhere(remote *rest.Config) func(*env) *site {
-	return func(r *env) *site {
+func elsewhere(remote *rest.Config) func(*env) *hypervisortest.Site {
+	return func(r *env) *hypervisortest.Site {
 		guests, err := kube.New(remote, "test", testKinds...)
 		if err != nil {
 			r.Fatal(err)
 		}
-		if err := guests.Create(r.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.namespace}}); err != nil {
+		if err := guests.Create(r.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.Namespace}}); err != nil {
 			r.Fatal(err)
 		}
-		simulate(r.T, remote, kubevirtsim.Options{Namespace: r.namespace})
-		r.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "remote"}, Data: map[string][]byte{"kubeconfig": kubeconfigFor(r.T, remote)}})
+		simulate(r.T, remote, kubevirtsim.Options{Namespace: r.Namespace})
+		r.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "remote"}, Data: map[string][]byte{"kubeconfig": kubeconfigFor(r.T, remote)}})
 		provider := &v1alpha1.MachineProvider{
-			ObjectMeta: metav1.ObjectMeta{Name: "remote-" + r.namespace},
+			ObjectMeta: metav1.ObjectMeta{Name: "remote-" + r.Namespace},
 			Spec: v1alpha1.MachineProviderSpec{
-				Type: v1alpha1.ProviderKubeVirt, CredentialsRef: &v1alpha1.SecretReference{Namespace: r.namespace, Name: "remote"},
+				Type: v1alpha1.ProviderKubeVirt, CredentialsRef: &v1alpha1.SecretReference{Namespace: r.Namespace, Name: "remote"},
 			},
 		}
-		if err := r.kube.Create(r.Context(), provider); err != nil {
+		if err := r.Kube.Create(r.Context(), provider); err != nil {
 			r.Fatal(err)
 		}
 		r.dropProvider(provider.Name)
@@ -64,7 +65,7 @@ func TestElsewhere(t *testing.T) {
 	t.Parallel()
 	remote := apiserver.StartAnother(t).Config()
 	t.Run("contract", func(t *testing.T) {
-		runContractWithoutFaults(t, func(t *testing.T) *ht { return newEnv(t, elsewhere(remote)).ht })
+		hypervisortest.RunWithoutFaults(t, func(t *testing.T) *hypervisortest.Env { return newEnv(t, elsewhere(remote)).Env })
 		t.Run("status and owners", func(t *testing.T) { elsewhereStatus(t, remote) })
 		t.Run("credentials", func(t *testing.T) { elsewhereCredentials(t, remote) })
 	})
@@ -79,16 +80,16 @@ func elsewhereStatus(t *testing.T, remote *rest.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.machine("m1")
-	m := r.drive("m1", &wire{}, "runs", running)
-	if m.Status.NextCheckTime == nil || m.Status.ProviderID != "kubevirt://"+r.site.provider+"/"+r.namespace+"/m1" {
+	r.CreateMachine("m1")
+	m := r.Drive("m1", &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning)
+	if m.Status.NextCheckTime == nil || m.Status.ProviderID != "kubevirt://"+r.Site.Provider+"/"+r.Namespace+"/m1" {
 		t.Errorf("next check %v, provider id %s", m.Status.NextCheckTime, m.Status.ProviderID)
 	}
 	vm, claim := &kubevirtv1.VirtualMachine{}, &corev1.PersistentVolumeClaim{}
-	if err := guests.Get(t.Context(), r.namespace, "m1", vm); err != nil {
+	if err := guests.Get(t.Context(), r.Namespace, "m1", vm); err != nil {
 		t.Fatal(err)
 	}
-	if err := guests.Get(t.Context(), r.namespace, "m1-root", claim); err != nil {
+	if err := guests.Get(t.Context(), r.Namespace, "m1-root", claim); err != nil {
 		t.Fatal(err)
 	}
 	if len(vm.OwnerReferences)+len(claim.OwnerReferences) > 0 {
@@ -99,11 +100,11 @@ func elsewhereStatus(t *testing.T, remote *rest.Config) {
 	if _, err := guests.Patch(t.Context(), before, vm); err != nil {
 		t.Fatal(err)
 	}
-	r.drive("m1", &wire{}, "is switched on again by resync", func(*v1alpha1.Machine) bool {
-		err := guests.Get(t.Context(), r.namespace, "m1", vm)
+	r.Drive("m1", &hypervisortest.Wire{}, "is switched on again by resync", func(*v1alpha1.Machine) bool {
+		err := guests.Get(t.Context(), r.Namespace, "m1", vm)
 		return err == nil && *vm.Spec.RunStrategy == kubevirtv1.RunStrategyAlways
 	})
-	r.clean(m, &wire{})
+	r.DeleteMachine(m, &hypervisortest.Wire{})
 }
 
 func elsewhereCredentials(t *testing.T, remote *rest.Config) {
@@ -112,12 +113,12 @@ func elsewhereCredentials(t *testing.T, remote *rest.Config) {
 	good := string(kubeconfigFor(t, remote))
 	set := func(data map[string][]byte) {
 		secret := &corev1.Secret{}
-		if err := r.kube.Get(t.Context(), r.namespace, "remote", secret); err != nil {
+		if err := r.Kube.Get(t.Context(), r.Namespace, "remote", secret); err != nil {
 			t.Fatal(err)
 		}
 		before := secret.DeepCopy()
 		secret.Data = data
-		if _, err := r.kube.Patch(t.Context(), before, secret); err != nil {
+		if _, err := r.Kube.Patch(t.Context(), before, secret); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -135,14 +136,14 @@ func elsewhereCredentials(t *testing.T, remote *rest.Config) {
 	}
 	expired := regexp.MustCompile(`client-certificate-data: .*\n\s*client-key-data: .*`).ReplaceAllString(good, "token: expired")
 	cases = append(cases, struct{ reason, kubeconfig, says string }{"it has expired", expired, "does not accept its credentials"})
-	r.machine("m1")
+	r.CreateMachine("m1")
 	for _, tc := range cases {
 		set(map[string][]byte{"kubeconfig": []byte(tc.kubeconfig)})
-		m := r.drive("m1", &wire{}, tc.reason, func(m *v1alpha1.Machine) bool { return strings.Contains(says(m), tc.says) })
-		if m.Status.Phase != v1alpha1.MachinePending || !strings.HasPrefix(says(m), "CredentialsInvalid: ") || !strings.Contains(says(m), "of MachineProvider "+r.site.provider) {
+		m := r.Drive("m1", &hypervisortest.Wire{}, tc.reason, func(m *v1alpha1.Machine) bool { return strings.Contains(says(m), tc.says) })
+		if m.Status.Phase != v1alpha1.MachinePending || !strings.HasPrefix(says(m), "CredentialsInvalid: ") || !strings.Contains(says(m), "of MachineProvider "+r.Site.Provider) {
 			t.Errorf("%s: phase %s, %s", tc.reason, m.Status.Phase, says(m))
 		}
 	}
 	set(map[string][]byte{"kubeconfig": []byte(good)})
-	r.clean(r.drive("m1", &wire{}, "runs with the new credentials, without a restart", running), &wire{})
+	r.DeleteMachine(r.Drive("m1", &hypervisortest.Wire{}, "runs with the new credentials, without a restart", hypervisortest.IsRunning), &hypervisortest.Wire{})
 }

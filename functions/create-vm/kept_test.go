@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
@@ -24,8 +25,8 @@ func inNetworks(name string, networks ...string) *v1alpha1.Machine {
 
 func (s *env) remove(obj kube.Object) {
 	s.Helper()
-	obj.SetNamespace(s.namespace)
-	if err := s.kube.Delete(s.Context(), obj); err != nil {
+	obj.SetNamespace(s.Namespace)
+	if err := s.Kube.Delete(s.Context(), obj); err != nil {
 		s.Fatal(err)
 	}
 }
@@ -40,7 +41,7 @@ func (s *env) untilNetwork(name, what string, done func(nc *v1alpha1.NetworkConf
 	s.Helper()
 	feed.Until(s.T, "NetworkConfiguration "+name+" "+what, func() (bool, string) {
 		nc := &v1alpha1.NetworkConfiguration{}
-		if err := s.kube.Get(s.Context(), s.namespace, name, nc); kube.NotFound(err) {
+		if err := s.Kube.Get(s.Context(), s.Namespace, name, nc); kube.NotFound(err) {
 			return done(nil), "it is gone"
 		} else if err != nil {
 			return false, err.Error()
@@ -70,11 +71,11 @@ func TestNetworkOfARunningMachineStays(t *testing.T) {
 	s := setUp(t)
 	ghosts := configuration("ghosts")
 	ghosts.Finalizers = []string{v1alpha1.FinalizerUsedBy + "ghost"}
-	s.create(ghosts)
-	s.create(configuration("lan"))
+	s.Create(ghosts)
+	s.Create(configuration("lan"))
 	for _, m := range []*v1alpha1.Machine{machineWith("own", func(*v1alpha1.MachineSpec) {}), inNetworks("a", "lan"), inNetworks("b", "lan")} {
-		s.create(m)
-		s.until(m.Name, "runs", running)
+		s.Create(m)
+		s.until(m.Name, "runs", hypervisortest.IsRunning)
 	}
 	for _, name := range []string{"ghosts", "own", "lan"} {
 		s.remove(configuration(name))
@@ -84,17 +85,17 @@ func TestNetworkOfARunningMachineStays(t *testing.T) {
 	s.untilNetwork("lan", "is kept for both", func(nc *v1alpha1.NetworkConfiguration) bool {
 		return waitsFor("Machine a, Machine b")(nc) || waitsFor("Machine b, Machine a")(nc)
 	})
-	s.create(inNetworks("late", "lan"))
-	s.until("late", "is told that it is too late", ready("NetworkConfigurationNotFound"))
+	s.Create(inNetworks("late", "lan"))
+	s.until("late", "is told that it is too late", hypervisortest.HasReason("NetworkConfigurationNotFound"))
 	s.remove(machineWith("a", func(*v1alpha1.MachineSpec) {}))
 	s.untilNetwork("lan", "is kept for one", waitsFor("Machine b"))
 	for _, name := range []string{"b", "own"} {
-		s.until(name, "runs all the time", running)
+		s.until(name, "runs all the time", hypervisortest.IsRunning)
 		s.remove(machineWith(name, func(*v1alpha1.MachineSpec) {}))
 		s.untilNetwork(map[string]string{"b": "lan", "own": "own"}[name], "goes with the last machine", isGone)
 	}
-	s.create(configuration("lan"))
-	s.until("late", "runs in the network that is made anew", running)
+	s.Create(configuration("lan"))
+	s.until("late", "runs in the network that is made anew", hypervisortest.IsRunning)
 }
 
 // TestNetworkOfAWaitingMachineGoes deletes one of two networks of a machine that has no
@@ -105,9 +106,9 @@ func TestNetworkOfAWaitingMachineGoes(t *testing.T) {
 	s.stuck("web")
 	s.remove(configuration("lan-b"))
 	s.untilNetwork("lan-b", "is not kept", isGone)
-	s.until("web", "lacks a network", ready("NetworkConfigurationNotFound"))
-	s.create(configuration("lan-b"))
-	s.until("web", "runs in the network that is made anew", running)
+	s.until("web", "lacks a network", hypervisortest.HasReason("NetworkConfigurationNotFound"))
+	s.Create(configuration("lan-b"))
+	s.until("web", "runs in the network that is made anew", hypervisortest.IsRunning)
 }
 
 // TestNetworksOfEarlierAreLeft deletes a machine that waited in other networks than its
@@ -128,15 +129,15 @@ func TestNetworksOfEarlierAreLeft(t *testing.T) {
 			t.Parallel()
 			s := setUp(t)
 			s.stuck("web")
-			s.create(configuration("lan-c"))
+			s.Create(configuration("lan-c"))
 			s.remove(configuration("lan-b"))
-			m := s.until("web", "lacks a network", ready("NetworkConfigurationNotFound"))
+			m := s.until("web", "lacks a network", hypervisortest.HasReason("NetworkConfigurationNotFound"))
 			before := m.DeepCopy()
 			tc.change(&m.Spec)
-			if _, err := s.kube.Patch(t.Context(), before, m); err != nil {
+			if _, err := s.Kube.Patch(t.Context(), before, m); err != nil {
 				t.Fatal(err)
 			}
-			s.until("web", "runs: "+tc.reason, running)
+			s.until("web", "runs: "+tc.reason, hypervisortest.IsRunning)
 			s.remove(machineWith("web", func(*v1alpha1.MachineSpec) {}))
 			s.empty()
 			for _, name := range []string{"lan-a", "lan-c"} {
@@ -151,12 +152,12 @@ func TestNetworksOfEarlierAreLeft(t *testing.T) {
 // stuck makes a machine in lan-a and lan-b, which gets no address of lan-b.
 func (s *env) stuck(name string) {
 	s.Helper()
-	s.create(configuration("lan-a"))
+	s.Create(configuration("lan-a"))
 	other := configuration("lan-b")
-	other.Spec.Description = unserved
-	s.create(other)
-	s.create(inNetworks(name, "lan-a", "lan-b"))
-	s.until(name, "waits for an address", ready(reasonWaitingForAddress))
+	other.Spec.Description = hypervisortest.Unserved
+	s.Create(other)
+	s.Create(inNetworks(name, "lan-a", "lan-b"))
+	s.until(name, "waits for an address", hypervisortest.HasReason(reasonWaitingForAddress))
 	s.untilNetwork("lan-b", "is used", func(nc *v1alpha1.NetworkConfiguration) bool {
 		return nc != nil && slices.Contains(nc.Finalizers, v1alpha1.FinalizerUsedBy+name)
 	})
@@ -166,24 +167,24 @@ func (s *env) stuck(name string) {
 func TestNetworkFromBefore(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
-	s.create(configuration("lan"))
+	s.Create(configuration("lan"))
 	networks := map[string]string{"own": "own", "web": "lan"}
-	s.create(machineWith("own", func(*v1alpha1.MachineSpec) {}))
-	s.create(inNetworks("web", "lan"))
+	s.Create(machineWith("own", func(*v1alpha1.MachineSpec) {}))
+	s.Create(inNetworks("web", "lan"))
 	for name, in := range networks {
-		m := s.until(name, "runs", running)
+		m := s.until(name, "runs", hypervisortest.IsRunning)
 		nc := &v1alpha1.NetworkConfiguration{}
-		if err := s.kube.Get(t.Context(), s.namespace, in, nc); err != nil {
+		if err := s.Kube.Get(t.Context(), s.Namespace, in, nc); err != nil {
 			t.Fatal(err)
 		}
 		before := nc.DeepCopy()
 		nc.Finalizers = nil
-		if _, err := s.kube.Patch(t.Context(), before, nc); err != nil {
+		if _, err := s.Kube.Patch(t.Context(), before, nc); err != nil {
 			t.Fatal(err)
 		}
 		asked := m.DeepCopy()
 		metav1.SetMetaDataAnnotation(&asked.ObjectMeta, v1alpha1.AnnotationReconcile, "now")
-		if _, err := s.kube.Patch(t.Context(), m, asked); err != nil {
+		if _, err := s.Kube.Patch(t.Context(), m, asked); err != nil {
 			t.Fatal(err)
 		}
 		s.untilNetwork(in, "is kept from the next look on", func(nc *v1alpha1.NetworkConfiguration) bool {

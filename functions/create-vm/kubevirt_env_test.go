@@ -16,6 +16,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 	"github.com/vitistack/stack/functions/internal/kube"
 	kubevirtsim "github.com/vitistack/stack/tests/sim/kubevirt"
 	"github.com/vitistack/stack/tests/stand/feed"
@@ -43,15 +44,15 @@ func simulate(t *testing.T, config *rest.Config, options kubevirtsim.Options) {
 }
 
 // kubevirtSite is KubeVirt in the cluster of the Machines.
-func kubevirtSite(r *env) *site {
+func kubevirtSite(r *env) *hypervisortest.Site {
 	started := &startedGuests{}
-	simulate(r.T, r.config, kubevirtsim.Options{Namespace: r.namespace, Guests: kubevirtGuests{started}})
+	simulate(r.T, r.Config, kubevirtsim.Options{Namespace: r.Namespace, Guests: kubevirtGuests{started}})
 	r.defaultProvider()
-	s := kubevirtCluster(r, r.config, "kubevirt")
-	s.found = started.of
-	s.held = func(m *v1alpha1.Machine) bool {
+	s := kubevirtCluster(r, r.Config, "kubevirt")
+	s.FoundUserData = started.of
+	s.HoldsUserData = func(m *v1alpha1.Machine) bool {
 		secret := &corev1.Secret{}
-		if err := r.kube.Get(r.Context(), r.namespace, m.Name+"-cloudinit", secret); err != nil {
+		if err := r.Kube.Get(r.Context(), r.Namespace, m.Name+"-cloudinit", secret); err != nil {
 			return false
 		}
 		return string(secret.Data["userdata"]) != hypervisor.EmptyUserData
@@ -84,7 +85,7 @@ func (s *env) defaultProvider() {
 	provider := &v1alpha1.MachineProvider{
 		ObjectMeta: metav1.ObjectMeta{Name: "kubevirt"}, Spec: v1alpha1.MachineProviderSpec{Type: v1alpha1.ProviderKubeVirt, Default: true},
 	}
-	if err := s.kube.Create(s.Context(), provider); err != nil && !kube.AlreadyExists(err) {
+	if err := s.Kube.Create(s.Context(), provider); err != nil && !kube.AlreadyExists(err) {
 		s.Fatal(err)
 	}
 }
@@ -93,7 +94,7 @@ func (s *env) defaultProvider() {
 func startsSeen(r *env, config *rest.Config) func(*v1alpha1.Machine) int {
 	var mu sync.Mutex
 	seen := map[string]map[any]bool{}
-	feed.Run(r.T, config, r.namespace, func(_ context.Context, in event.Event) (*event.Event, error) {
+	feed.Run(r.T, config, r.Namespace, func(_ context.Context, in event.Event) (*event.Event, error) {
 		ref, err := events.RefOf(in)
 		mu.Lock()
 		defer mu.Unlock()
@@ -112,7 +113,7 @@ func startsSeen(r *env, config *rest.Config) func(*v1alpha1.Machine) int {
 
 // kubevirtCluster is a site in the cluster of config. It looks at KubeVirt through
 // KubeVirt's own client, and not through the one that is tested.
-func kubevirtCluster(r *env, config *rest.Config, provider string) *site {
+func kubevirtCluster(r *env, config *rest.Config, provider string) *hypervisortest.Site {
 	guests, err := kube.New(config, "test", testKinds...)
 	if err != nil {
 		r.Fatal(err)
@@ -121,12 +122,12 @@ func kubevirtCluster(r *env, config *rest.Config, provider string) *site {
 	if err != nil {
 		r.Fatal(err)
 	}
-	vms := virt.VirtualMachines(r.namespace)
+	vms := virt.VirtualMachines(r.Namespace)
 	vm := func(name string) (*kubevirtv1.VirtualMachine, error) {
 		return vms.Get(r.Context(), name, metav1.GetOptions{})
 	}
-	s := &site{provider: provider, makes: "POST /apis/kubevirt.io/v1/namespaces/*/virtualmachines", evicted: "VirtualMachineNameTaken"}
-	s.vms = func(m *v1alpha1.Machine) (found []string) {
+	s := &hypervisortest.Site{Provider: provider, CreateRequest: "POST /apis/kubevirt.io/v1/namespaces/*/virtualmachines", OccupiedReason: "VirtualMachineNameTaken"}
+	s.VMs = func(m *v1alpha1.Machine) (found []string) {
 		list, err := vms.List(r.Context(), metav1.ListOptions{})
 		if err != nil {
 			r.Error(err)
@@ -139,11 +140,11 @@ func kubevirtCluster(r *env, config *rest.Config, provider string) *site {
 		}
 		return found
 	}
-	s.left = func(m *v1alpha1.Machine) (left []string) {
+	s.Left = func(m *v1alpha1.Machine) (left []string) {
 		for _, list := range []kube.ObjectList{
 			&kubevirtv1.VirtualMachineList{}, &kubevirtv1.VirtualMachineInstanceList{}, &corev1.PersistentVolumeClaimList{}, &corev1.SecretList{},
 		} {
-			if err := guests.List(r.Context(), r.namespace, v1alpha1.LabelMachine+"="+m.Name, list); err != nil {
+			if err := guests.List(r.Context(), r.Namespace, v1alpha1.LabelMachine+"="+m.Name, list); err != nil {
 				r.Error(err)
 			}
 			if n := lengthOf(list); n > 0 {
@@ -152,10 +153,10 @@ func kubevirtCluster(r *env, config *rest.Config, provider string) *site {
 		}
 		return left
 	}
-	s.foreign = func(m *v1alpha1.Machine) func() bool {
+	s.Foreign = func(m *v1alpha1.Machine) func() bool {
 		name, always := m.Name, kubevirtv1.RunStrategyAlways
 		other := &kubevirtv1.VirtualMachine{
-			ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: name, Labels: map[string]string{v1alpha1.LabelMachine: name}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: name, Labels: map[string]string{v1alpha1.LabelMachine: name}},
 			Spec:       kubevirtv1.VirtualMachineSpec{RunStrategy: &always, Template: &kubevirtv1.VirtualMachineInstanceTemplateSpec{}},
 		}
 		other, err := vms.Create(r.Context(), other, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
@@ -167,12 +168,12 @@ func kubevirtCluster(r *env, config *rest.Config, provider string) *site {
 			return err == nil && now.UID == other.UID && now.Generation == other.Generation && now.DeletionTimestamp == nil
 		}
 	}
-	s.starts = startsSeen(r, config)
-	s.sizes = func(m *v1alpha1.Machine) (int, string) {
+	s.Starts = startsSeen(r, config)
+	s.Sizes = func(m *v1alpha1.Machine) (int, string) {
 		made, err := vm(m.Name)
 		claim := &corev1.PersistentVolumeClaim{}
 		if err == nil {
-			err = guests.Get(r.Context(), r.namespace, m.Name+"-root", claim)
+			err = guests.Get(r.Context(), r.Namespace, m.Name+"-root", claim)
 		}
 		if err != nil {
 			r.Error(err)

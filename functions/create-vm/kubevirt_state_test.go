@@ -10,6 +10,7 @@ import (
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 	"github.com/vitistack/stack/tests/sim/faults"
 	kubevirtsim "github.com/vitistack/stack/tests/sim/kubevirt"
 )
@@ -53,7 +54,7 @@ func TestTroubleShows(t *testing.T) {
 			if tc.image != "" {
 				m.Spec.OS = &v1alpha1.MachineOS{ImageID: tc.image}
 			}
-			s.create(m)
+			s.Create(m)
 			s.until("vm", tc.reason, func(m *v1alpha1.Machine) bool {
 				for kind, want := range tc.want {
 					if !strings.HasPrefix(condition(m, kind), want) {
@@ -65,11 +66,11 @@ func TestTroubleShows(t *testing.T) {
 			if err := plan.Set(); err != nil {
 				t.Fatal(err)
 			}
-			m = s.until("vm", "runs when it is over", running)
+			m = s.until("vm", "runs when it is over", hypervisortest.IsRunning)
 			if !meta.IsStatusConditionTrue(m.Status.Conditions, "StorageReady") || !meta.IsStatusConditionTrue(m.Status.Conditions, "VirtualMachineReady") {
 				t.Errorf("%s: conditions %+v", tc.reason, m.Status.Conditions)
 			}
-			if err := s.kube.Delete(t.Context(), m); err != nil {
+			if err := s.Kube.Delete(t.Context(), m); err != nil {
 				t.Fatal(err)
 			}
 			s.empty()
@@ -82,12 +83,12 @@ func TestTroubleShows(t *testing.T) {
 func TestLiveChange(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
-	s.create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "vm"}, Spec: v1alpha1.MachineSpec{Template: "small"}})
-	m := s.until("vm", "runs", running)
+	s.Create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "vm"}, Spec: v1alpha1.MachineSpec{Template: "small"}})
+	m := s.until("vm", "runs", hypervisortest.IsRunning)
 	edit := func(change func(*v1alpha1.Machine)) {
 		before := m.DeepCopy()
 		change(m)
-		if _, err := s.kube.Patch(t.Context(), before, m); err != nil {
+		if _, err := s.Kube.Patch(t.Context(), before, m); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -95,11 +96,11 @@ func TestLiveChange(t *testing.T) {
 		m.Spec.Disks = []v1alpha1.MachineDisk{{Name: "root", Size: "30Gi"}, {Name: "data", Size: "1Gi", StorageClass: "fast-ssd"}}
 	})
 	m = s.until("vm", "has its disks", func(m *v1alpha1.Machine) bool {
-		return running(m) && meta.IsStatusConditionTrue(m.Status.Conditions, "StorageReady")
+		return hypervisortest.IsRunning(m) && meta.IsStatusConditionTrue(m.Status.Conditions, "StorageReady")
 	})
 	claim := &corev1.PersistentVolumeClaim{}
 	for name, size := range map[string]string{"vm-root": "30Gi", "vm-data": "1Gi"} {
-		if err := s.kube.Get(t.Context(), s.namespace, name, claim); err != nil {
+		if err := s.Kube.Get(t.Context(), s.Namespace, name, claim); err != nil {
 			t.Fatal(err)
 		}
 		if got := claim.Status.Capacity.Storage().String(); got != size {
@@ -113,12 +114,12 @@ func TestLiveChange(t *testing.T) {
 		m.Spec.Resources = &v1alpha1.MachineResources{CPU: &v1alpha1.MachineCPU{Cores: 4}}
 	})
 	m = s.until("vm", "says that it has to be restarted", func(m *v1alpha1.Machine) bool {
-		return running(m) && strings.HasPrefix(condition(m, "RestartRequired"), "True SpecChanged: a change waits for the next restart: write a new value into spec.restartToken")
+		return hypervisortest.IsRunning(m) && strings.HasPrefix(condition(m, "RestartRequired"), "True SpecChanged: a change waits for the next restart: write a new value into spec.restartToken")
 	})
 	edit(func(m *v1alpha1.Machine) { m.Spec.RestartToken = "now" })
 	s.until("vm", "has its cores", func(m *v1alpha1.Machine) bool {
 		vmi := &kubevirtv1.VirtualMachineInstance{}
-		err := s.kube.Get(t.Context(), s.namespace, "vm", vmi)
-		return err == nil && vmi.Spec.Domain.CPU.Cores == 4 && running(m) && condition(m, "RestartRequired") == ""
+		err := s.Kube.Get(t.Context(), s.Namespace, "vm", vmi)
+		return err == nil && vmi.Spec.Domain.CPU.Cores == 4 && hypervisortest.IsRunning(m) && condition(m, "RestartRequired") == ""
 	})
 }

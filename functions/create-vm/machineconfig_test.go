@@ -5,6 +5,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 )
 
 func TestNextHandover(t *testing.T) {
@@ -39,7 +40,7 @@ func TestNextHandover(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := aNode("m1")
+			m := hypervisortest.NewNode("m1")
 			for _, change := range tc.changes {
 				change(m)
 			}

@@ -8,6 +8,7 @@ import (
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
@@ -17,25 +18,25 @@ import (
 func TestMemberOfEtcdStays(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
-	s.create(&v1alpha1.Machine{
+	s.Create(&v1alpha1.Machine{
 		ObjectMeta: metav1.ObjectMeta{Name: "plane", Finalizers: []string{v1alpha1.FinalizerEtcd}, Labels: map[string]string{v1alpha1.LabelClusterName: "shop"}},
 		Spec:       v1alpha1.MachineSpec{Template: "small"},
 	})
-	m := s.until("plane", "runs", running)
-	if err := s.kube.Delete(t.Context(), m); err != nil {
+	m := s.until("plane", "runs", hypervisortest.IsRunning)
+	if err := s.Kube.Delete(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	m = s.until("plane", "says what it waits for", ready("WaitingForEtcd"))
-	if err := s.kube.Get(t.Context(), s.namespace, "plane", &kubevirtv1.VirtualMachine{}); err != nil || m.Status.Phase != v1alpha1.MachineRunning {
+	m = s.until("plane", "says what it waits for", hypervisortest.HasReason("WaitingForEtcd"))
+	if err := s.Kube.Get(t.Context(), s.Namespace, "plane", &kubevirtv1.VirtualMachine{}); err != nil || m.Status.Phase != v1alpha1.MachineRunning {
 		t.Errorf("the machine is %s, its virtual machine: %v", m.Status.Phase, err)
 	}
 	before := m.DeepCopy()
 	kube.RemoveFinalizer(m, v1alpha1.FinalizerEtcd)
-	if _, err := s.kube.Patch(t.Context(), before, m); err != nil {
+	if _, err := s.Kube.Patch(t.Context(), before, m); err != nil {
 		t.Fatal(err)
 	}
 	feed.Until(t, "the machine is gone", func() (bool, string) {
-		err := s.kube.Get(t.Context(), s.namespace, "plane", &v1alpha1.Machine{})
+		err := s.Kube.Get(t.Context(), s.Namespace, "plane", &v1alpha1.Machine{})
 		return kube.NotFound(err), fmt.Sprint(err)
 	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 	proxmoxsim "github.com/vitistack/stack/tests/sim/proxmox"
 	"github.com/vitistack/stack/tests/stand/apiserver"
 )
@@ -38,13 +39,13 @@ func TestOrphans(t *testing.T) {
 	t.Run("Proxmox", func(t *testing.T) { orphaned(t, proxmoxSite, "qm stop ") })
 }
 
-func orphaned(t *testing.T, at func(*env) *site, remedy string) {
+func orphaned(t *testing.T, at func(*env) *hypervisortest.Site, remedy string) {
 	t.Parallel()
 	r := newEnv(t, at)
-	r.machine("stays")
-	r.machine("m1")
-	stays, m := r.drive("stays", &wire{}, "runs", running), r.drive("m1", &wire{}, "runs", running)
-	same := r.site.foreign(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "foreign", UID: "foreign"}})
+	r.CreateMachine("stays")
+	r.CreateMachine("m1")
+	stays, m := r.Drive("stays", &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning), r.Drive("m1", &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning)
+	same := r.Site.Foreign(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "foreign", UID: "foreign"}})
 	if s := r.checked(); len(s.Orphans) != 0 || !meta.IsStatusConditionFalse(s.Conditions, v1alpha1.ConditionOrphansFound) {
 		t.Fatalf("every virtual machine of the stack has its Machine: %+v", s)
 	}
@@ -52,7 +53,7 @@ func orphaned(t *testing.T, at func(*env) *site, remedy string) {
 	if s := r.checked(); len(s.Orphans) != 1 || s.OrphanCount != 0 || !meta.IsStatusConditionFalse(s.Conditions, v1alpha1.ConditionOrphansFound) {
 		t.Fatalf("one check confirms nothing: %+v", s)
 	}
-	r.clock.advance(10 * time.Minute)
+	r.Clock.Advance(10 * time.Minute)
 	s := r.checked()
 	c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionOrphansFound)
 	if s.OrphanCount != 1 || len(s.Orphans) != 1 || s.Orphans[0].UID != string(m.UID) || !s.Orphans[0].Confirmed {
@@ -65,24 +66,24 @@ func orphaned(t *testing.T, at func(*env) *site, remedy string) {
 		t.Errorf("machines are made as before: %+v", s.Conditions)
 	}
 	before := r.providerNow().ResourceVersion
-	r.clock.advance(10 * time.Minute)
+	r.Clock.Advance(10 * time.Minute)
 	if r.checked(); r.providerNow().ResourceVersion != before {
 		t.Error("a check that finds the same as before has written")
 	}
-	if len(r.site.vms(m)) != 1 || len(r.site.vms(stays)) != 1 || !same() {
+	if len(r.Site.VMs(m)) != 1 || len(r.Site.VMs(stays)) != 1 || !same() {
 		t.Error("the checks have changed virtual machines")
 	}
 	r.removeByHand(m)
 	if s := r.checked(); len(s.Orphans) != 0 || s.OrphanCount != 0 || !meta.IsStatusConditionFalse(s.Conditions, v1alpha1.ConditionOrphansFound) {
 		t.Errorf("nothing is left of it: %+v", s)
 	}
-	r.clean(stays, &wire{})
+	r.DeleteMachine(stays, &hypervisortest.Wire{})
 }
 
 // checked has the MachineProvider looked at as resync does, and returns its status.
 func (r *env) checked() v1alpha1.MachineProviderStatus {
 	r.Helper()
-	if err := deliver(r.Context(), r.process(&wire{}), lookAtProvider(r.site.provider, events.TypeResync)); err != nil {
+	if err := deliver(r.Context(), r.process(&hypervisortest.Wire{}), lookAtProvider(r.Site.Provider, events.TypeResync)); err != nil {
 		r.Fatal(err)
 	}
 	return r.providerNow().Status
@@ -91,10 +92,10 @@ func (r *env) checked() v1alpha1.MachineProviderStatus {
 // forsake deletes a Machine whose finalizers somebody has removed by hand.
 func (r *env) forsake(m *v1alpha1.Machine) {
 	r.Helper()
-	if err := r.kube.Merge(r.Context(), m.DeepCopy(), map[string]any{"metadata": map[string]any{"finalizers": nil}}); err != nil {
+	if err := r.Kube.Merge(r.Context(), m.DeepCopy(), map[string]any{"metadata": map[string]any{"finalizers": nil}}); err != nil {
 		r.Fatal(err)
 	}
-	if err := r.kube.Delete(r.Context(), m); err != nil {
+	if err := r.Kube.Delete(r.Context(), m); err != nil {
 		r.Fatal(err)
 	}
 }
@@ -102,7 +103,7 @@ func (r *env) forsake(m *v1alpha1.Machine) {
 // removeByHand removes the virtual machine of a Machine that is gone.
 func (r *env) removeByHand(m *v1alpha1.Machine) {
 	r.Helper()
-	backend, err := r.process(&wire{}).connect(r.Context(), r.providerNow())
+	backend, err := r.process(&hypervisortest.Wire{}).connect(r.Context(), r.providerNow())
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -122,16 +123,16 @@ func (r *env) removeByHand(m *v1alpha1.Machine) {
 func TestNewMachineIsNoOrphan(t *testing.T) {
 	t.Parallel()
 	var sim *proxmoxsim.Server
-	r := newEnv(t, func(r *env) *site {
+	r := newEnv(t, func(r *env) *hypervisortest.Site {
 		server, p := r.pve(proxmoxsim.Options{}, nil)
 		sim = server
 		return pveSite(r, server, p.Name)
 	})
 	var once sync.Once
-	w := &wire{answer: func(req *http.Request) *http.Response {
+	w := &hypervisortest.Wire{Answer: func(req *http.Request) *http.Response {
 		if strings.HasSuffix(req.URL.Path, "/cluster/resources") {
 			once.Do(func() {
-				m := r.machine("new")
+				m := r.CreateMachine("new")
 				if err := sim.AddMachine(proxmoxsim.Machine{ID: 20000, Node: "pve1", Config: map[string]string{"name": "new", "tags": "vitistack;uid-" + string(m.UID)}}, ""); err != nil {
 					t.Error(err)
 				}
@@ -139,7 +140,7 @@ func TestNewMachineIsNoOrphan(t *testing.T) {
 		}
 		return nil
 	}}
-	if err := deliver(t.Context(), r.process(w), lookAtProvider(r.site.provider, events.TypeResync)); err != nil {
+	if err := deliver(t.Context(), r.process(w), lookAtProvider(r.Site.Provider, events.TypeResync)); err != nil {
 		t.Fatal(err)
 	}
 	if s := r.providerNow().Status; len(s.Orphans) != 0 {
@@ -152,7 +153,7 @@ func TestNewMachineIsNoOrphan(t *testing.T) {
 		t.Errorf("only the one without Machine is an orphan: %+v", s.Orphans)
 	}
 	p := r.providerNow()
-	if err := r.kube.Merge(t.Context(), p, map[string]any{"spec": map[string]any{"shared": true}}); err != nil {
+	if err := r.Kube.Merge(t.Context(), p, map[string]any{"spec": map[string]any{"shared": true}}); err != nil {
 		t.Fatal(err)
 	}
 	if s := r.checked(); len(s.Orphans) != 0 || meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionOrphansFound) != nil {
@@ -168,16 +169,16 @@ func TestOrphansAreNotListed(t *testing.T) {
 	p := r.providerNow()
 	before := p.DeepCopy()
 	p.Status.Orphans, p.Status.OrphanCount = []v1alpha1.Orphan{known}, 1
-	if _, err := r.kube.PatchStatus(t.Context(), before, p); err != nil {
+	if _, err := r.Kube.PatchStatus(t.Context(), before, p); err != nil {
 		t.Fatal(err)
 	}
-	w := &wire{answer: func(req *http.Request) *http.Response {
+	w := &hypervisortest.Wire{Answer: func(req *http.Request) *http.Response {
 		if strings.HasSuffix(req.URL.Path, "/virtualmachines") {
 			return &http.Response{StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}}, Body: http.NoBody, Request: req}
 		}
 		return nil
 	}}
-	if err := deliver(t.Context(), r.process(w), lookAtProvider(r.site.provider, events.TypeResync)); err != nil {
+	if err := deliver(t.Context(), r.process(w), lookAtProvider(r.Site.Provider, events.TypeResync)); err != nil {
 		t.Fatal(err)
 	}
 	s := r.providerNow().Status

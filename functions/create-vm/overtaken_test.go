@@ -12,6 +12,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor/kubevirt"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
@@ -23,36 +24,36 @@ func TestOvertaken(t *testing.T) {
 	r := newEnv(t, proxmoxSite)
 	// One without a CD, whose absence would stop the virtual machine being made.
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
-		Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.site.provider},
+		Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider},
 	}}
-	r.create(m)
+	r.Create(m)
 	armed := true
 	through := func(next http.RoundTripper) http.RoundTripper {
-		return roundTrip(func(req *http.Request) (*http.Response, error) {
+		return hypervisortest.RoundTripFunc(func(req *http.Request) (*http.Response, error) {
 			if armed && req.Method == http.MethodPost && strings.HasSuffix(req.URL.Path, "/qemu") {
 				armed = false
-				r.clean(m, &wire{})
+				r.DeleteMachine(m, &hypervisortest.Wire{})
 			}
 			return next.RoundTrip(req)
 		})
 	}
-	config := rest.CopyConfig(r.config)
+	config := rest.CopyConfig(r.Config)
 	client, err := kube.New(config, hypervisor.FunctionName, kinds()...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	slow := &function{kube: client, connect: testConnector(client, r.namespace, through), local: kubevirt.Local(client), now: time.Now}
+	slow := &function{kube: client, connect: testConnector(client, r.Namespace, through), local: kubevirt.Local(client), now: time.Now}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for armed && ctx.Err() == nil {
-		_ = deliver(ctx, slow, look(r.namespace, "m1"))
+		_ = deliver(ctx, slow, hypervisortest.ResyncEvent(r.Namespace, "m1"))
 	}
 	if armed {
 		t.Fatal("no virtual machine was made")
 	}
 	// A task that went on would be done by then.
 	for range 20 {
-		if left := r.site.left(m); len(left) > 0 {
+		if left := r.Site.Left(m); len(left) > 0 {
 			t.Fatalf("left behind of a machine that is gone: %v", left)
 		}
 		time.Sleep(50 * time.Millisecond)

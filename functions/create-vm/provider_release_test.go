@@ -10,6 +10,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
@@ -18,15 +19,15 @@ func (r *env) dropProvider(name string) {
 	r.Cleanup(func() {
 		_ = kube.OnConflict(func() error {
 			p := &v1alpha1.MachineProvider{}
-			if err := r.kube.Get(context.Background(), "", name, p); err != nil {
+			if err := r.Kube.Get(context.Background(), "", name, p); err != nil {
 				return nil
 			}
 			before := p.DeepCopy()
 			p.Finalizers = nil
-			if _, err := r.kube.Patch(context.Background(), before, p); err != nil {
+			if _, err := r.Kube.Patch(context.Background(), before, p); err != nil {
 				return err
 			}
-			return r.kube.Delete(context.Background(), p)
+			return r.Kube.Delete(context.Background(), p)
 		})
 	})
 }
@@ -35,33 +36,33 @@ func (r *env) dropProvider(name string) {
 func TestProviderInUse(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t, proxmoxSite)
-	r.machine("m1")
-	m := r.drive("m1", &wire{}, "runs", running)
-	if err := r.kube.Delete(t.Context(), r.providerNow()); err != nil {
+	r.CreateMachine("m1")
+	m := r.Drive("m1", &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning)
+	if err := r.Kube.Delete(t.Context(), r.providerNow()); err != nil {
 		t.Fatal(err)
 	}
-	w := &wire{}
+	w := &hypervisortest.Wire{}
 	for range 2 {
-		if err := deliver(t.Context(), r.process(w), lookAtProvider(r.site.provider, events.TypeResync)); err != nil {
+		if err := deliver(t.Context(), r.process(w), lookAtProvider(r.Site.Provider, events.TypeResync)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	c := meta.FindStatusCondition(r.providerNow().Status.Conditions, v1alpha1.ConditionReady)
-	if c == nil || c.Reason != "InUse" || c.Message != "waits for Machine "+r.namespace+"/m1 to be deleted" {
+	if c == nil || c.Reason != "InUse" || c.Message != "waits for Machine "+r.Namespace+"/m1 to be deleted" {
 		t.Errorf("the Machine is not named: %+v", c)
 	}
-	if writes := sum(w.count, "PATCH /apis/vitistack.io"); writes != 1 {
-		t.Errorf("%d writes for one state: %v", writes, w.count)
+	if writes := sum(w.Count, "PATCH /apis/vitistack.io"); writes != 1 {
+		t.Errorf("%d writes for one state: %v", writes, w.Count)
 	}
-	r.create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m2"}, Spec: v1alpha1.MachineSpec{
-		Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.site.provider},
+	r.Create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m2"}, Spec: v1alpha1.MachineSpec{
+		Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider},
 	}})
-	late := r.drive("m2", &wire{}, "is not made any more", ready("MachineProviderDeleting"))
+	late := r.Drive("m2", &hypervisortest.Wire{}, "is not made any more", hypervisortest.HasReason("MachineProviderDeleting"))
 	if told := meta.FindStatusCondition(late.Status.Conditions, v1alpha1.ConditionReady).Message; !strings.Contains(told, "spec.providerRef") || len(late.Finalizers) > 0 {
 		t.Errorf("finalizers %v: %s", late.Finalizers, told)
 	}
-	r.clean(m, &wire{})
-	if err := r.kube.Get(t.Context(), "", r.site.provider, &v1alpha1.MachineProvider{}); !kube.NotFound(err) {
+	r.DeleteMachine(m, &hypervisortest.Wire{})
+	if err := r.Kube.Get(t.Context(), "", r.Site.Provider, &v1alpha1.MachineProvider{}); !kube.NotFound(err) {
 		t.Errorf("the MachineProvider goes with its last Machine: %v", err)
 	}
 }
@@ -84,21 +85,21 @@ func TestEnumerate(t *testing.T) {
 func TestProviderReleasedMeanwhile(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t, proxmoxSite)
-	f, p := r.process(&wire{}), r.providerNow()
+	f, p := r.process(&hypervisortest.Wire{}), r.providerNow()
 	if err := f.addProviderFinalizer(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.kube.Delete(t.Context(), r.providerNow()); err != nil {
+	if err := r.Kube.Delete(t.Context(), r.providerNow()); err != nil {
 		t.Fatal(err)
 	}
-	if err := deliver(t.Context(), f, lookAtProvider(r.site.provider, events.TypeResync)); err != nil {
+	if err := deliver(t.Context(), f, lookAtProvider(r.Site.Provider, events.TypeResync)); err != nil {
 		t.Fatal(err)
 	}
-	m := r.machine("m1")
+	m := r.CreateMachine("m1")
 	if _, err := f.recordProvider(t.Context(), m.DeepCopy(), m, p); err == nil {
 		t.Error("a Machine is recorded on a MachineProvider that is gone")
 	}
-	if err := r.kube.Get(t.Context(), r.namespace, "m1", m); err != nil {
+	if err := r.Kube.Get(t.Context(), r.Namespace, "m1", m); err != nil {
 		t.Fatal(err)
 	}
 	if len(m.Finalizers) > 0 || m.Annotations[v1alpha1.AnnotationProvider] != "" {

@@ -29,6 +29,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 	"github.com/vitistack/stack/tests/stand/apiserver"
@@ -149,7 +150,7 @@ func lookAtProvider(name, kind string) event.Event {
 func (r *env) providerNow() *v1alpha1.MachineProvider {
 	r.Helper()
 	p := &v1alpha1.MachineProvider{}
-	if err := r.kube.Get(r.Context(), "", r.site.provider, p); err != nil {
+	if err := r.Kube.Get(r.Context(), "", r.Site.Provider, p); err != nil {
 		r.Fatal(err)
 	}
 	return p
@@ -159,12 +160,12 @@ func TestProviderStatus(t *testing.T) {
 	t.Parallel()
 	remote := apiserver.StartAnother(t).Config()
 	r := newEnv(t, elsewhere(remote))
-	r.machine("m1")
-	m := r.drive("m1", &wire{}, "runs", running)
-	w := &wire{}
+	r.CreateMachine("m1")
+	m := r.Drive("m1", &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning)
+	w := &hypervisortest.Wire{}
 	f := r.process(w)
 	for range 2 {
-		if err := deliver(t.Context(), f, lookAtProvider(r.site.provider, events.TypeResync)); err != nil {
+		if err := deliver(t.Context(), f, lookAtProvider(r.Site.Provider, events.TypeResync)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -181,21 +182,21 @@ func TestProviderStatus(t *testing.T) {
 	}
 	node := s.Nodes[0].Name
 	r.measure(remote, node, "7250m", "96Gi")
-	if err := deliver(t.Context(), f, lookAtProvider(r.site.provider, events.TypeResync)); err != nil {
+	if err := deliver(t.Context(), f, lookAtProvider(r.Site.Provider, events.TypeResync)); err != nil {
 		t.Fatal(err)
 	}
 	if n := r.providerNow().Status.Nodes[0]; n.CPUUsed == nil || n.CPUUsed.String() != "7250m" || n.MemoryUsed == nil || n.MemoryUsed.String() != "96Gi" {
 		t.Errorf("%+v is not what was measured", n)
 	}
-	requests := len(w.order)
-	if err := deliver(t.Context(), f, lookAtProvider(r.site.provider, events.TypeRefUpdate)); err != nil {
+	requests := len(w.Order)
+	if err := deliver(t.Context(), f, lookAtProvider(r.Site.Provider, events.TypeRefUpdate)); err != nil {
 		t.Fatal(err)
 	}
-	if len(w.order) != requests {
-		t.Errorf("its own write made it look again: %v", w.order[requests:])
+	if len(w.Order) != requests {
+		t.Errorf("its own write made it look again: %v", w.Order[requests:])
 	}
 	r.providerBreaks(f, w)
-	r.clean(m, &wire{})
+	r.DeleteMachine(m, &hypervisortest.Wire{})
 }
 
 // measure makes a cluster tell what a node uses, as metrics-server does.
@@ -276,17 +277,17 @@ func TestKeepSteady(t *testing.T) {
 }
 
 // providerBreaks lets the hypervisor stop to answer and come back.
-func (r *env) providerBreaks(f *function, w *wire) {
+func (r *env) providerBreaks(f *function, w *hypervisortest.Wire) {
 	r.Helper()
 	spec := func(change func(*v1alpha1.MachineProviderSpec)) *v1alpha1.MachineProvider {
 		p := r.providerNow()
 		before := p.DeepCopy()
 		change(&p.Spec)
-		if _, err := r.kube.Patch(r.Context(), before, p); err != nil {
+		if _, err := r.Kube.Patch(r.Context(), before, p); err != nil {
 			r.Fatal(err)
 		}
 		for range 2 {
-			_ = deliver(r.Context(), f, lookAtProvider(r.site.provider, events.TypeResync))
+			_ = deliver(r.Context(), f, lookAtProvider(r.Site.Provider, events.TypeResync))
 		}
 		return r.providerNow()
 	}
@@ -306,22 +307,22 @@ func (r *env) providerBreaks(f *function, w *wire) {
 	if p.Status.Phase != v1alpha1.ProviderReady {
 		r.Errorf("phase %s after it is back", p.Status.Phase)
 	}
-	if writes := w.count["PATCH /apis/vitistack.io/v1alpha1/machineproviders/remote-*/status"]; writes != 5 {
-		r.Errorf("%d writes for five states: %v", writes, w.count)
+	if writes := w.Count["PATCH /apis/vitistack.io/v1alpha1/machineproviders/remote-*/status"]; writes != 5 {
+		r.Errorf("%d writes for five states: %v", writes, w.Count)
 	}
 }
 
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t, kubevirtSite)
-	r.create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
+	r.Create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
 		Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: "kubevirt"},
 		Networks: []v1alpha1.MachineNetwork{{Name: "eth0", NetworkName: "nowhere"}},
 	}})
-	r.drive("m1", &wire{}, "lacks its network", ready("NetworkConfigurationNotFound"))
-	r.machine("m2")
-	r.drive("m2", &wire{}, "runs", running)
-	if err := deliver(t.Context(), r.process(&wire{}), lookAtProvider("kubevirt", events.TypeResync)); err != nil {
+	r.Drive("m1", &hypervisortest.Wire{}, "lacks its network", hypervisortest.HasReason("NetworkConfigurationNotFound"))
+	r.CreateMachine("m2")
+	r.Drive("m2", &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning)
+	if err := deliver(t.Context(), r.process(&hypervisortest.Wire{}), lookAtProvider("kubevirt", events.TypeResync)); err != nil {
 		t.Fatal(err)
 	}
 	setMachineGauges([]v1alpha1.Machine{{Spec: v1alpha1.MachineSpec{Template: "large"}, Status: v1alpha1.MachineStatus{Phase: v1alpha1.MachineStopped, Provider: "pve", VMName: "x"}}},

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 	proxmoxsim "github.com/vitistack/stack/tests/sim/proxmox"
 )
 
@@ -37,7 +38,7 @@ func TestProxmoxClones(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var sim *proxmoxsim.Server
-			r := newEnv(t, func(r *env) *site {
+			r := newEnv(t, func(r *env) *hypervisortest.Site {
 				server, p := r.pve(proxmoxsim.Options{}, func(p *v1alpha1.MachineProvider) {
 					p.Spec.Proxmox = &v1alpha1.ProxmoxOptions{LinkedClone: tc.linked}
 					p.Spec.Defaults = &v1alpha1.ProviderDefaults{StorageClass: tc.storage}
@@ -54,10 +55,10 @@ func TestProxmoxClones(t *testing.T) {
 				}
 			}
 			before := len(sim.Volumes())
-			r.create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
-				Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.site.provider}, NodeName: tc.node, OS: &v1alpha1.MachineOS{ImageID: tc.image},
+			r.Create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
+				Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider}, NodeName: tc.node, OS: &v1alpha1.MachineOS{ImageID: tc.image},
 			}})
-			m := r.drive("m1", &wire{}, tc.reason, ready(tc.ready))
+			m := r.Drive("m1", &hypervisortest.Wire{}, tc.reason, hypervisortest.HasReason(tc.ready))
 			if told := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady); !strings.Contains(told.Message, tc.says) {
 				t.Errorf("%s: got %q, want %q in it", tc.reason, told.Message, tc.says)
 			}
@@ -72,7 +73,7 @@ func TestProxmoxClones(t *testing.T) {
 					t.Errorf("%s: it is on %s with %s, want %s with %s of 20G", tc.reason, vm.Node, root, tc.on, tc.root)
 				}
 			}
-			r.clean(m, &wire{})
+			r.DeleteMachine(m, &hypervisortest.Wire{})
 			if now := len(sim.Volumes()); now != before {
 				t.Errorf("%d volumes were there before, and %d are left", before, now)
 			}
@@ -98,7 +99,7 @@ func TestProxmoxMemoryWhileRunning(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var sim *proxmoxsim.Server
-			r := newEnv(t, func(r *env) *site {
+			r := newEnv(t, func(r *env) *hypervisortest.Site {
 				server, p := r.pve(proxmoxsim.Options{}, nil)
 				sim = server
 				return pveSite(r, server, p.Name)
@@ -110,16 +111,16 @@ func TestProxmoxMemoryWhileRunning(t *testing.T) {
 			if err := sim.AddMachine(proxmoxsim.Machine{ID: 9000, Node: "pve2", Config: config}, "https://x/debian.qcow2"); err != nil {
 				t.Fatal(err)
 			}
-			r.create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
-				Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.site.provider}, OS: &v1alpha1.MachineOS{ImageID: "debian"},
+			r.Create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
+				Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider}, OS: &v1alpha1.MachineOS{ImageID: "debian"},
 			}})
-			r.drive("m1", &wire{}, "it runs", running)
+			r.Drive("m1", &hypervisortest.Wire{}, "it runs", hypervisortest.IsRunning)
 			memory := resource.MustParse(tc.memory)
-			r.edit("m1", func(m *v1alpha1.Machine) {
+			r.Edit("m1", func(m *v1alpha1.Machine) {
 				m.Spec.Resources = &v1alpha1.MachineResources{Memory: &v1alpha1.MachineMemory{Size: v1alpha1.Size(tc.memory)}}
 			})
-			m := r.drive("m1", &wire{}, tc.reason, func(m *v1alpha1.Machine) bool {
-				return running(m) && m.Status.ObservedGeneration == m.Generation
+			m := r.Drive("m1", &hypervisortest.Wire{}, tc.reason, func(m *v1alpha1.Machine) bool {
+				return hypervisortest.IsRunning(m) && m.Status.ObservedGeneration == m.Generation
 			})
 			if got := condition(m, v1alpha1.ConditionRestartRequired) != ""; got != tc.restart {
 				t.Errorf("%s: it waits for a restart: %t", tc.reason, got)
@@ -129,7 +130,7 @@ func TestProxmoxMemoryWhileRunning(t *testing.T) {
 					t.Errorf("%s: it has %s MiB, and %v is pending", tc.reason, vm.Config["memory"], vm.Pending)
 				}
 			}
-			r.clean(m, &wire{})
+			r.DeleteMachine(m, &hypervisortest.Wire{})
 		})
 	}
 }

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 	"github.com/vitistack/stack/functions/internal/kube"
 	proxmoxsim "github.com/vitistack/stack/tests/sim/proxmox"
 )
@@ -59,20 +60,20 @@ func (r *env) pve(options proxmoxsim.Options, change func(*v1alpha1.MachineProvi
 	if err != nil {
 		r.Fatal(err)
 	}
-	if err := r.kube.Create(r.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: defaultNamespace}}); err != nil && !kube.AlreadyExists(err) {
+	if err := r.Kube.Create(r.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: defaultNamespace}}); err != nil && !kube.AlreadyExists(err) {
 		r.Fatal(err)
 	}
-	r.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "proxmox"}, Data: map[string][]byte{
+	r.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "proxmox"}, Data: map[string][]byte{
 		"tokenID": []byte(pveToken), "tokenSecret": []byte(pveSecret), "ca.crt": end.CA,
 	}})
-	p := &v1alpha1.MachineProvider{ObjectMeta: metav1.ObjectMeta{Name: "proxmox-" + r.namespace}, Spec: v1alpha1.MachineProviderSpec{
+	p := &v1alpha1.MachineProvider{ObjectMeta: metav1.ObjectMeta{Name: "proxmox-" + r.Namespace}, Spec: v1alpha1.MachineProviderSpec{
 		Type: v1alpha1.ProviderProxmox, Endpoint: &v1alpha1.ProviderEndpoint{URL: end.URL},
-		CredentialsRef: &v1alpha1.SecretReference{Namespace: r.namespace, Name: "proxmox"},
+		CredentialsRef: &v1alpha1.SecretReference{Namespace: r.Namespace, Name: "proxmox"},
 	}}
 	if change != nil {
 		change(p)
 	}
-	if err := r.kube.Create(r.Context(), p); err != nil {
+	if err := r.Kube.Create(r.Context(), p); err != nil {
 		r.Fatal(err)
 	}
 	r.dropProvider(p.Name)
@@ -99,12 +100,12 @@ func preferredVMID(m *v1alpha1.Machine, first, last uint64) int {
 func cdFile(m *v1alpha1.Machine) string { return "vitistack-" + string(m.UID) + ".iso" }
 
 // proxmoxSite is Proxmox VE.
-func proxmoxSite(r *env) *site {
+func proxmoxSite(r *env) *hypervisortest.Site {
 	started := &startedGuests{}
 	sim, p := r.pve(proxmoxsim.Options{Guests: proxmoxGuests{started}}, nil)
 	s := pveSite(r, sim, p.Name)
-	s.found = started.of
-	s.held = func(m *v1alpha1.Machine) bool {
+	s.FoundUserData = started.of
+	s.HoldsUserData = func(m *v1alpha1.Machine) bool {
 		cd := slices.ContainsFunc(sim.Volumes(), func(v string) bool { return strings.HasSuffix(v, cdFile(m)) })
 		return cd || slices.ContainsFunc(sim.Machines(), func(vm proxmoxsim.Machine) bool { return strings.Contains(vm.Config["ide2"], cdFile(m)) })
 	}
@@ -118,7 +119,7 @@ func (s proxmoxGuests) PowerOn(g proxmoxsim.Guest) error {
 	return nil
 }
 
-func pveSite(r *env, sim *proxmoxsim.Server, provider string) *site {
+func pveSite(r *env, sim *proxmoxsim.Server, provider string) *hypervisortest.Site {
 	of := func(m *v1alpha1.Machine) (found []proxmoxsim.Machine) {
 		for _, vm := range sim.Machines() {
 			if strings.Contains(vm.Config["description"]+vm.Config["tags"], string(m.UID)) {
@@ -127,22 +128,22 @@ func pveSite(r *env, sim *proxmoxsim.Server, provider string) *site {
 		}
 		return found
 	}
-	s := &site{provider: provider, makes: "POST /api2/json/nodes/pve1/qemu", evicted: "MachineRunning"}
-	s.vms = func(m *v1alpha1.Machine) (ids []string) {
+	s := &hypervisortest.Site{Provider: provider, CreateRequest: "POST /api2/json/nodes/pve1/qemu", OccupiedReason: "MachineRunning"}
+	s.VMs = func(m *v1alpha1.Machine) (ids []string) {
 		for _, vm := range of(m) {
 			ids = append(ids, fmt.Sprint(vm.ID))
 		}
 		return ids
 	}
-	s.left = func(m *v1alpha1.Machine) (left []string) {
-		left = s.vms(m)
+	s.Left = func(m *v1alpha1.Machine) (left []string) {
+		left = s.VMs(m)
 		for _, volume := range sim.Volumes() {
 			if vmid := vmidOf(m); strings.Contains(volume, string(m.UID)) || (vmid != 0 && strings.Contains(volume, fmt.Sprintf("vm-%d-", vmid))) {
 				left = append(left, volume)
 			}
 		}
 		leases := &coordinationv1.LeaseList{}
-		if err := r.kube.List(r.Context(), defaultNamespace, "vitistack.io/holder="+string(m.UID), leases); err != nil {
+		if err := r.Kube.List(r.Context(), defaultNamespace, "vitistack.io/holder="+string(m.UID), leases); err != nil {
 			r.Error(err)
 		}
 		for _, l := range leases.Items {
@@ -150,7 +151,7 @@ func pveSite(r *env, sim *proxmoxsim.Server, provider string) *site {
 		}
 		return left
 	}
-	s.foreign = func(m *v1alpha1.Machine) func() bool {
+	s.Foreign = func(m *v1alpha1.Machine) func() bool {
 		vmid := vmidOf(m)
 		if vmid == 0 {
 			vmid = preferredVMID(m, 10000, 99999)
@@ -171,13 +172,13 @@ func pveSite(r *env, sim *proxmoxsim.Server, provider string) *site {
 			return same == len(others)
 		}
 	}
-	s.starts = func(m *v1alpha1.Machine) (n int) {
+	s.Starts = func(m *v1alpha1.Machine) (n int) {
 		for _, vm := range of(m) {
 			n += vm.Starts
 		}
 		return n
 	}
-	s.sizes = func(m *v1alpha1.Machine) (cpus int, root string) {
+	s.Sizes = func(m *v1alpha1.Machine) (cpus int, root string) {
 		for _, vm := range of(m) {
 			_, _ = fmt.Sscan(cmp.Or(vm.Pending["cores"], vm.Config["cores"]), &cpus)
 			_, size, _ := strings.Cut(vm.Config["scsi0"], "size=")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 	proxmoxsim "github.com/vitistack/stack/tests/sim/proxmox"
 )
 
@@ -17,7 +18,7 @@ import (
 func TestProxmoxMACFilter(t *testing.T) {
 	t.Parallel()
 	var sim *proxmoxsim.Server
-	r := newEnv(t, func(r *env) *site {
+	r := newEnv(t, func(r *env) *hypervisortest.Site {
 		server, p := r.pve(proxmoxsim.Options{}, nil)
 		sim = server
 		return pveSite(r, server, p.Name)
@@ -30,16 +31,16 @@ func TestProxmoxMACFilter(t *testing.T) {
 		}
 		return machines[0]
 	}
-	r.machine("m1")
-	r.drive("m1", &wire{}, "runs", running)
+	r.CreateMachine("m1")
+	r.Drive("m1", &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning)
 	vm := now()
 	want := map[string]string{"enable": "1", "macfilter": "1", "policy_in": "ACCEPT", "policy_out": "ACCEPT"}
 	if !maps.Equal(vm.Firewall, want) || !strings.Contains(vm.Config["net0"], ",firewall=1") {
 		t.Errorf("firewall %v, net0 %s; want %v and firewall=1", vm.Firewall, vm.Config["net0"], want)
 	}
 	sim.SetFirewall(vm.ID, map[string]string{"enable": "1", "macfilter": "0", "policy_in": "DROP"})
-	r.edit("m1", func(m *v1alpha1.Machine) { m.Spec.RestartToken = "once" })
-	r.drive("m1", &wire{}, "has restarted", func(m *v1alpha1.Machine) bool { return running(m) && m.Status.RestartToken == "once" })
+	r.Edit("m1", func(m *v1alpha1.Machine) { m.Spec.RestartToken = "once" })
+	r.Drive("m1", &hypervisortest.Wire{}, "has restarted", func(m *v1alpha1.Machine) bool { return hypervisortest.IsRunning(m) && m.Status.RestartToken == "once" })
 	want = map[string]string{"enable": "1", "macfilter": "1", "policy_in": "DROP"}
 	if got := now().Firewall; !maps.Equal(got, want) {
 		t.Errorf("firewall %v, want %v: the policy is somebody's own", got, want)
@@ -63,11 +64,11 @@ func TestProxmoxSpoofProtection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newEnv(t, func(r *env) *site {
+			r := newEnv(t, func(r *env) *hypervisortest.Site {
 				server, p := r.pve(proxmoxsim.Options{Firewall: tc.on, Users: []proxmoxsim.User{{Name: pveUser, Grants: tc.grants}}}, nil)
 				return pveSite(r, server, p.Name)
 			})
-			if err := deliver(t.Context(), r.process(&wire{}), lookAtProvider(r.site.provider, events.TypeResync)); err != nil {
+			if err := deliver(t.Context(), r.process(&hypervisortest.Wire{}), lookAtProvider(r.Site.Provider, events.TypeResync)); err != nil {
 				t.Fatal(err)
 			}
 			c := meta.FindStatusCondition(r.providerNow().Status.Conditions, v1alpha1.ConditionSpoofProtection)

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 	proxmoxsim "github.com/vitistack/stack/tests/sim/proxmox"
 )
 
@@ -35,18 +36,18 @@ func TestProxmoxGuest(t *testing.T) {
 	t.Parallel()
 	log := &guestLog{guests: map[string]proxmoxsim.Guest{}}
 	var sim *proxmoxsim.Server
-	r := newEnv(t, func(r *env) *site {
+	r := newEnv(t, func(r *env) *hypervisortest.Site {
 		server, p := r.pve(proxmoxsim.Options{Guests: log}, nil)
 		sim = server
 		return pveSite(r, server, p.Name)
 	})
 	on := true
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "web.example"}, Spec: v1alpha1.MachineSpec{
-		Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.site.provider},
+		Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider},
 		Domain: &v1alpha1.MachineDomain{Features: &v1alpha1.DomainFeatures{HyperV: &on}},
 	}}
-	r.create(m)
-	m = r.drive(m.Name, &wire{}, "runs", running)
+	r.Create(m)
+	m = r.Drive(m.Name, &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning)
 	log.mu.Lock()
 	guest := log.guests["web-example"]
 	log.mu.Unlock()
@@ -58,5 +59,5 @@ func TestProxmoxGuest(t *testing.T) {
 			t.Errorf("a first boot upgrades no packages: %v", vm.Config)
 		}
 	}
-	r.clean(m, &wire{})
+	r.DeleteMachine(m, &hypervisortest.Wire{})
 }

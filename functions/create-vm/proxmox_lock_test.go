@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 	proxmoxsim "github.com/vitistack/stack/tests/sim/proxmox"
 )
 
@@ -14,13 +15,13 @@ import (
 func TestProxmoxLock(t *testing.T) {
 	t.Parallel()
 	var sim *proxmoxsim.Server
-	r := newEnv(t, func(r *env) *site {
+	r := newEnv(t, func(r *env) *hypervisortest.Site {
 		server, p := r.pve(proxmoxsim.Options{}, nil)
 		sim = server
 		return pveSite(r, server, p.Name)
 	})
-	r.machine("m1")
-	m := r.drive("m1", &wire{}, "runs", running)
+	r.CreateMachine("m1")
+	m := r.Drive("m1", &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning)
 	vmid := vmidOf(m)
 	lock := func(value string) {
 		t.Helper()
@@ -30,36 +31,36 @@ func TestProxmoxLock(t *testing.T) {
 	}
 	for _, kind := range []string{"backup", "snapshot", "snapshot-delete", "migrate", "rollback", "suspending"} {
 		lock(kind)
-		w := &wire{}
+		w := &hypervisortest.Wire{}
 		f := r.process(w)
 		for range 3 {
-			if err := deliver(t.Context(), f, look(r.namespace, "m1")); err != nil {
+			if err := deliver(t.Context(), f, hypervisortest.ResyncEvent(r.Namespace, "m1")); err != nil {
 				t.Errorf("%s: %v", kind, err)
 			}
 		}
-		r.drive("m1", w, "runs while it is locked", running)
-		if len(w.writes()) > 0 {
-			t.Errorf("%s: nothing has to be written: %v", kind, w.order)
+		r.Drive("m1", w, "runs while it is locked", hypervisortest.IsRunning)
+		if len(w.WriteFaults()) > 0 {
+			t.Errorf("%s: nothing has to be written: %v", kind, w.Order)
 		}
 	}
-	r.edit("m1", func(m *v1alpha1.Machine) { m.Spec.Protected = true })
-	m = r.drive("m1", &wire{}, "says that its change waits", ready("Locked"))
+	r.Edit("m1", func(m *v1alpha1.Machine) { m.Spec.Protected = true })
+	m = r.Drive("m1", &hypervisortest.Wire{}, "says that its change waits", hypervisortest.HasReason("Locked"))
 	told := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady).Message
 	if m.Status.Phase != v1alpha1.MachineRunning || !strings.Contains(told, "locked (suspending)") {
 		t.Errorf("phase %s: %s", m.Status.Phase, told)
 	}
 	lock("")
-	r.drive("m1", &wire{}, "is protected", running)
-	r.edit("m1", func(m *v1alpha1.Machine) { m.Spec.Protected = false })
-	m = r.drive("m1", &wire{}, "is not protected", running)
+	r.Drive("m1", &hypervisortest.Wire{}, "is protected", hypervisortest.IsRunning)
+	r.Edit("m1", func(m *v1alpha1.Machine) { m.Spec.Protected = false })
+	m = r.Drive("m1", &hypervisortest.Wire{}, "is not protected", hypervisortest.IsRunning)
 	lock("backup")
-	if err := r.kube.Delete(t.Context(), m); err != nil {
+	if err := r.Kube.Delete(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	r.drive("m1", &wire{}, "says that its deletion waits", ready("Locked"))
+	r.Drive("m1", &hypervisortest.Wire{}, "says that its deletion waits", hypervisortest.HasReason("Locked"))
 	lock("")
-	r.drive("m1", &wire{}, "is gone", gone)
-	if left := r.site.left(m); len(left) > 0 {
+	r.Drive("m1", &hypervisortest.Wire{}, "is gone", hypervisortest.IsGone)
+	if left := r.Site.Left(m); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 }

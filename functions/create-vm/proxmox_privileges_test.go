@@ -9,6 +9,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 	proxmoxsim "github.com/vitistack/stack/tests/sim/proxmox"
 )
 
@@ -27,7 +28,7 @@ func without(privilege string) []proxmoxsim.Grant {
 func TestProxmoxPrivileges(t *testing.T) {
 	t.Parallel()
 	var sim *proxmoxsim.Server
-	r := newEnv(t, func(r *env) *site {
+	r := newEnv(t, func(r *env) *hypervisortest.Site {
 		server, p := r.pve(proxmoxsim.Options{}, nil)
 		sim = server
 		return pveSite(r, server, p.Name)
@@ -43,7 +44,7 @@ func TestProxmoxPrivileges(t *testing.T) {
 	}
 	for _, tc := range cases {
 		sim.SetUser(proxmoxsim.User{Name: pveUser, Grants: without(tc.lacks)})
-		if err := deliver(t.Context(), r.process(&wire{}), lookAtProvider(r.site.provider, events.TypeResync)); err != nil {
+		if err := deliver(t.Context(), r.process(&hypervisortest.Wire{}), lookAtProvider(r.Site.Provider, events.TypeResync)); err != nil {
 			t.Fatal(err)
 		}
 		status := r.providerNow().Status
@@ -70,11 +71,11 @@ func TestProxmoxVersions(t *testing.T) {
 			t.Parallel()
 			grants := without("VM.GuestAgent.Audit")
 			grants[0].Privileges = append(grants[0].Privileges, tc.instead)
-			r := newEnv(t, func(r *env) *site {
+			r := newEnv(t, func(r *env) *hypervisortest.Site {
 				server, p := r.pve(proxmoxsim.Options{Version: tc.version, Users: []proxmoxsim.User{{Name: pveUser, Grants: grants}}}, nil)
 				return pveSite(r, server, p.Name)
 			})
-			if err := deliver(t.Context(), r.process(&wire{}), lookAtProvider(r.site.provider, events.TypeResync)); err != nil {
+			if err := deliver(t.Context(), r.process(&hypervisortest.Wire{}), lookAtProvider(r.Site.Provider, events.TypeResync)); err != nil {
 				t.Fatal(err)
 			}
 			conditions := r.providerNow().Status.Conditions
@@ -93,23 +94,23 @@ func TestProxmoxVersions(t *testing.T) {
 func TestProxmoxCDPrivilege(t *testing.T) {
 	t.Parallel()
 	var sim *proxmoxsim.Server
-	r := newEnv(t, func(r *env) *site {
+	r := newEnv(t, func(r *env) *hypervisortest.Site {
 		server, p := r.pve(proxmoxsim.Options{Users: []proxmoxsim.User{{Name: pveUser, Grants: without("Datastore.Allocate")}}}, nil)
 		sim = server
 		return pveSite(r, server, p.Name)
 	})
-	r.machine("m1")
-	m := r.drive("m1", &wire{}, "says which privilege it needs", ready("PermissionDenied"))
+	r.CreateMachine("m1")
+	m := r.Drive("m1", &hypervisortest.Wire{}, "says which privilege it needs", hypervisortest.HasReason("PermissionDenied"))
 	if told := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady).Message; !strings.Contains(told, "Datastore.Allocate on /storage/local") {
 		t.Errorf("the privilege and its path are missing: %s", told)
 	}
-	if left := r.site.left(m); len(left) > 0 {
+	if left := r.Site.Left(m); len(left) > 0 {
 		t.Errorf("nothing is made: %v", left)
 	}
 	sim.SetUser(proxmoxsim.User{Name: pveUser, Grants: pveGrants})
-	m = r.drive("m1", &wire{}, "runs with the documented role", running)
+	m = r.Drive("m1", &hypervisortest.Wire{}, "runs with the documented role", hypervisortest.IsRunning)
 	if !slices.ContainsFunc(sim.Volumes(), func(v string) bool { return strings.Contains(v, "local:iso/"+cdFile(m)) }) {
 		t.Errorf("no CD: %v", sim.Volumes())
 	}
-	r.clean(m, &wire{})
+	r.DeleteMachine(m, &hypervisortest.Wire{})
 }

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 )
 
 // TestProxmoxRemedies follows literally what a message says.
@@ -40,14 +41,14 @@ func TestProxmoxRemedies(t *testing.T) {
 			func(s *v1alpha1.MachineSpec) { s.OS = &v1alpha1.MachineOS{ImageID: "https://x/debian.qcow2"} }},
 	}
 	for name, tc := range cases {
-		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.MachineSpec{Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.site.provider}}}
+		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.MachineSpec{Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider}}}
 		tc.wrong(&m.Spec)
-		r.create(m)
-		m = r.drive(name, &wire{}, "says what is wrong", ready(tc.reason))
+		r.Create(m)
+		m = r.Drive(name, &hypervisortest.Wire{}, "says what is wrong", hypervisortest.HasReason(tc.reason))
 		if told := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady).Message; !strings.Contains(told, tc.says) {
 			t.Errorf("%s: want %q in %s", name, tc.says, told)
 		}
-		r.edit(name, func(m *v1alpha1.Machine) { tc.remedy(&m.Spec) })
-		r.clean(r.drive(name, &wire{}, "runs after the remedy", running), &wire{})
+		r.Edit(name, func(m *v1alpha1.Machine) { tc.remedy(&m.Spec) })
+		r.DeleteMachine(r.Drive(name, &hypervisortest.Wire{}, "runs after the remedy", hypervisortest.IsRunning), &hypervisortest.Wire{})
 	}
 }

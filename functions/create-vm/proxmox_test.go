@@ -9,6 +9,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 	proxmoxsim "github.com/vitistack/stack/tests/sim/proxmox"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestProxmoxMachines(t *testing.T) {
 	t.Parallel()
 	var sim *proxmoxsim.Server
-	r := newEnv(t, func(r *env) *site {
+	r := newEnv(t, func(r *env) *hypervisortest.Site {
 		server, p := r.pve(proxmoxsim.Options{Pools: []string{"tenants"}}, func(p *v1alpha1.MachineProvider) {
 			p.Spec.Proxmox = &v1alpha1.ProxmoxOptions{VMIDStart: 500, VMIDEnd: 520, Pool: "tenants", CPUType: "host"}
 			p.Spec.Defaults = &v1alpha1.ProviderDefaults{StorageClass: "local-lvm"}
@@ -57,12 +58,12 @@ func TestProxmoxMachines(t *testing.T) {
 		}, "InsufficientResources", nil},
 	}
 	for name, tc := range cases {
-		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.MachineSpec{Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.site.provider}}}
+		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.MachineSpec{Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider}}}
 		tc.change(&m.Spec)
-		r.create(m)
+		r.Create(m)
 	}
 	for name, tc := range cases {
-		m := r.drive(name, &wire{}, tc.reason, ready(tc.ready))
+		m := r.Drive(name, &hypervisortest.Wire{}, tc.reason, hypervisortest.HasReason(tc.ready))
 		for _, vm := range sim.Machines() {
 			if !strings.Contains(vm.Config["description"], string(m.UID)) {
 				continue
@@ -77,7 +78,7 @@ func TestProxmoxMachines(t *testing.T) {
 				}
 			}
 		}
-		r.clean(m, &wire{})
+		r.DeleteMachine(m, &hypervisortest.Wire{})
 	}
 }
 
@@ -85,15 +86,15 @@ func TestProxmoxMachines(t *testing.T) {
 func TestProxmoxCredentials(t *testing.T) {
 	t.Parallel()
 	var sim *proxmoxsim.Server
-	r := newEnv(t, func(r *env) *site {
+	r := newEnv(t, func(r *env) *hypervisortest.Site {
 		server, p := r.pve(proxmoxsim.Options{Users: []proxmoxsim.User{{Name: "ops@pam", Password: "old", Grants: pveGrants}}}, nil)
 		sim = server
 		return pveSite(r, server, p.Name)
 	})
-	r.machine("m1")
-	r.drive("m1", &wire{}, "runs", running)
+	r.CreateMachine("m1")
+	r.Drive("m1", &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning)
 	secret := &corev1.Secret{}
-	if err := r.kube.Get(t.Context(), r.namespace, "proxmox", secret); err != nil {
+	if err := r.Kube.Get(t.Context(), r.Namespace, "proxmox", secret); err != nil {
 		t.Fatal(err)
 	}
 	ca := secret.Data["ca.crt"]
@@ -103,7 +104,7 @@ func TestProxmoxCredentials(t *testing.T) {
 		for key, value := range data {
 			secret.Data[key] = []byte(value)
 		}
-		if _, err := r.kube.Patch(t.Context(), before, secret); err != nil {
+		if _, err := r.Kube.Patch(t.Context(), before, secret); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -121,23 +122,23 @@ func TestProxmoxCredentials(t *testing.T) {
 		sim.SetUser(proxmoxsim.User{Name: "low@pve"})
 		sim.SetToken(proxmoxsim.Token{ID: "low@pve!t", Secret: "s"})
 		set(step.data)
-		m := r.drive("m1", &wire{}, "says "+step.ready, ready(step.ready))
+		m := r.Drive("m1", &hypervisortest.Wire{}, "says "+step.ready, hypervisortest.HasReason(step.ready))
 		if m.Status.Phase != v1alpha1.MachineRunning {
 			t.Errorf("%s: the machine runs on: got phase %s", step.ready, m.Status.Phase)
 		}
 	}
-	r.clean(r.drive("m1", &wire{}, "runs", running), &wire{})
+	r.DeleteMachine(r.Drive("m1", &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning), &hypervisortest.Wire{})
 }
 
 // TestProxmoxProviderStatus reads of hosts what they use, and what is left on them.
 func TestProxmoxProviderStatus(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t, proxmoxSite)
-	r.machine("m1")
-	m := r.drive("m1", &wire{}, "runs", running)
-	w := &wire{}
+	r.CreateMachine("m1")
+	m := r.Drive("m1", &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning)
+	w := &hypervisortest.Wire{}
 	for range 2 {
-		if err := deliver(t.Context(), r.process(w), lookAtProvider(r.site.provider, events.TypeResync)); err != nil {
+		if err := deliver(t.Context(), r.process(w), lookAtProvider(r.Site.Provider, events.TypeResync)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -155,8 +156,8 @@ func TestProxmoxProviderStatus(t *testing.T) {
 	if s.Capacity.MemoryAvailable.Cmp(left) != 0 {
 		t.Errorf("%s is available, want what hosts do not use, %s", &s.Capacity.MemoryAvailable, &left)
 	}
-	if writes := w.count["PATCH /apis/vitistack.io/v1alpha1/machineproviders/proxmox-*/status"]; writes != 1 {
-		t.Errorf("%d writes for one state: %v", writes, w.count)
+	if writes := w.Count["PATCH /apis/vitistack.io/v1alpha1/machineproviders/proxmox-*/status"]; writes != 1 {
+		t.Errorf("%d writes for one state: %v", writes, w.Count)
 	}
-	r.clean(m, &wire{})
+	r.DeleteMachine(m, &hypervisortest.Wire{})
 }

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 	"github.com/vitistack/stack/tests/sim/faults"
 	proxmoxsim "github.com/vitistack/stack/tests/sim/proxmox"
 )
@@ -17,7 +18,7 @@ func TestProxmoxTrouble(t *testing.T) {
 	t.Parallel()
 	plan := &faults.Plan{}
 	var sim *proxmoxsim.Server
-	r := newEnv(t, func(r *env) *site {
+	r := newEnv(t, func(r *env) *hypervisortest.Site {
 		server, p := r.pve(proxmoxsim.Options{Plan: plan}, nil)
 		sim = server
 		return pveSite(r, server, p.Name)
@@ -28,27 +29,27 @@ func TestProxmoxTrouble(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	r.machine("m1")
-	m := r.drive("m1", &wire{}, "tells why a task failed", ready("ProxmoxApiError"))
+	r.CreateMachine("m1")
+	m := r.Drive("m1", &hypervisortest.Wire{}, "tells why a task failed", hypervisortest.HasReason("ProxmoxApiError"))
 	if told := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady); !strings.Contains(told.Message, "the storage is asleep") {
 		t.Errorf("Proxmox VE's own words are missing: %s", told.Message)
 	}
-	m = r.drive("m1", &wire{}, "runs on the next host", running)
-	r.one(m, &wire{})
+	m = r.Drive("m1", &hypervisortest.Wire{}, "runs on the next host", hypervisortest.IsRunning)
+	r.RequireOneVM(m, &hypervisortest.Wire{})
 	vmid := vmidOf(m)
 	if err := sim.Set(vmid, "protection", "1"); err != nil {
 		t.Fatal(err)
 	}
-	r.drive("m1", &wire{}, "is left protected", running)
-	if err := r.kube.Delete(t.Context(), m); err != nil {
+	r.Drive("m1", &hypervisortest.Wire{}, "is left protected", hypervisortest.IsRunning)
+	if err := r.Kube.Delete(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	r.drive("m1", &wire{}, "says that it is protected", ready("Protected"))
+	r.Drive("m1", &hypervisortest.Wire{}, "says that it is protected", hypervisortest.HasReason("Protected"))
 	if err := sim.Set(vmid, "protection", "0"); err != nil {
 		t.Fatal(err)
 	}
-	r.drive("m1", &wire{}, "is gone", gone)
-	if left := r.site.left(m); len(left) > 0 {
+	r.Drive("m1", &hypervisortest.Wire{}, "is gone", hypervisortest.IsGone)
+	if left := r.Site.Left(m); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
 }

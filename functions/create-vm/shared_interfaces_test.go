@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 )
 
 // named is a machine with one interface in a NetworkConfiguration.
@@ -23,7 +24,7 @@ func named(name, iface, in string) *v1alpha1.Machine {
 func (s *env) interfacesOf(name string) map[string]string {
 	s.Helper()
 	nc := &v1alpha1.NetworkConfiguration{}
-	if err := s.kube.Get(s.Context(), s.namespace, name, nc); err != nil {
+	if err := s.Kube.Get(s.Context(), s.Namespace, name, nc); err != nil {
 		s.Fatal(err)
 	}
 	macs := map[string]string{}
@@ -54,11 +55,11 @@ func TestSharedNetwork(t *testing.T) {
 	for name, tc := range cases {
 		nc := configuration(name)
 		nc.Spec.NetworkInterfaces = tc.there
-		s.create(nc)
+		s.Create(nc)
 		want, addresses := map[string]string{}, map[string]bool{}
 		for i, m := range tc.machines {
-			s.create(m)
-			m = s.until(m.Name, "runs", running)
+			s.Create(m)
+			m = s.until(m.Name, "runs", hypervisortest.IsRunning)
 			want[tc.want[i]] = interfaceMAC(m, m.Spec.Networks[0])
 			addresses[m.Status.IPAddresses[0]] = true
 		}
@@ -90,22 +91,22 @@ func TestFullNetwork(t *testing.T) {
 	for i := range places {
 		nc.Spec.NetworkInterfaces = append(nc.Spec.NetworkInterfaces, v1alpha1.InterfaceSpec{Name: fmt.Sprintf("other%d-eth0", i)})
 	}
-	s.create(nc)
-	s.create(inNetworks("late", "full"))
-	m := s.until("late", "is refused", ready("NetworkFailed"))
+	s.Create(nc)
+	s.Create(inNetworks("late", "full"))
+	m := s.until("late", "is refused", hypervisortest.HasReason("NetworkFailed"))
 	if got := condition(m, "NetworkReady"); !strings.Contains(got, "NetworkConfiguration full does not take in interface late-eth0: free a place in it") || !strings.Contains(got, "at most 512") {
 		t.Errorf("got %s", got)
 	}
 	full := &v1alpha1.NetworkConfiguration{}
-	if err := s.kube.Get(t.Context(), s.namespace, "full", full); err != nil {
+	if err := s.Kube.Get(t.Context(), s.Namespace, "full", full); err != nil {
 		t.Fatal(err)
 	}
 	before := full.DeepCopy()
 	full.Spec.NetworkInterfaces = full.Spec.NetworkInterfaces[1:]
-	if _, err := s.kube.Patch(t.Context(), before, full); err != nil {
+	if _, err := s.Kube.Patch(t.Context(), before, full); err != nil {
 		t.Fatal(err)
 	}
-	s.until("late", "runs in the place that was made", running)
+	s.until("late", "runs in the place that was made", hypervisortest.IsRunning)
 }
 
 func TestSharedNames(t *testing.T) {

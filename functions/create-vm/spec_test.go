@@ -16,6 +16,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor/kubevirt"
 	"github.com/vitistack/stack/functions/internal/kube"
 	kubevirtsim "github.com/vitistack/stack/tests/sim/kubevirt"
@@ -35,8 +36,8 @@ func TestEverythingIsAdmitted(t *testing.T) {
 	s := setUp(t)
 	s.allowBridge("br7", "200")
 	yes, vlan := true, v1alpha2.VLANID(200) // the network's
-	s.create(&v1alpha1.NetworkConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "prod"}, Spec: v1alpha1.NetworkConfigurationSpec{VLAN: &vlan, Bridge: "br7", MTU: 9000}})
-	s.create(machineWith("all", func(m *v1alpha1.MachineSpec) {
+	s.Create(&v1alpha1.NetworkConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "prod"}, Spec: v1alpha1.NetworkConfigurationSpec{VLAN: &vlan, Bridge: "br7", MTU: 9000}})
+	s.Create(machineWith("all", func(m *v1alpha1.MachineSpec) {
 		m.Resources = &v1alpha1.MachineResources{CPU: &v1alpha1.MachineCPU{Cores: 2, Threads: 2, Sockets: 2}}
 		m.Disks = []v1alpha1.MachineDisk{{Name: "data", Size: "1Gi", StorageClass: "fast-ssd", AccessMode: "ReadWriteMany", VolumeMode: "Block"}}
 		m.Networks = []v1alpha1.MachineNetwork{{Name: "eth0", NetworkName: "prod", Model: "e1000", MACAddress: "52-54-00-AA-BB-CC"}, {Name: "eth1", NetworkName: "prod"}}
@@ -49,9 +50,9 @@ func TestEverythingIsAdmitted(t *testing.T) {
 			Firmware: &v1alpha1.DomainFirmware{Bootloader: v1alpha1.Bootloader{EFI: true, SecureBoot: true}},
 		}
 	}))
-	m := s.until("all", "runs", running)
+	m := s.until("all", "runs", hypervisortest.IsRunning)
 	vm := &kubevirtv1.VirtualMachine{}
-	if err := s.kube.Get(t.Context(), s.namespace, "all", vm); err != nil {
+	if err := s.Kube.Get(t.Context(), s.Namespace, "all", vm); err != nil {
 		t.Fatal(err)
 	}
 	domain := vm.Spec.Template.Spec.Domain
@@ -74,7 +75,7 @@ func TestEverythingIsAdmitted(t *testing.T) {
 		t.Errorf("first interface %+v", i)
 	}
 	definition := &kubevirt.NetworkAttachmentDefinition{}
-	if err := s.kube.Get(t.Context(), s.namespace, "net-br7-vlan200", definition); err != nil {
+	if err := s.Kube.Get(t.Context(), s.Namespace, "net-br7-vlan200", definition); err != nil {
 		t.Fatal(err)
 	}
 	var config struct{ Plugins []map[string]any }
@@ -87,12 +88,12 @@ func TestEverythingIsAdmitted(t *testing.T) {
 	if owner := definition.OwnerReferences; len(owner) != 1 || owner[0].Kind != "NetworkNamespace" {
 		t.Errorf("an attachment goes with its network: owners %v", owner)
 	}
-	if err := s.kube.Delete(t.Context(), m); err != nil {
+	if err := s.Kube.Delete(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
 	s.empty()
 	nc := &v1alpha1.NetworkConfiguration{}
-	if err := s.kube.Get(t.Context(), s.namespace, "prod", nc); err != nil || len(nc.Spec.NetworkInterfaces) != 0 {
+	if err := s.Kube.Get(t.Context(), s.Namespace, "prod", nc); err != nil || len(nc.Spec.NetworkInterfaces) != 0 {
 		t.Errorf("the machine has left its network: %v, %v", nc.Spec.NetworkInterfaces, err)
 	}
 }
@@ -102,19 +103,19 @@ func TestEverythingIsAdmitted(t *testing.T) {
 func TestRefusalsAreQuoted(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
-	s.create(machineWith("old", func(m *v1alpha1.MachineSpec) {
+	s.Create(machineWith("old", func(m *v1alpha1.MachineSpec) {
 		m.Domain = &v1alpha1.MachineDomain{Machine: &v1alpha1.DomainMachine{Type: "pc-i440fx"}}
 	}))
-	m := s.until("old", "is refused", ready("KubeVirtApiError"))
+	m := s.until("old", "is refused", hypervisortest.HasReason("KubeVirtApiError"))
 	if got := condition(m, "VirtualMachineReady"); !strings.HasPrefix(got, "False VMFailed") || !strings.Contains(got, "pc-i440fx") {
 		t.Errorf("got %s", got)
 	}
 	before := m.DeepCopy()
 	m.Spec.Domain = nil
-	if _, err := s.kube.Patch(t.Context(), before, m); err != nil {
+	if _, err := s.Kube.Patch(t.Context(), before, m); err != nil {
 		t.Fatal(err)
 	}
-	s.until("old", "runs once it is mended", running)
+	s.until("old", "runs once it is mended", hypervisortest.IsRunning)
 }
 
 // TestSecretsForGuests has somebody who may create Machines name Secrets to read them there.
@@ -145,27 +146,27 @@ func TestFirstConfiguration(t *testing.T) {
 	s := setUp(t)
 	const secret = "correct-horse-battery-staple"
 	mine := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "mine"}, Data: map[string][]byte{"userdata": []byte("#cloud-config\npassword: " + secret + "\n")}}
-	s.create(mine)
-	s.create(machineWith("static", func(m *v1alpha1.MachineSpec) {
+	s.Create(mine)
+	s.Create(machineWith("static", func(m *v1alpha1.MachineSpec) {
 		m.CloudInit = &v1alpha1.CloudInit{SecretRef: &v1alpha1.CloudInitSecretReference{Name: "mine", Key: "userdata"}}
 	}))
-	s.create(machineWith("own", func(m *v1alpha1.MachineSpec) {
+	s.Create(machineWith("own", func(m *v1alpha1.MachineSpec) {
 		m.CloudInit = &v1alpha1.CloudInit{NetworkData: "version: 2\nethernets:\n  eth0:\n    addresses: [10.9.9.9/24]\n"}
 	}))
-	refused := s.until("static", "says that the Secret is not for machines", ready("CloudInitSecretNotAllowed"))
-	if message := condition(refused, "Ready"); !strings.Contains(message, "kubectl label secret mine --namespace "+s.namespace+" vitistack.io/cloud-init=true") {
+	refused := s.until("static", "says that the Secret is not for machines", hypervisortest.HasReason("CloudInitSecretNotAllowed"))
+	if message := condition(refused, "Ready"); !strings.Contains(message, "kubectl label secret mine --namespace "+s.Namespace+" vitistack.io/cloud-init=true") {
 		t.Errorf("Ready is %q, which does not say what to do", message)
 	}
 	for obj, metadata := range map[kube.Object]map[string]any{mine: {"labels": map[string]any{"vitistack.io/cloud-init": "true"}}, refused: {"annotations": map[string]any{"vitistack.io/reconcile": "1"}}} {
-		if err := s.kube.Merge(t.Context(), obj, map[string]any{"metadata": metadata}); err != nil {
+		if err := s.Kube.Merge(t.Context(), obj, map[string]any{"metadata": metadata}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	m := s.until("static", "runs with its address", func(m *v1alpha1.Machine) bool {
-		return running(m) && meta.IsStatusConditionTrue(m.Status.Conditions, "NetworkReady")
+		return hypervisortest.IsRunning(m) && meta.IsStatusConditionTrue(m.Status.Conditions, "NetworkReady")
 	})
 	own := &corev1.Secret{}
-	if err := s.kube.Get(t.Context(), s.namespace, "static-cloudinit", own); err != nil {
+	if err := s.Kube.Get(t.Context(), s.Namespace, "static-cloudinit", own); err != nil {
 		t.Fatal(err)
 	}
 	var network struct {
@@ -183,7 +184,7 @@ func TestFirstConfiguration(t *testing.T) {
 	}
 	s.saysNowhere(secret)
 	s.until("own", "has other addresses than it was given", func(m *v1alpha1.Machine) bool {
-		return running(m) && strings.HasPrefix(condition(m, "NetworkReady"), "False AddressMismatch: the guest does not have "+m.Status.IPAddresses[0]+", but 10.9.9.9")
+		return hypervisortest.IsRunning(m) && strings.HasPrefix(condition(m, "NetworkReady"), "False AddressMismatch: the guest does not have "+m.Status.IPAddresses[0]+", but 10.9.9.9")
 	})
 }
 
@@ -191,7 +192,7 @@ func TestFirstConfiguration(t *testing.T) {
 func (s *env) saysNowhere(text string) {
 	s.Helper()
 	for _, list := range []kube.ObjectList{&v1alpha1.MachineList{}, &kubevirtv1.VirtualMachineList{}, &v1alpha1.NetworkConfigurationList{}, &corev1.EventList{}} {
-		if err := s.kube.List(s.Context(), s.namespace, "", list); err != nil {
+		if err := s.Kube.List(s.Context(), s.Namespace, "", list); err != nil {
 			s.Fatal(err)
 		}
 		doc, err := json.Marshal(list)
@@ -208,24 +209,24 @@ func (s *env) saysNowhere(text string) {
 func TestWrongNetworkCanBeChanged(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
-	s.create(&v1alpha1.NetworkConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "right"}})
-	s.create(machineWith("vm", func(m *v1alpha1.MachineSpec) {
+	s.Create(&v1alpha1.NetworkConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "right"}})
+	s.Create(machineWith("vm", func(m *v1alpha1.MachineSpec) {
 		m.Networks = []v1alpha1.MachineNetwork{{Name: "eth0", NetworkName: "right"}, {Name: "eth1", NetworkName: "wrong"}}
 	}))
-	m := s.until("vm", "lacks a network", ready("NetworkConfigurationNotFound"))
+	m := s.until("vm", "lacks a network", hypervisortest.HasReason("NetworkConfigurationNotFound"))
 	nc := &v1alpha1.NetworkConfiguration{}
-	if err := s.kube.Get(t.Context(), s.namespace, "right", nc); err != nil || len(nc.Spec.NetworkInterfaces) > 0 {
+	if err := s.Kube.Get(t.Context(), s.Namespace, "right", nc); err != nil || len(nc.Spec.NetworkInterfaces) > 0 {
 		t.Errorf("nothing is claimed before every network is there: %v, %v", nc.Spec.NetworkInterfaces, err)
 	}
 	before := m.DeepCopy()
 	m.Spec.Networks = m.Spec.Networks[:1]
-	if _, err := s.kube.Patch(t.Context(), before, m); err != nil {
+	if _, err := s.Kube.Patch(t.Context(), before, m); err != nil {
 		t.Fatal(err)
 	}
-	m = s.until("vm", "runs", running)
+	m = s.until("vm", "runs", hypervisortest.IsRunning)
 	before = m.DeepCopy()
 	m.Spec.Networks = append(m.Spec.Networks, v1alpha1.MachineNetwork{Name: "eth1", NetworkName: "right"})
-	if _, err := s.kube.Patch(t.Context(), before, m); err == nil || !strings.Contains(err.Error(), "networks cannot be changed any more") {
+	if _, err := s.Kube.Patch(t.Context(), before, m); err == nil || !strings.Contains(err.Error(), "networks cannot be changed any more") {
 		t.Errorf("a machine that is made keeps its interfaces: %v", err)
 	}
 }
@@ -255,14 +256,14 @@ func TestRemedies(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s.create(machineWith(name, tc.wrong))
-			m := s.until(name, "is at fault", ready(tc.says))
+			s.Create(machineWith(name, tc.wrong))
+			m := s.until(name, "is at fault", hypervisortest.HasReason(tc.says))
 			before := m.DeepCopy()
 			tc.mend(&m.Spec)
-			if _, err := s.kube.Patch(t.Context(), before, m); err != nil {
+			if _, err := s.Kube.Patch(t.Context(), before, m); err != nil {
 				t.Fatalf("%s: the remedy is refused: %v", tc.reason, err)
 			}
-			s.until(name, tc.reason, running)
+			s.until(name, tc.reason, hypervisortest.IsRunning)
 		})
 	}
 }
@@ -276,18 +277,18 @@ func tooLarge(m *v1alpha1.MachineSpec) {
 func TestRestartOfWhatWaits(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
-	s.create(machineWith("waits", tooLarge))
-	m := s.until("waits", "has no host", ready("InsufficientResources"))
+	s.Create(machineWith("waits", tooLarge))
+	m := s.until("waits", "has no host", hypervisortest.HasReason("InsufficientResources"))
 	instance := func() types.UID {
 		vmi := &kubevirtv1.VirtualMachineInstance{}
-		if err := s.kube.Get(t.Context(), s.namespace, "waits", vmi); err != nil {
+		if err := s.Kube.Get(t.Context(), s.Namespace, "waits", vmi); err != nil {
 			return ""
 		}
 		return vmi.UID
 	}
 	first, before := instance(), m.DeepCopy()
 	m.Spec.RestartToken = "once"
-	if _, err := s.kube.Patch(t.Context(), before, m); err != nil {
+	if _, err := s.Kube.Patch(t.Context(), before, m); err != nil {
 		t.Fatal(err)
 	}
 	s.until("waits", "has another instance", func(m *v1alpha1.Machine) bool {
@@ -301,11 +302,11 @@ func TestRestartOfWhatWaits(t *testing.T) {
 func TestUnpluggedDisk(t *testing.T) {
 	t.Parallel()
 	s := setUpWith(t, kubevirtsim.Options{NoVolumeHotplug: true})
-	s.create(machineWith("vm", func(*v1alpha1.MachineSpec) {}))
-	m := s.until("vm", "runs", running)
+	s.Create(machineWith("vm", func(*v1alpha1.MachineSpec) {}))
+	m := s.until("vm", "runs", hypervisortest.IsRunning)
 	before := m.DeepCopy()
 	m.Spec.Disks = []v1alpha1.MachineDisk{{Name: "data", Size: "1Gi"}}
-	if _, err := s.kube.Patch(t.Context(), before, m); err != nil {
+	if _, err := s.Kube.Patch(t.Context(), before, m); err != nil {
 		t.Fatal(err)
 	}
 	m = s.until("vm", "waits for its disk", func(m *v1alpha1.Machine) bool {
@@ -314,11 +315,11 @@ func TestUnpluggedDisk(t *testing.T) {
 	})
 	before = m.DeepCopy()
 	m.Spec.RestartToken = "plug"
-	if _, err := s.kube.Patch(t.Context(), before, m); err != nil {
+	if _, err := s.Kube.Patch(t.Context(), before, m); err != nil {
 		t.Fatal(err)
 	}
 	s.until("vm", "has its disk after the restart", func(m *v1alpha1.Machine) bool {
-		return running(m) && m.Status.RestartToken == "plug" && strings.HasPrefix(condition(m, v1alpha1.ConditionStorageReady), "True")
+		return hypervisortest.IsRunning(m) && m.Status.RestartToken == "plug" && strings.HasPrefix(condition(m, v1alpha1.ConditionStorageReady), "True")
 	})
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
+	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor/kubevirt"
 	"github.com/vitistack/stack/functions/internal/kube"
 	kubevirtsim "github.com/vitistack/stack/tests/sim/kubevirt"
@@ -29,13 +30,13 @@ import (
 // env is a namespace of an API server with a network, in which the test plays layer 2 and runs
 // the function.
 type env struct {
-	*ht
+	*hypervisortest.Env
 	// function receives the events of the namespace, if newKubeVirtEnv has made the env.
 	function *function
 }
 
 // newEnv returns an env with a site. Only the test delivers events to the function.
-func newEnv(t *testing.T, at func(*env) *site) *env {
+func newEnv(t *testing.T, at func(*env) *hypervisortest.Site) *env {
 	t.Helper()
 	server := apiserver.Start(t)
 	server.Install(t)
@@ -43,22 +44,22 @@ func newEnv(t *testing.T, at func(*env) *site) *env {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &env{ht: newHT(t, server.Config(), client, server.Namespace(t))}
-	e.newHandler = func(w *wire) events.Handler { return e.process(w).handle }
-	e.site = at(e)
+	e := &env{Env: hypervisortest.New(t, server.Config(), client, server.Namespace(t))}
+	e.NewHandler = func(w *hypervisortest.Wire) events.Handler { return e.process(w).handle }
+	e.Site = at(e)
 	return e
 }
 
 // process returns a function as it is after its start. All of its requests pass through w.
-func (e *env) process(w *wire) *function {
+func (e *env) process(w *hypervisortest.Wire) *function {
 	e.Helper()
-	config := rest.CopyConfig(e.config)
-	config.Wrap(w.through)
+	config := rest.CopyConfig(e.Config)
+	config.Wrap(w.Wrap)
 	client, err := kube.New(config, hypervisor.FunctionName, kinds()...)
 	if err != nil {
 		e.Fatal(err)
 	}
-	return &function{kube: client, connect: testConnector(client, e.namespace, w.through), local: kubevirt.Local(client), now: e.clock.now}
+	return &function{kube: client, connect: testConnector(client, e.Namespace, w.Wrap), local: kubevirt.Local(client), now: e.Clock.Now}
 }
 
 // deliver hands one event to a process.
@@ -84,14 +85,14 @@ func setUp(t *testing.T) *env {
 // setUpWith is setUp with options of KubeVirt's simulator.
 func setUpWith(t *testing.T, options kubevirtsim.Options) *env {
 	t.Helper()
-	e := newEnv(t, func(e *env) *site {
-		options.Namespace = e.namespace
-		simulate(t, e.config, options)
+	e := newEnv(t, func(e *env) *hypervisortest.Site {
+		options.Namespace = e.Namespace
+		simulate(t, e.Config, options)
 		e.defaultProvider()
-		return &site{provider: "kubevirt"}
+		return &hypervisortest.Site{Provider: "kubevirt"}
 	})
-	e.function = &function{kube: e.kube, connect: testConnector(e.kube, e.namespace, nil), local: kubevirt.Local(e.kube), now: time.Now}
-	feed.Run(t, e.config, e.namespace, e.function.handle,
+	e.function = &function{kube: e.Kube, connect: testConnector(e.Kube, e.Namespace, nil), local: kubevirt.Local(e.Kube), now: time.Now}
+	feed.Run(t, e.Config, e.Namespace, e.function.handle,
 		feed.Kind{Resource: v1alpha1.GroupVersion.WithResource("machines"), Name: "Machine"},
 		feed.Kind{Resource: v1alpha1.GroupVersion.WithResource("networkconfigurations"), Name: "NetworkConfiguration"},
 		feed.Kind{Resource: kubevirtv1.GroupVersion.WithResource("virtualmachines"), Name: "VirtualMachine"},
@@ -112,7 +113,7 @@ func (s *env) example(file string, into kube.Object) {
 	if err := yaml.UnmarshalStrict([]byte(first), into); err != nil {
 		s.Fatal(err)
 	}
-	s.create(into)
+	s.Create(into)
 }
 
 // until waits until a Machine is as done wants it.
@@ -121,7 +122,7 @@ func (s *env) until(name, what string, done func(*v1alpha1.Machine) bool) *v1alp
 	m := &v1alpha1.Machine{}
 	feed.Until(s.T, name+" "+what, func() (bool, string) {
 		m = &v1alpha1.Machine{}
-		if err := s.kube.Get(s.Context(), s.namespace, name, m); err != nil {
+		if err := s.Kube.Get(s.Context(), s.Namespace, name, m); err != nil {
 			return false, err.Error()
 		}
 		state, _ := yaml.Marshal(m.Status)
@@ -136,7 +137,7 @@ func (s *env) empty() {
 	feed.Until(s.T, "everything is gone", func() (bool, string) {
 		machines, vms, claims := &v1alpha1.MachineList{}, &kubevirtv1.VirtualMachineList{}, &corev1.PersistentVolumeClaimList{}
 		for _, list := range []kube.ObjectList{machines, vms, claims} {
-			if err := s.kube.List(s.Context(), s.namespace, "", list); err != nil {
+			if err := s.Kube.List(s.Context(), s.Namespace, "", list); err != nil {
 				return false, err.Error()
 			}
 		}

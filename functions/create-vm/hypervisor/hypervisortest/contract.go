@@ -1,0 +1,281 @@
+// Package hypervisortest has the contract test of hypervisors: what each of them MUST do, whatever
+// request fails and whenever the process ends. Every backend passes it on its simulator.
+package hypervisortest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+// Run checks what every hypervisor MUST do, on its simulator. newEnv returns an Env with
+// a site of the hypervisor.
+func Run(t *testing.T, newEnv func(*testing.T) *Env) {
+	t.Helper()
+	t.Run("MUST make exactly one virtual machine, whatever fails", func(t *testing.T) { onceCreated(t, newEnv) })
+	t.Run("MUST leave nothing behind, whatever fails", func(t *testing.T) { cleanlyRemoved(t, newEnv) })
+	t.Run("MUST change a machine in place, whatever fails", func(t *testing.T) { changed(t, newEnv) })
+	RunWithoutFaults(t, newEnv)
+	t.Run("MUST hold a machine configuration until the node has it, whatever fails", func(t *testing.T) { held(t, newEnv) })
+	t.Run("MUST refuse to make a disk smaller", func(t *testing.T) { shrunk(t, newEnv) })
+}
+
+// RunWithoutFaults is the part of Run in which no request fails.
+func RunWithoutFaults(t *testing.T, newEnv func(*testing.T) *Env) {
+	t.Helper()
+	t.Run("MUST make exactly one virtual machine for many deliveries at once", func(t *testing.T) { raced(t, newEnv) })
+	t.Run("MUST find again what it made when nothing tells", func(t *testing.T) { forgotten(t, newEnv) })
+	t.Run("MUST leave alone what is not its own", func(t *testing.T) { foreign(t, newEnv, false) })
+	t.Run("MUST leave alone what has taken the place that it claimed", func(t *testing.T) { foreign(t, newEnv, true) })
+	t.Run("MUST write nothing about a machine that is settled", func(t *testing.T) { idle(t, newEnv) })
+}
+
+// forEachFault runs a life without a fault, to count its requests, and then once for each fault
+// that of selects from those that are possible.
+func forEachFault(t *testing.T, of func(*Wire) []Fault, life func(name string, w *Wire)) {
+	t.Helper()
+	calm := &Wire{}
+	life("m0", calm)
+	faults := of(calm)
+	if len(faults) < 10 {
+		t.Fatalf("only %d faults are possible: %v", len(faults), faults)
+	}
+	t.Logf("%d faults", len(faults))
+	const atOnce = 8
+	slots := make(chan struct{}, atOnce)
+	var all sync.WaitGroup
+	for i, h := range faults {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			life(fmt.Sprintf("m%d", i+1), &Wire{Fault: h})
+		})
+	}
+	all.Wait()
+}
+
+// onceCreated creates a machine.
+func onceCreated(t *testing.T, newEnv func(*testing.T) *Env) {
+	t.Parallel()
+	r := newEnv(t)
+	forEachFault(t, (*Wire).Faults, func(name string, w *Wire) {
+		r.CreateMachine(name)
+		m := r.Drive(name, w, "runs", IsRunning)
+		r.RequireOneVM(m, w)
+		r.DeleteMachine(m, &Wire{})
+	})
+}
+
+// cleanlyRemoved deletes a machine.
+func cleanlyRemoved(t *testing.T, newEnv func(*testing.T) *Env) {
+	t.Parallel()
+	r := newEnv(t)
+	forEachFault(t, (*Wire).Faults, func(name string, w *Wire) {
+		r.CreateMachine(name)
+		r.DeleteMachine(r.Drive(name, &Wire{}, "runs", IsRunning), w)
+	})
+}
+
+// changed takes a machine through a new size, a larger disk, a new disk, a stop, a
+// start and a restart.
+func changed(t *testing.T, newEnv func(*testing.T) *Env) {
+	t.Parallel()
+	r := newEnv(t)
+	forEachFault(t, (*Wire).WriteFaults, func(name string, w *Wire) {
+		r.CreateMachine(name)
+		r.Drive(name, &Wire{}, "runs", IsRunning)
+		r.Edit(name, func(m *v1alpha1.Machine) {
+			m.Spec.Resources = &v1alpha1.MachineResources{CPU: &v1alpha1.MachineCPU{Cores: 3}}
+			m.Spec.Disks = []v1alpha1.MachineDisk{{Name: "root", Size: "25Gi"}, {Name: "data", Size: "1Gi"}}
+			m.Spec.PowerState = v1alpha1.PowerStopped
+		})
+		r.Drive(name, w, "stops", func(m *v1alpha1.Machine) bool {
+			return m != nil && m.Status.Phase == v1alpha1.MachineStopped && m.Status.ObservedGeneration == m.Generation
+		})
+		r.Edit(name, func(m *v1alpha1.Machine) { m.Spec.PowerState = v1alpha1.PowerRunning })
+		m := r.Drive(name, w, "runs again", IsRunning)
+		if cpus, root := r.Site.Sizes(m); cpus != 3 || root != "25Gi" {
+			t.Errorf("%s (%s): got %d CPUs and %s, want 3 and 25Gi", name, w.Fault, cpus, root)
+		}
+		r.RequireOneVM(m, w)
+		starts := r.Site.Starts(m)
+		r.Edit(name, func(m *v1alpha1.Machine) { m.Spec.RestartToken = "once" })
+		r.Drive(name, w, "restarts", func(m *v1alpha1.Machine) bool {
+			return IsRunning(m) && m.Status.RestartToken == "once" && r.Site.Starts(m) > starts
+		})
+		if now := r.Site.Starts(r.Drive(name, &Wire{}, "stays", IsRunning)); now != starts+1 {
+			t.Errorf("%s (%s): it was restarted %d times for one token", name, w.Fault, now-starts)
+		}
+	})
+}
+
+// raced creates and deletes a machine with many deliveries at once.
+func raced(t *testing.T, newEnv func(*testing.T) *Env) {
+	t.Parallel()
+	r := newEnv(t)
+	r.CreateMachine("m1")
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			r.Drive("m1", &Wire{}, "runs", IsRunning)
+		})
+	}
+	all.Wait()
+	m := r.Drive("m1", &Wire{}, "runs", IsRunning)
+	r.RequireOneVM(m, &Wire{})
+	if err := r.Kube.Delete(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		all.Go(func() { r.Drive("m1", &Wire{}, "is gone", IsGone) })
+	}
+	all.Wait()
+	if left := r.Site.Left(m); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// forgotten empties the status of a machine, as if the process had ended before it could write
+// what it has created.
+func forgotten(t *testing.T, newEnv func(*testing.T) *Env) {
+	t.Parallel()
+	r := newEnv(t)
+	for _, name := range []string{"m1", "m2"} {
+		r.CreateMachine(name)
+		m := r.Drive(name, &Wire{}, "runs", IsRunning)
+		vms := r.Site.VMs(m)
+		before := m.DeepCopy()
+		m.Status = v1alpha1.MachineStatus{}
+		if _, err := r.Kube.PatchStatus(t.Context(), before, m); err != nil {
+			t.Fatal(err)
+		}
+		if name == "m1" {
+			m = r.Drive(name, &Wire{}, "runs", IsRunning)
+			if now := r.Site.VMs(m); !slices.Equal(vms, now) {
+				t.Errorf("got virtual machines %v, want %v again", now, vms)
+			}
+		}
+		r.DeleteMachine(m, &Wire{})
+	}
+}
+
+// foreign lets another user take the place of a machine: before it is reconciled, or after it has
+// claimed its place.
+func foreign(t *testing.T, newEnv func(*testing.T) *Env, claimed bool) {
+	t.Parallel()
+	r := newEnv(t)
+	m := r.CreateMachine("m1")
+	if claimed {
+		w := &Wire{Fault: Fault{r.Site.CreateRequest, 1, "before"}}
+		m = r.Drive("m1", w, "is about to be made", func(*v1alpha1.Machine) bool { return w.Count[r.Site.CreateRequest] > 0 })
+	}
+	untouched := r.Site.Foreign(m)
+	m = r.Drive("m1", &Wire{}, "says "+r.Site.OccupiedReason, HasReason(r.Site.OccupiedReason))
+	for range 3 {
+		_, _ = r.NewHandler(&Wire{})(t.Context(), ResyncEvent(r.Namespace, "m1"))
+	}
+	if !untouched() {
+		t.Error("what belongs to somebody else was changed")
+	}
+	if err := r.Kube.Delete(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	r.Drive("m1", &Wire{}, "is gone", IsGone)
+	if !untouched() {
+		t.Error("what belongs to somebody else was deleted")
+	}
+}
+
+// idle reconciles a machine that is up to date.
+func idle(t *testing.T, newEnv func(*testing.T) *Env) {
+	t.Parallel()
+	r := newEnv(t)
+	r.CreateMachine("m1")
+	m := r.Drive("m1", &Wire{}, "runs", IsRunning)
+	w := &Wire{}
+	handle := r.NewHandler(w)
+	for range 3 {
+		if _, err := handle(t.Context(), ResyncEvent(r.Namespace, "m1")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for call := range w.Count {
+		if !strings.HasPrefix(call, "GET ") {
+			t.Errorf("it wrote: %s", call)
+		}
+	}
+	r.DeleteMachine(m, &Wire{})
+}
+
+// shrunk requests a smaller disk than a machine has.
+func shrunk(t *testing.T, newEnv func(*testing.T) *Env) {
+	t.Parallel()
+	r := newEnv(t)
+	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
+		Template: "large", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider}}}
+	r.Create(m)
+	r.Drive("m1", &Wire{}, "runs", IsRunning)
+	r.Edit("m1", func(m *v1alpha1.Machine) { m.Spec.Template = "medium" })
+	m = r.Drive("m1", &Wire{}, "says that the disk would shrink", HasReason("DiskCannotShrink"))
+	if m.Status.Phase != v1alpha1.MachineRunning {
+		t.Errorf("the machine runs on: got phase %s", m.Status.Phase)
+	}
+	r.Edit("m1", func(m *v1alpha1.Machine) { m.Spec.Disks = []v1alpha1.MachineDisk{{Name: "root", Size: "80Gi"}} })
+	m = r.Drive("m1", &Wire{}, "runs with the disk that it has", IsRunning)
+	if cpus, root := r.Site.Sizes(m); cpus != 2 || root != "80Gi" {
+		t.Errorf("got %d CPUs and %s, want 2 and 80Gi", cpus, root)
+	}
+	r.DeleteMachine(m, &Wire{})
+}
+
+// held takes a node from its first start to a disk that is created again.
+func held(t *testing.T, newEnv func(*testing.T) *Env) {
+	t.Parallel()
+	r := newEnv(t)
+	forEachFault(t, (*Wire).WriteFaults, func(name string, w *Wire) {
+		m := NewNode(name)
+		m.Spec.ProviderRef = &v1alpha1.ProviderReference{Name: r.Site.Provider}
+		r.Create(m)
+		m = r.Drive(name, w, "waits for its configuration", HasReason("WaitingForMachineConfig"))
+		if vms := r.Site.VMs(m); len(vms) > 0 || len(m.Status.IPAddresses) == 0 {
+			t.Errorf("%s (%s): it has virtual machines %v and addresses %v, want none and one", name, w.Fault, vms, m.Status.IPAddresses)
+		}
+		const first, second = "version: v1alpha1 # one\n", "version: v1alpha1 # two\n"
+		r.ProvideMachineConfig(m, first)
+		m = r.Drive(name, w, "runs with its configuration", func(m *v1alpha1.Machine) bool { return IsRunning(m) && m.HoldsMachineConfig() })
+		r.RequireOneVM(m, w)
+		if got := r.Site.FoundUserData(m); got != first {
+			t.Errorf("%s (%s): the node found %q, want %q", name, w.Fault, got, first)
+		}
+		r.MarkInstalled(m)
+		m = r.Drive(name, w, "has its configuration taken away", func(m *v1alpha1.Machine) bool {
+			return IsRunning(m) && meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionMachineConfigRemoved)
+		})
+		if err := r.Kube.Get(r.Context(), r.Namespace, m.MachineConfigSecret(), &corev1.Secret{}); !kube.NotFound(err) {
+			t.Errorf("%s (%s): the Secret is left: %v", name, w.Fault, err)
+		}
+		if r.Site.HoldsUserData(m) {
+			t.Errorf("%s (%s): the hypervisor still has the keys of a node that runs", name, w.Fault)
+		}
+		starts := r.Site.Starts(m)
+		r.ProvideMachineConfig(m, second)
+		m = r.Drive(name, w, "has its configuration again", func(m *v1alpha1.Machine) bool { return IsRunning(m) && m.HoldsMachineConfig() })
+		if r.Site.Starts(m) != starts {
+			t.Errorf("%s (%s): it was restarted, and nobody asked for that", name, w.Fault)
+		}
+		r.Edit(name, func(m *v1alpha1.Machine) { m.Spec.RestartToken = "once" })
+		m = r.Drive(name, w, "restarts, and finds its configuration", func(m *v1alpha1.Machine) bool {
+			return IsRunning(m) && m.Status.RestartToken == "once" && r.Site.FoundUserData(m) == second
+		})
+		r.DeleteMachine(m, &Wire{})
+	})
+}
