@@ -69,31 +69,31 @@ func TestRepeats(t *testing.T) {
 // period delivers events about a Machine for a time of the rig's clock: one a second, as
 // a Broker that requeues a lot does, and one for each time that the Machine was written,
 // as the event source does. It returns how often each request was made.
-func (r *env) period(name string, length time.Duration) map[string]int {
-	r.Helper()
-	return r.periodOn(&hypervisortest.Wire{}, name, length)
+func (e *env) period(name string, length time.Duration) map[string]int {
+	e.Helper()
+	return e.periodOn(&hypervisortest.Wire{}, name, length)
 }
 
-func (r *env) periodOn(w *hypervisortest.Wire, name string, length time.Duration) map[string]int {
-	r.Helper()
-	f := r.process(w)
-	own := hypervisortest.ResyncEvent(r.Namespace, name)
+func (e *env) periodOn(w *hypervisortest.Wire, name string, length time.Duration) map[string]int {
+	e.Helper()
+	f := e.process(w)
+	own := hypervisortest.ResyncEvent(e.Namespace, name)
 	own.SetType(events.TypeUpdate)
 	version := ""
-	for end := r.Clock.Now().Add(length); r.Clock.Now().Before(end); r.Clock.Advance(time.Second) {
-		for _, e := range []event.Event{hypervisortest.ResyncEvent(r.Namespace, name), own} {
-			_ = deliver(r.Context(), f, e)
+	for end := e.Clock.Now().Add(length); e.Clock.Now().Before(end); e.Clock.Advance(time.Second) {
+		for _, in := range []event.Event{hypervisortest.ResyncEvent(e.Namespace, name), own} {
+			_ = deliver(e.Context(), f, in)
 		}
 		for range 50 {
 			m := &v1alpha1.Machine{}
-			if err := r.Kube.Get(r.Context(), r.Namespace, name, m); err != nil {
-				r.Fatal(err)
+			if err := e.Kube.Get(e.Context(), e.Namespace, name, m); err != nil {
+				e.Fatal(err)
 			}
 			if m.ResourceVersion == version {
 				break
 			}
 			version = m.ResourceVersion
-			_ = deliver(r.Context(), f, own)
+			_ = deliver(e.Context(), f, own)
 		}
 	}
 	return w.Count
@@ -163,18 +163,18 @@ func TestProxmoxBackOff(t *testing.T) {
 }
 
 // triesAtOnce shows that a new spec and the annotation end a back-off, once each.
-func (r *env) triesAtOnce(m *v1alpha1.Machine, request string) {
-	r.Helper()
-	r.Edit(m.Name, func(m *v1alpha1.Machine) { m.Spec.RestartToken = "again" })
-	if n := sum(r.period(m.Name, time.Second), request); n == 0 {
-		r.Error("a new generation is not tried at once")
+func (e *env) triesAtOnce(m *v1alpha1.Machine, request string) {
+	e.Helper()
+	e.Edit(m.Name, func(m *v1alpha1.Machine) { m.Spec.RestartToken = "again" })
+	if n := sum(e.period(m.Name, time.Second), request); n == 0 {
+		e.Error("a new generation is not tried at once")
 	}
-	r.period(m.Name, 4*time.Minute)
-	r.Edit(m.Name, func(m *v1alpha1.Machine) {
+	e.period(m.Name, 4*time.Minute)
+	e.Edit(m.Name, func(m *v1alpha1.Machine) {
 		metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationReconcile, "now")
 	})
-	if n := sum(r.period(m.Name, 3*time.Second), request); n == 0 || n > 4 {
-		r.Errorf("the annotation causes %d attempts", n)
+	if n := sum(e.period(m.Name, 3*time.Second), request); n == 0 || n > 4 {
+		e.Errorf("the annotation causes %d attempts", n)
 	}
 }
 

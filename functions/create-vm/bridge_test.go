@@ -15,22 +15,22 @@ import (
 )
 
 // allowBridge makes a NetworkPool that lists a bridge and VLANs for the namespace of this test.
-func (s *env) allowBridge(bridge string, vlans ...v1alpha1.VLANRange) {
-	s.Helper()
-	pool := &v1alpha1.NetworkPool{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace + "-" + bridge}, Spec: v1alpha1.NetworkPoolSpec{
-		AllowedNamespaces: &v1alpha1.AllowedNamespaces{List: []string{s.Namespace}}, Bridges: []string{bridge}, VLANs: vlans,
+func (e *env) allowBridge(bridge string, vlans ...v1alpha1.VLANRange) {
+	e.Helper()
+	pool := &v1alpha1.NetworkPool{ObjectMeta: metav1.ObjectMeta{Name: e.Namespace + "-" + bridge}, Spec: v1alpha1.NetworkPoolSpec{
+		AllowedNamespaces: &v1alpha1.AllowedNamespaces{List: []string{e.Namespace}}, Bridges: []string{bridge}, VLANs: vlans,
 	}}
-	if err := s.Kube.Create(s.Context(), pool); err != nil {
-		s.Fatal(err)
+	if err := e.Kube.Create(e.Context(), pool); err != nil {
+		e.Fatal(err)
 	}
-	s.Cleanup(func() { _ = s.Kube.Delete(context.Background(), pool) })
+	e.Cleanup(func() { _ = e.Kube.Delete(context.Background(), pool) })
 }
 
-func (s *env) attached(bridge string) bool {
-	s.Helper()
-	err := s.Kube.Get(s.Context(), s.Namespace, "net-"+bridge+"-vlan200", &kubevirt.NetworkAttachmentDefinition{})
+func (e *env) attached(bridge string) bool {
+	e.Helper()
+	err := e.Kube.Get(e.Context(), e.Namespace, "net-"+bridge+"-vlan200", &kubevirt.NetworkAttachmentDefinition{})
 	if err != nil && !kube.NotFound(err) {
-		s.Fatal(err)
+		e.Fatal(err)
 	}
 	return err == nil
 }

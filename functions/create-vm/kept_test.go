@@ -23,11 +23,11 @@ func inNetworks(name string, networks ...string) *v1alpha1.Machine {
 	})
 }
 
-func (s *env) remove(obj kube.Object) {
-	s.Helper()
-	obj.SetNamespace(s.Namespace)
-	if err := s.Kube.Delete(s.Context(), obj); err != nil {
-		s.Fatal(err)
+func (e *env) remove(obj kube.Object) {
+	e.Helper()
+	obj.SetNamespace(e.Namespace)
+	if err := e.Kube.Delete(e.Context(), obj); err != nil {
+		e.Fatal(err)
 	}
 }
 
@@ -37,11 +37,11 @@ func configuration(name string) *v1alpha1.NetworkConfiguration {
 
 // untilNetwork waits until a NetworkConfiguration is as done wants it. nc is nil once
 // it is gone.
-func (s *env) untilNetwork(name, what string, done func(nc *v1alpha1.NetworkConfiguration) bool) {
-	s.Helper()
-	feed.Until(s.T, "NetworkConfiguration "+name+" "+what, func() (bool, string) {
+func (e *env) untilNetwork(name, what string, done func(nc *v1alpha1.NetworkConfiguration) bool) {
+	e.Helper()
+	feed.Until(e.T, "NetworkConfiguration "+name+" "+what, func() (bool, string) {
 		nc := &v1alpha1.NetworkConfiguration{}
-		if err := s.Kube.Get(s.Context(), s.Namespace, name, nc); kube.NotFound(err) {
+		if err := e.Kube.Get(e.Context(), e.Namespace, name, nc); kube.NotFound(err) {
 			return done(nil), "it is gone"
 		} else if err != nil {
 			return false, err.Error()
@@ -150,15 +150,15 @@ func TestNetworksOfEarlierAreLeft(t *testing.T) {
 }
 
 // stuck makes a machine in lan-a and lan-b, which gets no address of lan-b.
-func (s *env) stuck(name string) {
-	s.Helper()
-	s.Create(configuration("lan-a"))
+func (e *env) stuck(name string) {
+	e.Helper()
+	e.Create(configuration("lan-a"))
 	other := configuration("lan-b")
 	other.Spec.Description = hypervisortest.Unserved
-	s.Create(other)
-	s.Create(inNetworks(name, "lan-a", "lan-b"))
-	s.until(name, "waits for an address", hypervisortest.HasReason(reasonWaitingForAddress))
-	s.untilNetwork("lan-b", "is used", func(nc *v1alpha1.NetworkConfiguration) bool {
+	e.Create(other)
+	e.Create(inNetworks(name, "lan-a", "lan-b"))
+	e.until(name, "waits for an address", hypervisortest.HasReason(reasonWaitingForAddress))
+	e.untilNetwork("lan-b", "is used", func(nc *v1alpha1.NetworkConfiguration) bool {
 		return nc != nil && slices.Contains(nc.Finalizers, v1alpha1.FinalizerUsedBy+name)
 	})
 }

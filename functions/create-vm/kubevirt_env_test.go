@@ -80,13 +80,13 @@ func (s kubevirtGuests) PowerOn(g kubevirtsim.Guest) error {
 }
 
 // defaultProvider makes the MachineProvider of this cluster, which all tests share.
-func (s *env) defaultProvider() {
-	s.Helper()
+func (e *env) defaultProvider() {
+	e.Helper()
 	provider := &v1alpha1.MachineProvider{
 		ObjectMeta: metav1.ObjectMeta{Name: "kubevirt"}, Spec: v1alpha1.MachineProviderSpec{Type: v1alpha1.ProviderKubeVirt, Default: true},
 	}
-	if err := s.Kube.Create(s.Context(), provider); err != nil && !kube.AlreadyExists(err) {
-		s.Fatal(err)
+	if err := e.Kube.Create(e.Context(), provider); err != nil && !kube.AlreadyExists(err) {
+		e.Fatal(err)
 	}
 }
 

@@ -81,39 +81,39 @@ func orphaned(t *testing.T, at func(*env) *hypervisortest.Site, remedy string) {
 }
 
 // checked has the MachineProvider looked at as resync does, and returns its status.
-func (r *env) checked() v1alpha1.MachineProviderStatus {
-	r.Helper()
-	if err := deliver(r.Context(), r.process(&hypervisortest.Wire{}), lookAtProvider(r.Site.Provider, events.TypeResync)); err != nil {
-		r.Fatal(err)
+func (e *env) checked() v1alpha1.MachineProviderStatus {
+	e.Helper()
+	if err := deliver(e.Context(), e.process(&hypervisortest.Wire{}), lookAtProvider(e.Site.Provider, events.TypeResync)); err != nil {
+		e.Fatal(err)
 	}
-	return r.providerNow().Status
+	return e.providerNow().Status
 }
 
 // forsake deletes a Machine whose finalizers somebody has removed by hand.
-func (r *env) forsake(m *v1alpha1.Machine) {
-	r.Helper()
-	if err := r.Kube.Merge(r.Context(), m.DeepCopy(), map[string]any{"metadata": map[string]any{"finalizers": nil}}); err != nil {
-		r.Fatal(err)
+func (e *env) forsake(m *v1alpha1.Machine) {
+	e.Helper()
+	if err := e.Kube.Merge(e.Context(), m.DeepCopy(), map[string]any{"metadata": map[string]any{"finalizers": nil}}); err != nil {
+		e.Fatal(err)
 	}
-	if err := r.Kube.Delete(r.Context(), m); err != nil {
-		r.Fatal(err)
+	if err := e.Kube.Delete(e.Context(), m); err != nil {
+		e.Fatal(err)
 	}
 }
 
 // removeByHand removes the virtual machine of a Machine that is gone.
-func (r *env) removeByHand(m *v1alpha1.Machine) {
-	r.Helper()
-	backend, err := r.process(&hypervisortest.Wire{}).connect(r.Context(), r.providerNow())
+func (e *env) removeByHand(m *v1alpha1.Machine) {
+	e.Helper()
+	backend, err := e.process(&hypervisortest.Wire{}).connect(e.Context(), e.providerNow())
 	if err != nil {
-		r.Fatal(err)
+		e.Fatal(err)
 	}
 	for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
-		waitsFor, err := backend.Remove(r.Context(), m)
+		waitsFor, err := backend.Remove(e.Context(), m)
 		if err == nil && waitsFor == "" {
 			return
 		}
 		if time.Since(began) > time.Minute {
-			r.Fatalf("the virtual machine is not removed: %s, %v", waitsFor, err)
+			e.Fatalf("the virtual machine is not removed: %s, %v", waitsFor, err)
 		}
 	}
 }

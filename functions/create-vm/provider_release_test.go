@@ -15,19 +15,19 @@ import (
 )
 
 // dropProvider deletes a MachineProvider at the end of a test, whatever keeps it.
-func (r *env) dropProvider(name string) {
-	r.Cleanup(func() {
+func (e *env) dropProvider(name string) {
+	e.Cleanup(func() {
 		_ = kube.OnConflict(func() error {
 			p := &v1alpha1.MachineProvider{}
-			if err := r.Kube.Get(context.Background(), "", name, p); err != nil {
+			if err := e.Kube.Get(context.Background(), "", name, p); err != nil {
 				return nil
 			}
 			before := p.DeepCopy()
 			p.Finalizers = nil
-			if _, err := r.Kube.Patch(context.Background(), before, p); err != nil {
+			if _, err := e.Kube.Patch(context.Background(), before, p); err != nil {
 				return err
 			}
-			return r.Kube.Delete(context.Background(), p)
+			return e.Kube.Delete(context.Background(), p)
 		})
 	})
 }

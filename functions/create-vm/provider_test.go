@@ -147,11 +147,11 @@ func lookAtProvider(name, kind string) event.Event {
 	return e
 }
 
-func (r *env) providerNow() *v1alpha1.MachineProvider {
-	r.Helper()
+func (e *env) providerNow() *v1alpha1.MachineProvider {
+	e.Helper()
 	p := &v1alpha1.MachineProvider{}
-	if err := r.Kube.Get(r.Context(), "", r.Site.Provider, p); err != nil {
-		r.Fatal(err)
+	if err := e.Kube.Get(e.Context(), "", e.Site.Provider, p); err != nil {
+		e.Fatal(err)
 	}
 	return p
 }
@@ -200,11 +200,11 @@ func TestProviderStatus(t *testing.T) {
 }
 
 // measure makes a cluster tell what a node uses, as metrics-server does.
-func (r *env) measure(cluster *rest.Config, node, cpu, memory string) {
-	r.Helper()
+func (e *env) measure(cluster *rest.Config, node, cpu, memory string) {
+	e.Helper()
 	client, err := dynamic.NewForConfig(cluster)
 	if err != nil {
-		r.Fatal(err)
+		e.Fatal(err)
 	}
 	definition := map[string]any{}
 	if err := yaml.Unmarshal([]byte(`
@@ -220,25 +220,25 @@ spec:
   versions:
     - {name: v1beta1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
 `), &definition); err != nil {
-		r.Fatal(err)
+		e.Fatal(err)
 	}
 	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
-	if _, err := definitions.Create(r.Context(), &unstructured.Unstructured{Object: definition}, metav1.CreateOptions{}); err != nil {
-		r.Fatal(err)
+	if _, err := definitions.Create(e.Context(), &unstructured.Unstructured{Object: definition}, metav1.CreateOptions{}); err != nil {
+		e.Fatal(err)
 	}
 	measured := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "metrics.k8s.io/v1beta1", "kind": "NodeMetrics", "metadata": map[string]any{"name": node},
 		"timestamp": "2026-01-02T03:04:05Z", "window": "10s", "usage": map[string]any{"cpu": cpu, "memory": memory},
 	}}
 	for {
-		_, err = client.Resource(schema.GroupVersionResource{Group: "metrics.k8s.io", Version: "v1beta1", Resource: "nodes"}).Create(r.Context(), measured, metav1.CreateOptions{})
+		_, err = client.Resource(schema.GroupVersionResource{Group: "metrics.k8s.io", Version: "v1beta1", Resource: "nodes"}).Create(e.Context(), measured, metav1.CreateOptions{})
 		if !kube.NotFound(err) {
 			break
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
 	if err != nil {
-		r.Fatal(err)
+		e.Fatal(err)
 	}
 }
 
@@ -277,38 +277,38 @@ func TestKeepSteady(t *testing.T) {
 }
 
 // providerBreaks lets the hypervisor stop to answer and come back.
-func (r *env) providerBreaks(f *function, w *hypervisortest.Wire) {
-	r.Helper()
+func (e *env) providerBreaks(f *function, w *hypervisortest.Wire) {
+	e.Helper()
 	spec := func(change func(*v1alpha1.MachineProviderSpec)) *v1alpha1.MachineProvider {
-		p := r.providerNow()
+		p := e.providerNow()
 		before := p.DeepCopy()
 		change(&p.Spec)
-		if _, err := r.Kube.Patch(r.Context(), before, p); err != nil {
-			r.Fatal(err)
+		if _, err := e.Kube.Patch(e.Context(), before, p); err != nil {
+			e.Fatal(err)
 		}
 		for range 2 {
-			_ = deliver(r.Context(), f, lookAtProvider(r.Site.Provider, events.TypeResync))
+			_ = deliver(e.Context(), f, lookAtProvider(e.Site.Provider, events.TypeResync))
 		}
-		return r.providerNow()
+		return e.providerNow()
 	}
 	p := spec(func(s *v1alpha1.MachineProviderSpec) {
 		s.Endpoint = &v1alpha1.ProviderEndpoint{URL: "https://127.0.0.1:1"}
 	})
 	c := meta.FindStatusCondition(p.Status.Conditions, "Ready")
 	if p.Status.Phase != v1alpha1.ProviderOffline || c.Reason != "Unreachable" || !strings.HasSuffix(c.Message, "connection refused") {
-		r.Errorf("phase %s, condition %+v", p.Status.Phase, c)
+		e.Errorf("phase %s, condition %+v", p.Status.Phase, c)
 	}
 	p = spec(func(s *v1alpha1.MachineProviderSpec) { s.Endpoint, s.CredentialsRef.Name = nil, "missing" })
 	c = meta.FindStatusCondition(p.Status.Conditions, "Ready")
 	if p.Status.Phase != v1alpha1.ProviderFailed || c.Reason != "CredentialsMissing" {
-		r.Errorf("phase %s, condition %+v", p.Status.Phase, c)
+		e.Errorf("phase %s, condition %+v", p.Status.Phase, c)
 	}
 	p = spec(func(s *v1alpha1.MachineProviderSpec) { s.CredentialsRef.Name = "remote" })
 	if p.Status.Phase != v1alpha1.ProviderReady {
-		r.Errorf("phase %s after it is back", p.Status.Phase)
+		e.Errorf("phase %s after it is back", p.Status.Phase)
 	}
 	if writes := w.Count["PATCH /apis/vitistack.io/v1alpha1/machineproviders/remote-*/status"]; writes != 5 {
-		r.Errorf("%d writes for five states: %v", writes, w.Count)
+		e.Errorf("%d writes for five states: %v", writes, w.Count)
 	}
 }
 

@@ -39,44 +39,44 @@ var pveGrants = []proxmoxsim.Grant{
 }
 
 // pve starts a simulated Proxmox VE, and makes a MachineProvider for it.
-func (r *env) pve(options proxmoxsim.Options, change func(*v1alpha1.MachineProvider)) (*proxmoxsim.Server, *v1alpha1.MachineProvider) {
-	r.Helper()
+func (e *env) pve(options proxmoxsim.Options, change func(*v1alpha1.MachineProvider)) (*proxmoxsim.Server, *v1alpha1.MachineProvider) {
+	e.Helper()
 	if !slices.ContainsFunc(options.Users, func(u proxmoxsim.User) bool { return u.Name == pveUser }) {
 		options.Users = append(options.Users, proxmoxsim.User{Name: pveUser, Grants: pveGrants})
 	}
 	options.Tokens = append(options.Tokens, proxmoxsim.Token{ID: pveToken, Secret: pveSecret})
 	sim, err := proxmoxsim.New(options)
 	if err != nil {
-		r.Fatal(err)
+		e.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	r.Cleanup(func() {
+	e.Cleanup(func() {
 		cancel()
 		if err := sim.Close(); err != nil {
-			r.Error(err)
+			e.Error(err)
 		}
 	})
 	end, err := sim.Start(ctx, "127.0.0.1:0")
 	if err != nil {
-		r.Fatal(err)
+		e.Fatal(err)
 	}
-	if err := r.Kube.Create(r.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: defaultNamespace}}); err != nil && !kube.AlreadyExists(err) {
-		r.Fatal(err)
+	if err := e.Kube.Create(e.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: defaultNamespace}}); err != nil && !kube.AlreadyExists(err) {
+		e.Fatal(err)
 	}
-	r.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "proxmox"}, Data: map[string][]byte{
+	e.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "proxmox"}, Data: map[string][]byte{
 		"tokenID": []byte(pveToken), "tokenSecret": []byte(pveSecret), "ca.crt": end.CA,
 	}})
-	p := &v1alpha1.MachineProvider{ObjectMeta: metav1.ObjectMeta{Name: "proxmox-" + r.Namespace}, Spec: v1alpha1.MachineProviderSpec{
+	p := &v1alpha1.MachineProvider{ObjectMeta: metav1.ObjectMeta{Name: "proxmox-" + e.Namespace}, Spec: v1alpha1.MachineProviderSpec{
 		Type: v1alpha1.ProviderProxmox, Endpoint: &v1alpha1.ProviderEndpoint{URL: end.URL},
-		CredentialsRef: &v1alpha1.SecretReference{Namespace: r.Namespace, Name: "proxmox"},
+		CredentialsRef: &v1alpha1.SecretReference{Namespace: e.Namespace, Name: "proxmox"},
 	}}
 	if change != nil {
 		change(p)
 	}
-	if err := r.Kube.Create(r.Context(), p); err != nil {
-		r.Fatal(err)
+	if err := e.Kube.Create(e.Context(), p); err != nil {
+		e.Fatal(err)
 	}
-	r.dropProvider(p.Name)
+	e.dropProvider(p.Name)
 	return sim, p
 }
 

@@ -21,11 +21,11 @@ func named(name, iface, in string) *v1alpha1.Machine {
 
 // interfacesOf are the MAC addresses of a NetworkConfiguration by the names of its
 // interfaces.
-func (s *env) interfacesOf(name string) map[string]string {
-	s.Helper()
+func (e *env) interfacesOf(name string) map[string]string {
+	e.Helper()
 	nc := &v1alpha1.NetworkConfiguration{}
-	if err := s.Kube.Get(s.Context(), s.Namespace, name, nc); err != nil {
-		s.Fatal(err)
+	if err := e.Kube.Get(e.Context(), e.Namespace, name, nc); err != nil {
+		e.Fatal(err)
 	}
 	macs := map[string]string{}
 	for _, i := range nc.Spec.NetworkInterfaces {

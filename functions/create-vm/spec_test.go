@@ -189,18 +189,18 @@ func TestFirstConfiguration(t *testing.T) {
 }
 
 // saysNowhere fails if a text is in anything that people can read.
-func (s *env) saysNowhere(text string) {
-	s.Helper()
+func (e *env) saysNowhere(text string) {
+	e.Helper()
 	for _, list := range []kube.ObjectList{&v1alpha1.MachineList{}, &kubevirtv1.VirtualMachineList{}, &v1alpha1.NetworkConfigurationList{}, &corev1.EventList{}} {
-		if err := s.Kube.List(s.Context(), s.Namespace, "", list); err != nil {
-			s.Fatal(err)
+		if err := e.Kube.List(e.Context(), e.Namespace, "", list); err != nil {
+			e.Fatal(err)
 		}
 		doc, err := json.Marshal(list)
 		if err != nil {
-			s.Fatal(err)
+			e.Fatal(err)
 		}
 		if strings.Contains(string(doc), text) {
-			s.Errorf("a secret is in %T", list)
+			e.Errorf("a secret is in %T", list)
 		}
 	}
 }

@@ -45,6 +45,7 @@ func newEnv(t *testing.T, at func(*env) *hypervisortest.Site) *env {
 		t.Fatal(err)
 	}
 	e := &env{Env: hypervisortest.New(t, server.Config(), client, server.Namespace(t))}
+	feed.Run(t, e.Config, e.Namespace, e.Layer2(), feed.Kind{Resource: v1alpha1.GroupVersion.WithResource("networkconfigurations"), Name: "NetworkConfiguration"})
 	e.NewHandler = func(w *hypervisortest.Wire) events.Handler { return e.process(w).handle }
 	e.Site = at(e)
 	return e
@@ -103,26 +104,26 @@ func setUpWith(t *testing.T, options kubevirtsim.Options) *env {
 }
 
 // example applies the first object of a manifest that users start from.
-func (s *env) example(file string, into kube.Object) {
-	s.Helper()
+func (e *env) example(file string, into kube.Object) {
+	e.Helper()
 	doc, err := apis.Examples.ReadFile("examples/" + file)
 	if err != nil {
-		s.Fatal(err)
+		e.Fatal(err)
 	}
 	first, _, _ := strings.Cut(string(doc), "\n---\n")
 	if err := yaml.UnmarshalStrict([]byte(first), into); err != nil {
-		s.Fatal(err)
+		e.Fatal(err)
 	}
-	s.Create(into)
+	e.Create(into)
 }
 
 // until waits until a Machine is as done wants it.
-func (s *env) until(name, what string, done func(*v1alpha1.Machine) bool) *v1alpha1.Machine {
-	s.Helper()
+func (e *env) until(name, what string, done func(*v1alpha1.Machine) bool) *v1alpha1.Machine {
+	e.Helper()
 	m := &v1alpha1.Machine{}
-	feed.Until(s.T, name+" "+what, func() (bool, string) {
+	feed.Until(e.T, name+" "+what, func() (bool, string) {
 		m = &v1alpha1.Machine{}
-		if err := s.Kube.Get(s.Context(), s.Namespace, name, m); err != nil {
+		if err := e.Kube.Get(e.Context(), e.Namespace, name, m); err != nil {
 			return false, err.Error()
 		}
 		state, _ := yaml.Marshal(m.Status)
@@ -132,12 +133,12 @@ func (s *env) until(name, what string, done func(*v1alpha1.Machine) bool) *v1alp
 }
 
 // empty waits until nothing is left of any machine.
-func (s *env) empty() {
-	s.Helper()
-	feed.Until(s.T, "everything is gone", func() (bool, string) {
+func (e *env) empty() {
+	e.Helper()
+	feed.Until(e.T, "everything is gone", func() (bool, string) {
 		machines, vms, claims := &v1alpha1.MachineList{}, &kubevirtv1.VirtualMachineList{}, &corev1.PersistentVolumeClaimList{}
 		for _, list := range []kube.ObjectList{machines, vms, claims} {
-			if err := s.Kube.List(s.Context(), s.Namespace, "", list); err != nil {
+			if err := e.Kube.List(e.Context(), e.Namespace, "", list); err != nil {
 				return false, err.Error()
 			}
 		}

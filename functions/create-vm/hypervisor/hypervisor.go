@@ -1,3 +1,5 @@
+// Package hypervisor defines what create-vm needs of a hypervisor: the interface, the desired and
+// the observed state of a virtual machine, and how a backend connects.
 package hypervisor
 
 import (

@@ -19,11 +19,9 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
-	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// Env drives Machines on a site, in a namespace of an API server with a network, in which it plays
-// layer 2.
+// Env drives Machines on a site, in a namespace of an API server with a network.
 type Env struct {
 	*testing.T
 	Namespace string
@@ -35,12 +33,12 @@ type Env struct {
 	NewHandler func(*Wire) events.Handler
 }
 
-// New returns an Env in a namespace, with a network. The caller sets Site and NewHandler.
+// New returns an Env in a namespace, with a network. The caller sets Site and NewHandler, and has
+// Layer2 receive the events of NetworkConfigurations.
 func New(t *testing.T, config *rest.Config, client *kube.Client, namespace string) *Env {
 	t.Helper()
 	r := &Env{T: t, Namespace: namespace, Kube: client, Config: config}
 	r.Create(&v1alpha2.NetworkNamespace{ObjectMeta: metav1.ObjectMeta{Name: "net"}})
-	feed.Run(t, config, namespace, r.layer2(), feed.Kind{Resource: v1alpha1.GroupVersion.WithResource("networkconfigurations"), Name: "NetworkConfiguration"})
 	return r
 }
 
@@ -162,9 +160,9 @@ func (r *Env) MarkInstalled(m *v1alpha1.Machine) {
 	})
 }
 
-// layer2 allocates the next address to every interface with a MAC address, unless the description of
+// Layer2 returns a handler that plays layer 2: it allocates the next address to every interface with a MAC address, unless the description of
 // its NetworkConfiguration is Unserved.
-func (r *Env) layer2() events.Handler {
+func (r *Env) Layer2() events.Handler {
 	var next atomic.Int32
 	next.Store(9)
 	return func(ctx context.Context, in event.Event) (*event.Event, error) {

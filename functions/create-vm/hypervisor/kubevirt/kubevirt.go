@@ -1,3 +1,5 @@
+// Package kubevirt creates virtual machines as objects of KubeVirt, in the cluster of the function or
+// in another one.
 package kubevirt
 
 import (

@@ -1,3 +1,4 @@
+// Package proxmox creates virtual machines on a cluster of Proxmox VE by its REST API.
 package proxmox
 
 import (
