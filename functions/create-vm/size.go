@@ -79,15 +79,8 @@ func mergeDisks(template []hypervisor.Disk, spec []v1alpha1.MachineDisk) ([]hype
 				return nil, err
 			}
 		}
-		if d.StorageClass != "" {
-			m.StorageClass = d.StorageClass
-		}
-		if d.AccessMode != "" {
-			m.AccessMode = d.AccessMode
-		}
-		if d.VolumeMode != "" {
-			m.VolumeMode = d.VolumeMode
-		}
+		m.StorageClass = cmp.Or(d.StorageClass, m.StorageClass)
+		m.AccessMode, m.VolumeMode = cmp.Or(d.AccessMode, m.AccessMode), cmp.Or(d.VolumeMode, m.VolumeMode)
 	}
 	return merged, nil
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
-	"gopkg.in/yaml.v2"
+	"sigs.k8s.io/yaml"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	kubevirtv1 "kubevirt.io/api/core/v1"

@@ -1,6 +1,7 @@
 package kubevirt
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -22,14 +23,7 @@ func attachmentName(n hypervisor.NIC, defaults v1alpha1.ProviderDefaults) string
 }
 
 func bridgeName(n hypervisor.NIC, defaults v1alpha1.ProviderDefaults) string {
-	switch {
-	case n.Bridge != "":
-		return n.Bridge
-	case defaults.Bridge != "":
-		return defaults.Bridge
-	default:
-		return defaultBridge
-	}
+	return cmp.Or(n.Bridge, defaults.Bridge, defaultBridge)
 }
 
 // attachmentConfig returns the CNI configuration of an interface: a port of a bridge on the

@@ -65,13 +65,8 @@ func renderClaim(m *v1alpha1.Machine, d hypervisor.Disk, class string, owned boo
 }
 
 func claimSpec(d hypervisor.Disk, class string) corev1.PersistentVolumeClaimSpec {
-	access, volume := corev1.ReadWriteOnce, corev1.PersistentVolumeFilesystem
-	if d.AccessMode != "" {
-		access = corev1.PersistentVolumeAccessMode(d.AccessMode)
-	}
-	if d.VolumeMode != "" {
-		volume = corev1.PersistentVolumeMode(d.VolumeMode)
-	}
+	access := cmp.Or(corev1.PersistentVolumeAccessMode(d.AccessMode), corev1.ReadWriteOnce)
+	volume := cmp.Or(corev1.PersistentVolumeMode(d.VolumeMode), corev1.PersistentVolumeFilesystem)
 	return corev1.PersistentVolumeClaimSpec{
 		StorageClassName: &class,
 		AccessModes:      []corev1.PersistentVolumeAccessMode{access},
@@ -275,12 +270,8 @@ func needsSecret(w hypervisor.Desired) bool {
 }
 
 func renderInterface(n hypervisor.NIC, boot *uint) kubevirtv1.Interface {
-	model := string(n.Model)
-	if model == "" {
-		model = "virtio"
-	}
 	return kubevirtv1.Interface{
-		Name: n.Name, Model: model, MacAddress: n.MAC, BootOrder: boot,
+		Name: n.Name, Model: cmp.Or(string(n.Model), "virtio"), MacAddress: n.MAC, BootOrder: boot,
 		InterfaceBindingMethod: kubevirtv1.InterfaceBindingMethod{Bridge: &kubevirtv1.InterfaceBridge{}},
 	}
 }

@@ -1,6 +1,7 @@
 package proxmox
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/fnv"
@@ -47,13 +48,7 @@ func recordedPlacement(m *v1alpha1.Machine) (node string, vmid int) {
 // the first one took and machines do not queue for the same one, or at from, where
 // that is in the range. The claim counts once it is in the machine's status.
 func (x *Hypervisor) claimVMID(ctx context.Context, m *v1alpha1.Machine, taken map[int]bool, from int) (int, error) {
-	first, last := firstVMID, lastVMID
-	if x.options.VMIDStart != 0 {
-		first = int(x.options.VMIDStart)
-	}
-	if x.options.VMIDEnd != 0 {
-		last = int(x.options.VMIDEnd)
-	}
+	first, last := cmp.Or(int(x.options.VMIDStart), firstVMID), cmp.Or(int(x.options.VMIDEnd), lastVMID)
 	if last < first {
 		return 0, reconcile.UserError{Reason: "VMIDRangeInvalid", Message: fmt.Sprintf("MachineProvider %s: its VMIDs end at %d before they begin at %d: correct spec.proxmox.vmidEnd", x.provider.Name, last, first)}
 	}

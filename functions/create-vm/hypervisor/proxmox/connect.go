@@ -1,6 +1,7 @@
 package proxmox
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -75,10 +76,7 @@ func connect(ctx context.Context, env hypervisor.Environment, p *v1alpha1.Machin
 	if err != nil {
 		return nil, hypervisor.UnusableSecret(p, err.Error())
 	}
-	timeout := defaultTimeout
-	if end.TimeoutSeconds > 0 {
-		timeout = time.Duration(end.TimeoutSeconds) * time.Second
-	}
+	timeout := cmp.Or(time.Duration(end.TimeoutSeconds)*time.Second, defaultTimeout)
 	var under http.RoundTripper = through
 	if env.Wrap != nil {
 		under = env.Wrap(under)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -31,13 +32,9 @@ const (
 
 // updatableOptions are the options that a machine's spec can change.
 func updatableOptions(m *v1alpha1.Machine, want hypervisor.Desired) map[string]string {
-	protection := "0"
-	if m.Spec.Protected {
-		protection = "1"
-	}
 	return map[string]string{
 		"cores": strconv.Itoa(int(want.Cores * want.Threads)), "sockets": strconv.Itoa(int(want.Sockets)), "memory": strconv.FormatInt(megabytes(want), 10),
-		"protection": protection, "tags": machineTags(m), "description": machineDescription(m),
+		"protection": formatValue(m.Spec.Protected), "tags": machineTags(m), "description": machineDescription(m),
 	}
 }
 
@@ -45,11 +42,8 @@ func updatableOptions(m *v1alpha1.Machine, want hypervisor.Desired) map[string]s
 // since Proxmox VE has none.
 func (x *Hypervisor) creationOptions(m *v1alpha1.Machine, want hypervisor.Desired, cd firstBootConfig) map[string]string {
 	o := map[string]string{
-		"name": hostname(m), "cpu": "x86-64-v2-AES", "numa": "0", "balloon": "0", "agent": "enabled=1", "scsihw": "virtio-scsi-single", "ostype": "l26",
+		"name": hostname(m), "cpu": cmp.Or(x.options.CPUType, "x86-64-v2-AES"), "numa": "0", "balloon": "0", "agent": "enabled=1", "scsihw": "virtio-scsi-single", "ostype": "l26",
 		"onboot": "1", "machine": "q35", "bios": "seabios", "serial0": "socket",
-	}
-	if x.options.CPUType != "" {
-		o["cpu"] = x.options.CPUType
 	}
 	if d := m.Spec.Domain; d != nil {
 		if d.Machine != nil && d.Machine.Type == "pc-i440fx" {
@@ -80,10 +74,7 @@ func (x *Hypervisor) creationOptions(m *v1alpha1.Machine, want hypervisor.Desire
 
 // networkOption is a network interface as an option.
 func (x *Hypervisor) networkOption(n hypervisor.NIC) string {
-	model := string(n.Model)
-	if model == "" {
-		model = "virtio"
-	}
+	model := cmp.Or(string(n.Model), "virtio")
 	value := fmt.Sprintf("%s=%s,bridge=%s", model, strings.ToUpper(n.MAC), x.bridgeName(n))
 	if n.VLAN != 0 {
 		value += fmt.Sprintf(",tag=%d", n.VLAN)
@@ -134,11 +125,7 @@ func newDiskOptions(m *v1alpha1.Machine, want hypervisor.Desired, storages []str
 		o["scsi"+strconv.Itoa(i)] = value
 	}
 	if d := m.Spec.Domain; d != nil && d.Firmware != nil && d.Firmware.Bootloader.EFI {
-		keys := "0"
-		if d.Firmware.Bootloader.SecureBoot {
-			keys = "1"
-		}
-		o["efidisk0"] = storages[0] + ":1,efitype=4m,pre-enrolled-keys=" + keys
+		o["efidisk0"] = storages[0] + ":1,efitype=4m,pre-enrolled-keys=" + formatValue(d.Firmware.Bootloader.SecureBoot)
 	}
 	return o
 }
@@ -151,44 +138,32 @@ func newDiskOption(d hypervisor.Disk, storage string) string {
 // it is known for ever.
 func diskSuffix(d hypervisor.Disk) string { return ",serial=" + d.Name + ",discard=on,iothread=1" }
 
-// ipConfigOption is what cloud-init is told of an interface.
+// ipConfigOption returns the addresses of an interface for cloud-init: of each family the first
+// address and the first gateway.
 func ipConfigOption(n hypervisor.NIC) string {
 	if !n.Static {
 		return "ip=dhcp"
 	}
+	first := map[string]string{}
+	for _, a := range slices.Backward(n.Addresses) {
+		first["ip"+familySuffix(a.Addr())] = a.String()
+	}
+	for _, g := range slices.Backward(n.Gateways) {
+		first["gw"+familySuffix(g)] = g.String()
+	}
 	var parts []string
-	for _, key := range []string{"ip", "gw"} {
-		for _, v6 := range []bool{false, true} {
-			name := key
-			if v6 {
-				name += "6"
-			}
-			value := firstAddress(n.Addresses, v6)
-			if key == "gw" {
-				value = firstGateway(n.Gateways, v6)
-			}
-			if value != "" {
-				parts = append(parts, name+"="+value)
-			}
+	for _, key := range []string{"ip", "ip6", "gw", "gw6"} {
+		if first[key] != "" {
+			parts = append(parts, key+"="+first[key])
 		}
 	}
 	return strings.Join(parts, ",")
 }
 
-func firstAddress(addresses []netip.Prefix, v6 bool) string {
-	for _, a := range addresses {
-		if a.Addr().Is6() == v6 {
-			return a.String()
-		}
-	}
-	return ""
-}
-
-func firstGateway(gateways []netip.Addr, v6 bool) string {
-	for _, g := range gateways {
-		if g.Is6() == v6 {
-			return g.String()
-		}
+// familySuffix is 6 for an IPv6 address, and empty for an IPv4 address.
+func familySuffix(a netip.Addr) string {
+	if a.Is6() {
+		return "6"
 	}
 	return ""
 }
