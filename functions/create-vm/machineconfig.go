@@ -87,6 +87,7 @@ func (f *function) deleteMachineConfigSecret(ctx context.Context, m *v1alpha1.Ma
 	return f.kube.Delete(ctx, secret)
 }
 
+// configDigest returns the digest of a machine configuration, as bootstrap-talos annotates it.
 func configDigest(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])

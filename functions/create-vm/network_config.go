@@ -69,6 +69,7 @@ func describeLease(n hypervisor.NIC, e map[string]any) {
 	}
 }
 
+// formatPrefixes returns prefixes as text.
 func formatPrefixes(prefixes []netip.Prefix) []string {
 	out := make([]string, len(prefixes))
 	for i, p := range prefixes {

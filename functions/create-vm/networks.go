@@ -23,6 +23,7 @@ type networkError struct {
 	network string
 }
 
+// Unwrap returns the UserError.
 func (u networkError) Unwrap() error { return u.UserError }
 
 // ensureNetworks publishes the MAC addresses of a machine to layer 2, and returns its

@@ -69,6 +69,7 @@ func (f *function) isUsedByOther(ctx context.Context, m *v1alpha1.Machine, netwo
 	}), nil
 }
 
+// interfaceIn returns the index of an interface in the spec of a NetworkConfiguration, or -1.
 func interfaceIn(nc *v1alpha1.NetworkConfiguration, name string) int {
 	return slices.IndexFunc(nc.Spec.NetworkInterfaces, func(s v1alpha1.InterfaceSpec) bool { return s.Name == name })
 }

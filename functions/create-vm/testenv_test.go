@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
-	"sigs.k8s.io/yaml"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	kubevirtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/vitistack/stack/apis"
 	"github.com/vitistack/stack/apis/v1alpha1"

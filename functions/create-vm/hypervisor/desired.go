@@ -8,18 +8,16 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
-// Desired is a machine in the terms of every hypervisor.
+// Desired is the desired state of a virtual machine.
 type Desired struct {
 	Size
 	NICs     []NIC
 	UserData string
 	// NetworkData is a network configuration of version 1 or 2, for the guest.
 	NetworkData string
-	// SecretUserData is whether the user data comes out of a Secret, and so has to stay
-	// in one.
+	// SecretUserData is whether the user data comes from a Secret, so that it has to stay in one.
 	SecretUserData bool
-	// Handover is what is done with the machine configuration of a node. To give it, it
-	// is the user data.
+	// Handover is what to do with the machine configuration of a node, which is the user data.
 	Handover Handover
 	Defaults v1alpha1.ProviderDefaults
 }
@@ -40,25 +38,25 @@ type Disk struct {
 	VolumeMode   v1alpha1.DiskVolumeMode
 }
 
-// DefaultClass is the storage class that stands for whatever the default is.
+// DefaultClass as storage class means the default of the MachineProvider, or else of the hypervisor.
 const DefaultClass = "default"
 
 // NIC is a network interface of a machine with its addresses from layer 2.
 type NIC struct {
 	Name, MAC string
 	Model     v1alpha1.NICModel
-	// Network is the NetworkNamespace, vlan its VLAN with 0 meaning untagged.
+	// Network is the NetworkNamespace, and VLAN its VLAN; 0 is untagged.
 	Network string
 	VLAN    int32
 	Bridge  string
 	MTU     int32
-	// Addresses have the length of the prefix that they are in.
+	// Addresses have the length of the prefix of their network.
 	Addresses []netip.Prefix
 	Gateways  []netip.Addr
 	// Secondary is whether another interface has the machine's default route.
 	Secondary bool
 	DNS       []string
-	// Static is whether the guest has to be told its addresses.
+	// Static is whether the guest has to configure its addresses itself, because no DHCP server does.
 	Static bool
 }
 
@@ -66,15 +64,15 @@ type NIC struct {
 type Handover string
 
 const (
-	// HandoverNone leaves everything as it is.
+	// HandoverNone changes nothing.
 	HandoverNone Handover = ""
-	// HandoverGive has the virtual machine find the configuration at its next start.
+	// HandoverGive provides the configuration to the virtual machine at its next start.
 	HandoverGive Handover = "Give"
-	// HandoverTake takes the configuration, and the keys in it, away from the hypervisor.
+	// HandoverTake deletes the configuration, and the keys in it, from the hypervisor.
 	HandoverTake Handover = "Take"
 )
 
-// EmptyUserData is a user-data file that configures nothing. KubeVirt writes an empty
-// file where there is network data alone; Talos takes that for a machine configuration
-// which it cannot read, and ignores a file with this first line.
+// EmptyUserData is a user-data file that configures nothing. KubeVirt writes an empty file if there is
+// only network data. Talos reads an empty file as an invalid machine configuration, and ignores a file
+// with this first line.
 const EmptyUserData = "#cloud-config\n"

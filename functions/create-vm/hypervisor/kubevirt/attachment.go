@@ -16,7 +16,7 @@ import (
 )
 
 // NetworkAttachmentDefinition is the kind of the Network Plumbing Working Group,
-// as far as it is written here. Its own module is not needed for two fields.
+// as far as it is written here. Its own module would be a dependency for two fields.
 type NetworkAttachmentDefinition struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -49,6 +49,8 @@ func (k *Hypervisor) ensureAttachments(ctx context.Context, m *v1alpha1.Machine,
 	return nil
 }
 
+// ensureAttachment creates the NetworkAttachmentDefinition of an interface if it is missing. It returns
+// a UserError if the name belongs to another segment.
 func (k *Hypervisor) ensureAttachment(ctx context.Context, m *v1alpha1.Machine, n hypervisor.NIC) error {
 	name := attachmentName(n, k.defaults)
 	config, err := attachmentConfig(n, name, k.defaults)
@@ -82,6 +84,7 @@ func (k *Hypervisor) enableSpoofCheck(ctx context.Context, there *NetworkAttachm
 	return err
 }
 
+// createAttachment creates a NetworkAttachmentDefinition.
 func (k *Hypervisor) createAttachment(ctx context.Context, m *v1alpha1.Machine, n hypervisor.NIC, name, config string) error {
 	definition := &NetworkAttachmentDefinition{
 		ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: name, Labels: map[string]string{v1alpha1.LabelManagedBy: managedBy}},
@@ -96,13 +99,13 @@ func (k *Hypervisor) createAttachment(ctx context.Context, m *v1alpha1.Machine, 
 	}
 	err := k.guests.Create(ctx, definition)
 	if kube.AlreadyExists(err) {
-		return k.ensureAttachment(ctx, m, n) // another machine was faster
+		return k.ensureAttachment(ctx, m, n) // another machine has created it
 	}
 	return err
 }
 
-// networkOwner makes the NetworkNamespace own its attachments, so that they go
-// with it. A network that is gone owns nothing.
+// networkOwner returns the owner reference to a NetworkNamespace, so its attachments are deleted with
+// it. It returns none if the NetworkNamespace does not exist.
 func (k *Hypervisor) networkOwner(ctx context.Context, namespace, name string) ([]metav1.OwnerReference, error) {
 	nn := &v1alpha2.NetworkNamespace{}
 	err := k.home.Get(ctx, namespace, name, nn)

@@ -22,6 +22,7 @@ func attachmentName(n hypervisor.NIC, defaults v1alpha1.ProviderDefaults) string
 	return kube.Name(n.Network, bridgeName(n, defaults), fmt.Sprintf("vlan%d", n.VLAN))
 }
 
+// bridgeName returns the bridge of an interface.
 func bridgeName(n hypervisor.NIC, defaults v1alpha1.ProviderDefaults) string {
 	return cmp.Or(n.Bridge, defaults.Bridge, defaultBridge)
 }
@@ -44,8 +45,8 @@ func attachmentConfig(n hypervisor.NIC, name string, defaults v1alpha1.ProviderD
 	return string(config), nil
 }
 
-// sameSegment tells whether two CNI configurations lead to one bridge and VLAN. What
-// else somebody has written into one that was there, such as another plugin, stands.
+// sameSegment reports whether two CNI configurations attach to one bridge and VLAN. Other content, such
+// as another plugin, may differ.
 func sameSegment(there, wanted string) bool {
 	type plugin struct {
 		Bridge string `json:"bridge"`
@@ -75,9 +76,8 @@ func sameSegment(there, wanted string) bool {
 // is not the MAC address of the interface (https://www.cni.dev/plugins/current/main/bridge/).
 const spoofCheck = "macspoofchk"
 
-// withSpoofCheck returns a CNI configuration with the check of MAC addresses on in each
-// plugin that leads to a bridge. One that says so already, or is malformed, is returned
-// as it is.
+// withSpoofCheck returns a CNI configuration that checks MAC addresses in each plugin that attaches to
+// a bridge. It returns a malformed configuration unchanged.
 func withSpoofCheck(config string) string {
 	var c map[string]any
 	if json.Unmarshal([]byte(config), &c) != nil {

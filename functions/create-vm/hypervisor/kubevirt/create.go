@@ -91,6 +91,7 @@ func (k *Hypervisor) checkHost(ctx context.Context, m *v1alpha1.Machine) error {
 	return reconcile.UserError{Reason: "NodeNotFound", Message: fmt.Sprintf("no host is called %s: write one of %s into %s, or leave it out", host, strings.Join(names, ", "), field)}
 }
 
+// cloudInitSecret renders the Secret with the first configuration of a guest.
 func cloudInitSecret(m *v1alpha1.Machine, name string, w hypervisor.Desired, owned bool) *corev1.Secret {
 	data := map[string][]byte{}
 	if w.UserData != "" {

@@ -12,6 +12,7 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
+// nameTakenError returns the UserError for a virtual machine of another user with the name of a machine.
 func nameTakenError(vm *kubevirtv1.VirtualMachine) error {
 	return reconcile.UserError{Reason: "VirtualMachineNameTaken", Message: fmt.Sprintf(
 		"VirtualMachine %s was not made for this machine: delete it, or give the machine another name", vm.Name)}

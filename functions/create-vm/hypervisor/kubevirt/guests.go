@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// Guests implements guestLister.
+// Guests implements hypervisor.GuestLister.
 func (k *Hypervisor) Guests(ctx context.Context) ([]v1alpha1.Orphan, error) {
 	var guests []v1alpha1.Orphan
 	for page := (kube.Page{Limit: pageSize, Selector: v1alpha1.LabelManagedBy + "=" + managedBy, Metadata: true}); ; {
@@ -37,7 +37,7 @@ func (k *Hypervisor) Guests(ctx context.Context) ([]v1alpha1.Orphan, error) {
 	}
 }
 
-// RemovalCommand implements guestLister.
+// RemovalCommand implements hypervisor.GuestLister.
 func (k *Hypervisor) RemovalCommand(id string) string {
 	namespace, name, _ := strings.Cut(id, "/")
 	return fmt.Sprintf("in the cluster of KubeVirt: kubectl --namespace %s delete virtualmachine %s", namespace, name)

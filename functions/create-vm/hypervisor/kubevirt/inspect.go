@@ -16,7 +16,7 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// Inspect implements hypervisor.
+// Inspect implements hypervisor.Interface.
 func (k *Hypervisor) Inspect(ctx context.Context) (hypervisor.Health, error) {
 	nodes := &corev1.NodeList{}
 	if err := k.guests.List(ctx, "", "kubevirt.io/schedulable=true", nodes); err != nil {
@@ -50,14 +50,14 @@ func (k *Hypervisor) Inspect(ctx context.Context) (hypervisor.Health, error) {
 
 const pageSize = 500
 
-// usage is what of a host is in use.
+// usage is how much of a host is in use.
 type usage struct{ cpu, memory *resource.Quantity }
 
-// nodeMetrics is what metrics-server measures.
+// nodeMetrics is the resource that metrics-server serves.
 var nodeMetrics = schema.GroupVersionResource{Group: "metrics.k8s.io", Version: "v1beta1", Resource: "nodes"}
 
-// readUsage returns what is in use of each host, by name. It is empty if the cluster does not
-// measure it, or does not show it.
+// readUsage returns how much of each host is in use, by name. It is empty if metrics-server is not
+// installed, or the user may not read it.
 func (k *Hypervisor) readUsage(ctx context.Context) (map[string]usage, error) {
 	used := map[string]usage{}
 	for page := (kube.Page{Limit: pageSize}); ; {
@@ -131,6 +131,7 @@ func (k *Hypervisor) availableMemory(ctx context.Context, nodes []v1alpha1.Provi
 	}
 }
 
+// isNodeReady reports whether a node is Ready and takes pods.
 func isNodeReady(n corev1.Node) bool {
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {

@@ -17,10 +17,10 @@ import (
 
 // Hypervisor creates virtual machines as VirtualMachine objects of a cluster.
 type Hypervisor struct {
-	// home is the cluster of the Machines, guests the one of the virtual machines.
+	// home is the client for the cluster of the Machines, and guests that for the cluster of the virtual
+	// machines.
 	home, guests *kube.Client
-	// local is whether the two are the same, so that Machines can own what is made
-	// for them.
+	// local is whether both are one cluster, so that Machines can own the objects created for them.
 	local bool
 	// provider is the name of the MachineProvider.
 	provider string
@@ -28,7 +28,7 @@ type Hypervisor struct {
 	defaults v1alpha1.ProviderDefaults
 }
 
-// Ensure implements hypervisor.
+// Ensure implements hypervisor.Interface.
 func (k *Hypervisor) Ensure(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired) (hypervisor.State, error) {
 	want.Defaults = k.defaults
 	vm := &kubevirtv1.VirtualMachine{}
@@ -60,7 +60,7 @@ func (k *Hypervisor) Ensure(ctx context.Context, m *v1alpha1.Machine, want hyper
 	return s, k.restart(ctx, m, vm, &s)
 }
 
-// Observe implements observer.
+// Observe implements hypervisor.Observer.
 func (k *Hypervisor) Observe(ctx context.Context, m *v1alpha1.Machine) (hypervisor.State, error) {
 	vm := &kubevirtv1.VirtualMachine{}
 	if err := k.guests.Get(ctx, m.Namespace, m.Name, vm); err != nil {

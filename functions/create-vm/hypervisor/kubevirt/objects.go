@@ -96,7 +96,7 @@ func (k *Hypervisor) deleteObject(ctx context.Context, m *v1alpha1.Machine, name
 
 // isMadeFor reports whether an object was created for the machine, and not for a deleted one
 // of the same name or by another user. CDI copies only the labels of a DataVolume to its
-// claim, so that claims bear the UID in a label.
+// claim, so claims have the UID in a label.
 func isMadeFor(obj kube.Object, m *v1alpha1.Machine) bool {
 	uid, ok := obj.GetAnnotations()[v1alpha1.AnnotationUID]
 	if !ok {

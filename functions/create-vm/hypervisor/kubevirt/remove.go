@@ -10,7 +10,7 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// Remove implements hypervisor.
+// Remove implements hypervisor.Interface.
 func (k *Hypervisor) Remove(ctx context.Context, m *v1alpha1.Machine) (string, error) {
 	vm := &kubevirtv1.VirtualMachine{}
 	gone, err := k.deleteObject(ctx, m, m.Name, vm)

@@ -18,7 +18,7 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// Names inside a virtual machine, and of what belongs to it.
+// Names of what belongs to a virtual machine.
 const (
 	managedBy     = "kubevirt-operator"
 	cloudInitDisk = "cloudinitdisk"
@@ -64,6 +64,7 @@ func renderClaim(m *v1alpha1.Machine, d hypervisor.Disk, class string, owned boo
 	}
 }
 
+// claimSpec renders the spec of a PersistentVolumeClaim.
 func claimSpec(d hypervisor.Disk, class string) corev1.PersistentVolumeClaimSpec {
 	access := cmp.Or(corev1.PersistentVolumeAccessMode(d.AccessMode), corev1.ReadWriteOnce)
 	volume := cmp.Or(corev1.PersistentVolumeMode(d.VolumeMode), corev1.PersistentVolumeFilesystem)
@@ -121,6 +122,7 @@ func renderVM(m *v1alpha1.Machine, w hypervisor.Desired, class func(string) stri
 	return vm
 }
 
+// runStrategy returns the run strategy for a power state.
 func runStrategy(power v1alpha1.PowerState) kubevirtv1.VirtualMachineRunStrategy {
 	if power == v1alpha1.PowerStopped {
 		return kubevirtv1.RunStrategyHalted
@@ -128,6 +130,7 @@ func runStrategy(power v1alpha1.PowerState) kubevirtv1.VirtualMachineRunStrategy
 	return kubevirtv1.RunStrategyAlways
 }
 
+// renderDomain renders processors, memory, firmware and features.
 func renderDomain(m *v1alpha1.Machine, w hypervisor.Desired, options v1alpha1.KubeVirtOptions) kubevirtv1.DomainSpec {
 	multiqueue, podInterface := true, false
 	memory := w.Memory
@@ -169,6 +172,7 @@ func machineType(t string) string {
 	return t
 }
 
+// renderFeatures renders the features of a domain. HyperV is the set that is safe on every host.
 func renderFeatures(f v1alpha1.DomainFeatures) *kubevirtv1.Features {
 	out := &kubevirtv1.Features{ACPI: kubevirtv1.FeatureState{Enabled: f.ACPI}}
 	if f.APIC != nil {
@@ -185,19 +189,23 @@ func renderFeatures(f v1alpha1.DomainFeatures) *kubevirtv1.Features {
 	return out
 }
 
+// enabled returns a feature that is on.
 func enabled() *kubevirtv1.FeatureState {
 	yes := true
 	return &kubevirtv1.FeatureState{Enabled: &yes}
 }
 
+// diskTarget returns a disk on a bus.
 func diskTarget(bus kubevirtv1.DiskBus) kubevirtv1.DiskDevice {
 	return kubevirtv1.DiskDevice{Disk: &kubevirtv1.DiskTarget{Bus: bus}}
 }
 
+// cdromTarget returns a CD drive.
 func cdromTarget() kubevirtv1.DiskDevice {
 	return kubevirtv1.DiskDevice{CDRom: &kubevirtv1.CDRomTarget{Bus: kubevirtv1.DiskBusSATA}}
 }
 
+// addClaim adds a PersistentVolumeClaim as a device. boot is its number in the boot order, or nil.
 func addClaim(spec *kubevirtv1.VirtualMachineInstanceSpec, name, claim string, device kubevirtv1.DiskDevice, boot *uint) {
 	spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, kubevirtv1.Disk{Name: name, DiskDevice: device, BootOrder: boot})
 	spec.Volumes = append(spec.Volumes, kubevirtv1.Volume{Name: name, VolumeSource: kubevirtv1.VolumeSource{
@@ -205,6 +213,7 @@ func addClaim(spec *kubevirtv1.VirtualMachineInstanceSpec, name, claim string, d
 			PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}})
 }
 
+// bootNumber returns the number of a device in the boot order, or nil.
 func bootNumber(numbers []uint, i int) *uint {
 	if i >= len(numbers) {
 		return nil
@@ -250,6 +259,7 @@ func renderDataVolume(m *v1alpha1.Machine, name, url string, claim corev1.Persis
 	}
 }
 
+// renderCloudInit renders the first configuration of a guest, inline or from a Secret.
 func renderCloudInit(w hypervisor.Desired, secret string) *kubevirtv1.CloudInitNoCloudSource {
 	if secret == "" {
 		return &kubevirtv1.CloudInitNoCloudSource{UserData: w.UserData, NetworkData: w.NetworkData}
@@ -269,6 +279,7 @@ func needsSecret(w hypervisor.Desired) bool {
 	return w.SecretUserData || len(w.UserData) > maxInlineData || len(w.NetworkData) > maxInlineData
 }
 
+// renderInterface renders a network interface.
 func renderInterface(n hypervisor.NIC, boot *uint) kubevirtv1.Interface {
 	return kubevirtv1.Interface{
 		Name: n.Name, Model: cmp.Or(string(n.Model), "virtio"), MacAddress: n.MAC, BootOrder: boot,

@@ -15,8 +15,7 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// vmState says what a VirtualMachine's state means for its Machine, which was in
-// phase before:
+// vmState returns what the status of a VirtualMachine means for its Machine, which was in phase before:
 //
 //	printableStatus                            phase                    reason
 //	Running, Migrating                         Running                  -
@@ -32,8 +31,7 @@ import (
 //	none yet, Provisioning, and the like       Creating, or before      Provisioning
 //	Stopped, power on wanted, and all others   Creating, or before      Starting
 //
-// "Creating, or before" is Running for a machine that has been Running: it is
-// down, but it is not new.
+// "Creating, or before" is Running for a machine that has been Running, because it is not new.
 func vmState(vm *kubevirtv1.VirtualMachine, before v1alpha1.MachinePhase, power v1alpha1.PowerState) hypervisor.State {
 	s := hypervisor.State{VMName: vm.Name, Phase: v1alpha1.MachineCreating, RestartPending: restartCondition(vm)}
 	if before == v1alpha1.MachineRunning || (before == v1alpha1.MachineStopped && power == v1alpha1.PowerStopped) {
@@ -71,6 +69,7 @@ func restartCondition(vm *kubevirtv1.VirtualMachine) string {
 	return ""
 }
 
+// notRunningReason returns why a virtual machine does not run.
 func notRunningReason(vm *kubevirtv1.VirtualMachine) (reason, message string) {
 	detail := conditionMessage(vm)
 	switch status := vm.Status.PrintableStatus; status {
@@ -196,6 +195,7 @@ func resolveClass(classes []storagev1.StorageClass, disk, provider string) (stri
 		"no StorageClass is the cluster's default: mark one with the annotation %s, or name one of %s in the disk", isDefaultClass, classNames(classes))}
 }
 
+// classNames returns the names of StorageClasses for a message.
 func classNames(classes []storagev1.StorageClass) string {
 	if len(classes) == 0 {
 		return "none, since there is none"

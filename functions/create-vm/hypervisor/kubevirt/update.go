@@ -14,10 +14,10 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// update brings an existing virtual machine to what is wanted, in one patch, and its disks
-// before it. KubeVirt applies what it can while the machine runs, and reports that the rest
+// update changes an existing virtual machine to the desired state, in one patch, after its disks.
+// KubeVirt applies what it can while the machine runs, and reports that the rest
 // waits for a restart. After all other changes it returns a UserError for a disk that is
-// larger than wanted.
+// larger than requested.
 func (k *Hypervisor) update(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *kubevirtv1.VirtualMachine) error {
 	if vm.DeletionTimestamp != nil || vm.Spec.Template == nil {
 		return nil

@@ -16,33 +16,33 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// cdPrefix is what the names of all CDs with first configurations begin with.
+// cdPrefix starts the names of all CDs with first configurations.
 const cdPrefix = "vitistack-"
 
 // cdName returns the name of the file of a machine's CD.
 func cdName(m *v1alpha1.Machine) string { return cdPrefix + string(m.UID) + ".iso" }
 
-// renderCD makes the CD of a machine, as cloud-init's NoCloud reads it.
+// renderCD returns the image of the CD of a machine, as cloud-init's NoCloud reads it.
 func renderCD(m *v1alpha1.Machine, f firstBootConfig) ([]byte, error) {
 	folder, err := os.MkdirTemp("", "cd-")
 	if err != nil {
-		return nil, fmt.Errorf("make a CD: %w", err)
+		return nil, fmt.Errorf("render a CD: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
 	name := filepath.Join(folder, "cd.iso")
 	const start, block = 1 << 20, 2048
 	image, err := file.CreateFromPath(name, start)
 	if err != nil {
-		return nil, fmt.Errorf("make a CD: %w", err)
+		return nil, fmt.Errorf("render a CD: %w", err)
 	}
 	defer func() { _ = image.Close() }()
 	content := filepath.Join(folder, "content")
 	if err := os.Mkdir(content, 0o700); err != nil {
-		return nil, fmt.Errorf("make a CD: %w", err)
+		return nil, fmt.Errorf("render a CD: %w", err)
 	}
 	cd, err := iso9660.Create(image, 0, 0, block, content)
 	if err != nil {
-		return nil, fmt.Errorf("make a CD: %w", err)
+		return nil, fmt.Errorf("render a CD: %w", err)
 	}
 	files := map[string]string{
 		"user-data": f.userData, "meta-data": fmt.Sprintf("instance-id: %s\nlocal-hostname: %s\n", m.UID, hostname(m)), "network-config": f.networkData,
@@ -53,24 +53,23 @@ func renderCD(m *v1alpha1.Machine, f firstBootConfig) ([]byte, error) {
 		}
 		out, err := cd.OpenFile("/"+name, os.O_CREATE|os.O_RDWR)
 		if err != nil {
-			return nil, fmt.Errorf("make a CD: %w", err)
+			return nil, fmt.Errorf("render a CD: %w", err)
 		}
 		_, err = out.Write([]byte(text))
 		if closed := out.Close(); err == nil {
 			err = closed
 		}
 		if err != nil {
-			return nil, fmt.Errorf("make a CD: %w", err)
+			return nil, fmt.Errorf("render a CD: %w", err)
 		}
 	}
 	if err := cd.Finalize(iso9660.FinalizeOptions{RockRidge: true, Joliet: true, VolumeIdentifier: "cidata"}); err != nil {
-		return nil, fmt.Errorf("make a CD: %w", err)
+		return nil, fmt.Errorf("render a CD: %w", err)
 	}
 	return os.ReadFile(name)
 }
 
-// ensureCD is the volume of a machine's CD, once it is there. Until then it returns the
-// task that brings it.
+// ensureCD returns the volume of a machine's CD. Until it exists, it returns the task that uploads it.
 func (x *Hypervisor) ensureCD(ctx context.Context, m *v1alpha1.Machine, all inventory, node string, f firstBootConfig) (volume string, begun *pve.Task, err error) {
 	s, ok := all.storageWithMostRoom(node, "iso")
 	if !ok {
@@ -90,11 +89,11 @@ func (x *Hypervisor) ensureCD(ctx context.Context, m *v1alpha1.Machine, all inve
 	return "", pve.NewTask(upid, x.client), err
 }
 
-// emptyDrive is the option of a drive without a CD, which a running machine takes on too.
+// emptyDrive is the option of a drive without a CD, which a running machine accepts as well.
 const emptyDrive = "none,media=cdrom"
 
 // deleteCD deletes the CD of a machine, and then empties the drive. In this order a crash in
-// between leaves no CD that nothing names. It returns the task, or nil if there is no CD.
+// between leaves no CD without a reference. It returns the task, or nil if there is no CD.
 func (x *Hypervisor) deleteCD(ctx context.Context, m *v1alpha1.Machine, vm *virtualMachine) (*pve.Task, error) {
 	volume, _, _ := strings.Cut(vm.config[cloudDrive], ",")
 	storage, name, ok := strings.Cut(volume, ":")

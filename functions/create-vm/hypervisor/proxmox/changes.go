@@ -16,9 +16,9 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// applyChanges writes what differs into the configuration of a virtual machine that
-// exists, makes disks that are missing and grows those that are too small. It
-// returns the task that it has begun, if any: one at a time.
+// applyChanges writes the options that differ into the configuration of a virtual machine, creates
+// missing disks and grows disks that are too small. It returns after the first task that it has
+// started, or nil once nothing differs.
 func (x *Hypervisor) applyChanges(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
 	change := x.pendingChanges(m, want, vm)
 	if !slices.Contains(splitTags(vm.config["tags"]), uidTag(m)) {
@@ -82,13 +82,13 @@ func (x *Hypervisor) ensureCDOption(ctx context.Context, m *v1alpha1.Machine, wa
 func (x *Hypervisor) pendingChanges(m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) map[string]string {
 	change := updatableOptions(m, want)
 	if vm.config["protection"] == "1" && change["protection"] == "0" && !strings.Contains(vm.config["description"], protectedLine) {
-		delete(change, "protection") // somebody else protects it
+		delete(change, "protection") // an administrator has set it
 	}
 	maps.DeleteFunc(change, func(key, value string) bool { return isUpToDate(key, vm.config[key], value) })
 	return change
 }
 
-// isUpToDate tells whether an option has a value already.
+// isUpToDate reports whether the option key has a value already.
 func isUpToDate(key, has, value string) bool {
 	switch key {
 	case "description":
@@ -107,7 +107,8 @@ func isUpToDate(key, has, value string) bool {
 	}
 }
 
-// configureClone gives a fresh clone everything that a new machine has.
+// configureClone adds to a change what a new clone lacks. It returns the task that uploads the CD of the
+// clone, or nil.
 func (x *Hypervisor) configureClone(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine, change map[string]string) (*v1alpha1.ProviderTask, error) {
 	first := decideFirstBoot(m, want)
 	if first.iso() {
@@ -138,7 +139,8 @@ func (x *Hypervisor) configureClone(ctx context.Context, m *v1alpha1.Machine, wa
 	return nil, nil
 }
 
-// ensureDisks makes a disk that is missing, or grows one that is too small.
+// ensureDisks creates the first missing disk, or grows the first disk that is too small, and returns the
+// task. It returns a UserError for a disk that is too large.
 func (x *Hypervisor) ensureDisks(ctx context.Context, want hypervisor.Desired, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
 	for i, d := range want.Disks {
 		slot := diskSlot(vm, i, d)
@@ -159,8 +161,8 @@ func (x *Hypervisor) ensureDisks(ctx context.Context, want hypervisor.Desired, v
 	return nil, nil
 }
 
-// diskSlot is where a virtual machine has a disk: by its name, which is its serial
-// number, or for the first one where it boots from.
+// diskSlot returns the option of a disk of a virtual machine, or nothing. The name of a disk is its
+// serial number. The first disk of a template has none: it is the one that boots.
 func diskSlot(vm *virtualMachine, index int, d hypervisor.Disk) string {
 	for key, value := range vm.config {
 		if strings.HasPrefix(key, "scsi") && parseProperties(value)["serial"] == d.Name {
@@ -177,6 +179,7 @@ func diskSlot(vm *virtualMachine, index int, d hypervisor.Disk) string {
 	return order
 }
 
+// addDisk creates a disk in the first free slot, and returns the task.
 func (x *Hypervisor) addDisk(ctx context.Context, vm *virtualMachine, d hypervisor.Disk) (*v1alpha1.ProviderTask, error) {
 	all, err := x.readInventory(ctx)
 	if err != nil {

@@ -17,21 +17,23 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// The VMIDs that are used where a MachineProvider does not say.
+// The range of VMIDs of a MachineProvider that names none.
 const (
 	firstVMID = 10000
 	lastVMID  = 99999
 )
 
+// providerIDScheme starts the provider IDs of machines on Proxmox VE.
 const providerIDScheme = "proxmox://"
 
-// formatProviderID names a virtual machine, and before it is made the place that it is
-// claimed for.
+// formatProviderID returns the provider ID of a virtual machine: its node and VMID. Before it exists,
+// they are those that it has claimed.
 func formatProviderID(node string, vmid int) string {
 	return providerIDScheme + node + "/" + strconv.Itoa(vmid)
 }
 
-// recordedPlacement reads a proxmoxID. It returns zero values where there is none yet.
+// recordedPlacement returns the node and the VMID in the provider ID of a Machine, or zero values if it
+// has none.
 func recordedPlacement(m *v1alpha1.Machine) (node string, vmid int) {
 	rest, ok := strings.CutPrefix(m.Status.ProviderID, providerIDScheme)
 	node, number, _ := strings.Cut(rest, "/")
@@ -42,11 +44,12 @@ func recordedPlacement(m *v1alpha1.Machine) (node string, vmid int) {
 	return node, vmid
 }
 
-// claimVMID takes a VMID for a machine that no other machine of any replica takes
-// and that no virtual machine has: a Lease of its name can only be created once. It
-// begins at a place that the machine's UID gives, so that a second try finds what
-// the first one took and machines do not queue for the same one, or at from, where
-// that is in the range. The claim counts once it is in the machine's status.
+// claimVMID claims a VMID of the range for a machine. taken has the VMIDs in use at Proxmox VE. The
+// claim is a Lease with the name of the VMID, so the API server lets only one machine create it. The
+// search starts at from if that is in the range, and otherwise at a VMID that derives from the
+// machine's UID, so a second call finds the claim of the first one, and machines do not compete for
+// the same VMID. The claim counts once it is in the machine's status. claimVMID returns a UserError
+// if the range is invalid or exhausted.
 func (x *Hypervisor) claimVMID(ctx context.Context, m *v1alpha1.Machine, taken map[int]bool, from int) (int, error) {
 	first, last := cmp.Or(int(x.options.VMIDStart), firstVMID), cmp.Or(int(x.options.VMIDEnd), lastVMID)
 	if last < first {
@@ -73,19 +76,21 @@ func (x *Hypervisor) claimVMID(ctx context.Context, m *v1alpha1.Machine, taken m
 	return 0, reconcile.UserError{Reason: "VMIDsExhausted", Message: fmt.Sprintf("MachineProvider %s: every VMID from %d to %d is taken: raise spec.proxmox.vmidEnd, or delete machines", x.provider.Name, first, last)}
 }
 
-// firstCandidate is where in a range of VMIDs a machine begins to look for one.
+// firstCandidate returns where in a range of VMIDs the search for a machine starts.
 func firstCandidate(m *v1alpha1.Machine, size int) int {
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(m.UID))
 	return int(hash.Sum64() % uint64(size))
 }
 
+// createVMIDLease creates the Lease of a VMID, and reports whether the machine holds it. It does so
+// after an earlier call as well.
 func (x *Hypervisor) createVMIDLease(ctx context.Context, m *v1alpha1.Machine, vmid int) (bool, error) {
 	holder := string(m.UID)
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: x.namespace, Name: kube.Name("vmid", x.provider.Name, strconv.Itoa(vmid)),
-			Labels:      map[string]string{v1alpha1.LabelManagedBy: hypervisor.FunctionName, labelHolder: holder},
+			Labels:      map[string]string{v1alpha1.LabelManagedBy: hypervisor.FunctionName, v1alpha1.LabelHolder: holder},
 			Annotations: map[string]string{v1alpha1.LabelMachine: m.Namespace + "/" + m.Name},
 		},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder},
@@ -105,13 +110,10 @@ func (x *Hypervisor) createVMIDLease(ctx context.Context, m *v1alpha1.Machine, v
 	return held.Spec.HolderIdentity != nil && *held.Spec.HolderIdentity == holder, nil
 }
 
-// labelHolder finds the claims of a machine.
-const labelHolder = "vitistack.io/holder"
-
-// releaseVMIDs gives all VMIDs of a machine back.
+// releaseVMIDs releases all VMIDs of a machine.
 func (x *Hypervisor) releaseVMIDs(ctx context.Context, m *v1alpha1.Machine) error {
 	leases := &coordinationv1.LeaseList{}
-	if err := x.home.List(ctx, x.namespace, labelHolder+"="+string(m.UID), leases); err != nil {
+	if err := x.home.List(ctx, x.namespace, v1alpha1.LabelHolder+"="+string(m.UID), leases); err != nil {
 		return err
 	}
 	for i := range leases.Items {

@@ -14,20 +14,21 @@ import (
 	wireclient "github.com/vitistack/stack/functions/internal/wire"
 )
 
-// maxErrorBody bounds what is read of an error.
+// maxErrorBody bounds what is read of an error, in bytes.
 const maxErrorBody = 64 << 10
 
-// apiError is an answer of Proxmox VE that says no.
+// apiError is an error that Proxmox VE answers.
 type apiError struct {
 	status int
-	// message is all that it says, on one line.
+	// message is the whole error, on one line.
 	message string
 }
 
+// Error implements error.
 func (e *apiError) Error() string { return fmt.Sprintf("%d %s", e.status, e.message) }
 
-// errorTransport makes an error of every answer that is one, with all that Proxmox VE
-// says. The library keeps the reason phrase of some and nothing of others.
+// errorTransport returns an apiError for every answer with an error status. The library keeps the
+// reason phrase of some answers and nothing of others.
 type errorTransport struct{ under http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -41,16 +42,16 @@ func (t errorTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	var told struct {
+	var answer struct {
 		Message string            `json:"message"`
 		Errors  map[string]string `json:"errors"`
 	}
 	e := &apiError{status: response.StatusCode, message: strings.TrimSpace(strings.TrimPrefix(response.Status, fmt.Sprint(response.StatusCode)))}
-	if json.Unmarshal(body, &told) == nil && told.Message != "" {
-		e.message = told.Message
+	if json.Unmarshal(body, &answer) == nil && answer.Message != "" {
+		e.message = answer.Message
 	}
 	var wrong []string
-	for name, what := range told.Errors {
+	for name, what := range answer.Errors {
 		wrong = append(wrong, name+": "+what)
 	}
 	slices.Sort(wrong)
@@ -58,14 +59,14 @@ func (t errorTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, e
 }
 
-// hasMessage tells whether an error is an answer of Proxmox VE with a text in it.
+// hasMessage reports whether an error is an apiError that contains a text.
 func hasMessage(err error, text string) bool {
 	var e *apiError
 	return errors.As(err, &e) && strings.Contains(e.message, text)
 }
 
-// isMissing tells whether an error says that a virtual machine does not exist, for
-// which Proxmox VE has no status of its own.
+// isMissing reports whether an error says that a virtual machine does not exist. Proxmox VE has no
+// status of its own for that.
 func isMissing(err error) bool {
 	return hasMessage(err, "Configuration file 'nodes/") && hasMessage(err, "does not exist")
 }
@@ -76,12 +77,12 @@ func isForbidden(err error) bool {
 	return errors.As(err, &e) && e.status == http.StatusForbidden
 }
 
-// isModified tells whether somebody has changed the configuration meanwhile.
+// isModified reports whether an error says that the configuration has changed since it was read.
 func isModified(err error) bool {
 	return hasMessage(err, "checksum mismatch") || hasMessage(err, "detected modified configuration")
 }
 
-// asUserError turns what Proxmox VE refuses into something for people to change.
+// asUserError returns a UserError for what Proxmox VE refuses, and any other error as it is.
 func (x *Hypervisor) asUserError(err error) error {
 	var e *apiError
 	if !errors.As(err, &e) {
@@ -104,4 +105,5 @@ func (x *Hypervisor) asUserError(err error) error {
 	}
 }
 
+// errConflict is the error of a write that another write has overtaken.
 var errConflict = errors.New("the machine has changed meanwhile")

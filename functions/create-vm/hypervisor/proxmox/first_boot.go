@@ -13,22 +13,23 @@ import (
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 )
 
-// firstBootConfig is how a guest gets its first configuration: by Proxmox VE's own
-// drive, whose options these are, or by a CD of ours.
+// firstBootConfig is how a guest gets its first configuration: by the cloud-init drive of Proxmox VE
+// with options, or by a CD that the stack uploads.
 type firstBootConfig struct {
 	options map[string]string
-	// userData and networkData are for the CD, and empty where there is none.
+	// userData and networkData are the files of the CD. Both are empty without one.
 	userData, networkData string
 }
 
+// iso reports whether the configuration needs a CD.
 func (f firstBootConfig) iso() bool { return f.userData != "" || f.networkData != "" }
 
-// snippet is user data that is the volume of a snippet on a storage.
+// snippet matches user data that names the volume of a snippet on a storage.
 var snippet = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]*:snippets/[^\s,]+$`)
 
-// decideFirstBoot decides how a guest is configured. Proxmox VE's own drive can carry a
-// user with keys, addresses and name servers, and a snippet; all else takes a CD,
-// since the API takes no other files:
+// decideFirstBoot decides how a guest gets its first configuration. The drive of Proxmox VE can carry
+// one user with keys, addresses, name servers and a snippet. Everything else needs a CD, because the
+// API accepts no other files:
 //
 //	user data                        network data given   means
 //	none                             no                   drive
@@ -76,8 +77,8 @@ func decideFirstBoot(m *v1alpha1.Machine, want hypervisor.Desired) firstBootConf
 	return firstBootConfig{options: o}
 }
 
-// simpleUser reads user data that asks for nothing but one administrator, and
-// returns its name and keys.
+// simpleUser returns the name and the keys of user data that configures one administrator and nothing
+// else.
 func simpleUser(userData string) (name string, keys []string, ok bool) {
 	if !strings.HasPrefix(userData, "#cloud-config") {
 		return "", nil, false

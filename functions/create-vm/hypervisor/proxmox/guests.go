@@ -8,7 +8,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
-// Guests implements guestLister.
+// Guests implements hypervisor.GuestLister.
 func (x *Hypervisor) Guests(ctx context.Context) ([]v1alpha1.Orphan, error) {
 	all, err := x.readInventory(ctx)
 	if err != nil {
@@ -23,7 +23,7 @@ func (x *Hypervisor) Guests(ctx context.Context) ([]v1alpha1.Orphan, error) {
 	return guests, nil
 }
 
-// RemovalCommand implements guestLister.
+// RemovalCommand implements hypervisor.GuestLister.
 func (x *Hypervisor) RemovalCommand(id string) string {
 	return fmt.Sprintf("on its node: qm stop %[1]s; qm destroy %[1]s --purge", id)
 }

@@ -42,6 +42,7 @@ func (x *Hypervisor) findTemplate(ctx context.Context, m *v1alpha1.Machine, all 
 	return inventoryItem{}, reconcile.UserError{Reason: "ImageNotFound", Message: fmt.Sprintf("Proxmox VE has no template %s: name one of those that it has (%s), or the URL of an image", id, strings.Join(names, ", "))}
 }
 
+// imageID returns the image that a machine names, or nothing.
 func imageID(m *v1alpha1.Machine) string {
 	if m.Spec.OS == nil {
 		return ""

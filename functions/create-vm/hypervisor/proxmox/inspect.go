@@ -14,7 +14,7 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// Inspect implements hypervisor.
+// Inspect implements hypervisor.Interface.
 func (x *Hypervisor) Inspect(ctx context.Context) (hypervisor.Health, error) {
 	var version pve.Version
 	if err := x.client.Get(ctx, "/version", &version); err != nil {

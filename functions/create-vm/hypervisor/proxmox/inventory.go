@@ -28,12 +28,16 @@ type inventoryItem struct {
 	PluginType string  `json:"plugintype"`
 }
 
+// isVM reports whether an item is a virtual machine.
 func (i inventoryItem) isVM() bool { return i.Type == "qemu" }
 
+// online reports whether a host answers.
 func (i inventoryItem) online() bool { return i.Status == "online" }
 
+// tags returns the tags of a virtual machine.
 func (i inventoryItem) tags() []string { return splitTags(i.TagList) }
 
+// has reports whether an item is a storage for a content that is available.
 func (i inventoryItem) has(content string) bool {
 	return i.Type == "storage" && i.Status == "available" && slices.Contains(strings.Split(i.Content, ","), content)
 }
@@ -41,6 +45,7 @@ func (i inventoryItem) has(content string) bool {
 // inventory lists the resources of a cluster of Proxmox VE.
 type inventory []inventoryItem
 
+// readInventory lists the resources of the cluster.
 func (x api) readInventory(ctx context.Context) (all inventory, err error) {
 	return all, x.client.Get(ctx, "/cluster/resources", &all)
 }

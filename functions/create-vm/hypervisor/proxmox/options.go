@@ -12,17 +12,17 @@ import (
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 )
 
-// megabytes is the memory of a machine in MiB, rounded up.
+// megabytes returns the memory of a machine in MiB, rounded up.
 func megabytes(want hypervisor.Desired) int64 {
 	return ceilUnits(want.Memory.Value(), 1<<20)
 }
 
-// gigabytes is the size of a disk in GiB, rounded up, since disks are made in them.
+// gigabytes returns the size of a disk in GiB, rounded up, because Proxmox VE creates disks of whole GiB.
 func gigabytes(d hypervisor.Disk) int64 {
 	return ceilUnits(d.Size.Value(), 1<<30)
 }
 
-// ceilUnits is how many units a positive value fills, also partly.
+// ceilUnits divides a positive value by a unit, and rounds up.
 func ceilUnits(value, unit int64) int64 { return (value-1)/unit + 1 }
 
 const (
@@ -30,7 +30,7 @@ const (
 	cloudDrive = "ide2"
 )
 
-// updatableOptions are the options that a machine's spec can change.
+// updatableOptions returns the options that follow the spec of a machine.
 func updatableOptions(m *v1alpha1.Machine, want hypervisor.Desired) map[string]string {
 	return map[string]string{
 		"cores": strconv.Itoa(int(want.Cores * want.Threads)), "sockets": strconv.Itoa(int(want.Sockets)), "memory": strconv.FormatInt(megabytes(want), 10),
@@ -38,8 +38,8 @@ func updatableOptions(m *v1alpha1.Machine, want hypervisor.Desired) map[string]s
 	}
 }
 
-// creationOptions are the options that stay as a machine is made. Threads count as cores,
-// since Proxmox VE has none.
+// creationOptions returns the options that do not change after the creation. Threads count as cores,
+// because Proxmox VE has no threads.
 func (x *Hypervisor) creationOptions(m *v1alpha1.Machine, want hypervisor.Desired, cd firstBootConfig) map[string]string {
 	o := map[string]string{
 		"name": hostname(m), "cpu": cmp.Or(x.options.CPUType, "x86-64-v2-AES"), "numa": "0", "balloon": "0", "agent": "enabled=1", "scsihw": "virtio-scsi-single", "ostype": "l26",
@@ -72,7 +72,7 @@ func (x *Hypervisor) creationOptions(m *v1alpha1.Machine, want hypervisor.Desire
 	return o
 }
 
-// networkOption is a network interface as an option.
+// networkOption returns the option of a network interface.
 func (x *Hypervisor) networkOption(n hypervisor.NIC) string {
 	model := cmp.Or(string(n.Model), "virtio")
 	value := fmt.Sprintf("%s=%s,bridge=%s", model, strings.ToUpper(n.MAC), x.bridgeName(n))
@@ -86,8 +86,8 @@ func (x *Hypervisor) networkOption(n hypervisor.NIC) string {
 	return value
 }
 
-// bootDevices are the devices to boot from. Without an order these are the disk and
-// then the CD, so that an installer runs while the disk is empty.
+// bootDevices returns the devices to boot from. Without an order the disk comes before the CD, so an
+// installer runs only while the disk is empty.
 func bootDevices(m *v1alpha1.Machine, want hypervisor.Desired) []string {
 	order := m.Spec.BootOrder
 	if len(order) == 0 {
@@ -113,8 +113,8 @@ func bootDevices(m *v1alpha1.Machine, want hypervisor.Desired) []string {
 	return devices
 }
 
-// newDiskOptions are the disks of a new machine as options. image is the volume that the
-// first one is copied from, or empty.
+// newDiskOptions returns the options of the disks of a new machine. image is the volume that the first
+// disk is copied from, or empty.
 func newDiskOptions(m *v1alpha1.Machine, want hypervisor.Desired, storages []string, image string) map[string]string {
 	o := map[string]string{}
 	for i, d := range want.Disks {
@@ -130,12 +130,13 @@ func newDiskOptions(m *v1alpha1.Machine, want hypervisor.Desired, storages []str
 	return o
 }
 
+// newDiskOption returns the option of a new disk on a storage.
 func newDiskOption(d hypervisor.Disk, storage string) string {
 	return fmt.Sprintf("%s:%d%s", storage, gigabytes(d), diskSuffix(d))
 }
 
-// diskSuffix are the options of a disk. Its serial number is its name, by which
-// it is known for ever.
+// diskSuffix returns the properties of a disk. Its serial number is its name, which identifies the
+// disk later.
 func diskSuffix(d hypervisor.Disk) string { return ",serial=" + d.Name + ",discard=on,iothread=1" }
 
 // ipConfigOption returns the addresses of an interface for cloud-init: of each family the first

@@ -60,6 +60,7 @@ func (x *Hypervisor) choosePlacement(ctx context.Context, m *v1alpha1.Machine, w
 	return placement{}, reconcile.UserError{Reason: reasonInsufficient, Message: "no node has room for the machine: " + remedy + ": " + strings.Join(reasons, "; ")}
 }
 
+// demandOf returns what a machine needs of a host. source is its template, or empty.
 func (x *Hypervisor) demandOf(m *v1alpha1.Machine, want hypervisor.Desired, source inventoryItem) demand {
 	d := demand{
 		node: m.Spec.NodeName, field: "spec.nodeName", memory: megabytes(want) << 20, cpus: want.Cores * want.Threads * want.Sockets, disks: want.Disks,

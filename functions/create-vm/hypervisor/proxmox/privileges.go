@@ -20,14 +20,15 @@ const (
 	agentPrivileges = 9
 )
 
-// vmPrivileges are what a user needs on virtual machines, beside that of the guest agent.
+// vmPrivileges are the privileges that a user needs on virtual machines, in addition to that of the
+// guest agent.
 var vmPrivileges = []string{
 	"VM.Allocate", "VM.Audit", "VM.Clone", "VM.Config.CDROM", "VM.Config.CPU", "VM.Config.Cloudinit", "VM.Config.Disk", "VM.Config.HWType",
 	"VM.Config.Memory", "VM.Config.Network", "VM.Config.Options", "VM.PowerMgmt",
 }
 
-// storagePrivileges are what a user needs on one storage of each content: to make disks,
-// to bring CDs with first configurations and delete them, and to fetch images.
+// storagePrivileges are the privileges that a user needs on one storage of each content: to create
+// disks, to upload and delete CDs with first configurations, and to fetch images.
 var storagePrivileges = []struct {
 	content    string
 	privileges []string
@@ -37,7 +38,7 @@ var storagePrivileges = []struct {
 	{"import", []string{"Datastore.AllocateTemplate", "Datastore.Audit"}},
 }
 
-// privileges returns what the user may do on a path.
+// privileges returns the privileges of the user on a path.
 func (x api) privileges(ctx context.Context, path string) ([]string, error) {
 	var paths map[string]map[string]any
 	if err := x.client.Get(ctx, "/access/permissions?path="+url.QueryEscape(path), &paths); err != nil {
@@ -124,8 +125,8 @@ func (x *Hypervisor) missingOnStorages(ctx context.Context, all inventory, conte
 
 // withCDStorages returns the cluster without the content iso of storages from which the
 // user may not delete a CD again: that needs Datastore.Allocate (pve-storage,
-// PVE/API2/Storage/Content.pm). A CD holds keys, so none is made that would stay. A guest
-// without a CD needs none of them.
+// PVE/API2/Storage/Content.pm). A CD contains keys, so the stack creates none that it cannot delete.
+// A guest without a CD needs no such storage.
 func (x *Hypervisor) withCDStorages(ctx context.Context, all inventory, first firstBootConfig) (inventory, error) {
 	if !first.iso() {
 		return all, nil
@@ -157,7 +158,7 @@ func (x *Hypervisor) withCDStorages(ctx context.Context, all inventory, first fi
 	return kept, nil
 }
 
-// majorOf returns the number of a major release, and 0 where a version has none.
+// majorOf returns the major release of a version, or 0 if the version has none.
 func majorOf(version string) int {
 	number, _, _ := strings.Cut(version, ".")
 	n, _ := strconv.Atoi(number)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// formatValue writes a value of JSON as Proxmox VE takes it.
+// formatValue returns a JSON value as an option of Proxmox VE.
 func formatValue(value any) string {
 	switch v := value.(type) {
 	case string:
@@ -23,7 +23,7 @@ func formatValue(value any) string {
 	}
 }
 
-// parseProperties reads a property string: what has no key is under the empty one.
+// parseProperties returns the properties of an option. A value without a key has the empty key.
 func parseProperties(value string) map[string]string {
 	found := map[string]string{}
 	for part := range strings.SplitSeq(value, ",") {
@@ -36,7 +36,7 @@ func parseProperties(value string) map[string]string {
 	return found
 }
 
-// parseSize is the size in bytes that a disk says it has, or 0.
+// parseSize returns the size of a disk in bytes, or 0 if its properties have none.
 func parseSize(properties map[string]string) int64 {
 	size := properties["size"]
 	if size == "" {

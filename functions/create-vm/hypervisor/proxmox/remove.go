@@ -11,12 +11,13 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// Remove implements hypervisor.
+// Remove implements hypervisor.Interface.
 func (x *Hypervisor) Remove(ctx context.Context, m *v1alpha1.Machine) (string, error) {
 	waitsFor, err := x.remove(ctx, m)
 	return waitsFor, x.asUserError(err)
 }
 
+// remove takes the next step of a deletion, and returns what it waits for.
 func (x *Hypervisor) remove(ctx context.Context, m *v1alpha1.Machine) (string, error) {
 	if busy, err := x.awaitTask(ctx, m); err != nil || busy {
 		return "the task of Proxmox VE", err
@@ -71,6 +72,8 @@ func (x *Hypervisor) remove(ctx context.Context, m *v1alpha1.Machine) (string, e
 	return begun(actionDelete, t, err)
 }
 
+// destroy deletes a virtual machine with its disks. It returns the task, or nil if the virtual machine
+// does not exist.
 func (x api) destroy(ctx context.Context, vm *virtualMachine) (*pve.Task, error) {
 	var upid pve.UPID
 	err := x.client.DeleteWithParams(ctx, vm.path(), &pve.VirtualMachineDeleteOptions{Purge: true, DestroyUnreferencedDisks: true}, &upid)

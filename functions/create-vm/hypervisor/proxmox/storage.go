@@ -7,6 +7,7 @@ import (
 	pve "github.com/luthermonson/go-proxmox"
 )
 
+// hasVolume reports whether a storage of a node has a volume with a content.
 func (x api) hasVolume(ctx context.Context, node, storage, content, volume string) (bool, error) {
 	var volumes []struct {
 		VolID string `json:"volid"`
@@ -22,6 +23,7 @@ func (x api) hasVolume(ctx context.Context, node, storage, content, volume strin
 	return false, nil
 }
 
+// deleteVolume deletes a volume, and returns the task.
 func (x api) deleteVolume(ctx context.Context, node, storage, volume string) (*pve.Task, error) {
 	var upid pve.UPID
 	err := x.client.Delete(ctx, "/nodes/"+node+"/storage/"+storage+"/content/"+url.PathEscape(volume), &upid)

@@ -10,19 +10,21 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
-// tagManaged is on every virtual machine that is made here.
+// tagManaged is on every virtual machine of the stack.
 const tagManaged = "vitistack"
 
+// notInTags matches what a tag of Proxmox VE may not contain.
 var notInTags = regexp.MustCompile(`[^a-z0-9_.+-]+`)
 
-// tag is a tag of Proxmox VE that says what something's name is.
+// tag returns a tag of Proxmox VE with the name of an object of a kind.
 func tag(kind, name string) string {
 	return kind + "-" + notInTags.ReplaceAllString(strings.ToLower(name), "-")
 }
 
-// uidTag is the tag by which a machine's virtual machine is found.
+// uidTag returns the tag that identifies the virtual machine of a machine.
 func uidTag(m *v1alpha1.Machine) string { return tag("uid", string(m.UID)) }
 
+// machineTags returns all tags of a virtual machine, as its option.
 func machineTags(m *v1alpha1.Machine) string {
 	tags := []string{tagManaged, uidTag(m)}
 	if name := m.Labels[v1alpha1.LabelClusterName]; name != "" {
@@ -32,17 +34,19 @@ func machineTags(m *v1alpha1.Machine) string {
 	return strings.Join(tags, ";")
 }
 
+// splitTags returns the tags in the option of a virtual machine.
 func splitTags(tags string) []string {
 	return strings.FieldsFunc(tags, func(r rune) bool { return r == ';' || r == ',' || r == ' ' })
 }
 
-// protectedLine in a description says that the protection was asked for by the
-// machine, and so goes with its wish.
+// protectedLine in a description says that the spec of the Machine has requested the protection, so it
+// ends with spec.protected.
 const protectedLine = "protected by spec.protected"
 
+// uidLine returns the line of a description with the UID of a machine. A clone has no tags at first.
 func uidLine(m *v1alpha1.Machine) string { return "uid: " + string(m.UID) }
 
-// machineDescription is the description of a machine's virtual machine.
+// machineDescription returns the description of a machine's virtual machine.
 func machineDescription(m *v1alpha1.Machine) string {
 	lines := []string{"Machine " + m.Namespace + "/" + m.Name, uidLine(m)}
 	if m.Spec.Protected {
@@ -64,8 +68,8 @@ func hostname(m *v1alpha1.Machine) string {
 	return name[:longest-len(hash)] + hash
 }
 
-// ownerUID returns the UID of the Machine that a virtual machine with these tags was made for.
-// It is empty where the stack did not make the virtual machine.
+// ownerUID returns the UID of the Machine of a virtual machine with these tags. It is empty if the
+// stack has not created the virtual machine.
 func ownerUID(tags []string) (uid string) {
 	managed := false
 	for _, t := range tags {

@@ -116,15 +116,15 @@ func nameOf(m *v1alpha1.Machine, vm *virtualMachine) string {
 	return m.Name
 }
 
-// taskResult is a task of Proxmox VE as it is.
+// taskResult is the state of a task of Proxmox VE.
 type taskResult struct {
 	running bool
-	// failure is why it failed, with what its log says last; it is empty where it
-	// succeeded.
+	// failure is the exit status of a failed task with the last line of its log. It is empty if the task
+	// has succeeded.
 	failure string
 }
 
-// readTask asks after a task. One that nobody knows any more has ended.
+// readTask returns the state of a task. A task that Proxmox VE has forgotten has ended.
 func (x api) readTask(ctx context.Context, upid string) (taskResult, error) {
 	if !strings.HasPrefix(upid, "UPID:") || strings.Count(upid, ":") < 8 {
 		return taskResult{}, nil
@@ -142,7 +142,7 @@ func (x api) readTask(ctx context.Context, upid string) (taskResult, error) {
 	return taskResult{failure: strings.TrimSpace(t.ExitStatus + x.lastLogLine(ctx, t))}, nil
 }
 
-// lastLogLine are the last lines of a task's log that its exit status does not tell.
+// lastLogLine returns the last line of a task's log that adds something to its exit status.
 func (x api) lastLogLine(ctx context.Context, t *pve.Task) string {
 	const lines = 200
 	log, err := t.Log(ctx, 0, lines)

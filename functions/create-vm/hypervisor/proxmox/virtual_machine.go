@@ -18,12 +18,14 @@ type virtualMachine struct {
 	config map[string]string
 }
 
+// vmClient returns the client of the library for a virtual machine.
 func (x api) vmClient(vm *virtualMachine) *pve.VirtualMachine {
 	h := &pve.VirtualMachine{}
 	h.New(x.client, vm.node, vm.id)
 	return h
 }
 
+// path returns the path of a virtual machine in the API.
 func (vm *virtualMachine) path() string { return fmt.Sprintf("/nodes/%s/qemu/%d", vm.node, vm.id) }
 
 // find returns the machine's virtual machine: at the recorded place, or else by its UID in the
@@ -102,7 +104,8 @@ func (vm *virtualMachine) isClaimedBy(m *v1alpha1.Machine) bool {
 	return vmid == vm.id && (lock == "create" || lock == "clone")
 }
 
-// configure changes options, unless somebody else has changed some meanwhile.
+// configure changes options of a virtual machine, and reads its configuration again. It returns
+// errConflict if the configuration has changed since it was read.
 func (x api) configure(ctx context.Context, vm *virtualMachine, change map[string]string) error {
 	var options []pve.VirtualMachineOption
 	for key, value := range change {
