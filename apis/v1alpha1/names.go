@@ -10,6 +10,8 @@ const (
 	LabelWorkerGroup = "cluster.vitistack.io/worker-group"
 	// LabelMachine is the Machine for which an object was created.
 	LabelMachine = "vitistack.io/machine"
+	// LabelHolder, on a Lease that claims a VMID, is the UID of the Machine that holds it.
+	LabelHolder = "vitistack.io/holder"
 	// LabelMachineTemplate is the template of a Machine.
 	LabelMachineTemplate = "vitistack.io/machine-template"
 	// LabelCloudInit, with the value true, lets Machines take their user data from a
