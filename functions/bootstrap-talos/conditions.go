@@ -16,14 +16,14 @@ import (
 // has reached.
 func setConditions(c *cluster, err error) {
 	set := func(condition string, ok bool, reason, message string) {
-		if flt, noted := c.userErrorOf(condition); noted {
-			ok, reason, message = false, flt.Reason, flt.Message
+		if problem, noted := c.userErrorOf(condition); noted {
+			ok, reason, message = false, problem.Reason, problem.Message
 		}
 		kube.SetCondition(&c.Status.Conditions, c.Generation, condition, ok, reason, message)
 	}
-	var flt reconcile.UserError
-	if errors.As(err, &flt) && len(c.plan.Members) == 0 {
-		set(v1alpha1.ConditionTopologyValid, false, flt.Reason, flt.Message)
+	var problem reconcile.UserError
+	if errors.As(err, &problem) && len(c.plan.Members) == 0 {
+		set(v1alpha1.ConditionTopologyValid, false, problem.Reason, problem.Message)
 		return
 	}
 	if len(c.plan.Members) == 0 {
@@ -37,32 +37,32 @@ func setConditions(c *cluster, err error) {
 		return
 	}
 	if _, noted := c.userErrorOf(v1alpha1.ConditionNetworkAvailable); c.observed.network == "" && !noted {
-		if flt.Reason != "" {
-			set(v1alpha1.ConditionNetworkAvailable, false, flt.Reason, flt.Message)
+		if problem.Reason != "" {
+			set(v1alpha1.ConditionNetworkAvailable, false, problem.Reason, problem.Message)
 		}
 		return
 	}
 	set(v1alpha1.ConditionNetworkAvailable, true, "NetworkAvailable", "the machines are in NetworkNamespace "+c.observed.network)
 	if !c.report.machinesCreated {
-		if flt.Reason != "" {
-			set(v1alpha1.ConditionMachinesCreated, false, flt.Reason, flt.Message)
+		if problem.Reason != "" {
+			set(v1alpha1.ConditionMachinesCreated, false, problem.Reason, problem.Message)
 		}
 		return
 	}
 	set(v1alpha1.ConditionMachinesCreated, true, "MachinesCreated", plan.Quantity(len(c.observed.machines), "machine"))
-	setCredentialsCondition(c, flt, set)
+	setCredentialsCondition(c, problem, set)
 	setMemberConditions(c, set)
 }
 
 // setCredentialsCondition writes whether the keys are created. The condition stays if the
 // delivery has not reached the keys.
-func setCredentialsCondition(c *cluster, flt reconcile.UserError, set func(condition string, ok bool, reason, message string)) {
+func setCredentialsCondition(c *cluster, problem reconcile.UserError, set func(condition string, ok bool, reason, message string)) {
 	_, begun := conditionSince(c.KubernetesCluster, conditionCredentials, reasonGenerating)
 	switch {
 	case c.report.keysCreated:
 		set(conditionCredentials, true, "CredentialsCreated", "the cluster's keys are made")
-	case flt.Reason != "":
-		set(conditionCredentials, false, flt.Reason, flt.Message)
+	case problem.Reason != "":
+		set(conditionCredentials, false, problem.Reason, problem.Message)
 	case !begun && !isTrue(c.KubernetesCluster, conditionCredentials):
 		set(conditionCredentials, false, reasonGenerating, c.keyGenerationMessage())
 	}

@@ -40,7 +40,7 @@ func (f *function) removeNode(ctx context.Context, c *cluster, m *v1alpha1.Machi
 	step := d.Next()
 	if step == plan.RemovalDrain && d.DrainOverdue {
 		return reconcile.UserError{Reason: "DrainBlocked", Message: fmt.Sprintf(
-			"node %s is to leave, and its pods have not gone within %s: %s; let them go, or go on without them by drainTimeout of its pool, or by the annotation %s=true on Machine %s",
+			"cannot drain node %s: its pods were not evicted within %s: %s; fix their PodDisruptionBudget, set drainTimeout of the pool, or set the annotation %s=true on Machine %s",
 			m.Name, plan.DefaultDrainTimeout, why, v1alpha1.AnnotationForce, m.Name)}
 	}
 	return f.doRemovalStep(ctx, c, m, step, view, member, why)
@@ -78,7 +78,7 @@ func (f *function) readMembership(ctx context.Context, c *cluster, m *v1alpha1.M
 	}
 	if err != nil {
 		return view, plan.EtcdMember{}, reconcile.UserError{Reason: "EtcdUnavailable", Message: fmt.Sprintf(
-			"control plane %s cannot leave: no member of etcd answers; bring one back, or set the annotation %s=true on Machine %s to give up on its member", m.Name, v1alpha1.AnnotationForce, m.Name)}
+			"control plane %s cannot leave: no member of etcd answers; bring one back, or set the annotation %s=true on Machine %s to remove it without its member", m.Name, v1alpha1.AnnotationForce, m.Name)}
 	}
 	member, listed := view.Member(m.Name, plan.Address(m))
 	if d.IsMember = listed; listed {
@@ -97,7 +97,7 @@ func (f *function) doRemovalStep(ctx context.Context, c *cluster, m *v1alpha1.Ma
 	var err error
 	switch step {
 	case plan.RemovalBlocked:
-		message := fmt.Sprintf("control plane %s cannot leave: %s; the annotation %s=true on Machine %s gives up on its member", m.Name, why, v1alpha1.AnnotationForce, m.Name)
+		message := fmt.Sprintf("control plane %s cannot leave: %s; the annotation %s=true on Machine %s removes it without its member", m.Name, why, v1alpha1.AnnotationForce, m.Name)
 		if plan.IsHeldByEtcd(m) {
 			return reconcile.WaitError{Reason: plan.ReasonQuorumAtRisk, Message: message, Requeue: true} // its substitute may be joining
 		}
@@ -134,7 +134,7 @@ func (f *function) doRemovalStep(ctx context.Context, c *cluster, m *v1alpha1.Ma
 		}
 		return removing("waits for its machine to be deleted"+plan.WhyNotReady(m), false)
 	}
-	return reconcile.WaitError{Reason: "RemovingNodes", Message: fmt.Sprintf("removes node %s: it is tried again, since something did not answer as it should", m.Name), Requeue: true}
+	return reconcile.WaitError{Reason: "RemovingNodes", Message: fmt.Sprintf("removes node %s: a request has failed and is retried", m.Name), Requeue: true}
 }
 
 // expelMember has another member of etcd remove a member, first the leader.

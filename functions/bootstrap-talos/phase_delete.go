@@ -76,11 +76,11 @@ func (f *function) deleteCluster(ctx context.Context, c *cluster) error {
 // reconcileDeletion deletes what belongs to a cluster, and writes a UserError into its status.
 func (f *function) reconcileDeletion(ctx context.Context, c *cluster) error {
 	err := reconcile.SecretsError(f.deleteCluster(ctx, c), plan.FunctionName)
-	var flt reconcile.UserError
-	if !errors.As(err, &flt) {
+	var problem reconcile.UserError
+	if !errors.As(err, &problem) {
 		return err
 	}
-	return f.writeStatus(ctx, c, setDeleting(c, flt.Reason, flt.Message, true))
+	return f.writeStatus(ctx, c, setDeleting(c, problem.Reason, problem.Message, true))
 }
 
 const reasonDeleting = "Deleting"

@@ -173,7 +173,7 @@ func (f *function) drainNodes(ctx context.Context, c *cluster, w *workload.Clien
 			if now, message = drainNode(ctx, w, s.Kind, *u); now == plan.UpgradeDrain {
 				now = plan.UpgradeWait
 				if f.now().Sub(u.Since.Time) > limit {
-					now, message = plan.UpgradeFail, fmt.Sprintf("its pods have not gone within %s: %s", limit, message)
+					now, message = plan.UpgradeFail, fmt.Sprintf("its pods were not evicted within %s: %s", limit, message)
 				}
 			}
 		case plan.UpgradeFinish:

@@ -20,9 +20,9 @@ import (
 // setUnanswered writes the conditions that only nodes can report, after they have not answered.
 func setUnanswered(c *cluster, err error) {
 	setUnknown(c, v1alpha1.ConditionNodesReady)
-	var flt reconcile.UserError
-	if plan.IsQuorumLost(err) && errors.As(err, &flt) {
-		kube.SetCondition(&c.Status.Conditions, c.Generation, v1alpha1.ConditionEtcdHealthy, false, flt.Reason, flt.Message)
+	var problem reconcile.UserError
+	if plan.IsQuorumLost(err) && errors.As(err, &problem) {
+		kube.SetCondition(&c.Status.Conditions, c.Generation, v1alpha1.ConditionEtcdHealthy, false, problem.Reason, problem.Message)
 		return
 	}
 	setUnknown(c, v1alpha1.ConditionEtcdHealthy)
@@ -104,12 +104,12 @@ func isUnexpected(c *cluster, err error) bool {
 func setPhase(c *cluster, err error) reconcile.Outcome {
 	s := &c.Status
 	var w reconcile.WaitError
-	var flt reconcile.UserError
+	var problem reconcile.UserError
 	switch {
 	case c.report.approval != nil && errors.Is(err, c.report.approval):
 		s.Phase = v1alpha1.ClusterPendingApproval
-		if errors.As(err, &flt) {
-			return reconcile.Outcome{Reason: flt.Reason, Message: flt.Message, Warning: true}
+		if errors.As(err, &problem) {
+			return reconcile.Outcome{Reason: problem.Reason, Message: problem.Message, Warning: true}
 		}
 		_ = errors.As(err, &w)
 		return reconcile.Outcome{Reason: w.Reason, Message: w.Message}
@@ -117,11 +117,11 @@ func setPhase(c *cluster, err error) reconcile.Outcome {
 		s.Phase = v1alpha1.ClusterRunning
 		s.Secrets = &v1alpha1.ClusterSecrets{Kubeconfig: secretName(c.KubernetesCluster, kubeconfigSecret), Talosconfig: secretName(c.KubernetesCluster, talosconfigSecret)}
 		return reconcile.Outcome{Reason: reasonRunning, Message: "every node is Ready"}
-	case errors.As(err, &flt):
+	case errors.As(err, &problem):
 		if s.Phase == "" || s.Phase == v1alpha1.ClusterPendingApproval {
 			s.Phase = v1alpha1.ClusterPending
 		}
-		return reconcile.Outcome{Reason: flt.Reason, Message: flt.Message, Warning: true}
+		return reconcile.Outcome{Reason: problem.Reason, Message: problem.Message, Warning: true}
 	case errors.As(err, &w):
 		s.Phase = v1alpha1.ClusterProvisioning
 		if s.Version != "" {
@@ -132,7 +132,7 @@ func setPhase(c *cluster, err error) reconcile.Outcome {
 		if s.Phase == "" {
 			s.Phase = v1alpha1.ClusterPending
 		}
-		return reconcile.Outcome{Reason: "Retrying", Message: "something did not answer as it should, and is asked again; the log of bootstrap-talos says what"}
+		return reconcile.Outcome{Reason: "Retrying", Message: "a request has failed and is retried; the log of bootstrap-talos has the error"}
 	}
 }
 
@@ -173,7 +173,7 @@ func (f *function) reportWaiting(ctx context.Context, c *cluster, err error) err
 
 // reportPaused writes into the status that the cluster is paused.
 func (f *function) reportPaused(ctx context.Context, c *cluster) error {
-	return f.writeStatus(ctx, c, setReady(c, "Paused", "nothing is changed while spec.paused is true", false))
+	return f.writeStatus(ctx, c, setReady(c, "Paused", "paused: nothing changes while spec.paused is true", false))
 }
 
 // setNodes writes the state of each node, and counts them.

@@ -181,7 +181,7 @@ func TestUpgradeRespectsBudgets(t *testing.T) {
 	s.change("shop", func(kc *v1alpha1.KubernetesCluster) {
 		kc.Spec.Topology.Workers[0].DrainTimeout = &metav1.Duration{Duration: time.Second}
 	})
-	s.waits("shop", "UpgradeFailed", "shop-pool-0", "have not gone within 1s", "pod default/db may not be moved", "spec.upgrade.paused")
+	s.waits("shop", "UpgradeFailed", "shop-pool-0", "were not evicted within 1s", "pod default/db may not be moved", "spec.upgrade.paused")
 	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Workers[0].DrainTimeout = nil })
 	s.waits("shop", "Upgrading", "shop-pool-0", "pod default/db may not be moved")
 	if err := api.PolicyV1().PodDisruptionBudgets("default").Delete(t.Context(), "db", metav1.DeleteOptions{}); err != nil {

@@ -10,12 +10,12 @@ import (
 // noteUserError keeps a UserError for its condition, so that the delivery continues. It reports
 // whether err is one.
 func (c *cluster) noteUserError(condition string, err error) bool {
-	var flt reconcile.UserError
-	if !errors.As(err, &flt) {
+	var problem reconcile.UserError
+	if !errors.As(err, &problem) {
 		return false
 	}
 	if _, noted := c.userErrorOf(condition); !noted {
-		c.report.userErrors = append(c.report.userErrors, conditionError{condition, flt})
+		c.report.userErrors = append(c.report.userErrors, conditionError{condition, problem})
 	}
 	return true
 }

@@ -144,8 +144,8 @@ func (e QuorumState) Check() error {
 
 // IsQuorumLost reports whether an error is one of Check.
 func IsQuorumLost(err error) bool {
-	var flt reconcile.UserError
-	return errors.As(err, &flt) && (flt.Reason == ReasonEtcdLost || flt.Reason == ReasonEtcdUnavailable)
+	var problem reconcile.UserError
+	return errors.As(err, &problem) && (problem.Reason == ReasonEtcdLost || problem.Reason == ReasonEtcdUnavailable)
 }
 
 // UnhealthyMember returns the first of the wanted names that is no voting member of etcd or does

@@ -246,9 +246,9 @@ func RecordStep(kind v1alpha1.UpgradeKind, u *v1alpha1.NodeUpgrade, now UpgradeS
 		if u.Step, u.Since = v1alpha1.UpgradeFailed, at; !drained {
 			return
 		}
-		u.Message = fmt.Sprintf("it runs %s and has not come to %s within %s", o.RunningVersion(kind), u.To, UpgradeTimeout)
+		u.Message = fmt.Sprintf("it still runs %s and not %s after %s", o.RunningVersion(kind), u.To, UpgradeTimeout)
 		if kind == v1alpha1.UpgradeTalos && o.Node.BootID != u.BootID {
-			u.Message = fmt.Sprintf("it has booted again with Talos %s: %s did not start there, and talosctl dmesg on the node says why", o.RunningVersion(kind), u.To)
+			u.Message = fmt.Sprintf("it has booted Talos %s again because %s failed to boot: run talosctl dmesg on the node", o.RunningVersion(kind), u.To)
 		}
 	}
 }

@@ -46,6 +46,7 @@ func Connect(ctx context.Context, address string, a *Credentials, limit time.Dur
 	return Dial(ctx, address, a.TLSConfig(), limit)
 }
 
+// Dial is Connect with another TLS configuration.
 func Dial(ctx context.Context, address string, config *tls.Config, limit time.Duration) (context.Context, *client.Client, func(), error) {
 	c, err := client.New(ctx, client.WithTLSConfig(config), client.WithEndpoints(address), client.WithGRPCDialOptions(grpc.WithContextDialer(func(ctx context.Context, at string) (net.Conn, error) {
 		return outbound.FromEnvironment().DialContext(ctx, "tcp", at)

@@ -48,7 +48,7 @@ func ReadEtcd(ctx context.Context, nodes map[string]string, a *Credentials) (pla
 		}
 	}
 	if len(v.MemberIDs) == 0 {
-		return v, errors.Join(errors.New("no control plane tells about etcd"), err)
+		return v, errors.Join(errors.New("no control plane answers about etcd"), err)
 	}
 	return v, nil
 }

@@ -8,7 +8,6 @@ import (
 
 	talosx509 "github.com/siderolabs/crypto/x509"
 	"github.com/siderolabs/talos/pkg/machinery/config"
-	talosconfig "github.com/siderolabs/talos/pkg/machinery/config"
 	"github.com/siderolabs/talos/pkg/machinery/config/encoder"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"go.yaml.in/yaml/v4"
@@ -16,7 +15,7 @@ import (
 
 // WithNewAuthorities returns an encoded copy of a bundle with new authorities of the Talos API
 // and of Kubernetes.
-func WithNewAuthorities(present *secrets.Bundle, now time.Time, contract *talosconfig.VersionContract) ([]byte, error) {
+func WithNewAuthorities(present *secrets.Bundle, now time.Time, contract *config.VersionContract) ([]byte, error) {
 	api, err := secrets.NewTalosCA(now)
 	if err != nil {
 		return nil, fmt.Errorf("generate authority of the Talos API: %w", err)
@@ -34,7 +33,7 @@ func WithNewAuthorities(present *secrets.Bundle, now time.Time, contract *talosc
 
 // NewBundle generates the keys, certificates and tokens of a cluster. It takes about a second of
 // CPU, nearly all of it for the RSA key that signs service account tokens.
-func NewBundle(now time.Time, contract *talosconfig.VersionContract) (*secrets.Bundle, error) {
+func NewBundle(now time.Time, contract *config.VersionContract) (*secrets.Bundle, error) {
 	bundle, err := secrets.NewBundle(secrets.NewFixedClock(now), contract)
 	if err != nil {
 		return nil, fmt.Errorf("generate secrets: %w", err)
