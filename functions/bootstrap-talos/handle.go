@@ -74,9 +74,9 @@ func (f *function) reconcileMachine(ctx context.Context, ref events.Ref, options
 	return kube.OnConflict(func() error { return f.reconcileCluster(ctx, ref.Namespace, owner.Name, options) })
 }
 
-// hasNoCluster tells whether a namespace has no cluster that a Machine of it could be of.
-// Many Machines are asked about at once, so that this is fewer requests than to read
-// each of them. That there was a cluster is remembered: it only means to options closer.
+// hasNoCluster reports whether a namespace contains no KubernetesCluster, so that its Machines need
+// nothing. Deliveries about many Machines share one list request, which is cheaper than to read
+// each Machine.
 func (f *function) hasNoCluster(ctx context.Context, namespace string) (bool, error) {
 	if _, cached := f.clusterNamespaces.Load(namespace); cached {
 		return false, nil

@@ -35,7 +35,7 @@ func (f *function) checkApproval(ctx context.Context, c *cluster) error {
 	a := c.Status.Approval
 	switch a.State {
 	case v1alpha1.ApprovalRequested:
-		return reconcile.WaitError{Reason: "PendingApproval", Message: fmt.Sprintf("waits for approval of %s, asked for by an event of type %s for generation %d", plan.DescribePools(a), events.TypeWorkorderRequested, a.Generation)}
+		return reconcile.WaitError{Reason: "PendingApproval", Message: fmt.Sprintf("waits for approval of %s, requested by an event of type %s for generation %d", plan.DescribePools(a), events.TypeWorkorderRequested, a.Generation)}
 	case v1alpha1.ApprovalRejected:
 		return reconcile.UserError{Reason: "ApprovalRejected", Message: fmt.Sprintf("%s has rejected %s: %s; change the topology to ask again", a.By, plan.DescribePools(a), a.Comment)}
 	default:
@@ -115,7 +115,7 @@ func (f *function) recordDecision(ctx context.Context, in event.Event) error {
 	kc := &list.Items[i]
 	before := kc.DeepCopy()
 	if !plan.ApplyDecision(kc.Status.Approval, d, metav1.NewTime(f.now())) {
-		events.Report(ctx, string(kc.Status.Phase), "Dropped a decision that is not asked for any more")
+		events.Report(ctx, string(kc.Status.Phase), "Dropped a decision that is not requested any more")
 		return nil
 	}
 	if _, err := f.kube.PatchStatus(ctx, before, kc); err != nil {
@@ -174,7 +174,7 @@ func (f *function) limitToApproved(ctx context.Context, c *cluster) error {
 func setApprovalCondition(a *v1alpha1.ApprovalStatus, set func(condition string, ok bool, reason, message string)) {
 	switch a.State {
 	case v1alpha1.ApprovalApproved:
-		by := "it was there before approval was asked for"
+		by := "it was there before approval was requested"
 		if a.By != "" {
 			by = "approved by " + a.By
 		}

@@ -114,23 +114,23 @@ func (f *function) createMachine(ctx context.Context, c *cluster, m *v1alpha1.Ma
 
 // waitForMachines returns a WaitError that names the machines that do not run, and why.
 func (f *function) waitForMachines(c *cluster) error {
-	var late []string
+	var unready []string
 	detail := ""
 	for _, m := range c.plan.Members {
 		machine := c.observed.machines[m.Name]
 		if plan.IsRunning(machine) {
 			continue
 		}
-		late = append(late, m.Name)
+		unready = append(unready, m.Name)
 		if detail == "" && machine != nil {
 			detail = plan.WhyNotReady(machine)
 		}
 	}
-	if len(late) == 0 {
+	if len(unready) == 0 {
 		return f.waitForTalos(c)
 	}
-	slices.Sort(late)
-	message := "waits for " + plan.Quantity(len(late), "machine") + ", first of all " + late[0]
+	slices.Sort(unready)
+	message := "waits for " + plan.Quantity(len(unready), "machine") + ", first of all " + unready[0]
 	return reconcile.WaitError{Reason: "WaitingForMachines", Message: message + detail}
 }
 
@@ -150,22 +150,22 @@ func (f *function) waitForTalos(c *cluster) error {
 // event when they run, and Nodes send none.
 func (f *function) checkNodesReady(_ context.Context, c *cluster) error {
 	silent := false
-	var late []string
+	var unready []string
 	for _, m := range c.plan.Members {
 		ready := slices.ContainsFunc(c.observed.nodes, func(n plan.Node) bool { return n.Name == m.Name && n.Ready })
 		if ready || c.isNodeUpgrading(m.Name) {
 			continue
 		}
-		late = append(late, m.Name)
+		unready = append(unready, m.Name)
 		silent = silent || plan.IsRunning(c.observed.machines[m.Name])
 	}
-	if len(late) == 0 {
+	if len(unready) == 0 {
 		return nil
 	}
 	if !silent {
 		return f.waitForMachines(c)
 	}
-	return reconcile.WaitError{Reason: "WaitingForNodes", Message: fmt.Sprintf("waits for %s to be Ready, first of all %s", plan.Quantity(len(late), "node"), late[0]), Requeue: true}
+	return reconcile.WaitError{Reason: "WaitingForNodes", Message: fmt.Sprintf("waits for %s to be Ready, first of all %s", plan.Quantity(len(unready), "node"), unready[0]), Requeue: true}
 }
 
 // isMachineGone reports whether a Machine does not exist now: it may have been created after the

@@ -83,10 +83,10 @@ func (f *function) fillScale(ctx context.Context, c *cluster) error {
 
 // withUnmetConditions adds to a WaitError what Talos waits for on the first node that is not
 // Ready, control planes first. A node that does not answer adds nothing.
-func (c *cluster) withUnmetConditions(ctx context.Context, late error) error {
+func (c *cluster) withUnmetConditions(ctx context.Context, waiting error) error {
 	var w reconcile.WaitError
-	if !errors.As(late, &w) || !w.Requeue || w.Reason == "RemovingNodes" || c.connections.credentials == nil {
-		return late
+	if !errors.As(waiting, &w) || !w.Requeue || w.Reason == "RemovingNodes" || c.connections.credentials == nil {
+		return waiting
 	}
 	for _, m := range c.plan.Members {
 		machine := c.observed.machines[m.Name]
@@ -99,5 +99,5 @@ func (c *cluster) withUnmetConditions(ctx context.Context, late error) error {
 		}
 		return w
 	}
-	return late
+	return waiting
 }

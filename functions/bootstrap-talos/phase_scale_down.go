@@ -42,14 +42,14 @@ func (f *function) scaleDown(ctx context.Context, c *cluster) error {
 func (f *function) chooseNodesToRemove(ctx context.Context, c *cluster) error {
 	for _, g := range c.allGroups() {
 		present := plan.PoolMachines(c.observed.machines, g.Pool, plan.NamePrefix(c.Name, g.Pool), c.isWorking)
-		settled := 0
+		working := 0
 		for _, s := range present {
 			if !s.Leaving && !s.Marked && !s.Unhealthy {
-				settled++
+				working++
 			}
 		}
-		at := plan.Pick(g.Pool == plan.ControlPlanePool, 1, maxConcurrentRemovals)
-		for _, name := range plan.NextToLeave(g.Replicas, at, settled, present) {
+		limit := plan.Pick(g.Pool == plan.ControlPlanePool, 1, maxConcurrentRemovals)
+		for _, name := range plan.NextToLeave(g.Replicas, limit, working, present) {
 			if err := f.recordRemoval(ctx, c, c.observed.machines[name]); err != nil {
 				return err
 			}

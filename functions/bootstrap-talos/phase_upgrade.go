@@ -134,15 +134,15 @@ func (c *cluster) observeVersions(ctx context.Context, w *workload.Client) []pla
 // others unless something blocks that.
 func (f *function) runUpgradeSteps(ctx context.Context, c *cluster, w *workload.Client, nodes []plan.UpgradeNode) error {
 	s := c.Status.Upgrade
-	turns := map[string]plan.UpgradeStep{}
+	steps := map[string]plan.UpgradeStep{}
 	for _, u := range s.Nodes {
-		turns[u.Name] = plan.NextUpgradeStep(s.Kind, u, *plan.FindNode(nodes, u.Name), f.now())
+		steps[u.Name] = plan.NextUpgradeStep(s.Kind, u, *plan.FindNode(nodes, u.Name), f.now())
 	}
-	f.drainNodes(ctx, c, w, turns, nodes)
+	f.drainNodes(ctx, c, w, steps, nodes)
 	for i := range s.Nodes {
-		plan.RecordStep(s.Kind, &s.Nodes[i], turns[s.Nodes[i].Name], plan.FindNode(nodes, s.Nodes[i].Name), metav1.NewTime(f.now()))
+		plan.RecordStep(s.Kind, &s.Nodes[i], steps[s.Nodes[i].Name], plan.FindNode(nodes, s.Nodes[i].Name), metav1.NewTime(f.now()))
 	}
-	s.Nodes = slices.DeleteFunc(s.Nodes, func(u v1alpha1.NodeUpgrade) bool { return turns[u.Name] == plan.UpgradeFinish })
+	s.Nodes = slices.DeleteFunc(s.Nodes, func(u v1alpha1.NodeUpgrade) bool { return steps[u.Name] == plan.UpgradeFinish })
 	for _, o := range f.nextUpgrades(ctx, c, nodes) {
 		u := v1alpha1.NodeUpgrade{
 			Name: o.Name, Step: v1alpha1.UpgradeDraining, From: o.RunningVersion(s.Kind), To: c.plan.WantedVersion(s.Kind, o.Member),
@@ -153,18 +153,18 @@ func (f *function) runUpgradeSteps(ctx context.Context, c *cluster, w *workload.
 	if err := f.patchStatus(ctx, c); err != nil {
 		return err
 	}
-	f.requestUpgrades(ctx, c, turns)
+	f.requestUpgrades(ctx, c, steps)
 	return nil
 }
 
 // drainNodes drains the nodes whose step that is, and uncordons those that are done. A drain
 // that is done becomes a request, and one whose time is over a failure.
-func (f *function) drainNodes(ctx context.Context, c *cluster, w *workload.Client, turns map[string]plan.UpgradeStep, nodes []plan.UpgradeNode) {
+func (f *function) drainNodes(ctx context.Context, c *cluster, w *workload.Client, steps map[string]plan.UpgradeStep, nodes []plan.UpgradeNode) {
 	s := c.Status.Upgrade
 	var mu sync.Mutex
 	forEachNode(s.Nodes, func(u *v1alpha1.NodeUpgrade) {
 		mu.Lock()
-		now := turns[u.Name]
+		now := steps[u.Name]
 		mu.Unlock()
 		message := u.Message
 		switch now {
@@ -185,7 +185,7 @@ func (f *function) drainNodes(ctx context.Context, c *cluster, w *workload.Clien
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		turns[u.Name], u.Message = now, message
+		steps[u.Name], u.Message = now, message
 	})
 }
 
@@ -281,10 +281,10 @@ func (f *function) upgradeBlocker(ctx context.Context, c *cluster, nodes []plan.
 
 // requestUpgrades sends the request to each node whose step that is. A node that refuses has
 // failed, and one that does not answer gets another request later.
-func (f *function) requestUpgrades(ctx context.Context, c *cluster, turns map[string]plan.UpgradeStep) {
+func (f *function) requestUpgrades(ctx context.Context, c *cluster, steps map[string]plan.UpgradeStep) {
 	s := c.Status.Upgrade
 	forEachNode(s.Nodes, func(u *v1alpha1.NodeUpgrade) {
-		if turns[u.Name] != plan.UpgradeRequest || !plan.IsRunning(c.observed.machines[u.Name]) {
+		if steps[u.Name] != plan.UpgradeRequest || !plan.IsRunning(c.observed.machines[u.Name]) {
 			return
 		}
 		var err error

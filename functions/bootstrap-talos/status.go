@@ -83,13 +83,13 @@ func setStatus(c *cluster, err error) reconcile.Outcome {
 		setConditions(c, err)
 		setNodes(c)
 	}
-	told := setPhase(c, err)
+	outcome := setPhase(c, err)
 	if len(c.report.userErrors) == 0 {
-		return setReady(c, told.Reason, told.Message, told.Warning)
+		return setReady(c, outcome.Reason, outcome.Message, outcome.Warning)
 	}
 	first := c.report.userErrors[0].UserError
-	if told.Reason != reasonRunning && told.Reason != first.Reason {
-		first.Message += "; meanwhile the cluster is kept as it was: " + told.Message
+	if outcome.Reason != reasonRunning && outcome.Reason != first.Reason {
+		first.Message += "; meanwhile the cluster is kept as it was: " + outcome.Message
 	}
 	return setReady(c, first.Reason, first.Message, true)
 }

@@ -1,4 +1,4 @@
-// Package manifests renders the objects of a cluster, and saves them for people.
+// Package manifests renders the objects of a cluster, and saves them for users to read.
 package manifests
 
 import (
