@@ -11,11 +11,12 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// function turns KubernetesClusters into machines and clusters. It keeps no state between
-// deliveries.
+// function turns KubernetesClusters into machines and clusters. What it keeps between deliveries
+// only saves requests.
 type function struct {
 	kube      *kube.Client
 	manifests *manifests.Store
+	secrets   *secretStore
 	// talosVersion is the Talos version of clusters that name none.
 	talosVersion string
 	images       talos.Images

@@ -177,7 +177,7 @@ func (f *function) readForConfig(ctx context.Context, c *cluster) (bool, error) 
 		return false, nil // the cluster's own event reports it
 	}
 	c.observed.network = c.Spec.NetworkNamespaceName
-	if c.observed.keys, err = f.readKeys(ctx, c.KubernetesCluster); err != nil || c.observed.keys == nil {
+	if c.observed.keys, err = f.secrets.readKeys(ctx, c.KubernetesCluster); err != nil || c.observed.keys == nil {
 		return false, err
 	}
 	if c.connections.credentials, err = c.observed.keys.Credentials(); err != nil {

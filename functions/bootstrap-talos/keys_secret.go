@@ -19,8 +19,8 @@ import (
 
 // createKeys generates the keys of a cluster and stores them. If another delivery was faster, it
 // returns its keys.
-func (f *function) createKeys(ctx context.Context, kc *v1alpha1.KubernetesCluster, contract *config.VersionContract) (*talos.Keys, error) {
-	bundle, err := talos.NewBundle(f.now(), contract)
+func (s *secretStore) createKeys(ctx context.Context, kc *v1alpha1.KubernetesCluster, contract *config.VersionContract) (*talos.Keys, error) {
+	bundle, err := talos.NewBundle(s.now(), contract)
 	if err != nil {
 		return nil, err
 	}
@@ -28,9 +28,9 @@ func (f *function) createKeys(ctx context.Context, kc *v1alpha1.KubernetesCluste
 	if err != nil {
 		return nil, err
 	}
-	err = f.kube.Create(ctx, keysSecret(kc, pkiSecret, plan.WantedRotation(kc), data))
+	err = s.kube.Create(ctx, keysSecret(kc, pkiSecret, plan.WantedRotation(kc), data))
 	if kube.AlreadyExists(err) {
-		there, unread := f.readKeys(ctx, kc)
+		there, unread := s.readKeys(ctx, kc)
 		if unread != nil || there != nil {
 			return there, unread
 		}
@@ -40,10 +40,10 @@ func (f *function) createKeys(ctx context.Context, kc *v1alpha1.KubernetesCluste
 
 // readKeys returns the keys of a cluster, or nil if there are none. It reads the keys of a
 // rotation if one may be under way.
-func (f *function) readKeys(ctx context.Context, kc *v1alpha1.KubernetesCluster) (*talos.Keys, error) {
+func (s *secretStore) readKeys(ctx context.Context, kc *v1alpha1.KubernetesCluster) (*talos.Keys, error) {
 	k := &talos.Keys{}
 	var err error
-	if k.PresentSecret, k.Present, err = f.readBundle(ctx, kc, pkiSecret); err != nil {
+	if k.PresentSecret, k.Present, err = s.readBundle(ctx, kc, pkiSecret); err != nil {
 		return nil, err
 	}
 	if k.Present != nil {
@@ -52,18 +52,18 @@ func (f *function) readKeys(ctx context.Context, kc *v1alpha1.KubernetesCluster)
 	if wanted := plan.WantedRotation(kc); k.Present != nil && !plan.IsRotating(kc) && (wanted == "" || wanted == k.Rotated) {
 		return k, nil
 	}
-	return f.readNextKeys(ctx, kc, k)
+	return s.readNextKeys(ctx, kc, k)
 }
 
 // readNextKeys adds the keys of a rotation to those of a cluster. At the end of a rotation they
 // are the only ones for a moment.
-func (f *function) readNextKeys(ctx context.Context, kc *v1alpha1.KubernetesCluster, k *talos.Keys) (*talos.Keys, error) {
+func (s *secretStore) readNextKeys(ctx context.Context, kc *v1alpha1.KubernetesCluster, k *talos.Keys) (*talos.Keys, error) {
 	var err error
-	if k.NextSecret, k.Next, err = f.readBundle(ctx, kc, nextPKISecret); err != nil {
+	if k.NextSecret, k.Next, err = s.readBundle(ctx, kc, nextPKISecret); err != nil {
 		return nil, err
 	}
 	if k.Next == nil && k.PresentSecret != nil && plan.IsRotating(kc) { // the rotation may have ended between the two reads
-		k.PresentSecret, k.Present, err = f.readBundle(ctx, kc, pkiSecret)
+		k.PresentSecret, k.Present, err = s.readBundle(ctx, kc, pkiSecret)
 		if err != nil || k.Present == nil {
 			return nil, err
 		}
@@ -87,9 +87,9 @@ func (f *function) readNextKeys(ctx context.Context, kc *v1alpha1.KubernetesClus
 
 // readBundle reads one set of keys, nil if its Secret does not exist. A failed request is always
 // an error, because keys that exist must not be generated again.
-func (f *function) readBundle(ctx context.Context, kc *v1alpha1.KubernetesCluster, name string) (*corev1.Secret, *secrets.Bundle, error) {
+func (s *secretStore) readBundle(ctx context.Context, kc *v1alpha1.KubernetesCluster, name string) (*corev1.Secret, *secrets.Bundle, error) {
 	secret := &corev1.Secret{}
-	err := f.kube.Get(ctx, kc.Namespace, secretName(kc, name), secret)
+	err := s.kube.Get(ctx, kc.Namespace, secretName(kc, name), secret)
 	if kube.NotFound(err) {
 		return nil, nil, nil
 	}
@@ -117,10 +117,10 @@ func keysSecret(kc *v1alpha1.KubernetesCluster, name, rotation string, data []by
 // checkKeys returns an error if the keys of the cluster have changed since this delivery has
 // read them. A Secret that is deleted early is replaced by other keys, and nodes with the first
 // ones would not join.
-func (f *function) checkKeys(ctx context.Context, c *cluster) error {
-	now, err := f.readKeys(ctx, c.KubernetesCluster)
+func (s *secretStore) checkKeys(ctx context.Context, c *cluster) error {
+	now, err := s.readKeys(ctx, c.KubernetesCluster)
 	if err == nil && now != nil && now.NextSecret == nil {
-		now, err = f.readNextKeys(ctx, c.KubernetesCluster, now) // a rotation may have begun meanwhile
+		now, err = s.readNextKeys(ctx, c.KubernetesCluster, now) // a rotation may have begun meanwhile
 	}
 	if err != nil {
 		return err

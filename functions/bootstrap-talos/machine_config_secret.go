@@ -25,7 +25,7 @@ import (
 // provideConfig writes the configuration of a node into the Secret that its Machine names, and
 // then annotates the Machine for create-vm.
 func (f *function) provideConfig(ctx context.Context, c *cluster, m *v1alpha1.Machine, config []byte) error {
-	if err := f.checkKeys(ctx, c); err != nil {
+	if err := f.secrets.checkKeys(ctx, c); err != nil {
 		return err
 	}
 	if err := f.writeConfigSecret(ctx, m, config); err != nil {

@@ -27,6 +27,7 @@ func main() {
 		f := &function{
 			kube:         client,
 			manifests:    &manifests.Store{Kube: client, Dir: os.Getenv("RESULTS_PATH")},
+			secrets:      &secretStore{kube: client, now: time.Now},
 			talosVersion: envOr("TALOS_VERSION", plan.DefaultTalosVersion),
 			images: talos.Images{
 				Factory:   strings.TrimSuffix(envOr("IMAGE_FACTORY", talos.DefaultFactory), "/"),

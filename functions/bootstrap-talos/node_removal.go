@@ -17,7 +17,7 @@ import (
 // removeNode does the next step of a removal, and returns what that waits for.
 func (f *function) removeNode(ctx context.Context, c *cluster, m *v1alpha1.Machine) error {
 	d := f.nodeRemovalOf(c, m)
-	view, member, err := f.readMembership(ctx, c, m, &d)
+	view, member, err := readMembership(ctx, c, m, &d)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (f *function) nodeRemovalOf(c *cluster, m *v1alpha1.Machine) plan.NodeRemov
 
 // readMembership completes d with what etcd reports of a machine. A worker has no member, and a
 // cluster for which no machine was chosen to bootstrap has no etcd.
-func (f *function) readMembership(ctx context.Context, c *cluster, m *v1alpha1.Machine, d *plan.NodeRemoval) (plan.EtcdView, plan.EtcdMember, error) {
+func readMembership(ctx context.Context, c *cluster, m *v1alpha1.Machine, d *plan.NodeRemoval) (plan.EtcdView, plan.EtcdMember, error) {
 	if plan.PoolOf(m) != plan.ControlPlanePool || (!c.report.bootstrapped && c.Status.BootstrapMachine == "") || d.Forced {
 		return plan.EtcdView{}, plan.EtcdMember{}, nil
 	}
@@ -115,7 +115,7 @@ func (f *function) doRemovalStep(ctx context.Context, c *cluster, m *v1alpha1.Ma
 			return removing("has left etcd", true)
 		}
 	case plan.RemovalExpelMember:
-		if err = f.expelMember(ctx, c, view, member); err == nil {
+		if err = expelMember(ctx, c, view, member); err == nil {
 			return removing("is taken out of etcd", true)
 		}
 	case plan.RemovalWaitsForMembers:
@@ -138,7 +138,7 @@ func (f *function) doRemovalStep(ctx context.Context, c *cluster, m *v1alpha1.Ma
 }
 
 // expelMember has another member of etcd remove a member, first the leader.
-func (f *function) expelMember(ctx context.Context, c *cluster, view plan.EtcdView, member plan.EtcdMember) error {
+func expelMember(ctx context.Context, c *cluster, view plan.EtcdView, member plan.EtcdMember) error {
 	addresses := c.controlPlanes()
 	peers := slices.Sorted(maps.Keys(view.MemberIDs))
 	slices.SortStableFunc(peers, func(a, b string) int {

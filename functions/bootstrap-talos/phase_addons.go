@@ -16,8 +16,8 @@ import (
 
 // refreshAddons gives kube-proxy and CoreDNS the images that Talos would install into a new
 // cluster now, because Talos never upgrades them.
-func (f *function) refreshAddons(ctx context.Context, c *cluster) error {
-	addons, err := f.readAddons(ctx, c)
+func refreshAddons(ctx context.Context, c *cluster) error {
+	addons, err := readAddons(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func (f *function) refreshAddons(ctx context.Context, c *cluster) error {
 }
 
 // readAddons asks one control plane which addons it would install.
-func (f *function) readAddons(ctx context.Context, c *cluster) ([]plan.Addon, error) {
+func readAddons(ctx context.Context, c *cluster) ([]plan.Addon, error) {
 	addresses := c.controlPlanes()
 	for _, name := range slices.Sorted(maps.Keys(addresses)) {
 		if addons, err := talos.ReadAddons(ctx, addresses[name], c.connections.credentials); err == nil {

@@ -28,7 +28,7 @@ func (f *function) ensureBootstrap(ctx context.Context, c *cluster) error {
 		return nil
 	}
 	if b.Lost {
-		f.askOtherMembers(ctx, c, &b)
+		askOtherMembers(ctx, c, &b)
 	}
 	switch b.Next() {
 	case plan.BootstrapDone:
@@ -38,7 +38,7 @@ func (f *function) ensureBootstrap(ctx context.Context, c *cluster) error {
 		if len(b.Unanswered) > 0 {
 			return waitForEtcdAnswers(b.Unanswered, "since Machine "+c.Status.BootstrapMachine+", which was to begin etcd, is gone")
 		}
-		return f.waitForMachines(c)
+		return waitForMachines(c)
 	case plan.BootstrapChooseMachine:
 		m := c.observed.machines[c.bootstrapCandidate()]
 		c.Status.BootstrapMachine, c.Status.BootstrapUID, c.Status.BootstrapRequest = m.Name, m.UID, nil
@@ -84,7 +84,7 @@ func (c *cluster) bootstrapCandidate() string {
 
 // askOtherMembers asks the control planes other than the chosen one whether they have data of
 // etcd.
-func (f *function) askOtherMembers(ctx context.Context, c *cluster, b *plan.BootstrapState) {
+func askOtherMembers(ctx context.Context, c *cluster, b *plan.BootstrapState) {
 	b.HasOtherMembers, b.Unanswered = false, nil
 	for name, address := range c.controlPlanes() {
 		if name == c.Status.BootstrapMachine && !b.Lost {
@@ -120,7 +120,7 @@ func (f *function) bootstrapMachine(ctx context.Context, c *cluster, m *v1alpha1
 	step := plan.NextBootstrapRequest(service, last, f.now())
 	if step == plan.RequestSend && (begun || last != nil) {
 		var others plan.BootstrapState
-		if f.askOtherMembers(ctx, c, &others); others.HasOtherMembers {
+		if askOtherMembers(ctx, c, &others); others.HasOtherMembers {
 			step = plan.RequestDone
 		} else if len(others.Unanswered) > 0 {
 			return waitForEtcdAnswers(others.Unanswered, "since node "+m.Name+" has lost the request to begin it")

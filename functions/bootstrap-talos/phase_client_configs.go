@@ -15,27 +15,27 @@ import (
 // when half of their lifetime is over, and when the control planes or the endpoint have changed.
 func (f *function) ensureClientConfigs(ctx context.Context, c *cluster) error {
 	endpoints := slices.Sorted(maps.Values(c.controlPlanes()))
-	_, err := f.ensureSecret(ctx, c.KubernetesCluster, talosconfigSecret, talosconfigKey,
+	_, err := f.secrets.ensureSecret(ctx, c.KubernetesCluster, talosconfigSecret, talosconfigKey,
 		func(data []byte) bool { return talos.IsTalosconfigCurrent(data, endpoints, c.observed.keys, f.now()) },
 		func() ([]byte, error) { return talos.RenderTalosconfig(c.Name, c.observed.keys, endpoints) })
 	if err != nil {
 		return err
 	}
-	c.observed.kubeconfig, err = f.ensureSecret(ctx, c.KubernetesCluster, kubeconfigSecret, kubeconfigKey,
+	c.observed.kubeconfig, err = f.secrets.ensureSecret(ctx, c.KubernetesCluster, kubeconfigSecret, kubeconfigKey,
 		func(data []byte) bool {
 			return talos.IsKubeconfigCurrent(data, c.Status.Endpoint, c.observed.keys, f.now())
 		},
-		func() ([]byte, error) { return f.fetchKubeconfig(ctx, c) })
+		func() ([]byte, error) { return fetchKubeconfig(ctx, c) })
 	return err
 }
 
 // fetchKubeconfig asks the control planes for a kubeconfig, first the one that has bootstrapped
 // etcd.
-func (f *function) fetchKubeconfig(ctx context.Context, c *cluster) ([]byte, error) {
+func fetchKubeconfig(ctx context.Context, c *cluster) ([]byte, error) {
 	addresses := c.controlPlanes()
 	names := slices.Sorted(maps.Keys(addresses))
 	if len(names) == 0 {
-		return nil, f.waitForMachines(c)
+		return nil, waitForMachines(c)
 	}
 	slices.SortStableFunc(names, func(a, b string) int {
 		return plan.Pick(a == c.Status.BootstrapMachine, -1, plan.Pick(b == c.Status.BootstrapMachine, 1, 0))

@@ -89,7 +89,7 @@ func (f *function) moveEndpoint(ctx context.Context, c *cluster) error {
 		return err
 	}
 	if !served {
-		if err := f.waitForEndpoint(ctx, c); err != nil {
+		if err := waitForEndpoint(ctx, c); err != nil {
 			return err
 		}
 		if !moves {
@@ -111,7 +111,7 @@ func (c *cluster) checkEndpointServed(ctx context.Context) error {
 
 // waitForEndpoint polls the endpoint until the deadline of the delivery, because a control plane
 // may have just got its configuration.
-func (f *function) waitForEndpoint(ctx context.Context, c *cluster) error {
+func waitForEndpoint(ctx context.Context, c *cluster) error {
 	return reconcile.Poll(ctx, c.deadline, func(ctx context.Context) error {
 		err := c.checkEndpointServed(ctx)
 		if err == nil {

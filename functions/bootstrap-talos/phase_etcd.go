@@ -16,7 +16,7 @@ import (
 // checkQuorumLost returns a UserError if the workload API does not answer because etcd has lost
 // its quorum, and otherwise waiting. Before a cluster has run, the chosen machine may still be
 // bootstrapping.
-func (f *function) checkQuorumLost(ctx context.Context, c *cluster, waiting error) error {
+func checkQuorumLost(ctx context.Context, c *cluster, waiting error) error {
 	if !c.report.bootstrapped || (c.Status.Version == "" && !c.bootstrapState().Lost) {
 		return waiting
 	}
@@ -103,7 +103,7 @@ func (f *function) expelOrphanedMember(ctx context.Context, c *cluster, view pla
 		if why := plan.RemovalObjection(view, m); why != "" {
 			return reconcile.UserError{Reason: plan.ReasonQuorumAtRisk, Message: fmt.Sprintf("member %s of etcd, whose machine is gone, cannot be taken out: %s", m.Name, why)}
 		}
-		if f.expelMember(ctx, c, view, m) != nil {
+		if expelMember(ctx, c, view, m) != nil {
 			message = fmt.Sprintf("waits for a member of etcd to take out %s, whose machine is gone", m.Name)
 		}
 	}

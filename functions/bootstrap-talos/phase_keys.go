@@ -21,7 +21,7 @@ const keyGenerationTimeout = 30 * time.Second
 // redelivered and generates them.
 func (f *function) ensureKeys(ctx context.Context, c *cluster) error {
 	var err error
-	if c.observed.keys, err = f.readKeys(ctx, c.KubernetesCluster); err != nil {
+	if c.observed.keys, err = f.secrets.readKeys(ctx, c.KubernetesCluster); err != nil {
 		return err
 	}
 	if c.observed.keys == nil {
@@ -36,7 +36,7 @@ func (f *function) ensureKeys(ctx context.Context, c *cluster) error {
 		if err := f.recordKeyGeneration(ctx, c); err != nil {
 			return err
 		}
-		if c.observed.keys, err = f.createKeys(ctx, c.KubernetesCluster, c.plan.Contract); err != nil {
+		if c.observed.keys, err = f.secrets.createKeys(ctx, c.KubernetesCluster, c.plan.Contract); err != nil {
 			return err
 		}
 		if err := f.readMachines(ctx, c); err != nil {

@@ -113,7 +113,7 @@ func (f *function) createMachine(ctx context.Context, c *cluster, m *v1alpha1.Ma
 }
 
 // waitForMachines returns a WaitError that names the machines that do not run, and why.
-func (f *function) waitForMachines(c *cluster) error {
+func waitForMachines(c *cluster) error {
 	var unready []string
 	detail := ""
 	for _, m := range c.plan.Members {
@@ -127,7 +127,7 @@ func (f *function) waitForMachines(c *cluster) error {
 		}
 	}
 	if len(unready) == 0 {
-		return f.waitForTalos(c)
+		return waitForTalos(c)
 	}
 	slices.Sort(unready)
 	message := "waits for " + plan.Quantity(len(unready), "machine") + ", first of all " + unready[0]
@@ -135,7 +135,7 @@ func (f *function) waitForMachines(c *cluster) error {
 }
 
 // waitForTalos returns a WaitError that names the node that has to answer, if all machines run.
-func (f *function) waitForTalos(c *cluster) error {
+func waitForTalos(c *cluster) error {
 	message := fmt.Sprintf("%d of %s are running; waiting for Talos to answer", len(c.plan.Members), plan.Quantity(len(c.plan.Members), "machine"))
 	for _, m := range c.plan.Members {
 		if machine := c.observed.machines[m.Name]; !plan.IsInstalled(machine) {
@@ -148,7 +148,7 @@ func (f *function) waitForTalos(c *cluster) error {
 
 // checkNodesReady returns a WaitError for members that are no Ready Nodes. Machines send an
 // event when they run, and Nodes send none.
-func (f *function) checkNodesReady(_ context.Context, c *cluster) error {
+func checkNodesReady(_ context.Context, c *cluster) error {
 	silent := false
 	var unready []string
 	for _, m := range c.plan.Members {
@@ -163,7 +163,7 @@ func (f *function) checkNodesReady(_ context.Context, c *cluster) error {
 		return nil
 	}
 	if !silent {
-		return f.waitForMachines(c)
+		return waitForMachines(c)
 	}
 	return reconcile.WaitError{Reason: "WaitingForNodes", Message: fmt.Sprintf("waits for %s to be Ready, first of all %s", plan.Quantity(len(unready), "node"), unready[0]), Requeue: true}
 }

@@ -86,7 +86,7 @@ func (f *function) endpointHost(ctx context.Context, c *cluster) (host string, h
 		}
 	}
 	if host = plan.ChooseEndpointNode(now, planes); host == "" {
-		return "", false, f.waitForMachines(c)
+		return "", false, waitForMachines(c)
 	}
 	return host, host == now, nil
 }

@@ -49,7 +49,7 @@ func (f *function) listNodes(ctx context.Context, c *cluster) error {
 }
 
 // labelNodes gives the Nodes the labels and taints of their pools.
-func (f *function) labelNodes(ctx context.Context, c *cluster) error {
+func labelNodes(ctx context.Context, c *cluster) error {
 	for _, m := range c.plan.Members {
 		n, ok := c.node(m.Name)
 		if !ok {

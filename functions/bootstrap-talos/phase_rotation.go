@@ -134,7 +134,7 @@ func (f *function) reconcileRotation(ctx context.Context, c *cluster, waiting er
 		err = waiting
 	}
 	if err == nil && c.observed.keys.Phase != v1alpha1.RotationFinishing {
-		err = f.checkNodesReady(ctx, c)
+		err = checkNodesReady(ctx, c)
 	}
 	return err
 }
@@ -174,7 +174,7 @@ func (f *function) rotateOneStep(ctx context.Context, c *cluster, r *talos.Rotat
 		return f.enterPhase(ctx, c, step.Next)
 	}
 	if len(step.Change) > 0 {
-		if err := f.checkKeys(ctx, c); err != nil {
+		if err := f.secrets.checkKeys(ctx, c); err != nil {
 			return err
 		}
 		if err := r.ChangeAuthorities(ctx, c.observed.keys, c.addressesOf(step.Change)); err != nil {
@@ -188,7 +188,7 @@ func (f *function) rotateOneStep(ctx context.Context, c *cluster, r *talos.Rotat
 // before. The next step gives them those of this phase again, which makes them request a
 // certificate.
 func (f *function) revertWorkers(ctx context.Context, c *cluster, r *talos.RotationClients) error {
-	if err := f.checkKeys(ctx, c); err != nil {
+	if err := f.secrets.checkKeys(ctx, c); err != nil {
 		return err
 	}
 	return r.ChangeAuthorities(ctx, c.observed.keys.InPhaseBefore(), c.addressesOf(r.Renew))

@@ -86,7 +86,7 @@ func (f *function) upgradeOnce(ctx context.Context, c *cluster, w *workload.Clie
 		kind := c.plan.NextUpgradeKind(nodes)
 		if kind == "" {
 			if s != nil {
-				if err := f.refreshAddons(ctx, c); err != nil {
+				if err := refreshAddons(ctx, c); err != nil {
 					return err
 				}
 			}

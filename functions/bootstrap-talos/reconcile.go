@@ -99,7 +99,7 @@ func (f *function) runNodePhases(ctx context.Context, c *cluster) error {
 		err = removal
 	}
 	if err == nil {
-		err = runAll(ctx, c, f.checkNodesReady, f.checkEtcdHealthy)
+		err = runAll(ctx, c, checkNodesReady, f.checkEtcdHealthy)
 	}
 	return err
 }
@@ -109,7 +109,7 @@ func (f *function) runNodePhases(ctx context.Context, c *cluster) error {
 func (f *function) checkWaitingCluster(ctx context.Context, c *cluster, waiting error) error {
 	switch isWaiting := errors.As(waiting, new(reconcile.WaitError)); {
 	case isWaiting && c.report.apiUnanswered:
-		return f.checkQuorumLost(ctx, c, waiting)
+		return checkQuorumLost(ctx, c, waiting)
 	case isWaiting && c.observed.apiAnswers && c.report.bootstrapped && c.report.etcd == "":
 		return reconcile.MostUrgent(waiting, f.checkEtcdHealthy(ctx, c)) // the missing node may be a worker
 	default:
@@ -127,7 +127,7 @@ func (f *function) runChangePhases(ctx context.Context, c *cluster, waiting erro
 	if err != nil || c.Status.Upgrade != nil {
 		return err
 	}
-	return runAll(ctx, c, f.labelNodes, f.fillScale, f.moveEndpoint, f.startRotation)
+	return runAll(ctx, c, labelNodes, f.fillScale, f.moveEndpoint, f.startRotation)
 }
 
 // finish writes the status, and requests an approval unless the generation requested before is

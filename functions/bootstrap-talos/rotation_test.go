@@ -383,7 +383,7 @@ func TestWorkerIsCertifiedAnew(t *testing.T) {
 		if err := s.plan.Set(); err != nil {
 			t.Fatal(err)
 		}
-		k, err := s.function.readKeys(t.Context(), s.get("shop"))
+		k, err := s.function.secrets.readKeys(t.Context(), s.get("shop"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,6 +11,12 @@ import (
 	"github.com/vitistack/stack/functions/bootstrap-talos/manifests"
 	"github.com/vitistack/stack/functions/internal/kube"
 )
+
+// secretStore reads and writes the Secrets of clusters.
+type secretStore struct {
+	kube *kube.Client
+	now  func() time.Time
+}
 
 // Suffixes of the names of a cluster's Secrets, and the keys in them.
 const (
@@ -40,9 +47,9 @@ func newSecret(kc *v1alpha1.KubernetesCluster, name, key string, data []byte) *c
 
 // ensureSecret returns the content of a Secret for which isCurrent is true. It creates a missing
 // Secret, and replaces an outdated one if render succeeds: the old content works until then.
-func (f *function) ensureSecret(ctx context.Context, kc *v1alpha1.KubernetesCluster, name, key string, isCurrent func([]byte) bool, render func() ([]byte, error)) ([]byte, error) {
+func (s *secretStore) ensureSecret(ctx context.Context, kc *v1alpha1.KubernetesCluster, name, key string, isCurrent func([]byte) bool, render func() ([]byte, error)) ([]byte, error) {
 	secret := &corev1.Secret{}
-	err := f.kube.Get(ctx, kc.Namespace, secretName(kc, name), secret)
+	err := s.kube.Get(ctx, kc.Namespace, secretName(kc, name), secret)
 	if err == nil {
 		err = manifests.CheckOwner(secret, kc)
 	}
@@ -60,9 +67,9 @@ func (f *function) ensureSecret(ctx context.Context, kc *v1alpha1.KubernetesClus
 	case !missing && (err != nil || !isCurrent(content)):
 		return secret.Data[key], nil // the old content works for the second half of its lifetime
 	case !missing:
-		return content, f.kube.Merge(ctx, secret, map[string]any{"data": map[string][]byte{key: content}})
+		return content, s.kube.Merge(ctx, secret, map[string]any{"data": map[string][]byte{key: content}})
 	}
-	err = f.kube.Create(ctx, newSecret(kc, name, key, content))
+	err = s.kube.Create(ctx, newSecret(kc, name, key, content))
 	if err != nil && !kube.AlreadyExists(err) {
 		return nil, err
 	}

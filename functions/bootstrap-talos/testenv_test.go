@@ -114,11 +114,11 @@ func newEnv(t *testing.T, o envOptions) *env {
 	}
 	client := s.client(config)
 	s.function = &function{
-		kube: client, manifests: &manifests.Store{Kube: client, Dir: t.TempDir()}, talosVersion: plan.DefaultTalosVersion,
+		kube: client, manifests: &manifests.Store{Kube: client, Dir: t.TempDir()}, secrets: &secretStore{kube: client, now: time.Now}, talosVersion: plan.DefaultTalosVersion,
 		images: talos.Images{Factory: talos.DefaultFactory, Schematic: talos.DefaultSchematic}, now: time.Now,
 	}
 	if o.now != nil {
-		s.function.now = o.now
+		s.function.now, s.function.secrets.now = o.now, o.now
 	}
 	handle := s.function.handle
 	if o.handle != nil {
