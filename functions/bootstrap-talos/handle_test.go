@@ -60,7 +60,7 @@ func TestRequestFails(t *testing.T) {
 	s.create(s.cluster("shop", 1, 1))
 	before := s.running("shop")
 	u.on.Store(true)
-	look := lookAt(s.namespace, "shop", "look")
+	look := resyncEvent(s.namespace, "shop", "look")
 	look.SetExtension(events.ArrivalTime, time.Now())
 	if _, err := s.function.handle(t.Context(), look); err == nil {
 		t.Fatal("Secrets can be read")

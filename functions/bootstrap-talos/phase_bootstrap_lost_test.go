@@ -129,7 +129,7 @@ func TestBootstrapMachineIsLost(t *testing.T) {
 // sees it leave, and the other has seen it go.
 func TestSubstituteHasOneName(t *testing.T) {
 	t.Parallel()
-	s := newEnv(t, envOptions{handle: deaf})
+	s := newEnv(t, envOptions{handle: dropEvents})
 	s.create(s.cluster("shop", 3, 0))
 	kc := s.get("shop")
 	before := kc.DeepCopy()

@@ -47,7 +47,7 @@ func (s *env) state(name string) talos.State {
 func (s *env) says(cluster, reason string, words ...string) {
 	s.Helper()
 	feed.Until(s, cluster+" is not settled", func() (bool, string) {
-		s.look(cluster)
+		s.reconcile(cluster)
 		kc := s.get(cluster)
 		return !isUpToDate(kc), kc.Status.Message
 	})
@@ -67,7 +67,7 @@ func TestResetNodeIsConfiguredAgain(t *testing.T) {
 		uid := s.machine(name).UID
 		s.renew(name)
 		feed.Until(t, name+" is configured again", func() (bool, string) {
-			s.look("shop")
+			s.reconcile("shop")
 			kc := s.get("shop")
 			return s.state(name) == talos.Configured && isUpToDate(kc), kc.Status.Message
 		})
@@ -131,7 +131,7 @@ func (s *env) forRestore(name string) {
 		s.Fatal(err)
 	}
 	feed.Until(s, name+" is configured", func() (bool, string) { return s.state(name) == talos.Configured, s.get("shop").Status.Message })
-	s.look("shop")
+	s.reconcile("shop")
 	if etcd, err := talos.ReadEtcdService(s.Context(), plan.Address(s.machine(name)), s.access("shop")); err != nil || etcd.HasData() {
 		s.Errorf("another etcd has begun on %s: %+v, %v", name, etcd, err)
 	}

@@ -12,13 +12,13 @@ import (
 // deleted.
 func TestSecretsNotAllowed(t *testing.T) {
 	t.Parallel()
-	s := newEnv(t, envOptions{handle: deaf})
+	s := newEnv(t, envOptions{handle: dropEvents})
 	all := s.function.kube
 	limited := s.client(s.server.WithoutSecrets(t))
 	rights := func(c *kube.Client) { s.function.kube, s.function.manifests.Kube = c, c }
 	look := func() {
 		t.Helper()
-		if _, err := s.function.handle(t.Context(), lookAt(s.namespace, "shop", "look")); err != nil {
+		if _, err := s.function.handle(t.Context(), resyncEvent(s.namespace, "shop", "look")); err != nil {
 			t.Logf("a look: %v", err)
 		}
 	}

@@ -28,7 +28,7 @@ func TestSecretsOfATenant(t *testing.T) {
 	if err := s.kube.Delete(t.Context(), s.secret("shop-talos-secrets")); err != nil {
 		t.Fatal(err)
 	}
-	s.look("shop")
+	s.reconcile("shop")
 	s.running("shop")
 	keys := s.secret("shop-talos-secrets")
 	if err := s.kube.Merge(t.Context(), keys, map[string]any{"data": map[string][]byte{pkiKey: []byte("certs: null")}}); err == nil {
@@ -51,7 +51,7 @@ func TestSecretsOfATenant(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.look("shop")
+	s.reconcile("shop")
 	for name, data := range bad {
 		feed.Until(t, name+" is made anew", func() (bool, string) { return !bytes.Equal(s.secret("shop-" + name).Data[name], data), "" })
 	}
@@ -100,7 +100,7 @@ func TestNamesOfATenant(t *testing.T) {
 			t.Fatal(err)
 		}
 		foreign = slices.Delete(foreign, taken, taken+1)
-		s.look("shop")
+		s.reconcile("shop")
 	}
 	s.running("shop", "cp-0", "cp-1", "cp-2")
 }

@@ -20,8 +20,8 @@ import (
 	simtalos "github.com/vitistack/stack/tests/sim/talos"
 )
 
-// below plays the layers below: addresses, hypervisor and virtual machine.
-func (s *env) below(ctx context.Context, in event.Event) (*event.Event, error) {
+// playLowerLayers plays the layers below: addresses, hypervisor and virtual machine.
+func (s *env) playLowerLayers(ctx context.Context, in event.Event) (*event.Event, error) {
 	ref, err := events.RefOf(in)
 	if err != nil {
 		return nil, err

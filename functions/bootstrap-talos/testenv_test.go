@@ -40,7 +40,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
-// env is an API server and a rack of simulated nodes, between which the function
+// env is an API server and simulated nodes, between which the function
 // runs. The test plays the layers below: it gives machines addresses and power.
 type env struct {
 	*testing.T
@@ -68,10 +68,10 @@ type env struct {
 	temporary bool
 }
 
-// envOptions is how a stand differs from others.
+// envOptions is how an env differs from others.
 type envOptions struct {
 	timing simtalos.Timing
-	// wrap stands between the function and the API server, handle between the events
+	// wrap is between the function and the API server, handle between the events
 	// and the function.
 	wrap   func(http.RoundTripper) http.RoundTripper
 	handle func(events.Handler) events.Handler
@@ -79,8 +79,8 @@ type envOptions struct {
 	now func() time.Time
 }
 
-// deaf keeps all events from the function, for tests that call it themselves.
-func deaf(events.Handler) events.Handler {
+// dropEvents keeps all events from the function, for tests that call it themselves.
+func dropEvents(events.Handler) events.Handler {
 	return func(context.Context, event.Event) (*event.Event, error) { return nil, nil }
 }
 
@@ -130,7 +130,7 @@ func newEnv(t *testing.T, o envOptions) *env {
 		Spec:       v1alpha2.NetworkNamespaceSpec{IPAllocation: &v1alpha2.IPAllocationPolicy{Type: v1alpha2.AllocationStatic}},
 	})
 	feed.Run(t, s.config, s.namespace, handle, clusters, machines)
-	feed.Run(t, s.config, s.namespace, s.below, machines,
+	feed.Run(t, s.config, s.namespace, s.playLowerLayers, machines,
 		feed.Kind{Resource: v1alpha2.GroupVersion.WithResource("ipallocations"), Name: "IPAllocation"})
 	s.resync(handle)
 	return s
@@ -162,7 +162,7 @@ func (s *env) resync(handle events.Handler) {
 				if isUpToDate(&kc) && kc.DeletionTimestamp == nil {
 					continue
 				}
-				look := lookAt(kc.Namespace, kc.Name, fmt.Sprint(id.Add(1)))
+				look := resyncEvent(kc.Namespace, kc.Name, fmt.Sprint(id.Add(1)))
 				look.SetExtension(events.ArrivalTime, time.Now())
 				_, _ = handle(s.Context(), look)
 			}
@@ -170,8 +170,8 @@ func (s *env) resync(handle events.Handler) {
 	})
 }
 
-// lookAt is resync's event for a cluster.
-func lookAt(namespace, name, id string) event.Event {
+// resyncEvent is the event of resync for a cluster.
+func resyncEvent(namespace, name, id string) event.Event {
 	ref := events.Ref{APIVersion: v1alpha1.GroupVersion.String(), Kind: "KubernetesCluster", Namespace: namespace, Name: name}
 	return events.LookAgain("/functions/resync", ref, "uid", id)
 }
@@ -395,11 +395,11 @@ func (s *env) active(cluster, node string) string {
 	return string(data)
 }
 
-// look has the function look at a cluster that is settled.
-func (s *env) look(cluster string) {
+// reconcile has the function reconcile a cluster, also one that is up to date.
+func (s *env) reconcile(cluster string) {
 	s.Helper()
 	for range 5 {
-		if _, err := s.function.handle(s.Context(), lookAt(s.namespace, cluster, "look")); err == nil {
+		if _, err := s.function.handle(s.Context(), resyncEvent(s.namespace, cluster, "look")); err == nil {
 			return
 		}
 	}

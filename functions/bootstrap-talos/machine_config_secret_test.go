@@ -30,7 +30,7 @@ func TestKeysGoToNobody(t *testing.T) {
 		return len(s.machines("shop")) == 2, s.get("shop").Status.Message
 	})
 	for range 3 {
-		s.look("shop")
+		s.reconcile("shop")
 	}
 	if n := s.plan.Calls()["MachineService/ApplyConfiguration"]; n != 0 {
 		t.Errorf("a configuration was sent %d times to a node that had not proved who it is", n)
@@ -77,7 +77,7 @@ func TestSecretIsTaken(t *testing.T) {
 	if err := s.kube.Delete(t.Context(), taken); err != nil {
 		t.Fatal(err)
 	}
-	s.look("shop")
+	s.reconcile("shop")
 	s.running("shop", "cp-0")
 }
 

@@ -66,11 +66,11 @@ func TestNobodyAnswers(t *testing.T) {
 	}{
 		{"Moment", "the API does not answer some requests", 1, simtalos.Timing{}, func(s *env) {
 			s.faulty(faults.Rule{Operation: "workload", Error: "503", Times: 3})
-			s.look("shop")
+			s.reconcile("shop")
 		}, false},
 		{"API", "the API does not answer at all", 1, simtalos.Timing{}, func(s *env) {
 			s.faulty(faults.Rule{Operation: "workload", Error: "503"})
-			s.look("shop")
+			s.reconcile("shop")
 			s.unanswered("shop", "WaitingForAPI", metav1.ConditionUnknown, "last seen: 1 member")
 			s.faulty()
 		}, true},
@@ -78,7 +78,7 @@ func TestNobodyAnswers(t *testing.T) {
 			if err := s.fleet.Reboot(string(s.machine("shop-cp-0").UID)); err != nil {
 				s.Fatal(err)
 			}
-			s.look("shop")
+			s.reconcile("shop")
 		}, true},
 		{"Replaced", "one of three control planes is replaced", 3, simtalos.Timing{}, func(s *env) {
 			s.lose(s.machine("shop-cp-1"))
@@ -117,9 +117,9 @@ func TestEtcdIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.unanswered("shop", plan.ReasonEtcdLost, metav1.ConditionFalse, "restore a snapshot")
-	s.look("shop")
+	s.reconcile("shop")
 	kc := s.get("shop")
-	s.look("shop")
+	s.reconcile("shop")
 	if now := s.get("shop"); now.ResourceVersion != kc.ResourceVersion {
 		t.Errorf("nothing has changed, and the status is written:\n%v\n%v", kc.Status.Conditions, now.Status.Conditions)
 	}
@@ -220,7 +220,7 @@ func TestLastMemberStays(t *testing.T) {
 	if err := s.kube.Delete(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	s.look("shop")
+	s.reconcile("shop")
 	if now := s.machine("shop-cp-0"); now.UID != m.UID {
 		t.Fatalf("Machine shop-cp-0 is another one")
 	}

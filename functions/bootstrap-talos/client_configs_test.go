@@ -94,7 +94,7 @@ func TestCredentialsAreRenewed(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		s.look("shop")
+		s.reconcile("shop")
 		for name, data := range old {
 			if renewed := !bytes.Equal(s.secret("shop-" + name).Data[name], data); renewed != tc.renewed {
 				t.Errorf("%s, %s: renewed %t, want %t", tc.reason, name, renewed, tc.renewed)

@@ -99,7 +99,7 @@ func TestConfigChanges(t *testing.T) {
 	policy := func(p v1alpha1.ConfigChanges) {
 		s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Talos.ConfigChanges = p })
 	}
-	s.look("shop")
+	s.reconcile("shop")
 	current("RebootNeeded")
 	policy(v1alpha1.ConfigStaged)
 	current("Staged")
@@ -107,7 +107,7 @@ func TestConfigChanges(t *testing.T) {
 	if err := s.plan.Set(faults.Rule{Operation: "MachineService/ApplyConfiguration", Error: "Unavailable"}); err != nil {
 		t.Fatal(err)
 	}
-	s.look("shop") // what is staged is not sent again, which would fail now
+	s.reconcile("shop") // what is staged is not sent again, which would fail now
 	if kc := s.get("shop"); !isUpToDate(kc) {
 		t.Errorf("a node that waits for its boot is bothered again: %s", kc.Status.Message)
 	}

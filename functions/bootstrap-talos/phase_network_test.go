@@ -63,7 +63,7 @@ func TestEndpointBecomesVirtual(t *testing.T) {
 	s.reachedAt("shop", vip, "cp-0", "cp-1", "cp-2", "pool-0")
 	s.change("shop", replicas(1, map[string]int32{"pool": 1}))
 	s.running("shop", "cp-0", "pool-0")
-	s.look("shop")
+	s.reconcile("shop")
 	s.reachedAt("shop", vip, "cp-0", "pool-0")
 }
 

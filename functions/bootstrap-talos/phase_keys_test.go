@@ -43,10 +43,10 @@ func TestMakerOfKeysFails(t *testing.T) {
 	r.left.Store(1)
 	s := newEnv(t, envOptions{
 		wrap:   func(next http.RoundTripper) http.RoundTripper { r.RoundTripper = next; return r },
-		handle: deaf,
+		handle: dropEvents,
 	})
 	s.create(s.cluster("shop", 1, 0))
-	first, other := lookAt(s.namespace, "shop", "first"), lookAt(s.namespace, "shop", "other")
+	first, other := resyncEvent(s.namespace, "shop", "first"), resyncEvent(s.namespace, "shop", "other")
 	if _, err := s.function.handle(t.Context(), first); err == nil {
 		t.Fatal("keys were made without a Secret")
 	}
@@ -101,12 +101,12 @@ func TestKeysAreDeleted(t *testing.T) {
 				t.Fatal(err)
 			}
 			if tc.lost {
-				s.look("shop")
+				s.reconcile("shop")
 				s.waits("shop", "KeysLost", "restore", "Secret shop-talos-secrets", "delete the cluster")
 				s.withoutKeys("shop")
 				s.restore(old)
 			} else {
-				s.look("shop")
+				s.reconcile("shop")
 				feed.Until(t, "other keys are made, so that no delivery goes on with the first ones", func() (bool, string) {
 					now := &corev1.Secret{}
 					err := s.kube.Get(t.Context(), s.namespace, "shop-talos-secrets", now)
@@ -140,7 +140,7 @@ func (s *env) withoutKeys(cluster string) {
 		up := slices.Contains(s.machines(cluster), "pool-0") && plan.HasAddress(s.machine(cluster+"-pool-0"))
 		return up && kc.Status.ObservedGeneration == kc.Generation, kc.Status.Message
 	})
-	s.look(cluster)
+	s.reconcile(cluster)
 	if plan.HasMachineConfig(s.machine(cluster + "-pool-0")) {
 		s.Error("a node has a configuration by keys that nobody has")
 	}
@@ -170,7 +170,7 @@ func TestRemoveWithoutKeys(t *testing.T) {
 	if err := s.kube.Delete(t.Context(), s.secret("shop-talos-secrets")); err != nil {
 		t.Fatal(err)
 	}
-	s.look("shop")
+	s.reconcile("shop")
 	s.unanswered("shop", "KeysLost", metav1.ConditionUnknown, "last seen: 1 member")
 	if err := s.kube.Delete(t.Context(), s.get("shop")); err != nil {
 		t.Fatal(err)

@@ -89,7 +89,7 @@ func TestPatchesAndDrift(t *testing.T) {
 		if err := s.kube.Merge(t.Context(), cm, map[string]any{"data": map[string]any{"a.yaml": text}}); err != nil {
 			t.Fatal(err)
 		}
-		s.look("shop")
+		s.reconcile("shop")
 	}
 	patch("machine:\n  sysctls:\n    vm.swappiness: \"2\"\n")
 	for _, node := range []string{"cp-0", "pool-0"} {
