@@ -108,7 +108,7 @@ func (f *function) doRemovalStep(ctx context.Context, c *cluster, m *v1alpha1.Ma
 		return removing(why, true)
 	case plan.RemovalCordon:
 		if err = c.connections.workload.SetCordoned(ctx, m.Name, true); err == nil {
-			return removing("keeps new pods from it", true)
+			return removing("it is cordoned", true)
 		}
 	case plan.RemovalLeaveEtcd:
 		if err = talos.LeaveEtcd(ctx, c.controlPlanes()[m.Name], c.connections.credentials, view.Leaders[m.Name]); err == nil {
@@ -116,10 +116,10 @@ func (f *function) doRemovalStep(ctx context.Context, c *cluster, m *v1alpha1.Ma
 		}
 	case plan.RemovalExpelMember:
 		if err = expelMember(ctx, c, view, member); err == nil {
-			return removing("is taken out of etcd", true)
+			return removing("is removed from etcd", true)
 		}
 	case plan.RemovalWaitsForMembers:
-		return removing("waits for all members of etcd to know that it has left", true)
+		return removing("waits for all members of etcd to have the same member list", true)
 	case plan.RemovalDeleteMachine:
 		if err = f.releaseMachine(ctx, m); err != nil {
 			return err

@@ -24,7 +24,7 @@ func refreshAddons(ctx context.Context, c *cluster) error {
 	for _, a := range addons {
 		err := c.connections.workload.RefreshAddon(ctx, a)
 		if r := (workload.StatusError{}); errors.As(err, &r) && slices.Contains([]int{http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusBadRequest}, r.Code) {
-			return reconcile.UserError{Reason: "AddonRefused", Message: fmt.Sprintf("the cluster's own API refuses image %s for %s: %s; change the policy that does", a.Image, a.Name, r.Message)}
+			return reconcile.UserError{Reason: "AddonRefused", Message: fmt.Sprintf("the workload API refuses image %s for %s: %s; change the policy that does", a.Image, a.Name, r.Message)}
 		}
 		if err != nil {
 			return reconcile.WaitError{Reason: "Upgrading", Message: "waits for the workload API, to give " + a.Name + " the image " + a.Image, Requeue: true}
@@ -41,5 +41,5 @@ func readAddons(ctx context.Context, c *cluster) ([]plan.Addon, error) {
 			return addons, nil
 		}
 	}
-	return nil, reconcile.WaitError{Reason: "Upgrading", Message: "waits for a control plane to say which kube-proxy and CoreDNS it would run", Requeue: true}
+	return nil, reconcile.WaitError{Reason: "Upgrading", Message: "waits for a control plane to report its images of kube-proxy and CoreDNS", Requeue: true}
 }

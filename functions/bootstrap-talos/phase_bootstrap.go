@@ -36,7 +36,7 @@ func (f *function) ensureBootstrap(ctx context.Context, c *cluster) error {
 		return nil
 	case plan.BootstrapWait:
 		if len(b.Unanswered) > 0 {
-			return waitForEtcdAnswers(b.Unanswered, "since Machine "+c.Status.BootstrapMachine+", which was to begin etcd, is gone")
+			return waitForEtcdAnswers(b.Unanswered, "since Machine "+c.Status.BootstrapMachine+", which was to bootstrap etcd, does not exist")
 		}
 		return waitForMachines(c)
 	case plan.BootstrapChooseMachine:
@@ -54,7 +54,7 @@ func (f *function) ensureBootstrap(ctx context.Context, c *cluster) error {
 func waitForEtcdAnswers(silent []string, why string) error {
 	slices.Sort(silent)
 	return reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf(
-		"waits for %s to say whether it has etcd, %s; if it does not come back, delete Machine %s", strings.Join(silent, ", "), why, silent[0]), Requeue: true}
+		"waits for %s to report whether it has data of etcd, %s; if it does not come back, delete Machine %s", strings.Join(silent, ", "), why, silent[0]), Requeue: true}
 }
 
 // bootstrapState returns what is known without asking nodes.
@@ -123,7 +123,7 @@ func (f *function) bootstrapMachine(ctx context.Context, c *cluster, m *v1alpha1
 		if askOtherMembers(ctx, c, &others); others.HasOtherMembers {
 			step = plan.RequestDone
 		} else if len(others.Unanswered) > 0 {
-			return waitForEtcdAnswers(others.Unanswered, "since node "+m.Name+" has lost the request to begin it")
+			return waitForEtcdAnswers(others.Unanswered, "since node "+m.Name+" has lost the bootstrap request")
 		}
 	}
 	switch {
@@ -137,7 +137,7 @@ func (f *function) bootstrapMachine(ctx context.Context, c *cluster, m *v1alpha1
 	case service.State != plan.EtcdPreparing:
 		return reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("waits for node %s to be ready for etcd, which is %s", m.Name, service.State), Requeue: true}
 	}
-	return reconcile.WaitError{Reason: "WaitingForEtcd", Message: fmt.Sprintf("waits for node %s to pull the image of etcd and begin it", m.Name), Requeue: true}
+	return reconcile.WaitError{Reason: "WaitingForEtcd", Message: fmt.Sprintf("waits for node %s to pull the image of etcd and start it", m.Name), Requeue: true}
 }
 
 var errNotOurs = errors.New("the node does not show a certificate of the cluster")
@@ -153,7 +153,7 @@ func (f *function) sendBootstrap(ctx context.Context, c *cluster, m *v1alpha1.Ma
 	}
 	c.report.bootstrapSent = true
 	if err := talos.Bootstrap(ctx, plan.Address(m), c.connections.credentials); err != nil {
-		return reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("waits for node %s to accept the request to begin etcd", m.Name), Requeue: true}
+		return reconcile.WaitError{Reason: "WaitingForNode", Message: fmt.Sprintf("waits for node %s to accept the bootstrap request", m.Name), Requeue: true}
 	}
 	c.Status.BootstrapRequest.Accepted = true
 	return nil

@@ -45,5 +45,5 @@ func fetchKubeconfig(ctx context.Context, c *cluster) ([]byte, error) {
 			return talos.RenderKubeconfig(data, c.Status.Endpoint, c.observed.keys.TrustedKubernetes())
 		}
 	}
-	return nil, reconcile.WaitError{Reason: "WaitingForKubeconfig", Message: fmt.Sprintf("waits for node %s to hand out a kubeconfig", names[0]), Requeue: true}
+	return nil, reconcile.WaitError{Reason: "WaitingForKubeconfig", Message: fmt.Sprintf("waits for node %s to return a kubeconfig", names[0]), Requeue: true}
 }

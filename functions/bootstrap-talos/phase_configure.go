@@ -81,7 +81,7 @@ func (c *cluster) membersWithoutConfig(members []plan.Member) []plan.Member {
 // of the cluster. It returns the state of the node, if it has probed it.
 func (f *function) configureNode(ctx context.Context, c *cluster, m *v1alpha1.Machine, config []byte) (talos.State, error) {
 	if m.MachineConfigSecret() == "" {
-		return "", reconcile.UserError{Reason: "MachineOutdated", Message: fmt.Sprintf("Machine %s was made without a place for a machine configuration: delete it, and the cluster makes another", m.Name)}
+		return "", reconcile.UserError{Reason: "MachineOutdated", Message: fmt.Sprintf("Machine %s was made without a place for a machine configuration: delete it, and the cluster creates another one", m.Name)}
 	}
 	if config != nil {
 		if err := f.provideConfig(ctx, c, m, config); err != nil {

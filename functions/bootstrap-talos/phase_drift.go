@@ -41,7 +41,7 @@ func (f *function) updateConfigs(ctx context.Context, c *cluster) error {
 		}
 		c.report.config = conditionReport{false, string(outcome), fmt.Sprintf("node %s: %s", m.Name, diff)}
 		if outcome == talos.ConfigReboots {
-			return reconcile.WaitError{Reason: "ChangingNodes", Message: fmt.Sprintf("reboots node %s, which takes its new configuration only so", m.Name), Requeue: true}
+			return reconcile.WaitError{Reason: "ChangingNodes", Message: fmt.Sprintf("reboots node %s to apply its new configuration", m.Name), Requeue: true}
 		}
 	}
 	return nil

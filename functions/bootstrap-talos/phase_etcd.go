@@ -92,7 +92,7 @@ func (f *function) checkEtcd(ctx context.Context, c *cluster) error {
 
 // expelOrphanedMember removes a member of etcd whose Machine does not exist.
 func (f *function) expelOrphanedMember(ctx context.Context, c *cluster, view plan.EtcdView, m plan.EtcdMember) error {
-	message := fmt.Sprintf("takes %s, whose machine is gone, out of etcd", m.Name)
+	message := fmt.Sprintf("removes member %s, whose Machine does not exist, from etcd", m.Name)
 	gone, err := f.isMachineGone(ctx, c, m.Name)
 	switch {
 	case err != nil:
@@ -101,10 +101,10 @@ func (f *function) expelOrphanedMember(ctx context.Context, c *cluster, view pla
 		message = fmt.Sprintf("waits for %s, which has just joined etcd", m.Name)
 	default:
 		if why := plan.RemovalObjection(view, m); why != "" {
-			return reconcile.UserError{Reason: plan.ReasonQuorumAtRisk, Message: fmt.Sprintf("member %s of etcd, whose machine is gone, cannot be taken out: %s", m.Name, why)}
+			return reconcile.UserError{Reason: plan.ReasonQuorumAtRisk, Message: fmt.Sprintf("member %s of etcd, whose Machine does not exist, cannot be removed: %s", m.Name, why)}
 		}
 		if expelMember(ctx, c, view, m) != nil {
-			message = fmt.Sprintf("waits for a member of etcd to take out %s, whose machine is gone", m.Name)
+			message = fmt.Sprintf("waits for a member of etcd to remove %s, whose Machine does not exist", m.Name)
 		}
 	}
 	return reconcile.WaitError{Reason: "WaitingForEtcd", Message: message, Requeue: true}

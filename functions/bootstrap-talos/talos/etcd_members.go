@@ -121,7 +121,7 @@ func LeaveEtcd(ctx context.Context, address string, a *Credentials, leads bool) 
 		}
 	}
 	if err := c.EtcdLeaveCluster(ctx, &machine.EtcdLeaveClusterRequest{}); err != nil {
-		return fmt.Errorf("take %s out of etcd: %w", address, err)
+		return fmt.Errorf("remove %s from etcd: %w", address, err)
 	}
 	return nil
 }
@@ -134,7 +134,7 @@ func RemoveEtcdMember(ctx context.Context, address string, a *Credentials, id ui
 	}
 	defer end()
 	if err := c.EtcdRemoveMemberByID(ctx, &machine.EtcdRemoveMemberByIDRequest{MemberId: id}); err != nil {
-		return fmt.Errorf("take member %x out of etcd through %s: %w", id, address, err)
+		return fmt.Errorf("remove member %x from etcd through %s: %w", id, address, err)
 	}
 	return nil
 }

@@ -43,11 +43,11 @@ func (p Patch) apply(before config.Provider, hostname string) (config.Provider, 
 	named := after.NetworkHostnameConfig()
 	switch {
 	case after.Machine() == nil || after.Cluster() == nil || after.Machine().Type() != before.Machine().Type():
-		return nil, reconcile.UserError{Reason: "InvalidPatch", Message: p.from + " changes machine.type, which the pool determines: take it out"}
+		return nil, reconcile.UserError{Reason: "InvalidPatch", Message: p.from + " changes machine.type, which the pool determines: remove it"}
 	case after.Machine().Security().Token() != before.Machine().Security().Token(), after.Cluster().ID() != before.Cluster().ID():
-		return nil, reconcile.UserError{Reason: "InvalidPatch", Message: p.from + " changes the keys of the cluster, which would cut the node off: take them out"}
+		return nil, reconcile.UserError{Reason: "InvalidPatch", Message: p.from + " changes the keys of the cluster, which would cut the node off: remove them"}
 	case named == nil || named.Hostname() != hostname:
-		return nil, reconcile.UserError{Reason: "InvalidPatch", Message: p.from + " changes the host name, by which the node is known: take it out"}
+		return nil, reconcile.UserError{Reason: "InvalidPatch", Message: p.from + " changes the host name, which identifies the node: remove it"}
 	}
 	return after, nil
 }

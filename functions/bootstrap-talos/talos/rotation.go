@@ -201,7 +201,7 @@ func (k *Keys) ChangeNode(ctx context.Context, node *client.Client) error {
 	}
 	err = applyConfig(ctx, node, changed, machine.ApplyConfigurationRequest_NO_REBOOT)
 	if status.Code(err) == codes.InvalidArgument {
-		return reconcile.UserError{Reason: "RotationRefused", Message: "it does not take other authorities: " + status.Convert(err).Message()}
+		return reconcile.UserError{Reason: "RotationRefused", Message: "it does not accept other authorities: " + status.Convert(err).Message()}
 	}
 	return err
 }

@@ -61,9 +61,9 @@ func (w *Client) RestartAddons(ctx context.Context, rotation string, isTrusted f
 		switch isRefusal := errors.As(err, &r); {
 		case err == nil || (isRefusal && r.Code == http.StatusNotFound):
 		case isRefusal && slices.Contains([]int{http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusBadRequest}, r.Code):
-			return reconcile.UserError{Reason: "AddonRefused", Message: fmt.Sprintf("the cluster's own API refuses an annotation of the pods of %s, which have to restart: %s; change the policy that does", addon, r.Message)}
+			return reconcile.UserError{Reason: "AddonRefused", Message: fmt.Sprintf("the workload API refuses an annotation of the pods of %s, which have to restart: %s; change the policy that does", addon, r.Message)}
 		default:
-			return reconcile.WaitError{Reason: "Rotating", Message: "waits for the cluster's API, to restart " + addon, Requeue: true}
+			return reconcile.WaitError{Reason: "Rotating", Message: "waits for the workload API, to restart " + addon, Requeue: true}
 		}
 	}
 	return nil
