@@ -10,7 +10,7 @@ const (
 	LabelWorkerGroup = "cluster.vitistack.io/worker-group"
 	// LabelMachine is the Machine for which an object was created.
 	LabelMachine = "vitistack.io/machine"
-	// LabelHolder, on a Lease that claims a VMID, is the UID of the Machine that holds it.
+	// LabelHolder, on a Lease that claims something, is its holder: of a VMID the UID of the Machine.
 	LabelHolder = "vitistack.io/holder"
 	// LabelMachineTemplate is the template of a Machine.
 	LabelMachineTemplate = "vitistack.io/machine-template"

@@ -1,14 +1,10 @@
 package main
 
 import (
-	"crypto/x509"
-	"errors"
 	"math"
-	"net"
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -28,7 +24,7 @@ func setProviderStatus(p *v1alpha1.MachineProvider, h hypervisor.Health, machine
 	}
 	if err != nil {
 		s.Phase = v1alpha1.ProviderOffline
-		return setProviderReady(p, "Unreachable", "the hypervisor does not answer as it should: "+stableMessage(err))
+		return setProviderReady(p, "Unreachable", "the request to the hypervisor failed: "+stableMessage(err))
 	}
 	keepSmallChanges(s.Nodes, h.Nodes)
 	s.Phase, s.Version, s.Nodes = v1alpha1.ProviderReady, h.Version, h.Nodes
@@ -58,30 +54,6 @@ func setProviderReady(p *v1alpha1.MachineProvider, reason, message string) recon
 	outcome := reconcile.SetReady(&p.Status.Conditions, p.Generation, ok, reason, message)
 	outcome.Warning = !ok
 	return outcome
-}
-
-// stableMessage returns the part of an error that is the same at every attempt, so that it can
-// stand in a condition: the innermost error of the network, without ports, or the words of the
-// server.
-func stableMessage(err error) string {
-	var status apierrors.APIStatus
-	var timeout net.Error
-	var op *net.OpError
-	var unknown x509.UnknownAuthorityError
-	switch {
-	case errors.As(err, &status):
-		return status.Status().Message
-	case errors.As(err, &timeout) && timeout.Timeout():
-		return "no answer in time"
-	case errors.As(err, &unknown):
-		return "its certificate is signed by an authority that is not trusted: write that into spec.endpoint.caBundle"
-	case errors.As(err, &op):
-		return op.Op + ": " + op.Err.Error()
-	}
-	for next := errors.Unwrap(err); next != nil; next = errors.Unwrap(err) {
-		err = next
-	}
-	return err.Error()
 }
 
 // capacityOf returns the sum of what the ready nodes of a hypervisor have.

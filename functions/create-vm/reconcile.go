@@ -65,6 +65,22 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	return nil, nil
 }
 
+// requeueForPools reconciles the Machines that wait for a NetworkPool to list a bridge.
+func (f *function) requeueForPools(ctx context.Context) error {
+	list := &v1alpha1.MachineList{}
+	if err := f.kube.List(ctx, "", "", list); err != nil {
+		return err
+	}
+	var problems []error
+	for _, m := range list.Items {
+		if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady); c == nil || c.Reason != reasonBridgeNotAllowed {
+			continue
+		}
+		problems = append(problems, kube.OnConflict(func() error { return f.reconcileMachine(ctx, m.Namespace, m.Name, causeResync) }))
+	}
+	return errors.Join(problems...)
+}
+
 // reconcileMachine reconciles one Machine as far as cause requires. A second call changes
 // nothing.
 func (f *function) reconcileMachine(ctx context.Context, namespace, name, cause string) error {
@@ -86,34 +102,34 @@ func (f *function) reconcileMachine(ctx context.Context, namespace, name, cause 
 		return err
 	}
 	began, before := f.now(), m.DeepCopy()
-	p := attempt{err: hypervisor.ErrGone}
+	a := attempt{err: hypervisor.ErrGone}
 	if next == actionObserve {
-		p = f.observeMachine(ctx, m)
+		a = f.observeMachine(ctx, m)
 	}
-	if errors.Is(p.err, hypervisor.ErrGone) {
+	if errors.Is(a.err, hypervisor.ErrGone) { // there is nothing to observe
 		size, provider, err := f.resolveMachine(ctx, m)
 		if err == nil && cause == causeMachine && f.createConfiguration(ctx, m) {
 			return nil
 		}
-		if p.err = err; err == nil {
+		if a.err = err; err == nil {
 			if before, err = f.recordProvider(ctx, before, m, provider); err != nil {
 				return err
 			}
-			p = f.ensureMachine(ctx, m, size, provider)
-			p.kind = provider.Spec.Type
+			a = f.ensureMachine(ctx, m, size, provider)
+			a.kind = provider.Spec.Type
 		}
 	}
-	if kube.Conflict(p.err) {
-		return p.err
+	if kube.Conflict(a.err) {
+		return a.err
 	}
-	p.previousTask, p.ended = before.Status.Task, f.now()
-	countReconcile(metricsPrefix(m, p.kind), p.err, p.ended.Sub(began))
-	wrote, err := f.patchStatus(ctx, before, m, setStatus(m, p))
+	a.previousTask, a.ended = before.Status.Task, f.now()
+	countReconcile(metricsPrefix(m, a.kind), a.err, a.ended.Sub(began))
+	wrote, err := f.patchStatus(ctx, before, m, setStatus(m, a))
 	if err != nil {
 		return f.removeIfDeleted(ctx, m, err)
 	}
-	if isRetried(p.err) {
-		return fmt.Errorf("reconcile machine %s/%s: %w", namespace, name, p.err)
+	if isRetried(a.err) {
+		return fmt.Errorf("reconcile machine %s/%s: %w", namespace, name, a.err)
 	}
 	return requeueError(m, wrote)
 }
@@ -157,51 +173,35 @@ func (f *function) recordProvider(ctx context.Context, before, m *v1alpha1.Machi
 
 // ensureMachine creates or changes the networks and the virtual machine as far as possible
 // now.
-func (f *function) ensureMachine(ctx context.Context, m *v1alpha1.Machine, size hypervisor.Size, provider *v1alpha1.MachineProvider) (p attempt) {
+func (f *function) ensureMachine(ctx context.Context, m *v1alpha1.Machine, size hypervisor.Size, provider *v1alpha1.MachineProvider) (a attempt) {
 	want := hypervisor.Desired{Size: size}
 	m.Status.Provider = provider.Name
-	if p.nics, p.err = f.ensureNetworks(ctx, m); p.err != nil {
-		return p
+	if a.nics, a.err = f.ensureNetworks(ctx, m); a.err != nil {
+		return a
 	}
-	want.NICs = assignDefaultRoutes(p.nics)
-	if p.err = f.readUserData(ctx, m, &want); p.err != nil {
-		return p
+	want.NICs = assignDefaultRoutes(a.nics)
+	if a.err = f.readUserData(ctx, m, &want); a.err != nil {
+		return a
 	}
-	var backend hypervisor.Interface
-	if backend, p.err = f.connect(ctx, provider); p.err != nil {
-		return p
+	var h hypervisor.Interface
+	if h, a.err = f.connect(ctx, provider); a.err != nil {
+		return a
 	}
 	var vm hypervisor.State
-	if vm, p.err = backend.Ensure(ctx, m, want); p.err == nil && vm.Handover == hypervisor.HandoverTake {
-		p.err = f.deleteMachineConfigSecret(ctx, m)
+	if vm, a.err = h.Ensure(ctx, m, want); a.err == nil && vm.Handover == hypervisor.HandoverTake {
+		a.err = f.deleteMachineConfigSecret(ctx, m)
 	}
-	if p.err == nil {
-		p.vm = &vm
+	if a.err == nil {
+		a.vm = &vm
 	}
-	return p
+	return a
 }
 
 // observeMachine reads only the virtual machine, which has changed.
-func (f *function) observeMachine(ctx context.Context, m *v1alpha1.Machine) (p attempt) {
+func (f *function) observeMachine(ctx context.Context, m *v1alpha1.Machine) (a attempt) {
 	vm, err := f.local.Observe(ctx, m)
-	if p.err = err; err == nil {
-		p.vm = &vm
+	if a.err = err; err == nil {
+		a.vm = &vm
 	}
-	return p
-}
-
-// requeueForPools reconciles the Machines that wait for a NetworkPool to list a bridge.
-func (f *function) requeueForPools(ctx context.Context) error {
-	list := &v1alpha1.MachineList{}
-	if err := f.kube.List(ctx, "", "", list); err != nil {
-		return err
-	}
-	var problems []error
-	for _, m := range list.Items {
-		if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady); c == nil || c.Reason != reasonBridgeNotAllowed {
-			continue
-		}
-		problems = append(problems, kube.OnConflict(func() error { return f.reconcileMachine(ctx, m.Namespace, m.Name, causeResync) }))
-	}
-	return errors.Join(problems...)
+	return a
 }

@@ -62,17 +62,17 @@ type attempt struct {
 // does not undo it. A machine whose hypervisor sends no events gets a next check that is always
 // past, so that every resync includes it without a write. After a failure that
 // another attempt may resolve, the next check is the end of the back-off.
-func setStatus(m *v1alpha1.Machine, p attempt) reconcile.Outcome {
+func setStatus(m *v1alpha1.Machine, a attempt) reconcile.Outcome {
 	s := &m.Status
 	if s.Phase == "" || s.Phase == v1alpha1.MachineFailed {
 		s.Phase = v1alpha1.MachinePending
 	}
 	s.ObservedGeneration = m.Generation
-	setNetworkStatus(m, p)
-	if p.err != nil {
-		return setProblem(m, p)
+	setNetworkStatus(m, a)
+	if a.err != nil {
+		return setProblem(m, a)
 	}
-	vm := p.vm
+	vm := a.vm
 	s.Phase, s.ProviderID, s.VMName, s.VMIName = vm.Phase, vm.ProviderID, vm.VMName, vm.VMIName
 	s.RestartToken, s.Task = vm.RestartToken, vm.Task
 	s.NodeName = vm.NodeName
@@ -81,8 +81,8 @@ func setStatus(m *v1alpha1.Machine, p attempt) reconcile.Outcome {
 		s.NextCheckTime = &m.CreationTimestamp
 	}
 	switch {
-	case vm.Retried || isRepeated(p.previousTask, vm.Task):
-		recordFailure(m, p.ended)
+	case vm.Retried || isRepeated(a.previousTask, vm.Task):
+		recordFailure(m, a.ended)
 	case vm.Task == nil:
 		s.Failures = 0
 	}
@@ -110,14 +110,14 @@ func setStatus(m *v1alpha1.Machine, p attempt) reconcile.Outcome {
 }
 
 // setProblem writes what a machine waits for, or what a user has to change.
-func setProblem(m *v1alpha1.Machine, p attempt) reconcile.Outcome {
-	if isRetried(p.err) {
-		recordFailure(m, p.ended)
+func setProblem(m *v1alpha1.Machine, a attempt) reconcile.Outcome {
+	if isRetried(a.err) {
+		recordFailure(m, a.ended)
 	} else {
 		m.Status.Failures, m.Status.NextCheckTime = 0, nil
 	}
-	reason, message := reasonOf(p.err)
-	if problem, ok := asUserError(p.err); ok {
+	reason, message := reasonOf(a.err)
+	if problem, ok := asUserError(a.err); ok {
 		if strings.HasSuffix(problem.Reason, "ApiError") {
 			setCondition(m, v1alpha1.ConditionVirtualMachineReady, false, "VMFailed", problem.Message)
 		}
@@ -140,7 +140,7 @@ func reasonOf(err error) (reason, message string) {
 	if problem, ok := asUserError(err); ok {
 		return problem.Reason, problem.Message
 	}
-	return "ProviderUnavailable", "the hypervisor does not answer as it should; it is asked again"
+	return "ProviderUnavailable", "the request failed and is retried: " + stableMessage(err)
 }
 
 // reasonWaitingForAddress is the reason of a Machine whose interfaces wait for addresses.
@@ -151,18 +151,18 @@ var networkReasons = []string{"NetworkFailed", "NetworkConfigurationNotFound", "
 
 // setNetworkStatus writes the interfaces that layer 2 configured. It compares their addresses
 // with those that the guest reports.
-func setNetworkStatus(m *v1alpha1.Machine, p attempt) {
-	if problem, ok := asUserError(p.err); ok && slices.Contains(networkReasons, problem.Reason) {
+func setNetworkStatus(m *v1alpha1.Machine, a attempt) {
+	if problem, ok := asUserError(a.err); ok && slices.Contains(networkReasons, problem.Reason) {
 		setCondition(m, v1alpha1.ConditionNetworkReady, false, "NetworkFailed", problem.Message)
 		return
 	}
-	if w := (reconcile.WaitError{}); errors.As(p.err, &w) && w.Reason == reasonWaitingForAddress && len(m.Status.IPAddresses) == 0 {
+	if w := (reconcile.WaitError{}); errors.As(a.err, &w) && w.Reason == reasonWaitingForAddress && len(m.Status.IPAddresses) == 0 {
 		setCondition(m, v1alpha1.ConditionNetworkReady, false, w.Reason, w.Message)
 		return
 	}
-	if len(p.nics) > 0 {
+	if len(a.nics) > 0 {
 		m.Status.IPAddresses = nil
-		for _, n := range p.nics {
+		for _, n := range a.nics {
 			for _, a := range n.Addresses {
 				m.Status.IPAddresses = append(m.Status.IPAddresses, a.Addr().String())
 			}
@@ -171,7 +171,7 @@ func setNetworkStatus(m *v1alpha1.Machine, p attempt) {
 	if len(m.Status.IPAddresses) == 0 {
 		return
 	}
-	if other := missingAddresses(m.Status.IPAddresses, p.vm); other != "" {
+	if other := missingAddresses(m.Status.IPAddresses, a.vm); other != "" {
 		setCondition(m, v1alpha1.ConditionNetworkReady, false, "AddressMismatch", other)
 		return
 	}
