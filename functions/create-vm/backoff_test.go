@@ -44,7 +44,7 @@ func TestBackOff(t *testing.T) {
 	}
 }
 
-func TestRepeats(t *testing.T) {
+func TestIsRepeated(t *testing.T) {
 	t.Parallel()
 	task := func(action, id string) *v1alpha1.ProviderTask { return &v1alpha1.ProviderTask{Action: action, ID: id} }
 	cases := map[string]struct {

@@ -26,7 +26,7 @@ func (l *late) Inspect(context.Context) (hypervisor.Health, error) {
 	return hypervisor.Health{Version: "1"}, nil
 }
 
-func TestNewcomer(t *testing.T) {
+func TestInspectDuringInstallation(t *testing.T) {
 	t.Parallel()
 	missing, wrong := hypervisor.NotInstalledError{UserError: reconcile.UserError{Reason: "NotInstalled", Message: "install it"}}, reconcile.UserError{Reason: "CredentialsInvalid", Message: "write others"}
 	cases := map[string]struct {

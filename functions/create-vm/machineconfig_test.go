@@ -8,7 +8,7 @@ import (
 	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 )
 
-func TestNextHandover(t *testing.T) {
+func TestDecideHandover(t *testing.T) {
 	t.Parallel()
 	const digest = "d1"
 	type change = func(*v1alpha1.Machine)

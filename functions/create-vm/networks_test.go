@@ -11,7 +11,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
-func TestUnanswered(t *testing.T) {
+func TestIsNew(t *testing.T) {
 	t.Parallel()
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "m1", UID: "1"}}
 	cases := map[string]struct {
@@ -35,7 +35,7 @@ func TestUnanswered(t *testing.T) {
 	}
 }
 
-func TestUsable(t *testing.T) {
+func TestCheckUsable(t *testing.T) {
 	t.Parallel()
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "m1", UID: "1"}}
 	of := func(name string, uid types.UID) *v1alpha1.NetworkConfiguration {

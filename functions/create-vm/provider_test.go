@@ -113,9 +113,9 @@ func TestAllowedNamespaces(t *testing.T) {
 	}
 }
 
-// TestLasting is about errors whose text must not vary from try to try, since a
+// TestStableMessage is about errors whose text must not vary from try to try, since a
 // status that bears it would be written each time.
-func TestLasting(t *testing.T) {
+func TestStableMessage(t *testing.T) {
 	t.Parallel()
 	from := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 54321}
 	cases := map[string]struct {
@@ -242,9 +242,9 @@ spec:
 	}
 }
 
-// TestKeepSteady is about what hosts use, which is written only where it has changed
+// TestKeepSmallChanges is about what hosts use, which is written only where it has changed
 // by a twentieth of the host.
-func TestKeepSteady(t *testing.T) {
+func TestKeepSmallChanges(t *testing.T) {
 	t.Parallel()
 	host := func(name, cpu, memory string) v1alpha1.ProviderNode {
 		n := v1alpha1.ProviderNode{Name: name, CPU: resource.MustParse("32"), Memory: resource.MustParse("128Gi")}
@@ -349,7 +349,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-func TestEnvironment(t *testing.T) {
+func TestReportIgnoredVariables(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	reportIgnoredVariables(slog.New(slog.NewTextHandler(&out, nil)), func(name string) string {

@@ -14,7 +14,7 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-func TestResolve(t *testing.T) {
+func TestResolveSize(t *testing.T) {
 	t.Parallel()
 	cpu := func(cores, threads, sockets int32) *v1alpha1.MachineResources {
 		return &v1alpha1.MachineResources{CPU: &v1alpha1.MachineCPU{Cores: cores, Threads: threads, Sockets: sockets}}

@@ -323,7 +323,7 @@ func TestUnpluggedDisk(t *testing.T) {
 	})
 }
 
-func TestStep(t *testing.T) {
+func TestDecideAction(t *testing.T) {
 	t.Parallel()
 	made := func(change func(*v1alpha1.Machine)) *v1alpha1.Machine {
 		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "m", Generation: 1}, Status: v1alpha1.MachineStatus{

@@ -9,7 +9,7 @@ import (
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 )
 
-func TestBootPositions(t *testing.T) {
+func TestBootOrder(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason           string

@@ -17,40 +17,67 @@ import (
 // ends, a blank, and the token that requested it.
 const annotationRestart = "vitistack.io/restart"
 
-// restart deletes the instance once for each new token, whether it runs or waits for a host;
-// the run strategy creates it again. The instance is recorded before, so that a second attempt
-// does not end its successor. A token counts as used if there is no instance.
+// What a new spec.restartToken requires.
+const (
+	restartWait   = "wait"
+	restartRecord = "record"
+	restartDelete = "delete"
+	restartServed = "served"
+)
+
+// decideRestart decides what a new token requires. recorded is the value of annotationRestart,
+// instance the UID of the instance or empty, and phase the phase of the Machine:
+//
+//	instance                     token recorded    step
+//	none, and phase Running      any               wait, because KubeVirt is replacing the instance
+//	none                         any               served, because the next instance is new
+//	exists                       another, or none  record, and then delete
+//	exists, and is recorded      this one          delete
+//	exists, and is not recorded  this one          served, because it is the successor
+func decideRestart(token, recorded, instance string, phase v1alpha1.MachinePhase) string {
+	uid, recordedToken, _ := strings.Cut(recorded, " ")
+	switch {
+	case instance == "" && phase == v1alpha1.MachineRunning:
+		return restartWait
+	case instance == "":
+		return restartServed
+	case recordedToken != token:
+		return restartRecord
+	case uid == instance:
+		return restartDelete
+	default:
+		return restartServed
+	}
+}
+
+// restart deletes the instance once for each new token, whether it runs or waits for a host. The
+// run strategy creates it again. The instance is recorded before, so a second call does not delete
+// its successor.
 func (k *Hypervisor) restart(ctx context.Context, m *v1alpha1.Machine, vm *kubevirtv1.VirtualMachine, s *hypervisor.State) error {
 	token := m.Spec.RestartToken
 	if token == m.Status.RestartToken {
 		return nil
 	}
 	vmi := &kubevirtv1.VirtualMachineInstance{}
-	err := k.guests.Get(ctx, m.Namespace, m.Name, vmi)
-	if kube.NotFound(err) {
-		if s.Phase != v1alpha1.MachineRunning {
-			s.RestartToken = token
-		}
-		return nil
-	}
-	if err != nil {
+	if err := k.guests.Get(ctx, m.Namespace, m.Name, vmi); err != nil && !kube.NotFound(err) {
 		return err
 	}
-	uid, begun, _ := strings.Cut(vm.Annotations[annotationRestart], " ")
-	if begun != token {
+	step := decideRestart(token, vm.Annotations[annotationRestart], string(vmi.UID), s.Phase)
+	if step == restartRecord {
 		before := vm.DeepCopy()
-		uid = string(vmi.UID)
-		metav1.SetMetaDataAnnotation(&vm.ObjectMeta, annotationRestart, uid+" "+token)
+		metav1.SetMetaDataAnnotation(&vm.ObjectMeta, annotationRestart, string(vmi.UID)+" "+token)
 		if _, err := k.guests.Patch(ctx, before, vm); err != nil {
 			return err
 		}
 	}
-	if string(vmi.UID) == uid {
+	if step == restartRecord || step == restartDelete {
 		if err := k.guests.Delete(ctx, vmi); err != nil {
 			return err
 		}
 	}
-	s.RestartToken = token
+	if step != restartWait {
+		s.RestartToken = token
+	}
 	return nil
 }
 

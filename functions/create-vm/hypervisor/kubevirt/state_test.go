@@ -10,7 +10,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
-func TestReadVM(t *testing.T) {
+func TestVMState(t *testing.T) {
 	t.Parallel()
 	const unbound = "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims."
 	cases := map[string]struct {
@@ -59,7 +59,7 @@ func TestReadVM(t *testing.T) {
 	}
 }
 
-func TestDetailOf(t *testing.T) {
+func TestConditionMessage(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason    string

@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 )
 
-func TestBurn(t *testing.T) {
+func TestRenderCD(t *testing.T) {
 	t.Parallel()
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "vm", UID: "u"}}
 	image, err := renderCD(m, firstBootConfig{userData: "#cloud-config\n{}\n", networkData: "version: 2\n"})
@@ -31,7 +31,7 @@ func TestBurn(t *testing.T) {
 	}
 }
 
-func TestFirstBoot(t *testing.T) {
+func TestDecideFirstBoot(t *testing.T) {
 	t.Parallel()
 	nics := []hypervisor.NIC{{
 		Static: true, DNS: []string{"192.0.2.1"}, Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.10/24"), netip.MustParsePrefix("2001:db8::10/64")},

@@ -2,7 +2,7 @@ package proxmox
 
 import "testing"
 
-func TestUIDOfTags(t *testing.T) {
+func TestOwnerUID(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		reason, tags, want string

@@ -11,7 +11,7 @@ import (
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 )
 
-func TestChoose(t *testing.T) {
+func TestRankHosts(t *testing.T) {
 	t.Parallel()
 	const gib = 1 << 30
 	node := func(name string, used int64) inventoryItem {
