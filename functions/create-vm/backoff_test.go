@@ -66,7 +66,7 @@ func TestIsRepeated(t *testing.T) {
 	}
 }
 
-// period delivers events about a Machine for a time of the rig's clock: one a second, as
+// period delivers events about a Machine for a time of the clock: one a second, as
 // a Broker that requeues a lot does, and one for each time that the Machine was written,
 // as the event source does. It returns how often each request was made.
 func (e *env) period(name string, length time.Duration) map[string]int {

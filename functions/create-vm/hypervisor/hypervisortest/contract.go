@@ -184,14 +184,14 @@ func foreign(t *testing.T, newEnv func(*testing.T) *Env, claimed bool) {
 		_, _ = r.NewHandler(&Wire{})(t.Context(), ResyncEvent(r.Namespace, "m1"))
 	}
 	if !untouched() {
-		t.Error("what belongs to somebody else was changed")
+		t.Error("what belongs to another user was changed")
 	}
 	if err := r.Kube.Delete(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
 	r.Drive("m1", &Wire{}, "is gone", IsGone)
 	if !untouched() {
-		t.Error("what belongs to somebody else was deleted")
+		t.Error("what belongs to another user was deleted")
 	}
 }
 
@@ -270,7 +270,7 @@ func held(t *testing.T, newEnv func(*testing.T) *Env) {
 		r.ProvideMachineConfig(m, second)
 		m = r.Drive(name, w, "has its configuration again", func(m *v1alpha1.Machine) bool { return IsRunning(m) && m.HoldsMachineConfig() })
 		if r.Site.Starts(m) != starts {
-			t.Errorf("%s (%s): it was restarted, and nobody asked for that", name, w.Fault)
+			t.Errorf("%s (%s): it was restarted without a new token", name, w.Fault)
 		}
 		r.Edit(name, func(m *v1alpha1.Machine) { m.Spec.RestartToken = "once" })
 		m = r.Drive(name, w, "restarts, and finds its configuration", func(m *v1alpha1.Machine) bool {
