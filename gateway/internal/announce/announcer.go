@@ -71,7 +71,7 @@ var kindOf = map[inventory.Topic]inventory.Kind{
 	inventory.TopicAddresses: inventory.KindAddress, inventory.TopicOperators: KindOperator,
 }
 
-// Announces reports whether changes of a kind lead to domain events.
+// HasEvents reports whether changes of a kind lead to domain events.
 func HasEvents(kind inventory.Kind) bool {
 	return kind == inventory.KindMachine || kind == inventory.KindCluster || kind == inventory.KindAddress
 }
@@ -181,7 +181,7 @@ func (a *Announcer) resync(ctx context.Context, kind inventory.Kind) error {
 	return nil
 }
 
-// Look reconciles the object that an event of the Broker is about, and returns the domain event to reply, or nil. cause is the
+// Reconcile reconciles the object that an event of the Broker is about, and returns the domain event to reply, or nil. cause is the
 // identifier of the Broker's event; a repetition gets the same reply.
 func (a *Announcer) Reconcile(ctx context.Context, kind inventory.Kind, namespace, name, cause string) (*event.Event, error) {
 	subjects, err := a.findSubjects(ctx, kind, namespace, name)

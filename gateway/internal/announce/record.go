@@ -12,7 +12,7 @@ import (
 	"github.com/vitistack/stack/gateway/internal/history"
 )
 
-// Recorded converts an event for the history. cause is the identifier of the event whose delivery led to it, or empty.
+// ToHistory converts an event for the history. cause is the identifier of the event whose delivery led to it, or empty.
 func ToHistory(e event.Event, namespace, cause string) history.Event {
 	var about struct {
 		UID     string `json:"uid"`
@@ -50,7 +50,7 @@ func Data(e event.Event) json.RawMessage {
 	return quoted
 }
 
-// Rebuild converts an event of the history back.
+// Restore converts an event of the history back.
 func Restore(h history.Event) event.Event {
 	e := event.New()
 	e.SetID(h.ID)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -74,7 +73,7 @@ func startCold(t *testing.T, prepare func(*fakeapi.Server), settings ...string) 
 	s.url = "http://" + listener.Addr().String()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	var log *slog.Logger = events.NewLogger(s.log, "debug")
+	log := events.NewLogger(s.log, "debug")
 	created := make(chan *app, 1)
 	go func() {
 		done <- serve(ctx, "test", c, s.api.Config(), listener, nil, log, func(a *app) { created <- a })
