@@ -15,9 +15,8 @@ import (
 
 const getTimeout = 15 * time.Second
 
-// get prints what a gateway answers at a URL, or at a path of the one at local, which
-// is the one beside it. An answer other than 200 is an error. It is for pods whose
-// image has no curl.
+// get prints the response of a gateway at a URL, or at a path of the gateway at local. A status other than 200 is an error. It is for
+// pods whose image has no curl.
 func get(ctx context.Context, args []string, local string, out io.Writer) error {
 	if len(args) != 1 {
 		return errors.New("write gateway get /health, or the whole URL of another gateway")
@@ -25,7 +24,7 @@ func get(ctx context.Context, args []string, local string, out io.Writer) error 
 	if !strings.HasPrefix(args[0], "/") {
 		return getFrom(ctx, http.DefaultTransport, args[0], out)
 	}
-	// Its certificate is for other names than the loopback address.
+	// The certificate of the local gateway does not name the loopback address.
 	own := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // #nosec G402 -- the loopback address
 	return getFrom(ctx, own, local+args[0], out)
 }

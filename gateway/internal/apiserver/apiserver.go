@@ -1,6 +1,5 @@
-// Package apiserver asks the Kubernetes API server for what the gateway does not
-// watch: who a token belongs to, what its owner may do, and what has been
-// generated for a cluster.
+// Package apiserver reads from the Kubernetes API server what the gateway does not watch: the owners of tokens, their rights, the
+// generated files of clusters, the Broker's address and the signing keys.
 package apiserver
 
 import (
@@ -21,13 +20,13 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
-// Client asks the API server.
+// Client is a client of the API server.
 type Client struct {
 	params                              runtime.ParameterCodec
 	core, authentication, authorization rest.Interface
 }
 
-// New makes a client. It asks nothing yet.
+// New returns a client. It sends no request.
 func New(config *rest.Config) (*Client, error) {
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.ConfigMap{}, &corev1.ConfigMapList{})
@@ -58,7 +57,7 @@ func New(config *rest.Config) (*Client, error) {
 	return c, nil
 }
 
-// User is who a token belongs to.
+// User is the owner of a token.
 type User struct {
 	Name   string
 	UID    string
@@ -66,8 +65,7 @@ type User struct {
 	Extra  map[string][]string
 }
 
-// Authenticate finds out who a bearer token belongs to, and returns false where
-// it is nobody's.
+// Authenticate returns the owner of a bearer token by a TokenReview, and false for an invalid token.
 func (c *Client) Authenticate(ctx context.Context, token string) (User, bool, error) {
 	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
 	if err := c.authentication.Post().Resource("tokenreviews").Body(review).Do(ctx).Into(review); err != nil {
@@ -83,25 +81,24 @@ func (c *Client) Authenticate(ctx context.Context, token string) (User, bool, er
 	return u, true, nil
 }
 
-// Allowed reports whether a user may use a verb, such as get or post, on a path of
-// the gateway. It is granted like the API server's own paths, as nonResourceURLs
-// of a ClusterRole.
+// Allowed reports whether a user may use a verb, such as get or post, on a path of the gateway. ClusterRoles grant it by
+// nonResourceURLs.
 func (c *Client) Allowed(ctx context.Context, u User, verb, path string) (bool, error) {
 	return c.review(ctx, u, authorizationv1.SubjectAccessReviewSpec{NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: verb, Path: path}})
 }
 
-// Resource is a kind of objects as rights name it, by its plural.
+// Resource is a kind of objects as RBAC names it, by its plural.
 type Resource struct{ Group, Name string }
 
-// MayUse reports whether a user may use a verb, such as list, on the objects of a resource in
-// a namespace. An empty namespace means all of them.
+// MayUse reports whether a user may use a verb, such as list, on the objects of a resource in a namespace. An empty namespace means
+// all namespaces.
 func (c *Client) MayUse(ctx context.Context, u User, verb string, r Resource, namespace string) (bool, error) {
 	return c.review(ctx, u, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 		Verb: verb, Group: r.Group, Resource: r.Name, Namespace: namespace,
 	}})
 }
 
-// review asks whether a user has a right.
+// review reports whether a user has a right, by a SubjectAccessReview.
 func (c *Client) review(ctx context.Context, u User, right authorizationv1.SubjectAccessReviewSpec) (bool, error) {
 	review := &authorizationv1.SubjectAccessReview{Spec: right}
 	review.Spec.User, review.Spec.UID, review.Spec.Groups, review.Spec.Extra = u.Name, u.UID, u.Groups, map[string]authorizationv1.ExtraValue{}
@@ -114,11 +111,10 @@ func (c *Client) review(ctx context.Context, u User, right authorizationv1.Subje
 	return review.Status.Allowed, nil
 }
 
-// generator is who writes down what is generated for a cluster.
+// generator is the function that saves the generated files of clusters.
 const generator = "bootstrap-talos"
 
-// Manifests reads the files that have been generated for a cluster, by name. There
-// may be none.
+// Manifests returns the generated files of a cluster by name. There may be none.
 func (c *Client) Manifests(ctx context.Context, namespace, cluster string) (map[string]string, error) {
 	list := &corev1.ConfigMapList{}
 	options := &metav1.ListOptions{LabelSelector: v1alpha1.LabelClusterName + "=" + cluster + "," + v1alpha1.LabelManagedBy + "=" + generator}
@@ -135,11 +131,10 @@ func (c *Client) Manifests(ctx context.Context, namespace, cluster string) (map[
 	return files, nil
 }
 
-// brokerName is what the topology calls the Broker.
+// brokerName is the name of the Broker in the topology.
 const brokerName = "vitistack"
 
-// BrokerURL returns the address that the stack's Broker has in its status. It is empty
-// as long as there is no Broker, or the Broker has no address.
+// BrokerURL returns the address in the status of the stack's Broker. It is empty without a Broker, or until the Broker has an address.
 func (c *Client) BrokerURL(ctx context.Context, namespace string) (string, error) {
 	raw, err := c.core.Get().AbsPath("/apis/eventing.knative.dev/v1/namespaces", namespace, "brokers", brokerName).Do(ctx).Raw()
 	if apierrors.IsNotFound(err) {

@@ -12,7 +12,7 @@ import (
 	"github.com/vitistack/stack/gateway/internal/signer"
 )
 
-// SigningKeys returns where the keys are kept that sign events, in the stack's namespace.
+// SigningKeys returns the store of the keys that sign events, in the stack's namespace.
 func (c *Client) SigningKeys(namespace string) signer.Store { return signingKeys{c, namespace} }
 
 type signingKeys struct {
@@ -57,7 +57,7 @@ func (k signingKeys) UpdateConfigMap(ctx context.Context, version string, data m
 	return k.write(ctx, "configmaps", signing.ConfigMapName, version, texts)
 }
 
-// object is what every object has.
+// object has the metadata of every object.
 type object struct {
 	Metadata struct {
 		ResourceVersion string `json:"resourceVersion"`
@@ -75,7 +75,7 @@ func (k signingKeys) read(ctx context.Context, resource, name string, into any) 
 	return nil
 }
 
-// write changes data in the version that was read, and returns false if that is not the last one.
+// write changes data, and returns false if the object has changed since the version was read.
 func (k signingKeys) write(ctx context.Context, resource, name, version string, data any) (bool, error) {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": version}, "data": data})
 	if err != nil {

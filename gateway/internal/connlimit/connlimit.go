@@ -1,6 +1,5 @@
-// Package connlimit bounds the connections that a listener holds, in all and from
-// one address. A new connection takes the place of the one that has waited longest,
-// so that connections which ask for nothing keep nobody out.
+// Package connlimit bounds the connections of a listener, in total and from one address. A new connection displaces the one that has
+// been idle longest, so that idle connections lock no client out.
 package connlimit
 
 import (
@@ -12,21 +11,21 @@ import (
 	"time"
 )
 
-// Limits are how many connections a Listener holds. 0 means any number.
+// Limits bound the connections of a Listener. 0 means no limit.
 type Limits struct {
 	All, PerAddress int
-	// Exempt tells whose connections count only in all. nil exempts nobody.
+	// Exempt reports whether an address has no limit of its own. Nil exempts no address.
 	Exempt func(netip.Addr) bool
 }
 
-// Listener is a listener whose connections are bounded.
+// Listener is a listener with a bounded number of connections.
 type Listener struct {
 	net.Listener
 	limits Limits
 
 	mu  sync.Mutex
 	all int
-	// waiting are the connections that no handler serves, the longest waiting first.
+	// waiting are the connections that no handler serves, the longest idle first.
 	waiting  *list.List
 	sources  map[netip.Prefix]*source
 	displace func()
@@ -38,13 +37,12 @@ type source struct {
 	waiting *list.List
 }
 
-// New bounds the connections of l. displaced is called for each connection that is
-// closed for the sake of a bound.
+// New bounds the connections of l. displaced is called for each connection that is closed because of a bound.
 func New(l net.Listener, limits Limits, displaced func()) *Listener {
 	return &Listener{Listener: l, limits: limits, waiting: list.New(), sources: map[netip.Prefix]*source{}, displace: displaced}
 }
 
-// Accept returns the next connection for which there is a place.
+// Accept returns the next connection within the bounds.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
@@ -59,14 +57,14 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Held is how many connections count at present.
+// Held returns the number of counted connections.
 func (l *Listener) Held() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.all
 }
 
-// admit makes room for a connection, or returns nil where handlers serve all others.
+// admit counts a connection, and displaces another if necessary. It returns nil if handlers serve all other connections.
 func (l *Listener) admit(c net.Conn) *conn {
 	made := &conn{Conn: c, listener: l}
 	address := addressOf(c)
@@ -91,8 +89,7 @@ func (l *Listener) admit(c net.Conn) *conn {
 	return made
 }
 
-// room reports whether there is a place for one more connection from an address, and
-// whose place that is where all are taken. The caller holds the lock.
+// room reports whether one more connection from an address fits, and which connection it displaces. The caller holds the lock.
 func (l *Listener) room(of netip.Prefix) (victim *conn, ok bool) {
 	waiting := l.waiting
 	from := l.sources[of]
@@ -109,7 +106,7 @@ func (l *Listener) room(of netip.Prefix) (victim *conn, ok bool) {
 	return front.Value.(*conn), true
 }
 
-// count takes a connection in, which waits. The caller holds the lock.
+// count counts a connection as idle. The caller holds the lock.
 func (l *Listener) count(c *conn) {
 	l.all++
 	if c.source.IsValid() {
@@ -122,7 +119,7 @@ func (l *Listener) count(c *conn) {
 	l.wait(c)
 }
 
-// wait puts a connection behind all others that wait. The caller holds the lock.
+// wait makes a connection the last idle one. The caller holds the lock.
 func (l *Listener) wait(c *conn) {
 	c.inAll = l.waiting.PushBack(c)
 	if from := l.sources[c.source]; from != nil {
@@ -130,7 +127,7 @@ func (l *Listener) wait(c *conn) {
 	}
 }
 
-// serve takes a connection out of those that wait. The caller holds the lock.
+// serve removes a connection from the idle ones. The caller holds the lock.
 func (l *Listener) serve(c *conn) {
 	if c.inAll != nil {
 		l.waiting.Remove(c.inAll)
@@ -141,7 +138,7 @@ func (l *Listener) serve(c *conn) {
 	c.inAll, c.inSource = nil, nil
 }
 
-// forget counts a connection no longer. The caller holds the lock.
+// forget removes a connection from the count. The caller holds the lock.
 func (l *Listener) forget(c *conn) {
 	if !c.counted {
 		return
@@ -156,7 +153,7 @@ func (l *Listener) forget(c *conn) {
 	}
 }
 
-// addressOf is where a connection comes from.
+// addressOf returns the remote address of a connection.
 func addressOf(c net.Conn) netip.Addr {
 	from, err := netip.ParseAddrPort(c.RemoteAddr().String())
 	if err != nil {
@@ -165,10 +162,10 @@ func addressOf(c net.Conn) netip.Addr {
 	return from.Addr().Unmap().WithZone("")
 }
 
-// ipv6Site is the prefix that one customer of a network commonly has.
+// ipv6Site is the length of the prefix that one customer of a network commonly has.
 const ipv6Site = 64
 
-// sourceOf is what counts as one address.
+// sourceOf returns the prefix that counts as one address.
 func sourceOf(a netip.Addr) netip.Prefix {
 	bits := a.BitLen()
 	if a.Is6() {
@@ -181,7 +178,7 @@ func sourceOf(a netip.Addr) netip.Prefix {
 	return prefix
 }
 
-// conn is a connection that counts.
+// conn is a counted connection.
 type conn struct {
 	net.Conn
 	listener *Listener
@@ -193,8 +190,8 @@ type conn struct {
 	unread          bool
 }
 
-// SetDeadline never fails, and neither do the two below: fasthttp panics where they
-// do, and a connection that was displaced meanwhile says so when it is used.
+// SetDeadline never fails, nor do SetReadDeadline and SetWriteDeadline, because fasthttp panics on an error. A displaced connection
+// fails at its next use.
 func (c *conn) SetDeadline(t time.Time) error {
 	_ = c.Conn.SetDeadline(t)
 	return nil
@@ -210,11 +207,11 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// lingering is for a client to take the answer to a request that was not read
-// whole. Closing at once would reset the connection, and the answer with it.
+// lingering is the time for a client to read the response to a request that was not read completely. An immediate close would reset
+// the connection and lose the response.
 const lingering = 500 * time.Millisecond
 
-// Close closes the connection, and counts it no longer.
+// Close closes the connection and removes it from the count.
 func (c *conn) Close() error {
 	if c.takeUnread() {
 		if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
@@ -240,8 +237,7 @@ func (c *conn) change(how func(*Listener, *conn)) {
 	how(c.listener, c)
 }
 
-// Serving says that a handler serves a connection, which is not displaced until the
-// returned function is called.
+// Serving protects a connection from being displaced until the returned function is called.
 func Serving(of net.Conn) (done func()) {
 	c := find(of)
 	if c == nil {
@@ -257,9 +253,8 @@ func Serving(of net.Conn) (done func()) {
 	}
 }
 
-// Release has a connection count no longer: what holds it has bounds of its own. It
-// returns the connection as it was accepted, since net.Buffers are written at once
-// to a TCP connection only.
+// Release removes a connection from the count, because its holder has bounds of its own. It returns the accepted connection, because
+// net.Buffers are written at once only to a TCP connection.
 func Release(of net.Conn) net.Conn {
 	c := find(of)
 	if c == nil {
@@ -272,15 +267,14 @@ func Release(of net.Conn) net.Conn {
 	return of
 }
 
-// Unread says that the rest of a request is not going to be read, so that the
-// connection's end leaves time for the answer.
+// Unread marks a connection whose request is not read completely, so that Close leaves time for the response.
 func Unread(of net.Conn) {
 	if c := find(of); c != nil {
 		c.change(func(_ *Listener, c *conn) { c.unread = true })
 	}
 }
 
-// find returns the connection that TLS may be around.
+// find returns the counted connection, which may be inside of a TLS connection.
 func find(of net.Conn) *conn {
 	for {
 		switch c := of.(type) {

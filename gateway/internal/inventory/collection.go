@@ -159,7 +159,7 @@ func tally(items []*Item) Tally {
 		if i.Readiness.Ready {
 			t.Ready++
 		} else {
-			t.Waiting[firstOf(i.Readiness.Reason, "Unknown")]++
+			t.Waiting[cmp.Or(i.Readiness.Reason, "Unknown")]++
 		}
 	}
 	return t

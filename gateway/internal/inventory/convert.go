@@ -121,16 +121,6 @@ func owner(m *metav1.ObjectMeta, kind Kind) string {
 	return ""
 }
 
-// firstOf returns the first value that is not empty.
-func firstOf(values ...string) string {
-	for _, v := range values {
-		if v != "" {
-			return v
-		}
-	}
-	return ""
-}
-
 func firstTime(times ...time.Time) time.Time {
 	for _, t := range times {
 		if !t.IsZero() {

@@ -1,6 +1,10 @@
 package inventory
 
-import "github.com/vitistack/stack/apis/v1alpha1"
+import (
+	"cmp"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+)
 
 // Defaults of a cluster's network.
 const (
@@ -18,20 +22,20 @@ const (
 func fromCluster(c *v1alpha1.KubernetesCluster) (*Object, error) {
 	s, d := &c.Status, &c.Spec.Data
 	facts := &Cluster{
-		Phase:     firstOf(string(s.Phase), string(v1alpha1.ClusterPending)),
-		ClusterID: firstOf(d.ClusterID, c.Name), Provider: d.Provider,
+		Phase:     cmp.Or(string(s.Phase), string(v1alpha1.ClusterPending)),
+		ClusterID: cmp.Or(d.ClusterID, c.Name), Provider: d.Provider,
 		Environment: d.Environment, Datacenter: d.Datacenter, Project: d.Project, Region: d.Region,
 		Workorder: d.Workorder, Zone: d.Zone, Workspace: d.Workspace,
 		Network:      c.Spec.NetworkNamespaceName,
-		Version:      firstOf(s.Version, string(c.Spec.Topology.Version)),
+		Version:      cmp.Or(s.Version, string(c.Spec.Topology.Version)),
 		TalosVersion: s.TalosVersion,
 		Endpoint:     s.Endpoint, ControlPlane: s.ControlPlaneReady, Workers: s.WorkersReady,
 		PodCIDR: defaultPodCIDR, ServiceCIDR: defaultServiceCIDR, DNSName: defaultDNSName,
 	}
 	if n := c.Spec.Networking; n != nil {
-		facts.PodCIDR = firstOf(n.PodCIDR, facts.PodCIDR)
-		facts.ServiceCIDR = firstOf(n.ServiceCIDR, facts.ServiceCIDR)
-		facts.DNSName = firstOf(n.DNSDomain, facts.DNSName)
+		facts.PodCIDR = cmp.Or(n.PodCIDR, facts.PodCIDR)
+		facts.ServiceCIDR = cmp.Or(n.ServiceCIDR, facts.ServiceCIDR)
+		facts.DNSName = cmp.Or(n.DNSDomain, facts.DNSName)
 	}
 	facts.countNodes(c)
 	o, err := newObject(KindCluster, v1alpha1.GroupVersion.String(), &c.ObjectMeta, facts, c.Spec, c.Status)

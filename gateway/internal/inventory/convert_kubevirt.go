@@ -1,6 +1,8 @@
 package inventory
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -104,8 +106,8 @@ func (d *domain) size() (cpus, memory int64) {
 
 func fromVM(v *VirtualMachine) (*Object, error) {
 	facts := &VM{
-		Phase:   firstOf(v.Status.PrintableStatus, "Unknown"),
-		Machine: firstOf(v.Labels[v1alpha1.LabelMachine], v.Labels[v1alpha1.LabelSourceMachine]),
+		Phase:   cmp.Or(v.Status.PrintableStatus, "Unknown"),
+		Machine: cmp.Or(v.Labels[v1alpha1.LabelMachine], v.Labels[v1alpha1.LabelSourceMachine]),
 		Cluster: v.Labels[v1alpha1.LabelClusterName],
 	}
 	if v.Spec.Template != nil {

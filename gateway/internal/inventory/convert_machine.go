@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"cmp"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -15,15 +16,15 @@ const redacted = "(redacted)"
 func fromMachine(m *v1alpha1.Machine) (*Object, error) {
 	s := &m.Status
 	facts := &Machine{
-		Phase:     firstOf(string(s.Phase), string(v1alpha1.MachinePending)),
+		Phase:     cmp.Or(string(s.Phase), string(v1alpha1.MachinePending)),
 		Provider:  s.Provider,
 		Template:  m.Spec.Template,
 		Host:      s.NodeName,
 		VM:        s.VMName,
-		Cluster:   firstOf(m.Labels[v1alpha1.LabelClusterName], owner(&m.ObjectMeta, KindCluster)),
+		Cluster:   cmp.Or(m.Labels[v1alpha1.LabelClusterName], owner(&m.ObjectMeta, KindCluster)),
 		Role:      m.Labels[v1alpha1.LabelClusterRole],
 		Pool:      m.Labels[v1alpha1.LabelWorkerGroup],
-		Power:     firstOf(string(m.Spec.PowerState), string(v1alpha1.PowerRunning)),
+		Power:     cmp.Or(string(m.Spec.PowerState), string(v1alpha1.PowerRunning)),
 		Network:   m.Spec.NetworkNamespaceName,
 		Addresses: s.IPAddresses,
 	}
@@ -120,7 +121,7 @@ func bytesOr(size v1alpha1.Size, otherwise int64) int64 {
 func fromProvider(p *v1alpha1.MachineProvider) (*Object, error) {
 	s := &p.Status
 	facts := &Provider{
-		Phase:    firstOf(string(s.Phase), string(v1alpha1.ProviderPending)),
+		Phase:    cmp.Or(string(s.Phase), string(v1alpha1.ProviderPending)),
 		Type:     string(p.Spec.Type),
 		Local:    p.Spec.Type == v1alpha1.ProviderKubeVirt && p.Spec.CredentialsRef == nil,
 		Version:  s.Version,

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -10,7 +11,7 @@ import (
 func fromNetwork(n *v1alpha2.NetworkNamespace) (*Object, error) {
 	s := &n.Status
 	facts := &Network{
-		Phase:      firstOf(string(s.ProvisioningPhase), s.Phase, string(v1alpha2.ProvisioningPending)),
+		Phase:      cmp.Or(string(s.ProvisioningPhase), s.Phase, string(v1alpha2.ProvisioningPending)),
 		Provider:   provisioner(&n.Spec),
 		Allocation: string(v1alpha2.AllocationDHCP),
 		IPv4Prefix: s.IPv4Prefix, IPv4Gateway: s.IPv4Gateway,
@@ -47,9 +48,9 @@ func provisioner(spec *v1alpha2.NetworkNamespaceSpec) string {
 func fromAddress(n *v1alpha1.NetworkConfiguration) (*Object, error) {
 	s := &n.Status
 	facts := &Address{
-		Phase:   firstOf(string(s.Phase), string(v1alpha1.NetworkConfigurationPending)),
+		Phase:   cmp.Or(string(s.Phase), string(v1alpha1.NetworkConfigurationPending)),
 		Network: n.Spec.NetworkNamespaceName,
-		Machine: firstOf(owner(&n.ObjectMeta, KindMachine), n.Labels[v1alpha1.LabelMachine]),
+		Machine: cmp.Or(owner(&n.ObjectMeta, KindMachine), n.Labels[v1alpha1.LabelMachine]),
 		Cluster: n.Labels[v1alpha1.LabelClusterName],
 	}
 	for _, want := range n.Spec.NetworkInterfaces {
@@ -75,7 +76,7 @@ func fromAddress(n *v1alpha1.NetworkConfiguration) (*Object, error) {
 func (a *Address) setInterface(have Interface) {
 	for i := range a.Interfaces {
 		if a.Interfaces[i].Name == have.Name {
-			have.MAC = firstOf(have.MAC, a.Interfaces[i].MAC)
+			have.MAC = cmp.Or(have.MAC, a.Interfaces[i].MAC)
 			a.Interfaces[i] = have
 			return
 		}
@@ -85,7 +86,7 @@ func (a *Address) setInterface(have Interface) {
 
 func fromAllocation(a *v1alpha2.IPAllocation) (*Object, error) {
 	facts := &Allocation{
-		Phase:     firstOf(string(a.Status.Phase), string(v1alpha2.IPAllocationPending)),
+		Phase:     cmp.Or(string(a.Status.Phase), string(v1alpha2.IPAllocationPending)),
 		Network:   a.Spec.NetworkNamespaceName,
 		Address:   a.Status.Address,
 		Family:    string(a.Spec.IPFamily),

@@ -1,6 +1,10 @@
 package inventory
 
-import "github.com/vitistack/stack/apis/v1alpha1"
+import (
+	"cmp"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+)
 
 type quantityJSON struct {
 	Total     int64  `json:"total"`
@@ -114,7 +118,7 @@ func vmItem(o *Object, running *Instance) *Item {
 	if running == nil {
 		running = &Instance{CPUs: f.CPUs, Memory: f.Memory}
 	}
-	facts := &vmFacts{host: running.Host, machine: f.Machine, cluster: firstOf(f.Cluster, o.Labels[v1alpha1.LabelClusterID])}
+	facts := &vmFacts{host: running.Host, machine: f.Machine, cluster: cmp.Or(f.Cluster, o.Labels[v1alpha1.LabelClusterID])}
 	i := itemOf(TopicVMs, o, vmStatus(f.Phase), f.Phase, facts)
 	addresses := running.Addresses
 	if addresses == nil {

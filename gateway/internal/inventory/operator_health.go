@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -67,7 +68,7 @@ func operators(s *Snapshot, functions []*Object, probes map[string]Probe) []*Ope
 		}
 		for _, f := range functions {
 			if f.Name == kind.function && f.Readiness.Reason+f.Readiness.Message != "" && !f.Readiness.Ready {
-				o.mergeStatus(Degraded, "function "+f.Name+" is not ready: "+firstOf(f.Readiness.Message, f.Readiness.Reason))
+				o.mergeStatus(Degraded, "function "+f.Name+" is not ready: "+cmp.Or(f.Readiness.Message, f.Readiness.Reason))
 			}
 		}
 		all = append(all, o)
@@ -84,7 +85,7 @@ func (o *Operator) observeProviders(s *Snapshot) bool {
 			continue
 		}
 		o.Total++
-		o.Version = firstOf(f.Version, o.Version)
+		o.Version = cmp.Or(f.Version, o.Version)
 		o.mergeLastSeen(i.Updated)
 		switch v1alpha1.ProviderPhase(f.Phase) {
 		case v1alpha1.ProviderReady, v1alpha1.ProviderPending:
@@ -179,7 +180,7 @@ func isUnreachable(reason string) bool {
 // mergeProbe merges the response of the operator's own endpoint.
 func (o *Operator) mergeProbe(p Probe) {
 	o.Endpoint = p.Endpoint
-	o.Version = firstOf(p.Version, o.Version)
+	o.Version = cmp.Or(p.Version, o.Version)
 	if len(p.Capabilities) > 0 {
 		o.Capabilities = p.Capabilities
 	}

@@ -93,7 +93,7 @@ func NewGateway(o Options, from Sources) *Gateway {
 	})
 	m.addPipeline(from.Snapshot, o.MaxSeries)
 	m.addStream(from)
-	r.counter("vitistack_operator_pushed_series_refused_total", "Series of functions that were left out, being none, invalid or too many", m.Pushed.Refused)
+	r.counter("vitistack_operator_pushed_series_refused_total", "Pushed series that were refused, because they are unknown, invalid or too many", m.Pushed.Refused)
 	addProcess(r, float64(o.Started.UnixMilli())/1000)
 	return m
 }
@@ -117,14 +117,14 @@ func (m *Gateway) addPipeline(snapshot func() *inventory.Snapshot, maxSeries int
 	}
 	r.gauge("vitistack_pipeline_waiting_objects", "Objects that are not ready, by layer and reason", []string{"layer", "reason"},
 		func(add addSeries) { countWaiting(snapshot(), add) })
-	r.gauge("vitistack_network_free_addresses", "Addresses of a network that can be given out", []string{"namespace", "network"},
+	r.gauge("vitistack_network_free_addresses", "Addresses of a network that can be allocated", []string{"namespace", "network"},
 		func(add addSeries) { countFree(snapshot(), maxSeries, add) })
-	r.gauge("vitistack_orphans", "Things that the stack made at a backend for objects that do not exist", []string{"backend"}, func(add addSeries) {
+	r.gauge("vitistack_orphans", "Resources that the stack created at a backend for objects that do not exist", []string{"backend"}, func(add addSeries) {
 		for _, backend := range inventory.OrphanBackends {
 			add(float64(snapshot().Orphans(backend)), backend)
 		}
 	})
-	m.deliveries = r.Counter("vitistack_operator_event_deliveries_total", "Tries to tell an endpoint of an event, by outcome: delivered, retried or dead", "endpoint", "outcome")
+	m.deliveries = r.Counter("vitistack_operator_event_deliveries_total", "Attempts to deliver an event to an endpoint, by outcome: delivered, retried or dead", "endpoint", "outcome")
 	m.commit = r.Histogram("vitistack_operator_snapshot_duration_seconds", "Time to make a snapshot", fast).Observe()
 }
 
@@ -134,10 +134,10 @@ func (m *Gateway) addStream(from Sources) {
 	r.gauge("vitistack_operator_sse_clients", "Clients of the event stream", nil, func(add addSeries) { add(float64(from.Stream().Clients)) })
 	r.counter("vitistack_operator_sse_frames_total", "Frames published to the event stream", func() uint64 { return from.Stream().Frames })
 	r.counter("vitistack_operator_sse_snapshots_total", "Snapshots sent to clients of the event stream", func() uint64 { return from.Stream().Snapshots })
-	r.counter("vitistack_operator_sse_resumed_total", "Clients of the event stream that went on where they were", func() uint64 { return from.Stream().Resumed })
-	r.counter("vitistack_operator_sse_lagging_total", "Times that a client of the event stream fell behind and got a fresh snapshot", func() uint64 { return from.Stream().Lagging })
+	r.counter("vitistack_operator_sse_resumed_total", "Clients of the event stream that resumed", func() uint64 { return from.Stream().Resumed })
+	r.counter("vitistack_operator_sse_lagging_total", "Clients of the event stream that fell behind and got a new snapshot", func() uint64 { return from.Stream().Lagging })
 	r.counter("vitistack_operator_connections_displaced_total", "Connections that were closed to make room for others", from.Displaced)
-	r.counter("vitistack_operator_sse_refused_total", "Clients of the event stream that were one too many", func() uint64 { return from.Stream().Refused })
+	r.counter("vitistack_operator_sse_refused_total", "Clients of the event stream that were refused by a limit", func() uint64 { return from.Stream().Refused })
 }
 
 // Write writes all metrics in the text format of Prometheus.

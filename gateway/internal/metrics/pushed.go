@@ -10,17 +10,16 @@ import (
 	"time"
 )
 
-// Pushed adds up the counters of processes that come and go: a process pushes what
-// it has counted since its start, and what it has pushed last stays when it ends. Of
-// gauges it has what was pushed last, whoever did. The zero value is ready.
+// Pushed sums the counters of short-lived processes. A process pushes its totals since its start; its last push counts after its end.
+// Gauges have the last pushed value of any process. The zero value is ready for use.
 type Pushed struct {
 	mu sync.Mutex
-	// ended has what processes have counted that are heard of no more.
+	// ended are the sums of the processes that have ended.
 	ended     map[series]float64
 	instances map[string]*instance
-	// held is how many series all instances have.
+	// held is the number of series of all instances.
 	held int
-	// gauges are by family, each as one process has told it.
+	// gauges are by family, as the last process has pushed them.
 	gauges  map[string]map[series]float64
 	refused uint64
 }
@@ -30,25 +29,22 @@ type instance struct {
 	seen time.Time
 }
 
-// Bounds of what is taken.
+// Bounds of pushed metrics.
 const (
 	mostInstances = 1000
-	// mostSeries is for one process, for all that have ended, and for the gauges.
-	mostSeries = 5000
-	// mostHeld is for all processes together.
-	mostHeld = 50000
-	// longest is a series with its labels and value.
-	longest = 1024
-	// silence is after how long a process counts as ended that has not said so. One
-	// that lives and then pushes again is counted twice.
+	// maxSeries bounds the series of one process, of all ended processes, and of gauges.
+	maxSeries = 5000
+	// maxHeld bounds the series of all processes.
+	maxHeld = 50000
+	// maxLength bounds the bytes of a series with its labels and value.
+	maxLength = 1024
+	// silence is the time without a push after which a process counts as ended. If it pushes again later, it counts twice.
 	silence = 24 * time.Hour
 )
 
-// Take reads what a process has counted, in the Prometheus text format, with the
-// label instance that tells it from others. Gauges need their TYPE. Series that are
-// not metrics of functions, that are no valid ones, or that are too many are left out
-// and counted. ended says that the process pushes no more. It returns how many series
-// were read.
+// Take reads the metrics of a process in the Prometheus text format, with a label instance that identifies the process. Gauges need
+// their TYPE. Series that are no metrics of functions, invalid, or too many are refused and counted. ended reports that the process
+// has ended. Take returns the number of series that it read.
 func (p *Pushed) Take(body io.Reader, ended bool, now time.Time) (int, error) {
 	counters := map[string]map[series]float64{}
 	gauges := map[string]map[series]float64{}
@@ -65,7 +61,7 @@ func (p *Pushed) Take(body io.Reader, ended bool, now time.Time) (int, error) {
 			continue
 		}
 		s, ok := parseLine(text, kinds)
-		if !ok || read >= mostSeries {
+		if !ok || read >= maxSeries {
 			refused++
 			continue
 		}
@@ -96,14 +92,14 @@ func (p *Pushed) Take(body io.Reader, ended bool, now time.Time) (int, error) {
 	return read, nil
 }
 
-// Refused is how many series were left out.
+// Refused returns the number of refused series.
 func (p *Pushed) Refused() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.refused
 }
 
-// take takes the counters of a process, and returns how many of them were too many.
+// take stores the counters of a process, and returns how many exceed the bounds.
 func (p *Pushed) take(from string, values map[series]float64, now time.Time) (refused int) {
 	if p.instances == nil {
 		p.instances, p.ended = map[string]*instance{}, map[series]float64{}
@@ -119,12 +115,12 @@ func (p *Pushed) take(from string, values map[series]float64, now time.Time) (re
 	i.seen = now
 	for s, value := range values {
 		before, known := i.last[s]
-		if !known && len(i.last) >= mostSeries {
+		if !known && len(i.last) >= maxSeries {
 			refused++
 			continue
 		}
 		if value < before {
-			// Another process under the same name begins anew.
+			// Another process with the same name starts at zero.
 			p.add(s, before)
 		}
 		i.last[s] = value
@@ -132,14 +128,13 @@ func (p *Pushed) take(from string, values map[series]float64, now time.Time) (re
 			p.held++
 		}
 	}
-	for p.held > mostHeld {
+	for p.held > maxHeld {
 		p.end(p.oldest())
 	}
 	return refused
 }
 
-// set takes gauges. Whoever tells of a family has counted all of it, so that what it
-// does not name is no more.
+// set stores gauges. A push of a family is complete: series that it does not contain are removed.
 func (p *Pushed) set(gauges map[string]map[series]float64) (refused int) {
 	if p.gauges == nil {
 		p.gauges = map[string]map[series]float64{}
@@ -150,7 +145,7 @@ func (p *Pushed) set(gauges map[string]map[series]float64) (refused int) {
 		for _, others := range p.gauges {
 			have += len(others)
 		}
-		if have > mostSeries {
+		if have > maxSeries {
 			refused += len(values)
 			continue
 		}
@@ -159,7 +154,7 @@ func (p *Pushed) set(gauges map[string]map[series]float64) (refused int) {
 	return refused
 }
 
-// fold lets what has been silent for long count as ended.
+// fold ends the processes that have been silent for too long.
 func (p *Pushed) fold(now time.Time) {
 	for from, i := range p.instances {
 		if now.Sub(i.seen) > silence {
@@ -188,14 +183,14 @@ func (p *Pushed) end(from string) {
 }
 
 func (p *Pushed) add(s series, value float64) {
-	if _, known := p.ended[s]; known || len(p.ended) < mostSeries {
+	if _, known := p.ended[s]; known || len(p.ended) < maxSeries {
 		p.ended[s] += value
 	} else {
 		p.refused++
 	}
 }
 
-// sums are the counters of all processes together.
+// sums returns the counters of all processes.
 func (p *Pushed) sums() map[series]float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -215,19 +210,19 @@ func (p *Pushed) total() map[series]float64 {
 	return sums
 }
 
-// all are the sums and the gauges, and which families are gauges.
+// all returns the sums and the gauges, and the families that are gauges.
 func (p *Pushed) all() (values map[series]float64, gauges map[string]bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	values, gauges = p.total(), map[string]bool{}
 	for s := range values {
 		if p.gauges[s.family()] != nil {
-			delete(values, s) // somebody pushed it without its TYPE
+			delete(values, s) // a process pushed the family without its TYPE
 		}
 	}
-	for family, told := range p.gauges {
+	for family, pushed := range p.gauges {
 		gauges[family] = true
-		for s, value := range told {
+		for s, value := range pushed {
 			values[s] = value
 		}
 	}
@@ -236,7 +231,7 @@ func (p *Pushed) all() (values map[series]float64, gauges map[string]bool) {
 
 var delivery = regexp.MustCompile(`^function="([^"]+)",outcome="([^"]+)"$`)
 
-// Deliveries counts the events that each function was delivered, by outcome.
+// Deliveries returns the number of deliveries by function and outcome.
 func (p *Pushed) Deliveries() map[string]map[string]uint64 {
 	counts := map[string]map[string]uint64{}
 	for s, value := range p.sums() {

@@ -54,7 +54,7 @@ func TestWhatIsTaken(t *testing.T) {
 		"NoUTF8":      {"labels are UTF-8", "vitistack_function_y_total{a=\"\xff\"} 1", nil},
 		"TwiceALabel": {"labels are told once", `vitistack_function_y_total{a="1",a="2"} 1`, nil},
 		"Reserved":    {"Prometheus has these for itself", `vitistack_function_y_total{__name__="x"} 1`, nil},
-		"TooLong":     {"memory is bounded", `vitistack_function_y_total{a="` + strings.Repeat("x", longest) + `"} 1`, nil},
+		"TooLong":     {"memory is bounded", `vitistack_function_y_total{a="` + strings.Repeat("x", maxLength) + `"} 1`, nil},
 		"Foreign":     {"nobody adds to the gateway's own metrics", "vitistack_operator_clusters_total 1\nvitistack_network_free_addresses_total 1\nprocess_cpu_seconds_total 1", nil},
 		"NoTotal":     {"what kind it is, is not told", `vitistack_function_y 1`, nil},
 		"Range":       {"Prometheus knows no vmrange", `vitistack_function_y_bucket{vmrange="1...2"} 1`, nil},
@@ -82,14 +82,14 @@ func TestWhatIsTaken(t *testing.T) {
 func TestPushedMemory(t *testing.T) {
 	t.Parallel()
 	p := &Pushed{}
-	for i := range 2 * mostHeld / mostSeries {
+	for i := range 2 * maxHeld / maxSeries {
 		values := map[series]float64{}
-		for n := range mostSeries {
+		for n := range maxSeries {
 			values[series{name: "vitistack_function_x_total", labels: fmt.Sprint(i, n)}] = 1
 		}
 		for _, from := range []string{"one", fmt.Sprint(i)} {
 			p.refused += uint64(p.take(from, values, start.Add(time.Duration(i))))
-			if n := len(p.instances[from].last); n > mostSeries {
+			if n := len(p.instances[from].last); n > maxSeries {
 				t.Fatalf("%s has %d series", from, n)
 			}
 		}
@@ -102,7 +102,7 @@ func TestPushedMemory(t *testing.T) {
 	for _, told := range p.gauges {
 		gauges += len(told)
 	}
-	if held != p.held || held > mostHeld || gauges > mostSeries || len(p.ended) > mostSeries {
+	if held != p.held || held > maxHeld || gauges > maxSeries || len(p.ended) > maxSeries {
 		t.Errorf("%d series, counted as %d, %d gauges, and %d of processes that have ended", held, p.held, gauges, len(p.ended))
 	}
 	if p.Refused() == 0 {
@@ -115,11 +115,11 @@ func TestPushOfTooMuch(t *testing.T) {
 	t.Parallel()
 	p := &Pushed{}
 	var text strings.Builder
-	for n := range mostSeries + 2 {
+	for n := range maxSeries + 2 {
 		fmt.Fprintf(&text, "vitistack_function_x_total{n=\"%d\"} 1\n", n)
 	}
 	push(t, p, text.String())
-	if lines, _ := written(p); len(lines) != mostSeries || p.Refused() != 2 {
+	if lines, _ := written(p); len(lines) != maxSeries || p.Refused() != 2 {
 		t.Errorf("%d are kept and %d refused", len(lines), p.Refused())
 	}
 }

@@ -1,5 +1,5 @@
-// Package metrics writes the gateway's metrics in the Prometheus text format,
-// each with its HELP and TYPE.
+// Package metrics declares and writes the gateway's metrics (gateway.go), those of its inventory, requests and process, and those that
+// functions push, in the Prometheus text format with HELP and TYPE.
 package metrics
 
 import (
@@ -20,17 +20,16 @@ const (
 	Histogram = "histogram"
 )
 
-// Registry has the families in the order in which they were made.
+// Registry holds metric families in the order of their declaration.
 type Registry struct {
-	// Fresh is how old what Collected families have told may be before it is
-	// collected again.
+	// Fresh is the time for which Collected families are not collected again.
 	Fresh time.Duration
 
 	mu       sync.Mutex
 	families []*Family
 }
 
-// Family is all series of one name.
+// Family holds all series of one name.
 type Family struct {
 	Name, Help, Kind string
 
@@ -45,18 +44,17 @@ type Family struct {
 	at        time.Time
 }
 
-// Counter adds a family of counters with these labels.
+// Counter declares a family of counters with these labels.
 func (r *Registry) Counter(name, help string, labels ...string) *Family {
 	return r.add(&Family{Name: name, Help: help, Kind: Counter, labels: labels, set: metrics.NewSet()})
 }
 
-// Histogram adds a family of histograms with these upper bounds and labels.
+// Histogram declares a family of histograms with these upper bounds and labels.
 func (r *Registry) Histogram(name, help string, buckets []float64, labels ...string) *Family {
 	return r.add(&Family{Name: name, Help: help, Kind: Histogram, labels: labels, buckets: buckets, set: metrics.NewSet()})
 }
 
-// Collected adds a family whose series are read at each scrape: collect calls add
-// once for each, with a value for each label.
+// Collected declares a family that is read at each scrape: collect calls add once for each series, with a value for each label.
 func (r *Registry) Collected(kind, name, help string, labels []string, collect func(add func(value float64, labels ...string))) *Family {
 	return r.add(&Family{Name: name, Help: help, Kind: kind, labels: labels, collect: collect})
 }
@@ -75,7 +73,7 @@ func (r *Registry) Families() []*Family {
 	return append([]*Family(nil), r.families...)
 }
 
-// Count is the counter with these values of the family's labels.
+// Count returns the counter with these values of the family's labels.
 func (f *Family) Count(values ...string) *metrics.Counter {
 	name := f.seriesName(values)
 	if c, ok := f.series.Load(name); ok {
@@ -86,7 +84,7 @@ func (f *Family) Count(values ...string) *metrics.Counter {
 	return c
 }
 
-// Observe is the histogram with these values of the family's labels.
+// Observe returns the histogram with these values of the family's labels.
 func (f *Family) Observe(values ...string) *metrics.PrometheusHistogram {
 	name := f.seriesName(values)
 	if h, ok := f.series.Load(name); ok {
@@ -123,7 +121,7 @@ func appendSeries(b []byte, name string, labels, values []string) []byte {
 	return b
 }
 
-// escape writes a label's value as the text format has it.
+// escape escapes a label's value for the text format.
 var escape = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
 // Write writes all families.
@@ -139,7 +137,7 @@ func (r *Registry) Write(w io.Writer) {
 	}
 }
 
-// gather is the series of a collected family.
+// gather returns the series of a collected family.
 func (f *Family) gather(now time.Time, fresh time.Duration) []byte {
 	f.mu.Lock()
 	defer f.mu.Unlock()

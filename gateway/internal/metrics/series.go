@@ -13,16 +13,16 @@ import (
 	"unicode/utf8"
 )
 
-// series is one that is pushed, without the instance that pushed it.
+// series is a pushed series without the label instance.
 type series struct {
 	name string
-	// labels are in order, as the text format has them.
+	// labels are sorted, in the text format.
 	labels string
 	// le is the upper bound of a bucket.
 	le string
 }
 
-// sample is what one line says.
+// sample is the content of one line.
 type sample struct {
 	series
 	from  string
@@ -30,18 +30,17 @@ type sample struct {
 	gauge bool
 }
 
-// The text format. A label's value is kept as it is written there, and so has to be
-// written well.
+// Patterns of the text format. Values of labels keep their escaped form, and must therefore be valid.
 const labelPattern = `[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\]|\\[\\"n])*"`
 
 var (
 	sampleLine = regexp.MustCompile(`^([a-z0-9_]+)(?:\{((?:` + labelPattern + `,?)*)\})?\s+(\S+)`)
 	labelPair  = regexp.MustCompile(labelPattern)
-	// functions is what the names begin with that are taken.
+	// functions are the prefixes of accepted names.
 	functions = regexp.MustCompile(`^(?:vitistack_function|vitistack_network_source|kubevirt_operator|proxmox_operator|kea_operator)_[a-z]`)
 )
 
-// parseType reads the comment that tells what kind a family is.
+// parseType parses the comment with the TYPE of a family.
 func parseType(text string) (name, kind string, ok bool) {
 	fields := strings.Fields(text)
 	if len(fields) != 4 || fields[0] != "#" || fields[1] != "TYPE" {
@@ -50,9 +49,9 @@ func parseType(text string) (name, kind string, ok bool) {
 	return fields[2], fields[3], true
 }
 
-// parseLine reads a line with a value.
+// parseLine parses a line with a value.
 func parseLine(text string, kinds map[string]string) (sample, bool) {
-	if len(text) > longest || !utf8.ValidString(text) {
+	if len(text) > maxLength || !utf8.ValidString(text) {
 		return sample{}, false
 	}
 	m := sampleLine.FindStringSubmatch(text)
@@ -86,7 +85,7 @@ func parseLine(text string, kinds map[string]string) (sample, bool) {
 	return s, s.valid()
 }
 
-// valid reports whether the name is one of its kind, and the value one of that.
+// valid reports whether the name and the value are possible for the kind.
 func (s sample) valid() bool {
 	family := s.family()
 	if s.gauge {
@@ -115,7 +114,7 @@ func (s series) String() string {
 	return s.name + "{" + labels + "}"
 }
 
-// family is the name that HELP and TYPE of a series have.
+// family returns the name in HELP and TYPE of a series.
 func (s series) family() string {
 	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
 		if short, ok := strings.CutSuffix(s.name, suffix); ok {
@@ -125,8 +124,7 @@ func (s series) family() string {
 	return s.name
 }
 
-// compare puts series of a family together, and the buckets of a histogram in their
-// order before its sum.
+// compare orders series by family, and the buckets of a histogram before its sum.
 func (s series) compare(other series) int {
 	bound := func(s series) float64 {
 		le, _ := strconv.ParseFloat(s.le, 64)
@@ -138,7 +136,7 @@ func (s series) compare(other series) int {
 	)
 }
 
-// Write writes what was pushed, each family with its HELP and TYPE.
+// Write writes the pushed metrics, each family with its HELP and TYPE.
 func (p *Pushed) Write(w io.Writer) {
 	values, gauges := p.all()
 	last := ""

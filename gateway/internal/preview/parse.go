@@ -18,10 +18,10 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
-// ErrUnreadable is a manifest of which nothing can be told.
+// ErrUnreadable is returned for a manifest that cannot be parsed.
 var ErrUnreadable = errors.New("the manifest cannot be read")
 
-// kinds are the kinds that can be previewed, with the files of their definitions.
+// kinds are the kinds with a preview, and the files of their CustomResourceDefinitions.
 var kinds = map[string]struct {
 	file  string
 	empty func() any
@@ -30,7 +30,7 @@ var kinds = map[string]struct {
 	"Machine":           {"crds/vitistack.io_machines.yaml", func() any { return &v1alpha1.Machine{} }},
 }
 
-// parse reads a manifest into its type, and notes what its schema refuses.
+// parse decodes a manifest into its type, and adds the errors of its schema.
 func parse(manifest []byte, p *Preview) (any, error) {
 	document, err := yaml.YAMLToJSONStrict(manifest)
 	if err != nil {
@@ -58,39 +58,39 @@ func parse(manifest []byte, p *Preview) (any, error) {
 	}
 	var refused *jsonschema.ValidationError
 	if errors.As(schema.Validate(value), &refused) {
-		p.Errors = faults(refused)
+		p.Errors = schemaErrors(refused)
 	}
 	read := kind.empty()
 	strict := json.NewDecoder(bytes.NewReader(document))
 	strict.DisallowUnknownFields()
 	if err := strict.Decode(read); err != nil {
-		p.Errors = append(p.Errors, Fault{Pointer: "", Detail: strings.TrimPrefix(err.Error(), "json: ")})
-		// What could be read is shown nevertheless.
+		p.Errors = append(p.Errors, FieldError{Pointer: "", Detail: strings.TrimPrefix(err.Error(), "json: ")})
+		// The preview shows the decoded fields nevertheless.
 		read = kind.empty()
 		_ = json.Unmarshal(document, read)
 	}
 	return read, nil
 }
 
-// faults lists the innermost reasons of a refusal.
-func faults(e *jsonschema.ValidationError) []Fault {
+// faults returns the innermost errors of a validation.
+func schemaErrors(e *jsonschema.ValidationError) []FieldError {
 	if len(e.Causes) == 0 {
-		return []Fault{{
+		return []FieldError{{
 			Pointer: "/" + strings.Join(e.InstanceLocation, "/"),
 			Detail:  e.ErrorKind.LocalizedString(message.NewPrinter(language.English)),
 		}}
 	}
-	var all []Fault
+	var all []FieldError
 	for _, cause := range e.Causes {
-		all = append(all, faults(cause)...)
+		all = append(all, schemaErrors(cause)...)
 	}
-	slices.SortStableFunc(all, func(a, b Fault) int { return strings.Compare(a.Pointer, b.Pointer) })
+	slices.SortStableFunc(all, func(a, b FieldError) int { return strings.Compare(a.Pointer, b.Pointer) })
 	return all
 }
 
 var schemas sync.Map
 
-// schemaOf compiles the schema out of the definition of a kind, once.
+// schemaOf returns the compiled schema of a kind.
 func schemaOf(file string) (*jsonschema.Schema, error) {
 	if s, ok := schemas.Load(file); ok {
 		return s.(*jsonschema.Schema), nil

@@ -1,7 +1,8 @@
-// Package preview tells what a manifest would become if it were applied.
+// Package preview computes what the stack would create for a manifest.
 package preview
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,33 +12,33 @@ import (
 	"github.com/vitistack/stack/gateway/internal/inventory"
 )
 
-// mostObjects bounds how many objects are listed.
-const mostObjects = 2000
+// maxObjects bounds the objects in a preview.
+const maxObjects = 2000
 
-// Preview is what a manifest would become.
+// Preview is what the stack would create for a manifest.
 type Preview struct {
 	Kind      string `json:"kind"`
 	Name      string `json:"name"`
 	Namespace string `json:"namespace"`
-	// Valid reports whether the manifest has no errors. Rules that compare fields are
-	// the API server's: kubectl apply --dry-run=server checks them too.
-	Valid  bool    `json:"valid"`
-	Errors []Fault `json:"errors"`
-	// Warnings are what would hold up an object that is valid.
+	// Valid reports whether the manifest has no errors. Rules that compare fields are checked only by the API server, for example with
+	// kubectl apply --dry-run=server.
+	Valid  bool         `json:"valid"`
+	Errors []FieldError `json:"errors"`
+	// Warnings are what a valid object would wait for.
 	Warnings []string `json:"warnings"`
 	Totals   Totals   `json:"totals"`
-	// Objects are in the order in which they would be made.
+	// Objects are in the order of their creation.
 	Objects   []Object `json:"objects"`
 	Truncated bool     `json:"truncated,omitempty"`
 }
 
-// Fault is what is wrong with one field.
-type Fault struct {
+// FieldError describes what is wrong with one field.
+type FieldError struct {
 	Pointer string `json:"pointer"`
 	Detail  string `json:"detail"`
 }
 
-// Totals add up what is asked for.
+// Totals are the sums of the requests.
 type Totals struct {
 	Machines    int   `json:"machines"`
 	Addresses   int   `json:"addresses"`
@@ -46,20 +47,20 @@ type Totals struct {
 	DiskBytes   int64 `json:"diskBytes"`
 }
 
-// Object is one object that would be made.
+// Object is one object that would be created.
 type Object struct {
 	APIVersion string            `json:"apiVersion"`
 	Kind       string            `json:"kind"`
 	Name       string            `json:"name"`
 	Namespace  string            `json:"namespace"`
 	Labels     map[string]string `json:"labels,omitempty"`
-	// MadeBy is the function, or the API server's own controller, that makes it.
+	// MadeBy is the function or controller that creates it.
 	MadeBy string `json:"madeBy"`
-	// Detail has what is known beforehand of its spec.
+	// Detail are the known fields of its spec.
 	Detail map[string]any `json:"detail,omitempty"`
 }
 
-// The functions that make objects.
+// The functions that create objects.
 const (
 	byTalos  = "bootstrap-talos"
 	byVM     = "create-vm"
@@ -67,40 +68,39 @@ const (
 	byKea    = "kea-reserve"
 )
 
-// Sizes that a pool has where it names none.
+// Default sizes of a pool.
 const (
 	controlPlaneTemplate = "large"
 	workerTemplate       = "medium"
 )
 
-// longestHost is how long the name of a machine may be.
-const longestHost = 63
+// maxHostname bounds the length of a machine's name.
+const maxHostname = 63
 
-// filesShared is how many workers share a ConfigMap of generated files.
-const filesShared = 50
+// filesPerConfigMap is the number of workers whose generated files share a ConfigMap.
+const filesPerConfigMap = 50
 
-// maker gathers what would be made.
-type maker struct {
+// builder collects the objects of a preview.
+type builder struct {
 	*Preview
-	world *inventory.Snapshot
+	snapshot *inventory.Snapshot
 }
 
-// Make reads a manifest in YAML or JSON, and tells what it would become in the
-// stack as it is now. namespace is used where the manifest names none. What cannot
-// be read at all is an error; everything else that is wrong is part of the result.
+// Make parses a manifest in YAML or JSON, and returns what the stack would create for it given a snapshot. namespace is the default
+// namespace. A manifest that cannot be parsed is ErrUnreadable; all other errors of the manifest are part of the result.
 func Make(manifest []byte, namespace string, now *inventory.Snapshot) (*Preview, error) {
-	p := &Preview{Errors: []Fault{}, Warnings: []string{}, Objects: []Object{}}
+	p := &Preview{Errors: []FieldError{}, Warnings: []string{}, Objects: []Object{}}
 	read, err := parse(manifest, p)
 	if err != nil {
 		return nil, err
 	}
-	m := maker{Preview: p, world: now}
+	m := builder{Preview: p, snapshot: now}
 	switch o := read.(type) {
 	case *v1alpha1.KubernetesCluster:
-		p.Name, p.Namespace = o.Name, firstOf(o.Namespace, namespace)
+		p.Name, p.Namespace = o.Name, cmp.Or(o.Namespace, namespace)
 		m.cluster(o)
 	case *v1alpha1.Machine:
-		p.Name, p.Namespace = o.Name, firstOf(o.Namespace, namespace)
+		p.Name, p.Namespace = o.Name, cmp.Or(o.Namespace, namespace)
 		m.machine(o.Name, &o.Spec, o.Labels)
 		m.network(o.Spec.NetworkNamespaceName, len(o.Spec.Networks) == 0)
 	}
@@ -108,23 +108,16 @@ func Make(manifest []byte, namespace string, now *inventory.Snapshot) (*Preview,
 	return p, nil
 }
 
-func firstOf(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
+func (m builder) fault(pointer, detail string, args ...any) {
+	m.Errors = append(m.Errors, FieldError{Pointer: pointer, Detail: fmt.Sprintf(detail, args...)})
 }
 
-func (m maker) fault(pointer, detail string, args ...any) {
-	m.Errors = append(m.Errors, Fault{Pointer: pointer, Detail: fmt.Sprintf(detail, args...)})
-}
-
-func (m maker) warn(text string, args ...any) {
+func (m builder) warn(text string, args ...any) {
 	m.Warnings = append(m.Warnings, fmt.Sprintf(text, args...))
 }
 
-func (m maker) add(o Object) {
-	if len(m.Objects) >= mostObjects {
+func (m builder) add(o Object) {
+	if len(m.Objects) >= maxObjects {
 		m.Truncated = true
 		return
 	}
@@ -132,15 +125,14 @@ func (m maker) add(o Object) {
 	m.Objects = append(m.Objects, o)
 }
 
-// What a schema allows at most. A manifest that it refuses may have any number, and is
-// shown no further.
+// Maxima of the schema. A manifest that the schema refuses may have any number; the preview shows no more than these.
 const (
 	mostReplicas = 500
 	mostPools    = 32
 )
 
-// cluster adds the machines of a cluster, and what each of those needs.
-func (m maker) cluster(c *v1alpha1.KubernetesCluster) {
+// cluster adds the machines of a cluster, and the objects of each machine.
+func (m builder) cluster(c *v1alpha1.KubernetesCluster) {
 	t := c.Spec.Topology
 	if n := t.ControlPlane.Replicas; n%2 == 0 {
 		m.fault("/spec/topology/controlplane/replicas", "%d control planes cannot keep a majority: write 1, 3, 5 or 7", n)
@@ -165,7 +157,7 @@ func (m maker) cluster(c *v1alpha1.KubernetesCluster) {
 	m.network(c.Spec.NetworkNamespaceName, true)
 }
 
-func (m maker) pool(c *v1alpha1.KubernetesCluster, role, pool string, replicas int32, p v1alpha1.MachineProperties, at string) {
+func (m builder) pool(c *v1alpha1.KubernetesCluster, role, pool string, replicas int32, p v1alpha1.MachineProperties, at string) {
 	template := p.Template
 	if template == "" {
 		template = workerTemplate
@@ -177,12 +169,12 @@ func (m maker) pool(c *v1alpha1.KubernetesCluster, role, pool string, replicas i
 		m.fault(at+"/template", "template %s does not exist: write small, medium or large", template)
 	}
 	for i := range min(replicas, mostReplicas) {
-		if role == v1alpha1.RoleWorker && i%filesShared == 0 {
-			m.add(Object{APIVersion: "v1", Kind: "ConfigMap", Name: fmt.Sprintf("%s-manifests-%s-%d", c.Name, pool, i/filesShared), MadeBy: byTalos})
+		if role == v1alpha1.RoleWorker && i%filesPerConfigMap == 0 {
+			m.add(Object{APIVersion: "v1", Kind: "ConfigMap", Name: fmt.Sprintf("%s-manifests-%s-%d", c.Name, pool, i/filesPerConfigMap), MadeBy: byTalos})
 		}
 		name := fmt.Sprintf("%s-%s-%d", c.Name, pool, i)
-		if len(name) > longestHost {
-			m.fault(at, "machine name %s has more than %d characters: shorten the name of the cluster or of the pool", name, longestHost)
+		if len(name) > maxHostname {
+			m.fault(at, "machine name %s has more than %d characters: shorten the name of the cluster or of the pool", name, maxHostname)
 			return
 		}
 		labels := map[string]string{
@@ -200,8 +192,8 @@ func (m maker) pool(c *v1alpha1.KubernetesCluster, role, pool string, replicas i
 	}
 }
 
-// machine adds what a machine needs.
-func (m maker) machine(name string, spec *v1alpha1.MachineSpec, labels map[string]string) {
+// machine adds the objects of a machine.
+func (m builder) machine(name string, spec *v1alpha1.MachineSpec, labels map[string]string) {
 	provider, kind := m.provider(spec)
 	size := inventory.SizeOf(spec)
 	m.Totals.Machines++
@@ -229,9 +221,9 @@ func (m maker) machine(name string, spec *v1alpha1.MachineSpec, labels map[strin
 	}
 }
 
-// provider is the name and type of the MachineProvider that would be chosen.
-func (m maker) provider(spec *v1alpha1.MachineSpec) (name, kind string) {
-	all := m.world.Collection(inventory.TopicProviders)
+// provider returns the name and type of the MachineProvider that create-vm would choose.
+func (m builder) provider(spec *v1alpha1.MachineSpec) (name, kind string) {
+	all := m.snapshot.Collection(inventory.TopicProviders)
 	if spec.ProviderRef != nil {
 		if i := all.FindNamed("", spec.ProviderRef.Name); i != nil {
 			return i.Name, i.Attribute("type")
@@ -248,16 +240,16 @@ func (m maker) provider(spec *v1alpha1.MachineSpec) (name, kind string) {
 	return "", ""
 }
 
-// once warns unless the same warning is there already.
-func (m maker) once(text string, args ...any) {
+// once adds a warning unless it exists already.
+func (m builder) once(text string, args ...any) {
 	if warning := fmt.Sprintf(text, args...); !slices.Contains(m.Warnings, warning) {
 		m.Warnings = append(m.Warnings, warning)
 	}
 }
 
-// find is the network of a name, or the only one of the namespace.
-func (m maker) find(name string) *inventory.Item {
-	networks := m.world.Collection(inventory.TopicNetworks)
+// find returns the network of a name, or the only network of the namespace.
+func (m builder) find(name string) *inventory.Item {
+	networks := m.snapshot.Collection(inventory.TopicNetworks)
 	if name != "" {
 		return networks.FindNamed(m.Namespace, name)
 	}
@@ -267,15 +259,15 @@ func (m maker) find(name string) *inventory.Item {
 	return nil
 }
 
-func (m maker) allocation(network string) string {
+func (m builder) allocation(network string) string {
 	if i := m.find(network); i != nil {
 		return i.Attribute("allocation")
 	}
 	return ""
 }
 
-// network warns where the network would hold the machines up.
-func (m maker) network(name string, needed bool) {
+// network warns if the machines would wait for their network.
+func (m builder) network(name string, needed bool) {
 	if !needed {
 		return
 	}

@@ -1,5 +1,5 @@
-// Package session makes what a browser keeps instead of an API key. A token is sealed with a key that only the gateway
-// has: it says nothing to its bearer, is of no use at any other gateway, and ends by itself.
+// Package session seals the tokens that browsers hold instead of API keys. Only gateways with the same key can open a token, and a
+// token expires.
 package session
 
 import (
@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// Lifetime is how long a session lasts at most.
+// Lifetime is the maximum lifetime of a session.
 const Lifetime = 12 * time.Hour
 
-// ErrInvalid is returned for a token that was not sealed with this key, or has ended.
+// ErrInvalid is returned for a token that was not sealed with this key or has expired.
 var ErrInvalid = errors.New("the session is not valid, or has ended")
 
 const purpose = "vitistack session v1"
@@ -25,7 +25,7 @@ const purpose = "vitistack session v1"
 // KeySize is the size in bytes of the keys that seal sessions.
 const KeySize = 32
 
-// Seal makes the token of a session of whoever has the API key with this hash.
+// Seal returns the token of a session for the API key with this hash. key must have KeySize bytes.
 func Seal(key []byte, hash [sha256.Size]byte, now time.Time) (string, error) {
 	sealer, err := newSealer(key)
 	if err != nil {
@@ -37,7 +37,7 @@ func Seal(key []byte, hash [sha256.Size]byte, now time.Time) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(sealer.Seal(nonce, nonce, text, []byte(purpose))), nil
 }
 
-// Open returns the hash of the API key that a session was begun with.
+// Open returns the hash of the API key that a session was created with, or ErrInvalid.
 func Open(key []byte, token string, now time.Time) (hash [sha256.Size]byte, err error) {
 	sealer, err := newSealer(key)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package signer signs the events that the gateway has authenticated. The key is in a Secret, which the gateway fills if
-// it is empty, and the public keys that functions accept are in a ConfigMap. Whoever empties the Secret gets a new key;
-// the old one is accepted for an hour, since Brokers deliver again.
+// Package signer signs the events that the gateway has authenticated. The private key is in a Secret, which the gateway fills if it is
+// empty; the public keys that functions accept are in a ConfigMap. Emptying the Secret rotates the key. The old key is accepted for
+// an hour, because Brokers redeliver.
 package signer
 
 import (
@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// fresh is how long a key is used without looking whether another one has taken its place.
+	// fresh is the time for which a key is used without reading the Secret again.
 	fresh = 10 * time.Second
-	// retired is how long a key is accepted after the next one was made.
+	// retired is the time for which a key is accepted after the creation of the next one.
 	retired = time.Hour
 )
 
@@ -32,8 +32,8 @@ type Entries struct {
 	Data    map[string][]byte
 }
 
-// Store keeps the keys. Update writes entries, nil for one to remove, and returns false if somebody has written since
-// Version was read. Both Secret and ConfigMap have to exist.
+// Store reads and writes the keys. An update sets entries and removes those that are nil; it returns false if the object has changed
+// since Version was read. Both Secret and ConfigMap must exist.
 type Store interface {
 	Secret(ctx context.Context) (Entries, error)
 	UpdateSecret(ctx context.Context, version string, data map[string][]byte) (bool, error)
@@ -41,7 +41,7 @@ type Store interface {
 	UpdateConfigMap(ctx context.Context, version string, data map[string][]byte) (bool, error)
 }
 
-// Signer signs events. It may be used by many at once.
+// Signer signs events. It is safe for concurrent use.
 type Signer struct {
 	Store Store
 	Now   func() time.Time
@@ -51,7 +51,7 @@ type Signer struct {
 	read time.Time
 }
 
-// Sign puts a signature into an event. An error means that the keys cannot be read or written now.
+// Sign adds a signature to an event. An error means that the keys cannot be read or written at present.
 func (s *Signer) Sign(ctx context.Context, e *event.Event) error {
 	key, err := s.current(ctx)
 	if err != nil {
@@ -60,8 +60,8 @@ func (s *Signer) Sign(ctx context.Context, e *event.Event) error {
 	return signing.Sign(e, key)
 }
 
-// Derive returns a secret of so many bytes that all gateways with this key have, for one purpose. While the keys cannot
-// be read, it is made of the last one that was.
+// Derive returns a secret of size bytes for a purpose, which is the same for all gateways with this key. While the keys cannot be
+// read, it is derived from the last known key.
 func (s *Signer) Derive(ctx context.Context, purpose string, size int) ([]byte, error) {
 	key, err := s.current(ctx)
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *Signer) last() ed25519.PrivateKey {
 	return s.key
 }
 
-// current returns the key, once functions accept it.
+// current returns the key after functions accept it.
 func (s *Signer) current(ctx context.Context) (ed25519.PrivateKey, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,10 +96,10 @@ func (s *Signer) current(ctx context.Context) (ed25519.PrivateKey, error) {
 	return key, nil
 }
 
-// attempts is how often a write is tried that other gateways have overtaken.
+// attempts bounds the retries of a write that conflicts with another gateway.
 const attempts = 5
 
-// find reads the newest key of the Secret, or makes the first.
+// find returns the newest key of the Secret, or creates the first key.
 func (s *Signer) find(ctx context.Context) (string, ed25519.PrivateKey, error) {
 	for range attempts {
 		kept, err := s.Store.Secret(ctx)
@@ -126,10 +126,10 @@ func (s *Signer) find(ctx context.Context) (string, ed25519.PrivateKey, error) {
 			return name, key, err
 		}
 	}
-	return "", nil, overtaken(signing.SecretName)
+	return "", nil, conflictError(signing.SecretName)
 }
 
-// publish has functions accept a key, and removes those whose time is over.
+// publish adds a key to the keys that functions accept, and removes expired ones.
 func (s *Signer) publish(ctx context.Context, name string, key ed25519.PrivateKey) error {
 	text, err := signing.FormatPublic(key.Public().(ed25519.PublicKey))
 	if err != nil {
@@ -148,14 +148,14 @@ func (s *Signer) publish(ctx context.Context, name string, key ed25519.PrivateKe
 			return err
 		}
 	}
-	return overtaken(signing.ConfigMapName)
+	return conflictError(signing.ConfigMapName)
 }
 
-func overtaken(name string) error {
+func conflictError(name string) error {
 	return fmt.Errorf("write %s: others have written it %d times meanwhile", name, attempts)
 }
 
-// newest is the name of the entry that was made last, or empty.
+// newest returns the name of the newest entry, or nothing.
 func newest(data map[string][]byte) string {
 	last := ""
 	for name := range data {
@@ -166,7 +166,7 @@ func newest(data map[string][]byte) string {
 	return last
 }
 
-// changes are those that bring the accepted keys to the one in use and the ones before it that are not yet retired.
+// changes returns the updates that leave the key in use and the earlier keys that are not yet retired.
 func changes(kept map[string][]byte, name string, text []byte, now time.Time) map[string][]byte {
 	change := map[string][]byte{}
 	if string(kept[name]) != string(text) {

@@ -73,8 +73,8 @@ func (r *receiver) ids() []string {
 	return append([]string(nil), r.received...)
 }
 
-// stand is a history with a deliverer.
-type stand struct {
+// env is a history with a deliverer.
+type env struct {
 	t        *testing.T
 	store    *history.Store
 	plan     func(e event.Event, namespace, skip string) []history.Delivery
@@ -82,12 +82,12 @@ type stand struct {
 	stop     func()
 }
 
-func start(t *testing.T, url string, endpoints ...webhook.Endpoint) *stand {
+func start(t *testing.T, url string, endpoints ...webhook.Endpoint) *env {
 	t.Helper()
 	return startWithin(t, outbound.Rules{}, url, endpoints...)
 }
 
-func startWithin(t *testing.T, rules outbound.Rules, url string, endpoints ...webhook.Endpoint) *stand {
+func startWithin(t *testing.T, rules outbound.Rules, url string, endpoints ...webhook.Endpoint) *env {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	store, err := history.Open(&config.Database{
@@ -96,7 +96,7 @@ func startWithin(t *testing.T, rules outbound.Rules, url string, endpoints ...we
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stand{t: t, store: store, outcomes: make(chan string, 100)}
+	s := &env{t: t, store: store, outcomes: make(chan string, 100)}
 	for i := range endpoints {
 		endpoints[i].FirstDelay = time.Millisecond
 	}
@@ -123,7 +123,7 @@ func startWithin(t *testing.T, rules outbound.Rules, url string, endpoints ...we
 }
 
 // announce records an event with what is to be delivered of it.
-func (s *stand) announce(id, eventType, namespace string) {
+func (s *env) announce(id, eventType, namespace string) {
 	s.t.Helper()
 	e := event.New()
 	e.SetID(id)
@@ -139,7 +139,7 @@ func (s *stand) announce(id, eventType, namespace string) {
 }
 
 // expect waits for outcomes in this order.
-func (s *stand) expect(outcomes ...string) {
+func (s *env) expect(outcomes ...string) {
 	s.t.Helper()
 	for _, want := range outcomes {
 		select {
