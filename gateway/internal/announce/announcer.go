@@ -71,6 +71,16 @@ var kindOf = map[inventory.Topic]inventory.Kind{
 	inventory.TopicAddresses: inventory.KindAddress, inventory.TopicOperators: KindOperator,
 }
 
+// collection returns the current items of a kind with events, or none of another kind.
+func (a *Announcer) collection(kind inventory.Kind) *inventory.Collection {
+	for topic, k := range kindOf {
+		if k == kind {
+			return a.Store.Current().Collection(topic)
+		}
+	}
+	return &inventory.Collection{}
+}
+
 // HasEvents reports whether changes of a kind lead to domain events.
 func HasEvents(kind inventory.Kind) bool {
 	return kind == inventory.KindMachine || kind == inventory.KindCluster || kind == inventory.KindAddress
@@ -155,23 +165,18 @@ func (a *Announcer) resync(ctx context.Context, kind inventory.Kind) error {
 	for _, k := range rows {
 		known[k.ID] = k
 	}
-	for topic, k := range kindOf {
-		if k != kind {
-			continue
+	for _, i := range a.collection(kind).Items {
+		s := subject{kind, i.ID, i.Namespace, i.Name}
+		v, err := a.decide(s, i, known[recordID(s)])
+		if err != nil {
+			return err
 		}
-		for _, i := range a.Store.Current().Collection(topic).Items {
-			s := subject{kind, i.ID, i.Namespace, i.Name}
-			v, err := a.decide(s, i, known[recordID(s)])
-			if err != nil {
-				return err
-			}
-			if v.changed {
-				a.queue.AddAfter(s, a.BrokerDelay)
-			} else {
-				a.markRecorded(s, i)
-			}
-			delete(known, recordID(s))
+		if v.changed {
+			a.queue.AddAfter(s, a.BrokerDelay)
+		} else {
+			a.markRecorded(s, i)
 		}
+		delete(known, recordID(s))
 	}
 	for _, k := range known {
 		if kind != KindOperator {
@@ -218,17 +223,12 @@ func (a *Announcer) Reconcile(ctx context.Context, kind inventory.Kind, namespac
 // that had the name before.
 func (a *Announcer) findSubjects(ctx context.Context, kind inventory.Kind, namespace, name string) ([]subject, error) {
 	var subjects []subject
-	for topic, k := range kindOf {
-		if k != kind {
-			continue
+	if i := a.collection(kind).FindNamed(namespace, name); i != nil {
+		s := subject{kind, i.ID, namespace, name}
+		if !a.isRecorded(s, i) {
+			subjects = append(subjects, s)
 		}
-		if i := a.Store.Current().Collection(topic).FindNamed(namespace, name); i != nil {
-			s := subject{kind, i.ID, namespace, name}
-			if !a.isRecorded(s, i) {
-				subjects = append(subjects, s)
-			}
-			return subjects, nil
-		}
+		return subjects, nil
 	}
 	known, err := a.History.KnownNamed(ctx, history.Object{Kind: string(kind), Namespace: namespace, Name: name})
 	for _, k := range known {
@@ -243,7 +243,7 @@ const attempts = 5
 // reconcile records what has happened to one object since it was last recorded, and returns the new events.
 func (a *Announcer) reconcile(ctx context.Context, s subject, cause string) ([]event.Event, error) {
 	for range attempts {
-		now := a.find(s)
+		now := a.collection(s.kind).Find(s.id)
 		if now == nil && !a.knowsDeletions(s.kind) {
 			return nil, nil
 		}
@@ -277,15 +277,6 @@ func (a *Announcer) reconcile(ctx context.Context, s subject, cause string) ([]e
 // knowsDeletions reports whether an object of the kind that is not in the store is deleted.
 func (a *Announcer) knowsDeletions(kind inventory.Kind) bool {
 	return kind != KindOperator && a.Synced(kind)
-}
-
-func (a *Announcer) find(s subject) *inventory.Item {
-	for topic, kind := range kindOf {
-		if kind == s.kind {
-			return a.Store.Current().Collection(topic).Find(s.id)
-		}
-	}
-	return nil
 }
 
 // recordID returns the identifier of an object in the history.

@@ -85,7 +85,7 @@ type providerJSON struct {
 
 func providerItem(o *Object) *Item {
 	f := o.Facts.(*Provider)
-	i := itemOf(TopicProviders, o, providerStatus(f.Phase), f.Phase, f)
+	i := itemOf(TopicProviders, o, phaseStatus(TopicProviders, f.Phase), f.Phase, f)
 	i.JSON = encode(providerJSON{
 		head: i.head(), tail: i.tail(), Type: f.Type, Version: f.Version, Default: f.Default, Endpoint: f.Endpoint,
 		Machines: f.Machines, CPUs: f.CPUs, Memory: f.Memory, Free: f.Free, Hosts: len(f.Hosts),

@@ -29,7 +29,7 @@ type networkJSON struct {
 
 func networkItem(o *Object) *Item {
 	f := o.Facts.(*Network)
-	i := itemOf(TopicNetworks, o, networkStatus(f.Phase), f.Phase, f)
+	i := itemOf(TopicNetworks, o, phaseStatus(TopicNetworks, f.Phase), f.Phase, f)
 	out := networkJSON{
 		head: i.head(), tail: i.tail(), Provider: f.Provider, Allocation: f.Allocation,
 		IPv4Prefix: f.IPv4Prefix, IPv4Gateway: f.IPv4Gateway, IPv6Prefix: f.IPv6Prefix, IPv6Gateway: f.IPv6Gateway,
@@ -67,7 +67,7 @@ type addressJSON struct {
 
 func addressItem(o *Object) *Item {
 	f := o.Facts.(*Address)
-	i := itemOf(TopicAddresses, o, addressStatus(f.Phase), f.Phase, f)
+	i := itemOf(TopicAddresses, o, phaseStatus(TopicAddresses, f.Phase), f.Phase, f)
 	interfaces := f.Interfaces
 	if interfaces == nil {
 		interfaces = []Interface{}
@@ -105,7 +105,7 @@ type allocationJSON struct {
 
 func allocationItem(o *Object) *Item {
 	f := o.Facts.(*Allocation)
-	i := itemOf(TopicAllocations, o, allocationStatus(f.Phase), f.Phase, f)
+	i := itemOf(TopicAllocations, o, phaseStatus(TopicAllocations, f.Phase), f.Phase, f)
 	i.JSON = encode(allocationJSON{
 		head: i.head(), tail: i.tail(), Network: f.Network, Address: f.Address, Family: f.Family,
 		Method: string(v1alpha2.AllocationStatic), Holder: f.Holder, Interface: f.Interface,
@@ -176,7 +176,7 @@ func reservationItem(o *Object, f *Address, n Interface, address string) *Item {
 		phase = string(v1alpha2.IPAllocationAllocated)
 	}
 	r := &reservation{network: f.Network, holder: o.Name, address: address, family: family(address)}
-	i := itemOf(TopicAllocations, o, allocationStatus(phase), phase, r)
+	i := itemOf(TopicAllocations, o, phaseStatus(TopicAllocations, phase), phase, r)
 	i.ID, i.Name = reservationID(o, n, address), o.Name+"-"+n.Name
 	i.Readiness.Ready = n.Reserved
 	i.JSON = encode(allocationJSON{

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -71,57 +72,29 @@ func clusterType(provider string) string {
 	}
 }
 
-// networkStatus returns the status of a network from its phase.
-func networkStatus(phase string) string {
-	switch v1alpha2.ProvisioningPhase(phase) {
-	case v1alpha2.ProvisioningReady:
-		return StatusRunning
-	case v1alpha2.ProvisioningError:
-		return StatusFailed
-	case v1alpha2.ProvisioningDeleting:
-		return StatusUnknown
-	default:
-		return StatusPending
-	}
+// statusOfPhase maps the phases of each topic to statuses.
+var statusOfPhase = map[Topic]map[string]string{
+	TopicNetworks: {
+		string(v1alpha2.ProvisioningReady): StatusRunning, string(v1alpha2.ProvisioningError): StatusFailed,
+		string(v1alpha2.ProvisioningDeleting): StatusUnknown,
+	},
+	TopicAddresses: {
+		string(v1alpha1.NetworkConfigurationReady): StatusRunning, string(v1alpha1.NetworkConfigurationError): StatusFailed,
+		string(v1alpha1.NetworkConfigurationDeleting): StatusUnknown,
+	},
+	TopicAllocations: {
+		string(v1alpha2.IPAllocationAllocated): StatusRunning, string(v1alpha2.IPAllocationError): StatusFailed,
+		string(v1alpha2.IPAllocationReleased): StatusUnknown,
+	},
+	TopicProviders: {
+		string(v1alpha1.ProviderReady): StatusRunning, string(v1alpha1.ProviderFailed): StatusFailed,
+		string(v1alpha1.ProviderOffline): StatusUnknown,
+	},
 }
 
-func addressStatus(phase string) string {
-	switch v1alpha1.NetworkConfigurationPhase(phase) {
-	case v1alpha1.NetworkConfigurationReady:
-		return StatusRunning
-	case v1alpha1.NetworkConfigurationError:
-		return StatusFailed
-	case v1alpha1.NetworkConfigurationDeleting:
-		return StatusUnknown
-	default:
-		return StatusPending
-	}
-}
-
-func allocationStatus(phase string) string {
-	switch v1alpha2.IPAllocationPhase(phase) {
-	case v1alpha2.IPAllocationAllocated:
-		return StatusRunning
-	case v1alpha2.IPAllocationError:
-		return StatusFailed
-	case v1alpha2.IPAllocationReleased:
-		return StatusUnknown
-	default:
-		return StatusPending
-	}
-}
-
-func providerStatus(phase string) string {
-	switch v1alpha1.ProviderPhase(phase) {
-	case v1alpha1.ProviderReady:
-		return StatusRunning
-	case v1alpha1.ProviderFailed:
-		return StatusFailed
-	case v1alpha1.ProviderOffline:
-		return StatusUnknown
-	default:
-		return StatusPending
-	}
+// phaseStatus returns the status of a topic's item from its phase. A phase without an entry is pending.
+func phaseStatus(topic Topic, phase string) string {
+	return cmp.Or(statusOfPhase[topic][phase], StatusPending)
 }
 
 func readyStatus(ready bool) string {

@@ -150,46 +150,35 @@ func (s *Store) remember(kind Kind, key Key, old *Object) {
 	}
 }
 
-func (s *Store) index(o *Object) {
+// indexes calls visit for each index of an object, with the object's key in it.
+func (s *Store) indexes(o *Object, visit func(x index, at string)) {
 	switch o.Kind {
 	case KindMachine:
-		s.machinesOfCluster.put(clusterOf(o), o)
-		s.machinesOnHost.put(hostOf(o), o)
+		visit(s.machinesOfCluster, clusterOf(o))
+		visit(s.machinesOnHost, hostOf(o))
 	case KindVMI:
-		s.instancesOnHost.put(o.Facts.(*Instance).Host, o)
+		visit(s.instancesOnHost, o.Facts.(*Instance).Host)
 	case KindNetwork:
-		s.networksIn.put(o.Namespace, o)
+		visit(s.networksIn, o.Namespace)
 	case KindCluster:
-		s.clustersIn.put(o.Namespace, o)
+		visit(s.clustersIn, o.Namespace)
 	}
 }
 
+func (s *Store) index(o *Object) {
+	s.indexes(o, func(x index, at string) { x.put(at, o) })
+}
+
 func (s *Store) unindex(o *Object) {
-	switch o.Kind {
-	case KindMachine:
-		s.machinesOfCluster.remove(clusterOf(o), o)
-		s.machinesOnHost.remove(hostOf(o), o)
-	case KindVMI:
-		s.instancesOnHost.remove(o.Facts.(*Instance).Host, o)
-	case KindNetwork:
-		s.networksIn.remove(o.Namespace, o)
-	case KindCluster:
-		s.clustersIn.remove(o.Namespace, o)
-	}
+	s.indexes(o, func(x index, at string) { x.remove(at, o) })
 }
 
 // Commit returns a snapshot of the current objects, and the changes since the last one. Without changes it returns the last snapshot.
 func (s *Store) Commit(now time.Time) (*Snapshot, []Change) {
 	s.mu.Lock()
 	items := s.rebuild()
-	probes := make(map[string]Probe, len(s.probes))
-	for name, p := range s.probes {
-		probes[name] = p
-	}
-	functions := make([]*Object, 0, len(s.objects[KindFunction]))
-	for _, o := range s.objects[KindFunction] {
-		functions = append(functions, o)
-	}
+	probes := maps.Clone(s.probes)
+	functions := slices.Collect(maps.Values(s.objects[KindFunction]))
 	orphans, orphanCounts := orphanGroups(slices.Collect(maps.Values(s.objects[KindProvider])), slices.Collect(maps.Values(s.objects[KindReport])))
 	s.mu.Unlock()
 

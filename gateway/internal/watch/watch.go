@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -171,11 +172,7 @@ func (w *Watcher) Synced() <-chan struct{} { return w.synced }
 func (w *Watcher) Progress() map[inventory.Kind]Progress {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	copied := make(map[inventory.Kind]Progress, len(w.progress))
-	for kind, p := range w.progress {
-		copied[kind] = p
-	}
-	return copied
+	return maps.Clone(w.progress)
 }
 
 var _ cache.ListerWatcherWithContext = &listerWatcher{}
