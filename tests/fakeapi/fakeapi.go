@@ -1,6 +1,5 @@
-// Package fakeapi lists and watches objects as a Kubernetes API server does, out
-// of memory. It is for tests of the gateway that need many objects, or an API
-// server that misbehaves.
+// Package fakeapi is a Kubernetes API server in memory, which lists and watches objects. Tests and benchmarks of the gateway use it for
+// many objects, and for an API server that fails.
 package fakeapi
 
 import (

@@ -139,7 +139,7 @@ function cellsOf({ prefix, runs: list }) {
   return { cells, each };
 }
 
-// big is a number in digits, or where those tell nobody anything about how many
+// big is a number in digits, or where those are no help about how many
 // binary places it has.
 function big(n) {
   if (n <= 9007199254740991n) return Number(n).toLocaleString("en");
@@ -195,7 +195,7 @@ export function addressMap(plan) {
   );
 }
 
-// A cell's shape tells its state without colour.
+// The shape of a cell shows its state without colour.
 function cellShape(state, x, y) {
   return [
     h("rect", { class: `cell ${state}`, x: x + 1, y: y + 1, width: 16, height: 16, rx: 2 }),

@@ -2,7 +2,7 @@
 // when the stream says that it has changed.
 import { h } from "./dom.js";
 import { connection } from "./connection.js";
-import { tell } from "./store.js";
+import { notify } from "./store.js";
 
 // rest is the time between two requests for the same thing, in milliseconds.
 const rest = 4000;
@@ -24,7 +24,7 @@ export function ask(path, stamp) {
     else
       entry.timer = setTimeout(() => {
         entry.timer = 0;
-        tell("answer");
+        notify("answer");
       }, wait);
   }
   return entry;
@@ -48,7 +48,7 @@ async function fetchInto(entry, path, stamp) {
       entry.timer = setTimeout(
         () => {
           entry.timer = 0;
-          tell("answer");
+          notify("answer");
         },
         1000 * (Number(answer.headers.get("Retry-After")) || 5),
       );
@@ -60,11 +60,11 @@ async function fetchInto(entry, path, stamp) {
     entry.error = "The gateway cannot be reached. What is shown comes back with the connection.";
     entry.timer = setTimeout(() => {
       entry.timer = 0;
-      tell("answer");
+      notify("answer");
     }, rest);
   }
   entry.loading = false;
-  tell("answer");
+  notify("answer");
 }
 
 // retry asks again at once.
@@ -73,7 +73,7 @@ export function retry(path) {
   if (!entry) return;
   clearTimeout(entry.timer);
   Object.assign(entry, { timer: 0, stamp: undefined, at: 0, error: "" });
-  tell("answer");
+  notify("answer");
 }
 
 // shown is what an answer looks like: while it comes, when it failed, and else by

@@ -1,6 +1,6 @@
 // The connection keeps the stream open. It goes on where it was after a cut, and
 // always knows how old what is shown is.
-import { clear, handlers, known, tell, topics } from "./store.js";
+import { clear, handlers, known, notify, topics } from "./store.js";
 import { span } from "./format.js";
 
 // silence is after how many heartbeats without one the connection counts as dead.
@@ -32,7 +32,7 @@ function become(state, why = "") {
   if (connection.state === state && connection.why === why) return;
   connection.state = state;
   connection.why = why;
-  tell("connection");
+  notify("connection");
 }
 
 export function connect() {
@@ -139,7 +139,7 @@ export function summary() {
 export function watchConnection() {
   setInterval(() => {
     if (connection.state === "live" && dataAge() > heartbeat * silence) lost("The gateway has fallen silent.");
-    if (connection.state !== "live") tell("connection");
+    if (connection.state !== "live") notify("connection");
   }, 1000);
   let hidden = 0;
   document.addEventListener("visibilitychange", () => {
@@ -162,13 +162,13 @@ export async function begin() {
   try {
     const answer = await fetch("/api/v1/session");
     if (answer.ok) connection.session = await answer.json();
-    tell("connection");
+    notify("connection");
     if (connection.session?.required && !connection.session.name) {
       become("login");
       return;
     }
   } catch {
-    // The stream tells the same with more patience.
+    // The stream delivers the same data later.
   }
   connect();
 }

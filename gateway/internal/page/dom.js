@@ -95,7 +95,7 @@ function set(node, name, value) {
   else node.setAttribute(name, value === true ? "" : value);
 }
 
-// icon is one of the marks that tell states apart without colour.
+// icon returns a mark that distinguishes states without colour.
 const marks = {
   good: "M3 8.5l3.2 3.2L13 4.8",
   bad: "M4 4l8 8M12 4l-8 8",

@@ -3,7 +3,7 @@ import { h, link } from "./dom.js";
 import { count, moment } from "./format.js";
 import { searchForm } from "./grid.js";
 import { href, setQuery } from "./router.js";
-import { feed, known, tell } from "./store.js";
+import { feed, known, notify } from "./store.js";
 import { eventWords, words } from "./words.js";
 
 const newest = "/api/v1/events?limit=100";
@@ -60,7 +60,7 @@ async function load(path) {
     view.older = [...view.older, ...events].slice(0, mostOlder);
     view.next = view.older.length < mostOlder ? /<([^>]+)>; rel="next"/.exec(answer.headers.get("Link") ?? "")?.[1] : "";
   } else view.failed = path;
-  tell("answer");
+  notify("answer");
 }
 
 export const eventsView = {
@@ -116,7 +116,7 @@ export const eventsView = {
             onclick: () => {
               view.paused = !view.paused;
               view.frozen = view.paused ? merged() : null;
-              tell("answer");
+              notify("answer");
             },
           },
           view.paused ? `Resume (${count(behind)} new)` : "Pause",
@@ -166,7 +166,7 @@ function line(e) {
         ontoggle: (t) => {
           if (t.target.open) view.open.add(e.id);
           else view.open.delete(e.id);
-          tell("answer");
+          notify("answer");
         },
       },
       h(

@@ -5,7 +5,7 @@
 import { h } from "./dom.js";
 import { count } from "./format.js";
 import { setQuery } from "./router.js";
-import { isFresh, tell } from "./store.js";
+import { isFresh, notify } from "./store.js";
 
 const rowHeight = 36;
 const spare = 8;
@@ -70,7 +70,7 @@ export function grid({ id, caption, columns, rows, query, hrefOf, empty }) {
       onscroll: (e) => {
         place.top = e.target.scrollTop;
         place.height = e.target.clientHeight;
-        tell("scroll");
+        notify("scroll");
       },
       onkeydown: (e) => key(e, place, rows.length),
       tabindex: "-1",
@@ -156,7 +156,7 @@ function row(item, n, place, columns, hrefOf) {
 function settle(node, place, rows) {
   if (node.clientHeight && Math.abs(node.clientHeight - place.height) > rowHeight) {
     place.height = node.clientHeight;
-    tell("scroll");
+    notify("scroll");
   }
   if (place.top > 0 && node.scrollTop === 0 && !place.seen) node.scrollTop = place.top;
   place.seen = true;
@@ -184,7 +184,7 @@ function key(e, place, rows) {
   if (at < node.scrollTop) node.scrollTop = at;
   else if (at > node.scrollTop + visible) node.scrollTop = at - visible;
   place.top = node.scrollTop;
-  tell("scroll");
+  notify("scroll");
 }
 
 export function leaveGrid() {

@@ -12,7 +12,7 @@ import { overview } from "./overview.js";
 import { pipeline } from "./pipeline.js";
 import { problems } from "./problems.js";
 import { href, parse } from "./router.js";
-import { all, forget, known, listen, news, tell } from "./store.js";
+import { all, forget, known, listen, news, notify } from "./store.js";
 import { table } from "./tables.js";
 
 const pages = [
@@ -116,7 +116,7 @@ function drawFrame(route) {
         "aria-pressed": String(paused),
         onclick: () => {
           paused = !paused;
-          tell("state");
+          notify("state");
         },
       },
       paused ? `Resume${known.pausedChanges ? ` (${count(known.pausedChanges)})` : ""}` : "Pause",
@@ -210,7 +210,7 @@ function loginPage() {
             field.focus();
           }
           field.value = "";
-          tell("connection");
+          notify("connection");
         },
       },
       h(
@@ -242,7 +242,7 @@ function setTheme(name) {
   if (name === "system") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = name;
   localStorage.setItem("theme", name);
-  tell("state");
+  notify("state");
 }
 
 // Single keys can be switched off, for those who speak to their browser.
@@ -313,12 +313,12 @@ setInterval(() => {
 }, 3000);
 
 // Changes are read out together, and not too often.
-let told = "live";
+let announced = "live";
 setInterval(() => {
   const region = document.getElementById("news");
   const s = summary();
-  if (s.text !== told && connection.state !== "connecting") {
-    told = s.text;
+  if (s.text !== announced && connection.state !== "connecting") {
+    announced = s.text;
     region.textContent = `${s.text}. ${s.state === "good" ? "" : s.detail}`;
     return;
   }

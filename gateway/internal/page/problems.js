@@ -1,6 +1,6 @@
 // Problems are what needs attention: what has failed, what needs an action,
 // and what takes too long. What waits for something else that has a problem is not
-// told by itself, but as held up by that.
+// listed by itself, but as waiting for that.
 import { addressesOf, all, derive, machinesOf, networkOf } from "./store.js";
 import { verdict } from "./words.js";
 import { since } from "./format.js";
@@ -14,7 +14,7 @@ const rank = { bad: 0, act: 1, wait: 2 };
 
 export const sinceOf = (item) => item.since ?? item.createdAt ?? item.lastUpdated;
 
-// troubled tells whether an item has a problem by itself.
+// troubled reports whether an item has a problem of its own.
 function troubled(item) {
   if (item.ready) return false;
   const v = verdict(item);
@@ -42,7 +42,7 @@ function cause(item, topic) {
   return { item, topic };
 }
 
-// likeness is the same for problems that are told together.
+// likeness is equal for problems that are listed together.
 const likeness = ({ item, topic }) =>
   [
     topic,

@@ -1,6 +1,6 @@
 // Every view is a URL: the part after # has the view, what it is about, and how it
 // is searched, filtered and sorted.
-import { tell } from "./store.js";
+import { notify } from "./store.js";
 
 export function parse(hash = location.hash) {
   const [path, query = ""] = hash.replace(/^#\/?/, "").split("?");
@@ -28,7 +28,7 @@ export function setQuery(changed) {
     else query.set(name, value);
   }
   history.replaceState(null, "", href(view, args, Object.fromEntries(query)));
-  tell("route");
+  notify("route");
 }
 
 const viewOf = {

@@ -1,10 +1,10 @@
-// The store has everything that the stream has told, and tells its listeners when
+// The store holds the data of the stream, and notifies its listeners when
 // something has changed. A snapshot takes the place of what was known when it is
 // complete, so that no view shows half of it.
 export const topics = ["networks", "addresses", "allocations", "machines", "providers", "hosts", "vms", "clusters", "operators"];
 
 const mostEvents = 1000;
-// functions and orphans are told with the counts, and looked at as the other topics are.
+// functions and orphans arrive with the counts, and are shown like the other topics.
 const kept = [...topics, "functions", "orphans"];
 const empty = () => new Map(kept.map((t) => [t, new Map()]));
 
@@ -15,7 +15,7 @@ const listeners = new Set();
 
 // changes has what has lately changed, by identifier, and when.
 export const changes = new Map();
-// news are changes of phase since they were last told.
+// news are the changes of phase since the last announcement.
 export const news = [];
 // feed is the events since the page was opened, the newest first.
 export const feed = [];
@@ -25,7 +25,7 @@ export const feed = [];
 export const known = { synced: false, deliveries: {}, feedVersion: 0, pausedChanges: 0, gaps: 0, gapAt: 0 };
 
 export const listen = (f) => listeners.add(f);
-export const tell = (kind) => listeners.forEach((f) => f(kind));
+export const notify = (kind) => listeners.forEach((f) => f(kind));
 
 export const all = derived((topic) => [...state.get(topic).values()]);
 export const get = (topic, id) => state.get(topic).get(id);
@@ -124,7 +124,7 @@ export const handlers = {
     known.synced = true;
     kept.forEach(touch);
     handlers.missed();
-    tell("state");
+    notify("state");
   },
   patch({ topic, upserts, removes }) {
     if (!state.has(topic)) return;
@@ -139,22 +139,22 @@ export const handlers = {
     for (const id of removes) kept.delete(id);
     touch(topic);
     known.pausedChanges += upserts.length + removes.length;
-    tell("state");
+    notify("state");
   },
   missed() {
     known.gaps++;
     known.gapAt = Date.now();
-    tell("event");
+    notify("event");
   },
   event(event) {
     feed.unshift({ ...event, received: Date.now() });
     feed.length = Math.min(feed.length, mostEvents);
     known.feedVersion++;
-    tell("event");
+    notify("event");
   },
   deliveries(functions) {
     known.deliveries = functions;
-    tell("state");
+    notify("state");
   },
   summary({ summary }) {
     const functions = (incoming ?? state).get("functions");
@@ -182,7 +182,7 @@ export const handlers = {
       });
     touch("functions");
     touch("orphans");
-    tell("state");
+    notify("state");
   },
   heartbeat() {},
   shutdown() {},
