@@ -4,6 +4,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"fmt"
 	"log/slog"
@@ -189,9 +190,6 @@ func (a *app) createEvents(kubernetes *rest.Config) error {
 	return err
 }
 
-// component returns the log of a component.
-func (a *app) component(name string) *slog.Logger { return a.log.With("component", name) }
-
 // showOwnEvent counts and shows an event of the gateway itself.
 func (a *app) showOwnEvent(e event.Event, namespace string) {
 	a.metrics.Event(e.Type(), ingest.Processed, 1)
@@ -218,3 +216,6 @@ func (a *app) followFiles(ctx context.Context) {
 
 // platformNamespace returns the namespace of the stack's Knative Services and of the gateway itself.
 func platformNamespace() string { return cmp.Or(os.Getenv("POD_NAMESPACE"), "vitistack-system") }
+
+// newEpoch returns a name for this process, so that clients distinguish its versions from those of other processes.
+func newEpoch() string { return rand.Text()[:8] }

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"crypto/tls"
 	"net"
 	"net/http"
 
@@ -131,4 +132,16 @@ func (a *app) brokerRoutes(measure *handlers.Metrics) []httpserver.Route {
 		{Method: http.MethodPost, Path: "/dead-letters", Handler: a.deliveries.ReceiveDeadLetter, Internal: true, CheckHead: a.deliveries.Authenticate, Bodies: bodies},
 		{Method: http.MethodPost, Path: base + "/import/prometheus", Handler: measure.Push, Internal: true, Encoded: true, Bodies: bodies},
 	}
+}
+
+// limited bounds the connections of both listeners, and adds TLS to the one of callers.
+func (a *app) limited(listener, brokerListener net.Listener) (forCallers, forBroker net.Listener) {
+	forCallers = a.server.Limit(listener)
+	if a.certificates != nil {
+		forCallers = tls.NewListener(forCallers, a.certificates.Config())
+	}
+	if brokerListener != nil {
+		forBroker = a.server.LimitAll(brokerListener)
+	}
+	return forCallers, forBroker
 }

@@ -2,8 +2,6 @@ package app
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -104,18 +102,3 @@ func (a *app) parts() []func(context.Context) {
 		a.replicas.Run,
 	}
 }
-
-// limited bounds the connections of both listeners, and adds TLS to the one of callers.
-func (a *app) limited(listener, brokerListener net.Listener) (forCallers, forBroker net.Listener) {
-	forCallers = a.server.Limit(listener)
-	if a.certificates != nil {
-		forCallers = tls.NewListener(forCallers, a.certificates.Config())
-	}
-	if brokerListener != nil {
-		forBroker = a.server.LimitAll(brokerListener)
-	}
-	return forCallers, forBroker
-}
-
-// newEpoch returns a name for this process, so that clients distinguish its versions from those of other processes.
-func newEpoch() string { return rand.Text()[:8] }

@@ -86,15 +86,6 @@ func (s *Store) Ping(ctx context.Context) error {
 	return nil
 }
 
-func (s *Store) whyNotReady() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.fallback != nil {
-		return fmt.Errorf("%w: %w", ErrNotReady, s.fallback)
-	}
-	return ErrNotReady
-}
-
 // Stats returns statistics of the connections to the database.
 func (s *Store) Stats() sql.DBStats { return s.db.Stats() }
 

@@ -9,15 +9,6 @@ import (
 	"time"
 )
 
-func (s *Store) insertDelivery(ctx context.Context, tx *sql.Tx, d Delivery) error {
-	_, err := s.exec(ctx, tx, insertDelivery,
-		fit(d.Endpoint, 255), fit(d.EventID, 255), fit(d.Type, 255), d.Body, d.Due.UnixMicro(), d.Created.UnixMicro())
-	if err != nil {
-		return fmt.Errorf("write delivery of event %s: %w", d.EventID, err)
-	}
-	return nil
-}
-
 // Outbox returns a channel that receives a value when new deliveries may be due.
 func (s *Store) Outbox() <-chan struct{} { return s.outbox }
 

@@ -229,3 +229,12 @@ func (s *Store) knownAll(ctx context.Context, statement string, args ...any) (al
 	}
 	return all, rows.Err()
 }
+
+func (s *Store) insertDelivery(ctx context.Context, tx *sql.Tx, d Delivery) error {
+	_, err := s.exec(ctx, tx, insertDelivery,
+		fit(d.Endpoint, 255), fit(d.EventID, 255), fit(d.Type, 255), d.Body, d.Due.UnixMicro(), d.Created.UnixMicro())
+	if err != nil {
+		return fmt.Errorf("write delivery of event %s: %w", d.EventID, err)
+	}
+	return nil
+}

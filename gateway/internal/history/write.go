@@ -170,3 +170,12 @@ func (s *Store) transact(ctx context.Context, batch []*request) error {
 	}
 	return nil
 }
+
+func (s *Store) whyNotReady() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fallback != nil {
+		return fmt.Errorf("%w: %w", ErrNotReady, s.fallback)
+	}
+	return ErrNotReady
+}
