@@ -44,6 +44,8 @@ func forbidden(importer, imported string) string {
 		return "backends behind one interface do not know each other: put what two need beside the interface"
 	case path.Base(importer) == "plan" && isClient(imported):
 		return "a plan is computed from values alone: read what it needs before, and pass it in"
+	case importer == "gateway/internal/httpserver" && (imported == "gateway/internal/inventory" || imported == "gateway/internal/handlers"):
+		return "the HTTP server knows nothing of what its routes serve"
 	case from == to || to == "":
 		return ""
 	case to == "tests" && from != "tools":
@@ -118,6 +120,7 @@ func TestForbidden(t *testing.T) {
 		"Upward":   {reason: "shared code depends on no function", importer: "functions/internal/kube", imported: "functions/create-vm/x", want: true},
 		"Test":     {reason: "production code does not depend on test code", importer: "gateway/internal/inventory", imported: "tests/sim/kea", want: true},
 		"Tester":   {reason: "tests use what they test", importer: "tests/e2e", imported: "gateway/internal/config"},
+		"Server":   {reason: "a route brings its handler", importer: "gateway/internal/httpserver", imported: "gateway/internal/inventory", want: true},
 		"API":      {reason: "clients import the types alone", importer: "apis/due", imported: "events", want: true},
 		"Own":      {reason: "both are types", importer: "apis/due", imported: "apis/v1alpha1"},
 		"Backends": {reason: "each is one package and one line", importer: "functions/create-vm/hypervisor/proxmox", imported: "functions/create-vm/hypervisor/kubevirt", want: true},
