@@ -18,7 +18,6 @@ import (
 
 // Marks on the Lease of an address.
 const (
-	labelHolder       = "vitistack.io/holder"
 	annotationHolder  = "vitistack.io/holder"
 	annotationAddress = "vitistack.io/address"
 	managedBy         = "allocate-ip"
@@ -102,7 +101,7 @@ func (l *leaseStore) checkFree(ctx context.Context, namespace, name string) erro
 // over.
 func (l *leaseStore) releaseAll(ctx context.Context, h holder, delay time.Duration) error {
 	list := &coordinationv1.LeaseList{}
-	if err := l.kube.List(ctx, h.namespace, labelHolder+"="+h.uid, list); err != nil {
+	if err := l.kube.List(ctx, h.namespace, v1alpha1.LabelHolder+"="+h.uid, list); err != nil {
 		return err
 	}
 	for i := range list.Items {
@@ -136,7 +135,7 @@ func (l *leaseStore) releaseLease(ctx context.Context, lease *coordinationv1.Lea
 		return l.kube.DeleteExactly(ctx, lease)
 	}
 	now, seconds := metav1.NewMicroTime(l.now()), int32(delay/time.Second)
-	delete(lease.Labels, labelHolder)
+	delete(lease.Labels, v1alpha1.LabelHolder)
 	delete(lease.Annotations, annotationHolder)
 	lease.Spec = coordinationv1.LeaseSpec{RenewTime: &now, LeaseDurationSeconds: &seconds}
 	return l.kube.Update(ctx, lease)
@@ -272,7 +271,7 @@ func (l *leaseStore) newLease(name string, h holder) *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: h.namespace, Name: name,
-			Labels:      map[string]string{v1alpha1.LabelManagedBy: managedBy, labelHolder: h.uid},
+			Labels:      map[string]string{v1alpha1.LabelManagedBy: managedBy, v1alpha1.LabelHolder: h.uid},
 			Annotations: map[string]string{annotationHolder: h.name},
 		},
 		Spec: coordinationv1.LeaseSpec{HolderIdentity: &h.uid, AcquireTime: &now},

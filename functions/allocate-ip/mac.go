@@ -31,7 +31,7 @@ func macToClaim(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace
 		return ""
 	}
 	for _, i := range nc.Spec.NetworkInterfaces {
-		if mac := normalizeMAC(i.MACAddress); i.Name == a.Spec.InterfaceName && mac != allocatedMAC(nc, i.Name) {
+		if mac := i.MACAddress.Normalized(); i.Name == a.Spec.InterfaceName && mac != allocatedMAC(nc, i.Name) {
 			return mac
 		}
 	}
@@ -43,15 +43,10 @@ func macToClaim(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace
 func allocatedMAC(nc *v1alpha1.NetworkConfiguration, name string) string {
 	for _, s := range nc.Status.NetworkInterfaces {
 		if s.Name == name && s.IPAllocated {
-			return normalizeMAC(s.MACAddress)
+			return s.MACAddress.Normalized()
 		}
 	}
 	return ""
-}
-
-// normalizeMAC returns a MAC address in the form that names of Leases derive from.
-func normalizeMAC(mac v1alpha1.MACAddress) string {
-	return strings.ToLower(strings.ReplaceAll(string(mac), "-", ":"))
 }
 
 // releaseFormerMAC releases the MAC address that an interface had before its present one.

@@ -37,9 +37,9 @@ func NextApproval(a *v1alpha1.ApprovalStatus, policy v1alpha1.ApprovalPolicy, ge
 
 // WantedPools returns the machines that a topology asks for, by pool.
 func WantedPools(t v1alpha1.ClusterTopology) []v1alpha1.ApprovedPool {
-	pools := []v1alpha1.ApprovedPool{{Name: ControlPlanePool, Replicas: t.ControlPlane.Replicas, Template: cmp.Or(t.ControlPlane.Template, controlPlaneTemplate)}}
+	pools := []v1alpha1.ApprovedPool{{Name: ControlPlanePool, Replicas: t.ControlPlane.Replicas, Template: cmp.Or(t.ControlPlane.Template, v1alpha1.DefaultMachineTemplate(v1alpha1.RoleControlPlane))}}
 	for _, p := range t.Workers {
-		pools = append(pools, v1alpha1.ApprovedPool{Name: p.Name, Replicas: p.Replicas, Template: cmp.Or(p.Template, workerTemplate)})
+		pools = append(pools, v1alpha1.ApprovedPool{Name: p.Name, Replicas: p.Replicas, Template: cmp.Or(p.Template, v1alpha1.DefaultMachineTemplate(v1alpha1.RoleWorker))})
 	}
 	return pools
 }

@@ -5,8 +5,6 @@ package plan
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/internal/reconcile"
@@ -29,13 +27,6 @@ func WithAcceptedSpec(kc *v1alpha1.KubernetesCluster) *v1alpha1.KubernetesCluste
 	}
 	return kc
 }
-
-// Templates of machines whose pool names none. A small control plane has no room for etcd beside
-// the API server.
-const (
-	controlPlaneTemplate = "large"
-	workerTemplate       = "medium"
-)
 
 // Make plans the machines and versions of a cluster. machines are the Machines that exist: those
 // that are not being removed keep their names. defaultTalos is the Talos version of clusters
@@ -82,7 +73,7 @@ func Make(kc *v1alpha1.KubernetesCluster, machines map[string]*v1alpha1.Machine,
 
 func (p *Plan) addGroup(kc *v1alpha1.KubernetesCluster, machines map[string]*v1alpha1.Machine, g Group) {
 	if g.Properties.Template == "" {
-		g.Properties.Template = Pick(g.Role == v1alpha1.RoleControlPlane, controlPlaneTemplate, workerTemplate)
+		g.Properties.Template = v1alpha1.DefaultMachineTemplate(g.Role)
 	}
 	p.Groups = append(p.Groups, g)
 	prefix := NamePrefix(kc.Name, g.Pool)
@@ -91,16 +82,13 @@ func (p *Plan) addGroup(kc *v1alpha1.KubernetesCluster, machines map[string]*v1a
 	}
 }
 
-// templates are the machine templates of create-vm.
-var templates = []string{"small", "medium", "large"}
-
 // checkMachines returns a UserError for an unknown template, and for a machine name that is not
 // unique or too long for a host name.
 func (p Plan) checkMachines() error {
 	const maxHost = 63
 	for _, g := range p.Groups {
-		if !slices.Contains(templates, g.Properties.Template) {
-			return reconcile.UserError{Reason: "TemplateNotFound", Message: fmt.Sprintf("pool %s: template %q does not exist: write %s", g.Pool, g.Properties.Template, strings.Join(templates, ", "))}
+		if _, err := v1alpha1.FindMachineTemplate(g.Properties.Template); err != nil {
+			return reconcile.UserError{Reason: "TemplateNotFound", Message: fmt.Sprintf("pool %s: %s", g.Pool, err)}
 		}
 	}
 	seen := map[string]bool{}

@@ -1,6 +1,12 @@
 package config
 
-import "time"
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/vitistack/stack/apis/backend"
+)
 
 // Keys are all the settings, each bound to its place in c, in the order in which
 // they are documented.
@@ -86,26 +92,19 @@ func (c *Config) stream() []Key {
 	}
 }
 
-// operatorDefaults are the operators whose endpoints can be probed, with the prefix of their environment variables. Their names are
-// those of inventory.Operators.
-var operatorDefaults = []struct{ name, env, namespace, interval string }{
-	{"proxmox", "PROXMOX", "default", "60s"},
-	{"talos", "TALOS", "default", "60s"},
-	{"kea", "KEA", "default", "30s"},
-	{"kubevirt", "KUBEVIRT", "kubevirt", "45s"},
-}
-
+// operators returns the keys for the endpoints of operators, which can be probed.
 func (c *Config) operators() (all []Key) {
 	if c.Operators == nil {
 		c.Operators = map[string]*Operator{}
 	}
-	for _, d := range operatorDefaults {
-		o := &Operator{}
-		c.Operators[d.name] = o
+	for _, kind := range backend.Operators() {
+		o, name, env := &Operator{}, kind.Name, strings.ToUpper(kind.Name)
+		interval := strconv.Itoa(int(kind.Operator.SyncInterval.Seconds())) + "s"
+		c.Operators[name] = o
 		all = append(all,
-			address(&o.Endpoint, "operators."+d.name+".endpoint", d.env+"_OPERATOR_ENDPOINT", "Address of the "+d.name+" operator's API, which is polled for its status. Empty means that the status is derived from its resources."),
-			text(&o.Namespace, "operators."+d.name+".namespace", d.env+"_OPERATOR_NAMESPACE", d.namespace, "Namespace of the "+d.name+" operator."),
-			duration(&o.SyncInterval, "operators."+d.name+".syncInterval", d.env+"_SYNC_INTERVAL", d.interval, time.Second, "Interval of the polls."),
+			address(&o.Endpoint, "operators."+name+".endpoint", env+"_OPERATOR_ENDPOINT", "Address of the "+name+" operator's API, which is polled for its status. Empty means that the status is derived from its resources."),
+			text(&o.Namespace, "operators."+name+".namespace", env+"_OPERATOR_NAMESPACE", kind.Operator.Namespace, "Namespace of the "+name+" operator."),
+			duration(&o.SyncInterval, "operators."+name+".syncInterval", env+"_SYNC_INTERVAL", interval, time.Second, "Interval of the polls."),
 		)
 	}
 	return all

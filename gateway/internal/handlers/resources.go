@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vitistack/stack/apis/backend"
+
 	"github.com/gofiber/fiber/v2"
 	"github.com/gofiber/fiber/v2/utils"
 
@@ -98,10 +100,10 @@ func (r resource) disk() inventory.Volume { return r.machine().Volumes[r.volume]
 func (r resource) operator() string {
 	switch r.kind() {
 	case typeCluster:
-		return inventory.OperatorTalos
+		return backend.Talos
 	case typeNetwork:
 		if r.item.Attribute("allocation") == "dhcp" {
-			return inventory.OperatorKea
+			return backend.Kea
 		}
 		return ""
 	default:

@@ -66,18 +66,18 @@ type Size struct {
 	Volumes      []Volume
 }
 
-const gibibyte = 1 << 30
-
-// Sizes are the templates that a Machine can name.
-var Sizes = map[string]Size{
-	"small":  {CPUs: 1, Memory: 2 * gibibyte, Volumes: []Volume{{rootDisk, 20 * gibibyte}}},
-	"medium": {CPUs: 2, Memory: 4 * gibibyte, Volumes: []Volume{{rootDisk, 40 * gibibyte}}},
-	"large":  {CPUs: 4, Memory: 8 * gibibyte, Volumes: []Volume{{rootDisk, 80 * gibibyte}}},
+// templateSize returns the size of a template. It is empty for an unknown name, which create-vm refuses.
+func templateSize(name string) Size {
+	t, err := v1alpha1.FindMachineTemplate(name)
+	if err != nil {
+		return Size{}
+	}
+	return Size{CPUs: int64(t.Cores), Memory: bytesOr(t.Memory, 0), Volumes: []Volume{{v1alpha1.RootDisk, bytesOr(t.Disk, 0)}}}
 }
 
 // SizeOf returns the size of a machine's template, overridden field by field by its spec.
 func SizeOf(spec *v1alpha1.MachineSpec) Size {
-	size := Sizes[spec.Template]
+	size := templateSize(spec.Template)
 	if r := spec.Resources; r != nil {
 		if c := r.CPU; c != nil {
 			size.CPUs = int64(atLeast(c.Cores, int32(size.CPUs))) * int64(atLeast(c.Threads, 1)) * int64(atLeast(c.Sockets, 1))
@@ -105,9 +105,6 @@ func atLeast(n, otherwise int32) int32 {
 	}
 	return max(otherwise, 1)
 }
-
-// rootDisk is the name of the disk of a template.
-const rootDisk = "root"
 
 // bytesOr parses a size. It returns the default for a missing or invalid size.
 func bytesOr(size v1alpha1.Size, otherwise int64) int64 {

@@ -58,9 +58,9 @@ func nodeItem(o *Object, provider string, used Usage, l load) *Item {
 	if !f.Ready {
 		phase = "NotReady"
 	}
-	i := itemOf(TopicHosts, o, readyStatus(f.Ready), phase, &hostFacts{provider: provider, kind: OperatorKubeVirt})
+	i := itemOf(TopicHosts, o, readyStatus(f.Ready), phase, &hostFacts{provider: provider, kind: string(v1alpha1.ProviderKubeVirt)})
 	i.JSON = encode(hostJSON{
-		head: i.head(), tail: i.tail(), Provider: provider, Type: OperatorKubeVirt, Local: true, Version: f.Version,
+		head: i.head(), tail: i.tail(), Provider: provider, Type: string(v1alpha1.ProviderKubeVirt), Local: true, Version: f.Version,
 		ControlPlane: f.ControlPlane, Schedulable: f.Ready && !f.Unschedulable, VMs: l.vms,
 		MilliCPUs: quantityJSON{Total: f.MilliCPUs, Free: f.MilliCPUsFree, Requested: l.cpus * 1000, Used: used.MilliCPUs},
 		Memory:    quantityJSON{Total: f.Memory, Free: f.MemoryFree, Requested: l.memory, Used: used.Memory},

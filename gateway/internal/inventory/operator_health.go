@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vitistack/stack/apis/backend"
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
@@ -56,10 +57,10 @@ func (o *Operator) attribute(name string) string {
 // responses of the operators' endpoints.
 func operators(s *Snapshot, functions []*Object, probes map[string]Probe) []*Operator {
 	var all []*Operator
-	for _, kind := range operatorKinds {
-		o := &Operator{Name: kind.name, Status: Healthy, Capabilities: kind.capabilities, Orphans: s.Orphans(kind.name)}
-		used := kind.observe(o, s)
-		if p, ok := probes[kind.name]; ok {
+	for _, kind := range backend.Operators() {
+		o := &Operator{Name: kind.Name, Status: Healthy, Capabilities: kind.Operator.Capabilities, Orphans: s.Orphans(kind.Name)}
+		used := o.observe(s, kind.Layer)
+		if p, ok := probes[kind.Name]; ok {
 			used = true
 			o.mergeProbe(p)
 		}
@@ -67,7 +68,7 @@ func operators(s *Snapshot, functions []*Object, probes map[string]Probe) []*Ope
 			continue
 		}
 		for _, f := range functions {
-			if f.Name == kind.function && f.Readiness.Reason+f.Readiness.Message != "" && !f.Readiness.Ready {
+			if f.Name == kind.Function && f.Readiness.Reason+f.Readiness.Message != "" && !f.Readiness.Ready {
 				o.mergeStatus(Degraded, "function "+f.Name+" is not ready: "+cmp.Or(f.Readiness.Message, f.Readiness.Reason))
 			}
 		}

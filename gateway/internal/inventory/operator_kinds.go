@@ -1,81 +1,71 @@
 package inventory
 
-import "github.com/vitistack/stack/apis/v1alpha1"
+import (
+	"cmp"
+	"encoding/json"
 
-// The operators, as the API names them.
-const (
-	OperatorProxmox  = "proxmox"
-	OperatorTalos    = "talos"
-	OperatorKea      = "kea"
-	OperatorKubeVirt = "kubevirt"
+	"github.com/vitistack/stack/apis/backend"
+	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
-// operatorKind is what the gateway knows of an operator. A new kind needs an entry in operatorKinds, a configuration key in
-// config.operatorDefaults, and words in page/words.js.
-type operatorKind struct {
-	name string
-	// function is the Knative Service that does the operator's work.
-	function string
-	// capabilities are what the operator does. The operator's own endpoint may report others.
-	capabilities []string
-	// observe derives the operator's health from the inventory, and reports whether the operator is used.
-	observe func(*Operator, *Snapshot) bool
-}
-
-// machineCapabilities are the capabilities of every hypervisor.
-var machineCapabilities = []string{"machine.create", "machine.delete", "machine.power", "machine.resize"}
-
-// operatorKinds are all operators, in the order in which they are listed.
-var operatorKinds = []operatorKind{
-	{OperatorProxmox, "create-vm", machineCapabilities, (*Operator).observeProviders},
-	{OperatorTalos, "bootstrap-talos", []string{"cluster.create", "cluster.delete", "cluster.scale", "cluster.upgrade"}, (*Operator).observeClusters},
-	{OperatorKea, "kea-reserve", []string{"address.reserve", "address.release"}, (*Operator).observeReservations},
-	{OperatorKubeVirt, "create-vm", machineCapabilities, (*Operator).observeProviders},
-}
-
 // Operators are the names of all operators, in the order in which they are listed.
-var Operators = operatorNames()
+var Operators = namesOf(backend.Operators())
 
-func operatorNames() (names []string) {
-	for _, k := range operatorKinds {
-		names = append(names, k.name)
+// OrphanBackends are the backends that functions check for orphans, in the order in which they are listed: hypervisors, other
+// backends with a report of their own, and Leases.
+var OrphanBackends = append(append(namesOf(backend.In(backend.LayerMachine)), orphanReports()...), v1alpha1.OrphansInLeases)
+
+func namesOf(kinds []backend.Kind) (names []string) {
+	for _, k := range kinds {
+		names = append(names, k.Name)
 	}
 	return names
 }
 
-// OrphanBackends are the backends that functions check for orphans, in the order in which they are listed.
-var OrphanBackends = []string{
-	OperatorProxmox, OperatorKubeVirt, v1alpha1.OrphansInKea, v1alpha1.OrphansInNetBox, v1alpha1.OrphansInLeases,
+func orphanReports() (keys []string) {
+	for _, k := range backend.All() {
+		if k.OrphanReport != "" {
+			keys = append(keys, k.OrphanReport)
+		}
+	}
+	return keys
 }
 
-// Uses are the operators that a cluster depends on.
-type Uses struct {
-	Proxmox  bool `json:"proxmox"`
-	Talos    bool `json:"talos"`
-	Kea      bool `json:"kea"`
-	KubeVirt bool `json:"kubeVirt"`
+// observe derives the health of an operator from the inventory, by the layer of its backend. It reports whether the operator is
+// used.
+func (o *Operator) observe(s *Snapshot, layer backend.Layer) bool {
+	switch layer {
+	case backend.LayerMachine:
+		return o.observeProviders(s)
+	case backend.LayerCluster:
+		return o.observeClusters(s)
+	default:
+		return o.observeReservations(s)
+	}
+}
+
+// Uses are the names of the operators that a cluster depends on. In JSON it has a field for each operator.
+type Uses map[string]bool
+
+// usesKeys are the fields of operators whose name in JSON differs from their name.
+var usesKeys = map[string]string{string(v1alpha1.ProviderKubeVirt): "kubeVirt"}
+
+// MarshalJSON implements json.Marshaler.
+func (u Uses) MarshalJSON() ([]byte, error) {
+	fields := map[string]bool{}
+	for _, name := range Operators {
+		fields[cmp.Or(usesKeys[name], name)] = u[name]
+	}
+	return json.Marshal(fields)
 }
 
 // Names returns the names of the operators in use.
 func (u Uses) Names() []string {
 	names := []string{}
-	for _, o := range []struct {
-		name string
-		used bool
-	}{{OperatorProxmox, u.Proxmox}, {OperatorTalos, u.Talos}, {OperatorKea, u.Kea}, {OperatorKubeVirt, u.KubeVirt}} {
-		if o.used {
-			names = append(names, o.name)
+	for _, name := range Operators {
+		if u[name] {
+			names = append(names, name)
 		}
 	}
 	return names
-}
-
-// setHypervisor marks the operator of a machine's provider as used. Other types of provider are no operators.
-func (u *Uses) setHypervisor(operator string) {
-	switch operator {
-	case OperatorProxmox:
-		u.Proxmox = true
-	case OperatorKubeVirt:
-		u.KubeVirt = true
-	}
 }

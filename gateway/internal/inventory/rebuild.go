@@ -1,6 +1,10 @@
 package inventory
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/vitistack/stack/apis/backend"
+)
 
 // rebuild returns the items of the objects that have changed since the last commit and of their dependents, by topic and
 // identifier. A removed item is nil. rebuild then forgets the changes.
@@ -143,10 +147,10 @@ func (s *Store) localProvider(node string) (name string, used Usage) {
 }
 
 func (s *Store) clusterItem(o *Object, f *Cluster) *Item {
-	uses := Uses{Talos: f.Provider == OperatorTalos, Kea: s.allocationOf(o.Namespace, f.Network) == "dhcp"}
+	uses := Uses{backend.Talos: f.Provider == backend.Talos, backend.Kea: s.allocationOf(o.Namespace, f.Network) == "dhcp"}
 	machines := s.machinesOfCluster[place(o.Namespace, o.Name)]
 	for _, m := range machines {
-		uses.setHypervisor(s.operatorOf(m.Facts.(*Machine).Provider))
+		uses[s.operatorOf(m.Facts.(*Machine).Provider)] = true
 	}
 	return clusterItem(o, uses, len(machines))
 }

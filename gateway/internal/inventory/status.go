@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/vitistack/stack/apis/backend"
+
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 )
@@ -65,7 +67,7 @@ func clusterStatus(phase, reason string) string {
 // clusterType returns the type of a cluster from its provider.
 func clusterType(provider string) string {
 	switch provider {
-	case "talos", "proxmox":
+	case backend.Talos, string(v1alpha1.ProviderProxmox):
 		return provider
 	default:
 		return "kubernetes"

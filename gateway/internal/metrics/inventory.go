@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/vitistack/stack/apis/backend"
+	"github.com/vitistack/stack/apis/v1alpha1"
+
 	"github.com/vitistack/stack/gateway/internal/inventory"
 )
 
@@ -17,9 +20,9 @@ func countClusters(s *inventory.Snapshot, add addSeries) {
 		counts[series{i.Status, i.Attribute("type")}]++
 	}
 	for _, status := range []string{inventory.StatusActive, inventory.StatusInactive, inventory.StatusFailed} {
-		for _, kind := range []string{"kubernetes", "proxmox", "talos"} {
+		for _, kind := range []string{"kubernetes", string(v1alpha1.ProviderProxmox), backend.Talos} {
 			// The series of talos exist from the start, so that the first failure is an increase.
-			if n := counts[series{status, kind}]; n > 0 || kind == "talos" {
+			if n := counts[series{status, kind}]; n > 0 || kind == backend.Talos {
 				add(float64(n), status, kind)
 			}
 		}

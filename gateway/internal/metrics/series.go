@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/vitistack/stack/apis/backend"
 )
 
 // series is a pushed series without the label instance.
@@ -37,7 +39,7 @@ var (
 	sampleLine = regexp.MustCompile(`^([a-z0-9_]+)(?:\{((?:` + labelPattern + `,?)*)\})?\s+(\S+)`)
 	labelPair  = regexp.MustCompile(labelPattern)
 	// functions are the prefixes of accepted names.
-	functions = regexp.MustCompile(`^(?:vitistack_function|vitistack_network_source|kubevirt_operator|proxmox_operator|kea_operator)_[a-z]`)
+	functions = regexp.MustCompile(`^(?:` + strings.Join(functionPrefixes(), "|") + `)_[a-z]`)
 )
 
 // parseType parses the comment with the TYPE of a family.
@@ -101,6 +103,17 @@ func (s sample) valid() bool {
 	}
 	counter := strings.HasSuffix(family, "_total")
 	return s.value >= 0 && counter == (family == s.name)
+}
+
+// functionPrefixes returns the prefixes of metrics that functions push: of the runtime, and of each backend.
+func functionPrefixes() []string {
+	prefixes := []string{"vitistack_function", "vitistack_network_source"}
+	for _, k := range backend.All() {
+		if k.MetricsPrefix != "" {
+			prefixes = append(prefixes, regexp.QuoteMeta(k.MetricsPrefix))
+		}
+	}
+	return prefixes
 }
 
 func (s series) String() string {

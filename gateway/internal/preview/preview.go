@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/vitistack/stack/apis/backend"
+
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/gateway/internal/inventory"
@@ -66,12 +68,6 @@ const (
 	byVM     = "create-vm"
 	byStatic = "allocate-ip"
 	byKea    = "kea-reserve"
-)
-
-// Default sizes of a pool.
-const (
-	controlPlaneTemplate = "large"
-	workerTemplate       = "medium"
 )
 
 // maxHostname bounds the length of a machine's name.
@@ -158,15 +154,9 @@ func (m builder) cluster(c *v1alpha1.KubernetesCluster) {
 }
 
 func (m builder) pool(c *v1alpha1.KubernetesCluster, role, pool string, replicas int32, p v1alpha1.MachineProperties, at string) {
-	template := p.Template
-	if template == "" {
-		template = workerTemplate
-		if role == v1alpha1.RoleControlPlane {
-			template = controlPlaneTemplate
-		}
-	}
-	if _, ok := inventory.Sizes[template]; !ok {
-		m.fault(at+"/template", "template %s does not exist: write small, medium or large", template)
+	template := cmp.Or(p.Template, v1alpha1.DefaultMachineTemplate(role))
+	if _, err := v1alpha1.FindMachineTemplate(template); err != nil {
+		m.fault(at+"/template", "%s", err)
 	}
 	for i := range min(replicas, mostReplicas) {
 		if role == v1alpha1.RoleWorker && i%filesPerConfigMap == 0 {
@@ -195,6 +185,8 @@ func (m builder) pool(c *v1alpha1.KubernetesCluster, role, pool string, replicas
 // machine adds the objects of a machine.
 func (m builder) machine(name string, spec *v1alpha1.MachineSpec, labels map[string]string) {
 	provider, kind := m.provider(spec)
+	hypervisor, known := backend.Find(kind)
+	inCluster := hypervisor.InCluster || !known
 	size := inventory.SizeOf(spec)
 	m.Totals.Machines++
 	m.Totals.CPUs += size.CPUs
@@ -212,11 +204,11 @@ func (m builder) machine(name string, spec *v1alpha1.MachineSpec, labels map[str
 	}
 	for _, v := range size.Volumes {
 		m.Totals.DiskBytes += v.Bytes
-		if kind != inventory.OperatorProxmox {
+		if inCluster {
 			m.add(Object{APIVersion: "v1", Kind: "PersistentVolumeClaim", Name: name + "-" + v.Name, Labels: owned, MadeBy: byVM, Detail: map[string]any{"bytes": v.Bytes}})
 		}
 	}
-	if kind != inventory.OperatorProxmox {
+	if inCluster {
 		m.add(Object{APIVersion: "kubevirt.io/v1", Kind: "VirtualMachine", Name: name, Labels: owned, MadeBy: byVM, Detail: map[string]any{"provider": provider}})
 	}
 }
