@@ -39,7 +39,7 @@ var (
 	sampleLine = regexp.MustCompile(`^([a-z0-9_]+)(?:\{((?:` + labelPattern + `,?)*)\})?\s+(\S+)`)
 	labelPair  = regexp.MustCompile(labelPattern)
 	// functions are the prefixes of accepted names.
-	functions = regexp.MustCompile(`^(?:` + strings.Join(functionPrefixes(), "|") + `)_[a-z]`)
+	functions = regexp.MustCompile(`^(?:vitistack_function|vitistack_network_source|` + strings.Join(backendPrefixes(), "|") + `)_[a-z]`)
 )
 
 // parseType parses the comment with the TYPE of a family.
@@ -105,9 +105,9 @@ func (s sample) valid() bool {
 	return s.value >= 0 && counter == (family == s.name)
 }
 
-// functionPrefixes returns the prefixes of metrics that functions push: of the runtime, and of each backend.
-func functionPrefixes() []string {
-	prefixes := []string{"vitistack_function", "vitistack_network_source"}
+// backendPrefixes returns the prefixes of the metrics that functions push about backends.
+func backendPrefixes() []string {
+	var prefixes []string
 	for _, k := range backend.All() {
 		if k.MetricsPrefix != "" {
 			prefixes = append(prefixes, regexp.QuoteMeta(k.MetricsPrefix))
