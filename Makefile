@@ -89,7 +89,7 @@ deploy: helm ## Install or upgrade the stack from the images IMG=registry/reposi
 	@$(CACHE)/bin/helm upgrade --install vitistack charts/vitistack --namespace vitistack-system --create-namespace --server-side=true --force-conflicts $(if $(VALUES),--values $(VALUES)) \
 	  --set image.repository=$(patsubst %:$(TAG),%,$(IMG)),image.tag=$(TAG)
 
-chaos: build ## Tell a random story of changes and faults: SEED=1 MINUTES=5 (CHAOS_SHRINK=8 tries shorter ones)
+chaos: build ## Run a random sequence of changes and faults: SEED=1 MINUTES=5 (CHAOS_SHRINK=8 tries shorter ones)
 	@CHAOS_SEED=$(or $(SEED),1) CHAOS_MINUTES=$(or $(MINUTES),5) go test -count=1 -timeout 0 -v -run TestRandomStory ./tests/chaos
 
 roles: export VITI_AUDIT = $(BIN)/audit

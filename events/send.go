@@ -94,10 +94,10 @@ func identify(req *http.Request, file string) {
 	}
 }
 
-// LookAgain is the event that asks to look at an object once more. cause makes
+// NewReconcileRequest is the event that asks to look at an object once more. cause makes
 // its id: the same cause for the same object gives the same event, so that a
 // duplicate can be recognised.
-func LookAgain(source string, ref Ref, uid, cause string) event.Event {
+func NewReconcileRequest(source string, ref Ref, uid, cause string) event.Event {
 	e := event.New()
 	e.SetType(TypeResync)
 	e.SetSource(source)

@@ -22,7 +22,7 @@ func TestSend(t *testing.T) {
 	})
 	t.Setenv("K_SINK", url)
 	sender := events.NewSender(nil)
-	if err := sender.Send(t.Context(), events.LookAgain("/functions/resync", ref, "uid-1", "7")); err != nil {
+	if err := sender.Send(t.Context(), events.NewReconcileRequest("/functions/resync", ref, "uid-1", "7")); err != nil {
 		t.Fatal(err)
 	}
 	if got != ref {
@@ -37,7 +37,7 @@ func TestSendFails(t *testing.T) {
 	defer refusing.Close()
 	t.Setenv("K_SINK", refusing.URL)
 	sender := events.NewSender(nil)
-	if err := sender.Send(t.Context(), events.LookAgain("/s", events.Ref{Kind: "K", Name: "n"}, "u", "c")); err == nil {
+	if err := sender.Send(t.Context(), events.NewReconcileRequest("/s", events.Ref{Kind: "K", Name: "n"}, "u", "c")); err == nil {
 		t.Error("a sink that refuses must be an error")
 	}
 }
@@ -59,7 +59,7 @@ func TestSinkIsFound(t *testing.T) {
 	ref := events.Ref{APIVersion: "vitistack.io/v1alpha1", Kind: "Machine", Namespace: "default", Name: "vm"}
 	url, _, _ := serve(t, sender.Require(func(ctx context.Context, _ event.Event) (*event.Event, error) {
 		handled++
-		return nil, sender.Send(ctx, events.LookAgain("/functions/test", ref, "uid-1", "7"))
+		return nil, sender.Send(ctx, events.NewReconcileRequest("/functions/test", ref, "uid-1", "7"))
 	}))
 	for _, step := range []struct {
 		reason, address          string
@@ -86,7 +86,7 @@ func TestSinkIsFound(t *testing.T) {
 // postChange posts a change of an object, and returns what the function answers.
 func postChange(t *testing.T, url string, ref events.Ref) int {
 	t.Helper()
-	e := events.LookAgain("/functions/resync", ref, "uid-1", "1")
+	e := events.NewReconcileRequest("/functions/resync", ref, "uid-1", "1")
 	req, err := cehttp.NewHTTPRequestFromEvent(t.Context(), url, e)
 	if err != nil {
 		t.Fatal(err)

@@ -10,9 +10,9 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/internal/ipam"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/network"
-	"github.com/vitistack/stack/functions/internal/pool"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
@@ -28,7 +28,7 @@ func (f *function) allocateAddress(ctx context.Context, nn *v1alpha2.NetworkName
 		}
 		before = a.DeepCopy()
 	}
-	p, invalid := pool.New(nn, familyOf(a, nn))
+	p, invalid := ipam.New(nn, familyOf(a, nn))
 	h := holderOf(a, ttlOf(nn))
 	var address netip.Addr
 	var until validity
@@ -64,7 +64,7 @@ func mayBeReleased(err error, unwritten bool) bool {
 
 // obtainAddress returns the address that an IPAllocation has, whatever its pool has become, or
 // a new one, and how long it is valid.
-func (f *function) obtainAddress(ctx context.Context, nn *v1alpha2.NetworkNamespace, p pool.Pool, invalid error, a *v1alpha2.IPAllocation, h holder) (netip.Addr, validity, error) {
+func (f *function) obtainAddress(ctx context.Context, nn *v1alpha2.NetworkNamespace, p ipam.Pool, invalid error, a *v1alpha2.IPAllocation, h holder) (netip.Addr, validity, error) {
 	if a.Status.Phase == v1alpha2.IPAllocationReleased {
 		return netip.Addr{}, validity{}, errExpired
 	}

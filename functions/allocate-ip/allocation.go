@@ -41,7 +41,7 @@ func (f *function) isIdle(a *v1alpha2.IPAllocation, why string) bool {
 	switch {
 	case a.DeletionTimestamp != nil:
 		return !slices.Contains(a.Finalizers, v1alpha1.FinalizerStaticIP)
-	case a.Status.Phase == v1alpha2.IPAllocationAllocated && !f.isRenewalDue(a) && !kube.AskedFor(a):
+	case a.Status.Phase == v1alpha2.IPAllocationAllocated && !f.isRenewalDue(a) && !kube.ReconcileRequested(a):
 		return true
 	default:
 		return events.IsAdd(why) && a.Spec.NetworkConfigurationName != ""

@@ -11,7 +11,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
-	"github.com/vitistack/stack/functions/internal/pool"
+	"github.com/vitistack/stack/functions/internal/ipam"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
@@ -56,7 +56,7 @@ func isResult(err error) bool {
 //
 // An address that is outside of the pool stays, because a machine uses it. If it is outside of
 // the whole segment, it also keeps its gateway, VLAN and DNS servers.
-func setAllocationResult(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace, p pool.Pool, address netip.Addr, until validity, err error) reconcile.Outcome {
+func setAllocationResult(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace, p ipam.Pool, address netip.Addr, until validity, err error) reconcile.Outcome {
 	switch {
 	case errors.Is(err, errExhausted):
 		return setPending(a, "PoolExhausted", fmt.Sprintf("NetworkNamespace %s has no free address: release one, or enlarge its pool", nn.Name))
@@ -98,7 +98,7 @@ func setAllocationResult(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace
 // isOutdated reports whether an IPAllocation that has its address shows a gateway, prefix or
 // DNS server that its network no longer has.
 func isOutdated(a *v1alpha2.IPAllocation, nn *v1alpha2.NetworkNamespace) bool {
-	p, _ := pool.New(nn, familyOf(a, nn)) // an invalid pool contains no addresses
+	p, _ := ipam.New(nn, familyOf(a, nn)) // an invalid pool contains no addresses
 	address, err := netip.ParseAddr(a.Status.Address)
 	if err != nil {
 		return false

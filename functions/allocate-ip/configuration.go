@@ -11,9 +11,9 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/internal/ipam"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/network"
-	"github.com/vitistack/stack/functions/internal/pool"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
@@ -181,7 +181,7 @@ func (f *function) checkUnused(ctx context.Context, nc *v1alpha1.NetworkConfigur
 // checkRequestedAddress returns a UserError if the address that an interface requests is not
 // available.
 func (f *function) checkRequestedAddress(ctx context.Context, nn *v1alpha2.NetworkNamespace, want *v1alpha2.IPAllocation) error {
-	p, _ := pool.New(nn, want.Spec.IPFamily) // an invalid pool contains no addresses
+	p, _ := ipam.New(nn, want.Spec.IPFamily) // an invalid pool contains no addresses
 	var verdict error
 	if requested, err := netip.ParseAddr(want.Spec.RequestedAddress); err != nil || !p.Contains(requested) {
 		verdict = errOutsidePool{want.Spec.RequestedAddress}

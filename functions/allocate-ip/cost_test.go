@@ -17,8 +17,8 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/ipam"
 	"github.com/vitistack/stack/functions/internal/kube"
-	"github.com/vitistack/stack/functions/internal/pool"
 )
 
 // requests are what an address may cost of the API server, from the event of its
@@ -159,7 +159,7 @@ func (s *env) fill(nn *v1alpha2.NetworkNamespace, from, to int) int {
 	if nn.Status.IPv4Prefix == "" {
 		family = v1alpha2.IPv6
 	}
-	p, err := pool.New(nn, family)
+	p, err := ipam.New(nn, family)
 	if err != nil {
 		s.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/internal/ipam"
 	"github.com/vitistack/stack/functions/internal/kube"
-	"github.com/vitistack/stack/functions/internal/pool"
 )
 
 // networked is a provisioned network with a static pool.
@@ -128,7 +128,7 @@ func TestStale(t *testing.T) {
 func TestConclude(t *testing.T) {
 	t.Parallel()
 	nn := networked("10.0.0.0/24", "10.0.0.1", v1alpha2.StaticPool{})
-	p, err := pool.New(nn, v1alpha2.IPv4)
+	p, err := ipam.New(nn, v1alpha2.IPv4)
 	if err != nil {
 		t.Fatal(err)
 	}

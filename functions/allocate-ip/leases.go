@@ -11,9 +11,9 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/internal/coalesce"
+	"github.com/vitistack/stack/functions/internal/ipam"
 	"github.com/vitistack/stack/functions/internal/kube"
-	"github.com/vitistack/stack/functions/internal/merge"
-	"github.com/vitistack/stack/functions/internal/pool"
 )
 
 // Marks on the Lease of an address.
@@ -30,7 +30,7 @@ const (
 type leaseStore struct {
 	kube     *kube.Client
 	now      func() time.Time
-	listings merge.Calls[listing]
+	listings coalesce.Calls[listing]
 }
 
 // holder is an IPAllocation as its Leases record it.
@@ -203,7 +203,7 @@ type listing struct {
 }
 
 // free returns the number of addresses of a pool that can be allocated.
-func (seen listing) free(p pool.Pool) uint64 {
+func (seen listing) free(p ipam.Pool) uint64 {
 	free := p.Size()
 	for a := range seen.taken {
 		if p.Contains(a) {

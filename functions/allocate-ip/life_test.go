@@ -18,8 +18,8 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/ipam"
 	"github.com/vitistack/stack/functions/internal/kube"
-	"github.com/vitistack/stack/functions/internal/pool"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
@@ -31,7 +31,7 @@ func TestReleaseDelaysReuse(t *testing.T) {
 	clock := func() time.Time { return now }
 	f := s.replica(s.config)
 	f.leases.now = clock
-	p, err := pool.New(nn, v1alpha2.IPv4)
+	p, err := ipam.New(nn, v1alpha2.IPv4)
 	if err != nil {
 		t.Fatal(err)
 	}

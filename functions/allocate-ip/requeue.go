@@ -32,7 +32,7 @@ func (f *function) requeueNetwork(ctx context.Context, namespace, name string, f
 	if ours, _ := servesStatic(nn, ""); !ours || waitsForNetwork(nn) != "" {
 		return nil
 	}
-	full = full || kube.AskedFor(nn)
+	full = full || kube.ReconcileRequested(nn)
 	if err := f.requeueConfigurations(ctx, nn, full); err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func compareAge(a, b *v1alpha2.IPAllocation) int {
 
 func (f *function) requeue(ctx context.Context, obj kube.Object, kind, apiVersion, cause string) error {
 	ref := events.Ref{APIVersion: apiVersion, Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
-	return f.sender.Send(ctx, events.LookAgain(source, ref, string(obj.GetUID()), cause))
+	return f.sender.Send(ctx, events.NewReconcileRequest(source, ref, string(obj.GetUID()), cause))
 }
 
 // sender sends events to the Broker.

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/internal/ipam"
 	"github.com/vitistack/stack/functions/internal/network"
-	"github.com/vitistack/stack/functions/internal/pool"
 )
 
 // errExhausted says that a pool has no free address.
@@ -36,7 +36,7 @@ const (
 // Whatever the size of the pool, it sends one request if the first place is free, as it mostly
 // is in a pool that is half empty, two for each place that is not, and otherwise one listing
 // and rarely more than one further request.
-func (f *function) selectAddress(ctx context.Context, nn *v1alpha2.NetworkNamespace, p pool.Pool, a *v1alpha2.IPAllocation, h holder) (netip.Addr, error) {
+func (f *function) selectAddress(ctx context.Context, nn *v1alpha2.NetworkNamespace, p ipam.Pool, a *v1alpha2.IPAllocation, h holder) (netip.Addr, error) {
 	kept, err := network.ControlPlanes(ctx, f.kube, a.Namespace)
 	if err != nil {
 		return netip.Addr{}, err
@@ -62,19 +62,19 @@ func (f *function) selectAddress(ctx context.Context, nn *v1alpha2.NetworkNamesp
 // probeCount returns how many places of its own an IPAllocation tries before it lists the
 // Leases: two of 500, five of 4,000, eight of 30,000 and more, because a listing takes longer
 // the more there are.
-func probeCount(p pool.Pool) int {
+func probeCount(p ipam.Pool) int {
 	const fewest, most, digits = 2, 8, 7
 	return min(max(fewest, bits.Len64(p.Size())-digits), most)
 }
 
 // probePlace returns the place of a pool that a holder tries at the i-th attempt.
-func probePlace(p pool.Pool, h holder, i int) uint64 {
+func probePlace(p ipam.Pool, h holder, i int) uint64 {
 	return p.Start(strings.Repeat("+", i) + h.namespace + "/" + h.name)
 }
 
 // selectFree claims the first free address after the place where the search of the
 // IPAllocation begins.
-func (f *function) selectFree(ctx context.Context, nn *v1alpha2.NetworkNamespace, p pool.Pool, a *v1alpha2.IPAllocation, h holder) (netip.Addr, error) {
+func (f *function) selectFree(ctx context.Context, nn *v1alpha2.NetworkNamespace, p ipam.Pool, a *v1alpha2.IPAllocation, h holder) (netip.Addr, error) {
 	known, err := f.leases.listShared(ctx, h.namespace, nn.Name)
 	if mine, ok := known.held[h.uid]; ok || err != nil {
 		return mine, err
@@ -94,7 +94,7 @@ func (f *function) selectFree(ctx context.Context, nn *v1alpha2.NetworkNamespace
 }
 
 // claimFirstFree claims the first free address. Another delivery may do so at the same time.
-func (l *leaseStore) claimFirstFree(ctx context.Context, network string, p pool.Pool, h holder, known listing) (netip.Addr, error) {
+func (l *leaseStore) claimFirstFree(ctx context.Context, network string, p ipam.Pool, h holder, known listing) (netip.Addr, error) {
 	start, lost := probePlace(p, h, 0), map[netip.Addr]bool{}
 	for range races {
 		got, ok := p.FirstFree(start, func(a netip.Addr) bool { return known.taken[a] || lost[a] })

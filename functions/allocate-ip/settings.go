@@ -10,8 +10,8 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/internal/ipam"
 	"github.com/vitistack/stack/functions/internal/network"
-	"github.com/vitistack/stack/functions/internal/pool"
 )
 
 // staticProvider is the value of provider that selects this function.
@@ -60,7 +60,7 @@ func families(nn *v1alpha2.NetworkNamespace) (f []v1alpha2.IPFamily) {
 }
 
 func gatewayOf(nn *v1alpha2.NetworkNamespace, family v1alpha2.IPFamily) string {
-	if g := pool.Gateway(nn, family); g.IsValid() {
+	if g := ipam.Gateway(nn, family); g.IsValid() {
 		return g.String()
 	}
 	return ""

@@ -12,9 +12,9 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/internal/ipam"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/network"
-	"github.com/vitistack/stack/functions/internal/pool"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
@@ -26,14 +26,14 @@ func isConfigured(nc *v1alpha1.NetworkConfiguration) bool {
 // isComplete reports whether there is nothing to do for a NetworkConfiguration, unless a
 // reconcile is requested.
 func isComplete(nc *v1alpha1.NetworkConfiguration) bool {
-	return nc.DeletionTimestamp != nil || (isConfigured(nc) && !kube.AskedFor(nc))
+	return nc.DeletionTimestamp != nil || (isConfigured(nc) && !kube.ReconcileRequested(nc))
 }
 
 // isConfigurationOutdated reports whether a NetworkConfiguration that has its addresses shows
 // settings that its network no longer has.
 func isConfigurationOutdated(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) bool {
-	four, _ := pool.New(nn, v1alpha2.IPv4) // an invalid pool contains no addresses
-	six, _ := pool.New(nn, v1alpha2.IPv6)
+	four, _ := ipam.New(nn, v1alpha2.IPv4) // an invalid pool contains no addresses
+	six, _ := ipam.New(nn, v1alpha2.IPv6)
 	var outside []string
 	for _, i := range nc.Status.NetworkInterfaces {
 		if i.AllocationMethod != v1alpha2.AllocationStatic {

@@ -104,7 +104,7 @@ func TestMachineOfNoCluster(t *testing.T) {
 		t.Helper()
 		listens.last = nil
 		ref := events.Ref{APIVersion: v1alpha1.GroupVersion.String(), Kind: "Machine", Namespace: s.namespace, Name: "alone"}
-		if _, err := f.handle(t.Context(), events.LookAgain("/functions/resync", ref, "uid", "1")); err != nil {
+		if _, err := f.handle(t.Context(), events.NewReconcileRequest("/functions/resync", ref, "uid", "1")); err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Equal(listens.last, want) {

@@ -121,7 +121,7 @@ func (f *function) recordDecision(ctx context.Context, in event.Event) error {
 	if _, err := f.kube.PatchStatus(ctx, before, kc); err != nil {
 		return err
 	}
-	f.kube.Tell(ctx, kc, !d.Approved, string(kc.Status.Approval.State), fmt.Sprintf("%s has decided about generation %d: %s", kc.Status.Approval.By, d.Generation, kc.Status.Approval.Comment))
+	f.kube.RecordEvent(ctx, kc, !d.Approved, string(kc.Status.Approval.State), fmt.Sprintf("%s has decided about generation %d: %s", kc.Status.Approval.By, d.Generation, kc.Status.Approval.Comment))
 	return nil
 }
 

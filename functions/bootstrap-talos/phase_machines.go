@@ -102,7 +102,7 @@ func (f *function) createMachine(ctx context.Context, c *cluster, m *v1alpha1.Ma
 			err = manifests.CheckOwner(m, c.KubernetesCluster)
 		}
 	}
-	if message, refused := kube.Refused(err); refused {
+	if message, refused := kube.RejectionMessage(err); refused {
 		return reconcile.UserError{Reason: "MachineRefused", Message: message}
 	}
 	if err != nil {

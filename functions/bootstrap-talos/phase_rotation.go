@@ -108,7 +108,7 @@ func (f *function) startRotation(ctx context.Context, c *cluster) error {
 		return err
 	}
 	c.reportRotation("begins")
-	f.kube.Tell(ctx, c.KubernetesCluster, false, "RotationStarted", fmt.Sprintf("rotation %s of the certificate authorities of the Talos API and of Kubernetes has started", rotation))
+	f.kube.RecordEvent(ctx, c.KubernetesCluster, false, "RotationStarted", fmt.Sprintf("rotation %s of the certificate authorities of the Talos API and of Kubernetes has started", rotation))
 	return nil
 }
 
@@ -231,7 +231,7 @@ func (f *function) finishRotation(ctx context.Context, c *cluster) error {
 	}
 	c.Status.Authorities = &v1alpha1.AuthoritiesStatus{Completed: k.Rotation}
 	c.report.authorities = conditionReport{true, v1alpha1.ConditionAuthoritiesRotated, "the authorities are those of rotation " + k.Rotation}
-	f.kube.Tell(ctx, c.KubernetesCluster, false, "RotationFinished", fmt.Sprintf(
+	f.kube.RecordEvent(ctx, c.KubernetesCluster, false, "RotationFinished", fmt.Sprintf(
 		"rotation %s is done: every talosconfig and kubeconfig that was handed out before it has ceased to work", k.Rotation))
 	return nil
 }

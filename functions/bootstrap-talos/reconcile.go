@@ -35,7 +35,7 @@ func (f *function) reconcileCluster(ctx context.Context, namespace, name string,
 		}
 		return err
 	}
-	if kc.DeletionTimestamp == nil && isUpToDate(kc) && !options.full && !kube.AskedFor(kc) {
+	if kc.DeletionTimestamp == nil && isUpToDate(kc) && !options.full && !kube.ReconcileRequested(kc) {
 		return nil
 	}
 	c := &cluster{KubernetesCluster: kc, before: kc.DeepCopy(), eventID: options.eventID, deadline: f.now().Add(options.pollTime), polls: options.pollTime > 0}

@@ -173,7 +173,7 @@ func (s *env) resync(handle events.Handler) {
 // resyncEvent is the event of resync for a cluster.
 func resyncEvent(namespace, name, id string) event.Event {
 	ref := events.Ref{APIVersion: v1alpha1.GroupVersion.String(), Kind: "KubernetesCluster", Namespace: namespace, Name: name}
-	return events.LookAgain("/functions/resync", ref, "uid", id)
+	return events.NewReconcileRequest("/functions/resync", ref, "uid", id)
 }
 
 func (s *env) create(obj kube.Object) {

@@ -69,7 +69,7 @@ func (f *function) waitForBackOff(ctx context.Context, m *v1alpha1.Machine) (wai
 	switch {
 	case left == 0:
 		return false, nil
-	case kube.AskedFor(m):
+	case kube.ReconcileRequested(m):
 		before := m.DeepCopy()
 		delete(m.Annotations, v1alpha1.AnnotationReconcile)
 		if _, err := f.kube.Patch(ctx, before, m); err != nil {

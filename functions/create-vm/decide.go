@@ -56,7 +56,7 @@ func decideAction(m *v1alpha1.Machine, cause string) string {
 	needed := true
 	switch cause {
 	case causeMachine:
-		needed = m.Status.Phase == "" || m.Status.ObservedGeneration != m.Generation || m.Status.Task != nil || kube.AskedFor(m) || hasFailed(m) || decideHandover(m) != hypervisor.HandoverNone
+		needed = m.Status.Phase == "" || m.Status.ObservedGeneration != m.Generation || m.Status.Task != nil || kube.ReconcileRequested(m) || hasFailed(m) || decideHandover(m) != hypervisor.HandoverNone
 	case causeNetwork, causeNamespace:
 		needed = m.Status.VMName == ""
 	case causeVM, causeInstance, causeClaim:

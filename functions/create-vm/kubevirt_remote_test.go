@@ -61,7 +61,7 @@ func elsewhere(remote *rest.Config) func(*env) *hypervisortest.Site {
 	}
 }
 
-func TestElsewhere(t *testing.T) {
+func TestRemoteAPIServer(t *testing.T) {
 	t.Parallel()
 	remote := apiserver.StartAnother(t).Config()
 	t.Run("contract", func(t *testing.T) {

@@ -99,7 +99,7 @@ func (f *function) publishInterface(ctx context.Context, m *v1alpha1.Machine, n 
 	}
 	network.Use(nc, m.Name)
 	_, err = f.kube.Patch(ctx, before, nc)
-	if message, refused := kube.Refused(err); refused {
+	if message, refused := kube.RejectionMessage(err); refused {
 		return "", networkError{reconcile.UserError{Reason: "NetworkFailed", Message: fmt.Sprintf(
 			"NetworkConfiguration %s does not take in interface %s: free a place in it, or delete the machine and create it with another in spec.networks (%s)", nc.Name, name, message)}, nc.Name}
 	}

@@ -30,7 +30,7 @@ func (f *function) reconcileProvider(ctx context.Context, name, cause string) er
 	if err := f.addProviderFinalizer(ctx, p); err != nil {
 		return err
 	}
-	if cause != causeResync && p.Status.ObservedGeneration == p.Generation && !kube.AskedFor(p) {
+	if cause != causeResync && p.Status.ObservedGeneration == p.Generation && !kube.ReconcileRequested(p) {
 		return nil
 	}
 	before := p.DeepCopy()
@@ -51,7 +51,7 @@ func (f *function) reconcileProvider(ctx context.Context, name, cause string) er
 	}
 	if orphansFound {
 		c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionOrphansFound)
-		f.kube.Tell(ctx, p, true, c.Reason, c.Message)
+		f.kube.RecordEvent(ctx, p, true, c.Reason, c.Message)
 	}
 	return nil
 }

@@ -180,7 +180,7 @@ func (f *function) takeSnapshot(ctx context.Context, b *v1alpha1.EtcdBackup, kep
 	s.Backups = slices.DeleteFunc(s.Backups, func(old v1alpha1.BackupFile) bool { return old.Name == name })
 	s.Backups = slices.Insert(s.Backups, 0, v1alpha1.BackupFile{Name: name, Size: checked.size, SHA256: checked.sum()})
 	s.Backups = s.Backups[:min(len(s.Backups), mostListed)]
-	f.kube.Tell(ctx, b, false, "BackupTaken", fmt.Sprintf("kept snapshot %s of %s", name, s.BackupSize))
+	f.kube.RecordEvent(ctx, b, false, "BackupTaken", fmt.Sprintf("kept snapshot %s of %s", name, s.BackupSize))
 	return f.deleteExcess(ctx, b, kept)
 }
 

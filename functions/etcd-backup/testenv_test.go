@@ -220,7 +220,7 @@ func (s *env) resync(name string) *v1alpha1.EtcdBackup {
 	s.Helper()
 	s.next++
 	ref := events.Ref{APIVersion: v1alpha1.GroupVersion.String(), Kind: "EtcdBackup", Namespace: s.namespace, Name: name}
-	if _, err := s.function.handle(s.Context(), events.LookAgain("/functions/resync", ref, "uid", fmt.Sprint(s.next))); err != nil {
+	if _, err := s.function.handle(s.Context(), events.NewReconcileRequest("/functions/resync", ref, "uid", fmt.Sprint(s.next))); err != nil {
 		s.Fatal(err)
 	}
 	return s.backup(name)
@@ -240,7 +240,7 @@ func (s *env) backup(name string) *v1alpha1.EtcdBackup {
 func (s *env) staysIdle(name, reason string) {
 	s.Helper()
 	before := s.backup(name)
-	e := events.LookAgain("/functions/resync", events.Ref{APIVersion: v1alpha1.GroupVersion.String(), Kind: "EtcdBackup", Namespace: s.namespace, Name: name}, "uid", "own")
+	e := events.NewReconcileRequest("/functions/resync", events.Ref{APIVersion: v1alpha1.GroupVersion.String(), Kind: "EtcdBackup", Namespace: s.namespace, Name: name}, "uid", "own")
 	e.SetType(events.TypeRefUpdate)
 	if _, err := s.function.handle(s.Context(), e); err != nil {
 		s.Fatal(err)

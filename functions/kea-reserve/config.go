@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/vitistack/stack/events/outbound"
+	"github.com/vitistack/stack/functions/internal/httpclient"
 	"github.com/vitistack/stack/functions/internal/kube"
-	"github.com/vitistack/stack/functions/internal/wire"
 	"github.com/vitistack/stack/functions/kea-reserve/kea"
 )
 
@@ -147,14 +147,14 @@ func (s settings) connect(getenv func(string) string, secret secretReader) ([]*k
 		if err != nil {
 			return nil, err
 		}
-		config.Renew = func() (wire.Config, error) {
+		config.Renew = func() (httpclient.Config, error) {
 			now, err := readSettings(getenv)
 			if err != nil {
-				return wire.Config{}, err
+				return httpclient.Config{}, err
 			}
 			return now.clientConfig(address, secret)
 		}
-		client, err := wire.New(config)
+		client, err := httpclient.New(config)
 		if err != nil {
 			return nil, err
 		}
@@ -165,23 +165,23 @@ func (s settings) connect(getenv func(string) string, secret secretReader) ([]*k
 
 // clientConfig says how to reach one server. A client certificate takes the place of
 // username and password.
-func (s settings) clientConfig(address string, secret secretReader) (wire.Config, error) {
-	trust, err := wire.LoadTLS(s.caFile, s.certFile, s.keyFile)
+func (s settings) clientConfig(address string, secret secretReader) (httpclient.Config, error) {
+	trust, err := httpclient.LoadTLS(s.caFile, s.certFile, s.keyFile)
 	if err != nil {
-		return wire.Config{}, fmt.Errorf("%w: correct KEA_TLS_CA_FILE, KEA_TLS_CERT_FILE and KEA_TLS_KEY_FILE", err)
+		return httpclient.Config{}, fmt.Errorf("%w: correct KEA_TLS_CA_FILE, KEA_TLS_CERT_FILE and KEA_TLS_KEY_FILE", err)
 	}
 	if s.secretName != "" {
 		data, err := secret(s.secretNamespace, s.secretName)
 		if err != nil {
-			return wire.Config{}, fmt.Errorf("%w: correct KEA_TLS_SECRET_NAME and KEA_TLS_SECRET_NAMESPACE", err)
+			return httpclient.Config{}, fmt.Errorf("%w: correct KEA_TLS_SECRET_NAME and KEA_TLS_SECRET_NAMESPACE", err)
 		}
-		trust = wire.SecretTLS(data)
+		trust = httpclient.SecretTLS(data)
 	}
 	trust.ServerName, trust.Insecure = s.serverName, s.insecure
 	if len(trust.Cert) > 0 {
 		s.username, s.password = "", ""
 	}
-	return wire.Config{
+	return httpclient.Config{
 		URL: address, Timeout: s.timeout, TLS: trust, Username: s.username, Password: s.password,
 		DisableKeepAlives: s.disableKeepAlives, MaxBody: maxConfiguration, UserAgent: "vitistack-" + name,
 		Outbound: s.outbound,

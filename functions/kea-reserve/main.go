@@ -13,8 +13,8 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/httpclient"
 	"github.com/vitistack/stack/functions/internal/kube"
-	"github.com/vitistack/stack/functions/internal/wire"
 	"github.com/vitistack/stack/functions/kea-reserve/kea"
 )
 
@@ -22,7 +22,7 @@ const name = "kea-reserve"
 
 func main() {
 	events.Run(name, func() (events.Handler, error) {
-		getenv := wire.Mounted(os.Getenv)
+		getenv := httpclient.Mounted(os.Getenv)
 		settings, err := readSettings(getenv)
 		if err != nil {
 			return nil, err

@@ -74,7 +74,7 @@ func (f *function) requeueNextWaiting(ctx context.Context, nn *v1alpha2.NetworkN
 
 func (f *function) requeue(ctx context.Context, nc *v1alpha1.NetworkConfiguration, cause string) error {
 	ref := events.Ref{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NetworkConfiguration", Namespace: nc.Namespace, Name: nc.Name}
-	return f.sender.Send(ctx, events.LookAgain(source, ref, string(nc.UID), cause))
+	return f.sender.Send(ctx, events.NewReconcileRequest(source, ref, string(nc.UID), cause))
 }
 
 // configurationsOf returns the NetworkConfigurations of a network that isSelected accepts, the

@@ -145,7 +145,7 @@ func (f *function) reconcileConfiguration(ctx context.Context, namespace, name s
 		}
 		return f.patchStatus(ctx, before, nc, setProblem(nc, problem))
 	}
-	full := options.full || kube.AskedFor(nc)
+	full := options.full || kube.ReconcileRequested(nc)
 	if isReserved(nc, r, nn) && !full {
 		return nil
 	}

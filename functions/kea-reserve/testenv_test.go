@@ -19,8 +19,8 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/httpclient"
 	"github.com/vitistack/stack/functions/internal/kube"
-	"github.com/vitistack/stack/functions/internal/wire"
 	"github.com/vitistack/stack/functions/kea-reserve/kea"
 	"github.com/vitistack/stack/tests/stand/apiserver"
 	"github.com/vitistack/stack/tests/stand/feed"
@@ -83,7 +83,7 @@ func (w *env) function(urls []string, environment ...string) *function {
 		key, value, _ := strings.Cut(assignment, "=")
 		values[key] = value
 	}
-	getenv := wire.Mounted(func(key string) string { return values[key] })
+	getenv := httpclient.Mounted(func(key string) string { return values[key] })
 	s, err := readSettings(getenv)
 	if err != nil {
 		w.t.Fatal(err)

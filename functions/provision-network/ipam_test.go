@@ -29,9 +29,9 @@ import (
 	"github.com/vitistack/stack/tests/stand/apiserver"
 )
 
-// ipam is a running events/examples/ipam.py, which gets what a function sends. Its answers
+// externalIPAM is a running events/examples/ipam.py, which gets what a function sends. Its answers
 // reach the function by way of a gateway, which asks for a key and signs them.
-type ipam struct {
+type externalIPAM struct {
 	t      *testing.T
 	url    string
 	server *apiserver.Server
@@ -45,7 +45,7 @@ type ipam struct {
 }
 
 // Send delivers an event as the Broker does, again if the IPAM asks for it.
-func (i *ipam) Send(ctx context.Context, e event.Event) error {
+func (i *externalIPAM) Send(ctx context.Context, e event.Event) error {
 	conformsToSchema(i.t, e)
 	err := i.deliver(ctx, e)
 	for range 3 {
@@ -57,7 +57,7 @@ func (i *ipam) Send(ctx context.Context, e event.Event) error {
 	return err
 }
 
-func (i *ipam) deliver(ctx context.Context, e event.Event) error {
+func (i *externalIPAM) deliver(ctx context.Context, e event.Event) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, i.url, nil)
 	if err != nil {
 		return err
@@ -77,7 +77,7 @@ func (i *ipam) deliver(ctx context.Context, e event.Event) error {
 }
 
 // ServeHTTP takes answers as the gateway does.
-func (i *ipam) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (i *externalIPAM) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if i.away.Add(-1) >= 0 {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
@@ -163,7 +163,7 @@ func TestExampleIPAM(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, nil)
 	file := filepath.Join(t.TempDir(), "segments.json")
-	i := &ipam{t: t, server: w.server, f: w.f, key: rand.Text()}
+	i := &externalIPAM{t: t, server: w.server, f: w.f, key: rand.Text()}
 	gateway := httptest.NewServer(i)
 	t.Cleanup(gateway.Close)
 	var stop func()

@@ -12,9 +12,9 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/httpclient"
 	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/networkpool"
-	"github.com/vitistack/stack/functions/internal/wire"
 )
 
 const (
@@ -34,7 +34,7 @@ func main() {
 			return nil, err
 		}
 		sender := events.NewSender(client.BrokerURL)
-		c := config{getenv: wire.Mounted(os.Getenv), secret: client.Secrets(defaultTimeout)}
+		c := config{getenv: httpclient.Mounted(os.Getenv), secret: client.Secrets(defaultTimeout)}
 		f := &function{
 			kube: client, providers: c.providers(), sender: sender, now: time.Now, datacenters: c.datacenters(), optionalPools: networkpool.Optional(os.Getenv), pause: countPause,
 			namespace: kube.Namespace(os.Getenv), sharedNetBox: shared,

@@ -10,7 +10,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
-	"github.com/vitistack/stack/functions/internal/pool"
+	"github.com/vitistack/stack/functions/internal/ipam"
 	"github.com/vitistack/stack/functions/provision-network/provider"
 )
 
@@ -103,14 +103,14 @@ func isStatic(nn *v1alpha2.NetworkNamespace) bool {
 }
 
 // keaPool returns the pool of a network whose addresses are reserved in Kea.
-func keaPool(nn *v1alpha2.NetworkNamespace, family v1alpha2.IPFamily) (pool.Pool, error) {
+func keaPool(nn *v1alpha2.NetworkNamespace, family v1alpha2.IPFamily) (ipam.Pool, error) {
 	text := nn.Status.IPv4Prefix
 	if family == v1alpha2.IPv6 {
 		text = nn.Status.IPv6Prefix
 	}
 	prefix, err := netip.ParsePrefix(text)
 	if err != nil {
-		return pool.Pool{}, fmt.Errorf("read the prefix of NetworkNamespace %s: %w", nn.Name, err)
+		return ipam.Pool{}, fmt.Errorf("read the prefix of NetworkNamespace %s: %w", nn.Name, err)
 	}
-	return pool.Whole(prefix, pool.Gateway(nn, family)), nil
+	return ipam.Whole(prefix, ipam.Gateway(nn, family)), nil
 }

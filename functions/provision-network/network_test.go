@@ -132,7 +132,7 @@ func TestFaultsAreTold(t *testing.T) {
 	})
 	nn := w.look("net")
 	w.expect(nn, "Ready", "SourceUnavailable")
-	if nn.Status.IPv4Prefix == "" || kube.AskedFor(nn) {
+	if nn.Status.IPv4Prefix == "" || kube.ReconcileRequested(nn) {
 		t.Errorf("a segment stays when its source is down, and who asked is answered once: %+v", nn)
 	}
 	w.must(m.plan.Set(faults.Rule{Error: "lie-taken"}))

@@ -8,8 +8,8 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events/outbound"
+	"github.com/vitistack/stack/functions/internal/httpclient"
 	"github.com/vitistack/stack/functions/internal/kube"
-	"github.com/vitistack/stack/functions/internal/wire"
 	"github.com/vitistack/stack/functions/provision-network/provider"
 	"github.com/vitistack/stack/functions/provision-network/provider/manual"
 	"github.com/vitistack/stack/functions/provision-network/provider/nam"
@@ -65,7 +65,7 @@ type tokenScheme func(token string) string
 
 // server returns a provider that is reached by HTTP. The names of its variables begin with
 // its own name in capitals.
-func (c config) server(providerName string, scheme tokenScheme, newServer func(*wire.Client) provider.Interface) provider.Interface {
+func (c config) server(providerName string, scheme tokenScheme, newServer func(*httpclient.Client) provider.Interface) provider.Interface {
 	prefix := strings.ToUpper(providerName)
 	if c.getenv(prefix+"_URL") == "" {
 		return provider.Unavailable{Err: provider.PermanentError("ProviderNotConfigured",
@@ -80,38 +80,38 @@ func (c config) server(providerName string, scheme tokenScheme, newServer func(*
 
 // newClient returns the HTTP client of a provider, which reads the environment and the
 // Secret of the certificates again when its credentials are refused.
-func (c config) newClient(prefix string, scheme tokenScheme) (*wire.Client, error) {
+func (c config) newClient(prefix string, scheme tokenScheme) (*httpclient.Client, error) {
 	options, err := c.clientConfig(prefix, scheme)
 	if err != nil {
 		return nil, err
 	}
-	options.Renew = func() (wire.Config, error) { return c.clientConfig(prefix, scheme) }
-	client, err := wire.New(options)
+	options.Renew = func() (httpclient.Config, error) { return c.clientConfig(prefix, scheme) }
+	client, err := httpclient.New(options)
 	if err != nil {
 		return nil, fmt.Errorf("%w: correct %s_URL", err, prefix)
 	}
 	return client, nil
 }
 
-func (c config) clientConfig(prefix string, scheme tokenScheme) (wire.Config, error) {
+func (c config) clientConfig(prefix string, scheme tokenScheme) (httpclient.Config, error) {
 	timeout := defaultTimeout
 	if text := c.getenv(prefix + "_TIMEOUT_SECONDS"); text != "" {
 		seconds, err := strconv.Atoi(text)
 		if err != nil || seconds < 1 {
-			return wire.Config{}, fmt.Errorf("write a number of seconds from 1 into %s_TIMEOUT_SECONDS", prefix)
+			return httpclient.Config{}, fmt.Errorf("write a number of seconds from 1 into %s_TIMEOUT_SECONDS", prefix)
 		}
 		timeout = min(time.Duration(seconds)*time.Second, maxTimeout)
 	}
-	var trust wire.TLS
+	var trust httpclient.TLS
 	if secretName := c.getenv(prefix + "_TLS_SECRET_NAME"); secretName != "" {
 		data, err := c.secret(kube.Namespace(c.getenv), secretName)
 		if err != nil {
-			return wire.Config{}, fmt.Errorf("%w: correct %s_TLS_SECRET_NAME", err, prefix)
+			return httpclient.Config{}, fmt.Errorf("%w: correct %s_TLS_SECRET_NAME", err, prefix)
 		}
-		trust = wire.SecretTLS(data)
+		trust = httpclient.SecretTLS(data)
 	}
 	token := strings.TrimSpace(c.getenv(prefix + "_TOKEN"))
-	return wire.Config{
+	return httpclient.Config{
 		URL: c.getenv(prefix + "_URL"), Timeout: timeout, TLS: trust, Token: token, TokenScheme: scheme(token), UserAgent: "vitistack-" + name,
 		Outbound: outbound.Parse(c.getenv(outbound.Variable)),
 	}, nil

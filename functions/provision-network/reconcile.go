@@ -12,8 +12,8 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/coalesce"
 	"github.com/vitistack/stack/functions/internal/kube"
-	"github.com/vitistack/stack/functions/internal/merge"
 	"github.com/vitistack/stack/functions/internal/networkpool"
 	"github.com/vitistack/stack/functions/internal/orphans"
 	"github.com/vitistack/stack/functions/internal/reconcile"
@@ -40,7 +40,7 @@ type function struct {
 	// pause is how long a delivery waits for more changes before it counts again.
 	pause time.Duration
 	// counts merges deliveries that count the networks of a namespace at the same time.
-	counts merge.Calls[error]
+	counts coalesce.Calls[error]
 	// waiting is the number of deliveries that wait to count again.
 	waiting atomic.Int64
 }
@@ -128,7 +128,7 @@ func decideStep(nn *v1alpha2.NetworkNamespace, answered bool, now time.Time) ste
 	switch {
 	case nn.DeletionTimestamp != nil:
 		return stepDelete
-	case answered || kube.AskedFor(nn):
+	case answered || kube.ReconcileRequested(nn):
 		return stepRequest
 	case isProvisioned(nn):
 		return stepCheck

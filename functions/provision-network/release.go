@@ -35,7 +35,7 @@ func (f *function) deleteNetwork(ctx context.Context, nn *v1alpha2.NetworkNamesp
 		_, err = reconcile.PatchStatus(ctx, f.kube, before, nn, nn.Status.Phase, outcome)
 		return err
 	}
-	if next := nextCheck(nn); nn.Status.Phase == phaseDeleting && f.now().Before(next) && !kube.AskedFor(nn) {
+	if next := nextCheck(nn); nn.Status.Phase == phaseDeleting && f.now().Before(next) && !kube.ReconcileRequested(nn) {
 		return f.redeliverBefore(next)
 	}
 	if err := f.releaseSegment(ctx, nn); err != nil {

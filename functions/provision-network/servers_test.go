@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vitistack/stack/apis/v1alpha2"
-	"github.com/vitistack/stack/functions/internal/wire"
+	"github.com/vitistack/stack/functions/internal/httpclient"
 	"github.com/vitistack/stack/functions/provision-network/provider"
 	"github.com/vitistack/stack/functions/provision-network/provider/nam"
 	"github.com/vitistack/stack/functions/provision-network/provider/netbox"
@@ -75,7 +75,7 @@ func newLibrary(t *testing.T) *library {
 // create sends a request to NetBox as its administrator does.
 func (l *library) create(t *testing.T, path string, fields map[string]any) {
 	t.Helper()
-	_, err := client(t, l.url, netboxToken, "Token").Do(t.Context(), wire.Request{Method: http.MethodPost, Path: path, Body: fields}, nil)
+	_, err := client(t, l.url, netboxToken, "Token").Do(t.Context(), httpclient.Request{Method: http.MethodPost, Path: path, Body: fields}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func (l *library) groupID(t *testing.T) int {
 			ID int `json:"id"`
 		} `json:"results"`
 	}
-	_, err := client(t, l.url, netboxToken, "Token").Do(t.Context(), wire.Request{Method: http.MethodGet, Path: "/api/ipam/vlan-groups/"}, &page)
+	_, err := client(t, l.url, netboxToken, "Token").Do(t.Context(), httpclient.Request{Method: http.MethodGet, Path: "/api/ipam/vlan-groups/"}, &page)
 	if err != nil || len(page.Results) != 1 {
 		t.Fatalf("list VLAN groups: %+v, %v", page, err)
 	}
@@ -103,9 +103,9 @@ func serve(t *testing.T, h http.Handler) string {
 	return server.URL
 }
 
-func client(t *testing.T, url, token, scheme string) *wire.Client {
+func client(t *testing.T, url, token, scheme string) *httpclient.Client {
 	t.Helper()
-	c, err := wire.New(wire.Config{URL: url, Token: token, TokenScheme: scheme, Timeout: 2 * time.Second})
+	c, err := httpclient.New(httpclient.Config{URL: url, Token: token, TokenScheme: scheme, Timeout: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

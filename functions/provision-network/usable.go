@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/vitistack/stack/apis/v1alpha2"
-	"github.com/vitistack/stack/functions/internal/pool"
+	"github.com/vitistack/stack/functions/internal/ipam"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 	"github.com/vitistack/stack/functions/provision-network/provider"
 )
@@ -27,7 +27,7 @@ func checkUsable(nn *v1alpha2.NetworkNamespace, seg provider.Segment) error {
 		if !prefix.IsValid() {
 			continue
 		}
-		p, err := pool.New(with, family)
+		p, err := ipam.New(with, family)
 		switch {
 		case err != nil:
 			return reconcile.UserError{Reason: "InvalidPool", Message: err.Error()}

@@ -13,8 +13,8 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
+	"github.com/vitistack/stack/functions/internal/ipam"
 	"github.com/vitistack/stack/functions/internal/kube"
-	"github.com/vitistack/stack/functions/internal/pool"
 )
 
 const (
@@ -166,7 +166,7 @@ func summarize(nn *v1alpha2.NetworkNamespace, configurations []v1alpha1.NetworkC
 	addresses := reservedAddresses(configurations, family)
 	if isStatic(nn) {
 		s.Type, s.Provider = v1alpha2.AllocationStatic, "static-ip-operator"
-		p, err = pool.New(nn, family)
+		p, err = ipam.New(nn, family)
 		addresses = allocatedAddresses(allocations)
 	}
 	if err != nil {

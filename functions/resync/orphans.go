@@ -22,7 +22,7 @@ func (p *round) isOrphan(l lease) bool {
 // functions that own a backend. A Lease that allocate-ip deletes because of this round is gone
 // at the next check, and so is never confirmed.
 func (p *round) checkOrphans(ctx context.Context) error {
-	if err := p.sender.Send(ctx, events.LookAgain("/functions/"+name, orphans.Ref(p.namespace), v1alpha1.ConfigMapOrphans, p.cause.ID())); err != nil {
+	if err := p.sender.Send(ctx, events.NewReconcileRequest("/functions/"+name, orphans.Ref(p.namespace), v1alpha1.ConfigMapOrphans, p.cause.ID())); err != nil {
 		return err
 	}
 	return orphans.Report(ctx, p.api, orphans.Check{Namespace: p.namespace, Backend: v1alpha1.OrphansInLeases, Found: p.orphans, Now: p.now(), Message: leaseMessage})

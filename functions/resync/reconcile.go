@@ -158,7 +158,7 @@ func (p *round) send(ctx context.Context, k kind, o object) error {
 }
 
 func (p *round) event(ref events.Ref, uid, version string) event.Event {
-	return events.LookAgain("/functions/"+name, ref, uid, version+"."+p.cause.ID())
+	return events.NewReconcileRequest("/functions/"+name, ref, uid, version+"."+p.cause.ID())
 }
 
 // forEach calls do for every object of a resource, a page at a time.

@@ -96,7 +96,7 @@ func place(list *ast.FieldList) int {
 
 func isReason(e ast.Expr) bool { return strings.EqualFold(nameOf(e), "reason") }
 
-// nameOf is the last name in an expression such as kube.Tell.
+// nameOf is the last name in an expression such as kube.RecordEvent.
 func nameOf(e ast.Expr) string {
 	if s, ok := e.(*ast.SelectorExpr); ok {
 		e = s.Sel

@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/json"
 
-	"github.com/vitistack/stack/functions/internal/merge"
+	"github.com/vitistack/stack/functions/internal/coalesce"
 )
 
 // Object is a Kubernetes object with metadata.
@@ -45,8 +45,8 @@ type Client struct {
 	scheme *runtime.Scheme
 	params runtime.ParameterCodec
 	rest   map[schema.GroupVersion]rest.Interface
-	reads  merge.Calls[rest.Result]
-	views  merge.Calls[view]
+	reads  coalesce.Calls[rest.Result]
+	views  coalesce.Calls[view]
 }
 
 // Connect returns a client for the API server in the file KUBECONFIG, or else for the one of
@@ -74,9 +74,9 @@ func New(config *rest.Config, userAgent string, add ...func(*runtime.Scheme) err
 	return newClient(config, rest.HTTPClientFor, userAgent, add)
 }
 
-// NewElsewhere is New for an API server that an object or a Secret names. It connects by
+// NewRemote is New for an API server that an object or a Secret names. It connects by
 // HTTPClientFor.
-func NewElsewhere(config *rest.Config, userAgent string, add ...func(*runtime.Scheme) error) (*Client, error) {
+func NewRemote(config *rest.Config, userAgent string, add ...func(*runtime.Scheme) error) (*Client, error) {
 	return newClient(config, HTTPClientFor, userAgent, add)
 }
 
@@ -343,8 +343,8 @@ func AlreadyExists(err error) bool { return apierrors.IsAlreadyExists(err) }
 // Conflict reports whether an object has been written since it was read.
 func Conflict(err error) bool { return apierrors.IsConflict(err) }
 
-// Refused reports whether the API server rejects an object, and returns its message.
-func Refused(err error) (string, bool) {
+// RejectionMessage reports whether the API server rejects an object, and returns its message.
+func RejectionMessage(err error) (string, bool) {
 	if !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err) && !apierrors.IsForbidden(err) {
 		return "", false
 	}
@@ -355,7 +355,7 @@ func Refused(err error) (string, bool) {
 	return status.Status().Message, true
 }
 
-// Events registers the kind that Tell writes, for New.
+// Events registers the kind that RecordEvent writes, for New.
 func Events(scheme *runtime.Scheme) error {
 	return Kinds(corev1.SchemeGroupVersion, &corev1.Event{})(scheme)
 }

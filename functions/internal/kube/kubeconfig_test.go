@@ -74,9 +74,9 @@ func bomb() string {
 	return doc
 }
 
-// TestElsewhere has an API server that somebody else has named lead on to another:
+// TestRemoteAPIServer has an API server that somebody else has named lead on to another:
 // nothing is sent there, the token least of all.
-func TestElsewhere(t *testing.T) {
+func TestRemoteAPIServer(t *testing.T) {
 	t.Parallel()
 	followed := false
 	second := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { followed = true }))

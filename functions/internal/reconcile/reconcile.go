@@ -85,7 +85,7 @@ func PatchStatus(ctx context.Context, client *kube.Client, before, after kube.Ob
 		return wrote, err
 	}
 	if o.Changed {
-		client.Tell(ctx, after, o.Warning, o.Reason, o.Message)
+		client.RecordEvent(ctx, after, o.Warning, o.Reason, o.Message)
 	}
 	events.Report(ctx, phase, o.Message)
 	return wrote, nil

@@ -9,7 +9,7 @@ import (
 	"regexp"
 	"time"
 
-	"github.com/vitistack/stack/functions/internal/wire"
+	"github.com/vitistack/stack/functions/internal/httpclient"
 )
 
 // Result codes of Kea's control API.
@@ -49,11 +49,13 @@ func (e offlineError) Error() string { return "the DHCP server does not answer i
 type Client struct {
 	// Role is primary or secondary.
 	Role string
-	wire *wire.Client
+	http *httpclient.Client
 }
 
 // NewClient returns a Client of a server in the role primary or secondary.
-func NewClient(role string, client *wire.Client) *Client { return &Client{Role: role, wire: client} }
+func NewClient(role string, client *httpclient.Client) *Client {
+	return &Client{Role: role, http: client}
+}
 
 // service is what a control agent passes commands on to.
 const service = "dhcp4"
@@ -76,7 +78,7 @@ type answer struct {
 
 // do sends a command and decodes the arguments of its answer into the value that into points
 // to, unless into is nil. It returns errEmpty, unsupportedError or CommandError by Kea's
-// result, and a *wire.Error if there is no result.
+// result, and a *httpclient.Error if there is no result.
 func (c *Client) do(ctx context.Context, name string, arguments, into any) error {
 	start := time.Now()
 	err := c.send(ctx, name, arguments, into)
@@ -90,8 +92,8 @@ func (c *Client) do(ctx context.Context, name string, arguments, into any) error
 func (c *Client) send(ctx context.Context, name string, arguments, into any) error {
 	var answers []answer
 	// request is what a NetworkConfiguration needs of Kea.
-	request := wire.Request{Method: http.MethodPost, Path: "/", Body: command{name, []string{service}, arguments}}
-	if _, err := c.wire.Do(ctx, request, &answers); err != nil {
+	request := httpclient.Request{Method: http.MethodPost, Path: "/", Body: command{name, []string{service}, arguments}}
+	if _, err := c.http.Do(ctx, request, &answers); err != nil {
 		return err
 	}
 	if len(answers) != 1 {

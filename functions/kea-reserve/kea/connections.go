@@ -8,8 +8,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/vitistack/stack/functions/internal/httpclient"
 	"github.com/vitistack/stack/functions/internal/reconcile"
-	"github.com/vitistack/stack/functions/internal/wire"
 )
 
 // Connection is one Kea server in a delivery: what it has, or the error after which it is not
@@ -145,7 +145,7 @@ type ServerError struct {
 //	any other result of config-write                       KeaNotPersisted      let Kea write its file
 //	any other result                                       KeaRefused           see Kea's words
 func Classify(err error) ServerError {
-	var e *wire.Error
+	var e *httpclient.Error
 	var no CommandError
 	text := err.Error()
 	switch {
@@ -162,11 +162,11 @@ func Classify(err error) ServerError {
 		return ServerError{"KeaUnexpectedAnswer", text + urlAdvice, false}
 	case e.Transient():
 		return ServerError{"KeaUnavailable", text, true}
-	case e.Kind == wire.Unauthorized:
+	case e.Kind == httpclient.Unauthorized:
 		return ServerError{"KeaUnauthorized", text + ": set KEA_BASIC_AUTH_USERNAME and KEA_BASIC_AUTH_PASSWORD, or the client certificate, to ones that the server accepts", false}
-	case e.Kind == wire.Untrusted:
+	case e.Kind == httpclient.Untrusted:
 		return ServerError{"KeaUntrusted", text + ": set KEA_TLS_ENABLED to true, and KEA_TLS_CA_FILE, KEA_TLS_CERT_FILE and KEA_TLS_KEY_FILE, or KEA_TLS_SECRET_NAME, to certificates that both sides trust", false}
-	case e.Kind == wire.NotAllowed:
+	case e.Kind == httpclient.NotAllowed:
 		return ServerError{"KeaNotAllowed", text, false}
 	default:
 		return ServerError{"KeaUnexpectedAnswer", text + urlAdvice, false}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/VictoriaMetrics/metrics"
 
-	"github.com/vitistack/stack/functions/internal/wire"
+	"github.com/vitistack/stack/functions/internal/httpclient"
 )
 
 // observe counts one command by its duration and its error.
@@ -21,7 +21,7 @@ func observe(role, command string, err error, took time.Duration) {
 }
 
 func errorKind(err error) string {
-	var e *wire.Error
+	var e *httpclient.Error
 	switch {
 	case err == nil, isEmpty(err):
 		return ""
@@ -32,7 +32,7 @@ func errorKind(err error) string {
 	case errors.As(err, new(unsupportedError)):
 		return "Unsupported"
 	default:
-		return string(wire.Malformed)
+		return string(httpclient.Malformed)
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/vitistack/stack/apis/v1alpha2"
-	"github.com/vitistack/stack/functions/internal/wire"
+	"github.com/vitistack/stack/functions/internal/httpclient"
 )
 
 // Reasons of Errors that more than one package uses.
@@ -91,7 +91,7 @@ type Backend struct {
 //
 // It returns any other error unchanged.
 func (b Backend) RequestError(err error) error {
-	var e *wire.Error
+	var e *httpclient.Error
 	if !errors.As(err, &e) {
 		return err
 	}
@@ -100,21 +100,21 @@ func (b Backend) RequestError(err error) error {
 		said = ": " + detail
 	}
 	switch e.Kind {
-	case wire.Unreachable, wire.Timeout, wire.ServerFault:
+	case httpclient.Unreachable, httpclient.Timeout, httpclient.ServerFault:
 		return Error{Reason: "SourceUnavailable", Message: fmt.Sprintf("%s is not available: %s", b.Name, e), RetryAfter: e.RetryAfter}
-	case wire.Throttled:
+	case httpclient.Throttled:
 		return Error{Reason: "SourceThrottled", Message: b.Name + " throttles requests; retrying later", RetryAfter: cmp.Or(e.RetryAfter, throttledDelay)}
-	case wire.Unauthorized:
+	case httpclient.Unauthorized:
 		return PermanentError("SourceUnauthorized", "%s refuses the credentials (%s): correct %s", b.Name, e, b.Access)
-	case wire.Untrusted:
+	case httpclient.Untrusted:
 		return PermanentError("SourceUntrusted", "%s: correct the certificates of %s, or %s", e, b.Name, b.URL)
-	case wire.NotAllowed:
+	case httpclient.NotAllowed:
 		return PermanentError("SourceNotAllowed", "%s", e)
-	case wire.NotFound, wire.Redirected:
+	case httpclient.NotFound, httpclient.Redirected:
 		return PermanentError("SourceNotFound", "%s was not found at the address (%s): correct %s", b.Name, e, b.URL)
-	case wire.Conflict:
+	case httpclient.Conflict:
 		return PermanentError("SourceConflict", "%s reports a conflict about the segment of this network%s", b.Name, said)
-	case wire.Rejected:
+	case httpclient.Rejected:
 		return PermanentError("SourceRejected", "%s rejected the request%s", b.Name, cmp.Or(said, " ("+e.Error()+")"))
 	default:
 		return b.InvalidResponse(e.Error())
@@ -122,8 +122,8 @@ func (b Backend) RequestError(err error) error {
 }
 
 // IsKind reports whether err is a failed request of a kind.
-func IsKind(err error, kind wire.Kind) bool {
-	var e *wire.Error
+func IsKind(err error, kind httpclient.Kind) bool {
+	var e *httpclient.Error
 	return errors.As(err, &e) && e.Kind == kind
 }
 
@@ -131,8 +131,8 @@ func IsKind(err error, kind wire.Kind) bool {
 // with a detail, as APIs send it, because a proxy that does not know the address answers
 // 404 as well.
 func IsNotFound(err error) bool {
-	var e *wire.Error
-	return errors.As(err, &e) && e.Kind == wire.NotFound && e.Detail() != ""
+	var e *httpclient.Error
+	return errors.As(err, &e) && e.Kind == httpclient.NotFound && e.Detail() != ""
 }
 
 // InvalidResponse returns the Error for a response that cannot be used.

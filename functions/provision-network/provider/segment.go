@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/vitistack/stack/apis/v1alpha2"
-	"github.com/vitistack/stack/functions/internal/pool"
+	"github.com/vitistack/stack/functions/internal/ipam"
 )
 
 // Segment is a network as its provider describes it. A prefix or an address that it does
@@ -148,7 +148,7 @@ func checkFamily(prefix netip.Prefix, gateway, egress netip.Addr, ipv4 bool) err
 	case !gateway.IsValid():
 		return nil
 	default:
-		return pool.CheckGateway(prefix, gateway)
+		return ipam.CheckGateway(prefix, gateway)
 	}
 }
 

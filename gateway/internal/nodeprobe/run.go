@@ -69,7 +69,7 @@ func (w *Watcher) requestReconcile(ctx context.Context, now time.Time, o *invent
 	cause := o.ResourceVersion + "." + strconv.FormatInt(now.UnixMilli()/w.Interval.Milliseconds(), 10)
 	ctx, cancel := context.WithTimeout(ctx, w.Timeout)
 	defer cancel()
-	if err := w.Broker.Send(ctx, events.LookAgain(source, ref, o.UID, cause)); err != nil {
+	if err := w.Broker.Send(ctx, events.NewReconcileRequest(source, ref, o.UID, cause)); err != nil {
 		if ctx.Err() == nil {
 			w.Log.Warn("Cannot request a reconcile of the cluster", "namespace", o.Namespace, "name", o.Name, "error", err.Error())
 		}

@@ -36,7 +36,7 @@ func (k *Hypervisor) asUserError(err error) error {
 	if err = k.secretError(err); errors.As(err, new(reconcile.UserError)) {
 		return err
 	}
-	if message, ok := kube.Refused(err); ok {
+	if message, ok := kube.RejectionMessage(err); ok {
 		return reconcile.UserError{Reason: "KubeVirtApiError", Message: message}
 	}
 	if kube.NotFound(err) {

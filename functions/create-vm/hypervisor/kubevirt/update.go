@@ -115,7 +115,7 @@ func (k *Hypervisor) growDisks(ctx context.Context, m *v1alpha1.Machine, want hy
 			before := c.DeepCopy()
 			c.Spec.Resources.Requests[corev1.ResourceStorage] = d.Size
 			_, err := k.guests.Patch(ctx, before, c)
-			if message, refused := kube.Refused(err); refused {
+			if message, refused := kube.RejectionMessage(err); refused {
 				return nil, reconcile.UserError{Reason: "DiskCannotGrow", Message: fmt.Sprintf("disk %s cannot grow: allow it in its StorageClass with allowVolumeExpansion, or write %s again (%s)", d.Name, has.String(), message)}
 			}
 			if err != nil {

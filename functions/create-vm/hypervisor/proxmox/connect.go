@@ -17,8 +17,8 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events/outbound"
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
+	wireclient "github.com/vitistack/stack/functions/internal/httpclient"
 	"github.com/vitistack/stack/functions/internal/kube"
-	wireclient "github.com/vitistack/stack/functions/internal/wire"
 )
 
 // defaultTimeout bounds a request if the MachineProvider names no timeout.

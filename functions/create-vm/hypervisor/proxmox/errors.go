@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
+	wireclient "github.com/vitistack/stack/functions/internal/httpclient"
 	"github.com/vitistack/stack/functions/internal/reconcile"
-	wireclient "github.com/vitistack/stack/functions/internal/wire"
 )
 
 // maxErrorBody bounds what is read of an error, in bytes.

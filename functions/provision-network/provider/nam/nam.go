@@ -11,16 +11,16 @@ import (
 	"time"
 
 	"github.com/vitistack/stack/apis/v1alpha2"
-	"github.com/vitistack/stack/functions/internal/wire"
+	"github.com/vitistack/stack/functions/internal/httpclient"
 	"github.com/vitistack/stack/functions/provision-network/provider"
 )
 
 // Provider requests segments of the manager. The key of a segment is the UID of its
 // NetworkNamespace, so that a repeated request returns the same segment.
-type Provider struct{ client *wire.Client }
+type Provider struct{ client *httpclient.Client }
 
 // New returns the provider that sends its requests by client.
-func New(client *wire.Client) provider.Interface { return Provider{client} }
+func New(client *httpclient.Client) provider.Interface { return Provider{client} }
 
 // TokenScheme returns the scheme of the Authorization header.
 func TokenScheme(string) string { return "Bearer" }
@@ -62,12 +62,12 @@ func (p Provider) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (p
 		size.IPFamilies = []v1alpha2.IPFamily{v1alpha2.IPv4}
 	}
 	var answer response
-	res, err := p.client.Do(ctx, wire.Request{Method: http.MethodPut, Path: segmentPath(nn), Body: request{
+	res, err := p.client.Do(ctx, httpclient.Request{Method: http.MethodPut, Path: segmentPath(nn), Body: request{
 		Name: nn.Name, Namespace: nn.Namespace,
 		DatacenterIdentifier: nn.Spec.DatacenterIdentifier, SupervisorIdentifier: nn.Spec.SupervisorIdentifier,
 		IPFamilies: size.IPFamilies, IPv4PrefixLength: size.IPv4PrefixLength, IPv6PrefixLength: size.IPv6PrefixLength,
 	}}, &answer)
-	if provider.IsKind(err, wire.Conflict) && nn.Status.IPv4Prefix == "" && nn.Status.IPv6Prefix == "" {
+	if provider.IsKind(err, httpclient.Conflict) && nn.Status.IPv4Prefix == "" && nn.Status.IPv6Prefix == "" {
 		return provider.Segment{}, p.replace(ctx, nn, err)
 	}
 	if err != nil {
@@ -87,7 +87,7 @@ func (p Provider) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) (p
 // request creates another one. It is only for a network that has allocated nothing of the
 // segment. Any other conflict is returned as it is.
 func (p Provider) replace(ctx context.Context, nn *v1alpha2.NetworkNamespace, conflict error) error {
-	if _, err := p.client.Do(ctx, wire.Request{Method: http.MethodGet, Path: segmentPath(nn)}, &response{}); err != nil {
+	if _, err := p.client.Do(ctx, httpclient.Request{Method: http.MethodGet, Path: segmentPath(nn)}, &response{}); err != nil {
 		return backend.RequestError(conflict)
 	}
 	if err := p.Release(ctx, nn); err != nil {
@@ -111,7 +111,7 @@ func (Provider) CheckRequest(nn *v1alpha2.NetworkNamespace, seg provider.Segment
 // Find implements provider.Server.
 func (p Provider) Find(ctx context.Context, nn *v1alpha2.NetworkNamespace) (provider.Segment, error) {
 	var answer response
-	res, err := p.client.Do(ctx, wire.Request{Method: http.MethodGet, Path: segmentPath(nn)}, &answer)
+	res, err := p.client.Do(ctx, httpclient.Request{Method: http.MethodGet, Path: segmentPath(nn)}, &answer)
 	switch {
 	case provider.IsNotFound(err):
 		return provider.Segment{}, backend.SegmentGone(nn, "segment")
@@ -147,7 +147,7 @@ func (r response) segment(nn *v1alpha2.NetworkNamespace, after time.Duration) (p
 // Release deletes the segment. The manager answers 204 once it is gone, or 202 while it
 // removes it.
 func (p Provider) Release(ctx context.Context, nn *v1alpha2.NetworkNamespace) error {
-	res, err := p.client.Do(ctx, wire.Request{Method: http.MethodDelete, Path: segmentPath(nn)}, nil)
+	res, err := p.client.Do(ctx, httpclient.Request{Method: http.MethodDelete, Path: segmentPath(nn)}, nil)
 	switch {
 	case provider.IsNotFound(err):
 		return nil

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/vitistack/stack/apis/v1alpha2"
-	"github.com/vitistack/stack/functions/internal/wire"
+	"github.com/vitistack/stack/functions/internal/httpclient"
 	"github.com/vitistack/stack/functions/provision-network/provider"
 	"github.com/vitistack/stack/tests/sim/faults"
 	sim "github.com/vitistack/stack/tests/sim/nam"
@@ -52,9 +52,9 @@ func newManager(t *testing.T, slow time.Duration) *manager {
 	return m
 }
 
-func client(t *testing.T, url, token string) *wire.Client {
+func client(t *testing.T, url, token string) *httpclient.Client {
 	t.Helper()
-	c, err := wire.New(wire.Config{URL: url, Token: token, Timeout: 2 * time.Second})
+	c, err := httpclient.New(httpclient.Config{URL: url, Token: token, Timeout: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func TestIsNotThere(t *testing.T) {
 	if err := slow.plan.Set(faults.Rule{Latency: "10s"}); err != nil {
 		t.Fatal(err)
 	}
-	impatient, err := wire.New(wire.Config{URL: slow.url, Token: namToken, Timeout: 50 * time.Millisecond})
+	impatient, err := httpclient.New(httpclient.Config{URL: slow.url, Token: namToken, Timeout: 50 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

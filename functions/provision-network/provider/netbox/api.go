@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"github.com/vitistack/stack/apis/v1alpha2"
-	"github.com/vitistack/stack/functions/internal/wire"
+	"github.com/vitistack/stack/functions/internal/httpclient"
 	"github.com/vitistack/stack/functions/provision-network/provider"
 )
 
@@ -31,7 +31,7 @@ const (
 var backend = provider.Backend{Name: "NetBox", URL: "NETBOX_URL", Access: "NETBOX_TOKEN, or the rights of its user"}
 
 // api is NetBox's REST API.
-type api struct{ client *wire.Client }
+type api struct{ client *httpclient.Client }
 
 // requestError is a refused request: the Error for the user, and the cause, by which the
 // caller recognises a full parent.
@@ -197,7 +197,7 @@ func keepFirst[T any](ctx context.Context, a api, kind string, own []T, id func(
 
 // do sends one request. It returns a requestError if NetBox refuses it.
 func (a api) do(ctx context.Context, method, path string, query url.Values, body, into any) error {
-	_, err := a.client.Do(ctx, wire.Request{Method: method, Path: path, Query: query, Body: body}, into)
+	_, err := a.client.Do(ctx, httpclient.Request{Method: method, Path: path, Query: query, Body: body}, into)
 	if err == nil {
 		return nil
 	}
@@ -205,8 +205,8 @@ func (a api) do(ctx context.Context, method, path string, query url.Values, body
 	if !errors.As(backend.RequestError(err), &shown) {
 		return err
 	}
-	var e *wire.Error
-	if errors.As(err, &e) && (e.Kind == wire.Rejected || e.Kind == wire.Conflict) {
+	var e *httpclient.Error
+	if errors.As(err, &e) && (e.Kind == httpclient.Rejected || e.Kind == httpclient.Conflict) {
 		if said := errorText(e.Body); said != "" {
 			shown = provider.PermanentError(shown.Reason, "NetBox refuses %s: %s", strings.ToLower(method)+" "+path, said)
 		}

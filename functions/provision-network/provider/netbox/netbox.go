@@ -12,7 +12,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/apis/v1alpha2"
-	"github.com/vitistack/stack/functions/internal/wire"
+	"github.com/vitistack/stack/functions/internal/httpclient"
 	"github.com/vitistack/stack/functions/provision-network/provider"
 )
 
@@ -32,7 +32,7 @@ var families = []v1alpha2.IPFamily{v1alpha2.IPv4, v1alpha2.IPv6}
 type Provider struct{ api api }
 
 // New returns the provider that sends its requests by client.
-func New(client *wire.Client) provider.Interface { return Provider{api{client}} }
+func New(client *httpclient.Client) provider.Interface { return Provider{api{client}} }
 
 // TokenScheme returns the scheme of the Authorization header: Bearer for tokens of the
 // second version, which NetBox 4.5 introduced.
@@ -246,7 +246,7 @@ func (p Provider) createPrefix(ctx context.Context, nn *v1alpha2.NetworkNamespac
 		body["prefix_length"] = length
 		parent.copyScope(body)
 		err := p.api.do(ctx, http.MethodPost, objectPath("prefixes", parent.ID)+"available-prefixes/", nil, body, nil)
-		if !provider.IsKind(err, wire.Conflict) {
+		if !provider.IsKind(err, httpclient.Conflict) {
 			return err
 		}
 	}
@@ -353,7 +353,7 @@ func (p Provider) ensureVLAN(ctx context.Context, nn *v1alpha2.NetworkNamespace,
 	body := newObject(nn, describe(nn))
 	body["name"] = vlanName(nn)
 	err = p.api.do(ctx, http.MethodPost, objectPath("vlan-groups", groups[i].ID)+"available-vlans/", nil, body, nil)
-	if provider.IsKind(err, wire.Conflict) {
+	if provider.IsKind(err, httpclient.Conflict) {
 		return nil, provider.PermanentError("VLANGroupFull", "VLAN group %s has no free VLAN: release one, or enlarge it", group)
 	}
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vitistack/stack/apis/v1alpha2"
-	"github.com/vitistack/stack/functions/internal/wire"
+	"github.com/vitistack/stack/functions/internal/httpclient"
 	"github.com/vitistack/stack/functions/provision-network/provider"
 	"github.com/vitistack/stack/tests/sim/faults"
 	sim "github.com/vitistack/stack/tests/sim/netbox"
@@ -53,7 +53,7 @@ func newLibrary(t *testing.T, o sim.Options) *library {
 
 func reader(t *testing.T, url, token string) Provider {
 	t.Helper()
-	c, err := wire.New(wire.Config{URL: url, Token: token, TokenScheme: TokenScheme(token), Timeout: 2 * time.Second})
+	c, err := httpclient.New(httpclient.Config{URL: url, Token: token, TokenScheme: TokenScheme(token), Timeout: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

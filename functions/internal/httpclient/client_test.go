@@ -1,4 +1,4 @@
-package wire_test
+package httpclient_test
 
 import (
 	"context"
@@ -17,12 +17,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vitistack/stack/events/outbound"
-	"github.com/vitistack/stack/functions/internal/wire"
+	"github.com/vitistack/stack/functions/internal/httpclient"
 )
 
-func client(t *testing.T, config wire.Config) *wire.Client {
+func client(t *testing.T, config httpclient.Config) *httpclient.Client {
 	t.Helper()
-	c, err := wire.New(config)
+	c, err := httpclient.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,10 +39,10 @@ func TestSSRF(t *testing.T) {
 		{"clouds hand out credentials there", "http://169.254.169.254", "", "169.254.169.254"},
 		{"it is not listed", server.URL, "10.0.0.0/8,nam.example.com", "127.0.0.1"},
 	} {
-		_, err := client(t, wire.Config{URL: tc.url, Token: "t", Outbound: outbound.Parse(tc.list)}).Do(t.Context(), wire.Request{Method: http.MethodGet}, nil)
-		var e *wire.Error
+		_, err := client(t, httpclient.Config{URL: tc.url, Token: "t", Outbound: outbound.Parse(tc.list)}).Do(t.Context(), httpclient.Request{Method: http.MethodGet}, nil)
+		var e *httpclient.Error
 		want := "GET " + tc.host + ": connections to " + tc.host + " are not allowed here: name another server, or have it added to ALLOWED_ENDPOINTS"
-		if !errors.As(err, &e) || e.Kind != wire.NotAllowed || e.Transient() || err.Error() != want || asked {
+		if !errors.As(err, &e) || e.Kind != httpclient.NotAllowed || e.Transient() || err.Error() != want || asked {
 			t.Errorf("%s: asked %t, got %v", tc.reason, asked, err)
 		}
 	}
@@ -55,27 +55,27 @@ func TestDo(t *testing.T) {
 	}
 	cases := map[string]struct {
 		reason  string
-		config  wire.Config
-		request wire.Request
+		config  httpclient.Config
+		request httpclient.Request
 		want    seen
 	}{
 		"GetWithQuery": {
 			reason:  "a request without a body has no content type",
-			config:  wire.Config{UserAgent: "test"},
-			request: wire.Request{Method: http.MethodGet, Path: "/v1/segments", Query: url.Values{"site": {"a b"}}},
+			config:  httpclient.Config{UserAgent: "test"},
+			request: httpclient.Request{Method: http.MethodGet, Path: "/v1/segments", Query: url.Values{"site": {"a b"}}},
 			want:    seen{Method: "GET", Path: "/base/v1/segments", Query: "site=a+b", Accept: "application/json", UserAgent: "test"},
 		},
 		"BasicAuth": {
 			reason:  "a user name wins over a token",
-			config:  wire.Config{Username: "admin", Password: "s3cret", Token: "t", UserAgent: "test"},
-			request: wire.Request{Method: http.MethodPost, Path: "/", Body: map[string]int{"a": 1}},
+			config:  httpclient.Config{Username: "admin", Password: "s3cret", Token: "t", UserAgent: "test"},
+			request: httpclient.Request{Method: http.MethodPost, Path: "/", Body: map[string]int{"a": 1}},
 			want: seen{Method: "POST", Path: "/base/", Accept: "application/json", ContentType: "application/json", UserAgent: "test",
 				Authorization: "Basic YWRtaW46czNjcmV0", Body: `{"a":1}`},
 		},
 		"Bearer": {
 			reason:  "a token is sent as bearer token",
-			config:  wire.Config{Token: "t", UserAgent: "test"},
-			request: wire.Request{Method: http.MethodDelete, Path: "/x"},
+			config:  httpclient.Config{Token: "t", UserAgent: "test"},
+			request: httpclient.Request{Method: http.MethodDelete, Path: "/x"},
 			want:    seen{Method: "DELETE", Path: "/base/x", Accept: "application/json", UserAgent: "test", Authorization: "Bearer t"},
 		},
 	}
@@ -113,24 +113,24 @@ func TestStatus(t *testing.T) {
 		status    int
 		header    http.Header
 		body      string
-		kind      wire.Kind
+		kind      httpclient.Kind
 		transient bool
 		after     time.Duration
 		text      string
 		detail    string
 	}{
-		"400": {reason: "the request is wrong", status: 400, kind: wire.Rejected, text: "the server answered 400 Bad Request"},
-		"401": {reason: "credentials must be changed", status: 401, body: `{"result":401,"text":"Unauthorized"}`, kind: wire.Unauthorized, text: "the server answered 401 Unauthorized", detail: "Unauthorized"},
-		"403": {reason: "rights must be changed", status: 403, body: `{"detail":"no\n  right"}`, kind: wire.Unauthorized, text: "the server answered 403 Forbidden", detail: "no right"},
-		"404": {reason: "gone, or a wrong URL", status: 404, body: "<html>", kind: wire.NotFound, text: "the server answered 404 Not Found"},
-		"408": {reason: "the server was too slow to read", status: 408, kind: wire.ServerFault, transient: true, text: "the server answered 408 Request Timeout"},
-		"409": {reason: "somebody else was faster", status: 409, body: `{"title":"Conflict"}`, kind: wire.Conflict, text: "the server answered 409 Conflict", detail: "Conflict"},
-		"410": {reason: "gone", status: 410, kind: wire.NotFound, text: "the server answered 410 Gone"},
-		"422": {reason: "the request is understood and refused", status: 422, kind: wire.Rejected, text: "the server answered 422 Unprocessable Entity"},
-		"429": {reason: "slow down", status: 429, header: http.Header{"Retry-After": {"3"}}, kind: wire.Throttled, transient: true, after: 3 * time.Second, text: "the server answered 429 Too Many Requests"},
-		"500": {reason: "the server's fault", status: 500, kind: wire.ServerFault, transient: true, text: "the server answered 500 Internal Server Error"},
-		"503": {reason: "not now", status: 503, header: http.Header{"Retry-After": {"nonsense"}}, kind: wire.ServerFault, transient: true, text: "the server answered 503 Service Unavailable"},
-		"302": {reason: "credentials are not carried elsewhere", status: 302, header: http.Header{"Location": {"/elsewhere"}}, kind: wire.Redirected, text: "the server answered 302 Found"},
+		"400": {reason: "the request is wrong", status: 400, kind: httpclient.Rejected, text: "the server answered 400 Bad Request"},
+		"401": {reason: "credentials must be changed", status: 401, body: `{"result":401,"text":"Unauthorized"}`, kind: httpclient.Unauthorized, text: "the server answered 401 Unauthorized", detail: "Unauthorized"},
+		"403": {reason: "rights must be changed", status: 403, body: `{"detail":"no\n  right"}`, kind: httpclient.Unauthorized, text: "the server answered 403 Forbidden", detail: "no right"},
+		"404": {reason: "gone, or a wrong URL", status: 404, body: "<html>", kind: httpclient.NotFound, text: "the server answered 404 Not Found"},
+		"408": {reason: "the server was too slow to read", status: 408, kind: httpclient.ServerFault, transient: true, text: "the server answered 408 Request Timeout"},
+		"409": {reason: "somebody else was faster", status: 409, body: `{"title":"Conflict"}`, kind: httpclient.Conflict, text: "the server answered 409 Conflict", detail: "Conflict"},
+		"410": {reason: "gone", status: 410, kind: httpclient.NotFound, text: "the server answered 410 Gone"},
+		"422": {reason: "the request is understood and refused", status: 422, kind: httpclient.Rejected, text: "the server answered 422 Unprocessable Entity"},
+		"429": {reason: "slow down", status: 429, header: http.Header{"Retry-After": {"3"}}, kind: httpclient.Throttled, transient: true, after: 3 * time.Second, text: "the server answered 429 Too Many Requests"},
+		"500": {reason: "the server's fault", status: 500, kind: httpclient.ServerFault, transient: true, text: "the server answered 500 Internal Server Error"},
+		"503": {reason: "not now", status: 503, header: http.Header{"Retry-After": {"nonsense"}}, kind: httpclient.ServerFault, transient: true, text: "the server answered 503 Service Unavailable"},
+		"302": {reason: "credentials are not carried elsewhere", status: 302, header: http.Header{"Location": {"/elsewhere"}}, kind: httpclient.Redirected, text: "the server answered 302 Found"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -143,10 +143,10 @@ func TestStatus(t *testing.T) {
 				_, _ = io.WriteString(w, tc.body)
 			}))
 			t.Cleanup(server.Close)
-			_, err := client(t, wire.Config{URL: server.URL}).Do(t.Context(), wire.Request{Method: http.MethodGet, Path: "/a?token=secret"}, nil)
-			var e *wire.Error
+			_, err := client(t, httpclient.Config{URL: server.URL}).Do(t.Context(), httpclient.Request{Method: http.MethodGet, Path: "/a?token=secret"}, nil)
+			var e *httpclient.Error
 			if !errors.As(err, &e) {
-				t.Fatalf("%s: got %v, want a wire.Error", tc.reason, err)
+				t.Fatalf("%s: got %v, want a httpclient.Error", tc.reason, err)
 			}
 			if e.Kind != tc.kind || e.Transient() != tc.transient || e.Status != tc.status || e.RetryAfter != tc.after || e.Detail() != tc.detail {
 				t.Errorf("%s: got %s, transient %t, status %d, after %s, detail %q", tc.reason, e.Kind, e.Transient(), e.Status, e.RetryAfter, e.Detail())
@@ -180,15 +180,15 @@ func TestAnswers(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, tc.body) }))
 			t.Cleanup(server.Close)
 			var got []int
-			_, err := client(t, wire.Config{URL: server.URL, MaxBody: tc.max}).Do(t.Context(), wire.Request{Method: http.MethodGet}, &got)
+			_, err := client(t, httpclient.Config{URL: server.URL, MaxBody: tc.max}).Do(t.Context(), httpclient.Request{Method: http.MethodGet}, &got)
 			if tc.text == "" {
 				if diff := cmp.Diff(tc.want, got); err != nil || diff != "" {
 					t.Errorf("%s: got %v, error %v", tc.reason, got, err)
 				}
 				return
 			}
-			var e *wire.Error
-			if !errors.As(err, &e) || e.Kind != wire.Malformed || e.Transient() || err.Error() != "GET 127.0.0.1: "+tc.text {
+			var e *httpclient.Error
+			if !errors.As(err, &e) || e.Kind != httpclient.Malformed || e.Transient() || err.Error() != "GET 127.0.0.1: "+tc.text {
 				t.Errorf("%s: got %v", tc.reason, err)
 			}
 		})
@@ -200,22 +200,22 @@ func TestConnections(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		serve  func(net.Conn)
-		kind   wire.Kind
+		kind   httpclient.Kind
 		text   string
 	}{
-		"Refused":   {reason: "nobody listens", kind: wire.Unreachable, text: "connection refused"},
-		"Closed":    {reason: "the server hangs up", serve: func(c net.Conn) { read(c) }, kind: wire.Unreachable, text: "the server closed the connection before it had answered"},
-		"Truncated": {reason: "the server dies in the middle", serve: func(c net.Conn) { read(c); write(c, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n[1") }, kind: wire.Unreachable, text: "the server closed the connection before it had answered"},
-		"Silent":    {reason: "the server hangs", serve: func(c net.Conn) { read(c); read(c) }, kind: wire.Timeout, text: "no answer in time"},
-		"Slow":      {reason: "the body hangs", serve: func(c net.Conn) { read(c); write(c, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n[1"); read(c) }, kind: wire.Timeout, text: "no answer in time"},
-		"NotHTTP":   {reason: "something else listens there", serve: func(c net.Conn) { read(c); write(c, "220 mail ready\r\n") }, kind: wire.Unreachable, text: "the connection failed"},
+		"Refused":   {reason: "nobody listens", kind: httpclient.Unreachable, text: "connection refused"},
+		"Closed":    {reason: "the server hangs up", serve: func(c net.Conn) { read(c) }, kind: httpclient.Unreachable, text: "the server closed the connection before it had answered"},
+		"Truncated": {reason: "the server dies in the middle", serve: func(c net.Conn) { read(c); write(c, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n[1") }, kind: httpclient.Unreachable, text: "the server closed the connection before it had answered"},
+		"Silent":    {reason: "the server hangs", serve: func(c net.Conn) { read(c); read(c) }, kind: httpclient.Timeout, text: "no answer in time"},
+		"Slow":      {reason: "the body hangs", serve: func(c net.Conn) { read(c); write(c, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n[1"); read(c) }, kind: httpclient.Timeout, text: "no answer in time"},
+		"NotHTTP":   {reason: "something else listens there", serve: func(c net.Conn) { read(c); write(c, "220 mail ready\r\n") }, kind: httpclient.Unreachable, text: "the connection failed"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := client(t, wire.Config{URL: "http://" + listen(t, tc.serve), Timeout: 300 * time.Millisecond})
-			_, err := c.Do(t.Context(), wire.Request{Method: http.MethodPost, Body: 1}, new(any))
-			var e *wire.Error
+			c := client(t, httpclient.Config{URL: "http://" + listen(t, tc.serve), Timeout: 300 * time.Millisecond})
+			_, err := c.Do(t.Context(), httpclient.Request{Method: http.MethodPost, Body: 1}, new(any))
+			var e *httpclient.Error
 			if !errors.As(err, &e) || e.Kind != tc.kind || !e.Transient() {
 				t.Fatalf("%s: got %#v", tc.reason, err)
 			}
@@ -229,10 +229,10 @@ func TestConnections(t *testing.T) {
 func TestCancelled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	c := client(t, wire.Config{URL: "http://" + listen(t, func(c net.Conn) { read(c); cancel(); read(c) })})
-	_, err := c.Do(ctx, wire.Request{Method: http.MethodGet}, nil)
-	var e *wire.Error
-	if !errors.As(err, &e) || e.Kind != wire.Timeout || !errors.Is(err, context.Canceled) {
+	c := client(t, httpclient.Config{URL: "http://" + listen(t, func(c net.Conn) { read(c); cancel(); read(c) })})
+	_, err := c.Do(ctx, httpclient.Request{Method: http.MethodGet}, nil)
+	var e *httpclient.Error
+	if !errors.As(err, &e) || e.Kind != httpclient.Timeout || !errors.Is(err, context.Canceled) {
 		t.Errorf("a delivery that ends takes its requests with it, got %v", err)
 	}
 }
@@ -241,20 +241,20 @@ func TestNew(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string
-		config wire.Config
+		config httpclient.Config
 		want   string
 	}{
-		"NoScheme":    {reason: "a host alone does not say whether to use TLS", config: wire.Config{URL: "example.com:8000"}, want: "write scheme and host"},
-		"NoHost":      {reason: "there is nobody to ask", config: wire.Config{URL: "http://"}, want: "write scheme and host"},
-		"OtherScheme": {reason: "only HTTP is spoken", config: wire.Config{URL: "unix:///run/kea"}, want: "write scheme and host"},
-		"Credentials": {reason: "a URL is shown to people", config: wire.Config{URL: "https://user:hunter2@example.com"}, want: "credentials do not belong into a URL"},
-		"CA":          {reason: "a file of something else was given", config: wire.Config{URL: "https://example.com", TLS: wire.TLS{CA: []byte("x")}}, want: "the authority has no certificate in it"},
-		"KeyMissing":  {reason: "a certificate alone proves nothing", config: wire.Config{URL: "https://example.com", TLS: wire.TLS{Cert: []byte("x")}}, want: "do not belong together"},
+		"NoScheme":    {reason: "a host alone does not say whether to use TLS", config: httpclient.Config{URL: "example.com:8000"}, want: "write scheme and host"},
+		"NoHost":      {reason: "there is nobody to ask", config: httpclient.Config{URL: "http://"}, want: "write scheme and host"},
+		"OtherScheme": {reason: "only HTTP is spoken", config: httpclient.Config{URL: "unix:///run/kea"}, want: "write scheme and host"},
+		"Credentials": {reason: "a URL is shown to people", config: httpclient.Config{URL: "https://user:hunter2@example.com"}, want: "credentials do not belong into a URL"},
+		"CA":          {reason: "a file of something else was given", config: httpclient.Config{URL: "https://example.com", TLS: httpclient.TLS{CA: []byte("x")}}, want: "the authority has no certificate in it"},
+		"KeyMissing":  {reason: "a certificate alone proves nothing", config: httpclient.Config{URL: "https://example.com", TLS: httpclient.TLS{Cert: []byte("x")}}, want: "do not belong together"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := wire.New(tc.config)
+			_, err := httpclient.New(tc.config)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%s: got %v, want %q in it", tc.reason, err, tc.want)
 			}

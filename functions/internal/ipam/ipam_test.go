@@ -1,4 +1,4 @@
-package pool
+package ipam
 
 import (
 	"math"

@@ -1,5 +1,5 @@
-// Package merge makes identical concurrent calls once.
-package merge
+// Package coalesce makes identical concurrent calls once.
+package coalesce
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package wire_test
+package httpclient_test
 
 import (
 	"crypto/ecdsa"
@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vitistack/stack/functions/internal/wire"
+	"github.com/vitistack/stack/functions/internal/httpclient"
 )
 
 // authority signs certificates for tests.
@@ -117,31 +117,31 @@ func TestTLS(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		url    string
-		tls    wire.TLS
+		tls    httpclient.TLS
 		want   string
 	}{
-		"Mutual":        {reason: "both sides show a certificate", url: good, tls: wire.TLS{CA: ours.pem, Cert: cert, Key: key}},
-		"ServerName":    {reason: "the certificate is for another name than the URL's", url: named, tls: wire.TLS{CA: ours.pem, Cert: cert, Key: key, ServerName: "kea.example.com"}},
-		"Insecure":      {reason: "any certificate will do", url: expired, tls: wire.TLS{Cert: cert, Key: key, Insecure: true}},
-		"UnknownCA":     {reason: "somebody else may pretend to be the server", url: good, tls: wire.TLS{CA: theirs.pem, Cert: cert, Key: key}, want: "the server's certificate is signed by an authority that is not trusted"},
-		"OtherHost":     {reason: "the certificate is somebody else's", url: named, tls: wire.TLS{CA: ours.pem, Cert: cert, Key: key}, want: "the server's certificate is for another host name"},
-		"Expired":       {reason: "the text must not have the time in it", url: expired, tls: wire.TLS{CA: ours.pem, Cert: cert, Key: key}, want: "the server's certificate has expired, or is not valid yet"},
-		"NoClientCert":  {reason: "the server wants one", url: good, tls: wire.TLS{CA: ours.pem}, want: "the server does not accept the client certificate, or none was given"},
-		"BadClientCert": {reason: "the server trusts another authority", url: good, tls: wire.TLS{CA: ours.pem, Cert: otherCert, Key: otherKey}, want: "the server does not accept the client certificate, or none was given"},
-		"Plain":         {reason: "the URL has the wrong scheme", url: strings.Replace(plain.URL, "http:", "https:", 1), tls: wire.TLS{CA: ours.pem}, want: "the server does not speak TLS: write http instead of https, or turn TLS on at the server"},
+		"Mutual":        {reason: "both sides show a certificate", url: good, tls: httpclient.TLS{CA: ours.pem, Cert: cert, Key: key}},
+		"ServerName":    {reason: "the certificate is for another name than the URL's", url: named, tls: httpclient.TLS{CA: ours.pem, Cert: cert, Key: key, ServerName: "kea.example.com"}},
+		"Insecure":      {reason: "any certificate will do", url: expired, tls: httpclient.TLS{Cert: cert, Key: key, Insecure: true}},
+		"UnknownCA":     {reason: "somebody else may pretend to be the server", url: good, tls: httpclient.TLS{CA: theirs.pem, Cert: cert, Key: key}, want: "the server's certificate is signed by an authority that is not trusted"},
+		"OtherHost":     {reason: "the certificate is somebody else's", url: named, tls: httpclient.TLS{CA: ours.pem, Cert: cert, Key: key}, want: "the server's certificate is for another host name"},
+		"Expired":       {reason: "the text must not have the time in it", url: expired, tls: httpclient.TLS{CA: ours.pem, Cert: cert, Key: key}, want: "the server's certificate has expired, or is not valid yet"},
+		"NoClientCert":  {reason: "the server wants one", url: good, tls: httpclient.TLS{CA: ours.pem}, want: "the server does not accept the client certificate, or none was given"},
+		"BadClientCert": {reason: "the server trusts another authority", url: good, tls: httpclient.TLS{CA: ours.pem, Cert: otherCert, Key: otherKey}, want: "the server does not accept the client certificate, or none was given"},
+		"Plain":         {reason: "the URL has the wrong scheme", url: strings.Replace(plain.URL, "http:", "https:", 1), tls: httpclient.TLS{CA: ours.pem}, want: "the server does not speak TLS: write http instead of https, or turn TLS on at the server"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := client(t, wire.Config{URL: tc.url, TLS: tc.tls, DisableKeepAlives: true}).Do(t.Context(), wire.Request{Method: http.MethodGet}, nil)
+			_, err := client(t, httpclient.Config{URL: tc.url, TLS: tc.tls, DisableKeepAlives: true}).Do(t.Context(), httpclient.Request{Method: http.MethodGet}, nil)
 			if tc.want == "" {
 				if err != nil {
 					t.Errorf("%s: got %v", tc.reason, err)
 				}
 				return
 			}
-			var e *wire.Error
-			if !errors.As(err, &e) || e.Kind != wire.Untrusted || e.Transient() || err.Error() != "GET 127.0.0.1: "+tc.want {
+			var e *httpclient.Error
+			if !errors.As(err, &e) || e.Kind != httpclient.Untrusted || e.Transient() || err.Error() != "GET 127.0.0.1: "+tc.want {
 				t.Errorf("%s: got %v, want %q", tc.reason, err, tc.want)
 			}
 		})
@@ -155,14 +155,14 @@ func TestLoadTLS(t *testing.T) {
 	if err := os.WriteFile(ca, []byte("authority"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got, err := wire.LoadTLS(ca, "", "")
+	got, err := httpclient.LoadTLS(ca, "", "")
 	if err != nil || string(got.CA) != "authority" || got.Cert != nil || got.Key != nil {
 		t.Errorf("got %v, error %v", got, err)
 	}
-	if _, err := wire.LoadTLS(ca, filepath.Join(dir, "missing.pem"), ""); !errors.Is(err, os.ErrNotExist) {
+	if _, err := httpclient.LoadTLS(ca, filepath.Join(dir, "missing.pem"), ""); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a file that is named must be there, got %v", err)
 	}
-	if got := wire.SecretTLS(map[string][]byte{"tls.key": []byte("k")}); string(got.Key) != "k" || got.CA != nil {
+	if got := httpclient.SecretTLS(map[string][]byte{"tls.key": []byte("k")}); string(got.Key) != "k" || got.CA != nil {
 		t.Errorf("from a Secret: got %v", got)
 	}
 }

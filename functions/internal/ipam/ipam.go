@@ -1,5 +1,5 @@
-// Package pool computes the addresses that a network may allocate.
-package pool
+// Package ipam computes the addresses that a network may allocate.
+package ipam
 
 import (
 	"fmt"

@@ -1,7 +1,7 @@
-// Package wire calls the HTTP APIs of other systems: one request at a time, with a deadline, a
+// Package httpclient calls the HTTP APIs of other systems: one request at a time, with a deadline, a
 // limited size of the answer, and errors with stable texts for conditions. It does not retry,
 // because the Broker redelivers events.
-package wire
+package httpclient
 
 import (
 	"bytes"

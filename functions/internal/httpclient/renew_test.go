@@ -1,4 +1,4 @@
-package wire_test
+package httpclient_test
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vitistack/stack/functions/internal/wire"
+	"github.com/vitistack/stack/functions/internal/httpclient"
 )
 
 // TestRenew changes the password of a server, and then that of the client.
@@ -28,8 +28,8 @@ func TestRenew(t *testing.T) {
 		}
 	}))
 	t.Cleanup(server.Close)
-	config := wire.Config{URL: server.URL, Username: "stack", Password: "first"}
-	config.Renew = func() (wire.Config, error) {
+	config := httpclient.Config{URL: server.URL, Username: "stack", Password: "first"}
+	config.Renew = func() (httpclient.Config, error) {
 		read.Add(1)
 		renewed := config
 		renewed.Password = written.Load().(string)
@@ -37,7 +37,7 @@ func TestRenew(t *testing.T) {
 	}
 	c := client(t, config)
 	do := func() error {
-		_, err := c.Do(t.Context(), wire.Request{Method: http.MethodPost, Body: "content"}, nil)
+		_, err := c.Do(t.Context(), httpclient.Request{Method: http.MethodPost, Body: "content"}, nil)
 		return err
 	}
 	if err := do(); err != nil || read.Load() != 0 {
@@ -60,8 +60,8 @@ func TestRenew(t *testing.T) {
 	accepted.Store("third")
 	before := asked.Load()
 	for range 5 {
-		var refused *wire.Error
-		if err := do(); !errors.As(err, &refused) || refused.Kind != wire.Unauthorized {
+		var refused *httpclient.Error
+		if err := do(); !errors.As(err, &refused) || refused.Kind != httpclient.Unauthorized {
 			t.Fatalf("nobody wrote the third password, got %v", err)
 		}
 	}
@@ -76,13 +76,13 @@ func TestRenewTrust(t *testing.T) {
 	later := time.Now().Add(time.Hour)
 	old, renewed := newAuthority(t), newAuthority(t)
 	url := renewed.serve(renewed.issue("127.0.0.1", later))
-	trust := func(a *authority) wire.Config {
+	trust := func(a *authority) httpclient.Config {
 		cert, key := a.issue("client", later)
-		return wire.Config{URL: url, TLS: wire.TLS{CA: a.pem, Cert: cert, Key: key}}
+		return httpclient.Config{URL: url, TLS: httpclient.TLS{CA: a.pem, Cert: cert, Key: key}}
 	}
 	config := trust(old)
-	config.Renew = func() (wire.Config, error) { return trust(renewed), nil }
-	if _, err := client(t, config).Do(t.Context(), wire.Request{Method: http.MethodGet}, nil); err != nil {
+	config.Renew = func() (httpclient.Config, error) { return trust(renewed), nil }
+	if _, err := client(t, config).Do(t.Context(), httpclient.Request{Method: http.MethodGet}, nil); err != nil {
 		t.Errorf("the new certificates are written, but: %v", err)
 	}
 }
@@ -95,11 +95,11 @@ func TestMounted(t *testing.T) {
 	}
 	environment := map[string]string{"PASSWORD": "environment", "OTHER": "other", "../PASSWORD": "kept"}
 	getenv := func(name string) string { return environment[name] }
-	if got := wire.Mounted(getenv)("PASSWORD"); got != "environment" {
+	if got := httpclient.Mounted(getenv)("PASSWORD"); got != "environment" {
 		t.Errorf("without a directory: got %q", got)
 	}
-	environment[wire.MountVariable] = directory
-	mounted := wire.Mounted(getenv)
+	environment[httpclient.MountVariable] = directory
+	mounted := httpclient.Mounted(getenv)
 	for name, want := range map[string]string{"PASSWORD": "mounted", "OTHER": "other", "MISSING": ""} {
 		if got := mounted(name); got != want {
 			t.Errorf("%s: got %q, want %q", name, got, want)

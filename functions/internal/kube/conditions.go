@@ -1,0 +1,57 @@
+package kube
+
+import (
+	"strings"
+	"unicode"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Maximum lengths of messages in bytes: of a condition, for which the API allows 32768, and
+// of an Event.
+const (
+	maxMessage = 4096
+	maxEvent   = 1024
+)
+
+// Text makes the text of a backend or of a user safe for a terminal, a log and the API
+// server: one line, without control characters and characters that change the direction of
+// text, and cut to a number of bytes.
+func Text(said string, most int) string {
+	said = strings.Map(func(c rune) rune {
+		switch {
+		case unicode.IsControl(c), c == '\u2028', c == '\u2029':
+			return ' '
+		case unicode.Is(unicode.Cf, c):
+			return -1
+		}
+		return c
+	}, strings.ToValidUTF8(said, "?"))
+	if len(said) <= most {
+		return said
+	}
+	const more = " ..."
+	return strings.ToValidUTF8(said[:most-len(more)], "") + more
+}
+
+// SetReady writes the condition Ready. ok is whether the object is in its desired state.
+// reason and message say what it waits for, or what to change. SetReady reports whether the
+// status or the reason has changed, which is worth an Event.
+func SetReady(conditions *[]metav1.Condition, generation int64, ok bool, reason, message string) bool {
+	return SetCondition(conditions, generation, "Ready", ok, reason, message)
+}
+
+// SetCondition is SetReady for any condition.
+func SetCondition(conditions *[]metav1.Condition, generation int64, kind string, ok bool, reason, message string) bool {
+	status := metav1.ConditionFalse
+	if ok {
+		status = metav1.ConditionTrue
+	}
+	old := meta.FindStatusCondition(*conditions, kind)
+	same := old != nil && old.Status == status && old.Reason == reason
+	meta.SetStatusCondition(conditions, metav1.Condition{
+		Type: kind, Status: status, ObservedGeneration: generation, Reason: reason, Message: Text(message, maxMessage),
+	})
+	return !same
+}
