@@ -1,7 +1,6 @@
 package main
 
 import (
-	"sync"
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
@@ -21,9 +20,6 @@ type function struct {
 	talosVersion string
 	images       talos.Images
 	now          func() time.Time
-	// clusterNamespaces caches the namespaces known to contain a KubernetesCluster. An entry only
-	// skips a list request.
-	clusterNamespaces sync.Map
 }
 
 // reconcileOptions says how much work one delivery does.

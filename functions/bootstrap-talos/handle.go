@@ -48,9 +48,6 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 // reconcileMachine reconciles the cluster of a Machine. A Machine that has just got its addresses
 // only gets its configuration, so that a hundred new Machines do not repeat each other's work.
 func (f *function) reconcileMachine(ctx context.Context, ref events.Ref, options reconcileOptions) error {
-	if none, err := f.hasNoCluster(ctx, ref.Namespace); err != nil || none {
-		return err
-	}
 	m := &v1alpha1.Machine{}
 	err := f.kube.Get(ctx, ref.Namespace, ref.Name, m)
 	if kube.NotFound(err) {
@@ -72,24 +69,6 @@ func (f *function) reconcileMachine(ctx context.Context, ref events.Ref, options
 		options.pollTime = nodePollTime
 	}
 	return kube.OnConflict(func() error { return f.reconcileCluster(ctx, ref.Namespace, owner.Name, options) })
-}
-
-// hasNoCluster reports whether a namespace contains no KubernetesCluster, so that its Machines need
-// nothing. Deliveries about many Machines share one list request, which is cheaper than to read
-// each Machine.
-func (f *function) hasNoCluster(ctx context.Context, namespace string) (bool, error) {
-	if _, cached := f.clusterNamespaces.Load(namespace); cached {
-		return false, nil
-	}
-	list := &v1alpha1.KubernetesClusterList{}
-	if err := f.kube.ListPage(ctx, namespace, metav1.ListOptions{Limit: 1}, list); err != nil {
-		return false, err
-	}
-	if len(list.Items) == 0 {
-		return true, nil
-	}
-	f.clusterNamespaces.Store(namespace, true)
-	return false, nil
 }
 
 // reconcileDeletedMachine reconciles the clusters that a deleted Machine may have belonged to.
