@@ -1,7 +1,7 @@
-# Everything that is built or downloaded is kept outside of the tree, and made once.
+# Everything that is built or downloaded is cached outside of the tree.
 CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/vitistack
 LOCAL := $(CACHE)/bin/viti-local
-# Each checkout has programs of its own, and those that detect races are others again: RACE=1 make chaos.
+# Each checkout has its own programs, and separate ones with the race detector: RACE=1 make chaos.
 BIN := $(CACHE)/bin/$(subst /,_,$(CURDIR))$(if $(RACE),-race)
 export RACE
 STATE ?= .run
@@ -37,13 +37,13 @@ run: build ## Run the whole stack on this machine, with a tour (TOUR=0 starts em
 	  --config AUTH_TOKENREVIEW=true --config RESULTS_PATH=$(CURDIR)/hack/results --config BACKUP_PATH=$(abspath $(STATE))/backups --apply apis/examples/machineprovider-kubevirt.yaml --apply apis/examples/networkpool-tour.yaml \
 	  $(if $(filter-out 0,$(TOUR)),$(addprefix --apply ,$(TOUR_FILES)))
 
-screenshots: ## Take the pictures of the README, of what make run TOUR=busy shows
+screenshots: ## Take the pictures of the README from make run TOUR=busy
 	@go run ./tests/screenshots --url http://127.0.0.1:$(GATEWAY_PORT) --to gateway/internal/page/docs
 
-clean-run: ## Forget what make run has made
+clean-run: ## Delete the state of make run
 	rm -rf $(STATE) hack/results
 
-prepare: build ## Install what the tests need beside Go, from Debian's packages
+prepare: build ## Install what the tests need in addition to Go, from Debian's packages
 	@sh tests/prepare.sh
 
 test: prepare ## Run all tests, on real servers
@@ -55,7 +55,7 @@ test: prepare ## Run all tests, on real servers
 	@$(TEST) --format pkgname -- -race -timeout 60m $(PARTS)
 test: TEST = go tool -modfile=$(CURDIR)/tools/go.mod gotestsum
 
-check: ## Check format, rules, workflows, and that what is generated is up to date and committed
+check: ## Check format, lint rules, workflows, and that generated files are up to date and committed
 	@test -z "$$(gofmt -l apis events functions gateway knative tests)" || (gofmt -l apis events functions gateway knative tests; echo "Run gofmt -w on these."; exit 1)
 	@go vet ./... && cd knative/local && go vet ./...
 	@$(TOOL) golangci-lint run --timeout 30m ./...
@@ -70,7 +70,7 @@ generate: ## Generate deep copies and CRDs from the types, and the chart's READM
 	@$(TOOL) controller-gen object crd output:crd:dir=apis/crds paths=./apis/...
 	@CGO_ENABLED=0 go run -C tools/ship -trimpath ./readme $(CURDIR)/charts/vitistack
 
-helm: ## Build Helm, and tell where it is
+helm: ## Build Helm, and print its path
 	@CGO_ENABLED=0 go build -C tools/ship -trimpath -o $(CACHE)/bin/helm helm.sh/helm/v4/cmd/helm && echo $(CACHE)/bin/helm
 
 VERSION ?= $(or $(shell git describe --tags --always 2>/dev/null),dev)
@@ -93,18 +93,18 @@ chaos: build ## Run a random sequence of changes and faults: SEED=1 MINUTES=5 (C
 	@CHAOS_SEED=$(or $(SEED),1) CHAOS_MINUTES=$(or $(MINUTES),5) go test -count=1 -timeout 0 -v -run TestRandomStory ./tests/chaos
 
 roles: export VITI_AUDIT = $(BIN)/audit
-roles: build ## Run the whole stack, and compare what the functions ask for with their Roles
+roles: build ## Run the whole stack, and compare the requests of the functions with their Roles
 	@rm -rf $(VITI_AUDIT) && go test -count=1 -timeout 30m -p 1 $(WHOLE) && go test -count=1 -run Roles ./tests/conformance
 
 KNATIVE = $(CACHE)/bin/knative-$(shell sed -n 's/.*knative.dev\/eventing v/v/p' knative/local/go.mod)
 test-knative: build ## Run the whole stack on Knative Eventing's own control plane
 	@sh tests/knative/build.sh $(KNATIVE) && VITI_KNATIVE=$(KNATIVE) go test -count=1 -timeout 20m -v ./tests/knative
 
-bench: build ## Measure all of it, and write tests/bench/RESULTS.md (LOAD=0.1 for a tenth of the load)
+bench: build ## Measure everything, and write tests/bench/RESULTS.md (LOAD=0.1 for a tenth of the load)
 	@go run ./tests/bench/results -load $(or $(LOAD),1)
 
 GOVULNCHECK = go run golang.org/x/vuln/cmd/govulncheck@v1.8.0 $(if $(VULNDB),-db file://$(abspath $(VULNDB)))
-vuln: ## Look for known vulnerabilities (VULNDB=folder of an unpacked vulndb.zip asks nobody)
+vuln: ## Look for known vulnerabilities (VULNDB=folder of an unpacked vulndb.zip needs no network)
 	@$(GOVULNCHECK) ./... && echo "Of what is not shipped, these modules have some:"
 	@for of in "tools tool" "tools/ship ./..." "tools/workflows tool" "knative/local ./..."; do set -- $$of; \
 	  $(GOVULNCHECK) -C $$1 -scan package $$2 | sed -n 's/^ *Module: //p; s/^ *Found in: /  found in /p; s/^ *Fixed in: /  fixed in /p'; done

@@ -152,7 +152,7 @@ type ProviderEndpoint struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=65536
 	CABundle string `json:"caBundle,omitempty"`
-	// Trusts any certificate. Whoever is between this cluster and the endpoint can
+	// Trusts any certificate. An attacker between this cluster and the endpoint can
 	// then read the credentials.
 	// +optional
 	InsecureSkipVerify bool `json:"insecureSkipVerify,omitempty"`

@@ -30,7 +30,7 @@ const (
 
 // selectAddress claims an address of the pool for an IPAllocation: the one that it holds
 // already, or else one of the places that derive from its name, or else the first free one
-// after the first of these. It returns errExhausted while no more addresses are free than
+// after the first of these. It returns errExhausted while at most as many addresses are free as
 // IPAllocations have waited longer.
 //
 // Whatever the size of the pool, it sends one request if the first place is free, as it mostly

@@ -205,8 +205,8 @@ func checkFamilies(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamesp
 //	interfaces without MAC  allocations          phase    Ready
 //	all                     -                    Pending  False  WaitingForMAC
 //	some                    -                    Pending  False  WaitingForMAC
-//	none                    one not Allocated    Pending  False  that one's reason
-//	none                    one in Error         Error    False  that one's reason
+//	none                    one not Allocated    Pending  False  the reason of that IPAllocation
+//	none                    one in Error         Error    False  the reason of that IPAllocation
 //	none                    all Allocated        Ready    True   NetworkConfigured
 func setConfigurationResult(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, held []v1alpha2.IPAllocation) reconcile.Outcome {
 	nc.Status.NetworkInterfaces = interfaceStatuses(nc, nn, held)

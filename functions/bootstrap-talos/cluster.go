@@ -38,7 +38,7 @@ type cluster struct {
 
 // observed is what a delivery has read about a cluster.
 type observed struct {
-	// network is the name of the NetworkNamespace, and networkReady whether it gives out
+	// network is the name of the NetworkNamespace, and networkReady whether it allocates
 	// addresses.
 	network      string
 	networkReady bool

@@ -41,7 +41,7 @@ func recordFailure(m *v1alpha1.Machine, now time.Time) {
 func hasFailed(m *v1alpha1.Machine) bool { return m.Status.Failures > 0 }
 
 // remainingBackOff returns how long m still has to wait for its next attempt. A spec that has
-// changed since the last attempt does not wait, and its failures count anew.
+// changed since the last attempt does not wait, and its count of failures starts at zero.
 func remainingBackOff(m *v1alpha1.Machine, now time.Time) time.Duration {
 	if ready := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady); ready == nil || ready.ObservedGeneration != m.Generation {
 		m.Status.Failures = 0

@@ -14,7 +14,7 @@ import (
 	"github.com/vitistack/stack/functions/kea-reserve/kea"
 )
 
-// checkOrphans reports the reservations in Kea that bear the mark of this stack and whose
+// checkOrphans reports the reservations in Kea with the mark of this stack and whose
 // NetworkConfiguration does not exist. releaseOrphans removes those of an existing network, so
 // that what a second check finds belongs to a network that is deleted. If a server does not
 // answer, the former report stays.

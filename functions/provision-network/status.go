@@ -33,7 +33,7 @@ const (
 //
 // A segment that has been Ready stays in the status, whatever the provider or the spec says
 // later, because machines use it. A segment that was only claimed is removed from the status
-// if somebody has to change something.
+// if a user has to change something.
 func setResult(nn *v1alpha2.NetworkNamespace, seg provider.Segment, err error, now time.Time) reconcile.Outcome {
 	if err == nil {
 		setSegment(nn, seg)

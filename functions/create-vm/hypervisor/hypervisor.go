@@ -9,8 +9,8 @@ import (
 )
 
 // Interface creates, changes and removes virtual machines at one hypervisor. Each delivery
-// connects anew, so an implementation keeps nothing between calls. Everything that it creates
-// bears the Machine's UID and is looked up before it is created, so every method can be called
+// connects again, so an implementation keeps no state between calls. Everything that it creates
+// is marked with the Machine's UID and is looked up before it is created, so every method can be called
 // again at any time, also by two callers at once.
 //
 // A method returns a reconcile.UserError if a user or the platform team has to change

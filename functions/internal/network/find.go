@@ -69,7 +69,7 @@ func Closed(nn *v1alpha2.NetworkNamespace) string {
 	if nn.DeletionTimestamp == nil {
 		return ""
 	}
-	return fmt.Sprintf("NetworkNamespace %s is being deleted, and allocates no more addresses: delete this object, and create it again in another network", nn.Name)
+	return fmt.Sprintf("NetworkNamespace %s is being deleted, and allocates no addresses: delete this object, and create it again in another network", nn.Name)
 }
 
 // OtherVLAN returns a message if a NetworkConfiguration names another VLAN than that of its

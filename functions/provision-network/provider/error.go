@@ -38,7 +38,7 @@ type Error struct {
 	// Reason is one word in CamelCase, for a condition. Message says what is waited for, or
 	// what to change.
 	Reason, Message string
-	// Permanent is whether the error stays until somebody changes something.
+	// Permanent is whether the error stays until a user or the platform team changes something.
 	Permanent bool
 	// RetryAfter is the shortest delay before the provider is asked again.
 	RetryAfter time.Duration
@@ -58,7 +58,7 @@ func (e Error) Delay(failing time.Duration) time.Duration {
 	return min(max(e.RetryAfter, minDelay, failing), max(e.RetryAfter, cmp.Or(e.MaxDelay, MaxDelay)))
 }
 
-// PermanentError returns an Error that stays until somebody changes something.
+// PermanentError returns an Error that stays until a user or the platform team changes something.
 func PermanentError(reason, format string, args ...any) Error {
 	return Error{Reason: reason, Message: fmt.Sprintf(format, args...), Permanent: true}
 }

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Load reads the configuration. A flag stands over the environment, that over the
+// Load reads the configuration. A flag overrides the environment, the environment overrides the
 // file, and that over the default. The file is the one that --config or the
 // variable CONFIG_FILE names. The first key that is unknown, or whose value
 // cannot be used, is an error that names it. --help is flag.ErrHelp, after the

@@ -162,7 +162,7 @@ func addressOf(c net.Conn) netip.Addr {
 	return from.Addr().Unmap().WithZone("")
 }
 
-// ipv6Site is the length of the prefix that one customer of a network commonly has.
+// ipv6Site is the length of the prefix that a customer of a network commonly has.
 const ipv6Site = 64
 
 // sourceOf returns the prefix that counts as one address.

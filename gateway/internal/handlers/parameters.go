@@ -57,7 +57,7 @@ func (p *parameters) page() (limit int, before int64, err error) {
 	}
 	if text := p.get("continue"); text != "" {
 		if before, err = strconv.ParseInt(text, 36, 64); err != nil || before < 1 {
-			return 0, 0, problem.Parameter("continue", "it is none that the gateway has given: leave it out to begin anew")
+			return 0, 0, problem.Parameter("continue", "it is not a value that the gateway has returned: leave it out to start from the beginning")
 		}
 	}
 	return limit, before, nil

@@ -25,7 +25,7 @@ type dialect struct {
 	goose  goose.Dialect
 	// numbered placeholders are $1, $2; the others are all ?.
 	numbered bool
-	// keeps tells that statements are worth to be kept prepared. The other drivers
+	// keeps is whether statements are worth keeping prepared. The other drivers
 	// prepare nothing, or keep what they prepare themselves.
 	keeps bool
 	// ignore is put into an INSERT so that a row that is there already stays, and

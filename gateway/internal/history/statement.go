@@ -19,7 +19,7 @@ const (
 
 	insertDelivery = "INSERT INTO deliveries (endpoint, event_id, type, body, attempts, due, error, created) VALUES (?, ?, ?, ?, 0, ?, '', ?)"
 	// dueDeliveries has one order for all who claim, so that none waits for another
-	// who waits for it. SQLite would prepare it anew for each limit that is given.
+	// who waits for it. SQLite would prepare it again for each limit.
 	dueDeliveries  = "SELECT seq, endpoint, event_id, type, body, attempts, due, error, created FROM deliveries WHERE endpoint = ? AND due <= ? ORDER BY due, seq LIMIT 8"
 	claimDelivery  = "UPDATE deliveries SET due = ? WHERE seq = ? AND due = ?"
 	deleteDelivery = "DELETE FROM deliveries WHERE seq = ?"

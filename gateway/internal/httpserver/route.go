@@ -159,7 +159,7 @@ func checkLength(c *fiber.Ctx) error {
 		return nil
 	}
 	c.Context().SetConnectionClose()
-	return problem.New(fiber.StatusBadRequest, "the length of the body is told more than once: send one Content-Length, or Transfer-Encoding")
+	return problem.New(fiber.StatusBadRequest, "the request has several lengths of its body: send one Content-Length, or Transfer-Encoding")
 }
 
 // call runs a handler. It logs a panic and turns it into an error inside of serve, so that metrics and access log count the

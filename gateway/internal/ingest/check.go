@@ -40,7 +40,7 @@ type Checker struct {
 	printer *message.Printer
 }
 
-// NewChecker makes a checker for these types, of which each needs a schema.
+// NewChecker returns a checker for these types. Each needs a schema.
 func NewChecker(allowed []string) (*Checker, error) {
 	c := &Checker{allowed: allowed, schemas: map[string]*jsonschema.Schema{}, printer: message.NewPrinter(language.English)}
 	for _, t := range allowed {

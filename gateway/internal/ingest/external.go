@@ -106,7 +106,7 @@ func (x *External) Receive(c *fiber.Ctx) error {
 		if err != nil {
 			x.Metrics.Event(e.Type(), failed, 1)
 			x.Log.Warn("Cannot pass an event on", "eventId", e.ID(), "error", err.Error())
-			return problem.New(http.StatusServiceUnavailable, "the event cannot be passed on at present: send all events again later, those that were taken are recognised").WithRetryAfter(5)
+			return problem.New(http.StatusServiceUnavailable, "the event cannot be forwarded at present: send all events again later; accepted events are recognised").WithRetryAfter(5)
 		}
 		if taken {
 			out.Accepted++

@@ -79,7 +79,7 @@ func Parse(raw string, v Vocabulary, limit int) (*Query, error) {
 	}
 	q.canonical = q.describe()
 	if q.after != nil && q.after.Mark != q.digest() {
-		return nil, problem.Parameter("continue", "it belongs to another query: leave it out to begin anew")
+		return nil, problem.Parameter("continue", "it belongs to another query: leave it out to start from the beginning")
 	}
 	return q, nil
 }
@@ -198,7 +198,7 @@ func parseCursor(text string) (*cursor, error) {
 		err = json.Unmarshal(decoded, c)
 	}
 	if err != nil || len(c.Place) == 0 {
-		return nil, problem.Parameter("continue", "it is none that the gateway has given: leave it out to begin anew")
+		return nil, problem.Parameter("continue", "it is not a value that the gateway has returned: leave it out to start from the beginning")
 	}
 	return c, nil
 }

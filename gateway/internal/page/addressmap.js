@@ -50,7 +50,7 @@ function interval(text) {
 }
 
 // addressPlan says of each address what it is: the marks come in order, and a later
-// one stands over an earlier one.
+// one overrides an earlier one.
 export function addressPlan(network, spec, allocations, v6) {
   const prefix = parsePrefix(v6 ? network.ipv6Prefix : network.ipv4Prefix);
   if (!prefix) return undefined;

@@ -20,7 +20,7 @@ function gather(children, into) {
   }
 }
 
-// patch makes the children of an element those that are described.
+// patch replaces the children of an element by the described ones.
 export function patch(parent, described) {
   const kids = [];
   gather([described], kids);

@@ -36,7 +36,7 @@ function merged() {
 
 const loadOlder = () => load(view.next);
 
-// catchUp begins anew with the history where the feed may have missed something.
+// catchUp reads the history again if the feed may have missed something.
 function catchUp() {
   if (view.gaps === known.gaps || view.loading) return;
   view.gaps = known.gaps;

@@ -66,7 +66,7 @@ export function grid({ id, caption, columns, rows, query, hrefOf, empty }) {
     {
       class: "grid",
       id,
-      ref: (node) => settle(node, place, rows.length),
+      ref: (node) => fitGrid(node, place, rows.length),
       onscroll: (e) => {
         place.top = e.target.scrollTop;
         place.height = e.target.clientHeight;
@@ -152,8 +152,8 @@ function row(item, n, place, columns, hrefOf) {
   );
 }
 
-// settle follows the grid's size, and puts the focus where the keys have gone.
-function settle(node, place, rows) {
+// fitGrid follows the grid's size, and moves the focus to the row that the keys have selected.
+function fitGrid(node, place, rows) {
   if (node.clientHeight && Math.abs(node.clientHeight - place.height) > rowHeight) {
     place.height = node.clientHeight;
     notify("scroll");

@@ -113,7 +113,7 @@ export const networkView = {
       dl([
         ["Gateway", [n.ipv4Gateway, n.ipv6Gateway].filter(Boolean).join(", ") || "none"],
         ["Source", n.provider],
-        ["Addresses given out by", n.allocation],
+        ["Address allocator", n.allocation],
         ["Datacenter", n.datacenter],
         ["In use", n.addresses && `${n.addresses.allocated.toLocaleString("en")} of ${n.addresses.total.toLocaleString("en")}`],
         ["Free", n.addresses && n.addresses.free.toLocaleString("en")],
@@ -197,7 +197,7 @@ export const addressView = {
         ["Held by", a.holder || "none: it is reserved"],
         ["Machine", machine && link(to("machines", machine), machine.name)],
         ["Interface", a.interface],
-        ["Lapses", a.expiresAt && moment(a.expiresAt)],
+        ["Expires", a.expiresAt && moment(a.expiresAt)],
       ]),
       section(
         "commands",

@@ -89,7 +89,7 @@ function finish(group) {
 }
 
 // What takes too long becomes a problem without a change, so the answer is made
-// anew every few seconds.
+// again every few seconds.
 let tick = 0;
 let compute = derive(Object.keys(order), gatherAll);
 export function problems() {

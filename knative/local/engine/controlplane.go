@@ -97,7 +97,7 @@ func (p *controlPlane) apiServer() process.Spec {
 	}
 }
 
-// apiServerEnv trades memory for CPU, of which a fifth would go into collecting garbage and growing stacks otherwise.
+// apiServerEnv trades memory for CPU, because otherwise a fifth of it goes into garbage collection and growing stacks.
 // Variables in the engine's own environment override it.
 func apiServerEnv() []string { return []string{"GOGC=200", "GODEBUG=adaptivestackstart=1"} }
 

@@ -61,7 +61,7 @@ func newBrokerSet(c *cluster, a *addresses, p *printer, objects []*eventingv1.Br
 	return b, nil
 }
 
-// start returns when the Triggers that exist are heeded. Those that change are heeded until background ends.
+// start returns when the existing Triggers are served. It follows their changes until background ends.
 func (b *brokerSet) start(ctx, background context.Context) error {
 	go b.informer.Run(background.Done())
 	if !cache.WaitForCacheSync(ctx.Done(), b.informer.HasSynced) {

@@ -30,7 +30,7 @@ import (
 type options struct {
 	root, out, push, version string
 	platforms                []string
-	// digests is told name@digest of each image when it is where it goes.
+	// digests receives name@digest of each image after it is pushed.
 	digests io.Writer
 }
 
