@@ -25,31 +25,31 @@ func Load(path string, load func([]byte) error) error {
 	return load(content)
 }
 
-// Follow calls load with the content of a file after each change, until ctx ends. It returns at once if path is empty. If load
-// returns an error, Follow logs it, and the caller keeps what it had before.
+// Follow calls load with the content of a file at once and after each change, until ctx ends. The first call finds a change since
+// Load. Follow returns at once if path is empty. If load returns an error, Follow logs it, and the caller keeps what it had before.
 func Follow(ctx context.Context, path string, load func([]byte) error, log *slog.Logger) {
 	if path == "" {
 		return
 	}
-	last, _ := os.ReadFile(path)
 	ticker := time.NewTicker(checkInterval)
 	defer ticker.Stop()
-	for {
+	var last []byte
+	for first := true; ; first = false {
+		content, err := os.ReadFile(path)
+		if changed := !bytes.Equal(content, last); err == nil && (first || changed) {
+			last = content
+			switch err := load(content); {
+			case err != nil:
+				log.Error("Cannot use the changed file, keeping the previous content", "file", path, "error", err.Error())
+			case !first:
+				log.Info("Read the changed file", "file", path)
+			}
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		content, err := os.ReadFile(path)
-		if err != nil || bytes.Equal(content, last) {
-			continue
-		}
-		last = content
-		if err := load(content); err != nil {
-			log.Error("Cannot use the changed file, keeping the previous content", "file", path, "error", err.Error())
-			continue
-		}
-		log.Info("Read the changed file", "file", path)
 	}
 }
 
