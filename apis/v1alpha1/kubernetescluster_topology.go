@@ -12,7 +12,7 @@ type KubernetesVersion string
 // ClusterTopology is the control plane and the worker pools.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.workers) || self.workers.all(p, self.workers.exists_one(o, o.name == p.name))",message="each worker pool needs a name of its own"
-// +kubebuilder:validation:XValidation:rule="!has(self.workers) || !self.workers.exists(p, p.name == 'cp')",message="a worker pool cannot be called cp: its machines would bear the names of the control plane"
+// +kubebuilder:validation:XValidation:rule="!has(self.workers) || !self.workers.exists(p, p.name == 'cp')",message="a worker pool cannot be named cp: its machines would have the names of control plane machines"
 type ClusterTopology struct {
 	// Kubernetes version of the cluster.
 	Version KubernetesVersion `json:"version"`

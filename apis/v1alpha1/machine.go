@@ -370,7 +370,7 @@ type Bootloader struct {
 	// Whether the machine boots by UEFI instead of BIOS.
 	// +optional
 	EFI bool `json:"efi,omitempty"`
-	// Whether UEFI starts signed programs alone. Needs efi: true.
+	// Whether UEFI Secure Boot is enabled. Requires efi: true.
 	// +optional
 	SecureBoot bool `json:"secureBoot,omitempty"`
 }

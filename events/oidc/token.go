@@ -54,7 +54,7 @@ func (a *audience) UnmarshalJSON(text []byte) error {
 
 func (a audience) has(one string) bool { return slices.Contains(a, one) }
 
-var errMalformed = errors.New("the token is no JSON Web Token: send one of the Kubernetes API server, as TokenRequest gives it")
+var errMalformed = errors.New("the token is not a JSON Web Token: send a token that the Kubernetes API server issued by TokenRequest")
 
 // parse decodes a token. Its claims are not trusted until its signature is verified.
 func parse(text string) (*token, error) {

@@ -88,7 +88,7 @@ func RemovalObjection(v EtcdView, m EtcdMember) string {
 	case voters == 1:
 		return "it is the last member of etcd"
 	case counted && answering-1 <= (voters-1)/2:
-		return fmt.Sprintf("only %d of %d members of etcd answer, and without it no majority would: bring one back first", answering, voters)
+		return fmt.Sprintf("only %d of %d members of etcd answer, and its removal would lose the majority: recover another member first", answering, voters)
 	default:
 		return ""
 	}

@@ -62,7 +62,7 @@ func (a *Authenticator) BeginSession(c *fiber.Ctx) error {
 		return problem.New(http.StatusUnauthorized, "the key is not valid")
 	}
 	if key.namespaces != nil {
-		return problem.New(http.StatusForbidden, "the key reads the namespaces %s alone, and the page shows the whole installation: send the key to %s/clusters and its like, or log in with a key without namespaces", strings.Join(key.namespaces, ", "), openapi.BasePath)
+		return problem.New(http.StatusForbidden, "the key is limited to the namespaces %s, but the page shows the whole installation: use the key with the REST API, such as %s/clusters, or log in with a key without namespaces", strings.Join(key.namespaces, ", "), openapi.BasePath)
 	}
 	secret, err := a.sessionSecret()
 	if err != nil {

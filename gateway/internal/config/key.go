@@ -20,7 +20,7 @@ type Key struct {
 	Env []string
 	// Type says how a value is written: int, bool, duration, string, list or json.
 	Type string
-	// Default is the value that stands where nothing is set.
+	// Default is the value of a key that is not set.
 	Default string
 	// Help is one line for people.
 	Help string

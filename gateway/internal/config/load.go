@@ -210,7 +210,7 @@ func suggest(name string, known map[string]Key) string {
 // systemStateDir is where a container or a package keeps state.
 const systemStateDir = "/var/lib/vitistack"
 
-// defaultStateDir is the system's directory where it is there and can be written,
+// defaultStateDir is the system's directory if it exists and is writable,
 // and otherwise one of the user's.
 func defaultStateDir(lookup func(string) (string, bool)) string {
 	probe, err := os.CreateTemp(systemStateDir, ".probe-*")

@@ -28,7 +28,7 @@ type dialect struct {
 	// keeps is whether statements are worth keeping prepared. The other drivers
 	// prepare nothing, or keep what they prepare themselves.
 	keeps bool
-	// ignore is put into an INSERT so that a row that is there already stays, and
+	// ignore is the clause of an INSERT that keeps an existing row, and
 	// ignored is put behind it.
 	ignore, ignored string
 }
@@ -135,7 +135,7 @@ func (d dialect) bind(statement string) string {
 	return b.String()
 }
 
-// insertNew is an INSERT that leaves a row alone that is there already.
+// insertNew returns an INSERT that does not change an existing row.
 func (d dialect) insertNew(table, columns string, values int) string {
 	return "INSERT" + d.ignore + " INTO " + table + " (" + columns + ") VALUES (?" + strings.Repeat(", ?", values-1) + ")" + d.ignored
 }

@@ -24,7 +24,7 @@ func (s *Store) migrate(ctx context.Context) error {
 	return nil
 }
 
-// migrateDown takes the schema away again, and with it everything that is kept.
+// migrateDown drops the schema and all data.
 func (s *Store) migrateDown(ctx context.Context) error {
 	p, err := s.migrator()
 	if err != nil {

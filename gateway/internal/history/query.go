@@ -26,7 +26,7 @@ type Query struct {
 	Until      time.Time
 	// Before is the sequence that results come before; 0 means the newest.
 	Before int64
-	// Limit is how many come at most.
+	// Limit is the maximum number of events.
 	Limit int
 }
 

@@ -47,7 +47,7 @@ func (s *Store) keep(ctx context.Context) error {
 	return nil
 }
 
-// exec runs a statement in a transaction, or where that is nil alone, and returns
+// exec runs a statement in a transaction, or without one if it is nil, and returns
 // how many rows it changed.
 func (s *Store) exec(ctx context.Context, tx *sql.Tx, statement string, args ...any) (int64, error) {
 	var result sql.Result

@@ -113,5 +113,5 @@ func (s *Server) limitRate(c *fiber.Ctx, r *Route, who auth.Caller) error {
 	if ok {
 		return nil
 	}
-	return problem.New(http.StatusTooManyRequests, "too many requests: wait %d s; a stream at /api/v1/stream tells changes without asking", seconds).WithRetryAfter(seconds)
+	return problem.New(http.StatusTooManyRequests, "too many requests: wait %d s, or receive changes from the stream at /api/v1/stream instead of polling", seconds).WithRetryAfter(seconds)
 }

@@ -122,7 +122,7 @@ func (x *External) Receive(c *fiber.Ctx) error {
 func (x *External) authenticate(c *fiber.Ctx) (auth.Caller, error) {
 	if x.secrets.verify(c) {
 		if !strings.HasPrefix(c.Get(fiber.HeaderContentType), "application/cloudevents") {
-			return auth.Caller{}, problem.New(http.StatusUnauthorized, "the signature covers the body alone, and not the headers that the event is in: sign an event in structured mode, or a batch")
+			return auth.Caller{}, problem.New(http.StatusUnauthorized, "the signature covers only the body, but the attributes of the event are in headers: send the event in structured mode or in a batch")
 		}
 		return auth.Caller{}, nil
 	}

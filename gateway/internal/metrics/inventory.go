@@ -76,7 +76,7 @@ func countOperators(s *inventory.Snapshot, add addSeries) {
 }
 
 // maxReasons bounds the reasons of a layer that have series of their own. The
-// functions have a few each; anybody could write Other into a status.
+// functions use a few each, but a status may contain any reason.
 const maxReasons = 50
 
 func countWaiting(s *inventory.Snapshot, add addSeries) {

@@ -221,7 +221,7 @@ function manifests(cluster) {
         dispatchEvent(new Event("redraw"));
       },
     },
-    h("summary", {}, "What was made out of its manifest, without secrets"),
+    h("summary", {}, "Objects generated from its manifest, without secrets"),
     open &&
       shown(path, ask(path, `${cluster.phase}${cluster.machines}`), ({ files }) =>
         files.length === 0

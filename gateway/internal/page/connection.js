@@ -1,9 +1,9 @@
 // The connection keeps the stream open. It goes on where it was after a cut, and
-// always knows how old what is shown is.
+// always knows the age of the displayed data.
 import { clear, handlers, known, notify, topics } from "./store.js";
 import { span } from "./format.js";
 
-// silence is after how many heartbeats without one the connection counts as dead.
+// silence is the number of missed heartbeats after which the connection counts as dead.
 const silence = 2.5;
 const longestWait = 15_000;
 // hiddenFor is how long a hidden page keeps its connection: a browser has few.
@@ -112,7 +112,7 @@ function again(wait, why) {
 const starting = (waiting) =>
   `The gateway is starting${waiting?.length ? `, and reads ${waiting.join(", ")} from the Kubernetes API` : ""}.`;
 
-// age is how many seconds old what is shown is.
+// age returns the age of the displayed data in seconds.
 export const dataAge = () => (connection.heard ? (Date.now() - connection.heard) / 1000 : 0);
 
 // summary is the connection in a few words, and how good that is.

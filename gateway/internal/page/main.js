@@ -184,7 +184,7 @@ function waiting() {
       h(
         "p",
         {},
-        `It is tried again by itself${connection.retryAt > Date.now() ? `, in ${Math.ceil((connection.retryAt - Date.now()) / 1000)} s` : ""}.`,
+        `The connection is retried automatically${connection.retryAt > Date.now() ? `, in ${Math.ceil((connection.retryAt - Date.now()) / 1000)} s` : ""}.`,
       ),
       h("button", { type: "button", onclick: connect }, "Try now"),
     ),
@@ -228,7 +228,7 @@ function loginPage() {
         "aria-describedby": "key-hint",
         "aria-invalid": refusal ? "true" : undefined,
       }),
-      h("p", { class: "soft small", id: "key-hint" }, "It is kept in a cookie that scripts cannot read, and that ends with the browser."),
+      h("p", { class: "soft small", id: "key-hint" }, "The key is stored in a session cookie that scripts cannot read."),
       !refusal && connection.why && h("p", { class: "note bad", role: "alert" }, connection.why),
       refusal &&
         h("p", { class: "note bad", role: "alert" }, refusal),
@@ -245,7 +245,7 @@ function setTheme(name) {
   notify("state");
 }
 
-// Single keys can be switched off, for those who speak to their browser.
+// Keyboard shortcuts can be disabled for users of speech input.
 const keysOn = () => localStorage.getItem("keys") !== "off";
 const dialog = document.getElementById("keys");
 function showKeys() {

@@ -219,7 +219,7 @@ function wire([from, into], n) {
 export function topology(cluster, nodes, query) {
   const pools = plan(cluster, nodes, query.get("open"));
   if (pools.length === 0)
-    return h("p", { class: "empty" }, "It has no machines yet. They come as soon as its request is understood and its network is there.");
+    return h("p", { class: "empty" }, "No machines yet. They are created when the spec of the cluster is valid and its network is ready.");
   const placed = place(cluster, networkOf(cluster), pools);
   return [
     h(

@@ -19,7 +19,7 @@ import (
 )
 
 // Config reads how to reach the API server: the file that KUBECONFIG names, or
-// else the service account of the pod.
+// otherwise the ServiceAccount of the pod.
 func Config() (*rest.Config, error) {
 	config, err := load()
 	if err != nil {

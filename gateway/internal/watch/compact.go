@@ -47,7 +47,7 @@ func convert(from runtime.Object) (*compact, error) {
 	}, nil
 }
 
-// listerWatcher reads one kind. It tells of each list or watch that fails, and of
+// listerWatcher reads one kind. It reports each list or watch that fails, and
 // each watch that begins.
 type listerWatcher struct {
 	source  source

@@ -11,8 +11,8 @@ import (
 )
 
 // oneKind decodes what a watch of one kind brings. The serializers of client-go
-// first look what kind an object is, and read all of it once more for that; here it
-// is known. Whatever is something else, a Status for example, is left to them.
+// first decode an object completely to find its kind; here the kind
+// is known. They decode all other kinds, such as Status.
 type oneKind struct {
 	runtime.NegotiatedSerializer
 	scheme *runtime.Scheme

@@ -108,7 +108,7 @@ type applied struct {
 	Namespace, Name string
 }
 
-// apply makes the object as the manifest says, by server-side apply. Nothing is written when it is so already.
+// apply applies the object of a manifest by server-side apply. It writes nothing if the object is up to date.
 func (c *cluster) apply(ctx context.Context, object *unstructured.Unstructured, manager string) (applied, error) {
 	r, err := c.kind(object.GroupVersionKind())
 	if err != nil {

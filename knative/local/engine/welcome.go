@@ -53,7 +53,7 @@ func (e *engine) welcome(took time.Duration) {
 	e.printer.printf("%s", strings.Join(lines, "\n"))
 }
 
-// notes are what the processes that the user wants supervised tell of themselves.
+// notes returns the lines that the processes of --process have written about themselves.
 func (e *engine) notes() (lines []string) {
 	for _, extra := range e.options.Extra {
 		text, err := os.ReadFile(e.state.path("notes", extra.name))
