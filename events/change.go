@@ -18,11 +18,11 @@ func IsAdd(eventType string) bool { return eventType == TypeRefAdd || eventType 
 // IsDelete reports whether an event of a type says that an object was deleted.
 func IsDelete(eventType string) bool { return eventType == TypeRefDelete || eventType == TypeDelete }
 
-// Carried decodes the object in an event, in its state at the time of the change, and
+// ObjectFrom decodes the object in an event, in its state at the time of the change, and
 // reports whether the event has one. Use it only to skip a delivery or to find related
 // objects, and decide by the live object: a newer state causes an event of its own, or
 // resync finds it.
-func Carried(e event.Event, into any) bool {
+func ObjectFrom(e event.Event, into any) bool {
 	return carries(e.Type()) && json.Unmarshal(e.Data(), into) == nil
 }
 

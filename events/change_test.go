@@ -52,7 +52,7 @@ func TestCarried(t *testing.T) {
 		var got struct {
 			Metadata struct{ Generation int64 }
 		}
-		if carried := events.Carried(e, &got); carried != tc.want || (carried && got.Metadata.Generation != 2) {
+		if carried := events.ObjectFrom(e, &got); carried != tc.want || (carried && got.Metadata.Generation != 2) {
 			t.Errorf("%s: %s: got %t, %+v", name, tc.reason, carried, got)
 		}
 	}

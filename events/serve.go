@@ -95,7 +95,7 @@ func newVerifier(name string) (*oidc.Verifier, error) {
 func Serve(ctx context.Context, listener net.Listener, name string, handle Handler, log *slog.Logger, options ...Option) error {
 	log = log.With("function", name)
 	r := &receiver{name: name, handle: handle, log: log, timeout: deliveryTimeout, push: pusher{log: log}}
-	r.inTurns = InTurns(r.call)
+	r.serialized = Serialize(r.call)
 	for _, option := range options {
 		option(r)
 	}
@@ -126,7 +126,7 @@ func Serve(ctx context.Context, listener net.Listener, name string, handle Handl
 	return nil
 }
 
-// receiver turns HTTP requests into calls of a handler.
+// receiver serializer HTTP requests into calls of a handler.
 type receiver struct {
 	name   string
 	handle Handler
@@ -136,8 +136,8 @@ type receiver struct {
 	push    pusher
 	// verifier verifies deliveries. It is nil if they need no token.
 	verifier *oidc.Verifier
-	// inTurns is call, one delivery at a time for each object.
-	inTurns Handler
+	// serialized is call, one delivery at a time for each object.
+	serialized Handler
 }
 
 func (r *receiver) routes() http.Handler {
@@ -166,7 +166,7 @@ func (r *receiver) receive(w http.ResponseWriter, req *http.Request) {
 	d := &delivery{}
 	r.log.LogAttrs(ctx, slog.LevelDebug, "Received event", slog.String("eventType", in.Type()), slog.String("eventId", in.ID()),
 		slog.String("source", in.Source()), slog.String("subject", in.Subject()))
-	reply, err := r.inTurns(context.WithValue(ctx, deliveryKey{}, d), *in)
+	reply, err := r.serialized(context.WithValue(ctx, deliveryKey{}, d), *in)
 	if err == nil && reply != nil {
 		err = complete(reply, *in, r.name)
 	}

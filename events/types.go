@@ -6,7 +6,7 @@ import "time"
 
 // Types of events about changes in the Kubernetes API, and of requests for a reconcile.
 // Their attributes name the object: see Ref. For kinds without secrets, the data of a
-// change is the object at that time: see Carried.
+// change is the object at that time: see ObjectFrom.
 const (
 	TypeRefAdd    = "dev.knative.apiserver.ref.add"
 	TypeRefUpdate = "dev.knative.apiserver.ref.update"

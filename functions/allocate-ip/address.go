@@ -72,7 +72,7 @@ func (f *function) obtainAddress(ctx context.Context, nn *v1alpha2.NetworkNamesp
 		until, err := f.renewAddress(ctx, nn.Name, have, a, h)
 		return have, until, err
 	}
-	if closed := network.Closed(nn); closed != "" {
+	if closed := network.CheckOpen(nn); closed != "" {
 		return netip.Addr{}, validity{}, errNetworkClosed{closed}
 	}
 	if invalid != nil {

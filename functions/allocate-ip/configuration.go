@@ -52,7 +52,7 @@ func (f *function) reconcileConfiguration(ctx context.Context, namespace, name s
 		}
 		return f.writeConfiguration(ctx, before, nc, setWaiting(nc, "NetworkNotReady", problem))
 	}
-	if problem := network.OtherVLAN(nc, nn); problem != "" {
+	if problem := network.CheckVLAN(nc, nn); problem != "" {
 		return f.writeConfiguration(ctx, before, nc, setRefused(nc, "VLANMismatch", problem))
 	}
 	known, err := f.deleteObsolete(ctx, nc, nn)

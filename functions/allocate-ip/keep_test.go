@@ -28,7 +28,7 @@ func (s *env) machine(name, nc, address string) *v1alpha1.Machine {
 	if _, err := s.kube.PatchStatus(s.Context(), before, m); err != nil {
 		s.Fatal(err)
 	}
-	if err := s.edit(nc, func(nc *v1alpha1.NetworkConfiguration) { network.Use(nc, name) }); err != nil {
+	if err := s.edit(nc, func(nc *v1alpha1.NetworkConfiguration) { network.AddUser(nc, name) }); err != nil {
 		s.Fatal(err)
 	}
 	return m
@@ -75,7 +75,10 @@ func TestMachineKeepsItsAddress(t *testing.T) {
 					t.Errorf("status %+v, want it to keep what the machine has", nc.Status)
 				}
 			}
-			if err := s.edit("web", func(nc *v1alpha1.NetworkConfiguration) { network.Leave(nc, "web"); nc.Spec.NetworkInterfaces = nil }); err != nil {
+			if err := s.edit("web", func(nc *v1alpha1.NetworkConfiguration) {
+				network.RemoveUser(nc, "web")
+				nc.Spec.NetworkInterfaces = nil
+			}); err != nil {
 				t.Fatal(err)
 			}
 			resync()

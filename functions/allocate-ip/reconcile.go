@@ -28,12 +28,12 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	switch ref.Kind {
 	case "NetworkConfiguration":
 		full := in.Type() == events.TypeResync
-		if nc := (v1alpha1.NetworkConfiguration{}); events.Carried(in, &nc) && isComplete(&nc) {
+		if nc := (v1alpha1.NetworkConfiguration{}); events.ObjectFrom(in, &nc) && isComplete(&nc) {
 			return nil, nil
 		}
 		return nil, kube.OnConflict(func() error { return f.reconcileConfiguration(ctx, ref.Namespace, ref.Name, full) })
 	case "IPAllocation":
-		if a := (v1alpha2.IPAllocation{}); events.Carried(in, &a) && f.isIdle(&a, in.Type()) {
+		if a := (v1alpha2.IPAllocation{}); events.ObjectFrom(in, &a) && f.isIdle(&a, in.Type()) {
 			return nil, nil
 		}
 		return nil, kube.OnConflict(func() error { return f.reconcileAllocation(ctx, ref.Namespace, ref.Name, in.Type()) })

@@ -166,7 +166,7 @@ func TestNamespaceDeleted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	edit(network.Use)
+	edit(network.AddUser)
 	a := s.says("web-eth0", "Allocated")
 	for _, obj := range []kube.Object{nc, a} {
 		if err := s.kube.Delete(t.Context(), obj); err != nil {
@@ -176,7 +176,7 @@ func TestNamespaceDeleted(t *testing.T) {
 	if a = s.says(a.Name, reasonInUse); a.Status.Address != "10.0.0.77" {
 		t.Errorf("a machine has the address, but the allocation has %q", a.Status.Address)
 	}
-	edit(network.Leave)
+	edit(network.RemoveUser)
 	f := s.replica(s.config)
 	if err := kube.OnConflict(func() error { return f.reconcileAllocation(t.Context(), s.namespace, a.Name, events.TypeResync) }); err != nil {
 		t.Fatal(err)

@@ -71,7 +71,7 @@ func (f *function) requeueConfigurations(ctx context.Context, nn *v1alpha2.Netwo
 	for i := range list.Items {
 		nc := &list.Items[i]
 		in := nc.Spec.NetworkNamespaceName == nn.Name || nc.Spec.NetworkNamespaceName == ""
-		needed := waitsForNetworkChange(nc.Status.Conditions, full) && !network.Unseen(nn, nc.CreationTimestamp, nc.Status.Conditions)
+		needed := waitsForNetworkChange(nc.Status.Conditions, full) && !network.AwaitsFirstReconcile(nn, nc.CreationTimestamp, nc.Status.Conditions)
 		if isConfigured(nc) {
 			needed = isConfigurationOutdated(nc, nn)
 		}
@@ -135,7 +135,7 @@ func (f *function) requeueOldest(ctx context.Context, namespace, network string)
 // oldest first. Deliveries share them, so they must not be changed.
 func (f *function) waitingAllocations(ctx context.Context, namespace string) (waiting []*v1alpha2.IPAllocation, err error) {
 	pending := metav1.ListOptions{FieldSelector: "status.phase=" + string(v1alpha2.IPAllocationPending)}
-	list, err := kube.View[v1alpha2.IPAllocationList](ctx, f.kube, namespace, pending)
+	list, err := kube.ListShared[v1alpha2.IPAllocationList](ctx, f.kube, namespace, pending)
 	if err != nil {
 		return nil, err
 	}

@@ -39,7 +39,7 @@ func servesStatic(nn *v1alpha2.NetworkNamespace, provider string) (ours bool, pr
 
 // waitsForNetwork says what a network waits for, and is empty if it is provisioned.
 func waitsForNetwork(nn *v1alpha2.NetworkNamespace) string {
-	if network.Provisioned(nn) {
+	if network.IsProvisioned(nn) {
 		return ""
 	}
 	if c := meta.FindStatusCondition(nn.Status.Conditions, v1alpha1.ConditionReady); c != nil {

@@ -83,7 +83,7 @@ func (f *function) reconcileDeletedMachine(ctx context.Context, ref events.Ref, 
 func (f *function) reconcileNetwork(ctx context.Context, ref events.Ref, options reconcileOptions) error {
 	options.full = false
 	return f.reconcileEach(ctx, ref.Namespace, options, func(kc *v1alpha1.KubernetesCluster) bool {
-		return network.Missing(kc.Status.Conditions)
+		return network.IsMissing(kc.Status.Conditions)
 	})
 }
 

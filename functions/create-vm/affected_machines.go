@@ -25,7 +25,7 @@ func (f *function) affectedMachines(ctx context.Context, in event.Event, ref eve
 	case causeNetwork:
 		return f.machinesWaitingForNetwork(ctx, in, ref)
 	case causeNamespace:
-		return f.selectMachines(ctx, ref.Namespace, func(m *v1alpha1.Machine) bool { return network.Missing(m.Status.Conditions) })
+		return f.selectMachines(ctx, ref.Namespace, func(m *v1alpha1.Machine) bool { return network.IsMissing(m.Status.Conditions) })
 	case causeClaim:
 		return f.machineOfVolumeClaim(ctx, in, ref)
 	default:
@@ -86,7 +86,7 @@ func (f *function) readObject(ctx context.Context, in event.Event, ref events.Re
 	if events.IsDelete(in.Type()) {
 		return false, nil
 	}
-	if events.Carried(in, into) {
+	if events.ObjectFrom(in, into) {
 		return true, nil
 	}
 	err := f.kube.Get(ctx, ref.Namespace, ref.Name, into)

@@ -30,7 +30,7 @@ func isReleased(nc *v1alpha1.NetworkConfiguration) bool {
 // waits for. It removes the finalizers of machines that do not exist.
 func (f *function) explainNetworkDeletion(ctx context.Context, in event.Event, ref events.Ref) error {
 	nc := &v1alpha1.NetworkConfiguration{}
-	if events.IsDelete(in.Type()) || (events.Carried(in, nc) && !isDeletingInUse(nc)) {
+	if events.IsDelete(in.Type()) || (events.ObjectFrom(in, nc) && !isDeletingInUse(nc)) {
 		return nil
 	}
 	err := f.kube.Get(ctx, ref.Namespace, ref.Name, nc)
@@ -67,7 +67,7 @@ func (f *function) releaseForDeletedMachines(ctx context.Context, nc *v1alpha1.N
 		err := f.kube.Get(ctx, nc.Namespace, name, m)
 		switch {
 		case kube.NotFound(err), err == nil && isOwn(nc) && owner.UID != m.UID:
-			network.Leave(nc, name)
+			network.RemoveUser(nc, name)
 		case err != nil:
 			return nil, err
 		default:

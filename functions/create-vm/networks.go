@@ -97,7 +97,7 @@ func (f *function) publishInterface(ctx context.Context, m *v1alpha1.Machine, n 
 			return "", err
 		}
 	}
-	network.Use(nc, m.Name)
+	network.AddUser(nc, m.Name)
 	_, err = f.kube.Patch(ctx, before, nc)
 	if message, refused := kube.RejectionMessage(err); refused {
 		return "", networkError{reconcile.UserError{Reason: "NetworkFailed", Message: fmt.Sprintf(
@@ -254,7 +254,7 @@ func (f *function) configurationsUsedBy(ctx context.Context, m *v1alpha1.Machine
 func (f *function) releaseNetwork(ctx context.Context, m *v1alpha1.Machine, nc *v1alpha1.NetworkConfiguration) error {
 	before := nc.DeepCopy()
 	if metav1.IsControlledBy(nc, m) || releaseInterfaces(nc, m) || m.DeletionTimestamp != nil {
-		network.Leave(nc, m.Name)
+		network.RemoveUser(nc, m.Name)
 	}
 	_, err := f.kube.Patch(ctx, before, nc)
 	if kube.NotFound(err) {

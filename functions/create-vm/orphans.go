@@ -12,10 +12,10 @@ import (
 	"github.com/vitistack/stack/functions/internal/orphans"
 )
 
-// withoutMachine returns the guests whose Machine does not exist. The guests have to be listed
+// findOrphans returns the guests whose Machine does not exist. The guests have to be listed
 // before the Machines, because a Machine exists before its virtual machine is created and until
 // after it is removed.
-func withoutMachine(guests []v1alpha1.Orphan, machines []v1alpha1.Machine) (found []v1alpha1.Orphan) {
+func findOrphans(guests []v1alpha1.Orphan, machines []v1alpha1.Machine) (found []v1alpha1.Orphan) {
 	exists := map[string]bool{}
 	for i := range machines {
 		exists[string(machines[i].UID)] = true
@@ -48,7 +48,7 @@ func setOrphans(p *v1alpha1.MachineProvider, i inspection, machines []v1alpha1.M
 		})
 		return false
 	}
-	s.Orphans = orphans.Merge(s.Orphans, withoutMachine(i.guests, machines), now)
+	s.Orphans = orphans.Merge(s.Orphans, findOrphans(i.guests, machines), now)
 	confirmed := orphans.Confirmed(s.Orphans)
 	s.OrphanCount = int32(len(confirmed))
 	if len(confirmed) == 0 {

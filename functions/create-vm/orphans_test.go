@@ -25,7 +25,7 @@ func TestWithoutMachine(t *testing.T) {
 		{ObjectMeta: metav1.ObjectMeta{Name: "going", UID: "2", DeletionTimestamp: &metav1.Time{Time: time.Now()}}},
 	}
 	gone := v1alpha1.Orphan{ID: "3", UID: "3"}
-	got := withoutMachine([]v1alpha1.Orphan{{ID: "1", UID: "1"}, {ID: "2", UID: "2"}, gone}, machines)
+	got := findOrphans([]v1alpha1.Orphan{{ID: "1", UID: "1"}, {ID: "2", UID: "2"}, gone}, machines)
 	if diff := cmp.Diff([]v1alpha1.Orphan{gone}, got); diff != "" {
 		t.Errorf("a Machine that is being deleted exists (-want +got):\n%s", diff)
 	}

@@ -66,7 +66,7 @@ func (d delivery) reconcileBackup(ctx context.Context, namespace, name string) e
 		return nil // what was kept stays
 	}
 	before := b.DeepCopy()
-	p, err := makePlan(b, d.now())
+	p, err := planSnapshot(b, d.now())
 	if err == nil && !b.Spec.Suspend {
 		if (!p.due.IsZero() && d.isTakenElsewhere(b)) || (hasFailed(b) && !d.retryFailed) {
 			return nil // another delivery takes it, or has just taken it

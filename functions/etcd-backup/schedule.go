@@ -20,7 +20,7 @@ type plan struct {
 	next time.Time
 }
 
-// makePlan decides when a backup is due:
+// planSnapshot decides when a backup is due:
 //
 //	suspended                           never
 //	no schedule, none taken             once, now
@@ -29,7 +29,7 @@ type plan struct {
 //	otherwise                           at the next time
 //
 // All times are UTC. The due time names the snapshot, so that a retry writes the same file.
-func makePlan(b *v1alpha1.EtcdBackup, now time.Time) (plan, error) {
+func planSnapshot(b *v1alpha1.EtcdBackup, now time.Time) (plan, error) {
 	last := b.CreationTimestamp.UTC()
 	if b.Status.LastBackupTime != nil {
 		last = b.Status.LastBackupTime.UTC()

@@ -292,7 +292,7 @@ func TestDeleteInUse(t *testing.T) {
 	onEach(t, stand.Options{}, func(t *testing.T, b backend) {
 		w := newEnv(t, []string{b.URL()})
 		w.network("net", "10.77.0.0/24", nil)
-		w.configuration("vm", []string{macA}, func(nc *v1alpha1.NetworkConfiguration) { network.Use(nc, "one") })
+		w.configuration("vm", []string{macA}, func(nc *v1alpha1.NetworkConfiguration) { network.AddUser(nc, "one") })
 		w.reconcile("vm")
 		there := hosts(t, b)
 		w.delete("vm")
@@ -304,7 +304,7 @@ func TestDeleteInUse(t *testing.T) {
 		}
 		nc := w.get("vm")
 		before := nc.DeepCopy()
-		network.Leave(nc, "one")
+		network.RemoveUser(nc, "one")
 		if _, err := w.kube.Patch(t.Context(), before, nc); err != nil {
 			t.Fatal(err)
 		}

@@ -62,7 +62,7 @@ func hasStaticAddresses(nc *v1alpha1.NetworkConfiguration) bool {
 
 // checkNetworkReady returns a WaitError if a network is not provisioned.
 func checkNetworkReady(nn *v1alpha2.NetworkNamespace) error {
-	if network.Provisioned(nn) {
+	if network.IsProvisioned(nn) {
 		return nil
 	}
 	message := fmt.Sprintf("waits for NetworkNamespace %s to be provisioned", nn.Name)
@@ -87,7 +87,7 @@ func isReady(nc *v1alpha1.NetworkConfiguration) bool {
 // checkOpen returns a UserError if a network is being deleted and an interface has no address
 // of it yet.
 func checkOpen(nn *v1alpha2.NetworkNamespace, r request) error {
-	message := network.Closed(nn)
+	message := network.CheckOpen(nn)
 	if message == "" || !slices.ContainsFunc(r.interfaces, func(i interfaceRequest) bool { return !i.current.IsValid() }) {
 		return nil
 	}

@@ -48,7 +48,7 @@ func (f *function) reconcileNetwork(ctx context.Context, namespace, name string,
 		if p == nil && isReserved(nc, req, nn) {
 			return hasLost(swept, req)
 		}
-		return p == nil && !network.Unseen(nn, nc.CreationTimestamp, nc.Status.Conditions)
+		return p == nil && !network.AwaitsFirstReconcile(nn, nc.CreationTimestamp, nc.Status.Conditions)
 	})
 	if err != nil {
 		return err

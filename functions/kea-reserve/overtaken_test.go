@@ -52,7 +52,7 @@ func TestOvertaken(t *testing.T) {
 				w.network("net", "10.77.0.0/24", nil)
 				w.configuration("vm", []string{macA}, func(nc *v1alpha1.NetworkConfiguration) {
 					if tc.kept {
-						network.Use(nc, "one")
+						network.AddUser(nc, "one")
 					}
 				})
 				if tc.repaired {

@@ -26,7 +26,7 @@ func (p plan) isComplete() bool {
 	return !slices.ContainsFunc(p.changes, func(c kea.Change) bool { return !c.IsEmpty() })
 }
 
-// makePlan decides on the addresses of a request from what the servers have. An interface gets
+// planReservations decides on the addresses of a request from what the servers have. An interface gets
 // the first of:
 //
 //	the address that it asks for, or a UserError
@@ -37,9 +37,9 @@ func (p plan) isComplete() bool {
 // Interfaces that ask for an address come first. An address whose reservation is obsolete is
 // free for the other interfaces of the same NetworkConfiguration.
 //
-// makePlan never changes a reservation of another owner. One for the same MAC address is a
+// planReservations never changes a reservation of another owner. One for the same MAC address is a
 // UserError, and its address is not free.
-func makePlan(req request, views []kea.View) (plan, error) {
+func planReservations(req request, views []kea.View) (plan, error) {
 	if err := checkSubnets(req, views); err != nil {
 		return plan{}, err
 	}

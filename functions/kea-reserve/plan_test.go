@@ -216,7 +216,7 @@ func TestDecide(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := makePlan(tc.request, tc.views)
+			got, err := planReservations(tc.request, tc.views)
 			var no reconcile.UserError
 			if errors.As(err, &no); tc.userError != "" {
 				if !strings.HasPrefix(no.Error(), tc.userError) {

@@ -55,7 +55,7 @@ func (f *function) handle(ctx context.Context, in event.Event) (*event.Event, er
 	switch ref.Kind {
 	case "NetworkConfiguration":
 		options := reconcileOptions{full: full}
-		if nc := (v1alpha1.NetworkConfiguration{}); events.Carried(in, &nc) && f.isServedElsewhere(ctx, &nc, &options) {
+		if nc := (v1alpha1.NetworkConfiguration{}); events.ObjectFrom(in, &nc) && f.isServedElsewhere(ctx, &nc, &options) {
 			return nil, nil
 		}
 		return nil, kube.OnConflict(func() error { return f.reconcileConfiguration(ctx, ref.Namespace, ref.Name, options) })

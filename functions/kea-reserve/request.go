@@ -39,7 +39,7 @@ type interfaceRequest struct {
 // classes are the client classes of a network that names none. Its error is a UserError or a
 // WaitError.
 func newRequest(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace, classes []string) (request, error) {
-	if message := network.OtherVLAN(nc, nn); message != "" {
+	if message := network.CheckVLAN(nc, nn); message != "" {
 		return request{}, reconcile.UserError{Reason: "VLANMismatch", Message: message}
 	}
 	req := request{

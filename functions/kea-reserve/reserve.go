@@ -30,7 +30,7 @@ type result struct {
 // the event has to be redelivered.
 func (f *function) reserve(ctx context.Context, req request, known bool) (result, error) {
 	all := kea.Connect(ctx, f.clients, kea.LookAt(req.prefix, true))
-	d, err := f.makePlan(req, all)
+	d, err := f.readPlan(req, all)
 	if err != nil {
 		return result{}, err
 	}
@@ -54,15 +54,15 @@ func (f *function) reserve(ctx context.Context, req request, known bool) (result
 	return g, nil
 }
 
-// makePlan decides from what the servers that answer have.
-func (f *function) makePlan(req request, all kea.Connections) (plan, error) {
+// readPlan reads the servers that answer, and returns the plan for a request.
+func (f *function) readPlan(req request, all kea.Connections) (plan, error) {
 	if err := all.Problem(); err != nil {
 		return plan{}, err
 	}
 	if len(all.Up()) == 0 {
 		return plan{}, all.Outage()
 	}
-	return makePlan(req, all.Up().Views())
+	return planReservations(req, all.Up().Views())
 }
 
 // applyPlan changes the servers, the primary one first, and reads back the result. It skips a
@@ -76,7 +76,7 @@ func (f *function) applyPlan(ctx context.Context, req request, all kea.Connectio
 		}
 		defer release()
 		all.Refresh(ctx, kea.LookAt(req.prefix, true))
-		if d, err = f.makePlan(req, all); err != nil {
+		if d, err = f.readPlan(req, all); err != nil {
 			return plan{}, err
 		}
 	}
@@ -105,7 +105,7 @@ func (f *function) applyPlan(ctx context.Context, req request, all kea.Connectio
 		s.Err = err
 	}
 	all.Refresh(ctx, kea.LookAt(req.prefix, false))
-	after, err := f.makePlan(req, all)
+	after, err := f.readPlan(req, all)
 	if err != nil || after.isComplete() {
 		return after, err
 	}

@@ -52,12 +52,12 @@ type addressUser struct{ kind, namespace, name, network string }
 // checkAddressesInUse returns a user error if an object has an address of a segment that its
 // own network does not have, because that network was removed by force or has moved.
 func (f *function) checkAddressesInUse(ctx context.Context, nn *v1alpha2.NetworkNamespace, seg provider.Segment) error {
-	configurations, err := kube.View[v1alpha1.NetworkConfigurationList](ctx, f.kube, "", metav1.ListOptions{})
+	configurations, err := kube.ListShared[v1alpha1.NetworkConfigurationList](ctx, f.kube, "", metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
 	byUsers := metav1.ListOptions{FieldSelector: "spec.networkConfigurationName="}
-	allocations, err := kube.View[v1alpha2.IPAllocationList](ctx, f.kube, "", byUsers)
+	allocations, err := kube.ListShared[v1alpha2.IPAllocationList](ctx, f.kube, "", byUsers)
 	if err != nil {
 		return err
 	}

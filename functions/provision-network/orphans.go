@@ -56,7 +56,7 @@ func (f *function) selectOrphans(ctx context.Context, created []v1alpha1.Orphan)
 	if len(created) == 0 {
 		return nil, nil
 	}
-	networks, err := kube.View[v1alpha2.NetworkNamespaceList](ctx, f.kube, "", metav1.ListOptions{})
+	networks, err := kube.ListShared[v1alpha2.NetworkNamespaceList](ctx, f.kube, "", metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}

@@ -129,12 +129,12 @@ const (
 // not modify it.
 func (f *function) networksInVLAN(ctx context.Context, vlan int32) ([]v1alpha2.NetworkNamespace, error) {
 	if vlan == 0 {
-		list, err := kube.View[v1alpha2.NetworkNamespaceList](ctx, f.kube, "", metav1.ListOptions{})
+		list, err := kube.ListShared[v1alpha2.NetworkNamespaceList](ctx, f.kube, "", metav1.ListOptions{})
 		return list.Items, err
 	}
 	found := map[types.UID]v1alpha2.NetworkNamespace{}
 	for _, field := range []string{manualVLAN, staticVLAN, statusVLAN} {
-		list, err := kube.View[v1alpha2.NetworkNamespaceList](ctx, f.kube, "", metav1.ListOptions{FieldSelector: fmt.Sprintf("%s=%d", field, vlan)})
+		list, err := kube.ListShared[v1alpha2.NetworkNamespaceList](ctx, f.kube, "", metav1.ListOptions{FieldSelector: fmt.Sprintf("%s=%d", field, vlan)})
 		if err != nil {
 			return nil, err
 		}

@@ -124,11 +124,11 @@ func decidePoolChange(nn *v1alpha2.NetworkNamespace, allowed bool) poolChange {
 // the status of Ready networks that they are no longer in a pool. A waiting network is
 // reconciled by the event of its status, so that each has a delivery of its own.
 func (f *function) reconcilePools(ctx context.Context) error {
-	networks, err := kube.View[v1alpha2.NetworkNamespaceList](ctx, f.kube, "", metav1.ListOptions{})
+	networks, err := kube.ListShared[v1alpha2.NetworkNamespaceList](ctx, f.kube, "", metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
-	pools, err := kube.View[v1alpha1.NetworkPoolList](ctx, f.kube, "", metav1.ListOptions{})
+	pools, err := kube.ListShared[v1alpha1.NetworkPoolList](ctx, f.kube, "", metav1.ListOptions{})
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 // ControlPlanes returns the addresses that the clusters of a namespace request for their
 // control planes. They are allocated only to machines that request them.
 func ControlPlanes(ctx context.Context, c *kube.Client, namespace string) (map[netip.Addr]bool, error) {
-	list, err := kube.View[v1alpha1.KubernetesClusterList](ctx, c, namespace, metav1.ListOptions{})
+	list, err := kube.ListShared[v1alpha1.KubernetesClusterList](ctx, c, namespace, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}

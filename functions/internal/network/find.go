@@ -56,34 +56,34 @@ func NameFor(nc *v1alpha1.NetworkConfiguration) string {
 	return nc.Spec.NetworkNamespaceName
 }
 
-// Provisioned reports whether a network has its segment. A network that is being deleted
+// IsProvisioned reports whether a network has its segment. A network that is being deleted
 // keeps its segment for its users.
-func Provisioned(nn *v1alpha2.NetworkNamespace) bool {
+func IsProvisioned(nn *v1alpha2.NetworkNamespace) bool {
 	s := nn.Status
 	return s.ProvisioningPhase == v1alpha2.ProvisioningReady ||
 		s.ProvisioningPhase == v1alpha2.ProvisioningDeleting && (s.IPv4Prefix != "" || s.IPv6Prefix != "")
 }
 
-// Closed returns why a network accepts no new users, or nothing if it does.
-func Closed(nn *v1alpha2.NetworkNamespace) string {
+// CheckOpen returns why a network accepts no new users, or nothing if it does.
+func CheckOpen(nn *v1alpha2.NetworkNamespace) string {
 	if nn.DeletionTimestamp == nil {
 		return ""
 	}
 	return fmt.Sprintf("NetworkNamespace %s is being deleted, and allocates no addresses: delete this object, and create it again in another network", nn.Name)
 }
 
-// OtherVLAN returns a message if a NetworkConfiguration names another VLAN than that of its
+// CheckVLAN returns a message if a NetworkConfiguration names another VLAN than that of its
 // network, and nothing otherwise. Other machines may use its addresses in another VLAN.
-func OtherVLAN(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) string {
+func CheckVLAN(nc *v1alpha1.NetworkConfiguration, nn *v1alpha2.NetworkNamespace) string {
 	if nc.Spec.VLAN == nil || int32(*nc.Spec.VLAN) == nn.Status.VLANID {
 		return ""
 	}
 	return fmt.Sprintf("spec.vlan is %d, but NetworkNamespace %s is in VLAN %d: leave spec.vlan out, or write %d", *nc.Spec.VLAN, nn.Name, nn.Status.VLANID, nn.Status.VLANID)
 }
 
-// Missing reports whether an object, by its conditions, waits because Find found no network
+// IsMissing reports whether an object, by its conditions, waits because Find found no network
 // for it.
-func Missing(conditions []metav1.Condition) bool {
+func IsMissing(conditions []metav1.Condition) bool {
 	ready := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady)
 	return ready != nil && ready.Status == metav1.ConditionFalse && (ready.Reason == reasonNotFound || ready.Reason == reasonNone)
 }

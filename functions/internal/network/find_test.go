@@ -57,7 +57,7 @@ func TestMissing(t *testing.T) {
 		"Found":     {"it has one", ready(metav1.ConditionTrue, "MachineRunning"), false},
 		"New":       {"its own event comes", nil, false},
 	} {
-		if got := Missing(tc.conditions); got != tc.want {
+		if got := IsMissing(tc.conditions); got != tc.want {
 			t.Errorf("%s: %s: got %t", name, tc.reason, got)
 		}
 	}

@@ -30,7 +30,7 @@ type Pools struct {
 
 // Of reads the NetworkPools that a namespace may use. Concurrent calls share one request.
 func Of(ctx context.Context, c *kube.Client, namespace string, optional bool) (Pools, error) {
-	list, err := kube.View[v1alpha1.NetworkPoolList](ctx, c, "", metav1.ListOptions{})
+	list, err := kube.ListShared[v1alpha1.NetworkPoolList](ctx, c, "", metav1.ListOptions{})
 	if err != nil {
 		return Pools{}, err
 	}

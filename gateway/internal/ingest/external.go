@@ -14,7 +14,7 @@ import (
 
 	"github.com/vitistack/stack/events/standardwebhooks"
 	"github.com/vitistack/stack/gateway/internal/auth"
-	"github.com/vitistack/stack/gateway/internal/broker"
+	"github.com/vitistack/stack/gateway/internal/brokerclient"
 	"github.com/vitistack/stack/gateway/internal/cache"
 	"github.com/vitistack/stack/gateway/internal/config"
 	"github.com/vitistack/stack/gateway/internal/filewatch"
@@ -36,7 +36,7 @@ type Options struct {
 	Settings config.Ingest
 	Auth     *auth.Authenticator
 	Signer   *signer.Signer
-	Broker   *broker.Client
+	Broker   *brokerclient.Client
 	Recorder *Recorder
 	// Cache remembers for CacheTTL which events were accepted.
 	Cache    *cache.Cache

@@ -11,7 +11,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/events/outbound"
-	"github.com/vitistack/stack/gateway/internal/broker"
+	"github.com/vitistack/stack/gateway/internal/brokerclient"
 	"github.com/vitistack/stack/gateway/internal/inventory"
 )
 
@@ -25,7 +25,7 @@ const (
 // Watcher probes the nodes of all clusters and requests a reconcile of those whose nodes change.
 type Watcher struct {
 	Store    *inventory.Store
-	Broker   *broker.Client
+	Broker   *brokerclient.Client
 	Interval time.Duration
 	// Timeout bounds each request to the Broker.
 	Timeout time.Duration

@@ -11,7 +11,7 @@ import (
 	"github.com/cloudevents/sdk-go/v2/event"
 
 	"github.com/vitistack/stack/events"
-	"github.com/vitistack/stack/gateway/internal/broker"
+	"github.com/vitistack/stack/gateway/internal/brokerclient"
 	"github.com/vitistack/stack/gateway/internal/inventory"
 )
 
@@ -29,7 +29,7 @@ const (
 // Requester requests a round at most once a period. Every replica runs one; requests of the same period have the same id.
 type Requester struct {
 	Store  *inventory.Store
-	Broker *broker.Client
+	Broker *brokerclient.Client
 	Period time.Duration
 	// Timeout bounds each request to the Broker.
 	Timeout time.Duration

@@ -17,7 +17,7 @@ import (
 // VMID and a host, which the caller records, then brings what the first boot needs to the
 // host, and then creates the virtual machine.
 func (x *Hypervisor) createMachine(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, all inventory) (hypervisor.State, error) {
-	if err := cmp.Or(checkExpressible(m), x.checkSnippet(want.UserData)); err != nil {
+	if err := cmp.Or(checkSupported(m), x.checkSnippet(want.UserData)); err != nil {
 		return hypervisor.State{}, err
 	}
 	m.Status.VMName, m.Status.NodeName = "", ""

@@ -57,7 +57,7 @@ func TestInstallersOfOthers(t *testing.T) {
 		"local:backup/vzdump-qemu-100.vma.iso":                         "a backup",
 		"none":                                                         "no volume",
 	} {
-		if err := checkExpressible(&v1alpha1.Machine{Spec: v1alpha1.MachineSpec{OS: &v1alpha1.MachineOS{ISOURI: text}}}); err == nil {
+		if err := checkSupported(&v1alpha1.Machine{Spec: v1alpha1.MachineSpec{OS: &v1alpha1.MachineOS{ISOURI: text}}}); err == nil {
 			t.Errorf("%s is accepted: %s", text, reason)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 // oneHost is the only access mode of disks on Proxmox VE.
 const oneHost v1alpha1.DiskAccessMode = "ReadWriteOnce"
 
-// checkExpressible returns a UserError for a spec that Proxmox VE cannot express.
-func checkExpressible(m *v1alpha1.Machine) error {
+// checkSupported returns a UserError for a spec that Proxmox VE cannot express.
+func checkSupported(m *v1alpha1.Machine) error {
 	if d := m.Spec.Domain; d != nil && d.Features != nil && d.Features.APIC != nil && !*d.Features.APIC {
 		return reconcile.UserError{Reason: "NotSupported", Message: "Proxmox VE cannot switch the APIC off: leave out spec.domain.features.apic"}
 	}

@@ -1,5 +1,5 @@
-// Package broker sends the gateway's events to the Knative Broker.
-package broker
+// Package brokerclient sends the gateway's events to the Knative Broker.
+package brokerclient
 
 import (
 	"context"

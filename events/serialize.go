@@ -7,17 +7,17 @@ import (
 	"github.com/cloudevents/sdk-go/v2/event"
 )
 
-// turns handles the deliveries for one object one after the other. Of waiting deliveries
+// serializer handles the deliveries for one object one after the other. Of waiting deliveries
 // that say the same it handles one, which reads the object after all of them have arrived.
 // It is not a lock: it saves work and conflicts within a process, while other processes may
 // handle the same object, and a delivery that has waited for patience proceeds.
-type turns struct {
+type serializer struct {
 	mu      sync.Mutex
-	objects map[string]*turn
+	objects map[string]*objectQueue
 }
 
-// turn is the queue of deliveries for one object.
-type turn struct {
+// objectQueue is the queue of deliveries for one object.
+type objectQueue struct {
 	busy  chan struct{}
 	users int
 	// waiting has the deliveries that have not started, by their content.
@@ -29,11 +29,11 @@ type waiting struct {
 	err  error
 }
 
-// saying returns the object of an event, and all that the event says about it. Both are
+// contentOf returns the object of an event, and all that the event says about it. Both are
 // empty for an event that is about more than an object. For an event that carries its
 // object only a duplicate says the same, because another event may carry a state that
 // needs more work.
-func saying(in event.Event) (object, text string) {
+func contentOf(in event.Event) (object, text string) {
 	ref, err := RefOf(in)
 	switch {
 	case err != nil || !IsChange(in.Type()) && in.Type() != TypeResync:
@@ -46,17 +46,17 @@ func saying(in event.Event) (object, text string) {
 	return ref.Namespace + "/" + ref.Name, text
 }
 
-// InTurns returns a Handler that calls handle as Serve does: one delivery at a time for
+// Serialize returns a Handler that calls handle as Serve does: one delivery at a time for
 // each object, and once for waiting events that say the same about an object.
-func InTurns(handle Handler) Handler {
-	t := &turns{objects: map[string]*turn{}}
+func Serialize(handle Handler) Handler {
+	t := &serializer{objects: map[string]*objectQueue{}}
 	return func(ctx context.Context, in event.Event) (*event.Event, error) { return t.handle(ctx, in, handle) }
 }
 
 // handle calls a handler when it is the event's turn, for this event or for a later one that
 // says the same. The reply goes to the event that was handled.
-func (t *turns) handle(ctx context.Context, in event.Event, handle Handler) (reply *event.Event, err error) {
-	object, text := saying(in)
+func (t *serializer) handle(ctx context.Context, in event.Event, handle Handler) (reply *event.Event, err error) {
+	object, text := contentOf(in)
 	if object == "" {
 		return handle(ctx, in)
 	}
@@ -72,7 +72,7 @@ func (t *turns) handle(ctx context.Context, in event.Event, handle Handler) (rep
 
 // take calls handle when it is the delivery's turn, or waits for another call that started
 // after this one and returns its error. merged reports the latter.
-func (t *turns) take(ctx context.Context, object, text string, handle func() error) (merged bool, err error) {
+func (t *serializer) take(ctx context.Context, object, text string, handle func() error) (merged bool, err error) {
 	own := t.enter(object)
 	defer t.leave(object)
 	t.mu.Lock()
@@ -99,7 +99,7 @@ func (t *turns) take(ctx context.Context, object, text string, handle func() err
 
 // await waits until no other delivery handles the object, but no longer than patience. It
 // returns a function that starts the next delivery.
-func (t *turn) await(ctx context.Context) (end func()) {
+func (t *objectQueue) await(ctx context.Context) (end func()) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	select {
@@ -110,19 +110,19 @@ func (t *turn) await(ctx context.Context) (end func()) {
 	}
 }
 
-func (t *turns) enter(object string) *turn {
+func (t *serializer) enter(object string) *objectQueue {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	own := t.objects[object]
 	if own == nil {
-		own = &turn{busy: make(chan struct{}, 1), waiting: map[string]*waiting{}}
+		own = &objectQueue{busy: make(chan struct{}, 1), waiting: map[string]*waiting{}}
 		t.objects[object] = own
 	}
 	own.users++
 	return own
 }
 
-func (t *turns) leave(object string) {
+func (t *serializer) leave(object string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	own := t.objects[object]

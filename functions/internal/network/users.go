@@ -9,13 +9,13 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// Use adds the finalizer by which a Machine keeps a NetworkConfiguration.
-func Use(nc *v1alpha1.NetworkConfiguration, machine string) {
+// AddUser adds the finalizer by which a Machine keeps a NetworkConfiguration.
+func AddUser(nc *v1alpha1.NetworkConfiguration, machine string) {
 	kube.AddFinalizer(nc, v1alpha1.FinalizerUsedBy+machine)
 }
 
-// Leave removes the finalizer that Use has added.
-func Leave(nc *v1alpha1.NetworkConfiguration, machine string) {
+// RemoveUser removes the finalizer that AddUser has added.
+func RemoveUser(nc *v1alpha1.NetworkConfiguration, machine string) {
 	kube.RemoveFinalizer(nc, v1alpha1.FinalizerUsedBy+machine)
 }
 

@@ -10,11 +10,11 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 )
 
-// Unseen reports whether an object of a network, by its creation time and conditions, was
+// AwaitsFirstReconcile reports whether an object of a network, by its creation time and conditions, was
 // created after the network became Ready and has not been reconciled. Its own events will
 // reconcile it. To requeue it at each change of the network too would double the work of a
 // burst.
-func Unseen(nn *v1alpha2.NetworkNamespace, created metav1.Time, conditions []metav1.Condition) bool {
+func AwaitsFirstReconcile(nn *v1alpha2.NetworkNamespace, created metav1.Time, conditions []metav1.Condition) bool {
 	ready := meta.FindStatusCondition(nn.Status.Conditions, v1alpha1.ConditionReady)
 	if ready == nil || ready.Status != metav1.ConditionTrue || meta.FindStatusCondition(conditions, v1alpha1.ConditionReady) != nil {
 		return false

@@ -52,7 +52,7 @@ func TestViewIsShared(t *testing.T) {
 		var group sync.WaitGroup
 		for range viewers {
 			group.Go(func() {
-				list, err := kube.View[coordinationv1.LeaseList](t.Context(), client, "default", metav1.ListOptions{})
+				list, err := kube.ListShared[coordinationv1.LeaseList](t.Context(), client, "default", metav1.ListOptions{})
 				if err != nil || len(list.Items) != 1 || list.Items[0].Name != "a" {
 					t.Errorf("got %v, %v", list, err)
 				}
@@ -75,7 +75,7 @@ func TestViewTellsErrors(t *testing.T) {
 		w.WriteHeader(http.StatusForbidden)
 		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no","reason":"Forbidden","code":403}`))
 	})
-	if _, err := kube.View[coordinationv1.LeaseList](t.Context(), client, "default", metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+	if _, err := kube.ListShared[coordinationv1.LeaseList](t.Context(), client, "default", metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // usersOf is how many deliveries are at an object.
-func (t *turns) usersOf(object string) int {
+func (t *serializer) usersOf(object string) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if own := t.objects[object]; own != nil {
@@ -21,9 +21,9 @@ func (t *turns) usersOf(object string) int {
 }
 
 // busy has an object handled until end is called, after which all are waited for.
-func busy(t *testing.T, object string) (q *turns, group *sync.WaitGroup, end func()) {
+func busy(t *testing.T, object string) (q *serializer, group *sync.WaitGroup, end func()) {
 	t.Helper()
-	q, group = &turns{objects: map[string]*turn{}}, &sync.WaitGroup{}
+	q, group = &serializer{objects: map[string]*objectQueue{}}, &sync.WaitGroup{}
 	begun, stop := make(chan struct{}), make(chan struct{})
 	group.Go(func() {
 		_, _ = q.take(t.Context(), object, "update", func() error { close(begun); <-stop; return nil })
@@ -33,7 +33,7 @@ func busy(t *testing.T, object string) (q *turns, group *sync.WaitGroup, end fun
 }
 
 // until waits for a number of deliveries at an object.
-func until(q *turns, object string, n int) {
+func until(q *serializer, object string, n int) {
 	for q.usersOf(object) != n {
 		runtime.Gosched()
 	}
@@ -114,13 +114,13 @@ func TestSaying(t *testing.T) {
 		e.SetID(id)
 		return e
 	}
-	if _, one := saying(carrying("1")); one != "1" {
+	if _, one := contentOf(carrying("1")); one != "1" {
 		t.Errorf("a duplicate says the same: got %q", one)
 	}
-	if _, other := saying(carrying("2")); other != "2" {
+	if _, other := contentOf(carrying("2")); other != "2" {
 		t.Errorf("another may carry a state for which there is something to do: got %q", other)
 	}
-	object, text := saying(about("Machine", TypeRefUpdate))
+	object, text := contentOf(about("Machine", TypeRefUpdate))
 	for name, tc := range map[string]struct {
 		reason     string
 		in         event.Event
@@ -132,7 +132,7 @@ func TestSaying(t *testing.T) {
 		"Answer":   {reason: "it carries data of its own", in: about("NetworkNamespace", TypeNetworkProvisioned)},
 		"Nameless": {reason: "the handler has to refuse it", in: about("", TypeRefUpdate)},
 	} {
-		o, s := saying(tc.in)
+		o, s := contentOf(tc.in)
 		if (o == object) != tc.wait || (o == object && s == text) != tc.same {
 			t.Errorf("%s: %s: got %q, %q", name, tc.reason, o, s)
 		}

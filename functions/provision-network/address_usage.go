@@ -36,7 +36,7 @@ const (
 // because its IPAllocations have events of their own for everything that is counted.
 func isCountedByAllocations(in event.Event, kind string) bool {
 	nc := &v1alpha1.NetworkConfiguration{}
-	if kind != "NetworkConfiguration" || events.IsDelete(in.Type()) || !events.Carried(in, nc) || nc.Spec.ClusterIdentifier != "" {
+	if kind != "NetworkConfiguration" || events.IsDelete(in.Type()) || !events.ObjectFrom(in, nc) || nc.Spec.ClusterIdentifier != "" {
 		return false
 	}
 	dynamic := func(i v1alpha1.InterfaceStatus) bool { return i.AllocationMethod != v1alpha2.AllocationStatic }

@@ -10,7 +10,7 @@ import (
 	"github.com/vitistack/stack/functions/internal/network"
 )
 
-func TestUnseen(t *testing.T) {
+func TestAwaitsFirstReconcile(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	since := []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon)}}
@@ -32,7 +32,7 @@ func TestUnseen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			nn := &v1alpha2.NetworkNamespace{Status: v1alpha2.NetworkNamespaceStatus{Conditions: tc.network}}
-			if got := network.Unseen(nn, metav1.NewTime(noon.Add(tc.created)), tc.conditions); got != tc.want {
+			if got := network.AwaitsFirstReconcile(nn, metav1.NewTime(noon.Add(tc.created)), tc.conditions); got != tc.want {
 				t.Errorf("%s: got %t", tc.reason, got)
 			}
 		})

@@ -12,9 +12,9 @@ type view struct {
 	err  error
 }
 
-// View is ListPage for callers that do not change the list. Concurrent identical calls share
+// ListShared is ListPage for callers that do not change the list. Concurrent identical calls share
 // one list, so that a hundred callers need no more memory than one.
-func View[T any, L interface {
+func ListShared[T any, L interface {
 	*T
 	ObjectList
 }](ctx context.Context, c *Client, namespace string, options metav1.ListOptions) (L, error) {
