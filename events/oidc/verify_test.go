@@ -236,12 +236,12 @@ func TestVerify(t *testing.T) {
 		"ShortECDSA":   {"an empty signature of the other kind", []string{"Bearer " + unsigned(t, map[string]any{"alg": "ES256", "kid": "p256"}, body) + "."}, "signature of the token is wrong"},
 		"ZeroECDSA":    {"zeros satisfied faulty verifiers", []string{"Bearer " + unsigned(t, map[string]any{"alg": "ES256", "kid": "p256"}, body) + "." + encode(make([]byte, 64))}, "signature of the token is wrong"},
 		"Critical":     {"what it demands is not known here", []string{token(with(head, map[string]any{"crit": []string{"x"}}), body)}, "critical extensions"},
-		"Rubbish":      {"no token", []string{"Bearer rubbish"}, "no JSON Web Token"},
-		"NotBase64":    {"no token", []string{"Bearer a.b.!"}, "no JSON Web Token"},
-		"NotJSON":      {"no token", []string{"Bearer " + encode([]byte("{")) + "." + encode([]byte("{}")) + "."}, "no JSON Web Token"},
-		"Number":       {"a subject that is no text", []string{claim("sub", 7)}, "no JSON Web Token"},
-		"FourParts":    {"no token", []string{good + ".x"}, "no JSON Web Token"},
-		"Serialised":   {"the JSON form of a token", []string{`Bearer {"payload":"","signatures":[]}`}, "no JSON Web Token"},
+		"Rubbish":      {"no token", []string{"Bearer rubbish"}, "not a JSON Web Token"},
+		"NotBase64":    {"no token", []string{"Bearer a.b.!"}, "not a JSON Web Token"},
+		"NotJSON":      {"no token", []string{"Bearer " + encode([]byte("{")) + "." + encode([]byte("{}")) + "."}, "not a JSON Web Token"},
+		"Number":       {"a subject that is no text", []string{claim("sub", 7)}, "not a JSON Web Token"},
+		"FourParts":    {"no token", []string{good + ".x"}, "not a JSON Web Token"},
+		"Serialised":   {"the JSON form of a token", []string{`Bearer {"payload":"","signatures":[]}`}, "not a JSON Web Token"},
 		"LongAudience": {"what a sender writes is cut", []string{claim("aud", strings.Repeat("x", 5000))}, "the audience"},
 	} {
 		t.Run(name, func(t *testing.T) {
