@@ -111,6 +111,10 @@ type KubernetesClusterSpec struct {
 	// Stops all changes to the cluster while true. Default: false.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
+	// Refuses every deletion of the KubernetesCluster while true: set it to false before
+	// you delete. It does not protect single Machines. Default: false. Example: true.
+	// +optional
+	Protected bool `json:"protected,omitempty"`
 }
 
 // ClusterData identifies a cluster in inventories and reports.

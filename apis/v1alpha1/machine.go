@@ -141,7 +141,8 @@ type MachineSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	NodeName string `json:"nodeName,omitempty"`
-	// Keeps the virtual machine from being deleted while true. Default: false.
+	// Refuses every deletion of the Machine while true: set it to false before you delete.
+	// A deletion that has already begun waits. Default: false. Example: true.
 	// +optional
 	Protected bool `json:"protected,omitempty"`
 }

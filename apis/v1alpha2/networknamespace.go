@@ -115,6 +115,10 @@ type NetworkNamespaceSpec struct {
 	// How addresses are allocated. Default: dhcp.
 	// +optional
 	IPAllocation *IPAllocationPolicy `json:"ipAllocation,omitempty"`
+	// Refuses every deletion of the NetworkNamespace while true: set it to false before you
+	// delete. Default: false. Example: true.
+	// +optional
+	Protected bool `json:"protected,omitempty"`
 }
 
 // Identifier names a data centre or a supervisor.

@@ -46,7 +46,7 @@ func TestInstall(t *testing.T) {
 	}
 	t.Run("Manifests", func(t *testing.T) { manifestsApply(t, c) })
 	t.Run("Leases", func(t *testing.T) { leasesAreKept(t, c) })
-	t.Run("Protected", func(t *testing.T) { machinesAreProtected(t, c) })
+	t.Run("Protected", func(t *testing.T) { protectionIsKept(t, c) })
 	t.Run("Pods", func(t *testing.T) { podsAreAdmitted(t, c, h) })
 	t.Run("Variants", func(t *testing.T) { variantsApply(t, c) })
 }

@@ -1,43 +1,112 @@
 package install
 
 import (
+	"fmt"
+	"regexp"
+	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 )
 
-// machinesAreProtected deletes machines in the ways that kubectl delete --cascade has.
-// A protected one waits for its finalizer, unless the garbage collector would be faster.
-func machinesAreProtected(t *testing.T, c *cluster) {
-	machines := c.dynamic.Resource(schema.GroupVersionResource{Group: "vitistack.io", Version: "v1alpha1", Resource: "machines"}).Namespace("default")
-	for name, protected := range map[string]bool{"precious": true, "plain": false} {
-		m := &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "vitistack.io/v1alpha1", "kind": "Machine", "spec": map[string]any{"template": "small", "protected": protected},
-		}}
-		m.SetName(name)
-		if _, err := machines.Create(t.Context(), m, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
+// unprotect is the command in the refusal of a deletion: kind, name, namespace and patch.
+var unprotect = regexp.MustCompile(`: run kubectl patch (\S+) (\S+) --namespace (\S+) --type merge --patch '(\S+)', and delete it then$`)
+
+// protectionIsKept deletes a protected and an unprotected object of each kind in all ways that
+// the API server has, and follows the message.
+func protectionIsKept(t *testing.T, c *cluster) {
+	group := func(version, resource string) schema.GroupVersionResource {
+		return schema.GroupVersionResource{Group: "vitistack.io", Version: version, Resource: resource}
+	}
+	machine := map[string]any{"template": "small"}
+	topology := map[string]any{"data": map[string]any{}, "topology": map[string]any{"version": "1.33", "controlplane": map[string]any{"replicas": int64(1)}}}
+	for _, tc := range []struct {
+		reason   string
+		resource schema.GroupVersionResource
+		kind     string
+		spec     map[string]any
+		// function is who deletes, empty for the administrator.
+		function string
+	}{
+		{"the administrator sets protected to false first", group("v1alpha1", "machines"), "Machine", machine, ""},
+		{"a protected Machine does not leave its cluster", group("v1alpha1", "machines"), "Machine", machine, "bootstrap-talos"},
+		{"a cluster is protected as a whole", group("v1alpha1", "kubernetesclusters"), "KubernetesCluster", topology, ""},
+		{"a network is protected", group("v1alpha2", "networknamespaces"), "NetworkNamespace", map[string]any{}, ""},
+		{"the version that the client uses makes no difference", group("v1alpha1", "networknamespaces"), "NetworkNamespace", map[string]any{}, ""},
+	} {
+		t.Run(strings.Join([]string{tc.resource.Version, tc.kind, tc.function}, "-"), func(t *testing.T) {
+			admin := c.dynamic.Resource(tc.resource).Namespace("default")
+			deleter := admin
+			if tc.function != "" {
+				deleter = as(t, c, tc.function).Resource(tc.resource).Namespace("default")
+			}
+			for _, protected := range []bool{true, false} {
+				object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": tc.resource.GroupVersion().String(), "kind": tc.kind, "spec": map[string]any{"protected": protected}}}
+				for field, value := range tc.spec {
+					_ = unstructured.SetNestedField(object.Object, value, "spec", field)
+				}
+				object.SetName(map[bool]string{true: "precious", false: "plain"}[protected])
+				object.SetLabels(map[string]string{"is": object.GetName()})
+				if _, err := admin.Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			deletions := deletions(t, deleter)
+			if tc.function != "" {
+				delete(deletions, "Collection") // the function has no right to that
+			}
+			want := tc.kind + " default/precious is protected"
+			for how, deletion := range deletions {
+				if err := refusal(t, tc.reason, want, func() error { return deletion("precious") }); !apierrors.IsInvalid(err) {
+					t.Errorf("%s, %s: got %v, want the error Invalid", tc.reason, how, err)
+				}
+				if err := deletion("plain"); err != nil {
+					t.Errorf("%s: an object that is not protected is refused: %v", how, err)
+				}
+			}
+			follow(t, c, tc.resource, deletions["Background"]("precious"))
+			for _, name := range []string{"precious", "plain"} {
+				if err := admin.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+					t.Errorf("delete %s: %v", name, err)
+				}
+			}
+		})
+	}
+}
+
+// deletions are the ways to delete an object, as dry runs. The namespace controller deletes a
+// collection.
+func deletions(t *testing.T, client dynamic.ResourceInterface) map[string]func(name string) error {
+	found := map[string]func(string) error{
+		"Collection": func(name string) error {
+			return client.DeleteCollection(t.Context(), metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}, metav1.ListOptions{LabelSelector: "is=" + name})
+		},
+	}
+	for _, how := range []metav1.DeletionPropagation{metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan} {
+		found[string(how)] = func(name string) error {
+			return client.Delete(t.Context(), name, metav1.DeleteOptions{PropagationPolicy: &how, DryRun: []string{metav1.DryRunAll}})
 		}
 	}
-	deletion := func(name string, how metav1.DeletionPropagation) func() error {
-		return func() error {
-			return machines.Delete(t.Context(), name, metav1.DeleteOptions{PropagationPolicy: &how, DryRun: []string{metav1.DryRunAll}})
-		}
+	return found
+}
+
+// follow does what the refusal of a deletion says.
+func follow(t *testing.T, c *cluster, resource schema.GroupVersionResource, refused error) {
+	t.Helper()
+	command := unprotect.FindStringSubmatch(fmt.Sprint(refused))
+	if command == nil {
+		t.Fatalf("the refusal has no command: %v", refused)
 	}
-	const message = "set spec.protected to false"
-	const reason = "in the foreground its virtual machine would go before the finalizer is asked"
-	if err := refusal(t, reason, message, deletion("precious", metav1.DeletePropagationForeground)); !apierrors.IsInvalid(err) {
-		t.Errorf("%s: got %v", reason, err)
+	if command[1]+"s" != resource.Resource {
+		t.Errorf("the command patches a %s, want one of %s", command[1], resource.Resource)
 	}
-	for name, how := range map[string]metav1.DeletionPropagation{"precious": metav1.DeletePropagationBackground, "plain": metav1.DeletePropagationForeground} {
-		if err := deletion(name, how)(); err != nil {
-			t.Errorf("%s, %s: %v", name, how, err)
-		}
-		if err := machines.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+	_, err := c.dynamic.Resource(resource).Namespace(command[3]).Patch(t.Context(), command[2], types.MergePatchType, []byte(command[4]), metav1.PatchOptions{})
+	if err != nil {
+		t.Errorf("follow %q: %v", command[0], err)
 	}
 }
