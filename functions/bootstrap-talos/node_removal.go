@@ -124,7 +124,7 @@ func (f *function) doRemovalStep(ctx context.Context, c *cluster, m *v1alpha1.Ma
 		if err = f.releaseMachine(ctx, m); err != nil {
 			return err
 		}
-		if err = f.kube.Delete(ctx, m); err != nil {
+		if err := refusedDeletion(f.kube.Delete(ctx, m)); err != nil {
 			return err
 		}
 		return removing("waits for its machine to be deleted", false)

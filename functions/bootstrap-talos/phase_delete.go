@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -23,24 +24,28 @@ const conditionForced = "Forced"
 // deleteCluster deletes the Machines and waits for them, then the virtual address, the saved
 // manifests, and last the keys, without which a remaining node could not be reached. Nodes are
 // not drained. If a hypervisor does not exist any more, the annotation vitistack.io/force=true
-// stops the wait for its machines.
+// stops the wait for its machines. While a Machine is protected it deletes nothing and returns a
+// UserError, because a part of a cluster is of no use, and the node needs its keys.
 func (f *function) deleteCluster(ctx context.Context, c *cluster) error {
 	if err := f.readMachines(ctx, c); err != nil {
 		return err
 	}
-	var left []string
-	for name, m := range c.observed.machines {
-		left = append(left, name)
+	left := slices.Sorted(maps.Keys(c.observed.machines))
+	for _, name := range left {
+		if m := c.observed.machines[name]; m.Spec.Protected {
+			return protectedError(m)
+		}
+	}
+	for _, m := range c.observed.machines {
 		if err := f.releaseMachine(ctx, m); err != nil {
 			return err
 		}
 		if m.DeletionTimestamp == nil {
-			if err := f.kube.Delete(ctx, m); err != nil {
+			if err := refusedDeletion(f.kube.Delete(ctx, m)); err != nil {
 				return err
 			}
 		}
 	}
-	slices.Sort(left)
 	forced := c.Annotations[v1alpha1.AnnotationForce] == "true"
 	if len(left) > 0 && !forced {
 		return f.writeStatus(ctx, c, setDeleting(c, reasonDeleting, fmt.Sprintf("waits for %s to be deleted, first of all %s%s; the annotation %s=true gives up on them",

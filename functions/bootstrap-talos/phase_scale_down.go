@@ -19,15 +19,24 @@ import (
 const maxConcurrentRemovals = 10
 
 // scaleDown does the next step for every machine that is being removed, and cleans up after
-// those that are deleted. It returns a WaitError while a machine is being removed.
+// those that are deleted. It returns a WaitError while a machine is being removed. The removal
+// of a protected machine does not begin, or stops where it is, and Ready reports that.
 func (f *function) scaleDown(ctx context.Context, c *cluster) error {
 	if err := f.chooseNodesToRemove(ctx, c); err != nil {
 		return err
 	}
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(c.observed.machines)) {
-		if m := c.observed.machines[name]; plan.IsLeaving(m) {
-			problems = append(problems, f.removeNode(ctx, c, m))
+		m := c.observed.machines[name]
+		if !plan.IsLeaving(m) {
+			continue
+		}
+		err := f.checkProtection(ctx, m)
+		if err == nil {
+			err = f.removeNode(ctx, c, m)
+		}
+		if !isProtectedError(err) || !c.noteUserError(v1alpha1.ConditionReady, err) {
+			problems = append(problems, err)
 		}
 	}
 	if err := reconcile.MostUrgent(problems...); err != nil {
@@ -44,12 +53,16 @@ func (f *function) chooseNodesToRemove(ctx context.Context, c *cluster) error {
 		present := plan.PoolMachines(c.observed.machines, g.Pool, plan.NamePrefix(c.Name, g.Pool), c.isWorking)
 		working := 0
 		for _, s := range present {
-			if !s.Leaving && !s.Marked && !s.Unhealthy {
+			if !s.Leaving && !s.IsReplaced() && !s.Unhealthy {
 				working++
 			}
 		}
 		limit := plan.Pick(g.Pool == plan.ControlPlanePool, 1, maxConcurrentRemovals)
-		for _, name := range plan.NextToLeave(g.Replicas, limit, working, present) {
+		leaving, protected := plan.NextToLeave(g.Replicas, limit, working, present)
+		for _, name := range protected {
+			c.noteUserError(v1alpha1.ConditionReady, protectedError(c.observed.machines[name]))
+		}
+		for _, name := range leaving {
 			if err := f.recordRemoval(ctx, c, c.observed.machines[name]); err != nil {
 				return err
 			}
@@ -77,11 +90,11 @@ func (c *cluster) allGroups() []plan.Group {
 // deleted at once.
 func (f *function) recordRemoval(ctx context.Context, c *cluster, m *v1alpha1.Machine) error {
 	if !plan.MayHaveJoinedEtcd(m) {
-		return f.kube.DeleteExactly(ctx, m)
+		return refusedDeletion(f.kube.DeleteExactly(ctx, m))
 	}
 	if plan.PoolOf(m) == plan.ControlPlanePool && c.Status.Removing != m.Name {
-		if c.Status.Removing != "" && c.observed.machines[c.Status.Removing] != nil {
-			m = c.observed.machines[c.Status.Removing]
+		if chosen := c.observed.machines[c.Status.Removing]; chosen != nil && !chosen.Spec.Protected {
+			m = chosen
 		}
 		c.Status.Removing = m.Name
 		if err := f.patchStatus(ctx, c); err != nil {

@@ -112,7 +112,8 @@ func (f *function) removeIfDeleted(ctx context.Context, m *v1alpha1.Machine, why
 // Machine that is protected.
 func (f *function) removeResources(ctx context.Context, m *v1alpha1.Machine) (waitsFor string, err error) {
 	if m.Spec.Protected {
-		return "", reconcile.UserError{Reason: "Protected", Message: "the machine is protected: set spec.protected to false to let it be deleted"}
+		return "", reconcile.UserError{Reason: "Protected", Message: fmt.Sprintf(
+			"Machine %s/%s is protected: run %s, and its deletion continues", m.Namespace, m.Name, m.UnprotectCommand())}
 	}
 	if recordedProvider(m) != "" {
 		provider, err := f.selectProvider(ctx, m)

@@ -26,7 +26,13 @@ type PoolMachine struct {
 	// Leaving is whether its removal has begun, Marked whether it is annotated with
 	// vitistack.io/remove=true, and Unhealthy whether it is no working node.
 	Leaving, Marked, Unhealthy bool
+	// Protected is whether spec.protected is true, so that it cannot be deleted.
+	Protected bool
 }
+
+// IsReplaced reports whether another machine takes the place of this one, because a user has
+// marked it. A protected machine stays, and needs no replacement.
+func (s PoolMachine) IsReplaced() bool { return s.Marked && !s.Protected }
 
 // machineNames returns the names of the machines of a pool: those that exist and stay, ordered
 // by ordinal, then those in adding, which an earlier delivery has recorded, and then new ones
@@ -38,7 +44,7 @@ func machineNames(prefix string, wanted int, present []PoolMachine, adding []str
 	var names []string
 	for _, s := range present {
 		taken[s.ordinal] = true
-		if !s.Leaving && !s.Marked {
+		if !s.Leaving && !s.IsReplaced() {
 			names = append(names, s.name)
 		}
 	}
@@ -68,7 +74,7 @@ func PoolMachines(machines map[string]*v1alpha1.Machine, pool, prefix string, is
 		}
 		found = append(found, PoolMachine{
 			name: name, ordinal: ordinal, created: m.CreationTimestamp.Time,
-			Leaving: IsLeaving(m), Marked: m.Annotations[v1alpha1.AnnotationRemove] == "true", Unhealthy: !isHealthy(name),
+			Leaving: IsLeaving(m), Marked: m.Annotations[v1alpha1.AnnotationRemove] == "true", Unhealthy: !isHealthy(name), Protected: m.Spec.Protected,
 		})
 	}
 	return found

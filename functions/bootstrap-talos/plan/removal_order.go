@@ -9,29 +9,41 @@ import (
 // then, while the pool has more machines than wanted, unhealthy ones and then the newest. limit
 // is how many may be in removal at the same time, with those that already are. A marked machine
 // that works stays until its replacement does: working is the number of other machines that
-// work.
-func NextToLeave(wanted, limit, working int, present []PoolMachine) []string {
+// work. Protected machines come last and are not removed: protected has those that would be.
+func NextToLeave(wanted, limit, working int, present []PoolMachine) (leaving, protected []string) {
 	var rest []PoolMachine
-	var leaving []string
 	for _, s := range present {
 		switch {
 		case s.Leaving:
 			limit--
-		case s.Marked && (s.Unhealthy || working >= wanted):
+		case s.IsReplaced() && (s.Unhealthy || working >= wanted):
 			leaving = append(leaving, s.name)
-		case !s.Marked:
+		case !s.IsReplaced():
 			rest = append(rest, s)
 		}
 	}
 	slices.Sort(leaving)
-	slices.SortFunc(rest, func(a, b PoolMachine) int {
-		if a.Unhealthy != b.Unhealthy {
-			return Pick(a.Unhealthy, -1, 1)
+	slices.SortFunc(rest, compareForRemoval)
+	for i, s := range rest {
+		excess := len(rest)-i > wanted
+		switch {
+		case s.Protected && (excess || s.Marked):
+			protected = append(protected, s.name)
+		case excess:
+			leaving = append(leaving, s.name)
 		}
-		return cmp.Or(b.created.Compare(a.created), cmp.Compare(b.ordinal, a.ordinal))
-	})
-	for i := 0; len(rest)-i > wanted; i++ {
-		leaving = append(leaving, rest[i].name)
 	}
-	return leaving[:max(0, min(len(leaving), limit))]
+	slices.Sort(protected)
+	return leaving[:max(0, min(len(leaving), limit))], protected
+}
+
+// compareForRemoval orders the machines of a pool by which is removed first.
+func compareForRemoval(a, b PoolMachine) int {
+	if a.Protected != b.Protected {
+		return Pick(a.Protected, 1, -1)
+	}
+	if a.Unhealthy != b.Unhealthy {
+		return Pick(a.Unhealthy, -1, 1)
+	}
+	return cmp.Or(b.created.Compare(a.created), cmp.Compare(b.ordinal, a.ordinal))
 }
