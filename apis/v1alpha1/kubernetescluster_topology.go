@@ -14,7 +14,8 @@ type KubernetesVersion string
 // +kubebuilder:validation:XValidation:rule="!has(self.workers) || self.workers.all(p, self.workers.exists_one(o, o.name == p.name))",message="each worker pool needs a name of its own"
 // +kubebuilder:validation:XValidation:rule="!has(self.workers) || !self.workers.exists(p, p.name == 'cp')",message="a worker pool cannot be named cp: its machines would have the names of control plane machines"
 type ClusterTopology struct {
-	// Kubernetes version of the cluster.
+	// Kubernetes version of the cluster. It has no effect while controlplane.version is
+	// set. Example: 1.34.
 	Version KubernetesVersion `json:"version"`
 	// +required
 	ControlPlane ControlPlaneTopology `json:"controlplane"`
@@ -25,7 +26,8 @@ type ClusterTopology struct {
 	// +kubebuilder:validation:MaxItems=32
 	Workers []WorkerPool `json:"workers,omitempty"`
 	// Number of workers of all pools with autoscaling. An autoscaler sets it through the
-	// subresource scale. The pools are filled in their order, each within its bounds.
+	// subresource scale, within the sums of minReplicas and maxReplicas of these pools. The
+	// pools are filled in their order, each within its bounds.
 	// Default: the sum of the replicas of these pools, which the stack fills in.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -47,17 +49,18 @@ type ControlPlaneTopology struct {
 
 // WorkerPool is a group of equal workers.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.autoscaling) || !has(self.autoscaling.enabled) || !self.autoscaling.enabled || self.autoscaling.minReplicas <= self.autoscaling.maxReplicas",message="autoscaling.minReplicas is greater than autoscaling.maxReplicas: exchange the two"
+// +kubebuilder:validation:XValidation:rule="!has(self.autoscaling) || !has(self.autoscaling.enabled) || !self.autoscaling.enabled || !has(self.autoscaling.minReplicas) || self.autoscaling.minReplicas <= self.autoscaling.maxReplicas",message="autoscaling.minReplicas is greater than autoscaling.maxReplicas: exchange the two"
 type WorkerPool struct {
 	// Name of the pool, which becomes part of its machines' names.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=22
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",message="use lower case letters, digits and - only, for example worker-pool-1"
 	Name string `json:"name"`
-	// Number of workers.
+	// Number of workers. In a pool with autoscaling it has no effect once
+	// topology.scaledWorkers is set.
 	// +kubebuilder:validation:XValidation:rule="self >= 0 && self <= 500",message="write a number from 0 to 500"
 	Replicas int32 `json:"replicas"`
-	// Kubernetes version of the pool. Default: topology.version.
+	// Kubernetes version of the pool. Default: the version of the control plane.
 	// +optional
 	Version KubernetesVersion `json:"version,omitempty"`
 	// Bounds within which an autoscaler may change replicas.

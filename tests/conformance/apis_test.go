@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
@@ -273,6 +274,103 @@ func TestChangesAreRefused(t *testing.T) {
 			_, err = target.Update(t.Context(), changed, metav1.UpdateOptions{})
 			if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), tc.remedy) {
 				t.Errorf("want a refusal that says %q, got %v", tc.remedy, err)
+			}
+		})
+	}
+}
+
+// TestChangesWithoutEffectAreRefused changes what no function would follow, and its neighbours.
+// A status is written after each, as functions do.
+func TestChangesWithoutEffectAreRefused(t *testing.T) {
+	t.Parallel()
+	client, namespace := setUp(t)
+	const (
+		pinned  = "{version: '1.33', controlplane: {replicas: 1, version: '1.33'}, workers: [{name: a, replicas: 1, version: '1.33'}]}"
+		unbound = "{version: '1.33', controlplane: {replicas: 1}, workers: [{name: a, replicas: 1}, {name: b, replicas: 2}]}"
+		bound   = "{version: '1.33', controlplane: {replicas: 1}, workers: [{name: a, replicas: 1, autoscaling: {enabled: true, minReplicas: 1, maxReplicas: 3}}, {name: b, replicas: 2, autoscaling: {enabled: true, maxReplicas: 2}}, {name: c, replicas: 9}], scaledWorkers: 3}"
+		outside = "{version: '1.33', controlplane: {replicas: 1}, workers: [{name: a, replicas: 1}], scaledWorkers: 7}"
+	)
+	swap := func(in string, pairs ...string) string { return strings.NewReplacer(pairs...).Replace(in) }
+	cases := map[string]struct{ reason, from, to, refusal string }{
+		"version":      {"the control plane has a version of its own", pinned, swap(pinned, "{version: '1.33', c", "{version: '1.34', c"), "change controlplane.version and the version of each pool that has one"},
+		"versionmore":  {"another change does not give it an effect", pinned, swap(pinned, "{version: '1.33', c", "{version: '1.34', c", "name: a, replicas: 1", "name: a, replicas: 2"), "topology.version has no effect"},
+		"poolfollows":  {"a pool without a version has that of the control plane", swap(pinned, "replicas: 1, version: '1.33'}]", "replicas: 1}]"), swap(pinned, "replicas: 1, version: '1.33'}]", "replicas: 1}]", "{version: '1.33', c", "{version: '1.34', c"), "topology.version has no effect"},
+		"allversions":  {"all versions change together", pinned, swap(pinned, "1.33", "1.34"), ""},
+		"poolversion":  {"a pool changes too", pinned, swap(pinned, "{version: '1.33', c", "{version: '1.34', c", "replicas: 1, version: '1.33'}]", "replicas: 1, version: '1.34'}]"), ""},
+		"versiongone":  {"the control plane follows topology.version from now on", pinned, swap(pinned, "{version: '1.33', c", "{version: '1.34', c", "{replicas: 1, version: '1.33'}", "{replicas: 1}"), ""},
+		"cpversion":    {"the version of the control plane counts", pinned, swap(pinned, "{replicas: 1, version: '1.33'}", "{replicas: 1, version: '1.34'}"), ""},
+		"onlyversion":  {"nothing else has a version", unbound, swap(unbound, "1.33", "1.34"), ""},
+		"replicas":     {"scaledWorkers counts", bound, swap(bound, "name: a, replicas: 1", "name: a, replicas: 2"), "run kubectl scale kubernetescluster/NAME --replicas N"},
+		"otherpool":    {"a pool without autoscaling has its own number", bound, swap(bound, "replicas: 9", "replicas: 8"), ""},
+		"both":         {"scaledWorkers changes too", bound, swap(bound, "name: a, replicas: 1", "name: a, replicas: 2", "scaledWorkers: 3", "scaledWorkers: 4"), ""},
+		"unscaled":     {"without scaledWorkers the pools have their own numbers", bound, swap(bound, "name: a, replicas: 1", "name: a, replicas: 2", ", scaledWorkers: 3", ""), ""},
+		"takenoff":     {"autoscaling ends with the number that the pool gets", bound, swap(bound, "name: a, replicas: 1, autoscaling: {enabled: true,", "name: a, replicas: 2, autoscaling: {enabled: false,"), ""},
+		"newbounds":    {"the bounds count", bound, swap(bound, "maxReplicas: 3", "maxReplicas: 30"), ""},
+		"fillscale":    {"bootstrap-talos fills in the sum", swap(bound, ", scaledWorkers: 3", ""), bound, ""},
+		"scale":        {"within the bounds", bound, swap(bound, "scaledWorkers: 3", "scaledWorkers: 5"), ""},
+		"scalemin":     {"within the bounds", bound, swap(bound, "scaledWorkers: 3", "scaledWorkers: 1"), ""},
+		"above":        {"three and two are five", bound, swap(bound, "scaledWorkers: 3", "scaledWorkers: 6"), "at most the sum of their maxReplicas"},
+		"below":        {"one pool keeps one", bound, swap(bound, "scaledWorkers: 3", "scaledWorkers: 0"), "at least the sum of their minReplicas"},
+		"morebounds":   {"the pools grow in the same edit", bound, swap(bound, "scaledWorkers: 3", "scaledWorkers: 6", "maxReplicas: 3", "maxReplicas: 4"), ""},
+		"noautoscaler": {"no pool would follow", unbound, swap(unbound, "replicas: 2}]}", "replicas: 2}], scaledWorkers: 3}"), "no pool has autoscaling.enabled"},
+		"switchedon":   {"a pool follows from now on", unbound, swap(unbound, "replicas: 2}]}", "replicas: 2, autoscaling: {enabled: true, maxReplicas: 3}}], scaledWorkers: 3}"), ""},
+		"stored":       {"what an earlier version has stored stays as it is", outside, swap(outside, "replicas: 1}]", "replicas: 2}]"), ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const cluster = "apiVersion: vitistack.io/v1alpha1\nkind: KubernetesCluster\nmetadata: {name: %s}\nspec: {data: {}, topology: %s}"
+			target, obj := read(t, client, namespace, fmt.Sprintf(cluster, name, tc.from))
+			made, err := target.Create(t.Context(), obj, metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, changed := read(t, client, namespace, fmt.Sprintf(cluster, name, tc.to))
+			changed.SetResourceVersion(made.GetResourceVersion())
+			made, err = target.Update(t.Context(), changed, metav1.UpdateOptions{FieldValidation: metav1.FieldValidationStrict})
+			if tc.refusal != "" {
+				if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), tc.refusal) {
+					t.Errorf("%s: want a refusal that says %q, got %v", tc.reason, tc.refusal, err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", tc.reason, err)
+			}
+			made.Object["status"] = map[string]any{"phase": "Running", "accepted": map[string]any{"topology": changed.Object["spec"].(map[string]any)["topology"]}}
+			if _, err := target.UpdateStatus(t.Context(), made, metav1.UpdateOptions{}); err != nil {
+				t.Errorf("the status cannot be written: %v", err)
+			}
+		})
+	}
+}
+
+// TestScaleIsRefused scales clusters as kubectl scale and autoscalers do.
+func TestScaleIsRefused(t *testing.T) {
+	t.Parallel()
+	client, namespace := setUp(t)
+	for name, tc := range map[string]struct {
+		reason, pool string
+		replicas     int
+		refusal      string
+	}{
+		"within": {"the pool may have three", "{name: a, replicas: 1, autoscaling: {enabled: true, minReplicas: 1, maxReplicas: 3}}", 3, ""},
+		"above":  {"the pool may not have four", "{name: a, replicas: 1, autoscaling: {enabled: true, minReplicas: 1, maxReplicas: 3}}", 4, "at most the sum of their maxReplicas"},
+		"none":   {"no pool is autoscaled", "{name: a, replicas: 1}", 3, "change the replicas of a pool, or set its autoscaling"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			target, obj := read(t, client, namespace, "apiVersion: vitistack.io/v1alpha1\nkind: KubernetesCluster\nmetadata: {name: "+name+"}\nspec: {data: {}, topology: {version: '1.33', controlplane: {replicas: 1}, workers: ["+tc.pool+"]}}")
+			if _, err := target.Create(t.Context(), obj, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			patch := fmt.Sprintf(`{"spec":{"replicas":%d}}`, tc.replicas)
+			_, err := target.Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "scale")
+			if tc.refusal == "" && err != nil {
+				t.Errorf("%s: %v", tc.reason, err)
+			}
+			if tc.refusal != "" && (!apierrors.IsInvalid(err) || !strings.Contains(err.Error(), tc.refusal)) {
+				t.Errorf("%s: want a refusal that says %q, got %v", tc.reason, tc.refusal, err)
 			}
 		})
 	}
