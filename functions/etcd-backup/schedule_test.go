@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -40,6 +41,7 @@ func TestMakePlan(t *testing.T) {
 		"OnceTaken":  {reason: "it was taken", last: made, now: at(2, 5)},
 		"Suspended":  {reason: "nobody wants it now", schedule: "0 4 * * *", suspend: true, now: at(9, 5)},
 		"NoCron":     {reason: "it cannot be read", schedule: "61 * * * *", now: at(2, 5), why: "InvalidSchedule"},
+		"NeverEver":  {reason: "there is no such day in any year", schedule: "0 0 31 2 *", now: at(2, 5), why: "InvalidSchedule"},
 		"Never":      {reason: "there is no such day", schedule: "0 0 30 2 *", now: at(2, 5), why: "InvalidSchedule"},
 	}
 	for name, tc := range cases {
@@ -55,6 +57,9 @@ func TestMakePlan(t *testing.T) {
 			var f reconcile.UserError
 			if errors.As(err, &f); f.Reason != tc.why {
 				t.Fatalf("%s: got %v, want %q", tc.reason, err, tc.why)
+			}
+			if tc.why != "" && !strings.Contains(f.Message, "or @daily, or @every 6h") {
+				t.Errorf("%s: the message does not say what to write: %s", tc.reason, f.Message)
 			}
 			if !p.due.Equal(tc.due) || !p.next.Equal(tc.next) {
 				t.Errorf("%s: due %s and next %s, want %s and %s", tc.reason, p.due, p.next, tc.due, tc.next)
