@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -150,13 +151,23 @@ func (f *function) ensureVIP(ctx context.Context, c *cluster) (netip.Addr, error
 		}
 		return netip.Addr{}, reconcile.WaitError{Reason: "WaitingForVirtualAddress", Message: fmt.Sprintf("waits for IPAllocation %q, which asks for the address that the spec named before, to be deleted", a.Name), Requeue: true}
 	}
+	return allocatedAddress(a)
+}
+
+// allocatedAddress returns the address of the IPAllocation of a cluster. Until it has one it
+// returns a WaitError, or a UserError if it cannot get one, with the cause.
+func allocatedAddress(a *v1alpha2.IPAllocation) (netip.Addr, error) {
 	switch a.Status.Phase {
 	case v1alpha2.IPAllocationAllocated:
 		return netip.ParseAddr(a.Status.Address)
 	case v1alpha2.IPAllocationError:
-		return netip.Addr{}, reconcile.UserError{Reason: "VirtualAddressFailed", Message: fmt.Sprintf("IPAllocation %q: %s; the address is written in spec.controlPlaneEndpoint.address", a.Name, a.Status.Message)}
+		return netip.Addr{}, reconcile.UserError{Reason: "VirtualAddressFailed", Message: fmt.Sprintf("IPAllocation %q: %s; the address is written in spec.controlPlaneEndpoint.address", a.Name, cmp.Or(reconcile.Cause(a.Status.Conditions), a.Status.Message))}
 	default:
-		return netip.Addr{}, reconcile.WaitError{Reason: "WaitingForVirtualAddress", Message: fmt.Sprintf("waits for an address from IPAllocation %q", a.Name), Requeue: true}
+		message := fmt.Sprintf("waits for an address from IPAllocation %q", a.Name)
+		if cause := reconcile.Cause(a.Status.Conditions); cause != "" {
+			message += ": " + cause
+		}
+		return netip.Addr{}, reconcile.WaitError{Reason: "WaitingForVirtualAddress", Message: message, Requeue: true}
 	}
 }
 

@@ -4,9 +4,9 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
 // IsInstalled reports whether the node of a Machine has been seen with its configuration.
@@ -100,12 +100,11 @@ func MayHaveJoinedEtcd(m *v1alpha1.Machine) bool {
 	return IsInstalled(m) || (PoolOf(m) == ControlPlanePool && HasMachineConfig(m) && m.Status.VMName != "")
 }
 
-// WhyNotReady returns the message of the condition Ready of a Machine after ": ", or an empty
-// string for a Machine that is Ready.
+// WhyNotReady returns the reason and the message of the condition Ready of a Machine after ": ",
+// or an empty string for a Machine that is Ready.
 func WhyNotReady(m *v1alpha1.Machine) string {
-	c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady)
-	if c == nil || c.Status == metav1.ConditionTrue {
-		return ""
+	if cause := reconcile.Cause(m.Status.Conditions); cause != "" {
+		return ": " + cause
 	}
-	return ": " + c.Message
+	return ""
 }
