@@ -42,7 +42,7 @@ func isProtectedError(err error) bool {
 // refusedDeletion returns a UserError for a deletion that the API server rejects, because the
 // Machine has become protected since it was read. Other errors are returned as they are.
 func refusedDeletion(err error) error {
-	if message, refused := kube.Refused(err); refused {
+	if message, refused := kube.RejectionMessage(err); refused {
 		return reconcile.UserError{Reason: reasonMachineProtected, Message: message}
 	}
 	return err

@@ -190,7 +190,7 @@ func TestMistakesAreRefused(t *testing.T) {
 		"Version":            {kc + "{data: {}, topology: {version: latest, controlplane: {replicas: 1}}}", "spec.topology.version", "such as 1.33 or 1.33.4"},
 		"OtherProvider":      {kc + "{data: {provider: eks}, topology: {version: '1.33', controlplane: {replicas: 1}}}", "spec.data.provider", "write talos, or leave provider out"},
 		"SamePool":           {kc + one + ", workers: [{name: a, replicas: 1}, {name: a, replicas: 2}]}}", "spec.topology", "a name of its own"},
-		"PoolCalledCP":       {kc + one + ", workers: [{name: cp, replicas: 1}]}}", "spec.topology", "cannot be called cp"},
+		"PoolCalledCP":       {kc + one + ", workers: [{name: cp, replicas: 1}]}}", "spec.topology", "cannot be named cp"},
 		"PoolName":           {kc + one + ", workers: [{name: 'Pool 1', replicas: 1}]}}", "spec.topology.workers[0].name", "use lower case letters"},
 		"Replicas":           {kc + one + ", workers: [{name: a, replicas: -1}]}}", "spec.topology.workers[0].replicas", "a number from 0 to 500"},
 		"Autoscaling":        {kc + one + ", workers: [{name: a, replicas: 1, autoscaling: {enabled: true, minReplicas: 5, maxReplicas: 2}}]}}", "spec.topology.workers[0]", "exchange the two"},
