@@ -31,20 +31,8 @@ func (f *function) deleteCluster(ctx context.Context, c *cluster) error {
 		return err
 	}
 	left := slices.Sorted(maps.Keys(c.observed.machines))
-	for _, name := range left {
-		if m := c.observed.machines[name]; m.Spec.Protected {
-			return protectedError(m)
-		}
-	}
-	for _, m := range c.observed.machines {
-		if err := f.releaseMachine(ctx, m); err != nil {
-			return err
-		}
-		if m.DeletionTimestamp == nil {
-			if err := refusedDeletion(f.kube.Delete(ctx, m)); err != nil {
-				return err
-			}
-		}
+	if err := f.deleteMachines(ctx, c, left); err != nil {
+		return err
 	}
 	forced := c.Annotations[v1alpha1.AnnotationForce] == "true"
 	if len(left) > 0 && !forced {
@@ -75,6 +63,28 @@ func (f *function) deleteCluster(ctx context.Context, c *cluster) error {
 		return err
 	}
 	events.Report(ctx, string(v1alpha1.ClusterDeleting), "Removed cluster")
+	return nil
+}
+
+// deleteMachines deletes the Machines of a cluster, unless one of them is protected.
+func (f *function) deleteMachines(ctx context.Context, c *cluster, names []string) error {
+	for _, name := range names {
+		if m := c.observed.machines[name]; m.Spec.Protected {
+			return protectedError(m)
+		}
+	}
+	for _, name := range names {
+		m := c.observed.machines[name]
+		if err := f.releaseMachine(ctx, m); err != nil {
+			return err
+		}
+		if m.DeletionTimestamp != nil {
+			continue
+		}
+		if err := refusedDeletion(f.kube.Delete(ctx, m)); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
