@@ -176,24 +176,30 @@ func TestAutoscaling(t *testing.T) {
 		t.Fatal(err)
 	}
 	clusters := client.Resource(v1alpha1.GroupVersion.WithResource("kubernetesclusters")).Namespace(s.namespace)
-	scale := func(n int64) {
+	scale := func(n int64) error {
 		t.Helper()
 		obj, err := clusters.Get(t.Context(), "shop", metav1.GetOptions{}, "scale")
 		if err != nil {
 			t.Fatal(err)
 		}
 		obj.Object["spec"] = map[string]any{"replicas": n}
-		if _, err := clusters.Update(t.Context(), obj, metav1.UpdateOptions{}, "scale"); err != nil {
-			t.Fatal(err)
-		}
+		_, err = clusters.Update(t.Context(), obj, metav1.UpdateOptions{}, "scale")
+		return err
 	}
 	feed.Until(t, "the subresource answers", func() (bool, string) {
 		_, err := clusters.Get(t.Context(), "shop", metav1.GetOptions{}, "scale")
 		return err == nil, ""
 	})
-	scale(9)
+	if err := scale(9); err == nil || !strings.Contains(err.Error(), "at most the sum of their maxReplicas") {
+		t.Errorf("the pool has at most 3 workers, and 9 is not refused: %v", err)
+	}
+	if err := scale(3); err != nil {
+		t.Fatal(err)
+	}
 	s.running("shop", "cp-0", "pool-0", "pool-1", "pool-2")
-	scale(2)
+	if err := scale(2); err != nil {
+		t.Fatal(err)
+	}
 	s.running("shop", "cp-0", "pool-0", "pool-1")
 	feed.Until(t, "the subresource tells how many there are", func() (bool, string) {
 		obj, err := clusters.Get(t.Context(), "shop", metav1.GetOptions{}, "scale")
