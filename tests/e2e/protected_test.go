@@ -5,7 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vitistack/stack/tests/stand/engine"
@@ -37,5 +39,33 @@ func TestProtectedMachine(t *testing.T) {
 	feed.Until(t, "the Machine is gone", func() (bool, string) {
 		left := e.List(engine.Machines, "default", "")
 		return len(left) == 0, fmt.Sprint(left)
+	})
+}
+
+// TestNamespaceOfProtectedNetwork deletes the namespace of a protected network. Its condition
+// names the network, as docs/debug.md says, and it goes once nothing is protected.
+func TestNamespaceOfProtectedNetwork(t *testing.T) {
+	t.Parallel()
+	e := engine.Start(t)
+	e.CreateNamespace("team")
+	e.Apply("team", strings.Replace(e.StaticNetwork("network", 10, 250), "spec:", "spec:\n  protected: true", 1))
+	e.UntilPhase(engine.NetworkNamespaces, "team", "network", "Ready")
+	e.Delete(engine.Namespaces, "", "team")
+	feed.Until(t, "the Namespace names its protected network", func() (bool, string) {
+		conditions, _, _ := unstructured.NestedSlice(e.Get(engine.Namespaces, "", "team").Object, "status", "conditions")
+		for _, c := range conditions {
+			condition, _ := c.(map[string]any)
+			if condition["type"] == "NamespaceDeletionContentFailure" && strings.Contains(fmt.Sprint(condition["message"]), "NetworkNamespace team/network is protected") {
+				return true, ""
+			}
+		}
+		return false, fmt.Sprint(conditions)
+	})
+	if _, err := e.Client.Resource(engine.NetworkNamespaces).Namespace("team").Patch(t.Context(), "network", types.MergePatchType, []byte(`{"spec":{"protected":false}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	feed.Until(t, "the Namespace is gone", func() (bool, string) {
+		_, err := e.Client.Resource(engine.Namespaces).Get(t.Context(), "team", metav1.GetOptions{})
+		return apierrors.IsNotFound(err), fmt.Sprint(err)
 	})
 }
