@@ -2,8 +2,10 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"strconv"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 )
@@ -40,6 +42,21 @@ func (c *Client) ListInto(ctx context.Context, resource schema.GroupVersionResou
 		request = request.SetHeader("Accept", acceptMetadata)
 	}
 	return wrap(parse(request.Do(ctx), list), "list", resource, page.Namespace, "")
+}
+
+// ContinueExpired reports whether the API server has refused the token of a list that continues,
+// because it has compacted the state that the token stands for, or cannot read the token. next is
+// the token with which the list continues in the present state. If it is empty, the list has to
+// start again.
+func ContinueExpired(err error) (next string, expired bool) {
+	if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) && !apierrors.IsBadRequest(err) {
+		return "", false
+	}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		next = status.Status().Continue
+	}
+	return next, true
 }
 
 // anyREST is some REST client: for an absolute path they are all the same.
