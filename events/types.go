@@ -20,6 +20,9 @@ const (
 	// TypeResyncRequested comes from the gateway and requests a round of the function
 	// resync, because the next check of an object is due.
 	TypeResyncRequested = "io.vitistack.resync.requested"
+	// TypeResyncContinued comes from the function resync and requests the next slice of a
+	// round that it runs.
+	TypeResyncContinued = "io.vitistack.resync.continued"
 	// TypePing comes from the PingSource and requests a full round of the function resync.
 	TypePing = "dev.knative.sources.ping"
 )

@@ -41,6 +41,12 @@ const (
 	machineProvider      = "MachineProvider"
 )
 
+// allocationKind is the kind IPAllocation.
+var allocationKind = kind{
+	name: ipAllocation, resource: v1alpha2.GroupVersion.WithResource("ipallocations"),
+	make: func() kube.Object { return &v1alpha2.IPAllocation{} },
+}
+
 // kinds are in the order of the layers, so that an object comes after those that it waits
 // for. MachineProviders come after the Machines that they count.
 var kinds = []kind{
@@ -49,10 +55,7 @@ var kinds = []kind{
 		make:     func() kube.Object { return &v1alpha2.NetworkNamespace{} },
 		interval: fullRoundInterval,
 	},
-	{
-		name: ipAllocation, resource: v1alpha2.GroupVersion.WithResource("ipallocations"),
-		make: func() kube.Object { return &v1alpha2.IPAllocation{} },
-	},
+	allocationKind,
 	{
 		name: networkConfiguration, resource: v1alpha1.GroupVersion.WithResource("networkconfigurations"),
 		make: func() kube.Object { return &v1alpha1.NetworkConfiguration{} },
@@ -105,16 +108,7 @@ type object struct {
 	} `json:"status"`
 }
 
-// page is one page of a list of objects.
-type page struct {
-	Metadata struct {
-		Continue string `json:"continue"`
-	} `json:"metadata"`
-	Items []object `json:"items"`
-}
-
-// waitsForAddress reports whether an object waits for another one to release an address.
-func (o object) waitsForAddress() bool { return o.Status.Ready().Reason == "PoolExhausted" }
+func (o object) key() string { return o.Metadata.Namespace + "/" + o.Metadata.Name }
 
 // isRequested reports whether an annotation requests a reconcile.
 func (o object) isRequested() bool {
@@ -128,9 +122,13 @@ func (o object) isChanged() bool {
 	return o.Metadata.DeletionTimestamp != nil || o.Status.ObservedGeneration < o.Metadata.Generation
 }
 
+// window is the time whose turns a full round takes: those since the start of the previous full
+// round, which is zero if it is unknown.
+type window struct{ previous, start time.Time }
+
 // needsNoReconcile reports whether an object is not due at a time and a full round does not
-// include it.
-func needsNoReconcile(k kind, o object, now time.Time, full bool) bool {
+// include it. full is nil for another round.
+func needsNoReconcile(k kind, o object, now time.Time, full *window) bool {
 	need := due.Decide(k.name, &metav1.ObjectMeta{
 		Generation: o.Metadata.Generation, DeletionTimestamp: o.Metadata.DeletionTimestamp, Annotations: o.Metadata.Annotations,
 	}, o.Status.Status)
@@ -138,21 +136,35 @@ func needsNoReconcile(k kind, o object, now time.Time, full bool) bool {
 		return !need.Due(now)
 	}
 	ready := o.Status.Ready().Status == metav1.ConditionTrue
-	return !full || !ready || k.interval == 0 || !isIncluded(o, k.interval, now)
+	return full == nil || !ready || k.interval == 0 || !isIncluded(o, k.interval, *full)
 }
 
-// isIncluded reports whether this full round includes an object with a part outside of the API
-// server. If not every round does, the UID of the object determines which, so that the objects
-// are spread over the rounds.
-func isIncluded(o object, round time.Duration, now time.Time) bool {
+// isIncluded reports whether a full round includes an object with a part outside of the API
+// server. If not every round does, the UID of the object determines its turn, so that the
+// objects are spread over the rounds. A round that starts late takes the turns that were missed.
+func isIncluded(o object, interval time.Duration, w window) bool {
 	if !o.hasExternalPart() {
 		return false
 	}
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(o.Metadata.UID))
-	rounds := int64(round / fullRoundInterval)
-	return now.Unix()/int64(fullRoundInterval/time.Second)%rounds == int64(hash.Sum32())%rounds
+	turns := int64(interval / fullRoundInterval)
+	last := turnAt(w.start)
+	first := last
+	if !w.previous.IsZero() {
+		first = max(min(turnAt(w.previous)+1, last), last-turns+1)
+	}
+	own := int64(hash.Sum32()) % turns
+	for n := first; n <= last; n++ {
+		if n%turns == own {
+			return true
+		}
+	}
+	return false
 }
+
+// turnAt returns the number of the turn at a time.
+func turnAt(t time.Time) int64 { return t.Unix() / int64(fullRoundInterval/time.Second) }
 
 // hasExternalPart reports whether a system that sends no events keeps a part of the object:
 // Kea the reservations of a network of type dhcp, and NAM or NetBox the segment of a network.

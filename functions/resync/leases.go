@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,19 +17,40 @@ import (
 // leases record which object holds which address.
 var leases = kind{name: "Lease", resource: schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}}
 
-// heldLeases name their holder in a label, so that their metadata is enough. Those of create-vm
-// are the VMIDs of Proxmox VE that Machines hold. freeLeases have no holder, and keep an
-// address from others until a time in their spec.
+// addressLeases and vmidLeases name their holder in a label and in an annotation, so that their
+// metadata is enough. delayLeases have no holder, and keep an address from others until a time in
+// their spec.
 var (
-	heldLeases = kube.Page{Limit: pageSize, Selector: "vitistack.io/managed-by in (allocate-ip,create-vm),vitistack.io/holder", Metadata: true}
-	freeLeases = kube.Page{Limit: pageSize, Selector: addressLeases + ",!vitistack.io/holder"}
+	addressLeases = kube.Page{Limit: pageSize, Selector: managedByAllocateIP + ",vitistack.io/holder", Metadata: true}
+	delayLeases   = kube.Page{Limit: pageSize, Selector: managedByAllocateIP + ",!vitistack.io/holder"}
+	vmidLeases    = kube.Page{Limit: pageSize, Selector: "vitistack.io/managed-by=create-vm,vitistack.io/holder", Metadata: true}
 )
 
+// leaseSteps come after the kinds. Only a full round looks for orphans among the VMIDs. A requested
+// round that is longer than a slice leaves the addresses to the full round, because it would have
+// to list the IPAllocations again.
+var leaseSteps = []step{
+	{"Leases of addresses", func(ctx context.Context, p *round) (bool, error) {
+		if !p.full && p.all == nil {
+			return true, nil
+		}
+		return forEach(ctx, p, leases.resource, addressLeases, func(l lease) error { return p.inspectAddress(ctx, l) })
+	}},
+	{"Leases of delays", func(ctx context.Context, p *round) (bool, error) {
+		return forEach(ctx, p, leases.resource, delayLeases, func(l lease) error { return p.sendIfUnused(ctx, l, nil) })
+	}},
+	{"Leases of VMIDs", func(ctx context.Context, p *round) (bool, error) {
+		if !p.full {
+			return true, nil
+		}
+		return forEach(ctx, p, leases.resource, vmidLeases, func(l lease) error { return p.inspectVMID(ctx, l) })
+	}},
+}
+
 const (
-	addressLeases = "vitistack.io/managed-by=allocate-ip"
-	labelHolder   = "vitistack.io/holder"
-	createVM      = "create-vm"
-	phaseReleased = string(v1alpha2.IPAllocationReleased)
+	managedByAllocateIP = "vitistack.io/managed-by=allocate-ip"
+	labelHolder         = v1alpha1.LabelHolder
+	phaseReleased       = string(v1alpha2.IPAllocationReleased)
 )
 
 // leaseGrace is the time that the function which has created a Lease gets to write its address
@@ -52,12 +74,7 @@ type lease struct {
 	} `json:"spec"`
 }
 
-type leasePage struct {
-	Metadata struct {
-		Continue string `json:"continue"`
-	} `json:"metadata"`
-	Items []lease `json:"items"`
-}
+func (l lease) key() string { return l.Metadata.Namespace + "/" + l.Metadata.Name }
 
 // isUnused reports whether no object uses the address of a Lease: its holder does not exist,
 // has released it or has another address, or the Lease has no holder and its delay is over.
@@ -77,30 +94,48 @@ func isUnused(l lease, held map[string]string, now time.Time) bool {
 	return !exists || (address != "" && address != l.Metadata.Annotations["vitistack.io/address"])
 }
 
-// sendUnusedLeases sends an event for each Lease that isUnused, and returns how many.
-func (p *round) sendUnusedLeases(ctx context.Context) (int, error) {
-	sent := 0
-	for _, next := range []kube.Page{heldLeases, freeLeases} {
-		for more := true; more; more = next.Continue != "" {
-			var list leasePage
-			if err := p.api.ListInto(ctx, leases.resource, next, &list); err != nil {
-				return sent, err
-			}
-			for _, l := range list.Items {
-				if p.isOrphan(l) {
-					p.orphans = append(p.orphans, v1alpha1.Orphan{ID: l.Metadata.Namespace + "/" + l.Metadata.Name, UID: l.Metadata.Labels[labelHolder]})
-				}
-				if l.Metadata.Labels[v1alpha1.LabelManagedBy] == createVM || !isUnused(l, p.held, p.now()) {
-					continue
-				}
-				ref := events.Ref{APIVersion: leases.resource.GroupVersion().String(), Kind: leases.name, Namespace: l.Metadata.Namespace, Name: l.Metadata.Name}
-				if err := p.sender.Send(ctx, p.event(ref, l.Metadata.UID, l.Metadata.ResourceVersion)); err != nil {
-					return sent, err
-				}
-				sent++
-			}
-			next.Continue = list.Metadata.Continue
-		}
+// inspectAddress compares the Lease of an address with the IPAllocations of its namespace. Its
+// holder is older than the Lease, and so is among them if it exists.
+func (p *round) inspectAddress(ctx context.Context, l lease) error {
+	if p.isYoung(l) {
+		return nil
 	}
-	return sent, nil
+	a, err := p.allocationsOf(ctx, l.Metadata.Namespace)
+	if err != nil {
+		return err
+	}
+	if !a.exists[l.Metadata.Labels[labelHolder]] {
+		p.addOrphan(l)
+	}
+	return p.sendIfUnused(ctx, l, a.held)
+}
+
+// inspectVMID looks for the Machine that holds the VMID of a Lease.
+func (p *round) inspectVMID(ctx context.Context, l lease) error {
+	namespace, name, named := strings.Cut(l.Metadata.Annotations[v1alpha1.LabelMachine], "/")
+	if !named || p.isYoung(l) {
+		return nil
+	}
+	m := &v1alpha1.Machine{}
+	err := p.api.Get(ctx, namespace, name, m)
+	if kube.NotFound(err) || err == nil && string(m.UID) != l.Metadata.Labels[labelHolder] {
+		p.addOrphan(l)
+		return nil
+	}
+	return err
+}
+
+// isYoung reports whether the holder of a Lease may be newer than what was read of it.
+func (p *round) isYoung(l lease) bool {
+	return p.now().Sub(l.Metadata.CreationTimestamp.Time) < leaseGrace
+}
+
+// sendIfUnused sends allocate-ip an event for a Lease that isUnused.
+func (p *round) sendIfUnused(ctx context.Context, l lease, held map[string]string) error {
+	if !isUnused(l, held, p.now()) {
+		return nil
+	}
+	p.progress.Leases++
+	ref := events.Ref{APIVersion: leases.resource.GroupVersion().String(), Kind: leases.name, Namespace: l.Metadata.Namespace, Name: l.Metadata.Name}
+	return p.sender.Send(ctx, p.event(ref, l.Metadata.UID, l.Metadata.ResourceVersion))
 }

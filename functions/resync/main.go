@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -18,7 +19,8 @@ const name = "resync"
 
 func main() {
 	events.Run(name, func() (events.Handler, error) {
-		client, err := kube.Connect(name, v1alpha1.AddToScheme, v1alpha2.AddToScheme, kube.Kinds(corev1.SchemeGroupVersion, &corev1.ConfigMap{}))
+		client, err := kube.Connect(name, v1alpha1.AddToScheme, v1alpha2.AddToScheme,
+			kube.Kinds(corev1.SchemeGroupVersion, &corev1.ConfigMap{}), kube.Kinds(coordinationv1.SchemeGroupVersion, &coordinationv1.Lease{}))
 		if err != nil {
 			return nil, err
 		}

@@ -10,27 +10,27 @@ import (
 	"github.com/vitistack/stack/functions/internal/orphans"
 )
 
-// isOrphan reports whether a Lease has a holder that does not exist. Only full rounds look for
-// orphans. Leases are listed after their holders, so that one younger than leaseGrace may
-// belong to a new holder.
-func (p *round) isOrphan(l lease) bool {
-	holder := l.Metadata.Labels[labelHolder]
-	return p.full && holder != "" && !p.uids[holder] && p.now().Sub(l.Metadata.CreationTimestamp.Time) >= leaseGrace
+// addOrphan notes a Lease whose holder does not exist. Only full rounds look for orphans. Of too
+// many, the first ones are kept, which are the same in each round.
+func (p *round) addOrphan(l lease) {
+	if p.full && len(p.progress.Orphans) < orphans.Most {
+		p.progress.Orphans = append(p.progress.Orphans, v1alpha1.Orphan{ID: l.key(), UID: l.Metadata.Labels[labelHolder]})
+	}
 }
 
 // checkOrphans reports the Leases whose holder does not exist, and requests the same of the
 // functions that own a backend. A Lease that allocate-ip deletes because of this round is gone
 // at the next check, and so is never confirmed.
 func (p *round) checkOrphans(ctx context.Context) error {
-	if err := p.sender.Send(ctx, events.NewReconcileRequest("/functions/"+name, orphans.Ref(p.namespace), v1alpha1.ConfigMapOrphans, p.cause.ID())); err != nil {
+	if err := p.sender.Send(ctx, events.NewReconcileRequest("/functions/"+name, orphans.Ref(p.namespace), v1alpha1.ConfigMapOrphans, p.round)); err != nil {
 		return err
 	}
-	return orphans.Report(ctx, p.api, orphans.Check{Namespace: p.namespace, Backend: v1alpha1.OrphansInLeases, Found: p.orphans, Now: p.now(), Message: leaseMessage})
+	return orphans.Report(ctx, p.api, orphans.Check{Namespace: p.namespace, Backend: v1alpha1.OrphansInLeases, Found: p.progress.Orphans, Now: p.now(), Message: leaseMessage})
 }
 
 // leaseMessage names Leases, and the command that deletes the first one.
 func leaseMessage(found []v1alpha1.Orphan) string {
 	namespace, name, _ := strings.Cut(found[0].ID, "/")
-	return fmt.Sprintf("no IPAllocation, NetworkConfiguration or Machine exists for Leases %s, which keep an address or a VMID from others. Delete each: kubectl --namespace %s delete lease %s",
+	return fmt.Sprintf("no IPAllocation or Machine exists for Leases %s, which keep an address or a VMID from others. Delete each: kubectl --namespace %s delete lease %s",
 		orphans.Enumerate(found), namespace, name)
 }

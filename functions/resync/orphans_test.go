@@ -20,25 +20,27 @@ import (
 	"github.com/vitistack/stack/tests/stand/apiserver"
 )
 
-func TestIsOrphan(t *testing.T) {
+func TestAddressOrphans(t *testing.T) {
 	t.Parallel()
-	p := round{full: true, function: &function{now: func() time.Time { return now }}, uids: map[string]bool{"m": true}}
 	for name, tc := range map[string]struct {
 		reason, doc string
-		want        bool
+		isNotFull   bool
+		want        int
 	}{
-		"Held":  {"its Machine exists", `{"metadata":{"creationTimestamp":"2026-01-02T03:00:00Z","labels":{"vitistack.io/holder":"m"}}}`, false},
-		"Gone":  {"its Machine does not exist", `{"metadata":{"creationTimestamp":"2026-01-02T03:00:00Z","labels":{"vitistack.io/holder":"x"}}}`, true},
-		"Young": {"its Machine may be newer than the list of Machines", `{"metadata":{"creationTimestamp":"2026-01-02T03:04:00Z","labels":{"vitistack.io/holder":"x"}}}`, false},
-		"Free":  {"it keeps an address back, and has no holder", `{"metadata":{"creationTimestamp":"2026-01-02T03:00:00Z"}}`, false},
+		"Held":      {"its IPAllocation exists", `{"metadata":{"name":"l","uid":"l","creationTimestamp":"2026-01-02T03:00:00Z","labels":{"vitistack.io/holder":"m"}}}`, false, 0},
+		"Gone":      {"its IPAllocation does not exist", `{"metadata":{"name":"l","uid":"l","creationTimestamp":"2026-01-02T03:00:00Z","labels":{"vitistack.io/holder":"x"}}}`, false, 1},
+		"Young":     {"its IPAllocation may be newer than what was read", `{"metadata":{"creationTimestamp":"2026-01-02T03:04:00Z","labels":{"vitistack.io/holder":"x"}}}`, false, 0},
+		"Requested": {"only full rounds look for orphans", `{"metadata":{"name":"l","uid":"l","creationTimestamp":"2026-01-02T03:00:00Z","labels":{"vitistack.io/holder":"x"}}}`, true, 0},
 	} {
-		if got := p.isOrphan(decode[lease](t, tc.doc)); got != tc.want {
-			t.Errorf("%s: %s: got %t", name, tc.reason, got)
-		}
-	}
-	p.full = false
-	if p.isOrphan(decode[lease](t, `{"metadata":{"creationTimestamp":"2026-01-02T03:00:00Z","labels":{"vitistack.io/holder":"x"}}}`)) {
-		t.Error("a round that is not full does not know which holders exist")
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			known := newAllocations("")
+			known.exists["m"], known.held["m"] = true, ""
+			p := round{full: !tc.isNotFull, function: &function{sender: &sent{}, now: func() time.Time { return now }}, all: map[string]*allocations{"": known}}
+			if err := p.inspectAddress(t.Context(), decode[lease](t, tc.doc)); err != nil || len(p.progress.Orphans) != tc.want {
+				t.Errorf("%s: got %v, %v", tc.reason, p.progress.Orphans, err)
+			}
+		})
 	}
 }
 
@@ -91,7 +93,7 @@ func (r *rounds) lease(name, manager, holder string) *coordinationv1.Lease {
 	r.Helper()
 	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: name, Labels: map[string]string{
 		v1alpha1.LabelManagedBy: manager, labelHolder: holder,
-	}}}
+	}, Annotations: map[string]string{v1alpha1.LabelMachine: r.namespace + "/m"}}}
 	if err := r.client.Create(r.Context(), l); err != nil {
 		r.Fatal(err)
 	}

@@ -17,15 +17,16 @@ import (
 
 // usersAnnotations are those that people set, and what they come to.
 var usersAnnotations = map[string]string{
-	"vitistack.io/reconcile":      "has functions look again",
-	"vitistack.io/approval":       "of a namespace, which only its administrator may change",
-	"vitistack.io/remove":         "of the user's own machine",
-	"vitistack.io/force":          "gives up on the user's own object",
-	"vitistack.io/nodepool":       "tells people what a machine is for, and no function reads it",
-	"vitistack.io/os-installed":   "people take it off a machine whose disk was erased, as the condition says",
-	"vitistack.io/rotation":       "is on Secrets with the keys of a cluster, and whoever may write these administers the cluster",
-	"vitistack.io/rotation-phase": "is on Secrets with the keys of a cluster, and whoever may write these administers the cluster",
-	"vitistack.io/restart":        "is on KubeVirt's objects, which the stack's rules do not concern",
+	"vitistack.io/reconcile":       "has functions look again",
+	"vitistack.io/approval":        "of a namespace, which only its administrator may change",
+	"vitistack.io/remove":          "of the user's own machine",
+	"vitistack.io/force":           "gives up on the user's own object",
+	"vitistack.io/nodepool":        "tells people what a machine is for, and no function reads it",
+	"vitistack.io/os-installed":    "people take it off a machine whose disk was erased, as the condition says",
+	"vitistack.io/rotation":        "is on Secrets with the keys of a cluster, and whoever may write these administers the cluster",
+	"vitistack.io/rotation-phase":  "is on Secrets with the keys of a cluster, and whoever may write these administers the cluster",
+	"vitistack.io/resync-progress": "is on a Lease in the stack's own namespace, which tenants may not write",
+	"vitistack.io/restart":         "is on KubeVirt's objects, which the stack's rules do not concern",
 }
 
 // TestAnnotationsAreKept holds every annotation that functions read against the admission policy: either people set it, or

@@ -10,7 +10,8 @@ import (
 	"github.com/vitistack/stack/tests/stand/engine"
 )
 
-// TestDashboardAndAlertsAskForMetricsThatExist looks each metric up in the gateway.
+// TestDashboardAndAlertsAskForMetricsThatExist looks each metric up in the gateway, and in resync,
+// which pushes metrics to it.
 func TestDashboardAndAlertsAskForMetricsThatExist(t *testing.T) {
 	t.Parallel()
 	var source strings.Builder
@@ -18,7 +19,7 @@ func TestDashboardAndAlertsAskForMetricsThatExist(t *testing.T) {
 	if err != nil || len(paths) == 0 {
 		t.Fatal(err)
 	}
-	for _, path := range paths {
+	for _, path := range append(paths, filepath.Join(engine.Root(), "functions", "resync", "metrics.go")) {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -37,7 +38,7 @@ func TestDashboardAndAlertsAskForMetricsThatExist(t *testing.T) {
 		}
 		for _, m := range asked {
 			if !strings.Contains(source.String(), `"`+strings.TrimSuffix(m, "_bucket")+`"`) {
-				t.Errorf("%s asks for %s, which the gateway does not have", name, m)
+				t.Errorf("%s asks for %s, which neither the gateway nor resync has", name, m)
 			}
 		}
 	}
@@ -45,7 +46,7 @@ func TestDashboardAndAlertsAskForMetricsThatExist(t *testing.T) {
 
 var (
 	// made is a metric in the source, with labels or with all of its name.
-	made = regexp.MustCompile(`^(?:(?:%s_operator|%s)?_)?([a-z]+(?:_[a-z]+)+)\{|^((?:kea_operator|vitistack_(?:operator|pipeline|network|function))(?:_[a-z]+)+)$`)
+	made = regexp.MustCompile(`^(?:(?:%s_operator|%s)?_)?([a-z]+(?:_[a-z]+)+)\{|^((?:kea_operator|vitistack_(?:operator|pipeline|network|function|resync))(?:_[a-z]+)+)$`)
 	// toldMetrics are metrics in a page, by how their names end.
 	toldMetrics = regexp.MustCompile("`([a-z]+(?:_[a-z]+)*_(?:total|seconds|health))[`{]")
 )
@@ -54,7 +55,7 @@ var (
 // against its page, and the page against the code.
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
-	for _, folder := range []string{"gateway", "functions/provision-network", "functions/kea-reserve", "functions/create-vm"} {
+	for _, folder := range []string{"gateway", "functions/provision-network", "functions/kea-reserve", "functions/create-vm", "functions/resync"} {
 		page, metrics := readPage(t, folder), map[string]bool{}
 		for text := range sources(t, folder, "events").texts {
 			if m := made.FindStringSubmatch(text); m != nil {

@@ -25,6 +25,7 @@ var unexercised = map[string]string{
 	"kea-reserve leases.coordination.k8s.io update":   "a Kea without the hook for reservations, whose whole configuration is written",
 	"provision-network configmaps patch":              "a prefix in NetBox whose NetworkNamespace does not exist",
 	"resync configmaps patch":                         "a Lease whose holder is gone, in two full rounds",
+	"resync machines.vitistack.io get":                "a full round while a Machine on Proxmox VE holds a VMID",
 	"resync networknamespaces.vitistack.io patch":     "somebody asks for a look while provision-network hears of nothing",
 }
 

@@ -139,7 +139,7 @@ func (d *Deliveries) finish(c *fiber.Ctx, in *event.Event, outcome string, err e
 
 // boundedType returns a type as a label of a metric. Types of other systems share one label.
 func boundedType(t string) string {
-	if _, known := events.NewData(t); known || events.IsChange(t) || t == events.TypeResync || t == events.TypeResyncRequested {
+	if _, known := events.NewData(t); known || events.IsChange(t) || t == events.TypeResync || t == events.TypeResyncRequested || t == events.TypeResyncContinued {
 		return t
 	}
 	return metrics.Other

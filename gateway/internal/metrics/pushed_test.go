@@ -48,6 +48,7 @@ func TestWhatIsTaken(t *testing.T) {
 		"Escaped":     {"a value may have any text", `vitistack_function_x_total{a="\\ \" \n } ="} 1`, []string{`vitistack_function_x_total{a="\\ \" \n } ="} 1`}},
 		"Histogram":   {"buckets come in their order", "kea_operator_d_seconds_bucket{le=\"+Inf\"} 3\nkea_operator_d_seconds_bucket{le=\"10\"} 2\nkea_operator_d_seconds_bucket{le=\"2.5\"} 1\nkea_operator_d_seconds_sum 9\nkea_operator_d_seconds_count 3", []string{`kea_operator_d_seconds_bucket{le="2.5"} 1`, `kea_operator_d_seconds_bucket{le="10"} 2`, `kea_operator_d_seconds_bucket{le="+Inf"} 3`, `kea_operator_d_seconds_count 3`, `kea_operator_d_seconds_sum 9`}},
 		"Gauge":       {"it may be less than zero", "# TYPE kea_operator_x gauge\nkea_operator_x{instance=\"a\"} -1.5", []string{`kea_operator_x -1.5`}},
+		"Resync":      {"an alert needs the time of the last full round", "# TYPE vitistack_resync_round_pages gauge\nvitistack_resync_round_pages{instance=\"a\"} 2", []string{`vitistack_resync_round_pages 2`}},
 		"NoPairs":     {"one bad line would break every scrape", `vitistack_function_y_total{foo} 1`, nil},
 		"Unquoted":    {"one bad line would break every scrape", `vitistack_function_y_total{foo=1} 1`, nil},
 		"BadEscape":   {"the text format knows three escapes", `vitistack_function_y_total{a="\x"} 1`, nil},

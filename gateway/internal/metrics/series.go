@@ -39,7 +39,7 @@ var (
 	sampleLine = regexp.MustCompile(`^([a-z0-9_]+)(?:\{((?:` + labelPattern + `,?)*)\})?\s+(\S+)`)
 	labelPair  = regexp.MustCompile(labelPattern)
 	// functions are the prefixes of accepted names.
-	functions = regexp.MustCompile(`^(?:vitistack_function|vitistack_network_source|` + strings.Join(backendPrefixes(), "|") + `)_[a-z]`)
+	functions = regexp.MustCompile(`^(?:vitistack_function|vitistack_resync|vitistack_network_source|` + strings.Join(backendPrefixes(), "|") + `)_[a-z]`)
 )
 
 // parseType parses the comment with the TYPE of a family.

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+
+	"github.com/vitistack/stack/functions/internal/kube"
+)
+
+// allocations is what the IPAllocations of a namespace say together.
+type allocations struct {
+	namespace string
+	// exists has the UIDs of all, and held the address of each that is not released.
+	exists map[string]bool
+	held   map[string]string
+	// longestWaiting has, for each pool, the IPAllocation that has waited longest for an
+	// address. queued are the names of the NetworkConfigurations that wait for one.
+	longestWaiting map[string]object
+	queued         map[string]bool
+}
+
+// isQueued reports whether an object waits for another one to release an address, and has no
+// other reason for a reconcile.
+func (o object) isQueued() bool {
+	return !o.isRequested() && !o.isChanged() && o.Status.Ready().Reason == "PoolExhausted"
+}
+
+// pool identifies the pool that an IPAllocation waits for, within its namespace.
+func (o object) pool() string { return o.Spec.NetworkNamespaceName + "/" + o.Spec.IPFamily }
+
+func newAllocations(namespace string) *allocations {
+	return &allocations{namespace: namespace, exists: map[string]bool{}, held: map[string]string{}, longestWaiting: map[string]object{}, queued: map[string]bool{}}
+}
+
+// readAllocations inspects the IPAllocations, and keeps what they say together if the slice
+// reads all of them.
+func (p *round) readAllocations(ctx context.Context, k kind) (complete bool, err error) {
+	isWhole, all := p.progress.Continue == "" && p.progress.After == "", map[string]*allocations{}
+	complete, err = forEach(ctx, p, k.resource, kube.Page{Limit: pageSize}, func(o object) error {
+		namespace := o.Metadata.Namespace
+		if all[namespace] == nil {
+			all[namespace] = newAllocations(namespace)
+		}
+		all[namespace].add(o, needsNoReconcile(k, o, p.now(), p.window()))
+		return p.inspect(ctx, k, o)
+	})
+	if complete && isWhole {
+		p.all = all
+	}
+	return complete, err
+}
+
+// allocationsOf returns the IPAllocations of a namespace. Unless this slice has read all, it lists
+// them. All lists are in the order of namespaces, so a slice lists each namespace once.
+func (p *round) allocationsOf(ctx context.Context, namespace string) (*allocations, error) {
+	switch {
+	case p.all != nil && p.all[namespace] != nil:
+		return p.all[namespace], nil
+	case p.all != nil:
+		return newAllocations(namespace), nil
+	case p.namespaceRead != nil && p.namespaceRead.namespace == namespace:
+		return p.namespaceRead, nil
+	}
+	a := newAllocations(namespace)
+	next := kube.Page{Namespace: namespace, Limit: pageSize}
+	for more := true; more; more = next.Continue != "" {
+		var got list[object]
+		if err := p.api.ListInto(ctx, allocationKind.resource, next, &got); err != nil {
+			return nil, err
+		}
+		p.progress.Pages++
+		for _, o := range got.Items {
+			a.add(o, needsNoReconcile(allocationKind, o, p.now(), p.window()))
+		}
+		next.Continue = got.Metadata.Continue
+	}
+	p.namespaceRead = a
+	return a, nil
+}
+
+// add adds an IPAllocation. isSettled is whether it needs no reconcile.
+func (a *allocations) add(o object, isSettled bool) {
+	a.exists[o.Metadata.UID] = true
+	if o.Status.Phase != phaseReleased {
+		a.held[o.Metadata.UID] = o.Status.Address
+	}
+	if isSettled || !o.isQueued() {
+		return
+	}
+	a.queued[o.Spec.NetworkConfigurationName] = true
+	first, ok := a.longestWaiting[o.pool()]
+	if !ok || o.Metadata.CreationTimestamp.Before(&first.Metadata.CreationTimestamp) {
+		a.longestWaiting[o.pool()] = o
+	}
+}
