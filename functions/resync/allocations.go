@@ -92,3 +92,34 @@ func (a *allocations) add(o object, isSettled bool) {
 		a.longestWaiting[o.pool()] = o
 	}
 }
+
+// inspect sends an event for an object that needs a reconcile. Of the IPAllocations that wait
+// for an address of the same pool, only the oldest gets one, because each that is served
+// requeues the next.
+func (p *round) inspect(ctx context.Context, k kind, o object) error {
+	if k.name == machine {
+		if p.progress.Machines == nil {
+			p.progress.Machines = map[string]int{}
+		}
+		p.progress.Machines[o.Status.Provider]++
+	}
+	miscounted := k.name == machineProvider && o.Status.MachineCount != p.progress.Machines[o.Metadata.Name]
+	if !miscounted && needsNoReconcile(k, o, p.now(), p.window()) {
+		return nil
+	}
+	if o.isQueued() && (k.name == ipAllocation || k.name == networkConfiguration) {
+		a, err := p.allocationsOf(ctx, o.Metadata.Namespace)
+		if err != nil || k.name == ipAllocation && a.longestWaiting[o.pool()].Metadata.UID != o.Metadata.UID || k.name == networkConfiguration && a.queued[o.Metadata.Name] {
+			return err
+		}
+	}
+	return p.send(ctx, k, o)
+}
+
+// window returns the time whose turns a full round takes, and nil for another round.
+func (p *round) window() *window {
+	if !p.full {
+		return nil
+	}
+	return &window{previous: p.progress.Previous.Time, start: p.started}
+}

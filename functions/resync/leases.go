@@ -12,6 +12,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/orphans"
 )
 
 // leases record which object holds which address.
@@ -138,4 +139,12 @@ func (p *round) sendIfUnused(ctx context.Context, l lease, held map[string]strin
 	p.progress.Leases++
 	ref := events.Ref{APIVersion: leases.resource.GroupVersion().String(), Kind: leases.name, Namespace: l.Metadata.Namespace, Name: l.Metadata.Name}
 	return p.sender.Send(ctx, p.event(ref, l.Metadata.UID, l.Metadata.ResourceVersion))
+}
+
+// addOrphan notes a Lease whose holder does not exist. Only full rounds look for orphans. Of too
+// many, the first ones are kept, which are the same in each round.
+func (p *round) addOrphan(l lease) {
+	if p.full && len(p.progress.Orphans) < orphans.Most {
+		p.progress.Orphans = append(p.progress.Orphans, v1alpha1.Orphan{ID: l.key(), UID: l.Metadata.Labels[labelHolder]})
+	}
 }

@@ -10,14 +10,6 @@ import (
 	"github.com/vitistack/stack/functions/internal/orphans"
 )
 
-// addOrphan notes a Lease whose holder does not exist. Only full rounds look for orphans. Of too
-// many, the first ones are kept, which are the same in each round.
-func (p *round) addOrphan(l lease) {
-	if p.full && len(p.progress.Orphans) < orphans.Most {
-		p.progress.Orphans = append(p.progress.Orphans, v1alpha1.Orphan{ID: l.key(), UID: l.Metadata.Labels[labelHolder]})
-	}
-}
-
 // checkOrphans reports the Leases whose holder does not exist, and requests the same of the
 // functions that own a backend. A Lease that allocate-ip deletes because of this round is gone
 // at the next check, and so is never confirmed.

@@ -8,12 +8,8 @@ import (
 
 	"github.com/cloudevents/sdk-go/v2/event"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
-	"github.com/vitistack/stack/functions/internal/kube"
-	"github.com/vitistack/stack/functions/internal/orphans"
 )
 
 type function struct {
@@ -22,20 +18,6 @@ type function struct {
 	now    func() time.Time
 	// namespace is the stack's.
 	namespace string
-}
-
-// api reads pages of objects of all namespaces and single objects, and writes metadata, the
-// ConfigMap orphans, and the Leases of rounds.
-type api interface {
-	orphans.API
-	ListInto(ctx context.Context, resource schema.GroupVersionResource, page kube.Page, list any) error
-	Create(ctx context.Context, obj kube.Object) error
-	Update(ctx context.Context, obj kube.Object) error
-}
-
-// sender sends events to the broker.
-type sender interface {
-	Send(ctx context.Context, e event.Event) error
 }
 
 const (
@@ -160,38 +142,6 @@ func (p *round) complete(ctx context.Context, isClaimed bool) error {
 	return failed
 }
 
-// step is one list that a round reads.
-type step struct {
-	name string
-	// run reads the list from the place where the round stopped. complete is whether it has
-	// read the last page, otherwise the slice is over.
-	run func(ctx context.Context, p *round) (complete bool, err error)
-}
-
-// steps are the kinds, and then the Leases of what they hold.
-func steps() []step {
-	var all []step
-	for _, k := range kinds {
-		all = append(all, step{k.name, func(ctx context.Context, p *round) (bool, error) {
-			if k.name == ipAllocation {
-				return p.readAllocations(ctx, k)
-			}
-			return forEach(ctx, p, k.resource, kube.Page{Limit: pageSize}, func(o object) error { return p.inspect(ctx, k, o) })
-		}})
-	}
-	return append(all, leaseSteps...)
-}
-
-// stepIndex returns the index of a step, or -1. The empty name is the first step.
-func stepIndex(name string) int {
-	for i, s := range steps() {
-		if s.name == name || name == "" {
-			return i
-		}
-	}
-	return -1
-}
-
 // readSteps reads lists until the slice is over. It reports whether it has read all.
 func (p *round) readSteps(ctx context.Context) (complete bool, err error) {
 	all := steps()
@@ -210,120 +160,4 @@ func (p *round) readSteps(ctx context.Context) (complete bool, err error) {
 		}
 	}
 	return true, nil
-}
-
-// isOver reports whether a slice has lasted for a time. A slice is not over before an object
-// had its turn, so that each slice makes progress.
-func (p *round) isOver(limit time.Duration) bool {
-	return p.handled && p.now().Sub(p.sliceStart) >= limit
-}
-
-// keyed is an object with a key, which is its place in a list of all namespaces.
-type keyed interface{ key() string }
-
-// list is one page of a list.
-type list[T keyed] struct {
-	Metadata struct {
-		Continue string `json:"continue"`
-	} `json:"metadata"`
-	Items []T `json:"items"`
-}
-
-// forEach calls do for the objects of a list after the place where the round stopped, in the
-// order of their keys, until the slice is over. It reports whether it has read the last page.
-func forEach[T keyed](ctx context.Context, p *round, resource schema.GroupVersionResource, page kube.Page, do func(T) error) (complete bool, err error) {
-	at := &p.progress
-	skip := at.After
-	for {
-		var got list[T]
-		page.Continue = at.Continue
-		err := p.api.ListInto(ctx, resource, page, &got)
-		if next, expired := kube.ContinueExpired(err); expired && next != at.Continue {
-			at.Continue, skip = next, at.After
-			continue
-		}
-		if err != nil {
-			return false, err
-		}
-		at.Pages++
-		for _, item := range got.Items {
-			key := item.key()
-			if skip != "" && key <= skip {
-				continue
-			}
-			if p.isOver(sliceLimit) {
-				return false, nil
-			}
-			if err := do(item); err != nil {
-				return false, err
-			}
-			at.After, p.handled = key, true
-			at.Objects++
-		}
-		if at.Continue = got.Metadata.Continue; at.Continue == "" {
-			at.After = ""
-			return true, nil
-		}
-		if p.isOver(sliceDuration) {
-			return false, nil
-		}
-	}
-}
-
-// inspect sends an event for an object that needs a reconcile. Of the IPAllocations that wait
-// for an address of the same pool, only the oldest gets one, because each that is served
-// requeues the next.
-func (p *round) inspect(ctx context.Context, k kind, o object) error {
-	if k.name == machine {
-		if p.progress.Machines == nil {
-			p.progress.Machines = map[string]int{}
-		}
-		p.progress.Machines[o.Status.Provider]++
-	}
-	miscounted := k.name == machineProvider && o.Status.MachineCount != p.progress.Machines[o.Metadata.Name]
-	if !miscounted && needsNoReconcile(k, o, p.now(), p.window()) {
-		return nil
-	}
-	if o.isQueued() && (k.name == ipAllocation || k.name == networkConfiguration) {
-		a, err := p.allocationsOf(ctx, o.Metadata.Namespace)
-		if err != nil || k.name == ipAllocation && a.longestWaiting[o.pool()].Metadata.UID != o.Metadata.UID || k.name == networkConfiguration && a.queued[o.Metadata.Name] {
-			return err
-		}
-	}
-	return p.send(ctx, k, o)
-}
-
-// window returns the time whose turns a full round takes, and nil for another round.
-func (p *round) window() *window {
-	if !p.full {
-		return nil
-	}
-	return &window{previous: p.progress.Previous.Time, start: p.started}
-}
-
-// send sends the event of an object and removes the annotation that requested it, so that it
-// can be requested again.
-func (p *round) send(ctx context.Context, k kind, o object) error {
-	ref := events.Ref{
-		APIVersion: k.resource.GroupVersion().String(), Kind: k.name,
-		Namespace: o.Metadata.Namespace, Name: o.Metadata.Name,
-	}
-	p.progress.Sent++
-	if err := p.sender.Send(ctx, p.event(ref, o.Metadata.UID, o.Metadata.ResourceVersion)); err != nil || !o.isRequested() {
-		return err
-	}
-	obj := k.make()
-	obj.SetNamespace(o.Metadata.Namespace)
-	obj.SetName(o.Metadata.Name)
-	err := p.api.Merge(ctx, obj, map[string]any{"metadata": map[string]any{
-		"uid": o.Metadata.UID, "annotations": map[string]any{v1alpha1.AnnotationReconcile: nil},
-	}})
-	if kube.NotFound(err) || kube.Conflict(err) {
-		return nil
-	}
-	return err
-}
-
-func (p *round) event(ref events.Ref, uid, version string) event.Event {
-	return events.NewReconcileRequest("/functions/"+name, ref, uid, version+"."+p.round)
 }
