@@ -2,14 +2,17 @@ package backend_test
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/vitistack/stack/apis/backend"
+	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
 func names(kinds []backend.Kind) (all []string) {
@@ -65,6 +68,67 @@ func TestEnumerations(t *testing.T) {
 			t.Errorf("the event of an operator's status admits %v, the registry has %v", got, want)
 		}
 	})
+}
+
+// TestPage holds the names that the status page shows against the registry.
+func TestPage(t *testing.T) {
+	t.Parallel()
+	for file, tc := range map[string]struct {
+		constant string
+		kinds    []backend.Kind
+	}{
+		"overview.js": {"backends", backend.Operators()},
+		"hosts.js":    {"kinds", backend.In(backend.LayerMachine)},
+	} {
+		text, err := os.ReadFile("../../gateway/internal/page/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		line := regexp.MustCompile(`(?m)^const ` + tc.constant + ` = \{ (.*) \};$`).FindSubmatch(text)
+		if line == nil {
+			t.Fatalf("%s has no constant %s", file, tc.constant)
+		}
+		got := map[string]string{}
+		for _, pair := range regexp.MustCompile(`(\w+): "([^"]*)"`).FindAllSubmatch(line[1], -1) {
+			got[string(pair[1])] = string(pair[2])
+		}
+		want := map[string]string{}
+		for _, k := range tc.kinds {
+			want[k.Name] = k.Title
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("%s: %s has %v, the registry has %v", file, tc.constant, got, want)
+		}
+	}
+}
+
+// TestOpenAPI holds the hypervisors and operators in the description of the REST API against the registry.
+func TestOpenAPI(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../gateway/internal/openapi/openapi.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for property, want := range map[string][]string{
+		"operator": append(names(backend.Operators()), ""),
+		"type":     names(backend.In(backend.LayerMachine)),
+	} {
+		slices.Sort(want)
+		found := 0
+		for _, line := range regexp.MustCompile(`(?m)^ +`+property+`: \{type: string, enum: \[(.*)\]\}$`).FindAllSubmatch(text, -1) {
+			got := strings.Split(strings.ReplaceAll(string(line[1]), "'", ""), ", ")
+			slices.Sort(got)
+			if slices.Contains(got, "kubernetes") || !slices.Contains(got, string(v1alpha1.ProviderKubeVirt)) {
+				continue // types of clusters, or of something else
+			}
+			if found++; !slices.Equal(got, want) {
+				t.Errorf("%s admits %q, the registry has %q", property, got, want)
+			}
+		}
+		if found == 0 {
+			t.Errorf("no enumeration of %s", property)
+		}
+	}
 }
 
 // enumeration reads the sorted strings at a place in a file of YAML or JSON.

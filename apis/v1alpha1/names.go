@@ -32,6 +32,10 @@ const (
 	RoleWorker       = "worker"
 )
 
+// ControlPlanePool is the name of the pool of control plane machines, which becomes part of their
+// names. A worker pool cannot have it.
+const ControlPlanePool = "cp"
+
 // Annotations that the stack reads or sets.
 const (
 	// AnnotationReconcile requests a reconcile of an object at each new value.

@@ -127,7 +127,7 @@ func (c *cluster) effectiveCluster() *v1alpha1.KubernetesCluster {
 func (c *cluster) controlPlanes() map[string]string {
 	addresses := map[string]string{}
 	for name, m := range c.observed.machines {
-		if plan.PoolOf(m) == plan.ControlPlanePool && plan.IsInstalled(m) && m.Status.Phase == v1alpha1.MachineRunning && len(m.Status.IPAddresses) > 0 {
+		if plan.PoolOf(m) == v1alpha1.ControlPlanePool && plan.IsInstalled(m) && m.Status.Phase == v1alpha1.MachineRunning && len(m.Status.IPAddresses) > 0 {
 			addresses[name] = plan.Address(m)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 // deletion waits until they have left etcd.
 func (f *function) addEtcdFinalizers(ctx context.Context, c *cluster) error {
 	for _, m := range c.observed.machines {
-		if plan.PoolOf(m) != plan.ControlPlanePool || plan.IsLeaving(m) || plan.HasEtcdFinalizer(m) {
+		if plan.PoolOf(m) != v1alpha1.ControlPlanePool || plan.IsLeaving(m) || plan.HasEtcdFinalizer(m) {
 			continue
 		}
 		before := m.DeepCopy()

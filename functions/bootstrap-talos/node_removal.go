@@ -69,7 +69,7 @@ func (f *function) nodeRemovalOf(c *cluster, m *v1alpha1.Machine) plan.NodeRemov
 // readMembership completes d with what etcd reports of a machine. A worker has no member, and a
 // cluster for which no machine was chosen to bootstrap has no etcd.
 func readMembership(ctx context.Context, c *cluster, m *v1alpha1.Machine, d *plan.NodeRemoval) (plan.EtcdView, plan.EtcdMember, error) {
-	if plan.PoolOf(m) != plan.ControlPlanePool || (!c.report.bootstrapped && c.Status.BootstrapMachine == "") || d.Forced {
+	if plan.PoolOf(m) != v1alpha1.ControlPlanePool || (!c.report.bootstrapped && c.Status.BootstrapMachine == "") || d.Forced {
 		return plan.EtcdView{}, plan.EtcdMember{}, nil
 	}
 	view, err := talos.ReadEtcd(ctx, c.controlPlanes(), c.connections.credentials)

@@ -49,7 +49,7 @@ func (c *cluster) isControlPlaneChanging() bool {
 		return true
 	}
 	for name, m := range c.observed.machines {
-		if plan.PoolOf(m) != plan.ControlPlanePool || !(plan.IsInstalled(m) || plan.HasMachineConfig(m)) {
+		if plan.PoolOf(m) != v1alpha1.ControlPlanePool || !(plan.IsInstalled(m) || plan.HasMachineConfig(m)) {
 			continue
 		}
 		ready := slices.ContainsFunc(c.Status.Nodes, func(n v1alpha1.NodeStatus) bool { return n.Name == name && n.State == "Ready" })

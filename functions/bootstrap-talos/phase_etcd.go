@@ -33,7 +33,7 @@ func (c *cluster) readQuorum(ctx context.Context) plan.QuorumState {
 	var group errgroup.Group
 	group.SetLimit(plan.MaxConcurrentNodes)
 	for name, m := range c.observed.machines {
-		if plan.PoolOf(m) != plan.ControlPlanePool || !plan.IsInstalled(m) {
+		if plan.PoolOf(m) != v1alpha1.ControlPlanePool || !plan.IsInstalled(m) {
 			continue
 		}
 		group.Go(func() error {

@@ -102,7 +102,7 @@ func (c *cluster) endpointNodes() []plan.EndpointNode {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.observed.machines)) {
 		m := c.observed.machines[name]
-		if plan.PoolOf(m) != plan.ControlPlanePool || len(m.Status.IPAddresses) == 0 || slices.ContainsFunc(staying, func(p plan.EndpointNode) bool { return p.Address == plan.Address(m) }) {
+		if plan.PoolOf(m) != v1alpha1.ControlPlanePool || len(m.Status.IPAddresses) == 0 || slices.ContainsFunc(staying, func(p plan.EndpointNode) bool { return p.Address == plan.Address(m) }) {
 			continue
 		}
 		going = append(going, plan.EndpointNode{Address: plan.Address(m), Running: plan.IsInstalled(m) && plan.IsRunning(m), Stays: !plan.IsLeaving(m), First: false})

@@ -88,7 +88,7 @@ func (f *function) reconfigureNode(ctx context.Context, c *cluster, m *v1alpha1.
 		return nil // it may be restarting: the next delivery probes it
 	}
 	c.observed.nodeStates[m.Name] = talos.Maintenance
-	if plan.PoolOf(m) == plan.ControlPlanePool {
+	if plan.PoolOf(m) == v1alpha1.ControlPlanePool {
 		why := c.rejoinObjection(ctx, m)
 		if why != "" && c.Status.Version == "" {
 			return nil // etcd is still being built up

@@ -243,7 +243,7 @@ func (c *cluster) observeRotation(ctx context.Context, r *talos.RotationClients)
 	for name, m := range c.observed.machines {
 		if plan.IsInstalled(m) || plan.HasMachineConfig(m) {
 			member := slices.ContainsFunc(c.plan.Members, func(p plan.Member) bool { return p.Name == name })
-			shown = append(shown, plan.RotatingNode{Name: name, ControlPlane: plan.PoolOf(m) == plan.ControlPlanePool, Leaving: !member || plan.IsLeaving(m) || m.DeletionTimestamp != nil})
+			shown = append(shown, plan.RotatingNode{Name: name, ControlPlane: plan.PoolOf(m) == v1alpha1.ControlPlanePool, Leaving: !member || plan.IsLeaving(m) || m.DeletionTimestamp != nil})
 		}
 	}
 	slices.SortFunc(shown, func(a, b plan.RotatingNode) int { return plan.Pick(a.Name < b.Name, -1, 1) })

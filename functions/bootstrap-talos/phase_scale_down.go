@@ -57,7 +57,7 @@ func (f *function) chooseNodesToRemove(ctx context.Context, c *cluster) error {
 				working++
 			}
 		}
-		limit := plan.Pick(g.Pool == plan.ControlPlanePool, 1, maxConcurrentRemovals)
+		limit := plan.Pick(g.Pool == v1alpha1.ControlPlanePool, 1, maxConcurrentRemovals)
 		leaving, protected := plan.NextToLeave(g.Replicas, limit, working, present)
 		for _, name := range protected {
 			c.noteUserError(v1alpha1.ConditionReady, protectedError(c.observed.machines[name]))
@@ -92,7 +92,7 @@ func (f *function) recordRemoval(ctx context.Context, c *cluster, m *v1alpha1.Ma
 	if !plan.MayHaveJoinedEtcd(m) {
 		return refusedDeletion(f.kube.DeleteExactly(ctx, m))
 	}
-	if plan.PoolOf(m) == plan.ControlPlanePool && c.Status.Removing != m.Name {
+	if plan.PoolOf(m) == v1alpha1.ControlPlanePool && c.Status.Removing != m.Name {
 		if chosen := c.observed.machines[c.Status.Removing]; chosen != nil && !chosen.Spec.Protected {
 			m = chosen
 		}

@@ -208,6 +208,6 @@ func setNodes(c *cluster) {
 		}
 	}
 	setScale(c)
-	s.ControlPlaneReady = fmt.Sprintf("%d/%d", ready[plan.ControlPlanePool], c.plan.CountRole(v1alpha1.RoleControlPlane))
+	s.ControlPlaneReady = fmt.Sprintf("%d/%d", ready[v1alpha1.ControlPlanePool], c.plan.CountRole(v1alpha1.RoleControlPlane))
 	s.WorkersReady = fmt.Sprintf("%d/%d", workers, c.plan.CountRole(v1alpha1.RoleWorker))
 }

@@ -11,13 +11,17 @@ import (
 	"errors"
 	"io"
 	"log"
+	"maps"
 	"math/big"
 	"net"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/vitistack/stack/apis/backend"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -190,4 +194,19 @@ func (w *env) grantShippedRole(user string) {
 		return
 	}
 	w.t.Fatal("knative/provision-network.yaml has no ClusterRole")
+}
+
+// TestRegistry holds the providers against the registry of backends, which documentation and metrics read.
+func TestRegistry(t *testing.T) {
+	t.Parallel()
+	got := append(slices.Collect(maps.Keys(registry)), backend.External)
+	var want []string
+	for _, k := range backend.In(backend.LayerNetwork) {
+		want = append(want, k.Name)
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("providers are %v, the registry of backends has %v: add the missing ones", got, want)
+	}
 }

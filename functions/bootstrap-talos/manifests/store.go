@@ -42,7 +42,7 @@ const (
 func configMapName(cluster, file string) string {
 	machine, _, _ := strings.Cut(file, ".")
 	pool, number, ok := plan.ParseMachineName(cluster, machine)
-	if pool == plan.ControlPlanePool || !ok {
+	if pool == v1alpha1.ControlPlanePool || !ok {
 		return kube.Name(cluster, configMapSuffix)
 	}
 	return kube.Name(cluster, configMapSuffix, pool, strconv.Itoa(number/workersPerConfigMap))

@@ -37,7 +37,7 @@ func NextApproval(a *v1alpha1.ApprovalStatus, policy v1alpha1.ApprovalPolicy, ge
 
 // WantedPools returns the machines that a topology asks for, by pool.
 func WantedPools(t v1alpha1.ClusterTopology) []v1alpha1.ApprovedPool {
-	pools := []v1alpha1.ApprovedPool{{Name: ControlPlanePool, Replicas: t.ControlPlane.Replicas, Template: cmp.Or(t.ControlPlane.Template, v1alpha1.DefaultMachineTemplate(v1alpha1.RoleControlPlane))}}
+	pools := []v1alpha1.ApprovedPool{{Name: v1alpha1.ControlPlanePool, Replicas: t.ControlPlane.Replicas, Template: cmp.Or(t.ControlPlane.Template, v1alpha1.DefaultMachineTemplate(v1alpha1.RoleControlPlane))}}
 	for _, p := range t.Workers {
 		pools = append(pools, v1alpha1.ApprovedPool{Name: p.Name, Replicas: p.Replicas, Template: cmp.Or(p.Template, v1alpha1.DefaultMachineTemplate(v1alpha1.RoleWorker))})
 	}
@@ -53,7 +53,7 @@ func PresentPools(s v1alpha1.KubernetesClusterStatus) []v1alpha1.ApprovedPool {
 			planes++
 		}
 	}
-	pools := []v1alpha1.ApprovedPool{{Name: ControlPlanePool, Replicas: planes}}
+	pools := []v1alpha1.ApprovedPool{{Name: v1alpha1.ControlPlanePool, Replicas: planes}}
 	for _, p := range s.Pools {
 		pools = append(pools, v1alpha1.ApprovedPool{Name: p.Name, Replicas: p.Replicas})
 	}
@@ -85,7 +85,7 @@ func LimitToApproved(kc *v1alpha1.KubernetesCluster, approved []v1alpha1.Approve
 		}
 		return true
 	}
-	limit(ControlPlanePool, &t.ControlPlane.Replicas, &t.ControlPlane.Template)
+	limit(v1alpha1.ControlPlanePool, &t.ControlPlane.Replicas, &t.ControlPlane.Template)
 	var pools []v1alpha1.WorkerPool
 	for _, p := range t.Workers {
 		if limit(p.Name, &p.Replicas, &p.Template) {
@@ -109,7 +109,7 @@ func DescribePools(a *v1alpha1.ApprovalStatus) string {
 // CountMachines returns the number of control planes and workers in pools.
 func CountMachines(pools []v1alpha1.ApprovedPool) (controlPlanes, workers int32) {
 	for _, p := range pools {
-		if p.Name == ControlPlanePool {
+		if p.Name == v1alpha1.ControlPlanePool {
 			controlPlanes += p.Replicas
 		} else {
 			workers += p.Replicas

@@ -81,10 +81,10 @@ func HasEtcdFinalizer(m *v1alpha1.Machine) bool {
 	return slices.Contains(m.Finalizers, v1alpha1.FinalizerEtcd)
 }
 
-// PoolOf returns the pool of a Machine, ControlPlanePool for a control plane.
+// PoolOf returns the pool of a Machine, v1alpha1.ControlPlanePool for a control plane.
 func PoolOf(m *v1alpha1.Machine) string {
 	if m.Labels[v1alpha1.LabelClusterRole] == v1alpha1.RoleControlPlane {
-		return ControlPlanePool
+		return v1alpha1.ControlPlanePool
 	}
 	return m.Labels[v1alpha1.LabelWorkerGroup]
 }
@@ -97,7 +97,7 @@ func IsLeaving(m *v1alpha1.Machine) bool {
 // MayHaveJoinedEtcd reports whether a control plane may be a member of etcd: its node has its
 // configuration, or its virtual machine was created with it.
 func MayHaveJoinedEtcd(m *v1alpha1.Machine) bool {
-	return IsInstalled(m) || (PoolOf(m) == ControlPlanePool && HasMachineConfig(m) && m.Status.VMName != "")
+	return IsInstalled(m) || (PoolOf(m) == v1alpha1.ControlPlanePool && HasMachineConfig(m) && m.Status.VMName != "")
 }
 
 // WhyNotReady returns the reason and the message of the condition Ready of a Machine after ": ",

@@ -44,9 +44,6 @@ type Member struct {
 	Properties v1alpha1.MachineProperties
 }
 
-// ControlPlanePool stands for the pool in the names of control planes: shop-cp-0.
-const ControlPlanePool = "cp"
-
 // CountRole returns the number of members with a role.
 func (p Plan) CountRole(role string) (n int) {
 	for _, m := range p.Members {

@@ -140,11 +140,11 @@ func (m builder) cluster(c *v1alpha1.KubernetesCluster) {
 	if t.ControlPlane.Replicas > 1 && c.Spec.ControlPlaneEndpoint == nil {
 		m.Totals.Addresses++
 	}
-	m.pool(c, v1alpha1.RoleControlPlane, "cp", t.ControlPlane.Replicas, t.ControlPlane.MachineProperties, "/spec/topology/controlplane")
+	m.pool(c, v1alpha1.RoleControlPlane, v1alpha1.ControlPlanePool, t.ControlPlane.Replicas, t.ControlPlane.MachineProperties, "/spec/topology/controlplane")
 	var seen []string
 	for i, p := range t.Workers[:min(len(t.Workers), mostPools)] {
 		at := "/spec/topology/workers/" + strconv.Itoa(i)
-		if slices.Contains(seen, p.Name) || p.Name == "cp" {
+		if slices.Contains(seen, p.Name) || p.Name == v1alpha1.ControlPlanePool {
 			m.fault(at+"/name", "the name %s is taken: each worker pool needs a name of its own, and cp is the control plane's", p.Name)
 		}
 		seen = append(seen, p.Name)
