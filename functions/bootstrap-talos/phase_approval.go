@@ -2,21 +2,17 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
-	"github.com/vitistack/stack/functions/internal/kube"
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
@@ -93,36 +89,6 @@ func approvalRequest(kc *v1alpha1.KubernetesCluster) (*event.Event, error) {
 		return nil, fmt.Errorf("write event %s: %w", e.ID(), err)
 	}
 	return &e, nil
-}
-
-// recordDecision writes the decision of a ticketing system into the status of its cluster. A
-// decision about another generation is dropped.
-func (f *function) recordDecision(ctx context.Context, in event.Event) error {
-	d := plan.Decision{Approved: in.Type() == events.TypeWorkorderApproved}
-	if err := json.Unmarshal(in.Data(), &d); err != nil || d.UID == "" || d.Generation == 0 || d.By == "" {
-		return events.Permanent(fmt.Errorf("read event %s: its data has to be that of %s, with uid, generation and by", in.ID(), in.Type()))
-	}
-	d.By, d.Comment, d.Reason = kube.Text(d.By, maxBy), kube.Text(d.Comment, maxComment), kube.Text(d.Reason, maxComment)
-	list := &v1alpha1.KubernetesClusterList{}
-	if err := f.kube.List(ctx, "", "", list); err != nil {
-		return err
-	}
-	i := slices.IndexFunc(list.Items, func(kc v1alpha1.KubernetesCluster) bool { return string(kc.UID) == d.UID })
-	if i < 0 {
-		events.Report(ctx, "", "Dropped a decision about a cluster that does not exist")
-		return nil
-	}
-	kc := &list.Items[i]
-	before := kc.DeepCopy()
-	if !plan.ApplyDecision(kc.Status.Approval, d, metav1.NewTime(f.now())) {
-		events.Report(ctx, string(kc.Status.Phase), "Dropped a decision that is not requested any more")
-		return nil
-	}
-	if _, err := f.kube.PatchStatus(ctx, before, kc); err != nil {
-		return err
-	}
-	f.kube.RecordEvent(ctx, kc, !d.Approved, string(kc.Status.Approval.State), fmt.Sprintf("%s has decided about generation %d: %s", kc.Status.Approval.By, d.Generation, kc.Status.Approval.Comment))
-	return nil
 }
 
 // Maximum lengths of the texts of a decision, which are those of its schema.

@@ -233,7 +233,7 @@ func (f *function) nextUpgrades(ctx context.Context, c *cluster, nodes []plan.Up
 	if c.isUpgradePaused() || plan.FailedNode(s) != nil {
 		return nil
 	}
-	next := c.plan.NextNodes(s.Kind, nodes, s.Nodes, c.concurrency())
+	next := c.plan.NextNodesToUpgrade(s.Kind, nodes, s.Nodes, c.concurrency())
 	if len(next) > 0 {
 		if c.report.upgradeBlocker = f.upgradeBlocker(ctx, c, nodes); c.report.upgradeBlocker != "" {
 			return nil

@@ -37,7 +37,7 @@ func (s PoolMachine) IsReplaced() bool { return s.Marked && !s.Protected }
 // machineNames returns the names of the machines of a pool: those that exist and stay, ordered
 // by ordinal, then those in adding, which an earlier delivery has recorded, and then new ones
 // with the lowest free ordinals. There are more than wanted while the pool is scaled down:
-// NextToLeave decides which of them leave.
+// SelectMachinesToRemove decides which of them leave.
 func machineNames(prefix string, wanted int, present []PoolMachine, adding []string) []string {
 	slices.SortFunc(present, func(a, b PoolMachine) int { return cmp.Compare(a.ordinal, b.ordinal) })
 	taken := map[int]bool{}

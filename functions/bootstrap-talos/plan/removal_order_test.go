@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestNextToLeave(t *testing.T) {
+func TestSelectMachinesToRemove(t *testing.T) {
 	t.Parallel()
 	old, young := time.Unix(1000, 0), time.Unix(2000, 0)
 	a, b, c := PoolMachine{name: "a", ordinal: 0, created: old}, PoolMachine{name: "b", ordinal: 1, created: young}, PoolMachine{name: "c", ordinal: 2, created: old}
@@ -44,7 +44,7 @@ func TestNextToLeave(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			leaving, protected := NextToLeave(tc.wanted, tc.at, tc.settled, tc.present)
+			leaving, protected := SelectMachinesToRemove(tc.wanted, tc.at, tc.settled, tc.present)
 			empty := cmp.Transformer("empty", func(s []string) []string { return append([]string{}, s...) })
 			if diff := cmp.Diff([2][]string{tc.want, tc.protected}, [2][]string{leaving, protected}, empty); diff != "" {
 				t.Errorf("%s (-want +got of those that leave and those that are protected):\n%s", tc.reason, diff)

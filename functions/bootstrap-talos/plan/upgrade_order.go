@@ -74,14 +74,6 @@ func (p Plan) WantedVersion(kind v1alpha1.UpgradeKind, m Member) string {
 	}
 }
 
-// DrainTimeout returns the maximum time to drain a machine of a pool.
-func DrainTimeout(p v1alpha1.MachineProperties) time.Duration {
-	if p.DrainTimeout != nil {
-		return p.DrainTimeout.Duration
-	}
-	return DefaultDrainTimeout
-}
-
 // OutdatedNodes returns the nodes known to run another version than the wanted one.
 func (p Plan) OutdatedNodes(kind v1alpha1.UpgradeKind, nodes []UpgradeNode) []UpgradeNode {
 	var out []UpgradeNode
@@ -113,10 +105,10 @@ func (p Plan) NextUpgradeKind(nodes []UpgradeNode) v1alpha1.UpgradeKind {
 	}
 }
 
-// NextNodes returns the nodes whose upgrade begins next: one control plane at a time, and then
+// NextNodesToUpgrade returns the nodes whose upgrade begins next: one control plane at a time, and then
 // one pool after the other. busy are the nodes that are being upgraded, and concurrency is how
 // many of each pool may be at the same time, 1 if it has none.
-func (p Plan) NextNodes(kind v1alpha1.UpgradeKind, nodes []UpgradeNode, busy []v1alpha1.NodeUpgrade, concurrency map[string]int) []UpgradeNode {
+func (p Plan) NextNodesToUpgrade(kind v1alpha1.UpgradeKind, nodes []UpgradeNode, busy []v1alpha1.NodeUpgrade, concurrency map[string]int) []UpgradeNode {
 	under := map[string]int{}
 	isBusy := func(name string) bool {
 		return slices.ContainsFunc(busy, func(u v1alpha1.NodeUpgrade) bool { return u.Name == name })

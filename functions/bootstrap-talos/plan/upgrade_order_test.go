@@ -74,7 +74,7 @@ func fleetOf(old ...string) (Plan, []UpgradeNode) {
 	return p, nodes
 }
 
-func TestNextNodes(t *testing.T) {
+func TestNextNodesToUpgrade(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason    string
@@ -100,7 +100,7 @@ func TestNextNodes(t *testing.T) {
 				busy = append(busy, v1alpha1.NodeUpgrade{Name: n})
 			}
 			var got []string
-			for _, o := range p.NextNodes(v1alpha1.UpgradeTalos, nodes, busy, tc.atOnce) {
+			for _, o := range p.NextNodesToUpgrade(v1alpha1.UpgradeTalos, nodes, busy, tc.atOnce) {
 				got = append(got, o.Name)
 			}
 			if !slices.Equal(got, tc.want) {
