@@ -16,7 +16,7 @@ const (
 	headerTimeout = 5 * time.Second
 	// readTimeout is for a sender to get its whole event across.
 	readTimeout = 15 * time.Second
-	// deliveryTimeout is for the function to come to an outcome. It is below the
+	// deliveryTimeout is the timeout of the handler for one delivery. It is below the
 	// timeouts of the shipped Triggers, so that the function answers first.
 	deliveryTimeout = 25 * time.Second
 	// pushPause is from the first delivery until what is counted is pushed.
@@ -25,9 +25,9 @@ const (
 	pushTimeout = 2 * time.Second
 	// patience is for earlier deliveries for the same object to end.
 	patience = 3 * time.Second
-	// drainExtra is for deliveries to end after SIGTERM, beyond their own time.
-	drainExtra = 3 * time.Second
-	// drainQuiet is how long no request may arrive after SIGTERM before the
+	// shutdownExtra is for deliveries to end after SIGTERM, beyond their own time.
+	shutdownExtra = 3 * time.Second
+	// shutdownQuiet is how long no request may arrive after SIGTERM before the
 	// listener closes.
-	drainQuiet = 20 * time.Millisecond
+	shutdownQuiet = 20 * time.Millisecond
 )

@@ -84,7 +84,7 @@ func (s *Sender) send(ctx context.Context, e event.Event) error {
 const tokenFile = "/oidc/token"
 
 // Identify puts the token that a SinkBinding gives into a request to its sink. It
-// is read each time, since it does not last. Where there is none, the sink asks
+// is read each time, because it expires. If there is no token, the sink asks
 // for none. OIDC_TOKEN_FILE names another file.
 func Identify(req *http.Request) { identify(req, cmp.Or(os.Getenv("OIDC_TOKEN_FILE"), tokenFile)) }
 
@@ -94,7 +94,7 @@ func identify(req *http.Request, file string) {
 	}
 }
 
-// NewReconcileRequest is the event that asks to look at an object once more. cause makes
+// NewReconcileRequest returns an event that requests a reconcile of an object. cause determines
 // its id: the same cause for the same object gives the same event, so that a
 // duplicate can be recognised.
 func NewReconcileRequest(source string, ref Ref, uid, cause string) event.Event {

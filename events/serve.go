@@ -100,7 +100,7 @@ func Serve(ctx context.Context, listener net.Listener, name string, handle Handl
 		option(r)
 	}
 	metrics.ExposeMetadata(true)
-	drainer := &handlers.Drainer{Inner: r.routes(), QuietPeriod: drainQuiet}
+	drainer := &handlers.Drainer{Inner: r.routes(), QuietPeriod: shutdownQuiet}
 	server := &http.Server{
 		Handler:           drainer,
 		ReadHeaderTimeout: headerTimeout,
@@ -116,7 +116,7 @@ func Serve(ctx context.Context, listener net.Listener, name string, handle Handl
 	case <-ctx.Done():
 	}
 	drainer.Drain()
-	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.timeout+drainExtra)
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.timeout+shutdownExtra)
 	defer cancel()
 	err := server.Shutdown(stop)
 	r.push.end()

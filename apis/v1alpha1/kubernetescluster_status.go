@@ -12,7 +12,7 @@ type KubernetesClusterStatus struct {
 	// Generation of the spec that this status answers.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// What is being done, and who is waited for.
+	// Message of the condition Ready: the current step, and what it waits for.
 	// +optional
 	Message string `json:"message,omitempty"`
 	// Where the workload API is reached, for example https://192.168.10.10:6443.
@@ -266,7 +266,7 @@ type ApprovalStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	Requested []ApprovedPool `json:"requested,omitempty"`
-	// Machines that may be there at most, by pool, as approved last.
+	// Maximum number of machines of each pool, as last approved.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

@@ -25,7 +25,7 @@ const (
 	MachineDeleting MachinePhase = "Deleting"
 )
 
-// Conditions of a Machine in addition to Ready.
+// Conditions of a Machine in addition to Ready and, for a node of a cluster, MachineConfigRemoved.
 const (
 	ConditionVirtualMachineReady = "VirtualMachineReady"
 	ConditionStorageReady        = "StorageReady"
@@ -212,7 +212,7 @@ var (
 )
 
 // Quantity is the size as a number whose bytes fit into an int64. The API server
-// has refused what is none.
+// rejects every other text.
 func (s Size) Quantity() (resource.Quantity, error) {
 	if unit := strings.TrimLeft(string(s), "0123456789."); !slices.Contains(units, unit) {
 		return resource.Quantity{}, fmt.Errorf("size %q has no unit that is known: write one such as 20Gi", s)

@@ -175,7 +175,7 @@ type SecretReference struct {
 	Namespace string `json:"namespace"`
 }
 
-// ProviderDefaults are what machines get that do not say otherwise.
+// ProviderDefaults are the defaults for machines that do not set these fields.
 type ProviderDefaults struct {
 	// StorageClass for kubevirt, storage for proxmox.
 	// +optional

@@ -118,7 +118,7 @@ type IPAllocationStatus struct {
 	// Generation of the spec that this status answers.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// When to look again.
+	// When the next reconcile is due.
 	// +optional
 	NextCheckTime *metav1.Time `json:"nextCheckTime,omitempty"`
 	// Conditions of the allocation, by type. Ready sums the others up, and its message says what

@@ -20,11 +20,11 @@ var errExhausted = errors.New("the pool has no free address")
 var errFaster = errors.New("others were faster each time")
 
 const (
-	// looks is how often an allocation reads which addresses are taken, and races how
+	// maxListings is the maximum number of lists of the taken addresses in an allocation, and races how
 	// many others may be faster each time.
 	maxListings, races = 5, 8
-	// crowded is the number of free addresses from which down IPAllocations that wait longer
-	// are asked for first. So is one of twenty, whichever is more.
+	// nearlyFull is the number of free addresses, or else a twentieth of the pool, from which down
+	// IPAllocations that have waited longer are served first.
 	nearlyFull = 16
 )
 

@@ -23,7 +23,7 @@ const conditionForced = "Forced"
 
 // deleteCluster deletes the Machines and waits for them, then the virtual address, the saved
 // manifests, and last the keys, without which a remaining node could not be reached. Nodes are
-// not drained. If a hypervisor does not exist any more, the annotation vitistack.io/force=true
+// not drained. If a hypervisor no longer exists, the annotation vitistack.io/force=true
 // stops the wait for its machines. While a Machine is protected it deletes nothing and returns a
 // UserError, because a part of a cluster is of no use, and the node needs its keys.
 func (f *function) deleteCluster(ctx context.Context, c *cluster) error {

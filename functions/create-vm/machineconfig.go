@@ -35,9 +35,9 @@ func decideHandover(m *v1alpha1.Machine) hypervisor.Handover {
 	case m.MachineConfigSecret() == "":
 		return hypervisor.HandoverNone
 	case m.Installed() && !removed:
-		return hypervisor.HandoverTake
+		return hypervisor.HandoverRemove
 	case !m.Installed() && m.Annotations[v1alpha1.AnnotationMachineConfig] != "" && !m.HoldsMachineConfig():
-		return hypervisor.HandoverGive
+		return hypervisor.HandoverProvide
 	default:
 		return hypervisor.HandoverNone
 	}

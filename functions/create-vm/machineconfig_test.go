@@ -19,20 +19,20 @@ func TestDecideHandover(t *testing.T) {
 			setCondition(m, v1alpha1.ConditionMachineConfigRemoved, false, "Held", v1alpha1.MachineConfigHeldMessage(digest))
 		}
 	}
-	removed := func(m *v1alpha1.Machine) { setMachineConfigRemoved(m, hypervisor.HandoverTake) }
+	removed := func(m *v1alpha1.Machine) { setMachineConfigRemoved(m, hypervisor.HandoverRemove) }
 	for name, tc := range map[string]struct {
 		reason  string
 		changes []change
 		want    hypervisor.Handover
 	}{
 		"New":       {"its configuration does not exist yet", nil, hypervisor.HandoverNone},
-		"Provided":  {"the node needs it", []change{provided}, hypervisor.HandoverGive},
+		"Provided":  {"the node needs it", []change{provided}, hypervisor.HandoverProvide},
 		"Held":      {"the node starts with it", []change{provided, holds(digest)}, hypervisor.HandoverNone},
-		"Changed":   {"another one has been provided since", []change{provided, holds("d0")}, hypervisor.HandoverGive},
-		"Installed": {"the keys must not stay at the hypervisor", []change{installed, holds(digest)}, hypervisor.HandoverTake},
-		"Forgotten": {"what the status does not say may be there", []change{installed}, hypervisor.HandoverTake},
+		"Changed":   {"another one has been provided since", []change{provided, holds("d0")}, hypervisor.HandoverProvide},
+		"Installed": {"the keys must not stay at the hypervisor", []change{installed, holds(digest)}, hypervisor.HandoverRemove},
+		"Forgotten": {"what the status does not say may be there", []change{installed}, hypervisor.HandoverRemove},
 		"Removed":   {"there is nothing left to do", []change{installed, removed}, hypervisor.HandoverNone},
-		"Reset":     {"its disk was made anew", []change{provided, removed}, hypervisor.HandoverGive},
+		"Reset":     {"its disk was made anew", []change{provided, removed}, hypervisor.HandoverProvide},
 		"Waiting":   {"its disk was made anew, and nothing is provided yet", []change{removed}, hypervisor.HandoverNone},
 		"Stranger": {"it is no node of a cluster", []change{provided, func(m *v1alpha1.Machine) {
 			m.Spec.CloudInit.SecretRef.Name = "my-data"

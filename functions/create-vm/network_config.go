@@ -16,7 +16,7 @@ import (
 const secondaryMetric = 4096
 
 // networkConfig returns a network configuration of version 2, as cloud-init documents it,
-// or nothing where the guest does as well without: with one interface that asks for a
+// or nothing if the guest needs none: with one interface that requests a
 // lease. With a configuration, a guest sets up no interface that is not in it, so that it
 // has them all. The gateways are in gateway4 and gateway6, since cloud-init 22.4 turns a
 // route to ::/0 into one to ::/64.

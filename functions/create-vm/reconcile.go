@@ -188,7 +188,7 @@ func (f *function) ensureMachine(ctx context.Context, m *v1alpha1.Machine, size 
 		return a
 	}
 	var vm hypervisor.State
-	if vm, a.err = h.Ensure(ctx, m, want); a.err == nil && vm.Handover == hypervisor.HandoverTake {
+	if vm, a.err = h.Ensure(ctx, m, want); a.err == nil && vm.Handover == hypervisor.HandoverRemove {
 		a.err = f.deleteMachineConfigSecret(ctx, m)
 	}
 	if a.err == nil {

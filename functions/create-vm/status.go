@@ -219,9 +219,9 @@ func setLastUpdated(before, m *v1alpha1.Machine, now time.Time) {
 // a node.
 func setMachineConfigRemoved(m *v1alpha1.Machine, done hypervisor.Handover) {
 	switch done {
-	case hypervisor.HandoverGive:
+	case hypervisor.HandoverProvide:
 		setCondition(m, v1alpha1.ConditionMachineConfigRemoved, false, "Held", v1alpha1.MachineConfigHeldMessage(m.Annotations[v1alpha1.AnnotationMachineConfig]))
-	case hypervisor.HandoverTake:
+	case hypervisor.HandoverRemove:
 		setCondition(m, v1alpha1.ConditionMachineConfigRemoved, true, "Removed", "the node has its machine configuration, and the hypervisor does not have it any more")
 	case hypervisor.HandoverNone:
 	}

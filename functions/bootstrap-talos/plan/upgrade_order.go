@@ -32,10 +32,8 @@ func DescribeVersions(nodes []UpgradeNode) string {
 const (
 	// requestInterval is the time after which a request is repeated, because it may be lost.
 	requestInterval = time.Minute
-	// UpgradeTimeout is the time after which the upgrade of a node has failed.
-	UpgradeTimeout = 20 * time.Minute
-	// DefaultDrainTimeout is the DrainTimeout of a pool that names none.
-	DefaultDrainTimeout = time.Hour
+	// NodeUpgradeTimeout is the time after which the upgrade of a node has failed.
+	NodeUpgradeTimeout = 20 * time.Minute
 )
 
 // UpgradeNode is a member with the versions that it runs.
@@ -156,7 +154,7 @@ const (
 //	has failed                               wait
 //	is being drained                         drain
 //	has booted again with the old version    fail
-//	UpgradeTimeout is over                   fail
+//	NodeUpgradeTimeout is over                   fail
 //	last request is a minute old             request again: the request may be lost
 //	otherwise                                wait
 func NextUpgradeStep(kind v1alpha1.UpgradeKind, u v1alpha1.NodeUpgrade, o UpgradeNode, now time.Time) UpgradeStep {
@@ -171,7 +169,7 @@ func NextUpgradeStep(kind v1alpha1.UpgradeKind, u v1alpha1.NodeUpgrade, o Upgrad
 		return UpgradeDrain
 	case kind == v1alpha1.UpgradeTalos && rebooted && o.Node.Ready && !changed:
 		return UpgradeFail
-	case now.Sub(u.Since.Time) >= UpgradeTimeout:
+	case now.Sub(u.Since.Time) >= NodeUpgradeTimeout:
 		return UpgradeFail
 	case !changed && (u.Asked == nil || now.Sub(u.Asked.Time) >= requestInterval):
 		return UpgradeRequest
@@ -238,7 +236,7 @@ func RecordStep(kind v1alpha1.UpgradeKind, u *v1alpha1.NodeUpgrade, now UpgradeS
 		if u.Step, u.Since = v1alpha1.UpgradeFailed, at; !drained {
 			return
 		}
-		u.Message = fmt.Sprintf("it still runs %s and not %s after %s", o.RunningVersion(kind), u.To, UpgradeTimeout)
+		u.Message = fmt.Sprintf("it still runs %s and not %s after %s", o.RunningVersion(kind), u.To, NodeUpgradeTimeout)
 		if kind == v1alpha1.UpgradeTalos && o.Node.BootID != u.BootID {
 			u.Message = fmt.Sprintf("it has booted Talos %s again because %s failed to boot: run talosctl dmesg on the node", o.RunningVersion(kind), u.To)
 		}

@@ -37,7 +37,7 @@ func TestNextUpgradeStep(t *testing.T) {
 		"Died":        {"nobody has told it before the delivery died", v1alpha1.NodeUpgrade{Step: v1alpha1.UpgradeRequested, To: "1.13.9", BootID: "a", Since: *ago(time.Second)}, node("1.12.6", "a", true), UpgradeRequest},
 		"RolledBack":  {"the new version did not start", asked(time.Minute, time.Minute), node("1.12.6", "b", true), UpgradeFail},
 		"BackTooSoon": {"it is only just booting", asked(time.Minute, time.Second), node("1.12.6", "b", false), UpgradeWait},
-		"GivenUp":     {"nothing came of it", asked(UpgradeTimeout, time.Minute), node("1.12.6", "a", false), UpgradeFail},
+		"GivenUp":     {"nothing came of it", asked(NodeUpgradeTimeout, time.Minute), node("1.12.6", "a", false), UpgradeFail},
 		"Failed":      {"somebody has to look", failed, node("1.12.6", "b", true), UpgradeWait},
 		"Healed":      {"it came up after all", failed, node("1.13.9", "b", true), UpgradeFinish},
 	}

@@ -20,15 +20,15 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// upgradeTimeout is the time in which a node pulls an installer image before it answers. A node
+// installerCallTimeout is the time in which a node pulls an installer image before it answers. A node
 // that needs longer keeps what it has pulled, and gets another request.
-const upgradeTimeout = 18 * time.Second
+const installerCallTimeout = 18 * time.Second
 
 // UpgradeTalos has a node install an image beside its present one and reboot into it. The node
 // answers before it does so. A node that runs the version is left alone. A refusal of the node
 // is a UserError.
 func UpgradeTalos(ctx context.Context, address string, a *Credentials, image, version string) error {
-	ctx, c, end, err := Connect(ctx, address, a, upgradeTimeout)
+	ctx, c, end, err := Connect(ctx, address, a, installerCallTimeout)
 	if err != nil {
 		return err
 	}

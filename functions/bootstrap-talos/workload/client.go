@@ -1,4 +1,4 @@
-// Package workload is everything that is said to the API of a workload cluster: nodes, their
+// Package workload calls the API of a workload cluster: nodes, their
 // labels and taints, drains, and the addons of Talos. It has a client of its own, because the
 // control planes have to be asked at their own addresses while the endpoint does not answer.
 package workload

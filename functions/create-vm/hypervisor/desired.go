@@ -66,10 +66,10 @@ type Handover string
 const (
 	// HandoverNone changes nothing.
 	HandoverNone Handover = ""
-	// HandoverGive provides the configuration to the virtual machine at its next start.
-	HandoverGive Handover = "Give"
-	// HandoverTake deletes the configuration, and the keys in it, from the hypervisor.
-	HandoverTake Handover = "Take"
+	// HandoverProvide provides the configuration to the virtual machine at its next start.
+	HandoverProvide Handover = "Give"
+	// HandoverRemove deletes the configuration, and the keys in it, from the hypervisor.
+	HandoverRemove Handover = "Take"
 )
 
 // EmptyUserData is a user-data file that configures nothing. KubeVirt writes an empty file if there is

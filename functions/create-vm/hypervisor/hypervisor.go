@@ -14,7 +14,7 @@ import (
 // again at any time, also by two callers at once.
 //
 // A method returns a reconcile.UserError if a user or the platform team has to change
-// something, and a retriedUserError if that may also resolve itself. Another call may succeed
+// something, and a RetriedUserError if that may also resolve itself. Another call may succeed
 // after any other error.
 type Interface interface {
 	// Ensure creates the virtual machine of a Machine if it does not exist, and otherwise
@@ -26,7 +26,7 @@ type Interface interface {
 	// what was created for another UID. If no event follows the end of what it waits for, it
 	// writes the task into m.Status.Task.
 	Remove(ctx context.Context, m *v1alpha1.Machine) (waitsFor string, err error)
-	// Inspect reads the state of the hypervisor itself. It returns a notInstalledError while
+	// Inspect reads the state of the hypervisor itself. It returns a NotInstalledError while
 	// the hypervisor is being installed.
 	Inspect(ctx context.Context) (Health, error)
 }
@@ -34,7 +34,7 @@ type Interface interface {
 // Observer is implemented by a hypervisor whose virtual machines are objects of the cluster of
 // the function, so that their changes arrive as events.
 type Observer interface {
-	// Observe returns what Ensure would observe, and changes nothing. It returns errGone if
+	// Observe returns what Ensure would observe, and changes nothing. It returns ErrGone if
 	// the virtual machine does not exist.
 	Observe(ctx context.Context, m *v1alpha1.Machine) (State, error)
 }

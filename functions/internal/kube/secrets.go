@@ -11,7 +11,7 @@ import (
 // SecretsForbidden reports whether RBAC forbids what err was returned for, and that is a
 // request for a Secret or a ConfigMap. The message says which request the API server
 // forbids, and how the function gets its rights in the namespace. Another attempt does not
-// help. A quota or a policy that refuses an object is none of this.
+// help. It returns false for an object that a quota or a policy refuses.
 func SecretsForbidden(err error, function string) (message string, ok bool) {
 	var status apierrors.APIStatus
 	if !apierrors.IsForbidden(err) || !errors.As(err, &status) {

@@ -1,4 +1,4 @@
-// Package signature believes decisions from outside the cluster, such as an approval, only if the gateway has signed them.
+// Package signature accepts decisions from outside the cluster, such as an approval, only if the gateway has signed them.
 package signature
 
 import (

@@ -243,7 +243,7 @@ func ReadReservations(ctx context.Context, clients []*Client) ([]Reservation, er
 func readConfiguration(ctx context.Context, c *Client) (*Configuration, error) {
 	var answer struct {
 		Dhcp4 json.RawMessage `json:"Dhcp4"`
-		// Hash is there since 2.4.
+		// Hash exists since Kea 2.4.
 		Hash string `json:"hash"`
 	}
 	if err := c.do(ctx, "config-get", nil, &answer); err != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 // Load reads the configuration. A flag overrides the environment, the environment overrides the
-// file, and that over the default. The file is the one that --config or the
+// file, and the file overrides the default. The file is the one that --config or the
 // variable CONFIG_FILE names. The first key that is unknown, or whose value
 // cannot be used, is an error that names it. --help is flag.ErrHelp, after the
 // usage has been written to usage.

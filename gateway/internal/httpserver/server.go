@@ -19,8 +19,8 @@ import (
 	"github.com/vitistack/stack/gateway/internal/problem"
 )
 
-// drainTimeout is the time for requests to complete after SIGTERM.
-const drainTimeout = 15 * time.Second
+// shutdownTimeout is the time for requests to complete after SIGTERM.
+const shutdownTimeout = 15 * time.Second
 
 // Options are the settings and parts of a Server.
 type Options struct {
@@ -90,7 +90,7 @@ func (s *Server) Serve(ctx context.Context, ports []Port, drain func()) error {
 	}
 	drain()
 	for _, app := range apps {
-		if err := app.ShutdownWithTimeout(drainTimeout); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		if err := app.ShutdownWithTimeout(shutdownTimeout); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			return fmt.Errorf("drain: %w", err)
 		}
 	}

@@ -120,7 +120,7 @@ export function tally(plan) {
   return sums;
 }
 
-// cellsOf has for each cell how many of its addresses are what.
+// cellsOf returns, for each cell, the number of its addresses in each state.
 function cellsOf({ prefix, runs: list }) {
   const number = prefix.size < mostCells ? prefix.size : mostCells;
   const each = prefix.size / number;

@@ -10,7 +10,7 @@ const mostKept = 40;
 const kept = new Map();
 
 // ask is what a path answers: {data, error, loading}. It asks when stamp is other
-// than at the last time. Until a new answer is there the old one stays.
+// than in the last call. Until a new answer arrives, it returns the old one.
 export function ask(path, stamp) {
   let entry = kept.get(path);
   if (!entry) {

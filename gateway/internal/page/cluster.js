@@ -1,4 +1,4 @@
-// One cluster: what it is made of, how it came to be, how it stands, and the
+// The page of one cluster: its topology, its timeline, its conditions, and the
 // commands to look further.
 import { copy, h, icon, link } from "./dom.js";
 import { age, moment, plural } from "./format.js";

@@ -1,5 +1,5 @@
-// What is to be seen is described by plain objects, and patch makes a part of the
-// page so. It leaves alone what is as it should be: focus, selection and scroll
+// Views describe the document by plain objects, and patch changes a part of the
+// page to match. It does not touch elements that already match: focus, selection and scroll
 // positions stay where they are while things change around them.
 const svgSpace = "http://www.w3.org/2000/svg";
 const properties = new Set(["value", "checked", "selected", "open", "disabled", "scrollTop"]);

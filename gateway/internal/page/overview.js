@@ -1,4 +1,4 @@
-// The overview answers: is all well, and if not, what is stuck and on whom?
+// The overview shows whether the stack is healthy, and otherwise what is stuck and which role has to act.
 import { badge, h, icon, link } from "./dom.js";
 import { age, count, percent, place, plural } from "./format.js";
 import { href, setQuery, to } from "./router.js";

@@ -22,7 +22,7 @@ function troubled(item) {
   return v.state !== "wait" || since(item.createdAt ?? sinceOf(item)) > patience;
 }
 
-// cause is what an item is really held up by: the deepest thing below it that is
+// cause returns the root cause of an item that is not ready: the deepest dependency that is
 // not ready.
 function cause(item, topic) {
   const below =

@@ -91,8 +91,8 @@ const (
 	longestDelay = 10 * time.Minute
 	// idleDelay is the time between two reads of an outbox without signals.
 	idleDelay = 30 * time.Second
-	// lease is the time beyond its timeout for which other replicas do not claim a delivery.
-	lease = 10 * time.Second
+	// claimMargin is the time beyond its timeout for which other replicas do not claim a delivery.
+	claimMargin = 10 * time.Second
 	// maxAnswer bounds in bytes what is read of a response.
 	maxAnswer = 4096
 )
@@ -191,7 +191,7 @@ func (d *Deliverer) pause(ctx context.Context, e Endpoint) time.Duration {
 // round makes the due deliveries in parallel, and returns their number.
 func (d *Deliverer) round(ctx context.Context, e Endpoint) (int, error) {
 	now := time.Now()
-	claimed, err := d.History.Claim(ctx, e.Name, now, now.Add(e.Timeout+lease))
+	claimed, err := d.History.Claim(ctx, e.Name, now, now.Add(e.Timeout+claimMargin))
 	var running sync.WaitGroup
 	for _, delivery := range claimed {
 		running.Go(func() { d.deliver(ctx, e, delivery) })

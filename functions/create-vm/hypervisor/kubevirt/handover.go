@@ -25,7 +25,7 @@ func (k *Hypervisor) handOverMachineConfig(ctx context.Context, m *v1alpha1.Mach
 		return err
 	}
 	if err != nil || !isMadeFor(secret, m) {
-		if want.Handover == hypervisor.HandoverTake {
+		if want.Handover == hypervisor.HandoverRemove {
 			return nil
 		}
 		return reconcile.UserError{Reason: "CloudInitSecretNotFound", Message: fmt.Sprintf("VirtualMachine %s has no Secret for a machine configuration: delete Machine %s, and its cluster makes another", vm.Name, m.Name)}

@@ -43,13 +43,13 @@ func (x *Hypervisor) applyChanges(ctx context.Context, m *v1alpha1.Machine, want
 func (x *Hypervisor) handOverMachineConfig(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired, vm *virtualMachine) (*v1alpha1.ProviderTask, error) {
 	volume, _, _ := strings.Cut(vm.config[cloudDrive], ",")
 	switch {
-	case want.Handover == hypervisor.HandoverTake:
+	case want.Handover == hypervisor.HandoverRemove:
 		t, err := x.deleteCD(ctx, m, vm)
 		if err != nil || t == nil {
 			return nil, err
 		}
 		return taskOf(actionDeleteCD, t), nil
-	case want.Handover == hypervisor.HandoverGive && !strings.HasSuffix(volume, ":iso/"+cdName(m)):
+	case want.Handover == hypervisor.HandoverProvide && !strings.HasSuffix(volume, ":iso/"+cdName(m)):
 		cd, t, err := x.ensureCDOption(ctx, m, want, vm)
 		if err != nil || t != nil {
 			return t, err

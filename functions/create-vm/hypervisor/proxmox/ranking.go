@@ -21,7 +21,7 @@ type demand struct {
 	memory int64
 	cpus   int32
 	disks  []hypervisor.Disk
-	// storage is what disks are on that name none, or empty.
+	// storage is the storage of disks that name none, or empty.
 	storage string
 	// group are the tags that machines share which are to be spread.
 	group []string
