@@ -337,7 +337,7 @@ func TestPageSaysThatItIsOpen(t *testing.T) {
 		b.press(kb.Enter)
 	}
 	enter(limited)
-	b.wait("the refusal", `document.querySelector("[role=alert]")?.textContent.includes("reads the namespaces team-b alone")`)
+	b.wait("the refusal", `document.querySelector("[role=alert]")?.textContent.includes("is limited to the namespaces team-b")`)
 	enter(whole)
 	b.wait("the overview", `document.querySelector("main .empty")`)
 	if eval[bool](b, says) {

@@ -341,7 +341,7 @@ func TestLimitedKeyBeginsNoSession(t *testing.T) {
 	eventually(t, "the end of the session", func() bool {
 		return s.get("/api/v1/infrastructure", "Cookie", cookie).StatusCode == http.StatusUnauthorized
 	})
-	if r := login(); r.StatusCode != http.StatusForbidden || !strings.Contains(string(r.body), "namespaces team-b alone") {
+	if r := login(); r.StatusCode != http.StatusForbidden || !strings.Contains(string(r.body), "is limited to the namespaces team-b") {
 		t.Errorf("log in with a limit: %s %s", r.Status, r.body)
 	}
 	if session := s.get("/api/v1/session", "Cookie", cookie).object(t); len(session) != 1 || session["required"] != true {

@@ -76,7 +76,7 @@ func leasesAreKept(t *testing.T, c *cluster) {
 }
 
 // onlyAddresses is what the policy says.
-const onlyAddresses = "the Leases of addresses alone"
+const onlyAddresses = "only the Leases of addresses"
 
 // refusal attempts until a policy refuses with its message, since an API server begins
 // to follow one some time after it was made, and returns what it says.
