@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/internal/kube"
@@ -10,6 +11,10 @@ import (
 )
 
 const reasonMachineProtected = "MachineProtected"
+
+// protectionPolicy is the ValidatingAdmissionPolicy in knative/admission.yaml that refuses to
+// delete protected objects. The API server names it in the refusal.
+const protectionPolicy = "vitistack-protected"
 
 // protectedError returns the UserError for a Machine that has to be removed and is protected.
 func protectedError(m *v1alpha1.Machine) error {
@@ -39,10 +44,11 @@ func isProtectedError(err error) bool {
 	return isUserError && problem.Reason == reasonMachineProtected
 }
 
-// refusedDeletion returns a UserError for a deletion that the API server rejects, because the
-// Machine has become protected since it was read. Other errors are returned as they are.
+// refusedDeletion returns a UserError for a deletion that the policy rejects, because the Machine
+// has become protected since it was read. Other errors, such as missing rights, are returned as
+// they are.
 func refusedDeletion(err error) error {
-	if message, refused := kube.RejectionMessage(err); refused {
+	if message, refused := kube.RejectionMessage(err); refused && strings.Contains(message, protectionPolicy) {
 		return reconcile.UserError{Reason: reasonMachineProtected, Message: message}
 	}
 	return err

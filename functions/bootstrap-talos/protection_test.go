@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,6 +20,7 @@ import (
 
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/internal/kube"
+	"github.com/vitistack/stack/functions/internal/reconcile"
 	"github.com/vitistack/stack/tests/stand/apiserver"
 	"github.com/vitistack/stack/tests/stand/feed"
 )
@@ -210,4 +213,24 @@ func TestProtectionStopsRemoval(t *testing.T) {
 	}
 	s.protect("shop-pool-0", false)
 	s.running("shop", "cp-0")
+}
+
+// TestRefusedDeletion distinguishes the refusal of the policy from others, as the API server words them.
+func TestRefusedDeletion(t *testing.T) {
+	t.Parallel()
+	machines := v1alpha1.GroupVersion.WithResource("machines").GroupResource()
+	for name, tc := range map[string]struct {
+		reason  string
+		message string
+		want    bool
+	}{
+		"Protected": {"the policy names itself", "ValidatingAdmissionPolicy 'vitistack-protected' with binding 'vitistack-protected' denied request: Machine a/b is protected", true},
+		"Rights":    {"the platform team has to grant the right", `User "bootstrap-talos" cannot delete resource "machines"`, false},
+		"Webhook":   {"another policy of the installation", `admission webhook "guard.example.com" denied the request`, false},
+	} {
+		_, got := reconcile.AsUserError(refusedDeletion(apierrors.NewForbidden(machines, "b", errors.New(tc.message))))
+		if got != tc.want {
+			t.Errorf("%s: %s: MachineProtected is %t", name, tc.reason, got)
+		}
+	}
 }
