@@ -41,7 +41,7 @@ func (f *function) isIdle(a *v1alpha2.IPAllocation, why string) bool {
 	switch {
 	case a.DeletionTimestamp != nil:
 		return !slices.Contains(a.Finalizers, v1alpha1.FinalizerStaticIP)
-	case a.Status.Phase == v1alpha2.IPAllocationAllocated && !f.isRenewalDue(a) && !kube.ReconcileRequested(a):
+	case a.Status.Phase == v1alpha2.IPAllocationAllocated && !isRenewalDue(a, f.now()) && !kube.ReconcileRequested(a):
 		return true
 	default:
 		return events.IsAdd(why) && a.Spec.NetworkConfigurationName != ""
@@ -69,7 +69,7 @@ func (f *function) reconcileActive(ctx context.Context, a *v1alpha2.IPAllocation
 	if a.Status.Address == "" {
 		mac = macToClaim(nc, nn, a)
 	}
-	changed, err := f.allocateAddress(ctx, nn, a, mac)
+	changed, err := f.allocateAddress(ctx, nn, nc, a, mac)
 	if err != nil || !changed {
 		return err
 	}
@@ -170,6 +170,6 @@ func (f *function) withdrawAddress(ctx context.Context, nn *v1alpha2.NetworkName
 	case waitsForNetwork(nn) != "":
 		return true, nil
 	}
-	_, err = f.allocateAddress(ctx, nn, a, "")
+	_, err = f.allocateAddress(ctx, nn, nc, a, "")
 	return true, err
 }

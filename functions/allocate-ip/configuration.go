@@ -120,7 +120,7 @@ func (f *function) ensureAllocation(ctx context.Context, nc *v1alpha1.NetworkCon
 	if err != nil {
 		return nil, err
 	}
-	if _, err := f.allocateAddress(ctx, nn, a, macToClaim(nc, nn, a)); err != nil {
+	if _, err := f.allocateAddress(ctx, nn, nc, a, macToClaim(nc, nn, a)); err != nil {
 		return a, err
 	}
 	return a, f.releaseFormerMAC(ctx, nc, nn, a)

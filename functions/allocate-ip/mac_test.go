@@ -211,7 +211,7 @@ func TestLateDelivery(t *testing.T) {
 	if err := f.deleteAllocation(t.Context(), deleted); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.allocateAddress(t.Context(), nn, late, string(macFor("a", "eth0"))); err != nil && !kube.NotFound(err) {
+	if _, err := f.allocateAddress(t.Context(), nn, &v1alpha1.NetworkConfiguration{}, late, string(macFor("a", "eth0"))); err != nil && !kube.NotFound(err) {
 		t.Fatal(err)
 	}
 	left := &coordinationv1.LeaseList{}

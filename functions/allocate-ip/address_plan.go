@@ -1,0 +1,107 @@
+package main
+
+import (
+	"net/netip"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/v1alpha2"
+	"github.com/vitistack/stack/functions/internal/ipam"
+	"github.com/vitistack/stack/functions/internal/network"
+)
+
+// addressAction is what a delivery does for the address of an IPAllocation.
+type addressAction string
+
+const (
+	// actionKeep sends no request: the address is valid, and not due for renewal.
+	actionKeep addressAction = "Keep"
+	// actionRenew restarts the validity of the address.
+	actionRenew addressAction = "Renew"
+	// actionClaim claims the address that the IPAllocation requests.
+	actionClaim addressAction = "Claim"
+	// actionSelect claims any free address of the pool.
+	actionSelect addressAction = "Select"
+)
+
+// addressPlan says which address a delivery keeps, renews or claims, and how long it is valid
+// then. The address of actionSelect is not known yet.
+type addressPlan struct {
+	action   addressAction
+	address  netip.Addr
+	validity validity
+}
+
+// planAddress decides what to do for the address of an IPAllocation whose NetworkConfiguration
+// is nc, or does not exist if nc is empty. An IPAllocation that has an address keeps it,
+// whatever its pool has become, until it expires. The error is a result by isResult: there is
+// nothing to claim.
+func planAddress(nn *v1alpha2.NetworkNamespace, nc *v1alpha1.NetworkConfiguration, a *v1alpha2.IPAllocation, now time.Time) (addressPlan, error) {
+	whole := validityFrom(now, ttlOf(nn))
+	if a.Status.Phase == v1alpha2.IPAllocationReleased {
+		return addressPlan{}, errExpired
+	}
+	if have, err := netip.ParseAddr(a.Status.Address); err == nil {
+		return planRenewal(addressPlan{actionRenew, have, whole}, nc, a, now)
+	}
+	if closed := network.CheckOpen(nn); closed != "" {
+		return addressPlan{}, errNetworkClosed{closed}
+	}
+	p, err := ipam.New(nn, familyOf(a, nn))
+	if err != nil {
+		return addressPlan{}, errInvalidPool{err}
+	}
+	if a.Spec.RequestedAddress == "" {
+		return addressPlan{action: actionSelect, validity: whole}, nil
+	}
+	requested, err := netip.ParseAddr(a.Spec.RequestedAddress)
+	if err != nil || !p.Contains(requested) {
+		return addressPlan{}, errOutsidePool{a.Spec.RequestedAddress}
+	}
+	return addressPlan{actionClaim, requested, whole}, nil
+}
+
+// planRenewal keeps an address that is not due for renewal, and renews one that is, while its
+// NetworkConfiguration exists. Without the NetworkConfiguration the address is valid for the
+// rest of its time, and errExpired after that.
+func planRenewal(renewal addressPlan, nc *v1alpha1.NetworkConfiguration, a *v1alpha2.IPAllocation, now time.Time) (addressPlan, error) {
+	expires, temporary := a.Status.ExpiresAt, renewal.validity.expires != nil
+	keep := addressPlan{action: actionKeep, address: renewal.address}
+	switch {
+	case expires == nil && !temporary:
+		return keep, nil
+	case expires != nil && temporary && !isRenewalDue(a, now):
+		keep.validity = validity{expires: expires, check: a.Status.NextCheckTime}
+		return keep, nil
+	case expires == nil || a.Spec.NetworkConfigurationName == "" || nc.Name != "":
+		return renewal, nil
+	case now.Before(expires.Time):
+		keep.validity = validity{expires: expires, check: expires}
+		return keep, nil
+	default:
+		return addressPlan{}, errExpired
+	}
+}
+
+// isRenewalDue reports whether the address of an IPAllocation is due for renewal.
+func isRenewalDue(a *v1alpha2.IPAllocation, now time.Time) bool {
+	return a.Status.NextCheckTime != nil && !now.Before(a.Status.NextCheckTime.Time)
+}
+
+// validity says when an address expires and when it is renewed. It is empty if addresses do
+// not expire.
+type validity struct{ expires, check *metav1.Time }
+
+// validityFrom returns the validity of an address that is claimed or renewed now. It is renewed
+// after half of ttl, which is in seconds.
+func validityFrom(now time.Time, ttl int32) validity {
+	if ttl == 0 {
+		return validity{}
+	}
+	whole := time.Duration(ttl) * time.Second
+	expires := metav1.NewTime(now.Add(whole).Truncate(time.Second))
+	check := metav1.NewTime(expires.Add(-whole / 2))
+	return validity{expires: &expires, check: &check}
+}
