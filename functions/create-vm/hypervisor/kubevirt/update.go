@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
@@ -22,6 +23,11 @@ func (k *Hypervisor) update(ctx context.Context, m *v1alpha1.Machine, want hyper
 	if vm.DeletionTimestamp != nil || vm.Spec.Template == nil {
 		return nil
 	}
+	claims, err := k.listClaims(ctx, m)
+	if err != nil {
+		return err
+	}
+	larger, shrunk := planGrowth(m, want.Disks, claims)
 	if isStarting(m, vm) {
 		if err := k.ensureAttachments(ctx, m, want); err != nil {
 			return err
@@ -35,8 +41,7 @@ func (k *Hypervisor) update(ctx context.Context, m *v1alpha1.Machine, want hyper
 	if err := k.addDisks(ctx, m, want, vm); err != nil {
 		return err
 	}
-	shrunk, err := k.growDisks(ctx, m, want)
-	if err != nil {
+	if err := k.growDisks(ctx, larger); err != nil {
 		return err
 	}
 	if _, err := k.guests.Patch(ctx, before, vm); err != nil {
@@ -94,34 +99,46 @@ func (k *Hypervisor) addDisks(ctx context.Context, m *v1alpha1.Machine, want hyp
 	return nil
 }
 
-// growDisks requests more storage for each disk that is smaller than wanted. A larger disk
-// stays, and is the UserError shrunk.
-func (k *Hypervisor) growDisks(ctx context.Context, m *v1alpha1.Machine, want hypervisor.Desired) (shrunk, err error) {
-	claims, err := k.listClaims(ctx, m)
-	if err != nil {
-		return nil, err
-	}
-	for _, d := range want.Disks {
+// growth is a PersistentVolumeClaim that has to become larger.
+type growth struct {
+	disk  string
+	claim corev1.PersistentVolumeClaim
+	size  resource.Quantity
+}
+
+// planGrowth returns the claims of disks that are smaller than wanted. A claim grows once it is
+// bound. shrunk is the UserError of a disk that is larger than wanted, which keeps its size.
+func planGrowth(m *v1alpha1.Machine, want []hypervisor.Disk, claims []corev1.PersistentVolumeClaim) (larger []growth, shrunk error) {
+	for _, d := range want {
 		i := slices.IndexFunc(claims, func(c corev1.PersistentVolumeClaim) bool { return c.Name == claimName(m, d.Name) })
 		if i < 0 {
 			continue
 		}
-		c := &claims[i]
-		has := c.Spec.Resources.Requests[corev1.ResourceStorage]
+		has := claims[i].Spec.Resources.Requests[corev1.ResourceStorage]
 		switch order := d.Size.Cmp(has); {
 		case order < 0:
 			shrunk = reconcile.UserError{Reason: "DiskCannotShrink", Message: fmt.Sprintf("disk %s has %s, which would be lost in part: write at least that into spec.disks", d.Name, has.String())}
-		case order > 0 && c.Status.Phase == corev1.ClaimBound:
-			before := c.DeepCopy()
-			c.Spec.Resources.Requests[corev1.ResourceStorage] = d.Size
-			_, err := k.guests.Patch(ctx, before, c)
-			if message, refused := kube.RejectionMessage(err); refused {
-				return nil, reconcile.UserError{Reason: "DiskCannotGrow", Message: fmt.Sprintf("disk %s cannot grow: allow it in its StorageClass with allowVolumeExpansion, or write %s again (%s)", d.Name, has.String(), message)}
-			}
-			if err != nil {
-				return nil, err
-			}
+		case order > 0 && claims[i].Status.Phase == corev1.ClaimBound:
+			larger = append(larger, growth{d.Name, claims[i], d.Size})
 		}
 	}
-	return shrunk, nil
+	return larger, shrunk
+}
+
+// growDisks requests more storage for claims. It returns a UserError for one whose StorageClass
+// does not allow that.
+func (k *Hypervisor) growDisks(ctx context.Context, larger []growth) error {
+	for _, g := range larger {
+		after := g.claim.DeepCopy()
+		after.Spec.Resources.Requests[corev1.ResourceStorage] = g.size
+		_, err := k.guests.Patch(ctx, &g.claim, after)
+		if message, refused := kube.RejectionMessage(err); refused {
+			has := g.claim.Spec.Resources.Requests[corev1.ResourceStorage]
+			return reconcile.UserError{Reason: "DiskCannotGrow", Message: fmt.Sprintf("disk %s cannot grow: allow it in its StorageClass with allowVolumeExpansion, or write %s again (%s)", g.disk, has.String(), message)}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
