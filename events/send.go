@@ -17,7 +17,8 @@ import (
 	"github.com/vitistack/stack/events/outbound"
 )
 
-// Sender posts events to the Broker. A function uses it to send more than its reply.
+// Sender posts events to the Broker: those of the gateway, and what a function sends in addition
+// to its reply. It follows no redirects. It is safe for concurrent use.
 type Sender struct {
 	sink *Sink
 	http *http.Client
@@ -25,28 +26,36 @@ type Sender struct {
 
 // NewSender returns a Sender to the address in the environment variable K_SINK, which
 // a SinkBinding sets, or else to the address that find returns.
-func NewSender(find FindSink) *Sender {
-	return &Sender{
-		sink: NewSink(os.Getenv("K_SINK"), find),
-		http: &http.Client{Timeout: sendTimeout, CheckRedirect: outbound.Stay},
-	}
+func NewSender(find FindSink) *Sender { return NewSinkSender(NewSink(os.Getenv("K_SINK"), find)) }
+
+// NewSinkSender returns a Sender to a sink.
+func NewSinkSender(sink *Sink) *Sender {
+	return &Sender{sink: sink, http: &http.Client{Timeout: sendTimeout, CheckRedirect: outbound.Stay}}
 }
 
 // sendTimeout is for the broker to accept one event.
 const sendTimeout = 10 * time.Second
 
+// Check returns an error if the address of the sink is not known.
+func (s *Sender) Check(ctx context.Context) error {
+	_, err := s.sink.URL(ctx)
+	return err
+}
+
 // Require returns a Handler that calls handle once the address of the sink is known. Until
 // then each delivery fails with a transient error before it has side effects.
 func (s *Sender) Require(handle Handler) Handler {
 	return func(ctx context.Context, in event.Event) (*event.Event, error) {
-		if _, err := s.sink.URL(ctx); err != nil {
+		if err := s.Check(ctx); err != nil {
 			return nil, err
 		}
 		return handle(ctx, in)
 	}
 }
 
-// Send posts one event in binary mode. After an error the event may have arrived or not.
+// Send posts one event in binary mode, in which its data keeps the bytes that were signed. After
+// an error the event may have arrived or not, and the next call looks the address of the sink up
+// again. The error is ErrNoSink if there is no sink.
 func (s *Sender) Send(ctx context.Context, e event.Event) error {
 	if err := s.send(ctx, e); err != nil {
 		s.sink.Forget()

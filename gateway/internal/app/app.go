@@ -21,7 +21,6 @@ import (
 	"github.com/vitistack/stack/gateway/internal/announce"
 	"github.com/vitistack/stack/gateway/internal/apiserver"
 	"github.com/vitistack/stack/gateway/internal/auth"
-	"github.com/vitistack/stack/gateway/internal/brokerclient"
 	"github.com/vitistack/stack/gateway/internal/cache"
 	"github.com/vitistack/stack/gateway/internal/config"
 	"github.com/vitistack/stack/gateway/internal/filewatch"
@@ -53,7 +52,7 @@ type app struct {
 	cache      *cache.Cache
 	history    *history.Store
 	health     *health.Health
-	broker     *brokerclient.Client
+	broker     *events.Sender
 	signer     *signer.Signer
 
 	auth         *auth.Authenticator
@@ -99,7 +98,7 @@ func (a *app) createKubernetes(kubernetes *rest.Config) error {
 	if a.kubernetes, err = apiserver.New(kubernetes); err != nil {
 		return err
 	}
-	a.broker = brokerclient.New(events.NewSink(a.config.SinkURL, func(ctx context.Context) (string, error) {
+	a.broker = events.NewSinkSender(events.NewSink(a.config.SinkURL, func(ctx context.Context) (string, error) {
 		return a.kubernetes.BrokerURL(ctx, platformNamespace())
 	}))
 	a.signer = &signer.Signer{Store: a.kubernetes.SigningKeys(platformNamespace()), Now: time.Now}

@@ -14,7 +14,7 @@ import (
 	"github.com/vitistack/stack/gateway/internal/config"
 	"github.com/vitistack/stack/gateway/internal/health"
 	"github.com/vitistack/stack/gateway/internal/nodeprobe"
-	"github.com/vitistack/stack/gateway/internal/resync"
+	"github.com/vitistack/stack/gateway/internal/resyncrequest"
 	"github.com/vitistack/stack/gateway/internal/watch"
 )
 
@@ -86,7 +86,7 @@ func serve(ctx context.Context, version string, c *config.Config, kubernetes *re
 func (a *app) parts() []func(context.Context) {
 	c := a.config
 	p := newPublisher(a)
-	rounds := &resync.Requester{Store: a.store, Broker: a.broker, Period: c.ResyncPeriod, Timeout: c.APITimeout, Log: a.component("resync")}
+	rounds := &resyncrequest.Requester{Store: a.store, Broker: a.broker, Period: c.ResyncPeriod, Timeout: c.APITimeout, Log: a.component("resync")}
 	nodes := &nodeprobe.Watcher{Store: a.store, Broker: a.broker, Interval: c.NodeProbeInterval, Timeout: c.APITimeout, Log: a.component("nodeprobe")}
 	operators := &health.OperatorProber{Store: a.store, Operators: c.Operators, Log: a.component("operators")}
 	return []func(context.Context){

@@ -12,9 +12,9 @@ import (
 	"github.com/cloudevents/sdk-go/v2/event"
 	"github.com/gofiber/fiber/v2"
 
+	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/events/standardwebhooks"
 	"github.com/vitistack/stack/gateway/internal/auth"
-	"github.com/vitistack/stack/gateway/internal/brokerclient"
 	"github.com/vitistack/stack/gateway/internal/cache"
 	"github.com/vitistack/stack/gateway/internal/config"
 	"github.com/vitistack/stack/gateway/internal/filewatch"
@@ -36,7 +36,7 @@ type Options struct {
 	Settings config.Ingest
 	Auth     *auth.Authenticator
 	Signer   *signer.Signer
-	Broker   *brokerclient.Client
+	Broker   *events.Sender
 	Recorder *Recorder
 	// Cache remembers for CacheTTL which events were accepted.
 	Cache    *cache.Cache

@@ -11,7 +11,6 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/events"
 	"github.com/vitistack/stack/events/outbound"
-	"github.com/vitistack/stack/gateway/internal/brokerclient"
 	"github.com/vitistack/stack/gateway/internal/inventory"
 )
 
@@ -25,7 +24,7 @@ const (
 // Watcher probes the nodes of all clusters and requests a reconcile of those whose nodes change.
 type Watcher struct {
 	Store    *inventory.Store
-	Broker   *brokerclient.Client
+	Broker   *events.Sender
 	Interval time.Duration
 	// Timeout bounds each request to the Broker.
 	Timeout time.Duration

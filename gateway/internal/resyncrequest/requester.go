@@ -1,5 +1,5 @@
-// Package resync requests rounds of the function resync when objects are due.
-package resync
+// Package resyncrequest requests rounds of the function resync when objects are due.
+package resyncrequest
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"github.com/cloudevents/sdk-go/v2/event"
 
 	"github.com/vitistack/stack/events"
-	"github.com/vitistack/stack/gateway/internal/brokerclient"
 	"github.com/vitistack/stack/gateway/internal/inventory"
 )
 
@@ -29,7 +28,7 @@ const (
 // Requester requests a round at most once a period. Every replica runs one; requests of the same period have the same id.
 type Requester struct {
 	Store  *inventory.Store
-	Broker *brokerclient.Client
+	Broker *events.Sender
 	Period time.Duration
 	// Timeout bounds each request to the Broker.
 	Timeout time.Duration
