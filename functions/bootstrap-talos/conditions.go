@@ -123,5 +123,6 @@ func stateOf(c *cluster, m *v1alpha1.Machine) string {
 const (
 	conditionCredentials = "CredentialsCreated"
 	reasonGenerating     = "Generating"
+	reasonPaused         = "Paused"
 	reasonRunning        = "ClusterRunning"
 )

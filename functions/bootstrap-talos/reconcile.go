@@ -178,5 +178,5 @@ func clusterError(c *cluster, err error) error {
 
 // isUpToDate reports whether a cluster needs no reconcile unless something outside of it changes.
 func isUpToDate(kc *v1alpha1.KubernetesCluster) bool {
-	return isTrue(kc, v1alpha1.ConditionReady) && kc.Status.ObservedGeneration == kc.Generation && !plan.NeedsRotation(kc)
+	return !kc.Spec.Paused && isTrue(kc, v1alpha1.ConditionReady) && kc.Status.ObservedGeneration == kc.Generation && !plan.NeedsRotation(kc)
 }

@@ -139,7 +139,9 @@ func setPhase(c *cluster, err error) reconcile.Outcome {
 // setReady writes the condition Ready and the message of the status.
 func setReady(c *cluster, reason, message string, warning bool) reconcile.Outcome {
 	c.Status.Message = message
-	outcome := reconcile.SetReady(&c.Status.Conditions, c.Generation, reason == reasonRunning, reason, message)
+	// A cluster that runs and is paused is in its desired state. One that was paused before it ran is not.
+	ready := reason == reasonRunning || reason == reasonPaused && c.Status.Phase == v1alpha1.ClusterRunning
+	outcome := reconcile.SetReady(&c.Status.Conditions, c.Generation, ready, reason, message)
 	outcome.Warning = warning
 	return outcome
 }
@@ -173,7 +175,8 @@ func (f *function) reportWaiting(ctx context.Context, c *cluster, err error) err
 
 // reportPaused writes into the status that the cluster is paused.
 func (f *function) reportPaused(ctx context.Context, c *cluster) error {
-	return f.writeStatus(ctx, c, setReady(c, "Paused", "paused: nothing changes while spec.paused is true", false))
+	c.Status.ObservedGeneration = c.Generation
+	return f.writeStatus(ctx, c, setReady(c, reasonPaused, "paused: nothing changes while spec.paused is true", false))
 }
 
 // setNodes writes the state of each node, and counts them.

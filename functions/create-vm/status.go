@@ -55,6 +55,7 @@ type attempt struct {
 //	err                   vm                phase                       Ready
 //	UserError, WaitError  none              Pending, or before          False  its reason
 //	other                 any               Pending, or before          False  ProviderUnavailable
+//	nil                   off, as wanted    Stopped                     True   Stopped
 //	nil                   with a reason     the virtual machine's       False  its reason
 //	nil                   without a reason  the virtual machine's       True   MachineRunning
 //
@@ -104,7 +105,7 @@ func setStatus(m *v1alpha1.Machine, a attempt) reconcile.Outcome {
 		setCondition(m, v1alpha1.ConditionStorageReady, false, "PVCPending", vm.StoragePending)
 	}
 	if vm.Reason != "" {
-		return setReady(m, false, vm.Reason, vm.Message)
+		return setReady(m, vm.Reason == hypervisor.ReasonStopped, vm.Reason, vm.Message)
 	}
 	return setReady(m, true, "MachineRunning", "the machine is running")
 }

@@ -67,3 +67,10 @@ const UnnamedTask = "none"
 
 // LocalID returns the providerID of a virtual machine in the cluster of the function.
 func LocalID(namespace, name string) string { return "kubevirt://" + namespace + "/" + name }
+
+// ReasonStopped and MessageStopped are those of a virtual machine that is off because the Machine
+// wants it off.
+const (
+	ReasonStopped  = "Stopped"
+	MessageStopped = "the machine is off, as spec.powerState asks"
+)

@@ -134,10 +134,10 @@ export function verdict(item) {
   const rule = rules.find(([pattern]) => pattern.test(item.reason || item.phase || ""));
   const who = rule?.[1] ?? (item.status === "failed" ? "operator" : "wait");
   let state = "wait";
-  if (item.ready) state = "good";
+  if (item.ready) state = /^(Stopped|Paused)$/.test(item.reason ?? "") ? "idle" : "good";
   else if (item.status === "failed" || ["unhealthy", "unreachable"].includes(item.status)) state = "bad";
   else if (item.deleting) state = "idle";
-  else if (who !== "wait") state = item.phase === "Stopped" ? "idle" : "act";
+  else if (who !== "wait") state = "act";
   if (item.function && !item.ready) {
     return {
       state: "bad",

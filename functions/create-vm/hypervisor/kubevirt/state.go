@@ -46,7 +46,7 @@ func vmState(vm *kubevirtv1.VirtualMachine, before v1alpha1.MachinePhase, power 
 	case kubevirtv1.VirtualMachineStatusStopped:
 		if power == v1alpha1.PowerStopped {
 			s.Phase = v1alpha1.MachineStopped
-			s.Reason, s.Message = "Stopped", "the machine is off, as spec.powerState asks"
+			s.Reason, s.Message = hypervisor.ReasonStopped, hypervisor.MessageStopped
 			break
 		}
 		s.Reason, s.Message = "Starting", "waits for the virtual machine to start"

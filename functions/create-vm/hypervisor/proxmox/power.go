@@ -48,7 +48,7 @@ func (x *Hypervisor) updateMachine(ctx context.Context, m *v1alpha1.Machine, wan
 	if running {
 		x.observeRunning(ctx, want, vm, p, &s)
 	} else {
-		s.Phase, s.Reason, s.Message = v1alpha1.MachineStopped, "Stopped", "the machine is off, as spec.powerState asks"
+		s.Phase, s.Reason, s.Message = v1alpha1.MachineStopped, hypervisor.ReasonStopped, hypervisor.MessageStopped
 	}
 	return s, nil
 }

@@ -88,7 +88,7 @@ func (x *Hypervisor) observeLocked(ctx context.Context, m *v1alpha1.Machine, wan
 		s.Reason, s.Message = "Locked", fmt.Sprintf("VM %d is locked (%s): a change of the machine waits until Proxmox VE unlocks it. If nothing works on it any more, run qm unlock %d on node %s",
 			vm.id, lock, vm.id, vm.node)
 	case !running:
-		s.Reason, s.Message = "Stopped", "the machine is off, as spec.powerState asks"
+		s.Reason, s.Message = hypervisor.ReasonStopped, hypervisor.MessageStopped
 	}
 	return s, nil
 }
