@@ -11,7 +11,7 @@ TOUR_FILES := apis/examples/tour-network.yaml apis/examples/simple-kubernetesclu
 ifeq ($(TOUR),busy)
 TOUR_FILES := $(STATE)/busy.yaml
 endif
-TOOL := go tool -modfile=tools/go.mod
+TOOL := go tool -modfile=tools/lint/go.mod
 # Packages whose tests start programs of their own gain nothing from the race detector, unless those have it: see RACE.
 WHOLE := ./tests/attack/... ./tests/e2e/... ./tests/chaos/...
 PARTS = $(filter-out github.com/vitistack/stack/tests/attack% github.com/vitistack/stack/tests/e2e% github.com/vitistack/stack/tests/chaos% github.com/vitistack/stack/tests/bench,$(shell go list ./...))
@@ -53,7 +53,7 @@ test: prepare ## Run all tests, on real servers
 	@$(TEST) --format pkgname -- -timeout 30m -p 1 $(WHOLE)
 	@echo "Testing every part ..."
 	@$(TEST) --format pkgname -- -race -timeout 60m $(PARTS)
-test: TEST = go tool -modfile=$(CURDIR)/tools/go.mod gotestsum
+test: TEST = go tool -modfile=$(CURDIR)/tools/lint/go.mod gotestsum
 
 check: ## Check format, lint rules, workflows, and that generated files are up to date and committed
 	@test -z "$$(gofmt -l apis events functions gateway knative tests)" || (gofmt -l apis events functions gateway knative tests; echo "Run gofmt -w on these."; exit 1)
@@ -106,5 +106,5 @@ bench: build ## Measure everything, and write tests/bench/RESULTS.md (LOAD=0.1 f
 GOVULNCHECK = go run golang.org/x/vuln/cmd/govulncheck@v1.8.0 $(if $(VULNDB),-db file://$(abspath $(VULNDB)))
 vuln: ## Look for known vulnerabilities (VULNDB=folder of an unpacked vulndb.zip needs no network)
 	@$(GOVULNCHECK) ./... && echo "Of what is not shipped, these modules have some:"
-	@for of in "tools tool" "tools/ship ./..." "tools/workflows tool" "knative/local ./..."; do set -- $$of; \
+	@for of in "tools/lint tool" "tools/ship ./..." "tools/workflows tool" "knative/local ./..."; do set -- $$of; \
 	  $(GOVULNCHECK) -C $$1 -scan package $$2 | sed -n 's/^ *Module: //p; s/^ *Found in: /  found in /p; s/^ *Fixed in: /  fixed in /p'; done

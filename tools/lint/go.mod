@@ -1,4 +1,4 @@
-module github.com/vitistack/stack/tools
+module github.com/vitistack/stack/tools/lint
 
 go 1.26.6
 
