@@ -2,8 +2,11 @@ package conformance
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/vitistack/stack/apis/cause"
 )
 
 // toldReasons are those that a page has after the status of their condition.
@@ -35,6 +38,32 @@ func TestReasonsAreDocumented(t *testing.T) {
 					t.Errorf("functions/%s/README.md tells of the reason %s, which does not occur", name, reason)
 				}
 			}
+		}
+	}
+}
+
+// TestReasonsHaveAdvice holds the reasons that each function can write against the advice that
+// kubectl viti gives, and the advice against the code.
+func TestReasonsHaveAdvice(t *testing.T) {
+	t.Parallel()
+	kinds := map[string][]string{
+		"provision-network": {"NetworkNamespace"}, "allocate-ip": {"NetworkConfiguration", "IPAllocation"}, "kea-reserve": {"NetworkConfiguration"},
+		"create-vm": {"Machine", "MachineProvider", "NetworkConfiguration"}, "bootstrap-talos": {"KubernetesCluster"}, "etcd-backup": {"EtcdBackup"},
+	}
+	shared := []string{"functions/internal/network", "functions/internal/reconcile", "functions/internal/kube", "functions/internal/orphans"}
+	for name, kinds := range kinds {
+		reasons := sources(t, append(shared, "functions/"+name)...).reasons()
+		for reason := range reasons {
+			if !slices.ContainsFunc(kinds, func(kind string) bool { return cause.IsKnown(kind, reason) }) {
+				t.Errorf("apis/cause/advice.go has no advice for the reason %s of %s: add whose turn it is, and the remedy", reason, name)
+			}
+		}
+	}
+	texts := sources(t, append(shared, "apis/v1alpha1", "functions/provision-network", "functions/allocate-ip", "functions/kea-reserve",
+		"functions/create-vm", "functions/bootstrap-talos", "functions/etcd-backup")...).texts
+	for _, key := range cause.Reasons() {
+		if reason := key[strings.LastIndexByte(key, '/')+1:]; !texts[reason] {
+			t.Errorf("apis/cause/advice.go has advice for the reason %s, which no function writes", key)
 		}
 	}
 }

@@ -1,0 +1,124 @@
+package cause
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// patience is how long an object may wait before the wait counts as a problem.
+const patience = 3 * time.Minute
+
+// Problem is what needs attention: objects with the same cause, and what waits for them.
+type Problem struct {
+	// Link is the first of the objects.
+	Link
+	// Condition is the type of the condition. It is Ready for an object that is not Ready.
+	Condition string `json:"condition"`
+	// Others are further objects with the same cause.
+	Others []Ref `json:"others,omitempty"`
+	// Blocks are the objects that wait for these.
+	Blocks []Ref `json:"blocks,omitempty"`
+	// key is equal for objects that are listed together.
+	key string
+}
+
+// Attention returns what needs attention at a time, in the order of the roles that have to act and
+// then the oldest first. An object that waits is listed with the object that it waits for. A wait is
+// a problem after three minutes, and a reason that needs an action at once.
+func (s *Set) Attention(now time.Time) []Problem {
+	groups := map[string]*Problem{}
+	add := func(p Problem) *Problem {
+		group := groups[p.key]
+		if group == nil {
+			groups[p.key] = &p
+			return &p
+		}
+		if group.Ref != p.Ref && !slices.Contains(group.Others, p.Ref) {
+			group.Others = append(group.Others, p.Ref)
+		}
+		if p.Since.Before(group.Since) {
+			group.Since = p.Since
+		}
+		return group
+	}
+	for _, o := range s.reporting() {
+		if !o.isReady() {
+			chain := s.Chain(o.Ref)
+			if last := chain[len(chain)-1]; isProblem(last, now) || isProblem(chain[0], now) {
+				group := add(Problem{Link: last, Condition: "Ready", key: s.likeness(last.Ref, last.Reason)})
+				if last.Ref != o.Ref {
+					group.Blocks = append(group.Blocks, o.Ref)
+				}
+			}
+		}
+		for _, w := range o.Warnings() {
+			l := Link{Ref: o.Ref, Ready: o.isReady(), Phase: o.Phase, Reason: w.Reason, Message: w.Message, Turn: w.Turn, Remedy: w.Remedy, Since: o.since(w.Type)}
+			if w.Reason != o.ready().Reason {
+				add(Problem{Link: l, Condition: w.Type, key: w.Type + " " + s.likeness(o.Ref, w.Reason)})
+			}
+		}
+	}
+	return sorted(groups)
+}
+
+// since returns when a condition became what it is.
+func (o *Object) since(condition string) time.Time {
+	for _, c := range o.Conditions {
+		if c.Type == condition {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return o.Created
+}
+
+// reporting returns the objects with the condition Ready, in their order.
+func (s *Set) reporting() []*Object {
+	var all []*Object
+	for _, o := range s.objects {
+		if o.reports() {
+			all = append(all, o)
+		}
+	}
+	slices.SortFunc(all, compareObjects)
+	return all
+}
+
+// isProblem reports whether a Link needs attention at a time.
+func isProblem(l Link, now time.Time) bool {
+	return l.Turn != Nobody || now.Sub(l.Since) > patience
+}
+
+// likeness returns a key that is equal for objects with the same cause: Machines of one cluster,
+// and interfaces and addresses in one network, with the same reason.
+func (s *Set) likeness(r Ref, reason string) string {
+	o := s.objects[r]
+	name, group := r.Name, ""
+	switch r.Kind {
+	case kindMachine:
+		if o.owner.Name != "" {
+			name, group = "", o.owner.String()
+		}
+	case kindConfiguration, kindAllocation:
+		for _, used := range o.uses {
+			if used.Kind == kindNetwork {
+				name, group = "", used.String()
+			}
+		}
+	}
+	return strings.Join([]string{r.Kind, r.Namespace, name, group, reason}, "|")
+}
+
+func sorted(groups map[string]*Problem) []Problem {
+	all := make([]Problem, 0, len(groups))
+	for _, p := range groups {
+		slices.SortFunc(p.Blocks, compareRefs)
+		all = append(all, *p)
+	}
+	order := []Turn{Requester, NetworkTeam, PlatformTeam, Nobody}
+	slices.SortFunc(all, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(slices.Index(order, a.Turn), slices.Index(order, b.Turn)), a.Since.Compare(b.Since), compareRefs(a.Ref, b.Ref))
+	})
+	return all
+}

@@ -1,0 +1,140 @@
+package cause
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Link is an object in a chain of causes.
+type Link struct {
+	Ref
+	Ready bool `json:"ready"`
+	// Phase is the phase of the object, and Reason and Message are those of its condition Ready.
+	Phase   string `json:"phase,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	// Since is when the condition Ready became what it is, or when the object was created.
+	Since time.Time `json:"since,omitzero"`
+	// Turn is the role that has to act, and Remedy what it does.
+	Turn   Turn   `json:"turn"`
+	Remedy string `json:"remedy"`
+}
+
+// Chain returns the objects from the one with a name down to the one that is the cause. It is
+// empty if the Set lacks the object. The last Link says whose turn it is. An object whose own
+// reason is a mistake in its spec is the cause. One that waits leads to the object that it waits
+// for, if that is not Ready.
+func (s *Set) Chain(r Ref) []Link {
+	o := s.objects[r]
+	if o == nil {
+		return nil
+	}
+	return s.follow(o, nil)
+}
+
+// follow returns the chain of an object. passed are the objects above it.
+func (s *Set) follow(o *Object, passed []*Object) []Link {
+	chain := []Link{linkOf(o)}
+	if o.isReady() {
+		return chain
+	}
+	var best []Link
+	for _, next := range s.waitedFor(o) {
+		if next.isReady() || slices.Contains(passed, next) {
+			continue
+		}
+		found := s.follow(next, append(slices.Clone(passed), o))
+		if best == nil || isBetter(found, best, o.ready().Message) {
+			best = found
+		}
+	}
+	return append(chain, best...)
+}
+
+// waitedFor returns the objects that an object may wait for, by the kinds that its reason names.
+func (s *Set) waitedFor(o *Object) []*Object {
+	reason := o.ready().Reason
+	in := Advise(o.Kind, reason).in
+	candidates := s.needed(o)
+	if reason == "InUse" || reason == "Deleting" {
+		candidates = append(candidates, s.users(o)...)
+	}
+	var all []*Object
+	for _, kind := range in {
+		for _, next := range candidates {
+			if next.Kind == kind && next.reports() {
+				all = append(all, next)
+			}
+		}
+	}
+	return all
+}
+
+// isBetter reports whether a chain explains more than another: its end needs an action, or the
+// message of the object above names its first object.
+func isBetter(a, b []Link, message string) bool {
+	if x, y := needsAction(a), needsAction(b); x != y {
+		return x
+	}
+	return names(message, a[0].Name) && !names(message, b[0].Name)
+}
+
+func needsAction(chain []Link) bool { return chain[len(chain)-1].Turn != Nobody }
+
+// names reports whether a message has a name as a word of its own.
+func names(message, name string) bool {
+	return strings.Contains(message, name) && regexp.MustCompile(`(^|[^a-zA-Z0-9.-])`+regexp.QuoteMeta(name)+`($|[^a-zA-Z0-9-])`).MatchString(message)
+}
+
+// linkOf returns an object as a Link.
+func linkOf(o *Object) Link {
+	c := o.ready()
+	l := Link{Ref: o.Ref, Ready: o.isReady(), Phase: o.Phase, Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.Time}
+	if l.Since.IsZero() {
+		l.Since = o.Created
+	}
+	advice := Advise(o.Kind, c.Reason)
+	switch {
+	case !o.reports(), l.Ready && c.Reason != "Stopped":
+		advice = Advice{Turn: Nobody, Remedy: isGood}
+	case o.ObservedGeneration < o.Generation && c.Reason != "" && c.Status == "True":
+		advice = Advice{Turn: Nobody, Remedy: "No action: the spec has just changed, and is reconciled next."}
+	case o.Deleting && c.Status == "True":
+		advice = Advice{Turn: Nobody, Remedy: "No action: the object is being deleted."}
+	}
+	l.Turn, l.Remedy = advice.Turn, advice.Remedy
+	return l
+}
+
+// Warning is a condition other than Ready that needs attention.
+type Warning struct {
+	Type    string `json:"type"`
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+	Turn    Turn   `json:"turn"`
+	Remedy  string `json:"remedy"`
+}
+
+// badWhenTrue are the conditions that are True when something needs attention.
+var badWhenTrue = []string{"RestartRequired", "OrphansFound", "Forced"}
+
+// Warnings returns the conditions other than Ready that need attention, in the order of the object.
+// Those that only wait are left out.
+func (o *Object) Warnings() []Warning {
+	var all []Warning
+	for _, c := range o.Conditions {
+		bad := c.Status == "False"
+		if slices.Contains(badWhenTrue, c.Type) {
+			bad = c.Status == "True"
+		}
+		if c.Type == "Ready" || !bad {
+			continue
+		}
+		if advice := Advise(o.Kind, c.Reason); advice.Turn != Nobody {
+			all = append(all, Warning{c.Type, c.Reason, c.Message, advice.Turn, advice.Remedy})
+		}
+	}
+	return all
+}
