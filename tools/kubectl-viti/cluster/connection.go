@@ -1,0 +1,126 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Flags select the management cluster and the namespace, as those of kubectl do.
+type Flags struct {
+	rules     *clientcmd.ClientConfigLoadingRules
+	overrides *clientcmd.ConfigOverrides
+}
+
+// NewFlags adds the flags of kubectl that select cluster, user and namespace.
+func NewFlags(set *pflag.FlagSet) *Flags {
+	f := &Flags{rules: clientcmd.NewDefaultClientConfigLoadingRules(), overrides: &clientcmd.ConfigOverrides{}}
+	set.StringVar(&f.rules.ExplicitPath, "kubeconfig", "", "kubeconfig of the management cluster. Default: $KUBECONFIG, or ~/.kube/config")
+	clientcmd.BindOverrideFlags(f.overrides, set, clientcmd.RecommendedConfigOverrideFlags(""))
+	return f
+}
+
+// Connection is a connection to a management cluster. It sends no request until it is used.
+type Connection struct {
+	dynamic.Interface
+	Config *rest.Config
+	// Namespace is the namespace of the flags, or of the context.
+	Namespace string
+}
+
+// Connect reads the kubeconfig.
+func (f *Flags) Connect() (*Connection, error) {
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(f.rules, f.overrides)
+	config, err := loader.ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig: %w: set KUBECONFIG, or write --kubeconfig and --context", err)
+	}
+	namespace, _, err := loader.Namespace()
+	if err != nil {
+		return nil, fmt.Errorf("read the namespace of the context: %w", err)
+	}
+	return NewConnection(config, namespace)
+}
+
+// NewConnection returns a connection for a configuration.
+func NewConnection(config *rest.Config, namespace string) (*Connection, error) {
+	config = rest.CopyConfig(config)
+	config.QPS, config.UserAgent = -1, "kubectl-viti"
+	config.WarningHandler = rest.NoWarnings{}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	return &Connection{Interface: client, Config: config, Namespace: namespace}, nil
+}
+
+// In returns the objects of a kind in a namespace, which is ignored for a kind of the whole cluster.
+func (c *Connection) In(k Kind, namespace string) dynamic.ResourceInterface {
+	if k.ClusterScoped {
+		return c.Resource(k.GVR())
+	}
+	return c.Resource(k.GVR()).Namespace(namespace)
+}
+
+// Get returns an object of the namespace of the connection.
+func (c *Connection) Get(ctx context.Context, k Kind, name string) (*unstructured.Unstructured, error) {
+	u, err := c.In(k, c.Namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, c.Explain(err, k, name)
+	}
+	return u, nil
+}
+
+// Patch merges a change into an object. dryRun only validates it.
+func (c *Connection) Patch(ctx context.Context, k Kind, name string, change []byte, dryRun bool) (*unstructured.Unstructured, error) {
+	options := metav1.PatchOptions{FieldManager: "kubectl-viti"}
+	if dryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	u, err := c.In(k, c.Namespace).Patch(ctx, name, types.MergePatchType, change, options)
+	if err != nil {
+		return nil, c.Explain(err, k, name)
+	}
+	return u, nil
+}
+
+// Explain returns an error of the API server about an object with what to do.
+func (c *Connection) Explain(err error, k Kind, name string) error {
+	where := ""
+	if !k.ClusterScoped {
+		where = " in namespace " + c.Namespace
+	}
+	var status apierrors.APIStatus
+	switch {
+	case apierrors.IsNotFound(err) && isOfObject(err):
+		return fmt.Errorf("%s %q does not exist%s: kubectl get %s -A lists those that do, and -n selects their namespace", k.Name, name, where, k.Resource)
+	case apierrors.IsNotFound(err):
+		return fmt.Errorf("the cluster at %s does not know the kind %s: select the management cluster with --context, or install the stack there", c.Config.Host, k.Name)
+	case apierrors.IsInvalid(err) && errors.As(err, &status) && status.Status().Details != nil && len(status.Status().Details.Causes) > 0:
+		var causes []string
+		for _, cause := range status.Status().Details.Causes {
+			causes = append(causes, strings.TrimPrefix(cause.Field+": "+cause.Message, "<nil>: "))
+		}
+		return fmt.Errorf("the API server refuses the change of %s %q:\n  %s", k.Name, name, strings.Join(causes, "\n  "))
+	case apierrors.IsForbidden(err) && !strings.Contains(err.Error(), "ValidatingAdmissionPolicy"):
+		return fmt.Errorf("%w: ask the platform team to bind a role such as vitistack-edit to you%s", err, where)
+	default:
+		return err
+	}
+}
+
+// isOfObject reports whether a NotFound error is about an object, and not about its kind.
+func isOfObject(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Name != ""
+}
