@@ -18,8 +18,9 @@ func TestReasonsAreDocumented(t *testing.T) {
 	t.Parallel()
 	network := "functions/internal/network"   // says why a network is not found
 	secrets := "functions/internal/reconcile" // says that rights on Secrets are missing
+	versions := "apis/versions"               // says which versions are not possible
 	for name, shared := range map[string][]string{
-		"provision-network": nil, "allocate-ip": {network}, "kea-reserve": {network}, "create-vm": {network, secrets}, "bootstrap-talos": {network, secrets}, "etcd-backup": {secrets},
+		"provision-network": nil, "allocate-ip": {network}, "kea-reserve": {network}, "create-vm": {network, secrets}, "bootstrap-talos": {network, secrets, versions}, "etcd-backup": {secrets},
 	} {
 		page := readPage(t, "functions", name)
 		p := sources(t, append(shared, "functions/"+name, "functions/internal/kube")...)
@@ -50,7 +51,7 @@ func TestReasonsHaveAdvice(t *testing.T) {
 		"provision-network": {"NetworkNamespace"}, "allocate-ip": {"NetworkConfiguration", "IPAllocation"}, "kea-reserve": {"NetworkConfiguration"},
 		"create-vm": {"Machine", "MachineProvider", "NetworkConfiguration"}, "bootstrap-talos": {"KubernetesCluster"}, "etcd-backup": {"EtcdBackup"},
 	}
-	shared := []string{"functions/internal/network", "functions/internal/reconcile", "functions/internal/kube", "functions/internal/orphans"}
+	shared := []string{"functions/internal/network", "functions/internal/reconcile", "functions/internal/kube", "functions/internal/orphans", "apis/versions"}
 	for name, kinds := range kinds {
 		reasons := sources(t, append(shared, "functions/"+name)...).reasons()
 		for reason := range reasons {

@@ -127,25 +127,3 @@ func TestRemediesOfVersions(t *testing.T) {
 		})
 	}
 }
-
-func TestResolveKubernetes(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct{ reason, wanted, talos, want string }{
-		"Minor": {"a minor version means its newest patch release", "1.33", "1.13.9", "1.33.13"},
-		"Full":  {"a full version is taken as it is", "1.33.4", "1.13.9", "1.33.4"},
-		"V":     {"a v is no part of the version", "v1.34.1", "1.12.0", "1.34.1"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got, err := resolveKubernetes(tc.wanted, tc.talos); err != nil || got != tc.want {
-				t.Errorf("%s: got %s, %v, want %s", tc.reason, got, err, tc.want)
-			}
-		})
-	}
-	for minor, full := range patchReleases {
-		if !strings.HasPrefix(full, minor+".") {
-			t.Errorf("release %s is not one of %s", full, minor)
-		}
-	}
-}

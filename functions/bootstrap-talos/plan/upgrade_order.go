@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/versions"
 )
 
 // DescribeVersions returns the versions that nodes run, with the number of nodes of each.
@@ -90,7 +91,9 @@ func (p Plan) OutdatedNodes(kind v1alpha1.UpgradeKind, nodes []UpgradeNode) []Up
 // (https://kubernetes.io/releases/version-skew-policy).
 func (p Plan) NextUpgradeKind(nodes []UpgradeNode) v1alpha1.UpgradeKind {
 	talos := p.OutdatedNodes(v1alpha1.UpgradeTalos, nodes)
-	fits := !slices.ContainsFunc(talos, func(o UpgradeNode) bool { return !isSupported(p.Talos, o.RunningVersion(v1alpha1.UpgradeKubelet)) })
+	fits := !slices.ContainsFunc(talos, func(o UpgradeNode) bool {
+		return !versions.IsSupported(p.Talos, o.RunningVersion(v1alpha1.UpgradeKubelet))
+	})
 	switch {
 	case len(talos) > 0 && fits:
 		return v1alpha1.UpgradeTalos

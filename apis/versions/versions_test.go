@@ -1,0 +1,62 @@
+package versions
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestResolveKubernetes(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ because, wanted, talos, want, reason string }{
+		"Minor":     {"a minor version means its newest patch release", "1.33", "1.13.9", "1.33.13", ""},
+		"Full":      {"a full version is taken as it is", "1.33.4", "1.13.9", "1.33.4", ""},
+		"V":         {"a v is no part of the version", "v1.34.1", "1.12.0", "1.34.1", ""},
+		"Unknown":   {"it has not been released", "1.99", "1.13.9", "", "KubernetesVersionUnknown"},
+		"NoVersion": {"it is no version", "new", "1.13.9", "", "KubernetesVersionUnknown"},
+		"TooOld":    {"this Talos does not run it", "1.29", "1.13.9", "", "KubernetesVersionNotSupported"},
+		"NoTalos":   {"the Talos version is none", "1.33", "thirteen", "", "TalosVersionUnknown"},
+	} {
+		got, err := ResolveKubernetes(tc.wanted, tc.talos)
+		if got != tc.want || reasonOf(err) != tc.reason {
+			t.Errorf("%s: %s: got %q, %v, want %q and the reason %q", name, tc.because, got, err, tc.want, tc.reason)
+		}
+	}
+	for minor, full := range patchReleases {
+		if !strings.HasPrefix(full, minor+".") {
+			t.Errorf("release %s is not one of %s", full, minor)
+		}
+	}
+}
+
+func reasonOf(err error) string {
+	var e Error
+	errors.As(err, &e)
+	return e.Reason
+}
+
+func TestUpgrades(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		because string
+		running Pair
+		want    []string
+	}{
+		"Both":   {"a patch release and the next minor version", Pair{"1.13.9", "1.33.1"}, []string{"1.33.13", "1.34.13"}},
+		"Minor":  {"the newest patch release runs", Pair{"1.13.9", "1.33.13"}, []string{"1.34.13"}},
+		"Newest": {"there is no newer one", Pair{"1.13.9", "1.36.6"}, nil},
+		"Talos":  {"the Talos version does not run the next minor version", Pair{"1.9.0", "1.32.1"}, []string{"1.32.13"}},
+		"New":    {"the cluster does not run yet", Pair{}, nil},
+	} {
+		got := Upgrades(tc.running)
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %s: got %v, want %v", name, tc.because, got, tc.want)
+		}
+		for _, version := range got {
+			if err := CheckKubernetesPath(tc.running.Kubernetes, version); err != nil || !IsSupported(tc.running.Talos, version) {
+				t.Errorf("%s: %s is listed, and is not possible: %v", name, version, err)
+			}
+		}
+	}
+}
