@@ -16,16 +16,22 @@ TOOL := go tool -modfile=tools/lint/go.mod
 WHOLE := ./tests/attack/... ./tests/e2e/... ./tests/chaos/...
 PARTS = $(filter-out github.com/vitistack/stack/tests/attack% github.com/vitistack/stack/tests/e2e% github.com/vitistack/stack/tests/chaos% github.com/vitistack/stack/tests/bench,$(shell go list ./...))
 
-.PHONY: help build run screenshots clean-run prepare test test-knative check style generate helm images pin deploy chaos roles bench vuln
+.PHONY: help build plugin run screenshots clean-run prepare test test-knative check style generate helm images pin deploy chaos roles bench vuln
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## Build the functions, the gateway, the simulators and the local engine
+build: ## Build the functions, the gateway, kubectl viti, the simulators and the local engine
 	@mkdir -p $(BIN)
 	@test -x $(LOCAL) || echo "Building kube-apiserver and etcd, which takes about five minutes the first time ..."
 	@sh knative/local/build.sh $(LOCAL)
-	@echo "Building the functions, the gateway and the simulators ..."
-	@CGO_ENABLED=$(if $(RACE),1 go build -race,0 go build) -trimpath -ldflags '-s -w' -o $(BIN)/ ./functions/... ./gateway ./tests/sim
+	@echo "Building the functions, the gateway, kubectl viti and the simulators ..."
+	@CGO_ENABLED=$(if $(RACE),1 go build -race,0 go build) -trimpath -ldflags '-s -w' -o $(BIN)/ ./functions/... ./gateway ./tests/sim ./tools/kubectl-viti
+
+PLUGINS ?= $(HOME)/.local/bin
+plugin: ## Install kubectl viti into ~/.local/bin (PLUGINS=folder of PATH)
+	@mkdir -p $(PLUGINS) && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $(PLUGINS)/ ./tools/kubectl-viti
+	@$(PLUGINS)/kubectl-viti completion kubectl > $(PLUGINS)/kubectl_complete-viti && chmod +x $(PLUGINS)/kubectl_complete-viti
+	@command -v kubectl-viti > /dev/null && echo "kubectl viti is installed in $(PLUGINS)." || echo "Add $(PLUGINS) to PATH: kubectl finds kubectl-viti there."
 
 ifeq ($(origin KUBECONFIG)/$(filter run,$(MAKECMDGOALS)),command line/run)
 $(error make run starts a cluster of its own. To install into the one of KUBECONFIG: make deploy IMG=registry/repository:tag KUBECONFIG=$(KUBECONFIG))
@@ -56,7 +62,7 @@ test: prepare ## Run all tests, on real servers
 test: TEST = go tool -modfile=$(CURDIR)/tools/lint/go.mod gotestsum
 
 check: ## Check format, lint rules, workflows, and that generated files are up to date and committed
-	@test -z "$$(gofmt -l apis events functions gateway knative tests)" || (gofmt -l apis events functions gateway knative tests; echo "Run gofmt -w on these."; exit 1)
+	@test -z "$$(gofmt -l apis events functions gateway knative tests tools)" || (gofmt -l apis events functions gateway knative tests tools; echo "Run gofmt -w on these."; exit 1)
 	@go vet ./... && cd knative/local && go vet ./...
 	@$(TOOL) golangci-lint run --timeout 30m ./...
 	@go tool -modfile=tools/workflows/go.mod actionlint

@@ -159,3 +159,13 @@ func Upgrades(running Pair) []string {
 	}
 	return possible
 }
+
+// Newest returns the newest Kubernetes version that a Talos version supports, or nothing if it
+// supports none that is known.
+func Newest(talos string) string {
+	releases := minorsOf(talos)
+	if len(releases) == 0 {
+		return ""
+	}
+	return releases[len(releases)-1].String()
+}

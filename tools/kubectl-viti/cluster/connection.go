@@ -94,29 +94,40 @@ func (c *Connection) Patch(ctx context.Context, k Kind, name string, change []by
 	return u, nil
 }
 
-// Explain returns an error of the API server about an object with what to do.
+// explained is an error of the API server with a message that says what to do.
+type explained struct {
+	message string
+	err     error
+}
+
+func (e explained) Error() string { return e.message }
+func (e explained) Unwrap() error { return e.err }
+
+// Explain returns an error of the API server about an object with what to do. The result wraps the
+// error.
 func (c *Connection) Explain(err error, k Kind, name string) error {
 	where := ""
 	if !k.ClusterScoped {
 		where = " in namespace " + c.Namespace
 	}
 	var status apierrors.APIStatus
+	message := ""
 	switch {
 	case apierrors.IsNotFound(err) && isOfObject(err):
-		return fmt.Errorf("%s %q does not exist%s: kubectl get %s -A lists those that do, and -n selects their namespace", k.Name, name, where, k.Resource)
+		message = fmt.Sprintf("%s %q does not exist%s: kubectl get %s -A lists those that do, and -n selects their namespace", k.Name, name, where, k.Resource)
 	case apierrors.IsNotFound(err):
-		return fmt.Errorf("the cluster at %s does not know the kind %s: select the management cluster with --context, or install the stack there", c.Config.Host, k.Name)
+		message = fmt.Sprintf("the cluster at %s does not know the kind %s: select the management cluster with --context, or install the stack there", c.Config.Host, k.Name)
 	case apierrors.IsInvalid(err) && errors.As(err, &status) && status.Status().Details != nil && len(status.Status().Details.Causes) > 0:
-		var causes []string
+		message = fmt.Sprintf("the API server refuses this for %s %q:", k.Name, name)
 		for _, cause := range status.Status().Details.Causes {
-			causes = append(causes, strings.TrimPrefix(cause.Field+": "+cause.Message, "<nil>: "))
+			message += "\n  " + strings.TrimPrefix(cause.Field+": "+cause.Message, "<nil>: ")
 		}
-		return fmt.Errorf("the API server refuses the change of %s %q:\n  %s", k.Name, name, strings.Join(causes, "\n  "))
 	case apierrors.IsForbidden(err) && !strings.Contains(err.Error(), "ValidatingAdmissionPolicy"):
-		return fmt.Errorf("%w: ask the platform team to bind a role such as vitistack-edit to you%s", err, where)
+		message = fmt.Sprintf("%v: ask the platform team to bind the ClusterRole vitistack-edit, or vitistack-view to look, to you%s", err, where)
 	default:
 		return err
 	}
+	return explained{message, err}
 }
 
 // isOfObject reports whether a NotFound error is about an object, and not about its kind.

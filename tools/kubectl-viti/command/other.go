@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -18,11 +19,19 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
+// version returns the version of the tag or the commit that the program was built from.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(unknown)"
+}
+
 func newVersion(p *program) *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version of this program", Args: noArgs, Example: examples("kubectl viti version"),
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(p.Out, Version)
+			_, err := fmt.Fprintln(p.Out, version())
 			return err
 		},
 	}

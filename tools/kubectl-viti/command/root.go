@@ -16,9 +16,6 @@ import (
 	"github.com/vitistack/stack/tools/kubectl-viti/text"
 )
 
-// Version is the version of the program, which the build sets.
-var Version = "dev"
-
 // Streams are where a command reads and writes.
 type Streams struct {
 	In       io.Reader
@@ -66,7 +63,7 @@ func newRoot(streams Streams) *cobra.Command {
 	root.AddGroup(&cobra.Group{ID: "look", Title: "Look:"}, &cobra.Group{ID: "use", Title: "Use a cluster:"}, &cobra.Group{ID: "change", Title: "Change:"})
 	p.flags = cluster.NewFlags(root.PersistentFlags())
 	hideRareFlags(root)
-	for _, add := range []func(*program) []*cobra.Command{lookCommands, useCommands, changeCommands, otherCommands} {
+	for _, add := range []func(*program) []*cobra.Command{lookCommands, useCommands, clusterCommands, changeCommands, otherCommands} {
 		root.AddCommand(add(p)...)
 	}
 	_ = root.RegisterFlagCompletionFunc("namespace", p.completeNamespaces)

@@ -1,0 +1,118 @@
+// Package manifest writes manifests from flags, as they are kept in Git.
+package manifest
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
+	"github.com/vitistack/stack/apis/versions"
+)
+
+// Cluster is what a user asks for. An empty field is left out of the manifest, so that the stack's
+// default applies.
+type Cluster struct {
+	Name, Namespace string
+	// Version is a Kubernetes version, and Talos a Talos version.
+	Version, Talos       string
+	ControlPlanes        int
+	ControlPlaneTemplate string
+	// Workers are pools, each as NAME=REPLICAS or NAME=REPLICAS:TEMPLATE.
+	Workers []string
+	// Network is a NetworkNamespace, and Provider a MachineProvider.
+	Network, Provider string
+	Data              v1alpha1.ClusterData
+	Protected         bool
+}
+
+// name is what metadata.name of a KubernetesCluster may be.
+var name = regexp.MustCompile(`^[a-z]([a-z0-9-]*[a-z0-9])?$`)
+
+// Object returns the KubernetesCluster. The error says which flag to change.
+func (c Cluster) Object() (*v1alpha1.KubernetesCluster, error) {
+	k := &v1alpha1.KubernetesCluster{}
+	k.APIVersion, k.Kind = v1alpha1.GroupVersion.String(), "KubernetesCluster"
+	k.Name, k.Namespace = c.Name, c.Namespace
+	k.Spec.Data, k.Spec.NetworkNamespaceName, k.Spec.Protected = c.Data, c.Network, c.Protected
+	t := &k.Spec.Topology
+	t.Version = v1alpha1.KubernetesVersion(c.Version)
+	t.ControlPlane.Replicas, t.ControlPlane.Template, t.ControlPlane.ProviderRef = int32(c.ControlPlanes), c.ControlPlaneTemplate, c.provider() //nolint:gosec // check limits it
+	if c.Talos != "" {
+		k.Spec.Talos = &v1alpha1.TalosOptions{Version: c.Talos}
+	}
+	var err error
+	for _, text := range c.Workers {
+		pool, poolErr := parsePool(text)
+		pool.ProviderRef = c.provider()
+		if slices.ContainsFunc(t.Workers, func(other v1alpha1.WorkerPool) bool { return other.Name == pool.Name }) {
+			poolErr = fmt.Errorf("--workers %s: two pools are called %s: give each a name of its own", text, pool.Name)
+		}
+		t.Workers, err = append(t.Workers, pool), errors.Join(err, poolErr)
+	}
+	return k, errors.Join(c.check(), err)
+}
+
+func (c Cluster) provider() *v1alpha1.ProviderReference {
+	if c.Provider == "" {
+		return nil
+	}
+	return &v1alpha1.ProviderReference{Name: c.Provider}
+}
+
+// check returns what the API server or a function would refuse.
+func (c Cluster) check() error {
+	var errs []error
+	if len(c.Name) > 32 || !name.MatchString(c.Name) {
+		errs = append(errs, fmt.Errorf("the name %q becomes part of host names: use at most 32 lower case letters, digits and -, beginning with a letter", c.Name))
+	}
+	if !slices.Contains([]int{1, 3, 5, 7}, c.ControlPlanes) {
+		errs = append(errs, fmt.Errorf("--control-planes %d: write 1, 3, 5 or 7, because etcd needs an odd number of members", c.ControlPlanes))
+	}
+	if c.ControlPlaneTemplate != "" {
+		if _, err := v1alpha1.FindMachineTemplate(c.ControlPlaneTemplate); err != nil {
+			errs = append(errs, fmt.Errorf("--control-plane-template: %w", err))
+		}
+	}
+	var impossible versions.Error
+	if _, err := versions.ResolveKubernetes(c.Version, cmp.Or(strings.TrimPrefix(c.Talos, "v"), versions.DefaultTalos)); errors.As(err, &impossible) {
+		errs = append(errs, fmt.Errorf("--version %s: %s", c.Version, impossible.Message))
+	}
+	return errors.Join(errs...)
+}
+
+// parsePool reads NAME=REPLICAS or NAME=REPLICAS:TEMPLATE.
+func parsePool(text string) (v1alpha1.WorkerPool, error) {
+	pool, size, ok := strings.Cut(text, "=")
+	count, template, _ := strings.Cut(size, ":")
+	replicas, err := strconv.ParseInt(count, 10, 32)
+	if !ok || pool == "" || err != nil || replicas < 0 || replicas > 500 {
+		return v1alpha1.WorkerPool{}, fmt.Errorf("--workers %s: write NAME=REPLICAS or NAME=REPLICAS:TEMPLATE with 0 to 500 replicas, for example workers=3:medium", text)
+	}
+	if template != "" {
+		if _, err := v1alpha1.FindMachineTemplate(template); err != nil {
+			return v1alpha1.WorkerPool{}, fmt.Errorf("--workers %s: %w", text, err)
+		}
+	}
+	return v1alpha1.WorkerPool{Name: pool, Replicas: int32(replicas), MachineProperties: v1alpha1.MachineProperties{Template: template}}, nil
+}
+
+// YAML returns an object as YAML without what only the API server writes.
+func YAML(k *v1alpha1.KubernetesCluster) ([]byte, error) {
+	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(k)
+	if err != nil {
+		return nil, err
+	}
+	delete(raw, "status")
+	if metadata, ok := raw["metadata"].(map[string]any); ok {
+		delete(metadata, "creationTimestamp")
+	}
+	return yaml.Marshal(raw)
+}
