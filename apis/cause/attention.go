@@ -55,9 +55,7 @@ func (s *Set) Attention(now time.Time) []Problem {
 		}
 		for _, w := range o.Warnings() {
 			l := Link{Ref: o.Ref, Ready: o.isReady(), Phase: o.Phase, Reason: w.Reason, Message: w.Message, Turn: w.Turn, Remedy: w.Remedy, Since: o.since(w.Type)}
-			if w.Reason != o.ready().Reason {
-				add(Problem{Link: l, Condition: w.Type, key: w.Type + " " + s.likeness(o.Ref, w.Reason)})
-			}
+			add(Problem{Link: l, Condition: w.Type, key: w.Type + " " + s.likeness(o.Ref, w.Reason)})
 		}
 	}
 	return sorted(groups)

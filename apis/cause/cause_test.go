@@ -221,19 +221,19 @@ func TestTree(t *testing.T) {
 	if !ok {
 		t.Fatal("the Set has the cluster")
 	}
-	want := `KubernetesCluster shop/web
+	want := `KubernetesCluster shop/web Ready
   Secret shop/web-kubeconfig not found
-  NetworkNamespace shop/net shared 10.0.0.0/24, VLAN 7
+  NetworkNamespace shop/net shared Ready 10.0.0.0/24, VLAN 7
   Machine shop/web-cp-0 Running 10.0.0.3
-    MachineProvider pve shared
-    NetworkConfiguration shop/web-cp-0
+    MachineProvider pve shared Ready
+    NetworkConfiguration shop/web-cp-0 Ready
       interface eth0: 52:54:00:00:00:01, 10.0.0.3, reserved in Kea
-      IPAllocation shop/web-cp-0-eth0 10.0.0.3
+      IPAllocation shop/web-cp-0-eth0 Ready 10.0.0.3
         Lease shop/net-10.0.0.3
     VirtualMachine shop/web-cp-0 Running
   Machine shop/web-cp-2 Starting
     NetworkConfiguration shop/web-cp-2 not found
-  Machine shop/web-cp-10
+  Machine shop/web-cp-10 Ready
     NetworkConfiguration shop/web-cp-10 not found
 `
 	if diff := cmp.Diff(want, draw(tree, "")); diff != "" {

@@ -5,6 +5,10 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
 // Link is an object in a chain of causes.
@@ -53,12 +57,14 @@ func (s *Set) follow(o *Object, passed []*Object) []Link {
 	return append(chain, best...)
 }
 
-// waitedFor returns the objects that an object may wait for, by the kinds that its reason names.
+// waitedFor returns the objects that an object may wait for: those of the kinds that its reason
+// names, and those that its message names, because a condition that waits for an object has the
+// name and the message of that object.
 func (s *Set) waitedFor(o *Object) []*Object {
-	reason := o.ready().Reason
-	in := Advise(o.Kind, reason).in
+	ready := o.ready()
+	in := Advise(o.Kind, ready.Reason).in
 	candidates := s.needed(o)
-	if reason == "InUse" || reason == "Deleting" {
+	if ready.Reason == "InUse" || ready.Reason == "Deleting" {
 		candidates = append(candidates, s.users(o)...)
 	}
 	var all []*Object
@@ -67,6 +73,11 @@ func (s *Set) waitedFor(o *Object) []*Object {
 			if next.Kind == kind && next.reports() {
 				all = append(all, next)
 			}
+		}
+	}
+	for _, next := range candidates {
+		if next.reports() && !slices.Contains(all, next) && names(ready.Message, next.Kind+" "+next.Name) {
+			all = append(all, next)
 		}
 	}
 	return all
@@ -121,7 +132,7 @@ type Warning struct {
 var badWhenTrue = []string{"RestartRequired", "OrphansFound", "Forced"}
 
 // Warnings returns the conditions other than Ready that need attention, in the order of the object.
-// Those that only wait are left out.
+// Those that only wait are left out, and those that Ready sums up.
 func (o *Object) Warnings() []Warning {
 	var all []Warning
 	for _, c := range o.Conditions {
@@ -129,7 +140,8 @@ func (o *Object) Warnings() []Warning {
 		if slices.Contains(badWhenTrue, c.Type) {
 			bad = c.Status == "True"
 		}
-		if c.Type == "Ready" || !bad {
+		ready := o.ready()
+		if c.Type == v1alpha1.ConditionReady || !bad || ready.Status != metav1.ConditionTrue && (c.Reason == ready.Reason || strings.Contains(ready.Message, c.Message)) {
 			continue
 		}
 		if advice := Advise(o.Kind, c.Reason); advice.Turn != Nobody {

@@ -202,7 +202,8 @@ func (o *Object) readMachine(m *v1alpha1.Machine) {
 		provider = m.Spec.ProviderRef.Name
 	}
 	o.use(kindProvider, provider)
-	if m.Spec.CloudInit != nil && m.Spec.CloudInit.SecretRef != nil {
+	// The Secret with a machine configuration is deleted when the node has it.
+	if m.Spec.CloudInit != nil && m.Spec.CloudInit.SecretRef != nil && m.MachineConfigSecret() == "" {
 		o.use("Secret", m.Spec.CloudInit.SecretRef.Name)
 	}
 	if name := m.Labels[v1alpha1.LabelClusterName]; name != "" {

@@ -88,6 +88,9 @@ func (s *Set) usedBy(o *Object) []Ref {
 
 func nodeOf(o *Object) Node {
 	state := o.Phase
+	if state == "" && o.reports() && o.isReady() {
+		state = "Ready"
+	}
 	if reason := o.ready().Reason; !o.isReady() && reason != "" {
 		state = reason
 	}

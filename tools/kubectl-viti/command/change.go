@@ -165,7 +165,7 @@ func pauseChange(verb string, paused bool) change {
 			case upgrade:
 				return "upgrades no further nodes until kubectl viti resume --upgrade " + o.GetName()
 			default:
-				return "is not changed any more until kubectl viti resume " + o.GetName() + ": scaling, upgrades, repairs and its deletion wait"
+				return "is not changed any more until kubectl viti resume " + o.GetName() + ": scaling, upgrades and repairs wait"
 			}
 		}
 		return c

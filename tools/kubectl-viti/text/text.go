@@ -2,7 +2,6 @@
 package text
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -225,12 +224,11 @@ func pad(s string, to int) string { return s + strings.Repeat(" ", to-runes(s)) 
 
 // draw adds the rows of a node: its name with the branches before it, its state, and its detail.
 func draw(n cause.Node, first, rest string, rows *[][3]string) {
-	state := cmp.Or(n.State, map[bool]string{true: "Ready"}[n.Ready && !n.Missing])
 	name := n.Kind + " " + n.Name
 	if n.Shared {
 		name = "uses " + name
 	}
-	*rows = append(*rows, [3]string{first + name, state, n.Detail})
+	*rows = append(*rows, [3]string{first + name, n.State, n.Detail})
 	total := len(n.Parts) + len(n.Below)
 	branch := func(i int) (string, string) {
 		if i == total-1 {
