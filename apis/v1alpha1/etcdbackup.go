@@ -40,6 +40,7 @@ type EtcdBackup struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec   EtcdBackupSpec   `json:"spec"`
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status EtcdBackupStatus `json:"status,omitempty,omitzero"`
 }
 

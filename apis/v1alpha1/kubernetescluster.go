@@ -66,6 +66,7 @@ type KubernetesCluster struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec   KubernetesClusterSpec   `json:"spec"`
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status KubernetesClusterStatus `json:"status,omitempty,omitzero"`
 }
 

@@ -68,6 +68,7 @@ type Machine struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec   MachineSpec   `json:"spec"`
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status MachineStatus `json:"status,omitempty,omitzero"`
 }
 

@@ -61,6 +61,7 @@ type MachineProvider struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec   MachineProviderSpec   `json:"spec"`
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status MachineProviderStatus `json:"status,omitempty,omitzero"`
 }
 

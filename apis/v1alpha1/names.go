@@ -94,3 +94,12 @@ const (
 // ConditionReady is a condition of every kind. Its reason and message say what the object
 // waits for, or what to change.
 const ConditionReady = "Ready"
+
+// ConditionReconciling and ConditionStalled say more about an object that is not Ready, as kstatus
+// (sigs.k8s.io/cli-utils/pkg/kstatus) defines them: Reconciling is True while the stack continues by
+// itself, and Stalled is True while somebody has to act. Exactly one of the two exists then, with the
+// reason and the message of Ready. An object that is Ready has neither.
+const (
+	ConditionReconciling = "Reconciling"
+	ConditionStalled     = "Stalled"
+)

@@ -47,6 +47,7 @@ type IPAllocation struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec   IPAllocationSpec   `json:"spec"`
+	// +kubebuilder:default={"observedGeneration":-1}
 	Status IPAllocationStatus `json:"status,omitempty,omitzero"`
 }
 

@@ -6,6 +6,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vitistack/stack/apis/cause"
+	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
 // Maximum lengths of messages in bytes: of a condition, for which the API allows 32768, and
@@ -40,6 +43,28 @@ func Text(said string, most int) string {
 // status or the reason has changed, which is worth an Event.
 func SetReady(conditions *[]metav1.Condition, generation int64, ok bool, reason, message string) bool {
 	return SetCondition(conditions, generation, "Ready", ok, reason, message)
+}
+
+// conditioned is an object with the condition Ready.
+type conditioned interface {
+	StatusConditions() *[]metav1.Condition
+}
+
+// setProgress writes the conditions Reconciling and Stalled of an object of a kind, as Ready implies
+// them.
+func setProgress(kind string, conditions *[]metav1.Condition) {
+	ready := meta.FindStatusCondition(*conditions, v1alpha1.ConditionReady)
+	if ready == nil || ready.Status == metav1.ConditionTrue {
+		meta.RemoveStatusCondition(conditions, v1alpha1.ConditionReconciling)
+		meta.RemoveStatusCondition(conditions, v1alpha1.ConditionStalled)
+		return
+	}
+	is, other := v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled
+	if cause.IsStalled(kind, ready.Reason) {
+		is, other = other, is
+	}
+	meta.RemoveStatusCondition(conditions, other)
+	SetCondition(conditions, ready.ObservedGeneration, is, true, ready.Reason, ready.Message)
 }
 
 // SetCondition is SetReady for any condition.

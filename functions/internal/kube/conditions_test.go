@@ -43,3 +43,38 @@ func FuzzText(f *testing.F) {
 		}
 	})
 }
+
+// TestProgress writes Ready of each kind of reason, one after the other, into one object.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	var conditions []metav1.Condition
+	for _, tc := range []struct {
+		because, reason string
+		ready           bool
+		want            string
+	}{
+		{"a machine that starts needs nobody", "Starting", false, "Reconciling"},
+		{"the requester corrects the spec", "InvalidSpec", false, "Stalled"},
+		{"the platform team repairs the hypervisor, and the stack continues by itself", "ProviderUnavailable", false, "Reconciling"},
+		{"the network team enlarges the pool", "PoolExhausted", false, "Stalled"},
+		{"an approval corrects nothing", "PendingApproval", false, "Reconciling"},
+		{"it is off because its spec says so", "Stopped", true, ""},
+		{"it has been changed, and waits again", "WaitingForAddress", false, "Reconciling"},
+		{"it is as its spec wants it", "MachineRunning", true, ""},
+	} {
+		SetReady(&conditions, 7, tc.ready, tc.reason, "text")
+		setProgress("Machine", &conditions)
+		got := ""
+		for _, c := range conditions {
+			if c.Type != "Ready" {
+				got += c.Type
+				if c.Status != metav1.ConditionTrue || c.Reason != tc.reason || c.Message != "text" || c.ObservedGeneration != 7 {
+					t.Errorf("%s: got %+v", tc.because, c)
+				}
+			}
+		}
+		if got != tc.want {
+			t.Errorf("%s: got %q besides Ready, want %q", tc.because, got, tc.want)
+		}
+	}
+}

@@ -14,6 +14,13 @@ import (
 // an error for which Conflict is true. Without a difference it sends no request and returns
 // false.
 func (c *Client) PatchStatus(ctx context.Context, before, after Object) (bool, error) {
+	if o, ok := after.(conditioned); ok {
+		kinds, _, err := c.scheme.ObjectKinds(after)
+		if err != nil {
+			return false, fmt.Errorf("find the kind of %T: %w", after, err)
+		}
+		setProgress(kinds[0].Kind, o.StatusConditions())
+	}
 	return c.difference(ctx, before, after, "status")
 }
 

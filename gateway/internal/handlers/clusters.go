@@ -7,6 +7,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 
+	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/gateway/internal/httpbody"
 	"github.com/vitistack/stack/gateway/internal/inventory"
 	"github.com/vitistack/stack/gateway/internal/response"
@@ -114,7 +115,8 @@ func networkOf(i *inventory.Item, s *inventory.Snapshot) *inventory.Item {
 	return nil
 }
 
-// conditionsOf returns the conditions of an object in the order of their last transitions.
+// conditionsOf returns the conditions of an object in the order of their last transitions, without
+// Reconciling and Stalled, which repeat Ready for other tools.
 func conditionsOf(o *inventory.Object) []conditionJSON {
 	var status struct {
 		Conditions []conditionJSON `json:"conditions"`
@@ -122,6 +124,9 @@ func conditionsOf(o *inventory.Object) []conditionJSON {
 	if err := json.Unmarshal(o.Status, &status); err != nil {
 		return nil
 	}
+	status.Conditions = slices.DeleteFunc(status.Conditions, func(c conditionJSON) bool {
+		return c.Type == v1alpha1.ConditionReconciling || c.Type == v1alpha1.ConditionStalled
+	})
 	slices.SortStableFunc(status.Conditions, func(a, b conditionJSON) int { return a.Since.Compare(b.Since) })
 	return status.Conditions
 }
