@@ -20,7 +20,7 @@ import (
 
 // pages are those of the chart with commands, in the order in which they can be
 // followed: the last one ends the installation.
-var pages = []string{"install", "observe", "debug", "scale", "brokers", "security", "backends", "backup", "migrate", "upgrade"}
+var pages = []string{"install", "observe", "debug", "scale", "brokers", "security", "backends", "backup", "gitops", "migrate", "upgrade"}
 
 // unfinished are commands that a page names without saying on what, and those that it
 // names for another release than the one that is there, with the reason.
@@ -36,6 +36,7 @@ var unfinished = map[string]string{
 // they say where no kubelet runs one.
 var waiting = map[string]string{
 	"helm test vitistack":                                 "Pod in progress",
+	"kubectl wait --for=condition=Ready":                  "timed out waiting for the condition",
 	"kubectl wait --for=condition=AuthoritiesRotated":     "timed out waiting for the condition",
 	"kubectl exec":                                        "timed out waiting for the condition",
 	"kubectl logs -n vitistack-system deployment/gateway": "timed out waiting for the condition",
