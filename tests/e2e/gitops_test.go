@@ -22,8 +22,8 @@ func TestGitOps(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := engine.Start(t)
-	e.Apply("default", "apiVersion: vitistack.io/v1alpha1\nkind: EtcdBackup\nmetadata: {name: nightly}\nspec: {clusterName: simple-cluster, suspend: true, storageLocation: {type: local, path: /backups}}\n")
-	e.Apply("default", "apiVersion: vitistack.io/v1alpha1\nkind: Machine\nmetadata: {name: off}\nspec: {template: small, powerState: Stopped, providerRef: {name: kubevirt}, networkNamespaceName: network}\n")
+	e.Apply("default", "apiVersion: vitistack.io/v1alpha1\nkind: EtcdBackup\nmetadata: {name: nightly}\nspec: {clusterName: simple-cluster, suspend: true, storageLocation: {type: local, path: backups}}\n")
+	e.Apply("default", "apiVersion: vitistack.io/v1alpha1\nkind: Machine\nmetadata: {name: stopped}\nspec: {template: small, powerState: Stopped, providerRef: {name: kubevirt}, networkNamespaceName: network}\n")
 	e.Apply("default", "apiVersion: vitistack.io/v1alpha1\nkind: Machine\nmetadata: {name: mistake}\nspec: {template: small, providerRef: {name: kubevirt}, networkNamespaceName: no-such-network}\n")
 	e.Apply("default", e.Example("simple-kubernetescluster.yaml"))
 	e.Apply("default", e.StaticNetwork("network", 10, 250))
@@ -37,7 +37,7 @@ func TestGitOps(t *testing.T) {
 		{"the network has its segment", engine.NetworkNamespaces, "default", "network", "Current", "Healthy"},
 		{"the hypervisor answers", engine.MachineProviders, "", "kubevirt", "Current", "Healthy"},
 		{"a control plane runs", engine.Machines, "default", "simple-cluster-cp-0", "Current", "Healthy"},
-		{"its spec says that it is off", engine.Machines, "default", "off", "Current", "Suspended"},
+		{"its spec says that it is off", engine.Machines, "default", "stopped", "Current", "Suspended"},
 		{"its spec says that no snapshot is taken", engine.EtcdBackups, "default", "nightly", "Current", "Suspended"},
 		{"the network that it names does not exist", engine.Machines, "default", "mistake", "Failed", "Degraded"},
 	} {
