@@ -30,7 +30,7 @@ const (
 // +kubebuilder:resource:path=networkconfigurations,scope=Namespaced,shortName=nc,categories=vitistack
 // +kubebuilder:printcolumn:name="NetworkNamespace",type=string,JSONPath=`.spec.networkNamespaceName`
 // +kubebuilder:printcolumn:name="MAC",type=string,JSONPath=`.spec.networkInterfaces[0].macAddress`
-// +kubebuilder:printcolumn:name="Address",type=string,JSONPath=`.status.networkInterfaces[0].ipv4Addresses[0]`
+// +kubebuilder:printcolumn:name="Address",type=string,JSONPath=`.status.networkInterfaces[0]['ipv4Addresses','ipv6Addresses'][0]`
 // +kubebuilder:printcolumn:name="Method",type=string,JSONPath=`.status.networkInterfaces[0].allocationMethod`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`

@@ -54,7 +54,7 @@ const (
 // +kubebuilder:printcolumn:name="IPv4",type=string,JSONPath=`.status.ipv4Prefix`
 // +kubebuilder:printcolumn:name="IPv6",type=string,JSONPath=`.status.ipv6Prefix`,priority=1
 // +kubebuilder:printcolumn:name="VLAN",type=integer,JSONPath=`.status.vlanId`
-// +kubebuilder:printcolumn:name="Free",type=integer,JSONPath=`.status.ipAllocationSummary.availableCount`
+// +kubebuilder:printcolumn:name="Free",type=string,JSONPath=`.status.ipAllocationSummary.available`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Datacenter",type=string,JSONPath=`.spec.datacenterIdentifier`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
@@ -407,6 +407,10 @@ type IPAllocationSummary struct {
 	// Number of addresses without a holder. It includes addresses that were released within
 	// reuseDelaySeconds.
 	AvailableCount int64 `json:"availableCount"`
+	// AvailableCount as kubectl get shows it: the number up to 1000000, and >1000000 for more, as
+	// in a pool of IPv6.
+	// +optional
+	Available string `json:"available,omitempty"`
 	// Number of addresses of the pool, without those that are never allocated.
 	TotalCount int64 `json:"totalCount"`
 }

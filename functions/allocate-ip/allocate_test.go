@@ -106,6 +106,7 @@ func TestOldestIsServedFirst(t *testing.T) {
 		next := time.Now().Truncate(time.Second).Add(time.Second) // creation is dated by the second
 		feed.Until(t, "the next second", func() (bool, string) { return time.Now().After(next), "" })
 	}
+	s.untilWarned("one", "PoolExhausted")
 	release := func(name string) {
 		a := &v1alpha2.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name + "-eth0"}}
 		nc := &v1alpha1.NetworkConfiguration{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cloudevents/sdk-go/v2/event"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -44,7 +45,7 @@ func setUp(t *testing.T) *env {
 
 func (s *env) client(config *rest.Config) *kube.Client {
 	s.Helper()
-	c, err := kube.New(config, "test", v1alpha1.AddToScheme, v1alpha2.AddToScheme, kube.Events, leases)
+	c, err := kube.New(config, "test", v1alpha1.AddToScheme, v1alpha2.AddToScheme, kube.Events, kube.Kinds(corev1.SchemeGroupVersion, &corev1.EventList{}), leases)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -151,6 +152,25 @@ func (s *env) until(name, reason string) *v1alpha1.NetworkConfiguration {
 		return false, "no condition"
 	})
 	return nc
+}
+
+// untilWarned waits for an Event of type Warning about an object, with a reason.
+func (s *env) untilWarned(name, reason string) {
+	s.Helper()
+	feed.Until(s, "a Warning with the reason "+reason, func() (bool, string) {
+		events := &corev1.EventList{}
+		if err := s.kube.List(s.Context(), s.namespace, "", events); err != nil {
+			return false, err.Error()
+		}
+		said := ""
+		for _, e := range events.Items {
+			said += e.InvolvedObject.Name + ": " + e.Type + " " + e.Reason + "\n"
+			if e.InvolvedObject.Name == name && e.Reason == reason && e.Type == corev1.EventTypeWarning {
+				return true, ""
+			}
+		}
+		return false, said
+	})
 }
 
 // consistent checks that every Lease has one holder that knows it, and every

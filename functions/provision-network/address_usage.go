@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/netip"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
@@ -188,7 +189,17 @@ func summarize(nn *v1alpha2.NetworkNamespace, configurations []v1alpha1.NetworkC
 	}
 	s.TotalCount = int64(min(p.Size(), maxCount))
 	s.AvailableCount = s.TotalCount - inPool
+	s.Available = describeCount(s.AvailableCount)
 	return s
+}
+
+// describeCount returns a number of addresses as kubectl get shows it.
+func describeCount(n int64) string {
+	const most = 1_000_000
+	if n > most {
+		return ">" + strconv.Itoa(most)
+	}
+	return strconv.FormatInt(n, 10)
 }
 
 // allocatedAddresses returns the addresses of IPAllocations.

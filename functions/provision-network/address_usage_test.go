@@ -41,3 +41,12 @@ func TestIsCountedByAllocations(t *testing.T) {
 		}
 	}
 }
+
+func TestDescribeCount(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int64]string{0: "0", 247: "247", 1_000_000: "1000000", 1_000_001: ">1000000", maxCount: ">1000000"} {
+		if got := describeCount(n); got != want {
+			t.Errorf("%d addresses are shown as %s, want %s", n, got, want)
+		}
+	}
+}

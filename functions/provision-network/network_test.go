@@ -35,7 +35,7 @@ func TestSeed(t *testing.T) {
 	want := v1alpha2.NetworkNamespaceStatus{
 		ProvisioningPhase: "Ready", IPv4Prefix: "192.168.10.0/24", IPv4Gateway: "192.168.10.1", VLANID: 200, Phase: "Active", Status: "OK",
 		DatacenterIdentifier: nn.Spec.DatacenterIdentifier, SupervisorIdentifier: "lab-01", ObservedGeneration: 1,
-		IPAllocationSummary: &v1alpha2.IPAllocationSummary{Type: "static", Provider: "static-ip-operator", AvailableCount: 191, TotalCount: 191},
+		IPAllocationSummary: &v1alpha2.IPAllocationSummary{Type: "static", Provider: "static-ip-operator", AvailableCount: 191, Available: "191", TotalCount: 191},
 	}
 	if diff := cmp.Diff(want, got.Status, cmpopts.IgnoreFields(v1alpha2.NetworkNamespaceStatus{}, "Conditions")); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
@@ -381,7 +381,7 @@ func TestSummary(t *testing.T) {
 	summary := func(name string) v1alpha2.IPAllocationSummary { return *w.get(name).Status.IPAllocationSummary }
 	w.look("static")
 	w.look("dhcp")
-	if got := summary("dhcp"); got != (v1alpha2.IPAllocationSummary{Type: "dhcp", Provider: "kea", TotalCount: 5, AvailableCount: 5}) {
+	if got := summary("dhcp"); got != (v1alpha2.IPAllocationSummary{Type: "dhcp", Provider: "kea", TotalCount: 5, AvailableCount: 5, Available: "5"}) {
 		t.Errorf("dhcp, empty: %+v", got)
 	}
 	w.configuration("one", "static", "shop", v1alpha1.InterfaceStatus{})
@@ -392,7 +392,7 @@ func TestSummary(t *testing.T) {
 	client, counted := w.counting(-1)
 	w.f.kube = client
 	w.must(w.deliver("NetworkConfiguration", "two", events.TypeRefUpdate))
-	if got := summary("static"); got != (v1alpha2.IPAllocationSummary{Type: "static", Provider: "static-ip-operator", AllocatedCount: 2, TotalCount: 10, AvailableCount: 9}) {
+	if got := summary("static"); got != (v1alpha2.IPAllocationSummary{Type: "static", Provider: "static-ip-operator", AllocatedCount: 2, TotalCount: 10, AvailableCount: 9, Available: "9"}) {
 		t.Errorf("static: %+v", got)
 	}
 	if got := summary("dhcp"); got.AllocatedCount != 1 || got.AvailableCount != 4 {

@@ -67,6 +67,12 @@ func setProgress(kind string, conditions *[]metav1.Condition) {
 	SetCondition(conditions, ready.ObservedGeneration, is, true, ready.Reason, ready.Message)
 }
 
+// IsStalled reports whether somebody has to act for an object, as its condition Stalled says.
+func IsStalled(o Object) bool {
+	c, ok := o.(conditioned)
+	return ok && meta.IsStatusConditionTrue(*c.StatusConditions(), v1alpha1.ConditionStalled)
+}
+
 // SetCondition is SetReady for any condition.
 func SetCondition(conditions *[]metav1.Condition, generation int64, kind string, ok bool, reason, message string) bool {
 	status := metav1.ConditionFalse

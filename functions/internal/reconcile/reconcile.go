@@ -62,7 +62,7 @@ func (e WaitError) Error() string { return e.Reason + ": " + e.Message }
 // Outcome is what a delivery has written into the condition Ready of an object.
 type Outcome struct {
 	Reason, Message string
-	// Warning is whether the Event is of type Warning.
+	// Warning is whether the Event is of type Warning. That of a Stalled object always is.
 	Warning bool
 	// Changed is whether the status or the reason of the condition is another than before.
 	// Only then is an Event recorded.
@@ -85,7 +85,7 @@ func PatchStatus(ctx context.Context, client *kube.Client, before, after kube.Ob
 		return wrote, err
 	}
 	if o.Changed {
-		client.RecordEvent(ctx, after, o.Warning, o.Reason, o.Message)
+		client.RecordEvent(ctx, after, o.Warning || kube.IsStalled(after), o.Reason, o.Message)
 	}
 	events.Report(ctx, phase, o.Message)
 	return wrote, nil
