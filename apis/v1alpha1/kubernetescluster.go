@@ -81,6 +81,7 @@ type KubernetesClusterList struct {
 
 // KubernetesClusterSpec is the desired state of a cluster.
 //
+// +kubebuilder:validation:XValidation:rule="(has(self.talos) && has(self.talos.serviceAccountKey) ? self.talos.serviceAccountKey : 'ECDSA') == (has(oldSelf.talos) && has(oldSelf.talos.serviceAccountKey) ? oldSelf.talos.serviceAccountKey : 'ECDSA')",message="talos.serviceAccountKey (absent: ECDSA) cannot be changed: the tokens of every service account would become invalid. Create another cluster"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.networkNamespaceName) || (has(self.networkNamespaceName) && self.networkNamespaceName == oldSelf.networkNamespaceName)",message="networkNamespaceName cannot be changed: a cluster does not move between networks"
 type KubernetesClusterSpec struct {
 	// Identity of the cluster in inventories and reports.
@@ -225,7 +226,23 @@ type TalosOptions struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	RotateAuthorities string `json:"rotateAuthorities,omitempty"`
+	// Type of the key that signs the tokens of service accounts: ECDSA (P-256) or RSA (4096
+	// bits). RSA takes a second of CPU for each new cluster, and is for clouds that accept these
+	// tokens (workload identity federation) with RS256 only. It is chosen when the cluster is created.
+	// Default: ECDSA.
+	// +optional
+	ServiceAccountKey ServiceAccountKeyType `json:"serviceAccountKey,omitempty"`
 }
+
+// ServiceAccountKeyType is the type of the key that signs the tokens of service accounts.
+// +kubebuilder:validation:Enum=ECDSA;RSA
+type ServiceAccountKeyType string
+
+// The types of keys.
+const (
+	ServiceAccountKeyECDSA ServiceAccountKeyType = "ECDSA"
+	ServiceAccountKeyRSA   ServiceAccountKeyType = "RSA"
+)
 
 // ConfigPatches names ConfigMaps in the namespace of the cluster. Each key of a
 // ConfigMap is a machine configuration patch in the format of talosctl patch. The

@@ -20,7 +20,7 @@ import (
 // createKeys generates the keys of a cluster and stores them. If another delivery was faster, it
 // returns its keys.
 func (s *secretStore) createKeys(ctx context.Context, kc *v1alpha1.KubernetesCluster, contract *config.VersionContract) (*talos.Keys, error) {
-	bundle, err := talos.NewBundle(s.now(), contract)
+	bundle, err := talos.NewBundle(s.now(), contract, plan.ServiceAccountKey(kc))
 	if err != nil {
 		return nil, err
 	}

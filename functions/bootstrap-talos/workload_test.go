@@ -12,6 +12,7 @@ import (
 
 	"github.com/siderolabs/talos/pkg/machinery/config"
 
+	"github.com/vitistack/stack/apis/v1alpha1"
 	"github.com/vitistack/stack/functions/bootstrap-talos/talos"
 	"github.com/vitistack/stack/functions/bootstrap-talos/workload"
 	"github.com/vitistack/stack/functions/internal/kube"
@@ -32,7 +33,7 @@ func TestKubeconfigOfATenant(t *testing.T) {
 	}
 	doc := []byte("current-context: x\nclusters: [{name: c, cluster: {server: '" + server.URL + "', insecure-skip-tls-verify: true}}]\n" +
 		"contexts: [{name: x, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {tokenFile: '" + token + "'}}]\n")
-	bundle, err := talos.NewBundle(time.Now(), config.TalosVersion1_13)
+	bundle, err := talos.NewBundle(time.Now(), config.TalosVersion1_13, v1alpha1.ServiceAccountKeyECDSA)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -252,7 +252,7 @@ func (s *env) staysIdle(name, reason string) {
 
 func (s *env) expect(b *v1alpha1.EtcdBackup, phase v1alpha1.EtcdBackupPhase, reason string) {
 	s.Helper()
-	if len(b.Status.Conditions) != 1 || b.Status.Phase != phase || b.Status.Conditions[0].Reason != reason {
+	if len(b.Status.Conditions) == 0 || b.Status.Phase != phase || b.Status.Conditions[0].Reason != reason {
 		s.Fatalf("want %s, %s; got %s, %+v", phase, reason, b.Status.Phase, b.Status.Conditions)
 	}
 }

@@ -314,6 +314,9 @@ func TestChangesWithoutEffectAreRefused(t *testing.T) {
 		"morebounds":   {"the pools grow in the same edit", bound, swap(bound, "scaledWorkers: 3", "scaledWorkers: 6", "maxReplicas: 3", "maxReplicas: 4"), ""},
 		"noautoscaler": {"no pool would follow", unbound, swap(unbound, "replicas: 2}]}", "replicas: 2}], scaledWorkers: 3}"), "no pool has autoscaling.enabled"},
 		"switchedon":   {"a pool follows from now on", unbound, swap(unbound, "replicas: 2}]}", "replicas: 2, autoscaling: {enabled: true, maxReplicas: 3}}], scaledWorkers: 3}"), ""},
+		"keytype":      {"the cluster has the key already", unbound, unbound + ", talos: {serviceAccountKey: RSA}", "talos.serviceAccountKey (absent: ECDSA) cannot be changed"},
+		"keygone":      {"the cluster has an RSA key", unbound + ", talos: {serviceAccountKey: RSA}", unbound, "talos.serviceAccountKey (absent: ECDSA) cannot be changed"},
+		"keydefault":   {"ECDSA is the default", unbound, unbound + ", talos: {serviceAccountKey: ECDSA}", ""},
 		"stored":       {"what an earlier version has stored stays as it is", outside, swap(outside, "replicas: 1}]", "replicas: 2}]"), ""},
 	}
 	for name, tc := range cases {

@@ -14,13 +14,13 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
-// testBundle is one set of keys for all tests: making it takes seconds.
+// testBundle is one set of keys for all tests.
 var testBundle = sync.OnceValue(func() *secrets.Bundle {
 	contract, err := config.ParseContractFromVersion("v1.13.0")
 	if err != nil {
 		panic(err)
 	}
-	bundle, err := NewBundle(time.Now(), contract)
+	bundle, err := NewBundle(time.Now(), contract, v1alpha1.ServiceAccountKeyECDSA)
 	if err != nil {
 		panic(err)
 	}

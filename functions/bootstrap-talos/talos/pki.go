@@ -11,6 +11,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/encoder"
 	"github.com/siderolabs/talos/pkg/machinery/config/generate/secrets"
 	"go.yaml.in/yaml/v4"
+
+	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
 // WithNewAuthorities returns an encoded copy of a bundle with new authorities of the Talos API
@@ -31,9 +33,14 @@ func WithNewAuthorities(present *secrets.Bundle, now time.Time, contract *config
 	return EncodeBundle(&next)
 }
 
-// NewBundle generates the keys, certificates and tokens of a cluster. It takes about a second of
-// CPU, nearly all of it for the RSA key that signs service account tokens.
-func NewBundle(now time.Time, contract *config.VersionContract) (*secrets.Bundle, error) {
+// NewBundle generates the keys, certificates and tokens of a cluster. The RSA key that signs
+// service account tokens takes nearly a second of CPU, and an ECDSA key of the curve P-256 none to
+// speak of. kube-apiserver accepts both.
+func NewBundle(now time.Time, contract *config.VersionContract, key v1alpha1.ServiceAccountKeyType) (*secrets.Bundle, error) {
+	if key != v1alpha1.ServiceAccountKeyRSA {
+		// Talos up to 1.6 has an ECDSA key. Nothing else in the bundle differs from that of later versions.
+		contract = config.TalosVersion1_6
+	}
 	bundle, err := secrets.NewBundle(secrets.NewFixedClock(now), contract)
 	if err != nil {
 		return nil, fmt.Errorf("generate secrets: %w", err)
