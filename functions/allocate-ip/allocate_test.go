@@ -43,7 +43,7 @@ func TestConfigurationGetsItsAddresses(t *testing.T) {
 	}
 	v6 := netip.MustParseAddr(got.NetworkInterfaces[0].IPv6Addresses[0])
 	if !netip.MustParsePrefix("2001:db8::/64").Contains(v6) {
-		t.Errorf("IPv6 address %s is not of the network", v6)
+		t.Errorf("IPv6 address %s is not in a prefix of the network", v6)
 	}
 	want := v1alpha1.InterfaceStatus{
 		Name: "eth0", MACAddress: macFor("web", "eth0"), IPv4Addresses: []string{"192.168.10.10"}, IPv6Addresses: []string{v6.String()}, VLAN: "7",
@@ -89,7 +89,7 @@ func TestRequestedAddress(t *testing.T) {
 		}
 	}
 	if n := s.consistent(); n != 1 {
-		t.Errorf("%d addresses were allocated, want 1: another than the one asked for must never be given", n)
+		t.Errorf("%d addresses were allocated, want 1: a requested address is never replaced by another", n)
 	}
 }
 
@@ -103,7 +103,7 @@ func TestOldestIsServedFirst(t *testing.T) {
 	for _, name := range []string{"one", "two"} {
 		s.configuration(name, "net", eth0())
 		s.until(name, "PoolExhausted")
-		next := time.Now().Truncate(time.Second).Add(time.Second) // creation is dated by the second
+		next := time.Now().Truncate(time.Second).Add(time.Second) // creation timestamps have a resolution of one second
 		feed.Until(t, "the next second", func() (bool, string) { return time.Now().After(next), "" })
 	}
 	s.untilWarned("one", "PoolExhausted")
@@ -130,7 +130,7 @@ func TestPoolGrows(t *testing.T) {
 	for i := range 6 {
 		s.configuration(fmt.Sprintf("c%d", i), "net", eth0())
 	}
-	feed.Until(t, "one of six has the only address", func() (bool, string) {
+	feed.Until(t, "one of six NetworkConfigurations has the only address", func() (bool, string) {
 		list := &v1alpha2.IPAllocationList{}
 		if err := s.kube.List(t.Context(), s.namespace, "", list); err != nil {
 			return false, err.Error()
@@ -154,7 +154,7 @@ func TestPoolGrows(t *testing.T) {
 	}
 }
 
-// TestBurst asks for more addresses than there are, all at once, of eight replicas.
+// TestBurst requests more addresses than the pool has, all at once, from eight replicas.
 func TestBurst(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -169,7 +169,7 @@ func TestBurst(t *testing.T) {
 		nc := s.configuration(fmt.Sprintf("c%d", i), "net", eth0())
 		for _, f := range replicas[i%8 : i%8+1] {
 			group.Go(func() {
-				for range 2 { // every event twice
+				for range 2 { // every event is delivered twice
 					if err := kube.OnConflict(func() error { return f.reconcileConfiguration(t.Context(), s.namespace, nc.Name, true) }); err != nil && !kube.Conflict(err) {
 						t.Error(err)
 					}
@@ -183,8 +183,7 @@ func TestBurst(t *testing.T) {
 	}
 }
 
-// dying is the connection of a process that dies: after some writes nothing that
-// it sends arrives any more.
+// dying is the connection of a process that dies: after a number of writes, every request fails.
 type dying struct {
 	http.RoundTripper
 	left atomic.Int32
@@ -203,8 +202,8 @@ func (d *dying) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// TestProcessDiesBetweenWrites kills the function after each of its writes, and
-// lets another process take over.
+// TestProcessDiesBetweenWrites kills the function after each of its writes. Another process takes
+// over.
 func TestProcessDiesBetweenWrites(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)

@@ -21,12 +21,11 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// requests are what an address may cost of the API server, from the event of its
-// NetworkConfiguration to the status that has it: two reads, the allocation, the
-// clusters, one for the Lease of the MAC address and one for that of the address, two
-// statuses, and an Event for people. Where few
-// addresses are left, two places of its own are taken, which is four, and it asks
-// which others are, and who waits longer.
+// The requests to the API server that one address may cost, from the event of its NetworkConfiguration
+// to the status with the address: two reads, the allocation, the clusters, one for the Lease of the
+// MAC address and one for that of the address, two statuses, and a Kubernetes Event. In a nearly full
+// pool the function also claims two places by itself (four requests), lists the addresses in use, and
+// lists older requests.
 const (
 	requestsAtLeast = 9
 	requestsAtMost  = 15
@@ -42,7 +41,7 @@ func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(r)
 }
 
-// counted is a process whose requests to the API server are counted.
+// counted returns a process whose requests to the API server are counted.
 func (s *env) counted() (*function, *atomic.Int64) {
 	s.Helper()
 	n := &atomic.Int64{}
@@ -51,7 +50,7 @@ func (s *env) counted() (*function, *atomic.Int64) {
 	return s.replica(config), n
 }
 
-// TestCost counts requests in pools of several sizes, up to the last twentieth.
+// TestCost counts requests in pools of several sizes, until the pool is nearly full.
 func TestCost(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -87,7 +86,7 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// TestCarried counts the requests that an event costs which carries its object.
+// TestCarried counts the requests for an event that carries its object.
 func TestCarried(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -108,17 +107,17 @@ func TestCarried(t *testing.T) {
 		change            func()
 		want              int64
 	}{
-		"Settled":      {reason: "the event of its own writing", carried: nc, change: func() {}},
-		"Asked":        {reason: "a person wants a look", carried: nc, change: func() { metav1.SetMetaDataAnnotation(&nc.ObjectMeta, v1alpha1.AnnotationReconcile, "now") }, want: 1},
-		"Changed":      {reason: "the live object decides: it is settled by now", carried: nc, change: func() { nc.Generation++ }, want: 1},
-		"New":          {reason: "as in a duplicate that comes late", eventType: events.TypeAdd, carried: nc, change: func() { nc.Status = v1alpha1.NetworkConfigurationStatus{} }, want: 1},
-		"Going":        {reason: "its allocations have events of their own", carried: nc, change: func() { nc.DeletionTimestamp = &now }},
-		"Allocated":    {reason: "the event of its own writing", carried: a, change: func() {}},
-		"Due":          {reason: "it has to be renewed", carried: a, change: func() { a.Status.NextCheckTime = &past }, want: 1},
-		"JustMade":     {reason: "who made it gives it its address", eventType: events.TypeAdd, carried: a, change: func() { a.Status = v1alpha2.IPAllocationStatus{} }},
-		"Waiting":      {reason: "the live object decides: it has its address", carried: a, change: func() { a.Status = v1alpha2.IPAllocationStatus{} }, want: 1},
-		"GivingBack":   {reason: "the live object decides: it does not go", carried: a, change: func() { a.DeletionTimestamp = &now }, want: 1},
-		"HasGivenBack": {reason: "nothing is left to do", carried: a, change: func() { a.DeletionTimestamp, a.Finalizers = &now, nil }},
+		"OwnStatus":     {reason: "the function's own status write causes no request", carried: nc, change: func() {}},
+		"Requested":     {reason: "the annotation requests a reconcile", carried: nc, change: func() { metav1.SetMetaDataAnnotation(&nc.ObjectMeta, v1alpha1.AnnotationReconcile, "now") }, want: 1},
+		"NewGeneration": {reason: "the live object decides, and it needs no change", carried: nc, change: func() { nc.Generation++ }, want: 1},
+		"LateDuplicate": {reason: "a late duplicate carries an old status", eventType: events.TypeAdd, carried: nc, change: func() { nc.Status = v1alpha1.NetworkConfigurationStatus{} }, want: 1},
+		"Deleting":      {reason: "the deletion of its allocations causes events of their own", carried: nc, change: func() { nc.DeletionTimestamp = &now }},
+		"Allocated":     {reason: "the function's own status write causes no request", carried: a, change: func() {}},
+		"RenewalDue":    {reason: "its renewal is due", carried: a, change: func() { a.Status.NextCheckTime = &past }, want: 1},
+		"JustCreated":   {reason: "the delivery that created it allocates its address", eventType: events.TypeAdd, carried: a, change: func() { a.Status = v1alpha2.IPAllocationStatus{} }},
+		"Waiting":       {reason: "the live object decides, and it has its address", carried: a, change: func() { a.Status = v1alpha2.IPAllocationStatus{} }, want: 1},
+		"Releasing":     {reason: "the live object decides, and it is not being deleted", carried: a, change: func() { a.DeletionTimestamp = &now }, want: 1},
+		"Released":      {reason: "its address is released already", carried: a, change: func() { a.DeletionTimestamp, a.Finalizers = &now, nil }},
 	} {
 		savedConfiguration, savedAllocation := nc.DeepCopy(), a.DeepCopy()
 		tc.change()
@@ -134,7 +133,7 @@ func TestCarried(t *testing.T) {
 	s.consistent()
 }
 
-// carrying is the event of a change as the source sends it.
+// carrying returns the event of a change as the event source sends it.
 func carrying(t *testing.T, eventType string, object kube.Object) event.Event {
 	t.Helper()
 	e := event.New()
@@ -152,7 +151,7 @@ func carrying(t *testing.T, eventType string, object kube.Object) event.Event {
 	return e
 }
 
-// fill gives the next addresses of a network to others.
+// fill allocates the addresses with the ordinals from up to to of a network to other holders.
 func (s *env) fill(nn *v1alpha2.NetworkNamespace, from, to int) int {
 	s.Helper()
 	family := v1alpha2.IPv4
@@ -170,7 +169,7 @@ func (s *env) fill(nn *v1alpha2.NetworkNamespace, from, to int) int {
 		group.Go(func() {
 			for i := range places {
 				h := holder{uid: fmt.Sprint(i), namespace: s.namespace, name: fmt.Sprintf("other%d", i)}
-				_ = l.claimAddress(s.Context(), nn.Name, p.At(uint64(i)), h) // unless somebody has it
+				_ = l.claimAddress(s.Context(), nn.Name, p.At(uint64(i)), h) // another holder may have claimed it
 			}
 		})
 	}

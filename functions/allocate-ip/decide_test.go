@@ -15,7 +15,7 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// networked is a provisioned network with a static pool.
+// networked returns a provisioned network with a static pool.
 func networked(v4, gateway string, static v1alpha2.StaticPool) *v1alpha2.NetworkNamespace {
 	nn := &v1alpha2.NetworkNamespace{}
 	nn.Name = "net"
@@ -36,13 +36,13 @@ func TestServesStatic(t *testing.T) {
 		ours     bool
 		problem  bool
 	}{
-		"Static":       {reason: "the network decides", nn: static, ours: true},
-		"Named":        {reason: "naming this function is the same", nn: static, provider: "Static-IP-Operator", ours: true},
-		"DHCP":         {reason: "kea-reserve serves it", nn: dhcp},
-		"KeaOnStatic":  {reason: "the two contradict each other, and this function is the network's", nn: static, provider: "kea", problem: true},
-		"StaticOnDHCP": {reason: "the two contradict each other, and nobody else would say so", nn: dhcp, provider: "static-ip-operator", problem: true},
-		"KeaOnDHCP":    {reason: "kea-reserve serves it", nn: dhcp, provider: "kea"},
-		"Others":       {reason: "the network has somebody else give its addresses out", nn: others},
+		"Static":       {reason: "the network selects the allocator", nn: static, ours: true},
+		"Named":        {reason: "the provider names this function explicitly", nn: static, provider: "Static-IP-Operator", ours: true},
+		"DHCP":         {reason: "kea-reserve serves DHCP networks", nn: dhcp},
+		"KeaOnStatic":  {reason: "the provider contradicts the network, which this function serves", nn: static, provider: "kea", problem: true},
+		"StaticOnDHCP": {reason: "the provider contradicts the network, and kea-reserve does not see the object", nn: dhcp, provider: "static-ip-operator", problem: true},
+		"KeaOnDHCP":    {reason: "kea-reserve serves DHCP networks", nn: dhcp, provider: "kea"},
+		"External":     {reason: "an external allocator serves the network", nn: others},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestServesStatic(t *testing.T) {
 	}
 }
 
-// allocation is what has become of an interface's allocation.
+// allocation returns the outcome of the allocation for an interface.
 func allocation(iface string, phase v1alpha2.IPAllocationPhase, address, reason string) v1alpha2.IPAllocation {
 	a := v1alpha2.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: "web-" + iface}}
 	a.Spec.InterfaceName = iface
@@ -75,12 +75,12 @@ func TestDecide(t *testing.T) {
 		why        string
 		allocated  []bool
 	}{
-		"None":      {reason: "a machine brings the interface", phase: "Pending", why: "WaitingForMAC"},
-		"NoMAC":     {reason: "a machine brings the MAC address", interfaces: []v1alpha1.InterfaceSpec{with, without}, held: []v1alpha2.IPAllocation{allocation("eth0", "Allocated", "10.0.0.5", "Allocated")}, phase: "Pending", why: "WaitingForMAC", allocated: []bool{true}},
-		"All":       {reason: "nothing is missing", interfaces: []v1alpha1.InterfaceSpec{with}, held: []v1alpha2.IPAllocation{allocation("eth0", "Allocated", "10.0.0.5", "Allocated")}, phase: "Ready", why: "NetworkConfigured", allocated: []bool{true}},
-		"Exhausted": {reason: "it will be served", interfaces: []v1alpha1.InterfaceSpec{with}, held: []v1alpha2.IPAllocation{allocation("eth0", "Pending", "", "PoolExhausted")}, phase: "Pending", why: "PoolExhausted", allocated: []bool{false}},
-		"Taken":     {reason: "the owner has to ask for another address", interfaces: []v1alpha1.InterfaceSpec{with}, held: []v1alpha2.IPAllocation{allocation("eth0", "Error", "", "AddressTaken")}, phase: "Error", why: "AddressTaken", allocated: []bool{false}},
-		"HalfDual":  {reason: "an interface has its addresses when it has both families", interfaces: []v1alpha1.InterfaceSpec{with}, held: []v1alpha2.IPAllocation{allocation("eth0", "Allocated", "10.0.0.5", "Allocated"), allocation("eth0", "Pending", "", "PoolExhausted")}, phase: "Pending", why: "PoolExhausted", allocated: []bool{false}},
+		"None":      {reason: "create-vm adds the interface later", phase: "Pending", why: "WaitingForMAC"},
+		"NoMAC":     {reason: "create-vm adds the MAC address later", interfaces: []v1alpha1.InterfaceSpec{with, without}, held: []v1alpha2.IPAllocation{allocation("eth0", "Allocated", "10.0.0.5", "Allocated")}, phase: "Pending", why: "WaitingForMAC", allocated: []bool{true}},
+		"All":       {reason: "every interface has its addresses", interfaces: []v1alpha1.InterfaceSpec{with}, held: []v1alpha2.IPAllocation{allocation("eth0", "Allocated", "10.0.0.5", "Allocated")}, phase: "Ready", why: "NetworkConfigured", allocated: []bool{true}},
+		"Exhausted": {reason: "it is allocated once an address is free", interfaces: []v1alpha1.InterfaceSpec{with}, held: []v1alpha2.IPAllocation{allocation("eth0", "Pending", "", "PoolExhausted")}, phase: "Pending", why: "PoolExhausted", allocated: []bool{false}},
+		"Taken":     {reason: "the requester has to choose another address", interfaces: []v1alpha1.InterfaceSpec{with}, held: []v1alpha2.IPAllocation{allocation("eth0", "Error", "", "AddressTaken")}, phase: "Error", why: "AddressTaken", allocated: []bool{false}},
+		"HalfDual":  {reason: "a dual-stack interface is allocated only with both families", interfaces: []v1alpha1.InterfaceSpec{with}, held: []v1alpha2.IPAllocation{allocation("eth0", "Allocated", "10.0.0.5", "Allocated"), allocation("eth0", "Pending", "", "PoolExhausted")}, phase: "Pending", why: "PoolExhausted", allocated: []bool{false}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestDecide(t *testing.T) {
 			}
 			before := nc.DeepCopy()
 			if again := setConfigurationResult(nc, nn, tc.held); again.Changed || !cmp.Equal(before.Status, nc.Status) {
-				t.Errorf("deciding again must change nothing, got news %t", again.Changed)
+				t.Errorf("a second decision on the same input must change nothing, got Changed %t", again.Changed)
 			}
 		})
 	}
@@ -109,7 +109,7 @@ func TestStale(t *testing.T) {
 	nc := &v1alpha1.NetworkConfiguration{Spec: v1alpha1.NetworkConfigurationSpec{NetworkInterfaces: []v1alpha1.InterfaceSpec{eth0()}}}
 	setConfigurationResult(nc, nn, []v1alpha2.IPAllocation{allocation("eth0", "Allocated", "10.0.0.5", "Allocated")})
 	if isConfigurationOutdated(nc, nn) {
-		t.Error("what has just been decided repeats the terms of its network")
+		t.Error("a decision must repeat the network's terms without a change")
 	}
 	for name, change := range map[string]func(*v1alpha2.NetworkNamespace){
 		"gateway": func(nn *v1alpha2.NetworkNamespace) { nn.Status.IPv4Gateway = "10.0.0.254" },
@@ -142,14 +142,14 @@ func TestConclude(t *testing.T) {
 		why     string
 		warning bool
 	}{
-		"Allocated": {reason: "the address is there", address: "10.0.0.5", phase: "Allocated", why: "Allocated"},
-		"Term":      {reason: "an address that lapses says when", address: "10.0.0.5", until: validity{expires: &expires, check: &expires}, phase: "Allocated", why: "Allocated"},
-		"Exhausted": {reason: "it will be served", err: errExhausted, phase: "Pending", why: "PoolExhausted"},
-		"Taken":     {reason: "another address is never given instead", err: errAddressTaken{by: "IPAllocation x"}, phase: "Error", why: "AddressTaken", warning: true},
-		"Outside":   {reason: "another address is never given instead", err: errOutsidePool{"10.9.9.9"}, phase: "Error", why: "AddressOutsidePool", warning: true},
-		"Lapsed":    {reason: "nobody needs it any more", err: errExpired, phase: "Released", why: "Lapsed"},
-		"Invalid":   {reason: "the network's owner has to change the pool", err: errInvalidPool{errors.New("no")}, phase: "Pending", why: "InvalidPool"},
-		"Kept":      {reason: "a machine uses it, whatever the pool is now", address: "10.0.0.1", phase: "Allocated", why: "OutsidePool", warning: true},
+		"Allocated": {reason: "the address is allocated", address: "10.0.0.5", phase: "Allocated", why: "Allocated"},
+		"Expiring":  {reason: "an address with a TTL reports when it expires", address: "10.0.0.5", until: validity{expires: &expires, check: &expires}, phase: "Allocated", why: "Allocated"},
+		"Exhausted": {reason: "it is allocated once an address is free", err: errExhausted, phase: "Pending", why: "PoolExhausted"},
+		"Taken":     {reason: "a requested address is never replaced by another", err: errAddressTaken{by: "IPAllocation x"}, phase: "Error", why: "AddressTaken", warning: true},
+		"Outside":   {reason: "a requested address is never replaced by another", err: errOutsidePool{"10.9.9.9"}, phase: "Error", why: "AddressOutsidePool", warning: true},
+		"Lapsed":    {reason: "no NetworkConfiguration needs the address", err: errExpired, phase: "Released", why: "Lapsed"},
+		"Invalid":   {reason: "the network team has to change the pool", err: errInvalidPool{errors.New("no")}, phase: "Pending", why: "InvalidPool"},
+		"Kept":      {reason: "a machine uses the address, even outside the present pool", address: "10.0.0.1", phase: "Allocated", why: "OutsidePool", warning: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

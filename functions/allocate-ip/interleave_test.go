@@ -22,10 +22,9 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// schedule lets one of several processes at a time send one request to the API
-// server, in an order that a seed determines. Before or after any write a process
-// may die, and any read may be answered as it would have been earlier. After each
-// write of an allocation it looks whether two have the same address.
+// schedule lets one process at a time send one request to the API server, in an order that a seed
+// determines. A process may die before or after any write, and any read may return an earlier answer.
+// After each write of an allocation, schedule checks that no address is allocated twice.
 type schedule struct {
 	*env
 	random  *rand.Rand
@@ -34,18 +33,18 @@ type schedule struct {
 	history map[string][][]byte
 	trace   []string
 	clock   time.Time
-	// addresses is how many there are. There is one more holder.
+	// addresses is the number of addresses. There is one more holder than addresses.
 	addresses int
 }
 
-// turn is a process that waits.
+// turn is a process that waits for its turn to send a request.
 type turn struct {
 	name string
 	come chan struct{}
 }
 
-// worker is a process that looks at one object after the other. When it dies
-// another one takes its place.
+// worker is a process that reconciles one object after another. When it dies, another one takes its
+// place.
 type worker struct {
 	*schedule
 	name string
@@ -53,17 +52,17 @@ type worker struct {
 	next http.RoundTripper
 }
 
-// fate is what becomes of a request.
-type fate int
+// requestOutcome says how a request ends.
+type requestOutcome int
 
 const (
-	lives fate = iota
+	lives requestOutcome = iota
 	diesBefore
 	diesAfter
 	readsOld
 )
 
-func (s *schedule) fateOf(r *http.Request) fate {
+func (s *schedule) outcomeOf(r *http.Request) requestOutcome {
 	n := s.random.IntN(100)
 	switch {
 	case r.Method == http.MethodGet && n < 10 && len(s.history[r.URL.String()]) > 0:
@@ -89,11 +88,11 @@ func (w *worker) RoundTrip(r *http.Request) (*http.Response, error) {
 	if w.dead {
 		return nil, errDead
 	}
-	if strings.Contains(r.URL.Path, "/events") { // which are for people only
+	if strings.Contains(r.URL.Path, "/events") { // Kubernetes Events decide nothing
 		return w.next.RoundTrip(r)
 	}
 	w.await(w.name)
-	what := w.fateOf(r)
+	what := w.outcomeOf(r)
 	w.trace = append(w.trace, fmt.Sprintf("%s: %s %s %d", w.name, r.Method, r.URL.Path[strings.LastIndex(r.URL.Path, w.namespace)+len(w.namespace):], what))
 	switch what {
 	case readsOld:
@@ -133,8 +132,8 @@ func answer(r *http.Request, body []byte) *http.Response {
 	}
 }
 
-// unique is the invariant: at no time two allocations are Allocated with one
-// address, or two NetworkConfigurations Ready with one.
+// unique checks the invariant: no two IPAllocations are Allocated, and no two NetworkConfigurations
+// Ready, with the same address.
 func (s *schedule) unique() {
 	users := &v1alpha1.NetworkConfigurationList{}
 	if err := s.kube.List(s.Context(), s.namespace, "", users); err != nil {
@@ -171,8 +170,8 @@ func (s *schedule) unique() {
 	}
 }
 
-// run gives the processes their turns until all have ended. It often stays with
-// one for a while, so that another one acts on what it read long ago.
+// run schedules the processes until all have ended. It often stays with one process for a while, so
+// that another acts on stale reads.
 func (s *schedule) run(processes int) {
 	busy := processes
 	var last string
@@ -199,7 +198,7 @@ func (s *schedule) run(processes int) {
 	}
 }
 
-// spawn makes a process with no memory of an earlier one.
+// spawn starts a process that has no memory of an earlier one.
 func (s *schedule) spawn(name string) *function {
 	config := rest.CopyConfig(s.config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &worker{schedule: s, name: name, next: next} })
@@ -210,12 +209,12 @@ func (s *schedule) spawn(name string) *function {
 	return f
 }
 
-// errands is how many each process does.
-const errands = 8
+// operations is the number of operations of each process.
+const operations = 8
 
-// errand does one thing that the broker, the garbage collector, a person or the
-// clock may do at any time.
-func (s *schedule) errand(f *function, name string) {
+// doOperation does one operation that the Broker, the garbage collector, a user or the clock may cause
+// at any time.
+func (s *schedule) doOperation(f *function, name string) {
 	ctx, holder := s.Context(), fmt.Sprintf("c%d", s.random.IntN(s.addresses+1))
 	switch s.random.IntN(10) {
 	case 0, 1, 2:
@@ -250,7 +249,7 @@ func (s *schedule) errand(f *function, name string) {
 func (s *schedule) remove(holder string) {
 	meta := metav1.ObjectMeta{Namespace: s.namespace, Name: holder}
 	_ = s.kube.Delete(s.Context(), &v1alpha1.NetworkConfiguration{ObjectMeta: meta})
-	if s.random.IntN(2) == 0 { // otherwise the garbage collector is late
+	if s.random.IntN(2) == 0 { // otherwise the garbage collector deletes it later
 		meta.Name += "-eth0"
 		_ = s.kube.Delete(s.Context(), &v1alpha2.IPAllocation{ObjectMeta: meta})
 	}
@@ -262,9 +261,8 @@ func (s *schedule) create(holder string) {
 	_ = s.kube.Create(s.Context(), nc)
 }
 
-// TestInterleavings runs processes against each other in many orders. Whatever
-// they did and wherever they died, at no time two have one address, and what they
-// leave is put right by looking again.
+// TestInterleavings runs concurrent processes in many orders. At no time do two objects have the same
+// address, and a full resync repairs whatever dead processes have left.
 func TestInterleavings(t *testing.T) {
 	t.Parallel()
 	base := setUp(t)
@@ -288,8 +286,8 @@ func TestInterleavings(t *testing.T) {
 					defer func() { s.ended <- struct{}{} }()
 					name := fmt.Sprintf("p%d", i)
 					s.await(name)
-					for range errands {
-						s.errand(s.spawn(name), name)
+					for range operations {
+						s.doOperation(s.spawn(name), name)
 					}
 				}()
 			}
@@ -302,13 +300,13 @@ func TestInterleavings(t *testing.T) {
 	}
 }
 
-// reconcileAll looks at everything again as resync does, until nothing changes.
+// reconcileAll reconciles every object, as resync does, until nothing changes.
 func (s *schedule) reconcileAll() {
 	s.Helper()
 	f := s.replica(s.config)
 	f.sender, f.now, f.leases.now = silent{}, func() time.Time { return s.clock }, func() time.Time { return s.clock }
 	for i := range s.addresses + 1 {
-		_ = s.ask(fmt.Sprintf("c%d", i), "") // two cannot be served that ask for the same
+		_ = s.ask(fmt.Sprintf("c%d", i), "") // requests for the same address conflict, so each holder requests any address
 	}
 	for range 4 {
 		allocations := &v1alpha2.IPAllocationList{}
@@ -319,7 +317,7 @@ func (s *schedule) reconcileAll() {
 			owner := metav1.GetControllerOf(&a)
 			nc := &v1alpha1.NetworkConfiguration{}
 			if err := s.kube.Get(s.Context(), s.namespace, owner.Name, nc); kube.NotFound(err) || nc.UID != owner.UID {
-				_ = s.kube.Delete(s.Context(), &a) // the garbage collector does
+				_ = s.kube.Delete(s.Context(), &a) // the garbage collector's part
 			}
 			_ = kube.OnConflict(func() error { return f.reconcileAllocation(s.Context(), s.namespace, a.Name, events.TypeResync) })
 		}
@@ -350,8 +348,8 @@ func (s *schedule) reconcileAll() {
 	}
 }
 
-// TestProcessDiesWhileItReleases kills the function after each write of a release,
-// while somebody else waits for the address.
+// TestProcessDiesWhileItReleases kills the function after each write of a release, while another
+// NetworkConfiguration waits for the address.
 func TestProcessDiesWhileItReleases(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -386,7 +384,7 @@ func TestProcessDiesWhileItReleases(t *testing.T) {
 			check.unique()
 		}
 		s.until(names[1], "NetworkConfigured")
-		slices.Reverse(names) // the next round begins with the one that has the address now
+		slices.Reverse(names) // the present holder is first in the next round
 	}
 	s.consistent()
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// machine makes a Machine with a virtual machine that has an address of a
-// NetworkConfiguration, which is kept for it.
+// machine creates a Machine whose virtual machine uses an address of a NetworkConfiguration, which is
+// kept for it.
 func (s *env) machine(name, nc, address string) *v1alpha1.Machine {
 	s.Helper()
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}, Spec: v1alpha1.MachineSpec{Template: "small"}}
@@ -34,8 +34,8 @@ func (s *env) machine(name, nc, address string) *v1alpha1.Machine {
 	return m
 }
 
-// TestMachineKeepsItsAddress edits the NetworkConfiguration of a running machine, which
-// does not follow. Nobody else gets the address before the machine has left.
+// TestMachineKeepsItsAddress edits the NetworkConfiguration of a running machine. The machine keeps
+// its address, and no other interface gets it before the Machine is deleted.
 func TestMachineKeepsItsAddress(t *testing.T) {
 	t.Parallel()
 	for name, edit := range map[string]func(*v1alpha1.NetworkConfiguration){
@@ -60,7 +60,7 @@ func TestMachineKeepsItsAddress(t *testing.T) {
 			}
 			resync := func() {
 				t.Helper()
-				_ = f.reconcileConfiguration(t.Context(), s.namespace, "web", true) // it may wait
+				_ = f.reconcileConfiguration(t.Context(), s.namespace, "web", true) // a WaitError is expected
 				if err := kube.OnConflict(func() error { return f.reconcileAllocation(t.Context(), s.namespace, "web-eth0", events.TypeResync) }); err != nil {
 					t.Fatal(err)
 				}
@@ -90,8 +90,8 @@ func TestMachineKeepsItsAddress(t *testing.T) {
 	}
 }
 
-// TestClosedNetwork deletes a network that is in use. Those who have addresses keep and
-// renew them, and newcomers get none.
+// TestClosedNetwork deletes a network that is in use. Existing addresses are kept and renewed, and new
+// requests are rejected.
 func TestClosedNetwork(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -111,11 +111,11 @@ func TestClosedNetwork(t *testing.T) {
 		s.reconcile(f, name)
 		nc := s.until(name, "NetworkDeleting")
 		if len(nc.Status.NetworkInterfaces) > 0 && nc.Status.NetworkInterfaces[0].IPAllocated || !strings.Contains(nc.Status.Message, "create it again in another network") {
-			t.Errorf("%s: status %+v, want it to get nothing", phase, nc.Status)
+			t.Errorf("%s: status %+v, want no address", phase, nc.Status)
 		}
 		s.reconcile(f, "web")
 		if now := s.until("web", "NetworkConfigured"); now.ResourceVersion != had.ResourceVersion {
-			t.Errorf("%s: what is settled was written: %+v", phase, now.Status)
+			t.Errorf("%s: an unchanged status was written: %+v", phase, now.Status)
 		}
 		f.now = func() time.Time { return time.Now().Add(5 * time.Minute) }
 		if err := f.reconcileAllocation(t.Context(), s.namespace, "web-eth0", events.TypeResync); err != nil {
@@ -123,7 +123,7 @@ func TestClosedNetwork(t *testing.T) {
 		}
 		f.now = time.Now
 		if a := s.says("web-eth0", "Allocated"); a.Status.Phase != v1alpha2.IPAllocationAllocated || !a.Status.ExpiresAt.After(time.Now().Add(10*time.Minute)) {
-			t.Errorf("%s: status %+v, want it to be renewed", phase, a.Status)
+			t.Errorf("%s: status %+v, want a renewed address", phase, a.Status)
 		}
 		had = s.until("web", "NetworkConfigured")
 	}
@@ -137,8 +137,8 @@ func TestClosedNetwork(t *testing.T) {
 	s.says("own", "NetworkDeleting")
 }
 
-// TestOtherVLAN names a VLAN that is not the network's, in which others may have the
-// same addresses.
+// TestOtherVLAN names a VLAN that differs from the network's. Another network may use the same
+// addresses in it.
 func TestOtherVLAN(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -165,8 +165,8 @@ func TestOtherVLAN(t *testing.T) {
 	s.until("web", "NetworkConfigured")
 }
 
-// TestStaysInItsNetwork has a NetworkConfiguration that names no network, and a second
-// network that is created later.
+// TestStaysInItsNetwork leaves spec.networkNamespaceName empty and then creates a second network. The
+// NetworkConfiguration stays in the first one.
 func TestStaysInItsNetwork(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -180,7 +180,7 @@ func TestStaysInItsNetwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.reconcile(f, "web")
-	feed.Until(t, "it is looked at again", func() (bool, string) {
+	feed.Until(t, "the NetworkConfiguration is reconciled again", func() (bool, string) {
 		now := s.until("web", "NetworkConfigured")
 		return now.Status.ObservedGeneration == now.Generation && now.Status.NetworkInterfaces[0].IPv4Addresses[0] == had.Status.NetworkInterfaces[0].IPv4Addresses[0], now.Status.Message
 	})
@@ -189,7 +189,7 @@ func TestStaysInItsNetwork(t *testing.T) {
 	s.until("late", "NetworkNamespaceAmbiguous")
 }
 
-// TestLinkLocalGateway passes on the IPv6 gateway that most routers announce.
+// TestLinkLocalGateway accepts a link-local IPv6 gateway, the kind that most routers announce.
 func TestLinkLocalGateway(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)

@@ -51,12 +51,12 @@ func TestReleaseDelaysReuse(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.kube.Get(t.Context(), s.namespace, leaseName("net", netip.MustParseAddr("10.0.0.2")), &coordinationv1.Lease{}); !kube.NotFound(err) {
-		t.Errorf("the Lease of a holder that does not exist must be swept, got %v", err)
+		t.Errorf("the unused Lease of a holder that does not exist must be deleted, got %v", err)
 	}
 }
 
-// TestInterfaceGoesEarly takes an interface away between its allocation and the status
-// that tells of it, so that nothing but the allocation itself knows of it.
+// TestInterfaceGoesEarly removes an interface after its allocation and before the status mentions it.
+// Only the IPAllocation itself records the address.
 func TestInterfaceGoesEarly(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -83,7 +83,7 @@ func TestInterfaceGoesEarly(t *testing.T) {
 	}
 	s.serve(1)
 	s.until("web", "NetworkConfigured")
-	feed.Until(t, "the allocation of the interface that is gone goes", func() (bool, string) {
+	feed.Until(t, "the IPAllocation of the removed interface is deleted", func() (bool, string) {
 		err := s.kube.Get(t.Context(), s.namespace, "web-eth1", &v1alpha2.IPAllocation{})
 		return kube.NotFound(err), fmt.Sprint(err)
 	})
@@ -99,7 +99,7 @@ func TestTTL(t *testing.T) {
 	f.now = func() time.Time { return now }
 	f.leases.now = f.now
 	nc := s.configuration("web", "net", eth0())
-	settle := func() *v1alpha2.IPAllocation {
+	reconcile := func() *v1alpha2.IPAllocation {
 		t.Helper()
 		a := &v1alpha2.IPAllocation{}
 		if err := errors.Join(f.reconcileAllocation(t.Context(), s.namespace, "web-eth0", events.TypeRefUpdate), s.kube.Get(t.Context(), s.namespace, "web-eth0", a)); err != nil {
@@ -110,34 +110,34 @@ func TestTTL(t *testing.T) {
 	if err := f.reconcileConfiguration(t.Context(), s.namespace, "web", true); err != nil {
 		t.Fatal(err)
 	}
-	first := settle()
+	first := reconcile()
 	now = now.Add(31 * time.Second)
-	second := settle()
+	second := reconcile()
 	if !second.Status.ExpiresAt.After(first.Status.ExpiresAt.Time) {
-		t.Errorf("half way through: expiry %v is not after %v", second.Status.ExpiresAt, first.Status.ExpiresAt)
+		t.Errorf("after half of the TTL, the expiry %v is not after %v", second.Status.ExpiresAt, first.Status.ExpiresAt)
 	}
 	if err := s.kube.Get(t.Context(), s.namespace, "web", nc); err != nil {
 		t.Fatal(err)
 	}
 	if got := nc.Status.NetworkInterfaces[0].AllocationExpiry; !got.Equal(second.Status.ExpiresAt) {
-		t.Errorf("the NetworkConfiguration says %v, its allocation %v", got, second.Status.ExpiresAt)
+		t.Errorf("the NetworkConfiguration reports %v, its allocation %v", got, second.Status.ExpiresAt)
 	}
 	if err := s.kube.Delete(t.Context(), nc); err != nil {
 		t.Fatal(err)
 	}
 	now = now.Add(31 * time.Second)
-	if a := settle(); a.Status.Phase != "Allocated" {
-		t.Errorf("before it expires an address stays, got phase %s", a.Status.Phase)
+	if a := reconcile(); a.Status.Phase != "Allocated" {
+		t.Errorf("an address stays allocated until it expires, got phase %s", a.Status.Phase)
 	}
 	now = now.Add(31 * time.Second)
-	if a := settle(); a.Status.Phase != "Released" || a.Status.Address != "" {
-		t.Errorf("nobody renews it any more, got phase %s with address %q", a.Status.Phase, a.Status.Address)
+	if a := reconcile(); a.Status.Phase != "Released" || a.Status.Address != "" {
+		t.Errorf("an expired address is released, got phase %s with address %q", a.Status.Phase, a.Status.Address)
 	}
 	s.consistent()
 }
 
-// change writes a network: its status first, since a segment that moves goes on with
-// the terms that the spec still has.
+// change edits a network and writes its status first, because the present spec decides the terms of a
+// moved segment.
 func (s *env) change(name string, edit func(*v1alpha2.NetworkNamespace)) {
 	s.Helper()
 	for _, status := range []bool{true, false} {
@@ -157,7 +157,7 @@ func (s *env) change(name string, edit func(*v1alpha2.NetworkNamespace)) {
 	}
 }
 
-// says waits until an allocation has a reason, and returns it as it is then.
+// says waits until an allocation has a reason, and returns the allocation.
 func (s *env) says(name, reason string) *v1alpha2.IPAllocation {
 	s.Helper()
 	var a *v1alpha2.IPAllocation
@@ -171,8 +171,8 @@ func (s *env) says(name, reason string) *v1alpha2.IPAllocation {
 	return a
 }
 
-// TestPoolMoves takes the pool away from under living allocations: first a part of
-// it, then the whole segment.
+// TestPoolMoves excludes allocated addresses from the pool: first a part of the range, then the whole
+// segment.
 func TestPoolMoves(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -217,7 +217,8 @@ func TestPoolMoves(t *testing.T) {
 	s.consistent()
 }
 
-// TestControlPlaneIsKept has a cluster at one of three addresses.
+// TestControlPlaneIsKept allocates an address for a control plane whose cluster names that address as
+// its endpoint.
 func TestControlPlaneIsKept(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -232,7 +233,7 @@ func TestControlPlaneIsKept(t *testing.T) {
 	for _, name := range []string{"one", "two", "three"} {
 		s.configuration(name, "net", eth0())
 	}
-	feed.Until(t, "two of three have an address", func() (bool, string) {
+	feed.Until(t, "two of three NetworkConfigurations have an address", func() (bool, string) {
 		list := &v1alpha2.IPAllocationList{}
 		if err := s.kube.List(t.Context(), s.namespace, "", list); err != nil {
 			return false, err.Error()
@@ -255,12 +256,12 @@ func TestControlPlaneIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := s.says("shop-vip", "Allocated").Status.Address; got != "10.0.0.3" {
-		t.Errorf("the cluster asks for its own address, and got %s", got)
+		t.Errorf("the control plane requests the endpoint of its cluster, and got %s", got)
 	}
 }
 
-// TestOldestIsServedFirstOfARange has a range grow by one address while several
-// wait for one, the oldest with the last name.
+// TestOldestIsServedFirstOfARange enlarges a range by one address while several requests wait. The
+// oldest request gets it, even though its name sorts last.
 func TestOldestIsServedFirstOfARange(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -271,7 +272,7 @@ func TestOldestIsServedFirstOfARange(t *testing.T) {
 	for _, name := range []string{"c", "b"} {
 		s.configuration(name, "net", eth0())
 		s.until(name, "PoolExhausted")
-		next := time.Now().Truncate(time.Second).Add(time.Second) // creation is dated by the second
+		next := time.Now().Truncate(time.Second).Add(time.Second) // creation timestamps have a resolution of one second
 		feed.Until(t, "the next second", func() (bool, string) { return time.Now().After(next), "" })
 	}
 	s.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Spec.IPAllocation.Static.IPv4RangeEnd = "10.0.0.11" })
@@ -285,20 +286,21 @@ func TestOldestIsServedFirstOfARange(t *testing.T) {
 	s.consistent()
 }
 
-// woken is a broker that loses everything, but keeps who is to be looked at again.
-type woken struct{ names []string }
+// requeued is a broker that delivers nothing and records the names of the requeued objects.
+type requeued struct{ names []string }
 
-func (w *woken) Send(_ context.Context, e event.Event) error {
+func (w *requeued) Send(_ context.Context, e event.Event) error {
 	ref, err := events.RefOf(e)
 	w.names = append(w.names, ref.Name)
 	return err
 }
 
-// TestNextIsWoken has one of three who wait be served because of an event of its own.
-func TestNextIsWoken(t *testing.T) {
+// TestNextIsRequeued releases one address while three requests wait: the event that requeues the next
+// one is enough.
+func TestNextIsRequeued(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
-	f, heard := s.replica(s.config), &woken{}
+	f, heard := s.replica(s.config), &requeued{}
 	f.sender = heard
 	look := func(name string) {
 		if err := f.reconcileConfiguration(t.Context(), s.namespace, name, false); err != nil {
@@ -318,12 +320,12 @@ func TestNextIsWoken(t *testing.T) {
 	}
 }
 
-// TestNetworkRequeuesWhatWaitsForIt changes a network whose NetworkConfiguration waits for
-// several reasons.
+// TestNetworkRequeuesWhatWaitsForIt changes a network while a NetworkConfiguration waits for it, for
+// each reason to wait.
 func TestNetworkRequeuesWhatWaitsForIt(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
-	f, heard := s.replica(s.config), &woken{}
+	f, heard := s.replica(s.config), &requeued{}
 	f.sender = heard
 	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4RangeStart: "10.0.0.10", IPv4RangeEnd: "10.0.0.10"})
 	s.configuration("nic", "net", eth0())
@@ -339,9 +341,9 @@ func TestNetworkRequeuesWhatWaitsForIt(t *testing.T) {
 		want   []string
 	}{
 		{"no delivery has written its condition", "", false, func(*v1alpha2.NetworkNamespace) {}, nic},
-		{"the VLAN may be the right one now", "VLANMismatch", false, func(nn *v1alpha2.NetworkNamespace) { nn.Status.VLANID++ }, nic},
-		{"the pool may have the address now", "AddressOutsidePool", false, func(nn *v1alpha2.NetworkNamespace) { nn.Spec.IPAllocation.Static.IPv4RangeEnd = "10.0.0.20" }, nic},
-		{"a Machine brings the address, the network does not", "WaitingForMAC", false, count, none},
+		{"the network may have the requested VLAN now", "VLANMismatch", false, func(nn *v1alpha2.NetworkNamespace) { nn.Status.VLANID++ }, nic},
+		{"the pool may include the address now", "AddressOutsidePool", false, func(nn *v1alpha2.NetworkNamespace) { nn.Spec.IPAllocation.Static.IPv4RangeEnd = "10.0.0.20" }, nic},
+		{"a Machine adds the MAC address, the network does not", "WaitingForMAC", false, count, none},
 		{"another object has the address, whatever the pool", "AddressTaken", false, count, none},
 		{"another object has the MAC address", reasonDuplicateMAC, false, count, none},
 		{"its IPAllocation is requeued instead", "PoolExhausted", true, count, none},

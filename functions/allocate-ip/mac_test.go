@@ -14,7 +14,7 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// reconcile has a process reconcile a NetworkConfiguration as for resync.
+// reconcile has a process reconcile a NetworkConfiguration, as resync requests it.
 func (s *env) reconcile(f *function, name string) {
 	s.Helper()
 	if err := kube.OnConflict(func() error { return f.reconcileConfiguration(s.Context(), s.namespace, name, true) }); err != nil {
@@ -37,8 +37,8 @@ func (s *env) edit(name string, how func(*v1alpha1.NetworkConfiguration)) error 
 	})
 }
 
-// TestDuplicateMAC has interfaces with a MAC address that another one in the network has.
-// They get no address, and the remedies of the message lead to Ready.
+// TestDuplicateMAC gives an interface the MAC address of another one in the network. The interface
+// gets no address, and each remedy in the message leads to Ready.
 func TestDuplicateMAC(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -62,7 +62,7 @@ func TestDuplicateMAC(t *testing.T) {
 	}
 	version := s.until("second", reasonDuplicateMAC).ResourceVersion
 	if s.reconcile(f, "second"); s.until("second", reasonDuplicateMAC).ResourceVersion != version {
-		t.Error("nothing has changed, and the status was written")
+		t.Error("an unchanged status was written")
 	}
 	if err := s.edit("second", func(nc *v1alpha1.NetworkConfiguration) {
 		nc.Spec.NetworkInterfaces[0].MACAddress = "52:54:00:aa:bb:cd"
@@ -81,8 +81,8 @@ func TestDuplicateMAC(t *testing.T) {
 	s.consistent()
 }
 
-// TestMACChanges has an interface change its MAC address: the earlier one is free for
-// another interface, and one that another interface has changes nothing.
+// TestMACChanges changes the MAC address of an interface. The earlier MAC address is free for other
+// interfaces, and a duplicate one changes nothing.
 func TestMACChanges(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -106,13 +106,13 @@ func TestMACChanges(t *testing.T) {
 	}
 	s.says("a-eth0", "Allocated")
 	if got := change("a", "52:54:00:00:00:0a", "NetworkConfigured"); got.IPv4Addresses[0] != had.IPv4Addresses[0] || got.MACAddress != "52:54:00:00:00:0a" {
-		t.Errorf("got %+v, want the address to stay", got)
+		t.Errorf("got %+v, want the same address", got)
 	}
 	change("b", macFor("a", "eth0"), "NetworkConfigured")
 	s.consistent()
 }
 
-// TestOneOfManyHasTheMAC has replicas serve interfaces with one MAC address at once.
+// TestOneOfManyHasTheMAC has replicas reconcile interfaces with the same MAC address concurrently.
 func TestOneOfManyHasTheMAC(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -139,8 +139,8 @@ func TestOneOfManyHasTheMAC(t *testing.T) {
 	}
 }
 
-// TestSharedByMany has the interfaces of 100 machines in one NetworkConfiguration, which
-// come one after the other while the function serves them.
+// TestSharedByMany adds the interfaces of 100 machines to one NetworkConfiguration, one after another,
+// while the function reconciles it.
 func TestSharedByMany(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -157,7 +157,7 @@ func TestSharedByMany(t *testing.T) {
 		}
 	}
 	var nc *v1alpha1.NetworkConfiguration
-	feed.Until(t, "all have addresses", func() (bool, string) {
+	feed.Until(t, "every interface has an address", func() (bool, string) {
 		nc = s.until("shared", "NetworkConfigured")
 		return len(nc.Status.NetworkInterfaces) == machines, fmt.Sprint(len(nc.Status.NetworkInterfaces))
 	})
@@ -167,14 +167,14 @@ func TestSharedByMany(t *testing.T) {
 	counted, n := s.counted()
 	s.reconcile(counted, "shared")
 	if most := int64(10); n.Load() > most {
-		t.Errorf("%d requests for a look at what is settled, want at most %d", n.Load(), most)
+		t.Errorf("reconciling an unchanged object took %d requests, want at most %d", n.Load(), most)
 	}
 	if err := s.edit("shared", func(nc *v1alpha1.NetworkConfiguration) {
 		nc.Spec.NetworkInterfaces = nc.Spec.NetworkInterfaces[:machines-5]
 	}); err != nil {
 		t.Fatal(err)
 	}
-	feed.Until(t, "the others are released", func() (bool, string) {
+	feed.Until(t, "the other addresses are released", func() (bool, string) {
 		addresses, all := &coordinationv1.LeaseList{}, &coordinationv1.LeaseList{}
 		if err := s.kube.List(t.Context(), s.namespace, "", all); err != nil {
 			return false, err.Error()
@@ -186,8 +186,8 @@ func TestSharedByMany(t *testing.T) {
 	})
 }
 
-// TestLateDelivery has a delivery that has read an interface go on after another one has
-// released the addresses of the interface.
+// TestLateDelivery continues a delivery with a stale read of an interface, after another delivery has
+// released the interface's addresses.
 func TestLateDelivery(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -219,6 +219,6 @@ func TestLateDelivery(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(left.Items) > 0 {
-		t.Errorf("%d Leases are left of an interface that is gone, first of all %s", len(left.Items), left.Items[0].Name)
+		t.Errorf("%d Leases are left of a removed interface, the first is %s", len(left.Items), left.Items[0].Name)
 	}
 }

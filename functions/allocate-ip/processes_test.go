@@ -27,8 +27,8 @@ import (
 	"github.com/vitistack/stack/tests/stand/process"
 )
 
-// TestProcesses asks eight processes of the function for a thousand addresses at
-// once, of a pool that has just enough.
+// TestProcesses requests a thousand addresses at once from eight processes of the function, with a
+// pool of exactly that size.
 func TestProcesses(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -49,14 +49,14 @@ func TestProcesses(t *testing.T) {
 		})
 	}
 	group.Wait()
-	feed.Until(t, "all have addresses", func() (bool, string) {
+	feed.Until(t, "every NetworkConfiguration has an address", func() (bool, string) {
 		time.Sleep(200 * time.Millisecond) // the list is long
 		waiting := &v1alpha1.NetworkConfigurationList{}
 		options := metav1.ListOptions{FieldSelector: "status.phase!=Ready"}
 		if err := s.kube.ListPage(t.Context(), s.namespace, options, waiting); err != nil {
 			return false, err.Error()
 		}
-		return len(waiting.Items) == 0, fmt.Sprintf("%d of %d have none", len(waiting.Items), holders)
+		return len(waiting.Items) == 0, fmt.Sprintf("%d of %d have no address", len(waiting.Items), holders)
 	})
 	took := time.Since(began)
 	t.Logf("%d addresses in %.1f s: %.0f in a second", holders, took.Seconds(), holders/took.Seconds())
@@ -65,8 +65,8 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// processes starts the function's program several times, and returns how to give
-// an event to one of them after the other. What they send comes back to them.
+// processes starts the function's program n times, and returns a function that delivers events to them
+// in turn. Events that they send are delivered to them too.
 func (s *env) processes(n int) func(context.Context, event.Event) (*event.Event, error) {
 	s.Helper()
 	dir := s.TempDir()

@@ -21,7 +21,7 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// asking is the interface that asks for an address, or for any where there is none.
+// asking returns an interface that requests an address, or any address if it is empty.
 func asking(address string) v1alpha1.InterfaceSpec {
 	i := eth0()
 	if address != "" {
@@ -30,8 +30,8 @@ func asking(address string) v1alpha1.InterfaceSpec {
 	return i
 }
 
-// ask has the interface of a NetworkConfiguration ask for an address, or for any where
-// there is none.
+// ask changes the request of a NetworkConfiguration's interface to an address, or to any address if it
+// is empty.
 func (s *env) ask(nc, address string) error {
 	now := &v1alpha1.NetworkConfiguration{}
 	return kube.OnConflict(func() error {
@@ -47,7 +47,7 @@ func (s *env) ask(nc, address string) error {
 	})
 }
 
-// has waits until a NetworkConfiguration that is asked anew has a reason, and checks the
+// has waits until a NetworkConfiguration has a reason for its present generation, and checks the
 // address of its interface.
 func (s *env) has(name, reason, address string) {
 	s.Helper()
@@ -65,7 +65,7 @@ func (s *env) has(name, reason, address string) {
 	})
 }
 
-// beforehand is an allocation that a user makes for a NetworkConfiguration to come.
+// beforehand creates an IPAllocation before the NetworkConfiguration that it is for, as a user may.
 func (s *env) beforehand(nc, address string) {
 	s.Helper()
 	a := &v1alpha2.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: nc + "-eth0"}, Spec: v1alpha2.IPAllocationSpec{
@@ -76,9 +76,9 @@ func (s *env) beforehand(nc, address string) {
 	}
 }
 
-// TestMadeBeforehand has a user's own allocation serve a NetworkConfiguration, and be
-// released like any other.
-func TestMadeBeforehand(t *testing.T) {
+// TestCreatedBeforehand has a user's own IPAllocation serve a NetworkConfiguration. It is released
+// like any other.
+func TestCreatedBeforehand(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
 	s.serve(1)
@@ -88,7 +88,7 @@ func TestMadeBeforehand(t *testing.T) {
 	s.configuration("web", "net", eth0())
 	nc := s.until("web", "NetworkConfigured")
 	if got := nc.Status.NetworkInterfaces[0].IPv4Addresses; !slices.Equal(got, []string{"10.0.0.50"}) {
-		t.Errorf("a user asked for 10.0.0.50, got %v", got)
+		t.Errorf("the user requested 10.0.0.50, got %v", got)
 	}
 	a := s.says("web-eth0", "Allocated")
 	if !slices.Contains(a.Finalizers, v1alpha1.FinalizerStaticIP) || len(a.OwnerReferences) > 0 {
@@ -99,13 +99,13 @@ func TestMadeBeforehand(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	feed.Until(t, "the allocation is gone", func() (bool, string) {
+	feed.Until(t, "the IPAllocation is deleted", func() (bool, string) {
 		err := s.kube.Get(t.Context(), s.namespace, a.Name, &v1alpha2.IPAllocation{})
 		return kube.NotFound(err), fmt.Sprint(err)
 	})
 	lease := &coordinationv1.Lease{}
 	if err := s.kube.Get(t.Context(), s.namespace, leaseName("net", netip.MustParseAddr("10.0.0.50")), lease); err != nil {
-		t.Fatalf("nothing keeps the address back: %v", err)
+		t.Fatalf("the address must be free: %v", err)
 	}
 	if got := lease.Spec.LeaseDurationSeconds; holderUID(lease) != "" || got == nil || *got != delay {
 		t.Errorf("the Lease of the address has holder %q for %v seconds, want none for %d", holderUID(lease), got, delay)
@@ -114,9 +114,9 @@ func TestMadeBeforehand(t *testing.T) {
 	s.until("next", "AddressTaken")
 }
 
-// TestLapsedBeforehand has a NetworkConfiguration come too late for the allocation that
-// a user made for it.
-func TestLapsedBeforehand(t *testing.T) {
+// TestExpiredBeforehand creates a NetworkConfiguration after the user's IPAllocation for it has
+// expired.
+func TestExpiredBeforehand(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
 	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1", TTLSeconds: 60})
@@ -134,7 +134,7 @@ func TestLapsedBeforehand(t *testing.T) {
 	s.configuration("web", "net", eth0())
 	nc := s.until("web", "Lapsed")
 	if !strings.Contains(nc.Status.Message, "delete the IPAllocation") {
-		t.Errorf("it says %q, and not what to do", nc.Status.Message)
+		t.Errorf("the message %q does not name the remedy", nc.Status.Message)
 	}
 	if err := s.kube.Delete(t.Context(), s.says("web-eth0", "Lapsed")); err != nil {
 		t.Fatal(err)
@@ -143,7 +143,7 @@ func TestLapsedBeforehand(t *testing.T) {
 	s.consistent()
 }
 
-// TestNamespaceDeleted has everything deleted at once while a machine runs.
+// TestNamespaceDeleted deletes every object of a namespace at once while a machine runs.
 func TestNamespaceDeleted(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -174,7 +174,7 @@ func TestNamespaceDeleted(t *testing.T) {
 		}
 	}
 	if a = s.says(a.Name, reasonInUse); a.Status.Address != "10.0.0.77" {
-		t.Errorf("a machine has the address, but the allocation has %q", a.Status.Address)
+		t.Errorf("a machine uses the address, but the IPAllocation has %q", a.Status.Address)
 	}
 	edit(network.RemoveUser)
 	f := s.replica(s.config)
@@ -182,12 +182,12 @@ func TestNamespaceDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if gone, err := s.kube.Gone(t.Context(), a); !gone || err != nil {
-		t.Errorf("nobody needs it any more, and it is still there: %v", err)
+		t.Errorf("the IPAllocation is not needed by any object, but still exists: %v", err)
 	}
 }
 
-// TestDeletedInUse deletes the allocation of a NetworkConfiguration that needs it, until
-// that asks for another address, or is gone.
+// TestDeletedInUse deletes the IPAllocation of a NetworkConfiguration that uses it. It is released
+// once the NetworkConfiguration requests another address or is deleted.
 func TestDeletedInUse(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -207,7 +207,7 @@ func TestDeletedInUse(t *testing.T) {
 			t.Fatal(err)
 		}
 		if a = s.says(a.Name, reasonInUse); a.Status.Phase != v1alpha2.IPAllocationAllocated || a.Status.Address != address {
-			t.Errorf("its address is in use, but it is %s with %q", a.Status.Phase, a.Status.Address)
+			t.Errorf("the address is in use, but the IPAllocation is %s with %q", a.Status.Phase, a.Status.Address)
 		}
 		s.has(nc, "NetworkConfigured", address)
 		return a
@@ -230,7 +230,7 @@ func TestDeletedInUse(t *testing.T) {
 	}
 	resync(a.Name)
 	if gone, err := s.kube.Gone(t.Context(), a); !gone || err != nil {
-		t.Errorf("nobody needs it any more, and it is still there: %v", err)
+		t.Errorf("the IPAllocation is not needed by any object, but still exists: %v", err)
 	}
 	resync("next-eth0")
 	s.has("next", "NetworkConfigured", "10.0.0.77")
@@ -248,12 +248,12 @@ func TestRequestChanges(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason, asked, was, asks, is, has string
 	}{
-		"refused": {"that is what its refusal says to do", "10.0.0.77", taken, "10.0.0.78", okay, "10.0.0.78"},
-		"another": {"it asks for another than it has", "10.0.0.70", okay, "10.0.0.79", okay, "10.0.0.79"},
-		"some":    {"any was good enough before", "", okay, "10.0.0.50", okay, "10.0.0.50"},
-		"taken":   {"a machine uses the address that it has", "10.0.0.71", okay, "10.0.0.77", taken, "10.0.0.71"},
-		"outside": {"a machine uses the address that it has", "10.0.0.72", okay, "10.0.1.72", outside, "10.0.0.72"},
-		"any":     {"the address that it has is as good as any", "10.0.0.73", okay, "", okay, "10.0.0.73"},
+		"refused": {"the request follows the message of the earlier rejection", "10.0.0.77", taken, "10.0.0.78", okay, "10.0.0.78"},
+		"another": {"it requests an address other than its own", "10.0.0.70", okay, "10.0.0.79", okay, "10.0.0.79"},
+		"some":    {"it now requests one address instead of any", "", okay, "10.0.0.50", okay, "10.0.0.50"},
+		"taken":   {"a machine uses its present address", "10.0.0.71", okay, "10.0.0.77", taken, "10.0.0.71"},
+		"outside": {"a machine uses its present address", "10.0.0.72", okay, "10.0.1.72", outside, "10.0.0.72"},
+		"any":     {"its present address satisfies a request for any", "10.0.0.73", okay, "", okay, "10.0.0.73"},
 	} {
 		s.configuration(name, "net", asking(tc.asked))
 		s.until(name, tc.was)
@@ -263,7 +263,7 @@ func TestRequestChanges(t *testing.T) {
 		t.Log(tc.reason)
 		s.has(name, tc.is, tc.has)
 	}
-	// Somebody else's request stays theirs.
+	// A user's own IPAllocation is never changed.
 	s.beforehand("theirs", "10.0.0.60")
 	s.configuration("theirs", "net", eth0())
 	s.has("theirs", okay, "10.0.0.60")
@@ -275,14 +275,14 @@ func TestRequestChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.has("theirs", okay, "10.0.0.61")
-	// One that asks for nothing any more is not refused what it asked for before.
+	// A rejected request that is withdrawn blocks nothing.
 	s.configuration("none", "net", asking("10.0.0.77"))
 	s.until("none", taken)
 	if err := s.ask("none", ""); err != nil {
 		t.Fatal(err)
 	}
 	s.until("none", okay)
-	feed.Until(t, "all that was given up is free", func() (bool, string) {
+	feed.Until(t, "every released address is free", func() (bool, string) {
 		leases := &coordinationv1.LeaseList{}
 		err := s.kube.List(t.Context(), s.namespace, v1alpha2.LabelNetworkNamespace, leases)
 		return err == nil && len(leases.Items) == 9, fmt.Sprint(len(leases.Items))
@@ -290,8 +290,7 @@ func TestRequestChanges(t *testing.T) {
 	s.consistent()
 }
 
-// TestFamilyNotServed asks a network for an address of a family that it does not have
-// yet.
+// TestFamilyNotServed requests an address of a family that the network lacks at first.
 func TestFamilyNotServed(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -311,15 +310,15 @@ func TestFamilyNotServed(t *testing.T) {
 	s.consistent()
 }
 
-// TestProcessDiesWhileAddressGoes kills the function after each write of giving an
-// address up, while somebody else asks for that: at no time are two Ready with it.
-func TestProcessDiesWhileAddressGoes(t *testing.T) {
+// TestProcessDiesWhileAddressIsReleased kills the function after each write of a release, while
+// another NetworkConfiguration requests the address. At no time are both Ready with it.
+func TestProcessDiesWhileAddressIsReleased(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
 	s.network("net", "10.0.0.0/24", "", v1alpha2.StaticPool{IPv4Gateway: "10.0.0.1"})
 	check, healthy := &schedule{env: s}, s.replica(s.config)
 	healthy.sender = silent{}
-	settle := func(f *function, name string) {
+	reconcile := func(f *function, name string) {
 		_ = kube.OnConflict(func() error { return f.reconcileConfiguration(t.Context(), s.namespace, name, true) })
 		_ = kube.OnConflict(func() error { return f.reconcileAllocation(t.Context(), s.namespace, name+"-eth0", events.TypeResync) })
 		check.unique()
@@ -327,7 +326,7 @@ func TestProcessDiesWhileAddressGoes(t *testing.T) {
 	for n := range int32(9) {
 		for reason, asks := range map[string]string{"the address is replaced": "10.0.0.78", "a person deletes the allocation": ""} {
 			s.configuration("web", "net", asking("10.0.0.77"))
-			settle(healthy, "web")
+			reconcile(healthy, "web")
 			a := s.says("web-eth0", "Allocated")
 			if asks == "" {
 				if err := s.kube.Delete(t.Context(), a); err != nil {
@@ -341,13 +340,13 @@ func TestProcessDiesWhileAddressGoes(t *testing.T) {
 			config.Wrap(func(rt http.RoundTripper) http.RoundTripper { d.RoundTripper = rt; return d })
 			dies := s.replica(config)
 			dies.sender = silent{}
-			settle(dies, "web")
+			reconcile(dies, "web")
 			s.configuration("next", "net", asking("10.0.0.77"))
 			for range 2 {
-				settle(healthy, "next")
-				settle(healthy, "web")
+				reconcile(healthy, "next")
+				reconcile(healthy, "web")
 			}
-			settle(healthy, "next")
+			reconcile(healthy, "next")
 			t.Log(reason)
 			if asks == "" {
 				s.has("web", "NetworkConfigured", "10.0.0.77")
@@ -360,11 +359,11 @@ func TestProcessDiesWhileAddressGoes(t *testing.T) {
 				_ = s.kube.Delete(t.Context(), &v1alpha1.NetworkConfiguration{ObjectMeta: meta})
 				meta.Name += "-eth0"
 				_ = s.kube.Delete(t.Context(), &v1alpha2.IPAllocation{ObjectMeta: meta})
-				settle(healthy, name)
+				reconcile(healthy, name)
 			}
 		}
 	}
 	if n := s.consistent(); n > 0 {
-		t.Errorf("%d addresses are left of nobody", n)
+		t.Errorf("%d addresses have no holder", n)
 	}
 }

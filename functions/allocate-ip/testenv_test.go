@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
-// env is an API server on which functions allocate addresses.
+// env is a namespace of an API server in which functions allocate addresses.
 type env struct {
 	*testing.T
 	server    *apiserver.Server
@@ -52,8 +52,7 @@ func (s *env) client(config *rest.Config) *kube.Client {
 	return c
 }
 
-// replica is one process of the function. What it sends to the broker comes back
-// to itself.
+// replica returns one process of the function. The events that it sends are delivered to itself.
 func (s *env) replica(config *rest.Config) *function {
 	client := s.client(config)
 	f := &function{kube: client, leases: &leaseStore{kube: client, now: time.Now}, now: time.Now}
@@ -61,7 +60,7 @@ func (s *env) replica(config *rest.Config) *function {
 	return f
 }
 
-// silent is a broker that loses everything.
+// silent is a broker that delivers nothing.
 type silent struct{}
 
 func (silent) Send(context.Context, event.Event) error { return nil }
@@ -73,7 +72,7 @@ func (l loop) Send(ctx context.Context, e event.Event) error {
 	return err
 }
 
-// serve lets replicas of the function serve the namespace.
+// serve has replicas of the function receive the events of the namespace.
 func (s *env) serve(replicas int) {
 	s.Helper()
 	var all []*function
@@ -91,7 +90,7 @@ func (s *env) serve(replicas int) {
 	)
 }
 
-// network makes a network that is provisioned.
+// network creates a provisioned network.
 func (s *env) network(name string, v4, v6 string, pool v1alpha2.StaticPool) *v1alpha2.NetworkNamespace {
 	s.Helper()
 	nn := &v1alpha2.NetworkNamespace{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}
@@ -122,14 +121,14 @@ func (s *env) configuration(name, network string, interfaces ...v1alpha1.Interfa
 	return nc
 }
 
-// anyMAC stands for a MAC address of the interface's own, which configuration fills in.
+// anyMAC is a placeholder that configuration replaces with a unique MAC address.
 const anyMAC = "02:00:00:00:00:01"
 
 func eth0() v1alpha1.InterfaceSpec {
 	return v1alpha1.InterfaceSpec{Name: "eth0", MACAddress: anyMAC}
 }
 
-// macFor is the MAC address of an interface of a NetworkConfiguration.
+// macFor returns the MAC address of an interface of a NetworkConfiguration.
 func macFor(nc, iface string) v1alpha1.MACAddress {
 	sum := sha256.Sum256([]byte(nc + "/" + iface))
 	return v1alpha1.MACAddress(fmt.Sprintf("02:%x:%x:%x:%x:%x", sum[0:1], sum[1:2], sum[2:3], sum[3:4], sum[4:5]))
@@ -173,8 +172,8 @@ func (s *env) untilWarned(name, reason string) {
 	})
 }
 
-// consistent checks that every Lease has one holder that knows it, and every
-// address one Lease.
+// consistent checks that every Lease has one holder that refers to it, and every address one Lease. It
+// returns the number of allocated addresses.
 func (s *env) consistent() (allocated int) {
 	s.Helper()
 	allocations, all := &v1alpha2.IPAllocationList{}, &coordinationv1.LeaseList{}
@@ -191,7 +190,7 @@ func (s *env) consistent() (allocated int) {
 		}
 		key := a.Spec.NetworkNamespaceName + "/" + a.Status.Address
 		if other, taken := holders[key]; taken {
-			s.Errorf("%s was given to %s and %s", key, other, a.Name)
+			s.Errorf("%s was allocated to %s and %s", key, other, a.Name)
 		}
 		holders[key] = a.Name
 	}
@@ -203,7 +202,7 @@ func (s *env) consistent() (allocated int) {
 		addresses++
 		key := l.Labels[v1alpha2.LabelNetworkNamespace] + "/" + l.Annotations[annotationAddress]
 		if holders[key] != l.Annotations[annotationHolder] {
-			s.Errorf("Lease %s says %s, but the address is %q's", l.Name, l.Annotations[annotationHolder], holders[key])
+			s.Errorf("Lease %s names %s, but the address is %q's", l.Name, l.Annotations[annotationHolder], holders[key])
 		}
 	}
 	if addresses != len(holders) {
