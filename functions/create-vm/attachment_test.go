@@ -13,8 +13,8 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// TestAttachmentOfAnotherNetwork finds the attachment of another bridge under the name
-// of its own.
+// TestAttachmentOfAnotherNetwork finds an attachment of another bridge under the name that the
+// machine's attachment would have.
 func TestAttachmentOfAnotherNetwork(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -33,7 +33,7 @@ func TestAttachmentOfAnotherNetwork(t *testing.T) {
 	}
 }
 
-// TestLostAttachment has somebody delete the attachment of a machine that is off.
+// TestLostAttachment deletes the attachment of a machine that is off.
 func TestLostAttachment(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -65,8 +65,8 @@ func TestLostAttachment(t *testing.T) {
 	}
 }
 
-// TestSpoofCheckOfEarlierAttachments starts machines on attachments without a check of MAC
-// addresses: one that this stack made, and one of somebody else.
+// TestSpoofCheckOfEarlierAttachments starts machines on attachments without a check of MAC addresses:
+// one that an earlier version of this stack created, and one of another owner.
 func TestSpoofCheckOfEarlierAttachments(t *testing.T) {
 	t.Parallel()
 	const unchecked = `{"cniVersion":"1.0.0","name":"n","plugins":[{"bridge":"%s","ipam":{},"type":"bridge","vlan":200}]}`
@@ -77,9 +77,9 @@ func TestSpoofCheckOfEarlierAttachments(t *testing.T) {
 		labels map[string]string
 		want   bool
 	}{
-		"Own":      {"an earlier version of this stack made it", map[string]string{v1alpha1.LabelManagedBy: "kubevirt-operator"}, true},
-		"Foreign":  {"somebody else manages it", map[string]string{v1alpha1.LabelManagedBy: "argocd"}, false},
-		"Unmarked": {"nobody says whose it is", nil, false},
+		"Own":      {"an earlier version of this stack created it", map[string]string{v1alpha1.LabelManagedBy: "kubevirt-operator"}, true},
+		"Foreign":  {"another tool manages it", map[string]string{v1alpha1.LabelManagedBy: "argocd"}, false},
+		"Unmarked": {"it names no owner", nil, false},
 	}
 	for title, tc := range cases {
 		t.Run(title, func(t *testing.T) {

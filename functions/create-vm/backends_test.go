@@ -26,7 +26,7 @@ func (madeUp) Inspect(context.Context) (hypervisor.Health, error) {
 	return hypervisor.Health{Version: "1"}, nil
 }
 
-// TestMadeUpBackend adds a kind of hypervisor by one package and one line.
+// TestMadeUpBackend registers another kind of hypervisor with one package and one line.
 func TestMadeUpBackend(t *testing.T) {
 	t.Parallel()
 	known := maps.Clone(backends)
@@ -49,18 +49,18 @@ func TestMadeUpBackend(t *testing.T) {
 		t.Errorf("the machine is %s, next check %v", outcome.Reason, m.Status.NextCheckTime)
 	}
 	if action := decideAction(m, causeVM); action != actionNone {
-		t.Errorf("an event about a virtual machine of this cluster has action %s for a machine elsewhere", action)
+		t.Errorf("an event about a virtual machine in this cluster has action %s for a machine in a remote cluster", action)
 	}
 }
 
-// TestBackends shows where a kind of hypervisor has to be known.
+// TestBackends checks each place that lists the kinds of hypervisors.
 func TestBackends(t *testing.T) {
 	t.Parallel()
 	var registered []v1alpha1.ProviderType
 	for _, k := range backend.In(backend.LayerMachine) {
 		registered = append(registered, v1alpha1.ProviderType(k.Name))
 		if got := metricsPrefix(&v1alpha1.Machine{}, v1alpha1.ProviderType(k.Name)); got != k.MetricsPrefix {
-			t.Errorf("%s: its metrics begin with %s, want %s", k.Name, got, k.MetricsPrefix)
+			t.Errorf("%s: the names of its metrics begin with %s, want %s", k.Name, got, k.MetricsPrefix)
 		}
 		if sites[k.Title] == nil {
 			t.Errorf("%s has no site in the contract test", k.Title)

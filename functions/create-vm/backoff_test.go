@@ -32,7 +32,7 @@ func TestBackOff(t *testing.T) {
 		delays = append(delays, m.Status.NextCheckTime.Sub(now).Round(time.Second).String())
 	}
 	if got, want := strings.Join(delays, " "), "1s 2s 4s 8s 16s 32s 1m0s 1m0s 1m0s"; got != want {
-		t.Errorf("the time between two attempts doubles up to a minute: got %s, want %s", got, want)
+		t.Errorf("the delay between two attempts doubles up to a minute: got %s, want %s", got, want)
 	}
 	setCondition(m, v1alpha1.ConditionReady, false, "ProxmoxApiError", "")
 	if remainingBackOff(m, now) == 0 {
@@ -40,7 +40,7 @@ func TestBackOff(t *testing.T) {
 	}
 	m.Generation++
 	if remainingBackOff(m, now) != 0 || hasFailed(m) {
-		t.Error("a new generation is tried at once, and counts its failures anew")
+		t.Error("a new generation is tried at once and resets the number of failures")
 	}
 }
 
@@ -52,12 +52,12 @@ func TestIsRepeated(t *testing.T) {
 		before, now *v1alpha1.ProviderTask
 		want        bool
 	}{
-		"first":   {"nothing was done before", nil, task("upload", "UPID:1"), false},
-		"end":     {"nothing has to be done any more", task("start", "UPID:1"), nil, false},
+		"first":   {"no task ran before", nil, task("upload", "UPID:1"), false},
+		"end":     {"no task is left", task("start", "UPID:1"), nil, false},
 		"running": {"the same task still runs", task("create", "UPID:1"), task("create", "UPID:1"), false},
-		"next":    {"the next task is another one", task("create", "UPID:1"), task("start", "UPID:2"), false},
-		"again":   {"the task has changed nothing", task("upload", "UPID:1"), task("upload", "UPID:2"), true},
-		"unnamed": {"a task without a name has ended when it is looked up", task("create", hypervisor.UnnamedTask), task("create", hypervisor.UnnamedTask), true},
+		"next":    {"another task follows", task("create", "UPID:1"), task("start", "UPID:2"), false},
+		"again":   {"the same task is due again, so it had no effect", task("upload", "UPID:1"), task("upload", "UPID:2"), true},
+		"unnamed": {"a task without an ID has ended once it is looked up", task("create", hypervisor.UnnamedTask), task("create", hypervisor.UnnamedTask), true},
 	}
 	for name, tc := range cases {
 		if got := isRepeated(tc.before, tc.now); got != tc.want {
@@ -66,9 +66,9 @@ func TestIsRepeated(t *testing.T) {
 	}
 }
 
-// period delivers events about a Machine for a time of the clock: one a second, as
-// a Broker that requeues a lot does, and one for each time that the Machine was written,
-// as the event source does. It returns how often each request was made.
+// period delivers events about a Machine for a length of simulated time: one a second, as a Broker
+// does that redelivers often, and one for each write of the Machine, as the event source does. It
+// returns how often each request was made.
 func (e *env) period(name string, length time.Duration) map[string]int {
 	e.Helper()
 	return e.periodOn(&hypervisortest.Wire{}, name, length)
@@ -99,8 +99,8 @@ func (e *env) periodOn(w *hypervisortest.Wire, name string, length time.Duration
 	return w.Count
 }
 
-// TestProxmoxBackOff counts the requests that a Machine costs whose task fails whenever
-// it is tried, or succeeds without an effect.
+// TestProxmoxBackOff counts the requests of a Machine whose task fails at each attempt, or succeeds
+// without an effect.
 func TestProxmoxBackOff(t *testing.T) {
 	t.Parallel()
 	const create, start = "POST /api2/json/nodes/pve*/qemu", "POST /api2/json/nodes/pve*/qemu/*/status/start"
@@ -112,10 +112,10 @@ func TestProxmoxBackOff(t *testing.T) {
 		"Create": {reason: "a volume is missing", request: create, ready: "ProxmoxApiError", change: func(m *v1alpha1.Machine) {
 			m.Spec.OS = &v1alpha1.MachineOS{ISOURI: "local:iso/missing.iso"}
 		}, rule: faults.Rule{Operation: "task/qmcreate", Error: "volume 'local:iso/missing.iso' does not exist"}},
-		"Refused": {reason: "Proxmox VE refuses the request itself", request: create, ready: "ProxmoxApiError", rule: faults.Rule{Operation: "POST /nodes/*/qemu", Error: "500 the cluster is not quorate"}},
+		"Refused": {reason: "Proxmox VE rejects the request itself", request: create, ready: "ProxmoxApiError", rule: faults.Rule{Operation: "POST /nodes/*/qemu", Error: "500 the cluster is not quorate"}},
 		"Start":   {reason: "QEMU does not start", request: start, ready: "ProxmoxApiError", rule: faults.Rule{Operation: "task/qmstart", Error: "start failed: QEMU exited with code 1"}},
-		"Full":    {reason: "no host has the memory that it reports", request: start, ready: "", rule: faults.Rule{Operation: "task/qmstart", Error: "start failed: Cannot allocate memory"}},
-		"Left":    {reason: "a volume is left of an earlier virtual machine", request: create, ready: "ProxmoxApiError", rule: faults.Rule{Operation: "task/qmcreate", Error: "lvcreate: logical volume already exists"}},
+		"Full":    {reason: "no host has as much free memory as it reports", request: start, ready: "", rule: faults.Rule{Operation: "task/qmstart", Error: "start failed: Cannot allocate memory"}},
+		"Left":    {reason: "a volume of an earlier virtual machine is in the way", request: create, ready: "ProxmoxApiError", rule: faults.Rule{Operation: "task/qmcreate", Error: "lvcreate: logical volume already exists"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -146,7 +146,7 @@ func TestProxmoxBackOff(t *testing.T) {
 			if writes := sum(count, "PATCH /apis/vitistack.io"); writes > 60 {
 				t.Errorf("%s: %d writes in ten minutes", tc.reason, writes)
 			}
-			m = r.Drive("m1", &hypervisortest.Wire{}, "says what fails", func(m *v1alpha1.Machine) bool {
+			m = r.Drive("m1", &hypervisortest.Wire{}, "reports what fails", func(m *v1alpha1.Machine) bool {
 				return hasFailed(m) && (tc.ready == "" || hypervisortest.HasReason(tc.ready)(m))
 			})
 			r.triesAtOnce(m, tc.request)
@@ -155,14 +155,14 @@ func TestProxmoxBackOff(t *testing.T) {
 			}
 			r.Edit("m1", func(m *v1alpha1.Machine) { m.Spec.OS = nil })
 			if m = r.Drive("m1", &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning); hasFailed(m) {
-				t.Errorf("a Machine that runs has no failures: %d", m.Status.Failures)
+				t.Errorf("a running Machine has no failures, got %d", m.Status.Failures)
 			}
 			r.DeleteMachine(m, &hypervisortest.Wire{})
 		})
 	}
 }
 
-// triesAtOnce shows that a new spec and the annotation end a back-off, once each.
+// triesAtOnce checks that a new spec and the annotation each end a back-off once.
 func (e *env) triesAtOnce(m *v1alpha1.Machine, request string) {
 	e.Helper()
 	e.Edit(m.Name, func(m *v1alpha1.Machine) { m.Spec.RestartToken = "again" })
@@ -174,12 +174,12 @@ func (e *env) triesAtOnce(m *v1alpha1.Machine, request string) {
 		metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1alpha1.AnnotationReconcile, "now")
 	})
 	if n := sum(e.period(m.Name, 3*time.Second), request); n == 0 || n > 4 {
-		e.Errorf("the annotation causes %d attempts", n)
+		e.Errorf("the annotation causes %d attempts, want 1", n)
 	}
 }
 
-// TestKubeVirtBackOff counts the requests that a Machine costs while KubeVirt refuses its
-// virtual machine, with another message each time.
+// TestKubeVirtBackOff counts the requests of a Machine while KubeVirt rejects its virtual machine,
+// with a different message each time.
 func TestKubeVirtBackOff(t *testing.T) {
 	t.Parallel()
 	for name, status := range map[string]int{"Webhook": http.StatusInternalServerError, "Quota": http.StatusForbidden, "Busy": http.StatusServiceUnavailable} {
@@ -202,12 +202,12 @@ func TestKubeVirtBackOff(t *testing.T) {
 			if later := tries.Load(); later > 6 || later == 0 || first > 20 {
 				t.Errorf("%d attempts in ten minutes, then %d in five: %v", first, later, count)
 			}
-			r.DeleteMachine(r.Drive("m1", &hypervisortest.Wire{}, "runs once KubeVirt takes it", hypervisortest.IsRunning), &hypervisortest.Wire{})
+			r.DeleteMachine(r.Drive("m1", &hypervisortest.Wire{}, "runs once KubeVirt accepts it", hypervisortest.IsRunning), &hypervisortest.Wire{})
 		})
 	}
 }
 
-// sum counts the requests whose description begins with a text, in which pve* is any node.
+// sum counts the requests whose description begins with prefix. In it, pve* stands for any node.
 func sum(count map[string]int, prefix string) (n int) {
 	for call, times := range count {
 		for i := range 4 {
@@ -220,8 +220,8 @@ func sum(count map[string]int, prefix string) (n int) {
 	return n
 }
 
-// TestHiddenVMID has the VMID of a Machine taken by a virtual machine that its provider's
-// token cannot see, as one that has rights on a pool alone.
+// TestHiddenVMID has the VMID of a Machine used by a virtual machine that the provider's token cannot
+// see, because the token has rights on a pool only.
 func TestHiddenVMID(t *testing.T) {
 	t.Parallel()
 	inPool := slices.Clone(pveGrants)
@@ -244,7 +244,7 @@ func TestHiddenVMID(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &hypervisortest.Wire{}
-	r.Drive("m1", w, "says that its VMID is taken", hypervisortest.HasReason("VMIDTaken"))
+	r.Drive("m1", w, "reports that its VMID is taken", hypervisortest.HasReason("VMIDTaken"))
 	m = r.Drive("m1", w, "runs under the next VMID", hypervisortest.IsRunning)
 	if vmid := vmidOf(m); vmid == taken || sum(w.Count, "POST /api2/json/nodes/pve*/qemu") > 3 {
 		t.Errorf("VMID %d, requests %v", vmid, w.Count)

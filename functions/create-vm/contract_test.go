@@ -6,7 +6,7 @@ import (
 	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 )
 
-// sites are the hypervisors that the contract is checked on, by the titles of their kinds.
+// sites returns the hypervisor that the contract is checked on, by the title of its kind.
 var sites = map[string]func(*env) *hypervisortest.Site{
 	"KubeVirt":   kubevirtSite,
 	"Proxmox VE": proxmoxSite,

@@ -31,16 +31,16 @@ func TestExamplesRun(t *testing.T) {
 		disks      map[string]string
 		interfaces int
 	}{
-		"basic-vm":      {reason: "medium is 2 cores, 4Gi, 40Gi", cores: 2, memory: "4Gi", disks: map[string]string{"basic-vm-root": "40Gi"}, interfaces: 1},
-		"custom-vm":     {reason: "overrides stand over the template, disks are added", cores: 4, memory: "8Gi", disks: map[string]string{"custom-vm-root": "20Gi", "custom-vm-data": "100Gi"}, interfaces: 1},
+		"basic-vm":      {reason: "template medium is 2 cores, 4Gi, 40Gi", cores: 2, memory: "4Gi", disks: map[string]string{"basic-vm-root": "40Gi"}, interfaces: 1},
+		"custom-vm":     {reason: "overrides take precedence over the template, disks are added", cores: 4, memory: "8Gi", disks: map[string]string{"custom-vm-root": "20Gi", "custom-vm-data": "100Gi"}, interfaces: 1},
 		"networked-vm":  {reason: "each network is an interface", cores: 2, memory: "4Gi", disks: map[string]string{"networked-vm-root": "40Gi"}, interfaces: 2},
-		"cloud-init-vm": {reason: "large is 4 cores, 8Gi, 80Gi", cores: 4, memory: "8Gi", disks: map[string]string{"cloud-init-vm-root": "80Gi"}, interfaces: 1},
+		"cloud-init-vm": {reason: "template large is 4 cores, 8Gi, 80Gi", cores: 4, memory: "8Gi", disks: map[string]string{"cloud-init-vm-root": "80Gi"}, interfaces: 1},
 	}
 	for name := range cases {
 		s.example(name+".yaml", &v1alpha1.Machine{})
 	}
 	for name, tc := range cases {
-		m := s.until(name, "runs, and says so of all its parts", func(m *v1alpha1.Machine) bool {
+		m := s.until(name, "runs, and reports all of its parts", func(m *v1alpha1.Machine) bool {
 			all := hypervisortest.HasReason("MachineRunning")(m)
 			for _, c := range []string{"VirtualMachineReady", "StorageReady", "NetworkReady"} {
 				all = all && meta.IsStatusConditionTrue(m.Status.Conditions, c)
@@ -94,7 +94,7 @@ func TestMistakesWaitForTheirAuthor(t *testing.T) {
 		reason  string
 		says    string
 		also    string
-		mend    func(*v1alpha1.Machine)
+		fix     func(*v1alpha1.Machine)
 	}{
 		"template": {machine("template", func(m *v1alpha1.Machine) { m.Spec.Template = "huge" }), "TemplateNotFound", "write small, medium or large", "", func(m *v1alpha1.Machine) { m.Spec.Template = "large" }},
 		"class": {machine("class", func(m *v1alpha1.Machine) {
@@ -113,7 +113,7 @@ func TestMistakesWaitForTheirAuthor(t *testing.T) {
 		s.Create(tc.machine)
 	}
 	for name, tc := range cases {
-		m := s.until(name, "says what to change", hypervisortest.HasReason(tc.reason))
+		m := s.until(name, "reports what to change", hypervisortest.HasReason(tc.reason))
 		message := ""
 		for _, c := range m.Status.Conditions {
 			if c.Type == "Ready" {
@@ -126,18 +126,18 @@ func TestMistakesWaitForTheirAuthor(t *testing.T) {
 		if kind, want, _ := strings.Cut(tc.also, " "); !strings.HasPrefix(strings.Replace(condition(m, kind), ":", "", 1), want) {
 			t.Errorf("%s: %s is %q, want %s", name, kind, condition(m, kind), want)
 		}
-		if tc.mend == nil {
+		if tc.fix == nil {
 			s.Create(&v1alpha1.NetworkConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "late"}})
 			continue
 		}
 		before := m.DeepCopy()
-		tc.mend(m)
+		tc.fix(m)
 		if _, err := s.Kube.Patch(t.Context(), before, m); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for name := range cases {
-		s.until(name, "runs once it is mended", hypervisortest.HasReason("MachineRunning"))
+		s.until(name, "runs once the error is fixed", hypervisortest.HasReason("MachineRunning"))
 	}
 }
 
@@ -150,21 +150,21 @@ func TestForeignVirtualMachineIsLeftAlone(t *testing.T) {
 	}}
 	s.Create(foreign)
 	s.Create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "taken"}, Spec: v1alpha1.MachineSpec{Template: "small"}})
-	m := s.until("taken", "says that its name is taken", hypervisortest.HasReason("VirtualMachineNameTaken"))
+	m := s.until("taken", "reports that its name is taken", hypervisortest.HasReason("VirtualMachineNameTaken"))
 	if err := s.Kube.Delete(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	feed.Until(t, "the machine is gone", func() (bool, string) {
+	feed.Until(t, "the Machine is deleted", func() (bool, string) {
 		err := s.Kube.Get(t.Context(), s.Namespace, "taken", &v1alpha1.Machine{})
 		return kube.NotFound(err), fmt.Sprint(err)
 	})
 	if err := s.Kube.Get(t.Context(), s.Namespace, "taken", foreign); err != nil {
-		t.Errorf("a virtual machine of somebody else was deleted: %v", err)
+		t.Errorf("a virtual machine of another owner was deleted: %v", err)
 	}
 }
 
-// TestForeignDiskIsLeftAlone has somebody's data under the name that the disk of a
-// machine would have.
+// TestForeignDiskIsLeftAlone finds a disk of another owner under the name that the machine's disk
+// would have.
 func TestForeignDiskIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -175,19 +175,19 @@ func TestForeignDiskIsLeftAlone(t *testing.T) {
 	}}
 	s.Create(foreign)
 	s.Create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "vm"}, Spec: v1alpha1.MachineSpec{Template: "small"}})
-	m := s.until("vm", "says that the name of its disk is taken", hypervisortest.HasReason("NameTaken"))
+	m := s.until("vm", "reports that the name of its disk is taken", hypervisortest.HasReason("NameTaken"))
 	if err := s.Kube.Get(t.Context(), s.Namespace, "vm", &kubevirtv1.VirtualMachine{}); !kube.NotFound(err) {
-		t.Errorf("there is a virtual machine on a disk of somebody else: %v", err)
+		t.Errorf("a virtual machine uses a disk of another owner: %v", err)
 	}
 	if err := s.Kube.Delete(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	feed.Until(t, "the machine is gone", func() (bool, string) {
+	feed.Until(t, "the Machine is deleted", func() (bool, string) {
 		err := s.Kube.Get(t.Context(), s.Namespace, "vm", &v1alpha1.Machine{})
 		return kube.NotFound(err), fmt.Sprint(err)
 	})
 	if gone, err := s.Kube.Gone(t.Context(), foreign); gone || err != nil {
-		t.Errorf("a disk of somebody else was deleted: %v", err)
+		t.Errorf("a disk of another owner was deleted: %v", err)
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/vitistack/stack/tests/stand/apiserver"
 )
 
-// TestCredentialsOfOthers has a MachineProvider name a Secret in a namespace that the
-// platform team has not listed. The function does not read it, whether it exists or not.
+// TestCredentialsOfOthers has a MachineProvider name a Secret in a namespace that the platform team
+// has not listed. The function does not read the Secret, whether it exists or not.
 func TestCredentialsOfOthers(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t, kubevirtSite)
@@ -46,9 +46,9 @@ func TestCredentialsOfOthers(t *testing.T) {
 	}
 }
 
-// TestSecretsNotAllowed has Machines need Secrets in a namespace where the function has no
-// rights on them: one that the Machine names, and one that the function makes. Deliveries are
-// not retried, and the Machines go on, and are deleted, once the function has the rights.
+// TestSecretsNotAllowed has Machines need Secrets in a namespace where the function lacks rights: one
+// that the Machine names, and one that the function creates. Deliveries are not retried. Once the
+// function has the rights, reconciliation and deletion continue.
 func TestSecretsNotAllowed(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t, kubevirtSite)
@@ -62,7 +62,7 @@ func TestSecretsNotAllowed(t *testing.T) {
 	})
 	r.Create(reads)
 	for name, verb := range map[string]string{"makes": "create", "reads": "get"} {
-		m := r.Drive(name, &hypervisortest.Wire{}, "says that it lacks rights", hypervisortest.HasReason("SecretsNotAllowed"))
+		m := r.Drive(name, &hypervisortest.Wire{}, "reports that it lacks rights", hypervisortest.HasReason("SecretsNotAllowed"))
 		message := condition(m, "Ready")
 		for _, part := range []string{"cannot " + verb + ` resource "secrets"`, `in the namespace "` + r.Namespace + `"`, "secrets.namespaces"} {
 			if !strings.Contains(message, part) {
@@ -70,7 +70,7 @@ func TestSecretsNotAllowed(t *testing.T) {
 			}
 		}
 		if err := deliver(t.Context(), r.process(&hypervisortest.Wire{}), hypervisortest.ResyncEvent(r.Namespace, name)); err != nil {
-			t.Errorf("Machine %s is retried, which does not help: %v", name, err)
+			t.Errorf("Machine %s is retried, although a retry changes nothing: %v", name, err)
 		}
 	}
 	limited := r.Config

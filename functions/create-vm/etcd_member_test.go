@@ -13,9 +13,9 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// TestMemberOfEtcdStays deletes the Machine of a control plane. Its virtual machine and its
-// phase stay until the cluster has taken it out of etcd.
-func TestMemberOfEtcdStays(t *testing.T) {
+// TestEtcdMemberStays deletes the Machine of a control plane. Its virtual machine and its phase stay
+// until the cluster has removed its etcd member.
+func TestEtcdMemberStays(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
 	s.Create(&v1alpha1.Machine{
@@ -26,7 +26,7 @@ func TestMemberOfEtcdStays(t *testing.T) {
 	if err := s.Kube.Delete(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	m = s.until("plane", "says what it waits for", hypervisortest.HasReason("WaitingForEtcd"))
+	m = s.until("plane", "reports what it waits for", hypervisortest.HasReason("WaitingForEtcd"))
 	if err := s.Kube.Get(t.Context(), s.Namespace, "plane", &kubevirtv1.VirtualMachine{}); err != nil || m.Status.Phase != v1alpha1.MachineRunning {
 		t.Errorf("the machine is %s, its virtual machine: %v", m.Status.Phase, err)
 	}
@@ -35,7 +35,7 @@ func TestMemberOfEtcdStays(t *testing.T) {
 	if _, err := s.Kube.Patch(t.Context(), before, m); err != nil {
 		t.Fatal(err)
 	}
-	feed.Until(t, "the machine is gone", func() (bool, string) {
+	feed.Until(t, "the Machine is deleted", func() (bool, string) {
 		err := s.Kube.Get(t.Context(), s.Namespace, "plane", &v1alpha1.Machine{})
 		return kube.NotFound(err), fmt.Sprint(err)
 	})

@@ -11,15 +11,15 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// late is a hypervisor that answers from the third look on.
-type late struct {
+// slowHypervisor answers from the third request on.
+type slowHypervisor struct {
 	hypervisor.Interface
 	err   error
 	looks int
 }
 
 // Inspect implements hypervisor.
-func (l *late) Inspect(context.Context) (hypervisor.Health, error) {
+func (l *slowHypervisor) Inspect(context.Context) (hypervisor.Health, error) {
 	if l.looks++; l.looks < 3 {
 		return hypervisor.Health{}, l.err
 	}
@@ -35,20 +35,20 @@ func TestInspectDuringInstallation(t *testing.T) {
 		err    error
 		looks  int
 	}{
-		"Installing": {reason: "it may be installed at this moment", err: missing, looks: 3},
-		"Starting":   {reason: "it may come up at this moment", err: errors.New("connection refused"), looks: 3},
-		"Mistaken":   {reason: "somebody has to change something", err: wrong, looks: 1},
-		"Known":      {reason: "it has been there before", phase: v1alpha1.ProviderReady, err: missing, looks: 1},
+		"Installing": {reason: "KubeVirt may be in the middle of its installation", err: missing, looks: 3},
+		"Starting":   {reason: "the backend may be starting", err: errors.New("connection refused"), looks: 3},
+		"Mistaken":   {reason: "only a user can fix the cause", err: wrong, looks: 1},
+		"Known":      {reason: "a provider that was Ready before is not waited for", phase: v1alpha1.ProviderReady, err: missing, looks: 1},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			backend := &late{err: tc.err}
+			backend := &slowHypervisor{err: tc.err}
 			f := &function{installTimeout: time.Minute, connect: func(context.Context, *v1alpha1.MachineProvider) (hypervisor.Interface, error) { return backend, nil }}
 			p := &v1alpha1.MachineProvider{Status: v1alpha1.MachineProviderStatus{Phase: tc.phase}}
 			_, err := f.inspect(t.Context(), p)
 			if backend.looks != tc.looks || (err == nil) != (tc.looks == 3) {
-				t.Errorf("%s: %d looks end in %v, want %d", tc.reason, backend.looks, err, tc.looks)
+				t.Errorf("%s: %d requests end in %v, want %d", tc.reason, backend.looks, err, tc.looks)
 			}
 		})
 	}

@@ -22,10 +22,10 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// testKinds are the kinds that tests read beside those of the function.
+// testKinds are the kinds that tests read in addition to those of the function.
 var testKinds = append(kinds(), kube.Kinds(kubevirtv1.GroupVersion, &kubevirtv1.VirtualMachineList{}, &kubevirtv1.VirtualMachineInstanceList{}), kube.Kinds(corev1.SchemeGroupVersion, &corev1.SecretList{}, &corev1.EventList{}))
 
-// simulate runs KubeVirt in a cluster, for one namespace.
+// simulate runs the simulator of KubeVirt in a cluster, for one namespace.
 func simulate(t *testing.T, config *rest.Config, options kubevirtsim.Options) {
 	t.Helper()
 	ready := make(chan struct{})
@@ -43,7 +43,7 @@ func simulate(t *testing.T, config *rest.Config, options kubevirtsim.Options) {
 	<-ready
 }
 
-// kubevirtSite is KubeVirt in the cluster of the Machines.
+// kubevirtSite returns the site of KubeVirt in the cluster of the Machines.
 func kubevirtSite(r *env) *hypervisortest.Site {
 	started := &startedGuests{}
 	simulate(r.T, r.Config, kubevirtsim.Options{Namespace: r.Namespace, Guests: kubevirtGuests{started}})
@@ -60,7 +60,7 @@ func kubevirtSite(r *env) *hypervisortest.Site {
 	return s
 }
 
-// startedGuests are the user data that guests found at their last start, by their names.
+// startedGuests records the user data that each guest read at its last start, by its name.
 type startedGuests struct{ sync.Map }
 
 func (s *startedGuests) of(m *v1alpha1.Machine) string {
@@ -79,7 +79,7 @@ func (s kubevirtGuests) PowerOn(g kubevirtsim.Guest) error {
 	return nil
 }
 
-// defaultProvider makes the MachineProvider of this cluster, which all tests share.
+// defaultProvider creates the MachineProvider of this cluster, which all tests share.
 func (e *env) defaultProvider() {
 	e.Helper()
 	provider := &v1alpha1.MachineProvider{
@@ -90,7 +90,7 @@ func (e *env) defaultProvider() {
 	}
 }
 
-// startsSeen counts the instances of each virtual machine.
+// startsSeen returns a function that counts the instances of a virtual machine.
 func startsSeen(r *env, config *rest.Config) func(*v1alpha1.Machine) int {
 	var mu sync.Mutex
 	seen := map[string]map[any]bool{}
@@ -111,8 +111,8 @@ func startsSeen(r *env, config *rest.Config) func(*v1alpha1.Machine) int {
 	}
 }
 
-// kubevirtCluster is a site in the cluster of config. It looks at KubeVirt through
-// KubeVirt's own client, and not through the one that is tested.
+// kubevirtCluster returns a site in the cluster of config. It reads KubeVirt through KubeVirt's own
+// client, independent of the client under test.
 func kubevirtCluster(r *env, config *rest.Config, provider string) *hypervisortest.Site {
 	guests, err := kube.New(config, "test", testKinds...)
 	if err != nil {

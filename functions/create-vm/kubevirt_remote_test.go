@@ -20,7 +20,7 @@ import (
 	"github.com/vitistack/stack/tests/stand/apiserver"
 )
 
-// kubeconfigFor is a kubeconfig for a cluster's administrator.
+// kubeconfigFor returns a kubeconfig for the administrator of a cluster.
 func kubeconfigFor(t *testing.T, config *rest.Config) []byte {
 	t.Helper()
 	doc, err := clientcmd.Write(clientcmdapi.Config{
@@ -35,8 +35,8 @@ func kubeconfigFor(t *testing.T, config *rest.Config) []byte {
 	return doc
 }
 
-// elsewhere is KubeVirt in a cluster that is not the one of the Machines.
-func elsewhere(remote *rest.Config) func(*env) *hypervisortest.Site {
+// remoteSite returns the site of KubeVirt in a cluster other than that of the Machines.
+func remoteSite(remote *rest.Config) func(*env) *hypervisortest.Site {
 	return func(r *env) *hypervisortest.Site {
 		guests, err := kube.New(remote, "test", testKinds...)
 		if err != nil {
@@ -65,17 +65,17 @@ func TestRemoteAPIServer(t *testing.T) {
 	t.Parallel()
 	remote := apiserver.StartAnother(t).Config()
 	t.Run("contract", func(t *testing.T) {
-		hypervisortest.RunWithoutFaults(t, func(t *testing.T) *hypervisortest.Env { return newEnv(t, elsewhere(remote)).Env })
-		t.Run("status and owners", func(t *testing.T) { elsewhereStatus(t, remote) })
+		hypervisortest.RunWithoutFaults(t, func(t *testing.T) *hypervisortest.Env { return newEnv(t, remoteSite(remote)).Env })
+		t.Run("status and owners", func(t *testing.T) { checkRemoteStatus(t, remote) })
 		t.Run("credentials", func(t *testing.T) { elsewhereCredentials(t, remote) })
 	})
 }
 
-// elsewhereStatus is about what differs: no owner across clusters, and a resync
-// that has to look, since no event comes.
-func elsewhereStatus(t *testing.T, remote *rest.Config) {
+// checkRemoteStatus checks what differs in a remote cluster: objects have no owner references, and the
+// Machine has a next check, because no events arrive.
+func checkRemoteStatus(t *testing.T, remote *rest.Config) {
 	t.Parallel()
-	r := newEnv(t, elsewhere(remote))
+	r := newEnv(t, remoteSite(remote))
 	guests, err := kube.New(remote, "test", testKinds...)
 	if err != nil {
 		t.Fatal(err)
@@ -93,14 +93,14 @@ func elsewhereStatus(t *testing.T, remote *rest.Config) {
 		t.Fatal(err)
 	}
 	if len(vm.OwnerReferences)+len(claim.OwnerReferences) > 0 {
-		t.Errorf("an owner in another cluster is none: garbage collection would delete %v, %v", vm.OwnerReferences, claim.OwnerReferences)
+		t.Errorf("an owner reference across clusters makes garbage collection delete %v, %v", vm.OwnerReferences, claim.OwnerReferences)
 	}
 	halted, before := kubevirtv1.RunStrategyHalted, vm.DeepCopy()
 	vm.Spec.RunStrategy = &halted
 	if _, err := guests.Patch(t.Context(), before, vm); err != nil {
 		t.Fatal(err)
 	}
-	r.Drive("m1", &hypervisortest.Wire{}, "is switched on again by resync", func(*v1alpha1.Machine) bool {
+	r.Drive("m1", &hypervisortest.Wire{}, "is started again by resync", func(*v1alpha1.Machine) bool {
 		err := guests.Get(t.Context(), r.Namespace, "m1", vm)
 		return err == nil && *vm.Spec.RunStrategy == kubevirtv1.RunStrategyAlways
 	})
@@ -109,7 +109,7 @@ func elsewhereStatus(t *testing.T, remote *rest.Config) {
 
 func elsewhereCredentials(t *testing.T, remote *rest.Config) {
 	t.Parallel()
-	r := newEnv(t, elsewhere(remote))
+	r := newEnv(t, remoteSite(remote))
 	good := string(kubeconfigFor(t, remote))
 	set := func(data map[string][]byte) {
 		secret := &corev1.Secret{}
@@ -129,8 +129,8 @@ func elsewhereCredentials(t *testing.T, remote *rest.Config) {
 		return ""
 	}
 	cases := []struct{ reason, kubeconfig, says string }{
-		{"there is none", "", "has no key kubeconfig"},
-		{"it is something else", "hello: world", "not a kubeconfig"},
+		{"the Secret has no such key", "", "has no key kubeconfig"},
+		{"the value is no kubeconfig", "hello: world", "not a kubeconfig"},
 		{"it would run a program", strings.Replace(good, "client-certificate-data:", "exec: {apiVersion: client.authentication.k8s.io/v1, command: id, interactiveMode: Never}\n    client-certificate-data:", 1), "names a program or a file"},
 		{"it would read a file", strings.Replace(good, "client-certificate-data:", "tokenFile: /etc/passwd\n    client-certificate-data:", 1), "names a program or a file"},
 	}

@@ -15,7 +15,7 @@ import (
 	kubevirtsim "github.com/vitistack/stack/tests/sim/kubevirt"
 )
 
-// condition is status, reason and message of a condition, or empty.
+// condition returns status, reason and message of a condition, or an empty string.
 func condition(m *v1alpha1.Machine, kind string) string {
 	c := meta.FindStatusCondition(m.Status.Conditions, kind)
 	if c == nil {
@@ -24,8 +24,8 @@ func condition(m *v1alpha1.Machine, kind string) string {
 	return string(c.Status) + " " + c.Reason + ": " + c.Message
 }
 
-// TestTroubleShows lets KubeVirt get into trouble, and out of it again.
-func TestTroubleShows(t *testing.T) {
+// TestProblemsShow makes KubeVirt fail and recover.
+func TestProblemsShow(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string
@@ -35,7 +35,7 @@ func TestTroubleShows(t *testing.T) {
 	}{
 		"full": {reason: "no host has room", rule: faults.Rule{Operation: "vmi/schedule", Error: "0/3 nodes are available: 3 Insufficient memory."},
 			want: map[string]string{"Ready": "False InsufficientResources: no host has room for the machine: add hosts, or ask for less CPU or memory (", "VirtualMachineReady": "False VMFailed"}},
-		"disk": {reason: "the storage does not give a volume", rule: faults.Rule{Operation: "pvc/bind", Error: "out of space"},
+		"disk": {reason: "the storage provides no volume", rule: faults.Rule{Operation: "pvc/bind", Error: "out of space"},
 			want: map[string]string{"Ready": "False Provisioning", "StorageReady": "False PVCPending: waits for a volume for vm-root", "VirtualMachineReady": "True VMCreated"}},
 		"crash": {reason: "the domain does not start", rule: faults.Rule{Operation: "vmi/run", Error: "qemu unexpectedly closed the monitor"},
 			want: map[string]string{"Ready": "False CrashLoop", "VirtualMachineReady": "False VMFailed"}},
@@ -66,7 +66,7 @@ func TestTroubleShows(t *testing.T) {
 			if err := plan.Set(); err != nil {
 				t.Fatal(err)
 			}
-			m = s.until("vm", "runs when it is over", hypervisortest.IsRunning)
+			m = s.until("vm", "runs after the fault has ended", hypervisortest.IsRunning)
 			if !meta.IsStatusConditionTrue(m.Status.Conditions, "StorageReady") || !meta.IsStatusConditionTrue(m.Status.Conditions, "VirtualMachineReady") {
 				t.Errorf("%s: conditions %+v", tc.reason, m.Status.Conditions)
 			}
@@ -78,8 +78,8 @@ func TestTroubleShows(t *testing.T) {
 	}
 }
 
-// TestLiveChange is about what KubeVirt applies at once, and what waits for a
-// restart and is said to.
+// TestLiveChange checks which changes KubeVirt applies at once, and that the condition RestartRequired
+// reports the others.
 func TestLiveChange(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -108,12 +108,12 @@ func TestLiveChange(t *testing.T) {
 		}
 	}
 	if got := condition(m, "RestartRequired"); got != "" {
-		t.Errorf("disks grow and are plugged in at once: %s", got)
+		t.Errorf("disks are resized and plugged in at once: %s", got)
 	}
 	edit(func(m *v1alpha1.Machine) {
 		m.Spec.Resources = &v1alpha1.MachineResources{CPU: &v1alpha1.MachineCPU{Cores: 4}}
 	})
-	m = s.until("vm", "says that it has to be restarted", func(m *v1alpha1.Machine) bool {
+	m = s.until("vm", "reports that it needs a restart", func(m *v1alpha1.Machine) bool {
 		return hypervisortest.IsRunning(m) && strings.HasPrefix(condition(m, "RestartRequired"), "True SpecChanged: a change waits for the next restart: write a new value into spec.restartToken")
 	})
 	edit(func(m *v1alpha1.Machine) { m.Spec.RestartToken = "now" })

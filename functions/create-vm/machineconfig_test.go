@@ -29,12 +29,12 @@ func TestDecideHandover(t *testing.T) {
 		"Provided":  {"the node needs it", []change{provided}, hypervisor.HandoverProvide},
 		"Held":      {"the node starts with it", []change{provided, holds(digest)}, hypervisor.HandoverNone},
 		"Changed":   {"another one has been provided since", []change{provided, holds("d0")}, hypervisor.HandoverProvide},
-		"Installed": {"the keys must not stay at the hypervisor", []change{installed, holds(digest)}, hypervisor.HandoverRemove},
-		"Forgotten": {"what the status does not say may be there", []change{installed}, hypervisor.HandoverRemove},
-		"Removed":   {"there is nothing left to do", []change{installed, removed}, hypervisor.HandoverNone},
-		"Reset":     {"its disk was made anew", []change{provided, removed}, hypervisor.HandoverProvide},
-		"Waiting":   {"its disk was made anew, and nothing is provided yet", []change{removed}, hypervisor.HandoverNone},
-		"Stranger": {"it is no node of a cluster", []change{provided, func(m *v1alpha1.Machine) {
+		"Installed": {"the hypervisor must not keep the keys", []change{installed, holds(digest)}, hypervisor.HandoverRemove},
+		"Forgotten": {"an earlier delivery may have recorded nothing", []change{installed}, hypervisor.HandoverRemove},
+		"Removed":   {"it was removed already", []change{installed, removed}, hypervisor.HandoverNone},
+		"Reset":     {"its disk was replaced", []change{provided, removed}, hypervisor.HandoverProvide},
+		"Waiting":   {"its disk was replaced, and no configuration is provided yet", []change{removed}, hypervisor.HandoverNone},
+		"Stranger": {"it belongs to no cluster", []change{provided, func(m *v1alpha1.Machine) {
 			m.Spec.CloudInit.SecretRef.Name = "my-data"
 		}}, hypervisor.HandoverNone},
 	} {

@@ -12,8 +12,8 @@ import (
 	"github.com/vitistack/stack/tests/stand/cloudinit"
 )
 
-// aNIC is an interface with addresses, each with the first address of its prefix as
-// gateway where routed is true.
+// aNIC returns an interface with addresses. If routed is true, the first address of each prefix is a
+// gateway.
 func aNIC(name, mac string, static, routed bool, addresses ...string) hypervisor.NIC {
 	n := hypervisor.NIC{Name: name, MAC: mac, Static: static}
 	for _, text := range addresses {
@@ -49,18 +49,18 @@ func TestNetworkConfig(t *testing.T) {
 		want   map[string]any
 	}{
 		"Lease": {
-			reason: "a guest asks for one lease by itself",
+			reason: "a guest requests one lease by default",
 			nics:   []hypervisor.NIC{aNIC("eth0", mac1, false, true, "10.0.0.5/24")},
 		},
 		"Static": {
-			reason: "the guest is told everything, with IPv6 in the form that every version reads",
+			reason: "the configuration has everything, with IPv6 in the form that every version of cloud-init reads",
 			nics:   []hypervisor.NIC{aNIC("eth0", mac1, true, true, "10.0.0.5/24", "2001:db8::5/64")},
 			want: map[string]any{"eth0": static("eth0", mac1, ethernet{
 				"addresses": []any{"10.0.0.5/24", "2001:db8::5/64"}, "gateway4": "10.0.0.1", "gateway6": "2001:db8::1",
 			})},
 		},
 		"TwoStatic": {
-			reason: "two default routes of one metric are refused: the first interface has it",
+			reason: "two default routes with one metric are rejected, so the first interface has it",
 			nics:   []hypervisor.NIC{aNIC("eth0", mac1, true, true, "10.0.0.5/24"), aNIC("eth1", mac2, true, true, "10.1.0.5/24")},
 			want: map[string]any{
 				"eth0": static("eth0", mac1, ethernet{"addresses": []any{"10.0.0.5/24"}, "gateway4": "10.0.0.1"}),
@@ -68,7 +68,7 @@ func TestNetworkConfig(t *testing.T) {
 			},
 		},
 		"NoGatewayFirst": {
-			reason: "an interface without a gateway leaves the default route to the next",
+			reason: "an interface without a gateway leaves the default route to the next one",
 			nics:   []hypervisor.NIC{aNIC("eth0", mac1, true, false, "10.0.0.5/24"), aNIC("eth1", mac2, true, true, "10.1.0.5/24")},
 			want: map[string]any{
 				"eth0": static("eth0", mac1, ethernet{"addresses": []any{"10.0.0.5/24"}}),
@@ -76,7 +76,7 @@ func TestNetworkConfig(t *testing.T) {
 			},
 		},
 		"StaticAndLease": {
-			reason: "what the configuration does not name is not set up",
+			reason: "cloud-init does not set up an interface without an entry",
 			nics:   []hypervisor.NIC{aNIC("eth0", mac1, true, true, "10.0.0.5/24"), aNIC("eth1", mac2, false, true, "10.1.0.5/24")},
 			want: map[string]any{
 				"eth0": static("eth0", mac1, ethernet{"addresses": []any{"10.0.0.5/24"}, "gateway4": "10.0.0.1"}),
@@ -92,7 +92,7 @@ func TestNetworkConfig(t *testing.T) {
 			},
 		},
 		"TwoLeases": {
-			reason: "without a configuration a guest asks for a lease on its first interface alone",
+			reason: "a guest without a configuration requests a lease on its first interface only",
 			nics:   []hypervisor.NIC{aNIC("eth0", mac1, false, true, "10.0.0.5/24"), aNIC("eth1", mac2, false, true, "10.1.0.5/24")},
 			want: map[string]any{
 				"eth0": leased("eth0", mac1, nil),
@@ -117,7 +117,7 @@ func TestNetworkConfig(t *testing.T) {
 	}
 }
 
-// TestNetworkConfigIsRead has Debian's cloud-init and netplan read configurations.
+// TestNetworkConfigIsRead renders configurations with Debian's cloud-init and netplan.
 func TestNetworkConfigIsRead(t *testing.T) {
 	t.Parallel()
 	const mac1, mac2 = "02:00:00:00:00:01", "02:00:00:00:00:02"
@@ -127,30 +127,30 @@ func TestNetworkConfigIsRead(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
 		nics   []hypervisor.NIC
-		// has are lines of the file of each interface, and lacks lines that it has not.
+		// has and lacks are lines of the file of each interface.
 		has, lacks map[string][]string
 		eni        []string
 	}{
 		"DualStack": {
-			reason: "both default routes are there, with ifupdown too, where cloud-init loses ::/0",
+			reason: "both default routes are present, also with ifupdown, where cloud-init loses ::/0",
 			nics:   []hypervisor.NIC{routed},
 			has:    map[string][]string{"eth0": {"Address=10.0.0.5/24", "Address=2001:db8::5/64", "Gateway=10.0.0.1", "Gateway=2001:db8::1"}},
 			eni:    []string{"gateway 10.0.0.1", "gateway 2001:db8::1"},
 		},
 		"LinkLocal": {
-			reason: "the usual gateway of IPv6 is link-local",
+			reason: "the usual IPv6 gateway is link-local",
 			nics:   []hypervisor.NIC{linkLocal},
 			has:    map[string][]string{"eth0": {"Gateway=10.0.0.1", "Gateway=fe80::1"}},
 			eni:    []string{"gateway fe80::1"},
 		},
 		"TwoStatic": {
-			reason: "netplan refuses two default routes of one metric",
+			reason: "netplan rejects two default routes with one metric",
 			nics:   []hypervisor.NIC{routed, aNIC("eth1", mac2, true, true, "10.1.0.5/24", "2001:db8:1::5/64")},
 			has:    map[string][]string{"eth0": {"Gateway=10.0.0.1"}, "eth1": {"Address=10.1.0.5/24"}},
 			lacks:  map[string][]string{"eth1": {"Gateway="}},
 		},
 		"StaticAndLease": {
-			reason: "an interface that is not in the configuration is not set up",
+			reason: "an interface without an entry is not set up",
 			nics:   []hypervisor.NIC{routed, aNIC("eth1", mac2, false, true, "10.1.0.5/24")},
 			has:    map[string][]string{"eth0": {"Gateway=10.0.0.1"}, "eth1": {"DHCP=ipv4", "RouteMetric=4096"}},
 		},

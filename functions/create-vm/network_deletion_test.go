@@ -14,7 +14,8 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// inNetworks is a machine whose interfaces eth0 and so on are in NetworkConfigurations.
+// inNetworks returns a machine whose interfaces eth0, eth1 and so on are in the given
+// NetworkConfigurations.
 func inNetworks(name string, networks ...string) *v1alpha1.Machine {
 	return machineWith(name, func(m *v1alpha1.MachineSpec) {
 		for i, network := range networks {
@@ -35,14 +36,13 @@ func configuration(name string) *v1alpha1.NetworkConfiguration {
 	return &v1alpha1.NetworkConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
-// untilNetwork waits until a NetworkConfiguration is as done wants it. nc is nil once
-// it is gone.
+// untilNetwork waits until done accepts a NetworkConfiguration. nc is nil after its deletion.
 func (e *env) untilNetwork(name, what string, done func(nc *v1alpha1.NetworkConfiguration) bool) {
 	e.Helper()
 	feed.Until(e.T, "NetworkConfiguration "+name+" "+what, func() (bool, string) {
 		nc := &v1alpha1.NetworkConfiguration{}
 		if err := e.Kube.Get(e.Context(), e.Namespace, name, nc); kube.NotFound(err) {
-			return done(nil), "it is gone"
+			return done(nil), "it is deleted"
 		} else if err != nil {
 			return false, err.Error()
 		}
@@ -50,8 +50,8 @@ func (e *env) untilNetwork(name, what string, done func(nc *v1alpha1.NetworkConf
 	})
 }
 
-// waitsFor tells whether a NetworkConfiguration has its addresses, and says which
-// machines it is kept for.
+// waitsFor returns a condition for untilNetwork: the NetworkConfiguration has its addresses, and Ready
+// names the machines that it is kept for.
 func waitsFor(machines string) func(*v1alpha1.NetworkConfiguration) bool {
 	return func(nc *v1alpha1.NetworkConfiguration) bool {
 		if nc == nil || len(nc.Status.NetworkInterfaces) == 0 {
@@ -64,8 +64,8 @@ func waitsFor(machines string) func(*v1alpha1.NetworkConfiguration) bool {
 
 func isGone(nc *v1alpha1.NetworkConfiguration) bool { return nc == nil }
 
-// TestNetworkOfARunningMachineStays deletes NetworkConfigurations by hand: an own one,
-// one that machines share, and one that is kept for a machine that is gone.
+// TestNetworkOfARunningMachineStays deletes NetworkConfigurations: one of a single machine, one that
+// machines share, and one whose machine is deleted.
 func TestNetworkOfARunningMachineStays(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -80,49 +80,49 @@ func TestNetworkOfARunningMachineStays(t *testing.T) {
 	for _, name := range []string{"ghosts", "own", "lan"} {
 		s.remove(configuration(name))
 	}
-	s.untilNetwork("ghosts", "is kept for nobody", isGone)
+	s.untilNetwork("ghosts", "is deleted, because its machine is", isGone)
 	s.untilNetwork("own", "is kept", waitsFor("Machine own"))
-	s.untilNetwork("lan", "is kept for both", func(nc *v1alpha1.NetworkConfiguration) bool {
+	s.untilNetwork("lan", "is kept for both machines", func(nc *v1alpha1.NetworkConfiguration) bool {
 		return waitsFor("Machine a, Machine b")(nc) || waitsFor("Machine b, Machine a")(nc)
 	})
 	s.Create(inNetworks("late", "lan"))
-	s.until("late", "is told that it is too late", hypervisortest.HasReason("NetworkConfigurationNotFound"))
+	s.until("late", "is rejected, because the network is being deleted", hypervisortest.HasReason("NetworkConfigurationNotFound"))
 	s.remove(machineWith("a", func(*v1alpha1.MachineSpec) {}))
-	s.untilNetwork("lan", "is kept for one", waitsFor("Machine b"))
+	s.untilNetwork("lan", "is kept for one machine", waitsFor("Machine b"))
 	for _, name := range []string{"b", "own"} {
-		s.until(name, "runs all the time", hypervisortest.IsRunning)
+		s.until(name, "keeps running", hypervisortest.IsRunning)
 		s.remove(machineWith(name, func(*v1alpha1.MachineSpec) {}))
-		s.untilNetwork(map[string]string{"b": "lan", "own": "own"}[name], "goes with the last machine", isGone)
+		s.untilNetwork(map[string]string{"b": "lan", "own": "own"}[name], "is deleted with the last machine", isGone)
 	}
 	s.Create(configuration("lan"))
-	s.until("late", "runs in the network that is made anew", hypervisortest.IsRunning)
+	s.until("late", "runs in the network after it is created again", hypervisortest.IsRunning)
 }
 
-// TestNetworkOfAWaitingMachineGoes deletes one of two networks of a machine that has no
-// virtual machine yet: nobody has its address.
+// TestNetworkOfAWaitingMachineGoes deletes one of two networks of a machine that has no virtual
+// machine yet, so its address is unused.
 func TestNetworkOfAWaitingMachineGoes(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
 	s.stuck("web")
 	s.remove(configuration("lan-b"))
-	s.untilNetwork("lan-b", "is not kept", isGone)
+	s.untilNetwork("lan-b", "is deleted at once", isGone)
 	s.until("web", "lacks a network", hypervisortest.HasReason("NetworkConfigurationNotFound"))
 	s.Create(configuration("lan-b"))
-	s.until("web", "runs in the network that is made anew", hypervisortest.IsRunning)
+	s.until("web", "runs in the network after it is created again", hypervisortest.IsRunning)
 }
 
-// TestNetworksOfEarlierAreLeft deletes a machine that waited in other networks than its
-// spec names by then.
+// TestNetworksOfEarlierAreLeft deletes a machine that has waited in networks other than those its spec
+// now names.
 func TestNetworksOfEarlierAreLeft(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string
 		change func(*v1alpha1.MachineSpec)
 	}{
-		"Other": {"it is in another one", func(m *v1alpha1.MachineSpec) {
+		"Other": {"its spec names another network", func(m *v1alpha1.MachineSpec) {
 			m.Networks = []v1alpha1.MachineNetwork{{Name: "eth5", NetworkName: "lan-c"}}
 		}},
-		"Own": {"it has one of its own", func(m *v1alpha1.MachineSpec) { m.Networks = nil }},
+		"Own": {"its spec names no network, so it has its own", func(m *v1alpha1.MachineSpec) { m.Networks = nil }},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -149,7 +149,7 @@ func TestNetworksOfEarlierAreLeft(t *testing.T) {
 	}
 }
 
-// stuck makes a machine in lan-a and lan-b, which gets no address of lan-b.
+// stuck creates a machine in lan-a and lan-b that gets no address in lan-b.
 func (e *env) stuck(name string) {
 	e.Helper()
 	e.Create(configuration("lan-a"))
@@ -163,7 +163,7 @@ func (e *env) stuck(name string) {
 	})
 }
 
-// TestNetworkFromBefore looks at machines whose networks an earlier release has made.
+// TestNetworkFromBefore reconciles machines whose networks an earlier release has created.
 func TestNetworkFromBefore(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -187,7 +187,7 @@ func TestNetworkFromBefore(t *testing.T) {
 		if _, err := s.Kube.Patch(t.Context(), m, asked); err != nil {
 			t.Fatal(err)
 		}
-		s.untilNetwork(in, "is kept from the next look on", func(nc *v1alpha1.NetworkConfiguration) bool {
+		s.untilNetwork(in, "is kept from the next reconciliation on", func(nc *v1alpha1.NetworkConfiguration) bool {
 			return slices.Contains(nc.Finalizers, v1alpha1.FinalizerUsedBy+name)
 		})
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// allowBridge makes a NetworkPool that lists a bridge and VLANs for the namespace of this test.
+// allowBridge creates a NetworkPool that lists a bridge and VLANs for the namespace of this test.
 func (e *env) allowBridge(bridge string, vlans ...v1alpha1.VLANRange) {
 	e.Helper()
 	pool := &v1alpha1.NetworkPool{ObjectMeta: metav1.ObjectMeta{Name: e.Namespace + "-" + bridge}, Spec: v1alpha1.NetworkPoolSpec{
@@ -35,8 +35,8 @@ func (e *env) attached(bridge string) bool {
 	return err == nil
 }
 
-// TestBridgesOfOthers has a tenant attach machines to bridges that the platform team has not given
-// them.
+// TestBridgesOfOthers attaches machines to bridges that the platform team has not assigned to the
+// namespace.
 func TestBridgesOfOthers(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -66,7 +66,7 @@ func TestBridgesOfOthers(t *testing.T) {
 	if _, err := s.function.handle(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
-	s.until("management", "goes on when the bridge is listed", hypervisortest.IsRunning)
+	s.until("management", "continues once the bridge is listed", hypervisortest.IsRunning)
 
 	given := configuration("given")
 	given.Spec.Bridge = "br7"
@@ -74,7 +74,7 @@ func TestBridgesOfOthers(t *testing.T) {
 	s.Create(inNetworks("given", "given"))
 	s.until("given", "runs", hypervisortest.IsRunning)
 	if !s.attached("br7") {
-		t.Error("a bridge that is listed can be used")
+		t.Error("a listed bridge is rejected")
 	}
 	before := &v1alpha1.NetworkConfiguration{}
 	if err := s.Kube.Get(t.Context(), s.Namespace, "given", before); err != nil {
@@ -92,6 +92,6 @@ func TestBridgesOfOthers(t *testing.T) {
 	}
 	m = s.until("given", "says so", hypervisortest.HasReason("BridgeNotAllowed"))
 	if m.Status.Phase != v1alpha1.MachineRunning || s.attached("br8") {
-		t.Errorf("phase %s: the machine goes on where it is", m.Status.Phase)
+		t.Errorf("phase %s, want the machine to stay where it runs", m.Status.Phase)
 	}
 }

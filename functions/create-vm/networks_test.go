@@ -19,12 +19,12 @@ func TestIsNew(t *testing.T) {
 		change func(*v1alpha1.NetworkConfiguration)
 		want   bool
 	}{
-		"new":             {"the machine has just made it", func(*v1alpha1.NetworkConfiguration) {}, true},
-		"answered":        {"there may be addresses", func(nc *v1alpha1.NetworkConfiguration) { nc.Status.Phase = v1alpha1.NetworkConfigurationReady }, false},
-		"refused":         {"the machine tells why", func(nc *v1alpha1.NetworkConfiguration) { nc.Status.Phase = v1alpha1.NetworkConfigurationError }, false},
-		"going":           {"the machine may wait for it to go", func(nc *v1alpha1.NetworkConfiguration) { nc.DeletionTimestamp = &metav1.Time{Time: time.Now()} }, false},
-		"shared":          {"a machine may wait for it to be there", func(nc *v1alpha1.NetworkConfiguration) { nc.OwnerReferences = nil }, false},
-		"of another name": {"its machine is another one", func(nc *v1alpha1.NetworkConfiguration) { nc.Name = "m2" }, false},
+		"new":             {"the machine has just created it", func(*v1alpha1.NetworkConfiguration) {}, true},
+		"answered":        {"it may have addresses", func(nc *v1alpha1.NetworkConfiguration) { nc.Status.Phase = v1alpha1.NetworkConfigurationReady }, false},
+		"refused":         {"the machine reports the error", func(nc *v1alpha1.NetworkConfiguration) { nc.Status.Phase = v1alpha1.NetworkConfigurationError }, false},
+		"deleting":        {"the machine may wait for its deletion", func(nc *v1alpha1.NetworkConfiguration) { nc.DeletionTimestamp = &metav1.Time{Time: time.Now()} }, false},
+		"shared":          {"a machine may wait for it to exist", func(nc *v1alpha1.NetworkConfiguration) { nc.OwnerReferences = nil }, false},
+		"of another name": {"it belongs to another machine", func(nc *v1alpha1.NetworkConfiguration) { nc.Name = "m2" }, false},
 	}
 	for name, tc := range cases {
 		nc := ownConfiguration(m, "net")
@@ -47,25 +47,25 @@ func TestCheckUsable(t *testing.T) {
 	}
 	shared := func() *v1alpha1.NetworkConfiguration { return &v1alpha1.NetworkConfiguration{} }
 	cases := map[string]struct {
-		reason string
-		nc     *v1alpha1.NetworkConfiguration
-		refuse string
-		mends  bool
+		reason  string
+		nc      *v1alpha1.NetworkConfiguration
+		want    string
+		retried bool
 	}{
-		"Own":     {reason: "it is this machine's", nc: of("m1", "1")},
-		"Shared":  {reason: "it is nobody's own", nc: shared()},
-		"Kept":    {reason: "it is there for as long as the machine", nc: going(shared(), v1alpha1.FinalizerUsedBy+"m1")},
-		"OwnKept": {reason: "so is the machine's own", nc: going(of("m1", "1"), v1alpha1.FinalizerUsedBy+"m1")},
-		"Going":   {reason: "it stays for others only", nc: going(shared(), v1alpha1.FinalizerUsedBy+"m2"), refuse: "NetworkConfigurationNotFound"},
-		"OwnGone": {reason: "it is made anew as soon as it is gone", nc: going(of("m1", "1"), v1alpha1.FinalizerKea), refuse: "is being deleted", mends: true},
-		"Earlier": {reason: "it goes with the earlier machine", nc: of("m1", "0"), refuse: "is being deleted", mends: true},
-		"Other":   {reason: "only who wrote the spec can mend it", nc: of("m2", "2"), refuse: "NetworkConfigurationNotFound: NetworkConfiguration m2 is Machine m2's own"},
+		"Own":     {reason: "it belongs to this machine", nc: of("m1", "1")},
+		"Shared":  {reason: "it belongs to no single machine", nc: shared()},
+		"Kept":    {reason: "it is kept for as long as the machine", nc: going(shared(), v1alpha1.FinalizerUsedBy+"m1")},
+		"OwnKept": {reason: "the machine's own is kept as well", nc: going(of("m1", "1"), v1alpha1.FinalizerUsedBy+"m1")},
+		"Going":   {reason: "it is kept for other machines only", nc: going(shared(), v1alpha1.FinalizerUsedBy+"m2"), want: "NetworkConfigurationNotFound"},
+		"OwnGone": {reason: "it is created again after its deletion", nc: going(of("m1", "1"), v1alpha1.FinalizerKea), want: "is being deleted", retried: true},
+		"Earlier": {reason: "it is deleted together with the earlier machine", nc: of("m1", "0"), want: "is being deleted", retried: true},
+		"Other":   {reason: "only the requester can fix the spec", nc: of("m2", "2"), want: "NetworkConfigurationNotFound: NetworkConfiguration m2 is Machine m2's own"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			err := checkUsable(m, tc.nc)
-			if (err == nil) != (tc.refuse == "") || isRetried(err) != tc.mends || (err != nil && !strings.Contains(err.Error(), tc.refuse)) {
+			if (err == nil) != (tc.want == "") || isRetried(err) != tc.retried || (err != nil && !strings.Contains(err.Error(), tc.want)) {
 				t.Errorf("%s: got %v", tc.reason, err)
 			}
 		})

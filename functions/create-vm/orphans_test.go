@@ -31,11 +31,11 @@ func TestWithoutMachine(t *testing.T) {
 	}
 }
 
-// TestOrphans leaves virtual machines behind at each hypervisor.
+// TestOrphans leaves orphaned virtual machines at each hypervisor.
 func TestOrphans(t *testing.T) {
 	t.Parallel()
 	remote := apiserver.StartAnother(t).Config()
-	t.Run("KubeVirt", func(t *testing.T) { orphaned(t, elsewhere(remote), "kubectl --namespace ") })
+	t.Run("KubeVirt", func(t *testing.T) { orphaned(t, remoteSite(remote), "kubectl --namespace ") })
 	t.Run("Proxmox", func(t *testing.T) { orphaned(t, proxmoxSite, "qm stop ") })
 }
 
@@ -49,9 +49,9 @@ func orphaned(t *testing.T, at func(*env) *hypervisortest.Site, remedy string) {
 	if s := r.checked(); len(s.Orphans) != 0 || !meta.IsStatusConditionFalse(s.Conditions, v1alpha1.ConditionOrphansFound) {
 		t.Fatalf("every virtual machine of the stack has its Machine: %+v", s)
 	}
-	r.forsake(m)
+	r.orphan(m)
 	if s := r.checked(); len(s.Orphans) != 1 || s.OrphanCount != 0 || !meta.IsStatusConditionFalse(s.Conditions, v1alpha1.ConditionOrphansFound) {
-		t.Fatalf("one check confirms nothing: %+v", s)
+		t.Fatalf("one check confirms no orphan: %+v", s)
 	}
 	r.Clock.Advance(10 * time.Minute)
 	s := r.checked()
@@ -60,27 +60,27 @@ func orphaned(t *testing.T, at func(*env) *hypervisortest.Site, remedy string) {
 		t.Fatalf("got %+v", s.Orphans)
 	}
 	if c == nil || c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, s.Orphans[0].ID) || !strings.Contains(c.Message, remedy) {
-		t.Errorf("the condition has to name the orphan, and how to remove it: %+v", c)
+		t.Errorf("the condition has to name the orphan, and the command that removes it: %+v", c)
 	}
 	if !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReady) {
-		t.Errorf("machines are made as before: %+v", s.Conditions)
+		t.Errorf("machines are created as before: %+v", s.Conditions)
 	}
 	before := r.providerNow().ResourceVersion
 	r.Clock.Advance(10 * time.Minute)
 	if r.checked(); r.providerNow().ResourceVersion != before {
-		t.Error("a check that finds the same as before has written")
+		t.Error("a check with an unchanged result has written")
 	}
 	if len(r.Site.VMs(m)) != 1 || len(r.Site.VMs(stays)) != 1 || !same() {
 		t.Error("the checks have changed virtual machines")
 	}
 	r.removeByHand(m)
 	if s := r.checked(); len(s.Orphans) != 0 || s.OrphanCount != 0 || !meta.IsStatusConditionFalse(s.Conditions, v1alpha1.ConditionOrphansFound) {
-		t.Errorf("nothing is left of it: %+v", s)
+		t.Errorf("the orphan is removed, but reported: %+v", s)
 	}
 	r.DeleteMachine(stays, &hypervisortest.Wire{})
 }
 
-// checked has the MachineProvider looked at as resync does, and returns its status.
+// checked reconciles the MachineProvider as resync requests it, and returns its status.
 func (e *env) checked() v1alpha1.MachineProviderStatus {
 	e.Helper()
 	if err := deliver(e.Context(), e.process(&hypervisortest.Wire{}), lookAtProvider(e.Site.Provider, events.TypeResync)); err != nil {
@@ -89,8 +89,8 @@ func (e *env) checked() v1alpha1.MachineProviderStatus {
 	return e.providerNow().Status
 }
 
-// forsake deletes a Machine whose finalizers somebody has removed by hand.
-func (e *env) forsake(m *v1alpha1.Machine) {
+// orphan deletes a Machine after its finalizers were removed by hand.
+func (e *env) orphan(m *v1alpha1.Machine) {
 	e.Helper()
 	if err := e.Kube.Merge(e.Context(), m.DeepCopy(), map[string]any{"metadata": map[string]any{"finalizers": nil}}); err != nil {
 		e.Fatal(err)
@@ -100,7 +100,7 @@ func (e *env) forsake(m *v1alpha1.Machine) {
 	}
 }
 
-// removeByHand removes the virtual machine of a Machine that is gone.
+// removeByHand removes the virtual machine of a deleted Machine.
 func (e *env) removeByHand(m *v1alpha1.Machine) {
 	e.Helper()
 	backend, err := e.process(&hypervisortest.Wire{}).connect(e.Context(), e.providerNow())
@@ -118,7 +118,7 @@ func (e *env) removeByHand(m *v1alpha1.Machine) {
 	}
 }
 
-// TestNewMachineIsNoOrphan makes a Machine with its virtual machine just before a check lists
+// TestNewMachineIsNoOrphan creates a Machine with its virtual machine just before a check lists
 // virtual machines.
 func TestNewMachineIsNoOrphan(t *testing.T) {
 	t.Parallel()
@@ -150,21 +150,21 @@ func TestNewMachineIsNoOrphan(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s := r.checked(); len(s.Orphans) != 1 || s.Orphans[0].ID != "20001" {
-		t.Errorf("only the one without Machine is an orphan: %+v", s.Orphans)
+		t.Errorf("only the virtual machine without a Machine is an orphan: %+v", s.Orphans)
 	}
 	p := r.providerNow()
 	if err := r.Kube.Merge(t.Context(), p, map[string]any{"spec": map[string]any{"shared": true}}); err != nil {
 		t.Fatal(err)
 	}
 	if s := r.checked(); len(s.Orphans) != 0 || meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionOrphansFound) != nil {
-		t.Errorf("whose machine it is cannot be told at a shared hypervisor: %+v", s)
+		t.Errorf("a shared hypervisor does not say which installation created a virtual machine: %+v", s)
 	}
 }
 
-// TestOrphansAreNotListed has a user of KubeVirt who may not list virtual machines.
+// TestOrphansAreNotListed has a user of KubeVirt without the right to list virtual machines.
 func TestOrphansAreNotListed(t *testing.T) {
 	t.Parallel()
-	r := newEnv(t, elsewhere(apiserver.StartAnother(t).Config()))
+	r := newEnv(t, remoteSite(apiserver.StartAnother(t).Config()))
 	known := v1alpha1.Orphan{ID: "a/b", UID: "1", FirstSeen: metav1.NewTime(time.Now().Truncate(time.Second)), Confirmed: true}
 	p := r.providerNow()
 	before := p.DeepCopy()
@@ -187,6 +187,6 @@ func TestOrphansAreNotListed(t *testing.T) {
 		t.Errorf("got %+v", c)
 	}
 	if len(s.Orphans) != 1 || s.Phase != v1alpha1.ProviderReady {
-		t.Errorf("what is known of orphans stays, and machines are made as before: %+v", s)
+		t.Errorf("the known orphans stay, and machines are created as before: %+v", s)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	proxmoxsim "github.com/vitistack/stack/tests/sim/proxmox"
 )
 
-// TestProtectionStopsDeletion protects a Machine whose deletion has begun, which the API server
-// cannot refuse any more.
+// TestProtectionStopsDeletion protects a Machine whose deletion has begun. The API server can no
+// longer refuse the deletion.
 func TestProtectionStopsDeletion(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t, func(r *env) *hypervisortest.Site {
@@ -26,7 +26,7 @@ func TestProtectionStopsDeletion(t *testing.T) {
 	if err := r.Kube.Delete(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	m = r.Drive("m1", &hypervisortest.Wire{}, "says that it is protected", hypervisortest.HasReason("Protected"))
+	m = r.Drive("m1", &hypervisortest.Wire{}, "reports that it is protected", hypervisortest.HasReason("Protected"))
 	message := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady).Message
 	if want := "Machine " + m.Namespace + "/m1 is protected: run " + m.UnprotectCommand(); !strings.HasPrefix(message, want) {
 		t.Errorf("got the message %q, want the command in %q", message, want)

@@ -14,7 +14,7 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// dropProvider deletes a MachineProvider at the end of a test, whatever keeps it.
+// dropProvider deletes a MachineProvider at the end of a test, whatever its finalizers.
 func (e *env) dropProvider(name string) {
 	e.Cleanup(func() {
 		_ = kube.OnConflict(func() error {
@@ -32,7 +32,7 @@ func (e *env) dropProvider(name string) {
 	})
 }
 
-// TestProviderInUse deletes a MachineProvider under its Machine.
+// TestProviderInUse deletes a MachineProvider that has a Machine.
 func TestProviderInUse(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t, proxmoxSite)
@@ -52,18 +52,18 @@ func TestProviderInUse(t *testing.T) {
 		t.Errorf("the Machine is not named: %+v", c)
 	}
 	if writes := sum(w.Count, "PATCH /apis/vitistack.io"); writes != 1 {
-		t.Errorf("%d writes for one state: %v", writes, w.Count)
+		t.Errorf("%d writes for an unchanged status: %v", writes, w.Count)
 	}
 	r.Create(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m2"}, Spec: v1alpha1.MachineSpec{
 		Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider},
 	}})
-	late := r.Drive("m2", &hypervisortest.Wire{}, "is not made any more", hypervisortest.HasReason("MachineProviderDeleting"))
-	if told := meta.FindStatusCondition(late.Status.Conditions, v1alpha1.ConditionReady).Message; !strings.Contains(told, "spec.providerRef") || len(late.Finalizers) > 0 {
-		t.Errorf("finalizers %v: %s", late.Finalizers, told)
+	slowHypervisor := r.Drive("m2", &hypervisortest.Wire{}, "is not created any more", hypervisortest.HasReason("MachineProviderDeleting"))
+	if told := meta.FindStatusCondition(slowHypervisor.Status.Conditions, v1alpha1.ConditionReady).Message; !strings.Contains(told, "spec.providerRef") || len(slowHypervisor.Finalizers) > 0 {
+		t.Errorf("finalizers %v: %s", slowHypervisor.Finalizers, told)
 	}
 	r.DeleteMachine(m, &hypervisortest.Wire{})
 	if err := r.Kube.Get(t.Context(), "", r.Site.Provider, &v1alpha1.MachineProvider{}); !kube.NotFound(err) {
-		t.Errorf("the MachineProvider goes with its last Machine: %v", err)
+		t.Errorf("the MachineProvider is deleted with its last Machine: %v", err)
 	}
 }
 
@@ -80,8 +80,8 @@ func TestEnumerate(t *testing.T) {
 	}
 }
 
-// TestProviderReleasedMeanwhile has a MachineProvider released between the moment that a delivery
-// reads it and the moment that the delivery records its Machine. The record is undone.
+// TestProviderReleasedMeanwhile releases a MachineProvider after a delivery reads it and before the
+// delivery records its Machine on it. The record is undone.
 func TestProviderReleasedMeanwhile(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t, proxmoxSite)
@@ -97,7 +97,7 @@ func TestProviderReleasedMeanwhile(t *testing.T) {
 	}
 	m := r.CreateMachine("m1")
 	if _, err := f.recordProvider(t.Context(), m.DeepCopy(), m, p); err == nil {
-		t.Error("a Machine is recorded on a MachineProvider that is gone")
+		t.Error("a Machine is recorded on a deleted MachineProvider")
 	}
 	if err := r.Kube.Get(t.Context(), r.Namespace, "m1", m); err != nil {
 		t.Fatal(err)

@@ -47,11 +47,11 @@ func TestDefaultProvider(t *testing.T) {
 		why    string
 		says   string
 	}{
-		"None":     {reason: "nothing can be made", why: "NoMachineProvider", says: "create one"},
-		"Only":     {reason: "there is no choice", items: []v1alpha1.MachineProvider{provider("a", false)}, want: "a"},
-		"Marked":   {reason: "somebody has chosen", items: []v1alpha1.MachineProvider{provider("a", false), provider("b", true)}, want: "b"},
-		"Unmarked": {reason: "nobody has chosen", items: []v1alpha1.MachineProvider{provider("b", false), provider("a", false)}, why: "MachineProviderAmbiguous", says: "name one of a, b in spec.providerRef"},
-		"Both":     {reason: "two have chosen", items: []v1alpha1.MachineProvider{provider("a", true), provider("b", true)}, why: "MachineProviderAmbiguous", says: "unmark all but one"},
+		"None":     {reason: "a machine needs a MachineProvider", why: "NoMachineProvider", says: "create one"},
+		"Only":     {reason: "the only one is selected", items: []v1alpha1.MachineProvider{provider("a", false)}, want: "a"},
+		"Marked":   {reason: "the default is selected", items: []v1alpha1.MachineProvider{provider("a", false), provider("b", true)}, want: "b"},
+		"Unmarked": {reason: "without a default there is no choice", items: []v1alpha1.MachineProvider{provider("b", false), provider("a", false)}, why: "MachineProviderAmbiguous", says: "name one of a, b in spec.providerRef"},
+		"Both":     {reason: "two defaults are no choice", items: []v1alpha1.MachineProvider{provider("a", true), provider("b", true)}, why: "MachineProviderAmbiguous", says: "unmark all but one"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestDefaultProvider(t *testing.T) {
 	}
 }
 
-// TestAllowedNamespaces names providers that are for other namespaces.
+// TestAllowedNamespaces names providers that are reserved for other namespaces.
 func TestAllowedNamespaces(t *testing.T) {
 	t.Parallel()
 	server := apiserver.Start(t)
@@ -87,14 +87,14 @@ func TestAllowedNamespaces(t *testing.T) {
 		allowed *v1alpha1.AllowedNamespaces
 		refused bool
 	}{
-		"Absent":     {"every namespace, as before", nil, false},
-		"Listed":     {"its name is listed", &v1alpha1.AllowedNamespaces{List: []string{"other", namespace}}, false},
-		"Labelled":   {"its labels fit", &v1alpha1.AllowedNamespaces{List: []string{"other"}, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": namespace}}}, false},
-		"Other":      {"others are listed", &v1alpha1.AllowedNamespaces{List: []string{"other"}}, true},
-		"Label":      {"its labels do not fit", &v1alpha1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "other"}}}, true},
-		"Nobody":     {"an empty list is for nobody", &v1alpha1.AllowedNamespaces{}, true},
-		"Everybody":  {"an empty selector is for everybody", &v1alpha1.AllowedNamespaces{Selector: &metav1.LabelSelector{}}, false},
-		"Unreadable": {"a selector that cannot be read is for nobody", &v1alpha1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "x"}}}}, true},
+		"Absent":          {"no restriction allows every namespace", nil, false},
+		"Listed":          {"the namespace is listed by name", &v1alpha1.AllowedNamespaces{List: []string{"other", namespace}}, false},
+		"Labelled":        {"the namespace has the labels", &v1alpha1.AllowedNamespaces{List: []string{"other"}, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": namespace}}}, false},
+		"Other":           {"other namespaces are listed", &v1alpha1.AllowedNamespaces{List: []string{"other"}}, true},
+		"Label":           {"the namespace has other labels", &v1alpha1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "other"}}}, true},
+		"EmptyList":       {"an empty list allows no namespace", &v1alpha1.AllowedNamespaces{}, true},
+		"EmptySelector":   {"an empty selector allows every namespace", &v1alpha1.AllowedNamespaces{Selector: &metav1.LabelSelector{}}, false},
+		"InvalidSelector": {"an invalid selector allows no namespace", &v1alpha1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "x"}}}}, true},
 	} {
 		p := v1alpha1.MachineProvider{ObjectMeta: metav1.ObjectMeta{Name: "pve"}, Spec: v1alpha1.MachineProviderSpec{AllowedNamespaces: tc.allowed}}
 		open := v1alpha1.MachineProvider{ObjectMeta: metav1.ObjectMeta{Name: "open"}}
@@ -113,8 +113,8 @@ func TestAllowedNamespaces(t *testing.T) {
 	}
 }
 
-// TestStableMessage is about errors whose text must not vary from try to try, since a
-// status that bears it would be written each time.
+// TestStableMessage checks that the message of an error is the same at each attempt, because a varying
+// message causes a status write each time.
 func TestStableMessage(t *testing.T) {
 	t.Parallel()
 	from := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 54321}
@@ -159,7 +159,7 @@ func (e *env) providerNow() *v1alpha1.MachineProvider {
 func TestProviderStatus(t *testing.T) {
 	t.Parallel()
 	remote := apiserver.StartAnother(t).Config()
-	r := newEnv(t, elsewhere(remote))
+	r := newEnv(t, remoteSite(remote))
 	r.CreateMachine("m1")
 	m := r.Drive("m1", &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning)
 	w := &hypervisortest.Wire{}
@@ -175,10 +175,10 @@ func TestProviderStatus(t *testing.T) {
 		t.Errorf("got %+v", s)
 	}
 	if s.Capacity == nil || s.Capacity.CPU.Sign() <= 0 || s.Capacity.MemoryAvailable.Cmp(s.Capacity.Memory) >= 0 {
-		t.Errorf("capacity %+v: a machine runs, so that not all memory is available", s.Capacity)
+		t.Errorf("capacity %+v, want less memory available than there is, because a machine runs", s.Capacity)
 	}
 	if s.Nodes[0].CPUUsed != nil || s.Nodes[0].MemoryUsed != nil {
-		t.Errorf("nobody has measured %+v", s.Nodes[0])
+		t.Errorf("no metrics server runs, but the usage is %+v", s.Nodes[0])
 	}
 	node := s.Nodes[0].Name
 	r.measure(remote, node, "7250m", "96Gi")
@@ -186,20 +186,20 @@ func TestProviderStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := r.providerNow().Status.Nodes[0]; n.CPUUsed == nil || n.CPUUsed.String() != "7250m" || n.MemoryUsed == nil || n.MemoryUsed.String() != "96Gi" {
-		t.Errorf("%+v is not what was measured", n)
+		t.Errorf("%+v differs from what was measured", n)
 	}
 	requests := len(w.Order)
 	if err := deliver(t.Context(), f, lookAtProvider(r.Site.Provider, events.TypeRefUpdate)); err != nil {
 		t.Fatal(err)
 	}
 	if len(w.Order) != requests {
-		t.Errorf("its own write made it look again: %v", w.Order[requests:])
+		t.Errorf("the provider's own status write caused requests: %v", w.Order[requests:])
 	}
 	r.providerBreaks(f, w)
 	r.DeleteMachine(m, &hypervisortest.Wire{})
 }
 
-// measure makes a cluster tell what a node uses, as metrics-server does.
+// measure sets the usage of a node, as metrics-server reports it.
 func (e *env) measure(cluster *rest.Config, node, cpu, memory string) {
 	e.Helper()
 	client, err := dynamic.NewForConfig(cluster)
@@ -242,8 +242,8 @@ spec:
 	}
 }
 
-// TestKeepSmallChanges is about what hosts use, which is written only where it has changed
-// by a twentieth of the host.
+// TestKeepSmallChanges checks that the usage of a host is written only if it has changed by a
+// twentieth of the host.
 func TestKeepSmallChanges(t *testing.T) {
 	t.Parallel()
 	host := func(name, cpu, memory string) v1alpha1.ProviderNode {
@@ -257,12 +257,12 @@ func TestKeepSmallChanges(t *testing.T) {
 		reason            string
 		before, now, want v1alpha1.ProviderNode
 	}{
-		"Breath":  {reason: "noise is no news", before: host("a", "8", "64Gi"), now: host("a", "9500m", "58Gi"), want: host("a", "8", "64Gi")},
-		"Busy":    {reason: "each of the two is for itself", before: host("a", "8", "64Gi"), now: host("a", "10", "65Gi"), want: host("a", "10", "64Gi")},
-		"Freed":   {reason: "less is news too", before: host("a", "8", "64Gi"), now: host("a", "8", "32Gi"), want: host("a", "8", "32Gi")},
-		"First":   {reason: "what was not measured before is news", before: host("a", "", ""), now: host("a", "1m", "1Mi"), want: host("a", "1m", "1Mi")},
-		"Last":    {reason: "what is not measured any more is forgotten", before: host("a", "8", "64Gi"), now: host("a", "", ""), want: host("a", "", "")},
-		"Another": {reason: "another host's use is not its own", before: host("b", "8", "64Gi"), now: host("a", "8100m", "64Gi"), want: host("a", "8100m", "64Gi")},
+		"SmallChange": {reason: "a small change is not written", before: host("a", "8", "64Gi"), now: host("a", "9500m", "58Gi"), want: host("a", "8", "64Gi")},
+		"OneOfTwo":    {reason: "CPU and memory are compared separately", before: host("a", "8", "64Gi"), now: host("a", "10", "65Gi"), want: host("a", "10", "64Gi")},
+		"Decrease":    {reason: "a decrease is written as well", before: host("a", "8", "64Gi"), now: host("a", "8", "32Gi"), want: host("a", "8", "32Gi")},
+		"First":       {reason: "a first measurement is written", before: host("a", "", ""), now: host("a", "1m", "1Mi"), want: host("a", "1m", "1Mi")},
+		"Last":        {reason: "a value without a measurement is removed", before: host("a", "8", "64Gi"), now: host("a", "", ""), want: host("a", "", "")},
+		"Another":     {reason: "the usage of another host is not compared", before: host("b", "8", "64Gi"), now: host("a", "8100m", "64Gi"), want: host("a", "8100m", "64Gi")},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -276,7 +276,7 @@ func TestKeepSmallChanges(t *testing.T) {
 	}
 }
 
-// providerBreaks lets the hypervisor stop to answer and come back.
+// providerBreaks stops the hypervisor from answering, and lets it recover.
 func (e *env) providerBreaks(f *function, w *hypervisortest.Wire) {
 	e.Helper()
 	spec := func(change func(*v1alpha1.MachineProviderSpec)) *v1alpha1.MachineProvider {
@@ -305,10 +305,10 @@ func (e *env) providerBreaks(f *function, w *hypervisortest.Wire) {
 	}
 	p = spec(func(s *v1alpha1.MachineProviderSpec) { s.CredentialsRef.Name = "remote" })
 	if p.Status.Phase != v1alpha1.ProviderReady {
-		e.Errorf("phase %s after it is back", p.Status.Phase)
+		e.Errorf("phase %s after the recovery", p.Status.Phase)
 	}
 	if writes := w.Count["PATCH /apis/vitistack.io/v1alpha1/machineproviders/remote-*/status"]; writes != 5 {
-		e.Errorf("%d writes for five states: %v", writes, w.Count)
+		e.Errorf("%d writes for five changes: %v", writes, w.Count)
 	}
 }
 

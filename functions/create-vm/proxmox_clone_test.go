@@ -14,8 +14,8 @@ import (
 	proxmoxsim "github.com/vitistack/stack/tests/sim/proxmox"
 )
 
-// TestProxmoxClones makes machines from templates on a storage that all hosts share
-// and on one of a single host, linked and in full.
+// TestProxmoxClones creates machines from templates on shared storage and on storage of one host, as
+// linked and full clones.
 func TestProxmoxClones(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -26,14 +26,14 @@ func TestProxmoxClones(t *testing.T) {
 		ready, says    string
 		on, root       string
 	}{
-		"linked-moved": {"a linked clone of a shared template can be on another host", true, "shared", "", "pve3", "MachineRunning", "", "pve3", "fast-ssd:base-9001-disk-0/vm-"},
-		"linked-stays": {"one of a host's own template is on that host", true, "local", "", "", "MachineRunning", "", "pve2", "local-lvm:vm-"},
-		"linked-far":   {"it cannot be elsewhere", true, "local", "", "pve3", "InsufficientResources", "template local is on a storage of node pve2 alone", "", ""},
+		"linked-moved": {"a linked clone of a template on shared storage can be on another host", true, "shared", "", "pve3", "MachineRunning", "", "pve3", "fast-ssd:base-9001-disk-0/vm-"},
+		"linked-stays": {"a linked clone of a template on local storage is on the same host", true, "local", "", "", "MachineRunning", "", "pve2", "local-lvm:vm-"},
+		"linked-far":   {"local storage exists on one host", true, "local", "", "pve3", "InsufficientResources", "template local is on a storage of node pve2 alone", "", ""},
 		"full-moved":   {"a full clone on shared storage can be on another host", false, "shared", "fast-ssd", "pve3", "MachineRunning", "", "pve3", "fast-ssd:vm-"},
-		"full-stays":   {"one to a host's own storage is made where the template is", false, "shared", "local-lvm", "", "MachineRunning", "", "pve2", "local-lvm:vm-"},
-		"full-far":     {"it cannot be elsewhere", false, "shared", "local-lvm", "pve1", "InsufficientResources", "can only be copied to a shared storage", "", ""},
-		"full-own":     {"a full clone of a host's own template is on that host", false, "local", "", "", "MachineRunning", "", "pve2", ":vm-"},
-		"full-own-far": {"it cannot be elsewhere", false, "local", "fast-ssd", "pve1", "InsufficientResources", "template local is on a storage of node pve2 alone", "", ""},
+		"full-stays":   {"a full clone to local storage is on the template's host", false, "shared", "local-lvm", "", "MachineRunning", "", "pve2", "local-lvm:vm-"},
+		"full-far":     {"local storage cannot be copied to another host", false, "shared", "local-lvm", "pve1", "InsufficientResources", "can only be copied to a shared storage", "", ""},
+		"full-own":     {"a full clone of a template on local storage is on the same host", false, "local", "", "", "MachineRunning", "", "pve2", ":vm-"},
+		"full-own-far": {"local storage exists on one host", false, "local", "fast-ssd", "pve1", "InsufficientResources", "template local is on a storage of node pve2 alone", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -75,14 +75,14 @@ func TestProxmoxClones(t *testing.T) {
 			}
 			r.DeleteMachine(m, &hypervisortest.Wire{})
 			if now := len(sim.Volumes()); now != before {
-				t.Errorf("%d volumes were there before, and %d are left", before, now)
+				t.Errorf("%d volumes existed before, and %d are left", before, now)
 			}
 		})
 	}
 }
 
-// TestProxmoxMemoryWhileRunning changes the memory of running clones. A template says
-// by its options what they can take on.
+// TestProxmoxMemoryWhileRunning changes the memory of running clones. The options of the template
+// decide whether memory can be hot-plugged.
 func TestProxmoxMemoryWhileRunning(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -92,9 +92,9 @@ func TestProxmoxMemoryWhileRunning(t *testing.T) {
 		restart       bool
 	}{
 		"more":    {"memory is plugged in", "1", "network,disk,usb,memory", "4Gi", false},
-		"less":    {"none is taken out of a guest that runs", "1", "network,disk,usb,memory", "1Gi", true},
-		"usual":   {"hotplug of memory is off where nobody has switched it on", "0", "", "4Gi", true},
-		"no numa": {"memory is plugged into a node of NUMA", "0", "network,disk,usb,memory", "4Gi", true},
+		"less":    {"memory is never unplugged from a running guest", "1", "network,disk,usb,memory", "1Gi", true},
+		"usual":   {"memory hotplug is off by default", "0", "", "4Gi", true},
+		"no numa": {"memory hotplug requires NUMA", "0", "network,disk,usb,memory", "4Gi", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -26,7 +26,7 @@ const (
 	pveSecret = "7d3c7d0a-5a0f-4a07-9a9b-2f0c4f6a3f11"
 )
 
-// pveGrants are the rights that the README asks for, and no more.
+// pveGrants are exactly the rights that the README requires.
 var pveGrants = []proxmoxsim.Grant{
 	{Path: "/vms", Privileges: []string{
 		"VM.Allocate", "VM.Audit", "VM.Clone", "VM.Config.CDROM", "VM.Config.CPU", "VM.Config.Cloudinit", "VM.Config.Disk", "VM.Config.HWType",
@@ -38,7 +38,7 @@ var pveGrants = []proxmoxsim.Grant{
 	{Path: "/sdn/zones/localnetwork", Privileges: []string{"SDN.Use"}},
 }
 
-// pve starts a simulated Proxmox VE, and makes a MachineProvider for it.
+// pve starts a simulated Proxmox VE, and creates a MachineProvider for it.
 func (e *env) pve(options proxmoxsim.Options, change func(*v1alpha1.MachineProvider)) (*proxmoxsim.Server, *v1alpha1.MachineProvider) {
 	e.Helper()
 	if !slices.ContainsFunc(options.Users, func(u proxmoxsim.User) bool { return u.Name == pveUser }) {
@@ -80,7 +80,7 @@ func (e *env) pve(options proxmoxsim.Options, change func(*v1alpha1.MachineProvi
 	return sim, p
 }
 
-// defaultNamespace is where VMIDs are claimed.
+// defaultNamespace is the namespace where VMIDs are claimed.
 const defaultNamespace = "vitistack-system"
 
 // vmidOf returns the VMID in the status of a Machine, or 0.
@@ -89,17 +89,17 @@ func vmidOf(m *v1alpha1.Machine) (vmid int) {
 	return vmid
 }
 
-// preferredVMID returns the VMID of a range that a Machine claims if it is unused.
+// preferredVMID returns the VMID in a range that a Machine claims if it is unused.
 func preferredVMID(m *v1alpha1.Machine, first, last uint64) int {
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(m.UID))
 	return int(first + hash.Sum64()%(last-first+1))
 }
 
-// cdFile returns the name of the CD with the first configuration of a Machine.
+// cdFile returns the name of the cloud-init CD of a Machine.
 func cdFile(m *v1alpha1.Machine) string { return "vitistack-" + string(m.UID) + ".iso" }
 
-// proxmoxSite is Proxmox VE.
+// proxmoxSite returns the site of Proxmox VE.
 func proxmoxSite(r *env) *hypervisortest.Site {
 	started := &startedGuests{}
 	sim, p := r.pve(proxmoxsim.Options{Guests: proxmoxGuests{started}}, nil)

@@ -12,9 +12,9 @@ import (
 	proxmoxsim "github.com/vitistack/stack/tests/sim/proxmox"
 )
 
-// TestProxmoxTrouble shows a host that is full after all, a task that fails, and a
-// protection that somebody else has set.
-func TestProxmoxTrouble(t *testing.T) {
+// TestProxmoxFailures creates machines on a host that is full despite its report, with a failing task,
+// and with a protection that a user has set.
+func TestProxmoxFailures(t *testing.T) {
 	t.Parallel()
 	plan := &faults.Plan{}
 	var sim *proxmoxsim.Server
@@ -30,9 +30,9 @@ func TestProxmoxTrouble(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.CreateMachine("m1")
-	m := r.Drive("m1", &hypervisortest.Wire{}, "tells why a task failed", hypervisortest.HasReason("ProxmoxApiError"))
+	m := r.Drive("m1", &hypervisortest.Wire{}, "reports why a task failed", hypervisortest.HasReason("ProxmoxApiError"))
 	if told := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady); !strings.Contains(told.Message, "the storage is asleep") {
-		t.Errorf("Proxmox VE's own words are missing: %s", told.Message)
+		t.Errorf("Proxmox VE's own message is missing: %s", told.Message)
 	}
 	m = r.Drive("m1", &hypervisortest.Wire{}, "runs on the next host", hypervisortest.IsRunning)
 	r.RequireOneVM(m, &hypervisortest.Wire{})
@@ -40,11 +40,11 @@ func TestProxmoxTrouble(t *testing.T) {
 	if err := sim.Set(vmid, "protection", "1"); err != nil {
 		t.Fatal(err)
 	}
-	r.Drive("m1", &hypervisortest.Wire{}, "is left protected", hypervisortest.IsRunning)
+	r.Drive("m1", &hypervisortest.Wire{}, "remains protected", hypervisortest.IsRunning)
 	if err := r.Kube.Delete(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	r.Drive("m1", &hypervisortest.Wire{}, "says that it is protected", hypervisortest.HasReason("Protected"))
+	r.Drive("m1", &hypervisortest.Wire{}, "reports that it is protected", hypervisortest.HasReason("Protected"))
 	if err := sim.Set(vmid, "protection", "0"); err != nil {
 		t.Fatal(err)
 	}

@@ -13,8 +13,8 @@ import (
 	proxmoxsim "github.com/vitistack/stack/tests/sim/proxmox"
 )
 
-// TestProxmoxMACFilter starts machines, whose firewalls filter MAC addresses and nothing
-// else. What somebody has set there stays.
+// TestProxmoxMACFilter starts machines whose firewalls filter MAC addresses only. Rules that a user
+// has added are kept.
 func TestProxmoxMACFilter(t *testing.T) {
 	t.Parallel()
 	var sim *proxmoxsim.Server
@@ -43,11 +43,12 @@ func TestProxmoxMACFilter(t *testing.T) {
 	r.Drive("m1", &hypervisortest.Wire{}, "has restarted", func(m *v1alpha1.Machine) bool { return hypervisortest.IsRunning(m) && m.Status.RestartToken == "once" })
 	want = map[string]string{"enable": "1", "macfilter": "1", "policy_in": "DROP"}
 	if got := now().Firewall; !maps.Equal(got, want) {
-		t.Errorf("firewall %v, want %v: the policy is somebody's own", got, want)
+		t.Errorf("firewall %v, want %v: a user has set the policy", got, want)
 	}
 }
 
-// TestProxmoxSpoofProtection says what a platform team has to do so that the filters work.
+// TestProxmoxSpoofProtection checks what the condition says to the platform team so that the filters
+// work.
 func TestProxmoxSpoofProtection(t *testing.T) {
 	t.Parallel()
 	audit := append([]proxmoxsim.Grant{{Path: "/", Privileges: []string{"Sys.Audit"}}}, pveGrants...)
@@ -59,7 +60,7 @@ func TestProxmoxSpoofProtection(t *testing.T) {
 		message string
 	}{
 		"On":     {"the filters work", true, audit, "MACFilter", "own MAC addresses"},
-		"Off":    {"no firewall of a machine works", false, audit, "FirewallDisabled", "pvesh set /cluster/firewall/options --enable 1"},
+		"Off":    {"the firewall of the datacenter is off", false, audit, "FirewallDisabled", "pvesh set /cluster/firewall/options --enable 1"},
 		"Unseen": {"the documented role without Sys.Audit on /", true, pveGrants, "FirewallUnknown", "grant it Sys.Audit on /"},
 	} {
 		t.Run(name, func(t *testing.T) {

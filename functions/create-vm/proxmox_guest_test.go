@@ -11,7 +11,7 @@ import (
 	proxmoxsim "github.com/vitistack/stack/tests/sim/proxmox"
 )
 
-// guestLog keeps the guests that were switched on, by the names that they have.
+// guestLog records the guests that were started.
 type guestLog struct {
 	mu     sync.Mutex
 	guests map[string]proxmoxsim.Guest
@@ -31,7 +31,7 @@ func (l *guestLog) PowerOff(string) error { return nil }
 // Destroy implements proxmoxsim.Guests.
 func (l *guestLog) Destroy(string) error { return nil }
 
-// TestProxmoxGuest shows what Proxmox VE's own drive tells a guest.
+// TestProxmoxGuest checks what a guest reads from Proxmox VE's own cloud-init drive.
 func TestProxmoxGuest(t *testing.T) {
 	t.Parallel()
 	log := &guestLog{guests: map[string]proxmoxsim.Guest{}}
@@ -52,11 +52,11 @@ func TestProxmoxGuest(t *testing.T) {
 	guest := log.guests["web-example"]
 	log.mu.Unlock()
 	if len(guest.NICs) != 1 || len(guest.NICs[0].Addresses) != 1 || guest.NICs[0].Addresses[0].Addr().String() != m.Status.IPAddresses[0] {
-		t.Errorf("a guest with hyperv reads its address from NoCloud: %+v", log.guests)
+		t.Errorf("a guest with hyperv must read its address from NoCloud: %+v", log.guests)
 	}
 	for _, vm := range sim.Machines() {
 		if vm.Config["ciupgrade"] != "0" || vm.Config["ostype"] != "win11" {
-			t.Errorf("a first boot upgrades no packages: %v", vm.Config)
+			t.Errorf("a first boot must not upgrade packages: %v", vm.Config)
 		}
 	}
 	r.DeleteMachine(m, &hypervisortest.Wire{})

@@ -11,7 +11,7 @@ import (
 	proxmoxsim "github.com/vitistack/stack/tests/sim/proxmox"
 )
 
-// TestProxmoxLock locks a virtual machine that runs, as a backup does.
+// TestProxmoxLock locks a running virtual machine, as a backup does.
 func TestProxmoxLock(t *testing.T) {
 	t.Parallel()
 	var sim *proxmoxsim.Server
@@ -40,11 +40,11 @@ func TestProxmoxLock(t *testing.T) {
 		}
 		r.Drive("m1", w, "runs while it is locked", hypervisortest.IsRunning)
 		if len(w.WriteFaults()) > 0 {
-			t.Errorf("%s: nothing has to be written: %v", kind, w.Order)
+			t.Errorf("%s: a locked machine needs no request, got %v", kind, w.Order)
 		}
 	}
 	r.Edit("m1", func(m *v1alpha1.Machine) { m.Spec.Protected = true })
-	m = r.Drive("m1", &hypervisortest.Wire{}, "says that its change waits", hypervisortest.HasReason("Locked"))
+	m = r.Drive("m1", &hypervisortest.Wire{}, "reports that its change waits", hypervisortest.HasReason("Locked"))
 	told := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady).Message
 	if m.Status.Phase != v1alpha1.MachineRunning || !strings.Contains(told, "locked (suspending)") {
 		t.Errorf("phase %s: %s", m.Status.Phase, told)
@@ -57,7 +57,7 @@ func TestProxmoxLock(t *testing.T) {
 	if err := r.Kube.Delete(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
-	r.Drive("m1", &hypervisortest.Wire{}, "says that its deletion waits", hypervisortest.HasReason("Locked"))
+	r.Drive("m1", &hypervisortest.Wire{}, "reports that its deletion waits", hypervisortest.HasReason("Locked"))
 	lock("")
 	r.Drive("m1", &hypervisortest.Wire{}, "is gone", hypervisortest.IsGone)
 	if left := r.Site.Left(m); len(left) > 0 {

@@ -13,7 +13,7 @@ import (
 	proxmoxsim "github.com/vitistack/stack/tests/sim/proxmox"
 )
 
-// without returns the documented grants without a privilege.
+// without returns the documented grants except for one privilege.
 func without(privilege string) []proxmoxsim.Grant {
 	var grants []proxmoxsim.Grant
 	for _, g := range pveGrants {
@@ -23,7 +23,7 @@ func without(privilege string) []proxmoxsim.Grant {
 	return grants
 }
 
-// TestProxmoxPrivileges names the privileges that a token lacks in the condition of its
+// TestProxmoxPrivileges expects the missing privileges of a token in the condition of its
 // MachineProvider.
 func TestProxmoxPrivileges(t *testing.T) {
 	t.Parallel()
@@ -34,11 +34,11 @@ func TestProxmoxPrivileges(t *testing.T) {
 		return pveSite(r, server, p.Name)
 	})
 	cases := []struct{ reason, lacks, want string }{
-		{"the documented role is enough", "", ""},
+		{"the documented role is sufficient", "", ""},
 		{"a CD could not be deleted", "Datastore.Allocate", "Datastore.Allocate on /storage/local"},
-		{"no image could be fetched", "Sys.AccessNetwork", "Sys.AccessNetwork on /nodes/pve1"},
-		{"no disk could be made", "Datastore.AllocateSpace", "Datastore.AllocateSpace on /storage/"},
-		{"the addresses of guests stay unknown", "VM.GuestAgent.Audit", "VM.GuestAgent.Audit on /vms"},
+		{"no image could be downloaded", "Sys.AccessNetwork", "Sys.AccessNetwork on /nodes/pve1"},
+		{"no disk could be created", "Datastore.AllocateSpace", "Datastore.AllocateSpace on /storage/"},
+		{"the addresses of guests are unknown", "VM.GuestAgent.Audit", "VM.GuestAgent.Audit on /vms"},
 		{"no bridge could be used", "SDN.Use", "SDN.Use on /sdn/zones/localnetwork"},
 		{"the role is complete again", "", ""},
 	}
@@ -58,13 +58,13 @@ func TestProxmoxPrivileges(t *testing.T) {
 	}
 }
 
-// TestProxmoxVersions connects to releases of Proxmox VE, whose privileges differ.
+// TestProxmoxVersions connects to releases of Proxmox VE with different privileges.
 func TestProxmoxVersions(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct{ reason, version, instead, ready string }{
-		"8": {reason: "VM.Monitor is what the agent needs in Proxmox VE 8", version: "8.4.14", instead: "VM.Monitor", ready: "Healthy"},
+		"8": {reason: "the guest agent requires VM.Monitor in Proxmox VE 8", version: "8.4.14", instead: "VM.Monitor", ready: "Healthy"},
 		"9": {reason: "VM.GuestAgent.Audit replaces it in Proxmox VE 9", version: "9.0.3", instead: "VM.GuestAgent.Audit", ready: "Healthy"},
-		"7": {reason: "Proxmox VE 7 lacks what is used", version: "7.4-3", instead: "VM.Monitor", ready: "VersionNotSupported"},
+		"7": {reason: "Proxmox VE 7 lacks required features", version: "7.4-3", instead: "VM.Monitor", ready: "VersionNotSupported"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -89,8 +89,8 @@ func TestProxmoxVersions(t *testing.T) {
 	}
 }
 
-// TestProxmoxCDPrivilege makes no CD that could not be deleted, says what to grant, and
-// deletes the CD with the role as documented.
+// TestProxmoxCDPrivilege creates no CD that it could not delete, reports which privilege to grant, and
+// deletes the CD with the documented role.
 func TestProxmoxCDPrivilege(t *testing.T) {
 	t.Parallel()
 	var sim *proxmoxsim.Server
@@ -100,12 +100,12 @@ func TestProxmoxCDPrivilege(t *testing.T) {
 		return pveSite(r, server, p.Name)
 	})
 	r.CreateMachine("m1")
-	m := r.Drive("m1", &hypervisortest.Wire{}, "says which privilege it needs", hypervisortest.HasReason("PermissionDenied"))
+	m := r.Drive("m1", &hypervisortest.Wire{}, "reports which privilege it needs", hypervisortest.HasReason("PermissionDenied"))
 	if told := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady).Message; !strings.Contains(told, "Datastore.Allocate on /storage/local") {
 		t.Errorf("the privilege and its path are missing: %s", told)
 	}
 	if left := r.Site.Left(m); len(left) > 0 {
-		t.Errorf("nothing is made: %v", left)
+		t.Errorf("nothing may be created: %v", left)
 	}
 	sim.SetUser(proxmoxsim.User{Name: pveUser, Grants: pveGrants})
 	m = r.Drive("m1", &hypervisortest.Wire{}, "runs with the documented role", hypervisortest.IsRunning)

@@ -11,7 +11,7 @@ import (
 	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 )
 
-// TestProxmoxRemedies follows literally what a message says.
+// TestProxmoxRemedies follows the message of each condition literally.
 func TestProxmoxRemedies(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t, proxmoxSite)
@@ -44,7 +44,7 @@ func TestProxmoxRemedies(t *testing.T) {
 		m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.MachineSpec{Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider}}}
 		tc.wrong(&m.Spec)
 		r.Create(m)
-		m = r.Drive(name, &hypervisortest.Wire{}, "says what is wrong", hypervisortest.HasReason(tc.reason))
+		m = r.Drive(name, &hypervisortest.Wire{}, "reports the error", hypervisortest.HasReason(tc.reason))
 		if told := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady).Message; !strings.Contains(told, tc.says) {
 			t.Errorf("%s: want %q in %s", name, tc.says, told)
 		}

@@ -13,7 +13,7 @@ import (
 	proxmoxsim "github.com/vitistack/stack/tests/sim/proxmox"
 )
 
-// TestProxmoxMachines makes a machine of each kind, or shows what to change.
+// TestProxmoxMachines creates a machine of each kind, or reports what to change.
 func TestProxmoxMachines(t *testing.T) {
 	t.Parallel()
 	var sim *proxmoxsim.Server
@@ -39,21 +39,21 @@ func TestProxmoxMachines(t *testing.T) {
 		ready  string
 		config map[string]string
 	}{
-		"clone": {"a template is cloned where it is, and gets what the machine asks for", func(s *v1alpha1.MachineSpec) { s.OS = &v1alpha1.MachineOS{ImageID: "debian-13"} }, "MachineRunning",
+		"clone": {"a template is cloned where it is stored, and gets the requested size", func(s *v1alpha1.MachineSpec) { s.OS = &v1alpha1.MachineOS{ImageID: "debian-13"} }, "MachineRunning",
 			map[string]string{"scsi0": "vm-%-disk-0,size=20G", "ide2": "cloudinit", "net1": "", "cores": "1", "memory": "2048", "cpu": "host"}},
-		"image": {"an image is fetched, imported and grown", func(s *v1alpha1.MachineSpec) { s.OS = &v1alpha1.MachineOS{ImageID: "https://x/debian.qcow2"} }, "MachineRunning", map[string]string{"scsi0": "size=20G"}},
-		"iso":   {"an installer is in the drive", func(s *v1alpha1.MachineSpec) { s.OS = &v1alpha1.MachineOS{ISOURI: "local:iso/talos.iso"} }, "MachineRunning", map[string]string{"ide0": "local:iso/talos.iso,media=cdrom", "boot": "order=scsi0;ide0"}},
-		"secure": {"secure boot has its keys", func(s *v1alpha1.MachineSpec) {
+		"image": {"an image is downloaded, imported and resized", func(s *v1alpha1.MachineSpec) { s.OS = &v1alpha1.MachineOS{ImageID: "https://x/debian.qcow2"} }, "MachineRunning", map[string]string{"scsi0": "size=20G"}},
+		"iso":   {"the drive contains an installer", func(s *v1alpha1.MachineSpec) { s.OS = &v1alpha1.MachineOS{ISOURI: "local:iso/talos.iso"} }, "MachineRunning", map[string]string{"ide0": "local:iso/talos.iso,media=cdrom", "boot": "order=scsi0;ide0"}},
+		"secure": {"secure boot has enrolled keys", func(s *v1alpha1.MachineSpec) {
 			s.Domain = &v1alpha1.MachineDomain{Firmware: &v1alpha1.DomainFirmware{Bootloader: v1alpha1.Bootloader{EFI: true, SecureBoot: true}}}
 		}, "MachineRunning", map[string]string{"bios": "ovmf", "efidisk0": "pre-enrolled-keys=1", "machine": "q35"}},
-		"absent":  {"a template that is not there", func(s *v1alpha1.MachineSpec) { s.OS = &v1alpha1.MachineOS{ImageID: "debian-12"} }, "ImageNotFound", nil},
-		"packed":  {"an image that cannot be imported", func(s *v1alpha1.MachineSpec) { s.OS = &v1alpha1.MachineOS{ImageID: "https://x/debian.raw.xz"} }, "ImageNotSupported", nil},
-		"nowhere": {"a host that is not there", func(s *v1alpha1.MachineSpec) { s.NodeName = "pve9" }, "NodeNotFound", nil},
-		"classy":  {"a storage that is not there", func(s *v1alpha1.MachineSpec) { s.Disks = []v1alpha1.MachineDisk{{Name: "root", StorageClass: "slow"}} }, "StorageClassNotFound", nil},
-		"shared": {"a disk of many machines", func(s *v1alpha1.MachineSpec) {
+		"absent":  {"the template does not exist", func(s *v1alpha1.MachineSpec) { s.OS = &v1alpha1.MachineOS{ImageID: "debian-12"} }, "ImageNotFound", nil},
+		"packed":  {"the image format cannot be imported", func(s *v1alpha1.MachineSpec) { s.OS = &v1alpha1.MachineOS{ImageID: "https://x/debian.raw.xz"} }, "ImageNotSupported", nil},
+		"nowhere": {"the host does not exist", func(s *v1alpha1.MachineSpec) { s.NodeName = "pve9" }, "NodeNotFound", nil},
+		"classy":  {"the storage does not exist", func(s *v1alpha1.MachineSpec) { s.Disks = []v1alpha1.MachineDisk{{Name: "root", StorageClass: "slow"}} }, "StorageClassNotFound", nil},
+		"shared": {"a disk cannot be shared by machines", func(s *v1alpha1.MachineSpec) {
 			s.Disks = []v1alpha1.MachineDisk{{Name: "root", AccessMode: "ReadWriteMany"}}
 		}, "NotSupported", nil},
-		"enormous": {"more memory than any host has", func(s *v1alpha1.MachineSpec) {
+		"enormous": {"no host has that much memory", func(s *v1alpha1.MachineSpec) {
 			s.Resources = &v1alpha1.MachineResources{Memory: &v1alpha1.MachineMemory{Size: "500Gi"}}
 		}, "InsufficientResources", nil},
 	}
@@ -82,7 +82,7 @@ func TestProxmoxMachines(t *testing.T) {
 	}
 }
 
-// TestProxmoxCredentials shows what to correct, and that a correction counts at once.
+// TestProxmoxCredentials reports what to correct. A correction takes effect at once.
 func TestProxmoxCredentials(t *testing.T) {
 	t.Parallel()
 	var sim *proxmoxsim.Server
@@ -124,13 +124,13 @@ func TestProxmoxCredentials(t *testing.T) {
 		set(step.data)
 		m := r.Drive("m1", &hypervisortest.Wire{}, "says "+step.ready, hypervisortest.HasReason(step.ready))
 		if m.Status.Phase != v1alpha1.MachineRunning {
-			t.Errorf("%s: the machine runs on: got phase %s", step.ready, m.Status.Phase)
+			t.Errorf("%s: the machine keeps running: got phase %s", step.ready, m.Status.Phase)
 		}
 	}
 	r.DeleteMachine(r.Drive("m1", &hypervisortest.Wire{}, "runs", hypervisortest.IsRunning), &hypervisortest.Wire{})
 }
 
-// TestProxmoxProviderStatus reads of hosts what they use, and what is left on them.
+// TestProxmoxProviderStatus checks the usage and the free capacity of hosts in the status.
 func TestProxmoxProviderStatus(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t, proxmoxSite)
@@ -146,7 +146,7 @@ func TestProxmoxProviderStatus(t *testing.T) {
 	left := s.Capacity.Memory.DeepCopy()
 	for _, n := range s.Nodes {
 		if n.CPUUsed == nil || n.MemoryUsed == nil || n.CPUUsed.Cmp(n.CPU) > 0 {
-			t.Fatalf("%+v lacks what is measured", n)
+			t.Fatalf("%+v lacks the usage", n)
 		}
 		if busy := n.CPUUsed.MilliValue() > n.CPU.MilliValue()/100; busy != (n.Name == m.Status.NodeName) {
 			t.Errorf("%s uses %s of %s CPUs, and the machine is on %s", n.Name, n.CPUUsed, &n.CPU, m.Status.NodeName)
@@ -154,10 +154,10 @@ func TestProxmoxProviderStatus(t *testing.T) {
 		left.Sub(*n.MemoryUsed)
 	}
 	if s.Capacity.MemoryAvailable.Cmp(left) != 0 {
-		t.Errorf("%s is available, want what hosts do not use, %s", &s.Capacity.MemoryAvailable, &left)
+		t.Errorf("%s is available, want the unused memory of the hosts, %s", &s.Capacity.MemoryAvailable, &left)
 	}
 	if writes := w.Count["PATCH /apis/vitistack.io/v1alpha1/machineproviders/proxmox-*/status"]; writes != 1 {
-		t.Errorf("%d writes for one state: %v", writes, w.Count)
+		t.Errorf("%d writes for an unchanged status: %v", writes, w.Count)
 	}
 	r.DeleteMachine(m, &hypervisortest.Wire{})
 }

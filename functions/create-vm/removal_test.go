@@ -17,12 +17,12 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// TestOvertaken deletes a machine while the request that makes its virtual machine is
-// on its way, and has another process remove it before that arrives.
-func TestOvertaken(t *testing.T) {
+// TestLateCreation deletes a machine while the request that creates its virtual machine is still being
+// sent. Another process removes the machine before the request arrives.
+func TestLateCreation(t *testing.T) {
 	t.Parallel()
 	r := newEnv(t, proxmoxSite)
-	// One without a CD, whose absence would stop the virtual machine being made.
+	// The machine has no CD, because a missing CD would stop the creation of the virtual machine.
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
 		Template: "small", ProviderRef: &v1alpha1.ProviderReference{Name: r.Site.Provider},
 	}}
@@ -49,12 +49,12 @@ func TestOvertaken(t *testing.T) {
 		_ = deliver(ctx, slow, hypervisortest.ResyncEvent(r.Namespace, "m1"))
 	}
 	if armed {
-		t.Fatal("no virtual machine was made")
+		t.Fatal("no virtual machine was created")
 	}
-	// A task that went on would be done by then.
+	// A remaining task would have ended by now.
 	for range 20 {
 		if left := r.Site.Left(m); len(left) > 0 {
-			t.Fatalf("left behind of a machine that is gone: %v", left)
+			t.Fatalf("a deleted machine has left: %v", left)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}

@@ -12,15 +12,14 @@ import (
 	"github.com/vitistack/stack/functions/create-vm/hypervisor/hypervisortest"
 )
 
-// named is a machine with one interface in a NetworkConfiguration.
+// named returns a machine with one interface in a NetworkConfiguration.
 func named(name, iface, in string) *v1alpha1.Machine {
 	return machineWith(name, func(m *v1alpha1.MachineSpec) {
 		m.Networks = []v1alpha1.MachineNetwork{{Name: iface, NetworkName: in}}
 	})
 }
 
-// interfacesOf are the MAC addresses of a NetworkConfiguration by the names of its
-// interfaces.
+// interfacesOf returns the MAC addresses of a NetworkConfiguration by interface name.
 func (e *env) interfacesOf(name string) map[string]string {
 	e.Helper()
 	nc := &v1alpha1.NetworkConfiguration{}
@@ -42,15 +41,15 @@ func TestSharedNetwork(t *testing.T) {
 		reason   string
 		there    []v1alpha1.InterfaceSpec
 		machines []*v1alpha1.Machine
-		// want are the names of the machines' interfaces.
+		// want has the names of the machines' interfaces.
 		want []string
 	}{
-		"plain":       {reason: "names say whose they are", machines: []*v1alpha1.Machine{named("p", "eth0", "plain")}, want: []string{"p-eth0"}},
-		"longer":      {reason: "the second has another name", machines: []*v1alpha1.Machine{named("w", "db-eth0", "longer"), named("w-db", "eth0", "longer")}, want: []string{"w-db-eth0", "w-db-eth0-79753679"}},
-		"shorter":     {reason: "whichever comes first", machines: []*v1alpha1.Machine{named("v-db", "eth0", "shorter"), named("v", "db-eth0", "shorter")}, want: []string{"v-db-eth0", "v-db-eth0-00cf7347"}},
-		"dots":        {reason: "interfaces have none in their names", machines: []*v1alpha1.Machine{named("web.1", "eth0", "dots"), named("web-1", "eth0", "dots")}, want: []string{"web-1-eth0", "web-1-eth0-3e4e0916"}},
-		"predecessor": {reason: "a machine takes the place of an earlier one", there: []v1alpha1.InterfaceSpec{{Name: "r-eth0", MACAddress: leftBehind}}, machines: []*v1alpha1.Machine{named("r", "eth0", "predecessor")}, want: []string{"r-eth0"}},
-		"prepared":    {reason: "an interface waits for a machine", there: []v1alpha1.InterfaceSpec{{Name: "eth7"}}, machines: []*v1alpha1.Machine{named("e", "eth7", "prepared")}, want: []string{"eth7"}},
+		"plain":       {reason: "an interface is named after its machine", machines: []*v1alpha1.Machine{named("p", "eth0", "plain")}, want: []string{"p-eth0"}},
+		"longer":      {reason: "a prefix of another machine's name is no conflict", machines: []*v1alpha1.Machine{named("w", "db-eth0", "longer"), named("w-db", "eth0", "longer")}, want: []string{"w-db-eth0", "w-db-eth0-79753679"}},
+		"shorter":     {reason: "the order of creation does not matter", machines: []*v1alpha1.Machine{named("v-db", "eth0", "shorter"), named("v", "db-eth0", "shorter")}, want: []string{"v-db-eth0", "v-db-eth0-00cf7347"}},
+		"dots":        {reason: "a name of an interface has no dots", machines: []*v1alpha1.Machine{named("web.1", "eth0", "dots"), named("web-1", "eth0", "dots")}, want: []string{"web-1-eth0", "web-1-eth0-3e4e0916"}},
+		"predecessor": {reason: "a machine takes over the interface of its predecessor", there: []v1alpha1.InterfaceSpec{{Name: "r-eth0", MACAddress: leftBehind}}, machines: []*v1alpha1.Machine{named("r", "eth0", "predecessor")}, want: []string{"r-eth0"}},
+		"prepared":    {reason: "a prepared interface waits for its machine", there: []v1alpha1.InterfaceSpec{{Name: "eth7"}}, machines: []*v1alpha1.Machine{named("e", "eth7", "prepared")}, want: []string{"eth7"}},
 	}
 	for name, tc := range cases {
 		nc := configuration(name)
@@ -70,7 +69,7 @@ func TestSharedNetwork(t *testing.T) {
 			t.Errorf("%s: %d machines have %d addresses", tc.reason, len(tc.machines), len(addresses))
 		}
 		s.remove(tc.machines[0])
-		s.untilNetwork(name, "has the others' interfaces", func(nc *v1alpha1.NetworkConfiguration) bool {
+		s.untilNetwork(name, "has the interfaces of the other machines", func(nc *v1alpha1.NetworkConfiguration) bool {
 			return !slices.ContainsFunc(nc.Spec.NetworkInterfaces, func(i v1alpha1.InterfaceSpec) bool { return string(i.MACAddress) == want[tc.want[0]] })
 		})
 		delete(want, tc.want[0])
@@ -82,7 +81,7 @@ func TestSharedNetwork(t *testing.T) {
 	}
 }
 
-// TestFullNetwork has no place for a machine until somebody makes one.
+// TestFullNetwork rejects a machine until a place in its NetworkConfiguration is free.
 func TestFullNetwork(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -106,7 +105,7 @@ func TestFullNetwork(t *testing.T) {
 	if _, err := s.Kube.Patch(t.Context(), before, full); err != nil {
 		t.Fatal(err)
 	}
-	s.until("late", "runs in the place that was made", hypervisortest.IsRunning)
+	s.until("late", "runs in the freed place", hypervisortest.IsRunning)
 }
 
 func TestSharedNames(t *testing.T) {

@@ -29,31 +29,31 @@ func TestResolveSize(t *testing.T) {
 		"Medium": {reason: "documented size", spec: v1alpha1.MachineSpec{Template: "medium"}, want: hypervisor.Size{Cores: 2, Threads: 1, Sockets: 1, Memory: resource.MustParse("4Gi"), Disks: root("40Gi")}},
 		"Large":  {reason: "documented size", spec: v1alpha1.MachineSpec{Template: "large"}, want: hypervisor.Size{Cores: 4, Threads: 1, Sockets: 1, Memory: resource.MustParse("8Gi"), Disks: root("80Gi")}},
 		"Override": {
-			reason: "cores and memory stand over the template, the disk stays",
+			reason: "cores and memory override the template, the disk is kept",
 			spec: v1alpha1.MachineSpec{Template: "medium", Resources: &v1alpha1.MachineResources{
 				CPU: &v1alpha1.MachineCPU{Cores: 4}, Memory: &v1alpha1.MachineMemory{Size: "8Gi"}}},
 			want: hypervisor.Size{Cores: 4, Threads: 1, Sockets: 1, Memory: resource.MustParse("8Gi"), Disks: root("40Gi")},
 		},
-		"OneField": {reason: "threads alone leave the template's cores", spec: v1alpha1.MachineSpec{Template: "large", Resources: cpu(0, 2, 0)}, want: hypervisor.Size{Cores: 4, Threads: 2, Sockets: 1, Memory: resource.MustParse("8Gi"), Disks: root("80Gi")}},
+		"OneField": {reason: "threads alone keep the template's cores", spec: v1alpha1.MachineSpec{Template: "large", Resources: cpu(0, 2, 0)}, want: hypervisor.Size{Cores: 4, Threads: 2, Sockets: 1, Memory: resource.MustParse("8Gi"), Disks: root("80Gi")}},
 		"AddDisk": {
 			reason: "a disk of another name is added",
 			spec:   v1alpha1.MachineSpec{Template: "small", Disks: []v1alpha1.MachineDisk{{Name: "data", Size: "100Gi", StorageClass: "fast-ssd"}}},
 			want:   hypervisor.Size{Cores: 1, Threads: 1, Sockets: 1, Memory: resource.MustParse("2Gi"), Disks: append(root("20Gi"), hypervisor.Disk{Name: "data", Size: resource.MustParse("100Gi"), StorageClass: "fast-ssd"})},
 		},
 		"ChangeDisk": {
-			reason: "a disk of the template's name changes only what it says",
+			reason: "a disk of the template's name overrides only the fields it sets",
 			spec:   v1alpha1.MachineSpec{Template: "small", Disks: []v1alpha1.MachineDisk{{Name: "root", StorageClass: "fast-ssd", VolumeMode: "Block"}}},
 			want:   hypervisor.Size{Cores: 1, Threads: 1, Sockets: 1, Memory: resource.MustParse("2Gi"), Disks: []hypervisor.Disk{{Name: "root", Size: resource.MustParse("20Gi"), StorageClass: "fast-ssd", VolumeMode: "Block"}}},
 		},
 		"Own": {
-			reason: "a machine can do without a template",
+			reason: "a template is optional",
 			spec: v1alpha1.MachineSpec{Resources: &v1alpha1.MachineResources{CPU: &v1alpha1.MachineCPU{Cores: 3}, Memory: &v1alpha1.MachineMemory{Size: "1Gi"}},
 				Disks: []v1alpha1.MachineDisk{{Name: "root", Size: "1Gi"}}},
 			want: hypervisor.Size{Cores: 3, Threads: 1, Sockets: 1, Memory: resource.MustParse("1Gi"), Disks: []hypervisor.Disk{{Name: "root", Size: resource.MustParse("1Gi")}}},
 		},
-		"Unknown":  {reason: "the owner has to choose one that exists", spec: v1alpha1.MachineSpec{Template: "huge"}, why: "TemplateNotFound"},
-		"NoMemory": {reason: "there is nothing to start from", why: "InvalidSpec"},
-		"NoSize":   {reason: "a disk without size cannot be made", spec: v1alpha1.MachineSpec{Template: "small", Disks: []v1alpha1.MachineDisk{{Name: "data"}}}, why: "InvalidSpec"},
+		"Unknown":  {reason: "the requester has to choose a template that exists", spec: v1alpha1.MachineSpec{Template: "huge"}, why: "TemplateNotFound"},
+		"NoMemory": {reason: "a machine without template needs memory", why: "InvalidSpec"},
+		"NoSize":   {reason: "a disk needs a size", spec: v1alpha1.MachineSpec{Template: "small", Disks: []v1alpha1.MachineDisk{{Name: "data"}}}, why: "InvalidSpec"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -70,33 +70,33 @@ func TestResolveSize(t *testing.T) {
 	}
 }
 
-// TestImagesFromForbiddenPlaces has a tenant let the hypervisor fetch its cloud's
-// credentials, to read them from the disk.
+// TestImagesFromForbiddenPlaces has a tenant make the hypervisor download the cloud's credentials, to
+// read them from the disk.
 func TestImagesFromForbiddenPlaces(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name, reason string
 		env          map[string]string
 		address      string
-		says         string // empty if it is fetched
+		says         string // empty if it is downloaded
 	}{
-		{"Metadata", "the address itself", nil, "http://169.254.169.254/latest/user-data.raw", "ALLOWED_IMAGE_HOSTS"},
+		{"Metadata", "the address of the metadata service", nil, "http://169.254.169.254/latest/user-data.raw", "ALLOWED_IMAGE_HOSTS"},
 		{"Number", "the address as a number", nil, "http://2852039166/a.qcow2", "ALLOWED_IMAGE_HOSTS"},
-		{"IPv6", "AWS by IPv6", nil, "http://[fd00:ec2::254]/a.iso", "ALLOWED_IMAGE_HOSTS"},
-		{"Mapped", "IPv4 in IPv6", nil, "https://[::ffff:169.254.169.254]/a.iso", "ALLOWED_IMAGE_HOSTS"},
-		{"Name", "a name that leads there", nil, "http://169.254.169.254.nip.io/a.raw", "169.254.169.254.nip.io"},
-		{"Google", "the name that Google gives it", nil, "http://metadata.google.internal/computeMetadata/v1/a.raw", "metadata.google.internal"},
-		{"Unknown", "any name may lead there tomorrow", nil, "https://images.example.com/a.qcow2", "images.example.com"},
+		{"IPv6", "the address of AWS over IPv6", nil, "http://[fd00:ec2::254]/a.iso", "ALLOWED_IMAGE_HOSTS"},
+		{"Mapped", "an IPv4-mapped IPv6 address", nil, "https://[::ffff:169.254.169.254]/a.iso", "ALLOWED_IMAGE_HOSTS"},
+		{"Name", "a host name that resolves to the address", nil, "http://169.254.169.254.nip.io/a.raw", "169.254.169.254.nip.io"},
+		{"Google", "the host name of Google's metadata service", nil, "http://metadata.google.internal/computeMetadata/v1/a.raw", "metadata.google.internal"},
+		{"Unknown", "any host name may resolve to it later", nil, "https://images.example.com/a.qcow2", "images.example.com"},
 		{"Inside", "a service of the cluster", nil, "http://kubernetes.default.svc/a.raw", "kubernetes.default.svc"},
-		{"Lookalike", "a name that ends like an allowed one", nil, "https://evilfactory.talos.dev/a.iso", "evilfactory.talos.dev"},
-		{"User", "the allowed name before an @", nil, "https://factory.talos.dev@images.example.com/a.iso", "images.example.com"},
-		{"Broken", "a list that cannot be read allows nobody, and says why", map[string]string{"ALLOWED_IMAGE_HOSTS": "https://images.example.com"}, "https://factory.talos.dev/a.iso", "is no host name"},
-		{"Factory", "nodes are made of it", nil, "https://factory.talos.dev/image/x/v1.13.9/nocloud-amd64.raw.xz", ""},
-		{"OwnFactory", "the factory of the site", map[string]string{"IMAGE_FACTORY": "https://factory.example.com:8443"}, "https://factory.example.com:8443/a.iso", ""},
+		{"Lookalike", "a name with the suffix of an allowed one", nil, "https://evilfactory.talos.dev/a.iso", "evilfactory.talos.dev"},
+		{"User", "an allowed name as the user of the URL", nil, "https://factory.talos.dev@images.example.com/a.iso", "images.example.com"},
+		{"Broken", "an invalid list allows no host, and the error says why", map[string]string{"ALLOWED_IMAGE_HOSTS": "https://images.example.com"}, "https://factory.talos.dev/a.iso", "is no host name"},
+		{"Factory", "nodes boot from it", nil, "https://factory.talos.dev/image/x/v1.13.9/nocloud-amd64.raw.xz", ""},
+		{"OwnFactory", "the image factory of the installation", map[string]string{"IMAGE_FACTORY": "https://factory.example.com:8443"}, "https://factory.example.com:8443/a.iso", ""},
 		{"Listed", "the platform team allows it", map[string]string{"ALLOWED_IMAGE_HOSTS": "images.example.com,*.ubuntu.com"}, "https://cloud-images.ubuntu.com/a.img", ""},
-		{"Endpoint", "who may be connected to may have images", map[string]string{"ALLOWED_ENDPOINTS": "10.0.0.0/8"}, "http://10.1.2.3/a.raw", ""},
-		{"Template", "what the hypervisor has", nil, "9000", ""},
-		{"Volume", "what the hypervisor has", nil, "local:iso/talos.iso", ""},
+		{"Endpoint", "an allowed endpoint may serve images", map[string]string{"ALLOWED_ENDPOINTS": "10.0.0.0/8"}, "http://10.1.2.3/a.raw", ""},
+		{"Template", "a template of the hypervisor", nil, "9000", ""},
+		{"Volume", "a volume of the hypervisor", nil, "local:iso/talos.iso", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -115,7 +115,7 @@ func TestImagesFromForbiddenPlaces(t *testing.T) {
 	}
 }
 
-// root returns the disk of a template with a size.
+// root returns the root disk of a template with a size.
 func root(size string) []hypervisor.Disk {
 	return []hypervisor.Disk{{Name: "root", Size: resource.MustParse(size), StorageClass: "default"}}
 }

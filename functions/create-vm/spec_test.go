@@ -29,13 +29,13 @@ func machineWith(name string, change func(*v1alpha1.MachineSpec)) *v1alpha1.Mach
 	return m
 }
 
-// TestEverythingIsAdmitted asks for all that a Machine can ask for, of a KubeVirt
-// that refuses what the real one refuses.
+// TestEverythingIsAdmitted sets every field of a Machine. The simulated KubeVirt rejects what the real
+// one rejects.
 func TestEverythingIsAdmitted(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
 	s.allowBridge("br7", "200")
-	yes, vlan := true, v1alpha2.VLANID(200) // the network's
+	yes, vlan := true, v1alpha2.VLANID(200) // those of the network
 	s.Create(&v1alpha1.NetworkConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "prod"}, Spec: v1alpha1.NetworkConfigurationSpec{VLAN: &vlan, Bridge: "br7", MTU: 9000}})
 	s.Create(machineWith("all", func(m *v1alpha1.MachineSpec) {
 		m.Resources = &v1alpha1.MachineResources{CPU: &v1alpha1.MachineCPU{Cores: 2, Threads: 2, Sockets: 2}}
@@ -86,7 +86,7 @@ func TestEverythingIsAdmitted(t *testing.T) {
 		t.Errorf("attachment (-want +got):\n%s", diff)
 	}
 	if owner := definition.OwnerReferences; len(owner) != 1 || owner[0].Kind != "NetworkNamespace" {
-		t.Errorf("an attachment goes with its network: owners %v", owner)
+		t.Errorf("an attachment is owned by its network: owners %v", owner)
 	}
 	if err := s.Kube.Delete(t.Context(), m); err != nil {
 		t.Fatal(err)
@@ -98,8 +98,7 @@ func TestEverythingIsAdmitted(t *testing.T) {
 	}
 }
 
-// TestRefusalsAreQuoted asks for a board that KubeVirt does not allow unless it is
-// told to.
+// TestRefusalsAreQuoted requests a machine type that KubeVirt does not allow by default.
 func TestRefusalsAreQuoted(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -115,22 +114,23 @@ func TestRefusalsAreQuoted(t *testing.T) {
 	if _, err := s.Kube.Patch(t.Context(), before, m); err != nil {
 		t.Fatal(err)
 	}
-	s.until("old", "runs once it is mended", hypervisortest.IsRunning)
+	s.until("old", "runs once the error is fixed", hypervisortest.IsRunning)
 }
 
-// TestSecretsForGuests has somebody who may create Machines name Secrets to read them there.
+// TestSecretsForGuests has a user who may create Machines name Secrets in order to read them in the
+// guest.
 func TestSecretsForGuests(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		reason string
 		secret metav1.ObjectMeta
-		says   string // empty if it is given
+		says   string // empty if the guest gets it
 	}{
-		{"anybody's Secret", metav1.ObjectMeta{Name: "db"}, "kubectl label secret db"},
-		{"one that is marked as not for machines", metav1.ObjectMeta{Name: "db", Labels: map[string]string{v1alpha1.LabelCloudInit: "false"}}, "kubectl label secret db"},
-		{"the keys of a cluster", metav1.ObjectMeta{Name: "shop-talos-secrets", OwnerReferences: []metav1.OwnerReference{{APIVersion: "vitistack.io/v1alpha1", Kind: "KubernetesCluster", Name: "shop"}}}, "the stack's own"},
-		{"another machine's first configuration, whatever label it was given", metav1.ObjectMeta{Name: "web-cloudinit", Labels: map[string]string{v1alpha1.LabelManagedBy: "kubevirt-operator", v1alpha1.LabelCloudInit: "true"}}, "the stack's own"},
-		{"one that is meant for machines", metav1.ObjectMeta{Name: "first-boot", Labels: map[string]string{v1alpha1.LabelCloudInit: "true"}}, ""},
+		{"anybody's Secret", metav1.ObjectMeta{Name: "db"}, "a Secret without the label"},
+		{"a Secret that is labelled as not for machines", metav1.ObjectMeta{Name: "db", Labels: map[string]string{v1alpha1.LabelCloudInit: "false"}}, "kubectl label secret db"},
+		{"the keys of a cluster", metav1.ObjectMeta{Name: "shop-talos-secrets", OwnerReferences: []metav1.OwnerReference{{APIVersion: "vitistack.io/v1alpha1", Kind: "KubernetesCluster", Name: "shop"}}}, "a Secret of the stack"},
+		{"the cloud-init data of another machine, whatever its labels", metav1.ObjectMeta{Name: "web-cloudinit", Labels: map[string]string{v1alpha1.LabelManagedBy: "kubevirt-operator", v1alpha1.LabelCloudInit: "true"}}, "the stack's own"},
+		{"a Secret that is labelled for machines", metav1.ObjectMeta{Name: "first-boot", Labels: map[string]string{v1alpha1.LabelCloudInit: "true"}}, ""},
 	} {
 		err := checkGuestSecret(&corev1.Secret{ObjectMeta: tc.secret})
 		if f, _ := asUserError(err); (tc.says == "") != (err == nil) || (err != nil && (f.Reason != "CloudInitSecretNotAllowed" || !strings.Contains(f.Message, tc.says))) {
@@ -139,8 +139,9 @@ func TestSecretsForGuests(t *testing.T) {
 	}
 }
 
-// TestFirstConfiguration is about what a guest is told: static addresses, unless its
-// owner says something else, in which case what it reports differs from layer 2's.
+// TestFirstConfiguration checks what a guest reads at its first boot: static addresses by default, or
+// the requester's own network configuration. In that case the addresses may differ from those of layer
+// 2.
 func TestFirstConfiguration(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -153,9 +154,9 @@ func TestFirstConfiguration(t *testing.T) {
 	s.Create(machineWith("own", func(m *v1alpha1.MachineSpec) {
 		m.CloudInit = &v1alpha1.CloudInit{NetworkData: "version: 2\nethernets:\n  eth0:\n    addresses: [10.9.9.9/24]\n"}
 	}))
-	refused := s.until("static", "says that the Secret is not for machines", hypervisortest.HasReason("CloudInitSecretNotAllowed"))
+	refused := s.until("static", "reports that the Secret is not for machines", hypervisortest.HasReason("CloudInitSecretNotAllowed"))
 	if message := condition(refused, "Ready"); !strings.Contains(message, "kubectl label secret mine --namespace "+s.Namespace+" vitistack.io/cloud-init=true") {
-		t.Errorf("Ready is %q, which does not say what to do", message)
+		t.Errorf("Ready is %q, which does not name the remedy", message)
 	}
 	for obj, metadata := range map[kube.Object]map[string]any{mine: {"labels": map[string]any{"vitistack.io/cloud-init": "true"}}, refused: {"annotations": map[string]any{"vitistack.io/reconcile": "1"}}} {
 		if err := s.Kube.Merge(t.Context(), obj, map[string]any{"metadata": metadata}); err != nil {
@@ -183,12 +184,12 @@ func TestFirstConfiguration(t *testing.T) {
 		t.Errorf("network data %s", own.Data["networkdata"])
 	}
 	s.saysNowhere(secret)
-	s.until("own", "has other addresses than it was given", func(m *v1alpha1.Machine) bool {
+	s.until("own", "has other addresses than those allocated", func(m *v1alpha1.Machine) bool {
 		return hypervisortest.IsRunning(m) && strings.HasPrefix(condition(m, "NetworkReady"), "False AddressMismatch: the guest does not have "+m.Status.IPAddresses[0]+", but 10.9.9.9")
 	})
 }
 
-// saysNowhere fails if a text is in anything that people can read.
+// saysNowhere fails if any status or Event contains a text.
 func (e *env) saysNowhere(text string) {
 	e.Helper()
 	for _, list := range []kube.ObjectList{&v1alpha1.MachineList{}, &kubevirtv1.VirtualMachineList{}, &v1alpha1.NetworkConfigurationList{}, &corev1.EventList{}} {
@@ -216,7 +217,7 @@ func TestWrongNetworkCanBeChanged(t *testing.T) {
 	m := s.until("vm", "lacks a network", hypervisortest.HasReason("NetworkConfigurationNotFound"))
 	nc := &v1alpha1.NetworkConfiguration{}
 	if err := s.Kube.Get(t.Context(), s.Namespace, "right", nc); err != nil || len(nc.Spec.NetworkInterfaces) > 0 {
-		t.Errorf("nothing is claimed before every network is there: %v, %v", nc.Spec.NetworkInterfaces, err)
+		t.Errorf("no interface is claimed before every network exists: %v, %v", nc.Spec.NetworkInterfaces, err)
 	}
 	before := m.DeepCopy()
 	m.Spec.Networks = m.Spec.Networks[:1]
@@ -227,11 +228,11 @@ func TestWrongNetworkCanBeChanged(t *testing.T) {
 	before = m.DeepCopy()
 	m.Spec.Networks = append(m.Spec.Networks, v1alpha1.MachineNetwork{Name: "eth1", NetworkName: "right"})
 	if _, err := s.Kube.Patch(t.Context(), before, m); err == nil || !strings.Contains(err.Error(), "networks cannot be changed any more") {
-		t.Errorf("a machine that is made keeps its interfaces: %v", err)
+		t.Errorf("a machine that has its virtual machine keeps its interfaces: %v", err)
 	}
 }
 
-// TestRemedies follows the message of each fault literally, and expects a machine that runs.
+// TestRemedies follows the message of each error literally, and expects a running machine.
 func TestRemedies(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -239,10 +240,10 @@ func TestRemedies(t *testing.T) {
 		reason string
 		wrong  func(*v1alpha1.MachineSpec)
 		says   string
-		mend   func(*v1alpha1.MachineSpec)
+		fix    func(*v1alpha1.MachineSpec)
 	}{
 		"huge": {
-			"ask for less memory: the instance that waits for a host keeps what it was made with",
+			"ask for less memory: the instance that waits for a host keeps its size",
 			tooLarge, "InsufficientResources", func(m *v1alpha1.MachineSpec) { m.Resources.Memory.Size = "2Gi" },
 		},
 		"nowhere": {
@@ -257,23 +258,23 @@ func TestRemedies(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.Create(machineWith(name, tc.wrong))
-			m := s.until(name, "is at fault", hypervisortest.HasReason(tc.says))
+			m := s.until(name, "reports the error", hypervisortest.HasReason(tc.says))
 			before := m.DeepCopy()
-			tc.mend(&m.Spec)
+			tc.fix(&m.Spec)
 			if _, err := s.Kube.Patch(t.Context(), before, m); err != nil {
-				t.Fatalf("%s: the remedy is refused: %v", tc.reason, err)
+				t.Fatalf("%s: the remedy is rejected: %v", tc.reason, err)
 			}
 			s.until(name, tc.reason, hypervisortest.IsRunning)
 		})
 	}
 }
 
-// tooLarge asks for more memory than any host has.
+// tooLarge requests more memory than any host has.
 func tooLarge(m *v1alpha1.MachineSpec) {
 	m.Resources = &v1alpha1.MachineResources{Memory: &v1alpha1.MachineMemory{Size: "16Ti"}}
 }
 
-// TestRestartOfWhatWaits asks for a restart of a machine that waits for a host.
+// TestRestartOfWhatWaits requests a restart of a machine that waits for a host.
 func TestRestartOfWhatWaits(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -297,8 +298,8 @@ func TestRestartOfWhatWaits(t *testing.T) {
 	})
 }
 
-// TestUnpluggedDisk adds a disk to a machine that runs where KubeVirt plugs none in, and
-// follows what the condition says.
+// TestUnpluggedDisk adds a disk to a running machine where KubeVirt cannot plug it in, and follows the
+// condition.
 func TestUnpluggedDisk(t *testing.T) {
 	t.Parallel()
 	s := setUpWith(t, kubevirtsim.Options{NoVolumeHotplug: true})
@@ -333,7 +334,7 @@ func TestDecideAction(t *testing.T) {
 		change(m)
 		return m
 	}
-	settled := made(func(*v1alpha1.Machine) {})
+	reconciled := made(func(*v1alpha1.Machine) {})
 	refusing := made(func(m *v1alpha1.Machine) {
 		m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: "DiskCannotShrink"})
 	})
@@ -343,30 +344,30 @@ func TestDecideAction(t *testing.T) {
 		cause  string
 		want   string
 	}{
-		"Resync":    {"what was lost is looked for", settled, causeResync, actionEnsure},
-		"New":       {"nobody has seen it", &v1alpha1.Machine{}, causeMachine, actionEnsure},
-		"Own":       {"the function has written it", settled, causeMachine, actionNone},
-		"Spec":      {"its owner has changed it", made(func(m *v1alpha1.Machine) { m.Generation = 2 }), causeMachine, actionEnsure},
-		"Asked":     {"somebody wants it looked at", made(func(m *v1alpha1.Machine) { m.Annotations = map[string]string{v1alpha1.AnnotationReconcile: "1"} }), causeMachine, actionEnsure},
-		"Task":      {"nothing tells when a task ends", made(func(m *v1alpha1.Machine) { m.Status.Task = &v1alpha1.ProviderTask{} }), causeMachine, actionEnsure},
-		"Address":   {"it has waited for that", &v1alpha1.Machine{}, causeNetwork, actionEnsure},
-		"Network":   {"there was none", &v1alpha1.Machine{}, causeNamespace, actionEnsure},
-		"Late":      {"its addresses are written down", settled, causeNetwork, actionNone},
-		"VM":        {"its state is news", settled, causeVM, actionObserve},
-		"Lost":      {"the status was never written", &v1alpha1.Machine{}, causeVM, actionEnsure},
-		"Elsewhere": {"it is another machine of that name", made(func(m *v1alpha1.Machine) { m.Status.ProviderID = "proxmox://pve1/10000" }), causeVM, actionNone},
-		"Instance":  {"the guest has told its addresses", settled, causeInstance, actionObserve},
-		"Overtaken": {"a new spec must not be taken for done", made(func(m *v1alpha1.Machine) { m.Generation = 2 }), causeInstance, actionEnsure},
-		"OldVM":     {"nor by an event of the virtual machine", made(func(m *v1alpha1.Machine) { m.Generation = 2 }), causeVM, actionEnsure},
-		"Restart":   {"a restart is asked for", made(func(m *v1alpha1.Machine) { m.Spec.RestartToken = "1" }), causeInstance, actionEnsure},
-		"Refused":   {"its state does not tell that a disk cannot shrink", refusing, causeInstance, actionEnsure},
-		"RefusedVM": {"nor does the virtual machine", refusing, causeVM, actionEnsure},
-		"Starting":  {"the virtual machine will tell more", made(func(m *v1alpha1.Machine) { m.Status.Phase = v1alpha1.MachineCreating }), causeInstance, actionNone},
-		"Disk":      {"it is there already", settled, causeClaim, actionNone},
-		"Bound":     {"it has waited for that", made(func(m *v1alpha1.Machine) { m.Status.Conditions = nil }), causeClaim, actionObserve},
-		"Grown":     {"its spec has changed as well", made(func(m *v1alpha1.Machine) { m.Generation, m.Status.Conditions = 2, nil }), causeClaim, actionEnsure},
-		"Coming":    {"its virtual machine tells when it goes on", made(func(m *v1alpha1.Machine) { m.Status.Phase, m.Status.Conditions = v1alpha1.MachineCreating, nil }), causeClaim, actionNone},
-		"NoVM":      {"the virtual machine is made after it", &v1alpha1.Machine{}, causeClaim, actionNone},
+		"Resync":      {"an event may have been lost", reconciled, causeResync, actionEnsure},
+		"New":         {"it has not been reconciled yet", &v1alpha1.Machine{}, causeMachine, actionEnsure},
+		"Own":         {"the function's own status write causes no work", reconciled, causeMachine, actionNone},
+		"Spec":        {"its spec has changed", made(func(m *v1alpha1.Machine) { m.Generation = 2 }), causeMachine, actionEnsure},
+		"Requested":   {"the annotation requests a reconcile", made(func(m *v1alpha1.Machine) { m.Annotations = map[string]string{v1alpha1.AnnotationReconcile: "1"} }), causeMachine, actionEnsure},
+		"Task":        {"no event reports the end of a task", made(func(m *v1alpha1.Machine) { m.Status.Task = &v1alpha1.ProviderTask{} }), causeMachine, actionEnsure},
+		"Address":     {"it waits for its address", &v1alpha1.Machine{}, causeNetwork, actionEnsure},
+		"Network":     {"it waits for its NetworkConfiguration", &v1alpha1.Machine{}, causeNamespace, actionEnsure},
+		"Late":        {"its status has the addresses", reconciled, causeNetwork, actionNone},
+		"VM":          {"the state of the virtual machine belongs into the status", reconciled, causeVM, actionObserve},
+		"Lost":        {"its status was never written", &v1alpha1.Machine{}, causeVM, actionEnsure},
+		"Elsewhere":   {"the virtual machine belongs to another machine of that name", made(func(m *v1alpha1.Machine) { m.Status.ProviderID = "proxmox://pve1/10000" }), causeVM, actionNone},
+		"Instance":    {"the guest reports its addresses", reconciled, causeInstance, actionObserve},
+		"NewSpec":     {"an old status must not hide a new spec", made(func(m *v1alpha1.Machine) { m.Generation = 2 }), causeInstance, actionEnsure},
+		"NewSpecVM":   {"an event of the virtual machine does not hide a new spec either", made(func(m *v1alpha1.Machine) { m.Generation = 2 }), causeVM, actionEnsure},
+		"Restart":     {"a restart is requested", made(func(m *v1alpha1.Machine) { m.Spec.RestartToken = "1" }), causeInstance, actionEnsure},
+		"Refused":     {"the state of the instance does not show that a disk cannot shrink", refusing, causeInstance, actionEnsure},
+		"RefusedVM":   {"the state of the virtual machine does not show it either", refusing, causeVM, actionEnsure},
+		"Starting":    {"another event of the virtual machine follows", made(func(m *v1alpha1.Machine) { m.Status.Phase = v1alpha1.MachineCreating }), causeInstance, actionNone},
+		"Disk":        {"the disk exists already", reconciled, causeClaim, actionNone},
+		"Bound":       {"it waits for the disk", made(func(m *v1alpha1.Machine) { m.Status.Conditions = nil }), causeClaim, actionObserve},
+		"DiskAndSpec": {"its spec has changed as well", made(func(m *v1alpha1.Machine) { m.Generation, m.Status.Conditions = 2, nil }), causeClaim, actionEnsure},
+		"StartingVM":  {"an event of the virtual machine reports the progress", made(func(m *v1alpha1.Machine) { m.Status.Phase, m.Status.Conditions = v1alpha1.MachineCreating, nil }), causeClaim, actionNone},
+		"NoVM":        {"the virtual machine is created after the disk", &v1alpha1.Machine{}, causeClaim, actionNone},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -378,8 +379,8 @@ func TestDecideAction(t *testing.T) {
 	}
 }
 
-// TestNetworkCanBeChosen changes the network of machines that have come so far. One that has joined no network may choose
-// another, whatever stands in its way at the moment.
+// TestNetworkCanBeChosen changes the network of machines at different stages. A machine that has joined no network may choose another, whatever blocks
+// it.
 func TestNetworkCanBeChosen(t *testing.T) {
 	t.Parallel()
 	server := apiserver.Start(t)
@@ -398,9 +399,9 @@ func TestNetworkCanBeChosen(t *testing.T) {
 		conditions []metav1.Condition
 		refused    bool
 	}{
-		"missing":     {"there is no such network", "", []metav1.Condition{condition("Ready", "NetworkNamespaceNotFound"), condition("NetworkReady", "NetworkFailed")}, false},
-		"unavailable": {"nothing has answered since", "", []metav1.Condition{condition("Ready", "ProviderUnavailable"), condition("NetworkReady", "NetworkFailed")}, false},
-		"first":       {"nothing has answered yet", "", []metav1.Condition{condition("Ready", "ProviderUnavailable")}, false},
+		"missing":     {"the network does not exist", "", []metav1.Condition{condition("Ready", "NetworkNamespaceNotFound"), condition("NetworkReady", "NetworkFailed")}, false},
+		"unavailable": {"the backend is unavailable", "", []metav1.Condition{condition("Ready", "ProviderUnavailable"), condition("NetworkReady", "NetworkFailed")}, false},
+		"first":       {"the backend has never answered", "", []metav1.Condition{condition("Ready", "ProviderUnavailable")}, false},
 		"waiting":     {"it is in the network, which has no address yet", "", []metav1.Condition{condition("Ready", "WaitingForAddress"), condition("NetworkReady", "WaitingForAddress")}, true},
 		"addressed":   {"it has an address of the network", "", []metav1.Condition{condition("Ready", "ProviderUnavailable"), condition("NetworkReady", "NetworkConfigured")}, true},
 		"made":        {"it runs in the network", "made", []metav1.Condition{condition("Ready", "NetworkNamespaceNotFound"), condition("NetworkReady", "NetworkFailed")}, true},

@@ -27,11 +27,10 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// env is a namespace of an API server with a network, in which the test plays layer 2 and runs
-// the function.
+// env is a namespace of an API server with a network. The test plays layer 2 and runs the function.
 type env struct {
 	*hypervisortest.Env
-	// function receives the events of the namespace, if newKubeVirtEnv has made the env.
+	// function receives the events of the namespace if newKubeVirtEnv has created the env.
 	function *function
 }
 
@@ -51,7 +50,7 @@ func newEnv(t *testing.T, at func(*env) *hypervisortest.Site) *env {
 	return e
 }
 
-// process returns a function as it is after its start. All of its requests pass through w.
+// process returns a newly started function whose requests pass through w.
 func (e *env) process(w *hypervisortest.Wire) *function {
 	e.Helper()
 	config := rest.CopyConfig(e.Config)
@@ -63,14 +62,14 @@ func (e *env) process(w *hypervisortest.Wire) *function {
 	return &function{kube: client, connect: testConnector(client, e.Namespace, w.Wrap), local: kubevirt.Local(client), now: e.Clock.Now}
 }
 
-// deliver hands one event to a process.
+// deliver delivers one event to a process.
 func deliver(ctx context.Context, f *function, e event.Event) error {
 	_, err := f.handle(ctx, e)
 	return err
 }
 
-// testConnector connects to all backends. It reads credentials from a namespace, and wraps the
-// connections that do not use the client.
+// testConnector returns a connector for all backends. It reads credentials from a namespace, and wraps
+// the connections that do not use the client.
 func testConnector(client *kube.Client, namespace string, wrap func(http.RoundTripper) http.RoundTripper) hypervisor.Connector {
 	return connectBackends(backends, hypervisor.Environment{Home: client, Credentials: hypervisor.Credentials{Home: client, Namespaces: []string{namespace}}, Namespace: kube.Namespace(os.Getenv), Wrap: wrap})
 }
@@ -83,7 +82,7 @@ func setUp(t *testing.T) *env {
 	return setUpWith(t, kubevirtsim.Options{})
 }
 
-// setUpWith is setUp with options of KubeVirt's simulator.
+// setUpWith is setUp with options for the simulator of KubeVirt.
 func setUpWith(t *testing.T, options kubevirtsim.Options) *env {
 	t.Helper()
 	e := newEnv(t, func(e *env) *hypervisortest.Site {
@@ -103,7 +102,7 @@ func setUpWith(t *testing.T, options kubevirtsim.Options) *env {
 	return e
 }
 
-// example applies the first object of a manifest that users start from.
+// example applies the first object of a manifest in apis/examples.
 func (e *env) example(file string, into kube.Object) {
 	e.Helper()
 	doc, err := apis.Examples.ReadFile("examples/" + file)
@@ -117,7 +116,7 @@ func (e *env) example(file string, into kube.Object) {
 	e.Create(into)
 }
 
-// until waits until a Machine is as done wants it.
+// until waits until done accepts a Machine.
 func (e *env) until(name, what string, done func(*v1alpha1.Machine) bool) *v1alpha1.Machine {
 	e.Helper()
 	m := &v1alpha1.Machine{}
@@ -132,10 +131,10 @@ func (e *env) until(name, what string, done func(*v1alpha1.Machine) bool) *v1alp
 	return m
 }
 
-// empty waits until nothing is left of any machine.
+// empty waits until every object of the machines is deleted.
 func (e *env) empty() {
 	e.Helper()
-	feed.Until(e.T, "everything is gone", func() (bool, string) {
+	feed.Until(e.T, "every object is deleted", func() (bool, string) {
 		machines, vms, claims := &v1alpha1.MachineList{}, &kubevirtv1.VirtualMachineList{}, &corev1.PersistentVolumeClaimList{}
 		for _, list := range []kube.ObjectList{machines, vms, claims} {
 			if err := e.Kube.List(e.Context(), e.Namespace, "", list); err != nil {

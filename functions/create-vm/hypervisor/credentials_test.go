@@ -11,10 +11,10 @@ func TestCredentialsNamespaces(t *testing.T) {
 		reason, own, listed string
 		want                []string
 	}{
-		"Default":   {"the stack is in the namespace of the chart's documentation", "", "", []string{"vitistack-system"}},
-		"Elsewhere": {"the stack is in another namespace", "viti", "", []string{"viti"}},
-		"Listed":    {"the platform team keeps credentials apart", "viti", "creds, more,", []string{"viti", "creds", "more"}},
-		"Twice":     {"a namespace is listed that is one anyway", "viti", "viti,viti", []string{"viti"}},
+		"Default":   {"the stack runs in the namespace of the chart's documentation", "", "", []string{"vitistack-system"}},
+		"Elsewhere": {"the stack runs in another namespace", "viti", "", []string{"viti"}},
+		"Listed":    {"the platform team keeps credentials in other namespaces", "viti", "creds, more,", []string{"viti", "creds", "more"}},
+		"Twice":     {"the list repeats the stack's own namespace", "viti", "viti,viti", []string{"viti"}},
 	} {
 		getenv := func(key string) string {
 			return map[string]string{"POD_NAMESPACE": tc.own, CredentialsVariable: tc.listed}[key]

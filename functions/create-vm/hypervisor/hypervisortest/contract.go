@@ -21,22 +21,22 @@ import (
 // a site of the hypervisor.
 func Run(t *testing.T, newEnv func(*testing.T) *Env) {
 	t.Helper()
-	t.Run("MUST make exactly one virtual machine, whatever fails", func(t *testing.T) { onceCreated(t, newEnv) })
-	t.Run("MUST leave nothing behind, whatever fails", func(t *testing.T) { cleanlyRemoved(t, newEnv) })
-	t.Run("MUST change a machine in place, whatever fails", func(t *testing.T) { changed(t, newEnv) })
+	t.Run("MUST create exactly one virtual machine, whatever fails", func(t *testing.T) { testCreation(t, newEnv) })
+	t.Run("MUST leave nothing behind, whatever fails", func(t *testing.T) { testDeletion(t, newEnv) })
+	t.Run("MUST change a machine in place, whatever fails", func(t *testing.T) { testChanges(t, newEnv) })
 	RunWithoutFaults(t, newEnv)
-	t.Run("MUST hold a machine configuration until the node has it, whatever fails", func(t *testing.T) { held(t, newEnv) })
-	t.Run("MUST refuse to make a disk smaller", func(t *testing.T) { shrunk(t, newEnv) })
+	t.Run("MUST hold a machine configuration until the node has it, whatever fails", func(t *testing.T) { testMachineConfig(t, newEnv) })
+	t.Run("MUST refuse to make a disk smaller", func(t *testing.T) { testShrinking(t, newEnv) })
 }
 
 // RunWithoutFaults is the part of Run in which no request fails.
 func RunWithoutFaults(t *testing.T, newEnv func(*testing.T) *Env) {
 	t.Helper()
-	t.Run("MUST make exactly one virtual machine for many deliveries at once", func(t *testing.T) { raced(t, newEnv) })
-	t.Run("MUST find again what it made when nothing tells", func(t *testing.T) { forgotten(t, newEnv) })
-	t.Run("MUST leave alone what is not its own", func(t *testing.T) { foreign(t, newEnv, false) })
-	t.Run("MUST leave alone what has taken the place that it claimed", func(t *testing.T) { foreign(t, newEnv, true) })
-	t.Run("MUST write nothing about a machine that is settled", func(t *testing.T) { idle(t, newEnv) })
+	t.Run("MUST create exactly one virtual machine for many concurrent deliveries", func(t *testing.T) { testConcurrency(t, newEnv) })
+	t.Run("MUST find the virtual machine again after a lost status", func(t *testing.T) { testLostStatus(t, newEnv) })
+	t.Run("MUST not change the objects of other owners", func(t *testing.T) { testForeignObjects(t, newEnv, false) })
+	t.Run("MUST not change an object that has taken the claimed place", func(t *testing.T) { testForeignObjects(t, newEnv, true) })
+	t.Run("MUST write nothing about a machine that is up to date", func(t *testing.T) { testIdle(t, newEnv) })
 }
 
 // forEachFault runs a life without a fault, to count its requests, and then once for each fault
@@ -63,8 +63,8 @@ func forEachFault(t *testing.T, of func(*Wire) []Fault, life func(name string, w
 	all.Wait()
 }
 
-// onceCreated creates a machine.
-func onceCreated(t *testing.T, newEnv func(*testing.T) *Env) {
+// testCreation creates a machine.
+func testCreation(t *testing.T, newEnv func(*testing.T) *Env) {
 	t.Parallel()
 	r := newEnv(t)
 	forEachFault(t, (*Wire).Faults, func(name string, w *Wire) {
@@ -75,8 +75,8 @@ func onceCreated(t *testing.T, newEnv func(*testing.T) *Env) {
 	})
 }
 
-// cleanlyRemoved deletes a machine.
-func cleanlyRemoved(t *testing.T, newEnv func(*testing.T) *Env) {
+// testDeletion deletes a machine.
+func testDeletion(t *testing.T, newEnv func(*testing.T) *Env) {
 	t.Parallel()
 	r := newEnv(t)
 	forEachFault(t, (*Wire).Faults, func(name string, w *Wire) {
@@ -85,9 +85,9 @@ func cleanlyRemoved(t *testing.T, newEnv func(*testing.T) *Env) {
 	})
 }
 
-// changed takes a machine through a new size, a larger disk, a new disk, a stop, a
+// testChanges takes a machine through a new size, a larger disk, a new disk, a stop, a
 // start and a restart.
-func changed(t *testing.T, newEnv func(*testing.T) *Env) {
+func testChanges(t *testing.T, newEnv func(*testing.T) *Env) {
 	t.Parallel()
 	r := newEnv(t)
 	forEachFault(t, (*Wire).WriteFaults, func(name string, w *Wire) {
@@ -118,8 +118,8 @@ func changed(t *testing.T, newEnv func(*testing.T) *Env) {
 	})
 }
 
-// raced creates and deletes a machine with many deliveries at once.
-func raced(t *testing.T, newEnv func(*testing.T) *Env) {
+// testConcurrency creates and deletes a machine with many deliveries at once.
+func testConcurrency(t *testing.T, newEnv func(*testing.T) *Env) {
 	t.Parallel()
 	r := newEnv(t)
 	r.CreateMachine("m1")
@@ -144,9 +144,9 @@ func raced(t *testing.T, newEnv func(*testing.T) *Env) {
 	}
 }
 
-// forgotten empties the status of a machine, as if the process had ended before it could write
+// testLostStatus empties the status of a machine, as if the process had ended before it could write
 // what it has created.
-func forgotten(t *testing.T, newEnv func(*testing.T) *Env) {
+func testLostStatus(t *testing.T, newEnv func(*testing.T) *Env) {
 	t.Parallel()
 	r := newEnv(t)
 	for _, name := range []string{"m1", "m2"} {
@@ -168,15 +168,15 @@ func forgotten(t *testing.T, newEnv func(*testing.T) *Env) {
 	}
 }
 
-// foreign lets another user take the place of a machine: before it is reconciled, or after it has
+// testForeignObjects lets another user take the place of a machine: before it is reconciled, or after it has
 // claimed its place.
-func foreign(t *testing.T, newEnv func(*testing.T) *Env, claimed bool) {
+func testForeignObjects(t *testing.T, newEnv func(*testing.T) *Env, claimed bool) {
 	t.Parallel()
 	r := newEnv(t)
 	m := r.CreateMachine("m1")
 	if claimed {
 		w := &Wire{Fault: Fault{r.Site.CreateRequest, 1, "before"}}
-		m = r.Drive("m1", w, "is about to be made", func(*v1alpha1.Machine) bool { return w.Count[r.Site.CreateRequest] > 0 })
+		m = r.Drive("m1", w, "is about to be created", func(*v1alpha1.Machine) bool { return w.Count[r.Site.CreateRequest] > 0 })
 	}
 	untouched := r.Site.Foreign(m)
 	m = r.Drive("m1", &Wire{}, "says "+r.Site.OccupiedReason, HasReason(r.Site.OccupiedReason))
@@ -195,8 +195,8 @@ func foreign(t *testing.T, newEnv func(*testing.T) *Env, claimed bool) {
 	}
 }
 
-// idle reconciles a machine that is up to date.
-func idle(t *testing.T, newEnv func(*testing.T) *Env) {
+// testIdle reconciles a machine that is up to date.
+func testIdle(t *testing.T, newEnv func(*testing.T) *Env) {
 	t.Parallel()
 	r := newEnv(t)
 	r.CreateMachine("m1")
@@ -216,8 +216,8 @@ func idle(t *testing.T, newEnv func(*testing.T) *Env) {
 	r.DeleteMachine(m, &Wire{})
 }
 
-// shrunk requests a smaller disk than a machine has.
-func shrunk(t *testing.T, newEnv func(*testing.T) *Env) {
+// testShrinking requests a smaller disk than a machine has.
+func testShrinking(t *testing.T, newEnv func(*testing.T) *Env) {
 	t.Parallel()
 	r := newEnv(t)
 	m := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m1"}, Spec: v1alpha1.MachineSpec{
@@ -225,20 +225,20 @@ func shrunk(t *testing.T, newEnv func(*testing.T) *Env) {
 	r.Create(m)
 	r.Drive("m1", &Wire{}, "runs", IsRunning)
 	r.Edit("m1", func(m *v1alpha1.Machine) { m.Spec.Template = "medium" })
-	m = r.Drive("m1", &Wire{}, "says that the disk would shrink", HasReason("DiskCannotShrink"))
+	m = r.Drive("m1", &Wire{}, "reports that the disk would shrink", HasReason("DiskCannotShrink"))
 	if m.Status.Phase != v1alpha1.MachineRunning {
-		t.Errorf("the machine runs on: got phase %s", m.Status.Phase)
+		t.Errorf("the machine keeps running: got phase %s", m.Status.Phase)
 	}
 	r.Edit("m1", func(m *v1alpha1.Machine) { m.Spec.Disks = []v1alpha1.MachineDisk{{Name: "root", Size: "80Gi"}} })
-	m = r.Drive("m1", &Wire{}, "runs with the disk that it has", IsRunning)
+	m = r.Drive("m1", &Wire{}, "runs with its present disk", IsRunning)
 	if cpus, root := r.Site.Sizes(m); cpus != 2 || root != "80Gi" {
 		t.Errorf("got %d CPUs and %s, want 2 and 80Gi", cpus, root)
 	}
 	r.DeleteMachine(m, &Wire{})
 }
 
-// held takes a node from its first start to a disk that is created again.
-func held(t *testing.T, newEnv func(*testing.T) *Env) {
+// testMachineConfig takes a node from its first start to a disk that is created again.
+func testMachineConfig(t *testing.T, newEnv func(*testing.T) *Env) {
 	t.Parallel()
 	r := newEnv(t)
 	forEachFault(t, (*Wire).WriteFaults, func(name string, w *Wire) {
@@ -257,14 +257,14 @@ func held(t *testing.T, newEnv func(*testing.T) *Env) {
 			t.Errorf("%s (%s): the node found %q, want %q", name, w.Fault, got, first)
 		}
 		r.MarkInstalled(m)
-		m = r.Drive(name, w, "has its configuration taken away", func(m *v1alpha1.Machine) bool {
+		m = r.Drive(name, w, "is running, and its configuration is removed from the hypervisor", func(m *v1alpha1.Machine) bool {
 			return IsRunning(m) && meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.ConditionMachineConfigRemoved)
 		})
 		if err := r.Kube.Get(r.Context(), r.Namespace, m.MachineConfigSecret(), &corev1.Secret{}); !kube.NotFound(err) {
 			t.Errorf("%s (%s): the Secret is left: %v", name, w.Fault, err)
 		}
 		if r.Site.HoldsUserData(m) {
-			t.Errorf("%s (%s): the hypervisor still has the keys of a node that runs", name, w.Fault)
+			t.Errorf("%s (%s): the hypervisor still has the keys of a running node", name, w.Fault)
 		}
 		starts := r.Site.Starts(m)
 		r.ProvideMachineConfig(m, second)

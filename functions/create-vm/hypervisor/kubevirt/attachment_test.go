@@ -17,14 +17,14 @@ func TestSameSegment(t *testing.T) {
 		reason, there string
 		want          bool
 	}{
-		"Same":      {"it was made here", wanted, true},
-		"Tuned":     {"somebody has prepared it", `{"cniVersion":"0.3.1","plugins":[{"type":"tuning"},{"type":"cnv-bridge","bridge":"br0","vlan":7,"mtu":9000}]}`, true},
-		"Single":    {"it need not be a list", `{"type":"bridge","bridge":"br0","vlan":7}`, true},
-		"Bridge":    {"another network has that", `{"plugins":[{"type":"bridge","bridge":"dmz-br0","vlan":7}]}`, false},
-		"VLAN":      {"another network has that", `{"plugins":[{"type":"bridge","bridge":"br0","vlan":8}]}`, false},
-		"Untagged":  {"it has the whole bridge", `{"plugins":[{"type":"bridge","bridge":"br0"}]}`, false},
-		"NoBridge":  {"it leads elsewhere", `{"type":"macvlan","master":"eth0"}`, false},
-		"Malformed": {"nobody knows where it leads", `{`, false},
+		"Same":      {"the function created it", wanted, true},
+		"Tuned":     {"a user has extended it", `{"cniVersion":"0.3.1","plugins":[{"type":"tuning"},{"type":"cnv-bridge","bridge":"br0","vlan":7,"mtu":9000}]}`, true},
+		"Single":    {"a single plugin is valid too", `{"type":"bridge","bridge":"br0","vlan":7}`, true},
+		"Bridge":    {"another bridge is another network", `{"plugins":[{"type":"bridge","bridge":"dmz-br0","vlan":7}]}`, false},
+		"VLAN":      {"another VLAN is another network", `{"plugins":[{"type":"bridge","bridge":"br0","vlan":8}]}`, false},
+		"Untagged":  {"it carries the whole bridge", `{"plugins":[{"type":"bridge","bridge":"br0"}]}`, false},
+		"NoBridge":  {"it has no bridge", `{"type":"macvlan","master":"eth0"}`, false},
+		"Malformed": {"its network cannot be determined", `{`, false},
 	}
 	for name, tc := range cases {
 		if got := sameSegment(tc.there, wanted); got != tc.want {
@@ -33,24 +33,23 @@ func TestSameSegment(t *testing.T) {
 	}
 }
 
-// TestSpoofCheck looks at how a CNI configuration comes to check the MAC addresses of
-// frames, with the parameter macspoofchk of the plugin bridge
-// (https://www.cni.dev/plugins/current/main/bridge/).
+// TestSpoofCheck adds the check of source MAC addresses to a CNI configuration: the parameter
+// macspoofchk of the plugin bridge (https://www.cni.dev/plugins/current/main/bridge/).
 func TestSpoofCheck(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct{ reason, there, want string }{
-		"Earlier": {"an earlier version made it without",
+		"Earlier": {"an earlier version created it without the check",
 			`{"cniVersion":"1.0.0","name":"n","plugins":[{"bridge":"br0","ipam":{},"type":"bridge","vlan":7}]}`,
 			`{"cniVersion":"1.0.0","name":"n","plugins":[{"bridge":"br0","ipam":{},"macspoofchk":true,"type":"bridge","vlan":7}]}`},
-		"Off": {"nobody may switch it off in what this stack made",
+		"Off": {"an attachment of this stack always has the check",
 			`{"plugins":[{"bridge":"br0","macspoofchk":false,"type":"bridge"}]}`, `{"plugins":[{"bridge":"br0","macspoofchk":true,"type":"bridge"}]}`},
-		"Tuned": {"other plugins and their parameters stand",
+		"Tuned": {"other plugins and their parameters are kept",
 			`{"plugins":[{"type":"tuning"},{"bridge":"br0","mtu":9000,"type":"cnv-bridge"}]}`,
 			`{"plugins":[{"type":"tuning"},{"bridge":"br0","macspoofchk":true,"mtu":9000,"type":"cnv-bridge"}]}`},
-		"Single":    {"it need not be a list", `{"bridge":"br0","type":"bridge"}`, `{"bridge":"br0","macspoofchk":true,"type":"bridge"}`},
-		"On":        {"there is nothing to do", `{"plugins": [{"bridge":"br0","macspoofchk":true}]}`, `{"plugins": [{"bridge":"br0","macspoofchk":true}]}`},
-		"Malformed": {"nobody knows what it says", `{`, `{`},
-		"NotAList":  {"nobody knows what it says", `{"plugins":7}`, `{"plugins":7}`},
+		"Single":    {"a single plugin is valid too", `{"bridge":"br0","type":"bridge"}`, `{"bridge":"br0","macspoofchk":true,"type":"bridge"}`},
+		"On":        {"the check is on already", `{"plugins": [{"bridge":"br0","macspoofchk":true}]}`, `{"plugins": [{"bridge":"br0","macspoofchk":true}]}`},
+		"Malformed": {"a configuration that cannot be parsed is kept", `{`, `{`},
+		"NotAList":  {"a configuration that cannot be parsed is kept", `{"plugins":7}`, `{"plugins":7}`},
 	}
 	for name, tc := range cases {
 		if got := withSpoofCheck(tc.there); got != tc.want {

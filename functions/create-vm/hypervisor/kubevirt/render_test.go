@@ -16,9 +16,9 @@ func TestBootOrder(t *testing.T) {
 		order            []v1alpha1.BootDevice
 		disk, nic, cdrom []uint
 	}{
-		"None":      {reason: "the hypervisor has an order of its own"},
+		"None":      {reason: "the hypervisor has a default order"},
 		"DiskFirst": {reason: "numbers are unique over disks and interfaces", order: []v1alpha1.BootDevice{"disk", "network"}, disk: []uint{1, 2}, nic: []uint{3}},
-		"NetFirst":  {reason: "the order is as written", order: []v1alpha1.BootDevice{"network", "cdrom", "disk"}, nic: []uint{1}, cdrom: []uint{2}, disk: []uint{3, 4}},
+		"NetFirst":  {reason: "the order is the one in the spec", order: []v1alpha1.BootDevice{"network", "cdrom", "disk"}, nic: []uint{1}, cdrom: []uint{2}, disk: []uint{3, 4}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -31,7 +31,7 @@ func TestBootOrder(t *testing.T) {
 	}
 }
 
-// TestImageWithoutRoot has the image on the first disk of a machine that calls none root.
+// TestImageWithoutRoot puts the image on the first disk of a machine that has no disk called root.
 func TestImageWithoutRoot(t *testing.T) {
 	t.Parallel()
 	m := &v1alpha1.Machine{Spec: v1alpha1.MachineSpec{OS: &v1alpha1.MachineOS{ImageID: "https://images.example.com/a.raw"}}}

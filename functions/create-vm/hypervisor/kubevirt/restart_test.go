@@ -13,8 +13,8 @@ func TestDecideRestart(t *testing.T) {
 		phase                      v1alpha1.MachinePhase
 		want                       string
 	}{
-		"Running":   {"it has not been deleted for this token", "", "uid1", v1alpha1.MachineRunning, restartRecord},
-		"Next":      {"the last restart was for another token", "uid0 first", "uid1", v1alpha1.MachineRunning, restartRecord},
+		"Running":   {"no instance was deleted for this token", "", "uid1", v1alpha1.MachineRunning, restartRecord},
+		"Next":      {"the last restart served another token", "uid0 first", "uid1", v1alpha1.MachineRunning, restartRecord},
 		"Interrupt": {"the process ended between record and deletion", "uid1 second", "uid1", v1alpha1.MachineRunning, restartDelete},
 		"Successor": {"the recorded instance is gone", "uid1 second", "uid2", v1alpha1.MachineRunning, restartServed},
 		"Waiting":   {"an instance without a host is deleted as well", "", "uid1", v1alpha1.MachineCreating, restartRecord},

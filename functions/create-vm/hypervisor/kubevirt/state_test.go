@@ -24,25 +24,25 @@ func TestVMState(t *testing.T) {
 		failed bool
 	}{
 		"Running":       {reason: "it runs", status: "Running", phase: "Running"},
-		"Migrating":     {reason: "it runs on, on another host", status: "Migrating", before: "Running", phase: "Running"},
-		"Paused":        {reason: "it has not ended", status: "Paused", before: "Running", phase: "Running", why: "Paused"},
-		"Off":           {reason: "as it is wanted", status: "Stopped", before: "Running", power: "Stopped", phase: "Stopped", why: "Stopped"},
-		"Begins":        {reason: "it has not been started yet", status: "Stopped", phase: "Creating", why: "Starting"},
-		"Down":          {reason: "it is started again", status: "Stopped", before: "Running", phase: "Running", why: "Starting"},
+		"Migrating":     {reason: "it keeps running, on another host", status: "Migrating", before: "Running", phase: "Running"},
+		"Paused":        {reason: "a paused guest still runs", status: "Paused", before: "Running", phase: "Running", why: "Paused"},
+		"Off":           {reason: "spec.powerState is Stopped", status: "Stopped", before: "Running", power: "Stopped", phase: "Stopped", why: "Stopped"},
+		"NotStarted":    {reason: "it has not been started yet", status: "Stopped", phase: "Creating", why: "Starting"},
+		"StartedAgain":  {reason: "KubeVirt starts it again", status: "Stopped", before: "Running", phase: "Running", why: "Starting"},
 		"Stopping":      {reason: "it is not off yet", status: "Stopping", before: "Running", power: "Stopped", phase: "Running", why: "Stopping"},
-		"Terminating":   {reason: "somebody deletes it", status: "Terminating", before: "Running", phase: "Running", why: "Stopping"},
+		"Terminating":   {reason: "a user deletes the virtual machine", status: "Terminating", before: "Running", phase: "Running", why: "Stopping"},
 		"Provisioning":  {reason: "CDI works", status: "Provisioning", phase: "Creating", why: "Provisioning"},
-		"NotBound":      {reason: "volumes come with the host", status: "WaitingForVolumeBinding", phase: "Creating", why: "Provisioning"},
-		"New":           {reason: "nobody has looked at it", phase: "Creating", why: "Provisioning"},
+		"NotBound":      {reason: "volumes are bound once a host is selected", status: "WaitingForVolumeBinding", phase: "Creating", why: "Provisioning"},
+		"New":           {reason: "KubeVirt has not reconciled it yet", phase: "Creating", why: "Provisioning"},
 		"Full":          {reason: "no host has room", status: "ErrorUnschedulable", detail: "3 Insufficient memory", phase: "Creating", why: "InsufficientResources", failed: true},
-		"NoVolume":      {reason: "it is the disk that is missing, not the host", status: "ErrorUnschedulable", detail: unbound, phase: "Creating", why: "Provisioning"},
-		"DiskGone":      {reason: "somebody deleted it", status: "ErrorPvcNotFound", before: "Running", phase: "Running", why: "DiskNotFound", failed: true},
+		"NoVolume":      {reason: "a volume is missing, not a host", status: "ErrorUnschedulable", detail: unbound, phase: "Creating", why: "Provisioning"},
+		"DiskGone":      {reason: "a user deleted the volume", status: "ErrorPvcNotFound", before: "Running", phase: "Running", why: "DiskNotFound", failed: true},
 		"Import":        {reason: "the image cannot be read", status: "DataVolumeError", phase: "Creating", why: "ImageImportFailed", failed: true},
 		"Pull":          {reason: "the registry does not answer", status: "ImagePullBackOff", phase: "Creating", why: "ImagePullFailed", failed: true},
-		"CrashLoop":     {reason: "it fails again and again", status: "CrashLoopBackOff", before: "Running", phase: "Running", why: "CrashLoop", failed: true},
-		"Unknown":       {reason: "it is not known to be worse", status: "Unknown", before: "Running", phase: "Running", why: "Starting"},
-		"StaysOff":      {reason: "it is off and stays so", status: "Unknown", before: "Stopped", power: "Stopped", phase: "Stopped", why: "Starting"},
-		"StartsFromOff": {reason: "it is to be switched on", status: "Starting", before: "Stopped", phase: "Creating", why: "Starting"},
+		"CrashLoop":     {reason: "it crashes repeatedly", status: "CrashLoopBackOff", before: "Running", phase: "Running", why: "CrashLoop", failed: true},
+		"Unknown":       {reason: "an unknown state keeps the last phase", status: "Unknown", before: "Running", phase: "Running", why: "Starting"},
+		"StaysOff":      {reason: "an unknown state keeps it stopped", status: "Unknown", before: "Stopped", power: "Stopped", phase: "Stopped", why: "Starting"},
+		"StartsFromOff": {reason: "spec.powerState is Running", status: "Starting", before: "Stopped", phase: "Creating", why: "Starting"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -66,10 +66,10 @@ func TestConditionMessage(t *testing.T) {
 		condition kubevirtv1.VirtualMachineCondition
 		want      string
 	}{
-		"Failure":     {"KubeVirt cannot make the instance", kubevirtv1.VirtualMachineCondition{Type: kubevirtv1.VirtualMachineFailure, Status: corev1.ConditionTrue, Message: "exceeded quota"}, " (exceeded quota)"},
-		"Unscheduled": {"no host takes its pod", kubevirtv1.VirtualMachineCondition{Type: "PodScheduled", Status: corev1.ConditionFalse, Message: "Insufficient memory"}, " (Insufficient memory)"},
+		"Failure":     {"KubeVirt cannot create the instance", kubevirtv1.VirtualMachineCondition{Type: kubevirtv1.VirtualMachineFailure, Status: corev1.ConditionTrue, Message: "exceeded quota"}, " (exceeded quota)"},
+		"Unscheduled": {"no host accepts its pod", kubevirtv1.VirtualMachineCondition{Type: "PodScheduled", Status: corev1.ConditionFalse, Message: "Insufficient memory"}, " (Insufficient memory)"},
 		"Unable":      {"the host cannot start the domain", kubevirtv1.VirtualMachineCondition{Type: "Synchronized", Status: corev1.ConditionFalse, Message: "command SyncVMI failed"}, " (command SyncVMI failed)"},
-		"Able":        {"nothing is wrong with it", kubevirtv1.VirtualMachineCondition{Type: "Synchronized", Status: corev1.ConditionTrue, Message: "fine"}, ""},
+		"Able":        {"all conditions are good", kubevirtv1.VirtualMachineCondition{Type: "Synchronized", Status: corev1.ConditionTrue, Message: "fine"}, ""},
 	}
 	for name, tc := range cases {
 		vm := &kubevirtv1.VirtualMachine{Status: kubevirtv1.VirtualMachineStatus{

@@ -21,7 +21,7 @@ func TestImageURL(t *testing.T) {
 	}
 }
 
-// TestSnippetsOfOthers has a tenant name a snippet that is another tenant's, or no snippet.
+// TestSnippetsOfOthers names a snippet of another tenant, or none.
 func TestSnippetsOfOthers(t *testing.T) {
 	t.Parallel()
 	x := &Hypervisor{options: v1alpha1.ProxmoxOptions{AllowedSnippets: []string{"local:snippets/base.yaml"}}}
@@ -44,15 +44,15 @@ func TestSnippetsOfOthers(t *testing.T) {
 	}
 }
 
-// TestInstallersOfOthers has a tenant name what is on a storage and not for everybody.
+// TestInstallersOfOthers names volumes on a storage that tenants may not read.
 func TestInstallersOfOthers(t *testing.T) {
 	t.Parallel()
 	for text, reason := range map[string]string{
 		"local-lvm:vm-100-disk-0": "the disk of another machine",
 		"/dev/sda":                "a disk of the host",
-		"local:iso/vitistack-1b4e28ba-2fa1-11d2-883f-0016d3cca427.iso": "the first configuration of another machine, with keys",
+		"local:iso/vitistack-1b4e28ba-2fa1-11d2-883f-0016d3cca427.iso": "the cloud-init CD of another machine, with keys",
 		"local:iso/../../../etc/shadow":                                "a path",
-		"local:iso/a.iso,file=local-lvm:vm-100-disk-0":                 "an option more",
+		"local:iso/a.iso,file=local-lvm:vm-100-disk-0":                 "an additional option",
 		"local:iso/a.iso\n":                                            "a line more",
 		"local:backup/vzdump-qemu-100.vma.iso":                         "a backup",
 		"none":                                                         "no volume",
@@ -62,6 +62,6 @@ func TestInstallersOfOthers(t *testing.T) {
 		}
 	}
 	if !isInstaller("local:iso/talos-1.13.9_amd64.iso") {
-		t.Error("an installer is refused")
+		t.Error("a valid installer is rejected")
 	}
 }

@@ -50,12 +50,12 @@ func TestDecideFirstBoot(t *testing.T) {
 		options                       map[string]string
 		cd                            bool
 	}{
-		"none":    {reason: "addresses alone fit into the drive", options: with(map[string]string{})},
-		"admin":   {reason: "so does one administrator", userData: admin, options: with(map[string]string{"ciuser": "admin", "sshkeys": "ssh-rsa%20AAAA%2B"})},
-		"more":    {reason: "packages do not", userData: admin + "packages: [curl]\n", cd: true},
-		"snippet": {reason: "a snippet is named", userData: "local:snippets/base.yaml\n", options: with(map[string]string{"cicustom": "user=local:snippets/base.yaml"})},
+		"none":    {reason: "addresses alone fit into Proxmox VE's own drive", options: with(map[string]string{})},
+		"admin":   {reason: "one administrator fits as well", userData: admin, options: with(map[string]string{"ciuser": "admin", "sshkeys": "ssh-rsa%20AAAA%2B"})},
+		"more":    {reason: "packages do not fit", userData: admin + "packages: [curl]\n", cd: true},
+		"snippet": {reason: "a named snippet is used", userData: "local:snippets/base.yaml\n", options: with(map[string]string{"cicustom": "user=local:snippets/base.yaml"})},
 		"script":  {reason: "a script does not fit", userData: "#!/bin/sh\n", cd: true},
-		"network": {reason: "a network configuration of one's own does not fit", networkData: "version: 2", cd: true},
+		"network": {reason: "a network configuration from the requester does not fit", networkData: "version: 2", cd: true},
 	}
 	for name, tc := range cases {
 		m := &v1alpha1.Machine{Spec: v1alpha1.MachineSpec{CloudInit: &v1alpha1.CloudInit{UserData: tc.userData, NetworkData: tc.networkData}}}

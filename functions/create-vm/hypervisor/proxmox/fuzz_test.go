@@ -8,7 +8,7 @@ import (
 	"github.com/vitistack/stack/functions/create-vm/hypervisor"
 )
 
-// FuzzProperties reads the options of a virtual machine as Proxmox VE may tell them.
+// FuzzProperties parses the options of a virtual machine in any form that Proxmox VE may return.
 func FuzzProperties(f *testing.F) {
 	for _, text := range []string{"local-lvm:vm-100-disk-0,size=20G,serial=root", "virtio=02:00:00:00:00:01,bridge=vmbr0,tag=7", "size=", "size=9999999999T", "size=G", ",,=,", "size=-1K"} {
 		f.Add(text)
@@ -21,8 +21,8 @@ func FuzzProperties(f *testing.F) {
 	})
 }
 
-// FuzzSize reads the sizes of a machine. What is accepted is made of whole units, and
-// is no smaller than it says.
+// FuzzSize parses the sizes of a machine. An accepted size consists of whole units and is at least the
+// requested one.
 func FuzzSize(f *testing.F) {
 	for _, text := range []string{"20Gi", "1.5Gi", "1e3", "1e-9", "9223372036854775807", "1E", "100m", "-1Gi", "0", "1Ki", "99999999999Ei", "1e-999999999", "9E999999999"} {
 		f.Add(text)
@@ -39,14 +39,14 @@ func FuzzSize(f *testing.F) {
 	})
 }
 
-// FuzzInstaller takes anything for an installer.
+// FuzzInstaller checks that only volumes of installers are accepted.
 func FuzzInstaller(f *testing.F) {
 	for _, text := range []string{"local:iso/talos.iso", "local:iso/vitistack-u.iso", "local:iso/a.iso,b", "/dev/sda", "local:iso/../a.iso"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		if isInstaller(text) && (strings.ContainsAny(text, ",= \n\x00;") || strings.Count(text, "/") != 1 || strings.Contains(text, "iso/.")) {
-			t.Errorf("%q is an installer", text)
+			t.Errorf("%q is accepted as an installer", text)
 		}
 	})
 }

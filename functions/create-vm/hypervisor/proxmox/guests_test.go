@@ -9,8 +9,8 @@ func TestOwnerUID(t *testing.T) {
 	}{
 		"Ours":    {"both tags are there", "uid-1-2;vitistack", "1-2"},
 		"Cluster": {"more tags do not matter", "cluster-a;role-worker;uid-1-2;vitistack", "1-2"},
-		"NoUID":   {"nothing says which Machine it was made for", "vitistack", ""},
-		"Foreign": {"somebody else's tag may look alike", "uid-1-2", ""},
+		"NoUID":   {"no tag names its Machine", "vitistack", ""},
+		"Foreign": {"a tag of another owner may look alike", "uid-1-2", ""},
 		"None":    {"it has no tags", "", ""},
 	} {
 		if got := ownerUID(splitTags(tc.tags)); got != tc.want {

@@ -18,6 +18,6 @@ func TestHostnameOf(t *testing.T) {
 	}
 	long := hostname(&v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("a.", 100) + "a"}})
 	if len(long) != 63 || strings.Contains(long, ".") {
-		t.Errorf("a long name fits into a label: %s", long)
+		t.Errorf("a long name is shortened to a DNS label: %s", long)
 	}
 }

@@ -33,15 +33,15 @@ func TestRankHosts(t *testing.T) {
 		want   []string
 		why    map[string]string
 	}{
-		"memory":  {reason: "the most free memory comes first", want: []string{"b", "a", "c"}},
+		"memory":  {reason: "the host with the most free memory is first", want: []string{"b", "a", "c"}},
 		"named":   {reason: "only the named host counts", change: func(d *demand) { d.node = "c" }, want: []string{"c"}},
-		"reserve": {reason: "a machine of ours that is off will be on", more: inventory{vm("b", "stopped")}, want: []string{"a", "c"}, why: map[string]string{"b": "it has 2Gi of memory left"}},
-		"spread": {reason: "hosts with fewer of the group come first", more: inventory{vm("b", "running", group...), vm("a", "running", group...)},
+		"reserve": {reason: "a machine of this stack that is off needs its memory later", more: inventory{vm("b", "stopped")}, want: []string{"a", "c"}, why: map[string]string{"b": "it has 2Gi of memory left"}},
+		"spread": {reason: "hosts with fewer members of the group are first", more: inventory{vm("b", "running", group...), vm("a", "running", group...)},
 			change: func(d *demand) { d.group = group }, want: []string{"c", "a", "b"}},
-		"turns": {reason: "machines of a group that are made at once take turns", change: func(d *demand) { d.group, d.ordinal = group, 1 }, want: []string{"b", "c", "a"}},
+		"turns": {reason: "machines of a group that are created concurrently take turns", change: func(d *demand) { d.group, d.ordinal = group, 1 }, want: []string{"b", "c", "a"}},
 		"full": {reason: "a full storage is left out", more: inventory{}, change: func(d *demand) { d.disks = []hypervisor.Disk{{Name: "root", Size: resource.MustParse("200Gi")}} },
 			why: map[string]string{"a": "its storage lvm is full", "b": "its storage lvm is full", "c": "its storage lvm is full"}},
-		"cpus": {reason: "a host has as many processors as the machine", change: func(d *demand) { d.cpus = 16 }, why: map[string]string{"a": "it has 8 CPUs", "b": "it has 8 CPUs", "c": "it has 8 CPUs"}},
+		"cpus": {reason: "a host needs as many processors as the machine", change: func(d *demand) { d.cpus = 16 }, why: map[string]string{"a": "it has 8 CPUs", "b": "it has 8 CPUs", "c": "it has 8 CPUs"}},
 		"off":  {reason: "a host that does not answer is left out", more: inventory{{Type: "node", Node: "d", Status: "offline"}}, want: []string{"b", "a", "c"}, why: map[string]string{"d": "it does not answer"}},
 	}
 	for name, tc := range cases {

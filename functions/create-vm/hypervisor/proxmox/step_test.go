@@ -17,16 +17,16 @@ func TestDecideStep(t *testing.T) {
 		failure string
 		want    string
 	}{
-		"New":        {"there is none", nil, failureNone, stepCreate},
+		"New":        {"there is no virtual machine", nil, failureNone, stepCreate},
 		"Existing":   {"its spec may have changed", locked(""), failureNone, stepUpdate},
 		"Creating":   {"another delivery is creating it", locked("create"), failureNone, stepWait},
 		"Cloning":    {"another delivery is cloning it", locked("clone"), failureNone, stepWait},
-		"Backup":     {"Proxmox VE refuses changes", locked("backup"), failureNone, stepObserve},
-		"LostAnswer": {"an earlier call created it", locked(""), failureExists, stepUpdate},
-		"Foreign":    {"another virtual machine has its place", nil, failureExists, stepFail},
+		"Backup":     {"Proxmox VE rejects changes during a backup", locked("backup"), failureNone, stepObserve},
+		"LostAnswer": {"an earlier request created it, and its answer was lost", locked(""), failureExists, stepUpdate},
+		"Foreign":    {"another virtual machine has its VMID", nil, failureExists, stepFail},
 		"FullHost":   {"another host may have room", locked(""), failureMemory, stepMove},
-		"FullGone":   {"it is created anew", nil, failureMemory, stepCreate},
-		"Failed":     {"somebody has to act", locked(""), failureFinal, stepFail},
+		"FullGone":   {"the virtual machine is gone and is created again", nil, failureMemory, stepCreate},
+		"Failed":     {"the failure is final until a user acts", locked(""), failureFinal, stepFail},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -51,11 +51,11 @@ func TestClassifyFailure(t *testing.T) {
 		want   string
 	}{
 		"Success":     {"nothing failed", v1alpha1.MachineCreating, task(actionCreate), nil, failureNone},
-		"Exists":      {"the answer may be lost", v1alpha1.MachineCreating, task(actionClone), exists, failureExists},
-		"OtherExists": {"only a creation can be repeated", v1alpha1.MachineCreating, task(actionConfigure), exists, failureFinal},
-		"Memory":      {"it has never run", v1alpha1.MachineCreating, task(actionStart), full, failureMemory},
-		"MemoryLater": {"its disks are in use", v1alpha1.MachineStopped, task(actionStart), full, failureFinal},
-		"Unreachable": {"another call may succeed", v1alpha1.MachineCreating, task(actionStart), errors.New("no answer"), failureFinal},
+		"Exists":      {"the answer to an earlier request may be lost", v1alpha1.MachineCreating, task(actionClone), exists, failureExists},
+		"OtherExists": {"only a creation may be repeated", v1alpha1.MachineCreating, task(actionConfigure), exists, failureFinal},
+		"Memory":      {"it has never run, so it can move", v1alpha1.MachineCreating, task(actionStart), full, failureMemory},
+		"MemoryLater": {"its disks are in use, so it stays", v1alpha1.MachineStopped, task(actionStart), full, failureFinal},
+		"Unreachable": {"a later request may succeed", v1alpha1.MachineCreating, task(actionStart), errors.New("no answer"), failureFinal},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -77,12 +77,12 @@ func TestDecidePower(t *testing.T) {
 		token   string
 		want    string
 	}{
-		"Running":  {"it is as it should be", true, v1alpha1.PowerRunning, "", ""},
+		"Running":  {"spec.powerState is Running already", true, v1alpha1.PowerRunning, "", ""},
 		"Default":  {"a machine runs unless its spec says otherwise", false, "", "", actionStart},
 		"Stop":     {"spec.powerState is Stopped", true, v1alpha1.PowerStopped, "", actionStop},
-		"Stopped":  {"it is as it should be", false, v1alpha1.PowerStopped, "new", ""},
+		"Stopped":  {"spec.powerState is Stopped already", false, v1alpha1.PowerStopped, "new", ""},
 		"Restart":  {"the token is new", true, v1alpha1.PowerRunning, "new", actionStop},
-		"StartNew": {"a start serves the token", false, v1alpha1.PowerRunning, "new", actionStart},
+		"StartNew": {"a start serves the token as well", false, v1alpha1.PowerRunning, "new", actionStart},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
