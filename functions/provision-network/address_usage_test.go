@@ -23,13 +23,13 @@ func TestIsCountedByAllocations(t *testing.T) {
 		carried                 any
 		want                    bool
 	}{
-		"Static":     {"its allocations tell", events.TypeUpdate, "NetworkConfiguration", of("", static), true},
-		"Mixed":      {"nobody else tells of reservations", events.TypeUpdate, "NetworkConfiguration", of("", static, dynamic), false},
-		"None":       {"it may have given reservations back", events.TypeUpdate, "NetworkConfiguration", of(""), false},
-		"Cluster":    {"the clusters of a network are named", events.TypeUpdate, "NetworkConfiguration", of("shop", static), false},
+		"Static":     {"events of its allocations trigger the count", events.TypeUpdate, "NetworkConfiguration", of("", static), true},
+		"Mixed":      {"only the event of the NetworkConfiguration reports reservations", events.TypeUpdate, "NetworkConfiguration", of("", static, dynamic), false},
+		"None":       {"reservations may have been released", events.TypeUpdate, "NetworkConfiguration", of(""), false},
+		"Cluster":    {"the status lists the clusters of a network", events.TypeUpdate, "NetworkConfiguration", of("shop", static), false},
 		"Gone":       {"the deletion of its network may wait for it", events.TypeDelete, "NetworkConfiguration", of("", static), false},
-		"Reference":  {"nobody knows", events.TypeRefUpdate, "NetworkConfiguration", of("", static), false},
-		"Allocation": {"it is counted", events.TypeUpdate, "IPAllocation", &v1alpha2.IPAllocation{}, false},
+		"Reference":  {"an event without the object does not say", events.TypeRefUpdate, "NetworkConfiguration", of("", static), false},
+		"Allocation": {"its address is counted", events.TypeUpdate, "IPAllocation", &v1alpha2.IPAllocation{}, false},
 	} {
 		e := event.New()
 		e.SetType(tc.eventType)

@@ -8,18 +8,18 @@ import (
 	"github.com/vitistack/stack/functions/provision-network/provider"
 )
 
-// testBackend is the provider under the contract, as the registry makes it of variables, and
-// what there is of it outside.
+// testBackend is a provider under test, as the registry creates it from environment variables, and
+// what the test knows of its server.
 type testBackend struct {
 	variables map[string]string
 	spec      v1alpha2.NetworkNamespaceSpec
-	// tooLarge is a spec whose request the provider refuses for good.
+	// tooLarge is a spec whose request the provider rejects permanently.
 	tooLarge v1alpha2.NetworkNamespaceSpec
-	// objects counts what the provider has created outside, and is nil if it creates nothing.
+	// objects returns how many objects exist at the server. It is nil if the provider creates none.
 	objects func() int
 }
 
-// TestProviderContract holds every provider of the registry to the comments of
+// TestProviderContract checks that every provider of the registry fulfils the contracts of
 // provider.Interface, Server and Lister.
 func TestProviderContract(t *testing.T) {
 	t.Parallel()
@@ -46,7 +46,7 @@ func TestProviderContract(t *testing.T) {
 			t.Parallel()
 			b, ok := backends[name]
 			if !ok {
-				t.Fatalf("provider %s is in the registry and has no row here", name)
+				t.Fatalf("provider %s is registered, but has no row here", name)
 			}
 			from := newProvider(config{getenv: func(name string) string { return b.variables[name] }})
 			checkContract(t, from, b)
@@ -71,18 +71,18 @@ func checkContract(t *testing.T, from provider.Interface, b testBackend) {
 		t.Fatal(err)
 	}
 	if err := first.Check(); err != nil {
-		t.Errorf("machines cannot be in %s: %v", first, err)
+		t.Errorf("machines cannot use %s: %v", first, err)
 	}
 	created := 0
 	if b.objects != nil {
 		created = b.objects()
 	}
 	if again, err := from.Provide(t.Context(), nn); err != nil || !again.Same(first) || b.objects != nil && b.objects() != created {
-		t.Errorf("the second call provides %s, %v: want %s, and nothing else to be created", again, err, first)
+		t.Errorf("the second call provides %s, %v: want %s, and no other object to be created", again, err, first)
 	}
 	_, err = from.Provide(t.Context(), someNetwork("1f5b3b9e-8f6e-4a55-9a31-0c5f6f3a7d11", b.tooLarge))
 	if _, isUserError := reconcile.AsUserError(err); !isUserError && !asError(t, err).Permanent {
-		t.Errorf("a request that cannot be met: got %v, want an error that lasts", err)
+		t.Errorf("a request that cannot be met: got %v, want a permanent error", err)
 	}
 	release("the segment")
 	release("the segment again")
@@ -103,10 +103,10 @@ func checkServerContract(t *testing.T, server provider.Server, b testBackend) {
 		t.Errorf("found %s, %v: want %s", found, err, provided)
 	}
 	if err := server.CheckRequest(nn, provided); err != nil {
-		t.Errorf("the segment is what was requested: %v", err)
+		t.Errorf("the segment fulfils the request: %v", err)
 	}
 	if err := server.CheckRequest(someNetwork(uidA, b.tooLarge), provided); err == nil {
-		t.Error("another request than that of the segment: want an error")
+		t.Error("a request other than that of the segment: want an error")
 	}
 	if lister, ok := server.(provider.Lister); ok {
 		if all, err := lister.Created(t.Context()); err != nil || len(all) == 0 || all[0].UID != uidA {
@@ -114,7 +114,7 @@ func checkServerContract(t *testing.T, server provider.Server, b testBackend) {
 		}
 	}
 	if b.objects() != created {
-		t.Errorf("looking has left %d objects of %d", b.objects(), created)
+		t.Errorf("a check has left %d objects of %d", b.objects(), created)
 	}
 	if err := server.Release(t.Context(), nn); err != nil {
 		t.Fatal(err)

@@ -13,9 +13,8 @@ import (
 	"github.com/vitistack/stack/tests/sim/faults"
 )
 
-// TestRecheck looks again at networks that are Ready: at one that is as its source
-// says, one whose source is down, forgets it, has it again, and gives it something
-// else. Nothing is ever made in place of what is gone.
+// TestRecheck checks networks that are Ready against their source: unchanged, down, without the
+// segment, with the segment again, and with another segment. A lost segment is never replaced.
 func TestRecheck(t *testing.T) {
 	t.Parallel()
 	manager, library := newManager(t, 0), newLibrary(t)
@@ -23,7 +22,7 @@ func TestRecheck(t *testing.T) {
 		source provider.Interface
 		spec   v1alpha2.NetworkNamespaceSpec
 		plan   *faults.Plan
-		// left is how many segments the source has.
+		// left returns how many segments the source has.
 		left func() int
 	}{
 		"NAM": {manager.nam, namSpec(v1alpha2.SegmentRequest{IPv4PrefixLength: 26}), manager.plan, func() int { return len(manager.Segments()) }},
@@ -39,17 +38,17 @@ func TestRecheck(t *testing.T) {
 			w.network("net", tc.spec)
 			nn := w.look("net")
 			w.expect(nn, "Ready", reasonProvisioned)
-			settled := nn.ResourceVersion
+			version := nn.ResourceVersion
 			again := func() *v1alpha2.NetworkNamespace {
 				w.must(w.deliver(kindNetwork, "net", events.TypeResync))
 				return w.get("net")
 			}
 			unwritten := func(why string) {
-				if got := again(); got.ResourceVersion != settled {
+				if got := again(); got.ResourceVersion != version {
 					t.Errorf("%s: status was written: %+v", why, got.Status)
 				}
 			}
-			unwritten("as it was")
+			unwritten("an unchanged segment")
 			w.must(tc.plan.Set(faults.Rule{Error: "503"}))
 			unwritten("the source is down")
 			w.must(tc.plan.Set(faults.Rule{Error: "401"}))
@@ -62,18 +61,18 @@ func TestRecheck(t *testing.T) {
 			for range 2 {
 				got := again()
 				if message := w.expect(got, "Ready", provider.ReasonGone); !strings.Contains(message, string(nn.UID)) || got.Status.IPv4Prefix != nn.Status.IPv4Prefix {
-					t.Errorf("the segment stays, and the message says what to restore: %s %+v", message, got.Status)
+					t.Errorf("the segment is kept, and the message says what to restore: %s %+v", message, got.Status)
 				}
 				w.clock.Pass(2 * provider.MaxDelay)
 			}
 			w.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Spec.SupervisorIdentifier = "moved" })
 			if got := w.look("net"); got.Status.IPv4Prefix != nn.Status.IPv4Prefix || got.Status.ObservedGeneration != got.Generation {
-				t.Errorf("another spec changes nothing about what is gone: %+v", got.Status)
+				t.Errorf("a changed spec changes nothing about a lost segment: %+v", got.Status)
 			}
 			w.expect(w.get("net"), "Ready", provider.ReasonGone)
 			w.clock.Pass(2 * provider.MaxDelay)
 			if n := tc.left(); n != 0 {
-				t.Errorf("%d segments were made in place of the one that is gone", n)
+				t.Errorf("%d segments were created in place of the lost one", n)
 			}
 			provide := func(nn *v1alpha2.NetworkNamespace) {
 				_, err := tc.source.Provide(t.Context(), nn)
@@ -87,14 +86,14 @@ func TestRecheck(t *testing.T) {
 			provide(nn)
 			got := again()
 			if message := w.expect(got, "Ready", "SourceChanged"); !strings.Contains(message, nn.Status.IPv4Prefix) || got.Status.IPv4Prefix != nn.Status.IPv4Prefix {
-				t.Errorf("the message says what it was, and it stays: %s %+v", message, got.Status)
+				t.Errorf("the message names the earlier segment, which is kept: %s %+v", message, got.Status)
 			}
 		})
 	}
 }
 
-// TestRestored has an administrator put a lost prefix back into NetBox, which has
-// another one of the same network by then, with a lower number.
+// TestRestored has an administrator restore a lost prefix in NetBox, which by then has another prefix
+// of the same network with a lower ID.
 func TestRestored(t *testing.T) {
 	t.Parallel()
 	library := newLibrary(t)
@@ -127,7 +126,7 @@ func TestRestored(t *testing.T) {
 	w.must(w.deliver(kindNetwork, "net", events.TypeResync))
 	w.expect(w.get("net"), "Ready", reasonProvisioned)
 	if after, _, left := library.Taken(); !slices.Equal(after, before) || !slices.Equal(left, vlans) {
-		t.Errorf("looking has left prefixes %v of %v, and VLANs %v of %v", after, before, left, vlans)
+		t.Errorf("the check has left prefixes %v of %v, and VLANs %v of %v", after, before, left, vlans)
 	}
 	w.must(library.netbox.Release(t.Context(), nn))
 	if after, _, left := library.Taken(); len(after)+len(left) > 0 {
@@ -135,7 +134,7 @@ func TestRestored(t *testing.T) {
 	}
 }
 
-// TestRequestChanged changes what a network that is Ready asks its source for.
+// TestRequestChanged changes the request of a network that is Ready.
 func TestRequestChanged(t *testing.T) {
 	t.Parallel()
 	both := []v1alpha2.IPFamily{v1alpha2.IPv4, v1alpha2.IPv6}
@@ -156,16 +155,16 @@ func TestRequestChanged(t *testing.T) {
 		change func(*v1alpha2.NetworkNamespace)
 		says   string
 	}{
-		"NAMLength":     {"a segment has one size", namSpec(small), nam(func(r *v1alpha2.SegmentRequest) { r.IPv4PrefixLength = 25 }), "is not a /25"},
-		"NAMFamily":     {"none is added", namSpec(small), nam(func(r *v1alpha2.SegmentRequest) { r.IPFamilies = both }), "IPv6 prefix that was requested is missing"},
-		"NAMIPv6":       {"nothing of what is asked for has changed", static(namSpec(v1alpha2.SegmentRequest{IPFamilies: both[1:]})), nam(func(r *v1alpha2.SegmentRequest) { r.IPv4PrefixLength = 28 }), ""},
+		"NAMLength":     {"the size of a segment is immutable", namSpec(small), nam(func(r *v1alpha2.SegmentRequest) { r.IPv4PrefixLength = 25 }), "is not a /25"},
+		"NAMFamily":     {"no family is added", namSpec(small), nam(func(r *v1alpha2.SegmentRequest) { r.IPFamilies = both }), "IPv6 prefix that was requested is missing"},
+		"NAMIPv6":       {"the request has not changed", static(namSpec(v1alpha2.SegmentRequest{IPFamilies: both[1:]})), nam(func(r *v1alpha2.SegmentRequest) { r.IPv4PrefixLength = 28 }), ""},
 		"NAMOther":      {"the segment is the same", namSpec(small), func(nn *v1alpha2.NetworkNamespace) { nn.Spec.SupervisorIdentifier = "team-b" }, ""},
-		"NetBoxLength":  {"a segment has one size", netboxSpec(v1alpha2.NetBoxRequest{SegmentRequest: small}), netbox(func(r *v1alpha2.NetBoxRequest) { r.IPv4PrefixLength = 25 }), "is not a /25"},
-		"NetBoxFamily":  {"none is added", netboxSpec(v1alpha2.NetBoxRequest{SegmentRequest: small}), netbox(func(r *v1alpha2.NetBoxRequest) { r.IPFamilies = both }), "IPv6 prefix that was requested is missing"},
-		"NetBoxFewer":   {"none is released", netboxSpec(v1alpha2.NetBoxRequest{SegmentRequest: v1alpha2.SegmentRequest{IPFamilies: both}}), netbox(func(r *v1alpha2.NetBoxRequest) { r.IPFamilies = both[:1] }), "only one of"},
-		"NetBoxVLAN":    {"none is added", netboxSpec(v1alpha2.NetBoxRequest{}), netbox(func(r *v1alpha2.NetBoxRequest) { r.VLANGroup = "leafs" }), "group leafs"},
-		"NetBoxNoVLAN":  {"it is not released", netboxSpec(v1alpha2.NetBoxRequest{VLANGroup: "leafs"}), netbox(func(r *v1alpha2.NetBoxRequest) { r.VLANGroup = "" }), "VLAN 300"},
-		"NetBoxAnother": {"it says which parent to take a new one of", netboxSpec(v1alpha2.NetBoxRequest{}), netbox(func(r *v1alpha2.NetBoxRequest) { r.Role = "tenants" }), ""},
+		"NetBoxLength":  {"the size of a segment is immutable", netboxSpec(v1alpha2.NetBoxRequest{SegmentRequest: small}), netbox(func(r *v1alpha2.NetBoxRequest) { r.IPv4PrefixLength = 25 }), "is not a /25"},
+		"NetBoxFamily":  {"no family is added", netboxSpec(v1alpha2.NetBoxRequest{SegmentRequest: small}), netbox(func(r *v1alpha2.NetBoxRequest) { r.IPFamilies = both }), "IPv6 prefix that was requested is missing"},
+		"NetBoxFewer":   {"no family is released", netboxSpec(v1alpha2.NetBoxRequest{SegmentRequest: v1alpha2.SegmentRequest{IPFamilies: both}}), netbox(func(r *v1alpha2.NetBoxRequest) { r.IPFamilies = both[:1] }), "only one of"},
+		"NetBoxVLAN":    {"no VLAN is added", netboxSpec(v1alpha2.NetBoxRequest{}), netbox(func(r *v1alpha2.NetBoxRequest) { r.VLANGroup = "leafs" }), "group leafs"},
+		"NetBoxNoVLAN":  {"the VLAN is not released", netboxSpec(v1alpha2.NetBoxRequest{VLANGroup: "leafs"}), netbox(func(r *v1alpha2.NetBoxRequest) { r.VLANGroup = "" }), "VLAN 300"},
+		"NetBoxAnother": {"the parent matters for new segments only", netboxSpec(v1alpha2.NetBoxRequest{}), netbox(func(r *v1alpha2.NetBoxRequest) { r.Role = "tenants" }), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -205,8 +204,8 @@ func TestRequestChanged(t *testing.T) {
 	}
 }
 
-// TestNAMRequestChanges edits a spec while its segment is being made, and after it was given
-// out. Only the first makes another segment.
+// TestNAMRequestChanges edits a spec while its segment is being created, and after it was allocated.
+// Only the first edit leads to another segment.
 func TestNAMRequestChanges(t *testing.T) {
 	t.Parallel()
 	m := newManager(t, 15*time.Second)
@@ -224,11 +223,11 @@ func TestNAMRequestChanges(t *testing.T) {
 	w.expect(w.look("net"), "Ready", reasonProvisioned)
 	given := w.get("net").Status.IPv4Prefix
 	if _, err := m.nam.Provide(t.Context(), w.get("net")); err != nil || len(m.Segments()) != 1 {
-		t.Errorf("the manager has %+v, want one segment, made for what the spec says now: %v", m.Segments(), err)
+		t.Errorf("the manager has %+v, want one segment for the present spec: %v", m.Segments(), err)
 	}
 	w.change("net", func(nn *v1alpha2.NetworkNamespace) { nn.Spec.SupervisorIdentifier = "team-c" })
 	w.look("net")
 	if got := w.get("net").Status.IPv4Prefix; got != given || len(m.Segments()) != 1 {
-		t.Errorf("a network that is in use has %s now, and had %s", got, given)
+		t.Errorf("a network in use has %s, but had %s", got, given)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/vitistack/stack/functions/provision-network/provider"
 )
 
-// answers delivers what an external IPAM says.
+// answers delivers an answer of an external IPAM.
 func (w *env) answers(eventType string, data any) error {
 	w.t.Helper()
 	e := event.New()
@@ -43,12 +43,12 @@ func TestExternal(t *testing.T) {
 	}
 	w.look("net")
 	if n := len(w.sentTypes()); n != 1 {
-		t.Errorf("an IPAM is not asked again at once: %d events", n)
+		t.Errorf("a pending request must not be repeated at once: %d events", n)
 	}
 	w.clock.Pass(time.Minute)
 	w.look("net")
 	if first, again := w.sent.Events()[0], w.sent.Events()[1]; first.ID() == again.ID() {
-		t.Errorf("asking again is the same event %s: the gateway takes the answer to it once, and that may be lost", first.ID())
+		t.Errorf("a repeated request has the same ID %s: the gateway accepts one answer to it, which may be lost", first.ID())
 	}
 
 	w.must(w.answers(events.TypeNetworkFailed, events.NetworkFailed{UID: string(nn.UID), Reason: "NoFreePrefix", Message: "ask for a smaller one"}))
@@ -86,7 +86,7 @@ func TestExternal(t *testing.T) {
 
 	w.delete(got)
 	if w.look("net") != nil {
-		t.Fatal("it must go")
+		t.Fatal("the network must be deleted")
 	}
 	last := w.sent.Events()[len(w.sent.Events())-1]
 	var released events.NetworkReleased
@@ -97,7 +97,7 @@ func TestExternal(t *testing.T) {
 	w.must(w.answers(events.TypeNetworkProvisioned, good))
 }
 
-// TestAnswerTooLate has an IPAM make a segment after its network has gone.
+// TestAnswerTooLate has an IPAM create a segment after its network was deleted.
 func TestAnswerTooLate(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, nil)
@@ -109,11 +109,11 @@ func TestAnswerTooLate(t *testing.T) {
 		data                       any
 		released                   bool
 	}{
-		"Segment":   {"nobody will give it back otherwise", events.TypeNetworkProvisioned, subject, good, true},
-		"Failed":    {"there is none to release", events.TypeNetworkFailed, subject, failed, false},
-		"Nobody":    {"without a provider there is nobody to tell", events.TypeNetworkProvisioned, subject, events.NetworkProvisioned{UID: good.UID, IPv4Prefix: good.IPv4Prefix}, false},
-		"Nameless":  {"the answer does not say whose segment it is", events.TypeNetworkProvisioned, "", good, false},
-		"Elsewhere": {"its subject is no network", events.TypeNetworkProvisioned, "/ipam/segments/1", good, false},
+		"Segment":      {"no other event releases the segment", events.TypeNetworkProvisioned, subject, good, true},
+		"Failed":       {"there is no segment to release", events.TypeNetworkFailed, subject, failed, false},
+		"NoProvider":   {"without a provider there is no recipient", events.TypeNetworkProvisioned, subject, events.NetworkProvisioned{UID: good.UID, IPv4Prefix: good.IPv4Prefix}, false},
+		"NoUID":        {"the answer has no UID of a network", events.TypeNetworkProvisioned, "", good, false},
+		"OtherSubject": {"its subject is no network", events.TypeNetworkProvisioned, "/ipam/segments/1", good, false},
 	}
 	for name, tc := range cases {
 		var ids []string
@@ -146,13 +146,13 @@ func TestAnswerTooLate(t *testing.T) {
 			}
 		}
 		if tc.released && (ids[0] != ids[1] || ids[0] == good.UID+".released") {
-			t.Errorf("%s: ids %v: the same answer again is the same event, and not the one that was sent at the deletion", name, ids)
+			t.Errorf("%s: IDs %v: a repeated answer causes the same event, which differs from the one sent at the deletion", name, ids)
 		}
 	}
 }
 
-// TestAnswerAfterChange has an IPAM answer after the spec names another provider, and before
-// the event of that change is delivered.
+// TestAnswerAfterChange has an IPAM answer after the spec names another provider, and before the event
+// of that change is delivered.
 func TestAnswerAfterChange(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, nil)
@@ -189,12 +189,12 @@ func TestForgedAnswer(t *testing.T) {
 	changed := e.Clone()
 	w.server.Sign(t, &changed)
 	w.must(changed.SetData(event.ApplicationJSON, events.NetworkProvisioned{UID: string(nn.UID), ID: "seg-1", IPv4Prefix: "10.67.0.0/24", VLANID: 67}))
-	for reason, forged := range map[string]event.Event{"nobody has signed it": e, "another key has signed it": elsewhere, "it has been changed": changed} {
+	for reason, forged := range map[string]event.Event{"it is not signed": e, "another key has signed it": elsewhere, "it was changed after it was signed": changed} {
 		if _, err := w.f.handle(t.Context(), forged); !events.IsPermanent(err) || !strings.Contains(err.Error(), "POST /api/v1/events") {
-			t.Errorf("%s: %v, want a refusal that says where to send it", reason, err)
+			t.Errorf("%s: %v, want an error that says where to send it", reason, err)
 		}
 	}
 	if got := w.get("net"); got.Status.IPv4Prefix != "" {
-		t.Errorf("anybody can choose the prefix %s", got.Status.IPv4Prefix)
+		t.Errorf("an unauthenticated sender can choose the prefix %s", got.Status.IPv4Prefix)
 	}
 }

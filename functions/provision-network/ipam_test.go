@@ -29,22 +29,22 @@ import (
 	"github.com/vitistack/stack/tests/stand/apiserver"
 )
 
-// externalIPAM is a running events/examples/ipam.py, which gets what a function sends. Its answers
-// reach the function by way of a gateway, which asks for a key and signs them.
+// externalIPAM is a running events/examples/ipam.py, which receives the events of the function. Its
+// answers reach the function through a gateway that requires a key and signs them.
 type externalIPAM struct {
 	t      *testing.T
 	url    string
 	server *apiserver.Server
 	f      *function
 	key    string
-	// away is how often the gateway does not answer, and lost how many answers the Broker
-	// loses that the gateway has taken.
+	// away is how often the gateway does not answer. lost is how many accepted answers the Broker
+	// loses.
 	away, lost atomic.Int64
-	// taken are the identifiers of answers: the gateway takes each once.
+	// taken has the IDs of accepted answers: the gateway accepts each once.
 	taken sync.Map
 }
 
-// Send delivers an event as the Broker does, again if the IPAM asks for it.
+// Send delivers an event as the Broker does, and retries it if the IPAM asks for that.
 func (i *externalIPAM) Send(ctx context.Context, e event.Event) error {
 	conformsToSchema(i.t, e)
 	err := i.deliver(ctx, e)
@@ -76,7 +76,7 @@ func (i *externalIPAM) deliver(ctx context.Context, e event.Event) error {
 	return nil
 }
 
-// ServeHTTP takes answers as the gateway does.
+// ServeHTTP accepts answers as the gateway does.
 func (i *externalIPAM) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if i.away.Add(-1) >= 0 {
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -100,7 +100,7 @@ func (i *externalIPAM) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	go func() { _, _ = i.f.handle(i.t.Context(), *said) }()
 }
 
-// conformsToSchema checks an event as the gateway does.
+// conformsToSchema validates an event as the gateway does.
 func conformsToSchema(t *testing.T, e event.Event) {
 	t.Helper()
 	file, err := events.Schemas.ReadFile("schemas/" + e.Type() + ".json")
@@ -158,7 +158,7 @@ func startIPAM(t *testing.T, file, gateway, key string) (string, func()) {
 	return strings.TrimSpace(line), stop
 }
 
-// TestExampleIPAM provides networks by an IPAM that is written in Python.
+// TestExampleIPAM provides networks with an IPAM written in Python.
 func TestExampleIPAM(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, nil)
@@ -210,12 +210,12 @@ func TestExampleIPAM(t *testing.T) {
 	until("four", "BadSize")
 	w.delete(one)
 	if w.look("one") != nil {
-		t.Fatal("one must go")
+		t.Fatal("one network must be deleted")
 	}
 	w.clock.Pass(provider.MaxDelay + 2*time.Second)
 	w.look("three")
 	three := until("three", reasonProvisioned)
 	if three.Status.IPv4Prefix != "10.20.0.0/24" {
-		t.Errorf("what was released is free: got %s", three.Status.IPv4Prefix)
+		t.Errorf("a released prefix is free: got %s", three.Status.IPv4Prefix)
 	}
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/vitistack/stack/tests/sim/faults"
 )
 
-// TestSeed is the example of the specification, and its result.
+// TestSeed provisions the network of the specification's example.
 func TestSeed(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, nil)
@@ -41,7 +41,7 @@ func TestSeed(t *testing.T) {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}
 	if again := w.look("lab-network"); again.ResourceVersion != got.ResourceVersion {
-		t.Error("looking again must write nothing")
+		t.Error("a repeated delivery must write nothing")
 	}
 }
 
@@ -62,7 +62,7 @@ func TestDualStack(t *testing.T) {
 	}
 }
 
-// TestSlowManager follows a segment that takes fifteen seconds.
+// TestSlowManager provisions a segment that takes fifteen seconds.
 func TestSlowManager(t *testing.T) {
 	t.Parallel()
 	m := newManager(t, 15*time.Second)
@@ -75,22 +75,22 @@ func TestSlowManager(t *testing.T) {
 	nn := w.get("slow")
 	w.expect(nn, "Pending", provider.ReasonWorking)
 	if nn.Annotations[v1alpha1.AnnotationProvider] != "nam" || nn.Status.NextCheckTime == nil {
-		t.Fatalf("who was asked and when to ask again must be kept: %v, %v", nn.Annotations, nn.Status.NextCheckTime)
+		t.Fatalf("the provider and the next check must be recorded: %v, %v", nn.Annotations, nn.Status.NextCheckTime)
 	}
 	if again := w.look("slow"); again.ResourceVersion != nn.ResourceVersion {
-		t.Error("before its time nothing is asked and nothing written")
+		t.Error("before the next check, nothing may be requested or written")
 	}
 	w.clock.Pass(10 * time.Second)
 	if err := w.deliver(kindNetwork, "slow", events.TypeResync); !errors.Is(err, errRedeliver) {
-		t.Errorf("what is due in a moment is delivered again by the broker, got %v", err)
+		t.Errorf("a check that is due soon must be redelivered by the broker, got %v", err)
 	}
 	w.clock.Pass(20 * time.Second)
 	w.must(w.deliver(kindNetwork, "slow", events.TypeResync))
 	w.expect(w.get("slow"), "Ready", reasonProvisioned)
 }
 
-// TestWorkAfterOutage is a manager that takes the work only after minutes, and then
-// takes its time for it.
+// TestWorkAfterOutage has a manager accept the request only after minutes, and then take time for the
+// work.
 func TestWorkAfterOutage(t *testing.T) {
 	t.Parallel()
 	m := newManager(t, 15*time.Second)
@@ -106,7 +106,7 @@ func TestWorkAfterOutage(t *testing.T) {
 	nn := w.look("net")
 	w.expect(nn, "Pending", provider.ReasonWorking)
 	if late := nextCheck(nn).Sub(m.clock.Now()); late > provider.MaxWorkDelay+time.Second {
-		t.Errorf("the manager is asked again after %s, which its outage has nothing to do with", late)
+		t.Errorf("the next check is in %s, which must not depend on the earlier outage", late)
 	}
 	w.clock.Pass(provider.MaxWorkDelay + time.Second)
 	w.expect(w.look("net"), "Ready", reasonProvisioned)
@@ -122,7 +122,7 @@ func TestFaultsAreTold(t *testing.T) {
 		t.Errorf("the message says what to change: %s", message)
 	}
 	w.must(m.plan.Set())
-	w.expect(w.look("net"), "Error", "SourceUnauthorized") // it is left alone for a while
+	w.expect(w.look("net"), "Error", "SourceUnauthorized") // no check is due for a while
 	w.clock.Pass(provider.MaxDelay + 2*time.Second)
 	w.expect(w.look("net"), "Ready", reasonProvisioned)
 
@@ -133,12 +133,12 @@ func TestFaultsAreTold(t *testing.T) {
 	nn := w.look("net")
 	w.expect(nn, "Ready", "SourceUnavailable")
 	if nn.Status.IPv4Prefix == "" || kube.ReconcileRequested(nn) {
-		t.Errorf("a segment stays when its source is down, and who asked is answered once: %+v", nn)
+		t.Errorf("a segment is kept while its source is down, and a requested reconcile is answered once: %+v", nn)
 	}
 	w.must(m.plan.Set(faults.Rule{Error: "lie-taken"}))
 	w.clock.Pass(provider.MaxDelay)
 	if message := w.expect(w.look("net"), "Ready", "SourceChanged"); !strings.Contains(message, "10.98.0.0/24") {
-		t.Errorf("a source that changes its mind is told of: %s", message)
+		t.Errorf("a changed answer of the source must be reported: %s", message)
 	}
 }
 
@@ -158,15 +158,15 @@ func TestNotConfigured(t *testing.T) {
 		nn.Spec.NetworkProvisioning = asks("corp-ipam").NetworkProvisioning
 	})
 	if message := w.expect(w.look("net"), "Ready", "ProviderChanged"); !strings.Contains(message, "manual") || len(w.sentTypes()) > 0 {
-		t.Errorf("a network that is in use keeps its provider: %s, sent %v", message, w.sentTypes())
+		t.Errorf("a network in use keeps its provider: %s, sent %v", message, w.sentTypes())
 	}
 	w.delete(nn)
 	if w.look("net") != nil {
-		t.Error("it must go")
+		t.Error("the network must be deleted")
 	}
 }
 
-// TestDeletedIsCounted deletes a network with machines, whose number goes on falling.
+// TestDeletedIsCounted deletes a network with machines, and expects their number in the status.
 func TestDeletedIsCounted(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, nil)
@@ -186,15 +186,15 @@ func TestDeletedIsCounted(t *testing.T) {
 	w.network("next", spec)
 	w.expect(w.look("next"), "Error", reasonOverlap)
 	if w.look("net") != nil {
-		t.Error("it must go with its last user")
+		t.Error("the network must be deleted with its last user")
 	}
 	w.must(w.deliver(kindNetwork, "net", events.TypeRefDelete))
 	w.expect(w.get("next"), "Ready", reasonProvisioned)
 }
 
-// TestSegmentStays has the spec of a network describe another segment than it has given
-// out, as one that was changed before the API server refused that. What machines use
-// stays, and the remedy in the message leads back to Ready.
+// TestSegmentStays has a spec describe a segment other than the allocated one. An earlier version of
+// the API server accepted that. Machines keep the segment, and the remedy in the message leads back to
+// Ready.
 func TestSegmentStays(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*v1alpha2.ManualSegment){
@@ -219,7 +219,7 @@ func TestSegmentStays(t *testing.T) {
 				t.Errorf("the message says what to write: %s", message)
 			}
 			if has, _ := provider.StatusSegment(now); now.Status.IPv4Prefix != was.Status.IPv4Prefix || has.String() != "10.17.0.0/24 (gateway 10.17.0.1, VLAN 17)" {
-				t.Errorf("status %+v, want what it has allocated", now.Status)
+				t.Errorf("status %+v, want the allocated segment", now.Status)
 			}
 			w.network("newcomer", manualSpec("10.17.0.0/25", "", 17))
 			w.expect(w.look("newcomer"), "Error", reasonOverlap)
@@ -230,8 +230,8 @@ func TestSegmentStays(t *testing.T) {
 	}
 }
 
-// TestLinkLocalGateway has the IPv6 gateway that most routers announce, in both places
-// where it can be written.
+// TestLinkLocalGateway writes the link-local IPv6 gateway that most routers announce, in both fields
+// that accept it.
 func TestLinkLocalGateway(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, nil)
@@ -250,8 +250,8 @@ func TestLinkLocalGateway(t *testing.T) {
 	}
 }
 
-// TestUnusable has networks that could never give a machine an address. Each says what
-// to write instead, which makes it Ready.
+// TestUnusable has networks without a usable address. Each message says what to write instead, and
+// that leads to Ready.
 func TestUnusable(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, nil)
@@ -266,7 +266,7 @@ func TestUnusable(t *testing.T) {
 	for name, tc := range map[string]struct {
 		spec         v1alpha2.NetworkNamespaceSpec
 		reason, says string
-		mend         func(*v1alpha2.NetworkNamespaceSpec)
+		fix          func(*v1alpha2.NetworkNamespaceSpec)
 	}{
 		"range":   {of("corp", v1alpha2.StaticPool{IPv4RangeStart: "10.99.0.10", IPv4RangeEnd: "10.99.0.20"}), "InvalidPool", "range 10.99.0.10-10.99.0.20 is not inside 10.20.0.0/24", func(s *v1alpha2.NetworkNamespaceSpec) { s.IPAllocation.Static = nil }},
 		"gateway": {of("corp", v1alpha2.StaticPool{IPv4Gateway: "10.99.0.1"}), "InvalidPool", "gateway 10.99.0.1 is outside of 10.20.0.0/24", func(s *v1alpha2.NetworkNamespaceSpec) { s.IPAllocation.Static.IPv4Gateway = "10.20.0.1" }},
@@ -280,8 +280,8 @@ func TestUnusable(t *testing.T) {
 		if message := w.expect(nn, "Error", tc.reason); !strings.Contains(message, tc.says) || nn.Status.IPv4Prefix != "" {
 			t.Errorf("%s: message %s, status %+v", name, message, nn.Status)
 		}
-		if tc.mend != nil {
-			w.change(name, func(nn *v1alpha2.NetworkNamespace) { tc.mend(&nn.Spec) })
+		if tc.fix != nil {
+			w.change(name, func(nn *v1alpha2.NetworkNamespace) { tc.fix(&nn.Spec) })
 			w.expect(w.look(name), "Ready", reasonProvisioned)
 		}
 		w.delete(w.get(name))
@@ -315,7 +315,7 @@ func TestDeletionWaitsForUsers(t *testing.T) {
 		w.must(w.deliver("NetworkConfiguration", user.GetName(), events.TypeRefDelete))
 	}
 	if nn := w.get("net"); nn != nil {
-		t.Errorf("it must go with its last user: %+v", nn.Status)
+		t.Errorf("the network must be deleted with its last user: %+v", nn.Status)
 	}
 	if n := len(m.Segments()); n != 0 {
 		t.Errorf("%d segments are left at the manager", n)
@@ -336,11 +336,11 @@ func TestReleaseIsRefused(t *testing.T) {
 	}
 	m.SetInUse(string(nn.UID), false)
 	if w.look("net") == nil {
-		t.Error("the source is left alone for a while")
+		t.Error("no check of the source is due")
 	}
 	w.clock.Pass(provider.MaxDelay + 2*time.Second)
 	if w.look("net") != nil {
-		t.Error("it must go now")
+		t.Error("the network must be deleted")
 	}
 }
 
@@ -386,7 +386,7 @@ func TestSummary(t *testing.T) {
 	}
 	w.configuration("one", "static", "shop", v1alpha1.InterfaceStatus{})
 	w.allocation("one-eth0", "static", "one", "10.6.0.10")
-	w.allocation("kept", "static", "", "10.6.0.200") // from before the pool was made smaller
+	w.allocation("kept", "static", "", "10.6.0.200") // allocated before the pool was reduced
 	w.configuration("two", "dhcp", "shop", v1alpha1.InterfaceStatus{IPv4Addresses: []string{"10.7.0.3"}, DHCPReserved: true})
 	w.configuration("three", "dhcp", "books", v1alpha1.InterfaceStatus{IPv4Addresses: []string{"10.7.0.4"}})
 	client, counted := w.counting(-1)
@@ -407,7 +407,7 @@ func TestSummary(t *testing.T) {
 		w.must(w.deliver("IPAllocation", "two-eth0", events.TypeRefUpdate))
 	}
 	if got := summary("static"); got.AllocatedCount != 3 || counted.n-before > 2 {
-		t.Errorf("the same event many times: %+v after %d writes", got, counted.n-before)
+		t.Errorf("many duplicates of an event: %+v after %d writes", got, counted.n-before)
 	}
 	before = counted.n
 	for range 3 {
@@ -416,7 +416,7 @@ func TestSummary(t *testing.T) {
 		w.must(w.deliver("IPAllocation", "one-eth0", events.TypeRefUpdate))
 	}
 	if counted.n != before {
-		t.Errorf("a system in which nothing happens is written to %d times", counted.n-before)
+		t.Errorf("an idle system is written to %d times", counted.n-before)
 	}
 }
 
@@ -446,7 +446,7 @@ func TestBurstIsCounted(t *testing.T) {
 		t.Errorf("%+v, next at %v", s.IPAllocationSummary, s.NextCheckTime)
 	}
 	if counted.done > burst/4 {
-		t.Errorf("%d addresses made %d writes", burst, counted.done)
+		t.Errorf("%d addresses caused %d writes", burst, counted.done)
 	}
 	nn := w.get("net")
 	before := nn.DeepCopy()
@@ -455,7 +455,7 @@ func TestBurstIsCounted(t *testing.T) {
 	w.must(err)
 	w.must(w.deliver("IPAllocation", "a1", events.TypeRefUpdate))
 	if got := w.get("net").Status.IPAllocationSummary.AllocatedCount; got != 7 {
-		t.Errorf("whom the note keeps from counting has counted %d", got)
+		t.Errorf("the recorded count must prevent another count, but there were %d", got)
 	}
 	w.clock.Pass(countTimeout + 2*time.Second)
 	w.must(w.deliver(kindNetwork, "net", events.TypeResync))
@@ -464,8 +464,7 @@ func TestBurstIsCounted(t *testing.T) {
 	}
 }
 
-// TestManyAreCounted has so many networks fill at once that no delivery may wait any
-// more for the next to happen.
+// TestManyAreCounted fills so many networks at once that some deliveries leave the count to resync.
 func TestManyAreCounted(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, nil)
@@ -481,7 +480,7 @@ func TestManyAreCounted(t *testing.T) {
 		w.must(w.deliver("IPAllocation", name, events.TypeRefUpdate))
 	}
 	if s := w.get("net").Status; s.IPAllocationSummary.AllocatedCount != 1 || s.NextCheckTime == nil {
-		t.Errorf("%+v, next at %v: want the first to be counted, and the note for resync", s.IPAllocationSummary, s.NextCheckTime)
+		t.Errorf("%+v, next at %v: want the first count, and the next check for resync", s.IPAllocationSummary, s.NextCheckTime)
 	}
 	w.clock.Pass(countTimeout + 2*time.Second)
 	w.must(w.deliver(kindNetwork, "net", events.TypeResync))

@@ -16,7 +16,7 @@ import (
 	"github.com/vitistack/stack/functions/provision-network/provider/netbox"
 )
 
-// orphans has the function look for orphans, and returns what the ConfigMap says then, and its
+// orphans has the function check for orphans, and returns the report in the ConfigMap with its
 // resourceVersion.
 func (w *env) orphans() (report v1alpha1.OrphanReport, version string) {
 	w.t.Helper()
@@ -29,8 +29,8 @@ func (w *env) orphans() (report v1alpha1.OrphanReport, version string) {
 	return report, c.ResourceVersion
 }
 
-// TestOrphansInNetBox loses a NetworkNamespace without its segment, beside one that is there, one
-// that is being deleted, and prefixes of others.
+// TestOrphansInNetBox deletes a NetworkNamespace without its segment. Another NetworkNamespace exists,
+// one is being deleted, and NetBox has prefixes of other owners.
 func TestOrphansInNetBox(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t)
@@ -45,47 +45,47 @@ func TestOrphansInNetBox(t *testing.T) {
 		made[name] = w.look(name)
 		w.expect(made[name], v1alpha2.ProvisioningReady, "Provisioned")
 	}
-	// Somebody else's prefix may have a description like that.
+	// A prefix of another owner may have a similar description.
 	l.create(t, "/api/ipam/prefixes/1/available-prefixes/", map[string]any{
 		"prefix_length": 28, "status": "active", "description": "NetworkNamespace of others",
 	})
 	prefixes, addresses, vlans := l.Taken()
 	w.delete(made["going"])
 	if found, _ := w.orphans(); len(found.Orphans) != 0 {
-		t.Errorf("each has its NetworkNamespace: %+v", found)
+		t.Errorf("each segment has its NetworkNamespace: %+v", found)
 	}
 	w.changeBehind("lost", func(nn *v1alpha2.NetworkNamespace) { nn.Finalizers = nil })
 	w.delete(made["lost"])
 	if found, _ := w.orphans(); len(found.Orphans) != 2 || found.Orphans[0].Confirmed || found.Message != "" {
-		t.Errorf("one check confirms nothing: %+v", found)
+		t.Errorf("one check confirms no orphan: %+v", found)
 	}
 	w.clock.Pass(10 * time.Minute)
 	found, version := w.orphans()
 	if len(found.Orphans) != 2 || found.Orphans[0].UID != string(made["lost"].UID) || found.Orphans[0].Name != made["lost"].Status.IPv4Prefix || !found.Orphans[1].Confirmed {
-		t.Errorf("got %+v, want the prefix and the VLAN of the network that is lost", found)
+		t.Errorf("got %+v, want the prefix and the VLAN of the deleted network", found)
 	}
 	if !strings.Contains(found.Message, made["lost"].Status.IPv4Prefix) || !strings.Contains(found.Message, "--request DELETE") || !strings.Contains(found.Message, "/api/ipam/"+found.Orphans[0].ID+"/") {
 		t.Errorf("the message has to name the prefix, and the command: %s", found.Message)
 	}
 	w.clock.Pass(10 * time.Minute)
 	if _, again := w.orphans(); again != version {
-		t.Error("a check that finds the same as before has written")
+		t.Error("a check with an unchanged result has written")
 	}
 	if p, a, v := l.Taken(); len(p) != len(prefixes) || len(a) != len(addresses) || len(v) != len(vlans) {
 		t.Errorf("the checks have removed something: %v, %v, %v are left", p, a, v)
 	}
 	w.f.providers[v1alpha2.ProviderNetBox] = netbox.New(client(t, "http://127.0.0.1:1", netboxToken, "Token"))
 	if found, again := w.orphans(); again != version || len(found.Orphans) != 2 {
-		t.Errorf("while NetBox is down nothing is known: %+v", found)
+		t.Errorf("while NetBox is down, orphans are unknown: %+v", found)
 	}
 	w.f.providers[v1alpha2.ProviderNetBox] = l.netbox
 	w.must(l.netbox.Release(t.Context(), made["lost"]))
 	if found, _ := w.orphans(); len(found.Orphans) != 0 || found.Message != "" {
-		t.Errorf("nothing is left of it: %+v", found)
+		t.Errorf("the orphan is removed, but reported: %+v", found)
 	}
 }
 
-// TestSharedNetBox has another installation take prefixes from the same NetBox.
+// TestSharedNetBox has another installation use the same NetBox.
 func TestSharedNetBox(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t)
@@ -96,7 +96,7 @@ func TestSharedNetBox(t *testing.T) {
 	_, err := l.netbox.Provide(t.Context(), other)
 	w.must(err)
 	if found, _ := w.orphans(); len(found.Orphans) != 1 {
-		t.Errorf("the custom field does not say which installation made it: %+v", found)
+		t.Errorf("the custom field does not say which installation created a prefix: %+v", found)
 	}
 	for text, want := range map[string]bool{"": false, "false": false, "true": true} {
 		if got, err := isShared(func(string) string { return text }); err != nil || got != want {
@@ -108,6 +108,6 @@ func TestSharedNetBox(t *testing.T) {
 	}
 	w.f.sharedNetBox = true
 	if found, _ := w.orphans(); len(found.Orphans) != 0 {
-		t.Errorf("in a NetBox that is shared it is not reported: %+v", found)
+		t.Errorf("orphans in a shared NetBox must not be reported: %+v", found)
 	}
 }

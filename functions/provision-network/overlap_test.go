@@ -22,7 +22,7 @@ import (
 	"github.com/vitistack/stack/functions/provision-network/provider/manual"
 )
 
-// TestOverlap is a younger network that waits for an older one.
+// TestOverlap has a younger network wait for an older one.
 func TestOverlap(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, nil)
@@ -32,7 +32,7 @@ func TestOverlap(t *testing.T) {
 	w.network("other-vlan", manualSpec("10.3.4.0/24", "", 8))
 	nn := w.look("b")
 	if message := w.expect(nn, "Error", reasonOverlap); !strings.Contains(message, w.namespace+"/a") || nn.Status.IPv4Prefix != "" {
-		t.Errorf("the message names who holds it: %s; prefix %q", message, nn.Status.IPv4Prefix)
+		t.Errorf("the message names the network with the prefix: %s; prefix %q", message, nn.Status.IPv4Prefix)
 	}
 	w.expect(w.look("other-vlan"), "Ready", reasonProvisioned)
 	w.change("a", func(nn *v1alpha2.NetworkNamespace) { nn.Labels = map[string]string{"seen": "again"} })
@@ -46,8 +46,8 @@ func TestOverlap(t *testing.T) {
 	w.expect(w.get("b"), "Ready", reasonProvisioned)
 }
 
-// meeting holds back the first write of a status until all that meet are about to
-// write one: each has looked for rivals by then, and found none.
+// meeting delays the first status write of each participant until all are about to write. Each has
+// then checked for conflicts and found none.
 type meeting struct {
 	http.RoundTripper
 	once  sync.Once
@@ -61,8 +61,7 @@ func (m *meeting) RoundTrip(req *http.Request) (*http.Response, error) {
 	return m.RoundTripper.RoundTrip(req)
 }
 
-// TestOverlapRace has networks become Ready at the same moment that all want the same
-// segment.
+// TestOverlapRace has networks with the same segment become Ready concurrently.
 func TestOverlapRace(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, nil)
@@ -98,12 +97,12 @@ func TestOverlapRace(t *testing.T) {
 		}
 	}
 	if len(holders) != 1 {
-		t.Errorf("%v have the same segment, want one to have it", holders)
+		t.Errorf("%v have the same segment, want exactly one", holders)
 	}
 }
 
-// TestClaimIsFound has a process die after it claimed a segment, and before it looked
-// whether another one did the same. The claim holds until somebody looks again.
+// TestClaimIsFound has a process die after it claims a segment and before it checks for conflicts. The
+// claim holds until the next reconciliation.
 func TestClaimIsFound(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, nil)
@@ -124,8 +123,8 @@ func TestClaimIsFound(t *testing.T) {
 	w.expect(w.look("b"), "Error", reasonOverlap)
 }
 
-// TestBothReady has two networks with one segment, as an earlier version may have left
-// them. The younger one says so, and neither loses what its machines use.
+// TestBothReady has two Ready networks with the same segment, as an earlier version may have left
+// them. The younger one reports it, and both keep their addresses.
 func TestBothReady(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, nil)
@@ -143,7 +142,7 @@ func TestBothReady(t *testing.T) {
 		_, reason, _ := ready(nn)
 		reasons[reason]++
 		if !isReady(nn) || nn.Status.IPv4Prefix != "10.4.0.0/24" || nn.Status.VLANID != 9 {
-			t.Errorf("%s: status %+v, want what it has allocated", name, nn.Status)
+			t.Errorf("%s: status %+v, want its allocated segment", name, nn.Status)
 		}
 	}
 	if reasons[reasonOverlap] != 1 || reasons[reasonProvisioned] != 1 {
@@ -151,8 +150,8 @@ func TestBothReady(t *testing.T) {
 	}
 }
 
-// TestDataCentres has tenants name different data centres for one segment. That
-// separates them only where the platform team says that these share no bridge.
+// TestDataCentres has tenants name different data centers for the same segment. They are separate only
+// if the platform team says that the data centers share no bridge.
 func TestDataCentres(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, nil)
@@ -170,8 +169,8 @@ func TestDataCentres(t *testing.T) {
 	w.expect(w.look("east"), "Ready", reasonProvisioned)
 }
 
-// TestHeldAddresses has objects keep addresses whose network was removed by force. No
-// other network gets these addresses on their VLAN.
+// TestHeldAddresses has objects keep addresses after their network was deleted by force. No other
+// network gets these addresses on their VLAN.
 func TestHeldAddresses(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, nil)
@@ -198,13 +197,13 @@ func TestHeldAddresses(t *testing.T) {
 			continue
 		}
 		if message := w.expect(nn, "Error", reasonOverlap); !strings.Contains(message, tc.says) {
-			t.Errorf("%s: message %s, want it to name who has the address", name, message)
+			t.Errorf("%s: message %s, want it to name the holder of the address", name, message)
 		}
 		client, counted := w.counting(-1)
 		w.f.kube = client
 		w.look(name)
 		if w.f.kube = w.kube; counted.n > 0 {
-			t.Errorf("%s: a network that waits is written to %d times", name, counted.n)
+			t.Errorf("%s: a waiting network is written to %d times", name, counted.n)
 		}
 	}
 	nc := &v1alpha1.NetworkConfiguration{}
@@ -214,7 +213,7 @@ func TestHeldAddresses(t *testing.T) {
 	w.expect(w.get("a"), "Ready", reasonProvisioned)
 }
 
-// always is a source that gives everybody the same segment.
+// always is a source that provides the same segment to every network.
 type always struct{ segment provider.Segment }
 
 func (a always) Provide(context.Context, *v1alpha2.NetworkNamespace) (provider.Segment, error) {
@@ -241,21 +240,21 @@ func TestDecideOverlap(t *testing.T) {
 		gives     bool
 		waits     bool
 	}{
-		"BothNew":         {reason: "the older one comes first", nn: make("a", 1, ""), other: make("b", 2, ""), gives: true},
-		"BothNewAgain":    {reason: "the older one comes first", nn: make("b", 2, ""), other: make("a", 1, "")},
-		"SameSecond":      {reason: "of two of the same second one comes first", nn: make("b", 1, ""), other: make("a", 1, ""), gives: true},
-		"InUse":           {reason: "machines use the younger one's segment", nn: make("a", 2, ""), other: make("b", 1, "Ready"), gives: true},
-		"InUseMoved":      {reason: "what it has allocated is its own, whatever its spec says", nn: make("a", 2, ""), other: moved, gives: true},
-		"InUseDeleted":    {reason: "machines use it until it is gone", nn: make("a", 2, ""), other: make("b", 1, "Deleting"), gives: true},
-		"Refused":         {reason: "what was refused has nothing", nn: make("a", 1, ""), other: make("b", 2, "Error")},
-		"Claimed":         {reason: "it may be Ready in a moment", nn: make("a", 2, ""), other: make("b", 1, "Pending"), gives: true},
-		"BothClaim":       {reason: "the younger gives way", nn: make("a", 1, "Pending"), other: make("b", 2, "Pending"), gives: true},
-		"BothClaimAgain":  {reason: "the younger may have looked before, and become Ready", nn: make("b", 2, "Pending"), other: make("a", 1, "Pending"), waits: true},
-		"ClaimAgainstNew": {reason: "the other one is going to find the claim", nn: make("a", 1, "Pending"), other: make("b", 2, "")},
-		"ClaimInUse":      {reason: "the other one was faster", nn: make("b", 2, "Pending"), other: make("a", 1, "Ready"), gives: true},
-		"BothReady":       {reason: "the older one keeps it", nn: make("a", 2, "Ready"), other: make("b", 1, "Ready")},
-		"BothReadyAgain":  {reason: "the younger one reports it", nn: make("b", 1, "Ready"), other: make("a", 2, "Ready"), gives: true},
-		"ReadyAgainst":    {reason: "who waits does not push out who has it", nn: make("a", 1, "Ready"), other: make("b", 2, "")},
+		"BothNew":         {reason: "the older network is first", nn: make("a", 1, ""), other: make("b", 2, ""), gives: true},
+		"BothNewAgain":    {reason: "the older network is first", nn: make("b", 2, ""), other: make("a", 1, "")},
+		"SameSecond":      {reason: "networks of the same second are ordered by name", nn: make("b", 1, ""), other: make("a", 1, ""), gives: true},
+		"InUse":           {reason: "machines use the segment of the younger network", nn: make("a", 2, ""), other: make("b", 1, "Ready"), gives: true},
+		"InUseMoved":      {reason: "an allocated segment counts, whatever the spec", nn: make("a", 2, ""), other: moved, gives: true},
+		"InUseDeleted":    {reason: "machines use it until it is deleted", nn: make("a", 2, ""), other: make("b", 1, "Deleting"), gives: true},
+		"Refused":         {reason: "a rejected network has no segment", nn: make("a", 1, ""), other: make("b", 2, "Error")},
+		"Claimed":         {reason: "a claim may become Ready soon", nn: make("a", 2, ""), other: make("b", 1, "Pending"), gives: true},
+		"BothClaim":       {reason: "the younger claim yields", nn: make("a", 1, "Pending"), other: make("b", 2, "Pending"), gives: true},
+		"BothClaimAgain":  {reason: "the younger network may have checked first and become Ready", nn: make("b", 2, "Pending"), other: make("a", 1, "Pending"), waits: true},
+		"ClaimAgainstNew": {reason: "the other network finds the claim", nn: make("a", 1, "Pending"), other: make("b", 2, "")},
+		"ClaimInUse":      {reason: "the other network became Ready first", nn: make("b", 2, "Pending"), other: make("a", 1, "Ready"), gives: true},
+		"BothReady":       {reason: "the older network keeps it", nn: make("a", 2, "Ready"), other: make("b", 1, "Ready")},
+		"BothReadyAgain":  {reason: "the younger network reports it", nn: make("b", 1, "Ready"), other: make("a", 2, "Ready"), gives: true},
+		"ReadyAgainst":    {reason: "a waiting network does not displace a Ready one", nn: make("a", 1, "Ready"), other: make("b", 2, "")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

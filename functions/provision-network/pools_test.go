@@ -18,7 +18,7 @@ import (
 	"github.com/vitistack/stack/functions/provision-network/provider"
 )
 
-// pool makes a NetworkPool for the namespace of this test, and removes it at the end.
+// pool creates a NetworkPool for the namespace of this test, and deletes it at the end.
 func (w *env) pool(name string, spec v1alpha1.NetworkPoolSpec) *v1alpha1.NetworkPool {
 	w.t.Helper()
 	if spec.AllowedNamespaces == nil {
@@ -30,14 +30,15 @@ func (w *env) pool(name string, spec v1alpha1.NetworkPoolSpec) *v1alpha1.Network
 	return p
 }
 
-// poolOfNothing binds the namespace of this test to pools while others are not, whose networks an
-// event of a NetworkPool is about as well.
+// poolOfNothing creates a NetworkPool that allows nothing, so that pools bind the namespace of this
+// test. The namespaces of other tests remain unbound, because an event of a NetworkPool concerns
+// their networks too.
 func (w *env) poolOfNothing() {
 	w.t.Helper()
-	w.pool("nothing", v1alpha1.NetworkPoolSpec{Providers: []string{"nobody"}})
+	w.pool("nothing", v1alpha1.NetworkPoolSpec{Providers: []string{"none"}})
 }
 
-// changePool changes a NetworkPool, and delivers the event of that.
+// changePool edits a NetworkPool and delivers the event of that change.
 func (w *env) changePool(p *v1alpha1.NetworkPool, how func(*v1alpha1.NetworkPoolSpec)) {
 	w.t.Helper()
 	before := p.DeepCopy()
@@ -52,7 +53,7 @@ func (w *env) poolEvent(name string) {
 	w.must(w.deliver(kindPool, name, events.TypeRefUpdate))
 }
 
-// TestNotInPool has tenants ask for segments that the platform team has not given them.
+// TestNotInPool has tenants request segments that no pool of theirs allows.
 func TestNotInPool(t *testing.T) {
 	t.Parallel()
 	given := v1alpha1.NetworkPoolSpec{Providers: []string{"manual", "corp"}, VLANs: []v1alpha1.VLANRange{"100-199"}, Prefixes: []string{"10.20.0.0/16"}}
@@ -66,13 +67,13 @@ func TestNotInPool(t *testing.T) {
 		says   string
 	}{
 		"VLAN":           {"the VLAN is another tenant's", manualSpec("10.20.1.0/24", "", 4000), nil, "VLAN 4000 and 10.20.1.0/24 from provider manual"},
-		"Untagged":       {"the network without a VLAN is the platform's", manualSpec("10.20.1.0/24", "", 0), nil, "VLAN 0 and"},
+		"Untagged":       {"the network without a VLAN belongs to the platform team", manualSpec("10.20.1.0/24", "", 0), nil, "VLAN 0 and"},
 		"Prefix":         {"the prefix is another tenant's", manualSpec("192.168.5.0/24", "", 150), nil, "192.168.5.0/24"},
-		"Provider":       {"the provider is not for this namespace", asks("netbox"), always{}, "a segment from provider netbox"},
-		"Default":        {"nam is inferred, and not for this namespace", v1alpha2.NetworkNamespaceSpec{}, always{}, "a segment from provider nam"},
-		"Inferred":       {"manual is inferred, with a VLAN of others", v1alpha2.NetworkNamespaceSpec{IPAllocation: &v1alpha2.IPAllocationPolicy{Type: "static", Static: &v1alpha2.StaticPool{IPv4CIDR: "10.20.1.0/24", IPv4Gateway: "10.20.1.1", VLANID: 7}}}, nil, "VLAN 7 and"},
-		"AnsweredVLAN":   {"the source answers with a VLAN of others", asks("corp"), of(7, "10.20.1.0/24"), "VLAN 7 and 10.20.1.0/24 from provider corp"},
-		"AnsweredPrefix": {"the source answers with a prefix of others", asks("corp"), of(150, "172.16.0.0/24"), "172.16.0.0/24"},
+		"Provider":       {"the provider is not allowed in this namespace", asks("netbox"), always{}, "a segment from provider netbox"},
+		"Default":        {"the default provider nam is not allowed in this namespace", v1alpha2.NetworkNamespaceSpec{}, always{}, "a segment from provider nam"},
+		"Inferred":       {"the inferred provider manual names a VLAN of another tenant", v1alpha2.NetworkNamespaceSpec{IPAllocation: &v1alpha2.IPAllocationPolicy{Type: "static", Static: &v1alpha2.StaticPool{IPv4CIDR: "10.20.1.0/24", IPv4Gateway: "10.20.1.1", VLANID: 7}}}, nil, "VLAN 7 and"},
+		"AnsweredVLAN":   {"the source answers with a VLAN of another tenant", asks("corp"), of(7, "10.20.1.0/24"), "VLAN 7 and 10.20.1.0/24 from provider corp"},
+		"AnsweredPrefix": {"the source answers with a prefix of another tenant", asks("corp"), of(150, "172.16.0.0/24"), "172.16.0.0/24"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -93,18 +94,18 @@ func TestNotInPool(t *testing.T) {
 				}
 			}
 			if nn.Status.IPv4Prefix != "" || nn.Status.VLANID != 0 || nn.Status.NextCheckTime == nil {
-				t.Errorf("%s: status %+v, want no segment, and a time to look again", tc.reason, nn.Status)
+				t.Errorf("%s: status %+v, want no segment, and a next check", tc.reason, nn.Status)
 			}
 			w.delete(w.get("net"))
 			if w.look("net") != nil {
-				t.Errorf("%s: a network that was refused cannot be deleted", tc.reason)
+				t.Errorf("%s: a rejected network cannot be deleted", tc.reason)
 			}
 		})
 	}
 }
 
-// TestSourceIsNotAsked has a tenant ask a provider that is not in a pool of theirs: it is asked
-// neither for a segment nor to take one back.
+// TestSourceIsNotAsked has a tenant name a provider that no pool of theirs allows. The provider
+// receives no request, neither for a segment nor for its release.
 func TestSourceIsNotAsked(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, nil)
@@ -115,22 +116,22 @@ func TestSourceIsNotAsked(t *testing.T) {
 		t.Errorf("message %q", message)
 	}
 	if asked := nn.Annotations[v1alpha1.AnnotationProvider]; asked != "" {
-		t.Errorf("annotated as asked: %s", asked)
+		t.Errorf("the provider is recorded as asked: %s", asked)
 	}
 	if err := w.answers(events.TypeNetworkProvisioned, events.NetworkProvisioned{UID: string(nn.UID), Provider: "corp-ipam", ID: "seg-1", IPv4Prefix: "10.20.1.0/24"}); !events.IsPermanent(err) {
-		t.Errorf("an answer that nobody has asked for: %v", err)
+		t.Errorf("an answer without a request: %v", err)
 	}
 	w.expect(w.get("net"), "Error", reasonNotInPool)
 	w.delete(w.get("net"))
 	if w.look("net") != nil {
-		t.Error("it must go")
+		t.Error("the network must be deleted")
 	}
 	if sent := w.sentTypes(); len(sent) > 0 {
-		t.Errorf("sent %v to an IPAM that is not for this namespace", sent)
+		t.Errorf("sent %v to an IPAM that this namespace may not use", sent)
 	}
 }
 
-// TestPoolChanges has the platform team give and take what networks use.
+// TestPoolChanges has the platform team allow and disallow what networks use.
 func TestPoolChanges(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, nil)
@@ -145,16 +146,16 @@ func TestPoolChanges(t *testing.T) {
 	p := w.pool("lab", v1alpha1.NetworkPoolSpec{VLANs: []v1alpha1.VLANRange{"150"}})
 	w.poolEvent(p.Name)
 	w.expect(w.look("net"), "Ready", reasonProvisioned)
-	settled := w.get("net").ResourceVersion
+	version := w.get("net").ResourceVersion
 	w.poolEvent(p.Name)
-	if got := w.get("net"); got.ResourceVersion != settled {
-		t.Errorf("a network in its pool is not written to: %+v", got.Status)
+	if got := w.get("net"); got.ResourceVersion != version {
+		t.Errorf("a network in its pool is written to: %+v", got.Status)
 	}
 
 	w.changePool(p, func(s *v1alpha1.NetworkPoolSpec) { s.VLANs = []v1alpha1.VLANRange{"151"} })
 	nn := w.get("net")
 	if message := w.expect(nn, "Ready", reasonNotInPool); !strings.Contains(message, "keeps its segment") || nn.Status.IPv4Prefix != "10.20.1.0/24" || nn.Status.VLANID != 150 {
-		t.Errorf("message %q, status %+v: what machines use is kept, and the network says so", message, nn.Status)
+		t.Errorf("message %q, status %+v: the segment in use is kept, and the network reports the pool", message, nn.Status)
 	}
 	w.clock.Pass(2 * provider.MaxDelay)
 	w.expect(w.look("net"), "Ready", reasonNotInPool)
@@ -166,11 +167,11 @@ func TestPoolChanges(t *testing.T) {
 	w.expect(w.get("net"), "Ready", reasonNotInPool)
 	w.delete(w.get("net"))
 	if w.look("net") != nil {
-		t.Error("it must go")
+		t.Error("the network must be deleted")
 	}
 }
 
-// TestPoolIsMissedByResync has a pool taken away while nobody hears of it.
+// TestPoolIsMissedByResync deletes a pool while its event is lost.
 func TestPoolIsMissedByResync(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, nil)
@@ -188,7 +189,7 @@ func TestPoolIsMissedByResync(t *testing.T) {
 	w.expect(w.get("net"), "Ready", reasonNotInPool)
 }
 
-// beforeStatus does something before the first write of a status.
+// beforeStatus calls a function before the first write of a status.
 type beforeStatus struct {
 	http.RoundTripper
 	done atomic.Bool
@@ -202,8 +203,8 @@ func (b *beforeStatus) RoundTrip(req *http.Request) (*http.Response, error) {
 	return b.RoundTripper.RoundTrip(req)
 }
 
-// TestPoolAppearsMeanwhile has a pool created, and its event handled, between the decision about
-// a network and the write of it.
+// TestPoolAppearsMeanwhile creates a pool, and handles its event, between the decision about a network
+// and its write.
 func TestPoolAppearsMeanwhile(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, nil)
@@ -216,7 +217,7 @@ func TestPoolAppearsMeanwhile(t *testing.T) {
 	w.f.kube = w.client(config)
 	w.expect(w.look("net"), "Error", reasonNotInPool)
 	if next := w.get("net").Status.NextCheckTime; next != nil {
-		t.Errorf("the network waits until %s for a pool that is there", next)
+		t.Errorf("the network waits until %s for a pool that exists", next)
 	}
 	w.expect(w.look("net"), "Ready", reasonProvisioned)
 }
@@ -237,16 +238,16 @@ func TestDecidePoolChange(t *testing.T) {
 		allowed bool
 		want    poolChange
 	}{
-		"Admitted":  {"it waits for a pool, and is in one now", network("Error", "False", reasonNotInPool), true, poolAdmits},
-		"Returned":  {"it was left without a pool, and is in one again", network("Ready", "False", reasonNotInPool), true, poolAdmits},
-		"Waits":     {"no pool has it yet", network("Error", "False", reasonNotInPool), false, poolUnchanged},
-		"Told":      {"it says already that no pool has it", network("Ready", "False", reasonNotInPool), false, poolUnchanged},
-		"Left":      {"the pool was taken away", network("Ready", "True", reasonProvisioned), false, poolExcludes},
-		"Ready":     {"nothing changes for it", network("Ready", "True", reasonProvisioned), true, poolUnchanged},
-		"Otherwise": {"it waits for something else", network("Error", "False", reasonOverlap), true, poolUnchanged},
-		"Pending":   {"its own deliveries look at pools", network("Pending", "False", provider.ReasonWorking), false, poolUnchanged},
-		"New":       {"its first delivery looks at pools", fresh, false, poolUnchanged},
-		"Going":     {"it goes", going, false, poolUnchanged},
+		"Admitted":        {"it waits for a pool, and a pool allows it now", network("Error", "False", reasonNotInPool), true, poolAdmits},
+		"Returned":        {"no pool allowed it, and one does again", network("Ready", "False", reasonNotInPool), true, poolAdmits},
+		"Waits":           {"no pool allows it yet", network("Error", "False", reasonNotInPool), false, poolUnchanged},
+		"AlreadyReported": {"it already reports that no pool allows it", network("Ready", "False", reasonNotInPool), false, poolUnchanged},
+		"NoLongerAllowed": {"no pool allows it any more", network("Ready", "True", reasonProvisioned), false, poolExcludes},
+		"Ready":           {"its pool still allows it", network("Ready", "True", reasonProvisioned), true, poolUnchanged},
+		"Otherwise":       {"it waits for something else", network("Error", "False", reasonOverlap), true, poolUnchanged},
+		"Pending":         {"its own deliveries check pools", network("Pending", "False", provider.ReasonWorking), false, poolUnchanged},
+		"New":             {"its first delivery checks pools", fresh, false, poolUnchanged},
+		"Going":           {"it goes", going, false, poolUnchanged},
 	} {
 		if got := decidePoolChange(tc.network, tc.allowed); got != tc.want {
 			t.Errorf("%s: %s: got %d, want %d", name, tc.reason, got, tc.want)

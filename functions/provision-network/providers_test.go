@@ -36,7 +36,7 @@ import (
 	sim "github.com/vitistack/stack/tests/sim/nam"
 )
 
-// configured returns a provider in an environment.
+// configured returns a provider with environment variables.
 func configured(provider string, values map[string]string, secret map[string][]byte) provider.Interface {
 	return config{
 		getenv: func(name string) string { return values[name] },
@@ -75,7 +75,7 @@ func TestConfigurationIsWrong(t *testing.T) {
 	}
 }
 
-// certificate issues one for 127.0.0.1, by an authority or by itself.
+// certificate issues a certificate for 127.0.0.1, signed by an authority or by itself.
 func certificate(t *testing.T, by *tls.Certificate) (pair tls.Certificate, certPEM, keyPEM []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -107,7 +107,7 @@ func certificate(t *testing.T, by *tls.Certificate) (pair tls.Certificate, certP
 	return pair, certPEM, keyPEM
 }
 
-// TestMutualTLS reaches a manager that asks for a certificate and a token.
+// TestMutualTLS connects to a manager that requires a certificate and a token.
 func TestMutualTLS(t *testing.T) {
 	t.Parallel()
 	authority, ca, _ := certificate(t, nil)
@@ -144,7 +144,7 @@ func TestMutualTLS(t *testing.T) {
 	}
 }
 
-// TestRights serves networks with no more rights than the shipped role gives.
+// TestRights serves networks with exactly the rights of the shipped role.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	m := newManager(t, 0)
@@ -168,7 +168,7 @@ func TestRights(t *testing.T) {
 	w.delete(nc)
 	w.must(w.deliver("NetworkConfiguration", "vm", events.TypeRefDelete))
 	if w.get("net") != nil {
-		t.Error("it must go")
+		t.Error("the network must be deleted")
 	}
 }
 
@@ -195,7 +195,8 @@ func (w *env) grantShippedRole(user string) {
 	w.t.Fatal("knative/provision-network.yaml has no ClusterRole")
 }
 
-// TestRegistry holds the providers against the registry of backends, which documentation and metrics read.
+// TestRegistry compares the providers with the registry of backends, which documentation and metrics
+// read.
 func TestRegistry(t *testing.T) {
 	t.Parallel()
 	got := append(slices.Collect(maps.Keys(registry)), backend.External)

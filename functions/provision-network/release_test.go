@@ -9,8 +9,8 @@ import (
 	"github.com/vitistack/stack/functions/provision-network/provider"
 )
 
-// overtaking is a provider that is asked while the network is deleted, and released by
-// another delivery before the request for the segment arrives.
+// overtaking is a provider whose request for a segment arrives after another delivery has released the
+// deleted network.
 type overtaking struct {
 	provider.Server
 	before func()
@@ -21,7 +21,7 @@ func (o overtaking) Provide(ctx context.Context, nn *v1alpha2.NetworkNamespace) 
 	return o.Server.Provide(ctx, nn)
 }
 
-// TestReleaseIfDeleted leaves no segment at the manager that nobody would release.
+// TestReleaseIfDeleted leaves no segment of a deleted network at the manager.
 func TestReleaseIfDeleted(t *testing.T) {
 	t.Parallel()
 	m := newManager(t, 0)
@@ -31,12 +31,12 @@ func TestReleaseIfDeleted(t *testing.T) {
 		other := &function{kube: w.kube, sender: w.sent, now: w.clock.Now, datacenters: w.apart(), optionalPools: true}
 		other.providers = map[string]provider.Interface{"nam": m.nam}
 		if err := other.reconcileNetwork(t.Context(), w.namespace, "net", reconcileOptions{}); err != nil || w.get("net") != nil {
-			t.Errorf("it has to be gone before its segment is made: %v", err)
+			t.Errorf("the network must be deleted before its segment is created: %v", err)
 		}
 	}}})
 	w.network("net", v1alpha2.NetworkNamespaceSpec{})
 	_ = w.deliver(kindNetwork, "net", events.TypeRefAdd)
 	if left := m.Segments(); len(left) > 0 {
-		t.Errorf("segments %v are left of what is gone", left)
+		t.Errorf("segments %v of a deleted network are left", left)
 	}
 }

@@ -31,18 +31,18 @@ func TestDecideStep(t *testing.T) {
 		answered bool
 		want     step
 	}{
-		"New":          {"it has no segment", nil, false, stepRequest},
-		"Provisioned":  {"it has what it asks for", []func(*network){provisioned}, false, stepCheck},
-		"Edited":       {"it may ask for something else", []func(*network){provisioned, edited}, false, stepRequest},
-		"Annotated":    {"a person asks for it", []func(*network){provisioned, annotated}, false, stepRequest},
-		"Waits":        {"the provider was asked a moment ago", []func(*network){waits}, false, stepWait},
-		"WaitsEdited":  {"the provider was asked for something else", []func(*network){waits, edited}, false, stepRequest},
-		"WaitsPerson":  {"a person does not wait", []func(*network){waits, annotated}, false, stepRequest},
-		"WaitsDue":     {"the time has come", []func(*network){waits, func(nn *network) { nn.Status.NextCheckTime = in(0) }}, false, stepRequest},
-		"Answer":       {"the answer ends the wait", []func(*network){waits}, true, stepRequest},
-		"AnswerAgain":  {"the answer is compared with what the network has", []func(*network){provisioned}, true, stepRequest},
-		"Deleted":      {"its segment is released", []func(*network){provisioned, func(nn *network) { nn.DeletionTimestamp = in(0) }}, false, stepDelete},
-		"DeletedWaits": {"the deletion has waits of its own", []func(*network){waits, func(nn *network) { nn.DeletionTimestamp = in(0) }}, true, stepDelete},
+		"New":            {"it has no segment", nil, false, stepRequest},
+		"Provisioned":    {"it has what it requests", []func(*network){provisioned}, false, stepCheck},
+		"Edited":         {"its request may have changed", []func(*network){provisioned, edited}, false, stepRequest},
+		"Annotated":      {"the annotation requests a reconcile", []func(*network){provisioned, annotated}, false, stepRequest},
+		"Waits":          {"the provider was asked a moment ago", []func(*network){waits}, false, stepWait},
+		"WaitsEdited":    {"the provider was asked for another segment", []func(*network){waits, edited}, false, stepRequest},
+		"WaitsRequested": {"a requested reconcile does not wait", []func(*network){waits, annotated}, false, stepRequest},
+		"WaitsDue":       {"its next check is due", []func(*network){waits, func(nn *network) { nn.Status.NextCheckTime = in(0) }}, false, stepRequest},
+		"Answer":         {"the answer ends the wait", []func(*network){waits}, true, stepRequest},
+		"AnswerAgain":    {"the answer is compared with the allocated segment", []func(*network){provisioned}, true, stepRequest},
+		"Deleted":        {"its segment is released", []func(*network){provisioned, func(nn *network) { nn.DeletionTimestamp = in(0) }}, false, stepDelete},
+		"DeletedWaits":   {"the deletion has delays of its own", []func(*network){waits, func(nn *network) { nn.DeletionTimestamp = in(0) }}, true, stepDelete},
 	} {
 		nn := &network{ObjectMeta: metav1.ObjectMeta{Generation: 1}}
 		for _, change := range tc.network {
@@ -71,12 +71,12 @@ func TestDecideProvider(t *testing.T) {
 		pools            networkpool.Pools
 		release, refusal string
 	}{
-		"New":           {"it may ask", "", "", anything, "", ""},
-		"Again":         {"it asks the same provider again", "nam", "Pending", anything, "", ""},
+		"New":           {"no provider was asked yet", "", "", anything, "", ""},
+		"Again":         {"the same provider is asked again", "nam", "Pending", anything, "", ""},
 		"NotInPool":     {"no pool allows the provider", "", "", nothing, "", reasonNotInPool},
-		"Kept":          {"a network that is in use keeps its segment", "nam", "Ready", nothing, "", ""},
+		"Kept":          {"a network in use keeps its segment", "nam", "Ready", nothing, "", ""},
 		"Changed":       {"the other provider may have created a segment", "netbox", "Pending", anything, "netbox", ""},
-		"ChangedNoPool": {"the other provider releases its segment all the same", "netbox", "Pending", nothing, "netbox", reasonNotInPool},
+		"ChangedNoPool": {"the other provider releases its segment, whatever the pools", "netbox", "Pending", nothing, "netbox", reasonNotInPool},
 		"ChangedReady":  {"machines use the segment of the other provider", "netbox", "Ready", anything, "", "ProviderChanged"},
 	} {
 		nn := someNetwork(uidA, asks("nam"))

@@ -37,7 +37,7 @@ type manager struct {
 	url   string
 }
 
-// newManager starts a manager that takes a while for each segment.
+// newManager starts a manager that needs a duration for each segment.
 func newManager(t *testing.T, slow time.Duration) *manager {
 	t.Helper()
 	m := &manager{plan: &faults.Plan{}, clock: feed.NewClock()}
@@ -123,7 +123,7 @@ func namSpec(r v1alpha2.SegmentRequest) v1alpha2.NetworkNamespaceSpec {
 	}
 }
 
-// shelves are two parents of one site, of which the first has room for two /26.
+// shelves returns two parent prefixes of one site. The first has room for two /26.
 func shelves() netboxsim.Options {
 	return netboxsim.Options{
 		Parents: []netboxsim.Parent{
@@ -142,7 +142,7 @@ func netboxSpec(r v1alpha2.NetBoxRequest) v1alpha2.NetworkNamespaceSpec {
 	return v1alpha2.NetworkNamespaceSpec{DatacenterIdentifier: "az1", NetworkProvisioning: &v1alpha2.NetworkProvisioning{Provider: "netbox", NetBox: &r}}
 }
 
-// asError returns the provider.Error that err is.
+// asError returns the provider.Error in err.
 func asError(t *testing.T, err error) provider.Error {
 	t.Helper()
 	var e provider.Error
@@ -152,7 +152,7 @@ func asError(t *testing.T, err error) provider.Error {
 	return e
 }
 
-// reasonIn returns the reason of an Error, or nothing.
+// reasonIn returns the reason of an Error, or an empty string.
 func reasonIn(err error) string {
 	var e provider.Error
 	_ = errors.As(err, &e)

@@ -16,7 +16,7 @@ import (
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// in is a time that long after noon.
+// in returns the time d after noon.
 func in(d time.Duration) *metav1.Time {
 	t := metav1.NewTime(noon.Add(d))
 	return &t
@@ -51,48 +51,48 @@ func TestSetResult(t *testing.T) {
 			seg:    seg, want: ready, ready: metav1.ConditionTrue, why: "Provisioned", news: true,
 		},
 		"Pending": {
-			reason: "a slow source is no fault",
+			reason: "a slow source is no error",
 			err:    provider.Working("is at work", 0),
 			want:   v1alpha2.NetworkNamespaceStatus{ProvisioningPhase: v1alpha2.ProvisioningPending, Phase: "Pending", Status: "Provisioning", NextCheckTime: in(2 * time.Second)},
 			ready:  metav1.ConditionFalse, why: "Provisioning", news: true,
 		},
 		"Refused": {
-			reason: "only the owner of the network can mend it",
+			reason: "only the requester can fix the spec",
 			err:    reconcile.UserError{Reason: "InvalidSpec", Message: "write a prefix"},
 			want:   v1alpha2.NetworkNamespaceStatus{ProvisioningPhase: v1alpha2.ProvisioningError, Phase: "Error", Status: "InvalidSpec"},
 			ready:  metav1.ConditionFalse, why: "InvalidSpec", news: true,
 		},
 		"RefusedLater": {
-			reason: "machines go on using a segment that the spec does not describe rightly any more",
+			reason: "machines keep using a segment that the spec no longer describes",
 			status: ready, err: reconcile.UserError{Reason: "SegmentOverlap", Message: "choose another"}, want: ready,
 			ready: metav1.ConditionFalse, why: "SegmentOverlap", news: true,
 		},
 		"ClaimRefused": {
-			reason: "a network that gives way has nothing any more, so that another one can have it",
+			reason: "a network that yields reports no segment, so that another network can have it",
 			status: claimed, err: reconcile.UserError{Reason: "SegmentOverlap", Message: "choose another"},
 			want:  v1alpha2.NetworkNamespaceStatus{ProvisioningPhase: v1alpha2.ProvisioningError, Phase: "Error", Status: "SegmentOverlap"},
 			ready: metav1.ConditionFalse, why: "SegmentOverlap", news: true,
 		},
 		"ClaimFails": {
-			reason: "nobody knows for how long somebody takes to correct the source",
+			reason: "the correction of a source takes an unknown time",
 			status: claimed, err: provider.PermanentError("SourceUnauthorized", "correct NAM_TOKEN"),
 			want:  v1alpha2.NetworkNamespaceStatus{ProvisioningPhase: v1alpha2.ProvisioningError, Phase: "Error", Status: "SourceUnauthorized", NextCheckTime: in(provider.MaxDelay + time.Second)},
 			ready: metav1.ConditionFalse, why: "SourceUnauthorized", news: true,
 		},
 		"DownBefore": {
-			reason: "a source that is down provides nothing, and is left alone for as long as it says",
+			reason: "a source that is down provides nothing, and its own delay is respected",
 			err:    provider.Error{Reason: "SourceUnavailable", Message: "connection refused", RetryAfter: 20 * time.Second},
 			want:   v1alpha2.NetworkNamespaceStatus{ProvisioningPhase: v1alpha2.ProvisioningPending, Phase: "Pending", Status: "SourceUnavailable", NextCheckTime: in(21 * time.Second)},
 			ready:  metav1.ConditionFalse, why: "SourceUnavailable", news: true,
 		},
 		"Final": {
-			reason: "somebody has to change something at the source, or in how it is reached",
+			reason: "a user has to change the source, or its connection",
 			err:    provider.PermanentError("SourceUnauthorized", "correct NAM_TOKEN"),
 			want:   v1alpha2.NetworkNamespaceStatus{ProvisioningPhase: v1alpha2.ProvisioningError, Phase: "Error", Status: "SourceUnauthorized", NextCheckTime: in(provider.MaxDelay + time.Second)},
 			ready:  metav1.ConditionFalse, why: "SourceUnauthorized", news: true,
 		},
 		"DownLater": {
-			reason: "machines go on using a segment whose source is down",
+			reason: "machines keep using a segment whose source is down",
 			status: ready, err: provider.PermanentError("SourceUnauthorized", "correct NAM_TOKEN"), want: readyUntil(in(provider.MaxDelay + time.Second)),
 			ready: metav1.ConditionFalse, why: "SourceUnauthorized", news: true,
 		},
@@ -107,11 +107,11 @@ func TestSetResult(t *testing.T) {
 			}
 			c := nn.Status.Conditions[0]
 			if c.Status != tc.ready || c.Reason != tc.why || outcome.Changed != tc.news {
-				t.Errorf("%s: got Ready %s %s, news %t", tc.reason, c.Status, c.Reason, outcome.Changed)
+				t.Errorf("%s: got Ready %s %s, Changed %t", tc.reason, c.Status, c.Reason, outcome.Changed)
 			}
 			before := nn.DeepCopy()
 			if again := setResult(nn, tc.seg, tc.err, noon); again.Changed || !cmp.Equal(before.Status, nn.Status) {
-				t.Errorf("deciding again must change nothing, got news %t:\n%s", again.Changed, cmp.Diff(before.Status, nn.Status))
+				t.Errorf("a second decision must change nothing, got Changed %t:\n%s", again.Changed, cmp.Diff(before.Status, nn.Status))
 			}
 		})
 	}
@@ -127,8 +127,8 @@ func TestProviderOf(t *testing.T) {
 		inferred bool
 	}{
 		"Nothing":  {reason: "nam is the default", want: "nam", inferred: true},
-		"Inline":   {reason: "a network that describes itself is manual", spec: v1alpha2.NetworkNamespaceSpec{IPAllocation: static}, want: "manual", inferred: true},
-		"Explicit": {reason: "an explicit provider always wins", spec: v1alpha2.NetworkNamespaceSpec{IPAllocation: static, NetworkProvisioning: &v1alpha2.NetworkProvisioning{Provider: "netbox"}}, want: "netbox"},
+		"Inline":   {reason: "a network that describes itself uses provider manual", spec: v1alpha2.NetworkNamespaceSpec{IPAllocation: static}, want: "manual", inferred: true},
+		"Explicit": {reason: "an explicit provider takes precedence", spec: v1alpha2.NetworkNamespaceSpec{IPAllocation: static, NetworkProvisioning: &v1alpha2.NetworkProvisioning{Provider: "netbox"}}, want: "netbox"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
-// env is a namespace of a real API server with a function that serves it.
+// env is a namespace of a real API server, with the function.
 type env struct {
 	t         *testing.T
 	server    *apiserver.Server
@@ -37,7 +37,7 @@ type env struct {
 	sent      *feed.Outbox
 }
 
-// sentTypes are the types of the events that the function has sent.
+// sentTypes returns the types of the events that the function has sent.
 func (w *env) sentTypes() (types []string) {
 	for _, e := range w.sent.Events() {
 		types = append(types, e.Type())
@@ -45,7 +45,7 @@ func (w *env) sentTypes() (types []string) {
 	return types
 }
 
-// newEnv makes a env whose function has these sources beside manual.
+// newEnv returns an env whose function has these sources in addition to manual.
 func newEnv(t *testing.T, sources map[string]provider.Interface) *env {
 	t.Helper()
 	server := apiserver.Start(t)
@@ -60,8 +60,7 @@ func newEnv(t *testing.T, sources map[string]provider.Interface) *env {
 	return w
 }
 
-// apart is the data centre of this test, which has no bridge in common with those of
-// other tests.
+// apart returns the data center of this test, which shares no bridge with those of other tests.
 func (w *env) apart() map[v1alpha2.Identifier]bool {
 	return map[v1alpha2.Identifier]bool{v1alpha2.Identifier(w.namespace): true}
 }
@@ -80,7 +79,7 @@ func (w *env) must(err error) {
 	}
 }
 
-// network makes a network of a data centre of this test's own.
+// network creates a network in the data center of this test.
 func (w *env) network(name string, spec v1alpha2.NetworkNamespaceSpec) *v1alpha2.NetworkNamespace {
 	w.t.Helper()
 	nn := &v1alpha2.NetworkNamespace{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, Spec: spec}
@@ -113,7 +112,7 @@ func (w *env) deliver(kind, name, eventType string) error {
 	return err
 }
 
-// look delivers an event about a network, and returns what became of it.
+// look delivers an event about a network, and returns the network.
 func (w *env) look(name string) *v1alpha2.NetworkNamespace {
 	w.t.Helper()
 	if err := w.deliver(kindNetwork, name, events.TypeRefUpdate); err != nil && !errors.Is(err, errRedeliver) {
@@ -122,7 +121,7 @@ func (w *env) look(name string) *v1alpha2.NetworkNamespace {
 	return w.get(name)
 }
 
-// get is nil for what is gone.
+// get returns a network, or nil if it does not exist.
 func (w *env) get(name string) *v1alpha2.NetworkNamespace {
 	w.t.Helper()
 	nn := &v1alpha2.NetworkNamespace{}
@@ -139,7 +138,7 @@ func (w *env) delete(obj kube.Object) {
 	w.must(w.kube.Delete(w.t.Context(), obj))
 }
 
-// change changes the spec of a network.
+// change edits the spec of a network.
 func (w *env) change(name string, how func(*v1alpha2.NetworkNamespace)) {
 	w.t.Helper()
 	nn := w.get(name)
@@ -149,8 +148,8 @@ func (w *env) change(name string, how func(*v1alpha2.NetworkNamespace)) {
 	w.must(err)
 }
 
-// changeBehind changes the spec of a network in a way that the API server refuses now, as
-// an earlier version may have done.
+// changeBehind edits the spec of a network in a way that the API server now rejects, but accepted in
+// an earlier version.
 func (w *env) changeBehind(name string, how func(*v1alpha2.NetworkNamespace)) {
 	w.t.Helper()
 	nn := w.get(name)
@@ -165,7 +164,7 @@ func (w *env) changeBehind(name string, how func(*v1alpha2.NetworkNamespace)) {
 	w.must(err)
 }
 
-// configuration makes a NetworkConfiguration of a network with an address.
+// configuration creates a NetworkConfiguration with an address of a network.
 func (w *env) configuration(name, network, cluster string, status v1alpha1.InterfaceStatus) *v1alpha1.NetworkConfiguration {
 	w.t.Helper()
 	nc := &v1alpha1.NetworkConfiguration{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
@@ -179,7 +178,7 @@ func (w *env) configuration(name, network, cluster string, status v1alpha1.Inter
 	return nc
 }
 
-// allocation makes an IPAllocation that has an address.
+// allocation creates an IPAllocation with an address.
 func (w *env) allocation(name, network, configuration, address string) *v1alpha2.IPAllocation {
 	w.t.Helper()
 	a := &v1alpha2.IPAllocation{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
@@ -192,7 +191,7 @@ func (w *env) allocation(name, network, configuration, address string) *v1alpha2
 	return a
 }
 
-// ready tells reason and message of the condition Ready.
+// ready returns the status, reason and message of the condition Ready.
 func ready(nn *v1alpha2.NetworkNamespace) (status metav1.ConditionStatus, reason, message string) {
 	if c := meta.FindStatusCondition(nn.Status.Conditions, v1alpha1.ConditionReady); c != nil {
 		return c.Status, c.Reason, c.Message
@@ -204,7 +203,7 @@ func ready(nn *v1alpha2.NetworkNamespace) (status metav1.ConditionStatus, reason
 func (w *env) expect(nn *v1alpha2.NetworkNamespace, phase v1alpha2.ProvisioningPhase, reason string) string {
 	w.t.Helper()
 	if nn == nil {
-		w.t.Fatal("the network is gone")
+		w.t.Fatal("the network is deleted")
 	}
 	_, got, message := ready(nn)
 	if nn.Status.ProvisioningPhase != phase || got != reason {
@@ -213,13 +212,13 @@ func (w *env) expect(nn *v1alpha2.NetworkNamespace, phase v1alpha2.ProvisioningP
 	return message
 }
 
-// writes counts the requests of a client that change something.
+// writes counts the requests of a client that write.
 type writes struct {
 	http.RoundTripper
 	mu sync.Mutex
-	// n counts all, done those that were carried out.
+	// n counts all writes, and done the successful ones.
 	n, done int
-	// left is after how many writes the process dies, and negative for never.
+	// left is the number of writes until the process dies. A negative number is never.
 	left int
 }
 
@@ -244,8 +243,8 @@ func (r *writes) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// counting makes a client that counts its writes, and dies after some if left is
-// not negative.
+// counting returns a client that counts its writes. If left is not negative, it dies after that number
+// of writes.
 func (w *env) counting(left int) (*kube.Client, *writes) {
 	w.t.Helper()
 	config := rest.CopyConfig(w.config)

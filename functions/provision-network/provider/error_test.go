@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestDelay is how long a provider is left alone.
+// TestDelay checks the delay until the next request to a provider.
 func TestDelay(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -14,15 +14,15 @@ func TestDelay(t *testing.T) {
 		lasting time.Duration
 		want    time.Duration
 	}{
-		"First":   {reason: "most faults are short", err: Error{}, want: minDelay},
-		"Longer":  {reason: "what lasts is asked less and less often", err: Error{}, lasting: 20 * time.Second, want: 20 * time.Second},
-		"Longest": {reason: "it is never forgotten", err: Error{}, lasting: time.Hour, want: MaxDelay},
-		"Asked":   {reason: "the source knows best", err: Error{RetryAfter: time.Minute}, lasting: time.Second, want: time.Minute},
-		"Patient": {reason: "the source knows best, even for hours", err: Error{RetryAfter: time.Hour}, lasting: time.Second, want: time.Hour},
-		"Working": {reason: "the end of a source's work is seen soon, however long it was out before", err: Working("", 0), lasting: time.Hour, want: MaxWorkDelay},
+		"First":   {reason: "most errors are short", err: Error{}, want: minDelay},
+		"Longer":  {reason: "a lasting error is retried less and less often", err: Error{}, lasting: 20 * time.Second, want: 20 * time.Second},
+		"Longest": {reason: "the delay is bounded", err: Error{}, lasting: time.Hour, want: MaxDelay},
+		"Asked":   {reason: "the source's own delay takes precedence", err: Error{RetryAfter: time.Minute}, lasting: time.Second, want: time.Minute},
+		"Patient": {reason: "the source's own delay takes precedence, even if it is hours", err: Error{RetryAfter: time.Hour}, lasting: time.Second, want: time.Hour},
+		"Working": {reason: "the end of a source's work is seen soon, however long the outage before", err: Working("", 0), lasting: time.Hour, want: MaxWorkDelay},
 		"Quick":   {reason: "most work is short", err: Working("", 0), lasting: 2 * time.Second, want: 2 * time.Second},
 		"Slow":    {reason: "the source knows how long its work takes", err: Working("", time.Hour), lasting: time.Second, want: time.Hour},
-		"Final":   {reason: "people take their time", err: Error{Permanent: true}, want: MaxDelay},
+		"Final":   {reason: "a permanent error waits for a user", err: Error{Permanent: true}, want: MaxDelay},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -8,8 +8,8 @@ import (
 	"github.com/vitistack/stack/events"
 )
 
-// FuzzAnswer takes anything for the answer of an external IPAM. A segment that comes
-// of it is one that machines can be in.
+// FuzzAnswer parses any data as the answer of an external IPAM. An accepted segment is usable for
+// machines.
 func FuzzAnswer(f *testing.F) {
 	for _, text := range []string{
 		`{"uid":"u","ipv4Prefix":"10.20.30.0/24","ipv4Gateway":"10.20.30.1","vlanId":230,"dns":["10.0.0.1"]}`, `{"uid":"u","reason":"NoFreePrefix","message":"m"}`,
@@ -28,15 +28,15 @@ func FuzzAnswer(f *testing.F) {
 		a, err := ReadAnswer(e)
 		if err != nil {
 			if !events.IsPermanent(err) {
-				t.Errorf("%s is delivered again for ever: %v", data, err)
+				t.Errorf("%s is redelivered forever: %v", data, err)
 			}
 			return
 		}
 		if a.UID == "" || (failed && a.Err == nil) {
-			t.Errorf("%s is an answer about %q: %v", data, a.UID, a.Err)
+			t.Errorf("%s is accepted as an answer about %q: %v", data, a.UID, a.Err)
 		}
 		if p := a.Segment.IPv4; a.Err == nil && p.IsValid() && (!p.Addr().Is4() || p.Addr().IsLinkLocalUnicast() || p.Addr().IsMulticast()) {
-			t.Errorf("%s is a segment of %s", data, p)
+			t.Errorf("%s is accepted as a segment of %s", data, p)
 		}
 	})
 }

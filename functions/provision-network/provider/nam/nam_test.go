@@ -29,7 +29,7 @@ import (
 
 const namToken = "of-the-test"
 
-// manager is a simulated manager, every exchange with which is held against the API.
+// manager is a simulated NAM whose requests and answers are validated against the API.
 type manager struct {
 	*sim.Server
 	plan  *faults.Plan
@@ -77,7 +77,7 @@ func namSpec(r v1alpha2.SegmentRequest) v1alpha2.NetworkNamespaceSpec {
 	}
 }
 
-// api compiles the schemas of the OpenAPI document, by their names.
+// api returns the compiled schemas of the OpenAPI document by name.
 var api = sync.OnceValue(func() map[string]*jsonschema.Schema {
 	text, err := os.ReadFile("nam.openapi.yaml")
 	if err != nil {
@@ -104,8 +104,8 @@ var api = sync.OnceValue(func() map[string]*jsonschema.Schema {
 	return all
 })
 
-// conforming holds requests and answers against the OpenAPI document. Answers to
-// requests that a fault was planned for may be anything.
+// conforming validates requests and answers against the OpenAPI document. Answers that a fault rule
+// plans are exempt.
 func conforming(t *testing.T, next *sim.Server) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -144,7 +144,7 @@ func conforms(t *testing.T, schema string, body []byte) {
 		err = api()[schema].Validate(value)
 	}
 	if err != nil {
-		t.Errorf("no %s of nam.openapi.yaml: %s: %v", schema, body, err)
+		t.Errorf("%s in nam.openapi.yaml does not describe %s: %v", schema, body, err)
 	}
 }
 
@@ -154,7 +154,7 @@ func TestTakesItsTime(t *testing.T) {
 	nn := someNetwork(uidA, namSpec(v1alpha2.SegmentRequest{IPFamilies: []v1alpha2.IPFamily{"IPv4", "IPv6"}, IPv4PrefixLength: 26}))
 	_, err := m.nam.Provide(t.Context(), nn)
 	if f := asError(t, err); f.Reason != provider.ReasonWorking || f.RetryAfter != 15*time.Second {
-		t.Fatalf("a manager that is at work says for how long: got %+v", f)
+		t.Fatalf("a working manager must say for how long: got %+v", f)
 	}
 	m.clock.Pass(15 * time.Second)
 	seg, err := m.nam.Provide(t.Context(), nn)
@@ -165,11 +165,11 @@ func TestTakesItsTime(t *testing.T) {
 		t.Errorf("got %+v", seg)
 	}
 	if err := m.nam.Release(t.Context(), nn); asError(t, err).Reason != provider.ReasonWorking {
-		t.Errorf("taking back takes time as well: got %v", err)
+		t.Errorf("a release takes time as well: got %v", err)
 	}
 	m.clock.Pass(15 * time.Second)
 	if err := m.nam.Release(t.Context(), nn); err != nil {
-		t.Errorf("what is gone is released: got %v", err)
+		t.Errorf("a segment that does not exist is released: got %v", err)
 	}
 }
 
@@ -182,7 +182,7 @@ func asError(t *testing.T, err error) provider.Error {
 	return f
 }
 
-// TestFaults is what becomes of each way in which a manager may fail or lie.
+// TestFaults checks the error of each way in which a manager can fail.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -227,7 +227,7 @@ func TestFaults(t *testing.T) {
 				t.Errorf("got %+v, want %s, final %t, with %q in it", f, tc.reason, tc.final, tc.says)
 			}
 			if _, err := m.nam.Provide(t.Context(), nn); err != nil || len(m.Segments()) != 1 {
-				t.Errorf("asked again it must give one segment: got %v, %v", m.Segments(), err)
+				t.Errorf("a repeated request must provide one segment: got %v, %v", m.Segments(), err)
 			}
 		})
 	}
@@ -242,10 +242,10 @@ func TestIsNotThere(t *testing.T) {
 	refusing := Provider{client(t, gone.URL, "")}
 	gone.Close()
 	if _, err := refusing.Provide(t.Context(), nn); asError(t, err).Reason != "SourceUnavailable" || !strings.Contains(err.Error(), "refused") {
-		t.Errorf("a port that nobody listens on: got %v", err)
+		t.Errorf("a closed port: got %v", err)
 	}
 	if err := (Provider{client(t, elsewhere.URL, "")}).Release(t.Context(), nn); err == nil || asError(t, err).Reason != "SourceNotFound" {
-		t.Errorf("the 404 of something else does not mean that the segment is gone: got %v", err)
+		t.Errorf("a 404 from another server does not mean that the segment is released: got %v", err)
 	}
 	slow := newManager(t, 0)
 	if err := slow.plan.Set(faults.Rule{Latency: "10s"}); err != nil {
@@ -292,7 +292,7 @@ func lose(t *testing.T, m *manager, operation string, act func() error) {
 	}
 }
 
-// TestRefusesStrangers sends what the API does not have.
+// TestRefusesStrangers sends requests that the API does not define.
 func TestRefusesStrangers(t *testing.T) {
 	t.Parallel()
 	s, err := sim.New(sim.Options{})

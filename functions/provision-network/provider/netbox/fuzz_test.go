@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzErrorText reads what NetBox may answer with an error.
+// FuzzErrorText parses any error body that NetBox may send.
 func FuzzErrorText(f *testing.F) {
 	for _, text := range []string{`{"detail":"No."}`, `{"prefix":["Duplicate","x"],"vlan":"y"}`, `["a",{"__all__":["b"]}]`, `<html>`, `[null,{"a":{"b":["c"]}}]`} {
 		f.Add([]byte(text))

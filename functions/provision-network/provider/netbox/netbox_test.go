@@ -60,7 +60,7 @@ func reader(t *testing.T, url, token string) Provider {
 	return Provider{api{c}}
 }
 
-// shelves are two parents of one site, of which the first has room for two /26.
+// shelves returns two parent prefixes of one site. The first has room for two /26.
 func shelves() sim.Options {
 	return sim.Options{
 		Parents: []sim.Parent{
@@ -99,16 +99,16 @@ func TestProvide(t *testing.T) {
 				}
 				again, err := l.netbox.Provide(t.Context(), nn)
 				if err != nil || !first.Same(again) {
-					t.Errorf("asked again it gives %+v and not %+v: %v", again, first, err)
+					t.Errorf("the second call provides %+v, and the first provided %+v: %v", again, first, err)
 				}
 				got = append(got, fmt.Sprintf("%s %s %d", first.IPv4, first.IPv4Gateway, first.VLAN))
 			}
 			want := []string{"10.51.0.0/26 10.51.0.1 300", "10.51.0.64/26 10.51.0.65 301", "10.52.0.0/26 10.52.0.1 302"}
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("the next parent serves when one is full (-want +got):\n%s", diff)
+				t.Errorf("the next parent is used once the first is full (-want +got):\n%s", diff)
 			}
 			if _, err := l.netbox.Provide(t.Context(), someNetwork(uid(3), netboxSpec(request))); reasonIn(err) != "VLANGroupFull" {
-				t.Errorf("got %v, want the group to be full", err)
+				t.Errorf("got %v, want an error about a full VLAN group", err)
 			}
 			prefixes, addresses, vlans := l.Taken()
 			if len(prefixes) != 3 || len(addresses) != 3 || len(vlans) != 3 {
@@ -128,8 +128,7 @@ func TestProvide(t *testing.T) {
 	}
 }
 
-// TestPages lists what is on more than a page, of a server that gives as many
-// objects as it wants.
+// TestPages lists more objects than fit on a page, from a server with a page size of its own.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	const many = 250
@@ -151,8 +150,8 @@ func TestPages(t *testing.T) {
 		reason, want string
 		objects      int
 	}{
-		"Endless": {"a server that does not know offset says the same again", "TooManyObjects", pageSize},
-		"Empty":   {"nobody knows what is missing", "SourceUnexpectedAnswer", 0},
+		"Endless": {"a server that ignores offset repeats the first page", "TooManyObjects", pageSize},
+		"Empty":   {"an empty page leaves the rest unknown", "SourceUnexpectedAnswer", 0},
 	} {
 		page, err := json.Marshal(map[string]any{"count": 1, "next": "https://netbox/", "results": make([]object, tc.objects)})
 		if err != nil {
@@ -166,8 +165,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestListsTwice has an object move to the next page while pages are read, which
-// makes it no surplus of itself.
+// TestListsTwice moves an object to the next page while pages are read. The object must not count as a
+// duplicate of itself.
 func TestListsTwice(t *testing.T) {
 	t.Parallel()
 	nn := someNetwork(uidA, v1alpha2.NetworkNamespaceSpec{})
@@ -192,7 +191,7 @@ func TestListsTwice(t *testing.T) {
 	}
 }
 
-// reasonIn is the reason of a fault, or nothing.
+// reasonIn returns the reason of an error, or an empty string.
 func reasonIn(err error) string {
 	var f provider.Error
 	if errors.As(err, &f) {
@@ -210,14 +209,14 @@ func TestChooses(t *testing.T) {
 		refuse  string
 		says    string
 	}{
-		"Field":     {reason: "a custom field chooses", request: v1alpha2.NetBoxRequest{CustomFields: map[string]string{"tier": "gold"}}, prefix: "10.52.0.0/24"},
-		"Site":      {reason: "a site stands over the data centre", request: v1alpha2.NetBoxRequest{Site: "az2"}, prefix: "10.53.0.0/24"},
-		"Location":  {reason: "a parent may be scoped to a room of the site", request: v1alpha2.NetBoxRequest{Site: "az3"}, prefix: "10.54.0.0/24"},
+		"Field":     {reason: "a custom field selects the parent", request: v1alpha2.NetBoxRequest{CustomFields: map[string]string{"tier": "gold"}}, prefix: "10.52.0.0/24"},
+		"Site":      {reason: "a site takes precedence over the data center", request: v1alpha2.NetBoxRequest{Site: "az2"}, prefix: "10.53.0.0/24"},
+		"Location":  {reason: "a parent may be scoped to a location in the site", request: v1alpha2.NetBoxRequest{Site: "az3"}, prefix: "10.54.0.0/24"},
 		"DualStack": {reason: "both families", request: v1alpha2.NetBoxRequest{SegmentRequest: v1alpha2.SegmentRequest{IPv4PrefixLength: 25, IPFamilies: []v1alpha2.IPFamily{"IPv4", "IPv6"}}}, prefix: "10.51.0.0/25 and 2001:db8:50::/64"},
-		"NoRole":    {reason: "nobody has made one", request: v1alpha2.NetBoxRequest{Role: "guests"}, refuse: "NoParentPrefix", says: "role guests"},
-		"Unknown":   {reason: "NetBox ignores what it does not know", request: v1alpha2.NetBoxRequest{CustomFields: map[string]string{"colour": "red"}}, refuse: "NoParentPrefix", says: "colour red"},
+		"NoRole":    {reason: "the role does not exist", request: v1alpha2.NetBoxRequest{Role: "guests"}, refuse: "NoParentPrefix", says: "role guests"},
+		"Unknown":   {reason: "NetBox ignores unknown filters", request: v1alpha2.NetBoxRequest{CustomFields: map[string]string{"colour": "red"}}, refuse: "NoParentPrefix", says: "colour red"},
 		"TooLarge":  {reason: "no parent is that large", request: v1alpha2.NetBoxRequest{SegmentRequest: v1alpha2.SegmentRequest{IPv4PrefixLength: 22}}, refuse: "ParentPrefixesFull", says: "/22"},
-		"NoGroup":   {reason: "nobody has made it", request: v1alpha2.NetBoxRequest{VLANGroup: "spines"}, refuse: "NoVLANGroup", says: "spines"},
+		"NoGroup":   {reason: "the VLAN group does not exist", request: v1alpha2.NetBoxRequest{VLANGroup: "spines"}, refuse: "NoVLANGroup", says: "spines"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -230,7 +229,7 @@ func TestChooses(t *testing.T) {
 	}
 }
 
-// TestFaults is what becomes of each way in which NetBox may fail.
+// TestFaults checks the error of each way in which NetBox can fail.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	const list, take = "GET /api/ipam/prefixes/", "POST /api/ipam/prefixes/*/available-prefixes/"
@@ -268,7 +267,7 @@ func TestFaults(t *testing.T) {
 				t.Errorf("asked again: %v", err)
 			}
 			if prefixes, addresses, vlans := l.Taken(); len(prefixes) != 1 || len(addresses) != 1 || len(vlans) != 1 {
-				t.Errorf("asked again it must have made one of each: %v, %v, %v", prefixes, addresses, vlans)
+				t.Errorf("a repeated request must have created one of each: %v, %v, %v", prefixes, addresses, vlans)
 			}
 		})
 	}
@@ -279,14 +278,14 @@ func TestFaults(t *testing.T) {
 		t.Errorf("a NetBox without the custom field: got %v", err)
 	}
 	if err := l.netbox.Release(t.Context(), someNetwork(uidA, netboxSpec(v1alpha2.NetBoxRequest{}))); err != nil || len(l.parents(t)) == 0 {
-		t.Errorf("without the custom field NetBox lists everything, of which nothing may be deleted: %v", err)
+		t.Errorf("without the custom field NetBox lists every object, and none may be deleted: %v", err)
 	}
 	if _, err := reader(t, l.url, "wrong").Provide(t.Context(), someNetwork(uidA, netboxSpec(v1alpha2.NetBoxRequest{}))); reasonIn(err) != "SourceUnauthorized" {
 		t.Errorf("a wrong token: got %v", err)
 	}
 }
 
-// parents are the prefixes that were there from the beginning.
+// parents returns the prefixes that existed before the test.
 func (l *library) parents(t *testing.T) []prefix {
 	t.Helper()
 	all, err := list[prefix](t.Context(), l.netbox.api, "prefixes", nil)
@@ -319,7 +318,7 @@ func TestLosesAnswers(t *testing.T) {
 		t.Error(err)
 	}
 	if prefixes, addresses, vlans := l.Taken(); len(prefixes) != 1 || len(addresses) != 1 || len(vlans) != 1 {
-		t.Errorf("one of each must have been made: %v, %v, %v", prefixes, addresses, vlans)
+		t.Errorf("exactly one of each must exist: %v, %v, %v", prefixes, addresses, vlans)
 	}
 	for range 3 {
 		lost("DELETE /api/ipam/*/*/")
@@ -333,7 +332,7 @@ func TestLosesAnswers(t *testing.T) {
 	}
 }
 
-// TestRace asks for one network's segment many times at once.
+// TestRace requests the segment of one network many times concurrently.
 func TestRace(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, shelves())
