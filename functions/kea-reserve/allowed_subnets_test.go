@@ -11,7 +11,7 @@ import (
 	stand "github.com/vitistack/stack/tests/stand/kea"
 )
 
-// TestSubnetsOfOthers has a tenant choose a prefix that lies in a subnet that others have made in
+// TestSubnetsOfOthers has a tenant choose a prefix inside a subnet that another user has created in
 // Kea.
 func TestSubnetsOfOthers(t *testing.T) {
 	t.Parallel()
@@ -26,14 +26,14 @@ func TestSubnetsOfOthers(t *testing.T) {
 		allowed string
 		refused bool
 	}{
-		"Within":      {reason: "the prefix is a part of the subnet", options: stand.Options{Subnets: []stand.Subnet{office}}, network: "10.77.5.0/24", refused: true},
-		"Same":        {reason: "the prefix is that of the subnet", options: stand.Options{Subnets: []stand.Subnet{office}}, network: "10.77.0.0/16", refused: true},
-		"Shared":      {reason: "the subnet is in a shared network", options: stand.Options{SharedNetworks: shared}, network: "10.77.5.0/24", refused: true},
-		"OthersAreIn": {reason: "others are listed", options: stand.Options{Subnets: []stand.Subnet{office}}, network: "10.77.5.0/24", allowed: "8, 10.77.5.0/24, 192.168.0.0/16", refused: true},
-		"ByID":        {reason: "its id is listed", options: stand.Options{Subnets: []stand.Subnet{office}}, network: "10.77.5.0/24", allowed: "8, 7"},
-		"ByPrefix":    {reason: "its prefix is listed", options: stand.Options{Subnets: []stand.Subnet{office}}, network: "10.77.5.0/24", allowed: "10.77.0.0/16"},
-		"ByParent":    {reason: "it lies in a prefix that is listed", options: stand.Options{SharedNetworks: shared}, network: "10.77.5.0/24", allowed: "10.0.0.0/8"},
-		"Made":        {reason: "this stack has made it, for a network that is gone", options: stand.Options{Subnets: []stand.Subnet{made}}, network: "10.77.5.0/24"},
+		"Within":       {reason: "the prefix is a part of the subnet", options: stand.Options{Subnets: []stand.Subnet{office}}, network: "10.77.5.0/24", refused: true},
+		"Same":         {reason: "the prefix is that of the subnet", options: stand.Options{Subnets: []stand.Subnet{office}}, network: "10.77.0.0/16", refused: true},
+		"Shared":       {reason: "the subnet is in a shared network", options: stand.Options{SharedNetworks: shared}, network: "10.77.5.0/24", refused: true},
+		"OthersListed": {reason: "the list has other subnets", options: stand.Options{Subnets: []stand.Subnet{office}}, network: "10.77.5.0/24", allowed: "8, 10.77.5.0/24, 192.168.0.0/16", refused: true},
+		"ByID":         {reason: "its id is listed", options: stand.Options{Subnets: []stand.Subnet{office}}, network: "10.77.5.0/24", allowed: "8, 7"},
+		"ByPrefix":     {reason: "its prefix is listed", options: stand.Options{Subnets: []stand.Subnet{office}}, network: "10.77.5.0/24", allowed: "10.77.0.0/16"},
+		"ByParent":     {reason: "it is inside a listed prefix", options: stand.Options{SharedNetworks: shared}, network: "10.77.5.0/24", allowed: "10.0.0.0/8"},
+		"OwnSubnet":    {reason: "this stack created it for a network that is deleted", options: stand.Options{Subnets: []stand.Subnet{made}}, network: "10.77.5.0/24"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onEach(t, tc.options, func(t *testing.T, b backend) {
@@ -61,8 +61,8 @@ func TestSubnetsOfOthers(t *testing.T) {
 	}
 }
 
-// TestSubnetTakenOffTheList has the platform team take a subnet off the list: what is reserved in
-// it stays, and can be released.
+// TestSubnetTakenOffTheList removes a subnet from the list. Existing reservations are kept and can be
+// released.
 func TestSubnetTakenOffTheList(t *testing.T) {
 	onEach(t, stand.Options{Subnets: []stand.Subnet{{ID: 7, Subnet: "10.77.0.0/24"}}}, func(t *testing.T, b backend) {
 		w := newEnv(t, []string{b.URL()}, allowedVariable+"=7")
@@ -99,9 +99,9 @@ func TestSubnetList(t *testing.T) {
 	}{
 		"ID":     {"its id is listed", kea.Subnet{ID: 7, Prefix: netip.MustParsePrefix("192.0.2.0/24")}, true},
 		"Prefix": {"its prefix is listed", kea.Subnet{ID: 8, Prefix: netip.MustParsePrefix("10.20.0.0/16")}, true},
-		"Within": {"it lies in a prefix that is listed", kea.Subnet{ID: 8, Prefix: netip.MustParsePrefix("10.20.3.0/24")}, true},
-		"Wider":  {"it is more than what is listed", kea.Subnet{ID: 8, Prefix: netip.MustParsePrefix("10.0.0.0/8")}, false},
-		"Other":  {"it is another one", kea.Subnet{ID: 8, Prefix: netip.MustParsePrefix("10.21.0.0/24")}, false},
+		"Within": {"it is inside a listed prefix", kea.Subnet{ID: 8, Prefix: netip.MustParsePrefix("10.20.3.0/24")}, true},
+		"Wider":  {"it is wider than the listed prefix", kea.Subnet{ID: 8, Prefix: netip.MustParsePrefix("10.0.0.0/8")}, false},
+		"Other":  {"it is another subnet", kea.Subnet{ID: 8, Prefix: netip.MustParsePrefix("10.21.0.0/24")}, false},
 	} {
 		if got := l.contain(tc.subnet); got != tc.want {
 			t.Errorf("%s: %s: got %t", name, tc.reason, got)

@@ -16,18 +16,18 @@ import (
 	stand "github.com/vitistack/stack/tests/stand/kea"
 )
 
-// backend is a Kea server that a test has for itself.
+// backend is the Kea server of a single test.
 type backend interface {
 	URL() string
 	Command(ctx context.Context, name string, arguments, into any) (int, error)
-	// Restart has the server forget what it has not persisted.
+	// Restart restarts the server, which loses what it has not persisted.
 	Restart(t testing.TB)
-	// Lease has a client get an address by DHCP, or tells which one it would get.
+	// Lease requests an address by DHCP, or only returns the offer.
 	Lease(ctx context.Context, mac string, link netip.Addr) (stand.Offer, error)
 }
 
-// backends are what the function must behave the same on: real servers of both
-// generations, and simulators of them.
+// backends are the servers on which the function must behave the same: real ones of both generations,
+// and their simulators.
 var backends = map[string]func(*testing.T, stand.Options) backend{
 	"Kea2": func(t *testing.T, o stand.Options) backend { return stand.Start(t, stand.Kea2, o) },
 	"Kea3": func(t *testing.T, o stand.Options) backend { return stand.Start(t, stand.Kea3, o) },
@@ -51,7 +51,7 @@ func onEach(t *testing.T, o stand.Options, test func(*testing.T, backend)) {
 	}
 }
 
-// simulated is a simulator that is served.
+// simulated is a simulator with an HTTP server.
 type simulated struct {
 	*sim.Server
 	http   *httptest.Server
@@ -72,8 +72,7 @@ func simulate(t *testing.T, g sim.Generation, o stand.Options) *simulated {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// plan is the address of each interface of a request, and the Change that each server
-	// needs.
+	// plan is the fault plan of the simulator.
 	plan := &faults.Plan{}
 	server, err := sim.New(sim.Options{Generation: g, Dhcp4: raw, Username: o.Username, Password: o.Password, Faults: plan})
 	if err != nil {
@@ -147,8 +146,7 @@ func (s *simulated) Command(ctx context.Context, name string, arguments, into an
 	return answers[0].Result, nil
 }
 
-// hosts are all reservations of a server, by MAC address or else by their other
-// identifier, with their addresses.
+// hosts returns the addresses of all reservations of a server, by MAC address or other identifier.
 func hosts(t *testing.T, b backend) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -173,7 +171,7 @@ func reservationsOf(t *testing.T, b backend) []kea.Reservation {
 	return d.Reservations()
 }
 
-// subnetsOf are the prefixes of a server's subnets, by their identities.
+// subnetsOf returns the prefixes of a server's subnets, by ID.
 func subnetsOf(t *testing.T, b backend) map[uint32]string {
 	t.Helper()
 	var config struct {

@@ -26,9 +26,9 @@ func TestReadSettings(t *testing.T) {
 		want        settings
 		wrong       string
 	}{
-		"Nothing": {reason: "an installation may have no Kea", want: standard(func(*settings) {})},
+		"Nothing": {reason: "an installation without Kea is valid", want: standard(func(*settings) {})},
 		"URL": {
-			reason: "a URL may be complete", environment: map[string]string{"KEA_URL": "https://kea.example.com:8443/x", "KEA_BASE_URL": "ignored"},
+			reason: "a complete URL is used as it is", environment: map[string]string{"KEA_URL": "https://kea.example.com:8443/x", "KEA_BASE_URL": "ignored"},
 			want: standard(func(s *settings) { s.urls = []string{"https://kea.example.com:8443/x"} }),
 		},
 		"Host": {
@@ -36,15 +36,15 @@ func TestReadSettings(t *testing.T) {
 			want: standard(func(s *settings) { s.urls = []string{"http://kea:8000"} }),
 		},
 		"BaseURL": {
-			reason: "a host may be given with its port apart", environment: map[string]string{"KEA_BASE_URL": "http://kea", "KEA_PORT": "9000"},
+			reason: "the port may be a variable of its own", environment: map[string]string{"KEA_BASE_URL": "http://kea", "KEA_PORT": "9000"},
 			want: standard(func(s *settings) { s.urls = []string{"http://kea:9000"} }),
 		},
 		"Secondary": {
-			reason: "there may be two", environment: map[string]string{"KEA_URL": "http://a", "KEA_SECONDARY_URL": "http://b:1"},
+			reason: "a second server is optional", environment: map[string]string{"KEA_URL": "http://a", "KEA_SECONDARY_URL": "http://b:1"},
 			want: standard(func(s *settings) { s.urls = []string{"http://a:8000", "http://b:1"} }),
 		},
 		"TLS": {
-			reason: "certificates make it HTTPS",
+			reason: "certificates select HTTPS",
 			environment: map[string]string{"KEA_URL": "kea", "KEA_TLS_ENABLED": "true", "KEA_TLS_CA_FILE": "ca", "KEA_TLS_CERT_FILE": "cert",
 				"KEA_TLS_KEY_FILE": "key", "KEA_TLS_SERVER_NAME": "name", "KEA_TLS_INSECURE": "1"},
 			want: standard(func(s *settings) {
@@ -53,17 +53,17 @@ func TestReadSettings(t *testing.T) {
 			}),
 		},
 		"TLSOff": {
-			reason: "certificates are for TLS only", environment: map[string]string{"KEA_URL": "kea", "KEA_TLS_CA_FILE": "ca"},
+			reason: "certificates require TLS", environment: map[string]string{"KEA_URL": "kea", "KEA_TLS_CA_FILE": "ca"},
 			want: standard(func(s *settings) { s.urls = []string{"http://kea:8000"} }),
 		},
 		"Secret": {
-			reason: "certificates may be elsewhere", environment: map[string]string{"KEA_URL": "kea", "KEA_TLS_SECRET_NAME": "tls", "KEA_TLS_SECRET_NAMESPACE": "there"},
+			reason: "certificates may be in other files", environment: map[string]string{"KEA_URL": "kea", "KEA_TLS_SECRET_NAME": "tls", "KEA_TLS_SECRET_NAMESPACE": "there"},
 			want: standard(func(s *settings) {
 				s.urls, s.secretName, s.secretNamespace = []string{"https://kea:8000"}, "tls", "there"
 			}),
 		},
 		"Rest": {
-			reason: "everything can be said",
+			reason: "every variable is read",
 			environment: map[string]string{"KEA_URL": "http://kea", "KEA_TIMEOUT_SECONDS": "3", "KEA_DISABLE_KEEPALIVES": "false", "KEA_STRICT_DEFAULTS": "true",
 				"KEA_REQUIRE_CLIENT_CLASSES": " a, ,b", "KEA_BASIC_AUTH_USERNAME": "u", "KEA_BASIC_AUTH_PASSWORD": "p"},
 			want: standard(func(s *settings) {
@@ -72,13 +72,13 @@ func TestReadSettings(t *testing.T) {
 			}),
 		},
 		"LongTimeout": {
-			reason: "a delivery must have time for the other server", environment: map[string]string{"KEA_URL": "http://kea", "KEA_TIMEOUT_SECONDS": "30"},
+			reason: "a delivery must have time for the second server", environment: map[string]string{"KEA_URL": "http://kea", "KEA_TIMEOUT_SECONDS": "30"},
 			want: standard(func(s *settings) { s.urls, s.timeout = []string{"http://kea:8000"}, 12*time.Second }),
 		},
-		"NoTimeout":     {reason: "zero is none", environment: map[string]string{"KEA_TIMEOUT_SECONDS": "0"}, wrong: "read KEA_TIMEOUT_SECONDS: write a number of seconds from 1"},
-		"NoFlag":        {reason: "neither yes nor no", environment: map[string]string{"KEA_TLS_ENABLED": "perhaps"}, wrong: "read KEA_TLS_ENABLED: write true or false"},
-		"SecondaryOnly": {reason: "the first one is missing", environment: map[string]string{"KEA_SECONDARY_URL": "http://b"}, wrong: "read KEA_URL: it is empty"},
-		"NoURL":         {reason: "that is no address", environment: map[string]string{"KEA_URL": "http://"}, wrong: "write addresses such as https://kea.example.com:8000"},
+		"NoTimeout":     {reason: "zero is no timeout", environment: map[string]string{"KEA_TIMEOUT_SECONDS": "0"}, wrong: "read KEA_TIMEOUT_SECONDS: write a number of seconds from 1"},
+		"NoFlag":        {reason: "the value is no boolean", environment: map[string]string{"KEA_TLS_ENABLED": "perhaps"}, wrong: "read KEA_TLS_ENABLED: write true or false"},
+		"SecondaryOnly": {reason: "the URL of the first server is missing", environment: map[string]string{"KEA_SECONDARY_URL": "http://b"}, wrong: "read KEA_URL: it is empty"},
+		"NoURL":         {reason: "the URL has no host", environment: map[string]string{"KEA_URL": "http://"}, wrong: "write addresses such as https://kea.example.com:8000"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -106,6 +106,6 @@ func TestConnectFails(t *testing.T) {
 	t.Parallel()
 	s := settings{urls: []string{"https://kea:8000"}, caFile: "/nowhere/ca.pem"}
 	if _, err := s.connect(nil, nil); err == nil || !strings.Contains(err.Error(), "correct KEA_TLS_CA_FILE") {
-		t.Errorf("a file that is not there: got %v", err)
+		t.Errorf("a missing file: got %v", err)
 	}
 }

@@ -70,15 +70,15 @@ func TestRedelivery(t *testing.T) {
 			w.must(w.deliver("NetworkConfiguration", "vm", eventType))
 		}
 		if again := w.get("vm"); again.ResourceVersion != first.ResourceVersion {
-			t.Errorf("delivering again wrote a difference: %s", cmp.Diff(first, again))
+			t.Errorf("a repeated delivery wrote a difference: %s", cmp.Diff(first, again))
 		}
 		if diff := cmp.Diff(there, hosts(t, b)); diff != "" {
-			t.Errorf("delivering again changed Kea (-want +got):\n%s", diff)
+			t.Errorf("a repeated delivery changed Kea (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// forget has somebody remove all reservations from a server with one subnet.
+// forget removes all reservations from a server with one subnet, as an administrator may.
 func forget(t *testing.T, b backend, subnet stand.Subnet) {
 	t.Helper()
 	var config map[string]any
@@ -92,7 +92,7 @@ func forget(t *testing.T, b backend, subnet stand.Subnet) {
 	}
 }
 
-// TestRepair has somebody remove a reservation from Kea.
+// TestRepair removes a reservation from Kea by hand.
 func TestRepair(t *testing.T) {
 	onEach(t, stand.Options{Subnets: []stand.Subnet{{ID: 7, Subnet: "10.77.0.0/24"}}}, func(t *testing.T, b backend) {
 		w := newEnv(t, []string{b.URL()})
@@ -116,14 +116,14 @@ func TestSubnets(t *testing.T) {
 		ready   string
 		in      uint32
 	}{
-		"Missing":   {reason: "the subnet is made, by an identity that every server would give it", network: "10.77.0.0/24", in: 10<<24 + 77<<16},
-		"Same":      {reason: "the subnet is there", subnets: []stand.Subnet{{ID: 7, Subnet: "10.77.0.0/24"}}, network: "10.77.0.0/24", in: 7},
+		"Missing":   {reason: "the subnet is created, with the same ID on every server", network: "10.77.0.0/24", in: 10<<24 + 77<<16},
+		"Same":      {reason: "the subnet exists", subnets: []stand.Subnet{{ID: 7, Subnet: "10.77.0.0/24"}}, network: "10.77.0.0/24", in: 7},
 		"Within":    {reason: "the network is a part of a subnet", subnets: []stand.Subnet{{ID: 7, Subnet: "10.77.0.0/16"}}, network: "10.77.5.0/24", in: 7},
-		"Closest":   {reason: "the smallest subnet is the one that clients are served from", subnets: []stand.Subnet{{ID: 7, Subnet: "10.0.0.0/8"}, {ID: 8, Subnet: "10.77.0.0/16"}}, network: "10.77.5.0/24", in: 8},
-		"Shared":    {reason: "a subnet of a shared network is one too", shared: map[string][]stand.Subnet{"floor": {{ID: 9, Subnet: "10.77.0.0/24"}}}, network: "10.77.0.0/24", in: 9},
-		"Elsewhere": {reason: "other subnets don't matter", subnets: []stand.Subnet{{ID: 7, Subnet: "10.78.0.0/24"}}, network: "10.77.0.0/24", in: 10<<24 + 77<<16},
+		"Closest":   {reason: "Kea serves clients from the smallest subnet", subnets: []stand.Subnet{{ID: 7, Subnet: "10.0.0.0/8"}, {ID: 8, Subnet: "10.77.0.0/16"}}, network: "10.77.5.0/24", in: 8},
+		"Shared":    {reason: "a subnet of a shared network counts as well", shared: map[string][]stand.Subnet{"floor": {{ID: 9, Subnet: "10.77.0.0/24"}}}, network: "10.77.0.0/24", in: 9},
+		"Elsewhere": {reason: "other subnets have no effect", subnets: []stand.Subnet{{ID: 7, Subnet: "10.78.0.0/24"}}, network: "10.77.0.0/24", in: 10<<24 + 77<<16},
 		"Part": {
-			reason: "Kea would serve a part of the network only", subnets: []stand.Subnet{{ID: 7, Subnet: "10.77.0.0/25"}}, network: "10.77.0.0/24",
+			reason: "Kea would serve only a part of the network", subnets: []stand.Subnet{{ID: 7, Subnet: "10.77.0.0/25"}}, network: "10.77.0.0/24",
 			ready: "False SubnetOverlap: Kea has subnet 10.77.0.0/25 (id 7), which covers only a part of 10.77.0.0/24: remove it, or give it the network's prefix",
 		},
 	}
@@ -177,7 +177,7 @@ func TestLeases(t *testing.T) {
 		}
 		w.configuration("new", []string{macB}, in("small"))
 		if got := addressOf(t, w.reconcile("new"), 0); got != "10.78.0.4" {
-			t.Errorf("got %s, want 10.78.0.4, the only address that nobody has", got)
+			t.Errorf("got %s, want 10.78.0.4, the only free address", got)
 		}
 	})
 }
@@ -215,21 +215,21 @@ func TestForeign(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff(before, hosts(t, b)); diff != "" {
-			t.Errorf("somebody else's reservations changed (-want +got):\n%s", diff)
+			t.Errorf("reservations of another owner changed (-want +got):\n%s", diff)
 		}
 		w.delete("mine")
 		w.must(w.deliver("NetworkConfiguration", "mine", events.TypeRefUpdate))
 		if diff := cmp.Diff(before, hosts(t, b)); diff != "" || !w.gone("mine") {
-			t.Errorf("deleting took somebody else's reservation along (-want +got):\n%s", diff)
+			t.Errorf("the deletion removed a reservation of another owner (-want +got):\n%s", diff)
 		}
 		w.configuration("free", []string{macB}, asking("10.77.0.80"))
 		if got := addressOf(t, w.reconcile("free"), 0); got != "10.77.0.80" || hosts(t, b)[macB] != got {
-			t.Errorf("a free address that is asked for is not given: got %s", got)
+			t.Errorf("the requested address is free, but got %s", got)
 		}
 	})
 }
 
-// TestExhausted gives the only address of a network away, and back.
+// TestExhausted allocates the only address of a network, and releases it.
 func TestExhausted(t *testing.T) {
 	onEach(t, stand.Options{}, func(t *testing.T, b backend) {
 		w := newEnv(t, []string{b.URL()})
@@ -238,7 +238,7 @@ func TestExhausted(t *testing.T) {
 			w.configuration(name, []string{macA[:16] + string(rune('a'+i))}, nil)
 		}
 		if got := addressOf(t, w.reconcile("first"), 0); got != "10.77.0.2" {
-			t.Errorf("got %s, want 10.77.0.2, the only address that is neither the network's, the gateway's, nor for broadcast", got)
+			t.Errorf("got %s, want 10.77.0.2, the only address other than network, gateway and broadcast", got)
 		}
 		for _, name := range []string{"third", "second"} {
 			nc := w.reconcile(name)
@@ -250,14 +250,14 @@ func TestExhausted(t *testing.T) {
 		w.delete("first")
 		w.must(w.deliver("NetworkConfiguration", "first", events.TypeRefUpdate))
 		if got := w.sentNames(t); !slices.Equal(got, []string{"NetworkConfiguration second"}) {
-			t.Errorf("the release woke %v, want the one that has waited longest", got)
+			t.Errorf("the release requeued %v, want the oldest request", got)
 		}
 		w.must(w.deliver("NetworkConfiguration", "second", events.TypeResync))
 		if got := addressOf(t, w.get("second"), 0); got != "10.77.0.2" {
 			t.Errorf("got %s, want the address that was released", got)
 		}
 		if got := w.sentNames(t); !slices.Equal(got, []string{"NetworkConfiguration third"}) {
-			t.Errorf("the one that was served woke %v, want the next", got)
+			t.Errorf("the allocation requeued %v, want the next request", got)
 		}
 	})
 }
@@ -278,7 +278,7 @@ func TestDelete(t *testing.T) {
 			w.must(w.deliver("NetworkConfiguration", "vm", events.TypeRefUpdate))
 		}
 		if !w.gone("vm") {
-			t.Errorf("it is still there: %s", ready(w.get("vm")))
+			t.Errorf("it still exists: %s", ready(w.get("vm")))
 		}
 		b.Restart(t)
 		if diff := cmp.Diff(map[string]string{"52:54:00:00:00:0c": other}, hosts(t, b)); diff != "" {
@@ -300,7 +300,7 @@ func TestDeleteInUse(t *testing.T) {
 			w.must(w.deliver("NetworkConfiguration", "vm", eventType))
 		}
 		if diff := cmp.Diff(there, hosts(t, b)); diff != "" {
-			t.Errorf("reservations while the machine is there (-want +got):\n%s", diff)
+			t.Errorf("reservations while the Machine exists (-want +got):\n%s", diff)
 		}
 		nc := w.get("vm")
 		before := nc.DeepCopy()
@@ -310,12 +310,12 @@ func TestDeleteInUse(t *testing.T) {
 		}
 		w.must(w.deliver("NetworkConfiguration", "vm", events.TypeRefUpdate))
 		if left := hosts(t, b); !w.gone("vm") || len(left) > 0 {
-			t.Errorf("when the machine is gone, reservations %v are left", left)
+			t.Errorf("reservations %v are left after the deletion of the Machine", left)
 		}
 	})
 }
 
-// TestChanges changes what a NetworkConfiguration and its network say.
+// TestChanges edits a NetworkConfiguration and its network.
 func TestChanges(t *testing.T) {
 	onEach(t, stand.Options{}, func(t *testing.T, b backend) {
 		w := newEnv(t, []string{b.URL()})
@@ -339,17 +339,17 @@ func TestChanges(t *testing.T) {
 		w.must(err)
 		w.must(w.deliver("NetworkNamespace", "net", events.TypeRefUpdate))
 		if got := w.sentNames(t); !slices.Equal(got, []string{"NetworkConfiguration vm"}) {
-			t.Fatalf("other DNS servers woke %v", got)
+			t.Fatalf("changed DNS servers requeued %v", got)
 		}
 		w.must(w.deliver("NetworkConfiguration", "vm", events.TypeResync))
 		offer, err := b.Lease(t.Context(), macA, netip.MustParseAddr("10.77.0.1"))
 		w.must(err)
 		if got := w.get("vm").Status.NetworkInterfaces[0].DNS; !slices.Equal(got, changed.Status.DNS) || len(offer.DNS) != 2 || offer.Address.String() != kept {
-			t.Errorf("after other DNS servers the status has %v, and DHCP gives %+v", got, offer)
+			t.Errorf("after a change of DNS servers the status has %v, and DHCP gives %+v", got, offer)
 		}
 		w.must(w.deliver("NetworkNamespace", "net", events.TypeRefUpdate))
 		if got := w.sentNames(t); got != nil {
-			t.Errorf("a network without news woke %v", got)
+			t.Errorf("an unchanged network requeued %v", got)
 		}
 
 		before = w.get("vm")
@@ -358,13 +358,13 @@ func TestChanges(t *testing.T) {
 		_, err = w.kube.Patch(t.Context(), before, nc)
 		w.must(err)
 		if nc = w.reconcile("vm"); len(hosts(t, b)) != 0 || len(nc.Finalizers) != 0 {
-			t.Errorf("another provider serves it: Kea still has %v, finalizers %v", hosts(t, b), nc.Finalizers)
+			t.Errorf("another provider serves it, but Kea still has %v, finalizers %v", hosts(t, b), nc.Finalizers)
 		}
 	})
 }
 
-// TestOwnAddresses has interfaces that ask for addresses take them over: from each
-// other, and from their own earlier MAC address, which still has a lease.
+// TestOwnAddresses moves requested addresses between the interfaces of one object, and to a new MAC
+// address while the earlier one still has a lease.
 func TestOwnAddresses(t *testing.T) {
 	const macC = "52:54:00:00:00:0c"
 	onEach(t, stand.Options{}, func(t *testing.T, b backend) {

@@ -19,8 +19,8 @@ import (
 	stand "github.com/vitistack/stack/tests/stand/kea"
 )
 
-// TestCost counts requests to Kea and to the API server. They are the same
-// whatever the number of reservations that there are already.
+// TestCost counts requests to Kea and to the API server. The counts do not depend on the number of
+// existing reservations.
 func TestCost(t *testing.T) {
 	t.Parallel()
 	type cost struct{ kea, kube int64 }
@@ -61,19 +61,19 @@ func TestCost(t *testing.T) {
 				}
 			}
 			measure("a new reservation", events.TypeRefAdd, want.first)
-			measure("the event of its own writing", events.TypeRefUpdate, want.again)
+			measure("the function's own status write", events.TypeRefUpdate, want.again)
 			measure("a resync", events.TypeResync, want.resync)
 			w.delete("vm")
 			measure("its deletion", events.TypeRefUpdate, want.deletion)
 			if !w.gone("vm") {
-				t.Error("it is not gone")
+				t.Error("it still exists")
 			}
 		})
 	}
 }
 
-// TestCostOfOthers counts what a NetworkConfiguration costs the API server whose
-// addresses another function allocates.
+// TestCostOfOthers counts the requests to the API server for a NetworkConfiguration whose addresses
+// another function allocates.
 func TestCostOfOthers(t *testing.T) {
 	t.Parallel()
 	w := newEnv(t, nil)
@@ -88,13 +88,13 @@ func TestCostOfOthers(t *testing.T) {
 		change                  func()
 		want                    int64
 	}{
-		{"New", "whose network it is", events.TypeRefAdd, func() {}, 1},
+		{"New", "the network decides which function serves it", events.TypeRefAdd, func() {}, 1},
 		{"Reference", "an event without the object", events.TypeRefAdd, func() { nc = nil }, 2},
-		{"Earlier", "one of the same name was in another network", events.TypeRefUpdate, func() { nc.Spec.NetworkNamespaceName = "ours" }, 3},
-		{"Served", "allocate-ip has answered", events.TypeRefUpdate, func() {
+		{"Earlier", "an object of the same name was in another network", events.TypeRefUpdate, func() { nc.Spec.NetworkNamespaceName = "ours" }, 3},
+		{"Served", "allocate-ip has allocated its address", events.TypeRefUpdate, func() {
 			nc.Status.NetworkInterfaces = []v1alpha1.InterfaceStatus{{Name: "eth0", AllocationMethod: v1alpha2.AllocationStatic}}
 		}, 0},
-		{"Going", "nothing was given", events.TypeRefUpdate, func() { nc.DeletionTimestamp = &metav1.Time{Time: w.clock.Now()} }, 0},
+		{"Deleting", "no address was allocated", events.TypeRefUpdate, func() { nc.DeletionTimestamp = &metav1.Time{Time: w.clock.Now()} }, 0},
 	}
 	for _, tc := range cases {
 		nc = w.get("vm")
@@ -112,7 +112,7 @@ func TestCostOfOthers(t *testing.T) {
 	}
 }
 
-// count has the requests of the function to the API server counted.
+// count counts the requests of the function to the API server.
 func (w *env) count() *atomic.Int64 {
 	w.t.Helper()
 	n := &atomic.Int64{}

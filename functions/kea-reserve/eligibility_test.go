@@ -21,17 +21,17 @@ func TestServes(t *testing.T) {
 		ours     bool
 		why      string
 	}{
-		"Default":        {reason: "dhcp by Kea is the default", ours: true},
-		"DHCP":           {reason: "dhcp is Kea", policy: dhcp, ours: true},
-		"Explicit":       {reason: "both say so", policy: &v1alpha2.IPAllocationPolicy{Type: "dhcp", Provider: "Kea"}, provider: "KEA", ours: true},
+		"Default":        {reason: "Kea is the default for DHCP networks", ours: true},
+		"DHCP":           {reason: "Kea serves DHCP networks", policy: dhcp, ours: true},
+		"Explicit":       {reason: "network and spec name Kea", policy: &v1alpha2.IPAllocationPolicy{Type: "dhcp", Provider: "Kea"}, provider: "KEA", ours: true},
 		"Static":         {reason: "allocate-ip's", policy: &v1alpha2.IPAllocationPolicy{Type: "static"}},
-		"StaticKea":      {reason: "allocate-ip says what is wrong", policy: &v1alpha2.IPAllocationPolicy{Type: "static"}, provider: "kea"},
-		"StaticProvider": {reason: "allocate-ip says what is wrong", policy: dhcp, provider: "static-ip-operator"},
-		"OtherServer":    {reason: "somebody else's DHCP", policy: &v1alpha2.IPAllocationPolicy{Type: "dhcp", Provider: "dnsmasq"}},
-		"OtherProvider":  {reason: "nobody would act", policy: dhcp, provider: "proxmox", ours: true, why: "ProviderMismatch"},
-		"Strict":         {reason: "the default provider is refused", policy: dhcp, strict: true, ours: true, why: "ProviderNotExplicit"},
-		"StrictPolicy":   {reason: "the default policy is refused", provider: "kea", strict: true, ours: true, why: "ProviderNotExplicit"},
-		"StrictBoth":     {reason: "nothing is left to a default", policy: dhcp, provider: "kea", strict: true, ours: true},
+		"StaticKea":      {reason: "allocate-ip reports the contradiction", policy: &v1alpha2.IPAllocationPolicy{Type: "static"}, provider: "kea"},
+		"StaticProvider": {reason: "allocate-ip reports the contradiction", policy: dhcp, provider: "static-ip-operator"},
+		"OtherServer":    {reason: "another DHCP server serves it", policy: &v1alpha2.IPAllocationPolicy{Type: "dhcp", Provider: "dnsmasq"}},
+		"OtherProvider":  {reason: "no function would act", policy: dhcp, provider: "proxmox", ours: true, why: "ProviderMismatch"},
+		"Strict":         {reason: "the default provider is rejected", policy: dhcp, strict: true, ours: true, why: "ProviderNotExplicit"},
+		"StrictPolicy":   {reason: "the default policy is rejected", provider: "kea", strict: true, ours: true, why: "ProviderNotExplicit"},
+		"StrictBoth":     {reason: "both are explicit", policy: dhcp, provider: "kea", strict: true, ours: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -50,8 +50,7 @@ func TestServes(t *testing.T) {
 	}
 }
 
-// TestWaiting has NetworkConfigurations wait for what is not there yet, without a
-// word to Kea.
+// TestWaiting has NetworkConfigurations wait for what does not exist yet, without a request to Kea.
 func TestWaiting(t *testing.T) {
 	t.Parallel()
 	const nowhere = "http://127.0.0.1:9"
@@ -72,23 +71,23 @@ func TestWaiting(t *testing.T) {
 		ready       string
 	}{
 		"NotReady": {
-			reason: "layer 1 comes first", network: pendingNetwork, macs: []string{macA}, phase: "Pending",
+			reason: "the network comes first", network: pendingNetwork, macs: []string{macA}, phase: "Pending",
 			ready: "False NetworkNotReady: waits for NetworkNamespace net: Provisioning: the provider is making the segment",
 		},
 		"NoMAC": {
-			reason: "a Machine brings it", macs: []string{macA, ""}, phase: "Pending",
+			reason: "create-vm adds the MAC address", macs: []string{macA, ""}, phase: "Pending",
 			ready: "False WaitingForMAC: waits for the MAC address of eth1: a Machine brings its own, or write it into spec.networkInterfaces",
 		},
 		"NoInterfaces": {
-			reason: "a Machine brings them", phase: "Pending",
+			reason: "create-vm adds the interface", phase: "Pending",
 			ready: "False NoInterfaces: waits for an interface: a Machine brings its own, or write one into spec.networkInterfaces",
 		},
 		"SameMAC": {
-			reason: "Kea tells clients apart by it", macs: []string{macA, macA}, phase: "Error",
+			reason: "Kea identifies clients by their MAC address", macs: []string{macA, macA}, phase: "Error",
 			ready: "False DuplicateMACAddress: interfaces eth0 and eth1 have the same MAC address " + macA + ": give each its own",
 		},
 		"IPv6": {
-			reason: "Kea's DHCPv4 server cannot give it", macs: []string{macA}, phase: "Error",
+			reason: "Kea's DHCPv4 server has no IPv6 addresses", macs: []string{macA}, phase: "Error",
 			change: func(nc *v1alpha1.NetworkConfiguration) {
 				nc.Spec.NetworkInterfaces[0].IPv6Addresses = []v1alpha2.IPv6Address{"2001:db8::9"}
 			},
@@ -103,11 +102,11 @@ func TestWaiting(t *testing.T) {
 			ready: "False NetworkNamespaceAmbiguous: namespace {ns} has several NetworkNamespaces: write one of net, second into networkNamespaceName",
 		},
 		"Strict": {
-			reason: "defaults are off", macs: []string{macA}, environment: []string{"KEA_STRICT_DEFAULTS=true"}, phase: "Error",
+			reason: "defaults are disabled", macs: []string{macA}, environment: []string{"KEA_STRICT_DEFAULTS=true"}, phase: "Error",
 			ready: "False ProviderNotExplicit: KEA_STRICT_DEFAULTS is set: write kea into spec.provider",
 		},
 		"NoKea": {
-			reason: "the installation is for static addresses only", macs: []string{macA}, noKea: true, phase: "Pending",
+			reason: "the installation has static addresses only", macs: []string{macA}, noKea: true, phase: "Pending",
 			ready: "False KeaNotConfigured: this installation has no Kea: set KEA_URL, or set ipAllocation.type of NetworkNamespace net to static",
 		},
 		"Static": {
@@ -134,7 +133,7 @@ func TestWaiting(t *testing.T) {
 				t.Errorf("%s: got phase %s, finalizers %v, Ready %s, want %s", tc.reason, nc.Status.Phase, nc.Finalizers, ready(nc), want)
 			}
 			if again := w.reconcile("vm"); again.ResourceVersion != nc.ResourceVersion {
-				t.Errorf("%s: waiting on wrote a difference", tc.reason)
+				t.Errorf("%s: a repeated delivery wrote a difference", tc.reason)
 			}
 		})
 	}

@@ -16,15 +16,15 @@ import (
 	stand "github.com/vitistack/stack/tests/stand/kea"
 )
 
-// TestErrorClasses has Kea fail in each way that it can while something is
-// reserved, with what has to become of the delivery and what people are told.
+// TestErrorClasses has Kea fail in each possible way during a reservation, and checks the outcome of
+// the delivery and the condition.
 func TestErrorClasses(t *testing.T) {
 	t.Parallel()
 	const ask = "ask the primary Kea server for "
 	const post = ": POST 127.0.0.1/: "
 	cases := map[string]struct {
 		reason string
-		// rule is how the simulator fails, serve what answers instead of it.
+		// rule is how the simulator fails, and serve is a server that answers instead of it.
 		rule  faults.Rule
 		serve http.HandlerFunc
 		url   string
@@ -32,29 +32,29 @@ func TestErrorClasses(t *testing.T) {
 		why   string
 		says  string
 	}{
-		"Refused":     {reason: "nobody listens", url: "http://" + closedPort(t), retry: true, why: "KeaUnavailable", says: ask + "list-commands" + post + "connection refused"},
+		"Refused":     {reason: "the port is closed", url: "http://" + closedPort(t), retry: true, why: "KeaUnavailable", says: ask + "list-commands" + post + "connection refused"},
 		"Timeout":     {reason: "the server hangs", rule: faults.Rule{Operation: "list-commands", Latency: "1m"}, retry: true, why: "KeaUnavailable", says: "no answer in time"},
 		"Dropped":     {reason: "the connection breaks", rule: faults.Rule{Operation: "list-commands", Error: "drop"}, retry: true, why: "KeaUnavailable", says: "the server closed the connection before it had answered"},
-		"Later":       {reason: "a server may go at any time", rule: faults.Rule{Operation: "reservation-get-all", Error: "503"}, retry: true, why: "KeaUnavailable", says: ask + "reservation-get-all"},
-		"Offline":     {reason: "the agent is there, and the DHCP server is not", rule: faults.Rule{Operation: "list-commands", Error: "offline"}, retry: true, why: "KeaUnavailable", says: "start kea-dhcp4"},
-		"401":         {reason: "credentials have to be changed", rule: faults.Rule{Error: "401"}, why: "KeaUnauthorized", says: "set KEA_BASIC_AUTH_USERNAME"},
-		"403":         {reason: "rights have to be changed", rule: faults.Rule{Error: "403"}, why: "KeaUnauthorized", says: "the server answered 403 Forbidden"},
-		"404":         {reason: "the URL has a path that nobody serves", rule: faults.Rule{Error: "404"}, why: "KeaUnexpectedAnswer", says: "set KEA_URL"},
-		"409":         {reason: "Kea has no such status", rule: faults.Rule{Error: "409"}, why: "KeaUnexpectedAnswer", says: "409 Conflict"},
-		"422":         {reason: "Kea has no such status", rule: faults.Rule{Error: "422"}, why: "KeaUnexpectedAnswer", says: "422 Unprocessable Entity"},
-		"429":         {reason: "something in front of Kea limits rates", rule: faults.Rule{Error: "429"}, retry: true, why: "KeaUnavailable", says: "429 Too Many Requests"},
-		"500":         {reason: "the server's fault", rule: faults.Rule{Error: "500"}, retry: true, why: "KeaUnavailable", says: "500 Internal Server Error"},
-		"502":         {reason: "something in front of Kea does not reach it", rule: faults.Rule{Error: "502"}, retry: true, why: "KeaUnavailable", says: "502 Bad Gateway"},
-		"302":         {reason: "something in front of Kea wants a login", rule: faults.Rule{Error: "302"}, why: "KeaUnexpectedAnswer", says: "302 Found"},
+		"Later":       {reason: "the server fails after some requests", rule: faults.Rule{Operation: "reservation-get-all", Error: "503"}, retry: true, why: "KeaUnavailable", says: ask + "reservation-get-all"},
+		"Offline":     {reason: "the agent answers, but the DHCP server does not", rule: faults.Rule{Operation: "list-commands", Error: "offline"}, retry: true, why: "KeaUnavailable", says: "start kea-dhcp4"},
+		"401":         {reason: "the credentials are wrong", rule: faults.Rule{Error: "401"}, why: "KeaUnauthorized", says: "set KEA_BASIC_AUTH_USERNAME"},
+		"403":         {reason: "the user lacks rights", rule: faults.Rule{Error: "403"}, why: "KeaUnauthorized", says: "the server answered 403 Forbidden"},
+		"404":         {reason: "the path of the URL is wrong", rule: faults.Rule{Error: "404"}, why: "KeaUnexpectedAnswer", says: "set KEA_URL"},
+		"409":         {reason: "an unexpected status", rule: faults.Rule{Error: "409"}, why: "KeaUnexpectedAnswer", says: "409 Conflict"},
+		"422":         {reason: "an unexpected status", rule: faults.Rule{Error: "422"}, why: "KeaUnexpectedAnswer", says: "422 Unprocessable Entity"},
+		"429":         {reason: "a proxy limits the rate", rule: faults.Rule{Error: "429"}, retry: true, why: "KeaUnavailable", says: "429 Too Many Requests"},
+		"500":         {reason: "an error of the server", rule: faults.Rule{Error: "500"}, retry: true, why: "KeaUnavailable", says: "500 Internal Server Error"},
+		"502":         {reason: "a proxy does not reach Kea", rule: faults.Rule{Error: "502"}, retry: true, why: "KeaUnavailable", says: "502 Bad Gateway"},
+		"302":         {reason: "a proxy requires a login", rule: faults.Rule{Error: "302"}, why: "KeaUnexpectedAnswer", says: "302 Found"},
 		"HTML":        {reason: "a web server answers", rule: faults.Rule{Error: "garbage"}, why: "KeaUnexpectedAnswer", says: "the answer is not JSON"},
 		"OtherJSON":   {reason: "another API answers", serve: says(`{"hello":"world"}`), why: "KeaUnexpectedAnswer", says: "set KEA_URL"},
-		"EmptyList":   {reason: "nobody answers for the service", serve: says(`[]`), why: "KeaUnexpectedAnswer", says: "the answer is not one of Kea's control API"},
-		"OtherWords":  {reason: "the arguments are not those of the command", serve: says(`[{"result":0,"arguments":{"a":1}}]`), why: "KeaUnexpectedAnswer", says: "not one of Kea's control API"},
-		"Unsupported": {reason: "the server has no commands to work with", serve: says(`[{"result":0,"arguments":["list-commands","version-get"]}]`), why: "KeaUnsupported", says: "load libdhcp_host_cmds.so and libdhcp_subnet_cmds.so"},
-		"Forbidden":   {reason: "a command is listed and not allowed", rule: faults.Rule{Operation: "subnet4-list", Error: "403"}, why: "KeaUnauthorized", says: ask + "subnet4-list"},
-		"Result1":     {reason: "Kea does not want the reservation, and does not have it", rule: faults.Rule{Operation: "reservation-add", Error: "no room (<wire>:0:99)"}, why: "KeaRefused", says: ask + "reservation-add: refused with result 1: no room"},
-		"Subnet":      {reason: "Kea does not want the subnet", rule: faults.Rule{Operation: "subnet4-add", Error: "no"}, why: "KeaRefused", says: ask + "subnet4-add: refused with result 1: no"},
-		"Write":       {reason: "the reservation would be gone after a restart", rule: faults.Rule{Operation: "config-write", Error: "no disk"}, why: "KeaNotPersisted", says: "let the user that Kea runs as write its configuration file"},
+		"EmptyList":   {reason: "no server answers for the service", serve: says(`[]`), why: "KeaUnexpectedAnswer", says: "the answer is not one of Kea's control API"},
+		"OtherWords":  {reason: "the arguments do not belong to the command", serve: says(`[{"result":0,"arguments":{"a":1}}]`), why: "KeaUnexpectedAnswer", says: "not one of Kea's control API"},
+		"Unsupported": {reason: "the server lacks the required commands", serve: says(`[{"result":0,"arguments":["list-commands","version-get"]}]`), why: "KeaUnsupported", says: "load libdhcp_host_cmds.so and libdhcp_subnet_cmds.so"},
+		"Forbidden":   {reason: "a command is listed, but not allowed", rule: faults.Rule{Operation: "subnet4-list", Error: "403"}, why: "KeaUnauthorized", says: ask + "subnet4-list"},
+		"Result1":     {reason: "Kea rejects the reservation", rule: faults.Rule{Operation: "reservation-add", Error: "no room (<wire>:0:99)"}, why: "KeaRefused", says: ask + "reservation-add: refused with result 1: no room"},
+		"Subnet":      {reason: "Kea rejects the subnet", rule: faults.Rule{Operation: "subnet4-add", Error: "no"}, why: "KeaRefused", says: ask + "subnet4-add: refused with result 1: no"},
+		"Write":       {reason: "the reservation would be lost at a restart", rule: faults.Rule{Operation: "config-write", Error: "no disk"}, why: "KeaNotPersisted", says: "let the user that Kea runs as write its configuration file"},
 		"TLS":         {reason: "the server speaks no TLS", url: "https", why: "KeaUntrusted", says: "the server does not speak TLS"},
 	}
 	for name, tc := range cases {
@@ -89,14 +89,14 @@ func TestErrorClasses(t *testing.T) {
 			}
 			_ = w.deliver("NetworkConfiguration", "vm", events.TypeRefUpdate)
 			if again := w.get("vm"); again.ResourceVersion != nc.ResourceVersion {
-				t.Errorf("%s: failing again wrote: %s after %s", tc.reason, ready(again), ready(nc))
+				t.Errorf("%s: a repeated failure wrote: %s after %s", tc.reason, ready(again), ready(nc))
 			}
 			if tc.rule.Error == "" {
 				return
 			}
 			w.must(b.faults.Set())
 			if got := addressOf(t, w.reconcile("vm"), 0); hosts(t, b)[macA] != got || w.get("vm").Status.NextCheckTime != nil {
-				t.Errorf("%s: once mended, the status has %s and Kea %v", tc.reason, got, hosts(t, b))
+				t.Errorf("%s: after the recovery, the status has %s and Kea %v", tc.reason, got, hosts(t, b))
 			}
 		})
 	}
@@ -106,7 +106,7 @@ func says(body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }
 }
 
-// closedPort is an address that nobody listens at.
+// closedPort returns an address without a listener.
 func closedPort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -117,8 +117,8 @@ func closedPort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// TestLostAnswers has Kea do its work and its answer get lost, at each command in
-// turn, both when something is reserved and when it is taken back.
+// TestLostAnswers loses the answer to each command in turn, during a reservation and during its
+// release.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	commands := map[sim.Generation][]string{
@@ -155,7 +155,7 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// redeliver delivers as a broker does, for a few times at most.
+// redeliver delivers as a broker does, a limited number of times.
 func redeliver(t *testing.T, w *env, done func() bool) {
 	t.Helper()
 	const attempts = 4
@@ -201,7 +201,7 @@ func TestOffline(t *testing.T) {
 	w.configuration("vm", []string{macA}, nil)
 	b.StopDHCP()
 	if err := w.deliver("NetworkConfiguration", "vm", events.TypeRefAdd); err == nil || events.IsPermanent(err) {
-		t.Errorf("the broker must deliver again, got %v", err)
+		t.Errorf("the broker must redeliver, got %v", err)
 	}
 	want := "False KeaUnavailable: ask the primary Kea server for list-commands: the DHCP server does not answer its control agent: start kea-dhcp4"
 	if got := ready(w.get("vm")); got != want {

@@ -18,10 +18,10 @@ import (
 	stand "github.com/vitistack/stack/tests/stand/kea"
 )
 
-// patience bounds what a test waits for. It is long, since the machine may be busy.
+// patience bounds each wait of a test. It is long, because the machine may be busy.
 const patience = 60 * time.Second
 
-// pairs of servers that a function keeps in step.
+// pairs are pairs of servers that a function keeps in step.
 var pairs = map[string][2]func(*testing.T) *stand.Server{
 	"Kea2": {
 		func(t *testing.T) *stand.Server { return stand.Start(t, stand.Kea2, stand.Options{}) },
@@ -37,7 +37,7 @@ var pairs = map[string][2]func(*testing.T) *stand.Server{
 	},
 }
 
-// TestFailover takes the primary server away and brings it back.
+// TestFailover stops the primary server and starts it again.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	for name, pair := range pairs {
@@ -65,11 +65,11 @@ func TestFailover(t *testing.T) {
 				t.Errorf("primary down: phase %s, status %s, next check %v, Redundant %s", nc.Status.Phase, nc.Status.Status, nc.Status.NextCheckTime, condition(nc, conditionRedundant))
 			}
 			if again := w.reconcile("during"); again.ResourceVersion != nc.ResourceVersion {
-				t.Error("looking again while the primary is down writes")
+				t.Error("a repeated delivery while the primary is down writes")
 			}
 			offer, err := secondary.Lease(t.Context(), macB, netip.MustParseAddr("10.77.0.1"))
 			if err != nil || offer.Address.String() != second {
-				t.Errorf("the secondary gives %v, error %v, want %s", offer, err, second)
+				t.Errorf("the secondary offers %v, error %v, want %s", offer, err, second)
 			}
 
 			primary.Restart(t)
@@ -94,7 +94,7 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// TestOutage takes all servers away, before and after there are reservations.
+// TestOutage stops all servers, before and after there are reservations.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	for name, pair := range pairs {
@@ -110,7 +110,7 @@ func TestOutage(t *testing.T) {
 
 			w.configuration("new", []string{macB}, nil)
 			if err := w.deliver("NetworkConfiguration", "new", events.TypeRefAdd); err == nil || events.IsPermanent(err) {
-				t.Errorf("the broker must deliver again, got %v", err)
+				t.Errorf("the broker must redeliver, got %v", err)
 			}
 			w.must(ignoreOutage(w.deliver("NetworkConfiguration", "served", events.TypeResync)))
 			want := "False KeaUnavailable: ask the primary Kea server for list-commands: POST 127.0.0.1/: connection refused; " +
@@ -122,12 +122,12 @@ func TestOutage(t *testing.T) {
 				}
 			}
 			if got := addressOf(t, w.get("served"), 0); got != address {
-				t.Errorf("an outage took %s away, left %s", address, got)
+				t.Errorf("during an outage the address changed from %s to %s", address, got)
 			}
 			before := w.get("new")
 			w.must(ignoreOutage(w.deliver("NetworkConfiguration", "new", events.TypeRefUpdate)))
 			if again := w.get("new"); again.ResourceVersion != before.ResourceVersion {
-				t.Errorf("a second try wrote: %s", cmp.Diff(before.Status, again.Status))
+				t.Errorf("a repeated delivery wrote: %s", cmp.Diff(before.Status, again.Status))
 			}
 
 			w.delete("served")
@@ -138,7 +138,7 @@ func TestOutage(t *testing.T) {
 			primary.Restart(t)
 			w.must(ignoreOutage(w.deliver("NetworkConfiguration", "served", events.TypeRefUpdate)))
 			if w.gone("served") {
-				t.Error("gone while one server still has its reservation")
+				t.Error("deleted while one server still has its reservation")
 			}
 			secondary.Restart(t)
 			w.must(w.deliver("NetworkConfiguration", "served", events.TypeRefUpdate))
@@ -154,7 +154,7 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// ignoreOutage passes an error on unless it says that Kea is away.
+// ignoreOutage returns an error unless it reports that Kea is unavailable.
 func ignoreOutage(err error) error {
 	if err != nil && strings.Contains(err.Error(), "connection refused") {
 		return nil
@@ -162,7 +162,7 @@ func ignoreOutage(err error) error {
 	return err
 }
 
-// TestSplit has each of two servers away while the other one is given something.
+// TestSplit has each of two servers down in turn while the other one gets a reservation.
 func TestSplit(t *testing.T) {
 	t.Parallel()
 	primary, secondary := pairs["Kea3"][0](t), pairs["Kea3"][1](t)
@@ -194,12 +194,12 @@ func TestSplit(t *testing.T) {
 			distinct[address] = true
 		}
 		if len(distinct) != len(macs) {
-			t.Errorf("addresses are given twice: %v", got)
+			t.Errorf("addresses are reserved twice: %v", got)
 		}
 	}
 }
 
-// TestWriters has many replicas write at the same time.
+// TestWriters has many replicas write concurrently.
 func TestWriters(t *testing.T) {
 	onEach(t, stand.Options{}, func(t *testing.T, b backend) {
 		const writers = 10
@@ -244,7 +244,7 @@ func TestWriters(t *testing.T) {
 	})
 }
 
-// TestLock has a holder that crashed.
+// TestLock has a lock whose holder has crashed.
 func TestLock(t *testing.T) {
 	t.Parallel()
 	b := backends["Sim2"](t, stand.Options{})
@@ -257,7 +257,7 @@ func TestLock(t *testing.T) {
 	w.must(w.kube.Create(t.Context(), lease))
 	err := w.deliver("NetworkConfiguration", "vm", events.TypeRefAdd)
 	if err == nil || events.IsPermanent(err) || !strings.Contains(err.Error(), kea.ErrLocked.Error()) {
-		t.Errorf("somebody has the lock: got %v", err)
+		t.Errorf("another holder has the lock: got %v", err)
 	}
 	if len(hosts(t, b)) != 0 {
 		t.Errorf("Kea was changed without the lock: %v", hosts(t, b))

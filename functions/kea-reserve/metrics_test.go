@@ -57,6 +57,6 @@ func TestKept(t *testing.T) {
 	}
 	slices.Sort(got)
 	if want := []string{"10.77.0.2", "10.77.0.4", "10.77.0.5", "10.77.0.6"}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v: .1 is the gateway's and .3 the control plane's", got, want)
+		t.Errorf("got %v, want %v: the gateway has .1 and the control plane .3", got, want)
 	}
 }

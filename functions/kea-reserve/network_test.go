@@ -16,7 +16,7 @@ import (
 	stand "github.com/vitistack/stack/tests/stand/kea"
 )
 
-// TestRetire deletes a network whose subnet this function made.
+// TestRetire deletes a network whose subnet this function created.
 func TestRetire(t *testing.T) {
 	onEach(t, stand.Options{Subnets: []stand.Subnet{{ID: 7, Subnet: "10.78.0.0/24"}}}, func(t *testing.T, b backend) {
 		w := newEnv(t, []string{b.URL()})
@@ -29,7 +29,7 @@ func TestRetire(t *testing.T) {
 			w.must(w.deliver("NetworkNamespace", nn.Name, events.TypeRefUpdate))
 		}
 		if got := len(subnetsOf(t, b)); got != 2 {
-			t.Errorf("a subnet went while it was used: %d are left", got)
+			t.Errorf("a subnet was deleted while it was in use: %d are left", got)
 		}
 		for _, nn := range networks {
 			w.delete(nn.Name)
@@ -37,13 +37,13 @@ func TestRetire(t *testing.T) {
 		}
 		b.Restart(t)
 		if diff := cmp.Diff(map[uint32]string{7: "10.78.0.0/24"}, subnetsOf(t, b)); diff != "" {
-			t.Errorf("subnets after the networks are gone (-want +got):\n%s", diff)
+			t.Errorf("subnets after the deletion of the networks (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// TestLostReservations brings a server back to where it was before it had any, as a
-// backup would, and lets resync look at the network.
+// TestLostReservations resets a server to its state before any reservation, as the restore of a backup
+// does. Then resync reconciles the network.
 func TestLostReservations(t *testing.T) {
 	onEach(t, stand.Options{}, func(t *testing.T, b backend) {
 		w := newEnv(t, []string{b.URL()})
@@ -63,7 +63,7 @@ func TestLostReservations(t *testing.T) {
 
 		w.must(w.deliver("NetworkNamespace", "net", events.TypeRefUpdate))
 		if sent := w.sentNames(t); len(sent) > 0 {
-			t.Errorf("an event about the network had Kea looked at: %v", sent)
+			t.Errorf("an event about the network caused a check of Kea: %v", sent)
 		}
 		w.must(w.deliver("NetworkNamespace", "net", events.TypeResync))
 		if diff := cmp.Diff([]string{"NetworkConfiguration vm"}, w.sentNames(t)); diff != "" {
@@ -75,13 +75,13 @@ func TestLostReservations(t *testing.T) {
 		}
 		w.must(w.deliver("NetworkNamespace", "net", events.TypeResync))
 		if sent := w.sentNames(t); len(sent) > 0 {
-			t.Errorf("nothing is lost, and %v are sent", sent)
+			t.Errorf("no reservation is lost, but %v are requeued", sent)
 		}
 	})
 }
 
-// TestSweep loses a NetworkConfiguration without its reservation.
-func TestSweep(t *testing.T) {
+// TestCleanup deletes a NetworkConfiguration without its reservation.
+func TestCleanup(t *testing.T) {
 	onEach(t, stand.Options{}, func(t *testing.T, b backend) {
 		w := newEnv(t, []string{b.URL()})
 		w.network("net", "10.77.0.0/24", nil)
@@ -99,7 +99,7 @@ func TestSweep(t *testing.T) {
 		}
 		w.must(w.deliver("NetworkNamespace", "net", events.TypeResync))
 		if diff := cmp.Diff(map[string]string{macB: kept}, hosts(t, b)); diff != "" {
-			t.Errorf("after a sweep (-want +got):\n%s", diff)
+			t.Errorf("after the cleanup (-want +got):\n%s", diff)
 		}
 
 		w.configuration("lost", []string{macA}, nil)
@@ -109,7 +109,7 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// move has a network lie somewhere else, or nowhere.
+// move changes the prefix of a network, or removes it.
 func (w *env) move(nn *v1alpha2.NetworkNamespace, prefix, gateway string) {
 	w.t.Helper()
 	before := nn.DeepCopy()
@@ -120,7 +120,7 @@ func (w *env) move(nn *v1alpha2.NetworkNamespace, prefix, gateway string) {
 	w.must(err)
 }
 
-// TestMove moves a network to another prefix, with one machine after the other.
+// TestMove changes the prefix of a network, and moves one machine after another.
 func TestMove(t *testing.T) {
 	found := []stand.Subnet{{ID: 7, Subnet: "10.79.0.0/24"}}
 	onEach(t, stand.Options{Subnets: found}, func(t *testing.T, b backend) {
@@ -141,12 +141,12 @@ func TestMove(t *testing.T) {
 		if got := addressOf(t, w.reconcile("first"), 0); hosts(t, b)[macA] != got || !strings.HasPrefix(got, "10.78.0.") {
 			t.Errorf("it has %s, and Kea %v", got, hosts(t, b))
 		}
-		has("one has moved", 3, "10.77.0.0/24", "10.78.0.0/24", "10.79.0.0/24")
+		has("one machine has moved", 3, "10.77.0.0/24", "10.78.0.0/24", "10.79.0.0/24")
 		w.reconcile("last")
 		w.delete("going")
 		w.must(w.deliver("NetworkConfiguration", "going", events.TypeRefUpdate))
 		b.Restart(t)
-		has("all have moved or are gone", 2, "10.78.0.0/24", "10.79.0.0/24")
+		has("every machine has moved or is deleted", 2, "10.78.0.0/24", "10.79.0.0/24")
 
 		w.move(nn, "", "")
 		for _, name := range []string{"first", "last"} {
@@ -156,11 +156,11 @@ func TestMove(t *testing.T) {
 		has("a network that has lost its prefix may get it back", 0, "10.78.0.0/24", "10.79.0.0/24")
 		w.must(w.kube.Delete(t.Context(), nn))
 		w.must(w.deliver("NetworkNamespace", "net", events.TypeRefUpdate))
-		has("the network is going", 0, "10.79.0.0/24")
+		has("the network is being deleted", 0, "10.79.0.0/24")
 	})
 }
 
-// TestMoveInOutage moves a network while one of two servers is down.
+// TestMoveInOutage changes the prefix of a network while one of two servers is down.
 func TestMoveInOutage(t *testing.T) {
 	t.Parallel()
 	for name, generation := range map[string]sim.Generation{"Sim2": sim.Kea2, "Sim3": sim.Kea3} {
@@ -174,7 +174,7 @@ func TestMoveInOutage(t *testing.T) {
 			w.must(secondary.faults.Set(faults.Rule{Error: "503"}))
 			w.move(nn, "10.78.0.0/24", "10.78.0.1")
 			if nc := w.reconcile("vm"); nc.Status.Status != "Degraded" || nc.Status.NetworkInterfaces[0].IPv4Subnet != "10.78.0.0/24" {
-				t.Fatalf("it moves on the server that is there: %+v", nc.Status)
+				t.Fatalf("it must move on the available server: %+v", nc.Status)
 			}
 			w.must(secondary.faults.Set())
 			w.clock.Pass(2 * outageCheckInterval)
@@ -192,8 +192,8 @@ func TestMoveInOutage(t *testing.T) {
 	}
 }
 
-// TestClosed deletes a network that is in use. Who has an address keeps it, newcomers
-// get none, and neither does an interface with another one's MAC address or VLAN.
+// TestClosed deletes a network that is in use. Existing addresses are kept, and new requests are
+// rejected, as are a duplicate MAC address and another VLAN.
 func TestClosed(t *testing.T) {
 	onEach(t, stand.Options{}, func(t *testing.T, b backend) {
 		w := newEnv(t, []string{b.URL()})
@@ -223,7 +223,7 @@ func TestClosed(t *testing.T) {
 			}
 			w.must(w.deliver("NetworkConfiguration", "vm", events.TypeResync))
 			if now := w.get("vm"); now.ResourceVersion != vm.ResourceVersion {
-				t.Errorf("%s: what is settled was written: %+v", phase, now.Status)
+				t.Errorf("%s: an unchanged status was written: %+v", phase, now.Status)
 			}
 		}
 		if diff := cmp.Diff(map[string]string{macA: addressOf(t, vm, 0)}, hosts(t, b)); diff != "" {

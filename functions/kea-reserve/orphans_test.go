@@ -14,7 +14,7 @@ import (
 	stand "github.com/vitistack/stack/tests/stand/kea"
 )
 
-// orphans has the function look for orphans, and returns what the ConfigMap says then, and its
+// orphans has the function check for orphans, and returns the report in the ConfigMap with its
 // resourceVersion.
 func (w *env) orphans() (report v1alpha1.OrphanReport, version string) {
 	w.t.Helper()
@@ -27,8 +27,8 @@ func (w *env) orphans() (report v1alpha1.OrphanReport, version string) {
 	return report, c.ResourceVersion
 }
 
-// TestOrphanedReservations loses a NetworkConfiguration without its reservation, beside one that
-// is being deleted and a reservation of others.
+// TestOrphanedReservations deletes a NetworkConfiguration without its reservation. Another one is
+// being deleted, and Kea has a reservation of another owner.
 func TestOrphanedReservations(t *testing.T) {
 	foreign := stand.Subnet{ID: 7, Subnet: "10.78.0.0/24", Reservations: []stand.Reservation{{HWAddress: "52:54:00:00:00:0c", IPAddress: "10.78.0.9"}}}
 	onEach(t, stand.Options{Subnets: []stand.Subnet{foreign}}, func(t *testing.T, b backend) {
@@ -45,7 +45,7 @@ func TestOrphanedReservations(t *testing.T) {
 		w.delete("lost")
 		w.delete("going")
 		if found, _ := w.orphans(); len(found.Orphans) != 1 || found.Orphans[0].Confirmed || found.Message != "" {
-			t.Errorf("one check confirms nothing: %+v", found)
+			t.Errorf("one check confirms no orphan: %+v", found)
 		}
 		w.clock.Pass(10 * time.Minute)
 		found, version := w.orphans()
@@ -59,26 +59,26 @@ func TestOrphanedReservations(t *testing.T) {
 		}
 		w.clock.Pass(10 * time.Minute)
 		if _, again := w.orphans(); again != version {
-			t.Error("a check that finds the same as before has written")
+			t.Error("a check with an unchanged result has written")
 		}
 		w.f = w.function([]string{b.URL(), "http://127.0.0.1:1"})
 		if found, again := w.orphans(); again != version || len(found.Orphans) != 1 {
-			t.Errorf("with a server down nothing is known: %+v", found)
+			t.Errorf("while a server is down, orphans are unknown: %+v", found)
 		}
 		w.f = w.function([]string{b.URL()}, "KEA_SHARED=true")
 		if found, _ := w.orphans(); len(found.Orphans) != 0 {
-			t.Errorf("a mark does not say which installation made it, where several use one Kea: %+v", found)
+			t.Errorf("the marker does not say which of several installations created a reservation: %+v", found)
 		}
 		w.f = w.function([]string{b.URL()})
 		if got := len(hosts(t, b)); got != 3 {
 			t.Errorf("the checks have removed reservations: %d are left", got)
 		}
 		if found, _ := w.orphans(); len(found.Orphans) != 1 {
-			t.Errorf("it is still there: %+v", found)
+			t.Errorf("the orphan still exists: %+v", found)
 		}
 		w.must(w.deliver("NetworkNamespace", "net", events.TypeResync))
 		if found, _ := w.orphans(); len(found.Orphans) != 0 || found.Message != "" {
-			t.Errorf("nothing is left of it: %+v", found)
+			t.Errorf("the orphan is removed, but reported: %+v", found)
 		}
 	})
 }

@@ -17,7 +17,7 @@ func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
 var segment = netip.MustParsePrefix("10.77.0.0/24")
 
-// testRequest is a request of one interface, eth0 with macA.
+// testRequest returns a request of one interface, eth0 with macA.
 func testRequest(change func(*request)) request {
 	w := request{
 		uid: "u1", name: "ns/vm", network: "n1", prefix: segment, gateway: addr("10.77.0.1"), dns: []string{"10.9.9.9"},
@@ -29,13 +29,13 @@ func testRequest(change func(*request)) request {
 	return w
 }
 
-// own is the reservation that testWish has at an address.
+// own returns the reservation of testRequest at an address.
 func own(address string) kea.Reservation {
 	w := testRequest(nil)
 	return w.reservation(w.interfaces[0], 7, addr(address))
 }
 
-// others is somebody else's reservation.
+// others returns a reservation of another owner.
 func others(mac, address string) kea.Reservation {
 	r := kea.Reservation{Subnet: 7, Client: kea.MACIdentifier(mac)}
 	if address != "" {
@@ -78,37 +78,37 @@ func TestDecide(t *testing.T) {
 		userError string
 	}{
 		"Reserved": {
-			reason: "there is nothing to do", request: testRequest(nil), views: []kea.View{there(own("10.77.0.50")), there(own("10.77.0.50"))},
+			reason: "everything is as requested", request: testRequest(nil), views: []kea.View{there(own("10.77.0.50")), there(own("10.77.0.50"))},
 			address: "10.77.0.50", changes: []kea.Change{{}, {}},
 		},
 		"OneServerLacksIt": {
-			reason: "servers are brought in step", request: testRequest(nil), views: []kea.View{there(own("10.77.0.50")), there()},
+			reason: "a missing server gets the reservation", request: testRequest(nil), views: []kea.View{there(own("10.77.0.50")), there()},
 			address: "10.77.0.50", changes: []kea.Change{{}, {Add: []kea.Reservation{own("10.77.0.50")}}},
 		},
 		"ServersDisagree": {
-			reason: "the address that the machine has been told stays", request: testRequest(func(w *request) { w.interfaces[0].current = addr("10.77.0.60") }),
+			reason: "the address that the machine already has is kept", request: testRequest(func(w *request) { w.interfaces[0].current = addr("10.77.0.60") }),
 			views:   []kea.View{there(own("10.77.0.50")), there(own("10.77.0.60"))},
 			address: "10.77.0.60", changes: []kea.Change{{Update: []kea.Reservation{own("10.77.0.60")}}, {}},
 		},
 		"TakenOnTheOther": {
-			reason: "an address that another has too is given up", request: testRequest(nil),
+			reason: "an address that another owner has too is released", request: testRequest(nil),
 			views:   []kea.View{there(own("10.77.0.50")), leased(there(others(macB, "10.77.0.50")), kea.Lease{MAC: macA, Address: addr("10.77.0.70")})},
 			address: "10.77.0.70", changes: []kea.Change{{Update: []kea.Reservation{own("10.77.0.70")}}, {Add: []kea.Reservation{own("10.77.0.70")}}},
 		},
 		"Lost": {
-			reason: "a server that lost all gives the same address again", request: testRequest(func(w *request) { w.interfaces[0].current = addr("10.77.0.60") }),
+			reason: "a server that lost its reservations gets the same address again", request: testRequest(func(w *request) { w.interfaces[0].current = addr("10.77.0.60") }),
 			views: []kea.View{there()}, address: "10.77.0.60", changes: []kea.Change{{Add: []kea.Reservation{own("10.77.0.60")}}},
 		},
 		"Lease": {
-			reason: "a machine keeps the address that it is using", request: testRequest(nil),
+			reason: "a machine keeps the address of its lease", request: testRequest(nil),
 			views: []kea.View{leased(there(), kea.Lease{MAC: macA, Address: addr("10.77.0.123")})}, address: "10.77.0.123", changes: []kea.Change{{Add: []kea.Reservation{own("10.77.0.123")}}},
 		},
 		"LeaseOutside": {
-			reason: "a lease of another network is of no use", request: testRequest(func(w *request) { w.interfaces[0].requested = addr("10.77.0.9") }),
+			reason: "a lease in another network is ignored", request: testRequest(func(w *request) { w.interfaces[0].requested = addr("10.77.0.9") }),
 			views: []kea.View{leased(there(), kea.Lease{MAC: macA, Address: addr("10.99.0.123")})}, address: "10.77.0.9", changes: []kea.Change{{Add: []kea.Reservation{own("10.77.0.9")}}},
 		},
 		"OtherLease": {
-			reason: "an own reservation is not given up for a lease that ends by itself", request: testRequest(nil),
+			reason: "an own reservation takes precedence over a lease, which expires", request: testRequest(nil),
 			views: []kea.View{leased(there(own("10.77.0.50")), kea.Lease{MAC: macB, Address: addr("10.77.0.50")})}, address: "10.77.0.50", changes: []kea.Change{{}},
 		},
 		"Terms": {
@@ -116,11 +116,11 @@ func TestDecide(t *testing.T) {
 			views: []kea.View{there(oldTerms)}, address: "10.77.0.50", changes: []kea.Change{{Update: []kea.Reservation{own("10.77.0.50")}}},
 		},
 		"Predecessor": {
-			reason: "one of the same name in the same network cannot exist any more", request: testRequest(nil),
+			reason: "a second object of the same name in the same network cannot exist", request: testRequest(nil),
 			views: []kea.View{there(predecessor)}, address: "10.77.0.50", changes: []kea.Change{{Update: []kea.Reservation{own("10.77.0.50")}}},
 		},
 		"OtherMAC": {
-			reason: "an interface that is gone gives its reservation back", request: testRequest(func(w *request) {
+			reason: "a removed interface releases its reservation", request: testRequest(func(w *request) {
 				w.interfaces[0].mac, w.interfaces[0].requested = macB, addr("10.77.0.9")
 			}),
 			views: []kea.View{there(own("10.77.0.50"))}, address: "10.77.0.9",
@@ -131,35 +131,35 @@ func TestDecide(t *testing.T) {
 			}()}}},
 		},
 		"MACOfAsked": {
-			reason: "an interface that asks for its address keeps it under another MAC address", request: nics(asking(macB, "10.77.0.50")),
+			reason: "an interface that requests its address keeps it under another MAC address", request: nics(asking(macB, "10.77.0.50")),
 			views: []kea.View{leased(there(own("10.77.0.50")), kea.Lease{MAC: macA, Address: addr("10.77.0.50")})}, address: "10.77.0.50",
 			changes: []kea.Change{{Remove: []kea.Reservation{own("10.77.0.50")}, Add: []kea.Reservation{holds(asking(macB, "10.77.0.50"), "10.77.0.50")}}},
 		},
 		"MACOnOneServer": {
-			reason: "the other server has not been given it yet", request: nics(asking(macB, "10.77.0.50")),
+			reason: "the other server lacks the reservation", request: nics(asking(macB, "10.77.0.50")),
 			views: []kea.View{there(holds(asking(macB, "10.77.0.50"), "10.77.0.50")), there(own("10.77.0.50"))}, address: "10.77.0.50",
 			changes: []kea.Change{{}, {Remove: []kea.Reservation{own("10.77.0.50")}, Add: []kea.Reservation{holds(asking(macB, "10.77.0.50"), "10.77.0.50")}}},
 		},
 		"MACOfAnother": {
-			reason: "somebody else has it on the other server", request: nics(asking(macB, "10.77.0.50")),
+			reason: "another owner has it on the other server", request: nics(asking(macB, "10.77.0.50")),
 			views: []kea.View{there(own("10.77.0.50")), there(others(macC, "10.77.0.50"))}, userError: "AddressTaken: interface eth0 requests 10.77.0.50, which has a reservation of hw-address " + macC,
 		},
 		"MACOfHad": {
-			reason: "an address that nobody uses goes with its interface", request: nics(had(macB, "10.77.0.50")), views: []kea.View{there(own("10.77.0.50"))}, address: "10.77.0.50",
+			reason: "an unused address is released with its interface", request: nics(had(macB, "10.77.0.50")), views: []kea.View{there(own("10.77.0.50"))}, address: "10.77.0.50",
 			changes: []kea.Change{{Remove: []kea.Reservation{own("10.77.0.50")}, Add: []kea.Reservation{holds(asking(macB, "10.77.0.50"), "10.77.0.50")}}},
 		},
 		"MACOfLeased": {
-			reason: "Kea would give the address to nobody else before the lease ends", request: nics(had(macB, "10.77.0.50")),
+			reason: "Kea offers the address to no other client before the lease ends", request: nics(had(macB, "10.77.0.50")),
 			views:   []kea.View{leased(there(own("10.77.0.50")), kea.Lease{MAC: macA, Address: addr("10.77.0.50")}, kea.Lease{MAC: macB, Address: addr("10.77.0.70")})},
 			address: "10.77.0.70", changes: []kea.Change{{Remove: []kea.Reservation{own("10.77.0.50")}, Add: []kea.Reservation{holds(had(macB, "10.77.0.50"), "10.77.0.70")}}},
 		},
 		"Exchange": {
-			reason: "two interfaces ask for each other's address", request: nics(asking(macA, "10.77.0.51"), second(asking(macB, "10.77.0.50"))),
+			reason: "two interfaces request each other's address", request: nics(asking(macA, "10.77.0.51"), second(asking(macB, "10.77.0.50"))),
 			views: []kea.View{there(own("10.77.0.50"), holds(second(asking(macB, "10.77.0.51")), "10.77.0.51"))}, address: "10.77.0.51 10.77.0.50",
 			changes: []kea.Change{{Update: []kea.Reservation{own("10.77.0.51"), holds(second(asking(macB, "10.77.0.50")), "10.77.0.50")}}},
 		},
 		"HandedOn": {
-			reason: "who asks comes before who had it", request: nics(had(macC, "10.77.0.50"), second(asking(macB, "10.77.0.50"))),
+			reason: "a request takes precedence over an earlier holder", request: nics(had(macC, "10.77.0.50"), second(asking(macB, "10.77.0.50"))),
 			views: []kea.View{leased(there(own("10.77.0.50")), kea.Lease{MAC: macC, Address: addr("10.77.0.70")})}, address: "10.77.0.70 10.77.0.50",
 			changes: []kea.Change{{
 				Remove: []kea.Reservation{own("10.77.0.50")},
@@ -167,11 +167,11 @@ func TestDecide(t *testing.T) {
 			}},
 		},
 		"BothAsk": {
-			reason: "what is given up is given once", request: nics(asking(macB, "10.77.0.50"), second(asking(macC, "10.77.0.50"))),
+			reason: "a released address is allocated once", request: nics(asking(macB, "10.77.0.50"), second(asking(macC, "10.77.0.50"))),
 			views: []kea.View{there(own("10.77.0.50"))}, userError: "AddressTaken: interface eth1 requests 10.77.0.50, which has interface eth0",
 		},
 		"KeptByItsOwn": {
-			reason: "an interface that asks for none keeps what it has", request: nics(had(macA, "10.77.0.50"), second(asking(macB, "10.77.0.50"))),
+			reason: "an interface without a request keeps its address", request: nics(had(macA, "10.77.0.50"), second(asking(macB, "10.77.0.50"))),
 			views: []kea.View{there(own("10.77.0.50"))}, userError: "AddressTaken: interface eth1 requests 10.77.0.50, which has NetworkConfiguration ns/vm",
 		},
 		"Twice": {
@@ -183,29 +183,29 @@ func TestDecide(t *testing.T) {
 			views: []kea.View{there(own("10.99.0.50"))}, address: "10.77.0.9", changes: []kea.Change{{Update: []kea.Reservation{own("10.77.0.9")}}},
 		},
 		"Foreign": {
-			reason: "nobody else's reservation is touched", request: testRequest(nil), views: []kea.View{there(), there(others(macA, ""))},
+			reason: "a reservation of another owner is never changed", request: testRequest(nil), views: []kea.View{there(), there(others(macA, ""))},
 			userError: `ForeignReservation: Kea has a reservation of no address for hw-address 52:54:00:00:00:0a`,
 		},
 		"Kept": {
-			reason: "the control plane's address may be its only node's", request: testRequest(func(w *request) {
+			reason: "the endpoint's address may be the address of its only node", request: testRequest(func(w *request) {
 				w.interfaces[0].requested, w.reserved = addr("10.77.0.9"), map[netip.Addr]bool{addr("10.77.0.9"): true}
 			}),
 			views: []kea.View{there()}, address: "10.77.0.9", changes: []kea.Change{{Add: []kea.Reservation{own("10.77.0.9")}}},
 		},
 		"Gateway": {
-			reason: "nobody would be reached any more", request: testRequest(func(w *request) { w.interfaces[0].requested = addr("10.77.0.1") }),
+			reason: "the address of the gateway is never allocated", request: testRequest(func(w *request) { w.interfaces[0].requested = addr("10.77.0.1") }),
 			views: []kea.View{there()}, userError: "AddressOutsidePool: interface eth0 requests 10.77.0.1, which is not a usable address of 10.77.0.0/24",
 		},
 		"LeasedToAnother": {
-			reason: "somebody is using it", request: testRequest(func(w *request) { w.interfaces[0].requested = addr("10.77.0.9") }),
+			reason: "another client has a lease of it", request: testRequest(func(w *request) { w.interfaces[0].requested = addr("10.77.0.9") }),
 			views: []kea.View{there(), leased(there(), kea.Lease{MAC: macB, Address: addr("10.77.0.9")})}, userError: "AddressTaken: interface eth0 requests 10.77.0.9, which has a lease of " + macB,
 		},
 		"NoSubnet": {
-			reason: "a server without subnet_cmds cannot make one", request: testRequest(nil), views: []kea.View{{}},
+			reason: "a server without subnet_cmds cannot create a subnet", request: testRequest(nil), views: []kea.View{{}},
 			userError: "SubnetMissing: Kea has no subnet that contains 10.77.0.0/24",
 		},
 		"NewSubnet": {
-			reason: "two servers of one network need the same identity", request: testRequest(func(w *request) { w.interfaces[0].requested = addr("10.77.0.9") }),
+			reason: "two servers of one network need the same ID", request: testRequest(func(w *request) { w.interfaces[0].requested = addr("10.77.0.9") }),
 			views: []kea.View{{CanCreateSubnet: true}, there()}, address: "10.77.0.9",
 			changes: []kea.Change{
 				{Create: &kea.SubnetSpec{Subnet: kea.Subnet{ID: 7, Prefix: segment}, Routers: "10.77.0.1", DNS: "10.9.9.9", Network: "n1"}, Add: []kea.Reservation{own("10.77.0.9")}},
@@ -247,7 +247,7 @@ func TestPick(t *testing.T) {
 		taken[a] = true
 	}
 	if a, ok := pick(w.prefix, "u1/eth0", func(a netip.Addr) bool { return !taken[a] && w.isUsable(a) }); ok {
-		t.Errorf("a network with 13 usable addresses gave a 14th: %s", a)
+		t.Errorf("a network with 13 usable addresses allocated a 14th: %s", a)
 	}
 	starts := map[netip.Addr]bool{}
 	for _, holder := range []string{"a/eth0", "a/eth1", "b/eth0", "c/eth0", "d/eth0", "e/eth0"} {
@@ -260,7 +260,7 @@ func TestPick(t *testing.T) {
 	for _, prefix := range []string{"10.0.0.4/31", "10.0.0.4/32"} {
 		p := netip.MustParsePrefix(prefix)
 		if w := (request{prefix: p}); !w.isUsable(p.Addr()) {
-			t.Errorf("%s has no address for broadcast, but %s is not usable", p, p.Addr())
+			t.Errorf("%s has no broadcast address, but %s is not usable", p, p.Addr())
 		}
 	}
 }

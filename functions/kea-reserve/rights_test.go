@@ -20,8 +20,7 @@ import (
 	stand "github.com/vitistack/stack/tests/stand/kea"
 )
 
-// TestRights serves a NetworkConfiguration with no more rights than the shipped
-// roles give.
+// TestRights serves a NetworkConfiguration with exactly the rights of the shipped roles.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	b := simulate(t, sim.Kea2, stand.Options{})
@@ -49,12 +48,12 @@ func TestRights(t *testing.T) {
 	w.delete("vm")
 	w.must(w.deliver("NetworkConfiguration", "vm", events.TypeRefUpdate))
 	if !w.gone("vm") {
-		t.Errorf("it is not gone: %s", ready(w.get("vm")))
+		t.Errorf("it still exists: %s", ready(w.get("vm")))
 	}
 }
 
-// grantShippedRoles gives a user the rights of knative/kea-reserve.yaml: those of
-// the ClusterRole everywhere, and those of the Role where the function runs.
+// grantShippedRoles grants a user the rights in knative/kea-reserve.yaml: those of the ClusterRole in
+// every namespace, and those of the Role in the function's namespace.
 func (w *env) grantShippedRoles(user string) {
 	w.t.Helper()
 	client, err := kube.New(w.config, name, kube.Kinds(rbacv1.SchemeGroupVersion,

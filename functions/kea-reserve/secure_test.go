@@ -14,7 +14,7 @@ import (
 	stand "github.com/vitistack/stack/tests/stand/kea"
 )
 
-// TestSecure talks to real servers that ask who is there.
+// TestSecure connects to real servers that authenticate clients.
 func TestSecure(t *testing.T) {
 	t.Parallel()
 	trust, other := stand.NewTLS(t), stand.NewTLS(t)
@@ -47,7 +47,7 @@ func TestSecure(t *testing.T) {
 			reason: "there are no credentials", options: stand.Options{Username: "admin", Password: "s3cret"}, want: "False KeaUnauthorized",
 		},
 		"Files": {
-			reason: "both sides trust each other", options: stand.Options{TLS: trust},
+			reason: "each side trusts the other", options: stand.Options{TLS: trust},
 			environment: []string{"KEA_TLS_ENABLED=true", "KEA_TLS_CA_FILE=" + ca, "KEA_TLS_CERT_FILE=" + cert, "KEA_TLS_KEY_FILE=" + key},
 			want:        "True NetworkConfigured",
 		},
@@ -67,7 +67,7 @@ func TestSecure(t *testing.T) {
 			want:        "False KeaUntrusted",
 		},
 		"Insecure": {
-			reason: "trust is switched off", options: stand.Options{TLS: trust},
+			reason: "verification is disabled", options: stand.Options{TLS: trust},
 			environment: []string{"KEA_TLS_ENABLED=true", "KEA_TLS_INSECURE=true", "KEA_TLS_CERT_FILE=" + cert, "KEA_TLS_KEY_FILE=" + key},
 			want:        "True NetworkConfigured",
 		},

@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
-// env is a namespace of a real API server with a function that serves it.
+// env is a namespace of a real API server, with the function.
 type env struct {
 	t         *testing.T
 	kube      *kube.Client
@@ -39,7 +39,7 @@ type env struct {
 	clock     *feed.Clock
 }
 
-// sentNames are the objects that have been sent events for since the last call.
+// sentNames returns the objects for which events were sent since the last call.
 func (w *env) sentNames(t *testing.T) []string {
 	t.Helper()
 	var names []string
@@ -53,8 +53,8 @@ func (w *env) sentNames(t *testing.T) []string {
 	return names
 }
 
-// newEnv makes a world whose function talks to the servers at the addresses,
-// with the environment that the rest gives.
+// newEnv returns an env whose function uses the servers at the URLs, with the given environment
+// variables.
 func newEnv(t *testing.T, urls []string, environment ...string) *env {
 	t.Helper()
 	server := apiserver.Start(t)
@@ -72,7 +72,7 @@ func newEnv(t *testing.T, urls []string, environment ...string) *env {
 	return w
 }
 
-// function makes another replica of the function.
+// function returns another replica of the function.
 func (w *env) function(urls []string, environment ...string) *function {
 	w.t.Helper()
 	values := map[string]string{"POD_NAMESPACE": w.namespace, "KEA_TIMEOUT_SECONDS": "10", allowedVariable: "0.0.0.0/0"}
@@ -104,8 +104,8 @@ func (w *env) function(urls []string, environment ...string) *function {
 	}
 }
 
-// network creates a NetworkNamespace that is provisioned with the prefix, and with
-// its first address as gateway. change may say more about it.
+// network creates a provisioned NetworkNamespace with a prefix, whose first address is the gateway.
+// change edits it before.
 func (w *env) network(name, prefix string, change func(*v1alpha2.NetworkNamespace)) *v1alpha2.NetworkNamespace {
 	w.t.Helper()
 	nn := &v1alpha2.NetworkNamespace{
@@ -133,8 +133,8 @@ func (w *env) network(name, prefix string, change func(*v1alpha2.NetworkNamespac
 	return nn
 }
 
-// configuration creates a NetworkConfiguration with an interface for each MAC
-// address, called eth0 and so on. change may say more about it.
+// configuration creates a NetworkConfiguration with one interface for each MAC address, called eth0,
+// eth1 and so on. change edits it before.
 func (w *env) configuration(name string, macs []string, change func(*v1alpha1.NetworkConfiguration)) *v1alpha1.NetworkConfiguration {
 	w.t.Helper()
 	nc := &v1alpha1.NetworkConfiguration{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
@@ -167,7 +167,7 @@ func (w *env) deliver(kind, name, eventType string) error {
 	return err
 }
 
-// deliver hands an event that carries no object to a process.
+// deliver delivers an event without an object to a process.
 func deliver(ctx context.Context, f *function, kind, namespace, name, eventType string) error {
 	_, err := f.handle(ctx, about(kind, namespace, name, eventType))
 	return err
@@ -182,21 +182,20 @@ func about(kind, namespace, name, eventType string) event.Event {
 	return e
 }
 
-// reconcile delivers an event about a NetworkConfiguration, and returns it as it is
-// then.
+// reconcile delivers an event about a NetworkConfiguration, and returns the object.
 func (w *env) reconcile(name string) *v1alpha1.NetworkConfiguration {
 	w.t.Helper()
 	w.must(w.deliver("NetworkConfiguration", name, events.TypeRefUpdate))
 	return w.get(name)
 }
 
-// delete asks for a NetworkConfiguration to go.
+// delete requests the deletion of a NetworkConfiguration.
 func (w *env) delete(name string) {
 	w.t.Helper()
 	w.must(w.kube.Delete(w.t.Context(), w.get(name)))
 }
 
-// gone reports whether a NetworkConfiguration is not there any more.
+// gone reports whether a NetworkConfiguration does not exist.
 func (w *env) gone(name string) bool {
 	w.t.Helper()
 	err := w.kube.Get(w.t.Context(), w.namespace, name, &v1alpha1.NetworkConfiguration{})
@@ -206,7 +205,7 @@ func (w *env) gone(name string) bool {
 	return err != nil
 }
 
-// await waits until something is so.
+// await waits until so returns true.
 func (w *env) await(what string, so func() bool) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
@@ -216,7 +215,7 @@ func (w *env) await(what string, so func() bool) {
 	for !so() {
 		select {
 		case <-ctx.Done():
-			w.t.Fatalf("waited in vain for %s", what)
+			w.t.Fatalf("timed out waiting for %s", what)
 		case <-tick.C:
 		}
 	}
@@ -229,7 +228,7 @@ func (w *env) must(err error) {
 	}
 }
 
-// ready is the condition Ready in short: status, reason and message.
+// ready returns status, reason and message of the condition Ready.
 func ready(nc *v1alpha1.NetworkConfiguration) string {
 	return condition(nc, v1alpha1.ConditionReady)
 }
@@ -242,7 +241,7 @@ func condition(nc *v1alpha1.NetworkConfiguration, kind string) string {
 	return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
 }
 
-// addressOf is the address of an interface by its place.
+// addressOf returns the address of an interface by its index.
 func addressOf(t *testing.T, nc *v1alpha1.NetworkConfiguration, i int) string {
 	t.Helper()
 	if len(nc.Status.NetworkInterfaces) <= i || len(nc.Status.NetworkInterfaces[i].IPv4Addresses) != 1 {
@@ -251,5 +250,5 @@ func addressOf(t *testing.T, nc *v1alpha1.NetworkConfiguration, i int) string {
 	return nc.Status.NetworkInterfaces[i].IPv4Addresses[0]
 }
 
-// expand puts a namespace's name into a text.
+// expand replaces the placeholder of the namespace in a text.
 func expand(text, namespace string) string { return strings.ReplaceAll(text, "{ns}", namespace) }

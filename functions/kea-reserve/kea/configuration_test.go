@@ -50,7 +50,7 @@ func TestDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(plain(t, json.RawMessage(sample)), plain(t, raw)); diff != "" {
-		t.Errorf("a document that nothing is changed in (-want +got):\n%s", diff)
+		t.Errorf("an unchanged document (-want +got):\n%s", diff)
 	}
 	in := func(address string, subnet uint32) Reservation {
 		return Reservation{
@@ -107,12 +107,12 @@ func TestDocumentWithout(t *testing.T) {
 		keep            string
 		want            []uint32
 	}{
-		"Made":    {"it is empty", "n1", "10.77.0.0/24", []uint32{3}},
-		"Used":    {"somebody has a reservation in it", "n3", "10.77.0.0/24", nil},
-		"Now":     {"it is where the network is", "n1", "10.79.0.0/24", nil},
-		"Within":  {"the network is in a part of it now", "n1", "10.79.0.128/25", nil},
-		"Nobody":  {"there is none", "n4", "10.77.0.0/24", nil},
-		"Unknown": {"nobody made it for a network", "", "10.77.0.0/24", nil},
+		"Made":     {"it is empty", "n1", "10.77.0.0/24", []uint32{3}},
+		"Used":     {"it has a reservation of another owner", "n3", "10.77.0.0/24", nil},
+		"Present":  {"it has the network's present prefix", "n1", "10.79.0.0/24", nil},
+		"Within":   {"the network has a part of it", "n1", "10.79.0.128/25", nil},
+		"NoSubnet": {"no subnet was created for the network", "n4", "10.77.0.0/24", nil},
+		"Unknown":  {"the subnet was created without a network", "", "10.77.0.0/24", nil},
 	} {
 		if got := d.unusedSubnets(tc.network, netip.MustParsePrefix(tc.keep)); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: %s: got %v", name, tc.reason, got)
@@ -128,7 +128,7 @@ func TestDocumentMalformed(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{``, `null`, `[]`, `{"subnet4":{}}`, `{"shared-networks":[1]}`, `{"shared-networks":[{"subnet4":1}]}`} {
 		if _, err := ParseConfiguration(json.RawMessage(text)); err == nil {
-			t.Errorf("%q is taken for a configuration", text)
+			t.Errorf("%q is accepted as a configuration", text)
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// FuzzDocument takes anything for the configuration of a Kea server. What can be read
-// loses nothing when a reservation comes and goes.
+// FuzzDocument parses any data as the configuration of a Kea server. An accepted document loses
+// nothing when a reservation is added and removed.
 func FuzzDocument(f *testing.F) {
 	for _, text := range []string{
 		`{"subnet4":[{"id":1,"subnet":"10.0.0.0/24","reservations":[{"hw-address":"02:00:00:00:00:01","ip-address":"10.0.0.5","option-data":[{"name":"routers","data":"10.0.0.1"}],"user-context":{"vitistack.io/uid":"u"}}]}]}`,

@@ -18,13 +18,13 @@ func TestResolve(t *testing.T) {
 		found   bool
 		refused bool
 	}{
-		"None":          {reason: "there is nothing"},
+		"None":          {reason: "there is no subnet"},
 		"Apart":         {reason: "another network", subnets: []Subnet{of(1, "10.78.0.0/24")}},
 		"Same":          {reason: "its own", subnets: []Subnet{of(1, "10.78.0.0/24"), of(2, "10.77.0.0/24")}, want: 2, found: true},
-		"SameAndWider":  {reason: "its own comes first", subnets: []Subnet{of(1, "10.77.0.0/16"), of(2, "10.77.0.0/24"), of(3, "10.0.0.0/8")}, want: 2, found: true},
+		"SameAndWider":  {reason: "the network's own subnet is preferred", subnets: []Subnet{of(1, "10.77.0.0/16"), of(2, "10.77.0.0/24"), of(3, "10.0.0.0/8")}, want: 2, found: true},
 		"Wider":         {reason: "the network is a part of it", subnets: []Subnet{of(1, "10.0.0.0/8"), of(2, "10.77.0.0/16")}, want: 2, found: true},
 		"Narrower":      {reason: "it is a part of the network", subnets: []Subnet{of(1, "10.77.0.128/25")}, refused: true},
-		"SameAndInside": {reason: "its own covers all of it", subnets: []Subnet{of(1, "10.77.0.128/25"), of(2, "10.77.0.0/24")}, want: 2, found: true},
+		"SameAndInside": {reason: "its own subnet covers all of the network", subnets: []Subnet{of(1, "10.77.0.128/25"), of(2, "10.77.0.0/24")}, want: 2, found: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

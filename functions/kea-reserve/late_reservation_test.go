@@ -14,11 +14,11 @@ import (
 	stand "github.com/vitistack/stack/tests/stand/kea"
 )
 
-// TestOvertaken deletes a NetworkConfiguration while its reservation is on its way to
-// the server, and has another delivery release it before it arrives: at the first
-// grant, whose status cannot be written any more, and at one that repairs what
-// somebody has removed, which writes no status. One that a machine uses keeps it.
-func TestOvertaken(t *testing.T) {
+// TestLateReservation deletes a NetworkConfiguration while the request for its reservation is still
+// being sent. Another delivery releases it before the request arrives: at the first reservation, whose
+// status can no longer be written, and at a repair, which writes no status. A NetworkConfiguration
+// that a machine uses keeps its reservation.
+func TestLateReservation(t *testing.T) {
 	t.Parallel()
 	changes := map[sim.Generation]string{sim.Kea3: `"reservation-add"`, sim.Kea2: `"config-set"`}
 	for name, tc := range map[string]struct{ repaired, kept bool }{"First": {}, "Repaired": {repaired: true}, "Kept": {repaired: true, kept: true}} {
@@ -42,7 +42,7 @@ func TestOvertaken(t *testing.T) {
 							t.Error(err)
 						}
 						if w.gone("vm") == tc.kept {
-							t.Errorf("before its reservation arrives it has to be there: %t", tc.kept)
+							t.Errorf("it must exist before its reservation arrives: %t", tc.kept)
 						}
 					}
 					b.ServeHTTP(rw, r)
@@ -65,7 +65,7 @@ func TestOvertaken(t *testing.T) {
 					t.Error("nothing was reserved")
 				}
 				if left := hosts(t, b); (len(left) > 0) != tc.kept {
-					t.Errorf("reservations %v are left, of what is kept: %t", left, tc.kept)
+					t.Errorf("reservations %v are left, want them kept: %t", left, tc.kept)
 				}
 			})
 		}
