@@ -12,7 +12,7 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// TestAllocatedAddressHasItsCause has the cause of an IPAllocation in the error of its cluster.
+// TestAllocatedAddressHasItsCause expects the cause from the IPAllocation in the error of its cluster.
 func TestAllocatedAddressHasItsCause(t *testing.T) {
 	t.Parallel()
 	ready := func(reason, message string) []metav1.Condition {
@@ -24,9 +24,9 @@ func TestAllocatedAddressHasItsCause(t *testing.T) {
 		want   string
 		waits  bool
 	}{
-		"New":       {"nothing is known", v1alpha2.IPAllocationStatus{}, `waits for an address from IPAllocation "shop-vip"`, true},
-		"Exhausted": {"it gets one once the pool is larger", v1alpha2.IPAllocationStatus{Conditions: ready("PoolExhausted", "10.1.0.0/28 has no free address")}, `IPAllocation "shop-vip": PoolExhausted: 10.1.0.0/28 has no free address`, true},
-		"Refused":   {"the spec has to change", v1alpha2.IPAllocationStatus{Phase: v1alpha2.IPAllocationError, Message: "it is in use", Conditions: ready("InUse", "it is in use")}, `IPAllocation "shop-vip": InUse: it is in use; the address is written in spec.controlPlaneEndpoint.address`, false},
+		"New":       {"the IPAllocation has no conditions yet", v1alpha2.IPAllocationStatus{}, `waits for an address from IPAllocation "shop-vip"`, true},
+		"Exhausted": {"it is allocated once the pool is larger", v1alpha2.IPAllocationStatus{Conditions: ready("PoolExhausted", "10.1.0.0/28 has no free address")}, `IPAllocation "shop-vip": PoolExhausted: 10.1.0.0/28 has no free address`, true},
+		"Refused":   {"the requester has to change the spec", v1alpha2.IPAllocationStatus{Phase: v1alpha2.IPAllocationError, Message: "it is in use", Conditions: ready("InUse", "it is in use")}, `IPAllocation "shop-vip": InUse: it is in use; the address is written in spec.controlPlaneEndpoint.address`, false},
 	} {
 		a := &v1alpha2.IPAllocation{ObjectMeta: metav1.ObjectMeta{Name: "shop-vip"}, Status: tc.status}
 		_, err := allocatedAddress(a)

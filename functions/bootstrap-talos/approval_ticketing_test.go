@@ -14,7 +14,7 @@ import (
 	"github.com/vitistack/stack/events"
 )
 
-// mailbox keeps what the function replies.
+// mailbox receives the replies of the function.
 type mailbox chan event.Event
 
 func (m mailbox) listen(next events.Handler) events.Handler {
@@ -30,7 +30,7 @@ func (m mailbox) listen(next events.Handler) events.Handler {
 	}
 }
 
-// answer is a ticketing system's decision about a request.
+// answer returns a ticketing system's decision about a request.
 func answer(t *testing.T, asked event.Event, kind string, more map[string]any) event.Event {
 	t.Helper()
 	var r events.WorkorderRequested
@@ -73,19 +73,19 @@ func TestApproval(t *testing.T) {
 	s.waits("shop", "PendingApproval", "1 control plane and 1 worker", "WO-1234")
 	first := <-asked
 	if got := s.get("shop"); got.Status.Phase != v1alpha1.ClusterPendingApproval || len(s.machines("shop")) > 0 {
-		t.Errorf("before anybody has decided: phase %s, machines %v", got.Status.Phase, s.machines("shop"))
+		t.Errorf("before any decision: phase %s, machines %v", got.Status.Phase, s.machines("shop"))
 	}
 	forged := answer(t, first, events.TypeWorkorderApproved, map[string]any{})
 	if _, err := s.function.handle(t.Context(), forged); !events.IsPermanent(err) || !strings.Contains(err.Error(), "POST /api/v1/events") {
-		t.Errorf("an approval that nobody has signed: %v, want a refusal that says where to send it", err)
+		t.Errorf("an approval without a signature: %v, want an error that says where to send it", err)
 	}
 	if got := s.get("shop"); got.Status.Approval.State != v1alpha1.ApprovalRequested {
-		t.Fatalf("anybody can approve: %+v", got.Status.Approval)
+		t.Fatalf("an unauthenticated sender can approve: %+v", got.Status.Approval)
 	}
 	decide(events.TypeWorkorderApproved, map[string]any{"comment": "within budget"}, first)
 	got := s.running("shop", "cp-0", "pool-0")
 	if a := got.Status.Approval; a.By != "kari@example.com" || a.Time == nil || a.Comment != "within budget" {
-		t.Errorf("who decided, and when: %+v", a)
+		t.Errorf("want the decision with its user and time: %+v", a)
 	}
 
 	s.change("shop", replicas(1, map[string]int32{"pool": 3}))
@@ -94,7 +94,7 @@ func TestApproval(t *testing.T) {
 	decide(events.TypeWorkorderRejected, map[string]any{"reason": "the budget is used up"}, growth)
 	s.waits("shop", "ApprovalRejected", "kari@example.com", "the budget is used up")
 	if diff := cmp.Diff([]string{"cp-0", "pool-0"}, s.machines("shop")); diff != "" {
-		t.Errorf("nobody has approved more machines (-want +got):\n%s", diff)
+		t.Errorf("machines above the approved number were created (-want +got):\n%s", diff)
 	}
 	decide(events.TypeWorkorderApproved, map[string]any{}, growth)
 	s.waits("shop", "ApprovalRejected")
@@ -106,7 +106,7 @@ func TestApproval(t *testing.T) {
 	s.running("shop", "cp-0", "pool-0")
 }
 
-// next is the request for a generation, of which there may be several.
+// next returns a request for a generation. Duplicates of it may follow.
 func next(t *testing.T, asked mailbox, generation int64) event.Event {
 	t.Helper()
 	for {
@@ -117,7 +117,7 @@ func next(t *testing.T, asked mailbox, generation int64) event.Event {
 				return e
 			}
 		case <-t.Context().Done():
-			t.Fatal("nobody has asked")
+			t.Fatal("no approval was requested")
 		}
 	}
 }

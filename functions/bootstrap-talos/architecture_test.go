@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestLayers checks which packages of the function import which: plan imports none of the others,
-// and the others import only plan.
+// TestLayers checks which packages of the function import which: plan imports none of the others, and
+// the others import only plan.
 func TestLayers(t *testing.T) {
 	t.Parallel()
 	const own = "github.com/vitistack/stack/functions/bootstrap-talos/"

@@ -21,9 +21,9 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// TestDeadClusterIsGivenUpOn has the provider of a machine be gone, which the test
-// plays by a finalizer that nobody takes away.
-func TestDeadClusterIsGivenUpOn(t *testing.T) {
+// TestDeadClusterIsForced deletes a cluster whose machine cannot be deleted by its provider. A
+// finalizer that remains plays the missing provider.
+func TestDeadClusterIsForced(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
 	s.create(s.cluster("shop", 1, 1))
@@ -37,7 +37,7 @@ func TestDeadClusterIsGivenUpOn(t *testing.T) {
 	}
 	hold(v1alpha1.FinalizerMachine, held)
 	kc := s.get("shop")
-	kc.Finalizers = append(kc.Finalizers, held) // keeps what is told in the end
+	kc.Finalizers = append(kc.Finalizers, held) // keeps the last status readable
 	if err := s.kube.Merge(t.Context(), kc, map[string]any{"metadata": map[string]any{"finalizers": kc.Finalizers}}); err != nil {
 		t.Fatal(err)
 	}
@@ -45,11 +45,11 @@ func TestDeadClusterIsGivenUpOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.waits("shop", "Deleting", "shop-pool-0", v1alpha1.AnnotationForce)
-	s.secret("shop-talos-secrets") // the keys stay while somebody may need them
+	s.secret("shop-talos-secrets") // the keys are kept while they may be needed
 	if err := s.kube.Merge(t.Context(), s.get("shop"), map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationForce: "true"}}}); err != nil {
 		t.Fatal(err)
 	}
-	feed.Until(t, "the cluster is given up on", func() (bool, string) {
+	feed.Until(t, "the cluster is deleted by force", func() (bool, string) {
 		f := s.get("shop").Finalizers
 		return !slices.Contains(f, v1alpha1.FinalizerCluster), strings.Join(f, " ")
 	})
@@ -61,13 +61,13 @@ func TestDeadClusterIsGivenUpOn(t *testing.T) {
 		t.Errorf("the keys are left: %v", err)
 	}
 	if s.machine("shop-pool-0").DeletionTimestamp == nil {
-		t.Error("nobody has asked for the machine to be deleted")
+		t.Error("the deletion of the machine was not requested")
 	}
 	hold()
 }
 
-// TestCredentialsAreRenewed gives people's files certificates that are as old as
-// they would be after some months.
+// TestCredentialsAreRenewed replaces the certificates of kubeconfig and talosconfig by ones that are
+// several months old.
 func TestCredentialsAreRenewed(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
@@ -80,9 +80,9 @@ func TestCredentialsAreRenewed(t *testing.T) {
 		age     time.Duration
 		renewed bool
 	}{
-		{"less than half of its lifetime is over", talos.TalosconfigLifetime/2 - time.Hour, false},
-		{"half of its lifetime is over", talos.TalosconfigLifetime/2 + time.Minute, true},
-		{"it has ended", talos.TalosconfigLifetime + time.Hour, true},
+		{"less than half of its lifetime has passed", talos.TalosconfigLifetime/2 - time.Hour, false},
+		{"more than half of its lifetime has passed", talos.TalosconfigLifetime/2 + time.Minute, true},
+		{"it has expired", talos.TalosconfigLifetime + time.Hour, true},
 	} {
 		old := map[string][]byte{}
 		for name, data := range map[string][]byte{
@@ -102,10 +102,10 @@ func TestCredentialsAreRenewed(t *testing.T) {
 		}
 	}
 	if ready, _ := s.nodes("shop"); len(ready) != 1 {
-		t.Errorf("nodes that the new kubeconfig shows: %v", ready)
+		t.Errorf("nodes in the new kubeconfig: %v", ready)
 	}
 	if !bytes.Equal(s.secret("shop-talos-secrets").Data[pkiKey], keys) {
-		t.Error("the cluster's keys have been made anew")
+		t.Error("the cluster's keys were replaced")
 	}
 }
 
@@ -137,7 +137,8 @@ func agedKubeconfig(t *testing.T, data, certificate []byte) []byte {
 	return data
 }
 
-// aged is a certificate that an authority made so long ago, for as long as people's are.
+// aged returns a client certificate that an authority signed the given time ago, with the lifetime of
+// client configurations.
 func aged(t *testing.T, authority *talosx509.PEMEncodedCertificateAndKey, age time.Duration) []byte {
 	t.Helper()
 	ca, err := talosx509.NewCertificateAuthorityFromCertificateAndKey(authority)

@@ -7,9 +7,9 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
-// TestWrongClock makes a cluster of machines whose clocks are days ahead, until
-// somebody lets them reach a time server.
-func TestWrongClock(t *testing.T) {
+// TestClockSkew creates a cluster of machines whose clocks are days ahead, until they reach a time
+// server.
+func TestClockSkew(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
 	s.skew.Store(int64(72 * time.Hour))

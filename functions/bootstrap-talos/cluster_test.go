@@ -12,14 +12,14 @@ import (
 func TestCurrentNodes(t *testing.T) {
 	t.Parallel()
 	configured := &v1alpha1.Machine{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationInstalled: "true"}}}
-	c := &cluster{observed: observed{machines: map[string]*v1alpha1.Machine{"old": configured, "anew": {}}}}
+	c := &cluster{observed: observed{machines: map[string]*v1alpha1.Machine{"old": configured, "new": {}}}}
 	cases := map[string]struct {
 		reason, node string
 		want         bool
 	}{
-		"Configured": {"it is the machine's", "old", true},
-		"Replaced":   {"a machine without a configuration has no kubelet: this is its predecessor's", "anew", false},
-		"Stray":      {"it has to be known in order to be taken away", "gone", true},
+		"Configured": {"the Node belongs to the Machine", "old", true},
+		"Replaced":   {"a Machine without a configuration has no kubelet, so the Node belongs to its predecessor", "new", false},
+		"Orphaned":   {"an orphaned Node has to be known in order to be deleted", "gone", true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -30,11 +30,11 @@ type drainEnv struct {
 	*kubernetes.Clientset
 	w               *workload.Client
 	namespace, node string
-	// real is whether the test has to do the work of kubelets and controllers.
+	// real is whether the test plays kubelets and controllers.
 	real bool
 }
 
-// simulated is the workload API of a simulated cluster.
+// simulated returns the workload API of a simulated cluster.
 func simulated(t *testing.T) *drainEnv {
 	t.Helper()
 	s := newEnv(t, envOptions{})
@@ -43,7 +43,7 @@ func simulated(t *testing.T) *drainEnv {
 	return &drainEnv{T: t, Clientset: s.workload("shop"), w: openFor(t, s.secret("shop-kubeconfig").Data[kubeconfigKey]), namespace: "default", node: "shop-pool-0"}
 }
 
-// genuine is a real kube-apiserver.
+// genuine returns a real kube-apiserver.
 func genuine(t *testing.T) *drainEnv {
 	t.Helper()
 	server := apiserver.Start(t)
@@ -101,7 +101,7 @@ func openFor(t *testing.T, kubeconfig []byte) *workload.Client {
 	return w
 }
 
-// run makes a pod that runs on the node.
+// run creates a pod that runs on the node.
 func (d *drainEnv) run(name string, edit func(*corev1.Pod)) {
 	d.Helper()
 	p := &corev1.Pod{
@@ -129,7 +129,8 @@ func (d *drainEnv) run(name string, edit func(*corev1.Pod)) {
 	})
 }
 
-// budget keeps two of the pods, of which there are so many.
+// budget creates a PodDisruptionBudget that keeps two pods, and reports healthy as the number of
+// healthy ones.
 func (d *drainEnv) budget(healthy int32) {
 	d.Helper()
 	stay := intstr.FromInt32(2)
@@ -152,7 +153,7 @@ func (d *drainEnv) budget(healthy int32) {
 	}
 }
 
-// stop ends the pods that have been told to go, as their kubelet does.
+// stop deletes the pods that are being terminated, as their kubelet does.
 func (d *drainEnv) stop() {
 	d.Helper()
 	if !d.real {
@@ -174,7 +175,7 @@ func (d *drainEnv) stop() {
 	}
 }
 
-// left are the pods that are on the node and stay there.
+// left returns the pods that remain on the node.
 func (d *drainEnv) left() (names []string) {
 	d.Helper()
 	list, err := d.CoreV1().Pods(d.namespace).List(d.Context(), metav1.ListOptions{})
@@ -197,12 +198,12 @@ func (d *drainEnv) seen() plan.Node {
 	}
 	i := slices.IndexFunc(nodes, func(n plan.Node) bool { return n.Name == d.node })
 	if i < 0 {
-		d.Fatalf("node %s is not there", d.node)
+		d.Fatalf("node %s does not exist", d.node)
 	}
 	return nodes[i]
 }
 
-// refreshed gives kube-proxy another version, and leaves alone what is not Talos's.
+// refreshed upgrades kube-proxy, and skips an addon that Talos did not deploy.
 func (d *drainEnv) refreshed() {
 	d.Helper()
 	sets := d.AppsV1().DaemonSets("kube-system")
@@ -238,13 +239,13 @@ func (d *drainEnv) refreshed() {
 			d.Errorf("kube-proxy runs %v, want %s", containers, image)
 		}
 	}
-	if err := d.w.RefreshAddon(d.Context(), plan.Addon{Resource: "daemonsets", Name: "nobody", Image: "a:1", DefaultImage: "a"}); err != nil {
-		d.Errorf("what is not there stays so: %v", err)
+	if err := d.w.RefreshAddon(d.Context(), plan.Addon{Resource: "daemonsets", Name: "missing", Image: "a:1", DefaultImage: "a"}); err != nil {
+		d.Errorf("a missing addon is not created: %v", err)
 	}
 }
 
-// TestDrain has the function empty, label, taint and delete a node, and change an
-// image, in a simulated workload API and in a real one.
+// TestDrain drains, labels, taints and deletes a node, and changes the image of an addon, in a
+// simulated workload API and in a real one.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(*testing.T) *drainEnv{"Simulated": simulated, "Real": genuine} {
@@ -254,7 +255,7 @@ func TestDrain(t *testing.T) {
 			d.labelled()
 			d.refreshed()
 			d.drained()
-			for range 2 { // the second time it is gone
+			for range 2 { // the second call finds no Node
 				if err := d.w.DeleteNode(t.Context(), d.node); err != nil {
 					t.Error(err)
 				}
@@ -266,7 +267,7 @@ func TestDrain(t *testing.T) {
 func (d *drainEnv) labelled() {
 	d.Helper()
 	if n := d.seen(); !n.Ready || n.Cordoned || n.TalosVersion != "1.13.9" || !strings.HasPrefix(n.Version, "v1.34.") || n.BootID == "" {
-		d.Errorf("the node is seen as %+v", n)
+		d.Errorf("the observed node is %+v", n)
 	}
 	others := len(d.seen().Taints)
 	properties := v1alpha1.MachineProperties{
@@ -282,7 +283,7 @@ func (d *drainEnv) labelled() {
 			d.Errorf("labels %v and taints %v, want %v and %v", n.Labels, n.Taints, p.Labels, p.Taints)
 		}
 		if again := workload.LabelPatch(n, p); again != nil {
-			d.Errorf("a Node that is as it should be is changed again: %v", again)
+			d.Errorf("a Node without a difference is updated: %v", again)
 		}
 	}
 }
@@ -310,7 +311,7 @@ func (d *drainEnv) drained() {
 	if err := d.PolicyV1().PodDisruptionBudgets(d.namespace).Delete(d.Context(), "db", metav1.DeleteOptions{}); err != nil {
 		d.Fatal(err)
 	}
-	feed.Until(d, "the node is empty", func() (bool, string) {
+	feed.Until(d, "every pod is evicted", func() (bool, string) {
 		now, why = prepare()
 		d.stop()
 		return now == plan.UpgradeRequest, why

@@ -16,8 +16,8 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// TestDrainTimeout has a budget keep all pods. Without a limit that lasts for ever,
-// as TestDrainRespectsBudgets has it.
+// TestDrainTimeout has a PodDisruptionBudget keep all pods until the drain times out.
+// TestDrainRespectsBudgets has the case without a timeout.
 func TestDrainTimeout(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
@@ -36,8 +36,8 @@ func TestDrainTimeout(t *testing.T) {
 	}
 }
 
-// TestDrainBlocked has a budget keep all pods of a machine whose pool sets no limit,
-// for longer than anybody should have to look for the reason.
+// TestDrainBlocked has a PodDisruptionBudget keep all pods of a machine whose pool has no timeout,
+// until the condition reports it.
 func TestDrainBlocked(t *testing.T) {
 	t.Parallel()
 	var later atomic.Int64
@@ -63,7 +63,7 @@ func TestDrainBlocked(t *testing.T) {
 	}
 }
 
-// TestConfigChanges changes what Talos takes only with a reboot.
+// TestConfigChanges changes settings that Talos applies only with a reboot.
 func TestConfigChanges(t *testing.T) {
 	t.Parallel()
 	const rule = "SUBSYSTEM==\"block\""
@@ -107,9 +107,9 @@ func TestConfigChanges(t *testing.T) {
 	if err := s.plan.Set(faults.Rule{Operation: "MachineService/ApplyConfiguration", Error: "Unavailable"}); err != nil {
 		t.Fatal(err)
 	}
-	s.reconcile("shop") // what is staged is not sent again, which would fail now
+	s.reconcile("shop") // a staged configuration is not sent again, because a second request would fail
 	if kc := s.get("shop"); !isUpToDate(kc) {
-		t.Errorf("a node that waits for its boot is bothered again: %s", kc.Status.Message)
+		t.Errorf("a node that waits for its reboot gets another request: %s", kc.Status.Message)
 	}
 	if err := s.plan.Set(); err != nil {
 		t.Fatal(err)

@@ -20,8 +20,8 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// keeping is a workload API whose node has two pods. It answers the eviction of the
-// first one with a code, and that of the other one as it should.
+// keeping returns a workload API whose node has two pods. It answers the eviction of the first pod
+// with a code, and accepts that of the second.
 func keeping(t *testing.T, code int, message string) (w *workload.Client, evicted func() []string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -51,8 +51,8 @@ func keeping(t *testing.T, code int, message string) (w *workload.Client, evicte
 	}
 }
 
-// TestRefusedEviction has an upgrade and a removal meet a pod whose eviction is refused.
-// Whatever the refusal, they say so, and come to an end.
+// TestRefusedEviction has an upgrade and a removal evict a pod, and the API refuse it. Each reports
+// the refusal and times out.
 func TestRefusedEviction(t *testing.T) {
 	t.Parallel()
 	const kept = "pod a/first may not be moved: "
@@ -63,15 +63,15 @@ func TestRefusedEviction(t *testing.T) {
 		want    string
 		others  bool
 	}{
-		"Budget":       {"a budget keeps it", 429, "it would violate the budget", kept + "it would violate the budget", true},
-		"TwoBudgets":   {"the API server knows no better code", 500, "more than one budget", kept + "more than one budget", true},
+		"Budget":       {"a PodDisruptionBudget keeps it", 429, "it would violate the budget", kept + "it would violate the budget", true},
+		"TwoBudgets":   {"the API server has no better code", 500, "more than one budget", kept + "more than one budget", true},
 		"Webhook":      {"the usual code of an admission webhook", 403, `admission webhook "guard" denied the request`, kept + `admission webhook "guard" denied the request`, true},
-		"BadRequest":   {"the code of a webhook that gives none", 400, "denied the request", kept + "denied the request", true},
-		"Silent":       {"nobody should have to guess that it is refused", 403, "", kept + "the workload API answered 403: ", true},
-		"Gone":         {"it is on its way", 404, "not found", "waits for 2 pods to ", true},
-		"Other":        {"another one has its name", 409, "the UID in the precondition differs", "waits for 2 pods to ", true},
-		"Unknown":      {"it is not the pod that is refused", 401, "Unauthorized", "evict pod a/first: the workload API answered 401: Unauthorized", false},
-		"NotReachable": {"the API gets nowhere", 503, "etcdserver: no leader", "evict pod a/first: the workload API answered 503: etcdserver: no leader", false},
+		"BadRequest":   {"the code of a webhook without a code of its own", 400, "denied the request", kept + "denied the request", true},
+		"Silent":       {"a refusal without a message is reported as well", 403, "", kept + "the workload API answered 403: ", true},
+		"Gone":         {"the pod is gone", 404, "not found", "waits for 2 pods to ", true},
+		"Other":        {"another pod has its name", 409, "the UID in the precondition differs", "waits for 2 pods to ", true},
+		"Unknown":      {"the request is refused, not the pod", 401, "Unauthorized", "evict pod a/first: the workload API answered 401: Unauthorized", false},
+		"NotReachable": {"the API server cannot reach etcd", 503, "etcdserver: no leader", "evict pod a/first: the workload API answered 503: etcdserver: no leader", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -84,13 +84,13 @@ func TestRefusedEviction(t *testing.T) {
 				}
 			}
 			if got := evicted(); slices.Contains(got, "second") != tc.others {
-				t.Errorf("%s: other pods that were asked to go: %v, want %t", tc.reason, got, tc.others)
+				t.Errorf("%s: evictions of other pods: %v, want %t", tc.reason, got, tc.others)
 			}
 		})
 	}
 }
 
-// outcome is what has become of something that drains for too long.
+// outcome is the result of a drain that takes too long.
 type outcome struct {
 	what, message string
 	ended         bool
@@ -120,7 +120,7 @@ func removalOf(t *testing.T, f *function, w *workload.Client) outcome {
 	return outcome{"the removal", err.Error(), errors.As(err, &blocked) && blocked.Reason == "DrainBlocked"}
 }
 
-// TestRefusedCordon has an admission policy refuse what an upgrade begins with.
+// TestRefusedCordon has an admission policy refuse the first request of an upgrade.
 func TestRefusedCordon(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -20,7 +20,7 @@ import (
 	"github.com/vitistack/stack/tests/stand/apiserver"
 )
 
-// asked notes what an API server is asked for.
+// asked records the requests to an API server.
 type asked struct {
 	next http.RoundTripper
 	mu   sync.Mutex
@@ -37,7 +37,7 @@ func (a *asked) RoundTrip(r *http.Request) (*http.Response, error) {
 	return a.next.RoundTrip(r)
 }
 
-// unreadable fails all requests that read Secrets, while it is on.
+// unreadable fails all requests that read Secrets while it is set.
 type unreadable struct {
 	http.RoundTripper
 	on atomic.Bool
@@ -50,9 +50,8 @@ func (u *unreadable) RoundTrip(req *http.Request) (*http.Response, error) {
 	return u.RoundTripper.RoundTrip(req)
 }
 
-// TestRequestFails has a request fail in the middle of a delivery. What the delivery has not
-// seen stays in the status as it was, and people are told once the event has failed for a
-// while.
+// TestRequestFails has a request fail in the middle of a delivery. The status keeps what the delivery
+// has not observed, and Ready reports the failure only once it has lasted for the grace period.
 func TestRequestFails(t *testing.T) {
 	t.Parallel()
 	u := &unreadable{}
@@ -86,8 +85,8 @@ func TestRequestFails(t *testing.T) {
 	s.running("shop")
 }
 
-// TestMachineOfNoCluster sends an event about a Machine without a cluster. It costs one
-// request, also in a namespace with a cluster.
+// TestMachineOfNoCluster sends an event about a Machine without a cluster. It costs one request, also
+// in a namespace with a cluster.
 func TestMachineOfNoCluster(t *testing.T) {
 	t.Parallel()
 	server := apiserver.Start(t)
@@ -109,7 +108,7 @@ func TestMachineOfNoCluster(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !slices.Equal(listens.last, want) {
-			t.Errorf("asked for %v, want %v", listens.last, want)
+			t.Errorf("requested %v, want %v", listens.last, want)
 		}
 	}
 	look("GET machines/alone")

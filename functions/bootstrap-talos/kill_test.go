@@ -19,13 +19,13 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// reaper kills every delivery with its first write, in turn before and after the API
-// server has done it, so that in the end one has died between any two side effects.
+// reaper kills each delivery at its first write, alternately before and after the API server has
+// handled it. Over time a delivery dies between any two side effects.
 type reaper struct {
 	next http.RoundTripper
-	// writes counts, and keys are how many sets of keys have been made.
+	// writes counts the writes, and keys the created sets of keys.
 	writes, keys atomic.Int64
-	// statuses is whether a delivery dies also with a write of status.
+	// statuses is whether a write of a status kills a delivery as well.
 	statuses atomic.Bool
 }
 
@@ -33,7 +33,7 @@ type lifeKey struct{}
 
 var errKilled = errors.New("the delivery has been killed")
 
-// handle gives each delivery a life of its own.
+// handle gives each delivery a context of its own.
 func (r *reaper) handle(next events.Handler) events.Handler {
 	return func(ctx context.Context, in event.Event) (*event.Event, error) {
 		ctx, kill := context.WithCancelCause(ctx)
@@ -61,7 +61,7 @@ func (r *reaper) RoundTrip(req *http.Request) (*http.Response, error) {
 		kill(errKilled)
 		return nil, errKilled
 	}
-	// What the API server has begun it ends, whatever becomes of who asked.
+	// The API server completes a request even if its client disappears.
 	res, err := r.next.RoundTrip(req.Clone(context.WithoutCancel(req.Context())))
 	if err == nil {
 		if res.StatusCode == http.StatusCreated && strings.HasSuffix(req.URL.Path, "/secrets") && r.statuses.CompareAndSwap(false, true) {
@@ -73,8 +73,8 @@ func (r *reaper) RoundTrip(req *http.Request) (*http.Response, error) {
 	return nil, errKilled
 }
 
-// TestKilledBetweenSideEffects builds, changes and deletes clusters while every
-// delivery dies at its first write, and nodes refuse, or do but don't say so.
+// TestKilledBetweenSideEffects creates, changes and deletes clusters while each delivery dies at its
+// first write, and while nodes reject requests, or carry them out without an answer.
 func TestKilledBetweenSideEffects(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ first, then int32 }{{1, 3}, {3, 1}, {5, 3}} {
@@ -101,12 +101,12 @@ func TestKilledBetweenSideEffects(t *testing.T) {
 			})
 			s.consistent("shop", int(tc.then))
 			if s.secret("shop-talos-secrets").UID != keys || r.keys.Load() != 1 {
-				t.Error("the keys have been made twice")
+				t.Error("the keys were created twice")
 			}
 			if err := s.kube.Delete(t.Context(), s.get("shop")); err != nil {
 				t.Fatal(err)
 			}
-			feed.Until(t, "the cluster is gone", func() (bool, string) {
+			feed.Until(t, "the cluster is deleted", func() (bool, string) {
 				err := s.kube.Get(t.Context(), s.namespace, "shop", &v1alpha1.KubernetesCluster{})
 				return kube.NotFound(err), fmt.Sprint(err)
 			})
@@ -115,8 +115,7 @@ func TestKilledBetweenSideEffects(t *testing.T) {
 	}
 }
 
-// consistent checks that a cluster has one etcd, whose members are its control
-// planes.
+// consistent checks that a cluster has one etcd, whose members are its control planes.
 func (s *env) consistent(cluster string, controlPlanes int) {
 	s.Helper()
 	if err := s.plan.Set(); err != nil {
@@ -128,7 +127,7 @@ func (s *env) consistent(cluster string, controlPlanes int) {
 	}
 	for _, plane := range planes {
 		if got := s.members(cluster, plane); !slices.Equal(got, planes) {
-			s.Errorf("%s has members %v of etcd, want %v: one cluster, nobody lost", plane, got, planes)
+			s.Errorf("%s has etcd members %v, want %v: one cluster with every member", plane, got, planes)
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// until waits until a Node is as wanted.
+// until waits until is accepts a Node.
 func (s *env) until(cluster, node, what string, is func(*corev1.Node) bool) {
 	s.Helper()
 	client := s.workload(cluster)
@@ -56,7 +56,7 @@ func TestLabelsAndTaints(t *testing.T) {
 		kc.Spec.Topology.Workers[0].Labels = map[string]string{"tier": "back"}
 		kc.Spec.Topology.Workers[0].Taints = nil
 	})
-	s.until("shop", "pool-0", "the node has lost what is no more wanted", func(n *corev1.Node) bool {
+	s.until("shop", "pool-0", "the node has lost the labels and taints that the spec no longer has", func(n *corev1.Node) bool {
 		_, role := n.Labels["node-role.kubernetes.io/front"]
 		return !role && n.Labels["tier"] == "back" && !tainted(n, "only") && n.Labels["kubernetes.io/hostname"] != ""
 	})
@@ -93,7 +93,7 @@ func TestPatchesAndDrift(t *testing.T) {
 	}
 	patch("machine:\n  sysctls:\n    vm.swappiness: \"2\"\n")
 	for _, node := range []string{"cp-0", "pool-0"} {
-		feed.Until(t, node+" has taken the change without a reboot", func() (bool, string) {
+		feed.Until(t, node+" has applied the change without a reboot", func() (bool, string) {
 			return strings.Contains(s.active("shop", node), "vm.swappiness: \"2\""), ""
 		})
 	}
@@ -105,8 +105,8 @@ func TestPatchesAndDrift(t *testing.T) {
 	current()
 }
 
-// TestPatchedMeanwhile changes a patch after a node has got its configuration, and
-// before the cluster is Running, which takes longer than one delivery.
+// TestPatchedMeanwhile edits a patch after a node gets its configuration and before the cluster is
+// Running, which takes more than one delivery.
 func TestPatchedMeanwhile(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{timing: simtalos.Timing{NodeReady: nodePollTime + 2*time.Second}})
@@ -128,12 +128,11 @@ func TestPatchedMeanwhile(t *testing.T) {
 	}
 	s.running("shop")
 	if got := s.active("shop", "cp-0"); !strings.Contains(got, "vm.swappiness: \"2\"") {
-		t.Error("a cluster is Running whose node does not run what is wanted")
+		t.Error("the cluster is Running while a node lacks its present configuration")
 	}
 }
 
-// TestPatchesOfRolesAndPools has every node run the patches that are for it, and no
-// others.
+// TestPatchesOfRolesAndPools checks that every node gets exactly the patches of its role and pool.
 func TestPatchesOfRolesAndPools(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
@@ -148,7 +147,7 @@ func TestPatchesOfRolesAndPools(t *testing.T) {
 	kc.Spec.Topology.Workers[1].Patches = []v1alpha1.ObjectName{"special"}
 	s.create(kc)
 	s.running("shop")
-	for node, want := range map[string][]string{ // the last one wins what they all set
+	for node, want := range map[string][]string{ // the last patch overrides a value that all of them set
 		"cp-0": {"everybody", "planes"}, "pool-0": {"everybody", "workers"}, "gpu-0": {"everybody", "workers", "special"},
 	} {
 		config := s.active("shop", node)
@@ -158,7 +157,7 @@ func TestPatchesOfRolesAndPools(t *testing.T) {
 			}
 		}
 		if last := "vm.swappiness: " + want[len(want)-1]; !strings.Contains(config, last) {
-			t.Errorf("%s has to run %s, the most special of its patches", node, last)
+			t.Errorf("%s must have %s from the most specific of its patches", node, last)
 		}
 	}
 }
@@ -191,7 +190,7 @@ func TestAutoscaling(t *testing.T) {
 		return err == nil, ""
 	})
 	if err := scale(9); err == nil || !strings.Contains(err.Error(), "at most the sum of their maxReplicas") {
-		t.Errorf("the pool has at most 3 workers, and 9 is not refused: %v", err)
+		t.Errorf("the pool has at most 3 workers, but 9 is accepted: %v", err)
 	}
 	if err := scale(3); err != nil {
 		t.Fatal(err)
@@ -201,7 +200,7 @@ func TestAutoscaling(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.running("shop", "cp-0", "pool-0", "pool-1")
-	feed.Until(t, "the subresource tells how many there are", func() (bool, string) {
+	feed.Until(t, "the subresource reports the number of workers", func() (bool, string) {
 		obj, err := clusters.Get(t.Context(), "shop", metav1.GetOptions{}, "scale")
 		if err != nil {
 			return false, err.Error()

@@ -12,10 +12,10 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// TestKeysGoToNobody has somebody answer at the addresses of all machines as Talos does in
-// maintenance mode, with their UUIDs and MAC addresses. Nobody is sent a configuration, and
-// the cluster says what is wrong.
-func TestKeysGoToNobody(t *testing.T) {
+// TestKeysGoToNoOtherNode has another server answer at the addresses of all machines, as Talos does in
+// maintenance mode, with their UUIDs and MAC addresses. It gets no configuration, and the cluster
+// reports the cause.
+func TestKeysGoToNoOtherNode(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
 	s.seedless = true
@@ -33,7 +33,7 @@ func TestKeysGoToNobody(t *testing.T) {
 		s.reconcile("shop")
 	}
 	if n := s.plan.Calls()["MachineService/ApplyConfiguration"]; n != 0 {
-		t.Errorf("a configuration was sent %d times to a node that had not proved who it is", n)
+		t.Errorf("a configuration was sent %d times to an unauthenticated node", n)
 	}
 	for _, name := range []string{"shop-cp-0", "shop-pool-0"} {
 		if m := s.machine(name); plan.IsInstalled(m) || m.Generation > 2 {
@@ -45,7 +45,7 @@ func TestKeysGoToNobody(t *testing.T) {
 	}
 }
 
-// TestConfigurationsAreRemoved looks for the configurations of a cluster that runs.
+// TestConfigurationsAreRemoved checks that no machine configuration of a running cluster is left.
 func TestConfigurationsAreRemoved(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
@@ -63,7 +63,7 @@ func TestConfigurationsAreRemoved(t *testing.T) {
 	}
 }
 
-// TestSecretIsTaken has somebody's own Secret under the name of a node's configuration.
+// TestSecretIsTaken finds a user's Secret under the name of a machine configuration.
 func TestSecretIsTaken(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
@@ -72,7 +72,7 @@ func TestSecretIsTaken(t *testing.T) {
 	s.create(s.cluster("shop", 1, 0))
 	s.waits("shop", "NameTaken", taken.Name, "delete it")
 	if string(s.secret(taken.Name).Data["userdata"]) != "mine" {
-		t.Error("somebody's Secret was written")
+		t.Error("a user's Secret was overwritten")
 	}
 	if err := s.kube.Delete(t.Context(), taken); err != nil {
 		t.Fatal(err)
@@ -90,9 +90,9 @@ func TestUnprovided(t *testing.T) {
 		patient  bool
 		want     int
 	}{
-		"New":      {"it has none yet", false, false, 1},
-		"Thorough": {"somebody has deleted the Secret: a look at the cluster writes it again", true, true, 1},
-		"Event":    {"the event of the annotation that was just set writes nothing", true, false, 0},
+		"New":   {"it has no configuration yet", false, false, 1},
+		"Full":  {"a user deleted the Secret: a full reconcile writes it again", true, true, 1},
+		"Event": {"the event of its own annotation writes nothing", true, false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -13,8 +13,8 @@ import (
 	"github.com/vitistack/stack/tests/stand/apiserver"
 )
 
-// TestManyWorkers saves what 300 workers have, ten times as large as usual, which no
-// single object of the API server holds.
+// TestManyWorkers saves the manifests of 300 workers of ten times the usual size. No single object of
+// the API server can hold them.
 func TestManyWorkers(t *testing.T) {
 	t.Parallel()
 	server := apiserver.Start(t)
@@ -49,7 +49,7 @@ func TestManyWorkers(t *testing.T) {
 		}
 		return all, len(list.Items)
 	}
-	for range 2 { // the second time nothing differs
+	for range 2 { // the second call has nothing to change
 		if err := r.Save(t.Context(), kc, files); err != nil {
 			t.Fatal(err)
 		}
@@ -68,12 +68,12 @@ func TestManyWorkers(t *testing.T) {
 	}
 	all, _ = kept()
 	if _, ok := all["shop-pool-123.talos.yaml"]; ok || len(all) != len(files)-2 {
-		t.Errorf("%d files are left, want those of the machine to be gone", len(all))
+		t.Errorf("%d files are left, want those of the machine to be deleted", len(all))
 	}
 	if err := r.DeleteAll(t.Context(), kc); err != nil {
 		t.Fatal(err)
 	}
 	if all, n = kept(); n != 0 {
-		t.Errorf("%d files are left of a cluster that is gone", len(all))
+		t.Errorf("%d files are left of a deleted cluster", len(all))
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha2"
 )
 
-// network makes another network, of a type and with a prefix, that is Ready.
+// network creates another Ready network, with an allocation type and a prefix.
 func (s *env) network(name string, kind v1alpha2.AllocationType, prefix string) {
 	s.Helper()
 	nn := &v1alpha2.NetworkNamespace{
@@ -26,8 +26,8 @@ func (s *env) network(name string, kind v1alpha2.AllocationType, prefix string) 
 	}
 }
 
-// TestRemediesOfNewClusters has clusters that do not fit into their network. No machine is
-// made, and what the message says to write leads to Running.
+// TestRemediesOfNewClusters has clusters that do not fit into their network. No machine is created,
+// and following the message leads to Running.
 func TestRemediesOfNewClusters(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -65,7 +65,7 @@ func TestRemediesOfNewClusters(t *testing.T) {
 			s.create(kc)
 			s.waits("shop", tc.reason, tc.words...)
 			if got := s.machines("shop"); len(got) != 0 {
-				t.Errorf("machines %v are made of a cluster that cannot be", got)
+				t.Errorf("machines %v of an invalid cluster were created", got)
 			}
 			s.change("shop", tc.remedy)
 			s.running("shop")
@@ -84,6 +84,6 @@ func TestEndpointPort(t *testing.T) {
 		t.Errorf("the endpoint is %s", got)
 	}
 	if _, err := s.workload("shop").CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err != nil {
-		t.Errorf("nobody answers at the endpoint: %v", err)
+		t.Errorf("the API server does not answer at the endpoint: %v", err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// deploy runs pods in a cluster, so many of which have to stay.
+// deploy runs replicas pods in a cluster, with a PodDisruptionBudget that keeps stay of them.
 func (s *env) deploy(cluster, name string, replicas int32, stay int) {
 	s.Helper()
 	labels := map[string]string{"app": name}
@@ -47,7 +47,7 @@ func (s *env) deploy(cluster, name string, replicas int32, stay int) {
 	})
 }
 
-// podsOn are the pods of the namespace default on a node.
+// podsOn returns the pods on a node in namespace default.
 func (s *env) podsOn(cluster, node string) (names []string) {
 	s.Helper()
 	list, err := s.workload(cluster).CoreV1().Pods("default").List(s.Context(), metav1.ListOptions{})
@@ -75,7 +75,7 @@ func TestDrainRespectsBudgets(t *testing.T) {
 		leaving = "pool-0"
 	}
 	if len(s.podsOn("shop", leaving)) == 0 {
-		t.Errorf("no pod is left on %s, although the budget keeps all", leaving)
+		t.Errorf("no pod is left on %s, although the PodDisruptionBudget keeps all", leaving)
 	}
 	err := s.workload("shop").PolicyV1().PodDisruptionBudgets("default").Delete(t.Context(), "web", metav1.DeleteOptions{})
 	if err != nil {
@@ -92,10 +92,10 @@ func TestNamedMachineIsReplaced(t *testing.T) {
 	s := newEnv(t, envOptions{})
 	s.create(s.cluster("shop", 3, 0))
 	s.running("shop")
-	s.annotate("shop-cp-0", v1alpha1.AnnotationRemove, "true") // the one that etcd began on, alive
+	s.annotate("shop-cp-0", v1alpha1.AnnotationRemove, "true") // the bootstrap node, which is healthy
 	s.running("shop", "cp-1", "cp-2", "cp-3")
 	if got := s.members("shop", "cp-1"); !slices.Equal(got, []string{"cp-1", "cp-2", "cp-3"}) {
-		t.Errorf("members of etcd: %v", got)
+		t.Errorf("etcd members: %v", got)
 	}
 }
 
@@ -117,9 +117,9 @@ func TestDeadControlPlaneIsReplaced(t *testing.T) {
 			how(s)
 			s.replaced(dead)
 			s.running("shop")
-			want := s.machines("shop") // the name of one that is gone is free again
+			want := s.machines("shop") // the name of a deleted machine can be used again
 			if got := s.members("shop", "cp-0"); !slices.Equal(got, want) {
-				t.Errorf("members of etcd: %v, want %v", got, want)
+				t.Errorf("etcd members: %v, want %v", got, want)
 			}
 			if _, all := s.nodes("shop"); !slices.Equal(all, want) {
 				t.Errorf("nodes: %v, want %v", all, want)
@@ -128,8 +128,8 @@ func TestDeadControlPlaneIsReplaced(t *testing.T) {
 	}
 }
 
-// TestQuorum has two of three control planes die. Nobody may be taken out of etcd
-// then, until somebody gives up on a member.
+// TestQuorum has two of three control planes die. No member is removed from etcd until a user forces
+// it.
 func TestQuorum(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
@@ -140,16 +140,16 @@ func TestQuorum(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.annotate("shop-cp-1", v1alpha1.AnnotationRemove, "true") // before another one is chosen
+	s.annotate("shop-cp-1", v1alpha1.AnnotationRemove, "true") // before a replacement is selected
 	s.change("shop", replicas(1, nil))
 	s.waits("shop", "EtcdUnavailable", "shop-cp-1", v1alpha1.AnnotationForce)
-	for _, name := range []string{"cp-0", "cp-1", "cp-2"} { // and cp-3, where cp-1 was seen to leave first
+	for _, name := range []string{"cp-0", "cp-1", "cp-2"} { // and cp-3, if the removal of cp-1 was seen first
 		if got := s.machines("shop"); !slices.Contains(got, name) {
 			t.Errorf("machines %v, want %s among them", got, name)
 		}
 	}
 	s.annotate("shop-cp-1", v1alpha1.AnnotationForce, "true")
-	feed.Until(t, "the machine is gone", func() (bool, string) {
+	feed.Until(t, "the Machine is deleted", func() (bool, string) {
 		got := s.machines("shop")
 		return !slices.Contains(got, "cp-1"), strings.Join(got, " ")
 	})

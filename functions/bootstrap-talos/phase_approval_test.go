@@ -13,8 +13,7 @@ import (
 	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
 )
 
-// TestRequestIsDocumented holds the event against what the ticketing system is
-// promised.
+// TestRequestIsDocumented compares the event with the documentation for ticketing systems.
 func TestRequestIsDocumented(t *testing.T) {
 	t.Parallel()
 	kc := example(t)
@@ -36,11 +35,11 @@ func TestRequestIsDocumented(t *testing.T) {
 		t.Errorf("request (-want +got):\n%s", diff)
 	}
 	if e.ID() != "0f5b.workorder.4" || e.Subject() != "/apis/vitistack.io/v1alpha1/namespaces/default/kubernetesclusters/simple-cluster" {
-		t.Errorf("asked twice it has to be the same event: got %s about %s", e.ID(), e.Subject())
+		t.Errorf("a repeated request has to be the same event: got %s about %s", e.ID(), e.Subject())
 	}
 }
 
-// example is the cluster that the documentation starts from.
+// example returns the cluster of the documentation's first example.
 func example(t *testing.T) *v1alpha1.KubernetesCluster {
 	t.Helper()
 	doc, err := apis.Examples.ReadFile("examples/simple-kubernetescluster.yaml")

@@ -20,7 +20,7 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// chosen waits until somebody is chosen to begin etcd.
+// chosen waits until a control plane is chosen to bootstrap etcd.
 func (s *env) chosen(cluster string) *v1alpha1.Machine {
 	s.Helper()
 	var m *v1alpha1.Machine
@@ -35,7 +35,7 @@ func (s *env) chosen(cluster string) *v1alpha1.Machine {
 	return m
 }
 
-// lose deletes a machine with its disk, and waits until another one has its place.
+// lose deletes a machine with its disk, and waits for its replacement.
 func (s *env) lose(m *v1alpha1.Machine) {
 	s.Helper()
 	if err := s.kube.Delete(s.Context(), m); err != nil {
@@ -44,7 +44,7 @@ func (s *env) lose(m *v1alpha1.Machine) {
 	s.replaced(m.UID)
 }
 
-// replaced waits until a machine of three has gone, and another one has its place.
+// replaced waits until one of three machines is replaced.
 func (s *env) replaced(gone types.UID) {
 	s.Helper()
 	feed.Until(s, "the machine is replaced", func() (bool, string) {
@@ -53,11 +53,11 @@ func (s *env) replaced(gone types.UID) {
 			return false, err.Error()
 		}
 		there := slices.ContainsFunc(list.Items, func(m v1alpha1.Machine) bool { return m.UID == gone })
-		return !there && len(list.Items) == 3, fmt.Sprintf("%d machines, the one that is to go among them: %t", len(list.Items), there)
+		return !there && len(list.Items) == 3, fmt.Sprintf("%d machines, among them the one to be removed: %t", len(list.Items), there)
 	})
 }
 
-// memberIDs are the identifiers that etcd gave its members, by their names.
+// memberIDs returns the IDs of etcd's members by name.
 func (s *env) memberIDs(cluster, controlPlane string) map[string]uint64 {
 	s.Helper()
 	ids := map[string]uint64{}
@@ -78,8 +78,8 @@ func (s *env) memberIDs(cluster, controlPlane string) map[string]uint64 {
 	return ids
 }
 
-// TestBootstrapMachineIsLost loses the machine that etcd was to begin on, or has
-// begun on while nobody was told so. Either way there is one etcd in the end.
+// TestBootstrapMachineIsLost loses the machine that etcd was to be bootstrapped on, or was
+// bootstrapped on without a recorded success. In both cases there is exactly one etcd in the end.
 func TestBootstrapMachineIsLost(t *testing.T) {
 	t.Parallel()
 	for name, begun := range map[string]bool{"Before": false, "After": true} {
@@ -96,7 +96,7 @@ func TestBootstrapMachineIsLost(t *testing.T) {
 				other = "shop-cp-2"
 			}
 			if begun {
-				feed.Until(t, "all have joined the etcd that nobody was told of", func() (bool, string) {
+				feed.Until(t, "all control planes have joined the etcd whose bootstrap was not recorded", func() (bool, string) {
 					if !plan.IsRunning(s.machine(other)) {
 						return false, "no address"
 					}
@@ -110,24 +110,24 @@ func TestBootstrapMachineIsLost(t *testing.T) {
 			}
 			kc := s.running("shop")
 			if !begun && kc.Status.BootstrapUID == first.UID {
-				t.Errorf("etcd has begun on %s, which was lost before", first.Name)
+				t.Errorf("etcd was bootstrapped on %s, which was lost before", first.Name)
 			}
 			planes := s.machines("shop")
 			for _, plane := range planes {
 				if got := s.members("shop", plane); !slices.Equal(got, planes) {
-					t.Errorf("%s has members %v of etcd, want %v", plane, got, planes)
+					t.Errorf("%s has etcd members %v, want %v", plane, got, planes)
 				}
 			}
 			if after := s.memberIDs("shop", other); begun && after[other] != before[other] {
-				t.Errorf("%s was member %x of etcd, and is %x: another one has begun", strings.TrimPrefix(other, "shop-"), before[other], after[other])
+				t.Errorf("%s was etcd member %x, and is %x: a second etcd was bootstrapped", strings.TrimPrefix(other, "shop-"), before[other], after[other])
 			}
 		})
 	}
 }
 
-// TestSubstituteHasOneName has two deliveries replace one machine, of which one still
-// sees it leave, and the other has seen it go.
-func TestSubstituteHasOneName(t *testing.T) {
+// TestReplacementHasOneName has two deliveries replace one machine. One of them still sees its
+// removal, and the other sees that it is deleted.
+func TestReplacementHasOneName(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{handle: dropEvents})
 	s.create(s.cluster("shop", 3, 0))
@@ -164,7 +164,7 @@ func TestSubstituteHasOneName(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.function.ensureMachines(t.Context(), saw); !kube.Conflict(err) {
-		t.Errorf("the later one has to look again, got %v", err)
+		t.Errorf("the later delivery has to retry, got %v", err)
 	}
 	notYet := look(func(machines map[string]*v1alpha1.Machine) { delete(machines, "shop-cp-3") })
 	if err := s.function.ensureMachines(t.Context(), notYet); err != nil {

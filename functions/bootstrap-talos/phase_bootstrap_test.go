@@ -15,9 +15,9 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// TestBootstrapIsLost cuts the power of the node that pulls etcd's image, which forgets
-// the request. The node gets another one, and no node gets two in one boot: each would
-// begin the pull again.
+// TestBootstrapIsLost cuts the power of a node that pulls etcd's image, and so loses the bootstrap
+// request. The node gets another request, but never two in one boot, because each would start the pull
+// again.
 func TestBootstrapIsLost(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{timing: simtalos.Timing{EtcdPull: 3 * time.Second}})
@@ -25,7 +25,7 @@ func TestBootstrapIsLost(t *testing.T) {
 	m := s.chosen("shop")
 	s.requests("shop", m, 1)
 	if kc := s.get("shop"); isTrue(kc, v1alpha1.ConditionBootstrapped) || kc.Status.BootstrapRequest == nil {
-		t.Errorf("etcd has not begun: condition Bootstrapped is %t, request %v", isTrue(kc, v1alpha1.ConditionBootstrapped), kc.Status.BootstrapRequest)
+		t.Errorf("etcd is not bootstrapped: condition Bootstrapped is %t, request %v", isTrue(kc, v1alpha1.ConditionBootstrapped), kc.Status.BootstrapRequest)
 	}
 	if err := s.fleet.Reboot(string(m.UID)); err != nil {
 		t.Fatal(err)
@@ -33,13 +33,13 @@ func TestBootstrapIsLost(t *testing.T) {
 	kc := s.running("shop")
 	s.requests("shop", m, 1)
 	if !isTrue(kc, v1alpha1.ConditionBootstrapped) || kc.Status.BootstrapRequest != nil {
-		t.Errorf("etcd has begun: condition Bootstrapped is %t, request %v", isTrue(kc, v1alpha1.ConditionBootstrapped), kc.Status.BootstrapRequest)
+		t.Errorf("etcd is bootstrapped: condition Bootstrapped is %t, request %v", isTrue(kc, v1alpha1.ConditionBootstrapped), kc.Status.BootstrapRequest)
 	}
 }
 
-// TestTalosSaysWhatItWaitsFor has a control plane pull etcd's image for longer than a
-// delivery waits.
-func TestTalosSaysWhatItWaitsFor(t *testing.T) {
+// TestTalosReportsWhatItWaitsFor has a control plane pull etcd's image for longer than a delivery
+// waits.
+func TestTalosReportsWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{timing: simtalos.Timing{EtcdPull: time.Hour}})
 	s.create(s.cluster("shop", 1, 0))
@@ -49,8 +49,7 @@ func TestTalosSaysWhatItWaitsFor(t *testing.T) {
 	}
 }
 
-// TestPatchBeforeRunning names a registry mirror while the only control plane waits for
-// etcd's image.
+// TestPatchBeforeRunning adds a registry mirror while the only control plane waits for etcd's image.
 func TestPatchBeforeRunning(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{timing: simtalos.Timing{EtcdPull: time.Hour}})
@@ -67,8 +66,7 @@ func TestPatchBeforeRunning(t *testing.T) {
 	})
 }
 
-// requests waits until a node has received exactly so many bootstrap requests since it
-// has booted.
+// requests waits until a node has received exactly want bootstrap requests since its boot.
 func (s *env) requests(cluster string, m *v1alpha1.Machine, want int) {
 	s.Helper()
 	feed.Until(s, "the node has a bootstrap request", func() (bool, string) {

@@ -23,7 +23,7 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// witness remembers what the function has ever written into the status of a cluster.
+// witness records every status of a cluster that the function has written.
 type witness struct {
 	http.RoundTripper
 	unknown, lost atomic.Bool
@@ -53,9 +53,9 @@ func (w *witness) RoundTrip(req *http.Request) (*http.Response, error) {
 	return w.RoundTripper.RoundTrip(req)
 }
 
-// TestNobodyAnswers has the API of a cluster be away. Its nodes and etcd are Unknown then
-// unless it is for a moment only, and etcd is lost only where no node has its data.
-func TestNobodyAnswers(t *testing.T) {
+// TestAPIIsSilent has the API of a cluster be unavailable. The conditions of nodes and etcd are then
+// Unknown, except during a short outage, and EtcdLost only if no node has data of etcd.
+func TestAPIIsSilent(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name, reason string
@@ -64,7 +64,7 @@ func TestNobodyAnswers(t *testing.T) {
 		away         func(*env)
 		unknown      bool
 	}{
-		{"Moment", "the API does not answer some requests", 1, simtalos.Timing{}, func(s *env) {
+		{"Moment", "the API fails some requests", 1, simtalos.Timing{}, func(s *env) {
 			s.faulty(faults.Rule{Operation: "workload", Error: "503", Times: 3})
 			s.reconcile("shop")
 		}, false},
@@ -74,7 +74,7 @@ func TestNobodyAnswers(t *testing.T) {
 			s.unanswered("shop", "WaitingForAPI", metav1.ConditionUnknown, "last seen: 1 member")
 			s.faulty()
 		}, true},
-		{"Boot", "the only control plane boots, and its etcd takes its time", 1, simtalos.Timing{EtcdStart: nodePollTime + time.Second}, func(s *env) {
+		{"Boot", "the only control plane boots, and its etcd starts slowly", 1, simtalos.Timing{EtcdStart: nodePollTime + time.Second}, func(s *env) {
 			if err := s.fleet.Reboot(string(s.machine("shop-cp-0").UID)); err != nil {
 				s.Fatal(err)
 			}
@@ -98,14 +98,14 @@ func TestNobodyAnswers(t *testing.T) {
 				}
 			}
 			if w.lost.Load() || w.unknown.Load() != tc.unknown {
-				t.Errorf("%s: said to be lost %t, unknown %t, want false, %t", tc.reason, w.lost.Load(), w.unknown.Load(), tc.unknown)
+				t.Errorf("%s: reported lost %t, unknown %t, want false, %t", tc.reason, w.lost.Load(), w.unknown.Load(), tc.unknown)
 			}
 		})
 	}
 }
 
-// TestEtcdIsLost deletes the machine of a cluster's only control plane, and then has etcd
-// begin on the new one, as somebody does who restores a snapshot.
+// TestEtcdIsLost deletes the machine of a cluster's only control plane, and then bootstraps etcd on
+// the replacement, as the restore of a snapshot does.
 func TestEtcdIsLost(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
@@ -121,12 +121,12 @@ func TestEtcdIsLost(t *testing.T) {
 	kc := s.get("shop")
 	s.reconcile("shop")
 	if now := s.get("shop"); now.ResourceVersion != kc.ResourceVersion {
-		t.Errorf("nothing has changed, and the status is written:\n%v\n%v", kc.Status.Conditions, now.Status.Conditions)
+		t.Errorf("an unchanged status was written:\n%v\n%v", kc.Status.Conditions, now.Status.Conditions)
 	}
 	planes := s.machines("shop")
 	m := s.machine("shop-" + planes[0])
 	if m.UID == old || len(planes) != 1 {
-		t.Fatalf("machines %v, want the one that has the place of the other", planes)
+		t.Fatalf("machines %v, want the replacement", planes)
 	}
 	if err := talos.Bootstrap(t.Context(), plan.Address(m), s.access("shop")); err != nil {
 		t.Fatal(err)
@@ -136,7 +136,7 @@ func TestEtcdIsLost(t *testing.T) {
 	}
 }
 
-// TestMinorityIsLeft gives up on two of three control planes.
+// TestMinorityIsLeft forces the removal of two of three control planes.
 func TestMinorityIsLeft(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
@@ -158,7 +158,7 @@ func TestMinorityIsLeft(t *testing.T) {
 	})
 }
 
-// TestDeletedControlPlanesLeave deletes control planes by hand. They stay until etcd has a
+// TestDeletedControlPlanesLeave deletes the Machines of control planes. They stay until etcd has a
 // majority without them, so that the objects of the cluster survive.
 func TestDeletedControlPlanesLeave(t *testing.T) {
 	t.Parallel()
@@ -207,8 +207,8 @@ func TestDeletedControlPlanesLeave(t *testing.T) {
 	}
 }
 
-// TestLastMemberStays pauses a cluster whose only control plane is being deleted: nothing
-// takes its place, and only force deletes it.
+// TestLastMemberStays pauses a cluster whose only control plane is being deleted: it is not replaced,
+// and only force deletes it.
 func TestLastMemberStays(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
@@ -222,18 +222,18 @@ func TestLastMemberStays(t *testing.T) {
 	}
 	s.reconcile("shop")
 	if now := s.machine("shop-cp-0"); now.UID != m.UID {
-		t.Fatalf("Machine shop-cp-0 is another one")
+		t.Fatalf("Machine shop-cp-0 was replaced")
 	}
 	s.annotate("shop-cp-0", v1alpha1.AnnotationForce, "true")
-	feed.Until(t, "the machine is gone", func() (bool, string) { return len(s.machines("shop")) == 0, strings.Join(s.machines("shop"), " ") })
+	feed.Until(t, "the Machine is deleted", func() (bool, string) { return len(s.machines("shop")) == 0, strings.Join(s.machines("shop"), " ") })
 }
 
-// unanswered waits until a cluster of one node, whose API is away, says so everywhere: its
-// condition Ready, that of its nodes, and that of etcd, with these words.
+// unanswered waits until a cluster of one node whose API is unavailable reports that in Ready, in the
+// condition of its nodes, and in that of etcd, with this message.
 func (s *env) unanswered(cluster, reason string, etcd metav1.ConditionStatus, words string) {
 	s.Helper()
 	s.waits(cluster, reason)
-	feed.Until(s, "nobody says that nodes and etcd are well", func() (bool, string) {
+	feed.Until(s, "no condition reports healthy nodes and etcd", func() (bool, string) {
 		kc := s.get(cluster)
 		member, nodes := meta.FindStatusCondition(kc.Status.Conditions, v1alpha1.ConditionEtcdHealthy), meta.FindStatusCondition(kc.Status.Conditions, v1alpha1.ConditionNodesReady)
 		told := member.Status == etcd && strings.Contains(member.Message, words) && nodes.Status == metav1.ConditionUnknown && nodes.Message == "last seen: 1 of 1 node"
@@ -241,7 +241,7 @@ func (s *env) unanswered(cluster, reason string, etcd metav1.ConditionStatus, wo
 	})
 }
 
-// faulty has the nodes suffer these faults from now on, and no others.
+// faulty replaces the faults of the nodes by these rules.
 func (s *env) faulty(rules ...faults.Rule) {
 	s.Helper()
 	if err := s.plan.Set(rules...); err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// refusing fails the first requests to make a Secret.
+// refusing fails the first requests that create a Secret.
 type refusing struct {
 	http.RoundTripper
 	left atomic.Int64
@@ -35,8 +35,8 @@ func (r *refusing) RoundTrip(req *http.Request) (*http.Response, error) {
 	return r.RoundTripper.RoundTrip(req)
 }
 
-// TestMakerOfKeysFails has the delivery fail that has said that it makes the keys.
-// Others leave them to it, and it makes them when its event comes again.
+// TestMakerOfKeysFails has the delivery fail that has announced the creation of the keys. Other
+// deliveries wait for it, and its next attempt creates them.
 func TestMakerOfKeysFails(t *testing.T) {
 	t.Parallel()
 	r := &refusing{}
@@ -48,13 +48,13 @@ func TestMakerOfKeysFails(t *testing.T) {
 	s.create(s.cluster("shop", 1, 0))
 	first, other := resyncEvent(s.namespace, "shop", "first"), resyncEvent(s.namespace, "shop", "other")
 	if _, err := s.function.handle(t.Context(), first); err == nil {
-		t.Fatal("keys were made without a Secret")
+		t.Fatal("keys were created without a Secret")
 	}
 	if _, err := s.function.handle(t.Context(), other); err != nil {
 		t.Fatal(err)
 	}
 	if message := s.get("shop").Status.Message; message != "waits for the cluster's keys to be made" {
-		t.Errorf("another delivery says %q", message)
+		t.Errorf("another delivery reports %q", message)
 	}
 	if _, err := s.function.handle(t.Context(), first); err != nil && events.IsPermanent(err) {
 		t.Fatal(err)
@@ -62,24 +62,24 @@ func TestMakerOfKeysFails(t *testing.T) {
 	s.secret("shop-talos-secrets")
 }
 
-// TestKeysAreDeleted has somebody delete the keys of a cluster at points of its life. They
-// are made anew only while no node knows them.
+// TestKeysAreDeleted deletes the keys of a cluster at several stages. They are created again only
+// while no node knows them.
 func TestKeysAreDeleted(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name, reason string
-		// refused is what nodes refuse until the keys are gone, closed whether machines
-		// get no addresses until then, and reached whether the cluster has come to the
-		// point.
+		// refused is the request that nodes reject until the keys are deleted. closed is whether
+		// machines get no addresses until then. reached reports whether the cluster has reached the
+		// stage.
 		refused string
 		closed  bool
 		reached func(*env, *v1alpha1.KubernetesCluster) bool
 		lost    bool
 	}{
-		{"NoNode", "no node has a configuration by them", "", true, func(_ *env, kc *v1alpha1.KubernetesCluster) bool {
+		{"NoNode", "no node has a configuration with them", "", true, func(_ *env, kc *v1alpha1.KubernetesCluster) bool {
 			return isTrue(kc, conditionCredentials)
 		}, false},
-		{"Configured", "a node has its configuration by them, etcd has not begun", "Bootstrap", false, func(s *env, _ *v1alpha1.KubernetesCluster) bool {
+		{"Configured", "a node has a configuration with them, and etcd is not bootstrapped", "Bootstrap", false, func(s *env, _ *v1alpha1.KubernetesCluster) bool {
 			return slices.Contains(s.machines("shop"), "cp-0") && plan.IsInstalled(s.machine("shop-cp-0"))
 		}, true},
 		{"Running", "the cluster runs", "", false, func(_ *env, kc *v1alpha1.KubernetesCluster) bool { return isUpToDate(kc) }, true},
@@ -107,7 +107,7 @@ func TestKeysAreDeleted(t *testing.T) {
 				s.restore(old)
 			} else {
 				s.reconcile("shop")
-				feed.Until(t, "other keys are made, so that no delivery goes on with the first ones", func() (bool, string) {
+				feed.Until(t, "other keys are created, so that no delivery continues with the first ones", func() (bool, string) {
 					now := &corev1.Secret{}
 					err := s.kube.Get(t.Context(), s.namespace, "shop-talos-secrets", now)
 					return err == nil && now.UID != old.UID, fmt.Sprint(err)
@@ -128,8 +128,8 @@ func TestKeysAreDeleted(t *testing.T) {
 	}
 }
 
-// withoutKeys has a cluster grow whose keys are lost, which makes none and gives no node
-// a configuration, and looks whether it says so.
+// withoutKeys adds a machine to a cluster whose keys are lost, and checks that it reports the loss,
+// creates no keys and configures no node.
 func (s *env) withoutKeys(cluster string) {
 	s.Helper()
 	s.change(cluster, func(kc *v1alpha1.KubernetesCluster) {
@@ -142,10 +142,10 @@ func (s *env) withoutKeys(cluster string) {
 	})
 	s.reconcile(cluster)
 	if plan.HasMachineConfig(s.machine(cluster + "-pool-0")) {
-		s.Error("a node has a configuration by keys that nobody has")
+		s.Error("a node has a configuration with keys that are lost")
 	}
 	if err := s.kube.Get(s.Context(), s.namespace, cluster+"-talos-secrets", &corev1.Secret{}); !kube.NotFound(err) {
-		s.Errorf("other keys have been made: %v", err)
+		s.Errorf("other keys were created: %v", err)
 	}
 	if c := meta.FindStatusCondition(s.get(cluster).Status.Conditions, conditionCredentials); c.Status != metav1.ConditionFalse || c.Reason != "KeysLost" {
 		s.Errorf("condition %s: %s %s", conditionCredentials, c.Status, c.Reason)
@@ -153,7 +153,7 @@ func (s *env) withoutKeys(cluster string) {
 	s.change(cluster, func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Workers = nil })
 }
 
-// restore makes a Secret that was deleted anew, as it was.
+// restore creates a deleted Secret again with its content.
 func (s *env) restore(secret *corev1.Secret) {
 	s.Helper()
 	secret = secret.DeepCopy()
@@ -175,7 +175,7 @@ func TestRemoveWithoutKeys(t *testing.T) {
 	if err := s.kube.Delete(t.Context(), s.get("shop")); err != nil {
 		t.Fatal(err)
 	}
-	feed.Until(t, "the cluster is gone", func() (bool, string) {
+	feed.Until(t, "the cluster is deleted", func() (bool, string) {
 		err := s.kube.Get(t.Context(), s.namespace, "shop", &v1alpha1.KubernetesCluster{})
 		return kube.NotFound(err) && len(s.machines("shop")) == 0, fmt.Sprint(err, s.machines("shop"))
 	})

@@ -15,18 +15,18 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// reachedAt waits until everybody knows an endpoint: the status, people's kubeconfig,
-// and the configuration of these nodes. The API has to answer there.
+// reachedAt waits until status, kubeconfig and the configuration of these nodes have an endpoint, and
+// checks that the API answers there.
 func (s *env) reachedAt(cluster, host string, nodes ...string) {
 	s.Helper()
 	want := "https://" + net.JoinHostPort(host, "6443")
 	feed.Until(s, "the endpoint is "+want, func() (bool, string) {
 		if got := s.get(cluster).Status.Endpoint; got != want {
-			return false, "the status says " + got
+			return false, "the status has " + got
 		}
 		config, err := clientcmd.RESTConfigFromKubeConfig(s.secret(cluster + "-kubeconfig").Data[kubeconfigKey])
 		if err != nil || config.Host != want {
-			return false, "the kubeconfig says otherwise"
+			return false, "the kubeconfig has another endpoint"
 		}
 		for _, node := range nodes {
 			if !strings.Contains(s.active(cluster, node), "endpoint: "+want) {
@@ -50,8 +50,8 @@ func TestEndpointOfANode(t *testing.T) {
 	s.reachedAt("shop", plan.Address(s.machine("shop-cp-1")), "cp-1", "pool-0")
 }
 
-// TestEndpointBecomesVirtual has the endpoint of one node become that of three, and
-// stay when two of them go.
+// TestEndpointBecomesVirtual replaces the endpoint of one node by the virtual address of three, which
+// stays when two of them are removed.
 func TestEndpointBecomesVirtual(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
@@ -67,8 +67,8 @@ func TestEndpointBecomesVirtual(t *testing.T) {
 	s.reachedAt("shop", vip, "cp-0", "pool-0")
 }
 
-// TestEndpointIsServed has machines whose network interfaces no configuration selects, so
-// that nobody takes the virtual address.
+// TestEndpointIsServed has machines whose network interfaces no configuration selects, so that no node
+// has the virtual address.
 func TestEndpointIsServed(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
@@ -76,11 +76,11 @@ func TestEndpointIsServed(t *testing.T) {
 	s.create(s.cluster("shop", 3, 0))
 	s.waits("shop", "WaitingForEndpoint", "nothing serves the endpoint", "control planes answer", "shop-cp-0", "02:00:00", "alias net0")
 	if kc := s.get("shop"); kc.Status.Phase == v1alpha1.ClusterRunning {
-		t.Errorf("the cluster is %s, and nobody serves its endpoint", kc.Status.Phase)
+		t.Errorf("the cluster is %s, although no node serves its endpoint", kc.Status.Phase)
 	}
 }
 
-// vip is the virtual address of a cluster.
+// vip returns the virtual address of a cluster.
 func (s *env) vip(cluster string) string {
 	s.Helper()
 	a := &v1alpha2.IPAllocation{}

@@ -16,7 +16,7 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// renew gives a machine a new disk, as a hypervisor does that makes it again.
+// renew gives a machine a new disk, as a hypervisor does that creates it again.
 func (s *env) renew(name string) {
 	s.Helper()
 	m := s.machine(name)
@@ -36,17 +36,17 @@ func (s *env) renew(name string) {
 	}
 }
 
-// state is what a machine of the cluster shop shows.
+// state returns the observed state of a machine of cluster shop.
 func (s *env) state(name string) talos.State {
 	s.Helper()
 	state, _ := talos.Probe(s.Context(), plan.Address(s.machine(name)), s.access("shop"))
 	return state
 }
 
-// says looks at a cluster until it says that it waits for a reason.
+// says reconciles a cluster until Ready has a reason, with these words in its message.
 func (s *env) says(cluster, reason string, words ...string) {
 	s.Helper()
-	feed.Until(s, cluster+" is not settled", func() (bool, string) {
+	feed.Until(s, cluster+" has not reached the reason", func() (bool, string) {
 		s.reconcile(cluster)
 		kc := s.get(cluster)
 		return !isUpToDate(kc), kc.Status.Message
@@ -54,8 +54,8 @@ func (s *env) says(cluster, reason string, words ...string) {
 	s.waits(cluster, reason, words...)
 }
 
-// TestResetNodeIsConfiguredAgain has a worker, and then the control plane that etcd
-// began on, lose what they have on their disks.
+// TestResetNodeIsConfiguredAgain erases the disk of a worker, and then that of the control plane that
+// etcd was bootstrapped on.
 func TestResetNodeIsConfiguredAgain(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
@@ -73,23 +73,22 @@ func TestResetNodeIsConfiguredAgain(t *testing.T) {
 		})
 		s.running("shop", "cp-0", "cp-1", "cp-2", "pool-0")
 		if s.machine(name).UID != uid {
-			t.Errorf("%s is another Machine now", name)
+			t.Errorf("%s was replaced by another Machine", name)
 		}
 	}
 	after := s.memberIDs("shop", other)
 	if before[first] == after[first] {
-		t.Errorf("%s is the member of etcd whose data is gone", first)
+		t.Errorf("%s still has the ID of the etcd member whose data is lost", first)
 	}
 	delete(before, first)
 	delete(after, first)
 	if !maps.Equal(before, after) {
-		t.Errorf("the other members of etcd were %x and are %x: another one has begun", before, after)
+		t.Errorf("the other etcd members were %x and are %x: a second etcd was bootstrapped", before, after)
 	}
 }
 
-// TestResetControlPlaneHasNobodyToJoin leaves it to people what becomes of an etcd
-// whose majority has lost its data.
-func TestResetControlPlaneHasNobodyToJoin(t *testing.T) {
+// TestResetMajorityWaitsForUser leaves an etcd whose majority has lost its data to a user.
+func TestResetMajorityWaitsForUser(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		planes int32
@@ -113,7 +112,7 @@ func TestResetControlPlaneHasNobodyToJoin(t *testing.T) {
 			}
 			for _, name := range tc.reset {
 				if got := s.state(name); got != talos.Maintenance || !plan.IsInstalled(s.machine(name)) {
-					t.Errorf("%s is %s, and was to be left alone", name, got)
+					t.Errorf("%s is %s, want it unchanged", name, got)
 				}
 			}
 			if len(tc.reset) == int(tc.planes) {
@@ -123,8 +122,8 @@ func TestResetControlPlaneHasNobodyToJoin(t *testing.T) {
 	}
 }
 
-// forRestore has a control plane be configured without an etcd to join, and checks that
-// it waits for a backup.
+// forRestore configures a control plane without an etcd to join, and checks that it waits for a
+// backup.
 func (s *env) forRestore(name string) {
 	s.Helper()
 	if err := s.kube.Merge(s.Context(), s.machine(name), map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationInstalled: nil}}}); err != nil {
@@ -133,12 +132,12 @@ func (s *env) forRestore(name string) {
 	feed.Until(s, name+" is configured", func() (bool, string) { return s.state(name) == talos.Configured, s.get("shop").Status.Message })
 	s.reconcile("shop")
 	if etcd, err := talos.ReadEtcdService(s.Context(), plan.Address(s.machine(name)), s.access("shop")); err != nil || etcd.HasData() {
-		s.Errorf("another etcd has begun on %s: %+v, %v", name, etcd, err)
+		s.Errorf("another etcd was bootstrapped on %s: %+v, %v", name, etcd, err)
 	}
 }
 
-// TestSilentNodeIsLeftAlone has a worker be away, or another machine have its address.
-// Nothing is written of what its Machine remembers.
+// TestSilentNodeIsLeftAlone has a worker be unreachable, or another machine have its address. The
+// annotations of its Machine are kept.
 func TestSilentNodeIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
@@ -169,7 +168,7 @@ func TestSilentNodeIsLeftAlone(t *testing.T) {
 	}
 	s.running("shop", "cp-0", "pool-0")
 	if got := s.machine("shop-pool-0").ResourceVersion; got != m.ResourceVersion {
-		t.Errorf("the Machine has been written")
+		t.Errorf("the Machine was written")
 	}
 }
 
@@ -185,15 +184,15 @@ func TestSuspects(t *testing.T) {
 		changes []change
 		want    bool
 	}{
-		"Worker":       {"it is not Ready", []change{worker}, true},
-		"ControlPlane": {"it is not Ready", []change{plane}, true},
-		"Ready":        {"who works costs nothing", []change{plane, ready}, false},
-		"Unknown":      {"a hundred workers are not asked because the API is away", []change{worker, silent}, false},
-		"NoAPI":        {"the API may be away because of it", []change{plane, silent}, true},
-		"Beginning":    {"its etcd may have begun while nobody was told so", []change{plane, func(_ *v1alpha1.Machine, c *cluster) { c.before.Status.Conditions = nil }}, false},
-		"Leaving":      {"it is not needed any more", []change{worker, func(m *v1alpha1.Machine, _ *cluster) { m.Annotations[v1alpha1.AnnotationRemoving] = "now" }}, false},
-		"New":          {"it has had no configuration", []change{worker, func(m *v1alpha1.Machine, _ *cluster) { delete(m.Annotations, v1alpha1.AnnotationInstalled) }}, false},
-		"Off":          {"there is nobody to ask", []change{worker, func(m *v1alpha1.Machine, _ *cluster) { m.Status.Phase = v1alpha1.MachineStopped }}, false},
+		"Worker":        {"it is not Ready", []change{worker}, true},
+		"ControlPlane":  {"it is not Ready", []change{plane}, true},
+		"Ready":         {"a working node costs no request", []change{plane, ready}, false},
+		"Unknown":       {"the silence of the API is no reason to ask a hundred workers", []change{worker, silent}, false},
+		"NoAPI":         {"the API may be unavailable because of this control plane", []change{plane, silent}, true},
+		"Bootstrapping": {"its etcd may have been bootstrapped without a recorded success", []change{plane, func(_ *v1alpha1.Machine, c *cluster) { c.before.Status.Conditions = nil }}, false},
+		"Removing":      {"it is being removed", []change{worker, func(m *v1alpha1.Machine, _ *cluster) { m.Annotations[v1alpha1.AnnotationRemoving] = "now" }}, false},
+		"New":           {"it has had no configuration", []change{worker, func(m *v1alpha1.Machine, _ *cluster) { delete(m.Annotations, v1alpha1.AnnotationInstalled) }}, false},
+		"Off":           {"a stopped machine does not answer", []change{worker, func(m *v1alpha1.Machine, _ *cluster) { m.Status.Phase = v1alpha1.MachineStopped }}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -25,17 +25,17 @@ func TestMirrorRotation(t *testing.T) {
 		done     string
 		err      string
 	}{
-		"never":       {"no rotation was ever asked for", "", config.TalosVersion1_13, nil, talos.Keys{}, "", "", ""},
-		"asked":       {"the cluster has to be in order", "one", config.TalosVersion1_13, nil, talos.Keys{}, "WaitingForCluster", "", ""},
+		"never":       {"no rotation was requested", "", config.TalosVersion1_13, nil, talos.Keys{}, "", "", ""},
+		"asked":       {"a rotation starts only in a healthy cluster", "one", config.TalosVersion1_13, nil, talos.Keys{}, "WaitingForCluster", "", ""},
 		"old":         {"Talos before 1.7 has no accepted authorities", "one", config.TalosVersion1_6, nil, talos.Keys{}, "TalosTooOld", "", ""},
-		"at creation": {"the keys were made with the value", "one", config.TalosVersion1_13, nil, talos.Keys{Rotated: "one"}, "AuthoritiesRotated", "one", ""},
-		"under way":   {"the Secret says how far", "one", config.TalosVersion1_13, nil, talos.Keys{Next: &secrets.Bundle{}, Rotation: "one", Phase: v1alpha1.RotationIssuing}, "Issuing", "", ""},
-		"taken back":  {"what has begun is finished", "", config.TalosVersion1_13, one, talos.Keys{Next: &secrets.Bundle{}, Rotation: "one", Phase: v1alpha1.RotationRemovingTalos}, "RemovingTalos", "", ""},
-		"next keys gone": {"nodes have certificates of them", "one", config.TalosVersion1_13, one, talos.Keys{}, "", "",
+		"at creation": {"the keys were created with this value", "one", config.TalosVersion1_13, nil, talos.Keys{Rotated: "one"}, "AuthoritiesRotated", "one", ""},
+		"under way":   {"the Secret records the phase", "one", config.TalosVersion1_13, nil, talos.Keys{Next: &secrets.Bundle{}, Rotation: "one", Phase: v1alpha1.RotationIssuing}, "Issuing", "", ""},
+		"taken back":  {"a started rotation is completed", "", config.TalosVersion1_13, one, talos.Keys{Next: &secrets.Bundle{}, Rotation: "one", Phase: v1alpha1.RotationRemovingTalos}, "RemovingTalos", "", ""},
+		"next keys gone": {"the nodes have certificates that only they can verify", "one", config.TalosVersion1_13, one, talos.Keys{}, "", "",
 			"KeysLost: Secret shop-talos-secrets-next is gone"},
 		"ended":      {"the delivery died before it wrote the status", "one", config.TalosVersion1_13, &v1alpha1.AuthoritiesStatus{Rotation: "one", Phase: v1alpha1.RotationFinishing}, talos.Keys{Rotated: "one"}, "AuthoritiesRotated", "one", ""},
-		"another":    {"the first one is done", "two", config.TalosVersion1_13, &v1alpha1.AuthoritiesStatus{Completed: "one"}, talos.Keys{Rotated: "one"}, "WaitingForCluster", "one", ""},
-		"half begun": {"the status is written, and no keys are made", "one", config.TalosVersion1_13, &v1alpha1.AuthoritiesStatus{Rotation: "one", Phase: v1alpha1.RotationAccepting}, talos.Keys{}, "Accepting", "", ""},
+		"another":    {"the first rotation is done", "two", config.TalosVersion1_13, &v1alpha1.AuthoritiesStatus{Completed: "one"}, talos.Keys{Rotated: "one"}, "WaitingForCluster", "one", ""},
+		"half begun": {"the status was written, and the keys were not created", "one", config.TalosVersion1_13, &v1alpha1.AuthoritiesStatus{Rotation: "one", Phase: v1alpha1.RotationAccepting}, talos.Keys{}, "Accepting", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -35,7 +35,7 @@ func TestPoolsGrowAndShrink(t *testing.T) {
 		s.change("shop", replicas(1, step.pools))
 		s.running("shop", step.want...)
 		if ready, all := s.nodes("shop"); !slices.Equal(all, step.want) || !slices.Equal(ready, step.want) {
-			t.Errorf("nodes %v, of which Ready %v, want %v", all, ready, step.want)
+			t.Errorf("nodes %v, Ready are %v, want %v", all, ready, step.want)
 		}
 	}
 }
@@ -57,7 +57,7 @@ func TestControlPlaneGrowsAndShrinks(t *testing.T) {
 		s.change("shop", replicas(step.replicas, nil))
 		s.running("shop", step.want...)
 		if got := s.members("shop", "cp-0"); !slices.Equal(got, step.want) {
-			t.Errorf("members of etcd: %v, want %v", got, step.want)
+			t.Errorf("etcd members: %v, want %v", got, step.want)
 		}
 		if _, all := s.nodes("shop"); !slices.Equal(all, step.want) {
 			t.Errorf("nodes: %v, want %v", all, step.want)

@@ -11,14 +11,14 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// TestInvalidSpec makes the spec of a running cluster invalid. Only the condition of the
-// mistake and Ready say so: the nodes are observed, and a lost one is replaced, by the last
-// valid spec.
+// TestInvalidSpec makes the spec of a running cluster invalid. Only the condition of the error and
+// Ready report that: nodes are still observed, and a lost one is replaced according to the last valid
+// spec.
 func TestInvalidSpec(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		condition, reason string
-		edit, mend        func(*v1alpha1.KubernetesCluster)
+		edit, fix         func(*v1alpha1.KubernetesCluster)
 	}{
 		"Downgrade": {v1alpha1.ConditionTopologyValid, "KubernetesDowngrade",
 			func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Version = "1.33" },
@@ -54,14 +54,14 @@ func TestInvalidSpec(t *testing.T) {
 				return kc.Status.WorkersReady == before.Status.WorkersReady || kc.Status.WorkersReady == "2/3", kc.Status.WorkersReady + " " + kc.Status.Message
 			})
 			s.waits("shop", tc.reason)
-			s.change("shop", tc.mend)
+			s.change("shop", tc.fix)
 			s.running("shop")
 		})
 	}
 }
 
-// observedAs checks that a cluster's status shows what it showed before, but for the
-// condition of a mistake, and Ready.
+// observedAs checks that a cluster's status is as before, except for the condition of an error and for
+// Ready.
 func (s *env) observedAs(before *v1alpha1.KubernetesCluster, condition string) {
 	s.Helper()
 	feed.Until(s, "the status shows the nodes", func() (bool, string) {
@@ -69,7 +69,7 @@ func (s *env) observedAs(before *v1alpha1.KubernetesCluster, condition string) {
 		for _, c := range before.Status.Conditions {
 			now := meta.FindStatusCondition(kc.Status.Conditions, c.Type)
 			wrong := c.Type == condition || c.Type == v1alpha1.ConditionReady
-			// a pool without machines is wanted and not there
+			// the spec requests a pool without machines
 			if counts := slices.Contains([]string{v1alpha1.ConditionMachinesRunning, v1alpha1.ConditionConfigApplied, v1alpha1.ConditionNodesReady, v1alpha1.ConditionVersionsCurrent}, c.Type); counts && condition == v1alpha1.ConditionMachinesCreated {
 				continue
 			}
@@ -86,6 +86,6 @@ func (s *env) observedAs(before *v1alpha1.KubernetesCluster, condition string) {
 	})
 	kc := s.get(before.Name)
 	if kc.Status.ControlPlaneReady != "1/1" || (condition == v1alpha1.ConditionTopologyValid && kc.Status.WorkersReady != "2/2") {
-		s.Errorf("control planes %s and workers %s are said to be ready, want 1/1 and 2/2", kc.Status.ControlPlaneReady, kc.Status.WorkersReady)
+		s.Errorf("ready replicas of control planes %s and workers %s, want 1/1 and 2/2", kc.Status.ControlPlaneReady, kc.Status.WorkersReady)
 	}
 }

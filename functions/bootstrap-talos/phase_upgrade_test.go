@@ -20,7 +20,7 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// nodeVersions are the Kubernetes and Talos versions of a cluster's nodes.
+// nodeVersions returns the Kubernetes and Talos versions of a cluster's nodes.
 func nodeVersions(kc *v1alpha1.KubernetesCluster) map[string]string {
 	out := map[string]string{}
 	for _, n := range kc.Status.Nodes {
@@ -53,7 +53,7 @@ func (s *env) installed(name, talos string) {
 	})
 }
 
-// old is a cluster that is going to be upgraded.
+// old creates a cluster with versions that can be upgraded.
 func (s *env) old(name string, controlPlanes, workers int32) {
 	s.Helper()
 	kc := s.cluster(name, controlPlanes, workers)
@@ -63,7 +63,7 @@ func (s *env) old(name string, controlPlanes, workers int32) {
 	s.upgraded(name, "1.33.4", "1.12.6")
 }
 
-// addons checks the images of what Talos has put into a cluster.
+// addons checks the images of kube-proxy and CoreDNS.
 func (s *env) addons(cluster, proxy, dns string) {
 	s.Helper()
 	api := s.workload(cluster).AppsV1()
@@ -83,13 +83,13 @@ func (s *env) addons(cluster, proxy, dns string) {
 	}
 }
 
-// talosTo asks for another version of Talos.
+// talosTo returns an edit that requests a version of Talos.
 func talosTo(version string) func(*v1alpha1.KubernetesCluster) {
 	return func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Talos.Version = version }
 }
 
-// watchUpgrade looks at a cluster after each of its changes until the test ends, and
-// reports upgrades out of order.
+// watchUpgrade observes each change of a cluster until the test ends, and reports an upgrade in the
+// wrong order.
 func (s *env) watchUpgrade(cluster string, most int) {
 	look := func(ctx context.Context, _ event.Event) (*event.Event, error) {
 		kc := &v1alpha1.KubernetesCluster{}
@@ -109,7 +109,7 @@ func (s *env) inOrder(kc *v1alpha1.KubernetesCluster, most int) {
 	for _, n := range u.Nodes {
 		if strings.Contains(n.Name, "-cp-") {
 			if len(u.Nodes) > 1 {
-				s.Errorf("a control plane is upgraded beside another node: %v", u.Nodes)
+				s.Errorf("a control plane is upgraded together with another node: %v", u.Nodes)
 			}
 			continue
 		}
@@ -135,7 +135,7 @@ func TestUpgrades(t *testing.T) {
 	s.upgraded("shop", "1.34.1", "1.13.9")
 	s.addons("shop", "registry.k8s.io/kube-proxy:v1.34.1", "registry.k8s.io/coredns/coredns:v1.14.6")
 	if ready, all := s.nodes("shop"); len(ready) != 6 || len(all) != 6 {
-		t.Errorf("nodes %v, of which Ready %v", all, ready)
+		t.Errorf("nodes %v, Ready are %v", all, ready)
 	}
 	list, err := s.workload("shop").CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -147,14 +147,14 @@ func TestUpgrades(t *testing.T) {
 		}
 	}
 	if got := s.members("shop", "cp-0"); !slices.Equal(got, []string{"cp-0", "cp-1", "cp-2"}) {
-		t.Errorf("members of etcd: %v", got)
+		t.Errorf("etcd members: %v", got)
 	}
 	s.change("shop", func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Version = "1.36" })
 	s.waits("shop", "KubernetesUpgradePath", "write 1.35 first")
 }
 
-// TestUpgradeRespectsBudgets has a pod that may not be moved, for longer than the
-// pool allows.
+// TestUpgradeRespectsBudgets has a PodDisruptionBudget keep a pod for longer than the timeout of its
+// pool.
 func TestUpgradeRespectsBudgets(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
@@ -190,7 +190,7 @@ func TestUpgradeRespectsBudgets(t *testing.T) {
 	s.upgraded("shop", "1.33.4", "1.13.9")
 }
 
-// TestUpgradeStops has a node that refuses, which nobody must follow.
+// TestUpgradeStops has the first node reject the upgrade, so that no other node is upgraded.
 func TestUpgradeStops(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
@@ -201,7 +201,7 @@ func TestUpgradeStops(t *testing.T) {
 	s.change("shop", talosTo("1.13.9"))
 	s.waits("shop", "UpgradeFailed", "shop-cp-0", "error validating installer image", "spec.upgrade.paused")
 	if got := s.get("shop").Status.Upgrade; len(got.Nodes) != 1 || got.Progress != "0/3" {
-		t.Errorf("only the first node may have been tried: %+v", got)
+		t.Errorf("only the first node may be upgraded: %+v", got)
 	}
 	if err := s.plan.Set(); err != nil {
 		t.Fatal(err)
@@ -245,8 +245,8 @@ func TestUpgradeSurvives(t *testing.T) {
 	s.upgraded("shop", "1.34.1", "1.13.9")
 }
 
-// hurried is a clock that, once it hurries, runs ten times as fast, so that what is
-// asked again after a minute is so in a test too.
+// hurried returns a clock that runs ten times as fast once hurry is set, so that a delay of a minute
+// passes within a test.
 func hurried(hurry *atomic.Bool) func() time.Time {
 	began := time.Now()
 	return func() time.Time {

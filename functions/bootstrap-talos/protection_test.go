@@ -25,7 +25,7 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// asFunction sends requests with the rights that bootstrap-talos has in an installation.
+// asFunction sends requests with the rights of bootstrap-talos in an installation.
 type asFunction struct{ next http.RoundTripper }
 
 func (a asFunction) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -35,7 +35,7 @@ func (a asFunction) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // newProtectedEnv returns an env whose API server has the policy of protected objects, and whose
-// function has the rights that it is shipped with.
+// function has its shipped rights.
 func newProtectedEnv(t *testing.T) *env {
 	t.Helper()
 	server := apiserver.Start(t)
@@ -77,7 +77,7 @@ func newProtectedEnv(t *testing.T) *env {
 	return newEnv(t, envOptions{wrap: func(next http.RoundTripper) http.RoundTripper { return asFunction{next} }})
 }
 
-// protect sets spec.protected of a Machine. Once it is true, the test waits until the API server
+// protect sets spec.protected of a Machine. If protected is true, it waits until the API server
 // refuses a deletion.
 func (s *env) protect(name string, protected bool) {
 	s.Helper()
@@ -97,7 +97,7 @@ func (s *env) protect(name string, protected bool) {
 	})
 }
 
-// untouched checks that the removal of a node has not begun.
+// untouched checks that the removal of a node has not started.
 func (s *env) untouched(cluster, node string) {
 	s.Helper()
 	for range 3 {
@@ -105,7 +105,7 @@ func (s *env) untouched(cluster, node string) {
 	}
 	m := s.machine(cluster + "-" + node)
 	if m.DeletionTimestamp != nil || m.Annotations[v1alpha1.AnnotationRemoving] != "" {
-		s.Errorf("the removal of %s has begun: %v", node, m.ObjectMeta)
+		s.Errorf("the removal of %s has started: %v", node, m.ObjectMeta)
 	}
 	n, err := s.workload(cluster).CoreV1().Nodes().Get(s.Context(), m.Name, metav1.GetOptions{})
 	if err != nil || n.Spec.Unschedulable {
@@ -113,8 +113,8 @@ func (s *env) untouched(cluster, node string) {
 	}
 }
 
-// TestProtectedMachineIsNotRemoved wants protected Machines removed in each way that a user has,
-// and follows the condition.
+// TestProtectedMachineIsNotRemoved requests the removal of protected Machines in each way that a user
+// has, and follows the condition.
 func TestProtectedMachineIsNotRemoved(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -123,13 +123,13 @@ func TestProtectedMachineIsNotRemoved(t *testing.T) {
 		remove       func(*env)
 		during, then []string
 	}{
-		"ScaledDown": {"the newest worker would go, and the other one goes in its place", "pool-1",
+		"ScaledDown": {"the newest worker is protected, and the other one is removed in its place", "pool-1",
 			func(s *env) { s.change("shop", replicas(1, map[string]int32{"pool": 1})) }, []string{"cp-0", "pool-1"}, nil},
 		"ScaledToZero": {"only protected workers are left, and the rest of the cluster follows its spec", "pool-1",
 			func(s *env) { s.change("shop", replicas(1, map[string]int32{"pool": 0, "other": 1})) }, []string{"cp-0", "other-0", "pool-1"}, []string{"cp-0", "other-0"}},
-		"PoolRemoved": {"a pool that is not in the spec keeps its protected worker", "pool-0",
+		"PoolRemoved": {"a removed pool keeps its protected worker", "pool-0",
 			func(s *env) { s.change("shop", replicas(1, nil)) }, []string{"cp-0", "pool-0"}, []string{"cp-0"}},
-		"Named": {"a protected worker gets no replacement", "pool-0",
+		"Marked": {"a protected worker gets no replacement", "pool-0",
 			func(s *env) { s.annotate("shop-pool-0", v1alpha1.AnnotationRemove, "true") }, []string{"cp-0", "pool-0", "pool-1"}, []string{"cp-0", "pool-1", "pool-2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -156,8 +156,8 @@ func TestProtectedMachineIsNotRemoved(t *testing.T) {
 	}
 }
 
-// TestProtectedMachineKeepsItsCluster deletes a cluster with a protected Machine, which is as
-// before until the Machine is not protected.
+// TestProtectedMachineKeepsItsCluster deletes a cluster with a protected Machine. The cluster is
+// unchanged until the protection ends.
 func TestProtectedMachineKeepsItsCluster(t *testing.T) {
 	t.Parallel()
 	for name, force := range map[string]bool{"Deleted": false, "Forced": true} {
@@ -183,7 +183,7 @@ func TestProtectedMachineKeepsItsCluster(t *testing.T) {
 				s.untouched("shop", node)
 			}
 			s.protect("shop-pool-0", false)
-			feed.Until(t, "the cluster is gone", func() (bool, string) {
+			feed.Until(t, "the cluster is deleted", func() (bool, string) {
 				err := s.kube.Get(t.Context(), s.namespace, "shop", &v1alpha1.KubernetesCluster{})
 				return kube.NotFound(err) && len(s.machines("shop")) == 0, ""
 			})
@@ -191,7 +191,7 @@ func TestProtectedMachineKeepsItsCluster(t *testing.T) {
 	}
 }
 
-// TestProtectionStopsRemoval protects a worker whose removal has begun.
+// TestProtectionStopsRemoval protects a worker whose removal has started.
 func TestProtectionStopsRemoval(t *testing.T) {
 	t.Parallel()
 	s := newProtectedEnv(t)
@@ -209,13 +209,13 @@ func TestProtectionStopsRemoval(t *testing.T) {
 		s.reconcile("shop")
 	}
 	if pods := s.podsOn("shop", "pool-0"); len(pods) != 2 {
-		t.Errorf("pods are evicted from the node of a protected Machine, left are %v", pods)
+		t.Errorf("pods of a protected Machine were evicted, left are %v", pods)
 	}
 	s.protect("shop-pool-0", false)
 	s.running("shop", "cp-0")
 }
 
-// TestRefusedDeletion distinguishes the refusal of the policy from others, as the API server words them.
+// TestRefusedDeletion distinguishes the refusal of the policy from other refusals of the API server.
 func TestRefusedDeletion(t *testing.T) {
 	t.Parallel()
 	machines := v1alpha1.GroupVersion.WithResource("machines").GroupResource()
@@ -224,7 +224,7 @@ func TestRefusedDeletion(t *testing.T) {
 		message string
 		want    bool
 	}{
-		"Protected": {"the policy names itself", "ValidatingAdmissionPolicy 'vitistack-protected' with binding 'vitistack-protected' denied request: Machine a/b is protected", true},
+		"Protected": {"the message names the policy", "ValidatingAdmissionPolicy 'vitistack-protected' with binding 'vitistack-protected' denied request: Machine a/b is protected", true},
 		"Rights":    {"the platform team has to grant the right", `User "bootstrap-talos" cannot delete resource "machines"`, false},
 		"Webhook":   {"another policy of the installation", `admission webhook "guard.example.com" denied the request`, false},
 	} {

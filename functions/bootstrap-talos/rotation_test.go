@@ -28,7 +28,7 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// rotate asks for a rotation.
+// rotate requests a rotation.
 func (s *env) rotate(cluster, rotation string) {
 	s.Helper()
 	s.change(cluster, func(kc *v1alpha1.KubernetesCluster) {
@@ -39,7 +39,7 @@ func (s *env) rotate(cluster, rotation string) {
 	})
 }
 
-// rotated waits until a rotation is done, and returns the cluster.
+// rotated waits until a rotation is completed, and returns the cluster.
 func (s *env) rotated(cluster, rotation string) *v1alpha1.KubernetesCluster {
 	s.Helper()
 	feed.Until(s, "rotation "+rotation+" is done", func() (bool, string) {
@@ -54,7 +54,7 @@ func (s *env) rotated(cluster, rotation string) *v1alpha1.KubernetesCluster {
 	return s.running(cluster)
 }
 
-// authoritiesOf are the keys of a cluster, as a user has saved them.
+// authoritiesOf returns the keys of a cluster, as a user has saved them.
 func (s *env) authoritiesOf(cluster string) *talos.Keys {
 	s.Helper()
 	bundle, err := talos.DecodeBundle(s.secret(cluster + "-talos-secrets").Data[pkiKey])
@@ -64,7 +64,7 @@ func (s *env) authoritiesOf(cluster string) *talos.Keys {
 	return &talos.Keys{Present: bundle}
 }
 
-// handedOut is what a user has of a cluster.
+// handedOut has the credentials that a user has of a cluster.
 type handedOut struct {
 	talosconfig, kubeconfig []byte
 	keys                    *talos.Keys
@@ -75,8 +75,7 @@ func (s *env) handedOut(cluster string) handedOut {
 	return handedOut{s.secret(cluster + "-talosconfig").Data[talosconfigKey], s.secret(cluster + "-kubeconfig").Data[kubeconfigKey], s.authoritiesOf(cluster)}
 }
 
-// admitted reports whether a node answers a client with a talosconfig, whomever the client
-// trusts.
+// admitted reports whether a node answers a client with a talosconfig. The client trusts every server.
 func (s *env) admitted(node string, document []byte) bool {
 	s.Helper()
 	current, err := talosconfig.Read(document)
@@ -101,13 +100,13 @@ func (s *env) answers(node string, config *tls.Config) bool {
 	return err == nil
 }
 
-// strangers checks that nobody gets into a cluster by what was handed out before a rotation,
-// and that everybody does by what is there now.
+// strangers checks that credentials from before a rotation are rejected, and that the present ones are
+// accepted.
 func (s *env) strangers(cluster string, old handedOut) {
 	s.Helper()
 	now := s.handedOut(cluster)
 	if bytes.Equal(old.keys.Present.Certs.OS.Crt, now.keys.Present.Certs.OS.Crt) || bytes.Equal(old.keys.Present.Certs.K8s.Crt, now.keys.Present.Certs.K8s.Crt) {
-		s.Error("an authority is the old one")
+		s.Error("an authority was not replaced")
 	}
 	stolen, err := talos.KubernetesCredentials(old.keys.Present, now.keys.Present)
 	if err != nil {
@@ -120,28 +119,28 @@ func (s *env) strangers(cluster string, old handedOut) {
 	for _, name := range s.machines(cluster) {
 		node := cluster + "-" + name
 		if s.admitted(node, old.talosconfig) {
-			s.Errorf("%s admits the old talosconfig", node)
+			s.Errorf("%s accepts the old talosconfig", node)
 		}
 		if !s.admitted(node, now.talosconfig) {
-			s.Errorf("%s refuses the present talosconfig", node)
+			s.Errorf("%s rejects the present talosconfig", node)
 		}
 		if s.machine(node).Labels[v1alpha1.LabelClusterRole] != v1alpha1.RoleControlPlane {
 			continue
 		}
 		host := plan.Address(s.machine(node)) + ":6443"
 		if _, ok := talos.AskKubernetes(s.Context(), host, stolen); ok {
-			s.Errorf("the API server of %s admits an administrator of the old authority", node)
+			s.Errorf("the API server of %s accepts an administrator of the old authority", node)
 		}
 		if _, ok := talos.AskKubernetes(s.Context(), host, own); !ok {
-			s.Errorf("the API server of %s refuses an administrator", node)
+			s.Errorf("the API server of %s rejects an administrator", node)
 		}
 	}
 	if err := s.kube.Get(s.Context(), s.namespace, cluster+"-"+nextPKISecret, &corev1.Secret{}); !kube.NotFound(err) {
 		s.Errorf("the Secret of the rotation is left: %v", err)
 	}
 	for _, document := range [][]byte{now.talosconfig, now.kubeconfig} {
-		if !talosconfigServesOnly(document, now.keys) {
-			s.Error("a Secret for people is not of the present authority only")
+		if !trustsOnly(document, now.keys) {
+			s.Error("a client configuration trusts another authority than the present one")
 		}
 	}
 	if ready, all := s.nodes(cluster); len(ready) != len(all) {
@@ -149,9 +148,9 @@ func (s *env) strangers(cluster string, old handedOut) {
 	}
 }
 
-// talosconfigServesOnly reports whether a talosconfig or kubeconfig trusts the authority of
-// some keys and no other.
-func talosconfigServesOnly(document []byte, k *talos.Keys) bool {
+// trustsOnly reports whether a talosconfig or kubeconfig trusts exactly the authority of the given
+// keys.
+func trustsOnly(document []byte, k *talos.Keys) bool {
 	if current, err := talosconfig.Read(document); err == nil {
 		return talos.SameCertificates(current.CA, k.TrustedTalos())
 	}
@@ -159,8 +158,8 @@ func talosconfigServesOnly(document []byte, k *talos.Keys) bool {
 	return err == nil && talos.SameCertificates(config.CAData, k.TrustedKubernetes())
 }
 
-// watched calls a function until the test says that it is enough, and returns how often it
-// has failed in a row at most.
+// watched calls a function repeatedly until enough is called, and returns the longest sequence of
+// failures.
 func (s *env) watched(call func(context.Context) error) (enough func() (worst time.Duration, last error)) {
 	stop, done := make(chan struct{}), make(chan struct{})
 	var worst time.Duration
@@ -188,8 +187,8 @@ func (s *env) watched(call func(context.Context) error) (enough func() (worst ti
 	}
 }
 
-// TestRotation rotates the authorities of a cluster. What the Secrets hold serves throughout,
-// as etcd-backup and people use it.
+// TestRotation rotates the authorities of a cluster. The credentials in the Secrets are valid
+// throughout.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
@@ -197,7 +196,7 @@ func TestRotation(t *testing.T) {
 	kc.Spec.Talos = &v1alpha1.TalosOptions{RotateAuthorities: "first"}
 	s.create(kc)
 	if c := meta.FindStatusCondition(s.running("shop").Status.Conditions, v1alpha1.ConditionAuthoritiesRotated); c == nil || c.Status != metav1.ConditionTrue {
-		t.Errorf("a value at creation: %+v", c)
+		t.Errorf("the value at the creation starts no rotation: %+v", c)
 	}
 	old := s.handedOut("shop")
 	api := s.watched(func(ctx context.Context) error {
@@ -231,7 +230,7 @@ func TestRotation(t *testing.T) {
 	s.rotated("shop", "second")
 	for what, enough := range map[string]func() (time.Duration, error){"kubeconfig": api, "talosconfig": backup} {
 		if worst, err := enough(); worst > 2*time.Second {
-			t.Errorf("the %s of the Secret has not served for %s: %v", what, worst, err)
+			t.Errorf("the %s of the Secret was invalid for %s: %v", what, worst, err)
 		}
 	}
 	s.strangers("shop", old)
@@ -255,7 +254,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// eventsWith counts the Events with a reason.
+// eventsWith returns the number of Events with a reason.
 func (s *env) eventsWith(reason string) (n int) {
 	s.Helper()
 	client, err := kubernetes.NewForConfig(s.config)
@@ -274,8 +273,9 @@ func (s *env) eventsWith(reason string) (n int) {
 	return n
 }
 
-// TestRotationIsKilled rotates while every delivery dies at its first write, in turn before and
-// after the API server has done it, and nodes refuse, or do but don't say so.
+// TestRotationIsKilled rotates while each delivery dies at its first write, alternately before and
+// after the API server has handled it, and while nodes reject requests, or carry them out without an
+// answer.
 func TestRotationIsKilled(t *testing.T) {
 	t.Parallel()
 	r := &reaper{}
@@ -302,7 +302,7 @@ func TestRotationIsKilled(t *testing.T) {
 	t.Logf("%d deliveries have died", r.writes.Load()-began)
 }
 
-// phase waits until a rotation is in a phase, and says what it waits for.
+// phase waits until a rotation is in a phase, with these words in its message.
 func (s *env) phase(cluster string, phase v1alpha1.RotationPhase, words ...string) {
 	s.Helper()
 	feed.Until(s, "the rotation is "+string(phase), func() (bool, string) {
@@ -319,9 +319,9 @@ func (s *env) phase(cluster string, phase v1alpha1.RotationPhase, words ...strin
 	})
 }
 
-// TestRotationWaitsForNode rotates while a worker is down. The condition names it, and each
-// remedy in its message lets the rotation go on: with that node, with a machine that is added
-// meanwhile, and with another rotation that is asked for meanwhile.
+// TestRotationWaitsForNode rotates while a worker is down. The condition names it, and each remedy in
+// the message continues the rotation: starting the node, and deleting its Machine. A machine that is
+// added and another rotation that is requested meanwhile are served as well.
 func TestRotationWaitsForNode(t *testing.T) {
 	t.Parallel()
 	for name, remedy := range map[string]func(*env) error{
@@ -351,15 +351,15 @@ func TestRotationWaitsForNode(t *testing.T) {
 			}
 			s.strangers("shop", old)
 			if got := s.eventsWith("RotationFinished"); got != 2 {
-				t.Errorf("%d rotations are done, want 2", got)
+				t.Errorf("%d rotations are completed, want 2", got)
 			}
 		})
 	}
 }
 
-// TestWorkerIsCertifiedAnew has a worker come to a phase before its control plane, which then
-// certifies it as in the phase before. Talos keeps that certificate for half a day.
-func TestWorkerIsCertifiedAnew(t *testing.T) {
+// TestWorkerIsCertifiedAgain has a worker reach a phase before its control plane, which then certifies
+// it as in the previous phase. Talos keeps that certificate for half a day.
+func TestWorkerIsCertifiedAgain(t *testing.T) {
 	t.Parallel()
 	var deliveries sync.RWMutex
 	s := newEnv(t, envOptions{handle: func(next events.Handler) events.Handler {
@@ -397,7 +397,7 @@ func TestWorkerIsCertifiedAnew(t *testing.T) {
 	s.strangers("shop", old)
 }
 
-// rotateWithout begins a rotation of a cluster with three nodes, of which one goes down before it
+// rotateWithout starts a rotation of a cluster with three nodes. One of them goes down before it
 // accepts the new authorities.
 func (s *env) rotateWithout(cluster, rotation, node string) {
 	s.Helper()
@@ -423,7 +423,7 @@ func (s *env) mark(secret, annotation, value string) {
 	}
 }
 
-// recorded writes how far a rotation is into the status of a cluster.
+// recorded writes the state of a rotation into the status of a cluster.
 func (s *env) recorded(cluster string, a *v1alpha1.AuthoritiesStatus) {
 	s.Helper()
 	err := kube.OnConflict(func() error {
@@ -438,8 +438,8 @@ func (s *env) recorded(cluster string, a *v1alpha1.AuthoritiesStatus) {
 	}
 }
 
-// TestKeysOfARotationAreDeleted loses what a rotation keeps, while no node has the new
-// authorities and later.
+// TestKeysOfARotationAreDeleted deletes the Secret of a rotation, before and after a node has the new
+// authorities.
 func TestKeysOfARotationAreDeleted(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
@@ -465,7 +465,7 @@ func TestKeysOfARotationAreDeleted(t *testing.T) {
 	if err := s.kube.Delete(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
-	feed.Until(t, "other keys are made", func() (bool, string) {
+	feed.Until(t, "other keys are created", func() (bool, string) {
 		now := &corev1.Secret{}
 		err := s.kube.Get(t.Context(), s.namespace, first.Name, now)
 		return err == nil && now.UID != first.UID, s.get("shop").Status.Message
@@ -488,8 +488,8 @@ func TestKeysOfARotationAreDeleted(t *testing.T) {
 	s.strangers("shop", old)
 }
 
-// TestRotationEndsOnce begins with every state in which a delivery can leave the Secrets when
-// it dies at the end of a rotation.
+// TestRotationEndsOnce starts from every state of the Secrets in which a delivery may die at the end
+// of a rotation.
 func TestRotationEndsOnce(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
@@ -509,9 +509,9 @@ func TestRotationEndsOnce(t *testing.T) {
 	finishing := keysSecret(s.get("shop"), nextPKISecret, "2026-11", done.Data[pkiKey])
 	finishing.Annotations[v1alpha1.AnnotationRotationPhase] = string(v1alpha1.RotationFinishing)
 	for reason, present := range map[string]*corev1.Secret{
-		"the present keys are yet to be replaced": keysSecret(s.get("shop"), pkiSecret, "", former),
-		"the present keys are deleted":            nil,
-		"the present keys are replaced":           keysSecret(s.get("shop"), pkiSecret, "2026-11", done.Data[pkiKey]),
+		"the present keys are not replaced yet": keysSecret(s.get("shop"), pkiSecret, "", former),
+		"the present keys are deleted":          nil,
+		"the present keys are replaced":         keysSecret(s.get("shop"), pkiSecret, "2026-11", done.Data[pkiKey]),
 	} {
 		s.create(finishing.DeepCopy())
 		if err := s.kube.Delete(t.Context(), s.secret("shop-talos-secrets")); err != nil {

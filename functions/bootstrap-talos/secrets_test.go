@@ -7,9 +7,8 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// TestSecretsNotAllowed has a cluster in a namespace whose Secrets the function has no
-// rights to. The remedy is in the condition, and leads to a cluster that runs and can be
-// deleted.
+// TestSecretsNotAllowed has a cluster in a namespace where the function has no rights on Secrets. The
+// remedy in the condition leads to a cluster that runs and can be deleted.
 func TestSecretsNotAllowed(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{handle: dropEvents})
@@ -29,7 +28,7 @@ func TestSecretsNotAllowed(t *testing.T) {
 	rights(all)
 	look()
 	if kc := s.get("shop"); !isTrue(kc, conditionCredentials) {
-		t.Fatalf("no keys are made with the rights: %s", kc.Status.Message)
+		t.Fatalf("no keys are created with the rights: %s", kc.Status.Message)
 	}
 	rights(limited)
 	if err := s.kube.Delete(t.Context(), s.get("shop")); err != nil {

@@ -16,12 +16,12 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// TestSecretsOfATenant has the administrator of a namespace make and change the
-// Secrets that a cluster there has, and name what is elsewhere.
+// TestSecretsOfATenant has a tenant create and change the Secrets of a cluster, and refer to objects
+// in other namespaces.
 func TestSecretsOfATenant(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
-	// Keys that somebody knows are not made those of a cluster.
+	// Keys in an existing Secret may be known to others, so a cluster does not use them.
 	s.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "shop-talos-secrets"}, Data: map[string][]byte{pkiKey: []byte("certs: null")}})
 	s.create(s.cluster("shop", 1, 0))
 	s.waits("shop", "NameTaken", "shop-talos-secrets")
@@ -39,8 +39,8 @@ func TestSecretsOfATenant(t *testing.T) {
 			t.Errorf("Secret %s has owners %v and labels %v", name, secret.OwnerReferences, secret.Labels)
 		}
 	}
-	// A kubeconfig that would have the function show its own token, and a talosconfig
-	// that would have it panic, are made anew.
+	// A kubeconfig that reads the function's own token, and a talosconfig that would cause a panic,
+	// are replaced.
 	good := s.secret("shop-kubeconfig").Data[kubeconfigKey]
 	bad := map[string][]byte{
 		kubeconfigKey:  bytes.Replace(good, []byte("client-certificate-data:"), []byte("tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token\n    client-certificate-data:"), 1),
@@ -53,10 +53,10 @@ func TestSecretsOfATenant(t *testing.T) {
 	}
 	s.reconcile("shop")
 	for name, data := range bad {
-		feed.Until(t, name+" is made anew", func() (bool, string) { return !bytes.Equal(s.secret("shop-" + name).Data[name], data), "" })
+		feed.Until(t, name+" is replaced", func() (bool, string) { return !bytes.Equal(s.secret("shop-" + name).Data[name], data), "" })
 	}
 	s.running("shop")
-	// A patch by a path into another namespace does not exist.
+	// A patch that is a path into another namespace does not exist.
 	patches := map[string]any{"all": []string{"../../kube-system/configmaps/x"}}
 	if err := s.kube.Merge(t.Context(), s.get("shop"), map[string]any{"spec": map[string]any{"talos": map[string]any{"patches": patches}}}); err != nil {
 		t.Fatal(err)
@@ -66,14 +66,13 @@ func TestSecretsOfATenant(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"shop-kubeconfig", "shop-talosconfig", "shop-talos-secrets"} {
-		feed.Until(t, "Secret "+name+" is gone with its cluster", func() (bool, string) {
+		feed.Until(t, "Secret "+name+" is deleted with its cluster", func() (bool, string) {
 			return kube.NotFound(s.kube.Get(t.Context(), s.namespace, name, &corev1.Secret{})), ""
 		})
 	}
 }
 
-// TestNamesOfATenant has somebody's own objects under the names that those of a
-// cluster would have.
+// TestNamesOfATenant finds a user's objects under the names that a cluster's objects would have.
 func TestNamesOfATenant(t *testing.T) {
 	t.Parallel()
 	s := newEnv(t, envOptions{})
@@ -90,7 +89,7 @@ func TestNamesOfATenant(t *testing.T) {
 	s.create(s.cluster("shop", 3, 0))
 	for len(foreign) > 0 {
 		taken := -1
-		feed.Until(t, "the cluster says which name is taken", func() (bool, string) {
+		feed.Until(t, "the cluster reports which name is taken", func() (bool, string) {
 			message := s.get("shop").Status.Message
 			taken = slices.IndexFunc(foreign, func(obj kube.Object) bool { return strings.Contains(message, obj.GetName()+" was not made") })
 			return taken >= 0, message

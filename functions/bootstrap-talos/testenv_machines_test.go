@@ -20,7 +20,7 @@ import (
 	simtalos "github.com/vitistack/stack/tests/sim/talos"
 )
 
-// playLowerLayers plays the layers below: addresses, hypervisor and virtual machine.
+// playLowerLayers plays the layers below: addresses, hypervisor and virtual machines.
 func (s *env) playLowerLayers(ctx context.Context, in event.Event) (*event.Event, error) {
 	ref, err := events.RefOf(in)
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *env) allocate(ctx context.Context, name string) error {
 	return ignoreMissing(err)
 }
 
-// place is the number of the address that a holder has, or of a new one.
+// place returns the number of a holder's address, or of a new one.
 func (s *env) place(holder string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +74,7 @@ func (s *env) operate(ctx context.Context, name string) error {
 	}
 	before := m.DeepCopy()
 	if m.Status.VMName == "" && s.closed.Load() {
-		return errors.New("no addresses are given out")
+		return errors.New("no addresses are allocated")
 	}
 	if m.Status.VMName == "" {
 		address, mac := s.address(string(m.UID)), s.mac(m)
@@ -93,7 +93,7 @@ func (s *env) operate(ctx context.Context, name string) error {
 	return ignoreMissing(err)
 }
 
-// handOver gives or takes the machine configuration of a node, as create-vm does.
+// handOver provides or removes the machine configuration of a node, as create-vm does.
 func (s *env) handOver(ctx context.Context, m *v1alpha1.Machine) error {
 	held := meta.IsStatusConditionFalse(m.Status.Conditions, v1alpha1.ConditionMachineConfigRemoved)
 	digest := m.Annotations[v1alpha1.AnnotationMachineConfig]
@@ -116,8 +116,8 @@ func (s *env) handOver(ctx context.Context, m *v1alpha1.Machine) error {
 	return nil
 }
 
-// start makes the virtual machine of a Machine, once that has its configuration, and
-// restarts it when that is asked for.
+// start starts the virtual machine of a Machine once it has its configuration, and restarts it on
+// request.
 func (s *env) start(ctx context.Context, m *v1alpha1.Machine) error {
 	switch {
 	case m.Status.VMName == "" && !m.HoldsMachineConfig() && !plan.IsInstalled(m):
@@ -136,7 +136,7 @@ func (s *env) start(ctx context.Context, m *v1alpha1.Machine) error {
 	return nil
 }
 
-// seed is what the hypervisor has the node of a machine find at its next start.
+// seed sets the machine configuration that the node of a machine finds at its next start.
 func (s *env) seed(m *v1alpha1.Machine, config []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

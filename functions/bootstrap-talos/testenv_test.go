@@ -40,8 +40,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
-// env is an API server and simulated nodes, between which the function
-// runs. The test plays the layers below: it gives machines addresses and power.
+// env is an API server and simulated nodes, with the function. The test plays the layers below: it
+// allocates addresses and switches machines on.
 type env struct {
 	*testing.T
 	server    *apiserver.Server
@@ -56,35 +56,34 @@ type env struct {
 	mu   sync.Mutex
 	next int
 	held map[string]int
-	// seeds are the configurations that the hypervisor has, by the UIDs of Machines.
+	// seeds are the machine configurations that the hypervisor holds, by the UIDs of Machines.
 	seeds map[string][]byte
-	// skew is how far the clocks of machines are ahead that are powered on.
+	// skew is how far the clocks of newly started machines are ahead.
 	skew atomic.Int64
 	// closed is whether machines get no addresses.
 	closed atomic.Bool
-	// seedless is whether machines find no seed, as somebody else at their address.
+	// seedless is whether machines find no configuration, like another server at their address.
 	seedless bool
-	// temporary is whether the network interfaces of machines show no permanent address.
+	// temporary is whether the network interfaces of machines have no permanent address.
 	temporary bool
 }
 
-// envOptions is how an env differs from others.
+// envOptions are the options of an env.
 type envOptions struct {
 	timing simtalos.Timing
-	// wrap is between the function and the API server, handle between the events
-	// and the function.
+	// wrap wraps the transport to the API server, and handle the handler of events.
 	wrap   func(http.RoundTripper) http.RoundTripper
 	handle func(events.Handler) events.Handler
-	// now is the function's clock, nil for the real one.
+	// now is the function's clock, or nil for the real one.
 	now func() time.Time
 }
 
-// dropEvents keeps all events from the function, for tests that call it themselves.
+// dropEvents drops all events, for tests that call the function themselves.
 func dropEvents(events.Handler) events.Handler {
 	return func(context.Context, event.Event) (*event.Event, error) { return nil, nil }
 }
 
-// Kinds whose changes are events for the function.
+// Kinds whose changes cause events for the function.
 var (
 	clusters = feed.Kind{Resource: v1alpha1.GroupVersion.WithResource("kubernetesclusters"), Name: "KubernetesCluster"}
 	machines = feed.Kind{Resource: v1alpha1.GroupVersion.WithResource("machines"), Name: "Machine"}
@@ -145,8 +144,8 @@ func (s *env) client(config *rest.Config) *kube.Client {
 	return c
 }
 
-// resync looks again at every cluster that is not settled, as the function resync
-// does. The test ends after its last look.
+// resync reconciles every cluster that needs it, as the function resync does. The test ends after its
+// last call.
 func (s *env) resync(handle events.Handler) {
 	var id atomic.Int64
 	var looking sync.WaitGroup
@@ -170,7 +169,7 @@ func (s *env) resync(handle events.Handler) {
 	})
 }
 
-// resyncEvent is the event of resync for a cluster.
+// resyncEvent returns the event of resync for a cluster.
 func resyncEvent(namespace, name, id string) event.Event {
 	ref := events.Ref{APIVersion: v1alpha1.GroupVersion.String(), Kind: "KubernetesCluster", Namespace: namespace, Name: name}
 	return events.NewReconcileRequest("/functions/resync", ref, "uid", id)
@@ -184,7 +183,7 @@ func (s *env) create(obj kube.Object) {
 	}
 }
 
-// cluster is a cluster of so many control planes, and a pool of so many workers.
+// cluster returns a cluster with the given numbers of control planes and workers.
 func (s *env) cluster(name string, controlPlanes, workers int32) *v1alpha1.KubernetesCluster {
 	kc := &v1alpha1.KubernetesCluster{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	kc.Spec.Topology = v1alpha1.ClusterTopology{Version: "1.34", ControlPlane: v1alpha1.ControlPlaneTopology{Replicas: controlPlanes}}
@@ -218,7 +217,7 @@ func (s *env) change(name string, edit func(*v1alpha1.KubernetesCluster)) {
 	}
 }
 
-// machines are the names of a cluster's Machines.
+// machines returns the names of a cluster's Machines.
 func (s *env) machines(cluster string) []string {
 	s.Helper()
 	list := &v1alpha1.MachineList{}
@@ -250,7 +249,7 @@ func (s *env) annotate(name, key, value string) {
 	}
 }
 
-// running waits until a cluster is as wanted, with exactly these machines.
+// running waits until a cluster is Running with exactly these machines.
 func (s *env) running(name string, machines ...string) *v1alpha1.KubernetesCluster {
 	s.Helper()
 	var kc *v1alpha1.KubernetesCluster
@@ -264,8 +263,8 @@ func (s *env) running(name string, machines ...string) *v1alpha1.KubernetesClust
 	return kc
 }
 
-// configsLeft are the Machines of a cluster whose hypervisor has a configuration that
-// their node has too.
+// configsLeft returns the Machines of a cluster whose hypervisor still has the configuration of a
+// configured node.
 func (s *env) configsLeft(cluster string) (left []string) {
 	s.Helper()
 	list := &v1alpha1.MachineList{}
@@ -280,7 +279,7 @@ func (s *env) configsLeft(cluster string) (left []string) {
 	return left
 }
 
-// waits waits until a cluster says that it waits for a reason, with these words.
+// waits waits until Ready of a cluster has a reason, with these words in its message.
 func (s *env) waits(name, reason string, words ...string) {
 	s.Helper()
 	feed.Until(s, fmt.Sprintf("%s says %s", name, reason), func() (bool, string) {
@@ -307,8 +306,7 @@ func (s *env) secret(name string) *corev1.Secret {
 	return secret
 }
 
-// workload is a client for a cluster's own API, by the kubeconfig that its owner
-// gets.
+// workload returns a client for a cluster's own API, with the kubeconfig that its owner gets.
 func (s *env) workload(cluster string) *kubernetes.Clientset {
 	s.Helper()
 	config, err := clientcmd.RESTConfigFromKubeConfig(s.secret(cluster + "-kubeconfig").Data[kubeconfigKey])
@@ -323,7 +321,7 @@ func (s *env) workload(cluster string) *kubernetes.Clientset {
 	return client
 }
 
-// nodes are the names of the Nodes that are Ready, and of all.
+// nodes returns the names of the Ready nodes, and of all nodes.
 func (s *env) nodes(cluster string) (ready, all []string) {
 	s.Helper()
 	list, err := s.workload(cluster).CoreV1().Nodes().List(s.Context(), metav1.ListOptions{})
@@ -342,7 +340,7 @@ func (s *env) nodes(cluster string) (ready, all []string) {
 	return ready, all
 }
 
-// members are the names of etcd's voters, as a control plane has them.
+// members returns the names of etcd's voters, as a control plane reports them.
 func (s *env) members(cluster, controlPlane string) []string {
 	s.Helper()
 	ctx, c, end, err := talos.Connect(s.Context(), plan.Address(s.machine(cluster+"-"+controlPlane)), s.access(cluster), time.Minute)
@@ -362,7 +360,7 @@ func (s *env) members(cluster, controlPlane string) []string {
 	return names
 }
 
-// access proves to the nodes of a cluster that the test is its administrator.
+// access returns credentials of an administrator for the nodes of a cluster.
 func (s *env) access(cluster string) *talos.Credentials {
 	s.Helper()
 	bundle, err := talos.DecodeBundle(s.secret(cluster + "-talos-secrets").Data[pkiKey])
@@ -376,7 +374,7 @@ func (s *env) access(cluster string) *talos.Credentials {
 	return a
 }
 
-// active is the configuration that a node runs.
+// active returns the configuration that a node runs.
 func (s *env) active(cluster, node string) string {
 	s.Helper()
 	ctx, c, end, err := talos.Connect(s.Context(), plan.Address(s.machine(cluster+"-"+node)), s.access(cluster), time.Minute)
@@ -395,7 +393,7 @@ func (s *env) active(cluster, node string) string {
 	return string(data)
 }
 
-// reconcile has the function reconcile a cluster, also one that is up to date.
+// reconcile requests a full reconcile of a cluster.
 func (s *env) reconcile(cluster string) {
 	s.Helper()
 	for range 5 {

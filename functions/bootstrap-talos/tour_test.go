@@ -16,8 +16,8 @@ import (
 	"github.com/vitistack/stack/functions/bootstrap-talos/plan"
 )
 
-// TestTour makes a cluster of each Talos version, and does with the talosconfig that
-// its owner gets what talosctl version, etcd members and kubeconfig do.
+// TestTour creates a cluster of each Talos version. With the owner's talosconfig it calls what
+// talosctl version, etcd members and kubeconfig call.
 func TestTour(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"1.11.6", "1.12.6", "1.13.9"} {
@@ -62,7 +62,7 @@ func TestTour(t *testing.T) {
 	}
 }
 
-// nodesBy are the names of the nodes that a kubeconfig leads to.
+// nodesBy returns the names of the nodes that a kubeconfig gives access to.
 func nodesBy(t *testing.T, kubeconfig []byte) []string {
 	t.Helper()
 	rest, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)

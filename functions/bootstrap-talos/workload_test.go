@@ -18,10 +18,9 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// TestKubeconfigOfATenant has the administrator of a cluster change its kubeconfig,
-// which is a Secret in a namespace of theirs, so that the function shows its own token
-// to a server of theirs. It is no kubeconfig that serves, so that it is replaced, and
-// until then nobody is connected to.
+// TestKubeconfigOfATenant has a tenant change the kubeconfig Secret of their cluster so that the
+// function would send its own token to the tenant's server. The kubeconfig is invalid and is replaced.
+// Until then the function connects to no server with it.
 func TestKubeconfigOfATenant(t *testing.T) {
 	t.Parallel()
 	asked := false
@@ -45,8 +44,7 @@ func TestKubeconfigOfATenant(t *testing.T) {
 	}
 }
 
-// TestRedirectingWorkload has the API of a cluster lead the function on to another
-// server.
+// TestRedirectingWorkload has the API of a cluster redirect the function to another server.
 func TestRedirectingWorkload(t *testing.T) {
 	t.Parallel()
 	followed := false

@@ -35,11 +35,11 @@ func TestNewMachine(t *testing.T) {
 func TestLabelSafe(t *testing.T) {
 	t.Parallel()
 	if got := labelSafe("Trøndelag-"); got != "Trndelag" {
-		t.Errorf("a label value has no letters beyond ASCII and ends in one: got %q", got)
+		t.Errorf("a label value has ASCII letters only and ends in one: got %q", got)
 	}
 }
 
-// example is the cluster that the documentation starts from.
+// example returns the cluster of the documentation's first example.
 func example(t *testing.T) *v1alpha1.KubernetesCluster {
 	t.Helper()
 	doc, err := apis.Examples.ReadFile("examples/simple-kubernetescluster.yaml")

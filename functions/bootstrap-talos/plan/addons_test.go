@@ -25,12 +25,12 @@ func TestOutdated(t *testing.T) {
 		reason, present, wanted string
 		want                    bool
 	}{
-		"Same":     {"it runs what is wanted", "registry.k8s.io/kube-proxy:v1.34.1", "registry.k8s.io/kube-proxy:v1.34.1", false},
-		"Older":    {"Talos does not touch it again", "registry.k8s.io/kube-proxy:v1.33.4", "registry.k8s.io/kube-proxy:v1.34.1", true},
+		"Same":     {"it runs the wanted version", "registry.k8s.io/kube-proxy:v1.34.1", "registry.k8s.io/kube-proxy:v1.34.1", false},
+		"Older":    {"Talos does not upgrade it again", "registry.k8s.io/kube-proxy:v1.33.4", "registry.k8s.io/kube-proxy:v1.34.1", true},
 		"Pinned":   {"a digest is a version too", "registry.k8s.io/kube-proxy:v1.33.4@sha256:abcd", "registry.k8s.io/kube-proxy:v1.34.1", true},
-		"Mirror":   {"the configuration names a mirror now", "registry.k8s.io/kube-proxy:v1.33.4", "mirror.example.com/kube-proxy:v1.34.1", true},
+		"Mirror":   {"the configuration names a mirror", "registry.k8s.io/kube-proxy:v1.33.4", "mirror.example.com/kube-proxy:v1.34.1", true},
 		"Mirrored": {"the mirror has a newer version", "mirror.example.com/kube-proxy:v1.33.4", "mirror.example.com/kube-proxy:v1.34.1", true},
-		"Foreign":  {"somebody runs another one", "example.com/proxy:v1.33.4", "registry.k8s.io/kube-proxy:v1.34.1", false},
+		"Foreign":  {"a user runs another image", "example.com/proxy:v1.33.4", "registry.k8s.io/kube-proxy:v1.34.1", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

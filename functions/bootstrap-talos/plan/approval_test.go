@@ -30,20 +30,20 @@ func TestNextApproval(t *testing.T) {
 		state      v1alpha1.ApprovalState
 		generation int64
 	}{
-		"New":           {"nobody was asked", nil, v1alpha1.ApprovalCreation, pools(1, 2), v1alpha1.ApprovalRequested, 9},
-		"Waiting":       {"somebody was asked for just that", requested(nil), v1alpha1.ApprovalCreation, pools(1, 4), v1alpha1.ApprovalRequested, 2},
-		"Other":         {"somebody was asked for something else", requested(nil), v1alpha1.ApprovalCreation, pools(1, 5), v1alpha1.ApprovalRequested, 9},
-		"Smaller":       {"less was not asked for either", requested(nil), v1alpha1.ApprovalGrowth, pools(1, 3), v1alpha1.ApprovalRequested, 9},
-		"Approved":      {"just that was approved", approved, v1alpha1.ApprovalGrowth, pools(1, 2), v1alpha1.ApprovalApproved, 1},
-		"Shrinks":       {"less than was approved", approved, v1alpha1.ApprovalGrowth, pools(1, 1), v1alpha1.ApprovalApproved, 1},
-		"Grows":         {"more than was approved", approved, v1alpha1.ApprovalGrowth, pools(1, 3), v1alpha1.ApprovalRequested, 9},
+		"New":           {"no approval was requested", nil, v1alpha1.ApprovalCreation, pools(1, 2), v1alpha1.ApprovalRequested, 9},
+		"Waiting":       {"approval of exactly this was requested", requested(nil), v1alpha1.ApprovalCreation, pools(1, 4), v1alpha1.ApprovalRequested, 2},
+		"Other":         {"approval of another topology was requested", requested(nil), v1alpha1.ApprovalCreation, pools(1, 5), v1alpha1.ApprovalRequested, 9},
+		"Smaller":       {"approval of a smaller topology was not requested either", requested(nil), v1alpha1.ApprovalGrowth, pools(1, 3), v1alpha1.ApprovalRequested, 9},
+		"Approved":      {"exactly this was approved", approved, v1alpha1.ApprovalGrowth, pools(1, 2), v1alpha1.ApprovalApproved, 1},
+		"Shrinks":       {"less than the approved topology", approved, v1alpha1.ApprovalGrowth, pools(1, 1), v1alpha1.ApprovalApproved, 1},
+		"Grows":         {"more than the approved topology", approved, v1alpha1.ApprovalGrowth, pools(1, 3), v1alpha1.ApprovalRequested, 9},
 		"ControlPlane":  {"more control planes are growth", approved, v1alpha1.ApprovalGrowth, pools(3, 2), v1alpha1.ApprovalRequested, 9},
 		"NewPool":       {"another pool is growth", approved, v1alpha1.ApprovalGrowth, append(pools(1, 2), v1alpha1.ApprovedPool{Name: "x"}), v1alpha1.ApprovalRequested, 9},
 		"Template":      {"machines of another size are growth", approved, v1alpha1.ApprovalGrowth, []v1alpha1.ApprovedPool{{Name: "cp", Replicas: 1, Template: "xlarge"}}, v1alpha1.ApprovalRequested, 9},
-		"OnlyCreation":  {"growth needs nobody", approved, v1alpha1.ApprovalCreation, pools(3, 9), v1alpha1.ApprovalApproved, 1},
-		"Withdrawn":     {"what was asked for is not wanted any more", requested(pools(1, 2)), v1alpha1.ApprovalGrowth, pools(1, 2), v1alpha1.ApprovalApproved, 9},
-		"Rejected":      {"the same is still rejected", rejected, v1alpha1.ApprovalCreation, pools(1, 4), v1alpha1.ApprovalRejected, 2},
-		"AfterRejected": {"something else may be asked for", rejected, v1alpha1.ApprovalCreation, pools(1, 3), v1alpha1.ApprovalRequested, 9},
+		"OnlyCreation":  {"only the creation needs approval", approved, v1alpha1.ApprovalCreation, pools(3, 9), v1alpha1.ApprovalApproved, 1},
+		"Withdrawn":     {"the requested topology is no longer in the spec", requested(pools(1, 2)), v1alpha1.ApprovalGrowth, pools(1, 2), v1alpha1.ApprovalApproved, 9},
+		"Rejected":      {"the same topology is still rejected", rejected, v1alpha1.ApprovalCreation, pools(1, 4), v1alpha1.ApprovalRejected, 2},
+		"AfterRejected": {"another topology may be requested", rejected, v1alpha1.ApprovalCreation, pools(1, 3), v1alpha1.ApprovalRequested, 9},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestNextApproval(t *testing.T) {
 				t.Errorf("%s: got %+v, want %s for generation %d", tc.reason, got, tc.state, tc.generation)
 			}
 			if tc.now != nil && len(tc.now.Approved) > 0 && len(got.Approved) == 0 {
-				t.Errorf("%s: what was approved is forgotten", tc.reason)
+				t.Errorf("%s: the approved topology is lost", tc.reason)
 			}
 		})
 	}
@@ -72,10 +72,10 @@ func TestApplyDecision(t *testing.T) {
 		may    []v1alpha1.ApprovedPool
 	}{
 		"Approved":     {"go ahead", &asked, Decision{Generation: 2, By: "kari", Approved: true}, true, v1alpha1.ApprovalApproved, pools(1, 4)},
-		"Rejected":     {"what was approved before stands", &asked, Decision{Generation: 2, By: "kari", Reason: "no budget"}, true, v1alpha1.ApprovalRejected, pools(1, 2)},
-		"Stale":        {"another topology was asked about", &asked, Decision{Generation: 1, By: "kari", Approved: true}, false, v1alpha1.ApprovalRequested, pools(1, 2)},
-		"Early":        {"nobody has asked", nil, Decision{Generation: 2, By: "kari", Approved: true}, false, "", nil},
-		"SecondAnswer": {"the first decision stands", &v1alpha1.ApprovalStatus{State: v1alpha1.ApprovalRejected, Generation: 2}, Decision{Generation: 2, By: "ola", Approved: true}, false, v1alpha1.ApprovalRejected, nil},
+		"Rejected":     {"the earlier approval remains valid", &asked, Decision{Generation: 2, By: "kari", Reason: "no budget"}, true, v1alpha1.ApprovalRejected, pools(1, 2)},
+		"Stale":        {"the decision is about an earlier topology", &asked, Decision{Generation: 1, By: "kari", Approved: true}, false, v1alpha1.ApprovalRequested, pools(1, 2)},
+		"Early":        {"no approval was requested", nil, Decision{Generation: 2, By: "kari", Approved: true}, false, "", nil},
+		"SecondAnswer": {"the first decision is final", &v1alpha1.ApprovalStatus{State: v1alpha1.ApprovalRejected, Generation: 2}, Decision{Generation: 2, By: "ola", Approved: true}, false, v1alpha1.ApprovalRejected, nil},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestApplyDecision(t *testing.T) {
 				t.Errorf("%s: got %s, want %s; approved (-want +got):\n%s", tc.reason, a.State, tc.state, diff)
 			}
 			if tc.taken && (a.By != tc.d.By || a.Time == nil) {
-				t.Errorf("%s: nobody knows who decided when: %+v", tc.reason, a)
+				t.Errorf("%s: want the user and the time of the decision: %+v", tc.reason, a)
 			}
 		})
 	}
@@ -105,10 +105,10 @@ func TestLimitToApproved(t *testing.T) {
 	kc.Spec.Topology.Workers[0].Template = "xlarge"
 	got := LimitToApproved(kc, pools(1, 2)).Spec.Topology
 	if got.ControlPlane.Replicas != 1 || len(got.Workers) != 1 || got.Workers[0].Replicas != 2 || got.Workers[0].Template != "medium" {
-		t.Errorf("no more than was approved: got %+v", got)
+		t.Errorf("want at most the approved topology: got %+v", got)
 	}
 	if kc.Spec.Topology.ControlPlane.Replicas != 3 || len(kc.Spec.Topology.Workers) != 2 {
-		t.Error("the spec itself must stay")
+		t.Error("the spec itself must not change")
 	}
 }
 
@@ -119,6 +119,6 @@ func TestDecisionData(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d.Approved {
-		t.Error("the data of a rejection cannot approve: only the type of the event does")
+		t.Error("the data of a rejection cannot approve: the type of the event decides")
 	}
 }

@@ -21,13 +21,13 @@ func TestEffectiveTopology(t *testing.T) {
 		pools  []v1alpha1.WorkerPool
 		want   []int32
 	}{
-		"Fixed":   {"a pool without autoscaling is as it says", n(9), []v1alpha1.WorkerPool{fixed}, []int32{4}},
-		"Within":  {"replicas are what it begins from", nil, []v1alpha1.WorkerPool{pool(2, 1, 3)}, []int32{2}},
-		"Below":   {"a pool has its least", nil, []v1alpha1.WorkerPool{pool(0, 1, 3)}, []int32{1}},
-		"Above":   {"and not more than its most", nil, []v1alpha1.WorkerPool{pool(9, 1, 3)}, []int32{3}},
-		"Scaled":  {"what an autoscaler says stands over replicas", n(3), []v1alpha1.WorkerPool{pool(1, 1, 5)}, []int32{3}},
-		"Bounds":  {"within the bounds", n(9), []v1alpha1.WorkerPool{pool(1, 1, 5)}, []int32{5}},
-		"Zero":    {"of both ends", n(0), []v1alpha1.WorkerPool{pool(1, 2, 5)}, []int32{2}},
+		"Fixed":   {"a pool without autoscaling keeps its replicas", n(9), []v1alpha1.WorkerPool{fixed}, []int32{4}},
+		"Within":  {"replicas is the initial number", nil, []v1alpha1.WorkerPool{pool(2, 1, 3)}, []int32{2}},
+		"Below":   {"a pool has at least its minimum", nil, []v1alpha1.WorkerPool{pool(0, 1, 3)}, []int32{1}},
+		"Above":   {"a pool has at most its maximum", nil, []v1alpha1.WorkerPool{pool(9, 1, 3)}, []int32{3}},
+		"Scaled":  {"the number of an autoscaler overrides replicas", n(3), []v1alpha1.WorkerPool{pool(1, 1, 5)}, []int32{3}},
+		"Bounds":  {"the maximum limits an autoscaler", n(9), []v1alpha1.WorkerPool{pool(1, 1, 5)}, []int32{5}},
+		"Zero":    {"the minimum limits an autoscaler", n(0), []v1alpha1.WorkerPool{pool(1, 2, 5)}, []int32{2}},
 		"Several": {"pools are filled in their order", n(6), []v1alpha1.WorkerPool{pool(1, 1, 3), fixed, pool(1, 2, 9)}, []int32{3, 4, 3}},
 	}
 	for name, tc := range cases {
@@ -35,7 +35,7 @@ func TestEffectiveTopology(t *testing.T) {
 			t.Parallel()
 			once := EffectiveTopology(v1alpha1.ClusterTopology{Workers: tc.pools, ScaledWorkers: tc.scaled})
 			var got []int32
-			for _, p := range EffectiveTopology(once).Workers { // twice is as once
+			for _, p := range EffectiveTopology(once).Workers { // a second call changes nothing
 				got = append(got, p.Replicas)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {

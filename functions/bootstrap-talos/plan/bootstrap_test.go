@@ -16,14 +16,14 @@ func TestBootstrapState(t *testing.T) {
 		b      BootstrapState
 		want   BootstrapStep
 	}{
-		"Nobody":     {"nobody has a configuration yet", BootstrapState{}, BootstrapWait},
-		"Choose":     {"who begins is written down first", BootstrapState{IsReady: true}, BootstrapChooseMachine},
-		"Ask":        {"the chosen one is asked how far etcd is", BootstrapState{Chosen: true, IsReady: true}, BootstrapAskMachine},
-		"Down":       {"it may have begun: nobody else may", BootstrapState{Chosen: true}, BootstrapWait},
-		"LostBegun":  {"somebody has joined what it began", BootstrapState{Chosen: true, Lost: true, IsReady: true, HasOtherMembers: true}, BootstrapDone},
-		"LostSilent": {"who does not answer may have joined it", BootstrapState{Chosen: true, Lost: true, IsReady: true, Unanswered: []string{"shop-cp-1"}}, BootstrapWait},
-		"LostFirst":  {"what it began is gone with it", BootstrapState{Chosen: true, Lost: true, IsReady: true}, BootstrapChooseMachine},
-		"LostAlone":  {"there is nobody to choose", BootstrapState{Chosen: true, Lost: true}, BootstrapWait},
+		"NotReady":   {"no node has a configuration yet", BootstrapState{}, BootstrapWait},
+		"Choose":     {"the choice is recorded first", BootstrapState{IsReady: true}, BootstrapChooseMachine},
+		"Ask":        {"the chosen machine is asked for the state of etcd", BootstrapState{Chosen: true, IsReady: true}, BootstrapAskMachine},
+		"Down":       {"etcd may run there, so no other machine is chosen", BootstrapState{Chosen: true}, BootstrapWait},
+		"LostBegun":  {"other machines have joined the bootstrapped etcd", BootstrapState{Chosen: true, Lost: true, IsReady: true, HasOtherMembers: true}, BootstrapDone},
+		"LostSilent": {"a machine that does not answer may have joined it", BootstrapState{Chosen: true, Lost: true, IsReady: true, Unanswered: []string{"shop-cp-1"}}, BootstrapWait},
+		"LostFirst":  {"the etcd that it bootstrapped is lost with it", BootstrapState{Chosen: true, Lost: true, IsReady: true}, BootstrapChooseMachine},
+		"LostAlone":  {"there is no machine to choose", BootstrapState{Chosen: true, Lost: true}, BootstrapWait},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -50,11 +50,11 @@ func TestNextBootstrapRequest(t *testing.T) {
 	}{
 		"First":      {"no request has been sent", waiting, nil, RequestSend},
 		"Early":      {"its disk may not be mounted yet", EtcdService{State: "Waiting"}, nil, RequestWait},
-		"Pulling":    {"another request would begin the pull again", waiting, sent(time.Minute, "a", true), RequestWait},
+		"Pulling":    {"another request would start the pull again", waiting, sent(time.Minute, "a", true), RequestWait},
 		"Booted":     {"the node had the request in memory only", waiting, sent(time.Second, "b", true), RequestSend},
-		"Nothing":    {"it has come to nothing within minutes", waiting, sent(acceptedTimeout, "a", true), RequestSend},
+		"Nothing":    {"the request had no effect within minutes", waiting, sent(acceptedTimeout, "a", true), RequestSend},
 		"Unanswered": {"the node may have accepted it", waiting, sent(time.Second, "a", false), RequestWait},
-		"Lost":       {"it may not have arrived", waiting, sent(unansweredTimeout, "a", false), RequestSend},
+		"Lost":       {"the request may be lost", waiting, sent(unansweredTimeout, "a", false), RequestSend},
 		"Data":       {"it has the data of an etcd that is about to run", EtcdService{State: EtcdPreparing, BootID: "b"}, sent(time.Hour, "a", true), RequestDone},
 		"Running":    {"etcd runs", EtcdService{State: EtcdRunning}, sent(time.Second, "a", true), RequestDone},
 	}

@@ -11,13 +11,13 @@ func TestChooseEndpointNode(t *testing.T) {
 		planes      []EndpointNode
 		want        string
 	}{
-		"New":      {"the first one will have it", "", []EndpointNode{{"a", false, true, true}, {"b", true, true, false}}, "a"},
-		"TooEarly": {"the first one does not run yet", "", []EndpointNode{{"b", true, true, false}}, ""},
-		"Same":     {"everybody knows it", "b", []EndpointNode{{"a", true, true, true}, {"b", true, true, false}}, "b"},
-		"Down":     {"it comes back", "b", []EndpointNode{{"a", true, true, true}, {"b", false, true, false}}, "b"},
-		"Leaves":   {"another one takes its place", "a", []EndpointNode{{"b", true, true, false}, {"a", true, false, false}}, "b"},
-		"Gone":     {"its machine is gone, or has another address", "a", []EndpointNode{{"b", false, true, true}, {"c", true, true, false}}, "c"},
-		"Last":     {"nobody can take its place", "a", []EndpointNode{{"b", false, true, true}}, "a"},
+		"New":      {"the first control plane becomes the endpoint", "", []EndpointNode{{"a", false, true, true}, {"b", true, true, false}}, "a"},
+		"TooEarly": {"the first control plane does not run yet", "", []EndpointNode{{"b", true, true, false}}, ""},
+		"Same":     {"clients know the present endpoint", "b", []EndpointNode{{"a", true, true, true}, {"b", true, true, false}}, "b"},
+		"Down":     {"a node that is down comes back", "b", []EndpointNode{{"a", true, true, true}, {"b", false, true, false}}, "b"},
+		"Removed":  {"another one replaces a node that is being removed", "a", []EndpointNode{{"b", true, true, false}, {"a", true, false, false}}, "b"},
+		"Gone":     {"its machine is deleted, or has another address", "a", []EndpointNode{{"b", false, true, true}, {"c", true, true, false}}, "c"},
+		"Last":     {"no other node can replace it", "a", []EndpointNode{{"b", false, true, true}}, "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

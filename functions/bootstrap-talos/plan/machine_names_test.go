@@ -15,18 +15,18 @@ func TestMachineNames(t *testing.T) {
 		adding  []string
 		want    []string
 	}{
-		"New":       {"numbers count from zero", 2, nil, nil, []string{"p-0", "p-1"}},
-		"Grows":     {"who is there stays", 3, []PoolMachine{{name: "p-0", ordinal: 0}}, nil, []string{"p-0", "p-1", "p-2"}},
-		"Gap":       {"the lowest free number is taken first", 3, []PoolMachine{{name: "p-1", ordinal: 1}, {name: "p-2", ordinal: 2}}, nil, []string{"p-1", "p-2", "p-0"}},
-		"Order":     {"ten comes after two", 2, []PoolMachine{{name: "p-10", ordinal: 10}, {name: "p-2", ordinal: 2}}, nil, []string{"p-2", "p-10"}},
-		"Shrinks":   {"who goes is decided later, with the nodes known", 1, []PoolMachine{{name: "p-0"}, {name: "p-1", ordinal: 1}}, nil, []string{"p-0", "p-1"}},
-		"Leaving":   {"the name of one that leaves is not free yet", 1, []PoolMachine{{name: "p-0", Leaving: true}}, nil, []string{"p-1"}},
-		"Named":     {"one that is to go gets a substitute", 2, []PoolMachine{{name: "p-0", Marked: true}, {name: "p-1", ordinal: 1}}, nil, []string{"p-1", "p-2"}},
-		"Protected": {"a protected one that is to go stays, and gets no substitute", 2, []PoolMachine{{name: "p-0", Marked: true, Protected: true}, {name: "p-1", ordinal: 1}}, nil, []string{"p-0", "p-1"}},
-		"Adding":    {"somebody else has begun to add it, and saw p-0 leave", 2, []PoolMachine{{name: "p-1", ordinal: 1}}, []string{"p-2"}, []string{"p-1", "p-2"}},
-		"Added":     {"it is there by now", 2, []PoolMachine{{name: "p-1", ordinal: 1}, {name: "p-2", ordinal: 2}}, []string{"p-2"}, []string{"p-1", "p-2"}},
-		"TooMany":   {"fewer are wanted by now", 1, []PoolMachine{{name: "p-1", ordinal: 1}}, []string{"p-2"}, []string{"p-1"}},
-		"Others":    {"those of other pools are not counted", 1, nil, []string{"q-0", "p-x-0"}, []string{"p-0"}},
+		"New":       {"ordinals start at zero", 2, nil, nil, []string{"p-0", "p-1"}},
+		"Grows":     {"existing machines are kept", 3, []PoolMachine{{name: "p-0", ordinal: 0}}, nil, []string{"p-0", "p-1", "p-2"}},
+		"Gap":       {"the lowest free ordinal is used first", 3, []PoolMachine{{name: "p-1", ordinal: 1}, {name: "p-2", ordinal: 2}}, nil, []string{"p-1", "p-2", "p-0"}},
+		"Order":     {"names are ordered by number, so 10 follows 2", 2, []PoolMachine{{name: "p-10", ordinal: 10}, {name: "p-2", ordinal: 2}}, nil, []string{"p-2", "p-10"}},
+		"Shrinks":   {"the removal is decided later, when the nodes are known", 1, []PoolMachine{{name: "p-0"}, {name: "p-1", ordinal: 1}}, nil, []string{"p-0", "p-1"}},
+		"Leaving":   {"the name of a machine in removal is not free yet", 1, []PoolMachine{{name: "p-0", Leaving: true}}, nil, []string{"p-1"}},
+		"Marked":    {"a marked machine gets a replacement", 2, []PoolMachine{{name: "p-0", Marked: true}, {name: "p-1", ordinal: 1}}, nil, []string{"p-1", "p-2"}},
+		"Protected": {"a protected machine that is marked stays, and gets no replacement", 2, []PoolMachine{{name: "p-0", Marked: true, Protected: true}, {name: "p-1", ordinal: 1}}, nil, []string{"p-0", "p-1"}},
+		"Adding":    {"another delivery has recorded the addition, and saw that p-0 is being removed", 2, []PoolMachine{{name: "p-1", ordinal: 1}}, []string{"p-2"}, []string{"p-1", "p-2"}},
+		"Added":     {"the added machine exists", 2, []PoolMachine{{name: "p-1", ordinal: 1}, {name: "p-2", ordinal: 2}}, []string{"p-2"}, []string{"p-1", "p-2"}},
+		"TooMany":   {"fewer machines are wanted now", 1, []PoolMachine{{name: "p-1", ordinal: 1}}, []string{"p-2"}, []string{"p-1"}},
+		"Others":    {"machines of other pools are ignored", 1, nil, []string{"q-0", "p-x-0"}, []string{"p-0"}},
 		"None":      {"a pool may be empty", 0, nil, nil, nil},
 	}
 	for name, tc := range cases {
@@ -44,6 +44,6 @@ func TestOrphanedNodes(t *testing.T) {
 	nodes := []Node{{Name: "shop-pool-1"}, {Name: "shop-cp-0"}, {Name: "bare-metal-1"}, {Name: "shop-front-door"}, {Name: "shop-pool-9"}}
 	got := OrphanedNodes("shop", nodes, func(name string) bool { return name == "shop-cp-0" })
 	if diff := cmp.Diff([]string{"shop-pool-1", "shop-pool-9"}, got); diff != "" {
-		t.Errorf("only nodes with the names of machines go (-want +got):\n%s", diff)
+		t.Errorf("only orphaned nodes with the names of machines are deleted (-want +got):\n%s", diff)
 	}
 }

@@ -15,9 +15,9 @@ func TestWhyNotReady(t *testing.T) {
 		conditions []metav1.Condition
 		want       string
 	}{
-		"Waits": {"the reason is what a user looks up", []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "InsufficientResources", Message: "no host has 8 GiB"}}, ": InsufficientResources: no host has 8 GiB"},
-		"Ready": {"nothing is missing", []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue, Reason: "MachineRunning"}}, ""},
-		"New":   {"nothing is known", nil, ""},
+		"Waits": {"users look up the reason", []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "InsufficientResources", Message: "no host has 8 GiB"}}, ": InsufficientResources: no host has 8 GiB"},
+		"Ready": {"everything is ready", []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue, Reason: "MachineRunning"}}, ""},
+		"New":   {"the Machine has no conditions yet", nil, ""},
 	} {
 		m := &v1alpha1.Machine{Status: v1alpha1.MachineStatus{Conditions: tc.conditions}}
 		if got := WhyNotReady(m); got != tc.want {

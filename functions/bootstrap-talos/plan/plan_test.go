@@ -14,7 +14,7 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// example is the cluster that the documentation starts from.
+// example returns the cluster of the documentation's first example.
 func example(t *testing.T) *v1alpha1.KubernetesCluster {
 	t.Helper()
 	doc, err := apis.Examples.ReadFile("examples/simple-kubernetescluster.yaml")
@@ -39,7 +39,7 @@ func TestMake(t *testing.T) {
 		why    string
 	}{
 		"Example": {
-			reason: "control planes come first, and names count from zero",
+			reason: "control planes are first, and ordinals start at zero",
 			names:  []string{"simple-cluster-cp-0", "simple-cluster-worker-pool-1-0", "simple-cluster-worker-pool-1-1"},
 			mode:   v1alpha1.EndpointNode,
 		},
@@ -51,19 +51,19 @@ func TestMake(t *testing.T) {
 			names: []string{"simple-cluster-cp-0", "simple-cluster-cp-1", "simple-cluster-cp-2"}, mode: v1alpha1.EndpointVIP,
 		},
 		"Custom": {
-			reason: "an endpoint of one's own stands over the default",
+			reason: "an endpoint in the spec overrides the default",
 			change: func(kc *v1alpha1.KubernetesCluster) {
 				kc.Spec.Topology.Workers = nil
 				kc.Spec.ControlPlaneEndpoint = &v1alpha1.ControlPlaneEndpoint{Mode: v1alpha1.EndpointCustom, Host: "api.example.com"}
 			},
 			names: []string{"simple-cluster-cp-0"}, mode: v1alpha1.EndpointCustom,
 		},
-		"Even":        {reason: "two members lose their majority with one", change: func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.ControlPlane.Replicas = 2 }, why: "InvalidTopology"},
-		"LongName":    {reason: "a host name has an end", change: func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Workers[0].Name = strings.Repeat("p", 60) }, why: "InvalidTopology"},
-		"SamePool":    {reason: "two machines cannot bear one name", change: func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Workers[0].Name = "cp" }, why: "InvalidTopology"},
-		"TooNew":      {reason: "Talos does not run it yet", change: func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.ControlPlane.Version = "1.37.1" }, why: "KubernetesVersionNotSupported"},
-		"TooOld":      {reason: "Talos runs it no more", change: func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.ControlPlane.Version = "1.29" }, why: "KubernetesVersionNotSupported"},
-		"Unknown":     {reason: "nobody has released it", change: func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.ControlPlane.Version = "1.99" }, why: "KubernetesVersionUnknown"},
+		"Even":        {reason: "two members have no majority without one of them", change: func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.ControlPlane.Replicas = 2 }, why: "InvalidTopology"},
+		"LongName":    {reason: "the length of a host name is limited", change: func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Workers[0].Name = strings.Repeat("p", 60) }, why: "InvalidTopology"},
+		"SamePool":    {reason: "two machines cannot have the same name", change: func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Workers[0].Name = "cp" }, why: "InvalidTopology"},
+		"TooNew":      {reason: "this Talos does not support it yet", change: func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.ControlPlane.Version = "1.37.1" }, why: "KubernetesVersionNotSupported"},
+		"TooOld":      {reason: "this Talos no longer supports it", change: func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.ControlPlane.Version = "1.29" }, why: "KubernetesVersionNotSupported"},
+		"Unknown":     {reason: "this version does not exist", change: func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.ControlPlane.Version = "1.99" }, why: "KubernetesVersionUnknown"},
 		"PoolVersion": {reason: "a pool has a version of its own", change: func(kc *v1alpha1.KubernetesCluster) { kc.Spec.Topology.Workers[0].Version = "1.99" }, why: "KubernetesVersionUnknown"},
 	}
 	for name, tc := range cases {
@@ -92,7 +92,7 @@ func TestMake(t *testing.T) {
 	}
 }
 
-// TestRemediesOfVersions follows what messages say to write, which has to be accepted.
+// TestRemediesOfVersions follows the messages literally. The suggested version has to be accepted.
 func TestRemediesOfVersions(t *testing.T) {
 	t.Parallel()
 	write := regexp.MustCompile(`write (?:a version from |at least )?([0-9.]+)`)
@@ -100,11 +100,11 @@ func TestRemediesOfVersions(t *testing.T) {
 		reason, running string
 		wanted          v1alpha1.KubernetesVersion
 	}{
-		"Old":       {"a minor that no Talos runs any more", "", "1.20"},
-		"OldFull":   {"a release that the Talos does not run any more", "", "1.29.15"},
-		"New":       {"a minor that is not released", "", "1.99"},
-		"Downgrade": {"a running cluster cannot go back", "1.34.2", "1.33"},
-		"Leap":      {"a running cluster takes each minor version", "1.33.4", "1.35"},
+		"Old":       {"a minor version that no Talos supports any more", "", "1.20"},
+		"OldFull":   {"a release that this Talos no longer supports", "", "1.29.15"},
+		"New":       {"a minor version that is not released", "", "1.99"},
+		"Downgrade": {"a running cluster cannot be downgraded", "1.34.2", "1.33"},
+		"Leap":      {"a running cluster cannot skip a minor version", "1.33.4", "1.35"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -114,15 +114,15 @@ func TestRemediesOfVersions(t *testing.T) {
 			kc.Spec.Topology.ControlPlane.Version, kc.Spec.Topology.Workers = "", nil
 			_, err := Make(kc, nil, DefaultTalosVersion)
 			if err == nil {
-				t.Fatalf("%s: it is accepted", tc.reason)
+				t.Fatalf("%s: the version is accepted", tc.reason)
 			}
 			found := write.FindStringSubmatch(err.Error())
 			if found == nil {
-				t.Fatalf("%s: the message does not say what to write: %v", tc.reason, err)
+				t.Fatalf("%s: the message does not name a version: %v", tc.reason, err)
 			}
 			kc.Spec.Topology.Version = v1alpha1.KubernetesVersion(found[1])
 			if _, again := Make(kc, nil, DefaultTalosVersion); again != nil {
-				t.Errorf("%s: %v, and %s is refused too: %v", tc.reason, err, found[1], again)
+				t.Errorf("%s: %v, but %s is rejected too: %v", tc.reason, err, found[1], again)
 			}
 		})
 	}

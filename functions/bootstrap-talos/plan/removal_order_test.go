@@ -21,33 +21,33 @@ func TestSelectMachinesToRemove(t *testing.T) {
 	kept := func(s *PoolMachine) { s.Protected = true }
 	cases := map[string]struct {
 		reason              string
-		wanted, at, settled int
+		wanted, at, working int
 		present             []PoolMachine
 		want, protected     []string
 	}{
-		"Enough":          {"nobody goes for nothing", 3, 1, 3, []PoolMachine{a, b, c}, nil, nil},
-		"Youngest":        {"the youngest goes first", 2, 1, 3, []PoolMachine{a, b, c}, []string{"b"}, nil},
-		"SameAge":         {"of the same age the highest number", 1, 1, 2, []PoolMachine{a, c}, []string{"c"}, nil},
-		"Unhealthy":       {"an unhealthy one goes before the youngest", 2, 1, 2, []PoolMachine{with(a, ill), b, c}, []string{"a"}, nil},
-		"Named":           {"a named one goes before an unhealthy one", 1, 1, 1, []PoolMachine{with(a, named), with(b, ill), c}, []string{"a"}, nil},
-		"NamedWaits":      {"a named one that works waits for its substitute", 2, 1, 1, []PoolMachine{with(a, named), b}, nil, nil},
-		"NamedDead":       {"a named one that is dead does not", 2, 1, 1, []PoolMachine{with(with(a, named), ill), b}, []string{"a"}, nil},
-		"OneAtOnce":       {"while one leaves no other does", 1, 1, 2, []PoolMachine{with(a, gone), b, c}, nil, nil},
-		"SeveralGo":       {"workers may go together", 1, 10, 3, []PoolMachine{a, b, c}, []string{"b", "c"}, nil},
-		"PoolRemoved":     {"of a pool that is no more everybody goes", 0, 10, 2, []PoolMachine{a, b}, []string{"b", "a"}, nil},
-		"Protected":       {"a protected one goes after all others, whatever they are", 1, 10, 1, []PoolMachine{with(with(b, kept), ill), a, c}, []string{"c", "a"}, nil},
-		"ProtectedExcess": {"a protected one that is left over stays", 0, 10, 1, []PoolMachine{with(a, kept), b}, []string{"b"}, []string{"a"}},
-		"ProtectedNamed":  {"a protected one that is named stays, and nobody goes in its place", 2, 1, 2, []PoolMachine{with(with(a, named), kept), b}, nil, []string{"a"}},
-		"ProtectedLimit":  {"a protected one does not keep others from leaving", 1, 1, 2, []PoolMachine{with(with(a, named), kept), b}, []string{"b"}, []string{"a"}},
-		"ProtectedGoes":   {"what has begun is counted, also while it is protected", 0, 1, 0, []PoolMachine{with(with(a, gone), kept), b}, nil, nil},
+		"Enough":            {"a pool of the wanted size loses no machine", 3, 1, 3, []PoolMachine{a, b, c}, nil, nil},
+		"Youngest":          {"the newest machine is removed first", 2, 1, 3, []PoolMachine{a, b, c}, []string{"b"}, nil},
+		"SameAge":           {"at the same age, the highest ordinal is removed first", 1, 1, 2, []PoolMachine{a, c}, []string{"c"}, nil},
+		"Unhealthy":         {"an unhealthy machine is removed before the newest", 2, 1, 2, []PoolMachine{with(a, ill), b, c}, []string{"a"}, nil},
+		"Marked":            {"a marked machine is removed before an unhealthy one", 1, 1, 1, []PoolMachine{with(a, named), with(b, ill), c}, []string{"a"}, nil},
+		"MarkedWaits":       {"a marked machine that works waits for its replacement", 2, 1, 1, []PoolMachine{with(a, named), b}, nil, nil},
+		"MarkedDead":        {"a marked machine that is dead does not wait", 2, 1, 1, []PoolMachine{with(with(a, named), ill), b}, []string{"a"}, nil},
+		"OneAtOnce":         {"one removal at a time", 1, 1, 2, []PoolMachine{with(a, gone), b, c}, nil, nil},
+		"Several":           {"several workers may be removed together", 1, 10, 3, []PoolMachine{a, b, c}, []string{"b", "c"}, nil},
+		"PoolRemoved":       {"every machine of a removed pool is removed", 0, 10, 2, []PoolMachine{a, b}, []string{"b", "a"}, nil},
+		"Protected":         {"a protected machine is last, whatever the others", 1, 10, 1, []PoolMachine{with(with(b, kept), ill), a, c}, []string{"c", "a"}, nil},
+		"ProtectedExcess":   {"a protected machine above the wanted number stays", 0, 10, 1, []PoolMachine{with(a, kept), b}, []string{"b"}, []string{"a"}},
+		"ProtectedMarked":   {"a protected machine that is marked stays, and no other is removed in its place", 2, 1, 2, []PoolMachine{with(with(a, named), kept), b}, nil, []string{"a"}},
+		"ProtectedLimit":    {"a protected machine does not block the removal of others", 1, 1, 2, []PoolMachine{with(with(a, named), kept), b}, []string{"b"}, []string{"a"}},
+		"ProtectedRemoving": {"a started removal counts, even if the machine is protected now", 0, 1, 0, []PoolMachine{with(with(a, gone), kept), b}, nil, nil},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			leaving, protected := SelectMachinesToRemove(tc.wanted, tc.at, tc.settled, tc.present)
+			leaving, protected := SelectMachinesToRemove(tc.wanted, tc.at, tc.working, tc.present)
 			empty := cmp.Transformer("empty", func(s []string) []string { return append([]string{}, s...) })
 			if diff := cmp.Diff([2][]string{tc.want, tc.protected}, [2][]string{leaving, protected}, empty); diff != "" {
-				t.Errorf("%s (-want +got of those that leave and those that are protected):\n%s", tc.reason, diff)
+				t.Errorf("%s (-want +got, removed and protected):\n%s", tc.reason, diff)
 			}
 		})
 	}

@@ -28,18 +28,18 @@ func TestNextUpgradeStep(t *testing.T) {
 		o      UpgradeNode
 		want   UpgradeStep
 	}{
-		"Done":        {"it runs what is wanted", asked(time.Minute, time.Minute), node("1.13.9", "b", true), UpgradeFinish},
-		"NotReady":    {"it runs what is wanted, but no pod yet", asked(time.Minute, time.Second), node("1.13.9", "b", false), UpgradeWait},
-		"Draining":    {"a drain takes as long as budgets say", drains, node("1.12.6", "a", true), UpgradeDrain},
-		"Reverted":    {"the wish for another version was taken back", drains, node("1.13.9", "a", true), UpgradeFinish},
-		"Asked":       {"it has just been told", asked(time.Second, time.Second), node("1.12.6", "a", true), UpgradeWait},
-		"Lost":        {"the request may not have arrived", asked(2*time.Minute, time.Minute), node("1.12.6", "a", true), UpgradeRequest},
-		"Died":        {"nobody has told it before the delivery died", v1alpha1.NodeUpgrade{Step: v1alpha1.UpgradeRequested, To: "1.13.9", BootID: "a", Since: *ago(time.Second)}, node("1.12.6", "a", true), UpgradeRequest},
+		"Done":        {"it runs the wanted version", asked(time.Minute, time.Minute), node("1.13.9", "b", true), UpgradeFinish},
+		"NotReady":    {"it runs the wanted version, but is not Ready yet", asked(time.Minute, time.Second), node("1.13.9", "b", false), UpgradeWait},
+		"Draining":    {"PodDisruptionBudgets decide how long a drain takes", drains, node("1.12.6", "a", true), UpgradeDrain},
+		"Reverted":    {"the spec has the earlier version again", drains, node("1.13.9", "a", true), UpgradeFinish},
+		"Requested":   {"the request was just sent", asked(time.Second, time.Second), node("1.12.6", "a", true), UpgradeWait},
+		"Lost":        {"the request may be lost", asked(2*time.Minute, time.Minute), node("1.12.6", "a", true), UpgradeRequest},
+		"Died":        {"a delivery died before it sent the request", v1alpha1.NodeUpgrade{Step: v1alpha1.UpgradeRequested, To: "1.13.9", BootID: "a", Since: *ago(time.Second)}, node("1.12.6", "a", true), UpgradeRequest},
 		"RolledBack":  {"the new version did not start", asked(time.Minute, time.Minute), node("1.12.6", "b", true), UpgradeFail},
-		"BackTooSoon": {"it is only just booting", asked(time.Minute, time.Second), node("1.12.6", "b", false), UpgradeWait},
-		"GivenUp":     {"nothing came of it", asked(NodeUpgradeTimeout, time.Minute), node("1.12.6", "a", false), UpgradeFail},
-		"Failed":      {"somebody has to look", failed, node("1.12.6", "b", true), UpgradeWait},
-		"Healed":      {"it came up after all", failed, node("1.13.9", "b", true), UpgradeFinish},
+		"BackTooSoon": {"it has not booted for long enough", asked(time.Minute, time.Second), node("1.12.6", "b", false), UpgradeWait},
+		"GivenUp":     {"the request had no effect", asked(NodeUpgradeTimeout, time.Minute), node("1.12.6", "a", false), UpgradeFail},
+		"Failed":      {"a user has to act", failed, node("1.12.6", "b", true), UpgradeWait},
+		"Recovered":   {"it runs the wanted version after all", failed, node("1.13.9", "b", true), UpgradeFinish},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -51,8 +51,8 @@ func TestNextUpgradeStep(t *testing.T) {
 	}
 }
 
-// fleetOf are 3 control planes and pools a of 3 and b of 1, of which those that are
-// named run the old versions.
+// fleetOf returns a plan with 3 control planes, pool a of 3 and pool b of 1. The nodes in old run the
+// old versions.
 func fleetOf(old ...string) (Plan, []UpgradeNode) {
 	p := Plan{Versions: Versions{Kubernetes: "1.34.1", Talos: "1.13.9"}}
 	var nodes []UpgradeNode
@@ -82,14 +82,14 @@ func TestNextNodesToUpgrade(t *testing.T) {
 		atOnce    map[string]int
 		want      []string
 	}{
-		"Nothing":      {reason: "every node is done"},
+		"Nothing":      {reason: "every node is upgraded"},
 		"First":        {reason: "one control plane at a time, before any worker", old: []string{"cp-0", "cp-1", "cp-2", "a-0"}, atOnce: map[string]int{"a": 2}, want: []string{"cp-0"}},
-		"Busy":         {reason: "a control plane is away", old: []string{"cp-1", "cp-2", "a-0"}, busy: []string{"cp-1"}},
-		"Workers":      {reason: "a worker after the control planes", old: []string{"a-0", "a-1", "b-0"}, want: []string{"a-0"}},
-		"LastOfPlanes": {reason: "the last control plane is not done", old: []string{"cp-2", "a-0"}, busy: []string{"cp-2"}},
-		"Several":      {reason: "a pool may have several away", old: []string{"a-0", "a-1", "a-2", "b-0"}, atOnce: map[string]int{"a": 2}, want: []string{"a-0", "a-1"}},
-		"OneMore":      {reason: "one of two is away", old: []string{"a-0", "a-1", "a-2"}, busy: []string{"a-0"}, atOnce: map[string]int{"a": 2}, want: []string{"a-1"}},
-		"NextPool":     {reason: "the pool before has a node away", old: []string{"a-2", "b-0"}, busy: []string{"a-2"}, atOnce: map[string]int{"a": 2}},
+		"Busy":         {reason: "a control plane is being upgraded", old: []string{"cp-1", "cp-2", "a-0"}, busy: []string{"cp-1"}},
+		"Workers":      {reason: "a worker follows the control planes", old: []string{"a-0", "a-1", "b-0"}, want: []string{"a-0"}},
+		"LastOfPlanes": {reason: "the last control plane is not upgraded", old: []string{"cp-2", "a-0"}, busy: []string{"cp-2"}},
+		"Several":      {reason: "a pool may upgrade several nodes at once", old: []string{"a-0", "a-1", "a-2", "b-0"}, atOnce: map[string]int{"a": 2}, want: []string{"a-0", "a-1"}},
+		"OneMore":      {reason: "one of two is being upgraded", old: []string{"a-0", "a-1", "a-2"}, busy: []string{"a-0"}, atOnce: map[string]int{"a": 2}, want: []string{"a-1"}},
+		"NextPool":     {reason: "a node of the pool before is being upgraded", old: []string{"a-2", "b-0"}, busy: []string{"a-2"}, atOnce: map[string]int{"a": 2}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -117,14 +117,14 @@ func TestNextUpgradeKind(t *testing.T) {
 		change func(p *Plan, nodes []UpgradeNode)
 		want   v1alpha1.UpgradeKind
 	}{
-		"Nothing": {"every node runs what is wanted", func(*Plan, []UpgradeNode) {}, ""},
-		"Unknown": {"what a node runs is not known", func(_ *Plan, nodes []UpgradeNode) { nodes[3].Node = Node{} }, ""},
-		"TalosFirst": {"a newer Talos runs both", func(_ *Plan, nodes []UpgradeNode) {
+		"Nothing": {"every node runs the wanted version", func(*Plan, []UpgradeNode) {}, ""},
+		"Unknown": {"the version of a node is unknown", func(_ *Plan, nodes []UpgradeNode) { nodes[3].Node = Node{} }, ""},
+		"TalosFirst": {"a newer Talos supports both", func(_ *Plan, nodes []UpgradeNode) {
 			nodes[0].Node.TalosVersion, nodes[0].APIVersion = "1.12.6", "1.33.4"
 		}, v1alpha1.UpgradeTalos},
-		"ControlPlane": {"no kubelet is newer than an API server", func(_ *Plan, nodes []UpgradeNode) { nodes[2].APIVersion, nodes[3].Node.Version = "1.33.4", "v1.33.4" }, v1alpha1.UpgradeControlPlane},
-		"Kubelet":      {"the API servers are done", func(_ *Plan, nodes []UpgradeNode) { nodes[3].Node.Version = "v1.33.4" }, v1alpha1.UpgradeKubelet},
-		"KubernetesFirst": {"the newer Talos does not run the Kubernetes that is there", func(_ *Plan, nodes []UpgradeNode) {
+		"ControlPlane": {"a kubelet must not be newer than its API server", func(_ *Plan, nodes []UpgradeNode) { nodes[2].APIVersion, nodes[3].Node.Version = "1.33.4", "v1.33.4" }, v1alpha1.UpgradeControlPlane},
+		"Kubelet":      {"the API servers are upgraded", func(_ *Plan, nodes []UpgradeNode) { nodes[3].Node.Version = "v1.33.4" }, v1alpha1.UpgradeKubelet},
+		"KubernetesFirst": {"the newer Talos does not support the present Kubernetes", func(_ *Plan, nodes []UpgradeNode) {
 			nodes[0].Node.TalosVersion, nodes[0].Node.Version, nodes[0].APIVersion = "1.12.6", "v1.30.14", "1.30.14"
 		}, v1alpha1.UpgradeControlPlane},
 	}

@@ -12,23 +12,23 @@ func TestCheckSkew(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason                       string
-		runs, talos                  string // what the cluster has now
+		runs, talos                  string // what the cluster runs now
 		wanted, wantedTalos, kubelet string
 		why                          string
 	}{
-		"New":            {reason: "a new cluster has no past", wanted: "1.34.1", wantedTalos: "1.13.9", kubelet: "1.34.1"},
+		"New":            {reason: "a new cluster has no earlier version", wanted: "1.34.1", wantedTalos: "1.13.9", kubelet: "1.34.1"},
 		"Patch":          {reason: "a patch release", runs: "1.34.1", talos: "1.13.9", wanted: "1.34.13", wantedTalos: "1.13.9", kubelet: "1.34.13"},
 		"Minor":          {reason: "the next minor release", runs: "1.33.4", talos: "1.13.9", wanted: "1.34.1", wantedTalos: "1.13.9", kubelet: "1.34.1"},
 		"OldPatch":       {reason: "back by a patch release", runs: "1.34.13", talos: "1.13.9", wanted: "1.34.1", wantedTalos: "1.13.9", kubelet: "1.34.1"},
-		"TwoMinors":      {reason: "no minor may be left out", runs: "1.33.4", talos: "1.13.9", wanted: "1.35.1", wantedTalos: "1.13.9", kubelet: "1.35.1", why: "KubernetesUpgradePath"},
-		"Back":           {reason: "older API servers don't read newer data", runs: "1.34.1", talos: "1.13.9", wanted: "1.33.4", wantedTalos: "1.13.9", kubelet: "1.33.4", why: "KubernetesDowngrade"},
-		"NewerKubelet":   {reason: "no kubelet is newer than the API server", wanted: "1.33.4", wantedTalos: "1.13.9", kubelet: "1.34.1", why: "VersionSkew"},
+		"TwoMinors":      {reason: "a minor version is skipped", runs: "1.33.4", talos: "1.13.9", wanted: "1.35.1", wantedTalos: "1.13.9", kubelet: "1.35.1", why: "KubernetesUpgradePath"},
+		"Back":           {reason: "an older API server cannot read newer data", runs: "1.34.1", talos: "1.13.9", wanted: "1.33.4", wantedTalos: "1.13.9", kubelet: "1.33.4", why: "KubernetesDowngrade"},
+		"NewerKubelet":   {reason: "a kubelet must not be newer than its API server", wanted: "1.33.4", wantedTalos: "1.13.9", kubelet: "1.34.1", why: "VersionSkew"},
 		"OlderKubelet":   {reason: "three minors behind are allowed", wanted: "1.35.1", wantedTalos: "1.13.9", kubelet: "1.32.1"},
 		"AncientKubelet": {reason: "four minors behind are not", wanted: "1.36.1", wantedTalos: "1.13.9", kubelet: "1.32.1", why: "VersionSkew"},
 		"Talos":          {reason: "the next Talos", runs: "1.34.1", talos: "1.12.6", wanted: "1.34.1", wantedTalos: "1.13.9", kubelet: "1.34.1"},
-		"TalosTooFar":    {reason: "its installer refuses a Talos that old", runs: "1.33.4", talos: "1.9.0", wanted: "1.33.4", wantedTalos: "1.13.9", kubelet: "1.33.4", why: "TalosUpgradePath"},
-		"BothApart":      {reason: "neither order has a Talos that runs its Kubernetes", runs: "1.30.14", talos: "1.11.3", wanted: "1.36.1", wantedTalos: "1.13.9", kubelet: "1.36.1", why: "KubernetesUpgradePath"},
-		"ThenTalos":      {reason: "Kubernetes first, since the new Talos does not run the old one", runs: "1.30.14", talos: "1.11.3", wanted: "1.31.14", wantedTalos: "1.13.9", kubelet: "1.31.14"},
+		"TalosTooFar":    {reason: "its installer rejects a Talos that old", runs: "1.33.4", talos: "1.9.0", wanted: "1.33.4", wantedTalos: "1.13.9", kubelet: "1.33.4", why: "TalosUpgradePath"},
+		"BothApart":      {reason: "neither order has a Talos that supports its Kubernetes", runs: "1.30.14", talos: "1.11.3", wanted: "1.36.1", wantedTalos: "1.13.9", kubelet: "1.36.1", why: "KubernetesUpgradePath"},
+		"ThenTalos":      {reason: "Kubernetes is first, because the new Talos does not support the old one", runs: "1.30.14", talos: "1.11.3", wanted: "1.31.14", wantedTalos: "1.13.9", kubelet: "1.31.14"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -62,8 +62,8 @@ func TestJoiningVersion(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ reason, wanted, running, want string }{
 		{"a first node", "1.34.1", "", "1.34.1"},
-		{"no kubelet is newer than the API server", "1.34.1", "1.33.4", "1.33.4"},
-		{"a pool that stays behind", "1.32.1", "1.33.4", "1.32.1"},
+		{"a kubelet must not be newer than its API server", "1.34.1", "1.33.4", "1.33.4"},
+		{"a pool keeps its version", "1.32.1", "1.33.4", "1.32.1"},
 	} {
 		if got := JoiningVersion(tc.wanted, tc.running); got != tc.want {
 			t.Errorf("%s: got %s, want %s", tc.reason, got, tc.want)

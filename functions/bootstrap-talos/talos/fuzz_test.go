@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/stack/functions/internal/reconcile"
 )
 
-// yamlBomb is a document of some hundred bytes that would become ten thousand million.
+// yamlBomb returns a document of some hundred bytes that expands to ten billion values.
 func yamlBomb(key string) string {
 	doc := "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
 	for c := 'b'; c <= 'j'; c++ {
@@ -22,8 +22,8 @@ func yamlBomb(key string) string {
 	return doc + key + ": *j\n"
 }
 
-// TestMaliciousPatches has a tenant write patches that would become large, or are
-// deep. Each is told in a condition, at once.
+// TestMaliciousPatches has a tenant write patches that expand to a large document or are deeply
+// nested. Each is rejected at once.
 func TestMaliciousPatches(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
@@ -51,8 +51,7 @@ func TestMaliciousPatches(t *testing.T) {
 	}
 }
 
-// FuzzPatch applies any patch to a configuration. What comes of it is a node of the
-// same cluster, of the same role and name.
+// FuzzPatch applies any patch to a configuration. A patched node keeps its cluster, role and name.
 func FuzzPatch(f *testing.F) {
 	for _, text := range []string{
 		"machine:\n  sysctls:\n    vm.swappiness: \"1\"\n", "machine:\n  type: worker\n", "machine: null\n", "cluster: null\n", "machine:\n  $patch: delete\n",
@@ -76,19 +75,19 @@ func FuzzPatch(f *testing.F) {
 			return
 		}
 		if after.Machine().Type() != before.Machine().Type() || after.Cluster().ID() != before.Cluster().ID() || after.NetworkHostnameConfig().Hostname() != before.NetworkHostnameConfig().Hostname() {
-			t.Errorf("%q makes another node", text)
+			t.Errorf("%q changes the identity of the node", text)
 		}
 		data, err := after.Bytes()
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := configloader.NewFromBytes(data); err != nil {
-			t.Errorf("%q makes a configuration that cannot be read: %v", text, err)
+			t.Errorf("%q leads to an invalid configuration: %v", text, err)
 		}
 	})
 }
 
-// FuzzSecrets reads what the administrator of a cluster may write into its Secrets.
+// FuzzSecrets parses any content that a tenant may write into a cluster's Secrets.
 func FuzzSecrets(f *testing.F) {
 	good, err := EncodeBundle(testBundle())
 	if err != nil {

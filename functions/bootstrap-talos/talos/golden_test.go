@@ -16,7 +16,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
-var update = flag.Bool("update", false, "write the golden configurations anew")
+var update = flag.Bool("update", false, "update the golden configurations")
 
 // cloud is the mode of machines that boot an installed disk image.
 type cloud struct{ metal }
@@ -24,11 +24,11 @@ type cloud struct{ metal }
 func (cloud) String() string        { return "cloud" }
 func (cloud) RequiresInstall() bool { return false }
 
-// generated is what differs between two sets of keys: certificates and identifiers.
+// generated matches what differs between two sets of keys: certificates and identifiers.
 var generated = regexp.MustCompile(`(?m)^(\s*(?:- )?(?:crt|id): ).+$`)
 
-// TestGolden holds the configurations of each dialect against those that people
-// have looked at, and against the validation of nodes on metal and in a cloud.
+// TestGolden compares the configurations of each dialect with the reviewed files, and validates them
+// for bare metal and for a cloud.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	for _, talos := range []string{"1.11.5", "1.12.6", "1.13.9"} {
@@ -47,7 +47,7 @@ func TestGolden(t *testing.T) {
 						t.Fatal(err)
 					}
 					if warnings, err := loaded.Validate(mode, validation.WithStrict()); err != nil || len(warnings) > 0 {
-						t.Errorf("a node on %s would refuse it: %v, %v", mode, err, warnings)
+						t.Errorf("a node on %s would reject it: %v, %v", mode, err, warnings)
 					}
 				}
 				redacted, err := EncodeRedacted(p)
@@ -66,7 +66,7 @@ func TestGolden(t *testing.T) {
 					t.Fatal(err)
 				}
 				if diff := cmp.Diff(string(want), got); diff != "" {
-					t.Errorf("write it anew with -update and look at what has changed (-want +got):\n%s", diff)
+					t.Errorf("run the test with -update, and review the difference (-want +got):\n%s", diff)
 				}
 			})
 		}

@@ -13,10 +13,10 @@ func TestIdentity(t *testing.T) {
 		id     Identity
 		want   bool
 	}{
-		"UUID":    {"the hypervisor gave the UUID", Identity{uuid: uid}, true},
+		"UUID":    {"the hypervisor set the UUID", Identity{uuid: uid}, true},
 		"MAC":     {"the hypervisor chose the UUID itself", Identity{uuid: "other", macs: []string{"02:00:00:00:00:09", "02:00:00:00:00:01"}}, true},
 		"Other":   {"another machine has the address", Identity{uuid: "other", macs: []string{"02:00:00:00:00:09"}}, false},
-		"Nothing": {"who shows nothing is nobody", Identity{}, false},
+		"Nothing": {"a node without identity is not the machine", Identity{}, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

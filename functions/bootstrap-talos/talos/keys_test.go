@@ -13,7 +13,7 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
-// rotatingKeys are the keys of the test's cluster, with another set.
+// rotatingKeys returns the keys of the test's cluster, with a next set.
 func rotatingKeys(t *testing.T) *Keys {
 	t.Helper()
 	data, err := WithNewAuthorities(testBundle(), time.Now(), config.TalosVersion1_13)
@@ -27,7 +27,7 @@ func rotatingKeys(t *testing.T) *Keys {
 	return &Keys{Present: testBundle(), Next: next, Rotation: "2026-11"}
 }
 
-// in are the keys in a phase. Before and after a rotation there is one set of them.
+// in returns the keys in a phase. Before and after a rotation there is one set.
 func (k *Keys) in(phase v1alpha1.RotationPhase) *Keys {
 	switch phase {
 	case "":
@@ -39,13 +39,13 @@ func (k *Keys) in(phase v1alpha1.RotationPhase) *Keys {
 	}
 }
 
-// TestNewAuthorities makes the keys of a rotation, which have all else of the present ones.
+// TestNewAuthorities creates the keys of a rotation, which keep everything else of the present ones.
 func TestNewAuthorities(t *testing.T) {
 	t.Parallel()
 	k := rotatingKeys(t)
 	present, next := *k.Present, *k.Next
 	if bytes.Equal(present.Certs.OS.Key, next.Certs.OS.Key) || bytes.Equal(present.Certs.K8s.Key, next.Certs.K8s.Key) {
-		t.Error("an authority stays")
+		t.Error("an authority was not replaced")
 	}
 	for what, same := range map[string]bool{
 		"etcd":             bytes.Equal(present.Certs.Etcd.Key, next.Certs.Etcd.Key),
@@ -54,13 +54,13 @@ func TestNewAuthorities(t *testing.T) {
 		"the cluster":      *present.Cluster == *next.Cluster, "secrets": *present.Secrets == *next.Secrets, "trustd": *present.TrustdInfo == *next.TrustdInfo,
 	} {
 		if !same {
-			t.Errorf("the keys of %s are others", what)
+			t.Errorf("the keys of %s changed", what)
 		}
 	}
 }
 
-// TestNeighbouringPhases renders nodes of each phase. Two that are one phase apart accept each
-// other's certificates, and the function's in both phases.
+// TestNeighbouringPhases renders nodes of each phase. Nodes of adjacent phases accept each other's
+// certificates, and the certificate of the function in both phases.
 func TestNeighbouringPhases(t *testing.T) {
 	t.Parallel()
 	k := rotatingKeys(t)
@@ -81,7 +81,7 @@ func TestNeighbouringPhases(t *testing.T) {
 		c := p.RawV1Alpha1()
 		worker := role == v1alpha1.RoleWorker
 		if (len(c.MachineConfig.MachineCA.Key) == 0) != worker || (len(c.ClusterConfig.ClusterCA.Key) == 0) != worker {
-			t.Errorf("%s in %q: has a key that signs: %t", role, phase, worker)
+			t.Errorf("%s in %q: has a signing key: %t", role, phase, worker)
 		}
 		s := trust{signs: [][]byte{c.MachineConfig.MachineCA.Crt, c.ClusterConfig.ClusterCA.Crt}}
 		s.accepts = slices.Clone(s.signs)
@@ -98,19 +98,20 @@ func TestNeighbouringPhases(t *testing.T) {
 			earlier, later := shown(one, phases[i]), shown(v1alpha1.RoleControlPlane, phase)
 			for j := range 2 {
 				if !accepts(earlier, later.signs[j]) || !accepts(later, earlier.signs[j]) {
-					t.Errorf("a %s in %q and a control plane in %q refuse each other's certificates", one, phases[i], phase)
+					t.Errorf("a %s in %q and a control plane in %q reject each other's certificates", one, phases[i], phase)
 				}
 			}
 			for _, in := range []v1alpha1.RotationPhase{phases[i], phase} {
 				if own := k.in(in).issuer().Certs.OS.Crt; !accepts(earlier, own) || !accepts(later, own) {
-					t.Errorf("the function is refused in %q or %q with its certificate of %q", phases[i], phase, in)
+					t.Errorf("the function is rejected in %q or %q with its certificate of %q", phases[i], phase, in)
 				}
 			}
 		}
 	}
 }
 
-// TestSetAuthorities changes the authorities of a configuration that somebody has added one to.
+// TestSetAuthorities changes the authorities of a configuration with an authority that a user has
+// added.
 func TestSetAuthorities(t *testing.T) {
 	t.Parallel()
 	k := rotatingKeys(t)
@@ -125,13 +126,13 @@ func TestSetAuthorities(t *testing.T) {
 	}{
 		{v1alpha1.RotationAccepting, 2, 1}, {v1alpha1.RotationIssuing, 2, 1}, {v1alpha1.RotationRemovingKubernetes, 2, 0}, {v1alpha1.RotationRemovingTalos, 1, 0},
 	} {
-		for range 2 { // a second time changes nothing
+		for range 2 { // a second call changes nothing
 			if err := k.in(tc.phase).setAuthorities(c); err != nil {
 				t.Fatal(err)
 			}
 			accepted := c.MachineConfig.MachineAcceptedCAs
 			if len(accepted) != tc.talos || len(c.ClusterConfig.ClusterAcceptedCAs) != tc.kubernetes || accepted[len(accepted)-1] != theirs {
-				t.Errorf("%s: accepts %d and %d authorities, want %d and %d, and theirs last", tc.phase, len(accepted), len(c.ClusterConfig.ClusterAcceptedCAs), tc.talos, tc.kubernetes)
+				t.Errorf("%s: accepts %d and %d authorities, want %d and %d, with the user's last", tc.phase, len(accepted), len(c.ClusterConfig.ClusterAcceptedCAs), tc.talos, tc.kubernetes)
 			}
 		}
 	}

@@ -50,21 +50,21 @@ func TestRender(t *testing.T) {
 			want: []string{"kind: HostnameConfig", "hostname: shop-cp-0", "kind: LinkAliasConfig", "kind: LinkConfig", "address: 192.168.10.10/24", "gateway: 2001:db8::1", "kind: ResolverConfig", "kind: Layer2VIPConfig", "name: 192.168.10.5", "kube-apiserver:v1.33.13", "image: installer.example.com/x:v1.13.9"},
 		},
 		"Worker": {
-			reason: "a worker has no share of the virtual address and no keys of the control plane",
+			reason: "a worker has no part in the virtual address, and no keys of the control plane",
 			talos:  "1.12.4", vip: "192.168.10.5",
 			node:  NodeConfig{Name: "shop-pool-0", Role: v1alpha1.RoleWorker, Version: "1.33.13", Links: static},
 			want:  []string{"type: worker", "kind: HostnameConfig", "kubelet:v1.33.13"},
 			never: []string{"Layer2VIPConfig", "kube-apiserver"},
 		},
 		"Legacy": {
-			reason: "older versions do not know those documents",
+			reason: "older versions do not support those documents",
 			talos:  "1.11.5", vip: "192.168.10.5",
 			node:  NodeConfig{Name: "shop-cp-0", Role: v1alpha1.RoleControlPlane, Version: "1.33.13", Links: static},
 			want:  []string{"hostname: shop-cp-0", "02:00:00:00:00:01", "- 192.168.10.10/24", "ip: 192.168.10.5"},
 			never: []string{"kind: HostnameConfig", "kind: LinkConfig", "Layer2VIPConfig"},
 		},
 		"DHCP": {
-			reason: "a node that asks for its address is not told one",
+			reason: "a node with DHCP has no static address",
 			talos:  "1.13.9",
 			node:   NodeConfig{Name: "shop-cp-0", Role: v1alpha1.RoleControlPlane, Version: "1.34.13"},
 			want:   []string{"hostname: shop-cp-0"}, never: []string{"kind: LinkConfig"},
@@ -93,7 +93,7 @@ func TestRender(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := configloader.NewFromBytes(raw); err != nil {
-				t.Errorf("%s: the node would refuse it: %v", tc.reason, err)
+				t.Errorf("%s: the node would reject it: %v", tc.reason, err)
 			}
 			for _, want := range tc.want {
 				if !strings.Contains(string(raw), want) {
@@ -102,7 +102,7 @@ func TestRender(t *testing.T) {
 			}
 			for _, never := range tc.never {
 				if strings.Contains(string(raw), never) {
-					t.Errorf("%s: %q does not belong in", tc.reason, never)
+					t.Errorf("%s: %q must not be in it", tc.reason, never)
 				}
 			}
 		})
@@ -134,6 +134,6 @@ func TestRedacted(t *testing.T) {
 		}
 	}
 	if !strings.Contains(string(raw), "REDACTED") {
-		t.Error("nothing is marked as left out")
+		t.Error("no value is marked as redacted")
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// signed is a certificate by an authority, or a self-signed one where that is nil.
+// signed returns a certificate that authority has signed, or a self-signed one if authority is nil.
 func signed(t *testing.T, authority *x509.Certificate, by crypto.Signer, from time.Time, lifetime time.Duration) *x509.Certificate {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
@@ -43,7 +43,7 @@ func newAuthority(t *testing.T) (*x509.Certificate, crypto.Signer) {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{Organization: []string{"talos"}}, // all have this name
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{Organization: []string{"talos"}}, // every authority has this name
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
@@ -73,13 +73,13 @@ func TestClassify(t *testing.T) {
 		want   State
 	}{
 		"Ours":          {"signed by the cluster", signed(t, ours, ourKey, now.Add(-time.Minute), day), true, a, Configured},
-		"Behind":        {"a clock that lost its battery is no other cluster", signed(t, ours, ourKey, now.Add(-10*year), day), true, a, Skewed},
-		"Ahead":         {"nor is one that is ahead", signed(t, ours, ourKey, now.Add(2*day), day), true, a, Skewed},
+		"Behind":        {"a clock that is behind does not change the cluster", signed(t, ours, ourKey, now.Add(-10*year), day), true, a, Skewed},
+		"Ahead":         {"a clock that is ahead does not change it either", signed(t, ours, ourKey, now.Add(2*day), day), true, a, Skewed},
 		"Foreign":       {"another cluster's authority has the same name", signed(t, theirs, theirKey, now.Add(-time.Minute), day), true, a, Foreign},
-		"ForeignBehind": {"a wrong clock makes nobody ours", signed(t, theirs, theirKey, now.Add(-10*year), day), true, a, Foreign},
-		"Maintenance":   {"self-signed, and asks nobody who they are", signed(t, nil, nil, now.Add(-time.Minute), day), false, a, Maintenance},
-		"Old":           {"its clock does not matter there", signed(t, nil, nil, now.Add(-10*year), day), false, a, Maintenance},
-		"NoKeys":        {"nothing is ours before there are keys", signed(t, ours, ourKey, now.Add(-time.Minute), day), true, nil, Foreign},
+		"ForeignBehind": {"a wrong clock does not make a node part of the cluster", signed(t, theirs, theirKey, now.Add(-10*year), day), true, a, Foreign},
+		"Maintenance":   {"a self-signed server that requires no client certificate is in maintenance mode", signed(t, nil, nil, now.Add(-time.Minute), day), false, a, Maintenance},
+		"Old":           {"the clock does not matter in maintenance mode", signed(t, nil, nil, now.Add(-10*year), day), false, a, Maintenance},
+		"NoKeys":        {"without keys, no node belongs to the cluster", signed(t, ours, ourKey, now.Add(-time.Minute), day), true, nil, Foreign},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

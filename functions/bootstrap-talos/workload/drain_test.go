@@ -18,11 +18,11 @@ func TestStaysOnNode(t *testing.T) {
 		pod    corev1.Pod
 		want   bool
 	}{
-		"Plain":     {"somebody has to move it", corev1.Pod{}, false},
+		"Plain":     {"no controller recreates it, so it is evicted", corev1.Pod{}, false},
 		"DaemonSet": {"its controller would start it here again", corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: owned("DaemonSet")}}, true},
-		"Replica":   {"its controller starts it elsewhere", corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: owned("ReplicaSet")}}, false},
-		"Mirror":    {"the API has only its image", corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "x"}}}, true},
-		"Ended":     {"it does nothing any more", corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}, true},
+		"Replica":   {"its controller starts it on another node", corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: owned("ReplicaSet")}}, false},
+		"Mirror":    {"it is only the image of a static pod", corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "x"}}}, true},
+		"Ended":     {"it has ended", corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodSucceeded}}, true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -23,12 +23,12 @@ func TestLabelPatch(t *testing.T) {
 		want   map[string]any
 	}{
 		"Nothing": {"nothing is wanted", plan.Node{Labels: map[string]string{"other": "x"}, Taints: []corev1.Taint{foreign}}, v1alpha1.MachineProperties{}, nil},
-		"Same":    {"an idle node is not written", plan.Node{Labels: map[string]string{"tier": "front"}, Annotations: owned, Taints: []corev1.Taint{foreign, ours}}, front, nil},
-		"Add": {"what others set stays", plan.Node{Taints: []corev1.Taint{foreign}}, front, map[string]any{
+		"Same":    {"an unchanged node is not written", plan.Node{Labels: map[string]string{"tier": "front"}, Annotations: owned, Taints: []corev1.Taint{foreign, ours}}, front, nil},
+		"Add": {"what others set is kept", plan.Node{Taints: []corev1.Taint{foreign}}, front, map[string]any{
 			"metadata": map[string]any{"labels": map[string]any{"tier": "front"}, "annotations": map[string]any{ownedLabels: "tier", ownedTaints: "only:NoSchedule"}},
 			"spec":     map[string]any{"taints": []corev1.Taint{foreign, ours}},
 		}},
-		"Remove": {"what was the spec's goes with it", plan.Node{Labels: map[string]string{"tier": "front", "other": "x"}, Annotations: owned, Taints: []corev1.Taint{ours, foreign}}, v1alpha1.MachineProperties{}, map[string]any{
+		"Remove": {"what the spec no longer has is removed", plan.Node{Labels: map[string]string{"tier": "front", "other": "x"}, Annotations: owned, Taints: []corev1.Taint{ours, foreign}}, v1alpha1.MachineProperties{}, map[string]any{
 			"metadata": map[string]any{"labels": map[string]any{"tier": nil}, "annotations": map[string]any{ownedLabels: nil, ownedTaints: nil}},
 			"spec":     map[string]any{"taints": []corev1.Taint{foreign}},
 		}},
