@@ -23,12 +23,12 @@ func TestDeadAttempt(t *testing.T) {
 	b := s.resync("nightly")
 	s.expect(b, v1alpha1.EtcdBackupCompleted, "Completed")
 	if b.Status.Attempt != nil {
-		t.Errorf("nobody takes a snapshot: got %+v", b.Status.Attempt)
+		t.Errorf("no delivery takes a snapshot: got %+v", b.Status.Attempt)
 	}
 }
 
-// TestOwnAttempt has a delivery overtaken by somebody who changes the backup: it has
-// to see that it is itself who takes the snapshot.
+// TestOwnAttempt changes the backup during an attempt. The delivery has to see that the recorded
+// attempt is its own.
 func TestOwnAttempt(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -43,7 +43,7 @@ func TestOwnAttempt(t *testing.T) {
 	s.expect(s.backup("nightly"), v1alpha1.EtcdBackupCompleted, "Completed")
 }
 
-// TestLongAttempt has a snapshot take longer than others wait for a word of it.
+// TestLongAttempt takes a snapshot for longer than an attempt lives without a heartbeat.
 func TestLongAttempt(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -71,7 +71,7 @@ func TestLongAttempt(t *testing.T) {
 			continue
 		}
 		if a = s.resync("nightly").Status.Attempt; a != nil && a.Holder != "first" {
-			t.Fatalf("%s takes the snapshot that another still takes", a.Holder)
+			t.Fatalf("%s takes over an attempt that still runs", a.Holder)
 		}
 	}
 }

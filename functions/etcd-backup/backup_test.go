@@ -23,8 +23,8 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// TestNodeWithoutEtcd asks a node for a snapshot whose etcd waits for a bootstrap. The
-// refusal is immediate, and says why.
+// TestNodeWithoutEtcd requests a snapshot from a node whose etcd waits for a bootstrap. The error is
+// immediate and names the state of etcd.
 func TestNodeWithoutEtcd(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -43,7 +43,7 @@ func TestNodeWithoutEtcd(t *testing.T) {
 		_ = stream.Close()
 	}
 	if err == nil || !strings.Contains(err.Error(), "etcd is Preparing") || ctx.Err() != nil {
-		t.Errorf("want a refusal that says what etcd does, got %v", err)
+		t.Errorf("want an error that names the state of etcd, got %v", err)
 	}
 }
 
@@ -54,7 +54,7 @@ func backupTo(at v1alpha1.BackupStorage, schedule string, retention int32) *v1al
 	}
 }
 
-// TestBackups takes snapshots by schedule into an object store.
+// TestBackups takes snapshots into an object store on a schedule.
 func TestBackups(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -63,9 +63,9 @@ func TestBackups(t *testing.T) {
 	clock := time.Now()
 	s.function.now = func() time.Time { return clock }
 	b := s.resync("nightly")
-	s.expect(b, v1alpha1.EtcdBackupPending, "CredentialsNotFound") // long before it would hinder anything
+	s.expect(b, v1alpha1.EtcdBackupPending, "CredentialsNotFound") // long before a snapshot is due
 	if b.Status.NextBackupTime == nil || b.Status.NextCheckTime != nil {
-		t.Errorf("the next is due at %v, but resync looks every time at what is hindered: %v", b.Status.NextBackupTime, b.Status.NextCheckTime)
+		t.Errorf("the next backup is due at %v, but resync checks a blocked one each time: %v", b.Status.NextBackupTime, b.Status.NextCheckTime)
 	}
 	s.create(secret)
 	s.expect(s.resync("nightly"), v1alpha1.EtcdBackupScheduled, "Scheduled")
@@ -76,16 +76,16 @@ func TestBackups(t *testing.T) {
 		newest := b.Status.Backups[0]
 		content, ok := sim.Object(newest.Name)
 		if sum := sha256.Sum256(content); !ok || hex.EncodeToString(sum[:]) != newest.SHA256 || int64(len(content)) != newest.Size {
-			t.Errorf("%+v is not what is stored: %d bytes, %x", newest, len(content), sum)
+			t.Errorf("%+v differs from the stored file: %d bytes, %x", newest, len(content), sum)
 		}
 		if again := s.resync("nightly"); again.ResourceVersion != b.ResourceVersion {
-			t.Error("nothing was due, and something was written")
+			t.Error("no backup was due, but the status was written")
 		}
 		clock = clock.Add(24 * time.Hour)
 	}
 	keys := sim.Keys()
 	if len(keys) != 4 || !strings.HasSuffix(keys[0], "T020000Z.db") || keys[1] != keys[0]+".sha256" {
-		t.Errorf("two snapshots with their hashes are kept: got %v", keys)
+		t.Errorf("want two snapshots with their hashes: got %v", keys)
 	}
 	if err := s.plan.Set(faults.Rule{Operation: "MachineService/EtcdSnapshot", Error: "unavailable"}); err != nil {
 		t.Fatal(err)
@@ -93,16 +93,16 @@ func TestBackups(t *testing.T) {
 	b = s.resync("nightly")
 	s.expect(b, v1alpha1.EtcdBackupFailed, "BackupFailed")
 	if b.Status.NextCheckTime != nil {
-		t.Errorf("one that has failed is tried again by the next resync, not at %v", b.Status.NextCheckTime)
+		t.Errorf("resync retries a failed backup, and no check is due at %v", b.Status.NextCheckTime)
 	}
-	s.staysIdle("nightly", "its own writing is no cause to try again at once")
+	s.staysIdle("nightly", "its own status write causes no retry")
 	if err := s.plan.Set(); err != nil {
 		t.Fatal(err)
 	}
 	s.expect(s.resync("nightly"), v1alpha1.EtcdBackupScheduled, "Scheduled")
 }
 
-// TestRetention has the store refuse for a while to delete what is too much.
+// TestRetention has the store reject the deletion of old snapshots for a while.
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -117,10 +117,10 @@ func TestRetention(t *testing.T) {
 		t.Fatal(err)
 	}
 	clock = clock.Add(24 * time.Hour)
-	for range 2 { // the snapshot is kept, and taken once
+	for range 2 { // the snapshot is taken once and kept
 		b := s.resync("nightly")
 		s.expect(b, v1alpha1.EtcdBackupFailed, "StorageRefused")
-		s.staysIdle("nightly", "that nothing is due does not mean that nothing is wrong")
+		s.staysIdle("nightly", "an error remains when no snapshot is due")
 		if len(b.Status.Backups) != 2 || b.Status.Backups[0].SHA256 == "" || len(sim.Keys()) != 4 {
 			t.Errorf("got %+v, and %v in the store", b.Status.Backups, sim.Keys())
 		}
@@ -135,7 +135,7 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// TestRestore does what the README tells people to do.
+// TestRestore follows the steps of the README.
 func TestRestore(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -158,12 +158,12 @@ func TestRestore(t *testing.T) {
 	})
 	damaged := bytes.Clone(snapshot)
 	damaged[len(damaged)/2]++
-	s.eventually("a damaged snapshot is refused", func(ctx context.Context, c *client.Client) error {
+	s.eventually("a damaged snapshot is rejected", func(ctx context.Context, c *client.Client) error {
 		if _, err := c.EtcdRecover(ctx, bytes.NewReader(damaged)); err != nil {
 			return err
 		}
 		if err := c.Bootstrap(ctx, &machine.BootstrapRequest{RecoverEtcd: true}); err == nil || !strings.Contains(err.Error(), "sha256") {
-			return errors.Join(errors.New("it should say that the hash does not match"), err)
+			return errors.Join(errors.New("the error has to name the wrong hash"), err)
 		}
 		return nil
 	})
@@ -173,7 +173,7 @@ func TestRestore(t *testing.T) {
 		}
 		return c.Bootstrap(ctx, &machine.BootstrapRequest{RecoverEtcd: true})
 	})
-	feed.Until(t, "what was deleted is there again", func() (bool, string) {
+	feed.Until(t, "a deleted object exists again", func() (bool, string) {
 		cm, err := s.workload().CoreV1().ConfigMaps("default").Get(t.Context(), "precious", metav1.GetOptions{})
 		return err == nil && cm.Data["a"] == "b", fmt.Sprint(err, apierrors.IsNotFound(err))
 	})

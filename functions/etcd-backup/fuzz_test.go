@@ -11,8 +11,8 @@ import (
 	"github.com/vitistack/stack/apis/v1alpha1"
 )
 
-// FuzzSchedule reads any schedule, also those that the API server refuses. A snapshot
-// is never due in the future.
+// FuzzSchedule parses any schedule, also one that the API server rejects. A snapshot is never due in
+// the future.
 func FuzzSchedule(f *testing.F) {
 	for _, text := range []string{"0 2 * * *", "@every 6h", "@daily", "*/5 1-4,7 1 */2 MON-FRI", "TZ=", "CRON_TZ=UTC 0 0 * * *", "0 0 30 2 *", "@every 1ns", "@every -1s", "*/0 * * * *"} {
 		f.Add(text, int64(86400))
@@ -31,7 +31,7 @@ func FuzzSchedule(f *testing.F) {
 	})
 }
 
-// FuzzSnapshot reads any stream. What ends well ends in its own hash.
+// FuzzSnapshot reads any stream. A stream without an error ends in its own hash.
 func FuzzSnapshot(f *testing.F) {
 	f.Add([]byte{}, 1)
 	f.Add(make([]byte, 512+32), 7)
@@ -39,15 +39,15 @@ func FuzzSnapshot(f *testing.F) {
 		v := newChecksumReader(&stepped{data, max(1, step%4096)})
 		got, err := io.ReadAll(v)
 		if !bytes.Equal(got, data) {
-			t.Error("the stream is another one")
+			t.Error("the copied stream differs")
 		}
 		if err == nil && !v.isWhole() {
-			t.Error("a damaged snapshot is taken for whole")
+			t.Error("a damaged snapshot is accepted")
 		}
 	})
 }
 
-// stepped gives a few bytes at a time.
+// stepped returns a few bytes at a time.
 type stepped struct {
 	left []byte
 	step int

@@ -30,19 +30,19 @@ func TestMakePlan(t *testing.T) {
 		next     time.Time
 		why      string
 	}{
-		"Early":      {reason: "its time has not come", schedule: "0 4 * * *", now: made.Add(time.Minute), next: at(2, 4)},
-		"Due":        {reason: "its time has come", schedule: "0 4 * * *", now: at(2, 4), due: at(2, 4), next: at(3, 4)},
-		"Late":       {reason: "the same snapshot, whoever tries again", schedule: "0 4 * * *", now: at(2, 5), due: at(2, 4), next: at(3, 4)},
-		"Missed":     {reason: "what was missed is made up for once", schedule: "0 4 * * *", last: at(2, 4), now: at(9, 5), due: at(9, 4), next: at(10, 4)},
-		"Taken":      {reason: "it was taken", schedule: "0 4 * * *", last: at(2, 4), now: at(2, 5), next: at(3, 4)},
-		"Every":      {reason: "a time between two", schedule: "@every 6h", last: at(2, 4), now: at(2, 11), due: at(2, 10), next: at(2, 16)},
-		"EverySoFar": {reason: "too many were missed to count", schedule: "@every 1s", last: at(2, 4), now: at(9, 4), due: at(9, 4), next: at(9, 4).Add(time.Second)},
+		"Early":      {reason: "the time of the schedule has not come", schedule: "0 4 * * *", now: made.Add(time.Minute), next: at(2, 4)},
+		"Due":        {reason: "the time of the schedule has come", schedule: "0 4 * * *", now: at(2, 4), due: at(2, 4), next: at(3, 4)},
+		"Late":       {reason: "a retry takes the same snapshot", schedule: "0 4 * * *", now: at(2, 5), due: at(2, 4), next: at(3, 4)},
+		"Missed":     {reason: "one snapshot makes up for all that were missed", schedule: "0 4 * * *", last: at(2, 4), now: at(9, 5), due: at(9, 4), next: at(10, 4)},
+		"Taken":      {reason: "the snapshot was taken", schedule: "0 4 * * *", last: at(2, 4), now: at(2, 5), next: at(3, 4)},
+		"Every":      {reason: "an interval has passed", schedule: "@every 6h", last: at(2, 4), now: at(2, 11), due: at(2, 10), next: at(2, 16)},
+		"EverySoFar": {reason: "more times were missed than can be counted", schedule: "@every 1s", last: at(2, 4), now: at(9, 4), due: at(9, 4), next: at(9, 4).Add(time.Second)},
 		"Once":       {reason: "there is no schedule", now: at(2, 5), due: made},
-		"OnceTaken":  {reason: "it was taken", last: made, now: at(2, 5)},
-		"Suspended":  {reason: "nobody wants it now", schedule: "0 4 * * *", suspend: true, now: at(9, 5)},
-		"NoCron":     {reason: "it cannot be read", schedule: "61 * * * *", now: at(2, 5), why: "InvalidSchedule"},
-		"NeverEver":  {reason: "there is no such day in any year", schedule: "0 0 31 2 *", now: at(2, 5), why: "InvalidSchedule"},
-		"Never":      {reason: "there is no such day", schedule: "0 0 30 2 *", now: at(2, 5), why: "InvalidSchedule"},
+		"OnceTaken":  {reason: "the snapshot was taken", last: made, now: at(2, 5)},
+		"Suspended":  {reason: "spec.suspend is set", schedule: "0 4 * * *", suspend: true, now: at(9, 5)},
+		"NoCron":     {reason: "the schedule is invalid", schedule: "61 * * * *", now: at(2, 5), why: "InvalidSchedule"},
+		"NeverEver":  {reason: "no year has such a day", schedule: "0 0 31 2 *", now: at(2, 5), why: "InvalidSchedule"},
+		"Never":      {reason: "no year has such a day", schedule: "0 0 30 2 *", now: at(2, 5), why: "InvalidSchedule"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestMakePlan(t *testing.T) {
 				t.Fatalf("%s: got %v, want %q", tc.reason, err, tc.why)
 			}
 			if tc.why != "" && !strings.Contains(f.Message, "or @daily, or @every 6h") {
-				t.Errorf("%s: the message does not say what to write: %s", tc.reason, f.Message)
+				t.Errorf("%s: the message does not name a valid schedule: %s", tc.reason, f.Message)
 			}
 			if !p.due.Equal(tc.due) || !p.next.Equal(tc.next) {
 				t.Errorf("%s: due %s and next %s, want %s and %s", tc.reason, p.due, p.next, tc.due, tc.next)
@@ -81,10 +81,10 @@ func TestVerify(t *testing.T) {
 		want    error
 	}{
 		"Whole":   {"it ends in its hash", whole, nil},
-		"Changed": {"one byte is another", changed, errDamaged},
-		"Cut":     {"its end is missing", whole[:len(whole)-1], errDamaged},
+		"Changed": {"one byte is changed", changed, errDamaged},
+		"Cut":     {"the end is missing", whole[:len(whole)-1], errDamaged},
 		"NoHash":  {"a copy of a data directory has no hash", body, errDamaged},
-		"Empty":   {"there is nothing", nil, errDamaged},
+		"Empty":   {"it is empty", nil, errDamaged},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"github.com/vitistack/stack/tests/stand/apiserver"
 )
 
-// TestSecretsNotAllowed has backups need Secrets in a namespace where the function has no
-// rights on them: the credentials of the object store, and the talosconfig of the cluster.
+// TestSecretsNotAllowed has backups need Secrets in a namespace where the function has no rights on
+// Secrets: the credentials of the object store, and the talosconfig of the cluster.
 func TestSecretsNotAllowed(t *testing.T) {
 	t.Parallel()
 	s := setUp(t)
@@ -30,7 +30,7 @@ func TestSecretsNotAllowed(t *testing.T) {
 		b = s.resync(name)
 		s.expect(b, v1alpha1.EtcdBackupPending, "SecretsNotAllowed")
 		if message := b.Status.Conditions[0].Message; !strings.Contains(message, `cannot get resource "secrets"`) || !strings.Contains(message, "bind ClusterRole vitistack-etcd-backup-secrets") {
-			t.Errorf("EtcdBackup %s: %q does not say what to do", name, message)
+			t.Errorf("EtcdBackup %s: %q does not name the remedy", name, message)
 		}
 		s.function.kube = all
 		s.expect(s.resync(name), v1alpha1.EtcdBackupCompleted, "Completed")

@@ -24,7 +24,7 @@ import (
 	"github.com/vitistack/stack/tests/sim/s3"
 )
 
-// objectStore is a simulated one, with how to reach it.
+// objectStore returns a simulated object store and its location.
 func objectStore(t *testing.T) (*s3.Store, v1alpha1.BackupStorage, *corev1.Secret) {
 	t.Helper()
 	sim := &s3.Store{Bucket: "snapshots", Region: "eu-north-1", KeyID: "key", Secret: "secret", PageSize: 2, Plan: &faults.Plan{}}
@@ -35,7 +35,7 @@ func objectStore(t *testing.T) (*s3.Store, v1alpha1.BackupStorage, *corev1.Secre
 	return sim, at, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s3"}, Data: map[string][]byte{keyID: []byte("key"), keySecret: []byte("secret"), keyCA: ca}}
 }
 
-// TestStores holds each store against the same contract.
+// TestStores checks each store against the contract.
 func TestStores(t *testing.T) {
 	t.Parallel()
 	sim, at, secret := objectStore(t)
@@ -48,10 +48,10 @@ func TestStores(t *testing.T) {
 			t.Parallel()
 			ctx := t.Context()
 			if files, err := kept.List(ctx, "a/b"); err != nil || len(files) != 0 {
-				t.Errorf("nothing was written: got %v, %v", files, err)
+				t.Errorf("the store must be empty: got %v, %v", files, err)
 			}
 			large := bytes.Repeat([]byte("etcd"), partSize/4+5)
-			for range 2 { // a second time replaces the first
+			for range 2 { // the second call replaces the file
 				if err := kept.Put(ctx, "a/b/one.db", bytes.NewReader(large)); err != nil {
 					t.Fatal(err)
 				}
@@ -61,10 +61,10 @@ func TestStores(t *testing.T) {
 			}
 			broken := io.MultiReader(bytes.NewReader(large), iotest.ErrReader(errDamaged))
 			if err := kept.Put(ctx, "a/b/two.db", broken); !errors.Is(err, errDamaged) {
-				t.Errorf("half a file is none: got %v", err)
+				t.Errorf("an incomplete file must not exist: got %v", err)
 			}
 			if files, err := kept.List(ctx, "a/b"); err != nil || !slices.Equal(files, []file{{"a/b/one.db", int64(len(large))}}) {
-				t.Errorf("want one.db only, whole: got %v, %v", files, err)
+				t.Errorf("want one.db only, complete: got %v, %v", files, err)
 			}
 			many := []string{"a/c/1", "a/c/2", "a/c/3", "a/c/4", "a/c/5"}
 			for _, name := range many {
@@ -74,15 +74,15 @@ func TestStores(t *testing.T) {
 			}
 			files, err := kept.List(ctx, "a/c")
 			if slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.name, b.name) }); err != nil || len(files) != len(many) || files[4].name != many[4] {
-				t.Errorf("want all of %v, however many a page has: got %v, %v", many, files, err)
+				t.Errorf("want all of %v, whatever the page size: got %v, %v", many, files, err)
 			}
-			for range 2 { // what is gone is gone
+			for range 2 { // the second call finds no file
 				if err := kept.Delete(ctx, "a/b/one.db"); err != nil {
 					t.Error(err)
 				}
 			}
 			if files, err := kept.List(ctx, "a/b"); err != nil || len(files) != 0 {
-				t.Errorf("it was deleted: got %v, %v", files, err)
+				t.Errorf("the file was deleted: got %v, %v", files, err)
 			}
 		})
 	}
@@ -93,7 +93,7 @@ func TestStores(t *testing.T) {
 	})
 }
 
-// TestAbandoned has somebody die while writing a file.
+// TestAbandoned leaves an incomplete file, as a process that dies does.
 func TestAbandoned(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -113,7 +113,7 @@ func TestAbandoned(t *testing.T) {
 		names = append(names, e.Name())
 	}
 	if want := []string{partName + "alive", "new.db", "old.db"}; err != nil || !slices.Equal(names, want) {
-		t.Errorf("in the volume are %v (%v), want %v", names, err, want)
+		t.Errorf("the volume has %v (%v), want %v", names, err, want)
 	}
 
 	sim, at, secret := objectStore(t)
@@ -132,11 +132,11 @@ func TestAbandoned(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := sim.Uploads(); n != 2 {
-		t.Errorf("%d uploads are left, want the one that may still go on, and that of another folder", n)
+		t.Errorf("%d uploads are left, want the recent one and that of another folder", n)
 	}
 }
 
-// TestStorageRefuses tells mistakes apart from what passes.
+// TestStorageRefuses distinguishes user errors from temporary ones.
 func TestStorageRefuses(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
@@ -145,12 +145,12 @@ func TestStorageRefuses(t *testing.T) {
 		rule   faults.Rule
 		want   string
 	}{
-		"Bucket":  {"it is called otherwise", func(at *v1alpha1.BackupStorage, _ *corev1.Secret) { at.Bucket = "other" }, faults.Rule{Times: 1}, "NoSuchBucket"},
-		"Key":     {"nobody knows the key", func(_ *v1alpha1.BackupStorage, s *corev1.Secret) { s.Data[keyID] = []byte("x") }, faults.Rule{Times: 1}, "InvalidAccessKeyId"},
+		"Bucket":  {"the bucket has another name", func(at *v1alpha1.BackupStorage, _ *corev1.Secret) { at.Bucket = "other" }, faults.Rule{Times: 1}, "NoSuchBucket"},
+		"Key":     {"the store does not know the key", func(_ *v1alpha1.BackupStorage, s *corev1.Secret) { s.Data[keyID] = []byte("x") }, faults.Rule{Times: 1}, "InvalidAccessKeyId"},
 		"Secret":  {"the secret belongs to another key", func(_ *v1alpha1.BackupStorage, s *corev1.Secret) { s.Data[keySecret] = []byte("x") }, faults.Rule{Times: 1}, "SignatureDoesNotMatch"},
-		"Parts":   {"the key may not write more", nil, faults.Rule{Operation: "UploadPart", Error: "AccessDenied"}, "AccessDenied"},
+		"Parts":   {"the key may start, but not continue an upload", nil, faults.Rule{Operation: "UploadPart", Error: "AccessDenied"}, "AccessDenied"},
 		"Rights":  {"the key may not write", nil, faults.Rule{Operation: "PutObject", Error: "AccessDenied"}, "AccessDenied"},
-		"Missing": {"the Secret is not complete", func(_ *v1alpha1.BackupStorage, s *corev1.Secret) { delete(s.Data, keySecret) }, faults.Rule{Times: 1}, "secretAccessKey"},
+		"Missing": {"the Secret is incomplete", func(_ *v1alpha1.BackupStorage, s *corev1.Secret) { delete(s.Data, keySecret) }, faults.Rule{Times: 1}, "secretAccessKey"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -167,7 +167,7 @@ func TestStorageRefuses(t *testing.T) {
 				err = errors.Join(kept.Put(t.Context(), "a.db", strings.NewReader("x")), kept.Put(t.Context(), "b.db", bytes.NewReader(make([]byte, partSize))))
 			}
 			if f := (reconcile.UserError{}); !errors.As(err, &f) || !strings.Contains(f.Message, tc.want) {
-				t.Errorf("%s: got %v, want a fault that says %s", tc.reason, err, tc.want)
+				t.Errorf("%s: got %v, want an error with %s", tc.reason, err, tc.want)
 			}
 			if n := sim.Uploads(); n != 0 {
 				t.Errorf("%d uploads are left", n)
@@ -176,7 +176,7 @@ func TestStorageRefuses(t *testing.T) {
 	}
 }
 
-// TestSSRF has a tenant name the metadata of the cloud as the object store.
+// TestSSRF names the cloud's metadata service as the object store.
 func TestSSRF(t *testing.T) {
 	t.Parallel()
 	_, at, secret := objectStore(t)
@@ -211,12 +211,12 @@ func TestPathTraversal(t *testing.T) {
 		}
 	}
 	if text, err := os.ReadFile(kept); err != nil || string(text) != "x" {
-		t.Errorf("what is outside: %q, %v", text, err)
+		t.Errorf("a file outside of the folder changed: %q, %v", text, err)
 	}
 	b := &v1alpha1.EtcdBackup{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "daily"}}
 	b.Spec.StorageLocation.Path, b.Spec.ClusterName = "../../team-b", "../../../etc/x"
 	if _, err := (volume{dir: dir}).pathOf(nameOf(b, time.Unix(0, 0))); err == nil {
-		t.Errorf("%s is within the folder", nameOf(b, time.Unix(0, 0)))
+		t.Errorf("%s is inside the folder", nameOf(b, time.Unix(0, 0)))
 	}
 }
 

@@ -36,8 +36,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
-// env is an API server with a cluster of one simulated node, as bootstrap-talos
-// leaves it.
+// env is an API server with a cluster of one simulated node, as bootstrap-talos creates it.
 type env struct {
 	*testing.T
 	namespace, address string
@@ -64,7 +63,7 @@ func setUp(t *testing.T) *env {
 	return s
 }
 
-// powerOn brings up a node with a cluster on it.
+// powerOn starts a node and bootstraps a cluster on it.
 func (s *env) powerOn() {
 	s.Helper()
 	net, err := loopback.Claim()
@@ -144,13 +143,13 @@ func (s *env) configure(bundle *secrets.Bundle, contract *contracts.VersionContr
 		s.Fatal(err)
 	}
 	defer func() { _ = insecure.Close() }()
-	feed.Until(s, "the node takes its configuration", func() (bool, string) {
+	feed.Until(s, "the node accepts its configuration", func() (bool, string) {
 		_, err := insecure.ApplyConfiguration(s.Context(), &machine.ApplyConfigurationRequest{Data: data})
 		return err == nil, fmt.Sprint(err)
 	})
 }
 
-// eventually calls the node until it does what it is asked.
+// eventually calls do until it succeeds.
 func (s *env) eventually(what string, do func(context.Context, *client.Client) error) {
 	s.Helper()
 	feed.Until(s, what, func() (bool, string) {
@@ -166,7 +165,7 @@ func (s *env) eventually(what string, do func(context.Context, *client.Client) e
 	})
 }
 
-// publish makes the objects that bootstrap-talos would.
+// publish creates the objects that bootstrap-talos would.
 func (s *env) publish() {
 	s.Helper()
 	data, err := s.talosconfig.Bytes()
@@ -192,11 +191,11 @@ func (s *env) create(obj kube.Object) {
 	}
 }
 
-// workload is a client for the cluster's own API.
+// workload returns a client for the cluster's own API.
 func (s *env) workload() *kubernetes.Clientset {
 	s.Helper()
 	var kubeconfig []byte
-	s.eventually("the kubeconfig is there", func(ctx context.Context, c *client.Client) (err error) {
+	s.eventually("the kubeconfig is available", func(ctx context.Context, c *client.Client) (err error) {
 		kubeconfig, err = c.Kubeconfig(ctx)
 		return err
 	})
@@ -215,7 +214,7 @@ func (s *env) workload() *kubernetes.Clientset {
 	return api
 }
 
-// resync delivers an event about a backup, and returns what has become of it.
+// resync delivers an event about a backup, and returns the backup.
 func (s *env) resync(name string) *v1alpha1.EtcdBackup {
 	s.Helper()
 	s.next++
@@ -226,7 +225,7 @@ func (s *env) resync(name string) *v1alpha1.EtcdBackup {
 	return s.backup(name)
 }
 
-// backup is what the API server has of a backup.
+// backup returns a backup as the API server has it.
 func (s *env) backup(name string) *v1alpha1.EtcdBackup {
 	s.Helper()
 	b := &v1alpha1.EtcdBackup{}
@@ -236,7 +235,7 @@ func (s *env) backup(name string) *v1alpha1.EtcdBackup {
 	return b
 }
 
-// staysIdle delivers the event of a backup's own writing, which must change nothing.
+// staysIdle delivers the event of a backup's own status write, which must change nothing.
 func (s *env) staysIdle(name, reason string) {
 	s.Helper()
 	before := s.backup(name)

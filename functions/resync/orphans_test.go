@@ -29,8 +29,8 @@ func TestAddressOrphans(t *testing.T) {
 	}{
 		"Held":      {"its IPAllocation exists", `{"metadata":{"name":"l","uid":"l","creationTimestamp":"2026-01-02T03:00:00Z","labels":{"vitistack.io/holder":"m"}}}`, false, 0},
 		"Gone":      {"its IPAllocation does not exist", `{"metadata":{"name":"l","uid":"l","creationTimestamp":"2026-01-02T03:00:00Z","labels":{"vitistack.io/holder":"x"}}}`, false, 1},
-		"Young":     {"its IPAllocation may be newer than what was read", `{"metadata":{"creationTimestamp":"2026-01-02T03:04:00Z","labels":{"vitistack.io/holder":"x"}}}`, false, 0},
-		"Requested": {"only full rounds look for orphans", `{"metadata":{"name":"l","uid":"l","creationTimestamp":"2026-01-02T03:00:00Z","labels":{"vitistack.io/holder":"x"}}}`, true, 0},
+		"Young":     {"its IPAllocation may be newer than the list", `{"metadata":{"creationTimestamp":"2026-01-02T03:04:00Z","labels":{"vitistack.io/holder":"x"}}}`, false, 0},
+		"Requested": {"only full rounds check for orphans", `{"metadata":{"name":"l","uid":"l","creationTimestamp":"2026-01-02T03:00:00Z","labels":{"vitistack.io/holder":"x"}}}`, true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -44,7 +44,7 @@ func TestAddressOrphans(t *testing.T) {
 	}
 }
 
-// rounds are full rounds on a real API server, with a clock of their own.
+// rounds runs full rounds on a real API server, with a clock of its own.
 type rounds struct {
 	*testing.T
 	client    *kube.Client
@@ -74,7 +74,7 @@ func (r *rounds) round(kind string) error {
 	return err
 }
 
-// report is what the ConfigMap says of Leases, and its resourceVersion.
+// report returns the report on Leases in the ConfigMap, with its resourceVersion.
 func (r *rounds) report() (report v1alpha1.OrphanReport, version string) {
 	r.Helper()
 	c := &corev1.ConfigMap{}
@@ -100,7 +100,7 @@ func (r *rounds) lease(name, manager, holder string) *coordinationv1.Lease {
 	return l
 }
 
-// TestOrphanedLeases leaves Leases behind, which the checks name and do not delete.
+// TestOrphanedLeases orphans Leases. The checks report them and do not delete them.
 func TestOrphanedLeases(t *testing.T) {
 	t.Parallel()
 	r := newRounds(t)
@@ -110,7 +110,7 @@ func TestOrphanedLeases(t *testing.T) {
 	}
 	r.lease("vmid-kept", "create-vm", string(m.UID))
 	left := []*coordinationv1.Lease{r.lease("net-10-0-0-5", "allocate-ip", "gone"), r.lease("vmid-left", "create-vm", "gone")}
-	r.lease("foreign", "somebody", "gone")
+	r.lease("foreign", "other", "gone")
 	r.ahead = 10 * time.Minute
 	if err := r.round(events.TypePing); err == nil || !strings.Contains(err.Error(), "apply the manifests of the stack again") {
 		t.Errorf("without the ConfigMap: %v", err)
@@ -126,10 +126,10 @@ func TestOrphanedLeases(t *testing.T) {
 		return r.report()
 	}
 	if found, _ := check(events.TypeResyncRequested); len(found.Orphans) != 0 {
-		t.Errorf("a round that is not full has checked: %+v", found)
+		t.Errorf("a round that is not full has checked for orphans: %+v", found)
 	}
 	if found, _ := check(events.TypePing); len(found.Orphans) != 2 || found.Orphans[0].Confirmed || found.Message != "" {
-		t.Errorf("one check confirms nothing: %+v", found)
+		t.Errorf("one check confirms no orphan: %+v", found)
 	}
 	r.ahead += 10 * time.Minute
 	found, version := check(events.TypePing)
@@ -137,14 +137,14 @@ func TestOrphanedLeases(t *testing.T) {
 		t.Errorf("got %+v", found)
 	}
 	if want := "kubectl --namespace " + r.namespace + " delete lease net-10-0-0-5"; !strings.Contains(found.Message, want) || !strings.Contains(found.Message, "vmid-left") {
-		t.Errorf("the message has to name both, and the command: %s", found.Message)
+		t.Errorf("the message has to name both orphans, and the command: %s", found.Message)
 	}
 	r.ahead += 10 * time.Minute
 	if _, again := check(events.TypePing); again != version {
-		t.Error("a check that finds the same as before has written")
+		t.Error("a check with an unchanged result has written")
 	}
 	if slices.ContainsFunc(r.sent, func(s string) bool { return strings.HasPrefix(s, "Lease/vmid-") }) || !slices.ContainsFunc(r.sent, func(s string) bool { return strings.HasPrefix(s, "Lease/net-10-0-0-5 ") }) {
-		t.Errorf("allocate-ip is asked to look at its own Lease alone: %v", r.sent)
+		t.Errorf("only the Lease of allocate-ip must be requeued: %v", r.sent)
 	}
 	for _, l := range left {
 		if err := r.client.Delete(t.Context(), l); err != nil {
@@ -152,6 +152,6 @@ func TestOrphanedLeases(t *testing.T) {
 		}
 	}
 	if found, _ := check(events.TypePing); len(found.Orphans) != 0 {
-		t.Errorf("nothing is left of them: %+v", found)
+		t.Errorf("the orphans are removed, but reported: %+v", found)
 	}
 }

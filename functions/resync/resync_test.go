@@ -50,10 +50,10 @@ func TestNeedsNoReconcile(t *testing.T) {
 		full   bool
 		want   bool
 	}{
-		"Ready":   {reason: "nothing is left to do", kind: kind{interval: fullRoundInterval}, doc: ready, want: true},
-		"Turn":    {reason: "no event says that its virtual machine is gone", kind: kind{interval: fullRoundInterval}, doc: ready, full: true},
-		"NoTurn":  {reason: "nothing of it is elsewhere", doc: ready, full: true, want: true},
-		"Resting": {reason: "its owner wants it off", kind: kind{name: machine, interval: fullRoundInterval}, doc: resting, full: true, want: true},
+		"Ready":   {reason: "it is Ready and up to date", kind: kind{interval: fullRoundInterval}, doc: ready, want: true},
+		"Turn":    {reason: "no event reports a deleted virtual machine", kind: kind{interval: fullRoundInterval}, doc: ready, full: true},
+		"NoTurn":  {reason: "nothing of it is outside of the cluster", doc: ready, full: true, want: true},
+		"Resting": {reason: "spec.powerState is Stopped", kind: kind{name: machine, interval: fullRoundInterval}, doc: resting, full: true, want: true},
 		"Due":     {reason: "it is not Ready", doc: `{"metadata":{"generation":1}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -81,13 +81,13 @@ func TestIsUnused(t *testing.T) {
 		doc    string
 		want   bool
 	}{
-		"Held":      {reason: "its holder has this address", doc: by("a")},
-		"Gone":      {reason: "nobody would ever give it back", doc: by("x"), want: true},
-		"Surplus":   {reason: "its holder has another address", doc: by("b"), want: true},
-		"Undecided": {reason: "its holder has no address yet", doc: by("c")},
-		"Fresh":     {reason: "its holder may be about to write its status", doc: `{"metadata":{"creationTimestamp":"2026-01-02T03:04:00Z","labels":{"vitistack.io/holder":"x"}}}`},
-		"Delayed":   {reason: "it must not be allocated again yet", doc: `{"metadata":{` + old + `},"spec":{"renewTime":"2026-01-02T03:04:00.000000Z","leaseDurationSeconds":10}}`},
-		"Over":      {reason: "its delay is over", doc: `{"metadata":{` + old + `},"spec":{"renewTime":"2026-01-02T03:03:55.000000Z","leaseDurationSeconds":10}}`, want: true},
+		"Held":         {reason: "its holder has this address", doc: by("a")},
+		"Gone":         {reason: "its holder does not exist, so no event releases it", doc: by("x"), want: true},
+		"OtherAddress": {reason: "its holder has another address", doc: by("b"), want: true},
+		"Undecided":    {reason: "its holder has no address yet", doc: by("c")},
+		"Fresh":        {reason: "its holder may be about to write its status", doc: `{"metadata":{"creationTimestamp":"2026-01-02T03:04:00Z","labels":{"vitistack.io/holder":"x"}}}`},
+		"Delayed":      {reason: "its release delay has not passed", doc: `{"metadata":{` + old + `},"spec":{"renewTime":"2026-01-02T03:04:00.000000Z","leaseDurationSeconds":10}}`},
+		"DelayPassed":  {reason: "its release delay has passed", doc: `{"metadata":{` + old + `},"spec":{"renewTime":"2026-01-02T03:03:55.000000Z","leaseDurationSeconds":10}}`, want: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -99,7 +99,8 @@ func TestIsUnused(t *testing.T) {
 	}
 }
 
-// TestIsIncluded has each Machine in one of the full rounds of an hour, and not all in the same.
+// TestIsIncluded includes each Machine in one of the full rounds of an hour, and distributes the
+// Machines over the rounds.
 func TestIsIncluded(t *testing.T) {
 	t.Parallel()
 	turns := map[int64]bool{}
@@ -124,17 +125,16 @@ func TestIsIncluded(t *testing.T) {
 		{"static", "nam"}:    true,
 		{"static", "netbox"}: true,
 		{"static", "manual"}: false, // it describes itself
-		{"static", "corp"}:   false, // an IPAM sends events
+		{"static", "corp"}:   false, // an external IPAM sends events
 	} {
 		doc := `{"metadata":{"annotations":{"vitistack.io/provisioned-by":"` + asked[1] + `"}},"spec":{"ipAllocation":{"type":"` + asked[0] + `"}}}`
 		if got := decode[object](t, doc).hasExternalPart(); got != want {
-			t.Errorf("%s has a part elsewhere: got %t", doc, got)
+			t.Errorf("%s has a part outside of the cluster: got %t", doc, got)
 		}
 	}
 }
 
-// pages answers lists out of JSON documents, one for each page, and keeps what is
-// written.
+// pages answers lists with JSON documents, one for each page, and records the writes.
 type pages struct {
 	docs    map[string][]string
 	written *[]string
@@ -155,7 +155,7 @@ func (p pages) ListInto(_ context.Context, resource schema.GroupVersionResource,
 	return json.Unmarshal([]byte(docs[i]), list)
 }
 
-// Get finds an empty ConfigMap orphans, and no other object.
+// Get returns an empty ConfigMap orphans, and finds no other object.
 func (p pages) Get(_ context.Context, _, name string, obj kube.Object) error {
 	if _, ok := obj.(*corev1.ConfigMap); !ok {
 		return apierrors.NewNotFound(schema.GroupResource{}, name)
@@ -237,12 +237,12 @@ func TestHandle(t *testing.T) {
 		t.Errorf("a ping that is delivered twice must send the same events: %v and %v", twice[0], twice[1])
 	}
 	if want := `asked {"metadata":{"annotations":{"vitistack.io/reconcile":null},"uid":"u4"}}`; len(written) != 6 || written[0] != want || !strings.HasPrefix(written[1], "orphans ") || written[2] != "create resync" {
-		t.Errorf("wrote %v, want the annotation to be taken away, so that it can ask again, the orphaned Lease to be reported, and the round in its Lease", written)
+		t.Errorf("wrote %v, want the annotation to be removed, so that it can be set again, the orphaned Lease to be reported, and the round in its Lease", written)
 	}
 }
 
-// TestRealLists reads lists of a real API server, in several pages, and those of
-// Leases without what is not needed of them.
+// TestRealLists reads lists of a real API server in several pages, and those of Leases with the
+// required fields only.
 func TestRealLists(t *testing.T) {
 	t.Parallel()
 	server := apiserver.Start(t)
@@ -288,7 +288,7 @@ func TestRealLists(t *testing.T) {
 	}
 }
 
-// small makes pages of one object.
+// small reads pages of one object.
 type small struct{ api }
 
 func (s small) ListInto(ctx context.Context, resource schema.GroupVersionResource, page kube.Page, list any) error {

@@ -31,8 +31,8 @@ import (
 
 const perNamespace = 1000
 
-// largeServer is a simulated API server with as many objects of four resources as it is told, in
-// namespaces of perNamespace. Each list takes time of its clock.
+// largeServer is a simulated API server with many objects of four resources in namespaces of
+// perNamespace objects. Each list takes time on its clock.
 type largeServer struct {
 	*httptest.Server
 	t        *testing.T
@@ -45,8 +45,8 @@ type largeServer struct {
 	leases map[string]map[string]any // of rounds
 	// versions counts the writes.
 	versions int
-	// compactions counts how often all continue tokens have expired. hints is whether the answer
-	// to an expired token has another one.
+	// compactions counts how often all continue tokens have expired. hints is whether the answer to an
+	// expired token contains another one.
 	compactions int
 	hints       bool
 }
@@ -169,7 +169,7 @@ func (s *largeServer) serveList(w http.ResponseWriter, r *http.Request, resource
 	_, _ = fmt.Fprint(w, b.String())
 }
 
-// document is an object that needs a reconcile, or a Lease. The holder of one Lease in a
+// document returns an object that needs a reconcile, or a Lease. The holder of one Lease in each
 // namespace does not exist.
 func document(resource string, i int) string {
 	uid := fmt.Sprintf("%s-%d", resource, i)
@@ -192,14 +192,15 @@ type deliveries struct {
 	client *kube.Client
 	limit  int
 	queue  []event.Event
-	// ids are those of the events that were sent for each object.
+	// ids counts the events for each object by event ID.
 	ids map[string]map[string]int
-	// calls counts the calls of the function. The call killAt has its effect if afterEffect is
-	// set, and is the last of its delivery.
+	// calls counts the calls of the function. The call killAt is the last of its delivery, and has its
+	// effect if afterEffect is set.
 	calls, killAt int
 	afterEffect   bool
 	killed        bool
-	// count counts deliveries, and longest is the longest on the server's clock.
+	// count is the number of deliveries, and longest the duration of the longest on the server's
+	// clock.
 	count   int
 	longest time.Duration
 }
@@ -214,7 +215,7 @@ func newDeliveries(t *testing.T, s *largeServer, limit int) *deliveries {
 	return &deliveries{t: t, server: s, client: client, limit: limit, ids: map[string]map[string]int{}}
 }
 
-// call makes a call unless the function is dead, or dies with it.
+// call makes a call unless the function is dead or dies at this call.
 func (d *deliveries) call(effect func() error) error {
 	d.calls++
 	if d.killed {
@@ -274,7 +275,7 @@ func (d *deliveries) ping(id string) {
 	d.queue = append(d.queue, e)
 }
 
-// deliverOne delivers the first event, again after the others if it fails.
+// deliverOne delivers the first event, and puts it behind the others if it fails.
 func (d *deliveries) deliverOne() {
 	d.t.Helper()
 	in, before := d.queue[0], d.server.now()
@@ -290,7 +291,7 @@ func (d *deliveries) deliverOne() {
 	d.longest = max(d.longest, d.server.now().Sub(before))
 }
 
-// deliver delivers until no event is left.
+// deliver delivers events until none is left.
 func (d *deliveries) deliver() {
 	d.t.Helper()
 	for deadline := d.count + 1000; len(d.queue) > 0; {
@@ -300,8 +301,8 @@ func (d *deliveries) deliver() {
 	}
 }
 
-// expectTurns expects an event of one id for each object and each Lease without a holder, and
-// that no round runs. Each event was sent at most times.
+// expectTurns expects an event of one ID for each object and each Lease without a holder, and no
+// running round. Each event was sent at most times.
 func (d *deliveries) expectTurns(times int) {
 	d.t.Helper()
 	for i := range d.server.objects {
@@ -347,7 +348,7 @@ func TestLargeRound(t *testing.T) {
 }
 
 // TestKilled kills the function at each of its calls, before and after the effect of the call. The
-// Broker delivers the event again, and no object loses its turn.
+// Broker redelivers the event, and every object has its turn.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	for _, afterEffect := range []bool{false, true} {
@@ -410,7 +411,7 @@ func TestLostContinuation(t *testing.T) {
 	d.ping("two")
 	d.deliver()
 	if len(d.ids) != sent {
-		t.Fatal("a second round runs beside the first one")
+		t.Fatal("a second round runs concurrently with the first one")
 	}
 	s.clock.Add(int64(leaseDuration))
 	d.ping("three")
@@ -462,7 +463,7 @@ func TestRequestedRound(t *testing.T) {
 	for i := range d.server.objects {
 		object := fmt.Sprintf("Machine t0000/o%07d", i)
 		if len(d.ids[object]) != 2 {
-			t.Fatalf("%s got events %v, want one of each round", object, d.ids[object])
+			t.Fatalf("%s got events %v, want one from each round", object, d.ids[object])
 		}
 	}
 	for name, l := range d.server.leases {
@@ -488,7 +489,7 @@ func TestDecideTurn(t *testing.T) {
 		"Next":       {"it is in turn", request{round: "r", slice: 3}, running, resume},
 		"Early":      {"the delivery that sent it has not written the Lease yet", request{round: "r", slice: 4}, running, wait},
 		"Duplicate":  {"the slice had its turn", request{round: "r", slice: 2}, running, ignore},
-		"SamePing":   {"its first slice had its turn", request{round: "r"}, running, ignore},
+		"SamePing":   {"the first slice had its turn", request{round: "r"}, running, ignore},
 		"OtherPing":  {"a round runs", request{round: "b"}, running, ignore},
 		"Overtaken":  {"another round runs", request{round: "b", slice: 3}, running, ignore},
 		"Takeover":   {"the round makes no progress", request{round: "b"}, stale, resume},
@@ -538,8 +539,8 @@ func TestMissedTurns(t *testing.T) {
 	}
 }
 
-// TestTriggerTakesContinuations holds the event that a slice sends against the filters of resync's
-// Trigger.
+// TestTriggerTakesContinuations checks that the filters of resync's Trigger select the event that a
+// slice sends.
 func TestTriggerTakesContinuations(t *testing.T) {
 	t.Parallel()
 	manifest, err := os.ReadFile("../../knative/resync.yaml")
@@ -567,10 +568,10 @@ func TestTriggerTakesContinuations(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("the Trigger takes no event of type %s from %s: %+v", e.Type(), e.Source(), trigger.Spec.Filters)
+	t.Errorf("the Trigger does not select type %s from %s: %+v", e.Type(), e.Source(), trigger.Spec.Filters)
 }
 
-// TestInvalidContinuation refuses a continuation that resync has not sent.
+// TestInvalidContinuation rejects a continuation that resync has not sent.
 func TestInvalidContinuation(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -596,7 +597,7 @@ func TestInvalidContinuation(t *testing.T) {
 	}
 }
 
-// chain keeps the objects of events, and the event that continues the round.
+// chain records the objects of events, and the event that continues the round.
 type chain struct {
 	objects []string
 	next    *event.Event

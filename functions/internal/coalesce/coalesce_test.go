@@ -32,10 +32,10 @@ func TestCallsComeAfterTheQuestion(t *testing.T) {
 	}
 	group.Wait()
 	if n := requests.Load(); n >= askers*rounds {
-		t.Errorf("%d requests for %d reads at the same time", n, askers*rounds)
+		t.Errorf("%d requests for %d concurrent reads", n, askers*rounds)
 	}
 	if len(r.current)+len(r.next) != 0 {
-		t.Error("something is left behind")
+		t.Error("an entry is left")
 	}
 }
 
@@ -45,8 +45,8 @@ func TestCallsOfOneThatIsEnded(t *testing.T) {
 	begun, end := make(chan struct{}), make(chan struct{})
 	ended, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
-	// The first keeps the thing busy, so that the others wait for the second, which is
-	// ended before it can read.
+	// The first read keeps the key busy, so that the others wait for the second read, whose context
+	// ends before it starts.
 	group.Go(func() {
 		r.Do(t.Context(), "x", func(context.Context) string { close(begun); <-end; return "first" })
 	})
@@ -60,11 +60,11 @@ func TestCallsOfOneThatIsEnded(t *testing.T) {
 	}
 	group.Go(func() {
 		if got := r.Do(t.Context(), "x", func(context.Context) string { return "own" }); got == "ended" {
-			t.Error("the end of another delivery is the answer")
+			t.Error("the cancellation of another delivery must not be the answer")
 		}
 	})
 	if got := r.Do(t.Context(), "y", func(context.Context) string { return "y" }); got != "y" {
-		t.Errorf("another thing: got %s", got)
+		t.Errorf("another key: got %s", got)
 	}
 	close(end)
 	group.Wait()

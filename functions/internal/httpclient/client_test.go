@@ -29,15 +29,15 @@ func client(t *testing.T, config httpclient.Config) *httpclient.Client {
 	return c
 }
 
-// TestSSRF has a server be named that nobody may connect to.
+// TestSSRF names servers to which connections are not allowed.
 func TestSSRF(t *testing.T) {
 	t.Parallel()
 	asked := false
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
 	t.Cleanup(server.Close)
 	for _, tc := range []struct{ reason, url, list, host string }{
-		{"clouds hand out credentials there", "http://169.254.169.254", "", "169.254.169.254"},
-		{"it is not listed", server.URL, "10.0.0.0/8,nam.example.com", "127.0.0.1"},
+		{"the cloud's metadata service has credentials", "http://169.254.169.254", "", "169.254.169.254"},
+		{"the server is not listed", server.URL, "10.0.0.0/8,nam.example.com", "127.0.0.1"},
 	} {
 		_, err := client(t, httpclient.Config{URL: tc.url, Token: "t", Outbound: outbound.Parse(tc.list)}).Do(t.Context(), httpclient.Request{Method: http.MethodGet}, nil)
 		var e *httpclient.Error
@@ -66,7 +66,7 @@ func TestDo(t *testing.T) {
 			want:    seen{Method: "GET", Path: "/base/v1/segments", Query: "site=a+b", Accept: "application/json", UserAgent: "test"},
 		},
 		"BasicAuth": {
-			reason:  "a user name wins over a token",
+			reason:  "a user name takes precedence over a token",
 			config:  httpclient.Config{Username: "admin", Password: "s3cret", Token: "t", UserAgent: "test"},
 			request: httpclient.Request{Method: http.MethodPost, Path: "/", Body: map[string]int{"a": 1}},
 			want: seen{Method: "POST", Path: "/base/", Accept: "application/json", ContentType: "application/json", UserAgent: "test",
@@ -119,18 +119,18 @@ func TestStatus(t *testing.T) {
 		text      string
 		detail    string
 	}{
-		"400": {reason: "the request is wrong", status: 400, kind: httpclient.Rejected, text: "the server answered 400 Bad Request"},
+		"400": {reason: "the request is invalid", status: 400, kind: httpclient.Rejected, text: "the server answered 400 Bad Request"},
 		"401": {reason: "credentials must be changed", status: 401, body: `{"result":401,"text":"Unauthorized"}`, kind: httpclient.Unauthorized, text: "the server answered 401 Unauthorized", detail: "Unauthorized"},
 		"403": {reason: "rights must be changed", status: 403, body: `{"detail":"no\n  right"}`, kind: httpclient.Unauthorized, text: "the server answered 403 Forbidden", detail: "no right"},
-		"404": {reason: "gone, or a wrong URL", status: 404, body: "<html>", kind: httpclient.NotFound, text: "the server answered 404 Not Found"},
-		"408": {reason: "the server was too slow to read", status: 408, kind: httpclient.ServerFault, transient: true, text: "the server answered 408 Request Timeout"},
-		"409": {reason: "somebody else was faster", status: 409, body: `{"title":"Conflict"}`, kind: httpclient.Conflict, text: "the server answered 409 Conflict", detail: "Conflict"},
+		"404": {reason: "a missing object, or a wrong URL", status: 404, body: "<html>", kind: httpclient.NotFound, text: "the server answered 404 Not Found"},
+		"408": {reason: "the server timed out while it read the request", status: 408, kind: httpclient.ServerFault, transient: true, text: "the server answered 408 Request Timeout"},
+		"409": {reason: "a conflicting request was faster", status: 409, body: `{"title":"Conflict"}`, kind: httpclient.Conflict, text: "the server answered 409 Conflict", detail: "Conflict"},
 		"410": {reason: "gone", status: 410, kind: httpclient.NotFound, text: "the server answered 410 Gone"},
-		"422": {reason: "the request is understood and refused", status: 422, kind: httpclient.Rejected, text: "the server answered 422 Unprocessable Entity"},
+		"422": {reason: "the server rejects a valid request", status: 422, kind: httpclient.Rejected, text: "the server answered 422 Unprocessable Entity"},
 		"429": {reason: "slow down", status: 429, header: http.Header{"Retry-After": {"3"}}, kind: httpclient.Throttled, transient: true, after: 3 * time.Second, text: "the server answered 429 Too Many Requests"},
-		"500": {reason: "the server's fault", status: 500, kind: httpclient.ServerFault, transient: true, text: "the server answered 500 Internal Server Error"},
+		"500": {reason: "an error of the server", status: 500, kind: httpclient.ServerFault, transient: true, text: "the server answered 500 Internal Server Error"},
 		"503": {reason: "not now", status: 503, header: http.Header{"Retry-After": {"nonsense"}}, kind: httpclient.ServerFault, transient: true, text: "the server answered 503 Service Unavailable"},
-		"302": {reason: "credentials are not carried elsewhere", status: 302, header: http.Header{"Location": {"/elsewhere"}}, kind: httpclient.Redirected, text: "the server answered 302 Found"},
+		"302": {reason: "credentials are not sent to another server", status: 302, header: http.Header{"Location": {"/elsewhere"}}, kind: httpclient.Redirected, text: "the server answered 302 Found"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -168,9 +168,9 @@ func TestAnswers(t *testing.T) {
 		text   string
 	}{
 		"List":      {reason: "the answer is decoded", body: "[1,2]", want: []int{1, 2}},
-		"Empty":     {reason: "no content leaves the value as it is", body: " \n"},
-		"HTML":      {reason: "something else answers at this URL", body: "<html>", text: "the answer is not JSON"},
-		"Cut":       {reason: "half an answer is none", body: "[1,", text: "the answer is not JSON"},
+		"Empty":     {reason: "an empty answer keeps the value", body: " \n"},
+		"HTML":      {reason: "a web server answers at this URL", body: "<html>", text: "the answer is not JSON"},
+		"Cut":       {reason: "an incomplete answer is invalid", body: "[1,", text: "the answer is not JSON"},
 		"OtherType": {reason: "another API answers at this URL", body: `{"a":1}`, text: "the answer has a JSON object where another type belongs"},
 		"TooLarge":  {reason: "memory is bounded", body: "[1,2,3,4,5,6,7,8]", max: 8, text: "the answer is larger than 8 bytes"},
 	}
@@ -203,12 +203,12 @@ func TestConnections(t *testing.T) {
 		kind   httpclient.Kind
 		text   string
 	}{
-		"Refused":   {reason: "nobody listens", kind: httpclient.Unreachable, text: "connection refused"},
-		"Closed":    {reason: "the server hangs up", serve: func(c net.Conn) { read(c) }, kind: httpclient.Unreachable, text: "the server closed the connection before it had answered"},
-		"Truncated": {reason: "the server dies in the middle", serve: func(c net.Conn) { read(c); write(c, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n[1") }, kind: httpclient.Unreachable, text: "the server closed the connection before it had answered"},
+		"Refused":   {reason: "the port is closed", kind: httpclient.Unreachable, text: "connection refused"},
+		"Closed":    {reason: "the server closes the connection", serve: func(c net.Conn) { read(c) }, kind: httpclient.Unreachable, text: "the server closed the connection before it had answered"},
+		"Truncated": {reason: "the server dies while it answers", serve: func(c net.Conn) { read(c); write(c, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n[1") }, kind: httpclient.Unreachable, text: "the server closed the connection before it had answered"},
 		"Silent":    {reason: "the server hangs", serve: func(c net.Conn) { read(c); read(c) }, kind: httpclient.Timeout, text: "no answer in time"},
 		"Slow":      {reason: "the body hangs", serve: func(c net.Conn) { read(c); write(c, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n[1"); read(c) }, kind: httpclient.Timeout, text: "no answer in time"},
-		"NotHTTP":   {reason: "something else listens there", serve: func(c net.Conn) { read(c); write(c, "220 mail ready\r\n") }, kind: httpclient.Unreachable, text: "the connection failed"},
+		"NotHTTP":   {reason: "a server of another protocol", serve: func(c net.Conn) { read(c); write(c, "220 mail ready\r\n") }, kind: httpclient.Unreachable, text: "the connection failed"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -233,7 +233,7 @@ func TestCancelled(t *testing.T) {
 	_, err := c.Do(ctx, httpclient.Request{Method: http.MethodGet}, nil)
 	var e *httpclient.Error
 	if !errors.As(err, &e) || e.Kind != httpclient.Timeout || !errors.Is(err, context.Canceled) {
-		t.Errorf("a delivery that ends takes its requests with it, got %v", err)
+		t.Errorf("the end of a delivery cancels its requests, got %v", err)
 	}
 }
 
@@ -244,12 +244,12 @@ func TestNew(t *testing.T) {
 		config httpclient.Config
 		want   string
 	}{
-		"NoScheme":    {reason: "a host alone does not say whether to use TLS", config: httpclient.Config{URL: "example.com:8000"}, want: "write scheme and host"},
-		"NoHost":      {reason: "there is nobody to ask", config: httpclient.Config{URL: "http://"}, want: "write scheme and host"},
-		"OtherScheme": {reason: "only HTTP is spoken", config: httpclient.Config{URL: "unix:///run/kea"}, want: "write scheme and host"},
-		"Credentials": {reason: "a URL is shown to people", config: httpclient.Config{URL: "https://user:hunter2@example.com"}, want: "credentials do not belong into a URL"},
-		"CA":          {reason: "a file of something else was given", config: httpclient.Config{URL: "https://example.com", TLS: httpclient.TLS{CA: []byte("x")}}, want: "the authority has no certificate in it"},
-		"KeyMissing":  {reason: "a certificate alone proves nothing", config: httpclient.Config{URL: "https://example.com", TLS: httpclient.TLS{Cert: []byte("x")}}, want: "do not belong together"},
+		"NoScheme":    {reason: "the scheme decides whether to use TLS", config: httpclient.Config{URL: "example.com:8000"}, want: "write scheme and host"},
+		"NoHost":      {reason: "a URL needs a host", config: httpclient.Config{URL: "http://"}, want: "write scheme and host"},
+		"OtherScheme": {reason: "only HTTP is supported", config: httpclient.Config{URL: "unix:///run/kea"}, want: "write scheme and host"},
+		"Credentials": {reason: "a URL is visible in statuses", config: httpclient.Config{URL: "https://user:hunter2@example.com"}, want: "credentials do not belong into a URL"},
+		"CA":          {reason: "the file contains no certificate", config: httpclient.Config{URL: "https://example.com", TLS: httpclient.TLS{CA: []byte("x")}}, want: "the authority has no certificate in it"},
+		"KeyMissing":  {reason: "a certificate requires its key", config: httpclient.Config{URL: "https://example.com", TLS: httpclient.TLS{Cert: []byte("x")}}, want: "do not belong together"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -265,8 +265,8 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// listen serves one connection after another on a new port, or nothing at all
-// where serve is nil.
+// listen starts a listener on a free port, which serves one connection after another, or none if serve
+// is nil.
 func listen(t *testing.T, serve func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -296,5 +296,5 @@ func read(c net.Conn) { _, _ = c.Read(make([]byte, 4096)) }
 
 func write(c net.Conn, s string) { _, _ = io.WriteString(c, s) }
 
-// quiet swallows what a server logs about clients that it refuses.
+// quiet returns a logger that discards what a server logs about rejected clients.
 func quiet() *log.Logger { return log.New(io.Discard, "", 0) }

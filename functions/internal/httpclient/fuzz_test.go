@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// FuzzAnswer takes anything for the answer of a backend. What is told of it is one
-// short line.
+// FuzzAnswer parses any data as the answer of a backend. The error is one short line.
 func FuzzAnswer(f *testing.F) {
 	f.Add(500, "120", []byte(`{"detail":"no\nmore"}`))
 	f.Add(302, "Wed, 21 Oct 2099 07:28:00 GMT", []byte(`{"error":{"message":"x"}}`))

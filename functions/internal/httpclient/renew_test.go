@@ -41,7 +41,7 @@ func TestRenew(t *testing.T) {
 		return err
 	}
 	if err := do(); err != nil || read.Load() != 0 {
-		t.Fatalf("the first credentials are right, but were read %d times more: %v", read.Load(), err)
+		t.Fatalf("valid credentials were read %d times more: %v", read.Load(), err)
 	}
 	accepted.Store("second")
 	written.Store("second")
@@ -49,20 +49,20 @@ func TestRenew(t *testing.T) {
 	for range 10 {
 		all.Go(func() {
 			if err := do(); err != nil {
-				t.Errorf("the new password is written, but: %v", err)
+				t.Errorf("the new password is in the file, but: %v", err)
 			}
 		})
 	}
 	all.Wait()
 	if read.Load() != 1 {
-		t.Errorf("the credentials were read %d times for ten requests at once, want once", read.Load())
+		t.Errorf("the credentials were read %d times for ten concurrent requests, want once", read.Load())
 	}
 	accepted.Store("third")
 	before := asked.Load()
 	for range 5 {
 		var refused *httpclient.Error
 		if err := do(); !errors.As(err, &refused) || refused.Kind != httpclient.Unauthorized {
-			t.Fatalf("nobody wrote the third password, got %v", err)
+			t.Fatalf("the third password is not in the file, got %v", err)
 		}
 	}
 	if got := asked.Load() - before; got != 5 || read.Load() > 2 {
@@ -70,7 +70,7 @@ func TestRenew(t *testing.T) {
 	}
 }
 
-// TestRenewTrust gives the server and the client certificates of another authority.
+// TestRenewTrust replaces the certificates of server and client with those of another authority.
 func TestRenewTrust(t *testing.T) {
 	t.Parallel()
 	later := time.Now().Add(time.Hour)
@@ -83,7 +83,7 @@ func TestRenewTrust(t *testing.T) {
 	config := trust(old)
 	config.Renew = func() (httpclient.Config, error) { return trust(renewed), nil }
 	if _, err := client(t, config).Do(t.Context(), httpclient.Request{Method: http.MethodGet}, nil); err != nil {
-		t.Errorf("the new certificates are written, but: %v", err)
+		t.Errorf("the new certificates are in the files, but: %v", err)
 	}
 }
 

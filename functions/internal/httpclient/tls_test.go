@@ -58,7 +58,7 @@ func (a *authority) sign(cert *x509.Certificate, key *ecdsa.PrivateKey) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// issue gives a certificate for name that is valid until the given time.
+// issue returns a certificate for name that is valid until a time.
 func (a *authority) issue(name string, until time.Time) (cert, key []byte) {
 	a.t.Helper()
 	private := newKey(a.t)
@@ -77,7 +77,7 @@ func (a *authority) issue(name string, until time.Time) (cert, key []byte) {
 	return a.sign(template, private), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
 }
 
-// serve starts a server with a certificate, which asks clients for one of a's.
+// serve starts a server that requires client certificates of authority a.
 func (a *authority) serve(cert, key []byte) string {
 	a.t.Helper()
 	pair, err := tls.X509KeyPair(cert, key)
@@ -121,12 +121,12 @@ func TestTLS(t *testing.T) {
 		want   string
 	}{
 		"Mutual":        {reason: "both sides show a certificate", url: good, tls: httpclient.TLS{CA: ours.pem, Cert: cert, Key: key}},
-		"ServerName":    {reason: "the certificate is for another name than the URL's", url: named, tls: httpclient.TLS{CA: ours.pem, Cert: cert, Key: key, ServerName: "kea.example.com"}},
-		"Insecure":      {reason: "any certificate will do", url: expired, tls: httpclient.TLS{Cert: cert, Key: key, Insecure: true}},
-		"UnknownCA":     {reason: "somebody else may pretend to be the server", url: good, tls: httpclient.TLS{CA: theirs.pem, Cert: cert, Key: key}, want: "the server's certificate is signed by an authority that is not trusted"},
-		"OtherHost":     {reason: "the certificate is somebody else's", url: named, tls: httpclient.TLS{CA: ours.pem, Cert: cert, Key: key}, want: "the server's certificate is for another host name"},
-		"Expired":       {reason: "the text must not have the time in it", url: expired, tls: httpclient.TLS{CA: ours.pem, Cert: cert, Key: key}, want: "the server's certificate has expired, or is not valid yet"},
-		"NoClientCert":  {reason: "the server wants one", url: good, tls: httpclient.TLS{CA: ours.pem}, want: "the server does not accept the client certificate, or none was given"},
+		"ServerName":    {reason: "ServerName replaces the host of the URL", url: named, tls: httpclient.TLS{CA: ours.pem, Cert: cert, Key: key, ServerName: "kea.example.com"}},
+		"Insecure":      {reason: "verification is disabled", url: expired, tls: httpclient.TLS{Cert: cert, Key: key, Insecure: true}},
+		"UnknownCA":     {reason: "the server may be an impostor", url: good, tls: httpclient.TLS{CA: theirs.pem, Cert: cert, Key: key}, want: "the server's certificate is signed by an authority that is not trusted"},
+		"OtherHost":     {reason: "the certificate belongs to another host", url: named, tls: httpclient.TLS{CA: ours.pem, Cert: cert, Key: key}, want: "the server's certificate is for another host name"},
+		"Expired":       {reason: "the text must not contain the time", url: expired, tls: httpclient.TLS{CA: ours.pem, Cert: cert, Key: key}, want: "the server's certificate has expired, or is not valid yet"},
+		"NoClientCert":  {reason: "the server requires a client certificate", url: good, tls: httpclient.TLS{CA: ours.pem}, want: "the server does not accept the client certificate, or none was given"},
 		"BadClientCert": {reason: "the server trusts another authority", url: good, tls: httpclient.TLS{CA: ours.pem, Cert: otherCert, Key: otherKey}, want: "the server does not accept the client certificate, or none was given"},
 		"Plain":         {reason: "the URL has the wrong scheme", url: strings.Replace(plain.URL, "http:", "https:", 1), tls: httpclient.TLS{CA: ours.pem}, want: "the server does not speak TLS: write http instead of https, or turn TLS on at the server"},
 	}
@@ -160,7 +160,7 @@ func TestLoadTLS(t *testing.T) {
 		t.Errorf("got %v, error %v", got, err)
 	}
 	if _, err := httpclient.LoadTLS(ca, filepath.Join(dir, "missing.pem"), ""); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a file that is named must be there, got %v", err)
+		t.Errorf("a missing file must be an error, got %v", err)
 	}
 	if got := httpclient.SecretTLS(map[string][]byte{"tls.key": []byte("k")}); string(got.Key) != "k" || got.CA != nil {
 		t.Errorf("from a Secret: got %v", got)

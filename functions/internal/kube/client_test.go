@@ -11,7 +11,7 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// TestReadingReplaces reads into what a caller would have made, had nobody been faster.
+// TestReadingReplaces reads an object into a value that a caller has prepared for its creation.
 func TestReadingReplaces(t *testing.T) {
 	t.Parallel()
 	mine, status := "mine", http.StatusOK
@@ -37,19 +37,19 @@ func TestReadingReplaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(&live, one); diff != "" {
-		t.Errorf("an object keeps what its reader has wanted (-want +got):\n%s", diff)
+		t.Errorf("an object has fields of the prepared value (-want +got):\n%s", diff)
 	}
 	if err := client.List(t.Context(), "", "", list); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]coordinationv1.Lease{live}, list.Items); diff != "" {
-		t.Errorf("an item of a list keeps what was there (-want +got):\n%s", diff)
+		t.Errorf("an item of a list has fields of an earlier one (-want +got):\n%s", diff)
 	}
 	status, one = http.StatusNotFound, filled.DeepCopy()
 	if err := client.Get(t.Context(), "default", "a", one); !kube.NotFound(err) {
-		t.Errorf("got %v, want it not to be found", err)
+		t.Errorf("got %v, want a NotFound error", err)
 	}
 	if diff := cmp.Diff(&filled, one); diff != "" {
-		t.Errorf("what is not found cannot be created as it was meant (-want +got):\n%s", diff)
+		t.Errorf("a value is changed although the object does not exist (-want +got):\n%s", diff)
 	}
 }

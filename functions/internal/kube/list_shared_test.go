@@ -17,7 +17,7 @@ import (
 	"github.com/vitistack/stack/functions/internal/kube"
 )
 
-// answers is a server without a connection to it.
+// answers is a transport that answers without a connection.
 type answers http.HandlerFunc
 
 // RoundTrip implements http.RoundTripper.
@@ -27,7 +27,7 @@ func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// leases is a client for Leases of a server that answers by handler.
+// leases returns a client whose requests for Leases go to handler.
 func leases(t *testing.T, handler http.HandlerFunc) *kube.Client {
 	t.Helper()
 	client, err := kube.New(&rest.Config{Host: "server", QPS: -1, Transport: answers(handler)}, "test",
@@ -45,7 +45,7 @@ func TestViewIsShared(t *testing.T) {
 		var requests atomic.Int32
 		client := leases(t, func(w http.ResponseWriter, _ *http.Request) {
 			requests.Add(1)
-			time.Sleep(time.Second) // which in a bubble is over when all others wait
+			time.Sleep(time.Second) // in a synctest bubble this ends once all other goroutines wait
 			_, _ = w.Write([]byte(`{"kind":"LeaseList","apiVersion":"coordination.k8s.io/v1","items":[{"metadata":{"name":"a"}}]}`))
 		})
 		var lists sync.Map
@@ -63,7 +63,7 @@ func TestViewIsShared(t *testing.T) {
 		held := 0
 		lists.Range(func(any, any) bool { held++; return true })
 		if requests.Load() != 2 || held != 2 {
-			t.Errorf("%d requests and %d lists, want one for the first viewer, and one for all who came during it", requests.Load(), held)
+			t.Errorf("%d requests and %d lists, want one for the first reader, and one for all readers during it", requests.Load(), held)
 		}
 	})
 }

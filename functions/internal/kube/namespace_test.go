@@ -15,7 +15,7 @@ func TestBrokerURL(t *testing.T) {
 	}{
 		"Ready":   {reason: "the address is in the status", status: 200, body: `{"status":{"address":{"url":"http://broker.example.com/platform/vitistack"}}}`, want: "http://broker.example.com/platform/vitistack"},
 		"New":     {reason: "the Broker has no status yet", status: 200, body: `{"spec":{}}`},
-		"Missing": {reason: "the Broker comes later", status: 404, body: `{"kind":"Status","code":404,"reason":"NotFound"}`},
+		"Missing": {reason: "the Broker does not exist yet", status: 404, body: `{"kind":"Status","code":404,"reason":"NotFound"}`},
 		"Refused": {reason: "the Role is missing", status: 403, body: `{"kind":"Status","code":403,"reason":"Forbidden"}`, fails: true},
 	} {
 		client := leases(t, func(w http.ResponseWriter, r *http.Request) {

@@ -20,7 +20,7 @@ func TestContinueExpired(t *testing.T) {
 		expired bool
 	}{
 		"None":      {"the page was read", nil, "", false},
-		"Token":     {"the API server gives a token for the present state", fmt.Errorf("list machines: %w", withToken), "next", true},
+		"Token":     {"the API server returns a token for the present state", fmt.Errorf("list machines: %w", withToken), "next", true},
 		"NoToken":   {"the list has to start again", apierrors.NewResourceExpired("compacted"), "", true},
 		"Invalid":   {"another version of the API server cannot read the token", apierrors.NewBadRequest("continue key is not valid"), "", true},
 		"NotFound":  {"the kind is not installed", apierrors.NewNotFound(schema.GroupResource{}, "x"), "", false},

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
-// TestSecretsForbidden has a real API server refuse requests for various reasons.
+// TestSecretsForbidden has a real API server reject requests for various reasons.
 func TestSecretsForbidden(t *testing.T) {
 	t.Parallel()
 	server := apiserver.Start(t)
@@ -45,12 +45,12 @@ func TestSecretsForbidden(t *testing.T) {
 		"Get":        {"no rights to read", limited.Get(t.Context(), namespace, "a", secret("")), true},
 		"Create":     {"no rights to write", limited.Create(t.Context(), secret("a")), true},
 		"Delete":     {"no rights to delete", limited.Delete(t.Context(), secret("a")), true},
-		"ConfigMaps": {"ConfigMaps go with Secrets", limited.List(t.Context(), namespace, "", &corev1.ConfigMapList{}), true},
+		"ConfigMaps": {"ConfigMaps are granted together with Secrets", limited.List(t.Context(), namespace, "", &corev1.ConfigMapList{}), true},
 		"Pod":        {"secrets.namespaces gives no rights on pods", limited.Get(t.Context(), namespace, "a", &corev1.Pod{}), false},
 		"Missing":    {"the Secret does not exist", admin.Get(t.Context(), namespace, "a", secret("")), false},
-		"Quota":      {"a quota is raised otherwise", admin.Create(t.Context(), secret("b")), false},
+		"Quota":      {"rights do not change a quota", admin.Create(t.Context(), secret("b")), false},
 		"None":       {"there is no error", nil, false},
-		"Other":      {"no answer of an API server", errors.New(`forbidden: cannot get resource "secrets" in API group ""`), false},
+		"Other":      {"an error of another server", errors.New(`forbidden: cannot get resource "secrets" in API group ""`), false},
 	} {
 		message, ok := kube.SecretsForbidden(tc.err, "create-vm")
 		if ok != tc.want {

@@ -23,8 +23,8 @@ func TestOnly(t *testing.T) {
 		want   string
 		why    Unresolved
 	}{
-		"None": {reason: "nothing can be chosen", why: Unresolved{"NoNetworkNamespace", "there is no NetworkNamespace in namespace a: create one"}},
-		"One":  {reason: "the only one is meant", items: named("x"), want: "x"},
+		"None": {reason: "there is no network to select", why: Unresolved{"NoNetworkNamespace", "there is no NetworkNamespace in namespace a: create one"}},
+		"One":  {reason: "the only network is selected", items: named("x"), want: "x"},
 		"Two": {reason: "a guess would be wrong half of the time", items: named("y", "x"), why: Unresolved{"NetworkNamespaceAmbiguous",
 			"namespace a has several NetworkNamespaces: write one of x, y into networkNamespaceName"}},
 	}
@@ -51,11 +51,11 @@ func TestMissing(t *testing.T) {
 		conditions []metav1.Condition
 		want       bool
 	}{
-		"None":      {"the first network is the one", ready(metav1.ConditionFalse, "NoNetworkNamespace"), true},
-		"NotFound":  {"it may be the one that is named", ready(metav1.ConditionFalse, "NetworkNamespaceNotFound"), true},
-		"Ambiguous": {"another one does not help", ready(metav1.ConditionFalse, "NetworkNamespaceAmbiguous"), false},
-		"Found":     {"it has one", ready(metav1.ConditionTrue, "MachineRunning"), false},
-		"New":       {"its own event comes", nil, false},
+		"None":      {"the first network may be the one", ready(metav1.ConditionFalse, "NoNetworkNamespace"), true},
+		"NotFound":  {"it may be the named one", ready(metav1.ConditionFalse, "NetworkNamespaceNotFound"), true},
+		"Ambiguous": {"another network does not resolve the ambiguity", ready(metav1.ConditionFalse, "NetworkNamespaceAmbiguous"), false},
+		"Found":     {"it has a network", ready(metav1.ConditionTrue, "MachineRunning"), false},
+		"New":       {"its own event follows", nil, false},
 	} {
 		if got := IsMissing(tc.conditions); got != tc.want {
 			t.Errorf("%s: %s: got %t", name, tc.reason, got)

@@ -22,12 +22,12 @@ func TestAwaitsFirstReconcile(t *testing.T) {
 		conditions []metav1.Condition
 		want       bool
 	}{
-		"New":      {reason: "its own events come", network: since, created: 2 * time.Second, want: true},
+		"New":      {reason: "its own events follow", network: since, created: 2 * time.Second, want: true},
 		"Earlier":  {reason: "it may have found the network not Ready", network: since, created: -time.Second},
-		"Same":     {reason: "of the same second nobody knows which was first", network: since, created: time.Second},
+		"Same":     {reason: "the order within a second is unknown", network: since, created: time.Second},
 		"Seen":     {reason: "it waits for something", network: since, created: 2 * time.Second, conditions: waiting},
-		"NotReady": {reason: "the network has trouble", network: waiting, created: 2 * time.Second},
-		"Unknown":  {reason: "nobody knows since when", created: 2 * time.Second},
+		"NotReady": {reason: "the network is not Ready", network: waiting, created: 2 * time.Second},
+		"Unknown":  {reason: "the time of the transition is unknown", created: 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

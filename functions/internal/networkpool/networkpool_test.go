@@ -39,31 +39,31 @@ func TestCheck(t *testing.T) {
 		segment  Segment
 		says     string
 	}{
-		"Inside":        {"all of it is listed", []v1alpha1.NetworkPool{lab}, false, manual(150, "10.20.4.0/24"), ""},
+		"Inside":        {"the whole segment is listed", []v1alpha1.NetworkPool{lab}, false, manual(150, "10.20.4.0/24"), ""},
 		"First":         {"a range includes its first VLAN", []v1alpha1.NetworkPool{lab}, false, manual(100, "10.20.4.0/24"), ""},
 		"Last":          {"a range includes its last VLAN", []v1alpha1.NetworkPool{lab}, false, manual(199, "10.20.4.0/24"), ""},
 		"Single":        {"a VLAN can be listed alone", []v1alpha1.NetworkPool{lab}, false, manual(300, "10.20.4.0/24"), ""},
-		"Whole":         {"the prefix of the pool lies in itself", []v1alpha1.NetworkPool{lab}, false, manual(300, "10.20.0.0/16"), ""},
-		"DualStack":     {"each family lies in a prefix of the pool", []v1alpha1.NetworkPool{lab}, false, manual(300, "10.20.0.0/24", "2001:db8:20:1::/64"), ""},
-		"VLAN":          {"the VLAN belongs to others", []v1alpha1.NetworkPool{lab}, false, manual(200, "10.20.4.0/24"), "may not use VLAN 200 and 10.20.4.0/24 from provider manual: use what one NetworkPool allows (lab: providers manual; VLANs 100-199, 300; prefixes 10.20.0.0/16, 2001:db8:20::/48)"},
-		"Untagged":      {"no VLAN is a VLAN of the bridge", []v1alpha1.NetworkPool{lab}, false, manual(0, "10.20.4.0/24"), "may not use VLAN 0"},
-		"Prefix":        {"the prefix belongs to others", []v1alpha1.NetworkPool{lab}, false, manual(150, "10.21.4.0/24"), "may not use"},
-		"Wider":         {"the prefix is more than the pool has", []v1alpha1.NetworkPool{lab}, false, manual(150, "10.0.0.0/8"), "may not use"},
-		"Second":        {"every prefix counts", []v1alpha1.NetworkPool{lab}, false, manual(150, "10.20.4.0/24", "2001:db8:99::/64"), "may not use"},
-		"OtherFamily":   {"a family that is not listed is not allowed", []v1alpha1.NetworkPool{pool("v4", v1alpha1.NetworkPoolSpec{Prefixes: []string{"10.0.0.0/8"}})}, false, manual(1, "2001:db8::/64"), "may not use"},
-		"Mapped":        {"an IPv4 prefix written as IPv6 is no prefix of the pool", []v1alpha1.NetworkPool{lab}, false, manual(150, "::ffff:10.20.4.0/120"), "may not use"},
+		"Whole":         {"a prefix is inside itself", []v1alpha1.NetworkPool{lab}, false, manual(300, "10.20.0.0/16"), ""},
+		"DualStack":     {"each family is inside a prefix of the pool", []v1alpha1.NetworkPool{lab}, false, manual(300, "10.20.0.0/24", "2001:db8:20:1::/64"), ""},
+		"VLAN":          {"the VLAN belongs to another namespace", []v1alpha1.NetworkPool{lab}, false, manual(200, "10.20.4.0/24"), "may not use VLAN 200 and 10.20.4.0/24 from provider manual: use what one NetworkPool allows (lab: providers manual; VLANs 100-199, 300; prefixes 10.20.0.0/16, 2001:db8:20::/48)"},
+		"Untagged":      {"a segment without VLAN uses VLAN 0 of the bridge", []v1alpha1.NetworkPool{lab}, false, manual(0, "10.20.4.0/24"), "may not use VLAN 0"},
+		"Prefix":        {"the prefix belongs to another namespace", []v1alpha1.NetworkPool{lab}, false, manual(150, "10.21.4.0/24"), "may not use"},
+		"Wider":         {"the prefix is wider than that of the pool", []v1alpha1.NetworkPool{lab}, false, manual(150, "10.0.0.0/8"), "may not use"},
+		"Second":        {"every prefix is checked", []v1alpha1.NetworkPool{lab}, false, manual(150, "10.20.4.0/24", "2001:db8:99::/64"), "may not use"},
+		"OtherFamily":   {"a family without a prefix in the pool is not allowed", []v1alpha1.NetworkPool{pool("v4", v1alpha1.NetworkPoolSpec{Prefixes: []string{"10.0.0.0/8"}})}, false, manual(1, "2001:db8::/64"), "may not use"},
+		"Mapped":        {"an IPv4-mapped prefix is no prefix of the pool", []v1alpha1.NetworkPool{lab}, false, manual(150, "::ffff:10.20.4.0/120"), "may not use"},
 		"Provider":      {"the provider is not listed", []v1alpha1.NetworkPool{lab}, false, Segment{Provider: "netbox"}, "may not use a segment from provider netbox"},
-		"Source":        {"the platform team runs the source, which chooses", []v1alpha1.NetworkPool{lab, ipam}, false, Segment{Provider: "nam", VLAN: vlan(4000), Prefixes: prefixes("192.0.2.0/24")}, ""},
-		"External":      {"an external IPAM is a provider by its name", []v1alpha1.NetworkPool{ipam}, false, Segment{Provider: "corp"}, ""},
-		"NotYetKnown":   {"a source is asked, and checked when it has answered", []v1alpha1.NetworkPool{pool("nam", v1alpha1.NetworkPoolSpec{Providers: []string{"nam"}, VLANs: []v1alpha1.VLANRange{"1"}})}, false, Segment{Provider: "nam"}, ""},
-		"Answered":      {"the source has answered otherwise", []v1alpha1.NetworkPool{pool("nam", v1alpha1.NetworkPoolSpec{Providers: []string{"nam"}, VLANs: []v1alpha1.VLANRange{"1"}})}, false, Segment{Provider: "nam", VLAN: vlan(2)}, "may not use VLAN 2"},
-		"AcrossPools":   {"one pool has to allow all of it", []v1alpha1.NetworkPool{pool("a", v1alpha1.NetworkPoolSpec{VLANs: []v1alpha1.VLANRange{"1"}, Prefixes: []string{"10.1.0.0/16"}}), pool("b", v1alpha1.NetworkPoolSpec{VLANs: []v1alpha1.VLANRange{"2"}, Prefixes: []string{"10.2.0.0/16"}})}, false, manual(1, "10.2.0.0/24"), "a: VLANs 1; prefixes 10.1.0.0/16 | b: VLANs 2; prefixes 10.2.0.0/16"},
-		"Empty":         {"lists that are empty allow any value", []v1alpha1.NetworkPool{anything}, false, manual(4000, "192.0.2.0/24"), ""},
-		"Unreadable":    {"a range that cannot be read allows nothing", []v1alpha1.NetworkPool{pool("odd", v1alpha1.NetworkPoolSpec{VLANs: []v1alpha1.VLANRange{"1-", "x", ""}})}, false, manual(1), "may not use VLAN 1"},
-		"None":          {"nothing is allowed beyond what is listed", nil, false, manual(1, "10.0.0.0/24"), "namespace team may use no NetworkPool"},
-		"NoneOptional":  {"a namespace without pools goes on as before", nil, true, manual(1, "10.0.0.0/24"), ""},
-		"SomeOptional":  {"a namespace with pools is bound by them", []v1alpha1.NetworkPool{lab}, true, manual(1, "10.0.0.0/24"), "may not use"},
-		"LongerMessage": {"a long list is cut", []v1alpha1.NetworkPool{pool("long", v1alpha1.NetworkPoolSpec{VLANs: []v1alpha1.VLANRange{"1", "2", "3", "4", "5", "6", "7", "8", "9", "10"}})}, false, manual(99), "1, 2, 3, 4, 5, 6, 7, 8, and 2 more"},
+		"Source":        {"the source selects the segment, and the platform team runs it", []v1alpha1.NetworkPool{lab, ipam}, false, Segment{Provider: "nam", VLAN: vlan(4000), Prefixes: prefixes("192.0.2.0/24")}, ""},
+		"External":      {"an external IPAM is a provider with its name", []v1alpha1.NetworkPool{ipam}, false, Segment{Provider: "corp"}, ""},
+		"NotYetKnown":   {"a source is asked, and its answer is checked", []v1alpha1.NetworkPool{pool("nam", v1alpha1.NetworkPoolSpec{Providers: []string{"nam"}, VLANs: []v1alpha1.VLANRange{"1"}})}, false, Segment{Provider: "nam"}, ""},
+		"Answered":      {"the answer is outside of the pool", []v1alpha1.NetworkPool{pool("nam", v1alpha1.NetworkPoolSpec{Providers: []string{"nam"}, VLANs: []v1alpha1.VLANRange{"1"}})}, false, Segment{Provider: "nam", VLAN: vlan(2)}, "may not use VLAN 2"},
+		"AcrossPools":   {"one pool has to allow the whole segment", []v1alpha1.NetworkPool{pool("a", v1alpha1.NetworkPoolSpec{VLANs: []v1alpha1.VLANRange{"1"}, Prefixes: []string{"10.1.0.0/16"}}), pool("b", v1alpha1.NetworkPoolSpec{VLANs: []v1alpha1.VLANRange{"2"}, Prefixes: []string{"10.2.0.0/16"}})}, false, manual(1, "10.2.0.0/24"), "a: VLANs 1; prefixes 10.1.0.0/16 | b: VLANs 2; prefixes 10.2.0.0/16"},
+		"Empty":         {"empty lists allow any value", []v1alpha1.NetworkPool{anything}, false, manual(4000, "192.0.2.0/24"), ""},
+		"Unreadable":    {"an invalid range allows nothing", []v1alpha1.NetworkPool{pool("odd", v1alpha1.NetworkPoolSpec{VLANs: []v1alpha1.VLANRange{"1-", "x", ""}})}, false, manual(1), "may not use VLAN 1"},
+		"None":          {"a namespace without pools may use nothing", nil, false, manual(1, "10.0.0.0/24"), "namespace team may use no NetworkPool"},
+		"NoneOptional":  {"pools are optional, and the namespace has none", nil, true, manual(1, "10.0.0.0/24"), ""},
+		"SomeOptional":  {"pools are optional, but the namespace has one", []v1alpha1.NetworkPool{lab}, true, manual(1, "10.0.0.0/24"), "may not use"},
+		"LongerMessage": {"a long list is truncated", []v1alpha1.NetworkPool{pool("long", v1alpha1.NetworkPoolSpec{VLANs: []v1alpha1.VLANRange{"1", "2", "3", "4", "5", "6", "7", "8", "9", "10"}})}, false, manual(99), "1, 2, 3, 4, 5, 6, 7, 8, and 2 more"},
 	} {
 		if got := (Pools{"team", tc.pools, tc.optional}).Check(tc.segment); (got == "") != (tc.says == "") || !strings.Contains(got, tc.says) {
 			t.Errorf("%s: %s: got %q, want %q", name, tc.reason, got, tc.says)
@@ -82,11 +82,11 @@ func TestShareVLANs(t *testing.T) {
 		vlan     int32
 		want     bool
 	}{
-		"Own":          {"a VLAN has one namespace", []v1alpha1.NetworkPool{own}, false, 150, false},
-		"Shared":       {"one pool that allows it shares it", []v1alpha1.NetworkPool{own, shared}, false, 150, true},
-		"Others":       {"the pool that shares does not have this VLAN", []v1alpha1.NetworkPool{own, shared}, false, 151, false},
-		"None":         {"nothing is allowed", nil, false, 150, false},
-		"NoneOptional": {"nothing binds the namespace", nil, true, 150, true},
+		"Own":          {"a VLAN belongs to one namespace", []v1alpha1.NetworkPool{own}, false, 150, false},
+		"Shared":       {"a pool that allows it shares it", []v1alpha1.NetworkPool{own, shared}, false, 150, true},
+		"Others":       {"the pool with shared VLANs does not include this VLAN", []v1alpha1.NetworkPool{own, shared}, false, 151, false},
+		"None":         {"a namespace without pools may use nothing", nil, false, 150, false},
+		"NoneOptional": {"pools are optional, and the namespace has none", nil, true, 150, true},
 	} {
 		if got := (Pools{"team", tc.pools, tc.optional}).ShareVLANs(Segment{Provider: "manual", VLAN: vlan(tc.vlan)}); got != tc.want {
 			t.Errorf("%s: %s: got %t", name, tc.reason, got)
@@ -102,14 +102,14 @@ func TestCheckBridge(t *testing.T) {
 		optional bool
 		refused  bool
 	}{
-		"Listed":       {reason: "both are listed", pools: []v1alpha1.NetworkPool{pool("a", v1alpha1.NetworkPoolSpec{Bridges: []string{"br-lab"}, VLANs: []v1alpha1.VLANRange{"100-199"}})}},
+		"Listed":       {reason: "bridge and VLAN are listed", pools: []v1alpha1.NetworkPool{pool("a", v1alpha1.NetworkPoolSpec{Bridges: []string{"br-lab"}, VLANs: []v1alpha1.VLANRange{"100-199"}})}},
 		"OtherBridge":  {reason: "another bridge is listed", pools: []v1alpha1.NetworkPool{pool("a", v1alpha1.NetworkPoolSpec{Bridges: []string{"br0"}, VLANs: []v1alpha1.VLANRange{"100-199"}})}, refused: true},
-		"OtherVLAN":    {reason: "the bridge is allowed in other VLANs", pools: []v1alpha1.NetworkPool{pool("a", v1alpha1.NetworkPoolSpec{Bridges: []string{"br-lab"}, VLANs: []v1alpha1.VLANRange{"100"}})}, refused: true},
-		"AnyBridge":    {reason: "an empty list is not enough for a bridge", pools: []v1alpha1.NetworkPool{pool("a", v1alpha1.NetworkPoolSpec{VLANs: []v1alpha1.VLANRange{"100-199"}})}, refused: true},
-		"AnyVLAN":      {reason: "nor for the VLAN on it", pools: []v1alpha1.NetworkPool{pool("a", v1alpha1.NetworkPoolSpec{Bridges: []string{"br-lab"}})}, refused: true},
+		"OtherVLAN":    {reason: "the bridge is allowed with other VLANs", pools: []v1alpha1.NetworkPool{pool("a", v1alpha1.NetworkPoolSpec{Bridges: []string{"br-lab"}, VLANs: []v1alpha1.VLANRange{"100"}})}, refused: true},
+		"AnyBridge":    {reason: "an empty list of bridges does not allow a bridge", pools: []v1alpha1.NetworkPool{pool("a", v1alpha1.NetworkPoolSpec{VLANs: []v1alpha1.VLANRange{"100-199"}})}, refused: true},
+		"AnyVLAN":      {reason: "an empty list of VLANs does not allow the VLAN on a bridge", pools: []v1alpha1.NetworkPool{pool("a", v1alpha1.NetworkPoolSpec{Bridges: []string{"br-lab"}})}, refused: true},
 		"Across":       {reason: "one pool has to list both", pools: []v1alpha1.NetworkPool{pool("a", v1alpha1.NetworkPoolSpec{Bridges: []string{"br-lab"}, VLANs: []v1alpha1.VLANRange{"1"}}), pool("b", v1alpha1.NetworkPoolSpec{VLANs: []v1alpha1.VLANRange{"150"}})}, refused: true},
-		"None":         {reason: "nothing is allowed beyond what is listed", refused: true},
-		"NoneOptional": {reason: "a namespace without pools goes on as before", optional: true},
+		"None":         {reason: "a namespace without pools may use nothing", refused: true},
+		"NoneOptional": {reason: "pools are optional, and the namespace has none", optional: true},
 	} {
 		got := Pools{"team", tc.pools, tc.optional}.CheckBridge("br-lab", 150)
 		if (got != "") != tc.refused || tc.refused && !strings.Contains(got, "lists bridge br-lab together with VLAN 150: leave spec.bridge out") {
@@ -118,7 +118,7 @@ func TestCheckBridge(t *testing.T) {
 	}
 }
 
-// TestSelect picks the pools of a namespace, and reads its labels only where they decide.
+// TestSelect selects the pools of a namespace, and reads its labels only if a selector needs them.
 func TestSelect(t *testing.T) {
 	t.Parallel()
 	named := func(name string, allowed *v1alpha1.AllowedNamespaces) v1alpha1.NetworkPool {
@@ -136,10 +136,10 @@ func TestSelect(t *testing.T) {
 		named("odd", &v1alpha1.AllowedNamespaces{Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "x"}}}}),
 	}
 	if _, err := Select(byLabel, "team", unread, true); !errors.Is(err, errUnread) {
-		t.Errorf("labels that cannot be read: got %v, want an error, and not that there are no pools", err)
+		t.Errorf("unreadable labels: got %v, want an error, not an empty list", err)
 	}
 	p, err = Select(byLabel, "team", func() (map[string]string, error) { return map[string]string{"tier": "lab"}, nil }, false)
 	if err != nil || len(p.items) != 1 || p.items[0].Name != "tier" {
-		t.Errorf("got %v, %v, want the pool for its label, and none that cannot be read", p.items, err)
+		t.Errorf("got %v, %v, want the pool that selects the label, and no invalid pool", p.items, err)
 	}
 }

@@ -24,14 +24,14 @@ func TestMerge(t *testing.T) {
 		reason             string
 		known, found, want []v1alpha1.Orphan
 	}{
-		"First":     {"its Machine may be on its way", nil, []v1alpha1.Orphan{at("a", "1")}, []v1alpha1.Orphan{orphan("a", "1", 0, false)}},
-		"Soon":      {"two checks in a moment prove no more than one", []v1alpha1.Orphan{orphan("a", "1", time.Minute, false)}, []v1alpha1.Orphan{at("a", "1")}, []v1alpha1.Orphan{orphan("a", "1", time.Minute, false)}},
-		"Again":     {"a check has found it again after the grace", []v1alpha1.Orphan{orphan("a", "1", Grace, false)}, []v1alpha1.Orphan{at("a", "1")}, []v1alpha1.Orphan{orphan("a", "1", Grace, true)}},
-		"Confirmed": {"it stays what it is", []v1alpha1.Orphan{orphan("a", "1", time.Hour, true)}, []v1alpha1.Orphan{at("a", "1")}, []v1alpha1.Orphan{orphan("a", "1", time.Hour, true)}},
-		"Removed":   {"it is not there any more", []v1alpha1.Orphan{orphan("a", "1", time.Hour, true)}, nil, []v1alpha1.Orphan{}},
-		"Replaced":  {"another has its place", []v1alpha1.Orphan{orphan("a", "1", time.Hour, true)}, []v1alpha1.Orphan{at("a", "2")}, []v1alpha1.Orphan{orphan("a", "2", 0, false)}},
-		"Order":     {"the oldest comes first", []v1alpha1.Orphan{orphan("c", "3", time.Minute, false)}, []v1alpha1.Orphan{at("b", "2"), at("a", "1"), at("c", "3")}, []v1alpha1.Orphan{orphan("c", "3", time.Minute, false), orphan("a", "1", 0, false), orphan("b", "2", 0, false)}},
-		"Twice":     {"the ids are the keys of a list", nil, []v1alpha1.Orphan{at("a", "1"), at("a", "2")}, []v1alpha1.Orphan{orphan("a", "1", 0, false)}},
+		"First":     {"its Machine may be created at this moment", nil, []v1alpha1.Orphan{at("a", "1")}, []v1alpha1.Orphan{orphan("a", "1", 0, false)}},
+		"Soon":      {"two checks within the grace period confirm nothing", []v1alpha1.Orphan{orphan("a", "1", time.Minute, false)}, []v1alpha1.Orphan{at("a", "1")}, []v1alpha1.Orphan{orphan("a", "1", time.Minute, false)}},
+		"Again":     {"a check after the grace period has found it again", []v1alpha1.Orphan{orphan("a", "1", Grace, false)}, []v1alpha1.Orphan{at("a", "1")}, []v1alpha1.Orphan{orphan("a", "1", Grace, true)}},
+		"Confirmed": {"it remains an orphan", []v1alpha1.Orphan{orphan("a", "1", time.Hour, true)}, []v1alpha1.Orphan{at("a", "1")}, []v1alpha1.Orphan{orphan("a", "1", time.Hour, true)}},
+		"Removed":   {"it does not exist any more", []v1alpha1.Orphan{orphan("a", "1", time.Hour, true)}, nil, []v1alpha1.Orphan{}},
+		"Replaced":  {"another object has its place", []v1alpha1.Orphan{orphan("a", "1", time.Hour, true)}, []v1alpha1.Orphan{at("a", "2")}, []v1alpha1.Orphan{orphan("a", "2", 0, false)}},
+		"Order":     {"the oldest orphan is first", []v1alpha1.Orphan{orphan("c", "3", time.Minute, false)}, []v1alpha1.Orphan{at("b", "2"), at("a", "1"), at("c", "3")}, []v1alpha1.Orphan{orphan("c", "3", time.Minute, false), orphan("a", "1", 0, false), orphan("b", "2", 0, false)}},
+		"Twice":     {"IDs are the keys of a list", nil, []v1alpha1.Orphan{at("a", "1"), at("a", "2")}, []v1alpha1.Orphan{orphan("a", "1", 0, false)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -42,7 +42,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// TestBound keeps the oldest of too many.
+// TestBound keeps the oldest orphans of a list above the limit.
 func TestBound(t *testing.T) {
 	t.Parallel()
 	var found []v1alpha1.Orphan

@@ -16,11 +16,11 @@ func TestCause(t *testing.T) {
 		conditions []metav1.Condition
 		want       string
 	}{
-		"False":   {"it says what to do", []metav1.Condition{condition("NetworkReady", metav1.ConditionTrue), condition("Ready", metav1.ConditionFalse)}, "PoolExhausted: no address is free"},
-		"Unknown": {"it is not known to be Ready", []metav1.Condition{condition("Ready", metav1.ConditionUnknown)}, "PoolExhausted: no address is free"},
-		"True":    {"it is not the cause", []metav1.Condition{condition("Ready", metav1.ConditionTrue)}, ""},
-		"Other":   {"Ready sums the others up", []metav1.Condition{condition("NetworkReady", metav1.ConditionFalse)}, ""},
-		"None":    {"it is new", nil, ""},
+		"False":   {"the condition names the remedy", []metav1.Condition{condition("NetworkReady", metav1.ConditionTrue), condition("Ready", metav1.ConditionFalse)}, "PoolExhausted: no address is free"},
+		"Unknown": {"Unknown is not Ready", []metav1.Condition{condition("Ready", metav1.ConditionUnknown)}, "PoolExhausted: no address is free"},
+		"True":    {"a condition that is True is no cause", []metav1.Condition{condition("Ready", metav1.ConditionTrue)}, ""},
+		"Other":   {"Ready summarizes the other conditions", []metav1.Condition{condition("NetworkReady", metav1.ConditionFalse)}, ""},
+		"None":    {"the object has no conditions yet", nil, ""},
 	} {
 		if got := Cause(tc.conditions); got != tc.want {
 			t.Errorf("%s: %s: got %q, want %q", name, tc.reason, got, tc.want)

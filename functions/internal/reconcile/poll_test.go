@@ -19,9 +19,9 @@ func TestPoll(t *testing.T) {
 		want     error
 		attempts int
 	}{
-		"Done":     {"nothing is left to wait for", time.Minute, []error{silent, silent, nil}, nil, 3},
-		"Event":    {"an event tells when the wait ends", time.Minute, []error{silent, loud}, loud, 2},
-		"Failure":  {"an error is not waited for", time.Minute, []error{failed}, failed, 1},
+		"Done":     {"there is nothing to wait for", time.Minute, []error{silent, silent, nil}, nil, 3},
+		"Event":    {"an event reports the end of the wait", time.Minute, []error{silent, loud}, loud, 2},
+		"Failure":  {"an error ends the wait", time.Minute, []error{failed}, failed, 1},
 		"Deadline": {"the deadline has passed", -time.Minute, []error{silent}, silent, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -46,9 +46,9 @@ func TestMostUrgent(t *testing.T) {
 		errs    []error
 		want    error
 	}{
-		{"nothing went wrong", []error{nil, nil}, nil},
-		{"a user has to act", []error{nil, failed, problem}, problem},
-		{"the first of the others", []error{nil, failed, reconcile.WaitError{}}, failed},
+		{"no error occurred", []error{nil, nil}, nil},
+		{"a user error takes precedence", []error{nil, failed, problem}, problem},
+		{"the first error takes precedence over a wait", []error{nil, failed, reconcile.WaitError{}}, failed},
 	} {
 		if got := reconcile.MostUrgent(tc.errs...); !errors.Is(got, tc.want) {
 			t.Errorf("%s: got %v, want %v", tc.because, got, tc.want)

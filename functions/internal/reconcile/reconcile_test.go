@@ -31,10 +31,10 @@ func TestSetReady(t *testing.T) {
 		changed         bool
 	}{
 		{"there was no condition", false, "Waiting", "waiting for the network", true},
-		{"it says the same", false, "Waiting", "waiting for the network", false},
-		{"only the message is another", false, "Waiting", "waiting for the network \"shop\"", false},
-		{"the reason is another", false, "NoAddress", "the network is full", true},
-		{"the status is another", true, "Ready", "the address is allocated", true},
+		{"the condition is unchanged", false, "Waiting", "waiting for the network", false},
+		{"only the message differs", false, "Waiting", "waiting for the network \"shop\"", false},
+		{"the reason differs", false, "NoAddress", "the network is full", true},
+		{"the status differs", true, "Ready", "the address is allocated", true},
 	} {
 		got := reconcile.SetReady(&conditions, 1, tc.ready, tc.reason, tc.message)
 		want := reconcile.Outcome{Reason: tc.reason, Message: tc.message, Changed: tc.changed}
