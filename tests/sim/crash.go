@@ -11,8 +11,8 @@ import (
 	"github.com/vitistack/stack/tests/sim/talos"
 )
 
-// crashes is the switch by which nodes crash. PUT names the addresses of the nodes that stop,
-// as by a kernel panic that no hypervisor notices; nodes that it does not name start again.
+// crashes is an HTTP handler that crashes nodes. PUT names the addresses of the nodes that stop, as by
+// a kernel panic that no hypervisor notices. Nodes that it does not name start again.
 type crashes struct{ fleet atomic.Pointer[talos.Fleet] }
 
 func (c *crashes) ServeHTTP(w http.ResponseWriter, r *http.Request) {

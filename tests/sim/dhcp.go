@@ -18,16 +18,15 @@ import (
 	stand "github.com/vitistack/stack/tests/stand/kea"
 )
 
-// leaseTimeout is for one attempt of a guest. A guest without a lease tries again.
+// leaseTimeout bounds one attempt of a guest. A guest without a lease retries.
 const leaseTimeout = time.Second
 
-// leaser gives a client with a MAC address a lease in the subnet that link is an
-// address of.
+// leaser gives a client with a MAC address a lease in the subnet that contains link.
 type leaser interface {
 	Lease(ctx context.Context, mac string, link netip.Addr) (stand.Offer, error)
 }
 
-// simulatedLeases are those of a simulated Kea.
+// simulatedLeases are the leases of a simulated Kea.
 type simulatedLeases struct{ *sim.Server }
 
 // Lease implements leaser.
@@ -49,8 +48,8 @@ func (s simulatedLeases) Lease(_ context.Context, mac string, link netip.Addr) (
 	return offer, nil
 }
 
-// relay is the DHCP relay on the router of each network: it takes what a guest asks for
-// to Kea, and says which network that came from.
+// relay is the DHCP relay on the router of each network: it forwards a guest's request to Kea, with
+// the network that it came from.
 type relay struct {
 	client dynamic.Interface
 	server leaser
@@ -102,7 +101,7 @@ func (r *relay) onBridge(mac, _ string, vlan int) (netip.Prefix, netip.Addr, boo
 	return r.lease(ctx, mac, metav1.NamespaceAll, int64(vlan))
 }
 
-// lease asks for a lease in the networks on a VLAN, until one of them has a reservation.
+// lease requests a lease in each network of a VLAN, until one of them has a reservation.
 func (r *relay) lease(ctx context.Context, mac, namespace string, vlan int64) (netip.Prefix, netip.Addr, bool) {
 	list, err := r.client.Resource(networks).Namespace(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {

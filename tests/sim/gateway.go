@@ -11,8 +11,8 @@ import (
 	"github.com/vitistack/stack/tests/sim/underlay"
 )
 
-// serveGateway serves the way into the networks of simulated machines, which is a SOCKS5
-// proxy, and configures the functions that speak to nodes for it.
+// serveGateway serves a SOCKS5 proxy into the networks of simulated machines, and configures the
+// functions that connect to nodes to use it.
 func serveGateway(ctx context.Context, config *rest.Config, state string) error {
 	listener, err := listen(ctx, filepath.Join(state, "gateway.address"))
 	if err != nil {

@@ -11,15 +11,13 @@ import (
 	"github.com/vitistack/stack/tests/sim/talos"
 )
 
-// guests makes nodes of the virtual machines that boot Talos Linux. Others boot
-// something that nobody talks to.
+// guests creates a node for each virtual machine that boots Talos Linux. Other guests run nothing.
 type guests struct{ fleet *talos.Fleet }
 
-// talosImage is the address of a disk image or an installer of the image factory.
+// talosImage matches the address of a disk image or an installer of the image factory.
 var talosImage = regexp.MustCompile(`/image/([0-9a-f]+)/(v[0-9]+\.[0-9]+\.[0-9]+)/([a-z]+)-(?:amd64|arm64)\.(raw\.xz|raw\.zst|qcow2|iso)$`)
 
-// PowerOn implements kubevirt.Guests. A node without an address listens nowhere,
-// as in life.
+// PowerOn implements kubevirt.Guests. A node without an address does not listen, like a real one.
 func (g guests) PowerOn(guest kubevirt.Guest) error {
 	match := talosImage.FindStringSubmatch(guest.Image)
 	if match == nil || len(guest.NICs) == 0 || len(guest.NICs[0].Addresses) == 0 {
@@ -42,8 +40,8 @@ func (g guests) PowerOn(guest kubevirt.Guest) error {
 	return g.fleet.PowerOn(context.Background(), m)
 }
 
-// seedOf is the user data of a guest's seed. A seed with network data alone has an empty
-// file of user data, in which Talos finds no configuration that it can read.
+// seedOf returns the user data of a guest's seed. A seed with only network data has an empty file of
+// user data, in which Talos finds no valid configuration.
 func seedOf(guest kubevirt.Guest) []byte {
 	if guest.UserData == "" && guest.NetworkData != "" {
 		return []byte("\n")
@@ -51,8 +49,7 @@ func seedOf(guest kubevirt.Guest) []byte {
 	return []byte(guest.UserData)
 }
 
-// static reports whether the guest's network data gives it the address, so that it is
-// not from DHCP.
+// static reports whether the address is in the guest's network data, and so not from DHCP.
 func static(guest kubevirt.Guest) bool {
 	return strings.Contains(guest.NetworkData, guest.NICs[0].Addresses[0].Addr().String())
 }
@@ -63,7 +60,7 @@ func (g guests) PowerOff(id string) error { return known(g.fleet.PowerOff(string
 // Destroy implements kubevirt.Guests.
 func (g guests) Destroy(id string) error { return known(g.fleet.Destroy(strings.ToLower(id))) }
 
-// known passes over a guest that is no node.
+// known ignores the error for a guest that is no node.
 func known(err error) error {
 	if errors.Is(err, talos.ErrNoMachine) {
 		return nil

@@ -15,10 +15,9 @@ import (
 	stand "github.com/vitistack/stack/tests/stand/kea"
 )
 
-// serveKea runs a DHCP server, and configures the function kea-reserve for it: the
-// real Kea where this machine has one, and otherwise a simulator of its control
-// API. It writes down which of the two it is, which stays the same: what one has
-// reserved the other does not know. It returns what gives clients their leases.
+// serveKea runs a DHCP server, and configures the function kea-reserve for it: the real Kea if it is
+// installed, and otherwise a simulator of its control API. It records the choice, because each of them
+// has reservations of its own. It returns the source of leases for clients.
 func serveKea(ctx context.Context, config *rest.Config, state string, plan *faults.Plan, log *slog.Logger) (leaser, error) {
 	dir := filepath.Join(state, "kea")
 	server, url, what, err := realKea(ctx, dir)
@@ -62,8 +61,7 @@ func realKea(ctx context.Context, dir string) (server *stand.Server, url, what s
 	return server, server.URL(), "the real Kea " + version, nil
 }
 
-// note has whoever started this program tell people where something is, by a line
-// in the file that NOTES names.
+// note appends a line to the file in NOTES, which the program that started this one prints.
 func note(what, where string) error {
 	path := os.Getenv("NOTES")
 	if path == "" {

@@ -1,8 +1,8 @@
-// Package faults tells a simulator when to misbehave.
+// Package faults plans the faults of a simulator.
 //
-// A simulator asks Plan.Next once per operation, waits for the latency, and
-// fails before or after its side effect as told. Failing after the side effect
-// is a lost acknowledgement: the work is done, the caller is told otherwise.
+// A simulator calls Plan.Next once per operation, waits for the latency, and then fails before or
+// after its side effect, as planned. A failure after the side effect is a lost acknowledgement: the
+// operation is done, but the caller gets an error.
 package faults
 
 import (
@@ -17,32 +17,32 @@ import (
 	"time"
 )
 
-// Rule makes some calls of an operation misbehave.
+// Rule makes some calls of an operation fail or wait.
 type Rule struct {
 	// Operation is a path.Match pattern on the operation's name, for example
 	// "MachineService/Bootstrap" or "POST /nodes/*/qemu". Empty matches all.
 	Operation string `json:"operation,omitempty"`
-	// Latency is waited before anything else, in Go's duration syntax.
+	// Latency is the delay before anything else, in Go's duration syntax.
 	Latency string `json:"latency,omitempty"`
-	// Error is answered instead of the result. Its meaning is the simulator's:
-	// a gRPC code, an HTTP status, or plain text. Empty means no error.
+	// Error is returned instead of the result. The simulator defines its meaning: a gRPC code, an HTTP
+	// status, or plain text. Empty means no error.
 	Error string `json:"error,omitempty"`
 	// After lets the side effect happen before Error is answered.
 	After bool `json:"after,omitempty"`
-	// Rate is the share of calls that the rule hits, 0 meaning all of them.
+	// Rate is the share of calls that the rule applies to. 0 means all calls.
 	Rate float64 `json:"rate,omitempty"`
-	// Times is how many calls the rule hits before it is spent, 0 meaning no end.
+	// Times is the number of calls that the rule applies to. 0 means no limit.
 	Times int `json:"times,omitempty"`
 }
 
-// Fault is what one call has to suffer. The zero Fault is none.
+// Fault is what happens to one call. The zero Fault is none.
 type Fault struct {
 	Latency time.Duration
 	Error   string
 	After   bool
 }
 
-// Wait spends the fault's latency, or returns early with the context's error.
+// Wait waits for the fault's latency, or returns early with the context's error.
 func (f Fault) Wait(ctx context.Context) error {
 	if f.Latency == 0 {
 		return ctx.Err()
@@ -57,14 +57,14 @@ func (f Fault) Wait(ctx context.Context) error {
 	}
 }
 
-// Before reports the error to answer without doing the work.
+// Before returns the error that prevents the operation.
 func (f Fault) Before() (string, bool) { return f.Error, f.Error != "" && !f.After }
 
-// Lost reports the error to answer although the work is done.
+// Lost returns the error that follows a completed operation.
 func (f Fault) Lost() (string, bool) { return f.Error, f.Error != "" && f.After }
 
-// Plan holds the rules of one simulator. The zero Plan behaves; it is safe for
-// concurrent use, and its rules can be replaced while the simulator runs.
+// Plan has the rules of one simulator. The zero Plan has no faults. It is safe for concurrent use, and
+// its rules can be replaced while the simulator runs.
 type Plan struct {
 	mu    sync.Mutex
 	rules []armed
@@ -72,14 +72,14 @@ type Plan struct {
 	calls map[string]int
 }
 
-// Calls are how often each operation was asked for.
+// Calls returns the number of calls of each operation.
 func (p *Plan) Calls() map[string]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return maps.Clone(p.calls)
 }
 
-// ServeCalls answers with Calls.
+// ServeCalls responds with Calls.
 func (p *Plan) ServeCalls(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(p.Calls())
@@ -91,7 +91,7 @@ type armed struct {
 	left    int
 }
 
-// Set replaces all rules. It changes nothing when one of them is invalid.
+// Set replaces all rules. It returns an error and changes nothing if a rule is invalid.
 func (p *Plan) Set(rules ...Rule) error {
 	next := make([]armed, 0, len(rules))
 	for i, r := range rules {
@@ -117,16 +117,15 @@ func (p *Plan) Set(rules ...Rule) error {
 	return nil
 }
 
-// Seed makes the rules with a rate hit the same calls again for the same order
-// of calls.
+// Seed makes the rules with a rate apply to the same calls again for the same order of calls.
 func (p *Plan) Seed(seed uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rand = rand.New(rand.NewPCG(seed, seed))
 }
 
-// Next returns what the next call of operation suffers. The latencies of all
-// matching rules add up; the first error wins.
+// Next returns the fault of the next call of an operation. The latencies of all matching rules add up,
+// and the first error applies.
 func (p *Plan) Next(operation string) Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -171,7 +170,7 @@ func (p *Plan) hits(rate float64) bool {
 	}
 }
 
-// ServeHTTP answers GET with the rules, and replaces them on PUT.
+// ServeHTTP responds to GET with the rules, and replaces them on PUT.
 func (p *Plan) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case http.MethodGet:

@@ -21,24 +21,24 @@ func TestNext(t *testing.T) {
 		want   []faults.Fault
 	}{
 		"Zero": {
-			reason: "a plan without rules behaves",
+			reason: "a plan without rules has no faults",
 			ask:    []string{"Bootstrap"},
 			want:   []faults.Fault{{}},
 		},
 		"Pattern": {
-			reason: "a rule hits only what its pattern names",
+			reason: "a rule applies to operations that match its pattern",
 			rules:  []faults.Rule{{Operation: "MachineService/*", Error: "unavailable"}},
 			ask:    []string{"MachineService/Version", "EtcdService/Status"},
 			want:   []faults.Fault{{Error: "unavailable"}, {}},
 		},
 		"Times": {
-			reason: "a rule with a count is spent after it",
+			reason: "a rule with Times ends after that number of calls",
 			rules:  []faults.Rule{{Error: "500", After: true, Times: 1}},
 			ask:    []string{"a", "a"},
 			want:   []faults.Fault{{Error: "500", After: true}, {}},
 		},
 		"Latency": {
-			reason: "latencies add up and the first error wins",
+			reason: "latencies add up and the first error applies",
 			rules:  []faults.Rule{{Latency: "1s"}, {Latency: "2s", Error: "one"}, {Error: "two"}},
 			ask:    []string{"a"},
 			want:   []faults.Fault{{Latency: 3 * time.Second, Error: "one"}},

@@ -1,5 +1,5 @@
-// Package ipam is an IPAM that provides networks by answering events at the gateway, as
-// any system outside the stack can.
+// Package ipam is an IPAM outside of the stack, which provides networks by answering events at the
+// gateway.
 package ipam
 
 import (
@@ -20,19 +20,18 @@ import (
 	"github.com/vitistack/stack/tests/sim/nam"
 )
 
-// Server is the subscriber of a Trigger. It keeps its segments in the books of a
-// simulated manager.
+// Server is the subscriber of a Trigger. It keeps its segments in a simulated manager.
 type Server struct {
 	Books *nam.Server
 	Log   *slog.Logger
-	// Gateway is where events of other systems are taken, and Token returns what the
-	// gateway knows the IPAM by.
+	// Gateway is the address for events of other systems, and Token returns the IPAM's credentials
+	// there.
 	Gateway string
 	Token   func(context.Context) (string, error)
 }
 
-// ServeHTTP answers a request for a segment with the segment, or with why there is none.
-// The Broker delivers the request again while the gateway does not take the answer.
+// ServeHTTP answers a request for a segment with the segment, or with an error. The Broker redelivers
+// the request until the gateway accepts the answer.
 func (s Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	in, err := cehttp.NewEventFromHTTPRequest(r)
 	if err != nil {

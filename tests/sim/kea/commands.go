@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// The commands by what brings them: the server itself with lease_cmds, the server
-// since it has hashes, and the hooks host_cmds and subnet_cmds.
+// The commands by their origin: the server itself with lease_cmds, the server since it has hashes, and
+// the hooks host_cmds and subnet_cmds.
 var (
 	basic = map[string]command{
 		"list-commands": listCommands, "version-get": versionGet, "status-get": statusGet,
@@ -71,12 +71,12 @@ func configSet(s *Server, arguments object) reply {
 	return r
 }
 
-// words is an error in Kea's own style.
+// words returns an error with a text of Kea.
 type words string
 
 func (w words) Error() string { return string(w) }
 
-// offered reads the configuration in the arguments of a command.
+// offered parses the configuration in the arguments of a command.
 func (s *Server) offered(arguments object) (*config, error) {
 	if arguments == nil {
 		return nil, words("Missing mandatory 'arguments' parameter.")
@@ -133,7 +133,7 @@ func leaseAdd(s *Server, arguments object) reply {
 	return reply{Text: fmt.Sprintf("Lease for address %s, subnet-id %d added.", l.IPAddress, n.id)}
 }
 
-// conflict is a result of its own since it was told from other failures.
+// conflict has a result of its own in the versions that distinguish it from other failures.
 func (s *Server) conflict(format string, args ...any) reply {
 	r := failed(format, args...)
 	if s.options.Generation != Kea2 {
@@ -171,7 +171,7 @@ func leaseDel(s *Server, arguments object) reply {
 	return reply{Text: "IPv4 lease deleted."}
 }
 
-// listed is a list of what was found, which is result 3 if it is nothing.
+// listed returns a list, or result 3 if it is empty.
 func listed[T any](key string, found []T, format string) reply {
 	r := reply{Text: fmt.Sprintf(format, len(found)), Arguments: object{key: found}}
 	if len(found) == 0 {
@@ -245,7 +245,7 @@ func subnetDel(s *Server, arguments object) reply {
 		Arguments: object{"subnets": []any{object{"id": n.id, "subnet": n.prefix.String()}}}}
 }
 
-// subnetOf is the subnet that a command is about.
+// subnetOf returns the subnet that a command names.
 func (s *Server) subnetOf(arguments object) (*subnet, *reply) {
 	id, ok := arguments["subnet-id"].(float64)
 	if !ok {
@@ -260,8 +260,8 @@ func (s *Server) subnetOf(arguments object) (*subnet, *reply) {
 	return n, nil
 }
 
-// memory reports whether a command reaches the reservations in memory, by its
-// operation-target. There is no database of hosts.
+// memory reports whether a command applies to the reservations in memory, according to its
+// operation-target. There is no host database.
 func memory(arguments object, standard bool) (bool, *reply) {
 	switch target, given := arguments["operation-target"]; {
 	case !given, target == "default":
@@ -276,7 +276,7 @@ func memory(arguments object, standard bool) (bool, *reply) {
 	}
 }
 
-// isClient reports whether a host is the one that a command names.
+// isClient reports whether a host belongs to the client that a command names.
 func isClient(arguments object) (func(object) bool, *reply) {
 	if address, ok := arguments["ip-address"].(string); ok {
 		return func(h object) bool { return h["ip-address"] == address }, nil
@@ -298,14 +298,14 @@ func isClient(arguments object) (func(object) bool, *reply) {
 	return func(h object) bool { return h[kind] == value }, nil
 }
 
-// shown is a host in the answer to a command.
+// shown returns a host as a command's answer shows it.
 func shown(n *subnet, host object) object {
 	h := maps.Clone(host)
 	h["subnet-id"] = n.id
 	return h
 }
 
-// valid reports whether an address is one of IPv4.
+// valid reports whether an address is an IPv4 address.
 func valid(text any) bool {
 	s, _ := text.(string)
 	a, err := netip.ParseAddr(s)

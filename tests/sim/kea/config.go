@@ -15,7 +15,7 @@ import (
 
 // config is a configuration of the DHCPv4 server.
 type config struct {
-	// fields are all but the subnets.
+	// fields has everything except the subnets.
 	fields object
 	direct []*subnet
 	shared []*sharedNetwork
@@ -26,11 +26,11 @@ type sharedNetwork struct {
 	subnets []*subnet
 }
 
-// subnet is a subnet and the hosts that are reserved in it.
+// subnet is a subnet with its reserved hosts.
 type subnet struct {
 	id     int64
 	prefix netip.Prefix
-	// shared is the name of the shared network that the subnet is in, or nil.
+	// shared is the name of the subnet's shared network, or nil.
 	shared any
 	fields object
 	hosts  []object
@@ -41,7 +41,7 @@ func (n *subnet) contains(address string) bool {
 	return err == nil && n.prefix.Contains(a)
 }
 
-// subnets are all subnets, in order of their identities.
+// subnets returns all subnets, ordered by ID.
 func (c *config) subnets() []*subnet {
 	all := slices.Clone(c.direct)
 	for _, network := range c.shared {
@@ -60,7 +60,7 @@ func (c *config) find(id int64) *subnet {
 	return nil
 }
 
-// parseConfig reads a configuration as strictly as Kea does.
+// parseConfig parses a configuration as strictly as Kea does.
 func parseConfig(raw object, g Generation) (*config, error) {
 	for key := range raw {
 		if !slices.Contains(globalKeys, key) {
@@ -106,7 +106,7 @@ func (c *config) parseSubnets(owner object, g Generation, shared any) ([]*subnet
 	return all, nil
 }
 
-// differs reports whether a subnet may be added to others.
+// differs reports whether a subnet conflicts with no other.
 func (n *subnet) differs(others []*subnet) error {
 	for _, other := range others {
 		if other.id == n.id {
@@ -119,7 +119,7 @@ func (n *subnet) differs(others []*subnet) error {
 	return nil
 }
 
-// maxSubnetID is Kea's.
+// maxSubnetID is the limit of Kea.
 const maxSubnetID = 4294967294
 
 func parseSubnet(raw object, g Generation, next int) (*subnet, error) {
@@ -149,7 +149,7 @@ func parseSubnet(raw object, g Generation, next int) (*subnet, error) {
 	return n, n.reserve(raw)
 }
 
-// identity is the one of a subnet, which Kea 2 gives to those that have none.
+// identity returns the ID of a subnet. Kea 2 assigns one to a subnet without ID.
 func identity(raw object, g Generation, next int) (float64, error) {
 	id, given := raw["id"].(float64)
 	switch {
@@ -164,7 +164,7 @@ func identity(raw object, g Generation, next int) (float64, error) {
 	}
 }
 
-// reserve adds the reservations that a subnet comes with.
+// reserve adds the reservations in a subnet's configuration.
 func (n *subnet) reserve(raw object) error {
 	hosts, err := objects(raw, "reservations")
 	if err != nil {
@@ -192,12 +192,12 @@ func checkContext(raw object) error {
 	return nil
 }
 
-// identifierKeys are what a client can be known by, in Kea's order.
+// identifierKeys are the identifiers of a client, in the order of Kea.
 var identifierKeys = []string{"circuit-id", "client-id", "duid", "flex-id", "hw-address"}
 
 var hexDigits = regexp.MustCompile(`^([0-9A-Fa-f]{2}[:]?)+$`)
 
-// parseHost reads a reservation, and completes it as Kea shows it.
+// parseHost parses a reservation, and completes it as Kea shows it.
 func parseHost(raw object) (object, error) {
 	for key := range raw {
 		if !slices.Contains(hostKeys, key) && !slices.Contains(identifierKeys, key) {
@@ -238,7 +238,7 @@ func identifierOf(host object) (kind, value string) {
 	return "", ""
 }
 
-// add reserves a host, unless its client or its address has a reservation.
+// add adds a host, unless its client or its address has a reservation.
 func (n *subnet) add(host object) error {
 	kind, value := identifierOf(host)
 	for _, other := range n.hosts {
@@ -254,13 +254,13 @@ func (n *subnet) add(host object) error {
 	return nil
 }
 
-// optionCodes are the options that are known, of the many that Kea knows.
+// optionCodes are the supported options of Kea.
 var optionCodes = map[string]float64{
 	"subnet-mask": 1, "routers": 3, "domain-name-servers": 6, "host-name": 12, "domain-name": 15, "ntp-servers": 42,
 	"tftp-server-name": 66, "boot-file-name": 67, "domain-search": 119,
 }
 
-// parseOptions reads the options of a scope, and completes them as Kea shows them.
+// parseOptions parses the options of a scope, and completes them as Kea shows them.
 func parseOptions(scope object) ([]any, error) {
 	list, err := objects(scope, "option-data")
 	if err != nil {
@@ -292,7 +292,7 @@ func parseOptions(scope object) ([]any, error) {
 	return options, nil
 }
 
-// objects is a list of objects in a field that may be missing.
+// objects returns the list of objects in an optional field.
 func objects(owner object, key string) ([]object, error) {
 	raw, given := owner[key]
 	if !given {
@@ -313,7 +313,7 @@ func objects(owner object, key string) ([]object, error) {
 	return all, nil
 }
 
-// show is the configuration as config-get gives it.
+// show returns the configuration as config-get does.
 func (c *config) show() object {
 	top := maps.Clone(c.fields)
 	top["subnet4"] = showSubnets(c.direct)
@@ -341,14 +341,14 @@ func showSubnets(subnets []*subnet) []any {
 	return all
 }
 
-// show is the subnet without its reservations.
+// show returns the subnet without its reservations.
 func (n *subnet) show() object {
 	shown := object{"pools": []any{}, "relay": object{"ip-addresses": []any{}}}
 	maps.Copy(shown, n.fields)
 	return shown
 }
 
-// encode is the configuration in the form that is written to disk.
+// encode returns the configuration as it is written to disk.
 func (c *config) encode() json.RawMessage {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)

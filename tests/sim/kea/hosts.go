@@ -23,8 +23,8 @@ func reservationAdd(s *Server, arguments object) reply {
 	return reply{Text: "Host added."}
 }
 
-// reservationUpdate deletes a host and adds it, so that what cannot be added is
-// gone, as with Kea.
+// reservationUpdate deletes a host and adds it again. If the addition fails the host is lost, as with
+// Kea.
 func reservationUpdate(s *Server, arguments object) reply {
 	n, host, problem := s.reservation(arguments, "invalid command: does not contain mandatory 'arguments'")
 	if problem != nil {
@@ -47,7 +47,7 @@ func reservationUpdate(s *Server, arguments object) reply {
 	return reply{Text: "Host updated."}
 }
 
-// reservation reads the one that a command brings, and the subnet that it is for.
+// reservation returns the host in a command's arguments, and its subnet.
 func (s *Server) reservation(arguments object, missing string) (*subnet, object, *reply) {
 	problem := func(r reply) (*subnet, object, *reply) { return nil, nil, &r }
 	if arguments == nil {

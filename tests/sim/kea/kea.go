@@ -1,8 +1,7 @@
-// Package kea simulates the control API of Kea's DHCPv4 server: the commands for
-// configurations, and those of the hooks lease_cmds, host_cmds and subnet_cmds.
-// It is as strict about what it is sent as Kea, answers with Kea's result codes,
-// and forgets what was not written when it restarts. It speaks no DHCP: see
-// Server.Serve for what a client would be given.
+// Package kea simulates the control API of Kea's DHCPv4 server: the commands for configurations, and
+// those of the hooks lease_cmds, host_cmds and subnet_cmds. It validates requests as strictly as Kea,
+// answers with Kea's result codes, and loses at a restart what was not written. It does not speak
+// DHCP: Server.Serve returns what a client would get.
 package kea
 
 import (
@@ -23,7 +22,7 @@ import (
 	"github.com/vitistack/stack/tests/sim/faults"
 )
 
-// Generation is the Kea to be like.
+// Generation is a generation of Kea.
 type Generation string
 
 // The generations: a control agent in front of Kea 2.2, the HTTP socket of Kea 3
@@ -34,32 +33,32 @@ const (
 	Kea3Plain Generation = "kea3-plain"
 )
 
-// Options say what a simulator is like. The zero Options are a Kea 3 without
-// subnets that anybody may command.
+// Options are the options of a simulator. The zero Options are a Kea 3 without subnets and without
+// authentication.
 type Options struct {
 	Generation Generation
-	// Dhcp4 is the configuration to start with. Absent means an empty one.
+	// Dhcp4 is the initial configuration. Default: an empty one.
 	Dhcp4 json.RawMessage
-	// File keeps the configuration that was written last, which comes before Dhcp4.
-	// Empty keeps it in memory.
+	// File has the configuration that was written last. It takes precedence over Dhcp4. Empty keeps
+	// the configuration in memory.
 	File string
-	// Username and Password are asked for if Username is set.
+	// Username and Password are required credentials, unless Username is empty.
 	Username, Password string
-	// Faults tells when to misbehave. Its operations are the commands. An error
-	// that is a number is an HTTP status; offline, drop and garbage are a DHCP server
-	// that its agent does not reach, a connection that breaks, and an answer that is
-	// not JSON; any other text is answered with result 1.
+	// Faults is the fault plan. Its operations are the commands. An error that is a number is an HTTP
+	// status. The errors offline, drop and garbage are a DHCP server that its agent cannot reach, a
+	// connection that breaks, and an answer that is not JSON. Any other text is answered with result
+	// 1.
 	Faults *faults.Plan
 }
 
-// Server is a simulated Kea. It is an HTTP handler, and safe for concurrent use:
-// commands are run one after the other, as Kea does.
+// Server is a simulated Kea. It is an HTTP handler and safe for concurrent use. Like Kea, it runs one
+// command at a time.
 type Server struct {
 	options  Options
 	commands map[string]command
 
 	mu sync.Mutex
-	// running is the configuration in memory, disk the one that was written last.
+	// running is the configuration in memory, and disk the one that was written last.
 	running *config
 	disk    json.RawMessage
 	leases  map[string]*lease
@@ -91,8 +90,7 @@ func failed(format string, args ...any) reply {
 	return reply{Result: failure, Text: fmt.Sprintf(format, args...)}
 }
 
-// New makes a simulator. It returns an error if Kea would not start with the
-// configuration.
+// New returns a simulator. It returns an error if Kea would not start with the configuration.
 func New(o Options) (*Server, error) {
 	if o.Generation == "" {
 		o.Generation = Kea3
@@ -121,8 +119,7 @@ func New(o Options) (*Server, error) {
 	return s, s.Restart()
 }
 
-// Restart has the server read the configuration that it has written last. Leases
-// are kept.
+// Restart loads the configuration that was written last. Leases are kept.
 func (s *Server) Restart() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +135,7 @@ func (s *Server) Restart() error {
 	return nil
 }
 
-// maxRequest is the largest request that is read.
+// maxRequest is the maximum size of a request.
 const maxRequest = 64 << 20
 
 // ServeHTTP answers commands on any path.
@@ -205,7 +202,7 @@ func (s *Server) run(ctx context.Context, name string, request object) reply {
 	return run(s, arguments)
 }
 
-// agent answers what a control agent does not forward to the DHCPv4 server.
+// agent answers commands that a control agent does not forward to the DHCPv4 server.
 func agent(name string, service any) (reply, bool) {
 	services, _ := service.([]any)
 	switch {
@@ -231,14 +228,14 @@ func answer(w http.ResponseWriter, r reply) {
 	_ = json.NewEncoder(w).Encode([]reply{r})
 }
 
-// fail answers with an HTTP status as Kea does, with an object and no list.
+// fail responds with an HTTP status as Kea does, with an object instead of a list.
 func fail(w http.ResponseWriter, status int) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(reply{Result: status, Text: http.StatusText(status)})
 }
 
-// misbehave answers with a fault.
+// misbehave responds with a fault.
 func misbehave(w http.ResponseWriter, text string) {
 	if status, err := strconv.Atoi(text); err == nil && status >= 300 && status <= 599 {
 		fail(w, status)
@@ -256,17 +253,17 @@ func misbehave(w http.ResponseWriter, text string) {
 	}
 }
 
-// Offer is what a client would be given.
+// Offer is what a client would get by DHCP.
 type Offer struct {
 	Address      string
 	Routers, DNS string
 }
 
-// ErrNoOffer says that the server would not answer a client.
+// ErrNoOffer means that the server would not answer a client.
 var ErrNoOffer = errors.New("the server offers nothing")
 
-// Serve returns what a client with a MAC address would be given in the subnet that
-// link is an address of. Only clients with a reservation are given anything.
+// Serve returns the offer for a client with a MAC address in the subnet that contains link. Only
+// clients with a reservation get an offer.
 func (s *Server) Serve(mac, link string) (Offer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -286,7 +283,7 @@ func (s *Server) Serve(mac, link string) (Offer, error) {
 	return Offer{}, ErrNoOffer
 }
 
-// option is the first value that any of the scopes has of an option.
+// option returns the value of an option in the first scope that has it.
 func option(name string, scopes ...object) string {
 	for _, scope := range scopes {
 		options, _ := scope["option-data"].([]any)

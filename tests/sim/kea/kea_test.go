@@ -17,7 +17,7 @@ import (
 	stand "github.com/vitistack/stack/tests/stand/kea"
 )
 
-// pairs are the real servers and the simulators that must answer as they do.
+// pairs are the real servers, each with the simulator that must answer in the same way.
 var pairs = map[kea.Generation]func(*testing.T, stand.Options) string{
 	kea.Kea2: func(t *testing.T, o stand.Options) string { return stand.Start(t, stand.Kea2, o).URL() },
 	kea.Kea3: func(t *testing.T, o stand.Options) string { return stand.Start(t, stand.Kea3, o).URL() },
@@ -27,7 +27,7 @@ var pairs = map[kea.Generation]func(*testing.T, stand.Options) string{
 	},
 }
 
-// start serves a simulator for as long as t runs.
+// start serves a simulator until t ends.
 func start(t *testing.T, o kea.Options) (*kea.Server, string) {
 	t.Helper()
 	s, err := kea.New(o)
@@ -45,11 +45,11 @@ type reply struct {
 	Arguments any    `json:"arguments"`
 }
 
-// fresh makes a new connection for each request: Kea closes one on which it refuses a
-// request, also if another test has just been given it.
+// fresh uses a new connection for each request, because Kea closes a connection after it rejects a
+// request.
 var fresh = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
-// post sends a body and returns the status, and the reply where there is one.
+// post sends a body and returns the status, and the reply if there is one.
 func post(t *testing.T, url, contentType, body string) (int, reply) {
 	t.Helper()
 	res, err := fresh.Post(url, contentType, strings.NewReader(body))
@@ -72,7 +72,7 @@ func post(t *testing.T, url, contentType, body string) (int, reply) {
 	return res.StatusCode, one
 }
 
-// ask sends a command with arguments in JSON, or without any.
+// ask sends a command, with arguments in JSON or without any.
 func ask(t *testing.T, url, command, arguments string) reply {
 	t.Helper()
 	body := fmt.Sprintf(`{"command":%q,"service":["dhcp4"]`, command)
@@ -86,7 +86,7 @@ func ask(t *testing.T, url, command, arguments string) reply {
 	return r
 }
 
-// position is where in its input Kea's parser stood.
+// position matches the position in the input that Kea's parser reports.
 var position = regexp.MustCompile(`\s*\([^()]*:\d+:\d+\)`)
 
 const added = `{"reservation":{"subnet-id":1,"hw-address":"02:00:00:00:00:02","ip-address":"10.77.0.20","option-data":[{"name":"routers","data":"10.77.0.1"},{"name":"domain-name-servers","data":"1.1.1.1, 8.8.8.8"}],"user-context":{"vitistack.io/uid":"a"}},"operation-target":"all"}`
@@ -97,9 +97,9 @@ func reservation(fields string) string {
 
 func subnets(list string) string { return `{"Dhcp4":{"subnet4":[` + list + `]}}` }
 
-// script is sent to both of a pair. Every answer must have the same result, and no
-// argument that the real server does not have too. The words are compared for Kea
-// 2.2 only, since newer ones may find others.
+// script is sent to both servers of a pair. Every answer must have the same result, and no argument
+// that the real server lacks. Texts are compared for Kea 2.2 only, because newer versions may change
+// them.
 var script = []struct{ command, arguments string }{
 	{"nonsense", ""},
 	{"subnet4-list", ""},
@@ -207,7 +207,7 @@ func TestLikeKea(t *testing.T) {
 					t.Errorf("%s: got text %q, Kea's is %q", about, got.Text, text)
 				}
 				if where := within(got.Arguments, want.Arguments, ""); where != "" {
-					t.Errorf("%s: got arguments that Kea does not give, at %s", about, where)
+					t.Errorf("%s: got arguments that Kea does not return, at %s", about, where)
 				}
 			}
 			roundTrip(t, generation, theirs, ours)
@@ -215,8 +215,7 @@ func TestLikeKea(t *testing.T) {
 	}
 }
 
-// within tells where got has something that want has not, and is empty where it
-// has nothing. Times differ.
+// within returns the path of a value in got that want lacks, or an empty string. Times may differ.
 func within(got, want any, path string) string {
 	switch g := got.(type) {
 	case map[string]any:
@@ -256,7 +255,7 @@ func within(got, want any, path string) string {
 	}
 }
 
-// roundTrip has each server take its own configuration with one more reservation.
+// roundTrip sets each server's own configuration with one more reservation.
 func roundTrip(t *testing.T, generation kea.Generation, urls ...string) {
 	t.Helper()
 	for _, url := range urls {
@@ -285,7 +284,7 @@ func roundTrip(t *testing.T, generation kea.Generation, urls ...string) {
 			}
 		}
 		if text := fmt.Sprint(ask(t, url, "config-get", "").Arguments); !strings.Contains(text, "10.77.0.31") {
-			t.Errorf("config-set of %s at %s did not last", generation, url)
+			t.Errorf("config-set of %s at %s was not persistent", generation, url)
 		}
 	}
 }
@@ -304,12 +303,12 @@ func TestHTTP(t *testing.T) {
 		status       int
 		result       int
 	}{
-		"NoCredentials": {reason: "anybody could change it", theirs: theirs, ours: ours, contentType: "application/json", body: `{"command":"list-commands"}`, status: 401, result: 401},
-		"NotJSON":       {reason: "the request is not read", theirs: open3, ours: open, contentType: "application/json", body: "{", status: 400, result: 400},
-		"OtherType":     {reason: "the request is not read", theirs: open3, ours: open, contentType: "text/plain", body: `{"command":"list-commands"}`, status: 400, result: 400},
+		"NoCredentials": {reason: "a change requires authentication", theirs: theirs, ours: ours, contentType: "application/json", body: `{"command":"list-commands"}`, status: 401, result: 401},
+		"NotJSON":       {reason: "the request is not parsed", theirs: open3, ours: open, contentType: "application/json", body: "{", status: 400, result: 400},
+		"OtherType":     {reason: "the request is not parsed", theirs: open3, ours: open, contentType: "text/plain", body: `{"command":"list-commands"}`, status: 400, result: 400},
 		"List":          {reason: "a command is an object", theirs: open3, ours: open, contentType: "application/json", body: "[1]", status: 200, result: 1},
-		"NoCommand":     {reason: "there is nothing to do", theirs: open3, ours: open, contentType: "application/json", body: `{"a":1}`, status: 200, result: 1},
-		"NoService":     {reason: "the server itself needs none", theirs: open3, ours: open, contentType: "application/json", body: `{"command":"list-commands"}`, status: 200, result: 0},
+		"NoCommand":     {reason: "there is no command", theirs: open3, ours: open, contentType: "application/json", body: `{"a":1}`, status: 200, result: 1},
+		"NoService":     {reason: "the server itself requires no service", theirs: open3, ours: open, contentType: "application/json", body: `{"command":"list-commands"}`, status: 200, result: 0},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -327,7 +326,7 @@ func TestServe(t *testing.T) {
 	t.Parallel()
 	s, url := start(t, kea.Options{Dhcp4: json.RawMessage(`{"subnet4":[{"id":1,"subnet":"10.77.0.0/24","option-data":[{"name":"routers","data":"10.77.0.1"}]}]}`)})
 	if _, err := s.Serve("02:00:00:00:00:02", "10.77.0.1"); err == nil {
-		t.Error("a client without reservation is served")
+		t.Error("a client without a reservation is served")
 	}
 	ask(t, url, "reservation-add", `{"reservation":{"subnet-id":1,"hw-address":"02:00:00:00:00:02","ip-address":"10.77.0.20"},"operation-target":"memory"}`)
 	if got, err := s.Serve("02:00:00:00:00:02", "10.77.0.1"); err != nil || got.Address != "10.77.0.20" || got.Routers != "10.77.0.1" {
@@ -337,7 +336,7 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.Serve("02:00:00:00:00:02", "10.77.0.1"); err == nil {
-		t.Error("a reservation that was not written is there after a restart")
+		t.Error("a reservation that was not written survives a restart")
 	}
 }
 
@@ -352,6 +351,6 @@ func TestFaults(t *testing.T) {
 		t.Errorf("got %v, want result 1", r)
 	}
 	if r := ask(t, url, "reservation-get-all", `{"subnet-id":1}`); r.Result != 0 {
-		t.Errorf("the work of a lost answer is not done: %v", r)
+		t.Errorf("a command with a lost answer was not carried out: %v", r)
 	}
 }

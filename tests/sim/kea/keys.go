@@ -28,7 +28,7 @@ var subnetKeys = []string{
 	"t2-percent", "user-context", "valid-lifetime",
 }
 
-// hostKeys are the parameters of a reservation beside its identifier.
+// hostKeys are the parameters of a reservation in addition to its identifier.
 var hostKeys = []string{
 	"boot-file-name", "client-classes", "comment", "hostname", "ip-address", "next-server", "option-data", "server-hostname",
 	"user-context",

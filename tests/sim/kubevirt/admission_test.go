@@ -11,8 +11,8 @@ import (
 	"github.com/vitistack/stack/tests/sim/kubevirt"
 )
 
-// TestRefusedOnTheWire checks that the API server answers with KubeVirt's words,
-// each rule's being the matter of package admission.
+// TestRefusedOnTheWire checks that the API server answers with KubeVirt's messages. Package admission
+// tests each rule.
 func TestRefusedOnTheWire(t *testing.T) {
 	t.Parallel()
 	c := start(t, kubevirt.Options{})
@@ -23,7 +23,7 @@ func TestRefusedOnTheWire(t *testing.T) {
 		want   string
 	}{
 		"MachineType": {
-			"i440fx is not among the allowed types", []string{"memory: {guest: 4Gi}", "memory: {guest: 4Gi}\n        machine: {type: pc-i440fx}"},
+			"i440fx is not an allowed type", []string{"memory: {guest: 4Gi}", "memory: {guest: 4Gi}\n        machine: {type: pc-i440fx}"},
 			machines + "spec.template.spec.domain.machine.type is not supported: pc-i440fx (allowed values: [q35* pc-q35*])",
 		},
 		"UserData": {
@@ -31,7 +31,7 @@ func TestRefusedOnTheWire(t *testing.T) {
 			machines + "spec.template.spec.volumes[1].cloudInitNoCloud userdata exceeds 2048 byte limit. Should use UserDataSecretRef for larger data.",
 		},
 		"SecureBoot": {
-			"EFI without a word about secure boot means secure boot", []string{"memory: {guest: 4Gi}", "memory: {guest: 4Gi}\n        firmware: {bootloader: {efi: {}}}"},
+			"EFI implies secure boot", []string{"memory: {guest: 4Gi}", "memory: {guest: 4Gi}\n        firmware: {bootloader: {efi: {}}}"},
 			machines + "spec.template.spec.domain has EFI SecureBoot enabled. SecureBoot requires SMM, which is currently disabled.",
 		},
 		"RunStrategy": {
@@ -39,19 +39,19 @@ func TestRefusedOnTheWire(t *testing.T) {
 			machines + "Running and RunStrategy are mutually exclusive. Note that Running is deprecated, please use RunStrategy instead",
 		},
 		"Two": {
-			"all causes are named", []string{"model: virtio", "model: tulip", "bus: virtio", "bus: ide"},
+			"all causes are listed", []string{"model: virtio", "model: tulip", "bus: virtio", "bus: ide"},
 			machines + "interface spec.template.spec.domain.devices.interfaces[0].name uses model tulip that is not supported., IDE bus is not supported, IDE bus is not supported",
 		},
 		"Type": {
-			"a wrong type is refused before the definition is asked", []string{"cores: 2", `cores: "two"`},
+			"a wrong type is rejected before the CustomResourceDefinition is checked", []string{"cores: 2", `cores: "two"`},
 			`admission webhook "virtualmachines-mutator.kubevirt.io" denied the request: spec.template.spec.domain.cpu.cores in body must be of type integer: "string"`,
 		},
 		"Definition": {
-			"the definition refuses what no webhook looks at", []string{"cores: 2", "cores: -2"},
+			"the CustomResourceDefinition rejects what no webhook checks", []string{"cores: 2", "cores: -2"},
 			"spec.template.spec.domain.cpu.cores",
 		},
 		"Unknown": {
-			"a strict client hears of unknown fields", []string{"cores: 2", "cores: 2, coars: 3"},
+			"strict field validation rejects unknown fields", []string{"cores: 2", "cores: 2, coars: 3"},
 			`unknown field "spec.template.spec.domain.cpu.coars"`,
 		},
 	}
@@ -91,7 +91,7 @@ func TestInstanceIsKubeVirts(t *testing.T) {
 	if err := change(`{"metadata":{"labels":{"mine":"yes"}},"status":{"phase":"Failed"}}`); err != nil {
 		t.Errorf("a change of an own label: got %v", err)
 	}
-	vmi := c.vmi("m", "it is there", func(*virtv1.VirtualMachineInstance) bool { return true })
+	vmi := c.vmi("m", "it exists", func(*virtv1.VirtualMachineInstance) bool { return true })
 	if vmi.Status.Phase != virtv1.Running || vmi.Labels["mine"] != "yes" {
 		t.Errorf("phase is %s and label is %q; want the status kept and the label set", vmi.Status.Phase, vmi.Labels["mine"])
 	}
@@ -124,7 +124,7 @@ func TestDeadSimulatorBlocksNoDeletion(t *testing.T) {
 	c.status("m", virtv1.VirtualMachineStatusRunning)
 	c.stop()
 	if err := c.try(strings.ReplaceAll(machineManifest, "name: m,", "name: other,")); err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
-		t.Errorf("a machine without admission: got %v, want a failing webhook", err)
+		t.Errorf("a machine without admission: got %v, want a failed webhook", err)
 	}
 	c.delete(vms, "m")
 	c.patch(vms, "m", `{"metadata":{"labels":{"seen":"yes"}}}`)

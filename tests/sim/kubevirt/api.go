@@ -22,11 +22,11 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 )
 
-// serviceAccount is the user that KubeVirt's controllers act as. Admission lets
-// nobody else write what is theirs.
+// serviceAccount is the user of KubeVirt's controllers. Admission rejects writes of their objects by
+// other users.
 const serviceAccount = "system:serviceaccount:kubevirt:kubevirt-controller"
 
-// api is the cluster as the simulator reads and writes it.
+// api reads and writes the objects of the cluster.
 type api struct {
 	vms       *kind[*virtv1.VirtualMachine]
 	vmis      *kind[*virtv1.VirtualMachineInstance]
@@ -91,7 +91,7 @@ func newAPI(config *rest.Config, namespace string) (*api, error) {
 	}, nil
 }
 
-// groupClients makes one client per API group over one connection.
+// groupClients returns one client for each API group, on one connection.
 type groupClients struct {
 	config *rest.Config
 	scheme *runtime.Scheme
@@ -133,14 +133,14 @@ type object interface {
 	runtime.Object
 }
 
-// kind reads one kind of object from a cache and writes it through the API. What
-// it wrote is in the cache at once, so nothing is decided on what it knows better.
+// kind reads objects of a kind from a cache and writes them through the API. The cache includes the
+// results of its own writes at once.
 type kind[P object] struct {
 	client    *rest.RESTClient
 	plural    string
 	namespace string
 	example   P
-	cache     *cache[P] // nil for a kind that is not watched
+	cache     *cache[P] // nil for a kind without a watch
 }
 
 func newKind[P object](client *rest.RESTClient, plural, namespace string, example P) *kind[P] {
@@ -162,7 +162,7 @@ func (k *kind[P]) empty() P { return k.example.DeepCopyObject().(P) }
 // get returns a cached object, which must not be changed, or nil.
 func (k *kind[P]) get(namespace, name string) P { return k.cache.get(namespace, name) }
 
-// read returns an object from the API server, for kinds that are not watched.
+// read returns an object from the API server, for kinds without a watch.
 func (k *kind[P]) read(ctx context.Context, namespace, name string) (P, error) {
 	found := k.empty()
 	err := k.client.Get().NamespaceIfScoped(namespace, namespace != "").Resource(k.plural).Name(name).Do(ctx).Into(found)
@@ -180,8 +180,8 @@ func (k *kind[P]) create(ctx context.Context, o P) (P, error) {
 	return made, nil
 }
 
-// patch writes the difference between two states of an object, if there is one.
-// It fails with a conflict when the object is no longer in the first state.
+// patch writes the difference between two states of an object, if there is one. It returns a conflict
+// if the object is no longer in the first state.
 func (k *kind[P]) patch(ctx context.Context, before, after P, subresource ...string) (P, error) {
 	body, err := difference(before, after)
 	if err != nil || body == nil {
@@ -197,9 +197,8 @@ func (k *kind[P]) patch(ctx context.Context, before, after P, subresource ...str
 	return written, nil
 }
 
-// delete asks for the deletion of exactly this object, and returns what is left of
-// it while finalizers hold it, or nil. One that is gone, or replaced by another of
-// its name, is fine.
+// delete deletes exactly this object. It returns the remaining object while it has finalizers, and
+// otherwise nil. An object that is deleted or replaced is no error.
 func (k *kind[P]) delete(ctx context.Context, o P) (P, error) {
 	var none P
 	options := fmt.Appendf(nil, `{"apiVersion":"v1","kind":"DeleteOptions","preconditions":{"uid":%q}}`, o.GetUID())
@@ -216,7 +215,7 @@ func (k *kind[P]) delete(ctx context.Context, o P) (P, error) {
 		return none, fmt.Errorf("decode what is left of %s %s/%s: %w", k.plural, o.GetNamespace(), o.GetName(), err)
 	}
 	if head.UID != o.GetUID() || len(head.Finalizers) == 0 {
-		return none, nil // the answer is a Status, or the object's last state
+		return none, nil // the answer is a Status, or the last state of the object
 	}
 	left := k.empty()
 	if err := json.Unmarshal(answer, left); err != nil {
@@ -226,7 +225,7 @@ func (k *kind[P]) delete(ctx context.Context, o P) (P, error) {
 	return left, nil
 }
 
-// difference returns a merge patch that holds the version it starts from, or nil.
+// difference returns a merge patch with the resource version of the first state, or nil.
 func difference(before, after any) ([]byte, error) {
 	from, err := json.Marshal(before)
 	if err != nil {

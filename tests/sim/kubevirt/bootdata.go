@@ -19,18 +19,18 @@ type bootData struct {
 	network     networkData
 }
 
-// networkData tells data that configures nothing from no data at all, with which
-// a guest asks for leases on all interfaces.
+// networkData distinguishes network data that configures no interface from missing network data.
+// Without network data a guest requests leases on all interfaces.
 type networkData struct {
 	interfaces []cloudinit.Interface
 	given      bool
 }
 
-// bootSource is where a cloud-init volume has one of its parts from.
+// bootSource is the source of one part of a cloud-init volume.
 type bootSource struct {
 	inline, base64 string
 	secret         *corev1.LocalObjectReference
-	keys           []string // of the Secret, the first that exists counts
+	keys           []string // of the Secret; the first key that exists is used
 }
 
 func bootSources(volume virtv1.Volume) (user, network bootSource, ok bool) {
@@ -50,7 +50,7 @@ func bootSources(volume virtv1.Volume) (user, network bootSource, ok bool) {
 	return user, network, true
 }
 
-// secretNames lists the Secrets that the instance's pod mounts.
+// secretNames returns the Secrets that the instance's pod mounts.
 func secretNames(vmi *virtv1.VirtualMachineInstance) []string {
 	var names []string
 	for _, volume := range vmi.Spec.Volumes {
@@ -68,9 +68,8 @@ func secretNames(vmi *virtv1.VirtualMachineInstance) []string {
 	return names
 }
 
-// startPod reports that the instance's pod finds its networks and Secrets. While
-// one is missing the pod waits, as the kubelet lets it, and says so in an event
-// about the pod: the instance itself shows nothing.
+// startPod reports whether the instance's pod finds its networks and Secrets. While one is missing,
+// the kubelet lets the pod wait and records an event about the pod. The instance itself shows nothing.
 func (v *visit) startPod(ctx context.Context, vmi *virtv1.VirtualMachineInstance) (bool, error) {
 	for _, n := range vmi.Spec.Networks {
 		if n.Multus == nil {
@@ -121,8 +120,7 @@ func (v *visit) secret(ctx context.Context, namespace, name string) (*corev1.Sec
 	return s, nil
 }
 
-// bootData reads the cloud-init data of an instance, which may have none. Network data
-// that the guest would not understand configures nothing.
+// bootData returns the cloud-init data of an instance. Invalid network data configures no interface.
 func (v *visit) bootData(ctx context.Context, vmi *virtv1.VirtualMachineInstance) (bootData, error) {
 	for _, volume := range vmi.Spec.Volumes {
 		user, network, ok := bootSources(volume)
@@ -176,7 +174,7 @@ func (v *visit) content(ctx context.Context, namespace string, s bootSource) (st
 	return "", nil
 }
 
-// guest returns what runs in the instance, without its network.
+// guest returns the guest of the instance, without its network.
 func (v *visit) guest(vmi *virtv1.VirtualMachineInstance, data bootData) Guest {
 	g := Guest{
 		ID: guestID(vmi), Name: vmi.Name, Namespace: vmi.Namespace, Node: nodeOf(vmi),
@@ -209,8 +207,8 @@ func diskOf(d virtv1.Disk, volume virtv1.Volume, storage storageView) Disk {
 	return disk
 }
 
-// bootImage is the image of the first disk with content that the firmware tries:
-// disks with a boot order, or all of them when none has one.
+// bootImage returns the image of the first disk with content that the firmware tries: disks with a
+// boot order, or all disks if none has one.
 func bootImage(specs []virtv1.Disk, disks []Disk) string {
 	image, best, ordered := "", uint(0), false
 	for _, spec := range specs {

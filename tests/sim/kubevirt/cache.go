@@ -11,17 +11,17 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// graveTime is how long a deleted object is remembered, so that an answer to a
-// write that arrives after the deletion does not bring it back.
+// graveTime is how long a deletion is remembered, so that a late answer to a write does not restore
+// the object.
 const graveTime = time.Minute
 
-// cache holds the newest known state of all objects of one kind. It is fed by a
-// watch and by the answers to the simulator's own writes.
+// cache has the newest known state of all objects of one kind. A watch and the answers to the
+// simulator's own writes update it.
 type cache[P object] struct {
 	mu      sync.RWMutex
 	objects map[types.NamespacedName]P
 	graves  map[types.UID]time.Time
-	// changed is told each object that became different or was deleted.
+	// changed is called with each object that was changed or deleted.
 	changed func(P)
 	synced  chan struct{}
 	once    sync.Once
@@ -42,8 +42,8 @@ func (c *cache[P]) get(namespace, name string) P {
 	return c.objects[types.NamespacedName{Namespace: namespace, Name: name}]
 }
 
-// each calls visit with every object of a namespace, or of all when it is empty.
-// visit must not call the cache.
+// each calls visit with every object of a namespace, or of all namespaces if it is empty. visit must
+// not call the cache.
 func (c *cache[P]) each(namespace string, visit func(P)) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -54,7 +54,7 @@ func (c *cache[P]) each(namespace string, visit func(P)) {
 	}
 }
 
-// remember takes the answer to a write.
+// remember stores the answer to a write.
 func (c *cache[P]) remember(o P) {
 	if o.GetDeletionTimestamp() != nil && len(o.GetFinalizers()) == 0 {
 		c.drop(o)
@@ -65,7 +65,7 @@ func (c *cache[P]) remember(o P) {
 	}
 }
 
-// put reports whether o is newer than what is known.
+// put reports whether o is newer than the cached object.
 func (c *cache[P]) put(o P) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,8 +86,7 @@ func (c *cache[P]) drop(o P) {
 	}
 }
 
-// bury reports whether o was known. An object of the same name that was made
-// since is another one, and stays.
+// bury reports whether o was cached. A newer object of the same name stays.
 func (c *cache[P]) bury(o P) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -122,8 +121,8 @@ func (c *cache[P]) Delete(o any) error {
 	return nil
 }
 
-// Replace takes the answer to a list. What is missing from it is deleted, unless
-// it was written after the list was made.
+// Replace stores the answer to a list. Objects that it lacks are deleted, unless they were written
+// after the list.
 func (c *cache[P]) Replace(list []any, version string) error {
 	listed := make(map[types.UID]bool, len(list))
 	for _, o := range list {
@@ -155,7 +154,7 @@ func newer(a, b string) bool {
 	return err == nil && order > 0
 }
 
-// watched is a kind whose cache is fed by a watch.
+// watched is a kind whose cache has a watch.
 type watched interface {
 	run(ctx context.Context)
 	waitSynced(ctx context.Context) error
@@ -178,7 +177,7 @@ func (k *kind[P]) waitSynced(ctx context.Context) error {
 	}
 }
 
-// watch starts to feed the caches, and returns when each has been filled once.
+// watch starts the watches of the caches, and returns once each cache is filled.
 func (a *api) watch(ctx context.Context) error {
 	kinds := []watched{a.vms, a.vmis, a.imports, a.claims, a.volumes, a.nodes, a.classes, a.networks}
 	for _, k := range kinds {

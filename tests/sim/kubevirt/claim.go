@@ -14,7 +14,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 )
 
-// Operations on claims that a plan can make misbehave.
+// Operations on claims, for the fault plan.
 const (
 	opBind   = "pvc/bind"
 	opResize = "pvc/resize"
@@ -31,7 +31,7 @@ const (
 	finalizerVolumeInUse = "kubernetes.io/pv-protection"
 )
 
-// claim brings a PersistentVolumeClaim as far as it gets now.
+// claim reconciles a PersistentVolumeClaim.
 func (s *Simulator) claim(ctx context.Context, namespace, name string) (time.Duration, error) {
 	claim := s.api.claims.get(namespace, name)
 	switch {
@@ -59,8 +59,8 @@ func (s *Simulator) claim(ctx context.Context, namespace, name string) (time.Dur
 	return s.bindClaim(ctx, claim, class)
 }
 
-// bindClaim makes a volume and binds the claim to it. Each write is repeated only
-// when it is missing, so that it can be interrupted anywhere.
+// bindClaim creates a volume and binds the claim to it. It skips each write that is done, so that it
+// can be interrupted at any point.
 func (s *Simulator) bindClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass) (time.Duration, error) {
 	step := step{claim.UID, opBind}
 	left, fault := s.pace.wait(step, s.options.Times.Provisioning)
@@ -91,7 +91,7 @@ func (s *Simulator) bindClaim(ctx context.Context, claim *corev1.PersistentVolum
 	}
 	bound.Annotations[annotationBindCompleted], bound.Annotations[annotationBound] = "yes", "yes"
 	bound.Annotations[annotationProvisioner] = class.Provisioner
-	if !slices.Contains(bound.Finalizers, finalizerClaimInUse) { // where admission does not add it
+	if !slices.Contains(bound.Finalizers, finalizerClaimInUse) { // if admission has not added it
 		bound.Finalizers = append(bound.Finalizers, finalizerClaimInUse)
 	}
 	if s.awaitsImport(claim) {
@@ -114,8 +114,8 @@ func (s *Simulator) bindClaim(ctx context.Context, claim *corev1.PersistentVolum
 	return 0, err
 }
 
-// resize grows the volume of a bound claim that asks for more. The API server lets
-// only claims of expandable classes ask.
+// resize grows the volume of a bound claim that requests more. The API server permits that only for
+// expandable classes.
 func (s *Simulator) resize(ctx context.Context, claim *corev1.PersistentVolumeClaim) (time.Duration, error) {
 	asked := claim.Spec.Resources.Requests[corev1.ResourceStorage]
 	if asked.Cmp(claim.Status.Capacity[corev1.ResourceStorage]) <= 0 {
@@ -150,7 +150,8 @@ func (s *Simulator) resize(ctx context.Context, claim *corev1.PersistentVolumeCl
 	return 0, err
 }
 
-// releaseClaim lets a claim go that no running instance uses. Its volume follows.
+// releaseClaim removes the finalizer of a claim that no running instance uses. Its volume is deleted
+// afterwards.
 func (s *Simulator) releaseClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
 	if !slices.Contains(claim.Finalizers, finalizerClaimInUse) || s.inUse(claim) {
 		return nil
@@ -164,7 +165,7 @@ func (s *Simulator) releaseClaim(ctx context.Context, claim *corev1.PersistentVo
 	return err
 }
 
-// inUse reports an instance whose pod mounts the claim.
+// inUse reports whether the pod of an instance mounts the claim.
 func (s *Simulator) inUse(claim *corev1.PersistentVolumeClaim) bool {
 	used := false
 	s.api.vmis.cache.each(claim.Namespace, func(vmi *virtv1.VirtualMachineInstance) {
@@ -177,7 +178,7 @@ func refersTo(volumes []virtv1.Volume, claim string) bool {
 	return slices.ContainsFunc(volumes, func(v virtv1.Volume) bool { return volumeClaim(v) == claim })
 }
 
-// volume deletes a volume whose claim is gone, or keeps it if its policy says so.
+// volume deletes a volume whose claim is deleted, unless its policy retains it.
 func (s *Simulator) volume(ctx context.Context, name string) (time.Duration, error) {
 	volume := s.api.volumes.get("", name)
 	if volume == nil || volume.Annotations[annotationProvisionedBy] != provisioner || volume.Spec.ClaimRef == nil {
@@ -211,7 +212,7 @@ func (s *Simulator) volume(ctx context.Context, name string) (time.Duration, err
 
 func (s *Simulator) classOf(claim *corev1.PersistentVolumeClaim) *storagev1.StorageClass {
 	if claim.Spec.StorageClassName == nil {
-		return nil // admission filled in the default class, if there is one
+		return nil // admission has set the default class, if there is one
 	}
 	return s.api.classes.get("", *claim.Spec.StorageClassName)
 }
@@ -221,7 +222,7 @@ func waitsForFirstConsumer(class *storagev1.StorageClass) bool {
 		*class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
 }
 
-// waitsForConsumer reports a claim that gets its volume when an instance has a node.
+// waitsForConsumer reports whether a claim gets its volume when an instance has a node.
 func (s *Simulator) waitsForConsumer(claim *corev1.PersistentVolumeClaim) bool {
 	return waitsForFirstConsumer(s.classOf(claim)) || s.awaitsImport(claim)
 }
@@ -231,13 +232,13 @@ func (s *Simulator) awaitsConsumer(claim *corev1.PersistentVolumeClaim, class *s
 		claim.Annotations[annotationImmediate] == ""
 }
 
-// awaitsImport reports a claim that CDI binds when it has filled the volume.
+// awaitsImport reports whether CDI binds a claim once it has filled the volume.
 func (s *Simulator) awaitsImport(claim *corev1.PersistentVolumeClaim) bool {
 	owner := metav1.GetControllerOf(claim)
 	return owner != nil && owner.Kind == dataVolumeKind && claim.Annotations[annotationPodPhase] != string(corev1.PodSucceeded)
 }
 
-// orphaned reports a claim of a DataVolume that is gone.
+// orphaned reports whether the DataVolume of a claim is deleted.
 func (s *Simulator) orphaned(claim *corev1.PersistentVolumeClaim) bool {
 	owner := metav1.GetControllerOf(claim)
 	if owner == nil || owner.Kind != dataVolumeKind || owner.APIVersion != cdiv1.SchemeGroupVersion.String() {

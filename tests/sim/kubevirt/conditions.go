@@ -8,8 +8,7 @@ import (
 	virtv1 "kubevirt.io/api/core/v1"
 )
 
-// Reasons that KubeVirt writes into conditions, where its API module has no
-// constant for them.
+// Reasons in KubeVirt's conditions that its API module has no constants for.
 const (
 	reasonPVCNotFound  = "FailedPvcNotFound"
 	reasonFailedCreate = "FailedCreate"
@@ -26,8 +25,7 @@ const (
 	messageStopping   = "virt-launcher pod is terminating"
 )
 
-// setCondition makes c the condition of its type. The one that is there keeps its
-// times when it says the same.
+// setCondition sets the condition of c's type. An equal condition keeps its times.
 func setCondition(vmi *virtv1.VirtualMachineInstance, c virtv1.VirtualMachineInstanceCondition, now metav1.Time) {
 	for i, old := range vmi.Status.Conditions {
 		if old.Type != c.Type {
@@ -53,7 +51,7 @@ func dropCondition(vmi *virtv1.VirtualMachineInstance, t virtv1.VirtualMachineIn
 	})
 }
 
-// condition returns the instance's condition of a type, or nil; vmi may be nil.
+// condition returns the instance's condition of a type, or nil. vmi may be nil.
 func condition(vmi *virtv1.VirtualMachineInstance, t virtv1.VirtualMachineInstanceConditionType) *virtv1.VirtualMachineInstanceCondition {
 	if vmi == nil {
 		return nil
@@ -66,7 +64,7 @@ func condition(vmi *virtv1.VirtualMachineInstance, t virtv1.VirtualMachineInstan
 	return nil
 }
 
-// hasFalse reports a condition with status False and a reason.
+// hasFalse reports whether a condition has status False and a reason.
 func hasFalse(vmi *virtv1.VirtualMachineInstance, t virtv1.VirtualMachineInstanceConditionType, reason string) bool {
 	c := condition(vmi, t)
 	return c != nil && c.Status == corev1.ConditionFalse && c.Reason == reason

@@ -17,7 +17,7 @@ var crdFiles embed.FS
 func CRDs() fs.FS {
 	files, err := fs.Sub(crdFiles, "crds")
 	if err != nil {
-		panic(err) // the folder is part of the binary
+		panic(err) // the folder is embedded
 	}
 	return files
 }

@@ -14,8 +14,8 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 )
 
-// opImport is the operation that a plan can make misbehave; with a source that has
-// a host it is "dv/import/<host>".
+// opImport is the operation of an import. If the source has a host, the operation is
+// "dv/import/<host>".
 const opImport = "dv/import"
 
 const (
@@ -31,11 +31,11 @@ const (
 	reasonImagePull   = "ImagePullFailed"
 )
 
-// importRetry is the first wait before a failed import is tried again. It grows
-// with the square of the failures.
+// importRetry is the delay before the first retry of an import. It grows with the square of the
+// failures.
 const importRetry = time.Second
 
-// dataVolume brings a DataVolume as far as it gets now.
+// dataVolume reconciles a DataVolume.
 func (s *Simulator) dataVolume(ctx context.Context, namespace, name string) (time.Duration, error) {
 	dv := s.api.imports.get(namespace, name)
 	switch {
@@ -74,10 +74,10 @@ func (s *Simulator) dataVolume(ctx context.Context, namespace, name string) (tim
 	return again, err
 }
 
-// progress is how far a DataVolume has been filled.
+// progress is how far a DataVolume is filled.
 type progress struct {
 	phase cdiv1.DataVolumePhase
-	// running, reason and message tell about the pod that fills it.
+	// running, reason and message describe the pod that fills it.
 	running         corev1.ConditionStatus
 	reason, message string
 	failed          bool
@@ -91,12 +91,12 @@ func transferring(phase cdiv1.DataVolumePhase) progress {
 	return progress{phase: phase, running: corev1.ConditionTrue, reason: "Pod is running"}
 }
 
-// idle is a progress without a pod.
+// idle returns a progress without a pod.
 func idle(phase cdiv1.DataVolumePhase) progress {
 	return progress{phase: phase, running: corev1.ConditionFalse}
 }
 
-// populate fills and binds the claim of a DataVolume, and tells how far it is.
+// populate fills and binds the claim of a DataVolume, and returns its progress.
 func (s *Simulator) populate(ctx context.Context, dv *cdiv1.DataVolume, claim *corev1.PersistentVolumeClaim) (progress, time.Duration, error) {
 	if !ownedBy(claim, dv) {
 		if dv.Annotations[annotationAdoption] == "true" && claim.Status.Phase == corev1.ClaimBound {
@@ -118,7 +118,7 @@ func (s *Simulator) populate(ctx context.Context, dv *cdiv1.DataVolume, claim *c
 	case s.awaitsConsumer(claim, class):
 		return idle(cdiv1.PendingPopulation), 0, nil
 	case dv.Spec.Source == nil:
-		return idle(cdiv1.Pending), 0, nil // a sourceRef, or filled by another populator
+		return idle(cdiv1.Pending), 0, nil // it has a sourceRef, or another populator fills it
 	case dv.Spec.Source.Upload != nil:
 		return transferring(cdiv1.UploadReady), 0, nil
 	}
@@ -165,7 +165,7 @@ func (s *Simulator) importInto(ctx context.Context, dv *cdiv1.DataVolume, claim 
 	return completed(), 0, nil
 }
 
-// importStatus is the status of a DataVolume that is filled so far.
+// importStatus returns the status of a DataVolume with a progress.
 func importStatus(dv *cdiv1.DataVolume, claim *corev1.PersistentVolumeClaim, p progress, now metav1.Time) cdiv1.DataVolumeStatus {
 	status := *dv.Status.DeepCopy()
 	status.Phase, status.ClaimName = p.phase, claim.Name
@@ -221,8 +221,7 @@ func importCondition(dv *cdiv1.DataVolume, t cdiv1.DataVolumeConditionType) *cdi
 	return nil
 }
 
-// createClaim makes the claim of a DataVolume, with what its class's profile says
-// where the DataVolume leaves it open.
+// createClaim creates the claim of a DataVolume. The storage profile of its class completes it.
 func (s *Simulator) createClaim(ctx context.Context, dv *cdiv1.DataVolume) (*corev1.PersistentVolumeClaim, error) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
 		Namespace: dv.Namespace, Name: dv.Name, Labels: map[string]string{},
@@ -288,7 +287,7 @@ func (s *Simulator) claimSpec(ctx context.Context, storage *cdiv1.StorageSpec) (
 	return spec, nil
 }
 
-// complete takes the first set that agrees with what is asked for.
+// complete returns the first set of a profile that fits the request.
 func complete(spec *corev1.PersistentVolumeClaimSpec, sets []cdiv1.ClaimPropertySet) {
 	for _, set := range sets {
 		modeFits := spec.VolumeMode == nil || set.VolumeMode == nil || *spec.VolumeMode == *set.VolumeMode
@@ -306,7 +305,7 @@ func complete(spec *corev1.PersistentVolumeClaimSpec, sets []cdiv1.ClaimProperty
 	}
 }
 
-// sourceOf names a source as the importer's messages do, and where it is.
+// sourceOf returns the name of a source in the importer's messages, and its location.
 func sourceOf(source *cdiv1.DataVolumeSource) (kind, endpoint string) {
 	switch {
 	case source.HTTP != nil:
@@ -323,7 +322,7 @@ func sourceOf(source *cdiv1.DataVolumeSource) (kind, endpoint string) {
 	return "none", ""
 }
 
-// endpoint is where the content of a DataVolume comes from, also through a clone.
+// endpoint returns the location of a DataVolume's content, also through a clone.
 func (s *Simulator) endpoint(dv *cdiv1.DataVolume) string {
 	if dv.Spec.Source == nil {
 		return ""
@@ -338,12 +337,12 @@ func (s *Simulator) endpoint(dv *cdiv1.DataVolume) string {
 	return endpoint
 }
 
-// imageOf is where the content of a claim was imported from, or empty.
+// imageOf returns the location that a claim's content was imported from, or an empty string.
 func imageOf(claim *corev1.PersistentVolumeClaim) string {
 	return claim.Annotations[annotationEndpoint]
 }
 
-// populatesForConsumer reports a claim that is filled because an instance waits for it.
+// populatesForConsumer reports whether a claim is filled because an instance waits for it.
 func populatesForConsumer(claim *corev1.PersistentVolumeClaim) bool {
 	return claim.Annotations[annotationSelectedNode] != ""
 }
@@ -352,7 +351,7 @@ func ownedBy(claim *corev1.PersistentVolumeClaim, dv *cdiv1.DataVolume) bool {
 	return metav1.IsControlledBy(claim, dv)
 }
 
-// abandoned reports a DataVolume of a machine that is gone.
+// abandoned reports whether the machine of a DataVolume is deleted.
 func (s *Simulator) abandoned(dv *cdiv1.DataVolume) bool {
 	owner := metav1.GetControllerOf(dv)
 	if owner == nil || owner.Kind != virtv1.VirtualMachineGroupVersionKind.Kind {

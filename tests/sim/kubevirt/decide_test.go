@@ -43,27 +43,27 @@ func TestDecideRun(t *testing.T) {
 		vmi      *virtv1.VirtualMachineInstance
 		want     verdict
 	}{
-		"AlwaysNone":      {"an instance should always be there", virtv1.RunStrategyAlways, virtv1.VirtualMachineStatus{}, nil, start},
-		"AlwaysRunning":   {"a running one is left alone", virtv1.RunStrategyAlways, virtv1.VirtualMachineStatus{}, inPhase(virtv1.Running), keep},
-		"AlwaysFailed":    {"a failed one makes room for another", virtv1.RunStrategyAlways, virtv1.VirtualMachineStatus{}, inPhase(virtv1.Failed), stop},
-		"AlwaysSucceeded": {"so does one that shut itself down", virtv1.RunStrategyAlways, virtv1.VirtualMachineStatus{}, inPhase(virtv1.Succeeded), stop},
+		"AlwaysNone":      {"an instance should always exist", virtv1.RunStrategyAlways, virtv1.VirtualMachineStatus{}, nil, start},
+		"AlwaysRunning":   {"a running instance is kept", virtv1.RunStrategyAlways, virtv1.VirtualMachineStatus{}, inPhase(virtv1.Running), keep},
+		"AlwaysFailed":    {"a failed instance is replaced", virtv1.RunStrategyAlways, virtv1.VirtualMachineStatus{}, inPhase(virtv1.Failed), stop},
+		"AlwaysSucceeded": {"an instance that shut itself down is replaced", virtv1.RunStrategyAlways, virtv1.VirtualMachineStatus{}, inPhase(virtv1.Succeeded), stop},
 		"AlwaysRestart":   {"a restart is a request to stop", virtv1.RunStrategyAlways, asking(virtv1.StopRequest, "i"), inPhase(virtv1.Running), stop},
-		"AlwaysOther":     {"a request about another instance is not about this one", virtv1.RunStrategyAlways, asking(virtv1.StopRequest, "x"), inPhase(virtv1.Running), keep},
-		"AlwaysBackoff": {"after a failed start there is a wait", virtv1.RunStrategyAlways,
+		"AlwaysOther":     {"the request is about another instance", virtv1.RunStrategyAlways, asking(virtv1.StopRequest, "x"), inPhase(virtv1.Running), keep},
+		"AlwaysBackoff": {"a failed start is retried after a back-off", virtv1.RunStrategyAlways,
 			virtv1.VirtualMachineStatus{StartFailure: &virtv1.VirtualMachineStartFailure{RetryAfterTimestamp: &later}}, nil, delayed},
-		"Leaving":        {"one that is being deleted is waited for", virtv1.RunStrategyHalted, virtv1.VirtualMachineStatus{}, leaving, keep},
-		"HaltedNone":     {"halted means no instance", virtv1.RunStrategyHalted, virtv1.VirtualMachineStatus{}, nil, keep},
-		"HaltedRunning":  {"and one that is there is stopped", virtv1.RunStrategyHalted, virtv1.VirtualMachineStatus{}, inPhase(virtv1.Running), stop},
-		"ManualNone":     {"manual waits for a request", virtv1.RunStrategyManual, virtv1.VirtualMachineStatus{}, nil, keep},
-		"ManualStart":    {"and follows it", virtv1.RunStrategyManual, asking(virtv1.StartRequest, ""), nil, start},
-		"ManualFailed":   {"a failed one stays", virtv1.RunStrategyManual, virtv1.VirtualMachineStatus{}, inPhase(virtv1.Failed), keep},
-		"ManualStop":     {"until it is stopped", virtv1.RunStrategyManual, asking(virtv1.StopRequest, "i"), inPhase(virtv1.Running), stop},
+		"Deleting":       {"an instance that is being deleted is waited for", virtv1.RunStrategyHalted, virtv1.VirtualMachineStatus{}, leaving, keep},
+		"HaltedNone":     {"Halted has no instance", virtv1.RunStrategyHalted, virtv1.VirtualMachineStatus{}, nil, keep},
+		"HaltedRunning":  {"Halted stops an instance", virtv1.RunStrategyHalted, virtv1.VirtualMachineStatus{}, inPhase(virtv1.Running), stop},
+		"ManualNone":     {"Manual waits for a request", virtv1.RunStrategyManual, virtv1.VirtualMachineStatus{}, nil, keep},
+		"ManualStart":    {"Manual follows a request", virtv1.RunStrategyManual, asking(virtv1.StartRequest, ""), nil, start},
+		"ManualFailed":   {"Manual keeps a failed instance", virtv1.RunStrategyManual, virtv1.VirtualMachineStatus{}, inPhase(virtv1.Failed), keep},
+		"ManualStop":     {"Manual stops an instance on request", virtv1.RunStrategyManual, asking(virtv1.StopRequest, "i"), inPhase(virtv1.Running), stop},
 		"RerunNew":       {"a machine that is new to the strategy is started", virtv1.RunStrategyRerunOnFailure, virtv1.VirtualMachineStatus{}, nil, start},
-		"RerunStopped":   {"one that was stopped is not", virtv1.RunStrategyRerunOnFailure, virtv1.VirtualMachineStatus{RunStrategy: virtv1.RunStrategyRerunOnFailure}, nil, keep},
-		"RerunFailed":    {"a failure leads to another run", virtv1.RunStrategyRerunOnFailure, virtv1.VirtualMachineStatus{}, inPhase(virtv1.Failed), rerun},
-		"RerunSucceeded": {"a success does not", virtv1.RunStrategyRerunOnFailure, virtv1.VirtualMachineStatus{}, inPhase(virtv1.Succeeded), stop},
+		"RerunStopped":   {"a stopped machine is not started", virtv1.RunStrategyRerunOnFailure, virtv1.VirtualMachineStatus{RunStrategy: virtv1.RunStrategyRerunOnFailure}, nil, keep},
+		"RerunFailed":    {"a failure starts another instance", virtv1.RunStrategyRerunOnFailure, virtv1.VirtualMachineStatus{}, inPhase(virtv1.Failed), rerun},
+		"RerunSucceeded": {"a success starts no other instance", virtv1.RunStrategyRerunOnFailure, virtv1.VirtualMachineStatus{}, inPhase(virtv1.Succeeded), stop},
 		"OnceNone":       {"once starts", virtv1.RunStrategyOnce, virtv1.VirtualMachineStatus{}, nil, start},
-		"OnceFailed":     {"and not again", virtv1.RunStrategyOnce, virtv1.VirtualMachineStatus{}, inPhase(virtv1.Failed), keep},
+		"OnceFailed":     {"Once starts no second instance", virtv1.RunStrategyOnce, virtv1.VirtualMachineStatus{}, inPhase(virtv1.Failed), keep},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestStartFailure(t *testing.T) {
 	ran := inPhase(virtv1.Failed)
 	ran.Status.PhaseTransitionTimestamps = []virtv1.VirtualMachineInstancePhaseTransitionTimestamp{{Phase: virtv1.Running}}
 	if startFailure(vm, ran, virtv1.RunStrategyAlways, 10*time.Second, now) != nil {
-		t.Error("a machine that ran still counts failed starts")
+		t.Error("a running machine still counts failed starts")
 	}
 }
 
@@ -117,28 +117,28 @@ func TestPrintable(t *testing.T) {
 		status virtv1.VirtualMachineStatus
 		want   virtv1.VirtualMachinePrintableStatus
 	}{
-		"Stopped":  {"without an instance", machineView{strategy: virtv1.RunStrategyHalted}, virtv1.VirtualMachineStatus{}, virtv1.VirtualMachineStatusStopped},
-		"Starting": {"while the instance is pending", machineView{vmi: inPhase(virtv1.Pending)}, virtv1.VirtualMachineStatus{}, virtv1.VirtualMachineStatusStarting},
-		"Running":  {"while it runs", machineView{vmi: inPhase(virtv1.Running)}, virtv1.VirtualMachineStatus{}, virtv1.VirtualMachineStatusRunning},
-		"Paused": {"while its CPUs stand still", machineView{vmi: with(inPhase(virtv1.Running),
+		"Stopped":  {"it has no instance", machineView{strategy: virtv1.RunStrategyHalted}, virtv1.VirtualMachineStatus{}, virtv1.VirtualMachineStatusStopped},
+		"Starting": {"its instance is pending", machineView{vmi: inPhase(virtv1.Pending)}, virtv1.VirtualMachineStatus{}, virtv1.VirtualMachineStatusStarting},
+		"Running":  {"its instance runs", machineView{vmi: inPhase(virtv1.Running)}, virtv1.VirtualMachineStatus{}, virtv1.VirtualMachineStatusRunning},
+		"Paused": {"its CPUs are stopped", machineView{vmi: with(inPhase(virtv1.Running),
 			virtv1.VirtualMachineInstanceCondition{Type: virtv1.VirtualMachineInstancePaused, Status: corev1.ConditionTrue})},
 			virtv1.VirtualMachineStatus{}, virtv1.VirtualMachineStatusPaused},
-		"Stopping": {"while it is being deleted", machineView{vmi: stopping}, virtv1.VirtualMachineStatus{}, virtv1.VirtualMachineStatusStopping},
-		"NoClaim": {"while a claim is missing", machineView{vmi: with(inPhase(virtv1.Pending),
+		"Stopping": {"its instance is being deleted", machineView{vmi: stopping}, virtv1.VirtualMachineStatus{}, virtv1.VirtualMachineStatusStopping},
+		"NoClaim": {"a claim is missing", machineView{vmi: with(inPhase(virtv1.Pending),
 			virtv1.VirtualMachineInstanceCondition{Type: virtv1.VirtualMachineInstanceSynchronized, Status: corev1.ConditionFalse, Reason: reasonPVCNotFound})},
 			virtv1.VirtualMachineStatus{}, virtv1.VirtualMachineStatusPvcNotFound},
-		"NoNode": {"while no node has room", machineView{vmi: with(inPhase(virtv1.Scheduling),
+		"NoNode": {"no node has room", machineView{vmi: with(inPhase(virtv1.Scheduling),
 			virtv1.VirtualMachineInstanceCondition{Type: podScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable})},
 			virtv1.VirtualMachineStatus{}, virtv1.VirtualMachineStatusUnschedulable},
-		"Importing": {"while a disk is filled", machineView{storage: storageView{imports: []*cdiv1.DataVolume{filling}}},
+		"Importing": {"a disk is being imported", machineView{storage: storageView{imports: []*cdiv1.DataVolume{filling}}},
 			virtv1.VirtualMachineStatus{}, virtv1.VirtualMachineStatusProvisioning},
-		"ImportFailed": {"while that does not work", machineView{storage: storageView{imports: []*cdiv1.DataVolume{broken}}},
+		"ImportFailed": {"the import fails", machineView{storage: storageView{imports: []*cdiv1.DataVolume{broken}}},
 			virtv1.VirtualMachineStatus{}, virtv1.VirtualMachineStatusDataVolumeError},
-		"Binding": {"while a claim has no volume", machineView{
+		"Binding": {"a claim has no volume", machineView{
 			strategy: virtv1.RunStrategyAlways, vmi: inPhase(virtv1.Pending),
 			storage: storageView{claims: []*corev1.PersistentVolumeClaim{{}}}},
 			virtv1.VirtualMachineStatus{}, virtv1.VirtualMachineStatusWaitingForVolumeBinding},
-		"CrashLoop": {"while it waits after a failed start", machineView{strategy: virtv1.RunStrategyAlways},
+		"CrashLoop": {"it waits after a failed start", machineView{strategy: virtv1.RunStrategyAlways},
 			virtv1.VirtualMachineStatus{StartFailure: &virtv1.VirtualMachineStartFailure{ConsecutiveFailCount: 1}},
 			virtv1.VirtualMachineStatusCrashLoopBackOff},
 	}
@@ -174,14 +174,14 @@ func TestPlace(t *testing.T) {
 		want   string
 		why    string
 	}{
-		"Emptiest": {"the node with the most memory left is taken", []*corev1.Node{node("a", "8", "16Gi"), node("b", "8", "32Gi")}, nil, "b", ""},
-		"Name":     {"the name decides between equals", []*corev1.Node{node("b", "8", "16Gi"), node("a", "8", "16Gi")}, nil, "a", ""},
-		"Used":     {"what is in use counts", []*corev1.Node{node("a", "8", "16Gi"), node("b", "8", "32Gi")}, map[string]load{"b": {memory: 20 << 30}}, "a", ""},
+		"Emptiest": {"the node with the most free memory is selected", []*corev1.Node{node("a", "8", "16Gi"), node("b", "8", "32Gi")}, nil, "b", ""},
+		"Name":     {"the name decides between equal nodes", []*corev1.Node{node("b", "8", "16Gi"), node("a", "8", "16Gi")}, nil, "a", ""},
+		"Used":     {"memory in use counts", []*corev1.Node{node("a", "8", "16Gi"), node("b", "8", "32Gi")}, map[string]load{"b": {memory: 20 << 30}}, "a", ""},
 		"Ratio":    {"ten virtual CPUs share one", []*corev1.Node{node("a", "2", "16Gi")}, nil, "a", ""},
 		"Full": {"each reason is counted", []*corev1.Node{node("a", "1", "2Gi"), node("b", "8", "2Gi"), cordoned}, nil, "",
 			"0/3 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable, 2 Insufficient memory. " +
 				"preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."},
-		"None": {"a cluster without nodes says so", nil, nil, "", "no nodes available to schedule pods"},
+		"None": {"a cluster without nodes has a message of its own", nil, nil, "", "no nodes available to schedule pods"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -205,7 +205,7 @@ func TestAssign(t *testing.T) {
 		vmi.UID = types.UID(rune('a' + i))
 		p, why := h.assign(vmi, nodes, all)
 		if why != "" || seen[p.address] || !h.pods.Contains(p.address) {
-			t.Fatalf("instance %d got %v (%s), which is taken or outside", i, p.address, why)
+			t.Fatalf("instance %d got %v (%s), which is in use or out of range", i, p.address, why)
 		}
 		if again, _ := h.assign(vmi, nodes, all); again != p {
 			t.Errorf("instance %d got %v, then %v", i, p, again)
@@ -216,7 +216,7 @@ func TestAssign(t *testing.T) {
 	last := inPhase(virtv1.Pending)
 	last.UID = "last"
 	if p, _ := h.assign(last, nodes, all); p.address.IsValid() {
-		t.Errorf("the network's gateway or last address %s is allocated", p.address)
+		t.Errorf("the network's gateway or last address %s was allocated", p.address)
 	}
 	h.release(last.UID)
 	h.release(all[0].UID)
@@ -239,10 +239,10 @@ func TestBootImage(t *testing.T) {
 		images []string
 		want   string
 	}{
-		"First":   {"without an order the first disk with content boots", []virtv1.Disk{disk(0), disk(0), disk(0)}, []string{"", "b", "c"}, "b"},
-		"Order":   {"the order counts", []virtv1.Disk{disk(2), disk(1)}, []string{"a", "b"}, "b"},
-		"Blank":   {"a blank disk is passed over for the installer behind it", []virtv1.Disk{disk(1), disk(2)}, []string{"", "iso"}, "iso"},
-		"Ordered": {"with an order, a disk without one does not boot", []virtv1.Disk{disk(1), disk(0)}, []string{"", "b"}, ""},
+		"First":   {"without a boot order the first disk with content boots", []virtv1.Disk{disk(0), disk(0), disk(0)}, []string{"", "b", "c"}, "b"},
+		"Order":   {"the boot order decides", []virtv1.Disk{disk(2), disk(1)}, []string{"a", "b"}, "b"},
+		"Blank":   {"a blank disk is skipped for the installer after it", []virtv1.Disk{disk(1), disk(2)}, []string{"", "iso"}, "iso"},
+		"Ordered": {"with a boot order, other disks do not boot", []virtv1.Disk{disk(1), disk(0)}, []string{"", "b"}, ""},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -268,7 +268,7 @@ func TestCacheKeepsTheNewest(t *testing.T) {
 	var changes []string
 	c.changed = func(n *corev1.Node) { changes = append(changes, n.ResourceVersion) }
 	c.remember(at("1", "9"))
-	_ = c.Update(at("1", "8")) // the watch is behind
+	_ = c.Update(at("1", "8")) // the watch is late
 	_ = c.Update(at("1", "9"))
 	_ = c.Update(at("1", "10"))
 	_ = c.Delete(at("1", "11"))
@@ -281,7 +281,7 @@ func TestCacheKeepsTheNewest(t *testing.T) {
 	if got := c.get("", "n"); got == nil || got.UID != "2" {
 		t.Errorf("the successor is %v, want the object with UID 2", got)
 	}
-	_ = c.Replace([]any{}, "11") // a list from before it was made
+	_ = c.Replace([]any{}, "11") // a list from before its creation
 	if c.get("", "n") == nil {
 		t.Error("a list that is older than an object removed it")
 	}
@@ -289,10 +289,10 @@ func TestCacheKeepsTheNewest(t *testing.T) {
 	ended.DeletionTimestamp = new(metav1.Now())
 	c.remember(ended)
 	if c.get("", "n") != nil {
-		t.Error("an object that lost its last finalizer stays")
+		t.Error("an object without finalizers stays after its deletion")
 	}
 	if diff := cmp.Diff([]string{"9", "10", "11", "12", "13"}, changes); diff != "" {
-		t.Errorf("changes told (-want +got):\n%s", diff)
+		t.Errorf("reported changes (-want +got):\n%s", diff)
 	}
 }
 
@@ -306,15 +306,15 @@ func TestPace(t *testing.T) {
 	s := step{"u", "dv/import/images.example.org"}
 	for range 2 {
 		if _, fault := p.wait(s, 0); fault.Error != "no route" {
-			t.Errorf("a step that is not done suffers %q, want the same fault each time", fault.Error)
+			t.Errorf("an unfinished step has the fault %q, want the same fault each time", fault.Error)
 		}
 	}
 	p.done(s)
 	if left, fault := p.wait(s, time.Hour); fault.Error != "" || left < 59*time.Minute {
-		t.Errorf("the next time: %v left and fault %q", left, fault.Error)
+		t.Errorf("the next step has %v left and fault %q", left, fault.Error)
 	}
 	p.forget("u")
 	if len(p.steps) != 0 {
-		t.Errorf("%d steps are left of an object that is gone", len(p.steps))
+		t.Errorf("%d steps are left of a deleted object", len(p.steps))
 	}
 }

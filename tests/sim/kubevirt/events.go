@@ -11,9 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// recorder writes Kubernetes events, each at most once. Only what needs
-// somebody's attention is an event here: those of the happy path would double
-// the number of writes.
+// recorder records Kubernetes Events, each at most once. It records warnings only, because Events of
+// the normal course would double the number of writes.
 type recorder struct {
 	events *kind[*corev1.Event]
 
@@ -30,8 +29,8 @@ func newRecorder(events *kind[*corev1.Event]) *recorder {
 	return &recorder{events: events, seen: map[sighting]bool{}}
 }
 
-// warn records a Warning about an object unless it did so before. An event that
-// cannot be written is lost: events are hints.
+// warn records a Warning about an object, unless it has recorded the same before. A failed write is
+// ignored.
 func (r *recorder) warn(ctx context.Context, component string, about corev1.ObjectReference, reason, message string) {
 	s := sighting{of: about.UID, reason: reason, message: message}
 	r.mu.Lock()
@@ -60,7 +59,7 @@ func (r *recorder) warn(ctx context.Context, component string, about corev1.Obje
 	})
 }
 
-// forget lets the events of an object that is gone be recorded for its successor.
+// forget lets the Events of a deleted object be recorded again for its successor.
 func (r *recorder) forget(of types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -27,7 +27,7 @@ func TestCapacity(t *testing.T) {
 	t.Parallel()
 	node := fmt.Sprintf("small-%d", time.Now().UnixNano())
 	c := start(t, kubevirt.Options{Hypervisors: []kubevirt.Hypervisor{{Name: node, CPU: "4", Memory: "6Gi"}}})
-	// The other tests' nodes are there as well: only this one is wanted.
+	// Nodes of other tests exist as well, so the machine selects this one.
 	only := strings.Replace(machineManifest, "      domain:", "      nodeSelector: {kubernetes.io/hostname: "+node+"}\n      domain:", 1)
 	c.apply(networkManifest + "---\n" + claimManifest + "---\n" + only)
 	vmi := c.vmi("m", "it runs", isRunning)
@@ -58,38 +58,38 @@ func TestFaults(t *testing.T) {
 		event  [2]string
 	}{
 		"Start": {
-			reason: "an instance that cannot be created is tried again",
+			reason: "the creation of an instance is retried",
 			rule:   faults.Rule{Operation: "vm/start", Error: "the server is currently unable to handle the request", Times: 2},
 			event:  [2]string{"FailedCreate", "Error creating virtual machine instance: vm/start"},
 		},
 		"StartLost": {
-			reason: "an instance that was created although the answer says otherwise is found",
+			reason: "an instance whose creation was not acknowledged is found",
 			rule:   faults.Rule{Operation: "vm/start", Error: "timeout", After: true, Times: 1},
 		},
 		"Schedule": {
-			reason: "a scheduler that finds no node finds one later",
+			reason: "the scheduler retries until it finds a node",
 			rule:   faults.Rule{Operation: "vmi/schedule", Error: "0/3 nodes are available: 3 node(s) had untolerated taint", Times: 4},
 			state:  virtv1.VirtualMachineStatusUnschedulable,
 		},
 		"Run": {
-			reason: "a machine whose process crashes at the start backs off",
+			reason: "a machine whose process crashes at its start backs off",
 			rule:   faults.Rule{Operation: "vmi/run", Error: "qemu unexpectedly closed the monitor", Times: 1},
 			state:  virtv1.VirtualMachineStatusCrashLoopBackOff,
 			event:  [2]string{"Stopped", "The VirtualMachineInstance crashed: qemu unexpectedly closed the monitor"},
 		},
 		"Crash": {
-			reason: "a machine that crashes after it ran is started again at once",
+			reason: "a running machine that crashes is started again at once",
 			rule:   faults.Rule{Operation: "vmi/run", Error: "guest panicked", After: true, Times: 1},
 			event:  [2]string{"Stopped", "The VirtualMachineInstance crashed: guest panicked"},
 		},
 		"Bind": {
-			reason: "a volume that cannot be provisioned is tried again",
+			reason: "the provisioning of a volume is retried",
 			rule:   faults.Rule{Operation: "pvc/bind", Error: "out of space", Times: 5},
 			state:  virtv1.VirtualMachineStatusUnschedulable,
 			event:  [2]string{"ProvisioningFailed", "out of space"},
 		},
 		"BindLost": {
-			reason: "a volume whose creation was not confirmed is used",
+			reason: "a volume whose creation was not acknowledged is used",
 			rule:   faults.Rule{Operation: "pvc/bind", Error: "timeout", After: true, Times: 1},
 		},
 		"Slow": {

@@ -8,43 +8,39 @@ import (
 	virtv1 "kubevirt.io/api/core/v1"
 )
 
-// AgentAnnotation on a VirtualMachine or in its template, with the value "false",
-// takes the guest agent out of the guest: its addresses on networks other than the
-// pod network then stay unknown.
+// AgentAnnotation with the value "false" on a VirtualMachine or in its template removes the guest
+// agent from the guest. Its addresses on networks other than the pod network are then unknown.
 const AgentAnnotation = "sim.vitistack.io/guest-agent"
 
-// Guests is what runs inside the virtual machines. Methods must return soon; the
-// guest's own start and stop go on in the background. They are called from several
-// goroutines, but never at once for one guest.
+// Guests runs what is inside of the virtual machines. Methods must return soon, so starts and stops
+// continue in the background. They are called from several goroutines, but never concurrently for one
+// guest.
 type Guests interface {
-	// PowerOn switches a guest on. It is called again, with the same or newer
-	// settings, for a guest that is on: after a restart of the simulator for each.
-	// When it fails the machine's start is tried again.
+	// PowerOn starts a guest. It is called again for a running guest with the same or newer settings,
+	// and for each guest after a restart of the simulator. If it fails, the start of the machine is
+	// retried.
 	PowerOn(Guest) error
-	// PowerOff switches a guest off; what is on its disks stays. A guest that is
-	// off, or unknown, is not an error.
+	// PowerOff stops a guest and keeps its disks. A guest that is off or unknown is no error.
 	PowerOff(id string) error
-	// Destroy takes away the disks of a guest, which is off. A guest that is
-	// unknown is not an error.
+	// Destroy removes the disks of a stopped guest. An unknown guest is no error.
 	Destroy(id string) error
 }
 
-// Guest is a virtual machine as what runs in it sees it.
+// Guest is a virtual machine from the point of view of its guest.
 type Guest struct {
-	// ID is the firmware UUID, which a restart does not change, or else the UID of
-	// the instance.
+	// ID is the firmware UUID, which a restart does not change, or else the UID of the instance.
 	ID              string
 	Name, Namespace string
 	Node            string
 	NICs            []NIC
-	// Image is where the first boot disk that has content was imported from, or
-	// empty when all are blank.
+	// Image is the location that the first boot disk with content was imported from, or empty if all
+	// disks are blank.
 	Image    string
 	Disks    []Disk
 	CPUs     int64
 	Memory   int64 // bytes
 	UserData string
-	// NetworkData is the cloud-init network configuration as given.
+	// NetworkData is the cloud-init network configuration.
 	NetworkData string
 }
 
@@ -55,32 +51,32 @@ type NIC struct {
 	MAC  string
 	// Network is "pod", or "namespace/name" of the NetworkAttachmentDefinition.
 	Network string
-	// Addresses are what the guest gives the interface, by its network data or by
-	// DHCP; on the pod network it is the address of the pod.
+	// Addresses are the guest's addresses of the interface, from its network data or by DHCP. On the
+	// pod network it is the address of the pod.
 	Addresses []netip.Prefix
-	// Gateway is the default route; it is invalid when there is none.
+	// Gateway is the default route. It is invalid if there is none.
 	Gateway netip.Addr
 }
 
 // Disk is a disk of a guest.
 type Disk struct {
 	Name string
-	// Claim is the PersistentVolumeClaim behind it, if any.
+	// Claim is the PersistentVolumeClaim of the disk, if any.
 	Claim string
-	// Bytes is its size; 0 when it has no claim.
+	// Bytes is the size of the disk, or 0 without a claim.
 	Bytes int64
-	// Image is where its content was imported from, or empty.
+	// Image is the location that its content was imported from, or empty.
 	Image string
 }
 
-// nobody is in the guests when nothing else is.
-type nobody struct{}
+// noGuests implements Guests without running anything.
+type noGuests struct{}
 
-func (nobody) PowerOn(Guest) error   { return nil }
-func (nobody) PowerOff(string) error { return nil }
-func (nobody) Destroy(string) error  { return nil }
+func (noGuests) PowerOn(Guest) error   { return nil }
+func (noGuests) PowerOff(string) error { return nil }
+func (noGuests) Destroy(string) error  { return nil }
 
-// guestSettings is what a guest was switched on with.
+// guestSettings are the settings that a guest was started with.
 type guestSettings struct {
 	guest   Guest
 	pod     netip.Prefix // the address on the pod network; may be invalid
@@ -88,8 +84,8 @@ type guestSettings struct {
 	waiting bool // for a lease
 }
 
-// power remembers which instances' guests this process has switched on, and how,
-// so that each is switched on once per process and instance.
+// power records which guests this process has started, and with which settings, so that each instance
+// is started once per process.
 type power struct {
 	guests Guests
 
@@ -101,7 +97,7 @@ func newPower(guests Guests) *power {
 	return &power{guests: guests, on: map[types.UID]guestSettings{}}
 }
 
-// settings returns what the instance's guest was switched on with, and whether it was.
+// settings returns the settings that the instance's guest was started with, and whether it was.
 func (p *power) settings(vmi *virtv1.VirtualMachineInstance) (guestSettings, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,7 +123,7 @@ func (p *power) switchOff(vmi *virtv1.VirtualMachineInstance) error {
 	return nil
 }
 
-// forget drops the settings of an instance that is gone.
+// forget removes the settings of a deleted instance.
 func (p *power) forget(of types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

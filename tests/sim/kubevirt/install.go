@@ -21,19 +21,18 @@ import (
 )
 
 const (
-	// version is the KubeVirt release that the simulator follows.
+	// version is the simulated KubeVirt release.
 	version = "v1.9.0"
-	// installNamespace is where KubeVirt keeps its own objects.
+	// installNamespace is the namespace of KubeVirt's own objects.
 	installNamespace = "kubevirt"
-	// provisioner is the name that storage classes call the simulator by.
+	// provisioner is the simulator's name in storage classes.
 	provisioner = "storage.sim.vitistack.io"
 )
 
-// establishPoll is how often a new definition is asked for until it is served.
+// establishPoll is the interval of checks whether a new definition is served.
 const establishPoll = 50 * time.Millisecond
 
-// installDefinitions creates the definitions that do not exist, and returns when
-// all are served.
+// installDefinitions creates the missing definitions, and returns once all of them are served.
 func installDefinitions(ctx context.Context, config *rest.Config) error {
 	groups := groupClients{config: rest.CopyConfig(config), scheme: runtime.NewScheme()}
 	groups.config.QPS = -1
@@ -91,7 +90,7 @@ func definitions() ([]*extv1.CustomResourceDefinition, error) {
 	return crds, nil
 }
 
-// served returns nil when the server knows the resource.
+// served returns nil if the server knows the resource.
 func served(ctx context.Context, client *rest.RESTClient, crd *extv1.CustomResourceDefinition) error {
 	path := fmt.Sprintf("/apis/%s/%s/%s", crd.Spec.Group, crd.Spec.Versions[0].Name, crd.Spec.Names.Plural)
 	return client.Get().AbsPath(path).Param("limit", "1").Do(ctx).Error()
@@ -113,7 +112,7 @@ func waitServed(ctx context.Context, client *rest.RESTClient, crd *extv1.CustomR
 	}
 }
 
-// install creates what a cluster with KubeVirt has before anybody uses it.
+// install creates the objects of a new cluster with KubeVirt.
 func (s *Simulator) install(ctx context.Context) error {
 	if err := ensure(ctx, s.api.spaces, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: installNamespace}}); err != nil {
 		return err
@@ -138,7 +137,7 @@ func (s *Simulator) install(ctx context.Context) error {
 	return ensureWithStatus(ctx, s.api.kubevirts, kubevirtResource())
 }
 
-// ensure creates an object unless one of its name exists.
+// ensure creates an object unless one with its name exists.
 func ensure[P object](ctx context.Context, k *kind[P], o P) error {
 	_, err := k.read(ctx, o.GetNamespace(), o.GetName())
 	if !apierrors.IsNotFound(err) {
@@ -151,7 +150,7 @@ func ensure[P object](ctx context.Context, k *kind[P], o P) error {
 	return err
 }
 
-// ensureWithStatus also writes the status, when it created the object.
+// ensureWithStatus also writes the status if it created the object.
 func ensureWithStatus[P object](ctx context.Context, k *kind[P], o P) error {
 	_, err := k.read(ctx, o.GetNamespace(), o.GetName())
 	if !apierrors.IsNotFound(err) {
@@ -236,8 +235,8 @@ func (c StorageClass) object() *storagev1.StorageClass {
 	return class
 }
 
-// profile is what CDI knows of a network block device that several nodes can
-// open: the first set is what a DataVolume gets that leaves the modes open.
+// profile returns CDI's profile of a network block device that several nodes can open. A DataVolume
+// without modes gets the first set.
 func (c StorageClass) profile() *cdiv1.StorageProfile {
 	block, filesystem := corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem
 	return &cdiv1.StorageProfile{
@@ -254,7 +253,7 @@ func (c StorageClass) profile() *cdiv1.StorageProfile {
 	}
 }
 
-// kubevirtResource is the resource by which clients learn KubeVirt's version and health.
+// kubevirtResource is the resource with KubeVirt's version and health.
 func kubevirtResource() *virtv1.KubeVirt {
 	now := metav1.Now()
 	condition := func(t virtv1.KubeVirtConditionType, status corev1.ConditionStatus, reason, message string) virtv1.KubeVirtCondition {

@@ -13,12 +13,12 @@ import (
 	"github.com/vitistack/stack/tests/sim/kubevirt/admission"
 )
 
-// observedVersion is the annotation value by which KubeVirt marks objects that
-// its newest controllers have seen.
+// observedVersion is the annotation value with which KubeVirt marks objects that its newest
+// controllers have seen.
 const observedVersion = "v1"
 
-// newInstance returns the instance that starts a machine, as virt-controller
-// creates it and virt-api completes it.
+// newInstance returns the instance that starts a machine, as virt-controller creates it and virt-api
+// completes it.
 func newInstance(vm *virtv1.VirtualMachine, now time.Time) *virtv1.VirtualMachineInstance {
 	template := vm.Spec.Template.DeepCopy()
 	vmi := &virtv1.VirtualMachineInstance{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
@@ -40,7 +40,7 @@ func newInstance(vm *virtv1.VirtualMachine, now time.Time) *virtv1.VirtualMachin
 	return vmi
 }
 
-// startedGeneration is the generation of the machine that the instance was made from.
+// startedGeneration returns the generation of the machine that the instance was created from.
 func startedGeneration(vmi *virtv1.VirtualMachineInstance, otherwise int64) int64 {
 	n, err := strconv.ParseInt(vmi.Annotations[virtv1.VirtualMachineGenerationAnnotation], 10, 64)
 	if err != nil {
@@ -49,7 +49,7 @@ func startedGeneration(vmi *virtv1.VirtualMachineInstance, otherwise int64) int6
 	return n
 }
 
-// enterPhase sets the phase and notes when, unless the instance is in it already.
+// enterPhase sets a phase with its time, unless the instance has it already.
 func enterPhase(vmi *virtv1.VirtualMachineInstance, phase virtv1.VirtualMachineInstancePhase, now metav1.Time) {
 	if vmi.Status.Phase == phase {
 		return
@@ -59,12 +59,12 @@ func enterPhase(vmi *virtv1.VirtualMachineInstance, phase virtv1.VirtualMachineI
 		virtv1.VirtualMachineInstancePhaseTransitionTimestamp{Phase: phase, PhaseTransitionTimestamp: now})
 }
 
-// obstacle is why an instance cannot go on, as its conditions tell it.
+// obstacle is why an instance cannot continue, as its conditions report it.
 type obstacle struct {
 	reason, message string
-	// unschedulable also marks the pod as one that no node can take.
+	// unschedulable also marks the pod as unschedulable.
 	unschedulable bool
-	// quiet leaves the instance's conditions as they are.
+	// quiet keeps the instance's conditions unchanged.
 	quiet bool
 }
 
@@ -94,7 +94,7 @@ func unblock(vmi *virtv1.VirtualMachineInstance) {
 	dropCondition(vmi, virtv1.VirtualMachineInstanceSynchronized)
 }
 
-// bind gives an instance's pod to a node, on which it may not have started yet.
+// bind assigns an instance's pod to a node. It may not have started there yet.
 func bind(vmi *virtv1.VirtualMachineInstance, node string, now metav1.Time) {
 	unblock(vmi)
 	enterPhase(vmi, virtv1.Scheduling, now)
@@ -104,7 +104,7 @@ func bind(vmi *virtv1.VirtualMachineInstance, node string, now metav1.Time) {
 	setCondition(vmi, notReady(virtv1.GuestNotRunningReason, messageNotRunning), now)
 }
 
-// handOver gives an instance, whose pod has started, to the node's virt-handler.
+// handOver transfers an instance whose pod has started to the node's virt-handler.
 func handOver(vmi *virtv1.VirtualMachineInstance, now metav1.Time) {
 	enterPhase(vmi, virtv1.Scheduled, now)
 	vmi.Status.NodeName = nodeOf(vmi)
@@ -115,7 +115,7 @@ func handOver(vmi *virtv1.VirtualMachineInstance, now metav1.Time) {
 	vmi.Labels[virtv1.NodeNameLabel] = vmi.Status.NodeName
 }
 
-// nodeOf is the node that an instance's pod is bound to, or empty.
+// nodeOf returns the node that an instance's pod is bound to, or an empty string.
 func nodeOf(vmi *virtv1.VirtualMachineInstance) string {
 	if vmi.Status.NodeName != "" {
 		return vmi.Status.NodeName
@@ -132,7 +132,7 @@ func fail(vmi *virtv1.VirtualMachineInstance, now metav1.Time) {
 	vmi.Status.ActivePods = nil
 }
 
-// release lets a stopped instance disappear.
+// release removes the finalizers of a stopped instance.
 func release(vmi *virtv1.VirtualMachineInstance, now metav1.Time) {
 	if !vmi.IsFinal() {
 		enterPhase(vmi, virtv1.Succeeded, now)
@@ -142,7 +142,7 @@ func release(vmi *virtv1.VirtualMachineInstance, now metav1.Time) {
 	})
 }
 
-// guestID is how hooks know a guest: it stays the same when the machine restarts.
+// guestID returns the ID of a guest for Guests. It is the same after a restart of the machine.
 func guestID(vmi *virtv1.VirtualMachineInstance) string {
 	if f := vmi.Spec.Domain.Firmware; f != nil && f.UUID != "" {
 		return string(f.UUID)
@@ -150,7 +150,7 @@ func guestID(vmi *virtv1.VirtualMachineInstance) string {
 	return string(vmi.UID)
 }
 
-// machineID is the guestID of a machine's instances, or empty when they differ.
+// machineID returns the guestID of a machine's instances, or an empty string if they differ.
 func machineID(vm *virtv1.VirtualMachine) string {
 	if f := vm.Spec.Template.Spec.Domain.Firmware; f != nil {
 		return string(f.UUID)
@@ -158,7 +158,7 @@ func machineID(vm *virtv1.VirtualMachine) string {
 	return ""
 }
 
-// launcher is the name of the pod that runs an instance.
+// launcher returns the name of the pod of an instance.
 func launcher(vmi *virtv1.VirtualMachineInstance) string {
 	uid := string(podOf(vmi))
 	return fmt.Sprintf("virt-launcher-%s-%s", vmi.Name, uid[:5])

@@ -13,21 +13,21 @@ import (
 	"github.com/vitistack/stack/tests/sim/kubevirt/cloudinit"
 )
 
-// podNetworkName is how guests and DHCP know the pod network.
+// podNetworkName is the name of the pod network for guests and DHCP.
 const podNetworkName = "pod"
 
-// Where KubeVirt says that it knows an interface from.
+// Sources of information about an interface in KubeVirt's status.
 const (
 	sourceDomain = "domain"
 	sourceAgent  = "domain, guest-agent"
 	sourceMultus = ", multus-status"
 )
 
-// leases answers a guest that asks for a lease.
+// leases returns the lease of a guest that requests one.
 type leases func(mac, network string) (netip.Prefix, netip.Addr, bool)
 
-// nics returns the interfaces of an instance with the addresses that the guest has
-// on them, and whether it is still waiting for a lease.
+// nics returns the interfaces of an instance with the guest's addresses, and whether it waits for a
+// lease.
 func nics(vmi *virtv1.VirtualMachineInstance, pod netip.Prefix, network networkData, ask leases) (found []NIC, waiting bool) {
 	attached := map[string]virtv1.Network{}
 	for _, n := range vmi.Spec.Networks {
@@ -69,8 +69,8 @@ func nics(vmi *virtv1.VirtualMachineInstance, pod netip.Prefix, network networkD
 	return found, waiting
 }
 
-// interfaceStatus is what the instance's status tells about its interfaces. The
-// pod network comes first. Without an agent only the pod's address is known.
+// interfaceStatus returns the interfaces in the instance's status, that of the pod network first.
+// Without an agent only the pod's address is known.
 func interfaceStatus(vmi *virtv1.VirtualMachineInstance, nics []NIC, agent bool) []virtv1.VirtualMachineInstanceNetworkInterface {
 	var all []virtv1.VirtualMachineInstanceNetworkInterface
 	for i, n := range nics {
@@ -105,7 +105,7 @@ func interfaceStatus(vmi *virtv1.VirtualMachineInstance, nics []NIC, agent bool)
 	return all
 }
 
-// byFamily puts IPv4 before IPv6, as the agent's answer is taken over.
+// byFamily sorts IPv4 before IPv6, the order of the agent's answer in the status.
 func byFamily(a, b string) int {
 	four := func(s string) int {
 		if p, err := netip.ParseAddr(s); err == nil && p.Is4() {
@@ -116,7 +116,7 @@ func byFamily(a, b string) int {
 	return four(a) - four(b)
 }
 
-// queues is one per virtual CPU when the instance asks for several.
+// queues returns one queue per virtual CPU if the instance requests multiqueue.
 func queues(vmi *virtv1.VirtualMachineInstance) int32 {
 	multi := vmi.Spec.Domain.Devices.NetworkInterfaceMultiQueue
 	if multi == nil || !*multi {
@@ -126,8 +126,8 @@ func queues(vmi *virtv1.VirtualMachineInstance) int32 {
 	return int32(min(vcpus(vmi.Spec.Domain.CPU), most))
 }
 
-// macOf is the MAC of an interface; one that is not given follows from the guest
-// and the interface, so that it stays.
+// macOf returns the MAC address of an interface. A missing one is derived from the guest and the
+// interface, so that it is stable.
 func macOf(vmi *virtv1.VirtualMachineInstance, spec virtv1.Interface) string {
 	if hw, err := net.ParseMAC(spec.MacAddress); err == nil {
 		return hw.String()
@@ -136,17 +136,17 @@ func macOf(vmi *virtv1.VirtualMachineInstance, spec virtv1.Interface) string {
 	return net.HardwareAddr{0x02, sum[0], sum[1], sum[2], sum[3], sum[4]}.String()
 }
 
-// guestInterface is the name that the guest gives its n-th interface.
+// guestInterface returns the name of the n-th interface in the guest.
 func guestInterface(n int) string { return fmt.Sprintf("eth%d", n) }
 
-// podInterface is the name of an interface in the pod, which hides the network's.
+// podInterface returns the name of an interface in the pod, which is a hash of the network's.
 func podInterface(network string) string {
 	sum := sha256.Sum256([]byte(network))
 	return "pod" + hex.EncodeToString(sum[:])[:11]
 }
 
-// linkLocal is the address that the guest's kernel gives an interface by itself;
-// it is invalid for a MAC that is not one of Ethernet.
+// linkLocal returns the link-local address that the guest's kernel gives an interface. It is invalid
+// if the MAC address is no Ethernet address.
 func linkLocal(mac string) netip.Addr {
 	hw, err := net.ParseMAC(mac)
 	if err != nil || len(hw) != 6 {

@@ -13,61 +13,58 @@ import (
 	"github.com/vitistack/stack/tests/sim/faults"
 )
 
-// Options say what cluster is simulated. The zero value is a cluster of three
-// hypervisors with two storage classes, in which everything happens at once.
+// Options are the options of the simulated cluster. The zero value is a cluster of three hypervisors
+// with two storage classes, without delays.
 type Options struct {
-	// Plan makes operations misbehave; nil means that none does. See the package
-	// documentation for the operations.
+	// Plan is the fault plan. The package documentation has the operations. Default: no faults.
 	Plan *faults.Plan
-	// Log receives what a cluster's controllers would log; nil discards it.
+	// Log receives the log of the cluster's controllers. Default: none.
 	Log *slog.Logger
-	// Times are how long things take.
+	// Times are the durations of steps.
 	Times Times
-	// Hypervisors are created as Nodes when they do not exist; nil means three.
+	// Hypervisors are created as Nodes if they do not exist. Default: three.
 	Hypervisors []Hypervisor
-	// StorageClasses are created when they do not exist, and provisioned; nil
-	// means "standard", which is the default, and "fast-ssd".
+	// StorageClasses are created if they do not exist, and provisioned. Default: "standard", which is
+	// the default class, and "fast-ssd".
 	StorageClasses []StorageClass
-	// PodNetwork is where pod addresses come from; zero means 10.244.0.0/16.
+	// PodNetwork is the range of pod addresses. Default: 10.244.0.0/16.
 	PodNetwork netip.Prefix
-	// Guests is told about each guest that is switched on or off; nil means nobody.
+	// Guests starts and stops the guests. Default: guests that do nothing.
 	Guests Guests
-	// DHCP answers a guest that asks for a lease on a network, which is
-	// "namespace/name" of a NetworkAttachmentDefinition. A guest that gets none
-	// asks again. It must answer soon. Nil means that no network has a DHCP server.
+	// DHCP answers a guest that requests a lease on a network, which is "namespace/name" of a
+	// NetworkAttachmentDefinition. A guest without a lease retries. It must return soon. Default: no
+	// network has a DHCP server.
 	DHCP func(mac, network string) (address netip.Prefix, gateway netip.Addr, ok bool)
-	// Namespace limits the simulator, and its admission, to one namespace; empty
-	// means the whole cluster. Nodes and storage classes are the cluster's always.
+	// Namespace limits the simulator and its admission to one namespace. Nodes and storage classes
+	// always belong to the cluster. Default: all namespaces.
 	Namespace string
-	// Ready is called once, when admission serves and the caches are filled; nil
-	// means that nobody waits for it.
+	// Ready is called once, when admission serves and the caches are filled. It may be nil.
 	Ready func()
-	// NoVolumeHotplug is a KubeVirt without its feature gate DeclarativeHotplugVolumes: a
-	// volume that is added to a VirtualMachine is in its next instance only, and nothing
-	// says so.
+	// NoVolumeHotplug disables the feature gate DeclarativeHotplugVolumes: a volume that is added to a
+	// VirtualMachine takes effect in its next instance only, and no condition reports that.
 	NoVolumeHotplug bool
-	// WebhookAddress is where admission listens; empty means a free loopback port.
+	// WebhookAddress is where admission listens. Default: a free loopback port.
 	WebhookAddress string
 }
 
-// Times are how long the steps in the life of a machine take. A step that takes
-// no time is not stored: an instance of zero Times goes from Pending to Running
-// in one write, and its phaseTransitionTimestamps name the phases between.
+// Times are the durations of the steps in the life of a machine. A step without a duration is not
+// stored: an instance with zero Times goes from Pending to Running in one write, and its
+// phaseTransitionTimestamps list the phases between.
 type Times struct {
-	// Provisioning is from the creation of a claim to its volume.
+	// Provisioning is the time from the creation of a claim to its volume.
 	Provisioning time.Duration
-	// Importing is how long an image is copied into a volume.
+	// Importing is the time to copy an image into a volume.
 	Importing time.Duration
-	// Scheduling is from the creation of an instance to its node.
+	// Scheduling is the time from the creation of an instance to its node.
 	Scheduling time.Duration
-	// Starting is from the node to the running domain.
+	// Starting is the time from the node to the running domain.
 	Starting time.Duration
-	// Booting is from the running domain to the guest's agent and addresses.
+	// Booting is the time from the running domain to the guest's agent and addresses.
 	Booting time.Duration
-	// Stopping is from the request to stop to the stopped domain.
+	// Stopping is the time from the request to stop to the stopped domain.
 	Stopping time.Duration
-	// CrashBackoff is the first wait before a machine that failed to start is
-	// started again, as KubeVirt computes it; zero means KubeVirt's 10 seconds.
+	// CrashBackoff is the first delay before a machine that failed to start is started again. Default:
+	// KubeVirt's 10 seconds.
 	CrashBackoff time.Duration
 }
 
@@ -81,11 +78,11 @@ type Hypervisor struct {
 // StorageClass is a class whose claims the simulator provisions.
 type StorageClass struct {
 	Name string
-	// Default makes it the class of claims that name none.
+	// Default makes it the class of claims without a class.
 	Default bool
 	// WaitForFirstConsumer delays the volume until a machine needs it.
 	WaitForFirstConsumer bool
-	// Expandable lets claims grow.
+	// Expandable permits claims to grow.
 	Expandable bool
 }
 
@@ -111,7 +108,7 @@ func (o Options) withDefaults() Options {
 		o.PodNetwork = netip.MustParsePrefix("10.244.0.0/16")
 	}
 	if o.Guests == nil {
-		o.Guests = nobody{}
+		o.Guests = noGuests{}
 	}
 	if o.Times.CrashBackoff == 0 {
 		o.Times.CrashBackoff = 10 * time.Second
@@ -119,9 +116,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Simulator is the control plane of KubeVirt, CDI and a storage provisioner for
-// one API server. All it knows is in the API: a new Simulator continues where a
-// killed one stopped.
+// Simulator is the control plane of KubeVirt, CDI and a storage provisioner for one API server. Its
+// whole state is in the API: a new Simulator continues where a killed one stopped.
 type Simulator struct {
 	config  *rest.Config
 	options Options
@@ -135,16 +131,16 @@ type Simulator struct {
 	events *recorder
 }
 
-// New returns a simulator that works on the API server of config, whose user
-// must be a cluster administrator. Nothing happens before Run.
+// New returns a simulator for the API server of config, whose user must be a cluster administrator. It
+// does nothing before Run.
 func New(config *rest.Config, options Options) *Simulator {
 	options = options.withDefaults()
 	return &Simulator{config: config, options: options, log: options.Log}
 }
 
-// Run installs the cluster's objects, serves admission, and works until ctx ends
-// or something fails that a restart may cure. It must be called once. It leaves
-// all objects behind; after ctx has ended it returns nil.
+// Run installs the cluster's objects, serves admission, and works until ctx ends or an error occurs
+// that a restart may fix. It must be called once. It leaves all objects behind. It returns nil once
+// ctx has ended.
 func (s *Simulator) Run(ctx context.Context) error {
 	err := s.run(ctx)
 	if ctx.Err() != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/vitistack/stack/tests/sim/kubevirt"
 )
 
-// manifest returns a machine m on a network vlan200 with a claim m-root and static
-// network data, and the objects it needs.
+// manifest returns a machine m in network vlan200, with claim m-root, static network data, and the
+// objects that it needs.
 func manifest(edits ...string) string {
 	text := claimManifest + "---\n" + networkManifest + "---\n" + machineManifest
 	return strings.NewReplacer(edits...).Replace(text)
@@ -76,8 +76,8 @@ spec:
 
 func isRunning(vmi *virtv1.VirtualMachineInstance) bool { return vmi.Status.Phase == virtv1.Running }
 
-// follow records the different values of a field of an object. The function that
-// it returns waits until the last of them is the given one, and returns all.
+// follow records the values of a field of an object. The returned function waits until the last value
+// is the given one, and returns all of them.
 func (c *cluster) follow(r schema.GroupVersionResource, name string, path ...string) func(last string) []string {
 	c.t.Helper()
 	w, err := c.in(r).Watch(c.t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + name})
@@ -101,7 +101,7 @@ func (c *cluster) follow(r schema.GroupVersionResource, name string, path ...str
 					seen = append(seen, v)
 				}
 			case <-late:
-				c.t.Fatalf("%s %s went through %q, waited in vain for %s", r.Resource, name, seen, last)
+				c.t.Fatalf("%s %s went through %q, and never reached %s", r.Resource, name, seen, last)
 			}
 		}
 		return seen
@@ -125,7 +125,7 @@ func TestMachineGoesThroughThePhases(t *testing.T) {
 	c.delete(vms, "m")
 	c.gone(vms, "m")
 
-	// A claim of a class that binds at once keeps the pod unschedulable until then.
+	// A claim of an immediately binding class keeps the pod unschedulable until then.
 	states := []string{"", "ErrorUnschedulable", "Starting", "Running", "Stopping", "Stopped"}
 	if diff := cmp.Diff(states, printable("Stopped")); diff != "" {
 		t.Errorf("printable states (-want +got):\n%s", diff)
@@ -195,7 +195,7 @@ func TestRunStrategies(t *testing.T) {
 	c.patch(vms, "m", `{"status":{"stateChangeRequests":[{"action":"Stop","uid":"`+string(first.UID)+`"}]}}`, "status")
 	c.status("m", virtv1.VirtualMachineStatusStopped)
 	if _, on := c.guests.named("m"); on {
-		t.Error("the guest of a stopped machine is on")
+		t.Error("the guest of a stopped machine runs")
 	}
 
 	c.patch(vms, "m", `{"spec":{"runStrategy":"Always"}}`)
@@ -226,7 +226,7 @@ func TestDeletionLeavesNothing(t *testing.T) {
 
 	c.delete(pvcs, "m-root")
 	if claim := get[corev1.PersistentVolumeClaim](c, pvcs, "m-root"); claim == nil {
-		t.Fatal("a claim that a running instance uses is gone")
+		t.Fatal("a claim that a running instance uses was deleted")
 	}
 	c.delete(vms, "m")
 	c.gone(vms, "m")
@@ -234,7 +234,7 @@ func TestDeletionLeavesNothing(t *testing.T) {
 	c.gone(pvcs, "m-root")
 	eventually(c, pvs, "none", "no volume is left", func(*corev1.PersistentVolume) bool { return len(c.volumesLeft()) == 0 })
 	if _, on := c.guests.named("m"); on || !c.guests.isDestroyed(id) {
-		t.Errorf("guest %s is on %v, destroyed %v, want off and destroyed", id, on, c.guests.isDestroyed(id))
+		t.Errorf("guest %s: runs %v, destroyed %v, want it stopped and destroyed", id, on, c.guests.isDestroyed(id))
 	}
 }
 
@@ -254,7 +254,7 @@ spec:
 	vmi := c.vmi("alone", "it runs", isRunning)
 	guest, on := c.guests.named("alone")
 	if !on || guest.Image != "quay.io/example/disk:1" {
-		t.Errorf("guest is on %v with image %q", on, guest.Image)
+		t.Errorf("guest runs %v with image %q", on, guest.Image)
 	}
 	if got := vmi.Status.Interfaces; len(got) != 1 || got[0].IP == "" || got[0].Name != "default" {
 		t.Errorf("interfaces are %+v, want one on the pod network with an address", got)
@@ -285,16 +285,16 @@ func TestRestartRequired(t *testing.T) {
 		return vmi.UID == first.UID && vmi.Status.CurrentCPUTopology.Sockets == 2 && vmi.Status.Memory.GuestCurrent.String() == "8Gi"
 	})
 	c.patch(vms, "m", `{"spec":{"template":{"spec":{"domain":{"cpu":{"sockets":9}}}}}}`)
-	c.vm("m", "more sockets than possible need a restart", func(vm *virtv1.VirtualMachine) bool {
+	c.vm("m", "more sockets than the maximum require a restart", func(vm *virtv1.VirtualMachine) bool {
 		return requiresRestart(vm) == "CPU sockets updated in template spec to a value higher than what's available"
 	})
 	c.patch(vms, "m", `{"spec":{"template":{"spec":{"domain":{"cpu":{"sockets":2,"cores":4}}}}}}`)
-	c.vm("m", "other cores need a restart", func(vm *virtv1.VirtualMachine) bool {
+	c.vm("m", "a change of cores requires a restart", func(vm *virtv1.VirtualMachine) bool {
 		return requiresRestart(vm) == "a non-live-updatable field was changed in the template spec"
 	})
 	c.delete(vmis, "m")
 	c.vmi("m", "it has the cores", func(vmi *virtv1.VirtualMachineInstance) bool {
 		return isRunning(vmi) && vmi.Spec.Domain.CPU.Cores == 4
 	})
-	c.vm("m", "nothing is left to do", func(vm *virtv1.VirtualMachine) bool { return requiresRestart(vm) == "" })
+	c.vm("m", "no change is pending", func(vm *virtv1.VirtualMachine) bool { return requiresRestart(vm) == "" })
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/vitistack/stack/tests/sim/kubevirt/admission"
 )
 
-// liveUpdate gives a running instance what its machine asks for by now, as far as
-// that works without a restart, and returns why a restart is required, or empty.
+// liveUpdate applies the machine's changes to its running instance as far as possible, and returns why
+// a restart is required, or an empty string.
 func (v *visit) liveUpdate(ctx context.Context) string {
 	if v.vmi == nil || v.vmi.DeletionTimestamp != nil || v.vmi.IsFinal() {
 		return ""
@@ -29,9 +29,8 @@ func (v *visit) liveUpdate(ctx context.Context) string {
 	return why
 }
 
-// applyLive compares the instance that the machine would start now with the one
-// that runs, and hotplugs sockets and memory. A change that it cannot apply is
-// returned in KubeVirt's words.
+// applyLive compares the instance that the machine would start now with the running one, and hotplugs
+// sockets and memory. It returns KubeVirt's message about a change that it cannot apply.
 func applyLive(wanted, running *virtv1.VirtualMachineInstance, hotplug bool, now metav1.Time) string {
 	plugVolumes(wanted, running, hotplug)
 	if !equality.Semantic.DeepEqual(neutral(wanted, running), running.Spec) {
@@ -43,8 +42,8 @@ func applyLive(wanted, running *virtv1.VirtualMachineInstance, hotplug bool, now
 	return plugMemory(wanted, running)
 }
 
-// neutral is the wanted spec with all that can change without a restart as it is
-// in the running instance.
+// neutral returns the wanted spec with the running instance's values for all that can change without a
+// restart.
 func neutral(wanted, running *virtv1.VirtualMachineInstance) virtv1.VirtualMachineInstanceSpec {
 	spec := *wanted.Spec.DeepCopy()
 	is := &running.Spec
@@ -62,8 +61,8 @@ func neutral(wanted, running *virtv1.VirtualMachineInstance) virtv1.VirtualMachi
 	return spec
 }
 
-// plugVolumes attaches and detaches volumes that are declared as hotpluggable, if
-// nothing else changed in the volumes and disks. Without hotplug these stay as they are.
+// plugVolumes attaches and detaches volumes that are declared as hotpluggable, unless other volumes or
+// disks changed as well. Without hotplug it changes nothing.
 func plugVolumes(wanted, running *virtv1.VirtualMachineInstance, hotplug bool) {
 	pluggable := map[string]bool{}
 	for _, v := range append(slices.Clone(wanted.Spec.Volumes), running.Spec.Volumes...) {
@@ -83,7 +82,7 @@ func plugVolumes(wanted, running *virtv1.VirtualMachineInstance, hotplug bool) {
 	running.Spec.Domain.Devices.Disks = wanted.Spec.Domain.Devices.Disks
 }
 
-// fixed returns the volumes and disks that stay while the instance runs.
+// fixed returns the volumes and disks that are not hotpluggable.
 func fixed(spec *virtv1.VirtualMachineInstanceSpec, pluggable map[string]bool) (volumes []virtv1.Volume, disks []virtv1.Disk) {
 	for _, v := range spec.Volumes {
 		if !pluggable[v.Name] {
@@ -98,7 +97,7 @@ func fixed(spec *virtv1.VirtualMachineInstanceSpec, pluggable map[string]bool) (
 	return volumes, disks
 }
 
-// plugCPU adds sockets. On an instance that cannot migrate they stay pending.
+// plugCPU adds sockets. They remain pending on an instance that cannot migrate.
 func plugCPU(wanted *virtv1.CPU, running *virtv1.VirtualMachineInstance, now metav1.Time) string {
 	is := running.Spec.Domain.CPU
 	switch {
@@ -120,7 +119,7 @@ func plugCPU(wanted *virtv1.CPU, running *virtv1.VirtualMachineInstance, now met
 	return ""
 }
 
-// plugMemory changes the guest's memory between what it booted with and its maximum.
+// plugMemory changes the guest's memory between its initial value and its maximum.
 func plugMemory(wanted, running *virtv1.VirtualMachineInstance) string {
 	memory, status := wanted.Spec.Domain.Memory, running.Status.Memory
 	is := running.Spec.Domain.Memory

@@ -16,7 +16,7 @@ import (
 	"github.com/vitistack/stack/tests/sim/kubevirt/admission"
 )
 
-// Operations on machines that a plan can make misbehave.
+// Operations on machines, for the fault plan.
 const (
 	opStart    = "vm/start"
 	opSchedule = "vmi/schedule"
@@ -26,7 +26,7 @@ const (
 	opStop     = "vmi/stop"
 )
 
-// visit is one look at a machine and its instance, either of which may be nil.
+// visit is one reconciliation of a machine and its instance. Either may be nil.
 type visit struct {
 	*Simulator
 	vm       *virtv1.VirtualMachine
@@ -34,13 +34,13 @@ type visit struct {
 	strategy virtv1.VirtualMachineRunStrategy
 	now      time.Time
 
-	again   time.Duration // when to look again, or zero
+	again   time.Duration // when to reconcile again, or zero
 	failure *syncFailure
 	restart string
 	secrets map[string]*corev1.Secret // read in this visit
 }
 
-// machine brings a machine and its instance as far as they get now.
+// machine reconciles a machine and its instance.
 func (s *Simulator) machine(ctx context.Context, namespace, name string) (time.Duration, error) {
 	v := &visit{
 		Simulator: s, now: time.Now(),
@@ -51,7 +51,7 @@ func (s *Simulator) machine(ctx context.Context, namespace, name string) (time.D
 		return v.again, err
 	}
 	if v.vm.Spec.Template == nil {
-		return 0, nil // admission refuses it; without admission there is nothing to run
+		return 0, nil // admission rejects it, so there is nothing to run
 	}
 	strategy, err := v.vm.RunStrategy()
 	if err != nil {
@@ -60,13 +60,13 @@ func (s *Simulator) machine(ctx context.Context, namespace, name string) (time.D
 	v.strategy = strategy
 	err = v.steps(ctx)
 	if apierrors.IsConflict(err) {
-		return 0, err // what was decided is out of date
+		return 0, err // the decision was based on an outdated object
 	}
 	err = errors.Join(err, v.report(ctx))
 	return v.again, err
 }
 
-// lookAgain keeps the earliest time at which something is due.
+// lookAgain keeps the earliest time of the next reconciliation.
 func (v *visit) lookAgain(after time.Duration) {
 	if after > 0 && (v.again == 0 || after < v.again) {
 		v.again = after
@@ -86,7 +86,7 @@ func (v *visit) steps(ctx context.Context) error {
 		return err
 	}
 	mayRun := ready || v.strategy == virtv1.RunStrategyHalted
-	// An instance that ends in the first round may be followed by another at once.
+	// An instance that ends in the first round may be replaced at once.
 	for round := 0; round < 2; round++ {
 		if mayRun {
 			if err := v.follow(ctx); err != nil {
@@ -118,7 +118,7 @@ func (v *visit) adopt(ctx context.Context) error {
 	return err
 }
 
-// markMachine adds what virt-controller writes to each machine that it sees.
+// markMachine adds what virt-controller writes to each machine.
 func markMachine(vm *virtv1.VirtualMachine) {
 	if !slices.Contains(vm.Finalizers, virtv1.VirtualMachineControllerFinalizer) {
 		vm.Finalizers = append(vm.Finalizers, virtv1.VirtualMachineControllerFinalizer)
@@ -130,8 +130,7 @@ func markMachine(vm *virtv1.VirtualMachine) {
 	vm.Annotations[virtv1.ControllerAPIStorageVersionObservedAnnotation] = observedVersion
 }
 
-// templates creates the DataVolumes of a machine, and reports that all of them
-// allow it to start.
+// templates creates the DataVolumes of a machine, and reports whether all of them permit its start.
 func (v *visit) templates(ctx context.Context) (bool, error) {
 	ready := true
 	for _, template := range v.vm.Spec.DataVolumeTemplates {
@@ -168,7 +167,7 @@ func dataVolumeOf(vm *virtv1.VirtualMachine, template virtv1.DataVolumeTemplateS
 	return dv
 }
 
-// follow does what the run strategy asks for.
+// follow applies the run strategy.
 func (v *visit) follow(ctx context.Context) error {
 	switch verdict := decideRun(v.vm, v.vmi, v.strategy, v.now); verdict {
 	case start:
@@ -227,7 +226,7 @@ func (v *visit) startFailed(ctx context.Context, err error) error {
 	return err
 }
 
-// stop asks for the deletion of the instance.
+// stop deletes the instance.
 func (v *visit) stop(ctx context.Context) error {
 	if v.vmi.DeletionTimestamp != nil {
 		return nil
@@ -241,7 +240,7 @@ func (v *visit) stop(ctx context.Context) error {
 	return nil
 }
 
-// askStart leaves a request to start again in the status, where it survives.
+// askStart records a request to start again in the status, so that it survives.
 func (v *visit) askStart(ctx context.Context) error {
 	if startAsked(v.vm) {
 		return nil
@@ -254,8 +253,8 @@ func (v *visit) askStart(ctx context.Context) error {
 	return err
 }
 
-// retire stops the instance of a machine that is being deleted, and then lets the
-// machine go.
+// retire stops the instance of a machine that is being deleted, and then removes the machine's
+// finalizer.
 func (v *visit) retire(ctx context.Context) error {
 	if v.vmi != nil {
 		if err := v.stop(ctx); err != nil {
@@ -286,7 +285,7 @@ func (v *visit) retire(ctx context.Context) error {
 	return nil
 }
 
-// report writes the machine's status, if it is another one.
+// report writes the machine's status if it differs.
 func (v *visit) report(ctx context.Context) error {
 	if v.vm == nil {
 		return nil

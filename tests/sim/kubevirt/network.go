@@ -11,8 +11,7 @@ import (
 
 var networkGroup = schema.GroupVersion{Group: "k8s.cni.cncf.io", Version: "v1"}
 
-// networkAttachment is a NetworkAttachmentDefinition, of which only the
-// existence matters here.
+// networkAttachment is a NetworkAttachmentDefinition. Only its existence matters here.
 type networkAttachment struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -45,8 +44,7 @@ func addNetworkAttachment(scheme *runtime.Scheme) error {
 	return nil
 }
 
-// attachmentName resolves the network name of a Multus network in an instance's
-// namespace.
+// attachmentName resolves the name of a Multus network in an instance's namespace.
 func attachmentName(namespace, network string) types.NamespacedName {
 	if before, after, found := strings.Cut(network, "/"); found {
 		return types.NamespacedName{Namespace: before, Name: after}

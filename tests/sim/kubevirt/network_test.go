@@ -12,7 +12,7 @@ import (
 	"github.com/vitistack/stack/tests/sim/kubevirt"
 )
 
-// withNetworkData replaces the machine's network data, which is an indented block.
+// withNetworkData replaces the machine's network data, an indented block.
 func withNetworkData(machine, data string) string {
 	head, _, _ := strings.Cut(machine, "          networkData: |\n")
 	return head + data
@@ -49,7 +49,7 @@ func TestAddresses(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		edit   func(machine string) string
-		want   []string // the addresses that the instance shows
+		want   []string // the addresses in the instance's status
 		guest  string   // the guest's first address
 	}{
 		"Version2": {
@@ -68,19 +68,19 @@ func TestAddresses(t *testing.T) {
 			want:   []string{"192.168.10.23", "2001:db8::23", linkLocal}, guest: "192.168.10.23/24",
 		},
 		"DHCP": {
-			reason: "without network data the guest asks for a lease",
+			reason: "without network data the guest requests a lease",
 			edit:   func(m string) string { return withNetworkData(m, "") },
 			want:   []string{"192.168.10.99", linkLocal}, guest: "192.168.10.99/24",
 		},
 		"OtherMAC": {
-			reason: "network data for another MAC configures nothing",
+			reason: "network data for another MAC address configures no interface",
 			edit: func(m string) string {
 				return strings.Replace(m, `match: {macaddress: "02:00:00:00:00:01"}`, `match: {macaddress: "02:00:00:00:00:99"}`, 1)
 			},
 			want: []string{linkLocal},
 		},
 		"NoAgent": {
-			reason: "without an agent nobody knows the guest's addresses",
+			reason: "without an agent the guest's addresses are unknown",
 			edit: func(m string) string {
 				return strings.Replace(m, "metadata: {labels: {vitistack.io/machine: m}}\n    spec",
 					`metadata: {labels: {vitistack.io/machine: m}, annotations: {sim.vitistack.io/guest-agent: "false"}}`+"\n    spec", 1)
@@ -136,7 +136,7 @@ func TestInterfaceStatus(t *testing.T) {
 		t.Errorf("bridged network: %+v", got[1])
 	}
 	if got[0].MAC == "" {
-		t.Error("an interface without a MAC got none")
+		t.Error("an interface without a MAC address got none")
 	}
 }
 
@@ -151,12 +151,12 @@ func TestLateLease(t *testing.T) {
 	c.apply(networkManifest + "---\n" + claimManifest + "---\n" + withNetworkData(machineManifest, ""))
 	vmi := c.vmi("m", "it runs", isRunning)
 	if ip := vmi.Status.Interfaces[0].IP; !strings.HasPrefix(ip, "fe80:") {
-		t.Fatalf("without a lease the address is %q, want one of the link", ip)
+		t.Fatalf("without a lease the address is %q, want a link-local one", ip)
 	}
 	leased.Store(true)
 	c.vmi("m", "it has the lease", func(vmi *virtv1.VirtualMachineInstance) bool { return vmi.Status.Interfaces[0].IP == "10.0.0.7" })
 	if guest, _ := c.guests.named("m"); len(guest.NICs[0].Addresses) != 1 {
-		t.Errorf("the guest was not told: %+v", guest.NICs)
+		t.Errorf("the guest did not get the lease: %+v", guest.NICs)
 	}
 }
 
@@ -191,7 +191,7 @@ func TestMissingReferences(t *testing.T) {
 			c.apply(machine)
 			c.event(tc.event[0], tc.event[1])
 			c.status("m", virtv1.VirtualMachineStatusStarting)
-			if vmi := c.vmi("m", "it is there", func(*virtv1.VirtualMachineInstance) bool { return true }); vmi.Status.Phase != virtv1.Scheduling {
+			if vmi := c.vmi("m", "it exists", func(*virtv1.VirtualMachineInstance) bool { return true }); vmi.Status.Phase != virtv1.Scheduling {
 				t.Errorf("%s: phase is %s, want Scheduling", tc.reason, vmi.Status.Phase)
 			}
 			c.apply(missing)

@@ -14,11 +14,11 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 )
 
-// minVolume is the smallest disk that KubeVirt takes.
+// minVolume is the minimum size of a disk.
 const minVolume = 1 << 20
 
-// ValidateDataVolume returns why CDI refuses a DataVolume. The old one is nil when
-// it is created; then claim is the claim of its name, if there is one.
+// ValidateDataVolume returns why CDI rejects a DataVolume. old is nil for a creation. claim is then
+// the claim of the same name, or nil.
 func ValidateDataVolume(dv, old *cdiv1.DataVolume, claim *corev1.PersistentVolumeClaim) Causes {
 	var c Causes
 	if old != nil && !equality.Semantic.DeepEqual(dv.Spec, old.Spec) {
@@ -44,7 +44,7 @@ func tooLong(c *Causes, name string) bool {
 	return true
 }
 
-// mayAdopt reports a claim that may exist before its DataVolume.
+// mayAdopt reports whether a claim may exist before its DataVolume.
 func mayAdopt(dv *cdiv1.DataVolume, claim *corev1.PersistentVolumeClaim) bool {
 	owner := metav1.GetControllerOf(claim)
 	return claim.Annotations["cdi.kubevirt.io/storage.populatedFor"] == dv.Name ||
@@ -52,7 +52,7 @@ func mayAdopt(dv *cdiv1.DataVolume, claim *corev1.PersistentVolumeClaim) bool {
 		(owner != nil && owner.Kind == "DataVolume")
 }
 
-// dataVolumeSpec returns the first thing that is wrong, as CDI does.
+// dataVolumeSpec returns the first error, as CDI does.
 func dataVolumeSpec(at *field.Path, spec *cdiv1.DataVolumeSpec) Causes {
 	var c Causes
 	external := populatedExternally(spec)

@@ -1,9 +1,8 @@
-// Package admission does to VirtualMachines, their instances and DataVolumes
-// what the webhooks of virt-api and CDI do: it fills in defaults, and refuses
-// what the CustomResourceDefinitions let pass, in the same words.
+// Package admission does what the webhooks of virt-api and CDI do to VirtualMachines, their instances
+// and DataVolumes: it sets defaults, and rejects what the CustomResourceDefinitions accept, with the
+// same messages.
 //
-// It follows KubeVirt 1.9.0 and CDI 1.65.0 with no feature gate set on amd64.
-// All functions are pure.
+// It follows KubeVirt 1.9.0 and CDI 1.65.0 on amd64 without feature gates. All functions are pure.
 package admission
 
 import (
@@ -21,21 +20,20 @@ const (
 	architecture = "amd64"
 	machineType  = "q35"
 
-	// hotplugRatio is how much more CPU and memory than it boots with a machine
-	// can be given while it runs.
+	// hotplugRatio is how many times its initial CPU and memory a running machine can get.
 	hotplugRatio = 4
-	// maxHotplugCPUs bounds the virtual CPUs that the ratio leads to.
+	// maxHotplugCPUs limits the virtual CPUs that follow from the ratio.
 	maxHotplugCPUs = 512
 
-	// launcherUser is the user that a machine's process runs as.
+	// launcherUser is the user of a machine's process.
 	launcherUser = 107
 )
 
-// DefaultMachine fills in what virt-api adds to a machine that is created, or
-// updated when created is false. A second call changes nothing.
+// DefaultMachine sets the defaults that virt-api adds to a machine when it is created, or updated if
+// created is false. A second call changes nothing.
 func DefaultMachine(vm *virtv1.VirtualMachine, created bool) {
 	if vm.Spec.Template == nil {
-		return // refused by ValidateMachine
+		return // ValidateMachine rejects it
 	}
 	spec := &vm.Spec.Template.Spec
 	if created {
@@ -50,7 +48,7 @@ func DefaultMachine(vm *virtv1.VirtualMachine, created bool) {
 	}
 }
 
-// DefaultInstance fills in what virt-api adds to an instance that is created.
+// DefaultInstance sets the defaults that virt-api adds to a new instance.
 func DefaultInstance(vmi *virtv1.VirtualMachineInstance) {
 	spec := &vmi.Spec
 	defaultInstanceSpec(spec)
@@ -73,8 +71,7 @@ func DefaultInstance(vmi *virtv1.VirtualMachineInstance) {
 	vmi.Status.RuntimeUser = launcherUser
 }
 
-// defaultInstanceSpec is the part of the defaults that a machine's template is
-// validated with.
+// defaultInstanceSpec sets the defaults with which a machine's template is validated.
 func defaultInstanceSpec(spec *virtv1.VirtualMachineInstanceSpec) {
 	if spec.Architecture == "" {
 		spec.Architecture = architecture
@@ -148,7 +145,7 @@ func defaultGuestMemory(spec *virtv1.VirtualMachineInstanceSpec) {
 	}
 }
 
-// defaultTopology turns a CPU limit or request into sockets when no topology is given.
+// defaultTopology converts a CPU limit or request into sockets if there is no topology.
 func defaultTopology(spec *virtv1.VirtualMachineInstanceSpec) {
 	if spec.Domain.CPU == nil {
 		spec.Domain.CPU = &virtv1.CPU{}
@@ -178,8 +175,7 @@ func defaultPullPolicies(spec *virtv1.VirtualMachineInstanceSpec) {
 	}
 }
 
-// defaultNetwork attaches the pod network to an instance that says nothing about
-// networks.
+// defaultNetwork attaches the pod network to an instance without networks.
 func defaultNetwork(spec *virtv1.VirtualMachineInstanceSpec) {
 	auto := spec.Domain.Devices.AutoattachPodInterface
 	if (auto != nil && !*auto) || len(spec.Networks) != 0 || len(spec.Domain.Devices.Interfaces) != 0 {
@@ -189,7 +185,7 @@ func defaultNetwork(spec *virtv1.VirtualMachineInstanceSpec) {
 	spec.Networks = []virtv1.Network{*virtv1.DefaultPodNetwork()}
 }
 
-// defaultVolumeDisks gives each volume without a disk or file system a disk.
+// defaultVolumeDisks adds a disk for each volume without a disk or file system.
 func defaultVolumeDisks(spec *virtv1.VirtualMachineInstanceSpec) {
 	used := map[string]bool{}
 	for _, d := range spec.Domain.Devices.Disks {
@@ -219,7 +215,7 @@ func defaultDiskBuses(spec *virtv1.VirtualMachineInstanceSpec) {
 	}
 }
 
-// defaultHotplug sets how far CPU and memory can grow while the instance runs.
+// defaultHotplug sets the maximum CPU and memory of a running instance.
 func defaultHotplug(spec *virtv1.VirtualMachineInstanceSpec) {
 	cpu := spec.Domain.CPU
 	if cpu.MaxSockets == 0 {
@@ -238,8 +234,8 @@ func defaultHotplug(spec *virtv1.VirtualMachineInstanceSpec) {
 	}
 }
 
-// MemoryHotplugObstacle says why the memory of an instance cannot grow to most
-// while it runs; empty means that it can.
+// MemoryHotplugObstacle returns why the memory of a running instance cannot grow to most, or an empty
+// string if it can.
 func MemoryHotplugObstacle(spec *virtv1.VirtualMachineInstanceSpec, most *resource.Quantity) string {
 	const block, least = 2 << 20, 1 << 30
 	domain := &spec.Domain

@@ -24,8 +24,7 @@ var (
 	diskBuses = []virtv1.DiskBus{virtv1.DiskBusVirtio, virtv1.DiskBusSCSI, virtv1.DiskBusSATA, virtv1.DiskBusUSB}
 )
 
-// bootOrder checks that disks have volumes, and that no two devices have the same
-// place in the boot order.
+// bootOrder checks that disks have volumes, and that no two devices have the same boot order.
 func bootOrder(at *field.Path, spec *virtv1.VirtualMachineInstanceSpec) Causes {
 	var c Causes
 	const taken = "Boot order for %s already set for a different device."
@@ -33,7 +32,7 @@ func bootOrder(at *field.Path, spec *virtv1.VirtualMachineInstanceSpec) Causes {
 	for i, d := range spec.Domain.Devices.Disks {
 		here := at.Child("domain", "devices", "disks").Index(i)
 		v := slices.IndexFunc(spec.Volumes, func(v virtv1.Volume) bool { return v.Name == d.Name })
-		if v < 0 && d.CDRom == nil { // a drive without a medium is fine
+		if v < 0 && d.CDRom == nil { // a CD drive may be empty
 			c.invalid(here.Child("name"), notFound, here.Child("Name"), d.Name)
 		}
 		if d.LUN != nil && v >= 0 && spec.Volumes[v].PersistentVolumeClaim == nil && spec.Volumes[v].DataVolume == nil {
@@ -225,7 +224,7 @@ func ioThreads(at *field.Path, spec *virtv1.VirtualMachineInstanceSpec) Causes {
 	return c
 }
 
-// gatedDevices refuses devices whose feature gates are off by default.
+// gatedDevices rejects devices whose feature gates are off by default.
 func gatedDevices(at *field.Path, spec *virtv1.VirtualMachineInstanceSpec) Causes {
 	var c Causes
 	devices := spec.Domain.Devices

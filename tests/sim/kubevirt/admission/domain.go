@@ -17,7 +17,7 @@ const (
 	notFound    = "%s '%s' not found."
 )
 
-// machineTypes are the patterns of machine types that are allowed on amd64.
+// machineTypes are the patterns of the allowed machine types on amd64.
 var machineTypes = []string{"q35*", "pc-q35*"}
 
 func names(at *field.Path, spec *virtv1.VirtualMachineInstanceSpec) Causes {
@@ -87,7 +87,7 @@ func hugepages(at *field.Path, spec *virtv1.VirtualMachineInstanceSpec) Causes {
 	return c
 }
 
-// memoryGiven is what an instance needs and a machine's template may leave to others.
+// memoryGiven checks that an instance has memory. The template of a machine may omit it.
 func memoryGiven(at *field.Path, spec *virtv1.VirtualMachineInstanceSpec) Causes {
 	var c Causes
 	m := spec.Domain.Memory
@@ -257,7 +257,7 @@ func domain(at *field.Path, spec *virtv1.VirtualMachineInstanceSpec) Causes {
 	return c
 }
 
-// secureBoot is on whenever EFI is, unless it is switched off.
+// secureBoot reports whether secure boot is on. It is the default with EFI.
 func secureBoot(f *virtv1.Firmware) bool {
 	if f == nil || f.Bootloader == nil || f.Bootloader.EFI == nil {
 		return false

@@ -19,7 +19,7 @@ var (
 	nicModels     = []string{"", "e1000", "e1000e", "igb", "ne2k_pci", "pcnet", "rtl8139", virtv1.VirtIO}
 )
 
-// discontinuedBindings is checked when an object is created, before all else.
+// discontinuedBindings is checked first when an object is created.
 func discontinuedBindings(at *field.Path, spec *virtv1.VirtualMachineInstanceSpec) Causes {
 	var c Causes
 	for i, n := range spec.Domain.Devices.Interfaces {
@@ -147,8 +147,8 @@ func binding(at *field.Path, i int, n virtv1.Interface, network virtv1.Network) 
 	return c
 }
 
-// pairs checks that names are unique, and that each network has an interface and
-// each interface a network.
+// pairs checks that names are unique, and that each network has an interface and each interface a
+// network.
 func pairs(at *field.Path, spec *virtv1.VirtualMachineInstanceSpec, byName map[string]virtv1.Network) Causes {
 	var c Causes
 	interfaces := spec.Domain.Devices.Interfaces

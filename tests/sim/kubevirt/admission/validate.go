@@ -11,10 +11,10 @@ import (
 	virtv1 "kubevirt.io/api/core/v1"
 )
 
-// maxCauses is how many causes an answer names.
+// maxCauses is the number of causes in an answer.
 const maxCauses = 10
 
-// Causes are the reasons to refuse an object; none means that it is accepted.
+// Causes are the reasons to reject an object. An empty list accepts it.
 type Causes []metav1.StatusCause
 
 // Message joins the causes as virt-api does.
@@ -30,7 +30,7 @@ func (c Causes) Message() string {
 	return text
 }
 
-// Named returns the causes that an answer names one by one.
+// Named returns the causes that an answer lists individually.
 func (c Causes) Named() Causes { return c[:min(len(c), maxCauses)] }
 
 func (c *Causes) add(t metav1.CauseType, at *field.Path, format string, args ...any) {
@@ -53,7 +53,7 @@ func (c *Causes) required(at *field.Path, format string, args ...any) {
 	c.add(metav1.CauseTypeFieldValueRequired, at, format, args...)
 }
 
-// reservedLabels may be set by KubeVirt's own components only.
+// reservedLabels are reserved for KubeVirt's own components.
 var reservedLabels = []string{
 	virtv1.CreatedByLabel, virtv1.MigrationJobLabel, virtv1.NodeNameLabel,
 	virtv1.MigrationTargetNodeNameLabel, virtv1.NodeSchedulable, virtv1.InstallStrategyLabel,
@@ -64,18 +64,18 @@ var runStrategies = []virtv1.VirtualMachineRunStrategy{
 	virtv1.RunStrategyRerunOnFailure, virtv1.RunStrategyOnce,
 }
 
-// Request is what is known of a write beside the objects.
+// Request describes a write in addition to its objects.
 type Request struct {
-	// Created tells a creation from an update.
+	// Created is true for a creation, and false for an update.
 	Created bool
-	// Namespace is where the object is written to.
+	// Namespace is the namespace of the request.
 	Namespace string
-	// Internal tells that a component of KubeVirt writes.
+	// Internal is true for a write by a component of KubeVirt.
 	Internal bool
 }
 
-// ValidateMachine returns why a machine is refused, and what its writer should be
-// warned about. The old machine is nil when it is created.
+// ValidateMachine returns why a machine is rejected, and warnings for the client. old is nil for a
+// creation.
 func ValidateMachine(vm, old *virtv1.VirtualMachine, r Request) (Causes, []string) {
 	if vm.DeletionTimestamp != nil {
 		return nil, nil
@@ -114,7 +114,7 @@ func ValidateMachine(vm, old *virtv1.VirtualMachine, r Request) (Causes, []strin
 	return nil, warnings
 }
 
-// ValidateInstance returns why a new instance is refused.
+// ValidateInstance returns why a new instance is rejected.
 func ValidateInstance(vmi *virtv1.VirtualMachineInstance, r Request) Causes {
 	at := field.NewPath("spec")
 	var c Causes
@@ -127,8 +127,8 @@ func ValidateInstance(vmi *virtv1.VirtualMachineInstance, r Request) Causes {
 	return c
 }
 
-// ValidateInstanceUpdate returns why a change of an instance is refused. Only
-// KubeVirt changes what an instance is.
+// ValidateInstanceUpdate returns why a change of an instance is rejected. Only KubeVirt may change the
+// spec of an instance.
 func ValidateInstanceUpdate(vmi, old *virtv1.VirtualMachineInstance, r Request) Causes {
 	var c Causes
 	if r.Internal {
@@ -144,8 +144,8 @@ func ValidateInstanceUpdate(vmi, old *virtv1.VirtualMachineInstance, r Request) 
 	return c
 }
 
-// KeepInstanceStatus undoes a change of an instance's status by somebody who is
-// not KubeVirt, and reports that it did.
+// KeepInstanceStatus undoes a change of an instance's status by a client other than KubeVirt, and
+// reports whether it did.
 func KeepInstanceStatus(vmi, old *virtv1.VirtualMachineInstance, r Request) bool {
 	if r.Internal || equality.Semantic.DeepEqual(vmi.Status, old.Status) {
 		return false
@@ -202,7 +202,7 @@ func runStrategy(at *field.Path, spec *virtv1.VirtualMachineSpec) Causes {
 	return c
 }
 
-// liveUpdate checks that what can grow while the machine runs has room to do so.
+// liveUpdate checks that the maximum CPU and memory of a running machine leave room to grow.
 func liveUpdate(at *field.Path, spec *virtv1.VirtualMachineSpec) Causes {
 	var c Causes
 	domain := &spec.Template.Spec.Domain
@@ -218,7 +218,7 @@ func liveUpdate(at *field.Path, spec *virtv1.VirtualMachineSpec) Causes {
 	return c
 }
 
-// instanceSpec checks what a machine's template and an instance have in common.
+// instanceSpec checks the spec that a machine's template and an instance share.
 func instanceSpec(at *field.Path, spec *virtv1.VirtualMachineInstanceSpec) Causes {
 	checks := []func(*field.Path, *virtv1.VirtualMachineInstanceSpec) Causes{
 		names, memory, hugepages, emulatedMachine, acpiTables, cpuResources, cpuPinning, numa, cpuTopology,

@@ -13,8 +13,7 @@ import (
 	virtv1 "kubevirt.io/api/core/v1"
 )
 
-// maxInline is how many bytes of cloud-init data an object may carry. More belongs
-// into a Secret.
+// maxInline is the maximum size of inline cloud-init data. Larger data belongs into a Secret.
 const maxInline = 2048
 
 func volumes(at *field.Path, spec *virtv1.VirtualMachineInstanceSpec) Causes {
@@ -58,7 +57,7 @@ func volumes(at *field.Path, spec *virtv1.VirtualMachineInstanceSpec) Causes {
 	return c
 }
 
-// sources counts the sources that a volume has.
+// sources returns the number of sources of a volume.
 func sources(v virtv1.Volume) int {
 	n := 0
 	source := reflect.ValueOf(v.VolumeSource)
@@ -91,10 +90,10 @@ func volumeFields(here *field.Path, v virtv1.Volume) Causes {
 	return c
 }
 
-// part is one kind of cloud-init data.
+// part is user data or network data of cloud-init.
 type part struct {
 	name           string // userdata or networkdata
-	sources        string // as the message about several calls them
+	sources        string // in the message about several sources
 	field          string
 	reference      string
 	inline, base64 string
@@ -156,7 +155,7 @@ func (p part) check(at *field.Path, kind string) (Causes, int) {
 	return c, given
 }
 
-// volumesUsed checks for a new instance that each volume is a disk or file system.
+// volumesUsed checks that each volume of a new instance has a disk or file system.
 func volumesUsed(at *field.Path, spec *virtv1.VirtualMachineInstanceSpec) Causes {
 	var c Causes
 	used := map[string]bool{}
@@ -233,8 +232,7 @@ func dataVolumeTemplate(here *field.Path, t virtv1.DataVolumeTemplateSpec) Cause
 	return c
 }
 
-// templateNamespaces checks that templates stay in the machine's namespace, when
-// they are new.
+// templateNamespaces checks that new templates have the machine's namespace.
 func templateNamespaces(vm, old *virtv1.VirtualMachine, r Request) Causes {
 	var c Causes
 	if old != nil && equality.Semantic.DeepEqual(vm.Spec.DataVolumeTemplates, old.Spec.DataVolumeTemplates) {

@@ -1,12 +1,11 @@
-// Package cloudinit reads the network data that a guest is booted with, as
-// cloud-init and Talos read it: network configuration version 1 and 2. What any of
-// them misreads or refuses does not work here either:
+// Package cloudinit parses the network data of a guest as cloud-init and Talos do: network
+// configuration versions 1 and 2. What any of them misreads or rejects fails here too:
 //
-//   - cloud-init 22.4, of Debian 12, takes ::/0 in the routes of version 2 for ::/64
-//   - netplan refuses all of a configuration with two default routes of one family and
+//   - cloud-init 22.4, of Debian 12, reads ::/0 in the routes of version 2 as ::/64
+//   - netplan rejects a configuration with two default routes of one family and
 //     metric: "Conflicting default route declarations"
 //
-// tests/conformance holds it against both, as Debian has them.
+// tests/conformance compares it with both, in the versions of Debian.
 package cloudinit
 
 import (
@@ -21,21 +20,21 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Interface is how a guest sets up one of its network interfaces.
+// Interface is the configuration of one network interface.
 type Interface struct {
-	// MAC is in lower case; it is empty when Name says which interface is meant.
+	// MAC is in lower case. It is empty if Name selects the interface.
 	MAC  string
 	Name string
-	// Addresses are static, in the order given.
+	// Addresses are static, in the given order.
 	Addresses []netip.Prefix
-	// Gateway is the first default route, preferring IPv4; it may be invalid.
+	// Gateway is the first default route, IPv4 before IPv6. It may be invalid.
 	Gateway netip.Addr
-	// DHCP tells that the interface also asks for a lease.
+	// DHCP is whether the interface also requests a lease.
 	DHCP bool
 }
 
-// Parse reads network data of either version. Empty data configures nothing and
-// is not an error: the guest then uses its own default, which is DHCP.
+// Parse parses network data of either version. Empty data configures no interface and is no error: the
+// guest then uses its default, which is DHCP.
 func Parse(data string) ([]Interface, error) {
 	if strings.TrimSpace(data) == "" {
 		return nil, nil
@@ -61,8 +60,8 @@ func Parse(data string) ([]Interface, error) {
 	}
 }
 
-// For returns the settings of the interface with a MAC or else a name, and
-// whether the data speaks of it.
+// For returns the settings of the interface with a MAC address or else a name, and whether the data
+// has one.
 func For(interfaces []Interface, mac, name string) (Interface, bool) {
 	for _, i := range interfaces {
 		if i.MAC != "" && strings.EqualFold(i.MAC, mac) {
@@ -203,11 +202,11 @@ func (d document) version2() ([]Interface, error) {
 	return found, nil
 }
 
-// lostRoute is the target of a default route that cloud-init 22.4 loses.
+// lostRoute is the destination of a default route that cloud-init 22.4 loses.
 const lostRoute = "::/0"
 
-// claimDefaults records which interface has the default route of each family and metric,
-// by the errors of netplan.
+// claimDefaults records which interface has the default route of each family and metric. Its errors
+// are those of netplan.
 func (e ethernet) claimDefaults(name string, defaults map[string]string) error {
 	var keys []string
 	if e.Gateway4 != "" {
@@ -237,7 +236,7 @@ func (e ethernet) claimDefaults(name string, defaults map[string]string) error {
 	return nil
 }
 
-// isDefault reports a default route of either version.
+// isDefault reports whether a route of either version is a default route.
 func (r route) isDefault() bool {
 	switch {
 	case r.To == "default" || r.To == "0.0.0.0/0" || r.To == "::/0":
@@ -248,7 +247,7 @@ func (r route) isDefault() bool {
 	return (r.Network == "0.0.0.0" && (r.Netmask == nil || r.Netmask == "0.0.0.0")) || (r.Network == "::" && r.Netmask == nil)
 }
 
-// route takes a default gateway, of which the first counts, and IPv4 before IPv6.
+// route stores the first default gateway, IPv4 before IPv6.
 func (i *Interface) route(gateway string) error {
 	if gateway == "" {
 		return nil
@@ -263,7 +262,7 @@ func (i *Interface) route(gateway string) error {
 	return nil
 }
 
-// prefix reads an address with its length, or with a mask beside it.
+// prefix parses an address with its prefix length, or with a separate mask.
 func prefix(address string, mask any) (netip.Prefix, error) {
 	if p, err := netip.ParsePrefix(address); err == nil {
 		return p, nil
@@ -279,8 +278,8 @@ func prefix(address string, mask any) (netip.Prefix, error) {
 	return netip.PrefixFrom(a, bits), nil
 }
 
-// maskBits returns the length of a mask that is given as a length, as a length in
-// a string, or in dotted form; no mask is a single address.
+// maskBits returns the length of a mask: a number, a number in a string, or dotted decimal. Without a
+// mask it is a single address.
 func maskBits(mask any, most int) (int, error) {
 	length := -1
 	switch m := mask.(type) {

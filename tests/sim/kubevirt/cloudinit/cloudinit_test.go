@@ -29,7 +29,7 @@ func TestParse(t *testing.T) {
 		want   []cloudinit.Interface
 		err    string
 	}{
-		"Empty": {reason: "no data configures nothing", data: "  \n"},
+		"Empty": {reason: "empty data configures no interface", data: "  \n"},
 		"Version2": {
 			reason: "version 2 with a match by MAC, and the deprecated gateway keys",
 			data: `
@@ -75,11 +75,11 @@ config:
 			},
 		},
 		"Version3":   {reason: "another version is an error", data: "version: 3", err: "write version 1 or 2"},
-		"NoYAML":     {reason: "so is other text", data: "#!/bin/sh\n\techo", err: "decode network data"},
-		"BadAddress": {reason: "and an address that is none", data: "version: 2\nethernets: {e: {addresses: [ten]}}", err: `address "ten" is neither`},
-		"BadMask":    {reason: "and a mask that is none", data: "version: 1\nconfig: [{type: physical, name: e, subnets: [{type: static, address: 10.0.0.1, netmask: 255.0.255.0}]}]", err: "netmask 255.0.255.0"},
-		"LongMask":   {reason: "and a length that is too long", data: "version: 1\nconfig: [{type: physical, name: e, subnets: [{type: static, address: 10.0.0.1, netmask: 33}]}]", err: "at most 32"},
-		"BadGateway": {reason: "and a gateway that is none", data: "version: 2\nethernets: {e: {gateway4: 10.0.0}}", err: `gateway "10.0.0"`},
+		"NoYAML":     {reason: "other text is an error", data: "#!/bin/sh\n\techo", err: "decode network data"},
+		"BadAddress": {reason: "an invalid address is an error", data: "version: 2\nethernets: {e: {addresses: [ten]}}", err: `address "ten" is neither`},
+		"BadMask":    {reason: "an invalid mask is an error", data: "version: 1\nconfig: [{type: physical, name: e, subnets: [{type: static, address: 10.0.0.1, netmask: 255.0.255.0}]}]", err: "netmask 255.0.255.0"},
+		"LongMask":   {reason: "a mask that is too long is an error", data: "version: 1\nconfig: [{type: physical, name: e, subnets: [{type: static, address: 10.0.0.1, netmask: 33}]}]", err: "at most 32"},
+		"BadGateway": {reason: "an invalid gateway is an error", data: "version: 2\nethernets: {e: {gateway4: 10.0.0}}", err: `gateway "10.0.0"`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -113,9 +113,9 @@ func TestFor(t *testing.T) {
 		want      string
 		found     bool
 	}{
-		"MAC":     {"the MAC counts, in any case", "02:AA:00:00:00:01", "eth0", "eth1", true},
-		"Name":    {"without a MAC the name counts", "02:aa:00:00:00:99", "eth0", "eth0", true},
-		"Neither": {"an entry with a MAC is not found by its name", "02:aa:00:00:00:99", "eth1", "", false},
+		"MAC":     {"the MAC address selects the interface, in any case", "02:AA:00:00:00:01", "eth0", "eth1", true},
+		"Name":    {"without a MAC address the name selects it", "02:aa:00:00:00:99", "eth0", "eth0", true},
+		"Neither": {"the name does not select an entry with a MAC address", "02:aa:00:00:00:99", "eth1", "", false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

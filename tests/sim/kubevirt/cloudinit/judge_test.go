@@ -8,8 +8,8 @@ import (
 	stand "github.com/vitistack/stack/tests/stand/cloudinit"
 )
 
-// TestAsDebianReads holds what this package refuses or loses against Debian's own
-// cloud-init and netplan.
+// TestAsDebianReads compares the rejections and losses of this package with Debian's own cloud-init
+// and netplan.
 func TestAsDebianReads(t *testing.T) {
 	t.Parallel()
 	interfaces := []stand.Interface{{Name: "eth0", MAC: "02:00:00:00:00:01"}, {Name: "eth1", MAC: "02:00:00:00:00:02"}}
@@ -22,7 +22,7 @@ ethernets:
 		t.Errorf("two default routes: got %v", err)
 	}
 	if _, err := stand.Networkd(t, twoRoutes, interfaces...); err == nil || !strings.Contains(err.Error(), "onflicting default route") {
-		t.Errorf("netplan accepts two default routes: correct what this package refuses: %v", err)
+		t.Errorf("netplan accepts two default routes, so this package must too: %v", err)
 	}
 	const lost = `version: 2
 ethernets:
@@ -34,6 +34,6 @@ ethernets:
 	}
 	file, err := stand.Eni(t, lost, interfaces[0])
 	if err != nil || !strings.Contains(file, "::/64") {
-		t.Errorf("cloud-init keeps the route to ::/0: correct what this package loses: %v\n%s", err, file)
+		t.Errorf("cloud-init keeps the route to ::/0, so this package must too: %v\n%s", err, file)
 	}
 }

@@ -1,10 +1,9 @@
-// Command generate writes the CustomResourceDefinitions of KubeVirt, CDI and
-// Multus into a folder, as their released Go modules define them.
+// Command generate writes the CustomResourceDefinitions of KubeVirt, CDI and Multus into a folder, as
+// their released Go modules define them.
 //
-// KubeVirt and CDI keep their schemas in Go source, as string literals of
-// packages that are far too heavy to import. The program downloads the modules
-// with `go mod download`, and reads the literals with go/parser. Descriptions
-// are dropped, since they are most of the size; validation is untouched.
+// KubeVirt and CDI keep their schemas in Go source, as string literals of packages that are too large
+// to import. The program downloads the modules with `go mod download`, and reads the literals with
+// go/parser. It removes descriptions, which are most of the size, and keeps validation unchanged.
 //
 // Run it with `go generate ./tests/sim/kubevirt` after changing a version below.
 package main
@@ -97,7 +96,7 @@ func write(out, module string, crd *extv1.CustomResourceDefinition) error {
 	return os.WriteFile(filepath.Join(out, crd.Name+".yaml"), file.Bytes(), 0o644)
 }
 
-// encode leaves out the status and the creation time, which are the server's.
+// encode omits the status and the creation time, which the server sets.
 func encode(crd *extv1.CustomResourceDefinition) ([]byte, error) {
 	raw, err := json.Marshal(crd)
 	if err != nil {
@@ -115,8 +114,8 @@ func encode(crd *extv1.CustomResourceDefinition) ([]byte, error) {
 	return yaml.Marshal(object)
 }
 
-// dropDescriptions walks the schema, and not its JSON, so that a property that
-// is called "description" stays.
+// dropDescriptions walks the schema instead of its JSON, so that a property called "description"
+// stays.
 func dropDescriptions(s *extv1.JSONSchemaProps) {
 	if s == nil {
 		return

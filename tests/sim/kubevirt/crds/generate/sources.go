@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// frame is what KubeVirt's crds.go says about a definition beside its schema.
+// frame is what KubeVirt's crds.go defines in addition to the schema.
 type frame struct {
 	kind       string
 	plural     string
@@ -29,8 +29,8 @@ const (
 )
 
 // kubevirtFrames follows pkg/virt-operator/resource/generate/components/crds.go.
-// VirtualMachineInstance has no status subresource there, and none here. The
-// deprecated version v1alpha3 is left out: it would double every schema.
+// VirtualMachineInstance has no status subresource there, and none here. The deprecated version
+// v1alpha3 is omitted, because it would double every schema.
 var kubevirtFrames = map[string]frame{
 	"virtualmachine": {
 		kind: "VirtualMachine", plural: "virtualmachines", shortNames: []string{"vm", "vms"}, status: true,
