@@ -1,8 +1,7 @@
-// Sim plays the data centre for the stack on one machine: a KubeVirt cluster and a
-// Proxmox VE cluster whose machines run Talos Linux where they boot an image of it, a
-// Network Automation Manager, NetBox, an IPAM that answers events, and ISC Kea where this machine has no
-// real one. Everything speaks the wire protocol of what it stands for, and misbehaves
-// on request.
+// Sim simulates a data center for the stack on one machine: a KubeVirt cluster and a Proxmox VE
+// cluster whose machines run Talos Linux if they boot an image of it, a Network Automation Manager,
+// NetBox, an IPAM that answers events, and ISC Kea if the real one is not installed. Each simulator
+// speaks the wire protocol of the real product, and has faults on request.
 package main
 
 import (
@@ -89,8 +88,8 @@ func run(ctx context.Context, state, control string, log *slog.Logger) error {
 	return errors.Join(hypervisors.Run(ctx), cluster.Close(), fleet.Close())
 }
 
-// serveControl serves the switches by which simulators are told to misbehave, and
-// writes down where.
+// serveControl serves the fault plans and switches of the simulators, and writes their address into a
+// file.
 func serveControl(ctx context.Context, state, address string, switches map[string]http.Handler) error {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {

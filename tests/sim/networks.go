@@ -33,14 +33,13 @@ const (
 	platform = "vitistack-system"
 	// ipamName is the provider that the IPAM serves.
 	ipamName = "tour-ipam"
-	// namTakes is how long the manager needs for a segment, as real ones do.
+	// namTakes is how long the manager needs for a segment. It is as long as for real ones.
 	namTakes = 10 * time.Second
 )
 
-// serveNetworks serves what networks come from, and configures the function
-// provision-network for it: a Secret with addresses and tokens, and a Trigger that
-// brings requests for networks to the IPAM. Segments are of 127.0.0.0/8, so that
-// simulated machines in them can be reached.
+// serveNetworks serves the sources of networks, and configures the function provision-network for
+// them: a Secret with addresses and tokens, and a Trigger that sends requests for networks to the
+// IPAM. Segments are in 127.0.0.0/8, so that simulated machines in them can be reached.
 func serveNetworks(ctx context.Context, config *rest.Config, state string, managers, libraries *faults.Plan, log *slog.Logger) error {
 	token, err := keptToken(filepath.Join(state, "token"))
 	if err != nil {
@@ -83,8 +82,8 @@ func serveNetworks(ctx context.Context, config *rest.Config, state string, manag
 	return configure(ctx, config, urls[0], urls[1], urls[2], token)
 }
 
-// serve serves a handler until ctx ends, at the address that a file in the folder of
-// the state keeps, so that who knows it finds the handler there after a restart too.
+// serve serves a handler until ctx ends. Its address is stored in a file in the state folder, so that
+// it is the same after a restart.
 func serve(ctx context.Context, state, name string, handler http.Handler) (string, error) {
 	listener, err := listen(ctx, filepath.Join(state, name+".address"))
 	if err != nil {
@@ -96,7 +95,7 @@ func serve(ctx context.Context, state, name string, handler http.Handler) (strin
 	return "http://" + listener.Addr().String(), nil
 }
 
-// listen listens on the address in a file if that is free, and on any otherwise.
+// listen listens on the address in a file if it is free, and otherwise on any.
 func listen(ctx context.Context, file string) (net.Listener, error) {
 	if kept, err := os.ReadFile(file); err == nil {
 		if listener, err := new(net.ListenConfig).Listen(ctx, "tcp", string(kept)); err == nil {
@@ -110,7 +109,7 @@ func listen(ctx context.Context, file string) (net.Listener, error) {
 	return listener, os.WriteFile(file, []byte(listener.Addr().String()), 0o600)
 }
 
-// keptToken is made at the first start.
+// keptToken returns a token that is generated at the first start.
 func keptToken(path string) (string, error) {
 	content, err := os.ReadFile(path)
 	if err == nil && len(content) > 0 {
@@ -126,7 +125,8 @@ func keptToken(path string) (string, error) {
 	return token, nil
 }
 
-// configure tells provision-network and the Broker where everything is.
+// configure writes the addresses of all servers into the configuration of provision-network and the
+// Broker.
 func configure(ctx context.Context, config *rest.Config, nam, netbox, ipam, token string) error {
 	secret := map[string]any{"apiVersion": "v1", "kind": "Secret", "stringData": map[string]any{
 		"NAM_URL": nam + "/v1", "NAM_TOKEN": token, "NETBOX_URL": netbox, "NETBOX_TOKEN": token,
@@ -160,7 +160,7 @@ func configure(ctx context.Context, config *rest.Config, nam, netbox, ipam, toke
 	)
 }
 
-// Resources by which functions and the Broker are told where everything is.
+// Resources that configure functions and the Broker.
 var (
 	secrets  = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 	accounts = schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}
@@ -187,8 +187,8 @@ func clusterWide(name string, object map[string]any) map[string]any {
 	return object
 }
 
-// tokens returns what asks the API server for a token of the IPAM's account, by which the
-// gateway knows it.
+// tokens returns a function that requests a token for the IPAM's service account from the API server.
+// The gateway authenticates the IPAM with it.
 func tokens(config *rest.Config) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		client, err := kubernetes.NewForConfig(config)

@@ -25,7 +25,7 @@ const (
 	proxmoxToken    = proxmoxUser + "!stack"
 )
 
-// proxmoxRights are what the function create-vm needs, and no more.
+// proxmoxRights are exactly the rights that create-vm needs.
 var proxmoxRights = []proxmox.Grant{
 	{Path: "/vms", Privileges: []string{
 		"VM.Allocate", "VM.Audit", "VM.Clone", "VM.Config.CDROM", "VM.Config.CPU", "VM.Config.Cloudinit", "VM.Config.Disk", "VM.Config.HWType",
@@ -38,9 +38,8 @@ var proxmoxRights = []proxmox.Grant{
 	{Path: "/", Privileges: []string{"Sys.Audit"}},
 }
 
-// serveProxmox runs a cluster of three nodes of Proxmox VE, and makes a
-// MachineProvider for it with a Secret of its credentials. What it returns is to be
-// closed at the end.
+// serveProxmox runs a cluster of three nodes of Proxmox VE, and creates a MachineProvider for it with
+// a Secret of its credentials. The caller closes the returned value at the end.
 func serveProxmox(ctx context.Context, config *rest.Config, state string, plan *faults.Plan, inside guests, router *relay, log *slog.Logger) (*proxmox.Server, error) {
 	token, err := keptToken(filepath.Join(state, "proxmox-token"))
 	if err != nil {

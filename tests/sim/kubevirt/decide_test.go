@@ -41,7 +41,7 @@ func TestDecideRun(t *testing.T) {
 		strategy virtv1.VirtualMachineRunStrategy
 		status   virtv1.VirtualMachineStatus
 		vmi      *virtv1.VirtualMachineInstance
-		want     verdict
+		want     runDecision
 	}{
 		"AlwaysNone":      {"an instance should always exist", virtv1.RunStrategyAlways, virtv1.VirtualMachineStatus{}, nil, start},
 		"AlwaysRunning":   {"a running instance is kept", virtv1.RunStrategyAlways, virtv1.VirtualMachineStatus{}, inPhase(virtv1.Running), keep},

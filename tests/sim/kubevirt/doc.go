@@ -1,29 +1,29 @@
 // Package kubevirt simulates a cluster that runs KubeVirt 1.9, CDI 1.65 and a
 // storage provisioner, on a real API server.
 //
-// A Simulator installs the true CustomResourceDefinitions, hypervisor Nodes and
+// A Simulator installs the released CustomResourceDefinitions, hypervisor Nodes and
 // StorageClasses, and then acts as virt-api, virt-controller, virt-handler, CDI,
 // the scheduler, the volume binder and the provisioner do: it admits, completes or
-// refuses objects through admission webhooks, and moves VirtualMachines, their
-// instances, DataVolumes and claims through their states. What runs inside a
-// machine is up to the Guests of its Options.
+// rejects objects in admission webhooks, and reconciles VirtualMachines, their
+// instances, DataVolumes and claims. The Guests of its Options run what is inside
+// of a machine.
 //
-// All state is in the API objects. A simulator that is killed anywhere is replaced
-// by a new one, which finishes what was begun and switches the guests of running
-// machines on again. It writes only what changed: about nine requests bring up a
-// machine with one disk, six take it away, and none is made while nothing happens.
+// All state is in the API objects. A new simulator continues where a killed one has
+// stopped, and starts the guests of running machines again. It writes only changes:
+// about nine requests create a machine with one disk, six delete it, and an idle
+// simulator sends none.
 //
 // # Faults
 //
-// A plan knows these operations. An error fails the step before its effect; for
-// vm/start, vmi/run, pvc/bind and pvc/resize an error after it (a lost
+// A plan has these operations. An error fails the step before its effect. For
+// vm/start, vmi/run, pvc/bind and pvc/resize an error after the effect (a lost
 // acknowledgement) fails the step although it is done. Latency delays it. Failed
-// steps are tried again.
+// steps are retried.
 //
 //	admit            a request that creates or updates a machine, instance or DataVolume;
 //	                 a number is answered as that HTTP status
 //	vm/start         the creation of an instance
-//	vmi/schedule     finding a node: the error is why there is none
+//	vmi/schedule     the selection of a node: the error is why there is none
 //	vmi/run          the start of the domain; failing before it counts as a failed
 //	                 start (CrashLoopBackOff), after it as a crash
 //	vmi/boot         the boot of the guest: its agent never answers
@@ -34,25 +34,25 @@
 //	pvc/resize       its growth
 //	dv/import        any import; dv/import/<host> only one from that host
 //
-// # What is like the real thing
+// # What is simulated
 //
-// Definitions, defaults, refusals and their wording; finalizers, owners and the
+// Definitions, defaults, rejections and their messages; finalizers, owners and the
 // order of deletion; run strategies with restart, backoff and start requests in the
 // status; phases, conditions and printable states; scheduling by CPU and memory
 // with KubeVirt's overhead, node selectors and cordons; immediate and late binding,
 // default class, expansion and protection of claims in use; imports with populators,
-// clones and StorageProfiles; addresses as a guest with its network data, DHCP and
-// agent would have them, including the link-local one that an agent reports; CPU and
+// clones and StorageProfiles; the addresses of a guest from its network data, DHCP and
+// agent, including the link-local one that an agent reports; CPU and
 // memory hotplug, declared volume hotplug, and the RestartRequired condition.
 //
-// # What is not
+// # What is not simulated
 //
 // There are no Pods, so a missing Secret or NetworkAttachmentDefinition shows, as
-// with KubeVirt 1.9, only in a Warning event about the pod that would exist. There
+// with KubeVirt 1.9, only in a Warning about the pod that would exist. There
 // are no events of type Normal, no ControllerRevisions, no subresource API (console,
 // start, stop, pause; write runStrategy or status.stateChangeRequests, or delete the
 // instance), no migrations, instance types, snapshots, affinity, taints, DataSources
-// or uploads, and no feature gate can be set. A step that takes no time is not stored
-// in between: with zero Times an instance goes from Pending to Running in one write.
-// A node that disappears does not take its machines with it.
+// or uploads, and no feature gate can be set. A step without a duration is not stored:
+// with zero Times an instance goes from Pending to Running in one write. The machines
+// of a deleted node remain.
 package kubevirt

@@ -12,11 +12,11 @@ import (
 	"github.com/vitistack/stack/tests/sim/faults"
 )
 
-// errFault is what a plan asked for, and not a failure of the simulator.
+// errFault is a planned fault, in contrast to a failure of the simulator.
 var errFault = errors.New("injected fault")
 
-// pace makes steps take their time, and suffer their faults, without a goroutine
-// or a write. A restart of the simulator starts a step's time again.
+// pace makes steps take time and fail as planned, without a goroutine or a write. A restart of the
+// simulator restarts the time of a step.
 type pace struct {
 	plan *faults.Plan
 
@@ -39,10 +39,9 @@ func newPace(plan *faults.Plan) *pace {
 	return &pace{plan: plan, steps: map[step]deadline{}}
 }
 
-// wait asks the plan what the step suffers when it is called for the first time,
-// and returns how much of the step's time, with the fault's latency, is left. When
-// that is zero the caller performs the step, with the fault, and calls done; until
-// then the plan is not asked again.
+// wait asks the plan for the fault of a step at its first call, and returns how much of the step's
+// time is left, including the fault's latency. At zero the caller performs the step with the fault and
+// calls done. Until then the plan is not asked again.
 func (p *pace) wait(s step, duration time.Duration) (left time.Duration, fault faults.Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -56,8 +55,8 @@ func (p *pace) wait(s step, duration time.Duration) (left time.Duration, fault f
 	return max(0, d.due.Sub(now)), d.fault
 }
 
-// ask asks the plan about an operation. One that names its object in a third part,
-// such as "dv/import/images.example", is also asked about without it.
+// ask asks the plan about an operation. An operation with an object in a third part, such as
+// "dv/import/images.example", is also asked about without it.
 func (p *pace) ask(operation string) faults.Fault {
 	fault := p.plan.Next(operation)
 	parts := strings.SplitN(operation, "/", 3)
@@ -67,14 +66,14 @@ func (p *pace) ask(operation string) faults.Fault {
 	return p.plan.Next(parts[0] + "/" + parts[1])
 }
 
-// done forgets a step, so that its next time is a new one.
+// done forgets a step, so that its next call starts again.
 func (p *pace) done(s step) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.steps, s)
 }
 
-// forget drops all steps of an object that is gone.
+// forget drops all steps of a deleted object.
 func (p *pace) forget(of types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,7 +84,7 @@ func (p *pace) forget(of types.UID) {
 	}
 }
 
-// injected returns the error that stands for a fault.
+// injected returns the error of a fault.
 func injected(operation, text string) error {
 	return fmt.Errorf("%s: %w: %s", operation, errFault, text)
 }

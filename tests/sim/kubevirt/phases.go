@@ -15,14 +15,13 @@ import (
 	virtv1 "kubevirt.io/api/core/v1"
 )
 
-// leaseRetry is how long a guest without a lease waits before it asks again.
+// leaseRetry is how long a guest without a lease waits before it retries.
 const leaseRetry = time.Second
 
 // secretRetry is how long a pod without one of its Secrets waits.
 const secretRetry = time.Second
 
-// instance brings the instance as far as it gets now, and writes where that is at
-// once: steps that take no time are one write.
+// instance reconciles an instance, and writes its state once: steps without a duration are one write.
 func (v *visit) instance(ctx context.Context) error {
 	if v.vmi == nil {
 		return nil
@@ -69,7 +68,7 @@ func (v *visit) advance(ctx context.Context, vmi *virtv1.VirtualMachineInstance)
 	return v.keepRunning(ctx, vmi)
 }
 
-// schedule takes an instance from Pending to Scheduled, and reports that it is there.
+// schedule moves an instance from Pending to Scheduled, and reports whether it is there.
 func (v *visit) schedule(ctx context.Context, vmi *virtv1.VirtualMachineInstance) (bool, error) {
 	now := metav1.NewTime(v.now)
 	storage := v.storage(vmi.Namespace, vmi.Spec.Volumes)
@@ -92,7 +91,7 @@ func (v *visit) schedule(ctx context.Context, vmi *virtv1.VirtualMachineInstance
 	return true, nil
 }
 
-// findNode binds the instance's pod to a node, once its parts exist.
+// findNode binds the instance's pod to a node, once its volumes, networks and Secrets exist.
 func (v *visit) findNode(ctx context.Context, vmi *virtv1.VirtualMachineInstance, storage storageView) (bool, error) {
 	now := metav1.NewTime(v.now)
 	if o := v.obstacle(vmi, storage); o != nil {
@@ -126,7 +125,7 @@ func unschedulableBy(why string) obstacle {
 	return obstacle{reason: corev1.PodReasonUnschedulable, message: why, unschedulable: true}
 }
 
-// obstacle is what keeps the instance's pod from being created, or nil.
+// obstacle returns what keeps the instance's pod from being created, or nil.
 func (v *visit) obstacle(vmi *virtv1.VirtualMachineInstance, storage storageView) *obstacle {
 	if o := storageObstacle(vmi, storage); o != nil {
 		return o
@@ -142,8 +141,8 @@ func (v *visit) obstacle(vmi *virtv1.VirtualMachineInstance, storage storageView
 	return nil
 }
 
-// claimVolumes names the node in the claims that wait for a consumer, and reports
-// that some claim has no volume yet.
+// claimVolumes sets the selected node of the claims that wait for a consumer, and reports whether a
+// claim has no volume yet.
 func (v *visit) claimVolumes(ctx context.Context, vmi *virtv1.VirtualMachineInstance, storage storageView) (pending bool, err error) {
 	for _, c := range storage.claims {
 		if c.Status.Phase == corev1.ClaimBound {
@@ -165,7 +164,7 @@ func (v *visit) claimVolumes(ctx context.Context, vmi *virtv1.VirtualMachineInst
 	return pending, nil
 }
 
-// boot takes an instance from Scheduled to Running, and reports that it is there.
+// boot moves an instance from Scheduled to Running, and reports whether it is there.
 func (v *visit) boot(ctx context.Context, vmi *virtv1.VirtualMachineInstance) (bool, error) {
 	now := metav1.NewTime(v.now)
 	step := step{vmi.UID, opRun}
@@ -206,7 +205,7 @@ func (v *visit) crash(ctx context.Context, vmi *virtv1.VirtualMachineInstance, w
 	v.hosts.release(vmi.UID)
 }
 
-// machineOf is the machine type that libvirt resolves a general one to.
+// machineOf returns the machine type that libvirt resolves a general one to.
 func machineOf(vmi *virtv1.VirtualMachineInstance) string {
 	if t := vmi.Spec.Domain.Machine.Type; t != "q35" {
 		return t
@@ -232,7 +231,7 @@ func (v *visit) pause(vmi *virtv1.VirtualMachineInstance) {
 	}, metav1.NewTime(v.now))
 }
 
-// keepRunning keeps the status of a running instance current, and its guest on.
+// keepRunning updates the status of a running instance, and keeps its guest running.
 func (v *visit) keepRunning(ctx context.Context, vmi *virtv1.VirtualMachineInstance) error {
 	if _, on := v.power.settings(vmi); !on {
 		if err := v.powerOn(ctx, vmi); err != nil {
@@ -250,8 +249,8 @@ func (v *visit) keepRunning(ctx context.Context, vmi *virtv1.VirtualMachineInsta
 	return nil
 }
 
-// agentUp reports that the guest has booted so far that its agent answers. A guest
-// that fails to boot, by a fault, never gets there.
+// agentUp reports whether the guest has booted and its agent answers. It is never true for a guest
+// whose boot fails by a fault.
 func (v *visit) agentUp(vmi *virtv1.VirtualMachineInstance) bool {
 	if vmi.Annotations[AgentAnnotation] == "false" {
 		return false
@@ -265,7 +264,7 @@ func (v *visit) agentUp(vmi *virtv1.VirtualMachineInstance) bool {
 	return left == 0 && !failed
 }
 
-// describe writes all that the cluster knows of a running instance.
+// describe writes what the cluster knows of a running instance.
 func describe(vmi *virtv1.VirtualMachineInstance, storage storageView, nics []NIC, agent bool, now metav1.Time) {
 	vmi.Status.Interfaces = interfaceStatus(vmi, nics, agent)
 	vmi.Status.VolumeStatus = volumeStatuses(vmi, storage)
@@ -288,7 +287,7 @@ func describe(vmi *virtv1.VirtualMachineInstance, storage storageView, nics []NI
 	}
 }
 
-// end stops the guest of an instance that is being deleted, and lets it go.
+// end stops the guest of an instance that is being deleted, and removes its finalizer.
 func (v *visit) end(vmi *virtv1.VirtualMachineInstance) error {
 	if nodeOf(vmi) != "" && !vmi.IsFinal() {
 		step := step{vmi.UID, opStop}
@@ -315,7 +314,7 @@ func (v *visit) end(vmi *virtv1.VirtualMachineInstance) error {
 	return nil
 }
 
-// powerOn switches the guest on with what the cluster gives it.
+// powerOn starts the guest with its settings in the cluster.
 func (v *visit) powerOn(ctx context.Context, vmi *virtv1.VirtualMachineInstance) error {
 	data, err := v.bootData(ctx, vmi)
 	if err != nil {
@@ -336,8 +335,7 @@ func (v *visit) powerOn(ctx context.Context, vmi *virtv1.VirtualMachineInstance)
 	return v.power.switchOn(vmi, settings)
 }
 
-// renew asks again for the leases that a guest waits for, and tells the guest when
-// it got one.
+// renew requests the missing leases of a guest again, and passes a new lease to the guest.
 func (v *visit) renew(vmi *virtv1.VirtualMachineInstance, settings *guestSettings) error {
 	before := settings.guest.NICs
 	settings.guest.NICs, settings.waiting = nics(vmi, settings.pod, settings.network, v.options.DHCP)
@@ -350,7 +348,7 @@ func (v *visit) renew(vmi *virtv1.VirtualMachineInstance, settings *guestSetting
 	return v.power.switchOn(vmi, *settings)
 }
 
-// podAddress is the address that the status shows, or else a free one.
+// podAddress returns the address in the status, or else a free one.
 func (v *visit) podAddress(vmi *virtv1.VirtualMachineInstance) netip.Prefix {
 	bits := v.options.PodNetwork.Bits()
 	for _, i := range vmi.Status.Interfaces {

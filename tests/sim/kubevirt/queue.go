@@ -11,17 +11,16 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// workers is how many objects are worked on at once. More would only wait for
-// the API server.
+// workers is the number of concurrent workers. More of them would only wait for the API server.
 const workers = 4
 
-// Errors are tried again after retryFirst, and then ever later, up to retryLast.
+// Errors are retried after retryFirst, and then at growing intervals up to retryLast.
 const (
 	retryFirst = 50 * time.Millisecond
 	retryLast  = 5 * time.Second
 )
 
-// topic is what a key is about.
+// topic is the kind of object that a key is about.
 type topic string
 
 const (
@@ -31,13 +30,13 @@ const (
 	imports  topic = "import"  // a DataVolume
 )
 
-// key names what to look at.
+// key identifies an object to reconcile.
 type key struct {
 	topic           topic
 	namespace, name string
 }
 
-// queue holds each key at most once, and gives a key to one worker at a time.
+// queue holds each key at most once, and passes a key to one worker at a time.
 type queue struct {
 	workqueue.TypedRateLimitingInterface[key]
 }
@@ -47,8 +46,7 @@ func newQueue() *queue {
 	return &queue{workqueue.NewTypedRateLimitingQueue(limiter)}
 }
 
-// reconciler brings one key as far as it gets now, and tells when to look again
-// although nothing will have changed; zero means never.
+// reconciler reconciles one key, and returns when to do so again without a change. Zero means never.
 type reconciler func(ctx context.Context, k key) (again time.Duration, err error)
 
 // work runs the workers, and returns when ctx has ended and they have finished.
@@ -77,7 +75,7 @@ func (q *queue) next(ctx context.Context, reconcile reconciler, log *slog.Logger
 	case err != nil:
 		level := slog.LevelWarn
 		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || errors.Is(err, errFault) {
-			level = slog.LevelDebug // somebody else was faster, or it was asked for
+			level = slog.LevelDebug // a conflict, or a planned fault
 		}
 		log.Log(ctx, level, "try again later", "topic", k.topic, "namespace", k.namespace, "name", k.name, "error", err)
 		q.AddRateLimited(k)

@@ -13,8 +13,7 @@ import (
 	"github.com/vitistack/stack/tests/sim/kubevirt"
 )
 
-// TestRestart kills the simulator in each state that a machine can be in, and
-// expects its successor to finish what was begun.
+// TestRestart kills the simulator in each state of a machine, and expects a new simulator to continue.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	const slow = 400 * time.Millisecond
@@ -25,12 +24,12 @@ func TestRestart(t *testing.T) {
 		finish func(c *cluster)
 	}{
 		"Provisioning": {
-			"the volume is made by the successor", kubevirt.Times{Provisioning: slow},
+			"the new simulator creates the volume", kubevirt.Times{Provisioning: slow},
 			func(c *cluster) { c.status("m", virtv1.VirtualMachineStatusUnschedulable) },
 			func(c *cluster) { c.status("m", virtv1.VirtualMachineStatusRunning) },
 		},
 		"Scheduled": {
-			"the domain is started by the successor", kubevirt.Times{Starting: slow},
+			"the new simulator starts the domain", kubevirt.Times{Starting: slow},
 			func(c *cluster) {
 				c.vmi("m", "it is scheduled", func(vmi *virtv1.VirtualMachineInstance) bool { return vmi.Status.Phase == virtv1.Scheduled })
 			},
@@ -46,12 +45,12 @@ func TestRestart(t *testing.T) {
 			},
 		},
 		"Running": {
-			"the guest is on again", kubevirt.Times{},
+			"the guest runs again", kubevirt.Times{},
 			func(c *cluster) { c.status("m", virtv1.VirtualMachineStatusRunning) },
 			func(c *cluster) { c.status("m", virtv1.VirtualMachineStatusRunning) },
 		},
 		"Stopping": {
-			"the guest is stopped by the successor", kubevirt.Times{Stopping: slow},
+			"the new simulator stops the guest", kubevirt.Times{Stopping: slow},
 			func(c *cluster) {
 				c.status("m", virtv1.VirtualMachineStatusRunning)
 				c.delete(vms, "m")
@@ -73,7 +72,7 @@ func TestRestart(t *testing.T) {
 			deadline := time.Now().Add(patience)
 			for _, on := c.guests.named("m"); !on; _, on = c.guests.named("m") {
 				if time.Now().After(deadline) {
-					t.Fatalf("%s: the guest is off", tc.reason)
+					t.Fatalf("%s: the guest does not run", tc.reason)
 				}
 				<-time.After(20 * time.Millisecond)
 			}
@@ -97,8 +96,7 @@ func TestRestartDuringImport(t *testing.T) {
 	}
 }
 
-// TestWrites holds the simulator to a number of writes per machine, and to none
-// when nothing happens.
+// TestWrites limits the number of writes per machine. An idle simulator must not write.
 func TestWrites(t *testing.T) {
 	t.Parallel()
 	const machines = 25
@@ -121,9 +119,9 @@ func TestWrites(t *testing.T) {
 	}
 
 	idle := c.writes.Load()
-	<-time.After(2 * time.Second) // nothing is to happen
+	<-time.After(2 * time.Second) // the simulator is idle
 	if now := c.writes.Load(); now != idle {
-		t.Errorf("%d writes while nothing happened, want none", now-idle)
+		t.Errorf("%d writes while idle, want none", now-idle)
 	}
 
 	before = c.writes.Load()
@@ -137,8 +135,8 @@ func TestWrites(t *testing.T) {
 	}
 	eventually(c, pvs, "none", "no volume is left", func(*corev1.PersistentVolume) bool { return len(c.volumesLeft()) == 0 })
 	down := c.writes.Load() - before
-	t.Logf("%.1f writes per machine with a disk until it is gone", float64(down)/machines)
+	t.Logf("%.1f writes per machine with a disk until it is deleted", float64(down)/machines)
 	if down > most*machines {
-		t.Errorf("%d machines took %d writes to go, want at most %d each", machines, down, most)
+		t.Errorf("%d machines took %d writes for their deletion, want at most %d each", machines, down, most)
 	}
 }

@@ -16,17 +16,17 @@ import (
 	"github.com/vitistack/stack/tests/sim/kubevirt/admission"
 )
 
-// opAdmit is asked once per request that a client makes. An error that is a number
-// is answered as that HTTP status, and any other as 500 with its text.
+// opAdmit is the operation of a client's request. An error that is a number is answered as that HTTP
+// status, and any other error as 500 with its text.
 const opAdmit = "admit"
 
-// maxReview bounds a request of the API server, whose own limit is 3 MiB.
+// maxReview limits a request of the API server, whose own limit is 3 MiB.
 const maxReview = 8 << 20
 
 // reviewer decides about a request.
 type reviewer func(*admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, error)
 
-// reviews routes the requests of the API server as virt-api and CDI do.
+// reviews returns the reviewers by path, as virt-api and CDI route requests.
 func (s *Simulator) reviews() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /virtualmachines-mutate", s.review(mutateMachine, true))
@@ -63,7 +63,7 @@ func (s *Simulator) review(decide reviewer, first bool) http.Handler {
 	})
 }
 
-// admit lets a request suffer what the plan says, and reports that it goes on.
+// admit applies the planned fault to a request, and reports whether the request continues.
 func (s *Simulator) admit(w http.ResponseWriter, r *http.Request) bool {
 	fault := s.options.Plan.Next(opAdmit)
 	if fault.Wait(r.Context()) != nil {
@@ -95,7 +95,7 @@ func mutateMachine(r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionRespo
 	before := vm.DeepCopy()
 	admission.DefaultMachine(vm, r.Operation == admissionv1.Create)
 	if r.Operation == admissionv1.Create {
-		markMachine(vm) // virt-controller would, a moment later
+		markMachine(vm) // virt-controller would do so a moment later
 	}
 	return patched(map[string][2]any{
 		"/spec": {before.Spec, vm.Spec}, "/metadata": {before.ObjectMeta, vm.ObjectMeta},
@@ -153,8 +153,7 @@ func (s *Simulator) validateDataVolume(r *admissionv1.AdmissionRequest) (*admiss
 	return answer(admission.ValidateDataVolume(dv, old, s.api.claims.get(r.Namespace, dv.Name))), nil
 }
 
-// objects decodes the object of a request, and its old state, which is nil when it
-// is created.
+// objects decodes the object of a request and its old state, which is nil for a creation.
 func objects[T any](r *admissionv1.AdmissionRequest) (now, old *T, err error) {
 	now = new(T)
 	if err := json.Unmarshal(r.Object.Raw, now); err != nil {
@@ -170,7 +169,7 @@ func objects[T any](r *admissionv1.AdmissionRequest) (now, old *T, err error) {
 	return now, old, nil
 }
 
-// schemaError words a wrong type as the schema validation in virt-api does.
+// schemaError returns the message about a wrong type, in the words of virt-api's schema validation.
 func schemaError(err error) error {
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) {
@@ -190,7 +189,7 @@ func schemaError(err error) error {
 	return fmt.Errorf("%s in body must be of type %s: %q", wrong.Field, want, wrong.Value)
 }
 
-// patched allows an object with the parts that differ replaced.
+// patched allows an object and replaces the parts that differ.
 func patched(parts map[string][2]any) (*admissionv1.AdmissionResponse, error) {
 	type operation struct {
 		Op    string          `json:"op"`
@@ -223,7 +222,7 @@ func patched(parts map[string][2]any) (*admissionv1.AdmissionResponse, error) {
 	return response, nil
 }
 
-// answer allows a request, or refuses it for the causes.
+// answer allows a request, or rejects it with the causes.
 func answer(causes admission.Causes, warnings ...string) *admissionv1.AdmissionResponse {
 	if len(causes) == 0 {
 		return &admissionv1.AdmissionResponse{Allowed: true, Warnings: warnings}

@@ -16,7 +16,7 @@ import (
 
 type storageClass = storagev1.StorageClass
 
-// reconcile looks at what a key names.
+// reconcile reconciles the object of a key.
 func (s *Simulator) reconcile(ctx context.Context, k key) (time.Duration, error) {
 	switch k.topic {
 	case machines:
@@ -31,16 +31,15 @@ func (s *Simulator) reconcile(ctx context.Context, k key) (time.Duration, error)
 	return 0, fmt.Errorf("unknown topic %q", k.topic)
 }
 
-// route tells for each change which keys to look at. It must be called before the
-// watches start.
+// route determines the keys for each change. It must be called before the watches start.
 func (s *Simulator) route() {
 	s.api.vms.cache.changed = s.machineChanged
 	s.api.vmis.cache.changed = s.instanceChanged
 	s.api.imports.cache.changed = s.importChanged
 	s.api.claims.cache.changed = s.claimChanged
 	s.api.volumes.cache.changed = s.volumeChanged
-	s.api.nodes.cache.changed = func(*corev1.Node) { s.lookAtWaiting() }
-	s.api.networks.cache.changed = func(*networkAttachment) { s.lookAtWaiting() }
+	s.api.nodes.cache.changed = func(*corev1.Node) { s.queueWaiting() }
+	s.api.networks.cache.changed = func(*networkAttachment) { s.queueWaiting() }
 	s.api.classes.cache.changed = func(*storageClass) {
 		s.api.claims.cache.each("", func(c *corev1.PersistentVolumeClaim) {
 			if c.Status.Phase != corev1.ClaimBound {
@@ -77,14 +76,14 @@ func (s *Simulator) instanceChanged(vmi *virtv1.VirtualMachineInstance) {
 				s.queue.Add(key{claims, vmi.Namespace, name})
 			}
 		}
-		s.lookAtWaiting()
+		s.queueWaiting()
 	}
 }
 
 func (s *Simulator) importChanged(dv *cdiv1.DataVolume) {
 	s.queue.Add(key{imports, dv.Namespace, dv.Name})
 	s.queue.Add(key{claims, dv.Namespace, dv.Name})
-	s.lookAtUsers(dv.Namespace, dv.Name)
+	s.queueUsers(dv.Namespace, dv.Name)
 	if current := s.api.imports.get(dv.Namespace, dv.Name); current == nil {
 		s.pace.forget(dv.UID)
 		s.events.forget(dv.UID)
@@ -94,7 +93,7 @@ func (s *Simulator) importChanged(dv *cdiv1.DataVolume) {
 func (s *Simulator) claimChanged(claim *corev1.PersistentVolumeClaim) {
 	s.queue.Add(key{claims, claim.Namespace, claim.Name})
 	s.queue.Add(key{imports, claim.Namespace, claim.Name})
-	s.lookAtUsers(claim.Namespace, claim.Name)
+	s.queueUsers(claim.Namespace, claim.Name)
 	if current := s.api.claims.get(claim.Namespace, claim.Name); current == nil || current.UID != claim.UID {
 		s.queue.Add(key{volumes, "", volumeName(claim)})
 		s.pace.forget(claim.UID)
@@ -109,8 +108,8 @@ func (s *Simulator) volumeChanged(volume *corev1.PersistentVolume) {
 	}
 }
 
-// lookAtUsers looks at the machines that refer to a claim or DataVolume.
-func (s *Simulator) lookAtUsers(namespace, claim string) {
+// queueUsers queues the machines that refer to a claim or DataVolume.
+func (s *Simulator) queueUsers(namespace, claim string) {
 	s.api.vms.cache.each(namespace, func(vm *virtv1.VirtualMachine) {
 		if vm.Spec.Template != nil && refersTo(vm.Spec.Template.Spec.Volumes, claim) {
 			s.queue.Add(key{machines, vm.Namespace, vm.Name})
@@ -123,8 +122,8 @@ func (s *Simulator) lookAtUsers(namespace, claim string) {
 	})
 }
 
-// lookAtWaiting looks at the instances whose pods have not started.
-func (s *Simulator) lookAtWaiting() {
+// queueWaiting queues the instances whose pods have not started.
+func (s *Simulator) queueWaiting() {
 	s.api.vmis.cache.each("", func(vmi *virtv1.VirtualMachineInstance) {
 		if vmi.Status.NodeName == "" && !vmi.IsFinal() {
 			s.queue.Add(key{machines, vmi.Namespace, vmi.Name})

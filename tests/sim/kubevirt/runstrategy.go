@@ -8,20 +8,20 @@ import (
 	virtv1 "kubevirt.io/api/core/v1"
 )
 
-// verdict is what a machine's run strategy asks for.
-type verdict string
+// runDecision is what a machine's run strategy requires.
+type runDecision string
 
 const (
-	keep    verdict = "keep"    // leave the instance, or its absence, alone
-	start   verdict = "start"   // create the instance
-	stop    verdict = "stop"    // delete the instance
-	rerun   verdict = "rerun"   // delete the instance, and start another afterwards
-	delayed verdict = "delayed" // start, but not before the backoff has passed
+	keep    runDecision = "keep"    // keep the instance, or its absence
+	start   runDecision = "start"   // create the instance
+	stop    runDecision = "stop"    // delete the instance
+	rerun   runDecision = "rerun"   // delete the instance, and start another one
+	delayed runDecision = "delayed" // start after the backoff has passed
 )
 
 // decideRun compares a machine's strategy with its instance, which may be nil.
 //
-//	strategy        instance            verdict
+//	strategy        instance            decision
 //	Always          none                start, or delayed after a failed start
 //	Always          final, stop asked   stop
 //	RerunOnFailure  none                start when asked or new to the strategy
@@ -32,7 +32,7 @@ const (
 //	Halted          any                 stop
 //	Once            none                start
 //	all             otherwise           keep
-func decideRun(vm *virtv1.VirtualMachine, vmi *virtv1.VirtualMachineInstance, strategy virtv1.VirtualMachineRunStrategy, now time.Time) verdict {
+func decideRun(vm *virtv1.VirtualMachine, vmi *virtv1.VirtualMachineInstance, strategy virtv1.VirtualMachineRunStrategy, now time.Time) runDecision {
 	if vmi != nil && vmi.DeletionTimestamp != nil {
 		return keep
 	}
@@ -59,7 +59,7 @@ func decideRun(vm *virtv1.VirtualMachine, vmi *virtv1.VirtualMachineInstance, st
 	return keep
 }
 
-func decideAlways(vm *virtv1.VirtualMachine, vmi *virtv1.VirtualMachineInstance, startOrDelay verdict) verdict {
+func decideAlways(vm *virtv1.VirtualMachine, vmi *virtv1.VirtualMachineInstance, startOrDelay runDecision) runDecision {
 	switch {
 	case vmi == nil:
 		return startOrDelay
@@ -69,7 +69,7 @@ func decideAlways(vm *virtv1.VirtualMachine, vmi *virtv1.VirtualMachineInstance,
 	return keep
 }
 
-func decideRerun(vm *virtv1.VirtualMachine, vmi *virtv1.VirtualMachineInstance, startOrDelay verdict) verdict {
+func decideRerun(vm *virtv1.VirtualMachine, vmi *virtv1.VirtualMachineInstance, startOrDelay runDecision) runDecision {
 	switch {
 	case vmi == nil && (startAsked(vm) || vm.Status.RunStrategy != virtv1.RunStrategyRerunOnFailure):
 		return startOrDelay
@@ -83,7 +83,7 @@ func decideRerun(vm *virtv1.VirtualMachine, vmi *virtv1.VirtualMachineInstance, 
 	return keep
 }
 
-func decideManual(vm *virtv1.VirtualMachine, vmi *virtv1.VirtualMachineInstance) verdict {
+func decideManual(vm *virtv1.VirtualMachine, vmi *virtv1.VirtualMachineInstance) runDecision {
 	switch {
 	case vmi == nil && startAsked(vm):
 		return start
@@ -93,20 +93,20 @@ func decideManual(vm *virtv1.VirtualMachine, vmi *virtv1.VirtualMachineInstance)
 	return keep
 }
 
-// startAsked reports a pending request to start, as virt-api writes it.
+// startAsked reports whether there is a pending request to start, as virt-api writes it.
 func startAsked(vm *virtv1.VirtualMachine) bool {
 	requests := vm.Status.StateChangeRequests
 	return len(requests) > 0 && requests[0].Action == virtv1.StartRequest
 }
 
-// stopAsked reports a pending request to stop exactly this instance.
+// stopAsked reports whether there is a pending request to stop exactly this instance.
 func stopAsked(vm *virtv1.VirtualMachine, vmi *virtv1.VirtualMachineInstance) bool {
 	requests := vm.Status.StateChangeRequests
 	return len(requests) > 0 && requests[0].Action == virtv1.StopRequest &&
 		requests[0].UID != nil && *requests[0].UID == vmi.UID
 }
 
-// requestDone reports that the first request has been carried out.
+// requestDone reports whether the first request has been carried out.
 func requestDone(vm *virtv1.VirtualMachine, vmi *virtv1.VirtualMachineInstance) bool {
 	requests := vm.Status.StateChangeRequests
 	if len(requests) == 0 {
@@ -121,7 +121,7 @@ func requestDone(vm *virtv1.VirtualMachine, vmi *virtv1.VirtualMachineInstance) 
 	return false
 }
 
-// setToStart reports that an instance should exist.
+// setToStart reports whether an instance should exist.
 func setToStart(vm *virtv1.VirtualMachine, vmi *virtv1.VirtualMachineInstance, strategy virtv1.VirtualMachineRunStrategy) bool {
 	switch strategy {
 	case virtv1.RunStrategyAlways:
@@ -139,8 +139,8 @@ func setToStart(vm *virtv1.VirtualMachine, vmi *virtv1.VirtualMachineInstance, s
 	return false
 }
 
-// startFailure counts the failed starts in a row, and nil forgets them: when the
-// instance ran, or the strategy does not start again by itself.
+// startFailure returns the failed starts in a row. It is nil once the instance runs, or if the
+// strategy does not start another instance.
 func startFailure(vm *virtv1.VirtualMachine, vmi *virtv1.VirtualMachineInstance, strategy virtv1.VirtualMachineRunStrategy, first time.Duration, now time.Time) *virtv1.VirtualMachineStartFailure {
 	restarts := strategy == virtv1.RunStrategyAlways || strategy == virtv1.RunStrategyRerunOnFailure || strategy == virtv1.RunStrategyOnce
 	if hasRun(vmi) || !restarts {
@@ -165,7 +165,7 @@ func backoff(failures int, first time.Duration) time.Duration {
 	return min(time.Duration(float64(first)*math.Pow(float64(failures), 2)), 5*time.Minute)
 }
 
-// backoffLeft is how long a machine that failed to start must still wait.
+// backoffLeft returns how long a machine that failed to start still waits.
 func backoffLeft(vm *virtv1.VirtualMachine, now time.Time) time.Duration {
 	failure := vm.Status.StartFailure
 	if failure == nil || failure.RetryAfterTimestamp == nil {

@@ -14,16 +14,16 @@ import (
 	virtv1 "kubevirt.io/api/core/v1"
 )
 
-// podUID is the type of a pod's identity in an instance's status.
+// podUID is the type of a pod's UID in an instance's status.
 type podUID = types.UID
 
-// podOf is the identity of the pod that runs an instance. Pods are not simulated,
-// so it follows from the instance's.
+// podOf returns the UID of the pod that runs an instance. Pods are not simulated, so it is derived
+// from the instance's UID.
 func podOf(vmi *virtv1.VirtualMachineInstance) podUID {
 	return podUID(uuid.NewSHA1(uuid.NameSpaceOID, []byte(vmi.UID)).String())
 }
 
-// load is what instances ask of a node.
+// load is what instances request of a node.
 type load struct {
 	milliCPU, memory int64
 }
@@ -31,8 +31,8 @@ type load struct {
 // cpuAllocationRatio is how many virtual CPUs share one CPU.
 const cpuAllocationRatio = 10
 
-// requests returns what an instance's pod asks for: a tenth of a CPU per virtual
-// CPU unless it says otherwise, and its memory with KubeVirt's overhead.
+// requests returns what an instance's pod requests: a tenth of a CPU per virtual CPU unless it
+// specifies more, and its memory with KubeVirt's overhead.
 func requests(spec *virtv1.VirtualMachineInstanceSpec) load {
 	cpus := vcpus(spec.Domain.CPU)
 	cpu := cpus * 1000 / cpuAllocationRatio
@@ -49,7 +49,7 @@ func requests(spec *virtv1.VirtualMachineInstanceSpec) load {
 	return load{milliCPU: cpu, memory: memory + memory/512 + fixed + cpus*8*mebi}
 }
 
-// vcpus counts virtual CPUs; a part of the topology that is not given counts once.
+// vcpus returns the number of virtual CPUs. A missing part of the topology counts as one.
 func vcpus(cpu *virtv1.CPU) int64 {
 	if cpu == nil {
 		return 1
@@ -63,8 +63,8 @@ func vcpus(cpu *virtv1.CPU) int64 {
 	return n
 }
 
-// place returns the node with the most memory left for an instance, or else why
-// there is none, in the scheduler's words.
+// place returns the node with the most free memory for an instance, or else why there is none, in the
+// scheduler's words.
 func place(spec *virtv1.VirtualMachineInstanceSpec, nodes []*corev1.Node, used map[string]load) (node, why string) {
 	need := requests(spec)
 	refusals := map[string]int{}
@@ -130,8 +130,8 @@ func unschedulable(nodes int, refusals map[string]int) string {
 		nodes, strings.Join(reasons, ", "), nodes, nodes)
 }
 
-// hosts keeps what has been given to instances whose status does not show it yet,
-// so that two workers never give the same thing twice.
+// hosts records placements that the status of an instance does not show yet, so that two workers never
+// allocate the same resources.
 type hosts struct {
 	pods netip.Prefix
 
@@ -139,7 +139,7 @@ type hosts struct {
 	taken map[types.UID]placement
 }
 
-// placement is where an instance runs. The address is that of its pod.
+// placement is the node of an instance and the address of its pod.
 type placement struct {
 	node    string
 	address netip.Addr
@@ -150,9 +150,8 @@ func newHosts(pods netip.Prefix) *hosts {
 	return &hosts{pods: pods.Masked(), taken: map[types.UID]placement{}}
 }
 
-// assign finds a node and a pod address for an instance among those that exist. An
-// instance that is bound keeps its node.
-// A second call for the same instance answers the same until release.
+// assign selects a node and a pod address for an instance. A bound instance keeps its node. A second
+// call for the same instance returns the same until release.
 func (h *hosts) assign(vmi *virtv1.VirtualMachineInstance, nodes []*corev1.Node, others []*virtv1.VirtualMachineInstance) (placement, string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -172,8 +171,8 @@ func (h *hosts) assign(vmi *virtv1.VirtualMachineInstance, nodes []*corev1.Node,
 	return p, ""
 }
 
-// occupied sums up what is in use by the instances' status and by placements that
-// it does not show yet.
+// occupied returns what is in use according to the instances' status and to placements that it does
+// not show yet.
 func (h *hosts) occupied(except types.UID, others []*virtv1.VirtualMachineInstance) (map[string]load, map[netip.Addr]bool) {
 	used, addresses := map[string]load{}, map[netip.Addr]bool{}
 	for _, o := range others {
@@ -201,9 +200,9 @@ func add(used map[string]load, node string, l load) {
 	used[node] = load{milliCPU: sum.milliCPU + l.milliCPU, memory: sum.memory + l.memory}
 }
 
-// freeAddress starts at an address that follows from the instance, so that it is
-// likely to be the same again after a restart of the simulator. The network, the
-// gateway after it, and the last address are left out.
+// freeAddress starts at an address derived from the instance, so that the address is most likely the
+// same after a restart of the simulator. It omits the network address, the gateway after it, and the
+// last address.
 func (h *hosts) freeAddress(uid types.UID, taken map[netip.Addr]bool) netip.Addr {
 	const first, most = 2, 16
 	usable := 1<<min(most, h.pods.Addr().BitLen()-h.pods.Bits()) - first - 1
@@ -215,7 +214,7 @@ func (h *hosts) freeAddress(uid types.UID, taken map[netip.Addr]bool) netip.Addr
 			return a
 		}
 	}
-	return netip.Addr{} // all in use: the instance runs without an address
+	return netip.Addr{} // all are in use: the instance has no address
 }
 
 func nth(a netip.Addr, n uint32) netip.Addr {
@@ -229,7 +228,7 @@ func nth(a netip.Addr, n uint32) netip.Addr {
 	return next
 }
 
-// release forgets a placement that the status shows, or that is not needed.
+// release removes a placement that the status shows, or that is not needed.
 func (h *hosts) release(uid types.UID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 )
 
-// machineView is all that a machine's status is made of.
+// machineView is the input of a machine's status.
 type machineView struct {
 	vm       *virtv1.VirtualMachine
 	vmi      *virtv1.VirtualMachineInstance // nil when there is none
@@ -24,7 +24,7 @@ type machineView struct {
 // syncFailure is what the Failure condition of a machine says.
 type syncFailure struct{ reason, message string }
 
-// machineStatus returns the status that a machine should have now.
+// machineStatus returns the status of a machine.
 func machineStatus(v machineView, now time.Time) virtv1.VirtualMachineStatus {
 	vm := v.vm.DeepCopy()
 	status := &vm.Status
@@ -49,7 +49,7 @@ func machineStatus(v machineView, now time.Time) virtv1.VirtualMachineStatus {
 	return *status
 }
 
-// statusDiffers ignores what encoding does not keep apart, such as nil and empty.
+// statusDiffers compares two statuses in their encoding, which does not distinguish nil from empty.
 func statusDiffers(a, b virtv1.VirtualMachineStatus) bool {
 	return !equality.Semantic.DeepEqual(a, b)
 }
@@ -104,7 +104,7 @@ func mirrorConditions(status *virtv1.VirtualMachineStatus, v machineView, now me
 	status.Conditions = kept
 }
 
-// printable returns the first status that is true, in KubeVirt's order.
+// printable returns the first status that applies, in KubeVirt's order.
 func printable(vm *virtv1.VirtualMachine, v machineView) virtv1.VirtualMachinePrintableStatus {
 	vmi := v.vmi
 	alive := vmi != nil && !vmi.IsFinal()
@@ -135,13 +135,13 @@ func printable(vm *virtv1.VirtualMachine, v machineView) virtv1.VirtualMachinePr
 	return virtv1.VirtualMachineStatusStopped
 }
 
-// storageView is the storage that a machine's template refers to.
+// storageView is the storage in a machine's template.
 type storageView struct {
 	claims  []*corev1.PersistentVolumeClaim
 	imports []*cdiv1.DataVolume
 }
 
-// unbound reports a claim that has no volume yet.
+// unbound reports whether a claim has no volume yet.
 func (s storageView) unbound() bool {
 	for _, c := range s.claims {
 		if c.Status.Phase != corev1.ClaimBound {
@@ -151,7 +151,7 @@ func (s storageView) unbound() bool {
 	return false
 }
 
-// importing reports a DataVolume that is being filled.
+// importing reports whether a DataVolume is being filled.
 func (s storageView) importing() bool {
 	for _, dv := range s.imports {
 		switch dv.Status.Phase {
@@ -166,7 +166,7 @@ func (s storageView) importing() bool {
 	return false
 }
 
-// importFailed reports a DataVolume that cannot be filled for now, or for ever.
+// importFailed reports whether a DataVolume cannot be filled, temporarily or permanently.
 func (s storageView) importFailed() bool {
 	for _, dv := range s.imports {
 		running := importCondition(dv, cdiv1.DataVolumeRunning)
@@ -179,7 +179,7 @@ func (s storageView) importFailed() bool {
 	return false
 }
 
-// volumeClaim returns the name of the claim behind a volume, or empty.
+// volumeClaim returns the name of a volume's claim, or an empty string.
 func volumeClaim(v virtv1.Volume) string {
 	switch {
 	case v.PersistentVolumeClaim != nil:

@@ -8,7 +8,7 @@ import (
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 )
 
-// storage collects the claims and DataVolumes that volumes refer to and that exist.
+// storage returns the existing claims and DataVolumes of volumes.
 func (s *Simulator) storage(namespace string, volumes []virtv1.Volume) storageView {
 	var v storageView
 	for _, volume := range volumes {
@@ -44,8 +44,8 @@ func (s storageView) dataVolume(name string) *cdiv1.DataVolume {
 	return nil
 }
 
-// storageObstacle is why the pod of an instance cannot be created yet because of
-// its volumes, or nil.
+// storageObstacle returns why the pod of an instance cannot be created yet because of its volumes, or
+// nil.
 func storageObstacle(vmi *virtv1.VirtualMachineInstance, v storageView) *obstacle {
 	for _, volume := range vmi.Spec.Volumes {
 		name := volumeClaim(volume)
@@ -62,7 +62,7 @@ func storageObstacle(vmi *virtv1.VirtualMachineInstance, v storageView) *obstacl
 		}
 		dv := v.dataVolume(name)
 		if dv == nil || !ownedBy(claim, dv) {
-			continue // a claim of its own is ready: its volume is the scheduler's matter
+			continue // a claim without a DataVolume is ready, and its volume concerns the scheduler
 		}
 		switch dv.Status.Phase {
 		case cdiv1.Succeeded, cdiv1.PendingPopulation, cdiv1.WaitForFirstConsumer:
@@ -75,7 +75,7 @@ func storageObstacle(vmi *virtv1.VirtualMachineInstance, v storageView) *obstacl
 	return nil
 }
 
-// dataVolumesReady is the condition of an instance that uses DataVolumes, or nil.
+// dataVolumesReady returns the condition of an instance with DataVolumes, or nil.
 func dataVolumesReady(v storageView) *virtv1.VirtualMachineInstanceCondition {
 	if len(v.imports) == 0 {
 		return nil
@@ -93,7 +93,7 @@ func dataVolumesReady(v storageView) *virtv1.VirtualMachineInstanceCondition {
 	return &c
 }
 
-// volumeStatuses is what the instance's status tells about its volumes.
+// volumeStatuses returns the status of the instance's volumes.
 func volumeStatuses(vmi *virtv1.VirtualMachineInstance, v storageView) []virtv1.VolumeStatus {
 	targets := diskTargets(vmi.Spec.Domain.Devices.Disks)
 	var all []virtv1.VolumeStatus
@@ -119,7 +119,7 @@ func volumeStatuses(vmi *virtv1.VirtualMachineInstance, v storageView) []virtv1.
 	return all
 }
 
-// diskTargets names the disks as the guest does: vda, vdb and sda, sdb.
+// diskTargets returns the names of disks in the guest: vda, vdb and sda, sdb.
 func diskTargets(disks []virtv1.Disk) map[string]string {
 	targets, used := map[string]string{}, map[string]int{}
 	for _, d := range disks {
@@ -145,8 +145,7 @@ func busOf(d virtv1.Disk) virtv1.DiskBus {
 	return ""
 }
 
-// migratable is the LiveMigratable condition, and whether local disks would have
-// to be copied.
+// migratable returns the condition LiveMigratable, and whether local disks have to be copied.
 func migratable(vmi *virtv1.VirtualMachineInstance, v storageView) (virtv1.VirtualMachineInstanceCondition, virtv1.VirtualMachineInstanceMigrationMethod) {
 	c := virtv1.VirtualMachineInstanceCondition{Type: virtv1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionTrue}
 	method := virtv1.LiveMigration

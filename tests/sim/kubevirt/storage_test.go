@@ -21,12 +21,12 @@ func TestClaims(t *testing.T) {
 		reason string
 		class  string
 		bound  bool
-		want   string // the class that the claim ends up with
+		want   string // the class of the claim in the end
 	}{
 		"Named":   {"a claim of a provisioned class is bound", "storageClassName: fast-ssd", true, "fast-ssd"},
 		"Default": {"a claim without a class gets the default class", "", true, "standard"},
-		"Unknown": {"a claim of a class that does not exist stays pending", "storageClassName: nowhere", false, "nowhere"},
-		"None":    {"a claim that wants no provisioning stays pending", `storageClassName: ""`, false, ""},
+		"Unknown": {"a claim of an unknown class remains pending", "storageClassName: nowhere", false, "nowhere"},
+		"None":    {"a claim with an empty class remains pending", `storageClassName: ""`, false, ""},
 	}
 	c := start(t, kubevirt.Options{})
 	for name, tc := range cases {
@@ -38,7 +38,7 @@ func TestClaims(t *testing.T) {
 			later := object + "-later"
 			c.apply(strings.ReplaceAll(claimManifest, "m-root", later))
 			c.claim(later, "a claim made later is bound", isBound)
-			claim := c.claim(object, "it is bound, if ever", func(p *corev1.PersistentVolumeClaim) bool {
+			claim := c.claim(object, "it is bound, if it should be", func(p *corev1.PersistentVolumeClaim) bool {
 				return isBound(p) || !tc.bound
 			})
 			if class := claim.Spec.StorageClassName; class == nil || *class != tc.want {
@@ -71,7 +71,7 @@ func TestUnknownClassIsReported(t *testing.T) {
 		found = found || (cond.Type == "PodScheduled" && strings.Contains(cond.Message, "unbound immediate PersistentVolumeClaims"))
 	}
 	if !found {
-		t.Errorf("conditions do not tell of the unbound claim: %+v", vm.Status.Conditions)
+		t.Errorf("the conditions do not report the unbound claim: %+v", vm.Status.Conditions)
 	}
 	c.event("ProvisioningFailed", `storageclass.storage.k8s.io "nowhere" not found`)
 }
@@ -82,7 +82,7 @@ func TestWaitForFirstConsumer(t *testing.T) {
 	c.apply(manifest("fast-ssd", "local", "runStrategy: Always", "runStrategy: Halted"))
 	c.status("m", virtv1.VirtualMachineStatusStopped)
 	if claim := get[corev1.PersistentVolumeClaim](c, pvcs, "m-root"); isBound(claim) {
-		t.Fatal("a claim is bound before its first consumer")
+		t.Fatal("a claim was bound before its first consumer")
 	}
 	c.patch(vms, "m", `{"spec":{"runStrategy":"Always"}}`)
 	vmi := c.vmi("m", "it runs", isRunning)
@@ -107,7 +107,7 @@ func TestClaimsGrow(t *testing.T) {
 	if got := volume.Spec.Capacity.Storage().String(); got != "40Gi" {
 		t.Errorf("the volume has %s, want 40Gi", got)
 	}
-	c.vmi("m", "it knows the size", func(vmi *virtv1.VirtualMachineInstance) bool {
+	c.vmi("m", "the status has the size", func(vmi *virtv1.VirtualMachineInstance) bool {
 		for _, v := range vmi.Status.VolumeStatus {
 			if v.Name == "root" && v.PersistentVolumeClaimInfo.Capacity.Storage().String() == "40Gi" {
 				return true
@@ -121,7 +121,7 @@ func TestClaimsGrow(t *testing.T) {
 	_, err := c.in(pvcs).Patch(t.Context(), "stiff", "application/merge-patch+json",
 		[]byte(`{"spec":{"resources":{"requests":{"storage":"40Gi"}}}}`), metav1.PatchOptions{})
 	if err == nil {
-		t.Error("a claim of a class that is not expandable was let grow")
+		t.Error("a claim of a class that is not expandable was resized")
 	}
 }
 
@@ -144,7 +144,7 @@ func TestDataVolume(t *testing.T) {
 	}
 	claim := c.claim("image", "it is bound", isBound)
 	if !metav1.IsControlledBy(claim, dv) || claim.Spec.AccessModes[0] != corev1.ReadWriteMany || *claim.Spec.VolumeMode != corev1.PersistentVolumeBlock {
-		t.Errorf("claim has owner %v, modes %v and %v; want the first of the storage profile", claim.OwnerReferences, claim.Spec.AccessModes, *claim.Spec.VolumeMode)
+		t.Errorf("claim has owner %v, modes %v and %v; want the first set of the storage profile", claim.OwnerReferences, claim.Spec.AccessModes, *claim.Spec.VolumeMode)
 	}
 	c.delete(dvs, "image")
 	c.gone(pvcs, "image")
@@ -174,7 +174,7 @@ func TestMachineBootsFromDataVolume(t *testing.T) {
 	c := start(t, kubevirt.Options{Plan: plan})
 	c.apply(bootFromImage())
 	c.status("m", virtv1.VirtualMachineStatusDataVolumeError)
-	dv := c.dv("m-root", "it says why", func(dv *cdiv1.DataVolume) bool { return dv.Status.RestartCount > 0 })
+	dv := c.dv("m-root", "it reports why", func(dv *cdiv1.DataVolume) bool { return dv.Status.RestartCount > 0 })
 	said := false
 	for _, cond := range dv.Status.Conditions {
 		said = said || (cond.Type == cdiv1.DataVolumeRunning && cond.Status == corev1.ConditionFalse && cond.Reason == "Error" &&
@@ -219,7 +219,7 @@ func TestMissingClaim(t *testing.T) {
 	c := start(t, kubevirt.Options{})
 	c.apply(networkManifest + "---\n" + machineManifest)
 	c.status("m", virtv1.VirtualMachineStatusPvcNotFound)
-	vmi := c.vmi("m", "it says why", func(vmi *virtv1.VirtualMachineInstance) bool { return len(vmi.Status.Conditions) == 3 })
+	vmi := c.vmi("m", "it reports why", func(vmi *virtv1.VirtualMachineInstance) bool { return len(vmi.Status.Conditions) == 3 })
 	want := "PVC " + c.namespace + "/m-root does not exist, waiting for it to appear"
 	for _, cond := range vmi.Status.Conditions {
 		if cond.Type == virtv1.VirtualMachineInstanceSynchronized && (cond.Reason != "FailedPvcNotFound" || cond.Message != want) {

@@ -31,7 +31,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
-// patience bounds each wait. It is long, since the machine may be busy.
+// patience bounds each wait. It is long, because the machine may be busy.
 const patience = 60 * time.Second
 
 var (
@@ -46,7 +46,7 @@ var (
 	k8sEvents = schema.GroupVersionResource{Version: "v1", Resource: "events"}
 )
 
-// cluster is an API server with a simulator that works on one namespace of it.
+// cluster is an API server with a simulator for one of its namespaces.
 type cluster struct {
 	t         *testing.T
 	config    *rest.Config
@@ -58,8 +58,8 @@ type cluster struct {
 	stop      func()
 }
 
-// start brings up a cluster. Options are taken as given, except for the namespace,
-// the guests and, when there are none, the hypervisors, which get names of their own.
+// start starts a cluster. It sets the namespace, the guests and, if there are none, hypervisors with
+// unique names, and keeps the other options.
 func start(t *testing.T, options kubevirt.Options) *cluster {
 	t.Helper()
 	server := apiserver.Start(t)
@@ -83,7 +83,7 @@ func start(t *testing.T, options kubevirt.Options) *cluster {
 	return c
 }
 
-// run starts a simulator, and returns when it serves admission.
+// run starts a simulator, and returns once it serves admission.
 func (c *cluster) run() {
 	c.t.Helper()
 	config := rest.CopyConfig(c.config)
@@ -101,7 +101,7 @@ func (c *cluster) run() {
 		c.t.Fatalf("the simulator ended: %v", err)
 	case <-time.After(patience):
 		cancel()
-		c.t.Fatal("the simulator does not get ready")
+		c.t.Fatal("the simulator is not ready in time")
 	}
 	c.stop = sync.OnceFunc(func() {
 		cancel()
@@ -111,7 +111,7 @@ func (c *cluster) run() {
 	})
 }
 
-// restart replaces the simulator as a crash would: guests are off, memory is lost.
+// restart replaces the simulator as after a crash: guests are stopped, memory is lost.
 func (c *cluster) restart() {
 	c.t.Helper()
 	c.stop()
@@ -119,8 +119,8 @@ func (c *cluster) restart() {
 	c.run()
 }
 
-// apply creates the objects of a manifest in the cluster's namespace. The text may
-// hold {ns} for its name.
+// apply creates the objects of a manifest in the cluster's namespace. It replaces {ns} by the
+// namespace.
 func (c *cluster) apply(manifest string) {
 	c.t.Helper()
 	if err := c.try(manifest); err != nil {
@@ -170,7 +170,7 @@ func (c *cluster) delete(r schema.GroupVersionResource, name string) {
 	}
 }
 
-// get reads an object into its type; it is nil when there is none.
+// get reads an object into its type. It is nil if it does not exist.
 func get[T any](c *cluster, r schema.GroupVersionResource, name string) *T {
 	c.t.Helper()
 	o, err := c.in(r).Get(c.t.Context(), name, metav1.GetOptions{})
@@ -187,8 +187,8 @@ func get[T any](c *cluster, r schema.GroupVersionResource, name string) *T {
 	return &typed
 }
 
-// eventually returns the object when it satisfies the condition, which gets nil
-// while there is none.
+// eventually returns the object once the condition accepts it. The condition gets nil while it does
+// not exist.
 func eventually[T any](c *cluster, r schema.GroupVersionResource, name, what string, holds func(*T) bool) *T {
 	c.t.Helper()
 	deadline := time.Now().Add(patience)
@@ -199,7 +199,7 @@ func eventually[T any](c *cluster, r schema.GroupVersionResource, name, what str
 		}
 		if time.Now().After(deadline) {
 			text, _ := yaml.Marshal(o)
-			c.t.Fatalf("%s %s: waited in vain until %s; it is\n%s", r.Resource, name, what, text)
+			c.t.Fatalf("%s %s: timed out waiting until %s; it is\n%s", r.Resource, name, what, text)
 		}
 		<-time.After(20 * time.Millisecond)
 	}
@@ -235,10 +235,10 @@ func (c *cluster) claim(name, what string, holds func(*corev1.PersistentVolumeCl
 // gone waits until an object does not exist.
 func (c *cluster) gone(r schema.GroupVersionResource, name string) {
 	c.t.Helper()
-	eventually(c, r, name, "it is gone", func(o *metav1.PartialObjectMetadata) bool { return o == nil })
+	eventually(c, r, name, "it is deleted", func(o *metav1.PartialObjectMetadata) bool { return o == nil })
 }
 
-// volumesLeft lists the volumes that belong to claims of the namespace.
+// volumesLeft returns the volumes of claims in the namespace.
 func (c *cluster) volumesLeft() []string {
 	c.t.Helper()
 	list, err := c.in(pvs).List(c.t.Context(), metav1.ListOptions{})
@@ -254,13 +254,13 @@ func (c *cluster) volumesLeft() []string {
 	return names
 }
 
-// guests records what the simulator tells about guests.
+// guests records the calls of the simulator.
 type guests struct {
 	mu        sync.Mutex
 	on        map[string]kubevirt.Guest
 	powerOns  map[string]int
 	destroyed map[string]bool
-	refuse    error // the next PowerOn fails with it
+	refuse    error // the next PowerOn returns it
 }
 
 func newGuests() *guests {
@@ -290,7 +290,7 @@ func (g *guests) Destroy(id string) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if _, on := g.on[id]; on {
-		return fmt.Errorf("guest %s is destroyed while it is on", id)
+		return fmt.Errorf("guest %s is destroyed while it runs", id)
 	}
 	g.destroyed[id] = true
 	return nil
@@ -302,7 +302,7 @@ func (g *guests) crash() {
 	g.on = map[string]kubevirt.Guest{}
 }
 
-// named returns the guest of a machine if it is on.
+// named returns the guest of a machine if it runs.
 func (g *guests) named(name string) (kubevirt.Guest, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -333,7 +333,7 @@ func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(r)
 }
 
-// testLog passes the simulator's log on while the test runs.
+// testLog forwards the simulator's log while the test runs.
 type testLog struct{ t *testing.T }
 
 func (l testLog) Write(line []byte) (int, error) {
@@ -350,7 +350,7 @@ func (c *cluster) with(t *testing.T) *cluster {
 	return &sub
 }
 
-// event waits for a warning with a reason whose message holds a text.
+// event waits for a warning with a reason whose message contains a text.
 func (c *cluster) event(reason, text string) {
 	c.t.Helper()
 	var last []string

@@ -22,19 +22,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Names of the configurations, as KubeVirt and CDI call them. A simulator of one
-// namespace adds its name.
+// Names of the webhook configurations, as KubeVirt and CDI call them. A simulator of one namespace
+// appends its name.
 const (
 	mutatorName     = "virt-api-mutator"
 	validatorName   = "virt-api-validator"
 	cdiWebhooksName = "cdi-api-datavolume-validate"
 
-	// instanceValidator refuses the instances of machines, among others.
+	// instanceValidator validates instances.
 	instanceValidator = "virtualmachineinstances-create-validator.kubevirt.io"
 )
 
-// serveAdmission answers the API server until ctx ends, and registers itself. The
-// certificate is new with each start, and so are the registrations.
+// serveAdmission serves the webhooks until ctx ends, and registers them. The certificate and the
+// registrations are new at each start.
 func (s *Simulator) serveAdmission(ctx context.Context, failed func(error)) error {
 	address := s.options.WebhookAddress
 	if address == "" {
@@ -64,7 +64,7 @@ func (s *Simulator) serveAdmission(ctx context.Context, failed func(error)) erro
 	return s.register(ctx, "https://"+host.String(), authority)
 }
 
-// register points the API server to this process.
+// register registers the webhooks of this process at the API server.
 func (s *Simulator) register(ctx context.Context, url string, authority []byte) error {
 	suffix := ""
 	if s.options.Namespace != "" {
@@ -80,7 +80,7 @@ func (s *Simulator) register(ctx context.Context, url string, authority []byte) 
 	return replace(ctx, s.api.validating, hooks.dataVolumes(cdiWebhooksName+suffix))
 }
 
-// replace makes an object equal to o, whatever it was.
+// replace replaces an object by o.
 func replace[P object](ctx context.Context, k *kind[P], o P) error {
 	before, err := k.read(ctx, o.GetNamespace(), o.GetName())
 	if apierrors.IsNotFound(err) {
@@ -99,16 +99,15 @@ func replace[P object](ctx context.Context, k *kind[P], o P) error {
 	return err
 }
 
-// webhooks makes the registrations.
+// webhooks returns the registrations.
 type webhooks struct {
 	url       string
 	authority []byte
 	namespace string
 }
 
-// conditions keep the API server from asking about KubeVirt's own writes, and
-// about objects that are being deleted: while the simulator is dead a deletion
-// still completes.
+// conditions exclude KubeVirt's own writes, and objects that are being deleted, so that a deletion
+// completes while the simulator is down.
 func (webhooks) conditions() []admissionregistrationv1.MatchCondition {
 	return []admissionregistrationv1.MatchCondition{
 		{Name: "not-kubevirt", Expression: fmt.Sprintf("request.userInfo.username != %q", serviceAccount)},
@@ -168,9 +167,9 @@ func (w webhooks) validating(name string) *admissionregistrationv1.ValidatingWeb
 	return c
 }
 
-// dataVolumes is CDI's, which exempts nobody: it refuses what virt-controller makes of the
-// templates of a VirtualMachine as well (cdi pkg/operator/resources/cluster/apiserver.go has
-// no condition).
+// dataVolumes is CDI's webhook, which exempts no client: it also rejects DataVolumes that
+// virt-controller creates from the templates of a VirtualMachine (cdi
+// pkg/operator/resources/cluster/apiserver.go has no condition).
 func (w webhooks) dataVolumes(name string) *admissionregistrationv1.ValidatingWebhookConfiguration {
 	validator := w.validator("datavolume-validate.cdi.kubevirt.io", "/datavolume-validate",
 		w.rules("cdi.kubevirt.io", "v1beta1", "datavolumes", admissionregistrationv1.Create, admissionregistrationv1.Update))
@@ -190,8 +189,7 @@ func (w webhooks) validator(name, path string, rules []admissionregistrationv1.R
 	}
 }
 
-// newCertificate makes a serving certificate for an address that is its own
-// authority, and returns that as PEM too.
+// newCertificate returns a self-signed serving certificate for an address, and its authority in PEM.
 func newCertificate(address net.IP) (tls.Certificate, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

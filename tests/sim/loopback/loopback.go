@@ -1,6 +1,5 @@
-// Package loopback hands out address ranges of 127.0.0.0/8, so that simulated
-// machines can listen on fixed ports without meeting those of another test or
-// process.
+// Package loopback allocates address ranges of 127.0.0.0/8, so that simulated machines can listen on
+// fixed ports without conflicts with other tests and processes.
 package loopback
 
 import (
@@ -12,26 +11,23 @@ import (
 )
 
 const (
-	// guardPort is bound on the first address of a claimed range. Nothing else
-	// listens there, so whoever binds it owns the range.
+	// guardPort is bound on the first address of a claimed range. Its listener owns the range.
 	guardPort = 49998
-	// firstNet and lastNet keep claims out of the ranges that people pick by
-	// hand and that 127.0.0.1 lives in.
+	// firstNet and lastNet exclude ranges that are often used by hand, and that of 127.0.0.1.
 	firstNet, lastNet = 128, 254
 )
 
-// ErrExhausted is returned when every range is taken.
+// ErrExhausted is returned if every range is in use.
 var ErrExhausted = errors.New("no free 127.x.y.0/24 is left")
 
-// Range is a claimed 127.x.y.0/24. The first address belongs to the claim, the
-// others to the claimer.
+// Range is a claimed 127.x.y.0/24. The first address is reserved for the claim.
 type Range struct {
 	prefix netip.Prefix
 	guard  net.Listener
 }
 
-// Claim takes a free range for this process until Close. Claims of any number
-// of processes on one machine never overlap.
+// Claim claims a free range for this process until Close. Claims of any number of processes on one
+// machine never overlap.
 func Claim() (*Range, error) {
 	const perNet = 256
 	count := (lastNet - firstNet + 1) * perNet
@@ -47,11 +43,11 @@ func Claim() (*Range, error) {
 	return nil, ErrExhausted
 }
 
-// Prefix is the whole range.
+// Prefix returns the whole range.
 func (r *Range) Prefix() netip.Prefix { return r.prefix }
 
-// Address is the n-th address of the range with its prefix length. n runs from
-// 2 to 254; another n is the caller's mistake and panics.
+// Address returns the n-th address of the range with its prefix length. n is from 2 to 254. It panics
+// for another n.
 func (r *Range) Address(n int) netip.Prefix {
 	if n < 2 || n > 254 {
 		panic(fmt.Sprintf("loopback: address %d of %s: use 2 to 254", n, r.prefix))
@@ -61,5 +57,5 @@ func (r *Range) Address(n int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4(at), r.prefix.Bits())
 }
 
-// Close gives the range back. A second call returns an error and does nothing.
+// Close releases the range. A second call returns an error and does nothing.
 func (r *Range) Close() error { return r.guard.Close() }

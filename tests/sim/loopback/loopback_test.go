@@ -22,7 +22,7 @@ func TestClaim(t *testing.T) {
 		}
 		held[r.Prefix()] = true
 		if !r.Prefix().Contains(r.Address(2).Addr()) || r.Address(254).Bits() != 24 {
-			t.Errorf("addresses %s and %s are not of range %s", r.Address(2), r.Address(254), r.Prefix())
+			t.Errorf("addresses %s and %s are not in range %s", r.Address(2), r.Address(254), r.Prefix())
 		}
 	}
 }
@@ -36,14 +36,14 @@ func TestAddressIsUsable(t *testing.T) {
 	t.Cleanup(func() { _ = r.Close() })
 	l, err := net.Listen("tcp", netip.AddrPortFrom(r.Address(2).Addr(), 50000).String())
 	if err != nil {
-		t.Fatalf("a claimed address cannot be listened on: %v", err)
+		t.Fatalf("cannot listen on a claimed address: %v", err)
 	}
 	_ = l.Close()
 	for _, n := range []int{0, 1, 255} {
 		func() {
 			defer func() {
 				if recover() == nil {
-					t.Errorf("address %d was handed out", n)
+					t.Errorf("address %d was allocated", n)
 				}
 			}()
 			r.Address(n)

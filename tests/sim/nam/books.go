@@ -10,7 +10,7 @@ import (
 	"go4.org/netipx"
 )
 
-// find is a segment that is not gone, or nil.
+// find returns a segment that is not released, or nil.
 func (s *Server) find(uid string) *record {
 	r := s.segments[uid]
 	if r != nil && !r.GoneAt.IsZero() && !s.options.Now().Before(r.GoneAt) {
@@ -26,8 +26,8 @@ const (
 	stateDeleting = "deleting"
 )
 
-// tell is a segment as its state is now: before it is ready nothing is known of it.
-func (s *Server) tell(r *record) Segment {
+// shownSegment returns the segment in its present state. Before it is ready it has no values.
+func (s *Server) shownSegment(r *record) Segment {
 	told := r.Segment
 	switch {
 	case !r.GoneAt.IsZero():
@@ -40,7 +40,7 @@ func (s *Server) tell(r *record) Segment {
 	return told
 }
 
-// allot makes a segment of the first prefixes that no other one has.
+// allot allocates a segment of the first free prefixes.
 func (s *Server) allot(uid string, request Request) (*record, *answer) {
 	vlan, ok := s.freeVLAN(request.DatacenterIdentifier)
 	if !ok {
@@ -102,7 +102,7 @@ func (s *Server) freePrefix(parent netip.Prefix, bits int) (netip.Prefix, bool) 
 	return prefix, ok
 }
 
-// save keeps the segments.
+// save saves the segments.
 func (s *Server) save() error {
 	if s.options.State == "" {
 		return nil
@@ -117,8 +117,8 @@ func (s *Server) save() error {
 	return os.Rename(s.options.State+".new", s.options.State)
 }
 
-// Ensure is PUT for callers in this process: the segment of a key, made at the first
-// call and ready at once. It returns an error where it cannot be made.
+// Ensure is PUT for callers in this process. It returns the segment of a key, which the first call
+// creates and makes ready at once. It returns an error if no segment can be created.
 func (s *Server) Ensure(uid string, request Request) (Segment, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +131,7 @@ func (s *Server) Ensure(uid string, request Request) (Segment, error) {
 		made.ReadyAt = s.options.Now()
 		s.segments[uid], found = made, made
 	}
-	return s.tell(found), s.save()
+	return s.shownSegment(found), s.save()
 }
 
 // Forget is DELETE for callers in this process.
@@ -139,5 +139,5 @@ func (s *Server) Forget(uid string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.segments, uid)
-	_ = s.save() // what is kept too long does no harm
+	_ = s.save() // an extra record has no effect
 }

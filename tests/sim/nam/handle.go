@@ -32,7 +32,7 @@ func (s *Server) list(r *http.Request) answer {
 			more = items[limit-1].UID
 			break
 		}
-		items = append(items, s.tell(found))
+		items = append(items, s.shownSegment(found))
 	}
 	body := map[string]any{"items": items}
 	if more != "" {
@@ -48,7 +48,7 @@ func (s *Server) get(r *http.Request) answer {
 	if found == nil {
 		return noSegment(r)
 	}
-	return answer{status: http.StatusOK, body: s.tell(found)}
+	return answer{status: http.StatusOK, body: s.shownSegment(found)}
 }
 
 func noSegment(r *http.Request) answer {
@@ -80,9 +80,9 @@ func (s *Server) put(r *http.Request) answer {
 	return s.progress(found)
 }
 
-// progress is 200 for what is there, and 202 for what the manager works at.
+// progress responds with 200 for a completed request, and with 202 for one in progress.
 func (s *Server) progress(r *record) answer {
-	told := s.tell(r)
+	told := s.shownSegment(r)
 	switch told.State {
 	case statePending:
 		return answer{status: http.StatusAccepted, body: told, retryAfter: r.ReadyAt.Sub(s.options.Now())}

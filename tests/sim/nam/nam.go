@@ -1,6 +1,6 @@
 // Package nam simulates a Network Automation Manager with the API of
-// functions/provision-network/provider/nam/nam.openapi.yaml: it is as strict about what it is
-// sent as that says, takes its time, and fails and lies when told to.
+// functions/provision-network/provider/nam/nam.openapi.yaml. It validates requests as strictly as the
+// API, takes time, and fails or gives wrong answers as planned.
 package nam
 
 import (
@@ -20,28 +20,28 @@ import (
 	"github.com/vitistack/stack/tests/sim/faults"
 )
 
-// Options say what a simulator is like.
+// Options are the options of a simulator.
 type Options struct {
-	// Token is the bearer token that is asked for if it is set.
+	// Token is the required bearer token. Empty requires none.
 	Token string
-	// Slow is how long making a segment and taking it back take. A real manager
-	// takes from ten to twenty seconds.
+	// Slow is the duration of the creation and the release of a segment. A real manager takes from ten
+	// to twenty seconds.
 	Slow time.Duration
-	// IPv4 and IPv6 are what segments are cut out of. Absent means 10.64.0.0/12 and
+	// IPv4 and IPv6 are the prefixes that segments are taken from. Default: 10.64.0.0/12 and
 	// 2001:db8:6400::/40.
 	IPv4, IPv6 netip.Prefix
-	// State is a file that keeps the segments. Absent means that they are forgotten.
+	// State is a file that stores the segments. Default: they are kept in memory.
 	State string
-	// Faults tells when to misbehave. Its operations are the method and the path's
-	// pattern, for example "PUT /segments". An error that is a number is an HTTP
-	// status; drop and garbage are a connection that breaks and an answer that is not
-	// JSON; the names of Lies are answers that look right and are not.
+	// Faults is the fault plan. Its operations are the method and the path's pattern, for example "PUT
+	// /segments". An error that is a number is an HTTP status. The errors drop and garbage are a
+	// connection that breaks and an answer that is not JSON. The names in Lies are well-formed answers
+	// with wrong values.
 	Faults *faults.Plan
-	// Now is the clock. Absent means the real one.
+	// Now is the clock. Default: the real one.
 	Now func() time.Time
 }
 
-// Request is what a segment is made for.
+// Request is the request for a segment.
 type Request struct {
 	Name                 string   `json:"name"`
 	Namespace            string   `json:"namespace"`
@@ -52,7 +52,7 @@ type Request struct {
 	IPv6PrefixLength     int      `json:"ipv6PrefixLength,omitempty"`
 }
 
-// Segment is what the manager tells of one.
+// Segment is a segment as the API shows it.
 type Segment struct {
 	UID          string   `json:"uid"`
 	ID           string   `json:"id,omitempty"`
@@ -68,16 +68,16 @@ type Segment struct {
 	Message      string   `json:"message,omitempty"`
 }
 
-// record is a segment in the simulator's books.
+// record is a segment as the simulator stores it.
 type record struct {
 	Request Request   `json:"request"`
 	Segment Segment   `json:"segment"`
 	ReadyAt time.Time `json:"readyAt"`
-	// GoneAt is when a segment that is being taken back is gone.
+	// GoneAt is when the release of the segment ends.
 	GoneAt time.Time `json:"goneAt,omitzero"`
 }
 
-// Server is a simulated manager. It is an HTTP handler, and safe for concurrent use.
+// Server is a simulated manager. It is an HTTP handler and safe for concurrent use.
 type Server struct {
 	options Options
 	mux     *http.ServeMux
@@ -88,13 +88,13 @@ type Server struct {
 	inUse    map[string]bool
 }
 
-// firstVLAN is the VLAN of the first segment; lastVLAN is the last there is.
+// firstVLAN is the VLAN of the first segment, and lastVLAN the highest VLAN.
 const (
 	firstVLAN = 1000
 	lastVLAN  = 4094
 )
 
-// New makes a simulator, with the segments that its state file has.
+// New returns a simulator with the segments in its state file.
 func New(o Options) (*Server, error) {
 	if !o.IPv4.IsValid() {
 		o.IPv4 = netip.MustParsePrefix("10.64.0.0/12")
@@ -148,31 +148,31 @@ func withPrefix(r *http.Request) *http.Request {
 	return clone
 }
 
-// Segments are those that are not gone.
+// Segments returns the segments that are not released.
 func (s *Server) Segments() []Segment {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var all []Segment
 	for uid := range s.segments {
 		if r := s.find(uid); r != nil {
-			all = append(all, s.tell(r))
+			all = append(all, s.shownSegment(r))
 		}
 	}
 	slices.SortFunc(all, func(a, b Segment) int { return strings.Compare(a.UID, b.UID) })
 	return all
 }
 
-// Lying reports whether the last answer was not the truth.
+// Lying reports whether the last answer was planned to be wrong.
 func (s *Server) Lying() bool { return s.lied.Load() }
 
-// SetInUse has the manager refuse to take a segment back, or not any more.
+// SetInUse makes the manager refuse the release of a segment, or permits it again.
 func (s *Server) SetInUse(uid string, inUse bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.inUse[uid] = inUse
 }
 
-// answer is what a request gets.
+// answer is the response to a request.
 type answer struct {
 	status     int
 	body       any
@@ -201,7 +201,7 @@ func (a answer) write(w http.ResponseWriter) {
 	}
 }
 
-// guard asks who calls, and misbehaves as told.
+// guard authenticates a request, and applies the planned fault.
 func (s *Server) guard(pattern string, next answerer) http.Handler {
 	operation, _, _ := strings.Cut(pattern, "/{")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -231,7 +231,7 @@ func (s *Server) guard(pattern string, next answerer) http.Handler {
 	})
 }
 
-// misbehave answers with a fault, and reports whether it is one.
+// misbehave responds with a fault, and reports whether there is one.
 func misbehave(w http.ResponseWriter, text string) bool {
 	if status, err := strconv.Atoi(text); err == nil && status >= 300 && status <= 599 {
 		problem(status, "told to fail").write(w)

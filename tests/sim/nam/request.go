@@ -18,7 +18,7 @@ var (
 
 const maxRequest = 64 << 10
 
-// readRequest reads the body of a PUT, and refuses what the API does not have.
+// readRequest parses the body of a PUT, and rejects fields that the API does not define.
 func readRequest(r *http.Request) (Request, *answer) {
 	refuse := func(status int, format string, args ...any) (Request, *answer) {
 		a := problem(status, format, args...)
@@ -86,7 +86,7 @@ func orElse(n, standard int) int {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// Lies are answers that look right and are not, by the names that faults know them.
+// Lies are well-formed answers with wrong values, by the names of their faults.
 var Lies = map[string]func(answer) answer{
 	"lie-uid":      lie(func(s *Segment) { s.UID = "00000000-0000-0000-0000-000000000000" }),
 	"lie-hostbits": lie(func(s *Segment) { s.IPv4Prefix = "10.99.0.7/24" }),
@@ -104,7 +104,7 @@ var Lies = map[string]func(answer) answer{
 	}),
 }
 
-// taken is what lie-taken gives to everybody.
+// taken is the segment that lie-taken returns to every request.
 var taken = struct {
 	prefix, gateway string
 	vlan            int

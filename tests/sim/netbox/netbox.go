@@ -1,8 +1,7 @@
-// Package netbox simulates the part of NetBox's REST API, as of version 4, that
-// allocates prefixes and VLANs: /api/ipam/prefixes/, available-prefixes,
-// vlan-groups, available-vlans, vlans and ip-addresses. It is as strict about
-// fields as NetBox, answers with its status codes, and like NetBox ignores
-// conditions that it does not know.
+// Package netbox simulates the part of NetBox's REST API, as of version 4, that allocates prefixes and
+// VLANs: /api/ipam/prefixes/, available-prefixes, vlan-groups, available-vlans, vlans and
+// ip-addresses. It validates fields as strictly as NetBox, answers with its status codes, and like
+// NetBox ignores unknown filters.
 package netbox
 
 import (
@@ -19,17 +18,17 @@ import (
 	"github.com/vitistack/stack/tests/sim/faults"
 )
 
-// Parent is a prefix that others are taken out of.
+// Parent is a prefix that other prefixes are taken from.
 type Parent struct {
 	Prefix netip.Prefix
-	// Role and Site are slugs. Absent means none.
+	// Role and Site are slugs. Empty means none.
 	Role, Site string
-	// Location is the slug of a location below the site that the prefix is scoped to. The
-	// API shows the location alone, and finds the prefix by its site all the same
-	// (CachedScopeMixin and ScopedFilterSet of NetBox 4.2).
+	// Location is the slug of a location in the site that the prefix is scoped to. The API then shows
+	// only the location, but filters the prefix by its site as well (CachedScopeMixin and
+	// ScopedFilterSet of NetBox 4.2).
 	Location     string
 	CustomFields map[string]string
-	// Status is container where it is absent.
+	// Status is the status of the prefix. Default: container.
 	Status string
 }
 
@@ -39,33 +38,32 @@ type Group struct {
 	Min, Max int
 }
 
-// Options say what a simulator is like.
+// Options are the options of a simulator.
 type Options struct {
-	// Token is asked for if it is set.
+	// Token is the required API token. Empty requires none.
 	Token   string
 	Parents []Parent
 	Groups  []Group
-	// Fields are the custom fields of prefixes, addresses and VLANs beside those of
-	// the parents. Absent means vitistack_uid; a list that is empty means none.
+	// Fields are the custom fields of prefixes, addresses and VLANs in addition to those of the
+	// parents. Default: vitistack_uid. An empty list means none.
 	Fields []string
-	// Sites has NetBox be as before version 4.2, in which prefixes have a site.
+	// Sites simulates NetBox before version 4.2, in which prefixes have a site.
 	Sites bool
-	// MaxPage is NetBox's setting MAX_PAGE_SIZE: more objects are in no page, whatever is
-	// asked for. Absent means 1000, which is NetBox's own.
+	// MaxPage is NetBox's setting MAX_PAGE_SIZE, the maximum number of objects on a page. Default:
+	// 1000, as in NetBox.
 	MaxPage int
-	// State is a file that keeps the objects. Absent means that they are forgotten.
+	// State is a file that stores the objects. Default: they are kept in memory.
 	State string
-	// Faults tells when to misbehave. Its operations are the method and the path
-	// with ids as *, for example "POST /api/ipam/prefixes/*/available-prefixes/". An
-	// error that is a number is an HTTP status; drop and garbage are a connection
-	// that breaks and an answer that is not JSON.
+	// Faults is the fault plan. Its operations are the method and the path with IDs as *, for example
+	// "POST /api/ipam/prefixes/*/available-prefixes/". An error that is a number is an HTTP status.
+	// The errors drop and garbage are a connection that breaks and an answer that is not JSON.
 	Faults *faults.Plan
 }
 
 // fields is an object as NetBox shows it.
 type fields = map[string]any
 
-// books are all objects, by kind.
+// books has all objects by kind.
 type books struct {
 	Next      int            `json:"next"`
 	Prefixes  map[int]fields `json:"prefixes"`
@@ -74,7 +72,7 @@ type books struct {
 	Groups    map[int]fields `json:"groups"`
 }
 
-// Server is a simulated NetBox. It is an HTTP handler, and safe for concurrent use.
+// Server is a simulated NetBox. It is an HTTP handler and safe for concurrent use.
 type Server struct {
 	options Options
 	known   map[string]bool
@@ -84,7 +82,7 @@ type Server struct {
 	books books
 }
 
-// New makes a simulator, with the objects that its state file has.
+// New returns a simulator with the objects in its state file.
 func New(o Options) (*Server, error) {
 	if o.Fields == nil {
 		o.Fields = []string{"vitistack_uid"}
@@ -120,7 +118,7 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// seed makes what people have made in NetBox beforehand.
+// seed creates the objects that exist in NetBox from the beginning.
 func (s *Server) seed() {
 	slugs := map[string]int{}
 	ref := func(slug string) any {
@@ -158,7 +156,7 @@ func (s *Server) seed() {
 	}
 }
 
-// Types of what a prefix is scoped to.
+// Types of a prefix's scope.
 const (
 	scopeSite     = "dcim.site"
 	scopeLocation = "dcim.location"
@@ -172,7 +170,7 @@ func (s *Server) setPlace(prefix fields, kind string, id int, place any) {
 	prefix["scope_type"], prefix["scope_id"], prefix["scope"] = kind, id, place
 }
 
-// siteOf is the slug of the site that a prefix is at, or below which its location is.
+// siteOf returns the slug of the site of a prefix, or of its location.
 func (s *Server) siteOf(prefix fields) string {
 	if s.options.Sites {
 		return plain(member(prefix, "site", "slug"))
@@ -220,7 +218,7 @@ func (s *Server) newPrefix(prefix netip.Prefix, status string, custom fields) fi
 	return made
 }
 
-// answer is what a request gets.
+// answer is the response to a request.
 type answer struct {
 	status int
 	body   any
@@ -234,12 +232,12 @@ func missing(kind string) answer {
 	return detail(http.StatusNotFound, "No %s matches the given query.", kind)
 }
 
-// invalid is what NetBox says against fields.
+// invalid returns NetBox's response about invalid fields.
 func invalid(field, format string, args ...any) answer {
 	return answer{http.StatusBadRequest, fields{field: []string{fmt.Sprintf(format, args...)}}}
 }
 
-// encoded is the answer as it is now, whatever becomes of the objects in it.
+// encoded encodes the answer, so that later changes of its objects do not affect it.
 func (a answer) encoded() answer {
 	if a.body == nil {
 		return a
@@ -281,7 +279,7 @@ func (s *Server) routes() {
 		s.mux.Handle(pattern, s.guard(pattern, handler))
 	}
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		if !strings.HasSuffix(r.URL.Path, "/") { // Django adds the slash that is missing
+		if !strings.HasSuffix(r.URL.Path, "/") { // Django adds a missing slash
 			http.Redirect(w, r, r.URL.Path+"/", http.StatusMovedPermanently)
 			return
 		}
@@ -294,8 +292,8 @@ func (s *Server) routes() {
 // ServeHTTP serves the API.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// guard asks who calls, runs one request after the other as NetBox's advisory locks
-// do, and misbehaves as told.
+// guard authenticates a request, runs one request at a time like NetBox's advisory locks, and applies
+// the planned fault.
 func (s *Server) guard(pattern string, next answerer) http.Handler {
 	operation := strings.NewReplacer("{id}", "*", "{$}", "").Replace(pattern)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

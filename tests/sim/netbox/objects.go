@@ -14,7 +14,7 @@ import (
 	"go4.org/netipx"
 )
 
-// Bounds that NetBox has.
+// Limits of NetBox.
 const (
 	defaultPage    = 50
 	maxPage        = 1000
@@ -23,7 +23,7 @@ const (
 	maxBody        = 1 << 20
 )
 
-// list answers with the objects that meet the query's conditions, a page at a time.
+// list responds with one page of the objects that match the filters of the query.
 func (s *Server) list(of func() map[int]fields) answerer {
 	return func(r *http.Request) answer {
 		query := r.URL.Query()
@@ -53,7 +53,7 @@ func number(text string, standard int) int {
 	return standard
 }
 
-// meets reports whether an object meets all conditions of a query that NetBox knows.
+// meets reports whether an object matches all known filters of a query.
 func (s *Server) meets(o fields, query map[string][]string) bool {
 	for name, values := range query {
 		var has string
@@ -97,7 +97,7 @@ func plain(v any) string {
 	return fmt.Sprint(v)
 }
 
-// body reads the JSON object of a request.
+// body parses the JSON object of a request.
 func body(r *http.Request) (fields, *answer) {
 	var o fields
 	if err := json.NewDecoder(http.MaxBytesReader(nil, r.Body, maxBody)).Decode(&o); err != nil {
@@ -107,8 +107,7 @@ func body(r *http.Request) (fields, *answer) {
 	return o, nil
 }
 
-// custom is the custom fields of a new object. NetBox refuses those that it does
-// not have.
+// custom returns the custom fields of a new object. NetBox rejects unknown ones.
 func (s *Server) custom(o fields) (fields, *answer) {
 	all := s.emptyFields()
 	given, ok := o["custom_fields"].(fields)
@@ -126,7 +125,7 @@ func (s *Server) custom(o fields) (fields, *answer) {
 	return all, nil
 }
 
-// common checks the fields that all objects have.
+// common validates the fields that all objects have.
 func common(o fields) *answer {
 	if text, ok := o["description"].(string); ok && len(text) > maxDescription {
 		a := invalid("description", "Ensure this field has no more than %d characters.", maxDescription)
@@ -139,7 +138,7 @@ func common(o fields) *answer {
 	return nil
 }
 
-// takePrefix makes the first prefix of a length that the parent has room for.
+// takePrefix creates the first free prefix of a length in a parent.
 func (s *Server) takePrefix(r *http.Request) answer {
 	parent, ok := s.books.Prefixes[number(r.PathValue("id"), 0)]
 	if !ok {
@@ -194,7 +193,7 @@ func (s *Server) takePrefix(r *http.Request) answer {
 	return answer{http.StatusCreated, made}
 }
 
-// free is the first prefix of a length that no prefix within a parent covers.
+// free returns the first prefix of a length in a parent that no other prefix covers.
 func (s *Server) free(within netip.Prefix, length int) (netip.Prefix, bool) {
 	var b netipx.IPSetBuilder
 	b.AddPrefix(within)
@@ -215,7 +214,7 @@ func (s *Server) free(within netip.Prefix, length int) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-// takeVLAN makes the first VLAN of a group that is free.
+// takeVLAN creates the first free VLAN of a group.
 func (s *Server) takeVLAN(r *http.Request) answer {
 	id := number(r.PathValue("id"), 0)
 	group, ok := s.books.Groups[id]
@@ -327,7 +326,7 @@ func (s *Server) patchPrefix(r *http.Request) answer {
 	return answer{http.StatusOK, prefix}
 }
 
-// remove deletes an object, unless a prefix has it as its VLAN.
+// remove deletes an object, unless it is the VLAN of a prefix.
 func (s *Server) remove(kind string, of func() map[int]fields) answerer {
 	return func(r *http.Request) answer {
 		id := number(r.PathValue("id"), 0)
@@ -344,7 +343,7 @@ func (s *Server) remove(kind string, of func() map[int]fields) answerer {
 	}
 }
 
-// Taken are the prefixes, addresses and VLANs that were made by requests.
+// Taken returns the prefixes, addresses and VLANs that requests have created.
 func (s *Server) Taken() (prefixes, addresses []string, vlans []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

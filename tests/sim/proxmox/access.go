@@ -11,35 +11,35 @@ import (
 	"time"
 )
 
-// ticketLife is how long a ticket is good for.
+// ticketLife is the lifetime of a ticket.
 const ticketLife = 2 * time.Hour
 
-// User is somebody who can log in.
+// User is a user account.
 type User struct {
 	// Name has a realm, for example viti@pve.
 	Name, Password string
 	Grants         []Grant
 }
 
-// Token is an API token. Its rights are those of its user, or where Separate is
-// set those that both have.
+// Token is an API token. It has the rights of its user. If Separate is set, it has the rights that
+// both have.
 type Token struct {
-	// ID is for example viti@pve!stack.
+	// ID has the form viti@pve!stack.
 	ID, Secret string
 	Separate   bool
 	Grants     []Grant
 }
 
-// Grant gives privileges on a path and everything below it. A grant on a deeper
-// path replaces it there.
+// Grant grants privileges on a path and everything below it. A grant on a deeper path replaces it
+// there.
 type Grant struct {
 	Path       string
 	Privileges []string
-	// OnlyHere keeps it from what is below the path.
+	// OnlyHere excludes what is below the path.
 	OnlyHere bool
 }
 
-// Administrator are all privileges that the simulated methods ask for.
+// Administrator has all privileges that the simulated methods check.
 var Administrator = []string{
 	"Datastore.Allocate", "Datastore.AllocateSpace", "Datastore.AllocateTemplate", "Datastore.Audit", "Pool.Allocate", "Pool.Audit",
 	"SDN.Use", "SDN.Audit", "Sys.AccessNetwork", "Sys.Audit", "Sys.Modify", "VM.Allocate", "VM.Audit", "VM.Clone", "VM.Config.CDROM", "VM.Config.CPU",
@@ -47,18 +47,17 @@ var Administrator = []string{
 	"VM.GuestAgent.Audit", "VM.Monitor", "VM.PowerMgmt",
 }
 
-// privilegesOfAgent is the release that has the privileges VM.GuestAgent.* in place of
-// VM.Monitor.
+// privilegesOfAgent is the first release with the privileges VM.GuestAgent.* instead of VM.Monitor.
 const privilegesOfAgent = 9
 
-// identity is who makes a call.
+// identity is the caller of a method.
 type identity struct {
 	user string
 	// token is the part of a token's ID after the user.
 	token string
 }
 
-// String is how tasks name it.
+// String returns the name in tasks.
 func (i identity) String() string {
 	if i.token == "" {
 		return i.user
@@ -71,7 +70,7 @@ type ticket struct {
 	expires    time.Time
 }
 
-// authenticate tells who makes a request.
+// authenticate returns the caller of a request.
 func (s *Server) authenticate(r *http.Request) (identity, error) {
 	if value, ok := strings.CutPrefix(r.Header.Get("Authorization"), "PVEAPIToken="); ok {
 		return s.tokenOf(value)
@@ -130,7 +129,7 @@ func createTicket(c *call) (any, error) {
 	return map[string]any{"username": name, "ticket": value, "CSRFPreventionToken": t.csrf, "clustername": "simulated"}, nil
 }
 
-// privileges are what an identity may do on a path.
+// privileges returns the privileges of an identity on a path.
 func (s *Server) privileges(i identity, path string) []string {
 	own := effective(s.users[i.user].Grants, path)
 	if i.user == "root@pam" {
@@ -152,7 +151,7 @@ func (s *Server) privileges(i identity, path string) []string {
 	return both
 }
 
-// effective are the privileges of the deepest grant that covers a path.
+// effective returns the privileges of the deepest grant that covers a path.
 func effective(grants []Grant, path string) []string {
 	var found []string
 	deepest := -1
@@ -169,8 +168,8 @@ func effective(grants []Grant, path string) []string {
 	return found
 }
 
-// may reports whether a caller has all of some privileges on a path. A machine has
-// those of its pool as well.
+// may reports whether a caller has all given privileges on a path. The privileges on a machine's pool
+// apply to the machine as well.
 func (c *call) may(path string, privileges ...string) bool {
 	has := c.server.privileges(c.user, path)
 	if id, ok := strings.CutPrefix(path, "/vms/"); ok {
@@ -187,8 +186,8 @@ func (c *call) may(path string, privileges ...string) bool {
 	return true
 }
 
-// getPermissions lists what a user may do. Another user's privileges need Sys.Audit on
-// /access, which the simulated users lack.
+// getPermissions lists the privileges of a user. Those of another user require Sys.Audit on /access,
+// which the simulated users lack.
 func getPermissions(c *call) (any, error) {
 	if user := c.params["userid"]; user != "" && user != c.user.String() {
 		if err := c.demand("/access", "Sys.Audit"); err != nil {
@@ -219,7 +218,7 @@ func forbidden(what string) error {
 	return failure{status: http.StatusForbidden, message: message + "\n"}
 }
 
-// demand refuses a caller who lacks one of some privileges on a path.
+// demand returns an error if the caller lacks one of the privileges on a path.
 func (c *call) demand(path string, privileges ...string) error {
 	for _, p := range privileges {
 		if !c.may(path, p) {
@@ -229,7 +228,7 @@ func (c *call) demand(path string, privileges ...string) error {
 	return nil
 }
 
-// demandAny refuses a caller who has none of some privileges on a path.
+// demandAny returns an error if the caller has none of the privileges on a path.
 func (c *call) demandAny(path string, privileges ...string) error {
 	for _, p := range privileges {
 		if c.may(path, p) {
@@ -239,7 +238,7 @@ func (c *call) demandAny(path string, privileges ...string) error {
 	return forbidden(path + ", " + strings.Join(privileges, "|"))
 }
 
-// demandVM is demand for a machine that may only be about to be in a pool.
+// demandVM is demand for a machine that may be created in a pool by this call.
 func (c *call) demandVM(id int, pool string, privileges ...string) error {
 	path := "/vms/" + strconv.Itoa(id)
 	for _, p := range privileges {
@@ -250,7 +249,7 @@ func (c *call) demandVM(id int, pool string, privileges ...string) error {
 	return nil
 }
 
-// onVM asks for privileges on the machine of a call.
+// onVM returns a check of privileges on the machine of a call.
 func onVM(privileges ...string) func(*call) error {
 	return func(c *call) error { return c.demand("/vms/"+c.params["vmid"], privileges...) }
 }

@@ -30,14 +30,14 @@ func TestAccess(t *testing.T) {
 		with                                params
 		status                              string
 	}{
-		{"nobody", "", "GET", "/version", nil, "401 No ticket"},
+		{"no credentials", "", "GET", "/version", nil, "401 No ticket"},
 		{"another secret", tokenID + "=x", "GET", "/version", nil, "401 invalid token value!"},
-		{"a token that is not there", "viti@pve!x=" + secret, "GET", "/version", nil, "401 no such token 'x' for user 'viti@pve'"},
-		{"a user that is not there", "x@pve!x=" + secret, "GET", "/version", nil, "401 no such user ('x@pve')"},
-		{"a token may read what it has been granted", "viti@pve!separate=" + secret, "GET", "/nodes/pve1/qemu/100/config", nil, "200 OK"},
-		{"and no more, whatever its user may", "viti@pve!separate=" + secret, "DELETE", "/nodes/pve1/qemu/100", nil, "403 Permission check failed (/vms/100, VM.Allocate)"},
-		{"a pool gives its rights to machines in it", "low@pve!t=" + secret, "POST", "/nodes/pve1/qemu", params{"vmid": 101, "pool": "tenants"}, "200 OK"},
-		{"and to no others", "low@pve!t=" + secret, "POST", "/nodes/pve1/qemu", params{"vmid": 102}, "403 Permission check failed"},
+		{"a token that does not exist", "viti@pve!x=" + secret, "GET", "/version", nil, "401 no such token 'x' for user 'viti@pve'"},
+		{"a user that does not exist", "x@pve!x=" + secret, "GET", "/version", nil, "401 no such user ('x@pve')"},
+		{"a token has the privileges that it was granted", "viti@pve!separate=" + secret, "GET", "/nodes/pve1/qemu/100/config", nil, "200 OK"},
+		{"a token lacks privileges that only its user has", "viti@pve!separate=" + secret, "DELETE", "/nodes/pve1/qemu/100", nil, "403 Permission check failed (/vms/100, VM.Allocate)"},
+		{"a pool grants its privileges on the machines in it", "low@pve!t=" + secret, "POST", "/nodes/pve1/qemu", params{"vmid": 101, "pool": "tenants"}, "200 OK"},
+		{"a pool grants no privileges on other machines", "low@pve!t=" + secret, "POST", "/nodes/pve1/qemu", params{"vmid": 102}, "403 Permission check failed"},
 	}
 	for _, tc := range cases {
 		r.header = http.Header{}

@@ -38,7 +38,7 @@ func cloneMachine(c *call) (any, error) {
 	if s.machines[newID] != nil {
 		return nil, die("unable to create VM %d: config file already exists", newID)
 	}
-	// As with a new machine, its name is taken at once.
+	// As with a new machine, the VMID is claimed at once.
 	s.machines[newID] = &machine{ID: newID, Node: c.node.Name, Config: map[string]string{"lock": "clone"}}
 	took := time.Duration(0)
 	if full {
@@ -125,7 +125,7 @@ func (c *call) checkClone(source *machine, target, storage string, full bool) er
 	return nil
 }
 
-// copyOf is the configuration of a clone, whose disks it makes.
+// copyOf returns the configuration of a clone, and creates its disks.
 func (s *Server) copyOf(t *task, source *machine, id int, storage string, full bool) (config map[string]string, err error) {
 	config = maps.Clone(source.Config)
 	for _, option := range []string{"template", "lock", "protection"} {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// machineExists is how the claim of a VMID fails.
+// machineExists returns the error about a VMID in use.
 func (s *Server) claimed(id int) error {
 	if m := s.machines[id]; m != nil {
 		return fmt.Errorf("VM %d already exists on node '%s'", id, m.Node)
@@ -43,7 +43,7 @@ func createMachine(c *call) (any, error) {
 	if err := s.claimed(id); err != nil {
 		return nil, die("unable to create VM %d - %s", id, err)
 	}
-	// The name of the configuration is taken here and now; what is in it comes later.
+	// The VMID is claimed at once, and the configuration is written later.
 	s.machines[id] = &machine{ID: id, Node: c.node.Name, Config: map[string]string{"lock": "create"}}
 	copies := s.options.Times.Copy * time.Duration(strings.Count(strings.Join(slices.Collect(maps.Values(config)), ";"), "import-from="))
 	upid := s.fork(c, "qmcreate", strconv.Itoa(id), id, copies, func(t *task) error {
@@ -52,7 +52,7 @@ func createMachine(c *call) (any, error) {
 			return fmt.Errorf("unable to create VM %d - %w", id, err)
 		}
 		if start {
-			// A machine that is made stays, also where it does not start.
+			// A created machine stays even if its start fails.
 			if err := s.start(t, s.machines[id]); err != nil {
 				t.print("%s", err)
 			}
@@ -88,7 +88,7 @@ func (s *Server) create(t *task, id int, pool string, config map[string]string) 
 	return nil
 }
 
-// uniqueTags writes tags as Proxmox VE keeps them.
+// uniqueTags returns tags as Proxmox VE stores them.
 func uniqueTags(tags string) string {
 	all := splitList(strings.ToLower(tags))
 	slices.Sort(all)
@@ -110,8 +110,8 @@ func defaultBoot(config map[string]string) []string {
 	return order
 }
 
-// checkConfig refuses what a caller may not set, and what no configuration may
-// have, and completes network interfaces. existing is nil for a new machine.
+// checkConfig rejects options that the caller may not set and invalid configurations, and completes
+// network interfaces. existing is nil for a new machine.
 func (c *call) checkConfig(id int, pool string, config map[string]string, existing *machine) error {
 	for _, name := range slices.Sorted(maps.Keys(config)) {
 		if err := c.mayConfigure(id, pool, name, config[name], existing == nil); err != nil {
@@ -137,8 +137,8 @@ func (c *call) checkConfig(id int, pool string, config map[string]string, existi
 	return c.checkBoot(config, existing)
 }
 
-// checkBoot refuses a boot order of devices that a machine does not have. Of a new
-// machine the real one accepts any.
+// checkBoot rejects a boot order with devices that a machine lacks. Proxmox VE accepts any boot order
+// for a new machine.
 func (c *call) checkBoot(config map[string]string, existing *machine) error {
 	if existing == nil || config["boot"] == "" {
 		return nil
@@ -190,7 +190,7 @@ func (c *call) checkDrive(name, value string) error {
 	return nil
 }
 
-// optionPrivileges are what one needs to set an option.
+// optionPrivileges are the privileges that setting an option requires.
 var optionPrivileges = func() map[string]string {
 	all := map[string]string{}
 	for privilege, options := range map[string]string{

@@ -3,12 +3,12 @@
 // It checks parameters by name, type, format and limits as the API's own
 // description does, answers with Proxmox VE's reason phrases and bodies, and does
 // the slow part of each change in a task with a UPID. Machines, volumes and pools
-// live on several nodes and storages with finite capacity; the guests in the
-// machines are up to the Guests of its Options.
+// are on several nodes and storages with finite capacity. The Guests of its Options
+// run the guests in the machines.
 //
 // # Faults
 //
-// A plan knows these operations. Latency delays them.
+// A plan has these operations. Latency delays them.
 //
 //	GET /nodes/pve1/...   a call, by its method and its path below /api2/json. An error
 //	                      that is a number is answered as that HTTP status, the text
@@ -16,9 +16,9 @@
 //	                      500 with that reason; after the effect it is a lost
 //	                      acknowledgement
 //	task/qmcreate         a task, by its type. Before its effect it fails with the text,
-//	                      after it, it has done its work and fails all the same
+//	                      after it, it does its work and then fails
 //
-// # What is like the real thing
+// # What is simulated
 //
 // API tokens, with and without privileges of their own, tickets with CSRF tokens,
 // and grants that deeper paths and pools replace or add to; 400 with an error for each parameter, 401,
@@ -26,16 +26,16 @@
 // phrase, 501 for what does not exist, 595 for a node that does not answer; a VMID
 // that is claimed when a call is accepted, and released when its task fails; the
 // digest of a configuration, its lock, and one task at a time for each machine;
-// what is rewritten in a new configuration; changes that a running machine cannot
-// take on and that stay pending; cloud-init's drive and uploaded CDs; full and
+// what is rewritten in a new configuration; changes that remain pending on a running
+// machine; cloud-init's drive and uploaded CDs; full and
 // linked clones; growing disks; protection; thin pools that are full and hosts
-// without memory; downloads that refuse to overwrite.
+// without memory; downloads that do not overwrite files.
 //
-// # What is not
+// # What is not simulated
 //
 // There are no containers, snapshots, backups, migrations, high availability,
-// replication or SDN zones, consoles, of the firewall only the options, and of the
-// guest agent only the network interfaces. A machine that nobody switches off stays on. Volumes take
-// all of their size. Nothing is fetched: an image is known by where it would come
-// from, and is 4 GiB large.
+// replication, SDN zones or consoles. The firewall has options only, and the guest
+// agent network interfaces only. Machines never stop by themselves. A volume takes
+// its full size. Nothing is downloaded: an image is identified by its URL, and has
+// 4 GiB.
 package proxmox

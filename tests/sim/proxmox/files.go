@@ -15,7 +15,7 @@ import (
 	"github.com/vitistack/stack/tests/sim/kubevirt/cloudinit"
 )
 
-// imageSize is the size of a disk image that is fetched.
+// imageSize is the size of a downloaded disk image.
 const imageSize = 4 * gib
 
 var (
@@ -24,7 +24,7 @@ var (
 	isoMagic      = []byte("CD001")
 )
 
-// fileStorage is the storage of a call, which has to take files of a content.
+// fileStorage returns the storage of a call, which must accept files of a content type.
 func (c *call) fileStorage(content, name string) (Storage, error) {
 	st, err := c.server.on(c.params["storage"], c.node.Name)
 	switch {
@@ -56,8 +56,7 @@ func mayDownload(c *call) error {
 	return forbidden("")
 }
 
-// downloadURL fetches a file into a storage. What it would fetch is only written
-// down.
+// downloadURL downloads a file into a storage. Only its URL is recorded.
 func downloadURL(c *call) (any, error) {
 	content, name, url := c.params["content"], c.params["filename"], c.params["url"]
 	st, err := c.fileStorage(content, name)
@@ -76,7 +75,7 @@ func downloadURL(c *call) (any, error) {
 	}), nil
 }
 
-// upload keeps a file that is sent along, over an earlier one of its name.
+// upload stores a file from the request, and replaces an earlier one with its name.
 func upload(c *call) (any, error) {
 	content, name := c.params["content"], c.params["filename"]
 	st, err := c.fileStorage(content, name)
@@ -103,7 +102,8 @@ func deleteVolume(c *call) (any, error) {
 	s, node := c.server, c.node.Name
 	key, v, err := s.volume(id, node)
 	if v != nil {
-		// pve-storage, PVE/API2/Storage/Content.pm: all but backups need Datastore.Allocate.
+		// pve-storage, PVE/API2/Storage/Content.pm: everything except backups requires
+		// Datastore.Allocate.
 		if err := c.demand("/storage/"+key.Storage, "Datastore.Allocate"); err != nil {
 			return nil, err
 		}
@@ -120,15 +120,15 @@ func deleteVolume(c *call) (any, error) {
 	}), nil
 }
 
-// seed is the data that cloud-init finds on a machine's CD.
+// seed is the cloud-init data on a machine's CD.
 type seed struct {
 	userData string
 	network  []cloudinit.Interface
 	given    bool
 }
 
-// seedOf reads the cloud-init data of a machine. generated is whether Proxmox VE
-// makes it out of the configuration.
+// seedOf returns the cloud-init data of a machine. generated is whether Proxmox VE generates it from
+// the configuration.
 func (s *Server) seedOf(m *machine) (found seed, generated bool) {
 	for _, name := range drives(m.Config) {
 		d, err := parseDrive(name, m.Config[name])
@@ -155,7 +155,7 @@ func (s *Server) seedOf(m *machine) (found seed, generated bool) {
 	return found, false
 }
 
-// readISO reads the files of a CD.
+// readISO reads the files of an ISO image.
 func readISO(data []byte) (map[string]string, error) {
 	image, err := os.CreateTemp("", "cd-*.iso")
 	if err != nil {

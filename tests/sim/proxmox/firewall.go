@@ -15,7 +15,7 @@ var firewallOptions = schema{
 
 var firewallLevels = []string{"emerg", "alert", "crit", "err", "warning", "notice", "info", "debug", "nolog"}
 
-// firewallMethods are those of pve-firewall, PVE::API2::Firewall::VM and Cluster.
+// firewallMethods are the methods of pve-firewall: PVE::API2::Firewall::VM and Cluster.
 func firewallMethods(add adder) {
 	add("GET", "/cluster/firewall/options", method{run: clusterFirewall, allowed: func(c *call) error { return c.demand("/", "Sys.Audit") }})
 	add("GET", machinePath+"/firewall/options", method{run: machineFirewall, params: onMachine, allowed: onVM("VM.Audit")})
@@ -23,7 +23,7 @@ func firewallMethods(add adder) {
 		params: merge(onMachine, firewallOptions, schema{"delete": text().with(isOptionList), "digest": text().atMost(64)})})
 }
 
-// clusterFirewall reports whether any firewall of the cluster works.
+// clusterFirewall reports whether the firewall of the cluster is enabled.
 func clusterFirewall(c *call) (any, error) {
 	enable := 0
 	if c.server.options.Firewall {

@@ -8,7 +8,7 @@ import (
 	"github.com/vitistack/stack/tests/sim/proxmox"
 )
 
-// TestFirewallOptions asks for the firewalls of machines as pve-firewall describes them.
+// TestFirewallOptions reads and writes firewall options as pve-firewall defines them.
 func TestFirewallOptions(t *testing.T) {
 	t.Parallel()
 	r := setUp(t, proxmox.Options{
@@ -39,12 +39,12 @@ func TestFirewallOptions(t *testing.T) {
 		with                        params
 		status                      string
 	}{
-		{"no such option", tokenID, "PUT", path, params{"spoofing": 0}, "400 Parameter verification failed."},
-		{"no such policy", tokenID, "PUT", path, params{"policy_in": "ALLOW"}, "400 Parameter verification failed."},
-		{"no such option to delete", tokenID, "PUT", path, params{"delete": "spoofing"}, "400 Parameter verification failed."},
-		{"somebody else has changed it", tokenID, "PUT", path, params{"enable": 0, "digest": "0"}, "500 detected modified configuration - file changed by other user? Try again."},
-		{"who may read may not write", "viti@pve!reader", "PUT", path, params{"enable": 0}, "403 Permission check failed (/vms/100, VM.Config.Network)"},
-		{"the cluster's need Sys.Audit on /", "viti@pve!reader", "GET", "/cluster/firewall/options", nil, "403 Permission check failed (/, Sys.Audit)"},
+		{"an unknown option", tokenID, "PUT", path, params{"spoofing": 0}, "400 Parameter verification failed."},
+		{"an unknown policy", tokenID, "PUT", path, params{"policy_in": "ALLOW"}, "400 Parameter verification failed."},
+		{"the deletion of an unknown option", tokenID, "PUT", path, params{"delete": "spoofing"}, "400 Parameter verification failed."},
+		{"another client has changed it", tokenID, "PUT", path, params{"enable": 0, "digest": "0"}, "500 detected modified configuration - file changed by other user? Try again."},
+		{"the right to read is no right to write", "viti@pve!reader", "PUT", path, params{"enable": 0}, "403 Permission check failed (/vms/100, VM.Config.Network)"},
+		{"the cluster's options require Sys.Audit on /", "viti@pve!reader", "GET", "/cluster/firewall/options", nil, "403 Permission check failed (/, Sys.Audit)"},
 	} {
 		r.header = http.Header{"Authorization": {"PVEAPIToken=" + tc.token + "=" + secret}}
 		if a := r.call(tc.method, tc.path, tc.with); a.status != tc.status {

@@ -24,7 +24,7 @@ var (
 	bootForm    = regexp.MustCompile(`^(?:ide[0-3]|sata[0-5]|scsi(?:[12]?\d|30)|virtio(?:1[0-5]|\d)|net(?:[12]?\d|3[01])|usb\d+|hostpci\d+)$`)
 )
 
-// matching refuses what does not have a form.
+// matching returns a check that rejects values that do not match a pattern.
 func matching(form *regexp.Regexp, complaint string) func(string) error {
 	return func(s string) error {
 		if !form.MatchString(s) {
@@ -112,7 +112,7 @@ func isDiskSize(s string) error {
 	return nil
 }
 
-// isIPv4Config and isIPv6Config are what ipconfig takes as an address.
+// isIPv4Config and isIPv6Config check the addresses in ipconfig.
 func isIPv4Config(s string) error {
 	if p, err := netip.ParsePrefix(s); s == "dhcp" || (err == nil && p.Addr().Is4()) {
 		return nil
@@ -141,13 +141,12 @@ func isIPv6(s string) error {
 	return nil
 }
 
-// splitList splits a list at commas, semicolons and white space, as Proxmox VE
-// does everywhere.
+// splitList splits a list at commas, semicolons and white space, as Proxmox VE does.
 func splitList(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ';' || r == ' ' || r == '\t' || r == '\n' || r == 0 })
 }
 
-// parseSize reads a size such as 32G in bytes.
+// parseSize parses a size such as 32G, and returns it in bytes.
 func parseSize(s string) (int64, bool) {
 	match := sizeForm.FindStringSubmatch(s)
 	if match == nil {
@@ -161,7 +160,7 @@ func parseSize(s string) (int64, bool) {
 	return int64(n * float64(int64(1)<<shift)), true
 }
 
-// formatSize writes a size with the largest unit that divides it.
+// formatSize formats a size with the largest unit that divides it.
 func formatSize(bytes int64) string {
 	for _, unit := range []struct {
 		name  string
@@ -174,7 +173,7 @@ func formatSize(bytes int64) string {
 	return strconv.FormatInt(bytes, 10)
 }
 
-// encodeText escapes what may not be in the fields of a UPID.
+// encodeText escapes characters that the fields of a UPID cannot have.
 func encodeText(s string) string {
 	var b strings.Builder
 	for _, c := range []byte(s) {

@@ -8,33 +8,29 @@ import (
 	"github.com/vitistack/stack/tests/sim/kubevirt/cloudinit"
 )
 
-// Guests is what runs inside the machines. Methods must return soon; they are
-// called with the cluster standing still.
+// Guests runs what is inside of the machines. Methods must return soon, because the cluster is locked
+// during a call.
 type Guests interface {
-	// PowerOn switches a guest on. When it fails the machine's start fails.
+	// PowerOn starts a guest. If it fails, the start of the machine fails.
 	PowerOn(Guest) error
-	// PowerOff switches a guest off; what is on its disks stays. A guest that is
-	// off, or unknown, is not an error.
+	// PowerOff stops a guest and keeps its disks. A guest that is off or unknown is no error.
 	PowerOff(id string) error
-	// Destroy takes away the disks of a guest, which is off. A guest that is
-	// unknown is not an error.
+	// Destroy removes the disks of a stopped guest. An unknown guest is no error.
 	Destroy(id string) error
 }
 
-// Guest is a machine as what runs in it sees it.
+// Guest is a machine from the point of view of its guest.
 type Guest struct {
 	// ID is the SMBIOS UUID.
 	ID, Name, Node string
 	VMID           int
 	NICs           []NIC
-	// Image is where the first disk or CD that it boots from was fetched from, or
-	// empty when all are blank.
+	// Image is the URL of the first disk or CD that it boots from, or empty if all are blank.
 	Image  string
 	Disks  []Disk
 	CPUs   int64
 	Memory int64 // bytes
-	// UserData is what its CD with cloud-init data says, and empty where that is the
-	// one that Proxmox VE makes.
+	// UserData is the user data on its cloud-init CD. It is empty if Proxmox VE generates the CD.
 	UserData string
 }
 
@@ -52,11 +48,11 @@ type Disk struct {
 	Bytes               int64
 }
 
-type nobody struct{}
+type noGuests struct{}
 
-func (nobody) PowerOn(Guest) error   { return nil }
-func (nobody) PowerOff(string) error { return nil }
-func (nobody) Destroy(string) error  { return nil }
+func (noGuests) PowerOn(Guest) error   { return nil }
+func (noGuests) PowerOff(string) error { return nil }
+func (noGuests) Destroy(string) error  { return nil }
 
 func guestID(m *machine) string {
 	smbios, err := smbiosFormat.parse("smbios1", m.Config["smbios1"])
@@ -66,7 +62,7 @@ func guestID(m *machine) string {
 	return smbios["uuid"]
 }
 
-// nicsOf are the interfaces of a configuration, in their order.
+// nicsOf returns the interfaces of a configuration, in their order.
 func nicsOf(config map[string]string) []NIC {
 	var nics []NIC
 	for i := range maxNICs {
@@ -80,7 +76,7 @@ func nicsOf(config map[string]string) []NIC {
 	return nics
 }
 
-// guestOf is what runs in a machine.
+// guestOf returns the guest of a machine.
 func (s *Server) guestOf(m *machine) Guest {
 	g := Guest{ID: guestID(m), Name: m.Config["name"], Node: m.Node, VMID: m.ID, NICs: nicsOf(m.Config), CPUs: cpusOf(m.Config), Memory: memoryOf(m.Config)}
 	g.Image = s.bootImage(m)
@@ -118,9 +114,9 @@ func (s *Server) guestOf(m *machine) Guest {
 	return g
 }
 
-// noCloud reports whether Proxmox VE writes its drive as NoCloud, the only form that the
-// simulated guests read. Without citype it writes a config drive for Windows
-// (qemu-server, PVE/QemuServer/Cloudinit.pm).
+// noCloud reports whether Proxmox VE writes its drive as NoCloud, the only format that the simulated
+// guests read. Without citype it writes a config drive for Windows (qemu-server,
+// PVE/QemuServer/Cloudinit.pm).
 func noCloud(config map[string]string) bool {
 	if config["citype"] != "" {
 		return config["citype"] == "nocloud"
@@ -128,7 +124,7 @@ func noCloud(config map[string]string) bool {
 	return !strings.HasPrefix(config["ostype"], "w")
 }
 
-// ipConfig reads ipconfig0 and its like. Without one an interface asks for a lease.
+// ipConfig parses ipconfig0 and its like. An interface without one requests a lease.
 func ipConfig(value string) cloudinit.Interface {
 	found, err := ipFormat.parse("ipconfig", value)
 	if err != nil || value == "" {
@@ -146,8 +142,7 @@ func ipConfig(value string) cloudinit.Interface {
 	return i
 }
 
-// bootImage is where the first device in the boot order that has content has it
-// from.
+// bootImage returns the image of the first device with content in the boot order.
 func (s *Server) bootImage(m *machine) string {
 	boot, err := bootFormat.parse("boot", m.Config["boot"])
 	if err != nil {
@@ -165,7 +160,7 @@ func (s *Server) bootImage(m *machine) string {
 	return ""
 }
 
-// networkInterfaces is what the guest's agent says about its interfaces.
+// networkInterfaces returns the interfaces as the guest agent reports them.
 func networkInterfaces(c *call) (any, error) {
 	m, err := c.machineOf()
 	if err != nil {

@@ -16,18 +16,17 @@ import (
 
 const (
 	prefix = "/api2/json"
-	// maxPost is how much a request may carry that is no upload.
+	// maxPost is the maximum size of a request that is no upload.
 	maxPost = 512 << 10
-	// maxUpload bounds an upload, which the real one does not.
+	// maxUpload limits an upload. Proxmox VE has no such limit.
 	maxUpload = 64 << 20
 	// connectionReset as a fault's error drops the client's connection.
 	connectionReset = "reset"
-	// noRoute is how a node answers for another one that does not.
+	// noRoute is the answer for another node that does not answer.
 	noRoute = 595
 )
 
-// failure is an answer that is an error. Proxmox VE tells the first line of its
-// message in the reason phrase.
+// failure is an error response. Proxmox VE sends the first line of its message as reason phrase.
 type failure struct {
 	status  int
 	message string
@@ -36,7 +35,7 @@ type failure struct {
 
 func (f failure) Error() string { return f.message }
 
-// die is a failure as Perl's die makes it.
+// die returns a failure as Perl's die causes it.
 func die(format string, args ...any) error {
 	return failure{status: http.StatusInternalServerError, message: fmt.Sprintf(format, args...) + "\n"}
 }
@@ -53,8 +52,8 @@ func unauthorized(message string) error {
 	return failure{status: http.StatusUnauthorized, message: message}
 }
 
-// ServeHTTP implements http.Handler. Its connections must be HTTP/1.1, since
-// HTTP/2 has no reason phrases.
+// ServeHTTP implements http.Handler. Its connections must be HTTP/1.1, because HTTP/2 has no reason
+// phrases.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	data, err := s.serve(r)
 	var broken brokenConnection
@@ -79,7 +78,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"data": data})
 }
 
-// serve answers one call, with whatever fault it has to suffer.
+// serve answers one call, with its planned fault.
 func (s *Server) serve(r *http.Request) (any, error) {
 	path, ok := strings.CutPrefix(r.URL.EscapedPath(), prefix)
 	if !ok {
@@ -156,23 +155,23 @@ type call struct {
 	vmid   int
 	given  map[string]any
 	params map[string]string
-	// file is what is uploaded.
+	// file is the uploaded file.
 	file []byte
 }
 
-// id is the VMID that a call is about.
+// id is the VMID in the path.
 func (c *call) id() int { return c.vmid }
 
 func (c *call) flag(name string) bool { return c.params[name] == "1" }
 
-// take returns a parameter and removes it, so that what is left is configuration.
+// take removes a parameter and returns it. The remaining parameters are configuration.
 func (c *call) take(name string) string {
 	v := c.params[name]
 	delete(c.params, name)
 	return v
 }
 
-// read gathers the parameters of a request from its body and its query.
+// read reads the parameters of a request from its body and its query.
 func (s *Server) read(r *http.Request) (*call, error) {
 	c := &call{server: s, given: map[string]any{}}
 	kind, options, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
@@ -245,12 +244,12 @@ func (c *call) readUpload(r *http.Request, boundary string) error {
 	return err
 }
 
-// brokenConnection is an answer that does not come.
+// brokenConnection is a missing answer.
 type brokenConnection struct{}
 
 func (brokenConnection) Error() string { return "the connection breaks" }
 
-// misbehave is the error that a fault asks for.
+// misbehave returns the error of a fault.
 func misbehave(text string) error {
 	if text == connectionReset {
 		return brokenConnection{}
@@ -261,7 +260,7 @@ func misbehave(text string) error {
 	return die("%s", text)
 }
 
-// refuse writes an error with its reason phrase, which net/http cannot.
+// refuse writes an error with its reason phrase, which net/http cannot set.
 func refuse(w http.ResponseWriter, r *http.Request, f failure) {
 	_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, maxPost))
 	answer := map[string]any{"data": nil, "message": f.message}

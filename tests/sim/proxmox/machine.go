@@ -19,30 +19,30 @@ import (
 type machine struct {
 	ID         int
 	Node, Pool string
-	// Config is the configuration as it is written down, Pending what waits for the
-	// next start: an empty value there takes an option away.
+	// Config is the stored configuration. Pending has the changes for the next start, where an empty
+	// value deletes an option.
 	Config, Pending map[string]string
-	// Firewall are the options of its firewall.
+	// Firewall has the options of its firewall.
 	Firewall    map[string]string
 	Running     bool
 	Since       time.Time
 	Starts, PID int
-	// Memory is what it was started with, in bytes.
+	// Memory is the memory that it was started with, in bytes.
 	Memory int64
-	// guest is what runs in it.
+	// guest is the running guest.
 	guest *Guest
-	// booted is whether the guest's agent answers.
+	// booted is whether the guest agent answers.
 	booted bool
 }
 
-// Options that apply to a running machine at once.
+// Options that take effect on a running machine at once.
 var fastOptions = []string{
 	"lock", "migrate_downtime", "migrate_speed", "name", "onboot", "protection", "shares", "startup", "description", "vmstatestorage", "hookscript", "tags",
 }
 
 var driveName = regexp.MustCompile(`^(ide|sata|scsi|virtio|efidisk|tpmstate)\d+$`)
 
-// drives are the names of the drives in a configuration, sorted.
+// drives returns the names of the drives in a configuration, sorted.
 func drives(config map[string]string) []string {
 	var names []string
 	for name := range config {
@@ -65,7 +65,7 @@ func compareNumbered(a, b string) int {
 	return ia - ib
 }
 
-// drive is a property string of a drive.
+// drive is the property string of a drive.
 type drive map[string]string
 
 func parseDrive(name, value string) (drive, error) {
@@ -78,7 +78,7 @@ func (d drive) cloudInit() bool {
 	return d.cdrom() && strings.Contains(d["file"], "-cloudinit")
 }
 
-// print writes a drive with its file first and its size last.
+// print formats a drive with its file first and its size last.
 func (d drive) print() string {
 	parts := []string{d["file"]}
 	for _, key := range slices.Sorted(maps.Keys(d)) {
@@ -92,7 +92,7 @@ func (d drive) print() string {
 	return strings.Join(parts, ",")
 }
 
-// printNIC writes a network interface, with a random MAC address where it has none.
+// printNIC formats a network interface, with a random MAC address if it has none.
 func printNIC(name, value string) string {
 	n, err := nicFormat.parse(name, value)
 	if err != nil {
@@ -110,7 +110,7 @@ func printNIC(name, value string) string {
 	return strings.Join(parts, ",")
 }
 
-// digest is the digest of a configuration.
+// digest returns the digest of a configuration.
 func digest(config, pending map[string]string) string {
 	var b strings.Builder
 	for _, section := range []map[string]string{config, pending} {
@@ -123,7 +123,7 @@ func digest(config, pending map[string]string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// wanted is the configuration with what is pending.
+// wanted returns the configuration with its pending changes.
 func (m *machine) wanted() map[string]string {
 	config := maps.Clone(m.Config)
 	for key, value := range m.Pending {
@@ -134,12 +134,12 @@ func (m *machine) wanted() map[string]string {
 	return config
 }
 
-// applyPending makes what is pending the configuration.
+// applyPending applies the pending changes to the configuration.
 func (m *machine) applyPending() {
 	m.Config, m.Pending = m.wanted(), nil
 }
 
-// typed writes options as JSON: numbers and booleans as numbers.
+// typed encodes options as JSON: numbers and booleans as numbers.
 func typed(config map[string]string) map[string]any {
 	out := map[string]any{}
 	for key, value := range config {
@@ -161,7 +161,7 @@ func number64(config map[string]string, key string, otherwise int64) int64 {
 	return n
 }
 
-// memoryOf is the memory of a configuration in bytes.
+// memoryOf returns the memory in a configuration, in bytes.
 func memoryOf(config map[string]string) int64 {
 	current := strings.TrimPrefix(config["memory"], "current=")
 	n, err := strconv.ParseInt(current, 10, 64)
@@ -177,8 +177,7 @@ func cpusOf(config map[string]string) int64 {
 
 func (m *machine) template() bool { return m.Config["template"] == "1" }
 
-// machineOf is the machine of a call, or what Proxmox VE says where its node does
-// not have it.
+// machineOf returns the machine of a call, or Proxmox VE's error if its node does not have it.
 func (c *call) machineOf() (*machine, error) {
 	m := c.server.machines[c.id()]
 	if m == nil || m.Node != c.node.Name {
@@ -187,7 +186,7 @@ func (c *call) machineOf() (*machine, error) {
 	return m, nil
 }
 
-// again looks a task's machine up once more, since it may be gone by now.
+// again looks up a task's machine again, because it may have been deleted.
 func (s *Server) again(node string, id int) (*machine, error) {
 	m := s.machines[id]
 	if m == nil || m.Node != node {
@@ -244,5 +243,5 @@ func merge2(a, b map[string]string) map[string]string {
 	return all
 }
 
-// newUUID is a random UUID as Proxmox VE makes them.
+// newUUID returns a random UUID in the form of Proxmox VE.
 func newUUID() string { return uuid.NewString() }

@@ -1,12 +1,12 @@
 package proxmox
 
-// Limits of how many devices of a kind a virtual machine has.
+// The maximum numbers of devices of a virtual machine.
 const (
 	maxIDE, maxSATA, maxSCSI, maxVirtIO = 4, 6, 31, 16
 	maxNICs, maxUnused                  = 32, 256
 )
 
-// nicModels are the network cards.
+// nicModels are the models of network cards.
 var nicModels = []string{
 	"e1000", "e1000-82540em", "e1000-82544gc", "e1000-82545em", "e1000e", "i82551", "i82557b", "i82559er",
 	"ne2k_isa", "ne2k_pci", "pcnet", "rtl8139", "virtio", "vmxnet3",
@@ -93,7 +93,7 @@ var (
 	}
 )
 
-// machineOptions are the options that a virtual machine's configuration has.
+// machineOptions are the options of a virtual machine's configuration.
 var machineOptions = merge(
 	schema{
 		"acpi": boolean(), "affinity": text(), "agent": text().of(agentFormat), "allow-ksm": boolean(), "amd-sev": text(),
@@ -125,7 +125,7 @@ var machineOptions = merge(
 	numbered("virtiofs", 10, text()),
 )
 
-// driveFormats are the property strings of drives by their prefix.
+// driveFormats are the property strings of drives by prefix.
 var driveFormats = map[string]schema{
 	"ide": ideFormat, "sata": sataFormat, "scsi": scsiFormat, "virtio": virtioFormat, "efidisk": efiFormat, "tpmstate": tpmFormat,
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// nodeReserve is the memory that a host needs for itself.
+// nodeReserve is the memory that a host reserves for itself.
 const nodeReserve = 2 * gib
 
 func (s *Server) memoryTotal(node string) int64 {
@@ -15,7 +15,7 @@ func (s *Server) memoryTotal(node string) int64 {
 	return n.Memory
 }
 
-// memoryUsed is what a host and its running machines take.
+// memoryUsed returns the memory that a host and its running machines use.
 func (s *Server) memoryUsed(node string) int64 {
 	used := nodeReserve
 	for _, m := range s.machines {
@@ -26,7 +26,7 @@ func (s *Server) memoryUsed(node string) int64 {
 	return used
 }
 
-// cpuUsed is the part of a host that is busy: guests are, for a quarter of their CPUs.
+// cpuUsed returns the busy share of a host. Its guests use a quarter of their CPUs.
 func (s *Server) cpuUsed(n Node) float64 {
 	busy := 0.01
 	for _, m := range s.machines {
@@ -37,7 +37,7 @@ func (s *Server) cpuUsed(n Node) float64 {
 	return min(busy, 1)
 }
 
-// power is a method that switches a machine.
+// power is a method that starts or stops a machine.
 func power(kind string, check func(*machine) error, work func(s *Server, t *task, m *machine, c *call) error) func(*call) (any, error) {
 	return func(c *call) (any, error) {
 		s, node, id := c.server, c.node.Name, c.id()
@@ -93,8 +93,7 @@ var (
 	})
 )
 
-// deaf reports whether a guest does not hear that it is to shut down: it has not
-// booted yet.
+// deaf reports whether a guest ignores a shutdown because it has not booted yet.
 func (m *machine) deaf() bool { return !m.booted && m.Config["acpi"] == "0" }
 
 func (s *Server) start(t *task, m *machine) error {
@@ -130,7 +129,7 @@ func (s *Server) start(t *task, m *machine) error {
 	return nil
 }
 
-// boot lets the guest's agent answer after a while.
+// boot lets the guest agent answer after the duration of the boot.
 func (s *Server) boot(m *machine) {
 	id, starts := m.ID, m.Starts
 	up := func() {
@@ -145,7 +144,7 @@ func (s *Server) boot(m *machine) {
 	s.later(s.options.Times.Boot, up)
 }
 
-// bridged fails where the host lacks the bridge of an interface.
+// bridged returns an error if the host lacks the bridge of an interface.
 func (s *Server) bridged(t *task, m *machine) error {
 	n, _ := s.host(m.Node)
 	for _, nic := range nicsOf(m.Config) {
@@ -208,8 +207,8 @@ func destroyMachine(c *call) (any, error) {
 	}), nil
 }
 
-// destroy takes a machine away with its disks, and where unreferenced is set also
-// those disks of its VMID that its configuration does not name.
+// destroy deletes a machine with its disks. If unreferenced is set, it also deletes disks with its
+// VMID that its configuration does not name.
 func (s *Server) destroy(m *machine, unreferenced bool) error {
 	if err := s.linked(m); err != nil {
 		return err
@@ -238,7 +237,7 @@ func (s *Server) destroy(m *machine, unreferenced bool) error {
 	return nil
 }
 
-// linked refuses to destroy a template whose disk others still share.
+// linked rejects the deletion of a template whose disks have linked clones.
 func (s *Server) linked(m *machine) error {
 	for _, name := range drives(m.Config) {
 		d, err := parseDrive(name, m.Config[name])

@@ -12,50 +12,48 @@ import (
 	"github.com/vitistack/stack/tests/sim/faults"
 )
 
-// Options say what cluster is simulated. The zero value is a cluster of three
-// nodes that nobody may do anything on; see Grants and Tokens.
+// Options are the options of the simulated cluster. The zero value is a cluster of three nodes without
+// users. See Grants and Tokens.
 type Options struct {
-	// Plan makes calls and tasks misbehave; nil means that none does. See the
-	// package documentation for the operations.
+	// Plan is the fault plan. The package documentation has the operations. Default: no faults.
 	Plan *faults.Plan
-	// Log receives what goes wrong inside; nil discards it.
+	// Log receives internal errors. Default: none.
 	Log *slog.Logger
-	// Times are how long things take.
+	// Times are the durations of steps.
 	Times Times
-	// Nodes are the hosts; nil means pve1, pve2 and pve3 with 32 CPUs, 128 GiB and
-	// the bridge vmbr0.
+	// Nodes are the hosts. Default: pve1, pve2 and pve3 with 32 CPUs, 128 GiB and the bridge vmbr0.
 	Nodes []Node
-	// Storages are where volumes are; nil means local, local-lvm and the shared
-	// storage ceph, which is called fast-ssd.
+	// Storages are the storages. Default: local, local-lvm and the shared storage ceph, which is
+	// called fast-ssd.
 	Storages []Storage
-	// Version is the release of Proxmox VE; empty means Version.
+	// Version is the release of Proxmox VE. Default: Version.
 	Version string
 	// Pools exist from the beginning.
 	Pools []string
 	Users []User
 	// Tokens are API tokens of Users.
 	Tokens []Token
-	// Guests is told about each guest that is switched on or off; nil means nobody.
+	// Guests starts and stops the guests. Default: guests that do nothing.
 	Guests Guests
-	// DHCP answers a guest that asks for a lease on a bridge and VLAN; nil means that
-	// nobody answers. It must answer soon.
+	// DHCP answers a guest that requests a lease on a bridge and VLAN. It must return soon. Default:
+	// no network has a DHCP server.
 	DHCP func(mac, bridge string, vlan int) (address netip.Prefix, gateway netip.Addr, ok bool)
-	// Firewall is whether the datacenter's firewall is enabled. No machine's firewall works
-	// without it.
+	// Firewall is whether the datacenter's firewall is enabled. It is required for the firewall of any
+	// machine.
 	Firewall bool
-	// State is a file that keeps everything over restarts; empty means nothing does.
+	// State is a file that stores everything over restarts. Default: everything is kept in memory.
 	State string
 }
 
-// Times are how long the steps in the life of a machine take.
+// Times are the durations of the steps in the life of a machine.
 type Times struct {
-	// Task is what every task takes, Copy what a task takes in addition that copies
-	// a disk or fetches one.
+	// Task is the duration of every task. Copy is the additional duration of a task that copies or
+	// downloads a disk.
 	Task, Copy time.Duration
-	// Boot is from power to the guest's agent and addresses.
+	// Boot is the time from the start to the guest's agent and addresses.
 	Boot time.Duration
-	// Unauthorized is how long a call without valid credentials is delayed. The real
-	// one delays it by three seconds.
+	// Unauthorized is the delay of a call without valid credentials. Proxmox VE delays it by three
+	// seconds.
 	Unauthorized time.Duration
 }
 
@@ -70,15 +68,15 @@ type Node struct {
 	Offline bool
 }
 
-// Storage is a place for volumes. A shared one has its capacity once, another one
-// on each node.
+// Storage is a storage for volumes. A shared storage has its capacity once, and any other on each
+// node.
 type Storage struct {
 	Name, Type string
 	Content    []string
 	Shared     bool
 	// Capacity is in bytes.
 	Capacity int64
-	// Nodes limits it to some nodes; nil means all.
+	// Nodes limits it to some nodes. Default: all nodes.
 	Nodes []string
 }
 
@@ -92,7 +90,7 @@ func (o Options) withDefaults() Options {
 		o.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
 	if o.Guests == nil {
-		o.Guests = nobody{}
+		o.Guests = noGuests{}
 	}
 	if o.Version == "" {
 		o.Version = Version
@@ -112,8 +110,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Server is a simulated cluster. It is an HTTP handler, and safe for concurrent
-// use. Close ends the tasks that are under way, as a power cut does.
+// Server is a simulated cluster. It is an HTTP handler and safe for concurrent use. Close ends its
+// running tasks, as a power cut does.
 type Server struct {
 	options Options
 	routes  []route
@@ -125,7 +123,7 @@ type Server struct {
 	volumes  map[volumeKey]*volume
 	pools    map[string]bool
 	tasks    map[string]*task
-	// busy are the tasks of each machine that wait for the one that has its lock.
+	// busy has the tasks of each machine that wait for the task with its lock.
 	busy    map[int][]*task
 	tickets map[string]ticket
 	users   map[string]User
@@ -134,7 +132,7 @@ type Server struct {
 	timers  map[*time.Timer]bool
 }
 
-// New makes a cluster, with what State kept of an earlier one.
+// New returns a cluster with the content of its state file.
 func New(options Options) (*Server, error) {
 	s := &Server{
 		options: options.withDefaults(), machines: map[int]*machine{}, volumes: map[volumeKey]*volume{}, pools: map[string]bool{},
@@ -157,7 +155,7 @@ func New(options Options) (*Server, error) {
 	return s, nil
 }
 
-// Close cuts the power. Tasks that are under way end nowhere.
+// Close cuts the power. Running tasks end without a result.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,7 +166,7 @@ func (s *Server) Close() error {
 	return s.write()
 }
 
-// SetToken adds an API token, or gives it another secret or other rights.
+// SetToken adds an API token, or changes its secret and rights.
 func (s *Server) SetToken(t Token) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,7 +180,7 @@ func (s *Server) RemoveToken(id string) {
 	delete(s.tokens, id)
 }
 
-// SetUser adds a user, or gives it another password or other rights.
+// SetUser adds a user, or changes its password and rights.
 func (s *Server) SetUser(u User) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,8 +192,7 @@ func (s *Server) SetUser(u User) {
 	}
 }
 
-// SetOffline takes a node off the network, or brings it back. Its machines stay as
-// they are.
+// SetOffline disconnects a node from the network, or connects it again. Its machines do not change.
 func (s *Server) SetOffline(name string, offline bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,22 +205,22 @@ func (s *Server) SetOffline(name string, offline bool) {
 	s.options.Nodes = nodes
 }
 
-// Machine is what a test sees of a machine.
+// Machine is a machine as a test sees it.
 type Machine struct {
 	ID     int
 	Node   string
 	Config map[string]string
-	// Pending is what Config becomes at the next start, where it differs.
+	// Pending has the options that differ from Config at the next start.
 	Pending map[string]string
 	Pool    string
-	// Firewall are the options of its firewall.
+	// Firewall has the options of its firewall.
 	Firewall map[string]string
 	Running  bool
-	// Starts counts how often it was switched on.
+	// Starts is the number of its starts.
 	Starts int
 }
 
-// Machines are all machines, templates among them.
+// Machines returns all machines, including templates.
 func (s *Server) Machines() []Machine {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -234,7 +231,7 @@ func (s *Server) Machines() []Machine {
 	return all
 }
 
-// SetFirewall sets the options of a machine's firewall, as somebody does at the web page.
+// SetFirewall sets the options of a machine's firewall, as a user does on the web page.
 func (s *Server) SetFirewall(id int, options map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -243,9 +240,8 @@ func (s *Server) SetFirewall(id int, options map[string]string) {
 	}
 }
 
-// AddMachine puts a machine there that somebody else has made, with new volumes for
-// the drives of its configuration. With template set to 1 it is a template. image is
-// where the content of its first disk comes from.
+// AddMachine adds a machine of another owner, with new volumes for the drives of its configuration.
+// With template set to 1 it is a template. image is the source of the content of its first disk.
 func (s *Server) AddMachine(m Machine, image string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -286,7 +282,7 @@ func (s *Server) Set(id int, option, value string) error {
 	return nil
 }
 
-// Volumes are the names of all volumes of machines, with their storage.
+// Volumes returns the names of all volumes of machines, with their storage.
 func (s *Server) Volumes() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -297,7 +293,7 @@ func (s *Server) Volumes() []string {
 	return all
 }
 
-// host is the node with a name.
+// host returns the node with a name.
 func (s *Server) host(name string) (Node, bool) {
 	for _, n := range s.options.Nodes {
 		if n.Name == name {

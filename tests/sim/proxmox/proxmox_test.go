@@ -19,37 +19,37 @@ func TestRefusals(t *testing.T) {
 		with                 params
 		status, field, says  string
 	}{
-		{"a name that no schema has", "POST", "/nodes/pve1/qemu", params{"vmid": 101, "cpus": 2}, "400 Parameter verification failed.", "cpus", "property is not defined in schema and the schema does not allow additional properties"},
-		{"a word for a number", "POST", "/nodes/pve1/qemu", params{"vmid": 101, "cores": "abc"}, "400 Parameter verification failed.", "cores", "type check ('integer') failed - got 'abc'"},
-		{"what is missing", "POST", "/nodes/pve1/qemu", params{}, "400 Parameter verification failed.", "vmid", "property is missing and it is not optional"},
-		{"a number too small", "POST", "/nodes/pve1/qemu", params{"vmid": 99}, "400 Parameter verification failed.", "vmid", "invalid format - value does not look like a valid VM ID\n"},
-		{"a word for the memory, which is a property string", "POST", "/nodes/pve1/qemu", params{"vmid": 101, "memory": "4Gi"}, "400 Parameter verification failed.", "memory", "invalid format - format error\nmemory.current: type check ('integer') failed - got '4Gi'\n"},
+		{"an unknown parameter", "POST", "/nodes/pve1/qemu", params{"vmid": 101, "cpus": 2}, "400 Parameter verification failed.", "cpus", "property is not defined in schema and the schema does not allow additional properties"},
+		{"a word instead of a number", "POST", "/nodes/pve1/qemu", params{"vmid": 101, "cores": "abc"}, "400 Parameter verification failed.", "cores", "type check ('integer') failed - got 'abc'"},
+		{"a missing parameter", "POST", "/nodes/pve1/qemu", params{}, "400 Parameter verification failed.", "vmid", "property is missing and it is not optional"},
+		{"a number that is too small", "POST", "/nodes/pve1/qemu", params{"vmid": 99}, "400 Parameter verification failed.", "vmid", "invalid format - value does not look like a valid VM ID\n"},
+		{"a word in the property string memory", "POST", "/nodes/pve1/qemu", params{"vmid": 101, "memory": "4Gi"}, "400 Parameter verification failed.", "memory", "invalid format - format error\nmemory.current: type check ('integer') failed - got '4Gi'\n"},
 		{"a multicast address", "POST", "/nodes/pve1/qemu", params{"vmid": 101, "net0": "virtio=01:00:00:00:00:01"}, "400 Parameter verification failed.", "net0", "invalid format - format error\nnet0.macaddr: invalid format - value does not look like a valid unicast MAC address\n\n"},
-		{"a key that no interface has", "POST", "/nodes/pve1/qemu", params{"vmid": 101, "net0": "virtio,vlan=4"}, "400 Parameter verification failed.", "net0", "invalid format - invalid key in comma-separated list property: vlan\n"},
-		{"a VLAN that is none", "POST", "/nodes/pve1/qemu", params{"vmid": 101, "net0": "virtio,tag=0"}, "400 Parameter verification failed.", "net0", "invalid format - format error\nnet0.tag: value must have a minimum value of 1\n"},
-		{"no choice of the list", "POST", "/nodes/pve1/qemu", params{"vmid": 101, "bios": "uefi"}, "400 Parameter verification failed.", "bios", "value 'uefi' does not have a value in the enumeration 'seabios, ovmf'"},
+		{"an unknown key of a network interface", "POST", "/nodes/pve1/qemu", params{"vmid": 101, "net0": "virtio,vlan=4"}, "400 Parameter verification failed.", "net0", "invalid format - invalid key in comma-separated list property: vlan\n"},
+		{"an invalid VLAN", "POST", "/nodes/pve1/qemu", params{"vmid": 101, "net0": "virtio,tag=0"}, "400 Parameter verification failed.", "net0", "invalid format - format error\nnet0.tag: value must have a minimum value of 1\n"},
+		{"a value outside of the enumeration", "POST", "/nodes/pve1/qemu", params{"vmid": 101, "bios": "uefi"}, "400 Parameter verification failed.", "bios", "value 'uefi' does not have a value in the enumeration 'seabios, ovmf'"},
 		{"a host name with an underscore", "POST", "/nodes/pve1/qemu", params{"vmid": 101, "name": "a_b"}, "400 Parameter verification failed.", "name", "invalid format - value does not look like a valid DNS name\n"},
-		{"keys that are not escaped", "POST", "/nodes/pve1/qemu", params{"vmid": 101, "sshkeys": "ssh-rsa AAAA+"}, "400 Parameter verification failed.", "sshkeys", "invalid format - invalid urlencoded string: ssh-rsa AAAA+\n"},
+		{"SSH keys without URL encoding", "POST", "/nodes/pve1/qemu", params{"vmid": 101, "sshkeys": "ssh-rsa AAAA+"}, "400 Parameter verification failed.", "sshkeys", "invalid format - invalid urlencoded string: ssh-rsa AAAA+\n"},
 		{"true in a query is no boolean", "DELETE", "/nodes/pve1/qemu/100?purge=true", nil, "400 Parameter verification failed.", "purge", "type check ('boolean') failed - got 'true'"},
 		{"a disk on a storage for files", "POST", "/nodes/pve1/qemu", params{"vmid": 101, "scsi0": "local:8"}, "400 Parameter verification failed.", "storage", "storage 'local' does not support vm images"},
 		{"an installer as a disk", "POST", "/nodes/pve1/qemu", params{"vmid": 101, "ide2": "local:iso/x.iso"}, "400 Parameter verification failed.", "ide2", "explicit 'media=cdrom' is required for iso images"},
-		{"a VMID that is taken", "POST", "/nodes/pve2/qemu", params{"vmid": 100}, "500 unable to create VM 100 - VM 100 already exists on node 'pve1'", "", ""},
-		{"a VMID that is taken, asked for", "GET", "/cluster/nextid?vmid=100", nil, "400 Parameter verification failed.", "vmid", "VM 100 already exists"},
-		{"a machine that is not there is no 404", "GET", "/nodes/pve1/qemu/999/status/current", nil, "500 Configuration file 'nodes/pve1/qemu-server/999.conf' does not exist", "", ""},
+		{"a VMID in use", "POST", "/nodes/pve2/qemu", params{"vmid": 100}, "500 unable to create VM 100 - VM 100 already exists on node 'pve1'", "", ""},
+		{"a request for a VMID in use", "GET", "/cluster/nextid?vmid=100", nil, "400 Parameter verification failed.", "vmid", "VM 100 already exists"},
+		{"a missing machine is an error 500 instead of 404", "GET", "/nodes/pve1/qemu/999/status/current", nil, "500 Configuration file 'nodes/pve1/qemu-server/999.conf' does not exist", "", ""},
 		{"a machine of another node", "GET", "/nodes/pve2/qemu/100/config", nil, "500 Configuration file 'nodes/pve2/qemu-server/100.conf' does not exist", "", ""},
-		{"a node that nobody knows", "GET", "/nodes/pve9/status", nil, "500 hostname lookup 'pve9' failed - failed to get address info for: pve9: Name or service not known", "", ""},
-		{"a storage that nobody knows", "POST", "/nodes/pve1/qemu", params{"vmid": 101, "scsi0": "nowhere:8"}, "500 storage 'nowhere' does not exist", "", ""},
+		{"an unknown node", "GET", "/nodes/pve9/status", nil, "500 hostname lookup 'pve9' failed - failed to get address info for: pve9: Name or service not known", "", ""},
+		{"an unknown storage", "POST", "/nodes/pve1/qemu", params{"vmid": 101, "scsi0": "nowhere:8"}, "500 storage 'nowhere' does not exist", "", ""},
 		{"a method that does not exist", "POST", "/nodes/pve1/qemu/100/explode", params{}, "501 Method 'POST /nodes/pve1/qemu/100/explode' not implemented", "", ""},
-		{"nothing to change", "PUT", "/nodes/pve1/qemu/100/config", params{}, "500 no options specified", "", ""},
+		{"an update without options", "PUT", "/nodes/pve1/qemu/100/config", params{}, "500 no options specified", "", ""},
 		{"a digest of another configuration", "PUT", "/nodes/pve1/qemu/100/config", params{"cores": 2, "digest": "da39a3ee"}, "500 checksum mismatch (file change by other user?)", "", ""},
 		{"more balloon than memory", "PUT", "/nodes/pve1/qemu/100/config", params{"balloon": 4096}, "500 balloon value too large (must be smaller than assigned memory)", "", ""},
-		{"a device to boot from that is not there", "PUT", "/nodes/pve1/qemu/100/config", params{"boot": "order=scsi5"}, "500 invalid bootorder: device 'scsi5' does not exist'", "", ""},
-		{"to skip a lock", "PUT", "/nodes/pve1/qemu/100/config", params{"cores": 2, "skiplock": 1}, "400 Parameter verification failed.", "skiplock", "Only root may use this option."},
+		{"a boot device that the machine lacks", "PUT", "/nodes/pve1/qemu/100/config", params{"boot": "order=scsi5"}, "500 invalid bootorder: device 'scsi5' does not exist'", "", ""},
+		{"a user other than root sets skiplock", "PUT", "/nodes/pve1/qemu/100/config", params{"cores": 2, "skiplock": 1}, "400 Parameter verification failed.", "skiplock", "Only root may use this option."},
 		{"an agent that is not configured", "GET", "/nodes/pve1/qemu/100/agent/network-get-interfaces", nil, "500 No QEMU guest agent configured", "", ""},
 		{"a pool that does not exist", "POST", "/nodes/pve1/qemu", params{"vmid": 101, "pool": "none"}, "403 Permission check failed (pool 'none' does not exist)", "", ""},
-		{"a snippet is not uploaded", "POST", "/nodes/pve1/storage/local/download-url", params{"content": "snippets", "filename": "x.yaml", "url": "https://x"}, "400 Parameter verification failed.", "content", "value 'snippets' does not have a value in the enumeration 'iso, vztmpl, import'"},
-		{"an image that cannot be imported", "POST", "/nodes/pve1/storage/local/download-url", params{"content": "import", "filename": "x.raw.xz", "url": "https://x"}, "400 Parameter verification failed.", "filename", "invalid filename or wrong extension"},
-		{"what a path does not take", "GET", "/nodes/pve1/qemu/abc/config", nil, "400 Parameter verification failed.", "vmid", "type check ('integer') failed - got 'abc'"},
+		{"a snippet cannot be uploaded", "POST", "/nodes/pve1/storage/local/download-url", params{"content": "snippets", "filename": "x.yaml", "url": "https://x"}, "400 Parameter verification failed.", "content", "value 'snippets' does not have a value in the enumeration 'iso, vztmpl, import'"},
+		{"an image format that cannot be imported", "POST", "/nodes/pve1/storage/local/download-url", params{"content": "import", "filename": "x.raw.xz", "url": "https://x"}, "400 Parameter verification failed.", "filename", "invalid filename or wrong extension"},
+		{"a malformed VMID in the path", "GET", "/nodes/pve1/qemu/abc/config", nil, "400 Parameter verification failed.", "vmid", "type check ('integer') failed - got 'abc'"},
 		{"a body that is too large", "POST", "/nodes/pve1/qemu", params{"vmid": 101, "description": strings.Repeat("x", 600<<10)}, "501 for data too large", "", ""},
 	}
 	for _, tc := range cases {
@@ -106,7 +106,7 @@ func TestVMIDIsClaimedWhenTheCallIsAccepted(t *testing.T) {
 		t.Errorf("a full pool ends the task with %q", exit)
 	}
 	if v := r.server.Volumes(); len(v) != 0 {
-		t.Errorf("a machine that was not made left %v", v)
+		t.Errorf("a failed creation has left %v", v)
 	}
 	r.done("POST", "/nodes/pve1/qemu", params{"vmid": 101, "scsi0": "small:4"})
 }
@@ -131,7 +131,7 @@ func TestLife(t *testing.T) {
 	}
 	r.get(vm+"/agent/network-get-interfaces", &agent)
 	if len(agent.Result) != 2 || agent.Result[1].IPAddresses[0].Address != "192.0.2.10" {
-		t.Errorf("the agent says %+v", agent)
+		t.Errorf("the agent reports %+v", agent)
 	}
 	r.do("PUT", vm+"/config", params{"memory": "4096", "description": "new"})
 	current := map[string]any{}
@@ -168,7 +168,7 @@ func TestHostsAreFinite(t *testing.T) {
 		with   params
 		exit   string
 	}{
-		{"more memory than the host has left", params{"memory": 7000}, "start failed: QEMU exited with code 1"},
+		{"more memory than the host has free", params{"memory": 7000}, "start failed: QEMU exited with code 1"},
 		{"a bridge that the host lacks", params{"net0": "virtio,bridge=vmbr9"}, "start failed: QEMU exited with code 1"},
 		{"more processors than the host has", params{"cores": 8}, "MAX 4 vcpus allowed per VM on this node"},
 		{"what fits", params{"memory": 4096}, "OK"},
@@ -181,6 +181,6 @@ func TestHostsAreFinite(t *testing.T) {
 		}
 	}
 	if a := r.call("POST", "/nodes/pve2/qemu", params{"vmid": 200}); a.status != "595 No route to host" {
-		t.Errorf("a node that is off: %s", a.status)
+		t.Errorf("a node that is offline: %s", a.status)
 	}
 }

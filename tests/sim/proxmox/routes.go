@@ -10,9 +10,9 @@ import (
 // method is a method of the API.
 type method struct {
 	params schema
-	// world methods need no credentials.
+	// world methods require no credentials.
 	world bool
-	// allowed refuses those who may not; nil lets every user pass.
+	// allowed returns an error for callers without the privileges. nil permits every user.
 	allowed func(*call) error
 	run     func(*call) (any, error)
 }
@@ -23,13 +23,13 @@ type route struct {
 	method   *method
 }
 
-// find looks up the method of a path, and what stands for its variables.
+// find returns the method of a path, and the values of its variables.
 func (s *Server) find(verb, path string) (*method, map[string]string) {
 	given := strings.Split(strings.Trim(path, "/"), "/")
 	for _, r := range s.routes {
 		given := given
 		if last := len(r.segments) - 1; r.segments[last] == "{volume}" && len(given) > last {
-			given = append(given[:last:last], strings.Join(given[last:], "/")) // a volume may have slashes
+			given = append(given[:last:last], strings.Join(given[last:], "/")) // a volume ID may contain slashes
 		}
 		if r.verb != verb || len(r.segments) != len(given) {
 			continue
@@ -51,7 +51,7 @@ func (s *Server) find(verb, path string) (*method, map[string]string) {
 	return nil, nil
 }
 
-// Parameters that many methods have.
+// Parameters of many methods.
 var (
 	onNode    = schema{"node": node().must()}
 	onMachine = schema{"node": node().must(), "vmid": vmid().must()}
@@ -66,8 +66,8 @@ const machinePath = "/nodes/{node}/qemu/{vmid}"
 // adder adds a method to a table.
 type adder func(verb, path string, m method)
 
-// table are the methods that are simulated, with the parameters, types and
-// privileges of the API's own description.
+// table has the simulated methods, with the parameters, types and privileges in the API's own
+// description.
 func (s *Server) table() []route {
 	var routes []route
 	add := func(verb, path string, m method) {

@@ -21,11 +21,11 @@ const (
 	kindBoolean kind = "boolean"
 )
 
-// rule is what one parameter, or one key of a property string, has to be like.
+// rule describes one parameter, or one key of a property string.
 type rule struct {
 	kind     kind
 	required bool
-	// isDefault marks the key of a property string whose name may be left out.
+	// isDefault marks the key of a property string whose name is optional.
 	isDefault bool
 	min, max  *float64
 	maxLength int
@@ -34,13 +34,13 @@ type rule struct {
 	format    func(string) error
 	// properties are the keys of a property string.
 	properties schema
-	// alias is the key that this one stands for, keyAlias the key that its name is
-	// the value of.
+	// alias is the key that this one is an alias of. keyAlias is the key whose value is the name of
+	// this one.
 	alias, keyAlias string
 	requires        string
 }
 
-// schema are rules by name.
+// schema has rules by name.
 type schema map[string]rule
 
 func text() rule    { return rule{kind: kindString} }
@@ -67,7 +67,7 @@ func node() rule    { return text().with(isNode) }
 func storage() rule { return text().with(isStorage) }
 func dnsName() rule { return text().with(isDNSName) }
 
-// merge is a schema with all rules of several.
+// merge returns a schema with the rules of several schemas.
 func merge(all ...schema) schema {
 	merged := schema{}
 	for _, s := range all {
@@ -76,7 +76,7 @@ func merge(all ...schema) schema {
 	return merged
 }
 
-// numbered are rules for name0 to name<n-1>.
+// numbered returns rules for name0 to name<n-1>.
 func numbered(name string, n int, r rule) schema {
 	s := schema{}
 	for i := range n {
@@ -85,8 +85,8 @@ func numbered(name string, n int, r rule) schema {
 	return s
 }
 
-// check returns the parameters as text, or what is wrong with each, in the words
-// of Proxmox VE.
+// check returns the parameters as text, or the error of each invalid parameter in the words of Proxmox
+// VE.
 func (s schema) check(given map[string]any) (params, wrong map[string]string) {
 	params, wrong = map[string]string{}, map[string]string{}
 	for name, value := range given {
@@ -121,7 +121,7 @@ func (s schema) check(given map[string]any) (params, wrong map[string]string) {
 	return params, wrong
 }
 
-// write turns a value of JSON into text.
+// write formats a JSON value as text.
 func (r rule) write(value any) (written, problem string) {
 	got := ""
 	switch v := value.(type) {
@@ -147,7 +147,7 @@ var (
 	isNumber  = regexp.MustCompile(`^[+-]?(\d+\.\d+|\d+\.|\.\d+|\d+)([eE][+-]?\d+)?$`)
 )
 
-// problem says what is wrong with a value, and is empty where nothing is.
+// problem returns what is wrong with a value, or an empty string.
 func (r rule) problem(path, value string) string {
 	typed := r.kind == kindString ||
 		(r.kind == kindBoolean && (value == "0" || value == "1")) ||
@@ -186,7 +186,7 @@ func (r rule) problem(path, value string) string {
 	return ""
 }
 
-// parse reads a property string such as "virtio=02:00:00:00:00:01,bridge=vmbr0".
+// parse parses a property string such as "virtio=02:00:00:00:00:01,bridge=vmbr0".
 func (s schema) parse(path, value string) (map[string]string, error) {
 	found := map[string]string{}
 	for part := range strings.SplitSeq(value, ",") {

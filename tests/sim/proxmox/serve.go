@@ -17,18 +17,18 @@ import (
 	"time"
 )
 
-// headerTimeout bounds how long a client may take to say what it wants.
+// headerTimeout limits the time to read a request's header.
 const headerTimeout = 10 * time.Second
 
-// Endpoint is where a cluster's API is served.
+// Endpoint is the address of a cluster's API.
 type Endpoint struct {
 	URL string
 	// CA is the authority of its certificate, in PEM.
 	CA []byte
 }
 
-// Start serves the API on an address until ctx ends, under a certificate of an
-// authority of its own. The address may have port 0.
+// Start serves the API on an address until ctx ends, with a certificate of an authority of its own.
+// The port of the address may be 0.
 func (s *Server) Start(ctx context.Context, address string) (Endpoint, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -55,7 +55,7 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// issue makes an authority, and a certificate of it for an address.
+// issue creates an authority, and a certificate of it for an address.
 func issue(ip net.IP) (ca []byte, certificate tls.Certificate, err error) {
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

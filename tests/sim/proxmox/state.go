@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// saveDelay is how long changes are gathered before they are written down.
+// saveDelay is how long changes are collected before they are saved.
 const saveDelay = 100 * time.Millisecond
 
 // kept is what survives a restart.
@@ -26,7 +26,7 @@ type keptVolume struct {
 	Volume *volume
 }
 
-// save writes everything down soon. Callers hold mu.
+// save schedules a write of the state. Callers hold mu.
 func (s *Server) save() {
 	if s.options.State == "" || s.saving || s.closed {
 		return
@@ -40,7 +40,7 @@ func (s *Server) save() {
 	})
 }
 
-// write writes everything down now. Callers hold mu.
+// write writes the state. Callers hold mu.
 func (s *Server) write() error {
 	if s.options.State == "" {
 		return nil
@@ -69,8 +69,8 @@ func (s *Server) write() error {
 	return os.Rename(next, s.options.State)
 }
 
-// restore reads what an earlier cluster wrote down, and switches the guests of its
-// running machines on again. What was only half made is gone.
+// restore loads the state of an earlier cluster, and starts the guests of its running machines.
+// Incomplete machines are removed.
 func (s *Server) restore() error {
 	if s.options.State == "" {
 		return nil

@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// task is work in the background, which its UPID names.
+// task is a background task, identified by its UPID.
 type task struct {
 	UPID, Node, Kind, ID string
 	User                 string
 	PID                  int
 	Start, End           time.Time
-	// Exit is empty while it runs, then OK or why it failed.
+	// Exit is empty while it runs, then OK or the reason of its failure.
 	Exit string
 	Log  []string
 	took time.Duration
 	work func(*task) error
-	// undo takes back what was claimed for it when a fault keeps it from its work.
+	// undo releases what was claimed for the task if a fault prevents its work.
 	undo func()
-	// machine is the machine whose lock it holds, or 0.
+	// machine is the machine that it has locked, or 0.
 	machine int
 }
 
@@ -29,9 +29,8 @@ func (t *task) print(format string, args ...any) {
 	t.Log = append(t.Log, fmt.Sprintf(format, args...))
 }
 
-// fork starts a task and returns its UPID. One with a machine waits until those
-// before it on the same machine have ended, as the lock of the configuration
-// makes them.
+// fork starts a task and returns its UPID. A task of a machine waits for earlier tasks of the machine,
+// because each holds the lock of the configuration.
 func (s *Server) fork(c *call, kind, id string, machine int, took time.Duration, work func(*task) error) string {
 	s.nextPID++
 	now := time.Now()
@@ -51,7 +50,7 @@ func (s *Server) fork(c *call, kind, id string, machine int, took time.Duration,
 	return t.UPID
 }
 
-// begin lets a task do its work when its time is over. Callers hold mu.
+// begin runs the work of a task once its duration has passed. Callers hold mu.
 func (s *Server) begin(t *task) {
 	fault := s.options.Plan.Next("task/" + t.Kind)
 	var timer *time.Timer
@@ -113,7 +112,7 @@ func (s *Server) later(d time.Duration, work func()) {
 	s.timers[timer] = true
 }
 
-// taskOf is the task that a call asks about.
+// taskOf returns the task of a call.
 func (c *call) taskOf() (*task, error) {
 	upid := c.params["upid"]
 	if parts := strings.Split(upid, ":"); len(parts) != 9 || parts[0] != "UPID" {

@@ -23,7 +23,7 @@ const (
 
 var everything = []proxmox.Grant{{Path: "/", Privileges: proxmox.Administrator}}
 
-// env is a cluster, and somebody who calls its API.
+// env is a cluster with a client of its API.
 type env struct {
 	*testing.T
 	server *proxmox.Server
@@ -65,7 +65,7 @@ func setUp(t *testing.T, options proxmox.Options) *env {
 	}
 }
 
-// answer is what a call brought.
+// answer is the response to a call.
 type answer struct {
 	status string
 	Data   json.RawMessage   `json:"data"`
@@ -76,7 +76,7 @@ type answer struct {
 
 type params map[string]any
 
-// call makes one call, with a body of JSON for POST and PUT.
+// call makes one call, with a JSON body for POST and PUT.
 func (r *env) call(method, path string, with params) answer {
 	r.Helper()
 	var body io.Reader
@@ -117,7 +117,7 @@ func (r *env) do(method, path string, with params) json.RawMessage {
 	return a.Data
 }
 
-// get reads something.
+// get reads the data of a path.
 func (r *env) get(path string, into any) {
 	r.Helper()
 	if err := json.Unmarshal(r.do(http.MethodGet, path, nil), into); err != nil {
@@ -158,7 +158,7 @@ func (r *env) done(method, path string, with params) {
 	}
 }
 
-// config is the configuration of a machine.
+// config returns the configuration of a machine.
 func (r *env) config(node string, id int) map[string]any {
 	r.Helper()
 	config := map[string]any{}

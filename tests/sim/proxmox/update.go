@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// changes are what a call wants of a configuration.
+// changes are the requested changes of a configuration.
 type changes struct {
 	set    map[string]string
 	remove []string
@@ -19,8 +19,8 @@ type changes struct {
 	force  bool
 }
 
-// updateConfig changes a configuration: at once where sync is set, or else in a
-// task. What a running machine cannot take on stays pending.
+// updateConfig changes a configuration: at once if sync is set, or else in a task. Changes that a
+// running machine cannot apply remain pending.
 func updateConfig(sync bool) func(*call) (any, error) {
 	return func(c *call) (any, error) {
 		ch, err := c.changes()
@@ -93,8 +93,7 @@ func (c *call) changes() (changes, error) {
 	return ch, nil
 }
 
-// change writes changes into a configuration, and what cannot be yet into what is
-// pending.
+// change applies changes to a configuration, and adds the others to the pending ones.
 func (s *Server) change(t *task, m *machine, ch changes) error {
 	for _, option := range ch.revert {
 		delete(m.Pending, option)
@@ -144,11 +143,11 @@ func (m *machine) setPending(name, value string) {
 	m.Pending[name] = value
 }
 
-// hotplugged are the drives that a running machine takes on: PVE::QemuServer plugs in SCSI
-// and virtio disks. It changes the medium of a CD drive that is there, on any bus.
+// hotplugged are the drives that can be hot-plugged: PVE::QemuServer plugs in SCSI and virtio disks.
+// It changes the medium of an existing CD drive on any bus.
 var hotplugged = regexp.MustCompile(`^(scsi|virtio)\d+$`)
 
-// hotplugs reports whether a running machine takes an option on at once.
+// hotplugs reports whether a running machine applies an option at once.
 func (s *Server) hotplugs(m *machine, name, value string) bool {
 	features := m.Config["hotplug"]
 	if features == "" || features == "1" {
@@ -174,8 +173,7 @@ func (s *Server) hotplugs(m *machine, name, value string) bool {
 	}
 }
 
-// attach puts a drive into a configuration. What was there becomes unused, unless
-// it is a CD.
+// attach adds a drive to a configuration. Its earlier volume becomes unused, unless it is a CD.
 func (s *Server) attach(m *machine, name, value string) {
 	if old := m.Config[name]; old != "" && old != value {
 		s.release(m, name, false)
@@ -184,7 +182,7 @@ func (s *Server) attach(m *machine, name, value string) {
 	delete(m.Pending, name)
 }
 
-// release lets go of the volume of a drive.
+// release detaches the volume of a drive.
 func (s *Server) release(m *machine, name string, destroy bool) {
 	d, err := parseDrive(name, m.Config[name])
 	if err != nil {
@@ -283,7 +281,7 @@ func (s *Server) resize(c *call, m *machine, name, size string) error {
 	return nil
 }
 
-// convertToTemplate makes a template of a machine, for good.
+// convertToTemplate converts a machine into a template.
 func convertToTemplate(c *call) (any, error) {
 	m, err := c.machineOf()
 	switch {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Version and Release are the Proxmox VE that is simulated.
+// Version and Release identify the simulated Proxmox VE.
 const (
 	Version = "9.1.3"
 	release = "9.1"
@@ -32,7 +32,7 @@ func nodeState(n Node) string {
 	return "online"
 }
 
-// nodeView is a host in a list. Those who may not audit it see that it is there.
+// nodeView returns a node in a list. Callers without Sys.Audit see only that it exists.
 func (c *call) nodeView(n Node) map[string]any {
 	view := map[string]any{"id": "node/" + n.Name, "node": n.Name, "type": "node", "status": nodeState(n)}
 	if !c.may("/nodes/"+n.Name, "Sys.Audit") || n.Offline {
@@ -89,7 +89,7 @@ func nextID(c *call) (any, error) {
 	}
 }
 
-// machineView is a machine in a list.
+// machineView returns a machine in a list.
 func (c *call) machineView(m *machine) map[string]any {
 	offline := false
 	if n, ok := c.server.host(m.Node); ok {
@@ -194,8 +194,7 @@ func currentStatus(c *call) (any, error) {
 	return view, nil
 }
 
-// storageView is a storage of a node, or nil where the node does not have it or
-// the caller may not see it.
+// storageView returns a storage of a node, or nil if the node lacks it or the caller may not see it.
 func (c *call) storageView(st Storage, n Node) map[string]any {
 	if st.Nodes != nil && !slices.Contains(st.Nodes, n.Name) {
 		return nil

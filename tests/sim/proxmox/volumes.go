@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// volumeKey names a volume. node is empty on shared storages.
+// volumeKey identifies a volume. node is empty on shared storages.
 type volumeKey struct{ Storage, Node, Name string }
 
 func (k volumeKey) id() string { return k.Storage + ":" + k.Name }
 
 // volume is a disk, or a file such as an installer.
 type volume struct {
-	// VMID owns it, if not 0.
+	// VMID is its owner, or 0.
 	VMID int
 	Size int64
 	// Content is images, iso, import, snippets or vztmpl.
 	Content string
-	// Image is where its content was fetched from, or empty.
+	// Image is the source of its content, or empty.
 	Image string
 	// Data is the content of an upload.
 	Data []byte
@@ -28,13 +28,13 @@ type volume struct {
 	Parent string
 }
 
-// newDisk is how a drive asks for a volume to be made: storage:GiB.
+// newDisk matches the request for a new volume: storage:GiB.
 var newDisk = regexp.MustCompile(`^([^/:\s]+):(\d+(?:\.\d+)?)$`)
 
-// isFile reports whether a storage keeps its volumes as files.
+// isFile reports whether a storage stores its volumes as files.
 func (s Storage) isFile() bool { return s.Type == "dir" || s.Type == "nfs" || s.Type == "cifs" }
 
-// on finds a storage on a node.
+// on returns a storage on a node.
 func (s *Server) on(storage, node string) (Storage, error) {
 	for _, st := range s.options.Storages {
 		if st.Name != storage {
@@ -55,8 +55,8 @@ func (s Storage) key(node, name string) volumeKey {
 	return volumeKey{Storage: s.Name, Node: node, Name: name}
 }
 
-// used is what the volumes on a storage take, on a node where it is not shared.
-// Linked clones take nothing at first.
+// used returns the size of the volumes on a storage, or on one node if it is not shared. A new linked
+// clone has no size.
 func (s *Server) used(st Storage, node string) (bytes int64) {
 	for key, v := range s.volumes {
 		if key.Storage == st.Name && (st.Shared || key.Node == node) && v.Parent == "" {
@@ -66,7 +66,7 @@ func (s *Server) used(st Storage, node string) (bytes int64) {
 	return bytes
 }
 
-// allocate makes a volume, if the storage has room for it.
+// allocate creates a volume, if the storage has room for it.
 func (s *Server) allocate(st Storage, node, name string, v *volume) (volumeKey, error) {
 	if v.Content == "images" && !slices.Contains(st.Content, "images") {
 		return volumeKey{}, fmt.Errorf("storage '%s' does not support content-type 'images'", st.Name)
@@ -84,7 +84,7 @@ func (s *Server) allocate(st Storage, node, name string, v *volume) (volumeKey, 
 	return key, nil
 }
 
-// BasesOf names the disks of templates that a machine's disks are linked clones of.
+// BasesOf returns the disks of templates that a machine's disks are linked clones of.
 func (s *Server) BasesOf(id int) (bases []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +97,7 @@ func (s *Server) BasesOf(id int) (bases []string) {
 	return bases
 }
 
-// diskName is a free name for a disk of a machine.
+// diskName returns a free name for a disk of a machine.
 func (s *Server) diskName(st Storage, node string, id int) string {
 	for n := 0; ; n++ {
 		name := fmt.Sprintf("vm-%d-disk-%d", id, n)
@@ -110,7 +110,7 @@ func (s *Server) diskName(st Storage, node string, id int) string {
 	}
 }
 
-// taken reports whether there is a disk of a name, be it a linked clone or not.
+// taken reports whether a disk with a name exists, as a linked clone or not.
 func (s *Server) taken(st Storage, node, name string) bool {
 	for key := range s.volumes {
 		if key.Storage == st.Name && (st.Shared || key.Node == node) && (key.Name == name || strings.HasSuffix(key.Name, "/"+name)) {
@@ -120,8 +120,8 @@ func (s *Server) taken(st Storage, node, name string) bool {
 	return false
 }
 
-// linkedName is the name of a linked clone, which on most storages begins with its
-// base. Thin volumes of LVM do without (clone_image of PVE::Storage's plugins).
+// linkedName returns the name of a linked clone. On most storages it begins with the name of its base,
+// but not for thin volumes of LVM (clone_image of PVE::Storage's plugins).
 func (s Storage) linkedName(base, name string) string {
 	if s.Type == "lvmthin" {
 		return name
@@ -129,7 +129,7 @@ func (s Storage) linkedName(base, name string) string {
 	return base + "/" + name
 }
 
-// becomeBases gives the disks of a machine the names that those of templates have.
+// becomeBases renames the disks of a machine to those of a template.
 func (s *Server) becomeBases(m *machine) error {
 	for _, name := range drives(m.Config) {
 		d, err := parseDrive(name, m.Config[name])
@@ -152,7 +152,7 @@ func (s *Server) becomeBases(m *machine) error {
 	return nil
 }
 
-// volume finds a volume by its name as a node sees it.
+// volume returns a volume by its name on a node.
 func (s *Server) volume(id, node string) (volumeKey, *volume, error) {
 	storage, name, ok := strings.Cut(id, ":")
 	if !ok {
@@ -170,9 +170,8 @@ func (s *Server) volume(id, node string) (volumeKey, *volume, error) {
 	return key, v, nil
 }
 
-// AddVolume puts a file, such as an installer, an image or a snippet, on a storage
-// on every node that has it. name is for example iso/talos.iso; image is where its
-// content comes from.
+// AddVolume adds a file, such as an installer, an image or a snippet, to a storage on every node that
+// has it. name is for example iso/talos.iso. image is the source of its content.
 func (s *Server) AddVolume(storage, name, image string, size int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,9 +195,8 @@ func (s *Server) AddVolume(storage, name, image string, size int64) error {
 	return nil
 }
 
-// makeDrives makes or checks the volumes of all drives in a configuration, writes
-// their names into it, and returns those that it made. It takes all back when one
-// fails.
+// makeDrives creates or checks the volumes of all drives in a configuration, writes their names into
+// it, and returns the new ones. It removes the new ones again if one fails.
 func (s *Server) makeDrives(t *task, node string, id int, config map[string]string) (made []volumeKey, err error) {
 	defer func() {
 		if err != nil {
@@ -260,7 +258,7 @@ func (s *Server) makeDrive(node string, id int, name string, d drive) (key volum
 	}
 }
 
-// makeDisk allocates a disk, and copies what it is to be imported from.
+// makeDisk allocates a disk, and imports its content.
 func (s *Server) makeDisk(node string, id int, name string, d drive) (key volumeKey, isNew bool, err error) {
 	match := newDisk.FindStringSubmatch(d["file"])
 	st, err := s.on(match[1], node)

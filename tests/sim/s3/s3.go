@@ -1,6 +1,6 @@
-// Package s3 simulates an object store, as far as one client keeps files in it:
-// objects, multipart uploads and lists of one bucket. It checks signatures and
-// checksums as AWS does (https://docs.aws.amazon.com/AmazonS3/latest/API).
+// Package s3 simulates an object store for one client: objects, multipart uploads and lists of one
+// bucket. It checks signatures and checksums as AWS does
+// (https://docs.aws.amazon.com/AmazonS3/latest/API).
 package s3
 
 import (
@@ -25,20 +25,20 @@ import (
 
 const (
 	defaultPageSize = 1000
-	// leastPart is how many bytes each part of an upload but the last has at least.
+	// leastPart is the minimum size of each part of an upload except the last, in bytes.
 	leastPart = 5 << 20
 )
 
 // Store is one bucket. Its fields are set before it serves.
 type Store struct {
 	Bucket, Region, KeyID, Secret string
-	// PageSize is how many objects a list has at most, 1000 where it is 0.
+	// PageSize is the maximum number of objects in a list. Default: 1000.
 	PageSize int
-	// Plan names operations PutObject, GetObject, DeleteObject, ListObjects,
-	// ListUploads, CreateUpload, UploadPart, CompleteUpload and AbortUpload. An error is
-	// a code of S3, answered with status 503, or 403 for AccessDenied.
+	// Plan is the fault plan, with the operations PutObject, GetObject, DeleteObject, ListObjects,
+	// ListUploads, CreateUpload, UploadPart, CompleteUpload and AbortUpload. An error is a code of S3,
+	// sent with status 503, or 403 for AccessDenied.
 	Plan *faults.Plan
-	// Now is the time, that of the system where it is nil.
+	// Now is the clock. Default: the real one.
 	Now func() time.Time
 
 	mu      sync.Mutex
@@ -53,7 +53,7 @@ type upload struct {
 	parts map[int][]byte
 }
 
-// Object is what is stored under a key.
+// Object is a stored object.
 func (s *Store) Object(key string) ([]byte, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,21 +61,21 @@ func (s *Store) Object(key string) ([]byte, bool) {
 	return bytes.Clone(content), ok
 }
 
-// Keys are those of all objects.
+// Keys returns the keys of all objects.
 func (s *Store) Keys() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Sorted(maps.Keys(s.objects))
 }
 
-// Uploads counts multipart uploads that nobody has completed or aborted.
+// Uploads returns the number of multipart uploads that are neither completed nor aborted.
 func (s *Store) Uploads() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.uploads)
 }
 
-// refusal is an error as S3 answers it.
+// refusal is an error response of S3.
 type refusal struct {
 	status  int
 	code    string
@@ -90,7 +90,7 @@ func refuse(status int, code, message string) *refusal { return &refusal{status,
 func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // the client has gone
+		return // the client has disconnected
 	}
 	answer, refused := s.serve(w, r, body)
 	w.Header().Set("Content-Type", "application/xml")
@@ -212,7 +212,7 @@ func (s *Store) do(w http.ResponseWriter, r *http.Request, operation, key string
 	}
 }
 
-// complete puts the named parts of an upload together.
+// complete joins the listed parts of an upload.
 func (s *Store) complete(id string, body []byte) (any, *refusal) {
 	var in struct {
 		Part []struct {
@@ -248,7 +248,7 @@ type listed struct {
 	Size                    int
 }
 
-// list is a page of the objects with a prefix, after a key.
+// list returns a page of the objects with a prefix, after a key.
 func (s *Store) list(prefix, after string) any {
 	most := cmp.Or(s.PageSize, defaultPageSize)
 	var contents []listed
@@ -274,7 +274,7 @@ func (s *Store) list(prefix, after string) any {
 	}{Name: s.Bucket, Prefix: prefix, KeyCount: len(contents), IsTruncated: next != "", NextContinuationToken: next, Contents: contents}
 }
 
-// listUploads are the uploads of keys with a prefix that are under way.
+// listUploads returns the running uploads of keys with a prefix.
 func (s *Store) listUploads(prefix string) any {
 	type listed struct {
 		Key       string

@@ -15,7 +15,7 @@ const (
 	algorithm = "AWS4-HMAC-SHA256"
 	timestamp = "20060102T150405Z"
 	unsigned  = "UNSIGNED-PAYLOAD"
-	// skew is how far a client's clock may be off.
+	// skew is the permitted difference of a client's clock.
 	skew = 15 * time.Minute
 )
 
