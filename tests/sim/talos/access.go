@@ -15,8 +15,7 @@ import (
 
 var errNotAuthorized = status.Error(codes.PermissionDenied, "not authorized")
 
-// allowed lists the roles that may call a method; what is not listed is for
-// administrators.
+// allowed has the roles that may call a method. A method without an entry requires an administrator.
 var allowed = func() map[string]role.Set {
 	rules := map[string]role.Set{}
 	grant := func(roles role.Set, methods string) {
@@ -38,7 +37,7 @@ var allowed = func() map[string]role.Set {
 	grant(role.MakeSet(role.Admin, role.Operator, role.EtcdBackup), inMachineService("EtcdSnapshot"))
 	grant(role.MakeSet(role.Admin, role.MetaWriter), inMachineService("MetaWrite MetaDelete"))
 	grant(role.MakeSet(role.Admin, role.Operator, role.Reader, role.ImageVerifier), "machine.ImageService/Verify")
-	// The handlers let a reader do these only while there is no configuration.
+	// The handlers permit these to a reader only while there is no configuration.
 	grant(role.MakeSet(role.Admin, role.Reader), "machine.MachineService/ApplyConfiguration storage.StorageService/BlockDeviceWipe")
 	return rules
 }()
@@ -69,8 +68,8 @@ func rolesOf(ctx context.Context) role.Set {
 	return roles
 }
 
-// callerRoles are the roles in the client's certificate, or, for a client that
-// may impersonate, those it names. In maintenance everybody is a reader.
+// callerRoles returns the roles in the client's certificate, or, for a client that may impersonate
+// others, the roles that it names. In maintenance mode every client is a reader.
 func callerRoles(ctx context.Context, maintenance bool) role.Set {
 	if maintenance {
 		return role.MakeSet(role.Reader)

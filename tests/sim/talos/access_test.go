@@ -20,7 +20,7 @@ import (
 	"github.com/vitistack/stack/tests/sim/talos"
 )
 
-// calls need different rights.
+// calls are methods that require different roles.
 var calls = map[string]func(context.Context, *client.Client) error{
 	"Version": func(ctx context.Context, c *client.Client) error { _, err := c.Version(ctx); return err },
 	"Members": func(ctx context.Context, c *client.Client) error {
@@ -47,7 +47,7 @@ var calls = map[string]func(context.Context, *client.Client) error{
 	"Bootstrap": func(ctx context.Context, c *client.Client) error {
 		err := c.Bootstrap(ctx, &machineapi.BootstrapRequest{})
 		if client.StatusCode(err) == codes.AlreadyExists {
-			return nil // permitted, and done before
+			return nil // permitted, and done already
 		}
 		return err
 	},
@@ -63,11 +63,11 @@ func TestRoles(t *testing.T) {
 		may    []string
 	}{
 		"Admin":        {"administrators may do everything", []role.Role{role.Admin}, []string{"Version", "Members", "Snapshot", "Kubeconfig", "Config", "Status", "Bootstrap"}},
-		"Operator":     {"operators get no secrets", []role.Role{role.Operator}, []string{"Version", "Members", "Snapshot", "Status"}},
-		"Reader":       {"readers see what is no secret", []role.Role{role.Reader}, []string{"Version", "Members", "Status"}},
-		"Backup":       {"a backup job sees etcd only", []role.Role{role.EtcdBackup}, []string{"Members", "Snapshot"}},
-		"Impersonator": {"an impersonator without a role to play has none", []role.Role{role.Impersonator}, nil},
-		"None":         {"an unknown role is none", []role.Role{"os:nobody"}, nil},
+		"Operator":     {"operators may not read secrets", []role.Role{role.Operator}, []string{"Version", "Members", "Snapshot", "Status"}},
+		"Reader":       {"readers may read what is not secret", []role.Role{role.Reader}, []string{"Version", "Members", "Status"}},
+		"Backup":       {"a backup job may use etcd only", []role.Role{role.EtcdBackup}, []string{"Members", "Snapshot"}},
+		"Impersonator": {"an impersonator without a named role has none", []role.Role{role.Impersonator}, nil},
+		"None":         {"an unknown role has no rights", []role.Role{"os:unknown"}, nil},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -86,8 +86,8 @@ func TestRoles(t *testing.T) {
 		t.Parallel()
 		c := r.client(2, role.Impersonator)
 		as := metadata.AppendToOutgoingContext(t.Context(), "talos-role", string(role.Reader))
-		check(t, "the role played may read", calls["Version"](as, c), codes.OK)
-		check(t, "the role played may not bootstrap", calls["Bootstrap"](as, c), codes.PermissionDenied)
+		check(t, "the impersonated role may read", calls["Version"](as, c), codes.OK)
+		check(t, "the impersonated role may not bootstrap", calls["Bootstrap"](as, c), codes.PermissionDenied)
 	})
 }
 
@@ -137,7 +137,7 @@ func TestForwarding(t *testing.T) {
 			}
 		}
 		if resp.Messages[2].Metadata.Error == "" {
-			t.Error("the answer for a machine that is off must carry the error")
+			t.Error("the answer for a machine that is off must contain the error")
 		}
 	})
 	t.Run("ManyResources", func(t *testing.T) {
@@ -160,8 +160,8 @@ func TestForwarding(t *testing.T) {
 	t.Run("FromWorker", func(t *testing.T) {
 		t.Parallel()
 		_, err := worker.Version(client.WithNode(t.Context(), r.addr(2)))
-		check(t, "workers forward nothing", err, codes.PermissionDenied)
+		check(t, "workers do not forward calls", err, codes.PermissionDenied)
 		_, err = worker.Version(client.WithNode(t.Context(), r.addr(3)))
-		check(t, "a worker is itself", err, codes.OK)
+		check(t, "a worker answers a call for itself", err, codes.OK)
 	})
 }

@@ -18,15 +18,15 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// api is what a node answers with: one value serves one boot.
+// api implements the services of a node for one boot.
 type api struct {
 	machineapi.UnimplementedMachineServiceServer
 	clusterapi.UnimplementedClusterServiceServer
 	boot *boot
 }
 
-// identify gives a configured node its certificates, and lets it listen once
-// it has them. A control plane node issues its own; a worker has to ask one.
+// identify gives a configured node its certificates, and then lets it listen. A control plane node
+// issues its own certificates. A worker requests them from one.
 func (b *boot) identify() {
 	if !b.network.address.IsValid() {
 		b.fail("listen", errNoAddress)
@@ -51,7 +51,7 @@ func (b *boot) identify() {
 	}()
 }
 
-// listenAPID opens the API, unless it is open.
+// listenAPID opens the API unless it is open.
 func (b *boot) listenAPID() {
 	if b.apid != nil {
 		return
@@ -91,7 +91,7 @@ func (b *boot) newAPID() *grpc.Server {
 	return server
 }
 
-// unknown answers for services the node's version does not have.
+// unknown answers for services that the node's version lacks.
 func (b *boot) unknown(_ any, stream grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(stream)
 	service, _, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
@@ -104,7 +104,7 @@ func (b *boot) apidEndpoint() *endpoint {
 	return b.apid
 }
 
-// admit decides whether a call may be made on this node.
+// admit decides whether a call is permitted on this node.
 func (b *boot) admit(ctx context.Context, method string) error {
 	id := b.identity.Load()
 	if id == nil {
@@ -123,8 +123,8 @@ func (b *boot) maintenanceSpeaks13() bool {
 	return b.node.atLeast(config.TalosVersion1_13)
 }
 
-// maintenanceOnly is the small API that Talos up to 1.12 offers without a
-// configuration, to clients that are not on SideroLink.
+// maintenanceOnly has the methods that Talos up to 1.12 offers without a configuration, to clients
+// that are not on SideroLink.
 func maintenanceOnly(method string) error {
 	service, name, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
 	switch service {

@@ -28,7 +28,7 @@ const (
 	applyTry      = machineapi.ApplyConfigurationRequest_TRY
 )
 
-// installedMode is the platform's mode of a machine that need not install.
+// installedMode is the platform mode of a machine that boots an installed disk image.
 type installedMode struct {
 	mode
 	installed bool
@@ -36,7 +36,7 @@ type installedMode struct {
 
 func (m installedMode) RequiresInstall() bool { return m.mode.RequiresInstall() && !m.installed }
 
-// ApplyConfiguration takes a configuration over as the request's mode says.
+// ApplyConfiguration applies a configuration in the mode of the request.
 func (a *api) ApplyConfiguration(ctx context.Context, in *machineapi.ApplyConfigurationRequest) (*machineapi.ApplyConfigurationResponse, error) {
 	b := a.boot
 	f := b.node.fleet
@@ -60,7 +60,7 @@ func (a *api) ApplyConfiguration(ctx context.Context, in *machineapi.ApplyConfig
 
 var errRestarting = status.Error(codes.Unavailable, "the node is restarting")
 
-// inMaintenance reports whether the insecure API is up.
+// inMaintenance reports whether the insecure API listens.
 func (b *boot) inMaintenance() bool {
 	id := b.identity.Load()
 	return id != nil && id.maintenance
@@ -79,10 +79,10 @@ func (b *boot) check(data []byte) (config.Provider, []string, error) {
 	return cfg, warnings, err
 }
 
-// unreadable is a configuration that cannot even be parsed.
+// unreadable is the error about a configuration that cannot be parsed.
 type unreadable struct{ error }
 
-// applyFirst is the configuration of a machine that has none.
+// applyFirst applies the configuration of a machine that has none.
 func (b *boot) applyFirst(in *machineapi.ApplyConfigurationRequest) (*machineapi.ApplyConfigurationResponse, error) {
 	modern := b.node.atLeast(config.TalosVersion1_13)
 	if !modern && in.Mode != applyAuto && in.Mode != applyReboot && in.Mode != applyTry {
@@ -109,8 +109,7 @@ func (b *boot) applyFirst(in *machineapi.ApplyConfigurationRequest) (*machineapi
 	return applied(answer), nil
 }
 
-// firstAnswer is what a version says to a first configuration; those up to
-// 1.12 say nothing.
+// firstAnswer returns a version's answer to a first configuration. Up to 1.12 it is empty.
 func firstAnswer(asked applyMode, modern bool) *machineapi.ApplyConfiguration {
 	switch {
 	case !modern:
@@ -123,8 +122,7 @@ func firstAnswer(asked applyMode, modern bool) *machineapi.ApplyConfiguration {
 	return &machineapi.ApplyConfiguration{Mode: applyNoReboot, ModeDetails: "Applied configuration without a reboot"}
 }
 
-// accepted takes a first configuration over. A partial one changes nothing that
-// is simulated.
+// accepted stores a first configuration. An incomplete one changes nothing that is simulated.
 func (b *boot) accepted(mode applyMode, data []byte, cfg config.Provider) error {
 	n := b.node
 	if !cfg.CompleteForBoot() {
@@ -149,8 +147,8 @@ func (b *boot) accepted(mode applyMode, data []byte, cfg config.Provider) error 
 	return nil
 }
 
-// refusal is how a version answers a configuration it does not take. Without a
-// configuration, versions up to 1.12 say Unknown to what they cannot parse.
+// refusal returns a version's error about a rejected configuration. Without a configuration, versions
+// up to 1.12 return Unknown for one that cannot be parsed.
 func refusal(err error, modern bool) error {
 	var broken unreadable
 	isBroken := errors.As(err, &broken)
@@ -165,7 +163,7 @@ func refusal(err error, modern bool) error {
 	return status.Errorf(codes.InvalidArgument, "configuration validation failed: %s", err)
 }
 
-// applyNext changes the configuration of a machine that has one.
+// applyNext changes the configuration of a configured machine.
 func (b *boot) applyNext(in *machineapi.ApplyConfigurationRequest) (*machineapi.ApplyConfigurationResponse, error) {
 	cfg, warnings, err := b.check(in.Data)
 	if err != nil {
@@ -200,7 +198,7 @@ func (b *boot) applyNext(in *machineapi.ApplyConfigurationRequest) (*machineapi.
 	return applied(&machineapi.ApplyConfiguration{Mode: mode, Warnings: warnings, ModeDetails: details}), nil
 }
 
-// dryRun returns what would be done, and what would change.
+// dryRun returns what would be done, and the difference.
 func dryRun(details string, current config.Encoder, next config.Provider) (string, error) {
 	diff, err := configdiff.DiffConfigs(current, next)
 	if err != nil {
@@ -212,8 +210,7 @@ func dryRun(details string, current config.Encoder, next config.Provider) (strin
 	return fmt.Sprintf("Dry run summary:\n%s (skipped in dry-run).\nConfig diff:\n\n%s", details, diff), nil
 }
 
-// chooseMode settles the mode of a change, given why it is not possible without
-// a reboot, if it is not.
+// chooseMode returns the mode of a change. reboot is why a reboot is required, or empty.
 func chooseMode(asked applyMode, obstacle error) (applyMode, string, error) {
 	const without, with = "Applied configuration without a reboot", "Applied configuration with a reboot"
 	switch asked {
@@ -248,7 +245,7 @@ func (b *boot) take(mode applyMode, data []byte) error {
 		}
 		b.rebootSequence("")
 		return nil
-	case applyTry: // until a reboot or the timeout: not persisted
+	case applyTry: // until a reboot or the timeout: it is not persistent
 		kept := n.Config
 		n.Config = data
 		err := n.parse()
@@ -267,7 +264,7 @@ func (b *boot) take(mode applyMode, data []byte) error {
 	return nil
 }
 
-// try takes a configuration back after a while.
+// try reverts a configuration after a timeout.
 func (b *boot) try(timeout time.Duration) {
 	if b.undoTry != nil {
 		b.undoTry.Stop()
@@ -287,7 +284,7 @@ func (b *boot) try(timeout time.Duration) {
 	})
 }
 
-// reconfigured lets a changed configuration take effect in a running machine.
+// reconfigured applies a changed configuration to a running machine.
 func (b *boot) reconfigured() {
 	b.relisten()
 	c := b.node.cluster()
@@ -305,7 +302,7 @@ func (b *boot) reconfigured() {
 		c.workload.Leave(b.joined)
 	}
 	b.joined = "" // the kubelet restarts
-	b.node.fleet.settle(c)
+	b.node.fleet.reconcile(c)
 }
 
 func applied(answer *machineapi.ApplyConfiguration) *machineapi.ApplyConfigurationResponse {

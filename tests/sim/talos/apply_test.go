@@ -22,11 +22,11 @@ import (
 
 const (
 	labelPatch = "machine:\n  nodeLabels:\n    pool: blue\n"
-	// udevPatch changes what only a boot can.
+	// udevPatch changes a setting that requires a reboot.
 	udevPatch = "machine:\n  udev:\n    rules:\n      - SUBSYSTEM==\"block\"\n"
 )
 
-// configured is what the machine's active configuration says, as YAML.
+// configured returns the machine's active configuration as YAML.
 func configured(ctx context.Context, c *client.Client) (string, error) {
 	r, err := safe.StateGetByID[*configres.MachineConfig](ctx, c.COSI, configres.ActiveID)
 	if err != nil {
@@ -51,17 +51,17 @@ func TestApplyModes(t *testing.T) {
 	t.Parallel()
 	type mode = machineapi.ApplyConfigurationRequest_Mode
 	cases := map[string]applyCase{
-		"AutoImmediate":    {"a label changes at once", machineapi.ApplyConfigurationRequest_AUTO, labelPatch, codes.OK, false, true},
-		"AutoReboot":       {"udev rules need a boot", machineapi.ApplyConfigurationRequest_AUTO, udevPatch, codes.OK, true, true},
-		"NoReboot":         {"a label changes at once", machineapi.ApplyConfigurationRequest_NO_REBOOT, labelPatch, codes.OK, false, true},
-		"NoRebootRefused":  {"what needs a boot is refused", machineapi.ApplyConfigurationRequest_NO_REBOOT, udevPatch, codes.InvalidArgument, false, false},
-		"Reboot":           {"a boot on request", machineapi.ApplyConfigurationRequest_REBOOT, labelPatch, codes.OK, true, true},
-		"Staged":           {"nothing changes before the next boot", machineapi.ApplyConfigurationRequest_STAGED, labelPatch, codes.OK, false, false},
-		"Try":              {"it is there until it is taken back", machineapi.ApplyConfigurationRequest_TRY, labelPatch, codes.OK, false, true},
-		"TryRefused":       {"what needs a boot cannot be tried", machineapi.ApplyConfigurationRequest_TRY, udevPatch, codes.InvalidArgument, false, false},
-		"AutoInvalid":      {"an invalid one is refused", machineapi.ApplyConfigurationRequest_AUTO, "", codes.InvalidArgument, false, false},
+		"AutoImmediate":    {"a label is applied at once", machineapi.ApplyConfigurationRequest_AUTO, labelPatch, codes.OK, false, true},
+		"AutoReboot":       {"udev rules require a reboot", machineapi.ApplyConfigurationRequest_AUTO, udevPatch, codes.OK, true, true},
+		"NoReboot":         {"a label is applied at once", machineapi.ApplyConfigurationRequest_NO_REBOOT, labelPatch, codes.OK, false, true},
+		"NoRebootRefused":  {"a change that requires a reboot is rejected", machineapi.ApplyConfigurationRequest_NO_REBOOT, udevPatch, codes.InvalidArgument, false, false},
+		"Reboot":           {"a reboot on request", machineapi.ApplyConfigurationRequest_REBOOT, labelPatch, codes.OK, true, true},
+		"Staged":           {"the change waits for the next boot", machineapi.ApplyConfigurationRequest_STAGED, labelPatch, codes.OK, false, false},
+		"Try":              {"the change is active until it is reverted", machineapi.ApplyConfigurationRequest_TRY, labelPatch, codes.OK, false, true},
+		"TryRefused":       {"a change that requires a reboot cannot be tried", machineapi.ApplyConfigurationRequest_TRY, udevPatch, codes.InvalidArgument, false, false},
+		"AutoInvalid":      {"an invalid configuration is rejected", machineapi.ApplyConfigurationRequest_AUTO, "", codes.InvalidArgument, false, false},
 		"UnknownMode":      {"a mode that does not exist", mode(9), labelPatch, codes.InvalidArgument, false, false},
-		"StagedUnreadable": {"even a staged one must be readable", machineapi.ApplyConfigurationRequest_STAGED, "", codes.InvalidArgument, false, false},
+		"StagedUnreadable": {"a staged configuration must be readable as well", machineapi.ApplyConfigurationRequest_STAGED, "", codes.InvalidArgument, false, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestApplyModes(t *testing.T) {
 type applyCase struct {
 	reason string
 	mode   machineapi.ApplyConfigurationRequest_Mode
-	// patch is the change; without one the configuration is nonsense.
+	// patch is the change. Without one the configuration is invalid.
 	patch   string
 	want    codes.Code
 	reboots bool
@@ -113,7 +113,7 @@ func (tc applyCase) run(t *testing.T) {
 	}
 }
 
-// rebooted waits until the machine runs another boot.
+// rebooted waits until the machine has another boot ID.
 func (r *rack) rebooted(c *client.Client, before string) {
 	r.t.Helper()
 	r.eventually("the machine has rebooted", func(ctx context.Context) error {
@@ -149,20 +149,20 @@ func TestStagedAndTried(t *testing.T) {
 		}
 	}
 	apply(machineapi.ApplyConfigurationRequest_TRY, labelPatch)
-	r.eventually("the tried configuration is taken back", has("pool: blue", false))
+	r.eventually("the tried configuration is reverted", has("pool: blue", false))
 	before, err := bootID(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	apply(machineapi.ApplyConfigurationRequest_STAGED, labelPatch)
-	r.eventually("the disk is ahead of what is active", func(ctx context.Context) error {
+	r.eventually("the persistent configuration is newer than the active one", func(ctx context.Context) error {
 		kept, err := safe.StateGetByID[*configres.MachineConfig](ctx, c.COSI, configres.PersistentID)
 		if err != nil {
 			return err
 		}
 		text, err := kept.Provider().Bytes()
 		if err == nil && !strings.Contains(string(text), "pool: blue") {
-			return errors.New("what is staged is not on the disk")
+			return errors.New("the staged configuration is not on the disk")
 		}
 		return err
 	})
@@ -197,7 +197,7 @@ func TestNodeFollowsTheConfiguration(t *testing.T) {
 	apply(labelPatch)
 	label("blue")
 	apply("machine:\n  nodeLabels:\n    pool: green\n    node-role.kubernetes.io/worker: \"\"\n")
-	label("blue") // a kubelet may not set a role, and then sets nothing
+	label("blue") // a kubelet may not set a role label, and then sets no label
 	apply()
 	label("")
 	apply("machine:\n  kubelet:\n    image: ghcr.io/siderolabs/kubelet:v1.34.2\n")

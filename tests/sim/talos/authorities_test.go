@@ -24,7 +24,7 @@ import (
 	"github.com/vitistack/stack/tests/sim/talos"
 )
 
-// otherAuthorities are the rack's secrets with other authorities of the Talos API and of
+// otherAuthorities returns the rack's secrets with other authorities of the Talos API and of
 // Kubernetes.
 func (r *rack) otherAuthorities() *secrets.Bundle {
 	r.t.Helper()
@@ -44,7 +44,7 @@ func (r *rack) otherAuthorities() *secrets.Bundle {
 	return &next
 }
 
-// accepting is a configuration that also accepts the authorities of a bundle.
+// accepting returns a configuration that also accepts the authorities of a bundle.
 func (r *rack) accepting(data []byte, b *secrets.Bundle) []byte {
 	r.t.Helper()
 	cfg, err := configloader.NewFromBytes(data)
@@ -64,8 +64,8 @@ func (r *rack) accepting(data []byte, b *secrets.Bundle) []byte {
 	return data
 }
 
-// apply without a reboot, as an administrator with a certificate of one bundle who trusts
-// those of two.
+// reconfigure applies a configuration without a reboot, as an administrator with a certificate of one
+// bundle who trusts the authorities of two.
 func (r *rack) reconfigure(n int, by, other *secrets.Bundle, data []byte) {
 	r.t.Helper()
 	_, err := r.between(n, by, other).ApplyConfiguration(r.t.Context(), &machineapi.ApplyConfigurationRequest{Data: data, Mode: machineapi.ApplyConfigurationRequest_NO_REBOOT})
@@ -74,7 +74,8 @@ func (r *rack) reconfigure(n int, by, other *secrets.Bundle, data []byte) {
 	}
 }
 
-// between is an administrator with a certificate of one bundle who trusts those of two.
+// between returns the client of an administrator with a certificate of one bundle who trusts the
+// authorities of two.
 func (r *rack) between(n int, by, other *secrets.Bundle) *client.Client {
 	r.t.Helper()
 	cert, err := by.GenerateTalosAPIClientCertificate(role.MakeSet(role.Admin))
@@ -93,8 +94,8 @@ func answers(c *client.Client) func(context.Context) error {
 	}
 }
 
-// TestAuthoritiesAreSwapped changes the authorities of a control plane before its worker
-// accepts the new ones. The kubelet of the worker is silent until the worker does.
+// TestAuthoritiesAreSwapped replaces the authorities of a control plane before its worker accepts the
+// new ones. The worker's kubelet is silent until the worker accepts them.
 func TestAuthoritiesAreSwapped(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, "v1.13.9", talos.Timing{})
@@ -105,7 +106,7 @@ func TestAuthoritiesAreSwapped(t *testing.T) {
 
 	r.reconfigure(2, old, next, r.accepting(plane(next), old))
 	if err := answers(r.client(2))(t.Context()); err == nil || !strings.Contains(err.Error(), "x509") {
-		t.Errorf("a client that trusts the old authority only is answered by the new: %v", err)
+		t.Errorf("a client that trusts only the old authority accepts the new one: %v", err)
 	}
 	r.bundle = next
 	r.nodesReady(1)
@@ -124,24 +125,23 @@ func TestAuthoritiesAreSwapped(t *testing.T) {
 	}
 }
 
-// TestWorkerAcceptsAsItsControlPlane changes what a worker accepts before the control plane:
-// Talos has a worker accept the authorities that the control plane sends with its
-// certificate.
+// TestWorkerAcceptsAsItsControlPlane changes what a worker accepts before its control plane: in Talos
+// a worker accepts the authorities that the control plane sends with its certificate.
 func TestWorkerAcceptsAsItsControlPlane(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, "v1.13.9", talos.Timing{})
 	r.cluster(1, 1)
 	old, next := r.bundle, r.otherAuthorities()
 	r.reconfigure(3, old, next, r.accepting(r.config(machine.TypeWorker, r.hostname("worker-3")), next))
-	time.Sleep(100 * time.Millisecond) // the worker asks for another certificate
+	time.Sleep(100 * time.Millisecond) // the worker requests another certificate
 	r.eventually("the worker answers", answers(r.client(3)))
 	if err := answers(r.between(3, next, old))(t.Context()); err == nil {
 		t.Error("the worker accepts an authority that its control plane does not accept")
 	}
 }
 
-// TestAuthorityForPods looks whom pods are told to trust: Talos names the authority that signs
-// on the control plane, and none that it only accepts.
+// TestAuthorityForPods checks which authority pods trust: Talos publishes the authority that signs on
+// the control plane, and none that it only accepts.
 func TestAuthorityForPods(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, "v1.13.9", talos.Timing{})
@@ -153,7 +153,7 @@ func TestAuthorityForPods(t *testing.T) {
 		r.eventually("pods trust the authority", func(ctx context.Context) error {
 			root, err := k.CoreV1().ConfigMaps("kube-system").Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
 			if err == nil && root.Data["ca.crt"] != string(want.Certs.K8s.Crt) {
-				err = errors.New("they trust another")
+				err = errors.New("pods trust another authority")
 			}
 			return err
 		})

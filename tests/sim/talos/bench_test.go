@@ -14,8 +14,8 @@ import (
 	"github.com/vitistack/stack/tests/sim/talos"
 )
 
-// otherCluster is a bundle of another cluster, without the second that its
-// service account key would take.
+// otherCluster returns the bundle of another cluster, without a service account key, whose generation
+// takes a second.
 func otherCluster(b *testing.B, like *secrets.Bundle) *secrets.Bundle {
 	b.Helper()
 	bundle, certs := *like, *like.Certs
@@ -33,8 +33,8 @@ func otherCluster(b *testing.B, like *secrets.Bundle) *secrets.Bundle {
 	return &bundle
 }
 
-// BenchmarkClusters brings up clusters of three control planes in one process,
-// each on its own range, and reports what they cost once they are idle.
+// BenchmarkClusters starts clusters of three control planes in one process, each in a range of its
+// own, and reports their costs when they are idle.
 func BenchmarkClusters(b *testing.B) {
 	runtime.GC()
 	var before, after runtime.MemStats

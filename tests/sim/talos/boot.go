@@ -16,18 +16,18 @@ import (
 	"github.com/vitistack/stack/tests/sim/talos/internal/workload"
 )
 
-// etcdState is how far a control plane node's etcd has come in this boot.
+// etcdState is the state of a control plane node's etcd in this boot.
 type etcdState int
 
 const (
-	etcdDown     etcdState = iota // not asked for yet
+	etcdDown     etcdState = iota // not started yet
 	etcdWaiting                   // for a cluster to join
-	etcdStarting                  // a member, not yet running
+	etcdStarting                  // a member that does not run yet
 	etcdUp                        // running
-	etcdStopped                   // left the cluster, or was removed from it
+	etcdStopped                   // has left the cluster, or was removed from it
 )
 
-// boot is one run of a machine's operating system. Fleet.mu guards it.
+// boot is one run of a machine's operating system. Callers hold Fleet.mu.
 type boot struct {
 	node *node
 	// ctx ends with the boot.
@@ -42,41 +42,40 @@ type boot struct {
 	kmsg   *kmsg
 	cosi   *resources
 
-	// network is what the machine is called and where it listens.
+	// network has the machine's name and addresses.
 	network wiring
-	// identity is what the machine proves itself with; nil until it has one.
+	// identity has the machine's certificates, or is nil while there are none.
 	identity atomic.Pointer[identity]
-	// apid, trustd and kubernetes are what listens now.
+	// apid, trustd and kubernetes are the endpoints that listen.
 	apid, trustd, kubernetes *endpoint
-	// peers are the connections to other nodes that requests are forwarded on.
+	// peers are the connections to other nodes that forward requests.
 	peers *peers
 
-	// services tells that the container runtime is up.
+	// services is whether the container runtime is up.
 	services bool
 	etcd     etcdState
-	// pulling ends with etcd's image pulled for a bootstrap, which only this boot
-	// remembers until then; nil while there is none.
+	// pulling ends when etcd's image is pulled for a bootstrap. Until then only this boot remembers
+	// the request. It is nil without a request.
 	pulling *time.Timer
-	// learned tells that a joining member has caught up.
+	// learned is whether a joining member has caught up.
 	learned bool
-	// joined is the name under which the kubelet has joined the cluster, and
-	// agent how it described itself.
+	// joined is the Node name of the kubelet, and agent is how the kubelet described itself.
 	joined string
 	agent  workload.Kubelet
-	// served is the version of the API server that listens, and certified what its
-	// certificate names, who signed it, and whose client certificates it accepts.
+	// served is the version of the API server. certified has the names in its certificate, the signing
+	// authority, and the authorities of accepted client certificates.
 	served, certified string
 	// trusted are the authorities that the kubelet was started with.
 	trusted string
-	// sequence is what the machine is busy with, if anything, and installing
-	// tells that an installer runs beside it.
+	// sequence is the running sequence, if any. installing is whether an installer runs at the same
+	// time.
 	sequence   string
 	installing bool
-	// vips are the cluster's shared addresses that are on this node now.
+	// vips are the cluster's virtual addresses on this node.
 	vips []netip.Addr
-	// undoTry takes back a configuration that is being tried.
+	// undoTry reverts a configuration in mode try.
 	undoTry *time.Timer
-	// last is the machine status that was announced last.
+	// last is the last published machine status.
 	last machineStatus
 }
 
@@ -93,7 +92,7 @@ func newBoot(n *node) *boot {
 	return b
 }
 
-// end stops everything that belongs to the boot, by way of down.
+// end ends the boot, and calls down for what it has started.
 func (b *boot) end(down func(*endpoint)) {
 	for _, t := range b.timers {
 		t.Stop()
@@ -110,7 +109,7 @@ func (b *boot) end(down func(*endpoint)) {
 	b.cancel()
 }
 
-// enter changes the stage and tells everybody.
+// enter changes the stage and publishes it.
 func (b *boot) enter(stage runtime.MachineStage) {
 	b.stage = stage
 	b.printf("[talos] machine is now %s", stage)
@@ -133,7 +132,7 @@ func (b *boot) maintain() {
 	b.printf("[talos] upload configuration using talosctl: talosctl apply-config --insecure --nodes %s --file <config.yaml>", b.network.address.Addr())
 }
 
-// leaveMaintenance goes on with the configuration that was accepted.
+// leaveMaintenance continues with the accepted configuration.
 func (b *boot) leaveMaintenance() {
 	b.apid.retire()
 	b.apid = nil
@@ -148,9 +147,9 @@ func (b *boot) leaveMaintenance() {
 	b.configure()
 }
 
-// install writes Talos to the system disk and reboots into it. From 1.13 on
-// the API already answers with the configured identity. When the installation
-// fails, the machine comes back without the configuration.
+// install writes Talos to the system disk and reboots into it. From 1.13 on the API uses the
+// configured identity during the installation. If the installation fails, the machine reboots without
+// the configuration.
 func (b *boot) install() {
 	b.enter(runtime.MachineStageInstalling)
 	if b.node.atLeast(config.TalosVersion1_13) {
@@ -176,7 +175,7 @@ func (b *boot) install() {
 	})
 }
 
-// checkInstallDisk refuses to install to a disk the machine does not have.
+// checkInstallDisk returns an error if the machine lacks the install disk.
 func (n *node) checkInstallDisk() error {
 	want := n.config.Machine().Install().Disk()
 	if want == "" || len(n.Machine.Disks) == 0 ||
@@ -186,17 +185,17 @@ func (n *node) checkInstallDisk() error {
 	return fmt.Errorf("disk %s does not exist", want)
 }
 
-// configure is the boot with a configuration.
+// configure boots with a configuration.
 func (b *boot) configure() {
 	b.enter(runtime.MachineStageBooting)
 	b.identify()
 	b.later(b.node.fleet.timing.Services, func() {
 		b.services = true
-		b.node.fleet.settle(b.node.cluster())
+		b.node.fleet.reconcile(b.node.cluster())
 	})
 }
 
-// fail reports what a real machine shows on its console only.
+// fail logs what a real machine shows only on its console.
 func (b *boot) fail(doing string, err error) {
 	b.printf("[talos] failed to %s: %v", doing, err)
 	b.node.fleet.log.Warn("simulated Talos machine", "machine", b.node.Machine.ID, "failed", doing, "error", err)
@@ -222,5 +221,5 @@ func (b *boot) relisten() {
 	}
 	b.keepVIPs(b.network.vips)
 	b.identify()
-	b.node.fleet.settle(b.node.cluster())
+	b.node.fleet.reconcile(b.node.cluster())
 }

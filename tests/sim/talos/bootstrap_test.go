@@ -45,14 +45,14 @@ func TestBootstrapLosesItsAcknowledgement(t *testing.T) {
 				t.Fatal(err)
 			}
 			check(t, "the lost acknowledgement", c.Bootstrap(t.Context(), &machineapi.BootstrapRequest{}), codes.Unavailable)
-			r.nodesReady(1) // the work is done all the same
-			check(t, "etcd has begun", c.Bootstrap(t.Context(), &machineapi.BootstrapRequest{}), codes.AlreadyExists)
+			r.nodesReady(1) // the request is carried out nevertheless
+			check(t, "etcd runs", c.Bootstrap(t.Context(), &machineapi.BootstrapRequest{}), codes.AlreadyExists)
 		})
 	}
 }
 
-// TestBootstrapIsInMemory asks a node for a bootstrap whose image takes long: nothing of it
-// is on the disk, another request begins the pull again, and a power cut loses it.
+// TestBootstrapIsInMemory bootstraps a node whose image takes long to pull: the disk has no data of
+// it, another request starts the pull again, and a power cut loses it.
 func TestBootstrapIsInMemory(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, "v1.13.9", talos.Timing{EtcdPull: time.Hour})
@@ -63,7 +63,7 @@ func TestBootstrapIsInMemory(t *testing.T) {
 		r.eventually("the bootstrap is accepted", func(ctx context.Context) error { return c.Bootstrap(ctx, &machineapi.BootstrapRequest{}) })
 	}
 	if got := len(r.logged(c, "pulling the image of etcd")); got != 2 {
-		t.Errorf("two requests have begun %d pulls, want 2", got)
+		t.Errorf("two requests have started %d pulls, want 2", got)
 	}
 	if got := etcdFiles(t, c); !slices.Equal(got, []string{"."}) {
 		t.Errorf("/var/lib/etcd has %v while the image is pulled, want it empty", got)
@@ -78,7 +78,7 @@ func TestBootstrapIsInMemory(t *testing.T) {
 	if err := r.fleet.Reboot(r.ids[2]); err != nil {
 		t.Fatal(err)
 	}
-	r.eventually("etcd waits again for a bootstrap that nobody remembers", func(ctx context.Context) error {
+	r.eventually("etcd waits for a bootstrap again", func(ctx context.Context) error {
 		info, err := c.ServiceInfo(ctx, "etcd")
 		if err == nil && (len(info) != 1 || info[0].Service.GetState() != "Preparing") {
 			err = fmt.Errorf("etcd is %v", info)
@@ -93,7 +93,7 @@ func TestBootstrapIsInMemory(t *testing.T) {
 	}
 }
 
-// logged are the lines of a node's kernel log, since it has booted, with these words.
+// logged returns the lines with these words in a node's kernel log since its boot.
 func (r *rack) logged(c *client.Client, words string) (lines []string) {
 	r.t.Helper()
 	stream, err := c.Dmesg(r.t.Context(), false, false)
@@ -111,7 +111,7 @@ func (r *rack) logged(c *client.Client, words string) (lines []string) {
 	}
 }
 
-// etcdFiles are the entries of the folder that etcd's data is in.
+// etcdFiles returns the entries of etcd's data folder.
 func etcdFiles(t *testing.T, c *client.Client) (names []string) {
 	t.Helper()
 	stream, err := c.LS(t.Context(), &machineapi.ListRequest{Root: "/var/lib/etcd"})
@@ -146,7 +146,7 @@ func TestBootstrapIsRefused(t *testing.T) {
 		want    codes.Code
 	}{
 		"Early":    {"the container runtime is not up", "v1.13.9", machine.TypeControlPlane, talos.Timing{Services: time.Hour}, codes.FailedPrecondition},
-		"Worker12": {"1.12 says what is wrong with a worker", "v1.12.4", machine.TypeWorker, talos.Timing{}, codes.FailedPrecondition},
+		"Worker12": {"1.12 returns an error about the worker", "v1.12.4", machine.TypeWorker, talos.Timing{}, codes.FailedPrecondition},
 		"Worker13": {"1.13 does not implement it on a worker", "v1.13.9", machine.TypeWorker, talos.Timing{}, codes.Unimplemented},
 	}
 	for name, tc := range cases {
@@ -199,7 +199,7 @@ func TestWorkersAreCertifiedByControlPlanes(t *testing.T) {
 		t.Errorf("the worker is %s", got)
 	}
 	r.apply(4, r.config(machine.TypeWorker, "machine:\n  token: abcdef.0123456789abcdef\n"))
-	r.eventually("the worker with a wrong token stays out", down(4))
+	r.eventually("the worker with a wrong token gets no certificate", down(4))
 }
 
 func TestTrustdFaults(t *testing.T) {
@@ -211,7 +211,7 @@ func TestTrustdFaults(t *testing.T) {
 	r.powerOn(2, 3)
 	r.apply(2, r.config(machine.TypeControlPlane))
 	r.apply(3, r.config(machine.TypeWorker))
-	r.up(3) // it asks until it is heard
+	r.up(3) // it retries until it gets an answer
 }
 
 func TestHandshakeFaults(t *testing.T) {
@@ -226,11 +226,11 @@ func TestHandshakeFaults(t *testing.T) {
 		want   codes.Code
 	}{
 		{"a handshake that hangs", faults.Rule{Operation: "tls", Error: "hang"}, codes.DeadlineExceeded},
-		{"a handshake slower than the client waits", faults.Rule{Operation: "tls", Latency: "10s"}, codes.DeadlineExceeded},
+		{"a handshake that is slower than the client's timeout", faults.Rule{Operation: "tls", Latency: "10s"}, codes.DeadlineExceeded},
 		{"a connection that is dropped", faults.Rule{Operation: "tls", Error: "broken"}, codes.Unavailable},
-		{"no fault any more", faults.Rule{Operation: "nothing"}, codes.OK},
+		{"without a fault", faults.Rule{Operation: "nothing"}, codes.OK},
 	}
-	for _, tc := range cases { // in turn, because the plan is one
+	for _, tc := range cases { // one after another, because there is one plan
 		if err := r.plan.Set(tc.rule); err != nil {
 			t.Fatal(err)
 		}

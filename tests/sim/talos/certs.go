@@ -17,22 +17,21 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/role"
 )
 
-// identity is what a machine proves itself with towards clients and other
-// nodes. It never changes; the keys are made when they are first needed.
+// identity has the certificates of a machine for clients and other nodes. It never changes. Its keys
+// are generated at the first use.
 type identity struct {
-	// maintenance tells that clients need no certificate.
+	// maintenance is whether clients need no certificate.
 	maintenance bool
 	server      func() (*tls.Certificate, error)
-	// client authenticates the node to others; nil on workers, which cannot
-	// forward requests.
+	// client authenticates the node to others. It is nil on workers, which cannot forward requests.
 	client func() (*tls.Certificate, error)
 	// accepted are the authorities of the cluster, in PEM.
 	accepted *stdx509.CertPool
-	// now is the clock by which the node judges the certificates of others.
+	// now is the node's clock, for certificates of others.
 	now func() time.Time
 }
 
-// maintenanceIdentity is a certificate that nobody vouches for.
+// maintenanceIdentity returns an identity with a self-signed certificate.
 func maintenanceIdentity(n wiring) (*identity, error) {
 	ca, err := x509.NewSelfSignedCertificateAuthority(x509.ECDSA(true), x509.CommonName("maintenance-service.talos.dev"))
 	if err != nil {
@@ -45,7 +44,7 @@ func maintenanceIdentity(n wiring) (*identity, error) {
 	}, nil
 }
 
-// controlPlaneIdentity is issued from the authority in the configuration.
+// controlPlaneIdentity returns an identity that the authority in the configuration has signed.
 func controlPlaneIdentity(cfg config.Provider, n wiring) (*identity, error) {
 	security := cfg.Machine().Security()
 	pool, err := acceptedCAs(cfg)
@@ -63,7 +62,7 @@ func controlPlaneIdentity(cfg config.Provider, n wiring) (*identity, error) {
 	}, nil
 }
 
-// issue makes a key and has it certified, once, when it is first needed.
+// issue returns a certificate that generates and certifies its key at the first use.
 func issue(ca *x509.PEMEncodedCertificateAndKey, n wiring, sans []string, usage stdx509.ExtKeyUsage, organization ...string) func() (*tls.Certificate, error) {
 	return sync.OnceValues(func() (*tls.Certificate, error) {
 		authority, err := x509.NewCertificateAuthorityFromCertificateAndKey(ca)
@@ -92,7 +91,7 @@ func issue(ca *x509.PEMEncodedCertificateAndKey, n wiring, sans []string, usage 
 	})
 }
 
-// sans are the names a node answers to.
+// sans returns the names of a node in its certificate.
 func (n wiring) sans(extra []string) ([]net.IP, []string) {
 	ips := []net.IP{n.address.Addr().AsSlice(), net.IPv4(127, 0, 0, 1)}
 	var names []string
@@ -132,7 +131,8 @@ func acceptedCAs(cfg config.Provider) (*stdx509.CertPool, error) {
 	return pool, nil
 }
 
-// serverTLS is how apid answers a handshake, with the identity it has then.
+// serverTLS returns the TLS configuration of apid, which uses the identity at the time of the
+// handshake.
 func (b *boot) serverTLS() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -156,7 +156,7 @@ func (b *boot) serverTLS() *tls.Config {
 	}
 }
 
-// onlyClientAuth refuses certificates that could also be a server's.
+// onlyClientAuth rejects certificates that are valid for a server as well.
 func onlyClientAuth(_ [][]byte, chains [][]*stdx509.Certificate) error {
 	if len(chains) == 0 {
 		return errors.New("no verified chains")

@@ -14,7 +14,7 @@ import (
 	"github.com/vitistack/stack/tests/sim/talos"
 )
 
-// TestWrongClock has a machine be a day behind, which its certificates are then too.
+// TestWrongClock has a machine whose clock, and so whose certificates, are a day behind.
 func TestWrongClock(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, "v1.13.9", talos.Timing{})
@@ -27,11 +27,11 @@ func TestWrongClock(t *testing.T) {
 		if err := r.fleet.PowerOn(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
-		r.eventually("clients judge the certificate by the right time", func(ctx context.Context) error {
+		r.eventually("clients check the certificate with the right time", func(ctx context.Context) error {
 			got, err := r.client(2).TimeClient.Time(ctx, &emptypb.Empty{})
 			switch {
 			case skew != 0 && (err == nil || !strings.Contains(err.Error(), "expired or is not yet valid")):
-				return fmt.Errorf("a certificate that is not valid any more is accepted, or something else is wrong: %w", err)
+				return fmt.Errorf("an expired certificate is accepted, or the error has another cause: %w", err)
 			case skew != 0:
 				return nil
 			case err != nil:

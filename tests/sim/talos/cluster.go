@@ -14,13 +14,12 @@ import (
 	"github.com/vitistack/stack/tests/sim/talos/internal/workload"
 )
 
-// cluster is what the machines with one certificate authority share. Fleet.mu
-// guards it.
+// cluster is the state that machines with one certificate authority share. Callers hold Fleet.mu.
 type cluster struct {
 	clusterRecord
 	fleet    *Fleet
 	workload *workload.Cluster
-	// saved is the record as it is on disk.
+	// saved is the record on disk.
 	saved string
 }
 
@@ -34,7 +33,7 @@ func (f *Fleet) openCluster(r clusterRecord) error {
 	return nil
 }
 
-// cluster is the cluster a machine's configuration belongs to, nil without one.
+// cluster returns the cluster in a machine's configuration, or nil without one.
 func (n *node) cluster() *cluster {
 	if n.config == nil {
 		return nil
@@ -42,7 +41,7 @@ func (n *node) cluster() *cluster {
 	return n.fleet.clusters[n.key]
 }
 
-// members are the machines configured for the cluster, in a stable order.
+// members returns the machines that are configured for the cluster, in a stable order.
 func (c *cluster) members() []*node {
 	var found []*node
 	for _, n := range c.fleet.nodes {
@@ -54,7 +53,7 @@ func (c *cluster) members() []*node {
 	return found
 }
 
-// working are the members whose services run now.
+// working returns the members whose services run.
 func (c *cluster) working() []*node {
 	return slices.DeleteFunc(c.members(), func(n *node) bool {
 		return n.boot == nil || !n.boot.services || !n.boot.network.address.IsValid()
@@ -65,7 +64,7 @@ func (c *cluster) controlPlanes() []*node {
 	return slices.DeleteFunc(c.working(), func(n *node) bool { return !n.controlPlane() })
 }
 
-// live are the etcd members that run.
+// live returns the running etcd members.
 func (c *cluster) live() etcd.Live {
 	live := etcd.Live{}
 	for _, n := range c.controlPlanes() {
@@ -78,14 +77,14 @@ func (c *cluster) live() etcd.Live {
 
 func (c *cluster) quorum() bool { return c.Etcd != nil && c.Etcd.Quorum(c.live()) }
 
-// online reports whether some API server can answer.
+// online reports whether an API server can answer.
 func (c *cluster) online() bool {
 	return c.quorum() && slices.ContainsFunc(c.controlPlanes(), func(n *node) bool { return n.boot.kubernetes != nil })
 }
 
-// settle lets everything happen in a cluster that its present state allows. It
-// is called after every change, and does nothing when there is nothing to do.
-func (f *Fleet) settle(c *cluster) {
+// reconcile brings a cluster to the state that its machines allow. It is called after every change,
+// and does nothing without a change.
+func (f *Fleet) reconcile(c *cluster) {
 	if c == nil || f.closed {
 		return
 	}
@@ -104,7 +103,7 @@ func (f *Fleet) settle(c *cluster) {
 	f.announce()
 }
 
-// publish makes the members show the cluster's present state.
+// publish updates the resources of the members.
 func (c *cluster) publish() {
 	for _, n := range c.members() {
 		if n.boot != nil {
@@ -114,13 +113,12 @@ func (c *cluster) publish() {
 	}
 }
 
-// settleAll settles every cluster, and removes those that have lost their last
-// machine.
-func (f *Fleet) settleAll() error {
+// reconcileAll reconciles every cluster, and removes clusters without a machine.
+func (f *Fleet) reconcileAll() error {
 	var errs []error
 	for key, c := range f.clusters {
 		if len(c.members()) > 0 {
-			f.settle(c)
+			f.reconcile(c)
 			continue
 		}
 		delete(f.clusters, key)
@@ -142,8 +140,8 @@ func (c *cluster) save() {
 	c.saved = state
 }
 
-// forget ends an etcd cluster, and the objects in it, when the last machine
-// that held its data is gone or wiped.
+// forget deletes an etcd cluster with its objects once the last machine with its data is destroyed or
+// wiped.
 func (c *cluster) forget() {
 	if c.Etcd == nil || slices.ContainsFunc(c.members(), func(n *node) bool { return n.Etcd != nil && n.Etcd.Cluster == c.Etcd.ID }) {
 		return
@@ -152,7 +150,7 @@ func (c *cluster) forget() {
 	c.replaceObjects()
 }
 
-// replaceObjects begins with an empty Kubernetes cluster.
+// replaceObjects starts with an empty Kubernetes cluster.
 func (c *cluster) replaceObjects() {
 	if err := c.workload.Remove(); err != nil {
 		c.fleet.log.Error("remove the objects of a cluster", "cluster", c.Key, "error", err)
@@ -170,8 +168,8 @@ func (c *cluster) replaceObjects() {
 	}
 }
 
-// departed follows a machine's end: its kubelet is silent, and what it held of
-// the cluster goes to others.
+// departed handles the end of a machine: its kubelet is silent, and its leadership and virtual
+// addresses move to other machines.
 func (f *Fleet) departed(n *node, b *boot) {
 	c := n.cluster()
 	if c == nil {
@@ -181,10 +179,10 @@ func (f *Fleet) departed(n *node, b *boot) {
 	if b.joined != "" {
 		c.workload.Leave(b.joined)
 	}
-	f.settle(c)
+	f.reconcile(c)
 }
 
-// found begins the cluster's etcd on one machine.
+// found bootstraps the cluster's etcd on one machine.
 func (c *cluster) found(n *node) {
 	id, member := newID(), newID()
 	c.Etcd = &etcd.Cluster{ID: id, Term: 1, Members: []etcd.Member{{ID: member, PeerURL: n.peerURL()}}}
@@ -193,14 +191,13 @@ func (c *cluster) found(n *node) {
 	n.Recovery = nil
 	for _, other := range c.controlPlanes() {
 		if other != n && other.Etcd != nil {
-			other.boot.etcd = etcdStopped // what is left of the former cluster
+			other.boot.etcd = etcdStopped // what is left of the earlier cluster
 		}
 	}
 	n.mustSave()
 }
 
-// repair takes back the additions of members that a killed process could not
-// finish: nobody holds their data.
+// repair removes members whose addition a killed process did not finish: no machine has their data.
 func (c *cluster) repair() {
 	if c.Etcd == nil {
 		return
@@ -225,8 +222,8 @@ func (n *node) etcdURL(port string) string {
 	return "https://" + addr.String() + ":" + port
 }
 
-// stepEtcd brings every control plane node's etcd as far as it can come. Who
-// has caught up becomes a voter first, because a cluster takes one learner only.
+// stepEtcd advances the etcd of every control plane node as far as possible. A member that has caught
+// up becomes a voter first, because a cluster accepts one learner only.
 func (c *cluster) stepEtcd() {
 	if c.Etcd != nil {
 		live := c.live()
@@ -246,8 +243,8 @@ func (c *cluster) stepEtcd() {
 	}
 }
 
-// advance takes the next step of an etcd that does not run, by the state of
-// its data directory and of the cluster.
+// advance does the next step of an etcd that does not run, depending on its data directory and the
+// cluster:
 //
 //	data          cluster   step
 //	none          none      wait for a bootstrap
@@ -281,8 +278,8 @@ func (c *cluster) memberOf(n *node) (etcd.Member, bool) {
 	return c.Etcd.Member(n.Etcd.Member)
 }
 
-// join makes a machine with an empty data directory a member. A member that
-// has its name is a former self, and is removed first.
+// join makes a machine with an empty data directory a member. An earlier member with its name is
+// removed first.
 func (c *cluster) join(n *node) {
 	b, live := n.boot, c.live()
 	b.etcd = etcdWaiting
@@ -316,16 +313,15 @@ func (c *cluster) begin(n *node) {
 		b.etcd = etcdUp
 		_ = c.Etcd.Start(n.Etcd.Member, b.network.hostname, n.clientURL()) // it was looked up above
 		b.printf("[talos] service[etcd](Running): Started task etcd")
-		c.fleet.settle(c)
+		c.fleet.reconcile(c)
 		b.later(wait, func() {
 			b.learned = true
-			c.fleet.settle(c)
+			c.fleet.reconcile(c)
 		})
 	})
 }
 
-// stepVIPs keeps each shared address on one control plane node whose etcd is a
-// member in good standing.
+// stepVIPs keeps each virtual address on one control plane node whose etcd is a healthy member.
 func (c *cluster) stepVIPs() {
 	for _, n := range c.controlPlanes() {
 		if n.boot.etcd != etcdUp {
@@ -356,7 +352,7 @@ func (c *cluster) stepVIPs() {
 	}
 }
 
-// keepVIPs gives up the shared addresses that are not among the given ones.
+// keepVIPs removes the virtual addresses that are not among the given ones.
 func (b *boot) keepVIPs(wanted []netip.Addr) {
 	b.vips = slices.DeleteFunc(b.vips, func(vip netip.Addr) bool {
 		if slices.Contains(wanted, vip) {

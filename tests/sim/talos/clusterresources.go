@@ -16,7 +16,7 @@ import (
 	"github.com/vitistack/stack/tests/sim/talos/internal/workload"
 )
 
-// clusterResources are those of a configured machine.
+// clusterResources returns the cluster resources of a configured machine.
 func (b *boot) clusterResources(f facts) []resource.Resource {
 	n := b.node
 	machineType := configres.NewMachineType()
@@ -47,7 +47,7 @@ func (b *boot) clusterResources(f facts) []resource.Resource {
 	return all
 }
 
-// discovered are the machines of the cluster that can be found.
+// discovered returns the machines of the cluster that discovery finds.
 func discovered(members []*node) []resource.Resource {
 	var all []resource.Resource
 	for _, m := range members {

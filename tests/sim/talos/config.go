@@ -15,8 +15,8 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/types/v1alpha1"
 )
 
-// readConfig parses a complete machine configuration, as strictly as a node:
-// an unknown key is an error.
+// readConfig parses a complete machine configuration, as strictly as a node: an unknown key is an
+// error.
 func readConfig(data []byte) (config.Provider, error) {
 	cfg, err := configloader.NewFromBytes(data)
 	if err != nil {
@@ -28,8 +28,8 @@ func readConfig(data []byte) (config.Provider, error) {
 	return cfg, nil
 }
 
-// since names the kinds of documents that a Talos version learned. What is not
-// listed is older than every simulated version.
+// since has the Talos version that introduced a kind of document. A kind without an entry is older
+// than every simulated version.
 var since = map[string]*config.VersionContract{
 	"BondConfig": config.TalosVersion1_12, "BridgeConfig": config.TalosVersion1_12,
 	"DHCPv4Config": config.TalosVersion1_12, "DHCPv6Config": config.TalosVersion1_12,
@@ -47,7 +47,7 @@ var since = map[string]*config.VersionContract{
 	"TCPProbeConfig": config.TalosVersion1_13, "VRFConfig": config.TalosVersion1_13,
 }
 
-// speaks refuses what an older Talos does not know.
+// speaks rejects kinds of documents that an older Talos does not support.
 func speaks(version *config.VersionContract, cfg config.Provider) error {
 	for _, doc := range cfg.Documents() {
 		if first, known := since[doc.Kind()]; known && first.Greater(version) {
@@ -66,8 +66,8 @@ func speaks(version *config.VersionContract, cfg config.Provider) error {
 	return nil
 }
 
-// immediately reports whether a running node takes a new configuration over
-// without a reboot, and otherwise why not.
+// immediately returns nil if a running node applies a new configuration without a reboot, and
+// otherwise why it requires one.
 func immediately(current, next config.Provider) error {
 	now, then := current.RawV1Alpha1(), next.RawV1Alpha1()
 	if now == nil || then == nil {
@@ -79,7 +79,7 @@ func immediately(current, next config.Provider) error {
 	return nil
 }
 
-// lasting is the part of a configuration that only a boot can change.
+// lasting returns the part of a configuration that only a reboot can change.
 func lasting(cfg *v1alpha1.Config) *v1alpha1.Config {
 	c := cfg.DeepCopy()
 	c.ConfigDebug, c.ClusterConfig = nil, nil
@@ -99,15 +99,15 @@ func lasting(cfg *v1alpha1.Config) *v1alpha1.Config {
 	return c
 }
 
-// clusterKey identifies the cluster a configuration belongs to by its ID, which
-// every member has, and which stays when the authorities are rotated.
+// clusterKey returns the ID of the configuration's cluster. Every member has it, and it is the same
+// after a rotation of the authorities.
 func clusterKey(cfg config.Provider) string {
 	sum := sha256.Sum256([]byte(cfg.Cluster().ID()))
 	return hex.EncodeToString(sum[:8])
 }
 
-// releaseOf is what an installer image installs over a present release. The
-// image's tag is the version, as it is for Talos' own images and the factory's.
+// releaseOf returns the release that an installer image installs. The image's tag is the version, as
+// for Talos' own images and those of the image factory.
 func releaseOf(image string, present release) (release, error) {
 	if image == "" {
 		return present, nil
@@ -119,7 +119,7 @@ func releaseOf(image string, present release) (release, error) {
 	return release{Version: "v" + strings.TrimPrefix(tag, "v"), Image: image}, nil
 }
 
-// imageTag is the tag of an image reference, "" without one.
+// imageTag returns the tag of an image reference, or "" without one.
 func imageTag(image string) string {
 	ref, _, _ := strings.Cut(image, "@")
 	name := ref[strings.LastIndex(ref, "/")+1:]
@@ -127,7 +127,7 @@ func imageTag(image string) string {
 	return tag
 }
 
-// schematicOf is the image factory's schematic in an installer image, if any.
+// schematicOf returns the image factory's schematic of an installer image, if any.
 func schematicOf(image string) string {
 	parts := strings.Split(strings.SplitN(image, ":", 2)[0], "/")
 	if last := parts[len(parts)-1]; len(parts) > 2 && len(last) == 64 {
@@ -136,8 +136,7 @@ func schematicOf(image string) string {
 	return ""
 }
 
-// upgradeable checks what the installer of the next release checks before it
-// touches the disk.
+// upgradeable makes the checks of the next release's installer before it writes to the disk.
 func upgradeable(from, to release, cfg config.Provider) error {
 	host, err := compatibility.ParseTalosVersion(&machineapi.VersionInfo{Tag: from.Version})
 	if err != nil {

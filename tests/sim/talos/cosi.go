@@ -21,8 +21,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// resources is what a machine shows of itself to who looks. It is built when
-// somebody first does, and kept up to date until the boot is over.
+// resources are the COSI resources of a machine. They are built at the first request, and kept up to
+// date until the end of the boot.
 type resources struct {
 	state  state.State
 	server *server.State
@@ -35,8 +35,8 @@ type shownKey struct {
 	id        resource.ID
 }
 
-// definitions are the namespaces and types of resources, the same for every
-// machine, registered once.
+// definitions registers the namespaces and types of resources once. They are the same for every
+// machine.
 var definitions = sync.OnceValues(func() (state.CoreState, error) {
 	core := inmem.NewState(meta.NamespaceName)
 	st := state.WrapCore(namespaced.NewState(func(resource.Namespace) state.CoreState { return core }))
@@ -78,8 +78,8 @@ func newResources() (*resources, error) {
 	}, nil
 }
 
-// accessTo lets everybody read what is not sensitive, administrators read
-// everything, and nobody write.
+// accessTo lets every client read resources that are not sensitive, and administrators read every
+// resource. No client may write.
 func accessTo(st state.State) state.FilteringRule {
 	return func(ctx context.Context, access state.Access) error {
 		if !access.Verb.Readonly() {
@@ -103,7 +103,7 @@ func accessTo(st state.State) state.FilteringRule {
 	}
 }
 
-// open builds the resources, unless they are there.
+// open builds the resources if necessary.
 func (b *boot) open() (*server.State, error) {
 	unlock, err := b.accept()
 	if err != nil {
@@ -121,7 +121,7 @@ func (b *boot) open() (*server.State, error) {
 	return b.cosi.server, nil
 }
 
-// refresh brings the resources up to date. Callers hold Fleet.mu.
+// refresh updates the resources. Callers hold Fleet.mu.
 func (b *boot) refresh() {
 	if b.cosi == nil {
 		return
@@ -193,7 +193,7 @@ func (s *stateService) List(in *cosi.ListRequest, out cosi.State_ListServer) err
 	return st.List(in, out)
 }
 
-// Create is not allowed.
+// Create is not permitted.
 func (s *stateService) Create(ctx context.Context, in *cosi.CreateRequest) (*cosi.CreateResponse, error) {
 	st, err := s.boot.open()
 	if err != nil {
@@ -202,7 +202,7 @@ func (s *stateService) Create(ctx context.Context, in *cosi.CreateRequest) (*cos
 	return st.Create(ctx, in)
 }
 
-// Update is not allowed.
+// Update is not permitted.
 func (s *stateService) Update(ctx context.Context, in *cosi.UpdateRequest) (*cosi.UpdateResponse, error) {
 	st, err := s.boot.open()
 	if err != nil {
@@ -211,7 +211,7 @@ func (s *stateService) Update(ctx context.Context, in *cosi.UpdateRequest) (*cos
 	return st.Update(ctx, in)
 }
 
-// Destroy is not allowed.
+// Destroy is not permitted.
 func (s *stateService) Destroy(ctx context.Context, in *cosi.DestroyRequest) (*cosi.DestroyResponse, error) {
 	st, err := s.boot.open()
 	if err != nil {

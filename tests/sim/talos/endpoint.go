@@ -13,8 +13,7 @@ import (
 	"github.com/vitistack/stack/tests/sim/underlay"
 )
 
-// endpoint is a server on one port of one or more addresses. A nil endpoint is
-// closed.
+// endpoint is a server on one port of one or more addresses. A nil endpoint is closed.
 type endpoint struct {
 	port uint16
 	backend
@@ -23,11 +22,11 @@ type endpoint struct {
 	listeners map[netip.Addr]*listener
 }
 
-// backend is what an endpoint runs.
+// backend is the server of an endpoint.
 type backend struct {
 	// serve answers connections until the listener is closed.
 	serve func(net.Listener)
-	// finish lets the calls that run end, and returns when they have.
+	// finish waits for running calls to end.
 	finish func()
 	// stop drops all connections.
 	stop func()
@@ -42,7 +41,7 @@ func listen(addr netip.Addr, port uint16, wrap func(net.Conn) net.Conn, s backen
 	return e, nil
 }
 
-// listenOn listens on a port of a machine's address, wherever the underlay has it.
+// listenOn listens on a port of a machine's address in the underlay.
 func listenOn(addr netip.Addr, port uint16) (net.Listener, error) {
 	local, err := underlay.Assign(addr)
 	if err != nil {
@@ -65,7 +64,7 @@ func (e *endpoint) add(addr netip.Addr, wrap func(net.Conn) net.Conn) error {
 	return nil
 }
 
-// drop takes an address that was added away, with its connections.
+// drop closes an added address and its connections.
 func (e *endpoint) drop(addr netip.Addr) {
 	if e == nil {
 		return
@@ -79,7 +78,7 @@ func (e *endpoint) drop(addr netip.Addr) {
 	}
 }
 
-// close frees the addresses and drops the connections, as without power.
+// close frees the addresses and drops the connections, as a power cut does.
 func (e *endpoint) close() {
 	if e != nil {
 		e.silence()
@@ -87,11 +86,11 @@ func (e *endpoint) close() {
 	}
 }
 
-// grace is how long calls may still run while a machine goes down in order.
+// grace is how long running calls may take during an orderly shutdown.
 const grace = time.Second
 
-// retire frees the addresses at once, and drops the connections when the calls
-// on them have ended or the grace is over.
+// retire frees the addresses at once, and drops the connections when their calls have ended or the
+// grace is over.
 func (e *endpoint) retire() {
 	if e == nil {
 		return
@@ -113,7 +112,7 @@ func (e *endpoint) silence() {
 	}
 }
 
-// hangUp closes a client's connection without a word.
+// hangUp closes a client's connection without an answer.
 func (e *endpoint) hangUp(client net.Addr) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -122,7 +121,7 @@ func (e *endpoint) hangUp(client net.Addr) {
 	}
 }
 
-// listener remembers the connections it has accepted.
+// listener records the connections that it has accepted.
 type listener struct {
 	net.Listener
 	wrap  func(net.Conn) net.Conn
@@ -142,7 +141,7 @@ func (l *listener) Accept() (net.Conn, error) {
 func (l *listener) hangUp(client net.Addr) {
 	if c, ok := l.conns.Load(client.String()); ok {
 		if tcp, ok := c.(*net.TCPConn); ok {
-			_ = tcp.SetLinger(0) // a reset rather than an orderly end
+			_ = tcp.SetLinger(0) // a reset instead of an orderly end
 		}
 		_ = c.(net.Conn).Close()
 	}
@@ -158,8 +157,8 @@ func (c *tracked) Close() error {
 	return c.Conn.Close()
 }
 
-// reluctant is a connection whose handshake suffers a fault: it comes late,
-// never ("hang"), or ends the connection.
+// reluctant is a connection whose handshake has a fault: it is late, never answers ("hang"), or drops
+// the connection.
 type reluctant struct {
 	net.Conn
 	ctx   context.Context

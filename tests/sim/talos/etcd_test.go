@@ -22,7 +22,7 @@ import (
 	"github.com/vitistack/stack/tests/sim/talos"
 )
 
-// threeVoters is a cluster of three control planes that all vote.
+// threeVoters starts a cluster of three control planes, which are all voters.
 func threeVoters(t *testing.T, timing talos.Timing) (*rack, *client.Client) {
 	t.Helper()
 	r := newRack(t, "v1.13.9", timing)
@@ -64,7 +64,7 @@ func TestJoiningMemberHasNoName(t *testing.T) {
 	c := r.cluster(1, 0)
 	r.powerOn(3)
 	r.apply(3, r.config(machine.TypeControlPlane, r.hostname("cp-3")))
-	r.eventually("a learner without a name is seen", func(ctx context.Context) error {
+	r.eventually("a learner without a name exists", func(ctx context.Context) error {
 		resp, err := c.EtcdMemberList(ctx, &machineapi.EtcdMemberListRequest{})
 		if err != nil {
 			return err
@@ -74,7 +74,7 @@ func TestJoiningMemberHasNoName(t *testing.T) {
 				return nil
 			}
 		}
-		return errors.New("there is none")
+		return errors.New("there is no learner")
 	})
 	r.voters(c, "cp-2", "cp-3")
 }
@@ -125,7 +125,7 @@ func TestMemberIsRemoved(t *testing.T) {
 	}
 	check(t, "a running member while another one is dead", remove(memberID(t, c, "cp-3")), codes.Unknown)
 
-	// A replacement cannot join while the dead member counts.
+	// A replacement cannot join while the dead member is in the member list.
 	r.ids[5] = ""
 	r.powerOn(5)
 	r.apply(5, r.config(machine.TypeControlPlane, r.hostname("cp-5")))
@@ -179,7 +179,7 @@ func TestSnapshotAndRecovery(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(snapshot)%512 != sha256.Size {
-		t.Fatalf("a snapshot of %d bytes carries no hash", len(snapshot))
+		t.Fatalf("a snapshot of %d bytes has no hash", len(snapshot))
 	}
 	check(t, "a recovery into a running cluster", c.Bootstrap(t.Context(), &machineapi.BootstrapRequest{RecoverEtcd: true}), codes.AlreadyExists)
 	before, err := bootID(t.Context(), c)
@@ -192,7 +192,7 @@ func TestSnapshotAndRecovery(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.rebooted(c, before)
-	r.eventually("the damaged snapshot is refused", func(ctx context.Context) error {
+	r.eventually("the damaged snapshot is rejected", func(ctx context.Context) error {
 		damaged := bytes.Clone(snapshot)
 		damaged[len(damaged)-1]++
 		if _, err := c.EtcdRecover(ctx, bytes.NewReader(damaged)); err != nil {

@@ -17,12 +17,11 @@ import (
 	"github.com/vitistack/stack/tests/sim/talos/internal/etcd"
 )
 
-// withEtcd runs work on the cluster's etcd under the fleet's lock. Where no
-// member answers it waits until the caller gives up, as a real node does; local
-// means that only the node's own member will do.
+// withEtcd calls a function on the cluster's etcd with the fleet's lock. If no member answers it waits
+// until the caller gives up, as a real node does. local requires the node's own member.
 //
-// What etcd itself refuses reaches a client as Unknown with etcd's words:
-// machined passes etcd's errors on without their code.
+// A client gets an error of etcd as Unknown with etcd's text, because machined forwards etcd's errors
+// without their code.
 func (a *api) withEtcd(ctx context.Context, name string, local bool, work func(*cluster) error) error {
 	b := a.boot
 	for {
@@ -42,7 +41,7 @@ func (a *api) withEtcd(ctx context.Context, name string, local bool, work func(*
 				return err
 			}
 			if c.Etcd.Term != term || c.Etcd.Index != index {
-				b.node.fleet.settle(c)
+				b.node.fleet.reconcile(c)
 			}
 			return nil
 		}
@@ -81,8 +80,8 @@ func (a *api) EtcdMemberList(ctx context.Context, in *machineapi.EtcdMemberListR
 	return &machineapi.EtcdMemberListResponse{Messages: []*machineapi.EtcdMembers{list}}, nil
 }
 
-// EtcdRemoveMemberByID takes any member out of the cluster. A member that runs
-// stops; its data stays, and keeps it from joining again until it is wiped.
+// EtcdRemoveMemberByID removes any member from the cluster. A running member stops. Its data stays,
+// and prevents it from joining again until it is wiped.
 func (a *api) EtcdRemoveMemberByID(ctx context.Context, in *machineapi.EtcdRemoveMemberByIDRequest) (*machineapi.EtcdRemoveMemberByIDResponse, error) {
 	err := a.withEtcd(ctx, "etcd remove member", false, func(c *cluster) error {
 		err := c.Etcd.Remove(in.MemberId, c.live())
@@ -105,7 +104,7 @@ func (a *api) EtcdRemoveMemberByID(ctx context.Context, in *machineapi.EtcdRemov
 	return &machineapi.EtcdRemoveMemberByIDResponse{Messages: []*machineapi.EtcdRemoveMemberByID{{}}}, nil
 }
 
-// EtcdLeaveCluster takes the node itself out and empties its data directory.
+// EtcdLeaveCluster removes the node's own member and empties its data directory.
 func (a *api) EtcdLeaveCluster(ctx context.Context, _ *machineapi.EtcdLeaveClusterRequest) (*machineapi.EtcdLeaveClusterResponse, error) {
 	err := a.withEtcd(ctx, "etcd leave", false, func(*cluster) error {
 		if err := a.boot.leaveEtcd(); err != nil {
@@ -119,7 +118,7 @@ func (a *api) EtcdLeaveCluster(ctx context.Context, _ *machineapi.EtcdLeaveClust
 	return &machineapi.EtcdLeaveClusterResponse{Messages: []*machineapi.EtcdLeaveCluster{{}}}, nil
 }
 
-// EtcdForfeitLeadership moves the leadership away from the node.
+// EtcdForfeitLeadership moves the leadership to another member.
 func (a *api) EtcdForfeitLeadership(ctx context.Context, _ *machineapi.EtcdForfeitLeadershipRequest) (*machineapi.EtcdForfeitLeadershipResponse, error) {
 	leader := ""
 	err := a.withEtcd(ctx, "etcd forfeit leadership", false, func(c *cluster) error {
@@ -139,7 +138,7 @@ func (a *api) EtcdForfeitLeadership(ctx context.Context, _ *machineapi.EtcdForfe
 	return &machineapi.EtcdForfeitLeadershipResponse{Messages: []*machineapi.EtcdForfeitLeadership{{Member: leader}}}, nil
 }
 
-// EtcdStatus returns how the node's own member is.
+// EtcdStatus returns the status of the node's own member.
 func (a *api) EtcdStatus(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdStatusResponse, error) {
 	s := &machineapi.EtcdMemberStatus{ProtocolVersion: etcdVersion, StorageVersion: "3.6.0"}
 	err := a.withEtcd(ctx, "etcd status", true, func(c *cluster) error {
@@ -158,10 +157,10 @@ func (a *api) EtcdStatus(ctx context.Context, _ *emptypb.Empty) (*machineapi.Etc
 	return &machineapi.EtcdStatusResponse{Messages: []*machineapi.EtcdStatus{{MemberStatus: s}}}, nil
 }
 
-// databaseSize is what a small cluster's etcd takes, in bytes.
+// databaseSize is the size of a small cluster's etcd, in bytes.
 const databaseSize = 8 << 20
 
-// EtcdAlarmList lists alarms, of which there are none.
+// EtcdAlarmList returns an empty list.
 func (a *api) EtcdAlarmList(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdAlarmListResponse, error) {
 	if err := a.withEtcd(ctx, "etcd alarm list", true, func(*cluster) error { return nil }); err != nil {
 		return nil, err
@@ -169,7 +168,7 @@ func (a *api) EtcdAlarmList(ctx context.Context, _ *emptypb.Empty) (*machineapi.
 	return &machineapi.EtcdAlarmListResponse{Messages: []*machineapi.EtcdAlarm{{}}}, nil
 }
 
-// EtcdAlarmDisarm disarms alarms, of which there are none.
+// EtcdAlarmDisarm returns an empty list.
 func (a *api) EtcdAlarmDisarm(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdAlarmDisarmResponse, error) {
 	if err := a.withEtcd(ctx, "etcd alarm disarm", true, func(*cluster) error { return nil }); err != nil {
 		return nil, err
@@ -177,7 +176,7 @@ func (a *api) EtcdAlarmDisarm(ctx context.Context, _ *emptypb.Empty) (*machineap
 	return &machineapi.EtcdAlarmDisarmResponse{Messages: []*machineapi.EtcdAlarmDisarm{{}}}, nil
 }
 
-// EtcdDefragment has nothing to do.
+// EtcdDefragment does nothing.
 func (a *api) EtcdDefragment(ctx context.Context, _ *emptypb.Empty) (*machineapi.EtcdDefragmentResponse, error) {
 	if err := a.withEtcd(ctx, "etcd defragment", true, func(*cluster) error { return nil }); err != nil {
 		return nil, err
@@ -185,11 +184,11 @@ func (a *api) EtcdDefragment(ctx context.Context, _ *emptypb.Empty) (*machineapi
 	return &machineapi.EtcdDefragmentResponse{Messages: []*machineapi.EtcdDefragment{{}}}, nil
 }
 
-// chunk is how much of a stream is sent at once.
+// chunk is the size of one message of a stream.
 const chunk = 32 << 10
 
-// EtcdSnapshot streams a backup of the cluster's objects. Where etcd does not run it ends at
-// the deadline without an error and without data, as Talos 1.13 was measured to do.
+// EtcdSnapshot streams a snapshot of the cluster's objects. If etcd does not run it ends at the
+// deadline without an error and without data, as was measured with Talos 1.13.
 func (a *api) EtcdSnapshot(_ *machineapi.EtcdSnapshotRequest, out grpc.ServerStreamingServer[common.Data]) error {
 	var data []byte
 	err := a.withEtcd(out.Context(), "etcd snapshot", true, func(c *cluster) error {
@@ -220,7 +219,7 @@ func sendData(out grpc.ServerStreamingServer[common.Data], data []byte) error {
 	return nil
 }
 
-// EtcdRecover takes a backup in, which a bootstrap can then recover from.
+// EtcdRecover stores a snapshot, from which a bootstrap can recover.
 func (a *api) EtcdRecover(in grpc.ClientStreamingServer[common.Data, machineapi.EtcdRecoverResponse]) error {
 	b := a.boot
 	unlock, err := b.accept()
@@ -258,7 +257,7 @@ func (a *api) EtcdRecover(in grpc.ClientStreamingServer[common.Data, machineapi.
 	return in.SendAndClose(&machineapi.EtcdRecoverResponse{Messages: []*machineapi.EtcdRecover{{}}})
 }
 
-// recover reads an uploaded backup, and returns what replaces the cluster's objects by
+// recover reads an uploaded snapshot, and returns a function that replaces the cluster's objects by
 // those in it.
 func (c *cluster) recover(n *node, skipHash bool) (restore func() error, err error) {
 	if n.Recovery == nil {

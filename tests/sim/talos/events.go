@@ -12,17 +12,17 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// maxEvents is how many events a boot remembers.
+// maxEvents is the number of events that a boot stores.
 const maxEvents = 1000
 
-// eventLog is what happened in a boot, in order.
+// eventLog has the events of a boot, in order.
 type eventLog struct {
 	mu      sync.Mutex
 	events  []loggedEvent
 	next    int
 	grown   chan struct{}
 	stopped bool
-	// readers counts the open streams.
+	// readers is the number of open streams.
 	readers int
 }
 
@@ -34,8 +34,7 @@ type loggedEvent struct {
 
 func newEventLog() *eventLog { return &eventLog{grown: make(chan struct{})} }
 
-// publish appends an event. actor is the ID of the request that caused it, if
-// any.
+// publish appends an event. actor is the ID of the request that caused it, if any.
 func (l *eventLog) publish(payload proto.Message, actor string) {
 	e := newEvent(payload, actor)
 	l.mu.Lock()
@@ -52,7 +51,7 @@ func (l *eventLog) publish(payload proto.Message, actor string) {
 	l.grown = make(chan struct{})
 }
 
-// close ends all streams after what was published.
+// close ends all streams after the published events.
 func (l *eventLog) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,22 +61,21 @@ func (l *eventLog) close() {
 	}
 }
 
-// read counts a stream in or out.
+// read counts the start or end of a stream.
 func (l *eventLog) read(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.readers += n
 }
 
-// watched reports whether somebody follows the events.
+// watched reports whether a client follows the events.
 func (l *eventLog) watched() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.readers > 0
 }
 
-// after returns what follows the given number, and a channel that is closed
-// when there is more.
+// after returns the events after the given number, and a channel that is closed when there are more.
 func (l *eventLog) after(number int) (events []loggedEvent, grown <-chan struct{}, stopped bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,8 +88,7 @@ func (l *eventLog) after(number int) (events []loggedEvent, grown <-chan struct{
 	return events, l.grown, l.stopped
 }
 
-// begin is the number after which a stream starts, by what the request asks of
-// the past.
+// begin returns the number after which a stream starts, as the request specifies.
 func (l *eventLog) begin(req *machineapi.EventsRequest) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,7 +112,7 @@ var eventNumbers struct {
 	last uint64
 }
 
-// newEvent wraps a payload; IDs sort in the order of events.
+// newEvent wraps a payload. IDs sort in the order of events.
 func newEvent(payload proto.Message, actor string) *machineapi.Event {
 	eventNumbers.Lock()
 	eventNumbers.last++
@@ -123,13 +120,13 @@ func newEvent(payload proto.Message, actor string) *machineapi.Event {
 	eventNumbers.Unlock()
 	e := &machineapi.Event{Id: id, ActorId: actor, Data: &anypb.Any{}}
 	if payload != nil {
-		value, _ := proto.Marshal(payload) // a message without required fields encodes
+		value, _ := proto.Marshal(payload) // a message without required fields can be encoded
 		e.Data = &anypb.Any{TypeUrl: "talos/runtime/" + string(payload.ProtoReflect().Descriptor().FullName()), Value: value}
 	}
 	return e
 }
 
-// Events streams what happens, first an empty event as a greeting.
+// Events streams the events, after an initial empty event.
 func (a *api) Events(req *machineapi.EventsRequest, out grpc.ServerStreamingServer[machineapi.Event]) error {
 	if err := out.Send(newEvent(nil, req.WithActorId)); err != nil {
 		return err
@@ -160,14 +157,14 @@ func (a *api) Events(req *machineapi.EventsRequest, out grpc.ServerStreamingServ
 	}
 }
 
-// kmsg is the kernel's log of a boot, which holds no secret.
+// kmsg is the kernel log of a boot. It contains no secrets.
 type kmsg struct {
 	mu    sync.Mutex
 	lines []string
 	grown chan struct{}
 }
 
-// maxLines is how long the kernel's log is.
+// maxLines is the number of lines in the kernel log.
 const maxLines = 1000
 
 func (b *boot) printf(format string, args ...any) {
@@ -184,7 +181,7 @@ func (b *boot) printf(format string, args ...any) {
 	}
 }
 
-// from returns the lines from an index on, and a channel for more.
+// from returns the lines from an index on, and a channel that is closed when there are more.
 func (k *kmsg) from(at int) ([]string, <-chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

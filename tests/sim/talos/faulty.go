@@ -14,13 +14,13 @@ import (
 // connectionReset as a fault's error drops the client's connection.
 const connectionReset = "reset"
 
-// operation is how a fault plan names a method: "MachineService/Bootstrap".
+// operation returns the name of a method in a fault plan: "MachineService/Bootstrap".
 func operation(method string) string {
 	name := strings.TrimPrefix(method, "/")
 	return name[strings.LastIndex(name[:strings.Index(name, "/")], ".")+1:]
 }
 
-// suffer runs a call under its fault.
+// suffer runs a call with its fault.
 func (b *boot) suffer(ctx context.Context, fault faults.Fault, on func() *endpoint, call func() error) error {
 	if err := fault.Wait(ctx); err != nil {
 		return status.FromContextError(err).Err()
@@ -37,8 +37,8 @@ func (b *boot) suffer(ctx context.Context, fault faults.Fault, on func() *endpoi
 	return nil
 }
 
-// fault is the error a plan asks for: a gRPC code by its name, the end of the
-// connection, or any text, which a client sees as Unknown.
+// fault returns the planned error: a gRPC code by its name, the end of the connection, or any other
+// text, which is Unknown.
 func (b *boot) fault(ctx context.Context, reason string, on func() *endpoint) error {
 	if reason == connectionReset {
 		if p, ok := peer.FromContext(ctx); ok {

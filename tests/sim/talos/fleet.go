@@ -1,14 +1,12 @@
-// Package talos simulates machines that run Talos Linux, at the level of the
-// wire: talosctl and the production Talos client talk to them unchanged.
+// Package talos simulates machines that run Talos Linux. They speak its wire protocols: talosctl and
+// the production Talos client work with them unchanged.
 //
-// A Fleet is a rack of machines. Whoever simulates the hypervisor powers them
-// on and off; everything else happens through their own APIs, on their own
-// addresses: apid on :50000, trustd on :50001 and, once etcd runs, Kubernetes
-// on :6443 of a control plane node.
+// A Fleet is a set of machines. The simulator of the hypervisor powers them on and off. Everything
+// else happens through their own APIs on their own addresses: apid on :50000, trustd on :50001 and,
+// once etcd runs, Kubernetes on :6443 of a control plane node.
 //
-// All state is on disk before it is answered, so that a killed process and a
-// new Open lose nothing. An idle machine has no timer and no running goroutine
-// but those that wait for connections.
+// All state is on disk before an answer is sent, so that a killed process and a new Open lose nothing.
+// An idle machine has no timer, and only goroutines that wait for connections.
 package talos
 
 import (
@@ -25,7 +23,7 @@ import (
 	"github.com/vitistack/stack/tests/sim/faults"
 )
 
-// The ports of a node; that of Kubernetes is configured.
+// The ports of a node. The port of Kubernetes is configurable.
 const (
 	apidPort   = 50000
 	trustdPort = 50001
@@ -40,39 +38,38 @@ type Fleet struct {
 	log    *slog.Logger
 	timing Timing
 	disk   disk
-	// ended hears of machines that switch themselves off.
+	// ended is called when a machine switches itself off.
 	ended func(id string)
 
 	mu       sync.Mutex
 	nodes    map[string]*node
 	clusters map[string]*cluster
 	closed   bool
-	// changed is closed and replaced whenever something changes; who waits for
-	// a state looks again then.
+	// changed is closed and replaced at each change, for goroutines that wait for a state.
 	changed chan struct{}
 	done    chan struct{}
-	// touched are the clusters whose objects changed, for the refresher.
+	// touched are the clusters whose objects have changed, for the refresher.
 	touched *touched
 	// work counts the goroutines that Close waits for.
 	work sync.WaitGroup
 }
 
-// Option changes how a fleet behaves.
+// Option is an option of a fleet.
 type Option func(*Fleet)
 
-// WithTiming makes the machines take their time.
+// WithTiming sets the durations of the machines' steps.
 func WithTiming(t Timing) Option { return func(f *Fleet) { f.timing = t } }
 
-// WithShutdownObserver calls observe, in a goroutine of its own, when a machine
-// has switched itself off, as it does when it is asked to shut down.
+// WithShutdownObserver calls observe in a new goroutine when a machine has switched itself off, as it
+// does on a shutdown request.
 func WithShutdownObserver(observe func(id string)) Option {
 	return func(f *Fleet) { f.ended = observe }
 }
 
-// Open reads a fleet from dir, which it creates. No machine is powered on:
-// whoever owns the switches turns on those that should run.
+// Open reads a fleet from dir, and creates dir if necessary. No machine is powered on. The caller
+// powers on the machines that should run.
 //
-// The plan, which may be nil, names operations and errors like this:
+// The plan may be nil. It has these operations and errors:
 //
 //	operation                   error
 //	MachineService/Bootstrap    a gRPC code by name, "reset" to drop the
@@ -132,7 +129,7 @@ func (f *Fleet) restore() error {
 	return nil
 }
 
-// Close powers every machine off the hard way and keeps all state.
+// Close cuts the power of every machine and keeps all state.
 func (f *Fleet) Close() error {
 	f.mu.Lock()
 	if f.closed {
@@ -153,9 +150,8 @@ func (f *Fleet) Close() error {
 	return errors.Join(errs...)
 }
 
-// PowerOn starts a machine, or makes a running one notice that its hardware or
-// its address changed. A second call with the same machine does nothing. It
-// fails when the machine's address cannot be listened on.
+// PowerOn starts a machine, or updates the hardware or address of a running one. A second call with
+// the same machine does nothing. It returns an error if the machine's address cannot be listened on.
 func (f *Fleet) PowerOn(ctx context.Context, m Machine) error {
 	if err := errors.Join(ctx.Err(), m.validate()); err != nil {
 		return fmt.Errorf("power on machine %s: %w", m.ID, err)
@@ -176,8 +172,8 @@ func (f *Fleet) PowerOn(ctx context.Context, m Machine) error {
 	return nil
 }
 
-// PowerOff cuts a machine's power. What it had written to its disks stays. An
-// off or unknown machine is left as it is.
+// PowerOff cuts a machine's power. What it has written to its disks stays. A machine that is off or
+// unknown does not change.
 func (f *Fleet) PowerOff(id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -188,8 +184,8 @@ func (f *Fleet) PowerOff(id string) error {
 	return n.powerOff()
 }
 
-// Crash stops the nodes at the addresses, as by a kernel panic: nothing listens, and the
-// machine stays on. It starts the nodes again that crashed before and are not named.
+// Crash stops the nodes at the addresses, as by a kernel panic: nothing listens, and the machine stays
+// on. It restarts nodes that crashed before and are not named.
 func (f *Fleet) Crash(addresses []netip.Addr) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -209,7 +205,7 @@ func (f *Fleet) Crash(addresses []netip.Addr) error {
 	return nil
 }
 
-// Reboot resets a running machine the hard way.
+// Reboot resets a running machine.
 func (f *Fleet) Reboot(id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -228,7 +224,7 @@ func (f *Fleet) Reboot(id string) error {
 	return nil
 }
 
-// Destroy removes a machine with its disks. An unknown machine is none.
+// Destroy removes a machine with its disks. An unknown machine is no error.
 func (f *Fleet) Destroy(id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -241,10 +237,10 @@ func (f *Fleet) Destroy(id string) error {
 	if err := remove(f.disk.machine(id)); err != nil {
 		return fmt.Errorf("destroy machine %s: %w", id, err)
 	}
-	return f.settleAll()
+	return f.reconcileAll()
 }
 
-// probe reports whether an address can be listened on now.
+// probe returns nil if an address can be listened on.
 func probe(addr netip.Addr) error {
 	l, err := listenOn(addr, apidPort)
 	if err != nil {
@@ -253,13 +249,13 @@ func probe(addr netip.Addr) error {
 	return l.Close()
 }
 
-// announce wakes everybody who waits for a state. Callers hold mu.
+// announce wakes every goroutine that waits for a state. Callers hold mu.
 func (f *Fleet) announce() {
 	close(f.changed)
 	f.changed = make(chan struct{})
 }
 
-// refresher makes machines notice what happens in their Kubernetes clusters.
+// refresher updates machines after changes in their Kubernetes clusters.
 func (f *Fleet) refresher() {
 	defer f.work.Done()
 	for {
@@ -279,8 +275,8 @@ func (f *Fleet) refresher() {
 	}
 }
 
-// touched collects keys under a lock of its own, so that a cluster can report
-// a change whatever its caller holds.
+// touched collects keys under a lock of its own, so that a cluster can report a change while its
+// caller holds another lock.
 type touched struct {
 	mu   sync.Mutex
 	keys map[string]bool
@@ -309,7 +305,7 @@ func (t *touched) take() []string {
 	return keys
 }
 
-// later runs work after a while, with mu held, unless this boot is over then.
+// later runs work after a delay, with mu held, unless this boot has ended.
 func (b *boot) later(d time.Duration, work func()) *time.Timer {
 	f := b.node.fleet
 	t := time.AfterFunc(d, func() {

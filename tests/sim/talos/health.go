@@ -18,11 +18,11 @@ import (
 // check is one condition of a healthy cluster.
 type check struct {
 	name string
-	// holds returns what is missing, nil when nothing is.
+	// holds returns what is missing, or nil.
 	holds func(c *cluster, nodes []*node) error
 }
 
-// checks are made in this order; each waits for the one before.
+// checks are made in this order. Each waits for the previous one.
 var checks = []check{
 	{"etcd to be healthy", etcdHealthy},
 	{"etcd members to be consistent across nodes", func(*cluster, []*node) error { return nil }},
@@ -130,8 +130,7 @@ func podsReady(app string) func(*cluster, []*node) error {
 	}
 }
 
-// HealthCheck streams what the cluster still misses until it misses nothing or
-// the time is up.
+// HealthCheck streams what the cluster still misses until it misses nothing or the time is over.
 func (a *api) HealthCheck(in *clusterapi.HealthCheckRequest, out grpc.ServerStreamingServer[clusterapi.HealthCheckProgress]) error {
 	b := a.boot
 	unlock, err := b.accept()
@@ -163,7 +162,7 @@ func (a *api) HealthCheck(in *clusterapi.HealthCheckRequest, out grpc.ServerStre
 	return nil
 }
 
-// await reports on one check until it holds.
+// await reports on one check until it succeeds.
 func (b *boot) await(ctx context.Context, k check, asked *clusterapi.ClusterInfo, send func(string) error) error {
 	last := ""
 	for {
@@ -197,8 +196,8 @@ func (b *boot) await(ctx context.Context, k check, asked *clusterapi.ClusterInfo
 	}
 }
 
-// asked are the machines a health check is about: those it names, or all of
-// the cluster. Callers hold Fleet.mu.
+// asked returns the machines of a health check: the named ones, or all of the cluster. Callers hold
+// Fleet.mu.
 func (b *boot) asked(info *clusterapi.ClusterInfo) []*node {
 	names := slices.Concat(info.GetControlPlaneNodes(), info.GetWorkerNodes())
 	members := b.node.cluster().members()

@@ -20,16 +20,16 @@ type pulled struct {
 	Ref string `json:"ref"`
 }
 
-// imageSize is what every image takes, in bytes.
+// imageSize is the size of every image, in bytes.
 const imageSize = 64 << 20
 
-// digest is what the image's content would hash to.
+// digest returns the digest of an image.
 func (p pulled) digest() string {
 	sum := sha256.Sum256([]byte(p.Ref))
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// pinned is the reference by digest, which says no tag.
+// pinned returns the reference by digest, without a tag.
 func (p pulled) pinned() string {
 	if strings.Contains(p.Ref, "@") {
 		return p.Ref
@@ -64,7 +64,7 @@ func (b *boot) pull(ref string) (pulled, error) {
 	return image, b.node.save()
 }
 
-// stored finds an image by any of its references. Callers hold Fleet.mu.
+// stored returns an image by any of its references. Callers hold Fleet.mu.
 func (b *boot) stored(ref string) (pulled, bool) {
 	i := slices.IndexFunc(b.node.Images, func(p pulled) bool { return p.Ref == ref || p.pinned() == ref })
 	if i < 0 {
@@ -101,7 +101,7 @@ func (s *imageService) List(_ *machineapi.ImageServiceListRequest, out grpc.Serv
 	return nil
 }
 
-// Pull pulls an image, and answers at last with its reference by digest.
+// Pull pulls an image, and finally returns its reference by digest.
 func (s *imageService) Pull(in *machineapi.ImageServicePullRequest, out grpc.ServerStreamingServer[machineapi.ImageServicePullResponse]) error {
 	image, err := s.boot.pull(in.ImageRef)
 	if err != nil {
@@ -119,7 +119,7 @@ func (s *imageService) Pull(in *machineapi.ImageServicePullRequest, out grpc.Ser
 	return out.Send(&machineapi.ImageServicePullResponse{Response: &machineapi.ImageServicePullResponse_Name{Name: image.pinned()}})
 }
 
-// Remove takes an image out of the store.
+// Remove removes an image from the store.
 func (s *imageService) Remove(_ context.Context, in *machineapi.ImageServiceRemoveRequest) (*emptypb.Empty, error) {
 	unlock, err := s.boot.accept()
 	if err != nil {

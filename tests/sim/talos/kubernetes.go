@@ -21,8 +21,8 @@ import (
 	"github.com/vitistack/stack/tests/sim/talos/internal/workload"
 )
 
-// stepKubernetes runs an API server on every control plane node whose etcd
-// runs, and fills a new cluster.
+// stepKubernetes runs an API server on every control plane node whose etcd runs, and creates the
+// objects of a new cluster.
 func (c *cluster) stepKubernetes() {
 	for _, n := range c.controlPlanes() {
 		b := n.boot
@@ -51,8 +51,8 @@ func (c *cluster) stepKubernetes() {
 	}
 }
 
-// publishAuthority is the controller manager telling pods whom to trust: the authority that
-// signs on its control plane, and none that is only accepted there.
+// publishAuthority plays the controller manager: it publishes the authority that signs on its control
+// plane, and none that is only accepted there.
 func (c *cluster) publishAuthority() {
 	for _, n := range c.controlPlanes() {
 		if n.boot.kubernetes == nil {
@@ -80,7 +80,7 @@ func (b *boot) listenKubernetes(c *cluster) {
 		}),
 		TLSConfig:   serving,
 		BaseContext: func(net.Listener) context.Context { return b.ctx },
-		// A client that breaks a handshake off is none of the log's business.
+		// A client that aborts a handshake is not logged.
 		ErrorLog: log.New(discard{}, "", 0),
 	}
 	e, err := listen(b.network.address.Addr(), uint16(cfg.Cluster().LocalAPIServerPort()), b.reluctantly, backend{
@@ -104,8 +104,8 @@ type discard struct{}
 
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// kubernetesTLS serves with a certificate of the cluster's authority and asks
-// clients for theirs, which userOf judges.
+// kubernetesTLS returns a TLS configuration with a certificate of the cluster's authority. It requests
+// client certificates, which userOf checks.
 func kubernetesTLS(cfg config.Provider, n wiring) (*tls.Config, *stdx509.CertPool, error) {
 	k := cfg.Cluster()
 	ca := k.IssuingCA()
@@ -125,7 +125,7 @@ func kubernetesTLS(cfg config.Provider, n wiring) (*tls.Config, *stdx509.CertPoo
 	}, pool, nil
 }
 
-// serverNames are the names and addresses of the API server besides the machine's.
+// serverNames returns the names and addresses of the API server in addition to the machine's.
 func serverNames(cfg config.Provider) []string {
 	k := cfg.Cluster()
 	domain := k.Network().DNSDomain()
@@ -141,7 +141,7 @@ func serverNames(cfg config.Provider) []string {
 	return sans
 }
 
-// userOf is who the client's certificate, if the cluster issued it, names.
+// userOf returns the user in the client's certificate, if the cluster issued it.
 func userOf(r *http.Request, clients *stdx509.CertPool) (workload.User, bool) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return workload.User{}, false
@@ -153,7 +153,7 @@ func userOf(r *http.Request, clients *stdx509.CertPool) (workload.User, bool) {
 	return workload.User{Name: leaf.Subject.CommonName, Groups: leaf.Subject.Organization}, true
 }
 
-// storage tells why this API server's etcd cannot answer.
+// storage returns why this API server's etcd cannot answer.
 func (b *boot) storage() error {
 	f := b.node.fleet
 	f.mu.Lock()
@@ -165,8 +165,8 @@ func (b *boot) storage() error {
 	return nil
 }
 
-// withFaults makes an API server suffer the operation "workload": an HTTP
-// status, the end of the connection ("reset"), or a 500.
+// withFaults adds the faults of the operation "workload" to an API server: an HTTP status, the end of
+// the connection ("reset"), or a 500.
 func (b *boot) withFaults(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fault := b.node.fleet.plan.Next("workload")
@@ -197,15 +197,15 @@ func refuse(w http.ResponseWriter, reason string) {
 	http.Error(w, "fault: "+reason, code)
 }
 
-// swallow takes an answer that the client is not going to see.
+// swallow discards an answer that the client must not get.
 type swallow struct{ header http.Header }
 
 func (s *swallow) Header() http.Header         { return s.header }
 func (s *swallow) Write(p []byte) (int, error) { return len(p), nil }
 func (s *swallow) WriteHeader(int)             {}
 
-// kubernetesCAs are the certificates that a node trusts in Kubernetes, that of the
-// authority that signs first.
+// kubernetesCAs returns the certificates that a node trusts in Kubernetes, the signing authority
+// first.
 func kubernetesCAs(cfg config.Provider) []string {
 	var trusted []string
 	if ca := cfg.Cluster().IssuingCA(); ca != nil {
@@ -217,9 +217,9 @@ func kubernetesCAs(cfg config.Provider) []string {
 	return trusted
 }
 
-// stepKubelets lets every node join that has not done so in this boot. A kubelet
-// restarts when the authorities of its node change, and is silent while it and an API
-// server do not trust each other: its connections may lead to any of them.
+// stepKubelets lets every node join that has not done so in this boot. A kubelet restarts after a
+// change of its node's authorities. It is silent while it and an API server do not trust each other,
+// because its connections may lead to any of them.
 func (c *cluster) stepKubelets() {
 	if !c.online() {
 		return
@@ -245,9 +245,9 @@ func (c *cluster) stepKubelets() {
 	}
 }
 
-// certifyKubelet is a kubelet's start: Talos removes a client certificate of an authority
-// that the node does not accept, and a kubelet without one asks the cluster for another. It
-// reports whether the kubelet and the API servers trust each other.
+// certifyKubelet plays a kubelet's start: Talos removes a client certificate whose authority the node
+// does not accept, and a kubelet without one requests another. It reports whether the kubelet and the
+// API servers trust each other.
 func (c *cluster) certifyKubelet(n *node) bool {
 	trusted := kubernetesCAs(n.config)
 	n.boot.trusted = strings.Join(trusted, " ")
@@ -288,7 +288,7 @@ func (b *boot) nodename() string {
 	return b.network.hostname
 }
 
-// kubelet describes the machine to its cluster.
+// kubelet returns the description of the machine for its cluster.
 func (b *boot) kubelet() workload.Kubelet {
 	n := b.node
 	m, k := n.config.Machine(), n.config.Cluster()
@@ -307,7 +307,7 @@ func (b *boot) kubelet() workload.Kubelet {
 	return agent
 }
 
-// staticPods are the control plane's components and their images.
+// staticPods returns the components of the control plane and their images.
 func staticPods(cfg config.Provider) map[string]string {
 	pods := map[string]string{"kube-apiserver": cfg.Cluster().APIServer().Image()}
 	if !cfg.Machine().Controlplane().ControllerManager().Disabled() {
@@ -319,7 +319,7 @@ func staticPods(cfg config.Provider) map[string]string {
 	return pods
 }
 
-// taints reads "value:Effect" or "Effect", the form of the configuration.
+// taints parses "value:Effect" or "Effect", the form in the configuration.
 func taints(configured map[string]string) []corev1.Taint {
 	var found []corev1.Taint
 	for _, key := range slices.Sorted(maps.Keys(configured)) {

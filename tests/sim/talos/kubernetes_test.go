@@ -36,9 +36,9 @@ func TestKubernetesKnowsItsClients(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nobody := *cfg
-	nobody.CertData, nobody.KeyData = nil, nil
-	k, err := kubernetes.NewForConfig(&nobody)
+	anonymous := *cfg
+	anonymous.CertData, anonymous.KeyData = nil, nil
+	k, err := kubernetes.NewForConfig(&anonymous)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestWorkersHaveNoKubeconfig(t *testing.T) {
 	r := newRack(t, "v1.13.9", talos.Timing{})
 	r.cluster(1, 1)
 	if _, err := r.up(3).Kubeconfig(t.Context()); err == nil {
-		t.Error("a worker hands out a kubeconfig")
+		t.Error("a worker returns a kubeconfig")
 	}
 }
 
@@ -90,7 +90,7 @@ func TestNodesFollowTheirMachines(t *testing.T) {
 	if err := r.fleet.Reboot(r.machine(3).ID); err != nil {
 		t.Fatal(err)
 	}
-	r.nodesReady(2) // a kubelet registers when it starts
+	r.nodesReady(2) // a kubelet registers its Node when it starts
 	if err := k.CoreV1().Nodes().Delete(t.Context(), "worker-3", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestNodesFollowTheirMachines(t *testing.T) {
 	check(t, "a service that cannot be restarted", err, codes.Unknown)
 }
 
-// drain does what kubectl drain does, once.
+// drain does once what kubectl drain does.
 func drain(ctx context.Context, k *kubernetes.Clientset, node string) error {
 	patch := []byte(`{"spec":{"unschedulable":true}}`)
 	if _, err := k.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
@@ -175,16 +175,16 @@ func TestWorkloadFaults(t *testing.T) {
 	}
 	var status apierrors.APIStatus
 	if err := namespace("a"); !errors.As(err, &status) || status.Status().Code != http.StatusServiceUnavailable {
-		t.Errorf("a refused request: got %v", err)
+		t.Errorf("a rejected request: got %v", err)
 	}
 	if err := r.plan.Set(faults.Rule{Operation: "workload", Error: "500", After: true, Times: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if err := namespace("b"); err == nil {
-		t.Error("a lost acknowledgement arrived")
+		t.Error("a lost answer arrived")
 	}
 	if err := namespace("b"); !apierrors.IsAlreadyExists(err) {
-		t.Errorf("the work of the lost acknowledgement is not done: %v", err)
+		t.Errorf("a request with a lost answer was not carried out: %v", err)
 	}
 }
 
@@ -206,12 +206,12 @@ func TestSharedAddress(t *testing.T) {
 			c := r.up(2)
 			r.bootstrap(c)
 			r.voters(c, "cp-2", "cp-3", "cp-4")
-			r.nodesReady(3) // through the shared address, which the kubeconfig names
+			r.nodesReady(3) // through the virtual address, which is in the kubeconfig
 			if err := r.fleet.PowerOff(r.machine(2).ID); err != nil {
 				t.Fatal(err)
 			}
 			k := r.kubeFrom(r.client(3))
-			r.eventually("another node holds the address", func(ctx context.Context) error {
+			r.eventually("another node has the virtual address", func(ctx context.Context) error {
 				_, err := readyNodes(ctx, k)
 				return err
 			})
@@ -219,7 +219,7 @@ func TestSharedAddress(t *testing.T) {
 	}
 }
 
-// kubeFrom is a client by the kubeconfig that one node hands out.
+// kubeFrom returns a client with the kubeconfig from one node.
 func (r *rack) kubeFrom(c *client.Client) *kubernetes.Clientset {
 	r.t.Helper()
 	data, err := c.Kubeconfig(r.t.Context())

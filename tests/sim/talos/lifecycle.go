@@ -12,14 +12,14 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// lifecycleService installs and upgrades from images that were pulled before,
-// in Talos 1.13 and later. It reboots nothing.
+// lifecycleService installs and upgrades from pulled images, in Talos 1.13 and later. It does not
+// reboot.
 type lifecycleService struct {
 	machineapi.UnimplementedLifecycleServiceServer
 	boot *boot
 }
 
-// Install writes Talos to a disk of a machine that has none.
+// Install writes Talos to a disk of a machine without an installation.
 func (s *lifecycleService) Install(in *machineapi.LifecycleServiceInstallRequest, out grpc.ServerStreamingServer[machineapi.LifecycleServiceInstallResponse]) error {
 	b := s.boot
 	send := func(p *machineapi.LifecycleServiceInstallProgress) error {
@@ -43,7 +43,7 @@ func (s *lifecycleService) Install(in *machineapi.LifecycleServiceInstallRequest
 	})
 }
 
-// Upgrade writes another Talos beside the present one, for the next boot.
+// Upgrade writes another Talos for the next boot, and keeps the present one.
 func (s *lifecycleService) Upgrade(in *machineapi.LifecycleServiceUpgradeRequest, out grpc.ServerStreamingServer[machineapi.LifecycleServiceUpgradeResponse]) error {
 	b := s.boot
 	send := func(p *machineapi.LifecycleServiceInstallProgress) error {
@@ -63,8 +63,8 @@ func (s *lifecycleService) Upgrade(in *machineapi.LifecycleServiceUpgradeRequest
 	})
 }
 
-// runInstaller runs an installer image: what allowed and the image permit, then
-// work with the release in it, whose failure is an exit code.
+// runInstaller checks allowed and the image, and then calls work with the image's release. A failure
+// of work is an exit code.
 func (b *boot) runInstaller(
 	ctx context.Context, doing, image string, send func(*machineapi.LifecycleServiceInstallProgress) error,
 	allowed func() error, work func(release) error,
@@ -112,8 +112,7 @@ func (b *boot) runInstaller(
 	return send(&machineapi.LifecycleServiceInstallProgress{Response: &machineapi.LifecycleServiceInstallProgress_ExitCode{ExitCode: code}})
 }
 
-// claimInstaller checks the request and keeps others from running an
-// installer meanwhile. Callers hold Fleet.mu.
+// claimInstaller checks the request and prevents a second concurrent installer. Callers hold Fleet.mu.
 func (b *boot) claimInstaller(doing, image string, allowed func() error) (release, error) {
 	if b.installing {
 		return release{}, status.Error(codes.FailedPrecondition, "another installation/upgrade is already in progress")

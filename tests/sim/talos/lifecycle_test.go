@@ -17,7 +17,7 @@ import (
 	"github.com/vitistack/stack/tests/sim/talos"
 )
 
-// readyNodes are the names of the nodes that are ready.
+// readyNodes returns the names of the Ready nodes.
 func readyNodes(ctx context.Context, k *kubernetes.Clientset) ([]string, error) {
 	list, err := k.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -48,7 +48,7 @@ func TestClusterComesUp(t *testing.T) {
 			if diff := cmp.Diff([]string{"cp-2", "cp-3", "cp-4", "worker-5"}, ready); diff != "" {
 				t.Errorf("nodes of the cluster (-want +got):\n%s", diff)
 			}
-			r.eventually("all control planes vote", func(ctx context.Context) error {
+			r.eventually("all control planes are voters", func(ctx context.Context) error {
 				names, err := members(ctx, c)
 				slices.Sort(names)
 				if diff := cmp.Diff([]string{"cp-2", "cp-3", "cp-4"}, names); err == nil && diff != "" {

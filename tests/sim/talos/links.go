@@ -13,14 +13,14 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/proto"
 )
 
-// selectsDevice reports whether an interface of the classic configuration means
-// a link, by its name or by what it looks like.
+// selectsDevice reports whether an interface of the classic configuration selects a link, by its name
+// or its properties.
 func selectsDevice(name string, selector configs.NetworkDeviceSelector, link Link) bool {
 	if selector == nil {
 		return name == link.Name
 	}
 	if selector.PCIID() != "" || selector.KernelDriver() != "" || selector.Bus() != "" {
-		return false // nothing is known of the simulated hardware's bus
+		return false // the simulated hardware has no bus
 	}
 	matched := selector.Physical() != nil && *selector.Physical()
 	for _, pattern := range []string{selector.HardwareAddress(), selector.PermanentAddress()} {
@@ -35,7 +35,7 @@ func selectsDevice(name string, selector configs.NetworkDeviceSelector, link Lin
 	return matched
 }
 
-// glob matches a pattern in which * stands for anything.
+// glob matches a pattern in which * stands for any text.
 func glob(pattern, s string) bool {
 	parts := strings.Split(pattern, "*")
 	if len(parts) == 1 {
@@ -56,8 +56,7 @@ func glob(pattern, s string) bool {
 	return strings.HasSuffix(rest, last)
 }
 
-// aliases are all names of a link: its own, and those that the configuration
-// gives it by a selector.
+// aliases returns all names of a link: its own, and those of the configuration's selectors.
 func aliases(m Machine, at int, cfg config.Provider) []string {
 	names := []string{m.Links[at].Name}
 	documents := cfg.NetworkLinkAliasConfigs()
@@ -79,7 +78,7 @@ func aliases(m Machine, at int, cfg config.Provider) []string {
 			}
 		}
 		if !c.IsPatternAlias() && len(matched) != 1 {
-			continue // a fixed name must mean exactly one link
+			continue // a fixed name must select exactly one link
 		}
 		for n, i := range matched {
 			given[i] = true

@@ -10,21 +10,20 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config"
 )
 
-// Machine is the hardware, as the hypervisor plugs it together, and the boot
-// image in it.
+// Machine is the hardware and the boot image, as the hypervisor configures it.
 type Machine struct {
 	// ID is the SMBIOS UUID.
 	ID string `json:"id"`
-	// Links are the network interfaces; the first one carries Address.
+	// Links are the network interfaces. The first one has Address.
 	Links []Link `json:"links"`
-	// Address is what DHCP or the platform's metadata gave the first link, with
-	// its prefix length.
+	// Address is the address of the first link from DHCP or the platform's metadata, with its prefix
+	// length.
 	Address netip.Prefix `json:"address"`
-	// Static tells that Address is from the platform's metadata. A configuration
-	// of the link takes an address from DHCP away, but not such a one.
+	// Static is whether Address is from the platform's metadata. A configuration of the link removes
+	// an address from DHCP, but not a static one.
 	Static  bool       `json:"static,omitempty"`
 	Gateway netip.Addr `json:"gateway,omitzero"`
-	// Hostname is what DHCP or the platform's metadata said, possibly nothing.
+	// Hostname is the name from DHCP or the platform's metadata, or empty.
 	Hostname string `json:"hostname,omitempty"`
 	// Version is the Talos version of the boot image, for example "v1.13.9".
 	Version string `json:"version"`
@@ -32,18 +31,17 @@ type Machine struct {
 	Schematic string `json:"schematic,omitempty"`
 	// Kind is the platform: "metal", "nocloud", "openstack" and so on.
 	Kind string `json:"kind"`
-	// Preinstalled tells that the machine boots a disk image, which has nothing
-	// to install. A metal ISO or a network boot installs to a disk.
+	// Preinstalled is whether the machine boots a disk image, which needs no installation. A metal ISO
+	// or a network boot installs to a disk.
 	Preinstalled bool   `json:"preinstalled,omitempty"`
 	Disks        []Disk `json:"disks"`
-	// Seed is the user data of a nocloud seed that the machine finds at each start, or
-	// nil where it finds none.
+	// Seed is the user data of a nocloud seed that the machine reads at each start, or nil without
+	// one.
 	Seed []byte `json:"seed,omitempty"`
 	// CPUs and Memory (bytes) default to 2 and 4 GiB.
 	CPUs   int    `json:"cpus,omitempty"`
 	Memory uint64 `json:"memory,omitempty"`
-	// Skew is how far its clock is ahead of the right time, which it finds no time
-	// server to correct by.
+	// Skew is how far its clock is ahead of the right time. It reaches no time server.
 	Skew time.Duration `json:"skew,omitempty"`
 }
 
@@ -51,8 +49,8 @@ type Machine struct {
 type Link struct {
 	Name string `json:"name"`
 	MAC  string `json:"mac"`
-	// Temporary tells that the driver shows no permanent address, as veth and some
-	// paravirtual ones do, so that no selector by it means the link.
+	// Temporary is whether the driver shows no permanent address, like veth and some paravirtual
+	// drivers, so that no selector by address selects the link.
 	Temporary bool `json:"temporary,omitempty"`
 }
 
@@ -60,7 +58,7 @@ type Link struct {
 type Disk struct {
 	// Device is its path, for example "/dev/vda".
 	Device string `json:"device"`
-	// Size is in bytes.
+	// Size is the size in bytes.
 	Size   uint64 `json:"size"`
 	Serial string `json:"serial,omitempty"`
 }
@@ -97,7 +95,7 @@ func (m Machine) memory() uint64 {
 	return m.Memory
 }
 
-// mode is how Talos treats the platform when it validates a configuration.
+// mode is the platform mode with which Talos validates a configuration.
 func (m Machine) mode() mode { return mode(m.Kind) }
 
 type mode string
@@ -114,32 +112,31 @@ func (m mode) RequiresInstall() bool { return m == "metal" }
 
 func (m mode) InContainer() bool { return m == "container" }
 
-// Timing is how long a machine takes. The zero Timing is fast, and still shows
-// every intermediate state.
+// Timing has the durations of a machine's steps. The zero Timing is fast, and still has every
+// intermediate state.
 type Timing struct {
-	// Boot is from power to the API listening.
+	// Boot is the time from power on to the API listening.
 	Boot time.Duration
-	// Services is from the API listening to a bootstrap being possible.
+	// Services is the time from the API listening until a bootstrap is possible.
 	Services time.Duration
-	// Linger is how long the maintenance API still answers after it accepted a
-	// configuration; 20 ms by default, none if negative.
+	// Linger is how long the maintenance API still answers after it accepted a configuration. Default:
+	// 20 ms. Negative: none.
 	Linger time.Duration
-	// Install is how long an installation or an upgrade works on the disk.
+	// Install is the duration of an installation or an upgrade.
 	Install time.Duration
-	// Reboot is how long nothing listens between two boots; 100 ms by default,
-	// none if negative.
+	// Reboot is the time without listeners between two boots. Default: 100 ms. Negative: none.
 	Reboot time.Duration
-	// EtcdPull is how long a bootstrap takes to pull etcd's image, before which nothing
-	// of it is on the disk; 10 ms by default, none if negative.
+	// EtcdPull is how long a bootstrap pulls etcd's image. Before its end the disk has no data of it.
+	// Default: 10 ms. Negative: none.
 	EtcdPull time.Duration
 	// EtcdStart is how long a member takes to start, and again to be promoted.
 	EtcdStart time.Duration
-	// NodeReady is from a kubelet's start to its Node being ready.
+	// NodeReady is the time from a kubelet's start to its Node being ready.
 	NodeReady time.Duration
-	// NodeLost is from a machine being gone to its Node being unknown; 100 ms
-	// by default, none if negative.
+	// NodeLost is the time from the end of a machine to its Node being unknown. Default: 100 ms.
+	// Negative: none.
 	NodeLost time.Duration
-	// PodStop is from a pod's deletion to its containers being gone.
+	// PodStop is the time from a pod's deletion to the end of its containers.
 	PodStop time.Duration
 }
 
@@ -158,7 +155,7 @@ func orDefault(d, otherwise time.Duration) time.Duration {
 	return max(d, 0)
 }
 
-// oldest and newest are the Talos versions whose behaviour is known.
+// oldest and newest are the supported Talos versions.
 var oldest, newest = config.TalosVersion1_11, config.TalosVersion1_13
 
 func parseVersion(version string) (*config.VersionContract, error) {

@@ -31,7 +31,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// onlyControlPlane refuses a method on a worker, and without a configuration.
+// onlyControlPlane rejects a method on a worker, and without a configuration.
 func (b *boot) onlyControlPlane(name string) error {
 	if b.node.config == nil {
 		return status.Errorf(codes.Unimplemented, "machine type is not set, cannot use %s API", name)
@@ -42,7 +42,7 @@ func (b *boot) onlyControlPlane(name string) error {
 	return nil
 }
 
-// Version returns what the machine runs.
+// Version returns the version of Talos.
 func (a *api) Version(context.Context, *emptypb.Empty) (*machineapi.VersionResponse, error) {
 	b := a.boot
 	unlock, err := b.accept()
@@ -62,7 +62,7 @@ func (a *api) Version(context.Context, *emptypb.Empty) (*machineapi.VersionRespo
 	return &machineapi.VersionResponse{Messages: []*machineapi.Version{v}}, nil
 }
 
-// Hostname tells the machine's name.
+// Hostname returns the name of the machine.
 func (a *api) Hostname(context.Context, *emptypb.Empty) (*machineapi.HostnameResponse, error) {
 	unlock, err := a.boot.accept()
 	if err != nil {
@@ -73,9 +73,9 @@ func (a *api) Hostname(context.Context, *emptypb.Empty) (*machineapi.HostnameRes
 }
 
 // Bootstrap makes the machine the first member of the cluster's etcd. As in Talos 1.13
-// (internal/app/machined: Server.Bootstrap, services.Etcd.PreFunc), the request is kept in
-// memory until etcd's image is pulled: a power cut before that loses it, and another
-// request before that is accepted and begins the pull again. Only data refuses one.
+// (internal/app/machined: Server.Bootstrap, services.Etcd.PreFunc), the request is kept in memory
+// until etcd's image is pulled: a power cut before that loses it, and another request before that is
+// accepted and starts the pull again. A request is rejected only if there is data.
 func (a *api) Bootstrap(_ context.Context, in *machineapi.BootstrapRequest) (*machineapi.BootstrapResponse, error) {
 	b := a.boot
 	unlock, err := b.accept()
@@ -114,7 +114,7 @@ func (a *api) Bootstrap(_ context.Context, in *machineapi.BootstrapRequest) (*ma
 	return &machineapi.BootstrapResponse{Messages: []*machineapi.Bootstrap{{}}}, nil
 }
 
-// pullEtcd pulls etcd's image, from the beginning, and then begins the cluster's etcd.
+// pullEtcd pulls etcd's image from the beginning, and then bootstraps the cluster's etcd.
 func (b *boot) pullEtcd(restore func() error) {
 	n := b.node
 	if b.pulling != nil {
@@ -125,7 +125,7 @@ func (b *boot) pullEtcd(restore func() error) {
 	pull = b.later(n.fleet.timing.EtcdPull, func() {
 		c := n.cluster()
 		if b.pulling != pull || c == nil || n.Etcd != nil {
-			return // another request has begun the pull again
+			return // another request has started the pull again
 		}
 		b.pulling = nil
 		if err := restore(); err != nil {
@@ -134,17 +134,17 @@ func (b *boot) pullEtcd(restore func() error) {
 		}
 		c.found(n)
 		b.etcd = etcdDown
-		n.fleet.settle(c)
+		n.fleet.reconcile(c)
 	})
 	b.pulling = pull
 }
 
-// pulling reports whether a bootstrap of another machine waits for etcd's image.
+// pulling reports whether the bootstrap of another machine waits for etcd's image.
 func (c *cluster) pulling(except *node) bool {
 	return slices.ContainsFunc(c.controlPlanes(), func(n *node) bool { return n != except && n.boot.pulling != nil })
 }
 
-// beginning reports whether a bootstrapped etcd is just starting.
+// beginning reports whether a bootstrapped etcd is starting.
 func (c *cluster) beginning() bool {
 	for _, n := range c.controlPlanes() {
 		if m, ok := c.memberOf(n); ok && !m.Learner && n.boot.etcd == etcdStarting {
@@ -154,7 +154,7 @@ func (c *cluster) beginning() bool {
 	return false
 }
 
-// Kubeconfig streams an archive with an administrator's kubeconfig in it.
+// Kubeconfig streams an archive with an administrator's kubeconfig.
 func (a *api) Kubeconfig(_ *emptypb.Empty, out grpc.ServerStreamingServer[common.Data]) error {
 	b := a.boot
 	unlock, err := b.accept()
@@ -190,7 +190,7 @@ func (a *api) Kubeconfig(_ *emptypb.Empty, out grpc.ServerStreamingServer[common
 	return out.Send(&common.Data{Bytes: archive.Bytes()})
 }
 
-// kubeconfig signs a new administrator and says how to reach the cluster.
+// kubeconfig returns the kubeconfig of a new administrator.
 func kubeconfig(k configs.ClusterConfig, now time.Time) ([]byte, error) {
 	ca, err := x509.NewCertificateAuthorityFromCertificateAndKey(k.IssuingCA())
 	if err != nil {
@@ -221,7 +221,7 @@ func kubeconfig(k configs.ClusterConfig, now time.Time) ([]byte, error) {
 	})
 }
 
-// ServiceList reports which services the machine runs, and how they are.
+// ServiceList returns the machine's services and their states.
 func (a *api) ServiceList(context.Context, *emptypb.Empty) (*machineapi.ServiceListResponse, error) {
 	b := a.boot
 	unlock, err := b.accept()
@@ -245,8 +245,8 @@ func (a *api) ServiceList(context.Context, *emptypb.Empty) (*machineapi.ServiceL
 	return &machineapi.ServiceListResponse{Messages: []*machineapi.ServiceList{list}}, nil
 }
 
-// ServiceRestart restarts the kubelet, which registers its node again. No other
-// service can be restarted.
+// ServiceRestart restarts the kubelet, which registers its Node again. Other services cannot be
+// restarted.
 func (a *api) ServiceRestart(_ context.Context, in *machineapi.ServiceRestartRequest) (*machineapi.ServiceRestartResponse, error) {
 	b := a.boot
 	unlock, err := b.accept()
@@ -262,7 +262,7 @@ func (a *api) ServiceRestart(_ context.Context, in *machineapi.ServiceRestartReq
 		return nil, fmt.Errorf("service %q doesn't support restart operation via API", in.Id)
 	}
 	b.joined = ""
-	b.node.fleet.settle(b.node.cluster())
+	b.node.fleet.reconcile(b.node.cluster())
 	return &machineapi.ServiceRestartResponse{Messages: []*machineapi.ServiceRestart{{Resp: fmt.Sprintf("Service %q restarted", in.Id)}}}, nil
 }
 
@@ -300,7 +300,7 @@ func (a *api) GenerateClientConfiguration(_ context.Context, in *machineapi.Gene
 	}}}, nil
 }
 
-// systemDisk is the disk Talos is or will be on.
+// systemDisk returns the disk with Talos, or the one for its installation.
 func (n *node) systemDisk() Disk {
 	want := ""
 	if n.config != nil {

@@ -22,8 +22,8 @@ import (
 	"github.com/vitistack/stack/tests/sim/talos"
 )
 
-// probe tells a node's state by one handshake, as an operator can: whether it
-// asks for a certificate, and whose certificate it shows.
+// probe returns a node's state from one handshake: whether it requests a certificate, and who has
+// signed its own.
 func (r *rack) probe(ctx context.Context, n int) string {
 	r.t.Helper()
 	ours := x509.NewCertPool()
@@ -67,7 +67,7 @@ func TestProbeTellsFourStates(t *testing.T) {
 	r.apply(3, r.config(machine.TypeControlPlane))
 	r.apply(4, r.configFrom(r.foreign(), machine.TypeControlPlane))
 	for n, want := range map[int]string{2: "maintenance", 3: "ours", 4: "foreign"} {
-		r.eventually("the probe tells "+want, func(ctx context.Context) error {
+		r.eventually("the probe returns "+want, func(ctx context.Context) error {
 			if got := r.probe(ctx, n); got != want {
 				return errors.New(got)
 			}
@@ -91,9 +91,9 @@ func TestMaintenancePerVersion(t *testing.T) {
 		unparsed  codes.Code
 		bootstrap codes.Code
 	}{
-		"v1.11.6": {"the maintenance service of 1.11 has a small API", codes.Unimplemented, codes.Unimplemented, codes.Unimplemented, codes.Unknown, codes.Unimplemented},
-		"v1.12.4": {"the maintenance service of 1.12 has a small API", codes.Unimplemented, codes.Unimplemented, codes.Unimplemented, codes.Unknown, codes.Unimplemented},
-		"v1.13.9": {"1.13 runs the whole API, with a reader's rights", codes.OK, codes.OK, codes.OK, codes.InvalidArgument, codes.PermissionDenied},
+		"v1.11.6": {"the maintenance service of 1.11 has few methods", codes.Unimplemented, codes.Unimplemented, codes.Unimplemented, codes.Unknown, codes.Unimplemented},
+		"v1.12.4": {"the maintenance service of 1.12 has few methods", codes.Unimplemented, codes.Unimplemented, codes.Unimplemented, codes.Unknown, codes.Unimplemented},
+		"v1.13.9": {"1.13 has the whole API, with a reader's rights", codes.OK, codes.OK, codes.OK, codes.InvalidArgument, codes.PermissionDenied},
 	}
 	for version, tc := range cases {
 		t.Run(version, func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestMaintenancePerVersion(t *testing.T) {
 	}
 }
 
-// check compares a call's gRPC code.
+// check compares the gRPC code of a call.
 func check(t *testing.T, what string, err error, want codes.Code) {
 	t.Helper()
 	got := codes.OK
@@ -140,7 +140,7 @@ func TestMaintenanceShowsTheHardware(t *testing.T) {
 			r := newRack(t, version, talos.Timing{})
 			r.powerOn(2)
 			c := r.insecure(2)
-			r.eventually("the system information is there", func(ctx context.Context) error {
+			r.eventually("the system information is available", func(ctx context.Context) error {
 				info, err := safe.StateGetByID[*hardware.SystemInformation](ctx, c.COSI, hardware.SystemInformationID)
 				if err == nil && info.TypedSpec().UUID != r.machine(2).ID {
 					t.Errorf("UUID is %s, want %s", info.TypedSpec().UUID, r.machine(2).ID)
@@ -170,17 +170,17 @@ func TestFirstConfigurationIsChecked(t *testing.T) {
 		want    codes.Code
 	}{
 		"Valid": {"a generated configuration", "v1.13.9", func(r *rack) []byte { return r.config(machine.TypeControlPlane) }, codes.OK},
-		"Empty": {"nothing at all", "v1.13.9", func(*rack) []byte { return nil }, codes.InvalidArgument},
-		"WorkerEtcd": {"etcd belongs to control planes", "v1.13.9", func(r *rack) []byte {
+		"Empty": {"an empty configuration", "v1.13.9", func(*rack) []byte { return nil }, codes.InvalidArgument},
+		"WorkerEtcd": {"only control planes may configure etcd", "v1.13.9", func(r *rack) []byte {
 			return r.config(machine.TypeWorker, "cluster:\n  etcd:\n    subnet: 10.0.0.0/8\n")
 		}, codes.InvalidArgument},
 		"TwoHostnames": {"the old and the new dialect contradict each other", "v1.13.9", func(r *rack) []byte {
 			return r.config(machine.TypeWorker, r.hostname("a"), "machine:\n  network:\n    hostname: b\n")
 		}, codes.InvalidArgument},
-		"NewerDialect11": {"1.11 does not know HostnameConfig", "v1.11.6", func(r *rack) []byte {
+		"NewerDialect11": {"1.11 does not support HostnameConfig", "v1.11.6", func(r *rack) []byte {
 			return append(r.config(machine.TypeWorker), []byte("---\napiVersion: v1alpha1\nkind: HostnameConfig\nhostname: a\n")...)
 		}, codes.Unknown},
-		"NewerDialect12": {"1.12 does not know VRFConfig", "v1.12.4", func(r *rack) []byte {
+		"NewerDialect12": {"1.12 does not support VRFConfig", "v1.12.4", func(r *rack) []byte {
 			return append(r.config(machine.TypeWorker), []byte("---\napiVersion: v1alpha1\nkind: VRFConfig\nname: vrf-blue\nlinks: [eth1]\ntable: \"123\"\n")...)
 		}, codes.Unknown},
 		"Dialect12": {"1.12 knows HostnameConfig", "v1.12.4", func(r *rack) []byte {
@@ -210,7 +210,7 @@ func TestConfigurationIsLostWithThePower(t *testing.T) {
 	r := newRack(t, "v1.13.9", talos.Timing{Install: time.Hour})
 	r.powerOn(2)
 	r.apply(2, r.config(machine.TypeControlPlane))
-	r.up(2) // 1.13 answers with the configured identity while it installs
+	r.up(2) // 1.13 uses the configured identity during the installation
 	if err := r.fleet.PowerOff(r.machine(2).ID); err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func TestConfigurationIsLostWithThePower(t *testing.T) {
 func TestFailedInstallation(t *testing.T) {
 	t.Parallel()
 	cases := map[string]string{
-		"a disk that is not there":          "machine:\n  install:\n    disk: /dev/nvme9n1\n",
+		"a disk that does not exist":        "machine:\n  install:\n    disk: /dev/nvme9n1\n",
 		"an image that cannot be pulled":    "machine:\n  install:\n    image: ghcr.io/siderolabs/installer:latest\n",
 		"an image whose version is unknown": "machine:\n  install:\n    image: ghcr.io/siderolabs/installer:v9.9.9\n",
 	}

@@ -9,29 +9,29 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/config/machine"
 )
 
-// node is a machine: its record, and while it has power, its present boot.
-// Fleet.mu guards it.
+// node is a machine with its record, and with its present boot while it has power. Callers hold
+// Fleet.mu.
 type node struct {
 	fleet *Fleet
 	record
-	// config is the parsed configuration that is active, nil without one, and active
-	// what it was parsed from; key is its cluster's.
+	// config is the parsed active configuration, or nil. active is its text, and key the key of its
+	// cluster.
 	config config.Provider
 	active []byte
 	key    string
 	on     bool
-	// crashed is whether the operating system of a machine that is on has stopped.
+	// crashed is whether the operating system of a machine that is on has crashed.
 	crashed bool
 	// boot is nil while the machine is off and between two boots.
 	boot *boot
-	// restarting brings up the next boot.
+	// restarting starts the next boot.
 	restarting *time.Timer
 }
 
-// version is the dialect the machine speaks.
+// version is the Talos version that the machine runs.
 func (n *node) version() *config.VersionContract {
 	v, err := parseVersion(n.Release.Version)
-	if err != nil { // an upgrade is refused before it could lead here
+	if err != nil { // an upgrade to such a version is rejected
 		return newest
 	}
 	return v
@@ -50,8 +50,7 @@ func (n *node) role() machine.Type {
 	return n.config.Machine().Type()
 }
 
-// parse makes the recorded configuration the active one, and the machine a
-// member of its cluster.
+// parse makes the recorded configuration the active one, and the machine a member of its cluster.
 func (n *node) parse() error {
 	n.config = nil
 	if n.Config == nil {
@@ -71,8 +70,8 @@ func (n *node) parse() error {
 	return nil
 }
 
-// persisted is the configuration on the disk, which is another one than the active
-// one while that is tried, or another one is staged.
+// persisted returns the configuration on the disk. It differs from the active one during mode try, and
+// while another one is staged.
 func (n *node) persisted() config.Provider {
 	data := n.Config
 	if n.Staged != nil {
@@ -93,15 +92,15 @@ func (n *node) save() error {
 	return n.fleet.disk.save(n.fleet.disk.machine(n.Machine.ID), &n.record)
 }
 
-// mustSave saves a change that nobody waits for. What cannot be saved is
-// reported, because the machine would forget it.
+// mustSave saves a change without a caller that could return the error. It reports a failure, because
+// the machine would lose the change.
 func (n *node) mustSave() {
 	if err := n.save(); err != nil {
 		n.fleet.log.Error("save machine", "machine", n.Machine.ID, "error", err)
 	}
 }
 
-// plug makes the machine what the hypervisor says and switches it on.
+// plug sets the hardware of the machine and switches it on.
 func (n *node) plug(m Machine) error {
 	moved, set := n.on && n.Machine.Address != m.Address, n.Machine.Skew != m.Skew
 	if !n.on || moved {
@@ -126,7 +125,7 @@ func (n *node) plug(m Machine) error {
 	return nil
 }
 
-// start begins a boot after a pause in which nothing listens.
+// start begins a boot after a pause without listeners.
 func (n *node) start(pause time.Duration) {
 	f := n.fleet
 	n.restarting = time.AfterFunc(pause+f.timing.Boot, func() {
@@ -138,8 +137,8 @@ func (n *node) start(pause time.Duration) {
 	})
 }
 
-// bringUp is the moment in which the operating system runs: what waited for a
-// boot takes effect, and the machine goes on from what its disks hold.
+// bringUp starts the operating system: staged changes take effect, and the machine continues with the
+// content of its disks.
 func (n *node) bringUp() {
 	if n.Next != nil {
 		n.Previous, n.Release, n.Next = &release{n.Release.Version, n.Release.Image}, *n.Next, nil
@@ -165,8 +164,7 @@ func (n *node) bringUp() {
 	}
 }
 
-// needsInstall reports whether a machine with a configuration has to write Talos
-// to a disk first.
+// needsInstall reports whether a configured machine has to install Talos to a disk first.
 func (n *node) needsInstall() bool { return !n.Installed && !n.Machine.mode().InContainer() }
 
 // restart ends the present boot and begins another one.
@@ -175,8 +173,7 @@ func (n *node) restart() {
 	n.start(n.fleet.timing.Reboot)
 }
 
-// halt ends the present boot: nothing listens any more, and down ends what is
-// connected.
+// halt ends the present boot: nothing listens any more, and down ends the connections.
 func (n *node) halt(down func(*endpoint)) {
 	if n.restarting != nil {
 		n.restarting.Stop()
@@ -192,7 +189,7 @@ func (n *node) halt(down func(*endpoint)) {
 	}
 }
 
-// unplug takes the power away.
+// unplug cuts the power.
 func (n *node) unplug() {
 	n.on, n.crashed = false, false
 	n.halt((*endpoint).close)
@@ -209,7 +206,7 @@ func (n *node) powerOff() error {
 	return nil
 }
 
-// loseVolatile forgets what had not reached a disk when the power went.
+// loseVolatile removes what had not reached a disk when the power was cut.
 func (n *node) loseVolatile() error {
 	if !n.Volatile {
 		return nil
@@ -218,7 +215,7 @@ func (n *node) loseVolatile() error {
 	return n.save()
 }
 
-// shutDown is the machine switching itself off.
+// shutDown switches the machine off from the inside.
 func (n *node) shutDown() {
 	n.on = false
 	n.halt((*endpoint).retire)
@@ -227,7 +224,7 @@ func (n *node) shutDown() {
 	}
 }
 
-// wipe empties the system disk, or only the named partitions of it.
+// wipe erases the system disk, or only the named partitions of it.
 func (n *node) wipe(partitions []string) {
 	if len(partitions) == 0 {
 		n.record = record{Machine: n.Machine, Installed: n.Machine.Preinstalled, Release: release{Version: n.Machine.Version}}

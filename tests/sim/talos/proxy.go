@@ -25,10 +25,10 @@ import (
 	"github.com/vitistack/stack/tests/sim/underlay"
 )
 
-// targets are the nodes that a call is meant for, other than this one.
+// targets are the other nodes that a call is forwarded to.
 type targets struct {
 	nodes []string
-	// many tells that the answers are to be collected and labelled.
+	// many is whether the answers are collected and labelled.
 	many bool
 }
 
@@ -38,8 +38,8 @@ var collectable = []string{
 	"/storage.StorageService/", "/time.TimeService/",
 }
 
-// receive puts the caller's roles into the context and reads from the metadata
-// which nodes the call is meant for; nil is this one.
+// receive reads the caller's roles into the context, and the targets from the metadata. nil is this
+// node.
 func (b *boot) receive(ctx context.Context, method string) (context.Context, *targets, error) {
 	id := b.identity.Load()
 	if id == nil {
@@ -65,8 +65,7 @@ func (b *boot) receive(ctx context.Context, method string) (context.Context, *ta
 	return ctx, to, nil
 }
 
-// addressed reads the targets. A node that cannot forward answers itself when
-// it is the only target.
+// addressed returns the targets. A node that cannot forward answers itself if it is the only target.
 func (b *boot) addressed(md metadata.MD, alone bool) *targets {
 	to := &targets{nodes: md.Get("node")}
 	if nodes := md.Get("nodes"); len(nodes) > 0 {
@@ -112,8 +111,8 @@ func (p *peers) close() {
 	}
 }
 
-// peer connects to another node with this node's own certificate. A target is
-// an address or the hostname of a member of the cluster.
+// peer connects to another node with this node's own certificate. A target is an address or the
+// hostname of a member of the cluster.
 func (b *boot) peer(target string) (*grpc.ClientConn, error) {
 	if target == "" || strings.Contains(target, "/") {
 		return nil, status.Errorf(codes.Internal, "invalid target %q", target)
@@ -156,8 +155,8 @@ func dialNode(host string, port int, accepted *stdx509.CertPool, cert *tls.Certi
 	)...)
 }
 
-// outgoing is the context of a forwarded call: with the caller's roles, and a
-// mark that it must not be forwarded again.
+// outgoing returns the context of a forwarded call: with the caller's roles, and a mark that prevents
+// another forwarding.
 func outgoing(ctx context.Context) context.Context {
 	md, _ := metadata.FromIncomingContext(ctx)
 	md = md.Copy()
@@ -173,7 +172,7 @@ func outgoing(ctx context.Context) context.Context {
 	return metadata.NewOutgoingContext(ctx, md)
 }
 
-// message makes an empty request or answer of a method.
+// message returns an empty request or answer of a method.
 func message(method string, of func(protoreflect.MethodDescriptor) protoreflect.MessageDescriptor) (proto.Message, error) {
 	service, name, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
 	d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(service))
@@ -221,8 +220,8 @@ func (b *boot) forwardUnary(ctx context.Context, method string, req any, to *tar
 	return all, nil
 }
 
-// collect adds one node's messages to the answer, each with the node's name; a
-// failed node adds one that carries its error.
+// collect adds one node's messages to the answer, each with the node's name. For a failed node it adds
+// one with the error.
 func collect(all, answer proto.Message, target string, err error) {
 	field := all.ProtoReflect().Descriptor().Fields().ByName("messages")
 	if field == nil {
@@ -243,7 +242,7 @@ func collect(all, answer proto.Message, target string, err error) {
 	}
 }
 
-// label writes into a message which node it comes from.
+// label sets the node's name in a message.
 func label(m protoreflect.Message, target string, err error) {
 	field := m.Descriptor().Fields().ByName("metadata")
 	if field == nil {
@@ -256,7 +255,7 @@ func label(m protoreflect.Message, target string, err error) {
 	m.Set(field, protoreflect.ValueOfMessage(meta.ProtoReflect()))
 }
 
-// forwardStream pipes a stream to one node, or the answers of many into one.
+// forwardStream forwards a stream to one node, or joins the answers of many.
 func (b *boot) forwardStream(info *grpc.StreamServerInfo, stream grpc.ServerStream, to *targets) error {
 	if info.IsClientStream && len(to.nodes) > 1 {
 		return status.Errorf(codes.InvalidArgument, "one-2-many proxying is not supported for method %s", info.FullMethod)
@@ -334,19 +333,19 @@ func pump(info *grpc.StreamServerInfo, stream grpc.ServerStream, backends []grpc
 		switch err := stream.RecvMsg(m); {
 		case errors.Is(err, io.EOF):
 			for _, backend := range backends {
-				_ = backend.CloseSend() // its end is read by the relay
+				_ = backend.CloseSend() // the relay reads its end
 			}
 			return nil
 		case err != nil:
 			return err
 		}
 		for _, backend := range backends {
-			_ = backend.SendMsg(m) // likewise
+			_ = backend.SendMsg(m) // the relay reads the error
 		}
 	}
 }
 
-// relay copies what a backend answers to the client.
+// relay copies the answers of a backend to the client.
 func relay(method string, backend grpc.ClientStream, send func(proto.Message) error) error {
 	for {
 		m, err := message(method, protoreflect.MethodDescriptor.Output)

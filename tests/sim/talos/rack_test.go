@@ -32,7 +32,7 @@ import (
 	"github.com/vitistack/stack/tests/sim/talos"
 )
 
-// patience is how long a test waits for what must happen.
+// patience bounds each wait of a test.
 const patience = 40 * time.Second
 
 // rack is a fleet with a cluster's secrets and clients for its machines.
@@ -43,7 +43,7 @@ type rack struct {
 	net    *loopback.Range
 	dir    string
 	timing talos.Timing
-	// version is what machines and configurations are of.
+	// version is the version of machines and configurations.
 	version string
 	bundle  *secrets.Bundle
 	ids     map[int]string
@@ -66,15 +66,15 @@ func newRack(t testing.TB, version string, timing talos.Timing) *rack {
 	return r
 }
 
-// newSecrets makes a cluster's secrets, once, because that takes a second.
+// newSecrets generates a cluster's secrets once, because that takes a second.
 func newSecrets() func() (*secrets.Bundle, error) {
 	return sync.OnceValues(func() (*secrets.Bundle, error) {
 		return secrets.NewBundle(secrets.NewClock(), config.TalosVersion1_11)
 	})
 }
 
-// The secrets of the racks' cluster and of another one. Racks may share them:
-// a fleet knows no other fleet.
+// The secrets of the racks' cluster and of another one. Racks may share them, because fleets are
+// independent.
 var ourSecrets, foreignSecrets = newSecrets(), newSecrets()
 
 func (r *rack) secrets(of func() (*secrets.Bundle, error)) *secrets.Bundle {
@@ -108,7 +108,7 @@ func (r *rack) open() {
 	r.t.Cleanup(func() { _ = f.Close() })
 }
 
-// machine is the n-th machine of the rack.
+// machine returns the n-th machine of the rack.
 func (r *rack) machine(n int) talos.Machine {
 	if r.ids[n] == "" {
 		r.ids[n] = uuid.NewString()
@@ -131,8 +131,7 @@ func (r *rack) powerOn(numbers ...int) {
 	}
 }
 
-// config is a machine configuration of the rack's cluster, whose endpoint is
-// the second address.
+// config returns a machine configuration of the rack's cluster, whose endpoint is the second address.
 func (r *rack) config(kind machine.Type, patches ...string) []byte {
 	r.t.Helper()
 	return r.configFrom(r.bundle, kind, patches...)
@@ -165,7 +164,7 @@ func (r *rack) configFrom(bundle *secrets.Bundle, kind machine.Type, patches ...
 	return data
 }
 
-// dial makes a client that does not wait long between attempts.
+// dial returns a client with short delays between attempts.
 func (r *rack) dial(options ...client.OptionFunc) *client.Client {
 	r.t.Helper()
 	quick := backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 1.2, MaxDelay: 50 * time.Millisecond}
@@ -178,13 +177,13 @@ func (r *rack) dial(options ...client.OptionFunc) *client.Client {
 	return c
 }
 
-// insecure is a client that trusts anybody, as one for the maintenance mode.
+// insecure returns a client that trusts every server, for the maintenance mode.
 func (r *rack) insecure(n int) *client.Client {
 	r.t.Helper()
 	return r.dial(client.WithTLSConfig(&tls.Config{InsecureSkipVerify: true}), client.WithEndpoints(r.addr(n)))
 }
 
-// client is one of the cluster's administrators, or of the given roles.
+// client returns a client of one of the cluster's administrators, or with the given roles.
 func (r *rack) client(n int, roles ...role.Role) *client.Client {
 	r.t.Helper()
 	return r.clientOf(r.bundle, n, roles...)
@@ -202,7 +201,7 @@ func (r *rack) clientOf(bundle *secrets.Bundle, n int, roles ...role.Role) *clie
 	return r.dial(client.WithConfig(clientconfig.NewConfig("sim", []string{r.addr(n)}, bundle.Certs.OS.Crt, cert)))
 }
 
-// eventually waits for a condition that the fleet brings about.
+// eventually waits for a condition.
 func (r *rack) eventually(what string, holds func(ctx context.Context) error) {
 	r.t.Helper()
 	var last error
@@ -213,11 +212,11 @@ func (r *rack) eventually(what string, holds func(ctx context.Context) error) {
 		return last == nil, nil
 	})
 	if err != nil {
-		r.t.Fatalf("waited in vain until %s: %v", what, last)
+		r.t.Fatalf("timed out waiting until %s: %v", what, last)
 	}
 }
 
-// apply gives the n-th machine, which is in maintenance, its configuration.
+// apply applies the configuration of the n-th machine, which is in maintenance.
 func (r *rack) apply(n int, data []byte) {
 	r.t.Helper()
 	c := r.insecure(n)
@@ -238,7 +237,7 @@ func (r *rack) up(n int) *client.Client {
 	return c
 }
 
-// hostname is a patch that names a machine in the version's dialect.
+// hostname returns a patch with a machine's name in the version's dialect.
 func (r *rack) hostname(name string) string {
 	if r.contract().Greater(config.TalosVersion1_11) {
 		return "apiVersion: v1alpha1\nkind: HostnameConfig\nhostname: " + name + "\nauto: off\n"
@@ -246,7 +245,7 @@ func (r *rack) hostname(name string) string {
 	return "machine:\n  network:\n    hostname: " + name + "\n"
 }
 
-// cluster brings up control planes 2, 3, ... and workers after them.
+// cluster starts control planes 2, 3, ... and the workers after them.
 func (r *rack) cluster(planes, workers int) *client.Client {
 	r.t.Helper()
 	for i := range planes + workers {
@@ -275,12 +274,12 @@ func (r *rack) bootstrap(c *client.Client) {
 	})
 }
 
-// kube is a client for the cluster's Kubernetes, by its kubeconfig.
+// kube returns a client for the cluster's Kubernetes, with its kubeconfig.
 func (r *rack) kube() *kubernetes.Clientset {
 	r.t.Helper()
 	c := r.client(2)
 	var data []byte
-	r.eventually("the kubeconfig is there", func(ctx context.Context) (err error) {
+	r.eventually("the kubeconfig is available", func(ctx context.Context) (err error) {
 		data, err = c.Kubeconfig(ctx)
 		return err
 	})
@@ -296,8 +295,7 @@ func (r *rack) kube() *kubernetes.Clientset {
 	return k
 }
 
-// nodesReady waits for exactly so many ready nodes, and that every etcd member
-// is a voter.
+// nodesReady waits for exactly want Ready nodes, and for every etcd member to be a voter.
 func (r *rack) nodesReady(want int) {
 	r.t.Helper()
 	k := r.kube()
@@ -313,7 +311,7 @@ func (r *rack) nodesReady(want int) {
 	})
 }
 
-// members are the names of the etcd voters.
+// members returns the names of the etcd voters.
 func members(ctx context.Context, c *client.Client) ([]string, error) {
 	resp, err := c.EtcdMemberList(ctx, &machineapi.EtcdMemberListRequest{})
 	if err != nil {

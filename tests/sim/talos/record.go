@@ -11,58 +11,58 @@ import (
 	"github.com/vitistack/stack/tests/sim/talos/internal/etcd"
 )
 
-// record is what a machine keeps on its disks, and what is plugged into it.
+// record has the content of a machine's disks and its hardware.
 type record struct {
 	Machine Machine `json:"machine"`
-	// Installed tells that a system disk holds Talos.
+	// Installed is whether the system disk contains Talos.
 	Installed bool `json:"installed,omitempty"`
-	// Release is what the system disk boots; before the installation it is what
-	// the boot image holds.
+	// Release is what the system disk boots. Before the installation it is the release of the boot
+	// image.
 	Release release `json:"release"`
 	// Previous is what a rollback boots.
 	Previous *release `json:"previous,omitempty"`
-	// Next is an upgrade that takes effect with the next boot.
+	// Next is an upgrade that takes effect at the next boot.
 	Next *release `json:"next,omitempty"`
-	// Config is the persisted machine configuration.
+	// Config is the persistent machine configuration.
 	Config []byte `json:"config,omitempty"`
-	// Volatile tells that Config has not reached a disk: it was accepted before
-	// the installation, and is lost with the power.
+	// Volatile is whether Config is not on a disk: it was accepted before the installation, and a
+	// power cut loses it.
 	Volatile bool `json:"volatile,omitempty"`
-	// Staged is a configuration that takes effect with the next boot.
+	// Staged is a configuration that takes effect at the next boot.
 	Staged []byte `json:"staged,omitempty"`
-	// KubeletCA is the authority that signed the kubelet's client certificate,
-	// absent while the kubelet has none.
+	// KubeletCA is the authority that signed the kubelet's client certificate. It is empty without a
+	// certificate.
 	KubeletCA []byte `json:"kubeletCA,omitempty"`
-	// Etcd is the data directory, absent while it is empty.
+	// Etcd is the data directory, or nil if it is empty.
 	Etcd *etcdData `json:"etcd,omitempty"`
-	// Recovery is an uploaded snapshot that a bootstrap can recover from.
+	// Recovery is an uploaded snapshot, from which a bootstrap can recover.
 	Recovery []byte `json:"recovery,omitempty"`
-	// Images are what was pulled.
+	// Images are the pulled images.
 	Images []pulled `json:"images,omitempty"`
 }
 
 // release is one installed Talos.
 type release struct {
 	Version string `json:"version"`
-	// Image is the installer image it came from, empty for the boot image's own.
+	// Image is the installer image that it was installed from. It is empty for the boot image's own.
 	Image string `json:"image,omitempty"`
 }
 
-// etcdData names the cluster and the member a data directory belongs to.
+// etcdData identifies the cluster and the member of a data directory.
 type etcdData struct {
 	Cluster uint64 `json:"cluster"`
 	Member  uint64 `json:"member"`
 }
 
-// clusterRecord is what the machines of one cluster share.
+// clusterRecord is the state that the machines of one cluster share.
 type clusterRecord struct {
 	// Key identifies the cluster by its ID.
 	Key string `json:"key"`
-	// Etcd is absent until the cluster is bootstrapped.
+	// Etcd is nil until the cluster is bootstrapped.
 	Etcd *etcd.Cluster `json:"etcd,omitempty"`
 }
 
-// disk is the directory that holds the state of a fleet.
+// disk is the directory with the state of a fleet.
 type disk struct{ dir string }
 
 func openDisk(dir string) (disk, error) {
@@ -91,9 +91,8 @@ func (d disk) machine(id string) string  { return filepath.Join(d.machines(), id
 func (d disk) cluster(key string) string { return filepath.Join(d.clusters(), key+".json") }
 func (d disk) journal(key string) string { return filepath.Join(d.clusters(), key+".journal") }
 
-// save replaces a file as a whole: a killed process leaves the old or the new
-// one. It does not sync, because the state has to survive the process and not
-// the host.
+// save replaces a file atomically: a killed process leaves the old or the new one. It does not sync,
+// because the state has to survive the process, not the host.
 func (d disk) save(path string, v any) error {
 	data, err := json.Marshal(v)
 	if err != nil {

@@ -53,7 +53,7 @@ func TestLastMemberCannotLeave(t *testing.T) {
 	if err := c.Reset(t.Context(), true, true); err != nil {
 		t.Fatal(err)
 	}
-	r.nodesReady(1) // it is acknowledged, and then comes to nothing
+	r.nodesReady(1) // it is acknowledged, and then fails
 	if err := c.Reset(t.Context(), false, true); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestShutdownTellsTheHypervisor(t *testing.T) {
 		t.Fatal(err)
 	}
 	if id := <-r.off; id != r.machine(3).ID {
-		t.Errorf("machine %s went off, want %s", id, r.machine(3).ID)
+		t.Errorf("machine %s switched off, want %s", id, r.machine(3).ID)
 	}
 	r.nodesReady(1)
 	r.powerOn(3)
@@ -98,10 +98,10 @@ func TestResetIsChecked(t *testing.T) {
 		reason string
 		req    *machineapi.ResetRequest
 	}{
-		"UnknownDisk":      {"a disk that is not there", &machineapi.ResetRequest{UserDisksToWipe: []string{"/dev/sdz"}}},
+		"UnknownDisk":      {"a disk that does not exist", &machineapi.ResetRequest{UserDisksToWipe: []string{"/dev/sdz"}}},
 		"SystemDisk":       {"the system disk is no user disk", &machineapi.ResetRequest{UserDisksToWipe: []string{"/dev/vda"}}},
 		"Contradiction":    {"user disks in the wrong mode", &machineapi.ResetRequest{Mode: machineapi.ResetRequest_SYSTEM_DISK, UserDisksToWipe: []string{"/dev/vdb"}}},
-		"UnknownPartition": {"a partition that is not there", &machineapi.ResetRequest{SystemPartitionsToWipe: []*machineapi.ResetPartitionSpec{{Label: "ROOT", Wipe: true}}}},
+		"UnknownPartition": {"a partition that does not exist", &machineapi.ResetRequest{SystemPartitionsToWipe: []*machineapi.ResetPartitionSpec{{Label: "ROOT", Wipe: true}}}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestDestroyForgets(t *testing.T) {
 		t.Errorf("a second destruction: %v", err)
 	}
 	if err := r.fleet.PowerOff(r.machine(2).ID); !errors.Is(err, talos.ErrNoMachine) {
-		t.Errorf("a destroyed machine can be switched: %v", err)
+		t.Errorf("a destroyed machine can be switched on or off: %v", err)
 	}
 	r.powerOn(2)
 	r.inMaintenance(2)

@@ -20,7 +20,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/v1alpha1"
 )
 
-// resources are all that the machine shows now. Callers hold Fleet.mu.
+// resources returns all COSI resources of the machine. Callers hold Fleet.mu.
 func (b *boot) resources() []resource.Resource {
 	n := b.node
 	f := b.facts()
@@ -54,10 +54,10 @@ func hardwareResources(m Machine) []resource.Resource {
 	return append(all, module)
 }
 
-// linkStatus describes a network interface.
+// linkStatus returns the resource of a network interface.
 func linkStatus(m Machine, at int) *network.LinkStatus {
 	link := m.Links[at]
-	mac, _ := net.ParseMAC(link.MAC) // an unparsable one shows as none
+	mac, _ := net.ParseMAC(link.MAC) // a malformed address is shown as none
 	status := network.NewLinkStatus(network.NamespaceName, link.Name)
 	*status.TypedSpec() = network.LinkStatusSpec{
 		Index: uint32(at + 2), Type: nethelpers.LinkEther, HardwareAddr: nethelpers.HardwareAddr(mac), PermanentAddr: nethelpers.HardwareAddr(mac),
@@ -72,7 +72,7 @@ func linkStatus(m Machine, at int) *network.LinkStatus {
 	return status
 }
 
-// giveAliases shows the alias that the configuration gives to each link.
+// giveAliases sets the alias of each link from the configuration.
 func giveAliases(all []resource.Resource, n *node) {
 	for _, r := range all {
 		link, ok := r.(*network.LinkStatus)
@@ -221,8 +221,7 @@ func diskResources(n *node) []resource.Resource {
 	return all
 }
 
-// schematic is that of the release that runs, from the boot image or from an
-// installer.
+// schematic returns the schematic of the running release, from the boot image or an installer.
 func (n *node) schematic() string {
 	if n.Release.Image == "" {
 		return n.Machine.Schematic
@@ -230,5 +229,5 @@ func (n *node) schematic() string {
 	return schematicOf(n.Release.Image)
 }
 
-// shortID is an identifier as Talos writes them, derived from a machine's.
+// shortID returns an identifier in the form of Talos, derived from a machine's ID.
 func shortID(id string) string { return strings.ReplaceAll(id, "-", "") }

@@ -22,7 +22,7 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/v1alpha1"
 )
 
-// resourceNamespaces are those of a real machine.
+// resourceNamespaces are the namespaces of a real machine.
 var resourceNamespaces = []resource.Namespace{
 	v1alpha1.NamespaceName, clusterres.NamespaceName, clusterres.RawNamespaceName, config.NamespaceName,
 	etcd.NamespaceName, files.NamespaceName, hardware.NamespaceName, k8s.NamespaceName,
@@ -30,8 +30,8 @@ var resourceNamespaces = []resource.Namespace{
 	cri.NamespaceName, secrets.NamespaceName, security.NamespaceName, perf.NamespaceName,
 }
 
-// resourceTypes can be asked for. Most of those that no resource is made of
-// are here so that the answer is an empty list, as it can be on a machine.
+// resourceTypes are the known types. Most have no resources, so that the answer is an empty list, as
+// on a real machine.
 var resourceTypes = []meta.ResourceWithRD{
 	&block.Device{}, &block.DiscoveredVolume{}, &block.Disk{}, &block.MountStatus{}, &block.SwapStatus{},
 	&block.Symlink{}, &block.SystemDisk{}, &block.UserDiskConfigStatus{}, &block.VolumeConfig{},

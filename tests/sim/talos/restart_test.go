@@ -21,8 +21,7 @@ import (
 	"github.com/vitistack/stack/tests/sim/talos"
 )
 
-// fleetDir makes the test binary run a fleet instead of tests, so that a test
-// can kill it.
+// fleetDir makes the test binary run a fleet instead of tests, so that a test can kill it.
 const fleetDir = "TALOS_FLEET_DIR"
 
 func TestMain(m *testing.M) {
@@ -36,8 +35,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serveFleet powers on the machines it reads, one in a line, until its input
-// ends.
+// serveFleet powers on the machines that it reads, one per line, until its input ends.
 func serveFleet(dir string) error {
 	f, err := talos.Open(dir, nil, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	if err != nil {
@@ -90,7 +88,7 @@ func TestKilledFleetLosesNothing(t *testing.T) {
 	if _, err := r.kube().CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.apply(3, r.config(machine.TypeWorker, r.hostname("worker-3"))) // killed before it is installed
+	r.apply(3, r.config(machine.TypeWorker, r.hostname("worker-3"))) // killed before its installation
 	if err := child.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

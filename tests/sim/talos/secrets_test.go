@@ -36,7 +36,7 @@ func (b *buffer) text() string {
 	return b.String()
 }
 
-// console is all that a machine says to readers.
+// console returns all logs of a machine that readers may see.
 func console(t *testing.T, c *client.Client) string {
 	t.Helper()
 	dmesg, err := c.Dmesg(t.Context(), false, false)
@@ -68,10 +68,10 @@ func TestNoSecretIsLogged(t *testing.T) {
 	r.fleet = f
 	t.Cleanup(func() { _ = f.Close() })
 	c := r.cluster(1, 1)
-	// Failures are where secrets slip out.
+	// Failures are where secrets may leak.
 	r.powerOn(9)
 	broken := bytes.Replace(r.config(machine.TypeControlPlane), []byte("machine:\n"), []byte("machine:\n    colour: red\n"), 1)
-	r.eventually("a broken configuration is refused", func(ctx context.Context) error {
+	r.eventually("an invalid configuration is rejected", func(ctx context.Context) error {
 		if _, err := r.insecure(9).Disks(ctx); err != nil {
 			return err
 		}
@@ -84,7 +84,7 @@ func TestNoSecretIsLogged(t *testing.T) {
 	r.apply(9, r.config(machine.TypeControlPlane, "machine:\n  install:\n    image: nowhere\n"))
 	r.eventually("the failed installation is reported", func(context.Context) error {
 		if !strings.Contains(log.text(), "nowhere") {
-			return errors.New("it is not")
+			return errors.New("it is not reported")
 		}
 		return nil
 	})

@@ -9,18 +9,18 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/resources/runtime"
 )
 
-// cloudConfig is the first line of a file that the platform nocloud passes over
+// cloudConfig is the first line of a file that the platform nocloud ignores
 // (internal/app/machined/pkg/runtime/v1alpha1/platform/nocloud).
 var cloudConfig = []byte("#cloud-config")
 
-// readSeed takes the configuration of a machine that has none on its disk from its seed,
-// as the platform nocloud reads it and the configuration controller acquires it
+// readSeed returns the configuration in the seed of a machine that has none on its disk, as the
+// platform nocloud reads it and the configuration controller acquires it
 // (internal/app/machined/pkg/controllers/config/acquire.go):
 //
 //	no file, or one of cloud-init          maintenance
-//	a complete machine configuration       the machine boots with it, and keeps it
+//	a complete machine configuration       the machine boots with it, and stores it
 //	documents that are not complete        maintenance
-//	anything else                          an error, again and again: nothing listens
+//	anything else                          an error, repeatedly: nothing listens
 //
 // A machine whose disk has a complete configuration does not read its seed.
 func (b *boot) readSeed() {
@@ -57,7 +57,7 @@ func (b *boot) readSeed() {
 	b.configure()
 }
 
-// unzipped is the content of a file that may be compressed.
+// unzipped returns the content of a file that may be compressed.
 func unzipped(data []byte) ([]byte, error) {
 	if !bytes.HasPrefix(data, []byte{0x1f, 0x8b}) {
 		return data, nil

@@ -12,8 +12,8 @@ import (
 	"github.com/vitistack/stack/tests/sim/talos"
 )
 
-// TestSeed boots machines of nocloud with every kind of seed. Talos 1.13.9's own code
-// decided the same.
+// TestSeed boots machines of nocloud with every kind of seed. The results are those of Talos 1.13.9's
+// own code.
 func TestSeed(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -23,13 +23,13 @@ func TestSeed(t *testing.T) {
 		"None":        {"there is no seed", "maintenance", func(*rack) []byte { return nil }},
 		"Config":      {"a complete configuration is used", "ours", func(r *rack) []byte { return r.config(machine.TypeControlPlane) }},
 		"Compressed":  {"gzip is read too", "ours", func(r *rack) []byte { return compressed(t, r.config(machine.TypeControlPlane)) }},
-		"CloudConfig": {"the first line is cloud-init's", "maintenance", func(*rack) []byte { return []byte("#cloud-config\nusers: []\n") }},
-		"Hostname": {"a document alone is not complete", "maintenance", func(*rack) []byte {
+		"CloudConfig": {"the first line belongs to cloud-init", "maintenance", func(*rack) []byte { return []byte("#cloud-config\nusers: []\n") }},
+		"Hostname": {"a single document is incomplete", "maintenance", func(*rack) []byte {
 			return []byte("apiVersion: v1alpha1\nkind: HostnameConfig\nhostname: a\nauto: off\n")
 		}},
 		"Empty":      {"an empty file is no configuration", "unreachable", func(*rack) []byte { return []byte("\n") }},
-		"UnknownKey": {"a key that Talos does not know", "unreachable", func(*rack) []byte { return []byte("colour: red\n") }},
-		"Invalid": {"a configuration that is not valid", "unreachable", func(r *rack) []byte {
+		"UnknownKey": {"an unknown key", "unreachable", func(*rack) []byte { return []byte("colour: red\n") }},
+		"Invalid": {"an invalid configuration", "unreachable", func(r *rack) []byte {
 			return bytes.Replace(r.config(machine.TypeControlPlane), []byte("endpoint: https://"), []byte("endpoint: ftp://"), 1)
 		}},
 	} {
@@ -51,8 +51,8 @@ func TestSeed(t *testing.T) {
 	}
 }
 
-// TestSeedIsReadOnce has a machine that has its configuration find another seed. What is
-// on its disk counts; with a new disk it reads the seed again.
+// TestSeedIsReadOnce changes the seed of a configured machine. The configuration on its disk is used.
+// With a new disk it reads the seed again.
 func TestSeedIsReadOnce(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, "v1.13.9", talos.Timing{})

@@ -18,9 +18,8 @@ import (
 	"github.com/vitistack/stack/tests/sim/talos/internal/etcd"
 )
 
-// run begins a sequence, of which a machine runs one at a time. A second one is
-// acknowledged like the first, and then only an event tells that nothing comes
-// of it.
+// run begins a sequence. A machine runs one sequence at a time. A second one is acknowledged like the
+// first, and then an event reports that it fails.
 func (b *boot) run(name, actor string, stage runtime.MachineStage, work func()) {
 	if b.sequence != "" {
 		b.events.publish(&machineapi.SequenceEvent{
@@ -32,10 +31,10 @@ func (b *boot) run(name, actor string, stage runtime.MachineStage, work func()) 
 	b.sequence = name
 	b.events.publish(&machineapi.SequenceEvent{Sequence: name, Action: machineapi.SequenceEvent_START}, actor)
 	b.enter(stage)
-	b.later(0, work) // the acknowledgement comes first
+	b.later(0, work) // after the acknowledgement
 }
 
-// failed ends a sequence without its effect; the machine goes on.
+// failed ends a sequence without its effect. The machine continues.
 func (b *boot) failed(actor string, err error) {
 	b.events.publish(&machineapi.SequenceEvent{
 		Sequence: b.sequence, Action: machineapi.SequenceEvent_NOOP,
@@ -44,10 +43,10 @@ func (b *boot) failed(actor string, err error) {
 	b.fail(b.sequence, err)
 	b.sequence = ""
 	b.enter(runtime.MachineStageBooting)
-	b.node.fleet.settle(b.node.cluster())
+	b.node.fleet.reconcile(b.node.cluster())
 }
 
-// goDown is the end that all sequences have in common.
+// goDown is the end that all sequences share.
 func (b *boot) goDown(actor string, then func()) {
 	task := func(name string, action machineapi.TaskEvent_Action) {
 		b.events.publish(&machineapi.TaskEvent{Task: name, Action: action}, actor)
@@ -62,12 +61,11 @@ func (b *boot) goDown(actor string, then func()) {
 }
 
 const (
-	// stopPause is how long the machine's services take to stop, in which its
-	// answers and last events still get out.
+	// stopPause is how long the machine's services take to stop. Its answers and last events are sent
+	// in this time.
 	stopPause = 10 * time.Millisecond
-	// watchedPause is that time while somebody follows the events. talosctl
-	// --wait looks again a second after a sequence began, and has to find the
-	// machine going down, as it would a real one.
+	// watchedPause is that time while a client follows the events. talosctl --wait polls again a
+	// second after the start of a sequence, and has to find the machine going down, like a real one.
 	watchedPause = 1500 * time.Millisecond
 )
 
@@ -77,7 +75,7 @@ func (b *boot) rebootSequence(actor string) {
 	})
 }
 
-// evacuate moves what runs on the node elsewhere, as far as it may.
+// evacuate drains the node as far as possible.
 func (b *boot) evacuate() {
 	c := b.node.cluster()
 	if c == nil || b.joined == "" || !c.online() {
@@ -89,7 +87,7 @@ func (b *boot) evacuate() {
 	c.workload.Drain(b.joined)
 }
 
-// accept locks the fleet for a request that needs a present boot.
+// accept locks the fleet for a request that requires a running boot.
 func (b *boot) accept() (unlock func(), err error) {
 	b.node.fleet.mu.Lock()
 	if b.node.boot != b {
@@ -129,7 +127,7 @@ func (a *api) Shutdown(_ context.Context, in *machineapi.ShutdownRequest) (*mach
 	return &machineapi.ShutdownResponse{Messages: []*machineapi.Shutdown{{ActorId: actor}}}, nil
 }
 
-// Rollback boots what was installed before the last upgrade.
+// Rollback boots the release before the last upgrade.
 func (a *api) Rollback(context.Context, *machineapi.RollbackRequest) (*machineapi.RollbackResponse, error) {
 	b := a.boot
 	unlock, err := b.accept()
@@ -180,7 +178,7 @@ func (a *api) Reset(_ context.Context, in *machineapi.ResetRequest) (*machineapi
 			if in.Mode != machineapi.ResetRequest_USER_DISKS {
 				n.wipe(partitions)
 			}
-			if err := n.fleet.settleAll(); err != nil {
+			if err := n.fleet.reconcileAll(); err != nil {
 				n.fleet.log.Error("reset machine", "machine", n.Machine.ID, "error", err)
 			}
 			if in.Reboot {
@@ -193,8 +191,8 @@ func (a *api) Reset(_ context.Context, in *machineapi.ResetRequest) (*machineapi
 	return &machineapi.ResetResponse{Messages: []*machineapi.Reset{{ActorId: actor}}}, nil
 }
 
-// checkReset refuses what cannot be wiped, and returns the partitions to wipe,
-// none meaning the whole system disk.
+// checkReset rejects what cannot be wiped, and returns the partitions to wipe. None means the whole
+// system disk.
 func (b *boot) checkReset(in *machineapi.ResetRequest) ([]string, error) {
 	if len(in.UserDisksToWipe) > 0 && in.Mode == machineapi.ResetRequest_SYSTEM_DISK {
 		return nil, errors.New("reset failed: invalid input, wipe mode SYSTEM_DISK doesn't support UserDisksToWipe parameter")
@@ -223,8 +221,8 @@ func (b *boot) checkReset(in *machineapi.ResetRequest) ([]string, error) {
 	return partitions, nil
 }
 
-// leaveEtcd takes the machine out of its etcd cluster and empties its data
-// directory. Where no etcd runs there is nothing to leave.
+// leaveEtcd removes the machine from its etcd cluster and empties its data directory. Without a
+// running etcd it does nothing.
 func (b *boot) leaveEtcd() error {
 	n, c := b.node, b.node.cluster()
 	if c == nil || !n.controlPlane() || n.Etcd == nil || b.etcd == etcdStopped {
@@ -237,7 +235,7 @@ func (b *boot) leaveEtcd() error {
 	}
 	b.etcd, n.Etcd = etcdStopped, nil
 	n.mustSave()
-	n.fleet.settle(c)
+	n.fleet.reconcile(c)
 	return nil
 }
 
@@ -267,7 +265,7 @@ func (a *api) Upgrade(_ context.Context, in *machineapi.UpgradeRequest) (*machin
 		b.evacuate()
 		b.later(n.fleet.timing.Install, func() {
 			if err := upgradeable(n.Release, next, n.config); err != nil {
-				b.fail("upgrade", err) // the machine comes back with what it had
+				b.fail("upgrade", err) // the machine reboots unchanged
 			} else {
 				n.Next = &next
 				n.mustSave()
@@ -281,7 +279,7 @@ func (a *api) Upgrade(_ context.Context, in *machineapi.UpgradeRequest) (*machin
 
 var errPull = errors.New("failed to resolve reference: not found")
 
-// etcdAllowsUpgrade refuses an upgrade that would cost the cluster its quorum.
+// etcdAllowsUpgrade rejects an upgrade that would cost the cluster its quorum.
 func (b *boot) etcdAllowsUpgrade() error {
 	c := b.node.cluster()
 	if c == nil || c.Etcd == nil || !c.quorum() {

@@ -14,8 +14,8 @@ import (
 	"github.com/vitistack/stack/tests/sim/talos/internal/workload"
 )
 
-// A snapshot is what etcd writes: a bbolt database with the keys by revision,
-// followed by its SHA-256.
+// A snapshot is the file that etcd writes: a bbolt database with the keys by revision, followed by its
+// SHA-256.
 
 var errSnapshotHash = errors.New("expected sha256 does not match the snapshot: it is damaged or cut off")
 
@@ -24,7 +24,7 @@ const (
 	fieldKey, fieldCreate, fieldMod, fieldVersion, fieldValue = 1, 2, 3, 4, 5
 )
 
-// writeSnapshot encodes objects as an etcd snapshot. dir holds it meanwhile.
+// writeSnapshot encodes objects as an etcd snapshot. dir is for a temporary file.
 func writeSnapshot(dir string, items []workload.Item) ([]byte, error) {
 	file, err := os.CreateTemp(dir, ".snapshot-*")
 	if err != nil {
@@ -77,8 +77,8 @@ func fillSnapshot(tx *bolt.Tx, items []workload.Item) error {
 	return nil
 }
 
-// readSnapshot decodes a snapshot. Its hash is checked unless that is skipped,
-// as for a copy of a data directory, which has none.
+// readSnapshot decodes a snapshot. It checks the hash unless that is skipped, as for a copy of a data
+// directory, which has none.
 func readSnapshot(dir string, data []byte, skipHash bool) ([]workload.Item, error) {
 	switch len(data) % 512 {
 	case sha256.Size:

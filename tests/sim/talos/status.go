@@ -12,25 +12,25 @@ import (
 	"github.com/vitistack/stack/tests/sim/talos/internal/workload"
 )
 
-// service is one of the machine's services as it stands.
+// service is the state of one of the machine's services.
 type service struct {
 	id      string
 	running bool
 	healthy bool
-	// unknown tells that nobody checks its health.
+	// unknown is whether the service has no health check.
 	unknown bool
 	state   string
 	message string
 }
 
-// machineStatus is what a machine says of itself.
+// machineStatus is the status of a machine.
 type machineStatus struct {
 	stage runtime.MachineStage
 	ready bool
 	unmet []runtime.UnmetCondition
 }
 
-// facts are what the services and the status follow from.
+// facts are the input of the services and the status.
 type facts struct {
 	stage        runtime.MachineStage
 	controlPlane bool
@@ -38,7 +38,7 @@ type facts struct {
 	services     bool
 	etcd         etcdState
 	quorum       bool
-	// nodename is empty when the machine does not register.
+	// nodename is empty if the machine registers no Node.
 	nodename   string
 	nodeKnown  bool
 	nodeReady  bool
@@ -46,7 +46,7 @@ type facts struct {
 	podsReady  int
 }
 
-// facts gathers them. Callers hold Fleet.mu.
+// facts returns the facts of the machine. Callers hold Fleet.mu.
 func (b *boot) facts() facts {
 	n := b.node
 	f := facts{
@@ -76,7 +76,7 @@ func (b *boot) facts() facts {
 	return f
 }
 
-// servicesOf lists the services a machine runs.
+// servicesOf returns the services of a machine.
 func servicesOf(f facts) []service {
 	up := func(id string, unknown bool) service {
 		return service{id: id, running: true, healthy: !unknown, unknown: unknown, state: "Running", message: "Health check successful"}
@@ -117,8 +117,7 @@ func etcdService(f facts) service {
 	return s
 }
 
-// statusOf is the machine's status: outside of booting and running a stage is
-// always ready, because nothing more is expected of it.
+// statusOf returns the machine's status. Outside of booting and running, a stage is always ready.
 func statusOf(f facts) machineStatus {
 	s := machineStatus{stage: f.stage, ready: true}
 	if f.stage != runtime.MachineStageBooting && f.stage != runtime.MachineStageRunning {
@@ -148,8 +147,7 @@ func statusOf(f facts) machineStatus {
 	return s
 }
 
-// serviceProblems names what runs and is not healthy, and then what should run
-// and does not.
+// serviceProblems returns the unhealthy services, and then those that should run and do not.
 func serviceProblems(f facts) []string {
 	required := []string{"apid", "machined", "kubelet"}
 	if f.controlPlane {
@@ -171,8 +169,7 @@ func serviceProblems(f facts) []string {
 	return problems
 }
 
-// announceStatus publishes the status when it differs from the last one.
-// Callers hold Fleet.mu.
+// announceStatus publishes the status if it has changed. Callers hold Fleet.mu.
 func (b *boot) announceStatus() {
 	s := statusOf(b.facts())
 	if reflect.DeepEqual(s, b.last) {

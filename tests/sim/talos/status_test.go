@@ -23,7 +23,7 @@ func TestStatusOf(t *testing.T) {
 		facts  facts
 		want   map[string]string
 	}{
-		"Maintenance": {"nothing more is expected in maintenance", facts{stage: runtime.MachineStageMaintenance}, nil},
+		"Maintenance": {"maintenance is always ready", facts{stage: runtime.MachineStageMaintenance}, nil},
 		"Ready":       {"everything runs", running, nil},
 		"BeforeBootstrap": {
 			"etcd waits for a bootstrap, and the node for the cluster",
@@ -42,14 +42,14 @@ func TestStatusOf(t *testing.T) {
 			map[string]string{"services": "etcd not healthy"},
 		},
 		"NodeNotReady": {
-			"the node is there", with(func(f *facts) { f.nodeReady = false }),
+			"the node is not ready", with(func(f *facts) { f.nodeReady = false }),
 			map[string]string{"nodeReady": `node "cp" is not ready`},
 		},
 		"PodsNotReady": {
 			"static pods start last", with(func(f *facts) { f.podsReady = 0 }),
 			map[string]string{"staticPods": "kube-system/kube-apiserver-cp not ready"},
 		},
-		"Unregistered": {"a node that does not register is not missed", with(func(f *facts) { f.nodename, f.nodeKnown = "", false }), nil},
+		"Unregistered": {"a machine without a Node needs none", with(func(f *facts) { f.nodename, f.nodeKnown = "", false }), nil},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Dmesg streams the kernel's log, and goes on with it when asked to follow.
+// Dmesg streams the kernel log, and continues if the request asks to follow it.
 func (a *api) Dmesg(in *machineapi.DmesgRequest, out grpc.ServerStreamingServer[common.Data]) error {
 	log, at := a.boot.kmsg, 0
 	if in.Tail {
@@ -40,7 +40,7 @@ func (a *api) Dmesg(in *machineapi.DmesgRequest, out grpc.ServerStreamingServer[
 	}
 }
 
-// Logs streams a service's log: what the machine has said about it.
+// Logs streams a service's log.
 func (a *api) Logs(in *machineapi.LogsRequest, out grpc.ServerStreamingServer[common.Data]) error {
 	b := a.boot
 	unlock, err := b.accept()
@@ -70,7 +70,7 @@ func (a *api) Logs(in *machineapi.LogsRequest, out grpc.ServerStreamingServer[co
 	}
 }
 
-// Read streams a file, of the few that a simulated machine has.
+// Read streams one of the few files of a simulated machine.
 func (a *api) Read(in *machineapi.ReadRequest, out grpc.ServerStreamingServer[common.Data]) error {
 	b := a.boot
 	unlock, err := b.accept()
@@ -91,8 +91,8 @@ func (a *api) Read(in *machineapi.ReadRequest, out grpc.ServerStreamingServer[co
 	return sendData(out, []byte(content))
 }
 
-// List streams the entries of a directory: only etcd's is known, which tells
-// whether the machine holds a cluster's data.
+// List streams the entries of a directory. Only etcd's is simulated, which shows whether the machine
+// has a cluster's data.
 func (a *api) List(in *machineapi.ListRequest, out grpc.ServerStreamingServer[machineapi.FileInfo]) error {
 	b := a.boot
 	unlock, err := b.accept()
@@ -122,7 +122,7 @@ func (a *api) List(in *machineapi.ListRequest, out grpc.ServerStreamingServer[ma
 	return nil
 }
 
-// errNoAddress is a link that the configuration leaves without an address.
+// errNoAddress is the error about a link without an address.
 var errNoAddress = errors.New("the configuration takes the link away from DHCP and sets no address")
 
 // ImageList lists the images of a containerd namespace.
@@ -139,7 +139,7 @@ func (a *api) ImageList(_ *machineapi.ImageListRequest, out grpc.ServerStreaming
 	return nil
 }
 
-// validImage refuses what is no reference to an image.
+// validImage rejects a text that is no image reference.
 func validImage(ref string) error {
 	if ref == "" || strings.ContainsAny(ref, " \t\n") || (imageTag(ref) == "" && !strings.Contains(ref, "@sha256:")) {
 		return status.Errorf(codes.NotFound, "error pulling image: failed to resolve reference %q: not found", ref)

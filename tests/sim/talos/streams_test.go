@@ -36,7 +36,7 @@ func TestWatchFollowsTheMachine(t *testing.T) {
 		case <-ctx.Done():
 			t.Fatal("the machine never became ready")
 		case e := <-events:
-			if e.Type == state.Errored { // it rebooted meanwhile
+			if e.Type == state.Errored { // it rebooted in the meantime
 				r.up(2)
 				if err := c.COSI.Watch(ctx, runtime.NewMachineStatus().Metadata(), events); err != nil {
 					t.Fatal(err)
@@ -74,13 +74,13 @@ func TestEventsTellWhoAsked(t *testing.T) {
 		for e := range events {
 			s, ok := e.Payload.(*machineapi.SequenceEvent)
 			if ok && s.Error != nil && e.ActorID == actor && s.Sequence == "reset" {
-				cancel() // the last member cannot leave, and the event says so
+				cancel() // the last member cannot leave, and the event reports that
 				found = nil
 			}
 		}
 	}, client.WithTailEvents(-1))
 	if err != nil || found != nil {
-		t.Errorf("the failed reset is not told: %v, %v", err, found)
+		t.Errorf("the failed reset is not reported: %v, %v", err, found)
 	}
 }
 
@@ -90,14 +90,14 @@ func TestReadersSeeTheConsole(t *testing.T) {
 	r.cluster(1, 0)
 	c := r.client(2, role.Reader)
 	if !strings.Contains(console(t, c), "machine is now running") {
-		t.Error("the kernel's log does not tell the stage")
+		t.Error("the kernel log lacks the stage")
 	}
 	logs, err := c.Logs(t.Context(), "system", 0, "etcd", false, -1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if line, err := logs.Recv(); err != nil || !strings.Contains(string(line.Bytes), "etcd is running") {
-		t.Errorf("etcd's log says %v, %v", line, err)
+		t.Errorf("etcd's log has %v, %v", line, err)
 	}
 	var names []string
 	list, err := c.LS(t.Context(), &machineapi.ListRequest{Root: "/var/lib/etcd"})
@@ -115,6 +115,6 @@ func TestReadersSeeTheConsole(t *testing.T) {
 		names = append(names, info.RelativeName)
 	}
 	if !slices.Contains(names, "member") {
-		t.Errorf("etcd's directory holds %v", names)
+		t.Errorf("etcd's directory has %v", names)
 	}
 }

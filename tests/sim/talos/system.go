@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// hardware is the machine and when it booted, for methods that tell no more.
+// hardware returns the hardware and the time of the boot.
 func (b *boot) hardware() (Machine, time.Time, error) {
 	unlock, err := b.accept()
 	if err != nil {
@@ -24,7 +24,7 @@ func (b *boot) hardware() (Machine, time.Time, error) {
 	return b.node.Machine, b.began, nil
 }
 
-// Memory returns how much memory the machine has; a quarter of it is used.
+// Memory returns the size of the memory. A quarter of it is in use.
 func (a *api) Memory(context.Context, *emptypb.Empty) (*machineapi.MemoryResponse, error) {
 	m, _, err := a.boot.hardware()
 	if err != nil {
@@ -36,7 +36,7 @@ func (a *api) Memory(context.Context, *emptypb.Empty) (*machineapi.MemoryRespons
 	}}}}, nil
 }
 
-// SystemStat tells when the machine booted; its processors have been idle.
+// SystemStat returns the time of the boot. The processors are idle.
 func (a *api) SystemStat(context.Context, *emptypb.Empty) (*machineapi.SystemStatResponse, error) {
 	m, began, err := a.boot.hardware()
 	if err != nil {
@@ -53,12 +53,12 @@ func (a *api) SystemStat(context.Context, *emptypb.Empty) (*machineapi.SystemSta
 	return &machineapi.SystemStatResponse{Messages: []*machineapi.SystemStat{stat}}, nil
 }
 
-// LoadAvg tells that there is no load.
+// LoadAvg returns a load of zero.
 func (a *api) LoadAvg(context.Context, *emptypb.Empty) (*machineapi.LoadAvgResponse, error) {
 	return &machineapi.LoadAvgResponse{Messages: []*machineapi.LoadAvg{{}}}, nil
 }
 
-// CPUInfo describes the processors.
+// CPUInfo returns the processors.
 func (a *api) CPUInfo(context.Context, *emptypb.Empty) (*machineapi.CPUInfoResponse, error) {
 	m, _, err := a.boot.hardware()
 	if err != nil {
@@ -73,7 +73,7 @@ func (a *api) CPUInfo(context.Context, *emptypb.Empty) (*machineapi.CPUInfoRespo
 	return &machineapi.CPUInfoResponse{Messages: []*machineapi.CPUsInfo{info}}, nil
 }
 
-// Mounts lists what an installed machine has mounted.
+// Mounts returns the mounts of an installed machine.
 func (a *api) Mounts(context.Context, *emptypb.Empty) (*machineapi.MountsResponse, error) {
 	b := a.boot
 	unlock, err := b.accept()
@@ -91,7 +91,7 @@ func (a *api) Mounts(context.Context, *emptypb.Empty) (*machineapi.MountsRespons
 	return &machineapi.MountsResponse{Messages: []*machineapi.Mounts{mounts}}, nil
 }
 
-// DiskStats lists the disks; they have done nothing yet.
+// DiskStats returns the disks, with zero counters.
 func (a *api) DiskStats(context.Context, *emptypb.Empty) (*machineapi.DiskStatsResponse, error) {
 	m, _, err := a.boot.hardware()
 	if err != nil {
@@ -104,7 +104,7 @@ func (a *api) DiskStats(context.Context, *emptypb.Empty) (*machineapi.DiskStatsR
 	return &machineapi.DiskStatsResponse{Messages: []*machineapi.DiskStats{stats}}, nil
 }
 
-// NetworkDeviceStats lists the links; they have carried nothing yet.
+// NetworkDeviceStats returns the links, with zero counters.
 func (a *api) NetworkDeviceStats(context.Context, *emptypb.Empty) (*machineapi.NetworkDeviceStatsResponse, error) {
 	m, _, err := a.boot.hardware()
 	if err != nil {
@@ -117,7 +117,7 @@ func (a *api) NetworkDeviceStats(context.Context, *emptypb.Empty) (*machineapi.N
 	return &machineapi.NetworkDeviceStatsResponse{Messages: []*machineapi.NetworkDeviceStats{stats}}, nil
 }
 
-// Processes lists the init process and the running services.
+// Processes returns the init process and the running services.
 func (a *api) Processes(context.Context, *emptypb.Empty) (*machineapi.ProcessesResponse, error) {
 	unlock, err := a.boot.accept()
 	if err != nil {
@@ -135,13 +135,13 @@ func (a *api) Processes(context.Context, *emptypb.Empty) (*machineapi.ProcessesR
 	return &machineapi.ProcessesResponse{Messages: []*machineapi.Process{list}}, nil
 }
 
-// storageService lists disks, for clients that do not know the resources.
+// storageService returns disks, for clients that do not read COSI resources.
 type storageService struct {
 	storageapi.UnimplementedStorageServiceServer
 	boot *boot
 }
 
-// Disks lists the machine's disks.
+// Disks returns the machine's disks.
 func (s *storageService) Disks(context.Context, *emptypb.Empty) (*storageapi.DisksResponse, error) {
 	b := s.boot
 	unlock, err := b.accept()
@@ -161,7 +161,7 @@ func (s *storageService) Disks(context.Context, *emptypb.Empty) (*storageapi.Dis
 
 func busPath(d Disk) string { return "/virtio/" + strings.TrimPrefix(d.Device, "/dev/") }
 
-// timeService knows how far the clock is off.
+// timeService returns how far the clock is off.
 type timeService struct {
 	timeapi.UnimplementedTimeServiceServer
 	boot *boot

@@ -22,7 +22,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// trustd certifies workers for who knows the machine token.
+// trustd certifies workers that present the machine token.
 type trustd struct {
 	securityapi.UnimplementedSecurityServiceServer
 	boot *boot
@@ -45,7 +45,7 @@ func (b *boot) listenTrustd() {
 	b.trustd = e
 }
 
-// trustdTLS shows the node's certificate and asks for none.
+// trustdTLS uses the node's certificate and requests none from clients.
 func (b *boot) trustdTLS() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -91,8 +91,8 @@ func (b *boot) configuration() config.Provider {
 	return b.node.config
 }
 
-// Certificate signs a server certificate. It never signs one for a client: an
-// organization in the request is dropped.
+// Certificate signs a server certificate. It never signs a client certificate: it drops an
+// organization in the request.
 func (t *trustd) Certificate(_ context.Context, in *securityapi.CertificateRequest) (*securityapi.CertificateResponse, error) {
 	block, _ := pem.Decode(in.Csr)
 	if block == nil {
@@ -117,7 +117,7 @@ func (t *trustd) Certificate(_ context.Context, in *securityapi.CertificateReque
 	return &securityapi.CertificateResponse{Ca: caBundle(t.boot.configuration()), Crt: signed.X509CertificatePEM}, nil
 }
 
-// caBundle are the authorities that a configuration accepts, in PEM.
+// caBundle returns the authorities that a configuration accepts, in PEM.
 func caBundle(cfg config.Provider) []byte {
 	var all []byte
 	if ca := cfg.Machine().Security().IssuingCA(); ca != nil {
@@ -129,12 +129,11 @@ func caBundle(cfg config.Provider) []byte {
 	return all
 }
 
-// enrollPause is how long a worker waits before it asks again, unless
-// something changes earlier.
+// enrollPause is the delay before a worker retries, unless a change occurs earlier.
 const enrollPause = time.Second
 
-// enroll asks the control plane for a certificate until it gets one or the
-// boot is over, and then listens with it.
+// enroll requests a certificate from the control plane until it gets one or the boot ends, and then
+// listens with it.
 func (b *boot) enroll() {
 	f := b.node.fleet
 	for {
@@ -168,7 +167,7 @@ func (b *boot) enroll() {
 	}
 }
 
-// enrolled asks the endpoints in turn.
+// enrolled tries the endpoints in turn.
 func enrolled(ctx context.Context, cfg config.Provider, n wiring, endpoints []string) (*identity, error) {
 	accepted, err := acceptedCAs(cfg)
 	if err != nil {
@@ -212,9 +211,8 @@ func certify(ctx context.Context, host string, accepted *stdx509.CertPool, token
 		metadata.AppendToOutgoingContext(ctx, "token", token), &securityapi.CertificateRequest{Csr: csr})
 }
 
-// trustEndpoints are where a worker looks for a control plane: at the cluster's
-// endpoint, and where discovery has seen a control plane node. Callers hold
-// Fleet.mu.
+// trustEndpoints returns where a worker finds a control plane: the cluster's endpoint, and the control
+// plane nodes from discovery. Callers hold Fleet.mu.
 func (b *boot) trustEndpoints() []string {
 	cfg := b.node.config
 	if cfg == nil {
@@ -235,8 +233,8 @@ func (b *boot) trustEndpoints() []string {
 	return hosts
 }
 
-// resolve finds the address of a member of the cluster by its hostname, as the
-// node's own DNS does. Anything else is left to the system.
+// resolve returns the address of a member of the cluster by its hostname, as the node's own DNS does.
+// It resolves any other name with the system.
 func (b *boot) resolve(target string) string {
 	f := b.node.fleet
 	f.mu.Lock()

@@ -28,7 +28,7 @@ func tag(ctx context.Context, c *client.Client) (string, error) {
 	return resp.Messages[0].Version.Tag, nil
 }
 
-// upgrade asks in the way that all versions know.
+// upgrade calls the method that all versions have.
 func upgrade(ctx context.Context, c *client.Client, image string) error {
 	_, err := c.UpgradeWithOptions(ctx, client.WithUpgradeImage(image))
 	return err
@@ -54,9 +54,9 @@ func TestUpgrade(t *testing.T) {
 	}{
 		"Patch":       {"a patch release", "v1.12.4", "ghcr.io/siderolabs/installer:v1.12.6", codes.OK, "v1.12.6"},
 		"Minor":       {"the next minor release", "v1.12.4", "factory.talos.dev/metal-installer/376567988ad370138ad8b2698212367b8edcb69b5fd68c80be1f2ec7d603b4ba:v1.13.0", codes.OK, "v1.13.0"},
-		"Unpullable":  {"an image that is not there", "v1.12.4", "ghcr.io/siderolabs/installer", codes.Unknown, "v1.12.4"},
-		"BadOldTag":   {"a version nobody knows", "v1.12.4", "ghcr.io/siderolabs/installer:v0.1.0", codes.Unknown, "v1.12.4"},
-		"NoImage":     {"no image at all", "v1.12.4", "", codes.Unknown, "v1.12.4"},
+		"Unpullable":  {"an image that does not exist", "v1.12.4", "ghcr.io/siderolabs/installer", codes.Unknown, "v1.12.4"},
+		"BadOldTag":   {"an unknown version", "v1.12.4", "ghcr.io/siderolabs/installer:v0.1.0", codes.Unknown, "v1.12.4"},
+		"NoImage":     {"an empty image", "v1.12.4", "", codes.Unknown, "v1.12.4"},
 		"Unchanged13": {"the same version again", "v1.13.9", "ghcr.io/siderolabs/installer:v1.13.9", codes.OK, "v1.13.9"},
 	}
 	for name, tc := range cases {
@@ -94,7 +94,7 @@ func TestUpgradeMindsEtcd(t *testing.T) {
 	c := r.cluster(2, 0)
 	r.voters(c, "cp-2", "cp-3")
 	err := upgrade(t.Context(), c, "ghcr.io/siderolabs/installer:v1.12.6")
-	check(t, "of two members none may go", err, codes.Unknown)
+	check(t, "one of two members may not leave", err, codes.Unknown)
 }
 
 func TestTooFarAnUpgradeComesBackUnchanged(t *testing.T) {
@@ -105,7 +105,7 @@ func TestTooFarAnUpgradeComesBackUnchanged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// 1.34 is too old for no simulated version; a kubelet of 1.25 is.
+	// Every simulated version supports 1.34. None supports a kubelet of 1.25.
 	if _, err := c.ApplyConfiguration(t.Context(), &machineapi.ApplyConfigurationRequest{
 		Data: r.config(machine.TypeControlPlane, r.hostname("cp-2"), "machine:\n  kubelet:\n    image: ghcr.io/siderolabs/kubelet:v1.25.0\n"),
 		Mode: machineapi.ApplyConfigurationRequest_NO_REBOOT,
@@ -122,7 +122,7 @@ func TestRollback(t *testing.T) {
 	t.Parallel()
 	r := newRack(t, "v1.12.4", talos.Timing{})
 	c := r.cluster(1, 0)
-	check(t, "nothing to roll back to", c.Rollback(t.Context()), codes.Unknown)
+	check(t, "there is no earlier release", c.Rollback(t.Context()), codes.Unknown)
 	before, err := bootID(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
@@ -196,7 +196,7 @@ func TestLifecycleUpgrade(t *testing.T) {
 	_, err := lifecycleUpgrade(t.Context(), c, image)
 	check(t, "an image that was not pulled", err, codes.Internal)
 	_, err = pull(t.Context(), c, "no such image")
-	check(t, "an image that is not there", err, codes.NotFound)
+	check(t, "an image that does not exist", err, codes.NotFound)
 	pinned, err := pull(t.Context(), c, image)
 	if err != nil || !strings.Contains(pinned, "@sha256:") {
 		t.Fatalf("the pulled image is %q, %v", pinned, err)
@@ -261,6 +261,6 @@ func TestOneInstallerAtATime(t *testing.T) {
 		}
 	}
 	if refused != 1 {
-		t.Errorf("%d of two installers were refused, want 1", refused)
+		t.Errorf("%d of two installers were rejected, want 1", refused)
 	}
 }

@@ -5,16 +5,15 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/constants"
 )
 
-// What a simulated Talos is made of. It is the same for every version, because
-// nobody decides by it.
+// Components of a simulated Talos. They are the same for every version, because no test depends on
+// them.
 const (
 	kernelVersion     = "6.18.44"
 	containerdVersion = constants.DefaultContainerdVersion
 	etcdVersion       = "3.6.12"
 )
 
-// coreDNS is the image that a machine puts into a new cluster, which is that of the
-// machinery of its version.
+// coreDNS returns the image that a machine puts into a new cluster, from the machinery of its version.
 func (n *node) coreDNS() string {
 	if own := n.config.RawV1Alpha1().ClusterConfig.CoreDNSConfig; own != nil && own.CoreDNSImage != "" {
 		return own.CoreDNSImage

@@ -13,20 +13,19 @@ import (
 	"github.com/siderolabs/talos/pkg/machinery/nethelpers"
 )
 
-// wiring is what a machine makes of its hardware and its configuration: its
-// name, and the address it can be reached at.
+// wiring is the name and the address that follow from a machine's hardware and configuration.
 type wiring struct {
 	hostname, domain string
-	// address is invalid when the configuration leaves the link without one.
+	// address is invalid if the configuration leaves the link without one.
 	address netip.Prefix
 	gateway netip.Addr
-	// vips are addresses that the control plane nodes share.
+	// vips are virtual addresses of the control plane nodes.
 	vips []netip.Addr
 	// skew is how far the machine's clock is ahead.
 	skew time.Duration
 }
 
-// now is what time the machine thinks it is.
+// now returns the time on the machine's clock.
 func (n wiring) now() time.Time { return time.Now().Add(n.skew) }
 
 func (n wiring) fqdn() string {
@@ -36,8 +35,8 @@ func (n wiring) fqdn() string {
 	return n.hostname + "." + n.domain
 }
 
-// wiringOf decides the wiring of a machine. Without a configuration, and for
-// links that it does not mention, the address is what DHCP gave.
+// wiringOf returns the wiring of a machine. Without a configuration, and for links that it does not
+// mention, the address is the one from DHCP.
 func wiringOf(m Machine, cfg config.Provider) wiring {
 	n := wiring{address: m.Address, gateway: m.Gateway, skew: m.Skew}
 	name := m.Hostname
@@ -75,7 +74,7 @@ func configuredHostname(m Machine, cfg config.Provider, address netip.Prefix) st
 	return ""
 }
 
-// stableHostname is the name a machine gives itself, always the same one.
+// stableHostname returns the name that a machine gives itself. It is always the same.
 func stableHostname(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	name := strings.ToLower(new(big.Int).SetBytes(sum[:8]).Text(36))
@@ -83,9 +82,8 @@ func stableHostname(id string) string {
 	return "talos-" + name[1:4] + "-" + name[4:7]
 }
 
-// linkConfig finds what the configuration says of the first link: whether it
-// takes the link away from DHCP, the addresses it sets, and the shared
-// addresses that control plane nodes ask for.
+// linkConfig returns the configuration of the first link: whether it disables DHCP, its static
+// addresses, and its virtual addresses.
 func linkConfig(m Machine, cfg config.Provider) (mentioned bool, static []netip.Prefix, vips []netip.Addr) {
 	link, names := m.Links[0], aliases(m, 0, cfg)
 	for _, device := range cfg.Machine().Network().Devices() {

@@ -20,7 +20,7 @@ func TestWiringOf(t *testing.T) {
 		vips    []string
 	}{
 		"NoConfig": {
-			reason: "a machine without a configuration has what DHCP gave, and names itself",
+			reason: "a machine without a configuration has the address from DHCP, and names itself",
 			name:   "talos-sww-p0d", address: dhcp,
 		},
 		"PlatformName": {
@@ -28,7 +28,7 @@ func TestWiringOf(t *testing.T) {
 			name: "vm-1", address: dhcp,
 		},
 		"ConfiguredName": {
-			reason: "the configuration's name wins", machine: Machine{Hostname: "vm-1"},
+			reason: "the name in the configuration takes precedence", machine: Machine{Hostname: "vm-1"},
 			config: "apiVersion: v1alpha1\nkind: HostnameConfig\nhostname: cp-1\n", name: "cp-1", address: dhcp,
 		},
 		"AddressName": {
@@ -40,7 +40,7 @@ func TestWiringOf(t *testing.T) {
 			config: "apiVersion: v1alpha1\nkind: LinkConfig\nname: eth0\naddresses:\n  - address: 127.128.0.9/24\n", name: "talos-127-128-0-9", address: "127.128.0.9/24",
 		},
 		"OtherLink": {
-			reason: "a link that does not exist changes nothing",
+			reason: "the link does not exist",
 			config: "apiVersion: v1alpha1\nkind: LinkConfig\nname: eth7\naddresses:\n  - address: 127.128.0.9/24\n", name: "talos-127-128-0-2", address: dhcp,
 		},
 		"Taken": {
@@ -48,16 +48,16 @@ func TestWiringOf(t *testing.T) {
 			config: "apiVersion: v1alpha1\nkind: LinkConfig\nname: eth0\nmtu: 1400\n", name: "talos-sww-p0d", address: "invalid Prefix",
 		},
 		"TakenFromStatic": {
-			reason: "an address from the metadata stays", machine: Machine{Static: true},
+			reason: "a static address stays", machine: Machine{Static: true},
 			config: "apiVersion: v1alpha1\nkind: LinkConfig\nname: eth0\nmtu: 1400\n", name: "talos-127-128-0-2", address: dhcp,
 		},
 		"DHCPBesides": {
-			reason: "a configured link keeps DHCP when it asks for it",
+			reason: "a configured link keeps DHCP if it requests it",
 			config: "apiVersion: v1alpha1\nkind: LinkConfig\nname: eth0\nmtu: 1400\n---\napiVersion: v1alpha1\nkind: DHCPv4Config\nname: eth0\n",
 			name:   "talos-127-128-0-2", address: dhcp,
 		},
 		"VIP": {
-			reason: "control planes share an address",
+			reason: "control planes share a virtual address",
 			config: "apiVersion: v1alpha1\nkind: Layer2VIPConfig\nname: 127.128.0.100\nlink: eth0\n", name: "talos-127-128-0-2", address: dhcp, vips: []string{"127.128.0.100"},
 		},
 	}
@@ -117,11 +117,11 @@ func TestImages(t *testing.T) {
 		want      string
 		schematic string
 	}{
-		"Empty":   {"no image installs what is there", "", "v1.12.0", ""},
+		"Empty":   {"an empty image installs nothing", "", "v1.12.0", ""},
 		"Tag":     {"the tag is the version", "ghcr.io/siderolabs/installer:v1.13.2", "v1.13.2", ""},
-		"Port":    {"a registry's port is no tag", "registry:5000/siderolabs/installer", "", ""},
+		"Port":    {"the port of a registry is no tag", "registry:5000/siderolabs/installer", "", ""},
 		"Digest":  {"a digest does not hide the tag", "ghcr.io/siderolabs/installer:v1.13.2@sha256:0000", "v1.13.2", ""},
-		"Factory": {"the factory's path holds the schematic", "factory.talos.dev/nocloud-installer/" + schematic + ":v1.13.2", "v1.13.2", schematic},
+		"Factory": {"the path of a factory image contains the schematic", "factory.talos.dev/nocloud-installer/" + schematic + ":v1.13.2", "v1.13.2", schematic},
 		"Unknown": {"a version that is not simulated", "ghcr.io/siderolabs/installer:v1.7.0", "", ""},
 	}
 	for name, tc := range cases {

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// The part of SOCKS5 (RFC 1928) that is served: CONNECT to an address, without
-// authentication.
+// The supported part of SOCKS5 (RFC 1928): CONNECT to an address, without authentication.
 const (
 	version     = 5
 	noAuth      = 0
@@ -27,9 +26,9 @@ const (
 
 const handshakeTimeout = 10 * time.Second
 
-// Serve answers SOCKS5 clients on a listener until ctx ends, and closes the listener. A
-// machine's address that was never assigned is unreachable; one without a listener
-// refuses.
+// Serve answers SOCKS5 clients on a listener until ctx ends, and closes the listener. A machine's
+// address that was never assigned is unreachable. An address without a listener refuses the
+// connection.
 func Serve(ctx context.Context, listener net.Listener) {
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stop()
@@ -63,8 +62,8 @@ func serve(ctx context.Context, client net.Conn) {
 	pipe(client, server)
 }
 
-// request reads what a client asks for, and returns the loopback address of its target,
-// or the code of the reply that refuses it.
+// request reads a client's request, and returns the loopback address of its target, or the code of the
+// reply with the error.
 func request(client net.Conn) (target netip.AddrPort, code byte) {
 	head := make([]byte, 2)
 	if _, err := io.ReadFull(client, head); err != nil || head[0] != version {
@@ -104,13 +103,13 @@ func readAddress(client net.Conn, kind byte) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(address, binary.BigEndian.Uint16(raw[size:])), nil
 }
 
-// reply answers a request. The bound address, which no client needs here, is 0.0.0.0:0.
+// reply answers a request. The bound address is 0.0.0.0:0, because no client needs it.
 func reply(client net.Conn, code byte) {
 	_, _ = client.Write([]byte{version, code, 0, typeIPv4, 0, 0, 0, 0, 0, 0})
 }
 
-// pipe copies both ways until both sides have ended. The end of one direction is passed
-// on, so that the other one can come to its own.
+// pipe copies in both directions until both have ended. It forwards the end of one direction, so that
+// the other one can end by itself.
 func pipe(client, server net.Conn) {
 	done := make(chan struct{})
 	go func() {
@@ -119,7 +118,7 @@ func pipe(client, server net.Conn) {
 		closeWrite(server)
 	}()
 	if _, err := io.Copy(client, server); err != nil {
-		_ = client.Close() // as a machine without power
+		_ = client.Close() // like a machine without power
 	}
 	closeWrite(client)
 	<-done

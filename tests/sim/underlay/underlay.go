@@ -1,7 +1,6 @@
-// Package underlay carries the addresses of simulated networks. A simulated machine has
-// whatever address its network gives it, and listens on an address of 127.0.0.0/8 that
-// this package assigns. Programs reach it through a SOCKS5 proxy, as they would reach a
-// tenant's network through a gateway.
+// Package underlay implements the addresses of simulated networks. A simulated machine has an address
+// of its network, and listens on an address of 127.0.0.0/8 that this package assigns. Programs reach
+// it through a SOCKS5 proxy, as they would reach a tenant's network through a gateway.
 package underlay
 
 import (
@@ -15,11 +14,11 @@ import (
 	"github.com/vitistack/stack/tests/sim/loopback"
 )
 
-// network is the one underlay of a process, as a machine has one loopback interface.
+// network is the only underlay of a process.
 var network struct {
 	mu       sync.Mutex
 	assigned map[netip.Addr]netip.Addr
-	// current is the range that addresses are taken from, and next the next of them.
+	// current is the range that addresses are taken from, and next the next address.
 	current *loopback.Range
 	next    int
 }
@@ -27,9 +26,8 @@ var network struct {
 // lastHost is the last address of a loopback.Range.
 const lastHost = 254
 
-// Assign returns the loopback address that stands for an address. It is the address
-// itself where that is one of loopback, and the same at each call. It fails if no
-// loopback range is free.
+// Assign returns the loopback address for an address. It returns a loopback address unchanged, and
+// returns the same at each call. It returns an error if no loopback range is free.
 func Assign(address netip.Addr) (netip.Addr, error) {
 	address = address.Unmap()
 	if address.IsLoopback() {
@@ -56,8 +54,7 @@ func Assign(address netip.Addr) (netip.Addr, error) {
 	return local, nil
 }
 
-// Find returns the loopback address that stands for an address, and false for an
-// address that no machine has ever had.
+// Find returns the loopback address for an address, and false if no machine ever had it.
 func Find(address netip.Addr) (netip.Addr, bool) {
 	address = address.Unmap()
 	if address.IsLoopback() {

@@ -12,7 +12,7 @@ import (
 	"github.com/vitistack/stack/tests/sim/underlay"
 )
 
-// TestProxy reaches servers by addresses that this machine does not have.
+// TestProxy connects to servers by addresses that this machine does not have.
 func TestProxy(t *testing.T) {
 	t.Parallel()
 	gateway, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,6 +1,5 @@
-// Package etcd is a model of etcd's membership: who is a member, who leads, and
-// which changes a real cluster accepts while some members are down. It stores
-// no keys and knows no clock.
+// Package etcd is a model of etcd's membership: the members, the leader, and which changes a real
+// cluster accepts while some members are down. It stores no keys and has no clock.
 package etcd
 
 import (
@@ -8,8 +7,7 @@ import (
 	"slices"
 )
 
-// The errors carry the words of a real etcd, because they end up in messages
-// that people search for.
+// The errors have the texts of a real etcd, because users search for them.
 var (
 	ErrNoLeader             = errors.New("etcdserver: no leader")
 	ErrUnhealthy            = errors.New("etcdserver: unhealthy cluster")
@@ -35,22 +33,22 @@ type Member struct {
 // Started reports whether the member has ever joined.
 func (m Member) Started() bool { return m.Name != "" }
 
-// Cluster is one etcd cluster. The zero Cluster has no members. Its methods
-// take the IDs that are running now, and are not safe for concurrent use.
+// Cluster is one etcd cluster. The zero Cluster has no members. Its methods need the IDs of the
+// running members, and are not safe for concurrent use.
 type Cluster struct {
 	ID      uint64   `json:"id"`
 	Members []Member `json:"members"`
-	// Leader is the ID of the leading member, 0 while there is none.
+	// Leader is the ID of the leader, or 0 without one.
 	Leader uint64 `json:"leader,omitempty"`
 	Term   uint64 `json:"term"`
 	// Index counts changes, as raft's index does.
 	Index uint64 `json:"index"`
 }
 
-// Live is the set of members that run and can talk to each other.
+// Live is the set of members that run and are connected.
 type Live map[uint64]bool
 
-// Member looks a member up by its ID.
+// Member returns the member with an ID.
 func (c *Cluster) Member(id uint64) (Member, bool) {
 	i := c.find(id)
 	if i < 0 {
@@ -65,8 +63,8 @@ func (c *Cluster) Quorum(live Live) bool {
 	return len(voters) > 0 && active(voters, live) > len(voters)/2
 }
 
-// Elect settles who leads: nobody without quorum, the present leader while it
-// runs, otherwise the first running voter. It reports whether that changed.
+// Elect selects the leader: none without quorum, the present leader while it runs, or otherwise the
+// first running voter. It reports whether the leader changed.
 func (c *Cluster) Elect(live Live) bool {
 	leader := c.Leader
 	switch m, ok := c.Member(leader); {
@@ -83,9 +81,8 @@ func (c *Cluster) Elect(live Live) bool {
 	return true
 }
 
-// Add makes a new learner without a name. It is refused while another member is
-// still learning, and, except by a single member, while those that run would
-// not be a majority of one voter more.
+// Add adds a learner without a name. It returns an error while another member is a learner, and,
+// except in a cluster of one, if the running members would not be a majority with one more voter.
 func (c *Cluster) Add(id uint64, peerURL string, live Live) error {
 	if !c.Quorum(live) {
 		return ErrNoLeader
@@ -107,8 +104,8 @@ func (c *Cluster) Add(id uint64, peerURL string, live Live) error {
 	return nil
 }
 
-// Start records that a member runs under a name, as it does when it first
-// starts and whenever its host was renamed.
+// Start records the name of a running member, at its first start and after each change of its host's
+// name.
 func (c *Cluster) Start(id uint64, name, clientURL string) error {
 	i := c.find(id)
 	if i < 0 {
@@ -139,8 +136,8 @@ func (c *Cluster) Promote(id uint64, live Live) error {
 	return nil
 }
 
-// Remove takes a member out. A running voter may only leave if those that
-// remain and run are still a majority; the last voter never may.
+// Remove removes a member. A running voter may be removed only if the remaining running members are a
+// majority. The last voter cannot be removed.
 func (c *Cluster) Remove(id uint64, live Live) error {
 	i := c.find(id)
 	switch {
@@ -161,8 +158,8 @@ func (c *Cluster) Remove(id uint64, live Live) error {
 	return nil
 }
 
-// Forfeit moves the leadership from a member to the next running voter and
-// returns that voter's name. It returns "" when the member does not lead.
+// Forfeit moves the leadership from a member to the next running voter, and returns that voter's name.
+// It returns "" if the member is not the leader.
 func (c *Cluster) Forfeit(id uint64, live Live) (string, error) {
 	switch {
 	case !c.Quorum(live):

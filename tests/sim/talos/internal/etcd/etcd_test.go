@@ -44,12 +44,12 @@ func TestMembershipChanges(t *testing.T) {
 		"AddToFiveOneDown":    {"4 of 5 are a majority of 6", cluster(1, 2, 3, 4, 5), live(1, 2, 3, 4), add(9), nil},
 		"AddWithoutQuorum":    {"a minority cannot add", cluster(1, 2, 3), live(1), add(9), etcd.ErrNoLeader},
 		"RemoveRunningOf3":    {"two running members remain", cluster(1, 2, 3), live(1, 2, 3), remove(3), nil},
-		"RemoveDeadOf3":       {"a dead member may always go while the rest has quorum", cluster(1, 2, 3), live(1, 2), remove(3), nil},
-		"RemoveRunningDead":   {"removing a running member must leave a running majority", cluster(1, 2, 3), live(1, 2), remove(2), etcd.ErrUnhealthy},
+		"RemoveDeadOf3":       {"a dead member may always be removed while the others have quorum", cluster(1, 2, 3), live(1, 2), remove(3), nil},
+		"RemoveRunningDead":   {"the removal of a running member must leave a running majority", cluster(1, 2, 3), live(1, 2), remove(2), etcd.ErrUnhealthy},
 		"RemoveDeadOf2":       {"1 of 2 has no quorum", cluster(1, 2), live(1), remove(2), etcd.ErrNoLeader},
-		"RemoveOf2":           {"of two healthy members one may leave", cluster(1, 2), live(1, 2), remove(1), nil},
+		"RemoveOf2":           {"one of two healthy members may leave", cluster(1, 2), live(1, 2), remove(1), nil},
 		"RemoveLast":          {"the last voter cannot leave", cluster(1), live(1), remove(1), etcd.ErrNotEnoughStarted},
-		"RemoveUnknown":       {"an ID that is no member", cluster(1, 2, 3), live(1, 2, 3), remove(7), etcd.ErrMemberNotFound},
+		"RemoveUnknown":       {"the ID belongs to no member", cluster(1, 2, 3), live(1, 2, 3), remove(7), etcd.ErrMemberNotFound},
 		"RemoveWithoutQuorum": {"a minority cannot remove", cluster(1, 2, 3), live(1), remove(3), etcd.ErrNoLeader},
 	}
 	for name, tc := range cases {

@@ -6,17 +6,16 @@ import (
 	"strings"
 )
 
-// Item is one object as etcd would hold it.
+// Item is one object as etcd would store it.
 type Item struct {
 	// Key is the object's path below /registry.
 	Key string
-	// Revision is the one that wrote it.
+	// Revision is the revision that wrote it.
 	Revision uint64
 	Value    []byte
 }
 
-// Export returns all objects, in the order of their revisions as far as these
-// are known.
+// Export returns all objects, in the order of their revisions as far as they are known.
 func (c *Cluster) Export() ([]Item, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,10 +64,10 @@ func (c *Cluster) Import(items []Item) error {
 			return err
 		}
 	}
-	return c.settle()
+	return c.reconcile()
 }
 
-// registryName is where the real API server keeps a resource.
+// registryName returns the path of a resource in the real API server's storage.
 func registryName(k *kind) string {
 	if k == nodeKind {
 		return "minions"

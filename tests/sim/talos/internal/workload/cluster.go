@@ -1,7 +1,6 @@
-// Package workload is a light Kubernetes cluster: the API that clients such as
-// kubectl and client-go need to look at nodes, label, cordon and drain them,
-// and as much of the controllers' work as makes that meaningful. It keeps
-// typed objects in memory and a journal of them on disk.
+// Package workload is a light Kubernetes cluster: the API with which clients such as kubectl and
+// client-go read, label, cordon and drain nodes, and as much of the controllers as these require. It
+// keeps typed objects in memory and a journal of them on disk.
 package workload
 
 import (
@@ -13,18 +12,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Timing is how long things take. The zero Timing makes them immediate.
+// Timing has the durations of steps. The zero Timing has no delays.
 type Timing struct {
-	// NodeReady is from a kubelet's start to its Node being ready.
+	// NodeReady is the time from a kubelet's start to its Node being ready.
 	NodeReady time.Duration
-	// NodeLost is from a kubelet's end to its Node being unknown.
+	// NodeLost is the time from a kubelet's end to its Node being unknown.
 	NodeLost time.Duration
-	// PodStop is from a pod's deletion to its containers being gone.
+	// PodStop is the time from a pod's deletion to the end of its containers.
 	PodStop time.Duration
 }
 
-// Cluster is the shared state of all API servers of one cluster. It is safe
-// for concurrent use.
+// Cluster is the shared state of all API servers of one cluster. It is safe for concurrent use.
 type Cluster struct {
 	mu       sync.Mutex
 	store    *store
@@ -43,9 +41,8 @@ type kubelet struct {
 
 func (k *kubelet) stop() { k.timer.stop() }
 
-// Open reads the cluster from its journal at path, or begins an empty one.
-// changed is called whenever something may have changed, with the cluster's
-// lock held: it must neither block nor call back into the cluster.
+// Open reads the cluster from its journal at path, or creates an empty one. changed is called whenever
+// something may have changed, with the cluster's lock held: it must not block or call the cluster.
 func Open(path string, timing Timing, changed func()) (*Cluster, error) {
 	s, err := openStore(path, time.Now)
 	if err != nil {
@@ -57,7 +54,7 @@ func Open(path string, timing Timing, changed func()) (*Cluster, error) {
 	}, nil
 }
 
-// Close stops all activity; the journal stays for the next Open.
+// Close stops all activity. The journal stays for the next Open.
 func (c *Cluster) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,7 +62,7 @@ func (c *Cluster) Close() error {
 	return c.store.journal.close()
 }
 
-// Remove is Close, and the journal goes too.
+// Remove is Close, and deletes the journal.
 func (c *Cluster) Remove() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,8 +70,8 @@ func (c *Cluster) Remove() error {
 	return c.store.journal.remove()
 }
 
-// SetOnline reports whether the control plane works. While it does not, nothing
-// is scheduled, started or declared lost.
+// SetOnline sets whether the control plane works. While it does not, no pod is scheduled or started,
+// and no node is declared lost.
 func (c *Cluster) SetOnline(online bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,10 +79,10 @@ func (c *Cluster) SetOnline(online bool) error {
 		return nil
 	}
 	c.online = online
-	return c.settle()
+	return c.reconcile()
 }
 
-// Seeded reports whether the cluster has been given its first objects.
+// Seeded reports whether the cluster has its first objects.
 func (c *Cluster) Seeded() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,12 +98,11 @@ func (c *Cluster) pods() []*corev1.Pod {
 	return pods
 }
 
-// maxRounds bounds how often the controllers answer each other's changes.
+// maxRounds limits how often the controllers react to each other's changes.
 const maxRounds = 8
 
-// settle lets the controllers do what the present objects ask for. Callers
-// hold mu.
-func (c *Cluster) settle() error {
+// reconcile runs the controllers. Callers hold mu.
+func (c *Cluster) reconcile() error {
 	defer c.changed()
 	if !c.online {
 		return nil
@@ -114,8 +110,8 @@ func (c *Cluster) settle() error {
 	for range maxRounds {
 		before := c.store.revision
 		if err := errors.Join(
-			c.settleNodes(), c.settleDeployments(), c.settleReplicaSets(), c.settleDaemonSets(),
-			c.collectPods(), c.schedule(), c.runPods(), c.settleBudgets(), c.settleStatuses(),
+			c.reconcileNodes(), c.reconcileDeployments(), c.reconcileReplicaSets(), c.reconcileDaemonSets(),
+			c.collectPods(), c.schedule(), c.runPods(), c.reconcileBudgets(), c.reconcileStatuses(),
 		); err != nil {
 			return err
 		}
@@ -126,14 +122,14 @@ func (c *Cluster) settle() error {
 	return nil
 }
 
-// timer is a delayed piece of the cluster's work. A nil timer is spent.
+// timer is delayed work of the cluster. A nil timer has ended.
 type timer struct {
 	cluster *Cluster
 	timer   *time.Timer
 }
 
-// after runs work later, with mu held, unless the cluster is closed before.
-// Callers hold mu. Without a delay the work still runs in its own turn.
+// after runs work after a delay, with mu held, unless the cluster is closed before. Callers hold mu.
+// Without a delay the work still runs after the caller has released mu.
 func (c *Cluster) after(d time.Duration, work func() error) *timer {
 	t := &timer{cluster: c}
 	c.timers[t] = struct{}{}
@@ -144,12 +140,12 @@ func (c *Cluster) after(d time.Duration, work func() error) *timer {
 			return
 		}
 		delete(c.timers, t)
-		_ = work() // a failed write has broken the store, and every request says so
+		_ = work() // a failed write has broken the store, and every request reports that
 	})
 	return t
 }
 
-// pending reports whether the work is still to come. Callers hold mu.
+// pending reports whether the work has not run yet. Callers hold mu.
 func (t *timer) pending() bool {
 	if t == nil {
 		return false
@@ -158,7 +154,7 @@ func (t *timer) pending() bool {
 	return waiting
 }
 
-// stop keeps the work from being done. Callers hold mu.
+// stop cancels the work. Callers hold mu.
 func (t *timer) stop() {
 	if t != nil {
 		t.timer.Stop()

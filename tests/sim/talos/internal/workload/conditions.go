@@ -16,14 +16,14 @@ func condition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCon
 	return nil
 }
 
-// NodeReady reports whether a Node says of itself that it is ready.
+// NodeReady reports whether the condition Ready of a Node is True.
 func NodeReady(node *corev1.Node) bool {
 	c := condition(node, corev1.NodeReady)
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// setReady sets the Ready condition and, with it, the pressure conditions that
-// a kubelet reports, which become unknown together with it.
+// setReady sets the condition Ready and the pressure conditions of a kubelet, which become Unknown
+// together with it.
 func setReady(node *corev1.Node, status corev1.ConditionStatus, reason, message string, now time.Time) {
 	pressure, pressureReason, pressureMessage := corev1.ConditionFalse, "KubeletHasSufficient", "kubelet has sufficient"
 	if status == corev1.ConditionUnknown {

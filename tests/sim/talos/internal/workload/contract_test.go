@@ -18,22 +18,21 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// api is a cluster with one Ready node, and somebody who does the work of kubelets
-// and controllers in it.
+// api is a cluster with one Ready node. Its functions play kubelets and controllers.
 type api struct {
 	*testing.T
 	*kubernetes.Clientset
 	namespace, node string
-	// run has the kubelet run a pod that has been created on the node.
+	// run has the kubelet run a pod that was created on the node.
 	run func(pod string)
-	// count has the disruption controller count a budget.
+	// count has the disruption controller update the status of a PodDisruptionBudget.
 	count func(budget string)
-	// lose has the node's kubelet be silent for so long that its pods are not ready.
+	// lose has the node's kubelet be silent until its pods are not ready.
 	lose func(pods ...string)
 }
 
-// answer is what a client sees of a request: the code, and the body without what
-// differs from cluster to cluster.
+// answer is the answer to a request: the code, and the body without values that differ between
+// clusters.
 type answer struct {
 	Code int
 	Body any
@@ -41,7 +40,7 @@ type answer struct {
 
 var app = map[string]string{"app": "db"}
 
-// pods run on the node.
+// pods creates pods on the node.
 func (a *api) pods(names ...string) {
 	a.Helper()
 	for _, name := range names {
@@ -58,7 +57,7 @@ func (a *api) pod(p *corev1.Pod) {
 	}
 }
 
-// budget keeps so many of the pods.
+// budget creates a PodDisruptionBudget that keeps a number of pods.
 func (a *api) budget(name string, least int32, edit ...func(*policyv1.PodDisruptionBudget)) {
 	a.Helper()
 	stay := intstr.FromInt32(least)
@@ -75,7 +74,7 @@ func (a *api) budget(name string, least int32, edit ...func(*policyv1.PodDisrupt
 	a.count(name)
 }
 
-// send makes a request of its own, so that nothing of the answer is interpreted.
+// send sends a raw request, so that the answer is not interpreted.
 func (a *api) send(method, path, media, body string) answer {
 	a.Helper()
 	path = strings.NewReplacer("{ns}", a.namespace, "{node}", a.node).Replace(path)
@@ -94,8 +93,8 @@ func (a *api) send(method, path, media, body string) answer {
 	return got
 }
 
-// once drops causes that a Status lists again: the real one does so as often as it
-// has validated.
+// once removes repeated causes from a Status: the real API server lists a cause once for each
+// validation.
 func once(body any) {
 	fields, _ := body.(map[string]any)
 	details, _ := fields["details"].(map[string]any)
@@ -122,7 +121,7 @@ func (a *api) evict(pod string, preconditions ...string) answer {
 	return a.send(http.MethodPost, "/api/v1/namespaces/{ns}/pods/"+pod+"/eviction", "application/json", body)
 }
 
-// patchNode answers with what of the Node a drain and labels are about.
+// patchNode returns the parts of the Node that a drain and labels concern.
 func (a *api) patchNode(body string) answer {
 	a.Helper()
 	return a.nodeOf(a.send(http.MethodPatch, "/api/v1/nodes/{node}", string(types.MergePatchType), body))
@@ -151,7 +150,7 @@ func (a *api) nodeOf(got answer) answer {
 	return got
 }
 
-// going returns what has become of pods.
+// going returns which pods are being deleted.
 func (a *api) going(names ...string) answer {
 	a.Helper()
 	states := map[string]string{}
@@ -181,8 +180,8 @@ func always(b *policyv1.PodDisruptionBudget) {
 	b.Spec.UnhealthyPodEvictionPolicy = &policy
 }
 
-// contract is what clients that cordon, drain, label and look at nodes count on. A
-// check returns the answers that it got; codes are what the first of them have.
+// contract is what clients that cordon, drain, label and read nodes require. A check returns the
+// answers that it got. codes are the codes of the first answers.
 var contract = map[string]struct {
 	reason string
 	check  func(*api) []answer
@@ -192,29 +191,29 @@ var contract = map[string]struct {
 		a.pods("one")
 		return []answer{a.evict("one"), a.going("one")}
 	}, []int{201}},
-	"Budget": {"one may go, and the next would be one too many", func(a *api) []answer {
+	"Budget": {"the budget allows one eviction, but not two", func(a *api) []answer {
 		a.pods("one", "two")
 		a.budget("web", 1)
 		first := a.evict("one")
 		a.count("web")
 		return []answer{first, a.evict("two"), a.going("one", "two")}
 	}, []int{201, 429}},
-	"Again": {"a pod that is on its way may be asked to go again", func(a *api) []answer {
+	"Again": {"a pod that is being deleted may be evicted again", func(a *api) []answer {
 		a.pods("one")
 		first := a.evict("one")
 		a.budget("web", 1)
 		return []answer{first, a.evict("one"), a.going("one")}
 	}, []int{201, 201}},
-	"TwoBudgets": {"the eviction API refuses a pod with two", func(a *api) []answer {
+	"TwoBudgets": {"the eviction API rejects a pod with two budgets", func(a *api) []answer {
 		a.pods("one")
 		a.budget("web", 0)
 		a.budget("db", 0)
 		return []answer{a.evict("one"), a.going("one")}
 	}, []int{500}},
-	"Unknown": {"nobody has the name", func(a *api) []answer {
-		return []answer{a.evict("nobody")}
+	"Unknown": {"no pod has the name", func(a *api) []answer {
+		return []answer{a.evict("missing")}
 	}, []int{404}},
-	"AnotherPod": {"the name is that of a newer pod", func(a *api) []answer {
+	"AnotherPod": {"a newer pod has the name", func(a *api) []answer {
 		a.pods("one")
 		uid, err := a.CoreV1().Pods(a.namespace).Get(a.Context(), "one", metav1.GetOptions{})
 		if err != nil {
@@ -225,14 +224,14 @@ var contract = map[string]struct {
 		body["message"] = strings.ReplaceAll(fmt.Sprint(body["message"]), string(uid.UID), "UID")
 		return []answer{got, a.going("one"), a.evict("one", fmt.Sprintf(`{"uid":%q}`, uid.UID))}
 	}, []int{409, 0, 201}},
-	"Pending": {"a pod that does not run yet disrupts nobody", func(a *api) []answer {
+	"Pending": {"the eviction of a pending pod is no disruption", func(a *api) []answer {
 		p := pod("one", "", app)
 		p.Spec.NodeSelector = map[string]string{"no": "where"}
 		a.pod(p)
 		a.budget("web", 1)
 		return []answer{a.evict("one"), a.going("one")}
 	}, []int{201}},
-	"Finished": {"a pod that has ended disrupts nobody", func(a *api) []answer {
+	"Finished": {"the eviction of a finished pod is no disruption", func(a *api) []answer {
 		a.pods("one")
 		p, err := a.CoreV1().Pods(a.namespace).Get(a.Context(), "one", metav1.GetOptions{})
 		if err != nil {
@@ -245,31 +244,31 @@ var contract = map[string]struct {
 		a.budget("web", 1)
 		return []answer{a.evict("one"), a.going("one")}
 	}, []int{201}},
-	"Unhealthy": {"a pod that is not ready is protected while too few are", func(a *api) []answer {
+	"Unhealthy": {"an unready pod is protected while too few pods are ready", func(a *api) []answer {
 		a.pods("one", "two")
 		a.budget("web", 1)
 		a.lose("one", "two")
 		a.count("web")
 		return []answer{a.evict("one"), a.going("one")}
 	}, []int{429}},
-	"UnhealthyAlways": {"unless its budget lets those always go", func(a *api) []answer {
+	"UnhealthyAlways": {"the budget always allows the eviction of unready pods", func(a *api) []answer {
 		a.pods("one", "two")
 		a.budget("web", 1, always)
 		a.lose("one", "two")
 		a.count("web")
 		return []answer{a.evict("one"), a.going("one")}
 	}, []int{201}},
-	"Cordon": {"twice is once, and back again", func(a *api) []answer {
+	"Cordon": {"a second cordon changes nothing, and uncordon reverts it", func(a *api) []answer {
 		on, off := `{"spec":{"unschedulable":true}}`, `{"spec":{"unschedulable":false}}`
 		return []answer{a.patchNode(on), a.patchNode(on), a.patchNode(off)}
 	}, []int{200, 200, 200}},
-	"Labels": {"null takes a label away, and what is not named stays", func(a *api) []answer {
+	"Labels": {"null removes a label, and other labels stay", func(a *api) []answer {
 		return []answer{
 			a.patchNode(`{"metadata":{"labels":{"test/a":"1","test/b":"2"}}}`),
 			a.patchNode(`{"metadata":{"labels":{"test/a":null,"test/c":"3"}}}`),
 		}
 	}, []int{200, 200}},
-	"BadLabels": {"what is no value, and what is no key", func(a *api) []answer {
+	"BadLabels": {"an invalid value, and an invalid key", func(a *api) []answer {
 		return []answer{
 			a.patchNode(`{"metadata":{"labels":{"test/a":"not a value"}}}`),
 			a.patchNode(`{"metadata":{"labels":{"no key":""},"annotations":{"none either":""}}}`),
@@ -282,7 +281,7 @@ var contract = map[string]struct {
 			a.patchNode(`{"spec":{"taints":null}}`),
 		}
 	}, []int{200, 200, 200}},
-	"BadTaints": {"an effect that there is not, none, and what is no key and no value", func(a *api) []answer {
+	"BadTaints": {"an unknown effect, no effect, an invalid key and an invalid value", func(a *api) []answer {
 		return []answer{
 			a.patchNode(`{"spec":{"taints":[{"key":"a","effect":"Never"}]}}`),
 			a.patchNode(`{"spec":{"taints":[{"key":"a b"},{"value":"x y","effect":"NoSchedule"}]}}`),
@@ -291,8 +290,8 @@ var contract = map[string]struct {
 	"TwiceTainted": {"two taints with one key and effect", func(a *api) []answer {
 		return []answer{a.patchNode(`{"spec":{"taints":[{"key":"a","value":"1","effect":"NoSchedule"},{"key":"a","value":"2","effect":"NoSchedule"}]}}`)}
 	}, []int{422}},
-	"NoNode": {"a Node that is gone", func(a *api) []answer {
-		return []answer{a.send(http.MethodPatch, "/api/v1/nodes/nobody", string(types.MergePatchType), `{"spec":{"unschedulable":true}}`), a.send(http.MethodDelete, "/api/v1/nodes/nobody", "", "")}
+	"NoNode": {"the Node does not exist", func(a *api) []answer {
+		return []answer{a.send(http.MethodPatch, "/api/v1/nodes/missing", string(types.MergePatchType), `{"spec":{"unschedulable":true}}`), a.send(http.MethodDelete, "/api/v1/nodes/missing", "", "")}
 	}, []int{404, 404}},
 	"Readiness": {"only the subresource changes it", func(a *api) []answer {
 		before := a.ready()
@@ -320,7 +319,7 @@ var contract = map[string]struct {
 	}, nil},
 }
 
-// ready is the node's condition, as everybody who waits for it reads it.
+// ready returns the condition of the node that clients wait for.
 func (a *api) ready() answer {
 	a.Helper()
 	n, err := a.CoreV1().Nodes().Get(a.Context(), a.node, metav1.GetOptions{})
@@ -335,8 +334,8 @@ func (a *api) ready() answer {
 	return answer{Body: "none"}
 }
 
-// TestContract holds the light API against a real kube-apiserver: both have to give
-// the same answers to the same requests.
+// TestContract compares the light API with a real kube-apiserver: both must give the same answers to
+// the same requests.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	for name, tc := range contract {

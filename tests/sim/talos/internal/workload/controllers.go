@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 )
 
-// settleDeployments keeps one ReplicaSet per Deployment: a changed template
-// changes the set's pods in place of a rollout.
-func (c *Cluster) settleDeployments() error {
+// reconcileDeployments keeps one ReplicaSet per Deployment. Instead of a rollout, a changed template
+// changes the set's pods.
+func (c *Cluster) reconcileDeployments() error {
 	for _, obj := range c.store.list(deploymentKind, "") {
 		d := obj.(*appsv1.Deployment)
 		name := d.Name + "-" + templateHash(&d.Spec.Template)
@@ -57,7 +57,7 @@ func (c *Cluster) ownedSets(d *appsv1.Deployment) []*appsv1.ReplicaSet {
 	return sets
 }
 
-func (c *Cluster) settleReplicaSets() error {
+func (c *Cluster) reconcileReplicaSets() error {
 	for _, obj := range c.store.list(replicaSetKind, "") {
 		set := obj.(*appsv1.ReplicaSet)
 		pods := slices.DeleteFunc(c.podsOf(set), func(p *corev1.Pod) bool { return p.DeletionTimestamp != nil || finished(p) })
@@ -77,8 +77,8 @@ func (c *Cluster) settleReplicaSets() error {
 	return nil
 }
 
-// settleDaemonSets keeps one pod of each set on every node.
-func (c *Cluster) settleDaemonSets() error {
+// reconcileDaemonSets keeps one pod of each set on every node.
+func (c *Cluster) reconcileDaemonSets() error {
 	for _, obj := range c.store.list(daemonSetKind, "") {
 		set := obj.(*appsv1.DaemonSet)
 		at := map[string]bool{}
@@ -115,8 +115,8 @@ func (c *Cluster) podsOf(owner metav1.Object) []*corev1.Pod {
 	})
 }
 
-// replicasOf is how many pods the controllers of the given ones want, or -1
-// when one has no controller that says so.
+// replicasOf returns how many pods the controllers of the given pods want, or -1 if a pod has no
+// controller with replicas.
 func (c *Cluster) replicasOf(pods []*corev1.Pod) int {
 	total := 0
 	counted := map[string]bool{}
@@ -138,8 +138,8 @@ func (c *Cluster) replicasOf(pods []*corev1.Pod) int {
 	return total
 }
 
-// settleStatuses counts what the controllers have achieved.
-func (c *Cluster) settleStatuses() error {
+// reconcileStatuses updates the statuses of the controllers.
+func (c *Cluster) reconcileStatuses() error {
 	for _, k := range []*kind{daemonSetKind, replicaSetKind, deploymentKind} {
 		for _, obj := range c.store.list(k, "") {
 			next := obj.DeepCopyObject()
@@ -197,7 +197,7 @@ func replicas(n *int32) int {
 
 func templateHash(template *corev1.PodTemplateSpec) string {
 	h := fnv.New32a()
-	encoded, _ := template.Marshal() // a template that was decoded encodes
+	encoded, _ := template.Marshal() // a decoded template can be encoded
 	_, _ = h.Write(encoded)
 	return rand.SafeEncodeString(fmt.Sprint(h.Sum32()))
 }

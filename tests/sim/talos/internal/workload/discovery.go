@@ -17,7 +17,7 @@ func (s *Server) versionInfo() version.Info {
 	}
 }
 
-// discover answers what the API offers, and reports whether it did.
+// discover serves the discovery documents, and reports whether the path is one.
 func (s *Server) discover(w http.ResponseWriter, req *http.Request) bool {
 	if req.Method != http.MethodGet {
 		return false
@@ -30,7 +30,7 @@ func (s *Server) discover(w http.ResponseWriter, req *http.Request) bool {
 	return true
 }
 
-// discovery is the document at a path, nil where there is none.
+// discovery returns the document at a path, or nil.
 func discovery(path []string) any {
 	switch {
 	case len(path) == 1 && path[0] == "api":

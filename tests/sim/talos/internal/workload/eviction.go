@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// evict deletes a pod unless a disruption budget forbids it now (429). A pod
-// that is on its way out, finished or not ready to count is always evictable.
+// evict deletes a pod unless a PodDisruptionBudget forbids it (429). A pod that is being deleted, has
+// finished, or is not ready yet may always be evicted.
 func (c *Cluster) evict(namespace, name string, options metav1.DeleteOptions) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -36,7 +36,7 @@ func (c *Cluster) evict(namespace, name string, options metav1.DeleteOptions) er
 		if err := c.store.put(podKind, pod); err != nil {
 			return err
 		}
-		options.Preconditions = nil // they hold for the pod before it got the condition
+		options.Preconditions = nil // they apply to the pod before it got the condition
 	}
 	_, err = c.removeLocked(&request{kind: podKind, namespace: namespace, name: name}, options)
 	return err
@@ -71,8 +71,8 @@ func (c *Cluster) mayEvict(pod *corev1.Pod) error {
 	return refusal
 }
 
-// mayGoUnready reports whether a pod that does not count as healthy may go
-// although its budget allows no disruption.
+// mayGoUnready reports whether an unhealthy pod may be evicted although its budget allows no
+// disruption.
 func mayGoUnready(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
 	if podReady(pod) {
 		return false
@@ -83,8 +83,8 @@ func mayGoUnready(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
 	return budget.Status.DesiredHealthy > 0 && budget.Status.CurrentHealthy >= budget.Status.DesiredHealthy
 }
 
-// settleBudgets writes each budget's status as the disruption controller would.
-func (c *Cluster) settleBudgets() error {
+// reconcileBudgets writes each budget's status as the disruption controller would.
+func (c *Cluster) reconcileBudgets() error {
 	for _, obj := range c.store.list(budgetKind, "") {
 		budget := obj.(*policyv1.PodDisruptionBudget)
 		var pods []*corev1.Pod
@@ -107,9 +107,9 @@ func (c *Cluster) settleBudgets() error {
 	return nil
 }
 
-// allowance is how many pods of a budget may go now. A share of the pods, and a
-// maximum of missing ones, is measured by the replicas that their controllers
-// want; replicas is negative when a pod has no controller, and then none may go.
+// allowance returns how many pods of a budget may be evicted. A percentage and a maxUnavailable refer
+// to the replicas that the controllers want. replicas is negative if a pod has no controller, and then
+// no pod may be evicted.
 func allowance(budget *policyv1.PodDisruptionBudget, pods []*corev1.Pod, replicas int) policyv1.PodDisruptionBudgetStatus {
 	expected, healthy := len(pods), 0
 	least := budget.Spec.MinAvailable

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// fieldsOf are the values a field selector can ask for.
+// fieldsOf returns the values for field selectors.
 func fieldsOf(k *kind, obj runtime.Object) fields.Set {
 	m := metaOf(obj)
 	set := fields.Set{"metadata.name": m.GetName()}

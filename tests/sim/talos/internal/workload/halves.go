@@ -8,14 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// keepOtherHalf merges what a write may change into the stored object: through
-// the status path only the status, otherwise everything but the status and
-// what only the server sets. The result is a new object.
+// keepOtherHalf merges the part that a write may change into the stored object: the status through the
+// status path, and otherwise everything except the status and fields that the server sets. It returns
+// a new object.
 func keepOtherHalf(r *request, old, next runtime.Object) runtime.Object {
 	if r.sub == "status" {
 		merged := old.DeepCopyObject()
 		part(merged, "Status").Set(part(next, "Status"))
-		if r.kind == nodeKind { // a kubelet may label its node by this path
+		if r.kind == nodeKind { // a kubelet may label its node through this path
 			metaOf(merged).SetLabels(metaOf(next).GetLabels())
 			metaOf(merged).SetAnnotations(metaOf(next).GetAnnotations())
 		}
@@ -40,8 +40,7 @@ func keepOtherHalf(r *request, old, next runtime.Object) runtime.Object {
 	return merged
 }
 
-// unchanged reports whether a write would store what is stored already. The real
-// server does not move the resource version then.
+// unchanged reports whether a write has no effect. The real server then keeps the resource version.
 func unchanged(old, next runtime.Object) bool {
 	return equality.Semantic.DeepEqual(old, next)
 }
@@ -50,7 +49,7 @@ func part(obj runtime.Object, name string) reflect.Value {
 	return reflect.ValueOf(obj).Elem().FieldByName(name)
 }
 
-// setDefaults sets on a new object what every real one has.
+// setDefaults sets the defaults of a new object.
 func setDefaults(obj runtime.Object) {
 	switch o := obj.(type) {
 	case *corev1.Pod:

@@ -11,28 +11,28 @@ import (
 	"path/filepath"
 )
 
-// entry is one line of the journal: an object as it now is, or its removal.
+// entry is one line of the journal: an object, or its removal.
 type entry struct {
 	Group  string `json:"g,omitempty"`
 	Plural string `json:"p"`
 	// Revision is the cluster's revision after the change.
 	Revision uint64 `json:"r"`
-	// Object is the whole object, absent when it was removed.
+	// Object is the whole object. It is empty for a removal.
 	Object    json.RawMessage `json:"o,omitempty"`
 	Namespace string          `json:"ns,omitempty"`
 	Name      string          `json:"n,omitempty"`
 }
 
-// journal keeps every change in a file, one line each, written before the
-// change is answered: a killed process loses nothing it has confirmed.
+// journal writes every change into a file, one per line, before the change is acknowledged: a killed
+// process loses nothing that it has acknowledged.
 type journal struct {
 	path  string
 	file  *os.File
 	lines int
 }
 
-// openJournal reads what path holds, hands each line to replay, and opens it
-// for appending. A last line that was cut off is dropped.
+// openJournal calls replay for each line in path, and opens it for appending. It drops an incomplete
+// last line.
 func openJournal(path string, replay func(entry) error) (*journal, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -78,7 +78,7 @@ func (j *journal) append(e entry) error {
 	return err
 }
 
-// rewrite replaces the whole journal with the given lines.
+// rewrite replaces the journal by the given lines.
 func (j *journal) rewrite(entries []entry) error {
 	temp, err := os.CreateTemp(filepath.Dir(j.path), ".journal-*")
 	if err != nil {
@@ -90,7 +90,7 @@ func (j *journal) rewrite(entries []entry) error {
 		if err != nil {
 			return errors.Join(err, temp.Close(), os.Remove(temp.Name()))
 		}
-		_, _ = w.Write(append(line, '\n')) // Flush reports it
+		_, _ = w.Write(append(line, '\n')) // Flush returns the error
 	}
 	if err := errors.Join(w.Flush(), os.Rename(temp.Name(), j.path)); err != nil {
 		return errors.Join(err, temp.Close(), os.Remove(temp.Name()))

@@ -15,8 +15,8 @@ type kind struct {
 	plural     string
 	short      []string
 	namespaced bool
-	// status tells that the resource has a status subresource, so that a write
-	// to the one never touches the other.
+	// status is whether the resource has a status subresource. A write to one of the two never changes
+	// the other.
 	status bool
 }
 
@@ -35,7 +35,7 @@ var (
 	}
 )
 
-// kinds are all resources, in the order in which discovery lists them.
+// kinds are all resources, in the order of discovery.
 var kinds = []*kind{
 	nodeKind, namespaceKind, podKind, serviceKind,
 	{core("Event"), "events", []string{"ev"}, true, false},
@@ -58,7 +58,7 @@ func apps(name string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: name}
 }
 
-// kindOf finds the resource a path names.
+// kindOf returns the resource in a path.
 func kindOf(group, version, plural string) (*kind, bool) {
 	for _, k := range kinds {
 		if k.Group == group && k.Version == version && k.plural == plural {
@@ -70,18 +70,18 @@ func kindOf(group, version, plural string) (*kind, bool) {
 
 func kindByPlural(plural, group string) (*kind, bool) { return kindOf(group, "v1", plural) }
 
-// resource is the name errors use.
+// resource returns the name in errors.
 func (k *kind) resource() schema.GroupResource {
 	return schema.GroupResource{Group: k.Group, Resource: k.plural}
 }
 
 func (k *kind) singular() string { return strings.ToLower(k.Kind) }
 
-// empty makes a new object of the kind, with its type set.
+// empty returns a new object of the kind, with its type set.
 func (k *kind) empty() runtime.Object {
 	obj, err := scheme.Scheme.New(k.GroupVersionKind)
 	if err != nil {
-		panic("workload: " + err.Error()) // the table above names only known kinds
+		panic("workload: " + err.Error()) // the table above has known kinds only
 	}
 	obj.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind)
 	return obj

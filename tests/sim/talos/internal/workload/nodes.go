@@ -15,15 +15,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Kubelet is a machine's agent in the cluster.
+// Kubelet is the kubelet of a machine.
 type Kubelet struct {
 	// Name is the Node's name.
 	Name         string
 	Address      string
 	ControlPlane bool
-	// Schedulable control planes carry no taint.
+	// Schedulable control planes have no taint.
 	Schedulable bool
-	// Labels, Annotations and Taints are what the machine's configuration asks for.
+	// Labels, Annotations and Taints are those of the machine's configuration.
 	Labels, Annotations map[string]string
 	Taints              []corev1.Taint
 	Version             string
@@ -34,12 +34,12 @@ type Kubelet struct {
 	ProviderID          string
 	CPUs                int
 	Memory              uint64
-	// StaticPods maps the names of the control plane's pods to their images.
+	// StaticPods has the images of the control plane's pods by name.
 	StaticPods map[string]string
 }
 
-// Join is a kubelet's start: it makes its Node or takes over the present one,
-// and reports ready a moment later. Nothing else makes a deleted Node again.
+// Join starts a kubelet: it creates its Node or takes over the existing one, and is ready a moment
+// later. A deleted Node is created again by Join only.
 func (c *Cluster) Join(k Kubelet) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,11 +65,10 @@ func (c *Cluster) Join(k Kubelet) error {
 		return err
 	}
 	agent.timer = c.after(c.timing.NodeReady, func() error { return c.report(agent) })
-	return c.settle()
+	return c.reconcile()
 }
 
-// lease makes the node's heartbeat. It is written once and not renewed, because
-// an idle cluster is to do nothing.
+// lease creates the node's heartbeat. It is not renewed, because an idle cluster must not write.
 func (c *Cluster) lease(name string) error {
 	if _, err := c.store.get(leaseKind, corev1.NamespaceNodeLease, name); err == nil {
 		return nil
@@ -81,7 +80,7 @@ func (c *Cluster) lease(name string) error {
 	})
 }
 
-// report is the kubelet saying that it is ready.
+// report sets the Node ready, as its kubelet does.
 func (c *Cluster) report(agent *kubelet) error {
 	node, ok := c.node(agent.Name)
 	if !ok || !agent.alive || c.kubelets[agent.Name] != agent {
@@ -94,11 +93,10 @@ func (c *Cluster) report(agent *kubelet) error {
 	if err := c.store.put(nodeKind, node); err != nil {
 		return err
 	}
-	return c.settle()
+	return c.reconcile()
 }
 
-// Leave is a kubelet's end. The Node stays, and is no longer ready after a
-// grace period in which the machine may come back.
+// Leave ends a kubelet. The Node stays, and becomes not ready after a grace period.
 func (c *Cluster) Leave(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,12 +106,12 @@ func (c *Cluster) Leave(name string) {
 	}
 	agent.stop()
 	agent.alive, agent.ready = false, false
-	agent.timer = c.after(c.timing.NodeLost, c.settle)
+	agent.timer = c.after(c.timing.NodeLost, c.reconcile)
 }
 
-// settleNodes is the node controller: a Node whose kubelet has been gone for
-// the grace period is unknown and tainted.
-func (c *Cluster) settleNodes() error {
+// reconcileNodes is the node controller: it makes a Node unknown and taints it once its kubelet has
+// been silent for the grace period.
+func (c *Cluster) reconcileNodes() error {
 	for _, obj := range c.store.list(nodeKind, "") {
 		node := obj.(*corev1.Node)
 		agent := c.kubelets[node.Name]
@@ -134,7 +132,7 @@ func (c *Cluster) settleNodes() error {
 	return nil
 }
 
-// Node returns what the cluster knows of a node.
+// Node returns a Node.
 func (c *Cluster) Node(name string) (node *corev1.Node, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -176,16 +174,16 @@ func describeNode(node *corev1.Node, k Kubelet) {
 	node.Status.Allocatable = node.Status.Capacity
 }
 
-// The annotations in which Talos remembers what of a Node it manages, so that
-// what leaves the machine's configuration also leaves the Node.
+// The annotations in which Talos records what it manages of a Node, so that it removes what is no
+// longer in the machine's configuration.
 const (
 	ownedLabels      = "talos.dev/owned-labels"
 	ownedAnnotations = "talos.dev/owned-annotations"
 	ownedTaints      = "talos.dev/owned-taints"
 )
 
-// Configure brings a Node's labels, annotations and taints to what a changed
-// machine configuration asks for. Without a Node it does nothing.
+// Configure applies the labels, annotations and taints of a changed machine configuration to a Node.
+// Without a Node it does nothing.
 func (c *Cluster) Configure(k Kubelet) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -204,12 +202,11 @@ func (c *Cluster) Configure(k Kubelet) error {
 	if err := c.store.put(nodeKind, next); err != nil {
 		return err
 	}
-	return c.settle()
+	return c.reconcile()
 }
 
-// own sets what the configuration asks for and removes what it no longer does.
-// A worker acts with its kubelet's rights: with one label among the wanted that
-// it may not set, nothing is set.
+// own sets what the configuration has, and removes what it no longer has. A worker has its kubelet's
+// rights: if one label is forbidden, it sets none.
 func own(node *corev1.Node, k Kubelet) {
 	if !k.ControlPlane && slices.ContainsFunc(slices.Collect(maps.Keys(k.Labels)), restrictedLabel) {
 		return
@@ -250,7 +247,7 @@ func ownMap(node *corev1.Node, annotation string, present, wanted map[string]str
 
 func owned(node *corev1.Node, annotation string) []string {
 	var names []string
-	_ = json.Unmarshal([]byte(node.Annotations[annotation]), &names) // somebody else's edit owns nothing
+	_ = json.Unmarshal([]byte(node.Annotations[annotation]), &names) // an invalid value lists nothing
 	return names
 }
 
@@ -259,12 +256,12 @@ func remember(node *corev1.Node, annotation string, names []string) {
 		delete(node.Annotations, annotation)
 		return
 	}
-	encoded, _ := json.Marshal(names) // strings always encode
+	encoded, _ := json.Marshal(names) // strings can be encoded
 	node.Annotations[annotation] = string(encoded)
 }
 
-// restrictedLabel reports whether the NodeRestriction admission plugin keeps a
-// kubelet from setting a label on its own Node.
+// restrictedLabel reports whether the NodeRestriction admission plugin forbids a kubelet to set a
+// label on its own Node.
 func restrictedLabel(name string) bool {
 	domain, _, _ := strings.Cut(name, "/")
 	if !strings.HasSuffix("."+domain, ".kubernetes.io") && !strings.HasSuffix("."+domain, ".k8s.io") {
@@ -283,8 +280,7 @@ func restrictedLabel(name string) bool {
 	return true
 }
 
-// Cordon keeps new pods from a node and remembers that Talos did it; it is what
-// a machine does before it goes down.
+// Cordon cordons a node and records that Talos did, as a machine does before it goes down.
 func (c *Cluster) Cordon(name string) error {
 	return c.changeNode(name, func(node *corev1.Node) {
 		if !node.Spec.Unschedulable {
@@ -294,7 +290,7 @@ func (c *Cluster) Cordon(name string) error {
 	})
 }
 
-// Uncordon takes back what Cordon did, and leaves a cordon of somebody else.
+// Uncordon reverts Cordon, and keeps a cordon by others.
 func (c *Cluster) Uncordon(name string) error {
 	return c.changeNode(name, func(node *corev1.Node) {
 		if node.Annotations[cordonedByTalos] != "" {
@@ -317,5 +313,5 @@ func (c *Cluster) changeNode(name string, change func(*corev1.Node)) error {
 	return nil
 }
 
-// NodeView is a Node as the cluster has it; it must not be changed.
+// NodeView returns a Node, which must not be changed.
 type NodeView = *corev1.Node

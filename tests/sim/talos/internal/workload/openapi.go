@@ -5,11 +5,10 @@ import (
 	"strings"
 )
 
-// The API's description holds no schemas, only what kubectl asks it before it
-// writes: that the server validates fields itself.
+// The OpenAPI documents have no schemas, but only what kubectl checks before a write: that the server
+// validates fields.
 
-// describe answers the description's index and documents, and reports whether
-// it did.
+// describe serves the OpenAPI index and documents, and reports whether the path is one.
 func describe(w http.ResponseWriter, req *http.Request) bool {
 	path, ok := strings.CutPrefix(req.URL.Path, "/openapi/v3")
 	if !ok || req.Method != http.MethodGet {

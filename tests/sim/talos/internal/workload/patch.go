@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// typeConverter knows the merge rules of every built-in type. It is made when
-// somebody first applies, because parsing the schema takes a while.
+// typeConverter has the merge rules of every built-in type. It is created at the first apply, because
+// parsing the schema takes long.
 var typeConverter = sync.OnceValue(func() managedfields.TypeConverter {
 	return applyconfigurations.NewTypeConverter(scheme.Scheme)
 })
@@ -60,7 +60,7 @@ func (s *Server) patch(w http.ResponseWriter, req *http.Request, r *request) err
 	return nil
 }
 
-// merged applies one of the three patch formats to an object.
+// merged applies a patch in one of the three formats to an object.
 func merged(k *kind, old runtime.Object, body []byte, format types.PatchType) (runtime.Object, error) {
 	before, err := json.Marshal(old)
 	if err != nil {
@@ -91,8 +91,7 @@ func merged(k *kind, old runtime.Object, body []byte, format types.PatchType) (r
 	return next, nil
 }
 
-// applyNew makes the object a server-side apply asks for when it does not
-// exist. It returns nil when it does.
+// applyNew returns the object that a server-side apply creates, or nil if the object exists.
 func (s *Server) applyNew(r *request, req *http.Request, body []byte) (runtime.Object, error) {
 	s.Cluster.mu.Lock()
 	_, err := s.Cluster.store.get(r.kind, r.namespace, r.name)
@@ -108,8 +107,8 @@ func (s *Server) applyNew(r *request, req *http.Request, body []byte) (runtime.O
 	return s.Cluster.create(r.kind, obj)
 }
 
-// applied is the result of a server-side apply: the manager's fields as it
-// states them, a conflict where another manager owns one.
+// applied returns the result of a server-side apply: the fields of the manager, or a conflict if
+// another manager owns one of them.
 func applied(r *request, old runtime.Object, body []byte, manager string, force bool) (runtime.Object, error) {
 	if manager == "" {
 		return nil, apierrors.NewBadRequest("PatchOptions.meta.k8s.io is invalid: fieldManager: Required value: is required for apply patch")
@@ -129,7 +128,7 @@ func applied(r *request, old runtime.Object, body []byte, manager string, force 
 	return fields.Apply(old.DeepCopyObject(), wanted, manager, force)
 }
 
-// tracked records who changed which field of an object that somebody applied.
+// tracked records the managers of the fields of an object that was applied.
 func tracked(r *request, old, next runtime.Object, manager string) (runtime.Object, error) {
 	fields, err := fieldManager(r)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// mirror makes the pods by which the API shows what a kubelet runs on its own.
-// They live as long as the kubelet says so and cannot be evicted.
+// mirror creates the mirror pods of a kubelet's static pods. They exist as long as the kubelet runs
+// them, and cannot be evicted.
 func (c *Cluster) mirror(k Kubelet) error {
 	for _, name := range slices.Sorted(maps.Keys(k.StaticPods)) {
 		pod := &corev1.Pod{
@@ -40,14 +40,14 @@ func (c *Cluster) mirror(k Kubelet) error {
 	return nil
 }
 
-// terminate begins a pod's end. With no grace, and where no kubelet runs it, it
-// is gone at once, as it is when it has ended by itself. Callers hold mu.
+// terminate begins the deletion of a pod. Without a grace period or a kubelet, or if the pod has
+// ended, it is deleted at once. Callers hold mu.
 func (c *Cluster) terminate(pod *corev1.Pod, grace *int64) error {
 	if grace == nil {
 		grace = pod.Spec.TerminationGracePeriodSeconds
 	}
 	if mirrored(pod) && c.alive(pod.Spec.NodeName) {
-		return nil // the kubelet shows it again at once
+		return nil // the kubelet creates it again at once
 	}
 	if *cmp.Or(grace, new(int64)) == 0 || pod.Spec.NodeName == "" || finished(pod) {
 		return c.dropAndSettle(podKind, pod)
@@ -61,13 +61,12 @@ func (c *Cluster) terminate(pod *corev1.Pod, grace *int64) error {
 		return err
 	}
 	if c.timing.PodStop > 0 {
-		c.after(c.timing.PodStop, c.settle)
+		c.after(c.timing.PodStop, c.reconcile)
 	}
-	return c.settle()
+	return c.reconcile()
 }
 
-// collectPods removes what has ended: pods their kubelet has stopped, and pods
-// whose node no longer exists.
+// collectPods deletes pods that their kubelet has stopped, and pods whose node no longer exists.
 func (c *Cluster) collectPods() error {
 	for _, pod := range c.pods() {
 		_, exists := c.node(pod.Spec.NodeName)
@@ -81,7 +80,7 @@ func (c *Cluster) collectPods() error {
 	return nil
 }
 
-// stopped reports whether a pod has had the time to stop since it was deleted.
+// stopped reports whether a deleted pod has had the time to stop.
 func (c *Cluster) stopped(pod *corev1.Pod) bool {
 	began := pod.DeletionTimestamp.Time
 	if pod.DeletionGracePeriodSeconds != nil {
@@ -90,7 +89,7 @@ func (c *Cluster) stopped(pod *corev1.Pod) bool {
 	return !c.store.now().Before(began.Add(c.timing.PodStop))
 }
 
-// schedule binds waiting pods to the emptiest node that takes them.
+// schedule binds pending pods to the node with the fewest pods that accepts them.
 func (c *Cluster) schedule() error {
 	pods := c.pods()
 	load := map[string]int{}
@@ -145,8 +144,8 @@ func tolerates(pod *corev1.Pod, taint corev1.Taint) bool {
 	})
 }
 
-// runPods is the kubelets' work: a pod on a running node runs and is ready; on
-// a node that is unknown it stays as it was, but is not ready.
+// runPods plays the kubelets: a pod on a running node runs and is ready. On an unknown node its phase
+// stays, but it is not ready.
 func (c *Cluster) runPods() error {
 	for _, pod := range c.pods() {
 		node, exists := c.node(pod.Spec.NodeName)
@@ -209,8 +208,8 @@ func setPodCondition(pod *corev1.Pod, kind corev1.PodConditionType, status corev
 	return &pod.Status.Conditions[len(pod.Status.Conditions)-1]
 }
 
-// Drain evicts from a node every pod that no controller would put back there
-// and no budget protects, once, as a machine does before it goes down.
+// Drain evicts every pod of a node once, except pods that a controller would recreate there or a
+// budget protects, as a machine does before it goes down.
 func (c *Cluster) Drain(name string) {
 	c.mu.Lock()
 	pods := c.pods()
@@ -219,11 +218,11 @@ func (c *Cluster) Drain(name string) {
 		if pod.Spec.NodeName != name || mirrored(pod) || ownedBy(pod, daemonSetKind) {
 			continue
 		}
-		_ = c.evict(pod.Namespace, pod.Name, metav1.DeleteOptions{}) // a protected pod stays, and goes down with the machine
+		_ = c.evict(pod.Namespace, pod.Name, metav1.DeleteOptions{}) // a protected pod stays, and ends with the machine
 	}
 }
 
-// StaticPodsReady returns how many of a node's static pods are shown and ready.
+// StaticPodsReady returns how many of a node's static pods exist and are ready.
 func (c *Cluster) StaticPodsReady(node string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -256,7 +255,7 @@ func ownedBy(pod *corev1.Pod, k *kind) bool {
 	return owner != nil && owner.Kind == k.Kind
 }
 
-// NotReady names the pods of an addon that are not ready, by its k8s-app label.
+// NotReady returns the names of an addon's pods that are not ready, by its label k8s-app.
 func (c *Cluster) NotReady(app string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

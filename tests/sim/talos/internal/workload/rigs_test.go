@@ -16,8 +16,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
-// lightAPI is a cluster of this package, whose kubelets and controllers do their
-// work themselves.
+// lightAPI returns a cluster of this package, with its own kubelets and controllers.
 func lightAPI(t *testing.T) *api {
 	t.Helper()
 	w := newWorld(t, workload.Timing{PodStop: time.Hour})
@@ -41,8 +40,8 @@ func lightAPI(t *testing.T) *api {
 	return a
 }
 
-// realAPI is a real kube-apiserver, in which the test does the work of the kubelet
-// and of the disruption controller.
+// realAPI returns a real kube-apiserver, in which the test plays the kubelet and the disruption
+// controller.
 func realAPI(t *testing.T) *api {
 	t.Helper()
 	server := apiserver.Start(t)
@@ -68,8 +67,8 @@ func realAPI(t *testing.T) *api {
 	return a
 }
 
-// join makes the Node as its kubelet does, and takes the taint away that admission
-// gives every new one, as the node controller does.
+// join creates the Node as its kubelet does, and removes the taint that admission adds to every new
+// Node, as the node controller does.
 func (a *api) join() {
 	a.Helper()
 	nodes := a.CoreV1().Nodes()
@@ -117,8 +116,8 @@ func (a *api) report(name string, ready corev1.ConditionStatus) {
 	}
 }
 
-// countBudget writes a budget's status, as the disruption controller does for one
-// that keeps a number of pods.
+// countBudget writes the status of a budget that keeps a number of pods, as the disruption controller
+// does.
 func (a *api) countBudget(name string) {
 	a.Helper()
 	budgets := a.PolicyV1().PodDisruptionBudgets(a.namespace)

@@ -7,13 +7,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Seed is what a new cluster is given by its control plane. An empty image
-// leaves that addon out.
+// Seed has what a control plane puts into a new cluster. An empty image omits the addon.
 type Seed struct {
 	ProxyImage, FlannelImage, DNSImage string
 }
 
-// Seed puts the first objects into the cluster. What is there already stays.
+// Seed creates the first objects of the cluster. Existing objects stay.
 func (c *Cluster) Seed(seed Seed) error {
 	type first struct {
 		kind *kind
@@ -48,7 +47,7 @@ func (c *Cluster) Seed(seed Seed) error {
 			return err
 		}
 	}
-	return c.settle()
+	return c.reconcile()
 }
 
 func daemonSet(name, app, image string) *appsv1.DaemonSet {
@@ -90,8 +89,7 @@ func coreDNS(image string) *appsv1.Deployment {
 	}
 }
 
-// PublishAuthority brings the ConfigMap kube-root-ca.crt of each namespace to an authority,
-// in PEM.
+// PublishAuthority sets an authority, in PEM, in the ConfigMap kube-root-ca.crt of each namespace.
 func (c *Cluster) PublishAuthority(pem string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,5 +112,5 @@ func (c *Cluster) PublishAuthority(pem string) error {
 	if !changed {
 		return nil
 	}
-	return c.settle()
+	return c.reconcile()
 }

@@ -18,28 +18,27 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// maxBody is what the real API server accepts.
+// maxBody is the limit of the real API server.
 const maxBody = 3 << 20
 
-// User is who a request's client certificate belongs to.
+// User is the user in a request's client certificate.
 type User struct {
 	Name   string
 	Groups []string
 }
 
-// Server is one API server of the cluster: every control plane node runs its
-// own, over the same objects.
+// Server is one API server of the cluster. Every control plane node runs its own, on the same objects.
 type Server struct {
 	Cluster *Cluster
-	// Authenticate tells who asks; false means nobody that the cluster knows.
+	// Authenticate returns the user of a request, and false for an unknown one.
 	Authenticate func(*http.Request) (User, bool)
-	// Storage returns why the server's etcd cannot answer, nil while it can.
+	// Storage returns why the server's etcd cannot answer, or nil.
 	Storage func() error
 	// Version is the server's Kubernetes version, for example "v1.34.1".
 	Version string
 }
 
-// ServeHTTP answers as kube-apiserver does, to administrators only.
+// ServeHTTP answers as kube-apiserver does. Only administrators have access.
 func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	user, ok := s.Authenticate(req)
 	switch {
@@ -56,7 +55,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// probe answers the health endpoints and the version, and reports whether it did.
+// probe serves the health endpoints and the version, and reports whether the path is one.
 func (s *Server) probe(w http.ResponseWriter, req *http.Request) bool {
 	switch check := strings.TrimPrefix(req.URL.Path, "/"); check {
 	case "readyz", "livez", "healthz":
@@ -83,14 +82,14 @@ func administers(u User) bool {
 	return false
 }
 
-// request is what a path names.
+// request is the resource and object in a path.
 type request struct {
 	kind            *kind
 	namespace, name string
 	sub             string
 }
 
-// errNoPath is the answer for a path that names nothing.
+// errNoPath is the answer for an unknown path.
 var errNoPath = &apierrors.StatusError{ErrStatus: metav1.Status{
 	Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
 	Message: "the server could not find the requested resource",
@@ -124,7 +123,7 @@ func parsePath(path string) (*request, error) {
 	return r, nil
 }
 
-// apiOf splits the API's group and version from a path.
+// apiOf separates the API's group and version from a path.
 func apiOf(parts []string) (group, version string, rest []string) {
 	switch {
 	case len(parts) > 2 && parts[0] == "api":
@@ -166,7 +165,7 @@ func (s *Server) serveResource(w http.ResponseWriter, req *http.Request) error {
 	return apierrors.NewMethodNotSupported(r.kind.resource(), req.Method)
 }
 
-// query is what a read selects and how.
+// query has the selectors and options of a read.
 type query struct {
 	labels            labels.Selector
 	fields            fields.Selector
@@ -216,8 +215,8 @@ func (q query) matches(r *request, obj runtime.Object) bool {
 		(q.fields.Empty() || q.fields.Matches(fieldsOf(r.kind, obj)))
 }
 
-// decode reads a body in any encoding Kubernetes clients use. A body that does
-// not say what it is, is of the given kind.
+// decode reads a body in any encoding of Kubernetes clients. A body without a kind is of the given
+// kind.
 func decode(req *http.Request, otherwise schema.GroupVersionKind) (runtime.Object, error) {
 	body, err := readBody(req)
 	if err != nil {
@@ -257,5 +256,5 @@ func writeError(w http.ResponseWriter, err error) {
 func writeJSON(w http.ResponseWriter, code int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(body) // a client that went away wants no answer
+	_ = json.NewEncoder(w).Encode(body) // the client may have disconnected
 }

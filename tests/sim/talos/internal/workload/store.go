@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// historyLength is how many changes a watch can look back at; one that
-	// starts earlier is told to list again.
+	// historyLength is how many changes a watch can start back. An earlier start gets the error that
+	// requires a new list.
 	historyLength = 1024
-	// compactAfter is how many journal lines more than objects are tolerated.
+	// compactAfter is how many journal lines may exceed the number of objects.
 	compactAfter = 2048
 )
 
 type key struct{ namespace, name string }
 
-// change is one event in the life of the store.
+// change is one change of an object.
 type change struct {
 	kind     *kind
 	event    watch.EventType
@@ -36,8 +36,8 @@ type change struct {
 	revision uint64
 }
 
-// store holds the objects. A stored object is never changed, only replaced, so
-// that it can be encoded without the lock. Callers hold Cluster.mu.
+// store has the objects. A stored object is replaced instead of changed, so that it can be encoded
+// without the lock. Callers hold Cluster.mu.
 type store struct {
 	objects  map[*kind]map[key]runtime.Object
 	revision uint64
@@ -45,7 +45,7 @@ type store struct {
 	watchers map[*watcher]struct{}
 	journal  *journal
 	now      func() time.Time
-	// broken is the first write error; from then on every change is refused.
+	// broken is the first write error. After it every change fails.
 	broken error
 }
 
@@ -94,7 +94,7 @@ func (s *store) get(k *kind, namespace, name string) (runtime.Object, error) {
 	return obj, nil
 }
 
-// list returns the objects of a namespace, or of all, in the order of names.
+// list returns the objects of a namespace, or of all, sorted by name.
 func (s *store) list(k *kind, namespace string) []runtime.Object {
 	found := make([]runtime.Object, 0, len(s.objects[k]))
 	for at, obj := range s.objects[k] {
@@ -109,8 +109,7 @@ func (s *store) list(k *kind, namespace string) []runtime.Object {
 	return found
 }
 
-// put stores an object as new or changed and tells the watchers. The object
-// must not be touched afterwards.
+// put stores an object and notifies the watchers. The object must not be changed afterwards.
 func (s *store) put(k *kind, obj runtime.Object) error {
 	if s.broken != nil {
 		return s.broken
@@ -141,7 +140,7 @@ func (s *store) put(k *kind, obj runtime.Object) error {
 	return nil
 }
 
-// drop removes an object and tells the watchers.
+// drop removes an object and notifies the watchers.
 func (s *store) drop(k *kind, obj runtime.Object) error {
 	if s.broken != nil {
 		return s.broken
@@ -166,7 +165,7 @@ func (s *store) record(e entry) error {
 	return nil
 }
 
-// compact shortens the journal when most of its lines are outdated.
+// compact rewrites the journal if most of its lines are outdated.
 func (s *store) compact() error {
 	entries := make([]entry, 0, s.journal.lines)
 	for _, k := range kinds {

@@ -17,14 +17,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// wantsTable reports whether the client prefers columns to objects, as kubectl
-// get does.
+// wantsTable reports whether the client prefers a table, as kubectl get does.
 func wantsTable(req *http.Request) bool {
 	first, _, _ := strings.Cut(req.Header.Get("Accept"), ",")
 	return strings.Contains(first, "as=Table") && strings.Contains(first, "v=v1;")
 }
 
-// table prints objects in the columns people know.
+// table returns objects with the columns of kubectl.
 func table(k *kind, objects []runtime.Object, revision string) metav1.Table {
 	t := metav1.Table{
 		TypeMeta:          metav1.TypeMeta{Kind: "Table", APIVersion: "meta.k8s.io/v1"},
@@ -44,7 +43,7 @@ func table(k *kind, objects []runtime.Object, revision string) metav1.Table {
 	return t
 }
 
-// column is one value of a kind of object; wide ones are shown on request.
+// column is one column of a kind. Wide columns are shown on request.
 type column struct {
 	name  string
 	wide  bool

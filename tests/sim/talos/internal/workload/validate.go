@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// validate refuses labels, annotations and taints that the real API server does.
+// validate rejects labels, annotations and taints that the real API server rejects.
 func validate(k *kind, obj runtime.Object) error {
 	m, metadata := metaOf(obj), field.NewPath("metadata")
 	problems := metavalidation.ValidateLabels(m.GetLabels(), metadata.Child("labels"))
@@ -53,7 +53,7 @@ func validateTaints(taints []corev1.Taint, path *field.Path) field.ErrorList {
 	return problems
 }
 
-// untaggedTaint is a taint as the real API server writes it into a message.
+// untaggedTaint is a taint as the real API server prints it in a message.
 type untaggedTaint struct {
 	Key, Value string
 	Effect     corev1.TaintEffect

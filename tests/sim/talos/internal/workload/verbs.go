@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// list is the answer to a read of many.
+// list returns the objects that a query selects.
 type list struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`
@@ -108,8 +108,8 @@ func (s *Server) post(w http.ResponseWriter, req *http.Request, r *request) erro
 	return nil
 }
 
-// create stores a new object as the API server would: named, unique, in a
-// namespace that exists, with nothing set that only the server may set.
+// create stores a new object as the API server would: with a valid and unique name in an existing
+// namespace, and without fields that only the server sets.
 func (c *Cluster) create(k *kind, obj runtime.Object) (runtime.Object, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,7 +137,7 @@ func (c *Cluster) create(k *kind, obj runtime.Object) (runtime.Object, error) {
 	if err := c.store.put(k, obj); err != nil {
 		return nil, err
 	}
-	return obj, c.settle()
+	return obj, c.reconcile()
 }
 
 func (s *Server) put(w http.ResponseWriter, req *http.Request, r *request) error {
@@ -161,9 +161,9 @@ func (s *Server) put(w http.ResponseWriter, req *http.Request, r *request) error
 	return nil
 }
 
-// update replaces an object by what change makes of it. A resource version in
-// the result must be the stored one's; identity cannot change; the status and
-// the rest are written only through their own paths.
+// update replaces an object by the result of change. A resource version in the result must be the
+// stored one. The identity cannot change. The status and the rest are written through their own paths
+// only.
 func (c *Cluster) update(r *request, change func(runtime.Object) (runtime.Object, error)) (runtime.Object, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -197,14 +197,14 @@ func (c *Cluster) update(r *request, change func(runtime.Object) (runtime.Object
 	if err := c.store.put(r.kind, next); err != nil {
 		return nil, err
 	}
-	return next, c.settle()
+	return next, c.reconcile()
 }
 
 func (c *Cluster) dropAndSettle(k *kind, obj runtime.Object) error {
 	if err := c.store.drop(k, obj); err != nil {
 		return err
 	}
-	return c.settle()
+	return c.reconcile()
 }
 
 func (s *Server) delete(w http.ResponseWriter, req *http.Request, r *request) error {
@@ -244,8 +244,8 @@ func (s *Server) deleteMany(w http.ResponseWriter, req *http.Request, r *request
 	return nil
 }
 
-// remove deletes an object, or begins to: a pod goes when its kubelet has
-// stopped it, and anything with finalizers when these are gone.
+// remove deletes an object, or begins its deletion: a pod is deleted once its kubelet has stopped it,
+// and an object with finalizers once they are removed.
 func (c *Cluster) remove(r *request, options metav1.DeleteOptions) (runtime.Object, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -283,7 +283,7 @@ func (c *Cluster) removeLocked(r *request, options metav1.DeleteOptions) (runtim
 	if err := c.store.put(r.kind, next); err != nil {
 		return nil, err
 	}
-	return next, c.settle()
+	return next, c.reconcile()
 }
 
 // holds checks the preconditions of a deletion.
@@ -303,7 +303,7 @@ func holds(k *kind, obj runtime.Object, p *metav1.Preconditions) error {
 	return nil
 }
 
-// empty removes everything that lives in a namespace.
+// empty removes every object of a namespace.
 func (c *Cluster) empty(namespace string) error {
 	for _, k := range kinds {
 		if !k.namespaced {

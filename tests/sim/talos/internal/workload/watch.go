@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// backlog is how many changes a watcher may be behind before it is cut off. It
-// then lists again: late, but never wrong.
+// backlog is how many changes a watcher may be behind before its watch ends. It then has to list
+// again.
 const backlog = 256
 
 type watcher struct {
@@ -41,7 +41,7 @@ type wireEvent struct {
 	Object runtime.Object  `json:"object"`
 }
 
-// watchFrom registers a watcher and returns the events it has to start with.
+// watchFrom registers a watcher and returns its first events.
 func (c *Cluster) watchFrom(r *request, q query) (*watcher, []wireEvent, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,7 +74,7 @@ func (c *Cluster) watchFrom(r *request, q query) (*watcher, []wireEvent, error) 
 	return w, first, nil
 }
 
-// oldest is the first revision a watch can start after.
+// oldest returns the first revision that a watch can start after.
 func (c *Cluster) oldest() uint64 {
 	if len(c.store.history) == 0 {
 		return c.store.revision
@@ -96,8 +96,8 @@ func (c *Cluster) forget(w *watcher) {
 	delete(c.store.watchers, w)
 }
 
-// serveWatch streams changes until the client goes, its timeout passes, it
-// falls behind, or the API server stops.
+// serveWatch streams changes until the client disconnects, its timeout passes, it falls behind, or the
+// API server stops.
 func (c *Cluster) serveWatch(w http.ResponseWriter, req *http.Request, r *request, q query) error {
 	sub, first, err := c.watchFrom(r, q)
 	if err != nil {
@@ -137,8 +137,8 @@ func (c *Cluster) serveWatch(w http.ResponseWriter, req *http.Request, r *reques
 	}
 }
 
-// event translates a change for one watcher's selection: an object that enters
-// it was added, one that leaves it was deleted.
+// event translates a change for a watcher's selection: an object that enters the selection was added,
+// and one that leaves it was deleted.
 func (q query) event(r *request, c change) (wireEvent, bool) {
 	now := c.event != watch.Deleted && q.matches(r, c.object)
 	before := c.previous != nil && q.matches(r, c.previous)
@@ -153,5 +153,5 @@ func (q query) event(r *request, c change) (wireEvent, bool) {
 	return wireEvent{}, false
 }
 
-// maxWatch bounds a watch without a timeout, as the real API server does.
+// maxWatch limits a watch without a timeout, as in the real API server.
 const maxWatch = 30 * time.Minute

@@ -26,7 +26,7 @@ import (
 	"github.com/vitistack/stack/tests/sim/talos/internal/workload"
 )
 
-// world is one cluster with an API server and a client for it.
+// world is a cluster with an API server and a client.
 type world struct {
 	*workload.Cluster
 	client *kubernetes.Clientset
@@ -89,13 +89,13 @@ func (w *world) join(t *testing.T, names ...string) {
 	}
 }
 
-// eventually waits for a condition that another goroutine brings about.
+// eventually waits for a condition.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true,
 		func(context.Context) (bool, error) { return holds(), nil })
 	if err != nil {
-		t.Fatalf("waited in vain until %s", what)
+		t.Fatalf("timed out waiting until %s", what)
 	}
 }
 
@@ -199,7 +199,7 @@ func TestApply(t *testing.T) {
 	}
 	node, err := nodes.Get(t.Context(), "n", metav1.GetOptions{})
 	if _, has := node.Labels["pool"]; err != nil || has {
-		t.Errorf("a field nobody applies any more must go, got %v, %v", node.Labels, err)
+		t.Errorf("a field that no manager applies any more must be removed, got %v, %v", node.Labels, err)
 	}
 }
 
@@ -225,7 +225,7 @@ func TestWritesAreStrict(t *testing.T) {
 			return err
 		}, apierrors.IsConflict},
 		"NotFound": {"a missing object", func() error {
-			return w.client.CoreV1().Nodes().Delete(ctx, "nobody", metav1.DeleteOptions{})
+			return w.client.CoreV1().Nodes().Delete(ctx, "missing", metav1.DeleteOptions{})
 		}, apierrors.IsNotFound},
 		"Exists": {"a name taken", func() error {
 			_, err := w.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
@@ -269,7 +269,7 @@ func TestAccess(t *testing.T) {
 	}
 	w.user.Store(&workload.User{})
 	if err := list(); !apierrors.IsUnauthorized(err) {
-		t.Errorf("nobody: got %v", err)
+		t.Errorf("a client without credentials: got %v", err)
 	}
 	w.user.Store(&workload.User{Name: "admin", Groups: []string{"system:masters"}})
 	w.broken.Store(true)
@@ -333,7 +333,7 @@ func TestPodsOfDeadNodesStay(t *testing.T) {
 	}
 	p, err := pods.Get(t.Context(), "p", metav1.GetOptions{})
 	if err != nil || p.DeletionTimestamp == nil {
-		t.Fatalf("nobody can have stopped the pod: %v, %v", p, err)
+		t.Fatalf("the pod was deleted without a kubelet that stopped it: %v, %v", p, err)
 	}
 	w.join(t, "n")
 	if _, err := pods.Get(t.Context(), "p", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
@@ -383,6 +383,6 @@ func TestReopen(t *testing.T) {
 	}
 	again.join(t, "n")
 	if got := again.StaticPodsReady("n"); got != 0 {
-		t.Errorf("a worker shows %d static pods", got)
+		t.Errorf("a worker has %d static pods", got)
 	}
 }
