@@ -126,7 +126,7 @@ func TestSecretsForGuests(t *testing.T) {
 		secret metav1.ObjectMeta
 		says   string // empty if the guest gets it
 	}{
-		{"anybody's Secret", metav1.ObjectMeta{Name: "db"}, "a Secret without the label"},
+		{"a Secret without the label", metav1.ObjectMeta{Name: "db"}, "kubectl label secret db"},
 		{"a Secret that is labelled as not for machines", metav1.ObjectMeta{Name: "db", Labels: map[string]string{v1alpha1.LabelCloudInit: "false"}}, "kubectl label secret db"},
 		{"the keys of a cluster", metav1.ObjectMeta{Name: "shop-talos-secrets", OwnerReferences: []metav1.OwnerReference{{APIVersion: "vitistack.io/v1alpha1", Kind: "KubernetesCluster", Name: "shop"}}}, "the stack's own"},
 		{"the cloud-init data of another machine, whatever its labels", metav1.ObjectMeta{Name: "web-cloudinit", Labels: map[string]string{v1alpha1.LabelManagedBy: "kubevirt-operator", v1alpha1.LabelCloudInit: "true"}}, "the stack's own"},
