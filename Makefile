@@ -96,7 +96,7 @@ deploy: helm ## Install or upgrade the stack from the images IMG=registry/reposi
 	  --set image.repository=$(patsubst %:$(TAG),%,$(IMG)),image.tag=$(TAG)
 
 chaos: build ## Run a random sequence of changes and faults: SEED=1 MINUTES=5 (CHAOS_SHRINK=8 tries shorter ones)
-	@CHAOS_SEED=$(or $(SEED),1) CHAOS_MINUTES=$(or $(MINUTES),5) go test -count=1 -timeout 0 -v -run TestRandomStory ./tests/chaos
+	@CHAOS_SEED=$(or $(SEED),1) CHAOS_MINUTES=$(or $(MINUTES),5) go test -count=1 -timeout 0 -v -run TestRandomSteps ./tests/chaos
 
 roles: export VITI_AUDIT = $(BIN)/audit
 roles: build ## Run the whole stack, and compare the requests of the functions with their Roles

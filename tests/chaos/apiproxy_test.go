@@ -26,39 +26,38 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Trouble is what befalls requests of the functions to the API server, each as a
-// share of them.
-type Trouble struct {
-	// Conflict refuses a change as if somebody else had written the object, Throttle
-	// answers 429, and Timeout 504, all without the request arriving.
+// RequestFaults are the faults of requests from functions to the API server, each as a share of the
+// requests.
+type RequestFaults struct {
+	// Conflict rejects a write as if another client had written the object, Throttle answers 429, and
+	// Timeout 504. The request does not arrive.
 	Conflict, Throttle, Timeout float64
-	// Lost has a request arrive, and breaks the connection instead of answering.
+	// Lost lets a request arrive, and breaks the connection instead of answering.
 	Lost float64
 	// Kill ends the function with kill -9 before or after a write arrives.
 	Kill float64
-	// Slow holds a request back for up to two seconds.
+	// Slow delays a request by up to two seconds.
 	Slow float64
 }
 
-// API stands between the functions and the API server of an engine that keeps its
-// state in a folder. Watches, and what is asked by others than functions, pass
-// without trouble.
+// API is a proxy between the functions and the API server of an engine with its state in a folder.
+// Watches, and requests of other clients, pass without faults.
 type API struct {
 	URL string
 
 	dir  string
 	kill func(function string)
 
-	mu      sync.Mutex
-	rand    *rand.Rand
-	trouble Trouble
-	proxy   *httputil.ReverseProxy
+	mu     sync.Mutex
+	rand   *rand.Rand
+	faults RequestFaults
+	proxy  *httputil.ReverseProxy
 }
 
-// silent is where errors of connections go: what is killed breaks them.
+// silent discards errors of connections, which killed processes cause.
 var silent = log.New(io.Discard, "", 0)
 
-// NewAPI makes a proxy that troubles nobody until SetTrouble. kill ends a function.
+// NewAPI returns a proxy without faults until SetFaults. kill ends a function.
 func NewAPI(t testing.TB, dir string, seed uint64, kill func(function string)) *API {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -75,29 +74,29 @@ func NewAPI(t testing.TB, dir string, seed uint64, kill func(function string)) *
 	return a
 }
 
-// SetTrouble changes what happens to requests from now on.
-func (a *API) SetTrouble(t Trouble) {
+// SetFaults changes the faults of the requests from now on.
+func (a *API) SetFaults(t RequestFaults) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.trouble = t
+	a.faults = t
 }
 
-// certificate is the API server's own, which its clients trust.
+// certificate returns the API server's own certificate, which its clients trust.
 func (a *API) certificate() (*tls.Certificate, error) {
 	pair, err := tls.LoadX509KeyPair(filepath.Join(a.dir, "pki", "apiserver.crt"), filepath.Join(a.dir, "pki", "apiserver.key"))
 	return &pair, err
 }
 
-// fate is what becomes of one request.
-type fate struct {
+// requestOutcome is the fault of one request.
+type requestOutcome struct {
 	pause                   time.Duration
 	refusal                 *metav1.Status
 	lost, killFirst, killed bool
 }
 
-// fateOf rolls the dice for a request.
-func (a *API) fateOf(r *http.Request) fate {
-	var f fate
+// outcomeOf selects the fault of a request at random.
+func (a *API) outcomeOf(r *http.Request) requestOutcome {
+	var f requestOutcome
 	if !slices.Contains(functions, r.UserAgent()) || r.URL.Query().Has("watch") {
 		return f
 	}
@@ -106,7 +105,7 @@ func (a *API) fateOf(r *http.Request) fate {
 	hit := func(share float64) bool { return share > 0 && a.rand.Float64() < share }
 	writes := r.Method != http.MethodGet
 	changes := r.Method == http.MethodPatch || r.Method == http.MethodPut
-	if hit(a.trouble.Slow) {
+	if hit(a.faults.Slow) {
 		f.pause = time.Duration(a.rand.Float64() * float64(2*time.Second))
 	}
 	refuse := func(code int32, reason metav1.StatusReason) {
@@ -116,23 +115,23 @@ func (a *API) fateOf(r *http.Request) fate {
 		}
 	}
 	switch {
-	case changes && hit(a.trouble.Conflict):
+	case changes && hit(a.faults.Conflict):
 		refuse(http.StatusConflict, metav1.StatusReasonConflict)
-	case hit(a.trouble.Throttle):
+	case hit(a.faults.Throttle):
 		refuse(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests)
-	case hit(a.trouble.Timeout):
+	case hit(a.faults.Timeout):
 		refuse(http.StatusGatewayTimeout, metav1.StatusReasonTimeout)
-	case hit(a.trouble.Lost):
+	case hit(a.faults.Lost):
 		f.lost = true
-	case writes && hit(a.trouble.Kill):
+	case writes && hit(a.faults.Kill):
 		f.killed, f.killFirst = true, a.rand.IntN(2) == 0
 	}
 	return f
 }
 
-// ServeHTTP passes a request on, or lets it suffer.
+// ServeHTTP forwards a request, or applies its fault.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	f := a.fateOf(r)
+	f := a.outcomeOf(r)
 	time.Sleep(f.pause)
 	if f.refusal != nil {
 		if f.refusal.Code == http.StatusTooManyRequests {
@@ -153,7 +152,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	if f.lost || f.killed {
-		// The request is not given up with the connection of who has asked.
+		// The forwarded request does not end with the client's connection.
 		proxy.ServeHTTP(httptest.NewRecorder(), r.WithContext(context.WithoutCancel(r.Context())))
 		if f.killed {
 			a.kill(r.UserAgent())
@@ -163,7 +162,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	proxy.ServeHTTP(w, r)
 }
 
-// forward is a proxy to the API server, which has to have started once.
+// forward returns a proxy to the API server, which must have started once.
 func (a *API) forward() (*httputil.ReverseProxy, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -187,22 +186,21 @@ func (a *API) forward() (*httputil.ReverseProxy, error) {
 		Transport: transport, FlushInterval: -1, ErrorLog: silent,
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) {
 			a.forget()
-			panic(http.ErrAbortHandler) // as if nobody stood between
+			panic(http.ErrAbortHandler) // as without the proxy
 		},
 	}
 	return a.proxy, nil
 }
 
-// forget has the API server looked for again, which may be at another port when it
-// is started again.
+// forget makes the proxy find the API server again, which may have another port after a restart.
 func (a *API) forget() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.proxy = nil
 }
 
-// authority trusts the API server's certificate, and says of nobody who he is: who
-// asks brings a token.
+// authority returns a configuration that trusts the API server's certificate and has no identity. The
+// client sends a token.
 func authority(config *rest.Config) (*http.Transport, error) {
 	pem, err := os.ReadFile(config.CAFile)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/vitistack/stack/tests/stand/engine"
 )
 
-// uidIn finds the UID of a machine in a description.
+// uidIn matches the UID of a machine in a description.
 var uidIn = regexp.MustCompile(`[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 
 // proxmoxVM is a virtual machine of Proxmox VE.
@@ -27,14 +27,14 @@ type proxmoxVM struct {
 	Config map[string]string
 }
 
-// uid is that of the Machine that it was made for.
+// uid returns the UID of the Machine that it was created for.
 func (vm proxmoxVM) uid() string { return uidIn.FindString(vm.Config["description"]) }
 
-// unborn reports whether only the name of a virtual machine is taken: Proxmox VE writes
-// whose it is when it has made the disks.
+// unborn reports whether only the VMID is claimed: Proxmox VE writes the owner after it has created
+// the disks.
 func (vm proxmoxVM) unborn() bool { return vm.Config["lock"] != "" && vm.Config["description"] == "" }
 
-// proxmoxCluster is what Proxmox VE has.
+// proxmoxCluster is the state of Proxmox VE.
 type proxmoxCluster struct {
 	Machines []proxmoxVM
 	Volumes  []struct {
@@ -49,7 +49,7 @@ func (w *env) proxmox() (c proxmoxCluster) {
 	return c
 }
 
-// talosCluster is the etcd that the nodes with one authority have.
+// talosCluster is the state of the etcd whose nodes share an authority.
 type talosCluster struct {
 	Key  string
 	Etcd *struct{ ID uint64 }
@@ -70,9 +70,8 @@ func (w *env) talosClusters() (all []talosCluster) {
 	return all
 }
 
-// read reads what a simulator has kept, and leaves to as it is where that is nothing.
-// Not all simulators replace their files as a whole: what is half written is read
-// again.
+// read reads the state of a simulator, and keeps to unchanged if there is none. It retries an
+// incomplete file, because not all simulators replace their files atomically.
 func (w *env) read(path string, to any) {
 	w.t.Helper()
 	const patience = 20
@@ -93,15 +92,15 @@ func (w *env) read(path string, to any) {
 	w.t.Fatalf("read %s: %v", path, err)
 }
 
-// stray names something that a backend has without an owner, or that is missing
-// there although its owner exists.
-func (w *env) stray() string {
+// backendMismatch returns a description of something that a backend has without an owner, or lacks
+// although its owner exists. It is empty if there is none.
+func (w *env) backendMismatch() string {
 	w.t.Helper()
 	var wrong []string
-	for name, both := range w.books() {
+	for name, both := range w.allBooks() {
 		for _, key := range slices.Sorted(maps.Keys(both.there)) {
 			if !both.wanted[key] && (name != "ipam" || !w.lossy) {
-				wrong = append(wrong, fmt.Sprintf("%s has something of %s, which is gone", name, key))
+				wrong = append(wrong, fmt.Sprintf("%s has something of %s, which is deleted", name, key))
 			}
 		}
 		for _, key := range slices.Sorted(maps.Keys(both.wanted)) {
@@ -114,11 +113,11 @@ func (w *env) stray() string {
 	return strings.Join(wrong, "; ")
 }
 
-// books are the owners of what a backend has, and of what it has to have.
+// books has the owners of what a backend has, and of what it must have.
 type books struct{ there, wanted map[string]bool }
 
-// books are those of each backend.
-func (w *env) books() map[string]books {
+// allBooks returns the books of each backend.
+func (w *env) allBooks() map[string]books {
 	w.t.Helper()
 	all := map[string]books{}
 	for _, name := range append(slices.Clone(simulators), "ipam", "proxmox's volumes") {
@@ -148,7 +147,7 @@ func (w *env) books() map[string]books {
 	for _, m := range w.list(engine.Machines) {
 		provider, _, _ := unstructured.NestedString(m.Object, "spec", "providerRef", "name")
 		switch {
-		case phaseOf(&m) != "Running" && phaseOf(&m) != "Stopped": // it was never made, for a mistake
+		case phaseOf(&m) != "Running" && phaseOf(&m) != "Stopped": // a mistake prevented its creation
 		case provider == "proxmox":
 			all["proxmox"].wanted[string(m.GetUID())] = true
 		default:
@@ -160,7 +159,7 @@ func (w *env) books() map[string]books {
 	return all
 }
 
-// networkBooks reads what the sources of networks have allocated.
+// networkBooks reads the segments of the sources of networks.
 func (w *env) networkBooks(all map[string]books) {
 	w.t.Helper()
 	for _, name := range []string{"nam", "ipam"} {
@@ -186,8 +185,7 @@ func (w *env) networkBooks(all map[string]books) {
 	}
 }
 
-// reservations compares those of Kea with the interfaces that have one, by MAC
-// address.
+// reservations compares the reservations of Kea with the interfaces that need one, by MAC address.
 func (w *env) reservations(both books) {
 	w.t.Helper()
 	for _, path := range []string{w.simState("kea", "kea-dhcp4.conf"), w.simState("kea.json")} {
@@ -206,7 +204,7 @@ func (w *env) reservations(both books) {
 	}
 }
 
-// collect finds the MAC addresses of all reservations in a configuration.
+// collect returns the MAC addresses of all reservations in a configuration.
 func collect(in any, macs map[string]bool) {
 	switch in := in.(type) {
 	case map[string]any:

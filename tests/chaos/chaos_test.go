@@ -15,7 +15,7 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// start runs an engine whose events pass through a network.
+// start runs an engine whose events pass through a faulty network.
 func start(t *testing.T, seed uint64, flags ...string) (*engine.Engine, *Network) {
 	t.Helper()
 	t.Logf("seed %d", seed)
@@ -25,13 +25,13 @@ func start(t *testing.T, seed uint64, flags ...string) (*engine.Engine, *Network
 	return e, n
 }
 
-// TestEventsSuffer delivers events twice, loses one in five, and lets them overtake
-// each other, while functions are killed at random. The end is the same.
+// TestEventsSuffer duplicates, drops and reorders events, while functions are killed at random. The
+// result is the same.
 func TestEventsSuffer(t *testing.T) {
 	t.Parallel()
 	const seed = 1
 	e, n := start(t, seed)
-	n.SetWeather(Weather{Drop: 0.2, Duplicate: 1, Delay: 300 * time.Millisecond})
+	n.SetFaults(EventFaults{Drop: 0.2, Duplicate: 1, Delay: 300 * time.Millisecond})
 	stop := killFunctions(t, e, seed)
 	defer stop()
 	e.Apply("default", e.StaticNetwork("network", 10, 250))
@@ -46,8 +46,7 @@ func TestEventsSuffer(t *testing.T) {
 	empty(t, e, "default")
 }
 
-// TestAllEventsAreLost lets no event of the source through. Resync alone has to
-// bring everything to its end.
+// TestAllEventsAreLost drops every event of the source. Resync alone has to reconcile every object.
 func TestAllEventsAreLost(t *testing.T) {
 	t.Parallel()
 	e, n := start(t, 2)
@@ -57,7 +56,7 @@ func TestAllEventsAreLost(t *testing.T) {
 		}
 		defer keepDown(t, e, source.Name)()
 	}
-	n.SetWeather(Weather{})
+	n.SetFaults(EventFaults{})
 	e.Apply("default", e.StaticNetwork("network", 10, 250))
 	e.Apply("default", e.Example("simple-kubernetescluster.yaml"))
 	e.UntilPhase(engine.KubernetesClusters, "default", "simple-cluster", "Running")
@@ -66,10 +65,10 @@ func TestAllEventsAreLost(t *testing.T) {
 	empty(t, e, "default")
 }
 
-// functions are those that are killed at random.
+// functions are killed at random.
 var functions = []string{"provision-network", "allocate-ip", "kea-reserve", "create-vm", "bootstrap-talos", "etcd-backup", "resync"}
 
-// killFunctions kills a function every now and then until stop is called.
+// killFunctions kills a random function from time to time until stop is called.
 func killFunctions(t *testing.T, e *engine.Engine, seed uint64) (stop func()) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(seed, seed))
@@ -78,13 +77,13 @@ func killFunctions(t *testing.T, e *engine.Engine, seed uint64) (stop func()) {
 	})
 }
 
-// keepDown kills a process whenever the engine has started it again.
+// keepDown kills a process whenever the engine has restarted it.
 func keepDown(t *testing.T, e *engine.Engine, name string) (stop func()) {
 	t.Helper()
 	return every(t, func() time.Duration { return 20 * time.Millisecond }, func() { _ = e.KillProcess(name) })
 }
 
-// every calls do again and again until stop is called, which may be done twice.
+// every calls do repeatedly until stop is called. stop may be called twice.
 func every(t *testing.T, pause func() time.Duration, do func()) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -106,15 +105,14 @@ func every(t *testing.T, pause func() time.Duration, do func()) (stop func()) {
 	})
 }
 
-// consistent checks what has to hold whatever has happened: no address twice, and
-// one virtual machine for each Machine.
+// consistent checks that no address is allocated twice, and that each Machine has one virtual machine.
 func consistent(t *testing.T, e *engine.Engine) {
 	t.Helper()
 	holders := map[string]string{}
 	for _, a := range e.List(engine.IPAllocations, "", "") {
 		address, _, _ := unstructured.NestedString(a.Object, "status", "address")
 		if other, taken := holders[address]; taken && address != "" {
-			t.Errorf("address %s was given to %s and %s", address, other, a.GetName())
+			t.Errorf("address %s was allocated to %s and %s", address, other, a.GetName())
 		}
 		holders[address] = a.GetName()
 	}
@@ -124,7 +122,7 @@ func consistent(t *testing.T, e *engine.Engine) {
 	}
 }
 
-// empty waits until nothing is left of what was made.
+// empty waits until every created object is deleted.
 func empty(t *testing.T, e *engine.Engine, namespace string) {
 	t.Helper()
 	kinds := []schema.GroupVersionResource{

@@ -12,8 +12,8 @@ import (
 	"github.com/vitistack/stack/tests/stand/engine"
 )
 
-// clock is what a function with a clock of its own is built with: its time is off
-// by what a file of its name in the folder CHAOS_CLOCKS says.
+// clock is the source of a function's clock: its time is off by the duration in the file with the
+// function's name in the folder CHAOS_CLOCKS.
 const clock = `package main
 
 import (
@@ -31,8 +31,8 @@ func chaosClock(now func() time.Time) func() time.Time {
 }
 `
 
-// buildClocks builds the functions with clocks of their own, and returns a folder
-// with all programs of the engine.
+// buildClocks builds the functions with such clocks, and returns a folder with all programs of the
+// engine.
 func buildClocks(t *testing.T) string {
 	t.Helper()
 	engine.Build(t)
@@ -53,7 +53,7 @@ func buildClocks(t *testing.T) string {
 		}
 		changed := bytes.ReplaceAll(text, []byte("time.Now"), []byte("chaosClock(time.Now)"))
 		if bytes.Equal(changed, text) {
-			t.Fatalf("%s takes no clock in its main.go", name)
+			t.Fatalf("%s sets no clock in its main.go", name)
 		}
 		main := filepath.Join(dir, name+".go")
 		if err := os.WriteFile(main, changed, 0o600); err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/vitistack/stack/tests/stand/engine"
 )
 
-// Edits of networks that are Ready, which have to be refused: of every field that
-// machines would not follow, and values that cannot be.
+// Edits of Ready networks that must be rejected: of every field that machines would not follow, and
+// invalid values.
 var wrongNetworkEdits = []string{
 	`{"spec":{"networkProvisioning":{"manual":{"ipv4CIDR":"10.99.0.0/24","ipv4Gateway":"10.99.0.1"}}}}`,
 	`{"spec":{"networkProvisioning":{"manual":{"ipv4CIDR":"10.99.0.7/24"}}}}`,
@@ -34,9 +34,9 @@ var wrongNetworkEdits = []string{
 	`{"spec":{"ipAllocation":{"static":{"excludedAddresses":["ten"]}}}}`,
 }
 
-// editNetwork changes a network that machines use in a way that has to be refused. One
-// that is not Ready yet is left alone: there everything may be changed.
-func editNetwork(a *author) func(*env) {
+// editNetwork makes an edit that must be rejected, in a network that machines use. A network that is
+// not Ready is unchanged, because every field may be edited there.
+func editNetwork(a *generator) func(*env) {
 	s, merge := subject{engine.NetworkNamespaces, a.of(namespaces...), "network"}, a.of(wrongNetworkEdits...)
 	return func(w *env) {
 		if nn := w.get(s); nn != nil && phaseOf(nn) == "Ready" {
@@ -45,8 +45,8 @@ func editNetwork(a *author) func(*env) {
 	}
 }
 
-// tuneNetwork changes what may be changed of a network, whoever uses it.
-func tuneNetwork(a *author) func(*env) {
+// tuneNetwork makes an edit that is permitted in any network.
+func tuneNetwork(a *generator) func(*env) {
 	namespace := a.of("chaos-a", "chaos-b", "chaos-c", "chaos-e")
 	tail := 100 + a.random.IntN(20)
 	all := []string{
@@ -59,9 +59,9 @@ func tuneNetwork(a *author) func(*env) {
 	return func(w *env) { w.patch(s, want{phase: "Ready"}, merge) }
 }
 
-// newRival makes a network whose segment is part of one that machines use. It becomes
-// Ready with another VLAN.
-func newRival(a *author) func(*env) {
+// newRival creates a network whose segment is part of one that machines use. It becomes Ready with
+// another VLAN.
+func newRival(a *generator) func(*env) {
 	if a.count(engine.NetworkNamespaces) >= 4 {
 		return nil
 	}
@@ -69,7 +69,7 @@ func newRival(a *author) func(*env) {
 	i := a.random.IntN(len(reached))
 	number := 1000 + a.next
 	spec := map[string]any{"ipAllocation": map[string]any{"type": "static"}, "datacenterIdentifier": a.of("no-west-az1", "no-east-az1")}
-	b.mend = fmt.Sprintf(`{"spec":{"networkProvisioning":{"manual":{"vlanId":%d}}}}`, number)
+	b.fix = fmt.Sprintf(`{"spec":{"networkProvisioning":{"manual":{"vlanId":%d}}}}`, number)
 	do := a.create(b, "NetworkNamespace", "v1alpha2", spec)
 	return func(w *env) {
 		spec["networkProvisioning"] = map[string]any{"provider": "manual", "manual": map[string]any{
@@ -79,9 +79,9 @@ func newRival(a *author) func(*env) {
 	}
 }
 
-// wrongEdits are edits of the other kinds that have to be refused, at any time.
+// wrongEdits are edits of other kinds that must always be rejected.
 var wrongEdits = []struct {
-	of    func(a *author) *being
+	of    func(a *generator) *plannedObject
 	merge string
 }{
 	{machineOf, `{"spec":{"powerState":"Off"}}`},
@@ -94,11 +94,11 @@ var wrongEdits = []struct {
 	{reservationOf, `{"spec":{"networkNamespaceName":"elsewhere"}}`},
 }
 
-func machineOf(a *author) *being     { return a.pick(engine.Machines, nil) }
-func clusterOf(a *author) *being     { return a.pick(engine.KubernetesClusters, nil) }
-func reservationOf(a *author) *being { return a.pick(engine.IPAllocations, nil) }
+func machineOf(a *generator) *plannedObject     { return a.pick(engine.Machines, nil) }
+func clusterOf(a *generator) *plannedObject     { return a.pick(engine.KubernetesClusters, nil) }
+func reservationOf(a *generator) *plannedObject { return a.pick(engine.IPAllocations, nil) }
 
-func wrongEdit(a *author) func(*env) {
+func wrongEdit(a *generator) func(*env) {
 	edit := wrongEdits[a.random.IntN(len(wrongEdits))]
 	b := edit.of(a)
 	if b == nil {
@@ -108,9 +108,8 @@ func wrongEdit(a *author) func(*env) {
 	return func(w *env) { w.refused(s, edit.merge) }
 }
 
-// editConfiguration changes the NetworkConfiguration of a machine, and changes it back a
-// moment later.
-func editConfiguration(a *author) func(*env) {
+// editConfiguration edits the NetworkConfiguration of a machine, and reverts that a moment later.
+func editConfiguration(a *generator) func(*env) {
 	b := a.pick(engine.Machines, right)
 	if b == nil {
 		return nil
@@ -155,8 +154,8 @@ func macIn(interfaces []any) string {
 	return "02:00:00:00:99:98"
 }
 
-// newReservation has a user reserve an address.
-func newReservation(a *author) func(*env) {
+// newReservation creates an IPAllocation, as a user may.
+func newReservation(a *generator) func(*env) {
 	if a.count(engine.IPAllocations) >= 4 {
 		return nil
 	}
@@ -164,14 +163,14 @@ func newReservation(a *author) func(*env) {
 	return a.create(b, "IPAllocation", "v1alpha2", map[string]any{"networkNamespaceName": "network"})
 }
 
-func deleteReservation(a *author) func(*env) {
+func deleteReservation(a *generator) func(*env) {
 	return deleteOne(a, a.pick(engine.IPAllocations, nil))
 }
 
-// refused changes an object in a way that the API server has to refuse.
+// refused makes an edit that the API server must reject.
 func (w *env) refused(s subject, merge string) {
 	w.t.Helper()
-	w.tell("patch %s %s, which has to be refused", s, merge)
+	w.record("patch %s %s, which must be rejected", s, merge)
 	w.try("patch "+s.String(), func(ctx context.Context) error {
 		_, err := w.e.Client.Resource(s.resource).Namespace(s.namespace).Patch(ctx, s.name, types.MergePatchType, []byte(merge), metav1.PatchOptions{})
 		switch {
@@ -184,14 +183,14 @@ func (w *env) refused(s subject, merge string) {
 	})
 }
 
-// edit changes a spec, if the object is still there.
+// edit changes a spec if the object still exists.
 func (w *env) edit(s subject, spec map[string]any) {
 	w.t.Helper()
 	merge, err := json.Marshal(map[string]any{"spec": spec})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.tell("patch %s %s", s, merge)
+	w.record("patch %s %s", s, merge)
 	w.try("patch "+s.String(), func(ctx context.Context) error {
 		_, err := w.e.Client.Resource(s.resource).Namespace(s.namespace).Patch(ctx, s.name, types.MergePatchType, merge, metav1.PatchOptions{})
 		if apierrors.IsNotFound(err) {

@@ -19,7 +19,7 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// always checks what has to hold at any moment.
+// always checks the invariants of every moment.
 func (w *env) always() {
 	w.t.Helper()
 	holders := map[string]string{}
@@ -55,7 +55,7 @@ func (w *env) always() {
 	w.oneClusterEach()
 	w.oneSegmentEach()
 	w.bounded()
-	for _, kind := range told {
+	for _, kind := range reported {
 		for _, obj := range w.list(kind) {
 			if why := untrue(&obj); why != "" {
 				w.fail(obj.GetNamespace(), "%s %s/%s %s", kind.Resource, obj.GetNamespace(), obj.GetName(), why)
@@ -64,8 +64,8 @@ func (w *env) always() {
 	}
 }
 
-// oneSegmentEach checks that no two networks have overlapping prefixes on a VLAN, and that
-// on no VLAN two interfaces or machines have one address, whatever namespace they are in.
+// oneSegmentEach checks that no two networks have overlapping prefixes on a VLAN, and that no two
+// interfaces or machines have the same address on a VLAN, in any namespaces.
 func (w *env) oneSegmentEach() {
 	w.t.Helper()
 	type segment struct {
@@ -121,7 +121,7 @@ func (w *env) holds(holders map[string]string, address, namespace, name string) 
 	w.t.Helper()
 	holder := namespace + "/" + name
 	if other, taken := holders[address]; taken {
-		w.fail(namespace, "%s was given to %s and to %s", address, other, holder)
+		w.fail(namespace, "%s was allocated to %s and to %s", address, other, holder)
 	}
 	holders[address] = holder
 }
@@ -134,7 +134,7 @@ func (w *env) oneEach(machines map[string]string, owner, namespace, name string)
 	machines[owner] = name
 }
 
-// oneClusterEach checks that a cluster keeps its keys, and that its etcd began once.
+// oneClusterEach checks that a cluster keeps its keys, and that its etcd is bootstrapped once.
 func (w *env) oneClusterEach() {
 	w.t.Helper()
 	for _, secret := range w.list(engine.Secrets) {
@@ -143,31 +143,31 @@ func (w *env) oneClusterEach() {
 				continue
 			}
 			if first, ok := w.keys[string(owner.UID)]; ok && first != string(secret.GetUID()) {
-				w.fail(secret.GetNamespace(), "the keys of cluster %s were made twice", owner.Name)
+				w.fail(secret.GetNamespace(), "the keys of cluster %s were created twice", owner.Name)
 			}
 			w.keys[string(owner.UID)] = string(secret.GetUID())
 		}
 	}
 	for _, c := range w.talosClusters() {
 		if first, ok := w.etcds[c.Key]; ok && first != c.Etcd.ID {
-			w.fail("", "the etcd of the cluster with the authority %s began twice", c.Key)
+			w.fail("", "the etcd of the cluster with the authority %s was bootstrapped twice", c.Key)
 		}
 		w.etcds[c.Key] = c.Etcd.ID
 	}
 	if log, err := os.ReadFile(filepath.Join(w.e.Dir, "logs", "sim.log")); err == nil && bytes.Contains(log, []byte("a real node would have split the cluster")) {
-		w.fail("", "a second control plane was told to begin an etcd")
+		w.fail("", "a second control plane was bootstrapped")
 	}
 }
 
-// told are the kinds that say in conditions where they stand.
-var told = []schema.GroupVersionResource{
+// reported are the kinds with conditions.
+var reported = []schema.GroupVersionResource{
 	engine.NetworkNamespaces, engine.IPAllocations, engine.NetworkConfigurations, engine.Machines, engine.KubernetesClusters, engine.EtcdBackups,
 }
 
 // final are the phases of objects that are Ready.
 var final = []string{"Ready", "Allocated", "Running", "Scheduled", "Completed"}
 
-// untrue says what an object tells of itself that cannot be.
+// untrue returns what is contradictory in an object's status, or an empty string.
 func untrue(obj *unstructured.Unstructured) string {
 	status, _, _ := unstructured.NestedMap(obj.Object, "status")
 	conditions, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
@@ -179,7 +179,7 @@ func untrue(obj *unstructured.Unstructured) string {
 		text, _ := json.Marshal(c)
 		switch {
 		case c["reason"] == "" || c["message"] == "" && c["status"] != "True":
-			return "does not say why: " + string(text)
+			return "gives no reason: " + string(text)
 		case c["status"] == "True" && !slices.Contains(final, phaseOf(obj)):
 			return "is " + phaseOf(obj) + " and says: " + string(text)
 		}
@@ -187,32 +187,32 @@ func untrue(obj *unstructured.Unstructured) string {
 	}
 	if len(status) > 0 && status["observedGeneration"] != nil {
 		text, _ := json.Marshal(status)
-		return "has been looked at, and has no condition Ready: " + string(text)
+		return "was reconciled, and has no condition Ready: " + string(text)
 	}
 	return ""
 }
 
-// calmFor is how long things may take to settle. Where clocks were wrong, somebody
-// may have written down a time that is minutes away.
+// calmFor bounds the time to converge. If clocks were wrong, a recorded next check may be minutes
+// away.
 const calmFor = 8 * time.Minute
 
-// settle ends all trouble, and waits until everything is as it was asked for.
-func (w *env) settle() {
+// converge ends all faults, and waits until every object is as planned.
+func (w *env) converge() {
 	w.t.Helper()
-	w.tell("calm")
-	w.n.SetWeather(Weather{})
-	w.api.SetTrouble(Trouble{})
+	w.record("calm")
+	w.n.SetFaults(EventFaults{})
+	w.api.SetFaults(RequestFaults{})
 	for _, name := range simulators {
 		w.e.SetFaults(name, "[]")
 	}
 	for _, name := range functions {
 		w.setClock(name, 0)
 	}
-	w.until(calmFor, 200*time.Millisecond, w.unsettled)
+	w.until(calmFor, 200*time.Millisecond, w.unreconciled)
 }
 
-// unsettled names an object that is not yet as it was asked for.
-func (w *env) unsettled() (namespace, why string) {
+// unreconciled returns an object that is not as planned yet.
+func (w *env) unreconciled() (namespace, why string) {
 	w.t.Helper()
 	w.always()
 	for _, s := range w.order {
@@ -225,8 +225,8 @@ func (w *env) unsettled() (namespace, why string) {
 	return "", ""
 }
 
-// differs says in what an object, nil if it is gone, is not as it was asked for. It
-// is empty where it is.
+// differs returns how an object differs from its plan, or an empty string. obj is nil if it does not
+// exist.
 func differs(obj *unstructured.Unstructured, to want) string {
 	if obj == nil {
 		return "is gone"
@@ -247,7 +247,7 @@ func differs(obj *unstructured.Unstructured, to want) string {
 	return fmt.Sprintf("is %q%s, not %q:\n  %s", found.phase+found.reason, late, to.phase+to.reason, text)
 }
 
-// reasonOf is why an object is not Ready.
+// reasonOf returns why an object is not Ready.
 func reasonOf(conditions []any) string {
 	for _, one := range conditions {
 		if c, _ := one.(map[string]any); c["type"] == "Ready" && c["status"] == "False" {
@@ -258,18 +258,18 @@ func reasonOf(conditions []any) string {
 	return ""
 }
 
-// owned waits until what was made for an object is there once, and nothing else.
+// owned waits until exactly one child of each object exists, and no other.
 func (w *env) owned() {
 	w.t.Helper()
 	w.until(calmFor, time.Second, func() (namespace, why string) {
 		if why := w.orphan(); why != "" {
 			return "", why
 		}
-		return "", w.stray()
+		return "", w.backendMismatch()
 	})
 }
 
-// orphan names something that is there without its owner, or not there with it.
+// orphan returns a child without its owner, or an owner without its child.
 func (w *env) orphan() string {
 	w.t.Helper()
 	uids := map[types.UID]bool{}
@@ -283,7 +283,7 @@ func (w *env) orphan() string {
 		for _, obj := range w.list(kind) {
 			for _, owner := range obj.GetOwnerReferences() {
 				if strings.HasPrefix(owner.APIVersion, "vitistack.io/") && !uids[owner.UID] {
-					return fmt.Sprintf("%s %s/%s is left, and its owner %s %s is gone", kind.Resource, obj.GetNamespace(), obj.GetName(), owner.Kind, owner.Name)
+					return fmt.Sprintf("%s %s/%s exists, but its owner %s %s is deleted", kind.Resource, obj.GetNamespace(), obj.GetName(), owner.Kind, owner.Name)
 				}
 			}
 		}
@@ -291,24 +291,24 @@ func (w *env) orphan() string {
 	return ""
 }
 
-// quiet checks that nothing is written while nothing changes.
+// quiet checks that an idle system writes nothing.
 func (w *env) quiet() {
 	w.t.Helper()
-	feed.Until(w.t, "nobody writes", func() (bool, string) {
+	feed.Until(w.t, "no function writes", func() (bool, string) {
 		since := time.Now()
 		time.Sleep(4 * time.Second)
-		told := ""
+		reported := ""
 		for _, r := range w.e.Requests(since) {
 			if r.Writes() && r.Function() != "" {
-				told += fmt.Sprintf("%s %s %s %s; ", r.Function(), r.Verb, r.ObjectRef.Resource, r.ObjectRef.Name)
+				reported += fmt.Sprintf("%s %s %s %s; ", r.Function(), r.Verb, r.ObjectRef.Resource, r.ObjectRef.Name)
 			}
 		}
-		return told == "", told
+		return reported == "", reported
 	})
 }
 
-// gone deletes what is left, networks and their users in any order, and checks that
-// nothing stays of it.
+// gone deletes the remaining objects, networks and their users in any order, and checks that nothing
+// of them is left.
 func (w *env) gone() {
 	w.t.Helper()
 	for _, s := range w.order {
@@ -323,6 +323,6 @@ func (w *env) gone() {
 		if left := w.list(engine.NetworkNamespaces); len(left) > 0 {
 			return "", fmt.Sprintf("%d networks are left, such as %s", len(left), left[0].GetName())
 		}
-		return "", w.stray()
+		return "", w.backendMismatch()
 	})
 }

@@ -14,26 +14,25 @@ import (
 	"github.com/vitistack/stack/tests/stand/engine"
 )
 
-// What one object may cost, whatever a backend answers: not longer than a minute more than
-// this many writes a minute to itself, and requests a minute that change something at a
-// backend. Resync, which looks at what is not Ready, comes twenty times as often as in
-// production.
+// The limits of one object's cost, whatever the answers of backends: writes of the object, and
+// modifying requests to a backend, per minute. They may be exceeded for one minute at most. Resync,
+// which reconciles what is not Ready, comes twenty times as often as in production.
 const (
 	writesPerMinute  = 120
 	changesPerMinute = 60
 )
 
-// costs counts requests by the minute.
+// costs counts requests per minute.
 type costs struct {
-	// checked is the beginning of the first minute that was not looked at.
+	// checked is the start of the first unchecked minute.
 	checked time.Time
-	// many has what cost too much in the minute before.
+	// many has what exceeded its limit in the previous minute.
 	many map[string]int
-	// calls are those that each simulator had counted at the beginning of the minute.
+	// calls are the counts of each simulator at the start of the minute.
 	calls map[string]map[string]int
 }
 
-// bounded checks that nothing costs too much for two minutes one after the other.
+// bounded checks that nothing exceeds its limit for two consecutive minutes.
 func (w *env) bounded() {
 	w.t.Helper()
 	now := time.Now()
@@ -69,7 +68,7 @@ func (w *env) bounded() {
 	w.costs = costs{checked: now, many: many, calls: calls}
 }
 
-// writes counts the requests of functions that change an object, by object.
+// writes counts the writes of each object by functions.
 func (w *env) writes(since time.Time) map[string]int {
 	w.t.Helper()
 	n := map[string]int{}
@@ -81,9 +80,8 @@ func (w *env) writes(since time.Time) map[string]int {
 	return n
 }
 
-// churn returns the changes of an object within some seconds, and how its writes were
-// answered, so that the cause of too many writes can be seen. It returns nothing for what is
-// no object.
+// churn returns the changes of an object within some seconds, and the answers to its writes, which
+// show the cause of too many writes. It returns an empty string for anything else than an object.
 func (w *env) churn(what string) string {
 	resources := map[string]schema.GroupVersionResource{"kubernetesclusters": engine.KubernetesClusters, "machines": engine.Machines,
 		"networkconfigurations": engine.NetworkConfigurations, "networknamespaces": engine.NetworkNamespaces, "machineproviders": engine.MachineProviders}
@@ -116,7 +114,7 @@ func (w *env) churn(what string) string {
 	return fmt.Sprintf("\nIts writes by answer: %v. Its changes in ten seconds:%s", answers, text.String())
 }
 
-// calls are the operations that simulators were asked for since they started.
+// calls returns the counts of each simulator's operations since its start.
 func (w *env) calls() map[string]map[string]int {
 	all := map[string]map[string]int{}
 	for _, name := range simulators {
@@ -127,7 +125,7 @@ func (w *env) calls() map[string]map[string]int {
 	return all
 }
 
-// changes reports whether an operation is a request that changes something.
+// changes reports whether an operation modifies something.
 func changes(operation string) bool {
 	method, _, _ := strings.Cut(operation, " ")
 	return slices.Contains([]string{"POST", "PUT", "PATCH", "DELETE"}, method) || strings.HasPrefix(operation, "task/")

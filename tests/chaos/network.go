@@ -1,5 +1,4 @@
-// Package chaos breaks what the stack promises to bear, and checks that it ends up
-// where it should.
+// Package chaos injects the faults that the stack must tolerate, and checks the result.
 package chaos
 
 import (
@@ -15,40 +14,39 @@ import (
 	"time"
 )
 
-// Weather is what a network does to events.
-type Weather struct {
-	// Drop and Duplicate are the shares of events that are lost, and that arrive
-	// twice.
+// EventFaults are the faults of events.
+type EventFaults struct {
+	// Drop and Duplicate are the shares of events that are lost and that arrive twice.
 	Drop, Duplicate float64
-	// Delay is the longest time for which an event is held back. Each waits for a
-	// time of its own, so that they overtake each other.
+	// Delay is the maximum delay of an event. Each event has a random delay, so that events are
+	// reordered.
 	Delay time.Duration
 }
 
-// Network stands between those who send events and the broker. It acknowledges
-// every event, whatever becomes of it.
+// Network is a proxy between the senders of events and the broker. It acknowledges every event,
+// whatever happens to it.
 type Network struct {
 	URL string
 
-	mu      sync.Mutex
-	rand    *rand.Rand
-	weather Weather
-	broker  string
-	seen    []byte
+	mu     sync.Mutex
+	rand   *rand.Rand
+	faults EventFaults
+	broker string
+	seen   []byte
 }
 
-// mostSeen bounds what is kept of events.
+// mostSeen bounds the number of recorded events.
 const mostSeen = 64 << 20
 
-// Seen are all events that have come by, one after the other.
+// Seen returns the events that have passed, in their order.
 func (n *Network) Seen() []byte {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.seen
 }
 
-// NewNetwork makes a network that does nothing to events until SetWeather. The same
-// seed hits the same events again, if they come in the same order.
+// NewNetwork returns a network without faults until SetFaults. The same seed leads to the same faults,
+// if the events have the same order.
 func NewNetwork(t testing.TB, seed uint64) *Network {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -68,18 +66,18 @@ func NewNetwork(t testing.TB, seed uint64) *Network {
 	return n
 }
 
-// SetBroker says where the events go.
+// SetBroker sets the destination of the events.
 func (n *Network) SetBroker(url string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.broker = url
 }
 
-// SetWeather changes what happens to the events from now on.
-func (n *Network) SetWeather(w Weather) {
+// SetFaults changes the faults of the events from now on.
+func (n *Network) SetFaults(w EventFaults) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.weather = w
+	n.faults = w
 }
 
 func (n *Network) handler(ctx context.Context, sending *sync.WaitGroup) http.Handler {
@@ -90,7 +88,7 @@ func (n *Network) handler(ctx context.Context, sending *sync.WaitGroup) http.Han
 		}
 		header := r.Header.Clone()
 		n.see(header, body)
-		for _, delay := range n.fate() {
+		for _, delay := range n.copyDelays() {
 			sending.Go(func() { n.forward(ctx, delay, header, body) })
 		}
 		w.WriteHeader(http.StatusAccepted)
@@ -111,19 +109,19 @@ func (n *Network) see(header http.Header, body []byte) {
 	n.seen = append(n.seen, body...)
 }
 
-// fate is when each copy of an event arrives.
-func (n *Network) fate() (delays []time.Duration) {
+// copyDelays returns the delay of each copy of an event.
+func (n *Network) copyDelays() (delays []time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	copies := 1
-	if n.rand.Float64() < n.weather.Duplicate {
+	if n.rand.Float64() < n.faults.Duplicate {
 		copies = 2
 	}
 	for range copies {
-		if n.rand.Float64() < n.weather.Drop {
+		if n.rand.Float64() < n.faults.Drop {
 			continue
 		}
-		delays = append(delays, time.Duration(n.rand.Float64()*float64(n.weather.Delay)))
+		delays = append(delays, time.Duration(n.rand.Float64()*float64(n.faults.Delay)))
 	}
 	return delays
 }
@@ -144,7 +142,7 @@ func (n *Network) forward(ctx context.Context, delay time.Duration, header http.
 	req.Header = header
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return // the event is lost, as events are
+		return // the event is lost, as an event may be
 	}
 	_ = res.Body.Close()
 }

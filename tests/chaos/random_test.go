@@ -13,18 +13,17 @@ import (
 	"github.com/vitistack/stack/tests/stand/engine"
 )
 
-// settings are those of one story.
+// settings are the settings of one run.
 type settings struct {
 	// seed and lasts are CHAOS_SEED and CHAOS_MINUTES.
 	seed  uint64
 	lasts time.Duration
-	// long is whether a duration was asked for: a short story leaves out what takes
-	// minutes.
+	// long is whether a duration was set: a short run omits steps that take minutes.
 	long bool
-	// steps are those that happen, as CHAOS_STEPS names them: 0,3,7. nil means all.
+	// steps are the numbers of the steps in CHAOS_STEPS, for example 0,3,7. nil means all.
 	steps map[int]bool
 	last  int
-	// attempts is CHAOS_SHRINK: how many shorter stories are tried after a failure.
+	// attempts is CHAOS_SHRINK, the number of shorter runs after a failure.
 	attempts int
 }
 
@@ -56,8 +55,8 @@ func settingsOf(t *testing.T, getenv func(string) string) settings {
 	return s
 }
 
-// goesOn reports whether there is a step of a number after some time.
-func (s settings) goesOn(step int, since time.Duration) bool {
+// hasStep reports whether the run has a step with a number after some time.
+func (s settings) hasStep(step int, since time.Duration) bool {
 	if s.steps != nil {
 		return step <= s.last
 	}
@@ -66,13 +65,13 @@ func (s settings) goesOn(step int, since time.Duration) bool {
 
 func (s settings) leavesOut(step int) bool { return s.steps != nil && !s.steps[step] }
 
-// TestRandomStory has users and misfortune do things at random for a while, and
-// checks all the time what must always hold, and at the end that everything is as
-// it was asked for. make chaos SEED=… MINUTES=… tells another story.
-func TestRandomStory(t *testing.T) {
+// TestRandomSteps runs random actions of users and random faults for a while. It checks the invariants
+// at all times, and finally that every object is as planned. make chaos SEED=… MINUTES=… runs
+// another sequence.
+func TestRandomSteps(t *testing.T) {
 	t.Parallel()
 	s := settingsOf(t, os.Getenv)
-	w := newWorld(t, s)
+	w := newEnv(t, s)
 	w.historyBegins()
 	base := w.base()
 	w.e.CreateNamespace("chaos-spare")
@@ -82,8 +81,8 @@ func TestRandomStory(t *testing.T) {
 			"apiVersion": "vitistack.io/v1alpha2", "kind": "NetworkNamespace", "spec": networkSpec(namespace, base),
 		})
 	}
-	a := &author{random: rand.New(rand.NewPCG(s.seed, s.seed)), long: s.long}
-	for i := 0; s.goesOn(i, time.Since(w.began)); i++ {
+	a := &generator{random: rand.New(rand.NewPCG(s.seed, s.seed)), long: s.long}
+	for i := 0; s.hasStep(i, time.Since(w.began)); i++ {
 		next := a.step()
 		if s.leavesOut(i) {
 			continue
@@ -94,17 +93,17 @@ func TestRandomStory(t *testing.T) {
 		next.do(w)
 		w.always()
 	}
-	w.settle()
+	w.converge()
 	w.owned()
 	w.remembered()
 	w.quiet()
 	w.secretsKept()
 	w.gone()
-	t.Logf("%d things happened", len(w.story))
+	t.Logf("%d things happened", len(w.log))
 }
 
-// newWorld starts an engine whose events, requests and clocks the story can trouble.
-func newWorld(t *testing.T, s settings) *env {
+// newEnv starts an engine with faults of events, requests and clocks.
+func newEnv(t *testing.T, s settings) *env {
 	t.Helper()
 	t.Logf("seed %d", s.seed)
 	w := &env{
@@ -124,26 +123,26 @@ func newWorld(t *testing.T, s settings) *env {
 	return w
 }
 
-// simState is the folder of a simulator's state.
+// simState returns the folder of a simulator's state.
 func (w *env) simState(name ...string) string {
 	return filepath.Join(append([]string{w.e.Dir, "sim"}, name...)...)
 }
 
-// TestAuthor tells stories twice, and with a step left out.
-func TestAuthor(t *testing.T) {
+// TestGenerator plans runs twice, and with one step removed.
+func TestGenerator(t *testing.T) {
 	t.Parallel()
-	tell := func(seed uint64) (told []string) {
-		a := &author{random: rand.New(rand.NewPCG(seed, seed)), long: true}
+	planned := func(seed uint64) (reported []string) {
+		a := &generator{random: rand.New(rand.NewPCG(seed, seed)), long: true}
 		for range 300 {
 			s := a.step()
-			told = append(told, fmt.Sprint(s.pause, len(a.living)))
+			reported = append(reported, fmt.Sprint(s.pause, len(a.living)))
 		}
-		return told
+		return reported
 	}
-	if one, two := tell(7), tell(7); fmt.Sprint(one) != fmt.Sprint(two) {
-		t.Error("the same seed tells two stories")
+	if one, two := planned(7), planned(7); fmt.Sprint(one) != fmt.Sprint(two) {
+		t.Error("the same seed leads to two different runs")
 	}
-	if fmt.Sprint(tell(7)) == fmt.Sprint(tell(8)) {
-		t.Error("two seeds tell the same story")
+	if fmt.Sprint(planned(7)) == fmt.Sprint(planned(8)) {
+		t.Error("two seeds lead to the same run")
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// shrink leaves out steps for as long as what is left fails, first many at once,
-// and then fewer, and tries no more than some shorter stories.
+// shrink removes steps as long as the remaining ones fail, many at once at first, and then fewer. It
+// makes at most the given number of attempts.
 func shrink(steps []int, attempts int, fails func([]int) bool) []int {
 	for size := (len(steps) + 1) / 2; size > 0; {
 		dropped := false
@@ -53,11 +53,11 @@ func TestShrink(t *testing.T) {
 		fails    func([]int) bool
 		want     []int
 	}{
-		"One":      {"one step is to blame", 100, has(6), []int{6}},
-		"Two":      {"two are, far from each other", 100, has(1, 8), []int{1, 8}},
+		"One":      {"one step causes the failure", 100, has(6), []int{6}},
+		"Two":      {"two distant steps cause the failure", 100, has(1, 8), []int{1, 8}},
 		"All":      {"all are", 100, has(all...), all},
-		"Patience": {"one attempt leaves out one half at most", 1, has(9), []int{5, 6, 7, 8, 9}},
-		"None":     {"without attempts it stays as it is", 0, has(9), all},
+		"Patience": {"one attempt removes at most one half", 1, has(9), []int{5, 6, 7, 8, 9}},
+		"None":     {"without attempts all steps remain", 0, has(9), all},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -69,20 +69,20 @@ func TestShrink(t *testing.T) {
 	}
 }
 
-// shorter tells the story again without some of its steps, in processes of their
-// own, and returns what the shortest one that fails says.
+// shorter repeats the run without some of its steps, in separate processes, and returns the output of
+// the shortest one that fails.
 func (w *env) shorter() string {
 	if w.settings.attempts == 0 || w.settings.steps != nil {
 		return ""
 	}
 	w.e.Stop()
-	said := "no shorter story fails"
+	said := "no shorter run fails"
 	shrink(w.did, w.settings.attempts, func(steps []int) bool {
-		command := exec.Command(os.Args[0], "-test.run", "^TestRandomStory$", "-test.timeout", "30m")
+		command := exec.Command(os.Args[0], "-test.run", "^TestRandomSteps$", "-test.timeout", "30m")
 		command.Env = append(os.Environ(), "CHAOS_STEPS="+numbers(steps))
 		out, err := command.CombinedOutput()
 		if err != nil {
-			said = "A shorter story that fails, with CHAOS_STEPS=" + numbers(steps) + ":\n" + string(out[:min(len(out), 8000)])
+			said = "A shorter run that fails, with CHAOS_STEPS=" + numbers(steps) + ":\n" + string(out[:min(len(out), 8000)])
 		}
 		w.t.Logf("%d of %d steps: %v", len(steps), len(w.did), err)
 		return err != nil

@@ -19,7 +19,7 @@ import (
 	"github.com/vitistack/stack/tests/stand/engine"
 )
 
-// subject is an object that the story is about.
+// subject identifies an object of the run.
 type subject struct {
 	resource        schema.GroupVersionResource
 	namespace, name string
@@ -35,40 +35,40 @@ type env struct {
 	e        *engine.Engine
 	n        *Network
 	api      *API
-	// clocks is the folder of how much the functions' clocks are off.
+	// clocks is the folder with the offsets of the functions' clocks.
 	clocks string
 	began  time.Time
-	story  []string
-	// lossy is whether events were lost. That a segment is free is told to an IPAM by
-	// one event, of which nothing is left when the broker has lost it.
+	log    []string
+	// lossy is whether events were lost. An IPAM learns from one event that a segment is free, and a
+	// broker that is killed may lose it.
 	lossy bool
-	// at is the number of the step that happens, and did are those that happened.
+	// at is the number of the present step, and did the numbers of the steps so far.
 	at  int
 	did []int
-	// living has what was made and not deleted, with what it has to come to.
+	// living has the planned state of each existing object.
 	living map[subject]want
 	order  []subject
-	// keys has, for each cluster's UID, the UID of the Secret with its keys, and etcds,
-	// for each authority of a cluster, which etcd it has.
+	// keys has the UID of the Secret with the keys for each cluster's UID, and etcds the etcd for each
+	// authority of a cluster.
 	keys  map[string]string
 	etcds map[string]uint64
 	costs costs
 }
 
-// base is how the addresses begin that the engine's guests can be reached at.
+// base is the prefix of the addresses at which the engine's guests can be reached.
 func (w *env) base() string { return strings.TrimSuffix(w.e.Network().Addr().String(), ".0") }
 
-// tell adds a line to the story.
-func (w *env) tell(format string, args ...any) {
-	w.story = append(w.story, fmt.Sprintf("%6.1fs #%d  ", time.Since(w.began).Seconds(), w.at)+fmt.Sprintf(format, args...))
+// record adds a line to the record of the run.
+func (w *env) record(format string, args ...any) {
+	w.log = append(w.log, fmt.Sprintf("%6.1fs #%d  ", time.Since(w.began).Seconds(), w.at)+fmt.Sprintf(format, args...))
 }
 
-// fail ends the test with the part of the story that concerns what went wrong:
-// all that happened to the same namespace, and everything that hit them all.
+// fail ends the test with the relevant part of the record: everything that happened in the same
+// namespace or concerns all of them.
 func (w *env) fail(namespace, format string, args ...any) {
 	w.t.Helper()
 	var lines []string
-	for _, line := range w.story {
+	for _, line := range w.log {
 		other := false
 		for _, ns := range namespaces {
 			other = other || (ns != namespace && namespace != "" && strings.Contains(line, " "+ns+"/"))
@@ -77,11 +77,11 @@ func (w *env) fail(namespace, format string, args ...any) {
 			lines = append(lines, line)
 		}
 	}
-	w.t.Fatalf("%s\nSeed %d. The story that led there:\n%s\n%s", fmt.Sprintf(format, args...), w.settings.seed, strings.Join(lines, "\n"), w.shorter())
+	w.t.Fatalf("%s\nSeed %d. The steps before it:\n%s\n%s", fmt.Sprintf(format, args...), w.settings.seed, strings.Join(lines, "\n"), w.shorter())
 }
 
-// try asks the API server until it answers, since the story may have just killed it.
-// What the API server refuses ends the test.
+// try retries a request until the API server answers, because a step may have just killed it. An error
+// from the API server ends the test.
 func (w *env) try(what string, ask func(ctx context.Context) error) {
 	w.t.Helper()
 	const patience = 4 * time.Minute
@@ -104,7 +104,7 @@ func (w *env) try(what string, ask func(ctx context.Context) error) {
 	}
 }
 
-// create makes an object of a manifest, and says what it has to come to.
+// create creates the object of a manifest, and records its planned state.
 func (w *env) create(s subject, to want, manifest map[string]any) {
 	w.t.Helper()
 	text, err := json.Marshal(manifest)
@@ -117,7 +117,7 @@ func (w *env) create(s subject, to want, manifest map[string]any) {
 	}
 	obj.SetNamespace(s.namespace)
 	obj.SetName(s.name)
-	w.tell("create %s %s", s, text)
+	w.record("create %s %s", s, text)
 	w.try("create "+s.String(), func(ctx context.Context) error {
 		_, err := w.e.Client.Resource(s.resource).Namespace(s.namespace).Create(ctx, obj, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
 		if apierrors.IsAlreadyExists(err) {
@@ -129,13 +129,13 @@ func (w *env) create(s subject, to want, manifest map[string]any) {
 	w.order = append(w.order, s)
 }
 
-// patch changes an object's spec, and says what it has to come to then.
+// patch changes an object's spec, and records its planned state.
 func (w *env) patch(s subject, to want, merge string) {
 	w.t.Helper()
 	if _, lives := w.living[s]; !lives {
-		return // this story was told without it
+		return // the step that creates it was removed
 	}
-	w.tell("patch %s %s", s, merge)
+	w.record("patch %s %s", s, merge)
 	w.try("patch "+s.String(), func(ctx context.Context) error {
 		_, err := w.e.Client.Resource(s.resource).Namespace(s.namespace).Patch(ctx, s.name, types.MergePatchType, []byte(merge), metav1.PatchOptions{})
 		return err
@@ -143,13 +143,13 @@ func (w *env) patch(s subject, to want, merge string) {
 	w.living[s] = to
 }
 
-// remove asks for an object to go.
+// remove deletes an object.
 func (w *env) remove(s subject) {
 	w.t.Helper()
 	if _, lives := w.living[s]; !lives {
-		return // this story was told without it
+		return // the step that creates it was removed
 	}
-	w.tell("delete %s", s)
+	w.record("delete %s", s)
 	w.try("delete "+s.String(), func(ctx context.Context) error {
 		err := w.e.Client.Resource(s.resource).Namespace(s.namespace).Delete(ctx, s.name, metav1.DeleteOptions{})
 		if apierrors.IsNotFound(err) {
@@ -174,7 +174,7 @@ func (w *env) list(resource schema.GroupVersionResource) []unstructured.Unstruct
 	return items
 }
 
-// get reads an object, and is nil where it is gone.
+// get reads an object, or returns nil if it does not exist.
 func (w *env) get(s subject) (obj *unstructured.Unstructured) {
 	w.t.Helper()
 	w.try("get "+s.String(), func(ctx context.Context) (err error) {
@@ -187,8 +187,8 @@ func (w *env) get(s subject) (obj *unstructured.Unstructured) {
 	return obj
 }
 
-// until looks again and again until look gives no reason to wait. Out of patience,
-// it ends the test with the reason and the story of the namespace.
+// until calls look until it returns no reason to wait. After patience it ends the test with the reason
+// and the record of the namespace.
 func (w *env) until(patience, pause time.Duration, look func() (namespace, why string)) {
 	w.t.Helper()
 	deadline := time.Now().Add(patience)

@@ -7,58 +7,57 @@ import (
 	"time"
 )
 
-func changeWeather(a *author) func(*env) {
-	all := []Weather{
+func changeWeather(a *generator) func(*env) {
+	all := []EventFaults{
 		{}, {Drop: 0.2}, {Duplicate: 1}, {Delay: 2 * time.Second}, {Drop: 0.3, Duplicate: 0.5, Delay: 5 * time.Second}, {Drop: 1},
 	}
 	if a.long {
-		all = append(all, Weather{Delay: 3 * time.Minute}, Weather{Duplicate: 1, Delay: 2 * time.Minute})
+		all = append(all, EventFaults{Delay: 3 * time.Minute}, EventFaults{Duplicate: 1, Delay: 2 * time.Minute})
 	}
-	weather := all[a.random.IntN(len(all))]
+	faults := all[a.random.IntN(len(all))]
 	return func(w *env) {
-		w.tell("the weather of events: %+v", weather)
-		w.n.SetWeather(weather)
-		w.lossy = w.lossy || weather.Drop > 0
+		w.record("the faults of events: %+v", faults)
+		w.n.SetFaults(faults)
+		w.lossy = w.lossy || faults.Drop > 0
 	}
 }
 
-// troubleAPI makes the API server refuse, forget and lose answers, or functions end
-// at a write.
-func troubleAPI(a *author) func(*env) {
-	all := []Trouble{
+// failRequests makes the API server reject requests and lose answers, and kills functions at a write.
+func failRequests(a *generator) func(*env) {
+	all := []RequestFaults{
 		{}, {Conflict: 0.3}, {Throttle: 0.2}, {Timeout: 0.1}, {Lost: 0.1}, {Kill: 0.05}, {Slow: 0.5},
 		{Conflict: 0.1, Throttle: 0.05, Timeout: 0.05, Lost: 0.05, Kill: 0.02, Slow: 0.1},
 	}
-	trouble := all[a.random.IntN(len(all))]
+	faults := all[a.random.IntN(len(all))]
 	return func(w *env) {
-		w.tell("the API server troubles functions: %+v", trouble)
-		w.api.SetTrouble(trouble)
+		w.record("the faults of requests: %+v", faults)
+		w.api.SetFaults(faults)
 	}
 }
 
-func killFunction(a *author) func(*env) { return kill(a.of(functions...)) }
+func killFunction(a *generator) func(*env) { return kill(a.of(functions...)) }
 
-func killSource(a *author) func(*env) {
+func killSource(a *generator) func(*env) {
 	return kill(a.of("apiserversource-vitistack", "apiserversource-vitistack-resources"))
 }
 
-func killAPIServer(*author) func(*env)  { return kill("kube-apiserver") }
-func killEtcd(*author) func(*env)       { return kill("etcd") }
-func killGateway(*author) func(*env)    { return kill("gateway") }
-func killSimulators(*author) func(*env) { return kill("sim") }
+func killAPIServer(*generator) func(*env)  { return kill("kube-apiserver") }
+func killEtcd(*generator) func(*env)       { return kill("etcd") }
+func killGateway(*generator) func(*env)    { return kill("gateway") }
+func killSimulators(*generator) func(*env) { return kill("sim") }
 
 func kill(name string) func(*env) {
 	return func(w *env) {
-		w.tell("kill -9 %s", name)
+		w.record("kill -9 %s", name)
 		_ = w.e.KillProcess(name)
 	}
 }
 
-// restartAll kills everything at once, the broker with the events that it has, and
-// starts it again on what it has kept.
-func restartAll(*author) func(*env) {
+// restartAll kills every process at once, including the broker with its events, and restarts the
+// engine on its state.
+func restartAll(*generator) func(*env) {
 	return func(w *env) {
-		w.tell("kill -9 everything, and start it again")
+		w.record("kill -9 everything, and restart it")
 		w.lossy = true
 		w.e.Kill()
 		w.e.Run()
@@ -66,8 +65,8 @@ func restartAll(*author) func(*env) {
 	}
 }
 
-// misbehaviours are those of each simulator: slow, failing, done but answering with
-// an error, and lying.
+// misbehaviours are the fault rules of each simulator: slow answers, errors before and after the
+// effect, and wrong answers.
 var misbehaviours = map[string][]string{
 	"talos": {
 		`[]`, `[{"latency":"300ms","rate":0.5}]`, `[{"operation":"MachineService/*","error":"Unavailable","rate":0.1}]`,
@@ -93,36 +92,35 @@ var misbehaviours = map[string][]string{
 		`[]`, `[{"latency":"3s"}]`, `[{"error":"503","rate":0.3}]`, `[{"error":"502","after":true,"rate":0.3}]`, `[{"error":"drop","after":true,"rate":0.3}]`,
 		`[{"error":"garbage","rate":0.3}]`,
 	},
-	// A real Kea, where there is one, does not misbehave on request.
+	// A real Kea has no fault plan.
 	"kea": {`[]`, `[{"latency":"1s"}]`, `[{"error":"503","rate":0.3}]`, `[{"error":"no luck","after":true,"rate":0.3}]`},
 }
 
-// simulators are those of misbehaviours, in a fixed order.
+// simulators are the simulators in misbehaviours, in a fixed order.
 var simulators = []string{"talos", "kubevirt", "proxmox", "nam", "netbox", "kea"}
 
-func troubleBackend(a *author) func(*env) {
+func failBackend(a *generator) func(*env) {
 	name := a.of(simulators...)
 	rule := a.of(misbehaviours[name]...)
 	return func(w *env) {
-		w.tell("%s misbehaves: %s", name, rule)
+		w.record("%s misbehaves: %s", name, rule)
 		w.e.SetFaults(name, rule)
 	}
 }
 
-// turnClock makes a function's clock go wrong by up to three minutes.
-func turnClock(a *author) func(*env) {
+// turnClock sets a function's clock wrong by up to three minutes.
+func turnClock(a *generator) func(*env) {
 	if !a.long {
 		return nil
 	}
 	function, off := a.of(functions...), time.Duration(a.random.IntN(360)-180)*time.Second
 	return func(w *env) {
-		w.tell("the clock of %s is off by %s", function, off)
+		w.record("the clock of %s is off by %s", function, off)
 		w.setClock(function, off)
 	}
 }
 
-// setClock is heeded at once by the function, if it was built to have a clock of
-// its own.
+// setClock changes the clock of a function at once, if the function was built with such a clock.
 func (w *env) setClock(function string, off time.Duration) {
 	w.t.Helper()
 	path := filepath.Join(w.clocks, function)

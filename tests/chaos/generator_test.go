@@ -10,53 +10,52 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// step is one thing that happens in a story.
+// step is one step of a run.
 type step struct {
 	// pause is the time before it.
 	pause time.Duration
 	do    func(*env)
 }
 
-// want is what an object has to come to: a phase, or the reason for which it is not
-// Ready where somebody has made a mistake.
+// want is the expected state of an object: a phase, or the reason for which it is not Ready after a
+// user's mistake.
 type want struct{ phase, reason string }
 
-// being is an object of a story, as it was asked for.
-type being struct {
+// plannedObject is an object of a run in its planned state.
+type plannedObject struct {
 	subject
 	want want
-	// mend takes a mistake back.
-	mend string
-	// minor, controls, workers and provider are those of a cluster.
+	// fix is the patch that corrects a mistake, or empty.
+	fix string
+	// minor, controls, workers and provider belong to a cluster.
 	minor, controls, workers int
 	provider                 string
-	of                       *being // the cluster that an EtcdBackup is of
+	of                       *plannedObject // the cluster that an EtcdBackup is of
 }
 
-// author tells a story: what happens next follows from the seed and from what the
-// story has told, and from nothing that the stack does. So a story can be told
-// again, and told without some of its steps.
-type author struct {
+// generator plans the steps of a run. They follow from the seed and the earlier steps only, and not
+// from the behavior of the stack. A run can be repeated, also without some of its steps.
+type generator struct {
 	random *rand.Rand
-	living []*being
+	living []*plannedObject
 	next   int
-	// long is whether there is time for what takes minutes.
+	// long permits steps that take minutes.
 	long bool
 }
 
-// step is what happens next.
-func (a *author) step() step {
+// step returns the next step.
+func (a *generator) step() step {
 	total := 0
-	for _, d := range deeds {
+	for _, d := range actions {
 		total += d.weight
 	}
 	for {
 		at := a.random.IntN(total)
-		for _, d := range deeds {
+		for _, d := range actions {
 			if at -= d.weight; at >= 0 {
 				continue
 			}
-			if do := d.tell(a); do != nil {
+			if do := d.plan(a); do != nil {
 				return step{time.Duration(100+a.random.IntN(500)) * time.Millisecond, do}
 			}
 			break
@@ -64,26 +63,26 @@ func (a *author) step() step {
 	}
 }
 
-// create tells that an object is made.
-func (a *author) create(b *being, kind string, version string, spec map[string]any) func(*env) {
+// create returns a step that creates an object.
+func (a *generator) create(b *plannedObject, kind string, version string, spec map[string]any) func(*env) {
 	a.living = append(a.living, b)
 	s, w := b.subject, b.want
 	manifest := map[string]any{"apiVersion": "vitistack.io/" + version, "kind": kind, "spec": spec}
 	return func(world *env) { world.create(s, w, manifest) }
 }
 
-// patch tells that an object's spec is changed.
-func (a *author) patch(b *being, merge string) func(*env) {
+// patch returns a step that changes an object's spec.
+func (a *generator) patch(b *plannedObject, merge string) func(*env) {
 	s, w := b.subject, b.want
 	return func(world *env) { world.patch(s, w, merge) }
 }
 
-// remove tells that objects are deleted.
-func (a *author) remove(all ...*being) func(*env) {
+// remove returns a step that deletes objects.
+func (a *generator) remove(all ...*plannedObject) func(*env) {
 	var subjects []subject
 	for _, b := range all {
 		subjects = append(subjects, b.subject)
-		a.living = slices.DeleteFunc(a.living, func(other *being) bool { return other == b })
+		a.living = slices.DeleteFunc(a.living, func(other *plannedObject) bool { return other == b })
 	}
 	return func(world *env) {
 		for _, s := range subjects {
@@ -92,9 +91,9 @@ func (a *author) remove(all ...*being) func(*env) {
 	}
 }
 
-// pick is one of what lives of a kind and fits.
-func (a *author) pick(resource schema.GroupVersionResource, fits func(*being) bool) *being {
-	var all []*being
+// pick returns an existing object of a kind that fits.
+func (a *generator) pick(resource schema.GroupVersionResource, fits func(*plannedObject) bool) *plannedObject {
+	var all []*plannedObject
 	for _, b := range a.living {
 		if b.resource == resource && (fits == nil || fits(b)) {
 			all = append(all, b)
@@ -106,7 +105,7 @@ func (a *author) pick(resource schema.GroupVersionResource, fits func(*being) bo
 	return all[a.random.IntN(len(all))]
 }
 
-func (a *author) count(resource schema.GroupVersionResource) int {
+func (a *generator) count(resource schema.GroupVersionResource) int {
 	n := 0
 	for _, b := range a.living {
 		if b.resource == resource {
@@ -116,21 +115,21 @@ func (a *author) count(resource schema.GroupVersionResource) int {
 	return n
 }
 
-// named is an object with a name that was not used before.
-func (a *author) named(resource schema.GroupVersionResource, namespace, prefix string, w want) *being {
+// named returns an object with an unused name.
+func (a *generator) named(resource schema.GroupVersionResource, namespace, prefix string, w want) *plannedObject {
 	a.next++
-	return &being{subject: subject{resource, namespace, fmt.Sprintf("%s-%d", prefix, a.next)}, want: w}
+	return &plannedObject{subject: subject{resource, namespace, fmt.Sprintf("%s-%d", prefix, a.next)}, want: w}
 }
 
-func (a *author) of(all ...string) string { return all[a.random.IntN(len(all))] }
+func (a *generator) of(all ...string) string { return all[a.random.IntN(len(all))] }
 
 // chance is true in one of n cases.
-func (a *author) chance(n int) bool { return a.random.IntN(n) == 0 }
+func (a *generator) chance(n int) bool { return a.random.IntN(n) == 0 }
 
-func right(b *being) bool { return b.mend == "" }
+func right(b *plannedObject) bool { return b.fix == "" }
 
-// topology is what a cluster is asked to be.
-func (b *being) topology() map[string]any {
+// topology returns the topology in a cluster's spec.
+func (b *plannedObject) topology() map[string]any {
 	version := fmt.Sprintf("1.%d", b.minor)
 	pool := map[string]any{"name": "pool", "replicas": b.workers, "version": version}
 	controls := map[string]any{"replicas": b.controls, "version": version}
@@ -141,17 +140,17 @@ func (b *being) topology() map[string]any {
 	return map[string]any{"version": version, "controlplane": controls, "workers": []any{pool}}
 }
 
-// asked is a cluster's topology as a merge patch.
-func (b *being) asked() string {
+// topologyPatch returns a cluster's topology as a merge patch.
+func (b *plannedObject) topologyPatch() string {
 	text, err := json.Marshal(map[string]any{"spec": map[string]any{"topology": b.topology()}})
 	if err != nil {
-		panic(err) // it is made of strings and numbers
+		panic(err) // strings and numbers can be encoded
 	}
 	return string(text)
 }
 
-// networkSpec is the spec of the network of a namespace. Those that describe
-// themselves get a half each of the engine's addresses, which begin with base.
+// networkSpec returns the spec of the network of a namespace. Manual networks get one half each of the
+// engine's addresses, which begin with base.
 func networkSpec(namespace, base string) map[string]any {
 	spec := map[string]any{"datacenterIdentifier": "no-west-az1", "supervisorIdentifier": "test"}
 	static := map[string]any{"type": "static"}
@@ -175,7 +174,7 @@ func networkSpec(namespace, base string) map[string]any {
 	return spec
 }
 
-// sourced is a network that a source provides.
+// sourced returns a network from a source.
 func sourced(provider string) map[string]any {
 	how := map[string]any{"provider": provider}
 	switch provider {

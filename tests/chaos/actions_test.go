@@ -6,31 +6,31 @@ import (
 	"github.com/vitistack/stack/tests/stand/engine"
 )
 
-// namespaces are where the story happens; each has a network of its own, from a
-// source of its own. Nodes of clusters have to be reached, which those are that
-// have the engine's addresses.
+// namespaces are the namespaces of a run. Each has a network of its own from a source of its own.
+// Clusters are in the namespaces with the engine's addresses, because their nodes have to be
+// reachable.
 var (
 	namespaces = []string{"chaos-a", "chaos-b", "chaos-c", "chaos-d", "chaos-e"}
 	reached    = namespaces[:2]
 )
 
-// deed is something that happens with a weight. tell is nil where it cannot.
-type deed struct {
+// action plans a step and has a weight. plan returns nil if the action is not possible.
+type action struct {
 	weight int
-	tell   func(*author) func(*env)
+	plan   func(*generator) func(*env)
 }
 
-// deeds are what users do, and what befalls the parts of the stack.
-var deeds = []deed{
-	{6, newMachine}, {2, wrongMachine}, {3, mend}, {3, resize}, {3, power}, {1, restart}, {3, deleteMachine},
+// actions are the actions of users, and the faults of the stack.
+var actions = []action{
+	{6, newMachine}, {2, wrongMachine}, {3, fixMistake}, {3, resize}, {3, power}, {1, restart}, {3, deleteMachine},
 	{3, newCluster}, {1, wrongCluster}, {4, scale}, {2, upgrade}, {1, deleteCluster},
 	{3, editNetwork}, {2, tuneNetwork}, {2, newRival}, {3, wrongEdit}, {3, editConfiguration}, {1, newReservation}, {1, deleteReservation},
 	{2, newBackup}, {1, deleteBackup}, {2, newNetwork}, {2, deleteNetwork},
 	{4, changeWeather}, {6, killFunction}, {1, killSource}, {1, killAPIServer}, {1, killEtcd}, {2, killGateway}, {1, killSimulators},
-	{1, restartAll}, {5, troubleBackend}, {4, troubleAPI}, {2, turnClock},
+	{1, restartAll}, {5, failBackend}, {4, failRequests}, {2, turnClock},
 }
 
-func newMachine(a *author) func(*env) {
+func newMachine(a *generator) func(*env) {
 	if a.count(engine.Machines) >= 14 {
 		return nil
 	}
@@ -42,14 +42,14 @@ func newMachine(a *author) func(*env) {
 	return a.create(b, "Machine", "v1alpha1", spec)
 }
 
-// wrongMachine is a user's mistake, which has to be told by a reason, and mended.
-func wrongMachine(a *author) func(*env) {
+// wrongMachine is a user's mistake, which must be reported with a reason, and corrected later.
+func wrongMachine(a *generator) func(*env) {
 	if a.count(engine.Machines) >= 14 {
 		return nil
 	}
 	mistakes := []struct {
-		reason, mend string
-		spec         map[string]any
+		reason, fix string
+		spec        map[string]any
 	}{
 		{"TemplateNotFound", `{"spec":{"template":"small"}}`, map[string]any{"template": "gigantic"}},
 		{"MachineProviderNotFound", `{"spec":{"providerRef":{"name":"proxmox"}}}`, map[string]any{"template": "small", "providerRef": map[string]any{"name": "nowhere"}}},
@@ -57,29 +57,29 @@ func wrongMachine(a *author) func(*env) {
 	}
 	m := mistakes[a.random.IntN(len(mistakes))]
 	b := a.named(engine.Machines, a.of(namespaces...), "machine", want{reason: m.reason})
-	b.mend = m.mend
+	b.fix = m.fix
 	return a.create(b, "Machine", "v1alpha1", m.spec)
 }
 
-func mend(a *author) func(*env) {
+func fixMistake(a *generator) func(*env) {
 	for _, resource := range []struct {
-		of   *being
+		of   *plannedObject
 		want want
 	}{
-		{a.pick(engine.Machines, func(b *being) bool { return !right(b) }), want{phase: "Running"}},
-		{a.pick(engine.KubernetesClusters, func(b *being) bool { return !right(b) }), want{phase: "Running"}},
-		{a.pick(engine.NetworkNamespaces, func(b *being) bool { return !right(b) }), want{phase: "Ready"}},
+		{a.pick(engine.Machines, func(b *plannedObject) bool { return !right(b) }), want{phase: "Running"}},
+		{a.pick(engine.KubernetesClusters, func(b *plannedObject) bool { return !right(b) }), want{phase: "Running"}},
+		{a.pick(engine.NetworkNamespaces, func(b *plannedObject) bool { return !right(b) }), want{phase: "Ready"}},
 	} {
 		if b := resource.of; b != nil {
-			merge := b.mend
-			b.want, b.mend = resource.want, ""
+			merge := b.fix
+			b.want, b.fix = resource.want, ""
 			return a.patch(b, merge)
 		}
 	}
 	return nil
 }
 
-func newCluster(a *author) func(*env) {
+func newCluster(a *generator) func(*env) {
 	if a.count(engine.KubernetesClusters) >= 3 {
 		return nil
 	}
@@ -91,8 +91,8 @@ func newCluster(a *author) func(*env) {
 	return a.create(b, "KubernetesCluster", "v1alpha1", clusterSpec(b, a.next))
 }
 
-// wrongCluster asks for a version that there is not.
-func wrongCluster(a *author) func(*env) {
+// wrongCluster requests a version that does not exist.
+func wrongCluster(a *generator) func(*env) {
 	if a.count(engine.KubernetesClusters) >= 3 {
 		return nil
 	}
@@ -100,11 +100,11 @@ func wrongCluster(a *author) func(*env) {
 	b.minor, b.controls, b.workers = 99, 1, 1
 	do := a.create(b, "KubernetesCluster", "v1alpha1", clusterSpec(b, a.next))
 	b.minor = 34
-	b.mend = b.asked()
+	b.fix = b.topologyPatch()
 	return do
 }
 
-func clusterSpec(b *being, number int) map[string]any {
+func clusterSpec(b *plannedObject, number int) map[string]any {
 	return map[string]any{
 		"data": map[string]any{
 			"clusterUid": fmt.Sprintf("00000000-0000-4000-8000-%012d", number), "clusterId": b.name, "provider": "talos", "environment": "dev",
@@ -114,8 +114,8 @@ func clusterSpec(b *being, number int) map[string]any {
 	}
 }
 
-// scale changes how many control planes or workers a cluster has.
-func scale(a *author) func(*env) {
+// scale changes the number of control planes or workers of a cluster.
+func scale(a *generator) func(*env) {
 	b := a.pick(engine.KubernetesClusters, right)
 	if b == nil {
 		return nil
@@ -125,25 +125,25 @@ func scale(a *author) func(*env) {
 	} else {
 		b.workers = 1 + a.random.IntN(3)
 	}
-	return a.patch(b, b.asked())
+	return a.patch(b, b.topologyPatch())
 }
 
-func upgrade(a *author) func(*env) {
-	b := a.pick(engine.KubernetesClusters, func(b *being) bool { return right(b) && b.minor == 33 })
+func upgrade(a *generator) func(*env) {
+	b := a.pick(engine.KubernetesClusters, func(b *plannedObject) bool { return right(b) && b.minor == 33 })
 	if b == nil {
 		return nil
 	}
 	b.minor = 34
-	return a.patch(b, b.asked())
+	return a.patch(b, b.topologyPatch())
 }
 
-// deleteCluster deletes a cluster, and the backups of it.
-func deleteCluster(a *author) func(*env) {
+// deleteCluster deletes a cluster and its backups.
+func deleteCluster(a *generator) func(*env) {
 	b := a.pick(engine.KubernetesClusters, nil)
 	if b == nil {
 		return nil
 	}
-	all := []*being{b}
+	all := []*plannedObject{b}
 	for _, other := range a.living {
 		if other.of == b {
 			all = append(all, other)
@@ -152,7 +152,7 @@ func deleteCluster(a *author) func(*env) {
 	return a.remove(all...)
 }
 
-func newBackup(a *author) func(*env) {
+func newBackup(a *generator) func(*env) {
 	cluster := a.pick(engine.KubernetesClusters, right)
 	if cluster == nil || a.count(engine.EtcdBackups) >= 3 {
 		return nil
@@ -166,10 +166,10 @@ func newBackup(a *author) func(*env) {
 	return a.create(b, "EtcdBackup", "v1alpha1", spec)
 }
 
-func deleteBackup(a *author) func(*env) { return deleteOne(a, a.pick(engine.EtcdBackups, nil)) }
+func deleteBackup(a *generator) func(*env) { return deleteOne(a, a.pick(engine.EtcdBackups, nil)) }
 
-// newNetwork makes a network that nobody uses.
-func newNetwork(a *author) func(*env) {
+// newNetwork creates a network without users.
+func newNetwork(a *generator) func(*env) {
 	if a.count(engine.NetworkNamespaces) >= 4 {
 		return nil
 	}
@@ -179,11 +179,11 @@ func newNetwork(a *author) func(*env) {
 	return a.create(b, "NetworkNamespace", "v1alpha2", spec)
 }
 
-func deleteNetwork(a *author) func(*env) {
+func deleteNetwork(a *generator) func(*env) {
 	return deleteOne(a, a.pick(engine.NetworkNamespaces, nil))
 }
 
-func resize(a *author) func(*env) {
+func resize(a *generator) func(*env) {
 	b := a.pick(engine.Machines, right)
 	if b == nil {
 		return nil
@@ -191,7 +191,7 @@ func resize(a *author) func(*env) {
 	return a.patch(b, fmt.Sprintf(`{"spec":{"resources":{"cpu":{"cores":%d}}}}`, 1+a.random.IntN(4)))
 }
 
-func power(a *author) func(*env) {
+func power(a *generator) func(*env) {
 	b := a.pick(engine.Machines, right)
 	if b == nil {
 		return nil
@@ -200,7 +200,7 @@ func power(a *author) func(*env) {
 	return a.patch(b, fmt.Sprintf(`{"spec":{"powerState":%q}}`, b.want.phase))
 }
 
-func restart(a *author) func(*env) {
+func restart(a *generator) func(*env) {
 	b := a.pick(engine.Machines, right)
 	if b == nil {
 		return nil
@@ -209,9 +209,9 @@ func restart(a *author) func(*env) {
 	return a.patch(b, fmt.Sprintf(`{"spec":{"restartToken":"%d"}}`, a.next))
 }
 
-func deleteMachine(a *author) func(*env) { return deleteOne(a, a.pick(engine.Machines, nil)) }
+func deleteMachine(a *generator) func(*env) { return deleteOne(a, a.pick(engine.Machines, nil)) }
 
-func deleteOne(a *author, b *being) func(*env) {
+func deleteOne(a *generator, b *plannedObject) func(*env) {
 	if b == nil {
 		return nil
 	}

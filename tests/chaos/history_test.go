@@ -18,14 +18,14 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// confidential is what must stay in Secrets: keys and tokens in the YAML of Talos
-// and of kubeconfigs.
+// confidential matches what must stay in Secrets: keys and tokens in the YAML of Talos and of
+// kubeconfigs.
 var confidential = regexp.MustCompile(`(?i)(?:key|secret|token|key-data):\s*"?([A-Za-z0-9+/=._-]{16,})`)
 
-// word is the name of a value of a Secret that is nothing else.
+// word matches a value of a Secret that is only a name.
 var word = regexp.MustCompile(`(?i)(token|secret|password)$`)
 
-// secretsKept looks for what Secrets hold wherever else the stack writes.
+// secretsKept searches for the content of Secrets in everything else that the stack writes.
 func (w *env) secretsKept() {
 	w.t.Helper()
 	type secret struct{ name, value string }
@@ -41,19 +41,19 @@ func (w *env) secretsKept() {
 				secrets = append(secrets, secret{obj.GetNamespace() + "/" + obj.GetName() + " " + key, string(value)})
 			}
 			for _, match := range confidential.FindAllSubmatch(value, -1) {
-				// The middle of a key, since all keys begin and end alike.
+				// The middle of a key, because all keys begin and end alike.
 				middle := match[1][len(match[1])/2:]
 				secrets = append(secrets, secret{obj.GetNamespace() + "/" + obj.GetName() + " " + key, string(middle[:min(40, len(middle))])})
 			}
 		}
 	}
 	if w.count(engine.KubernetesClusters) > 0 && len(secrets) == 0 {
-		w.fail("", "there are clusters, and no Secrets with their keys")
+		w.fail("", "there are clusters without Secrets with their keys")
 	}
 	look := func(where string, text []byte) {
 		for _, s := range secrets {
 			if bytes.Contains(text, []byte(s.value)) {
-				w.fail("", "%s has what Secret %s holds", where, s.name)
+				w.fail("", "%s contains the content of Secret %s", where, s.name)
 			}
 		}
 	}
@@ -78,7 +78,7 @@ func (w *env) secretsKept() {
 		})
 	}
 	look("an event", w.n.Seen())
-	for _, kind := range append(slices.Clone(told), engine.Events, engine.ConfigMaps, engine.VirtualMachines, engine.Leases) {
+	for _, kind := range append(slices.Clone(reported), engine.Events, engine.ConfigMaps, engine.VirtualMachines, engine.Leases) {
 		for _, obj := range w.list(kind) {
 			text, err := json.Marshal(obj.Object)
 			if err != nil {
@@ -89,8 +89,8 @@ func (w *env) secretsKept() {
 	}
 }
 
-// historyBegins waits until the gateway has its database: what was there before the
-// history began is no news.
+// historyBegins waits until the gateway has its database. Existing objects have no events in the
+// history.
 func (w *env) historyBegins() {
 	w.t.Helper()
 	feed.Until(w.t, "the history begins", func() (bool, string) {
@@ -99,15 +99,15 @@ func (w *env) historyBegins() {
 	})
 }
 
-// remembered checks that the history has the making of each Machine, and the end of
-// those that are gone, exactly once.
+// remembered checks that the history has the creation of each Machine, and the deletion of each
+// deleted one, exactly once.
 func (w *env) remembered() {
 	w.t.Helper()
 	machines := map[string]string{}
 	for _, m := range w.list(engine.Machines) {
 		machines[string(m.GetUID())] = phaseOf(&m)
 	}
-	// The gateway answers a caller once a second.
+	// The gateway answers one request per second.
 	w.until(2*time.Minute, 1100*time.Millisecond, func() (namespace, why string) {
 		made, err := w.history("infrastructure.machine.created")
 		if err != nil {
@@ -119,38 +119,38 @@ func (w *env) remembered() {
 		}
 		for uid, times := range made {
 			if _, lives := machines[uid]; times > 1 || ended[uid] > 1 || lives && ended[uid] > 0 {
-				w.fail("", "Machine %s was made once, and %d times in the history, which has its end %d times", uid, times, ended[uid])
+				w.fail("", "Machine %s was created once, and %d times in the history, which has its deletion %d times", uid, times, ended[uid])
 			} else if !lives && ended[uid] == 0 {
-				return "", "the history: Machine " + uid + " is gone, and its end is missing"
+				return "", "the history: Machine " + uid + " is deleted, and its deletion is missing"
 			}
 		}
 		for uid, phase := range machines {
 			if phase == "Running" && made[uid] == 0 {
-				return "", fmt.Sprintf("the history: the making of %s is missing among %d of %d", uid, len(made), len(machines))
+				return "", fmt.Sprintf("the history: the creation of %s is missing among %d of %d", uid, len(made), len(machines))
 			}
 		}
 		return "", ""
 	})
 }
 
-// history counts the events of a type, by the object that they are about.
+// history counts the events of a type by object.
 func (w *env) history(eventType string) (map[string]int, error) {
 	const most = 1000
 	body, err := w.e.Ask(fmt.Sprintf("api/v1/events?limit=%d&type=%s", most, eventType))
 	if err != nil {
 		return nil, err
 	}
-	var told struct {
+	var reported struct {
 		Events []struct{ UID string }
 	}
-	if err := json.Unmarshal(body, &told); err != nil {
+	if err := json.Unmarshal(body, &reported); err != nil {
 		return nil, err
 	}
-	if len(told.Events) == most {
-		w.t.Fatalf("the story has more than %d events %s: tell a shorter one", most, eventType)
+	if len(reported.Events) == most {
+		w.t.Fatalf("the run has more than %d events %s: choose a shorter one", most, eventType)
 	}
 	times := map[string]int{}
-	for _, e := range told.Events {
+	for _, e := range reported.Events {
 		times[e.UID]++
 	}
 	return times, nil
