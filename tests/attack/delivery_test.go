@@ -19,8 +19,8 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// TestForgedDeliveries has a pod that reaches functions and gateway, as where no network policy is enforced, deliver in
-// the place of the Broker. What Triggers deliver arrives: a cluster gets Running meanwhile.
+// TestForgedDeliveries has a pod deliver events in the place of the Broker, in a cluster that enforces no network policy. Deliveries of Triggers are
+// accepted, so that a cluster becomes Running at the same time.
 func TestForgedDeliveries(t *testing.T) {
 	t.Parallel()
 	e := engine.Start(t, "--oidc")
@@ -39,17 +39,17 @@ func TestForgedDeliveries(t *testing.T) {
 	const trigger = "create-vm-oidc-eventing.knative.dev-trigger"
 	token := func(account, audience string) string { return "Bearer " + issue(t, e.Client, account, audience) }
 	for name, tc := range map[string]struct{ reason, url, authorization, says string }{
-		"Pod":      {"a pod with nothing but the network", function, "", "authentication-oidc"},
-		"API":      {"a pod with its own token for the API server", function, token("resync", ""), "the audience"},
-		"Sibling":  {"a function passes on the token that it was delivered", function, token("allocate-ip-oidc-eventing.knative.dev-trigger", platform+"/allocate-ip"), "the audience"},
-		"Stolen":   {"a ServiceAccount of the namespace that is no Trigger", function, token("create-vm", platform+"/create-vm"), "OIDC_SUBJECTS"},
-		"Gateway":  {"a pod with nothing but the network", gateway + "/events", "", "authentication-oidc"},
-		"Letter":   {"a dead letter of a pod", gateway + "/dead-letters", "", "authentication-oidc"},
-		"Audience": {"a function passes on the token that it was delivered", gateway + "/events", token(trigger, platform+"/create-vm"), "the audience"},
+		"NoToken":               {"a pod without any token", function, "", "authentication-oidc"},
+		"APIServerToken":        {"a pod with a token for the API server", function, token("resync", ""), "the audience"},
+		"ForwardedToken":        {"a function that forwards the token of its own delivery", function, token("allocate-ip-oidc-eventing.knative.dev-trigger", platform+"/allocate-ip"), "the audience"},
+		"OtherServiceAccount":   {"a ServiceAccount of the namespace that belongs to no Trigger", function, token("create-vm", platform+"/create-vm"), "OIDC_SUBJECTS"},
+		"GatewayNoToken":        {"a pod without any token", gateway + "/events", "", "authentication-oidc"},
+		"DeadLetter":            {"a pod that sends a dead letter", gateway + "/dead-letters", "", "authentication-oidc"},
+		"GatewayForwardedToken": {"a function that forwards the token of its own delivery", gateway + "/events", token(trigger, platform+"/create-vm"), "the audience"},
 	} {
 		status, answer := deliver(t, tc.url, "forged-"+name, tc.authorization)
 		if status != http.StatusUnauthorized || !strings.Contains(answer, tc.says) {
-			t.Errorf("%s: %d %s, want 401 that says %s: %s", name, status, answer, tc.says, tc.reason)
+			t.Errorf("%s: %d %s, want 401 with %s: %s", name, status, answer, tc.says, tc.reason)
 		}
 	}
 	if status, answer := deliver(t, function, "delivered", token(trigger, platform+"/create-vm")); status != http.StatusAccepted {
@@ -65,22 +65,23 @@ func TestForgedDeliveries(t *testing.T) {
 	}
 }
 
-// TestDeliveriesWithoutTokens has Knative send no tokens while functions ask for them: the answers say what to set.
+// TestDeliveriesWithoutTokens has Knative send no tokens while functions require them. The answers name the setting.
 func TestDeliveriesWithoutTokens(t *testing.T) {
 	t.Parallel()
 	e := engine.Start(t, "--config", "OIDC_ENABLED=true")
 	e.Apply("default", e.StaticNetwork("network", 10, 250))
-	feed.Until(t, "provision-network refuses a delivery", func() (bool, string) {
+	feed.Until(t, "provision-network rejects a delivery", func() (bool, string) {
 		log, err := os.ReadFile(filepath.Join(e.Dir, "logs", "provision-network.log"))
 		return err == nil && bytes.Contains(log, []byte("set authentication-oidc to enabled in Knative's ConfigMap config-features")), string(log)
 	})
 	phase, _, _ := unstructured.NestedString(e.Get(engine.NetworkNamespaces, "default", "network").Object, "status", "phase")
 	if phase != "" {
-		t.Errorf("the network is %s by a delivery without a token", phase)
+		t.Errorf("the network is %s after a delivery without a token", phase)
 	}
 }
 
-// issue returns a token of a ServiceAccount of the stack for an audience, or for the API server itself.
+// issue returns a token of a ServiceAccount of the stack for an audience, or for the API server
+// itself.
 func issue(t *testing.T, admin dynamic.Interface, account, audience string) string {
 	t.Helper()
 	request := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": map[string]any{}}}

@@ -19,15 +19,15 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// site is the whole stack with two teams, whose networks are bound by NetworkPools.
+// site is the whole stack with two teams, which NetworkPools bind.
 type site struct {
 	*testing.T
 	*engine.Engine
 	tenant dynamic.Interface
 }
 
-// pools are what the platform team gives to two teams: to a by its name, to b by a label, and a
-// VLAN to both.
+// pools are the NetworkPools of two teams: team a by its name, team b by a label, and one VLAN for
+// both.
 const pools = `apiVersion: vitistack.io/v1alpha1
 kind: NetworkPool
 metadata: {name: team-a}
@@ -73,15 +73,15 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// makes creates an object in the tenant's namespace, as the tenant. A role binding is heeded a
-// moment after it is made.
+// makes creates an object in the tenant's namespace, as the tenant. It retries, because a role binding
+// takes effect after a moment.
 func (s *site) makes(resource schema.GroupVersionResource, text string) {
 	s.Helper()
 	object := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
 		s.Fatal(err)
 	}
-	feed.Until(s.T, "the tenant makes "+object.GetKind()+" "+object.GetName(), func() (bool, string) {
+	feed.Until(s.T, "the tenant creates "+object.GetKind()+" "+object.GetName(), func() (bool, string) {
 		_, err := s.tenant.Resource(resource).Namespace("team-a").Create(s.Context(), object.DeepCopy(), metav1.CreateOptions{})
 		if err != nil && !apierrors.IsForbidden(err) {
 			s.Fatal(err)
@@ -90,14 +90,14 @@ func (s *site) makes(resource schema.GroupVersionResource, text string) {
 	})
 }
 
-// becomes waits until the condition Ready of an object of the tenant has a reason, and returns its
+// becomes waits until the condition Ready of the tenant's object has a reason, and returns its
 // message.
 func (s *site) becomes(resource schema.GroupVersionResource, name, reason string) (message string) {
 	s.Helper()
 	feed.Until(s.T, name+" is "+reason, func() (bool, string) {
 		object := s.Get(resource, "team-a", name)
 		if object == nil {
-			return false, "it is gone"
+			return false, "it is deleted"
 		}
 		conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
 		for _, c := range conditions {
@@ -113,8 +113,7 @@ func (s *site) becomes(resource schema.GroupVersionResource, name, reason string
 
 const networkHead = "{apiVersion: vitistack.io/v1alpha2, kind: NetworkNamespace, metadata: {name: %s}, spec: {datacenterIdentifier: %s, networkProvisioning: %s, ipAllocation: {type: static}}}"
 
-// TestNetworksOfOthers has a tenant with the role vitistack-edit reach for networks that the platform team has not given
-// to them.
+// TestNetworksOfOthers has a tenant with the role vitistack-edit request networks that no pool of theirs allows.
 func TestNetworksOfOthers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -127,14 +126,14 @@ func TestNetworksOfOthers(t *testing.T) {
 	s.UntilPhase(engine.NetworkNamespaces, "team-b", "first", "Ready")
 
 	for name, tc := range map[string]struct{ reason, datacenter, provisioning, refused string }{
-		"same-segment": {"the segment of another team in another data centre", "se-east-az9", manual("10.30.1.0/24", 300), "NotInPool"},
+		"same-segment": {"the segment of another team in another data center", "se-east-az9", manual("10.30.1.0/24", 300), "NotInPool"},
 		"same-vlan":    {"a prefix of their own in the VLAN of another team", "no-west-az1", manual("10.20.1.0/24", 300), "NotInPool"},
-		"shared-vlan":  {"another prefix in a VLAN that both may use, and another team has", "no-west-az1", manual("10.50.2.0/24", 500), "SegmentOverlap"},
+		"shared-vlan":  {"another prefix in a VLAN that both teams may use, and the other one has", "no-west-az1", manual("10.50.2.0/24", 500), "SegmentOverlap"},
 		"prefix":       {"a prefix of another team in a VLAN of their own", "no-west-az1", manual("10.30.2.0/24", 100), "NotInPool"},
 		"untagged":     {"the network of the hosts", "no-west-az1", manual("10.20.2.0/24", 0), "NotInPool"},
-		"nam":          {"a provider that is for others", "no-west-az1", "{provider: nam}", "NotInPool"},
-		"netbox":       {"a provider that is for others", "no-west-az1", "{provider: netbox, netbox: {role: tenants, vlanGroup: tenants}}", "NotInPool"},
-		"ipam":         {"a provider that is for others", "no-west-az1", "{provider: tour-ipam}", "NotInPool"},
+		"nam":          {"a provider for other teams", "no-west-az1", "{provider: nam}", "NotInPool"},
+		"netbox":       {"a provider for other teams", "no-west-az1", "{provider: netbox, netbox: {role: tenants, vlanGroup: tenants}}", "NotInPool"},
+		"ipam":         {"a provider for other teams", "no-west-az1", "{provider: tour-ipam}", "NotInPool"},
 	} {
 		s.makes(engine.NetworkNamespaces, fmt.Sprintf(networkHead, name, tc.datacenter, tc.provisioning))
 		message := s.becomes(engine.NetworkNamespaces, name, tc.refused)
@@ -142,14 +141,14 @@ func TestNetworksOfOthers(t *testing.T) {
 			t.Errorf("%s: the tenant has %s (%s)", tc.reason, prefix, message)
 		}
 		if tc.refused == "NotInPool" && (!strings.Contains(message, "team-a: providers manual; VLANs 100-199; prefixes 10.20.0.0/16") || strings.Contains(message, "team-b")) {
-			t.Errorf("%s: %q has to say what the namespace may use, and nothing of others", tc.reason, message)
+			t.Errorf("%s: %q has to name what the namespace may use, and nothing of other teams", tc.reason, message)
 		}
 	}
 	s.reachForBridges(manual("10.20.9.0/24", 150))
 	s.reachForPools()
 }
 
-// reachForBridges has the tenant attach machines to a bridge of others, in a network of their own.
+// reachForBridges attaches the tenant's machines to bridges of others, in the tenant's own network.
 func (s *site) reachForBridges(own string) {
 	s.Helper()
 	s.makes(engine.NetworkNamespaces, fmt.Sprintf(networkHead, "own", "no-west-az1", own))
@@ -171,7 +170,7 @@ func (s *site) reachForBridges(own string) {
 	}
 }
 
-// reachForPools has the tenant give more to themselves.
+// reachForPools has the tenant extend their own pools.
 func (s *site) reachForPools() {
 	s.Helper()
 	pool := &unstructured.Unstructured{}
@@ -192,7 +191,7 @@ func (s *site) reachForPools() {
 		"a segment in the status":         patch(networks, "own", `{"status":{"vlanId":300}}`, "status"),
 	} {
 		if !apierrors.IsForbidden(err) {
-			s.Errorf("the tenant reaches for %s: %v", reason, err)
+			s.Errorf("the tenant can have %s: %v", reason, err)
 		}
 	}
 }

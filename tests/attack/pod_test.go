@@ -12,8 +12,7 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// TestForgedDecisions has a pod that reaches the Broker, as every pod of a cluster may, approve a cluster and provide a
-// network.
+// TestForgedDecisions has a pod that reaches the Broker, as every pod of a cluster can, approve a cluster and provide a network.
 func TestForgedDecisions(t *testing.T) {
 	t.Parallel()
 	e := engine.Start(t)
@@ -29,16 +28,16 @@ func TestForgedDecisions(t *testing.T) {
 	}
 	for id, in := range forged {
 		e.Send(in)
-		feed.Until(t, id+" is given up", func() (bool, string) {
+		feed.Until(t, id+" is dead-lettered", func() (bool, string) {
 			text, err := e.Ask("api/v1/dead-letters")
 			return err == nil && strings.Contains(string(text), id), string(text)
 		})
 	}
 	if phase, _, _ := unstructured.NestedString(e.Get(engine.KubernetesClusters, "default", "simple-cluster").Object, "status", "phase"); phase != "PendingApproval" {
-		t.Errorf("the cluster is %s: anybody can approve it", phase)
+		t.Errorf("the cluster is %s: an unauthenticated sender can approve it", phase)
 	}
 	if prefix, _, _ := unstructured.NestedString(e.Get(engine.NetworkNamespaces, "team", "corp").Object, "status", "ipv4Prefix"); prefix != "" {
-		t.Errorf("the network has %s: anybody can provide it", prefix)
+		t.Errorf("the network has %s: an unauthenticated sender can provide it", prefix)
 	}
 }
 

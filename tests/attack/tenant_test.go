@@ -1,4 +1,4 @@
-// Package attack does what a tenant must not be able to do, with the rights that the documentation gives to tenants.
+// Package attack does what a tenant must not be able to do, with the rights that the documentation grants to tenants.
 package attack
 
 import (
@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(apiserver.Run(m)) }
 
-// Resources that attacks are about.
+// Resources of the attacks.
 var (
 	secrets      = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 	roles        = schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"}
@@ -35,7 +35,7 @@ var (
 	bindings     = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingadmissionpolicybindings"}
 )
 
-// target is an API server with the rules that the stack installs, and a tenant's namespace.
+// target is an API server with the policies of the stack, and a tenant's namespace.
 type target struct {
 	*testing.T
 	server    *apiserver.Server
@@ -60,7 +60,7 @@ func newTarget(t *testing.T) *target {
 	return x
 }
 
-// as is a client with the identity of somebody else; the zero value is the administrator.
+// as returns a client with another identity. The zero identity is the administrator.
 func (x *target) as(who rest.ImpersonationConfig) dynamic.Interface {
 	x.Helper()
 	config := x.server.Config()
@@ -72,7 +72,7 @@ func (x *target) as(who rest.ImpersonationConfig) dynamic.Interface {
 	return client
 }
 
-// apply installs a file of knative/.
+// apply applies a file of knative/.
 func (x *target) apply(file string) {
 	x.Helper()
 	text, err := os.ReadFile(filepath.Join(engine.Root(), "knative", file))
@@ -105,7 +105,7 @@ func (x *target) parse(text string) *unstructured.Unstructured {
 	return object
 }
 
-// create makes an object as the administrator.
+// create creates an object as the administrator.
 func (x *target) create(resource schema.GroupVersionResource, text string) {
 	x.Helper()
 	if _, err := x.admin.Resource(resource).Namespace(x.namespace).Create(x.Context(), x.parse(text), metav1.CreateOptions{}); err != nil {
@@ -113,8 +113,8 @@ func (x *target) create(resource schema.GroupVersionResource, text string) {
 	}
 }
 
-// refused tries an attack until the API server refuses it with these words. New roles and policies are heeded a moment
-// after they are made; an attack that lasts longer succeeds.
+// refused repeats an attack until the API server rejects it with this message, because new roles and policies take effect after a moment. It fails if
+// the attack still succeeds after a while.
 func (x *target) refused(reason string, try func(ctx context.Context) error, words string) {
 	x.Helper()
 	ctx, cancel := context.WithTimeout(x.Context(), 30*time.Second)
@@ -125,14 +125,14 @@ func (x *target) refused(reason string, try func(ctx context.Context) error, wor
 			return
 		}
 		if ctx.Err() != nil || (err != nil && !apierrors.IsForbidden(err)) {
-			x.Errorf("%s: %v, want a refusal that says %q", reason, err, words)
+			x.Errorf("%s: %v, want it rejected with %q", reason, err, words)
 			return
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
 }
 
-// allowed tries what has to stay possible until it is.
+// allowed repeats a permitted request until it succeeds.
 func (x *target) allowed(reason string, try func(ctx context.Context) error) {
 	x.Helper()
 	ctx, cancel := context.WithTimeout(x.Context(), 30*time.Second)
@@ -150,7 +150,7 @@ func (x *target) allowed(reason string, try func(ctx context.Context) error) {
 	}
 }
 
-// make tries to create an object, without creating it.
+// make returns a request that creates an object, as a dry run.
 func (x *target) make(who dynamic.Interface, resource schema.GroupVersionResource, text string) func(context.Context) error {
 	object := x.parse(text)
 	return func(ctx context.Context) error {
@@ -159,7 +159,7 @@ func (x *target) make(who dynamic.Interface, resource schema.GroupVersionResourc
 	}
 }
 
-// patch tries to change an object, without changing it.
+// patch returns a request that changes an object, as a dry run.
 func (x *target) patch(who dynamic.Interface, resource schema.GroupVersionResource, name, patch string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := who.Resource(resource).Namespace(x.namespace).Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
@@ -169,7 +169,7 @@ func (x *target) patch(who dynamic.Interface, resource schema.GroupVersionResour
 
 const machineHead = "{apiVersion: vitistack.io/v1alpha1, kind: Machine, metadata: {name: web"
 
-// TestSecretsOfOthers has a tenant put Secrets that they may not read where they can read them.
+// TestSecretsOfOthers has a tenant copy Secrets that they may not read to places that they can read.
 func TestSecretsOfOthers(t *testing.T) {
 	t.Parallel()
 	x := newTarget(t)
@@ -196,16 +196,15 @@ func TestSecretsOfOthers(t *testing.T) {
 	admin := "{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: admin}, rules: [{apiGroups: [''], resources: [secrets], resourceNames: [shop-kubeconfig], verbs: [get]}]}"
 	x.create(roles, admin)
 	x.create(roleBindings, "{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: admin}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: admin}, subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: tenant-of-"+x.namespace+"}]}")
-	x.allowed("an administrator of the cluster makes backups", x.make(x.tenant, engine.EtcdBackups, backup(s3)))
-	x.refused("with somebody else's credentials", x.make(x.tenant, engine.EtcdBackups, backup(strings.Replace(s3, "store", "theirs", 1))), "you may not read Secret theirs")
+	x.allowed("an administrator of the cluster creates backups", x.make(x.tenant, engine.EtcdBackups, backup(s3)))
+	x.refused("with credentials of another user", x.make(x.tenant, engine.EtcdBackups, backup(strings.Replace(s3, "store", "theirs", 1))), "you may not read Secret theirs")
 
 	x.create(engine.Machines, machine("shop-talos-secrets"))
-	x.allowed("a change of a machine to which an administrator gave a Secret", x.patch(x.tenant, engine.Machines, "web", `{"spec":{"powerState":"Stopped"}}`))
+	x.allowed("a change of a machine with a Secret from an administrator", x.patch(x.tenant, engine.Machines, "web", `{"spec":{"powerState":"Stopped"}}`))
 	x.refused("another Secret for that machine", x.patch(x.tenant, engine.Machines, "web", `{"spec":{"cloudInit":{"secretRef":{"name":"theirs"}}}}`), "you may not read Secret theirs")
 }
 
-// TestKeptMetadata has a tenant change what functions believe when they clean up, so that what was made stays, and its
-// address is given to others.
+// TestKeptMetadata has a tenant change metadata that functions trust at the deletion, so that external objects stay and their addresses are reused.
 func TestKeptMetadata(t *testing.T) {
 	t.Parallel()
 	x := newTarget(t)
@@ -215,8 +214,8 @@ func TestKeptMetadata(t *testing.T) {
 	for _, tc := range []struct{ reason, patch, says string }{
 		{"the provider that has to delete the machine", `{"metadata":{"annotations":{"vitistack.io/provisioned-by":"kubevirt"}}}`, "keeps the annotation vitistack.io/provisioned-by"},
 		{"no provider", `{"metadata":{"annotations":null}}`, "keeps the annotation vitistack.io/provisioned-by"},
-		{"a departure that has not begun", `{"metadata":{"annotations":{"vitistack.io/removing":"2026-01-01T00:00:00Z"}}}`, "keeps the annotation vitistack.io/removing"},
-		{"no clean-up", `{"metadata":{"finalizers":null}}`, "removes the finalizer " + finalizer},
+		{"a removal that has not started", `{"metadata":{"annotations":{"vitistack.io/removing":"2026-01-01T00:00:00Z"}}}`, "keeps the annotation vitistack.io/removing"},
+		{"no finalizer", `{"metadata":{"finalizers":null}}`, "removes the finalizer " + finalizer},
 	} {
 		x.refused(tc.reason, x.patch(x.tenant, engine.Machines, "web", tc.patch), tc.says)
 		x.allowed("the stack itself: "+tc.reason, x.patch(stack, engine.Machines, "web", tc.patch))
@@ -227,8 +226,8 @@ func TestKeptMetadata(t *testing.T) {
 		`{"metadata":{"labels":{"team":"a"},"annotations":{"example.com/a":"b"}}}`, `{"spec":{"template":"medium"}}`,
 		`{"metadata":{"finalizers":["` + finalizer + `","example.com/mine"]}}`,
 	} {
-		x.allowed("what is the user's", x.patch(x.tenant, engine.Machines, "web", patch))
+		x.allowed("the user's own metadata", x.patch(x.tenant, engine.Machines, "web", patch))
 	}
-	x.refused("a machine that seems to be made elsewhere", x.make(x.tenant, engine.Machines, strings.Replace(machineHead, "web", "new", 1)+", annotations: {vitistack.io/provisioned-by: pve}}, spec: {template: small}}"), "keeps the annotation")
-	x.refused("a machine that seems to be made already", x.make(x.tenant, engine.Machines, strings.Replace(machineHead, "web", "new", 1)+", finalizers: ["+finalizer+"]}, spec: {template: small}}"), "sets the finalizer")
+	x.refused("a machine that seems to exist at another hypervisor", x.make(x.tenant, engine.Machines, strings.Replace(machineHead, "web", "new", 1)+", annotations: {vitistack.io/provisioned-by: pve}}, spec: {template: small}}"), "keeps the annotation")
+	x.refused("a machine that seems to exist already", x.make(x.tenant, engine.Machines, strings.Replace(machineHead, "web", "new", 1)+", finalizers: ["+finalizer+"]}, spec: {template: small}}"), "sets the finalizer")
 }

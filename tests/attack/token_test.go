@@ -28,8 +28,8 @@ var (
 
 const platform = "vitistack-system"
 
-// stolen returns a client with a token of a function's ServiceAccount, which has the
-// rights of knative/.
+// stolen returns a client with the token of a function's ServiceAccount, which has the rights in
+// knative/.
 func (x *target) stolen(function string) dynamic.Interface {
 	x.Helper()
 	_, err := x.admin.Resource(namespaces).Create(x.Context(), x.parse("{apiVersion: v1, kind: Namespace, metadata: {name: "+platform+"}}"), metav1.CreateOptions{})
@@ -56,7 +56,7 @@ func (x *target) stolen(function string) dynamic.Interface {
 	return client
 }
 
-// grant installs the ServiceAccount of a function and its cluster-wide rights.
+// grant creates the ServiceAccount of a function with its cluster-wide rights.
 func (x *target) grant(function string) {
 	x.Helper()
 	text, err := os.ReadFile(filepath.Join(engine.Root(), "knative", function+".yaml"))
@@ -89,15 +89,15 @@ func (x *target) grant(function string) {
 	}
 }
 
-// remove tries to delete an object, without deleting it.
+// remove returns a request that deletes an object, as a dry run.
 func (x *target) remove(who dynamic.Interface, resource schema.GroupVersionResource, name string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		return who.Resource(resource).Namespace(x.namespace).Delete(ctx, name, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
 	}
 }
 
-// written is a Secret or a ConfigMap with a controller of a kind and name, or with more
-// fields that begin with a comma.
+// written returns a Secret or a ConfigMap with an owner of a kind and name, or with more fields, which
+// begin with a comma.
 func written(kind, name, owner, more string) string {
 	ownerKind, ownerName, owned := strings.Cut(owner, "/")
 	references := ""
@@ -107,8 +107,8 @@ func written(kind, name, owner, more string) string {
 	return "{apiVersion: v1, kind: " + kind + ", metadata: {name: " + name + references + "}" + more + "}"
 }
 
-// TestStolenTokens has the tokens of functions write Secrets and ConfigMaps that the stack
-// did not make, and those that it makes.
+// TestStolenTokens uses the tokens of functions to write Secrets and ConfigMaps: those of other
+// owners, and those of the stack.
 func TestStolenTokens(t *testing.T) {
 	t.Parallel()
 	x := newTarget(t)
@@ -130,27 +130,27 @@ func TestStolenTokens(t *testing.T) {
 			"without an owner":                 written("Secret", "new-cloudinit", "", ""),
 			"with the name of another Machine": written("Secret", "new-cloudinit", "Machine/web", ""),
 			"with another ending":              written("Secret", "web-password", "Machine/web", ""),
-			"of a kind that is not ours":       written("Secret", "web-cloudinit2", "Deployment/web", ""),
+			"of another kind":                  written("Secret", "web-cloudinit2", "Deployment/web", ""),
 			"with a token of a ServiceAccount": strings.Replace(written("Secret", "new-cloudinit", "Machine/new", ", type: kubernetes.io/service-account-token"), "metadata: {", "metadata: {annotations: {kubernetes.io/service-account.name: default}, ", 1),
 		} {
 			x.refused(name+" creates a Secret "+reason, x.make(function, secrets, secret), only)
 		}
 	}
 	token := strings.Replace(written("Secret", "new-machine-config", "Machine/new", ", type: kubernetes.io/service-account-token"), "metadata: {", "metadata: {annotations: {kubernetes.io/service-account.name: default}, ", 1)
-	x.refused("bootstrap-talos makes a token under its own name", x.make(bootstrap, secrets, token), only)
-	x.refused("create-vm makes a Secret of bootstrap-talos", x.make(createVM, secrets, written("Secret", "db-machine-config", "Machine/db", "")), only)
+	x.refused("bootstrap-talos creates a token under its own name", x.make(bootstrap, secrets, token), only)
+	x.refused("create-vm creates a Secret of bootstrap-talos", x.make(createVM, secrets, written("Secret", "db-machine-config", "Machine/db", "")), only)
 	x.refused("bootstrap-talos overwrites a ConfigMap", x.patch(bootstrap, configMaps, "shop-manifests", `{"data":{"a":"b"}}`), only)
 	x.refused("bootstrap-talos deletes a ConfigMap", x.remove(bootstrap, configMaps, "shop-manifests"), only)
-	x.refused("bootstrap-talos makes a ConfigMap", x.make(bootstrap, configMaps, written("ConfigMap", "coredns", "KubernetesCluster/shop", "")), only)
+	x.refused("bootstrap-talos creates a ConfigMap", x.make(bootstrap, configMaps, written("ConfigMap", "coredns", "KubernetesCluster/shop", "")), only)
 	x.refused("etcd-backup overwrites a Secret", x.patch(backup, secrets, "app-password", patch), `cannot patch resource "secrets"`)
 	x.refused("etcd-backup deletes a Secret", x.remove(backup, secrets, "app-password"), `cannot delete resource "secrets"`)
-	x.refused("etcd-backup makes a Secret", x.make(backup, secrets, written("Secret", "web2-cloudinit", "Machine/web2", "")), `cannot create resource "secrets"`)
-	x.refused("create-vm makes a ConfigMap", x.make(createVM, configMaps, written("ConfigMap", "a-manifests", "KubernetesCluster/a", "")), `cannot create resource "configmaps"`)
+	x.refused("etcd-backup creates a Secret", x.make(backup, secrets, written("Secret", "web2-cloudinit", "Machine/web2", "")), `cannot create resource "secrets"`)
+	x.refused("create-vm creates a ConfigMap", x.make(createVM, configMaps, written("ConfigMap", "a-manifests", "KubernetesCluster/a", "")), `cannot create resource "configmaps"`)
 	x.ownObjects(createVM, bootstrap)
 	x.allowed("create-vm deletes a machine configuration", x.remove(createVM, secrets, "store-cp-0-machine-config"))
 }
 
-// ownObjects has functions write and delete each object that they make.
+// ownObjects has functions write and delete each object that they create.
 func (x *target) ownObjects(createVM, bootstrap dynamic.Interface) {
 	x.Helper()
 	for _, tc := range []struct {

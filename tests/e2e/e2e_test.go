@@ -1,5 +1,5 @@
-// Package e2e runs the whole stack as a user would: manifests in, machines and
-// clusters out, nothing left behind.
+// Package e2e runs the whole stack as a user would: it applies manifests, waits for machines and
+// clusters, deletes them, and checks that nothing is left.
 package e2e
 
 import (
@@ -49,7 +49,7 @@ func TestExamples(t *testing.T) {
 		obj := e.UntilPhase(engine.NetworkConfigurations, "tour-dhcp", "printer", "Ready")
 		interfaces, _, _ := unstructured.NestedSlice(obj.Object, "status", "networkInterfaces")
 		if first, ok := interfaces[0].(map[string]any); !ok || first["dhcpReserved"] != true || first["ipv4Subnet"] != "127.64.20.0/24" {
-			t.Errorf("got %v, want a reservation that Kea has been read back to hold", interfaces)
+			t.Errorf("got %v, want a reservation that was read back from Kea", interfaces)
 		}
 	})
 
@@ -80,7 +80,8 @@ func TestExamples(t *testing.T) {
 	})
 
 	t.Run("Metrics", func(t *testing.T) {
-		// Machines are counted at each look at their hypervisor, of which the next one by itself may be minutes away.
+		// Machines are counted at each check of their hypervisor. The next scheduled check may be
+		// minutes away.
 		(&turns{e, t}).patch(engine.MachineProviders, "", "kubevirt", `{"metadata":{"annotations":{"vitistack.io/reconcile":"now"}}}`)
 		for _, want := range []string{
 			`vitistack_function_deliveries_total{function="create-vm",outcome="done"} `, `vitistack_function_deliveries_total{function="provision-network",outcome="done"} `,
@@ -98,7 +99,7 @@ func TestExamples(t *testing.T) {
 		e.Apply("empty", e.Example("simple-kubernetescluster.yaml"))
 		e.Apply("empty", strings.ReplaceAll(e.Example("basic-vm.yaml"), "namespace: default", "namespace: empty"))
 		for resource, name := range map[schema.GroupVersionResource]string{engine.KubernetesClusters: "simple-cluster", engine.Machines: "basic-vm"} {
-			feed.Until(t, name+" says what it waits for", func() (bool, string) {
+			feed.Until(t, name+" reports what it waits for", func() (bool, string) {
 				reason, message := ready(e.Get(resource, "empty", name))
 				return reason == "NoNetworkNamespace" && strings.Contains(message, "create one"), reason + ": " + message
 			})
@@ -106,7 +107,7 @@ func TestExamples(t *testing.T) {
 	})
 }
 
-// ready is the reason and the message of an object's condition Ready.
+// ready returns reason and message of an object's condition Ready.
 func ready(obj *unstructured.Unstructured) (reason, message string) {
 	if obj == nil {
 		return "", ""
@@ -128,7 +129,7 @@ func TestClusterLivesAndGoes(t *testing.T) {
 	e.Apply("default", e.Example("simple-kubernetescluster.yaml"))
 	e.UntilPhase(engine.KubernetesClusters, "default", "simple-cluster", "Running")
 	if machines := e.List(engine.Machines, "default", "cluster.vitistack.io/cluster-name=simple-cluster"); len(machines) != 3 {
-		t.Errorf("%d machines bear the cluster's label, want 3", len(machines))
+		t.Errorf("%d machines have the cluster's label, want 3", len(machines))
 	}
 	for name, key := range map[string]string{"simple-cluster-kubeconfig": "kubeconfig", "simple-cluster-talosconfig": "talosconfig"} {
 		if secret := e.Get(engine.Secrets, "default", name); secret == nil || data(secret, key) == "" {
@@ -137,7 +138,7 @@ func TestClusterLivesAndGoes(t *testing.T) {
 	}
 	saved := names(t, filepath.Join(e.Results(), "simple-cluster"))
 	if want := []string{"simple-cluster-cp-0.talos.yaml", "simple-cluster-cp-0.yaml"}; len(saved) != 6 || !slices.Equal(saved[:2], want) {
-		t.Errorf("saved for people: %v, want two files for each machine", saved)
+		t.Errorf("saved manifests: %v, want two files for each machine", saved)
 	}
 	nodesAreReady(t, e)
 	feed.Until(t, "resync has counted the machines of the provider", func() (bool, string) {
@@ -150,7 +151,7 @@ func TestClusterLivesAndGoes(t *testing.T) {
 	nothingIsLeft(t, e)
 }
 
-// data decodes one key of a Secret.
+// data returns the decoded value of a key in a Secret.
 func data(secret *unstructured.Unstructured, key string) string {
 	encoded, _, _ := unstructured.NestedString(secret.Object, "data", key)
 	var raw []byte
@@ -160,7 +161,7 @@ func data(secret *unstructured.Unstructured, key string) string {
 	return string(raw)
 }
 
-// nodesAreReady asks the cluster itself, with the kubeconfig that its owner gets.
+// nodesAreReady lists the nodes of a cluster with the kubeconfig that its owner gets.
 func nodesAreReady(t *testing.T, e *engine.Engine) {
 	t.Helper()
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
@@ -173,8 +174,8 @@ func nodesAreReady(t *testing.T, e *engine.Engine) {
 	}
 }
 
-// isIdle waits until no function runs, and then sees that none is started, although a
-// MachineProvider and a cluster are there, and that nothing is written.
+// isIdle waits until no function runs, and then checks that none is started and nothing is written,
+// although a MachineProvider and a cluster exist.
 func isIdle(t *testing.T, e *engine.Engine) {
 	t.Helper()
 	feed.Until(t, "all functions have ended", func() (bool, string) {
@@ -187,10 +188,10 @@ func isIdle(t *testing.T, e *engine.Engine) {
 		return len(running) == 0, strings.Join(running, ", ")
 	})
 	before, since := starts(e), time.Now()
-	const window = 20 * time.Second // several times the period in which rounds of resync are asked for
+	const window = 20 * time.Second // several times the interval of resync
 	feed.Until(t, "some idle time has passed", func() (bool, string) { return time.Since(since) > window, "" })
 	if after := starts(e); !maps.Equal(before, after) {
-		t.Errorf("functions were started while nothing happened: %v, then %v", before, after)
+		t.Errorf("functions were started in an idle system: %v, then %v", before, after)
 	}
 	for _, r := range e.Requests(since) {
 		if r.Writes() {
@@ -199,8 +200,8 @@ func isIdle(t *testing.T, e *engine.Engine) {
 	}
 }
 
-// TestDeadNodeIsNoticed crashes a worker, which no hypervisor notices and no object shows, and
-// starts it again. No full round of resync has its turn meanwhile.
+// TestDeadNodeIsNoticed crashes a worker without a change of any object or hypervisor, and starts it
+// again. No full round of resync runs meanwhile.
 func TestDeadNodeIsNoticed(t *testing.T) {
 	t.Parallel()
 	e := engine.Start(t, "--config", "RESYNC_PERIOD=5s", "--config", "NODE_PROBE_INTERVAL=1s")
@@ -222,13 +223,13 @@ func TestDeadNodeIsNoticed(t *testing.T) {
 			workers = append(workers, addresses[0])
 		}
 	}
-	// The gateway has to have seen the node answer before it can fall silent.
+	// The gateway reports a silent node only after the node has answered once.
 	began := time.Now()
-	feed.Until(t, "the gateway has dialled the nodes", func() (bool, string) { return time.Since(began) > 3*time.Second, "" })
+	feed.Until(t, "the gateway has connected to the nodes", func() (bool, string) { return time.Since(began) > 3*time.Second, "" })
 	e.Crash(workers[0])
-	until("the crashed node is noticed", "False")
+	until("the crash is noticed", "False")
 	e.Crash()
-	until("the node that is back is noticed", "True")
+	until("the recovery is noticed", "True")
 }
 
 // condition returns the status and message of an object's condition.
@@ -242,8 +243,8 @@ func condition(o *unstructured.Unstructured, name string) (status, message strin
 	return "", ""
 }
 
-// TestNamespacesDuringBurst has the event sources restarted for each of 20 namespaces, as
-// Knative restarts them, while objects are made in them. What no event tells is found due.
+// TestNamespacesDuringBurst creates 20 namespaces with objects. The event sources restart for each
+// namespace, as with Knative. Resync reconciles what no event reports.
 func TestNamespacesDuringBurst(t *testing.T) {
 	t.Parallel()
 	e := engine.Start(t, "--config", "RESYNC_PERIOD=3s")
@@ -270,7 +271,7 @@ spec:
 	}
 }
 
-// starts counts how often each function was started.
+// starts returns how often each function was started.
 func starts(e *engine.Engine) map[string]int {
 	n := map[string]int{}
 	for _, p := range e.Report().Processes {
@@ -315,8 +316,8 @@ func names(t *testing.T, folder string) (names []string) {
 	return names
 }
 
-// TestEverythingDies kills all processes at once while a cluster is built, and
-// starts the engine again on the same state.
+// TestEverythingDies kills all processes at once while a cluster is created, and restarts the engine
+// on the same state.
 func TestEverythingDies(t *testing.T) {
 	t.Parallel()
 	e := engine.Start(t)
@@ -332,14 +333,14 @@ func TestEverythingDies(t *testing.T) {
 	}
 	e.UntilPhase(engine.KubernetesClusters, "default", "simple-cluster", "Running")
 	if n := len(e.List(engine.VirtualMachines, "default", "")); n != 3 {
-		t.Errorf("%d virtual machines, want 3: nothing lost, nothing doubled", n)
+		t.Errorf("%d virtual machines, want 3: none lost, none created twice", n)
 	}
 	nodesAreReady(t, e)
 	e.Delete(engine.KubernetesClusters, "default", "simple-cluster")
 	nothingIsLeft(t, e)
 }
 
-// TestAnyProcessDies kills each process in turn while a cluster is built.
+// TestAnyProcessDies kills each process in turn while a cluster is created.
 func TestAnyProcessDies(t *testing.T) {
 	t.Parallel()
 	e := engine.Start(t, "--config", "RESYNC_PERIOD=2s")

@@ -18,8 +18,8 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// TestNetworkOfEachKind has networks made by a manager that takes its time, by
-// NetBox, and by IPAMs that answer events: as a reply, and through the gateway.
+// TestNetworkOfEachKind creates networks from a slow manager, from NetBox, and from IPAMs that answer
+// events: in a reply, and through the gateway.
 func TestNetworkOfEachKind(t *testing.T) {
 	t.Parallel()
 	secret := "whsec_" + base64.StdEncoding.EncodeToString([]byte(rand.Text()+rand.Text()))
@@ -32,10 +32,10 @@ spec: {datacenterIdentifier: no-west-az1, networkProvisioning: {provider: corp-i
 `)
 	uid := string(e.UntilPhase(engine.NetworkNamespaces, "default", "corp", "Pending").GetUID())
 	if code, body := answer(t, e, secret, `{"uid":"`+uid+`","ipv4Prefix":"10.9.0.0"}`); code != http.StatusUnprocessableEntity && code != http.StatusBadRequest {
-		t.Errorf("the gateway must refuse what is no prefix: %d %s", code, body)
+		t.Errorf("the gateway must reject an invalid prefix: %d %s", code, body)
 	}
 	if code, body := answer(t, e, secret, `{"uid":"`+uid+`","provider":"corp-ipam","id":"seg-1","ipv4Prefix":"10.9.0.0/24","ipv4Gateway":"10.9.0.1","vlanId":9}`); code != http.StatusAccepted {
-		t.Fatalf("the gateway refuses an answer: %d %s", code, body)
+		t.Fatalf("the gateway rejects an answer: %d %s", code, body)
 	}
 	networks := map[string]string{"default": "corp", "tour-ipam": "external", "tour-netbox": "documented", "tour-nam": "automated"}
 	for namespace, name := range networks {
@@ -58,7 +58,7 @@ spec: {datacenterIdentifier: no-west-az1, networkProvisioning: {provider: corp-i
 	})
 }
 
-// answer sends what an IPAM says to the gateway, signed as Standard Webhooks are.
+// answer sends an IPAM's answer to the gateway, with a signature of Standard Webhooks.
 func answer(t *testing.T, e *engine.Engine, key, data string) (int, string) {
 	t.Helper()
 	secret, err := standardwebhooks.ParseSecret(key)

@@ -14,8 +14,8 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// TestProtectedMachine deletes a protected Machine in an installation, and then follows the
-// refusal.
+// TestProtectedMachine deletes a protected Machine in an installation, and then follows the message of
+// the refusal.
 func TestProtectedMachine(t *testing.T) {
 	t.Parallel()
 	e := engine.Start(t)
@@ -36,14 +36,14 @@ func TestProtectedMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.Delete(engine.Machines, "default", "precious")
-	feed.Until(t, "the Machine is gone", func() (bool, string) {
+	feed.Until(t, "the Machine is deleted", func() (bool, string) {
 		left := e.List(engine.Machines, "default", "")
 		return len(left) == 0, fmt.Sprint(left)
 	})
 }
 
-// TestNamespaceOfProtectedNetwork deletes the namespace of a protected network. Its condition
-// names the network, as docs/debug.md says, and it goes once nothing is protected.
+// TestNamespaceOfProtectedNetwork deletes the namespace of a protected network. The condition of the
+// namespace names the network, as docs/debug.md says. It is deleted once nothing in it is protected.
 func TestNamespaceOfProtectedNetwork(t *testing.T) {
 	t.Parallel()
 	e := engine.Start(t)
@@ -64,7 +64,7 @@ func TestNamespaceOfProtectedNetwork(t *testing.T) {
 	if _, err := e.Client.Resource(engine.NetworkNamespaces).Namespace("team").Patch(t.Context(), "network", types.MergePatchType, []byte(`{"spec":{"protected":false}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	feed.Until(t, "the Namespace is gone", func() (bool, string) {
+	feed.Until(t, "the Namespace is deleted", func() (bool, string) {
 		_, err := e.Client.Resource(engine.Namespaces).Get(t.Context(), "team", metav1.GetOptions{})
 		return apierrors.IsNotFound(err), fmt.Sprint(err)
 	})

@@ -8,9 +8,9 @@ import (
 	"github.com/vitistack/stack/tests/stand/engine"
 )
 
-// TestClusterInAnyNetwork declares clusters in networks as users write them: the
-// specification's own, private ranges of any size, and reservations of DHCP. Simulated
-// nodes are reached whatever their address is.
+// TestClusterInAnyNetwork creates clusters in networks as users declare them: that of the
+// specification, private ranges of any size, and reservations of DHCP. Simulated nodes can be reached
+// at any address.
 func TestClusterInAnyNetwork(t *testing.T) {
 	t.Parallel()
 	e := engine.Start(t)
@@ -28,11 +28,11 @@ spec:
 	cases := map[string]struct{ reason, network, cluster string }{
 		"datacenter-01": {reason: "the specification's lab-network", network: e.Example("lab-network.yaml")},
 		"private": {
-			reason:  "the first network that a newcomer writes",
+			reason:  "the first network that a new user declares",
 			network: network("10.0.0.0/24", "10.0.0.1", 300, "static"),
 		},
 		"highly-available": {
-			reason:  "a virtual address, which only the nodes know",
+			reason:  "a virtual address in a private network",
 			network: network("172.20.0.0/22", "172.20.0.1", 301, "static"),
 			cluster: strings.Replace(cluster, "replicas: 1", "replicas: 3", 1),
 		},

@@ -10,8 +10,8 @@ import (
 	"github.com/vitistack/stack/tests/stand/engine"
 )
 
-// TestReadme runs the tour of the README, word for word, in a folder that looks like
-// a checkout in which make run is running.
+// TestReadme runs the commands of the README's tour in a folder like a checkout in which make run is
+// running.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	e := engine.Start(t)

@@ -15,9 +15,9 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// TestEventSourceStopped has nobody tell of changes but resync, whose periods the
-// test makes. What the first two layers need is there after two of them, and after
-// each thing that one waits for, two more. A whole cluster only takes longer.
+// TestEventSourceStopped stops the event source, so that only resync causes events. The test sends its
+// pings. The objects of the first two layers are Ready after two pings, and after two more for each
+// dependency. A whole cluster takes longer.
 func TestEventSourceStopped(t *testing.T) {
 	t.Parallel()
 	e := engine.Start(t, "--ping-every", "24h")
@@ -39,7 +39,7 @@ func TestEventSourceStopped(t *testing.T) {
 	e.Delete(engine.IPAllocations, "default", "own")
 	periods(t, e, 2)
 	if e.Get(engine.IPAllocations, "default", "own") != nil {
-		t.Error("after two periods the allocation is still there")
+		t.Error("after two pings the IPAllocation still exists")
 	}
 	settledWith(t, e.Get(engine.NetworkConfigurations, "default", "three"), "NetworkConfigured")
 
@@ -55,11 +55,11 @@ func TestEventSourceStopped(t *testing.T) {
 		reason, message := ready(obj)
 		return phase == "Running", fmt.Sprintf("%s after %d periods: %s: %s", phase, n, reason, message)
 	})
-	t.Logf("a cluster is Running after %d periods without any event of a change", n)
+	t.Logf("a cluster is Running after %d pings without any event of a change", n)
 }
 
-// TestNetworkComesLast declares the network after all that is to be in it. Events alone
-// bring everything to its end.
+// TestNetworkComesLast creates the network after every object in it. Events alone make every object
+// Ready.
 func TestNetworkComesLast(t *testing.T) {
 	t.Parallel()
 	e := engine.Start(t, "--ping-every", "24h")
@@ -69,7 +69,7 @@ func TestNetworkComesLast(t *testing.T) {
 	for name, kind := range map[string]schema.GroupVersionResource{
 		"simple-cluster": engine.KubernetesClusters, "basic-vm": engine.Machines, "device": engine.NetworkConfigurations,
 	} {
-		feed.Until(t, name+" says that there is no network", func() (bool, string) {
+		feed.Until(t, name+" reports the missing network", func() (bool, string) {
 			reason, message := ready(e.Get(kind, "default", name))
 			return reason == "NoNetworkNamespace" || reason == "NetworkNamespaceNotFound", reason + ": " + message
 		})
@@ -80,9 +80,8 @@ func TestNetworkComesLast(t *testing.T) {
 	e.UntilPhase(engine.KubernetesClusters, "default", "simple-cluster", "Running")
 }
 
-// TestBeforeSinkBindings starts every process as Knative starts the first revision of a
-// Service: without K_SINK, which a SinkBinding writes later, or never where its webhook
-// does not look at the namespace.
+// TestBeforeSinkBindings starts every process without K_SINK, as Knative starts the first revision of
+// a Service. A SinkBinding sets it later, or never, if its webhook ignores the namespace.
 func TestBeforeSinkBindings(t *testing.T) {
 	t.Parallel()
 	e := engine.Start(t, "--without-sink-bindings", "--config", "RESYNC_PERIOD=5s")
@@ -91,8 +90,8 @@ func TestBeforeSinkBindings(t *testing.T) {
 	e.UntilPhase(engine.KubernetesClusters, "default", "simple-cluster", "Running")
 }
 
-// periods makes pings as the PingSource does, and waits after each until all that
-// came of it is delivered.
+// periods sends pings as the PingSource does. After each it waits until all resulting events are
+// delivered.
 func periods(t *testing.T, e *engine.Engine, n int) {
 	t.Helper()
 	for range n {
@@ -124,8 +123,7 @@ func settledWith(t *testing.T, obj *unstructured.Unstructured, want string) {
 	}
 }
 
-// configurationOf is a NetworkConfiguration with an interface that has a MAC address of
-// its own.
+// configurationOf returns a NetworkConfiguration with an interface that has a MAC address.
 func configurationOf(name string) string {
 	return fmt.Sprintf(`apiVersion: vitistack.io/v1alpha1
 kind: NetworkConfiguration

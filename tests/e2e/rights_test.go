@@ -18,15 +18,14 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// turns are changes of mind of which each needs rights that a cluster's usual life
-// does not.
+// turns are changes that need rights which the usual life of a cluster does not need.
 type turns struct {
 	*engine.Engine
 	t *testing.T
 }
 
-// TestTurnsNeedRights has users change their minds in every way, and finds in the
-// audit log that the functions have used the rights that are there for it.
+// TestTurnsNeedRights makes every kind of change that a user can make, and checks in the audit log
+// that the functions have used the rights for it.
 func TestTurnsNeedRights(t *testing.T) {
 	t.Parallel()
 	u := &turns{engine.Start(t, "--audit", "--ping-every", "3s"), t}
@@ -39,7 +38,7 @@ func TestTurnsNeedRights(t *testing.T) {
 		name string
 		do   func()
 	}{
-		{"Addresses", u.addresses}, {"Machines", u.machines}, {"Proxmox", u.proxmox}, {"Cluster", u.cluster}, {"Asked", u.askedToLook}, {"End", u.end},
+		{"Addresses", u.addresses}, {"Machines", u.machines}, {"Proxmox", u.proxmox}, {"Cluster", u.cluster}, {"Asked", u.requestReconciles}, {"End", u.end},
 	} {
 		t.Run(turn.name, func(t *testing.T) {
 			u.t = t
@@ -48,7 +47,7 @@ func TestTurnsNeedRights(t *testing.T) {
 	}
 }
 
-// uses waits until a function has used rights, written as in TestRolesAreWhatIsUsed.
+// uses waits until a function has used rights, in the form of TestRolesAreWhatIsUsed.
 func (u *turns) uses(function string, rights ...string) {
 	u.t.Helper()
 	for _, right := range rights {
@@ -78,7 +77,7 @@ func (u *turns) patch(resource schema.GroupVersionResource, namespace, name, pat
 	}
 }
 
-// addresses are asked for twice, given up, asked for again, and not needed any more.
+// addresses requests an address twice, releases it, requests it again, and deletes the request.
 func (u *turns) addresses() {
 	address := strings.TrimSuffix(u.Network().Addr().String(), "0") + "77"
 	for _, asked := range []struct{ name, phase string }{{"first", "Allocated"}, {"second", "Error"}} {
@@ -97,8 +96,8 @@ func (u *turns) addresses() {
 
 var attachments = schema.GroupVersionResource{Group: "k8s.cni.cncf.io", Version: "v1", Resource: "network-attachment-definitions"}
 
-// machines get bigger disks, a secret first configuration, and a restart on an attachment
-// whose check of MAC addresses somebody has switched off.
+// machines resizes disks, sets cloud-init data in a Secret, and restarts a machine on an attachment
+// whose check of MAC addresses was switched off.
 func (u *turns) machines() {
 	u.Apply("default", `apiVersion: v1
 kind: Secret
@@ -131,7 +130,7 @@ spec: {template: small, providerRef: {name: kubevirt}, networkNamespaceName: net
 	u.uses("create-vm", "secrets delete", "networkconfigurations.vitistack.io patch", "networkconfigurations.vitistack.io list")
 }
 
-// proxmox claims a VMID, and gives it back.
+// proxmox claims a VMID, and releases it.
 func (u *turns) proxmox() {
 	u.Apply("default", u.Example("basic-vm-on-proxmox.yaml"))
 	u.uses("create-vm", "leases.coordination.k8s.io create")
@@ -140,7 +139,7 @@ func (u *turns) proxmox() {
 	u.uses("create-vm", "leases.coordination.k8s.io list", "leases.coordination.k8s.io delete")
 }
 
-// cluster has a virtual address, a backup, and credentials that somebody spoils.
+// cluster has a virtual address, a backup, and credentials that a user damages.
 func (u *turns) cluster() {
 	u.UntilPhase(engine.KubernetesClusters, "default", "simple-cluster", "Running")
 	u.uses("bootstrap-talos", "ipallocations.vitistack.io create", "machineproviders.vitistack.io get", "networknamespaces.vitistack.io get")
@@ -152,15 +151,15 @@ func (u *turns) cluster() {
 	u.uses("bootstrap-talos", "secrets patch")
 }
 
-// ask asks for a look at an object.
+// ask requests a reconcile of an object.
 func (u *turns) ask(resource schema.GroupVersionResource, namespace, name string) {
 	u.t.Helper()
 	u.patch(resource, namespace, name, fmt.Sprintf(`{"metadata":{"annotations":{%q:"now"}}}`, v1alpha1.AnnotationReconcile))
 }
 
-// askedToLook asks for a look at one object of each kind but NetworkNamespace, of
-// which provision-network takes the question away itself as soon as it hears of it.
-func (u *turns) askedToLook() {
+// requestReconciles requests a reconcile of one object of each kind except NetworkNamespace, whose
+// annotation provision-network removes at the event of its change.
+func (u *turns) requestReconciles() {
 	for _, resource := range []schema.GroupVersionResource{
 		engine.NetworkConfigurations, engine.IPAllocations, engine.Machines, engine.MachineProviders,
 		engine.KubernetesClusters, engine.EtcdBackups,
@@ -176,12 +175,12 @@ func (u *turns) askedToLook() {
 	}
 }
 
-// end lets everything go, the network last.
+// end deletes every object, the network last.
 func (u *turns) end() {
 	u.Delete(engine.NetworkNamespaces, "default", "network")
 	u.uses("provision-network", "kubernetesclusters.vitistack.io list")
 	u.Delete(engine.KubernetesClusters, "default", "simple-cluster")
 	u.uses("bootstrap-talos", "ipallocations.vitistack.io delete")
-	// Half of the time that an address is given for has passed by now, or does.
+	// Half of the TTL of the address passes in the meantime.
 	u.uses("allocate-ip", "leases.coordination.k8s.io patch")
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/vitistack/stack/tests/stand/feed"
 )
 
-// TestAuthoritiesAreRotated rotates the authorities of a cluster as a user does, with the rights
-// and the admission policies that the stack is shipped with.
+// TestAuthoritiesAreRotated rotates the authorities of a cluster as a user does, with the rights and
+// the admission policies of the shipped stack.
 func TestAuthoritiesAreRotated(t *testing.T) {
 	t.Parallel()
 	u := &turns{engine.Start(t, "--config", "RESYNC_PERIOD=5s"), t}
@@ -42,13 +42,13 @@ func TestAuthoritiesAreRotated(t *testing.T) {
 	})
 	nodesAreReady(t, u.Engine)
 	if after := data(u.Get(engine.Secrets, "default", "simple-cluster-talos-secrets"), "secrets.yaml"); after == "" || after == before {
-		t.Error("the keys of the cluster are the old ones, or gone")
+		t.Error("the keys of the cluster were not replaced, or are deleted")
 	}
 	if u.Get(engine.Secrets, "default", "simple-cluster-talos-secrets-next") != nil {
 		t.Error("the keys of the rotation are left")
 	}
 	if _, err := thief.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
-		t.Errorf("a kubeconfig from before the rotation is answered: %v", err)
+		t.Errorf("the API accepts a kubeconfig from before the rotation: %v", err)
 	}
 	u.Delete(engine.KubernetesClusters, "default", "simple-cluster")
 	nothingIsLeft(t, u.Engine)
